@@ -1,0 +1,43 @@
+//! What a host tells the engine that somebody wants: an access, and who wants it.
+
+use crate::units::Extent;
+
+/// Who reads: a process, a file, a connection. The host interns names to numbers; the engine only compares.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Context(pub u64);
+
+/// What an access does to its blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Op {
+    /// Wants the last acknowledged content.
+    Read,
+    /// Replaces the content.
+    Write,
+}
+
+/// One request of a host to a layer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Access {
+    /// Who asks.
+    pub context: Context,
+    /// Read or write.
+    pub op: Op,
+    /// All blocks touched.
+    pub extent: Extent,
+    /// The part that a program asked for. A layer above may have added read-ahead: the rest of `extent`
+    /// carries the read-ahead tag down to the device's scheduler. Equal to `extent` for a plain request.
+    pub demand: Extent,
+}
+
+impl Access {
+    /// A read in which every block was asked for by a program.
+    #[must_use]
+    pub const fn read(context: Context, extent: Extent) -> Self {
+        Self { context, op: Op::Read, extent, demand: extent }
+    }
+    /// A write of whole blocks.
+    #[must_use]
+    pub const fn write(context: Context, extent: Extent) -> Self {
+        Self { context, op: Op::Write, extent, demand: extent }
+    }
+}

@@ -1,0 +1,10 @@
+//! The engine of Forerun: what a prefetching system decides, apart from where the bytes are and what time it is.
+//!
+//! Sans-io: no clock, no thread, no file, no randomness, no hash-order iteration. A host feeds inputs with the
+//! time at which they happened, drains outputs, and comes back at the time the engine asks for. The same inputs
+//! give the same outputs, byte for byte, in a simulator, an array server and a page-cache daemon.
+#![no_std]
+extern crate alloc;
+
+pub mod access;
+pub mod units;

@@ -1,0 +1,160 @@
+//! Units are types, so that a block number, a byte count and a time can never be mixed up.
+//!
+//! Everything is 64 bits wide: a volume of 2^64 bytes and a trace of centuries fit. Arithmetic that could
+//! wrap asserts instead (debug and release), because a wrapped address is a wrong answer.
+
+/// Bytes in one block: the unit of caching everywhere (design: "block (4 KiB)").
+pub const BLOCK_BYTES: u64 = 4096;
+/// Bytes in one device sector, the unit in which device commands are addressed.
+pub const SECTOR_BYTES: u64 = 512;
+/// Sectors in one block.
+pub const SECTORS_PER_BLOCK: u64 = BLOCK_BYTES / SECTOR_BYTES;
+
+/// A point in time or a duration, in nanoseconds. The origin is whatever the host calls zero.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Nanos(pub u64);
+
+impl Nanos {
+    /// Time zero, or no time at all.
+    pub const ZERO: Self = Self(0);
+    /// Later than every event.
+    pub const NEVER: Self = Self(u64::MAX);
+
+    /// Whole microseconds as nanoseconds.
+    #[must_use]
+    pub const fn from_micros(us: u64) -> Self {
+        Self(us * 1_000)
+    }
+    /// Whole milliseconds as nanoseconds.
+    #[must_use]
+    pub const fn from_millis(ms: u64) -> Self {
+        Self(ms * 1_000_000)
+    }
+    /// Whole seconds as nanoseconds.
+    #[must_use]
+    pub const fn from_secs(s: u64) -> Self {
+        Self(s * 1_000_000_000)
+    }
+    /// `self - earlier`, or zero when `earlier` is later.
+    #[must_use]
+    pub const fn since(self, earlier: Self) -> Self {
+        Self(self.0.saturating_sub(earlier.0))
+    }
+    /// This duration in seconds, for reports only: decisions stay in integers.
+    #[must_use]
+    #[expect(clippy::cast_precision_loss, reason = "a report prints at most 15 digits")]
+    pub fn as_secs_f64(self) -> f64 {
+        self.0 as f64 / 1e9
+    }
+}
+
+impl core::ops::Add for Nanos {
+    type Output = Self;
+    fn add(self, other: Self) -> Self {
+        Self(self.0.saturating_add(other.0))
+    }
+}
+impl core::ops::AddAssign for Nanos {
+    fn add_assign(&mut self, other: Self) {
+        *self = *self + other;
+    }
+}
+impl core::ops::Sub for Nanos {
+    type Output = Self;
+    fn sub(self, other: Self) -> Self {
+        debug_assert!(self >= other, "time runs forward");
+        self.since(other)
+    }
+}
+
+/// Number of a block in the address space of the layer that speaks (volume, or one member disk).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Block(pub u64);
+
+impl Block {
+    /// The block `n` further on.
+    #[must_use]
+    pub const fn plus(self, n: u64) -> Self {
+        Self(self.0 + n)
+    }
+}
+
+/// Number of a member disk of an array, from 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Disk(pub u16);
+
+/// A run of consecutive blocks: `[start, start + blocks)`. May be empty.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Extent {
+    /// First block.
+    pub start: Block,
+    /// How many blocks.
+    pub blocks: u64,
+}
+
+impl Extent {
+    /// The run of `blocks` blocks from `start`.
+    #[must_use]
+    pub const fn new(start: u64, blocks: u64) -> Self {
+        Self { start: Block(start), blocks }
+    }
+    /// The blocks that the bytes `[offset, offset + bytes)` touch.
+    #[must_use]
+    pub const fn covering(offset: u64, bytes: u64) -> Self {
+        if bytes == 0 {
+            return Self::new(offset / BLOCK_BYTES, 0);
+        }
+        let first = offset / BLOCK_BYTES;
+        let last = (offset + (bytes - 1)) / BLOCK_BYTES;
+        Self::new(first, last - first + 1)
+    }
+    /// First block after the run.
+    #[must_use]
+    pub const fn end(self) -> u64 {
+        self.start.0 + self.blocks
+    }
+    /// Whether no block is in it.
+    #[must_use]
+    pub const fn is_empty(self) -> bool {
+        self.blocks == 0
+    }
+    /// Whether `block` is in it.
+    #[must_use]
+    pub const fn contains(self, block: Block) -> bool {
+        self.start.0 <= block.0 && block.0 < self.end()
+    }
+    /// The blocks in both.
+    #[must_use]
+    pub fn intersect(self, other: Self) -> Self {
+        let start = self.start.0.max(other.start.0);
+        let end = self.end().min(other.end());
+        Self::new(start, end.saturating_sub(start))
+    }
+    /// Its length in bytes.
+    #[must_use]
+    pub const fn bytes(self) -> u64 {
+        self.blocks * BLOCK_BYTES
+    }
+    /// Its blocks, in order.
+    pub fn iter(self) -> impl Iterator<Item = Block> {
+        (self.start.0..self.end()).map(Block)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unaligned_byte_range_touches_the_blocks_at_both_ends() {
+        assert_eq!(Extent::covering(4095, 2), Extent::new(0, 2));
+        assert_eq!(Extent::covering(4096, 4096), Extent::new(1, 1));
+        assert_eq!(Extent::covering(8192, 0), Extent::new(2, 0));
+    }
+
+    #[test]
+    fn disjoint_extents_meet_in_nothing() {
+        assert!(Extent::new(0, 4).intersect(Extent::new(9, 2)).is_empty());
+        assert_eq!(Extent::new(0, 4).intersect(Extent::new(2, 9)), Extent::new(2, 2));
+    }
+}

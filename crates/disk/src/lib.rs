@@ -1,0 +1,3 @@
+//! Device models: what a read really costs. See [`device::Device`] for the contract.
+
+pub mod device;

@@ -1,0 +1,3 @@
+//! Trace formats to and from [`record::Record`]; nothing else in Forerun knows a format.
+
+pub mod record;
