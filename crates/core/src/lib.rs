@@ -7,4 +7,6 @@
 extern crate alloc;
 
 pub mod access;
+pub mod array;
+pub mod size;
 pub mod units;
