@@ -1,0 +1,522 @@
+//! Records real block reads and writes as a trace.
+//!
+//! What is recorded is what programs and file systems hand to a block device, below the page cache: a read that
+//! the cache answers is not there. Three sources: everything that reaches a device; what one command and its
+//! children ask of all devices; or everything that reaches a device while a command runs. For a command the
+//! kernel itself follows the children (the event is inherited at fork and wakes at exec), so nothing is missed
+//! between a fork and our noticing it, and no process number is ever confused with an older one.
+//!
+//! What a command's record leaves out, because the kernel does it in threads of its own: buffered writes that
+//! are written back later, the journal of the file system, work that other servers do on the command's behalf,
+//! and the disk below a loop device. Record the device instead ([`Source::DeviceDuring`]) to see all of it. Of
+//! stacked devices (LVM, md, dm-crypt) a command's record keeps the topmost. A process that outlives the
+//! command is followed until the command ends. The recorder's own requests are never in the record.
+//!
+//! Nothing is lost silently: the kernel counts every event that matched, and what did not reach us is reported.
+
+use crate::bio::{Action, Bio, BioLayout, DeviceNumber};
+use crate::device::{Device, DeviceError, DiskNames, Grounds};
+use crate::format::FormatError;
+use crate::ring::{Ring, Scope};
+use crate::sample::{self, Sample, SampleError};
+use crate::tracefs::{self, TracefsError};
+use forerun_core::access::Op;
+use forerun_core::units::{Nanos, SECTOR_BYTES};
+use forerun_trace::record::{Name, Record, Trace};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::collections::BTreeMap;
+use std::ffi::{CString, OsString};
+use std::io;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// Data bytes of the ring of each processor: at a million requests a second it lasts about 40 ms.
+const RING_BYTES: usize = 4 << 20;
+/// The smallest ring that is tried where the system limits locked memory.
+const RING_BYTES_MIN: usize = 64 << 10;
+/// Longest sleep between two looks at the rings, the command and the stop flag.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// Shortest time between two calls of the progress callback.
+const PROGRESS_EVERY: Duration = Duration::from_millis(200);
+/// Most requests that are kept by default; one takes 32 bytes while recording and 56 in the trace.
+pub const RECORDS_MAX: usize = 50_000_000;
+
+/// Whose requests are recorded, and when.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// Everything that reaches a device (a disk or a partition, by path or name) until the recording is stopped.
+    Device(PathBuf),
+    /// What a command (program and arguments) and its children ask of all devices, until it ends.
+    Command(Vec<OsString>),
+    /// Everything that reaches a device, from whomever, while a command runs.
+    DeviceDuring(PathBuf, Vec<OsString>),
+}
+
+/// What to record.
+#[derive(Clone, Debug)]
+pub struct RecordOptions {
+    /// Whose requests.
+    pub source: Source,
+    /// Stop after this long. A command is then ended with SIGTERM.
+    pub duration: Option<Duration>,
+    /// Stop when somebody sets this, e.g. [`crate::signals::stop_flag`]. A command is then ended with SIGTERM.
+    pub stop: Option<Arc<AtomicBool>>,
+    /// Stop after this many requests.
+    pub records_max: usize,
+}
+
+impl RecordOptions {
+    /// All of `source`, with the default bound on memory.
+    #[must_use]
+    pub const fn new(source: Source) -> Self {
+        Self { source, duration: None, stop: None, records_max: RECORDS_MAX }
+    }
+}
+
+/// How far a recording is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// Requests so far.
+    pub records: u64,
+    /// Events that the kernel had to drop so far, as far as it has said so.
+    pub lost: u64,
+    /// Time since the start.
+    pub elapsed: Duration,
+}
+
+/// Why a recording ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// The command ended, with this status.
+    Command(ExitStatus),
+    /// Somebody set the stop flag.
+    Stopped,
+    /// The time was over.
+    Duration,
+    /// [`RecordOptions::records_max`] requests were recorded.
+    Full,
+}
+
+/// A finished recording.
+#[derive(Clone, Debug)]
+pub struct Recording {
+    /// The requests in order of time, which starts at 0 with the first; `device` and `process` are set, `file` is
+    /// not (a block request does not say), offsets are bytes from the start of the device.
+    pub trace: Trace,
+    /// Events that matched and did not fit into the ring. They are not in the trace.
+    pub lost: u64,
+    /// Flushes, discards and the like, which move no data and are not in the trace.
+    pub without_data: u64,
+    /// Requests to a disk below a stacked device, which are in the trace as that device's.
+    pub below_stacked: u64,
+    /// Why it ended.
+    pub ended: Ended,
+    /// How long it took.
+    pub elapsed: Duration,
+}
+
+/// Why nothing was recorded.
+#[derive(Debug, thiserror::Error)]
+pub enum RecordError {
+    /// This kernel, or this user on it, cannot trace.
+    #[error("cannot trace block requests: {what}; {remedy}")]
+    Unsupported {
+        /// What is missing.
+        what: String,
+        /// What to do about it.
+        remedy: String,
+    },
+    /// The command has no program.
+    #[error("no command given after `--`")]
+    NoCommand,
+    /// The device is not there or not a device.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// The program could not be started.
+    #[error("starting {program}: {source}")]
+    Start {
+        /// As given.
+        program: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A call to the kernel failed while recording.
+    #[error("reading events from the kernel: {0}")]
+    Ring(#[from] io::Error),
+    /// The kernel's record is not what its format says.
+    #[error("reading events from the kernel: {0}")]
+    Sample(#[from] SampleError),
+}
+
+/// Records until the command ends, the time is over, the flag is set or the bound is reached. `progress` is called
+/// several times a second.
+///
+/// # Errors
+/// [`RecordError::Unsupported`] (with its remedy) where the kernel or the user's rights do not suffice; the others
+/// if the device, the command or reading fails. A command that was started is ended and waited for.
+pub fn record(options: &RecordOptions, progress: &mut dyn FnMut(Progress)) -> Result<Recording, RecordError> {
+    let format = tracefs::load(BioLayout::EVENT).map_err(unsupported)?;
+    let layout = BioLayout::new(&format).map_err(|error| unsupported(error.into()))?;
+    let (device, argv) = match &options.source {
+        Source::Device(path) => (Some(Device::find(path)?), None),
+        Source::Command(argv) => (None, Some(argv)),
+        Source::DeviceDuring(path, argv) => (Some(Device::find(path)?), Some(argv)),
+    };
+    let scope = if device.is_some() { Scope::Everyone } else { Scope::StartedByThisThread };
+    let rings = open_rings(format.id, scope, device.as_ref())?;
+    if scope == Scope::Everyone {
+        rings.iter().try_for_each(Ring::enable)?;
+    }
+    let start = Instant::now();
+    let mut running = Running { child: argv.map(|argv| start_command(argv)).transpose()? };
+    let mut session = Session {
+        rings,
+        collector: Collector::new(layout, device, options.records_max),
+        reported: start,
+        start,
+    };
+    let ended = session.run(options, &mut running, progress)?;
+    let ended = match running.end()? {
+        Some(status) if ended.is_none() => Ended::Command(status),
+        _ => ended.unwrap_or(Ended::Stopped),
+    };
+    session.finish(ended, progress)
+}
+
+/// A tracepoint that cannot be looked up, as the error that carries a remedy.
+fn unsupported(error: TracefsError) -> RecordError {
+    let remedy = match &error {
+        TracefsError::NotMounted => "mount it as root: mount -t tracefs tracefs /sys/kernel/tracing",
+        TracefsError::Denied { .. } => "run as root",
+        TracefsError::NoEvent { .. } | TracefsError::Read { .. } => {
+            "use a kernel with CONFIG_BLK_DEV_IO_TRACE, as those of the large distributions are"
+        }
+        TracefsError::Format(FormatError::NoField { .. } | FormatError::Line { .. } | FormatError::NoId) => {
+            "please report this kernel's version and the tracepoint's format file"
+        }
+    };
+    let what = match &error {
+        TracefsError::NotMounted => "tracefs is not mounted".to_owned(),
+        TracefsError::Denied { path } => format!("no permission to read {}", path.display()),
+        other => other.to_string(),
+    };
+    RecordError::Unsupported { what, remedy: remedy.to_owned() }
+}
+
+/// A refusal of `perf_event_open` or of its mapping.
+fn refused(error: io::Error) -> RecordError {
+    let remedy = match error.raw_os_error() {
+        Some(libc::EACCES | libc::EPERM) => {
+            "run as root (or with CAP_PERFMON and CAP_IPC_LOCK, kernel.perf_event_paranoid=-1 and a readable tracefs)"
+        }
+        Some(libc::ENOSYS | libc::ENOENT | libc::EINVAL | libc::EOPNOTSUPP) => {
+            "use a kernel with CONFIG_PERF_EVENTS, 4.1 or later"
+        }
+        _ => return RecordError::Ring(error),
+    };
+    RecordError::Unsupported { what: format!("perf_event_open: {error}"), remedy: remedy.to_owned() }
+}
+
+/// One ring per processor that is on, with the device's filter in place.
+fn open_rings(id: u64, scope: Scope, device: Option<&Device>) -> Result<Vec<Ring>, RecordError> {
+    let online = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
+    let filter = device.map(|device| CString::new(device.filter()).map_err(io::Error::from)).transpose()?;
+    let mut rings = Vec::new();
+    for cpu in cpu_list(&online).ok_or_else(|| io::Error::other("no list of processors in sysfs"))? {
+        match open_ring(id, cpu, scope) {
+            Ok(ring) => rings.push(ring),
+            // Switched off since we read the list: nothing runs there.
+            Err(error) if error.raw_os_error() == Some(libc::ENODEV) => {}
+            Err(error) => return Err(refused(error)),
+        }
+        if let (Some(filter), Some(ring)) = (&filter, rings.last()) {
+            ring.filter(filter).map_err(refused)?;
+        }
+    }
+    Ok(rings)
+}
+
+/// A ring as large as the limit on locked memory allows.
+fn open_ring(id: u64, cpu: i32, scope: Scope) -> io::Result<Ring> {
+    let mut bytes = RING_BYTES;
+    loop {
+        match Ring::open(id, cpu, scope, (bytes / rustix::param::page_size()).max(1)) {
+            Err(error) if error.raw_os_error() == Some(libc::EPERM) && bytes > RING_BYTES_MIN => bytes /= 2,
+            other => return other,
+        }
+    }
+}
+
+/// Reads a list of processors as sysfs writes it, e.g. `0-3,6`.
+fn cpu_list(text: &str) -> Option<Vec<i32>> {
+    let mut cpus = Vec::new();
+    for part in text.trim().split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        cpus.extend(first.parse::<i32>().ok()?..=last.parse::<i32>().ok()?);
+    }
+    Some(cpus)
+}
+
+fn start_command(argv: &[OsString]) -> Result<Child, RecordError> {
+    let (program, arguments) = argv.split_first().ok_or(RecordError::NoCommand)?;
+    Command::new(program)
+        .args(arguments)
+        .spawn()
+        .map_err(|source| RecordError::Start { program: program.to_string_lossy().into_owned(), source })
+}
+
+/// The command, if there is one; never left running behind our back.
+struct Running {
+    child: Option<Child>,
+}
+
+impl Running {
+    /// The command's status once it has ended.
+    fn status(&mut self) -> io::Result<Option<ExitStatus>> {
+        self.child.as_mut().map_or(Ok(None), Child::try_wait)
+    }
+
+    /// Asks the command to end, if it has not, and waits for it.
+    fn end(&mut self) -> io::Result<Option<ExitStatus>> {
+        let Some(mut child) = self.child.take() else { return Ok(None) };
+        if child.try_wait()?.is_none() {
+            // Not yet waited for, so the number is still this child's. Losing the race to its own end is fine.
+            let _ = rustix::process::kill_process(
+                rustix::process::Pid::from_child(&child),
+                rustix::process::Signal::TERM,
+            );
+        }
+        child.wait().map(Some)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Only after an error: the error already being reported matters more than a second one.
+        let _ = self.end();
+    }
+}
+
+/// The loop that reads the rings.
+struct Session {
+    rings: Vec<Ring>,
+    collector: Collector,
+    reported: Instant,
+    start: Instant,
+}
+
+impl Session {
+    /// Reads until something ends the recording; `None` = the command did.
+    fn run(
+        &mut self,
+        options: &RecordOptions,
+        running: &mut Running,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<Option<Ended>, RecordError> {
+        loop {
+            let over = running.status()?.is_some();
+            self.drain()?;
+            if over {
+                return Ok(None);
+            }
+            if self.collector.full() {
+                return Ok(Some(Ended::Full));
+            }
+            if options.stop.as_ref().is_some_and(|stop| stop.load(Ordering::Relaxed)) {
+                return Ok(Some(Ended::Stopped));
+            }
+            if options.duration.is_some_and(|duration| self.start.elapsed() >= duration) {
+                return Ok(Some(Ended::Duration));
+            }
+            if self.reported.elapsed() >= PROGRESS_EVERY {
+                self.reported = Instant::now();
+                progress(self.progress());
+            }
+            self.wait()?;
+        }
+    }
+
+    /// Until a ring is a quarter full, or for a moment.
+    fn wait(&self) -> io::Result<()> {
+        let mut fds: Vec<_> = self.rings.iter().map(|ring| PollFd::new(ring, PollFlags::IN)).collect();
+        let timeout = Timespec { tv_sec: 0, tv_nsec: i64::from(LOOK_EVERY.subsec_nanos()) };
+        match poll(&mut fds, Some(&timeout)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn drain(&mut self) -> Result<(), RecordError> {
+        let collector = &mut self.collector;
+        self.rings.iter_mut().try_for_each(|ring| ring.drain(&mut |record| collector.take(record)))
+    }
+
+    fn progress(&self) -> Progress {
+        let records = self.collector.requests.len() as u64;
+        Progress { records, lost: self.collector.lost, elapsed: self.start.elapsed() }
+    }
+
+    /// Switches the events off, reads what is left and makes the trace.
+    fn finish(mut self, ended: Ended, progress: &mut dyn FnMut(Progress)) -> Result<Recording, RecordError> {
+        self.rings.iter().try_for_each(Ring::disable)?;
+        let elapsed = self.start.elapsed();
+        self.drain()?;
+        let mut counted = 0;
+        for ring in &self.rings {
+            counted += ring.count()?;
+        }
+        // The kernel announces a loss only with the next event that fits; its counter knows of the last ones too.
+        let lost = self.collector.lost.max(counted.saturating_sub(self.collector.seen));
+        self.collector.lost = lost;
+        progress(self.progress());
+        let (without_data, below_stacked) = (self.collector.without_data, self.collector.below_stacked);
+        Ok(Recording {
+            trace: self.collector.into_trace(),
+            lost,
+            without_data,
+            below_stacked,
+            ended,
+            elapsed,
+        })
+    }
+}
+
+/// One request while recording.
+#[derive(Clone, Copy, Debug)]
+struct Request {
+    time: u64,
+    sector: u64,
+    sectors: u32,
+    device: DeviceNumber,
+    process: Name,
+    op: Op,
+}
+
+/// Turns raw records into requests.
+struct Collector {
+    layout: BioLayout,
+    /// The one device that is recorded; `None` = all.
+    device: Option<Device>,
+    grounds: Grounds,
+    own_pid: u32,
+    records_max: usize,
+    names: Vec<String>,
+    by_name: BTreeMap<String, Name>,
+    requests: Vec<Request>,
+    seen: u64,
+    lost: u64,
+    without_data: u64,
+    below_stacked: u64,
+}
+
+impl Collector {
+    fn new(layout: BioLayout, device: Option<Device>, records_max: usize) -> Self {
+        let grounds = if device.is_some() { Grounds::default() } else { Grounds::of_this_machine() };
+        Self {
+            layout,
+            device,
+            grounds,
+            own_pid: std::process::id(),
+            records_max,
+            names: vec![String::new()],
+            by_name: BTreeMap::new(),
+            requests: Vec::new(),
+            seen: 0,
+            lost: 0,
+            without_data: 0,
+            below_stacked: 0,
+        }
+    }
+
+    fn full(&self) -> bool {
+        self.requests.len() >= self.records_max
+    }
+
+    /// Takes one perf record.
+    fn take(&mut self, record: &[u8]) -> Result<(), RecordError> {
+        let (pid, time, raw) = match sample::parse(record)? {
+            Sample::Event { pid, time, raw } => (pid, time, raw),
+            Sample::Lost(events) => {
+                self.lost += events;
+                return Ok(());
+            }
+            Sample::Other => return Ok(()),
+        };
+        self.seen += 1;
+        let layout = self.layout.clone();
+        let bio = layout.read(raw).ok_or(SampleError { kind: 0, size: raw.len() })?;
+        if pid != self.own_pid && !self.full() {
+            self.keep(time, &bio);
+        }
+        Ok(())
+    }
+
+    fn keep(&mut self, time: u64, bio: &Bio<'_>) {
+        let Action::Data(op) = bio.action else {
+            self.without_data += 1;
+            return;
+        };
+        if self.grounds.contain(bio.device, bio.sector) {
+            self.below_stacked += 1;
+            return;
+        }
+        let process = self.intern(process_name(&String::from_utf8_lossy(bio.comm)));
+        let start = self.device.as_ref().map_or(0, |device| device.start);
+        let sector = bio.sector.saturating_sub(start);
+        self.requests.push(Request { time, sector, sectors: bio.sectors, device: bio.device, process, op });
+    }
+
+    fn intern(&mut self, name: &str) -> Name {
+        if name.is_empty() {
+            return Name::ABSENT;
+        }
+        if let Some(&known) = self.by_name.get(name) {
+            return known;
+        }
+        let number = u32::try_from(self.names.len()).unwrap_or_else(|_| {
+            unreachable!(
+                "each name came with a request, and no memory holds 2^32 of those beside their names"
+            )
+        });
+        self.names.push(name.to_owned());
+        self.by_name.insert(name.to_owned(), Name(number));
+        Name(number)
+    }
+
+    /// The requests of all processors in order of time, as a trace.
+    fn into_trace(mut self) -> Trace {
+        self.requests.sort_by_key(|request| request.time);
+        let zero = self.requests.first().map_or(0, |request| request.time);
+        let mut disks = DiskNames::default();
+        let requests = std::mem::take(&mut self.requests);
+        let only = self.device.as_ref().map(|device| device.name.clone());
+        let records = requests
+            .into_iter()
+            .map(|request| {
+                let device = only.clone().unwrap_or_else(|| disks.get(request.device).to_owned());
+                Record {
+                    time: Some(Nanos(request.time - zero)),
+                    device: self.intern(&device),
+                    process: request.process,
+                    file: Name::ABSENT,
+                    offset: request.sector * SECTOR_BYTES,
+                    bytes: u64::from(request.sectors) * SECTOR_BYTES,
+                    op: request.op,
+                }
+            })
+            .collect();
+        Trace { names: self.names, records, skipped: 0, format: "recorded".to_owned() }
+    }
+}
+
+/// The name under which a thread's requests are kept. The kernel's workers are one pool: which of them did a
+/// piece of work says nothing, so `kworker/u8:3-wb` becomes `kworker`.
+fn process_name(comm: &str) -> &str {
+    if comm.starts_with("kworker/") { "kworker" } else { comm }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,270 @@
+//! The rings through which the kernel hands over events, and the only unsafe code of this crate.
+//!
+//! One ring is one file descriptor of `perf_event_open` on one tracepoint and one processor, and the memory that
+//! it shares with the kernel: a page of control numbers and a power of two of data pages. The kernel writes
+//! records and moves `data_head`; we read them and move `data_tail`. What the kernel has written and we have not
+//! yet given back is never touched by it, so a record may be lent out as a plain slice while it is read. If we
+//! are too slow the kernel drops events and counts them; it never waits for us. Layouts and numbers are those
+//! of the perf ABI (include/uapi/linux/perf_event.h), which is stable.
+#![expect(unsafe_code, reason = "perf_event_open and its shared ring have no safe interface")]
+
+use crate::sample::{HEADER_BYTES, record_bytes};
+use std::ffi::CStr;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// `PERF_TYPE_TRACEPOINT`.
+const TYPE_TRACEPOINT: u32 = 2;
+/// `PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_RAW`: what [`crate::sample::parse`] expects.
+const SAMPLE_TYPE: u64 = 1 << 1 | 1 << 2 | 1 << 10;
+/// Bits of `struct perf_event_attr`: start switched off.
+const FLAG_DISABLED: u64 = 1;
+/// Children of the traced thread are traced too.
+const FLAG_INHERIT: u64 = 1 << 1;
+/// The kernel switches the event on when a traced thread executes a program.
+const FLAG_ENABLE_ON_EXEC: u64 = 1 << 12;
+/// `wakeup` counts bytes, not events.
+const FLAG_WATERMARK: u64 = 1 << 14;
+/// Times are those of the clock in `clockid`.
+const FLAG_USE_CLOCKID: u64 = 1 << 25;
+/// `PERF_FLAG_FD_CLOEXEC` of the call itself.
+const OPEN_CLOEXEC: libc::c_ulong = 8;
+/// `PERF_EVENT_IOC_ENABLE`.
+const IOC_ENABLE: libc::c_ulong = 0x2400;
+/// `PERF_EVENT_IOC_DISABLE`.
+const IOC_DISABLE: libc::c_ulong = 0x2401;
+/// `PERF_EVENT_IOC_SET_FILTER`: `_IOW('$', 6, char *)` with the pointer's size of this machine.
+const IOC_SET_FILTER: libc::c_ulong = 0x4000_2406 | (size_of::<usize>() as libc::c_ulong) << 16;
+/// Where `data_head` and `data_tail` are in the control page, in bytes.
+const HEAD_OFFSET: usize = 1024;
+const TAIL_OFFSET: usize = 1032;
+
+/// `struct perf_event_attr`, as far as version 3 of it (96 bytes); the kernel takes the rest as zero.
+#[repr(C)]
+#[derive(Default)]
+struct Attr {
+    kind: u32,
+    size: u32,
+    config: u64,
+    sample_period: u64,
+    sample_type: u64,
+    read_format: u64,
+    flags: u64,
+    wakeup: u32,
+    bp_type: u32,
+    config1: u64,
+    config2: u64,
+    branch_sample_type: u64,
+    sample_regs_user: u64,
+    sample_stack_user: u32,
+    clockid: i32,
+}
+const _: () = assert!(size_of::<Attr>() == 96);
+
+/// Whose events a ring takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scope {
+    /// Everybody's, from [`Ring::enable`] on.
+    Everyone,
+    /// Those of programs that the opening thread starts later, from their `exec` on, and of their children.
+    StartedByThisThread,
+}
+
+/// One tracepoint on one processor.
+#[derive(Debug)]
+pub(crate) struct Ring {
+    fd: OwnedFd,
+    map: NonNull<u8>,
+    page: usize,
+    data_bytes: usize,
+    scratch: Vec<u8>,
+}
+
+impl Ring {
+    /// Opens tracepoint `id` on processor `cpu`, switched off, with `pages` data pages (a power of two).
+    ///
+    /// # Errors
+    /// What the system said, of the open or of the mapping.
+    pub(crate) fn open(id: u64, cpu: i32, scope: Scope, pages: usize) -> io::Result<Self> {
+        assert!(pages.is_power_of_two(), "the perf ABI wants a power of two of data pages");
+        let page = rustix::param::page_size();
+        let data_bytes = pages * page;
+        let fd = open_event(id, cpu, scope, data_bytes)?;
+        // SAFETY: a new mapping at an address of the kernel's choice touches no memory of ours, and the
+        // descriptor is open. The result is checked before it is used.
+        let map = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                page + data_bytes,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED,
+                fd.as_raw_fd(),
+                0,
+            )
+        };
+        if map == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let map = NonNull::new(map.cast()).ok_or_else(|| io::Error::other("a mapping at address zero"))?;
+        Ok(Self { fd, map, page, data_bytes, scratch: Vec::new() })
+    }
+
+    /// Lets the kernel drop every event that does not match, e.g. `dev==7340032`, before it costs anything.
+    ///
+    /// # Errors
+    /// What the system said.
+    pub(crate) fn filter(&self, expression: &CStr) -> io::Result<()> {
+        // SAFETY: the call reads a string that ends in zero and outlives it.
+        check(unsafe { libc::ioctl(self.fd.as_raw_fd(), IOC_SET_FILTER as _, expression.as_ptr()) })
+    }
+
+    /// Switches the event on.
+    ///
+    /// # Errors
+    /// What the system said.
+    pub(crate) fn enable(&self) -> io::Result<()> {
+        // SAFETY: the call takes a number and no memory.
+        check(unsafe { libc::ioctl(self.fd.as_raw_fd(), IOC_ENABLE as _, 0) })
+    }
+
+    /// Switches the event off, in children too.
+    ///
+    /// # Errors
+    /// What the system said.
+    pub(crate) fn disable(&self) -> io::Result<()> {
+        // SAFETY: the call takes a number and no memory.
+        check(unsafe { libc::ioctl(self.fd.as_raw_fd(), IOC_DISABLE as _, 0) })
+    }
+
+    /// How many events passed the filter since the ring was opened, whether or not they fitted into it.
+    ///
+    /// # Errors
+    /// What the system said.
+    pub(crate) fn count(&self) -> io::Result<u64> {
+        let mut value = 0u64;
+        // SAFETY: the buffer is eight bytes of ours, and that many are asked for.
+        let got = unsafe { libc::read(self.fd.as_raw_fd(), (&raw mut value).cast(), size_of::<u64>()) };
+        match got {
+            8 => Ok(value),
+            -1 => Err(io::Error::last_os_error()),
+            _ => Err(io::Error::other("a perf counter shorter than eight bytes")),
+        }
+    }
+
+    /// Hands every record that is in the ring to `take`, whole and in order, and gives its room back.
+    ///
+    /// # Errors
+    /// What `take` said; or a record size that the ABI does not allow, after which the ring is not usable.
+    pub(crate) fn drain<E: From<io::Error>>(
+        &mut self,
+        take: &mut dyn FnMut(&[u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let head = self.control(HEAD_OFFSET).load(Ordering::Acquire);
+        let mut tail = self.control(TAIL_OFFSET).load(Ordering::Relaxed);
+        while tail < head {
+            let mut header = [0u8; HEADER_BYTES];
+            header.copy_from_slice(self.bytes(tail, HEADER_BYTES));
+            let size = record_bytes(header);
+            if size < HEADER_BYTES || size as u64 > head - tail {
+                return Err(io::Error::other(format!("a perf record of {size} bytes")).into());
+            }
+            let record = if self.at(tail) + size <= self.data_bytes {
+                self.bytes(tail, size)
+            } else {
+                self.unwrapped(tail, size)
+            };
+            take(record)?;
+            tail += size as u64;
+        }
+        self.control(TAIL_OFFSET).store(tail, Ordering::Release);
+        Ok(())
+    }
+
+    /// Place of a running byte number in the data pages.
+    #[expect(clippy::cast_possible_truncation, reason = "less than data_bytes, a usize")]
+    fn at(&self, position: u64) -> usize {
+        (position % self.data_bytes as u64) as usize
+    }
+
+    /// `size` bytes from `position`, which must not wrap and must lie between tail and head.
+    fn bytes(&self, position: u64, size: usize) -> &[u8] {
+        let start = self.at(position);
+        assert!(start + size <= self.data_bytes, "records and headers of 8 bytes are aligned to 8");
+        // SAFETY: the range is inside the mapping (asserted), which lives as long as `self`, and between tail and
+        // head, where the kernel writes nothing until the tail has moved past it.
+        unsafe { std::slice::from_raw_parts(self.map.as_ptr().add(self.page + start), size) }
+    }
+
+    /// A record that wraps around the end of the ring, put together in a buffer.
+    fn unwrapped(&mut self, position: u64, size: usize) -> &[u8] {
+        let first = self.data_bytes - self.at(position);
+        let mut scratch = std::mem::take(&mut self.scratch);
+        scratch.clear();
+        scratch.extend_from_slice(self.bytes(position, first));
+        scratch.extend_from_slice(self.bytes(position + first as u64, size - first));
+        self.scratch = scratch;
+        &self.scratch
+    }
+
+    /// One of the two running byte numbers of the control page.
+    fn control(&self, offset: usize) -> &AtomicU64 {
+        // SAFETY: both offsets are inside the first page of the mapping and aligned to eight; the kernel and we
+        // only ever load and store them whole.
+        unsafe { &*self.map.as_ptr().add(offset).cast::<AtomicU64>() }
+    }
+}
+
+impl AsFd for Ring {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        // SAFETY: this is the mapping that `open` made, in its length, and nothing borrows from it any more.
+        let result = unsafe { libc::munmap(self.map.as_ptr().cast(), self.page + self.data_bytes) };
+        debug_assert_eq!(result, 0, "unmapping our own mapping");
+    }
+}
+
+fn open_event(id: u64, cpu: i32, scope: Scope, data_bytes: usize) -> io::Result<OwnedFd> {
+    let (pid, scope_flags) = match scope {
+        Scope::Everyone => (-1, 0),
+        Scope::StartedByThisThread => (0, FLAG_INHERIT | FLAG_ENABLE_ON_EXEC),
+    };
+    let attr = Attr {
+        kind: TYPE_TRACEPOINT,
+        size: 96,
+        config: id,
+        sample_period: 1,
+        sample_type: SAMPLE_TYPE,
+        flags: FLAG_DISABLED | FLAG_WATERMARK | FLAG_USE_CLOCKID | scope_flags,
+        wakeup: u32::try_from(data_bytes / 4).unwrap_or(u32::MAX),
+        clockid: libc::CLOCK_MONOTONIC,
+        ..Attr::default()
+    };
+    // SAFETY: the kernel reads `size` bytes of `attr`, which has that size (asserted above), and keeps no pointer.
+    let fd = unsafe {
+        libc::syscall(
+            libc::SYS_perf_event_open,
+            &raw const attr,
+            pid as libc::pid_t,
+            cpu,
+            -1i32,
+            OPEN_CLOEXEC,
+        )
+    };
+    let fd = i32::try_from(fd).map_err(|_| io::Error::other("a descriptor beyond 32 bits"))?;
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the call has just given us this descriptor, and nobody else knows it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+fn check(result: libc::c_int) -> io::Result<()> {
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}

@@ -1,0 +1,109 @@
+//! Finds the kernel's list of tracepoints.
+//!
+//! tracefs is a small file system with one folder for each tracepoint. It is mounted at a well-known place on
+//! most systems, below debugfs on older ones, and not at all in many containers and minimal images. We only
+//! read from it. We never mount it ourselves: that would leave something behind; the error says how instead.
+
+use crate::format::{Format, FormatError};
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Where distributions mount it, in the order in which they are tried before `/proc/self/mounts`.
+const PLACES: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
+
+/// Why a tracepoint could not be looked up.
+#[derive(Debug, thiserror::Error)]
+pub enum TracefsError {
+    /// No tracefs is mounted, or the kernel has none.
+    #[error("tracefs is not mounted; as root: mount -t tracefs tracefs /sys/kernel/tracing")]
+    NotMounted,
+    /// It is there, but not for us.
+    #[error("no permission to read {path}; run as root")]
+    Denied {
+        /// The file or folder.
+        path: PathBuf,
+    },
+    /// This kernel does not have the tracepoint.
+    #[error(
+        "this kernel has no tracepoint {event} (built without CONFIG_BLK_DEV_IO_TRACE or CONFIG_EVENT_TRACING?)"
+    )]
+    NoEvent {
+        /// `group/name`.
+        event: String,
+    },
+    /// Its description could not be read.
+    #[error("reading {path}: {source}")]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Its description makes no sense to us.
+    #[error(transparent)]
+    Format(#[from] FormatError),
+}
+
+/// Looks up tracepoint `event`, as `group/name`, in the tracefs of this machine.
+///
+/// # Errors
+/// See [`TracefsError`]; each one says what to do.
+pub fn load(event: &str) -> Result<Format, TracefsError> {
+    load_from(&root()?, event)
+}
+
+/// The folder where tracefs is mounted.
+fn root() -> Result<PathBuf, TracefsError> {
+    let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    let places = PLACES.iter().map(PathBuf::from).chain(mounted(&mounts));
+    let mut denied = None;
+    for place in places {
+        match std::fs::metadata(place.join("events")) {
+            Ok(_) => return Ok(place),
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => denied = Some(place),
+            Err(_) => {}
+        }
+    }
+    Err(denied.map_or(TracefsError::NotMounted, |path| TracefsError::Denied { path }))
+}
+
+/// The mount points of tracefs in the text of a mounts file.
+fn mounted(mounts: &str) -> Vec<PathBuf> {
+    let fields = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
+    fields.filter(|f| f.len() > 2 && f[2] == "tracefs").map(|f| PathBuf::from(f[1])).collect()
+}
+
+fn load_from(root: &Path, event: &str) -> Result<Format, TracefsError> {
+    let path = root.join("events").join(event).join("format");
+    match std::fs::read_to_string(&path) {
+        Ok(text) => Ok(Format::parse(&text)?),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            Err(TracefsError::NoEvent { event: event.to_owned() })
+        }
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Err(TracefsError::Denied { path }),
+        Err(source) => Err(TracefsError::Read { path, source }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::tests::BIO_QUEUE_6_18;
+
+    #[test]
+    fn a_tracepoint_is_read_from_its_folder_and_a_missing_one_is_named() {
+        let root = tempfile::tempdir().expect("a temporary folder");
+        let folder = root.path().join("events/block/block_bio_queue");
+        std::fs::create_dir_all(&folder).expect("room on disk");
+        std::fs::write(folder.join("format"), BIO_QUEUE_6_18).expect("room on disk");
+        assert_eq!(load_from(root.path(), "block/block_bio_queue").map(|f| f.id).ok(), Some(2097));
+        let error = load_from(root.path(), "block/nothing").expect_err("not there");
+        assert!(error.to_string().contains("no tracepoint block/nothing"), "{error}");
+    }
+
+    #[test]
+    fn a_tracefs_mounted_in_an_unusual_place_is_found() {
+        let mounts = "proc /proc proc rw 0 0\nnone /mnt/t tracefs rw 0 0\nbroken\n";
+        assert_eq!(mounted(mounts), vec![PathBuf::from("/mnt/t")]);
+    }
+}
