@@ -8,5 +8,6 @@ extern crate alloc;
 
 pub mod access;
 pub mod array;
+pub mod retention;
 pub mod size;
 pub mod units;

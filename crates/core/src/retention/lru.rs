@@ -1,0 +1,82 @@
+//! Least recently used: one list, every use moves to its young end, the oldest leaves.
+//!
+//! The baseline of everything, and the block-granular LRU of an array cache. It keeps no ghosts, so a key is
+//! free again as soon as it is evicted. LRU is a *stack* algorithm: what a cache of n entries holds, a cache of
+//! n + 1 holds too, which is why [`super::depth`] gets the misses of all sizes in one pass; this file is for a cache
+//! that exists, and for one size. A prefetched key enters at the young end like a demanded one.
+
+use super::list::{FIRST as QUEUE, Lists, NONE};
+use super::replacement::{Arrival, Evicted, Key, Replacement};
+
+/// LRU over dense keys.
+#[derive(Clone, Debug)]
+pub struct Lru {
+    lists: Lists,
+    capacity: usize,
+}
+
+impl Lru {
+    /// For `capacity` resident keys, at least one.
+    #[must_use]
+    pub fn new(capacity: usize) -> Self {
+        assert!(capacity > 0, "a cache has room for a block");
+        Self { lists: Lists::new(), capacity }
+    }
+}
+
+impl Replacement for Lru {
+    fn capacity(&self) -> usize {
+        self.capacity
+    }
+    #[inline]
+    fn len(&self) -> usize {
+        self.lists.resident()
+    }
+    fn max_keys(&self) -> usize {
+        self.capacity + 1
+    }
+    #[inline]
+    fn is_resident(&self, key: Key) -> bool {
+        self.lists.is_resident(key)
+    }
+    fn is_remembered(&self, _key: Key) -> bool {
+        false
+    }
+    fn reserve(&mut self, keys: usize) {
+        self.lists.grow(keys);
+    }
+    #[inline]
+    fn admit(&mut self, key: Key, arrival: Arrival) {
+        self.lists.grow(key.index() + 1);
+        debug_assert!(!self.is_resident(key), "a resident key is hit, not admitted");
+        self.lists.set_state(key, NONE, arrival == Arrival::Prefetch);
+    }
+    #[inline]
+    fn evict(&mut self, _incoming: Option<Key>) -> Option<Evicted> {
+        let key = self.lists.oldest(QUEUE)?;
+        self.lists.take_victim(key);
+        Some(Evicted { key, remembered: false, dropped: None })
+    }
+    fn put_back(&mut self, key: Key) {
+        self.lists.set_aside(key);
+    }
+    fn settle(&mut self) {
+        self.lists.settle();
+    }
+    #[inline]
+    fn insert(&mut self, key: Key) {
+        self.lists.settle();
+        self.lists.push_young(QUEUE, key);
+    }
+    #[inline]
+    fn hit(&mut self, key: Key) {
+        self.lists.settle();
+        self.lists.take_unread(key);
+        self.lists.refresh(QUEUE, key);
+    }
+    fn remove(&mut self, key: Key) {
+        if self.lists.is_resident(key) {
+            self.lists.unlink(key);
+        }
+    }
+}
