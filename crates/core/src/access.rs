@@ -27,17 +27,22 @@ pub struct Access {
     /// The part that a program asked for. A layer above may have added read-ahead: the rest of `extent`
     /// carries the read-ahead tag down to the device's scheduler. Equal to `extent` for a plain request.
     pub demand: Extent,
+    /// The file that it lies in: read-ahead on its behalf never leaves it. The whole volume where not known.
+    pub within: Extent,
 }
+
+/// No file is known: everything.
+const ANYWHERE: Extent = Extent::new(0, u64::MAX);
 
 impl Access {
     /// A read in which every block was asked for by a program.
     #[must_use]
     pub const fn read(context: Context, extent: Extent) -> Self {
-        Self { context, op: Op::Read, extent, demand: extent }
+        Self { context, op: Op::Read, extent, demand: extent, within: ANYWHERE }
     }
     /// A write of whole blocks.
     #[must_use]
     pub const fn write(context: Context, extent: Extent) -> Self {
-        Self { context, op: Op::Write, extent, demand: extent }
+        Self { context, op: Op::Write, extent, demand: extent, within: ANYWHERE }
     }
 }

@@ -346,7 +346,10 @@ impl Array {
     /// sequential reader uses all mirrors and a given block always the same one.
     #[must_use]
     pub fn preferred_copy(&self, stripe: Stripe) -> u16 {
-        (stripe.0 % u64::from(self.copies_per_block())) as u16
+        match self.copies_per_block() {
+            1 => 0,
+            copies => (stripe.0 % u64::from(copies)) as u16,
+        }
     }
     /// All copies of a strip, the preferred one first: disk and first block on it. One item but for mirrors.
     /// An engine that knows queue lengths or head positions picks among them, and tells the plan by

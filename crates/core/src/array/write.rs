@@ -487,3 +487,26 @@ struct Lost {
     index: u64,
     decode: super::plan::Decode,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plan_that_has_grown_is_filled_again_without_allocation() {
+        let array = Array::new("raid6:6x16KiB".parse().expect("valid"), 1 << 10).expect("fits");
+        let mut plan = WritePlan::new();
+        let mut sizes = [(0, 0, 0); 2];
+        for size in &mut sizes {
+            for stripe in 0..6 {
+                for dirty in [0x8421, 0xffff, 0x0f33, 1] {
+                    array
+                        .write_plan_into(Stripe(stripe), &[dirty], &[0x0a50], &DiskSet::EMPTY, &mut plan)
+                        .expect("healthy");
+                }
+            }
+            *size = (plan.steps.capacity(), plan.writes.capacity(), plan.parts.reads.capacity());
+        }
+        assert_eq!(sizes[0], sizes[1]);
+    }
+}

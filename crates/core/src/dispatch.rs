@@ -1,0 +1,177 @@
+//! Dispatch: what leaves for a disk, in what order, how fast.
+//!
+//! A dispatch owns the member commands that have not left yet, per disk, and may hold even demand back (a stream that
+//! waits for its turn). The default sends demand first, prefetches behind it, destaging last, and never more than a
+//! bounded number per disk; the host's own scheduler and the drive sort what has left.
+
+use crate::access::Context;
+use crate::units::{Disk, Nanos};
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+/// How urgent a member command is; the order of the variants is the order of leaving.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Class {
+    /// A reader waits for it.
+    Demand,
+    /// A writer waits for it, or memory is short.
+    Urgent,
+    /// Nobody waits yet.
+    Prefetch,
+    /// Writing back what is old.
+    Background,
+}
+
+/// What a dispatch needs to know of a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Queued {
+    /// The engine's number of the command.
+    pub command: u32,
+    /// Where it goes.
+    pub disk: Disk,
+    /// How urgent it is.
+    pub class: Class,
+    /// Who caused it.
+    pub context: Context,
+    /// Blocks it moves.
+    pub blocks: u64,
+}
+
+/// Order and pace of leaving.
+pub trait Dispatch: Send {
+    /// A command wants to leave.
+    fn enqueue(&mut self, now: Nanos, queued: Queued);
+    /// A reader has caught up with a queued command: it is now demand. Unknown or gone commands are ignored.
+    fn promote(&mut self, command: u32, disk: Disk);
+    /// The next command that may leave now, for any disk. Asked until `None`.
+    fn pick(&mut self, now: Nanos) -> Option<u32>;
+    /// A command that left has ended.
+    fn complete(&mut self, now: Nanos, disk: Disk);
+    /// When it wants to be asked again without any other event.
+    fn next_wake(&self) -> Option<Nanos> {
+        None
+    }
+}
+
+/// Most commands outstanding at one disk. 32, as NCQ; more would only queue inside the device.
+pub const DEPTH_MAX: u32 = 32;
+/// Most of them that nobody waits for, so that demand finds room.
+pub const AHEAD_DEPTH_MAX: u32 = 16;
+
+#[derive(Debug, Default)]
+struct Lane {
+    queues: [VecDeque<Queued>; 4],
+    outstanding: u32,
+}
+
+/// Demand first, then urgent writes, prefetches, background.
+#[derive(Debug)]
+pub struct DemandFirst {
+    lanes: Vec<Lane>,
+    /// Disks that may have something to send, so that `pick` does not look at all.
+    ready: u64,
+}
+
+impl DemandFirst {
+    /// For `disks` disks, at most 64.
+    ///
+    /// # Panics
+    /// Above that.
+    #[must_use]
+    pub fn new(disks: usize) -> Self {
+        assert!(disks <= 64, "an array has at most 64 disks");
+        let mut lanes = Vec::new();
+        lanes.resize_with(disks, Lane::default);
+        Self { lanes, ready: 0 }
+    }
+}
+
+impl Lane {
+    fn pop(&mut self) -> Option<Queued> {
+        if self.outstanding >= DEPTH_MAX {
+            return None;
+        }
+        let limit = if self.outstanding >= AHEAD_DEPTH_MAX { 2 } else { self.queues.len() };
+        let queued = self.queues[..limit].iter_mut().find_map(VecDeque::pop_front)?;
+        self.outstanding += 1;
+        Some(queued)
+    }
+}
+
+impl Dispatch for DemandFirst {
+    fn enqueue(&mut self, _now: Nanos, queued: Queued) {
+        let disk = queued.disk.0 as usize;
+        self.lanes[disk].queues[queued.class as usize].push_back(queued);
+        self.ready |= 1 << disk;
+    }
+    fn promote(&mut self, command: u32, disk: Disk) {
+        let lane = &mut self.lanes[disk.0 as usize];
+        for class in [Class::Prefetch as usize, Class::Background as usize] {
+            if let Some(at) = lane.queues[class].iter().position(|q| q.command == command) {
+                if let Some(mut queued) = lane.queues[class].remove(at) {
+                    queued.class = Class::Demand;
+                    lane.queues[Class::Demand as usize].push_back(queued);
+                }
+                return;
+            }
+        }
+    }
+    fn pick(&mut self, _now: Nanos) -> Option<u32> {
+        while self.ready != 0 {
+            let disk = self.ready.trailing_zeros() as usize;
+            if let Some(queued) = self.lanes[disk].pop() {
+                return Some(queued.command);
+            }
+            self.ready &= !(1 << disk);
+        }
+        None
+    }
+    fn complete(&mut self, _now: Nanos, disk: Disk) {
+        let lane = &mut self.lanes[disk.0 as usize];
+        assert!(lane.outstanding > 0, "a command ends once");
+        lane.outstanding -= 1;
+        self.ready |= 1 << disk.0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn queued(command: u32, class: Class) -> Queued {
+        Queued { command, disk: Disk(0), class, context: Context(0), blocks: 1 }
+    }
+
+    #[test]
+    fn demand_leaves_before_a_prefetch_that_came_first() {
+        let mut dispatch = DemandFirst::new(1);
+        dispatch.enqueue(Nanos(0), queued(1, Class::Prefetch));
+        dispatch.enqueue(Nanos(1), queued(2, Class::Demand));
+        assert_eq!(dispatch.pick(Nanos(2)), Some(2));
+        assert_eq!(dispatch.pick(Nanos(2)), Some(1));
+    }
+
+    #[test]
+    fn a_prefetch_that_a_reader_caught_up_with_overtakes_the_others() {
+        let mut dispatch = DemandFirst::new(1);
+        dispatch.enqueue(Nanos(0), queued(1, Class::Prefetch));
+        dispatch.enqueue(Nanos(0), queued(2, Class::Prefetch));
+        dispatch.promote(2, Disk(0));
+        assert_eq!(dispatch.pick(Nanos(1)), Some(2));
+    }
+
+    #[test]
+    fn prefetches_leave_room_for_demand() {
+        let mut dispatch = DemandFirst::new(1);
+        for n in 0..DEPTH_MAX {
+            dispatch.enqueue(Nanos(0), queued(n, Class::Prefetch));
+        }
+        let mut left = 0;
+        while dispatch.pick(Nanos(0)).is_some() {
+            left += 1;
+        }
+        assert_eq!(left, AHEAD_DEPTH_MAX);
+        dispatch.enqueue(Nanos(1), queued(99, Class::Demand));
+        assert_eq!(dispatch.pick(Nanos(1)), Some(99));
+    }
+}

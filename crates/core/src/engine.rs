@@ -1,0 +1,397 @@
+//! The engine: one cache layer, fed with inputs, drained of outputs, told the time.
+//!
+//! A host is a loop: [`Engine::handle`] an input, [`Engine::poll`] until empty, sleep until [`Engine::next_wake`].
+//! There is no other way in or out. A stack of layers is engines joined by the host: the upper's `Start` becomes the
+//! lower's access, the lower's `Ready` the upper's `Done`.
+//!
+//! What happens to a read, in order: memory for its missing blocks is reserved (or the read waits); the policy is told
+//! and writes wishes; hits are served and pinned; misses and wishes become fetches, cut at strips; the dispatch sends
+//! their member commands; completions fill cells, wake readers and are told to the policy. Writes and destaging are
+//! in `write.rs`, fetches in `fetch.rs`, leaving in `evict.rs`.
+
+mod evict;
+mod fetch;
+mod observed;
+mod read;
+mod tables;
+mod write;
+
+use crate::access::{Access, Context, Op};
+use crate::array::{Array, DiskSet};
+use crate::cache::Cache;
+use crate::cost::CostModel;
+use crate::dispatch::{Class, Dispatch};
+use crate::policy::{Outcome, Plan, World};
+use crate::scheme::Scheme;
+use crate::slots::{Slot, Slots};
+use crate::stats::Stats;
+use crate::units::{Disk, Extent, Nanos};
+use alloc::boxed::Box;
+use alloc::collections::{BinaryHeap, VecDeque};
+use alloc::vec::Vec;
+use core::cmp::Reverse;
+use tables::{Command, Fetch, Owner, Pending, Slab};
+pub use observed::Seen;
+pub use write::{Buffer, CombineStep, WriteMode, member_failed};
+
+/// Most blocks of one access; a host splits longer requests. 4 MiB.
+pub const ACCESS_BLOCKS_MAX: u64 = 1024;
+
+/// Who decides what is resident.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Residency {
+    /// The engine: slots and evictions are its own (simulator, server).
+    Owned,
+    /// The kernel: the host reports what it saw, the engine keeps a bounded shadow (daemon).
+    Observed,
+}
+
+/// Shape and budgets of a layer.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// Who decides what is resident.
+    pub residency: Residency,
+    /// Budget of the cache, blocks.
+    pub cache_blocks: u64,
+    /// Blocks of a line: a strip in the array layer, 1 in the page cache.
+    pub line_blocks: u64,
+    /// Fetches are cut at strips of the array; otherwise only at `command_blocks_max`, and go to disk 0 as they are.
+    pub strip_aligned: bool,
+    /// Blocks stay after their readers have left. Without it the layer only passes through.
+    pub retain: bool,
+    /// Most blocks of one fetch.
+    pub command_blocks_max: u64,
+    /// Most prefetched blocks in flight.
+    pub ahead_blocks_max: u64,
+    /// Memory for parity and rebuilding, blocks, beside the cache.
+    pub staging_blocks: u64,
+    /// When writes reach the members.
+    pub write: WriteMode,
+}
+
+/// How a member command ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// All blocks moved.
+    Ok,
+    /// Only the first `good` blocks moved; the member gave up on the rest.
+    Short {
+        /// Blocks that moved.
+        good: u64,
+    },
+    /// Only observed residency: whether anything was read is not known.
+    Unknown,
+}
+
+/// What a host tells the engine.
+#[derive(Clone, Copy, Debug)]
+pub enum Input {
+    /// Somebody wants blocks. Answered by `Ready` with this id.
+    Read {
+        /// Chosen by the host.
+        id: u64,
+        /// Who and what.
+        access: Access,
+    },
+    /// Somebody replaces whole blocks. Answered by `Ready`; the host puts the data into the slots that
+    /// [`Engine::slots`] then names, before it handles any other input.
+    Write {
+        /// Chosen by the host.
+        id: u64,
+        /// Who and what.
+        access: Access,
+        /// Acknowledge only when it is on the members (force unit access).
+        durable: bool,
+    },
+    /// Acknowledge when everything acknowledged before is on the members.
+    Flush {
+        /// Chosen by the host.
+        id: u64,
+    },
+    /// A member command has ended.
+    Done {
+        /// Its number, from `Start`.
+        command: u32,
+        /// How.
+        status: Status,
+    },
+    /// The host has copied what `Ready` announced.
+    Release {
+        /// From `Ready`.
+        handle: u32,
+    },
+    /// Observed residency: an access that the kernel has served, and how.
+    Seen {
+        /// Who and what.
+        access: Access,
+        /// What is known about it.
+        seen: Seen,
+    },
+    /// A member has failed (true) or is back (false).
+    Member {
+        /// Which.
+        disk: Disk,
+        /// Whether it is out.
+        failed: bool,
+    },
+    /// Time has come for [`Engine::next_wake`].
+    Wake,
+}
+
+/// A member command leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Start {
+    /// Its number until `Done`.
+    pub command: u32,
+    /// Which member.
+    pub disk: Disk,
+    /// Which blocks of the member.
+    pub extent: Extent,
+    /// Of them, the part that a program waits for or has asked for; the rest carries the read-ahead tag.
+    pub demand: Extent,
+    /// Read or write.
+    pub op: Op,
+    /// How urgent.
+    pub class: Class,
+    /// Who caused it.
+    pub context: Context,
+    /// No program waits for any of it.
+    pub read_ahead: bool,
+}
+
+/// What the engine tells a host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Output {
+    /// Send this to the member; where its data goes is asked by [`Engine::buffers`].
+    Start(Start),
+    /// A reader has caught up with a prefetch that already left: whoever queues it may hurry it.
+    Promote {
+        /// Its number.
+        command: u32,
+    },
+    /// Execute the steps of [`Engine::combine_steps`] for this job on the buffers, now.
+    Combine {
+        /// What to ask for.
+        job: u32,
+    },
+    /// An access is answered; its slots stay pinned until `Release`.
+    Ready {
+        /// The host's id.
+        id: u64,
+        /// For [`Engine::slots`] and `Release`.
+        handle: u32,
+        /// Some block could not be read or written.
+        error: bool,
+    },
+}
+
+/// One cache layer.
+pub struct Engine {
+    config: Config,
+    array: Array,
+    cache: Cache,
+    staging: Slots,
+    scheme: Box<dyn Scheme>,
+    dispatch: Box<dyn Dispatch>,
+    cost: CostModel,
+    stats: Stats,
+    plan: Plan,
+    accesses: Slab<Pending>,
+    fetches: Slab<Fetch>,
+    commands: Slab<Command>,
+    outputs: VecDeque<Output>,
+    starved: VecDeque<u32>,
+    wakes: BinaryHeap<Reverse<(Nanos, u64)>>,
+    outcomes: Vec<Outcome>,
+    failed: DiskSet,
+    filled: bool,
+    destage: write::Destage,
+    /// Accesses admitted so far.
+    serial: u64,
+    /// On whose behalf wishes are fulfilled.
+    ahead_context: Context,
+}
+
+impl Engine {
+    /// A layer over `array`.
+    ///
+    /// # Panics
+    /// If the configuration contradicts itself: a line of no block, or no memory at all.
+    #[must_use]
+    pub fn new(
+        config: Config,
+        array: Array,
+        cost: CostModel,
+        scheme: Box<dyn Scheme>,
+        dispatch: Box<dyn Dispatch>,
+    ) -> Self {
+        assert!(config.cache_blocks > 0, "a layer needs memory even to pass blocks through");
+        assert!(config.command_blocks_max > 0, "a fetch has at least one block");
+        Self {
+            cache: Cache::new(config.line_blocks, config.cache_blocks),
+            staging: Slots::new(config.staging_blocks),
+            config,
+            array,
+            scheme,
+            dispatch,
+            cost,
+            stats: Stats::default(),
+            plan: Plan::default(),
+            accesses: Slab::default(),
+            fetches: Slab::default(),
+            commands: Slab::default(),
+            outputs: VecDeque::new(),
+            starved: VecDeque::new(),
+            wakes: BinaryHeap::new(),
+            outcomes: Vec::new(),
+            failed: DiskSet::default(),
+            filled: false,
+            destage: write::Destage::default(),
+            serial: 0,
+            ahead_context: Context::default(),
+        }
+    }
+
+    /// Something happened at `now`, which never runs backwards.
+    pub fn handle(&mut self, now: Nanos, input: Input) {
+        match input {
+            Input::Read { id, access } => self.read(now, id, access),
+            Input::Write { id, access, durable } => self.write(now, id, access, durable),
+            Input::Flush { id } => self.flush(now, id),
+            Input::Done { command, status } => self.done(now, command, status),
+            Input::Release { handle } => self.release(now, handle),
+            Input::Seen { access, seen } => self.seen(now, access, seen),
+            Input::Member { disk, failed } => {
+                if failed {
+                    self.failed.insert(disk);
+                } else {
+                    self.failed.remove(disk);
+                }
+            }
+            Input::Wake => self.wake(now),
+        }
+        self.pump(now);
+    }
+
+    /// The next output, or `None` when the engine waits.
+    pub fn poll(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
+    }
+
+    /// When to say [`Input::Wake`] if nothing happens before.
+    #[must_use]
+    pub fn next_wake(&self) -> Option<Nanos> {
+        let policy = self.wakes.peek().map(|Reverse((at, _))| *at);
+        [policy, self.dispatch.next_wake(), self.destage.next_wake()].into_iter().flatten().min()
+    }
+
+    fn wake(&mut self, now: Nanos) {
+        while let Some(&Reverse((at, token))) = self.wakes.peek() {
+            if at > now {
+                break;
+            }
+            self.wakes.pop();
+            self.with_policy(now, |policy, world, plan| policy.on_wake(token, world, plan));
+            self.fulfil_ahead(now, Context::default());
+        }
+        self.destage_aged(now);
+    }
+
+    /// Sends what the dispatch lets go.
+    fn pump(&mut self, now: Nanos) {
+        while let Some(number) = self.dispatch.pick(now) {
+            self.commands[number].left = true;
+            let command = &self.commands[number];
+            let demand = self.demand_part(command);
+            self.outputs.push_back(Output::Start(Start {
+                command: number,
+                disk: command.disk,
+                extent: command.extent,
+                demand,
+                op: command.op,
+                class: command.class,
+                context: command.context,
+                read_ahead: command.read_ahead,
+            }));
+        }
+    }
+
+    /// The blocks of a command that some program asked for, for a layer below that keeps them apart.
+    fn demand_part(&self, command: &Command) -> Extent {
+        match command.owner {
+            Owner::Fetch(fetch, _) if !self.config.strip_aligned => self.fetches[fetch].demand,
+            Owner::Fetch(..) | Owner::Staged(_) | Owner::Destage(_) => command.extent,
+        }
+    }
+
+    /// Calls a hook of the policy with the world; its wishes join those that wait in the plan.
+    fn with_policy(
+        &mut self,
+        now: Nanos,
+        call: impl FnOnce(&mut dyn crate::policy::Policy, &World<'_>, &mut Plan),
+    ) {
+        let world = World {
+            now,
+            cache: &self.cache,
+            array: &self.array,
+            cost: &self.cost,
+            filled: self.filled,
+            blocks: self.blocks(),
+        };
+        call(self.scheme.policy(), &world, &mut self.plan);
+        for (at, token) in self.plan.wakes.drain(..) {
+            self.wakes.push(Reverse((at, token)));
+        }
+        self.stats.wishes_dropped += core::mem::take(&mut self.plan.overflow);
+    }
+
+    fn blocks(&self) -> u64 {
+        self.array.capacity_blocks()
+    }
+
+    /// Slots of an answered access, one per block, for copying. [`Slot::NONE`] where an error left a hole.
+    #[must_use]
+    pub fn slots(&self, handle: u32) -> &[Slot] {
+        &self.accesses[handle].slots
+    }
+    /// Blocks of an answered access.
+    #[must_use]
+    pub fn extent(&self, handle: u32) -> Extent {
+        self.accesses[handle].access.extent
+    }
+    /// The table of lines, for reports and tests.
+    #[must_use]
+    pub const fn cache(&self) -> &Cache {
+        &self.cache
+    }
+    /// Sums so far.
+    #[must_use]
+    pub const fn stats(&self) -> &Stats {
+        &self.stats
+    }
+    /// The geometry.
+    #[must_use]
+    pub const fn array(&self) -> &Array {
+        &self.array
+    }
+    /// The shape and budgets.
+    #[must_use]
+    pub const fn config(&self) -> &Config {
+        &self.config
+    }
+    /// Numbers that the scheme shows, by name.
+    pub fn gauges(&mut self, out: &mut Vec<(&'static str, f64)>) {
+        self.scheme.policy().gauges(out);
+    }
+    /// Whether nothing is outstanding: no fetch, no access, no dirty stripe on its way.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.fetches.live() == 0 && self.accesses.live() == 0 && self.destage.is_idle()
+    }
+    /// Prefetched blocks that are resident and unread, and those still in flight (for the end of a run).
+    #[must_use]
+    pub fn unproven_blocks(&self) -> (u64, u64) {
+        let in_flight = self.stats.ahead_in_flight;
+        (self.stats.prefetched - self.stats.used - self.stats.wasted - in_flight, in_flight)
+    }
+}

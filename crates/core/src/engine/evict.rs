@@ -1,0 +1,136 @@
+//! Leaving: making room, culling, and what becomes of lines whose last block has gone.
+
+use super::Engine;
+use crate::cache::{Cell, LineId, State};
+use crate::policy::Fate;
+use crate::retention::keep::{Afterlife, Victim};
+use crate::slots::Slot;
+use crate::units::{Block, Extent, Nanos};
+
+/// Most victims proposed for one need before the need has to wait. Lines in flight or dirty are refused; more
+/// refusals than this in a row mean that nearly everything is in flight or dirty.
+const PROPOSALS_MAX: u32 = 256;
+
+impl Engine {
+    /// Evicts until `need` slots are free. False when that cannot be had now.
+    pub(super) fn make_room(&mut self, now: Nanos, need: u64) -> bool {
+        self.filled = true;
+        let mut proposals = 0;
+        while self.cache.slots.available() < need {
+            if proposals == PROPOSALS_MAX {
+                return false;
+            }
+            proposals += 1;
+            let Some(victim) = self.scheme.retention().victim(&self.cache) else { return false };
+            match victim {
+                Victim::Unread(line) => self.cull(line),
+                Victim::Whole(line) => {
+                    let state = *self.cache.line(line);
+                    if state.dirty > 0 {
+                        self.destage_line(now, line);
+                    }
+                    if state.dirty > 0 || state.in_flight > 0 {
+                        self.scheme.retention().second_chance(line);
+                    } else {
+                        self.evict(line);
+                    }
+                }
+            }
+        }
+        true
+    }
+
+    /// Lets the retention cull what should leave without pressure.
+    pub(super) fn trim(&mut self) {
+        while let Some(victim) = self.scheme.retention().trim(&self.cache) {
+            match victim {
+                Victim::Unread(line) => self.cull(line),
+                Victim::Whole(line) => {
+                    let state = self.cache.line(line);
+                    if state.dirty == 0 && state.in_flight == 0 {
+                        self.evict(line);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Empties a line; remembers in each cell whether it was requested in the life that ends.
+    fn evict(&mut self, line: LineId) {
+        let info = *self.cache.line(line);
+        let remembers = info.cached > 0;
+        for block in self.cache.line_extent(info.number).iter() {
+            let requested = self.cache.cell(line, block).state == State::Cached;
+            self.empty_cell(line, block);
+            if remembers {
+                self.cache.set(line, block, |cell| cell.past = requested);
+            }
+        }
+        self.hollow(line);
+    }
+
+    /// Evicts the blocks that nobody has read and that were not read in the past life either.
+    fn cull(&mut self, line: LineId) {
+        let number = self.cache.line(line).number;
+        for block in self.cache.line_extent(number).iter() {
+            let cell = *self.cache.cell(line, block);
+            if cell.state == State::Prefetched && !cell.past && !cell.dirty {
+                self.empty_cell(line, block);
+            }
+        }
+        if self.cache.line(line).is_hollow() {
+            self.hollow(line);
+        }
+    }
+
+    /// One block leaves. Its slot is free once nobody copies from it.
+    pub(super) fn empty_cell(&mut self, line: LineId, block: Block) {
+        let cell = *self.cache.cell(line, block);
+        if cell.state == State::Empty {
+            return;
+        }
+        if cell.slot.is_some() {
+            self.cache.slots.disown(cell.slot);
+        }
+        let (cached, unread) =
+            self.cache.set(line, block, |cell| *cell = Cell { past: cell.past, ..Cell::default() });
+        self.scheme.retention().on_counts(line, cached, unread);
+        if cell.unproven {
+            self.waste(block, cell.state);
+        }
+    }
+
+    /// A prefetched block ends unread.
+    pub(super) fn waste(&mut self, block: Block, state: State) {
+        self.stats.wasted += 1;
+        if state == State::FetchPrefetch {
+            self.stats.ahead_in_flight -= 1;
+        }
+        self.scheme.policy().on_left(Extent { start: block, blocks: 1 }, Fate::Wasted);
+    }
+
+    /// The last block of a line has gone.
+    pub(super) fn hollow(&mut self, line: LineId) {
+        if self.scheme.retention().on_hollow(line, &self.cache) == Afterlife::Forget {
+            self.cache.forget(line);
+        }
+        while let Some(ghost) = self.scheme.retention().forgotten() {
+            self.cache.forget(ghost);
+        }
+    }
+
+    /// A layer without memory drops what nobody uses any more.
+    pub(super) fn drop_unpinned(&mut self, extent: Extent) {
+        for block in extent.iter() {
+            let Some(line) = self.cache.find(block) else { continue };
+            let cell = *self.cache.cell(line, block);
+            let here = matches!(cell.state, State::Cached | State::Prefetched);
+            if here && !cell.dirty && cell.slot != Slot::NONE && !self.cache.slots.is_pinned(cell.slot) {
+                self.empty_cell(line, block);
+                if self.cache.line(line).is_hollow() {
+                    self.hollow(line);
+                }
+            }
+        }
+    }
+}

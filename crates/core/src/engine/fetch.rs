@@ -1,0 +1,424 @@
+//! Fetches: from missing blocks and wishes to member commands, and back when they are done.
+//!
+//! The missing blocks of an access and the wishes that go with it are gathered strip by strip. One command reads the
+//! smallest span that covers them when at most a quarter of it is already here, otherwise each run has its own
+//! (algorithms.md 1.1): a second positioning costs more than a few blocks read over.
+
+use super::tables::{Command, Owner, Waiter};
+use super::{Engine, Output, Status};
+use crate::access::{Access, Context, Op};
+use crate::cache::{LineId, NO_FETCH, State};
+use crate::dispatch::{Class, Queued};
+use crate::policy::{Fetched, When, Wish};
+use crate::slots::Slot;
+use crate::units::{Block, Disk, Extent, Nanos};
+
+/// A span may be read over blocks that are here if they are at most one in this many.
+const HOLES_ONE_IN: u64 = 4;
+
+impl Engine {
+    /// Fetches the missing blocks of an access, widened by the wishes that go with it.
+    pub(super) fn fetch_missing(&mut self, now: Nanos, number: u32) {
+        let access = self.accesses[number].access;
+        if !self.take_demand_slots(&access) {
+            return;
+        }
+        let hull = self.hull(&access);
+        let mut at = hull.start.0;
+        while at < hull.end() {
+            let piece = self.segment(at, hull.end());
+            at = piece.end();
+            self.take_wished_slots(now, &access, piece);
+            self.fetch_piece(now, piece, Some(number));
+        }
+    }
+
+    /// Memory for every missing block first, so that no wish can starve the access it belongs to.
+    /// Returns whether anything is missing.
+    fn take_demand_slots(&mut self, access: &Access) -> bool {
+        let mut any = false;
+        let mut inserted = None;
+        let outcomes = core::mem::take(&mut self.outcomes);
+        for (block, outcome) in access.extent.iter().zip(&outcomes) {
+            if !outcome.is_miss() {
+                continue;
+            }
+            any = true;
+            let slot = self.cache.slots.take().expect("room was made for every missing block");
+            let line = self.fill_cell(block, slot, State::FetchDemand, false);
+            if inserted != Some(line) {
+                inserted = Some(line);
+                self.scheme.retention().on_insert(line, false, &self.cache);
+            }
+        }
+        self.outcomes = outcomes;
+        any
+    }
+
+    /// The smallest extent that holds the access and its with-demand wishes that lie in the same strips.
+    fn hull(&self, access: &Access) -> Extent {
+        let (mut start, mut end) = (access.extent.start.0, access.extent.end());
+        for wish in self.plan.wishes() {
+            if wish.when == When::WithDemand {
+                start = start.min(wish.extent.start.0);
+                end = end.max(wish.extent.end());
+            }
+        }
+        Extent::new(start, end.min(self.blocks()).saturating_sub(start))
+    }
+
+    /// From `at`, what one member command may cover: a strip's rest, or the longest command.
+    fn segment(&self, at: u64, end: u64) -> Extent {
+        let longest = self.config.command_blocks_max.min(end - at);
+        if !self.config.strip_aligned {
+            return Extent::new(at, longest);
+        }
+        let strip = self.array.strip_blocks();
+        Extent::new(at, longest.min(strip - at % strip))
+    }
+
+    /// Memory for what the policy wished along with demand; what cannot be had is dropped.
+    fn take_wished_slots(&mut self, now: Nanos, access: &Access, piece: Extent) {
+        for index in 0..self.plan.wishes.len() {
+            let Wish { extent, when, mass } = self.plan.wishes[index];
+            if when == When::WithDemand {
+                let wanted = extent.intersect(piece);
+                // A strip that no missing block lies in is not in the same command.
+                let beside = access.extent.intersect(piece).is_empty() && self.config.strip_aligned;
+                if !wanted.is_empty() && !beside {
+                    self.take_ahead_slots(now, wanted, mass);
+                }
+            }
+        }
+    }
+
+    /// Marks the empty blocks of `extent` as being prefetched. Stops at the first for which no memory can be had.
+    fn take_ahead_slots(&mut self, now: Nanos, extent: Extent, mass: bool) -> bool {
+        let mut inserted = None;
+        for block in extent.iter() {
+            if self.cache.state(block) != State::Empty {
+                continue;
+            }
+            let spent = self.stats.ahead_in_flight >= self.config.ahead_blocks_max;
+            if spent || (self.cache.slots.available() == 0 && !self.make_room(now, 1)) {
+                self.stats.wishes_dropped += 1;
+                return false;
+            }
+            let slot = self.cache.slots.take().expect("room was made");
+            let line = self.fill_cell(block, slot, State::FetchPrefetch, mass);
+            self.stats.prefetched += 1;
+            self.stats.ahead_in_flight += 1;
+            self.stats.ahead_in_flight_peak = self.stats.ahead_in_flight_peak.max(self.stats.ahead_in_flight);
+            if inserted != Some(line) {
+                inserted = Some(line);
+                self.scheme.retention().on_insert(line, true, &self.cache);
+            }
+        }
+        true
+    }
+
+    /// Gives an empty cell memory; its fetch is set when the command is made.
+    pub(super) fn fill_cell(&mut self, block: Block, slot: Slot, state: State, mass: bool) -> LineId {
+        let (line, _) = self.cache.ensure(block);
+        let (cached, unread) = self.cache.set(line, block, |cell| {
+            cell.slot = slot;
+            cell.state = state;
+            cell.fetch = NO_FETCH;
+            cell.mass = mass;
+            cell.unproven = state == State::FetchPrefetch;
+        });
+        self.scheme.retention().on_counts(line, cached, unread);
+        line
+    }
+
+    /// Whether a cell has memory and still needs a fetch.
+    fn is_waiting(&self, block: Block) -> bool {
+        self.cache.find(block).is_some_and(|line| {
+            let cell = self.cache.cell(line, block);
+            matches!(cell.state, State::FetchDemand | State::FetchPrefetch) && cell.fetch == NO_FETCH
+        })
+    }
+
+    /// Makes fetches for the cells of one piece that wait for one.
+    fn fetch_piece(&mut self, now: Nanos, piece: Extent, access: Option<u32>) {
+        let waiting = |engine: &Self, block: &Block| engine.is_waiting(*block);
+        let Some(first) = piece.iter().find(|b| waiting(self, b)) else { return };
+        let mut last = first;
+        let mut wanted = 0;
+        for block in piece.iter().filter(|b| waiting(self, b)) {
+            last = block;
+            wanted += 1;
+        }
+        let span = Extent { start: first, blocks: last.0 - first.0 + 1 };
+        if (span.blocks - wanted) * HOLES_ONE_IN <= span.blocks {
+            self.fetch(now, span, access);
+            return;
+        }
+        let mut at = span.start.0;
+        while at < span.end() {
+            let run = (at..span.end()).take_while(|&b| self.is_waiting(Block(b))).count() as u64;
+            if run > 0 {
+                self.fetch(now, Extent::new(at, run), access);
+            }
+            at += run.max(1);
+        }
+    }
+
+    /// One fetch for a span: those of its blocks that wait are read into their slots.
+    fn fetch(&mut self, now: Nanos, span: Extent, access: Option<u32>) {
+        let number = self.fetches.take();
+        let asked = access.map(|a| self.accesses[a].access);
+        let demand = asked.map_or(Extent::default(), |a| a.extent.intersect(span));
+        let program = asked.map_or(Extent::default(), |a| a.demand.intersect(span));
+        let mut slots = core::mem::take(&mut self.fetches[number].slots);
+        slots.clear();
+        let serial = access.map_or(0, |a| self.accesses[a].serial);
+        let mut waiter = Waiter { access: access.unwrap_or(0), serial, extent: Extent::default() };
+        for block in span.iter() {
+            if !self.is_waiting(block) {
+                slots.push(Slot::NONE);
+                continue;
+            }
+            let line = self.cache.find(block).expect("a waiting cell has a line");
+            slots.push(self.cache.cell(line, block).slot);
+            self.cache.set(line, block, |cell| cell.fetch = number);
+            if demand.contains(block) {
+                if waiter.extent.is_empty() {
+                    waiter.extent.start = block;
+                }
+                waiter.extent.blocks = block.0 - waiter.extent.start.0 + 1;
+            }
+        }
+        let fetch = &mut self.fetches[number];
+        fetch.slots = slots;
+        fetch.context = asked.map_or(self.ahead_context, |a| a.context);
+        fetch.extent = span;
+        fetch.demand = program;
+        fetch.issued = now;
+        fetch.ahead = waiter.extent.is_empty();
+        fetch.joined = false;
+        fetch.bad = (0, 0);
+        fetch.rebuilt = false;
+        fetch.avoid = None;
+        fetch.read_ahead = program.is_empty();
+        fetch.waiters.clear();
+        if !waiter.extent.is_empty() {
+            fetch.waiters.push(waiter);
+        }
+        if let Some(access) = asked.filter(|_| !demand.is_empty()) {
+            self.tell_device_read(now, &access, demand);
+        }
+        self.send_fetch(now, number);
+    }
+
+    /// Member commands of a fetch: one where all is well, several and a combine step where a member is out.
+    fn send_fetch(&mut self, now: Nanos, number: u32) {
+        let extent = self.fetches[number].extent;
+        self.fetches[number].commands.clear();
+        self.fetches[number].commands_left = 0;
+        if !self.config.strip_aligned {
+            self.send(now, number, Owner::Fetch(number, 0), Disk(0), extent);
+            return;
+        }
+        let direct = self.array.direct(extent).expect("a fetch lies within one strip of the volume");
+        if self.failed.contains(direct.disk) {
+            self.send_rebuild(now, number);
+        } else {
+            self.send(now, number, Owner::Fetch(number, 0), direct.disk, direct.extent);
+        }
+    }
+
+    /// One member command of a fetch.
+    pub(super) fn send(&mut self, now: Nanos, fetch: u32, owner: Owner, disk: Disk, extent: Extent) {
+        let class = if self.fetches[fetch].ahead { Class::Prefetch } else { Class::Demand };
+        let (context, read_ahead) = (self.fetches[fetch].context, self.fetches[fetch].read_ahead);
+        let command = Command { owner, disk, extent, op: Op::Read, class, context, read_ahead, left: false };
+        let number = self.enqueue(now, command);
+        let fetch = &mut self.fetches[fetch];
+        fetch.commands.push(number);
+        fetch.commands_left += 1;
+        self.stats.member_blocks_read += extent.blocks;
+    }
+
+    /// Hands a member command to the dispatch.
+    pub(super) fn enqueue(&mut self, now: Nanos, command: Command) -> u32 {
+        let number = self.commands.take();
+        let (disk, class, context, blocks) =
+            (command.disk, command.class, command.context, command.extent.blocks);
+        self.commands[number] = command;
+        self.dispatch.enqueue(now, Queued { command: number, disk, class, context, blocks });
+        number
+    }
+
+    /// A reader has caught up with a prefetch.
+    pub(super) fn promote(&mut self, fetch: u32) {
+        for index in 0..self.fetches[fetch].commands.len() {
+            let number = self.fetches[fetch].commands[index];
+            let command = &mut self.commands[number];
+            command.class = Class::Demand;
+            command.read_ahead = false;
+            if command.left {
+                self.outputs.push_back(Output::Promote { command: number });
+            } else {
+                self.dispatch.promote(number, command.disk);
+            }
+        }
+    }
+
+    /// Executes the wishes that go on their own, and empties the plan.
+    pub(super) fn fulfil_ahead(&mut self, now: Nanos, context: Context) {
+        self.ahead_context = context;
+        let mut index = 0;
+        while index < self.plan.wishes.len() {
+            let Wish { extent, when, mass } = self.plan.wishes[index];
+            index += 1;
+            if when == When::WithDemand {
+                continue;
+            }
+            let end = extent.end().min(self.blocks());
+            let mut at = extent.start.0;
+            while at < end {
+                let piece = self.segment(at, end);
+                at = piece.end();
+                let all = self.take_ahead_slots(now, piece, mass);
+                self.fetch_piece(now, piece, None);
+                if !all {
+                    break;
+                }
+            }
+        }
+        self.plan.clear();
+        self.trim();
+    }
+
+    /// A member command has ended.
+    pub(super) fn done(&mut self, now: Nanos, number: u32, status: Status) {
+        let (owner, disk, blocks) = {
+            let command = &self.commands[number];
+            assert!(command.left, "only a command that left can end");
+            (command.owner, command.disk, command.extent.blocks)
+        };
+        self.dispatch.complete(now, disk);
+        self.commands[number].left = false;
+        let good = match status {
+            Status::Ok | Status::Unknown => blocks,
+            Status::Short { good } => good.min(blocks),
+        };
+        match owner {
+            Owner::Fetch(fetch, offset) => {
+                if good < blocks {
+                    self.fetches[fetch].bad = (offset + good, offset + blocks);
+                }
+                self.member_done(now, fetch);
+            }
+            Owner::Staged(fetch) => {
+                if good < blocks {
+                    self.fetches[fetch].bad = (0, self.fetches[fetch].extent.blocks);
+                }
+                self.member_done(now, fetch);
+            }
+            Owner::Destage(job) => self.destage_done(now, job, number, good == blocks),
+        }
+        self.commands.give_back(number);
+        self.resume_background(now);
+        self.retry_starved(now);
+    }
+
+    fn member_done(&mut self, now: Nanos, fetch: u32) {
+        self.fetches[fetch].commands_left -= 1;
+        if self.fetches[fetch].commands_left > 0 {
+            return;
+        }
+        if self.fetches[fetch].rebuilt {
+            self.finish_rebuild(fetch);
+        } else if self.fetches[fetch].bad.0 < self.fetches[fetch].bad.1 && self.rebuild_bad(now, fetch) {
+            return;
+        }
+        self.arrive(now, fetch);
+    }
+
+    /// Everything that a fetch brought is put where it belongs.
+    pub(super) fn arrive(&mut self, now: Nanos, number: u32) {
+        let (extent, bad) = (self.fetches[number].extent, self.fetches[number].bad);
+        let waiting = !self.fetches[number].waiters.is_empty();
+        for (index, block) in extent.iter().enumerate() {
+            let slot = self.fetches[number].slots[index];
+            if slot.is_some() {
+                let good = !(bad.0..bad.1).contains(&(index as u64));
+                self.arrive_block(number, block, slot, good);
+            }
+        }
+        self.answer_waiters(number);
+        let fetch = &self.fetches[number];
+        let fetched = Fetched {
+            context: fetch.context,
+            extent,
+            took: now.since(fetch.issued),
+            was_prefetch: fetch.ahead,
+            reader_waiting: waiting,
+        };
+        self.fetches.give_back(number);
+        self.with_policy(now, |policy, world, plan| policy.on_fetched(&fetched, world, plan));
+        self.fulfil_ahead(now, fetched.context);
+        if !self.config.retain {
+            self.drop_unpinned(extent);
+        }
+    }
+
+    /// One block of a fetch: it fills its cell, unless a write has overtaken it or it failed.
+    fn arrive_block(&mut self, fetch: u32, block: Block, slot: Slot, good: bool) {
+        let line = self.cache.find(block).filter(|&line| self.cache.cell(line, block).fetch == fetch);
+        let Some(line) = line else {
+            // A write replaced the cell while this was in flight: what came is stale and enters nothing.
+            self.stats.stale_blocks += 1;
+            self.cache.slots.disown(slot);
+            return;
+        };
+        if !good {
+            self.stats.blocks_failed += 1;
+            self.empty_cell(line, block);
+            if self.cache.line(line).is_hollow() {
+                self.hollow(line);
+            }
+            return;
+        }
+        let prefetched = self.cache.cell(line, block).state == State::FetchPrefetch;
+        self.cache.set(line, block, |cell| {
+            cell.state = if prefetched { State::Prefetched } else { State::Cached };
+            cell.fetch = NO_FETCH;
+        });
+        if prefetched {
+            self.stats.ahead_in_flight -= 1;
+        }
+    }
+
+    /// Hands the blocks to their readers; an access with a block that could not be read is answered with an error.
+    fn answer_waiters(&mut self, fetch: u32) {
+        let mut waiters = core::mem::take(&mut self.fetches[fetch].waiters);
+        for waiter in &waiters {
+            if self.accesses[waiter.access].serial != waiter.serial {
+                continue; // a write answered it
+            }
+            for block in waiter.extent.iter() {
+                let here = self.cache.find(block).map(|line| *self.cache.cell(line, block));
+                match here.filter(|cell| matches!(cell.state, State::Cached | State::Prefetched)) {
+                    Some(cell) => self.hand_over(waiter.access, block, cell.slot),
+                    None => self.fail_block(waiter.access, block),
+                }
+            }
+            self.ready_if_complete(waiter.access);
+        }
+        waiters.clear();
+        self.fetches[fetch].waiters = waiters;
+    }
+
+    /// A block of an access cannot be had.
+    fn fail_block(&mut self, number: u32, block: Block) {
+        let pending = &mut self.accesses[number];
+        let at = (block.0 - pending.access.extent.start.0) as usize;
+        if !pending.slots[at].is_some() {
+            pending.error = true;
+            pending.missing -= 1;
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! Observed residency: the kernel owns the cache, and the engine keeps a bounded shadow of what it believes.
+//!
+//! The host reports accesses that were served without asking us, and how much it knows about each. Policies see the
+//! same hooks as with owned residency; wishes become fetches whose memory is the kernel's. The shadow's slots only
+//! bound its size: a block that falls out of it is simply no longer believed, and nothing is evicted for real.
+
+use super::{Engine, Residency};
+use crate::access::{Access, Op};
+use crate::cache::State;
+use crate::policy::{Lookup, Outcome};
+use crate::units::{Block, Nanos};
+
+/// What a host knows of an access that the kernel served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seen {
+    /// From memory.
+    Hit,
+    /// It reached the device.
+    DeviceRead,
+    /// Not known.
+    Unknown,
+}
+
+impl Engine {
+    /// An access that has already been served.
+    pub(super) fn seen(&mut self, now: Nanos, access: Access, seen: Seen) {
+        assert_eq!(self.config.residency, Residency::Observed, "an owning engine is asked, not told");
+        let mut outcomes = core::mem::take(&mut self.outcomes);
+        outcomes.clear();
+        if access.op == Op::Read {
+            outcomes.extend(access.extent.iter().map(|block| believed(self.cache.state(block), seen)));
+        }
+        self.with_policy(now, |policy, world, plan| {
+            policy.on_access(&access, &Lookup { outcomes: &outcomes }, world, plan);
+        });
+        self.count(&access, &outcomes);
+        for (block, &outcome) in access.extent.iter().zip(&outcomes) {
+            self.believe(now, block, outcome);
+        }
+        self.outcomes = outcomes;
+        if seen == Seen::DeviceRead && access.op == Op::Read {
+            self.tell_device_read(now, &access, access.extent);
+        }
+        self.fulfil_ahead(now, access.context);
+    }
+
+    /// The block is in the kernel's cache now: so it is in the shadow, if the shadow has room.
+    fn believe(&mut self, now: Nanos, block: Block, outcome: Outcome) {
+        match self.cache.state(block) {
+            State::Prefetched => self.prove_seen(block, State::Cached),
+            State::FetchPrefetch => {
+                self.stats.ahead_in_flight -= 1;
+                self.prove_seen(block, State::FetchDemand);
+            }
+            State::Empty => {
+                if self.cache.slots.available() == 0 && !self.make_room(now, 1) {
+                    return;
+                }
+                let slot = self.cache.slots.take().expect("room was made");
+                let line = self.fill_cell(block, slot, State::Cached, false);
+                self.scheme.retention().on_insert(line, false, &self.cache);
+                return;
+            }
+            State::Cached | State::FetchDemand => {}
+        }
+        if let Some(line) = self.cache.find(block) {
+            self.scheme.retention().on_hit(line, outcome, &self.cache);
+        }
+    }
+
+    fn prove_seen(&mut self, block: Block, state: State) {
+        if let Some(line) = self.cache.find(block) {
+            self.prove(line, block, state);
+        }
+    }
+}
+
+/// The outcome of a block: what the host saw corrects what the shadow believes.
+const fn believed(state: State, seen: Seen) -> Outcome {
+    match (seen, state) {
+        (Seen::DeviceRead, State::FetchPrefetch) | (Seen::Unknown, State::FetchPrefetch) => Outcome::LateHit,
+        (Seen::DeviceRead, _) | (Seen::Unknown, State::Empty) => Outcome::Miss,
+        (_, State::Prefetched | State::FetchPrefetch) => Outcome::PrefetchHit,
+        (_, State::Cached | State::FetchDemand | State::Empty) => Outcome::CacheHit,
+    }
+}

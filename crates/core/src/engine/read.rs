@@ -1,0 +1,231 @@
+//! Reads: classify, reserve, ask the policy, serve what is here, fetch what is not.
+
+use super::tables::Waiter;
+use super::{ACCESS_BLOCKS_MAX, Engine, Output};
+use crate::access::{Access, Op};
+use crate::cache::State;
+use crate::policy::{DeviceRead, Fate, Lookup, Outcome};
+use crate::slots::Slot;
+use crate::stats::Outcomes;
+use crate::units::{Block, Extent, Nanos};
+
+impl Engine {
+    pub(super) fn read(&mut self, now: Nanos, id: u64, access: Access) {
+        let number = self.admit(now, id, access);
+        if !self.starved.is_empty() || !self.start_read(now, number) {
+            self.stats.starved += 1;
+            self.starved.push_back(number);
+        }
+    }
+
+    /// Puts an access into the table.
+    pub(super) fn admit(&mut self, now: Nanos, id: u64, access: Access) -> u32 {
+        let extent = access.extent;
+        assert!(!extent.is_empty() && extent.blocks <= ACCESS_BLOCKS_MAX, "a host splits longer requests");
+        assert!(extent.end() <= self.blocks(), "an access lies within the volume");
+        let number = self.accesses.take();
+        self.serial += 1;
+        let pending = &mut self.accesses[number];
+        pending.id = id;
+        pending.serial = self.serial;
+        pending.access = access;
+        pending.arrived = now;
+        pending.missing = extent.blocks;
+        pending.slots.clear();
+        pending.slots.resize(extent.blocks as usize, Slot::NONE);
+        pending.error = false;
+        pending.ready = false;
+        pending.durable = false;
+        number
+    }
+
+    /// Tries again whoever waits for memory, in order.
+    pub(super) fn retry_starved(&mut self, now: Nanos) {
+        while let Some(&number) = self.starved.front() {
+            let started = match self.accesses[number].access.op {
+                Op::Read => self.start_read(now, number),
+                Op::Write => self.start_write(now, number),
+            };
+            if !started {
+                break;
+            }
+            self.starved.pop_front();
+        }
+    }
+
+    /// Starts a read if memory for its missing blocks can be had; otherwise changes nothing.
+    fn start_read(&mut self, now: Nanos, number: u32) -> bool {
+        let access = self.accesses[number].access;
+        loop {
+            let missing = self.classify(access.extent);
+            if self.cache.slots.available() >= missing {
+                break;
+            }
+            if !self.make_room(now, missing) {
+                return false;
+            }
+        }
+        let outcomes = core::mem::take(&mut self.outcomes);
+        self.with_policy(now, |policy, world, plan| {
+            policy.on_access(&access, &Lookup { outcomes: &outcomes }, world, plan);
+        });
+        self.count(&access, &outcomes);
+        for (block, &outcome) in access.extent.iter().zip(&outcomes) {
+            self.serve(number, block, outcome);
+        }
+        self.outcomes = outcomes;
+        if self.accesses[number].missing > 0 {
+            self.fetch_missing(now, number);
+        }
+        self.trim();
+        self.fulfil_ahead(now, access.context);
+        self.ready_if_complete(number);
+        true
+    }
+
+    /// Fills `outcomes` for an extent; returns how many blocks must be fetched.
+    fn classify(&mut self, extent: Extent) -> u64 {
+        self.outcomes.clear();
+        let mut missing = 0;
+        let mut line = None;
+        for block in extent.iter() {
+            let number = self.cache.line_number(block);
+            let found = match line {
+                Some((n, found)) if n == number => found,
+                _ => self.cache.find_number(number),
+            };
+            line = Some((number, found));
+            let state = found.map_or(State::Empty, |id| self.cache.cell(id, block).state);
+            let outcome = match state {
+                State::Empty => Outcome::Miss,
+                State::Cached => Outcome::CacheHit,
+                State::Prefetched => Outcome::PrefetchHit,
+                State::FetchPrefetch => Outcome::LateHit,
+                State::FetchDemand => Outcome::MergedMiss,
+            };
+            missing += u64::from(outcome.is_miss());
+            self.outcomes.push(outcome);
+        }
+        missing
+    }
+
+    pub(super) fn count(&mut self, access: &Access, outcomes: &[Outcome]) {
+        let demand = access.demand;
+        for (block, outcome) in access.extent.iter().zip(outcomes) {
+            tally(&mut self.stats.all, *outcome);
+            if demand.contains(block) {
+                tally(&mut self.stats.program, *outcome);
+            }
+        }
+    }
+
+    /// Serves one block if it is here, or joins its fetch if it is in flight.
+    fn serve(&mut self, number: u32, block: Block, outcome: Outcome) {
+        if outcome.is_miss() {
+            return;
+        }
+        let line = self.cache.find(block).expect("a block that is not a miss has a line");
+        match outcome {
+            Outcome::PrefetchHit => self.prove(line, block, State::Cached),
+            Outcome::LateHit => {
+                self.stats.ahead_in_flight -= 1;
+                self.prove(line, block, State::FetchDemand);
+            }
+            Outcome::CacheHit | Outcome::MergedMiss | Outcome::Miss => {}
+        }
+        self.scheme.retention().on_hit(line, outcome, &self.cache);
+        let cell = *self.cache.cell(line, block);
+        match outcome {
+            Outcome::LateHit | Outcome::MergedMiss => self.join(number, block, cell.fetch),
+            _ => self.hand_over(number, block, cell.slot),
+        }
+    }
+
+    /// A prefetched block is asked for.
+    pub(super) fn prove(&mut self, line: crate::cache::LineId, block: Block, state: State) {
+        let mut proved = false;
+        let (cached, unread) = self.cache.set(line, block, |cell| {
+            proved = cell.unproven;
+            cell.state = state;
+            cell.unproven = false;
+        });
+        self.scheme.retention().on_counts(line, cached, unread);
+        if proved {
+            self.stats.used += 1;
+            self.scheme.policy().on_left(Extent { start: block, blocks: 1 }, Fate::Used);
+        }
+    }
+
+    /// Gives one block of an access its memory.
+    pub(super) fn hand_over(&mut self, number: u32, block: Block, slot: Slot) {
+        let pending = &mut self.accesses[number];
+        let at = (block.0 - pending.access.extent.start.0) as usize;
+        if !pending.slots[at].is_some() {
+            pending.slots[at] = slot;
+            pending.missing -= 1;
+            self.cache.slots.pin(slot);
+        }
+    }
+
+    /// Waits for a block of a fetch in flight, and hurries it if nobody had waited.
+    fn join(&mut self, number: u32, block: Block, fetch: u32) {
+        let serial = self.accesses[number].serial;
+        let waiting = &mut self.fetches[fetch];
+        match waiting.waiters.last_mut() {
+            Some(last) if last.serial == serial && last.extent.end() == block.0 => last.extent.blocks += 1,
+            _ => {
+                let extent = Extent { start: block, blocks: 1 };
+                waiting.waiters.push(Waiter { access: number, serial, extent });
+            }
+        }
+        if waiting.ahead && !waiting.joined {
+            waiting.joined = true;
+            self.promote(fetch);
+        }
+    }
+
+    /// Says `Ready` once every block has its memory.
+    pub(super) fn ready_if_complete(&mut self, number: u32) {
+        let pending = &mut self.accesses[number];
+        if pending.missing == 0 && !pending.ready {
+            pending.ready = true;
+            self.outputs.push_back(Output::Ready { id: pending.id, handle: number, error: pending.error });
+        }
+    }
+
+    /// The host has copied: unpin, and drop what a layer without memory does not keep.
+    pub(super) fn release(&mut self, now: Nanos, number: u32) {
+        assert!(self.accesses[number].ready, "only an answered access is released");
+        let mut slots = core::mem::take(&mut self.accesses[number].slots);
+        for &slot in slots.iter().filter(|s| s.is_some()) {
+            self.cache.slots.unpin(slot);
+        }
+        slots.clear();
+        self.accesses[number].slots = slots;
+        let extent = self.accesses[number].access.extent;
+        self.accesses.give_back(number);
+        if !self.config.retain {
+            self.drop_unpinned(extent);
+        }
+        self.retry_starved(now);
+    }
+
+    /// Tells the policy which blocks of this access reach a device.
+    pub(super) fn tell_device_read(&mut self, now: Nanos, access: &Access, extent: Extent) {
+        let read = DeviceRead { context: access.context, extent, was_prefetched: false };
+        self.with_policy(now, |policy, world, plan| policy.on_device_read(&read, world, plan));
+    }
+}
+
+fn tally(outcomes: &mut Outcomes, outcome: Outcome) {
+    match outcome {
+        Outcome::CacheHit => outcomes.cache_hits += 1,
+        Outcome::PrefetchHit => outcomes.prefetch_hits += 1,
+        Outcome::LateHit => outcomes.late_hits += 1,
+        Outcome::Miss => outcomes.misses += 1,
+        Outcome::MergedMiss => {
+            outcomes.misses += 1;
+            outcomes.merged_misses += 1;
+        }
+    }
+}

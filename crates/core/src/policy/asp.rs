@@ -1,0 +1,448 @@
+//! `asp`: adaptive strip prefetching, the ASP paper (Baek and Park, FAST 2008), sections 2.1 to 2.4.
+//!
+//! **The idea.** Reading a whole strip costs little more than reading one block of it, but most of what it brings may
+//! never be read. So read strips, and throw out early what nobody has read: adaptive cache culling (ACC) keeps strips
+//! upstream while their unread blocks still earn hits, and only their read blocks downstream:
+//!
+//! ```text
+//!   miss ─▶ MRU [ U: read and unread blocks ...| U_b ] LRU ─ cull unread ─▶ MRU [ D: read blocks ...| G_b ] LRU ─▶ out
+//!                 ▲ hits in U stay in U                          hits in D stay in D; a miss in D goes back to U
+//! ```
+//!
+//! N_U, the length of U, follows the slope of the total hit rate (eq. 7): a prefetch hit in U_b says that a longer U
+//! would earn more, a cache hit in G_b that a longer D would. An evicted strip whose stripe lives on stays as a ghost
+//! that remembers which blocks were read; they are not culled in its next life. Whether to read strips at all is asked
+//! of two virtual costs (eq. 8): what the disks would have spent on the blocks now in the cache if strips had always
+//! been read (C_sp) and if never (C_n).
+//!
+//! **It does nothing** until the test says that it pays: for random reads over a space much larger than the cache, C_n
+//! falls below C_sp and every miss reads only what was asked.
+//!
+//! **Where the paper is silent** (algorithms.md 1.3 to 1.5): the global list is U followed by D; "all blocks" of eq. 6
+//! are those with memory; N_U is at most the cache; with prefetching off by hysteresis, a miss on an empty block of a
+//! strip in U_b counts as the prefetch hit it would have been, or N_U could never grow back; late hits count as
+//! prefetch hits. **Patent:** US 7,822,920 covers the two-cost test with strip prefetching; see the README.
+
+mod tiers;
+
+use super::{Lookup, Outcome, Plan, Policy, When, World};
+use crate::access::{Access, Op};
+use crate::cache::{Cache, LineId};
+use crate::cost::Head;
+use crate::hash::NumberMap;
+use crate::retention::keep::{Afterlife, Retention, Victim};
+use crate::scheme::Scheme;
+use crate::units::{Block, Nanos};
+use alloc::vec::Vec;
+pub use tiers::{Place, Tiers};
+
+/// One strip in the fixed point of N_U.
+const ONE: i64 = 65_536;
+/// S of eq. 7: strips per event ("speculatively chosen as two").
+const GAIN: i64 = 2;
+/// U_b and G_b hold one in this many strips of the cache (20%).
+const BOTTOM_ONE_IN: u64 = 5;
+
+/// What can be left out, to see what it is worth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AspConfig {
+    /// Strips that the cache holds when all are full.
+    pub cache_strips: u64,
+    /// Remember what evicted strips were read for.
+    pub ghosts: bool,
+    /// Cull unread blocks; without it U and D are one list.
+    pub cull: bool,
+    /// Ask the two costs; without it every miss reads its strip (unless hysteresis says no).
+    pub cost_test: bool,
+    /// Keep N_U at this many strips.
+    pub fixed_upstream: Option<u64>,
+}
+
+impl AspConfig {
+    /// All on, for a cache of so many strips.
+    #[must_use]
+    pub const fn new(cache_strips: u64) -> Self {
+        Self { cache_strips, ghosts: true, cull: true, cost_test: true, fixed_upstream: None }
+    }
+}
+
+/// What is known of a strip beside its place in the tiers.
+#[derive(Clone, Copy, Debug, Default)]
+struct Strip {
+    cost_none: Nanos,
+    cost_strip: Nanos,
+    /// C_sp was charged for the present stay in U (algorithms.md 1.7).
+    charged: bool,
+    stripe: u64,
+    alive: bool,
+    ghost: bool,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Siblings {
+    alive: u32,
+    ghosts: Vec<LineId>,
+}
+
+/// Charges of a strip that has no line yet.
+#[derive(Clone, Copy, Debug)]
+struct Pending {
+    strip: u64,
+    none: Nanos,
+    whole: Nanos,
+}
+
+/// The virtual heads of one disk, one for each world.
+#[derive(Clone, Copy, Debug, Default)]
+struct Heads {
+    none: Head,
+    strip: Head,
+}
+
+/// ACC, the two-cost test and strip prefetching: one object, two views.
+#[derive(Debug)]
+pub struct Asp {
+    config: AspConfig,
+    tiers: Tiers,
+    strips: Vec<Strip>,
+    stripes: NumberMap<Siblings>,
+    spare: Vec<Vec<LineId>>,
+    doomed: Vec<LineId>,
+    pending: Vec<Pending>,
+    heads: Vec<Heads>,
+    /// N_U, in 1/65536 strips.
+    upstream: i64,
+    /// Hysteresis: N_U fell to n_b and has not come back to 2·n_b.
+    off: bool,
+    total_none: Nanos,
+    total_strip: Nanos,
+    stripe_strips: u64,
+    reads_of_strips: u64,
+    reads_refused: u64,
+    feedback_up: u64,
+    feedback_down: u64,
+    ghosts_reborn: u64,
+}
+
+impl Asp {
+    /// For a cache of `config.cache_strips` strips in stripes of `stripe_strips`.
+    #[must_use]
+    pub fn new(config: AspConfig, stripe_strips: u64) -> Self {
+        let bottom = (config.cache_strips / BOTTOM_ONE_IN).max(1);
+        let start = config.fixed_upstream.unwrap_or(config.cache_strips);
+        Self {
+            config,
+            tiers: Tiers::new(bottom),
+            strips: Vec::new(),
+            stripes: NumberMap::default(),
+            spare: Vec::new(),
+            doomed: Vec::new(),
+            pending: Vec::new(),
+            heads: Vec::new(),
+            upstream: (start as i64) * ONE,
+            off: false,
+            total_none: Nanos::ZERO,
+            total_strip: Nanos::ZERO,
+            stripe_strips: stripe_strips.max(1),
+            reads_of_strips: 0,
+            reads_refused: 0,
+            feedback_up: 0,
+            feedback_down: 0,
+            ghosts_reborn: 0,
+        }
+    }
+
+    /// N_U in whole strips.
+    #[must_use]
+    pub const fn upstream_max(&self) -> u64 {
+        (self.upstream / ONE) as u64
+    }
+    /// (C_n, C_sp) of eq. 8.
+    #[must_use]
+    pub const fn costs(&self) -> (Nanos, Nanos) {
+        (self.total_none, self.total_strip)
+    }
+    /// Whether the hysteresis has strip prefetching off.
+    #[must_use]
+    pub const fn is_off(&self) -> bool {
+        self.off
+    }
+    /// The lists, for tests that recount them.
+    #[must_use]
+    pub const fn tiers(&self) -> &Tiers {
+        &self.tiers
+    }
+
+    /// Eq. 7 with ΔP = 1: a prefetch hit in U_b.
+    fn feed_up(&mut self) {
+        self.feedback_up += 1;
+        self.feed(GAIN * ONE);
+    }
+    /// Eq. 7 with ΔC = 1: a cache hit in G_b. α is clamped to [1/B, B] against transients.
+    fn feed_down(&mut self, strip_blocks: u64) {
+        self.feedback_down += 1;
+        let (occupied, cached) = self.tiers.alpha_counts();
+        let alpha = (occupied as i64 * ONE) / (cached.max(1) as i64);
+        let alpha = alpha.clamp(ONE / strip_blocks as i64, ONE * strip_blocks as i64);
+        self.feed(-GAIN * alpha);
+    }
+    fn feed(&mut self, change: i64) {
+        if self.config.fixed_upstream.is_some() || !self.config.cull {
+            return;
+        }
+        let low = self.tiers.bottom() as i64 * ONE;
+        let high = (self.config.cache_strips as i64 * ONE).max(low);
+        self.upstream = (self.upstream + change).clamp(low, high);
+        if self.upstream == low {
+            self.off = true;
+        } else if self.upstream >= 2 * low || self.upstream == high {
+            self.off = false;
+        }
+    }
+
+    /// Whether a miss reads its strip now (section 2.4; forced until the cache has been full once, section 2.3).
+    fn permits(&self, filled: bool) -> bool {
+        !filled || (!self.off && !(self.config.cost_test && self.total_none < self.total_strip))
+    }
+
+    /// The lines's record, with room made for it.
+    fn strip(&mut self, line: LineId) -> &mut Strip {
+        if self.strips.len() <= line.index() {
+            self.strips.resize(line.index() + 1, Strip::default());
+        }
+        &mut self.strips[line.index()]
+    }
+
+    /// Charges a strip in one or both worlds (section 2.4, rules 1 and 2); a strip without a line is charged when it gets one.
+    fn charge(&mut self, line: Option<LineId>, strip: u64, none: Nanos, whole: Nanos) {
+        let alive = line.filter(|&l| self.strips.get(l.index()).is_some_and(|s| s.alive));
+        if let Some(line) = alive {
+            let record = self.strip(line);
+            record.cost_none += none;
+            record.cost_strip += whole;
+            record.charged |= whole > Nanos::ZERO;
+        } else if let Some(pending) = self.pending.iter_mut().find(|p| p.strip == strip) {
+            pending.none += none;
+            pending.whole += whole;
+        } else {
+            self.pending.push(Pending { strip, none, whole });
+        }
+        self.total_none += none;
+        self.total_strip += whole;
+    }
+
+    fn cost_of_block(&mut self, block: Block, world: &World<'_>) -> Nanos {
+        let (disk, at) = world.array.locate(block);
+        self.heads(disk.0).none.read(world.cost, at.0, 1)
+    }
+    fn cost_of_strip(&mut self, block: Block, world: &World<'_>) -> Nanos {
+        let extent = world.array.strip_extent(world.array.strip_of(block));
+        let (disk, at) = world.array.locate(extent.start);
+        self.heads(disk.0).strip.read(world.cost, at.0, extent.blocks)
+    }
+    fn heads(&mut self, disk: u16) -> &mut Heads {
+        let disk = usize::from(disk);
+        if self.heads.len() <= disk {
+            self.heads.resize(disk + 1, Heads::default());
+        }
+        &mut self.heads[disk]
+    }
+
+    /// One block of a read, before the cache changes.
+    fn observe(&mut self, block: Block, outcome: Outcome, world: &World<'_>) {
+        let strip = world.cache.line_number(block);
+        let line = world.cache.find_number(strip);
+        match outcome {
+            Outcome::CacheHit => {
+                if world.filled && line.is_some_and(|l| self.tiers.in_gb(l)) {
+                    self.feed_down(world.cache.line_blocks());
+                }
+            }
+            Outcome::PrefetchHit | Outcome::LateHit => {
+                let line = line.expect("a block that is here or in flight has a line");
+                self.observe_prefetch_hit(line, block, strip, world);
+            }
+            Outcome::Miss => self.observe_miss(line, block, strip, world),
+            Outcome::MergedMiss => {}
+        }
+    }
+
+    fn observe_prefetch_hit(&mut self, line: LineId, block: Block, strip: u64, world: &World<'_>) {
+        if world.filled {
+            match self.tiers.place(line) {
+                Place::Up if self.tiers.in_ub(line) => self.feed_up(),
+                // A past cached block was kept as D's decision: for ΔC it is a cache hit (algorithms.md 1.3).
+                Place::Down if self.tiers.in_gb(line) => self.feed_down(world.cache.line_blocks()),
+                _ => {}
+            }
+        }
+        let none = self.cost_of_block(block, world);
+        // Section 2.5: what MSP brought is charged as if it had not been prefetched.
+        let mass = world.cache.cell(line, block).mass && !self.strip(line).charged;
+        let whole = if mass { self.cost_of_strip(block, world) } else { Nanos::ZERO };
+        self.charge(Some(line), strip, none, whole);
+    }
+
+    fn observe_miss(&mut self, line: Option<LineId>, block: Block, strip: u64, world: &World<'_>) {
+        let up = line.is_some_and(|l| self.tiers.place(l) == Place::Up);
+        if up && self.off && world.filled && line.is_some_and(|l| self.tiers.in_ub(l)) {
+            self.feed_up(); // virtual: strip prefetching would have had it
+        }
+        let none = self.cost_of_block(block, world);
+        // Rule 1: in the world of always prefetching, a strip in U would have the block. A strip that this access has
+        // just charged is on its way into U, whether it has no line yet or stands in D.
+        let charged = self.pending.iter().any(|p| p.strip == strip && p.whole > Nanos::ZERO);
+        let down = line.is_some_and(|l| self.tiers.place(l) == Place::Down && self.strip(l).charged);
+        let whole = if up || charged || down { Nanos::ZERO } else { self.cost_of_strip(block, world) };
+        self.charge(line, strip, none, whole);
+    }
+
+    /// A strip comes to life or moves back to U: pending charges become its own.
+    fn admit(&mut self, line: LineId, cache: &Cache) {
+        let number = cache.line(line).number;
+        if let Some(at) = self.pending.iter().position(|p| p.strip == number) {
+            let pending = self.pending.swap_remove(at);
+            let record = self.strip(line);
+            record.cost_none += pending.none;
+            record.cost_strip += pending.whole;
+            record.charged = pending.whole > Nanos::ZERO;
+        }
+        if self.strip(line).alive {
+            return;
+        }
+        let stripe = number / self.stripe_strips;
+        self.ghosts_reborn += u64::from(self.strip(line).ghost);
+        let was_ghost = self.strip(line).ghost;
+        let record = self.strip(line);
+        record.alive = true;
+        record.ghost = false;
+        record.stripe = stripe;
+        let spare = &mut self.spare;
+        let siblings = self.stripes.entry(stripe).or_insert_with(|| Siblings {
+            alive: 0,
+            ghosts: spare.pop().unwrap_or_default(),
+        });
+        siblings.alive += 1;
+        if was_ghost {
+            siblings.ghosts.retain(|&ghost| ghost != line);
+        }
+    }
+}
+
+impl Policy for Asp {
+    fn on_access(&mut self, access: &Access, lookup: &Lookup<'_>, world: &World<'_>, plan: &mut Plan) {
+        if access.op == Op::Write {
+            return; // writes train nothing (algorithms.md, section 10)
+        }
+        // What an earlier access charged to strips that never came to life.
+        while let Some(lost) = self.pending.pop() {
+            self.total_none = self.total_none.since(lost.none);
+            self.total_strip = self.total_strip.since(lost.whole);
+        }
+        let mut last = None;
+        for (block, &outcome) in access.extent.iter().zip(lookup.outcomes) {
+            self.observe(block, outcome, world);
+            let strip = world.array.strip_of(block);
+            if outcome.is_miss() && last != Some(strip) {
+                last = Some(strip);
+                if self.permits(world.filled) {
+                    self.reads_of_strips += 1;
+                    plan.fetch(world.array.strip_extent(strip), When::WithDemand);
+                } else {
+                    self.reads_refused += 1;
+                }
+            }
+        }
+    }
+    fn gauges(&self, out: &mut Vec<(&'static str, f64)>) {
+        #[expect(clippy::cast_precision_loss, reason = "gauges for a report")]
+        out.extend([
+            ("asp_upstream_max_strips", self.upstream as f64 / ONE as f64),
+            ("asp_upstream_strips", self.tiers.up_len() as f64),
+            ("asp_downstream_strips", self.tiers.down_len() as f64),
+            ("asp_cost_none_ns", self.total_none.0 as f64),
+            ("asp_cost_strip_ns", self.total_strip.0 as f64),
+            ("asp_strip_reads", self.reads_of_strips as f64),
+            ("asp_strip_reads_refused", self.reads_refused as f64),
+            ("asp_feedback_up", self.feedback_up as f64),
+            ("asp_feedback_down", self.feedback_down as f64),
+            ("asp_ghosts_reborn", self.ghosts_reborn as f64),
+        ]);
+    }
+}
+
+impl Retention for Asp {
+    fn on_insert(&mut self, line: LineId, _ahead: bool, cache: &Cache) {
+        self.tiers.reserve(cache.lines_made());
+        self.admit(line, cache);
+        self.tiers.to_mru(line, Place::Up);
+    }
+    fn on_hit(&mut self, line: LineId, _outcome: Outcome, _cache: &Cache) {
+        // Section 2.2.2: a hit moves a strip to the young end of the list that it is on, and never from D to U.
+        let place = self.tiers.place(line);
+        if place != Place::Out {
+            self.tiers.to_mru(line, place);
+        }
+    }
+    fn on_counts(&mut self, line: LineId, cached: i32, unread: i32) {
+        self.tiers.count(line, cached, unread);
+    }
+    fn victim(&mut self, _cache: &Cache) -> Option<Victim> {
+        self.tiers.oldest().map(Victim::Whole)
+    }
+    fn trim(&mut self, _cache: &Cache) -> Option<Victim> {
+        if !self.config.cull || self.tiers.up_len() <= self.upstream_max() {
+            return None;
+        }
+        let line = self.tiers.up_oldest()?;
+        self.tiers.to_mru(line, Place::Down);
+        self.strip(line).charged = false;
+        Some(Victim::Unread(line))
+    }
+    fn second_chance(&mut self, line: LineId) {
+        let place = self.tiers.place(line);
+        self.tiers.to_mru(line, place);
+    }
+    fn on_hollow(&mut self, line: LineId, _cache: &Cache) -> Afterlife {
+        self.tiers.take_out(line);
+        let ghosts = self.config.ghosts;
+        let record = self.strip(line);
+        let (none, whole, stripe) = (record.cost_none, record.cost_strip, record.stripe);
+        *record = Strip { stripe, ..Strip::default() };
+        self.total_none = self.total_none.since(none);
+        self.total_strip = self.total_strip.since(whole);
+        let Some(siblings) = self.stripes.get_mut(&stripe) else { return Afterlife::Forget };
+        siblings.alive -= 1;
+        if siblings.alive == 0 {
+            // The stripe cache dies, and all its ghosts with it (section 2.2.1).
+            let mut dead = self.stripes.remove(&stripe).map(|s| s.ghosts).unwrap_or_default();
+            for &ghost in &dead {
+                self.strips[ghost.index()].ghost = false;
+            }
+            self.doomed.append(&mut dead);
+            self.spare.push(dead);
+            return Afterlife::Forget;
+        }
+        if !ghosts {
+            return Afterlife::Forget;
+        }
+        siblings.ghosts.push(line);
+        self.strip(line).ghost = true;
+        Afterlife::Ghost
+    }
+    fn forgotten(&mut self) -> Option<LineId> {
+        self.doomed.pop()
+    }
+    fn tolerates_unread(&self) -> bool {
+        !self.off
+    }
+}
+
+impl Scheme for Asp {
+    fn policy(&mut self) -> &mut dyn Policy {
+        self
+    }
+    fn retention(&mut self) -> &mut dyn Retention {
+        self
+    }
+}

@@ -1,0 +1,223 @@
+//! `msp`: massive stripe prefetching, for few sequential readers of a striped array.
+//!
+//! A sequential read of a file is only *semi*-sequential at the block level: reads of metadata elsewhere come in
+//! between, and the file may be fragmented. So streams are followed stripe by stripe, and a single access out of place
+//! starts a candidate of its own and never resets a stream. Once a stream has run through [`RUN_ON`] stripes, whole
+//! stripes ahead of it are read, so that all disks work for the one reader:
+//!
+//! ```text
+//!   reader in stripe s          window [s+1, s+1+level)        reader enters the window's first stripe:
+//!   |==touched==> |             | prefetched stripes |         level doubles up to 4, the next window is issued
+//! ```
+//!
+//! With more readers than data disks, parallelism comes for free and the gate closes: it counts the distinct running
+//! streams, and the candidates thrown out, of the last [`RECENT`] reads. It does nothing for random, reverse or
+//! wide-stride reads. Source: ASP paper sections 1.2.4 and 2.5 and the abstract of ICCE 2007; the detector's numbers
+//! are not published and stand in algorithms.md 1.6 and design.md ("Contracts").
+
+use super::{Lookup, Plan, Policy, World};
+use crate::access::{Access, Op};
+use crate::array::Stripe;
+use crate::units::{Block, Extent};
+use alloc::vec::Vec;
+
+/// Stripes that a stream must have run through before anything is prefetched for it.
+pub const RUN_ON: u64 = 2;
+/// Most stripes of one window: 2 MiB on four data disks of 128 KiB strips.
+pub const LEVEL_MAX: u64 = 4;
+/// Reads over which concurrency is counted.
+pub const RECENT: usize = 64;
+/// A running stream used within this many reads may not be thrown out, and one unused for longer is dropped.
+pub const STREAM_AGE: u64 = 256;
+/// A stripe counts as run through when one block in this many was touched, so strides up to 8 blocks qualify.
+const TOUCH_ONE_IN: u64 = 8;
+/// At most this share of the cache may hold stripes that nobody has read yet.
+const CACHE_SHARE: u64 = 8;
+/// In the ring of recent reads: no running stream.
+const NOBODY: u64 = 0;
+/// In the ring: a candidate was thrown out.
+const THROWN: u64 = u64::MAX;
+
+#[derive(Clone, Debug, Default)]
+struct Stream {
+    /// Number of the stream, from 1; 0 is a free entry.
+    id: u64,
+    stripe: u64,
+    run: u64,
+    /// First touches of blocks of the current stripe.
+    touched: Vec<u64>,
+    count: u64,
+    /// First stripe of the window issued last.
+    window: u64,
+    /// First stripe not prefetched.
+    end: u64,
+    level: u64,
+    last_read: u64,
+}
+
+/// Follows streams by stripes and reads whole stripes ahead of few.
+#[derive(Debug, Default)]
+pub struct Msp {
+    streams: Vec<Stream>,
+    recent: Vec<u64>,
+    reads: u64,
+    next_id: u64,
+    issued: u64,
+    gated: u64,
+}
+
+impl Msp {
+    /// With an empty table, sized on the first access.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    fn prepare(&mut self, world: &World<'_>) {
+        let entries = 4 * usize::from(world.array.data_disks().max(1));
+        self.streams.resize_with(entries, Stream::default);
+        self.recent.resize(RECENT, NOBODY);
+        let words = world.array.stripe_blocks().div_ceil(64) as usize;
+        for stream in &mut self.streams {
+            stream.touched.resize(words, 0);
+        }
+    }
+
+    /// One block is read: finds or makes its stream. Returns its place when it has just entered a new stripe, and what
+    /// the ring of recent reads should say.
+    fn follow(&mut self, block: Block, world: &World<'_>) -> (Option<usize>, u64) {
+        let stripe = world.array.stripe_of(block).0;
+        let within = block.0 - world.array.stripe_extent(Stripe(stripe)).start.0;
+        let here = self.streams.iter().position(|s| s.id != 0 && s.stripe == stripe);
+        if let Some(at) = here {
+            self.streams[at].touch(within, self.reads);
+            return (None, self.streams[at].voice());
+        }
+        let before = self.streams.iter().position(|s| s.id != 0 && s.stripe + 1 == stripe);
+        if let Some(at) = before {
+            let needed = (world.array.stripe_blocks() / TOUCH_ONE_IN).max(1);
+            self.streams[at].advance(needed);
+            self.streams[at].touch(within, self.reads);
+            return (Some(at), self.streams[at].voice());
+        }
+        (None, self.start(stripe, within))
+    }
+
+    /// A new candidate takes the place of the one unused for longest, unless that is a stream that still runs.
+    fn start(&mut self, stripe: u64, within: u64) -> u64 {
+        let reads = self.reads;
+        let replaceable = |s: &Stream| s.run == 0 || reads - s.last_read > STREAM_AGE;
+        let at = (0..self.streams.len())
+            .filter(|&at| replaceable(&self.streams[at]))
+            .min_by_key(|&at| (self.streams[at].id != 0, self.streams[at].last_read));
+        let Some(at) = at else { return THROWN };
+        let thrown = self.streams[at].id != 0 && reads - self.streams[at].last_read <= STREAM_AGE;
+        self.next_id += 1;
+        let stream = &mut self.streams[at];
+        stream.id = self.next_id;
+        stream.stripe = stripe;
+        stream.run = 0;
+        stream.window = 0;
+        stream.end = 0;
+        stream.level = 0;
+        stream.clear();
+        stream.touch(within, reads);
+        if thrown { THROWN } else { NOBODY }
+    }
+
+    /// Distinct running streams and thrown candidates of the last reads.
+    fn concurrency(&self) -> u64 {
+        let mut count = 0;
+        for (at, &voice) in self.recent.iter().enumerate() {
+            let repeated = voice != THROWN && self.recent[..at].contains(&voice);
+            count += u64::from(voice != NOBODY && !repeated);
+        }
+        count
+    }
+
+    /// Stripes that are prefetched ahead of all streams.
+    fn ahead(&self) -> u64 {
+        self.streams.iter().filter(|s| s.id != 0).map(|s| s.end.saturating_sub(s.stripe + 1)).sum()
+    }
+
+    /// A stream has entered a stripe: issues the next window if it is due.
+    fn extend(&mut self, at: usize, world: &World<'_>, plan: &mut Plan) {
+        let stream = &self.streams[at];
+        let due = stream.run >= RUN_ON && (stream.end <= stream.stripe || stream.stripe >= stream.window);
+        if !due {
+            return;
+        }
+        if self.concurrency() > u64::from(world.array.data_disks()).max(1) {
+            self.gated += 1;
+            return;
+        }
+        let budget = world.cache.slots.capacity() / CACHE_SHARE / world.array.stripe_blocks();
+        let room = budget.saturating_sub(self.ahead());
+        let stream = &mut self.streams[at];
+        stream.level = if stream.end <= stream.stripe { 1 } else { (2 * stream.level).min(LEVEL_MAX) };
+        let first = stream.end.max(stream.stripe + 1);
+        let stripes = stream.level.min(room);
+        if stripes == 0 {
+            return;
+        }
+        stream.window = first;
+        stream.end = first + stripes;
+        self.issued += stripes;
+        let blocks = world.array.stripe_blocks();
+        let last = (stream.end * blocks).min(world.blocks);
+        plan.fetch_mass(Extent::new(first * blocks, last.saturating_sub(first * blocks)));
+    }
+}
+
+impl Stream {
+    fn touch(&mut self, within: u64, read: u64) {
+        let (word, bit) = ((within / 64) as usize, 1 << (within % 64));
+        self.count += u64::from(self.touched[word] & bit == 0);
+        self.touched[word] |= bit;
+        self.last_read = read;
+    }
+    fn clear(&mut self) {
+        self.touched.fill(0);
+        self.count = 0;
+    }
+    fn advance(&mut self, needed: u64) {
+        self.run = if self.count >= needed { self.run + 1 } else { 0 };
+        self.stripe += 1;
+        self.clear();
+    }
+    const fn voice(&self) -> u64 {
+        if self.run >= 1 { self.id } else { NOBODY }
+    }
+}
+
+impl Policy for Msp {
+    fn on_access(&mut self, access: &Access, _lookup: &Lookup<'_>, world: &World<'_>, plan: &mut Plan) {
+        if access.op == Op::Write {
+            return;
+        }
+        if self.streams.is_empty() {
+            self.prepare(world);
+        }
+        self.reads += 1;
+        for stream in &mut self.streams {
+            if stream.id != 0 && self.reads - stream.last_read > STREAM_AGE {
+                stream.id = 0;
+                stream.run = 0;
+            }
+        }
+        let mut voice = NOBODY;
+        for block in access.extent.iter() {
+            let (entered, said) = self.follow(block, world);
+            voice = said;
+            self.recent[(self.reads % RECENT as u64) as usize] = voice;
+            if let Some(at) = entered {
+                self.extend(at, world, plan);
+            }
+        }
+        self.recent[(self.reads % RECENT as u64) as usize] = voice;
+    }
+    fn gauges(&self, out: &mut Vec<(&'static str, f64)>) {
+        #[expect(clippy::cast_precision_loss, reason = "a gauge for a report")]
+        out.extend([("msp_stripes", self.issued as f64), ("msp_gated", self.gated as f64)]);
+    }
+}

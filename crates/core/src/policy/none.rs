@@ -1,0 +1,9 @@
+//! `none`: no prefetch. Every comparison has it as its base line, and a layer without a part runs it.
+
+use super::Policy;
+
+/// Wishes for nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct None;
+
+impl Policy for None {}

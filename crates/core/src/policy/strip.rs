@@ -1,0 +1,42 @@
+//! `strip`: strip prefetching, ASP paper section 2.1.
+//!
+//! On a miss, all blocks of the strip are read in the one command that the miss needs anyway, on one disk only. So a
+//! prefetch never splits over two disks (independency loss), and neighbours of what was asked for come for the price of
+//! their transfer. It does nothing for blocks that are already here, and it is never wrong to be late: it always is
+//! in the same command. It wastes memory and transfer when neighbours are not read; [`super::asp`] answers that.
+
+use super::{Lookup, Plan, Policy, When, World};
+use crate::access::{Access, Op};
+use crate::units::Block;
+
+/// Widens every miss to its strip.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Strip;
+
+impl Policy for Strip {
+    fn on_access(&mut self, access: &Access, lookup: &Lookup<'_>, world: &World<'_>, plan: &mut Plan) {
+        if access.op == Op::Read {
+            for strip in missing_strips(access, lookup, world) {
+                plan.fetch(world.array.strip_extent(world.array.strip_of(strip)), When::WithDemand);
+            }
+        }
+    }
+}
+
+/// The first missing block of each strip in which a block is missing.
+pub fn missing_strips<'a>(
+    access: &'a Access,
+    lookup: &'a Lookup<'_>,
+    world: &'a World<'_>,
+) -> impl Iterator<Item = Block> + 'a {
+    let mut last = None;
+    access.extent.iter().zip(lookup.outcomes).filter_map(move |(block, outcome)| {
+        if !outcome.is_miss() {
+            return None;
+        }
+        let strip = world.array.strip_of(block);
+        let new = last != Some(strip);
+        last = Some(strip);
+        new.then_some(block)
+    })
+}

@@ -1,0 +1,57 @@
+//! Keep: what stays in memory, and how long unread. The contract between the engine and a retention.
+//!
+//! The engine owns the cells and the memory; a retention owns only order. A victim is a whole line or only its unread
+//! blocks, so culling is a value and not a special case. The engine may refuse a proposed victim (in flight, dirty):
+//! it then gets its second chance.
+
+use crate::cache::{Cache, LineId};
+use crate::policy::Outcome;
+
+/// What of a line should go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Victim {
+    /// Everything.
+    Whole(LineId),
+    /// The blocks that nobody has read, except those that were read in the line's past life.
+    Unread(LineId),
+}
+
+/// What becomes of a line whose last block has left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Afterlife {
+    /// Nothing remains.
+    Forget,
+    /// It stays as a ghost that remembers what was requested.
+    Ghost,
+}
+
+/// Order of leaving. Hooks come in the order in which things happened.
+pub trait Retention: Send {
+    /// Blocks of `line` were just given memory: by a fetch or by a write. `ahead`: nobody waits for any of them.
+    fn on_insert(&mut self, line: LineId, ahead: bool, cache: &Cache);
+    /// Resident or in-flight blocks of `line` were asked for.
+    fn on_hit(&mut self, line: LineId, outcome: Outcome, cache: &Cache);
+    /// The counts of a listed line changed by this many cached and unread blocks.
+    fn on_counts(&mut self, line: LineId, cached: i32, unread: i32) {
+        let _ = (line, cached, unread);
+    }
+    /// Proposes what to evict under memory pressure. It stays listed until [`Retention::on_hollow`].
+    fn victim(&mut self, cache: &Cache) -> Option<Victim>;
+    /// What should leave although memory is not short; asked again until `None`.
+    fn trim(&mut self, cache: &Cache) -> Option<Victim> {
+        let _ = cache;
+        None
+    }
+    /// The engine cannot take a proposed victim now: propose another next time.
+    fn second_chance(&mut self, line: LineId);
+    /// The last block of `line` has left: take it off the lists and say what becomes of it.
+    fn on_hollow(&mut self, line: LineId, cache: &Cache) -> Afterlife;
+    /// A ghost that must be forgotten now; asked again until `None`.
+    fn forgotten(&mut self) -> Option<LineId> {
+        None
+    }
+    /// Whether unread blocks are worth memory at all now (ASP's hysteresis says no).
+    fn tolerates_unread(&self) -> bool {
+        true
+    }
+}

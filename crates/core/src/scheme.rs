@@ -1,0 +1,79 @@
+//! A scheme: one object that may answer several of the five questions over shared state.
+//!
+//! ASP's cost test needs the tiers that its retention keeps, so policy and retention are two views of one object, and
+//! a scheme hands out each view. `+` composes policies; the part that owns retention is named in the registry row.
+
+use crate::access::Access;
+use crate::policy::{DeviceRead, Fate, Fetched, Lookup, Plan, Policy, World};
+use crate::retention::keep::Retention;
+use crate::units::Extent;
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+/// Policy and retention of one layer.
+pub trait Scheme: Send {
+    /// The view that detects, permits and sizes.
+    fn policy(&mut self) -> &mut dyn Policy;
+    /// The view that keeps.
+    fn retention(&mut self) -> &mut dyn Retention;
+}
+
+/// A policy and a retention that share nothing.
+pub struct Split<P, R> {
+    /// Detect, permit, size.
+    pub policy: P,
+    /// Keep.
+    pub retention: R,
+}
+
+impl<P: Policy, R: Retention> Scheme for Split<P, R> {
+    fn policy(&mut self) -> &mut dyn Policy {
+        &mut self.policy
+    }
+    fn retention(&mut self) -> &mut dyn Retention {
+        &mut self.retention
+    }
+}
+
+/// `inner + beside`: a scheme with one more policy that is told everything after it.
+pub struct Joined {
+    /// Owns retention; its policy is asked first.
+    pub owner: Box<dyn Scheme>,
+    /// Only wishes.
+    pub beside: Box<dyn Policy>,
+}
+
+impl Scheme for Joined {
+    fn policy(&mut self) -> &mut dyn Policy {
+        self
+    }
+    fn retention(&mut self) -> &mut dyn Retention {
+        self.owner.retention()
+    }
+}
+
+impl Policy for Joined {
+    fn on_access(&mut self, access: &Access, lookup: &Lookup<'_>, world: &World<'_>, plan: &mut Plan) {
+        self.owner.policy().on_access(access, lookup, world, plan);
+        self.beside.on_access(access, lookup, world, plan);
+    }
+    fn on_fetched(&mut self, fetched: &Fetched, world: &World<'_>, plan: &mut Plan) {
+        self.owner.policy().on_fetched(fetched, world, plan);
+        self.beside.on_fetched(fetched, world, plan);
+    }
+    fn on_device_read(&mut self, read: &DeviceRead, world: &World<'_>, plan: &mut Plan) {
+        self.owner.policy().on_device_read(read, world, plan);
+        self.beside.on_device_read(read, world, plan);
+    }
+    fn on_left(&mut self, extent: Extent, fate: Fate) {
+        self.owner.policy().on_left(extent, fate);
+        self.beside.on_left(extent, fate);
+    }
+    fn on_wake(&mut self, token: u64, world: &World<'_>, plan: &mut Plan) {
+        self.owner.policy().on_wake(token, world, plan);
+        self.beside.on_wake(token, world, plan);
+    }
+    fn gauges(&self, out: &mut Vec<(&'static str, f64)>) {
+        self.beside.gauges(out);
+    }
+}

@@ -1,0 +1,153 @@
+//! The one ledger of memory: every block that is cached, in flight or staged holds a slot, and no other memory exists.
+//!
+//! A slot is a number; the host may keep a buffer behind it. It is taken when a fetch is issued (not when it
+//! completes) and comes back when its block has left *and* nobody pins it, so a reader that still copies from an
+//! evicted block never sees another block's bytes. Each reuse raises the slot's generation.
+
+use alloc::vec::Vec;
+
+/// Number of a slot: an index into the host's buffers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Slot(pub u32);
+
+impl Slot {
+    /// No slot.
+    pub const NONE: Self = Self(u32::MAX);
+    /// Whether it is a slot at all.
+    #[must_use]
+    pub fn is_some(self) -> bool {
+        self != Self::NONE
+    }
+    fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct SlotState {
+    generation: u32,
+    pins: u32,
+    /// A block (or a staging job) owns it.
+    owned: bool,
+}
+
+/// The ledger. `capacity` is the hard budget in blocks.
+#[derive(Debug)]
+pub struct Slots {
+    states: Vec<SlotState>,
+    free: Vec<Slot>,
+    capacity: u64,
+    peak: u64,
+}
+
+impl Slots {
+    /// A ledger of `capacity` slots, all free. At most 2^32 − 2, 16 TiB of cache.
+    ///
+    /// # Panics
+    /// Above that.
+    #[must_use]
+    pub fn new(capacity: u64) -> Self {
+        assert!(capacity < u64::from(u32::MAX), "a cache has at most 2^32 - 2 blocks");
+        Self { states: Vec::new(), free: Vec::new(), capacity, peak: 0 }
+    }
+    /// The budget, in blocks.
+    #[must_use]
+    pub const fn capacity(&self) -> u64 {
+        self.capacity
+    }
+    /// Slots that are owned or pinned.
+    #[must_use]
+    pub fn taken(&self) -> u64 {
+        self.states.len() as u64 - self.free.len() as u64
+    }
+    /// Most slots that were ever taken at once.
+    #[must_use]
+    pub const fn peak(&self) -> u64 {
+        self.peak
+    }
+    /// Slots that can be taken now.
+    #[must_use]
+    pub fn available(&self) -> u64 {
+        self.capacity - self.taken()
+    }
+    /// Takes a free slot for an owner. `None` when the budget is spent.
+    pub fn take(&mut self) -> Option<Slot> {
+        let slot = if let Some(slot) = self.free.pop() {
+            slot
+        } else if (self.states.len() as u64) < self.capacity {
+            let next = u32::try_from(self.states.len()).ok()?;
+            self.states.push(SlotState::default());
+            Slot(next)
+        } else {
+            return None;
+        };
+        let state = &mut self.states[slot.index()];
+        debug_assert!(!state.owned && state.pins == 0, "a free slot has no owner");
+        state.owned = true;
+        state.generation = state.generation.wrapping_add(1);
+        self.peak = self.peak.max(self.taken());
+        Some(slot)
+    }
+    /// Its owner gives it up; it is free once nobody pins it.
+    pub fn disown(&mut self, slot: Slot) {
+        let state = &mut self.states[slot.index()];
+        assert!(state.owned, "a slot is given up once");
+        state.owned = false;
+        if state.pins == 0 {
+            self.free.push(slot);
+        }
+    }
+    /// Somebody reads from it: it must not be reused before [`Slots::unpin`].
+    pub fn pin(&mut self, slot: Slot) {
+        self.states[slot.index()].pins += 1;
+    }
+    /// One reader less. Returns whether that freed the slot.
+    pub fn unpin(&mut self, slot: Slot) -> bool {
+        let state = &mut self.states[slot.index()];
+        assert!(state.pins > 0, "a pin is taken back once");
+        state.pins -= 1;
+        let freed = state.pins == 0 && !state.owned;
+        if freed {
+            self.free.push(slot);
+        }
+        freed
+    }
+    /// Whether somebody reads from it.
+    #[must_use]
+    pub fn is_pinned(&self, slot: Slot) -> bool {
+        self.states[slot.index()].pins > 0
+    }
+    /// How often the slot has been taken: a reader that remembers it can tell a reuse.
+    #[must_use]
+    pub fn generation(&self, slot: Slot) -> u32 {
+        self.states[slot.index()].generation
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pinned_slot_comes_back_only_after_its_last_reader() {
+        let mut slots = Slots::new(1);
+        let slot = slots.take().unwrap();
+        let before = slots.generation(slot);
+        slots.pin(slot);
+        slots.disown(slot);
+        assert_eq!(slots.take(), None, "the evicted block is still being copied");
+        assert!(slots.unpin(slot));
+        assert_eq!(slots.take(), Some(slot));
+        assert_ne!(slots.generation(slot), before);
+    }
+
+    #[test]
+    fn the_budget_is_held_and_its_peak_is_shown() {
+        let mut slots = Slots::new(2);
+        let a = slots.take().unwrap();
+        slots.take().unwrap();
+        assert_eq!(slots.take(), None);
+        slots.disown(a);
+        assert_eq!((slots.available(), slots.peak()), (1, 2));
+    }
+}

@@ -1,0 +1,59 @@
+//! Every counter of a layer, each with its definition (design.md, "Words").
+
+/// How blocks read from a layer were served, and what prefetching did there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Outcomes {
+    /// Had been read by the layer's clients since they were loaded.
+    pub cache_hits: u64,
+    /// Loaded by a prefetch, first use.
+    pub prefetch_hits: u64,
+    /// A prefetch of it was still in flight.
+    pub late_hits: u64,
+    /// None of these; includes `merged_misses`.
+    pub misses: u64,
+    /// Misses that joined another's demand read.
+    pub merged_misses: u64,
+}
+
+impl Outcomes {
+    /// Blocks read: every block has exactly one outcome.
+    #[must_use]
+    pub const fn blocks_read(&self) -> u64 {
+        self.cache_hits + self.prefetch_hits + self.late_hits + self.misses
+    }
+}
+
+/// Sums since the engine was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// All blocks read from this layer, read-ahead of a layer above included.
+    pub all: Outcomes,
+    /// Only the blocks that a program asked for.
+    pub program: Outcomes,
+    /// Blocks written by clients.
+    pub blocks_written: u64,
+    /// Blocks whose prefetch was issued.
+    pub prefetched: u64,
+    /// Of them, read before they left (late hits included).
+    pub used: u64,
+    /// Of them, left unread, were overwritten unread, or failed to arrive.
+    pub wasted: u64,
+    /// Blocks read from members for reads.
+    pub member_blocks_read: u64,
+    /// Blocks read from members to update parity.
+    pub member_blocks_read_for_writes: u64,
+    /// Blocks written to members, data and parity.
+    pub member_blocks_written: u64,
+    /// Wishes that a full plan, a spent budget or missing memory dropped, in events.
+    pub wishes_dropped: u64,
+    /// Accesses that had to wait for memory.
+    pub starved: u64,
+    /// Blocks whose fetch failed.
+    pub blocks_failed: u64,
+    /// Blocks of fetches that a write overtook.
+    pub stale_blocks: u64,
+    /// Prefetched blocks in flight now.
+    pub ahead_in_flight: u64,
+    /// Most of them at once.
+    pub ahead_in_flight_peak: u64,
+}

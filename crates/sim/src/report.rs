@@ -1,0 +1,179 @@
+//! What a run measured, in the words of the design; the JSON of `sim`, `compare` and `reproduce`.
+//!
+//! Counts are exact; ratios are computed from them here, in one place, so that no two commands can disagree.
+
+use crate::spec::RunSpec;
+use serde::{Deserialize, Serialize};
+
+/// Outcome of every block that was read from a layer, and what prefetching did there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counts {
+    /// Blocks read: the sum of the four outcomes.
+    pub blocks_read: u64,
+    /// The block had been read before since it was loaded.
+    pub cache_hits: u64,
+    /// Loaded by a prefetch, first use.
+    pub prefetch_hits: u64,
+    /// A prefetch of it was still in flight.
+    pub late_hits: u64,
+    /// None of these; includes `merged_misses`.
+    pub misses: u64,
+    /// Misses that joined another's demand read.
+    pub merged_misses: u64,
+    /// Blocks whose prefetch was issued: used + wasted + unused_resident + in_flight.
+    pub prefetched_blocks: u64,
+    /// Prefetched blocks that were read before they left.
+    pub prefetched_used: u64,
+    /// Prefetched blocks that left unread.
+    pub prefetched_wasted: u64,
+    /// Prefetched blocks still resident and unread at the end.
+    pub prefetched_unused_resident: u64,
+    /// Prefetched blocks still in flight at the end.
+    pub prefetched_in_flight: u64,
+}
+
+/// Counts of one layer, as it saw its own requests.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LayerReport {
+    /// `host` or `array`.
+    pub layer: String,
+    /// Bytes of its cache.
+    pub cache_bytes: u64,
+    /// All counts of this layer.
+    #[serde(flatten)]
+    pub counts: Counts,
+    /// (cache_hits + prefetch_hits) / blocks_read.
+    pub hit_ratio: f64,
+    /// Most slots that were ever taken, in blocks, and the budget.
+    pub slots_peak: u64,
+    /// The slot budget, in blocks.
+    pub slots_max: u64,
+    /// CPU time of this layer in the model.
+    pub cpu_ns: u64,
+    /// Gauges that the scheme reports at the end (N_U, costs, switches), by name.
+    pub gauges: Vec<(String, f64)>,
+}
+
+/// Distribution of response times of the programs' requests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LatencyReport {
+    /// Mean, ns.
+    pub mean: f64,
+    /// Median, ns.
+    pub p50: u64,
+    /// 95th percentile, ns.
+    pub p95: u64,
+    /// 99th percentile, ns.
+    pub p99: u64,
+    /// Longest, ns.
+    pub max: u64,
+}
+
+/// Time readers waited, by cause.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StallReport {
+    /// Waiting for a demand read.
+    pub miss_ns: u64,
+    /// Waiting for a prefetch in flight.
+    pub late_prefetch_ns: u64,
+    /// Waiting in a disk's queue while prefetches held the disk.
+    pub behind_prefetch_ns: u64,
+}
+
+/// What one member device did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeviceReport {
+    /// Commands executed.
+    pub commands: u64,
+    /// Commands that moved the head to another cylinder.
+    pub seeks: u64,
+    /// Time in service.
+    pub busy_ns: u64,
+    /// Bytes read and written.
+    pub bytes: u64,
+}
+
+/// One point of the curves that a picture shows, sampled over virtual time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Sample {
+    /// Virtual time, ns.
+    pub at_ns: u64,
+    /// Bytes that programs had received by then.
+    pub bytes_delivered: u64,
+    /// Counts by then.
+    pub counts: Counts,
+}
+
+/// One run's result. Field names are the public JSON.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RunReport {
+    /// Scheme, canonical form.
+    pub scheme: String,
+    /// The input's short name.
+    pub input: String,
+    /// Array, canonical form.
+    pub array: String,
+    /// Bytes of the array layer's cache.
+    pub cache_bytes: u64,
+    /// Bytes of the host layer's cache.
+    pub host_cache_bytes: u64,
+    /// Virtual time until the last program request ended.
+    pub elapsed_ns: u64,
+    /// Virtual time of destaging what was left dirty, after the last program request.
+    pub destage_left_ns: u64,
+    /// Bytes that programs asked for, reads and writes.
+    pub bytes_requested: u64,
+    /// Bytes of reads that programs asked for.
+    pub bytes_read_requested: u64,
+    /// Bytes read from devices for reads (parity and write-induced reads apart).
+    pub bytes_from_devices: u64,
+    /// Bytes read from devices for parity updates.
+    pub bytes_from_devices_for_writes: u64,
+    /// Bytes written to devices, data and parity.
+    pub bytes_to_devices: u64,
+    /// bytes_requested / elapsed.
+    pub throughput_bytes_per_s: f64,
+    /// Outcome counts over all layers: each program block once, by the layer that served it.
+    #[serde(flatten)]
+    pub counts: Counts,
+    /// (cache_hits + prefetch_hits) / blocks_read.
+    pub hit_ratio: f64,
+    /// used / (used + wasted + unused_resident).
+    pub precision: f64,
+    /// (prefetch_hits + late_hits) / blocks_read.
+    pub coverage: f64,
+    /// Bytes prefetched / bytes that programs asked to read.
+    pub cost: f64,
+    /// bytes_from_devices / bytes that programs asked to read.
+    pub amplification: f64,
+    /// Response times of the programs' requests.
+    pub latency_ns: LatencyReport,
+    /// Waiting time by cause.
+    pub stall: StallReport,
+    /// One per member device.
+    pub devices: Vec<DeviceReport>,
+    /// Each layer's own counts.
+    pub layers: Vec<LayerReport>,
+    /// Share of elapsed that the CPU model explains (cpu time / elapsed).
+    pub cpu_share: f64,
+    /// Curves over virtual time, at most a few hundred points.
+    pub timeline: Vec<Sample>,
+    /// Everything that determined this run.
+    pub spec: RunSpec,
+    /// The seed, repeated from the spec.
+    pub seed: u64,
+}
+
+/// What `compare` and `sim` print.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Comparison {
+    /// One per input and scheme, in the order asked, `none`, `bound` and `oracle` included.
+    pub runs: Vec<RunReport>,
+}
+
+/// `a / b`, and 0 where nothing was counted.
+#[must_use]
+#[expect(clippy::cast_precision_loss, reason = "a ratio for a report")]
+pub fn ratio(a: u64, b: u64) -> f64 {
+    if b == 0 { 0.0 } else { a as f64 / b as f64 }
+}

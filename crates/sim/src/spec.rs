@@ -1,0 +1,70 @@
+//! Everything that determines a run, as plain data: written into every report, read back from a `.toml` file.
+//!
+//! The same spec and the same input give the same bytes of output, so a spec names its input by content hash and
+//! carries no path-dependent default: what a command line leaves out is filled in here before the run.
+
+use serde::{Deserialize, Serialize};
+
+/// Version of the spec's layout; a reader refuses a later one and says so.
+pub const SPEC_VERSION: u32 = 1;
+
+/// One run: an input under one scheme on one set of hardware.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RunSpec {
+    /// [`SPEC_VERSION`] of the writer.
+    pub spec_version: u32,
+    /// Version of Forerun that wrote it.
+    pub forerun: String,
+    /// A trace file's path or a one-line workload, as given.
+    pub input: String,
+    /// Hash of the trace file's bytes, or of the canonical workload line; empty in a hand-written spec.
+    #[serde(default)]
+    pub input_hash: String,
+    /// How the devices of a trace are laid onto the array: `concat`, `one-array-each`, `only:DEV`.
+    #[serde(default = "default_map")]
+    pub map: String,
+    /// `modulo` wraps a footprint beyond capacity; empty refuses it.
+    #[serde(default)]
+    pub fit: String,
+    /// How often the input is replayed, one after the other.
+    #[serde(default = "one")]
+    pub repeat: u64,
+    /// The scheme, in the grammar of the registry: `asp+msp`, `seqp:128KiB`.
+    pub scheme: String,
+    /// The array: `raid5:5x128KiB`.
+    pub array: String,
+    /// Preset name or file of the member device.
+    pub device: String,
+    /// Whether a mechanical drive reads ahead into its own cache; the preset's word where absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drive_readahead: Option<bool>,
+    /// Scheduler of the host's queue above each member: `fcfs`, `clook`, `anticipatory`.
+    pub scheduler: String,
+    /// Bytes of the array layer's cache; 0 for none.
+    pub cache_bytes: u64,
+    /// Bytes of the host's page cache; 0 for none.
+    pub host_cache_bytes: u64,
+    /// Replay mode: `open`, `closed:N`, `paced`.
+    pub mode: String,
+    /// Seed of every random choice.
+    pub seed: u64,
+    /// Write policy of the array layer: `back(dirty=25%,age=30s)` or `through`.
+    pub write: String,
+    /// CPU preset: cost per request and copy bandwidth of each layer.
+    pub cpu: String,
+    /// Bytes per second of the array controller's bus, shared by all members; 0 = unlimited.
+    #[serde(default)]
+    pub bus_bytes_per_s: u64,
+    /// Numbers of failed members.
+    #[serde(default)]
+    pub failed: Vec<u16>,
+}
+
+fn default_map() -> String {
+    "concat".into()
+}
+
+const fn one() -> u64 {
+    1
+}
