@@ -1,0 +1,69 @@
+# Every entry point of the project. `make help` lists them; a line with ## is its description.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+# rustup puts cargo here when scripts/install-deps.sh had to install it in the same run.
+export PATH := $(HOME)/.cargo/bin:$(PATH)
+export CARGO_TERM_COLOR ?= auto
+
+OUT ?= out
+FORERUN := cargo run --quiet --release -p forerun --
+# Executions per parser for `make fuzz`.
+FUZZ_EXECUTIONS ?= 1000000
+
+.PHONY: help deps build demo test lint fmt docs tidy deny fuzz bench-sim record-demo-trace docs-figures reproduce install clean
+
+help: ## List the entry points
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-20s %s\n", $$1, $$2}'
+
+deps: ## Install what building and testing need (Debian packages, the Rust toolchain) where it is missing
+	@scripts/install-deps.sh
+
+build: deps ## Build the binary in release mode: target/release/forerun
+	cargo build --release --locked -p forerun
+
+demo: build ## Replay the shipped trace on a five-disk RAID-5 under every scheme: a table and an HTML report
+	@scripts/demo.sh $(OUT)
+
+test: deps ## Everything that CI holds: format, lints, tests, docs, licences
+	@scripts/test.sh
+
+lint: deps ## Clippy with the workspace's lints, warnings as errors
+	cargo clippy --workspace --all-targets --locked -- -D warnings
+
+fmt: deps ## Format the sources
+	cargo fmt --all
+
+docs: deps ## The documentation of all crates, warnings as errors
+	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked --document-private-items
+
+tidy: deps ## Only the repository's own rules (crates/tidy)
+	cargo test --locked -p forerun-tidy
+
+deny: deps ## Licences and advisories of all dependencies (cargo-deny, where it is installed)
+	@if cargo deny --version >/dev/null 2>&1; then cargo deny --locked check licenses bans sources; \
+	else echo "cargo-deny is not installed: cargo install --locked cargo-deny"; fi
+
+fuzz: deps ## Mutate the sample traces against every parser, FUZZ_EXECUTIONS each (1,000,000)
+	cargo run --release --locked -p forerun-trace --example fuzz -- --executions $(FUZZ_EXECUTIONS)
+
+bench-sim: deps ## Speed of the simulator and of cache-only runs, beside libCacheSim
+	@scripts/bench-sim.sh
+
+record-demo-trace: build ## Record the demo's trace anew (root, a kernel with tracepoints, a loop device)
+	@scripts/record-demo-trace.sh
+
+reproduce: build ## Every figure of the ASP paper that runs in virtual time: table, CSV, HTML
+	@mkdir -p $(OUT)
+	target/release/forerun reproduce asp --csv $(OUT)/asp.csv --html $(OUT)/asp.html
+
+docs-figures: build ## Run every command that a figure in the docs names, and write its output to docs/figures
+	@scripts/docs-figures.sh
+
+install: build ## Install the binary, the manual pages and the shell completions under PREFIX (~/.local)
+	@scripts/install.sh
+
+clean: ## Remove what the build and the demo left
+	cargo clean
+	rm -rf $(OUT)

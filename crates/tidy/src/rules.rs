@@ -1,0 +1,170 @@
+//! Rules about words, pages and links.
+
+use crate::File;
+
+/// Texts that we wrote: code, scripts, pages, settings. Lock files and data are left out.
+fn ours(files: &[File]) -> impl Iterator<Item = &File> {
+    const KINDS: [&str; 12] =
+        [".rs", ".md", ".toml", ".sh", ".py", ".js", ".css", ".html", ".c", "Makefile", ".ci/run", ".yml"];
+    files.iter().filter(|file| KINDS.iter().any(|kind| file.path.ends_with(kind)))
+}
+
+/// Words that must not stay: marks of unfinished work, tabs where no Makefile needs them, blanks at line ends, and
+/// paths or hosts of the machine on which somebody happened to work.
+#[must_use]
+pub fn debris(files: &[File]) -> Vec<String> {
+    // Put together here, so that this file does not find itself.
+    let words: Vec<String> = [
+        ["TO", "DO"],
+        ["FIX", "ME"],
+        ["XX", "X:"],
+        ["todo", "!("],
+        ["unimplemented", "!("],
+        ["/wo", "rk/"],
+        ["/ro", "ot/"],
+        ["/ho", "me/"],
+        ["static.crates", ".io"],
+        ["index.crates", ".io"],
+        ["files.python", "hosted"],
+        ["registry.npm", "js"],
+        ["proxy.go", "lang"],
+    ]
+    .iter()
+    .map(|parts| parts.concat())
+    .collect();
+    let mut found = Vec::new();
+    for file in ours(files) {
+        for (index, line) in file.text.lines().enumerate() {
+            let place = format!("{}:{}", file.path, index + 1);
+            found.extend(
+                words.iter().filter(|word| line.contains(*word)).map(|word| format!("{place}: has `{word}`")),
+            );
+            if line.contains('\t') && !file.path.ends_with("Makefile") {
+                found.push(format!("{place}: has a tab"));
+            }
+            if line.ends_with(' ') {
+                found.push(format!("{place}: ends in a blank"));
+            }
+        }
+    }
+    found
+}
+
+/// `#[ignore]` without `= "reason"`.
+#[must_use]
+pub fn ignored_tests(files: &[File]) -> Vec<String> {
+    let mut found = Vec::new();
+    for file in files.iter().filter(|file| file.path.ends_with(".rs")) {
+        for (index, line) in file.text.lines().enumerate() {
+            if line.trim() == concat!("#[", "ignore]") {
+                found.push(format!("{}:{}: ignored without a reason", file.path, index + 1));
+            }
+        }
+    }
+    found
+}
+
+/// `make x` in a page, where the Makefile has no `x`.
+#[must_use]
+pub fn make_targets(files: &[File]) -> Vec<String> {
+    let Some(makefile) = files.iter().find(|file| file.path == "Makefile") else {
+        return vec!["Makefile: is missing".into()];
+    };
+    let known: Vec<&str> =
+        makefile.text.lines().filter_map(|line| line.split_once(':')).map(|(name, _)| name).collect();
+    let mut found = Vec::new();
+    for file in files.iter().filter(|file| file.path.ends_with(".md")) {
+        for (index, line) in file.text.lines().enumerate() {
+            for rest in line.split("`make ").skip(1) {
+                let target: String =
+                    rest.chars().take_while(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || *c == '-').collect();
+                if !target.is_empty() && !known.contains(&target.as_str()) {
+                    found.push(format!("{}:{}: no `make {target}` in the Makefile", file.path, index + 1));
+                }
+            }
+        }
+    }
+    found
+}
+
+/// Links of pages to files that are not in the repository.
+#[must_use]
+pub fn docs_links(files: &[File]) -> Vec<String> {
+    let mut found = Vec::new();
+    for file in files.iter().filter(|file| file.path.ends_with(".md")) {
+        for (index, line) in file.text.lines().enumerate() {
+            for rest in line.split("](").skip(1) {
+                let link = rest.split([')', ' ']).next().unwrap_or_default();
+                let target = link.split('#').next().unwrap_or_default();
+                if target.is_empty() || link.contains("://") || link.starts_with("mailto:") {
+                    continue;
+                }
+                let target = resolve(&file.path, target);
+                let folder = format!("{target}/");
+                if !files.iter().any(|other| other.path == target || other.path.starts_with(&folder)) {
+                    found.push(format!("{}:{}: links to {target}, which is not there", file.path, index + 1));
+                }
+            }
+        }
+    }
+    found
+}
+
+/// `link`, seen from the page `from`, as a path from the root.
+fn resolve(from: &str, link: &str) -> String {
+    let mut parts: Vec<&str> = from.split('/').collect();
+    parts.pop();
+    for part in link.split('/') {
+        match part {
+            "." | "" => {}
+            ".." => {
+                parts.pop();
+            }
+            other => parts.push(other),
+        }
+    }
+    parts.join("/")
+}
+
+/// Schemes without a page under `docs/schemes/`. `names` are the registry's; a `:` or `(` starts a parameter.
+#[must_use]
+pub fn scheme_pages(files: &[File], names: &[&str]) -> Vec<String> {
+    let mut found = Vec::new();
+    for name in names {
+        let name = name.split([':', '(']).next().unwrap_or(name);
+        let page = format!("docs/schemes/{name}.md");
+        if !files.iter().any(|file| file.path == page) {
+            found.push(format!("{page}: the scheme `{name}` has no page"));
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(path: &str, text: &str) -> File {
+        File { path: path.into(), text: text.into() }
+    }
+
+    #[test]
+    fn a_link_is_seen_from_its_page() {
+        assert_eq!(resolve("docs/schemes/asp.md", "../guide.md"), "docs/guide.md");
+        let files = [file("docs/a.md", "[b](b.md) [c](https://x.y/z) [d](#d) [e](../src)"), file("src/x.rs", "")];
+        assert_eq!(docs_links(&files), ["docs/a.md:1: links to docs/b.md, which is not there"]);
+    }
+
+    #[test]
+    fn a_page_names_only_targets_that_exist() {
+        let files = [file("Makefile", "demo: build\n"), file("README.md", "`make demo`, `make nothing`\n")];
+        assert_eq!(make_targets(&files), ["README.md:1: no `make nothing` in the Makefile"]);
+    }
+
+    #[test]
+    fn debris_is_found_with_its_line() {
+        let files = [file("a.rs", &format!("fine\n// {}{}: later\n\tx\n", "TO", "DO"))];
+        assert_eq!(debris(&files).len(), 2);
+        assert!(debris(&files)[0].starts_with("a.rs:2: has"));
+    }
+}

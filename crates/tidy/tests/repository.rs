@@ -1,0 +1,48 @@
+//! The rules, held of this repository.
+
+use forerun_tidy::{File, files};
+
+fn hold(rule: &str, found: &[String]) {
+    assert!(found.is_empty(), "{rule}:\n  {}", found.join("\n  "));
+}
+
+fn tree() -> Vec<File> {
+    let files = files();
+    assert!(files.iter().any(|file| file.path == "Cargo.toml"), "the repository's files are listed");
+    files
+}
+
+#[test]
+fn no_function_is_too_long() {
+    hold("functions under 70 lines", &forerun_tidy::function_lengths(&tree()));
+}
+
+#[test]
+fn no_file_is_too_long() {
+    hold("files under 800 lines", &forerun_tidy::file_lengths(&tree()));
+}
+
+#[test]
+fn every_module_opens_with_an_essay() {
+    hold("a `//!` paragraph at the top", &forerun_tidy::module_essays(&tree()));
+}
+
+#[test]
+fn nothing_unfinished_and_no_machine_is_named() {
+    hold("no debris", &forerun_tidy::debris(&tree()));
+}
+
+#[test]
+fn no_test_is_ignored_without_a_reason() {
+    hold("#[ignore = \"reason\"]", &forerun_tidy::ignored_tests(&tree()));
+}
+
+#[test]
+fn pages_name_only_make_targets_that_exist() {
+    hold("make targets", &forerun_tidy::make_targets(&tree()));
+}
+
+#[test]
+fn pages_link_only_to_what_is_there() {
+    hold("links", &forerun_tidy::docs_links(&tree()));
+}

@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# Everything that CI holds, in the order of how quickly it fails. `make test` calls it after `make deps`.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+step() { printf '\n== %s\n' "$*"; }
+
+step "format"
+cargo fmt --all --check
+
+step "lints"
+cargo clippy --workspace --all-targets --locked -- -D warnings
+
+step "docs"
+RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked --document-private-items --quiet
+
+if cargo deny --version >/dev/null 2>&1; then
+    step "licences"
+    # Advisories need a network and change without us; `cargo deny check advisories` is for people.
+    cargo deny --locked --offline check licenses bans sources || cargo deny --locked check licenses bans sources
+else
+    printf '\n== licences: cargo-deny is not installed, skipped\n'
+fi
+
+step "tests"
+cargo test --workspace --locked
