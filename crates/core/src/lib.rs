@@ -16,6 +16,7 @@ pub mod dispatch;
 pub mod engine;
 pub mod hash;
 pub mod policy;
+pub mod registry;
 pub mod scheme;
 pub mod slots;
 pub mod stats;

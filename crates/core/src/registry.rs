@@ -1,0 +1,140 @@
+//! The registry: one row per scheme, and the grammar that composes them.
+//!
+//! `part[+part…]`, a part being `name[(inner)][(key=value,…)]` or `name:VALUE` for a row whose first parameter may be
+//! given that way (`seqp:128KiB`). Each row states its layer and parts sort themselves; a layer without a part does not
+//! prefetch. At most one part that sizes and triggers per layer, but for the pair whose rules of living together the
+//! ASP paper gives (`asp+msp`, section 2.5). Adding a scheme adds a row here and touches no `match`.
+
+mod build;
+mod parse;
+mod rows;
+
+pub use build::{BuiltLayer, LayerShape};
+pub use parse::{Part, SchemeError, SchemeSpec};
+pub use rows::ROWS;
+
+use crate::policy::Policy;
+use crate::scheme::Scheme;
+use alloc::boxed::Box;
+
+/// Where a part works.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Layer {
+    /// The page cache of the host that runs the programs.
+    Host,
+    /// The cache of the array.
+    Array,
+    /// No layer: it is computed from the whole input, for comparison.
+    Beside,
+}
+
+impl Layer {
+    /// As in reports.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Host => "host",
+            Self::Array => "array",
+            Self::Beside => "beside",
+        }
+    }
+}
+
+/// Which of the five questions a row answers; decides what may stand beside what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Sizes and triggers prefetches.
+    Prefetch,
+    /// Sizes and triggers prefetches and owns retention.
+    Owner,
+    /// Sizes and triggers, and may stand beside an owner.
+    Companion,
+    /// Only keeps.
+    Keep,
+    /// Nothing, or computed beside the layers.
+    Neutral,
+}
+
+/// Kind and unit of a parameter's value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// Bytes, written as a size.
+    Bytes,
+    /// `on` or `off`.
+    Switch,
+    /// A share of the cache in percent; `auto` lets the scheme adapt.
+    PercentOrAuto,
+}
+
+impl Unit {
+    /// As in help texts.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Bytes => "bytes",
+            Self::Switch => "on|off",
+            Self::PercentOrAuto => "% of the cache, or auto",
+        }
+    }
+}
+
+/// One parameter of a row.
+#[derive(Clone, Copy, Debug)]
+pub struct Param {
+    /// As written.
+    pub name: &'static str,
+    /// What values look like.
+    pub unit: Unit,
+    /// In the notation of the unit.
+    pub default: &'static str,
+    /// One sentence.
+    pub about: &'static str,
+}
+
+/// What a row makes.
+pub enum Made {
+    /// A policy that works with its layer's default retention.
+    Policy(Box<dyn Policy>),
+    /// A policy and its retention.
+    Scheme(Box<dyn Scheme>),
+    /// Only a retention, in lines of one block.
+    Keep(Keep),
+}
+
+/// A retention of its own, by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keep {
+    /// Least recently used block.
+    Lru,
+    /// Adaptive replacement cache.
+    Arc,
+    /// Three queues.
+    S3Fifo,
+    /// Lazy promotion, quick demotion.
+    Sieve,
+}
+
+/// One scheme.
+#[derive(Debug)]
+pub struct Row {
+    /// As written in a scheme.
+    pub name: &'static str,
+    /// Where it works.
+    pub layer: Layer,
+    /// What it answers.
+    pub role: Role,
+    /// One sentence.
+    pub about: &'static str,
+    /// Paper and section, or file.
+    pub source: &'static str,
+    /// Its parameters; the first may be given as `name:VALUE`.
+    pub params: &'static [Param],
+    /// Makes it for a layer of this shape. `None` for rows that are computed beside the layers.
+    pub make: Option<fn(&Part, &LayerShape) -> Made>,
+}
+
+/// The row of this name.
+#[must_use]
+pub fn row(name: &str) -> Option<&'static Row> {
+    ROWS.iter().find(|row| row.name == name)
+}

@@ -1,0 +1,318 @@
+//! From the text of a scheme to its parts, and back to the one canonical text.
+
+use super::{Layer, ROWS, Role, Row, Unit, row};
+use crate::size::{format_size, parse_size};
+use crate::units::BLOCK_BYTES;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+/// Longest text of a scheme, in bytes.
+const TEXT_MAX: usize = 1024;
+
+/// Why a text is not a scheme.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SchemeError {
+    /// No row has this name.
+    #[error("no scheme is called {name:?}; there are: {known}")]
+    Unknown {
+        /// As written.
+        name: String,
+        /// All names.
+        known: String,
+    },
+    /// The text does not follow the grammar.
+    #[error("{text:?} is not a scheme: {why}; write part[+part…] with part = name[(key=value,…)] or name:VALUE")]
+    Grammar {
+        /// As written.
+        text: String,
+        /// What is wrong.
+        why: &'static str,
+    },
+    /// The row has no such parameter.
+    #[error("{scheme} has no parameter {key:?}; it has: {known}")]
+    Key {
+        /// The row's name.
+        scheme: &'static str,
+        /// As written.
+        key: String,
+        /// Names of its parameters.
+        known: String,
+    },
+    /// The value does not fit the parameter.
+    #[error("{scheme}: {key}={value} is not a value of {unit}")]
+    Value {
+        /// The row's name.
+        scheme: &'static str,
+        /// The parameter.
+        key: &'static str,
+        /// As written.
+        value: String,
+        /// What it should be.
+        unit: &'static str,
+    },
+    /// Two parts that no paper gives rules for.
+    #[error("{first} and {second} cannot work together in the {layer} layer: each decides what to prefetch there (only asp+msp can)")]
+    Together {
+        /// One part.
+        first: &'static str,
+        /// The other.
+        second: &'static str,
+        /// Where.
+        layer: &'static str,
+    },
+    /// A part that stands for the whole system.
+    #[error("{name} stands alone: it is a whole comparison line, not a part")]
+    Alone {
+        /// The part.
+        name: &'static str,
+    },
+}
+
+/// One part of a scheme, with all its values.
+#[derive(Clone, Debug)]
+pub struct Part {
+    /// Its row.
+    pub row: &'static Row,
+    /// One value per parameter of the row, in its order, canonical.
+    values: Vec<String>,
+}
+
+impl PartialEq for Part {
+    fn eq(&self, other: &Self) -> bool {
+        self.row.name == other.row.name && self.values == other.values
+    }
+}
+
+impl Part {
+    /// Value of a parameter, as written canonically.
+    ///
+    /// # Panics
+    /// If the row has no such parameter.
+    #[must_use]
+    pub fn value(&self, name: &str) -> &str {
+        let at = self.row.params.iter().position(|p| p.name == name).expect("a row asks for its own parameters");
+        &self.values[at]
+    }
+    /// A size in bytes.
+    #[must_use]
+    pub fn bytes(&self, name: &str) -> u64 {
+        parse_size(self.value(name)).expect("values were checked when the scheme was parsed")
+    }
+    /// A switch.
+    #[must_use]
+    pub fn switch(&self, name: &str) -> bool {
+        self.value(name) == "on"
+    }
+    /// A share in percent; `None` for `auto`.
+    #[must_use]
+    pub fn percent(&self, name: &str) -> Option<u64> {
+        self.value(name).trim_end_matches('%').parse().ok()
+    }
+
+    fn parse(text: &str) -> Result<Self, SchemeError> {
+        let grammar = |why| SchemeError::Grammar { text: text.to_string(), why };
+        let (name, rest) = match text.find(['(', ':']) {
+            Some(at) => text.split_at(at),
+            None => (text, ""),
+        };
+        let row = row(name).ok_or_else(|| unknown(name))?;
+        let mut values: Vec<String> = row.params.iter().map(|p| p.default.to_string()).collect();
+        if let Some(value) = rest.strip_prefix(':') {
+            let param = row.params.first().ok_or_else(|| grammar("this scheme takes no value after ':'"))?;
+            values[0] = canonical(row, param.name, param.unit, value)?;
+        } else if let Some(inside) = rest.strip_prefix('(') {
+            let inside = inside.strip_suffix(')').ok_or_else(|| grammar("a '(' is not closed"))?;
+            for pair in inside.split(',').filter(|p| !p.is_empty()) {
+                let (key, value) = pair.split_once('=').ok_or_else(|| grammar("a parameter needs key=value"))?;
+                let at = row.params.iter().position(|p| p.name == key.trim()).ok_or_else(|| no_key(row, key))?;
+                values[at] = canonical(row, row.params[at].name, row.params[at].unit, value.trim())?;
+            }
+        }
+        Ok(Self { row, values })
+    }
+
+    /// The canonical text: only what differs from the defaults.
+    fn text(&self) -> String {
+        if self.row.name == "seqp" {
+            return format!("seqp:{}", self.values[0]);
+        }
+        let changed = self.row.params.iter().zip(&self.values).filter(|(p, v)| p.default != v.as_str());
+        let list: Vec<String> = changed.map(|(p, v)| format!("{}={v}", p.name)).collect();
+        if list.is_empty() { self.row.name.to_string() } else { format!("{}({})", self.row.name, list.join(",")) }
+    }
+}
+
+fn unknown(name: &str) -> SchemeError {
+    let known: Vec<&str> = ROWS.iter().map(|row| row.name).collect();
+    SchemeError::Unknown { name: name.to_string(), known: known.join(", ") }
+}
+
+fn no_key(row: &'static Row, key: &str) -> SchemeError {
+    let known: Vec<&str> = row.params.iter().map(|p| p.name).collect();
+    let known = if known.is_empty() { "none".to_string() } else { known.join(", ") };
+    SchemeError::Key { scheme: row.name, key: key.trim().to_string(), known }
+}
+
+/// A value in its one canonical form, checked.
+fn canonical(row: &'static Row, key: &'static str, unit: Unit, value: &str) -> Result<String, SchemeError> {
+    let wrong = || SchemeError::Value { scheme: row.name, key, value: value.to_string(), unit: unit.name() };
+    match unit {
+        Unit::Bytes => {
+            let bytes = parse_size(value).map_err(|_| wrong())?;
+            if bytes < BLOCK_BYTES || bytes % BLOCK_BYTES != 0 {
+                return Err(wrong());
+            }
+            Ok(format_size(bytes))
+        }
+        Unit::Switch => match value {
+            "on" | "off" => Ok(value.to_string()),
+            _ => Err(wrong()),
+        },
+        Unit::PercentOrAuto if value == "auto" => Ok(value.to_string()),
+        Unit::PercentOrAuto => {
+            let percent: u64 = value.trim_end_matches('%').parse().map_err(|_| wrong())?;
+            if (1..=100).contains(&percent) { Ok(format!("{percent}%")) } else { Err(wrong()) }
+        }
+    }
+}
+
+/// A parsed scheme: parts in the order of layers.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SchemeSpec {
+    parts: Vec<Part>,
+}
+
+impl SchemeSpec {
+    /// Parses `part[+part…]`.
+    ///
+    /// # Errors
+    /// See [`SchemeError`]; each says what would be right.
+    pub fn parse(text: &str) -> Result<Self, SchemeError> {
+        let text = text.trim();
+        if text.is_empty() || text.len() > TEXT_MAX {
+            let why = "it is empty or longer than 1024 bytes";
+            return Err(SchemeError::Grammar { text: text.chars().take(80).collect(), why });
+        }
+        let mut parts = Vec::new();
+        for piece in split_parts(text) {
+            parts.push(Part::parse(piece.trim())?);
+        }
+        check_together(&parts)?;
+        if parts.len() > 1 {
+            if let Some(alone) = parts.iter().find(|p| p.row.layer == Layer::Beside) {
+                return Err(SchemeError::Alone { name: alone.row.name });
+            }
+            parts.retain(|p| p.row.name != "none");
+        }
+        let rank = |p: &Part| (p.row.layer != Layer::Array, !matches!(p.row.role, Role::Owner), p.row.role == Role::Keep);
+        parts.sort_by_key(rank);
+        Ok(Self { parts })
+    }
+    /// Its parts.
+    #[must_use]
+    pub fn parts(&self) -> &[Part] {
+        &self.parts
+    }
+    /// Parts of one layer.
+    pub fn of(&self, layer: Layer) -> impl Iterator<Item = &Part> {
+        self.parts.iter().filter(move |p| p.row.layer == layer)
+    }
+    /// Whether any part works in the host layer.
+    #[must_use]
+    pub fn has_host(&self) -> bool {
+        self.of(Layer::Host).next().is_some()
+    }
+    /// Whether any part but `none` works in the array layer.
+    #[must_use]
+    pub fn has_array(&self) -> bool {
+        self.of(Layer::Array).any(|p| p.row.name != "none")
+    }
+    /// The name of a clairvoyant line (`oracle`, `bound`), if it is one.
+    #[must_use]
+    pub fn beside(&self) -> Option<&'static str> {
+        self.of(Layer::Beside).next().map(|p| p.row.name)
+    }
+}
+
+impl core::fmt::Display for SchemeSpec {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        for (at, part) in self.parts.iter().enumerate() {
+            if at > 0 {
+                f.write_str("+")?;
+            }
+            f.write_str(&part.text())?;
+        }
+        Ok(())
+    }
+}
+
+/// Splits at the `+` outside parentheses.
+fn split_parts(text: &str) -> Vec<&str> {
+    let (mut parts, mut depth, mut from) = (Vec::new(), 0_i32, 0);
+    for (at, c) in text.char_indices() {
+        match c {
+            '(' => depth += 1,
+            ')' => depth -= 1,
+            '+' if depth == 0 => {
+                parts.push(&text[from..at]);
+                from = at + 1;
+            }
+            _ => {}
+        }
+    }
+    parts.push(&text[from..]);
+    parts
+}
+
+fn check_together(parts: &[Part]) -> Result<(), SchemeError> {
+    for (at, first) in parts.iter().enumerate() {
+        for second in &parts[at + 1..] {
+            let (a, b) = (first.row, second.row);
+            let pair = [a.role, b.role];
+            let allowed = a.layer != b.layer
+                || pair.contains(&Role::Neutral)
+                || (pair.contains(&Role::Owner) && pair.contains(&Role::Companion))
+                || (pair.contains(&Role::Keep) && !pair.contains(&Role::Owner) && a.role != b.role);
+            if !allowed || a.name == b.name {
+                return Err(SchemeError::Together { first: a.name, second: b.name, layer: a.layer.name() });
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn canon(text: &str) -> String {
+        SchemeSpec::parse(text).unwrap().to_string()
+    }
+
+    #[test]
+    fn parts_sort_themselves_by_layer_and_print_canonically() {
+        assert_eq!(canon("seqp:128K+msp+asp"), "asp+msp+seqp:128KiB");
+        assert_eq!(canon("asp(ghosts=off,cull=on)"), "asp(ghosts=off)");
+        assert_eq!(canon("none"), "none");
+        assert_eq!(canon("none+arc"), "arc");
+        assert_eq!(canon("asp(upstream=50%)"), "asp(upstream=50%)");
+    }
+
+    #[test]
+    fn two_that_decide_for_one_layer_are_refused_with_both_names() {
+        let error = SchemeSpec::parse("asp+strip").unwrap_err();
+        assert!(matches!(error, SchemeError::Together { first: "asp", second: "strip", .. }), "{error}");
+        assert!(SchemeSpec::parse("asp+arc").is_err());
+        assert!(SchemeSpec::parse("strip+arc").is_ok());
+        assert!(SchemeSpec::parse("oracle+asp").is_err());
+    }
+
+    #[test]
+    fn errors_name_the_bad_word_and_the_good_ones() {
+        let text = SchemeSpec::parse("aps").unwrap_err().to_string();
+        assert!(text.contains("aps") && text.contains("asp+msp") == false && text.contains("asp"), "{text}");
+        assert!(SchemeSpec::parse("asp(gosts=on)").unwrap_err().to_string().contains("ghosts"));
+        assert!(SchemeSpec::parse("seqp:100").is_err());
+    }
+}

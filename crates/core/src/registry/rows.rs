@@ -1,0 +1,162 @@
+//! The table of schemes.
+
+use super::{Keep, LayerShape, Layer, Made, Param, Part, Role, Row, Unit};
+use crate::policy::asp::{Asp, AspConfig};
+use crate::policy::linux26::Linux26;
+use crate::policy::msp::Msp;
+use crate::policy::none::None as Nothing;
+use crate::policy::strip::Strip;
+use crate::units::BLOCK_BYTES;
+use alloc::boxed::Box;
+
+const MAX: Param =
+    Param { name: "max", unit: Unit::Bytes, default: "128KiB", about: "Largest window." };
+const GHOSTS: Param = Param {
+    name: "ghosts",
+    unit: Unit::Switch,
+    default: "on",
+    about: "Remember what evicted strips were read for while a sibling strip lives.",
+};
+const CULL: Param =
+    Param { name: "cull", unit: Unit::Switch, default: "on", about: "Evict unread blocks early (ACC)." };
+const COST: Param = Param {
+    name: "cost",
+    unit: Unit::Switch,
+    default: "on",
+    about: "Read strips only while the two-cost test says that it pays.",
+};
+const UPSTREAM: Param = Param {
+    name: "upstream",
+    unit: Unit::PercentOrAuto,
+    default: "auto",
+    about: "N_U, the length of the upstream; auto follows the differential feedback.",
+};
+
+/// All schemes, in the order in which they are listed.
+pub static ROWS: &[Row] = &[
+    Row {
+        name: "none",
+        layer: Layer::Array,
+        role: Role::Neutral,
+        about: "No prefetch at any layer.",
+        source: "base line",
+        params: &[],
+        make: Some(|_, _| Made::Policy(Box::new(Nothing))),
+    },
+    Row {
+        name: "strip",
+        layer: Layer::Array,
+        role: Role::Prefetch,
+        about: "Strip prefetching: a miss reads its whole strip, from one disk.",
+        source: "ASP paper (Baek and Park, FAST 2008), section 2.1",
+        params: &[],
+        make: Some(|_, _| Made::Policy(Box::new(Strip))),
+    },
+    Row {
+        name: "asp",
+        layer: Layer::Array,
+        role: Role::Owner,
+        about: "Adaptive strip prefetching: strips, culled by differential feedback, while two virtual costs say that it pays.",
+        source: "ASP paper, sections 2.1 to 2.4, equations 1 to 8",
+        params: &[GHOSTS, CULL, COST, UPSTREAM],
+        make: Some(make_asp),
+    },
+    Row {
+        name: "msp",
+        layer: Layer::Array,
+        role: Role::Companion,
+        about: "Massive stripe prefetching: whole stripes ahead of few semi-sequential readers.",
+        source: "ASP paper, sections 1.2.4 and 2.5; Baek and Park, ICCE 2007 (abstract)",
+        params: &[],
+        make: Some(|_, _| Made::Policy(Box::new(Msp::new()))),
+    },
+    Row {
+        name: "seqp",
+        layer: Layer::Host,
+        role: Role::Prefetch,
+        about: "Sequential prefetching of Linux 2.6.18: linux-2.6 with this maximum.",
+        source: "ASP paper, section 3.1; torvalds/linux mm/readahead.c, 2.6.15 to 2.6.22",
+        params: &[MAX],
+        make: Some(make_linux26),
+    },
+    Row {
+        name: "linux-2.6",
+        layer: Layer::Host,
+        role: Role::Prefetch,
+        about: "Read-ahead of Linux 2.6.11 to 2.6.22: a current and an ahead window per file.",
+        source: "torvalds/linux mm/readahead.c, 2.6.15 to 2.6.22",
+        params: &[MAX],
+        make: Some(make_linux26),
+    },
+    Row {
+        name: "lru",
+        layer: Layer::Array,
+        role: Role::Keep,
+        about: "Keeps blocks by recency, one by one; without it the array keeps whole strips by recency.",
+        source: "base line",
+        params: &[],
+        make: Some(|_, _| Made::Keep(Keep::Lru)),
+    },
+    Row {
+        name: "arc",
+        layer: Layer::Array,
+        role: Role::Keep,
+        about: "Keeps blocks by recency and frequency, in shares that ghosts adapt.",
+        source: "Megiddo and Modha, FAST 2003",
+        params: &[],
+        make: Some(|_, _| Made::Keep(Keep::Arc)),
+    },
+    Row {
+        name: "s3fifo",
+        layer: Layer::Array,
+        role: Role::Keep,
+        about: "Keeps blocks in a small, a main and a ghost queue.",
+        source: "Yang et al., SOSP 2023",
+        params: &[],
+        make: Some(|_, _| Made::Keep(Keep::S3Fifo)),
+    },
+    Row {
+        name: "sieve",
+        layer: Layer::Array,
+        role: Role::Keep,
+        about: "Keeps blocks in one queue with a hand that passes over what was used.",
+        source: "Zhang et al., NSDI 2024",
+        params: &[],
+        make: Some(|_, _| Made::Keep(Keep::Sieve)),
+    },
+    Row {
+        name: "oracle",
+        layer: Layer::Beside,
+        role: Role::Neutral,
+        about: "Aggressive clairvoyant prefetching on the real device model: knows the order of reads. A scheme may beat it.",
+        source: "Cao et al., SIGMETRICS 1995; Kimbrel et al., OSDI 1996",
+        params: &[],
+        make: None,
+    },
+    Row {
+        name: "bound",
+        layer: Layer::Beside,
+        role: Role::Neutral,
+        about: "No scheme can be faster: compute, or minimal transfer of what Belady's MIN must load.",
+        source: "design: \"Words\"; Belady 1966",
+        params: &[],
+        make: None,
+    },
+];
+
+fn make_asp(part: &Part, shape: &LayerShape) -> Made {
+    let cache_strips = (shape.cache_blocks / shape.strip_blocks).max(1);
+    let fixed = part.percent("upstream").map(|percent| (cache_strips * percent / 100).max(1));
+    let config = AspConfig {
+        cache_strips,
+        ghosts: part.switch("ghosts"),
+        cull: part.switch("cull"),
+        cost_test: part.switch("cost"),
+        fixed_upstream: fixed,
+    };
+    Made::Scheme(Box::new(Asp::new(config, shape.stripe_strips)))
+}
+
+fn make_linux26(part: &Part, _shape: &LayerShape) -> Made {
+    Made::Policy(Box::new(Linux26::new((part.bytes("max") / BLOCK_BYTES).max(1))))
+}
