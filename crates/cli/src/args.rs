@@ -1,0 +1,124 @@
+//! The words of the command line: global options and the list of subcommands.
+//!
+//! Each subcommand's own options stand in its file under `commands/`; this file holds what all share, and turns
+//! clap's several-line complaint into the one line that every other error has.
+
+use crate::commands::{compare, generate};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::process::ExitCode;
+
+const AFTER_HELP: &str = "\
+Examples:
+  forerun compare 'forward:processes=4,size=2GiB,block=4KiB' --array raid5:5x128KiB \\
+      --scheme asp --scheme asp+msp --scheme seqp:512KiB --html report.html
+  forerun compare trace.csv.gz --array raid5:5x128KiB --cache 500MiB --scheme asp \\
+      --fail-if 'speedup(asp) < 1.2'
+  forerun schemes
+
+Sizes: K, M, G and KiB, MiB, GiB are powers of 1024; kB, MB, GB of 1000.
+Exit codes: 0 fine, 1 failure, 2 misuse, 3 a --fail-if threshold was met, 4 kernel or privilege missing.";
+
+/// Forerun reads storage ahead of the programs that will ask for it, and shows whether that pays.
+#[derive(Debug, Parser)]
+#[command(name = "forerun", version, about, after_help = AFTER_HELP, propagate_version = true)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) global: Global,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// Options that every subcommand takes.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Global options")]
+pub(crate) struct Global {
+    /// Print one JSON object to stdout instead of text
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    /// No progress and no remarks on stderr; errors are still printed
+    #[arg(short, long, global = true)]
+    pub(crate) quiet: bool,
+    /// Say more on stderr
+    #[arg(short, long, global = true, action = clap::ArgAction::Count, conflicts_with = "quiet")]
+    pub(crate) verbose: u8,
+    /// Colour in text output; NO_COLOR is honoured by `auto`
+    #[arg(long, global = true, value_enum, default_value_t = ColorChoice::Auto, value_name = "WHEN")]
+    pub(crate) color: ColorChoice,
+}
+
+/// When to colour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ColorChoice {
+    /// On a terminal, unless NO_COLOR is set
+    Auto,
+    /// Always
+    Always,
+    /// Never
+    Never,
+}
+
+/// The subcommands.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// One run: an input under one scheme
+    Sim(compare::SimArgs),
+    /// Many runs: inputs under several schemes, beside no prefetching and two bounds
+    Compare(compare::CompareArgs),
+    /// Print the completion script of a shell
+    Completions(generate::CompletionsArgs),
+    /// Write the manual pages
+    Man(generate::ManArgs),
+}
+
+/// Prints help and version as clap does, and every misuse as our one line; returns the exit code.
+pub(crate) fn report_problem(problem: &clap::Error) -> ExitCode {
+    use std::io::Write as _;
+    if !problem.use_stderr() {
+        return if problem.print().is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+    }
+    if problem.kind() == clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        drop(problem.print());
+        return ExitCode::from(2);
+    }
+    drop(writeln!(std::io::stderr().lock(), "forerun: {}", one_line(&problem.to_string())));
+    ExitCode::from(2)
+}
+
+/// `error: A\n\n  tip: B\n\nUsage: C\n\nFor more…` as `A; tip: B (usage: C)`.
+fn one_line(message: &str) -> String {
+    let mut what = Vec::new();
+    let mut usage = String::new();
+    for paragraph in message.split("\n\n") {
+        let flat = paragraph.split_whitespace().collect::<Vec<_>>().join(" ");
+        if let Some(rest) = flat.strip_prefix("Usage: ") {
+            usage = rest.to_owned();
+        } else if !flat.is_empty() && !flat.starts_with("For more information") {
+            what.push(flat.strip_prefix("error: ").unwrap_or(&flat).to_owned());
+        }
+    }
+    let mut line = format!("command line: {}", what.join("; "));
+    if !usage.is_empty() {
+        line.push_str(&format!(" (usage: {usage})"));
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn the_command_tree_is_well_formed() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn a_misuse_is_one_line_with_its_remedy() {
+        let problem = Cli::try_parse_from(["forerun", "compare", "x", "--sheme", "asp"]).expect_err("a typo");
+        let line = one_line(&problem.to_string());
+        assert!(!line.contains('\n'));
+        assert!(line.starts_with("command line: unexpected argument '--sheme' found"), "{line}");
+        assert!(line.contains("--scheme"), "{line}");
+    }
+}

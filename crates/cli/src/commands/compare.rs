@@ -1,0 +1,196 @@
+//! `compare` and `sim`: the main job. Inputs under schemes on one set of hardware, side by side.
+
+use crate::error::CliError;
+use crate::fail_if::{self, Expr};
+use crate::plan::{self, SetupArgs};
+use crate::ui::Ui;
+use crate::{csv, html, runner, spec_file, table, words};
+use clap::Args;
+use forerun_sim::report::{Comparison, RunReport};
+use forerun_sim::spec::RunSpec;
+use std::path::{Path, PathBuf};
+
+const SIM_EXAMPLES: &str = "\
+Examples:
+  forerun sim 'forward:processes=4,size=2GiB,block=4KiB' --scheme asp --array raid5:5x128KiB
+  forerun sim trace.csv.gz --scheme linux-6 --mode paced --json
+
+INPUT is a trace file in any format of `forerun trace info --help`, or a workload such as
+'random:size=1GiB,requests=40000'; `forerun trace synth --help` lists the shapes.";
+
+/// What every command that runs prints or writes besides the table.
+#[derive(Debug, Args)]
+pub(crate) struct OutputArgs {
+    /// One row per run as CSV, to FILE or, without one, to stdout in place of the table
+    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-", require_equals = false,
+          help_heading = "Output")]
+    pub(crate) csv: Option<PathBuf>,
+    /// Write a self-contained HTML report
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub(crate) html: Option<PathBuf>,
+    /// Exit with code 3 if this condition over the runs is true (see below)
+    #[arg(long, value_name = "EXPR", help_heading = "Output")]
+    pub(crate) fail_if: Option<String>,
+    /// Write the runs' specs, to be run again with --spec
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub(crate) save_spec: Option<PathBuf>,
+}
+
+/// Options of `sim`.
+#[derive(Debug, Args)]
+#[command(after_help = SIM_EXAMPLES)]
+pub(crate) struct SimArgs {
+    /// Trace file or workload
+    #[arg(value_name = "INPUT", required_unless_present = "spec")]
+    input: Option<String>,
+    /// Scheme, in the grammar of `forerun schemes`
+    #[arg(long, value_name = "SCHEME", default_value = "none")]
+    scheme: String,
+    /// Run what a spec file says; it determines everything, so no INPUT and no hardware is given beside it
+    #[arg(long, value_name = "FILE.toml", conflicts_with = "input")]
+    spec: Option<PathBuf>,
+    #[command(flatten)]
+    setup: SetupArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+/// Options of `compare`.
+#[derive(Debug, Args)]
+#[command(after_help = COMPARE_HELP.as_str())]
+pub(crate) struct CompareArgs {
+    /// Trace files or workloads
+    #[arg(value_name = "INPUT", required_unless_present = "spec")]
+    inputs: Vec<String>,
+    /// Scheme to compare, in the grammar of `forerun schemes`; may be given many times
+    #[arg(long = "scheme", value_name = "SCHEME")]
+    schemes: Vec<String>,
+    /// Do not add `none`, `bound` and `oracle`: run exactly the schemes asked for
+    #[arg(long)]
+    no_bounds: bool,
+    /// Run what a spec file says; it determines everything, so no INPUT and no hardware is given beside it
+    #[arg(long, value_name = "FILE.toml", conflicts_with_all = ["inputs", "schemes", "no_bounds"])]
+    spec: Option<PathBuf>,
+    /// Threads to run on; results are the same whatever N [default: one for each core]
+    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
+    threads: usize,
+    #[command(flatten)]
+    setup: SetupArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+static COMPARE_HELP: std::sync::LazyLock<String> = std::sync::LazyLock::new(|| {
+    format!(
+        "\
+Examples:
+  forerun compare trace.csv.gz --array raid5:5x128KiB --cache 500MiB \\
+      --scheme seqp:128KiB --scheme strip --scheme asp --scheme asp+msp --html report.html
+  forerun compare 'random:size=1GiB,requests=40000' --array raid5:5x128KiB --scheme asp --json
+  forerun compare a.csv b.csv --scheme asp --csv runs.csv --fail-if 'speedup(asp) < 0.98'
+  forerun compare a.csv --scheme asp --save-spec again.toml; forerun compare --spec again.toml
+
+Every comparison also runs `none` (no prefetching), `bound` (what no scheme can beat) and `oracle`
+(a clairvoyant that reads ahead at once), unless --no-bounds is given.
+
+{}
+  example: --fail-if 'asp.hit_ratio < none.hit_ratio || asp.latency_ns.p99 > 50ms'",
+        fail_if::GRAMMAR
+    )
+});
+
+/// One run.
+pub(crate) fn sim(args: &SimArgs, ui: &Ui) -> Result<(), CliError> {
+    let specs = match (&args.spec, &args.input) {
+        (Some(path), _) => spec_file::read(path)?,
+        (None, Some(input)) => {
+            plan::specs(std::slice::from_ref(input), std::slice::from_ref(&args.scheme), &args.setup, false)?
+        }
+        (None, None) => Vec::new(), // clap requires one of the two
+    };
+    if specs.len() != 1 {
+        return Err(CliError::usage("spec", "holds more than one run", "use `forerun compare --spec`"));
+    }
+    execute(&specs, 1, &args.output, ui)
+}
+
+/// Many runs.
+pub(crate) fn compare(args: &CompareArgs, ui: &Ui) -> Result<(), CliError> {
+    let specs = match &args.spec {
+        Some(path) => spec_file::read(path)?,
+        None if args.schemes.is_empty() => {
+            return Err(CliError::usage(
+                "--scheme",
+                "no scheme to compare",
+                "for example --scheme asp; `forerun schemes` lists all",
+            ));
+        }
+        None => plan::specs(&args.inputs, &args.schemes, &args.setup, !args.no_bounds)?,
+    };
+    execute(&specs, args.threads, &args.output, ui)
+}
+
+fn execute(specs: &[RunSpec], threads: usize, output: &OutputArgs, ui: &Ui) -> Result<(), CliError> {
+    let condition = output.fail_if.as_deref().map(|text| read_condition(text, specs)).transpose()?;
+    let runs = runner::run_all(specs, threads, ui)?;
+    if let Some(path) = &output.save_spec {
+        let specs: Vec<RunSpec> = runs.iter().map(|run| run.spec.clone()).collect();
+        spec_file::write(path, &specs)?;
+        ui.say(&format!("spec written to {}", path.display()));
+    }
+    let comparison = Comparison { runs };
+    if let Some(path) = &output.html {
+        write(path, &html::comparison(&comparison))?;
+        ui.say(&format!("report written to {}", path.display()));
+    }
+    print(&comparison, output.csv.as_deref(), ui)?;
+    match condition {
+        Some((text, condition)) => check(&text, &condition, &comparison.runs),
+        None => Ok(()),
+    }
+}
+
+fn print(comparison: &Comparison, csv_to: Option<&Path>, ui: &Ui) -> Result<(), CliError> {
+    if let Some(path) = csv_to {
+        let text = csv::table(&comparison.runs)?;
+        if path != Path::new("-") {
+            write(path, &text)?;
+            ui.say(&format!("CSV written to {}", path.display()));
+        } else if !ui.json {
+            return ui.print(&text);
+        }
+    }
+    if ui.json { ui.print_json(comparison) } else { ui.print(&table::comparison(&comparison.runs, ui)) }
+}
+
+fn write(path: &Path, text: &str) -> Result<(), CliError> {
+    std::fs::write(path, text).map_err(|problem| CliError::file(path, &problem))
+}
+
+fn read_condition(text: &str, specs: &[RunSpec]) -> Result<(String, Expr), CliError> {
+    let mut schemes: Vec<String> = Vec::new();
+    for spec in specs {
+        if !schemes.contains(&spec.scheme) {
+            schemes.push(spec.scheme.clone());
+        }
+    }
+    let condition = fail_if::parse(text, &schemes)
+        .map_err(|what| CliError::usage("--fail-if", what, "`forerun compare --help` shows the grammar"))?;
+    Ok((text.to_owned(), condition))
+}
+
+fn check(text: &str, condition: &Expr, runs: &[RunReport]) -> Result<(), CliError> {
+    for group in words::by_input(runs) {
+        let value = fail_if::evaluate(condition, &group)
+            .map_err(|what| CliError::usage("--fail-if", what, "`forerun compare --help` shows the grammar"))?;
+        if value != 0.0 {
+            return Err(CliError::new(
+                crate::error::Kind::Finding,
+                "--fail-if",
+                format!("`{text}` is true on {}", group[0].input),
+                "",
+            ));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,88 @@
+//! What can go wrong on a command line, and the exit code that says which kind it was.
+//!
+//! Every error is one line: `forerun: <place>: <what> (<remedy>)`. The libraries' errors already name place and
+//! remedy, so most are wrapped as they are; the kind decides the exit code and nothing else.
+
+use std::path::Path;
+
+/// Which family of trouble: one exit code each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Something that should have worked did not: 1.
+    Failure,
+    /// The command line or a spec asks for what does not exist or does not fit: 2.
+    Usage,
+    /// A threshold of `--fail-if` was met, or a check found something: 3.
+    Finding,
+    /// The kernel lacks a feature or the user a privilege: 4.
+    Unsupported,
+    /// Whoever read our output has gone; not worth a word.
+    ClosedPipe,
+}
+
+/// One line for a person, one code for a script.
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
+pub(crate) struct CliError {
+    kind: Kind,
+    message: String,
+}
+
+impl CliError {
+    /// `place: what (remedy)`; an empty remedy is left out, and so is an empty place.
+    pub(crate) fn new(kind: Kind, place: &str, what: impl std::fmt::Display, remedy: &str) -> Self {
+        let mut message = if place.is_empty() { what.to_string() } else { format!("{place}: {what}") };
+        if !remedy.is_empty() {
+            message.push_str(&format!(" ({remedy})"));
+        }
+        Self { kind, message: message.replace('\n', " ") }
+    }
+    /// Something that should have worked did not.
+    pub(crate) fn failure(place: &str, what: impl std::fmt::Display) -> Self {
+        Self::new(Kind::Failure, place, what, "")
+    }
+    /// The words do not fit.
+    pub(crate) fn usage(place: &str, what: impl std::fmt::Display, remedy: &str) -> Self {
+        Self::new(Kind::Usage, place, what, remedy)
+    }
+    /// A file could not be read or written.
+    pub(crate) fn file(path: &Path, problem: &std::io::Error) -> Self {
+        Self::failure(&path.display().to_string(), problem)
+    }
+    /// The exit code of this kind.
+    pub(crate) const fn code(&self) -> u8 {
+        match self.kind {
+            Kind::ClosedPipe => 0,
+            Kind::Failure => 1,
+            Kind::Usage => 2,
+            Kind::Finding => 3,
+            Kind::Unsupported => 4,
+        }
+    }
+    /// Whether the reader of stdout has gone (`forerun … | head`).
+    pub(crate) const fn is_closed_pipe(&self) -> bool {
+        matches!(self.kind, Kind::ClosedPipe)
+    }
+}
+
+/// An I/O error on stdout.
+impl From<std::io::Error> for CliError {
+    fn from(problem: std::io::Error) -> Self {
+        let kind = match problem.kind() {
+            std::io::ErrorKind::BrokenPipe => Kind::ClosedPipe,
+            _ => Kind::Failure,
+        };
+        Self::new(kind, "output", problem, "")
+    }
+}
+
+impl From<forerun_sim::run::RunError> for CliError {
+    fn from(problem: forerun_sim::run::RunError) -> Self {
+        use forerun_sim::run::RunError;
+        let kind = match problem {
+            RunError::Spec { .. } => Kind::Usage,
+            RunError::Input { .. } => Kind::Failure,
+        };
+        Self::new(kind, "", problem, "")
+    }
+}

@@ -1,0 +1,278 @@
+//! `--fail-if`: a small expression over the runs, for scripts that guard a threshold.
+//!
+//! A recursive-descent reader over numbers, comparisons and `&& || !`. The names of the schemes that take part
+//! are known before the text is read, and the longest one that fits is taken: `asp+msp.hit_ratio` needs no
+//! quotes although `+` also adds. It is read before anything runs, so that a typo costs nothing; it is computed
+//! once for each input.
+
+use forerun_sim::report::RunReport;
+use serde_json::Value as Json;
+
+/// The grammar, for `--help`.
+pub(crate) const GRAMMAR: &str = "\
+--fail-if takes a condition over the runs; exit code 3 if it is true for any input:
+  SCHEME.FIELD          a number of the JSON report: asp.hit_ratio, asp+msp.latency_ns.p99
+  speedup(A[, B])       throughput of A over that of B (B: none)
+  miss_coverage(A)      1 - misses(A) / misses(none)
+  + - * / ( )  < <= > >= == !=  && || !
+  numbers               0.25  25%  10ms  128KiB  (times become ns, sizes bytes)";
+
+/// A condition that has been read.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Expr {
+    Number(f64),
+    Field { scheme: String, path: String },
+    Speedup { of: String, over: String },
+    MissCoverage(String),
+    Not(Box<Self>),
+    Minus(Box<Self>),
+    Two(Op, Box<Self>, Box<Self>),
+}
+
+/// Operators of two sides, loosest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Op {
+    Or,
+    And,
+    Less,
+    LessEqual,
+    More,
+    MoreEqual,
+    Equal,
+    NotEqual,
+    Add,
+    Subtract,
+    Multiply,
+    Divide,
+}
+
+/// Deepest nesting of parentheses and signs: keeps a hostile text from using up the stack.
+const DEPTH_MAX: u32 = 64;
+/// Operators by how tightly they bind; of two that start alike the longer stands first.
+const LEVELS: [&[(&str, Op)]; 5] = [
+    &[("||", Op::Or)],
+    &[("&&", Op::And)],
+    &[
+        ("<=", Op::LessEqual),
+        (">=", Op::MoreEqual),
+        ("==", Op::Equal),
+        ("!=", Op::NotEqual),
+        ("<", Op::Less),
+        (">", Op::More),
+    ],
+    &[("+", Op::Add), ("-", Op::Subtract)],
+    &[("*", Op::Multiply), ("/", Op::Divide)],
+];
+
+struct Reader<'a> {
+    text: &'a str,
+    at: usize,
+    depth: u32,
+    schemes: &'a [String],
+}
+
+/// Reads `text`; `schemes` are the runs that it may name. The error says where and what was expected.
+pub(crate) fn parse(text: &str, schemes: &[String]) -> Result<Expr, String> {
+    let mut reader = Reader { text, at: 0, depth: 0, schemes };
+    let expr = reader.level(0)?;
+    reader.space();
+    if reader.at < text.len() { Err(reader.expected("an operator or the end")) } else { Ok(expr) }
+}
+
+impl Reader<'_> {
+    fn rest(&self) -> &str {
+        &self.text[self.at..]
+    }
+    fn space(&mut self) {
+        self.at = self.text.len() - self.rest().trim_start().len();
+    }
+    fn take(&mut self, word: &str) -> bool {
+        self.space();
+        let found = self.rest().starts_with(word);
+        if found {
+            self.at += word.len();
+        }
+        found
+    }
+    fn expected(&self, what: &str) -> String {
+        let found: String = self.rest().chars().take(12).collect();
+        let found = if found.is_empty() { "the end".into() } else { format!("`{found}`") };
+        format!("column {}: expected {what}, found {found}", self.text[..self.at].chars().count() + 1)
+    }
+    fn level(&mut self, level: usize) -> Result<Expr, String> {
+        let Some(operators) = LEVELS.get(level) else { return self.signed() };
+        let mut left = self.level(level + 1)?;
+        while let Some(op) = operators.iter().find_map(|&(word, op)| self.take(word).then_some(op)) {
+            left = Expr::Two(op, Box::new(left), Box::new(self.level(level + 1)?));
+        }
+        Ok(left)
+    }
+    fn signed(&mut self) -> Result<Expr, String> {
+        self.depth += 1;
+        if self.depth > DEPTH_MAX {
+            return Err(self.expected("fewer nested parentheses"));
+        }
+        let expr = if self.take("-") {
+            Expr::Minus(Box::new(self.signed()?))
+        } else if self.take("!") {
+            Expr::Not(Box::new(self.signed()?))
+        } else if self.take("(") {
+            let inner = self.level(0)?;
+            self.close()?;
+            inner
+        } else {
+            self.word()?
+        };
+        self.depth -= 1;
+        Ok(expr)
+    }
+    fn close(&mut self) -> Result<(), String> {
+        if self.take(")") { Ok(()) } else { Err(self.expected("`)`")) }
+    }
+    fn word(&mut self) -> Result<Expr, String> {
+        self.space();
+        if self.rest().starts_with(|c: char| c.is_ascii_digit()) {
+            return self.number();
+        }
+        if self.take("speedup(") {
+            let of = self.scheme()?;
+            let over = if self.take(",") { self.scheme()? } else { self.known("none")? };
+            self.close()?;
+            return Ok(Expr::Speedup { of, over });
+        }
+        if self.take("miss_coverage(") {
+            let of = self.scheme()?;
+            self.known("none")?;
+            self.close()?;
+            return Ok(Expr::MissCoverage(of));
+        }
+        let scheme = self.scheme()?;
+        if !self.take(".") {
+            return Err(self.expected("`.` and a field of the report"));
+        }
+        let path: String = self
+            .rest()
+            .chars()
+            .take_while(|&c| c.is_ascii_alphanumeric() || c == '_' || c == '.')
+            .collect();
+        if path.is_empty() {
+            return Err(self.expected("a field of the report"));
+        }
+        self.at += path.len();
+        Ok(Expr::Field { scheme, path })
+    }
+    fn known(&self, name: &str) -> Result<String, String> {
+        if self.schemes.iter().any(|scheme| scheme == name) {
+            return Ok(name.to_owned());
+        }
+        Err(format!("`{name}` is not among the runs: {}", self.schemes.join(", ")))
+    }
+    /// The longest scheme name that stands here.
+    fn scheme(&mut self) -> Result<String, String> {
+        self.space();
+        let found = self.schemes.iter().filter(|name| {
+            self.rest().strip_prefix(name.as_str()).is_some_and(|rest| {
+                rest.trim_start().is_empty() || rest.trim_start().starts_with(['.', ',', ')'])
+            })
+        });
+        let Some(name) = found.max_by_key(|name| name.len()) else {
+            return Err(self.expected(&format!("a number or one of {}", self.schemes.join(", "))));
+        };
+        self.at += name.len();
+        Ok(name.clone())
+    }
+    fn number(&mut self) -> Result<Expr, String> {
+        let number: String = self.rest().chars().take_while(|&c| c.is_ascii_digit() || c == '.').collect();
+        let value: f64 = number.parse().map_err(|_| self.expected("a number"))?;
+        self.at += number.len();
+        let unit: String = self.rest().chars().take_while(|&c| c.is_ascii_alphabetic() || c == '%').collect();
+        let factor = unit_factor(&unit).ok_or_else(|| self.expected("a unit (%, ns, us, ms, s, KiB, MiB, GiB)"))?;
+        self.at += unit.len();
+        Ok(Expr::Number(value * factor))
+    }
+}
+
+fn unit_factor(unit: &str) -> Option<f64> {
+    Some(match unit {
+        "" | "ns" => 1.0,
+        "%" => 0.01,
+        "us" => 1e3,
+        "ms" => 1e6,
+        "s" => 1e9,
+        "K" | "KiB" => 1024.0,
+        "M" | "MiB" => 1_048_576.0,
+        "G" | "GiB" => 1_073_741_824.0,
+        _ => return None,
+    })
+}
+
+/// Computes the condition over the runs of one input: 0 is false. The error names what is not in the report.
+pub(crate) fn evaluate(expr: &Expr, runs: &[&RunReport]) -> Result<f64, String> {
+    Ok(match expr {
+        Expr::Number(value) => *value,
+        Expr::Field { scheme, path } => field(find(scheme, runs)?, path)?,
+        Expr::Speedup { of, over } => {
+            find(of, runs)?.throughput_bytes_per_s / find(over, runs)?.throughput_bytes_per_s
+        }
+        Expr::MissCoverage(of) => {
+            let without = find("none", runs)?.counts.misses;
+            1.0 - forerun_sim::report::ratio(find(of, runs)?.counts.misses, without)
+        }
+        Expr::Not(inner) => truth(evaluate(inner, runs)? == 0.0),
+        Expr::Minus(inner) => -evaluate(inner, runs)?,
+        Expr::Two(op, left, right) => apply(*op, evaluate(left, runs)?, evaluate(right, runs)?),
+    })
+}
+
+const fn truth(holds: bool) -> f64 {
+    if holds { 1.0 } else { 0.0 }
+}
+
+#[expect(clippy::float_cmp, reason = "the user asked whether two numbers of a report are the same")]
+fn apply(op: Op, left: f64, right: f64) -> f64 {
+    match op {
+        Op::Or => truth(left != 0.0 || right != 0.0),
+        Op::And => truth(left != 0.0 && right != 0.0),
+        Op::Less => truth(left < right),
+        Op::LessEqual => truth(left <= right),
+        Op::More => truth(left > right),
+        Op::MoreEqual => truth(left >= right),
+        Op::Equal => truth(left == right),
+        Op::NotEqual => truth(left != right),
+        Op::Add => left + right,
+        Op::Subtract => left - right,
+        Op::Multiply => left * right,
+        Op::Divide => left / right,
+    }
+}
+
+fn find<'a>(scheme: &str, runs: &[&'a RunReport]) -> Result<&'a RunReport, String> {
+    let found = runs.iter().find(|run| run.spec.scheme == scheme || run.scheme == scheme);
+    found.copied().ok_or_else(|| format!("no run of `{scheme}`"))
+}
+
+/// A number of the report by its path; a step into a list is an index, or a layer's name.
+fn field(run: &RunReport, path: &str) -> Result<f64, String> {
+    let report = serde_json::to_value(run).map_err(|problem| problem.to_string())?;
+    let mut here = &report;
+    for step in path.split('.') {
+        let next = match here {
+            Json::Object(map) => map.get(step),
+            Json::Array(list) => match step.parse::<usize>() {
+                Ok(index) => list.get(index),
+                Err(_) => list.iter().find(|entry| entry.get("layer").is_some_and(|layer| layer == step)),
+            },
+            _ => None,
+        };
+        here = next.ok_or_else(|| unknown(path, step, here))?;
+    }
+    here.as_f64().ok_or_else(|| format!("`{path}` is not a number"))
+}
+
+fn unknown(path: &str, step: &str, here: &Json) -> String {
+    let known = match here {
+        Json::Object(map) => map.keys().cloned().collect::<Vec<_>>().join(", "),
+        _ => String::new(),
+    };
+    format!("`{path}`: no field `{step}`; there are: {known}")
+}

@@ -1,0 +1,94 @@
+//! The report page: one HTML file that needs nothing else, to be kept, sent and read offline.
+//!
+//! Every picture is drawn here as SVG, so the page shows everything without a script; the script adds hover
+//! details, hides schemes that the reader clicks away, and switches light and dark. Every string that comes from
+//! outside (scheme, trace and device names) passes through [`esc`]. No time, host or path of ours is in the page:
+//! the same runs give the same bytes.
+
+mod charts;
+mod chrome;
+mod figures;
+mod sections;
+
+use crate::words;
+use forerun_sim::report::{Comparison, RunReport};
+use std::fmt::Write as _;
+
+const STYLE: &str = include_str!("assets/page.css");
+const SCRIPT: &str = include_str!("assets/page.js");
+
+/// The page of a comparison.
+pub(crate) fn comparison(comparison: &Comparison) -> String {
+    let groups = words::by_input(&comparison.runs);
+    let mut body = String::new();
+    if groups.len() > 1 {
+        body.push_str(&sections::overview(&groups));
+    }
+    for (number, group) in groups.iter().enumerate() {
+        body.push_str(&sections::input(group, number, groups.len() > 1));
+    }
+    body.push_str(&sections::how_to_read());
+    page(&title(&comparison.runs), &body)
+}
+
+fn title(runs: &[RunReport]) -> String {
+    let schemes = runs.iter().filter(|run| !words::is_baseline(run)).count();
+    match words::by_input(runs).as_slice() {
+        [group] => format!("{schemes} schemes on {}", group[0].input),
+        groups => format!("{schemes} runs on {} inputs", groups.len()),
+    }
+}
+
+/// A whole document around `body`, which is HTML already.
+pub(crate) fn page(title: &str, body: &str) -> String {
+    let mut text = String::with_capacity(body.len() + STYLE.len() + SCRIPT.len() + 2048);
+    // Writing to a string cannot fail.
+    let _ = write!(
+        text,
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <meta name=\"color-scheme\" content=\"light dark\">\n<title>{title} – Forerun</title>\n\
+         <link rel=\"icon\" href=\"data:,\">\n\
+         <style>\n{STYLE}</style>\n</head>\n<body>\n{}\n<main>\n{body}</main>\n{}\n\
+         <script>\n{SCRIPT}</script>\n</body>\n</html>\n",
+        chrome::header(title),
+        chrome::footer(),
+        title = esc(title),
+    );
+    text
+}
+
+/// Text made safe inside elements and quoted attributes.
+pub(crate) fn esc(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '&' => safe.push_str("&amp;"),
+            '<' => safe.push_str("&lt;"),
+            '>' => safe.push_str("&gt;"),
+            '"' => safe.push_str("&quot;"),
+            '\'' => safe.push_str("&#39;"),
+            other => safe.push(other),
+        }
+    }
+    safe
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_comes_from_outside_cannot_become_markup() {
+        assert_eq!(esc("<script>'\"&"), "&lt;script&gt;&#39;&quot;&amp;");
+        assert!(page("a</title><script>", "").contains("<title>a&lt;/title&gt;&lt;script&gt; – Forerun</title>"));
+    }
+
+    #[test]
+    fn the_page_asks_for_nothing_from_outside() {
+        let text = page("x", "");
+        for word in ["http://", "https://", "@import", "url(", "src="] {
+            assert!(!text.contains(word), "{word}");
+        }
+    }
+}

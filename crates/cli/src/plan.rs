@@ -1,0 +1,174 @@
+//! From options to run specs: every default of a comparison is filled in here, before anything runs.
+//!
+//! The contracts of the design are kept in this one place: all runs of a comparison have the same two caches;
+//! the host's page cache is 512 MiB if any scheme has a host part, else absent; the array's cache is 500 MiB if
+//! any scheme has an array part, else absent; and `none`, `bound` and `oracle` stand at the top unless
+//! `--no-bounds` says otherwise.
+
+use crate::error::CliError;
+use clap::Args;
+use forerun_core::size::parse_size;
+use forerun_sim::spec::{RunSpec, SPEC_VERSION};
+
+/// Host cache where a scheme has a host part: 512 MiB (design, "Caches").
+const HOST_CACHE_DEFAULT: u64 = 512 << 20;
+/// Array cache where a scheme has an array part: 500 MiB, the ASP paper's.
+const ARRAY_CACHE_DEFAULT: u64 = 500 << 20;
+/// What a comparison adds to the schemes that were asked for.
+pub(crate) const BASELINES: [&str; 3] = ["none", "bound", "oracle"];
+
+/// A size on the command line.
+fn size(text: &str) -> Result<u64, String> {
+    parse_size(text).map_err(|problem| problem.to_string())
+}
+
+/// `on` or `off`.
+fn switch(text: &str) -> Result<bool, String> {
+    match text {
+        "on" => Ok(true),
+        "off" => Ok(false),
+        _ => Err("expected on or off".into()),
+    }
+}
+
+/// The hardware and the replay, the same for all runs of one command.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct SetupArgs {
+    /// Array of member devices: single[:STRIP], raid0:NxSTRIP, raid1:N, raid5:NxSTRIP, raid6:…, raid10:…
+    #[arg(long, value_name = "ARRAY", help_heading = "Hardware")]
+    pub(crate) array: Option<String>,
+    /// Member device: a preset of `forerun device list`, or a preset file
+    #[arg(long, value_name = "PRESET|FILE", default_value = "cheetah-15k4", help_heading = "Hardware")]
+    pub(crate) device: String,
+    /// Cache of the array layer [default: 500MiB if a scheme works there, else none]
+    #[arg(long, value_name = "SIZE", value_parser = size, help_heading = "Hardware")]
+    pub(crate) cache: Option<u64>,
+    /// Page cache of the host [default: 512MiB if a scheme works there, else none]
+    #[arg(long, value_name = "SIZE", value_parser = size, help_heading = "Hardware")]
+    pub(crate) host_cache: Option<u64>,
+    /// Whether mechanical drives read ahead into their own cache [default: as the preset says]
+    #[arg(long, value_name = "on|off", value_parser = switch, help_heading = "Hardware")]
+    pub(crate) drive_readahead: Option<bool>,
+    /// Host's I/O scheduler above each member: fcfs, clook, anticipatory
+    #[arg(long, value_name = "NAME", default_value = "anticipatory", help_heading = "Hardware")]
+    pub(crate) scheduler: String,
+    /// Write policy of the array layer: through, or back(dirty=25%,age=30s)
+    #[arg(long, value_name = "POLICY", default_value = "back(dirty=25%,age=30s)", help_heading = "Hardware")]
+    pub(crate) write: String,
+    /// CPU cost preset of the layers
+    #[arg(long, value_name = "PRESET", default_value = "xeon-2005", help_heading = "Hardware")]
+    pub(crate) cpu: String,
+    /// Bytes per second of the bus that all members share; 0 is unlimited
+    #[arg(long, value_name = "SIZE", value_parser = size, default_value = "0", help_heading = "Hardware")]
+    pub(crate) bus: u64,
+    /// Members that have failed: their blocks are rebuilt from the others
+    #[arg(long, value_name = "DISK,…", value_delimiter = ',', help_heading = "Hardware")]
+    pub(crate) failed: Vec<u16>,
+    /// Replay: open (recorded times), closed:N (N outstanding), paced (recorded think times)
+    #[arg(long, value_name = "MODE", default_value = "closed:1", help_heading = "Replay")]
+    pub(crate) mode: String,
+    /// Seed of every random choice
+    #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Replay")]
+    pub(crate) seed: u64,
+    /// How a trace's devices are laid onto the array: concat, one-array-each, only:DEV
+    #[arg(long, value_name = "MAP", default_value = "concat", help_heading = "Replay")]
+    pub(crate) map: String,
+    /// What to do with a footprint beyond the array's capacity: modulo wraps it [default: an error]
+    #[arg(long, value_name = "HOW", value_parser = ["modulo"], help_heading = "Replay")]
+    pub(crate) fit: Option<String>,
+    /// Replay the input N times, one after the other
+    #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Replay",
+          value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) repeat: u64,
+    /// Pass over malformed records of a trace and count them
+    #[arg(long, help_heading = "Replay")]
+    pub(crate) skip_bad: bool,
+}
+
+/// Which layers any of the schemes works at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Layers {
+    host: bool,
+    array: bool,
+}
+
+/// One spec for each input and scheme, inputs outermost, in the order asked.
+pub(crate) fn specs(
+    inputs: &[String],
+    schemes: &[String],
+    setup: &SetupArgs,
+    baselines: bool,
+) -> Result<Vec<RunSpec>, CliError> {
+    let layers = layers_of(schemes)?;
+    let asked = with_baselines(schemes, baselines);
+    let mut specs = Vec::with_capacity(inputs.len() * asked.len());
+    for input in inputs {
+        for scheme in &asked {
+            specs.push(spec(input, scheme, setup, layers));
+        }
+    }
+    Ok(specs)
+}
+
+/// The baselines that were not asked for come first; what is asked twice runs once.
+fn with_baselines(schemes: &[String], baselines: bool) -> Vec<String> {
+    let mut all: Vec<String> = Vec::new();
+    let first = if baselines { &BASELINES[..] } else { &[] };
+    for scheme in first.iter().map(|&name| name.to_owned()).chain(schemes.iter().cloned()) {
+        if !all.contains(&scheme) {
+            all.push(scheme);
+        }
+    }
+    all
+}
+
+fn spec(input: &str, scheme: &str, setup: &SetupArgs, layers: Layers) -> RunSpec {
+    let cache = setup.cache.unwrap_or(if layers.array { ARRAY_CACHE_DEFAULT } else { 0 });
+    let host = setup.host_cache.unwrap_or(if layers.host { HOST_CACHE_DEFAULT } else { 0 });
+    RunSpec {
+        spec_version: SPEC_VERSION,
+        forerun: env!("CARGO_PKG_VERSION").into(),
+        input: input.into(),
+        input_hash: String::new(),
+        map: setup.map.clone(),
+        fit: setup.fit.clone().unwrap_or_default(),
+        repeat: setup.repeat,
+        scheme: scheme.into(),
+        array: setup.array.clone().unwrap_or_else(|| "single".into()),
+        device: setup.device.clone(),
+        drive_readahead: setup.drive_readahead,
+        scheduler: setup.scheduler.clone(),
+        cache_bytes: cache,
+        host_cache_bytes: host,
+        mode: setup.mode.clone(),
+        seed: setup.seed,
+        write: setup.write.clone(),
+        cpu: setup.cpu.clone(),
+        bus_bytes_per_s: setup.bus,
+        failed: setup.failed.clone(),
+    }
+}
+
+/// What a hand-written spec file leaves out: the same defaults as the command line's.
+pub(crate) fn default_spec() -> RunSpec {
+    #[derive(clap::Parser)]
+    struct Defaults {
+        #[command(flatten)]
+        setup: SetupArgs,
+    }
+    let defaults = <Defaults as clap::Parser>::parse_from(["forerun"]);
+    spec("", "none", &defaults.setup, Layers::default())
+}
+
+/// Which layers the parts of the schemes work at.
+fn layers_of(schemes: &[String]) -> Result<Layers, CliError> {
+    let mut layers = Layers::default();
+    for part in schemes.iter().flat_map(|scheme| scheme.split('+')) {
+        if part.starts_with("seqp") || part.starts_with("linux-") {
+            layers.host = true;
+        } else if !BASELINES.contains(&part) {
+            layers.array = true;
+        }
+    }
+    Ok(layers)
+}

@@ -1,0 +1,104 @@
+//! Runs many specs in parallel and says how far they are.
+//!
+//! Each run is deterministic by itself and the reports are collected in the order asked, so the number of threads
+//! changes nothing but the waiting. Progress is for people only: a bar for each run that takes over a second when
+//! stderr is a terminal, else one plain line when a run ends.
+
+use crate::error::CliError;
+use crate::human;
+use crate::ui::Ui;
+use forerun_sim::report::RunReport;
+use forerun_sim::run::{self, Progress};
+use forerun_sim::spec::RunSpec;
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use rayon::prelude::*;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+/// A run shorter than this shows no bar.
+const BAR_AFTER: Duration = Duration::from_secs(1);
+
+/// Runs all, on `threads` threads (0: one for each core). The first error in the order asked is returned.
+pub(crate) fn run_all(specs: &[RunSpec], threads: usize, ui: &Ui) -> Result<Vec<RunReport>, CliError> {
+    let pool = rayon::ThreadPoolBuilder::new()
+        .num_threads(threads)
+        .build()
+        .map_err(|problem| CliError::failure("threads", problem))?;
+    let bars = MultiProgress::new();
+    let ended = AtomicUsize::new(0);
+    let reports: Vec<Result<RunReport, CliError>> = pool.install(|| {
+        specs
+            .par_iter()
+            .map(|spec| {
+                let started = Instant::now();
+                let bar = Bar::new(spec, started, &bars, ui.bars);
+                let report = run::run(spec, &|progress| bar.show(progress));
+                bar.end();
+                let number = ended.fetch_add(1, Ordering::Relaxed) + 1;
+                if let Ok(report) = &report {
+                    announce(report, number, specs.len(), started.elapsed(), ui);
+                }
+                report.map_err(CliError::from)
+            })
+            .collect()
+    });
+    reports.into_iter().collect()
+}
+
+fn announce(report: &RunReport, number: usize, all: usize, took: Duration, ui: &Ui) {
+    if ui.bars && ui.verbose == 0 {
+        return;
+    }
+    ui.say(&format!(
+        "[{number}/{all}] {} on {}: {}, hit ratio {}, {} of virtual time in {:.1} s",
+        report.scheme,
+        report.input,
+        human::rate(report.throughput_bytes_per_s),
+        human::percent(report.hit_ratio),
+        human::duration(human::float(report.elapsed_ns)),
+        took.as_secs_f64(),
+    ));
+}
+
+/// The bar of one run, drawn once it has taken long enough.
+struct Bar<'a> {
+    wanted: bool,
+    started: Instant,
+    label: String,
+    all: &'a MultiProgress,
+    drawn: Mutex<Option<ProgressBar>>,
+}
+
+impl<'a> Bar<'a> {
+    fn new(spec: &RunSpec, started: Instant, all: &'a MultiProgress, wanted: bool) -> Self {
+        let label = format!("{} on {}", spec.scheme, spec.input);
+        Self { wanted, started, label, all, drawn: Mutex::new(None) }
+    }
+    fn show(&self, progress: Progress) {
+        if !self.wanted || self.started.elapsed() < BAR_AFTER {
+            return;
+        }
+        // A poisoned lock means another thread panicked: that panic is the news, not the bar.
+        let Ok(mut drawn) = self.drawn.lock() else { return };
+        let bar = drawn.get_or_insert_with(|| self.all.add(new_bar(&self.label)));
+        bar.set_length(progress.total);
+        bar.set_position(progress.done);
+    }
+    fn end(&self) {
+        if let Ok(mut drawn) = self.drawn.lock()
+            && let Some(bar) = drawn.take()
+        {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+fn new_bar(label: &str) -> ProgressBar {
+    let bar = ProgressBar::new(0);
+    // The template is a constant; a mistake in it falls back to the plain bar.
+    if let Ok(style) = ProgressStyle::with_template("{bar:24} {percent:>3}% {eta:>4} {msg}") {
+        bar.set_style(style);
+    }
+    bar.with_message(label.to_owned())
+}

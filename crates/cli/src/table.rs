@@ -1,0 +1,171 @@
+//! The table that a person reads: aligned columns, a bar for throughput, colour for the winner and the losers.
+//!
+//! Width is counted in characters; the few that are used (bars, ×, µ) take one column each.
+
+use crate::human;
+use crate::ui::{Style, Ui};
+use crate::words::{self, Verdict};
+use forerun_sim::report::RunReport;
+
+/// Characters of a full throughput bar.
+const BAR_WIDTH: usize = 12;
+
+/// How a column stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Align {
+    Left,
+    Right,
+}
+
+/// Rows under a header, each column as wide as its widest cell; the last column is not padded.
+pub(crate) fn aligned(header: &[(&str, Align)], rows: &[Vec<String>]) -> Vec<String> {
+    let mut widths: Vec<usize> = header.iter().map(|(name, _)| name.chars().count()).collect();
+    for row in rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
+    let names: Vec<String> = header.iter().map(|(name, _)| (*name).to_owned()).collect();
+    std::iter::once(&names)
+        .chain(rows)
+        .map(|row| {
+            let cells = row.iter().zip(header).zip(&widths).map(|((cell, (_, align)), &width)| {
+                let blank = " ".repeat(width.saturating_sub(cell.chars().count()));
+                match align {
+                    Align::Left => format!("{cell}{blank}"),
+                    Align::Right => format!("{blank}{cell}"),
+                }
+            });
+            cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+        })
+        .collect()
+}
+
+/// All runs, a block for each input, each closed by its verdict.
+pub(crate) fn comparison(runs: &[RunReport], ui: &Ui) -> String {
+    let mut text = String::new();
+    for group in words::by_input(runs) {
+        if !text.is_empty() {
+            text.push('\n');
+        }
+        text.push_str(&heading(group[0], ui));
+        let verdict = words::verdict(&group);
+        text.push_str(&block(&group, &verdict, ui));
+        text.push('\n');
+        text.push_str(&ui.paint(Style::Bold, &verdict.headline));
+        text.push('\n');
+        for line in &verdict.details {
+            text.push_str(line);
+            text.push('\n');
+        }
+    }
+    text
+}
+
+fn heading(run: &RunReport, ui: &Ui) -> String {
+    let caches = match (run.cache_bytes, run.host_cache_bytes) {
+        (0, 0) => "no cache".to_owned(),
+        (array, 0) => format!("{} array cache", human::bytes(human::float(array))),
+        (0, host) => format!("{} host cache", human::bytes(human::float(host))),
+        (array, host) => format!(
+            "{} array cache, {} host cache",
+            human::bytes(human::float(array)),
+            human::bytes(human::float(host))
+        ),
+    };
+    let line = format!("{} on {} of {}, {caches}, {}", run.input, run.array, run.spec.device, run.spec.mode);
+    format!("{}\n\n", ui.paint(Style::Bold, &line))
+}
+
+fn block(group: &[&RunReport], verdict: &Verdict, ui: &Ui) -> String {
+    use Align::{Left, Right};
+    let header = [
+        ("scheme", Left),
+        ("throughput", Right),
+        ("", Left),
+        ("× none", Right),
+        ("elapsed", Right),
+        ("hit ratio", Right),
+        ("late", Right),
+        ("precision", Right),
+        ("amplif.", Right),
+        ("seeks", Right),
+        ("p50", Right),
+        ("p99", Right),
+    ];
+    let fastest = group.iter().map(|run| run.throughput_bytes_per_s).fold(0.0, f64::max);
+    let rows: Vec<Vec<String>> = group.iter().map(|run| cells(run, group, fastest)).collect();
+    let mut text = String::new();
+    for (index, line) in aligned(&header, &rows).iter().enumerate() {
+        let style = match index.checked_sub(1) {
+            None => Some(Style::Dim),
+            Some(row) => row_style(row, group, verdict),
+        };
+        text.push_str(&style.map_or_else(|| line.clone(), |style| ui.paint(style, line)));
+        text.push('\n');
+    }
+    text
+}
+
+fn row_style(row: usize, group: &[&RunReport], verdict: &Verdict) -> Option<Style> {
+    let factor = words::speedup(group[row], group).unwrap_or(1.0);
+    if words::is_baseline(group[row]) {
+        Some(Style::Dim)
+    } else if verdict.winner == Some(row) && factor > 1.0 {
+        Some(Style::Good)
+    } else if factor < 0.98 {
+        Some(Style::Bad)
+    } else {
+        None
+    }
+}
+
+fn cells(run: &RunReport, group: &[&RunReport], fastest: f64) -> Vec<String> {
+    let counts = &run.counts;
+    let seeks: u64 = run.devices.iter().map(|device| device.seeks).sum();
+    let prefetched = counts.prefetched_blocks > 0;
+    vec![
+        run.scheme.clone(),
+        human::rate(run.throughput_bytes_per_s),
+        bar(run.throughput_bytes_per_s, fastest),
+        words::speedup(run, group).map_or_else(|| "–".into(), human::times),
+        human::duration(human::float(run.elapsed_ns)),
+        human::percent(run.hit_ratio),
+        human::percent(forerun_sim::report::ratio(counts.late_hits, counts.blocks_read)),
+        if prefetched { human::percent(run.precision) } else { "–".into() },
+        human::digits(run.amplification),
+        human::count(seeks),
+        human::duration(human::float(run.latency_ns.p50)),
+        human::duration(human::float(run.latency_ns.p99)),
+    ]
+}
+
+/// A bar of eighths of a character.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to the bar's width")]
+fn bar(value: f64, full: f64) -> String {
+    const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
+    let share = if full > 0.0 { (value / full).clamp(0.0, 1.0) } else { 0.0 };
+    let eighths = (share * (BAR_WIDTH * 8) as f64).round() as usize;
+    format!("{}{}", "█".repeat(eighths / 8), EIGHTHS[eighths % 8])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_as_wide_as_their_widest_cell() {
+        let lines = aligned(
+            &[("a", Align::Left), ("b", Align::Right)],
+            &[vec!["long".into(), "1".into()], vec!["x".into(), "22×".into()]],
+        );
+        assert_eq!(lines, ["a       b", "long    1", "x     22×"]);
+    }
+
+    #[test]
+    fn a_bar_is_full_for_the_fastest_and_never_overflows() {
+        assert_eq!(bar(2.0, 1.0).chars().count(), BAR_WIDTH);
+        assert_eq!(bar(0.0, 1.0), "");
+        assert_eq!(bar(1.0, 0.0), "");
+    }
+}

@@ -1,0 +1,92 @@
+//! How the command line speaks: results to stdout, everything else to stderr, colour only where it is wanted.
+
+use crate::args::{ColorChoice, Global};
+use crate::error::CliError;
+use std::io::{IsTerminal as _, Write as _};
+
+/// What the global options and the terminal allow.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ui {
+    /// Print one JSON object instead of a table.
+    pub(crate) json: bool,
+    /// No progress and no remarks.
+    pub(crate) quiet: bool,
+    /// How many `-v`.
+    pub(crate) verbose: u8,
+    /// Escape sequences on stdout.
+    pub(crate) color: bool,
+    /// Progress bars on stderr: a terminal, and not quiet.
+    pub(crate) bars: bool,
+}
+
+impl Ui {
+    /// Reads the environment: `NO_COLOR` set and not empty turns colour off unless `--color always`.
+    pub(crate) fn new(global: &Global) -> Self {
+        let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        let dumb = std::env::var_os("TERM").is_some_and(|value| value == "dumb");
+        let color = match global.color {
+            ColorChoice::Always => true,
+            ColorChoice::Never => false,
+            ColorChoice::Auto => std::io::stdout().is_terminal() && !no_color && !dumb,
+        };
+        Self {
+            json: global.json,
+            quiet: global.quiet,
+            verbose: global.verbose,
+            color,
+            bars: std::io::stderr().is_terminal() && !global.quiet,
+        }
+    }
+    /// Text to stdout, as it is.
+    pub(crate) fn print(&self, text: &str) -> Result<(), CliError> {
+        let mut out = std::io::stdout().lock();
+        out.write_all(text.as_bytes())?;
+        out.flush()?;
+        Ok(())
+    }
+    /// One value as JSON to stdout, indented, with a line end.
+    pub(crate) fn print_json(&self, value: &impl serde::Serialize) -> Result<(), CliError> {
+        let mut text = serde_json::to_string_pretty(value)
+            .map_err(|problem| CliError::failure("output", problem))?;
+        text.push('\n');
+        self.print(&text)
+    }
+    /// A remark on stderr; silent with `--quiet`. A stderr that is gone is no reason to fail.
+    pub(crate) fn say(&self, line: &str) {
+        if !self.quiet {
+            drop(writeln!(std::io::stderr().lock(), "{line}"));
+        }
+    }
+    /// An error on stderr: one line.
+    pub(crate) fn problem(&self, problem: &CliError) {
+        drop(writeln!(std::io::stderr().lock(), "forerun: {problem}"));
+    }
+    /// `text` in the given style when colour is on.
+    pub(crate) fn paint(&self, style: Style, text: &str) -> String {
+        if self.color { format!("\x1b[{}m{text}\x1b[0m", style.code()) } else { text.to_owned() }
+    }
+}
+
+/// The few styles that a table needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Style {
+    /// Headings.
+    Bold,
+    /// Baselines and remarks.
+    Dim,
+    /// The winner.
+    Good,
+    /// Worse than reading without prefetching.
+    Bad,
+}
+
+impl Style {
+    const fn code(self) -> &'static str {
+        match self {
+            Self::Bold => "1",
+            Self::Dim => "2",
+            Self::Good => "1;32",
+            Self::Bad => "33",
+        }
+    }
+}

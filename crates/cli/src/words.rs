@@ -1,0 +1,165 @@
+//! What a comparison says in words: who won, by how much, and where prefetching did not pay and why.
+//!
+//! The same sentences close the table and open the HTML page. A scheme counts as better or worse only beyond two
+//! percent; closer than that it "made no difference".
+
+use crate::human;
+use crate::plan::BASELINES;
+use forerun_sim::report::RunReport;
+
+/// Below this change of throughput nothing is claimed.
+const NOTICEABLE: f64 = 0.02;
+
+/// The verdict over the runs of one input.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Verdict {
+    /// Index of the fastest scheme among the runs, the baselines left out; `None` if only baselines ran.
+    pub(crate) winner: Option<usize>,
+    /// One sentence: who won.
+    pub(crate) headline: String,
+    /// Further sentences: latency, what did not pay.
+    pub(crate) details: Vec<String>,
+}
+
+/// Whether the run is there to compare against.
+pub(crate) fn is_baseline(run: &RunReport) -> bool {
+    BASELINES.contains(&run.spec.scheme.as_str())
+}
+
+/// Throughput relative to the run without prefetching of the same input, where there is one.
+pub(crate) fn speedup(run: &RunReport, group: &[&RunReport]) -> Option<f64> {
+    let none = group.iter().find(|other| other.spec.scheme == "none")?;
+    (none.throughput_bytes_per_s > 0.0).then(|| run.throughput_bytes_per_s / none.throughput_bytes_per_s)
+}
+
+/// The runs in order, cut into groups of one input each.
+pub(crate) fn by_input(runs: &[RunReport]) -> Vec<Vec<&RunReport>> {
+    let mut groups: Vec<Vec<&RunReport>> = Vec::new();
+    for run in runs {
+        match groups.iter_mut().find(|group| group[0].spec.input == run.spec.input) {
+            Some(group) => group.push(run),
+            None => groups.push(vec![run]),
+        }
+    }
+    groups
+}
+
+/// Says what the runs of one input show.
+pub(crate) fn verdict(group: &[&RunReport]) -> Verdict {
+    let schemes = || group.iter().enumerate().filter(|(_, run)| !is_baseline(run));
+    let winner = schemes().fold(None::<(usize, &RunReport)>, |best, (index, run)| match best {
+        Some((_, champion)) if champion.throughput_bytes_per_s >= run.throughput_bytes_per_s => best,
+        _ => Some((index, run)),
+    });
+    let Some((index, best)) = winner else {
+        return Verdict { headline: "Only baselines were run.".into(), ..Verdict::default() };
+    };
+    let headline = headline(best, group);
+    let mut details = Vec::new();
+    details.extend(latency_sentence(best, group));
+    details.extend(no_difference(&schemes().map(|(_, run)| *run).collect::<Vec<_>>(), group));
+    details.extend(schemes().filter_map(|(_, run)| not_paid(run, group)));
+    Verdict { winner: Some(index), headline, details }
+}
+
+fn headline(best: &RunReport, group: &[&RunReport]) -> String {
+    let mut text = match speedup(best, group) {
+        Some(factor) if factor > 1.0 + NOTICEABLE => format!(
+            "{} was fastest: {}, {} reading without prefetching",
+            best.scheme,
+            human::rate(best.throughput_bytes_per_s),
+            human::times(factor),
+        ),
+        Some(factor) => format!(
+            "No scheme beat reading without prefetching; {} came closest at {}",
+            best.scheme,
+            human::times(factor),
+        ),
+        None => format!("{} was fastest: {}", best.scheme, human::rate(best.throughput_bytes_per_s)),
+    };
+    let bound = group.iter().find(|run| run.spec.scheme == "bound");
+    if let Some(bound) = bound.filter(|run| run.throughput_bytes_per_s > 0.0) {
+        let share = best.throughput_bytes_per_s / bound.throughput_bytes_per_s;
+        text.push_str(&format!(", {} of what the disks could give at best", human::percent(share)));
+    }
+    text.push('.');
+    text
+}
+
+fn latency_sentence(best: &RunReport, group: &[&RunReport]) -> Option<String> {
+    let none = group.iter().find(|run| run.spec.scheme == "none")?;
+    let (before, after) = (none.latency_ns.p99, best.latency_ns.p99);
+    let verb = if human::float(after) > human::float(before) * (1.0 + NOTICEABLE) {
+        "rose"
+    } else if human::float(after) < human::float(before) * (1.0 - NOTICEABLE) {
+        "fell"
+    } else {
+        return None;
+    };
+    Some(format!(
+        "With {} one request in a hundred took longer than {}; it {verb} from {}.",
+        best.scheme,
+        human::duration(human::float(after)),
+        human::duration(human::float(before)),
+    ))
+}
+
+fn no_difference(schemes: &[&RunReport], group: &[&RunReport]) -> Option<String> {
+    let names: Vec<&str> = schemes
+        .iter()
+        .filter(|run| speedup(run, group).is_some_and(|factor| (factor - 1.0).abs() <= NOTICEABLE))
+        .map(|run| run.scheme.as_str())
+        .collect();
+    let verb = if names.len() == 1 { "made" } else { "each made" };
+    (!names.is_empty()).then(|| format!("{} {verb} no difference beyond 2%.", list(&names)))
+}
+
+/// The sentence about a scheme that lost against reading without prefetching, with the likeliest cause.
+fn not_paid(run: &RunReport, group: &[&RunReport]) -> Option<String> {
+    let factor = speedup(run, group)?;
+    if factor >= 1.0 - NOTICEABLE {
+        return None;
+    }
+    Some(format!("Prefetching did not pay with {} ({}): {}.", run.scheme, human::times(factor), cause(run, group)))
+}
+
+fn cause(run: &RunReport, group: &[&RunReport]) -> String {
+    let stall = run.stall;
+    let waited = stall.miss_ns + stall.late_prefetch_ns + stall.behind_prefetch_ns;
+    let none_amplification =
+        group.iter().find(|other| other.spec.scheme == "none").map_or(1.0, |none| none.amplification);
+    if run.amplification > none_amplification * 1.2 && run.precision < 0.5 {
+        format!(
+            "it read {} bytes from the devices for each byte asked for, and {} of what it prefetched was used",
+            human::digits(run.amplification),
+            human::percent(run.precision),
+        )
+    } else if stall.behind_prefetch_ns * 5 > waited {
+        format!(
+            "readers waited {} in queues behind prefetches",
+            human::duration(human::float(stall.behind_prefetch_ns))
+        )
+    } else if stall.late_prefetch_ns * 2 > waited {
+        format!(
+            "its prefetches came late: readers waited {} for them",
+            human::duration(human::float(stall.late_prefetch_ns))
+        )
+    } else if run.amplification > none_amplification * 1.2 {
+        format!("it read {} bytes from the devices for each byte asked for", human::digits(run.amplification))
+    } else {
+        format!(
+            "it moved heads {} times, and {} of what it prefetched was used",
+            human::count(run.devices.iter().map(|device| device.seeks).sum()),
+            human::percent(run.precision),
+        )
+    }
+}
+
+/// `a`, `a and b`, `a, b and c`.
+fn list(names: &[&str]) -> String {
+    match names {
+        [] => String::new(),
+        [only] => (*only).to_owned(),
+        [first @ .., last] => format!("{} and {last}", first.join(", ")),
+    }
+}
