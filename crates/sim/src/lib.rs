@@ -1,5 +1,7 @@
 //! The simulator: drives the engine in virtual time over device models, and reports what it measured.
 
 pub mod mrc;
+pub mod random;
 pub mod report;
 pub mod spec;
+pub mod workload;
