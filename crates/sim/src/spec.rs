@@ -59,6 +59,9 @@ pub struct RunSpec {
     /// Numbers of failed members.
     #[serde(default)]
     pub failed: Vec<u16>,
+    /// Whether malformed records of a trace are passed over (and counted) instead of being an error.
+    #[serde(default)]
+    pub skip_bad: bool,
 }
 
 fn default_map() -> String {
