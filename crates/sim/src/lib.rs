@@ -2,6 +2,7 @@
 
 pub mod mrc;
 pub mod random;
+pub mod replay;
 pub mod report;
 pub mod spec;
 pub mod workload;
