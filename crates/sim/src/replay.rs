@@ -9,7 +9,7 @@
 //! one issue to the next: an upper approximation, too long by the recorded response time. The event loop is not
 //! here; it pulls from what [`Mapped::drive`] returns.
 
-use crate::workload::{Request, Source};
+use crate::workload::{PROCESS_SHIFT, Request, Source};
 use forerun_core::access::{Context, Op};
 use forerun_core::size::format_size;
 use forerun_core::units::{BLOCK_BYTES, Nanos};
@@ -20,8 +20,6 @@ use std::str::FromStr;
 
 /// Most requests that `closed:N` keeps outstanding: each takes a place in the event queue.
 pub const OUTSTANDING_MAX: u64 = 1 << 20;
-/// Bit of a [`Context`] at which the process starts; below it is the device or file that it reads.
-const PROCESS_SHIFT: u32 = 32;
 
 /// Why a trace cannot be replayed as asked.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -215,6 +213,8 @@ pub struct Mapped {
     pub footprint_bytes: u64,
     /// Requests of no bytes, which were left out.
     pub empty: u64,
+    /// First byte of each device or file, ascending. Meaningless, and left as it is, where offsets were fitted.
+    pub files: Vec<u64>,
     placed: Vec<Placed>,
 }
 
@@ -317,7 +317,9 @@ fn place(
     if footprint > capacity && fit == Fit::Refuse {
         return Err(too_small);
     }
-    let mut mapped = Mapped { device, footprint_bytes: footprint, empty: 0, placed: Vec::new() };
+    let mut files = layout.starts.clone();
+    files.sort_unstable();
+    let mut mapped = Mapped { device, footprint_bytes: footprint, empty: 0, files, placed: Vec::new() };
     let room = capacity / BLOCK_BYTES * BLOCK_BYTES;
     for (_, record) in records() {
         if record.bytes == 0 {

@@ -33,7 +33,7 @@ pub use shapes::{KeyInfo, ShapeInfo};
 
 /// Bit of a [`Context`] at which the number of the process starts; below it is the file within the process's
 /// stream, because a host keeps the state of its read-ahead per open file.
-const PROCESS_SHIFT: u32 = 40;
+pub(crate) const PROCESS_SHIFT: u32 = 40;
 /// Processes of one workload, all streams together: their number must fit above [`PROCESS_SHIFT`].
 pub const PROCESSES_MAX: u64 = 1 << 20;
 

@@ -68,6 +68,13 @@ impl Emit {
         Request { think, context: Context(self.context + file), op, offset: self.base + offset, bytes }
     }
 
+    /// The same, of bytes that nothing is computed on: entries, inodes, results.
+    pub(super) const fn plain(&mut self, op: Op, file: u64, offset: u64, bytes: u64) -> Request {
+        let request = self.request(op, file, offset, bytes);
+        self.owed = self.pace.think;
+        request
+    }
+
     /// A read: see [`Emit::request`].
     pub(super) const fn read(&mut self, file: u64, offset: u64, bytes: u64) -> Request {
         self.request(Op::Read, file, offset, bytes)

@@ -172,7 +172,7 @@ const fn shared() -> Key {
     key("shared", Kind::Flag, "false", (0, 1), "one file of all processes instead of one each")
 }
 const fn cpu(default: &'static str) -> Key {
-    key("cpu", Kind::Time, default, (0, CPU_MAX), "computing for each byte read")
+    key("cpu", Kind::Time, default, (0, CPU_MAX), "computing for each byte of content read")
 }
 const fn chunk(default: &'static str) -> Key {
     key("chunk", Kind::Bytes, default, (1, REQUEST_MAX), "bytes of one read of a file")

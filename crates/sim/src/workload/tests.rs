@@ -228,6 +228,17 @@ fn dbench_mixes_reads_and_writes_as_its_load_file() {
 }
 
 #[test]
+fn an_indexer_computes_on_content_alone() {
+    let own = &requests("standin-cscope:files=300,cpu=40ns", 0)[0];
+    let content = own.iter().filter(|r| r.op == Op::Read && r.context.0 >= 2);
+    let bytes: u64 = content.map(|r| r.bytes).sum();
+    // The computing on the last piece comes before the next request; a write of results may not follow.
+    let last = own.iter().rev().find(|r| r.context.0 >= 2).expect("some content").bytes;
+    let think: u64 = own.iter().map(|r| r.think.0).sum();
+    assert!(think == bytes * 40 || think == (bytes - last) * 40, "{think} {bytes} {last}");
+}
+
+#[test]
 fn the_kernel_tree_has_the_published_size() {
     let w = workload("standin-cscope:index=0%");
     let read: u64 =

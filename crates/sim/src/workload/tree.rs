@@ -277,7 +277,7 @@ impl Visitor {
         let last = self.tree.per_directory.div_ceil(INODES_PER_BLOCK);
         self.scan_block = if self.scan_block == last { 0 } else { self.scan_block + 1 };
         self.scan.start += u64::from(self.scan_block == 0);
-        Some(self.emit.read(0, at, BLOCK_BYTES))
+        Some(self.emit.plain(Op::Read, 0, at, BLOCK_BYTES))
     }
 
     /// A write of results, when a whole buffer is full.
@@ -288,7 +288,7 @@ impl Visitor {
         self.result_owed -= RESULT_BYTES * MILLION;
         let at = self.result_at;
         self.result_at += RESULT_BYTES;
-        Some(self.emit.request(Op::Write, 1, at, RESULT_BYTES))
+        Some(self.emit.plain(Op::Write, 1, at, RESULT_BYTES))
     }
 
     /// On to the next file, or to the next pass.
@@ -331,7 +331,7 @@ impl Source for Visitor {
                     }
                     if self.habits.inodes {
                         let at = self.tree.inode(file);
-                        return Some(self.emit.read(0, at, BLOCK_BYTES));
+                        return Some(self.emit.plain(Op::Read, 0, at, BLOCK_BYTES));
                     }
                 }
                 Position::Content { from } => return Some(self.next_content(file, from)),
