@@ -3,7 +3,7 @@
 //! Each subcommand's own options stand in its file under `commands/`; this file holds what all share, and turns
 //! clap's several-line complaint into the one line that every other error has.
 
-use crate::commands::{compare, generate};
+use crate::commands::{compare, device, generate, mrc, trace};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::process::ExitCode;
 
@@ -60,10 +60,22 @@ pub(crate) enum ColorChoice {
 /// The subcommands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// List the schemes: what they do, their parameters, where they come from
+    #[command(after_help = "Examples:\n  forerun schemes\n  forerun schemes --json\n\n\
+        A scheme is one or more parts joined by +, each with its parameters: asp+seqp:128KiB, asp(ghosts=off).")]
+    Schemes,
+    /// Device models: list, show, import and validate them
+    #[command(subcommand)]
+    Device(device::DeviceCommand),
+    /// Traces: what is in one, from format to format, recorded, made from a workload
+    #[command(subcommand)]
+    Trace(trace::TraceCommand),
     /// One run: an input under one scheme
     Sim(compare::SimArgs),
     /// Many runs: inputs under several schemes, beside no prefetching and two bounds
     Compare(compare::CompareArgs),
+    /// Cache-only runs: misses under each retention at each size, counted exactly
+    Mrc(mrc::MrcArgs),
     /// Print the completion script of a shell
     Completions(generate::CompletionsArgs),
     /// Write the manual pages

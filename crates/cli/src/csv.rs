@@ -17,7 +17,10 @@ pub(crate) fn table(runs: &[RunReport]) -> Result<String, CliError> {
         let mut row = Vec::new();
         flatten("", &report, &mut row);
         let devices = &run.devices;
-        row.push(("devices.commands".into(), devices.iter().map(|one| one.commands).sum::<u64>().to_string()));
+        row.push((
+            "devices.commands".into(),
+            devices.iter().map(|one| one.commands).sum::<u64>().to_string(),
+        ));
         row.push(("devices.seeks".into(), devices.iter().map(|one| one.seeks).sum::<u64>().to_string()));
         row.push(("devices.busy_ns".into(), devices.iter().map(|one| one.busy_ns).sum::<u64>().to_string()));
         for (name, _) in &row {
@@ -29,21 +32,12 @@ pub(crate) fn table(runs: &[RunReport]) -> Result<String, CliError> {
     }
     let mut text = line(header.iter().map(String::as_str));
     for row in &rows {
-        let cells = header.iter().map(|name| {
-            row.iter().find(|(other, _)| other == name).map_or("", |(_, value)| value.as_str())
-        });
+        let cells = header
+            .iter()
+            .map(|name| row.iter().find(|(other, _)| other == name).map_or("", |(_, value)| value.as_str()));
         text.push_str(&line(cells));
     }
     Ok(text)
-}
-
-/// Any rows with a header of their own.
-pub(crate) fn plain(header: &[&str], rows: &[Vec<String>]) -> String {
-    let mut text = line(header.iter().copied());
-    for row in rows {
-        text.push_str(&line(row.iter().map(String::as_str)));
-    }
-    text
 }
 
 fn flatten(prefix: &str, value: &Value, row: &mut Vec<(String, String)>) {

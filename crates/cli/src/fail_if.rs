@@ -150,11 +150,8 @@ impl Reader<'_> {
         if !self.take(".") {
             return Err(self.expected("`.` and a field of the report"));
         }
-        let path: String = self
-            .rest()
-            .chars()
-            .take_while(|&c| c.is_ascii_alphanumeric() || c == '_' || c == '.')
-            .collect();
+        let path: String =
+            self.rest().chars().take_while(|&c| c.is_ascii_alphanumeric() || c == '_' || c == '.').collect();
         if path.is_empty() {
             return Err(self.expected("a field of the report"));
         }
@@ -186,7 +183,8 @@ impl Reader<'_> {
         let value: f64 = number.parse().map_err(|_| self.expected("a number"))?;
         self.at += number.len();
         let unit: String = self.rest().chars().take_while(|&c| c.is_ascii_alphabetic() || c == '%').collect();
-        let factor = unit_factor(&unit).ok_or_else(|| self.expected("a unit (%, ns, us, ms, s, KiB, MiB, GiB)"))?;
+        let factor =
+            unit_factor(&unit).ok_or_else(|| self.expected("a unit (%, ns, us, ms, s, KiB, MiB, GiB)"))?;
         self.at += unit.len();
         Ok(Expr::Number(value * factor))
     }
@@ -275,4 +273,62 @@ fn unknown(path: &str, step: &str, here: &Json) -> String {
         _ => String::new(),
     };
     format!("`{path}`: no field `{step}`; there are: {known}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names() -> Vec<String> {
+        ["none", "asp", "asp+msp", "seqp:128KiB"].map(String::from).to_vec()
+    }
+    fn value(text: &str) -> f64 {
+        evaluate(&parse(text, &names()).expect(text), &[]).expect(text)
+    }
+    fn is(text: &str, expected: f64) {
+        assert!((value(text) - expected).abs() < 1e-12, "{text}");
+    }
+
+    #[test]
+    fn operators_bind_as_in_other_languages() {
+        is("1 + 2 * 3", 7.0);
+        is("(1 + 2) * 3 - 4 / 2", 7.0);
+        is("1 < 2 && 2 < 1 || 3 >= 3", 1.0);
+        is("!(1 == 1)", 0.0);
+        is("-2 * -3", 6.0);
+    }
+
+    #[test]
+    fn units_become_what_the_report_counts_in() {
+        is("10ms == 10000000", 1.0);
+        is("2KiB", 2048.0);
+        is("25%", 0.25);
+    }
+
+    #[test]
+    fn the_longest_scheme_name_is_taken() {
+        let field = |scheme: &str| Expr::Field { scheme: scheme.into(), path: "misses".into() };
+        assert_eq!(parse("asp+msp.misses", &names()), Ok(field("asp+msp")));
+        assert_eq!(parse("seqp:128KiB.misses", &names()), Ok(field("seqp:128KiB")));
+        assert_eq!(
+            parse("asp.misses-none.misses", &names()),
+            Ok(Expr::Two(Op::Subtract, Box::new(field("asp")), Box::new(field("none"))))
+        );
+        assert_eq!(
+            parse("speedup( asp+msp , asp )", &names()),
+            Ok(Expr::Speedup { of: "asp+msp".into(), over: "asp".into() })
+        );
+    }
+
+    #[test]
+    fn a_mistake_is_told_with_its_column() {
+        assert!(
+            parse("asp.misses < ", &names()).expect_err("no right side").starts_with("column 14: expected")
+        );
+        assert!(parse("lru.misses", &names()).expect_err("not among the runs").contains("asp+msp"));
+        assert!(parse("asp.", &names()).expect_err("no field").contains("a field"));
+        assert!(parse("1 2", &names()).expect_err("no operator").contains("an operator"));
+        assert!(parse("3 lightyears", &names()).is_err());
+        assert!(parse(&"(".repeat(5000), &names()).expect_err("too deep").contains("nested"));
+    }
 }

@@ -7,6 +7,7 @@
 
 use crate::error::CliError;
 use clap::Args;
+use forerun_core::registry::SchemeSpec;
 use forerun_core::size::parse_size;
 use forerun_sim::spec::{RunSpec, SPEC_VERSION};
 
@@ -146,6 +147,7 @@ fn spec(input: &str, scheme: &str, setup: &SetupArgs, layers: Layers) -> RunSpec
         cpu: setup.cpu.clone(),
         bus_bytes_per_s: setup.bus,
         failed: setup.failed.clone(),
+        skip_bad: setup.skip_bad,
     }
 }
 
@@ -160,15 +162,53 @@ pub(crate) fn default_spec() -> RunSpec {
     spec("", "none", &defaults.setup, Layers::default())
 }
 
-/// Which layers the parts of the schemes work at.
+/// Which layers the parts of the schemes work at. A scheme that does not parse is told before anything runs.
 fn layers_of(schemes: &[String]) -> Result<Layers, CliError> {
     let mut layers = Layers::default();
-    for part in schemes.iter().flat_map(|scheme| scheme.split('+')) {
-        if part.starts_with("seqp") || part.starts_with("linux-") {
-            layers.host = true;
-        } else if !BASELINES.contains(&part) {
-            layers.array = true;
-        }
+    for scheme in schemes {
+        let parsed = SchemeSpec::parse(scheme)
+            .map_err(|problem| CliError::usage("--scheme", problem, "`forerun schemes` lists all"))?;
+        layers.host |= parsed.has_host();
+        layers.array |= parsed.has_array();
     }
     Ok(layers)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(schemes: &[&str], baselines: bool) -> Vec<RunSpec> {
+        #[derive(clap::Parser)]
+        struct Line {
+            #[command(flatten)]
+            setup: SetupArgs,
+        }
+        let setup = <Line as clap::Parser>::parse_from(["forerun"]).setup;
+        let schemes: Vec<String> = schemes.iter().map(|&name| name.to_owned()).collect();
+        specs(&["forward:size=1MiB".to_owned()], &schemes, &setup, baselines).expect("known schemes")
+    }
+
+    fn names(specs: &[RunSpec]) -> Vec<&str> {
+        specs.iter().map(|spec| spec.scheme.as_str()).collect()
+    }
+
+    #[test]
+    fn baselines_come_first_and_nothing_runs_twice() {
+        assert_eq!(names(&plan(&["asp", "none", "asp"], true)), ["none", "bound", "oracle", "asp"]);
+        assert_eq!(names(&plan(&["asp", "none"], false)), ["asp", "none"]);
+    }
+
+    #[test]
+    fn all_runs_have_the_caches_that_any_scheme_needs() {
+        let caches = |specs: &[RunSpec]| {
+            let first = (specs[0].cache_bytes, specs[0].host_cache_bytes);
+            assert!(specs.iter().all(|spec| (spec.cache_bytes, spec.host_cache_bytes) == first));
+            first
+        };
+        assert_eq!(caches(&plan(&["none"], true)), (0, 0));
+        assert_eq!(caches(&plan(&["asp"], true)), (500 << 20, 0));
+        assert_eq!(caches(&plan(&["seqp:32KiB"], true)), (0, 512 << 20));
+        assert_eq!(caches(&plan(&["asp", "seqp:32KiB"], true)), (500 << 20, 512 << 20));
+    }
 }

@@ -7,6 +7,7 @@
 use crate::error::CliError;
 use crate::human;
 use crate::ui::Ui;
+use forerun_sim::input::Input;
 use forerun_sim::report::RunReport;
 use forerun_sim::run::{self, Progress};
 use forerun_sim::spec::RunSpec;
@@ -25,15 +26,17 @@ pub(crate) fn run_all(specs: &[RunSpec], threads: usize, ui: &Ui) -> Result<Vec<
         .num_threads(threads)
         .build()
         .map_err(|problem| CliError::failure("threads", problem))?;
+    let inputs = load(specs, ui)?;
     let bars = MultiProgress::new();
     let ended = AtomicUsize::new(0);
     let reports: Vec<Result<RunReport, CliError>> = pool.install(|| {
         specs
             .par_iter()
-            .map(|spec| {
+            .zip(&inputs)
+            .map(|(spec, input)| {
                 let started = Instant::now();
                 let bar = Bar::new(spec, started, &bars, ui.bars);
-                let report = run::run(spec, &|progress| bar.show(progress));
+                let report = run::run(input, spec, &|progress| bar.show(progress));
                 bar.end();
                 let number = ended.fetch_add(1, Ordering::Relaxed) + 1;
                 if let Ok(report) = &report {
@@ -44,6 +47,28 @@ pub(crate) fn run_all(specs: &[RunSpec], threads: usize, ui: &Ui) -> Result<Vec<
             .collect()
     });
     reports.into_iter().collect()
+}
+
+/// The input of each spec, in order; each is read once and shared.
+fn load(specs: &[RunSpec], ui: &Ui) -> Result<Vec<Input>, CliError> {
+    let same = |a: &RunSpec, b: &RunSpec| {
+        (&a.input, a.skip_bad, &a.input_hash) == (&b.input, b.skip_bad, &b.input_hash)
+    };
+    let mut inputs: Vec<Input> = Vec::with_capacity(specs.len());
+    for (index, spec) in specs.iter().enumerate() {
+        let input = match specs[..index].iter().position(|other| same(other, spec)) {
+            Some(before) => inputs[before].clone(),
+            None => {
+                let input = run::load(spec)?;
+                if input.skipped > 0 {
+                    ui.say(&format!("{}: {} bad records passed over", spec.input, human::count(input.skipped)));
+                }
+                input
+            }
+        };
+        inputs.push(input);
+    }
+    Ok(inputs)
 }
 
 fn announce(report: &RunReport, number: usize, all: usize, took: Duration, ui: &Ui) {

@@ -33,7 +33,8 @@ pub(crate) fn print(specs: &[RunSpec]) -> Result<String, CliError> {
     struct File<'a> {
         runs: &'a [RunSpec],
     }
-    let body = toml::to_string(&File { runs: specs }).map_err(|problem| CliError::failure("spec", problem))?;
+    let body =
+        toml::to_string(&File { runs: specs }).map_err(|problem| CliError::failure("spec", problem))?;
     Ok(format!("# Run again with: forerun compare --spec THIS-FILE\n\n{body}"))
 }
 
@@ -110,7 +111,8 @@ mod tests {
 
     #[test]
     fn a_wrong_key_is_named_with_its_run() {
-        let problem = parse("[[runs]]\ninput = 'x'\n[[runs]]\ninput = 'y'\nshceme = 'asp'\n").expect_err("a typo");
+        let problem =
+            parse("[[runs]]\ninput = 'x'\n[[runs]]\ninput = 'y'\nshceme = 'asp'\n").expect_err("a typo");
         assert!(problem.starts_with("run 2:") && problem.contains("shceme"), "{problem}");
         assert!(parse("[[runs]]\nscheme = 'asp'\n").expect_err("no input").contains("`input` is missing"));
     }

@@ -46,8 +46,8 @@ impl Ui {
     }
     /// One value as JSON to stdout, indented, with a line end.
     pub(crate) fn print_json(&self, value: &impl serde::Serialize) -> Result<(), CliError> {
-        let mut text = serde_json::to_string_pretty(value)
-            .map_err(|problem| CliError::failure("output", problem))?;
+        let mut text =
+            serde_json::to_string_pretty(value).map_err(|problem| CliError::failure("output", problem))?;
         text.push('\n');
         self.print(&text)
     }

@@ -120,7 +120,12 @@ fn not_paid(run: &RunReport, group: &[&RunReport]) -> Option<String> {
     if factor >= 1.0 - NOTICEABLE {
         return None;
     }
-    Some(format!("Prefetching did not pay with {} ({}): {}.", run.scheme, human::times(factor), cause(run, group)))
+    Some(format!(
+        "Prefetching did not pay with {} ({}): {}.",
+        run.scheme,
+        human::times(factor),
+        cause(run, group)
+    ))
 }
 
 fn cause(run: &RunReport, group: &[&RunReport]) -> String {

@@ -181,8 +181,9 @@ fn read_condition(text: &str, specs: &[RunSpec]) -> Result<(String, Expr), CliEr
 
 fn check(text: &str, condition: &Expr, runs: &[RunReport]) -> Result<(), CliError> {
     for group in words::by_input(runs) {
-        let value = fail_if::evaluate(condition, &group)
-            .map_err(|what| CliError::usage("--fail-if", what, "`forerun compare --help` shows the grammar"))?;
+        let value = fail_if::evaluate(condition, &group).map_err(|what| {
+            CliError::usage("--fail-if", what, "`forerun compare --help` shows the grammar")
+        })?;
         if value != 0.0 {
             return Err(CliError::new(
                 crate::error::Kind::Finding,

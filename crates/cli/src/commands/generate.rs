@@ -9,7 +9,9 @@ use std::path::PathBuf;
 
 /// Options of `completions`.
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  forerun completions bash > ~/.local/share/bash-completion/completions/forerun")]
+#[command(
+    after_help = "Example:\n  forerun completions bash > ~/.local/share/bash-completion/completions/forerun"
+)]
 pub(crate) struct CompletionsArgs {
     /// Which shell
     shell: clap_complete::Shell,

@@ -1,7 +1,11 @@
 //! One file for each subcommand.
 
 pub(crate) mod compare;
+pub(crate) mod device;
 pub(crate) mod generate;
+pub(crate) mod mrc;
+mod schemes;
+pub(crate) mod trace;
 
 use crate::args::Command;
 use crate::error::CliError;
@@ -10,8 +14,12 @@ use crate::ui::Ui;
 /// Runs the subcommand that was asked for.
 pub(crate) fn dispatch(command: Command, ui: &Ui) -> Result<(), CliError> {
     match command {
+        Command::Schemes => schemes::list(ui),
+        Command::Device(command) => device::run(&command, ui),
+        Command::Trace(command) => trace::run(&command, ui),
         Command::Sim(args) => compare::sim(&args, ui),
         Command::Compare(args) => compare::compare(&args, ui),
+        Command::Mrc(args) => mrc::mrc(&args, ui),
         Command::Completions(args) => generate::completions(&args, ui),
         Command::Man(args) => generate::man(&args, ui),
     }

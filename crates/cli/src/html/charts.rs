@@ -201,7 +201,8 @@ pub(super) fn lines(
     );
     for (at, _) in y_ticks {
         let y = SPACE.1 * (1.0 - at);
-        let _ = write!(text, "<line class=\"grid\" x1=\"0\" x2=\"{}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/>", SPACE.0);
+        let _ =
+            write!(text, "<line class=\"grid\" x1=\"0\" x2=\"{}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/>", SPACE.0);
     }
     for curve in curves {
         text.push_str(&polyline(curve, x_max, y_max));

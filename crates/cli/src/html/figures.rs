@@ -82,7 +82,17 @@ pub(super) fn outcomes(group: Group<'_>) -> String {
             let counts = run.counts;
             let part = |class, name, blocks: u64| {
                 let part = ratio(blocks, counts.blocks_read);
-                (class, name, part, format!("{} of {} blocks ({})", human::count(blocks), human::count(counts.blocks_read), human::percent(part)))
+                (
+                    class,
+                    name,
+                    part,
+                    format!(
+                        "{} of {} blocks ({})",
+                        human::count(blocks),
+                        human::count(counts.blocks_read),
+                        human::percent(part)
+                    ),
+                )
             };
             Stack {
                 label: group.label(index),
@@ -157,7 +167,10 @@ pub(super) fn amplification(group: Group<'_>) -> String {
         .map(|index| {
             let run = group.runs[index];
             Bar {
-                label: Label { class: if words::is_baseline(run) { "base" } else { "" }, ..group.label(index) },
+                label: Label {
+                    class: if words::is_baseline(run) { "base" } else { "" },
+                    ..group.label(index)
+                },
                 share: run.amplification / full,
                 value: human::digits(run.amplification),
                 note: String::new(),
@@ -180,8 +193,13 @@ pub(super) fn amplification(group: Group<'_>) -> String {
 
 /// Response times on a logarithmic axis.
 pub(super) fn latency(group: Group<'_>) -> String {
-    let timed: Vec<usize> = (0..group.runs.len()).filter(|&index| group.runs[index].latency_ns.max > 0).collect();
-    let low = timed.iter().map(|&index| float(group.runs[index].latency_ns.p50)).fold(f64::MAX, f64::min).max(100.0);
+    let timed: Vec<usize> =
+        (0..group.runs.len()).filter(|&index| group.runs[index].latency_ns.max > 0).collect();
+    let low = timed
+        .iter()
+        .map(|&index| float(group.runs[index].latency_ns.p50))
+        .fold(f64::MAX, f64::min)
+        .max(100.0);
     let high = timed.iter().map(|&index| float(group.runs[index].latency_ns.max)).fold(0.0, f64::max);
     if timed.is_empty() {
         return String::new();
@@ -238,8 +256,7 @@ pub(super) fn stall(group: Group<'_>) -> String {
         .filter(|&index| total(group.runs[index]) > 0.0)
         .map(|index| {
             let run = group.runs[index];
-            let part =
-                |class, name, ns: u64| (class, name, float(ns) / full, human::duration(float(ns)));
+            let part = |class, name, ns: u64| (class, name, float(ns) / full, human::duration(float(ns)));
             Stack {
                 label: group.label(index),
                 parts: vec![
@@ -325,7 +342,10 @@ fn nice(value: f64) -> f64 {
     while value / unit >= 1024.0 {
         unit *= 1024.0;
     }
-    let steps = [1.0, 2.0, 4.0, 6.0, 8.0, 10.0, 12.0, 16.0, 20.0, 24.0, 32.0, 40.0, 60.0, 80.0, 100.0, 120.0, 160.0, 200.0, 240.0, 320.0, 400.0, 600.0, 800.0, 1024.0];
+    let steps = [
+        1.0, 2.0, 4.0, 6.0, 8.0, 10.0, 12.0, 16.0, 20.0, 24.0, 32.0, 40.0, 60.0, 80.0, 100.0, 120.0, 160.0,
+        200.0, 240.0, 320.0, 400.0, 600.0, 800.0, 1024.0,
+    ];
     unit * steps.iter().copied().find(|&step| step * unit >= value).unwrap_or(1024.0)
 }
 

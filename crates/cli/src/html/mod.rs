@@ -81,7 +81,9 @@ mod tests {
     #[test]
     fn what_comes_from_outside_cannot_become_markup() {
         assert_eq!(esc("<script>'\"&"), "&lt;script&gt;&#39;&quot;&amp;");
-        assert!(page("a</title><script>", "").contains("<title>a&lt;/title&gt;&lt;script&gt; – Forerun</title>"));
+        assert!(
+            page("a</title><script>", "").contains("<title>a&lt;/title&gt;&lt;script&gt; – Forerun</title>")
+        );
     }
 
     #[test]

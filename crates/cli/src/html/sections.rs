@@ -146,8 +146,25 @@ fn chips(runs: &[&RunReport]) -> String {
 }
 
 const COLUMNS: [&str; 19] = [
-    "scheme", "throughput", "× none", "elapsed", "hit ratio", "late", "misses", "precision", "coverage", "cost",
-    "amplif.", "mean", "p50", "p95", "p99", "max", "commands", "seeks", "CPU",
+    "scheme",
+    "throughput",
+    "× none",
+    "elapsed",
+    "hit ratio",
+    "late",
+    "misses",
+    "precision",
+    "coverage",
+    "cost",
+    "amplif.",
+    "mean",
+    "p50",
+    "p95",
+    "p99",
+    "max",
+    "commands",
+    "seeks",
+    "CPU",
 ];
 
 fn table(runs: &[&RunReport], verdict: &Verdict) -> String {
@@ -226,7 +243,10 @@ fn specs(runs: &[&RunReport]) -> String {
 
 const TERMS: [(&str, &str); 12] = [
     ("none", "Every miss goes to disk; nothing is read ahead. What all factors compare with."),
-    ("bound", "The least time that the disks and programs could need if everything were known and every head stood right. Nothing can beat it."),
+    (
+        "bound",
+        "The least time that the disks and programs could need if everything were known and every head stood right. Nothing can beat it.",
+    ),
     ("oracle", "Reads ahead knowing the future, on the real device model. A careful scheme may beat it."),
     ("cache hit", "The block was read before and is still in memory."),
     ("prefetch hit", "A prefetch had brought the block, and this is its first use."),
@@ -241,7 +261,8 @@ const TERMS: [(&str, &str); 12] = [
 
 /// Every word of the page, explained.
 pub(super) fn how_to_read() -> String {
-    let mut text = String::from("<section><details class=\"card\" open><summary>How to read this</summary><dl>");
+    let mut text =
+        String::from("<section><details class=\"card\" open><summary>How to read this</summary><dl>");
     for (term, meaning) in TERMS {
         let _ = write!(text, "<dt>{}</dt><dd>{}</dd>", esc(term), esc(meaning));
     }

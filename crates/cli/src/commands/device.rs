@@ -1,0 +1,201 @@
+//! `device`: the models that runs are made on. Presets are data files; drives that were described for DiskSim are
+//! imported, and a trace measured on a real drive says how far model and drive are apart.
+
+use crate::error::CliError;
+use crate::human::{self, float};
+use crate::table::{self, Align};
+use crate::ui::{Style, Ui};
+use clap::{Args, Subcommand};
+use forerun_disk::disksim;
+use forerun_disk::preset::{BuildOptions, Preset, PresetError};
+use forerun_disk::validate::{self, Validation};
+use serde::Serialize;
+use std::path::PathBuf;
+
+const SHOW_HELP: &str = "\
+Examples:
+  forerun device show cheetah-15k4
+  forerun device show cheetah-15k4 > mine.toml    # change it, then --device mine.toml";
+
+const IMPORT_HELP: &str = "\
+Examples:
+  forerun device import atlas10k.parv -o atlas.toml
+  forerun device show atlas.toml
+
+FILE is a DiskSim 4.0 parameter file; the model, seek and layout files that it names are read beside it.";
+
+const VALIDATE_HELP: &str = "\
+Example:
+  forerun device validate cheetah-9lp cheetah9LP.trace.gz
+
+Replays a trace measured on a real drive, each request after the one before and its think time, and prints both
+means, both distributions and the demerit figure: the rms horizontal distance between the two distributions.
+A line of the trace is: R|W FLAG SECTOR SECTORS MEASURED_US THINK_US";
+
+/// What `device` does.
+#[derive(Debug, Subcommand)]
+pub(crate) enum DeviceCommand {
+    /// The presets
+    #[command(after_help = "Example:\n  forerun device list")]
+    List,
+    /// A preset as the file that it is
+    #[command(after_help = SHOW_HELP)]
+    Show(ShowArgs),
+    /// Make a preset of a DiskSim parameter file
+    #[command(after_help = IMPORT_HELP)]
+    Import(ImportArgs),
+    /// Compare a model with a trace measured on the real drive
+    #[command(after_help = VALIDATE_HELP)]
+    Validate(ValidateArgs),
+}
+
+/// Options of `device show`.
+#[derive(Debug, Args)]
+pub(crate) struct ShowArgs {
+    /// Preset or preset file
+    preset: String,
+}
+
+/// Options of `device import`.
+#[derive(Debug, Args)]
+pub(crate) struct ImportArgs {
+    /// DiskSim parameter file (.parv, .diskspecs)
+    file: PathBuf,
+    /// File to write [default: stdout]
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+/// Options of `device validate`.
+#[derive(Debug, Args)]
+pub(crate) struct ValidateArgs {
+    /// Preset or preset file
+    preset: String,
+    /// Measured trace
+    trace: PathBuf,
+}
+
+/// Runs one of them.
+pub(crate) fn run(command: &DeviceCommand, ui: &Ui) -> Result<(), CliError> {
+    match command {
+        DeviceCommand::List => list(ui),
+        DeviceCommand::Show(args) => show(args, ui),
+        DeviceCommand::Import(args) => import(args, ui),
+        DeviceCommand::Validate(args) => validate(args, ui),
+    }
+}
+
+fn load(name: &str) -> Result<Preset, CliError> {
+    Preset::load(name).map_err(|problem: PresetError| CliError::usage("device", problem, ""))
+}
+
+#[derive(Serialize)]
+struct Listing {
+    devices: Vec<Entry>,
+}
+
+#[derive(Serialize)]
+struct Entry {
+    name: String,
+    about: String,
+    sources: Vec<String>,
+    bytes: u64,
+}
+
+fn list(ui: &Ui) -> Result<(), CliError> {
+    let mut devices = Vec::new();
+    for name in Preset::names() {
+        let preset = load(name)?;
+        let device =
+            preset.build(&BuildOptions::default()).map_err(|problem| CliError::failure("device", problem))?;
+        devices.push(Entry {
+            name: name.to_owned(),
+            about: preset.about().to_owned(),
+            sources: preset.sources().to_vec(),
+            bytes: device.sectors() * 512,
+        });
+    }
+    if ui.json {
+        return ui.print_json(&Listing { devices });
+    }
+    let rows: Vec<Vec<String>> = devices
+        .iter()
+        .map(|entry| vec![entry.name.clone(), human::bytes(float(entry.bytes)), entry.about.clone()])
+        .collect();
+    let header = [("preset", Align::Left), ("size", Align::Right), ("what it is", Align::Left)];
+    ui.print(&(table::aligned(&header, &rows).join("\n") + "\n"))
+}
+
+fn show(args: &ShowArgs, ui: &Ui) -> Result<(), CliError> {
+    let preset = load(&args.preset)?;
+    if ui.json {
+        return ui.print_json(&preset.spec);
+    }
+    let text = preset.to_toml().map_err(|problem| CliError::failure("device", problem))?;
+    ui.print(&text)
+}
+
+fn import(args: &ImportArgs, ui: &Ui) -> Result<(), CliError> {
+    let spec = disksim::import(&args.file)
+        .map_err(|problem| CliError::failure(&args.file.display().to_string(), problem))?;
+    let name = args.file.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
+    let preset = Preset { name, spec };
+    if ui.json && args.output.is_none() {
+        return ui.print_json(&preset.spec);
+    }
+    let text = preset.to_toml().map_err(|problem| CliError::failure("device", problem))?;
+    match &args.output {
+        None => ui.print(&text),
+        Some(path) => {
+            std::fs::write(path, text).map_err(|problem| CliError::file(path, &problem))?;
+            ui.say(&format!("preset written to {}", path.display()));
+            Ok(())
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Validated<'a> {
+    preset: &'a str,
+    trace: String,
+    #[serde(flatten)]
+    result: &'a Validation,
+}
+
+fn validate(args: &ValidateArgs, ui: &Ui) -> Result<(), CliError> {
+    let place = args.trace.display().to_string();
+    let preset = load(&args.preset)?;
+    let requests = validate::load(&args.trace).map_err(|problem| CliError::failure("", problem))?;
+    let mut device =
+        preset.build(&BuildOptions::default()).map_err(|problem| CliError::failure("device", problem))?;
+    let result = validate::replay(device.as_mut(), &requests, &place)
+        .map_err(|problem| CliError::failure("", problem))?;
+    if ui.json {
+        return ui.print_json(&Validated { preset: &preset.name, trace: place, result: &result });
+    }
+    let mut text = format!(
+        "{}\n\n  requests  {}\n  mean      {} measured, {} in the model ({:+.2}%)\n  demerit   {} ({} of the measured mean)\n\n",
+        ui.paint(Style::Bold, &format!("{} against {place}", preset.name)),
+        human::count(result.requests),
+        human::duration(result.mean_measured_ns),
+        human::duration(result.mean_model_ns),
+        result.mean_error * 100.0,
+        human::duration(result.demerit_ns),
+        human::percent(result.demerit_share),
+    );
+    let header = [("  share", Align::Right), ("measured", Align::Right), ("model", Align::Right)];
+    let rows: Vec<Vec<String>> = result
+        .distribution
+        .iter()
+        .map(|row| {
+            vec![
+                human::percent(row.share),
+                human::duration(float(row.measured_ns)),
+                human::duration(float(row.model_ns)),
+            ]
+        })
+        .collect();
+    text.push_str(&table::aligned(&header, &rows).join("\n"));
+    text.push('\n');
+    ui.print(&text)
+}

@@ -1,0 +1,380 @@
+//! `trace`: what is in a trace, from one format to another, recorded from the kernel, or made from a workload.
+
+use crate::error::{CliError, Kind};
+use crate::human::{self, float};
+use crate::ui::{Style, Ui};
+use clap::{Args, Subcommand};
+use forerun_sim::workload::Workload;
+use forerun_trace::{ColumnMapping, Format, Opened, ReadOptions, TraceError, TraceInfo};
+use forerun_watch::record::{self, Ended, RecordError, RecordOptions, Recording, Source};
+use serde::Serialize;
+use std::ffi::OsString;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
+use std::time::Duration;
+
+static FORMATS: LazyLock<String> = LazyLock::new(|| {
+    let mut text = String::from("Formats (found by content; .gz, .xz and .zst are unpacked):\n");
+    for format in Format::all() {
+        let written = if format.is_written() { ", written too" } else { "" };
+        let _ = writeln!(text, "  {:<15} {}{written}", format.name(), format.what());
+    }
+    text
+});
+
+static INFO_HELP: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "Examples:\n  forerun trace info trace.csv.gz\n  forerun trace info log.txt --columns \
+         'time=0:us,offset=3:sectors,bytes=4,op=2'\n\n{}",
+        *FORMATS
+    )
+});
+
+static CONVERT_HELP: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "Examples:\n  forerun trace convert trace.blkparse trace.parquet\n  forerun trace convert in.csv.gz \
+         out.fio --to fio3\n\nWhat the target cannot hold is said on stderr.\n\n{}",
+        *FORMATS
+    )
+});
+
+static SYNTH_HELP: LazyLock<String> = LazyLock::new(|| {
+    let mut text = String::from(
+        "Examples:\n  forerun trace synth 'forward:processes=4,size=2GiB,block=4KiB' -o forward.parquet\n  \
+         forerun trace synth 'random:size=1GiB,requests=40000' --seed 7 -o random.csv\n\nShapes:\n",
+    );
+    for shape in Workload::shapes() {
+        let keys: Vec<String> =
+            shape.keys.iter().map(|key| format!("{}={}", key.name, key.default)).collect();
+        let _ = writeln!(text, "  {:<16} {}\n    {}", shape.name, shape.about, keys.join(","));
+    }
+    text
+});
+
+const RECORD_HELP: &str = "\
+Examples:
+  forerun trace record -o build.parquet -- make -j4
+  forerun trace record -o disk.parquet --device /dev/sda --seconds 60
+
+Needs root and a kernel with block tracepoints; exit code 4 says which is missing. Reads that the page cache
+serves never reach a device, so drop it first to see them: echo 3 > /proc/sys/vm/drop_caches";
+
+/// What `trace` does.
+#[derive(Debug, Subcommand)]
+pub(crate) enum TraceCommand {
+    /// What is in a trace: requests, bytes, footprint, sizes, how sequential it is
+    #[command(after_help = INFO_HELP.as_str())]
+    Info(InfoArgs),
+    /// From one format to another
+    #[command(after_help = CONVERT_HELP.as_str())]
+    Convert(ConvertArgs),
+    /// Record the block reads and writes of a device or of a command
+    #[command(after_help = RECORD_HELP)]
+    Record(RecordArgs),
+    /// Write a workload out as a trace
+    #[command(after_help = SYNTH_HELP.as_str())]
+    Synth(SynthArgs),
+}
+
+/// How a trace is read.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct ReadArgs {
+    /// The format, where content must not decide
+    #[arg(long, value_name = "FORMAT")]
+    pub(crate) format: Option<Format>,
+    /// Columns of a CSV of your own: time=0:us,offset=3:sectors,bytes=4,op=2
+    #[arg(long, value_name = "MAPPING", conflicts_with = "format")]
+    pub(crate) columns: Option<ColumnMapping>,
+    /// Pass over malformed records and count them
+    #[arg(long)]
+    pub(crate) skip_bad: bool,
+    /// Stop after N records
+    #[arg(long, value_name = "N")]
+    pub(crate) limit: Option<u64>,
+}
+
+/// Options of `trace info`.
+#[derive(Debug, Args)]
+pub(crate) struct InfoArgs {
+    /// Trace file
+    file: PathBuf,
+    #[command(flatten)]
+    read: ReadArgs,
+}
+
+/// Options of `trace convert`.
+#[derive(Debug, Args)]
+pub(crate) struct ConvertArgs {
+    /// Trace file
+    input: PathBuf,
+    /// File to write; .gz, .xz and .zst are packed
+    output: PathBuf,
+    /// Format to write [default: by the ending of the file; parquet]
+    #[arg(long, value_name = "FORMAT")]
+    to: Option<Format>,
+    #[command(flatten)]
+    read: ReadArgs,
+}
+
+/// Options of `trace record`.
+#[derive(Debug, Args)]
+pub(crate) struct RecordArgs {
+    /// File to write
+    #[arg(short, long, value_name = "FILE")]
+    output: PathBuf,
+    /// Everything that reaches this disk or partition
+    #[arg(long, value_name = "DEV", required_unless_present = "command")]
+    device: Option<PathBuf>,
+    /// Stop after so many seconds; a command is then ended
+    #[arg(long, value_name = "N")]
+    seconds: Option<u64>,
+    /// Format to write [default: by the ending of the file; parquet]
+    #[arg(long, value_name = "FORMAT")]
+    to: Option<Format>,
+    /// Command to run; it and its children are recorded
+    #[arg(last = true, value_name = "CMD")]
+    command: Vec<OsString>,
+}
+
+/// Options of `trace synth`.
+#[derive(Debug, Args)]
+pub(crate) struct SynthArgs {
+    /// Workload: one line, or a .toml file
+    workload: String,
+    /// File to write
+    #[arg(short, long, value_name = "FILE")]
+    output: PathBuf,
+    /// Seed of every random choice
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Format to write [default: by the ending of the file; parquet]
+    #[arg(long, value_name = "FORMAT")]
+    to: Option<Format>,
+}
+
+/// Runs one of them.
+pub(crate) fn run(command: &TraceCommand, ui: &Ui) -> Result<(), CliError> {
+    match command {
+        TraceCommand::Info(args) => info(args, ui),
+        TraceCommand::Convert(args) => convert(args, ui),
+        TraceCommand::Record(args) => record(args, ui),
+        TraceCommand::Synth(args) => synth(args, ui),
+    }
+}
+
+/// Reads a trace; what was passed over is said on stderr.
+pub(crate) fn open(path: &Path, args: &ReadArgs, ui: &Ui) -> Result<Opened, CliError> {
+    let options = ReadOptions {
+        format: args.format,
+        skip_bad: args.skip_bad,
+        csv_mapping: args.columns.clone(),
+        limit: args.limit,
+        ..ReadOptions::default()
+    };
+    let opened = forerun_trace::open(path, &options).map_err(|problem: TraceError| {
+        let remedy = match &problem {
+            TraceError::Malformed(_) if !args.skip_bad => "--skip-bad passes over such records",
+            _ => "",
+        };
+        CliError::new(Kind::Failure, "", problem, remedy)
+    })?;
+    if opened.trace.skipped > 0 {
+        ui.say(&format!(
+            "{}: {} bad records passed over",
+            path.display(),
+            human::count(opened.trace.skipped)
+        ));
+        for bad in &opened.bad {
+            ui.say(&format!("  {bad}"));
+        }
+    }
+    Ok(opened)
+}
+
+#[derive(Serialize)]
+struct InfoJson<'a> {
+    file: String,
+    sha256: &'a str,
+    #[serde(flatten)]
+    info: &'a TraceInfo,
+}
+
+fn info(args: &InfoArgs, ui: &Ui) -> Result<(), CliError> {
+    let opened = open(&args.file, &args.read, ui)?;
+    let info = opened.trace.info();
+    if ui.json {
+        let file = args.file.display().to_string();
+        return ui.print_json(&InfoJson { file, sha256: &opened.hash_hex, info: &info });
+    }
+    let mut text = format!("{}\n", ui.paint(Style::Bold, &args.file.display().to_string()));
+    for (name, value) in facts(&info) {
+        // Writing to a string cannot fail, here and below.
+        let _ = writeln!(text, "  {name:<14} {value}");
+    }
+    let _ = writeln!(text, "  {:<14} {}", "sha256", opened.hash_hex);
+    text.push_str(&size_bars(&info));
+    ui.print(&text)
+}
+
+fn facts(info: &TraceInfo) -> Vec<(&'static str, String)> {
+    let bytes = |value: u64| human::bytes(float(value));
+    vec![
+        ("format", info.format.clone()),
+        (
+            "requests",
+            format!(
+                "{} ({} reads, {} writes)",
+                human::count(info.requests),
+                human::count(info.reads),
+                human::count(info.writes)
+            ),
+        ),
+        (
+            "bytes",
+            format!(
+                "{} ({} read, {} written)",
+                bytes(info.bytes),
+                bytes(info.bytes_read),
+                bytes(info.bytes_written)
+            ),
+        ),
+        (
+            "footprint",
+            format!(
+                "{} ({} blocks of 4 KiB)",
+                bytes(info.footprint_bytes),
+                human::count(info.footprint_blocks)
+            ),
+        ),
+        ("duration", info.duration_ns.map_or_else(|| "not recorded".into(), |ns| human::duration(float(ns)))),
+        ("devices", human::count(info.devices)),
+        ("processes", human::count(info.processes)),
+        ("files", human::count(info.files)),
+        (
+            "sequential",
+            format!("{} of requests begin where the last ended", human::percent(info.sequential_share)),
+        ),
+        (
+            "request size",
+            format!(
+                "mean {}, half ≤ {}, 95% ≤ {}, largest {}",
+                bytes(info.sizes.mean),
+                bytes(info.sizes.p50),
+                bytes(info.sizes.p95),
+                bytes(info.sizes.max)
+            ),
+        ),
+    ]
+}
+
+/// A bar per size, 40 characters for the most frequent.
+fn size_bars(info: &TraceInfo) -> String {
+    let most = info.sizes.bins.iter().map(|bin| bin.requests).max().unwrap_or(0).max(1);
+    let mut text = String::new();
+    for bin in &info.sizes.bins {
+        let length = usize::try_from(bin.requests.saturating_mul(40).div_ceil(most)).unwrap_or(40);
+        let _ = writeln!(
+            text,
+            "  ≤ {:<12} {:>12}  {}",
+            human::bytes(float(bin.up_to_bytes)),
+            human::count(bin.requests),
+            "█".repeat(length)
+        );
+    }
+    text
+}
+
+fn convert(args: &ConvertArgs, ui: &Ui) -> Result<(), CliError> {
+    let opened = open(&args.input, &args.read, ui)?;
+    write(&args.output, args.to, &opened.trace, ui)
+}
+
+fn synth(args: &SynthArgs, ui: &Ui) -> Result<(), CliError> {
+    let parsed = if args.workload.ends_with(".toml") {
+        let path = Path::new(&args.workload);
+        let text = std::fs::read_to_string(path).map_err(|problem| CliError::file(path, &problem))?;
+        Workload::from_toml(&text)
+    } else {
+        Workload::parse(&args.workload)
+    };
+    let workload = parsed.map_err(|problem| CliError::usage("workload", problem, ""))?;
+    write(&args.output, args.to, &workload.to_trace(args.seed), ui)
+}
+
+/// The format that was asked for, or that the file's ending means.
+fn target(path: &Path, asked: Option<Format>) -> Format {
+    let name = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+    let bare = [".gz", ".xz", ".zst"].iter().find_map(|packed| name.strip_suffix(packed)).unwrap_or(&name);
+    asked.unwrap_or_else(|| match bare.rsplit_once('.').map(|(_, ending)| ending) {
+        Some("csv") => Format::Csv,
+        Some("lirs") => Format::Lirs,
+        Some("spc") => Format::Spc,
+        _ => Format::Parquet,
+    })
+}
+
+fn write(
+    path: &Path,
+    to: Option<Format>,
+    trace: &forerun_trace::record::Trace,
+    ui: &Ui,
+) -> Result<(), CliError> {
+    let format = target(path, to);
+    let written = forerun_trace::write(path, format, trace)
+        .map_err(|problem| CliError::failure(&path.display().to_string(), problem))?;
+    ui.say(&format!("{}: {} records written as {format}", path.display(), human::count(written.records)));
+    for loss in written.losses {
+        ui.say(&format!("  not in it: {loss}"));
+    }
+    Ok(())
+}
+
+fn record(args: &RecordArgs, ui: &Ui) -> Result<(), CliError> {
+    let source = match (&args.device, args.command.is_empty()) {
+        (Some(device), true) => Source::Device(device.clone()),
+        (Some(device), false) => Source::DeviceDuring(device.clone(), args.command.clone()),
+        (None, _) => Source::Command(args.command.clone()),
+    };
+    let mut options = RecordOptions::new(source);
+    options.duration = args.seconds.map(Duration::from_secs);
+    options.stop =
+        Some(forerun_watch::signals::stop_flag().map_err(|problem| CliError::failure("signals", problem))?);
+    let bar = ui.bars.then(indicatif::ProgressBar::new_spinner);
+    let recording = record::record(&options, &mut |progress| {
+        if let Some(bar) = &bar {
+            bar.set_message(format!("{} requests, {} lost", human::count(progress.records), progress.lost));
+            bar.tick();
+        }
+    });
+    if let Some(bar) = bar {
+        bar.finish_and_clear();
+    }
+    let recording = recording.map_err(|problem| {
+        let kind = if matches!(problem, RecordError::Unsupported { .. }) {
+            Kind::Unsupported
+        } else {
+            Kind::Failure
+        };
+        CliError::new(kind, "record", problem, "")
+    })?;
+    remarks(&recording, ui);
+    write(&args.output, args.to, &recording.trace, ui)
+}
+
+fn remarks(recording: &Recording, ui: &Ui) {
+    if recording.lost > 0 {
+        ui.say(&format!("{} events were lost: the ring was full", human::count(recording.lost)));
+    }
+    if recording.below_stacked > 0 {
+        ui.say(&format!(
+            "{} requests below a stacked device stand in the trace as that device's",
+            human::count(recording.below_stacked)
+        ));
+    }
+    match recording.ended {
+        Ended::Command(status) if !status.success() => ui.say(&format!("the command ended with {status}")),
+        Ended::Full => ui.say("stopped at the largest number of requests that is kept"),
+        _ => {}
+    }
+}
