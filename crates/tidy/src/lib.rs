@@ -40,8 +40,11 @@ pub fn files() -> Vec<File> {
         .output()
         .expect("git lists the files");
     assert!(listed.status.success(), "git ls-files failed: {}", String::from_utf8_lossy(&listed.stderr));
-    let mut paths: Vec<String> =
-        String::from_utf8_lossy(&listed.stdout).split('\0').filter(|path| !path.is_empty()).map(String::from).collect();
+    let mut paths: Vec<String> = String::from_utf8_lossy(&listed.stdout)
+        .split('\0')
+        .filter(|path| !path.is_empty())
+        .map(String::from)
+        .collect();
     paths.sort();
     paths.dedup();
     paths

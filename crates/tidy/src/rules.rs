@@ -76,8 +76,10 @@ pub fn make_targets(files: &[File]) -> Vec<String> {
     for file in files.iter().filter(|file| file.path.ends_with(".md")) {
         for (index, line) in file.text.lines().enumerate() {
             for rest in line.split("`make ").skip(1) {
-                let target: String =
-                    rest.chars().take_while(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || *c == '-').collect();
+                let target: String = rest
+                    .chars()
+                    .take_while(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || *c == '-')
+                    .collect();
                 if !target.is_empty() && !known.contains(&target.as_str()) {
                     found.push(format!("{}:{}: no `make {target}` in the Makefile", file.path, index + 1));
                 }
@@ -126,12 +128,14 @@ fn resolve(from: &str, link: &str) -> String {
     parts.join("/")
 }
 
-/// Schemes without a page under `docs/schemes/`. `names` are the registry's; a `:` or `(` starts a parameter.
+/// Schemes without a page under `docs/schemes/`; `names` are the registry's. Holds of a tree without that folder.
 #[must_use]
 pub fn scheme_pages(files: &[File], names: &[&str]) -> Vec<String> {
     let mut found = Vec::new();
+    if !files.iter().any(|file| file.path.starts_with("docs/schemes/")) {
+        return found;
+    }
     for name in names {
-        let name = name.split([':', '(']).next().unwrap_or(name);
         let page = format!("docs/schemes/{name}.md");
         if !files.iter().any(|file| file.path == page) {
             found.push(format!("{page}: the scheme `{name}` has no page"));
@@ -151,7 +155,8 @@ mod tests {
     #[test]
     fn a_link_is_seen_from_its_page() {
         assert_eq!(resolve("docs/schemes/asp.md", "../guide.md"), "docs/guide.md");
-        let files = [file("docs/a.md", "[b](b.md) [c](https://x.y/z) [d](#d) [e](../src)"), file("src/x.rs", "")];
+        let files =
+            [file("docs/a.md", "[b](b.md) [c](https://x.y/z) [d](#d) [e](../src)"), file("src/x.rs", "")];
         assert_eq!(docs_links(&files), ["docs/a.md:1: links to docs/b.md, which is not there"]);
     }
 
@@ -159,6 +164,16 @@ mod tests {
     fn a_page_names_only_targets_that_exist() {
         let files = [file("Makefile", "demo: build\n"), file("README.md", "`make demo`, `make nothing`\n")];
         assert_eq!(make_targets(&files), ["README.md:1: no `make nothing` in the Makefile"]);
+    }
+
+    #[test]
+    fn once_one_scheme_has_a_page_all_must() {
+        assert!(scheme_pages(&[], &["asp"]).is_empty());
+        let files = [file("docs/schemes/asp.md", "")];
+        assert_eq!(
+            scheme_pages(&files, &["asp", "msp"]),
+            ["docs/schemes/msp.md: the scheme `msp` has no page"]
+        );
     }
 
     #[test]

@@ -46,3 +46,9 @@ fn pages_name_only_make_targets_that_exist() {
 fn pages_link_only_to_what_is_there() {
     hold("links", &forerun_tidy::docs_links(&tree()));
 }
+
+#[test]
+fn every_scheme_has_its_page() {
+    let names: Vec<&str> = forerun_core::registry::ROWS.iter().map(|row| row.name).collect();
+    hold("docs/schemes", &forerun_tidy::scheme_pages(&tree(), &names));
+}
