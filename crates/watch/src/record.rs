@@ -513,9 +513,12 @@ impl Collector {
 }
 
 /// The name under which a thread's requests are kept. The kernel's workers are one pool: which of them did a
-/// piece of work says nothing, so `kworker/u8:3-wb` becomes `kworker`.
+/// piece of work says nothing, so `kworker/u8:3-wb` becomes `kworker`; and the device of `jbd2/sda2-8` is known.
 fn process_name(comm: &str) -> &str {
-    if comm.starts_with("kworker/") { "kworker" } else { comm }
+    match comm.split_once('/') {
+        Some((pool @ ("kworker" | "jbd2"), _)) => pool,
+        _ => comm,
+    }
 }
 
 #[cfg(test)]

@@ -95,6 +95,12 @@ fn a_record_shorter_than_its_format_is_an_error() {
 }
 
 #[test]
+fn kernel_workers_are_one_name_and_programs_keep_theirs() {
+    let names = ["kworker/u8:3-wb", "jbd2/sda2-8", "tar", "my/tool"].map(process_name);
+    assert_eq!(names, ["kworker", "jbd2", "tar", "my/tool"]);
+}
+
+#[test]
 fn lists_of_processors_are_read_as_sysfs_writes_them() {
     assert_eq!(cpu_list("0-1,4\n"), Some(vec![0, 1, 4]));
     assert_eq!(cpu_list("0"), Some(vec![0]));
@@ -171,6 +177,45 @@ fn a_command_s_direct_reads_are_recorded_byte_for_byte_on_a_live_kernel() {
     assert!(
         reads.iter().all(|r| r.offset % SECTOR_BYTES == 0 && !trace.names[r.device.0 as usize].is_empty())
     );
+}
+
+/// A loop device on a file, given back when dropped.
+struct Loop(String);
+
+impl Loop {
+    /// `None` where loop devices are not to be had.
+    fn new(file: &std::path::Path) -> Option<Self> {
+        let output = Command::new("losetup").args(["--show", "-f"]).arg(file).output().ok()?;
+        let name = String::from_utf8(output.stdout).ok()?;
+        (output.status.success() && name.starts_with("/dev/")).then(|| Self(name.trim().to_owned()))
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        let status = Command::new("losetup").arg("-d").arg(&self.0).status();
+        assert!(status.is_ok_and(|status| status.success()), "{} stays behind", self.0);
+    }
+}
+
+#[test]
+fn every_offset_that_reaches_a_device_is_recorded_in_order_on_a_live_kernel() {
+    let file = tempfile::NamedTempFile::new().expect("a temporary file");
+    file.as_file().set_len(1 << 20).expect("a sparse file takes no room");
+    let Some(device) = Loop::new(file.path()) else { return say("live test skipped: no loop device") };
+    let argv = dd(std::path::Path::new(&device.0));
+    let Some(recording) = live(&RecordOptions::new(Source::DeviceDuring(device.0.clone().into(), argv)))
+    else {
+        return;
+    };
+    let trace = &recording.trace;
+    let name = |name: Name| trace.names[name.0 as usize].as_str();
+    // Others may look at a new device as well (udev does); what dd read is what we asked it to.
+    let reads: Vec<_> =
+        trace.records.iter().filter(|r| name(r.process) == "dd").map(|r| (r.offset, r.bytes)).collect();
+    assert_eq!(reads, (0..16).map(|i| (i * 65_536, 65_536)).collect::<Vec<_>>());
+    assert!(trace.records.iter().all(|r| device.0.ends_with(name(r.device))));
+    assert_eq!(recording.lost, 0);
 }
 
 #[test]
