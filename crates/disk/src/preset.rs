@@ -1,0 +1,343 @@
+//! Named devices: a parameter file, and what is built from it.
+//!
+//! A preset is a TOML file that says what kind of device it describes, where each number comes from, and the numbers
+//! with their units in the keys. The shipped ones are embedded; a path to a file of the user's own works wherever a
+//! name does. Besides the device itself a preset gives what a policy may believe of it: a few analytic numbers, in the
+//! same units, which the real behaviour need not follow.
+
+use std::path::Path;
+
+use forerun_core::units::{BLOCK_BYTES, SECTORS_PER_BLOCK};
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::cloud::{Cloud, CloudSpec};
+use crate::device::Device;
+use crate::host_queue::{HostQueue, HostQueueSpec};
+use crate::layout::Layout;
+use crate::mechanical::spec::{DriveSpec, OnOff};
+use crate::mechanical::{Drive, DriveError, us_to_ns};
+use crate::seek::{SeekTable, lee_katz};
+use crate::ssd::{Ssd, SsdSpec};
+
+/// What a preset file says.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum PresetSpec {
+    /// A drive with platters.
+    Mechanical {
+        /// One line on what it is.
+        about: String,
+        /// Where its numbers come from.
+        sources: Vec<String>,
+        /// Its numbers.
+        drive: Box<DriveSpec>,
+    },
+    /// A flash drive.
+    Ssd {
+        /// One line on what it is.
+        about: String,
+        /// Where its numbers come from.
+        sources: Vec<String>,
+        /// Its numbers.
+        ssd: SsdSpec,
+    },
+    /// A cloud volume.
+    Cloud {
+        /// One line on what it is.
+        about: String,
+        /// Where its numbers come from.
+        sources: Vec<String>,
+        /// Its numbers.
+        volume: CloudSpec,
+    },
+}
+
+/// Why a preset cannot be used.
+#[derive(Debug, Error)]
+pub enum PresetError {
+    /// Neither a shipped preset nor a file that can be read.
+    #[error("device `{name}` is neither a preset ({known}) nor a readable file: {source}")]
+    Unknown {
+        /// What was asked for.
+        name: String,
+        /// Names of the shipped presets.
+        known: String,
+        /// Why it could not be read as a file.
+        source: std::io::Error,
+    },
+    /// The file is not a preset: the message names the key.
+    #[error("{name}: {message}")]
+    Invalid {
+        /// Preset or file.
+        name: String,
+        /// What is wrong, with its place in the file.
+        message: String,
+    },
+    /// The numbers contradict each other.
+    #[error("{name}: {source}")]
+    Drive {
+        /// Preset or file.
+        name: String,
+        /// What is wrong.
+        source: DriveError,
+    },
+}
+
+/// A device by name.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Preset {
+    /// Its name, or the path of its file.
+    pub name: String,
+    /// What its file says.
+    pub spec: PresetSpec,
+}
+
+/// What a run may change about a preset.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct BuildOptions {
+    /// Switches the read-ahead of a mechanical drive; `None` leaves what the preset says.
+    pub drive_readahead: Option<bool>,
+    /// Puts the host's block scheduler above the device.
+    pub host_queue: Option<HostQueueSpec>,
+    /// Seed of devices with chance in them.
+    pub seed: u64,
+}
+
+/// What a policy may believe a read costs: `command + seek(distance) + half a rotation + blocks * ns_per_block`, with
+/// `seek(d) = min + a*sqrt(d-1) + b*(d-1)` for a distance of `d` cylinders. All times in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct CostParams {
+    /// Seek over one cylinder.
+    pub seek_min_ns: f64,
+    /// Factor of the root.
+    pub seek_a_ns: f64,
+    /// Factor of the distance.
+    pub seek_b_ns: f64,
+    /// Blocks of 4 KiB in a cylinder, on average; at least one.
+    pub blocks_per_cylinder: u64,
+    /// Cylinders; one where there are none.
+    pub cylinders: u64,
+    /// Mean rotational wait.
+    pub half_rotation_ns: u64,
+    /// One block of 4 KiB in mid-disk.
+    pub ns_per_block: u64,
+    /// One block of 4 KiB in the fastest zone: nothing reads faster.
+    pub outer_ns_per_block: u64,
+    /// Handling of a command.
+    pub command_ns: u64,
+}
+
+const SHIPPED: &[(&str, &str)] = &[
+    ("atlas-10k", include_str!("../presets/atlas-10k.toml")),
+    ("cheetah-15k4", include_str!("../presets/cheetah-15k4.toml")),
+    ("cheetah-15k5", include_str!("../presets/cheetah-15k5.toml")),
+    ("cheetah-9lp", include_str!("../presets/cheetah-9lp.toml")),
+    ("gp3", include_str!("../presets/gp3.toml")),
+    ("hp-c2247a", include_str!("../presets/hp-c2247a.toml")),
+    ("intel-510", include_str!("../presets/intel-510.toml")),
+    ("nvme", include_str!("../presets/nvme.toml")),
+    ("vertex", include_str!("../presets/vertex.toml")),
+    ("vertex2", include_str!("../presets/vertex2.toml")),
+    ("wd-7200", include_str!("../presets/wd-7200.toml")),
+    ("x25-m", include_str!("../presets/x25-m.toml")),
+];
+
+impl Preset {
+    /// Names of the shipped presets, in order.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        SHIPPED.iter().map(|(name, _)| *name)
+    }
+
+    /// The shipped preset of that name, or the preset in that file.
+    ///
+    /// # Errors
+    /// [`PresetError`] when there is neither, or when the file has an unknown key or a wrong value.
+    pub fn load(name_or_path: &str) -> Result<Self, PresetError> {
+        if let Some((name, text)) = SHIPPED.iter().find(|(name, _)| *name == name_or_path) {
+            return Self::parse(name, text);
+        }
+        let text =
+            std::fs::read_to_string(Path::new(name_or_path)).map_err(|source| PresetError::Unknown {
+                name: name_or_path.to_owned(),
+                known: Self::names().collect::<Vec<_>>().join(", "),
+                source,
+            })?;
+        Self::parse(name_or_path, &text)
+    }
+
+    /// The preset that `text` states; `name` is for messages.
+    ///
+    /// # Errors
+    /// [`PresetError::Invalid`] with the place and the key.
+    pub fn parse(name: &str, text: &str) -> Result<Self, PresetError> {
+        let invalid = |message: String| PresetError::Invalid { name: name.to_owned(), message };
+        let spec = toml::from_str(text).map_err(|error| invalid(error.to_string().trim_end().to_owned()))?;
+        Ok(Self { name: name.to_owned(), spec })
+    }
+
+    /// The preset as a TOML file.
+    ///
+    /// # Errors
+    /// [`PresetError::Invalid`] if the specification cannot be written as TOML.
+    pub fn to_toml(&self) -> Result<String, PresetError> {
+        let text = toml::to_string(&self.spec)
+            .map_err(|error| PresetError::Invalid { name: self.name.clone(), message: error.to_string() })?;
+        Ok(wrap_lines(&text))
+    }
+
+    /// One line on what the device is.
+    #[must_use]
+    pub fn about(&self) -> &str {
+        match &self.spec {
+            PresetSpec::Mechanical { about, .. }
+            | PresetSpec::Ssd { about, .. }
+            | PresetSpec::Cloud { about, .. } => about,
+        }
+    }
+
+    /// Where its numbers come from.
+    #[must_use]
+    pub fn sources(&self) -> &[String] {
+        match &self.spec {
+            PresetSpec::Mechanical { sources, .. }
+            | PresetSpec::Ssd { sources, .. }
+            | PresetSpec::Cloud { sources, .. } => sources,
+        }
+    }
+
+    /// Whether `drive_readahead` means something for it.
+    #[must_use]
+    pub const fn is_mechanical(&self) -> bool {
+        matches!(self.spec, PresetSpec::Mechanical { .. })
+    }
+
+    /// Builds the device, idle, at time zero.
+    ///
+    /// # Errors
+    /// [`PresetError::Drive`] when the numbers contradict each other.
+    pub fn build(&self, options: &BuildOptions) -> Result<Box<dyn Device>, PresetError> {
+        let device: Box<dyn Device> = match &self.spec {
+            PresetSpec::Mechanical { drive, .. } => {
+                let mut spec = (**drive).clone();
+                match options.drive_readahead {
+                    Some(true) => spec.drive_readahead = OnOff::On,
+                    Some(false) => spec.drive_readahead = OnOff::Off,
+                    None => {}
+                }
+                Box::new(Drive::new(&spec).map_err(|source| self.drive_error(source))?)
+            }
+            PresetSpec::Ssd { ssd, .. } => Box::new(Ssd::new(ssd)),
+            PresetSpec::Cloud { volume, .. } => Box::new(Cloud::new(volume, options.seed)),
+        };
+        Ok(match &options.host_queue {
+            Some(spec) => Box::new(HostQueue::new(device, spec)),
+            None => device,
+        })
+    }
+
+    fn drive_error(&self, source: DriveError) -> PresetError {
+        PresetError::Drive { name: self.name.clone(), source }
+    }
+
+    /// What a policy may believe of the device.
+    ///
+    /// # Errors
+    /// [`PresetError::Drive`] when the numbers contradict each other.
+    pub fn cost_params(&self) -> Result<CostParams, PresetError> {
+        match &self.spec {
+            PresetSpec::Mechanical { drive, .. } => {
+                mechanical_cost(drive).map_err(|source| self.drive_error(source))
+            }
+            PresetSpec::Ssd { ssd, .. } => {
+                let command = ssd.command_us + ssd.page_read_us + ssd.page_transfer_us;
+                Ok(flat_cost(ssd.sectors, us_to_ns(command), ssd.read_link_mb_per_s))
+            }
+            PresetSpec::Cloud { volume, .. } => {
+                #[expect(clippy::cast_precision_loss, reason = "MiB a second")]
+                let rate = volume.throughput_mib_per_s as f64 * 1.048_576;
+                Ok(flat_cost(volume.sectors, us_to_ns(volume.latency_median_us), rate))
+            }
+        }
+    }
+
+    /// Bytes a second of the fastest zone: no sequence of reads from the medium is faster.
+    ///
+    /// # Errors
+    /// As [`Preset::cost_params`].
+    pub fn outer_rate_bytes_per_s(&self) -> Result<u64, PresetError> {
+        let cost = self.cost_params()?;
+        Ok(BLOCK_BYTES * 1_000_000_000 / cost.outer_ns_per_block.max(1))
+    }
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped")]
+fn flat_cost(sectors: u64, command_ns: u64, mb_per_s: f64) -> CostParams {
+    #[expect(clippy::cast_precision_loss, reason = "4096")]
+    let block = (BLOCK_BYTES as f64 * 1e3 / mb_per_s.max(1e-3)).clamp(1.0, 1e12) as u64;
+    CostParams {
+        seek_min_ns: 0.0,
+        seek_a_ns: 0.0,
+        seek_b_ns: 0.0,
+        blocks_per_cylinder: (sectors / SECTORS_PER_BLOCK).max(1),
+        cylinders: 1,
+        half_rotation_ns: 0,
+        ns_per_block: block,
+        outer_ns_per_block: block,
+        command_ns,
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "nanoseconds of one seek")]
+fn mechanical_cost(spec: &DriveSpec) -> Result<CostParams, DriveError> {
+    let period = us_to_ns(60e6 / spec.rpm.max(1e-3));
+    let layout = Layout::new(&spec.layout, spec.surfaces, period)?;
+    let (one, mean, full) = SeekTable::new(&spec.seek, spec.cylinders).summary();
+    let (c, a, b) = lee_katz(one as f64 / 1e3, mean as f64 / 1e3, full as f64 / 1e3, spec.cylinders);
+    let blocks = layout.sectors() / SECTORS_PER_BLOCK;
+    let cylinders = u64::from(spec.cylinders.max(1));
+    let tracks = cylinders * u64::from(spec.surfaces.max(1));
+    let link = us_to_ns(spec.link.read_sector_us * SECTORS_PER_BLOCK as f64);
+    let outer = layout.pass_ns(SECTORS_PER_BLOCK, layout.fastest_track()).max(link);
+    let command = spec.overheads.read_miss_after_read_us + spec.overheads.read_completion_us;
+    Ok(CostParams {
+        seek_min_ns: c,
+        seek_a_ns: a,
+        seek_b_ns: b,
+        blocks_per_cylinder: (blocks / cylinders).max(1),
+        cylinders,
+        half_rotation_ns: period / 2,
+        ns_per_block: ((period + us_to_ns(spec.head_switch_us)) * tracks / blocks.max(1)).max(link),
+        outer_ns_per_block: outer,
+        command_ns: us_to_ns(command),
+    })
+}
+
+/// Breaks long array lines after a comma; TOML allows that everywhere inside an array.
+fn wrap_lines(text: &str) -> String {
+    const WIDTH: usize = 118;
+    let mut out = String::with_capacity(text.len() + text.len() / 64);
+    for line in text.lines() {
+        if line.len() <= WIDTH || !line.contains(" = [") {
+            out.push_str(line);
+        } else {
+            // Between strings, not within one.
+            let border = if line.contains('"') { "\", " } else { ", " };
+            let mut column = 0;
+            for piece in line.split_inclusive(border) {
+                if column + piece.len() > WIDTH {
+                    out.truncate(out.trim_end().len());
+                    out.push('\n');
+                    column = 0;
+                }
+                out.push_str(piece);
+                column += piece.len();
+            }
+        }
+        out.push('\n');
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests;
