@@ -1,3 +1,29 @@
 //! Trace formats to and from [`record::Record`]; nothing else in Forerun knows a format.
+//!
+//! [`read::open`] finds out what a file is, by its content, and gives its requests as records: bytes as the source
+//! recorded them, times in integer nanoseconds, names interned. [`info`] says what is in a trace, [`mapping`] lays
+//! its devices and files end to end on volumes, [`write()`](write::write) turns it into another format and says what that
+//! format cannot hold. Every reader is bounded: no length in a file decides an allocation, and no input makes one panic.
 
+pub mod columns;
+pub mod detect;
+pub mod error;
+mod field;
+pub mod formats;
+pub mod info;
+pub mod mapping;
+pub mod options;
+pub mod read;
 pub mod record;
+mod sink;
+mod source;
+pub mod write;
+
+pub use columns::ColumnMapping;
+pub use detect::detect;
+pub use error::{Malformed, Place, TraceError};
+pub use formats::Format;
+pub use info::TraceInfo;
+pub use options::{BlkEvent, ReadOptions, TimeUnit};
+pub use read::{Opened, open, read_bytes, read_from};
+pub use write::{Loss, WriteError, Written, write, write_to};

@@ -1,0 +1,391 @@
+//! Any separated text, by a mapping of its columns: `time=0:us,offset=3:sectors,bytes=4,op=2`.
+//!
+//! The mapping is a list of `key=value`. `time`, `offset`, `bytes`, `op`, `device`, `process` and `file` name a
+//! column by number (from 0) or, when the text has a heading line, by its heading; `:unit` may follow for `time`
+//! (ns, 100ns, us, ms, s; default s) and for `offset` and `bytes` (bytes, sectors, blocks, KiB, MiB; default
+//! bytes). `size=N` gives every request the same length instead of a column; `read=WORD` and `write=WORD` say what
+//! the operation column holds where it is not a word that begins with R or W; without an `op` column all are reads.
+//! `sep=comma|tab|space|semicolon|pipe`, `header=N` lines to pass over, and `zero=first|file`: whether the earliest
+//! request is time zero (default) or times are kept.
+
+use crate::error::Fault;
+use crate::field::{self, Fields};
+use crate::formats::LineReader;
+use crate::options::TimeUnit;
+use crate::record::{Name, Record};
+use crate::sink::Sink;
+use forerun_core::access::Op;
+use forerun_core::units::{BLOCK_BYTES, SECTOR_BYTES};
+use std::str::FromStr;
+
+/// Where a column is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Column {
+    /// By its number, from 0.
+    Number(usize),
+    /// By its heading in the first line.
+    Heading(String),
+}
+
+/// A column of lengths or addresses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sized {
+    /// Where it is.
+    pub column: Column,
+    /// Bytes in one unit of it.
+    pub unit: u64,
+}
+
+/// What separates the columns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Separator {
+    /// `,`
+    #[default]
+    Comma,
+    /// A tabulator.
+    Tab,
+    /// Runs of blanks.
+    Blanks,
+    /// `;`
+    Semicolon,
+    /// `|`
+    Pipe,
+}
+
+impl Separator {
+    fn cut(self, line: &str) -> Fields<'_> {
+        match self {
+            Self::Comma => Fields::separated(line, ','),
+            Self::Tab => Fields::separated(line, '\t'),
+            Self::Blanks => Fields::blank_separated(line),
+            Self::Semicolon => Fields::separated(line, ';'),
+            Self::Pipe => Fields::separated(line, '|'),
+        }
+    }
+}
+
+/// How long a request is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Length {
+    /// Given by a column.
+    Column(Sized),
+    /// The same for all, in bytes.
+    Constant(u64),
+}
+
+/// Which column of a text is what. Made from its one-line form by `parse`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ColumnMapping {
+    /// When the request was issued, and in which unit; none: no times.
+    pub time: Option<(Column, TimeUnit)>,
+    /// First byte.
+    pub offset: Sized,
+    /// How many bytes.
+    pub length: Length,
+    /// Read or write; none: all are reads.
+    pub op: Option<Column>,
+    /// Word that means a read.
+    pub read: Option<String>,
+    /// Word that means a write.
+    pub write: Option<String>,
+    /// Device.
+    pub device: Option<Column>,
+    /// Process.
+    pub process: Option<Column>,
+    /// File.
+    pub file: Option<Column>,
+    /// What separates columns.
+    pub separator: Separator,
+    /// Lines to pass over at the beginning. At least 1 where a column is named by its heading.
+    pub header_lines: u64,
+    /// Whether the earliest request is time zero.
+    pub rebase: bool,
+}
+
+/// Why a mapping cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MappingError {
+    /// A part that is not `key=value`, or a value that does not fit its key.
+    #[error("column mapping: {key}: expected {expected}, found {found:?}")]
+    Value {
+        /// The key.
+        key: String,
+        /// What it takes.
+        expected: &'static str,
+        /// What was given.
+        found: String,
+    },
+    /// A column that every mapping needs is not there.
+    #[error("column mapping: {0} is missing; an example: time=0:us,offset=3:sectors,bytes=4,op=2")]
+    Missing(&'static str),
+}
+
+fn wrong(key: &str, expected: &'static str, found: &str) -> MappingError {
+    MappingError::Value { key: key.to_owned(), expected, found: found.to_owned() }
+}
+
+fn column(key: &str, text: &str) -> Result<Column, MappingError> {
+    if text.is_empty() {
+        return Err(wrong(key, "a column number from 0 or a heading", text));
+    }
+    if !field::is_uint(text) {
+        return Ok(Column::Heading(text.to_owned()));
+    }
+    match text.parse() {
+        Ok(number) if number < field::FIELDS_MAX => Ok(Column::Number(number)),
+        _ => Err(wrong(key, "a column number below 32", text)),
+    }
+}
+
+fn sized(key: &str, text: &str) -> Result<Sized, MappingError> {
+    let (at, unit) = text.rsplit_once(':').unwrap_or((text, "bytes"));
+    let unit = match unit {
+        "bytes" | "B" => 1,
+        "sectors" => SECTOR_BYTES,
+        "blocks" => BLOCK_BYTES,
+        "KiB" => 1 << 10,
+        "MiB" => 1 << 20,
+        _ => return Err(wrong(key, "a unit: bytes, sectors, blocks, KiB, MiB", unit)),
+    };
+    Ok(Sized { column: column(key, at)?, unit })
+}
+
+fn timed(key: &str, text: &str) -> Result<(Column, TimeUnit), MappingError> {
+    let (at, unit) = text.rsplit_once(':').unwrap_or((text, "s"));
+    let unit = unit.parse().map_err(|_| wrong(key, "a unit: ns, 100ns, us, ms, s", unit))?;
+    Ok((column(key, at)?, unit))
+}
+
+fn separator(key: &str, text: &str) -> Result<Separator, MappingError> {
+    match text {
+        "comma" => Ok(Separator::Comma),
+        "tab" => Ok(Separator::Tab),
+        "space" | "blanks" => Ok(Separator::Blanks),
+        "semicolon" => Ok(Separator::Semicolon),
+        "pipe" => Ok(Separator::Pipe),
+        _ => Err(wrong(key, "comma, tab, space, semicolon or pipe", text)),
+    }
+}
+
+fn number(key: &str, text: &str) -> Result<u64, MappingError> {
+    text.parse().map_err(|_| wrong(key, "a number", text))
+}
+
+/// A mapping while it is read.
+#[derive(Default)]
+struct Draft {
+    time: Option<(Column, TimeUnit)>,
+    offset: Option<Sized>,
+    length: Option<Length>,
+    op: Option<Column>,
+    read: Option<String>,
+    write: Option<String>,
+    device: Option<Column>,
+    process: Option<Column>,
+    file: Option<Column>,
+    separator: Separator,
+    header_lines: u64,
+    keep_times: bool,
+}
+
+impl Draft {
+    fn set(&mut self, key: &str, value: &str) -> Result<(), MappingError> {
+        match key {
+            "time" => self.time = Some(timed(key, value)?),
+            "offset" => self.offset = Some(sized(key, value)?),
+            "bytes" => self.length = Some(Length::Column(sized(key, value)?)),
+            "size" => self.length = Some(Length::Constant(number(key, value)?)),
+            "op" => self.op = Some(column(key, value)?),
+            "read" => self.read = Some(value.to_owned()),
+            "write" => self.write = Some(value.to_owned()),
+            "device" => self.device = Some(column(key, value)?),
+            "process" => self.process = Some(column(key, value)?),
+            "file" => self.file = Some(column(key, value)?),
+            "sep" => self.separator = separator(key, value)?,
+            "header" => self.header_lines = number(key, value)?,
+            "zero" => match value {
+                "first" => self.keep_times = false,
+                "file" => self.keep_times = true,
+                _ => return Err(wrong(key, "first or file", value)),
+            },
+            _ => {
+                let keys =
+                    "time, offset, bytes, size, op, read, write, device, process, file, sep, header, zero";
+                return Err(wrong("key", keys, key));
+            }
+        }
+        Ok(())
+    }
+    fn by_heading(&self) -> bool {
+        let length = match &self.length {
+            Some(Length::Column(sized)) => Some(&sized.column),
+            _ => None,
+        };
+        let columns = [
+            self.time.as_ref().map(|(column, _)| column),
+            self.offset.as_ref().map(|sized| &sized.column),
+            length,
+            self.op.as_ref(),
+            self.device.as_ref(),
+            self.process.as_ref(),
+            self.file.as_ref(),
+        ];
+        columns.into_iter().flatten().any(|c| matches!(c, Column::Heading(_)))
+    }
+}
+
+impl FromStr for ColumnMapping {
+    type Err = MappingError;
+    fn from_str(text: &str) -> Result<Self, MappingError> {
+        let mut draft = Draft::default();
+        for part in text.split(',').map(str::trim) {
+            let (key, value) = part.split_once('=').ok_or_else(|| wrong("part", "key=value", part))?;
+            draft.set(key, value)?;
+        }
+        let header_lines = draft.header_lines.max(u64::from(draft.by_heading()));
+        Ok(Self {
+            time: draft.time,
+            offset: draft.offset.ok_or(MappingError::Missing("offset"))?,
+            length: draft.length.ok_or(MappingError::Missing("bytes (or size)"))?,
+            op: draft.op,
+            read: draft.read,
+            write: draft.write,
+            device: draft.device,
+            process: draft.process,
+            file: draft.file,
+            separator: draft.separator,
+            header_lines,
+            rebase: !draft.keep_times,
+        })
+    }
+}
+
+/// Reads text by a mapping.
+pub(crate) struct Reader {
+    mapping: ColumnMapping,
+    lines: u64,
+    headings: Vec<String>,
+}
+
+impl Reader {
+    pub(crate) const fn new(mapping: ColumnMapping) -> Self {
+        Self { mapping, lines: 0, headings: Vec::new() }
+    }
+
+    fn cell<'a>(&self, column: &Column, fields: &Fields<'a>, what: &str) -> Result<&'a str, Fault> {
+        let number = match column {
+            Column::Number(number) => *number,
+            Column::Heading(heading) => self.headings.iter().position(|h| h == heading).ok_or_else(|| {
+                Fault::told(
+                    format!("a column with the heading {heading:?} for the {what}"),
+                    self.headings.join(", "),
+                )
+                .remedy("correct the column mapping")
+            })?,
+        };
+        if number < fields.len() {
+            Ok(fields.get(number).trim_matches('"'))
+        } else {
+            let found = format!("{} columns", fields.len());
+            Err(Fault::told(format!("column {number} with the {what}"), found))
+        }
+    }
+
+    fn bytes(&self, sized: &Sized, fields: &Fields<'_>, what: &str) -> Result<u64, Fault> {
+        let cell = self.cell(&sized.column, fields, what)?;
+        let value = field::uint(cell, what)?;
+        value.checked_mul(sized.unit).ok_or_else(|| Fault::new(format!("{what} below 2^64 bytes"), cell))
+    }
+
+    fn op(&self, fields: &Fields<'_>) -> Result<Op, Fault> {
+        let Some(column) = &self.mapping.op else {
+            return Ok(Op::Read);
+        };
+        let cell = self.cell(column, fields, "operation")?;
+        if self.mapping.read.as_deref() == Some(cell) {
+            return Ok(Op::Read);
+        }
+        if self.mapping.write.as_deref() == Some(cell) {
+            return Ok(Op::Write);
+        }
+        match (&self.mapping.read, &self.mapping.write) {
+            (Some(_), None) => Ok(Op::Write),
+            (None, Some(_)) => Ok(Op::Read),
+            (Some(read), Some(write)) => Err(Fault::new(format!("{read:?} or {write:?}"), cell)),
+            (None, None) => field::op(cell)
+                .map_err(|fault| fault.remedy("say read=WORD and write=WORD in the column mapping")),
+        }
+    }
+
+    fn label(
+        &self,
+        column: Option<&Column>,
+        guess: Name,
+        fields: &Fields<'_>,
+        sink: &mut Sink<'_>,
+    ) -> Result<Name, Fault> {
+        match column {
+            Some(column) => sink.name_like(guess, self.cell(column, fields, "name")?),
+            None => Ok(Name::ABSENT),
+        }
+    }
+}
+
+impl LineReader for Reader {
+    fn line(&mut self, line: &str, sink: &mut Sink<'_>) -> Result<(), Fault> {
+        let fields = self.mapping.separator.cut(line);
+        self.lines += 1;
+        if self.lines <= self.mapping.header_lines {
+            if self.lines == 1 {
+                self.headings =
+                    (0..fields.len()).map(|i| fields.get(i).trim_matches('"').to_owned()).collect();
+            }
+            return Ok(());
+        }
+        let offset = self.bytes(&self.mapping.offset, &fields, "offset")?;
+        let bytes = match &self.mapping.length {
+            Length::Constant(bytes) => *bytes,
+            Length::Column(sized) => self.bytes(sized, &fields, "length")?,
+        };
+        let time = match &self.mapping.time {
+            None => None,
+            Some((column, unit)) => {
+                Some(field::time(self.cell(column, &fields, "time")?, unit.nanos(), "a time")?)
+            }
+        };
+        let op = self.op(&fields)?;
+        let last = sink.last();
+        let device = self.label(self.mapping.device.as_ref(), last.device, &fields, sink)?;
+        let process = self.label(self.mapping.process.as_ref(), last.process, &fields, sink)?;
+        let file = self.label(self.mapping.file.as_ref(), last.file, &fields, sink)?;
+        sink.push(Record { time, device, process, file, offset, bytes, op })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_one_line_form_is_read_with_units_and_defaults() {
+        let mapping: ColumnMapping = "time=0:us,offset=3:sectors,bytes=4,op=2".parse().unwrap();
+        assert_eq!(mapping.time, Some((Column::Number(0), TimeUnit::Micros)));
+        assert_eq!(mapping.offset, Sized { column: Column::Number(3), unit: 512 });
+        assert_eq!(mapping.length, Length::Column(Sized { column: Column::Number(4), unit: 1 }));
+        assert_eq!((mapping.header_lines, mapping.rebase, mapping.separator), (0, true, Separator::Comma));
+    }
+
+    #[test]
+    fn a_mapping_without_an_offset_or_with_an_unknown_key_says_so() {
+        let missing = "bytes=4".parse::<ColumnMapping>().unwrap_err();
+        assert_eq!(missing, MappingError::Missing("offset"));
+        let unknown = "ofset=4".parse::<ColumnMapping>().unwrap_err().to_string();
+        assert!(unknown.contains("\"ofset\"") && unknown.contains("offset"), "{unknown}");
+    }
+
+    #[test]
+    fn a_heading_needs_a_heading_line() {
+        let mapping: ColumnMapping = "offset=Off,size=4096".parse().unwrap();
+        assert_eq!(mapping.header_lines, 1);
+    }
+}

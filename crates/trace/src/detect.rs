@@ -1,0 +1,223 @@
+//! Which format a file is in, by its content; the name only breaks ties.
+//!
+//! Magic numbers and first lines decide where a format has them (Parquet, blktrace, fio, the CSVs with a heading).
+//! Bytes that are not text are tried against the two binary layouts without a magic (vscsi, oracleGeneral). For
+//! the rest, each text format says of every line in the first [`LINES_MAX`] whether it could be its own; formats
+//! that claim fewer than nine lines in ten are out (a file may hold some bad lines), the largest claim wins, and
+//! among equals the order of [`CLAIMS`], which goes from the pickiest shape to the loosest. Only DiskSim and MQSim
+//! can claim exactly the same lines (five whole numbers); then an extension `.disksim`, `.dis` or `.ascii` says
+//! DiskSim, and anything else means MQSim, whose times are whole numbers by definition.
+
+use crate::field::{self, Fields};
+use crate::formats::{Format, blkparse, blktrace, columnar, csv, disksim, fio, oracle_general, vscsi};
+
+/// Lines of text that are looked at.
+const LINES_MAX: usize = 200;
+
+/// Whether a line could belong to a format.
+type Claim = fn(&str) -> bool;
+
+/// Text formats without a heading, from the pickiest shape to the loosest.
+const CLAIMS: [(Format, Claim); 9] = [
+    (Format::Blkparse, is_blkparse),
+    (Format::Msr, is_msr),
+    (Format::Spc, is_spc),
+    (Format::Alibaba, is_alibaba),
+    (Format::Tencent, is_tencent),
+    (Format::Mqsim, is_mqsim),
+    (Format::Disksim, is_disksim),
+    (Format::Arc, is_arc),
+    (Format::Lirs, is_lirs),
+];
+
+fn all_uint(fields: &Fields<'_>, which: std::ops::Range<usize>) -> bool {
+    which.into_iter().all(|i| field::is_uint(fields.get(i)))
+}
+
+fn is_op_letter(text: &str) -> bool {
+    matches!(text, "R" | "W" | "r" | "w")
+}
+
+fn is_blkparse(line: &str) -> bool {
+    let fields = Fields::blank_separated(line);
+    blkparse::is_device(fields.get(0))
+        && field::is_uint(fields.get(1))
+        && field::is_decimal(fields.get(3))
+        && blkparse::ACTIONS.contains(&fields.get(5))
+}
+fn is_msr(line: &str) -> bool {
+    let fields = Fields::separated(line, ',');
+    let op = fields.get(3);
+    (6..=7).contains(&fields.len())
+        && field::is_uint(fields.get(0))
+        && field::is_uint(fields.get(2))
+        && (op.eq_ignore_ascii_case("read") || op.eq_ignore_ascii_case("write"))
+        && all_uint(&fields, 4..fields.len())
+}
+fn is_spc(line: &str) -> bool {
+    let fields = Fields::separated(line, ',');
+    fields.len() >= 5
+        && all_uint(&fields, 0..3)
+        && is_op_letter(fields.get(3))
+        && field::is_decimal(fields.get(4))
+}
+fn is_alibaba(line: &str) -> bool {
+    let fields = Fields::separated(line, ',');
+    fields.len() == 5
+        && field::is_uint(fields.get(0))
+        && is_op_letter(fields.get(1))
+        && all_uint(&fields, 2..5)
+}
+fn is_tencent(line: &str) -> bool {
+    let fields = Fields::separated(line, ',');
+    fields.len() == 5 && all_uint(&fields, 0..5) && matches!(fields.get(3), "0" | "1")
+}
+fn is_mqsim(line: &str) -> bool {
+    let fields = Fields::blank_separated(line);
+    fields.len() == 5 && all_uint(&fields, 0..5) && matches!(fields.get(4), "0" | "1")
+}
+fn is_disksim(line: &str) -> bool {
+    let fields = Fields::blank_separated(line);
+    fields.len() == 5
+        && field::is_decimal(fields.get(0))
+        && all_uint(&fields, 1..4)
+        && disksim::flags(fields.get(4)).is_some()
+}
+fn is_arc(line: &str) -> bool {
+    let fields = Fields::blank_separated(line);
+    fields.len() == 4 && all_uint(&fields, 0..4)
+}
+fn is_lirs(line: &str) -> bool {
+    let text = line.trim();
+    text == "*" || field::is_uint(text)
+}
+
+/// The format of a trace that begins with `head` (a few KiB decompressed; 64 KiB are plenty); `name` is its path or
+/// file name and only breaks ties. `None` when no format claims it.
+#[must_use]
+pub fn detect(head: &[u8], name: &str) -> Option<Format> {
+    if head.starts_with(columnar::MAGIC) {
+        return Some(Format::Parquet);
+    }
+    if let Some(&word) = head.first_chunk::<4>()
+        && blktrace::magic(word).is_some()
+    {
+        return Some(Format::Blktrace);
+    }
+    match text_of(head) {
+        Some(text) => detect_text(text, name),
+        None if vscsi::version(head).is_some() => Some(Format::Vscsi),
+        None if oracle_general::plausible(head) => Some(Format::OracleGeneral),
+        None => None,
+    }
+}
+
+/// The beginning as text, if it is text: no control characters but blanks and line ends. A character that the end
+/// of `head` cuts does not count against it.
+fn text_of(head: &[u8]) -> Option<&str> {
+    let text = match std::str::from_utf8(head) {
+        Ok(text) => text,
+        Err(error) if error.error_len().is_none() => {
+            // The part before `valid_up_to` was just found valid.
+            std::str::from_utf8(&head[..error.valid_up_to()]).ok()?
+        }
+        Err(_) => return text_with_bad_lines(head),
+    };
+    is_text(text).then_some(text)
+}
+
+fn is_text(text: &str) -> bool {
+    !text.bytes().any(|b| b < 0x20 && !matches!(b, b'\t' | b'\n' | b'\r' | 0x0c))
+}
+
+/// The valid beginning of a text in which a later line holds other bytes (an odd file name).
+fn text_with_bad_lines(head: &[u8]) -> Option<&str> {
+    let valid = match std::str::from_utf8(head) {
+        Ok(text) => text,
+        Err(error) => std::str::from_utf8(&head[..error.valid_up_to()]).ok()?,
+    };
+    let whole_lines = &valid[..valid.rfind('\n')? + 1];
+    is_text(whole_lines).then_some(whole_lines)
+}
+
+fn detect_text(text: &str, name: &str) -> Option<Format> {
+    let text = text.trim_start_matches('\u{feff}');
+    let whole = text.rfind('\n').map_or(text, |end| &text[..end]);
+    let lines: Vec<&str> = whole
+        .lines()
+        .map(str::trim_end)
+        .filter(|line| !line.trim().is_empty())
+        .take_while(|line| !blkparse::begins_summary(line))
+        .take(LINES_MAX)
+        .collect();
+    let first = lines.first()?;
+    if let Some(format) = by_heading(first) {
+        return Some(format);
+    }
+    let mut best: Option<(usize, Format)> = None;
+    for (format, claim) in CLAIMS {
+        let claimed = lines.iter().filter(|line| claim(line)).count();
+        let enough = claimed > 0 && claimed * 10 >= lines.len() * 9;
+        if enough && best.is_none_or(|(most, _)| claimed > most) {
+            best = Some((claimed, format));
+        }
+    }
+    match best {
+        Some((_, Format::Mqsim)) if lines.iter().all(|line| is_disksim(line)) && named_disksim(name) => {
+            Some(Format::Disksim)
+        }
+        Some((_, format)) => Some(format),
+        None => None,
+    }
+}
+
+fn by_heading(first: &str) -> Option<Format> {
+    match first.trim() {
+        csv::HEADING => Some(Format::Csv),
+        fio::HEADING_V2 => Some(Format::FioV2),
+        fio::HEADING_V3 => Some(Format::FioV3),
+        line if line.starts_with("Timestamp,Hostname,") => Some(Format::Msr),
+        line if line.starts_with("Timestamp,Offset,") => Some(Format::Tencent),
+        line if line.starts_with("device_id,opcode,") => Some(Format::Alibaba),
+        _ => None,
+    }
+}
+
+fn named_disksim(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    let name = [".gz", ".xz", ".zst"].iter().find_map(|end| name.strip_suffix(end)).unwrap_or(&name);
+    [".disksim", ".dis", ".ascii"].iter().any(|end| name.ends_with(end))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn five_whole_numbers_are_mqsim_unless_the_name_says_disksim() {
+        let text = b"100 0 8 8 1\n200 0 16 8 0\n";
+        assert_eq!(detect(text, "a.trace"), Some(Format::Mqsim));
+        assert_eq!(detect(text, "a.disksim.gz"), Some(Format::Disksim));
+    }
+
+    #[test]
+    fn one_bad_line_in_ten_does_not_hide_the_format() {
+        let mut text = "7\n".repeat(9);
+        text.push_str("oops\n");
+        assert_eq!(detect(text.as_bytes(), ""), Some(Format::Lirs));
+        text.push_str("oops\n");
+        assert_eq!(detect(text.as_bytes(), ""), None);
+    }
+
+    #[test]
+    fn a_line_cut_by_the_end_of_the_head_does_not_count() {
+        assert_eq!(detect(b"1 2 0 0\n3 4 0 1\n5 ", ""), Some(Format::Arc));
+    }
+
+    #[test]
+    fn nothing_and_noise_are_no_format() {
+        assert_eq!(detect(b"", ""), None);
+        assert_eq!(detect(b"hello world\n", "a.lis"), None);
+        assert_eq!(detect(&[0xff; 100], ""), None);
+    }
+}

@@ -1,0 +1,327 @@
+//! Forerun's own format: an Apache Parquet file, compressed with zstd, under a versioned schema.
+//!
+//! Columns, one row a request in the order of the source: `time_ns` u64 or null, `process`, `device`, `file` text
+//! or null, `offset` u64, `bytes` u64, `op` text `R` or `W`. The file metadata carry `forerun.schema` = `1`. It is
+//! chosen because everything can read it (DuckDB, polars, pandas, Spark) and nothing of a record is lost: a trace
+//! written and read again is the same trace. Times and offsets are delta-encoded, texts are dictionary-encoded, so
+//! a request takes a few bytes. Only the column layer of the Parquet library is used, not Arrow: seven flat columns
+//! need none, and Arrow would be most of the build. The library trusts some lengths of a damaged file (a page may
+//! claim up to 2 GiB) and answers a few contradictions with a panic; that is turned into the same error as any other
+//! malformed input.
+
+use crate::error::{Fault, Place, TraceError};
+use crate::record::{Name, Record, Trace};
+use crate::sink::Sink;
+use crate::source::ByteSource;
+use bytes::Bytes;
+use forerun_core::access::Op;
+use forerun_core::units::Nanos;
+use parquet::basic::{Compression, Encoding, Type, ZstdLevel};
+use parquet::column::reader::ColumnReader;
+use parquet::data_type::{ByteArray, ByteArrayType, Int64Type};
+use parquet::errors::ParquetError;
+use parquet::file::metadata::{KeyValue, ParquetMetaData};
+use parquet::file::properties::WriterProperties;
+use parquet::file::reader::{FileReader, RowGroupReader, SerializedFileReader};
+use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
+use parquet::schema::parser::parse_message_type;
+use parquet::schema::types::ColumnPath;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+/// The first and last bytes of a Parquet file.
+pub(crate) const MAGIC: &[u8; 4] = b"PAR1";
+/// Key of the schema version in the file metadata.
+const SCHEMA_KEY: &str = "forerun.schema";
+/// The schema that this file writes, and the only one so far.
+const SCHEMA_VERSION: &str = "1";
+/// Rows in one row group when writing, and in one batch when reading.
+const GROUP_ROWS: usize = 1 << 20;
+const BATCH_ROWS: usize = 1 << 14;
+const ZSTD_LEVEL: i32 = 9;
+
+/// The columns, in the order in which they are written.
+const MESSAGE: &str = "message trace {
+    optional int64 time_ns (INTEGER(64, false));
+    optional binary process (STRING);
+    optional binary device (STRING);
+    optional binary file (STRING);
+    required int64 offset (INTEGER(64, false));
+    required int64 bytes (INTEGER(64, false));
+    required binary op (STRING);
+}";
+
+/// Reads a whole file.
+pub(crate) fn read(source: &mut ByteSource<'_>, sink: &mut Sink<'_>) -> Result<(), TraceError> {
+    let data = Bytes::from(source.whole()?);
+    // Nothing of `sink` is kept after a panic: the error ends the reading.
+    match catch_unwind(AssertUnwindSafe(|| rows(data, sink))) {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err((place, fault))) => Err(sink.fatal(place, fault)),
+        Err(_) => {
+            let fault = Fault::told("a whole Parquet file", "one whose inner lengths contradict each other")
+                .remedy("fetch or write the file again");
+            Err(sink.fatal(Place::Byte(0), fault))
+        }
+    }
+}
+
+fn broken(error: &ParquetError) -> (Place, Fault) {
+    let fault =
+        Fault::told("a whole Parquet file", error.to_string()).remedy("fetch or write the file again");
+    (Place::Byte(0), fault)
+}
+
+fn rows(data: Bytes, sink: &mut Sink<'_>) -> Result<(), (Place, Fault)> {
+    let file = SerializedFileReader::new(data).map_err(|e| broken(&e))?;
+    check_version(file.metadata())?;
+    let columns = Columns::find(file.metadata()).map_err(|fault| (Place::Byte(0), fault))?;
+    let mut row = 0;
+    for number in 0..file.num_row_groups() {
+        let group = file.get_row_group(number).map_err(|e| broken(&e))?;
+        let mut readers = columns.open(&*group).map_err(|e| broken(&e))?;
+        while !sink.full() {
+            let batch = columns.batch(&mut readers).map_err(|e| broken(&e))?;
+            if batch.is_empty() {
+                break;
+            }
+            batch.take(row, sink)?;
+            row += batch.bytes.len() as u64;
+        }
+    }
+    Ok(())
+}
+
+fn check_version(metadata: &ParquetMetaData) -> Result<(), (Place, Fault)> {
+    let version = metadata
+        .file_metadata()
+        .key_value_metadata()
+        .and_then(|pairs| pairs.iter().find(|pair| pair.key == SCHEMA_KEY))
+        .and_then(|pair| pair.value.clone());
+    if version.as_deref() == Some(SCHEMA_VERSION) {
+        return Ok(());
+    }
+    let found = version.map_or_else(|| "no such key".to_owned(), |v| format!("version {v:?}"));
+    let fault = Fault::told(format!("{SCHEMA_KEY} = {SCHEMA_VERSION} in the file metadata"), found)
+        .remedy("read it with the Forerun that wrote it, or export it as CSV and map its columns");
+    Err((Place::Byte(0), fault))
+}
+
+/// One column of the file: its index, and whether values may be null.
+#[derive(Clone, Copy)]
+struct Column {
+    index: usize,
+    nullable: bool,
+}
+
+/// Where the seven columns stand: time, offset, bytes; process, device, file, op.
+struct Columns {
+    numbers: [Column; 3],
+    texts: [Column; 4],
+}
+
+impl Columns {
+    fn find(metadata: &ParquetMetaData) -> Result<Self, Fault> {
+        let schema = metadata.file_metadata().schema_descr();
+        let find = |name: &str, kind: Type, words: &str| {
+            let at = schema.columns().iter().position(|column| column.path().string() == name);
+            let expected = format!("a flat column {name} of {words}");
+            let Some(index) = at else {
+                return Err(Fault::told(expected, "no such column"));
+            };
+            let column = schema.column(index);
+            let flat = column.max_rep_level() == 0 && column.max_def_level() <= 1;
+            if column.physical_type() != kind || !flat {
+                return Err(Fault::told(expected, format!("one of {}", column.physical_type())));
+            }
+            Ok(Column { index, nullable: column.max_def_level() == 1 })
+        };
+        let number = |name| find(name, Type::INT64, "64-bit integers");
+        let text = |name| find(name, Type::BYTE_ARRAY, "text");
+        Ok(Self {
+            numbers: [number("time_ns")?, number("offset")?, number("bytes")?],
+            texts: [text("process")?, text("device")?, text("file")?, text("op")?],
+        })
+    }
+
+    /// Readers of the columns of one row group: numbers, then texts.
+    fn open(&self, group: &dyn RowGroupReader) -> Result<Vec<ColumnReader>, ParquetError> {
+        self.numbers.iter().chain(&self.texts).map(|column| group.get_column_reader(column.index)).collect()
+    }
+
+    /// The next rows, at most [`BATCH_ROWS`]; all columns must have equally many.
+    fn batch(&self, readers: &mut [ColumnReader]) -> Result<Batch, ParquetError> {
+        let mut numbers = [const { Vec::new() }; 3];
+        let mut texts = [const { Vec::new() }; 4];
+        let (for_numbers, for_texts) = readers.split_at_mut(self.numbers.len());
+        for ((out, column), reader) in numbers.iter_mut().zip(&self.numbers).zip(for_numbers) {
+            let ColumnReader::Int64ColumnReader(reader) = reader else {
+                return Err(ParquetError::General("a column changes its type".to_owned()));
+            };
+            let mut values = Vec::new();
+            let mut levels = Vec::new();
+            let wanted = column.nullable.then_some(&mut levels);
+            let (read, ..) = reader.read_records(BATCH_ROWS, wanted, None, &mut values)?;
+            *out = spread(read, column.nullable.then_some(&levels), values);
+        }
+        for ((out, column), reader) in texts.iter_mut().zip(&self.texts).zip(for_texts) {
+            let ColumnReader::ByteArrayColumnReader(reader) = reader else {
+                return Err(ParquetError::General("a column changes its type".to_owned()));
+            };
+            let mut values = Vec::new();
+            let mut levels = Vec::new();
+            let wanted = column.nullable.then_some(&mut levels);
+            let (read, ..) = reader.read_records(BATCH_ROWS, wanted, None, &mut values)?;
+            *out = spread(read, column.nullable.then_some(&levels), values);
+        }
+        let [time, offset, bytes] = numbers;
+        let rows = bytes.len();
+        if [time.len(), offset.len()] != [rows; 2] || texts.iter().any(|text| text.len() != rows) {
+            return Err(ParquetError::General("columns of different lengths".to_owned()));
+        }
+        Ok(Batch { time, offset, bytes, texts })
+    }
+}
+
+/// Values at their rows: a definition level of zero is a null.
+fn spread<T>(rows: usize, levels: Option<&Vec<i16>>, values: Vec<T>) -> Vec<Option<T>> {
+    let mut values = values.into_iter();
+    match levels {
+        None => values.take(rows).map(Some).collect(),
+        Some(levels) => {
+            levels.iter().take(rows).map(|&level| if level > 0 { values.next() } else { None }).collect()
+        }
+    }
+}
+
+/// Some rows, by column; texts are process, device, file, op.
+struct Batch {
+    time: Vec<Option<i64>>,
+    offset: Vec<Option<i64>>,
+    bytes: Vec<Option<i64>>,
+    texts: [Vec<Option<ByteArray>>; 4],
+}
+
+impl Batch {
+    const fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+    fn text(&self, which: usize, i: usize) -> Result<&str, Fault> {
+        match &self.texts[which][i] {
+            None => Ok(""),
+            Some(text) => text.as_utf8().map_err(|_| Fault::told("text in UTF-8", "other bytes")),
+        }
+    }
+    fn record(&self, i: usize, sink: &mut Sink<'_>) -> Result<Record, Fault> {
+        let number = |value: Option<i64>, name: &str| {
+            value.map(i64::cast_unsigned).ok_or_else(|| Fault::told(format!("a value of {name}"), "null"))
+        };
+        let last = sink.last();
+        Ok(Record {
+            time: self.time[i].map(|time| Nanos(time.cast_unsigned())),
+            process: sink.name_like(last.process, self.text(0, i)?)?,
+            device: sink.name_like(last.device, self.text(1, i)?)?,
+            file: sink.name_like(last.file, self.text(2, i)?)?,
+            offset: number(self.offset[i], "offset")?,
+            bytes: number(self.bytes[i], "bytes")?,
+            op: match self.text(3, i)? {
+                "R" => Op::Read,
+                "W" => Op::Write,
+                other => return Err(Fault::new("an operation, R or W", other)),
+            },
+        })
+    }
+    /// Hands the rows on; a bad one is counted or ends the reading, as in every format.
+    fn take(&self, first_row: u64, sink: &mut Sink<'_>) -> Result<(), (Place, Fault)> {
+        for i in 0..self.bytes.len() {
+            let result = self.record(i, sink).and_then(|record| sink.push(record));
+            if let Err(fault) = result {
+                let place = Place::Row(first_row + i as u64);
+                if !sink.options.skip_bad {
+                    return Err((place, fault));
+                }
+                sink.skip(place, fault);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn properties() -> Result<WriterProperties, ParquetError> {
+    let mut builder = WriterProperties::builder()
+        .set_created_by("forerun".to_owned())
+        .set_compression(Compression::ZSTD(ZstdLevel::try_new(ZSTD_LEVEL)?))
+        .set_key_value_metadata(Some(vec![KeyValue::new(SCHEMA_KEY.to_owned(), SCHEMA_VERSION.to_owned())]));
+    for name in ["time_ns", "offset"] {
+        let path = ColumnPath::from(name);
+        builder = builder
+            .set_column_dictionary_enabled(path.clone(), false)
+            .set_column_encoding(path, Encoding::DELTA_BINARY_PACKED);
+    }
+    Ok(builder.build())
+}
+
+/// Writes a whole file.
+pub(crate) fn write(out: &mut (impl std::io::Write + Send), trace: &Trace) -> Result<(), ParquetError> {
+    let schema = Arc::new(parse_message_type(MESSAGE)?);
+    let mut writer = SerializedFileWriter::new(out, schema, Arc::new(properties()?))?;
+    let names: Vec<ByteArray> = trace.names.iter().map(|name| ByteArray::from(name.as_str())).collect();
+    for records in trace.records.chunks(GROUP_ROWS) {
+        let mut group = writer.next_row_group()?;
+        let time: Vec<_> = records.iter().map(|r| r.time.map(|t| t.0.cast_signed())).collect();
+        numbers(&mut group, &time)?;
+        let pickers: [fn(&Record) -> Name; 3] = [|r| r.process, |r| r.device, |r| r.file];
+        for pick in pickers {
+            let name =
+                |name: Name| (name != Name::ABSENT).then(|| names.get(name.0 as usize).cloned()).flatten();
+            texts(&mut group, records.iter().map(|r| name(pick(r))), true)?;
+        }
+        numbers_required(&mut group, &records.iter().map(|r| r.offset.cast_signed()).collect::<Vec<_>>())?;
+        numbers_required(&mut group, &records.iter().map(|r| r.bytes.cast_signed()).collect::<Vec<_>>())?;
+        let letter = |op| Some(ByteArray::from(if op == Op::Read { "R" } else { "W" }));
+        texts(&mut group, records.iter().map(|r| letter(r.op)), false)?;
+        group.close()?;
+    }
+    writer.close()?;
+    Ok(())
+}
+
+/// The next column's writer; there are as many as [`MESSAGE`] has.
+macro_rules! next_column {
+    ($group:expr) => {
+        $group.next_column()?.ok_or_else(|| ParquetError::General("a column too many".to_owned()))?
+    };
+}
+
+fn numbers<W: std::io::Write + Send>(
+    group: &mut SerializedRowGroupWriter<'_, W>,
+    values: &[Option<i64>],
+) -> Result<(), ParquetError> {
+    let mut column = next_column!(group);
+    let levels: Vec<i16> = values.iter().map(|value| i16::from(value.is_some())).collect();
+    let present: Vec<i64> = values.iter().copied().flatten().collect();
+    column.typed::<Int64Type>().write_batch(&present, Some(&levels), None)?;
+    column.close()
+}
+
+fn numbers_required<W: std::io::Write + Send>(
+    group: &mut SerializedRowGroupWriter<'_, W>,
+    values: &[i64],
+) -> Result<(), ParquetError> {
+    let mut column = next_column!(group);
+    column.typed::<Int64Type>().write_batch(values, None, None)?;
+    column.close()
+}
+
+fn texts<W: std::io::Write + Send>(
+    group: &mut SerializedRowGroupWriter<'_, W>,
+    values: impl Iterator<Item = Option<ByteArray>>,
+    nullable: bool,
+) -> Result<(), ParquetError> {
+    let mut column = next_column!(group);
+    let values: Vec<_> = values.collect();
+    let levels: Vec<i16> = values.iter().map(|value| i16::from(value.is_some())).collect();
+    let present: Vec<ByteArray> = values.into_iter().flatten().collect();
+    column.typed::<ByteArrayType>().write_batch(&present, nullable.then_some(levels.as_slice()), None)?;
+    column.close()
+}

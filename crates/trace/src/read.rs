@@ -1,0 +1,188 @@
+//! Opening a trace: the one way in.
+//!
+//! A file is hashed, decompressed and recognised (see `source` and `detect`), then handed to its format's reader.
+//! The two loops that drive readers are here: one for lines, one call for binary formats. A blktrace recording is a
+//! file per processor; a path that does not exist but has siblings `path.blktrace.0`, `path.blktrace.1`, … means
+//! them all together, as for blkparse.
+
+use crate::columns;
+use crate::detect::detect;
+use crate::error::{Fault, Malformed, Place, TraceError, excerpt};
+use crate::formats::{
+    Format, LineReader, alibaba, arc, blkparse, blktrace, columnar, csv, disksim, fio, lirs, mqsim, msr,
+    oracle_general, spc, tencent, vscsi,
+};
+use crate::options::ReadOptions;
+use crate::record::Trace;
+use crate::sink::Sink;
+use crate::source::{ByteSource, Chained, Hashed, LINE_BYTES_MAX, decompressed, stream_error};
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+/// A trace and what was learned while reading it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Opened {
+    /// The records; `trace.skipped` counts bad ones that were passed over.
+    pub trace: Trace,
+    /// SHA-256 of the file as it stands (compressed, where it is), in hexadecimal. For several files read as one,
+    /// of their contents one after another.
+    pub hash_hex: String,
+    /// The format that was found or named.
+    pub format: Format,
+    /// The first bad records that were passed over, at most 16.
+    pub bad: Vec<Malformed>,
+}
+
+/// Reads the trace at `path`.
+///
+/// # Errors
+/// [`TraceError::Io`] when the file cannot be read; [`TraceError::Malformed`] at the first record that does not follow
+/// its format (unless `skip_bad`), when no format claims the content, or when a compressed stream is broken.
+pub fn open(path: impl AsRef<Path>, options: &ReadOptions) -> Result<Opened, TraceError> {
+    let path = path.as_ref();
+    let name = path.display().to_string();
+    let failed = |source| TraceError::Io { file: name.clone(), source };
+    match File::open(path) {
+        Ok(file) => read_from(&name, file, options),
+        Err(error) => {
+            let parts = processor_files(path);
+            if parts.is_empty() {
+                return Err(failed(error));
+            }
+            let files = parts.iter().map(File::open).collect::<Result<Vec<_>, _>>().map_err(failed)?;
+            read_from(&format!("{name}.blktrace.*"), Chained::new(files), options)
+        }
+    }
+}
+
+/// The files of a blktrace recording: `base.blktrace.0` and so on, without a gap.
+fn processor_files(base: &Path) -> Vec<std::path::PathBuf> {
+    let nth = |cpu: usize| {
+        let mut name = base.as_os_str().to_owned();
+        name.push(format!(".blktrace.{cpu}"));
+        std::path::PathBuf::from(name)
+    };
+    (0..).map(nth).take_while(|path| path.is_file()).collect()
+}
+
+/// Reads the trace in `bytes`; `name` stands for it in messages.
+///
+/// # Errors
+/// As [`open`], without the errors of files.
+pub fn read_bytes(name: &str, bytes: &[u8], options: &ReadOptions) -> Result<Opened, TraceError> {
+    read_from(name, bytes, options)
+}
+
+/// Reads the trace in a stream; `name` stands for it in messages.
+///
+/// # Errors
+/// As [`open`].
+pub fn read_from(name: &str, raw: impl Read, options: &ReadOptions) -> Result<Opened, TraceError> {
+    let mut hashed = Hashed::new(raw);
+    let (format, trace, bad) = {
+        let stream = decompressed(&mut hashed).map_err(|error| stream_error(name, error, 0))?;
+        let mut source = ByteSource::new(name, stream)?;
+        let format = choose(name, source.peek(), options)?;
+        let mut sink = Sink::new(name, format, options);
+        drive(format, &mut source, &mut sink)?;
+        let (trace, bad) = sink.finish(is_rebased(format, options))?;
+        (format, trace, bad)
+    };
+    let hash_hex = hashed.finish().map_err(|error| stream_error(name, error, 0))?;
+    Ok(Opened { trace, hash_hex, format, bad })
+}
+
+/// The format named, meant by a mapping, or found.
+fn choose(name: &str, head: &[u8], options: &ReadOptions) -> Result<Format, TraceError> {
+    if let Some(format) = options.format {
+        return Ok(format);
+    }
+    if options.csv_mapping.is_some() {
+        return Ok(Format::Columns);
+    }
+    detect(head, name).ok_or_else(|| {
+        let first = head.split(|&b| b == b'\n').next().unwrap_or_default();
+        let found = if head.is_empty() {
+            "an empty file".to_owned()
+        } else {
+            excerpt(&String::from_utf8_lossy(&first[..first.len().min(256)]))
+        };
+        let known = format!("the beginning of a trace in one of: {}", Format::names());
+        let fault = Fault::told(known, found).remedy("name its format, or give a column mapping");
+        fault.at(name, "unknown", Place::Byte(0)).into()
+    })
+}
+
+/// Whether a format records an absolute clock, so that the earliest request becomes time zero.
+fn is_rebased(format: Format, options: &ReadOptions) -> bool {
+    match format {
+        Format::Blktrace | Format::Msr | Format::Vscsi | Format::Alibaba | Format::Tencent => true,
+        Format::Columns => options.csv_mapping.as_ref().is_some_and(|mapping| mapping.rebase),
+        _ => false,
+    }
+}
+
+/// Hands the source to the format's reader.
+fn drive(format: Format, source: &mut ByteSource<'_>, sink: &mut Sink<'_>) -> Result<(), TraceError> {
+    let reader: Box<dyn LineReader> = match format {
+        Format::Parquet => return columnar::read(source, sink),
+        Format::Blktrace => return blktrace::read(source, sink),
+        Format::Vscsi => return vscsi::read(source, sink),
+        Format::OracleGeneral => return oracle_general::read(source, sink),
+        Format::Columns => match &sink.options.csv_mapping {
+            Some(mapping) => Box::new(columns::Reader::new(mapping.clone())),
+            None => {
+                let fault = Fault::told("a column mapping for the format columns", "none")
+                    .remedy("give one, e.g. time=0:us,offset=3:sectors,bytes=4,op=2");
+                return Err(sink.fatal(Place::Line(1), fault));
+            }
+        },
+        Format::Csv => Box::new(csv::line),
+        Format::Blkparse => Box::new(blkparse::Reader::default()),
+        Format::FioV2 => Box::new(fio::Reader::new(2)),
+        Format::FioV3 => Box::new(fio::Reader::new(3)),
+        Format::Msr => Box::new(msr::line),
+        Format::Spc => Box::new(spc::line),
+        Format::Disksim => Box::new(disksim::line),
+        Format::Mqsim => Box::new(mqsim::line),
+        Format::Lirs => Box::new(lirs::line),
+        Format::Arc => Box::new(arc::line),
+        Format::Alibaba => Box::new(alibaba::line),
+        Format::Tencent => Box::new(tencent::line),
+    };
+    lines(reader, source, sink)
+}
+
+/// Feeds a text format line by line.
+fn lines(
+    mut reader: Box<dyn LineReader>,
+    source: &mut ByteSource<'_>,
+    sink: &mut Sink<'_>,
+) -> Result<(), TraceError> {
+    let mut line = Vec::new();
+    let mut number = 0;
+    while !sink.full() {
+        let Some(fits) = source.line(&mut line)? else {
+            break;
+        };
+        number += 1;
+        let result = if fits {
+            one_line(&mut *reader, &line, number, sink)
+        } else {
+            Err(Fault::told(format!("a line of at most {LINE_BYTES_MAX} bytes"), "a longer one"))
+        };
+        if let Err(fault) = result {
+            sink.bad(Place::Line(number), fault)?;
+        }
+    }
+    reader.finish(sink).map_err(|fault| sink.fatal(Place::Line(number), fault))
+}
+
+fn one_line(reader: &mut dyn LineReader, line: &[u8], number: u64, sink: &mut Sink<'_>) -> Result<(), Fault> {
+    let text = std::str::from_utf8(line)
+        .map_err(|error| Fault::told("text in UTF-8", format!("byte 0x{:02x}", line[error.valid_up_to()])))?;
+    let text = if number == 1 { text.trim_start_matches('\u{feff}') } else { text };
+    let text = text.strip_suffix('\r').unwrap_or(text);
+    if text.trim().is_empty() { Ok(()) } else { reader.line(text, sink) }
+}

@@ -1,0 +1,150 @@
+//! Where every reader puts its records: the one place that interns names, checks addresses and counts faults.
+//!
+//! A reader knows a format; it does not know whether a bad record ends the reading, how many records were asked
+//! for, or how a name becomes a number. Those decisions are here, so that they are the same for all formats: an
+//! address range that would leave 64 bits is a fault, names are interned in the order in which they first appear
+//! (a table, never iterated by hash), and with `skip_bad` the first [`BAD_KEPT_MAX`] faults are kept for the
+//! report while the rest are counted.
+
+use crate::error::{Fault, Malformed, Place, TraceError};
+use crate::formats::Format;
+use crate::options::ReadOptions;
+use crate::record::{Name, Record, Trace};
+use forerun_core::access::Op;
+use forerun_core::units::{Nanos, SECTOR_BYTES};
+use std::collections::HashMap;
+
+/// Faults kept word for word when bad records are passed over; the rest are only counted.
+pub(crate) const BAD_KEPT_MAX: usize = 16;
+
+/// Collects the records of one trace.
+pub(crate) struct Sink<'a> {
+    /// Options of the caller.
+    pub(crate) options: &'a ReadOptions,
+    file: String,
+    format: Format,
+    trace: Trace,
+    index: HashMap<String, Name>,
+    bad: Vec<Malformed>,
+    limit: u64,
+}
+
+impl<'a> Sink<'a> {
+    /// An empty trace that will say it came from `file` in `format`.
+    pub(crate) fn new(file: &str, format: Format, options: &'a ReadOptions) -> Self {
+        let trace =
+            Trace { names: vec![String::new()], format: format.name().to_owned(), ..Trace::default() };
+        Self {
+            options,
+            file: file.to_owned(),
+            format,
+            trace,
+            index: HashMap::new(),
+            bad: Vec::new(),
+            limit: options.limit.unwrap_or(u64::MAX),
+        }
+    }
+    /// Number of a name; the empty string is [`Name::ABSENT`].
+    pub(crate) fn name(&mut self, text: &str) -> Result<Name, Fault> {
+        if text.is_empty() {
+            return Ok(Name::ABSENT);
+        }
+        if let Some(&name) = self.index.get(text) {
+            return Ok(name);
+        }
+        let number = u32::try_from(self.trace.names.len())
+            .map_err(|_| Fault::told("at most 2^32 distinct names", "one more"))?;
+        self.trace.names.push(text.to_owned());
+        self.index.insert(text.to_owned(), Name(number));
+        Ok(Name(number))
+    }
+    /// As [`Sink::name`], quick where `text` is likely the name of `guess`, as in long runs of one device.
+    pub(crate) fn name_like(&mut self, guess: Name, text: &str) -> Result<Name, Fault> {
+        match self.trace.names.get(guess.0 as usize) {
+            Some(known) if known == text => Ok(guess),
+            _ => self.name(text),
+        }
+    }
+    /// The record before this one, or an empty one.
+    pub(crate) fn last(&self) -> Record {
+        self.trace.records.last().copied().unwrap_or(BLANK)
+    }
+    /// Takes one record.
+    pub(crate) fn push(&mut self, record: Record) -> Result<(), Fault> {
+        if record.offset.checked_add(record.bytes).is_none() {
+            let found = format!("offset {} with length {}", record.offset, record.bytes);
+            return Err(Fault::told("a range that ends below 2^64 bytes", found));
+        }
+        if !self.full() {
+            self.trace.records.push(record);
+        }
+        Ok(())
+    }
+    /// Whether the caller's limit is reached.
+    pub(crate) fn full(&self) -> bool {
+        self.trace.records.len() as u64 >= self.limit
+    }
+    /// Whether no record was taken yet.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.trace.records.is_empty()
+    }
+    /// The source turned out to have no times.
+    pub(crate) fn forget_times(&mut self) {
+        for record in &mut self.trace.records {
+            record.time = None;
+        }
+    }
+    /// A bad record: ends the reading, or is counted.
+    pub(crate) fn bad(&mut self, place: Place, fault: Fault) -> Result<(), TraceError> {
+        if !self.options.skip_bad {
+            return Err(self.fatal(place, fault));
+        }
+        self.skip(place, fault);
+        Ok(())
+    }
+    /// A bad record that is passed over.
+    pub(crate) fn skip(&mut self, place: Place, fault: Fault) {
+        self.trace.skipped += 1;
+        if self.bad.len() < BAD_KEPT_MAX {
+            self.bad.push(fault.at(&self.file, self.format.name(), place));
+        }
+    }
+    /// A fault that no skipping heals.
+    pub(crate) fn fatal(&self, place: Place, fault: Fault) -> TraceError {
+        fault.at(&self.file, self.format.name(), place).into()
+    }
+    /// The trace and the faults kept. With `rebase`, the earliest time becomes zero (formats that record an
+    /// absolute clock). A file of nothing but bad records is malformed even when bad records are passed over.
+    pub(crate) fn finish(mut self, rebase: bool) -> Result<(Trace, Vec<Malformed>), TraceError> {
+        if self.trace.records.is_empty()
+            && let Some(first) = self.bad.first()
+        {
+            return Err(first.clone().into());
+        }
+        if rebase {
+            let zero = self.trace.records.iter().filter_map(|r| r.time).min().unwrap_or(Nanos::ZERO);
+            for record in &mut self.trace.records {
+                record.time = record.time.map(|t| t.since(zero));
+            }
+        }
+        Ok((self.trace, self.bad))
+    }
+}
+
+/// A record of nothing, to fill in.
+pub(crate) const BLANK: Record = Record {
+    time: None,
+    device: Name::ABSENT,
+    process: Name::ABSENT,
+    file: Name::ABSENT,
+    offset: 0,
+    bytes: 0,
+    op: Op::Read,
+};
+
+/// Sectors as bytes.
+pub(crate) fn sectors_to_bytes(sectors: u64, what: &str) -> Result<u64, Fault> {
+    sectors
+        .checked_mul(SECTOR_BYTES)
+        .ok_or_else(|| Fault::told(format!("{what} below 2^64 bytes in sectors of 512"), sectors.to_string()))
+}
