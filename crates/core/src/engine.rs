@@ -13,6 +13,7 @@ mod evict;
 mod fetch;
 mod observed;
 mod read;
+mod rebuild;
 mod tables;
 mod write;
 
@@ -93,8 +94,8 @@ pub enum Input {
         /// Who and what.
         access: Access,
     },
-    /// Somebody replaces whole blocks. Answered by `Ready`; the host puts the data into the slots that
-    /// [`Engine::slots`] then names, before it handles any other input.
+    /// Somebody replaces whole blocks. Memory for them is named by [`Output::Fill`], as soon as it can be had;
+    /// acknowledged by `Ready`, which may come much later.
     Write {
         /// Chosen by the host.
         id: u64,
@@ -168,6 +169,14 @@ pub enum Output {
     Promote {
         /// Its number.
         command: u32,
+    },
+    /// A write has its memory: put the data into the slots that [`Engine::slots`] names, now. Outputs are executed in
+    /// order, so whoever reads one of these slots (a reader that waited for the block, parity, a member) comes later.
+    Fill {
+        /// The host's id of the write.
+        id: u64,
+        /// For [`Engine::slots`].
+        handle: u32,
     },
     /// Execute the steps of [`Engine::combine_steps`] for this job on the buffers, now.
     Combine {
@@ -378,6 +387,16 @@ impl Engine {
     #[must_use]
     pub const fn config(&self) -> &Config {
         &self.config
+    }
+    /// Memory for parity and rebuilding, for reports and tests.
+    #[must_use]
+    pub const fn staging(&self) -> &Slots {
+        &self.staging
+    }
+    /// Members that are out: as told by [`Input::Member`], or because a write to them did not end well.
+    #[must_use]
+    pub const fn failed_members(&self) -> &DiskSet {
+        &self.failed
     }
     /// Numbers that the scheme shows, by name.
     pub fn gauges(&mut self, out: &mut Vec<(&'static str, f64)>) {

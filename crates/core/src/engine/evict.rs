@@ -31,6 +31,7 @@ impl Engine {
                     }
                     if state.dirty > 0 || state.in_flight > 0 {
                         self.scheme.retention().second_chance(line);
+                        self.forget_ghosts();
                     } else {
                         self.evict(line);
                     }
@@ -114,6 +115,11 @@ impl Engine {
         if self.scheme.retention().on_hollow(line, &self.cache) == Afterlife::Forget {
             self.cache.forget(line);
         }
+        self.forget_ghosts();
+    }
+
+    /// Ghosts are forgotten as soon as retention says so: later their line may be alive again.
+    fn forget_ghosts(&mut self) {
         while let Some(ghost) = self.scheme.retention().forgotten() {
             self.cache.forget(ghost);
         }

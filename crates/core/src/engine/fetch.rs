@@ -7,6 +7,7 @@
 use super::tables::{Command, Owner, Waiter};
 use super::{Engine, Output, Status};
 use crate::access::{Access, Context, Op};
+use crate::array::DiskSet;
 use crate::cache::{LineId, NO_FETCH, State};
 use crate::dispatch::{Class, Queued};
 use crate::policy::{Fetched, When, Wish};
@@ -150,7 +151,9 @@ impl Engine {
             wanted += 1;
         }
         let span = Extent { start: first, blocks: last.0 - first.0 + 1 };
-        if (span.blocks - wanted) * HOLES_ONE_IN <= span.blocks {
+        // Only a strip has a positioning to save; a layer above another reads just what it lacks.
+        let holes = span.blocks - wanted;
+        if holes == 0 || (self.config.strip_aligned && holes * HOLES_ONE_IN <= span.blocks) {
             self.fetch(now, span, access);
             return;
         }
@@ -199,7 +202,7 @@ impl Engine {
         fetch.joined = false;
         fetch.bad = (0, 0);
         fetch.rebuilt = false;
-        fetch.avoid = None;
+        fetch.avoid = DiskSet::EMPTY;
         fetch.read_ahead = program.is_empty();
         fetch.waiters.clear();
         if !waiter.extent.is_empty() {
@@ -230,7 +233,8 @@ impl Engine {
 
     /// One member command of a fetch.
     pub(super) fn send(&mut self, now: Nanos, fetch: u32, owner: Owner, disk: Disk, extent: Extent) {
-        let class = if self.fetches[fetch].ahead { Class::Prefetch } else { Class::Demand };
+        let hurried = !self.fetches[fetch].ahead || self.fetches[fetch].joined;
+        let class = if hurried { Class::Demand } else { Class::Prefetch };
         let (context, read_ahead) = (self.fetches[fetch].context, self.fetches[fetch].read_ahead);
         let command = Command { owner, disk, extent, op: Op::Read, class, context, read_ahead, left: false };
         let number = self.enqueue(now, command);
@@ -255,6 +259,9 @@ impl Engine {
         for index in 0..self.fetches[fetch].commands.len() {
             let number = self.fetches[fetch].commands[index];
             let command = &mut self.commands[number];
+            if !matches!(command.owner, Owner::Fetch(f, _) | Owner::Staged(f) if f == fetch) {
+                continue; // one of several has ended, and its number serves somebody else
+            }
             command.class = Class::Demand;
             command.read_ahead = false;
             if command.left {
@@ -308,12 +315,14 @@ impl Engine {
             Owner::Fetch(fetch, offset) => {
                 if good < blocks {
                     self.fetches[fetch].bad = (offset + good, offset + blocks);
+                    self.fetches[fetch].bad_disk = disk;
                 }
                 self.member_done(now, fetch);
             }
             Owner::Staged(fetch) => {
                 if good < blocks {
                     self.fetches[fetch].bad = (0, self.fetches[fetch].extent.blocks);
+                    self.fetches[fetch].bad_disk = disk;
                 }
                 self.member_done(now, fetch);
             }
@@ -329,10 +338,11 @@ impl Engine {
         if self.fetches[fetch].commands_left > 0 {
             return;
         }
+        if self.fetches[fetch].bad.0 < self.fetches[fetch].bad.1 && self.rebuild_bad(now, fetch) {
+            return;
+        }
         if self.fetches[fetch].rebuilt {
             self.finish_rebuild(fetch);
-        } else if self.fetches[fetch].bad.0 < self.fetches[fetch].bad.1 && self.rebuild_bad(now, fetch) {
-            return;
         }
         self.arrive(now, fetch);
     }
@@ -400,6 +410,10 @@ impl Engine {
                 continue; // a write answered it
             }
             for block in waiter.extent.iter() {
+                let within = (block.0 - self.fetches[fetch].extent.start.0) as usize;
+                if !self.fetches[fetch].slots[within].is_some() {
+                    continue; // read over: it was here, or another fetch brings it
+                }
                 let here = self.cache.find(block).map(|line| *self.cache.cell(line, block));
                 match here.filter(|cell| matches!(cell.state, State::Cached | State::Prefetched)) {
                     Some(cell) => self.hand_over(waiter.access, block, cell.slot),

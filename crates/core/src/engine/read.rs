@@ -203,6 +203,8 @@ impl Engine {
         slots.clear();
         self.accesses[number].slots = slots;
         let extent = self.accesses[number].access.extent;
+        // Fetches and jobs that still name this access must not take it for one that waits.
+        self.accesses[number].serial = 0;
         self.accesses.give_back(number);
         if !self.config.retain {
             self.drop_unpinned(extent);

@@ -3,7 +3,7 @@
 
 use crate::access::{Access, Context, Op};
 use super::write::{Buffer, CombineStep};
-use crate::array::ReadPlan;
+use crate::array::{DiskSet, ReadPlan};
 use crate::dispatch::Class;
 use crate::slots::Slot;
 use crate::units::{Block, Disk, Extent, Nanos};
@@ -122,8 +122,10 @@ pub(super) struct Fetch {
     pub(super) staging: Vec<Slot>,
     /// It is summed from other members' blocks.
     pub(super) rebuilt: bool,
-    /// A member that could not give it.
-    pub(super) avoid: Option<Disk>,
+    /// Members that could not give it.
+    pub(super) avoid: DiskSet,
+    /// The member that failed last.
+    pub(super) bad_disk: Disk,
     /// How it is rebuilt.
     pub(super) plan: ReadPlan,
     /// The sums of the rebuild.
@@ -138,6 +140,13 @@ impl Fetch {
         let before: u64 = self.plan.reads()[..index].iter().map(|read| read.extent.blocks).sum();
         Buffer::Staging(self.staging[(before + within) as usize])
     }
+}
+
+/// Whether something must wait for memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Waits {
+    Yes,
+    No,
 }
 
 /// Whose command it is.

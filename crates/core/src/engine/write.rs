@@ -9,7 +9,7 @@
 use super::tables::{Command, Owner, Slab};
 use super::{Engine, Input, Output};
 use crate::access::{Access, Context, Op};
-use crate::array::{Content, DiskSet, Source, Stripe, WritePlan};
+use crate::array::{Content, Source, Stripe, WritePlan};
 use crate::cache::{NO_FETCH, State};
 use crate::dispatch::Class;
 use crate::hash::NumberMap;
@@ -20,6 +20,9 @@ use alloc::vec::Vec;
 
 /// Most stripes being destaged at once. 8 keeps every disk of a small array busy.
 const JOBS_MAX: usize = 8;
+
+/// Entries of stripes already taken that the list of dirty stripes may hold beside as many as there are dirty ones.
+const ORDER_SLACK: usize = 64;
 
 /// When writes reach the members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,16 +86,19 @@ pub(super) struct Destage {
     active: NumberMap<u32>,
     /// When each dirty stripe not taken by a job was written last.
     written: NumberMap<Nanos>,
-    /// Dirty stripes, about in the order of writing; one entry each.
+    /// Dirty stripes that nobody has asked for yet, about in the order of writing. Entries of stripes that a job has
+    /// taken meanwhile are passed over, and cleared away when they are more than half.
     order: VecDeque<(Nanos, u64)>,
     /// Stripes that should be destaged now.
-    wanted: VecDeque<(u64, bool)>,
+    pub(super) wanted: VecDeque<(u64, bool)>,
     waiting: Vec<(u64, u32, u64)>,
     age: Option<Nanos>,
     /// Stripes of which a lost block is being rebuilt.
     pub(super) rebuilding: Vec<u64>,
     /// Fetches that wait to be rebuilt.
     pub(super) rebuild_queue: VecDeque<u32>,
+    /// Acknowledged writes were given up since the last flush: it is the flush that says so.
+    lost: bool,
     dirty: Vec<u64>,
     resident: Vec<u64>,
 }
@@ -109,9 +115,29 @@ impl Destage {
         self.active.contains_key(&stripe)
     }
     fn touch(&mut self, now: Nanos, stripe: u64) {
-        if self.written.insert(stripe, now).is_none() {
-            self.order.push_back((now, stripe));
+        if self.written.insert(stripe, now).is_some() {
+            return;
         }
+        self.order.push_back((now, stripe));
+        if self.order.len() > 2 * self.written.len() + ORDER_SLACK {
+            let written = &self.written;
+            self.order.retain(|(_, stripe)| written.contains_key(stripe));
+            for entry in &mut self.order {
+                entry.0 = written.get(&entry.1).copied().unwrap_or(entry.0);
+            }
+            self.order.make_contiguous().sort_unstable();
+            let mut last = None;
+            self.order.retain(|entry| last.replace(*entry) != Some(*entry));
+        }
+    }
+    /// Stripes with dirty blocks that no job has taken, in their own order.
+    fn dirty_stripes(&self) -> Vec<u64> {
+        let listed = self.order.iter().map(|(_, stripe)| *stripe);
+        let mut stripes: Vec<u64> = listed.chain(self.wanted.iter().map(|(stripe, _)| *stripe)).collect();
+        stripes.retain(|stripe| self.written.contains_key(stripe));
+        stripes.sort_unstable();
+        stripes.dedup();
+        stripes
     }
     /// The dirty stripe that was written longest ago.
     fn oldest(&mut self) -> Option<u64> {
@@ -155,6 +181,8 @@ impl Engine {
         self.with_policy(now, |policy, world, plan| {
             policy.on_access(&access, &crate::policy::Lookup { outcomes: &[] }, world, plan);
         });
+        // Ahead of every output that reads what it brings: a reader may have waited for one of these blocks.
+        self.outputs.push_back(Output::Fill { id: self.accesses[number].id, handle: number });
         let mut line = None;
         for block in access.extent.iter() {
             let slot = self.write_block(block);
@@ -252,23 +280,22 @@ impl Engine {
         let serial = self.accesses[number].serial;
         self.accesses[number].access.extent = Extent::default();
         self.accesses[number].slots.clear();
-        let dirty: Vec<u64> = self.destage.order.iter().map(|(_, stripe)| *stripe).collect();
-        let mut count = 0;
-        for stripe in dirty {
-            if self.destage.written.contains_key(&stripe) {
-                self.destage.waiting.push((stripe, number, serial));
-                self.want(now, stripe, true);
-                count += 1;
-            }
+        for stripe in self.destage.dirty_stripes() {
+            self.destage.waiting.push((stripe, number, serial));
+            self.accesses[number].missing += 1;
+            self.want(now, stripe, true);
         }
         // Stripes already at work: their job covers what was acknowledged before it began.
         for entry in 0..self.destage.jobs.len() {
             if self.destage.active.get(&self.destage.jobs[entry].stripe) == Some(&entry) {
-                self.destage.jobs[entry].waiters.push((number, serial));
-                count += 1;
+                let waiter = (number, serial);
+                if !self.destage.jobs[entry].waiters.contains(&waiter) {
+                    self.destage.jobs[entry].waiters.push(waiter);
+                    self.accesses[number].missing += 1;
+                }
             }
         }
-        self.accesses[number].missing += count;
+        self.accesses[number].error |= core::mem::take(&mut self.destage.lost);
         self.accesses[number].missing -= 1; // the block that `admit` counted
         self.ready_if_complete(number);
     }
@@ -337,7 +364,7 @@ impl Engine {
             array.write_plan_into(Stripe(stripe), &destage.dirty, &destage.resident, failed, plan)
         };
         if planned.is_err() {
-            // Too many members are lost: nothing can be kept. The host has been told by its own member errors.
+            // Too many members are lost: nothing can be kept.
             self.destage.jobs.give_back(number);
             self.give_up(stripe);
             return true;
@@ -555,9 +582,16 @@ impl Engine {
         self.destage.jobs.give_back(number);
     }
 
-    /// More members are lost than the array can bear: those who wait get an error.
+    /// More members are lost than the array can bear: those who wait get an error, and if nobody waits the next flush
+    /// does. The blocks are clean from now on, or their memory would be taken for ever.
     fn give_up(&mut self, stripe: u64) {
         self.destage.written.remove(&stripe);
+        self.destage.lost = true;
+        for block in self.array.stripe_extent(Stripe(stripe)).iter() {
+            if let Some(line) = self.cache.find(block) {
+                self.cache.set(line, block, |cell| cell.dirty = false);
+            }
+        }
         let mut waiting = core::mem::take(&mut self.destage.waiting);
         waiting.retain(|&(s, access, serial)| {
             if s == stripe && self.accesses[access].serial == serial {
@@ -633,129 +667,6 @@ impl Job {
         match self.plan.writes()[index].content {
             Content::Data(first) => self.memory_buffer(first.plus(within)),
             Content::P | Content::Q => self.parity_buffer(disk, start),
-        }
-    }
-}
-
-/// Rebuilding lost blocks of a fetch from the other members.
-impl Engine {
-    /// Sends the reads that give a fetch's extent without the failed members, or queues it while its stripe is written.
-    pub(super) fn send_rebuild(&mut self, now: Nanos, number: u32) {
-        let stripe = self.array.stripe_of(self.fetches[number].extent.start).0;
-        let mut failed = self.failed;
-        if let Some(disk) = self.fetches[number].avoid {
-            failed.insert(disk);
-        }
-        if self.destage.is_active(stripe) || !self.plan_rebuild(number, &failed) {
-            self.destage.rebuild_queue.push_back(number);
-            return;
-        }
-        if self.fetches[number].rebuilt {
-            self.destage.rebuilding.push(stripe);
-        }
-        let plan = core::mem::take(&mut self.fetches[number].plan);
-        if plan.reads().is_empty() {
-            // Lost: answered with an error.
-            self.fetches[number].bad = (0, self.fetches[number].extent.blocks);
-            self.fetches[number].rebuilt = false;
-            self.fetches[number].plan = plan;
-            self.arrive(now, number);
-            return;
-        }
-        for read in plan.reads() {
-            let owner =
-                if self.fetches[number].rebuilt { Owner::Staged(number) } else { Owner::Fetch(number, 0) };
-            self.send(now, number, owner, read.disk, read.extent);
-        }
-        self.fetches[number].plan = plan;
-    }
-
-    /// Plans the reads of a rebuild and takes its staging memory. False when that is short now.
-    fn plan_rebuild(&mut self, number: u32, failed: &DiskSet) -> bool {
-        let mut plan = core::mem::take(&mut self.fetches[number].plan);
-        let planned = self.array.read_plan_into(self.fetches[number].extent, failed, &mut plan);
-        let direct = plan.pieces().iter().all(|p| matches!(p.origin, crate::array::Origin::Direct { .. }));
-        let need = plan.blocks();
-        self.fetches[number].rebuilt = planned.is_ok() && !direct;
-        self.fetches[number].plan = plan;
-        if !self.fetches[number].rebuilt {
-            return true;
-        }
-        assert!(need <= self.config.staging_blocks, "staging memory holds a rebuild");
-        if self.staging.available() < need {
-            return false;
-        }
-        let fetch = &mut self.fetches[number];
-        fetch.staging.clear();
-        fetch.staging.extend((0..need).map_while(|_| self.staging.take()));
-        true
-    }
-
-    /// Fetches that waited for a stripe or for staging memory try again.
-    pub(super) fn retry_rebuilds(&mut self, now: Nanos) {
-        for _ in 0..self.destage.rebuild_queue.len() {
-            if let Some(number) = self.destage.rebuild_queue.pop_front() {
-                self.send_rebuild(now, number);
-            }
-        }
-    }
-
-    /// All inputs of a rebuild are here: the host combines them, then they are delivered.
-    pub(super) fn finish_rebuild(&mut self, number: u32) {
-        let fetch = &mut self.fetches[number];
-        fetch.steps.clear();
-        if fetch.bad.0 == fetch.bad.1 {
-            let piece = fetch.plan.pieces()[0];
-            if let crate::array::Origin::Sum(terms) = piece.origin {
-                for k in 0..piece.extent.blocks {
-                    let slot = fetch.slots[k as usize];
-                    if !slot.is_some() {
-                        continue;
-                    }
-                    let terms = fetch.plan.terms(terms).iter().map(|term| match term.source {
-                        Source::Read { disk, start } => (term.factor, fetch.staged(disk, start.plus(k))),
-                        Source::Memory(_) => (term.factor, Buffer::Discard),
-                    });
-                    let step = CombineStep { target: Some(Buffer::Cache(slot)), terms: terms.collect() };
-                    fetch.steps.push(step);
-                }
-            }
-            self.outputs.push_back(Output::Combine { job: number | REBUILD_JOB });
-        }
-        let stripe = self.array.stripe_of(self.fetches[number].extent.start).0;
-        for index in 0..self.fetches[number].staging.len() {
-            self.staging.disown(self.fetches[number].staging[index]);
-        }
-        self.fetches[number].staging.clear();
-        if let Some(at) = self.destage.rebuilding.iter().position(|&s| s == stripe) {
-            self.destage.rebuilding.swap_remove(at);
-        }
-    }
-
-    /// A member could not give all of a fetch: rebuild it if the array can. Returns whether that is under way.
-    pub(super) fn rebuild_bad(&mut self, now: Nanos, number: u32) -> bool {
-        if !self.config.strip_aligned || self.array.redundancy() == 0 || self.fetches[number].avoid.is_some() {
-            return false;
-        }
-        let extent = self.fetches[number].extent;
-        let Some(direct) = self.array.direct(extent) else { return false };
-        if self.failed.contains(direct.disk) {
-            return false;
-        }
-        self.fetches[number].avoid = Some(direct.disk);
-        self.fetches[number].bad = (0, 0);
-        self.fetches[number].commands.clear();
-        self.send_rebuild(now, number);
-        true
-    }
-
-    /// What could start after an end: jobs and rebuilds that waited for memory or for each other.
-    pub(super) fn resume_background(&mut self, now: Nanos) {
-        if !self.destage.wanted.is_empty() {
-            self.start_jobs(now);
-        }
-        if !self.destage.rebuild_queue.is_empty() {
-            self.retry_rebuilds(now);
         }
     }
 }

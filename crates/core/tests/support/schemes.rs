@@ -1,0 +1,162 @@
+//! Layers to test: every scheme by name, with the line size and alignment that it needs, and one scheme that wishes wildly.
+
+use super::Rng;
+use forerun_core::access::Access;
+use forerun_core::array::Array;
+use forerun_core::cost::CostModel;
+use forerun_core::dispatch::DemandFirst;
+use forerun_core::engine::{Config, Engine, Residency, WriteMode};
+use forerun_core::policy::asp::{Asp, AspConfig};
+use forerun_core::policy::linux26::Linux26;
+use forerun_core::policy::msp::Msp;
+use forerun_core::policy::none::None as NoPrefetch;
+use forerun_core::policy::strip::Strip;
+use forerun_core::policy::{Lookup, Plan, Policy, When, World};
+use forerun_core::retention::adapter::ByLine;
+use forerun_core::retention::arc::Arc;
+use forerun_core::retention::lru::Lru;
+use forerun_core::retention::s3fifo::S3Fifo;
+use forerun_core::retention::sieve::Sieve;
+use forerun_core::scheme::{Joined, Scheme, Split};
+use forerun_core::units::{Extent, Nanos};
+
+/// Every scheme of the swarm.
+pub(crate) const SCHEMES: &[&str] = &[
+    "none", "none/block", "strip", "asp", "asp/no-ghosts", "asp/no-cull", "asp/no-test", "asp/fixed", "msp",
+    "asp+msp", "linux-2.6", "arc", "s3fifo", "sieve", "wild", "asp+wild", "wild/arc", "wild/s3fifo",
+];
+
+/// Wishes for anything at any time, and asks to be woken: what no real policy would do, the engine must survive.
+pub(crate) struct Wild(pub(crate) Rng);
+
+impl Wild {
+    fn wish(&mut self, near: u64, world: &World<'_>, plan: &mut Plan) {
+        for _ in 0..self.0.below(4) {
+            let anywhere = self.0.below(world.blocks + 4);
+            let start = if self.0.percent(60) { near.saturating_sub(self.0.below(12)) } else { anywhere };
+            let extent = Extent::new(start, self.0.below(20));
+            match self.0.below(3) {
+                0 => plan.fetch(extent, When::WithDemand),
+                1 => plan.fetch(extent, When::Ahead),
+                _ => plan.fetch_mass(extent),
+            }
+        }
+        if self.0.percent(10) {
+            plan.wake_at(world.now + Nanos(self.0.below(5_000)), self.0.next());
+        }
+    }
+}
+
+impl Policy for Wild {
+    fn on_access(&mut self, access: &Access, _lookup: &Lookup<'_>, world: &World<'_>, plan: &mut Plan) {
+        self.wish(access.extent.start.0, world, plan);
+    }
+    fn on_fetched(
+        &mut self,
+        fetched: &forerun_core::policy::Fetched,
+        world: &World<'_>,
+        plan: &mut Plan,
+    ) {
+        if self.0.percent(10) {
+            self.wish(fetched.extent.end(), world, plan);
+        }
+    }
+    fn on_wake(&mut self, _token: u64, world: &World<'_>, plan: &mut Plan) {
+        let near = self.0.below(world.blocks);
+        self.wish(near, world, plan);
+    }
+}
+
+/// Shape of a layer, as a test asks for it.
+#[derive(Clone, Debug)]
+pub(crate) struct Layout {
+    pub(crate) array: &'static str,
+    pub(crate) member_blocks: u64,
+    pub(crate) scheme: &'static str,
+    pub(crate) cache_blocks: u64,
+    pub(crate) ahead_blocks_max: u64,
+    pub(crate) command_blocks_max: u64,
+    pub(crate) retain: bool,
+    pub(crate) write: WriteMode,
+}
+
+/// Strips of this many blocks.
+pub(crate) const STRIP: u64 = 4;
+
+pub(crate) fn array(name: &str, member_blocks: u64) -> Array {
+    Array::new(name.parse().expect("a valid name"), member_blocks).expect("holds a strip")
+}
+
+impl Layout {
+    /// Layers of the page cache are not aligned to strips.
+    pub(crate) fn is_host(&self) -> bool {
+        self.scheme == "linux-2.6"
+    }
+    /// Blocks of a line: a strip where the scheme thinks in strips.
+    pub(crate) fn line_blocks(&self) -> u64 {
+        match self.scheme {
+            "none/block" | "linux-2.6" | "arc" | "s3fifo" | "sieve" | "wild/arc" | "wild/s3fifo" => 1,
+            _ => STRIP,
+        }
+    }
+    pub(crate) fn config(&self, array: &Array) -> Config {
+        let staging_blocks = u64::from(array.disks() + 2) * STRIP * 2;
+        Config {
+            residency: Residency::Owned,
+            cache_blocks: self.cache_blocks,
+            line_blocks: self.line_blocks(),
+            strip_aligned: !self.is_host(),
+            retain: self.retain,
+            command_blocks_max: self.command_blocks_max,
+            ahead_blocks_max: self.ahead_blocks_max,
+            staging_blocks,
+            write: self.write,
+        }
+    }
+    pub(crate) fn engine(&self, seed: u64) -> Engine {
+        let array = array(self.array, self.member_blocks);
+        self.engine_with(build(self.scheme, self.cache_blocks, &array, seed))
+    }
+    /// With a scheme of the test's own.
+    pub(crate) fn engine_with(&self, scheme: Box<dyn Scheme>) -> Engine {
+        let array = array(self.array, self.member_blocks);
+        let dispatch = Box::new(DemandFirst::new(usize::from(array.disks())));
+        Engine::new(self.config(&array), array, CostModel::default(), scheme, dispatch)
+    }
+}
+
+fn split(policy: impl Policy + 'static, retention: impl forerun_core::retention::keep::Retention + 'static) -> Box<dyn Scheme> {
+    Box::new(Split { policy, retention })
+}
+
+/// A scheme by its name in [`SCHEMES`].
+pub(crate) fn build(name: &str, cache_blocks: u64, array: &Array, seed: u64) -> Box<dyn Scheme> {
+    let blocks = cache_blocks as usize;
+    let lru = || ByLine::new(Lru::new(blocks));
+    let asp = |change: fn(&mut AspConfig)| {
+        let mut config = AspConfig::new(cache_blocks / STRIP);
+        change(&mut config);
+        Box::new(Asp::new(config, array.stripe_strips()))
+    };
+    let wild = || Wild(Rng::new(seed ^ 0xABCD));
+    match name {
+        "none" | "none/block" => split(NoPrefetch, lru()),
+        "strip" => split(Strip, lru()),
+        "asp" => asp(|_| {}),
+        "asp/no-ghosts" => asp(|config| config.ghosts = false),
+        "asp/no-cull" => asp(|config| config.cull = false),
+        "asp/no-test" => asp(|config| config.cost_test = false),
+        "asp/fixed" => asp(|config| config.fixed_upstream = Some(2)),
+        "msp" => split(Msp::new(), lru()),
+        "asp+msp" => Box::new(Joined { owner: asp(|_| {}), beside: Box::new(Msp::new()) }),
+        "linux-2.6" => split(Linux26::new(8), lru()),
+        "arc" => split(NoPrefetch, ByLine::new(Arc::new(blocks))),
+        "s3fifo" => split(NoPrefetch, ByLine::new(S3Fifo::new(blocks))),
+        "sieve" => split(Strip, ByLine::new(Sieve::new(blocks))),
+        "wild" => split(wild(), lru()),
+        "asp+wild" => Box::new(Joined { owner: asp(|_| {}), beside: Box::new(wild()) }),
+        "wild/arc" => split(wild(), ByLine::new(Arc::new(blocks))),
+        "wild/s3fifo" => split(wild(), ByLine::new(S3Fifo::new(blocks))),
+        other => panic!("no scheme {other}"),
+    }
+}
