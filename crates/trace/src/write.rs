@@ -149,8 +149,9 @@ pub fn write(path: impl AsRef<Path>, format: Format, trace: &Trace) -> Result<Wr
         fs::rename(partial, path)?;
         Ok(written)
     })();
-    if result.is_err() && fs::remove_file(partial).is_err() {
-        // It was never made, or the disk refuses this as well: the first error is the one to tell.
+    if result.is_err() {
+        // Where it was never made, or the disk refuses this as well, the first error is the one to tell.
+        drop(fs::remove_file(partial));
     }
     result.map_err(|error| match error {
         WriteError::Io { source, .. } => WriteError::Io { file: path.display().to_string(), source },
@@ -412,7 +413,7 @@ impl Job<'_> {
     }
 
     /// What a format of block numbers loses, and where the blocks are.
-    fn to_blocks(&mut self) -> Result<Layout, WriteError> {
+    fn lay_blocks(&mut self) -> Result<Layout, WriteError> {
         self.lose_if(self.any(|r| r.op == Op::Write), Loss::Operations);
         self.lose_if(self.any(|r| r.device != Name::ABSENT), Loss::Devices);
         self.lose_if(self.any(|r| r.file != Name::ABSENT), Loss::Files);
@@ -433,7 +434,7 @@ impl Job<'_> {
     fn lirs(&mut self, out: &mut impl Write) -> Result<(), WriteError> {
         self.lose_if(self.any(|r| r.time.is_some()), Loss::Times);
         self.lose_if(self.any(|r| r.process != Name::ABSENT), Loss::Processes);
-        let layout = self.to_blocks()?;
+        let layout = self.lay_blocks()?;
         for r in &self.trace.records {
             for block in blocks(&layout, r) {
                 writeln!(out, "{block}")?;
@@ -444,7 +445,7 @@ impl Job<'_> {
 
     fn oracle_general(&mut self, out: &mut impl Write) -> Result<(), WriteError> {
         self.common(1_000_000_000);
-        let layout = self.to_blocks()?;
+        let layout = self.lay_blocks()?;
         // Requests count from 1; next[i] is the number of the request for the same block after request i + 1.
         let all: Vec<u64> = self.trace.records.iter().flat_map(|r| blocks(&layout, r)).collect();
         let mut next = vec![-1; all.len()];
