@@ -11,17 +11,28 @@ use crate::units::{Block, Extent, Nanos};
 /// refusals than this in a row mean that nearly everything is in flight or dirty.
 const PROPOSALS_MAX: u32 = 256;
 
+/// Times that a retention may run out of victims before the need has to wait.
+const LAPS_MAX: u32 = 2;
+
 impl Engine {
     /// Evicts until `need` slots are free. False when that cannot be had now.
     pub(super) fn make_room(&mut self, now: Nanos, need: u64) -> bool {
         self.filled = true;
         let mut proposals = 0;
+        let mut laps = 0;
         while self.cache.slots.available() < need {
             if proposals == PROPOSALS_MAX {
                 return false;
             }
             proposals += 1;
-            let Some(victim) = self.scheme.retention().victim(&self.cache) else { return false };
+            let Some(victim) = self.scheme.retention().victim(&self.cache) else {
+                // Lines refused for an earlier need stand aside until a lap ends; by now they may be willing.
+                laps += 1;
+                if laps == LAPS_MAX {
+                    return false;
+                }
+                continue;
+            };
             match victim {
                 Victim::Unread(line) => self.cull(line),
                 Victim::Whole(line) => {
