@@ -1,8 +1,12 @@
 //! The simulator: drives the engine in virtual time over device models, and reports what it measured.
 
+pub mod cpu;
+mod host;
+pub mod input;
 pub mod mrc;
 pub mod random;
 pub mod replay;
 pub mod report;
+pub mod run;
 pub mod spec;
 pub mod workload;

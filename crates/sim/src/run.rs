@@ -1,7 +1,9 @@
 //! The door of the simulator: an input and a spec go in, a report comes out.
 
+use crate::input::Input;
 use crate::report::RunReport;
 use crate::spec::RunSpec;
+use forerun_trace::ReadOptions;
 
 /// Why a run could not be made; each names the place and the remedy.
 #[derive(Debug, thiserror::Error)]
@@ -33,10 +35,40 @@ pub struct Progress {
     pub total: u64,
 }
 
-/// Runs `spec` to its end in virtual time. `progress` is called now and then, never for a decision.
+/// Runs `spec` over a loaded input to its end in virtual time. `progress` is told now and then, and asked nothing.
 ///
 /// # Errors
 /// See [`RunError`].
-pub fn run(spec: &RunSpec, progress: &(dyn Fn(Progress) + Sync)) -> Result<RunReport, RunError> {
-    crate::host::run(spec, progress)
+pub fn run(
+    input: &Input,
+    spec: &RunSpec,
+    progress: &(dyn Fn(Progress) + Sync),
+) -> Result<RunReport, RunError> {
+    crate::host::run(input, spec, progress)
+}
+
+/// Loads the input that a spec names, checks that it is the one that the spec was written for, and runs it.
+///
+/// # Errors
+/// See [`RunError`]; an input that has changed since is an error that names both hashes.
+pub fn run_spec(spec: &RunSpec, progress: &(dyn Fn(Progress) + Sync)) -> Result<RunReport, RunError> {
+    let input = load(spec)?;
+    run(&input, spec, progress)
+}
+
+/// Loads the input of a spec.
+///
+/// # Errors
+/// See [`RunError`].
+pub fn load(spec: &RunSpec) -> Result<Input, RunError> {
+    let options = ReadOptions { skip_bad: spec.skip_bad, ..ReadOptions::default() };
+    let input = Input::load(&spec.input, &options)?;
+    if !spec.input_hash.is_empty() && spec.input_hash != input.hash {
+        let why = format!(
+            "its content has changed: the spec was written for {}, this is {}; remove input_hash to run it all the same",
+            spec.input_hash, input.hash
+        );
+        return Err(RunError::Input { input: spec.input.clone(), why });
+    }
+    Ok(input)
 }

@@ -10,6 +10,7 @@ use crate::access::{Access, Context, Op};
 use crate::array::DiskSet;
 use crate::cache::{LineId, NO_FETCH, State};
 use crate::dispatch::{Class, Queued};
+use crate::planted::{self, Bug};
 use crate::policy::{Fetched, When, Wish};
 use crate::slots::Slot;
 use crate::units::{Block, Disk, Extent, Nanos};
@@ -381,6 +382,9 @@ impl Engine {
         let Some(line) = line else {
             // A write replaced the cell while this was in flight: what came is stale and enters nothing.
             self.stats.stale_blocks += 1;
+            if planted::is(Bug::KeepStale) && self.keep_stale(block, slot) {
+                return;
+            }
             self.cache.slots.disown(slot);
             return;
         };
@@ -400,6 +404,18 @@ impl Engine {
         if prefetched {
             self.stats.ahead_in_flight -= 1;
         }
+    }
+
+    /// The planted bug: what is stale replaces a clean block that is here.
+    fn keep_stale(&mut self, block: Block, slot: Slot) -> bool {
+        let Some(line) = self.cache.find(block) else { return false };
+        let cell = *self.cache.cell(line, block);
+        let here = cell.state == State::Cached && !self.cache.slots.is_pinned(cell.slot);
+        if here {
+            self.cache.slots.disown(cell.slot);
+            self.cache.set(line, block, |cell| cell.slot = slot);
+        }
+        here
     }
 
     /// Hands the blocks to their readers; an access with a block that could not be read is answered with an error.

@@ -1,0 +1,308 @@
+//! The virtual-time host: builds the layers of a spec, lets the programs run, and reports.
+//!
+//! The event loop is the only place in the simulator where time passes. Programs pull requests from the input, the
+//! stack carries them through the layers to the device models, and answers let the next request go.
+
+mod build;
+mod members;
+mod meter;
+mod report;
+mod stack;
+
+use crate::input::Input;
+use crate::replay::{Drive, TimedRequest};
+use crate::report::RunReport;
+use crate::run::{Progress, RunError};
+use crate::spec::RunSpec;
+use crate::workload::{Request, Source};
+use forerun_core::access::{Access, Op};
+use forerun_core::engine::Engine;
+use forerun_core::units::{BLOCK_BYTES, Extent, Nanos};
+use meter::Meter;
+use stack::{Event, Stack};
+
+pub(crate) use build::{Hardware, hardware};
+
+/// Id of the flush at the end: no request has it.
+const FLUSH_ID: u64 = u64::MAX;
+/// Most blocks of one access; longer requests go down in parts at once. 1 MiB, as a block layer cuts them.
+const ACCESS_BLOCKS: u64 = 256;
+/// How often progress is told, in requests.
+const PROGRESS_EVERY: u64 = 4096;
+
+/// A request that has been issued.
+#[derive(Clone, Copy, Debug)]
+struct Issued {
+    lane: usize,
+    at: Nanos,
+    parts: u64,
+    request: Request,
+    /// Edge blocks of a partial-block write are being read.
+    reading_edges: bool,
+    misses: u64,
+    lates: u64,
+}
+
+/// A process, or one of its outstanding requests.
+struct Lane {
+    source: Box<dyn Source>,
+}
+
+/// Everything of one run.
+pub(crate) struct Run<'a> {
+    stack: Stack,
+    lanes: Vec<Lane>,
+    timed: Vec<TimedRequest>,
+    timed_next: usize,
+    issued: Vec<Issued>,
+    free: Vec<u64>,
+    outstanding: u64,
+    meter: Meter,
+    last_answer: Nanos,
+    total: u64,
+    progress: &'a (dyn Fn(Progress) + Sync),
+    /// Every program request in the order of issue, for the clairvoyant lines.
+    pub(crate) order: Option<Vec<Extent>>,
+}
+
+/// Runs a spec over a loaded input.
+pub(crate) fn run(
+    input: &Input,
+    spec: &RunSpec,
+    progress: &(dyn Fn(Progress) + Sync),
+) -> Result<RunReport, RunError> {
+    let hardware = hardware(spec)?;
+    let stack = build::stack(&hardware, spec)?;
+    let mut run = Run::new(input, spec, &hardware, stack, progress)?;
+    run.go();
+    Ok(run.finish(input, spec))
+}
+
+impl<'a> Run<'a> {
+    pub(crate) fn new(
+        input: &Input,
+        spec: &RunSpec,
+        hardware: &Hardware,
+        mut stack: Stack,
+        progress: &'a (dyn Fn(Progress) + Sync),
+    ) -> Result<Self, RunError> {
+        let programs = input.programs(spec, hardware.array.capacity_blocks() * BLOCK_BYTES)?;
+        stack.files = programs.files.iter().map(|bytes| bytes / BLOCK_BYTES).collect();
+        let mut run = Self {
+            stack,
+            lanes: Vec::new(),
+            timed: Vec::new(),
+            timed_next: 0,
+            issued: Vec::new(),
+            free: Vec::new(),
+            outstanding: 0,
+            meter: Meter::new(),
+            last_answer: Nanos::ZERO,
+            total: programs.requests.unwrap_or(0),
+            progress,
+            order: None,
+        };
+        match programs.drive {
+            Drive::Timed(timed) => run.timed = timed,
+            Drive::Sources { sources, outstanding } => run.start(sources, outstanding),
+        }
+        if let Some(first) = run.timed.first() {
+            run.stack.at(first.at, Event::Issue(u64::MAX));
+        }
+        Ok(run)
+    }
+
+    fn start(&mut self, sources: Vec<Box<dyn Source>>, outstanding: u64) {
+        for source in sources {
+            let lane = self.lanes.len();
+            self.lanes.push(Lane { source });
+            for _ in 0..outstanding {
+                self.pull(Nanos::ZERO, lane);
+            }
+        }
+    }
+
+    /// Lets everything happen until the programs have their last answer.
+    pub(crate) fn go(&mut self) {
+        while self.outstanding > 0 || self.timed_next < self.timed.len() {
+            let Some((now, event)) = self.stack.next() else {
+                unreachable!("requests are outstanding and nothing is going to happen");
+            };
+            match event {
+                Event::Issue(id) if id == u64::MAX => self.issue_timed(now),
+                Event::Issue(id) => self.issue(now, id),
+                Event::Answered(id) => self.answered(now, id),
+                _ => self.stack.handle(now, event),
+            }
+        }
+    }
+
+    /// Takes the next request of a process; it is issued after its think time.
+    fn pull(&mut self, now: Nanos, lane: usize) {
+        if let Some(request) = self.lanes[lane].source.next() {
+            let at = now + request.think;
+            let id = self.admit(at, lane, request);
+            self.stack.at(at, Event::Issue(id));
+        }
+    }
+
+    fn admit(&mut self, at: Nanos, lane: usize, request: Request) -> u64 {
+        let issued =
+            Issued { lane, at, parts: 0, request, reading_edges: false, misses: 0, lates: 0 };
+        self.outstanding += 1;
+        if let Some(id) = self.free.pop() {
+            self.issued[id as usize] = issued;
+            return id;
+        }
+        self.issued.push(issued);
+        self.issued.len() as u64 - 1
+    }
+
+    /// Issues what the trace recorded for this instant, and arranges the next.
+    fn issue_timed(&mut self, now: Nanos) {
+        while let Some(next) = self.timed.get(self.timed_next) {
+            if next.at > now {
+                self.stack.at(next.at, Event::Issue(u64::MAX));
+                break;
+            }
+            let request = next.request;
+            self.timed_next += 1;
+            let id = self.admit(now, usize::MAX, request);
+            self.issue(now, id);
+        }
+    }
+
+    fn issue(&mut self, now: Nanos, id: u64) {
+        let request = self.issued[id as usize].request;
+        let extent = Extent::covering(request.offset, request.bytes);
+        if let Some(order) = &mut self.order
+            && request.op == Op::Read
+        {
+            order.push(extent);
+        }
+        match request.op {
+            Op::Read => {
+                self.meter.bytes_read += request.bytes;
+                self.send(now, id, extent, Op::Read, extent);
+            }
+            Op::Write => {
+                self.meter.bytes_written += request.bytes;
+                self.write(now, id, request, extent);
+            }
+        }
+    }
+
+    /// A write whose ends cover blocks only in part reads those blocks first.
+    fn write(&mut self, now: Nanos, id: u64, request: Request, extent: Extent) {
+        let head = !request.offset.is_multiple_of(BLOCK_BYTES);
+        let tail = !(request.offset + request.bytes).is_multiple_of(BLOCK_BYTES);
+        let last = Extent::new(extent.end() - 1, 1);
+        let first = Extent { start: extent.start, blocks: 1 };
+        let nobody = Extent::default();
+        if !head && !tail {
+            self.send(now, id, extent, Op::Write, extent);
+            return;
+        }
+        self.issued[id as usize].reading_edges = true;
+        self.issued[id as usize].parts = u64::from(head) + u64::from(tail && (!head || last != first));
+        if head {
+            self.part(now, id, first, Op::Read, nobody);
+        }
+        if tail && (!head || last != first) {
+            self.part(now, id, last, Op::Read, nobody);
+        }
+    }
+
+    /// Sends an extent down in parts of at most [`ACCESS_BLOCKS`].
+    fn send(&mut self, now: Nanos, id: u64, extent: Extent, op: Op, demand: Extent) {
+        self.issued[id as usize].parts = extent.blocks.div_ceil(ACCESS_BLOCKS);
+        let mut at = extent.start.0;
+        while at < extent.end() {
+            let part = Extent::new(at, ACCESS_BLOCKS.min(extent.end() - at));
+            at = part.end();
+            self.part(now, id, part, op, demand.intersect(part));
+        }
+    }
+
+    fn part(&mut self, now: Nanos, id: u64, extent: Extent, op: Op, demand: Extent) {
+        let context = self.issued[id as usize].request.context;
+        let access = Access { context, op, extent, demand, within: self.stack.file_of(extent.start.0) };
+        let before = served(&self.stack);
+        self.stack.access(now, id, access);
+        let after = served(&self.stack);
+        self.issued[id as usize].misses += after.0 - before.0;
+        self.issued[id as usize].lates += after.1 - before.1;
+    }
+
+    /// A part of a request is answered; the last one lets the program go on.
+    fn answered(&mut self, now: Nanos, id: u64) {
+        let issued = &mut self.issued[id as usize];
+        issued.parts -= 1;
+        if issued.parts > 0 {
+            return;
+        }
+        if issued.reading_edges {
+            issued.reading_edges = false;
+            let extent = Extent::covering(issued.request.offset, issued.request.bytes);
+            self.send(now, id, extent, Op::Write, extent);
+            return;
+        }
+        let done = *issued;
+        let took = now.since(done.at);
+        self.meter.answered(took);
+        if done.request.op == Op::Read {
+            if done.misses > 0 {
+                self.meter.stall_miss += took;
+            } else if done.lates > 0 {
+                self.meter.stall_late += took;
+            }
+        }
+        self.last_answer = now;
+        self.outstanding -= 1;
+        self.free.push(id);
+        let (host, array) = (self.stack.host.as_ref(), &self.stack.array);
+        self.meter.sample(now, || meter::program_counts(host, array));
+        if self.meter.requests.is_multiple_of(PROGRESS_EVERY) {
+            (self.progress)(Progress { done: self.meter.requests, total: self.total });
+        }
+        if done.lane != usize::MAX {
+            self.pull(now, done.lane);
+        }
+    }
+
+    /// Destages what is left, and reports.
+    pub(crate) fn finish(mut self, input: &Input, spec: &RunSpec) -> RunReport {
+        let end = self.last_answer;
+        let mut report = report::draft(&mut self.stack, &self.meter, end, input, spec);
+        report.destage_left_ns = self.destage_rest(end).0;
+        report
+    }
+
+    /// How long it takes until nothing is dirty any more.
+    fn destage_rest(&mut self, end: Nanos) -> Nanos {
+        for top in [true, false] {
+            if top && self.stack.host.is_none() {
+                continue;
+            }
+            let now = self.stack.now().max(end);
+            let engine: &mut Engine = if top { self.stack.top() } else { &mut self.stack.array };
+            engine.handle(now, forerun_core::engine::Input::Flush { id: FLUSH_ID });
+            self.stack.drain(now);
+            while let Some((now, event)) = self.stack.next() {
+                match event {
+                    Event::Answered(FLUSH_ID) => break,
+                    Event::Answered(_) | Event::Issue(_) => {}
+                    _ => self.stack.handle(now, event),
+                }
+            }
+        }
+        self.stack.now().since(end)
+    }
+}
+
+/// Program blocks that missed, and that were late, so far; in the layer that programs talk to.
+fn served(stack: &Stack) -> (u64, u64) {
+    let top = stack.host.as_ref().unwrap_or(&stack.array);
+    let all = &top.stats().all;
+    (all.misses, all.late_hits)
+}

@@ -1,0 +1,209 @@
+//! From a spec to the objects of a run: geometry, devices, layers.
+
+use super::members::Members;
+use super::stack::Stack;
+use crate::cpu::Cpu;
+use crate::run::RunError;
+use crate::spec::{RunSpec, SPEC_VERSION};
+use forerun_core::array::{Array, ArraySpec, Level};
+use forerun_core::cost::CostModel;
+use forerun_core::dispatch::DemandFirst;
+use forerun_core::engine::{Config, Engine, Residency, WriteMode};
+use forerun_core::registry::{BuiltLayer, Layer, LayerShape, SchemeSpec};
+use forerun_core::units::{BLOCK_BYTES, Disk, Nanos, SECTORS_PER_BLOCK};
+use forerun_disk::device::Device;
+use forerun_disk::host_queue::{HostPolicy, HostQueueSpec};
+use forerun_disk::preset::{BuildOptions, Preset};
+
+/// Memory of a layer that only passes blocks through, in blocks: 64 MiB.
+const TRANSIT_BLOCKS: u64 = 16_384;
+/// Longest command of the host layer, in blocks: 512 KiB, as the block layer's `max_sectors_kb`.
+const HOST_COMMAND_BLOCKS: u64 = 128;
+/// Stripes for which staging memory is kept.
+const STAGING_STRIPES: u64 = 32;
+/// The page cache writes back after 30 s or at 40% dirty (Linux 2.6.18's defaults).
+const HOST_WRITE: WriteMode = WriteMode::Back { dirty_percent: 40, age: Nanos::from_secs(30) };
+
+/// What a spec's hardware fields say, checked.
+pub(crate) struct Hardware {
+    pub(crate) array: Array,
+    pub(crate) preset: Preset,
+    pub(crate) scheme: SchemeSpec,
+    pub(crate) cpu: Cpu,
+    pub(crate) write: WriteMode,
+    pub(crate) scheduler: Option<HostPolicy>,
+    pub(crate) outer_ns_per_block: u64,
+    pub(crate) cost: CostModel,
+}
+
+fn wrong(field: &'static str, why: impl ToString) -> RunError {
+    RunError::Spec { field, why: why.to_string() }
+}
+
+/// Checks and resolves a spec.
+pub(crate) fn hardware(spec: &RunSpec) -> Result<Hardware, RunError> {
+    if spec.spec_version != SPEC_VERSION {
+        let why = format!("version {} is not known; this Forerun reads version {SPEC_VERSION}", spec.spec_version);
+        return Err(wrong("spec_version", why));
+    }
+    let preset = Preset::load(&spec.device).map_err(|e| wrong("device", e))?;
+    let member = preset.build(&options(spec, None)).map_err(|e| wrong("device", e))?;
+    let geometry: ArraySpec = spec.array.parse().map_err(|e| wrong("array", e))?;
+    let array =
+        Array::new(geometry, member.sectors() / SECTORS_PER_BLOCK).map_err(|e| wrong("array", e))?;
+    let scheme = SchemeSpec::parse(&spec.scheme).map_err(|e| wrong("scheme", e))?;
+    let cpu = *Cpu::named(&spec.cpu).ok_or_else(|| {
+        let known: Vec<&str> = crate::cpu::PRESETS.iter().map(|c| c.name).collect();
+        wrong("cpu", format!("no preset is called {:?}; there are: {}", spec.cpu, known.join(", ")))
+    })?;
+    let believed = preset.cost_params().map_err(|e| wrong("device", e))?;
+    let cost = CostModel {
+        seek_min_ns: believed.seek_min_ns,
+        seek_a_ns: believed.seek_a_ns,
+        seek_b_ns: believed.seek_b_ns,
+        blocks_per_cylinder: believed.blocks_per_cylinder,
+        half_rotation: Nanos(believed.half_rotation_ns),
+        per_block: Nanos(believed.ns_per_block),
+        command: Nanos(believed.command_ns),
+        track_blocks: 2 * believed.half_rotation_ns / believed.ns_per_block.max(1),
+    };
+    for &disk in &spec.failed {
+        if disk >= array.disks() {
+            let why = format!("there is no member {disk} in an array of {}", array.disks());
+            return Err(wrong("failed", why));
+        }
+    }
+    Ok(Hardware {
+        array,
+        scheme,
+        cpu,
+        write: parse_write(&spec.write)?,
+        scheduler: parse_scheduler(&spec.scheduler)?,
+        outer_ns_per_block: believed.outer_ns_per_block,
+        cost,
+        preset,
+    })
+}
+
+fn options(spec: &RunSpec, queue: Option<HostPolicy>) -> BuildOptions {
+    BuildOptions {
+        drive_readahead: spec.drive_readahead,
+        host_queue: queue.map(|policy| HostQueueSpec { policy, ..HostQueueSpec::default() }),
+        seed: spec.seed,
+    }
+}
+
+fn parse_scheduler(text: &str) -> Result<Option<HostPolicy>, RunError> {
+    match text {
+        "none" => Ok(None),
+        "fcfs" => Ok(Some(HostPolicy::Fcfs)),
+        "clook" => Ok(Some(HostPolicy::CLook)),
+        "anticipatory" => Ok(Some(HostPolicy::Anticipatory)),
+        _ => Err(wrong("scheduler", format!("{text:?} is none of none, fcfs, clook, anticipatory"))),
+    }
+}
+
+/// `through`, or `back` with its limits.
+fn parse_write(text: &str) -> Result<WriteMode, RunError> {
+    let grammar = || wrong("write", format!("{text:?} is not through, back, or back(dirty=25%,age=30s)"));
+    if text == "through" {
+        return Ok(WriteMode::Through);
+    }
+    let inside = text.strip_prefix("back").ok_or_else(grammar)?;
+    let (mut dirty_percent, mut age) = (25, Nanos::from_secs(30));
+    if !inside.is_empty() {
+        let inside = inside.strip_prefix('(').and_then(|t| t.strip_suffix(')')).ok_or_else(grammar)?;
+        for pair in inside.split(',').filter(|p| !p.is_empty()) {
+            match pair.trim().split_once('=') {
+                Some(("dirty", v)) => {
+                    dirty_percent = v.strip_suffix('%').and_then(|n| n.parse().ok()).ok_or_else(grammar)?;
+                }
+                Some(("age", v)) => {
+                    let seconds: u64 = v.strip_suffix('s').and_then(|n| n.parse().ok()).ok_or_else(grammar)?;
+                    age = Nanos::from_secs(seconds);
+                }
+                _ => return Err(grammar()),
+            }
+        }
+    }
+    if dirty_percent == 0 || dirty_percent > 90 {
+        return Err(wrong("write", "dirty is a share from 1% to 90%"));
+    }
+    Ok(WriteMode::Back { dirty_percent, age })
+}
+
+/// The layers and devices of a spec.
+pub(crate) fn stack(hardware: &Hardware, spec: &RunSpec) -> Result<Stack, RunError> {
+    let built = hardware.scheme.build(Layer::Array, &array_shape(hardware, spec));
+    stack_with(hardware, spec, built)
+}
+
+/// What the array layer offers to its scheme.
+pub(crate) fn array_shape(hardware: &Hardware, spec: &RunSpec) -> LayerShape {
+    let strip_blocks = hardware.array.strip_blocks();
+    let cache_blocks = (spec.cache_bytes / BLOCK_BYTES).max(1);
+    LayerShape { cache_blocks, strip_blocks, stripe_strips: hardware.array.stripe_strips() }
+}
+
+/// The same with a scheme of the array layer that the registry does not make (the oracle).
+pub(crate) fn stack_with(hardware: &Hardware, spec: &RunSpec, built: BuiltLayer) -> Result<Stack, RunError> {
+    let mut array = array_engine(hardware, spec, built)?;
+    for &disk in &spec.failed {
+        array.handle(Nanos::ZERO, forerun_core::engine::member_failed(Disk(disk)));
+    }
+    let host = (spec.host_cache_bytes > 0).then(|| host_engine(hardware, spec)).transpose()?;
+    let devices: Result<Vec<Box<dyn Device>>, _> = (0..hardware.array.disks())
+        .map(|_| hardware.preset.build(&options(spec, hardware.scheduler)))
+        .collect();
+    let devices = devices.map_err(|e| wrong("device", e))?;
+    Ok(Stack::new(host, array, Members::new(devices, spec.bus_bytes_per_s), hardware.cpu))
+}
+
+fn array_engine(hardware: &Hardware, spec: &RunSpec, built: BuiltLayer) -> Result<Engine, RunError> {
+    let array = hardware.array;
+    let retain = spec.cache_bytes > 0;
+    let cache_blocks = if retain { spec.cache_bytes / BLOCK_BYTES } else { TRANSIT_BLOCKS };
+    if cache_blocks < 2 * super::ACCESS_BLOCKS {
+        let least = forerun_core::size::format_size(2 * super::ACCESS_BLOCKS * BLOCK_BYTES);
+        return Err(wrong("cache", format!("a cache holds at least {least}; give 0 for none")));
+    }
+    let config = Config {
+        residency: Residency::Owned,
+        cache_blocks,
+        line_blocks: built.line_blocks,
+        strip_aligned: true,
+        retain,
+        command_blocks_max: array.strip_blocks(),
+        ahead_blocks_max: cache_blocks / 4,
+        staging_blocks: STAGING_STRIPES * u64::from(array.disks()) * array.strip_blocks(),
+        write: hardware.write,
+    };
+    let dispatch = Box::new(DemandFirst::new(usize::from(array.disks())));
+    Ok(Engine::new(config, array, hardware.cost, built.scheme, dispatch))
+}
+
+fn host_engine(hardware: &Hardware, spec: &RunSpec) -> Result<Engine, RunError> {
+    let cache_blocks = spec.host_cache_bytes / BLOCK_BYTES;
+    if cache_blocks < 2 * super::ACCESS_BLOCKS {
+        let least = forerun_core::size::format_size(2 * super::ACCESS_BLOCKS * BLOCK_BYTES);
+        return Err(wrong("host-cache", format!("a page cache holds at least {least}; give 0 for none")));
+    }
+    // To the host the array is one device; its blocks are the volume's.
+    let single = ArraySpec::new(Level::Single, 1, hardware.array.strip_blocks() * BLOCK_BYTES)
+        .map_err(|e| wrong("array", e))?;
+    let volume = Array::new(single, hardware.array.capacity_blocks()).map_err(|e| wrong("array", e))?;
+    let shape = LayerShape { cache_blocks, strip_blocks: volume.strip_blocks(), stripe_strips: 4 };
+    let built = hardware.scheme.build(Layer::Host, &shape);
+    let config = Config {
+        residency: Residency::Owned,
+        cache_blocks,
+        line_blocks: built.line_blocks,
+        strip_aligned: false,
+        retain: true,
+        command_blocks_max: HOST_COMMAND_BLOCKS,
+        ahead_blocks_max: cache_blocks / 4,
+        staging_blocks: volume.stripe_blocks(),
+        write: HOST_WRITE,
+    };
+    Ok(Engine::new(config, volume, hardware.cost, built.scheme, Box::new(DemandFirst::new(1))))
+}

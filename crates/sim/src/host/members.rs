@@ -1,0 +1,148 @@
+//! The member devices in virtual time: commands go down, completions come back at their time, over a shared bus.
+
+use forerun_core::access::{Context, Op};
+use forerun_core::engine::Start;
+use forerun_core::units::{BLOCK_BYTES, Nanos, SECTORS_PER_BLOCK};
+use forerun_disk::device::{Command, Device, DeviceStats};
+
+/// A command that a device works on, as the array's engine knows it.
+#[derive(Clone, Copy, Debug)]
+struct Outstanding {
+    command: u32,
+    submitted: Nanos,
+    /// Nobody waits for it.
+    ahead: bool,
+    /// A reader waits, and prefetches that were here first held the disk until then.
+    behind_until: Nanos,
+    bytes: u64,
+}
+
+struct Member {
+    device: Box<dyn Device>,
+    /// When the event queue will look at it next; a later look-up at another time is stale.
+    looked_at: Option<Nanos>,
+    outstanding: Vec<Outstanding>,
+}
+
+/// A command that has ended.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ended {
+    pub(super) command: u32,
+    pub(super) at: Nanos,
+}
+
+/// All members, and the bus that they share.
+pub(super) struct Members {
+    members: Vec<Member>,
+    bus_bytes_per_s: u64,
+    bus_free: Nanos,
+    /// Time that demand commands stood behind prefetches.
+    pub(super) behind_prefetch: Nanos,
+}
+
+impl Members {
+    pub(super) fn new(devices: Vec<Box<dyn Device>>, bus_bytes_per_s: u64) -> Self {
+        let member = |device| Member { device, looked_at: None, outstanding: Vec::new() };
+        Self {
+            members: devices.into_iter().map(member).collect(),
+            bus_bytes_per_s,
+            bus_free: Nanos::ZERO,
+            behind_prefetch: Nanos::ZERO,
+        }
+    }
+
+    /// Hands a command of the array's engine to its device. `context` is who the device's scheduler should know it by.
+    pub(super) fn submit(&mut self, now: Nanos, start: &Start, context: Context) {
+        let member = &mut self.members[usize::from(start.disk.0)];
+        member.device.submit(
+            now,
+            Command {
+                id: u64::from(start.command),
+                op: start.op,
+                lba: start.extent.start.0 * SECTORS_PER_BLOCK,
+                sectors: start.extent.blocks * SECTORS_PER_BLOCK,
+                context,
+                read_ahead: start.read_ahead,
+            },
+        );
+        let ahead = start.read_ahead || start.op == Op::Write;
+        let bytes = start.extent.blocks * BLOCK_BYTES;
+        member.outstanding.push(Outstanding {
+            command: start.command,
+            submitted: now,
+            ahead,
+            behind_until: Nanos::ZERO,
+            bytes,
+        });
+    }
+
+    /// A reader has caught up with a prefetch: it waits for it from now on.
+    pub(super) fn promote(&mut self, command: u32) {
+        for member in &mut self.members {
+            if let Some(found) = member.outstanding.iter_mut().find(|o| o.command == command) {
+                found.ahead = false;
+            }
+        }
+    }
+
+    /// When the event queue must look at `disk`, if that is not already arranged.
+    pub(super) fn arrange(&mut self, disk: usize) -> Option<Nanos> {
+        let member = &mut self.members[disk];
+        let next = member.device.next_event();
+        if next.is_none() || next == member.looked_at {
+            return None;
+        }
+        member.looked_at = next;
+        next
+    }
+
+    /// The event queue looks at `disk`: completions go to `ended`. False when the look is stale.
+    pub(super) fn look(&mut self, disk: usize, now: Nanos, ended: &mut Vec<Ended>) -> bool {
+        if self.members[disk].looked_at != Some(now) {
+            return false;
+        }
+        self.members[disk].looked_at = None;
+        self.members[disk].device.advance(now);
+        while let Some(completion) = self.members[disk].device.pop() {
+            let command = u32::try_from(completion.id).expect("ids are the engine's command numbers");
+            let bytes = self.finish(disk, command, now);
+            let at = self.over_bus(completion.at.max(now), bytes);
+            ended.push(Ended { command, at });
+        }
+        true
+    }
+
+    /// Takes a command off the list and notes who stood behind it.
+    fn finish(&mut self, disk: usize, command: u32, now: Nanos) -> u64 {
+        let list = &mut self.members[disk].outstanding;
+        let at = list.iter().position(|o| o.command == command).expect("a device ends what it was given");
+        let ended = list.swap_remove(at);
+        if ended.ahead {
+            for waiting in list.iter_mut().filter(|o| !o.ahead && o.submitted >= ended.submitted) {
+                waiting.behind_until = now;
+            }
+        } else {
+            self.behind_prefetch += ended.behind_until.since(ended.submitted);
+        }
+        ended.bytes
+    }
+
+    /// The transfer of `bytes` shares the bus with those before it.
+    fn over_bus(&mut self, at: Nanos, bytes: u64) -> Nanos {
+        if self.bus_bytes_per_s == 0 {
+            return at;
+        }
+        let takes = Nanos(bytes * 1_000_000_000 / self.bus_bytes_per_s);
+        // The bus worked while the medium did: only what it is behind with delays the end.
+        let start = self.bus_free.max(at.since(takes));
+        self.bus_free = start + takes;
+        self.bus_free.max(at)
+    }
+
+    pub(super) fn stats(&self) -> Vec<DeviceStats> {
+        self.members.iter().map(|m| m.device.stats()).collect()
+    }
+    pub(super) fn len(&self) -> usize {
+        self.members.len()
+    }
+}

@@ -1,0 +1,123 @@
+//! What is measured while a run goes on: latency, stall by cause, and curves over virtual time.
+
+use crate::report::{Counts, LatencyReport, Sample};
+use forerun_core::engine::Engine;
+use forerun_core::stats::Outcomes;
+use forerun_core::units::Nanos;
+use hdrhistogram::Histogram;
+
+/// Most points of a curve; above it every second one is dropped and points come half as often.
+const SAMPLES_MAX: usize = 400;
+
+/// Sums of one run.
+pub(super) struct Meter {
+    latency: Histogram<u64>,
+    latency_sum: u128,
+    latency_count: u64,
+    pub(super) bytes_read: u64,
+    pub(super) bytes_written: u64,
+    pub(super) requests: u64,
+    pub(super) stall_miss: Nanos,
+    pub(super) stall_late: Nanos,
+    pub(super) timeline: Vec<Sample>,
+    every: u64,
+}
+
+impl Meter {
+    pub(super) fn new() -> Self {
+        Self {
+            latency: Histogram::new_with_bounds(1, 3_600_000_000_000_000, 3).expect("the bounds are in order"),
+            latency_sum: 0,
+            latency_count: 0,
+            bytes_read: 0,
+            bytes_written: 0,
+            requests: 0,
+            stall_miss: Nanos::ZERO,
+            stall_late: Nanos::ZERO,
+            timeline: Vec::new(),
+            every: 1,
+        }
+    }
+
+    /// A program's request was answered after `took`.
+    pub(super) fn answered(&mut self, took: Nanos) {
+        self.latency.saturating_record(took.0.max(1));
+        self.latency_sum += u128::from(took.0);
+        self.latency_count += 1;
+        self.requests += 1;
+    }
+
+    /// Takes a point of the curves if one is due.
+    pub(super) fn sample(&mut self, now: Nanos, counts: impl FnOnce() -> Counts) {
+        if !self.requests.is_multiple_of(self.every) {
+            return;
+        }
+        let bytes_delivered = self.bytes_read + self.bytes_written;
+        self.timeline.push(Sample { at_ns: now.0, bytes_delivered, counts: counts() });
+        if self.timeline.len() == SAMPLES_MAX {
+            let mut keep = false;
+            self.timeline.retain(|_| {
+                keep = !keep;
+                !keep
+            });
+            self.every *= 2;
+        }
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "a mean for a report")]
+    pub(super) fn latency(&self) -> LatencyReport {
+        if self.latency_count == 0 {
+            return LatencyReport::default();
+        }
+        LatencyReport {
+            mean: self.latency_sum as f64 / self.latency_count as f64,
+            p50: self.latency.value_at_quantile(0.50),
+            p95: self.latency.value_at_quantile(0.95),
+            p99: self.latency.value_at_quantile(0.99),
+            max: self.latency.max(),
+        }
+    }
+}
+
+/// Counts of one layer: outcomes of the chosen blocks, and what prefetching did.
+pub(super) fn layer_counts(engine: &Engine, outcomes: &Outcomes) -> Counts {
+    let stats = engine.stats();
+    let (unused, in_flight) = engine.unproven_blocks();
+    Counts {
+        blocks_read: outcomes.blocks_read(),
+        cache_hits: outcomes.cache_hits,
+        prefetch_hits: outcomes.prefetch_hits,
+        late_hits: outcomes.late_hits,
+        misses: outcomes.misses,
+        merged_misses: outcomes.merged_misses,
+        prefetched_blocks: stats.prefetched,
+        prefetched_used: stats.used,
+        prefetched_wasted: stats.wasted,
+        prefetched_unused_resident: unused,
+        prefetched_in_flight: in_flight,
+    }
+}
+
+/// Counts over all layers: each program block once, by the layer that served it, host first.
+///
+/// The host's demand fetches are the array's program blocks, one for one; what the host merged into another's fetch
+/// never reached the array and stays a miss.
+pub(super) fn program_counts(host: Option<&Engine>, array: &Engine) -> Counts {
+    let below = layer_counts(array, &array.stats().program);
+    let Some(host) = host else { return below };
+    let above = layer_counts(host, &host.stats().program);
+    let (cache, prefetch, late) = (below.cache_hits, below.prefetch_hits, below.late_hits);
+    Counts {
+        blocks_read: above.blocks_read,
+        cache_hits: above.cache_hits + cache,
+        prefetch_hits: above.prefetch_hits + prefetch,
+        late_hits: above.late_hits + late,
+        misses: above.misses - cache - prefetch - late,
+        merged_misses: above.merged_misses + below.merged_misses,
+        prefetched_blocks: above.prefetched_blocks + below.prefetched_blocks,
+        prefetched_used: above.prefetched_used + below.prefetched_used,
+        prefetched_wasted: above.prefetched_wasted + below.prefetched_wasted,
+        prefetched_unused_resident: above.prefetched_unused_resident + below.prefetched_unused_resident,
+        prefetched_in_flight: above.prefetched_in_flight + below.prefetched_in_flight,
+    }
+}

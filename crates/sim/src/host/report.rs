@@ -1,0 +1,92 @@
+//! From the sums of a run to its report.
+
+use super::meter::{Meter, layer_counts, program_counts};
+use super::stack::Stack;
+use crate::input::Input;
+use crate::report::{Counts, DeviceReport, LayerReport, RunReport, StallReport, ratio};
+use crate::spec::RunSpec;
+use forerun_core::engine::Engine;
+use forerun_core::units::{BLOCK_BYTES, Nanos};
+
+/// The report of a run whose programs have their last answer at `end`.
+pub(super) fn draft(stack: &mut Stack, meter: &Meter, end: Nanos, input: &Input, spec: &RunSpec) -> RunReport {
+    let counts = program_counts(stack.host.as_ref(), &stack.array);
+    assert_eq!(
+        counts.cache_hits + counts.prefetch_hits + counts.late_hits + counts.misses,
+        counts.blocks_read,
+        "every block that a program read has exactly one outcome"
+    );
+    let stats = *stack.array.stats();
+    let requested = meter.bytes_read + meter.bytes_written;
+    let from_devices = stats.member_blocks_read * BLOCK_BYTES;
+    let unused = counts.prefetched_unused_resident;
+    let cpu = [stack.cpu_host, stack.cpu_array];
+    let mut layers = Vec::new();
+    if let Some(host) = &mut stack.host {
+        layers.push(layer("host", host, spec.host_cache_bytes, cpu[0]));
+    }
+    layers.push(layer("array", &mut stack.array, spec.cache_bytes, cpu[1]));
+    RunReport {
+        scheme: spec.scheme.clone(),
+        input: input.name.clone(),
+        array: spec.array.clone(),
+        cache_bytes: spec.cache_bytes,
+        host_cache_bytes: spec.host_cache_bytes,
+        elapsed_ns: end.0,
+        destage_left_ns: 0,
+        bytes_requested: requested,
+        bytes_read_requested: meter.bytes_read,
+        bytes_from_devices: from_devices,
+        bytes_from_devices_for_writes: stats.member_blocks_read_for_writes * BLOCK_BYTES,
+        bytes_to_devices: stats.member_blocks_written * BLOCK_BYTES,
+        throughput_bytes_per_s: per_second(requested, end),
+        hit_ratio: ratio(counts.cache_hits + counts.prefetch_hits, counts.blocks_read),
+        precision: ratio(counts.prefetched_used, counts.prefetched_used + counts.prefetched_wasted + unused),
+        coverage: ratio(counts.prefetch_hits + counts.late_hits, counts.blocks_read),
+        cost: ratio(counts.prefetched_blocks * BLOCK_BYTES, meter.bytes_read),
+        amplification: ratio(from_devices, meter.bytes_read),
+        latency_ns: meter.latency(),
+        stall: StallReport {
+            miss_ns: meter.stall_miss.0,
+            late_prefetch_ns: meter.stall_late.0,
+            behind_prefetch_ns: stack.members.behind_prefetch.0,
+        },
+        devices: stack.members.stats().iter().map(device).collect(),
+        cpu_share: ratio(cpu[0].0 + cpu[1].0, end.0),
+        counts,
+        layers,
+        timeline: meter.timeline.clone(),
+        seed: spec.seed,
+        spec: RunSpec { input_hash: input.hash.clone(), ..spec.clone() },
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a rate for a report")]
+fn per_second(bytes: u64, elapsed: Nanos) -> f64 {
+    if elapsed == Nanos::ZERO { 0.0 } else { bytes as f64 / elapsed.as_secs_f64() }
+}
+
+fn layer(name: &str, engine: &mut Engine, cache_bytes: u64, cpu: Nanos) -> LayerReport {
+    let counts: Counts = layer_counts(engine, &engine.stats().all);
+    let mut gauges = Vec::new();
+    engine.gauges(&mut gauges);
+    LayerReport {
+        layer: name.into(),
+        cache_bytes,
+        hit_ratio: ratio(counts.cache_hits + counts.prefetch_hits, counts.blocks_read),
+        counts,
+        slots_peak: engine.cache().slots.peak(),
+        slots_max: engine.cache().slots.capacity(),
+        cpu_ns: cpu.0,
+        gauges: gauges.into_iter().map(|(name, value)| (name.into(), value)).collect(),
+    }
+}
+
+fn device(stats: &forerun_disk::device::DeviceStats) -> DeviceReport {
+    DeviceReport {
+        commands: stats.commands,
+        seeks: stats.seeks,
+        busy_ns: stats.busy.0,
+        bytes: stats.bytes_read + stats.bytes_written,
+    }
+}

@@ -1,0 +1,171 @@
+//! Inputs: a trace file or a workload line becomes requests of programs on one volume.
+//!
+//! Loading is apart from running, so that a comparison reads its input once and every run starts from the same one.
+
+use crate::replay::{Drive, Fit, Map, Mapped, Mode, map_trace};
+use crate::run::RunError;
+use crate::spec::RunSpec;
+use crate::workload::Workload;
+use forerun_trace::options::ReadOptions;
+use forerun_trace::record::Trace;
+use sha2::{Digest, Sha256};
+use std::path::Path;
+use std::sync::Arc;
+
+/// What kind of input it is.
+#[derive(Clone, Debug)]
+enum Kind {
+    Trace(Arc<Trace>),
+    Workload(Arc<Workload>),
+}
+
+/// An input, loaded once and shared by all runs of a comparison.
+#[derive(Clone, Debug)]
+pub struct Input {
+    /// As given: a path or a workload line.
+    pub given: String,
+    /// Short name for reports: the file's name, or the canonical workload line.
+    pub name: String,
+    /// Hash of the file's bytes, or of the canonical workload line.
+    pub hash: String,
+    /// Malformed records that were passed over.
+    pub skipped: u64,
+    kind: Kind,
+}
+
+/// The programs of a run, ready to go.
+pub struct Programs {
+    /// What the event loop pulls requests from.
+    pub drive: Drive,
+    /// Starts of files in the volume, bytes, ascending; read-ahead stays within a file.
+    pub files: Vec<u64>,
+    /// Requests in all, where known beforehand.
+    pub requests: Option<u64>,
+    /// Bytes of the volume that are used.
+    pub footprint_bytes: u64,
+    /// The order of requests does not depend on how fast they are served.
+    pub fixed_order: bool,
+}
+
+impl Input {
+    /// Loads a trace file, or parses a workload line if no file has that name.
+    ///
+    /// # Errors
+    /// [`RunError::Input`] with the place and the remedy.
+    pub fn load(given: &str, options: &ReadOptions) -> Result<Self, RunError> {
+        let wrong = |why: String| RunError::Input { input: given.into(), why };
+        if Path::new(given).is_file() {
+            let opened = forerun_trace::open(given, options).map_err(|error| wrong(error.to_string()))?;
+            let name = Path::new(given).file_name().map_or(given.into(), |n| n.to_string_lossy().into_owned());
+            return Ok(Self {
+                given: given.into(),
+                name,
+                hash: opened.hash_hex,
+                skipped: opened.trace.skipped,
+                kind: Kind::Trace(Arc::new(opened.trace)),
+            });
+        }
+        let workload = if given.trim_start().starts_with('[') {
+            Workload::from_toml(given)
+        } else {
+            Workload::parse(given)
+        };
+        let workload = workload
+            .map_err(|error| wrong(format!("there is no such file, and it is no workload either: {error}")))?;
+        Ok(Self::of_workload(given, workload))
+    }
+
+    /// A workload that has been parsed already.
+    #[must_use]
+    pub fn of_workload(given: &str, workload: Workload) -> Self {
+        let name = workload.to_string();
+        let hash = hex(&Sha256::digest(name.as_bytes()));
+        Self { given: given.into(), name, hash, skipped: 0, kind: Kind::Workload(Arc::new(workload)) }
+    }
+
+    /// A trace in memory, under a name.
+    #[must_use]
+    pub fn of_trace(name: &str, hash: &str, trace: Trace) -> Self {
+        let (skipped, kind) = (trace.skipped, Kind::Trace(Arc::new(trace)));
+        Self { given: name.into(), name: name.into(), hash: hash.into(), skipped, kind }
+    }
+
+    /// The trace, if it is one.
+    #[must_use]
+    pub fn trace(&self) -> Option<&Trace> {
+        match &self.kind {
+            Kind::Trace(trace) => Some(trace),
+            Kind::Workload(_) => None,
+        }
+    }
+
+    /// The programs of a run on a volume of `capacity` bytes.
+    ///
+    /// # Errors
+    /// [`RunError`] when the mode or the map does not fit the input, or the volume is too small.
+    pub fn programs(&self, spec: &RunSpec, capacity: u64) -> Result<Programs, RunError> {
+        let of = |field: &'static str| move |why: String| RunError::Spec { field, why };
+        let mode = Mode::parse(&spec.mode).map_err(|e| of("mode")(e.to_string()))?;
+        match &self.kind {
+            Kind::Workload(workload) => self.of_shape(workload, mode, spec, capacity),
+            Kind::Trace(trace) => {
+                let map = Map::parse(&spec.map).map_err(|e| of("map")(e.to_string()))?;
+                let fit = Fit::parse(&spec.fit).map_err(|e| of("fit")(e.to_string()))?;
+                if map == Map::OneArrayEach {
+                    let why = "one-array-each makes one run per device; a single run takes concat or only:DEVICE";
+                    return Err(of("map")(why.into()));
+                }
+                let mapped = map_trace(trace, &map, capacity, fit).map_err(|e| of("input")(e.to_string()))?;
+                let mapped: &Mapped = mapped.first().ok_or_else(|| of("input")("the trace has no request".into()))?;
+                if mapped.requests() == 0 {
+                    return Err(of("input")("the trace has no request that moves a byte".into()));
+                }
+                let drive = mapped.drive(mode, spec.repeat).map_err(|e| of("mode")(e.to_string()))?;
+                let alone = match &drive {
+                    Drive::Timed(_) => true,
+                    Drive::Sources { sources, .. } => sources.len() == 1,
+                };
+                Ok(Programs {
+                    drive,
+                    files: mapped.files.clone(),
+                    requests: Some(mapped.requests() * spec.repeat),
+                    footprint_bytes: mapped.footprint_bytes.min(capacity),
+                    fixed_order: alone,
+                })
+            }
+        }
+    }
+
+    fn of_shape(&self, workload: &Workload, mode: Mode, spec: &RunSpec, capacity: u64) -> Result<Programs, RunError> {
+        let outstanding = match mode {
+            Mode::Closed { outstanding } => outstanding,
+            Mode::Paced => 1,
+            Mode::Open => {
+                let why = "a workload has no recorded times: use closed:N, or paced for its own think times";
+                return Err(RunError::Spec { field: "mode", why: why.into() });
+            }
+        };
+        if spec.repeat != 1 {
+            let why = "a workload is not repeated; give it more requests, or phases joined by then";
+            return Err(RunError::Spec { field: "repeat", why: why.into() });
+        }
+        let footprint = workload.footprint_bytes();
+        if footprint > capacity {
+            let (f, c) = (forerun_core::size::format_size(footprint), forerun_core::size::format_size(capacity));
+            let why = format!("the workload spans {f}, the array holds {c}: use a larger array or a smaller size=");
+            return Err(RunError::Spec { field: "input", why });
+        }
+        Ok(Programs {
+            drive: Drive::Sources { sources: workload.sources(spec.seed), outstanding },
+            files: workload.files(),
+            requests: None,
+            footprint_bytes: footprint,
+            fixed_order: workload.processes() == 1,
+        })
+    }
+}
+
+/// Lower-case hexadecimal.
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
+}
