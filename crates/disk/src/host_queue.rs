@@ -25,6 +25,11 @@ use anticipate::Readers;
 const BACKWARD_SECTORS_MAX: u64 = 1024 * 1024;
 /// A step backwards costs as much as one this many times as far forwards (2.6.18).
 const BACKWARD_PENALTY: u64 = 2;
+/// A request this many sectors ahead (half as many behind) is near at once; each millisecond of waiting doubles that
+/// (2.6.18: as_close_req).
+const NEAR_SECTORS: u64 = 8192;
+/// After this many milliseconds everything is near.
+const NEAR_MS_MAX: u64 = 20;
 /// A reader that thinks longer than this is not timed further.
 const THINK_NS_MAX: u64 = 1_000_000_000;
 
@@ -101,8 +106,6 @@ struct Side {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Waiting {
     No,
-    /// Until the read in the device ends, then for the next.
-    Read(Context),
     /// For the next request of this reader, until then.
     Next(Context, u64),
 }
@@ -123,6 +126,8 @@ pub struct HostQueue {
     waiting: Waiting,
     /// Reader of the last read sent, while it may be waited for.
     last_reader: Option<Context>,
+    /// When the last read ended.
+    read_ended: u64,
     /// Direction of the batch under way and its end.
     direction: usize,
     batch_ends: u64,
@@ -261,6 +266,7 @@ impl HostQueue {
             readers: Readers::default(),
             waiting: Waiting::No,
             last_reader: None,
+            read_ended: 0,
             direction: READ,
             batch_ends: 0,
             position: 0,
@@ -372,43 +378,40 @@ impl HostQueue {
         let Some(reader) = self.last_reader else {
             return false;
         };
-        if self.anticipate == 0 || self.direction != READ || self.not_worth_waiting(reader, next) {
+        if self.anticipate == 0 || self.direction != READ || self.not_worth_waiting(now, reader, next) {
             return false;
         }
-        let reading = self.in_device.values().any(|group| group.op == Op::Read && group.context == reader);
-        self.waiting =
-            if reading { Waiting::Read(reader) } else { Waiting::Next(reader, now + self.anticipate) };
+        self.waiting = Waiting::Next(reader, now + self.anticipate);
         true
     }
 
-    /// Whether `next` may go although `reader` might ask for something nearer.
-    fn not_worth_waiting(&self, reader: Context, next: Option<(u64, u64)>) -> bool {
-        let known = self.readers.get(reader);
-        if known.think().is_some_and(|think| think > self.anticipate) {
+    /// Whether `lba` is as near as what `reader` may be expected to ask for (2.6.18: as_close_req).
+    fn near(&self, now: u64, reader: Context, lba: u64) -> bool {
+        let waited_ms = now.saturating_sub(self.read_ended) / 1_000_000;
+        if waited_ms > NEAR_MS_MAX || waited_ms * 1_000_000 > self.anticipate {
             return true;
         }
-        let Some(key) = next else {
-            return false;
-        };
-        let Some(group) = self.sides[READ].by_lba.get(&key) else {
-            return false;
-        };
-        let away = self.position.abs_diff(group.lba);
-        group.context == reader || away <= 128 || known.jump().is_some_and(|jump| jump > away)
+        let delta = NEAR_SECTORS << waited_ms;
+        let within = self.position <= lba + delta / 2 && lba <= self.position + delta;
+        within || self.readers.get(reader).jump().is_some_and(|jump| jump > self.position.abs_diff(lba))
+    }
+
+    /// Whether `next` may go although `reader` might ask for something nearer (2.6.18: as_can_break_anticipation).
+    fn not_worth_waiting(&self, now: u64, reader: Context, next: Option<(u64, u64)>) -> bool {
+        let own = |group: &Group| group.op == Op::Read && group.context == reader;
+        if self.in_device.values().any(own) || self.sides[READ].by_lba.values().any(own) {
+            return true;
+        }
+        let thinks_long = self.readers.get(reader).think().is_some_and(|think| think > self.anticipate);
+        thinks_long || next.is_some_and(|(lba, _)| self.near(now, reader, lba))
     }
 
     /// A read has arrived while the device is kept idle: is this what was waited for, or near enough?
-    fn ends_waiting(&self, command: &Command) -> bool {
-        let reader = match self.waiting {
-            Waiting::No => return false,
-            Waiting::Read(reader) | Waiting::Next(reader, _) => reader,
-        };
-        if command.op == Op::Write {
+    fn ends_waiting(&self, now: u64, command: &Command) -> bool {
+        let Waiting::Next(reader, _) = self.waiting else {
             return false;
-        }
-        let away = self.position.abs_diff(command.lba);
-        let jump = self.readers.get(reader).jump();
-        command.context == reader || away <= 128 || jump.is_some_and(|jump| jump > away)
+        };
+        command.op == Op::Read && (command.context == reader || self.near(now, reader, command.lba))
     }
 
     fn collect(&mut self, now: u64) {
@@ -421,9 +424,7 @@ impl HostQueue {
             }
             if group.op == Op::Read {
                 self.readers.done(group.context, now);
-                if self.waiting == Waiting::Read(group.context) {
-                    self.waiting = Waiting::Next(group.context, now + self.anticipate);
-                }
+                self.read_ended = now;
             }
         }
     }
@@ -431,7 +432,7 @@ impl HostQueue {
     fn deadline(&self) -> Option<u64> {
         match self.waiting {
             Waiting::Next(_, until) => Some(until),
-            _ => None,
+            Waiting::No => None,
         }
     }
 
@@ -454,7 +455,7 @@ impl Device for HostQueue {
             if command.op == Op::Read {
                 self.readers.asked(command.context, now, command.lba, end, THINK_NS_MAX);
             }
-            if self.ends_waiting(&command) {
+            if self.ends_waiting(now, &command) {
                 self.waiting = Waiting::No;
                 self.last_reader = None;
             }
