@@ -8,7 +8,6 @@ export PATH := $(HOME)/.cargo/bin:$(PATH)
 export CARGO_TERM_COLOR ?= auto
 
 OUT ?= out
-FORERUN := cargo run --quiet --release -p forerun --
 # Executions per parser for `make fuzz`.
 FUZZ_EXECUTIONS ?= 1000000
 

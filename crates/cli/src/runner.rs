@@ -61,7 +61,11 @@ fn load(specs: &[RunSpec], ui: &Ui) -> Result<Vec<Input>, CliError> {
             None => {
                 let input = run::load(spec)?;
                 if input.skipped > 0 {
-                    ui.say(&format!("{}: {} bad records passed over", spec.input, human::count(input.skipped)));
+                    ui.say(&format!(
+                        "{}: {} bad records passed over",
+                        spec.input,
+                        human::count(input.skipped)
+                    ));
                 }
                 input
             }

@@ -168,3 +168,58 @@ fn list(names: &[&str]) -> String {
         [first @ .., last] => format!("{} and {last}", first.join(", ")),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::run;
+
+    fn said(runs: &[RunReport]) -> Verdict {
+        verdict(&runs.iter().collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn the_winner_is_named_with_its_factor_and_its_share_of_the_bound() {
+        let verdict =
+            said(&[run("x", "none", 10), run("x", "bound", 50), run("x", "strip", 20), run("x", "asp", 40)]);
+        assert_eq!(verdict.winner, Some(3));
+        assert_eq!(
+            verdict.headline,
+            "asp was fastest: 40.0 MiB/s, 4.00× reading without prefetching, 80.0% of what the disks could give at best."
+        );
+        assert!(verdict.details[0].contains("it fell from"), "{:?}", verdict.details);
+    }
+
+    #[test]
+    fn what_lost_is_named_with_a_cause() {
+        let mut slow = run("x", "strip", 5);
+        slow.amplification = 8.0;
+        slow.precision = 0.1;
+        let verdict = said(&[run("x", "none", 10), slow]);
+        assert!(
+            verdict.headline.starts_with("No scheme beat reading without prefetching"),
+            "{}",
+            verdict.headline
+        );
+        let last = verdict.details.last().expect("a sentence about it");
+        assert!(last.starts_with("Prefetching did not pay with strip (0.50×): it read 8.00 bytes"), "{last}");
+    }
+
+    #[test]
+    fn two_percent_is_no_difference() {
+        let verdict = said(&[run("x", "none", 100), run("x", "asp", 101), run("x", "msp", 99)]);
+        assert!(verdict.details.iter().any(|line| line == "asp and msp each made no difference beyond 2%."));
+    }
+
+    #[test]
+    fn inputs_are_kept_apart_in_the_order_asked() {
+        let runs = [run("b", "none", 1), run("a", "none", 1), run("b", "asp", 2)];
+        let groups = by_input(&runs);
+        assert_eq!((groups.len(), groups[0].len(), groups[1][0].input.as_str()), (2, 2, "a"));
+    }
+
+    #[test]
+    fn baselines_alone_have_no_winner() {
+        assert_eq!(said(&[run("x", "none", 1), run("x", "bound", 2)]).winner, None);
+    }
+}

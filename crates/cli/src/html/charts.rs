@@ -54,6 +54,8 @@ pub(super) struct Dots {
 #[derive(Clone, Debug)]
 pub(super) struct Line {
     pub(super) label: Label,
+    /// Classes that colour and dash it.
+    pub(super) stroke: String,
     /// x in seconds, y in the unit of the chart.
     pub(super) points: Vec<(f64, f64)>,
 }
@@ -224,8 +226,8 @@ fn polyline(curve: &Line, x_max: f64, y_max: f64) -> String {
         let _ = write!(data, "{x:.6},{y:.6} ");
     }
     format!(
-        "<polyline class=\"line s{}\" data-run=\"{}\" data-name=\"{}\" data-points=\"{}\" points=\"{}\"/>",
-        curve.label.run % 10,
+        "<polyline class=\"line {}\" data-run=\"{}\" data-name=\"{}\" data-points=\"{}\" points=\"{}\"/>",
+        curve.stroke,
         curve.label.run,
         esc(&curve.label.name),
         data.trim_end(),

@@ -37,6 +37,16 @@ impl Group<'_> {
     }
 }
 
+/// The class that colours a run's curve: greys for the baselines, else seven colours, then the same ones dashed,
+/// then dotted, so that neighbours differ in more than hue.
+pub(super) fn stroke(runs: &[&RunReport], run: usize) -> String {
+    if words::is_baseline(runs[run]) {
+        return format!("s-{}", runs[run].spec.scheme);
+    }
+    let before = runs[..run].iter().filter(|other| !words::is_baseline(other)).count();
+    format!("s{} d{}", before % 7, (before / 7).min(2))
+}
+
 fn share(part: f64, whole: f64) -> f64 {
     if whole > 0.0 { part / whole } else { 0.0 }
 }
@@ -285,7 +295,11 @@ pub(super) fn timelines(group: Group<'_>) -> String {
     let curves = |of: &dyn Fn(&Sample, &Sample) -> Option<f64>| -> Vec<Line> {
         (0..group.runs.len())
             .filter(|&index| group.runs[index].timeline.len() > 1)
-            .map(|index| Line { label: group.label(index), points: curve(&group.runs[index].timeline, of) })
+            .map(|index| Line {
+                label: group.label(index),
+                stroke: stroke(group.runs, index),
+                points: curve(&group.runs[index].timeline, of),
+            })
             .collect()
     };
     let rates = curves(&|before, after| {

@@ -87,6 +87,27 @@ mod tests {
     }
 
     #[test]
+    fn names_of_traces_are_escaped_on_the_page() {
+        let run = |scheme| crate::sample::run("<b>trace</b>", scheme, 10);
+        let page = comparison(&Comparison { runs: vec![run("none"), run("asp")] });
+        assert!(page.contains("&lt;b&gt;trace&lt;/b&gt;") && !page.contains("<b>trace"));
+    }
+
+    #[test]
+    fn several_inputs_have_an_overview_first() {
+        let runs = vec![
+            crate::sample::run("one", "none", 10),
+            crate::sample::run("one", "asp", 30),
+            crate::sample::run("two", "none", 10),
+            crate::sample::run("two", "asp", 5),
+        ];
+        let page = comparison(&Comparison { runs });
+        let overview = page.find("All inputs").expect("an overview");
+        assert!(overview < page.find("id=\"input-0\"").expect("a first section"));
+        assert!(page.contains("3.00×") && page.contains("0.50×"));
+    }
+
+    #[test]
     fn the_page_asks_for_nothing_from_outside() {
         let text = page("x", "");
         for word in ["http://", "https://", "@import", "url(", "src="] {

@@ -136,8 +136,8 @@ fn chips(runs: &[&RunReport]) -> String {
         let _ = write!(
             text,
             "<button type=\"button\" aria-pressed=\"true\" data-for=\"{index}\"><svg aria-hidden=\"true\">\
-             <line class=\"line s{}\" x1=\"0\" x2=\"20\" y1=\"4\" y2=\"4\"/></svg>{}</button>",
-            index % 10,
+             <line class=\"line {}\" x1=\"0\" x2=\"20\" y1=\"4\" y2=\"4\"/></svg>{}</button>",
+            figures::stroke(runs, index),
             esc(&run.scheme)
         );
     }
