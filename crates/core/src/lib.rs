@@ -15,6 +15,7 @@ pub mod cost;
 pub mod dispatch;
 pub mod engine;
 pub mod hash;
+pub mod planted;
 pub mod policy;
 pub mod registry;
 pub mod scheme;

@@ -4,6 +4,7 @@
 //! completes) and comes back when its block has left *and* nobody pins it, so a reader that still copies from an
 //! evicted block never sees another block's bytes. Each reuse raises the slot's generation.
 
+use crate::planted::{self, Bug};
 use alloc::vec::Vec;
 
 /// Number of a slot: an index into the host's buffers.
@@ -93,6 +94,9 @@ impl Slots {
         let state = &mut self.states[slot.index()];
         assert!(state.owned, "a slot is given up once");
         state.owned = false;
+        if planted::is(Bug::ReleasePinned) {
+            state.pins = 0;
+        }
         if state.pins == 0 {
             self.free.push(slot);
         }
@@ -104,6 +108,9 @@ impl Slots {
     /// One reader less. Returns whether that freed the slot.
     pub fn unpin(&mut self, slot: Slot) -> bool {
         let state = &mut self.states[slot.index()];
+        if planted::is(Bug::ReleasePinned) && state.pins == 0 {
+            return false;
+        }
         assert!(state.pins > 0, "a pin is taken back once");
         state.pins -= 1;
         let freed = state.pins == 0 && !state.owned;

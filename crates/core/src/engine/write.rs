@@ -13,6 +13,7 @@ use crate::array::{Content, Source, Stripe, WritePlan};
 use crate::cache::{NO_FETCH, State};
 use crate::dispatch::Class;
 use crate::hash::NumberMap;
+use crate::planted::{self, Bug};
 use crate::slots::Slot;
 use crate::units::{Block, Disk, Extent, Nanos};
 use alloc::collections::VecDeque;
@@ -346,10 +347,15 @@ impl Engine {
         while self.destage.active.len() < JOBS_MAX && passed < self.destage.wanted.len() {
             let (stripe, urgent) = self.destage.wanted[passed];
             let busy = self.destage.is_active(stripe) || self.destage.rebuilding.contains(&stripe);
-            if busy || !self.start_job(now, stripe, urgent) {
+            if busy {
                 passed += 1;
-            } else {
-                self.destage.wanted.remove(passed);
+                continue;
+            }
+            // Off the list first: a job may end at once, and then others start from here.
+            self.destage.wanted.remove(passed);
+            if !self.start_job(now, stripe, urgent) {
+                self.destage.wanted.insert(passed, (stripe, urgent));
+                passed += 1;
             }
         }
     }
@@ -461,11 +467,19 @@ impl Engine {
         }
         self.make_steps(number);
         self.destage.jobs[number].writing = true;
+        if planted::is(Bug::CleanEarly) {
+            self.clean_taken(number);
+        }
         if !self.destage.jobs[number].steps.is_empty() {
             self.outputs.push_back(Output::Combine { job: number });
         }
         for index in 0..self.destage.jobs[number].plan.writes().len() {
-            let member = self.destage.jobs[number].plan.writes()[index].member;
+            let write = self.destage.jobs[number].plan.writes()[index];
+            let member = write.member;
+            let modifies = !self.destage.jobs[number].plan.reads().is_empty();
+            if planted::is(Bug::SkipParity) && modifies && is_parity(write.content) {
+                continue;
+            }
             self.stats.member_blocks_written += member.extent.blocks;
             self.send_member(now, number, index, member.disk, member.extent, Op::Write);
         }
@@ -538,17 +552,10 @@ impl Engine {
 
     /// The stripe is on the members: what was not rewritten meanwhile is clean.
     fn finish_job(&mut self, now: Nanos, number: u32) {
-        let taken = core::mem::take(&mut self.destage.jobs[number].taken);
-        for &(block, slot) in &taken {
-            let Some(line) = self.cache.find(block) else { continue };
-            if self.cache.cell(line, block).slot == slot {
-                self.cache.set(line, block, |cell| cell.dirty = false);
-            }
-        }
+        self.clean_taken(number);
         let extent = self.array.stripe_extent(Stripe(self.destage.jobs[number].stripe));
         let waiters = core::mem::take(&mut self.destage.jobs[number].waiters);
         self.leave_job(number);
-        self.destage.jobs[number].taken = taken;
         for &(access, serial) in &waiters {
             if self.accesses[access].serial == serial {
                 self.accesses[access].missing -= 1;
@@ -566,6 +573,17 @@ impl Engine {
         }
         self.start_jobs(now);
         self.retry_rebuilds(now);
+    }
+
+    /// What a job has taken is clean, but for what was rewritten meanwhile (into another slot).
+    fn clean_taken(&mut self, number: u32) {
+        for index in 0..self.destage.jobs[number].taken.len() {
+            let (block, slot) = self.destage.jobs[number].taken[index];
+            let Some(line) = self.cache.find(block) else { continue };
+            if self.cache.cell(line, block).slot == slot {
+                self.cache.set(line, block, |cell| cell.dirty = false);
+            }
+        }
     }
 
     fn leave_job(&mut self, number: u32) {

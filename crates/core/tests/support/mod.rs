@@ -8,6 +8,7 @@
 
 pub(crate) mod host;
 pub(crate) mod model;
+pub(crate) mod runs;
 pub(crate) mod schemes;
 
 /// Seeded generator (SplitMix64): the same seed, the same run.
