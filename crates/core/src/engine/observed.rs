@@ -35,6 +35,9 @@ impl Engine {
         });
         self.count(&access, &outcomes);
         for (block, &outcome) in access.extent.iter().zip(&outcomes) {
+            if outcome.is_miss() {
+                self.disbelieve(block);
+            }
             self.believe(now, block, outcome);
         }
         self.outcomes = outcomes;
@@ -65,6 +68,16 @@ impl Engine {
         }
         if let Some(line) = self.cache.find(block) {
             self.scheme.retention().on_hit(line, outcome, &self.cache);
+        }
+    }
+
+    /// A prefetched block was read from the device all the same: the kernel had thrown it out unread.
+    fn disbelieve(&mut self, block: Block) {
+        let Some(line) = self.cache.find(block) else { return };
+        let cell = *self.cache.cell(line, block);
+        if cell.state == State::Prefetched && cell.unproven {
+            self.cache.set(line, block, |cell| cell.unproven = false);
+            self.waste(block, cell.state);
         }
     }
 

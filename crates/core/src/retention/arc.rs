@@ -2,7 +2,8 @@
 //!
 //! T1 holds keys used once of late, T2 keys used at least twice; B1 and B2 remember what each evicted. A miss on
 //! a ghost of B1 says that T1 is too small, one of B2 that T2 is: the target p for |T1| moves by the ratio of the ghost
-//! lists (integer division, at least 1). |T1| + |B1| ≤ c and all four together ≤ 2c. The rules below are
+//! lists, at least 1. The paper leaves open whether p is a whole number; published implementations and miss counts take it as
+//! a fraction, and so does this one, in fixed point. |T1| + |B1| ≤ c and all four together ≤ 2c. The rules below are
 //! those of Fig. 4 of the paper; its cases I to IV are marked. The patent on ARC (US 6,996,676) has expired.
 //! A prefetched key enters T1 unread; its first use moves it to the young end of T1 and not to T2 (a block read ahead
 //! and then read was used once); evicted unread it leaves no ghost, and a prefetch of a ghost only forgets the ghost.
@@ -21,27 +22,36 @@ const FROM_B1: u8 = 6;
 /// Admitted, and was in B2.
 const FROM_B2: u8 = 7;
 
+/// Bits of the fraction of p. Ratios are rounded to the nearest; capacities stay below 2^32 entries.
+const FRACTION_BITS: u32 = 31;
+
 /// ARC over dense keys.
 #[derive(Clone, Debug)]
 pub struct Arc {
     lists: Lists,
     capacity: usize,
-    /// Target for |T1|, 0 to `capacity`.
-    target: usize,
+    /// The paper's p, the target for |T1|: 0 to `capacity`, in units of 2^-`FRACTION_BITS`.
+    target: u64,
+}
+
+/// A count in fixed point.
+const fn fixed(count: usize) -> u64 {
+    (count as u64) << FRACTION_BITS
+}
+
+/// `others / own`, at least 1, to the nearest in fixed point.
+fn ratio(others: usize, own: usize) -> u64 {
+    let own = own as u64;
+    ((fixed(others) + own / 2) / own).max(fixed(1))
 }
 
 impl Arc {
-    /// For `capacity` resident keys, at least one.
+    /// For `capacity` resident keys, at least one and fewer than 2^32.
     #[must_use]
     pub fn new(capacity: usize) -> Self {
         assert!(capacity > 0, "a cache has room for a block");
+        assert!(u32::try_from(capacity).is_ok(), "keys are 32 bits wide");
         Self { lists: Lists::new(), capacity, target: 0 }
-    }
-
-    /// The paper's p: how many keys T1 should have.
-    #[must_use]
-    pub fn target(&self) -> usize {
-        self.target
     }
 
     fn drop_oldest(&mut self, ghosts: u8) -> Option<Key> {
@@ -53,7 +63,7 @@ impl Arc {
     /// REPLACE of the paper: which list gives a key, and into which ghosts it goes.
     #[inline]
     fn replace(&mut self, incoming_from_b2: bool, dropped: Option<Key>) -> Option<Evicted> {
-        let t1 = self.lists.len_with_aside(T1);
+        let t1 = fixed(self.lists.len_with_aside(T1));
         let prefer_t1 = t1 > self.target || t1 == self.target && incoming_from_b2;
         let (first, second) = if prefer_t1 { (T1, T2) } else { (T2, T1) };
         let key = self.lists.oldest(first).or_else(|| self.lists.oldest(second));
@@ -71,11 +81,11 @@ impl Arc {
     }
 
     fn adapt_up(&mut self) {
-        let step = (self.lists.len(B2) / self.lists.len(B1)).max(1);
-        self.target = (self.target + step).min(self.capacity);
+        let step = ratio(self.lists.len(B2), self.lists.len(B1));
+        self.target = (self.target + step).min(fixed(self.capacity));
     }
     fn adapt_down(&mut self) {
-        let step = (self.lists.len(B1) / self.lists.len(B2)).max(1);
+        let step = ratio(self.lists.len(B1), self.lists.len(B2));
         self.target = self.target.saturating_sub(step);
     }
 

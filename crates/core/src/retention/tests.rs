@@ -30,9 +30,10 @@ impl Model for LruModel {
     }
 }
 
+/// With the target as the paper writes it, a real number.
 struct ArcModel {
     c: usize,
-    p: usize,
+    p: f64,
     t1: VecDeque<u32>,
     t2: VecDeque<u32>,
     b1: VecDeque<u32>,
@@ -42,10 +43,12 @@ struct ArcModel {
 impl ArcModel {
     fn new(c: usize) -> Self {
         let [t1, t2, b1, b2] = Default::default();
-        Self { c, p: 0, t1, t2, b1, b2 }
+        Self { c, p: 0.0, t1, t2, b1, b2 }
     }
     fn replace(&mut self, in_b2: bool) {
-        if !self.t1.is_empty() && (self.t1.len() > self.p || in_b2 && self.t1.len() == self.p) {
+        // Rounding of either side may not decide: a millionth is far below any step of the target.
+        let above = self.t1.len() as f64 - self.p;
+        if !self.t1.is_empty() && (above > 1e-6 || in_b2 && above > -1e-6) {
             self.b1.extend(self.t1.pop_back());
             self.b1.rotate_right(1);
         } else {
@@ -63,11 +66,11 @@ impl Model for ArcModel {
             return true;
         }
         if take(&mut self.b1, block) {
-            self.p = self.c.min(self.p + 1.max(b2 / b1));
+            self.p = (self.p + (b2 as f64 / b1 as f64).max(1.0)).min(self.c as f64);
             self.replace(false);
             self.t2.push_front(block);
         } else if take(&mut self.b2, block) {
-            self.p = self.p.saturating_sub(1.max(b1 / b2));
+            self.p = (self.p - (b1 as f64 / b2 as f64).max(1.0)).max(0.0);
             self.replace(true);
             self.t2.push_front(block);
         } else {
