@@ -1,1 +1,44 @@
-fn main() {}
+//! `forerun`: the one binary, and nothing but a front.
+//!
+//! Each subcommand is a file in `commands/` that turns words into plain data, calls a library, and prints what
+//! comes back. No figure is computed here that a library could compute: the table, the CSV, the JSON and the
+//! HTML page show the same report. Results go to stdout, everything else to stderr, and the exit code tells a
+//! script what happened: 0 fine, 1 failure, 2 misuse, 3 a threshold of `--fail-if` was met, 4 the kernel or a
+//! privilege is missing.
+
+mod args;
+mod commands;
+mod csv;
+mod error;
+mod fail_if;
+mod html;
+mod human;
+mod plan;
+mod runner;
+#[cfg(test)]
+mod sample;
+mod spec_file;
+mod table;
+mod ui;
+mod words;
+
+use args::Cli;
+use clap::Parser as _;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(problem) => return args::report_problem(&problem),
+    };
+    let ui = ui::Ui::new(&cli.global);
+    match commands::dispatch(cli.command, &ui) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(problem) => {
+            if !problem.is_closed_pipe() {
+                ui.problem(&problem);
+            }
+            ExitCode::from(problem.code())
+        }
+    }
+}

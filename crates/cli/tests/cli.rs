@@ -1,0 +1,53 @@
+//! The binary from outside: what it prints, where, and with which exit code.
+//!
+//! Inputs are workloads of a few thousand requests, so that the whole file runs in seconds. Where the shared traces
+//! are present (`FORERUN_SHARED`, else `../shared` beside the workspace), the command lines of the first issue are
+//! run on them too.
+
+#[path = "it/files.rs"]
+mod files;
+#[path = "it/help.rs"]
+mod help;
+#[path = "it/runs.rs"]
+mod runs;
+
+use assert_cmd::Command;
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+
+/// A small workload that every test may run.
+const SMALL: &str = "forward:processes=2,size=8MiB,block=4KiB";
+/// A small array for it.
+const ARRAY: &str = "raid5:5x128KiB";
+
+fn forerun(words: &[&str]) -> Command {
+    let mut command = Command::cargo_bin("forerun").expect("the binary is built with its tests");
+    command.args(words).env_remove("NO_COLOR");
+    command
+}
+
+/// Runs it to success and returns stdout.
+fn output(words: &[&str]) -> String {
+    let output = forerun(words).assert().success().get_output().stdout.clone();
+    String::from_utf8(output).expect("output is UTF-8")
+}
+
+fn json(words: &[&str]) -> Value {
+    serde_json::from_str(&output(words)).expect("--json prints one JSON object")
+}
+
+/// Runs it, expects the exit code and one line on stderr that starts with `forerun: `; returns the line.
+fn fails(words: &[&str], code: i32) -> String {
+    let output = forerun(words).arg("--quiet").assert().code(code).get_output().clone();
+    let line = String::from_utf8(output.stderr).expect("stderr is UTF-8");
+    assert!(line.starts_with("forerun: "), "{line}");
+    assert_eq!(line.trim_end().lines().count(), 1, "one line: {line}");
+    line
+}
+
+fn shared(path: &str) -> Option<PathBuf> {
+    let base = std::env::var_os("FORERUN_SHARED")
+        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared"), PathBuf::from);
+    let path = base.join(path);
+    path.exists().then_some(path)
+}

@@ -1,0 +1,95 @@
+//! `trace`, `mrc` and `device`: commands about files.
+
+use super::{fails, json, output, shared};
+
+fn synth(dir: &tempfile::TempDir, name: &str) -> String {
+    let path = dir.path().join(name).display().to_string();
+    output(&["trace", "synth", "forward:processes=2,size=1MiB,block=4KiB", "-o", &path]);
+    path
+}
+
+#[test]
+fn a_workload_becomes_a_trace_of_any_written_format() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    for name in ["a.parquet", "a.csv", "a.csv.gz", "a.csv.zst"] {
+        let path = synth(&dir, name);
+        let info = json(&["trace", "info", &path, "--json"]);
+        assert_eq!(info["requests"], 256, "{name}");
+        assert_eq!(info["footprint_bytes"], 1 << 20, "{name}");
+    }
+}
+
+#[test]
+fn conversion_keeps_the_requests_and_says_what_is_lost() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let from = synth(&dir, "a.parquet");
+    let to = dir.path().join("b.lirs").display().to_string();
+    let said =
+        super::forerun(&["trace", "convert", &from, &to]).assert().success().get_output().stderr.clone();
+    assert!(String::from_utf8_lossy(&said).contains("256 records written as lirs"));
+    assert_eq!(json(&["trace", "info", &to, "--format", "lirs", "--json"])["requests"], 256);
+}
+
+#[test]
+fn a_malformed_trace_is_one_error_with_its_place_and_can_be_passed_over() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let path = dir.path().join("bad.csv");
+    std::fs::write(
+        &path,
+        "t,dev,off,bytes,op,pid,file\n0.1,0,0,4096,R,1,\n0.2,0,x,4096,R,1,\n0.3,0,8192,4096,R,1,\n",
+    )
+    .expect("a temporary file");
+    let path = path.display().to_string();
+    let line = fails(&["trace", "info", &path], 1);
+    assert!(line.contains("bad.csv") && line.contains('3') && line.contains("--skip-bad"), "{line}");
+    let info = json(&["trace", "info", &path, "--skip-bad", "--json"]);
+    assert_eq!((info["requests"].as_u64(), info["skipped"].as_u64()), (Some(2), Some(1)));
+}
+
+#[test]
+fn cache_only_runs_count_misses() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let path = synth(&dir, "a.parquet");
+    let report = json(&["mrc", &path, "--retention", "lru,arc", "--cache-blocks", "16,512", "--json"]);
+    let runs = report["runs"].as_array().expect("runs");
+    assert_eq!(runs.len(), 4);
+    for run in runs {
+        // Every block is read once: nothing can hit.
+        assert_eq!((run["requests"].as_u64(), run["misses"].as_u64()), (Some(256), Some(256)));
+    }
+    assert!(fails(&["mrc", &path, "--retention", "fifo", "--cache-blocks", "1"], 2).contains("lru, arc"));
+}
+
+#[test]
+fn presets_are_listed_and_shown_as_files_that_can_be_used() {
+    let names: Vec<String> = json(&["device", "list", "--json"])["devices"]
+        .as_array()
+        .expect("devices")
+        .iter()
+        .map(|device| device["name"].as_str().expect("a name").to_owned())
+        .collect();
+    for name in ["cheetah-15k4", "nvme", "x25-m"] {
+        assert!(names.iter().any(|other| other == name), "{name} in {names:?}");
+    }
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let mine = dir.path().join("mine.toml");
+    std::fs::write(&mine, output(&["device", "show", "cheetah-15k4"])).expect("a temporary file");
+    assert_eq!(
+        output(&["device", "show", &mine.display().to_string()]),
+        output(&["device", "show", "cheetah-15k4"])
+    );
+    assert!(fails(&["device", "show", "no-such-disk"], 2).contains("no-such-disk"));
+}
+
+#[test]
+fn the_issues_command_lines_work_where_the_files_are() {
+    if let Some(trace) = shared("traces/native/cs.lirs.gz") {
+        let path = trace.display().to_string();
+        let report = json(&["mrc", &path, "--retention", "lru,arc", "--cache-blocks", "500,1000", "--json"]);
+        assert_eq!(report["runs"].as_array().map(Vec::len), Some(4));
+    }
+    if let Some(trace) = shared("disk/cheetah9LP.trace.gz") {
+        let report = json(&["device", "validate", "cheetah-9lp", &trace.display().to_string(), "--json"]);
+        assert!(report["demerit_ns"].as_f64().is_some_and(|demerit| demerit > 0.0));
+    }
+}

@@ -1,0 +1,215 @@
+//! `sim`, `compare` and what they leave: JSON, CSV, HTML, spec files, thresholds.
+
+use super::{ARRAY, SMALL, fails, json, output, shared};
+use serde_json::Value;
+
+const FIELDS: &[&str] = &[
+    "scheme",
+    "input",
+    "array",
+    "cache_bytes",
+    "elapsed_ns",
+    "bytes_requested",
+    "bytes_from_devices",
+    "throughput_bytes_per_s",
+    "blocks_read",
+    "cache_hits",
+    "prefetch_hits",
+    "late_hits",
+    "misses",
+    "prefetched_blocks",
+    "prefetched_used",
+    "prefetched_wasted",
+    "hit_ratio",
+    "precision",
+    "coverage",
+    "cost",
+    "amplification",
+    "latency_ns",
+    "devices",
+    "spec",
+    "seed",
+    "layers",
+];
+
+fn compare(more: &[&str]) -> Vec<String> {
+    ["compare", SMALL, "--array", ARRAY, "--cache", "4MiB", "--scheme", "asp", "--scheme", "strip"]
+        .iter()
+        .chain(more)
+        .map(|&word| word.to_owned())
+        .collect()
+}
+
+fn words(owned: &[String]) -> Vec<&str> {
+    owned.iter().map(String::as_str).collect()
+}
+
+fn schemes(report: &Value) -> Vec<&str> {
+    report["runs"]
+        .as_array()
+        .expect("runs")
+        .iter()
+        .map(|run| run["scheme"].as_str().expect("a name"))
+        .collect()
+}
+
+#[test]
+fn json_has_every_promised_field_and_the_asked_order() {
+    let report = json(&words(&compare(&["--json"])));
+    assert_eq!(schemes(&report), ["none", "bound", "oracle", "asp", "strip"]);
+    for run in report["runs"].as_array().expect("runs") {
+        for field in FIELDS {
+            assert!(run.get(field).is_some_and(|value| !value.is_null()), "{}: {field}", run["scheme"]);
+        }
+        for field in ["mean", "p50", "p95", "p99", "max"] {
+            assert!(run["latency_ns"][field].is_number(), "{field}");
+        }
+        for field in ["commands", "seeks", "busy_ns", "bytes"] {
+            assert!(
+                run["devices"].as_array().expect("devices").iter().all(|device| device[field].is_number())
+            );
+        }
+        let count = |name: &str| run[name].as_u64().expect("a count");
+        assert_eq!(
+            count("cache_hits") + count("prefetch_hits") + count("late_hits") + count("misses"),
+            count("blocks_read")
+        );
+        assert_eq!(count("seed"), 1);
+    }
+}
+
+#[test]
+fn the_number_of_threads_does_not_change_a_byte() {
+    let one = output(&words(&compare(&["--json", "--threads", "1"])));
+    assert_eq!(one, output(&words(&compare(&["--json", "--threads", "4"]))));
+}
+
+#[test]
+fn a_saved_spec_runs_again_to_the_same_bytes() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let spec = dir.path().join("again.toml").display().to_string();
+    let first = output(&words(&compare(&["--json", "--save-spec", &spec])));
+    assert_eq!(first, output(&["compare", "--spec", &spec, "--json"]));
+}
+
+#[test]
+fn one_run_is_the_same_alone_as_in_a_comparison() {
+    let many = json(&words(&compare(&["--json", "--no-bounds"])));
+    let one = json(&["sim", SMALL, "--array", ARRAY, "--cache", "4MiB", "--scheme", "asp", "--json"]);
+    assert_eq!(schemes(&many), ["asp", "strip"]);
+    assert_eq!(many["runs"][0], one["runs"][0]);
+}
+
+#[test]
+fn csv_has_a_row_for_each_run() {
+    let text = output(&words(&compare(&["--csv"])));
+    assert_eq!(text.lines().count(), 6);
+    assert!(text.lines().next().expect("a header").split(',').any(|name| name == "latency_ns.p99"));
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let file = dir.path().join("runs.csv");
+    let table = output(&words(&compare(&["--csv", &file.display().to_string()])));
+    assert!(table.contains("throughput"), "the table is printed as well");
+    assert_eq!(std::fs::read_to_string(file).expect("it was written"), text);
+}
+
+#[test]
+fn the_page_is_one_file_that_asks_for_nothing() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let file = dir.path().join("report.html");
+    output(&words(&compare(&["--html", &file.display().to_string()])));
+    let page = std::fs::read_to_string(file).expect("it was written");
+    assert!(page.starts_with("<!doctype html>") && page.trim_end().ends_with("</html>"));
+    assert!(page.contains("asp") && page.contains("<svg"));
+    for outside in ["http://", "https://", "src=", "@import"] {
+        assert!(!page.contains(outside), "{outside}");
+    }
+}
+
+#[test]
+fn a_threshold_that_is_met_exits_with_3() {
+    let line = fails(&words(&compare(&["--fail-if", "speedup(asp) > 0 && asp.misses >= 0"])), 3);
+    assert!(line.contains("is true on"), "{line}");
+    output(&words(&compare(&["--fail-if", "asp.hit_ratio > 100% || speedup(asp, strip) < 0"])));
+}
+
+#[test]
+fn misuse_is_told_before_anything_runs() {
+    assert!(fails(&words(&compare(&["--fail-if", "asp.hit_ratio <"])), 2).contains("--fail-if: column"));
+    assert!(
+        fails(&words(&compare(&["--fail-if", "msp.hit_ratio < 1"])), 2).contains("none, bound, oracle, asp")
+    );
+    assert!(fails(&["compare", SMALL], 2).contains("--scheme"));
+    assert!(fails(&["compare", SMALL, "--scheme", "apsd"], 2).contains("apsd"));
+    assert!(fails(&["compare", SMALL, "--scheme", "asp", "--cache", "12 parsecs"], 2).contains("--cache"));
+    assert!(fails(&["compare", SMALL, "--scheme", "asp", "--array", "raid5:2x1"], 2).contains("array"));
+    assert!(
+        fails(&["compare", SMALL, "--scheme", "asp", "--device", "no-such-disk"], 2).contains("no-such-disk")
+    );
+    assert!(fails(&["compare", SMALL, "--scheme", "asp", "--mode", "closed:0"], 2).contains("mode"));
+}
+
+#[test]
+fn an_unknown_field_in_a_threshold_lists_what_there_is() {
+    assert!(fails(&words(&compare(&["--fail-if", "asp.hit_rato < 1"])), 2).contains("hit_ratio"));
+}
+
+#[test]
+fn an_input_that_is_not_there_is_a_failure() {
+    assert!(fails(&["sim", "no/such/file.csv"], 1).contains("no/such/file.csv"));
+}
+
+#[test]
+fn the_table_is_plain_where_no_terminal_is() {
+    let text = output(&words(&compare(&[])));
+    assert!(!text.contains('\u{1b}'), "{text}");
+    assert!(output(&words(&compare(&["--color", "always"]))).contains('\u{1b}'));
+    assert!(text.lines().any(|line| line.contains("× none")), "{text}");
+}
+
+#[test]
+fn schemes_are_listed_with_parameters_and_sources() {
+    let report = json(&["schemes", "--json"]);
+    let rows = report["schemes"].as_array().expect("schemes");
+    for name in ["none", "strip", "asp", "msp", "seqp", "oracle", "bound"] {
+        let row = rows.iter().find(|row| row["name"] == name).unwrap_or_else(|| panic!("{name} is listed"));
+        assert!(row["source"].as_str().is_some_and(|source| !source.is_empty()), "{name}");
+    }
+    assert!(output(&["schemes"]).contains("asp"));
+}
+
+#[test]
+fn the_issues_command_lines_work_where_the_traces_are() {
+    let Some(trace) = shared("traces/block/pcmark_a.csv.gz") else { return };
+    let trace = trace.display().to_string();
+    let report = json(&[
+        "compare",
+        &trace,
+        "--array",
+        ARRAY,
+        "--device",
+        "cheetah-15k4",
+        "--cache",
+        "500MiB",
+        "--scheme",
+        "none",
+        "--scheme",
+        "seqp:128KiB",
+        "--scheme",
+        "strip",
+        "--scheme",
+        "asp",
+        "--scheme",
+        "msp",
+        "--scheme",
+        "asp+msp",
+        "--mode",
+        "closed:1",
+        "--json",
+    ]);
+    assert_eq!(schemes(&report).len(), 8);
+    let bound = report["runs"].as_array().expect("runs").iter().find(|run| run["scheme"] == "bound");
+    let floor = bound.expect("it is added")["elapsed_ns"].as_u64().expect("a time");
+    for run in report["runs"].as_array().expect("runs") {
+        assert!(run["elapsed_ns"].as_u64().expect("a time") >= floor, "{}", run["scheme"]);
+    }
+}
