@@ -173,6 +173,16 @@ impl Asp {
         &self.tiers
     }
 
+    /// (c_n, c_sp) of one strip (section 2.4); zero when it is not alive.
+    #[must_use]
+    pub fn costs_of(&self, line: LineId) -> (Nanos, Nanos) {
+        self.strips.get(line.index()).map_or((Nanos::ZERO, Nanos::ZERO), |s| (s.cost_none, s.cost_strip))
+    }
+    /// Whether a line is the ghost of an evicted strip (section 2.2.1).
+    #[must_use]
+    pub fn is_ghost(&self, line: LineId) -> bool {
+        self.strips.get(line.index()).is_some_and(|s| s.ghost)
+    }
     /// Eq. 7 with ΔP = 1: a prefetch hit in U_b.
     fn feed_up(&mut self) {
         self.feedback_up += 1;
@@ -193,7 +203,7 @@ impl Asp {
         let low = self.tiers.bottom() as i64 * ONE;
         let high = (self.config.cache_strips as i64 * ONE).max(low);
         self.upstream = (self.upstream + change).clamp(low, high);
-        if self.upstream == low {
+        if self.upstream == low && low < high {
             self.off = true;
         } else if self.upstream >= 2 * low || self.upstream == high {
             self.off = false;

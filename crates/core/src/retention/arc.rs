@@ -24,6 +24,9 @@ const FROM_B2: u8 = 7;
 
 /// Bits of the fraction of p. Ratios are rounded to the nearest; capacities stay below 2^32 entries.
 const FRACTION_BITS: u32 = 31;
+/// Low bits of p that comparisons round away, so that three times a third is one: roundings of half a unit each may not
+/// decide between "equal" and "above".
+const NOISE_BITS: u32 = 11;
 
 /// ARC over dense keys.
 #[derive(Clone, Debug)]
@@ -64,7 +67,8 @@ impl Arc {
     #[inline]
     fn replace(&mut self, incoming_from_b2: bool, dropped: Option<Key>) -> Option<Evicted> {
         let t1 = fixed(self.lists.len_with_aside(T1));
-        let prefer_t1 = t1 > self.target || t1 == self.target && incoming_from_b2;
+        let target = (self.target + (1 << (NOISE_BITS - 1))) >> NOISE_BITS << NOISE_BITS;
+        let prefer_t1 = t1 > target || t1 == target && incoming_from_b2;
         let (first, second) = if prefer_t1 { (T1, T2) } else { (T2, T1) };
         let key = self.lists.oldest(first).or_else(|| self.lists.oldest(second));
         let Some(key) = key else {

@@ -187,7 +187,9 @@ fn model(name: &str, c: usize) -> Box<dyn Model> {
     }
 }
 
-fn online() -> impl Iterator<Item = (&'static str, fn(usize) -> Box<dyn Replacement>)> {
+type Build = fn(usize) -> Box<dyn Replacement>;
+
+fn online() -> impl Iterator<Item = (&'static str, Build)> {
     BASELINES.iter().filter_map(|row| Some((row.name, row.build?)))
 }
 

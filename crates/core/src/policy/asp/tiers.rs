@@ -126,6 +126,16 @@ impl Tiers {
     pub const fn down_len(&self) -> u64 {
         self.down.len
     }
+    /// The strips of a list, youngest first, for tests that recount.
+    pub fn strips(&self, place: Place) -> impl Iterator<Item = LineId> + '_ {
+        let first = match place {
+            Place::Out => NIL,
+            Place::Up => self.up.youngest,
+            Place::Down => self.down.youngest,
+        };
+        let next = |&at: &u32| Some(self.nodes[at as usize].older).filter(|&older| older != NIL);
+        core::iter::successors(Some(first).filter(|&at| at != NIL), next).map(LineId)
+    }
     /// The least recently used strip of U.
     #[must_use]
     pub fn up_oldest(&self) -> Option<LineId> {

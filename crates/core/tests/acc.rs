@@ -1,0 +1,297 @@
+//! Adaptive cache culling: the arithmetic of its feedback, step by step, and its invariants recounted on real runs.
+
+mod support;
+
+use forerun_core::access::{Access, Context};
+use forerun_core::cache::{Cache, LineId};
+use forerun_core::engine::{Engine, Input, Output, Status, WriteMode};
+use forerun_core::policy::asp::{Asp, AspConfig, Place};
+use forerun_core::policy::{Fate, Fetched, Lookup, Outcome, Plan, Policy, World};
+use forerun_core::retention::keep::{Afterlife, Retention, Victim};
+use forerun_core::scheme::{Joined, Scheme};
+use forerun_core::units::{Block, Extent, Nanos};
+use proptest::prelude::*;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard};
+use support::Rng;
+use support::host::{Chances, Host};
+use support::model::Members;
+use support::schemes::{Layout, STRIP, Wild, array};
+
+/// An `asp` that the test can look into while an engine runs it.
+#[derive(Clone)]
+struct Shared(Arc<Mutex<Asp>>);
+
+impl Shared {
+    fn new(config: AspConfig, stripe_strips: u64) -> Self {
+        Self(Arc::new(Mutex::new(Asp::new(config, stripe_strips))))
+    }
+    /// (N_U in strips, whether strips are off).
+    fn border(&self) -> (u64, bool) {
+        let asp = self.asp();
+        (asp.upstream_max(), asp.is_off())
+    }
+    /// (|U|, |D|).
+    fn lens(&self) -> (u64, u64) {
+        let asp = self.asp();
+        (asp.tiers().up_len(), asp.tiers().down_len())
+    }
+    fn alpha(&self) -> (u64, u64) {
+        self.asp().tiers().alpha_counts()
+    }
+    /// One guard at a time: never two in one expression.
+    fn asp(&self) -> MutexGuard<'_, Asp> {
+        self.0.lock().expect("one thread")
+    }
+}
+
+impl Policy for Shared {
+    fn on_access(&mut self, access: &Access, lookup: &Lookup<'_>, world: &World<'_>, plan: &mut Plan) {
+        self.asp().on_access(access, lookup, world, plan);
+    }
+    fn on_fetched(&mut self, fetched: &Fetched, world: &World<'_>, plan: &mut Plan) {
+        self.asp().on_fetched(fetched, world, plan);
+    }
+    fn on_left(&mut self, extent: Extent, fate: Fate) {
+        self.asp().on_left(extent, fate);
+    }
+}
+
+impl Retention for Shared {
+    fn on_insert(&mut self, line: LineId, ahead: bool, cache: &Cache) {
+        self.asp().on_insert(line, ahead, cache);
+    }
+    fn on_hit(&mut self, line: LineId, outcome: Outcome, cache: &Cache) {
+        self.asp().on_hit(line, outcome, cache);
+    }
+    fn on_counts(&mut self, line: LineId, cached: i32, unread: i32) {
+        self.asp().on_counts(line, cached, unread);
+    }
+    fn victim(&mut self, cache: &Cache) -> Option<Victim> {
+        self.asp().victim(cache)
+    }
+    fn trim(&mut self, cache: &Cache) -> Option<Victim> {
+        self.asp().trim(cache)
+    }
+    fn second_chance(&mut self, line: LineId) {
+        self.asp().second_chance(line);
+    }
+    fn on_hollow(&mut self, line: LineId, cache: &Cache) -> Afterlife {
+        self.asp().on_hollow(line, cache)
+    }
+    fn forgotten(&mut self) -> Option<LineId> {
+        self.asp().forgotten()
+    }
+}
+
+impl Scheme for Shared {
+    fn policy(&mut self) -> &mut dyn Policy {
+        self
+    }
+    fn retention(&mut self) -> &mut dyn Retention {
+        self
+    }
+}
+
+fn layout(cache_blocks: u64) -> Layout {
+    Layout {
+        array: "raid5:5x16KiB",
+        member_blocks: 64,
+        scheme: "asp",
+        cache_blocks,
+        ahead_blocks_max: 1_000,
+        command_blocks_max: 64,
+        retain: true,
+        write: WriteMode::Back { dirty_percent: 25, age: Nanos(1_000_000) },
+    }
+}
+
+/// A read whose commands end at once and whose answer is released.
+fn read(engine: &mut Engine, block: u64) {
+    let access = Access::read(Context(0), Extent::new(block, 1));
+    engine.handle(Nanos(0), Input::Read { id: block, access });
+    while let Some(output) = engine.poll() {
+        match output {
+            Output::Start(start) => {
+                engine.handle(Nanos(0), Input::Done { command: start.command, status: Status::Ok });
+            }
+            Output::Ready { handle, .. } => engine.handle(Nanos(0), Input::Release { handle }),
+            _ => {}
+        }
+    }
+}
+
+/// Ten strips in a cache of ten, two blocks of each read, and the cache has been full: N_U = 10, n_b = 2.
+fn filled() -> (Shared, Engine) {
+    let shared = Shared::new(AspConfig { cost_test: false, ..AspConfig::new(10) }, 4);
+    let mut engine = layout(10 * STRIP).engine_with(Box::new(shared.clone()));
+    for strip in 0..11 {
+        read(&mut engine, strip * STRIP);
+        read(&mut engine, strip * STRIP + 1);
+    }
+    assert_eq!((shared.border().0, shared.lens().0), (10, 10));
+    (shared, engine)
+}
+
+/// Brings N_U down to n_b: the steps of the micro-test in algorithms.md, section 12.
+fn culled_to_the_bottom() -> (Shared, Engine) {
+    let (shared, mut engine) = filled();
+    read(&mut engine, STRIP + 2); // prefetch hit in U_b: 12, and no more than the cache
+    assert_eq!(shared.border().0, 10);
+    assert_eq!(shared.alpha(), (8, 4));
+    read(&mut engine, 2 * STRIP); // cache hit in G_b with alpha = 8 / 4
+    assert_eq!(shared.border(), (6, false));
+    assert_eq!(shared.lens(), (6, 4));
+    assert_eq!(shared.alpha(), (8, 4));
+    read(&mut engine, 3 * STRIP); // one more: N_U = n_b, and strips are not read any more
+    assert_eq!(shared.border(), (2, true));
+    (shared, engine)
+}
+
+#[test]
+fn the_feedback_moves_the_border_by_exactly_what_equation_7_says() {
+    let (shared, mut engine) = culled_to_the_bottom();
+    read(&mut engine, 2 * STRIP + 3); // prefetch hit in U_b: 4 = 2 n_b
+    assert_eq!(shared.border(), (4, false));
+}
+
+#[test]
+fn with_strips_off_a_miss_that_a_strip_would_have_saved_brings_them_back() {
+    let (shared, mut engine) = culled_to_the_bottom();
+    read(&mut engine, 30 * STRIP);
+    assert_eq!(engine.cache().state(Block(30 * STRIP + 1)), forerun_core::cache::State::Empty, "off");
+    read(&mut engine, 30 * STRIP + 1); // the virtual prefetch hit
+    assert_eq!(shared.border(), (4, false));
+    read(&mut engine, 31 * STRIP);
+    assert_ne!(engine.cache().state(Block(31 * STRIP + 1)), forerun_core::cache::State::Empty, "on again");
+}
+
+#[test]
+fn culling_leaves_what_was_read_and_a_hit_downstream_stays_downstream() {
+    let (shared, mut engine) = culled_to_the_bottom();
+    let line = engine.cache().find(Block(5 * STRIP)).expect("downstream, not evicted");
+    assert_eq!(shared.asp().tiers().place(line), Place::Down);
+    assert_eq!((engine.cache().line(line).cached, engine.cache().line(line).unread), (2, 0));
+    read(&mut engine, 5 * STRIP + 1);
+    assert_eq!(shared.asp().tiers().place(line), Place::Down);
+    read(&mut engine, 5 * STRIP + 3); // a miss brings it up
+    assert_eq!(shared.asp().tiers().place(line), Place::Up);
+}
+
+#[test]
+fn a_reborn_strip_keeps_what_was_read_in_its_past_life() {
+    let config = AspConfig { cost_test: false, fixed_upstream: Some(2), ..AspConfig::new(4) };
+    let shared = Shared::new(config, 4);
+    let mut engine = layout(4 * STRIP).engine_with(Box::new(shared.clone()));
+    let strips = |engine: &mut Engine, list: &[u64]| list.iter().for_each(|s| read(engine, s * STRIP));
+    strips(&mut engine, &[0]);
+    read(&mut engine, 2);
+    // A sibling lives on while strip 0 is pushed out.
+    for other in 8..30 {
+        strips(&mut engine, &[1, other]);
+    }
+    let ghost = engine.cache().find(Block(0)).expect("remembered");
+    assert!(shared.asp().is_ghost(ghost) && engine.cache().line(ghost).is_hollow());
+    read(&mut engine, 1); // born again: blocks 0 and 2 were read in the past life, 3 was not
+    strips(&mut engine, &[40, 44, 48]); // pushed downstream and culled
+    assert_eq!(shared.asp().tiers().place(ghost), Place::Down);
+    let here: Vec<bool> = engine.cache().cells(ghost).iter().map(|c| c.slot.is_some()).collect();
+    assert_eq!(here, [true, true, true, false]);
+}
+
+/// What must hold after every input.
+fn invariants(asp: &Asp, cache: &Cache, stripe_strips: u64) -> Result<(), String> {
+    let tiers = asp.tiers();
+    let (up, down): (Vec<LineId>, Vec<LineId>) =
+        (tiers.strips(Place::Up).collect(), tiers.strips(Place::Down).collect());
+    if (up.len() as u64, down.len() as u64) != (tiers.up_len(), tiers.down_len()) || tiers.up_len() > asp.upstream_max() {
+        return Err(format!("|U| = {} of {}, N_U = {}", up.len(), tiers.up_len(), asp.upstream_max()));
+    }
+    let bottom = tiers.bottom() as usize;
+    let ub: BTreeSet<LineId> = up.iter().rev().take(bottom).copied().collect();
+    let gb: BTreeSet<LineId> = up.iter().chain(&down).rev().take(bottom).copied().collect();
+    let occupied: u64 = ub.iter().map(|&l| u64::from(cache.line(l).occupied())).sum();
+    let cached: u64 = gb.iter().map(|&l| u64::from(cache.line(l).cached)).sum();
+    if tiers.alpha_counts() != (occupied, cached) {
+        return Err(format!("alpha {:?}, a recount {occupied} {cached}", tiers.alpha_counts()));
+    }
+    let (mut none, mut strip) = (0, 0);
+    let mut alive = BTreeSet::new();
+    for id in (0..cache.lines_made() as u32).map(LineId) {
+        let listed = tiers.place(id) != Place::Out;
+        if tiers.in_ub(id) != ub.contains(&id) || tiers.in_gb(id) != gb.contains(&id) {
+            return Err(format!("segments of {id:?}"));
+        }
+        let line = cache.line(id);
+        if listed != (line.used && !line.is_hollow()) {
+            return Err(format!("{id:?} is listed: {listed}, {line:?}"));
+        }
+        if listed {
+            alive.insert(line.number / stripe_strips);
+        }
+        none += asp.costs_of(id).0.0;
+        strip += asp.costs_of(id).1.0;
+    }
+    if asp.costs() != (Nanos(none), Nanos(strip)) {
+        return Err(format!("costs {:?}, a recount {none} {strip}", asp.costs()));
+    }
+    for id in (0..cache.lines_made() as u32).map(LineId) {
+        let line = cache.line(id);
+        let ghost = line.used && line.is_hollow();
+        if ghost != asp.is_ghost(id) || ghost && !alive.contains(&(line.number / stripe_strips)) {
+            return Err(format!("{id:?} is a ghost: {ghost}, {}", asp.is_ghost(id)));
+        }
+    }
+    Ok(())
+}
+
+fn watched(seed: u64, cache_strips: u64, ablation: u8, beside: bool) -> Result<(), String> {
+    let mut rng = Rng::new(seed);
+    let mut config = AspConfig::new(cache_strips);
+    match ablation {
+        1 => config.ghosts = false,
+        2 => config.cost_test = false,
+        3 => config.fixed_upstream = Some(2),
+        _ => {}
+    }
+    let layout = layout(cache_strips * STRIP);
+    let members = Members::new(array(layout.array, layout.member_blocks));
+    let stripe_strips = members.array.stripe_strips();
+    let shared = Shared::new(config, stripe_strips);
+    let scheme: Box<dyn Scheme> = if beside {
+        Box::new(Joined { owner: Box::new(shared.clone()), beside: Box::new(Wild(Rng::new(seed))) })
+    } else {
+        Box::new(shared.clone())
+    };
+    let chances = Chances {
+        ops: 300,
+        depth: rng.pick(&[1, 4, 12]),
+        writes: rng.pick(&[0, 20]),
+        durable: 10,
+        flushes: 1,
+        sequential: rng.pick(&[0, 60, 95]),
+        extent_max: rng.pick(&[1, 6]),
+        early: 50,
+        short: rng.pick(&[0, 5]),
+        fail: rng.pick(&[0, 1]),
+        flaky: 1,
+        may_fail: false,
+    };
+    let engine = layout.engine_with(scheme);
+    let check = move |engine: &Engine| invariants(&shared.asp(), engine.cache(), stripe_strips);
+    Host::new(vec![engine], members, chances, seed).with_check(check).run()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, max_shrink_iters: 64, ..ProptestConfig::default() })]
+
+    #[test]
+    fn lists_segments_costs_and_ghosts_equal_a_recount_after_every_input(
+        seed in 0_u64..1 << 48,
+        cache_strips in 3_u64..24,
+        ablation in 0_u8..4,
+        beside in any::<bool>(),
+    ) {
+        prop_assert_eq!(watched(seed, cache_strips, ablation, beside), Ok(()));
+    }
+}
