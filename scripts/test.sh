@@ -22,5 +22,8 @@ else
     printf '\n== licences: cargo-deny is not installed, skipped\n'
 fi
 
+step "planted bugs: the engine's model test must find each of them"
+cargo test --locked --quiet -p forerun-core --features planted-bugs --test planted_bugs
+
 step "tests"
 cargo test --workspace --locked

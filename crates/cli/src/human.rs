@@ -63,7 +63,7 @@ pub(crate) fn count(value: u64) -> String {
     let plain = value.to_string();
     let mut grouped = String::with_capacity(plain.len() + plain.len() / 3);
     for (index, digit) in plain.chars().enumerate() {
-        if index > 0 && (plain.len() - index) % 3 == 0 {
+        if index > 0 && (plain.len() - index).is_multiple_of(3) {
             grouped.push(',');
         }
         grouped.push(digit);

@@ -183,7 +183,7 @@ pub(super) fn dots(rows: &[Dots], ticks: &[(f64, String)]) -> String {
 const SPACE: (f64, f64) = (1000.0, 400.0);
 
 /// Curves over one x axis from 0 to `x_max`; y from 0 to `y_max`. Ticks are (share, words). `unit` tells the
-/// script how to print y: `rate` or `share`.
+/// script how to print what is under the pointer: `rate` or `share` over seconds, or `plain:NAME-OF-X`.
 pub(super) fn lines(
     curves: &[Line],
     (x_max, y_max): (f64, f64),
@@ -197,9 +197,11 @@ pub(super) fn lines(
     }
     let _ = write!(
         text,
-        "</div><div class=\"area\" data-unit=\"{unit}\" data-xmax=\"{x_max}\"><svg viewBox=\"0 0 {} {}\" \
+        "</div><div class=\"area\" data-unit=\"{}\" data-xmax=\"{x_max}\"><svg viewBox=\"0 0 {} {}\" \
          preserveAspectRatio=\"none\" role=\"img\">",
-        SPACE.0, SPACE.1
+        esc(unit),
+        SPACE.0,
+        SPACE.1
     );
     for (at, _) in y_ticks {
         let y = SPACE.1 * (1.0 - at);

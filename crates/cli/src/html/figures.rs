@@ -315,7 +315,7 @@ pub(super) fn timelines(group: Group<'_>) -> String {
         return String::new();
     }
     let seconds = rates.iter().flat_map(|line| &line.points).map(|point| point.0).fold(0.0, f64::max);
-    let top = nice(rates.iter().flat_map(|line| &line.points).map(|point| point.1).fold(0.0, f64::max));
+    let (top, cut) = rate_top(&rates);
     let x_ticks: Vec<(f64, String)> =
         [0.0, 0.25, 0.5, 0.75, 1.0].iter().map(|&at| (at, human::tick(at * seconds * 1e9))).collect();
     let rate_ticks: Vec<(f64, String)> =
@@ -324,7 +324,11 @@ pub(super) fn timelines(group: Group<'_>) -> String {
         [0.0, 0.25, 0.5, 0.75, 1.0].iter().map(|&at| (at, format!("{:.0}%", at * 100.0))).collect();
     let first = charts::figure(
         "Throughput over time",
-        "Virtual time; a curve ends where its run ends. Point at it for figures.",
+        if cut {
+            "Virtual time; a curve ends where its run ends. Short bursts from memory reach beyond the picture. Point at it for figures."
+        } else {
+            "Virtual time; a curve ends where its run ends. Point at it for figures."
+        },
         "",
         &charts::lines(&rates, (seconds, top), &x_ticks, &rate_ticks, "rate"),
     );
@@ -335,6 +339,16 @@ pub(super) fn timelines(group: Group<'_>) -> String {
         &charts::lines(&hits, (seconds, 1.0), &x_ticks, &hit_ticks, "share"),
     );
     first + &second
+}
+
+/// The end of the axis of rates, and whether some points lie beyond it: a few bursts served from memory must not
+/// flatten everything that the disks did.
+fn rate_top(rates: &[Line]) -> (f64, bool) {
+    let mut all: Vec<f64> = rates.iter().flat_map(|line| &line.points).map(|point| point.1).collect();
+    all.sort_by(f64::total_cmp);
+    let most = all.last().copied().unwrap_or(0.0);
+    let usual = all.get(all.len().saturating_sub(1) * 9 / 10).copied().unwrap_or(0.0);
+    if usual > 0.0 && most > usual * 3.0 { (nice(usual * 1.5), true) } else { (nice(most), false) }
 }
 
 /// Differences between samples, thinned to at most [`CURVE_POINTS_MAX`] points.

@@ -49,7 +49,7 @@ pub(super) fn input(runs: &[&RunReport], number: usize, several: bool) -> String
     let verdict = words::verdict(runs);
     let group = Group { runs, winner: verdict.winner };
     let mut text = format!("<section id=\"input-{number}\">\n<h2>{}</h2>", esc(&runs[0].input));
-    let _ = write!(text, "<p class=\"setup\">{}</p>\n", esc(&setup(runs[0])));
+    let _ = writeln!(text, "<p class=\"setup\">{}</p>", esc(&setup(runs[0])));
     text.push_str(&verdict_card(&verdict, runs));
     if !several {
         text.push_str(&tiles(&verdict, runs));

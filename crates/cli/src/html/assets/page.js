@@ -45,9 +45,10 @@
     while (v >= 1023.95 && unit < 4) { v /= 1024; unit += 1; }
     return digits(v) + " " + units[unit] + "/s";
   };
-  const words = { rate, share: (v) => (v * 100).toFixed(1) + "%" };
+  const words = { rate, share: (v) => (v * 100).toFixed(1) + "%", plain: digits };
   for (const area of document.querySelectorAll(".area")) {
     const xmax = Number(area.dataset.xmax);
+    const [unit, xname] = area.dataset.unit.split(/:(.*)/);
     const cross = area.querySelector(".cross");
     const curves = [...area.querySelectorAll(".line")].map((line) => ({
       line,
@@ -63,10 +64,10 @@
       for (const { line, name, points } of curves) {
         if (line.classList.contains("off")) continue;
         const point = points.find((p) => p[0] >= x);
-        if (point) rows.push([point[1], `${name}: ${words[area.dataset.unit](point[1])}`]);
+        if (point) rows.push([point[1], `${name}: ${words[unit](point[1])}`]);
       }
       rows.sort((a, b) => b[0] - a[0]);
-      show([`after ${digits(x)} s`, ...rows.map((row) => row[1])].join("\n"), event.clientX, event.clientY);
+      show([xname ? `${xname}: ${digits(x)}` : `after ${digits(x)} s`, ...rows.map((row) => row[1])].join("\n"), event.clientX, event.clientY);
     });
     area.addEventListener("pointerleave", () => { cross.hidden = true; hide(); });
   }
