@@ -123,13 +123,18 @@ pub fn mrc(
         return Err(MrcError::ZeroSize);
     }
     // Beyond the footprint nothing is ever evicted, so that a larger size behaves as the largest that is counted.
-    let sizes: Vec<usize> =
-        cache_blocks.iter().map(|&blocks| usize::try_from(blocks).map_or(FOOTPRINT_MAX, |n| n.min(FOOTPRINT_MAX))).collect();
+    let sizes: Vec<usize> = cache_blocks
+        .iter()
+        .map(|&blocks| usize::try_from(blocks).map_or(FOOTPRINT_MAX, |n| n.min(FOOTPRINT_MAX)))
+        .collect();
     let passes: Vec<(&Baseline, &[usize])> = retentions
         .iter()
-        .flat_map(|&row| sizes.chunks(if row.one_pass { sizes.len().max(1) } else { 1 }).map(move |part| (row, part)))
+        .flat_map(|&row| {
+            sizes.chunks(if row.one_pass { sizes.len().max(1) } else { 1 }).map(move |part| (row, part))
+        })
         .collect();
-    let misses: Vec<Vec<u64>> = passes.par_iter().map(|(row, part)| (row.misses)(&sequence.keys, part)).collect();
+    let misses: Vec<Vec<u64>> =
+        passes.par_iter().map(|(row, part)| (row.misses)(&sequence.keys, part)).collect();
     let asked = retentions.iter().flat_map(|row| cache_blocks.iter().map(move |&blocks| (row.name, blocks)));
     let rows = asked.zip(misses.into_iter().flatten()).map(|((retention, cache_blocks), misses)| MrcRow {
         input: input.to_owned(),
@@ -148,7 +153,7 @@ const SLOTS_MIN: usize = 64;
 /// 2^64 divided by the golden ratio, odd: spreads consecutive blocks over the high bits.
 const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// From block numbers to dense numbers: open addressing, at most half full.
+/// From block numbers to dense numbers: open addressing, at most two thirds full (a miss of the table costs more than a probe).
 #[derive(Clone, Debug)]
 struct Interner {
     slots: Vec<(u64, u32)>,
@@ -171,7 +176,7 @@ impl Interner {
         }
         self.slots[at] = (block, fresh);
         self.used += 1;
-        if self.used * 2 > self.slots.len() {
+        if self.used * 3 > self.slots.len() * 2 {
             self.grow();
         }
         fresh

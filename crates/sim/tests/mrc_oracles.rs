@@ -18,14 +18,16 @@ fn shared() -> Option<PathBuf> {
 fn blocks(path: &Path) -> IoResult<Vec<u64>> {
     let lines = BufReader::new(flate2::read::GzDecoder::new(std::fs::File::open(path)?)).lines();
     let rows: IoResult<Vec<String>> = lines.skip(1).collect();
-    Ok(rows?.iter().map(|row| row.split(',').nth(2).and_then(|off| off.parse::<u64>().ok()).expect("an offset") / 4096).collect())
+    Ok(rows?
+        .iter()
+        .map(|row| row.split(',').nth(2).and_then(|off| off.parse::<u64>().ok()).expect("an offset") / 4096)
+        .collect())
 }
 
 /// S3-FIFO's misses by libCacheSim's Python wheel 0.3.5, in the order of the oracle's rows (its own column comes from
 /// an older version with other rules): `benches/retention_vs_libcachesim.py --oracles` prints them again.
-const S3FIFO_WHEEL_0_3_5: [u64; 16] = [
-    55371, 48342, 45640, 4953, 4111, 4178, 3348, 2827, 7097, 6146, 3883, 13219, 11499, 8260, 4533, 3627,
-];
+const S3FIFO_WHEEL_0_3_5: [u64; 16] =
+    [55371, 48342, 45640, 4953, 4111, 4178, 3348, 2827, 7097, 6146, 3883, 13219, 11499, 8260, 4533, 3627];
 
 struct Expected {
     trace: String,
@@ -66,10 +68,15 @@ fn miss_counts_of_every_baseline_equal_counts_made_elsewhere() -> IoResult<()> {
         let path = folder.join("traces/blockseq").join(format!("{}.csv.gz", expected.trace));
         let sequence = Sequence::from_blocks(blocks(&path)?).expect("fewer blocks than numbers");
         // A second size makes LRU take its one-pass way, which must count the same.
-        let rows = mrc(&expected.trace, &sequence, &retentions, &[expected.cache_blocks, 7]).expect("sizes are not zero");
+        let rows = mrc(&expected.trace, &sequence, &retentions, &[expected.cache_blocks, 7])
+            .expect("sizes are not zero");
         assert_eq!(rows[0].requests, expected.requests, "{}", expected.trace);
         let got: Vec<u64> = rows.iter().step_by(2).map(|row| row.misses).collect();
-        assert_eq!(got, expected.columns, "{} at {} blocks: {names:?}", expected.trace, expected.cache_blocks);
+        assert_eq!(
+            got, expected.columns,
+            "{} at {} blocks: {names:?}",
+            expected.trace, expected.cache_blocks
+        );
         let alone = (BASELINES[0].misses)(sequence.keys(), &[rows[0].cache_blocks as usize]);
         assert_eq!(alone, [got[0]], "LRU, one size");
     }
