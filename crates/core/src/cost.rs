@@ -78,9 +78,10 @@ impl Head {
     /// Cost of reading `blocks` blocks from member block `at`; the head then stands behind them.
     pub fn read(&mut self, model: &CostModel, at: u64, blocks: u64) -> Nanos {
         let from = self.0.unwrap_or(0);
-        let cost = model.command + model.position(from, at) + Nanos(blocks * model.per_block.0);
+        // What continues where the last read ended belongs to the same command.
+        let command = if self.0 == Some(at) { Nanos::ZERO } else { model.command };
         self.0 = Some(at + blocks);
-        cost
+        command + model.position(from, at) + Nanos(blocks * model.per_block.0)
     }
 }
 
