@@ -59,7 +59,7 @@ fn synthetic(references: usize, seed: u64) -> impl Iterator<Item = u64> {
     let mut random = Random(seed);
     let mut fresh = 1_u64 << 40;
     let mut burst = Vec::new();
-    let mut next = move || {
+    let next = move || {
         if burst.is_empty() {
             match random.below(10) {
                 0 => {
@@ -79,7 +79,7 @@ fn synthetic(references: usize, seed: u64) -> impl Iterator<Item = u64> {
         }
         burst.pop()
     };
-    std::iter::from_fn(move || next()).take(references)
+    std::iter::from_fn(next).take(references)
 }
 
 fn convert(input: &str, output: &str) -> Outcome {
