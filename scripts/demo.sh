@@ -7,7 +7,8 @@ cd "$(dirname "$0")/.."
 out=${1:-out}
 mkdir -p "$out"
 
-trace=$(ls traces/demo.parquet traces/demo.csv.zst 2>/dev/null | head -n 1)
+trace=
+for file in traces/demo.parquet traces/demo.csv.zst; do [ -z "$trace" ] && [ -e "$file" ] && trace=$file; done
 [ -n "$trace" ] || { echo "demo: traces/demo.* is missing (make record-demo-trace)" >&2; exit 1; }
 
 # The cache is a quarter of the trace's footprint or less, so that it matters what is kept.
