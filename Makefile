@@ -58,7 +58,7 @@ reproduce: build ## Every figure of the ASP paper that runs in virtual time: tab
 	target/release/forerun reproduce asp --csv $(OUT)/asp.csv --html $(OUT)/asp.html
 
 docs-figures: build ## Run every command that a figure in the docs names, and write its output to docs/figures
-	@scripts/docs-figures.sh
+	python3 scripts/docs-figures.py
 
 install: build ## Install the binary, the manual pages and the shell completions under PREFIX (~/.local)
 	@scripts/install.sh
