@@ -75,12 +75,12 @@ impl CostModel {
 pub struct Head(Option<u64>);
 
 impl Head {
-    /// Cost of reading `blocks` blocks from member block `at`; the head then stands behind them.
-    pub fn read(&mut self, model: &CostModel, at: u64, blocks: u64) -> Nanos {
+    /// Cost of reading `blocks` blocks from member block `at`; the head then stands behind them. What goes on with a
+    /// command that has been charged (`same_command`) is not charged another.
+    pub fn read(&mut self, model: &CostModel, at: u64, blocks: u64, same_command: bool) -> Nanos {
         let from = self.0.unwrap_or(0);
-        // What continues where the last read ended belongs to the same command.
-        let command = if self.0 == Some(at) { Nanos::ZERO } else { model.command };
         self.0 = Some(at + blocks);
+        let command = if same_command { Nanos::ZERO } else { model.command };
         command + model.position(from, at) + Nanos(blocks * model.per_block.0)
     }
 }
@@ -93,8 +93,8 @@ mod tests {
     fn a_run_is_charged_one_positioning_and_its_transfer() {
         let model = CostModel::default();
         let mut head = Head::default();
-        let first = head.read(&model, 1_000_000, 1);
-        let second = head.read(&model, 1_000_001, 1);
+        let first = head.read(&model, 1_000_000, 1, false);
+        let second = head.read(&model, 1_000_001, 1, true);
         assert_eq!(second, model.per_block);
         assert!(first > Nanos::from_millis(4), "a far block costs a seek and half a turn, not {first:?}");
     }

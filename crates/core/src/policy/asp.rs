@@ -110,6 +110,8 @@ pub struct Asp {
     doomed: Vec<LineId>,
     pending: Vec<Pending>,
     heads: Vec<Heads>,
+    /// One past the block of the present access that was charged last.
+    charged_to: Option<Block>,
     /// N_U, in 1/65536 strips.
     upstream: i64,
     /// Hysteresis: N_U fell to n_b and has not come back to 2·n_b.
@@ -139,6 +141,7 @@ impl Asp {
             doomed: Vec::new(),
             pending: Vec::new(),
             heads: Vec::new(),
+            charged_to: None,
             upstream: (start as i64) * ONE,
             off: false,
             total_none: Nanos::ZERO,
@@ -243,12 +246,15 @@ impl Asp {
 
     fn cost_of_block(&mut self, block: Block, world: &World<'_>) -> Nanos {
         let (disk, at) = world.array.locate(block);
-        self.heads(disk.0).none.read(world.cost, at.0, 1)
+        // Without prefetching, each request is a command of its own on each strip that it touches.
+        let same_command = self.charged_to == Some(block) && !block.0.is_multiple_of(world.array.strip_blocks());
+        self.charged_to = Some(block.plus(1));
+        self.heads(disk.0).none.read(world.cost, at.0, 1, same_command)
     }
     fn cost_of_strip(&mut self, block: Block, world: &World<'_>) -> Nanos {
         let extent = world.array.strip_extent(world.array.strip_of(block));
         let (disk, at) = world.array.locate(extent.start);
-        self.heads(disk.0).strip.read(world.cost, at.0, extent.blocks)
+        self.heads(disk.0).strip.read(world.cost, at.0, extent.blocks, false)
     }
     fn heads(&mut self, disk: u16) -> &mut Heads {
         let disk = usize::from(disk);
@@ -349,13 +355,18 @@ impl Policy for Asp {
             self.total_none = self.total_none.since(lost.none);
             self.total_strip = self.total_strip.since(lost.whole);
         }
+        // The costs speak of "all recent I/Os that have affected the current cache" (section 2.4): this access has not
+        // yet. Asked after charging it, a tie would always fall to C_n, which has one block of a new strip where C_sp
+        // has all.
+        let permitted = self.permits(world.filled);
+        self.charged_to = None;
         let mut last = None;
         for (block, &outcome) in access.extent.iter().zip(lookup.outcomes) {
             self.observe(block, outcome, world);
             let strip = world.array.strip_of(block);
             if outcome.is_miss() && last != Some(strip) {
                 last = Some(strip);
-                if self.permits(world.filled) {
+                if permitted {
                     self.reads_of_strips += 1;
                     plan.fetch(world.array.strip_extent(strip), When::WithDemand);
                 } else {
