@@ -1,0 +1,233 @@
+//! `reproduce asp`: the figures of the ASP paper, row by row: what the paper says, what the simulator measured, and
+//! whether it holds.
+
+use crate::error::{CliError, Kind};
+use crate::human;
+use crate::table::{self, Align};
+use crate::ui::{Style, Ui};
+use crate::{csv, html};
+use clap::{Args, Subcommand};
+use forerun_sim::reproduce::{
+    self, Kind as RowKind, Options, Paper, ReproduceError, Reproduction, Row, Step,
+};
+use forerun_sim::run::RunError;
+use indicatif::ProgressBar;
+use std::path::PathBuf;
+use std::sync::OnceLock;
+use std::time::Instant;
+
+const HELP: &str = "\
+Examples:
+  forerun reproduce asp --html asp.html
+  forerun reproduce asp --figure 9a --figure 9b --json
+  forerun reproduce asp --figure 6 --traces ../shared/traces
+
+Fig. 6 replays a desktop trace, block/pcmark_a.csv.gz in the folder of --traces; without it, --demo-trace stands in and
+is named as such. Figures: 6, 7, 8a-8d, 9a-9d, 10, 11, 12, 13; a number alone means all its parts.";
+
+/// What `reproduce` does.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ReproduceCommand {
+    /// Baek and Park, FAST 2008: section 3
+    #[command(after_help = HELP)]
+    Asp(AspArgs),
+}
+
+/// Options of `reproduce asp`.
+#[derive(Debug, Args)]
+pub(crate) struct AspArgs {
+    /// Only this figure; may be given many times
+    #[arg(long = "figure", value_name = "N")]
+    figures: Vec<String>,
+    /// Folder of traces with the desktop trace of Fig. 6
+    #[arg(long, value_name = "DIR")]
+    traces: Option<PathBuf>,
+    /// Trace that stands in for the desktop trace
+    #[arg(long, value_name = "FILE")]
+    demo_trace: Option<PathBuf>,
+    /// Threads to run on; results are the same whatever N [default: one for each core]
+    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
+    threads: usize,
+    /// Small sizes, for a test of the set-up: no row claims to hold
+    #[arg(long, hide = true)]
+    quick: bool,
+    /// Measure core nanoseconds per access (Fig. 8c): the only numbers that differ from run to run
+    #[arg(long)]
+    clock: bool,
+    /// The rows as CSV, to FILE or, without one, to stdout in place of the table
+    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
+    csv: Option<PathBuf>,
+    /// Write a self-contained HTML page
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+}
+
+/// Nanoseconds since the first call.
+fn clock() -> u64 {
+    static START: OnceLock<Instant> = OnceLock::new();
+    u64::try_from(START.get_or_init(Instant::now).elapsed().as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Runs it.
+pub(crate) fn run(command: &ReproduceCommand, ui: &Ui) -> Result<(), CliError> {
+    let ReproduceCommand::Asp(args) = command;
+    let options = Options {
+        figures: args.figures.clone(),
+        shared_traces: args.traces.clone(),
+        demo_trace: args.demo_trace.clone(),
+        threads: args.threads,
+        quick: args.quick,
+        clock: args.clock.then_some(clock as fn() -> u64),
+    };
+    let bar = ui.bars.then(|| ProgressBar::new(0));
+    let result = reproduce::asp(&options, &|step: Step| show(&step, bar.as_ref(), ui));
+    if let Some(bar) = &bar {
+        bar.finish_and_clear();
+    }
+    let result = result.map_err(problem)?;
+    if let Some(path) = &args.html {
+        std::fs::write(path, html::reproduction(&result))
+            .map_err(|problem| CliError::file(path, &problem))?;
+        ui.say(&format!("report written to {}", path.display()));
+    }
+    print(&result, args, ui)
+}
+
+fn show(step: &Step, bar: Option<&ProgressBar>, ui: &Ui) {
+    match bar {
+        Some(bar) => {
+            bar.set_length(step.total as u64);
+            bar.set_position(step.done as u64);
+            bar.set_message(step.case.clone());
+        }
+        None if step.done > 0 => ui.say(&format!("[{}/{}] {}", step.done, step.total, step.case)),
+        None => {}
+    }
+}
+
+fn problem(problem: ReproduceError) -> CliError {
+    let kind = match &problem {
+        ReproduceError::Figure { .. } | ReproduceError::Run { error: RunError::Spec { .. }, .. } => {
+            Kind::Usage
+        }
+        ReproduceError::Run { .. } | ReproduceError::Threads(_) => Kind::Failure,
+    };
+    CliError::new(kind, "reproduce", problem, "")
+}
+
+fn print(result: &Reproduction, args: &AspArgs, ui: &Ui) -> Result<(), CliError> {
+    if let Some(path) = &args.csv {
+        let text = csv::plain(&COLUMNS, &result.rows.iter().map(plain_cells).collect::<Vec<_>>());
+        if path.as_os_str() != "-" {
+            std::fs::write(path, &text).map_err(|problem| CliError::file(path, &problem))?;
+            ui.say(&format!("CSV written to {}", path.display()));
+        } else if !ui.json {
+            return ui.print(&text);
+        }
+    }
+    if ui.json { ui.print_json(result) } else { ui.print(&text(result, ui)) }
+}
+
+/// Widest that the paper's words stand in the table.
+const PAPER_WIDTH: usize = 32;
+const COLUMNS: [&str; 7] = ["figure", "case", "paper", "ours", "ratio", "holds", "why"];
+
+fn plain_cells(row: &Row) -> Vec<String> {
+    let number = |value: Option<f64>| value.map_or_else(String::new, |value| value.to_string());
+    vec![
+        row.figure.clone(),
+        row.case.clone(),
+        paper(row),
+        number(row.ours),
+        number(row.ratio),
+        row.holds.map_or_else(String::new, |holds| holds.to_string()),
+        row.why.clone(),
+    ]
+}
+
+/// What the paper says, as words; empty where it says nothing.
+pub(crate) fn paper(row: &Row) -> String {
+    match &row.paper {
+        None => String::new(),
+        Some(Paper::Number(value)) => human::digits(*value),
+        Some(Paper::Text(text)) => text.clone(),
+    }
+}
+
+/// `yes`, `no`, or a dash where nothing is claimed.
+pub(crate) fn holds(row: &Row) -> &'static str {
+    match row.holds {
+        Some(true) => "yes",
+        Some(false) => "no",
+        None => "–",
+    }
+}
+
+/// How many rows hold, how many do not, and how many claim nothing.
+pub(crate) fn tally(result: &Reproduction) -> String {
+    let count = |holds: Option<bool>| result.rows.iter().filter(|row| row.holds == holds).count();
+    format!(
+        "{} rows hold, {} do not, {} have nothing to hold against.",
+        count(Some(true)),
+        count(Some(false)),
+        count(None)
+    )
+}
+
+/// At most [`PAPER_WIDTH`] characters; the other outputs have all of it.
+fn short(text: &str) -> String {
+    if text.chars().count() <= PAPER_WIDTH {
+        return text.to_owned();
+    }
+    text.chars().take(PAPER_WIDTH - 1).chain(['…']).collect()
+}
+
+fn text(result: &Reproduction, ui: &Ui) -> String {
+    let header = [
+        ("fig.", Align::Left),
+        ("case", Align::Left),
+        ("paper", Align::Left),
+        ("ours", Align::Right),
+        ("ratio", Align::Right),
+        ("holds", Align::Left),
+    ];
+    let dash = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), human::digits);
+    // Points of curves have nothing to hold against: they are in JSON, CSV and the page, and here with -v.
+    let shown: Vec<&Row> =
+        result.rows.iter().filter(|row| ui.verbose > 0 || row.kind != RowKind::Point).collect();
+    let rows: Vec<Vec<String>> = shown
+        .iter()
+        .map(|row| {
+            let said = short(&paper(row));
+            vec![
+                row.figure.clone(),
+                row.case.clone(),
+                said,
+                dash(row.ours),
+                dash(row.ratio),
+                holds(row).to_owned(),
+            ]
+        })
+        .collect();
+    let mut lines = table::aligned(&header, &rows).into_iter();
+    let mut text = lines.next().map_or_else(String::new, |line| ui.paint(Style::Dim, &line));
+    text.push('\n');
+    for (line, row) in lines.zip(shown) {
+        let style = match row.holds {
+            Some(true) => Some(Style::Good),
+            Some(false) => Some(Style::Bad),
+            None => None,
+        };
+        text.push_str(&style.map_or_else(|| line.clone(), |style| ui.paint(style, &line)));
+        text.push('\n');
+        if row.holds == Some(false) && !row.why.is_empty() {
+            text.push_str(&ui.paint(Style::Dim, &format!("      {}", row.why)));
+            text.push('\n');
+        }
+    }
+    if let Some(trace) = &result.desktop_trace {
+        text.push_str(&format!("\nDesktop trace of Fig. 6: {trace}\n"));
+    }
+    text.push_str(&format!("\n{}\n", ui.paint(Style::Bold, &tally(result))));
+    text
+}
