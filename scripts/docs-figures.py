@@ -15,7 +15,7 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-FIGURE = re.compile(r"^<!-- figure: (\S+): (.+) -->\n(```\w*\n.*?^```\n)?", re.M | re.S)
+FIGURE = re.compile(r"^<!-- figure: (\S+): ([^\n]+) -->\n(```\w*\n.*?^```\n)?", re.M | re.S)
 
 
 def make(target, command):
