@@ -253,6 +253,7 @@ impl<'a> Run<'a> {
         if done.request.op == Op::Read {
             if done.misses > 0 {
                 self.meter.stall_miss += took;
+                self.meter.look_for_refusal(now, &mut self.stack.array);
             } else if done.lates > 0 {
                 self.meter.stall_late += took;
             }

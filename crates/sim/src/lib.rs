@@ -7,6 +7,7 @@ pub mod mrc;
 pub mod random;
 pub mod replay;
 pub mod report;
+pub mod reproduce;
 pub mod run;
 pub mod spec;
 pub mod workload;

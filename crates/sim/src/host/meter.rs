@@ -21,6 +21,9 @@ pub(super) struct Meter {
     pub(super) stall_late: Nanos,
     pub(super) timeline: Vec<Sample>,
     every: u64,
+    /// When a miss of a program was first refused a strip by ASP, and bytes asked for until then.
+    pub(super) first_refusal: Option<(Nanos, u64)>,
+    gauges: Vec<(&'static str, f64)>,
 }
 
 impl Meter {
@@ -36,7 +39,20 @@ impl Meter {
             stall_late: Nanos::ZERO,
             timeline: Vec::new(),
             every: 1,
+            first_refusal: None,
+            gauges: Vec::new(),
         }
+    }
+
+    /// Marks the first miss that ASP refused a strip: from there on it should be as fast as no prefetching.
+    pub(super) fn look_for_refusal(&mut self, now: Nanos, array: &mut Engine) {
+        if self.first_refusal.is_some() {
+            return;
+        }
+        self.gauges.clear();
+        array.gauges(&mut self.gauges);
+        let refused = self.gauges.iter().any(|&(name, count)| name == "asp_strip_reads_refused" && count > 0.0);
+        self.first_refusal = refused.then_some((now, self.bytes_read + self.bytes_written));
     }
 
     /// A program's request was answered after `took`.

@@ -25,7 +25,12 @@ pub(super) fn draft(stack: &mut Stack, meter: &Meter, end: Nanos, input: &Input,
     if let Some(host) = &mut stack.host {
         layers.push(layer("host", host, spec.host_cache_bytes, cpu[0]));
     }
-    layers.push(layer("array", &mut stack.array, spec.cache_bytes, cpu[1]));
+    let mut array = layer("array", &mut stack.array, spec.cache_bytes, cpu[1]);
+    if let Some((at, bytes)) = meter.first_refusal {
+        #[expect(clippy::cast_precision_loss, reason = "gauges for a report")]
+        array.gauges.extend([("first_refusal_ns".into(), at.0 as f64), ("first_refusal_bytes".into(), bytes as f64)]);
+    }
+    layers.push(array);
     RunReport {
         scheme: spec.scheme.clone(),
         input: input.name.clone(),

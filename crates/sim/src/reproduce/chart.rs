@@ -1,0 +1,65 @@
+//! The curves of the figures as we have them: points gathered from the claims, for whoever draws them.
+
+use super::Reports;
+use super::claim::Claim;
+use serde::Serialize;
+
+/// One figure's curves.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Chart {
+    /// As in [`super::FIGURES`].
+    pub figure: String,
+    /// What the x axis counts.
+    pub x: String,
+    /// What the y axis counts.
+    pub y: String,
+    /// The curves, in the order of the table.
+    pub series: Vec<Series>,
+}
+
+/// One curve.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Series {
+    /// The scheme, and what else is not as usual.
+    pub name: String,
+    /// (x, y), in the order of x.
+    pub points: Vec<(f64, f64)>,
+}
+
+/// Axes of a figure's curves.
+fn axes(figure: &str) -> (&'static str, &'static str) {
+    match figure {
+        "6" => ("array cache, MiB", "MB/s"),
+        "7" => ("clients", "MB/s"),
+        "8a" => ("workspace, GiB", "MB/s"),
+        "8b" | "8d" => ("workspace, GiB", "longest response, ms"),
+        "8c" => ("workspace, GiB", "CPU share per MB/s"),
+        "9c" | "9d" => ("stride, blocks", "MB/s"),
+        "10" => ("query", "turnaround, s"),
+        "11" | "12" | "13" => ("case", "turnaround, s"),
+        _ => ("processes", "MB/s"),
+    }
+}
+
+/// Gathers the points of all claims.
+pub(super) fn charts(claims: &[Claim], reports: &Reports) -> Vec<Chart> {
+    let mut charts: Vec<Chart> = Vec::new();
+    for claim in claims {
+        let (Some(place), Some(y)) = (&claim.place, claim.judge(reports).ours) else { continue };
+        let at = charts.iter().position(|c| c.figure == claim.figure).unwrap_or_else(|| {
+            let (x, y) = axes(claim.figure);
+            charts.push(Chart { figure: claim.figure.into(), x: x.into(), y: y.into(), series: Vec::new() });
+            charts.len() - 1
+        });
+        let series = &mut charts[at].series;
+        let of = series.iter().position(|s| s.name == place.series).unwrap_or_else(|| {
+            series.push(Series { name: place.series.clone(), points: Vec::new() });
+            series.len() - 1
+        });
+        series[of].points.push((place.x, y));
+    }
+    for series in charts.iter_mut().flat_map(|c| &mut c.series) {
+        series.points.sort_by(|a, b| a.0.total_cmp(&b.0));
+    }
+    charts
+}
