@@ -72,6 +72,13 @@ pub struct Cell {
     pub unproven: bool,
 }
 
+impl Cell {
+    /// Whether it has memory and still needs a fetch.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.fetch == NO_FETCH && matches!(self.state, State::FetchDemand | State::FetchPrefetch)
+    }
+}
+
 impl Default for Cell {
     fn default() -> Self {
         Self {
@@ -124,6 +131,8 @@ pub struct Cache {
     lines: Vec<Line>,
     free_lines: Vec<LineId>,
     cells: Vec<Cell>,
+    /// The line found last.
+    last: core::cell::Cell<LineId>,
     /// The memory.
     pub slots: Slots,
     /// Dirty blocks in all lines.
@@ -144,6 +153,7 @@ impl Cache {
             lines: Vec::new(),
             free_lines: Vec::new(),
             cells: Vec::new(),
+            last: core::cell::Cell::new(LineId(0)),
             slots: Slots::new(capacity_blocks),
             dirty_blocks: 0,
         }
@@ -166,12 +176,102 @@ impl Cache {
     /// The line that holds `block`, alive or a ghost.
     #[must_use]
     pub fn find(&self, block: Block) -> Option<LineId> {
-        self.map.get(&self.line_number(block)).copied()
+        self.find_number(self.line_number(block))
     }
     /// The line with this number, alive or a ghost.
     #[must_use]
     pub fn find_number(&self, number: u64) -> Option<LineId> {
-        self.map.get(&number).copied()
+        // One access asks for the same line several times (classify, policy, serve): the last answer is kept.
+        let last = self.last.get();
+        let line = self.lines.get(last.index());
+        if line.is_some_and(|line| line.used && line.number == number) {
+            return Some(last);
+        }
+        let found = self.map.get(&number).copied();
+        if let Some(id) = found {
+            self.last.set(id);
+        }
+        found
+    }
+    /// From block `at` to `end`, the part that lies in one line, and the line's number.
+    pub(crate) fn chunk(&self, at: u64, end: u64) -> (u64, Extent) {
+        let number = self.line_number(Block(at));
+        let line_end = (number + 1) * self.line_blocks;
+        (number, Extent::new(at, end.min(line_end) - at))
+    }
+    /// The cells of `range`, which lies in line `id`.
+    pub(crate) fn cells_of(&self, id: LineId, range: Extent) -> &[Cell] {
+        let at = self.cell_index(id, range.start);
+        &self.cells[at..at + range.blocks as usize]
+    }
+    fn cells_mut(&mut self, id: LineId, range: Extent) -> &mut [Cell] {
+        let at = self.cell_index(id, range.start);
+        &mut self.cells[at..at + range.blocks as usize]
+    }
+    /// Gives memory to the empty cells of `range` in line `id`, at most `want` of them, in block order, for a fetch of
+    /// kind `state`. Returns how many.
+    pub(crate) fn fill(&mut self, id: LineId, range: Extent, want: u64, state: State, mass: bool) -> u32 {
+        let at = self.cell_index(id, range.start);
+        let ahead = state == State::FetchPrefetch;
+        let mut filled = 0;
+        for cell in &mut self.cells[at..at + range.blocks as usize] {
+            if u64::from(filled) == want {
+                break;
+            }
+            if cell.state != State::Empty {
+                continue;
+            }
+            let Some(slot) = self.slots.take() else { break };
+            *cell = Cell { slot, state, mass, unproven: ahead, past: cell.past, ..Cell::default() };
+            filled += 1;
+        }
+        let line = &mut self.lines[id.index()];
+        line.in_flight += filled;
+        if ahead {
+            line.unread += filled;
+        } else {
+            line.cached += filled;
+        }
+        filled
+    }
+    /// Names the fetch in those cells of `range` that wait for one, and lists their slots (NONE for the others).
+    pub(crate) fn assign(&mut self, id: LineId, range: Extent, fetch: FetchId, slots: &mut Vec<Slot>) {
+        for cell in self.cells_mut(id, range) {
+            if cell.is_waiting() {
+                cell.fetch = fetch;
+                slots.push(cell.slot);
+            } else {
+                slots.push(Slot::NONE);
+            }
+        }
+    }
+    /// The cells of `range` that `fetch` fills are here. Returns how many of them nobody has asked for.
+    pub(crate) fn land(&mut self, id: LineId, range: Extent, fetch: FetchId) -> u32 {
+        let (mut landed, mut ahead) = (0, 0);
+        for cell in self.cells_mut(id, range).iter_mut().filter(|cell| cell.fetch == fetch) {
+            let unread = cell.state == State::FetchPrefetch;
+            cell.state = if unread { State::Prefetched } else { State::Cached };
+            cell.fetch = NO_FETCH;
+            landed += 1;
+            ahead += u32::from(unread);
+        }
+        self.lines[id.index()].in_flight -= landed;
+        ahead
+    }
+    /// Empties the `k`-th cell of line `id`, which is here, clean and not in flight. Its slot is free once nobody copies
+    /// from it. Returns what it was.
+    pub(crate) fn clear(&mut self, id: LineId, k: u64, past: bool) -> Cell {
+        let at = id.index() * self.line_blocks as usize + k as usize;
+        let cell = core::mem::replace(&mut self.cells[at], Cell { past, ..Cell::default() });
+        let line = &mut self.lines[id.index()];
+        match cell.state {
+            State::Empty => return cell,
+            State::Cached | State::FetchDemand => line.cached -= 1,
+            State::Prefetched | State::FetchPrefetch => line.unread -= 1,
+        }
+        debug_assert!(!cell.dirty && cell.fetch == NO_FETCH, "only what is clean and here leaves");
+        self.slots.disown(cell.slot);
+        cell
     }
     /// One line.
     #[must_use]
@@ -209,7 +309,7 @@ impl Cache {
     /// The line of `block`, made if absent. Tells whether it was made.
     pub(crate) fn ensure(&mut self, block: Block) -> (LineId, bool) {
         let number = self.line_number(block);
-        if let Some(&id) = self.map.get(&number) {
+        if let Some(id) = self.find_number(number) {
             return (id, false);
         }
         let id = if let Some(id) = self.free_lines.pop() {

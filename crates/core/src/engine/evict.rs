@@ -69,29 +69,54 @@ impl Engine {
 
     /// Empties a line; remembers in each cell whether it was requested in the life that ends.
     fn evict(&mut self, line: LineId) {
-        let info = *self.cache.line(line);
-        let remembers = info.cached > 0;
-        for block in self.cache.line_extent(info.number).iter() {
-            let requested = self.cache.cell(line, block).state == State::Cached;
-            self.empty_cell(line, block);
-            if remembers {
-                self.cache.set(line, block, |cell| cell.past = requested);
-            }
-        }
+        let remembers = self.cache.line(line).cached > 0;
+        self.clear_cells(line, |_| true, |cell| if remembers { cell.state == State::Cached } else { cell.past });
         self.hollow(line);
     }
 
     /// Evicts the blocks that nobody has read and that were not read in the past life either.
     fn cull(&mut self, line: LineId) {
-        let number = self.cache.line(line).number;
-        for block in self.cache.line_extent(number).iter() {
-            let cell = *self.cache.cell(line, block);
-            if cell.state == State::Prefetched && !cell.past && !cell.dirty {
-                self.empty_cell(line, block);
-            }
+        if self.cache.line(line).unread == 0 {
+            return;
         }
+        let goes = |cell: &Cell| cell.state == State::Prefetched && !cell.past && !cell.dirty;
+        self.clear_cells(line, goes, |cell| cell.past);
         if self.cache.line(line).is_hollow() {
             self.hollow(line);
+        }
+    }
+
+    /// Empties the cells that go, keeps in them what is said of their past, and tells retention and policy once a line
+    /// and once a run.
+    fn clear_cells(&mut self, line: LineId, goes: impl Fn(&Cell) -> bool, past: impl Fn(&Cell) -> bool) {
+        let before = *self.cache.line(line);
+        let extent = self.cache.line_extent(before.number);
+        let mut wasted = Extent::default();
+        for k in 0..extent.blocks {
+            let cell = self.cache.cells(line)[k as usize];
+            if !goes(&cell) {
+                continue;
+            }
+            if self.cache.clear(line, k, past(&cell)).unproven {
+                if wasted.is_empty() || wasted.end() != extent.start.0 + k {
+                    self.waste_run(core::mem::take(&mut wasted));
+                    wasted.start = extent.start.plus(k);
+                }
+                wasted.blocks += 1;
+            }
+        }
+        self.waste_run(wasted);
+        let after = *self.cache.line(line);
+        let change = |after: u32, before: u32| after as i32 - before as i32;
+        let (cached, unread) = (change(after.cached, before.cached), change(after.unread, before.unread));
+        self.scheme.retention().on_counts(line, cached, unread);
+    }
+
+    /// Prefetched blocks that were here leave unread.
+    fn waste_run(&mut self, run: Extent) {
+        if !run.is_empty() {
+            self.stats.wasted += run.blocks;
+            self.scheme.policy().on_left(run, Fate::Wasted);
         }
     }
 

@@ -8,7 +8,7 @@ use super::tables::{Command, Owner, Waiter};
 use super::{Engine, Output, Status};
 use crate::access::{Access, Context, Op};
 use crate::array::DiskSet;
-use crate::cache::{LineId, NO_FETCH, State};
+use crate::cache::{Cell, LineId, NO_FETCH, State};
 use crate::dispatch::{Class, Queued};
 use crate::planted::{self, Bug};
 use crate::policy::{Fetched, When, Wish};
@@ -38,23 +38,23 @@ impl Engine {
     /// Memory for every missing block first, so that no wish can starve the access it belongs to.
     /// Returns whether anything is missing.
     fn take_demand_slots(&mut self, access: &Access) -> bool {
-        let mut any = false;
-        let mut inserted = None;
-        let outcomes = core::mem::take(&mut self.outcomes);
-        for (block, outcome) in access.extent.iter().zip(&outcomes) {
-            if !outcome.is_miss() {
-                continue;
-            }
-            any = true;
-            let slot = self.cache.slots.take().expect("room was made for every missing block");
-            let line = self.fill_cell(block, slot, State::FetchDemand, false);
-            if inserted != Some(line) {
-                inserted = Some(line);
+        if !self.outcomes.iter().any(|outcome| outcome.is_miss()) {
+            return false;
+        }
+        let (mut at, end) = (access.extent.start.0, access.extent.end());
+        while at < end {
+            // Nothing was evicted since the blocks were looked up: what is empty is what is missing.
+            let range = self.cache.chunk(at, end).1;
+            at = range.end();
+            let empty = |cells: &[Cell]| cells.iter().any(|cell| cell.state == State::Empty);
+            if self.cache.find(range.start).is_none_or(|line| empty(self.cache.cells_of(line, range))) {
+                let line = self.cache.ensure(range.start).0;
+                let filled = self.cache.fill(line, range, range.blocks, State::FetchDemand, false);
+                self.scheme.retention().on_counts(line, filled as i32, 0);
                 self.scheme.retention().on_insert(line, false, &self.cache);
             }
         }
-        self.outcomes = outcomes;
-        any
+        true
     }
 
     /// The smallest extent that holds the access and its with-demand wishes that lie in the same strips.
@@ -96,27 +96,41 @@ impl Engine {
 
     /// Marks the empty blocks of `extent` as being prefetched. Stops at the first for which no memory can be had.
     fn take_ahead_slots(&mut self, now: Nanos, extent: Extent, mass: bool) -> bool {
-        let mut inserted = None;
-        for block in extent.iter() {
-            if self.cache.state(block) != State::Empty {
+        let mut at = extent.start.0;
+        while at < extent.end() {
+            let range = self.cache.chunk(at, extent.end()).1;
+            at = range.end();
+            let empty = self.empty_in(range);
+            if empty == 0 {
                 continue;
             }
-            let spent = self.stats.ahead_in_flight >= self.config.ahead_blocks_max;
-            if spent || (self.cache.slots.available() == 0 && !self.make_room(now, 1)) {
+            let budget = self.config.ahead_blocks_max.saturating_sub(self.stats.ahead_in_flight);
+            let want = empty.min(budget);
+            if self.cache.slots.available() < want {
+                self.make_room(now, want);
+            }
+            let want = want.min(self.cache.slots.available());
+            if want > 0 {
+                let line = self.cache.ensure(range.start).0;
+                let filled = self.cache.fill(line, range, want, State::FetchPrefetch, mass);
+                self.stats.prefetched += u64::from(filled);
+                self.stats.ahead_in_flight += u64::from(filled);
+                self.stats.ahead_in_flight_peak = self.stats.ahead_in_flight_peak.max(self.stats.ahead_in_flight);
+                self.scheme.retention().on_counts(line, 0, filled as i32);
+                self.scheme.retention().on_insert(line, true, &self.cache);
+            }
+            if want < empty {
                 self.stats.wishes_dropped += 1;
                 return false;
             }
-            let slot = self.cache.slots.take().expect("room was made");
-            let line = self.fill_cell(block, slot, State::FetchPrefetch, mass);
-            self.stats.prefetched += 1;
-            self.stats.ahead_in_flight += 1;
-            self.stats.ahead_in_flight_peak = self.stats.ahead_in_flight_peak.max(self.stats.ahead_in_flight);
-            if inserted != Some(line) {
-                inserted = Some(line);
-                self.scheme.retention().on_insert(line, true, &self.cache);
-            }
         }
         true
+    }
+
+    /// Empty blocks of a range that lies in one line.
+    fn empty_in(&self, range: Extent) -> u64 {
+        let Some(line) = self.cache.find(range.start) else { return range.blocks };
+        self.cache.cells_of(line, range).iter().filter(|cell| cell.state == State::Empty).count() as u64
     }
 
     /// Gives an empty cell memory; its fetch is set when the command is made.
@@ -133,25 +147,37 @@ impl Engine {
         line
     }
 
-    /// Whether a cell has memory and still needs a fetch.
+    /// Whether a block has memory and still needs a fetch.
     fn is_waiting(&self, block: Block) -> bool {
-        self.cache.find(block).is_some_and(|line| {
-            let cell = self.cache.cell(line, block);
-            matches!(cell.state, State::FetchDemand | State::FetchPrefetch) && cell.fetch == NO_FETCH
-        })
+        self.cache.find(block).is_some_and(|line| self.cache.cell(line, block).is_waiting())
+    }
+
+    /// The span from the first to the last block of `piece` that waits for a fetch, and how many in it do.
+    fn waiting_in(&self, piece: Extent) -> (Extent, u64) {
+        let (mut first, mut last, mut wanted) = (None, 0, 0);
+        let mut at = piece.start.0;
+        while at < piece.end() {
+            let range = self.cache.chunk(at, piece.end()).1;
+            at = range.end();
+            let Some(line) = self.cache.find(range.start) else { continue };
+            for (block, cell) in (range.start.0..).zip(self.cache.cells_of(line, range)) {
+                if cell.is_waiting() {
+                    first = first.or(Some(block));
+                    last = block;
+                    wanted += 1;
+                }
+            }
+        }
+        let span = first.map_or(Extent::default(), |first| Extent::new(first, last - first + 1));
+        (span, wanted)
     }
 
     /// Makes fetches for the cells of one piece that wait for one.
     fn fetch_piece(&mut self, now: Nanos, piece: Extent, access: Option<u32>) {
-        let waiting = |engine: &Self, block: &Block| engine.is_waiting(*block);
-        let Some(first) = piece.iter().find(|b| waiting(self, b)) else { return };
-        let mut last = first;
-        let mut wanted = 0;
-        for block in piece.iter().filter(|b| waiting(self, b)) {
-            last = block;
-            wanted += 1;
+        let (span, wanted) = self.waiting_in(piece);
+        if wanted == 0 {
+            return;
         }
-        let span = Extent { start: first, blocks: last.0 - first.0 + 1 };
         // Only a strip has a positioning to save; a layer above another reads just what it lacks.
         let holes = span.blocks - wanted;
         if holes == 0 || (self.config.strip_aligned && holes * HOLES_ONE_IN <= span.blocks) {
@@ -176,23 +202,17 @@ impl Engine {
         let program = asked.map_or(Extent::default(), |a| a.demand.intersect(span));
         let mut slots = core::mem::take(&mut self.fetches[number].slots);
         slots.clear();
-        let serial = access.map_or(0, |a| self.accesses[a].serial);
-        let mut waiter = Waiter { access: access.unwrap_or(0), serial, extent: Extent::default() };
-        for block in span.iter() {
-            if !self.is_waiting(block) {
-                slots.push(Slot::NONE);
-                continue;
-            }
-            let line = self.cache.find(block).expect("a waiting cell has a line");
-            slots.push(self.cache.cell(line, block).slot);
-            self.cache.set(line, block, |cell| cell.fetch = number);
-            if demand.contains(block) {
-                if waiter.extent.is_empty() {
-                    waiter.extent.start = block;
-                }
-                waiter.extent.blocks = block.0 - waiter.extent.start.0 + 1;
+        let mut at = span.start.0;
+        while at < span.end() {
+            let range = self.cache.chunk(at, span.end()).1;
+            at = range.end();
+            match self.cache.find(range.start) {
+                Some(line) => self.cache.assign(line, range, number, &mut slots),
+                None => slots.resize(slots.len() + range.blocks as usize, Slot::NONE),
             }
         }
+        let serial = access.map_or(0, |a| self.accesses[a].serial);
+        let waiter = Waiter { access: access.unwrap_or(0), serial, extent: brought(&slots, span, demand) };
         let fetch = &mut self.fetches[number];
         fetch.slots = slots;
         fetch.context = asked.map_or(self.ahead_context, |a| a.context);
@@ -206,6 +226,7 @@ impl Engine {
         fetch.avoid = DiskSet::EMPTY;
         fetch.read_ahead = program.is_empty();
         fetch.waiters.clear();
+        fetch.waiters.reserve(1); // at the first use of the entry, not at its first reader
         if !waiter.extent.is_empty() {
             fetch.waiters.push(waiter);
         }
@@ -275,6 +296,9 @@ impl Engine {
 
     /// Executes the wishes that go on their own, and empties the plan.
     pub(super) fn fulfil_ahead(&mut self, now: Nanos, context: Context) {
+        if self.plan.wishes.is_empty() {
+            return;
+        }
         self.ahead_context = context;
         let mut index = 0;
         while index < self.plan.wishes.len() {
@@ -352,11 +376,13 @@ impl Engine {
     pub(super) fn arrive(&mut self, now: Nanos, number: u32) {
         let (extent, bad) = (self.fetches[number].extent, self.fetches[number].bad);
         let waiting = !self.fetches[number].waiters.is_empty();
-        for (index, block) in extent.iter().enumerate() {
-            let slot = self.fetches[number].slots[index];
-            if slot.is_some() {
-                let good = !(bad.0..bad.1).contains(&(index as u64));
-                self.arrive_block(number, block, slot, good);
+        if bad.0 < bad.1 || !self.land(number, extent) {
+            for (index, block) in extent.iter().enumerate() {
+                let slot = self.fetches[number].slots[index];
+                if slot.is_some() {
+                    let good = !(bad.0..bad.1).contains(&(index as u64));
+                    self.arrive_block(number, block, slot, good);
+                }
             }
         }
         self.answer_waiters(number);
@@ -374,6 +400,35 @@ impl Engine {
         if !self.config.retain {
             self.drop_unpinned(extent);
         }
+    }
+
+    /// The plain case: all blocks of a fetch came and no write overtook any. False, and nothing done, otherwise.
+    fn land(&mut self, fetch: u32, extent: Extent) -> bool {
+        let mut at = extent.start.0;
+        while at < extent.end() {
+            let range = self.cache.chunk(at, extent.end()).1;
+            let slots = &self.fetches[fetch].slots[(at - extent.start.0) as usize..][..range.blocks as usize];
+            at = range.end();
+            let current = match self.cache.find(range.start) {
+                Some(line) => {
+                    let cells = self.cache.cells_of(line, range);
+                    slots.iter().zip(cells).all(|(slot, cell)| !slot.is_some() || cell.fetch == fetch)
+                }
+                None => slots.iter().all(|slot| !slot.is_some()),
+            };
+            if !current {
+                return false;
+            }
+        }
+        let mut at = extent.start.0;
+        while at < extent.end() {
+            let range = self.cache.chunk(at, extent.end()).1;
+            at = range.end();
+            if let Some(line) = self.cache.find(range.start) {
+                self.stats.ahead_in_flight -= u64::from(self.cache.land(line, range, fetch));
+            }
+        }
+        true
     }
 
     /// One block of a fetch: it fills its cell, unless a write has overtaken it or it failed.
@@ -450,5 +505,16 @@ impl Engine {
             pending.error = true;
             pending.missing -= 1;
         }
+    }
+}
+
+/// From the first to the last block of `demand` that a fetch of `span` brings.
+fn brought(slots: &[Slot], span: Extent, demand: Extent) -> Extent {
+    let is_brought = |block: &u64| slots[(block - span.start.0) as usize].is_some();
+    let first = (demand.start.0..demand.end()).find(is_brought);
+    let last = (demand.start.0..demand.end()).rev().find(is_brought);
+    match (first, last) {
+        (Some(first), Some(last)) => Extent::new(first, last - first + 1),
+        _ => Extent::default(),
     }
 }

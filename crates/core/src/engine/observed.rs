@@ -44,6 +44,7 @@ impl Engine {
         if seen == Seen::DeviceRead && access.op == Op::Read {
             self.tell_device_read(now, &access, access.extent);
         }
+        self.trim();
         self.fulfil_ahead(now, access.context);
     }
 

@@ -59,6 +59,8 @@ struct Stream {
 #[derive(Debug, Default)]
 pub struct Msp {
     streams: Vec<Stream>,
+    /// The stripe of each stream, side by side: every block of every read is looked up here.
+    places: Vec<u64>,
     recent: Vec<u64>,
     reads: u64,
     next_id: u64,
@@ -76,6 +78,7 @@ impl Msp {
     fn prepare(&mut self, world: &World<'_>) {
         let entries = 4 * usize::from(world.array.data_disks().max(1));
         self.streams.resize_with(entries, Stream::default);
+        self.places.resize(entries, u64::MAX);
         self.recent.resize(RECENT, NOBODY);
         let words = world.array.stripe_blocks().div_ceil(64) as usize;
         for stream in &mut self.streams {
@@ -88,19 +91,27 @@ impl Msp {
     fn follow(&mut self, block: Block, world: &World<'_>) -> (Option<usize>, u64) {
         let stripe = world.array.stripe_of(block).0;
         let within = block.0 - world.array.stripe_extent(Stripe(stripe)).start.0;
-        let here = self.streams.iter().position(|s| s.id != 0 && s.stripe == stripe);
-        if let Some(at) = here {
+        if let Some(at) = self.stream_at(stripe) {
             self.streams[at].touch(within, self.reads);
             return (None, self.streams[at].voice());
         }
-        let before = self.streams.iter().position(|s| s.id != 0 && s.stripe + 1 == stripe);
-        if let Some(at) = before {
+        if let Some(at) = stripe.checked_sub(1).and_then(|before| self.stream_at(before)) {
             let needed = (world.array.stripe_blocks() / TOUCH_ONE_IN).max(1);
             self.streams[at].advance(needed);
+            self.places[at] = stripe;
             self.streams[at].touch(within, self.reads);
             return (Some(at), self.streams[at].voice());
         }
         (None, self.start(stripe, within))
+    }
+
+    /// The stream that is in `stripe` and was used lately.
+    fn stream_at(&self, stripe: u64) -> Option<usize> {
+        self.places.iter().enumerate().position(|(at, &place)| place == stripe && self.is_live(&self.streams[at]))
+    }
+    /// A stream unused for long is dropped: it is neither followed nor counted any more.
+    const fn is_live(&self, stream: &Stream) -> bool {
+        stream.id != 0 && self.reads - stream.last_read <= STREAM_AGE
     }
 
     /// A new candidate takes the place of the one unused for longest, unless that is a stream that still runs.
@@ -109,9 +120,10 @@ impl Msp {
         let replaceable = |s: &Stream| s.run == 0 || reads - s.last_read > STREAM_AGE;
         let at = (0..self.streams.len())
             .filter(|&at| replaceable(&self.streams[at]))
-            .min_by_key(|&at| (self.streams[at].id != 0, self.streams[at].last_read));
+            .min_by_key(|&at| (self.is_live(&self.streams[at]), self.streams[at].last_read));
         let Some(at) = at else { return THROWN };
-        let thrown = self.streams[at].id != 0 && reads - self.streams[at].last_read <= STREAM_AGE;
+        let thrown = self.is_live(&self.streams[at]);
+        self.places[at] = stripe;
         self.next_id += 1;
         let stream = &mut self.streams[at];
         stream.id = self.next_id;
@@ -137,7 +149,7 @@ impl Msp {
 
     /// Stripes that are prefetched ahead of all streams.
     fn ahead(&self) -> u64 {
-        self.streams.iter().filter(|s| s.id != 0).map(|s| s.end.saturating_sub(s.stripe + 1)).sum()
+        self.streams.iter().filter(|s| self.is_live(s)).map(|s| s.end.saturating_sub(s.stripe + 1)).sum()
     }
 
     /// A stream has entered a stripe: issues the next window if it is due.
@@ -199,12 +211,6 @@ impl Policy for Msp {
             self.prepare(world);
         }
         self.reads += 1;
-        for stream in &mut self.streams {
-            if stream.id != 0 && self.reads - stream.last_read > STREAM_AGE {
-                stream.id = 0;
-                stream.run = 0;
-            }
-        }
         let mut voice = NOBODY;
         for block in access.extent.iter() {
             let (entered, said) = self.follow(block, world);

@@ -170,6 +170,16 @@ impl Tiers {
     /// Puts `line` at the young end of a list, wherever it was.
     pub fn to_mru(&mut self, line: LineId, place: Place) {
         self.reserve(line.index() + 1);
+        let node = self.nodes[line.index()];
+        if node.place == place {
+            if node.younger == NIL {
+                return; // it is the youngest
+            }
+            if !node.in_ub && !node.in_gb {
+                self.refresh(line.0, node);
+                return;
+            }
+        }
         self.take_out(line);
         let at = line.0;
         let list = if place == Place::Up { &mut self.up } else { &mut self.down };
@@ -185,6 +195,21 @@ impl Tiers {
         list.youngest = at;
         list.len += 1;
         self.settle(place);
+    }
+
+    /// Moves a strip that is neither the youngest nor in a segment to the young end of its list: no segment changes.
+    fn refresh(&mut self, at: u32, node: Node) {
+        let list = if node.place == Place::Up { &mut self.up } else { &mut self.down };
+        self.nodes[node.younger as usize].older = node.older;
+        if node.older == NIL {
+            list.oldest = node.younger;
+        } else {
+            self.nodes[node.older as usize].younger = node.younger;
+        }
+        let youngest = core::mem::replace(&mut list.youngest, at);
+        self.nodes[youngest as usize].younger = at;
+        self.nodes[at as usize].older = youngest;
+        self.nodes[at as usize].younger = NIL;
     }
 
     /// Takes `line` off its list.

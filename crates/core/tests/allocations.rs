@@ -1,0 +1,127 @@
+//! No allocation for an access once the tables have grown: hits, and misses of `asp` and `asp+msp` on a healthy array.
+
+#![allow(unsafe_code, reason = "a global allocator is the only way to count allocations; it only forwards and counts")]
+
+mod support;
+
+use forerun_core::access::{Access, Context};
+use forerun_core::array::Array;
+use forerun_core::cost::CostModel;
+use forerun_core::dispatch::DemandFirst;
+use forerun_core::engine::{Config, Engine, Input, Output, Residency, Status, WriteMode};
+use forerun_core::policy::asp::{Asp, AspConfig};
+use forerun_core::policy::msp::Msp;
+use forerun_core::scheme::{Joined, Scheme};
+use forerun_core::units::{Extent, Nanos};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use support::Rng;
+
+thread_local! {
+    /// Allocations of this thread: the test harness has threads of its own.
+    static COUNT: Cell<u64> = const { Cell::new(0) };
+}
+
+struct Counting;
+
+// SAFETY: every call is forwarded unchanged to the system's allocator, which keeps the contract; counting touches a
+// thread-local without a destructor and allocates nothing.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        let _ = COUNT.try_with(|count| count.set(count.get() + 1));
+        // SAFETY: the caller keeps the contract of `alloc`.
+        unsafe { System.alloc(layout) }
+    }
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        // SAFETY: the caller keeps the contract of `dealloc`.
+        unsafe { System.dealloc(at, layout) }
+    }
+    unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        let _ = COUNT.try_with(|count| count.set(count.get() + 1));
+        // SAFETY: the caller keeps the contract of `realloc`.
+        unsafe { System.realloc(at, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+fn engine(with_msp: bool) -> Engine {
+    let array: Array = support::schemes::array("raid5:5x128KiB", 32 * 512);
+    let asp = Asp::new(AspConfig::new(256), array.stripe_strips());
+    let scheme: Box<dyn Scheme> = if with_msp {
+        Box::new(Joined { owner: Box::new(asp), beside: Box::new(Msp::new()) })
+    } else {
+        Box::new(asp)
+    };
+    let config = Config {
+        residency: Residency::Owned,
+        cache_blocks: 256 * 32,
+        line_blocks: 32,
+        strip_aligned: true,
+        retain: true,
+        command_blocks_max: 32,
+        ahead_blocks_max: 2_048,
+        staging_blocks: 1_024,
+        write: WriteMode::Back { dirty_percent: 25, age: Nanos::from_secs(30) },
+    };
+    let dispatch = Box::new(DemandFirst::new(5));
+    Engine::new(config, array, CostModel::default(), scheme, dispatch)
+}
+
+/// One read of a block, whose commands end at once.
+fn read(engine: &mut Engine, now: u64, block: u64) {
+    let access = Access::read(Context(0), Extent::new(block, 1));
+    engine.handle(Nanos(now), Input::Read { id: now, access });
+    while let Some(output) = engine.poll() {
+        match output {
+            Output::Start(start) => {
+                engine.handle(Nanos(now), Input::Done { command: start.command, status: Status::Ok });
+            }
+            Output::Ready { handle, .. } => engine.handle(Nanos(now), Input::Release { handle }),
+            _ => {}
+        }
+    }
+}
+
+/// Allocations of `count` reads after as many to grow the tables.
+fn allocations(engine: &mut Engine, count: u64, mut next: impl FnMut() -> u64) -> u64 {
+    for now in 0..count {
+        read(engine, now, next());
+    }
+    let before = COUNT.get();
+    for now in count..2 * count {
+        read(engine, now, next());
+    }
+    COUNT.get() - before
+}
+
+#[test]
+fn hits_allocate_nothing() {
+    let mut rng = Rng::new(1);
+    let mut engine = engine(false);
+    assert_eq!(allocations(&mut engine, 50_000, || rng.below(4_000)), 0);
+    assert!(engine.stats().all.cache_hits > 90_000);
+}
+
+#[test]
+fn misses_of_asp_on_a_healthy_array_allocate_nothing() {
+    let mut rng = Rng::new(2);
+    let mut engine = engine(false);
+    let blocks = engine.array().capacity_blocks();
+    assert_eq!(allocations(&mut engine, 400_000, || rng.below(blocks)), 0);
+    assert!(engine.stats().all.misses > 100_000);
+}
+
+#[test]
+fn sequential_readers_under_asp_and_msp_allocate_nothing() {
+    let mut engine = engine(true);
+    let share = engine.array().capacity_blocks() / 4;
+    let mut step = 0;
+    let mut next = || {
+        step += 1;
+        (step % 4) * share + (step / 4) % share
+    };
+    assert_eq!(allocations(&mut engine, 600_000, &mut next), 0);
+    assert!(engine.stats().prefetched > 10_000);
+}
