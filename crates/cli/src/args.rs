@@ -3,7 +3,7 @@
 //! Each subcommand's own options stand in its file under `commands/`; this file holds what all share, and turns
 //! clap's several-line complaint into the one line that every other error has.
 
-use crate::commands::{compare, device, generate, mrc, trace};
+use crate::commands::{compare, device, generate, mrc, reproduce, trace};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::process::ExitCode;
 
@@ -76,6 +76,9 @@ pub(crate) enum Command {
     Compare(compare::CompareArgs),
     /// Cache-only runs: misses under each retention at each size, counted exactly
     Mrc(mrc::MrcArgs),
+    /// Run the figures of a paper and say which of its claims hold
+    #[command(subcommand)]
+    Reproduce(reproduce::ReproduceCommand),
     /// Print the completion script of a shell
     Completions(generate::CompletionsArgs),
     /// Write the manual pages

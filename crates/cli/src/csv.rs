@@ -40,6 +40,15 @@ pub(crate) fn table(runs: &[RunReport]) -> Result<String, CliError> {
     Ok(text)
 }
 
+/// Any rows with a header of their own.
+pub(crate) fn plain(header: &[&str], rows: &[Vec<String>]) -> String {
+    let mut text = line(header.iter().copied());
+    for row in rows {
+        text.push_str(&line(row.iter().map(String::as_str)));
+    }
+    text
+}
+
 fn flatten(prefix: &str, value: &Value, row: &mut Vec<(String, String)>) {
     match value {
         Value::Object(map) => {

@@ -4,6 +4,7 @@ pub(crate) mod compare;
 pub(crate) mod device;
 pub(crate) mod generate;
 pub(crate) mod mrc;
+pub(crate) mod reproduce;
 mod schemes;
 pub(crate) mod trace;
 
@@ -20,6 +21,7 @@ pub(crate) fn dispatch(command: Command, ui: &Ui) -> Result<(), CliError> {
         Command::Sim(args) => compare::sim(&args, ui),
         Command::Compare(args) => compare::compare(&args, ui),
         Command::Mrc(args) => mrc::mrc(&args, ui),
+        Command::Reproduce(command) => reproduce::run(&command, ui),
         Command::Completions(args) => generate::completions(&args, ui),
         Command::Man(args) => generate::man(&args, ui),
     }

@@ -8,10 +8,12 @@
 mod charts;
 mod chrome;
 mod figures;
+mod reproduction;
 mod sections;
 
 use crate::words;
 use forerun_sim::report::{Comparison, RunReport};
+use forerun_sim::reproduce::Reproduction;
 use std::fmt::Write as _;
 
 const STYLE: &str = include_str!("assets/page.css");
@@ -29,6 +31,11 @@ pub(crate) fn comparison(comparison: &Comparison) -> String {
     }
     body.push_str(&sections::how_to_read());
     page(&title(&comparison.runs), &body)
+}
+
+/// The page of a reproduction.
+pub(crate) fn reproduction(result: &Reproduction) -> String {
+    page("The ASP paper, reproduced", &reproduction::body(result))
 }
 
 fn title(runs: &[RunReport]) -> String {

@@ -15,6 +15,7 @@ const SUBCOMMANDS: &[&[&str]] = &[
     &["sim"],
     &["compare"],
     &["mrc"],
+    &["reproduce", "asp"],
     &["completions"],
     &["man"],
 ];
