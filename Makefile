@@ -55,7 +55,7 @@ record-demo-trace: build ## Record the demo's trace anew (root, a kernel with tr
 
 reproduce: build ## Every figure of the ASP paper that runs in virtual time: table, CSV, HTML
 	@mkdir -p $(OUT)
-	target/release/forerun reproduce asp --csv $(OUT)/asp.csv --html $(OUT)/asp.html
+	target/release/forerun reproduce asp --demo-trace $(firstword $(wildcard traces/demo.*)) --csv $(OUT)/asp.csv --html $(OUT)/asp.html
 
 docs-figures: build ## Run every command that a figure in the docs names, and write its output to docs/figures
 	python3 scripts/docs-figures.py
