@@ -215,7 +215,8 @@ impl Asp {
 
     /// Whether a miss reads its strip now (section 2.4; forced until the cache has been full once, section 2.3).
     fn permits(&self, filled: bool) -> bool {
-        !filled || (!self.off && !(self.config.cost_test && self.total_none < self.total_strip))
+        let pays = !self.config.cost_test || self.total_none >= self.total_strip;
+        !filled || (!self.off && pays)
     }
 
     /// The lines's record, with room made for it.

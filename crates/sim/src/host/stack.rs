@@ -156,11 +156,11 @@ impl Stack {
             let mut moved = false;
             while let Some(output) = self.host.as_mut().and_then(Engine::poll) {
                 moved = true;
-                self.from_host(now, output);
+                self.carry_from_host(now, output);
             }
             while let Some(output) = self.array.poll() {
                 moved = true;
-                self.from_array(now, output);
+                self.carry_from_array(now, output);
             }
             if !moved {
                 break;
@@ -185,7 +185,7 @@ impl Stack {
         }
     }
 
-    fn from_host(&mut self, now: Nanos, output: Output) {
+    fn carry_from_host(&mut self, now: Nanos, output: Output) {
         match output {
             Output::Start(start) => {
                 let mut access = Access::read(start.context, start.extent);
@@ -213,7 +213,7 @@ impl Stack {
         }
     }
 
-    fn from_array(&mut self, now: Nanos, output: Output) {
+    fn carry_from_array(&mut self, now: Nanos, output: Output) {
         match output {
             Output::Start(start) => {
                 let process = Context(process_of(start.context));
