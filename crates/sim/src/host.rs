@@ -21,12 +21,12 @@ use forerun_core::units::{BLOCK_BYTES, Extent, Nanos};
 use meter::Meter;
 use stack::{Event, Stack};
 
-pub(crate) use build::{Hardware, hardware};
+pub(crate) use build::{Hardware, Layers, STAGING_STRIPES, TRANSIT_BLOCKS, array_shape, hardware, host_shape};
 
 /// Id of the flush at the end: no request has it.
 const FLUSH_ID: u64 = u64::MAX;
 /// Most blocks of one access; longer requests go down in parts at once. 1 MiB, as a block layer cuts them.
-const ACCESS_BLOCKS: u64 = 256;
+pub(crate) const ACCESS_BLOCKS: u64 = 256;
 /// How often progress is told, in requests.
 const PROGRESS_EVERY: u64 = 4096;
 
@@ -49,7 +49,7 @@ struct Lane {
 }
 
 /// Everything of one run.
-pub(crate) struct Run<'a> {
+struct Run<'a> {
     stack: Stack,
     lanes: Vec<Lane>,
     timed: Vec<TimedRequest>,
@@ -61,8 +61,6 @@ pub(crate) struct Run<'a> {
     last_answer: Nanos,
     total: u64,
     progress: &'a (dyn Fn(Progress) + Sync),
-    /// Every program request in the order of issue, for the clairvoyant lines.
-    pub(crate) order: Option<Vec<Extent>>,
 }
 
 /// Runs a spec over a loaded input.
@@ -72,14 +70,26 @@ pub(crate) fn run(
     progress: &(dyn Fn(Progress) + Sync),
 ) -> Result<RunReport, RunError> {
     let hardware = hardware(spec)?;
-    let stack = build::stack(&hardware, spec)?;
-    let mut run = Run::new(input, spec, &hardware, stack, progress)?;
+    let layers = Layers::new(&hardware, spec);
+    run_layers(input, spec, &hardware, layers, progress)
+}
+
+/// The same with schemes of the caller's making in the layers.
+pub(crate) fn run_layers(
+    input: &Input,
+    spec: &RunSpec,
+    hardware: &Hardware,
+    layers: Layers,
+    progress: &(dyn Fn(Progress) + Sync),
+) -> Result<RunReport, RunError> {
+    let stack = build::stack(hardware, spec, layers)?;
+    let mut run = Run::new(input, spec, hardware, stack, progress)?;
     run.go();
     Ok(run.finish(input, spec))
 }
 
 impl<'a> Run<'a> {
-    pub(crate) fn new(
+    fn new(
         input: &Input,
         spec: &RunSpec,
         hardware: &Hardware,
@@ -100,7 +110,6 @@ impl<'a> Run<'a> {
             last_answer: Nanos::ZERO,
             total: programs.requests.unwrap_or(0),
             progress,
-            order: None,
         };
         match programs.drive {
             Drive::Timed(timed) => run.timed = timed,
@@ -123,7 +132,7 @@ impl<'a> Run<'a> {
     }
 
     /// Lets everything happen until the programs have their last answer.
-    pub(crate) fn go(&mut self) {
+    fn go(&mut self) {
         while self.outstanding > 0 || self.timed_next < self.timed.len() {
             let Some((now, event)) = self.stack.next() else {
                 unreachable!("requests are outstanding and nothing is going to happen");
@@ -175,11 +184,6 @@ impl<'a> Run<'a> {
     fn issue(&mut self, now: Nanos, id: u64) {
         let request = self.issued[id as usize].request;
         let extent = Extent::covering(request.offset, request.bytes);
-        if let Some(order) = &mut self.order
-            && request.op == Op::Read
-        {
-            order.push(extent);
-        }
         match request.op {
             Op::Read => {
                 self.meter.bytes_read += request.bytes;
@@ -272,7 +276,7 @@ impl<'a> Run<'a> {
     }
 
     /// Destages what is left, and reports.
-    pub(crate) fn finish(mut self, input: &Input, spec: &RunSpec) -> RunReport {
+    fn finish(mut self, input: &Input, spec: &RunSpec) -> RunReport {
         let end = self.last_answer;
         let mut report = report::draft(&mut self.stack, &self.meter, end, input, spec);
         report.destage_left_ns = self.destage_rest(end).0;

@@ -1,8 +1,10 @@
 //! The door of the simulator: an input and a spec go in, a report comes out.
 
+use crate::clairvoyant;
 use crate::input::Input;
 use crate::report::RunReport;
 use crate::spec::RunSpec;
+use forerun_core::registry::SchemeSpec;
 use forerun_trace::ReadOptions;
 
 /// Why a run could not be made; each names the place and the remedy.
@@ -36,6 +38,9 @@ pub struct Progress {
 }
 
 /// Runs `spec` over a loaded input to its end in virtual time. `progress` is told now and then, and asked nothing.
+/// The clairvoyant rows (`bound`, `oracle`) are runs like any other.
+///
+/// A debug build also asserts that no run is faster than its [`clairvoyant::bound`].
 ///
 /// # Errors
 /// See [`RunError`].
@@ -44,7 +49,18 @@ pub fn run(
     spec: &RunSpec,
     progress: &(dyn Fn(Progress) + Sync),
 ) -> Result<RunReport, RunError> {
-    crate::host::run(input, spec, progress)
+    let scheme = SchemeSpec::parse(&spec.scheme);
+    let scheme = scheme.map_err(|error| RunError::Spec { field: "scheme", why: error.to_string() })?;
+    let report = match scheme.beside() {
+        Some("bound") => return clairvoyant::bound(input, spec),
+        Some(_) => clairvoyant::run_oracle(input, spec, progress)?,
+        None => crate::host::run(input, spec, progress)?,
+    };
+    if cfg!(debug_assertions) {
+        let bound = clairvoyant::bound(input, spec)?;
+        clairvoyant::assert_bound(&[bound, report.clone()]);
+    }
+    Ok(report)
 }
 
 /// Loads the input that a spec names, checks that it is the one that the spec was written for, and runs it.

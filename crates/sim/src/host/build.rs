@@ -16,11 +16,11 @@ use forerun_disk::host_queue::{HostPolicy, HostQueueSpec};
 use forerun_disk::preset::{BuildOptions, Preset};
 
 /// Memory of a layer that only passes blocks through, in blocks: 64 MiB.
-const TRANSIT_BLOCKS: u64 = 16_384;
+pub(crate) const TRANSIT_BLOCKS: u64 = 16_384;
 /// Longest command of the host layer, in blocks: 512 KiB, as the block layer's `max_sectors_kb`.
 const HOST_COMMAND_BLOCKS: u64 = 128;
 /// Stripes for which staging memory is kept.
-const STAGING_STRIPES: u64 = 32;
+pub(crate) const STAGING_STRIPES: u64 = 32;
 /// The page cache writes back after 30 s or at 40% dirty (Linux 2.6.18's defaults).
 const HOST_WRITE: WriteMode = WriteMode::Back { dirty_percent: 40, age: Nanos::from_secs(30) };
 
@@ -132,10 +132,22 @@ fn parse_write(text: &str) -> Result<WriteMode, RunError> {
     Ok(WriteMode::Back { dirty_percent, age })
 }
 
-/// The layers and devices of a spec.
-pub(crate) fn stack(hardware: &Hardware, spec: &RunSpec) -> Result<Stack, RunError> {
-    let built = hardware.scheme.build(Layer::Array, &array_shape(hardware, spec));
-    stack_with(hardware, spec, built)
+/// The schemes of both layers, ready for their engines.
+pub(crate) struct Layers {
+    /// Of the page cache; not used where the spec has none.
+    pub(crate) host: BuiltLayer,
+    /// Of the array's cache.
+    pub(crate) array: BuiltLayer,
+}
+
+impl Layers {
+    /// What the spec's scheme makes of each layer.
+    pub(crate) fn new(hardware: &Hardware, spec: &RunSpec) -> Self {
+        Self {
+            host: hardware.scheme.build(Layer::Host, &host_shape(hardware, spec)),
+            array: hardware.scheme.build(Layer::Array, &array_shape(hardware, spec)),
+        }
+    }
 }
 
 /// What the array layer offers to its scheme.
@@ -145,13 +157,19 @@ pub(crate) fn array_shape(hardware: &Hardware, spec: &RunSpec) -> LayerShape {
     LayerShape { cache_blocks, strip_blocks, stripe_strips: hardware.array.stripe_strips() }
 }
 
-/// The same with a scheme of the array layer that the registry does not make (the oracle).
-pub(crate) fn stack_with(hardware: &Hardware, spec: &RunSpec, built: BuiltLayer) -> Result<Stack, RunError> {
-    let mut array = array_engine(hardware, spec, built)?;
+/// What the host layer offers to its scheme. To the host the array is one device of strips as long as the array's.
+pub(crate) fn host_shape(hardware: &Hardware, spec: &RunSpec) -> LayerShape {
+    let cache_blocks = (spec.host_cache_bytes / BLOCK_BYTES).max(1);
+    LayerShape { cache_blocks, strip_blocks: hardware.array.strip_blocks(), stripe_strips: 4 }
+}
+
+/// Layers and devices of a spec; the layers may run schemes that the registry does not make (the oracle).
+pub(super) fn stack(hardware: &Hardware, spec: &RunSpec, layers: Layers) -> Result<Stack, RunError> {
+    let mut array = array_engine(hardware, spec, layers.array)?;
     for &disk in &spec.failed {
         array.handle(Nanos::ZERO, forerun_core::engine::member_failed(Disk(disk)));
     }
-    let host = (spec.host_cache_bytes > 0).then(|| host_engine(hardware, spec)).transpose()?;
+    let host = (spec.host_cache_bytes > 0).then(|| host_engine(hardware, spec, layers.host)).transpose()?;
     let devices: Result<Vec<Box<dyn Device>>, _> = (0..hardware.array.disks())
         .map(|_| hardware.preset.build(&options(spec, hardware.scheduler)))
         .collect();
@@ -182,7 +200,7 @@ fn array_engine(hardware: &Hardware, spec: &RunSpec, built: BuiltLayer) -> Resul
     Ok(Engine::new(config, array, hardware.cost, built.scheme, dispatch))
 }
 
-fn host_engine(hardware: &Hardware, spec: &RunSpec) -> Result<Engine, RunError> {
+fn host_engine(hardware: &Hardware, spec: &RunSpec, built: BuiltLayer) -> Result<Engine, RunError> {
     let cache_blocks = spec.host_cache_bytes / BLOCK_BYTES;
     if cache_blocks < 2 * super::ACCESS_BLOCKS {
         let least = forerun_core::size::format_size(2 * super::ACCESS_BLOCKS * BLOCK_BYTES);
@@ -192,8 +210,6 @@ fn host_engine(hardware: &Hardware, spec: &RunSpec) -> Result<Engine, RunError> 
     let single = ArraySpec::new(Level::Single, 1, hardware.array.strip_blocks() * BLOCK_BYTES)
         .map_err(|e| wrong("array", e))?;
     let volume = Array::new(single, hardware.array.capacity_blocks()).map_err(|e| wrong("array", e))?;
-    let shape = LayerShape { cache_blocks, strip_blocks: volume.strip_blocks(), stripe_strips: 4 };
-    let built = hardware.scheme.build(Layer::Host, &shape);
     let config = Config {
         residency: Residency::Owned,
         cache_blocks,

@@ -1,0 +1,319 @@
+//! `bound`: a time that no scheme on this hardware can beat, computed and not simulated.
+//!
+//! It is the longest of three lower bounds. *Compute*: a process waits at least for its own think times and for the
+//! top layer's CPU delay of each of its requests; in `open` mode the last recorded time stands in its place.
+//! *Transfer*: each disk must at least move the blocks that it has to load, at the rate of its fastest zone (a cloud
+//! volume's burst is given for nothing). *Bus*, where it is limited: the same over the shared bus.
+//!
+//! What must be loaded is where validity is decided. Every first read of a block is a load, whatever the scheme. More
+//! than that is claimed only where the order of reads does not depend on service (one process, or recorded times):
+//! then the loads of Belady's MIN, for each disk over its own subsequence with all memory of the stack for itself
+//! (both caches and the drive's own), and over all disks together, with the drives' memories too. This holds for
+//! prefetching as well: an engine gives an access all its slots in the order in which accesses arrive, a block in a
+//! slot or a drive's segment was transferred once since it last was nowhere, and MIN is minimal over all ways to
+//! choose what is somewhere. A block that is written is taken out: from its first write on where one request ends
+//! before the next begins, else altogether, since a write may answer a read whose fetch the run then never waits for.
+//! So are blocks of failed members, which may be computed from others.
+
+use crate::host::{self, ACCESS_BLOCKS, Hardware, STAGING_STRIPES, TRANSIT_BLOCKS};
+use crate::input::{Input, Programs};
+use crate::replay::Drive;
+use crate::report::{Counts, DeviceReport, LatencyReport, RunReport, StallReport};
+use crate::run::RunError;
+use crate::spec::RunSpec;
+use crate::workload::Request;
+use forerun_core::access::Op;
+use forerun_core::hash::NumberMap;
+use forerun_core::retention::Key;
+use forerun_core::retention::belady::min_loads;
+use forerun_core::units::{BLOCK_BYTES, Extent, Nanos, SECTORS_PER_BLOCK};
+use forerun_disk::preset::PresetSpec;
+
+/// Asserts that no run of a comparison is faster than the row `bound` of the same input and hardware.
+///
+/// # Panics
+/// If one is: then the bound or the simulator is wrong, and the message names both times.
+pub fn assert_bound(runs: &[RunReport]) {
+    let hardware = |run: &RunReport| RunSpec { scheme: String::new(), ..run.spec.clone() };
+    for bound in runs.iter().filter(|run| run.scheme == "bound") {
+        let same = hardware(bound);
+        for run in runs.iter().filter(|run| hardware(run) == same) {
+            assert!(
+                run.elapsed_ns >= bound.elapsed_ns,
+                "{} took {} ns on {}, which cannot be done in less than {} ns: one of the two is wrong",
+                run.scheme,
+                run.elapsed_ns,
+                run.input,
+                bound.elapsed_ns
+            );
+        }
+    }
+}
+
+/// The row `bound`: elapsed time, throughput, bytes, and for each disk its minimal transfer (`bytes`, `busy_ns`).
+/// Whatever means nothing for it is 0. The layers' caches are those of the spec, its scheme does not matter.
+///
+/// # Errors
+/// See [`RunError`].
+pub fn bound(input: &Input, spec: &RunSpec) -> Result<RunReport, RunError> {
+    let hardware = host::hardware(spec)?;
+    let programs = input.programs(spec, hardware.array.capacity_blocks() * BLOCK_BYTES)?;
+    let asked = Asked::of(programs, &hardware, spec);
+    let loads = Loads::of(&asked, &hardware, spec);
+    let free = burst_ns(&hardware);
+    let transfer = |blocks: u64| blocks.saturating_mul(hardware.outer_ns_per_block).saturating_sub(free);
+    let per_disk = loads.disks.iter().copied().map(transfer).max().unwrap_or(0);
+    let shared = transfer(loads.all.div_ceil(loads.disks.len().max(1) as u64));
+    let bus = (BLOCK_BYTES * 1_000_000_000).checked_div(spec.bus_bytes_per_s).unwrap_or(0);
+    let elapsed = asked.compute.max(per_disk).max(shared).max(loads.all.saturating_mul(bus));
+    let device = |&blocks: &u64| DeviceReport {
+        bytes: blocks * BLOCK_BYTES,
+        busy_ns: transfer(blocks),
+        ..DeviceReport::default()
+    };
+    Ok(RunReport {
+        elapsed_ns: elapsed,
+        bytes_requested: asked.bytes_read + asked.bytes_written,
+        bytes_read_requested: asked.bytes_read,
+        bytes_from_devices: loads.all * BLOCK_BYTES,
+        throughput_bytes_per_s: per_second(asked.bytes_read + asked.bytes_written, elapsed),
+        devices: loads.disks.iter().map(device).collect(),
+        ..empty(input, spec)
+    })
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a rate for a report")]
+fn per_second(bytes: u64, elapsed: u64) -> f64 {
+    if elapsed == 0 { 0.0 } else { bytes as f64 / Nanos(elapsed).as_secs_f64() }
+}
+
+/// A report that says only what was asked.
+fn empty(input: &Input, spec: &RunSpec) -> RunReport {
+    RunReport {
+        scheme: "bound".into(),
+        input: input.name.clone(),
+        array: spec.array.clone(),
+        cache_bytes: spec.cache_bytes,
+        host_cache_bytes: spec.host_cache_bytes,
+        elapsed_ns: 0,
+        destage_left_ns: 0,
+        bytes_requested: 0,
+        bytes_read_requested: 0,
+        bytes_from_devices: 0,
+        bytes_from_devices_for_writes: 0,
+        bytes_to_devices: 0,
+        throughput_bytes_per_s: 0.0,
+        counts: Counts::default(),
+        hit_ratio: 0.0,
+        precision: 0.0,
+        coverage: 0.0,
+        cost: 0.0,
+        amplification: 0.0,
+        latency_ns: LatencyReport::default(),
+        stall: StallReport::default(),
+        devices: Vec::new(),
+        layers: Vec::new(),
+        cpu_share: 0.0,
+        timeline: Vec::new(),
+        spec: RunSpec { input_hash: input.hash.clone(), ..spec.clone() },
+        seed: spec.seed,
+    }
+}
+
+/// What a device may move at once beyond its rate, as time at that rate.
+fn burst_ns(hardware: &Hardware) -> u64 {
+    match &hardware.preset.spec {
+        PresetSpec::Cloud { volume, .. } => volume.burst_ms * 1_000_000,
+        PresetSpec::Mechanical { .. } | PresetSpec::Ssd { .. } => 0,
+    }
+}
+
+/// Blocks that a drive's own cache may hold; one segment more than it has, for what is being filled.
+fn drive_cache_blocks(hardware: &Hardware) -> u64 {
+    match &hardware.preset.spec {
+        PresetSpec::Mechanical { drive, .. } => {
+            let segments = u64::from(drive.cache.segments.max(2)) + 1;
+            (segments * drive.cache.segment_sectors.max(1)).div_ceil(SECTORS_PER_BLOCK)
+        }
+        PresetSpec::Ssd { .. } | PresetSpec::Cloud { .. } => 0,
+    }
+}
+
+/// What the programs ask for, walked once.
+struct Asked {
+    /// At least this long the programs take by themselves, ns.
+    compute: u64,
+    bytes_read: u64,
+    bytes_written: u64,
+    /// Per key: its block.
+    blocks: Vec<u64>,
+    /// Per key: nothing is claimed of it.
+    exempt: Vec<bool>,
+    /// Blocks read in the order of arrival; empty where that order is not known.
+    reads: Vec<Key>,
+    /// Per key: it was read before it was exempt.
+    read: Vec<bool>,
+    any_write: bool,
+}
+
+/// How far the order of requests is known beforehand.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Order {
+    /// One request ends before the next begins.
+    Serial,
+    /// Requests arrive in this order, and overlap.
+    Arrivals,
+    /// It depends on service.
+    Open,
+}
+
+impl Asked {
+    fn of(programs: Programs, hardware: &Hardware, spec: &RunSpec) -> Self {
+        let mut asked = Self {
+            compute: 0,
+            bytes_read: 0,
+            bytes_written: 0,
+            blocks: Vec::new(),
+            exempt: Vec::new(),
+            reads: Vec::new(),
+            read: Vec::new(),
+            any_write: false,
+        };
+        let cpu = if spec.host_cache_bytes > 0 { hardware.cpu.host } else { hardware.cpu.array };
+        // A long request goes down in parts that are answered side by side: the longest of them counts.
+        let delay = |request: &Request| {
+            let blocks = Extent::covering(request.offset, request.bytes).blocks.min(ACCESS_BLOCKS);
+            cpu.delay(blocks * BLOCK_BYTES).0
+        };
+        let mut keys = NumberMap::default();
+        let order = match programs.drive {
+            Drive::Timed(timed) => {
+                for next in &timed {
+                    asked.compute = asked.compute.max(next.at.0 + delay(&next.request));
+                    asked.take(&next.request, Order::Arrivals, &mut keys);
+                }
+                Order::Arrivals
+            }
+            Drive::Sources { sources, outstanding } => {
+                let mut order = if sources.len() > 1 {
+                    Order::Open
+                } else if outstanding == 1 {
+                    Order::Serial
+                } else {
+                    Order::Arrivals
+                };
+                let mut thinks = None;
+                for mut source in sources {
+                    let mut own = 0_u64;
+                    while let Some(request) = source.next() {
+                        own = own.saturating_add(request.think.0).saturating_add(delay(&request));
+                        // Requests side by side arrive as they were made only if all think alike.
+                        if order == Order::Arrivals && *thinks.get_or_insert(request.think) != request.think {
+                            order = Order::Open;
+                            asked.reads = Vec::new();
+                        }
+                        asked.take(&request, order, &mut keys);
+                    }
+                    asked.compute = asked.compute.max(own / outstanding.max(1));
+                }
+                order
+            }
+        };
+        if order == Order::Arrivals {
+            let exempt = &asked.exempt;
+            asked.reads.retain(|key| !exempt[key.index()]);
+        }
+        if order != Order::Serial {
+            asked.read.iter_mut().zip(&asked.exempt).for_each(|(read, exempt)| *read &= !exempt);
+        }
+        asked
+    }
+
+    fn take(&mut self, request: &Request, order: Order, keys: &mut NumberMap<Key>) {
+        let extent = Extent::covering(request.offset, request.bytes);
+        match request.op {
+            Op::Read => self.bytes_read += request.bytes,
+            Op::Write => {
+                self.bytes_written += request.bytes;
+                self.any_write = true;
+            }
+        }
+        for block in extent.iter() {
+            let fresh =
+                Key(u32::try_from(self.blocks.len()).expect("fewer than 2^32 blocks are ever touched"));
+            let key = *keys.entry(block.0).or_insert(fresh);
+            if key == fresh {
+                self.blocks.push(block.0);
+                self.exempt.push(false);
+                self.read.push(false);
+            }
+            if request.op == Op::Write {
+                self.exempt[key.index()] = true;
+            } else if !self.exempt[key.index()] {
+                self.read[key.index()] = true;
+                if order != Order::Open {
+                    self.reads.push(key);
+                }
+            }
+        }
+    }
+}
+
+/// Blocks that must cross from the media.
+struct Loads {
+    /// By each disk.
+    disks: Vec<u64>,
+    /// By all of them together: at least the sum of `disks`.
+    all: u64,
+}
+
+/// Belongs to no disk.
+const NO_DISK: u16 = u16::MAX;
+
+impl Loads {
+    fn of(asked: &Asked, hardware: &Hardware, spec: &RunSpec) -> Self {
+        let array = &hardware.array;
+        let disk_of = |block: u64| {
+            let direct = array.direct(Extent::new(block, 1)).expect("requests lie within the volume");
+            if spec.failed.contains(&direct.disk.0) { NO_DISK } else { direct.disk.0 }
+        };
+        let homes: Vec<u16> = asked.blocks.iter().map(|&block| disk_of(block)).collect();
+        let mut disks = vec![0_u64; usize::from(array.disks())];
+        for (&home, _) in homes.iter().zip(&asked.read).filter(|(home, read)| **home != NO_DISK && **read) {
+            disks[usize::from(home)] += 1;
+        }
+        let mut all = disks.iter().sum();
+        if !asked.reads.is_empty() {
+            let own = drive_cache_blocks(hardware);
+            let layers = layers_blocks(asked, hardware, spec);
+            for disk in 0..array.disks() {
+                let distinct = &mut disks[usize::from(disk)];
+                *distinct = loads(&asked.reads, |key| homes[key.index()] == disk, *distinct, layers + own);
+            }
+            let memory = layers + own * u64::from(array.disks());
+            all = loads(&asked.reads, |key| homes[key.index()] != NO_DISK, all, memory);
+        }
+        Self { all: all.max(disks.iter().sum()), disks }
+    }
+}
+
+/// All memory above the drives in which a block may be, in blocks.
+fn layers_blocks(asked: &Asked, hardware: &Hardware, spec: &RunSpec) -> u64 {
+    let array = match spec.cache_bytes {
+        0 => TRANSIT_BLOCKS,
+        bytes => bytes / BLOCK_BYTES,
+    };
+    // Parity and rebuilding have memory of their own, which holds blocks of data for a while.
+    let stripes = if asked.any_write || !spec.failed.is_empty() { STAGING_STRIPES + 1 } else { 0 };
+    let staging = stripes * u64::from(hardware.array.disks()) * hardware.array.strip_blocks();
+    array + spec.host_cache_bytes / BLOCK_BYTES + staging
+}
+
+/// Loads of MIN with room for `memory` blocks over those of `reads` that are `mine`, `distinct` different ones.
+fn loads(reads: &[Key], mine: impl Fn(Key) -> bool, distinct: u64, memory: u64) -> u64 {
+    if distinct <= memory {
+        return distinct;
+    }
+    let own: Vec<Key> = reads.iter().copied().filter(|&key| mine(key)).collect();
+    min_loads(&own, usize::try_from(memory).unwrap_or(usize::MAX)).count()
+}

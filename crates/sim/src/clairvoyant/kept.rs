@@ -1,0 +1,167 @@
+//! What the oracle keeps: every block that has memory, those that may leave ordered by next use.
+//!
+//! A block has a *seat* while the engine gives it memory, and a *rank* in the order of leaving once its data has
+//! arrived; what is in flight cannot leave. The victim is always the block whose next use is farthest (rule 2 of
+//! algorithms.md 7.12), with two exceptions. A block that a reader still copies from gives no memory by leaving: it is
+//! passed over until the next event. A dirty one may be refused by the engine: it stands aside until all others have
+//! been proposed.
+
+use super::future::{Key, Position};
+use forerun_core::cache::{Cache, LineId};
+use forerun_core::units::{Block, Extent};
+use std::collections::BTreeSet;
+
+/// Where a block is, as far as leaving goes.
+#[derive(Clone, Copy, Debug, Default)]
+struct Seat {
+    line: Option<LineId>,
+    rank: Option<Position>,
+}
+
+/// The blocks that have memory.
+#[derive(Default)]
+pub(super) struct Kept {
+    order: BTreeSet<(Position, Key)>,
+    seats: Vec<Seat>,
+    keys: Vec<Option<Key>>,
+    aside: Vec<Key>,
+    pinned: Vec<Key>,
+}
+
+impl Kept {
+    fn seat(&mut self, key: Key) -> &mut Seat {
+        if self.seats.len() <= key.index() {
+            self.seats.resize_with(key.index() + 1, Seat::default);
+        }
+        &mut self.seats[key.index()]
+    }
+    /// Whether a block has memory, filled or in flight.
+    pub(super) fn has(&self, key: Key) -> bool {
+        self.line(key).is_some()
+    }
+    fn line(&self, key: Key) -> Option<LineId> {
+        self.seats.get(key.index()).and_then(|seat| seat.line)
+    }
+    /// The block in a line that has memory.
+    pub(super) fn key(&self, line: LineId) -> Option<Key> {
+        self.keys.get(line.index()).copied().flatten()
+    }
+    /// A block has been given memory.
+    pub(super) fn enter(&mut self, key: Key, line: LineId) {
+        self.seat(key).line = Some(line);
+        if self.keys.len() <= line.index() {
+            self.keys.resize(line.index() + 1, None);
+        }
+        self.keys[line.index()] = Some(key);
+    }
+    /// A line has lost its memory; returns which block that was.
+    pub(super) fn leave(&mut self, line: LineId) -> Option<Key> {
+        let key = self.keys.get_mut(line.index()).and_then(Option::take)?;
+        self.lift(key);
+        self.seat(key).line = None;
+        Some(key)
+    }
+    /// Puts a block that is here at the place of its next use.
+    pub(super) fn place(&mut self, key: Key, next: Position) {
+        self.lift(key);
+        self.seat(key).rank = Some(next);
+        self.order.insert((next, key));
+    }
+    /// Moves a block that may leave to the place of its next use; what is in flight or aside stays so.
+    pub(super) fn replace(&mut self, key: Key, next: Position) {
+        if self.lift(key) {
+            self.place(key, next);
+        }
+    }
+    fn lift(&mut self, key: Key) -> bool {
+        let rank = self.seat(key).rank.take();
+        rank.is_some_and(|rank| self.order.remove(&(rank, key)))
+    }
+    /// The line whose next use is farthest, of those that nobody copies from.
+    pub(super) fn farthest(&mut self, cache: &Cache) -> Option<LineId> {
+        while let Some(&(_, key)) = self.order.last() {
+            let line = self.line(key).expect("what may leave has a line");
+            if !is_pinned(line, cache) {
+                return Some(line);
+            }
+            self.lift(key);
+            self.pinned.push(key);
+        }
+        None
+    }
+    /// Puts a refused victim aside.
+    pub(super) fn put_aside(&mut self, line: LineId) {
+        if let Some(key) = self.key(line) {
+            self.lift(key);
+            self.aside.push(key);
+        }
+    }
+    /// Lets refused victims be proposed again; `next_read` says where.
+    pub(super) fn readmit(&mut self, next_read: impl Fn(Key) -> Position) {
+        let aside = core::mem::take(&mut self.aside);
+        self.seat_again(aside, next_read);
+    }
+    /// Lets those that somebody copied from be proposed again.
+    pub(super) fn readmit_pinned(&mut self, next_read: impl Fn(Key) -> Position) {
+        let pinned = core::mem::take(&mut self.pinned);
+        self.seat_again(pinned, next_read);
+    }
+    fn seat_again(&mut self, keys: Vec<Key>, next_read: impl Fn(Key) -> Position) {
+        for key in keys {
+            let seat = *self.seat(key);
+            if seat.line.is_some() && seat.rank.is_none() {
+                self.place(key, next_read(key));
+            }
+        }
+    }
+    /// Next uses of the blocks that may leave and give memory by it, the farthest first. Not of those in `busy`,
+    /// which the access of this event is about to copy.
+    pub(super) fn victims<'a>(
+        &'a self,
+        cache: &'a Cache,
+        busy: Extent,
+    ) -> impl Iterator<Item = Position> + 'a {
+        let gives = move |key| {
+            self.line(key).is_some_and(|line| {
+                let info = cache.line(line);
+                info.dirty == 0 && !busy.contains(Block(info.number)) && !is_pinned(line, cache)
+            })
+        };
+        self.order.iter().rev().filter(move |&&(_, key)| gives(key)).map(|&(next, _)| next)
+    }
+}
+
+/// Whether somebody copies from the block in a line of one block.
+fn is_pinned(line: LineId, cache: &Cache) -> bool {
+    cache.cells(line).iter().any(|cell| cell.slot.is_some() && cache.slots.is_pinned(cell.slot))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::future::{Future, NEVER};
+    use super::*;
+    use forerun_core::access::Op;
+
+    #[test]
+    fn what_moves_takes_its_new_place_and_what_has_left_takes_none() {
+        let future = Future::of(&[(Extent::new(0, 3), Op::Read)]);
+        let key = |block| future.key(Block(block)).unwrap();
+        let mut kept = Kept::default();
+        for block in 0..3 {
+            kept.enter(key(block), LineId(10 + block as u32));
+            kept.replace(key(block), NEVER);
+        }
+        assert!(kept.has(key(0)) && kept.order.is_empty(), "what is in flight cannot leave");
+        (0..3).for_each(|block| kept.place(key(block), future.next_read(key(block))));
+        let last = |kept: &Kept| kept.order.last().map(|&(_, key)| key);
+        assert_eq!(last(&kept), Some(key(2)));
+        kept.replace(key(0), NEVER);
+        assert_eq!(last(&kept), Some(key(0)));
+        kept.put_aside(LineId(10));
+        assert_eq!(last(&kept), Some(key(2)));
+        kept.readmit(|_| NEVER);
+        assert_eq!(last(&kept), Some(key(0)));
+        assert_eq!((kept.key(LineId(10)), kept.leave(LineId(10))), (Some(key(0)), Some(key(0))));
+        assert!(!kept.has(key(0)) && last(&kept) == Some(key(2)));
+    }
+}

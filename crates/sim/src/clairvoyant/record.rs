@@ -1,0 +1,55 @@
+//! The scheme that only listens: what a layer is asked for, in order.
+//!
+//! It stands around the scheme of a run without prefetching, writes down every access that the layer admits, and
+//! leaves everything else to what it stands around. Writes are written down too, because a block that is about to be
+//! replaced is not worth reading.
+
+use forerun_core::access::{Access, Op};
+use forerun_core::policy::{Lookup, Plan, Policy, World};
+use forerun_core::retention::keep::Retention;
+use forerun_core::scheme::Scheme;
+use forerun_core::units::Extent;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// What was recorded, shared between the scheme inside the engine and the one who reads it afterwards.
+#[derive(Clone, Default)]
+pub(super) struct Log(Arc<Mutex<Vec<(Extent, Op)>>>);
+
+impl Log {
+    fn push(&self, access: &Access) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push((access.extent, access.op));
+    }
+    /// Everything recorded so far.
+    pub(super) fn take(&self) -> Vec<(Extent, Op)> {
+        core::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// Records what `inner`'s layer is asked for.
+pub(super) struct Recorder {
+    inner: Box<dyn Scheme>,
+    log: Log,
+}
+
+impl Recorder {
+    /// A recorder around a scheme that prefetches nothing; it writes into `log`.
+    pub(super) fn around(inner: Box<dyn Scheme>, log: &Log) -> Self {
+        Self { inner, log: log.clone() }
+    }
+}
+
+impl Scheme for Recorder {
+    fn policy(&mut self) -> &mut dyn Policy {
+        self
+    }
+    fn retention(&mut self) -> &mut dyn Retention {
+        self.inner.retention()
+    }
+}
+
+impl Policy for Recorder {
+    fn on_access(&mut self, access: &Access, lookup: &Lookup<'_>, world: &World<'_>, plan: &mut Plan) {
+        self.log.push(access);
+        self.inner.policy().on_access(access, lookup, world, plan);
+    }
+}

@@ -1,0 +1,152 @@
+//! What the two lines promise, on specs small enough to run in a moment.
+
+use super::{assert_bound, bound};
+use crate::input::Input;
+use crate::report::RunReport;
+use crate::run::run;
+use crate::spec::{RunSpec, SPEC_VERSION};
+use crate::workload::Workload;
+use proptest::prelude::{Just, ProptestConfig, Strategy, any, prop_oneof, proptest};
+
+fn spec(scheme: &str) -> RunSpec {
+    RunSpec {
+        spec_version: SPEC_VERSION,
+        forerun: "test".into(),
+        input: "test".into(),
+        input_hash: String::new(),
+        map: "concat".into(),
+        fit: String::new(),
+        repeat: 1,
+        scheme: scheme.into(),
+        array: "raid0:3x64KiB".into(),
+        device: "cheetah-15k4".into(),
+        drive_readahead: None,
+        scheduler: "none".into(),
+        cache_bytes: 8 << 20,
+        host_cache_bytes: 0,
+        mode: "closed:1".into(),
+        seed: 1,
+        write: "back".into(),
+        cpu: "xeon-2005".into(),
+        bus_bytes_per_s: 0,
+        failed: Vec::new(),
+        skip_bad: false,
+    }
+}
+
+fn input(line: &str) -> Input {
+    Input::of_workload(line, Workload::parse(line).unwrap())
+}
+
+fn took(line: &str, spec: &RunSpec) -> RunReport {
+    run(&input(line), spec, &|_| {}).unwrap()
+}
+
+/// `bound` and all of `schemes` on one input, checked against each other.
+fn compared(line: &str, with: &RunSpec, schemes: &[&str]) -> Vec<RunReport> {
+    let all = std::iter::once(&"bound").chain(schemes);
+    let runs: Vec<RunReport> =
+        all.map(|scheme| took(line, &RunSpec { scheme: (*scheme).into(), ..with.clone() })).collect();
+    assert_bound(&runs);
+    runs
+}
+
+const SCHEMES: &[&str] = &["none", "strip", "asp", "msp", "asp+msp", "oracle"];
+
+#[test]
+fn no_scheme_beats_the_bound_and_the_oracle_beats_none_where_there_is_something_to_foresee() {
+    // Sequential; a loop over more than the cache; several readers; random reads of a small set.
+    for line in [
+        "forward:processes=1,size=16MiB,block=4KiB",
+        "forward:processes=1,size=16MiB,block=64KiB,passes=4",
+        "forward:processes=4,size=32MiB,block=16KiB",
+        "reverse:processes=2,size=8MiB,block=8KiB",
+    ] {
+        let runs = compared(line, &spec("none"), SCHEMES);
+        let (none, oracle) = (&runs[1], &runs[6]);
+        assert!(oracle.elapsed_ns <= none.elapsed_ns, "{line}: {} > {}", oracle.elapsed_ns, none.elapsed_ns);
+        assert!(oracle.precision > 0.99, "{line}: what is foreseen is used: {:?}", oracle.counts);
+    }
+}
+
+#[test]
+fn the_same_spec_gives_the_same_oracle_and_the_same_bound() {
+    let line = "random:processes=3,size=16MiB,block=8KiB,requests=300";
+    for scheme in ["oracle", "bound"] {
+        assert_eq!(took(line, &spec(scheme)), took(line, &spec(scheme)));
+    }
+}
+
+#[test]
+fn where_only_the_page_cache_has_memory_the_oracle_works_there() {
+    let with = RunSpec { cache_bytes: 0, host_cache_bytes: 8 << 20, ..spec("none") };
+    let runs = compared("forward:processes=2,size=16MiB,block=4KiB", &with, &["none", "seqp", "oracle"]);
+    assert!(runs[3].elapsed_ns < runs[1].elapsed_ns);
+    assert_eq!(runs[3].layers[0].counts.prefetched_wasted, 0);
+    let without = RunSpec { cache_bytes: 0, ..spec("none") };
+    let runs = compared("forward:processes=1,size=1MiB,block=4KiB", &without, &["none", "oracle"]);
+    assert_eq!(runs[1].elapsed_ns, runs[2].elapsed_ns, "nowhere to prefetch into");
+}
+
+#[test]
+fn thinking_bounds_a_run_that_reads_little() {
+    let line = "forward:processes=1,size=1MiB,block=4KiB,think=10ms";
+    let bound = bound(&input(line), &spec("bound")).unwrap();
+    assert!(bound.elapsed_ns >= 2_550_000_000, "{}", bound.elapsed_ns);
+    assert_eq!(bound.bytes_from_devices, 1 << 20);
+    assert_eq!((bound.counts.blocks_read, bound.layers.len(), bound.devices.len()), (0, 0, 3));
+}
+
+/// One-line workloads of all kinds, over a few MiB.
+fn lines() -> impl Strategy<Value = String> {
+    let shape = prop_oneof![Just("forward"), Just("reverse"), Just("stride"), Just("random"), Just("zipf")];
+    let sizes = (1_u64..4, 1_u64..12, prop_oneof![Just("4KiB"), Just("12KiB"), Just("64KiB"), Just("3MiB")]);
+    (shape, sizes, prop_oneof![Just("0%"), Just("20%")], 1_u64..4, prop_oneof![Just("0us"), Just("200us")])
+        .prop_map(|(shape, (processes, size, block), writes, passes, think)| {
+            let tail = if matches!(shape, "random" | "zipf") {
+                let requests = if block == "3MiB" { 12 } else { 200 };
+                format!("requests={requests}")
+            } else {
+                format!("passes={passes}")
+            };
+            let size = size.max(if block == "3MiB" { 3 * processes } else { 1 });
+            format!(
+                "{shape}:processes={processes},size={size}MiB,block={block},writes={writes},think={think},{tail}"
+            )
+        })
+}
+
+fn machines() -> impl Strategy<Value = RunSpec> {
+    let array =
+        prop_oneof![Just("single"), Just("raid0:2x64KiB"), Just("raid5:3x32KiB"), Just("raid1:2x64KiB")];
+    let device = prop_oneof![Just("cheetah-15k4"), Just("wd-7200"), Just("x25-m"), Just("gp3")];
+    let caches = prop_oneof![Just((2_u64, 0_u64)), Just((4, 2)), Just((0, 2)), Just((0, 0))];
+    let rest = (prop_oneof![Just("closed:1"), Just("closed:3")], any::<bool>(), 0_u64..2, any::<bool>());
+    (array, device, caches, rest).prop_map(|(array, device, (cache, host), (mode, through, bus, failed))| {
+        RunSpec {
+            array: array.into(),
+            device: device.into(),
+            cache_bytes: cache << 20,
+            host_cache_bytes: host << 20,
+            mode: mode.into(),
+            write: if through { "through" } else { "back" }.into(),
+            bus_bytes_per_s: bus * 50_000_000,
+            failed: if failed && array.starts_with("raid5") { vec![1] } else { Vec::new() },
+            ..spec("none")
+        }
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+    #[test]
+    fn no_scheme_on_any_hardware_beats_the_bound(line in lines(), with in machines()) {
+        compared(&line, &with, SCHEMES);
+    }
+}
+
+#[test]
+fn memory_that_readers_held_is_found_again_without_another_event() {
+    let with = RunSpec { cache_bytes: 0, host_cache_bytes: 2 << 20, array: "single".into(), ..spec("none") };
+    compared("random:processes=1,size=3MiB,block=3MiB,writes=20%,requests=12", &with, &["none", "oracle"]);
+}
