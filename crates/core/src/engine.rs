@@ -400,7 +400,7 @@ impl Engine {
     }
     /// Numbers that the scheme shows, by name.
     pub fn gauges(&mut self, out: &mut Vec<(&'static str, f64)>) {
-        self.scheme.policy().gauges(out);
+        self.scheme.gauges(out);
     }
     /// Whether nothing is outstanding: no fetch, no access, no dirty stripe on its way.
     #[must_use]

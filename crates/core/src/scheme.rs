@@ -16,6 +16,10 @@ pub trait Scheme: Send {
     fn policy(&mut self) -> &mut dyn Policy;
     /// The view that keeps.
     fn retention(&mut self) -> &mut dyn Retention;
+    /// Numbers worth showing at the end of a run, by name, of all its parts.
+    fn gauges(&mut self, out: &mut Vec<(&'static str, f64)>) {
+        self.policy().gauges(out);
+    }
 }
 
 /// A policy and a retention that share nothing.
@@ -50,6 +54,10 @@ impl Scheme for Joined {
     fn retention(&mut self) -> &mut dyn Retention {
         self.owner.retention()
     }
+    fn gauges(&mut self, out: &mut Vec<(&'static str, f64)>) {
+        self.owner.gauges(out);
+        self.beside.gauges(out);
+    }
 }
 
 impl Policy for Joined {
@@ -72,8 +80,5 @@ impl Policy for Joined {
     fn on_wake(&mut self, token: u64, world: &World<'_>, plan: &mut Plan) {
         self.owner.policy().on_wake(token, world, plan);
         self.beside.on_wake(token, world, plan);
-    }
-    fn gauges(&self, out: &mut Vec<(&'static str, f64)>) {
-        self.beside.gauges(out);
     }
 }

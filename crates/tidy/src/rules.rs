@@ -128,17 +128,38 @@ fn resolve(from: &str, link: &str) -> String {
     parts.join("/")
 }
 
-/// Schemes without a page under `docs/schemes/`; `names` are the registry's. Holds of a tree without that folder.
+/// Schemes without a page under `docs/schemes/`; `names` are the registry's.
 #[must_use]
 pub fn scheme_pages(files: &[File], names: &[&str]) -> Vec<String> {
     let mut found = Vec::new();
-    if !files.iter().any(|file| file.path.starts_with("docs/schemes/")) {
-        return found;
-    }
     for name in names {
         let page = format!("docs/schemes/{name}.md");
         if !files.iter().any(|file| file.path == page) {
             found.push(format!("{page}: the scheme `{name}` has no page"));
+        }
+    }
+    found
+}
+
+/// Schemes without a scenario under `scenarios/` that really runs them; `names` are the registry's.
+#[must_use]
+pub fn scheme_scenarios(files: &[File], names: &[&str]) -> Vec<String> {
+    let mut found = Vec::new();
+    for name in names {
+        let path = format!("scenarios/{name}.md");
+        let Some(page) = files.iter().find(|file| file.path == path) else {
+            found.push(format!("{path}: the scheme `{name}` has no scenario"));
+            continue;
+        };
+        // `scheme: NAME`, perhaps with parameters or joined to others; or a step of a whole machine.
+        let runs = page.text.lines().any(|line| {
+            let scheme = line.strip_prefix("scheme: ").or_else(|| line.strip_prefix("run "));
+            scheme.is_some_and(|scheme| {
+                scheme.split(['+', ' ']).any(|part| part.split(['(', ':']).next() == Some(*name))
+            })
+        });
+        if !runs {
+            found.push(format!("{path}: never runs `{name}`"));
         }
     }
     found
@@ -167,12 +188,24 @@ mod tests {
     }
 
     #[test]
-    fn once_one_scheme_has_a_page_all_must() {
-        assert!(scheme_pages(&[], &["asp"]).is_empty());
+    fn every_scheme_needs_a_page() {
         let files = [file("docs/schemes/asp.md", "")];
         assert_eq!(
             scheme_pages(&files, &["asp", "msp"]),
             ["docs/schemes/msp.md: the scheme `msp` has no page"]
+        );
+    }
+
+    #[test]
+    fn every_scheme_needs_a_scenario_that_runs_it() {
+        let files = [
+            file("scenarios/asp.md", "scheme: asp(cost=off)\n"),
+            file("scenarios/msp.md", "scheme: asp\n"),
+            file("scenarios/bound.md", "run bound forward:size=1MiB\n"),
+        ];
+        assert_eq!(
+            scheme_scenarios(&files, &["asp", "msp", "bound", "none"]),
+            ["scenarios/msp.md: never runs `msp`", "scenarios/none.md: the scheme `none` has no scenario"]
         );
     }
 

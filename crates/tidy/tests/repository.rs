@@ -47,8 +47,16 @@ fn pages_link_only_to_what_is_there() {
     hold("links", &forerun_tidy::docs_links(&tree()));
 }
 
+fn schemes() -> Vec<&'static str> {
+    forerun_core::registry::ROWS.iter().map(|row| row.name).collect()
+}
+
 #[test]
 fn every_scheme_has_its_page() {
-    let names: Vec<&str> = forerun_core::registry::ROWS.iter().map(|row| row.name).collect();
-    hold("docs/schemes", &forerun_tidy::scheme_pages(&tree(), &names));
+    hold("docs/schemes", &forerun_tidy::scheme_pages(&tree(), &schemes()));
+}
+
+#[test]
+fn every_scheme_has_its_scenario() {
+    hold("scenarios", &forerun_tidy::scheme_scenarios(&tree(), &schemes()));
 }

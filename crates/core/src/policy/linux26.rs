@@ -124,6 +124,8 @@ struct Call<'a, 'w> {
     access: &'a Access,
     world: &'a World<'w>,
     max: u64,
+    /// A first window goes with the demand, unless all that was asked for is here already.
+    first: When,
     windows: u64,
 }
 
@@ -153,7 +155,8 @@ impl Call<'_, '_> {
             file.size = init_size(taken, self.max);
             file.start = offset;
             let (start, size) = (file.start, file.size);
-            self.window(file, start, size, When::WithDemand, plan);
+            let first = self.first;
+            self.window(file, start, size, first, plan);
             if taken >= self.max && file.size > 0 {
                 self.make_ahead(file, plan);
             }
@@ -187,7 +190,8 @@ impl Policy for Linux26 {
             file.cache_hit = 0;
             file.missed |= file.size > 0 && (file.start..file.start + file.size).contains(&block.0);
         }
-        let mut call = Call { access, world, max: self.max, windows: 0 };
+        let first = if missing.is_some() { When::WithDemand } else { When::Ahead };
+        let mut call = Call { access, world, max: self.max, first, windows: 0 };
         let mut offset = access.extent.start.0;
         // The block read last, read again, is skipped (its reader asks for less than a block at a time).
         if offset + 1 == file.next {
