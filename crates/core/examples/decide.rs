@@ -1,9 +1,13 @@
 //! How many accesses a second one core decides with `asp+msp`, without a disk model: every command ends as soon as it leaves.
 //!
-//! `cargo run --release -p forerun-core --example decide -- [ACCESSES]` prints one JSON object a workload: the forward read
+//! `cargo run --release -p forerun-core --example decide -- [ACCESSES [WORKLOAD]]` prints one JSON object a workload: the forward read
 //! of four processes (4 KiB each, 2 GiB in all) and a mix of block popularities (Zipf, exponent 1, over 4 GiB). The array and
 //! the cache are those of the ASP paper's section 3.1.
-#![allow(clippy::print_stdout, reason = "the program is its output")]
+#![allow(
+    clippy::print_stdout,
+    clippy::disallowed_methods,
+    reason = "the program is its output, and it measures real time"
+)]
 
 use forerun_core::access::{Access, Context};
 use forerun_core::array::Array;
@@ -67,7 +71,12 @@ fn random(state: &mut u64) -> u64 {
 fn zipf(state: &mut u64, blocks: u64) -> u64 {
     #[expect(clippy::cast_precision_loss, reason = "53 random bits are what a double holds")]
     let u = (random(state) >> 11) as f64 / (1_u64 << 53) as f64;
-    #[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "below 2^21")]
+    #[expect(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "below 2^21"
+    )]
     let rank = (blocks as f64).powf(u) as u64;
     rank.wrapping_mul(0x9E37_79B9_7F4A_7C15) % blocks
 }
@@ -92,12 +101,22 @@ fn measure(name: &str, reads: &[(u64, u64)]) {
     );
 }
 
+/// Block by block, four processes in turn, each in its own share of 2 GiB.
+fn forward_reads(accesses: u64) -> Vec<(u64, u64)> {
+    let share = (2_u64 << 30) / 4_096 / 4;
+    (0..accesses).map(|n| (n % 4, (n % 4) * share + n / 4 % share)).collect()
+}
+
 fn main() {
     let accesses = std::env::args().nth(1).and_then(|n| n.parse().ok()).unwrap_or(4_000_000_u64);
-    let share = (2_u64 << 30) / 4_096 / 4;
-    let forward: Vec<(u64, u64)> = (0..accesses).map(|n| (n % 4, (n % 4) * share + n / 4 % share)).collect();
-    measure("forward", &forward);
-    let mut state = 7;
-    let mixed: Vec<(u64, u64)> = (0..accesses).map(|n| (n % 4, zipf(&mut state, 1 << 20))).collect();
-    measure("zipf", &mixed);
+    let only = std::env::args().nth(2);
+    let wanted = |name: &str| only.as_deref().is_none_or(|only| only == name);
+    if wanted("forward") {
+        measure("forward", &forward_reads(accesses));
+    }
+    if wanted("zipf") {
+        let mut state = 7;
+        let mixed: Vec<(u64, u64)> = (0..accesses).map(|n| (n % 4, zipf(&mut state, 1 << 20))).collect();
+        measure("zipf", &mixed);
+    }
 }

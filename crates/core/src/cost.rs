@@ -93,8 +93,8 @@ mod tests {
     fn a_run_is_charged_one_positioning_and_its_transfer() {
         let model = CostModel::default();
         let mut head = Head::default();
-        let first = head.read(&model, 1_000_000, 1, false);
-        let second = head.read(&model, 1_000_001, 1, true);
+        let first = head.read(&model, 7_000_000, 1, false);
+        let second = head.read(&model, 7_000_001, 1, true);
         assert_eq!(second, model.per_block);
         assert!(first > Nanos::from_millis(4), "a far block costs a seek and half a turn, not {first:?}");
     }

@@ -204,7 +204,9 @@ fn invariants(asp: &Asp, cache: &Cache, stripe_strips: u64) -> Result<(), String
     let tiers = asp.tiers();
     let (up, down): (Vec<LineId>, Vec<LineId>) =
         (tiers.strips(Place::Up).collect(), tiers.strips(Place::Down).collect());
-    if (up.len() as u64, down.len() as u64) != (tiers.up_len(), tiers.down_len()) || tiers.up_len() > asp.upstream_max() {
+    if (up.len() as u64, down.len() as u64) != (tiers.up_len(), tiers.down_len())
+        || tiers.up_len() > asp.upstream_max()
+    {
         return Err(format!("|U| = {} of {}, N_U = {}", up.len(), tiers.up_len(), asp.upstream_max()));
     }
     let bottom = tiers.bottom() as usize;

@@ -1,6 +1,9 @@
 //! No allocation for an access once the tables have grown: hits, and misses of `asp` and `asp+msp` on a healthy array.
 
-#![allow(unsafe_code, reason = "a global allocator is the only way to count allocations; it only forwards and counts")]
+#![allow(
+    unsafe_code,
+    reason = "a global allocator is the only way to count allocations; it only forwards and counts"
+)]
 
 mod support;
 

@@ -110,7 +110,10 @@ fn two_window_read_ahead_of_single_blocks_grows_as_in_the_golden_vector() {
     let mut bench = Bench::new(Linux26::new(32));
     let windows: Vec<(u64, u64, u64)> =
         bench.wishes(0..100).into_iter().map(|(at, w)| (at, w.start.0, w.blocks)).collect();
-    assert_eq!(windows, [(0, 0, 4), (1, 4, 8), (4, 12, 16), (12, 28, 32), (28, 60, 32), (60, 92, 32), (92, 124, 32)]);
+    assert_eq!(
+        windows,
+        [(0, 0, 4), (1, 4, 8), (4, 12, 16), (12, 28, 32), (28, 60, 32), (60, 92, 32), (92, 124, 32)]
+    );
 }
 
 #[test]

@@ -7,7 +7,9 @@ use forerun_core::array::Array;
 use forerun_core::cache::State;
 use forerun_core::cost::CostModel;
 use forerun_core::dispatch::{Class, DemandFirst, Dispatch, Queued};
-use forerun_core::engine::{Buffer, Config, Engine, Input, Output, Residency, Seen, Start, Status, WriteMode};
+use forerun_core::engine::{
+    Buffer, Config, Engine, Input, Output, Residency, Seen, Start, Status, WriteMode,
+};
 use forerun_core::policy::none::None as NoPrefetch;
 use forerun_core::policy::strip::Strip;
 use forerun_core::policy::{DeviceRead, Fate, Fetched, Lookup, Outcome, Plan, Policy, When, World};
@@ -99,7 +101,12 @@ impl Rig {
         let dispatch = Box::new(DemandFirst::new(usize::from(array.disks())));
         Self::with_dispatch(config, array, policy, dispatch)
     }
-    fn with_dispatch(config: Config, array: Array, policy: impl Policy + 'static, dispatch: Box<dyn Dispatch>) -> Self {
+    fn with_dispatch(
+        config: Config,
+        array: Array,
+        policy: impl Policy + 'static,
+        dispatch: Box<dyn Dispatch>,
+    ) -> Self {
         let retention = ByLine::new(Lru::new(config.cache_blocks as usize));
         let scheme = Box::new(Split { policy, retention });
         Self { engine: Engine::new(config, array, CostModel::default(), scheme, dispatch), now: 0 }
@@ -149,10 +156,10 @@ fn a_reader_that_comes_while_a_prefetch_is_in_flight_joins_it_and_hurries_it() {
     let told = Arc::clone(&policy.told);
     let mut rig = Rig::new(config(32), "single:16KiB", policy);
     let commands = starts(&rig.read(1, 0, 1));
-    assert_eq!(commands.iter().map(|s| (s.extent, s.class)).collect::<Vec<_>>(), [
-        (Extent::new(0, 1), Class::Demand),
-        (Extent::new(8, 4), Class::Prefetch)
-    ]);
+    assert_eq!(
+        commands.iter().map(|s| (s.extent, s.class)).collect::<Vec<_>>(),
+        [(Extent::new(0, 1), Class::Demand), (Extent::new(8, 4), Class::Prefetch)]
+    );
     assert!(commands[1].read_ahead && !commands[0].read_ahead);
     let joined = rig.read(2, 9, 1);
     assert_eq!(joined, [Output::Promote { command: commands[1].command }]);
@@ -324,7 +331,10 @@ fn a_policy_is_woken_when_it_asked_to_be_and_its_wishes_are_fulfilled() {
     assert!(rig.feed(Input::Wake).is_empty(), "too early");
     rig.now = 700;
     let sent = starts(&rig.feed(Input::Wake));
-    assert_eq!(sent.iter().map(|s| (s.extent, s.class)).collect::<Vec<_>>(), [(Extent::new(16, 2), Class::Prefetch)]);
+    assert_eq!(
+        sent.iter().map(|s| (s.extent, s.class)).collect::<Vec<_>>(),
+        [(Extent::new(16, 2), Class::Prefetch)]
+    );
     assert_eq!(told.lock().expect("told").iter().filter(|t| **t == Told::Wake(42)).count(), 1);
     assert_eq!(rig.engine.next_wake(), None);
 }

@@ -70,7 +70,11 @@ impl Engine {
     /// Empties a line; remembers in each cell whether it was requested in the life that ends.
     fn evict(&mut self, line: LineId) {
         let remembers = self.cache.line(line).cached > 0;
-        self.clear_cells(line, |_| true, |cell| if remembers { cell.state == State::Cached } else { cell.past });
+        self.clear_cells(
+            line,
+            |_| true,
+            |cell| if remembers { cell.state == State::Cached } else { cell.past },
+        );
         self.hollow(line);
     }
 

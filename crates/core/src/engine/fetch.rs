@@ -115,7 +115,8 @@ impl Engine {
                 let filled = self.cache.fill(line, range, want, State::FetchPrefetch, mass);
                 self.stats.prefetched += u64::from(filled);
                 self.stats.ahead_in_flight += u64::from(filled);
-                self.stats.ahead_in_flight_peak = self.stats.ahead_in_flight_peak.max(self.stats.ahead_in_flight);
+                self.stats.ahead_in_flight_peak =
+                    self.stats.ahead_in_flight_peak.max(self.stats.ahead_in_flight);
                 self.scheme.retention().on_counts(line, 0, filled as i32);
                 self.scheme.retention().on_insert(line, true, &self.cache);
             }

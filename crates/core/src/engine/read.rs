@@ -23,7 +23,10 @@ impl Engine {
         let extent = access.extent;
         assert!(!extent.is_empty() && extent.blocks <= ACCESS_BLOCKS_MAX, "a host splits longer requests");
         assert!(extent.end() <= self.blocks(), "an access lies within the volume");
-        assert!(extent.blocks <= self.config.cache_blocks, "an access fits the layer's memory, or it would wait for ever");
+        assert!(
+            extent.blocks <= self.config.cache_blocks,
+            "an access fits the layer's memory, or it would wait for ever"
+        );
         let number = self.accesses.take();
         self.serial += 1;
         let pending = &mut self.accesses[number];

@@ -1,8 +1,8 @@
 //! Accesses, fetches and member commands in flight: slabs whose entries are reused, so that nothing is allocated
 //! per access once the tables have grown to the depth that the host keeps outstanding.
 
-use crate::access::{Access, Context, Op};
 use super::write::{Buffer, CombineStep};
+use crate::access::{Access, Context, Op};
 use crate::array::{DiskSet, ReadPlan};
 use crate::dispatch::Class;
 use crate::slots::Slot;

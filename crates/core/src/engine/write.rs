@@ -376,7 +376,8 @@ impl Engine {
             return true;
         }
         let plan = &self.destage.jobs[number].plan;
-        let parity: u64 = plan.writes().iter().filter(|w| is_parity(w.content)).map(|w| w.member.extent.blocks).sum();
+        let parity: u64 =
+            plan.writes().iter().filter(|w| is_parity(w.content)).map(|w| w.member.extent.blocks).sum();
         let need = plan.blocks_read() + parity;
         assert!(need <= self.config.staging_blocks, "staging memory holds a stripe's job");
         if self.staging.available() < need {
@@ -567,7 +568,8 @@ impl Engine {
             self.drop_unpinned(extent);
         }
         if let WriteMode::Back { dirty_percent, .. } = self.config.write
-            && (self.cache.dirty_blocks * 100 > self.config.cache_blocks * dirty_percent || !self.starved.is_empty())
+            && (self.cache.dirty_blocks * 100 > self.config.cache_blocks * dirty_percent
+                || !self.starved.is_empty())
         {
             self.destage_more(now);
         }
@@ -625,7 +627,11 @@ impl Engine {
     /// The sums of a job or of a rebuilt fetch, valid until the next input.
     #[must_use]
     pub fn combine_steps(&self, job: u32) -> &[CombineStep] {
-        if job & REBUILD_JOB != 0 { &self.fetches[job & !REBUILD_JOB].steps } else { &self.destage.jobs[job].steps }
+        if job & REBUILD_JOB != 0 {
+            &self.fetches[job & !REBUILD_JOB].steps
+        } else {
+            &self.destage.jobs[job].steps
+        }
     }
 
     /// Where the bytes of each block of a member command are, in block order.
@@ -681,7 +687,8 @@ impl Job {
         Buffer::Staging(self.staging[(before + within) as usize])
     }
     fn write_buffer(&self, disk: Disk, start: Block) -> Buffer {
-        let (index, within) = self.plan.find_write(disk, start).expect("a command writes what the plan writes");
+        let (index, within) =
+            self.plan.find_write(disk, start).expect("a command writes what the plan writes");
         match self.plan.writes()[index].content {
             Content::Data(first) => self.memory_buffer(first.plus(within)),
             Content::P | Content::Q => self.parity_buffer(disk, start),

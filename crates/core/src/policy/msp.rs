@@ -107,7 +107,10 @@ impl Msp {
 
     /// The stream that is in `stripe` and was used lately.
     fn stream_at(&self, stripe: u64) -> Option<usize> {
-        self.places.iter().enumerate().position(|(at, &place)| place == stripe && self.is_live(&self.streams[at]))
+        self.places
+            .iter()
+            .enumerate()
+            .position(|(at, &place)| place == stripe && self.is_live(&self.streams[at]))
     }
     /// A stream unused for long is dropped: it is neither followed nor counted any more.
     const fn is_live(&self, stream: &Stream) -> bool {
@@ -117,11 +120,16 @@ impl Msp {
     /// A new candidate takes the place of the one unused for longest, unless that is a stream that still runs.
     fn start(&mut self, stripe: u64, within: u64) -> u64 {
         let reads = self.reads;
-        let replaceable = |s: &Stream| s.run == 0 || reads - s.last_read > STREAM_AGE;
-        let at = (0..self.streams.len())
-            .filter(|&at| replaceable(&self.streams[at]))
-            .min_by_key(|&at| (self.is_live(&self.streams[at]), self.streams[at].last_read));
-        let Some(at) = at else { return THROWN };
+        // Dropped and free entries first, then the candidate unused for longest; a stream that runs stays.
+        let mut oldest = (u64::MAX, None);
+        for (at, stream) in self.streams.iter().enumerate() {
+            let live = self.is_live(stream);
+            let age = if live { stream.last_read } else { 0 };
+            if age < oldest.0 && !(live && stream.run > 0) {
+                oldest = (age, Some(at));
+            }
+        }
+        let Some(at) = oldest.1 else { return THROWN };
         let thrown = self.is_live(&self.streams[at]);
         self.places[at] = stripe;
         self.next_id += 1;

@@ -100,6 +100,9 @@ pub(crate) struct Chances {
     pub(crate) may_fail: bool,
 }
 
+/// What a test looks at after every input of the lowest layer.
+type Check = Box<dyn FnMut(&Engine) -> Result<(), String>>;
+
 /// Layers over members, driven by a generator and judged by a model.
 pub(crate) struct Host {
     pub(crate) layers: Vec<Layer>,
@@ -112,7 +115,7 @@ pub(crate) struct Host {
     flaky: Vec<Disk>,
     next_sequential: u64,
     /// Called after every input of the lowest layer.
-    check: Box<dyn FnMut(&Engine) -> Result<(), String>>,
+    check: Check,
 }
 
 /// Ids of flushes in the lower layer of a stack: above all command numbers.
@@ -128,7 +131,18 @@ impl Host {
         let layers = layers.into_iter().map(Layer::new).collect();
         let check = Box::new(|_: &Engine| Ok(()));
         let ops_left = chances.ops;
-        Self { layers, members, model, rng, chances, now: Nanos::ZERO, ops_left, flaky, next_sequential: 0, check }
+        Self {
+            layers,
+            members,
+            model,
+            rng,
+            chances,
+            now: Nanos::ZERO,
+            ops_left,
+            flaky,
+            next_sequential: 0,
+            check,
+        }
     }
     pub(crate) fn with_check(mut self, check: impl FnMut(&Engine) -> Result<(), String> + 'static) -> Self {
         self.check = Box::new(check);
@@ -417,7 +431,9 @@ impl Host {
         let pinned = slots
             .iter()
             .filter(|slot| slot.is_some())
-            .map(|&slot| (slot, engine.cache().slots.generation(slot), self.layers[layer].slots[slot.0 as usize]))
+            .map(|&slot| {
+                (slot, engine.cache().slots.generation(slot), self.layers[layer].slots[slot.0 as usize])
+            })
             .collect();
         self.layers[layer].held.push(Held { handle, pinned });
         if error && !self.chances.may_fail {
@@ -432,7 +448,9 @@ impl Host {
         let out = self.out();
         match self.model.waiting.get(&id) {
             Some(Request::Read { .. }) => self.model.answer_read(id, words, self.chances.may_fail),
-            Some(Request::Write { .. }) => self.model.answer_write(id, single.then_some((&self.members, &out))),
+            Some(Request::Write { .. }) => {
+                self.model.answer_write(id, single.then_some((&self.members, &out)))
+            }
             Some(Request::Flush { .. }) if single => {
                 let quiet = !self.writing();
                 self.model.answer_flush(id, &self.members, &out, quiet)
@@ -442,7 +460,13 @@ impl Host {
         }
     }
 
-    fn answer_upper(&mut self, layer: usize, id: u64, words: &[Option<u64>], error: bool) -> Result<(), String> {
+    fn answer_upper(
+        &mut self,
+        layer: usize,
+        id: u64,
+        words: &[Option<u64>],
+        error: bool,
+    ) -> Result<(), String> {
         if id >= LOWER_FLUSH {
             let (out, quiet) = (self.out(), !self.writing());
             return self.model.answer_flush(id - LOWER_FLUSH, &self.members, &out, quiet);
@@ -486,7 +510,8 @@ impl Host {
         let held = self.layers[layer].held.swap_remove(nth);
         for (slot, generation, word) in held.pinned {
             let here = &self.layers[layer];
-            if here.engine.cache().slots.generation(slot) != generation || here.slots[slot.0 as usize] != word {
+            if here.engine.cache().slots.generation(slot) != generation || here.slots[slot.0 as usize] != word
+            {
                 return Err(format!("slot {} changed while it was being copied", slot.0));
             }
         }
@@ -505,7 +530,10 @@ impl Host {
             let unread = count(&|s| matches!(s, State::Prefetched | State::FetchPrefetch));
             let in_flight = count(&|s| matches!(s, State::FetchDemand | State::FetchPrefetch));
             if (line.cached, line.unread, line.in_flight) != (cached, unread, in_flight) {
-                return Err(format!("line {} counts {line:?}, a recount {cached} {unread} {in_flight}", line.number));
+                return Err(format!(
+                    "line {} counts {line:?}, a recount {cached} {unread} {in_flight}",
+                    line.number
+                ));
             }
             occupied += u64::from(cached + unread);
             dirty += cells.iter().filter(|c| c.dirty).count() as u64;
@@ -523,8 +551,11 @@ impl Host {
         if ok {
             return Ok(());
         }
-        Err(format!("sums: occupied {occupied} of {}, dirty {dirty} {}, ahead {ahead}, unproven {unproven}, {stats:?}",
-            cache.slots.taken(), cache.dirty_blocks))
+        Err(format!(
+            "sums: occupied {occupied} of {}, dirty {dirty} {}, ahead {ahead}, unproven {unproven}, {stats:?}",
+            cache.slots.taken(),
+            cache.dirty_blocks
+        ))
     }
 
     /// Everything is answered: the engines are idle, nothing leaks, and the members hold it all.

@@ -189,7 +189,12 @@ impl Model {
         Err(format!("block {} is {what}, not version {oldest} or a later one", block.0))
     }
     /// A read is answered with these words; `None` where there is an error.
-    pub(crate) fn answer_read(&mut self, id: u64, words: &[Option<u64>], may_fail: bool) -> Result<(), String> {
+    pub(crate) fn answer_read(
+        &mut self,
+        id: u64,
+        words: &[Option<u64>],
+        may_fail: bool,
+    ) -> Result<(), String> {
         let Some(Request::Read { extent, acked }) = self.waiting.remove(&id) else {
             return Err(format!("an answer to {id}, which is no waiting read"));
         };
@@ -203,7 +208,11 @@ impl Model {
         Ok(())
     }
     /// A write is acknowledged; a durable one is on the members.
-    pub(crate) fn answer_write(&mut self, id: u64, members: Option<(&Members, &DiskSet)>) -> Result<(), String> {
+    pub(crate) fn answer_write(
+        &mut self,
+        id: u64,
+        members: Option<(&Members, &DiskSet)>,
+    ) -> Result<(), String> {
         let Some(Request::Write { extent, version, durable }) = self.waiting.remove(&id) else {
             return Err(format!("an acknowledgement of {id}, which is no waiting write"));
         };

@@ -19,7 +19,8 @@ pub(crate) const ARRAYS: &[&str] = &[
 
 fn layout(rng: &mut Rng, scheme: &'static str, on: &'static str) -> Layout {
     let cache_blocks = rng.pick(&[16, 24, 40, 96]);
-    let back = WriteMode::Back { dirty_percent: rng.pick(&[5, 25, 60]), age: Nanos(rng.pick(&[1_000, 20_000])) };
+    let back =
+        WriteMode::Back { dirty_percent: rng.pick(&[5, 25, 60]), age: Nanos(rng.pick(&[1_000, 20_000])) };
     Layout {
         array: if scheme == "linux-2.6" { "single:16KiB" } else { on }, // a page cache sees one volume
         member_blocks: 16 + rng.below(5) * 6,

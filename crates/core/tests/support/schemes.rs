@@ -22,8 +22,24 @@ use forerun_core::units::{Extent, Nanos};
 
 /// Every scheme of the swarm.
 pub(crate) const SCHEMES: &[&str] = &[
-    "none", "none/block", "strip", "asp", "asp/no-ghosts", "asp/no-cull", "asp/no-test", "asp/fixed", "msp",
-    "asp+msp", "linux-2.6", "arc", "s3fifo", "sieve", "wild", "asp+wild", "wild/arc", "wild/s3fifo",
+    "none",
+    "none/block",
+    "strip",
+    "asp",
+    "asp/no-ghosts",
+    "asp/no-cull",
+    "asp/no-test",
+    "asp/fixed",
+    "msp",
+    "asp+msp",
+    "linux-2.6",
+    "arc",
+    "s3fifo",
+    "sieve",
+    "wild",
+    "asp+wild",
+    "wild/arc",
+    "wild/s3fifo",
 ];
 
 /// Wishes for anything at any time, and asks to be woken: what no real policy would do, the engine must survive.
@@ -51,12 +67,7 @@ impl Policy for Wild {
     fn on_access(&mut self, access: &Access, _lookup: &Lookup<'_>, world: &World<'_>, plan: &mut Plan) {
         self.wish(access.extent.start.0, world, plan);
     }
-    fn on_fetched(
-        &mut self,
-        fetched: &forerun_core::policy::Fetched,
-        world: &World<'_>,
-        plan: &mut Plan,
-    ) {
+    fn on_fetched(&mut self, fetched: &forerun_core::policy::Fetched, world: &World<'_>, plan: &mut Plan) {
         if self.0.percent(10) {
             self.wish(fetched.extent.end(), world, plan);
         }
@@ -125,7 +136,10 @@ impl Layout {
     }
 }
 
-fn split(policy: impl Policy + 'static, retention: impl forerun_core::retention::keep::Retention + 'static) -> Box<dyn Scheme> {
+fn split(
+    policy: impl Policy + 'static,
+    retention: impl forerun_core::retention::keep::Retention + 'static,
+) -> Box<dyn Scheme> {
     Box::new(Split { policy, retention })
 }
 
