@@ -6,6 +6,10 @@ use crate::report::RunReport;
 use crate::run::run;
 use crate::spec::{RunSpec, SPEC_VERSION};
 use crate::workload::Workload;
+use forerun_core::access::Op;
+use forerun_core::units::Nanos;
+use forerun_trace::record::{Name, Record, Trace};
+use proptest::collection::vec;
 use proptest::prelude::{Just, ProptestConfig, Strategy, any, prop_oneof, proptest};
 
 fn spec(scheme: &str) -> RunSpec {
@@ -138,7 +142,7 @@ fn machines() -> impl Strategy<Value = RunSpec> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
     #[test]
     fn no_scheme_on_any_hardware_beats_the_bound(line in lines(), with in machines()) {
         compared(&line, &with, SCHEMES);
@@ -149,4 +153,42 @@ proptest! {
 fn memory_that_readers_held_is_found_again_without_another_event() {
     let with = RunSpec { cache_bytes: 0, host_cache_bytes: 2 << 20, array: "single".into(), ..spec("none") };
     compared("random:processes=1,size=3MiB,block=3MiB,writes=20%,requests=12", &with, &["none", "oracle"]);
+}
+
+/// A recorded trace of two processes that read and now and then write a small file.
+fn trace(requests: &[(u64, u64, u64, bool)]) -> Input {
+    let mut now = 0;
+    let record = |&(gap, block, blocks, write): &(u64, u64, u64, bool)| {
+        now += gap;
+        Record {
+            time: Some(Nanos::from_micros(now)),
+            device: Name(0),
+            process: Name(u32::from(block % 2 == 1)),
+            file: Name(0),
+            offset: block * 4096 + 512 * (gap % 2),
+            bytes: blocks * 4096,
+            op: if write { Op::Write } else { Op::Read },
+        }
+    };
+    let records = requests.iter().map(record).collect();
+    let names = vec![String::new(), "other".into()];
+    Input::of_trace("trace", "", Trace { names, records, skipped: 0, format: "test".into() })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
+    #[test]
+    fn no_scheme_beats_the_bound_of_a_trace_in_any_mode(
+        requests in vec((0_u64..3000, 0_u64..4096, 1_u64..64, (0_u8..8).prop_map(|w| w == 0)), 1..300),
+        mode in prop_oneof![Just("open"), Just("paced"), Just("closed:4")],
+        with in machines(),
+    ) {
+        let input = trace(&requests);
+        let run = |scheme: &&str| {
+            let with = RunSpec { scheme: (*scheme).into(), mode: mode.into(), ..with.clone() };
+            run(&input, &with, &|_| {}).unwrap()
+        };
+        let runs: Vec<RunReport> = ["bound"].iter().chain(SCHEMES).map(run).collect();
+        assert_bound(&runs);
+    }
 }
