@@ -92,6 +92,8 @@ pub(super) struct Destage {
     order: VecDeque<(Nanos, u64)>,
     /// Stripes that should be destaged now.
     pub(super) wanted: VecDeque<(u64, bool)>,
+    /// The stripes in `wanted`, for a look-up.
+    listed: NumberMap<()>,
     waiting: Vec<(u64, u32, u64)>,
     age: Option<Nanos>,
     /// Stripes of which a lost block is being rebuilt.
@@ -335,7 +337,7 @@ impl Engine {
     }
 
     fn want(&mut self, now: Nanos, stripe: u64, urgent: bool) {
-        if !self.destage.wanted.iter().any(|(s, _)| *s == stripe) {
+        if self.destage.listed.insert(stripe, ()).is_none() {
             self.destage.wanted.push_back((stripe, urgent));
         }
         self.start_jobs(now);
@@ -353,8 +355,10 @@ impl Engine {
             }
             // Off the list first: a job may end at once, and then others start from here.
             self.destage.wanted.remove(passed);
+            self.destage.listed.remove(&stripe);
             if !self.start_job(now, stripe, urgent) {
                 self.destage.wanted.insert(passed, (stripe, urgent));
+                self.destage.listed.insert(stripe, ());
                 passed += 1;
             }
         }
