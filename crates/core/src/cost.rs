@@ -65,7 +65,11 @@ impl CostModel {
         #[expect(clippy::cast_precision_loss, reason = "cylinders are far below 2^52")]
         let x = (cylinders - 1) as f64;
         let ns = self.seek_a_ns * libm::sqrt(x) + self.seek_b_ns * x + self.seek_min_ns;
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a seek is positive and short")]
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a seek is positive and short"
+        )]
         Nanos(ns as u64)
     }
 }

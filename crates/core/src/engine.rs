@@ -31,8 +31,8 @@ use alloc::boxed::Box;
 use alloc::collections::{BinaryHeap, VecDeque};
 use alloc::vec::Vec;
 use core::cmp::Reverse;
-use tables::{Command, Fetch, Owner, Pending, Slab};
 pub use observed::Seen;
+use tables::{Command, Fetch, Owner, Pending, Slab};
 pub use write::{Buffer, CombineStep, WriteMode, member_failed};
 
 /// Most blocks of one access; a host splits longer requests. 4 MiB.

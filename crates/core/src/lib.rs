@@ -8,8 +8,6 @@ extern crate alloc;
 
 pub mod access;
 pub mod array;
-pub mod retention;
-pub mod size;
 pub mod cache;
 pub mod cost;
 pub mod dispatch;
@@ -18,7 +16,9 @@ pub mod hash;
 pub mod planted;
 pub mod policy;
 pub mod registry;
+pub mod retention;
 pub mod scheme;
+pub mod size;
 pub mod slots;
 pub mod stats;
 pub mod units;

@@ -10,10 +10,10 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 pub mod adapter;
-pub mod keep;
 pub mod arc;
 pub mod belady;
 pub mod depth;
+pub mod keep;
 mod list;
 pub mod lru;
 pub mod replacement;

@@ -5,6 +5,7 @@
 //! Every figure is the median of [`ROUNDS`] runs; hit ratio and command count stand beside it, so that a faster run
 //! that simulates less is seen. pcmark_a is used where the folder of shared traces is present (FORERUN_SHARED).
 #![allow(clippy::print_stdout, reason = "the program is its output")]
+#![allow(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
 
 use forerun_core::access::{Context, Op};
 use forerun_core::units::Nanos;

@@ -21,7 +21,9 @@ use forerun_core::units::{BLOCK_BYTES, Extent, Nanos};
 use meter::Meter;
 use stack::{Event, Stack};
 
-pub(crate) use build::{Hardware, Layers, STAGING_STRIPES, TRANSIT_BLOCKS, array_shape, hardware, host_shape};
+pub(crate) use build::{
+    Hardware, Layers, STAGING_STRIPES, TRANSIT_BLOCKS, array_shape, hardware, host_shape,
+};
 
 /// Id of the flush at the end: no request has it.
 const FLUSH_ID: u64 = u64::MAX;
@@ -156,8 +158,7 @@ impl<'a> Run<'a> {
     }
 
     fn admit(&mut self, at: Nanos, lane: usize, request: Request) -> u64 {
-        let issued =
-            Issued { lane, at, parts: 0, request, reading_edges: false, misses: 0, lates: 0 };
+        let issued = Issued { lane, at, parts: 0, request, reading_edges: false, misses: 0, lates: 0 };
         self.outstanding += 1;
         if let Some(id) = self.free.pop() {
             self.issued[id as usize] = issued;

@@ -56,7 +56,8 @@ impl Input {
         let wrong = |why: String| RunError::Input { input: given.into(), why };
         if Path::new(given).is_file() {
             let opened = forerun_trace::open(given, options).map_err(|error| wrong(error.to_string()))?;
-            let name = Path::new(given).file_name().map_or(given.into(), |n| n.to_string_lossy().into_owned());
+            let name =
+                Path::new(given).file_name().map_or(given.into(), |n| n.to_string_lossy().into_owned());
             return Ok(Self {
                 given: given.into(),
                 name,
@@ -70,8 +71,9 @@ impl Input {
         } else {
             Workload::parse(given)
         };
-        let workload = workload
-            .map_err(|error| wrong(format!("there is no such file, and it is no workload either: {error}")))?;
+        let workload = workload.map_err(|error| {
+            wrong(format!("there is no such file, and it is no workload either: {error}"))
+        })?;
         Ok(Self::of_workload(given, workload))
     }
 
@@ -112,11 +114,13 @@ impl Input {
                 let map = Map::parse(&spec.map).map_err(|e| of("map")(e.to_string()))?;
                 let fit = Fit::parse(&spec.fit).map_err(|e| of("fit")(e.to_string()))?;
                 if map == Map::OneArrayEach {
-                    let why = "one-array-each makes one run per device; a single run takes concat or only:DEVICE";
+                    let why =
+                        "one-array-each makes one run per device; a single run takes concat or only:DEVICE";
                     return Err(of("map")(why.into()));
                 }
                 let mapped = map_trace(trace, &map, capacity, fit).map_err(|e| of("input")(e.to_string()))?;
-                let mapped: &Mapped = mapped.first().ok_or_else(|| of("input")("the trace has no request".into()))?;
+                let mapped: &Mapped =
+                    mapped.first().ok_or_else(|| of("input")("the trace has no request".into()))?;
                 if mapped.requests() == 0 {
                     return Err(of("input")("the trace has no request that moves a byte".into()));
                 }
@@ -136,7 +140,13 @@ impl Input {
         }
     }
 
-    fn of_shape(&self, workload: &Workload, mode: Mode, spec: &RunSpec, capacity: u64) -> Result<Programs, RunError> {
+    fn of_shape(
+        &self,
+        workload: &Workload,
+        mode: Mode,
+        spec: &RunSpec,
+        capacity: u64,
+    ) -> Result<Programs, RunError> {
         let outstanding = match mode {
             Mode::Closed { outstanding } => outstanding,
             Mode::Paced => 1,
@@ -151,8 +161,10 @@ impl Input {
         }
         let footprint = workload.footprint_bytes();
         if footprint > capacity {
-            let (f, c) = (forerun_core::size::format_size(footprint), forerun_core::size::format_size(capacity));
-            let why = format!("the workload spans {f}, the array holds {c}: use a larger array or a smaller size=");
+            let (f, c) =
+                (forerun_core::size::format_size(footprint), forerun_core::size::format_size(capacity));
+            let why =
+                format!("the workload spans {f}, the array holds {c}: use a larger array or a smaller size=");
             return Err(RunError::Spec { field: "input", why });
         }
         Ok(Programs {

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 const SIM_EXAMPLES: &str = "\
 Examples:
   forerun sim 'forward:processes=4,size=2GiB,block=4KiB' --scheme asp --array raid5:5x128KiB
-  forerun sim trace.csv.gz --scheme linux-6 --mode paced --json
+  forerun sim trace.csv.gz --scheme linux-2.6 --mode paced --json
 
 INPUT is a trace file in any format of `forerun trace info --help`, or a workload such as
 'random:size=1GiB,requests=40000'; `forerun trace synth --help` lists the shapes.";

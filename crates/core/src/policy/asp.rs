@@ -258,7 +258,8 @@ impl Asp {
     fn cost_of_block(&mut self, block: Block, world: &World<'_>) -> Nanos {
         let (disk, at) = world.array.locate(block);
         // Without prefetching, each request is a command of its own on each strip that it touches.
-        let same_command = self.charged_to == Some(block) && !block.0.is_multiple_of(world.array.strip_blocks());
+        let same_command =
+            self.charged_to == Some(block) && !block.0.is_multiple_of(world.array.strip_blocks());
         self.charged_to = Some(block.plus(1));
         self.heads(disk.0).none.read(world.cost, at.0, 1, same_command)
     }
@@ -312,7 +313,12 @@ impl Asp {
 
     fn observe_miss(&mut self, line: Option<LineId>, block: Block, strip: u64, world: &World<'_>) {
         let up = line.is_some_and(|l| self.tiers.place(l) == Place::Up);
-        if up && self.off && world.filled && line.is_some_and(|l| self.tiers.in_ub(l)) && self.first_hit(strip) {
+        if up
+            && self.off
+            && world.filled
+            && line.is_some_and(|l| self.tiers.in_ub(l))
+            && self.first_hit(strip)
+        {
             self.feed_up(); // virtual: strip prefetching would have had it
         }
         let none = self.cost_of_block(block, world);
@@ -345,10 +351,10 @@ impl Asp {
         record.ghost = false;
         record.stripe = stripe;
         let spare = &mut self.spare;
-        let siblings = self.stripes.entry(stripe).or_insert_with(|| Siblings {
-            alive: 0,
-            ghosts: spare.pop().unwrap_or_default(),
-        });
+        let siblings = self
+            .stripes
+            .entry(stripe)
+            .or_insert_with(|| Siblings { alive: 0, ghosts: spare.pop().unwrap_or_default() });
         siblings.alive += 1;
         if was_ghost {
             siblings.ghosts.retain(|&ghost| ghost != line);
@@ -465,9 +471,6 @@ impl Retention for Asp {
     }
     fn forgotten(&mut self) -> Option<LineId> {
         self.doomed.pop()
-    }
-    fn tolerates_unread(&self) -> bool {
-        !self.off
     }
 }
 

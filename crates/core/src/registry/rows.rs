@@ -1,6 +1,6 @@
 //! The table of schemes.
 
-use super::{Keep, LayerShape, Layer, Made, Param, Part, Role, Row, Unit};
+use super::{Keep, Layer, LayerShape, Made, Param, Part, Role, Row, Unit};
 use crate::policy::asp::{Asp, AspConfig};
 use crate::policy::linux26::Linux26;
 use crate::policy::msp::Msp;
@@ -9,8 +9,7 @@ use crate::policy::strip::Strip;
 use crate::units::BLOCK_BYTES;
 use alloc::boxed::Box;
 
-const MAX: Param =
-    Param { name: "max", unit: Unit::Bytes, default: "128KiB", about: "Largest window." };
+const MAX: Param = Param { name: "max", unit: Unit::Bytes, default: "128KiB", about: "Largest window." };
 const GHOSTS: Param = Param {
     name: "ghosts",
     unit: Unit::Switch,

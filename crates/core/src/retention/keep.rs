@@ -50,8 +50,4 @@ pub trait Retention: Send {
     fn forgotten(&mut self) -> Option<LineId> {
         None
     }
-    /// Whether unread blocks are worth memory at all now (ASP's hysteresis says no).
-    fn tolerates_unread(&self) -> bool {
-        true
-    }
 }

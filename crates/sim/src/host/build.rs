@@ -43,14 +43,14 @@ fn wrong(field: &'static str, why: impl ToString) -> RunError {
 /// Checks and resolves a spec.
 pub(crate) fn hardware(spec: &RunSpec) -> Result<Hardware, RunError> {
     if spec.spec_version != SPEC_VERSION {
-        let why = format!("version {} is not known; this Forerun reads version {SPEC_VERSION}", spec.spec_version);
+        let why =
+            format!("version {} is not known; this Forerun reads version {SPEC_VERSION}", spec.spec_version);
         return Err(wrong("spec_version", why));
     }
     let preset = Preset::load(&spec.device).map_err(|e| wrong("device", e))?;
     let member = preset.build(&options(spec, None)).map_err(|e| wrong("device", e))?;
     let geometry: ArraySpec = spec.array.parse().map_err(|e| wrong("array", e))?;
-    let array =
-        Array::new(geometry, member.sectors() / SECTORS_PER_BLOCK).map_err(|e| wrong("array", e))?;
+    let array = Array::new(geometry, member.sectors() / SECTORS_PER_BLOCK).map_err(|e| wrong("array", e))?;
     let scheme = SchemeSpec::parse(&spec.scheme).map_err(|e| wrong("scheme", e))?;
     let cpu = *Cpu::named(&spec.cpu).ok_or_else(|| {
         let known: Vec<&str> = crate::cpu::PRESETS.iter().map(|c| c.name).collect();
@@ -119,7 +119,8 @@ fn parse_write(text: &str) -> Result<WriteMode, RunError> {
                     dirty_percent = v.strip_suffix('%').and_then(|n| n.parse().ok()).ok_or_else(grammar)?;
                 }
                 Some(("age", v)) => {
-                    let seconds: u64 = v.strip_suffix('s').and_then(|n| n.parse().ok()).ok_or_else(grammar)?;
+                    let seconds: u64 =
+                        v.strip_suffix('s').and_then(|n| n.parse().ok()).ok_or_else(grammar)?;
                     age = Nanos::from_secs(seconds);
                 }
                 _ => return Err(grammar()),

@@ -29,7 +29,8 @@ pub(super) struct Meter {
 impl Meter {
     pub(super) fn new() -> Self {
         Self {
-            latency: Histogram::new_with_bounds(1, 3_600_000_000_000_000, 3).expect("the bounds are in order"),
+            latency: Histogram::new_with_bounds(1, 3_600_000_000_000_000, 3)
+                .expect("the bounds are in order"),
             latency_sum: 0,
             latency_count: 0,
             bytes_read: 0,
@@ -51,7 +52,8 @@ impl Meter {
         }
         self.gauges.clear();
         array.gauges(&mut self.gauges);
-        let refused = self.gauges.iter().any(|&(name, count)| name == "asp_strip_reads_refused" && count > 0.0);
+        let refused =
+            self.gauges.iter().any(|&(name, count)| name == "asp_strip_reads_refused" && count > 0.0);
         self.first_refusal = refused.then_some((now, self.bytes_read + self.bytes_written));
     }
 

@@ -9,7 +9,13 @@ use forerun_core::engine::Engine;
 use forerun_core::units::{BLOCK_BYTES, Nanos};
 
 /// The report of a run whose programs have their last answer at `end`.
-pub(super) fn draft(stack: &mut Stack, meter: &Meter, end: Nanos, input: &Input, spec: &RunSpec) -> RunReport {
+pub(super) fn draft(
+    stack: &mut Stack,
+    meter: &Meter,
+    end: Nanos,
+    input: &Input,
+    spec: &RunSpec,
+) -> RunReport {
     let counts = program_counts(stack.host.as_ref(), &stack.array);
     assert_eq!(
         counts.cache_hits + counts.prefetch_hits + counts.late_hits + counts.misses,
@@ -28,7 +34,9 @@ pub(super) fn draft(stack: &mut Stack, meter: &Meter, end: Nanos, input: &Input,
     let mut array = layer("array", &mut stack.array, spec.cache_bytes, cpu[1]);
     if let Some((at, bytes)) = meter.first_refusal {
         #[expect(clippy::cast_precision_loss, reason = "gauges for a report")]
-        array.gauges.extend([("first_refusal_ns".into(), at.0 as f64), ("first_refusal_bytes".into(), bytes as f64)]);
+        array
+            .gauges
+            .extend([("first_refusal_ns".into(), at.0 as f64), ("first_refusal_bytes".into(), bytes as f64)]);
     }
     layers.push(array);
     RunReport {

@@ -228,7 +228,10 @@ impl Stack {
                 self.cpu_array += delay;
                 self.errors += u64::from(error);
                 let event = if self.host.is_some() && id != super::FLUSH_ID {
-                    Event::HostDone(u32::try_from(id).expect("ids are the host layer's command numbers"), error)
+                    Event::HostDone(
+                        u32::try_from(id).expect("ids are the host layer's command numbers"),
+                        error,
+                    )
                 } else {
                     Event::Answered(id)
                 };
