@@ -35,7 +35,7 @@ fmt: deps ## Format the sources
 	cargo fmt --all
 
 docs: deps ## The documentation of all crates, warnings as errors
-	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked --document-private-items
+	RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" cargo doc --workspace --no-deps --locked --document-private-items
 
 tidy: deps ## Only the repository's own rules (crates/tidy)
 	cargo test --locked -p forerun-tidy

@@ -12,7 +12,7 @@ step "lints"
 cargo clippy --workspace --all-targets --locked -- -D warnings
 
 step "docs"
-RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked --document-private-items --quiet
+RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" cargo doc --workspace --no-deps --locked --document-private-items --quiet
 
 if cargo deny --version >/dev/null 2>&1; then
     step "licences"

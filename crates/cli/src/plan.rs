@@ -35,7 +35,7 @@ fn switch(text: &str) -> Result<bool, String> {
 /// The hardware and the replay, the same for all runs of one command.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct SetupArgs {
-    /// Array of member devices: single[:STRIP], raid0:NxSTRIP, raid1:N, raid5:NxSTRIP, raid6:…, raid10:…
+    /// Array of member devices: single or single:STRIP, raid0:NxSTRIP, raid1:N, raid5:NxSTRIP, raid6:…, raid10:…
     #[arg(long, value_name = "ARRAY", help_heading = "Hardware")]
     pub(crate) array: Option<String>,
     /// Member device: a preset of `forerun device list`, or a preset file

@@ -6,7 +6,7 @@
 //! no module. It is also private: every file descriptor is ours, the machine's one global tracer is never
 //! touched, and when the process ends nothing is left behind, however it ends.
 //!
-//! Data flows through the modules in this order: [`tracefs`] finds a tracepoint and reads its [`format`],
+//! Data flows through the modules in this order: [`tracefs`] finds a tracepoint and reads its [`mod@format`],
 //! `ring` takes raw bytes from the kernel (the only unsafe code of the crate), [`sample`] cuts them into perf
 //! records, [`bio`] reads one record as a block request, [`device`] says which device it belongs to, and
 //! [`mod@record`] puts it all together into a [`forerun_trace::record::Trace`].

@@ -1,6 +1,6 @@
 //! The two clairvoyant lines of every comparison: `bound`, which no scheme can beat, and `oracle`, which one may.
 //!
-//! Both know what the programs are going to read. `bound` ([`bound`]) asks only how little time that can take: the
+//! Both know what the programs are going to read. `bound` ([`mod@bound`]) asks only how little time that can take: the
 //! programs' own computing, or the bare transfer of what Belady's MIN must load, whichever is longer; nothing is
 //! simulated, so seeks, rotation and queueing cost it nothing. `oracle` ([`run_oracle`]) is a scheme like any other,
 //! run by the same engine on the same devices, except that its policy has read the future: a first run without
