@@ -110,8 +110,6 @@ pub struct Asp {
     doomed: Vec<LineId>,
     pending: Vec<Pending>,
     heads: Vec<Heads>,
-    /// The strip that has fed back in the present access.
-    fed: Option<u64>,
     /// One past the block of the present access that was charged last.
     charged_to: Option<Block>,
     /// N_U, in 1/65536 strips.
@@ -143,7 +141,6 @@ impl Asp {
             doomed: Vec::new(),
             pending: Vec::new(),
             heads: Vec::new(),
-            fed: None,
             charged_to: None,
             upstream: (start as i64) * ONE,
             off: false,
@@ -188,13 +185,6 @@ impl Asp {
     #[must_use]
     pub fn is_ghost(&self, line: LineId) -> bool {
         self.strips.get(line.index()).is_some_and(|s| s.ghost)
-    }
-    /// Whether a hit on `strip` may feed back: once in an access. A hit is a *request* on data that is there (section
-    /// 1.1.4), and the strip is at the young end of its list, out of both bottoms, for the request's other blocks.
-    fn first_hit(&mut self, strip: u64) -> bool {
-        let first = self.fed != Some(strip);
-        self.fed = Some(strip);
-        first
     }
     /// Eq. 7 with ΔP = 1: a prefetch hit in U_b.
     fn feed_up(&mut self) {
@@ -282,7 +272,7 @@ impl Asp {
         let line = world.cache.find_number(strip);
         match outcome {
             Outcome::CacheHit => {
-                if world.filled && line.is_some_and(|l| self.tiers.in_gb(l)) && self.first_hit(strip) {
+                if world.filled && line.is_some_and(|l| self.tiers.in_gb(l)) {
                     self.feed_down(world.cache.line_blocks());
                 }
             }
@@ -296,7 +286,7 @@ impl Asp {
     }
 
     fn observe_prefetch_hit(&mut self, line: LineId, block: Block, strip: u64, world: &World<'_>) {
-        if world.filled && self.first_hit(strip) {
+        if world.filled {
             match self.tiers.place(line) {
                 Place::Up if self.tiers.in_ub(line) => self.feed_up(),
                 // A past cached block was kept as D's decision: for ΔC it is a cache hit (algorithms.md 1.3).
@@ -317,7 +307,7 @@ impl Asp {
             && self.off
             && world.filled
             && line.is_some_and(|l| self.tiers.in_ub(l))
-            && self.first_hit(strip)
+           
         {
             self.feed_up(); // virtual: strip prefetching would have had it
         }
@@ -377,7 +367,6 @@ impl Policy for Asp {
         // has all.
         let permitted = self.permits(world.filled);
         self.charged_to = None;
-        self.fed = None;
         let mut last = None;
         for (block, &outcome) in access.extent.iter().zip(lookup.outcomes) {
             self.observe(block, outcome, world);
