@@ -303,12 +303,7 @@ impl Asp {
 
     fn observe_miss(&mut self, line: Option<LineId>, block: Block, strip: u64, world: &World<'_>) {
         let up = line.is_some_and(|l| self.tiers.place(l) == Place::Up);
-        if up
-            && self.off
-            && world.filled
-            && line.is_some_and(|l| self.tiers.in_ub(l))
-           
-        {
+        if up && self.off && world.filled && line.is_some_and(|l| self.tiers.in_ub(l)) {
             self.feed_up(); // virtual: strip prefetching would have had it
         }
         let none = self.cost_of_block(block, world);
