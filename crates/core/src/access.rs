@@ -6,6 +6,28 @@ use crate::units::Extent;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Context(pub u64);
 
+/// Bits of a [`Context`] that number the file; the process is numbered above them. 2^40 files, 2^24 processes.
+pub const FILE_BITS: u32 = 40;
+
+impl Context {
+    /// A process that reads a file: what Linux keeps its read-ahead state for. A host that knows neither leaves both 0,
+    /// and numbers connections or clients as processes.
+    #[must_use]
+    pub const fn new(process: u64, file: u64) -> Self {
+        Self((process << FILE_BITS) | (file & ((1 << FILE_BITS) - 1)))
+    }
+    /// Number of the process.
+    #[must_use]
+    pub const fn process(self) -> u64 {
+        self.0 >> FILE_BITS
+    }
+    /// Number of the file, the same for every process that reads it.
+    #[must_use]
+    pub const fn file(self) -> u64 {
+        self.0 & ((1 << FILE_BITS) - 1)
+    }
+}
+
 /// What an access does to its blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Op {

@@ -3,7 +3,8 @@
 //! `part[+part…]`, a part being `name[(inner)][(key=value,…)]` or `name:VALUE` for a row whose first parameter may be
 //! given that way (`seqp:128KiB`). Each row states its layer and parts sort themselves; a layer without a part does not
 //! prefetch. At most one part that sizes and triggers per layer, but for the pair whose rules of living together the
-//! ASP paper gives (`asp+msp`, section 2.5). Adding a scheme adds a row here and touches no `match`.
+//! ASP paper gives (`asp+msp`, section 2.5) and for daemons that work beside the kernel. A controller takes the part that it
+//! controls as its first word: `rpp(amp,threshold=8)`. Adding a scheme adds a row here and touches no `match`.
 
 mod build;
 mod parse;
@@ -49,6 +50,10 @@ pub enum Role {
     Owner,
     /// Sizes and triggers, and may stand beside an owner.
     Companion,
+    /// Works beside whatever else reads ahead in its layer, as a daemon beside the kernel.
+    Beside,
+    /// Permits and clamps what its inner part wishes; layer and role are the inner part's.
+    Controller,
     /// Only keeps.
     Keep,
     /// Nothing, or computed beside the layers.
@@ -64,9 +69,24 @@ pub enum Unit {
     Switch,
     /// A share of the cache in percent; `auto` lets the scheme adapt.
     PercentOrAuto,
+    /// A whole number from 1 to 2^32.
+    Count,
+    /// The same, or `auto`: the scheme chooses.
+    CountOrAuto,
+    /// Bytes, or `auto`: the scheme chooses.
+    BytesOrAuto,
+    /// A time: `250ms`.
+    Duration,
+    /// A time, or `auto`: the scheme chooses.
+    DurationOrAuto,
 }
 
 impl Unit {
+    /// Whether `auto` is a value.
+    #[must_use]
+    pub const fn may_be_auto(self) -> bool {
+        matches!(self, Self::PercentOrAuto | Self::CountOrAuto | Self::BytesOrAuto | Self::DurationOrAuto)
+    }
     /// As in help texts.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -74,6 +94,11 @@ impl Unit {
             Self::Bytes => "bytes",
             Self::Switch => "on|off",
             Self::PercentOrAuto => "% of the cache, or auto",
+            Self::Count => "a number from 1",
+            Self::CountOrAuto => "a number from 1, or auto",
+            Self::BytesOrAuto => "bytes, or auto",
+            Self::Duration => "a time: ns, us, ms, s",
+            Self::DurationOrAuto => "a time: ns, us, ms, s, or auto",
         }
     }
 }

@@ -105,6 +105,24 @@ pub fn format_size(bytes: u64) -> String {
     }
 }
 
+/// Units of time, longest first, and the nanoseconds of one.
+const TIMES: [(&str, u64); 4] = [("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000), ("ns", 1)];
+
+/// The nanoseconds that `text` says: a whole number and `ns`, `us`, `ms` or `s`. `None` where it says none.
+#[must_use]
+pub fn parse_time(text: &str) -> Option<u64> {
+    let (number, unit) = split_number(text.trim());
+    let (_, nanos) = TIMES.iter().find(|(name, _)| *name == unit)?;
+    number.parse::<u64>().ok()?.checked_mul(*nanos)
+}
+
+/// `nanos` in the longest unit that divides it: `250ms`. [`parse_time`] gives the same number back.
+#[must_use]
+pub fn format_time(nanos: u64) -> String {
+    let (name, unit) = TIMES.iter().find(|(_, unit)| nanos.is_multiple_of(*unit)).expect("one divides all");
+    format!("{}{name}", nanos / unit)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -161,6 +179,17 @@ mod tests {
         #[test]
         fn no_text_makes_the_parser_fall_over(text: String) {
             let _: Result<u64, SizeError> = parse_size(&text);
+        }
+    }
+
+    #[test]
+    fn times_read_back_what_they_print() {
+        for nanos in [1, 999, 1_000, 250_000_000, 1_000_000_000, 90_000_000_000, 1_500_000] {
+            assert_eq!(parse_time(&format_time(nanos)), Some(nanos));
+        }
+        assert_eq!(format_time(250_000_000), "250ms");
+        for bad in ["", "5", "ms", "1.5s", "-1s", "99999999999999999999s"] {
+            assert_eq!(parse_time(bad), None, "{bad}");
         }
     }
 }

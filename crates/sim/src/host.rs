@@ -15,7 +15,7 @@ use crate::report::RunReport;
 use crate::run::{Progress, RunError};
 use crate::spec::RunSpec;
 use crate::workload::{Request, Source};
-use forerun_core::access::{Access, Op};
+use forerun_core::access::{Access, Context, Op};
 use forerun_core::engine::Engine;
 use forerun_core::units::{BLOCK_BYTES, Extent, Nanos};
 use meter::Meter;
@@ -230,8 +230,10 @@ impl<'a> Run<'a> {
     }
 
     fn part(&mut self, now: Nanos, id: u64, extent: Extent, op: Op, demand: Extent) {
-        let context = self.issued[id as usize].request.context;
-        let access = Access { context, op, extent, demand, within: self.stack.file_of(extent.start.0) };
+        let asked = self.issued[id as usize].request.context;
+        let (file, within) = self.stack.file_of(extent.start.0);
+        let context = file.map_or(asked, |file| Context::new(asked.process(), file));
+        let access = Access { context, op, extent, demand, within };
         let before = served(&self.stack);
         self.stack.access(now, id, access);
         let after = served(&self.stack);

@@ -56,7 +56,8 @@ pub(crate) fn list(ui: &Ui) -> Result<(), CliError> {
         text.push('\n');
     }
     text.push_str(
-        "Join parts with +, set parameters in parentheses: asp+msp, asp(ghosts=off), asp+seqp:128KiB\n",
+        "Join parts with +, set parameters in parentheses, name what a controller controls first: asp+msp, \
+         asp(ghosts=off), asp+seqp:128KiB, rpp(linux-2.4)\n",
     );
     ui.print(&text)
 }

@@ -11,6 +11,7 @@ use crate::retention::s3fifo::S3Fifo;
 use crate::retention::sieve::Sieve;
 use crate::scheme::{Joined, Scheme};
 use alloc::boxed::Box;
+use alloc::vec::Vec;
 
 /// What a layer offers to its scheme.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,27 +53,25 @@ impl SchemeSpec {
     #[must_use]
     pub fn build(&self, layer: Layer, shape: &LayerShape) -> BuiltLayer {
         let mut owner: Option<Box<dyn Scheme>> = None;
-        let mut policy: Option<Box<dyn Policy>> = None;
+        let mut policies: Vec<Box<dyn Policy>> = Vec::new();
         let mut keep = None;
         for part in self.of(layer) {
             match part.row.make.map(|make| make(part, shape)) {
                 Some(Made::Scheme(scheme)) => owner = Some(scheme),
-                Some(Made::Policy(made)) => policy = Some(made),
+                Some(Made::Policy(made)) => policies.push(made),
                 Some(Made::Keep(kept)) => keep = Some(kept),
                 None => {}
             }
         }
         let strip_lines = layer == Layer::Array && keep.is_none();
         let line_blocks = if strip_lines { shape.strip_blocks } else { 1 };
-        let scheme: Box<dyn Scheme> = match (owner, policy) {
-            (Some(owner), Some(beside)) => Box::new(Joined { owner, beside }),
-            (Some(owner), None) => owner,
-            (None, policy) => {
-                let lines = (shape.cache_blocks / line_blocks).max(1) as usize;
-                let retention = retention(keep.unwrap_or(Keep::Lru), lines);
-                Box::new(Pair { policy: policy.unwrap_or_else(|| Box::new(Nothing)), retention })
-            }
-        };
+        let mut policies = policies.into_iter();
+        let base = owner.unwrap_or_else(|| {
+            let lines = (shape.cache_blocks / line_blocks).max(1) as usize;
+            let retention = retention(keep.unwrap_or(Keep::Lru), lines);
+            Box::new(Pair { policy: policies.next().unwrap_or_else(|| Box::new(Nothing)), retention })
+        });
+        let scheme = policies.fold(base, |owner, beside| Box::new(Joined { owner, beside }));
         BuiltLayer { scheme, line_blocks }
     }
 }

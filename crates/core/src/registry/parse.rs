@@ -1,14 +1,17 @@
 //! From the text of a scheme to its parts, and back to the one canonical text.
 
 use super::{Layer, ROWS, Role, Row, Unit, row};
-use crate::size::{format_size, parse_size};
-use crate::units::BLOCK_BYTES;
+use crate::size::{format_size, format_time, parse_size, parse_time};
+use crate::units::{BLOCK_BYTES, Nanos};
+use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 /// Longest text of a scheme, in bytes.
 const TEXT_MAX: usize = 1024;
+/// Largest value of a count: anything that is counted here fits 32 bits.
+const COUNT_MAX: u64 = 1 << 32;
 
 /// Why a text is not a scheme.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -23,7 +26,7 @@ pub enum SchemeError {
     },
     /// The text does not follow the grammar.
     #[error(
-        "{text:?} is not a scheme: {why}; write part[+part…] with part = name[(key=value,…)] or name:VALUE"
+        "{text:?} is not a scheme: {why}; write part[+part…] with part = name[(key=value,…)], name:VALUE or controller(part)"
     )]
     Grammar {
         /// As written.
@@ -55,7 +58,7 @@ pub enum SchemeError {
     },
     /// Two parts that no paper gives rules for.
     #[error(
-        "{first} and {second} cannot work together in the {layer} layer: each decides what to prefetch there (only asp+msp can)"
+        "{first} and {second} cannot work together in the {layer} layer: each decides what to prefetch there (asp+msp can, and a daemon such as flashy beside one other)"
     )]
     Together {
         /// One part.
@@ -80,11 +83,13 @@ pub struct Part {
     pub row: &'static Row,
     /// One value per parameter of the row, in its order, canonical.
     values: Vec<String>,
+    /// What a controller controls; only controllers have one.
+    inner: Option<Box<Self>>,
 }
 
 impl PartialEq for Part {
     fn eq(&self, other: &Self) -> bool {
-        self.row.name == other.row.name && self.values == other.values
+        self.row.name == other.row.name && self.values == other.values && self.inner == other.inner
     }
 }
 
@@ -115,6 +120,40 @@ impl Part {
         self.value(name).trim_end_matches('%').parse().ok()
     }
 
+    /// A number; `None` for `auto`.
+    #[must_use]
+    pub fn count(&self, name: &str) -> Option<u64> {
+        self.value(name).parse().ok()
+    }
+    /// A size in bytes; `None` for `auto`.
+    #[must_use]
+    pub fn bytes_or_auto(&self, name: &str) -> Option<u64> {
+        parse_size(self.value(name)).ok()
+    }
+    /// A time; `None` for `auto`.
+    #[must_use]
+    pub fn time(&self, name: &str) -> Option<Nanos> {
+        parse_time(self.value(name)).map(Nanos)
+    }
+    /// What a controller controls.
+    ///
+    /// # Panics
+    /// If the row is no controller.
+    #[must_use]
+    pub fn inner(&self) -> &Self {
+        self.inner.as_deref().expect("a controller was parsed with its inner part")
+    }
+    /// Where it works: a controller where its inner part does.
+    #[must_use]
+    pub fn layer(&self) -> Layer {
+        self.inner.as_ref().map_or(self.row.layer, |inner| inner.layer())
+    }
+    /// What it answers: a controller what its inner part does.
+    #[must_use]
+    pub fn role(&self) -> Role {
+        self.inner.as_ref().map_or(self.row.role, |inner| inner.role())
+    }
+
     fn parse(text: &str) -> Result<Self, SchemeError> {
         let grammar = |why| SchemeError::Grammar { text: text.to_string(), why };
         let (name, rest) = match text.find(['(', ':']) {
@@ -122,21 +161,49 @@ impl Part {
             None => (text, ""),
         };
         let row = row(name).ok_or_else(|| unknown(name))?;
-        let mut values: Vec<String> = row.params.iter().map(|p| p.default.to_string()).collect();
+        let mut part = Self { row, values: defaults(row), inner: None };
         if let Some(value) = rest.strip_prefix(':') {
             let param = row.params.first().ok_or_else(|| grammar("this scheme takes no value after ':'"))?;
-            values[0] = canonical(row, param.name, param.unit, value)?;
+            part.values[0] = canonical(row, param.name, param.unit, value)?;
         } else if let Some(inside) = rest.strip_prefix('(') {
             let inside = inside.strip_suffix(')').ok_or_else(|| grammar("a '(' is not closed"))?;
-            for pair in inside.split(',').filter(|p| !p.is_empty()) {
-                let (key, value) =
-                    pair.split_once('=').ok_or_else(|| grammar("a parameter needs key=value"))?;
-                let at =
-                    row.params.iter().position(|p| p.name == key.trim()).ok_or_else(|| no_key(row, key))?;
-                values[at] = canonical(row, row.params[at].name, row.params[at].unit, value.trim())?;
+            for piece in split_outside(inside, ',').into_iter().filter(|p| !p.is_empty()) {
+                part.take(piece.trim(), &grammar)?;
             }
         }
-        Ok(Self { row, values })
+        if row.role == Role::Controller && part.inner.is_none() {
+            return Err(grammar(
+                "this scheme controls another: name it in parentheses, as in rpp(linux-2.4)",
+            ));
+        }
+        Ok(part)
+    }
+
+    /// One piece between the parentheses: `key=value`, or what a controller controls.
+    fn take(
+        &mut self,
+        piece: &str,
+        grammar: &dyn Fn(&'static str) -> SchemeError,
+    ) -> Result<(), SchemeError> {
+        let row = self.row;
+        let Some((key, value)) = split_outside(piece, '=')
+            .split_first()
+            .and_then(|(key, rest)| (!rest.is_empty()).then(|| (*key, &piece[key.len() + 1..])))
+        else {
+            if row.role != Role::Controller {
+                return Err(grammar("a parameter needs key=value"));
+            }
+            let inner = Self::parse(piece)?;
+            if self.inner.is_some() || !matches!(inner.role(), Role::Prefetch | Role::Owner | Role::Companion)
+            {
+                return Err(grammar("a controller takes one part that sizes and triggers"));
+            }
+            self.inner = Some(Box::new(inner));
+            return Ok(());
+        };
+        let at = row.params.iter().position(|p| p.name == key.trim()).ok_or_else(|| no_key(row, key))?;
+        self.values[at] = canonical(row, row.params[at].name, row.params[at].unit, value.trim())?;
+        Ok(())
     }
 
     /// The canonical text: only what differs from the defaults.
@@ -145,13 +212,18 @@ impl Part {
             return format!("seqp:{}", self.values[0]);
         }
         let changed = self.row.params.iter().zip(&self.values).filter(|(p, v)| p.default != v.as_str());
-        let list: Vec<String> = changed.map(|(p, v)| format!("{}={v}", p.name)).collect();
+        let changed = changed.map(|(p, v)| format!("{}={v}", p.name));
+        let list: Vec<String> = self.inner.iter().map(|inner| inner.text()).chain(changed).collect();
         if list.is_empty() {
             self.row.name.to_string()
         } else {
             format!("{}({})", self.row.name, list.join(","))
         }
     }
+}
+
+fn defaults(row: &Row) -> Vec<String> {
+    row.params.iter().map(|p| p.default.to_string()).collect()
 }
 
 fn unknown(name: &str) -> SchemeError {
@@ -168,8 +240,11 @@ fn no_key(row: &'static Row, key: &str) -> SchemeError {
 /// A value in its one canonical form, checked.
 fn canonical(row: &'static Row, key: &'static str, unit: Unit, value: &str) -> Result<String, SchemeError> {
     let wrong = || SchemeError::Value { scheme: row.name, key, value: value.to_string(), unit: unit.name() };
+    if value == "auto" && unit.may_be_auto() {
+        return Ok(value.to_string());
+    }
     match unit {
-        Unit::Bytes => {
+        Unit::Bytes | Unit::BytesOrAuto => {
             let bytes = parse_size(value).map_err(|_| wrong())?;
             if bytes < BLOCK_BYTES || bytes % BLOCK_BYTES != 0 {
                 return Err(wrong());
@@ -180,11 +255,15 @@ fn canonical(row: &'static Row, key: &'static str, unit: Unit, value: &str) -> R
             "on" | "off" => Ok(value.to_string()),
             _ => Err(wrong()),
         },
-        Unit::PercentOrAuto if value == "auto" => Ok(value.to_string()),
         Unit::PercentOrAuto => {
             let percent: u64 = value.trim_end_matches('%').parse().map_err(|_| wrong())?;
             if (1..=100).contains(&percent) { Ok(format!("{percent}%")) } else { Err(wrong()) }
         }
+        Unit::Count | Unit::CountOrAuto => {
+            let count: u64 = value.parse().map_err(|_| wrong())?;
+            if (1..=COUNT_MAX).contains(&count) { Ok(count.to_string()) } else { Err(wrong()) }
+        }
+        Unit::Duration | Unit::DurationOrAuto => parse_time(value).map(format_time).ok_or_else(wrong),
     }
 }
 
@@ -206,18 +285,23 @@ impl SchemeSpec {
             return Err(SchemeError::Grammar { text: text.chars().take(80).collect(), why });
         }
         let mut parts = Vec::new();
-        for piece in split_parts(text) {
+        for piece in split_outside(text, '+') {
             parts.push(Part::parse(piece.trim())?);
         }
         check_together(&parts)?;
         if parts.len() > 1 {
-            if let Some(alone) = parts.iter().find(|p| p.row.layer == Layer::Beside) {
+            if let Some(alone) = parts.iter().find(|p| p.layer() == Layer::Beside) {
                 return Err(SchemeError::Alone { name: alone.row.name });
             }
             parts.retain(|p| p.row.name != "none");
         }
         let rank = |p: &Part| {
-            (p.row.layer != Layer::Array, !matches!(p.row.role, Role::Owner), p.row.role == Role::Keep)
+            (
+                p.layer() != Layer::Array,
+                p.role() != Role::Owner,
+                p.role() == Role::Beside,
+                p.role() == Role::Keep,
+            )
         };
         parts.sort_by_key(rank);
         Ok(Self { parts })
@@ -229,7 +313,7 @@ impl SchemeSpec {
     }
     /// Parts of one layer.
     pub fn of(&self, layer: Layer) -> impl Iterator<Item = &Part> {
-        self.parts.iter().filter(move |p| p.row.layer == layer)
+        self.parts.iter().filter(move |p| p.layer() == layer)
     }
     /// Whether any part works in the host layer.
     #[must_use]
@@ -260,16 +344,16 @@ impl core::fmt::Display for SchemeSpec {
     }
 }
 
-/// Splits at the `+` outside parentheses.
-fn split_parts(text: &str) -> Vec<&str> {
+/// Splits at every `at` outside parentheses.
+fn split_outside(text: &str, at: char) -> Vec<&str> {
     let (mut parts, mut depth, mut from) = (Vec::new(), 0_i32, 0);
-    for (at, c) in text.char_indices() {
+    for (place, c) in text.char_indices() {
         match c {
             '(' => depth += 1,
             ')' => depth -= 1,
-            '+' if depth == 0 => {
-                parts.push(&text[from..at]);
-                from = at + 1;
+            _ if c == at && depth == 0 => {
+                parts.push(&text[from..place]);
+                from = place + c.len_utf8();
             }
             _ => {}
         }
@@ -281,14 +365,16 @@ fn split_parts(text: &str) -> Vec<&str> {
 fn check_together(parts: &[Part]) -> Result<(), SchemeError> {
     for (at, first) in parts.iter().enumerate() {
         for second in &parts[at + 1..] {
-            let (a, b) = (first.row, second.row);
-            let pair = [a.role, b.role];
-            let allowed = a.layer != b.layer
+            let (a, b) = (first, second);
+            let pair = [a.role(), b.role()];
+            let allowed = a.layer() != b.layer()
                 || pair.contains(&Role::Neutral)
+                || pair.contains(&Role::Beside)
                 || (pair.contains(&Role::Owner) && pair.contains(&Role::Companion))
-                || (pair.contains(&Role::Keep) && !pair.contains(&Role::Owner) && a.role != b.role);
-            if !allowed || a.name == b.name {
-                return Err(SchemeError::Together { first: a.name, second: b.name, layer: a.layer.name() });
+                || (pair.contains(&Role::Keep) && !pair.contains(&Role::Owner) && pair[0] != pair[1]);
+            if !allowed || a.row.name == b.row.name {
+                let (first, second) = (a.row.name, b.row.name);
+                return Err(SchemeError::Together { first, second, layer: a.layer().name() });
             }
         }
     }

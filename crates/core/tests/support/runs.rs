@@ -22,7 +22,7 @@ fn layout(rng: &mut Rng, scheme: &'static str, on: &'static str) -> Layout {
     let back =
         WriteMode::Back { dirty_percent: rng.pick(&[5, 25, 60]), age: Nanos(rng.pick(&[1_000, 20_000])) };
     Layout {
-        array: if scheme == "linux-2.6" { "single:16KiB" } else { on }, // a page cache sees one volume
+        array: if super::schemes::is_host(scheme) { "single:16KiB" } else { on }, // a page cache sees one volume
         member_blocks: 16 + rng.below(5) * 6,
         scheme,
         cache_blocks,
@@ -57,7 +57,7 @@ pub(crate) fn run(seed: u64, scheme: &'static str, on: &'static str, stacked: bo
     let lower = layout(&mut rng, scheme, on);
     let members = Members::new(array(lower.array, lower.member_blocks));
     let chances = chances(&mut rng, members.array.redundancy(), lower.cache_blocks);
-    let stacked = stacked && scheme != "linux-2.6"; // that is the upper layer
+    let stacked = stacked && !super::schemes::is_host(scheme); // that is the upper layer
     let mut engines = vec![lower.engine(seed)];
     let mut told = format!("{lower:?} {chances:?}");
     if stacked {

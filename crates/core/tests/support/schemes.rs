@@ -12,6 +12,7 @@ use forerun_core::policy::msp::Msp;
 use forerun_core::policy::none::None as NoPrefetch;
 use forerun_core::policy::strip::Strip;
 use forerun_core::policy::{Lookup, Plan, Policy, When, World};
+use forerun_core::registry::{Layer, LayerShape, SchemeSpec};
 use forerun_core::retention::adapter::ByLine;
 use forerun_core::retention::arc::Arc;
 use forerun_core::retention::lru::Lru;
@@ -33,6 +34,8 @@ pub(crate) const SCHEMES: &[&str] = &[
     "msp",
     "asp+msp",
     "linux-2.6",
+    // Of the page cache, by the registry.
+    "host:seqp:16KiB",
     "arc",
     "s3fifo",
     "sieve",
@@ -91,6 +94,11 @@ pub(crate) struct Layout {
     pub(crate) write: WriteMode,
 }
 
+/// Whether a scheme of the swarm works in the page cache.
+pub(crate) fn is_host(scheme: &str) -> bool {
+    scheme == "linux-2.6" || scheme.starts_with("host:")
+}
+
 /// Strips of this many blocks.
 pub(crate) const STRIP: u64 = 4;
 
@@ -101,12 +109,13 @@ pub(crate) fn array(name: &str, member_blocks: u64) -> Array {
 impl Layout {
     /// Layers of the page cache are not aligned to strips.
     pub(crate) fn is_host(&self) -> bool {
-        self.scheme == "linux-2.6"
+        is_host(self.scheme)
     }
     /// Blocks of a line: a strip where the scheme thinks in strips.
     pub(crate) fn line_blocks(&self) -> u64 {
         match self.scheme {
-            "none/block" | "linux-2.6" | "arc" | "s3fifo" | "sieve" | "wild/arc" | "wild/s3fifo" => 1,
+            _ if self.is_host() => 1,
+            "none/block" | "arc" | "s3fifo" | "sieve" | "wild/arc" | "wild/s3fifo" => 1,
             _ => STRIP,
         }
     }
@@ -153,6 +162,10 @@ pub(crate) fn build(name: &str, cache_blocks: u64, array: &Array, seed: u64) -> 
         Box::new(Asp::new(config, array.stripe_strips()))
     };
     let wild = || Wild(Rng::new(seed ^ 0xABCD));
+    if let Some(scheme) = name.strip_prefix("host:") {
+        let shape = LayerShape { cache_blocks, strip_blocks: STRIP, stripe_strips: array.stripe_strips() };
+        return SchemeSpec::parse(scheme).expect("a scheme").build(Layer::Host, &shape).scheme;
+    }
     match name {
         "none" | "none/block" => split(NoPrefetch, lru()),
         "strip" => split(Strip, lru()),

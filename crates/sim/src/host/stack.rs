@@ -87,15 +87,17 @@ impl Stack {
         self.now
     }
 
-    /// The file that a block lies in, in blocks.
-    pub(super) fn file_of(&self, block: u64) -> Extent {
+    /// The file that a block lies in: its number, which is the same for every process, and its blocks. No number
+    /// where the volume is not known to hold several.
+    pub(super) fn file_of(&self, block: u64) -> (Option<u64>, Extent) {
         if self.files.len() < 2 {
-            return Extent::new(0, u64::MAX);
+            return (None, Extent::new(0, u64::MAX));
         }
         let after = self.files.partition_point(|&start| start <= block);
-        let start = self.files[after.saturating_sub(1)];
+        let number = after.saturating_sub(1);
+        let start = self.files[number];
         let end = self.files.get(after).copied().unwrap_or(u64::MAX);
-        Extent::new(start, end - start)
+        (Some(number as u64), Extent::new(start, end - start))
     }
 
     /// A program's access goes to the top layer.
@@ -191,7 +193,7 @@ impl Stack {
                 let mut access = Access::read(start.context, start.extent);
                 access.op = start.op;
                 access.demand = start.demand;
-                access.within = self.file_of(start.extent.start.0);
+                access.within = self.file_of(start.extent.start.0).1;
                 let id = u64::from(start.command);
                 let input = match start.op {
                     Op::Read => Input::Read { id, access },

@@ -23,7 +23,7 @@ mod tree;
 mod value;
 
 use crate::random::Rng;
-use forerun_core::access::{Context, Op};
+use forerun_core::access::{Context, FILE_BITS, Op};
 use forerun_core::units::Nanos;
 use forerun_trace::record::{Name, Record, Trace};
 use plan::{Chain, Home, Plan};
@@ -33,7 +33,7 @@ pub use shapes::{KeyInfo, ShapeInfo};
 
 /// Bit of a [`Context`] at which the number of the process starts; below it is the file within the process's
 /// stream, because a host keeps the state of its read-ahead per open file.
-pub(crate) const PROCESS_SHIFT: u32 = 40;
+pub(crate) const PROCESS_SHIFT: u32 = FILE_BITS;
 /// Processes of one workload, all streams together: their number must fit above [`PROCESS_SHIFT`].
 pub const PROCESSES_MAX: u64 = 1 << 20;
 
@@ -62,7 +62,7 @@ pub trait Source: Send {
 /// The number of the process in a context that a workload made.
 #[must_use]
 pub const fn process_of(context: Context) -> u64 {
-    context.0 >> PROCESS_SHIFT
+    context.process()
 }
 
 /// Why a text is not a workload. Each message says what would be.
