@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 pub const SPEC_VERSION: u32 = 1;
 
 /// One run: an input under one scheme on one set of hardware.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RunSpec {
     /// [`SPEC_VERSION`] of the writer.

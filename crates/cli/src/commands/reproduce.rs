@@ -1,5 +1,5 @@
-//! `reproduce asp`: the figures of the ASP paper, row by row: what the paper says, what the simulator measured, and
-//! whether it holds.
+//! `reproduce PAPER`: the figures of a paper, row by row: what the paper says, what the simulator measured, and whether
+//! it holds.
 
 use crate::error::{CliError, Kind};
 use crate::human;
@@ -8,7 +8,7 @@ use crate::ui::{Style, Ui};
 use crate::{csv, html};
 use clap::{Args, Subcommand};
 use forerun_sim::reproduce::{
-    self, Kind as RowKind, Options, Paper, ReproduceError, Reproduction, Row, Step,
+    self, Kind as RowKind, Options, Paper, ReproduceError, Reproduction, Row, Step, Study,
 };
 use forerun_sim::run::RunError;
 use indicatif::ProgressBar;
@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::time::Instant;
 
-const HELP: &str = "\
+const ASP_HELP: &str = "\
 Examples:
   forerun reproduce asp --html asp.html
   forerun reproduce asp --figure 9a --figure 9b --json
@@ -29,20 +29,30 @@ is named as such. Figures: 6, 7, 8a-8d, 9a-9d, 10, 11, 12, 13; a number alone me
 #[derive(Debug, Subcommand)]
 pub(crate) enum ReproduceCommand {
     /// Baek and Park, FAST 2008: section 3
-    #[command(after_help = HELP)]
-    Asp(AspArgs),
+    #[command(after_help = ASP_HELP)]
+    Asp(StudyArgs),
 }
 
-/// Options of `reproduce asp`.
+impl ReproduceCommand {
+    /// Which study, and how.
+    fn study(&self) -> (&'static Study, &StudyArgs) {
+        let (name, args) = match self {
+            Self::Asp(args) => ("asp", args),
+        };
+        (reproduce::study(name).expect("every subcommand names a study"), args)
+    }
+}
+
+/// Options of every study.
 #[derive(Debug, Args)]
-pub(crate) struct AspArgs {
+pub(crate) struct StudyArgs {
     /// Only this figure; may be given many times
     #[arg(long = "figure", value_name = "N")]
     figures: Vec<String>,
-    /// Folder of traces with the desktop trace of Fig. 6
+    /// Folder of traces that others recorded; what needs them says so
     #[arg(long, value_name = "DIR")]
     traces: Option<PathBuf>,
-    /// Trace that stands in for the desktop trace
+    /// Trace that stands in for one that is missing
     #[arg(long, value_name = "FILE")]
     demo_trace: Option<PathBuf>,
     /// Threads to run on; results are the same whatever N [default: one for each core]
@@ -51,7 +61,7 @@ pub(crate) struct AspArgs {
     /// Small sizes, for a test of the set-up: no row claims to hold
     #[arg(long, hide = true)]
     quick: bool,
-    /// Measure core nanoseconds per access (Fig. 8c): the only numbers that differ from run to run
+    /// Measure core nanoseconds per access too: the only numbers that differ from run to run
     #[arg(long)]
     clock: bool,
     /// The rows as CSV, to FILE or, without one, to stdout in place of the table
@@ -70,7 +80,7 @@ fn clock() -> u64 {
 
 /// Runs it.
 pub(crate) fn run(command: &ReproduceCommand, ui: &Ui) -> Result<(), CliError> {
-    let ReproduceCommand::Asp(args) = command;
+    let (study, args) = command.study();
     let options = Options {
         figures: args.figures.clone(),
         shared_traces: args.traces.clone(),
@@ -80,17 +90,17 @@ pub(crate) fn run(command: &ReproduceCommand, ui: &Ui) -> Result<(), CliError> {
         clock: args.clock.then_some(clock as fn() -> u64),
     };
     let bar = ui.bars.then(|| ProgressBar::new(0));
-    let result = reproduce::asp(&options, &|step: Step| show(&step, bar.as_ref(), ui));
+    let result = reproduce::reproduce(study, &options, &|step: Step| show(&step, bar.as_ref(), ui));
     if let Some(bar) = &bar {
         bar.finish_and_clear();
     }
     let result = result.map_err(problem)?;
     if let Some(path) = &args.html {
-        std::fs::write(path, html::reproduction(&result))
+        std::fs::write(path, html::reproduction(study, &result))
             .map_err(|problem| CliError::file(path, &problem))?;
         ui.say(&format!("report written to {}", path.display()));
     }
-    print(&result, args, ui)
+    print(study, &result, args, ui)
 }
 
 fn show(step: &Step, bar: Option<&ProgressBar>, ui: &Ui) {
@@ -115,7 +125,7 @@ fn problem(problem: ReproduceError) -> CliError {
     CliError::new(kind, "reproduce", problem, "")
 }
 
-fn print(result: &Reproduction, args: &AspArgs, ui: &Ui) -> Result<(), CliError> {
+fn print(study: &Study, result: &Reproduction, args: &StudyArgs, ui: &Ui) -> Result<(), CliError> {
     if let Some(path) = &args.csv {
         let text = csv::plain(&COLUMNS, &result.rows.iter().map(plain_cells).collect::<Vec<_>>());
         if path.as_os_str() != "-" {
@@ -125,7 +135,7 @@ fn print(result: &Reproduction, args: &AspArgs, ui: &Ui) -> Result<(), CliError>
             return ui.print(&text);
         }
     }
-    if ui.json { ui.print_json(result) } else { ui.print(&text(result, ui)) }
+    if ui.json { ui.print_json(result) } else { ui.print(&text(study, result, ui)) }
 }
 
 /// Widest that the paper's words stand in the table.
@@ -182,9 +192,10 @@ fn short(text: &str) -> String {
     text.chars().take(PAPER_WIDTH - 1).chain(['…']).collect()
 }
 
-fn text(result: &Reproduction, ui: &Ui) -> String {
+fn text(study: &Study, result: &Reproduction, ui: &Ui) -> String {
+    let word = study.word.to_lowercase();
     let header = [
-        ("fig.", Align::Left),
+        (word.as_str(), Align::Left),
         ("case", Align::Left),
         ("paper", Align::Left),
         ("ours", Align::Right),
@@ -225,8 +236,8 @@ fn text(result: &Reproduction, ui: &Ui) -> String {
             text.push('\n');
         }
     }
-    if let Some(trace) = &result.desktop_trace {
-        text.push_str(&format!("\nDesktop trace of Fig. 6: {trace}\n"));
+    for note in &result.notes {
+        text.push_str(&format!("\n{note}\n"));
     }
     text.push_str(&format!("\n{}\n", ui.paint(Style::Bold, &tally(result))));
     text

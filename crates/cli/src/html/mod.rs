@@ -13,7 +13,7 @@ mod sections;
 
 use crate::words;
 use forerun_sim::report::{Comparison, RunReport};
-use forerun_sim::reproduce::Reproduction;
+use forerun_sim::reproduce::{Reproduction, Study};
 use std::fmt::Write as _;
 
 const STYLE: &str = include_str!("assets/page.css");
@@ -34,8 +34,8 @@ pub(crate) fn comparison(comparison: &Comparison) -> String {
 }
 
 /// The page of a reproduction.
-pub(crate) fn reproduction(result: &Reproduction) -> String {
-    page("The ASP paper, reproduced", &reproduction::body(result))
+pub(crate) fn reproduction(study: &Study, result: &Reproduction) -> String {
+    page(study.title, &reproduction::body(study, result))
 }
 
 fn title(runs: &[RunReport]) -> String {

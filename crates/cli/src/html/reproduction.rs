@@ -4,23 +4,24 @@ use super::charts::{self, Label, Line};
 use super::esc;
 use crate::commands::reproduce::{holds, paper, tally};
 use crate::human;
-use forerun_sim::reproduce::{Chart, Kind, Reproduction, Row};
+use forerun_sim::reproduce::{Chart, Kind, Reproduction, Row, Study};
 use std::fmt::Write as _;
 
 /// The body of the page.
-pub(super) fn body(result: &Reproduction) -> String {
+pub(super) fn body(study: &Study, result: &Reproduction) -> String {
     let broken = result.rows.iter().any(|row| row.holds == Some(false));
     let mut text = format!(
-        "<section><h2>The ASP paper in virtual time</h2><p class=\"setup\">Baek and Park, FAST 2008, section 3. The paper \
-         prints curves without data; each row is a number or an order that its text states.</p>\
+        "<section><h2>{}</h2><p class=\"setup\">{}</p>\
          <div class=\"verdict{}\"><p class=\"headline\">{}</p><ul><li>A number holds when it lies on the paper's side \
          of 1 and within a third of it; an order holds when it is ours too.</li>",
+        esc(study.title),
+        esc(study.source),
         if broken { " lost" } else { "" },
         esc(&tally(result))
     );
-    if let Some(trace) = &result.desktop_trace {
+    for note in &result.notes {
         // Writing to a string cannot fail, here and below.
-        let _ = write!(text, "<li>Desktop trace of Fig. 6: {}</li>", esc(trace));
+        let _ = write!(text, "<li>{}</li>", esc(note));
     }
     text.push_str("</ul></div></section>\n");
     let mut figures: Vec<&str> = Vec::new();
@@ -30,13 +31,13 @@ pub(super) fn body(result: &Reproduction) -> String {
         }
     }
     for figure in figures {
-        text.push_str(&section(figure, result));
+        text.push_str(&section(study, figure, result));
     }
     text
 }
 
-fn section(figure: &str, result: &Reproduction) -> String {
-    let mut text = format!("<section><h2>Fig. {}</h2>", esc(figure));
+fn section(study: &Study, figure: &str, result: &Reproduction) -> String {
+    let mut text = format!("<section><h2>{} {}</h2>", esc(study.word), esc(figure));
     let charts: Vec<&Chart> = result.charts.iter().filter(|chart| chart.figure == figure).collect();
     if let Some(first) = charts.first() {
         text.push_str("<div class=\"chips\" role=\"group\" aria-label=\"Curves shown\">");

@@ -1,13 +1,13 @@
 //! The curves of the figures as we have them: points gathered from the claims, for whoever draws them.
 
-use super::Reports;
 use super::claim::Claim;
+use super::{Reports, Study};
 use serde::Serialize;
 
 /// One figure's curves.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Chart {
-    /// As in [`super::FIGURES`].
+    /// As in [`Study::figures`].
     pub figure: String,
     /// What the x axis counts.
     pub x: String,
@@ -26,28 +26,13 @@ pub struct Series {
     pub points: Vec<(f64, f64)>,
 }
 
-/// Axes of a figure's curves.
-fn axes(figure: &str) -> (&'static str, &'static str) {
-    match figure {
-        "6" => ("array cache, MiB", "MB/s"),
-        "7" => ("clients", "MB/s"),
-        "8a" => ("workspace, GiB", "MB/s"),
-        "8b" | "8d" => ("workspace, GiB", "longest response, ms"),
-        "8c" => ("workspace, GiB", "CPU share per MB/s"),
-        "9c" | "9d" => ("stride, blocks", "MB/s"),
-        "10" => ("query", "turnaround, s"),
-        "11" | "12" | "13" => ("case", "turnaround, s"),
-        _ => ("processes", "MB/s"),
-    }
-}
-
 /// Gathers the points of all claims.
-pub(super) fn charts(claims: &[Claim], reports: &Reports) -> Vec<Chart> {
+pub(super) fn charts(study: &Study, claims: &[Claim], reports: &Reports) -> Vec<Chart> {
     let mut charts: Vec<Chart> = Vec::new();
     for claim in claims {
         let (Some(place), Some(y)) = (&claim.place, claim.judge(reports).ours) else { continue };
         let at = charts.iter().position(|c| c.figure == claim.figure).unwrap_or_else(|| {
-            let (x, y) = axes(claim.figure);
+            let (x, y) = (study.axes)(claim.figure);
             charts.push(Chart { figure: claim.figure.into(), x: x.into(), y: y.into(), series: Vec::new() });
             charts.len() - 1
         });

@@ -1,27 +1,19 @@
-//! Evidence: the figures of the ASP paper's section 3 in virtual time, and how far they agree with its prose.
+//! Evidence: the figures of the papers in virtual time, and how far they agree with their prose.
 //!
-//! The paper gives no data behind its curves, only numbers and orders in its text. Each of these is one [`Row`]
-//! here, contradictory pairs as two rows; beside them stand what the project itself expects to hold, and the
-//! points of the curves, which the paper does not give. The way from paper to row is one way only: `figN.rs`
-//! holds claims as data (which set-ups, which measure, what the paper says), `setup.rs` turns set-ups into run
-//! specs, every distinct set-up is run once and shared by all claims that need it, and `claim.rs` judges. Where
-//! a row does not hold, its ablation runs follow in a second round and their numbers stand in the row's `why`.
-//! Nothing here has a knob that could make a row hold: devices, workloads and schemes are those of every other
-//! command. The result depends on neither threads nor time; the one thing that is measured by a clock, core
-//! nanoseconds per access (Fig. 8c), needs a clock from the caller and has a field of its own.
+//! A paper is a [`Study`], one row of [`STUDIES`]. Papers give no data behind their curves, only numbers and orders in
+//! their text. Each of these is one [`Row`] here, contradictory pairs as two rows; beside them stand what the project
+//! itself expects to hold, and the points of the curves, which the papers do not give. The way from paper to row is one
+//! way only: a study's folder holds claims as data (which set-ups, which measure, what the paper says), every distinct
+//! set-up is run once and shared by all claims that need it, and `claim.rs` judges. Where a row does not hold, its
+//! ablation runs follow in a second round and their numbers stand in the row's `why`. Nothing here has a knob that could
+//! make a row hold: devices, workloads and schemes are those of every other command. The result depends on neither
+//! threads nor time; what is measured by a clock needs a clock from the caller and has a field of its own.
 
+mod asp;
 mod chart;
 mod claim;
-mod decide;
 mod facts;
-mod fig6;
-mod fig7;
-mod fig8;
-mod fig9;
-mod programs;
 mod setup;
-#[cfg(test)]
-mod tests;
 
 use crate::input::Input;
 use crate::report::RunReport;
@@ -37,18 +29,43 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 pub use chart::{Chart, Series};
 
-/// Figures that can be asked for, in the paper's order. `9` stands for all its parts, and so does `8`.
-pub const FIGURES: [&str; 14] =
-    ["6", "7", "8a", "8b", "8c", "8d", "9a", "9b", "9c", "9d", "10", "11", "12", "13"];
+/// The studies that can be reproduced: adding one is a folder and a row here.
+pub static STUDIES: &[&Study] = &[&asp::STUDY];
+
+/// A paper, and how its figures are made.
+pub struct Study {
+    /// As asked for: `reproduce NAME`.
+    pub name: &'static str,
+    /// Head line of its page.
+    pub title: &'static str,
+    /// The paper, and what its rows are.
+    pub source: &'static str,
+    /// What a figure is called there: `Fig.`, `slide`.
+    pub word: &'static str,
+    /// Figures that can be asked for, in the paper's order. A number alone stands for all its parts.
+    pub figures: &'static [&'static str],
+    /// Axes (x, y) of a figure's curves.
+    axes: fn(&str) -> (&'static str, &'static str),
+    /// Every claim, expectation and point, figure by figure.
+    claims: fn(&Options, &setup::Scale) -> Vec<Claim>,
+    /// Adds what follows from the rows and the runs: findings, charts over time, notes.
+    finish: fn(&Options, &Reports, &mut Reproduction) -> Result<(), ReproduceError>,
+}
+
+/// The study of this name.
+#[must_use]
+pub fn study(name: &str) -> Option<&'static Study> {
+    STUDIES.iter().copied().find(|study| study.name == name)
+}
 
 /// What to reproduce.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Names of [`FIGURES`], or their numbers alone; empty for all.
+    /// Names of [`Study::figures`], or their numbers alone; empty for all.
     pub figures: Vec<String>,
-    /// Folder with `block/pcmark_a.csv.gz`, the desktop trace of Fig. 6.
+    /// Folder of traces that others recorded, such as `block/pcmark_a.csv.gz`, the desktop trace of the ASP paper's Fig. 6.
     pub shared_traces: Option<PathBuf>,
-    /// A trace that stands in for it where that one is missing, and is named as such.
+    /// A trace that stands in for that one where it is missing, and is named as such.
     pub demo_trace: Option<PathBuf>,
     /// Threads; 0 is one for each core. Changes nothing but the waiting.
     pub threads: usize,
@@ -87,7 +104,7 @@ pub enum Kind {
 /// One line of the table paper | ours | ratio | holds?
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
-    /// As in [`FIGURES`].
+    /// As in [`Study::figures`].
     pub figure: String,
     /// What is compared.
     pub case: String,
@@ -123,8 +140,10 @@ pub struct LabelledRun {
 /// The whole result.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Reproduction {
-    /// What stands for the desktop trace of Fig. 6.
-    pub desktop_trace: Option<String>,
+    /// The study's name.
+    pub study: &'static str,
+    /// What stood in for what, and what else a reader should know.
+    pub notes: Vec<String>,
     /// The table, figure by figure.
     pub rows: Vec<Row>,
     /// The curves of the figures as we have them.
@@ -148,10 +167,12 @@ pub struct Step {
 #[derive(Debug, thiserror::Error)]
 pub enum ReproduceError {
     /// A figure that does not exist.
-    #[error("there is no figure {name:?} to reproduce; figures: {}", FIGURES.join(", "))]
+    #[error("there is no figure {name:?} to reproduce; figures: {known}")]
     Figure {
         /// What was asked.
         name: String,
+        /// All there are.
+        known: String,
     },
     /// A run failed.
     #[error("{case}: {error}")]
@@ -175,23 +196,24 @@ fn wanted(options: &Options, figure: &str) -> bool {
     options.figures.is_empty() || options.figures.iter().any(|f| f == figure || f == number)
 }
 
-/// Reproduces the ASP paper's section 3.
+/// Reproduces a study.
 ///
 /// # Errors
 /// [`ReproduceError`]: an unknown figure, or a run that could not be made.
-pub fn asp(options: &Options, progress: &(dyn Fn(Step) + Sync)) -> Result<Reproduction, ReproduceError> {
+pub fn reproduce(
+    study: &Study,
+    options: &Options,
+    progress: &(dyn Fn(Step) + Sync),
+) -> Result<Reproduction, ReproduceError> {
     for name in &options.figures {
-        let known = FIGURES.iter().any(|f| f == name || f.trim_end_matches(char::is_alphabetic) == name);
-        if !known {
-            return Err(ReproduceError::Figure { name: name.clone() });
+        let known = |f: &&str| f == name || f.trim_end_matches(char::is_alphabetic) == name;
+        if !study.figures.iter().any(known) {
+            return Err(ReproduceError::Figure { name: name.clone(), known: study.figures.join(", ") });
         }
     }
     let scale = setup::Scale { quick: options.quick };
-    let desktop = fig6::desktop(options);
-    let claims: Vec<Claim> = all_claims(&scale, desktop.as_deref())
-        .into_iter()
-        .filter(|claim| wanted(options, claim.figure))
-        .collect();
+    let claims: Vec<Claim> =
+        (study.claims)(options, &scale).into_iter().filter(|claim| wanted(options, claim.figure)).collect();
     let pool = rayon::ThreadPoolBuilder::new().num_threads(options.threads).build()?;
     let mut reports = Reports::new();
     let needed: BTreeSet<Setup> = claims.iter().flat_map(|c| c.needs.iter().cloned()).collect();
@@ -204,28 +226,16 @@ pub fn asp(options: &Options, progress: &(dyn Fn(Step) + Sync)) -> Result<Reprod
         .filter(|setup| !reports.contains_key(setup))
         .collect();
     pool.install(|| run_all(&ablations, &mut reports, progress))?;
-    let mut rows: Vec<Row> = claims.iter().map(|claim| claim.row(&reports, options.quick)).collect();
-    if let Some(clock) = options.clock {
-        decide::measure(&mut rows, clock, options.quick)?;
-    }
-    rows.extend(fig9::finding(&rows));
-    rows.sort_by_key(|row| FIGURES.iter().position(|f| *f == row.figure));
-    Ok(Reproduction {
-        desktop_trace: desktop,
-        rows,
-        charts: chart::charts(&claims, &reports),
-        runs: labelled(&claims, reports),
-    })
-}
-
-/// Every claim, expectation and point, figure by figure.
-fn all_claims(scale: &setup::Scale, desktop: Option<&str>) -> Vec<Claim> {
-    let mut claims = fig6::claims(scale, desktop);
-    claims.extend(fig7::claims(scale));
-    claims.extend(fig8::claims(scale));
-    claims.extend(fig9::claims(scale));
-    claims.extend(programs::claims(scale));
-    claims
+    let mut done = Reproduction {
+        study: study.name,
+        rows: claims.iter().map(|claim| claim.row(&reports, options.quick)).collect(),
+        charts: chart::charts(study, &claims, &reports),
+        ..Reproduction::default()
+    };
+    (study.finish)(options, &reports, &mut done)?;
+    done.rows.sort_by_key(|row| study.figures.iter().position(|f| *f == row.figure));
+    done.runs = labelled(&claims, reports);
+    Ok(done)
 }
 
 /// Runs each set-up once; results go in under their set-ups, so the order in which they end is of no account.
@@ -236,10 +246,10 @@ fn run_all(
 ) -> Result<(), ReproduceError> {
     let mut inputs: BTreeMap<&str, Input> = BTreeMap::new();
     for setup in setups {
-        if !inputs.contains_key(setup.input.as_str()) {
-            let input = Input::load(&setup.input, &ReadOptions::default())
+        if !inputs.contains_key(setup.spec.input.as_str()) {
+            let input = Input::load(&setup.spec.input, &ReadOptions::default())
                 .map_err(|error| ReproduceError::Run { case: setup.label(), error })?;
-            inputs.insert(&setup.input, input);
+            inputs.insert(&setup.spec.input, input);
         }
     }
     let done = AtomicUsize::new(0);
@@ -249,7 +259,7 @@ fn run_all(
         .par_iter()
         .with_max_len(1)
         .map(|setup| {
-            let report = run::run(&inputs[setup.input.as_str()], &setup.spec(), &|_| {})
+            let report = run::run(&inputs[setup.spec.input.as_str()], &setup.spec, &|_| {})
                 .map_err(|error| ReproduceError::Run { case: setup.label(), error });
             let done = done.fetch_add(1, Ordering::Relaxed) + 1;
             progress(Step { done, total: setups.len(), case: setup.label() });

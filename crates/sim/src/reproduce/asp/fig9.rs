@@ -4,10 +4,11 @@
 //! say whether its drives read ahead into their own caches, and its factors depend on it more than on anything else,
 //! so every row is run both ways, and a finding says which way the paper's own numbers are nearer to.
 
-use super::claim::{Claim, SPEED, THROUGHPUT, Test};
 use super::fig8::nothing_prefetched;
-use super::setup::{MIB, Scale, Setup};
-use super::{Kind, Paper, Row};
+use crate::reproduce::claim::{Claim, SPEED, THROUGHPUT, Test};
+use crate::reproduce::setup::{MIB, Scale, Setup};
+use crate::reproduce::{Kind, Paper, Row};
+use crate::spec::RunSpec;
 
 /// All files together, MiB.
 const SIZE_MIB: u64 = 2048;
@@ -70,7 +71,7 @@ impl Bench<'_> {
     fn unaligned(&self, setup: Setup) -> Setup {
         let size = format!("size={}", self.scale.mib(SIZE_MIB));
         let short = format!("size={}", self.scale.of(SIZE_MIB * MIB) / 4096 * 4096 - 16 * 13 * 4096);
-        Setup { input: setup.input.replace(&size, &short), ..setup }
+        Setup { spec: RunSpec { input: setup.spec.input.replace(&size, &short), ..setup.spec } }
     }
     /// The drives' setting, as it stands at the end of every case.
     const fn suffix(&self) -> &'static str {

@@ -1,12 +1,18 @@
 //! Every row that the paper's text and the project's own expectations name is there, whatever the threads; and the
 //! arithmetic of a row.
 
-use super::claim::{against, factor};
-use super::*;
+use super::{STUDY, decide, fig8};
+use crate::input::Input;
+use crate::reproduce::claim::{against, factor};
+use crate::reproduce::setup;
+use crate::reproduce::{Kind, Options, Paper, Reproduction, reproduce, wanted};
+use crate::run;
+use forerun_trace::ReadOptions;
+use std::sync::atomic::Ordering;
 
 fn quick(threads: usize) -> Reproduction {
     let options = Options { quick: true, threads, ..Options::default() };
-    asp(&options, &|_| {}).unwrap()
+    reproduce(&STUDY, &options, &|_| {}).unwrap()
 }
 
 fn has(done: &Reproduction, figure: &str, paper: f64) -> bool {
@@ -52,8 +58,8 @@ fn every_number_of_the_text_has_a_row_and_threads_change_nothing() {
     for (figure, paper) in numbers {
         assert!(has(&done, figure, paper), "no row for {paper} of Fig. {figure}");
     }
-    for figure in FIGURES {
-        assert!(done.rows.iter().any(|r| r.figure == figure), "no row of Fig. {figure}");
+    for figure in STUDY.figures {
+        assert!(done.rows.iter().any(|r| r.figure == *figure), "no row of Fig. {figure}");
     }
     assert!(done.rows.iter().all(|r| r.holds.is_none()), "a run of test size claims nothing");
     for (figure, expected) in [("7", 1), ("8a", 13), ("9a", 4), ("9b", 2), ("9c", 2), ("9d", 2)] {
@@ -70,7 +76,7 @@ fn a_figure_is_asked_for_by_name_or_number_and_an_unknown_one_is_refused() {
     let only = |figure: &str| Options { figures: vec![figure.into()], ..Options::default() };
     assert!(wanted(&only("9"), "9c") && wanted(&only("9c"), "9c") && !wanted(&only("9c"), "9d"));
     assert!(wanted(&Options::default(), "13"));
-    let error = asp(&only("14"), &|_| {}).unwrap_err();
+    let error = reproduce(&STUDY, &only("14"), &|_| {}).unwrap_err();
     assert!(error.to_string().contains("9c"), "{error}");
 }
 
@@ -94,8 +100,8 @@ fn a_factor_is_the_worst_on_the_left_over_the_best_on_the_right() {
 #[test]
 fn the_time_at_which_bytes_were_delivered_lies_between_two_samples() {
     let setup = setup::Scale { quick: true }.setup("random:size=4MiB,requests=500", "none");
-    let input = Input::load(&setup.input, &ReadOptions::default()).unwrap();
-    let mut report = run::run(&input, &setup.spec(), &|_| {}).unwrap();
+    let input = Input::load(&setup.spec.input, &ReadOptions::default()).unwrap();
+    let mut report = run::run(&input, &setup.spec, &|_| {}).unwrap();
     report.timeline.truncate(2);
     report.timeline[0].at_ns = 100;
     report.timeline[0].bytes_delivered = 1_000;
@@ -114,7 +120,7 @@ fn a_clock_fills_the_measured_rows_and_no_other() {
     }
     let options =
         Options { quick: true, figures: vec!["8c".into()], clock: Some(clock), ..Options::default() };
-    let done = asp(&options, &|_| {}).unwrap();
+    let done = reproduce(&STUDY, &options, &|_| {}).unwrap();
     let measured = done.rows.iter().filter(|r| r.measured_ns_per_access.is_some());
     assert_eq!(measured.count(), decide::SCHEMES.len());
 }

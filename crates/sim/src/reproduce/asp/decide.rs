@@ -4,10 +4,10 @@
 //! so that what passes on the clock is the engine's work: look-up, scheme, retention, bookkeeping. The first
 //! accesses fill the cache and are not counted. No two runs measure the same, so the result has a field of its own.
 
-use super::setup::Scale;
-use super::{ReproduceError, Row};
 use crate::host::hardware;
 use crate::random::Rng;
+use crate::reproduce::setup::Scale;
+use crate::reproduce::{ReproduceError, Row};
 use forerun_core::access::{Access, Context};
 use forerun_core::dispatch::DemandFirst;
 use forerun_core::engine::{Config, Engine, Input, Output, Residency, Status};
@@ -33,8 +33,8 @@ pub(super) fn measure(rows: &mut [Row], clock: fn() -> u64, quick: bool) -> Resu
         let Some(scheme) = row.case.strip_prefix(CASE) else { continue };
         let setup = scale.setup("random", scheme);
         let wrong = |error| ReproduceError::Run { case: row.case.clone(), error };
-        let hardware = hardware(&setup.spec()).map_err(wrong)?;
-        let cache_blocks = setup.cache / BLOCK_BYTES;
+        let hardware = hardware(&setup.spec).map_err(wrong)?;
+        let cache_blocks = setup.spec.cache_bytes / BLOCK_BYTES;
         let array = hardware.array;
         let strip_blocks = array.strip_blocks();
         let shape = LayerShape { cache_blocks, strip_blocks, stripe_strips: array.stripe_strips() };

@@ -4,11 +4,12 @@
 //! the same benchmark; where it is missing, the project's demo trace stands in under its own name. One request is
 //! outstanding, as the paper's throughput has one bar per scheme and its replay program is not described.
 
-use super::claim::{Claim, THROUGHPUT, Test, Verdict, served};
-use super::facts::gauge;
-use super::setup::{CACHE, MIB, Scale, Setup};
-use super::{Kind, Options};
+use super::CACHE;
 use crate::report::RunReport;
+use crate::reproduce::claim::{Claim, THROUGHPUT, Test, Verdict, served};
+use crate::reproduce::facts::gauge;
+use crate::reproduce::setup::{MIB, Scale, Setup};
+use crate::reproduce::{Kind, Options};
 
 /// Array caches, MiB.
 const CACHES: [u64; 5] = [100, 200, 300, 400, 500];

@@ -4,12 +4,12 @@
 //! 1,000 sessions where the paper ran ten minutes. Where the paper contradicts itself (ASP over SEQP128 is 2 times
 //! for SEQP32 in section 3.3 and 2.3 times for SEQP128 in section 4) each number is a row.
 
-use super::Paper;
-use super::claim::{Claim, THROUGHPUT, Test, Verdict};
-use super::facts::gauge;
 use super::fig6::total_served;
-use super::setup::{Scale, Setup};
 use crate::report::RunReport;
+use crate::reproduce::Paper;
+use crate::reproduce::claim::{Claim, THROUGHPUT, Test, Verdict};
+use crate::reproduce::facts::gauge;
+use crate::reproduce::setup::{Scale, Setup};
 
 /// Clients on the x axis.
 const CLIENTS: [u64; 4] = [16, 32, 64, 128];

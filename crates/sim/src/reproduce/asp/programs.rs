@@ -3,10 +3,10 @@
 //! Each is a stand-in whose numbers are published or were measured before any scheme ran on it (`workload/`). Six of
 //! the paper's twelve queries have one. Turnaround is the run's elapsed time, so factors compare speeds.
 
-use super::Paper;
-use super::claim::{Claim, Measure, SPEED, Test, Verdict};
-use super::setup::{Scale, Setup};
 use crate::report::RunReport;
+use crate::reproduce::Paper;
+use crate::reproduce::claim::{Claim, Measure, SPEED, Test, Verdict};
+use crate::reproduce::setup::{Scale, Setup};
 
 const QUERIES: [&str; 6] = ["q1", "q3", "q4", "q10", "q12", "q14"];
 const SCHEMES: [&str; 8] = [
