@@ -12,9 +12,16 @@ use crate::units::{Extent, Nanos};
 use alloc::vec::Vec;
 
 pub mod asp;
+#[cfg(test)]
+mod bench;
+pub mod files;
+pub mod linux24;
 pub mod linux26;
+pub mod linux6;
+pub mod linux_ondemand;
 pub mod msp;
 pub mod none;
+mod readahead;
 pub mod strip;
 
 /// How the cache answered one block of a read (design.md, "Words").

@@ -1,4 +1,5 @@
-//! No allocation for an access once the tables have grown: hits, and misses of `asp` and `asp+msp` on a healthy array.
+//! No allocation for an access once the tables have grown: hits, misses of `asp` and `asp+msp` on a healthy array, and
+//! sequential and jumping readers under every prefetcher of the page cache.
 
 #![allow(
     unsafe_code,
@@ -14,6 +15,7 @@ use forerun_core::dispatch::DemandFirst;
 use forerun_core::engine::{Config, Engine, Input, Output, Residency, Status, WriteMode};
 use forerun_core::policy::asp::{Asp, AspConfig};
 use forerun_core::policy::msp::Msp;
+use forerun_core::registry::{Layer, LayerShape, ROWS, Role, SchemeSpec};
 use forerun_core::scheme::{Joined, Scheme};
 use forerun_core::units::{Extent, Nanos};
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -127,4 +129,39 @@ fn sequential_readers_under_asp_and_msp_allocate_nothing() {
     };
     assert_eq!(allocations(&mut engine, 600_000, &mut next), 0);
     assert!(engine.stats().prefetched > 10_000);
+}
+
+/// A page cache of 64 MiB under a scheme of the registry.
+fn page_cache(scheme: &str) -> Engine {
+    let array = support::schemes::array("single:128KiB", 1 << 18);
+    let shape = LayerShape { cache_blocks: 16_384, strip_blocks: 32, stripe_strips: 4 };
+    let built = SchemeSpec::parse(scheme).expect("a scheme").build(Layer::Host, &shape);
+    let config = Config {
+        residency: Residency::Owned,
+        cache_blocks: shape.cache_blocks,
+        line_blocks: built.line_blocks,
+        strip_aligned: false,
+        retain: true,
+        command_blocks_max: 128,
+        ahead_blocks_max: 2_048,
+        staging_blocks: 0,
+        write: WriteMode::Through,
+    };
+    Engine::new(config, array, CostModel::default(), built.scheme, Box::new(DemandFirst::new(1)))
+}
+
+#[test]
+fn readers_of_a_page_cache_allocate_nothing_under_any_of_its_prefetchers() {
+    let schemes = ROWS.iter().filter(|row| row.layer == Layer::Host && row.role == Role::Prefetch);
+    for row in schemes {
+        let mut engine = page_cache(row.name);
+        let blocks = engine.array().capacity_blocks();
+        let (mut rng, mut at) = (Rng::new(3), 0);
+        let mut next = || {
+            at = if rng.percent(2) { rng.below(blocks) } else { (at + 1) % blocks };
+            at
+        };
+        assert_eq!(allocations(&mut engine, 150_000, &mut next), 0, "{}", row.name);
+        assert!(engine.stats().prefetched > 10_000, "{}", row.name);
+    }
 }

@@ -12,20 +12,18 @@
 //! what the ASP paper compares with. Source: torvalds/linux mm/readahead.c of 2.6.15, described in algorithms.md 3.2;
 //! the congestion test of the kernel's queue is left out (the layer below takes what it is given).
 
+use super::files::{FILES_MAX, Table};
+use super::readahead::init_size;
 use super::{Lookup, Plan, Policy, When, World};
 use crate::access::{Access, Op};
 use crate::cache::State;
-use crate::hash::NumberMap;
 use crate::units::Extent;
-use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 /// Smallest window, 16 KiB (`VM_MIN_READAHEAD`).
 const MIN_BLOCKS: u64 = 4;
 /// Windows found fully cached, in blocks, before read-ahead turns itself off (`VM_MAX_CACHE_HIT`).
 const CACHE_HIT_MAX: u64 = 256;
-/// Most files followed at once; the one followed for longest is forgotten.
-const FILES_MAX: usize = 65_536;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct File {
@@ -44,8 +42,7 @@ struct File {
 #[derive(Debug)]
 pub struct Linux26 {
     max: u64,
-    files: NumberMap<File>,
-    order: VecDeque<u64>,
+    files: Table<File>,
     windows: u64,
 }
 
@@ -57,33 +54,7 @@ impl Linux26 {
     #[must_use]
     pub fn new(max: u64) -> Self {
         assert!(max > 0, "a window has at least one block");
-        Self { max, files: NumberMap::default(), order: VecDeque::new(), windows: 0 }
-    }
-
-    fn file(&mut self, access: &Access) -> File {
-        let context = access.context.0;
-        if let Some(file) = self.files.get(&context) {
-            return *file;
-        }
-        if self.files.len() == FILES_MAX
-            && let Some(oldest) = self.order.pop_front()
-        {
-            self.files.remove(&oldest);
-        }
-        self.order.push_back(context);
-        File { next: access.within.start.0, ..File::default() }
-    }
-}
-
-/// `get_init_ra_size`.
-const fn init_size(request: u64, max: u64) -> u64 {
-    let size = request.next_power_of_two();
-    if size <= max / 32 {
-        size * 4
-    } else if size <= max / 4 {
-        size * 2
-    } else {
-        max
+        Self { max, files: Table::new(FILES_MAX), windows: 0 }
     }
 }
 
@@ -183,7 +154,8 @@ impl Policy for Linux26 {
         if access.op == Op::Write {
             return;
         }
-        let mut file = self.file(access);
+        let next = access.within.start.0;
+        let file = self.files.entry(access.context.0, || File { next, ..File::default() });
         let missing = access.extent.iter().zip(lookup.outcomes).find(|(_, o)| o.is_miss());
         if let Some((block, _)) = missing {
             file.in_cache = false;
@@ -198,13 +170,12 @@ impl Policy for Linux26 {
             offset += 1;
         }
         while offset < access.extent.end() && !file.in_cache {
-            offset = call.request(&mut file, offset, access.extent.end() - offset, plan);
+            offset = call.request(file, offset, access.extent.end() - offset, plan);
         }
         if file.in_cache {
             file.next = access.extent.end();
         }
         self.windows += call.windows;
-        self.files.insert(access.context.0, file);
     }
     fn gauges(&self, out: &mut Vec<(&'static str, f64)>) {
         #[expect(clippy::cast_precision_loss, reason = "a gauge for a report")]

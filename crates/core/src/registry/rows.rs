@@ -2,6 +2,9 @@
 
 use super::{Keep, Layer, LayerShape, Made, Param, Part, Role, Row, Unit};
 use crate::policy::asp::{Asp, AspConfig};
+use crate::policy::linux_ondemand::{LinuxOndemand, OndemandConfig};
+use crate::policy::linux6::{Linux6, Linux6Config};
+use crate::policy::linux24::Linux24;
 use crate::policy::linux26::Linux26;
 use crate::policy::msp::Msp;
 use crate::policy::none::None as Nothing;
@@ -10,6 +13,24 @@ use crate::units::BLOCK_BYTES;
 use alloc::boxed::Box;
 
 const MAX: Param = Param { name: "max", unit: Unit::Bytes, default: "128KiB", about: "Largest window." };
+const CONTEXT: Param = Param {
+    name: "context",
+    unit: Unit::Switch,
+    default: "on",
+    about: "The rules from 2.6.31 on: believe the trail of blocks before a miss; no window that meets its own marker.",
+};
+const IO: Param = Param {
+    name: "io",
+    unit: Unit::BytesOrAuto,
+    default: "auto",
+    about: "Largest request of the device: a larger read than max raises its window up to this; auto: never.",
+};
+const ALIGN: Param = Param {
+    name: "align",
+    unit: Unit::Switch,
+    default: "off",
+    about: "Windows end at multiples of the folio size, as since 6.17 with large folios.",
+};
 const GHOSTS: Param = Param {
     name: "ghosts",
     unit: Unit::Switch,
@@ -79,6 +100,15 @@ pub static ROWS: &[Row] = &[
         make: Some(make_linux26),
     },
     Row {
+        name: "linux-2.4",
+        layer: Layer::Host,
+        role: Role::Prefetch,
+        about: "Read-ahead of Linux 2.4 as AccuSim models it: a group and a window per file, at random reads too.",
+        source: "Butt, Gniady and Hu, SIGMETRICS 2005; torvalds/linux mm/filemap.c, 2.4",
+        params: &[MAX],
+        make: Some(|part, _| Made::Policy(Box::new(Linux24::new(max_blocks(part))))),
+    },
+    Row {
         name: "linux-2.6",
         layer: Layer::Host,
         role: Role::Prefetch,
@@ -86,6 +116,24 @@ pub static ROWS: &[Row] = &[
         source: "torvalds/linux mm/readahead.c, 2.6.15 to 2.6.22",
         params: &[MAX],
         make: Some(make_linux26),
+    },
+    Row {
+        name: "linux-ondemand",
+        layer: Layer::Host,
+        role: Role::Prefetch,
+        about: "Read-ahead of Linux 2.6.23 to 6.10: one window per file and a marker in it.",
+        source: "torvalds/linux mm/readahead.c, 2.6.25 and 5.18",
+        params: &[MAX, CONTEXT],
+        make: Some(make_linux_ondemand),
+    },
+    Row {
+        name: "linux-6",
+        layer: Layer::Host,
+        role: Role::Prefetch,
+        about: "Read-ahead of Linux 6.11 and later: a marker, and windows that may end at folios.",
+        source: "torvalds/linux mm/readahead.c, 6.12 and 6.17",
+        params: &[MAX, IO, ALIGN],
+        make: Some(make_linux6),
     },
     Row {
         name: "lru",
@@ -156,6 +204,22 @@ fn make_asp(part: &Part, shape: &LayerShape) -> Made {
     Made::Scheme(Box::new(Asp::new(config, shape.stripe_strips)))
 }
 
+/// The largest window, in blocks.
+fn max_blocks(part: &Part) -> u64 {
+    (part.bytes("max") / BLOCK_BYTES).max(1)
+}
+
 fn make_linux26(part: &Part, _shape: &LayerShape) -> Made {
-    Made::Policy(Box::new(Linux26::new((part.bytes("max") / BLOCK_BYTES).max(1))))
+    Made::Policy(Box::new(Linux26::new(max_blocks(part))))
+}
+
+fn make_linux_ondemand(part: &Part, _shape: &LayerShape) -> Made {
+    let config = OndemandConfig { max: max_blocks(part), context: part.switch("context") };
+    Made::Policy(Box::new(LinuxOndemand::new(config)))
+}
+
+fn make_linux6(part: &Part, _shape: &LayerShape) -> Made {
+    let io = part.bytes_or_auto("io").map_or(0, |bytes| bytes / BLOCK_BYTES);
+    let config = Linux6Config { max: max_blocks(part), io, align: part.switch("align") };
+    Made::Policy(Box::new(Linux6::new(config)))
 }

@@ -36,6 +36,11 @@ pub(crate) const SCHEMES: &[&str] = &[
     "linux-2.6",
     // Of the page cache, by the registry.
     "host:seqp:16KiB",
+    "host:linux-2.4(max=16KiB)",
+    "host:linux-ondemand(max=32KiB)",
+    "host:linux-ondemand(max=16KiB,context=off)",
+    "host:linux-6(max=16KiB,io=64KiB)",
+    "host:linux-6(max=32KiB,align=on)",
     "arc",
     "s3fifo",
     "sieve",
