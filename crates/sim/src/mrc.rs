@@ -212,21 +212,12 @@ impl Interner {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use forerun_core::access::Op;
     use forerun_core::retention::{BASELINES, by_name};
     use forerun_trace::record::Record;
     use proptest::prelude::*;
 
     fn record(device: u32, offset: u64, bytes: u64) -> Record {
-        Record {
-            time: None,
-            device: Name(device),
-            process: Name::ABSENT,
-            file: Name::ABSENT,
-            offset,
-            bytes,
-            op: Op::Read,
-        }
+        Record { device: Name(device), offset, bytes, ..Record::BLANK }
     }
 
     #[test]

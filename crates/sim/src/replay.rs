@@ -465,6 +465,7 @@ mod tests {
         let record =
             |&(time, device, process, file, offset, bytes): &(Option<u64>, u32, u32, u32, u64, u64)| Record {
                 time: time.map(Nanos),
+                took: None,
                 device: Name(device),
                 process: Name(process),
                 file: Name(file),
@@ -475,8 +476,8 @@ mod tests {
         Trace {
             names: vec![String::new(), "a".into(), "b".into()],
             records: rows.iter().map(record).collect(),
-            skipped: 0,
             format: "test".into(),
+            ..Trace::default()
         }
     }
 

@@ -1,12 +1,12 @@
 //! Any separated text, by a mapping of its columns: `time=0:us,offset=3:sectors,bytes=4,op=2`.
 //!
-//! The mapping is a list of `key=value`. `time`, `offset`, `bytes`, `op`, `device`, `process` and `file` name a
-//! column by number (from 0) or, when the text has a heading line, by its heading; `:unit` may follow for `time`
-//! (ns, 100ns, us, ms, s; default s) and for `offset` and `bytes` (bytes, sectors, blocks, KiB, MiB; default
-//! bytes). `size=N` gives every request the same length instead of a column; `read=WORD` and `write=WORD` say what
-//! the operation column holds where it is not a word that begins with R or W; without an `op` column all are reads.
-//! `sep=comma|tab|space|semicolon|pipe`, `header=N` lines to pass over, and `zero=first|file`: whether the earliest
-//! request is time zero (default) or times are kept.
+//! The mapping is a list of `key=value`. `time`, `offset`, `bytes`, `op`, `device`, `process`, `file`, `took` (how long
+//! the request took) and `filesize` (size of the file) name a column by number (from 0) or, when the text has a heading
+//! line, by its heading; `:unit` may follow for `time` and `took` (ns, 100ns, us, ms, s; default s) and for `offset`,
+//! `bytes` and `filesize` (bytes, sectors, blocks, KiB, MiB; default bytes). `size=N` gives every request the same
+//! length instead of a column; `read=WORD` and `write=WORD` say what the operation column holds where it is not a word
+//! that begins with R or W; without an `op` column all are reads. `sep=comma|tab|space|semicolon|pipe`, `header=N`
+//! lines to pass over, and `zero=first|file`: whether the earliest request is time zero (default) or times are kept.
 
 use crate::error::Fault;
 use crate::field::{self, Fields};
@@ -15,7 +15,7 @@ use crate::options::TimeUnit;
 use crate::record::{Name, Record};
 use crate::sink::Sink;
 use forerun_core::access::Op;
-use forerun_core::units::{BLOCK_BYTES, SECTOR_BYTES};
+use forerun_core::units::{BLOCK_BYTES, Nanos, SECTOR_BYTES};
 use std::str::FromStr;
 
 /// Where a column is.
@@ -94,6 +94,10 @@ pub struct ColumnMapping {
     pub process: Option<Column>,
     /// File.
     pub file: Option<Column>,
+    /// How long the request took, and in which unit.
+    pub took: Option<(Column, TimeUnit)>,
+    /// Size of the file; a cell may be empty.
+    pub file_size: Option<Sized>,
     /// What separates columns.
     pub separator: Separator,
     /// Lines to pass over at the beginning. At least 1 where a column is named by its heading.
@@ -183,6 +187,8 @@ struct Draft {
     device: Option<Column>,
     process: Option<Column>,
     file: Option<Column>,
+    took: Option<(Column, TimeUnit)>,
+    file_size: Option<Sized>,
     separator: Separator,
     header_lines: u64,
     keep_times: bool,
@@ -201,6 +207,8 @@ impl Draft {
             "device" => self.device = Some(column(key, value)?),
             "process" => self.process = Some(column(key, value)?),
             "file" => self.file = Some(column(key, value)?),
+            "took" => self.took = Some(timed(key, value)?),
+            "filesize" => self.file_size = Some(sized(key, value)?),
             "sep" => self.separator = separator(key, value)?,
             "header" => self.header_lines = number(key, value)?,
             "zero" => match value {
@@ -209,8 +217,7 @@ impl Draft {
                 _ => return Err(wrong(key, "first or file", value)),
             },
             _ => {
-                let keys =
-                    "time, offset, bytes, size, op, read, write, device, process, file, sep, header, zero";
+                let keys = "time, offset, bytes, size, op, read, write, device, process, file, took, filesize, sep, header, zero";
                 return Err(wrong("key", keys, key));
             }
         }
@@ -229,6 +236,8 @@ impl Draft {
             self.device.as_ref(),
             self.process.as_ref(),
             self.file.as_ref(),
+            self.took.as_ref().map(|(column, _)| column),
+            self.file_size.as_ref().map(|sized| &sized.column),
         ];
         columns.into_iter().flatten().any(|c| matches!(c, Column::Heading(_)))
     }
@@ -253,6 +262,8 @@ impl FromStr for ColumnMapping {
             device: draft.device,
             process: draft.process,
             file: draft.file,
+            took: draft.took,
+            file_size: draft.file_size,
             separator: draft.separator,
             header_lines,
             rebase: !draft.keep_times,
@@ -295,6 +306,16 @@ impl Reader {
         let cell = self.cell(&sized.column, fields, what)?;
         let value = field::uint(cell, what)?;
         value.checked_mul(sized.unit).ok_or_else(|| Fault::new(format!("{what} below 2^64 bytes"), cell))
+    }
+
+    fn time(
+        &self,
+        column: Option<&(Column, TimeUnit)>,
+        fields: &Fields<'_>,
+        what: &str,
+    ) -> Result<Option<Nanos>, Fault> {
+        let Some((column, unit)) = column else { return Ok(None) };
+        field::time(self.cell(column, fields, what)?, unit.nanos(), what).map(Some)
     }
 
     fn op(&self, fields: &Fields<'_>) -> Result<Op, Fault> {
@@ -347,18 +368,19 @@ impl LineReader for Reader {
             Length::Constant(bytes) => *bytes,
             Length::Column(sized) => self.bytes(sized, &fields, "length")?,
         };
-        let time = match &self.mapping.time {
-            None => None,
-            Some((column, unit)) => {
-                Some(field::time(self.cell(column, &fields, "time")?, unit.nanos(), "a time")?)
-            }
-        };
+        let time = self.time(self.mapping.time.as_ref(), &fields, "time")?;
+        let took = self.time(self.mapping.took.as_ref(), &fields, "duration")?;
         let op = self.op(&fields)?;
         let last = sink.last();
         let device = self.label(self.mapping.device.as_ref(), last.device, &fields, sink)?;
         let process = self.label(self.mapping.process.as_ref(), last.process, &fields, sink)?;
         let file = self.label(self.mapping.file.as_ref(), last.file, &fields, sink)?;
-        sink.push(Record { time, device, process, file, offset, bytes, op })
+        if let Some(sized) = &self.mapping.file_size
+            && !self.cell(&sized.column, &fields, "file size")?.is_empty()
+        {
+            sink.know_size(device, file, self.bytes(sized, &fields, "file size")?);
+        }
+        sink.push(Record { time, took, device, process, file, offset, bytes, op })
     }
 }
 

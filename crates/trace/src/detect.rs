@@ -173,7 +173,7 @@ fn detect_text(text: &str, name: &str) -> Option<Format> {
 
 fn by_heading(first: &str) -> Option<Format> {
     match first.trim() {
-        csv::HEADING => Some(Format::Csv),
+        line if csv::heading(line).is_some() => Some(Format::Csv),
         fio::HEADING_V2 => Some(Format::FioV2),
         fio::HEADING_V3 => Some(Format::FioV3),
         line if line.starts_with("Timestamp,Hostname,") => Some(Format::Msr),

@@ -51,6 +51,12 @@ pub struct TraceInfo {
     pub empty: u64,
     /// Bad records that were passed over.
     pub skipped: u64,
+    /// Well-formed events of the source that are no request for data.
+    pub passed_over: u64,
+    /// Requests of which it is known how long they took.
+    pub with_duration: u64,
+    /// Files whose size is known.
+    pub files_with_size: u64,
     /// Bytes asked for.
     pub bytes: u64,
     /// Bytes of the reads.
@@ -118,6 +124,9 @@ impl Trace {
             writes: of(Op::Write).count() as u64,
             empty: self.records.iter().filter(|record| record.bytes == 0).count() as u64,
             skipped: self.skipped,
+            passed_over: self.passed_over,
+            with_duration: self.records.iter().filter(|record| record.took.is_some()).count() as u64,
+            files_with_size: self.file_sizes.len() as u64,
             bytes: bytes_read.saturating_add(bytes_written),
             bytes_read,
             bytes_written,

@@ -138,7 +138,7 @@ fn drive(format: Format, source: &mut ByteSource<'_>, sink: &mut Sink<'_>) -> Re
                 return Err(sink.fatal(Place::Line(1), fault));
             }
         },
-        Format::Csv => Box::new(csv::line),
+        Format::Csv => Box::new(csv::Reader::default()),
         Format::Blkparse => Box::new(blkparse::Reader::default()),
         Format::FioV2 => Box::new(fio::Reader::new(2)),
         Format::FioV3 => Box::new(fio::Reader::new(3)),

@@ -1,7 +1,13 @@
 //! One I/O of a trace, whatever format it came from, and a whole trace in memory.
+//!
+//! A record is what a program (or, in a block trace, a file system) asked for: bytes as asked, when, by whom, of which
+//! device or file. Two things are known to some sources only and are optional: how long the request took (`took`, from
+//! which a replay learns how long the program computed between two requests), and how large each file was (a prefetcher
+//! stops at the end of a file, and the end is not where a program happened to stop reading).
 
 use forerun_core::access::Op;
 use forerun_core::units::Nanos;
+use std::collections::BTreeMap;
 
 /// Number of an interned string of a [`Trace`]. Zero is the empty string: "not in the source".
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -17,6 +23,8 @@ impl Name {
 pub struct Record {
     /// When it was issued, from the trace's own zero; `None` where the source has no times.
     pub time: Option<Nanos>,
+    /// How long the program waited for its answer; `None` where the source has no completions.
+    pub took: Option<Nanos>,
     /// Device it went to.
     pub device: Name,
     /// Who issued it: a process, a client.
@@ -31,6 +39,20 @@ pub struct Record {
     pub op: Op,
 }
 
+impl Record {
+    /// A read of no bytes of nothing by nobody, to fill in.
+    pub const BLANK: Self = Self {
+        time: None,
+        took: None,
+        device: Name::ABSENT,
+        process: Name::ABSENT,
+        file: Name::ABSENT,
+        offset: 0,
+        bytes: 0,
+        op: Op::Read,
+    };
+}
+
 /// A whole trace: records in the order of the source, and the strings that they name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trace {
@@ -38,8 +60,22 @@ pub struct Trace {
     pub names: Vec<String>,
     /// The requests, in the order of the source.
     pub records: Vec<Record>,
+    /// Bytes of each file (device, file) whose size the source told; a record may still reach beyond it, where a
+    /// file grew.
+    pub file_sizes: BTreeMap<(Name, Name), u64>,
     /// Records that `--skip-bad` passed over.
     pub skipped: u64,
+    /// Events of the source that are well formed and no request for a file's or device's data: other system calls,
+    /// reads of pipes, tracepoints of other kinds. They are not in the trace.
+    pub passed_over: u64,
     /// Short name of the format it was read from, e.g. `msr`.
     pub format: String,
+}
+
+impl Trace {
+    /// Notes that a file has at least `bytes`.
+    pub fn know_size(&mut self, device: Name, file: Name, bytes: u64) {
+        let known = self.file_sizes.entry((device, file)).or_default();
+        *known = bytes.max(*known);
+    }
 }

@@ -10,7 +10,6 @@ use crate::error::{Fault, Malformed, Place, TraceError};
 use crate::formats::Format;
 use crate::options::ReadOptions;
 use crate::record::{Name, Record, Trace};
-use forerun_core::access::Op;
 use forerun_core::units::{Nanos, SECTOR_BYTES};
 use std::collections::HashMap;
 
@@ -88,6 +87,18 @@ impl<'a> Sink<'a> {
     pub(crate) fn is_empty(&self) -> bool {
         self.trace.records.is_empty()
     }
+    /// Notes that a file has at least `bytes`.
+    pub(crate) fn know_size(&mut self, device: Name, file: Name, bytes: u64) {
+        self.trace.know_size(device, file, bytes);
+    }
+    /// Counts events that are well formed and no request for data.
+    pub(crate) fn pass_over(&mut self, events: u64) {
+        self.trace.passed_over += events;
+    }
+    /// Puts the records into the order of their times; those of one time keep theirs.
+    pub(crate) fn sort_by_time(&mut self) {
+        self.trace.records.sort_by_key(|record| record.time);
+    }
     /// The source turned out to have no times.
     pub(crate) fn forget_times(&mut self) {
         for record in &mut self.trace.records {
@@ -132,15 +143,7 @@ impl<'a> Sink<'a> {
 }
 
 /// A record of nothing, to fill in.
-pub(crate) const BLANK: Record = Record {
-    time: None,
-    device: Name::ABSENT,
-    process: Name::ABSENT,
-    file: Name::ABSENT,
-    offset: 0,
-    bytes: 0,
-    op: Op::Read,
-};
+pub(crate) const BLANK: Record = Record::BLANK;
 
 /// Sectors as bytes.
 pub(crate) fn sectors_to_bytes(sectors: u64, what: &str) -> Result<u64, Fault> {

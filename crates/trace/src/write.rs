@@ -11,7 +11,7 @@ use crate::formats::{Format, columnar, csv, fio};
 use crate::mapping::{Layout, MapError, MapRule, lay};
 use crate::record::{Name, Record, Trace};
 use forerun_core::access::Op;
-use forerun_core::units::{BLOCK_BYTES, Extent, SECTOR_BYTES};
+use forerun_core::units::{BLOCK_BYTES, Extent, Nanos, SECTOR_BYTES};
 use serde::Serialize;
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
@@ -58,6 +58,10 @@ pub enum Loss {
     Requests,
     /// Requests of no bytes were left out.
     EmptyRequests,
+    /// The format does not say how long a request took.
+    Durations,
+    /// The format does not say how large a file is.
+    FileSizes,
 }
 
 impl fmt::Display for Loss {
@@ -77,6 +81,8 @@ impl fmt::Display for Loss {
             Self::Alignment => "alignment: ranges were widened to whole sectors of 512 bytes",
             Self::Requests => "requests: split into one record for each 4 KiB block touched",
             Self::EmptyRequests => "requests of no bytes: left out",
+            Self::Durations => "how long requests took: the format has no durations",
+            Self::FileSizes => "sizes of files: the format has none",
         })
     }
 }
@@ -211,6 +217,10 @@ impl Write for Output {
 /// See [`WriteError`].
 pub fn write_to(out: &mut (impl Write + Send), format: Format, trace: &Trace) -> Result<Written, WriteError> {
     let mut job = Job { trace, format, losses: BTreeSet::new(), records: trace.records.len() as u64 };
+    if !matches!(format, Format::Parquet | Format::Csv) {
+        job.lose_if(job.any(|r| r.took.is_some()), Loss::Durations);
+        job.lose_if(!trace.file_sizes.is_empty(), Loss::FileSizes);
+    }
     match format {
         Format::Parquet => {
             columnar::write(out, trace).map_err(|error| WriteError::Parquet(error.to_string()))?
@@ -264,13 +274,23 @@ impl Job<'_> {
         self.lose_if(trace.names.iter().any(|name| name.contains(['\n', '\r'])), Loss::NameCharacters);
         let names: Vec<String> = trace.names.iter().map(|name| csv::quote(name)).collect();
         let name = |name: Name| names.get(name.0 as usize).map_or("", String::as_str);
-        writeln!(out, "{}", csv::HEADING)?;
+        let (timed, sized) = (self.any(|r| r.took.is_some()), !trace.file_sizes.is_empty());
+        let optional = (if timed { ",took" } else { "" }, if sized { ",size" } else { "" });
+        writeln!(out, "{}{}{}", csv::HEADING, optional.0, optional.1)?;
+        let mut sizes = trace.file_sizes.clone();
         for r in &trace.records {
-            if let Some(time) = r.time {
-                write!(out, "{}.{:09}", time.0 / 1_000_000_000, time.0 % 1_000_000_000)?;
-            }
             let (device, process, file) = (name(r.device), name(r.process), name(r.file));
-            writeln!(out, ",{device},{},{},{},{process},{file}", r.offset, r.bytes, letter(r.op))?;
+            write!(out, "{},{device},{},{}", seconds(r.time), r.offset, r.bytes)?;
+            write!(out, ",{},{process},{file}", letter(r.op))?;
+            if timed {
+                write!(out, ",{}", seconds(r.took))?;
+            }
+            if sized {
+                // Once a file: the size stands on its first row.
+                let size = sizes.remove(&(r.device, r.file)).map(|size| size.to_string());
+                write!(out, ",{}", size.unwrap_or_default())?;
+            }
+            writeln!(out)?;
         }
         Ok(())
     }
@@ -467,6 +487,11 @@ impl Job<'_> {
         }
         Ok(())
     }
+}
+
+/// Seconds with nine decimals, or nothing.
+fn seconds(time: Option<Nanos>) -> String {
+    time.map_or_else(String::new, |t| format!("{}.{:09}", t.0 / 1_000_000_000, t.0 % 1_000_000_000))
 }
 
 /// The volume's blocks that a record touches.

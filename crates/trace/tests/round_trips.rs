@@ -22,7 +22,8 @@ fn trace(rows: &[Row]) -> Trace {
         };
         let (device, process, file) = (name(device), name(process), name(file));
         let time = time.map(Nanos);
-        trace.records.push(Record { time, device, process, file, offset: *offset, bytes: *bytes, op: *op });
+        let (offset, bytes, op) = (*offset, *bytes, *op);
+        trace.records.push(Record { time, device, process, file, offset, bytes, op, ..Record::BLANK });
     }
     trace
 }
@@ -157,8 +158,41 @@ prop_compose! {
     }
 }
 
+/// The trace of some rows with a duration on every second request and a size for every second file.
+fn with_durations_and_sizes(rows: &[Row]) -> Trace {
+    let mut trace = trace(rows);
+    for i in (0..trace.records.len()).step_by(2) {
+        let record = &mut trace.records[i];
+        record.took = Some(Nanos(record.offset / 7));
+        let (device, file, end) = (record.device, record.file, record.offset + record.bytes);
+        trace.know_size(device, file, end);
+    }
+    trace
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
+
+    #[test]
+    fn our_own_formats_keep_durations_and_sizes_of_files(rows_in in proptest::collection::vec(any_row(), 1..40)) {
+        let before = with_durations_and_sizes(&rows_in);
+        let sizes = |trace: &Trace| -> std::collections::BTreeMap<(String, String), u64> {
+            let named = |(&(device, file), &bytes): (&(Name, Name), &u64)| {
+                ((trace.name(device).to_owned(), trace.name(file).to_owned()), bytes)
+            };
+            trace.file_sizes.iter().map(named).collect()
+        };
+        let took = |trace: &Trace| trace.records.iter().map(|r| r.took).collect::<Vec<_>>();
+        for format in [Format::Csv, Format::Parquet] {
+            let (bytes, losses) = written(format, &before);
+            prop_assert_eq!(losses, vec![]);
+            let after = read_bytes("again", &bytes, &ReadOptions::default()).unwrap().trace;
+            prop_assert_eq!(rows(&after), rows_in.clone());
+            prop_assert_eq!(took(&after), took(&before));
+            prop_assert_eq!(sizes(&after), sizes(&before));
+        }
+        prop_assert!(written(Format::FioV3, &before).1.ends_with(&[Loss::Durations, Loss::FileSizes]));
+    }
 
     #[test]
     fn our_own_formats_keep_everything(rows_in in proptest::collection::vec(any_row(), 1..40)) {

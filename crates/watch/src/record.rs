@@ -499,6 +499,7 @@ impl Collector {
                 let device = only.clone().unwrap_or_else(|| disks.get(request.device).to_owned());
                 Record {
                     time: Some(Nanos(request.time - zero)),
+                    took: None,
                     device: self.intern(&device),
                     process: request.process,
                     file: Name::ABSENT,
@@ -508,7 +509,7 @@ impl Collector {
                 }
             })
             .collect();
-        Trace { names: self.names, records, skipped: 0, format: "recorded".to_owned() }
+        Trace { names: self.names, records, format: "recorded".to_owned(), ..Trace::default() }
     }
 }
 

@@ -250,7 +250,12 @@ fn facts(info: &TraceInfo) -> Vec<(&'static str, String)> {
         ("duration", info.duration_ns.map_or_else(|| "not recorded".into(), |ns| human::duration(float(ns)))),
         ("devices", human::count(info.devices)),
         ("processes", human::count(info.processes)),
-        ("files", human::count(info.files)),
+        (
+            "files",
+            format!("{}, the size of {} known", human::count(info.files), human::count(info.files_with_size)),
+        ),
+        ("durations", format!("known of {} requests", human::count(info.with_duration))),
+        ("passed over", format!("{} events that ask for no data", human::count(info.passed_over))),
         (
             "sequential",
             format!("{} of requests begin where the last ended", human::percent(info.sequential_share)),

@@ -162,17 +162,16 @@ fn trace(requests: &[(u64, u64, u64, bool)]) -> Input {
         now += gap;
         Record {
             time: Some(Nanos::from_micros(now)),
-            device: Name(0),
             process: Name(u32::from(block % 2 == 1)),
-            file: Name(0),
             offset: block * 4096 + 512 * (gap % 2),
             bytes: blocks * 4096,
             op: if write { Op::Write } else { Op::Read },
+            ..Record::BLANK
         }
     };
     let records = requests.iter().map(record).collect();
     let names = vec![String::new(), "other".into()];
-    Input::of_trace("trace", "", Trace { names, records, skipped: 0, format: "test".into() })
+    Input::of_trace("trace", "", Trace { names, records, format: "test".into(), ..Trace::default() })
 }
 
 proptest! {

@@ -260,18 +260,17 @@ impl Workload {
                 let Some(request) = sources[process].next() else { return false };
                 let file = files.partition_point(|&start| start <= request.offset) - 1;
                 records.push(Record {
-                    time: None,
-                    device: Name::ABSENT,
                     process: Name(process_base + process as u32),
                     file: Name(file_base + file as u32),
                     offset: request.offset - files[file],
                     bytes: request.bytes,
                     op: request.op,
+                    ..Record::BLANK
                 });
                 true
             });
         }
-        Trace { names, records, skipped: 0, format: "workload".into() }
+        Trace { names, records, format: "workload".into(), ..Trace::default() }
     }
 
     /// Where each stream lies: one after another.

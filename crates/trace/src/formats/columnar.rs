@@ -1,10 +1,12 @@
 //! Forerun's own format: an Apache Parquet file, compressed with zstd, under a versioned schema.
 //!
 //! Columns, one row a request in the order of the source: `time_ns` u64 or null, `process`, `device`, `file` text
-//! or null, `offset` u64, `bytes` u64, `op` text `R` or `W`. The file metadata carry `forerun.schema` = `1`. It is
+//! or null, `offset` u64, `bytes` u64, `op` text `R` or `W`, and since schema 2 `took_ns` u64 or null (how long the
+//! program waited) and `file_bytes` u64 or null (size of the file, on the first row of each file that has one). The
+//! file metadata carry `forerun.schema` = `2`; files of schema `1` have no such columns and are read as well. Parquet is
 //! chosen because everything can read it (DuckDB, polars, pandas, Spark) and nothing of a record is lost: a trace
 //! written and read again is the same trace. Times and offsets are delta-encoded, texts are dictionary-encoded, so
-//! a request takes a few bytes. Only the column layer of the Parquet library is used, not Arrow: seven flat columns
+//! a request takes a few bytes. Only the column layer of the Parquet library is used, not Arrow: nine flat columns
 //! need none, and Arrow would be most of the build. The library trusts some lengths of a damaged file (a page may
 //! claim up to 2 GiB) and answers a few contradictions with a panic; that is turned into the same error as any other
 //! malformed input.
@@ -33,8 +35,10 @@ use std::sync::Arc;
 pub(crate) const MAGIC: &[u8; 4] = b"PAR1";
 /// Key of the schema version in the file metadata.
 const SCHEMA_KEY: &str = "forerun.schema";
-/// The schema that this file writes, and the only one so far.
-const SCHEMA_VERSION: &str = "1";
+/// The schema that this file writes.
+const SCHEMA_VERSION: &str = "2";
+/// The schemas that it reads; the first had no `took_ns` and no `file_bytes`.
+const SCHEMA_VERSIONS: [&str; 2] = ["1", SCHEMA_VERSION];
 /// Rows in one row group when writing, and in one batch when reading.
 const GROUP_ROWS: usize = 1 << 20;
 const BATCH_ROWS: usize = 1 << 14;
@@ -49,6 +53,8 @@ const MESSAGE: &str = "message trace {
     required int64 offset (INTEGER(64, false));
     required int64 bytes (INTEGER(64, false));
     required binary op (STRING);
+    optional int64 took_ns (INTEGER(64, false));
+    optional int64 file_bytes (INTEGER(64, false));
 }";
 
 /// Reads a whole file.
@@ -98,12 +104,13 @@ fn check_version(metadata: &ParquetMetaData) -> Result<(), (Place, Fault)> {
         .key_value_metadata()
         .and_then(|pairs| pairs.iter().find(|pair| pair.key == SCHEMA_KEY))
         .and_then(|pair| pair.value.clone());
-    if version.as_deref() == Some(SCHEMA_VERSION) {
+    if version.as_deref().is_some_and(|version| SCHEMA_VERSIONS.contains(&version)) {
         return Ok(());
     }
     let found = version.map_or_else(|| "no such key".to_owned(), |v| format!("version {v:?}"));
-    let fault = Fault::told(format!("{SCHEMA_KEY} = {SCHEMA_VERSION} in the file metadata"), found)
-        .remedy("read it with the Forerun that wrote it, or export it as CSV and map its columns");
+    let fault =
+        Fault::told(format!("{SCHEMA_KEY} = {} in the file metadata", SCHEMA_VERSIONS.join(" or ")), found)
+            .remedy("read it with the Forerun that wrote it, or export it as CSV and map its columns");
     Err((Place::Byte(0), fault))
 }
 
@@ -114,9 +121,9 @@ struct Column {
     nullable: bool,
 }
 
-/// Where the seven columns stand: time, offset, bytes; process, device, file, op.
+/// Where the columns stand: time, offset, bytes, took, size of the file; process, device, file, op.
 struct Columns {
-    numbers: [Column; 3],
+    numbers: [Option<Column>; 5],
     texts: [Column; 4],
 }
 
@@ -136,25 +143,37 @@ impl Columns {
             }
             Ok(Column { index, nullable: column.max_def_level() == 1 })
         };
-        let number = |name| find(name, Type::INT64, "64-bit integers");
+        let number = |name: &str| find(name, Type::INT64, "64-bit integers").map(Some);
+        let optional = |name: &str| {
+            let there = schema.columns().iter().any(|column| column.path().string() == name);
+            if there { number(name) } else { Ok(None) }
+        };
         let text = |name| find(name, Type::BYTE_ARRAY, "text");
         Ok(Self {
-            numbers: [number("time_ns")?, number("offset")?, number("bytes")?],
+            numbers: [
+                number("time_ns")?,
+                number("offset")?,
+                number("bytes")?,
+                optional("took_ns")?,
+                optional("file_bytes")?,
+            ],
             texts: [text("process")?, text("device")?, text("file")?, text("op")?],
         })
     }
 
     /// Readers of the columns of one row group: numbers, then texts.
     fn open(&self, group: &dyn RowGroupReader) -> Result<Vec<ColumnReader>, ParquetError> {
-        self.numbers.iter().chain(&self.texts).map(|column| group.get_column_reader(column.index)).collect()
+        let there = self.numbers.iter().flatten().chain(&self.texts);
+        there.map(|column| group.get_column_reader(column.index)).collect()
     }
 
     /// The next rows, at most [`BATCH_ROWS`]; all columns must have equally many.
     fn batch(&self, readers: &mut [ColumnReader]) -> Result<Batch, ParquetError> {
-        let mut numbers = [const { Vec::new() }; 3];
+        let mut numbers = [const { Vec::new() }; 5];
         let mut texts = [const { Vec::new() }; 4];
-        let (for_numbers, for_texts) = readers.split_at_mut(self.numbers.len());
-        for ((out, column), reader) in numbers.iter_mut().zip(&self.numbers).zip(for_numbers) {
+        let (for_numbers, for_texts) = readers.split_at_mut(self.numbers.iter().flatten().count());
+        let there = numbers.iter_mut().zip(&self.numbers).filter_map(|(out, column)| Some((out, (*column)?)));
+        for ((out, column), reader) in there.zip(for_numbers) {
             let ColumnReader::Int64ColumnReader(reader) = reader else {
                 return Err(ParquetError::General("a column changes its type".to_owned()));
             };
@@ -174,12 +193,18 @@ impl Columns {
             let (read, ..) = reader.read_records(BATCH_ROWS, wanted, None, &mut values)?;
             *out = spread(read, column.nullable.then_some(&levels), values);
         }
-        let [time, offset, bytes] = numbers;
-        let rows = bytes.len();
-        if [time.len(), offset.len()] != [rows; 2] || texts.iter().any(|text| text.len() != rows) {
+        let rows = numbers[2].len();
+        for (out, column) in numbers.iter_mut().zip(&self.numbers) {
+            if column.is_none() {
+                out.resize(rows, None);
+            }
+        }
+        let [time, offset, bytes, took, file_bytes] = numbers;
+        let lengths = [time.len(), offset.len(), took.len(), file_bytes.len()];
+        if lengths != [rows; 4] || texts.iter().any(|text| text.len() != rows) {
             return Err(ParquetError::General("columns of different lengths".to_owned()));
         }
-        Ok(Batch { time, offset, bytes, texts })
+        Ok(Batch { time, offset, bytes, took, file_bytes, texts })
     }
 }
 
@@ -199,6 +224,8 @@ struct Batch {
     time: Vec<Option<i64>>,
     offset: Vec<Option<i64>>,
     bytes: Vec<Option<i64>>,
+    took: Vec<Option<i64>>,
+    file_bytes: Vec<Option<i64>>,
     texts: [Vec<Option<ByteArray>>; 4],
 }
 
@@ -216,12 +243,20 @@ impl Batch {
         let number = |value: Option<i64>, name: &str| {
             value.map(i64::cast_unsigned).ok_or_else(|| Fault::told(format!("a value of {name}"), "null"))
         };
+        let nanos = |value: Option<i64>| value.map(|time| Nanos(time.cast_unsigned()));
         let last = sink.last();
+        let process = sink.name_like(last.process, self.text(0, i)?)?;
+        let device = sink.name_like(last.device, self.text(1, i)?)?;
+        let file = sink.name_like(last.file, self.text(2, i)?)?;
+        if let Some(bytes) = self.file_bytes[i] {
+            sink.know_size(device, file, bytes.cast_unsigned());
+        }
         Ok(Record {
-            time: self.time[i].map(|time| Nanos(time.cast_unsigned())),
-            process: sink.name_like(last.process, self.text(0, i)?)?,
-            device: sink.name_like(last.device, self.text(1, i)?)?,
-            file: sink.name_like(last.file, self.text(2, i)?)?,
+            time: nanos(self.time[i]),
+            took: nanos(self.took[i]),
+            process,
+            device,
+            file,
             offset: number(self.offset[i], "offset")?,
             bytes: number(self.bytes[i], "bytes")?,
             op: match self.text(3, i)? {
@@ -252,7 +287,7 @@ fn properties() -> Result<WriterProperties, ParquetError> {
         .set_created_by("forerun".to_owned())
         .set_compression(Compression::ZSTD(ZstdLevel::try_new(ZSTD_LEVEL)?))
         .set_key_value_metadata(Some(vec![KeyValue::new(SCHEMA_KEY.to_owned(), SCHEMA_VERSION.to_owned())]));
-    for name in ["time_ns", "offset"] {
+    for name in ["time_ns", "offset", "took_ns"] {
         let path = ColumnPath::from(name);
         builder = builder
             .set_column_dictionary_enabled(path.clone(), false)
@@ -266,6 +301,7 @@ pub(crate) fn write(out: &mut (impl std::io::Write + Send), trace: &Trace) -> Re
     let schema = Arc::new(parse_message_type(MESSAGE)?);
     let mut writer = SerializedFileWriter::new(out, schema, Arc::new(properties()?))?;
     let names: Vec<ByteArray> = trace.names.iter().map(|name| ByteArray::from(name.as_str())).collect();
+    let mut sizes = trace.file_sizes.clone();
     for records in trace.records.chunks(GROUP_ROWS) {
         let mut group = writer.next_row_group()?;
         let time: Vec<_> = records.iter().map(|r| r.time.map(|t| t.0.cast_signed())).collect();
@@ -280,6 +316,10 @@ pub(crate) fn write(out: &mut (impl std::io::Write + Send), trace: &Trace) -> Re
         numbers_required(&mut group, &records.iter().map(|r| r.bytes.cast_signed()).collect::<Vec<_>>())?;
         let letter = |op| Some(ByteArray::from(if op == Op::Read { "R" } else { "W" }));
         texts(&mut group, records.iter().map(|r| letter(r.op)), false)?;
+        numbers(&mut group, &records.iter().map(|r| r.took.map(|t| t.0.cast_signed())).collect::<Vec<_>>())?;
+        // Once a file: the size stands on its first row.
+        let size = |r: &Record| sizes.remove(&(r.device, r.file)).map(u64::cast_signed);
+        numbers(&mut group, &records.iter().map(size).collect::<Vec<_>>())?;
         group.close()?;
     }
     writer.close()?;

@@ -1,51 +1,99 @@
-//! The plain CSV of Forerun: `t,dev,off,bytes,op,pid,file` under exactly that heading.
+//! The plain CSV of Forerun: `t,dev,off,bytes,op,pid,file` under exactly that heading, perhaps followed by `,took`,
+//! by `,size`, or by `,took,size`.
 //!
-//! Seconds with up to nine decimals, bytes, `R` or `W`; `t`, `dev`, `pid` and `file` may be empty when the source
-//! did not know them. Names that contain a comma, a quote or outer blanks stand in quotes, with quotes doubled
-//! (RFC 4180); a name never contains a line end. Times are kept as they stand, from the file's own zero.
+//! Seconds with up to nine decimals, bytes, `R` or `W`; `t`, `dev`, `pid`, `file`, `took` and `size` may be empty when
+//! the source did not know them. `took` is how long the program waited for the answer, in seconds; `size` is the size
+//! of the file (or device) in bytes, on any of its rows, the largest counts. Names that contain a comma, a quote or
+//! outer blanks stand in quotes, with quotes doubled (RFC 4180); a name never contains a line end. Times are kept as
+//! they stand, from the file's own zero.
 
+use super::LineReader;
 use crate::error::Fault;
 use crate::field::{self, Fields};
 use crate::options::TimeUnit;
 use crate::record::Record;
 use crate::sink::Sink;
 
-/// The heading line.
+/// The columns that every file has: its heading line begins so.
 pub(crate) const HEADING: &str = "t,dev,off,bytes,op,pid,file";
+/// How many they are.
+const COLUMNS: usize = 7;
+/// Optional columns, in the order in which they may follow.
+const OPTIONAL: [&str; 2] = ["took", "size"];
+/// What stands in a line, for messages.
+const EXPECTED: &str = "t,dev,off,bytes,op,pid,file[,took][,size]";
 
-pub(crate) fn line(line: &str, sink: &mut Sink<'_>) -> Result<(), Fault> {
-    if line.contains('"') {
-        let quoted = unquote(line).ok_or_else(|| Fault::new("quotes that close", line))?;
-        let parts: Vec<&str> = quoted.iter().map(String::as_str).collect();
-        return match parts.try_into() {
-            Ok(parts) => row(parts, sink),
-            Err(_) => Err(Fault::new(HEADING, line)),
-        };
+/// Which of the optional columns a heading line has, in their order; `None` for another line.
+pub(crate) fn heading(line: &str) -> Option<Vec<&'static str>> {
+    let rest = line.trim().strip_prefix(HEADING)?;
+    let mut named = rest.split(',');
+    if !named.next()?.is_empty() {
+        return None;
     }
-    if line.trim() == HEADING && sink.is_empty() {
-        return Ok(());
-    }
-    let fields = Fields::separated(line, ',');
-    if fields.len() != 7 {
-        return Err(Fault::new(HEADING, line));
-    }
-    row(std::array::from_fn(|i| fields.get(i)), sink)
+    let columns: Option<Vec<&'static str>> =
+        named.map(|name| OPTIONAL.into_iter().find(|&known| known == name)).collect();
+    let columns = columns?;
+    let rank = |name: &&str| OPTIONAL.iter().position(|known| known == name);
+    columns.is_sorted_by(|a, b| rank(a) < rank(b)).then_some(columns)
 }
 
-fn row(parts: [&str; 7], sink: &mut Sink<'_>) -> Result<(), Fault> {
-    let [t, dev, off, bytes, op, pid, file] = parts;
-    let time = match t {
-        "" => None,
-        t => Some(field::time(t, TimeUnit::Secs.nanos(), "a time in seconds")?),
-    };
-    let offset = field::uint(off, "an offset in bytes")?;
-    let bytes = field::uint(bytes, "a length in bytes")?;
-    let op = field::op(op)?;
-    let last = sink.last();
-    let device = sink.name_like(last.device, dev)?;
-    let process = sink.name_like(last.process, pid)?;
-    let file = sink.name_like(last.file, file)?;
-    sink.push(Record { time, device, process, file, offset, bytes, op })
+/// Reads the text; without a heading line there are no optional columns.
+#[derive(Default)]
+pub(crate) struct Reader {
+    optional: Vec<&'static str>,
+}
+
+impl LineReader for Reader {
+    fn line(&mut self, line: &str, sink: &mut Sink<'_>) -> Result<(), Fault> {
+        if line.contains('"') {
+            let quoted = unquote(line).ok_or_else(|| Fault::new("quotes that close", line))?;
+            return self.row(&quoted.iter().map(String::as_str).collect::<Vec<_>>(), line, sink);
+        }
+        if sink.is_empty()
+            && let Some(optional) = heading(line)
+        {
+            self.optional = optional;
+            return Ok(());
+        }
+        let fields = Fields::separated(line, ',');
+        let parts: [&str; COLUMNS + OPTIONAL.len() + 1] = std::array::from_fn(|i| fields.get(i));
+        self.row(&parts[..fields.len().min(parts.len())], line, sink)
+    }
+}
+
+impl Reader {
+    fn row(&self, parts: &[&str], line: &str, sink: &mut Sink<'_>) -> Result<(), Fault> {
+        let Some((&[t, dev, off, bytes, op, pid, file], rest)) = parts.split_first_chunk::<COLUMNS>() else {
+            return Err(Fault::new(EXPECTED, line));
+        };
+        if rest.len() != self.optional.len() {
+            return Err(Fault::new(EXPECTED, line).remedy("the heading line says which columns there are"));
+        }
+        let seconds = |text: &str, what: &str| match text {
+            "" => Ok(None),
+            text => field::time(text, TimeUnit::Secs.nanos(), what).map(Some),
+        };
+        let time = seconds(t, "a time in seconds")?;
+        let offset = field::uint(off, "an offset in bytes")?;
+        let bytes = field::uint(bytes, "a length in bytes")?;
+        let op = field::op(op)?;
+        let (mut took, mut size) = (None, None);
+        for (&column, &text) in self.optional.iter().zip(rest) {
+            match column {
+                "took" => took = seconds(text, "a duration in seconds")?,
+                _ if text.is_empty() => {}
+                _ => size = Some(field::uint(text, "a size in bytes")?),
+            }
+        }
+        let last = sink.last();
+        let device = sink.name_like(last.device, dev)?;
+        let process = sink.name_like(last.process, pid)?;
+        let file = sink.name_like(last.file, file)?;
+        if let Some(size) = size {
+            sink.know_size(device, file, size);
+        }
+        sink.push(Record { time, took, device, process, file, offset, bytes, op })
+    }
 }
 
 /// Fields of a line with quotes; `None` where one does not close.
@@ -86,5 +134,16 @@ mod tests {
         let line = [quote("a,b"), quote(" c "), quote("d\"e"), quote("f")].join(",");
         assert_eq!(unquote(&line).unwrap(), ["a,b", " c ", "d\"e", "f"]);
         assert_eq!(unquote("\"a"), None);
+    }
+
+    #[test]
+    fn a_heading_may_name_the_optional_columns_in_their_order() {
+        assert_eq!(heading(HEADING), Some(vec![]));
+        assert_eq!(heading("t,dev,off,bytes,op,pid,file,size"), Some(vec!["size"]));
+        assert_eq!(heading("t,dev,off,bytes,op,pid,file,took,size"), Some(vec!["took", "size"]));
+        for wrong in ["size,took", "took,took", "color", ""] {
+            assert_eq!(heading(&format!("{HEADING},{wrong}")), None, "{wrong}");
+        }
+        assert_eq!(heading(&format!("{HEADING}s")), None);
     }
 }
