@@ -9,7 +9,7 @@ use crate::error::CliError;
 use clap::Args;
 use forerun_core::registry::SchemeSpec;
 use forerun_core::size::parse_size;
-use forerun_sim::spec::{RunSpec, SPEC_VERSION};
+use forerun_sim::spec::{CLUSTER_BLOCKS, RunSpec, SPEC_VERSION};
 
 /// Host cache where a scheme has a host part: 512 MiB (design, "Caches").
 const HOST_CACHE_DEFAULT: u64 = 512 << 20;
@@ -84,6 +84,16 @@ pub(crate) struct SetupArgs {
     /// Pass over malformed records of a trace and count them
     #[arg(long, help_heading = "Replay")]
     pub(crate) skip_bad: bool,
+    /// How files lie on the volume: contiguous, or fragmented(extent=64KiB,spread=1): pieces scattered over spread
+    /// times their room
+    #[arg(long, value_name = "LAYOUT", default_value = "contiguous", help_heading = "Replay")]
+    pub(crate) layout: String,
+    /// Whether read-ahead knows where a file ends: known, or unknown (it may run past the end)
+    #[arg(long, value_name = "known|unknown", default_value = "known", help_heading = "Replay")]
+    pub(crate) file_sizes: String,
+    /// Most blocks of one command of the page cache, merged ones included; the RPP paper's model has 32
+    #[arg(long, value_name = "BLOCKS", default_value_t = CLUSTER_BLOCKS, help_heading = "Hardware")]
+    pub(crate) cluster: u64,
 }
 
 /// Which layers any of the schemes works at.
@@ -148,6 +158,9 @@ fn spec(input: &str, scheme: &str, setup: &SetupArgs, layers: Layers) -> RunSpec
         bus_bytes_per_s: setup.bus,
         failed: setup.failed.clone(),
         skip_bad: setup.skip_bad,
+        layout: setup.layout.clone(),
+        file_sizes: setup.file_sizes.clone(),
+        cluster_blocks: setup.cluster,
     }
 }
 

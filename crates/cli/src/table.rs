@@ -79,7 +79,7 @@ fn heading(run: &RunReport, ui: &Ui) -> String {
 
 fn block(group: &[&RunReport], verdict: &Verdict, ui: &Ui) -> String {
     use Align::{Left, Right};
-    let header = [
+    let mut header = vec![
         ("scheme", Left),
         ("throughput", Right),
         ("", Left),
@@ -93,10 +93,22 @@ fn block(group: &[&RunReport], verdict: &Verdict, ui: &Ui) -> String {
         ("p50", Right),
         ("p99", Right),
     ];
+    // Only where processes compute: how much of their time they wait.
+    let timed = group.iter().any(|run| run.time.is_some());
+    if timed {
+        header.push(("stall", Right));
+    }
     // The bound is no run: often a hundred times faster, it would flatten every bar.
     let real = group.iter().filter(|run| run.scheme != "bound");
     let fastest = real.map(|run| run.throughput_bytes_per_s).fold(0.0, f64::max);
-    let rows: Vec<Vec<String>> = group.iter().map(|run| cells(run, group, fastest)).collect();
+    let row = |run: &&RunReport| {
+        let mut cells = cells(run, group, fastest);
+        if timed {
+            cells.push(run.time.map_or_else(|| "–".into(), |time| human::percent(time.stall_share)));
+        }
+        cells
+    };
+    let rows: Vec<Vec<String>> = group.iter().map(row).collect();
     let mut text = String::new();
     for (index, line) in aligned(&header, &rows).iter().enumerate() {
         let style = match index.checked_sub(1) {

@@ -50,6 +50,7 @@ fn spec(input: &str, scheme: &str) -> RunSpec {
         cpu: "xeon-2005".into(),
         bus_bytes_per_s: 640_000_000,
         failed: Vec::new(),
+        ..RunSpec::default()
     }
 }
 

@@ -9,7 +9,7 @@ mod meter;
 mod report;
 mod stack;
 
-use crate::input::Input;
+use crate::input::{Input, Programs};
 use crate::replay::{Drive, TimedRequest};
 use crate::report::RunReport;
 use crate::run::{Progress, RunError};
@@ -22,7 +22,7 @@ use meter::Meter;
 use stack::{Event, Stack};
 
 pub(crate) use build::{
-    Hardware, Layers, STAGING_STRIPES, TRANSIT_BLOCKS, array_shape, hardware, host_shape,
+    Hardware, Layers, STAGING_STRIPES, TRANSIT_BLOCKS, array_shape, hardware, host_shape, placement,
 };
 
 /// Id of the flush at the end: no request has it.
@@ -58,6 +58,8 @@ struct Run<'a> {
     timed_next: usize,
     issued: Vec<Issued>,
     free: Vec<u64>,
+    /// Scratch.
+    parts: Vec<Access>,
     outstanding: u64,
     meter: Meter,
     last_answer: Nanos,
@@ -84,22 +86,17 @@ pub(crate) fn run_layers(
     layers: Layers,
     progress: &(dyn Fn(Progress) + Sync),
 ) -> Result<RunReport, RunError> {
-    let stack = build::stack(hardware, spec, layers)?;
-    let mut run = Run::new(input, spec, hardware, stack, progress)?;
+    let programs = input.programs(spec, hardware.array.capacity_blocks() * BLOCK_BYTES)?;
+    let placement = placement(hardware, spec, &programs)?;
+    let mut stack = build::stack(hardware, spec, layers, placement)?;
+    (stack.files, stack.sizes_known) = build::files(spec, &programs)?;
+    let mut run = Run::new(programs, stack, progress);
     run.go();
     Ok(run.finish(input, spec))
 }
 
 impl<'a> Run<'a> {
-    fn new(
-        input: &Input,
-        spec: &RunSpec,
-        hardware: &Hardware,
-        mut stack: Stack,
-        progress: &'a (dyn Fn(Progress) + Sync),
-    ) -> Result<Self, RunError> {
-        let programs = input.programs(spec, hardware.array.capacity_blocks() * BLOCK_BYTES)?;
-        stack.files = programs.files.iter().map(|bytes| bytes / BLOCK_BYTES).collect();
+    fn new(programs: Programs, stack: Stack, progress: &'a (dyn Fn(Progress) + Sync)) -> Self {
         let mut run = Self {
             stack,
             lanes: Vec::new(),
@@ -107,6 +104,7 @@ impl<'a> Run<'a> {
             timed_next: 0,
             issued: Vec::new(),
             free: Vec::new(),
+            parts: Vec::new(),
             outstanding: 0,
             meter: Meter::new(),
             last_answer: Nanos::ZERO,
@@ -120,7 +118,7 @@ impl<'a> Run<'a> {
         if let Some(first) = run.timed.first() {
             run.stack.at(first.at, Event::Issue(u64::MAX));
         }
-        Ok(run)
+        run
     }
 
     fn start(&mut self, sources: Vec<Box<dyn Source>>, outstanding: u64) {
@@ -151,6 +149,7 @@ impl<'a> Run<'a> {
     /// Takes the next request of a process; it is issued after its think time.
     fn pull(&mut self, now: Nanos, lane: usize) {
         if let Some(request) = self.lanes[lane].source.next() {
+            self.meter.compute += request.think;
             let at = now + request.think;
             let id = self.admit(at, lane, request);
             self.stack.at(at, Event::Issue(id));
@@ -209,6 +208,7 @@ impl<'a> Run<'a> {
             return;
         }
         self.issued[id as usize].reading_edges = true;
+        // A block lies in one place, so each edge is one access.
         self.issued[id as usize].parts = u64::from(head) + u64::from(tail && (!head || last != first));
         if head {
             self.part(now, id, first, Op::Read, nobody);
@@ -220,20 +220,42 @@ impl<'a> Run<'a> {
 
     /// Sends an extent down in parts of at most [`ACCESS_BLOCKS`].
     fn send(&mut self, now: Nanos, id: u64, extent: Extent, op: Op, demand: Extent) {
-        self.issued[id as usize].parts = extent.blocks.div_ceil(ACCESS_BLOCKS);
+        let mut parts = std::mem::take(&mut self.parts);
         let mut at = extent.start.0;
         while at < extent.end() {
             let part = Extent::new(at, ACCESS_BLOCKS.min(extent.end() - at));
             at = part.end();
-            self.part(now, id, part, op, demand.intersect(part));
+            let access = self.access(id, part, op, demand.intersect(part));
+            self.cut(access, &mut parts);
         }
+        self.issued[id as usize].parts = parts.len() as u64;
+        for access in parts.drain(..) {
+            self.ask(now, id, access);
+        }
+        self.parts = parts;
     }
 
     fn part(&mut self, now: Nanos, id: u64, extent: Extent, op: Op, demand: Extent) {
+        let mut parts = Vec::with_capacity(1);
+        self.cut(self.access(id, extent, op, demand), &mut parts);
+        for access in parts {
+            self.ask(now, id, access);
+        }
+    }
+
+    fn access(&self, id: u64, extent: Extent, op: Op, demand: Extent) -> Access {
         let asked = self.issued[id as usize].request.context;
         let (file, within) = self.stack.file_of(extent.start.0);
         let context = file.map_or(asked, |file| Context::new(asked.process(), file));
-        let access = Access { context, op, extent, demand, within };
+        Access { context, op, extent, demand, within }
+    }
+
+    /// A page cache takes addresses of files as they are; without one they are places at once.
+    fn cut(&self, access: Access, parts: &mut Vec<Access>) {
+        if self.stack.host.is_some() { parts.push(access) } else { self.stack.cut(access, parts) }
+    }
+
+    fn ask(&mut self, now: Nanos, id: u64, access: Access) {
         let before = served(&self.stack);
         self.stack.access(now, id, access);
         let after = served(&self.stack);

@@ -39,6 +39,8 @@ pub struct Programs {
     pub drive: Drive,
     /// Starts of files in the volume, bytes, ascending; read-ahead stays within a file.
     pub files: Vec<u64>,
+    /// End of the last file, bytes, where its size is known.
+    pub files_end: Option<u64>,
     /// Requests in all, where known beforehand.
     pub requests: Option<u64>,
     /// Bytes of the volume that are used.
@@ -132,6 +134,7 @@ impl Input {
                 Ok(Programs {
                     drive,
                     files: mapped.files.clone(),
+                    files_end: mapped.files_end,
                     requests: Some(mapped.requests() * spec.repeat),
                     footprint_bytes: mapped.footprint_bytes.min(capacity),
                     fixed_order: alone,
@@ -170,6 +173,7 @@ impl Input {
         Ok(Programs {
             drive: Drive::Sources { sources: workload.sources(spec.seed), outstanding },
             files: workload.files(),
+            files_end: None,
             requests: None,
             footprint_bytes: footprint,
             fixed_order: workload.processes() == 1,

@@ -16,7 +16,7 @@
 //! The last piece of a file may be short; its slot is not shared. Nothing is drawn in advance: a piece's slot is a
 //! keyed permutation of its number, so a layout takes no memory beside one number per file.
 
-use crate::random::mix;
+use crate::random::scramble;
 use forerun_core::size::{format_size, parse_size};
 use forerun_core::units::{BLOCK_BYTES, Block, Extent};
 use std::fmt;
@@ -71,7 +71,9 @@ pub enum LayoutError {
         capacity: u64,
     },
     /// Where requests were wrapped around the volume, there are no files to lay.
-    #[error("a fragmented layout needs an input that fits the volume; leave out fit = modulo, or use larger disks")]
+    #[error(
+        "a fragmented layout needs an input that fits the volume; leave out fit = modulo, or use larger disks"
+    )]
     Fitted,
 }
 
@@ -263,7 +265,7 @@ impl Scattered {
         loop {
             let (mut left, mut right) = (number >> self.half_bits & mask, number & mask);
             for round in 0..ROUNDS {
-                let scrambled = mix(self.key ^ mix(round << 32 | right)) & mask;
+                let scrambled = scramble(self.key ^ scramble(round << 32 | right)) & mask;
                 (left, right) = (right, left ^ scrambled);
             }
             number = left << self.half_bits | right;
@@ -298,7 +300,9 @@ mod tests {
             assert_eq!(text.parse::<LayoutSpec>().expect(text).to_string(), text);
         }
         assert_eq!("fragmented".parse(), Ok(LayoutSpec::Fragmented { extent_blocks: 16, spread: 1 }));
-        for text in ["", "compact", "fragmented(", "fragmented(extent=5)", "fragmented(spread=0)", "fragmented(x)"] {
+        for text in
+            ["", "compact", "fragmented(", "fragmented(extent=5)", "fragmented(spread=0)", "fragmented(x)"]
+        {
             let told = text.parse::<LayoutSpec>().expect_err(text).to_string();
             assert!(told.contains("contiguous or fragmented"), "{told}");
         }

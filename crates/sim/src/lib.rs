@@ -4,6 +4,7 @@ pub mod clairvoyant;
 pub mod cpu;
 mod host;
 pub mod input;
+pub mod layout;
 pub mod mrc;
 pub mod random;
 pub mod replay;

@@ -24,6 +24,11 @@ const fn mix(mut z: u64) -> u64 {
     z ^ (z >> 31)
 }
 
+/// A number that looks unrelated to `number`, the same on every machine.
+pub(crate) const fn scramble(number: u64) -> u64 {
+    mix(number.wrapping_add(GOLDEN))
+}
+
 impl Rng {
     /// The stream of `seed`.
     #[must_use]

@@ -5,9 +5,10 @@
 //! [`Mode`] says what drives it. `open` keeps the recorded times, whatever the storage does. `closed:N` keeps N
 //! requests outstanding for each process of the trace, or N in all where it names none, and ignores the times.
 //! `paced` lets each process wait for its previous request and then compute as long as it did when it was
-//! recorded. A trace has issue times and no completion times, so that computing is taken as the whole time from
-//! one issue to the next: an upper approximation, too long by the recorded response time. The event loop is not
-//! here; it pulls from what [`Mapped::drive`] returns.
+//! recorded: from the answer to the next request where the trace says how long a request took, as AccuSim does (Butt,
+//! Gniady and Hu, SIGMETRICS 2005). Where it has issue times only, computing is taken as the whole time from one issue
+//! to the next: an upper approximation, too long by the recorded response time. A process starts when it was recorded
+//! to. The event loop is not here; it pulls from what [`Mapped::drive`] returns.
 
 use crate::workload::{PROCESS_SHIFT, Request, Source};
 use forerun_core::access::{Context, Op};
@@ -197,6 +198,7 @@ impl Fit {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Placed {
     time: Option<Nanos>,
+    took: Option<Nanos>,
     process: Name,
     context: Context,
     op: Op,
@@ -215,6 +217,8 @@ pub struct Mapped {
     pub empty: u64,
     /// First byte of each device or file, ascending. Meaningless, and left as it is, where offsets were fitted.
     pub files: Vec<u64>,
+    /// End of the last of them, where the trace knows its size; whole blocks.
+    pub files_end: Option<u64>,
     placed: Vec<Placed>,
 }
 
@@ -272,13 +276,21 @@ struct Layout {
     numbers: BTreeMap<(Name, Name), usize>,
     /// Bytes, then first byte.
     starts: Vec<u64>,
+    /// End of the last in address order, where its size is known.
+    end: Option<u64>,
 }
 
 impl Layout {
     /// Measures every device, or every file of it; then lays them in the order of devices and of appearance.
-    fn of<'a>(records: impl Iterator<Item = (usize, &'a Record)>) -> Result<(Self, u64), ReplayError> {
+    ///
+    /// A file of known size takes all of it, also where nothing asks for its end.
+    fn of<'a>(
+        records: impl Iterator<Item = (usize, &'a Record)>,
+        sizes: &BTreeMap<(Name, Name), u64>,
+    ) -> Result<(Self, u64), ReplayError> {
         let mut layout = Self::default();
         let mut order: Vec<(usize, usize)> = Vec::new();
+        let mut known: Vec<bool> = Vec::new();
         let mut devices: BTreeMap<Name, usize> = BTreeMap::new();
         for (number, record) in records {
             let too_far = || ReplayError::Address { record: number + 1 };
@@ -288,7 +300,9 @@ impl Layout {
             let device = *devices.entry(record.device).or_insert(next);
             let object = *layout.numbers.entry((record.device, record.file)).or_insert_with(|| {
                 order.push((device, order.len()));
-                layout.starts.push(0);
+                let size = sizes.get(&(record.device, record.file)).copied();
+                layout.starts.push(size.unwrap_or(0).div_ceil(BLOCK_BYTES).saturating_mul(BLOCK_BYTES));
+                known.push(size.is_some());
                 layout.starts.len() - 1
             });
             layout.starts[object] = layout.starts[object].max(end);
@@ -298,6 +312,7 @@ impl Layout {
         for (_, object) in order {
             let bytes = std::mem::replace(&mut layout.starts[object], at);
             at = at.checked_add(bytes).ok_or(ReplayError::Span)?;
+            layout.end = known[object].then_some(at);
         }
         Ok((layout, at))
     }
@@ -312,14 +327,16 @@ fn place(
     fit: Fit,
 ) -> Result<Mapped, ReplayError> {
     let records = || trace.records.iter().enumerate().filter(|(_, r)| only.is_none_or(|d| r.device == d));
-    let (layout, footprint) = Layout::of(records())?;
+    let (layout, footprint) = Layout::of(records(), &trace.file_sizes)?;
     let too_small = ReplayError::Footprint { footprint, capacity };
     if footprint > capacity && fit == Fit::Refuse {
         return Err(too_small);
     }
     let mut files = layout.starts.clone();
     files.sort_unstable();
-    let mut mapped = Mapped { device, footprint_bytes: footprint, empty: 0, files, placed: Vec::new() };
+    let files_end = layout.end.filter(|_| footprint <= capacity);
+    let mut mapped =
+        Mapped { device, footprint_bytes: footprint, empty: 0, files, files_end, placed: Vec::new() };
     let room = capacity / BLOCK_BYTES * BLOCK_BYTES;
     for (_, record) in records() {
         if record.bytes == 0 {
@@ -339,6 +356,7 @@ fn place(
         }
         mapped.placed.push(Placed {
             time: record.time,
+            took: record.took,
             process: record.process,
             context: Context((u64::from(record.process.0) << PROCESS_SHIFT) + object as u64),
             op: record.op,
@@ -421,7 +439,8 @@ impl Mapped {
             let (list, last) = &mut lists[number];
             let now = times.map_or(Nanos::ZERO, |times| times[i]);
             list.push(placed.request(now.since(*last)));
-            *last = now.max(*last);
+            // Computing begins with the answer; where the trace has none, with the request itself.
+            *last = (now + placed.took.unwrap_or(Nanos::ZERO)).max(*last);
         }
         let source =
             |(requests, _)| Box::new(Recorded { requests, at: 0, repeats: repeat }) as Box<dyn Source>;

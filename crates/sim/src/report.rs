@@ -69,6 +69,19 @@ pub struct LatencyReport {
     pub max: u64,
 }
 
+/// Where the time of the processes went, summed over them: computing between requests, or waiting for answers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct TimeReport {
+    /// Computing, ns: the think times of all requests.
+    pub compute_ns: u64,
+    /// Waiting, ns: from each request to its answer.
+    pub stall_ns: u64,
+    /// compute / (compute + stall).
+    pub compute_share: f64,
+    /// stall / (compute + stall).
+    pub stall_share: f64,
+}
+
 /// Time readers waited, by cause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StallReport {
@@ -156,6 +169,9 @@ pub struct RunReport {
     pub layers: Vec<LayerReport>,
     /// Share of elapsed that the CPU model explains (cpu time / elapsed).
     pub cpu_share: f64,
+    /// Computing and waiting; only of inputs whose processes compute (`paced`, and workloads that think).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time: Option<TimeReport>,
     /// Curves over virtual time, at most a few hundred points.
     pub timeline: Vec<Sample>,
     /// Everything that determined this run.

@@ -62,6 +62,76 @@ pub struct RunSpec {
     /// Whether malformed records of a trace are passed over (and counted) instead of being an error.
     #[serde(default)]
     pub skip_bad: bool,
+    /// How files lie on the volume: `contiguous`, or `fragmented(extent=64KiB,spread=1)`.
+    #[serde(default = "default_layout", skip_serializing_if = "is_default_layout")]
+    pub layout: String,
+    /// `known`: read-ahead stops at the end of a file. `unknown`: it may run past it, as in the RPP paper's model.
+    #[serde(default = "default_file_sizes", skip_serializing_if = "is_default_file_sizes")]
+    pub file_sizes: String,
+    /// Most blocks of one command of the host layer, and of adjacent commands that the scheduler merges.
+    #[serde(default = "default_cluster", skip_serializing_if = "is_default_cluster")]
+    pub cluster_blocks: u64,
+}
+
+/// Longest command of the host layer where a spec does not say, in blocks: 512 KiB, the block layer's `max_sectors_kb`.
+pub const CLUSTER_BLOCKS: u64 = 128;
+
+impl Default for RunSpec {
+    /// No input under no scheme on one disk without caches: what a caller does not care to say.
+    fn default() -> Self {
+        Self {
+            spec_version: SPEC_VERSION,
+            forerun: env!("CARGO_PKG_VERSION").into(),
+            input: String::new(),
+            input_hash: String::new(),
+            map: default_map(),
+            fit: String::new(),
+            repeat: 1,
+            scheme: "none".into(),
+            array: "single".into(),
+            device: "cheetah-15k4".into(),
+            drive_readahead: None,
+            scheduler: "anticipatory".into(),
+            cache_bytes: 0,
+            host_cache_bytes: 0,
+            mode: "closed:1".into(),
+            seed: 1,
+            write: "back(dirty=25%,age=30s)".into(),
+            cpu: "xeon-2005".into(),
+            bus_bytes_per_s: 0,
+            failed: Vec::new(),
+            skip_bad: false,
+            layout: default_layout(),
+            file_sizes: default_file_sizes(),
+            cluster_blocks: CLUSTER_BLOCKS,
+        }
+    }
+}
+
+// What is at its default is not written, so that a spec of an earlier version comes out as it went in.
+fn default_layout() -> String {
+    "contiguous".into()
+}
+
+fn is_default_layout(layout: &str) -> bool {
+    layout == "contiguous"
+}
+
+fn default_file_sizes() -> String {
+    "known".into()
+}
+
+fn is_default_file_sizes(file_sizes: &str) -> bool {
+    file_sizes == "known"
+}
+
+const fn default_cluster() -> u64 {
+    CLUSTER_BLOCKS
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
+const fn is_default_cluster(blocks: &u64) -> bool {
+    *blocks == CLUSTER_BLOCKS
 }
 
 fn default_map() -> String {

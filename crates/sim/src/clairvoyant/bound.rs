@@ -17,6 +17,7 @@
 
 use crate::host::{self, ACCESS_BLOCKS, Hardware, STAGING_STRIPES, TRANSIT_BLOCKS};
 use crate::input::{Input, Programs};
+use crate::layout::Placement;
 use crate::replay::Drive;
 use crate::report::{Counts, DeviceReport, LatencyReport, RunReport, StallReport};
 use crate::run::RunError;
@@ -26,7 +27,7 @@ use forerun_core::access::Op;
 use forerun_core::hash::NumberMap;
 use forerun_core::retention::Key;
 use forerun_core::retention::belady::min_loads;
-use forerun_core::units::{BLOCK_BYTES, Extent, Nanos, SECTORS_PER_BLOCK};
+use forerun_core::units::{BLOCK_BYTES, Block, Extent, Nanos, SECTORS_PER_BLOCK};
 use forerun_disk::preset::PresetSpec;
 
 /// Asserts that no run of a comparison is faster than the row `bound` of the same input and hardware.
@@ -58,8 +59,9 @@ pub fn assert_bound(runs: &[RunReport]) {
 pub fn bound(input: &Input, spec: &RunSpec) -> Result<RunReport, RunError> {
     let hardware = host::hardware(spec)?;
     let programs = input.programs(spec, hardware.array.capacity_blocks() * BLOCK_BYTES)?;
-    let asked = Asked::of(programs, &hardware, spec);
-    let loads = Loads::of(&asked, &hardware, spec);
+    let placement = host::placement(&hardware, spec, &programs)?;
+    let asked = Asked::of(programs, &hardware, spec, &placement);
+    let loads = Loads::of(&asked, &hardware, spec, &placement);
     let free = burst_ns(&hardware);
     let transfer = |blocks: u64| blocks.saturating_mul(hardware.outer_ns_per_block).saturating_sub(free);
     let per_disk = loads.disks.iter().copied().map(transfer).max().unwrap_or(0);
@@ -114,6 +116,7 @@ fn empty(input: &Input, spec: &RunSpec) -> RunReport {
         devices: Vec::new(),
         layers: Vec::new(),
         cpu_share: 0.0,
+        time: None,
         timeline: Vec::new(),
         spec: RunSpec { input_hash: input.hash.clone(), ..spec.clone() },
         seed: spec.seed,
@@ -168,7 +171,7 @@ enum Order {
 }
 
 impl Asked {
-    fn of(programs: Programs, hardware: &Hardware, spec: &RunSpec) -> Self {
+    fn of(programs: Programs, hardware: &Hardware, spec: &RunSpec, placement: &Placement) -> Self {
         let mut asked = Self {
             compute: 0,
             bytes_read: 0,
@@ -180,9 +183,12 @@ impl Asked {
             any_write: false,
         };
         let cpu = if spec.host_cache_bytes > 0 { hardware.cpu.host } else { hardware.cpu.array };
-        // A long request goes down in parts that are answered side by side: the longest of them counts.
+        // A long request goes down in parts that are answered side by side: the longest of them counts, and of a
+        // file in pieces that may be one block.
+        let whole = spec.host_cache_bytes > 0 || placement.is_identity();
+        let longest = if whole { ACCESS_BLOCKS } else { 1 };
         let delay = |request: &Request| {
-            let blocks = Extent::covering(request.offset, request.bytes).blocks.min(ACCESS_BLOCKS);
+            let blocks = Extent::covering(request.offset, request.bytes).blocks.min(longest);
             cpu.delay(blocks * BLOCK_BYTES).0
         };
         let mut keys = NumberMap::default();
@@ -271,10 +277,11 @@ struct Loads {
 const NO_DISK: u16 = u16::MAX;
 
 impl Loads {
-    fn of(asked: &Asked, hardware: &Hardware, spec: &RunSpec) -> Self {
+    fn of(asked: &Asked, hardware: &Hardware, spec: &RunSpec, placement: &Placement) -> Self {
         let array = &hardware.array;
         let disk_of = |block: u64| {
-            let direct = array.direct(Extent::new(block, 1)).expect("requests lie within the volume");
+            let place = placement.place(Block(block));
+            let direct = array.direct(Extent::new(place.0, 1)).expect("requests lie within the volume");
             if spec.failed.contains(&direct.disk.0) { NO_DISK } else { direct.disk.0 }
         };
         let homes: Vec<u16> = asked.blocks.iter().map(|&block| disk_of(block)).collect();

@@ -35,6 +35,7 @@ fn spec(scheme: &str) -> RunSpec {
         bus_bytes_per_s: 0,
         failed: Vec::new(),
         skip_bad: false,
+        ..RunSpec::default()
     }
 }
 

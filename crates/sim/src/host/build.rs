@@ -3,12 +3,14 @@
 use super::members::Members;
 use super::stack::Stack;
 use crate::cpu::Cpu;
+use crate::input::Programs;
+use crate::layout::{Ground, LayoutError, LayoutSpec, Placement};
 use crate::run::RunError;
 use crate::spec::{RunSpec, SPEC_VERSION};
 use forerun_core::array::{Array, ArraySpec, Level};
 use forerun_core::cost::CostModel;
 use forerun_core::dispatch::DemandFirst;
-use forerun_core::engine::{Config, Engine, Residency, WriteMode};
+use forerun_core::engine::{ACCESS_BLOCKS_MAX, Config, Engine, Residency, WriteMode};
 use forerun_core::registry::{BuiltLayer, Layer, LayerShape, SchemeSpec};
 use forerun_core::units::{BLOCK_BYTES, Disk, Nanos, SECTORS_PER_BLOCK};
 use forerun_disk::device::Device;
@@ -17,8 +19,6 @@ use forerun_disk::preset::{BuildOptions, Preset};
 
 /// Memory of a layer that only passes blocks through, in blocks: 64 MiB.
 pub(crate) const TRANSIT_BLOCKS: u64 = 16_384;
-/// Longest command of the host layer, in blocks: 512 KiB, as the block layer's `max_sectors_kb`.
-const HOST_COMMAND_BLOCKS: u64 = 128;
 /// Stripes for which staging memory is kept.
 pub(crate) const STAGING_STRIPES: u64 = 32;
 /// The page cache writes back after 30 s or at 40% dirty (Linux 2.6.18's defaults).
@@ -73,6 +73,10 @@ pub(crate) fn hardware(spec: &RunSpec) -> Result<Hardware, RunError> {
             return Err(wrong("failed", why));
         }
     }
+    if !(1..=ACCESS_BLOCKS_MAX).contains(&spec.cluster_blocks) {
+        let why = format!("a command has from 1 to {ACCESS_BLOCKS_MAX} blocks, not {}", spec.cluster_blocks);
+        return Err(wrong("cluster", why));
+    }
     Ok(Hardware {
         array,
         scheme,
@@ -88,7 +92,11 @@ pub(crate) fn hardware(spec: &RunSpec) -> Result<Hardware, RunError> {
 fn options(spec: &RunSpec, queue: Option<HostPolicy>) -> BuildOptions {
     BuildOptions {
         drive_readahead: spec.drive_readahead,
-        host_queue: queue.map(|policy| HostQueueSpec { policy, ..HostQueueSpec::default() }),
+        host_queue: queue.map(|policy| HostQueueSpec {
+            policy,
+            merge_sectors_max: spec.cluster_blocks * SECTORS_PER_BLOCK,
+            ..HostQueueSpec::default()
+        }),
         seed: spec.seed,
     }
 }
@@ -133,6 +141,37 @@ fn parse_write(text: &str) -> Result<WriteMode, RunError> {
     Ok(WriteMode::Back { dirty_percent, age })
 }
 
+/// Where the files of a spec's programs lie.
+pub(crate) fn placement(
+    hardware: &Hardware,
+    spec: &RunSpec,
+    programs: &Programs,
+) -> Result<Placement, RunError> {
+    let layout: LayoutSpec = spec.layout.parse().map_err(|e| wrong("layout", e))?;
+    if layout != LayoutSpec::Contiguous && !spec.fit.is_empty() {
+        return Err(wrong("layout", LayoutError::Fitted));
+    }
+    let files: Vec<u64> = programs.files.iter().map(|bytes| bytes / BLOCK_BYTES).collect();
+    let ground = Ground {
+        files: &files,
+        blocks: programs.footprint_bytes.div_ceil(BLOCK_BYTES),
+        capacity: hardware.array.capacity_blocks(),
+        seed: spec.seed,
+    };
+    Placement::new(layout, &ground).map_err(|e| wrong("layout", e))
+}
+
+/// Starts of the files, in blocks, with the end of the last where it is known; and whether read-ahead may not leave them.
+pub(super) fn files(spec: &RunSpec, programs: &Programs) -> Result<(Vec<u64>, bool), RunError> {
+    let known = match spec.file_sizes.as_str() {
+        "known" => true,
+        "unknown" => false,
+        other => return Err(wrong("file-sizes", format!("{other:?} is neither known nor unknown"))),
+    };
+    let starts = programs.files.iter().chain(&programs.files_end);
+    Ok((starts.map(|bytes| bytes / BLOCK_BYTES).collect(), known))
+}
+
 /// The schemes of both layers, ready for their engines.
 pub(crate) struct Layers {
     /// Of the page cache; not used where the spec has none.
@@ -165,17 +204,26 @@ pub(crate) fn host_shape(hardware: &Hardware, spec: &RunSpec) -> LayerShape {
 }
 
 /// Layers and devices of a spec; the layers may run schemes that the registry does not make (the oracle).
-pub(super) fn stack(hardware: &Hardware, spec: &RunSpec, layers: Layers) -> Result<Stack, RunError> {
+pub(super) fn stack(
+    hardware: &Hardware,
+    spec: &RunSpec,
+    layers: Layers,
+    placement: Placement,
+) -> Result<Stack, RunError> {
     let mut array = array_engine(hardware, spec, layers.array)?;
     for &disk in &spec.failed {
         array.handle(Nanos::ZERO, forerun_core::engine::member_failed(Disk(disk)));
     }
-    let host = (spec.host_cache_bytes > 0).then(|| host_engine(hardware, spec, layers.host)).transpose()?;
+    let host = (spec.host_cache_bytes > 0)
+        .then(|| {
+            host_engine(hardware, spec, layers.host, placement.blocks_above(hardware.array.capacity_blocks()))
+        })
+        .transpose()?;
     let devices: Result<Vec<Box<dyn Device>>, _> = (0..hardware.array.disks())
         .map(|_| hardware.preset.build(&options(spec, hardware.scheduler)))
         .collect();
     let devices = devices.map_err(|e| wrong("device", e))?;
-    Ok(Stack::new(host, array, Members::new(devices, spec.bus_bytes_per_s), hardware.cpu))
+    Ok(Stack::new(host, array, Members::new(devices, spec.bus_bytes_per_s), hardware.cpu, placement))
 }
 
 fn array_engine(hardware: &Hardware, spec: &RunSpec, built: BuiltLayer) -> Result<Engine, RunError> {
@@ -201,7 +249,12 @@ fn array_engine(hardware: &Hardware, spec: &RunSpec, built: BuiltLayer) -> Resul
     Ok(Engine::new(config, array, hardware.cost, built.scheme, dispatch))
 }
 
-fn host_engine(hardware: &Hardware, spec: &RunSpec, built: BuiltLayer) -> Result<Engine, RunError> {
+fn host_engine(
+    hardware: &Hardware,
+    spec: &RunSpec,
+    built: BuiltLayer,
+    volume_blocks: u64,
+) -> Result<Engine, RunError> {
     let cache_blocks = spec.host_cache_bytes / BLOCK_BYTES;
     if cache_blocks < 2 * super::ACCESS_BLOCKS {
         let least = forerun_core::size::format_size(2 * super::ACCESS_BLOCKS * BLOCK_BYTES);
@@ -210,14 +263,14 @@ fn host_engine(hardware: &Hardware, spec: &RunSpec, built: BuiltLayer) -> Result
     // To the host the array is one device; its blocks are the volume's.
     let single = ArraySpec::new(Level::Single, 1, hardware.array.strip_blocks() * BLOCK_BYTES)
         .map_err(|e| wrong("array", e))?;
-    let volume = Array::new(single, hardware.array.capacity_blocks()).map_err(|e| wrong("array", e))?;
+    let volume = Array::new(single, volume_blocks).map_err(|e| wrong("array", e))?;
     let config = Config {
         residency: Residency::Owned,
         cache_blocks,
         line_blocks: built.line_blocks,
         strip_aligned: false,
         retain: true,
-        command_blocks_max: HOST_COMMAND_BLOCKS,
+        command_blocks_max: spec.cluster_blocks,
         ahead_blocks_max: cache_blocks / 4,
         staging_blocks: volume.stripe_blocks(),
         write: HOST_WRITE,

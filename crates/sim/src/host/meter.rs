@@ -1,6 +1,6 @@
 //! What is measured while a run goes on: latency, stall by cause, and curves over virtual time.
 
-use crate::report::{Counts, LatencyReport, Sample};
+use crate::report::{Counts, LatencyReport, Sample, TimeReport, ratio};
 use forerun_core::engine::Engine;
 use forerun_core::stats::Outcomes;
 use forerun_core::units::Nanos;
@@ -14,6 +14,8 @@ pub(super) struct Meter {
     latency: Histogram<u64>,
     latency_sum: u128,
     latency_count: u64,
+    /// Think times of all requests that were made.
+    pub(super) compute: Nanos,
     pub(super) bytes_read: u64,
     pub(super) bytes_written: u64,
     pub(super) requests: u64,
@@ -33,6 +35,7 @@ impl Meter {
                 .expect("the bounds are in order"),
             latency_sum: 0,
             latency_count: 0,
+            compute: Nanos::ZERO,
             bytes_read: 0,
             bytes_written: 0,
             requests: 0,
@@ -80,6 +83,17 @@ impl Meter {
             });
             self.every *= 2;
         }
+    }
+
+    /// Computing and waiting of all processes; `None` where nobody computes.
+    pub(super) fn time(&self) -> Option<TimeReport> {
+        if self.compute == Nanos::ZERO {
+            return None;
+        }
+        let (compute_ns, stall_ns) = (self.compute.0, u64::try_from(self.latency_sum).unwrap_or(u64::MAX));
+        let all = compute_ns.saturating_add(stall_ns);
+        let (compute_share, stall_share) = (ratio(compute_ns, all), ratio(stall_ns, all));
+        Some(TimeReport { compute_ns, stall_ns, compute_share, stall_share })
     }
 
     #[expect(clippy::cast_precision_loss, reason = "a mean for a report")]

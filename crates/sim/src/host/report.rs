@@ -65,6 +65,7 @@ pub(super) fn draft(
             behind_prefetch_ns: stack.members.behind_prefetch.0,
         },
         devices: stack.members.stats().iter().map(device).collect(),
+        time: meter.time(),
         cpu_share: ratio(cpu[0].0 + cpu[1].0, end.0),
         counts,
         layers,

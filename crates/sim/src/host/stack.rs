@@ -5,6 +5,7 @@
 
 use super::members::{Ended, Members};
 use crate::cpu::Cpu;
+use crate::layout::Placement;
 use crate::workload::process_of;
 use forerun_core::access::{Access, Context, Op};
 use forerun_core::engine::{Engine, Input, Output, Status};
@@ -41,6 +42,13 @@ pub(super) struct Stack {
     pub(super) cpu_array: Nanos,
     /// Starts of the files of the volume, ascending: read-ahead stays within one.
     pub(super) files: Vec<u64>,
+    /// Whether read-ahead knows where they end.
+    pub(super) sizes_known: bool,
+    /// Where the blocks of files lie.
+    pub(super) placement: Placement,
+    /// By number of a command of the host layer: accesses below that it still waits for, and whether one failed.
+    joins: Vec<(u32, bool)>,
+    parts: Vec<Access>,
     queue: BinaryHeap<Reverse<(Nanos, u64, Event)>>,
     made: u64,
     now: Nanos,
@@ -51,7 +59,13 @@ pub(super) struct Stack {
 }
 
 impl Stack {
-    pub(super) fn new(host: Option<Engine>, array: Engine, members: Members, cpu: Cpu) -> Self {
+    pub(super) fn new(
+        host: Option<Engine>,
+        array: Engine,
+        members: Members,
+        cpu: Cpu,
+        placement: Placement,
+    ) -> Self {
         Self {
             host,
             array,
@@ -60,6 +74,10 @@ impl Stack {
             cpu_host: Nanos::ZERO,
             cpu_array: Nanos::ZERO,
             files: Vec::new(),
+            sizes_known: true,
+            placement,
+            joins: Vec::new(),
+            parts: Vec::new(),
             queue: BinaryHeap::new(),
             made: 0,
             now: Nanos::ZERO,
@@ -97,7 +115,8 @@ impl Stack {
         let number = after.saturating_sub(1);
         let start = self.files[number];
         let end = self.files.get(after).copied().unwrap_or(u64::MAX);
-        (Some(number as u64), Extent::new(start, end - start))
+        let within = if self.sizes_known { Extent::new(start, end - start) } else { Extent::new(0, u64::MAX) };
+        (Some(number as u64), within)
     }
 
     /// A program's access goes to the top layer.
@@ -132,6 +151,13 @@ impl Stack {
             }
             Event::Arrived(command) => self.array.handle(now, Input::Done { command, status: Status::Ok }),
             Event::HostDone(command, error) => {
+                let join = &mut self.joins[command as usize];
+                join.0 -= 1;
+                join.1 |= error;
+                let (left, error) = *join;
+                if left > 0 {
+                    return; // nothing was told to any engine
+                }
                 let status = if error { Status::Short { good: 0 } } else { Status::Ok };
                 if let Some(host) = &mut self.host {
                     host.handle(now, Input::Done { command, status });
@@ -194,12 +220,7 @@ impl Stack {
                 access.op = start.op;
                 access.demand = start.demand;
                 access.within = self.file_of(start.extent.start.0).1;
-                let id = u64::from(start.command);
-                let input = match start.op {
-                    Op::Read => Input::Read { id, access },
-                    Op::Write => Input::Write { id, access, durable: false },
-                };
-                self.array.handle(now, input);
+                self.send_below(now, start.command, access);
             }
             Output::Ready { id, handle, error } => {
                 let host = self.host.as_mut().expect("the host layer spoke");
@@ -213,6 +234,45 @@ impl Stack {
             // No bytes here: parity is combined by nobody, and the layer below has no queue to hurry.
             Output::Combine { .. } | Output::Promote { .. } | Output::Fill { .. } => {}
         }
+    }
+
+    /// A command of the host layer goes to the array, in as many accesses as it has places.
+    fn send_below(&mut self, now: Nanos, command: u32, access: Access) {
+        let mut parts = std::mem::take(&mut self.parts);
+        self.cut(access, &mut parts);
+        let number = command as usize;
+        if self.joins.len() <= number {
+            self.joins.resize(number + 1, (0, false));
+        }
+        self.joins[number] = (u32::try_from(parts.len()).expect("at most one part per block"), false);
+        let id = u64::from(command);
+        for access in parts.drain(..) {
+            let input = match access.op {
+                Op::Read => Input::Read { id, access },
+                Op::Write => Input::Write { id, access, durable: false },
+            };
+            self.array.handle(now, input);
+        }
+        self.parts = parts;
+    }
+
+    /// An access by addresses of files as accesses by places. An array knows no files: where files are in pieces,
+    /// nothing bounds what it may read ahead.
+    pub(super) fn cut(&self, access: Access, parts: &mut Vec<Access>) {
+        if self.placement.is_identity() {
+            parts.push(access);
+            return;
+        }
+        self.placement.cut(access.extent, |above, below| {
+            let demand = access.demand.intersect(above);
+            let from = if demand.is_empty() { below.0 } else { below.0 + (demand.start.0 - above.start.0) };
+            parts.push(Access {
+                extent: Extent::new(below.0, above.blocks),
+                demand: Extent::new(from, demand.blocks),
+                within: Access::read(access.context, above).within,
+                ..access
+            });
+        });
     }
 
     fn carry_from_array(&mut self, now: Nanos, output: Output) {

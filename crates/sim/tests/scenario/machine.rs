@@ -44,6 +44,7 @@ impl Machine {
             bus_bytes_per_s: 0,
             failed: Vec::new(),
             skip_bad: false,
+            ..RunSpec::default()
         };
         Ok(Self { spec, block_ns: cost.outer_ns_per_block })
     }
