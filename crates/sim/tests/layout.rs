@@ -10,19 +10,21 @@ use forerun_trace::record::{Name, Record, Trace};
 
 const MIB: u64 = 1 << 20;
 
-/// Requests of (time in us, took in us, process, file, offset in blocks, blocks); sizes of files in blocks.
-fn trace(rows: &[(u64, Option<u64>, u32, u32, u64, u64)], sizes: &[(u32, u64)]) -> Input {
-    let record =
-        |&(time, took, process, file, offset, blocks): &(u64, Option<u64>, u32, u32, u64, u64)| Record {
-            time: Some(Nanos::from_micros(time)),
-            took: took.map(Nanos::from_micros),
-            process: Name(process),
-            file: Name(file),
-            offset: offset * BLOCK_BYTES,
-            bytes: blocks * BLOCK_BYTES,
-            op: Op::Read,
-            ..Record::BLANK
-        };
+/// A request: (time in us, took in us, process, file, offset in blocks, blocks).
+type Row = (u64, Option<u64>, u32, u32, u64, u64);
+
+/// A trace of these requests, with sizes of files in blocks.
+fn trace(rows: &[Row], sizes: &[(u32, u64)]) -> Input {
+    let record = |&(time, took, process, file, offset, blocks): &Row| Record {
+        time: Some(Nanos::from_micros(time)),
+        took: took.map(Nanos::from_micros),
+        process: Name(process),
+        file: Name(file),
+        offset: offset * BLOCK_BYTES,
+        bytes: blocks * BLOCK_BYTES,
+        op: Op::Read,
+        ..Record::BLANK
+    };
     let names = ["", "a", "b", "c", "d"].map(String::from).to_vec();
     let records = rows.iter().map(record).collect();
     let mut trace = Trace { names, records, ..Trace::default() };

@@ -76,6 +76,11 @@ fn samples(format: Format) -> Vec<&'static [u8]> {
         Format::Arc => vec![include_bytes!("../tests/samples/sample.lis")],
         Format::Alibaba => vec![include_bytes!("../tests/samples/alibaba.csv")],
         Format::Tencent => vec![include_bytes!("../tests/samples/tencent.csv")],
+        Format::Strace => vec![
+            include_bytes!("../tests/samples/recorded.strace"),
+            include_bytes!("../tests/samples/by-hand.strace"),
+        ],
+        Format::Perf => vec![include_bytes!("../tests/samples/recorded.perf")],
     }
 }
 

@@ -9,7 +9,9 @@
 //! DiskSim, and anything else means MQSim, whose times are whole numbers by definition.
 
 use crate::field::{self, Fields};
-use crate::formats::{Format, blkparse, blktrace, columnar, csv, disksim, fio, oracle_general, vscsi};
+use crate::formats::{
+    Format, blkparse, blktrace, columnar, csv, disksim, fio, oracle_general, perf, strace, vscsi,
+};
 
 /// Lines of text that are looked at.
 const LINES_MAX: usize = 200;
@@ -18,7 +20,9 @@ const LINES_MAX: usize = 200;
 type Claim = fn(&str) -> bool;
 
 /// Text formats without a heading, from the pickiest shape to the loosest.
-const CLAIMS: [(Format, Claim); 9] = [
+const CLAIMS: [(Format, Claim); 11] = [
+    (Format::Perf, is_perf),
+    (Format::Strace, strace::is_line),
     (Format::Blkparse, is_blkparse),
     (Format::Msr, is_msr),
     (Format::Spc, is_spc),
@@ -38,6 +42,9 @@ fn is_op_letter(text: &str) -> bool {
     matches!(text, "R" | "W" | "r" | "w")
 }
 
+fn is_perf(line: &str) -> bool {
+    perf::is_beside(line) || perf::is_line(line)
+}
 fn is_blkparse(line: &str) -> bool {
     let fields = Fields::blank_separated(line);
     blkparse::is_device(fields.get(0))

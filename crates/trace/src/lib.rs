@@ -5,12 +5,14 @@
 //! its devices and files end to end on volumes, [`write()`](write::write) turns it into another format and says what that
 //! format cannot hold. Every reader is bounded: no length in a file decides an allocation, and no input makes one panic.
 
+pub mod assemble;
 pub mod columns;
 pub mod detect;
 pub mod error;
 mod field;
 pub mod formats;
 pub mod info;
+pub mod lanes;
 pub mod mapping;
 pub mod options;
 pub mod read;

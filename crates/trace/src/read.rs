@@ -10,7 +10,7 @@ use crate::detect::detect;
 use crate::error::{Fault, Malformed, Place, TraceError, excerpt};
 use crate::formats::{
     Format, LineReader, alibaba, arc, blkparse, blktrace, columnar, csv, disksim, fio, lirs, mqsim, msr,
-    oracle_general, spc, tencent, vscsi,
+    oracle_general, perf, spc, strace, tencent, vscsi,
 };
 use crate::options::ReadOptions;
 use crate::record::Trace;
@@ -118,6 +118,7 @@ fn choose(name: &str, head: &[u8], options: &ReadOptions) -> Result<Format, Trac
 fn is_rebased(format: Format, options: &ReadOptions) -> bool {
     match format {
         Format::Blktrace | Format::Msr | Format::Vscsi | Format::Alibaba | Format::Tencent => true,
+        Format::Strace | Format::Perf => true,
         Format::Columns => options.csv_mapping.as_ref().is_some_and(|mapping| mapping.rebase),
         _ => false,
     }
@@ -150,6 +151,8 @@ fn drive(format: Format, source: &mut ByteSource<'_>, sink: &mut Sink<'_>) -> Re
         Format::Arc => Box::new(arc::line),
         Format::Alibaba => Box::new(alibaba::line),
         Format::Tencent => Box::new(tencent::line),
+        Format::Strace => Box::new(strace::Reader::default()),
+        Format::Perf => Box::new(perf::Reader::default()),
     };
     lines(reader, source, sink)
 }

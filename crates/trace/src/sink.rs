@@ -8,6 +8,7 @@
 
 use crate::error::{Fault, Malformed, Place, TraceError};
 use crate::formats::Format;
+use crate::lanes::{Thread, name_processes};
 use crate::options::ReadOptions;
 use crate::record::{Name, Record, Trace};
 use forerun_core::units::{Nanos, SECTOR_BYTES};
@@ -26,6 +27,8 @@ pub(crate) struct Sink<'a> {
     index: HashMap<String, Name>,
     bad: Vec<Malformed>,
     limit: u64,
+    /// Who issued each record, in formats that leave naming processes to the sink.
+    threads: Vec<Thread>,
 }
 
 impl<'a> Sink<'a> {
@@ -41,6 +44,7 @@ impl<'a> Sink<'a> {
             index: HashMap::new(),
             bad: Vec::new(),
             limit: options.limit.unwrap_or(u64::MAX),
+            threads: Vec::new(),
         }
     }
     /// Number of a name; the empty string is [`Name::ABSENT`].
@@ -87,17 +91,21 @@ impl<'a> Sink<'a> {
     pub(crate) fn is_empty(&self) -> bool {
         self.trace.records.is_empty()
     }
-    /// Notes that a file has at least `bytes`.
-    pub(crate) fn know_size(&mut self, device: Name, file: Name, bytes: u64) {
-        self.trace.know_size(device, file, bytes);
+    /// Takes one record of a thread, which becomes a process when all are known (see [`crate::lanes`]). Either all
+    /// records of a trace come this way, in order of time, or none.
+    pub(crate) fn push_of(&mut self, thread: Thread, record: Record) -> Result<(), Fault> {
+        let before = self.trace.records.len();
+        self.push(record)?;
+        self.threads.extend((self.trace.records.len() > before).then_some(thread));
+        Ok(())
     }
     /// Counts events that are well formed and no request for data.
     pub(crate) fn pass_over(&mut self, events: u64) {
         self.trace.passed_over += events;
     }
-    /// Puts the records into the order of their times; those of one time keep theirs.
-    pub(crate) fn sort_by_time(&mut self) {
-        self.trace.records.sort_by_key(|record| record.time);
+    /// Notes that a file has at least `bytes`.
+    pub(crate) fn know_size(&mut self, device: Name, file: Name, bytes: u64) {
+        self.trace.know_size(device, file, bytes);
     }
     /// The source turned out to have no times.
     pub(crate) fn forget_times(&mut self) {
@@ -131,6 +139,9 @@ impl<'a> Sink<'a> {
             && let Some(first) = self.bad.first()
         {
             return Err(first.clone().into());
+        }
+        if !self.threads.is_empty() {
+            name_processes(&mut self.trace, &self.threads.iter().collect::<Vec<_>>());
         }
         if rebase {
             let zero = self.trace.records.iter().filter_map(|r| r.time).min().unwrap_or(Nanos::ZERO);

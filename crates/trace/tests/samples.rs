@@ -285,3 +285,76 @@ fn parquet_written_by_another_library_is_read() {
         ]
     );
 }
+
+/// Process, offset, bytes and operation of a request.
+type Asked<'a> = (&'a str, u64, u64, Op);
+
+/// The requests of one file, and whether all say how long they took.
+fn of_file<'a>(trace: &'a Trace, file: &str) -> (Vec<Asked<'a>>, bool) {
+    let of = || trace.records.iter().filter(|r| trace.name(r.file) == file);
+    let rows = of().map(|r| (trace.name(r.process), r.offset, r.bytes, r.op)).collect();
+    (rows, of().all(|r| r.took.is_some()))
+}
+
+#[test]
+fn strace_recorded_on_a_real_kernel_gives_the_files_that_its_programs_read() {
+    let trace = detected("recorded.strace", Format::Strace);
+    let expected: [(&str, &[Asked<'_>]); 4] = [
+        ("/tmp/sample/go.sh", &[("sh", 0, 108, Read)]),
+        ("/tmp/sample/a.txt", &[("wc", 0, 13_893, Read), ("cat", 0, 13_893, Read)]),
+        ("/tmp/sample/b.txt", &[("dd", 4000, 4000, Read), ("cat", 0, 9000, Read)]),
+        ("/tmp/sample/c.txt", &[("dd", 0, 4000, Write)]),
+    ];
+    for (file, rows) in expected {
+        assert_eq!(of_file(&trace, file), (rows.to_vec(), true), "{file}");
+    }
+    let sizes: Vec<_> =
+        trace.file_sizes.iter().map(|(&(_, file), &bytes)| (trace.name(file), bytes)).collect();
+    assert!(sizes.contains(&("/tmp/sample/b.txt", 9000)), "{sizes:?}");
+    assert!(trace.passed_over > 100 && trace.records.is_sorted_by_key(|r| r.time));
+    assert_eq!(trace.records[0].time, Some(forerun_core::units::Nanos::ZERO));
+}
+
+#[test]
+fn strace_calls_in_two_parts_midnight_and_odd_names_are_understood() {
+    let trace = detected("by-hand.strace", Format::Strace);
+    assert_eq!(
+        said(&trace),
+        [
+            (Some(0), "", "process", "/notes, (old).txt", 0, 1500, Read),
+            (Some(70_000_000), "", "process#2", "/srv/ä.db", 8192, 4196, Read),
+            (Some(70_500_000), "", "process#2", "/srv/ä.db", 1024, 512, Write),
+            (Some(90_000_000), "", "process", "/notes, (old).txt", 4096, 5, Read),
+        ]
+    );
+    let took: Vec<_> = trace.records.iter().map(|r| r.took.map(|t| t.0)).collect();
+    assert_eq!(took, [Some(60_000_000), Some(250_000), Some(100_000), None]);
+    let notes = (trace.records[0].device, trace.records[0].file);
+    assert_eq!(trace.file_sizes.get(&notes), Some(&9000));
+}
+
+#[test]
+fn perf_script_recorded_on_a_real_kernel_gives_exact_bytes_of_calls_and_pages_of_faults() {
+    let trace = detected("recorded.perf", Format::Perf);
+    let head = [("head", 0, 8192, Read), ("head", 8192, 808, Read)];
+    assert_eq!(of_file(&trace, &format!("inode:{}", 0x9a_a021)), (head.to_vec(), true));
+    assert_eq!(of_file(&trace, &format!("inode:{}", 0x9a_a023)), (vec![("wc", 0, 9000, Read)], true));
+    let (library, all_took) = of_file(&trace, &format!("inode:{}", 0x4_fa7d));
+    assert!(!all_took, "a fault of a mapped file does not say how long it took");
+    assert_eq!(library.iter().filter(|&&row| row == ("wc", 64, 784, Read)).count(), 2);
+    assert!(library.iter().any(|row| row.2 % 4096 == 0));
+    assert!(trace.records.iter().all(|r| trace.name(r.device) == "254:0"));
+    // Four pages that entered the cache, and the read at the end of the file that gave nothing.
+    assert_eq!(trace.passed_over, 5);
+}
+
+#[test]
+fn a_time_that_is_a_difference_is_refused_with_the_line() {
+    let text = b"17 0.000250 read(3</a>, \"x\", 1) = 1 <0.000012>\n";
+    let error =
+        forerun_trace::read_bytes("r.txt", text, &ReadOptions::of(Format::Strace)).unwrap_err().to_string();
+    assert!(
+        error.starts_with("r.txt: line 1 (strace): expected [pid] [time] call(arguments) = result"),
+        "{error}"
+    );
+}

@@ -115,7 +115,8 @@ impl Stack {
         let number = after.saturating_sub(1);
         let start = self.files[number];
         let end = self.files.get(after).copied().unwrap_or(u64::MAX);
-        let within = if self.sizes_known { Extent::new(start, end - start) } else { Extent::new(0, u64::MAX) };
+        let within =
+            if self.sizes_known { Extent::new(start, end - start) } else { Extent::new(0, u64::MAX) };
         (Some(number as u64), within)
     }
 

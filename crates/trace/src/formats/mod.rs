@@ -23,7 +23,9 @@ pub(crate) mod lirs;
 pub(crate) mod mqsim;
 pub(crate) mod msr;
 pub(crate) mod oracle_general;
+pub(crate) mod perf;
 pub(crate) mod spc;
+pub(crate) mod strace;
 pub(crate) mod tencent;
 pub(crate) mod vscsi;
 
@@ -80,6 +82,10 @@ pub enum Format {
     Alibaba,
     /// Tencent CBS CSV.
     Tencent,
+    /// Text of strace.
+    Strace,
+    /// Text of perf script: tracepoints of the page cache.
+    Perf,
 }
 
 /// What is known about a format.
@@ -96,9 +102,9 @@ const fn row(format: Format, name: &'static str, what: &'static str, binary: boo
 }
 
 /// One row per format, in the order of the enumeration.
-const ROWS: [Row; 17] = [
+const ROWS: [Row; 19] = [
     row(Format::Parquet, "parquet", "Forerun's own: Parquet, zstd, versioned schema", true, true),
-    row(Format::Csv, "csv", "t,dev,off,bytes,op,pid,file", false, true),
+    row(Format::Csv, "csv", "t,dev,off,bytes,op,pid,file[,took][,size]", false, true),
     row(Format::Columns, "columns", "any separated text, by a column mapping", false, false),
     row(Format::Blkparse, "blkparse", "text of blkparse, default layout", false, false),
     row(Format::Blktrace, "blktrace", "binary records of blktrace", true, false),
@@ -114,6 +120,8 @@ const ROWS: [Row; 17] = [
     row(Format::Arc, "arc", "ARC paper .lis: start, count, 0, number", false, false),
     row(Format::Alibaba, "alibaba", "Alibaba block traces CSV", false, false),
     row(Format::Tencent, "tencent", "Tencent CBS CSV", false, false),
+    row(Format::Strace, "strace", "text of strace -f -ttt -T -y: reads of files", false, false),
+    row(Format::Perf, "perf", "text of perf script: page-cache tracepoints", false, false),
 ];
 
 impl Format {

@@ -102,6 +102,7 @@ impl Scale {
                 bus_bytes_per_s: BUS_BYTES_PER_S,
                 failed: Vec::new(),
                 skip_bad: false,
+                ..RunSpec::default()
             },
         }
     }

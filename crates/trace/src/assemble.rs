@@ -1,0 +1,320 @@
+//! From what the kernel tells of page-cache reads to the reads that programs made.
+//!
+//! The kernel's tracepoints see a buffered read in pieces: `sys_enter_read` and `sys_exit_read` around it (if they are
+//! recorded), and between them `mm_filemap_get_pages` with the inode and the pages, once per batch of some thirty
+//! folios, all of one read with the same last page. A fault of a mapped file is one event and one page, or, where the
+//! pages around it were there already, one event for the range that was mapped. This module puts them together; the
+//! reader of `perf script` text and the live recorder both feed it.
+//!
+//! ```text
+//!   enter(count) ── pages(file, 3..=6) ── pages(file, 5..=6) ── exit(13,000)      one read, exact bytes, and how long
+//!   pages(file, 3..=6) ── pages(file, 5..=6)            ── pages(other, …)         one read of whole pages
+//!   fault(file, 7)                                                                 one page
+//! ```
+//!
+//! A position that is not in the call (`read`, `readv`) is known from the thread's last read of the same descriptor if
+//! that ended in the first page asked for; else it is the earliest byte that fits pages and count.
+
+use forerun_core::units::BLOCK_BYTES;
+use std::collections::BTreeMap;
+
+/// Threads that are followed at once; beyond, the one with the smallest number is given up. A number per live thread.
+const THREADS_MAX: usize = 1 << 16;
+/// Descriptors of a thread whose position is remembered; beyond, all are forgotten and found again by their pages.
+const POSITIONS_MAX: usize = 256;
+
+/// A file as the kernel knows it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FileId {
+    /// Major number of its file system's device.
+    pub major: u32,
+    /// Minor number of it.
+    pub minor: u32,
+    /// Number of the inode there.
+    pub inode: u64,
+}
+
+/// What a thread did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// It entered a call that reads.
+    Enter {
+        /// Of this descriptor.
+        descriptor: u64,
+        /// So many bytes at most, where the call says it in one number.
+        count: Option<u64>,
+        /// From this byte on, where the call says it.
+        offset: Option<u64>,
+    },
+    /// It asked the page cache for pages.
+    Pages {
+        /// Of this file.
+        file: FileId,
+        /// The first.
+        first: u64,
+        /// The last.
+        last: u64,
+    },
+    /// It touched pages of a mapped file.
+    Mapped {
+        /// Of this file.
+        file: FileId,
+        /// The first.
+        first: u64,
+        /// The last.
+        last: u64,
+    },
+    /// Its call ended.
+    Exit {
+        /// With this: bytes, or an error below zero.
+        result: i64,
+    },
+}
+
+/// One read that a program made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileRead {
+    /// Who.
+    pub thread: u32,
+    /// When it began, ns.
+    pub time: u64,
+    /// How long it took, ns, where its end was seen.
+    pub took: Option<u64>,
+    /// Of which file.
+    pub file: FileId,
+    /// From which byte.
+    pub offset: u64,
+    /// How many bytes; of whole pages where the call's own count was not seen, perhaps beyond the end of the file.
+    pub bytes: u64,
+}
+
+/// Pages asked for, by a call or outside of any that was seen.
+#[derive(Clone, Copy, Debug)]
+struct Asked {
+    time: u64,
+    file: FileId,
+    first: u64,
+    last: u64,
+}
+
+/// A call under way.
+#[derive(Clone, Copy, Debug)]
+struct Call {
+    entered: u64,
+    descriptor: u64,
+    count: Option<u64>,
+    offset: Option<u64>,
+    asked: Option<Asked>,
+}
+
+#[derive(Debug, Default)]
+struct Thread {
+    call: Option<Call>,
+    /// A read without a call, which further events may continue.
+    open: Option<Asked>,
+    /// By descriptor: where its last read ended.
+    positions: BTreeMap<u64, (FileId, u64)>,
+}
+
+/// Puts events together. Feed each thread's events in order of time; threads may be mixed.
+#[derive(Debug, Default)]
+pub struct Assembler {
+    threads: BTreeMap<u32, Thread>,
+    /// Events that belong to no read of a file: calls that asked no page, ends without a beginning.
+    idle: u64,
+}
+
+impl Assembler {
+    /// Takes one event; reads that it completes go to `out`.
+    pub fn take(&mut self, thread: u32, time: u64, event: Event, out: &mut impl FnMut(FileRead)) {
+        if !self.threads.contains_key(&thread) && self.threads.len() >= THREADS_MAX {
+            let given_up = self.threads.pop_first();
+            flush(given_up.map(|(number, state)| (number, state.open)), out);
+        }
+        let state = self.threads.entry(thread).or_default();
+        match event {
+            Event::Enter { descriptor, count, offset } => {
+                flush(Some((thread, state.open.take())), out);
+                self.idle += u64::from(state.call.is_some());
+                state.call = Some(Call { entered: time, descriptor, count, offset, asked: None });
+            }
+            Event::Pages { file, first, last } => {
+                let asked = Asked { time, file, first, last };
+                if let Some(call) = &mut state.call {
+                    call.asked.get_or_insert(asked);
+                    return;
+                }
+                let same = state.open.is_some_and(|o| o.file == file && o.last == last && o.first < first);
+                if !same {
+                    flush(Some((thread, state.open.replace(asked))), out);
+                }
+            }
+            Event::Mapped { file, first, last } => {
+                flush(Some((thread, state.open.take())), out);
+                flush(Some((thread, Some(Asked { time, file, first, last }))), out);
+            }
+            Event::Exit { result } => match state.call.take() {
+                Some(call) => match state.end(thread, time, &call, result) {
+                    Some(read) => out(read),
+                    None => self.idle += 1,
+                },
+                None => self.idle += 1,
+            },
+        }
+    }
+
+    /// The reads that nothing continues any more. A call whose end was not seen is a read of the pages it asked for.
+    pub fn finish(&mut self, out: &mut impl FnMut(FileRead)) {
+        for (number, state) in std::mem::take(&mut self.threads) {
+            flush(Some((number, state.open)), out);
+            flush(Some((number, state.call.and_then(|call| call.asked))), out);
+        }
+    }
+
+    /// Calls and ends of calls that were no read of a file's bytes.
+    #[must_use]
+    pub const fn idle(&self) -> u64 {
+        self.idle
+    }
+}
+
+/// Whole pages, as a read.
+fn flush(asked: Option<(u32, Option<Asked>)>, out: &mut impl FnMut(FileRead)) {
+    let Some((thread, Some(Asked { time, file, first, last }))) = asked else { return };
+    let pages = last.saturating_sub(first).saturating_add(1);
+    let (offset, bytes) = (first.saturating_mul(BLOCK_BYTES), pages.saturating_mul(BLOCK_BYTES));
+    if offset.checked_add(bytes).is_some() {
+        out(FileRead { thread, time, took: None, file, offset, bytes });
+    }
+}
+
+impl Thread {
+    /// The read that a call was, if it was one.
+    fn end(&mut self, thread: u32, time: u64, call: &Call, result: i64) -> Option<FileRead> {
+        let asked = call.asked?;
+        let bytes = u64::try_from(result).ok().filter(|&bytes| bytes > 0)?;
+        let offset = call.offset.or_else(|| self.position(call, &asked)).unwrap_or_else(|| {
+            let start = asked.first.saturating_mul(BLOCK_BYTES);
+            let least =
+                |count: u64| asked.last.saturating_mul(BLOCK_BYTES).saturating_add(1).saturating_sub(count);
+            call.count.map_or(start, |count| start.max(least(count)))
+        });
+        let end = offset.checked_add(bytes)?;
+        if call.offset.is_none() {
+            if self.positions.len() >= POSITIONS_MAX {
+                self.positions.clear();
+            }
+            self.positions.insert(call.descriptor, (asked.file, end));
+        }
+        let took = Some(time.saturating_sub(call.entered));
+        Some(FileRead { thread, time: call.entered, took, file: asked.file, offset, bytes })
+    }
+
+    /// Where the descriptor's last read ended, if this one goes on there.
+    fn position(&self, call: &Call, asked: &Asked) -> Option<u64> {
+        let &(file, end) = self.positions.get(&call.descriptor)?;
+        (file == asked.file && end / BLOCK_BYTES == asked.first).then_some(end)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: FileId = FileId { major: 8, minor: 1, inode: 77 };
+
+    fn reads(events: &[(u32, Event)]) -> Vec<FileRead> {
+        let mut reads = Vec::new();
+        let mut assembler = Assembler::default();
+        for (time, &(thread, event)) in (0..).zip(events) {
+            assembler.take(thread, time * 100, event, &mut |read| reads.push(read));
+        }
+        assembler.finish(&mut |read| reads.push(read));
+        reads
+    }
+
+    const fn pages(first: u64, last: u64) -> Event {
+        Event::Pages { file: FILE, first, last }
+    }
+
+    const fn enter(count: u64, offset: Option<u64>) -> Event {
+        Event::Enter { descriptor: 3, count: Some(count), offset }
+    }
+
+    fn places(reads: &[FileRead]) -> Vec<(u64, u64, Option<u64>)> {
+        reads.iter().map(|r| (r.offset, r.bytes, r.took)).collect()
+    }
+
+    #[test]
+    fn a_call_gives_exact_bytes_and_how_long_it_took() {
+        let exit = |result| Event::Exit { result };
+        let events = [
+            (1, enter(1000, Some(5000))),
+            (1, pages(1, 1)),
+            (1, exit(1000)),
+            (1, enter(1 << 20, None)),
+            (1, pages(0, 255)),
+            (1, pages(31, 255)),
+            (1, exit(10_000)),
+            (1, enter(500, None)),
+            (1, pages(2, 2)),
+            (1, exit(500)),
+        ];
+        let expected = [(5000, 1000, Some(200)), (0, 10_000, Some(300)), (10_000, 500, Some(200))];
+        assert_eq!(places(&reads(&events)), expected);
+    }
+
+    #[test]
+    fn a_call_that_fails_reads_nothing_or_asks_no_page_is_no_read() {
+        let mut assembler = Assembler::default();
+        let mut none = |read: FileRead| panic!("{read:?}");
+        for (time, event) in (0..).zip([
+            enter(10, None),
+            Event::Exit { result: 10 },
+            enter(10, None),
+            pages(0, 0),
+            Event::Exit { result: 0 },
+            enter(10, None),
+            pages(0, 0),
+            Event::Exit { result: -5 },
+            Event::Exit { result: 7 },
+        ]) {
+            assembler.take(1, time, event, &mut none);
+        }
+        assembler.finish(&mut none);
+        assert_eq!(assembler.idle(), 4);
+    }
+
+    #[test]
+    fn without_calls_the_batches_of_one_read_are_one_read_of_whole_pages() {
+        let events = [
+            (1, pages(0, 255)),
+            (2, pages(9, 9)),
+            (1, pages(31, 255)),
+            (1, pages(62, 255)),
+            (1, pages(256, 300)),
+        ];
+        let expected = [(0, 256 * 4096, None), (256 * 4096, 45 * 4096, None), (9 * 4096, 4096, None)];
+        assert_eq!(places(&reads(&events)), expected);
+    }
+
+    #[test]
+    fn a_touched_page_of_a_mapped_file_is_a_read_of_its_own() {
+        let touched = Event::Mapped { file: FILE, first: 16, last: 31 };
+        assert_eq!(places(&reads(&[(1, touched), (1, touched)])), [(65_536, 65_536, None); 2]);
+    }
+
+    #[test]
+    fn a_first_read_in_the_middle_of_a_page_begins_where_count_and_pages_say() {
+        // 8000 bytes that reach into page 2 cannot begin before byte 193.
+        let events = [(1, enter(8000, None)), (1, pages(0, 2)), (1, Event::Exit { result: 8000 })];
+        assert_eq!(places(&reads(&events)), [(193, 8000, Some(200))]);
+    }
+
+    #[test]
+    fn addresses_beyond_64_bits_are_dropped_and_do_not_wrap() {
+        let far = u64::MAX / 4096;
+        let events = [(1, pages(far, far + 7)), (1, pages(u64::MAX - 1, u64::MAX)), (1, pages(0, 0))];
+        assert_eq!(places(&reads(&events)), [(0, 4096, None)]);
+    }
+}
