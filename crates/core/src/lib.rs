@@ -13,6 +13,7 @@ pub mod cost;
 pub mod dispatch;
 pub mod engine;
 pub mod hash;
+pub mod pattern;
 pub mod planted;
 pub mod policy;
 pub mod registry;

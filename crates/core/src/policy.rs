@@ -22,6 +22,7 @@ pub mod linux_ondemand;
 pub mod msp;
 pub mod none;
 mod readahead;
+pub mod rpp;
 pub mod strip;
 
 /// How the cache answered one block of a read (design.md, "Words").
@@ -135,6 +136,18 @@ impl Plan {
         } else {
             self.overflow += 1;
         }
+    }
+    /// Keeps of the wishes from number `first` on what lies within `limit`: how a controller clamps what another wished.
+    pub fn clamp_from(&mut self, first: usize, limit: Extent) {
+        let mut kept = first;
+        for at in first..self.wishes.len() {
+            let extent = self.wishes[at].extent.intersect(limit);
+            if !extent.is_empty() {
+                self.wishes[kept] = Wish { extent, ..self.wishes[at] };
+                kept += 1;
+            }
+        }
+        self.wishes.truncate(kept);
     }
     /// Asks for [`Policy::on_wake`] with `token` at `at`.
     pub fn wake_at(&mut self, at: Nanos, token: u64) {

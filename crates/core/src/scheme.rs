@@ -22,6 +22,30 @@ pub trait Scheme: Send {
     }
 }
 
+/// What a controller can wrap: a policy alone, or one that comes with its retention.
+pub trait Controlled: Send {
+    /// The view that is controlled.
+    fn policy(&mut self) -> &mut dyn Policy;
+    /// Numbers of a policy alone; those of a whole scheme come by [`Scheme::gauges`].
+    fn policy_gauges(&self, out: &mut Vec<(&'static str, f64)>);
+}
+
+impl Controlled for Box<dyn Policy> {
+    fn policy(&mut self) -> &mut dyn Policy {
+        &mut **self
+    }
+    fn policy_gauges(&self, out: &mut Vec<(&'static str, f64)>) {
+        (**self).gauges(out);
+    }
+}
+
+impl Controlled for Box<dyn Scheme> {
+    fn policy(&mut self) -> &mut dyn Policy {
+        (**self).policy()
+    }
+    fn policy_gauges(&self, _out: &mut Vec<(&'static str, f64)>) {}
+}
+
 /// A policy and a retention that share nothing.
 pub struct Split<P, R> {
     /// Detect, permit, size.

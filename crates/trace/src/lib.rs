@@ -15,6 +15,7 @@ pub mod info;
 pub mod lanes;
 pub mod mapping;
 pub mod options;
+pub mod patterns;
 pub mod read;
 pub mod record;
 mod sink;

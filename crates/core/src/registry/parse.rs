@@ -414,4 +414,31 @@ mod tests {
         assert!(SchemeSpec::parse("asp(gosts=on)").unwrap_err().to_string().contains("ghosts"));
         assert!(SchemeSpec::parse("seqp:100").is_err());
     }
+
+    #[test]
+    fn a_controller_takes_one_part_and_works_where_that_part_does() {
+        assert_eq!(canon("rpp(seqp:64K)"), "rpp(seqp:64KiB)");
+        assert_eq!(canon("rpp(threshold=8, linux-2.6(max=64KiB))"), "rpp(linux-2.6(max=64KiB),threshold=8)");
+        assert_eq!(canon("rpp(strip,threshold=4)"), "rpp(strip)");
+        assert_eq!(canon("rpp(seqp)+asp"), "asp+rpp(seqp:128KiB)");
+        let host = SchemeSpec::parse("rpp(seqp)").unwrap();
+        assert!(host.has_host() && !host.has_array());
+        let array = SchemeSpec::parse("rpp(strip)").unwrap();
+        assert!(array.has_array() && !array.has_host());
+        assert_eq!(SchemeSpec::parse("rpp(asp)").unwrap().parts()[0].role(), Role::Owner);
+    }
+
+    #[test]
+    fn a_controller_without_a_part_or_with_one_that_does_not_size_is_refused() {
+        for text in
+            ["rpp", "rpp()", "rpp(threshold=8)", "rpp(lru)", "rpp(none)", "rpp(seqp,strip)", "rpp(oracle)"]
+        {
+            let error = SchemeSpec::parse(text).unwrap_err();
+            assert!(matches!(error, SchemeError::Grammar { .. }), "{text}: {error}");
+        }
+        assert!(matches!(SchemeSpec::parse("rpp(sepq)").unwrap_err(), SchemeError::Unknown { .. }));
+        assert!(matches!(SchemeSpec::parse("rpp(seqp,threshold=0)").unwrap_err(), SchemeError::Value { .. }));
+        assert!(matches!(SchemeSpec::parse("rpp(seqp,treshold=4)").unwrap_err(), SchemeError::Key { .. }));
+        assert!(matches!(SchemeSpec::parse("rpp(asp)+strip").unwrap_err(), SchemeError::Together { .. }));
+    }
 }

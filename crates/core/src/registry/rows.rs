@@ -1,6 +1,7 @@
 //! The table of schemes.
 
 use super::{Keep, Layer, LayerShape, Made, Param, Part, Role, Row, Unit};
+use crate::pattern::THRESHOLD_DEFAULT;
 use crate::policy::asp::{Asp, AspConfig};
 use crate::policy::linux_ondemand::{LinuxOndemand, OndemandConfig};
 use crate::policy::linux6::{Linux6, Linux6Config};
@@ -8,6 +9,7 @@ use crate::policy::linux24::Linux24;
 use crate::policy::linux26::Linux26;
 use crate::policy::msp::Msp;
 use crate::policy::none::None as Nothing;
+use crate::policy::rpp::Rpp;
 use crate::policy::strip::Strip;
 use crate::units::BLOCK_BYTES;
 use alloc::boxed::Box;
@@ -50,6 +52,13 @@ const UPSTREAM: Param = Param {
     unit: Unit::PercentOrAuto,
     default: "auto",
     about: "N_U, the length of the upstream; auto follows the differential feedback.",
+};
+
+const THRESHOLD: Param = Param {
+    name: "threshold",
+    unit: Unit::Count,
+    default: "4",
+    about: "Blocks that a run must exceed before it is read ahead in.",
 };
 
 /// All schemes, in the order in which they are listed.
@@ -134,6 +143,15 @@ pub static ROWS: &[Row] = &[
         source: "torvalds/linux mm/readahead.c, 6.12 and 6.17",
         params: &[MAX, IO, ALIGN],
         make: Some(make_linux6),
+    },
+    Row {
+        name: "rpp",
+        layer: Layer::Host,
+        role: Role::Controller,
+        about: "Lets another scheme read ahead only in proven runs, and in a loop only up to its end: rpp(linux-2.6).",
+        source: "RPP paper (Lee, Doh, Kim and Noh, IEICE E92-D, 2009), section 3",
+        params: &[THRESHOLD],
+        make: Some(make_rpp),
     },
     Row {
         name: "lru",
@@ -222,4 +240,15 @@ fn make_linux6(part: &Part, _shape: &LayerShape) -> Made {
     let io = part.bytes_or_auto("io").map_or(0, |bytes| bytes / BLOCK_BYTES);
     let config = Linux6Config { max: max_blocks(part), io, align: part.switch("align") };
     Made::Policy(Box::new(Linux6::new(config)))
+}
+
+fn make_rpp(part: &Part, shape: &LayerShape) -> Made {
+    let inner = part.inner();
+    let threshold = part.count("threshold").unwrap_or(THRESHOLD_DEFAULT);
+    match inner.row.make.map(|make| make(inner, shape)) {
+        Some(Made::Scheme(scheme)) => Made::Scheme(Box::new(Rpp::new(scheme, threshold))),
+        Some(Made::Policy(policy)) => Made::Policy(Box::new(Rpp::new(policy, threshold))),
+        Some(Made::Keep(keep)) => Made::Keep(keep),
+        None => Made::Policy(Box::new(Nothing)),
+    }
 }

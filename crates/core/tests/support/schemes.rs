@@ -41,6 +41,7 @@ pub(crate) const SCHEMES: &[&str] = &[
     "host:linux-ondemand(max=16KiB,context=off)",
     "host:linux-6(max=16KiB,io=64KiB)",
     "host:linux-6(max=32KiB,align=on)",
+    "host:rpp(seqp:16KiB)",
     "arc",
     "s3fifo",
     "sieve",

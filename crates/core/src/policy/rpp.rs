@@ -1,0 +1,197 @@
+//! `rpp(X)`: the reference-pattern controller; lets X read ahead only in proven runs, and in a loop only up to its end.
+//!
+//! Three rules, by what [`crate::pattern`] says that the file is being read as (RPP paper, section 3.3):
+//!
+//! ```text
+//!   RANDOM      X is not told, and nothing is wished
+//!   SEQUENTIAL  X runs as it is, from its own first window, from the block that proved the run
+//!   LOOPING     the same, but what X wishes beyond the loop's end is cut off; back at the start, X begins at once
+//! ```
+//!
+//! X needs to know nothing of this. A proven run is shown to it as a file of its own: a context that it has not seen, in
+//! an address range that begins at the proof (or at the loop's start). Whatever X does for the first block of a file, it
+//! does at the proof. In a loop its wishes are cut at the loop's end, which X is not told: its window stays as large as
+//! it was, and the part that was held back is wished at once if the loop goes on beyond its old end.
+//!
+//! It does nothing in files no longer than the threshold, in strided and reverse reads, and where several readers of
+//! one file interleave: all of these are random to it. Source: RPP paper (Lee, Doh, Kim and Noh, IEICE E92-D, 2009),
+//! section 3; rules that the letter leaves open are listed in docs/schemes/rpp.md.
+
+use super::{DeviceRead, Fate, Fetched, Lookup, Plan, Policy, When, World};
+use crate::access::{Access, Context, FILE_BITS, Op};
+use crate::pattern::{FILES_MAX, Pattern, Reading, Recent, Runs};
+use crate::retention::keep::Retention;
+use crate::scheme::{Controlled, Scheme};
+use crate::units::Extent;
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+/// File numbers with this bit are runs that X is shown as files; hosts number real files from 0.
+const RUN_FILES: u64 = 1 << (FILE_BITS - 1);
+/// Nothing may be wished.
+const NOWHERE: Extent = Extent::new(0, 0);
+
+/// How a file stands.
+#[derive(Debug, Default)]
+struct File {
+    runs: Runs,
+    shown: Shown,
+}
+
+/// The run that X is shown.
+#[derive(Clone, Copy, Debug, Default)]
+struct Shown {
+    /// The context that stands for it.
+    context: Context,
+    /// Its address range, up to the file's end; empty while there is none.
+    within: Extent,
+    /// Of it, what may be wished: in a loop, up to the loop's end.
+    permitted: Extent,
+    /// What X wished behind the loop's end and has not got.
+    held: Extent,
+}
+
+impl Shown {
+    /// From its start to the file's end, and, inside a loop, "only up until the end of the loop" (section 3.3).
+    fn range(&mut self, access: &Access, reading: &Reading) {
+        let start = self.within.start.0;
+        let file_end = access.within.end().max(access.extent.end());
+        let end = reading.loop_end.map_or(file_end, |end| end.min(file_end));
+        self.within = Extent::new(start, file_end - start);
+        self.permitted = Extent::new(start, end - start);
+    }
+    /// Clamps the wishes from number `first` on, and remembers how far they went.
+    fn clamp(&mut self, plan: &mut Plan, first: usize) {
+        let end = plan.wishes()[first..].iter().map(|wish| wish.extent.end()).max().unwrap_or(0);
+        let end = end.min(self.within.end()).max(self.held.end());
+        let from = self.permitted.end();
+        self.held = if end > from { Extent::new(from, end - from) } else { NOWHERE };
+        plan.clamp_from(first, self.permitted);
+    }
+}
+
+/// The controller.
+#[derive(Debug)]
+pub struct Rpp<X> {
+    inner: X,
+    threshold: u64,
+    files: Recent<File>,
+    /// Runs shown so far.
+    runs: u64,
+    blocks: [u64; 3],
+}
+
+impl<X: Controlled> Rpp<X> {
+    /// Over `inner`, with a run proven when it is longer than `threshold` blocks.
+    #[must_use]
+    pub fn new(inner: X, threshold: u64) -> Self {
+        Self { inner, threshold, files: Recent::new(FILES_MAX), runs: 0, blocks: [0; 3] }
+    }
+
+    /// The pattern of a file as it stands; random where it is not known.
+    #[must_use]
+    pub fn pattern(&self, file: u64) -> Pattern {
+        self.files.peek(file).map_or(Pattern::Random, |file| file.runs.pattern())
+    }
+
+    /// What X is shown of an access; `None` in a file read at random. What was held back in a loop that has just gone on
+    /// is wished as `held` says.
+    fn show(&mut self, access: &Access, held: When, plan: &mut Plan) -> Option<Access> {
+        let file = self.files.entry(access.context.file());
+        let reading = file.runs.read(access.extent, self.threshold);
+        self.blocks[Pattern::Random as usize] += reading.unproven(access.extent);
+        self.blocks[reading.pattern as usize] += reading.proven_references();
+        if reading.proven.is_empty() {
+            file.shown = Shown::default();
+            return None;
+        }
+        if reading.begins {
+            self.runs += 1;
+            let number = RUN_FILES | (self.runs & (RUN_FILES - 1));
+            let context = Context::new(access.context.process(), number);
+            file.shown = Shown { context, ..Shown::default() };
+            file.shown.within.start = reading.proven.start;
+        }
+        file.shown.range(access, &reading);
+        if reading.loop_end.is_none() {
+            plan.fetch(core::mem::take(&mut file.shown.held), held);
+        }
+        let Shown { context, within, .. } = file.shown;
+        let (extent, demand) = (reading.proven, access.demand.intersect(reading.proven));
+        Some(Access { context, extent, demand, within, ..*access })
+    }
+
+    /// Tells X of an event in a file and clamps what it wishes to the file's proven run.
+    fn tell(&mut self, context: Context, plan: &mut Plan, event: impl FnOnce(&mut X, Context, &mut Plan)) {
+        let first = plan.wishes().len();
+        let known = self.files.peek_mut(context.file()).filter(|file| !file.shown.within.is_empty());
+        event(&mut self.inner, known.as_ref().map_or(context, |file| file.shown.context), plan);
+        match known {
+            Some(file) => file.shown.clamp(plan, first),
+            None => plan.clamp_from(first, NOWHERE),
+        }
+    }
+}
+
+impl<X: Controlled> Policy for Rpp<X> {
+    fn on_access(&mut self, access: &Access, lookup: &Lookup<'_>, world: &World<'_>, plan: &mut Plan) {
+        let first = plan.wishes().len();
+        if access.op == Op::Write {
+            // Writes neither train the detector nor prove anything; X may keep books on them.
+            self.inner.policy().on_access(access, lookup, world, plan);
+            return plan.clamp_from(first, NOWHERE);
+        }
+        let held = if lookup.any_miss() { When::WithDemand } else { When::Ahead };
+        let Some(shown) = self.show(access, held, plan) else { return };
+        let behind = shown.extent.start.0 - access.extent.start.0;
+        #[expect(clippy::cast_possible_truncation, reason = "an index into the outcomes")]
+        let outcomes = &lookup.outcomes[behind as usize..];
+        self.tell(access.context, plan, |inner, _, plan| {
+            inner.policy().on_access(&shown, &Lookup { outcomes }, world, plan);
+        });
+    }
+    fn on_fetched(&mut self, fetched: &Fetched, world: &World<'_>, plan: &mut Plan) {
+        self.tell(fetched.context, plan, |inner, context, plan| {
+            inner.policy().on_fetched(&Fetched { context, ..*fetched }, world, plan);
+        });
+    }
+    fn on_device_read(&mut self, read: &DeviceRead, world: &World<'_>, plan: &mut Plan) {
+        if self.pattern(read.context.file()) == Pattern::Random {
+            return;
+        }
+        self.tell(read.context, plan, |inner, context, plan| {
+            inner.policy().on_device_read(&DeviceRead { context, ..*read }, world, plan);
+        });
+    }
+    fn on_left(&mut self, extent: Extent, fate: Fate) {
+        self.inner.policy().on_left(extent, fate);
+    }
+    fn on_wake(&mut self, token: u64, world: &World<'_>, plan: &mut Plan) {
+        // A wake-up belongs to no access, so there is no proof for what is wished in it.
+        let first = plan.wishes().len();
+        self.inner.policy().on_wake(token, world, plan);
+        plan.clamp_from(first, NOWHERE);
+    }
+    fn gauges(&self, out: &mut Vec<(&'static str, f64)>) {
+        #[expect(clippy::cast_precision_loss, reason = "gauges for a report")]
+        let [random, sequential, looping] = self.blocks.map(|blocks| blocks as f64);
+        out.push(("rpp_random_blocks", random));
+        out.push(("rpp_sequential_blocks", sequential));
+        out.push(("rpp_looping_blocks", looping));
+        self.inner.policy_gauges(out);
+    }
+}
+
+/// Over a scheme that owns retention too, which passes through untouched.
+impl Scheme for Rpp<Box<dyn Scheme>> {
+    fn policy(&mut self) -> &mut dyn Policy {
+        self
+    }
+    fn retention(&mut self) -> &mut dyn Retention {
+        self.inner.retention()
+    }
+    fn gauges(&mut self, out: &mut Vec<(&'static str, f64)>) {
+        Policy::gauges(self, out);
+        self.inner.gauges(out);
+    }
+}

@@ -1,0 +1,257 @@
+//! `rpp` over schemes that wish at every chance, against the letter's rules written down block by block.
+
+mod support;
+
+use forerun_core::access::{Access, Context};
+use forerun_core::array::Array;
+use forerun_core::cache::Cache;
+use forerun_core::cost::CostModel;
+use forerun_core::pattern::Pattern;
+use forerun_core::policy::linux26::Linux26;
+use forerun_core::policy::rpp::Rpp;
+use forerun_core::policy::{DeviceRead, Fetched, Lookup, Outcome, Plan, Policy, When, World};
+use forerun_core::units::{Extent, Nanos};
+use proptest::prelude::*;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
+
+/// Blocks of each file of the tests.
+const FILE: u64 = 4_096;
+
+/// A policy over a volume of files in which whatever it wished for is there at the next access.
+struct Bench<P> {
+    policy: P,
+    array: Array,
+    cache: Cache,
+    here: BTreeSet<u64>,
+    /// Whether files are known to end.
+    files_end: bool,
+}
+
+impl<P: Policy> Bench<P> {
+    fn new(policy: P) -> Self {
+        let array = support::schemes::array("single:16KiB", 1 << 16);
+        Self { policy, array, cache: Cache::new(1, 128_000), here: BTreeSet::new(), files_end: false }
+    }
+    fn ask(&mut self, of: impl FnOnce(&mut P, &World<'_>, &mut Plan)) -> Vec<Extent> {
+        let (cost, blocks) = (CostModel::default(), self.array.capacity_blocks());
+        let (cache, array) = (&self.cache, &self.array);
+        let world = World { now: Nanos(0), cache, array, cost: &cost, filled: true, blocks };
+        let mut plan = Plan::new();
+        of(&mut self.policy, &world, &mut plan);
+        plan.wishes().iter().map(|wish| wish.extent).collect()
+    }
+    /// The wishes for one read of a file.
+    fn read_of(&mut self, file: u64, start: u64, blocks: u64) -> Vec<Extent> {
+        let mut access = Access::read(Context::new(1, file), Extent::new(file * FILE + start, blocks));
+        if self.files_end {
+            access.within = Extent::new(file * FILE, FILE);
+        }
+        let outcome = |b| if self.here.contains(&b) { Outcome::PrefetchHit } else { Outcome::Miss };
+        let outcomes: Vec<Outcome> = access.extent.iter().map(|b| outcome(b.0)).collect();
+        let wishes = self.ask(|policy, world, plan| {
+            policy.on_access(&access, &Lookup { outcomes: &outcomes }, world, plan);
+        });
+        self.here.extend(access.extent.iter().map(|b| b.0));
+        self.here.extend(wishes.iter().flat_map(|w| w.start.0..w.end()));
+        wishes
+    }
+    /// (block read, first block and number of blocks wished), of file 0.
+    fn windows(&mut self, reads: impl IntoIterator<Item = u64>) -> Vec<(u64, u64, u64)> {
+        let mut windows = Vec::new();
+        for at in reads {
+            windows.extend(self.read_of(0, at, 1).iter().map(|w| (at, w.start.0, w.blocks)));
+        }
+        windows
+    }
+}
+
+/// `linux-2.6` with 32 blocks, under the controller.
+fn linux(threshold: u64) -> Rpp<Box<dyn Policy>> {
+    Rpp::new(Box::new(Linux26::new(32)), threshold)
+}
+
+#[test]
+fn a_proven_run_gets_the_windows_that_the_start_of_a_file_gets() {
+    // algorithms.md 3.2: 4@0, 8@4 (at 1), 16@12 (4), 32@28 (12), 32@60 (28); here from the proof, block 4, on.
+    assert_eq!(
+        Bench::new(linux(4)).windows(0..50),
+        [(4, 4, 4), (5, 8, 8), (8, 16, 16), (16, 32, 32), (32, 64, 32)]
+    );
+    assert_eq!(Bench::new(linux(16)).windows(0..50)[..2], [(16, 16, 4), (17, 20, 8)]);
+}
+
+#[test]
+fn a_loop_is_read_ahead_at_once_and_never_beyond_its_end() {
+    let mut bench = Bench::new(linux(4));
+    bench.windows(0..40);
+    bench.here.clear();
+    assert_eq!(
+        bench.windows(0..40),
+        [(0, 0, 4), (1, 4, 8), (4, 12, 16), (12, 28, 12)],
+        "the last window would be 28 to 59; the loop ends with 39"
+    );
+}
+
+#[test]
+fn a_loop_that_goes_on_beyond_its_end_is_met_with_the_unclamped_window() {
+    let mut bench = Bench::new(linux(4));
+    bench.windows(0..40);
+    bench.here.clear();
+    let windows = bench.windows(0..100);
+    // What was held back, the rest of 28 to 59 and all of 60 to 91, comes at once; to linux-2.6 block 40 is a miss in
+    // its window, which makes the next one two shorter.
+    assert_eq!(windows[3..], [(12, 28, 12), (40, 40, 52), (60, 92, 30), (92, 122, 32)]);
+}
+
+#[test]
+fn a_large_read_is_handed_over_from_the_block_that_proves_it() {
+    let mut bench = Bench::new(linux(4));
+    assert_eq!(bench.read_of(0, 0, 36), [Extent::new(4, 32), Extent::new(36, 32)]);
+    let mut bench = Bench::new(linux(4));
+    assert_eq!(bench.read_of(0, 0, 4), []);
+}
+
+#[test]
+fn strided_reverse_and_short_runs_are_left_alone_however_long_it_goes_on() {
+    assert_eq!(Bench::new(linux(4)).windows((0..2_000).step_by(3)), []);
+    assert_eq!(Bench::new(linux(4)).windows((0..2_000).rev()), []);
+    assert_eq!(Bench::new(linux(4)).windows((0..2_000).filter(|b| b % 5 != 4)), []);
+}
+
+#[test]
+fn each_file_is_proven_for_itself() {
+    let mut bench = Bench::new(linux(4));
+    for at in 0..4 {
+        assert_eq!([bench.read_of(0, at, 1), bench.read_of(1, at, 1)], [[], []]);
+    }
+    assert_eq!(bench.read_of(0, 4, 1), [Extent::new(4, 4)]);
+    assert_eq!(bench.read_of(1, 900, 1), []);
+    assert_eq!(bench.read_of(1, 4, 1), []);
+}
+
+/// Wishes for everything near at every event, and notes what it is told.
+struct Greedy(Arc<Mutex<Vec<Access>>>);
+
+impl Greedy {
+    fn wish(near: u64, plan: &mut Plan) {
+        plan.fetch(Extent::new(near.saturating_sub(9), 60), When::Ahead);
+        plan.fetch(Extent::new(near, 1), When::WithDemand);
+        plan.fetch_mass(Extent::new(near + 3, 4_000));
+    }
+}
+
+impl Policy for Greedy {
+    fn on_access(&mut self, access: &Access, lookup: &Lookup<'_>, _: &World<'_>, plan: &mut Plan) {
+        assert_eq!(lookup.outcomes.len() as u64, access.extent.blocks, "an outcome for each block");
+        assert!(access.within.intersect(access.extent) == access.extent, "an access lies in its file");
+        self.0.lock().expect("one thread").push(*access);
+        Self::wish(access.extent.start.0, plan);
+    }
+    fn on_fetched(&mut self, fetched: &Fetched, _: &World<'_>, plan: &mut Plan) {
+        Self::wish(fetched.extent.start.0, plan);
+    }
+    fn on_device_read(&mut self, read: &DeviceRead, _: &World<'_>, plan: &mut Plan) {
+        Self::wish(read.extent.start.0, plan);
+    }
+    fn on_wake(&mut self, token: u64, _: &World<'_>, plan: &mut Plan) {
+        Self::wish(token, plan);
+    }
+}
+
+/// The letter's sections 3.2 and 3.3 for one file, one block at a time, everything kept.
+#[derive(Default)]
+struct Letter {
+    start: u64,
+    end: u64,
+    last: Option<u64>,
+    pattern: Pattern,
+    /// Proven runs that ended, oldest first.
+    ended: Vec<(u64, u64)>,
+    /// The loop's end, until the reader has passed it.
+    hold: Option<u64>,
+}
+
+impl Letter {
+    fn block(&mut self, block: u64, threshold: u64) {
+        if self.last == Some(block) {
+            return;
+        }
+        if self.last.is_some_and(|last| last + 1 == block) {
+            self.end = self.end.max(block);
+            self.hold = self.hold.filter(|&hold| block <= hold);
+            if self.pattern == Pattern::Random && self.end - self.start + 1 > threshold {
+                self.pattern = Pattern::Sequential;
+            }
+        } else if self.pattern != Pattern::Random && block == self.start {
+            self.pattern = Pattern::Looping;
+            self.hold = Some(self.end);
+        } else {
+            if self.pattern != Pattern::Random {
+                self.ended.retain(|run| run.0 != self.start);
+                self.ended.push((self.start, self.end));
+            }
+            let recent = self.ended.iter().rev().take(4).find(|run| run.0 == block).copied();
+            (self.start, self.end) = recent.unwrap_or((block, block));
+            self.hold = recent.map(|run| run.1);
+            self.pattern = if recent.is_some() { Pattern::Looping } else { Pattern::Random };
+            if self.ended.len() > 4 {
+                self.ended.remove(0);
+            }
+        }
+        self.last = Some(block);
+    }
+}
+
+/// Requests that make runs, loops, jumps and re-reads likely: (file, kind, blocks).
+fn requests() -> impl Strategy<Value = Vec<(u64, u64, u64)>> {
+    proptest::collection::vec((0_u64..2, 0_u64..12, 1_u64..12), 1..160)
+}
+
+proptest! {
+    #[test]
+    fn nothing_is_wished_before_the_proof_nor_beyond_a_loop_nor_at_random(
+        reads in requests(), threshold in 1_u64..9,
+    ) {
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let greedy: Box<dyn Policy> = Box::new(Greedy(Arc::clone(&told)));
+        let mut bench = Bench::new(Rpp::new(greedy, threshold));
+        bench.files_end = true;
+        let mut letters: BTreeMap<u64, Letter> = BTreeMap::new();
+        for (file, kind, blocks) in reads {
+            let letter = letters.entry(file).or_default();
+            let next = letter.last.map_or(0, |last| last - file * FILE + 1);
+            let at = match kind {
+                0..=5 => next.min(FILE - 12),
+                6 => next.saturating_sub(1),
+                7 | 8 => letter.start.saturating_sub(file * FILE),
+                9 => 0,
+                k => k * 97 % 64,
+            };
+            told.lock().expect("one thread").clear();
+            let wishes = bench.read_of(file, at, blocks);
+            for block in at..at + blocks {
+                letter.block(file * FILE + block, threshold);
+            }
+            let told_of = told.lock().expect("one thread").clone();
+            if letter.pattern == Pattern::Random {
+                prop_assert!(wishes.is_empty() && told_of.is_empty(), "at random");
+                let fetched = Fetched {
+                    context: Context::new(1, file), extent: Extent::new(file * FILE + at, blocks),
+                    took: Nanos(1), was_prefetch: false, reader_waiting: true,
+                };
+                prop_assert!(bench.ask(|policy, world, plan| policy.on_fetched(&fetched, world, plan)).is_empty());
+                continue;
+            }
+            prop_assert_eq!(told_of.len(), 1);
+            prop_assert!(!wishes.is_empty(), "a proven run is handed over");
+            let end = letter.hold.unwrap_or((file + 1) * FILE - 1);
+            let proof = if letter.pattern == Pattern::Sequential { letter.start + threshold } else { letter.start };
+            for wish in wishes {
+                prop_assert!(wish.start.0 >= proof && wish.end() <= end + 1, "{wish:?} of {proof} to {end}");
+            }
+            let woken = bench.ask(|policy, world, plan| policy.on_wake(at, world, plan));
+            prop_assert!(woken.is_empty(), "a wake-up proves nothing");
+        }
+    }
+}
