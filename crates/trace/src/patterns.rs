@@ -42,8 +42,7 @@ pub enum Class {
 
 impl Class {
     /// All, in the order of reports.
-    pub const ALL: [Self; 5] =
-        [Self::Sequential, Self::Looping, Self::Strided, Self::Reverse, Self::Random];
+    pub const ALL: [Self; 5] = [Self::Sequential, Self::Looping, Self::Strided, Self::Reverse, Self::Random];
     /// As in reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -306,7 +305,8 @@ impl Counter<'_> {
         file.run.clear();
         file.start = Some(start);
         // Steps are one fewer than runs.
-        file.class = (file.steps >= self.threshold).then_some(if step > 0 { Class::Strided } else { Class::Reverse });
+        file.class =
+            (file.steps >= self.threshold).then_some(if step > 0 { Class::Strided } else { Class::Reverse });
         if let Some(class) = file.class {
             self.reclassify(&mut file.series, Class::Random, class);
         }
@@ -343,18 +343,19 @@ impl Rows {
         };
         let mut groups: Vec<Group> =
             self.keys.iter().zip(shares).map(|(key, &shares)| Group { name: name(key), shares }).collect();
-        groups.sort_by(|a, b| b.shares.references.cmp(&a.shares.references).then_with(|| a.name.cmp(&b.name)));
+        groups
+            .sort_by(|a, b| b.shares.references.cmp(&a.shares.references).then_with(|| a.name.cmp(&b.name)));
         groups
     }
 }
 
 /// Whether a read is in the sample of one in `every`: by a hash of its number, so that no period of the program meets a
 /// period of the sample.
-const fn sampled(number: u64, every: u64) -> bool {
+fn sampled(number: u64, every: u64) -> bool {
     let mut z = number.wrapping_add(0x9E37_79B9_7F4A_7C15);
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    every <= 1 || (z ^ (z >> 31)) % every == 0
+    every <= 1 || (z ^ (z >> 31)).is_multiple_of(every)
 }
 
 /// Counts the patterns of a trace.
@@ -458,7 +459,11 @@ mod tests {
     fn equal_steps_are_strided_forwards_and_reverse_backwards() {
         assert_eq!(count((0..20).map(|k| 7 * k)), [0, 0, 20, 0, 0]);
         assert_eq!(count((0..20).rev()), [0, 0, 0, 20, 0]);
-        assert_eq!(count((0..40).map(|k| k / 2 * 10 + k % 2)), [0, 0, 40, 0, 0], "short runs, equally spaced");
+        assert_eq!(
+            count((0..40).map(|k| k / 2 * 10 + k % 2)),
+            [0, 0, 40, 0, 0],
+            "short runs, equally spaced"
+        );
         assert_eq!(count((0..4).map(|k| 7 * k)), [0, 0, 0, 0, 4], "four are not more than the threshold");
         assert_eq!(count([0, 7, 14, 21, 28, 100, 200, 50]), [0, 0, 5, 0, 3]);
     }
@@ -475,7 +480,8 @@ mod tests {
         for (number, record) in both.records.iter_mut().enumerate() {
             record.process = Name(1 + number as u32 % 2);
         }
-        let options = PatternOptions { by: Some(GroupBy::Process), points_max: 5, ..PatternOptions::default() };
+        let options =
+            PatternOptions { by: Some(GroupBy::Process), points_max: 5, ..PatternOptions::default() };
         let found = patterns(&both, &options).unwrap();
         assert_eq!(found.groups.iter().map(|group| group.name.as_str()).collect::<Vec<_>>(), ["p", "q"]);
         assert_eq!(found.groups.iter().map(|group| group.shares.random).sum::<u64>(), found.total.random);
