@@ -181,6 +181,16 @@ impl Runs {
         self.remembered[self.count - 1] = run;
     }
 
+    /// First block of the current run.
+    #[must_use]
+    pub const fn start(&self) -> u64 {
+        self.start
+    }
+    /// The block that would go on; `None` before the first request.
+    #[must_use]
+    pub fn next(&self) -> Option<u64> {
+        self.last.map(|last| last + 1)
+    }
     /// The pattern after the last request.
     #[must_use]
     pub const fn pattern(&self) -> Pattern {

@@ -10,6 +10,8 @@ use forerun_core::pattern::Pattern;
 use forerun_core::policy::linux26::Linux26;
 use forerun_core::policy::rpp::Rpp;
 use forerun_core::policy::{DeviceRead, Fetched, Lookup, Outcome, Plan, Policy, When, World};
+use forerun_core::registry::{Layer, LayerShape, SchemeSpec};
+use forerun_core::scheme::Scheme;
 use forerun_core::units::{Extent, Nanos};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -102,6 +104,31 @@ fn a_loop_that_goes_on_beyond_its_end_is_met_with_the_unclamped_window() {
     // What was held back, the rest of 28 to 59 and all of 60 to 91, comes at once; to linux-2.6 block 40 is a miss in
     // its window, which makes the next one two shorter.
     assert_eq!(windows[3..], [(12, 28, 12), (40, 40, 52), (60, 92, 30), (92, 122, 32)]);
+}
+
+/// A whole scheme of the registry as a policy.
+struct Of(Box<dyn Scheme>);
+
+impl Policy for Of {
+    fn on_access(&mut self, access: &Access, lookup: &Lookup<'_>, world: &World<'_>, plan: &mut Plan) {
+        self.0.policy().on_access(access, lookup, world, plan);
+    }
+}
+
+#[test]
+fn every_read_ahead_begins_at_the_proof_and_at_once_when_the_loop_begins_again() {
+    let shape = LayerShape { cache_blocks: 4_096, strip_blocks: 32, stripe_strips: 1 };
+    for inner in ["linux-2.4", "linux-2.6", "linux-ondemand", "linux-6", "seqp:64KiB"] {
+        let spec = SchemeSpec::parse(&format!("rpp({inner})")).expect("a scheme");
+        let mut bench = Bench::new(Of(spec.build(Layer::Host, &shape).scheme));
+        let first = bench.windows(0..40);
+        assert_eq!(first[0].0, 4, "{inner}: {first:?}");
+        assert_eq!(bench.windows([900, 300, 700]), [], "{inner}");
+        bench.here.clear();
+        let again = bench.windows(0..40);
+        assert_eq!(again[0].0, 0, "{inner}: {again:?}");
+        assert!(again.iter().all(|w| w.1 + w.2 <= 40), "{inner}: {again:?}");
+    }
 }
 
 #[test]

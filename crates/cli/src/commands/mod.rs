@@ -4,6 +4,7 @@ pub(crate) mod compare;
 pub(crate) mod device;
 pub(crate) mod generate;
 pub(crate) mod mrc;
+pub(crate) mod patterns;
 pub(crate) mod reproduce;
 mod schemes;
 pub(crate) mod trace;

@@ -1,5 +1,6 @@
 //! `trace`: what is in a trace, from one format to another, recorded from the kernel, or made from a workload.
 
+use super::patterns;
 use crate::error::{CliError, Kind};
 use crate::human::{self, float};
 use crate::ui::{Style, Ui};
@@ -66,6 +67,9 @@ pub(crate) enum TraceCommand {
     /// What is in a trace: requests, bytes, footprint, sizes, how sequential it is
     #[command(after_help = INFO_HELP.as_str())]
     Info(InfoArgs),
+    /// How it is read: sequential, looping, strided, reverse, random; a picture of offset against time
+    #[command(after_help = patterns::HELP)]
+    Patterns(patterns::PatternsArgs),
     /// From one format to another
     #[command(after_help = CONVERT_HELP.as_str())]
     Convert(ConvertArgs),
@@ -157,6 +161,7 @@ pub(crate) struct SynthArgs {
 pub(crate) fn run(command: &TraceCommand, ui: &Ui) -> Result<(), CliError> {
     match command {
         TraceCommand::Info(args) => info(args, ui),
+        TraceCommand::Patterns(args) => patterns::run(args, ui),
         TraceCommand::Convert(args) => convert(args, ui),
         TraceCommand::Record(args) => record(args, ui),
         TraceCommand::Synth(args) => synth(args, ui),

@@ -8,12 +8,14 @@
 mod charts;
 mod chrome;
 mod figures;
+mod patterns;
 mod reproduction;
 mod sections;
 
 use crate::words;
 use forerun_sim::report::{Comparison, RunReport};
 use forerun_sim::reproduce::{Reproduction, Study};
+use forerun_trace::patterns::{GroupBy, Patterns};
 use std::fmt::Write as _;
 
 const STYLE: &str = include_str!("assets/page.css");
@@ -36,6 +38,11 @@ pub(crate) fn comparison(comparison: &Comparison) -> String {
 /// The page of a reproduction.
 pub(crate) fn reproduction(study: &Study, result: &Reproduction) -> String {
     page(study.title, &reproduction::body(study, result))
+}
+
+/// The page of a trace's patterns; `by` says what its rows are.
+pub(crate) fn patterns(name: &str, by: Option<GroupBy>, found: &Patterns) -> String {
+    page(&format!("Patterns of {name}"), &patterns::body(name, by, found))
 }
 
 fn title(runs: &[RunReport]) -> String {

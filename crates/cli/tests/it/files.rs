@@ -93,3 +93,24 @@ fn the_issues_command_lines_work_where_the_files_are() {
         assert!(report["demerit_ns"].as_f64().is_some_and(|demerit| demerit > 0.0));
     }
 }
+
+#[test]
+fn patterns_of_a_trace_add_up_and_have_a_page() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let path = synth(&dir, "a.parquet");
+    let page = dir.path().join("patterns.html").display().to_string();
+    let found = json(&["trace", "patterns", &path, "--by", "process", "--html", &page, "--json"]);
+    let total = &found["total"];
+    // Two processes read a share each, block by block: two files where the workload knows them, one volume here.
+    let sum: u64 = ["sequential", "looping", "strided", "reverse", "random"]
+        .iter()
+        .map(|class| total[class].as_u64().expect("a count"))
+        .sum();
+    assert_eq!((sum, total["references"].as_u64()), (256, Some(256)));
+    assert_eq!(found["groups"].as_array().expect("rows").len(), 2);
+    let html = std::fs::read_to_string(page).expect("the page was written");
+    assert!(html.contains("Where it reads, and when") && !html.contains("NaN"));
+    let text = output(&["trace", "patterns", &path, "--threshold", "2"]);
+    assert!(text.contains("% of seq") && text.contains("more than 2 is proven"), "{text}");
+    assert!(fails(&["trace", "patterns", &path, "--threshold", "0"], 2).contains("threshold"));
+}

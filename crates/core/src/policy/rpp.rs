@@ -29,7 +29,7 @@ use alloc::vec::Vec;
 /// File numbers with this bit are runs that X is shown as files; hosts number real files from 0.
 const RUN_FILES: u64 = 1 << (FILE_BITS - 1);
 /// Nothing may be wished.
-const NOWHERE: Extent = Extent::new(0, 0);
+pub(super) const NOWHERE: Extent = Extent::new(0, 0);
 
 /// How a file stands.
 #[derive(Debug, Default)]
@@ -40,28 +40,46 @@ struct File {
 
 /// The run that X is shown.
 #[derive(Clone, Copy, Debug, Default)]
-struct Shown {
+pub(super) struct Shown {
     /// The context that stands for it.
-    context: Context,
+    pub(super) context: Context,
     /// Its address range, up to the file's end; empty while there is none.
-    within: Extent,
+    pub(super) within: Extent,
     /// Of it, what may be wished: in a loop, up to the loop's end.
     permitted: Extent,
     /// What X wished behind the loop's end and has not got.
-    held: Extent,
+    pub(super) held: Extent,
 }
 
 impl Shown {
+    /// The access that X is shown of a request that was `reading`; `None` while nothing is proven. `runs` counts the runs
+    /// shown so far.
+    pub(super) fn show(&mut self, access: &Access, reading: &Reading, runs: &mut u64) -> Option<Access> {
+        if reading.proven.is_empty() {
+            *self = Self::default();
+            return None;
+        }
+        if reading.begins {
+            *runs += 1;
+            let number = RUN_FILES | (*runs & (RUN_FILES - 1));
+            let context = Context::new(access.context.process(), number);
+            *self = Self { context, ..Self::default() };
+            self.within.start = reading.proven.start;
+        }
+        self.range(access, reading);
+        let (extent, demand) = (reading.proven, access.demand.intersect(reading.proven));
+        Some(Access { context: self.context, extent, demand, within: self.within, ..*access })
+    }
     /// From its start to the file's end, and, inside a loop, "only up until the end of the loop" (section 3.3).
     fn range(&mut self, access: &Access, reading: &Reading) {
         let start = self.within.start.0;
-        let file_end = access.within.end().max(access.extent.end());
+        let file_end = access.within.end().max(reading.proven.end());
         let end = reading.loop_end.map_or(file_end, |end| end.min(file_end));
         self.within = Extent::new(start, file_end - start);
         self.permitted = Extent::new(start, end - start);
     }
     /// Clamps the wishes from number `first` on, and remembers how far they went.
-    fn clamp(&mut self, plan: &mut Plan, first: usize) {
+    pub(super) fn clamp(&mut self, plan: &mut Plan, first: usize) {
         let end = plan.wishes()[first..].iter().map(|wish| wish.extent.end()).max().unwrap_or(0);
         let end = end.min(self.within.end()).max(self.held.end());
         let from = self.permitted.end();
@@ -101,24 +119,11 @@ impl<X: Controlled> Rpp<X> {
         let reading = file.runs.read(access.extent, self.threshold);
         self.blocks[Pattern::Random as usize] += reading.unproven(access.extent);
         self.blocks[reading.pattern as usize] += reading.proven_references();
-        if reading.proven.is_empty() {
-            file.shown = Shown::default();
-            return None;
-        }
-        if reading.begins {
-            self.runs += 1;
-            let number = RUN_FILES | (self.runs & (RUN_FILES - 1));
-            let context = Context::new(access.context.process(), number);
-            file.shown = Shown { context, ..Shown::default() };
-            file.shown.within.start = reading.proven.start;
-        }
-        file.shown.range(access, &reading);
+        let shown = file.shown.show(access, &reading, &mut self.runs)?;
         if reading.loop_end.is_none() {
             plan.fetch(core::mem::take(&mut file.shown.held), held);
         }
-        let Shown { context, within, .. } = file.shown;
-        let (extent, demand) = (reading.proven, access.demand.intersect(reading.proven));
-        Some(Access { context, extent, demand, within, ..*access })
+        Some(shown)
     }
 
     /// Tells X of an event in a file and clamps what it wishes to the file's proven run.

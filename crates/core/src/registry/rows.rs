@@ -2,6 +2,7 @@
 
 use super::{Keep, Layer, LayerShape, Made, Param, Part, Role, Row, Unit};
 use crate::pattern::THRESHOLD_DEFAULT;
+use crate::policy::Policy;
 use crate::policy::asp::{Asp, AspConfig};
 use crate::policy::linux_ondemand::{LinuxOndemand, OndemandConfig};
 use crate::policy::linux6::{Linux6, Linux6Config};
@@ -11,6 +12,7 @@ use crate::policy::msp::Msp;
 use crate::policy::none::None as Nothing;
 use crate::policy::rpp::Rpp;
 use crate::policy::strip::Strip;
+use crate::scheme::Scheme;
 use crate::units::BLOCK_BYTES;
 use alloc::boxed::Box;
 
@@ -243,11 +245,26 @@ fn make_linux6(part: &Part, _shape: &LayerShape) -> Made {
 }
 
 fn make_rpp(part: &Part, shape: &LayerShape) -> Made {
-    let inner = part.inner();
     let threshold = part.count("threshold").unwrap_or(THRESHOLD_DEFAULT);
+    controlled(
+        part,
+        shape,
+        |scheme| Box::new(Rpp::new(scheme, threshold)),
+        |policy| Box::new(Rpp::new(policy, threshold)),
+    )
+}
+
+/// Makes what a controller controls, and the controller over it.
+fn controlled(
+    part: &Part,
+    shape: &LayerShape,
+    over_scheme: impl FnOnce(Box<dyn Scheme>) -> Box<dyn Scheme>,
+    over_policy: impl FnOnce(Box<dyn Policy>) -> Box<dyn Policy>,
+) -> Made {
+    let inner = part.inner();
     match inner.row.make.map(|make| make(inner, shape)) {
-        Some(Made::Scheme(scheme)) => Made::Scheme(Box::new(Rpp::new(scheme, threshold))),
-        Some(Made::Policy(policy)) => Made::Policy(Box::new(Rpp::new(policy, threshold))),
+        Some(Made::Scheme(scheme)) => Made::Scheme(over_scheme(scheme)),
+        Some(Made::Policy(policy)) => Made::Policy(over_policy(policy)),
         Some(Made::Keep(keep)) => Made::Keep(keep),
         None => Made::Policy(Box::new(Nothing)),
     }
