@@ -178,7 +178,7 @@ impl Amp {
             return;
         }
         // The last page left unread: the cache is too short for this stream, and nobody knows its p any more.
-        let Some(end) = self.pages.of(last, event.world.cache) else { return };
+        let Some(end) = self.pages.end(last, event.world.cache) else { return };
         let request = event.request();
         // Rule 3; a last page that was never given a p says nothing of its stream.
         let (length, degree, trigger) = if end.degree == 0 {
@@ -228,7 +228,7 @@ impl Policy for Amp {
         if !page.first || world.cache.state(start) != State::Cached {
             return;
         }
-        let request = self.pages.of(page.last, world.cache).map_or(1, |last| last.request);
+        let request = self.pages.end(page.last, world.cache).map_or(1, |last| last.request);
         self.late_sets += 1;
         self.adapt(page.last, world.cache, |p, g| (p, g.saturating_add(request).min(p.saturating_sub(1))));
     }

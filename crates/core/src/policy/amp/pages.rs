@@ -103,6 +103,17 @@ impl Pages {
         cache.find(Block(block)).map(|line| self.get(line))
     }
 
+    /// The last page of a set, if it is in the cache and still that: a page that left and came back may be in the middle
+    /// of another set.
+    fn end_of(&self, last: u64, cache: &Cache) -> Option<LineId> {
+        cache.find(Block(last)).filter(|&line| self.get(line).last == last)
+    }
+    /// What stands on the last page of a set, if it is still that.
+    #[must_use]
+    pub fn end(&self, last: u64, cache: &Cache) -> Option<Page> {
+        self.end_of(last, cache).map(|line| self.get(line))
+    }
+
     /// Remembers a set that is being wished for.
     pub fn plan(&mut self, set: Planned) {
         if self.planned.len() < PLANNED_MAX {
@@ -146,12 +157,12 @@ impl Pages {
     /// same unless the end of the file or a controller has shortened that set.
     #[must_use]
     pub fn newest(&self, last: u64, cache: &Cache) -> Option<Newest> {
-        let end = cache.find(Block(last))?;
+        let end = self.end_of(last, cache)?;
         let next = last + 1;
         if let Some(index) = self.planned.iter().position(|set| set.extent.start.0 == next) {
             return Some(Newest::Planned(index));
         }
-        let further = self.of(next, cache).and_then(|page| cache.find(Block(page.last)));
+        let further = self.of(next, cache).and_then(|page| self.end_of(page.last, cache));
         Some(Newest::Page(further.unwrap_or(end)))
     }
 

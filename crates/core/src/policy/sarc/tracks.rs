@@ -170,8 +170,9 @@ impl Tracks {
         if now != Place::Out {
             *self.sum(now) += 1;
         }
+        let bit = 1 << (block % self.track_blocks);
         let track = self.get_mut(index);
-        track.here |= 1 << (block % self.track_blocks);
+        track.here |= bit;
         track.counter = track.counter.max(counter);
         self.tiers.count(id(index), 1, 0);
         if now == Place::Out {
