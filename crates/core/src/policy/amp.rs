@@ -39,7 +39,7 @@ use crate::retention::replacement::Key;
 use crate::scheme::Scheme;
 use crate::units::{Block, Extent};
 use alloc::vec::Vec;
-use pages::{Page, Pages, Planned};
+use pages::{Pages, Planned};
 
 /// Bound of p and APT whatever the parameters say, in pages: 256 MiB, beyond what may be in flight in most caches.
 pub const DEGREE_LIMIT: u32 = 65_536;

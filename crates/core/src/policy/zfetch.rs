@@ -435,14 +435,14 @@ mod tests {
         rig.read(9_001, 1);
         assert!(!rig.expected().contains(&9_002));
         assert_eq!(rig.scheme().policy.refused, 1);
-        rig.now = rig.now + IDLE_REUSE;
+        rig.now += IDLE_REUSE;
         rig.read(9_001, 1);
         assert!(
             rig.expected().contains(&9_002) && !rig.expected().contains(&3),
             "the first was idle longest"
         );
         assert_eq!(rig.expected().len(), 8);
-        rig.now = rig.now + IDLE_DROP + IDLE_REUSE;
+        rig.now += IDLE_DROP + IDLE_REUSE;
         rig.read(20_001, 1);
         assert_eq!(rig.expected(), [20_002], "after two seconds idle streams are dropped");
     }

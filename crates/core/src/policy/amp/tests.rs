@@ -1,6 +1,7 @@
 //! AMP by its rules: (p, g) and the trigger after each event, worked out by hand from the rules of algorithms.md 4.1, and
 //! what holds after any events.
 
+use super::pages::Page;
 use super::*;
 use crate::policy::rig::Rig;
 use proptest::prelude::*;
