@@ -346,6 +346,7 @@ impl Engine {
             cost: &self.cost,
             filled: self.filled,
             blocks: self.blocks(),
+            ahead_in_flight: self.stats.ahead_in_flight,
         };
         call(self.scheme.policy(), &world, &mut self.plan);
         for (at, token) in self.plan.wakes.drain(..) {

@@ -11,6 +11,7 @@ use crate::cost::CostModel;
 use crate::units::{Extent, Nanos};
 use alloc::vec::Vec;
 
+pub mod amp;
 pub mod asp;
 #[cfg(test)]
 mod bench;
@@ -22,8 +23,12 @@ pub mod linux_ondemand;
 pub mod msp;
 pub mod none;
 mod readahead;
+#[cfg(test)]
+pub(crate) mod rig;
 pub mod rpp;
+pub mod sarc;
 pub mod strip;
+pub mod zfetch;
 
 /// How the cache answered one block of a read (design.md, "Words").
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,6 +83,8 @@ pub struct World<'a> {
     pub filled: bool,
     /// Blocks that this layer may address; wishes beyond are clipped.
     pub blocks: u64,
+    /// Prefetched blocks on their way.
+    pub ahead_in_flight: u64,
 }
 
 /// When a wished extent should be read.

@@ -34,7 +34,15 @@ impl<P: Policy> Bench<P> {
         let outcomes: Vec<Outcome> = (start..start + blocks).map(outcome).collect();
         let cost = CostModel::default();
         let (cache, array, blocks_all) = (&self.cache, &self.array, self.array.capacity_blocks());
-        let world = World { now: Nanos(0), cache, array, cost: &cost, filled: true, blocks: blocks_all };
+        let world = World {
+            now: Nanos(0),
+            cache,
+            array,
+            cost: &cost,
+            filled: true,
+            blocks: blocks_all,
+            ahead_in_flight: 0,
+        };
         let mut plan = Plan::new();
         self.policy.on_access(&access, &Lookup { outcomes: &outcomes }, &world, &mut plan);
         let wishes: Vec<Extent> = plan.wishes().iter().map(|w| w.extent).collect();

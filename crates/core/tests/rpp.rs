@@ -38,7 +38,8 @@ impl<P: Policy> Bench<P> {
     fn ask(&mut self, of: impl FnOnce(&mut P, &World<'_>, &mut Plan)) -> Vec<Extent> {
         let (cost, blocks) = (CostModel::default(), self.array.capacity_blocks());
         let (cache, array) = (&self.cache, &self.array);
-        let world = World { now: Nanos(0), cache, array, cost: &cost, filled: true, blocks };
+        let world =
+            World { now: Nanos(0), cache, array, cost: &cost, filled: true, blocks, ahead_in_flight: 0 };
         let mut plan = Plan::new();
         of(&mut self.policy, &world, &mut plan);
         plan.wishes().iter().map(|wish| wish.extent).collect()

@@ -60,6 +60,7 @@ impl<P: Policy> Bench<P> {
             cost: &cost,
             filled: true,
             blocks: self.array.capacity_blocks(),
+            ahead_in_flight: 0,
         };
         self.policy.on_access(&access, &Lookup { outcomes: &outcomes }, &world, &mut plan);
         extent.iter().for_each(|block| self.put(block, State::Cached));

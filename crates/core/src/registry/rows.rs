@@ -3,6 +3,7 @@
 use super::{Keep, Layer, LayerShape, Made, Param, Part, Role, Row, Unit};
 use crate::pattern::THRESHOLD_DEFAULT;
 use crate::policy::Policy;
+use crate::policy::amp::{Amp, AmpConfig, DEGREE_LIMIT};
 use crate::policy::asp::{Asp, AspConfig};
 use crate::policy::linux_ondemand::{LinuxOndemand, OndemandConfig};
 use crate::policy::linux6::{Linux6, Linux6Config};
@@ -11,8 +12,10 @@ use crate::policy::linux26::Linux26;
 use crate::policy::msp::Msp;
 use crate::policy::none::None as Nothing;
 use crate::policy::rpp::Rpp;
+use crate::policy::sarc::{self, Sarc, SarcConfig};
 use crate::policy::strip::Strip;
 use crate::scheme::Scheme;
+use crate::policy::zfetch::{self, Zfetch, ZfetchConfig};
 use crate::units::BLOCK_BYTES;
 use alloc::boxed::Box;
 
@@ -54,6 +57,60 @@ const UPSTREAM: Param = Param {
     unit: Unit::PercentOrAuto,
     default: "auto",
     about: "N_U, the length of the upstream; auto follows the differential feedback.",
+};
+const APT: Param = Param {
+    name: "apt",
+    unit: Unit::Count,
+    default: "4",
+    about: "Blocks: the degree above which the next set is read ahead of need.",
+};
+const P_MAX: Param =
+    Param { name: "p_max", unit: Unit::Count, default: "256", about: "Blocks: the largest degree." };
+const PREDECESSORS: Param = Param {
+    name: "k",
+    unit: Unit::Count,
+    default: "1",
+    about: "Blocks before a miss that must be here for it to be sequential.",
+};
+const TRACK: Param = Param {
+    name: "track",
+    unit: Unit::Bytes,
+    default: "64KiB",
+    about: "Unit of detection and of the lists, up to 256 KiB.",
+};
+const DEGREE: Param = Param {
+    name: "degree",
+    unit: Unit::Count,
+    default: "16",
+    about: "Tracks read along or ahead at a time.",
+};
+const IN_A_ROW: Param = Param {
+    name: "threshold",
+    unit: Unit::Count,
+    default: "3",
+    about: "Tracks in a row before a miss is sequential, up to 255.",
+};
+const WHOLE: Param =
+    Param { name: "whole", unit: Unit::Switch, default: "off", about: "A miss reads its whole track." };
+const MIN_DISTANCE: Param = Param {
+    name: "min_distance",
+    unit: Unit::Bytes,
+    default: "4MiB",
+    about: "The distance ahead of a stream up to which it doubles.",
+};
+const MAX_DISTANCE: Param =
+    Param { name: "max_distance", unit: Unit::Bytes, default: "64MiB", about: "The largest distance." };
+const MAX_REORDER: Param = Param {
+    name: "max_reorder",
+    unit: Unit::Bytes,
+    default: "16MiB",
+    about: "How far from a stream an access may lie and still belong to it.",
+};
+const MAX_STREAMS: Param = Param {
+    name: "max_streams",
+    unit: Unit::Count,
+    default: "8",
+    about: "Most streams of one file, up to 64.",
 };
 
 const THRESHOLD: Param = Param {
@@ -145,6 +202,33 @@ pub static ROWS: &[Row] = &[
         source: "torvalds/linux mm/readahead.c, 6.12 and 6.17",
         params: &[MAX, IO, ALIGN],
         make: Some(make_linux6),
+    },
+    Row {
+        name: "amp",
+        layer: Layer::Host,
+        role: Role::Owner,
+        about: "Adaptive multi-stream prefetching: how much and how early, learned for each stream from its pages.",
+        source: "AMP (Gill and Bathen, FAST 2007), section \"AMP Algorithm\"",
+        params: &[APT, P_MAX, PREDECESSORS],
+        make: Some(make_amp),
+    },
+    Row {
+        name: "sarc",
+        layer: Layer::Host,
+        role: Role::Owner,
+        about: "Sequential prefetching in a cache of two lists, sequential and random, that share memory by what they gain.",
+        source: "SARC (Gill and Modha, USENIX 2005)",
+        params: &[TRACK, DEGREE, IN_A_ROW, WHOLE],
+        make: Some(make_sarc),
+    },
+    Row {
+        name: "zfetch",
+        layer: Layer::Host,
+        role: Role::Prefetch,
+        about: "The prefetcher of OpenZFS: streams of a file that tolerate reordering and holes, with a growing distance.",
+        source: "openzfs/zfs module/zfs/dmu_zfetch.c",
+        params: &[MIN_DISTANCE, MAX_DISTANCE, MAX_REORDER, MAX_STREAMS],
+        make: Some(make_zfetch),
     },
     Row {
         name: "rpp",
@@ -242,6 +326,35 @@ fn make_linux6(part: &Part, _shape: &LayerShape) -> Made {
     let io = part.bytes_or_auto("io").map_or(0, |bytes| bytes / BLOCK_BYTES);
     let config = Linux6Config { max: max_blocks(part), io, align: part.switch("align") };
     Made::Policy(Box::new(Linux6::new(config)))
+}
+
+fn make_amp(part: &Part, _shape: &LayerShape) -> Made {
+    let count = |name| part.count(name).unwrap_or(1);
+    let pages = |name| u32::try_from(count(name)).unwrap_or(DEGREE_LIMIT).min(DEGREE_LIMIT);
+    let config = AmpConfig { threshold: pages("apt"), degree_max: pages("p_max"), predecessors: count("k") };
+    Made::Scheme(Box::new(Amp::new(config)))
+}
+
+fn make_sarc(part: &Part, shape: &LayerShape) -> Made {
+    let count = |name| part.count(name).unwrap_or(1);
+    let config = SarcConfig {
+        cache_blocks: shape.cache_blocks,
+        track_blocks: (part.bytes("track") / BLOCK_BYTES).clamp(1, sarc::tracks::TRACK_BLOCKS_MAX),
+        degree: count("degree").min(sarc::DEGREE_LIMIT),
+        threshold: u8::try_from(count("threshold")).unwrap_or(u8::MAX),
+        whole: part.switch("whole"),
+    };
+    Made::Scheme(Box::new(Sarc::new(config)))
+}
+
+fn make_zfetch(part: &Part, _shape: &LayerShape) -> Made {
+    let blocks = |name| (part.bytes(name) / BLOCK_BYTES).max(1);
+    Made::Policy(Box::new(Zfetch::new(ZfetchConfig {
+        min_distance: blocks("min_distance"),
+        max_distance: blocks("max_distance"),
+        max_reorder: blocks("max_reorder"),
+        max_streams: part.count("max_streams").unwrap_or(1).min(zfetch::STREAMS_LIMIT),
+    })))
 }
 
 fn make_rpp(part: &Part, shape: &LayerShape) -> Made {

@@ -11,16 +11,16 @@ use alloc::vec::Vec;
 use super::replacement::Key;
 
 /// Number of a list, or of a state without a list.
-pub(super) type ListId = u8;
+pub(crate) type ListId = u8;
 
 /// In no list: unknown, or admitted and new.
-pub(super) const NONE: ListId = 0;
+pub(crate) const NONE: ListId = 0;
 /// Victims that the owner refused, until the round ends.
-pub(super) const ASIDE: ListId = 1;
+pub(crate) const ASIDE: ListId = 1;
 /// First of a policy's two lists of resident keys.
-pub(super) const FIRST: ListId = 2;
+pub(crate) const FIRST: ListId = 2;
 /// Second of a policy's two lists of resident keys.
-pub(super) const SECOND: ListId = 3;
+pub(crate) const SECOND: ListId = 3;
 
 /// List numbers fit in three bits of the state byte.
 const LISTS_MAX: usize = 8;
@@ -33,7 +33,7 @@ const UNREAD: u8 = 0b0000_1000;
 const COUNT_BITS: u8 = 0b0011_0000;
 const COUNT_SHIFT: u32 = 4;
 /// Largest value of the use counter.
-pub(super) const COUNT_MAX: u8 = COUNT_BITS >> COUNT_SHIFT;
+pub(crate) const COUNT_MAX: u8 = COUNT_BITS >> COUNT_SHIFT;
 /// Set when the list that the key was last evicted from is `SECOND`.
 const HOME_SECOND: u8 = 0b0100_0000;
 
@@ -45,7 +45,7 @@ struct Node {
 
 /// The lists of one policy, and the state byte of each key.
 #[derive(Clone, Debug)]
-pub(super) struct Lists {
+pub(crate) struct Lists {
     /// Sentinels first; the node of key k is at k + `LISTS_MAX`. A sentinel's `older` is the list's head (youngest).
     nodes: Vec<Node>,
     tags: Vec<u8>,
@@ -61,13 +61,13 @@ const fn node_of(key: Key) -> u32 {
 
 impl Lists {
     #[expect(clippy::cast_possible_truncation, reason = "eight sentinels")]
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let nodes = (0..LISTS_MAX as u32).map(|s| Node { younger: s, older: s }).collect();
         Self { nodes, tags: Vec::new(), lens: [0; LISTS_MAX], aside: [0; 2] }
     }
 
     /// Makes room for the keys `0..keys`.
-    pub(super) fn grow(&mut self, keys: usize) {
+    pub(crate) fn grow(&mut self, keys: usize) {
         if keys > self.tags.len() {
             assert!(keys <= KEY_MAX as usize, "keys fit in 32 bits");
             self.tags.resize(keys, NONE);
@@ -76,57 +76,57 @@ impl Lists {
     }
 
     #[inline]
-    pub(super) fn list_of(&self, key: Key) -> ListId {
+    pub(crate) fn list_of(&self, key: Key) -> ListId {
         self.tags.get(key.index()).map_or(NONE, |tag| tag & LIST_BITS)
     }
     #[inline]
-    pub(super) fn is_resident(&self, key: Key) -> bool {
+    pub(crate) fn is_resident(&self, key: Key) -> bool {
         (ASIDE..=SECOND).contains(&self.list_of(key))
     }
     #[inline]
-    pub(super) fn len(&self, list: ListId) -> usize {
+    pub(crate) fn len(&self, list: ListId) -> usize {
         self.lens[list as usize]
     }
     /// Keys of `FIRST` or `SECOND`, those set aside included.
     #[inline]
-    pub(super) fn len_with_aside(&self, list: ListId) -> usize {
+    pub(crate) fn len_with_aside(&self, list: ListId) -> usize {
         self.lens[list as usize] + self.aside[(list - FIRST) as usize]
     }
     /// Resident keys.
     #[inline]
-    pub(super) fn resident(&self) -> usize {
+    pub(crate) fn resident(&self) -> usize {
         self.lens[ASIDE as usize] + self.lens[FIRST as usize] + self.lens[SECOND as usize]
     }
 
     #[inline]
-    pub(super) fn is_unread(&self, key: Key) -> bool {
+    pub(crate) fn is_unread(&self, key: Key) -> bool {
         self.tags[key.index()] & UNREAD != 0
     }
     /// Clears the mark of a prefetched key; whether it was set.
     #[inline]
-    pub(super) fn take_unread(&mut self, key: Key) -> bool {
+    pub(crate) fn take_unread(&mut self, key: Key) -> bool {
         let tag = &mut self.tags[key.index()];
         let unread = *tag & UNREAD != 0;
         *tag &= !UNREAD;
         unread
     }
     #[inline]
-    pub(super) fn count(&self, key: Key) -> u8 {
+    pub(crate) fn count(&self, key: Key) -> u8 {
         (self.tags[key.index()] & COUNT_BITS) >> COUNT_SHIFT
     }
     #[inline]
-    pub(super) fn set_count(&mut self, key: Key, count: u8) {
+    pub(crate) fn set_count(&mut self, key: Key, count: u8) {
         let tag = &mut self.tags[key.index()];
         *tag = *tag & !COUNT_BITS | count.min(COUNT_MAX) << COUNT_SHIFT;
     }
     /// Gives an unlinked key a fresh state: `state` is no list that has members.
-    pub(super) fn set_state(&mut self, key: Key, state: ListId, unread: bool) {
+    pub(crate) fn set_state(&mut self, key: Key, state: ListId, unread: bool) {
         self.tags[key.index()] = state | if unread { UNREAD } else { 0 };
     }
 
     /// Links an unlinked key at the young end of `list`.
     #[inline]
-    pub(super) fn push_young(&mut self, list: ListId, key: Key) {
+    pub(crate) fn push_young(&mut self, list: ListId, key: Key) {
         let node = node_of(key);
         let sentinel = usize::from(list);
         let head = self.nodes[sentinel].older;
@@ -139,7 +139,7 @@ impl Lists {
     }
     /// Takes a linked key out of its list; the rest of its state stays.
     #[inline]
-    pub(super) fn unlink(&mut self, key: Key) {
+    pub(crate) fn unlink(&mut self, key: Key) {
         let tag = &mut self.tags[key.index()];
         let list = *tag & LIST_BITS;
         debug_assert!(list != NONE, "a linked key");
@@ -154,7 +154,7 @@ impl Lists {
     }
     /// Moves a key of `list` to its young end.
     #[inline]
-    pub(super) fn refresh(&mut self, list: ListId, key: Key) {
+    pub(crate) fn refresh(&mut self, list: ListId, key: Key) {
         let node = node_of(key);
         let sentinel = usize::from(list);
         let head = self.nodes[sentinel].older;
@@ -175,25 +175,25 @@ impl Lists {
     }
     /// The oldest key of `list`.
     #[inline]
-    pub(super) fn oldest(&self, list: ListId) -> Option<Key> {
+    pub(crate) fn oldest(&self, list: ListId) -> Option<Key> {
         Self::key_at(self.nodes[usize::from(list)].younger)
     }
     /// The key inserted next after `key` in its list, if there is one.
     #[inline]
-    pub(super) fn younger(&self, key: Key) -> Option<Key> {
+    pub(crate) fn younger(&self, key: Key) -> Option<Key> {
         Self::key_at(self.nodes[node_of(key) as usize].younger)
     }
 
     /// Takes a resident key out of `FIRST` or `SECOND` as a victim, so that `set_aside` can take it back.
     #[inline]
-    pub(super) fn take_victim(&mut self, key: Key) {
+    pub(crate) fn take_victim(&mut self, key: Key) {
         let second = self.list_of(key) == SECOND;
         self.unlink(key);
         let tag = &mut self.tags[key.index()];
         *tag = *tag & !HOME_SECOND | if second { HOME_SECOND } else { 0 };
     }
     /// Makes the last victim resident again, out of reach until `settle`.
-    pub(super) fn set_aside(&mut self, key: Key) {
+    pub(crate) fn set_aside(&mut self, key: Key) {
         debug_assert!(!self.is_resident(key), "only a victim can be put back");
         if self.list_of(key) != NONE {
             self.unlink(key);
@@ -203,7 +203,7 @@ impl Lists {
     }
     /// Brings the keys set aside back to the young ends of their lists, in the order in which they were refused.
     #[inline]
-    pub(super) fn settle(&mut self) {
+    pub(crate) fn settle(&mut self) {
         if self.lens[usize::from(ASIDE)] != 0 {
             self.settle_all();
         }
