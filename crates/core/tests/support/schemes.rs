@@ -41,6 +41,9 @@ pub(crate) const SCHEMES: &[&str] = &[
     "host:linux-ondemand(max=16KiB,context=off)",
     "host:linux-6(max=16KiB,io=64KiB)",
     "host:linux-6(max=32KiB,align=on)",
+    // A poll as short as the swarm's steps, and patterns that are believed at once.
+    "host:flashy(poll=2us,max_rate=1024GiB,sequential=1,strided=1,reverse=1)",
+    "host:linux-ondemand(max=32KiB)+flashy(poll=2us,max_rate=1024GiB,sequential=1,strided=1,reverse=1)",
     "arc",
     "s3fifo",
     "sieve",
