@@ -424,6 +424,10 @@ impl Engine {
     pub fn gauges(&mut self, out: &mut Vec<(&'static str, f64)>) {
         self.scheme.gauges(out);
     }
+    /// Numbers of the scheme that are worth a curve, by name.
+    pub fn curves(&mut self, out: &mut Vec<(&'static str, f64)>) {
+        self.scheme.curves(out);
+    }
     /// Whether nothing is outstanding: no fetch, no access, no dirty stripe on its way.
     #[must_use]
     pub fn is_idle(&self) -> bool {

@@ -16,6 +16,7 @@ pub mod asp;
 #[cfg(test)]
 mod bench;
 pub mod files;
+pub mod flashy;
 pub mod linux24;
 pub mod linux26;
 pub mod linux6;
@@ -105,6 +106,8 @@ pub struct Wish {
     pub when: When,
     /// Marks its blocks as loaded by a massive stripe prefetch.
     pub mass: bool,
+    /// On whose behalf; `None` is whoever made the access, if there is one.
+    pub context: Option<Context>,
 }
 
 /// Most wishes of one event. 64: a 1 MiB access that widens each of its 4 KiB-apart strips still fits.
@@ -128,11 +131,15 @@ impl Plan {
     }
     /// Wishes for an extent. A full plan ignores it and counts.
     pub fn fetch(&mut self, extent: Extent, when: When) {
-        self.push(Wish { extent, when, mass: false });
+        self.push(Wish { extent, when, mass: false, context: None });
     }
     /// Wishes for whole stripes ahead of a single sequential reader (MSP).
     pub fn fetch_mass(&mut self, extent: Extent) {
-        self.push(Wish { extent, when: When::Ahead, mass: true });
+        self.push(Wish { extent, when: When::Ahead, mass: true, context: None });
+    }
+    /// Wishes for an extent ahead of `context`, at a time when nobody asks (a wake-up).
+    pub fn fetch_for(&mut self, context: Context, extent: Extent) {
+        self.push(Wish { extent, when: When::Ahead, mass: false, context: Some(context) });
     }
     fn push(&mut self, wish: Wish) {
         if wish.extent.is_empty() {
@@ -168,6 +175,11 @@ impl Plan {
     #[must_use]
     pub fn wishes(&self) -> &[Wish] {
         &self.wishes
+    }
+    /// What wake-ups have been asked for so far: when, and their tokens.
+    #[must_use]
+    pub fn wakes(&self) -> &[(Nanos, u64)] {
+        &self.wakes
     }
     pub(crate) fn clear(&mut self) {
         self.wishes.clear();
@@ -238,6 +250,10 @@ pub trait Policy: Send {
     }
     /// Numbers worth showing at the end of a run, by name.
     fn gauges(&self, out: &mut Vec<(&'static str, f64)>) {
+        let _ = out;
+    }
+    /// Numbers worth a curve over the run, by name.
+    fn curves(&self, out: &mut Vec<(&'static str, f64)>) {
         let _ = out;
     }
 }

@@ -20,6 +20,10 @@ pub trait Scheme: Send {
     fn gauges(&mut self, out: &mut Vec<(&'static str, f64)>) {
         self.policy().gauges(out);
     }
+    /// Numbers worth a curve over the run, by name, of all its parts.
+    fn curves(&mut self, out: &mut Vec<(&'static str, f64)>) {
+        self.policy().curves(out);
+    }
 }
 
 /// What a controller can wrap: a policy alone, or one that comes with its retention.
@@ -81,6 +85,10 @@ impl Scheme for Joined {
     fn gauges(&mut self, out: &mut Vec<(&'static str, f64)>) {
         self.owner.gauges(out);
         self.beside.gauges(out);
+    }
+    fn curves(&mut self, out: &mut Vec<(&'static str, f64)>) {
+        self.owner.curves(out);
+        self.beside.curves(out);
     }
 }
 

@@ -26,7 +26,8 @@ use std::sync::{Arc, Mutex};
 enum Told {
     Access(Vec<Outcome>),
     Fetched(Extent, bool, bool),
-    DeviceRead(Extent),
+    /// What, and whether a prefetch of it was on its way.
+    DeviceRead(Extent, bool),
     Left(u64, Fate),
     Wake(u64),
 }
@@ -60,7 +61,7 @@ impl Policy for Scripted {
         self.say(Told::Fetched(fetched.extent, fetched.was_prefetch, fetched.reader_waiting));
     }
     fn on_device_read(&mut self, read: &DeviceRead, _: &World<'_>, _: &mut Plan) {
-        self.say(Told::DeviceRead(read.extent));
+        self.say(Told::DeviceRead(read.extent, read.was_prefetched));
     }
     fn on_left(&mut self, extent: Extent, fate: Fate) {
         self.say(Told::Left(extent.start.0, fate));
@@ -170,6 +171,8 @@ fn a_reader_that_comes_while_a_prefetch_is_in_flight_joins_it_and_hurries_it() {
     assert_eq!((rig.state(8), rig.state(9)), (State::Prefetched, State::Cached));
     let told = told.lock().expect("told").clone();
     assert!(told.contains(&Told::Left(9, Fate::Used)));
+    assert!(told.contains(&Told::DeviceRead(Extent::new(0, 1), false)));
+    assert!(told.contains(&Told::DeviceRead(Extent::new(9, 1), true)), "late: {told:?}");
     assert!(told.contains(&Told::Fetched(Extent::new(8, 4), true, true)));
 }
 
@@ -361,12 +364,30 @@ fn an_observing_engine_believes_the_host_and_prefetches_beside_it() {
     assert_eq!((stats.all.misses, stats.all.prefetch_hits, stats.all.cache_hits), (4, 2, 2));
     assert_eq!((stats.prefetched, stats.used, stats.wasted), (4, 2, 2));
     let told = told.lock().expect("told").clone();
-    assert!(told.contains(&Told::DeviceRead(Extent::new(0, 2))));
+    assert!(told.contains(&Told::DeviceRead(Extent::new(0, 2), false)));
     assert!(told.contains(&Told::Left(6, Fate::Wasted)) && told.contains(&Told::Left(5, Fate::Used)));
     for start in (8..40).step_by(2) {
         see(&mut rig, start, Seen::Unknown);
     }
     assert_eq!(rig.engine.cache().slots.taken(), 16, "the shadow is bounded");
+}
+
+#[test]
+fn an_observing_engine_tells_reads_that_waited_for_a_prefetch_apart() {
+    let policy = ahead_of_first(Extent::new(4, 4));
+    let told = Arc::clone(&policy.told);
+    let shape = Config { residency: Residency::Observed, line_blocks: 1, strip_aligned: false, ..config(16) };
+    let mut rig = Rig::new(shape, "single:16KiB", policy);
+    for (start, blocks) in [(0, 2), (2, 4)] {
+        let access = Access::read(Context(1), Extent::new(start, blocks));
+        rig.feed(Input::Seen { access, seen: Seen::DeviceRead });
+    }
+    let told = told.lock().expect("told").clone();
+    assert!(told.contains(&Told::DeviceRead(Extent::new(2, 2), false)), "{told:?}");
+    assert!(
+        told.contains(&Told::DeviceRead(Extent::new(4, 2), true)),
+        "the prefetch is still in flight: {told:?}"
+    );
 }
 
 #[test]

@@ -292,6 +292,7 @@ impl<'a> Run<'a> {
         self.free.push(id);
         let (host, array) = (self.stack.host.as_ref(), &self.stack.array);
         self.meter.sample(now, || meter::program_counts(host, array));
+        self.meter.curve(now, self.stack.top());
         if self.meter.requests.is_multiple_of(PROGRESS_EVERY) {
             (self.progress)(Progress { done: self.meter.requests, total: self.total });
         }

@@ -52,6 +52,18 @@ pub struct LayerReport {
     pub cpu_ns: u64,
     /// Gauges that the scheme reports at the end (N_U, costs, switches), by name.
     pub gauges: Vec<(String, f64)>,
+    /// Gauges of the scheme over virtual time, where it has any that are worth it (`flashy`); only in the top layer.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub curves: Vec<Curve>,
+}
+
+/// A gauge of a scheme over virtual time.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Curve {
+    /// The gauge.
+    pub name: String,
+    /// (virtual time in ns, value), at most a few hundred.
+    pub points: Vec<(u64, f64)>,
 }
 
 /// Distribution of response times of the programs' requests.

@@ -82,7 +82,7 @@ impl Engine {
     /// Memory for what the policy wished along with demand; what cannot be had is dropped.
     fn take_wished_slots(&mut self, now: Nanos, access: &Access, piece: Extent) {
         for index in 0..self.plan.wishes.len() {
-            let Wish { extent, when, mass } = self.plan.wishes[index];
+            let Wish { extent, when, mass, .. } = self.plan.wishes[index];
             if when == When::WithDemand {
                 let wanted = extent.intersect(piece);
                 // A strip that no missing block lies in is not in the same command.
@@ -232,7 +232,7 @@ impl Engine {
             fetch.waiters.push(waiter);
         }
         if let Some(access) = asked.filter(|_| !demand.is_empty()) {
-            self.tell_device_read(now, &access, demand);
+            self.tell_device_read(now, &access, demand, false);
         }
         self.send_fetch(now, number);
     }
@@ -308,7 +308,8 @@ impl Engine {
         self.ahead_context = context;
         let mut index = 0;
         while index < self.plan.wishes.len() {
-            let Wish { extent, when, mass } = self.plan.wishes[index];
+            let Wish { extent, when, mass, context: of } = self.plan.wishes[index];
+            self.ahead_context = of.unwrap_or(context);
             index += 1;
             if when == When::WithDemand {
                 continue;

@@ -8,7 +8,7 @@ use super::{Engine, Residency};
 use crate::access::{Access, Op};
 use crate::cache::State;
 use crate::policy::{Lookup, Outcome};
-use crate::units::{Block, Nanos};
+use crate::units::{Block, Extent, Nanos};
 
 /// What a host knows of an access that the kernel served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,10 +42,24 @@ impl Engine {
         }
         self.outcomes = outcomes;
         if seen == Seen::DeviceRead && access.op == Op::Read {
-            self.tell_device_read(now, &access, access.extent);
+            self.tell_late_reads(now, &access);
+            self.tell_missed_reads(now, &access);
         }
         self.trim();
         self.fulfil_ahead(now, access.context);
+    }
+
+    /// Tells the policy which blocks of an access reached the device without a prefetch on its way, in runs.
+    fn tell_missed_reads(&mut self, now: Nanos, access: &Access) {
+        let mut at = 0;
+        while at < self.outcomes.len() {
+            let run = self.outcomes[at..].iter().take_while(|o| **o != Outcome::LateHit).count();
+            if run > 0 {
+                let extent = Extent::new(access.extent.start.0 + at as u64, run as u64);
+                self.tell_device_read(now, access, extent, false);
+            }
+            at += run.max(1);
+        }
     }
 
     /// The block is in the kernel's cache now: so it is in the shadow, if the shadow has room.

@@ -86,6 +86,7 @@ impl Engine {
             self.serve(number, block, outcome);
         }
         self.outcomes = outcomes;
+        self.tell_late_reads(now, &access);
         if self.accesses[number].missing > 0 {
             self.fetch_missing(now, number);
         }
@@ -227,9 +228,29 @@ impl Engine {
         }
     }
 
-    /// Tells the policy which blocks of this access reach a device.
-    pub(super) fn tell_device_read(&mut self, now: Nanos, access: &Access, extent: Extent) {
-        let read = DeviceRead { context: access.context, extent, was_prefetched: false };
+    /// Tells the policy which blocks of this access reach a device, in runs: those that waited for a prefetch in flight.
+    pub(super) fn tell_late_reads(&mut self, now: Nanos, access: &Access) {
+        let mut at = 0;
+        while at < self.outcomes.len() {
+            let is_late = |o: &Outcome| *o == Outcome::LateHit;
+            let run = self.outcomes[at..].iter().take_while(|o| is_late(o)).count();
+            if run > 0 {
+                let extent = Extent::new(access.extent.start.0 + at as u64, run as u64);
+                self.tell_device_read(now, access, extent, true);
+            }
+            at += run.max(1);
+        }
+    }
+
+    /// Tells the policy that these blocks of an access reach a device, or wait for a prefetch that does.
+    pub(super) fn tell_device_read(
+        &mut self,
+        now: Nanos,
+        access: &Access,
+        extent: Extent,
+        was_prefetched: bool,
+    ) {
+        let read = DeviceRead { context: access.context, extent, was_prefetched };
         self.with_policy(now, |policy, world, plan| policy.on_device_read(&read, world, plan));
     }
 }

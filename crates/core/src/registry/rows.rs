@@ -5,6 +5,7 @@ use crate::pattern::THRESHOLD_DEFAULT;
 use crate::policy::Policy;
 use crate::policy::amp::{Amp, AmpConfig, DEGREE_LIMIT};
 use crate::policy::asp::{Asp, AspConfig};
+use crate::policy::flashy::{Flashy, FlashyConfig, Thresholds};
 use crate::policy::linux_ondemand::{LinuxOndemand, OndemandConfig};
 use crate::policy::linux6::{Linux6, Linux6Config};
 use crate::policy::linux24::Linux24;
@@ -37,6 +38,36 @@ const ALIGN: Param = Param {
     unit: Unit::Switch,
     default: "off",
     about: "Windows end at multiples of the folio size, as since 6.17 with large folios.",
+};
+const POLL: Param = Param {
+    name: "poll",
+    unit: Unit::Duration,
+    default: "250ms",
+    about: "Time between two decisions, from 1us to 10s.",
+};
+const MAX_RATE: Param = Param {
+    name: "max_rate",
+    unit: Unit::BytesOrAuto,
+    default: "auto",
+    about: "Most bytes a second of prefetches and demand reads together; auto is 80% of what the cost model believes of the device.",
+};
+const SEQUENTIAL: Param = Param {
+    name: "sequential",
+    unit: Unit::Count,
+    default: "3",
+    about: "Sequential reads in a row before they are believed, up to 16.",
+};
+const STRIDED: Param = Param {
+    name: "strided",
+    unit: Unit::Count,
+    default: "4",
+    about: "Reads at the same distance in a row before they are believed, up to 16.",
+};
+const REVERSE: Param = Param {
+    name: "reverse",
+    unit: Unit::Count,
+    default: "3",
+    about: "Reverse reads in a row before they are believed, up to 16.",
 };
 const GHOSTS: Param = Param {
     name: "ghosts",
@@ -240,6 +271,15 @@ pub static ROWS: &[Row] = &[
         make: Some(make_rpp),
     },
     Row {
+        name: "flashy",
+        layer: Layer::Host,
+        role: Role::Beside,
+        about: "Prefetches by a timer at the measured rate times an aggressiveness that feedback sets, beside other read-ahead.",
+        source: "Uppal, Chiang and Huang, MSST 2012 (slides)",
+        params: &[POLL, MAX_RATE, SEQUENTIAL, STRIDED, REVERSE],
+        make: Some(make_flashy),
+    },
+    Row {
         name: "lru",
         layer: Layer::Array,
         role: Role::Keep,
@@ -381,4 +421,18 @@ fn controlled(
         Some(Made::Keep(keep)) => Made::Keep(keep),
         None => Made::Policy(Box::new(Nothing)),
     }
+}
+fn make_flashy(part: &Part, _shape: &LayerShape) -> Made {
+    let usual = FlashyConfig::default();
+    let thresholds = Thresholds {
+        sequential: part.count("sequential").unwrap_or(usual.thresholds.sequential),
+        strided: part.count("strided").unwrap_or(usual.thresholds.strided),
+        reverse: part.count("reverse").unwrap_or(usual.thresholds.reverse),
+    };
+    let poll = part.time("poll").unwrap_or(usual.poll);
+    Made::Policy(Box::new(Flashy::new(FlashyConfig {
+        poll,
+        max_rate: part.bytes_or_auto("max_rate"),
+        thresholds,
+    })))
 }

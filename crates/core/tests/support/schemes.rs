@@ -49,6 +49,9 @@ pub(crate) const SCHEMES: &[&str] = &[
     "host:sarc(track=8KiB,degree=3,threshold=1,whole=on)",
     "host:zfetch",
     "host:zfetch(min_distance=16KiB,max_distance=32KiB,max_reorder=32KiB)",
+    // A poll as short as the swarm's steps, and patterns that are believed at once.
+    "host:flashy(poll=2us,max_rate=1024GiB,sequential=1,strided=1,reverse=1)",
+    "host:linux-ondemand(max=32KiB)+flashy(poll=2us,max_rate=1024GiB,sequential=1,strided=1,reverse=1)",
     "arc",
     "s3fifo",
     "sieve",

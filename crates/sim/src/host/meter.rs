@@ -1,6 +1,6 @@
 //! What is measured while a run goes on: latency, stall by cause, and curves over virtual time.
 
-use crate::report::{Counts, LatencyReport, Sample, TimeReport, ratio};
+use crate::report::{Counts, Curve, LatencyReport, Sample, TimeReport, ratio};
 use forerun_core::engine::Engine;
 use forerun_core::stats::Outcomes;
 use forerun_core::units::Nanos;
@@ -8,6 +8,9 @@ use hdrhistogram::Histogram;
 
 /// Most points of a curve; above it every second one is dropped and points come half as often.
 const SAMPLES_MAX: usize = 400;
+
+/// How often gauges are looked at, at first: as often as `flashy` polls.
+const CURVE_EVERY: Nanos = Nanos::from_millis(250);
 
 /// Sums of one run.
 pub(super) struct Meter {
@@ -26,6 +29,10 @@ pub(super) struct Meter {
     /// When a miss of a program was first refused a strip by ASP, and bytes asked for until then.
     pub(super) first_refusal: Option<(Nanos, u64)>,
     gauges: Vec<(&'static str, f64)>,
+    /// Gauges over time.
+    pub(super) curves: Vec<Curve>,
+    curve_every: Nanos,
+    curve_next: Nanos,
 }
 
 impl Meter {
@@ -45,6 +52,37 @@ impl Meter {
             every: 1,
             first_refusal: None,
             gauges: Vec::new(),
+            curves: Vec::new(),
+            curve_every: CURVE_EVERY,
+            curve_next: Nanos::ZERO,
+        }
+    }
+
+    /// Takes a point of the scheme's own curves if one is due. A scheme without any is not asked again.
+    pub(super) fn curve(&mut self, now: Nanos, top: &mut Engine) {
+        if now < self.curve_next {
+            return;
+        }
+        self.gauges.clear();
+        top.curves(&mut self.gauges);
+        self.curve_next = if self.gauges.is_empty() { Nanos::NEVER } else { now + self.curve_every };
+        if self.curves.is_empty() {
+            self.curves.extend(
+                self.gauges.iter().map(|(name, _)| Curve { name: (*name).into(), points: Vec::new() }),
+            );
+        }
+        for (curve, &(_, value)) in self.curves.iter_mut().zip(&self.gauges) {
+            curve.points.push((now.0, value));
+        }
+        if self.curves.first().is_some_and(|curve| curve.points.len() == SAMPLES_MAX) {
+            for curve in &mut self.curves {
+                let mut keep = false;
+                curve.points.retain(|_| {
+                    keep = !keep;
+                    keep
+                });
+            }
+            self.curve_every = self.curve_every + self.curve_every;
         }
     }
 

@@ -39,6 +39,7 @@ pub(super) fn draft(
             .extend([("first_refusal_ns".into(), at.0 as f64), ("first_refusal_bytes".into(), bytes as f64)]);
     }
     layers.push(array);
+    layers[0].curves.clone_from(&meter.curves);
     RunReport {
         scheme: spec.scheme.clone(),
         input: input.name_under(spec),
@@ -93,6 +94,7 @@ fn layer(name: &str, engine: &mut Engine, cache_bytes: u64, cpu: Nanos) -> Layer
         slots_max: engine.cache().slots.capacity(),
         cpu_ns: cpu.0,
         gauges: gauges.into_iter().map(|(name, value)| (name.into(), value)).collect(),
+        curves: Vec::new(),
     }
 }
 

@@ -231,9 +231,14 @@ impl Rig {
                 let command = self.flying.remove(place).command;
                 self.feed(Input::Done { command, status: Status::Ok });
             }
+            ["wait"] => {
+                let at = self.engine.next_wake().ok_or("nobody has asked to be woken")?;
+                self.now = self.now.max(at);
+                self.feed(Input::Wake);
+            }
             ["show", blocks] => return Ok(vec![self.show(blocks)?]),
             ["gauge", name] => return self.gauge(name),
-            _ => return Err("the steps are read, write, done, show and gauge".into()),
+            _ => return Err("the steps are read, write, done, wait, show and gauge".into()),
         }
         Ok(self.report())
     }

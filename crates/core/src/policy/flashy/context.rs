@@ -1,0 +1,372 @@
+//! Contexts of `flashy`: who reads where, in what pattern, how fast, and how far that has been prefetched.
+//!
+//! A context is a process in a region of the device (slides: "process id, device id, block id"; one policy watches one
+//! device). Each keeps three counters of consecutive matches (slides, "Trace Collection"), the bytes asked for since the
+//! last poll, and a frontier up to which its pattern has been prefetched. A stream that crosses into the next region
+//! takes its context along. The table is bounded and forgets, clock-wise, who has not read for longest.
+//!
+//! ```text
+//!            start = last end (+ gap)            end = last start             same distance as before
+//!   counters:   sequential + 1                     reverse + 1                   strided + 1
+//!            anything else: all three are halved, so that one read out of order does not end a stream
+//! ```
+
+use crate::access;
+use crate::hash::NumberMap;
+use crate::units::{BLOCK_BYTES, Extent, Nanos};
+use alloc::vec::Vec;
+
+/// Most contexts. 1024: a hundred processes in ten regions each; one takes some 130 bytes.
+pub const CONTEXTS_MAX: usize = 1024;
+/// Blocks of a region, 128 MiB (algorithms.md 6.2).
+pub const REGION_BLOCKS: u64 = 1 << 15;
+/// Blocks that a sequential reader may leave out: 64 KiB, what a disk reads over sooner than it seeks (algorithms.md 6.2).
+pub const GAP_BLOCKS: u64 = 16;
+/// Counters, and so thresholds, go no further: a few halvings end the longest stream.
+pub const MATCHES_MAX: u64 = 16;
+/// Bits of a key that number the region: 2^40 regions of 128 MiB are more than 2^64 bytes.
+const REGION_BITS: u32 = 40;
+
+/// A pattern that can be continued.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Pattern {
+    /// Onwards, with gaps of at most [`GAP_BLOCKS`].
+    Sequential,
+    /// Pieces at a constant distance.
+    Strided,
+    /// Backwards, without a gap.
+    Reverse,
+}
+
+/// Consecutive matches after which a pattern is believed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Thresholds {
+    /// Of sequential reads.
+    pub sequential: u64,
+    /// Of strided reads.
+    pub strided: u64,
+    /// Of reverse reads.
+    pub reverse: u64,
+}
+
+/// One reader in one region.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Context {
+    key: u64,
+    /// On whose behalf to read.
+    pub(super) reader: access::Context,
+    /// Its last read.
+    pub(super) last: Extent,
+    /// The file that it lies in.
+    pub(super) within: Extent,
+    /// From the start of the read before to the start of the last one, blocks.
+    delta: i64,
+    /// The last distance that came twice in a row, blocks; 0 only while nothing is strided.
+    pub(super) stride: i64,
+    sequential: u64,
+    strided: u64,
+    reverse: u64,
+    /// Bytes asked for since the last poll.
+    window: u64,
+    /// Bytes a poll: mean of the last window and the mean before it.
+    pub(super) pace: u64,
+    /// Blocks that it may still have prefetched in this poll.
+    pub(super) grant: u64,
+    /// First block that its pattern has not been prefetched to (the last one, going backwards).
+    pub(super) frontier: Option<(Pattern, u64)>,
+    seen: Nanos,
+    polled: bool,
+    used: bool,
+}
+
+impl Context {
+    fn new(key: u64, reader: access::Context, last: Extent, within: Extent, now: Nanos) -> Self {
+        Self {
+            key,
+            reader,
+            last,
+            within,
+            delta: 0,
+            stride: 0,
+            grant: 0,
+            sequential: 0,
+            strided: 0,
+            reverse: 0,
+            window: last.bytes(),
+            pace: 0,
+            frontier: None,
+            seen: now,
+            polled: false,
+            used: true,
+        }
+    }
+
+    /// The pattern that it is believed to follow. A constant distance says more than small gaps do.
+    #[must_use]
+    pub(super) const fn pattern(&self, thresholds: &Thresholds) -> Option<Pattern> {
+        if self.strided >= thresholds.strided {
+            Some(Pattern::Strided)
+        } else if self.sequential >= thresholds.sequential {
+            Some(Pattern::Sequential)
+        } else if self.reverse >= thresholds.reverse {
+            Some(Pattern::Reverse)
+        } else {
+            None
+        }
+    }
+
+    /// Whether a read at `extent` goes on with what was read last.
+    fn continues(&self, extent: Extent) -> bool {
+        let onward = extent.start.0 >= self.last.end() && extent.start.0 - self.last.end() <= GAP_BLOCKS;
+        let backward = extent.end() == self.last.start.0;
+        let strided = self.strided > 0 && distance(self.last, extent) == self.stride;
+        onward || backward || strided
+    }
+
+    /// Counts a read (algorithms.md 6.2, "Per event"). Returns the bytes that are new to the reader.
+    fn count(&mut self, extent: Extent) -> u64 {
+        let (start, end) = (extent.start.0, extent.end());
+        if start + 1 >= self.last.end() && end == self.last.end() {
+            return 0; // less than a block at a time: the last block again
+        }
+        let delta = distance(self.last, extent);
+        let (from, until) = (self.last.end() - 1, self.last.end() + GAP_BLOCKS);
+        let steady = delta != 0 && delta == self.delta;
+        let mut fresh = extent.blocks;
+        if start >= from && start <= until {
+            self.sequential = (self.sequential + 1).min(MATCHES_MAX);
+            self.reverse = 0;
+            // Without a gap a constant distance is only a constant size.
+            let apart = steady && start > self.last.end();
+            self.strided = if apart { (self.strided + 1).min(MATCHES_MAX) } else { 0 };
+            self.stride = delta;
+            fresh = end - start.max(self.last.end());
+        } else if end == self.last.start.0 {
+            self.reverse = (self.reverse + 1).min(MATCHES_MAX);
+            (self.sequential, self.strided) = (0, 0);
+        } else if steady {
+            self.strided = (self.strided + 1).min(MATCHES_MAX);
+            (self.sequential, self.reverse) = (0, 0);
+            self.stride = delta;
+        } else {
+            self.sequential /= 2;
+            self.strided /= 2;
+            self.reverse /= 2;
+            self.frontier = None;
+        }
+        self.delta = delta;
+        self.last = extent;
+        fresh * BLOCK_BYTES
+    }
+
+    /// A poll: the window's bytes join the pace (algorithms.md 6.2: half old, half new).
+    const fn poll(&mut self) {
+        self.pace = if self.polled { self.pace / 2 + self.window / 2 } else { self.window };
+        self.polled = true;
+        self.window = 0;
+    }
+}
+
+/// Blocks from the start of one read to that of another; they lie in one volume.
+#[expect(clippy::cast_possible_wrap, reason = "block numbers are below 2^52")]
+const fn distance(from: Extent, to: Extent) -> i64 {
+    to.start.0 as i64 - from.start.0 as i64
+}
+
+fn key(process: u64, region: u64) -> u64 {
+    (process << REGION_BITS) | (region & ((1 << REGION_BITS) - 1))
+}
+
+/// All contexts of a device.
+#[derive(Debug, Default)]
+pub(super) struct Table {
+    entries: Vec<Context>,
+    places: NumberMap<usize>,
+    hand: usize,
+}
+
+impl Table {
+    /// Counts a read of `reader`; returns its context and the bytes that are new to it.
+    pub(super) fn read(
+        &mut self,
+        reader: access::Context,
+        extent: Extent,
+        within: Extent,
+        now: Nanos,
+    ) -> (&Context, u64) {
+        let region = extent.start.0 / REGION_BLOCKS;
+        let own = key(reader.process(), region);
+        let place = self.places.get(&own).copied().or_else(|| self.crossed(reader, region, extent));
+        let Some(place) = place else {
+            let place = self.insert(Context::new(own, reader, extent, within, now));
+            return (&self.entries[place], extent.bytes());
+        };
+        let context = &mut self.entries[place];
+        let fresh = context.count(extent);
+        context.window += fresh;
+        (context.reader, context.within, context.seen, context.used) = (reader, within, now, true);
+        (&self.entries[place], fresh)
+    }
+
+    /// A stream of this process that comes out of a neighbouring region takes its context along.
+    fn crossed(&mut self, reader: access::Context, region: u64, extent: Extent) -> Option<usize> {
+        let before = region.checked_sub(1);
+        let from = [before, Some(region + 1)].into_iter().flatten().find_map(|neighbour| {
+            let place = *self.places.get(&key(reader.process(), neighbour))?;
+            self.entries[place].continues(extent).then_some(place)
+        })?;
+        let (old, new) = (self.entries[from].key, key(reader.process(), region));
+        self.places.remove(&old);
+        self.places.insert(new, from);
+        self.entries[from].key = new;
+        Some(from)
+    }
+
+    fn insert(&mut self, context: Context) -> usize {
+        let place = if self.entries.len() < CONTEXTS_MAX {
+            self.entries.push(context);
+            self.entries.len() - 1
+        } else {
+            let place = self.unused();
+            self.places.remove(&self.entries[place].key);
+            self.entries[place] = context;
+            place
+        };
+        self.places.insert(context.key, place);
+        place
+    }
+
+    /// Place of a context that has not read since the hand came by last.
+    fn unused(&mut self) -> usize {
+        loop {
+            let place = self.hand % self.entries.len();
+            self.hand = place + 1;
+            if !core::mem::take(&mut self.entries[place].used) {
+                return place;
+            }
+        }
+    }
+
+    /// A poll at `now`: forgets who has been idle for longer than `idle`, and takes everybody's pace.
+    pub(super) fn poll(&mut self, now: Nanos, idle: Nanos) {
+        let mut place = 0;
+        while place < self.entries.len() {
+            if now.since(self.entries[place].seen) <= idle {
+                self.entries[place].poll();
+                place += 1;
+                continue;
+            }
+            let gone = self.entries.swap_remove(place);
+            self.places.remove(&gone.key);
+            if let Some(moved) = self.entries.get(place) {
+                self.places.insert(moved.key, place);
+            }
+        }
+    }
+
+    /// All contexts, in a fixed order.
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Context> {
+        self.entries.iter_mut()
+    }
+    /// The context at a place below [`Table::len`].
+    pub(super) fn get_mut(&mut self, place: usize) -> Option<&mut Context> {
+        self.entries.get_mut(place)
+    }
+    /// How many there are.
+    #[must_use]
+    pub(super) const fn len(&self) -> usize {
+        self.entries.len()
+    }
+    /// Whether there is none.
+    #[must_use]
+    pub(super) const fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TH: Thresholds = Thresholds { sequential: 3, strided: 4, reverse: 3 };
+    const ALL: Extent = Extent::new(0, u64::MAX);
+
+    fn after(reads: impl IntoIterator<Item = (u64, u64)>) -> Option<Pattern> {
+        let mut table = Table::default();
+        let mut pattern = None;
+        for (start, blocks) in reads {
+            let reader = access::Context::new(7, 1);
+            pattern = table.read(reader, Extent::new(start, blocks), ALL, Nanos(0)).0.pattern(&TH);
+        }
+        pattern
+    }
+
+    #[test]
+    fn the_third_match_makes_a_sequential_or_reverse_stream_and_the_fourth_a_strided_one() {
+        assert_eq!(after((0..3).map(|i| (i * 4, 4))), None);
+        assert_eq!(after((0..4).map(|i| (i * 4, 4))), Some(Pattern::Sequential));
+        assert_eq!(after((0..4).rev().map(|i| (i * 4, 4))), Some(Pattern::Reverse));
+        assert_eq!(after((0..5).map(|i| (i * 100, 4))), None, "the first distance matches nothing");
+        assert_eq!(after((0..6).map(|i| (i * 100, 4))), Some(Pattern::Strided));
+        assert_eq!(after((0..6).map(|i| (1_000 - i * 100, 4))), Some(Pattern::Strided), "downwards too");
+    }
+
+    #[test]
+    fn gaps_are_sequential_and_gaps_of_one_size_are_a_stride() {
+        assert_eq!(after([(0, 1), (3, 1), (5, 1), (20, 1)]), Some(Pattern::Sequential));
+        assert_eq!(after((0..6).map(|i| (i * 3, 1))), Some(Pattern::Strided));
+        assert_eq!(after([(0, 1), (3, 1), (5, 1), (40, 1)]), None);
+    }
+
+    #[test]
+    fn one_read_out_of_order_does_not_end_a_stream_and_noise_does() {
+        let run = (0..12).map(|i| (i * 2, 2));
+        assert_eq!(after(run.clone().chain([(400, 2)])), Some(Pattern::Sequential));
+        assert_eq!(after(run.chain([(400, 2), (900, 2), (100, 2)])), None);
+    }
+
+    #[test]
+    fn reading_less_than_a_block_at_a_time_is_sequential_and_counts_each_block_once() {
+        let mut table = Table::default();
+        let mut bytes = 0;
+        for offset in (0..32_768).step_by(1_000) {
+            let reader = access::Context::new(7, 1);
+            bytes += table.read(reader, Extent::covering(offset, 1_000), ALL, Nanos(0)).1;
+        }
+        assert_eq!(bytes, 9 * BLOCK_BYTES);
+        assert_eq!(table.entries[0].pattern(&TH), Some(Pattern::Sequential));
+    }
+
+    #[test]
+    fn a_stream_that_crosses_into_the_next_region_takes_its_context_along() {
+        let at = REGION_BLOCKS;
+        assert_eq!(after((0..4).map(|i| (at - 12 + i * 4, 4))), Some(Pattern::Sequential));
+        assert_eq!(after((0..4).rev().map(|i| (at - 8 + i * 4, 4))), Some(Pattern::Reverse));
+        let mut table = Table::default();
+        for start in [at - 4, at, at + 4, 0] {
+            table.read(access::Context::new(1, 0), Extent::new(start, 4), ALL, Nanos(0));
+        }
+        assert_eq!(table.len(), 2, "the stream's context has moved, and block 0 has one of its own");
+    }
+
+    #[test]
+    fn the_table_is_bounded_and_forgets_the_idle() {
+        let mut table = Table::default();
+        for process in 0..3 * CONTEXTS_MAX as u64 {
+            let reader = access::Context::new(process, 0);
+            table.read(reader, Extent::new(process, 1), ALL, Nanos(process));
+            table.read(access::Context::new(9_999_999, 0), Extent::new(0, 1), ALL, Nanos(process));
+        }
+        assert_eq!(table.len(), CONTEXTS_MAX);
+        assert!(table.places.contains_key(&key(9_999_999, 0)), "who reads stays");
+        assert_eq!(table.places.len(), CONTEXTS_MAX);
+        let last = Nanos(3 * CONTEXTS_MAX as u64 - 1);
+        table.poll(last + Nanos(10), Nanos(12));
+        assert_eq!(table.len(), 4, "the last three and the one that reads all the time");
+        for place in 0..table.len() {
+            assert_eq!(table.places[&table.entries[place].key], place);
+        }
+        table.poll(last + Nanos(100), Nanos(12));
+        assert!(table.is_empty() && table.places.is_empty());
+    }
+}
