@@ -27,7 +27,8 @@ export LC_ALL=C
 root=$(cd "$(dirname "$0")/.." && pwd)
 forerun=${FORERUN:-$root/target/release/forerun}
 seed=${SEED:-1}
-names=(cscope ripgrep gcc tpch-index tpch-scan view mix-seq mix-random)
+all=(cscope ripgrep gcc tpch-index tpch-scan view mix-seq mix-random)
+names=("${all[@]}")
 packages=(cscope ripgrep gcc make sqlite3 python3 e2fsprogs util-linux)
 
 fail() { echo "record-traces: $*" >&2; exit 1; }
@@ -77,7 +78,7 @@ run_gcc() {
     make -s -C "$data/tree" BUILD="$data/build" UNITS="${GCC_UNITS:-60}"
 }
 
-run_tpch_index() { sqlite3 "$data/tpch.db" <"$data/index.sql" >/dev/null; }
+run_tpch_index() { head -n "${INDEX_LINES:-1000}" "$data/index.sql" | sqlite3 "$data/tpch.db" >/dev/null; }
 run_tpch_scan() { sqlite3 "$data/scan.db" <"$data/scan.sql" >/dev/null; }
 run_view() { python3 "$data/view.py" "$data/scene" "${VIEW_ROUNDS:-3}"; }
 
@@ -89,7 +90,7 @@ run_mix_seq() {
 }
 run_mix_random() {
     run_ripgrep &
-    run_tpch_index &
+    INDEX_LINES=200 run_tpch_index &
     wait
 }
 
@@ -105,7 +106,30 @@ clean_up() {
 }
 
 describe() {
+    local name units
+    units=$(wc -l <"$data/tree/files.txt")
     cat <<TEXT
+# The traces of files
+
+What real programs read, file by file, recorded by Forerun itself above the page cache: path, first byte, length, time, and
+how long each read took. [docs/traces.md](../docs/traces.md) says how such a trace is made and replayed. This page and the
+traces were written by
+
+    sudo scripts/record-traces.sh        # or: make record-traces
+
+which makes all inputs itself, from a seed. There is no content in a trace. Its comments say what each program does:
+
+| trace | what it is |
+|---|---|
+| cscope | cscope indexes a tree of ${units} C files, and answers twelve queries from an uncompressed index: the index again and again |
+| ripgrep | ripgrep looks through all documents for four words, one after the other |
+| gcc | make compiles and links sixty files: compiler, assembler and linker, one after the other |
+| tpch-index | 330 queries shaped as TPC-H's over SQLite, through indexes: mostly random reads of 4 KiB |
+| tpch-scan | five queries with SQLite's own plans and no indexes: scans and a join |
+| view | a viewer shows the frames of a scene in three rounds, each mesh twice, computing on each piece |
+| mix-seq | gcc, cscope and view at once |
+| mix-random | ripgrep and the first two hundred queries of tpch-index at once |
+
 | | |
 |---|---|
 | recorded on | $(date -u +%Y-%m-%d) |
@@ -117,8 +141,7 @@ describe() {
 | trace | reads | files | bytes read | footprint | processes | sequential requests | lasted |
 |---|---|---|---|---|---|---|---|
 TEXT
-    local name
-    for name in "${names[@]}"; do
+    for name in "${all[@]}"; do
         [ -f "$out/$name.parquet" ] || continue
         "$forerun" trace info --json "$out/$name.parquet" | python3 -c '
 import json, sys
@@ -147,7 +170,7 @@ main() {
     local name
     for name in "${names[@]}"; do
         echo "recording $name ..." >&2
-        rm -rf "$data/build"
+        rm -rf "$data/build" "$data"/cscope.out*
         sync
         echo 3 >/proc/sys/vm/drop_caches
         data=$data "$forerun" trace record --files --dir "$data" -o "$out/$name.parquet" -- \

@@ -100,8 +100,10 @@ fn what_a_command_reads_of_files_is_recorded_and_replayed_or_refused_with_the_wa
     let dir = tempfile::tempdir_in(program.parent().expect("in a folder")).expect("room on disk");
     let (data, out) = (dir.path().join("data"), dir.path().join("out.parquet"));
     std::fs::write(&data, vec![1; 100_000]).expect("room on disk");
-    let (folder, data, out) = (dir.path().display().to_string(), data.display().to_string(), out.display().to_string());
-    let words = ["trace", "record", "--files", "--dir", &folder, "-o", &out, "--", "dd", "of=/dev/null", "bs=10000"];
+    let (folder, data, out) =
+        (dir.path().display().to_string(), data.display().to_string(), out.display().to_string());
+    let words =
+        ["trace", "record", "--files", "--dir", &folder, "-o", &out, "--", "dd", "of=/dev/null", "bs=10000"];
     let input = format!("if={data}");
     let run = super::forerun(&[&words[..], &[&input]].concat()).assert();
     let said = String::from_utf8_lossy(&run.get_output().stderr).into_owned();
