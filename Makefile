@@ -11,7 +11,7 @@ OUT ?= out
 # Executions per parser for `make fuzz`.
 FUZZ_EXECUTIONS ?= 1000000
 
-.PHONY: help deps build demo test lint fmt docs tidy deny fuzz bench-sim record-demo-trace docs-figures reproduce install clean
+.PHONY: help deps build demo test lint fmt docs tidy deny fuzz bench-sim record-demo-trace record-traces docs-figures reproduce install clean
 
 help: ## List the entry points
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-20s %s\n", $$1, $$2}'
@@ -52,6 +52,9 @@ bench-sim: deps ## Speed of the simulator and of cache-only runs, beside libCach
 
 record-demo-trace: build ## Record the demo's trace anew (root, a kernel with tracepoints, a loop device)
 	@scripts/record-demo-trace.sh
+
+record-traces: build ## Record the traces of files anew (root, Linux 6.12, a loop device; some minutes)
+	@scripts/record-traces.sh
 
 reproduce: build ## Every figure of the ASP paper that runs in virtual time: table, CSV, HTML
 	@mkdir -p $(OUT)

@@ -203,6 +203,8 @@ describe() {
     cat <<TEXT
 # The demo trace
 
+The other traces here are of files: [files.md](files.md).
+
 \`$(basename "$out")\` holds what real programs asked of a real disk, recorded by Forerun itself below the page
 cache. It is what \`make demo\` replays. This page was written by the script that recorded it:
 

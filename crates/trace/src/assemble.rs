@@ -12,8 +12,8 @@
 //!   fault(file, 7)                                                                 one page
 //! ```
 //!
-//! A position that is not in the call (`read`, `readv`) is known from the thread's last read of the same descriptor if
-//! that ended in the first page asked for; else it is the earliest byte that fits pages and count.
+//! A position that is not in the call (`read`, `readv`) is known from the thread's last read, seek or open of the same
+//! descriptor if that lies in the first page asked for; else it is the earliest byte that fits pages and count.
 
 use forerun_core::units::BLOCK_BYTES;
 use std::collections::BTreeMap;
@@ -46,6 +46,13 @@ pub enum Event {
         /// From this byte on, where the call says it.
         offset: Option<u64>,
     },
+    /// It entered a call that moves a descriptor's position; the result is the new one.
+    Seek {
+        /// Of this descriptor.
+        descriptor: u64,
+    },
+    /// It entered a call that opens a file; the result is a descriptor at the file's beginning.
+    Open,
     /// It asked the page cache for pages.
     Pages {
         /// Of this file.
@@ -107,13 +114,21 @@ struct Call {
     asked: Option<Asked>,
 }
 
+/// A call under way that places a descriptor.
+#[derive(Clone, Copy, Debug)]
+enum Placing {
+    Seek { descriptor: u64 },
+    Open,
+}
+
 #[derive(Debug, Default)]
 struct Thread {
     call: Option<Call>,
+    placing: Option<Placing>,
     /// A read without a call, which further events may continue.
     open: Option<Asked>,
-    /// By descriptor: where its last read ended.
-    positions: BTreeMap<u64, (FileId, u64)>,
+    /// By descriptor: where its last read ended, and of which file; not of which, after a seek or an open.
+    positions: BTreeMap<u64, (Option<FileId>, u64)>,
 }
 
 /// Puts events together. Feed each thread's events in order of time; threads may be mixed.
@@ -138,6 +153,8 @@ impl Assembler {
                 self.idle += u64::from(state.call.is_some());
                 state.call = Some(Call { entered: time, descriptor, count, offset, asked: None });
             }
+            Event::Seek { descriptor } => state.placing = Some(Placing::Seek { descriptor }),
+            Event::Open => state.placing = Some(Placing::Open),
             Event::Pages { file, first, last } => {
                 let asked = Asked { time, file, first, last };
                 if let Some(call) = &mut state.call {
@@ -153,6 +170,7 @@ impl Assembler {
                 flush(Some((thread, state.open.take())), out);
                 flush(Some((thread, Some(Asked { time, file, first, last }))), out);
             }
+            Event::Exit { result } if state.placing.is_some() => state.placed(result),
             Event::Exit { result } => match state.call.take() {
                 Some(call) => match state.end(thread, time, &call, result) {
                     Some(read) => out(read),
@@ -201,19 +219,32 @@ impl Thread {
         });
         let end = offset.checked_add(bytes)?;
         if call.offset.is_none() {
-            if self.positions.len() >= POSITIONS_MAX {
-                self.positions.clear();
-            }
-            self.positions.insert(call.descriptor, (asked.file, end));
+            self.place(call.descriptor, Some(asked.file), end);
         }
         let took = Some(time.saturating_sub(call.entered));
         Some(FileRead { thread, time: call.entered, took, file: asked.file, offset, bytes })
     }
 
-    /// Where the descriptor's last read ended, if this one goes on there.
+    /// Where the descriptor stands, if this read can begin there.
     fn position(&self, call: &Call, asked: &Asked) -> Option<u64> {
         let &(file, end) = self.positions.get(&call.descriptor)?;
-        (file == asked.file && end / BLOCK_BYTES == asked.first).then_some(end)
+        (file.is_none_or(|file| file == asked.file) && end / BLOCK_BYTES == asked.first).then_some(end)
+    }
+
+    fn place(&mut self, descriptor: u64, file: Option<FileId>, position: u64) {
+        if self.positions.len() >= POSITIONS_MAX {
+            self.positions.clear();
+        }
+        self.positions.insert(descriptor, (file, position));
+    }
+
+    /// A seek or an open has ended.
+    fn placed(&mut self, result: i64) {
+        let Some((placing, result)) = self.placing.take().zip(u64::try_from(result).ok()) else { return };
+        match placing {
+            Placing::Seek { descriptor } => self.place(descriptor, None, result),
+            Placing::Open => self.place(result, None, 0),
+        }
     }
 }
 
@@ -309,6 +340,32 @@ mod tests {
         // 8000 bytes that reach into page 2 cannot begin before byte 193.
         let events = [(1, enter(8000, None)), (1, pages(0, 2)), (1, Event::Exit { result: 8000 })];
         assert_eq!(places(&reads(&events)), [(193, 8000, Some(200))]);
+    }
+
+    #[test]
+    fn a_seek_and_an_open_say_where_the_next_read_begins() {
+        let exit = |result| Event::Exit { result };
+        let events = [
+            (1, Event::Seek { descriptor: 3 }),
+            (1, exit(7000)),
+            (1, enter(1000, None)),
+            (1, pages(1, 1)),
+            (1, exit(1000)),
+            (1, Event::Open),
+            (1, exit(3)),
+            (1, enter(1000, None)),
+            (1, pages(0, 0)),
+            (1, exit(100)),
+            (1, Event::Seek { descriptor: 3 }),
+            (1, exit(-22)),
+            (1, enter(1000, None)),
+            (1, pages(0, 0)),
+            (1, exit(50)),
+        ];
+        assert_eq!(
+            places(&reads(&events)),
+            [(7000, 1000, Some(200)), (0, 100, Some(200)), (100, 50, Some(200))]
+        );
     }
 
     #[test]

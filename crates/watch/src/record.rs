@@ -17,30 +17,22 @@
 use crate::bio::{Action, Bio, BioLayout, DeviceNumber};
 use crate::device::{Device, DeviceError, DiskNames, Grounds};
 use crate::format::FormatError;
-use crate::ring::{Ring, Scope};
+use crate::ring::{Beside, Scope};
 use crate::sample::{self, Sample, SampleError};
+use crate::session::{self, Collect, Plan, Tally};
 use crate::tracefs::{self, TracefsError};
 use forerun_core::access::Op;
 use forerun_core::units::{Nanos, SECTOR_BYTES};
 use forerun_trace::record::{Name, Record, Trace};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::BTreeMap;
-use std::ffi::{CString, OsString};
+use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
-use std::process::{Child, Command, ExitStatus};
+use std::process::ExitStatus;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
-/// Data bytes of the ring of each processor: at a million requests a second it lasts about 40 ms.
-const RING_BYTES: usize = 4 << 20;
-/// The smallest ring that is tried where the system limits locked memory.
-const RING_BYTES_MIN: usize = 64 << 10;
-/// Longest sleep between two looks at the rings, the command and the stop flag.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
-/// Shortest time between two calls of the progress callback.
-const PROGRESS_EVERY: Duration = Duration::from_millis(200);
 /// Most requests that are kept by default; one takes 32 bytes while recording and 56 in the trace.
 pub const RECORDS_MAX: usize = 50_000_000;
 
@@ -122,7 +114,7 @@ pub struct Recording {
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
     /// This kernel, or this user on it, cannot trace.
-    #[error("cannot trace block requests: {what}; {remedy}")]
+    #[error("cannot record: {what}; {remedy}")]
     Unsupported {
         /// What is missing.
         what: String,
@@ -135,6 +127,14 @@ pub enum RecordError {
     /// The device is not there or not a device.
     #[error(transparent)]
     Device(#[from] DeviceError),
+    /// A folder whose files are to be recorded is not there.
+    #[error("{folder}: {source}")]
+    Folder {
+        /// As given.
+        folder: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
     /// The program could not be started.
     #[error("starting {program}: {source}")]
     Start {
@@ -166,28 +166,23 @@ pub fn record(options: &RecordOptions, progress: &mut dyn FnMut(Progress)) -> Re
         Source::DeviceDuring(path, argv) => (Some(Device::find(path)?), Some(argv)),
     };
     let scope = if device.is_some() { Scope::Everyone } else { Scope::StartedByThisThread };
-    let rings = open_rings(format.id, scope, device.as_ref())?;
-    if scope == Scope::Everyone {
-        rings.iter().try_for_each(Ring::enable)?;
-    }
-    let start = Instant::now();
-    let mut running = Running { child: argv.map(|argv| start_command(argv)).transpose()? };
-    let mut session = Session {
-        rings,
-        collector: Collector::new(layout, device, options.records_max),
-        reported: start,
-        start,
+    let plan = Plan {
+        ids: &[format.id],
+        scope,
+        beside: Beside::Nothing,
+        filter: device.as_ref().map(Device::filter),
+        argv: argv.map(Vec::as_slice),
+        duration: options.duration,
+        stop: options.stop.as_deref(),
     };
-    let ended = session.run(options, &mut running, progress)?;
-    let ended = match running.end()? {
-        Some(status) if ended.is_none() => Ended::Command(status),
-        _ => ended.unwrap_or(Ended::Stopped),
-    };
-    session.finish(ended, progress)
+    let collector = Collector::new(layout, device, options.records_max);
+    let session::Outcome { collector, lost, ended, elapsed } = session::run(&plan, collector, progress)?;
+    let (without_data, below_stacked) = (collector.without_data, collector.below_stacked);
+    Ok(Recording { trace: collector.into_trace(), lost, without_data, below_stacked, ended, elapsed })
 }
 
 /// A tracepoint that cannot be looked up, as the error that carries a remedy.
-fn unsupported(error: TracefsError) -> RecordError {
+pub(crate) fn unsupported(error: TracefsError) -> RecordError {
     let remedy = match &error {
         TracefsError::NotMounted => "mount it as root: mount -t tracefs tracefs /sys/kernel/tracing",
         TracefsError::Denied { .. } => "run as root",
@@ -204,184 +199,6 @@ fn unsupported(error: TracefsError) -> RecordError {
         other => other.to_string(),
     };
     RecordError::Unsupported { what, remedy: remedy.to_owned() }
-}
-
-/// A refusal of `perf_event_open` or of its mapping.
-fn refused(error: io::Error) -> RecordError {
-    let remedy = match error.raw_os_error() {
-        Some(libc::EACCES | libc::EPERM) => {
-            "run as root (or with CAP_PERFMON and CAP_IPC_LOCK, kernel.perf_event_paranoid=-1 and a readable tracefs)"
-        }
-        Some(libc::ENOSYS | libc::ENOENT | libc::EINVAL | libc::EOPNOTSUPP) => {
-            "use a kernel with CONFIG_PERF_EVENTS, 4.1 or later"
-        }
-        _ => return RecordError::Ring(error),
-    };
-    RecordError::Unsupported { what: format!("perf_event_open: {error}"), remedy: remedy.to_owned() }
-}
-
-/// One ring per processor that is on, with the device's filter in place.
-fn open_rings(id: u64, scope: Scope, device: Option<&Device>) -> Result<Vec<Ring>, RecordError> {
-    let online = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
-    let filter = device.map(|device| CString::new(device.filter()).map_err(io::Error::from)).transpose()?;
-    let mut rings = Vec::new();
-    for cpu in cpu_list(&online).ok_or_else(|| io::Error::other("no list of processors in sysfs"))? {
-        match open_ring(id, cpu, scope) {
-            Ok(ring) => rings.push(ring),
-            // Switched off since we read the list: nothing runs there.
-            Err(error) if error.raw_os_error() == Some(libc::ENODEV) => {}
-            Err(error) => return Err(refused(error)),
-        }
-        if let (Some(filter), Some(ring)) = (&filter, rings.last()) {
-            ring.filter(filter).map_err(refused)?;
-        }
-    }
-    Ok(rings)
-}
-
-/// A ring as large as the limit on locked memory allows.
-fn open_ring(id: u64, cpu: i32, scope: Scope) -> io::Result<Ring> {
-    let mut bytes = RING_BYTES;
-    loop {
-        match Ring::open(id, cpu, scope, (bytes / rustix::param::page_size()).max(1)) {
-            Err(error) if error.raw_os_error() == Some(libc::EPERM) && bytes > RING_BYTES_MIN => bytes /= 2,
-            other => return other,
-        }
-    }
-}
-
-/// Reads a list of processors as sysfs writes it, e.g. `0-3,6`.
-fn cpu_list(text: &str) -> Option<Vec<i32>> {
-    let mut cpus = Vec::new();
-    for part in text.trim().split(',') {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        cpus.extend(first.parse::<i32>().ok()?..=last.parse::<i32>().ok()?);
-    }
-    Some(cpus)
-}
-
-fn start_command(argv: &[OsString]) -> Result<Child, RecordError> {
-    let (program, arguments) = argv.split_first().ok_or(RecordError::NoCommand)?;
-    Command::new(program)
-        .args(arguments)
-        .spawn()
-        .map_err(|source| RecordError::Start { program: program.to_string_lossy().into_owned(), source })
-}
-
-/// The command, if there is one; never left running behind our back.
-struct Running {
-    child: Option<Child>,
-}
-
-impl Running {
-    /// The command's status once it has ended.
-    fn status(&mut self) -> io::Result<Option<ExitStatus>> {
-        self.child.as_mut().map_or(Ok(None), Child::try_wait)
-    }
-
-    /// Asks the command to end, if it has not, and waits for it.
-    fn end(&mut self) -> io::Result<Option<ExitStatus>> {
-        let Some(mut child) = self.child.take() else { return Ok(None) };
-        if child.try_wait()?.is_none() {
-            // Not yet waited for, so the number is still this child's. Losing the race to its own end is fine.
-            let _ = rustix::process::kill_process(
-                rustix::process::Pid::from_child(&child),
-                rustix::process::Signal::TERM,
-            );
-        }
-        child.wait().map(Some)
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // Only after an error: the error already being reported matters more than a second one.
-        let _ = self.end();
-    }
-}
-
-/// The loop that reads the rings.
-struct Session {
-    rings: Vec<Ring>,
-    collector: Collector,
-    reported: Instant,
-    start: Instant,
-}
-
-impl Session {
-    /// Reads until something ends the recording; `None` = the command did.
-    fn run(
-        &mut self,
-        options: &RecordOptions,
-        running: &mut Running,
-        progress: &mut dyn FnMut(Progress),
-    ) -> Result<Option<Ended>, RecordError> {
-        loop {
-            let over = running.status()?.is_some();
-            self.drain()?;
-            if over {
-                return Ok(None);
-            }
-            if self.collector.full() {
-                return Ok(Some(Ended::Full));
-            }
-            if options.stop.as_ref().is_some_and(|stop| stop.load(Ordering::Relaxed)) {
-                return Ok(Some(Ended::Stopped));
-            }
-            if options.duration.is_some_and(|duration| self.start.elapsed() >= duration) {
-                return Ok(Some(Ended::Duration));
-            }
-            if self.reported.elapsed() >= PROGRESS_EVERY {
-                self.reported = Instant::now();
-                progress(self.progress());
-            }
-            self.wait()?;
-        }
-    }
-
-    /// Until a ring is a quarter full, or for a moment.
-    fn wait(&self) -> io::Result<()> {
-        let mut fds: Vec<_> = self.rings.iter().map(|ring| PollFd::new(ring, PollFlags::IN)).collect();
-        let timeout = Timespec { tv_sec: 0, tv_nsec: i64::from(LOOK_EVERY.subsec_nanos()) };
-        match poll(&mut fds, Some(&timeout)) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
-            Err(error) => Err(error.into()),
-        }
-    }
-
-    fn drain(&mut self) -> Result<(), RecordError> {
-        let collector = &mut self.collector;
-        self.rings.iter_mut().try_for_each(|ring| ring.drain(&mut |record| collector.take(record)))
-    }
-
-    fn progress(&self) -> Progress {
-        let records = self.collector.requests.len() as u64;
-        Progress { records, lost: self.collector.lost, elapsed: self.start.elapsed() }
-    }
-
-    /// Switches the events off, reads what is left and makes the trace.
-    fn finish(mut self, ended: Ended, progress: &mut dyn FnMut(Progress)) -> Result<Recording, RecordError> {
-        self.rings.iter().try_for_each(Ring::disable)?;
-        let elapsed = self.start.elapsed();
-        self.drain()?;
-        let mut counted = 0;
-        for ring in &self.rings {
-            counted += ring.count()?;
-        }
-        // The kernel announces a loss only with the next event that fits; its counter knows of the last ones too.
-        let lost = self.collector.lost.max(counted.saturating_sub(self.collector.seen));
-        self.collector.lost = lost;
-        progress(self.progress());
-        let (without_data, below_stacked) = (self.collector.without_data, self.collector.below_stacked);
-        Ok(Recording {
-            trace: self.collector.into_trace(),
-            lost,
-            without_data,
-            below_stacked,
-            ended,
-            elapsed,
-        })
-    }
 }
 
 /// One request while recording.
@@ -429,29 +246,6 @@ impl Collector {
             without_data: 0,
             below_stacked: 0,
         }
-    }
-
-    fn full(&self) -> bool {
-        self.requests.len() >= self.records_max
-    }
-
-    /// Takes one perf record.
-    fn take(&mut self, record: &[u8]) -> Result<(), RecordError> {
-        let (pid, time, raw) = match sample::parse(record)? {
-            Sample::Event { pid, time, raw } => (pid, time, raw),
-            Sample::Lost(events) => {
-                self.lost += events;
-                return Ok(());
-            }
-            Sample::Other => return Ok(()),
-        };
-        self.seen += 1;
-        let layout = self.layout.clone();
-        let bio = layout.read(raw).ok_or(SampleError { kind: 0, size: raw.len() })?;
-        if pid != self.own_pid && !self.full() {
-            self.keep(time, &bio);
-        }
-        Ok(())
     }
 
     fn keep(&mut self, time: u64, bio: &Bio<'_>) {
@@ -510,6 +304,35 @@ impl Collector {
             })
             .collect();
         Trace { names: self.names, records, format: "recorded".to_owned(), ..Trace::default() }
+    }
+}
+
+impl Collect for Collector {
+    /// Takes one perf record.
+    fn take(&mut self, record: &[u8]) -> Result<(), RecordError> {
+        let (pid, time, raw) = match sample::parse(record)? {
+            Sample::Event { pid, time, raw, .. } => (pid, time, raw),
+            Sample::Lost(events) => {
+                self.lost += events;
+                return Ok(());
+            }
+            _ => return Ok(()),
+        };
+        self.seen += 1;
+        let layout = self.layout.clone();
+        let bio = layout.read(raw).ok_or(SampleError { kind: 0, size: raw.len() })?;
+        if pid != self.own_pid && !self.full() {
+            self.keep(time, &bio);
+        }
+        Ok(())
+    }
+
+    fn full(&self) -> bool {
+        self.requests.len() >= self.records_max
+    }
+
+    fn tally(&self) -> Tally {
+        Tally { records: self.requests.len() as u64, seen: self.seen, lost: self.lost }
     }
 }
 

@@ -1,7 +1,8 @@
 //! The rings through which the kernel hands over events, and the only unsafe code of this crate.
 //!
-//! One ring is one file descriptor of `perf_event_open` on one tracepoint and one processor, and the memory that
-//! it shares with the kernel: a page of control numbers and a power of two of data pages. The kernel writes
+//! One ring is one or more file descriptors of `perf_event_open`, one for each tracepoint, on one processor, and the
+//! memory that they share with the kernel: a page of control numbers and a power of two of data pages. Events of several
+//! tracepoints go into one ring (`PERF_EVENT_IOC_SET_OUTPUT`), so that they stay in order. The kernel writes
 //! records and moves `data_head`; we read them and move `data_tail`. What the kernel has written and we have not
 //! yet given back is never touched by it, so a record may be lent out as a plain slice while it is read. If we
 //! are too slow the kernel drops events and counts them; it never waits for us. Layouts and numbers are those
@@ -25,6 +26,8 @@ const FLAG_DISABLED: u64 = 1;
 const FLAG_INHERIT: u64 = 1 << 1;
 /// The kernel switches the event on when a traced thread executes a program.
 const FLAG_ENABLE_ON_EXEC: u64 = 1 << 12;
+/// Programs started, processes made, files mapped (for data too) are told in records of their own, with thread and time.
+const FLAGS_TASKS: u64 = 1 << 8 | 1 << 9 | 1 << 13 | 1 << 17 | 1 << 18 | 1 << 23;
 /// `wakeup` counts bytes, not events.
 const FLAG_WATERMARK: u64 = 1 << 14;
 /// Times are those of the clock in `clockid`.
@@ -35,6 +38,8 @@ const OPEN_CLOEXEC: libc::c_ulong = 8;
 const IOC_ENABLE: libc::c_ulong = 0x2400;
 /// `PERF_EVENT_IOC_DISABLE`.
 const IOC_DISABLE: libc::c_ulong = 0x2401;
+/// `PERF_EVENT_IOC_SET_OUTPUT`.
+const IOC_SET_OUTPUT: libc::c_ulong = 0x2405;
 /// `PERF_EVENT_IOC_SET_FILTER`: `_IOW('$', 6, char *)` with the pointer's size of this machine.
 const IOC_SET_FILTER: libc::c_ulong = 0x4000_2406 | (size_of::<usize>() as libc::c_ulong) << 16;
 /// Where `data_head` and `data_tail` are in the control page, in bytes.
@@ -72,10 +77,22 @@ pub(crate) enum Scope {
     StartedByThisThread,
 }
 
-/// One tracepoint on one processor.
+/// What is recorded beside the tracepoints themselves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Beside {
+    /// Nothing.
+    Nothing,
+    /// Which programs are started, which processes made, which files mapped.
+    Tasks,
+}
+
+/// Some tracepoints on one processor.
 #[derive(Debug)]
 pub(crate) struct Ring {
+    /// The event whose memory it is.
     fd: OwnedFd,
+    /// Further events that write into it.
+    others: Vec<OwnedFd>,
     map: NonNull<u8>,
     page: usize,
     data_bytes: usize,
@@ -83,15 +100,23 @@ pub(crate) struct Ring {
 }
 
 impl Ring {
-    /// Opens tracepoint `id` on processor `cpu`, switched off, with `pages` data pages (a power of two).
+    /// Opens the tracepoints `ids` (one at least) on processor `cpu`, switched off, with `pages` data pages (a power of
+    /// two).
     ///
     /// # Errors
     /// What the system said, of the open or of the mapping.
-    pub(crate) fn open(id: u64, cpu: i32, scope: Scope, pages: usize) -> io::Result<Self> {
+    pub(crate) fn open(
+        ids: &[u64],
+        cpu: i32,
+        scope: Scope,
+        beside: Beside,
+        pages: usize,
+    ) -> io::Result<Self> {
         assert!(pages.is_power_of_two(), "the perf ABI wants a power of two of data pages");
         let page = rustix::param::page_size();
         let data_bytes = pages * page;
-        let fd = open_event(id, cpu, scope, data_bytes)?;
+        let (&first, rest) = ids.split_first().expect("a ring has a tracepoint");
+        let fd = open_event(first, cpu, scope, beside, data_bytes)?;
         // SAFETY: a new mapping at an address of the kernel's choice touches no memory of ours, and the
         // descriptor is open. The result is checked before it is used.
         let map = unsafe {
@@ -108,7 +133,19 @@ impl Ring {
             return Err(io::Error::last_os_error());
         }
         let map = NonNull::new(map.cast()).ok_or_else(|| io::Error::other("a mapping at address zero"))?;
-        Ok(Self { fd, map, page, data_bytes, scratch: Vec::new() })
+        let mut ring = Self { fd, others: Vec::new(), map, page, data_bytes, scratch: Vec::new() };
+        for &id in rest {
+            let other = open_event(id, cpu, scope, Beside::Nothing, data_bytes)?;
+            // SAFETY: the call takes the number of an open descriptor and no memory.
+            check(unsafe { libc::ioctl(other.as_raw_fd(), IOC_SET_OUTPUT as _, ring.fd.as_raw_fd()) })?;
+            ring.others.push(other);
+        }
+        Ok(ring)
+    }
+
+    /// All its events.
+    fn events(&self) -> impl Iterator<Item = &OwnedFd> {
+        std::iter::once(&self.fd).chain(&self.others)
     }
 
     /// Lets the kernel drop every event that does not match, e.g. `dev==7340032`, before it costs anything.
@@ -116,8 +153,10 @@ impl Ring {
     /// # Errors
     /// What the system said.
     pub(crate) fn filter(&self, expression: &CStr) -> io::Result<()> {
-        // SAFETY: the call reads a string that ends in zero and outlives it.
-        check(unsafe { libc::ioctl(self.fd.as_raw_fd(), IOC_SET_FILTER as _, expression.as_ptr()) })
+        self.events().try_for_each(|event| {
+            // SAFETY: the call reads a string that ends in zero and outlives it.
+            check(unsafe { libc::ioctl(event.as_raw_fd(), IOC_SET_FILTER as _, expression.as_ptr()) })
+        })
     }
 
     /// Switches the event on.
@@ -126,7 +165,8 @@ impl Ring {
     /// What the system said.
     pub(crate) fn enable(&self) -> io::Result<()> {
         // SAFETY: the call takes a number and no memory.
-        check(unsafe { libc::ioctl(self.fd.as_raw_fd(), IOC_ENABLE as _, 0) })
+        self.events()
+            .try_for_each(|event| check(unsafe { libc::ioctl(event.as_raw_fd(), IOC_ENABLE as _, 0) }))
     }
 
     /// Switches the event off, in children too.
@@ -135,7 +175,8 @@ impl Ring {
     /// What the system said.
     pub(crate) fn disable(&self) -> io::Result<()> {
         // SAFETY: the call takes a number and no memory.
-        check(unsafe { libc::ioctl(self.fd.as_raw_fd(), IOC_DISABLE as _, 0) })
+        self.events()
+            .try_for_each(|event| check(unsafe { libc::ioctl(event.as_raw_fd(), IOC_DISABLE as _, 0) }))
     }
 
     /// How many events passed the filter since the ring was opened, whether or not they fitted into it.
@@ -143,14 +184,16 @@ impl Ring {
     /// # Errors
     /// What the system said.
     pub(crate) fn count(&self) -> io::Result<u64> {
-        let mut value = 0u64;
-        // SAFETY: the buffer is eight bytes of ours, and that many are asked for.
-        let got = unsafe { libc::read(self.fd.as_raw_fd(), (&raw mut value).cast(), size_of::<u64>()) };
-        match got {
-            8 => Ok(value),
-            -1 => Err(io::Error::last_os_error()),
-            _ => Err(io::Error::other("a perf counter shorter than eight bytes")),
-        }
+        self.events().try_fold(0, |sum, event| {
+            let mut value = 0u64;
+            // SAFETY: the buffer is eight bytes of ours, and that many are asked for.
+            let got = unsafe { libc::read(event.as_raw_fd(), (&raw mut value).cast(), size_of::<u64>()) };
+            match got {
+                8 => Ok(sum + value),
+                -1 => Err(io::Error::last_os_error()),
+                _ => Err(io::Error::other("a perf counter shorter than eight bytes")),
+            }
+        })
     }
 
     /// Hands every record that is in the ring to `take`, whole and in order, and gives its room back.
@@ -230,18 +273,19 @@ impl Drop for Ring {
     }
 }
 
-fn open_event(id: u64, cpu: i32, scope: Scope, data_bytes: usize) -> io::Result<OwnedFd> {
+fn open_event(id: u64, cpu: i32, scope: Scope, beside: Beside, data_bytes: usize) -> io::Result<OwnedFd> {
     let (pid, scope_flags) = match scope {
         Scope::Everyone => (-1, 0),
         Scope::StartedByThisThread => (0, FLAG_INHERIT | FLAG_ENABLE_ON_EXEC),
     };
+    let beside_flags = if beside == Beside::Tasks { FLAGS_TASKS } else { 0 };
     let attr = Attr {
         kind: TYPE_TRACEPOINT,
         size: 96,
         config: id,
         sample_period: 1,
         sample_type: SAMPLE_TYPE,
-        flags: FLAG_DISABLED | FLAG_WATERMARK | FLAG_USE_CLOCKID | scope_flags,
+        flags: FLAG_DISABLED | FLAG_WATERMARK | FLAG_USE_CLOCKID | scope_flags | beside_flags,
         wakeup: u32::try_from(data_bytes / 4).unwrap_or(u32::MAX),
         clockid: libc::CLOCK_MONOTONIC,
         ..Attr::default()

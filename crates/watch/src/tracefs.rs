@@ -24,9 +24,7 @@ pub enum TracefsError {
         path: PathBuf,
     },
     /// This kernel does not have the tracepoint.
-    #[error(
-        "this kernel has no tracepoint {event} (built without CONFIG_BLK_DEV_IO_TRACE or CONFIG_EVENT_TRACING?)"
-    )]
+    #[error("this kernel has no tracepoint {event}")]
     NoEvent {
         /// `group/name`.
         event: String,

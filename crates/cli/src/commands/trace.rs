@@ -7,12 +7,14 @@ use crate::ui::{Style, Ui};
 use clap::{Args, Subcommand};
 use forerun_sim::workload::Workload;
 use forerun_trace::{ColumnMapping, Format, Opened, ReadOptions, TraceError, TraceInfo};
-use forerun_watch::record::{self, Ended, RecordError, RecordOptions, Recording, Source};
+use forerun_watch::files::{self, FilesOptions};
+use forerun_watch::record::{self, Ended, Progress, RecordError, RecordOptions, Recording, Source};
 use serde::Serialize;
 use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
-use std::sync::LazyLock;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 static FORMATS: LazyLock<String> = LazyLock::new(|| {
@@ -57,9 +59,14 @@ const RECORD_HELP: &str = "\
 Examples:
   forerun trace record -o build.parquet -- make -j4
   forerun trace record -o disk.parquet --device /dev/sda --seconds 60
+  forerun trace record --files -o files.parquet -- make -j4
+  forerun trace record --files --dir /srv/db -o db.parquet -- ./queries
 
-Needs root and a kernel with block tracepoints; exit code 4 says which is missing. Reads that the page cache
-serves never reach a device, so drop it first to see them: echo 3 > /proc/sys/vm/drop_caches";
+Needs root and a kernel with block tracepoints, with --files with those of the page cache (Linux 6.12); exit code 4
+says which is missing. Block reads are what reaches a device, so what the page cache serves is not there: drop it
+first (echo 3 > /proc/sys/vm/drop_caches). With --files, all reads of files are there: path, offset, length, time and
+how long each took, whether or not the page cache had it. Where that cannot be had, record with
+`strace -f -ttt -T -y -o OUT CMD` and read OUT.";
 
 /// What `trace` does.
 #[derive(Debug, Subcommand)]
@@ -73,7 +80,7 @@ pub(crate) enum TraceCommand {
     /// From one format to another
     #[command(after_help = CONVERT_HELP.as_str())]
     Convert(ConvertArgs),
-    /// Record the block reads and writes of a device or of a command
+    /// Record the block reads and writes of a device or of a command, or what a command reads of files
     #[command(after_help = RECORD_HELP)]
     Record(RecordArgs),
     /// Write a workload out as a trace
@@ -130,6 +137,12 @@ pub(crate) struct RecordArgs {
     /// Everything that reaches this disk or partition
     #[arg(long, value_name = "DEV", required_unless_present = "command")]
     device: Option<PathBuf>,
+    /// What the command and its children read of files, instead of what reaches a device
+    #[arg(long, conflicts_with = "device", requires = "command")]
+    files: bool,
+    /// With --files: only files below this folder; may be given many times
+    #[arg(long, value_name = "DIR", requires = "files")]
+    dir: Vec<PathBuf>,
     /// Stop after so many seconds; a command is then ended
     #[arg(long, value_name = "N")]
     seconds: Option<u64>,
@@ -341,6 +354,11 @@ fn write(
 }
 
 fn record(args: &RecordArgs, ui: &Ui) -> Result<(), CliError> {
+    let stop =
+        forerun_watch::signals::stop_flag().map_err(|problem| CliError::failure("signals", problem))?;
+    if args.files {
+        return record_files(args, stop, ui);
+    }
     let source = match (&args.device, args.command.is_empty()) {
         (Some(device), true) => Source::Device(device.clone()),
         (Some(device), false) => Source::DeviceDuring(device.clone(), args.command.clone()),
@@ -348,27 +366,56 @@ fn record(args: &RecordArgs, ui: &Ui) -> Result<(), CliError> {
     };
     let mut options = RecordOptions::new(source);
     options.duration = args.seconds.map(Duration::from_secs);
-    options.stop =
-        Some(forerun_watch::signals::stop_flag().map_err(|problem| CliError::failure("signals", problem))?);
+    options.stop = Some(stop);
+    let recording = watched("requests", ui, |progress| record::record(&options, progress))?;
+    remarks(&recording, ui);
+    write(&args.output, args.to, &recording.trace, ui)
+}
+
+/// Records with a spinner that says how much there is.
+fn watched<T>(
+    what: &str,
+    ui: &Ui,
+    record: impl FnOnce(&mut dyn FnMut(Progress)) -> Result<T, RecordError>,
+) -> Result<T, CliError> {
     let bar = ui.bars.then(indicatif::ProgressBar::new_spinner);
-    let recording = record::record(&options, &mut |progress| {
+    let recording = record(&mut |progress| {
         if let Some(bar) = &bar {
-            bar.set_message(format!("{} requests, {} lost", human::count(progress.records), progress.lost));
+            bar.set_message(format!("{} {what}, {} lost", human::count(progress.records), progress.lost));
             bar.tick();
         }
     });
     if let Some(bar) = bar {
         bar.finish_and_clear();
     }
-    let recording = recording.map_err(|problem| {
+    recording.map_err(|problem| {
         let kind = if matches!(problem, RecordError::Unsupported { .. }) {
             Kind::Unsupported
         } else {
             Kind::Failure
         };
         CliError::new(kind, "record", problem, "")
-    })?;
-    remarks(&recording, ui);
+    })
+}
+
+fn record_files(args: &RecordArgs, stop: Arc<AtomicBool>, ui: &Ui) -> Result<(), CliError> {
+    let mut options = FilesOptions::new(args.command.clone());
+    options.folders.clone_from(&args.dir);
+    options.duration = args.seconds.map(Duration::from_secs);
+    options.stop = Some(stop);
+    let recording = watched("events", ui, |progress| files::record_files(&options, progress))?;
+    let counted = |count: u64, what: &str| {
+        if count > 0 {
+            ui.say(&format!("{} {what}", human::count(count)));
+        }
+    };
+    counted(recording.lost, "events were lost: the ring was full");
+    counted(recording.outside, "reads of files outside the folders asked for are left out");
+    counted(recording.unnamed, "files have no path any more and are called by their inode");
+    if !recording.exact {
+        ui.say("this kernel does not trace system calls: reads are in whole pages, without durations");
+    }
+    say_end(recording.ended, ui);
     write(&args.output, args.to, &recording.trace, ui)
 }
 
@@ -382,7 +429,11 @@ fn remarks(recording: &Recording, ui: &Ui) {
             human::count(recording.below_stacked)
         ));
     }
-    match recording.ended {
+    say_end(recording.ended, ui);
+}
+
+fn say_end(ended: Ended, ui: &Ui) {
+    match ended {
         Ended::Command(status) if !status.success() => ui.say(&format!("the command ended with {status}")),
         Ended::Full => ui.say("stopped at the largest number of requests that is kept"),
         _ => {}

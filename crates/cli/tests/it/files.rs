@@ -113,4 +113,33 @@ fn patterns_of_a_trace_add_up_and_have_a_page() {
     let text = output(&["trace", "patterns", &path, "--threshold", "2"]);
     assert!(text.contains("% of seq") && text.contains("more than 2 is proven"), "{text}");
     assert!(fails(&["trace", "patterns", &path, "--threshold", "0"], 2).contains("threshold"));
+fn what_a_command_reads_of_files_is_recorded_and_replayed_or_refused_with_the_way_to_strace() {
+    let program = std::env::current_exe().expect("a test has a program");
+    let dir = tempfile::tempdir_in(program.parent().expect("in a folder")).expect("room on disk");
+    let (data, out) = (dir.path().join("data"), dir.path().join("out.parquet"));
+    std::fs::write(&data, vec![1; 100_000]).expect("room on disk");
+    let (folder, data, out) =
+        (dir.path().display().to_string(), data.display().to_string(), out.display().to_string());
+    let words =
+        ["trace", "record", "--files", "--dir", &folder, "-o", &out, "--", "dd", "of=/dev/null", "bs=10000"];
+    let input = format!("if={data}");
+    let run = super::forerun(&[&words[..], &[&input]].concat()).assert();
+    let said = String::from_utf8_lossy(&run.get_output().stderr).into_owned();
+    if run.get_output().status.code() == Some(4) {
+        assert!(said.contains("strace -f -ttt -T -y -o OUT CMD"), "{said}");
+        return;
+    }
+    run.success();
+    let info = json(&["trace", "info", &out, "--json"]);
+    assert_eq!((info["files"].as_u64(), info["files_with_size"].as_u64()), (Some(1), Some(1)), "{said}");
+    assert_eq!(info["bytes_read"], 100_000);
+    let report = json(&["sim", &out, "--mode", "paced", "--host-cache", "16MiB", "--json"]);
+    assert_eq!(report["runs"][0]["blocks_read"].as_u64().map(|blocks| blocks >= 25), Some(true));
+}
+
+#[test]
+fn files_and_a_device_are_not_recorded_at_once() {
+    let line = fails(&["trace", "record", "--files", "--device", "/dev/null", "-o", "x", "--", "true"], 2);
+    assert!(line.contains("--device"), "{line}");
+    assert!(fails(&["trace", "record", "--dir", "/", "-o", "x", "--", "true"], 2).contains("--files"));
 }

@@ -3,7 +3,7 @@
 //! A line is `command thread [cpu] seconds: group:event: fields` (perf-script(1), "default output"). From
 //! `filemap:mm_filemap_get_pages`, `mm_filemap_fault` and `mm_filemap_map_pages` come inode, device and pages; with
 //! `syscalls:sys_enter_read`, `pread64`, `readv`, `preadv`, `preadv2` and their `sys_exit_` beside them, exact bytes and
-//! how long each call took (see [`crate::assemble`]). Every other event (`readahead:*`, pages entering and leaving the
+//! how long each call took (see [`crate::assemble`]); `lseek` and `openat`, where they are there, say where reads begin. Every other event (`readahead:*`, pages entering and leaving the
 //! cache) is passed over and counted; so are comments and call chains. The kernel names no paths here: a file is
 //! `inode:NUMBER` on the device `major:minor`. Record such a text with
 //!
@@ -27,7 +27,9 @@ use std::collections::BTreeMap;
 /// What stands in a line.
 const EXPECTED: &str = "command thread [cpu] seconds: group:event: fields";
 /// Calls that read.
-const CALLS: [&str; 5] = ["read", "pread64", "readv", "preadv", "preadv2"];
+const READS: [&str; 5] = ["read", "pread64", "readv", "preadv", "preadv2"];
+/// Calls that place a descriptor.
+const PLACES: [&str; 5] = ["lseek", "open", "openat", "openat2", "creat"];
 
 /// Reads the text.
 #[derive(Default)]
@@ -119,11 +121,19 @@ fn event(line: &Line<'_>) -> Result<Option<Event>, Fault> {
     let wrong =
         |expected: &str| Fault::new(format!("{expected} in the fields of {}", line.event), line.fields);
     if let Some(call) = line.event.strip_prefix("syscalls:sys_enter_") {
-        if !CALLS.contains(&call) {
+        let number = |key| value(line.fields, key).and_then(hex);
+        let descriptor = || number("fd").ok_or_else(|| wrong("fd: 0x…"));
+        if PLACES.contains(&call) {
+            return if call == "lseek" {
+                Ok(Some(Event::Seek { descriptor: descriptor()? }))
+            } else {
+                Ok(Some(Event::Open))
+            };
+        }
+        if !READS.contains(&call) {
             return Ok(None);
         }
-        let number = |key| value(line.fields, key).and_then(hex);
-        let descriptor = number("fd").ok_or_else(|| wrong("fd: 0x…"))?;
+        let descriptor = descriptor()?;
         let offset = match call {
             "pread64" => Some(number("pos").ok_or_else(|| wrong("pos: 0x…"))?),
             // A position of -1 means the descriptor's own.
@@ -133,7 +143,7 @@ fn event(line: &Line<'_>) -> Result<Option<Event>, Fault> {
         return Ok(Some(Event::Enter { descriptor, count: number("count"), offset }));
     }
     if let Some(call) = line.event.strip_prefix("syscalls:sys_exit_") {
-        if !CALLS.contains(&call) {
+        if !READS.contains(&call) && !PLACES.contains(&call) {
             return Ok(None);
         }
         let result = hex(line.fields).ok_or_else(|| wrong("a result 0x…"))?;

@@ -4,7 +4,9 @@
 use super::*;
 use crate::format::Format;
 use crate::format::tests::BIO_QUEUE_6_18;
+use crate::session::{cpu_list, refused};
 use std::os::unix::fs::OpenOptionsExt;
+use std::process::Command;
 
 const LOOP0: u32 = 7 << 20;
 

@@ -1,0 +1,278 @@
+//! One recording from the first event to the last, whatever is recorded: rings opened, the command run, rings emptied.
+//!
+//! The block recorder and the file recorder differ in their tracepoints and in what they make of an event
+//! ([`Collect`]). What they share is here: a ring per processor, as large as the limit on locked memory allows; the
+//! command, which is never left running behind our back; the loop that empties the rings several times before they can
+//! be full; the stop flag, the time limit and the bound; and the last count, which finds events that the kernel dropped
+//! without another to tell of it.
+//!
+//! ```text
+//!   open rings ─▶ start the command ─▶ empty, look, wait ─▶ … ─▶ switch off ─▶ empty, count
+//!                                           └── command ended / stop / time / full ──┘
+//! ```
+
+use crate::record::{Ended, Progress, RecordError};
+use crate::ring::{Beside, Ring, Scope};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::ffi::{CString, OsString};
+use std::io;
+use std::process::{Child, Command, ExitStatus};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// Data bytes of the ring of each processor: at a million requests a second it lasts about 40 ms.
+const RING_BYTES: usize = 4 << 20;
+/// The smallest ring that is tried where the system limits locked memory.
+const RING_BYTES_MIN: usize = 64 << 10;
+/// Longest sleep between two looks at the rings, the command and the stop flag.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// Shortest time between two calls of the progress callback.
+const PROGRESS_EVERY: Duration = Duration::from_millis(200);
+
+/// What is made of the records of the rings.
+pub(crate) trait Collect {
+    /// Takes one record of a ring.
+    ///
+    /// # Errors
+    /// [`RecordError::Sample`] if it is not what its format says.
+    fn take(&mut self, record: &[u8]) -> Result<(), RecordError>;
+    /// The rings are empty for a moment: time to look at what is still there to be seen.
+    fn look(&mut self) {}
+    /// Whether nothing more is kept.
+    fn full(&self) -> bool;
+    /// What it has so far.
+    fn tally(&self) -> Tally;
+}
+
+/// How much a collector has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tally {
+    /// Requests that it keeps.
+    pub(crate) records: u64,
+    /// Events that it was handed.
+    pub(crate) seen: u64,
+    /// Events that the kernel said it dropped.
+    pub(crate) lost: u64,
+}
+
+/// What is recorded, and until when.
+pub(crate) struct Plan<'a> {
+    /// Numbers of the tracepoints.
+    pub(crate) ids: &'a [u64],
+    pub(crate) scope: Scope,
+    pub(crate) beside: Beside,
+    /// Expression by which the kernel drops what does not matter.
+    pub(crate) filter: Option<String>,
+    /// The command, if there is one.
+    pub(crate) argv: Option<&'a [OsString]>,
+    pub(crate) duration: Option<Duration>,
+    pub(crate) stop: Option<&'a AtomicBool>,
+}
+
+/// A recording that has ended.
+pub(crate) struct Outcome<C> {
+    pub(crate) collector: C,
+    /// Events that the kernel counted and the collector was not handed.
+    pub(crate) lost: u64,
+    pub(crate) ended: Ended,
+    pub(crate) elapsed: Duration,
+}
+
+/// Opens the rings and hands their records to `collector` until the command ends, the time is over, the flag is set or
+/// the collector is full.
+///
+/// # Errors
+/// See [`RecordError`]. A command that was started is ended and waited for.
+pub(crate) fn run<C: Collect>(
+    plan: &Plan<'_>,
+    collector: C,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Outcome<C>, RecordError> {
+    let rings = open_rings(plan)?;
+    if plan.scope == Scope::Everyone {
+        rings.iter().try_for_each(Ring::enable)?;
+    }
+    let start = Instant::now();
+    let mut running = Running { child: plan.argv.map(start_command).transpose()? };
+    let mut session = Session { rings, collector, reported: start, start };
+    let ended = session.run(plan, &mut running, progress)?;
+    let ended = match running.end()? {
+        Some(status) if ended.is_none() => Ended::Command(status),
+        _ => ended.unwrap_or(Ended::Stopped),
+    };
+    session.finish(ended, progress)
+}
+
+/// The loop that reads the rings.
+struct Session<C> {
+    rings: Vec<Ring>,
+    collector: C,
+    reported: Instant,
+    start: Instant,
+}
+
+impl<C: Collect> Session<C> {
+    /// Reads until something ends the recording; `None` = the command did.
+    fn run(
+        &mut self,
+        plan: &Plan<'_>,
+        running: &mut Running,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<Option<Ended>, RecordError> {
+        loop {
+            let over = running.status()?.is_some();
+            self.drain()?;
+            if over {
+                return Ok(None);
+            }
+            if self.collector.full() {
+                return Ok(Some(Ended::Full));
+            }
+            if plan.stop.is_some_and(|stop| stop.load(Ordering::Relaxed)) {
+                return Ok(Some(Ended::Stopped));
+            }
+            if plan.duration.is_some_and(|duration| self.start.elapsed() >= duration) {
+                return Ok(Some(Ended::Duration));
+            }
+            if self.reported.elapsed() >= PROGRESS_EVERY {
+                self.reported = Instant::now();
+                progress(self.progress());
+            }
+            self.wait()?;
+        }
+    }
+
+    /// Until a ring is a quarter full, or for a moment.
+    fn wait(&self) -> io::Result<()> {
+        let mut fds: Vec<_> = self.rings.iter().map(|ring| PollFd::new(ring, PollFlags::IN)).collect();
+        let timeout = Timespec { tv_sec: 0, tv_nsec: i64::from(LOOK_EVERY.subsec_nanos()) };
+        match poll(&mut fds, Some(&timeout)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn drain(&mut self) -> Result<(), RecordError> {
+        let collector = &mut self.collector;
+        self.rings.iter_mut().try_for_each(|ring| ring.drain(&mut |record| collector.take(record)))?;
+        collector.look();
+        Ok(())
+    }
+
+    fn progress(&self) -> Progress {
+        let Tally { records, lost, .. } = self.collector.tally();
+        Progress { records, lost, elapsed: self.start.elapsed() }
+    }
+
+    /// Switches the events off and reads what is left.
+    fn finish(mut self, ended: Ended, progress: &mut dyn FnMut(Progress)) -> Result<Outcome<C>, RecordError> {
+        self.rings.iter().try_for_each(Ring::disable)?;
+        let elapsed = self.start.elapsed();
+        self.drain()?;
+        let mut counted = 0;
+        for ring in &self.rings {
+            counted += ring.count()?;
+        }
+        // The kernel announces a loss only with the next event that fits; its counter knows of the last ones too.
+        let tally = self.collector.tally();
+        let lost = tally.lost.max(counted.saturating_sub(tally.seen));
+        progress(Progress { lost, ..self.progress() });
+        Ok(Outcome { collector: self.collector, lost, ended, elapsed })
+    }
+}
+
+/// The command, if there is one; never left running behind our back.
+struct Running {
+    child: Option<Child>,
+}
+
+impl Running {
+    /// The command's status once it has ended.
+    fn status(&mut self) -> io::Result<Option<ExitStatus>> {
+        self.child.as_mut().map_or(Ok(None), Child::try_wait)
+    }
+
+    /// Asks the command to end, if it has not, and waits for it.
+    fn end(&mut self) -> io::Result<Option<ExitStatus>> {
+        let Some(mut child) = self.child.take() else { return Ok(None) };
+        if child.try_wait()?.is_none() {
+            // Not yet waited for, so the number is still this child's. Losing the race to its own end is fine.
+            let _ = rustix::process::kill_process(
+                rustix::process::Pid::from_child(&child),
+                rustix::process::Signal::TERM,
+            );
+        }
+        child.wait().map(Some)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Only after an error: the error already being reported matters more than a second one.
+        let _ = self.end();
+    }
+}
+
+fn start_command(argv: &[OsString]) -> Result<Child, RecordError> {
+    let (program, arguments) = argv.split_first().ok_or(RecordError::NoCommand)?;
+    Command::new(program)
+        .args(arguments)
+        .spawn()
+        .map_err(|source| RecordError::Start { program: program.to_string_lossy().into_owned(), source })
+}
+
+/// A refusal of `perf_event_open` or of its mapping.
+pub(crate) fn refused(error: io::Error) -> RecordError {
+    let remedy = match error.raw_os_error() {
+        Some(libc::EACCES | libc::EPERM) => {
+            "run as root (or with CAP_PERFMON and CAP_IPC_LOCK, kernel.perf_event_paranoid=-1 and a readable tracefs)"
+        }
+        Some(libc::ENOSYS | libc::ENOENT | libc::EINVAL | libc::EOPNOTSUPP) => {
+            "use a kernel with CONFIG_PERF_EVENTS, 4.1 or later"
+        }
+        _ => return RecordError::Ring(error),
+    };
+    RecordError::Unsupported { what: format!("perf_event_open: {error}"), remedy: remedy.to_owned() }
+}
+
+/// One ring per processor that is on, with the filter in place.
+fn open_rings(plan: &Plan<'_>) -> Result<Vec<Ring>, RecordError> {
+    let online = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
+    let filter =
+        plan.filter.as_deref().map(|text| CString::new(text).map_err(io::Error::from)).transpose()?;
+    let mut rings = Vec::new();
+    for cpu in cpu_list(&online).ok_or_else(|| io::Error::other("no list of processors in sysfs"))? {
+        match open_ring(plan, cpu) {
+            Ok(ring) => rings.push(ring),
+            // Switched off since we read the list: nothing runs there.
+            Err(error) if error.raw_os_error() == Some(libc::ENODEV) => {}
+            Err(error) => return Err(refused(error)),
+        }
+        if let (Some(filter), Some(ring)) = (&filter, rings.last()) {
+            ring.filter(filter).map_err(refused)?;
+        }
+    }
+    Ok(rings)
+}
+
+/// A ring as large as the limit on locked memory allows.
+fn open_ring(plan: &Plan<'_>, cpu: i32) -> io::Result<Ring> {
+    let mut bytes = RING_BYTES;
+    loop {
+        match Ring::open(plan.ids, cpu, plan.scope, plan.beside, (bytes / rustix::param::page_size()).max(1))
+        {
+            Err(error) if error.raw_os_error() == Some(libc::EPERM) && bytes > RING_BYTES_MIN => bytes /= 2,
+            other => return other,
+        }
+    }
+}
+
+/// Reads a list of processors as sysfs writes it, e.g. `0-3,6`.
+pub(crate) fn cpu_list(text: &str) -> Option<Vec<i32>> {
+    let mut cpus = Vec::new();
+    for part in text.trim().split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        cpus.extend(first.parse::<i32>().ok()?..=last.parse::<i32>().ok()?);
+    }
+    Some(cpus)
+}
