@@ -10,4 +10,5 @@ shell() { mkdir -p "$(dirname "$2")" && "$binary" completions "$1" > "$2"; }
 shell bash "$prefix/share/bash-completion/completions/forerun"
 shell zsh "$prefix/share/zsh/site-functions/_forerun"
 shell fish "$prefix/share/fish/vendor_completions.d/forerun.fish"
+install -Dm644 -t "$prefix/share/forerun/traces" traces/*.parquet
 echo "forerun is installed under $prefix"

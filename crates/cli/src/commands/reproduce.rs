@@ -25,12 +25,25 @@ Examples:
 Fig. 6 replays a desktop trace, block/pcmark_a.csv.gz in the folder of --traces; without it, --demo-trace stands in and
 is named as such. Figures: 6, 7, 8a-8d, 9a-9d, 10, 11, 12, 13; a number alone means all its parts.";
 
+const RPP_HELP: &str = "\
+Examples:
+  forerun reproduce rpp --html rpp.html
+  forerun reproduce rpp --figure 1 --figure loss --json
+  forerun reproduce rpp --figure table1 --traces ../shared/traces
+
+Runs on the project's own recordings (make record-traces; in traces/), and with --traces also on those of others. Figures:
+table1, 1 (random), 2 (sequential), 3 (concurrent), other (traces that the paper has not), loss (pollution and transfer),
+threshold (the sweep), short (files no longer than the threshold).";
+
 /// What `reproduce` does.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ReproduceCommand {
     /// Baek and Park, FAST 2008: section 3
     #[command(after_help = ASP_HELP)]
     Asp(StudyArgs),
+    /// Lee, Doh, Kim and Noh, IEICE 2009: Table 1 and Figs 1 to 3
+    #[command(after_help = RPP_HELP)]
+    Rpp(StudyArgs),
 }
 
 impl ReproduceCommand {
@@ -38,6 +51,7 @@ impl ReproduceCommand {
     fn study(&self) -> (&'static Study, &StudyArgs) {
         let (name, args) = match self {
             Self::Asp(args) => ("asp", args),
+            Self::Rpp(args) => ("rpp", args),
         };
         (reproduce::study(name).expect("every subcommand names a study"), args)
     }
@@ -52,6 +66,9 @@ pub(crate) struct StudyArgs {
     /// Folder of traces that others recorded; what needs them says so
     #[arg(long, value_name = "DIR")]
     traces: Option<PathBuf>,
+    /// Folder of the project's own traces [default: traces, where it exists]
+    #[arg(long, value_name = "DIR")]
+    own_traces: Option<PathBuf>,
     /// Trace that stands in for one that is missing
     #[arg(long, value_name = "FILE")]
     demo_trace: Option<PathBuf>,
@@ -78,12 +95,20 @@ fn clock() -> u64 {
     u64::try_from(START.get_or_init(Instant::now).elapsed().as_nanos()).unwrap_or(u64::MAX)
 }
 
+/// Where the project's own traces are: in the checkout that one stands in, or beside an installed binary.
+fn own_traces() -> Option<PathBuf> {
+    let installed =
+        std::env::current_exe().ok().and_then(|exe| Some(exe.parent()?.join("../share/forerun/traces")));
+    [Some(PathBuf::from("traces")), installed].into_iter().flatten().find(|folder| folder.is_dir())
+}
+
 /// Runs it.
 pub(crate) fn run(command: &ReproduceCommand, ui: &Ui) -> Result<(), CliError> {
     let (study, args) = command.study();
     let options = Options {
         figures: args.figures.clone(),
         shared_traces: args.traces.clone(),
+        own_traces: args.own_traces.clone().or_else(own_traces),
         demo_trace: args.demo_trace.clone(),
         threads: args.threads,
         quick: args.quick,

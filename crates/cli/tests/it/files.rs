@@ -113,6 +113,9 @@ fn patterns_of_a_trace_add_up_and_have_a_page() {
     let text = output(&["trace", "patterns", &path, "--threshold", "2"]);
     assert!(text.contains("% of seq") && text.contains("more than 2 is proven"), "{text}");
     assert!(fails(&["trace", "patterns", &path, "--threshold", "0"], 2).contains("threshold"));
+}
+
+#[test]
 fn what_a_command_reads_of_files_is_recorded_and_replayed_or_refused_with_the_way_to_strace() {
     let program = std::env::current_exe().expect("a test has a program");
     let dir = tempfile::tempdir_in(program.parent().expect("in a folder")).expect("room on disk");

@@ -305,7 +305,6 @@ impl Engine {
 
     #[inline(never)]
     fn fulfil_wishes(&mut self, now: Nanos, context: Context) {
-        self.ahead_context = context;
         let mut index = 0;
         while index < self.plan.wishes.len() {
             let Wish { extent, when, mass, context: of } = self.plan.wishes[index];

@@ -15,8 +15,8 @@ use crate::policy::none::None as Nothing;
 use crate::policy::rpp::Rpp;
 use crate::policy::sarc::{self, Sarc, SarcConfig};
 use crate::policy::strip::Strip;
-use crate::scheme::Scheme;
 use crate::policy::zfetch::{self, Zfetch, ZfetchConfig};
+use crate::scheme::Scheme;
 use crate::units::BLOCK_BYTES;
 use alloc::boxed::Box;
 

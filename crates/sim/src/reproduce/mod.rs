@@ -13,6 +13,7 @@ mod asp;
 mod chart;
 mod claim;
 mod facts;
+mod rpp;
 mod setup;
 
 use crate::input::Input;
@@ -30,7 +31,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 pub use chart::{Chart, Series};
 
 /// The studies that can be reproduced: adding one is a folder and a row here.
-pub static STUDIES: &[&Study] = &[&asp::STUDY];
+pub static STUDIES: &[&Study] = &[&asp::STUDY, &rpp::STUDY];
 
 /// A paper, and how its figures are made.
 pub struct Study {
@@ -65,6 +66,8 @@ pub struct Options {
     pub figures: Vec<String>,
     /// Folder of traces that others recorded, such as `block/pcmark_a.csv.gz`, the desktop trace of the ASP paper's Fig. 6.
     pub shared_traces: Option<PathBuf>,
+    /// Folder of the traces that this project records itself (`make record-traces`).
+    pub own_traces: Option<PathBuf>,
     /// A trace that stands in for that one where it is missing, and is named as such.
     pub demo_trace: Option<PathBuf>,
     /// Threads; 0 is one for each core. Changes nothing but the waiting.

@@ -1,0 +1,112 @@
+//! Beyond the figures: what the loss on random references is made of, what the threshold does, and what proof costs where
+//! files are short.
+//!
+//! The loss of plain read-ahead has two parts. *Transfer*: blocks that nobody wants are read all the same; it stays when
+//! the cache is so large that nothing leaves. *Pollution*: these blocks push out others that are wanted again; it is the
+//! rest. So four runs tell them apart: with and without read-ahead, in the figure's cache and in an ample one.
+
+use super::figures::SECONDS;
+use super::traces::{Group, Subject};
+use super::{Scale, setup};
+use crate::report::RunReport;
+use crate::reproduce::Kind;
+use crate::reproduce::claim::{Claim, SPEED, Test, Verdict};
+use crate::reproduce::setup::Setup;
+
+/// Blocks of the sweep.
+const THRESHOLDS: [u64; 5] = [2, 4, 8, 16, 32];
+/// Largest file of the tree of short files: the default threshold of four blocks.
+const SHORT: &str = "16KiB";
+
+/// All rows of the three questions.
+pub(super) fn claims(subjects: &[Subject], scale: &Scale) -> Vec<Claim> {
+    let mut claims = Vec::new();
+    for subject in subjects.iter().filter(|subject| subject.loaded.is_some()) {
+        if subject.group != Group::Sequential {
+            claims.push(loss(subject));
+        }
+        claims.extend(sweep(subject));
+    }
+    claims.extend(short(scale));
+    claims
+}
+
+fn loss(subject: &Subject) -> Claim {
+    let at = |scheme: &str| setup(subject, scheme).sizes_unknown();
+    let needs = vec![
+        at("linux-2.4"),
+        at("none"),
+        at("linux-2.4").ample(subject),
+        at("none").ample(subject),
+        at("rpp(linux-2.4)"),
+    ];
+    let case = format!("{}: share of the loss of linux-2.4 that is pollution", subject.label());
+    let mut claim = Claim::new("loss", case, needs, Test::Judge(parts_of_loss));
+    claim.kind = Kind::Finding;
+    claim
+}
+
+/// Pollution as a share of the loss; said: both parts in per cent of the time without prefetching.
+fn parts_of_loss(runs: &[&RunReport]) -> Verdict {
+    let [plain, none, plain_ample, none_ample, rpp] = runs else { return Verdict::default() };
+    let time = |run: &RunReport| run.elapsed_ns as f64;
+    let (loss, transfer) = (time(plain) - time(none), time(plain_ample) - time(none_ample));
+    let percent = |ns: f64| 100.0 * ns / time(none).max(1.0);
+    let said = format!(
+        "linux-2.4 takes {:+.1}% of the time of none: {:+.1}% extra transfer (it stays in a cache that nothing leaves), \
+         {:+.1}% pollution (the rest); amplification {:.2} against {:.2}; rpp(linux-2.4) takes {:+.1}%",
+        percent(loss),
+        percent(transfer),
+        percent(loss - transfer),
+        plain.amplification,
+        none.amplification,
+        percent(time(rpp) - time(none)),
+    );
+    let share = if loss > 0.0 { Some((loss - transfer) / loss) } else { None };
+    Verdict { ours: share, holds: None, said }
+}
+
+fn sweep(subject: &Subject) -> Vec<Claim> {
+    let at = |inner: &str, threshold: u64| -> Setup {
+        setup(subject, &format!("rpp({inner},threshold={threshold})")).sizes_unknown()
+    };
+    let point = |inner: &str, threshold: u64| {
+        let series = format!("{}, rpp({inner})", subject.label());
+        let words = format!("threshold {threshold}");
+        Claim::point(
+            "threshold",
+            "execution time, s",
+            &series,
+            (threshold as f64, &words),
+            at(inner, threshold),
+            SECONDS,
+        )
+    };
+    ["linux-2.4", "amp"]
+        .iter()
+        .flat_map(|inner| THRESHOLDS.iter().map(|&t| point(inner, t)).collect::<Vec<_>>())
+        .collect()
+}
+
+/// A tree of files no longer than the threshold, read one after the other: no run is ever proven.
+fn short(scale: &Scale) -> Vec<Claim> {
+    let files = scale.of(20_000);
+    let input = format!(
+        "files:files={files},median=8KiB,sigma=0.5,largest={SHORT},chunk=4KiB,scan=false,inodes=false"
+    );
+    let subject = Subject::of_workload("short files", &input, scale.cache(64 << 20));
+    let at = |scheme: &str| setup(&subject, scheme);
+    let made = |inner: &str| {
+        let case = format!("files of at most {SHORT}, read whole: speed of rpp({inner}) over {inner}");
+        let needs = vec![at(&format!("rpp({inner})")), at(inner), at("none")];
+        let mut claim = Claim::new("short", case, needs, Test::Judge(first_over_second));
+        claim.kind = Kind::Finding;
+        claim
+    };
+    vec![made("linux-2.4"), made("amp")]
+}
+
+fn first_over_second(runs: &[&RunReport]) -> Verdict {
+    let [rpp, inner, ..] = runs else { return Verdict::default() };
+    Verdict { ours: Some(SPEED(rpp) / SPEED(inner)), holds: None, said: String::new() }
+}
