@@ -52,7 +52,7 @@ impl Bench {
     fn tell(&mut self, call: impl FnOnce(&mut Flashy, &World<'_>, &mut Plan)) -> Vec<Extent> {
         let (cost, blocks) = (CostModel::default(), self.array.capacity_blocks());
         let (cache, array, now) = (&self.cache, &self.array, self.now);
-        let world = World { now, cache, array, cost: &cost, filled: true, blocks };
+        let world = World { now, cache, array, cost: &cost, filled: true, blocks, ahead_in_flight: 0 };
         let mut plan = Plan::new();
         call(&mut self.policy, &world, &mut plan);
         self.wakes.extend(plan.wakes());

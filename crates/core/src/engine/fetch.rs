@@ -203,6 +203,8 @@ impl Engine {
         let program = asked.map_or(Extent::default(), |a| a.demand.intersect(span));
         let mut slots = core::mem::take(&mut self.fetches[number].slots);
         slots.clear();
+        // At once for the longest: the list of a table's place grows no more.
+        slots.reserve(self.config.command_blocks_max.max(span.blocks) as usize);
         let mut at = span.start.0;
         while at < span.end() {
             let range = self.cache.chunk(at, span.end()).1;

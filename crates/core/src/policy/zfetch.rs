@@ -32,7 +32,7 @@ use alloc::vec::Vec;
 
 /// Future ranges of a stream (`ZFETCH_RANGES`).
 const RANGES_MAX: usize = 9;
-/// Files followed at once; the one followed for longest is forgotten. With 8 streams of 9 ranges each, 28 MiB.
+/// Files followed at once; the one followed for longest is forgotten. With 8 streams of 9 ranges each, 120 MiB.
 const FILES_MAX: usize = 16_384;
 /// Bound of streams of one file whatever the parameter says: all are looked at on each access.
 pub const STREAMS_LIMIT: u64 = 64;
@@ -60,12 +60,41 @@ pub struct ZfetchConfig {
     pub max_streams: u64,
 }
 
+/// Ranges of a stream, in place: a stream that comes and goes allocates nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Ranges {
+    items: [Extent; RANGES_MAX],
+    count: usize,
+}
+
+impl Ranges {
+    fn get(&self) -> &[Extent] {
+        &self.items[..self.count]
+    }
+    /// Takes the first `count` out.
+    fn drop_first(&mut self, count: usize) {
+        self.items.copy_within(count..self.count, 0);
+        self.count -= count;
+    }
+    /// Puts one in the place of those from `first` to before `last`; there is room.
+    fn put(&mut self, first: usize, last: usize, range: Extent) {
+        if first == last {
+            self.items.copy_within(first..self.count, first + 1);
+            self.count += 1;
+        } else {
+            self.items.copy_within(last..self.count, first + 1);
+            self.count -= last - first - 1;
+        }
+        self.items[first] = range;
+    }
+}
+
 /// One stream of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Stream {
     expected: u64,
     /// Read out of turn: sorted, apart, all beyond `expected`.
-    ranges: Vec<Extent>,
+    ranges: Ranges,
     distance: u64,
     /// All up to here has been wished for.
     issued: u64,
@@ -80,10 +109,10 @@ struct Stream {
 }
 
 impl Stream {
-    const fn new(expected: u64, now: Nanos) -> Self {
+    fn new(expected: u64, now: Nanos) -> Self {
         Self {
             expected,
-            ranges: Vec::new(),
+            ranges: Ranges::default(),
             distance: 0,
             issued: expected,
             wanted: expected,
@@ -100,28 +129,29 @@ impl Stream {
     /// Everything up to `to` has been read, and the future ranges that it meets. Returns by how much it advanced.
     fn advance(&mut self, to: u64) -> u64 {
         let mut to = to.max(self.expected);
-        let met = self.ranges.iter().take_while(|range| range.start.0 <= to).count();
-        for range in self.ranges.drain(..met) {
+        let met = self.ranges.get().iter().take_while(|range| range.start.0 <= to).count();
+        for range in &self.ranges.get()[..met] {
             to = to.max(range.end());
         }
+        self.ranges.drop_first(met);
         let by = to - self.expected;
         self.expected = to;
         by
     }
     /// Keeps a range that was read out of turn; advances over holes that are few enough. Returns by how much.
     fn keep(&mut self, range: Extent) -> u64 {
-        let first = self.ranges.partition_point(|other| other.end() < range.start.0);
-        let last = self.ranges.partition_point(|other| other.start.0 <= range.end());
-        if first == last && self.ranges.len() == RANGES_MAX {
+        let first = self.ranges.get().partition_point(|other| other.end() < range.start.0);
+        let last = self.ranges.get().partition_point(|other| other.start.0 <= range.end());
+        if first == last && self.ranges.count == RANGES_MAX {
             return 0;
         }
-        let joined = self.ranges[first..last].iter().fold(range, |joined, other| {
+        let joined = self.ranges.get()[first..last].iter().fold(range, |joined, other| {
             let start = joined.start.0.min(other.start.0);
             Extent::new(start, joined.end().max(other.end()) - start)
         });
-        self.ranges.splice(first..last, [joined]);
+        self.ranges.put(first, last, joined);
         let (mut holes, mut at, mut to) = (0, self.expected, self.expected);
-        for range in &self.ranges {
+        for range in self.ranges.get() {
             holes += range.start.0 - at;
             at = range.end();
             if holes <= (at - self.expected) >> HOLE_SHIFT {
@@ -192,6 +222,7 @@ impl File {
             };
             self.streams.remove(at);
         }
+        self.streams.reserve_exact(max - self.streams.len()); // once: a busy file allocates nothing later
         self.streams.insert(0, Stream::new(expected, now));
         true
     }
@@ -396,11 +427,14 @@ mod tests {
         let mut rig = rig(16, 64);
         rig.read(9, 1); // expects 10
         assert_eq!(rig.read(14, 4), [(14, 4)]); // 4 of 8 are holes: kept
-        assert_eq!((rig.expected(), rig.streams()[0].ranges.clone()), (vec![10], vec![Extent::new(14, 4)]));
+        assert_eq!(
+            (rig.expected(), rig.streams()[0].ranges.get().to_vec()),
+            (vec![10], vec![Extent::new(14, 4)])
+        );
         assert_eq!(rig.read(18, 6), [(18, 6)]); // joined: 14 to 23, 4 holes of 14
-        assert_eq!(rig.streams()[0].ranges, [Extent::new(14, 10)]);
+        assert_eq!(rig.streams()[0].ranges.get(), [Extent::new(14, 10)]);
         assert_eq!(rig.read(24, 2), [(24, 2), (26, 16)]); // 4 of 16 is a quarter: advances by 16
-        assert_eq!((rig.expected(), rig.streams()[0].ranges.len()), (vec![26], 0));
+        assert_eq!((rig.expected(), rig.streams()[0].ranges.count), (vec![26], 0));
         assert_eq!(rig.read(11, 1), [(11, 1)]); // skipped by the jump: known, and moves nothing
         assert_eq!(rig.expected(), [26]);
     }
@@ -483,10 +517,10 @@ mod tests {
                 rig.read(at, blocks);
                 at += blocks;
                 for stream in rig.streams() {
-                    prop_assert!(stream.distance <= 64 && stream.ranges.len() <= RANGES_MAX);
+                    prop_assert!(stream.distance <= 64 && stream.ranges.count <= RANGES_MAX);
                     prop_assert!(stream.issued <= stream.wanted);
                     let mut before = stream.expected;
-                    for range in &stream.ranges {
+                    for range in stream.ranges.get() {
                         prop_assert!(range.start.0 > before, "sorted, apart, all ahead");
                         before = range.end();
                     }
