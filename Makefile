@@ -56,9 +56,10 @@ record-demo-trace: build ## Record the demo's trace anew (root, a kernel with tr
 record-traces: build ## Record the traces of files anew (root, Linux 6.12, a loop device; some minutes)
 	@scripts/record-traces.sh
 
-reproduce: build ## Every figure of the ASP paper that runs in virtual time: table, CSV, HTML
+reproduce: build ## Every figure of the papers that runs in virtual time: tables, CSV, HTML
 	@mkdir -p $(OUT)
 	target/release/forerun reproduce asp --demo-trace $(firstword $(wildcard traces/demo.*)) --csv $(OUT)/asp.csv --html $(OUT)/asp.html
+	target/release/forerun reproduce rpp --csv $(OUT)/rpp.csv --html $(OUT)/rpp.html
 
 docs-figures: build ## Run every command that a figure in the docs names, and write its output to docs/figures
 	python3 scripts/docs-figures.py

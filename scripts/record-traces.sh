@@ -124,7 +124,7 @@ which makes all inputs itself, from a seed. There is no content in a trace. Its 
 | cscope | cscope indexes a tree of ${units} C files, and answers twelve queries from an uncompressed index: the index again and again |
 | ripgrep | ripgrep looks through all documents for four words, one after the other |
 | gcc | make compiles and links sixty files: compiler, assembler and linker, one after the other |
-| tpch-index | 330 queries shaped as TPC-H's over SQLite, through indexes: mostly random reads of 4 KiB |
+| tpch-index | 330 queries shaped as TPC-H's over SQLite, through indexes, and four that scan a small table: mostly random reads of 4 KiB |
 | tpch-scan | five queries with SQLite's own plans and no indexes: scans and a join |
 | view | a viewer shows the frames of a scene in three rounds, each mesh twice, computing on each piece |
 | mix-seq | gcc, cscope and view at once |

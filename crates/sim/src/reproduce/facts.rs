@@ -46,11 +46,14 @@ pub(super) fn facts(run: &RunReport) -> String {
         100.0 * ratio(busy, run.elapsed_ns * drives),
         run.amplification,
     );
-    if let Some(layer) = array(run) {
+    // Without a cache the array serves nothing by itself; then the page cache tells more.
+    let cached = if run.cache_bytes > 0 { array(run) } else { run.layers.first() };
+    if let Some(layer) = cached {
         let c = &layer.counts;
         let share = |n| 100.0 * ratio(n, c.blocks_read);
         text += &format!(
-            ", array served {:.1}% from cache, {:.1}% by prefetch, {:.1}% late, {:.1}% missed",
+            ", {} served {:.1}% from cache, {:.1}% by prefetch, {:.1}% late, {:.1}% missed",
+            layer.layer,
             share(c.cache_hits),
             share(c.prefetch_hits),
             share(c.late_hits),

@@ -3,7 +3,8 @@
 //!
 //! The loss of plain read-ahead has two parts. *Transfer*: blocks that nobody wants are read all the same; it stays when
 //! the cache is so large that nothing leaves. *Pollution*: these blocks push out others that are wanted again; it is the
-//! rest. So four runs tell them apart: with and without read-ahead, in the figure's cache and in an ample one.
+//! rest. What is brought along may also be wanted later: in an ample cache it then gains time, and pollution is more than
+//! the whole loss. So four runs tell them apart: with and without read-ahead, in the figure's cache and in an ample one.
 
 use super::figures::SECONDS;
 use super::traces::{Group, Subject};
