@@ -102,18 +102,18 @@ fn of_sizes(subject: &Subject, unknown: bool) -> Vec<Claim> {
             .because("see bytes read per byte asked"),
         );
     }
-    for scheme in SCHEMES {
-        let series = if unknown { format!("{scheme}, sizes unknown") } else { scheme.to_string() };
-        claims.push(Claim::point(
-            figure,
-            "execution time, s",
-            &series,
-            (f64::from(subject.group as u8), &subject.label()),
-            at(scheme),
-            SECONDS,
-        ));
-    }
+    claims.extend(points(subject, unknown, &at));
     claims
+}
+
+/// The bars of the figure.
+fn points(subject: &Subject, unknown: bool, at: &dyn Fn(&str) -> Setup) -> Vec<Claim> {
+    let point = |scheme: &&str| {
+        let series = if unknown { format!("{scheme}, sizes unknown") } else { (*scheme).to_string() };
+        let x = (f64::from(subject.group as u8), subject.label());
+        Claim::point(subject.figure, "execution time, s", &series, (x.0, &x.1), at(scheme), SECONDS)
+    };
+    SCHEMES.iter().map(point).collect()
 }
 
 /// Seconds from the first request to the last answer.
