@@ -31,7 +31,7 @@ pub use read::{Origin, Piece, ReadError, ReadPlan};
 pub use spec::{ArraySpec, ArraySpecError, Level, STRIP_BYTES_DEFAULT, STRIP_BYTES_MAX};
 pub use write::{Content, MemberWrite, Method, Step, WriteError, WritePlan};
 
-use crate::units::{BLOCK_BYTES, Block, Disk, Extent};
+use crate::units::{BLOCK_BYTES, Block, Disk, Divisor, Extent};
 
 /// Member disks of one array at most. GF(2^8) allows 255 data strips beside P and Q; a set of disks is four words.
 pub const DISKS_MAX: u16 = 256;
@@ -99,32 +99,6 @@ pub enum ArrayError {
         /// Capacity of a member in blocks.
         member_blocks: u64,
     },
-}
-
-/// A divisor that is a shift when it can be: strips nearly always are powers of two.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Divisor {
-    by: u64,
-    /// log2 of `by`, or [`Divisor::NO_SHIFT`].
-    shift: u32,
-}
-
-impl Divisor {
-    const NO_SHIFT: u32 = 64;
-
-    fn new(by: u64) -> Self {
-        let shift = if by.is_power_of_two() { by.trailing_zeros() } else { Self::NO_SHIFT };
-        Self { by, shift }
-    }
-    /// Quotient and remainder of `n`.
-    #[inline]
-    fn split(self, n: u64) -> (u64, u64) {
-        if self.shift < Self::NO_SHIFT {
-            (n >> self.shift, n & (self.by - 1))
-        } else {
-            (n / self.by, n % self.by)
-        }
-    }
 }
 
 /// An array of equal members: all geometry, precomputed.
@@ -252,6 +226,20 @@ impl Array {
     #[must_use]
     pub fn stripe_of(&self, block: Block) -> Stripe {
         self.stripe_of_strip(self.strip_of(block)).0
+    }
+    /// The stripe that holds `block`, and how many of its blocks come before it. Defined beyond the volume's end, too.
+    #[must_use]
+    #[inline]
+    pub fn place_in_stripe(&self, block: Block) -> (Stripe, u64) {
+        let (strip, offset) = self.strip.split(block.0);
+        let (stripe, index) = self.width.split(strip);
+        (Stripe(stripe), index * self.strip.by + offset)
+    }
+    /// Whether `block` is the first of its strip.
+    #[must_use]
+    #[inline]
+    pub fn begins_strip(&self, block: Block) -> bool {
+        self.strip.split(block.0).1 == 0
     }
     /// The stripe of a strip, and the strip's place in it, from 0.
     #[must_use]
@@ -562,6 +550,8 @@ mod tests {
                 prop_assert!(array.strip_extent(array.strip_of(block)).contains(block));
                 prop_assert!(array.stripe_extent(array.stripe_of(block)).contains(block));
                 prop_assert_eq!(stripe, array.stripe_of(block));
+                prop_assert_eq!(array.place_in_stripe(block), (stripe, block.0 - array.stripe_extent(stripe).start.0));
+                prop_assert_eq!(array.begins_strip(block), array.strip_extent(array.strip_of(block)).start == block);
                 prop_assert_eq!(array.strip_in(stripe, index), array.strip_of(block));
                 let direct = array.direct(Extent { start: block, blocks: 1 }).expect("inside");
                 let extent = array.strip_extent(array.strip_of(block));

@@ -15,9 +15,9 @@
 //! a resident block may live on as ghosts: numbers and a memory of what was requested in the past life. Source of the
 //! states: ASP paper section 2.2, design.md.
 
-use crate::hash::NumberMap;
+use crate::hash::{NumberMap, SPREAD};
 use crate::slots::{Slot, Slots};
-use crate::units::{Block, Extent};
+use crate::units::{Block, Divisor, Extent};
 use alloc::vec::Vec;
 
 /// Index of a line in the table. Reused after the line is gone.
@@ -31,6 +31,9 @@ impl LineId {
         self.0 as usize
     }
 }
+
+/// Answers of [`Cache::find`] that are kept, a power of two: 64, for a handful of readers not to meet in one entry.
+const LATELY: usize = 64;
 
 /// Number of a fetch in flight.
 pub type FetchId = u32;
@@ -126,13 +129,13 @@ impl Line {
 /// The table of lines and the slots behind them.
 #[derive(Debug)]
 pub struct Cache {
-    line_blocks: u64,
+    line_blocks: Divisor,
     map: NumberMap<LineId>,
     lines: Vec<Line>,
     free_lines: Vec<LineId>,
     cells: Vec<Cell>,
-    /// The line found last.
-    last: core::cell::Cell<LineId>,
+    /// Lines found lately, by a hash of their number: a shortcut, checked before it is believed.
+    lately: [core::cell::Cell<LineId>; LATELY],
     /// The memory.
     pub slots: Slots,
     /// Dirty blocks in all lines.
@@ -148,12 +151,12 @@ impl Cache {
     pub fn new(line_blocks: u64, capacity_blocks: u64) -> Self {
         assert!(line_blocks > 0, "a line has at least one block");
         Self {
-            line_blocks,
+            line_blocks: Divisor::new(line_blocks),
             map: NumberMap::default(),
             lines: Vec::new(),
             free_lines: Vec::new(),
             cells: Vec::new(),
-            last: core::cell::Cell::new(LineId(0)),
+            lately: [const { core::cell::Cell::new(LineId(0)) }; LATELY],
             slots: Slots::new(capacity_blocks),
             dirty_blocks: 0,
         }
@@ -161,42 +164,52 @@ impl Cache {
     /// Blocks per line.
     #[must_use]
     pub const fn line_blocks(&self) -> u64 {
-        self.line_blocks
+        self.line_blocks.by
     }
     /// Number of the line that holds `block`.
     #[must_use]
     pub const fn line_number(&self, block: Block) -> u64 {
-        if self.line_blocks == 1 { block.0 } else { block.0 / self.line_blocks }
+        self.line_blocks.split(block.0).0
+    }
+    /// Number of the line that holds `block`, and how many of its blocks come before it.
+    #[must_use]
+    pub(crate) const fn place_in_line(&self, block: Block) -> (u64, u64) {
+        self.line_blocks.split(block.0)
     }
     /// The blocks of line `number`.
     #[must_use]
     pub const fn line_extent(&self, number: u64) -> Extent {
-        Extent::new(number * self.line_blocks, self.line_blocks)
+        Extent::new(number * self.line_blocks.by, self.line_blocks.by)
     }
     /// The line that holds `block`, alive or a ghost.
     #[must_use]
+    #[inline]
     pub fn find(&self, block: Block) -> Option<LineId> {
         self.find_number(self.line_number(block))
     }
     /// The line with this number, alive or a ghost.
     #[must_use]
+    #[inline]
     pub fn find_number(&self, number: u64) -> Option<LineId> {
-        // One access asks for the same line several times (classify, policy, serve): the last answer is kept.
-        let last = self.last.get();
-        let line = self.lines.get(last.index());
-        if line.is_some_and(|line| line.used && line.number == number) {
-            return Some(last);
+        // One access asks for the same line several times (classify, policy, serve), and a sequential reader for each
+        // line as often as it has blocks: the last answers are kept.
+        let lately = &self.lately[(number.wrapping_mul(SPREAD) >> (64 - LATELY.trailing_zeros())) as usize];
+        let id = lately.get();
+        match self.lines.get(id.index()) {
+            Some(line) if line.number == number && line.used => Some(id),
+            _ => self.look_up(number, lately),
         }
-        let found = self.map.get(&number).copied();
-        if let Some(id) = found {
-            self.last.set(id);
-        }
-        found
+    }
+    #[inline(never)]
+    fn look_up(&self, number: u64, lately: &core::cell::Cell<LineId>) -> Option<LineId> {
+        let found = self.map.get(&number).copied()?;
+        lately.set(found);
+        Some(found)
     }
     /// From block `at` to `end`, the part that lies in one line, and the line's number.
     pub(crate) fn chunk(&self, at: u64, end: u64) -> (u64, Extent) {
         let number = self.line_number(Block(at));
-        let line_end = (number + 1) * self.line_blocks;
+        let line_end = (number + 1) * self.line_blocks.by;
         (number, Extent::new(at, end.min(line_end) - at))
     }
     /// The cells of `range`, which lies in line `id`.
@@ -258,20 +271,54 @@ impl Cache {
         self.lines[id.index()].in_flight -= landed;
         ahead
     }
-    /// Empties the `k`-th cell of line `id`, which is here, clean and not in flight. Its slot is free once nobody copies
-    /// from it. Returns what it was.
-    pub(crate) fn clear(&mut self, id: LineId, k: u64, past: bool) -> Cell {
-        let at = id.index() * self.line_blocks as usize + k as usize;
-        let cell = core::mem::replace(&mut self.cells[at], Cell { past, ..Cell::default() });
-        let line = &mut self.lines[id.index()];
-        match cell.state {
-            State::Empty => return cell,
-            State::Cached | State::FetchDemand => line.cached -= 1,
-            State::Prefetched | State::FetchPrefetch => line.unread -= 1,
+    /// Empties those cells of line `id` that `goes` names: they are empty already, or here, clean and not in flight. Their
+    /// slots are free once nobody copies from them. `past` says what each shall remember, and `unproven` is told which
+    /// of them (by their place in the line) a prefetch had loaded in vain. Returns (change of `cached`, of `unread`).
+    pub(crate) fn clear(
+        &mut self,
+        id: LineId,
+        goes: impl Fn(&Cell) -> bool,
+        past: impl Fn(&Cell) -> bool,
+        mut unproven: impl FnMut(u64),
+    ) -> (i32, i32) {
+        let n = self.line_blocks.by as usize;
+        let (mut cached, mut unread) = (0, 0);
+        for (k, cell) in (0..).zip(&mut self.cells[id.index() * n..][..n]) {
+            if !goes(cell) {
+                continue;
+            }
+            let past = past(cell);
+            let was = core::mem::replace(cell, Cell { past, ..Cell::default() });
+            match was.state {
+                State::Empty => continue,
+                State::Cached | State::FetchDemand => cached += 1,
+                State::Prefetched | State::FetchPrefetch => unread += 1,
+            }
+            debug_assert!(!was.dirty && was.fetch == NO_FETCH, "only what is clean and here leaves");
+            self.slots.disown(was.slot);
+            if was.unproven {
+                unproven(k);
+            }
         }
-        debug_assert!(!cell.dirty && cell.fetch == NO_FETCH, "only what is clean and here leaves");
-        self.slots.disown(cell.slot);
-        cell
+        let line = &mut self.lines[id.index()];
+        line.cached -= cached;
+        line.unread -= unread;
+        (-(cached as i32), -(unread as i32))
+    }
+    /// A block that was prefetched, and is here, is read for the first time. Returns whether it was unproven.
+    pub(crate) fn first_read(&mut self, id: LineId, block: Block) -> bool {
+        let at = self.cell_index(id, block);
+        let cell = &mut self.cells[at];
+        debug_assert_eq!(
+            cell.state,
+            State::Prefetched,
+            "only what is here unread is read for the first time"
+        );
+        cell.state = State::Cached;
+        let line = &mut self.lines[id.index()];
+        line.unread -= 1;
+        line.cached += 1;
+        core::mem::take(&mut cell.unproven)
     }
     /// One line.
     #[must_use]
@@ -281,7 +328,7 @@ impl Cache {
     /// The cells of one line, in block order.
     #[must_use]
     pub fn cells(&self, id: LineId) -> &[Cell] {
-        let n = self.line_blocks as usize;
+        let n = self.line_blocks.by as usize;
         &self.cells[id.index() * n..(id.index() + 1) * n]
     }
     /// Lines ever made: per-line tables need this many entries.
@@ -301,9 +348,9 @@ impl Cache {
     }
 
     fn cell_index(&self, id: LineId, block: Block) -> usize {
-        let within = if self.line_blocks == 1 { 0 } else { (block.0 % self.line_blocks) as usize };
-        debug_assert_eq!(self.lines[id.index()].number, self.line_number(block), "the line holds the block");
-        id.index() * self.line_blocks as usize + within
+        let (number, within) = self.line_blocks.split(block.0);
+        debug_assert_eq!(self.lines[id.index()].number, number, "the line holds the block");
+        id.index() * self.line_blocks.by as usize + within as usize
     }
 
     /// The line of `block`, made if absent. Tells whether it was made.
@@ -317,7 +364,7 @@ impl Cache {
         } else {
             let id = LineId(u32::try_from(self.lines.len()).expect("lines are bounded by slots and ghosts"));
             self.lines.push(Line::default());
-            self.cells.resize(self.cells.len() + self.line_blocks as usize, Cell::default());
+            self.cells.resize(self.cells.len() + self.line_blocks.by as usize, Cell::default());
             id
         };
         self.lines[id.index()] = Line { number, used: true, ..Line::default() };
@@ -331,7 +378,7 @@ impl Cache {
         assert!(line.used && line.is_hollow(), "only a line without memory is forgotten");
         self.map.remove(&line.number);
         self.lines[id.index()].used = false;
-        let n = self.line_blocks as usize;
+        let n = self.line_blocks.by as usize;
         self.cells[id.index() * n..(id.index() + 1) * n].fill(Cell::default());
         self.free_lines.push(id);
     }

@@ -46,10 +46,13 @@ impl Default for CostModel {
 impl CostModel {
     /// Cost of moving a head that stands at block `from` to block `to` and waiting for it (algorithms.md 1.5, `pos`).
     #[must_use]
+    #[inline]
     pub fn position(&self, from: u64, to: u64) -> Nanos {
-        if from == to {
-            return Nanos::ZERO;
-        }
+        if from == to { Nanos::ZERO } else { self.reposition(from, to) }
+    }
+
+    #[inline(never)]
+    fn reposition(&self, from: u64, to: u64) -> Nanos {
         let cylinders = from.abs_diff(to) / self.blocks_per_cylinder.max(1);
         let full = self.seek(cylinders) + self.half_rotation;
         if to > from && to - from <= self.track_blocks {
@@ -81,6 +84,7 @@ pub struct Head(Option<u64>);
 impl Head {
     /// Cost of reading `blocks` blocks from member block `at`; the head then stands behind them. What goes on with a
     /// command that has been charged (`same_command`) is not charged another.
+    #[inline]
     pub fn read(&mut self, model: &CostModel, at: u64, blocks: u64, same_command: bool) -> Nanos {
         let from = self.0.unwrap_or(0);
         self.0 = Some(at + blocks);

@@ -5,7 +5,7 @@
 use core::hash::{BuildHasherDefault, Hasher};
 
 /// Odd multiplier, 2^64 divided by the golden ratio: spreads consecutive numbers over the high bits.
-const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
+pub(crate) const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
 
 /// Hashes one integer by multiply and fold.
 #[derive(Clone, Copy, Debug, Default)]

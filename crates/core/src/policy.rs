@@ -221,6 +221,10 @@ pub trait Policy: Send {
     fn on_left(&mut self, extent: Extent, fate: Fate) {
         let _ = (extent, fate);
     }
+    /// Whether [`Policy::on_left`] listens at all. Asked once: who does not is not told of every block.
+    fn hears_left(&mut self) -> bool {
+        true
+    }
     /// A wake-up asked for by [`Plan::wake_at`].
     fn on_wake(&mut self, token: u64, world: &World<'_>, plan: &mut Plan) {
         let _ = (token, world, plan);

@@ -101,6 +101,9 @@ impl Policy for Joined {
         self.owner.policy().on_left(extent, fate);
         self.beside.on_left(extent, fate);
     }
+    fn hears_left(&mut self) -> bool {
+        self.owner.policy().hears_left() || self.beside.hears_left()
+    }
     fn on_wake(&mut self, token: u64, world: &World<'_>, plan: &mut Plan) {
         self.owner.policy().on_wake(token, world, plan);
         self.beside.on_wake(token, world, plan);

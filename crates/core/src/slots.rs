@@ -38,7 +38,6 @@ pub struct Slots {
     states: Vec<SlotState>,
     free: Vec<Slot>,
     capacity: u64,
-    peak: u64,
 }
 
 impl Slots {
@@ -49,7 +48,7 @@ impl Slots {
     #[must_use]
     pub fn new(capacity: u64) -> Self {
         assert!(capacity < u64::from(u32::MAX), "a cache has at most 2^32 - 2 blocks");
-        Self { states: Vec::new(), free: Vec::new(), capacity, peak: 0 }
+        Self { states: Vec::new(), free: Vec::new(), capacity }
     }
     /// The budget, in blocks.
     #[must_use]
@@ -64,7 +63,7 @@ impl Slots {
     /// Most slots that were ever taken at once.
     #[must_use]
     pub const fn peak(&self) -> u64 {
-        self.peak
+        self.states.len() as u64 // one is made only when none is free
     }
     /// Slots that can be taken now.
     #[must_use]
@@ -72,6 +71,7 @@ impl Slots {
         self.capacity - self.taken()
     }
     /// Takes a free slot for an owner. `None` when the budget is spent.
+    #[inline]
     pub fn take(&mut self) -> Option<Slot> {
         let slot = if let Some(slot) = self.free.pop() {
             slot
@@ -86,10 +86,10 @@ impl Slots {
         debug_assert!(!state.owned && state.pins == 0, "a free slot has no owner");
         state.owned = true;
         state.generation = state.generation.wrapping_add(1);
-        self.peak = self.peak.max(self.taken());
         Some(slot)
     }
     /// Its owner gives it up; it is free once nobody pins it.
+    #[inline]
     pub fn disown(&mut self, slot: Slot) {
         let state = &mut self.states[slot.index()];
         assert!(state.owned, "a slot is given up once");
@@ -102,10 +102,12 @@ impl Slots {
         }
     }
     /// Somebody reads from it: it must not be reused before [`Slots::unpin`].
+    #[inline]
     pub fn pin(&mut self, slot: Slot) {
         self.states[slot.index()].pins += 1;
     }
     /// One reader less. Returns whether that freed the slot.
+    #[inline]
     pub fn unpin(&mut self, slot: Slot) -> bool {
         let state = &mut self.states[slot.index()];
         if planted::is(Bug::ReleasePinned) && state.pins == 0 {

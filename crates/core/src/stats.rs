@@ -1,5 +1,7 @@
 //! Every counter of a layer, each with its definition (design.md, "Words").
 
+use crate::policy::Outcome;
+
 /// How blocks read from a layer were served, and what prefetching did there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Outcomes {
@@ -20,6 +22,21 @@ impl Outcomes {
     #[must_use]
     pub const fn blocks_read(&self) -> u64 {
         self.cache_hits + self.prefetch_hits + self.late_hits + self.misses
+    }
+}
+
+/// Counts one block.
+#[inline]
+pub(crate) fn tally(outcomes: &mut Outcomes, outcome: Outcome) {
+    match outcome {
+        Outcome::CacheHit => outcomes.cache_hits += 1,
+        Outcome::PrefetchHit => outcomes.prefetch_hits += 1,
+        Outcome::LateHit => outcomes.late_hits += 1,
+        Outcome::Miss => outcomes.misses += 1,
+        Outcome::MergedMiss => {
+            outcomes.misses += 1;
+            outcomes.merged_misses += 1;
+        }
     }
 }
 

@@ -141,6 +141,40 @@ impl Extent {
     }
 }
 
+/// A divisor without a division: blocks of a strip or of a line nearly always are a power of two, and a product with
+/// the reciprocal serves the others as long as both numbers fit 32 bits (exact then: Lemire, Kaser and Kurz, "Faster
+/// remainder by direct computation", 2019).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Divisor {
+    pub(crate) by: u64,
+    /// log2 of `by`, or [`Divisor::NO_SHIFT`].
+    shift: u32,
+    /// ceil(2^64 / by), or 0 where that does not apply.
+    reciprocal: u64,
+}
+
+impl Divisor {
+    const NO_SHIFT: u32 = 64;
+
+    pub(crate) const fn new(by: u64) -> Self {
+        let shift = if by.is_power_of_two() { by.trailing_zeros() } else { Self::NO_SHIFT };
+        let narrow = by >> 32 == 0 && shift == Self::NO_SHIFT;
+        Self { by, shift, reciprocal: if narrow { u64::MAX / by + 1 } else { 0 } }
+    }
+    /// Quotient and remainder of `n`.
+    #[inline]
+    pub(crate) const fn split(self, n: u64) -> (u64, u64) {
+        if self.shift < Self::NO_SHIFT {
+            (n >> self.shift, n & (self.by - 1))
+        } else if self.reciprocal != 0 && n >> 32 == 0 {
+            let quotient = ((self.reciprocal as u128 * n as u128) >> 64) as u64;
+            (quotient, n - quotient * self.by)
+        } else {
+            (n / self.by, n % self.by)
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -150,6 +184,35 @@ mod tests {
         assert_eq!(Extent::covering(4095, 2), Extent::new(0, 2));
         assert_eq!(Extent::covering(4096, 4096), Extent::new(1, 1));
         assert_eq!(Extent::covering(8192, 0), Extent::new(2, 0));
+    }
+
+    #[test]
+    fn a_divisor_divides_as_division_does() {
+        let edges = [
+            0,
+            1,
+            2,
+            3,
+            4,
+            5,
+            7,
+            31,
+            32,
+            33,
+            100,
+            (1 << 32) - 1,
+            1 << 32,
+            (1 << 32) + 1,
+            u64::MAX - 1,
+            u64::MAX,
+        ];
+        for by in edges.into_iter().filter(|&by| by != 0) {
+            for n in
+                edges.into_iter().flat_map(|n| [n, n.wrapping_mul(by), n.wrapping_mul(by).wrapping_sub(1)])
+            {
+                assert_eq!(Divisor::new(by).split(n), (n / by, n % by), "{n} / {by}");
+            }
+        }
     }
 
     #[test]

@@ -55,13 +55,17 @@ impl Engine {
     /// Lets the retention cull what should leave without pressure.
     pub(super) fn trim(&mut self) {
         while let Some(victim) = self.scheme.retention().trim(&self.cache) {
-            match victim {
-                Victim::Unread(line) => self.cull(line),
-                Victim::Whole(line) => {
-                    let state = self.cache.line(line);
-                    if state.dirty == 0 && state.in_flight == 0 {
-                        self.evict(line);
-                    }
+            self.trim_one(victim);
+        }
+    }
+
+    pub(super) fn trim_one(&mut self, victim: Victim) {
+        match victim {
+            Victim::Unread(line) => self.cull(line),
+            Victim::Whole(line) => {
+                let state = self.cache.line(line);
+                if state.dirty == 0 && state.in_flight == 0 {
+                    self.evict(line);
                 }
             }
         }
@@ -93,35 +97,24 @@ impl Engine {
     /// Empties the cells that go, keeps in them what is said of their past, and tells retention and policy once a line
     /// and once a run.
     fn clear_cells(&mut self, line: LineId, goes: impl Fn(&Cell) -> bool, past: impl Fn(&Cell) -> bool) {
-        let before = *self.cache.line(line);
-        let extent = self.cache.line_extent(before.number);
-        let mut wasted = Extent::default();
-        for k in 0..extent.blocks {
-            let cell = self.cache.cells(line)[k as usize];
-            if !goes(&cell) {
-                continue;
+        let Self { cache, scheme, stats, .. } = self;
+        let start = cache.line_extent(cache.line(line).number).start;
+        let mut tell = |run: Extent| {
+            if !run.is_empty() {
+                stats.wasted += run.blocks;
+                scheme.policy().on_left(run, Fate::Wasted);
             }
-            if self.cache.clear(line, k, past(&cell)).unproven {
-                if wasted.is_empty() || wasted.end() != extent.start.0 + k {
-                    self.waste_run(core::mem::take(&mut wasted));
-                    wasted.start = extent.start.plus(k);
-                }
-                wasted.blocks += 1;
+        };
+        let mut wasted = Extent { start, blocks: 0 };
+        let (cached, unread) = cache.clear(line, goes, past, |k| {
+            if wasted.end() != start.0 + k {
+                tell(wasted);
+                wasted = Extent { start: start.plus(k), blocks: 0 };
             }
-        }
-        self.waste_run(wasted);
-        let after = *self.cache.line(line);
-        let change = |after: u32, before: u32| after as i32 - before as i32;
-        let (cached, unread) = (change(after.cached, before.cached), change(after.unread, before.unread));
-        self.scheme.retention().on_counts(line, cached, unread);
-    }
-
-    /// Prefetched blocks that were here leave unread.
-    fn waste_run(&mut self, run: Extent) {
-        if !run.is_empty() {
-            self.stats.wasted += run.blocks;
-            self.scheme.policy().on_left(run, Fate::Wasted);
-        }
+            wasted.blocks += 1;
+        });
+        tell(wasted);
+        scheme.retention().on_counts(line, cached, unread);
     }
 
     /// One block leaves. Its slot is free once nobody copies from it.

@@ -296,10 +296,15 @@ impl Engine {
     }
 
     /// Executes the wishes that go on their own, and empties the plan.
+    #[inline]
     pub(super) fn fulfil_ahead(&mut self, now: Nanos, context: Context) {
-        if self.plan.wishes.is_empty() {
-            return;
+        if !self.plan.wishes.is_empty() {
+            self.fulfil_wishes(now, context);
         }
+    }
+
+    #[inline(never)]
+    fn fulfil_wishes(&mut self, now: Nanos, context: Context) {
         self.ahead_context = context;
         let mut index = 0;
         while index < self.plan.wishes.len() {

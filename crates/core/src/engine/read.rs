@@ -6,20 +6,29 @@ use crate::access::{Access, Op};
 use crate::cache::State;
 use crate::policy::{DeviceRead, Fate, Lookup, Outcome};
 use crate::slots::Slot;
-use crate::stats::Outcomes;
+use crate::stats::tally;
 use crate::units::{Block, Extent, Nanos};
 
 impl Engine {
-    pub(super) fn read(&mut self, now: Nanos, id: u64, access: Access) {
+    pub(super) fn read(&mut self, now: Nanos, id: u64, access: &Access) {
+        if !self.read_short(now, id, access) {
+            self.read_long(now, id, access);
+        }
+    }
+
+    /// A read of any length, of blocks in any state.
+    #[inline(never)]
+    pub(super) fn read_long(&mut self, now: Nanos, id: u64, access: &Access) {
         let number = self.admit(now, id, access);
+        self.accesses[number].slots.resize(access.extent.blocks as usize, Slot::NONE);
         if !self.starved.is_empty() || !self.start_read(now, number) {
             self.stats.starved += 1;
             self.starved.push_back(number);
         }
     }
 
-    /// Puts an access into the table.
-    pub(super) fn admit(&mut self, now: Nanos, id: u64, access: Access) -> u32 {
+    /// Puts an access into the table, with no slot listed yet.
+    pub(super) fn admit(&mut self, now: Nanos, id: u64, access: &Access) -> u32 {
         let extent = access.extent;
         assert!(!extent.is_empty() && extent.blocks <= ACCESS_BLOCKS_MAX, "a host splits longer requests");
         assert!(extent.end() <= self.blocks(), "an access lies within the volume");
@@ -32,11 +41,10 @@ impl Engine {
         let pending = &mut self.accesses[number];
         pending.id = id;
         pending.serial = self.serial;
-        pending.access = access;
+        pending.access = *access;
         pending.arrived = now;
         pending.missing = extent.blocks;
         pending.slots.clear();
-        pending.slots.resize(extent.blocks as usize, Slot::NONE);
         pending.error = false;
         pending.ready = false;
         pending.durable = false;
@@ -156,7 +164,9 @@ impl Engine {
         self.scheme.retention().on_counts(line, cached, unread);
         if proved {
             self.stats.used += 1;
-            self.scheme.policy().on_left(Extent { start: block, blocks: 1 }, Fate::Used);
+            if self.hears_left {
+                self.scheme.policy().on_left(Extent { start: block, blocks: 1 }, Fate::Used);
+            }
         }
     }
 
@@ -200,38 +210,26 @@ impl Engine {
     /// The host has copied: unpin, and drop what a layer without memory does not keep.
     pub(super) fn release(&mut self, now: Nanos, number: u32) {
         assert!(self.accesses[number].ready, "only an answered access is released");
-        let mut slots = core::mem::take(&mut self.accesses[number].slots);
-        for &slot in slots.iter().filter(|s| s.is_some()) {
+        let pending = &mut self.accesses[number];
+        for &slot in pending.slots.iter().filter(|s| s.is_some()) {
             self.cache.slots.unpin(slot);
         }
-        slots.clear();
-        self.accesses[number].slots = slots;
-        let extent = self.accesses[number].access.extent;
+        pending.slots.clear();
+        let extent = pending.access.extent;
         // Fetches and jobs that still name this access must not take it for one that waits.
-        self.accesses[number].serial = 0;
+        pending.serial = 0;
         self.accesses.give_back(number);
         if !self.config.retain {
             self.drop_unpinned(extent);
         }
-        self.retry_starved(now);
+        if !self.starved.is_empty() {
+            self.retry_starved(now);
+        }
     }
 
     /// Tells the policy which blocks of this access reach a device.
     pub(super) fn tell_device_read(&mut self, now: Nanos, access: &Access, extent: Extent) {
         let read = DeviceRead { context: access.context, extent, was_prefetched: false };
         self.with_policy(now, |policy, world, plan| policy.on_device_read(&read, world, plan));
-    }
-}
-
-fn tally(outcomes: &mut Outcomes, outcome: Outcome) {
-    match outcome {
-        Outcome::CacheHit => outcomes.cache_hits += 1,
-        Outcome::PrefetchHit => outcomes.prefetch_hits += 1,
-        Outcome::LateHit => outcomes.late_hits += 1,
-        Outcome::Miss => outcomes.misses += 1,
-        Outcome::MergedMiss => {
-            outcomes.misses += 1;
-            outcomes.merged_misses += 1;
-        }
     }
 }

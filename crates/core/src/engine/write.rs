@@ -160,7 +160,8 @@ impl Destage {
 
 impl Engine {
     pub(super) fn write(&mut self, now: Nanos, id: u64, access: Access, durable: bool) {
-        let number = self.admit(now, id, access);
+        let number = self.admit(now, id, &access);
+        self.accesses[number].slots.resize(access.extent.blocks as usize, Slot::NONE);
         self.accesses[number].durable = durable || self.config.write == WriteMode::Through;
         if !self.starved.is_empty() || !self.start_write(now, number) {
             self.stats.starved += 1;
@@ -279,10 +280,9 @@ impl Engine {
 
     /// Everything acknowledged so far must reach the members before this is answered.
     pub(super) fn flush(&mut self, now: Nanos, id: u64) {
-        let number = self.admit(now, id, Access::write(Context::default(), Extent::new(0, 1)));
+        let number = self.admit(now, id, &Access::write(Context::default(), Extent::new(0, 1)));
         let serial = self.accesses[number].serial;
         self.accesses[number].access.extent = Extent::default();
-        self.accesses[number].slots.clear();
         for stripe in self.destage.dirty_stripes() {
             self.destage.waiting.push((stripe, number, serial));
             self.accesses[number].missing += 1;

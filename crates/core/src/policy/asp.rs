@@ -32,7 +32,7 @@ use crate::cost::Head;
 use crate::hash::NumberMap;
 use crate::retention::keep::{Afterlife, Retention, Victim};
 use crate::scheme::Scheme;
-use crate::units::{Block, Nanos};
+use crate::units::{Block, Disk, Nanos};
 use alloc::vec::Vec;
 pub use tiers::{Place, Tiers};
 
@@ -76,6 +76,8 @@ struct Strip {
     stripe: u64,
     alive: bool,
     ghost: bool,
+    /// Where its first block lies, once that was asked in this life.
+    home: Option<(Disk, Block)>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -158,7 +160,7 @@ impl Asp {
     /// N_U in whole strips.
     #[must_use]
     pub const fn upstream_max(&self) -> u64 {
-        (self.upstream / ONE) as u64
+        (self.upstream >> ONE.trailing_zeros()) as u64
     }
     /// (C_n, C_sp) of eq. 8.
     #[must_use]
@@ -245,14 +247,36 @@ impl Asp {
         self.total_strip += whole;
     }
 
-    fn cost_of_block(&mut self, block: Block, world: &World<'_>) -> Nanos {
-        let (disk, at) = world.array.locate(block);
+    #[inline]
+    fn cost_of_block(&mut self, line: Option<LineId>, block: Block, world: &World<'_>) -> Nanos {
+        let (disk, at) = self.locate(line, block, world);
         // Without prefetching, each request is a command of its own on each strip that it touches.
-        let same_command =
-            self.charged_to == Some(block) && !block.0.is_multiple_of(world.array.strip_blocks());
+        let same_command = self.charged_to == Some(block) && !world.array.begins_strip(block);
         self.charged_to = Some(block.plus(1));
         self.heads(disk.0).none.read(world.cost, at.0, 1, same_command)
     }
+    /// Where a block lies; asked of the geometry once in the life of a strip.
+    fn locate(&mut self, line: Option<LineId>, block: Block, world: &World<'_>) -> (Disk, Block) {
+        let (_, within) = world.cache.place_in_line(block);
+        match line.and_then(|line| self.strips.get(line.index())).and_then(|strip| strip.home) {
+            Some((disk, start)) => (disk, start.plus(within)),
+            None => self.locate_anew(line, block, world),
+        }
+    }
+    #[inline(never)]
+    fn locate_anew(&mut self, line: Option<LineId>, block: Block, world: &World<'_>) -> (Disk, Block) {
+        let (disk, at) = world.array.locate(block);
+        let (_, within) = world.cache.place_in_line(block);
+        let whole = world.array.strip_blocks() == world.cache.line_blocks();
+        if let Some(strip) = line.and_then(|line| self.strips.get_mut(line.index()))
+            && whole
+            && strip.alive
+        {
+            strip.home = Some((disk, Block(at.0 - within)));
+        }
+        (disk, at)
+    }
+    #[inline(never)]
     fn cost_of_strip(&mut self, block: Block, world: &World<'_>) -> Nanos {
         let extent = world.array.strip_extent(world.array.strip_of(block));
         let (disk, at) = world.array.locate(extent.start);
@@ -267,6 +291,7 @@ impl Asp {
     }
 
     /// One block of a read, before the cache changes.
+    #[inline(always)]
     fn observe(&mut self, block: Block, outcome: Outcome, world: &World<'_>) {
         let strip = world.cache.line_number(block);
         let line = world.cache.find_number(strip);
@@ -285,6 +310,7 @@ impl Asp {
         }
     }
 
+    #[inline(always)]
     fn observe_prefetch_hit(&mut self, line: LineId, block: Block, strip: u64, world: &World<'_>) {
         if world.filled {
             match self.tiers.place(line) {
@@ -294,25 +320,61 @@ impl Asp {
                 _ => {}
             }
         }
-        let none = self.cost_of_block(block, world);
+        let none = self.cost_of_block(Some(line), block, world);
         // Section 2.5: what MSP brought is charged as if it had not been prefetched.
         let mass = world.cache.cell(line, block).mass && !self.strip(line).charged;
         let whole = if mass { self.cost_of_strip(block, world) } else { Nanos::ZERO };
         self.charge(Some(line), strip, none, whole);
     }
 
+    #[inline(never)]
     fn observe_miss(&mut self, line: Option<LineId>, block: Block, strip: u64, world: &World<'_>) {
         let up = line.is_some_and(|l| self.tiers.place(l) == Place::Up);
         if up && self.off && world.filled && line.is_some_and(|l| self.tiers.in_ub(l)) {
             self.feed_up(); // virtual: strip prefetching would have had it
         }
-        let none = self.cost_of_block(block, world);
+        let none = self.cost_of_block(line, block, world);
         // Rule 1: in the world of always prefetching, a strip in U would have the block. A strip that this access has
         // just charged is on its way into U, whether it has no line yet or stands in D.
         let charged = self.pending.iter().any(|p| p.strip == strip && p.whole > Nanos::ZERO);
         let down = line.is_some_and(|l| self.tiers.place(l) == Place::Down && self.strip(l).charged);
         let whole = if up || charged || down { Nanos::ZERO } else { self.cost_of_strip(block, world) };
         self.charge(line, strip, none, whole);
+    }
+
+    /// An access of which some block must be fetched: whether with its strip.
+    #[inline(never)]
+    fn on_misses(&mut self, access: &Access, lookup: &Lookup<'_>, world: &World<'_>, plan: &mut Plan) {
+        // The costs speak of "all recent I/Os that have affected the current cache" (section 2.4): this access has not
+        // yet. Asked after charging it, a tie would always fall to C_n, which has one block of a new strip where C_sp
+        // has all.
+        let permitted = self.permits(world.filled);
+        let mut last = None;
+        for (block, &outcome) in access.extent.iter().zip(lookup.outcomes) {
+            self.observe(block, outcome, world);
+            if !outcome.is_miss() {
+                continue;
+            }
+            let strip = world.array.strip_of(block);
+            if last != Some(strip) {
+                last = Some(strip);
+                if permitted {
+                    self.reads_of_strips += 1;
+                    plan.fetch(world.array.strip_extent(strip), When::WithDemand);
+                } else {
+                    self.reads_refused += 1;
+                }
+            }
+        }
+    }
+
+    /// U is too long: its oldest strip moves to D and loses what nobody has read (section 2.2.2).
+    #[inline(never)]
+    fn send_down(&mut self) -> Option<Victim> {
+        let line = self.tiers.up_oldest()?;
+        self.tiers.to_mru(line, Place::Down);
+        self.strip(line).charged = false;
+        Some(Victim::Unread(line))
     }
 
     /// A strip comes to life or moves back to U: pending charges become its own.
@@ -357,25 +419,17 @@ impl Policy for Asp {
             self.total_none = self.total_none.since(lost.none);
             self.total_strip = self.total_strip.since(lost.whole);
         }
-        // The costs speak of "all recent I/Os that have affected the current cache" (section 2.4): this access has not
-        // yet. Asked after charging it, a tie would always fall to C_n, which has one block of a new strip where C_sp
-        // has all.
-        let permitted = self.permits(world.filled);
         self.charged_to = None;
-        let mut last = None;
-        for (block, &outcome) in access.extent.iter().zip(lookup.outcomes) {
-            self.observe(block, outcome, world);
-            let strip = world.array.strip_of(block);
-            if outcome.is_miss() && last != Some(strip) {
-                last = Some(strip);
-                if permitted {
-                    self.reads_of_strips += 1;
-                    plan.fetch(world.array.strip_extent(strip), When::WithDemand);
-                } else {
-                    self.reads_refused += 1;
-                }
+        if lookup.any_miss() {
+            self.on_misses(access, lookup, world, plan);
+        } else {
+            for (block, &outcome) in access.extent.iter().zip(lookup.outcomes) {
+                self.observe(block, outcome, world);
             }
         }
+    }
+    fn hears_left(&mut self) -> bool {
+        false
     }
     fn gauges(&self, out: &mut Vec<(&'static str, f64)>) {
         #[expect(clippy::cast_precision_loss, reason = "gauges for a report")]
@@ -402,10 +456,7 @@ impl Retention for Asp {
     }
     fn on_hit(&mut self, line: LineId, _outcome: Outcome, _cache: &Cache) {
         // Section 2.2.2: a hit moves a strip to the young end of the list that it is on, and never from D to U.
-        let place = self.tiers.place(line);
-        if place != Place::Out {
-            self.tiers.to_mru(line, place);
-        }
+        self.tiers.renew(line);
     }
     fn on_counts(&mut self, line: LineId, cached: i32, unread: i32) {
         self.tiers.count(line, cached, unread);
@@ -414,13 +465,8 @@ impl Retention for Asp {
         self.tiers.oldest().map(Victim::Whole)
     }
     fn trim(&mut self, _cache: &Cache) -> Option<Victim> {
-        if !self.config.cull || self.tiers.up_len() <= self.upstream_max() {
-            return None;
-        }
-        let line = self.tiers.up_oldest()?;
-        self.tiers.to_mru(line, Place::Down);
-        self.strip(line).charged = false;
-        Some(Victim::Unread(line))
+        let fits = !self.config.cull || self.tiers.up_len() <= self.upstream_max();
+        if fits { None } else { self.send_down() }
     }
     fn second_chance(&mut self, line: LineId) {
         let place = self.tiers.place(line);

@@ -150,6 +150,9 @@ impl Call<'_, '_> {
 }
 
 impl Policy for Linux26 {
+    fn hears_left(&mut self) -> bool {
+        false
+    }
     fn on_access(&mut self, access: &Access, lookup: &Lookup<'_>, world: &World<'_>, plan: &mut Plan) {
         if access.op == Op::Write {
             return;

@@ -16,8 +16,9 @@
 //! are not published and stand in algorithms.md 1.6 and design.md ("Contracts").
 
 use super::{Lookup, Plan, Policy, World};
-use crate::access::{Access, Op};
+use crate::access::{Access, Context, Op};
 use crate::array::Stripe;
+use crate::hash::SPREAD;
 use crate::units::{Block, Extent};
 use alloc::vec::Vec;
 
@@ -33,6 +34,8 @@ pub const STREAM_AGE: u64 = 256;
 const TOUCH_ONE_IN: u64 = 8;
 /// At most this share of the cache may hold stripes that nobody has read yet.
 const CACHE_SHARE: u64 = 8;
+/// Readers whose last place is remembered, two that fall on one entry in turn: 16, as table entries on four data disks.
+const HINTS: usize = 16;
 /// In the ring of recent reads: no running stream.
 const NOBODY: u64 = 0;
 /// In the ring: a candidate was thrown out.
@@ -61,6 +64,8 @@ pub struct Msp {
     streams: Vec<Stream>,
     /// The stripe of each stream, side by side: every block of every read is looked up here.
     places: Vec<u64>,
+    /// Where the last block of each reader was found: a shortcut, checked before it is believed.
+    hints: [u8; HINTS],
     recent: Vec<u64>,
     reads: u64,
     next_id: u64,
@@ -75,6 +80,7 @@ impl Msp {
         Self::default()
     }
 
+    #[inline(never)]
     fn prepare(&mut self, world: &World<'_>) {
         let entries = 4 * usize::from(world.array.data_disks().max(1));
         self.streams.resize_with(entries, Stream::default);
@@ -86,21 +92,46 @@ impl Msp {
         }
     }
 
-    /// One block is read: finds or makes its stream. Returns its place when it has just entered a new stripe, and what
-    /// the ring of recent reads should say.
-    fn follow(&mut self, block: Block, world: &World<'_>) -> (Option<usize>, u64) {
-        let stripe = world.array.stripe_of(block).0;
-        let within = block.0 - world.array.stripe_extent(Stripe(stripe)).start.0;
+    /// One block is read by the reader of entry `hint`: its stream goes on, or one is found or made for it.
+    fn follow(&mut self, hint: usize, block: Block, world: &World<'_>, plan: &mut Plan) {
+        let (Stripe(stripe), within) = world.array.place_in_stripe(block);
+        let near = usize::from(self.hints[hint]);
+        // At most one live stream is in a stripe: none starts in, or moves to, where another lives.
+        if self.places[near] == stripe && self.is_live(&self.streams[near]) {
+            let stream = &mut self.streams[near];
+            stream.touch(within, self.reads);
+            self.recent[(self.reads % RECENT as u64) as usize] = stream.voice();
+        } else {
+            self.search(hint, stripe, within, world, plan);
+        }
+    }
+
+    /// The same where the reader is not in the stripe where it was last.
+    #[inline(never)]
+    fn search(&mut self, hint: usize, stripe: u64, within: u64, world: &World<'_>, plan: &mut Plan) {
+        let (at, voice) = self.enter(stripe, within, world);
+        self.recent[(self.reads % RECENT as u64) as usize] = voice;
+        if let Some((at, new)) = at {
+            self.hints[hint] = u8::try_from(at).unwrap_or(0);
+            if new {
+                self.extend(at, world, plan);
+            }
+        }
+    }
+
+    /// Finds or makes the stream of a block. Returns its place and whether it has just entered this stripe, `None` for a
+    /// candidate; and what the ring of recent reads should say.
+    fn enter(&mut self, stripe: u64, within: u64, world: &World<'_>) -> (Option<(usize, bool)>, u64) {
         if let Some(at) = self.stream_at(stripe) {
             self.streams[at].touch(within, self.reads);
-            return (None, self.streams[at].voice());
+            return (Some((at, false)), self.streams[at].voice());
         }
         if let Some(at) = stripe.checked_sub(1).and_then(|before| self.stream_at(before)) {
             let needed = (world.array.stripe_blocks() / TOUCH_ONE_IN).max(1);
             self.streams[at].advance(needed);
             self.places[at] = stripe;
             self.streams[at].touch(within, self.reads);
-            return (Some(at), self.streams[at].voice());
+            return (Some((at, true)), self.streams[at].voice());
         }
         (None, self.start(stripe, within))
     }
@@ -189,6 +220,11 @@ impl Msp {
     }
 }
 
+/// The entry of [`Msp::hints`] that a reader has.
+const fn hint_of(context: Context) -> usize {
+    (context.0.wrapping_mul(SPREAD) >> 60) as usize % HINTS
+}
+
 impl Stream {
     fn touch(&mut self, within: u64, read: u64) {
         let (word, bit) = ((within / 64) as usize, 1 << (within % 64));
@@ -219,16 +255,13 @@ impl Policy for Msp {
             self.prepare(world);
         }
         self.reads += 1;
-        let mut voice = NOBODY;
+        let hint = hint_of(access.context);
         for block in access.extent.iter() {
-            let (entered, said) = self.follow(block, world);
-            voice = said;
-            self.recent[(self.reads % RECENT as u64) as usize] = voice;
-            if let Some(at) = entered {
-                self.extend(at, world, plan);
-            }
+            self.follow(hint, block, world, plan);
         }
-        self.recent[(self.reads % RECENT as u64) as usize] = voice;
+    }
+    fn hears_left(&mut self) -> bool {
+        false
     }
     fn gauges(&self, out: &mut Vec<(&'static str, f64)>) {
         #[expect(clippy::cast_precision_loss, reason = "a gauge for a report")]

@@ -14,6 +14,9 @@ use crate::units::Block;
 pub struct Strip;
 
 impl Policy for Strip {
+    fn hears_left(&mut self) -> bool {
+        false
+    }
     fn on_access(&mut self, access: &Access, lookup: &Lookup<'_>, world: &World<'_>, plan: &mut Plan) {
         if access.op == Op::Read {
             for strip in missing_strips(access, lookup, world) {

@@ -42,6 +42,15 @@ pub trait Retention: Send {
         let _ = cache;
         None
     }
+    /// The hooks of a read of one block that is here, in one call and their order: the counts if it is read for the
+    /// first time, the hit, and what should leave now. Implementations leave it as it is.
+    fn on_hit_here(&mut self, line: LineId, outcome: Outcome, cache: &Cache) -> Option<Victim> {
+        if outcome == Outcome::PrefetchHit {
+            self.on_counts(line, 1, -1);
+        }
+        self.on_hit(line, outcome, cache);
+        self.trim(cache)
+    }
     /// The engine cannot take a proposed victim now: propose another next time.
     fn second_chance(&mut self, line: LineId);
     /// The last block of `line` has left: take it off the lists and say what becomes of it.

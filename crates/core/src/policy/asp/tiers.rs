@@ -96,6 +96,7 @@ impl Tiers {
         self.bottom
     }
     /// Makes room for lines up to `lines`.
+    #[inline(never)]
     pub fn reserve(&mut self, lines: usize) {
         if self.nodes.len() < lines {
             self.nodes.resize(lines, BLANK);
@@ -154,8 +155,11 @@ impl Tiers {
     }
 
     /// The counts of a strip changed.
+    #[inline]
     pub fn count(&mut self, line: LineId, cached: i32, unread: i32) {
-        self.reserve(line.index() + 1);
+        if self.nodes.len() <= line.index() {
+            self.reserve(line.index() + 1);
+        }
         let node = &mut self.nodes[line.index()];
         node.cached = node.cached.wrapping_add_signed(cached);
         node.unread = node.unread.wrapping_add_signed(unread);
@@ -167,16 +171,33 @@ impl Tiers {
         }
     }
 
+    /// Moves `line` to the young end of the list that it is on, if it is on one.
+    #[inline]
+    pub fn renew(&mut self, line: LineId) {
+        let Some(node) = self.nodes.get(line.index()) else { return };
+        if node.place == Place::Out || node.younger == NIL {
+            return;
+        }
+        if node.in_ub || node.in_gb {
+            let place = node.place;
+            self.to_mru(line, place);
+        } else {
+            self.refresh(line.0);
+        }
+    }
+
     /// Puts `line` at the young end of a list, wherever it was.
     pub fn to_mru(&mut self, line: LineId, place: Place) {
-        self.reserve(line.index() + 1);
+        if self.nodes.len() <= line.index() {
+            self.reserve(line.index() + 1);
+        }
         let node = self.nodes[line.index()];
         if node.place == place {
             if node.younger == NIL {
                 return; // it is the youngest
             }
             if !node.in_ub && !node.in_gb {
-                self.refresh(line.0, node);
+                self.refresh(line.0);
                 return;
             }
         }
@@ -198,7 +219,8 @@ impl Tiers {
     }
 
     /// Moves a strip that is neither the youngest nor in a segment to the young end of its list: no segment changes.
-    fn refresh(&mut self, at: u32, node: Node) {
+    fn refresh(&mut self, at: u32) {
+        let node = self.nodes[at as usize];
         let list = if node.place == Place::Up { &mut self.up } else { &mut self.down };
         self.nodes[node.younger as usize].older = node.older;
         if node.older == NIL {
