@@ -50,7 +50,7 @@ pub(crate) struct SetupArgs {
     /// Whether mechanical drives read ahead into their own cache [default: as the preset says]
     #[arg(long, value_name = "on|off", value_parser = switch, help_heading = "Hardware")]
     pub(crate) drive_readahead: Option<bool>,
-    /// Host's I/O scheduler above each member: fcfs, clook, anticipatory
+    /// Host's I/O scheduler above each member: none, fcfs, clook, anticipatory
     #[arg(long, value_name = "NAME", default_value = "anticipatory", help_heading = "Hardware")]
     pub(crate) scheduler: String,
     /// Write policy of the array layer: through, or back(dirty=25%,age=30s)
@@ -71,7 +71,7 @@ pub(crate) struct SetupArgs {
     /// Seed of every random choice
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Replay")]
     pub(crate) seed: u64,
-    /// How a trace's devices are laid onto the array: concat, one-array-each, only:DEV
+    /// How a trace's devices are laid out: concat (end to end), only:DEV, one-array-each (a run for each device)
     #[arg(long, value_name = "MAP", default_value = "concat", help_heading = "Replay")]
     pub(crate) map: String,
     /// What to do with a footprint beyond the array's capacity: modulo wraps it [default: an error]

@@ -26,7 +26,7 @@ pub(crate) fn run_all(specs: &[RunSpec], threads: usize, ui: &Ui) -> Result<Vec<
         .num_threads(threads)
         .build()
         .map_err(|problem| CliError::failure("threads", problem))?;
-    let inputs = load(specs, ui)?;
+    let (specs, inputs) = each_device(specs, load(specs, ui)?)?;
     let bars = MultiProgress::new();
     let ended = AtomicUsize::new(0);
     let reports: Vec<Result<RunReport, CliError>> = pool.install(|| {
@@ -50,6 +50,27 @@ pub(crate) fn run_all(specs: &[RunSpec], threads: usize, ui: &Ui) -> Result<Vec<
     // No scheme may beat the bound; one that does shows a bug of ours.
     forerun_sim::clairvoyant::assert_bound(&reports);
     Ok(reports)
+}
+
+/// With `one-array-each`, each device of a trace is an input of its own: the runs of one device stand together.
+fn each_device(specs: &[RunSpec], inputs: Vec<Input>) -> Result<(Vec<RunSpec>, Vec<Input>), CliError> {
+    let mut all = (Vec::with_capacity(specs.len()), Vec::with_capacity(specs.len()));
+    let mut at = 0;
+    while at < specs.len() {
+        let first = &specs[at];
+        let same = |spec: &&RunSpec| (&spec.input, &spec.map) == (&first.input, &first.map);
+        let end = at + specs[at..].iter().take_while(same).count();
+        let runs: Vec<Vec<RunSpec>> =
+            (at..end).map(|n| inputs[n].each_device(&specs[n])).collect::<Result<_, _>>()?;
+        for device in 0..runs[0].len() {
+            for (n, run) in runs.iter().enumerate() {
+                all.0.push(run[device].clone());
+                all.1.push(inputs[at + n].clone());
+            }
+        }
+        at = end;
+    }
+    Ok(all)
 }
 
 /// The input of each spec, in order; each is read once and shared.
@@ -104,7 +125,9 @@ struct Bar<'a> {
 
 impl<'a> Bar<'a> {
     fn new(spec: &RunSpec, started: Instant, all: &'a MultiProgress, wanted: bool) -> Self {
-        let label = format!("{} on {}", spec.scheme, spec.input);
+        let device =
+            spec.map.strip_prefix("only:").map_or(String::new(), |device| format!(", device {device}"));
+        let label = format!("{} on {}{device}", spec.scheme, spec.input);
         Self { wanted, started, label, all, drawn: Mutex::new(None) }
     }
     fn show(&self, progress: Progress) {

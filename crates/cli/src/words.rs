@@ -32,11 +32,13 @@ pub(crate) fn speedup(run: &RunReport, group: &[&RunReport]) -> Option<f64> {
     (none.throughput_bytes_per_s > 0.0).then(|| run.throughput_bytes_per_s / none.throughput_bytes_per_s)
 }
 
-/// The runs in order, cut into groups of one input each.
+/// The runs in order, cut into groups of one input (or one device of a trace) each.
 pub(crate) fn by_input(runs: &[RunReport]) -> Vec<Vec<&RunReport>> {
     let mut groups: Vec<Vec<&RunReport>> = Vec::new();
     for run in runs {
-        match groups.iter_mut().find(|group| group[0].spec.input == run.spec.input) {
+        let same =
+            |other: &RunReport| (&other.spec.input, &other.spec.map) == (&run.spec.input, &run.spec.map);
+        match groups.iter_mut().find(|group| same(group[0])) {
             Some(group) => group.push(run),
             None => groups.push(vec![run]),
         }

@@ -7,7 +7,7 @@ use crate::run::RunError;
 use crate::spec::RunSpec;
 use crate::workload::Workload;
 use forerun_trace::options::ReadOptions;
-use forerun_trace::record::Trace;
+use forerun_trace::record::{Name, Trace};
 use sha2::{Digest, Sha256};
 use std::path::Path;
 use std::sync::Arc;
@@ -103,6 +103,32 @@ impl Input {
         }
     }
 
+    /// What a report calls it: its name, and the device where the spec keeps only one of a trace.
+    #[must_use]
+    pub fn name_under(&self, spec: &RunSpec) -> String {
+        match (self.trace(), spec.map.strip_prefix("only:")) {
+            (Some(_), Some(device)) if !device.is_empty() => format!("{}, device {device}", self.name),
+            _ => self.name.clone(),
+        }
+    }
+
+    /// The runs that a spec stands for: with `one-array-each` one for each device of a trace, in the order in which
+    /// they first appear, each on an array of its own; otherwise the spec as it is.
+    ///
+    /// # Errors
+    /// [`RunError::Spec`] for a trace of which no request moves a byte.
+    pub fn each_device(&self, spec: &RunSpec) -> Result<Vec<RunSpec>, RunError> {
+        let each = Map::parse(&spec.map) == Ok(Map::OneArrayEach);
+        let Some(trace) = self.trace().filter(|_| each) else { return Ok(vec![spec.clone()]) };
+        let devices = trace.devices();
+        if devices.is_empty() {
+            let why = "the trace has no request that moves a byte".into();
+            return Err(RunError::Spec { field: "input", why });
+        }
+        let only = |device: Name| Map::Only(trace.names[device.0 as usize].clone()).to_string();
+        Ok(devices.into_iter().map(|device| RunSpec { map: only(device), ..spec.clone() }).collect())
+    }
+
     /// The programs of a run on a volume of `capacity` bytes.
     ///
     /// # Errors
@@ -116,8 +142,7 @@ impl Input {
                 let map = Map::parse(&spec.map).map_err(|e| of("map")(e.to_string()))?;
                 let fit = Fit::parse(&spec.fit).map_err(|e| of("fit")(e.to_string()))?;
                 if map == Map::OneArrayEach {
-                    let why =
-                        "one-array-each makes one run per device; a single run takes concat or only:DEVICE";
+                    let why = "one-array-each makes one run per device (Input::each_device); a single run takes concat or only:DEVICE";
                     return Err(of("map")(why.into()));
                 }
                 let mapped = map_trace(trace, &map, capacity, fit).map_err(|e| of("input")(e.to_string()))?;

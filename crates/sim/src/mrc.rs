@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use forerun_core::retention::{Baseline, Key};
 use forerun_core::units::Extent;
-use forerun_trace::record::{Name, Trace};
+use forerun_trace::record::{Name, Record, Trace};
 use rayon::prelude::*;
 use serde::Serialize;
 
@@ -57,9 +57,21 @@ impl Sequence {
     /// # Errors
     /// [`MrcError::TooManyBlocks`].
     pub fn from_trace(trace: &Trace) -> Result<Self, MrcError> {
+        Self::from_records(&trace.records)
+    }
+
+    /// The same of one device alone.
+    ///
+    /// # Errors
+    /// [`MrcError::TooManyBlocks`].
+    pub fn from_device(trace: &Trace, device: Name) -> Result<Self, MrcError> {
+        Self::from_records(trace.records.iter().filter(|record| record.device == device))
+    }
+
+    fn from_records<'a>(records: impl IntoIterator<Item = &'a Record>) -> Result<Self, MrcError> {
         let mut tables: BTreeMap<(Name, Name), Interner> = BTreeMap::new();
         let mut sequence = Self::default();
-        for record in &trace.records {
+        for record in records {
             let table = tables.entry((record.device, record.file)).or_default();
             for block in Extent::covering(record.offset, record.bytes).iter() {
                 sequence.push(table, block.0)?;

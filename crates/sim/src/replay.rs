@@ -160,6 +160,13 @@ impl Map {
     }
 }
 
+impl FromStr for Map {
+    type Err = ReplayError;
+    fn from_str(text: &str) -> Result<Self, ReplayError> {
+        Self::parse(text)
+    }
+}
+
 impl fmt::Display for Map {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

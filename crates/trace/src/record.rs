@@ -7,7 +7,7 @@
 
 use forerun_core::access::Op;
 use forerun_core::units::Nanos;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Number of an interned string of a [`Trace`]. Zero is the empty string: "not in the source".
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -77,5 +77,13 @@ impl Trace {
     pub fn know_size(&mut self, device: Name, file: Name, bytes: u64) {
         let known = self.file_sizes.entry((device, file)).or_default();
         *known = bytes.max(*known);
+    }
+
+    /// The devices of which some request moves a byte, in the order in which they first appear.
+    #[must_use]
+    pub fn devices(&self) -> Vec<Name> {
+        let mut seen = BTreeSet::new();
+        let moving = self.records.iter().filter(|record| record.bytes > 0);
+        moving.map(|record| record.device).filter(|&device| seen.insert(device)).collect()
     }
 }

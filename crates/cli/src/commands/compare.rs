@@ -14,6 +14,7 @@ const SIM_EXAMPLES: &str = "\
 Examples:
   forerun sim 'forward:processes=4,size=2GiB,block=4KiB' --scheme asp --array raid5:5x128KiB
   forerun sim trace.csv.gz --scheme linux-2.6 --mode paced --json
+  forerun sim trace.csv.gz --scheme asp --array raid5:5x128KiB --map one-array-each
 
 INPUT is a trace file in any format of `forerun trace info --help`, or a workload such as
 'random:size=1GiB,requests=40000'; `forerun trace synth --help` lists the shapes.";
@@ -99,7 +100,7 @@ Every comparison also runs `none` (no prefetching), `bound` (what no scheme can 
     )
 });
 
-/// One run.
+/// One run, or one for each device of a trace.
 pub(crate) fn sim(args: &SimArgs, ui: &Ui) -> Result<(), CliError> {
     let specs = match (&args.spec, &args.input) {
         (Some(path), _) => spec_file::read(path)?,

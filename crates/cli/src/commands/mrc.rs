@@ -8,6 +8,8 @@ use crate::ui::Ui;
 use clap::Args;
 use forerun_core::retention::{self, BASELINES, Baseline};
 use forerun_sim::mrc::{MrcRow, Sequence};
+use forerun_sim::replay::Map;
+use forerun_trace::record::{Name, Trace};
 use serde::Serialize;
 use std::path::PathBuf;
 
@@ -31,6 +33,9 @@ pub(crate) struct MrcArgs {
     #[arg(long, value_name = "N,…", value_delimiter = ',', required = true,
           value_parser = clap::value_parser!(u64).range(1..))]
     cache_blocks: Vec<u64>,
+    /// Which devices of the trace share a cache: concat (all), only:DEV, one-array-each (rows for each device)
+    #[arg(long, value_name = "MAP", default_value = "concat")]
+    map: Map,
     #[command(flatten)]
     read: ReadArgs,
 }
@@ -52,15 +57,17 @@ pub(crate) fn mrc(args: &MrcArgs, ui: &Ui) -> Result<(), CliError> {
     let opened = trace::open(&args.file, &args.read, ui)?;
     let name = args.file.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
     let place = args.file.display().to_string();
-    let sequence =
-        Sequence::from_trace(&opened.trace).map_err(|problem| CliError::failure(&place, problem))?;
-    drop(opened);
-    let runs = forerun_sim::mrc::mrc(&name, &sequence, &args.retention, &args.cache_blocks)
-        .map_err(|problem| CliError::failure(&place, problem))?;
+    let mut runs = Vec::new();
+    for (device, sequence) in sequences(&opened.trace, &args.map, &place)? {
+        let input = if device.is_empty() { name.clone() } else { format!("{name}, device {device}") };
+        let rows = forerun_sim::mrc::mrc(&input, &sequence, &args.retention, &args.cache_blocks);
+        runs.extend(rows.map_err(|problem| CliError::failure(&place, problem))?);
+    }
     if ui.json {
         return ui.print_json(&Runs { runs });
     }
     let header = [
+        ("input", Align::Left),
         ("retention", Align::Left),
         ("cache blocks", Align::Right),
         ("cache", Align::Right),
@@ -72,8 +79,29 @@ pub(crate) fn mrc(args: &MrcArgs, ui: &Ui) -> Result<(), CliError> {
     ui.print(&(table::aligned(&header, &rows).join("\n") + "\n"))
 }
 
+/// The references of each cache, with the device that it serves; no device for a cache that serves all.
+fn sequences(trace: &Trace, map: &Map, place: &str) -> Result<Vec<(String, Sequence)>, CliError> {
+    let name = |device: Name| trace.names[device.0 as usize].clone();
+    let devices: Vec<Name> = match map {
+        Map::Concat => {
+            let all = Sequence::from_trace(trace).map_err(|problem| CliError::failure(place, problem))?;
+            return Ok(vec![(String::new(), all)]);
+        }
+        Map::OneArrayEach => trace.devices(),
+        Map::Only(wanted) => trace.devices().into_iter().filter(|&device| name(device) == *wanted).collect(),
+    };
+    if devices.is_empty() {
+        let known: Vec<String> = trace.devices().into_iter().map(name).collect();
+        let what = format!("no request on such a device moves a byte; devices: {}", known.join(", "));
+        return Err(CliError::usage("--map", what, "use concat, one-array-each or only:DEV"));
+    }
+    let of = |device| Sequence::from_device(trace, device).map(|sequence| (name(device), sequence));
+    devices.into_iter().map(of).collect::<Result<_, _>>().map_err(|problem| CliError::failure(place, problem))
+}
+
 fn cells(row: &MrcRow) -> Vec<String> {
     vec![
+        row.input.clone(),
         row.retention.to_owned(),
         human::count(row.cache_blocks),
         human::bytes(human::float(row.cache_blocks) * 4096.0),

@@ -100,6 +100,60 @@ fn one_run_is_the_same_alone_as_in_a_comparison() {
     assert_eq!(many["runs"][0], one["runs"][0]);
 }
 
+/// A trace of two devices: eight blocks of `a`, one of `b` read twice.
+fn two_devices(dir: &tempfile::TempDir) -> String {
+    let mut text = String::from("t,dev,off,bytes,op,pid,file\n");
+    for n in 0..8 {
+        text += &format!("{n}.0,a,{},4096,R,1,\n", n * 4096);
+    }
+    text += "8.0,b,65536,4096,R,1,\n9.0,b,65536,4096,R,1,\n";
+    let path = dir.path().join("two.csv");
+    std::fs::write(&path, text).expect("a temporary file");
+    path.display().to_string()
+}
+
+#[test]
+fn one_array_each_runs_every_device_as_an_input_of_its_own() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let (trace, spec) = (two_devices(&dir), dir.path().join("again.toml").display().to_string());
+    let each = ["--map", "one-array-each", "--array", ARRAY, "--cache", "4MiB", "--json"];
+    let compare = ["compare", &trace, "--scheme", "asp", "--save-spec", &spec];
+    let first = output(&[&compare[..], &each[..]].concat());
+    let report: Value = serde_json::from_str(&first).expect("--json prints one JSON object");
+    let runs = report["runs"].as_array().expect("runs");
+    let named: Vec<(&str, &str, u64)> = runs
+        .iter()
+        .map(|run| {
+            let text = |key: &str| run[key].as_str().expect("a text");
+            (text("input"), text("scheme"), run["blocks_read"].as_u64().expect("a count"))
+        })
+        .collect();
+    let (a, b) = ("two.csv, device a", "two.csv, device b");
+    assert_eq!(named[..4], [(a, "none", 8), (a, "bound", 0), (a, "oracle", 8), (a, "asp", 8)]);
+    assert_eq!(named[4..], [(b, "none", 2), (b, "bound", 0), (b, "oracle", 2), (b, "asp", 2)]);
+    assert_eq!(first, output(&["compare", "--spec", &spec, "--json"]));
+    let one = json(&[&["sim", &trace, "--scheme", "asp"], &each[..]].concat());
+    assert_eq!(one["runs"].as_array().expect("runs").len(), 2);
+    assert_eq!((&one["runs"][0], &one["runs"][1]), (&runs[3], &runs[7]));
+    let table = output(&["sim", &trace, "--map", "one-array-each", "--array", ARRAY]);
+    assert!(table.contains(a) && table.contains(b), "{table}");
+}
+
+#[test]
+fn one_cache_for_each_device_counts_as_one_for_all_where_nothing_is_evicted() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let trace = two_devices(&dir);
+    let misses = |map: &str| -> Vec<u64> {
+        let report = json(&["mrc", &trace, "--cache-blocks", "100", "--map", map, "--json"]);
+        let runs = report["runs"].as_array().expect("runs").clone();
+        runs.iter().map(|run| run["misses"].as_u64().expect("a count")).collect()
+    };
+    assert_eq!(misses("concat"), [9]);
+    assert_eq!(misses("one-array-each"), [8, 1]);
+    assert_eq!(misses("only:b"), [1]);
+    assert!(fails(&["mrc", &trace, "--cache-blocks", "9", "--map", "only:c"], 2).contains("a, b"));
+}
+
 #[test]
 fn csv_has_a_row_for_each_run() {
     let text = output(&words(&compare(&["--csv"])));

@@ -93,7 +93,7 @@ fn per_second(bytes: u64, elapsed: u64) -> f64 {
 fn empty(input: &Input, spec: &RunSpec) -> RunReport {
     RunReport {
         scheme: "bound".into(),
-        input: input.name.clone(),
+        input: input.name_under(spec),
         array: spec.array.clone(),
         cache_bytes: spec.cache_bytes,
         host_cache_bytes: spec.host_cache_bytes,

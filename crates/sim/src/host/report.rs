@@ -41,7 +41,7 @@ pub(super) fn draft(
     layers.push(array);
     RunReport {
         scheme: spec.scheme.clone(),
-        input: input.name.clone(),
+        input: input.name_under(spec),
         array: spec.array.clone(),
         cache_bytes: spec.cache_bytes,
         host_cache_bytes: spec.host_cache_bytes,
