@@ -11,7 +11,7 @@ OUT ?= out
 # Executions per parser for `make fuzz`.
 FUZZ_EXECUTIONS ?= 1000000
 
-.PHONY: help deps build demo test lint fmt docs tidy deny fuzz bench-sim record-demo-trace record-traces docs-figures reproduce install clean
+.PHONY: help deps build demo test lint fmt docs tidy deny fuzz bench-sim record-demo-trace record-traces docs-figures reproduce install clean soak-serve bench-serve
 
 help: ## List the entry points
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-20s %s\n", $$1, $$2}'
@@ -26,6 +26,7 @@ demo: build ## Replay the shipped trace on a five-disk RAID-5 under every scheme
 	@scripts/demo.sh $(OUT)
 
 test: deps ## Everything that CI holds: format, lints, tests, docs, licences
+	@scripts/install-deps.sh clients
 	@scripts/test.sh
 
 lint: deps ## Clippy with the workspace's lints, warnings as errors
@@ -44,8 +45,16 @@ deny: deps ## Licences and advisories of all dependencies (cargo-deny, where it 
 	@if cargo deny --version >/dev/null 2>&1; then cargo deny --locked check licenses bans sources; \
 	else echo "cargo-deny is not installed: cargo install --locked cargo-deny"; fi
 
-fuzz: deps ## Mutate the sample traces against every parser, FUZZ_EXECUTIONS each (1,000,000)
+fuzz: deps ## Mutate the sample traces and NBD sessions against every parser, FUZZ_EXECUTIONS each (1,000,000)
 	cargo run --release --locked -p forerun-trace --example fuzz -- --executions $(FUZZ_EXECUTIONS)
+	cargo run --release --locked -p forerun-serve --example fuzz -- --executions $(FUZZ_EXECUTIONS)
+
+soak-serve: deps ## Ten million mixed reads and writes through the server against a shadow model, every scheme and backend
+	FORERUN_SHADOW_OPS=1670000 cargo test --release --locked -p forerun-serve --test serve shadow::bytes -- --test-threads 2
+
+bench-serve: build ## The server beside nbdkit and qemu-nbd, and an emulated array beside the simulator's prediction
+	@scripts/install-deps.sh clients
+	@scripts/bench-serve.sh
 
 bench-sim: deps ## Speed of the simulator and of cache-only runs, beside libCacheSim
 	@scripts/bench-sim.sh

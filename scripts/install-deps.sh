@@ -19,6 +19,15 @@ if ! command -v cargo >/dev/null; then
     [ -e /etc/ssl/certs/ca-certificates.crt ] || missing+=(ca-certificates)
 fi
 
+# With the word `clients`: real NBD clients and peers, for the tests and measurements of the server, which pass without.
+if [ "${1:-}" = clients ] && command -v apt-get >/dev/null; then
+    command -v fio >/dev/null || missing+=(fio)
+    command -v nbdinfo >/dev/null || missing+=(libnbd-bin)
+    command -v nbdsh >/dev/null || missing+=(python3-libnbd)
+    command -v nbdkit >/dev/null || missing+=(nbdkit)
+    command -v qemu-img >/dev/null || missing+=(qemu-utils)
+fi
+
 if [ ${#missing[@]} -gt 0 ]; then
     if ! command -v apt-get >/dev/null; then
         say "please install: ${missing[*]} (this is no Debian system, so it is left to you)"

@@ -3,7 +3,7 @@
 //! Each subcommand's own options stand in its file under `commands/`; this file holds what all share, and turns
 //! clap's several-line complaint into the one line that every other error has.
 
-use crate::commands::{compare, device, generate, mrc, reproduce, trace};
+use crate::commands::{compare, device, generate, mrc, reproduce, serve, trace};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::process::ExitCode;
 
@@ -79,6 +79,9 @@ pub(crate) enum Command {
     /// Run the figures of a paper and say which of its claims hold
     #[command(subcommand)]
     Reproduce(reproduce::ReproduceCommand),
+    /// Serve a file, a device or striped members over NBD, through a prefetching cache
+    #[command(after_help = serve::HELP)]
+    Serve(serve::ServeArgs),
     /// Print the completion script of a shell
     Completions(generate::CompletionsArgs),
     /// Write the manual pages

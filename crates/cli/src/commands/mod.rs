@@ -7,6 +7,7 @@ pub(crate) mod mrc;
 pub(crate) mod patterns;
 pub(crate) mod reproduce;
 mod schemes;
+pub(crate) mod serve;
 pub(crate) mod trace;
 
 use crate::args::Command;
@@ -23,6 +24,7 @@ pub(crate) fn dispatch(command: Command, ui: &Ui) -> Result<(), CliError> {
         Command::Compare(args) => compare::compare(&args, ui),
         Command::Mrc(args) => mrc::mrc(&args, ui),
         Command::Reproduce(command) => reproduce::run(&command, ui),
+        Command::Serve(args) => serve::serve(&args, ui),
         Command::Completions(args) => generate::completions(&args, ui),
         Command::Man(args) => generate::man(&args, ui),
     }

@@ -16,6 +16,7 @@ const SUBCOMMANDS: &[&[&str]] = &[
     &["compare"],
     &["mrc"],
     &["reproduce", "asp"],
+    &["serve"],
     &["completions"],
     &["man"],
 ];

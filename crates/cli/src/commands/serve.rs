@@ -1,0 +1,372 @@
+//! `serve`: a prefetching read cache in front of a file, a block device or striped members, over NBD.
+//!
+//! Words become [`Options`], the library serves, and at the end stands what it did. Without `--socket` and `--listen` the
+//! socket lies in a folder of its own that only this user may enter. `--run` starts a command with the address in
+//! its environment and ends with it.
+
+use crate::error::{CliError, Kind};
+use crate::human;
+use crate::ui::Ui;
+use clap::{Args, ValueEnum};
+use forerun_core::array::{ArraySpec, Level};
+use forerun_core::size::parse_size;
+use forerun_serve::error::ServeError;
+use forerun_serve::options::{CONNECTIONS_DEFAULT, Listen, MemberSpec, Options, Transfer, What};
+use forerun_serve::{Direct, Metrics, Server};
+use serde::Serialize;
+use std::net::SocketAddr;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::PathBuf;
+use std::process::{Child, Command};
+
+/// SIGTERM and SIGINT: numbers of every Linux.
+const END_SIGNALS: [i32; 2] = [15, 2];
+
+/// Examples of the command, below its options.
+pub(crate) const HELP: &str = "\
+Examples:
+  forerun serve --over disk.img --strip 128K --disks 4 --cache 500M --scheme asp+msp
+  forerun serve --over /dev/md0 --array raid0:4x128K --cache 2G --socket /run/forerun/md0.sock
+  forerun serve --stripe 128K m0.img m1.img m2.img m3.img
+  forerun serve --over 'emulate(cheetah-15k4):disk.img' --read-only --run 'nbdcopy \"$uri\" null:'
+
+The address of the export is printed when clients may come. A member is a file, a block device, or
+emulate(PRESET):FILE, which has the timing of a disk model (forerun device list). Writes go through the cache to the
+member before they are acknowledged; FLUSH and FUA reach its stable storage. SIGTERM answers what was asked and ends.
+With --socket inherited the socket is the one that a service manager hands over.";
+
+/// How members are read and written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Io {
+    /// io_uring where the kernel allows it
+    Auto,
+    /// io_uring or nothing
+    Uring,
+    /// Reads and writes on threads
+    Threads,
+}
+
+/// Whether the page cache of the members is bypassed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum DirectIo {
+    /// Where the file allows it
+    Auto,
+    /// Through the page cache
+    Off,
+}
+
+/// Options of `serve`.
+#[derive(Debug, Args)]
+#[command(group = clap::ArgGroup::new("what").required(true).args(["over", "stripe", "replay_log"]))]
+pub(crate) struct ServeArgs {
+    /// Serve this file or device as it is: FILE, DEV or emulate(PRESET):FILE
+    #[arg(long, value_name = "MEMBER")]
+    over: Option<MemberSpec>,
+    /// Serve the members, striped as RAID-0 with strips of this size, read-only
+    #[arg(long, value_name = "SIZE", requires = "members")]
+    stripe: Option<String>,
+    /// Members of --stripe, in order
+    #[arg(value_name = "MEMBER", requires = "stripe")]
+    members: Vec<MemberSpec>,
+    /// Where strips lie in what --over names: single:STRIP or raid0:NxSTRIP [default: what the kernel says of a striped
+    /// device, else single:128KiB]
+    #[arg(long, value_name = "ARRAY", conflicts_with_all = ["strip", "disks", "stripe"])]
+    array: Option<String>,
+    /// Size of a strip: with --disks N the same as --array raid0:NxSIZE
+    #[arg(long, value_name = "SIZE", conflicts_with = "stripe")]
+    strip: Option<String>,
+    /// Data disks under what --over names
+    #[arg(long, value_name = "N", conflicts_with = "stripe")]
+    disks: Option<u16>,
+    /// Memory of the cache
+    #[arg(long, value_name = "SIZE", default_value = "256MiB")]
+    cache: String,
+    /// Scheme, as in compare
+    #[arg(long, value_name = "SCHEME", default_value = "asp+msp")]
+    scheme: String,
+    /// Preset or preset file whose costs the scheme believes in; emulated members bring their own
+    #[arg(long, value_name = "DEVICE", default_value = "cheetah-15k4")]
+    device: String,
+    /// Unix socket to listen on, or `inherited` [default: one in a folder of its own]
+    #[arg(long, value_name = "PATH", conflicts_with = "listen")]
+    socket: Option<PathBuf>,
+    /// Address and port to listen on
+    #[arg(long, value_name = "ADDR:PORT")]
+    listen: Option<SocketAddr>,
+    /// Name of the export; the empty name always works
+    #[arg(long, value_name = "NAME", default_value = "")]
+    name: String,
+    /// Refuse writes
+    #[arg(long)]
+    read_only: bool,
+    /// Clients at once
+    #[arg(long, value_name = "N", default_value_t = CONNECTIONS_DEFAULT)]
+    connections: u32,
+    /// How members are read and written
+    #[arg(long, value_enum, default_value_t = Io::Auto)]
+    io: Io,
+    /// Whether the page cache of the members is bypassed
+    #[arg(long, value_enum, default_value_t = DirectIo::Auto)]
+    direct: DirectIo,
+    /// Run this with sh -c and $uri, $unixsocket and $export set, and end with it
+    #[arg(long, value_name = "COMMAND")]
+    run: Option<String>,
+    /// Write every input and output of the engine to a file, for --replay-log
+    #[arg(long, value_name = "FILE")]
+    log_inputs: Option<PathBuf>,
+    /// Write what clients ask for to a file, as a trace that compare replays
+    #[arg(long, value_name = "FILE")]
+    record: Option<PathBuf>,
+    /// Show a live page at this address, and /metrics for Prometheus: 127.0.0.1:8000
+    #[arg(long, value_name = "ADDR:PORT")]
+    http: Option<SocketAddr>,
+    /// Replay a log of inputs: the engine must give the same outputs, byte for byte
+    #[arg(long, value_name = "FILE")]
+    replay_log: Option<PathBuf>,
+}
+
+/// What the server did, for `--json`.
+#[derive(Debug, Serialize)]
+struct Summary {
+    clients: u64,
+    reads: u64,
+    writes: u64,
+    flushes: u64,
+    hints: u64,
+    errors: u64,
+    bytes_read: u64,
+    bytes_written: u64,
+    blocks_read: u64,
+    cache_hits: u64,
+    prefetch_hits: u64,
+    late_hits: u64,
+    misses: u64,
+    hit_ratio: f64,
+    prefetched_blocks: u64,
+    used: u64,
+    wasted: u64,
+    member_reads: u64,
+    member_writes: u64,
+    member_blocks_read: u64,
+    member_errors: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    emulated_late_p99_us: Option<u64>,
+}
+
+/// Serves until it is stopped, or replays a log.
+pub(crate) fn serve(args: &ServeArgs, ui: &Ui) -> Result<(), CliError> {
+    if let Some(path) = &args.replay_log {
+        let found = forerun_serve::log::verify(path).map_err(|problem| match problem {
+            ServeError::Log { .. } => CliError::new(Kind::Finding, "", problem, ""),
+            other => from_serve(&other),
+        })?;
+        return ui.print(&format!("{} inputs, {} outputs, all the same\n", found.inputs, found.outputs));
+    }
+    let folder = if args.socket.is_none() && args.listen.is_none() { Some(Folder::make()?) } else { None };
+    let options = options(args, folder.as_ref())?;
+    let server = Server::bind(&options).map_err(|problem| from_serve(&problem))?;
+    server.stopper().on_signals(&END_SIGNALS).map_err(|problem| from_serve(&problem))?;
+    warn_of_strangers(&options, ui);
+    let uri = server.uri();
+    ui.say(&format!(
+        "forerun: {} of {}, cache {}, {}",
+        human::bytes(human::float(server.size())),
+        server.array(),
+        human::bytes(human::float(options.cache_bytes)),
+        options.scheme
+    ));
+    if let Some(page) = server.page() {
+        ui.say(&format!("forerun: live page: {page}"));
+    }
+    let child = match &args.run {
+        Some(command) => Some(start(command, &uri, &options, &server)?),
+        None => {
+            ui.print(&format!("{uri}\n"))?;
+            None
+        }
+    };
+    tell_service_manager("READY=1\n");
+    let metrics = server.run(&mut |line| ui.say(&format!("forerun: {line}"))).map_err(|e| from_serve(&e))?;
+    report(&metrics, ui)?;
+    child.map_or(Ok(()), |child| child.join().unwrap_or_else(|_| Err(CliError::failure("--run", "was lost"))))
+}
+
+fn from_serve(problem: &ServeError) -> CliError {
+    let kind = if problem.is_usage() { Kind::Usage } else { Kind::Failure };
+    CliError::new(kind, "", problem, "")
+}
+
+fn size(option: &str, text: &str) -> Result<u64, CliError> {
+    parse_size(text).map_err(|problem| CliError::usage(option, problem, ""))
+}
+
+fn options(args: &ServeArgs, folder: Option<&Folder>) -> Result<Options, CliError> {
+    let what = match (&args.over, &args.stripe) {
+        (Some(member), _) => What::Over { member: member.clone(), array: array(args)? },
+        (None, Some(strip)) => {
+            What::Stripe { strip_bytes: size("--stripe", strip)?, members: args.members.clone() }
+        }
+        (None, None) => unreachable!("clap asks for one of them"),
+    };
+    let listen = match (&args.socket, args.listen, folder) {
+        (Some(path), _, _) if path.as_os_str() == "inherited" => Listen::Inherited,
+        (Some(path), _, _) => Listen::Unix(path.clone()),
+        (None, Some(address), _) => Listen::Tcp(address),
+        (None, None, Some(folder)) => Listen::Unix(folder.0.join("nbd.sock")),
+        (None, None, None) => unreachable!("a folder is made when neither is given"),
+    };
+    Ok(Options {
+        what,
+        listen,
+        export: args.name.clone(),
+        cache_bytes: size("--cache", &args.cache)?,
+        scheme: args.scheme.clone(),
+        device: args.device.clone(),
+        read_only: args.read_only,
+        connections: args.connections,
+        transfer: match args.io {
+            Io::Auto => Transfer::Auto,
+            Io::Uring => Transfer::Ring,
+            Io::Threads => Transfer::Threads,
+        },
+        direct: match args.direct {
+            DirectIo::Auto => Direct::Auto,
+            DirectIo::Off => Direct::Off,
+        },
+        log_inputs: args.log_inputs.clone(),
+        record: args.record.clone(),
+        http: args.http,
+    })
+}
+
+/// The array of `--array`, or of `--strip` and `--disks`, in the one grammar.
+fn array(args: &ServeArgs) -> Result<Option<String>, CliError> {
+    if args.array.is_some() || (args.strip.is_none() && args.disks.is_none()) {
+        return Ok(args.array.clone());
+    }
+    let strip = args.strip.as_ref().map_or(Ok(128 << 10), |text| size("--strip", text))?;
+    let disks = args.disks.unwrap_or(1);
+    let level = if disks == 1 { Level::Single } else { Level::Raid0 };
+    ArraySpec::new(level, disks, strip)
+        .map(|spec| Some(spec.to_string()))
+        .map_err(|problem| CliError::usage("--strip, --disks", problem, ""))
+}
+
+fn warn_of_strangers(options: &Options, ui: &Ui) {
+    if let Listen::Tcp(address) = options.listen
+        && !address.ip().is_loopback()
+    {
+        ui.say(&format!(
+            "forerun: warning: whoever reaches {address} can read{} everything, and nothing is encrypted",
+            if options.read_only { "" } else { " and write" }
+        ));
+    }
+}
+
+/// A folder for the socket that only this user may enter; gone with the server.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn make() -> Result<Self, CliError> {
+        let path = std::env::temp_dir().join(format!("forerun-{}", std::process::id()));
+        std::fs::DirBuilder::new()
+            .mode(0o700)
+            .create(&path)
+            .map_err(|problem| CliError::file(&path, &problem))?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // The socket in it is gone by now; what somebody else put there stays.
+        drop(std::fs::remove_dir(&self.0));
+    }
+}
+
+type Ended = std::thread::JoinHandle<Result<(), CliError>>;
+
+/// Starts the command of `--run`; the server stops when it ends.
+fn start(command: &str, uri: &str, options: &Options, server: &Server) -> Result<Ended, CliError> {
+    let mut child = Command::new("sh");
+    child.arg("-c").arg(command).env("uri", uri).env("export", &options.export);
+    if let Listen::Unix(path) = &options.listen {
+        child.env("unixsocket", path);
+    }
+    let child = child.spawn().map_err(|problem| CliError::failure("--run", problem))?;
+    let stop = server.stopper();
+    Ok(std::thread::spawn(move || {
+        let ended = wait(child);
+        stop.stop();
+        ended
+    }))
+}
+
+fn wait(mut child: Child) -> Result<(), CliError> {
+    match child.wait() {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(CliError::failure("--run", format!("the command failed: {status}"))),
+        Err(problem) => Err(CliError::failure("--run", problem)),
+    }
+}
+
+/// Tells a service manager that clients may come (sd_notify(3)); there may be none.
+fn tell_service_manager(message: &str) {
+    if let Some(path) = std::env::var_os("NOTIFY_SOCKET")
+        && let Ok(socket) = std::os::unix::net::UnixDatagram::unbound()
+    {
+        drop(socket.send_to(message.as_bytes(), PathBuf::from(path)));
+    }
+}
+
+fn report(metrics: &Metrics, ui: &Ui) -> Result<(), CliError> {
+    let engine = &metrics.engine;
+    let outcomes = &engine.program;
+    let summary = Summary {
+        clients: metrics.clients,
+        reads: metrics.reads,
+        writes: metrics.writes,
+        flushes: metrics.flushes,
+        hints: metrics.hints,
+        errors: metrics.errors,
+        bytes_read: metrics.bytes_read,
+        bytes_written: metrics.bytes_written,
+        blocks_read: outcomes.blocks_read(),
+        cache_hits: outcomes.cache_hits,
+        prefetch_hits: outcomes.prefetch_hits,
+        late_hits: outcomes.late_hits,
+        misses: outcomes.misses,
+        hit_ratio: metrics.hit_ratio(),
+        prefetched_blocks: engine.prefetched,
+        used: engine.used,
+        wasted: engine.wasted,
+        member_reads: metrics.member_reads,
+        member_writes: metrics.member_writes,
+        member_blocks_read: engine.member_blocks_read,
+        member_errors: metrics.member_errors,
+        emulated_late_p99_us: metrics.lateness.map(|late| late.p99.0 / 1000),
+    };
+    if ui.json {
+        return ui.print_json(&summary);
+    }
+    ui.say(&format!(
+        "forerun: {} reads ({}), {} writes ({}); hits {:.1}% (cache {}, prefetch {}), late {}, misses {}; \
+         prefetched {} blocks, used {}, wasted {}; {} member reads, {} member writes, {} errors",
+        summary.reads,
+        human::bytes(human::float(summary.bytes_read)),
+        summary.writes,
+        human::bytes(human::float(summary.bytes_written)),
+        100.0 * summary.hit_ratio,
+        summary.cache_hits,
+        summary.prefetch_hits,
+        summary.late_hits,
+        summary.misses,
+        summary.prefetched_blocks,
+        summary.used,
+        summary.wasted,
+        summary.member_reads,
+        summary.member_writes,
+        summary.member_errors + summary.errors,
+    ));
+    Ok(())
+}

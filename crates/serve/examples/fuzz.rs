@@ -1,0 +1,142 @@
+//! Feeds mutated sessions to the negotiation and to the parser of requests: seeded, on the stable toolchain.
+//!
+//! `cargo run --release -p forerun-serve --example fuzz -- --executions 1000000 [--seed 1]`
+//!
+//! Each execution takes a legal session, changes it (flips, overwrites, inserts, deletes, repeats, numbers at a boundary),
+//! and feeds it in pieces of random size, as a socket would. A panic ends the program with the bytes that caused it. What
+//! is answered must stay short, and the machine must take what it says it takes.
+#![expect(clippy::print_stdout, reason = "a program that reports to a person")]
+
+use forerun_serve::nbd::handshake::{Export, Handshake, Step, export_flags, option_bytes};
+use forerun_serve::nbd::wire::{Command, Limits, Parsed, Request, parse_request, request_bytes};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::ExitCode;
+
+/// Most bytes that one session may be answered with: 64 options, each with a few short replies.
+const ANSWER_BYTES_MAX: usize = 64 << 10;
+const NUMBERS: [u32; 10] = [0, 1, 4095, 4096, 4097, 8192, 8193, 1 << 31, u32::MAX - 1, u32::MAX];
+
+/// SplitMix64.
+struct Rng(u64);
+
+impl Rng {
+    fn below(&mut self, n: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((z ^ (z >> 31)) % n.max(1) as u64) as usize
+    }
+}
+
+fn legal(rng: &mut Rng) -> Vec<u8> {
+    let mut session = (rng.below(4) as u32).to_be_bytes().to_vec();
+    for _ in 0..rng.below(5) {
+        let number = rng.below(13) as u32;
+        let name = vec![b'a'; rng.below(5)];
+        let mut data = (name.len() as u32).to_be_bytes().to_vec();
+        data.extend(&name);
+        let wanted = rng.below(4);
+        data.extend((wanted as u16).to_be_bytes());
+        (0..wanted).for_each(|kind| data.extend((kind as u16).to_be_bytes()));
+        session.extend(option_bytes(number, if rng.below(3) == 0 { &[] } else { &data }));
+    }
+    for _ in 0..rng.below(4) {
+        let command =
+            [Command::Read, Command::Write, Command::Flush, Command::Cache, Command::Other(7)][rng.below(5)];
+        let request =
+            Request { flags: 0, command, cookie: 1, offset: rng.below(1 << 21) as u64, length: 4096 };
+        session.extend(request_bytes(&request));
+    }
+    session
+}
+
+fn mutate(rng: &mut Rng, session: &mut Vec<u8>) {
+    for _ in 0..rng.below(5) {
+        let at = rng.below(session.len());
+        if session.is_empty() {
+            return;
+        }
+        match rng.below(6) {
+            0 => session[at] = rng.below(256) as u8,
+            1 => session[at] ^= 1 << rng.below(8),
+            2 => session.truncate(at),
+            3 => {
+                let copy = session[at..(at + 24).min(session.len())].to_vec();
+                session.splice(at..at, copy);
+            }
+            4 => {
+                session.drain(at..(at + 1 + rng.below(8)).min(session.len()));
+            }
+            _ => {
+                let number = NUMBERS[rng.below(NUMBERS.len())].to_be_bytes();
+                let end = (at + 4).min(session.len());
+                session[at..end].copy_from_slice(&number[..end - at]);
+            }
+        }
+    }
+}
+
+/// One session, fed in pieces. Returns whether it came to requests.
+fn run(rng: &mut Rng, session: &[u8]) -> bool {
+    let export = Export {
+        name: "a".into(),
+        description: "x".into(),
+        size: 1 << 21,
+        flags: export_flags(false, false),
+    };
+    let exports = [export];
+    let (mut machine, mut out) = (Handshake::default(), Vec::new());
+    let (mut start, mut end) = (0, 0);
+    loop {
+        let (took, step) = machine.step(&session[start..end], &exports, rng.below(50) == 0, &mut out);
+        assert!(took <= end - start, "no more is taken than is there");
+        assert!(out.len() <= ANSWER_BYTES_MAX, "answers stay short");
+        start += took;
+        match step {
+            Step::Again => {}
+            Step::Close => return false,
+            Step::More if end == session.len() => return false,
+            Step::More => end = (end + 1 + rng.below(64)).min(session.len()),
+            Step::Transmission(session_of) => {
+                requests(&session[start..], session_of.told);
+                return true;
+            }
+        }
+    }
+}
+
+fn requests(mut bytes: &[u8], told: bool) {
+    let limits = Limits { size: 1 << 21, read_only: false, told };
+    while let Parsed::Request(request) = parse_request(bytes) {
+        if request.check(&limits).is_ok() && matches!(request.command, Command::Read | Command::Write) {
+            assert!(
+                request.offset + u64::from(request.length) <= limits.size,
+                "what is accepted lies inside"
+            );
+        }
+        bytes = &bytes[28..];
+    }
+}
+
+fn argument(name: &str, default: u64) -> u64 {
+    let mut arguments = std::env::args().skip_while(|argument| argument != name);
+    arguments.nth(1).and_then(|value| value.parse().ok()).unwrap_or(default)
+}
+
+fn main() -> ExitCode {
+    let (executions, mut rng) = (argument("--executions", 1_000_000), Rng(argument("--seed", 1)));
+    let mut opened = 0_u64;
+    for _ in 0..executions {
+        let mut session = legal(&mut rng);
+        mutate(&mut rng, &mut session);
+        match catch_unwind(AssertUnwindSafe(|| run(&mut rng, &session))) {
+            Ok(came_to_requests) => opened += u64::from(came_to_requests),
+            Err(_) => {
+                println!("nbd: panics on {session:02x?}");
+                return ExitCode::FAILURE;
+            }
+        }
+    }
+    println!("nbd: {executions} sessions, {opened} came to requests, no panic");
+    ExitCode::SUCCESS
+}

@@ -1,0 +1,214 @@
+//! How a member command is executed: a task goes in, its completion comes out, the loop never waits.
+//!
+//! Two backends answer the same four calls. [`Threads`] is plain `preadv` and `pwritev` on a few threads and works on every
+//! kernel and file; the ring of [`crate::raw`] is io_uring. Both take tasks at once or at [`Backend::kick`], and both have a
+//! file that is readable while completions wait, so the loop sleeps on one `epoll` for sockets and members alike.
+
+use crate::raw::{Lease, Lend};
+use forerun_core::access::Context;
+use forerun_core::units::Nanos;
+use rustix::event::{EventfdFlags, eventfd};
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+/// Threads of the plain backend: what keeps a small array of disks busy without becoming a crowd.
+const THREADS: usize = 16;
+
+/// What a task does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// From the file into the lease.
+    Read,
+    /// From the lease into the file.
+    Write,
+    /// Everything written before is on stable storage (`fdatasync`).
+    Sync,
+}
+
+/// One command to one file.
+#[derive(Debug)]
+pub(crate) struct Task {
+    /// Comes back in [`Done`].
+    pub(crate) token: u64,
+    /// What to do.
+    pub(crate) kind: Kind,
+    /// Number of the member, for models of it.
+    pub(crate) member: u16,
+    /// No program waits for it.
+    pub(crate) ahead: bool,
+    /// Who caused it.
+    pub(crate) context: Context,
+    /// With whom.
+    pub(crate) file: Arc<File>,
+    /// First byte in the file.
+    pub(crate) offset: u64,
+    /// Bytes to move, at most those of the lease.
+    pub(crate) len: u64,
+    /// Where the bytes are; none for a sync.
+    pub(crate) lease: Option<Lease>,
+}
+
+/// A task has ended.
+#[derive(Debug)]
+pub(crate) struct Done {
+    /// From the task.
+    pub(crate) token: u64,
+    /// Bytes that moved, or why not.
+    pub(crate) result: io::Result<u64>,
+    /// The task's lease.
+    pub(crate) lease: Option<Lease>,
+}
+
+/// Executes tasks. All calls return at once.
+pub(crate) trait Backend: Send {
+    /// Takes a task at `now`.
+    fn submit(&mut self, now: Nanos, task: Task);
+    /// Everything submitted leaves now.
+    fn kick(&mut self);
+    /// Takes what has ended until `now`.
+    fn reap(&mut self, now: Nanos, out: &mut Vec<Done>);
+    /// The file said that something has ended: it may stop saying so.
+    fn woken(&mut self) {}
+    /// When to reap although the file says nothing.
+    fn next_wake(&self) -> Option<Nanos> {
+        None
+    }
+    /// How late completions came that had a time to come at; nothing where they come when they come.
+    fn lateness(&self) -> Option<Lateness> {
+        None
+    }
+    /// Readable while something has ended and was not reaped.
+    fn poll_fd(&self) -> BorrowedFd<'_>;
+}
+
+/// How far an emulated member was behind its model.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lateness {
+    /// Commands that the model timed.
+    pub commands: u64,
+    /// Median of the delay behind the model, in steps of 10 us.
+    pub p50: Nanos,
+    /// 99th percentile, likewise.
+    pub p99: Nanos,
+}
+
+/// Shared by the loop and the threads.
+#[derive(Debug)]
+struct Shared {
+    queue: Mutex<Queue>,
+    wake: Condvar,
+    ended: Mutex<Vec<Done>>,
+    event: OwnedFd,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    tasks: VecDeque<Task>,
+    stop: bool,
+}
+
+/// Plain reads and writes on threads.
+#[derive(Debug)]
+pub(crate) struct Threads {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+/// A panic of another thread leaves the queues whole: every change of them is one step.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Threads {
+    /// Starts the threads.
+    pub(crate) fn new() -> io::Result<Self> {
+        let event = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
+        let shared = Arc::new(Shared {
+            queue: Mutex::new(Queue::default()),
+            wake: Condvar::new(),
+            ended: Mutex::new(Vec::new()),
+            event,
+        });
+        let mut threads = Vec::with_capacity(THREADS);
+        for _ in 0..THREADS {
+            let shared = Arc::clone(&shared);
+            let builder = std::thread::Builder::new().name("member".into()).stack_size(128 << 10);
+            threads.push(builder.spawn(move || serve(&shared))?);
+        }
+        Ok(Self { shared, threads })
+    }
+}
+
+fn serve(shared: &Shared) {
+    loop {
+        let task = {
+            let mut queue = lock(&shared.queue);
+            loop {
+                if let Some(task) = queue.tasks.pop_front() {
+                    break task;
+                }
+                if queue.stop {
+                    return;
+                }
+                queue = shared.wake.wait(queue).unwrap_or_else(PoisonError::into_inner);
+            }
+        };
+        let done = execute(task);
+        lock(&shared.ended).push(done);
+        // A full counter still wakes the loop, so a refusal means nothing.
+        let _ = rustix::io::write(&shared.event, &1_u64.to_ne_bytes());
+    }
+}
+
+/// Executes a task here and now.
+pub(crate) fn execute(task: Task) -> Done {
+    let Task { token, kind, file, offset, len, mut lease, .. } = task;
+    let result = match (kind, &mut lease) {
+        (Kind::Read, Some(lease)) => lease.read_from(file.as_fd(), offset, len),
+        (Kind::Write, Some(lease)) => lease.write_to(file.as_fd(), offset, len),
+        (Kind::Sync, _) => file.sync_data().map(|()| 0),
+        (Kind::Read | Kind::Write, None) => Ok(0),
+    };
+    Done { token, result, lease }
+}
+
+impl Backend for Threads {
+    fn submit(&mut self, _now: Nanos, task: Task) {
+        lock(&self.shared.queue).tasks.push_back(task);
+        self.shared.wake.notify_one();
+    }
+    fn kick(&mut self) {}
+    fn woken(&mut self) {
+        let mut count = [0; 8];
+        // Nothing to read means that somebody was quicker, which is as good.
+        let _ = rustix::io::read(&self.shared.event, &mut count);
+    }
+    fn reap(&mut self, _now: Nanos, out: &mut Vec<Done>) {
+        out.append(&mut lock(&self.shared.ended));
+    }
+    fn poll_fd(&self) -> BorrowedFd<'_> {
+        self.shared.event.as_fd()
+    }
+}
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        lock(&self.shared.queue).stop = true;
+        self.shared.wake.notify_all();
+        for thread in self.threads.drain(..) {
+            drop(thread.join());
+        }
+    }
+}
+
+/// What a task of this kind needs of its lease.
+pub(crate) const fn lend_for(kind: Kind) -> Lend {
+    match kind {
+        Kind::Read => Lend::Fill,
+        Kind::Write | Kind::Sync => Lend::Drain,
+    }
+}

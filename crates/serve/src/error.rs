@@ -1,0 +1,62 @@
+//! What can go wrong before a server runs, and what ends it. Each message names the place and the remedy.
+
+use std::io;
+use std::path::PathBuf;
+
+/// Why a server does not start, or ended.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// A file could not be opened, measured or locked.
+    #[error("{}: {source}{remedy}", path.display())]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+        /// What to do, in brackets; may be empty.
+        remedy: &'static str,
+    },
+    /// The options contradict each other or do not fit what they name.
+    #[error("{option}: {why}")]
+    Option {
+        /// Which option.
+        option: &'static str,
+        /// What is wrong, and the remedy.
+        why: String,
+    },
+    /// The kernel refused something that a server needs.
+    #[error("{what}: {source}")]
+    System {
+        /// What.
+        what: &'static str,
+        /// What it said.
+        source: io::Error,
+    },
+    /// A log of inputs is not one, or its replay differs.
+    #[error("{}: {why}", path.display())]
+    Log {
+        /// Which.
+        path: PathBuf,
+        /// What is wrong.
+        why: String,
+    },
+}
+
+impl ServeError {
+    /// Whether the user asked for what does not fit, as against a failure of the system.
+    #[must_use]
+    pub const fn is_usage(&self) -> bool {
+        matches!(self, Self::Option { .. })
+    }
+    pub(crate) fn option(option: &'static str, why: impl ToString) -> Self {
+        Self::Option { option, why: why.to_string() }
+    }
+    pub(crate) fn file(path: &std::path::Path, source: impl Into<io::Error>) -> Self {
+        Self::File { path: path.into(), source: source.into(), remedy: "" }
+    }
+}
+
+/// Turns a refusal of the kernel into an error that says what for.
+pub(crate) fn system(what: &'static str) -> impl Fn(io::Error) -> ServeError {
+    move |source| ServeError::System { what, source }
+}

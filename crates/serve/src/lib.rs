@@ -1,0 +1,37 @@
+//! The array server: the engine of `forerun-core` in front of real files and devices, over NBD.
+//!
+//! The design stands or falls with one claim: the engine that the simulator runs serves real bytes unchanged. This crate
+//! is the host that shows it. One thread, one loop, one `epoll`: sockets and members become inputs, outputs become member
+//! commands and replies, and what a client reads goes from the slot of the cache to its socket in one copy.
+//!
+//! ```text
+//!   sockets -- nbd (bytes) -- connection -- volume -- engine (forerun-core)
+//!                                  |           |--- raw (memory, ring)
+//!                               credit         `--- backend -- source (files, devices)
+//! ```
+//!
+//! [`nbd`] is the protocol without a socket; `connection` one client; `server` the loop; `volume` the engine with its
+//! bytes; `source` what is served, opened so that nobody changes it unseen; `backend` and `raw` the ways to the members, the
+//! latter with all the unsafe code there is; [`log`] what replays a run. Budgets: the cache is what `--cache` says, data
+//! on its way in has 32 MiB for all clients together, answers that nobody takes hold at most half of the cache, and the number
+//! of connections is bounded.
+
+mod backend;
+mod connection;
+mod credit;
+mod emulate;
+pub mod error;
+mod geometry;
+mod http;
+pub mod log;
+pub mod nbd;
+pub mod options;
+mod raw;
+mod record;
+mod server;
+mod source;
+mod volume;
+
+pub use backend::Lateness;
+pub use server::{Metrics, Server, Stop};
+pub use source::Direct;

@@ -1,0 +1,453 @@
+//! The negotiation of a session (proto.md, "Fixed newstyle negotiation"): bytes in, bytes out, and at the end an export.
+//!
+//! ```text
+//!   greeting sent --client flags--> options --GO / EXPORT_NAME--> transmission
+//!                        \             |  ^
+//!                         \            v  | LIST, INFO, STRUCTURED_REPLY, anything unknown
+//!                          `--bad--> closed <--ABORT-- options
+//! ```
+//!
+//! The machine holds nothing of what it was sent but how much of a refused option is still to come, so a client cannot make
+//! it grow: an option is answered when all of it is in the caller's buffer, and one that is longer than
+//! [`OPTION_BYTES_MAX`] is refused at once and passed over as it arrives. It never panics on what a client sends.
+
+use super::wire::{ADVERTISED_BYTES_MAX, export};
+use forerun_core::units::BLOCK_BYTES;
+
+/// Longest option that is looked at, bytes: a name (4096), some information requests, and room to spare.
+pub const OPTION_BYTES_MAX: usize = 8 << 10;
+/// Longest name of an export, bytes ("Values: string").
+const NAME_BYTES_MAX: usize = 4096;
+/// Options of one session before it is closed: no client needs more than a handful.
+const OPTIONS_MAX: u32 = 64;
+
+/// `NBDMAGIC`.
+const MAGIC: u64 = 0x4e42_444d_4147_4943;
+/// `IHAVEOPT`.
+const OPTION_MAGIC: u64 = 0x4948_4156_454F_5054;
+/// Magic of an option's reply.
+const REPLY_MAGIC: u64 = 0x0003_e889_0455_65a9;
+/// `NBD_FLAG_FIXED_NEWSTYLE` and `NBD_FLAG_C_FIXED_NEWSTYLE`.
+const FIXED_NEWSTYLE: u16 = 1;
+/// `NBD_FLAG_NO_ZEROES` and `NBD_FLAG_C_NO_ZEROES`.
+const NO_ZEROES: u16 = 1 << 1;
+
+/// Options, by number.
+mod option {
+    pub(super) const EXPORT_NAME: u32 = 1;
+    pub(super) const ABORT: u32 = 2;
+    pub(super) const LIST: u32 = 3;
+    pub(super) const INFO: u32 = 6;
+    pub(super) const GO: u32 = 7;
+    pub(super) const STRUCTURED_REPLY: u32 = 8;
+}
+
+/// Replies to options, by number.
+mod reply {
+    pub(super) const ACK: u32 = 1;
+    pub(super) const SERVER: u32 = 2;
+    pub(super) const INFO: u32 = 3;
+    pub(super) const UNSUPPORTED: u32 = (1 << 31) + 1;
+    pub(super) const POLICY: u32 = (1 << 31) + 2;
+    pub(super) const INVALID: u32 = (1 << 31) + 3;
+    pub(super) const UNKNOWN: u32 = (1 << 31) + 6;
+    pub(super) const TOO_BIG: u32 = (1 << 31) + 9;
+}
+
+/// Information items, by number.
+mod info {
+    pub(super) const EXPORT: u16 = 0;
+    pub(super) const NAME: u16 = 1;
+    pub(super) const DESCRIPTION: u16 = 2;
+    pub(super) const BLOCK_SIZE: u16 = 3;
+}
+
+/// What clients may choose from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Export {
+    /// Its name; the empty name means the first export.
+    pub name: String,
+    /// For people.
+    pub description: String,
+    /// Bytes.
+    pub size: u64,
+    /// See [`super::wire::export`].
+    pub flags: u16,
+}
+
+/// How a step ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// More bytes are needed.
+    More,
+    /// An option was dealt with; there may be more in the buffer.
+    Again,
+    /// Requests follow.
+    Transmission(Session),
+    /// Send what there is and close.
+    Close,
+}
+
+/// What was agreed on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Session {
+    /// Number of the export.
+    pub export: usize,
+    /// READ is answered in chunks.
+    pub structured: bool,
+    /// The client was told the largest request.
+    pub told: bool,
+}
+
+/// The state of one negotiation.
+#[derive(Clone, Debug, Default)]
+pub struct Handshake {
+    greeted: bool,
+    no_zeroes: bool,
+    structured: bool,
+    told: bool,
+    /// Bytes of a refused option that are still to come.
+    skip: u64,
+    options: u32,
+}
+
+/// What the server says first.
+#[must_use]
+pub fn greeting() -> [u8; 18] {
+    let mut out = [0; 18];
+    out[..8].copy_from_slice(&MAGIC.to_be_bytes());
+    out[8..16].copy_from_slice(&OPTION_MAGIC.to_be_bytes());
+    out[16..].copy_from_slice(&(FIXED_NEWSTYLE | NO_ZEROES).to_be_bytes());
+    out
+}
+
+/// A number of `N` bytes at the front, and what is behind it.
+fn split<const N: usize>(bytes: &[u8]) -> Option<([u8; N], &[u8])> {
+    bytes.split_first_chunk::<N>().map(|(head, rest)| (*head, rest))
+}
+
+impl Handshake {
+    /// Takes the next message from the front of `input`. Returns how many bytes it took and how it went on; answers are
+    /// added to `out`. `full` refuses new sessions: every client of the export is served by somebody else's place.
+    pub fn step(&mut self, input: &[u8], exports: &[Export], full: bool, out: &mut Vec<u8>) -> (usize, Step) {
+        if !self.greeted {
+            return self.client_flags(input);
+        }
+        if self.skip > 0 {
+            let take = (input.len() as u64).min(self.skip);
+            self.skip -= take;
+            let step = if take == 0 { Step::More } else { Step::Again };
+            return (take as usize, step);
+        }
+        let Some((magic, rest)) = split::<8>(input) else { return (0, Step::More) };
+        if u64::from_be_bytes(magic) != OPTION_MAGIC {
+            return (0, Step::Close);
+        }
+        let Some((number, rest)) = split::<4>(rest) else { return (0, Step::More) };
+        let Some((length, rest)) = split::<4>(rest) else { return (0, Step::More) };
+        let (number, length) = (u32::from_be_bytes(number), u32::from_be_bytes(length) as usize);
+        if length > OPTION_BYTES_MAX {
+            return self.refuse_long(number, length, out);
+        }
+        let Some(data) = rest.get(..length) else { return (0, Step::More) };
+        self.options += 1;
+        let step = if self.options > OPTIONS_MAX {
+            Step::Close
+        } else {
+            self.option(number, data, exports, full, out)
+        };
+        (16 + length, step)
+    }
+
+    fn client_flags(&mut self, input: &[u8]) -> (usize, Step) {
+        let Some((flags, _)) = split::<4>(input) else { return (0, Step::More) };
+        let flags = u32::from_be_bytes(flags);
+        // "the server MUST drop the connection" on flags that it does not know.
+        if flags & !u32::from(FIXED_NEWSTYLE | NO_ZEROES) != 0 {
+            return (4, Step::Close);
+        }
+        self.greeted = true;
+        self.no_zeroes = flags & u32::from(NO_ZEROES) != 0;
+        (4, Step::Again)
+    }
+
+    /// An option too long to be looked at: an answer, and its data is passed over as it comes.
+    fn refuse_long(&mut self, number: u32, length: usize, out: &mut Vec<u8>) -> (usize, Step) {
+        if number == option::EXPORT_NAME {
+            return (16, Step::Close); // it has no way to be answered with an error
+        }
+        self.options += 1;
+        self.skip = length as u64;
+        answer(out, number, reply::TOO_BIG, b"the option is too long");
+        (16, if self.options > OPTIONS_MAX { Step::Close } else { Step::Again })
+    }
+
+    fn option(
+        &mut self,
+        number: u32,
+        data: &[u8],
+        exports: &[Export],
+        full: bool,
+        out: &mut Vec<u8>,
+    ) -> Step {
+        match number {
+            option::EXPORT_NAME => return self.export_name(data, exports, full, out),
+            option::ABORT => {
+                answer(out, number, reply::ACK, &[]);
+                return Step::Close;
+            }
+            option::LIST if !data.is_empty() => answer(out, number, reply::INVALID, b"LIST takes no data"),
+            option::LIST => {
+                for export in exports {
+                    let mut item = (export.name.len() as u32).to_be_bytes().to_vec();
+                    item.extend_from_slice(export.name.as_bytes());
+                    item.extend_from_slice(export.description.as_bytes());
+                    answer(out, number, reply::SERVER, &item);
+                }
+                answer(out, number, reply::ACK, &[]);
+            }
+            option::STRUCTURED_REPLY if !data.is_empty() => {
+                answer(out, number, reply::INVALID, b"STRUCTURED_REPLY takes no data");
+            }
+            option::STRUCTURED_REPLY => {
+                self.structured = true;
+                answer(out, number, reply::ACK, &[]);
+            }
+            option::INFO | option::GO => return self.info(number, data, exports, full, out),
+            _ => answer(out, number, reply::UNSUPPORTED, b"this server does not have that option"),
+        }
+        Step::Again
+    }
+
+    /// `NBD_OPT_EXPORT_NAME`: the name is all there is, and an error can only be said by closing.
+    fn export_name(&self, data: &[u8], exports: &[Export], full: bool, out: &mut Vec<u8>) -> Step {
+        let Some(export) = find(data, exports).filter(|_| !full) else { return Step::Close };
+        out.extend_from_slice(&exports[export].size.to_be_bytes());
+        out.extend_from_slice(&exports[export].flags.to_be_bytes());
+        if !self.no_zeroes {
+            out.extend_from_slice(&[0; 124]);
+        }
+        Step::Transmission(Session { export, structured: self.structured, told: self.told })
+    }
+
+    /// `NBD_OPT_INFO` and `NBD_OPT_GO`: a name and the numbers of what the client would like to be told.
+    fn info(&mut self, number: u32, data: &[u8], exports: &[Export], full: bool, out: &mut Vec<u8>) -> Step {
+        let Some((name, wanted)) = parse_info(data) else {
+            answer(out, number, reply::INVALID, b"lengths within the option contradict each other");
+            return Step::Again;
+        };
+        let Some(export) = find(name, exports) else {
+            answer(out, number, reply::UNKNOWN, b"there is no export of this name");
+            return Step::Again;
+        };
+        if full && number == option::GO {
+            answer(out, number, reply::POLICY, b"too many clients: try again later");
+            return Step::Again;
+        }
+        let found = &exports[export];
+        let mut item = info::EXPORT.to_be_bytes().to_vec();
+        item.extend_from_slice(&found.size.to_be_bytes());
+        item.extend_from_slice(&found.flags.to_be_bytes());
+        answer(out, number, reply::INFO, &item);
+        for kind in wanted.chunks_exact(2).map(|pair| u16::from_be_bytes([pair[0], pair[1]])) {
+            self.tell(number, kind, found, out);
+        }
+        answer(out, number, reply::ACK, &[]);
+        if number == option::INFO {
+            return Step::Again;
+        }
+        Step::Transmission(Session { export, structured: self.structured, told: self.told })
+    }
+
+    fn tell(&mut self, number: u32, kind: u16, export: &Export, out: &mut Vec<u8>) {
+        let mut item = kind.to_be_bytes().to_vec();
+        match kind {
+            info::NAME => item.extend_from_slice(export.name.as_bytes()),
+            info::DESCRIPTION => item.extend_from_slice(export.description.as_bytes()),
+            info::BLOCK_SIZE => {
+                self.told = true;
+                item.extend_from_slice(&1_u32.to_be_bytes());
+                item.extend_from_slice(&(BLOCK_BYTES as u32).to_be_bytes());
+                item.extend_from_slice(&ADVERTISED_BYTES_MAX.to_be_bytes());
+            }
+            _ => return, // "MUST ignore" what it does not know
+        }
+        answer(out, number, reply::INFO, &item);
+    }
+}
+
+/// Name and wanted items of INFO and GO, or nothing if the lengths do not add up.
+fn parse_info(data: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (length, rest) = split::<4>(data)?;
+    let length = u32::from_be_bytes(length) as usize;
+    let name = rest.get(..length)?;
+    let (count, wanted) = split::<2>(&rest[length..])?;
+    (wanted.len() == 2 * usize::from(u16::from_be_bytes(count))).then_some((name, wanted))
+}
+
+/// The export of a name; the empty name is the first.
+fn find(name: &[u8], exports: &[Export]) -> Option<usize> {
+    if name.len() > NAME_BYTES_MAX {
+        return None;
+    }
+    if name.is_empty() && !exports.is_empty() {
+        return Some(0);
+    }
+    exports.iter().position(|export| export.name.as_bytes() == name)
+}
+
+fn answer(out: &mut Vec<u8>, option: u32, kind: u32, data: &[u8]) {
+    out.extend_from_slice(&REPLY_MAGIC.to_be_bytes());
+    out.extend_from_slice(&option.to_be_bytes());
+    out.extend_from_slice(&kind.to_be_bytes());
+    out.extend_from_slice(&(data.len() as u32).to_be_bytes());
+    out.extend_from_slice(data);
+}
+
+/// The flags of an export of this server.
+#[must_use]
+pub const fn export_flags(read_only: bool, rotational: bool) -> u16 {
+    let mut flags = export::HAS_FLAGS
+        | export::SEND_FLUSH
+        | export::SEND_FUA
+        | export::SEND_DF
+        | export::CAN_MULTI_CONN
+        | export::SEND_CACHE;
+    if read_only {
+        flags |= export::READ_ONLY;
+    }
+    if rotational {
+        flags |= export::ROTATIONAL;
+    }
+    flags
+}
+
+/// What a client sends: an option with its data. For tests, fuzzing and measurements.
+#[must_use]
+pub fn option_bytes(number: u32, data: &[u8]) -> Vec<u8> {
+    let mut out = OPTION_MAGIC.to_be_bytes().to_vec();
+    out.extend_from_slice(&number.to_be_bytes());
+    out.extend_from_slice(&(data.len() as u32).to_be_bytes());
+    out.extend_from_slice(data);
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn exports() -> Vec<Export> {
+        let export = |name: &str| Export {
+            name: name.into(),
+            description: "disk".into(),
+            size: 1 << 20,
+            flags: export_flags(false, false),
+        };
+        vec![export("a"), export("b")]
+    }
+
+    /// Feeds a whole session at once; returns what was answered and how it ended.
+    fn run(input: &[u8]) -> (Vec<u8>, Step) {
+        let (mut machine, mut out, mut at) = (Handshake::default(), Vec::new(), 0);
+        loop {
+            let (took, step) = machine.step(&input[at..], &exports(), false, &mut out);
+            at += took;
+            if step != Step::Again {
+                return (out, step);
+            }
+        }
+    }
+
+    fn go(name: &[u8], wanted: &[u16]) -> Vec<u8> {
+        let mut data = (name.len() as u32).to_be_bytes().to_vec();
+        data.extend_from_slice(name);
+        data.extend_from_slice(&(wanted.len() as u16).to_be_bytes());
+        wanted.iter().for_each(|kind| data.extend_from_slice(&kind.to_be_bytes()));
+        option_bytes(option::GO, &data)
+    }
+
+    fn kinds(mut answers: &[u8]) -> Vec<u32> {
+        let mut kinds = Vec::new();
+        while answers.len() >= 20 {
+            kinds.push(u32::from_be_bytes([answers[12], answers[13], answers[14], answers[15]]));
+            let length = u32::from_be_bytes([answers[16], answers[17], answers[18], answers[19]]) as usize;
+            answers = &answers[20 + length..];
+        }
+        assert!(answers.is_empty(), "answers end where they say");
+        kinds
+    }
+
+    #[test]
+    fn go_names_size_and_limits_and_starts_the_session() {
+        let mut input = 3_u32.to_be_bytes().to_vec();
+        input.extend(option_bytes(option::STRUCTURED_REPLY, &[]));
+        input.extend(go(b"b", &[info::BLOCK_SIZE, 77]));
+        let (out, step) = run(&input);
+        assert_eq!(step, Step::Transmission(Session { export: 1, structured: true, told: true }));
+        assert_eq!(kinds(&out), [reply::ACK, reply::INFO, reply::INFO, reply::ACK]);
+    }
+
+    #[test]
+    fn unknown_client_flags_end_the_session() {
+        assert_eq!(run(&7_u32.to_be_bytes()).1, Step::Close);
+    }
+
+    #[test]
+    fn lengths_at_every_boundary_are_answered_or_wait_and_never_panic() {
+        for number in 0..16 {
+            for length in [0, 1, 4095, 4096, 4097, 8191, 8192, 8193, 1 << 31, u32::MAX - 1, u32::MAX] {
+                let mut input = 1_u32.to_be_bytes().to_vec();
+                input.extend_from_slice(&OPTION_MAGIC.to_be_bytes());
+                input.extend_from_slice(&(number as u32).to_be_bytes());
+                input.extend_from_slice(&u32::to_be_bytes(length));
+                input.extend(std::iter::repeat_n(0xff, (length as usize).min(9000)));
+                let (out, step) = run(&input);
+                assert!(out.len() < 4096, "an answer stays short: option {number}, length {length}");
+                if number == option::EXPORT_NAME && length > 0 {
+                    assert_eq!(step, Step::Close);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn name_lengths_within_go_are_checked_against_the_option() {
+        for name_length in [1, 4095, 4096, 4097, 1 << 31, u32::MAX] {
+            let mut data = u32::to_be_bytes(name_length).to_vec();
+            data.extend_from_slice(&[0, 0]);
+            let mut input = 1_u32.to_be_bytes().to_vec();
+            input.extend(option_bytes(option::GO, &data));
+            let (out, _) = run(&input);
+            assert_eq!(kinds(&out), [reply::INVALID], "name of {name_length}");
+        }
+    }
+
+    #[test]
+    fn a_refused_option_is_passed_over_and_the_session_goes_on() {
+        let mut input = 1_u32.to_be_bytes().to_vec();
+        input.extend(option_bytes(9, &vec![0; OPTION_BYTES_MAX + 1]));
+        input.extend(go(b"", &[]));
+        let (out, step) = run(&input);
+        assert!(matches!(step, Step::Transmission(_)));
+        assert_eq!(kinds(&out), [reply::TOO_BIG, reply::INFO, reply::ACK]);
+    }
+
+    #[test]
+    fn a_session_cut_at_every_byte_waits_for_more() {
+        let mut input = 1_u32.to_be_bytes().to_vec();
+        input.extend(option_bytes(option::LIST, &[]));
+        input.extend(go(b"a", &[info::NAME]));
+        for cut in 0..input.len() {
+            assert_eq!(run(&input[..cut]).1, Step::More, "cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn endless_options_end_the_session() {
+        let mut input = 1_u32.to_be_bytes().to_vec();
+        for _ in 0..=OPTIONS_MAX {
+            input.extend(option_bytes(option::LIST, &[]));
+        }
+        assert_eq!(run(&input).1, Step::Close);
+    }
+}

@@ -1,0 +1,148 @@
+//! What a server is asked to do: plain data, made by the command line or by a test.
+
+use crate::source::Direct;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+/// Connections at once unless said otherwise.
+pub const CONNECTIONS_DEFAULT: u32 = 64;
+/// Most connections that may be asked for: each has its reserve in the cache, and a file number.
+pub const CONNECTIONS_MAX: u32 = 512;
+
+/// One member: a file or device, perhaps with the timing of a disk model.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemberSpec {
+    /// Where its bytes are.
+    pub path: PathBuf,
+    /// The preset whose time every read and write takes.
+    pub emulate: Option<String>,
+}
+
+impl FromStr for MemberSpec {
+    type Err = String;
+
+    /// A path, or `emulate(PRESET):PATH`.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let Some(rest) = text.strip_prefix("emulate(") else {
+            return Ok(Self { path: text.into(), emulate: None });
+        };
+        match rest.split_once("):") {
+            Some((preset, path)) if !preset.is_empty() && !path.is_empty() => {
+                Ok(Self { path: path.into(), emulate: Some(preset.into()) })
+            }
+            _ => Err(format!("`{text}` is not emulate(PRESET):FILE, as in emulate(cheetah-15k4):disk.img")),
+        }
+    }
+}
+
+/// What is served.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum What {
+    /// One file or block device as it is; the array (in the grammar of every command) says where strips lie.
+    Over {
+        /// File or device.
+        member: MemberSpec,
+        /// `single[:STRIP]` or `raid0:NxSTRIP`; none means what the kernel says of a device, else `single`.
+        array: Option<String>,
+    },
+    /// Members striped as RAID-0, read-only.
+    Stripe {
+        /// Bytes of a strip.
+        strip_bytes: u64,
+        /// Files or devices, in order.
+        members: Vec<MemberSpec>,
+    },
+}
+
+/// Where clients come in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Listen {
+    /// A unix socket at this path; it must not be in use.
+    Unix(PathBuf),
+    /// TCP.
+    Tcp(SocketAddr),
+    /// The sockets that a service manager handed over.
+    Inherited,
+}
+
+/// How members are read and written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Transfer {
+    /// io_uring where the kernel allows it, threads otherwise.
+    #[default]
+    Auto,
+    /// io_uring, or not at all.
+    Ring,
+    /// `preadv` and `pwritev` on threads.
+    Threads,
+}
+
+/// Everything that a server needs to know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// What is served.
+    pub what: What,
+    /// Where clients come in.
+    pub listen: Listen,
+    /// Name of the export; the empty name always means it too.
+    pub export: String,
+    /// Bytes of cache.
+    pub cache_bytes: u64,
+    /// Scheme, in the grammar of every command.
+    pub scheme: String,
+    /// Preset whose costs the schemes believe in.
+    pub device: String,
+    /// Writes are refused.
+    pub read_only: bool,
+    /// Most clients at once.
+    pub connections: u32,
+    /// How members are read and written.
+    pub transfer: Transfer,
+    /// Whether the page cache of the members is bypassed.
+    pub direct: Direct,
+    /// File for the log of inputs.
+    pub log_inputs: Option<PathBuf>,
+    /// File for a trace of what clients ask for.
+    pub record: Option<PathBuf>,
+    /// Address of the live page.
+    pub http: Option<SocketAddr>,
+}
+
+impl Options {
+    /// A server over one file on a unix socket, with everything else as the command line has it by default.
+    #[must_use]
+    pub fn over(path: impl Into<PathBuf>, socket: impl Into<PathBuf>) -> Self {
+        Self {
+            what: What::Over { member: MemberSpec { path: path.into(), emulate: None }, array: None },
+            listen: Listen::Unix(socket.into()),
+            export: String::new(),
+            cache_bytes: 256 << 20,
+            scheme: "asp+msp".into(),
+            device: "cheetah-15k4".into(),
+            read_only: false,
+            connections: CONNECTIONS_DEFAULT,
+            transfer: Transfer::Auto,
+            direct: Direct::Auto,
+            log_inputs: None,
+            record: None,
+            http: None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_member_is_a_path_or_an_emulated_path() {
+        let plain: MemberSpec = "/dev/md0".parse().expect("a path");
+        assert_eq!(plain, MemberSpec { path: "/dev/md0".into(), emulate: None });
+        let slow: MemberSpec = "emulate(cheetah-15k4):m0.img".parse().expect("emulated");
+        assert_eq!(slow, MemberSpec { path: "m0.img".into(), emulate: Some("cheetah-15k4".into()) });
+        for wrong in ["emulate(x)", "emulate():a", "emulate(x):", "emulate(x)a"] {
+            assert!(wrong.parse::<MemberSpec>().is_err(), "{wrong}");
+        }
+    }
+}

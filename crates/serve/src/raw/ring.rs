@@ -1,0 +1,213 @@
+//! Member commands through a ring of the kernel (io_uring): submitted together, reaped together, no thread between.
+//!
+//! One ring, used by the loop alone. What is in flight lies in a table with its lease, its file and its list of pieces, so
+//! everything that the kernel was told the address of stays where it is until the completion has come; dropping the ring
+//! waits for all of it. With direct I/O the arena is registered once and a command whose blocks lie one behind the other
+//! needs no list and no look-up of pages (`READ_FIXED`). The ring's file is readable when completions wait, so the loop
+//! polls it like a socket. A completion that says EINTR or EAGAIN is sent again.
+
+use super::{Arena, BLOCK, Lend};
+use crate::backend::{Backend, Done, Kind, Task};
+use forerun_core::units::Nanos;
+use io_uring::{IoUring, opcode, types};
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsRawFd as _, BorrowedFd};
+
+/// Entries of the submission queue; more commands than this wait in a list of ours.
+const ENTRIES: u32 = 256;
+/// Entries of the completion queue: above all that 64 members hold at once (dispatch: 32 each) and their syncs.
+const COMPLETIONS: u32 = 4096;
+/// Largest registered buffer, a bound of the kernel: 1 GiB, in blocks.
+const REGISTERED_BLOCKS: u32 = 262_144;
+
+/// A command that the kernel works on, or that waits to be submitted.
+struct Flight {
+    task: Task,
+    pieces: Vec<libc::iovec>,
+}
+
+/// The ring and what is in flight on it.
+pub(crate) struct Ring {
+    ring: IoUring,
+    flights: Vec<Option<Flight>>,
+    free: Vec<usize>,
+    waiting: VecDeque<usize>,
+    /// Entries that were pushed and whose completion was not reaped.
+    in_kernel: usize,
+    unsubmitted: bool,
+    registered: bool,
+}
+
+// SAFETY: the raw pointers in `Flight::pieces` point into the mapping that the flight's lease keeps alive.
+unsafe impl Send for Ring {}
+
+impl Ring {
+    /// A ring; with `register` the memory of the arena is pinned for direct I/O, where the kernel allows it.
+    pub(crate) fn new(arena: &Arena, register: bool) -> io::Result<Self> {
+        let ring = IoUring::builder().setup_clamp().setup_cqsize(COMPLETIONS).build(ENTRIES)?;
+        let registered = register && register_arena(&ring, arena);
+        Ok(Self {
+            ring,
+            flights: Vec::new(),
+            free: Vec::new(),
+            waiting: VecDeque::new(),
+            in_kernel: 0,
+            unsubmitted: false,
+            registered,
+        })
+    }
+
+    fn push(&mut self, at: usize) -> bool {
+        let entry = self.entry(at);
+        // SAFETY: the entry names a file, a list and memory that the flight keeps until its completion is reaped.
+        let pushed = unsafe { self.ring.submission().push(&entry).is_ok() };
+        self.unsubmitted |= pushed;
+        self.in_kernel += usize::from(pushed);
+        pushed
+    }
+
+    fn entry(&mut self, at: usize) -> io_uring::squeue::Entry {
+        let registered = self.registered;
+        let Some(flight) = self.flights[at].as_mut() else {
+            unreachable!("only what is in flight is submitted")
+        };
+        let fd = types::Fd(flight.task.file.as_raw_fd());
+        let (offset, len) = (flight.task.offset, flight.task.len);
+        if let Some(lease) = &flight.task.lease {
+            lease.pieces(0, len, &mut flight.pieces);
+        }
+        let fixed = fixed_index(flight).filter(|_| registered);
+        let (list, count) = (flight.pieces.as_ptr(), flight.pieces.len() as u32);
+        let entry = match (flight.task.kind, fixed) {
+            (Kind::Sync, _) => opcode::Fsync::new(fd).flags(types::FsyncFlags::DATASYNC).build(),
+            (Kind::Read, Some(index)) => {
+                opcode::ReadFixed::new(fd, flight.pieces[0].iov_base.cast(), len as u32, index)
+                    .offset(offset)
+                    .build()
+            }
+            (Kind::Write, Some(index)) => {
+                opcode::WriteFixed::new(fd, flight.pieces[0].iov_base.cast(), len as u32, index)
+                    .offset(offset)
+                    .build()
+            }
+            (Kind::Read, None) => opcode::Readv::new(fd, list, count).offset(offset).build(),
+            (Kind::Write, None) => opcode::Writev::new(fd, list, count).offset(offset).build(),
+        };
+        entry.user_data(at as u64)
+    }
+
+    fn push_waiting(&mut self) {
+        while let Some(&at) = self.waiting.front() {
+            if !self.push(at) {
+                break;
+            }
+            self.waiting.pop_front();
+        }
+    }
+}
+
+/// The registered buffer in which the whole transfer lies, if there is one.
+fn fixed_index(flight: &Flight) -> Option<u16> {
+    let lease = flight.task.lease.as_ref()?;
+    let [run] = lease.runs[..] else { return None };
+    let last = run.first + run.blocks - 1;
+    if last as usize * BLOCK >= lease.map.bytes - BLOCK {
+        return None; // the block where unwanted data goes is not registered
+    }
+    let index = run.first / REGISTERED_BLOCKS;
+    (index == last / REGISTERED_BLOCKS && flight.pieces.len() == 1).then_some(index as u16)
+}
+
+fn register_arena(ring: &IoUring, arena: &Arena) -> bool {
+    let blocks = arena.marks.len();
+    let buffers: Vec<libc::iovec> = (0..blocks)
+        .step_by(REGISTERED_BLOCKS as usize)
+        .map(|first| {
+            let count = (blocks - first).min(REGISTERED_BLOCKS as usize);
+            // SAFETY: within the mapping.
+            let base = unsafe { arena.map.base.as_ptr().add(first * BLOCK) };
+            libc::iovec { iov_base: base.cast(), iov_len: count * BLOCK }
+        })
+        .collect();
+    // SAFETY: the kernel pins the pages; they are unmapped only when no lease and no arena is left, and pinned pages live
+    // on in the kernel even then.
+    unsafe { ring.submitter().register_buffers(&buffers).is_ok() }
+}
+
+impl Backend for Ring {
+    fn submit(&mut self, _now: Nanos, task: Task) {
+        debug_assert!(
+            task.lease.as_ref().is_none_or(|l| (l.how == Lend::Fill) == (task.kind == Kind::Read)),
+            "a read fills and a write drains"
+        );
+        let flight = Some(Flight { task, pieces: Vec::new() });
+        let at = match self.free.pop() {
+            Some(at) => {
+                self.flights[at] = flight;
+                at
+            }
+            None => {
+                self.flights.push(flight);
+                self.flights.len() - 1
+            }
+        };
+        if !self.waiting.is_empty() || !self.push(at) {
+            self.waiting.push_back(at);
+        }
+    }
+
+    fn kick(&mut self) {
+        self.push_waiting();
+        while self.unsubmitted {
+            match self.ring.submit() {
+                Ok(_) => self.unsubmitted = false,
+                Err(problem) if problem.kind() == io::ErrorKind::Interrupted => {}
+                // The kernel is short of memory or the completions are many: reaping them comes first.
+                Err(_) => break,
+            }
+            self.push_waiting();
+        }
+    }
+
+    fn reap(&mut self, _now: Nanos, out: &mut Vec<Done>) {
+        let mut again = Vec::new();
+        for completion in self.ring.completion() {
+            let at = completion.user_data() as usize;
+            let result = completion.result();
+            self.in_kernel -= 1;
+            if result == -libc::EINTR || result == -libc::EAGAIN {
+                again.push(at);
+                continue;
+            }
+            let Some(flight) = self.flights[at].take() else { continue };
+            self.free.push(at);
+            let result = if result < 0 {
+                Err(io::Error::from_raw_os_error(-result))
+            } else {
+                Ok(u64::from(result as u32))
+            };
+            out.push(Done { token: flight.task.token, result, lease: flight.task.lease });
+        }
+        self.waiting.extend(again);
+    }
+
+    fn poll_fd(&self) -> BorrowedFd<'_> {
+        // SAFETY: the ring's file is open as long as `self` is borrowed.
+        unsafe { BorrowedFd::borrow_raw(self.ring.as_raw_fd()) }
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        // The kernel may still write into leased memory: it is waited for. What was never submitted is simply dropped.
+        let mut ended = Vec::new();
+        while self.in_kernel > 0 && self.ring.submit_and_wait(1).is_ok() {
+            self.reap(Nanos::ZERO, &mut ended);
+        }
+        if self.in_kernel > 0 {
+            // The kernel does not answer: memory that it may write stays mapped for ever.
+            std::mem::forget(std::mem::take(&mut self.flights));
+        }
+    }
+}

@@ -1,0 +1,526 @@
+//! The loop: one thread that owns the engine, the cache, the connections and the clock.
+//!
+//! A turn: wait until something is ready; tell the volume the time; take what clients have sent; take what members have
+//! ended; hand every answer to its connection; send what sockets take; give back what was sent; and look again for those
+//! who waited for room. Nothing in a turn blocks, so one client can hold up another only by what it makes the machine do,
+//! and that is bounded: bytes per turn, requests, credit, intake memory, and the time that a negotiation may take.
+//!
+//! Clients that negotiate are not counted as connections: they hold a few bytes, their number is bounded, and when they
+//! are too many the one that has been there longest is sent away. So idle sockets can neither fill the places of real
+//! clients nor keep new ones out. `requests` is what was asked and not yet answered, `accept` how clients come in.
+
+mod accept;
+mod metrics;
+mod requests;
+
+pub use metrics::Metrics;
+
+use crate::backend::{Backend, Threads};
+use crate::connection::{Connection, Received, TURN_BYTES_MAX};
+use crate::credit::Credit;
+use crate::emulate::Emulated;
+use crate::error::{ServeError, system};
+use crate::http::Http;
+use crate::log::Log;
+use crate::nbd::handshake::Export;
+use crate::options::{MemberSpec, Options, Transfer, What};
+use crate::raw::{Arena, Ring};
+use crate::record::Record;
+use crate::source::Source;
+use crate::volume::{Answer, EngineSpec, Event, Volume};
+use accept::Listener;
+use forerun_core::array::ArraySpec;
+use forerun_core::units::{Nanos, SECTOR_BYTES};
+use forerun_disk::device::Device;
+use forerun_disk::preset::{BuildOptions, Preset};
+use requests::Requests;
+use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
+};
+use std::io::{self, Read as _, Write as _};
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// How often deadlines and members are looked at.
+const TICK: Nanos = Nanos::from_secs(1);
+/// How long a negotiation may take, and how long clients may take over their last answers when the server ends.
+const DEADLINE: Nanos = Nanos::from_secs(10);
+/// How long a client may hold intake memory that others wait for without sending a byte.
+const STALL: Nanos = Nanos::from_secs(10);
+/// Events taken from the kernel in one turn.
+const EVENTS: usize = 128;
+
+/// Who an event of the kernel is for.
+mod token {
+    pub(super) const STOP: u64 = 0;
+    pub(super) const MEMBERS: u64 = 1;
+    pub(super) const TIMER: u64 = 2;
+    pub(super) const LISTENERS: u64 = 16;
+    pub(super) const CONNECTIONS: u64 = 64;
+}
+
+/// Ends a running server from elsewhere: another thread, or a handler of signals.
+#[derive(Clone, Debug)]
+pub struct Stop(Arc<UnixStream>);
+
+impl Stop {
+    /// The server takes no new requests, answers those it has, and returns.
+    pub fn stop(&self) {
+        // A pipe that is full has said it already.
+        drop((&*self.0).write(&[1]));
+    }
+
+    /// The same when one of these signals comes.
+    ///
+    /// # Errors
+    /// When the system refuses the handler.
+    pub fn on_signals(&self, signals: &[i32]) -> Result<(), ServeError> {
+        for &signal in signals {
+            let pipe = self.0.try_clone().map_err(system("signals"))?;
+            signal_hook::low_level::pipe::register(signal, pipe).map_err(system("signals"))?;
+        }
+        Ok(())
+    }
+}
+
+/// Where a server is reached and what it serves, once it listens.
+pub struct Server {
+    volume: Volume,
+    epoll: OwnedFd,
+    timer: OwnedFd,
+    timer_at: Option<Nanos>,
+    stop: Stop,
+    stop_pipe: UnixStream,
+    listeners: Vec<Listener>,
+    exports: Vec<Export>,
+    connections: Vec<Option<Connection>>,
+    /// Clients so far.
+    clients: u64,
+    serving: u32,
+    serving_max: u32,
+    requests: Requests,
+    credit: Credit,
+    finished: Vec<(Answer, u64)>,
+    begin: Instant,
+    next_tick: Nanos,
+    /// The members are not what they were.
+    changed: Option<String>,
+    stopping: Option<Nanos>,
+    metrics: Metrics,
+    record: Option<Record>,
+    http: Option<Http>,
+    scratch: Vec<u8>,
+}
+
+/// The clock is the one place of this crate that asks the real time; everything behind it is told.
+fn real_time() -> Instant {
+    Instant::now()
+}
+
+fn make_backend(transfer: Transfer, direct: bool, arena: &Arena) -> io::Result<Box<dyn Backend>> {
+    match transfer {
+        Transfer::Threads => Ok(Box::new(Threads::new()?)),
+        Transfer::Ring => Ok(Box::new(Ring::new(arena, direct)?)),
+        Transfer::Auto => match Ring::new(arena, direct) {
+            Ok(ring) => Ok(Box::new(ring)),
+            Err(_) => Ok(Box::new(Threads::new()?)),
+        },
+    }
+}
+
+/// The models of emulated members; a member without one is as fast as it is.
+fn models(members: &[&MemberSpec], sizes: &[u64]) -> Result<Vec<Option<Box<dyn Device>>>, ServeError> {
+    let model = |(member, &size): (&&MemberSpec, &u64)| {
+        let Some(name) = &member.emulate else { return Ok(None) };
+        let preset = Preset::load(name).map_err(|why| ServeError::option("emulate", why))?;
+        let device =
+            preset.build(&BuildOptions::default()).map_err(|why| ServeError::option("emulate", why))?;
+        if size.div_ceil(SECTOR_BYTES) > device.sectors() {
+            let why = format!("{} is larger than a {name}", member.path.display());
+            return Err(ServeError::option("emulate", why));
+        }
+        Ok(Some(device))
+    };
+    members.iter().zip(sizes).map(model).collect()
+}
+
+fn open_volume(options: &Options) -> Result<Volume, ServeError> {
+    let (source, members): (_, Vec<&MemberSpec>) = match &options.what {
+        What::Over { member, array } => {
+            let array: ArraySpec = match array {
+                Some(text) => text.parse().map_err(|why| ServeError::option("--array", why))?,
+                None => crate::geometry::of_device(&member.path).unwrap_or_default(),
+            };
+            (Source::over(&member.path, array, options.read_only, options.direct)?, vec![member])
+        }
+        What::Stripe { strip_bytes, members } => {
+            let paths: Vec<_> = members.iter().map(|member| member.path.clone()).collect();
+            (Source::stripe(&paths, *strip_bytes, options.direct)?, members.iter().collect())
+        }
+    };
+    let sizes: Vec<u64> = source.members.iter().map(|member| member.size).collect();
+    let models = models(&members, &sizes)?;
+    let believed = members.iter().find_map(|member| member.emulate.as_ref()).unwrap_or(&options.device);
+    let spec = EngineSpec::new(&options.scheme, options.cache_bytes, believed)?;
+    let log = options.log_inputs.as_ref().map(|path| {
+        Log::create(path, &spec, &source.array).map_err(|problem| ServeError::file(path, problem))
+    });
+    let direct = source.members.iter().all(crate::source::Member::is_direct);
+    let backend = |arena: &Arena| {
+        let plain = make_backend(options.transfer, direct, arena)?;
+        let emulated = models.iter().any(Option::is_some);
+        Ok(if emulated { Box::new(Emulated::new(plain, models)) as Box<dyn Backend> } else { plain })
+    };
+    Volume::new(spec, source, backend, log.transpose()?).map_err(system("memory and members"))
+}
+
+impl Server {
+    /// Opens what is served, makes the cache and listens. Nobody is served before [`Server::run`].
+    ///
+    /// # Errors
+    /// What does not exist, fit or belong together, as [`ServeError`] says.
+    pub fn bind(options: &Options) -> Result<Self, ServeError> {
+        if !(1..=crate::options::CONNECTIONS_MAX).contains(&options.connections) {
+            let why = format!("1 to {} clients can be served at once", crate::options::CONNECTIONS_MAX);
+            return Err(ServeError::option("--connections", why));
+        }
+        let volume = open_volume(options)?;
+        let listeners = accept::listen(&options.listen)?;
+        let read_only = options.read_only || matches!(options.what, What::Stripe { .. });
+        let export = Export {
+            name: options.export.clone(),
+            description: format!("{} behind {}", volume.source.array.spec(), options.scheme),
+            size: volume.source.size,
+            flags: crate::nbd::handshake::export_flags(read_only, false),
+        };
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|e| system("epoll")(e.into()))?;
+        let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)
+            .map_err(|e| system("timer")(e.into()))?;
+        let (stop_pipe, stop) = UnixStream::pair().map_err(system("signals"))?;
+        stop_pipe.set_nonblocking(true).map_err(system("signals"))?;
+        stop.set_nonblocking(true).map_err(system("signals"))?;
+        let record = options
+            .record
+            .as_ref()
+            .map(|path| Record::create(path).map_err(|problem| ServeError::file(path, problem)));
+        let credit = Credit::new(volume.spec.cache_blocks, u64::from(options.connections));
+        let server = Self {
+            volume,
+            epoll,
+            timer,
+            timer_at: None,
+            stop: Stop(Arc::new(stop)),
+            stop_pipe,
+            listeners,
+            exports: vec![export],
+            connections: Vec::new(),
+            clients: 0,
+            serving: 0,
+            serving_max: options.connections,
+            requests: Requests::default(),
+            credit,
+            finished: Vec::new(),
+            begin: real_time(),
+            next_tick: TICK,
+            changed: None,
+            stopping: None,
+            metrics: Metrics::default(),
+            record: record.transpose()?,
+            http: options.http.map(Http::start).transpose()?,
+            scratch: Vec::new(),
+        };
+        server.register().map_err(system("epoll"))?;
+        Ok(server)
+    }
+
+    fn register(&self) -> io::Result<()> {
+        let add = |file: std::os::fd::BorrowedFd<'_>, token: u64| {
+            epoll::add(&self.epoll, file, EventData::new_u64(token), EventFlags::IN)
+        };
+        add(self.stop_pipe.as_fd(), token::STOP)?;
+        add(self.volume.poll_fd(), token::MEMBERS)?;
+        add(self.timer.as_fd(), token::TIMER)?;
+        for (index, listener) in self.listeners.iter().enumerate() {
+            add(listener.as_fd(), token::LISTENERS + index as u64)?;
+        }
+        Ok(())
+    }
+
+    /// What clients are to be told: `nbd+unix:///NAME?socket=PATH` or `nbd://HOST:PORT/NAME`.
+    #[must_use]
+    pub fn uri(&self) -> String {
+        accept::uri(&self.listeners, &self.exports[0].name)
+    }
+
+    /// Bytes of the volume.
+    #[must_use]
+    pub const fn size(&self) -> u64 {
+        self.volume.source.size
+    }
+
+    /// The geometry, in the grammar of every command.
+    #[must_use]
+    pub fn array(&self) -> String {
+        self.volume.source.array.spec().to_string()
+    }
+
+    /// Where the live page is, if there is one.
+    #[must_use]
+    pub fn page(&self) -> Option<String> {
+        self.http.as_ref().map(|http| format!("http://{}/", http.address()))
+    }
+
+    /// Ends the server from elsewhere.
+    #[must_use]
+    pub fn stopper(&self) -> Stop {
+        self.stop.clone()
+    }
+
+    fn now(&self) -> Nanos {
+        Nanos(u64::try_from(self.begin.elapsed().as_nanos()).expect("a server runs less than 584 years"))
+    }
+
+    /// Serves until it is stopped. `say` gets what a person should know, a line each.
+    ///
+    /// # Errors
+    /// When the kernel refuses to wait for events, or the log of inputs could not be written.
+    pub fn run(mut self, say: &mut dyn FnMut(&str)) -> Result<Metrics, ServeError> {
+        let mut events = Vec::with_capacity(EVENTS);
+        loop {
+            self.arm().map_err(system("timer"))?;
+            events.clear();
+            let wait = Timespec { tv_sec: 1, tv_nsec: 0 };
+            match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), Some(&wait)) {
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(problem) => return Err(system("epoll")(problem.into())),
+            }
+            let now = self.now();
+            self.volume.at(now);
+            for event in &events {
+                self.dispatch(now, event.data.u64(), event.flags);
+            }
+            self.settle(now);
+            if now >= self.next_tick {
+                self.next_tick = now + TICK;
+                self.tick(now);
+            }
+            self.volume.take_notes().iter().for_each(|note| say(note));
+            if self.is_finished(now) {
+                break;
+            }
+        }
+        self.metrics.take(&mut self.volume);
+        self.volume.flush_log().map_err(system("log of inputs"))?;
+        self.record.as_mut().map_or(Ok(()), Record::flush).map_err(system("--record"))?;
+        Ok(self.metrics)
+    }
+
+    /// Sets the timer to when the volume wants to be looked at.
+    fn arm(&mut self) -> io::Result<()> {
+        let wake = self.volume.next_wake();
+        if wake == self.timer_at {
+            return Ok(());
+        }
+        self.timer_at = wake;
+        let left = wake.map_or(0, |at| at.since(self.now()).0.max(1));
+        let value =
+            Timespec { tv_sec: (left / 1_000_000_000) as i64, tv_nsec: (left % 1_000_000_000) as i64 };
+        let once = Itimerspec { it_interval: Timespec { tv_sec: 0, tv_nsec: 0 }, it_value: value };
+        timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &once)?;
+        Ok(())
+    }
+
+    fn dispatch(&mut self, now: Nanos, token: u64, flags: EventFlags) {
+        match token {
+            token::STOP => {
+                let mut bytes = [0; 64];
+                drop(self.stop_pipe.read(&mut bytes));
+                self.begin_stop(now);
+            }
+            token::MEMBERS => self.volume.woken(),
+            token::TIMER => {
+                let mut count = [0; 8];
+                let _ = rustix::io::read(&self.timer, &mut count);
+                self.timer_at = None;
+            }
+            token if token >= token::CONNECTIONS => {
+                let at = (token - token::CONNECTIONS) as usize;
+                if flags.intersects(EventFlags::ERR | EventFlags::HUP)
+                    && let Some(connection) = &mut self.connections[at]
+                {
+                    // Both directions are gone: whatever it has sent may still be read, but nobody hears an answer.
+                    connection.broken |= flags.contains(EventFlags::ERR) || !connection.may_receive();
+                }
+                self.receive(now, at);
+                self.send(now, at);
+            }
+            token => self.accept(now, (token - token::LISTENERS) as usize),
+        }
+    }
+
+    /// Until nothing moves: members, answers, sockets, and those who waited for room.
+    fn settle(&mut self, now: Nanos) {
+        loop {
+            self.volume.turn();
+            let mut moved = false;
+            while let Some(event) = self.volume.event() {
+                moved = true;
+                self.answer(now, event);
+            }
+            for at in 0..self.connections.len() {
+                if self.connections[at].as_ref().is_some_and(Connection::has_output) {
+                    moved = true;
+                    self.send(now, at);
+                }
+            }
+            moved |= !self.finished.is_empty();
+            self.give_back(now);
+            if !moved {
+                break;
+            }
+        }
+        for at in 0..self.connections.len() {
+            self.settle_connection(now, at);
+        }
+    }
+
+    fn send(&mut self, now: Nanos, at: usize) {
+        let Some(connection) = &mut self.connections[at] else { return };
+        let before = self.finished.len();
+        connection.flush(now, &self.volume, &mut self.finished);
+        let credit: u64 = self.finished[before..].iter().map(|(_, credit)| credit).sum();
+        self.credit.give(&mut connection.held, credit);
+    }
+
+    /// Gives sent answers back to the engine, and lets those try again who waited.
+    fn give_back(&mut self, now: Nanos) {
+        let mut finished = std::mem::take(&mut self.finished);
+        for (answer, _) in finished.drain(..) {
+            self.volume.release(answer);
+        }
+        self.finished = finished;
+        for at in 0..self.connections.len() {
+            self.resume(now, at);
+        }
+    }
+
+    /// Closes a connection that is over, and says what is waited for from the others.
+    fn settle_connection(&mut self, now: Nanos, at: usize) {
+        let Some(connection) = &mut self.connections[at] else { return };
+        if connection.is_over() {
+            self.close(now, at);
+            return;
+        }
+        let wants = connection.wants();
+        if wants != connection.interest {
+            let data = EventData::new_u64(token::CONNECTIONS + at as u64);
+            if epoll::modify(&self.epoll, &connection.socket, data, wants).is_ok() {
+                connection.interest = wants;
+            } else {
+                connection.broken = true;
+            }
+        }
+    }
+
+    /// Takes what a client has sent, as long as it may send and for a fair while.
+    fn receive(&mut self, now: Nanos, at: usize) {
+        let mut total = 0;
+        while total < TURN_BYTES_MAX {
+            let Some(connection) = &mut self.connections[at] else { return };
+            if !connection.may_receive() {
+                return;
+            }
+            match connection.receive(now, &mut self.volume.arena) {
+                Received::Bytes(bytes) => total += bytes,
+                Received::Nothing => return,
+                Received::End => {
+                    connection.closing = true;
+                    return;
+                }
+            }
+            self.consume(now, at);
+        }
+    }
+
+    /// Deadlines and members.
+    fn tick(&mut self, now: Nanos) {
+        if self.changed.is_none()
+            && let Err(why) = self.volume.source.check()
+        {
+            self.volume.say(format!("{why}: nothing is answered any more; start the server anew"));
+            self.changed = Some(why);
+        }
+        let wanted = self.connections.iter().flatten().any(Connection::waits_for_intake);
+        for connection in self.connections.iter_mut().flatten() {
+            let late = !connection.is_serving() && now.since(connection.since) > DEADLINE;
+            let hogs = wanted && connection.holds_intake() && now.since(connection.progress) > STALL;
+            connection.broken |= late || hogs;
+        }
+        for at in 0..self.connections.len() {
+            self.settle_connection(now, at);
+        }
+        self.metrics.take(&mut self.volume);
+        if let Some(http) = &self.http {
+            let array = self.volume.source.array.spec().to_string();
+            http.publish(now, &self.volume.spec.scheme, &array, &self.metrics);
+        }
+    }
+
+    fn begin_stop(&mut self, now: Nanos) {
+        if self.stopping.is_some() {
+            return;
+        }
+        self.stopping = Some(now);
+        for listener in self.listeners.drain(..) {
+            let _ = epoll::delete(&self.epoll, listener.as_fd());
+        }
+        for connection in self.connections.iter_mut().flatten() {
+            // A write that is not wholly here is not begun; requests that are here are answered.
+            connection.closing = true;
+        }
+    }
+
+    fn is_finished(&mut self, now: Nanos) -> bool {
+        let Some(since) = self.stopping else { return false };
+        let late = now.since(since) > DEADLINE;
+        if late {
+            for connection in self.connections.iter_mut().flatten() {
+                connection.broken = true;
+            }
+            self.settle(now);
+        }
+        let gone = self.connections.iter().all(Option::is_none);
+        gone && (late || self.volume.is_idle())
+    }
+
+    /// A connection goes. What it asked for and was not answered yet stays with the volume until that is done.
+    fn close(&mut self, now: Nanos, at: usize) {
+        let Some(mut connection) = self.connections[at].take() else { return };
+        let _ = epoll::delete(&self.epoll, &connection.socket);
+        if connection.is_serving() {
+            self.serving -= 1;
+        }
+        if let Some(intake) = connection.dismantle(&mut self.finished) {
+            self.volume.give_intake(intake);
+        }
+        // Credit goes back with the connection: what it still has in flight ends by itself.
+        self.credit.give_all(&mut connection.held);
+        self.requests.forget(at);
+        let mut finished = std::mem::take(&mut self.finished);
+        for (answer, _) in finished.drain(..) {
+            self.volume.release(answer);
+        }
+        self.finished = finished;
+        let _ = now;
+    }
+
+    fn answer(&mut self, now: Nanos, event: Event) {
+        match event {
+            Event::Read { tag, answer, error } => self.part_read(now, tag, answer, error),
+            Event::Written { tag, error } | Event::Flushed { tag, error } => self.acknowledge(tag, error),
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! How clients come in: sockets that listen, and what becomes of a new stream.
+//!
+//! A unix socket is made with access for its owner alone; a path that is left over from a server that died is taken
+//! over, one that answers is not. Streams do not block and do not wait to fill packets. Negotiating clients are bounded
+//! in number: when one more comes, the one that has been negotiating longest makes room.
+
+use super::{Server, token};
+use crate::connection::{Connection, Socket};
+use crate::error::{ServeError, system};
+use crate::options::Listen;
+use forerun_core::units::Nanos;
+use rustix::event::epoll::{self, EventData, EventFlags};
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+
+/// Most clients that negotiate at once: enough for a burst, few enough for any limit on open files.
+const NEGOTIATING_MAX: usize = 256;
+/// Streams taken in one turn.
+const ACCEPTS_MAX: usize = 64;
+
+/// A socket that listens.
+#[derive(Debug)]
+pub(super) enum Listener {
+    Unix { listener: UnixListener, path: PathBuf, owned: bool },
+    Tcp(TcpListener),
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Unix { listener, .. } => listener.as_fd(),
+            Self::Tcp(listener) => listener.as_fd(),
+        }
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        if let Self::Unix { path, owned: true, .. } = self {
+            // Somebody may have removed it already.
+            drop(std::fs::remove_file(path));
+        }
+    }
+}
+
+/// Opens the listening sockets.
+pub(super) fn listen(how: &Listen) -> Result<Vec<Listener>, ServeError> {
+    match how {
+        Listen::Unix(path) => Ok(vec![listen_unix(path)?]),
+        Listen::Tcp(address) => {
+            let listener = TcpListener::bind(address).map_err(system("--listen"))?;
+            listener.set_nonblocking(true).map_err(system("--listen"))?;
+            Ok(vec![Listener::Tcp(listener)])
+        }
+        Listen::Inherited => inherited(),
+    }
+}
+
+fn listen_unix(path: &Path) -> Result<Listener, ServeError> {
+    if UnixStream::connect(path).is_ok() {
+        let why = format!("{} is in use by another server: choose another path", path.display());
+        return Err(ServeError::option("--socket", why));
+    }
+    // Nobody answers: what is there, if anything, was left behind. Only a socket is taken away.
+    if let Ok(about) = std::fs::symlink_metadata(path) {
+        use std::os::unix::fs::FileTypeExt as _;
+        if !about.file_type().is_socket() {
+            let why = format!("{} is there and is no socket: choose another path", path.display());
+            return Err(ServeError::option("--socket", why));
+        }
+        std::fs::remove_file(path).map_err(|e| ServeError::file(path, e))?;
+    }
+    let listener = UnixListener::bind(path).map_err(|e| ServeError::file(path, e))?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))
+        .map_err(|e| ServeError::file(path, e))?;
+    listener.set_nonblocking(true).map_err(|e| ServeError::file(path, e))?;
+    Ok(Listener::Unix { listener, path: path.into(), owned: true })
+}
+
+/// Sockets of a service manager (`LISTEN_FDS`).
+fn inherited() -> Result<Vec<Listener>, ServeError> {
+    let listeners: Vec<Listener> = crate::raw::inherited_sockets()
+        .into_iter()
+        .map(adopt)
+        .collect::<Result<_, _>>()
+        .map_err(system("sockets"))?;
+    if listeners.is_empty() {
+        let why = "no socket was handed over (LISTEN_FDS): give --socket or --listen";
+        return Err(ServeError::option("--socket", why));
+    }
+    Ok(listeners)
+}
+
+fn adopt(file: OwnedFd) -> io::Result<Listener> {
+    let name = rustix::net::getsockname(&file)?;
+    if name.address_family() == rustix::net::AddressFamily::UNIX {
+        let listener = UnixListener::from(file);
+        listener.set_nonblocking(true)?;
+        let path = listener.local_addr()?.as_pathname().map(Path::to_path_buf).unwrap_or_default();
+        return Ok(Listener::Unix { listener, path, owned: false });
+    }
+    let listener = TcpListener::from(file);
+    listener.set_nonblocking(true)?;
+    Ok(Listener::Tcp(listener))
+}
+
+/// The URI of the first socket.
+pub(super) fn uri(listeners: &[Listener], export: &str) -> String {
+    match listeners.first() {
+        Some(Listener::Unix { path, .. }) => {
+            format!("nbd+unix:///{export}?socket={}", path.display())
+        }
+        Some(Listener::Tcp(listener)) => {
+            let address = listener.local_addr().unwrap_or_else(|_| SocketAddr::from(([127, 0, 0, 1], 10809)));
+            format!("nbd://{address}/{export}")
+        }
+        None => String::new(),
+    }
+}
+
+impl Server {
+    /// Takes new clients.
+    pub(super) fn accept(&mut self, now: Nanos, index: usize) {
+        for _ in 0..ACCEPTS_MAX {
+            let Some(listener) = self.listeners.get(index) else { return };
+            let socket = match listener {
+                Listener::Unix { listener, .. } => listener.accept().map(|(stream, _)| Socket::Unix(stream)),
+                Listener::Tcp(listener) => listener.accept().map(|(stream, _)| Socket::Tcp(stream)),
+            };
+            // A client that left before it was taken, or no file number for it: others come another time.
+            let Ok(socket) = socket else { return };
+            self.welcome(now, socket);
+        }
+    }
+
+    fn welcome(&mut self, now: Nanos, socket: Socket) {
+        let ready = match &socket {
+            Socket::Unix(stream) => stream.set_nonblocking(true),
+            Socket::Tcp(stream) => stream.set_nonblocking(true).and_then(|()| stream.set_nodelay(true)),
+        };
+        if ready.is_err() {
+            return;
+        }
+        self.make_room(now);
+        let at = self.connections.iter().position(Option::is_none).unwrap_or_else(|| {
+            self.connections.push(None);
+            self.connections.len() - 1
+        });
+        let data = EventData::new_u64(token::CONNECTIONS + at as u64);
+        if epoll::add(&self.epoll, &socket, data, EventFlags::IN).is_err() {
+            return;
+        }
+        self.clients += 1;
+        let mut connection = Connection::new(socket, self.clients, now);
+        connection.interest = EventFlags::IN;
+        self.connections[at] = Some(connection);
+        self.metrics.clients += 1;
+        self.send(now, at);
+    }
+
+    /// Sends away the client that has negotiated longest when there are too many.
+    fn make_room(&mut self, now: Nanos) {
+        let negotiating = || {
+            self.connections
+                .iter()
+                .enumerate()
+                .filter_map(|(at, c)| c.as_ref().filter(|c| !c.is_serving()).map(|c| (c.since, c.number, at)))
+        };
+        if negotiating().count() < NEGOTIATING_MAX {
+            return;
+        }
+        if let Some((_, _, at)) = negotiating().min() {
+            self.close(now, at);
+        }
+    }
+}

@@ -1,0 +1,344 @@
+//! What is served: files and block devices, opened so that nobody can change them behind the cache's back.
+//!
+//! A block device is opened exclusively, which the kernel refuses for one that is mounted or held by another driver. A
+//! file is locked (exclusively to be written, shared to be read) and watched: its size, its inode, and its time of change
+//! while we ourselves do not write. If it changes all the same, the cache may hold what is not true any more, and then
+//! nothing is answered but errors until the server is started anew.
+//!
+//! Two kinds of sources: *over* is one file whose own blocks are the volume's; its geometry only tells the schemes where
+//! strips and stripes lie. *Stripe* is several members, striped as RAID-0, read-only.
+
+use crate::error::ServeError;
+use forerun_core::array::{Array, ArraySpec, Level, Role};
+use forerun_core::units::{BLOCK_BYTES, Disk, Extent};
+use rustix::fs::{FlockOperation, OFlags, fcntl_getfl, flock};
+use std::fs::{File, OpenOptions};
+use std::io::{Seek as _, SeekFrom};
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Longest strip that is served, bytes: a strip is one transfer of at most 1024 pieces, 4 MiB.
+pub(crate) const STRIP_BYTES_MAX: u64 = 4 << 20;
+/// Most members of a stripe: what the dispatch has lanes for.
+pub(crate) const MEMBERS_MAX: usize = 64;
+
+/// Whether transfers bypass the page cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Direct {
+    /// Where the file allows it.
+    #[default]
+    Auto,
+    /// Never: the kernel caches the members too.
+    Off,
+}
+
+/// One file or device.
+#[derive(Debug)]
+pub(crate) struct Member {
+    path: PathBuf,
+    /// Through the page cache; for the bytes behind the last whole sector, and for syncs.
+    plain: Arc<File>,
+    /// Around it.
+    direct: Option<Arc<File>>,
+    /// Bytes.
+    pub(crate) size: u64,
+    seen: Seen,
+    /// We wrote since it was last looked at, so its time of change says nothing.
+    written: bool,
+    /// Writes of ours in flight; then it says nothing either.
+    pub(crate) writing: u32,
+}
+
+/// What must stay as it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Seen {
+    device: u64,
+    inode: u64,
+    size: u64,
+    changed: (i64, i64),
+    is_block: bool,
+}
+
+/// Where a member extent's bytes are.
+pub(crate) struct Place {
+    /// Number of the file.
+    pub(crate) member: usize,
+    /// First byte in it.
+    pub(crate) offset: u64,
+    /// Bytes of the extent that lie before the file's end.
+    pub(crate) inside: u64,
+}
+
+/// All members, and how blocks lie on them.
+#[derive(Debug)]
+pub(crate) struct Source {
+    pub(crate) members: Vec<Member>,
+    pub(crate) array: Array,
+    /// Bytes of the volume.
+    pub(crate) size: u64,
+    over: bool,
+}
+
+impl Source {
+    /// One file or device as it is, with the geometry `spec` (single or RAID-0) in mind.
+    pub(crate) fn over(
+        path: &Path,
+        spec: ArraySpec,
+        read_only: bool,
+        direct: Direct,
+    ) -> Result<Self, ServeError> {
+        check_strip(&spec)?;
+        if !matches!(spec.level(), Level::Single | Level::Raid0) {
+            let why = format!(
+                "{spec} keeps parity or mirrors, which lies below what is served: give the data disks as \
+                               raid0:NxSTRIP (raid5:5x128K has 4)"
+            );
+            return Err(ServeError::option("--array", why));
+        }
+        let member = Member::open(path, read_only, direct)?;
+        let size = member.size;
+        let strip = spec.strip_bytes() / BLOCK_BYTES;
+        let rows = size.div_ceil(spec.strip_bytes() * u64::from(spec.disks()));
+        let blocks = if spec.level() == Level::Single { size.div_ceil(BLOCK_BYTES) } else { rows * strip };
+        let array = Array::new(spec, blocks).map_err(|why| ServeError::option("--over", why))?;
+        Ok(Self { members: vec![member], array, size, over: true })
+    }
+
+    /// Members striped as RAID-0, read-only.
+    pub(crate) fn stripe(paths: &[PathBuf], strip_bytes: u64, direct: Direct) -> Result<Self, ServeError> {
+        if paths.len() > MEMBERS_MAX {
+            let why = format!("{} members are more than {MEMBERS_MAX}", paths.len());
+            return Err(ServeError::option("--stripe", why));
+        }
+        let level = if paths.len() == 1 { Level::Single } else { Level::Raid0 };
+        let spec = ArraySpec::new(level, paths.len() as u16, strip_bytes)
+            .map_err(|why| ServeError::option("--stripe", why))?;
+        check_strip(&spec)?;
+        let members: Vec<Member> =
+            paths.iter().map(|path| Member::open(path, true, direct)).collect::<Result<_, _>>()?;
+        let smallest = members.iter().map(|m| m.size).min().unwrap_or(0);
+        let array =
+            Array::new(spec, smallest / BLOCK_BYTES).map_err(|why| ServeError::option("--stripe", why))?;
+        let size = array.capacity_blocks() * BLOCK_BYTES;
+        Ok(Self { members, array, size, over: false })
+    }
+
+    /// Where the bytes of a member command are.
+    pub(crate) fn place(&self, disk: Disk, extent: Extent) -> Place {
+        let (member, first) = if self.over {
+            let Role::Data(block) = self.array.logical(disk, extent.start) else {
+                unreachable!("single and RAID-0 hold nothing but data")
+            };
+            (0, block.0)
+        } else {
+            (usize::from(disk.0), extent.start.0)
+        };
+        let offset = first * BLOCK_BYTES;
+        let inside = self.members[member].size.saturating_sub(offset).min(extent.bytes());
+        Place { member, offset, inside }
+    }
+
+    /// Whether every member is what it was.
+    pub(crate) fn check(&mut self) -> Result<(), String> {
+        self.members.iter_mut().try_for_each(Member::check)
+    }
+}
+
+fn check_strip(spec: &ArraySpec) -> Result<(), ServeError> {
+    if spec.strip_bytes() <= STRIP_BYTES_MAX {
+        return Ok(());
+    }
+    let why = format!("a strip of {} bytes is more than one transfer: use at most 4MiB", spec.strip_bytes());
+    Err(ServeError::option("--strip", why))
+}
+
+impl Member {
+    fn open(path: &Path, read_only: bool, direct: Direct) -> Result<Self, ServeError> {
+        let about = std::fs::metadata(path).map_err(|e| ServeError::file(path, e))?;
+        let is_block = about.file_type().is_block_device();
+        if !is_block && !about.is_file() {
+            let why = format!("{} is neither a file nor a block device", path.display());
+            return Err(ServeError::option("--over", why));
+        }
+        let exclusive = if is_block { OFlags::EXCL } else { OFlags::empty() };
+        let plain = open_with(path, read_only, exclusive)?;
+        if !is_block {
+            let how = if read_only {
+                FlockOperation::NonBlockingLockShared
+            } else {
+                FlockOperation::NonBlockingLockExclusive
+            };
+            flock(&plain, how).map_err(|e| ServeError::File {
+                path: path.into(),
+                source: e.into(),
+                remedy: " (another program has locked it: stop that program, or serve with --read-only)",
+            })?;
+        }
+        // The exclusive claim is held by the first; a second claim of the same process is refused too, so it has none.
+        let around = match direct {
+            Direct::Auto => open_direct(path, read_only),
+            Direct::Off => None,
+        };
+        let size = (&plain).seek(SeekFrom::End(0)).map_err(|e| ServeError::file(path, e))?;
+        if size == 0 {
+            return Err(ServeError::option("--over", format!("{} is empty", path.display())));
+        }
+        let seen = look(&plain, size).map_err(|e| ServeError::file(path, e))?;
+        Ok(Self {
+            path: path.into(),
+            plain: Arc::new(plain),
+            direct: around.map(Arc::new),
+            size,
+            seen,
+            written: false,
+            writing: 0,
+        })
+    }
+
+    /// Whether transfers go around the page cache.
+    pub(crate) const fn is_direct(&self) -> bool {
+        self.direct.is_some()
+    }
+
+    /// The file for reading `inside` bytes at `offset`, and how many bytes to ask of it.
+    pub(crate) fn for_read(&self, inside: u64) -> (&Arc<File>, u64) {
+        match &self.direct {
+            // A read around the page cache asks for whole blocks; it ends where the file ends.
+            Some(direct) => (direct, inside.next_multiple_of(BLOCK_BYTES)),
+            None => (&self.plain, inside),
+        }
+    }
+
+    /// The file for writing `inside` bytes.
+    pub(crate) fn for_write(&self, inside: u64) -> &Arc<File> {
+        match &self.direct {
+            Some(direct) if inside.is_multiple_of(BLOCK_BYTES) => direct,
+            _ => &self.plain,
+        }
+    }
+
+    /// The file for a sync: one sync covers what went either way.
+    pub(crate) const fn for_sync(&self) -> &Arc<File> {
+        &self.plain
+    }
+
+    /// A write of ours has ended.
+    pub(crate) fn wrote(&mut self) {
+        self.writing -= 1;
+        self.written = true;
+    }
+
+    fn check(&mut self) -> Result<(), String> {
+        if self.seen.is_block {
+            return Ok(()); // it is held exclusively
+        }
+        let wrote = std::mem::take(&mut self.written) || self.writing > 0;
+        let changed = |what: &str| Err(format!("{}: {what} while it was served", self.path.display()));
+        let Ok(now) = self.plain.metadata() else { return changed("it could not be looked at") };
+        if now.size() != self.seen.size {
+            return changed("its size has changed");
+        }
+        match std::fs::metadata(&self.path) {
+            Ok(there) if (there.dev(), there.ino()) == (self.seen.device, self.seen.inode) => {}
+            _ => return changed("another file took its place"),
+        }
+        let time = (now.mtime(), now.mtime_nsec());
+        if time != self.seen.changed && !wrote {
+            return changed("somebody has written to it");
+        }
+        self.seen.changed = time;
+        Ok(())
+    }
+}
+
+fn open_with(path: &Path, read_only: bool, flags: OFlags) -> Result<File, ServeError> {
+    OpenOptions::new().read(true).write(!read_only).custom_flags(flags.bits() as i32).open(path).map_err(
+        |source| {
+            let remedy = match source.raw_os_error() {
+                Some(libc::EBUSY) => " (it is mounted or another driver holds it: unmount it first)",
+                Some(libc::EACCES | libc::EROFS) if !read_only => " (or serve it with --read-only)",
+                _ => "",
+            };
+            ServeError::File { path: path.into(), source, remedy }
+        },
+    )
+}
+
+/// The file around the page cache, if its file system can do that with whole blocks.
+fn open_direct(path: &Path, read_only: bool) -> Option<File> {
+    let file = open_with(path, read_only, OFlags::DIRECT).ok()?;
+    fcntl_getfl(&file).ok()?.contains(OFlags::DIRECT).then_some(file)
+}
+
+fn look(file: &File, size: u64) -> std::io::Result<Seen> {
+    let about = file.metadata()?;
+    Ok(Seen {
+        device: about.dev(),
+        inode: about.ino(),
+        size,
+        changed: (about.mtime(), about.mtime_nsec()),
+        is_block: about.file_type().is_block_device(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use forerun_core::units::Block;
+    use std::os::unix::fs::FileExt as _;
+
+    fn file(bytes: u64) -> tempfile::NamedTempFile {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        file.as_file().set_len(bytes).expect("its length");
+        file
+    }
+
+    #[test]
+    fn member_extents_of_an_array_in_one_file_lie_where_the_volume_has_them() {
+        let disk = file(4 * (128 << 10) + 5000);
+        let spec = "raid0:4x128K".parse().expect("valid");
+        let source = Source::over(disk.path(), spec, true, Direct::Off).expect("opened");
+        // Strip 6 is the second strip of member 2.
+        let place = source.place(Disk(2), Extent::new(32, 32));
+        assert_eq!((place.member, place.offset, place.inside), (0, 6 * (128 << 10), 0));
+        let place = source.place(Disk(0), Extent::new(32, 32));
+        assert_eq!((place.offset, place.inside), (4 * (128 << 10), 5000));
+        assert_eq!(source.array.locate(Block(128)), (Disk(0), Block(32)));
+    }
+
+    #[test]
+    fn what_another_program_has_locked_is_refused_with_the_remedy() {
+        let disk = file(1 << 20);
+        let spec: ArraySpec = "single".parse().expect("valid");
+        let _first = Source::over(disk.path(), spec, false, Direct::Off).expect("opened");
+        let second = Source::over(disk.path(), spec, false, Direct::Off).expect_err("locked");
+        assert!(second.to_string().contains("locked"), "{second}");
+    }
+
+    #[test]
+    fn a_change_behind_our_back_is_seen_and_our_own_writes_are_not() {
+        let disk = file(1 << 20);
+        let spec: ArraySpec = "single".parse().expect("valid");
+        let mut source = Source::over(disk.path(), spec, true, Direct::Off).expect("opened");
+        assert_eq!(source.check(), Ok(()));
+        let later = std::fs::FileTimes::new().set_modified(std::time::SystemTime::UNIX_EPOCH);
+        disk.as_file().set_times(later).expect("set");
+        source.members[0].written = true;
+        assert_eq!(source.check(), Ok(()), "a write of ours explains the time");
+        disk.as_file().write_all_at(b"x", 0).expect("written");
+        assert!(source.check().is_err());
+        disk.as_file().set_len(5).expect("cut");
+        assert!(source.check().expect_err("cut").contains("size"));
+    }
+
+    #[test]
+    fn geometries_below_the_volume_are_refused() {
+        let disk = file(1 << 20);
+        let spec = "raid5:5x128K".parse().expect("valid");
+        let why = Source::over(disk.path(), spec, true, Direct::Off).expect_err("parity").to_string();
+        assert!(why.contains("raid0:NxSTRIP"), "{why}");
+        let spec = "raid0:2x8M".parse().expect("valid");
+        assert!(Source::over(disk.path(), spec, true, Direct::Off).is_err());
+    }
+}

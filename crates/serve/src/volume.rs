@@ -1,0 +1,552 @@
+//! One engine with the bytes behind it: the second host of design.md, without its sockets.
+//!
+//! Requests come in as blocks and tags, answers go out as events. Between them stands the whole of a host: inputs are
+//! handled one by one, after each the outputs are executed in order until none is left, completions of the backend
+//! become inputs, and the loop that owns the volume sleeps until [`Volume::next_wake`]. Nothing here waits.
+//!
+//! ```text
+//!   read ----> Input::Read -----> Ready --------------------> Event::Read (slots pinned) --> release
+//!   write --edges read--> Input::Write --Fill: copied in--> Ready --FUA: sync--> Event::Written
+//!   flush ---> Input::Flush ----> Ready --sync of members--> Event::Flushed
+//!   hint ----> Input::Read -----> Ready, released
+//! ```
+//!
+//! A read that the engine answers with an error is read once more, block by block and past the cache, before a client
+//! hears of it: an error in a block that only a prefetch wanted must not reach who asked for its neighbour. A write that a
+//! member refuses is an error to its client and to the next flush; a sync that fails is for ever, because the kernel may
+//! have dropped what it could not write.
+
+mod spec;
+mod sync;
+mod write;
+
+pub(crate) use spec::EngineSpec;
+pub(crate) use write::NewWrite;
+
+use crate::backend::{Backend, Done, Kind, Lateness, Task, lend_for};
+use crate::log::Log;
+use crate::raw::{Arena, Lend};
+use crate::source::Source;
+use forerun_core::access::{Access, Context, Op};
+use forerun_core::engine::{Buffer, Engine, Input, Output, Start, Status};
+use forerun_core::slots::Slot;
+use forerun_core::units::{Block, Disk, Extent, Nanos};
+use std::collections::VecDeque;
+use std::io;
+use sync::Syncs;
+use write::Writes;
+
+/// Memory for data of writes on their way in, and for blocks that are read past the cache, blocks: 32 MiB, one request of the
+/// largest size, and one block because it may begin within one.
+pub(crate) const INTAKE_BLOCKS: u32 = 8193;
+/// Most blocks of a read that are tried once more past the cache.
+const RESCUE_BLOCKS_MAX: usize = 256;
+/// Messages about members that are kept until somebody asks; more are counted only.
+const NOTES_MAX: usize = 64;
+
+/// What an id of the engine, or a token of the backend, stands for: its two upper bits.
+const KIND_SHIFT: u32 = 62;
+const READ: u64 = 0;
+const PART: u64 = 1;
+const EDGE: u64 = 2;
+const OTHER: u64 = 3;
+/// The id of every hint: nobody waits for one.
+const HINT: u64 = OTHER << KIND_SHIFT | 1 << 61;
+/// Tokens of syncs and rescues; a member command's token is its number.
+const SYNC_TOKEN: u64 = 1 << KIND_SHIFT;
+const RESCUE_TOKEN: u64 = 2 << KIND_SHIFT;
+
+/// What a volume answers.
+#[derive(Debug)]
+pub(crate) enum Event {
+    /// A read: its blocks stay where [`Volume::block_at`] says until [`Volume::release`].
+    Read { tag: u64, answer: Answer, error: bool },
+    /// A write.
+    Written { tag: u64, error: bool },
+    /// A flush.
+    Flushed { tag: u64, error: bool },
+}
+
+/// Blocks that are held for a reader.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    handle: u32,
+    /// Blocks (by index) that are not in the cache but in the intake.
+    patch: Vec<(u32, u32)>,
+}
+
+/// What is known of a member command in flight.
+#[derive(Clone, Copy, Debug, Default)]
+struct Flying {
+    blocks: u64,
+    inside: u64,
+    disk: Disk,
+    /// Number of the file.
+    member: usize,
+    write: bool,
+}
+
+/// A failed read that is tried block by block.
+#[derive(Debug)]
+struct Rescue {
+    tag: u64,
+    answer: Answer,
+    /// Bytes of each block that lie before the file's end.
+    inside: Vec<u64>,
+    left: usize,
+    failed: bool,
+}
+
+/// Sums of what the host itself saw.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Counts {
+    pub(crate) member_reads: u64,
+    pub(crate) member_writes: u64,
+    pub(crate) member_errors: u64,
+    pub(crate) rescued: u64,
+    pub(crate) syncs: u64,
+}
+
+/// Engine, bytes, members.
+pub(crate) struct Volume {
+    pub(crate) spec: EngineSpec,
+    engine: Engine,
+    pub(crate) arena: Arena,
+    backend: Box<dyn Backend>,
+    pub(crate) source: Source,
+    now: Nanos,
+    inputs: VecDeque<Input>,
+    /// Inputs are being handled.
+    running: bool,
+    events: VecDeque<Event>,
+    flying: Vec<Flying>,
+    /// Tasks in the backend's hands.
+    in_flight: usize,
+    /// Blocks of hints that are not answered.
+    hinted: u64,
+    buffers: Vec<Buffer>,
+    done: Vec<Done>,
+    rescues: Vec<Option<Rescue>>,
+    intake: Vec<u32>,
+    writes: Writes,
+    syncs: Syncs,
+    log: Option<Log>,
+    notes: Vec<String>,
+    pub(crate) counts: Counts,
+}
+
+fn arena_index(buffer: Buffer, cache_blocks: u32) -> Option<u32> {
+    match buffer {
+        Buffer::Cache(slot) => Some(slot.0),
+        Buffer::Staging(slot) => Some(cache_blocks + slot.0),
+        Buffer::Discard => None,
+    }
+}
+
+impl Volume {
+    /// The volume of a spec. `backend` makes the backend for the arena.
+    pub(crate) fn new(
+        spec: EngineSpec,
+        source: Source,
+        backend: impl FnOnce(&Arena) -> io::Result<Box<dyn Backend>>,
+        log: Option<Log>,
+    ) -> io::Result<Self> {
+        let engine = spec.build(source.array);
+        let cache = spec.cache_blocks as u32;
+        let staging = engine.config().staging_blocks as u32;
+        let first_intake = cache + staging;
+        let arena = Arena::new((first_intake + INTAKE_BLOCKS) as usize)?;
+        let backend = backend(&arena)?;
+        Ok(Self {
+            writes: Writes::new(spec.cache_blocks),
+            spec,
+            engine,
+            arena,
+            backend,
+            source,
+            now: Nanos::ZERO,
+            inputs: VecDeque::new(),
+            running: false,
+            events: VecDeque::new(),
+            flying: Vec::new(),
+            in_flight: 0,
+            hinted: 0,
+            buffers: Vec::new(),
+            done: Vec::new(),
+            rescues: Vec::new(),
+            intake: (first_intake..first_intake + INTAKE_BLOCKS).rev().collect(),
+            syncs: Syncs::default(),
+            log,
+            notes: Vec::new(),
+            counts: Counts::default(),
+        })
+    }
+
+    /// The time at which everything until the next call happens. It never runs backwards.
+    pub(crate) fn at(&mut self, now: Nanos) {
+        self.now = self.now.max(now);
+        if self.engine.next_wake().is_some_and(|at| at <= self.now) {
+            self.feed(Input::Wake);
+        }
+    }
+
+    /// The time as the volume was told it.
+    pub(crate) const fn now(&self) -> Nanos {
+        self.now
+    }
+
+    /// When the volume wants to be looked at again.
+    pub(crate) fn next_wake(&self) -> Option<Nanos> {
+        [self.engine.next_wake(), self.backend.next_wake()].into_iter().flatten().min()
+    }
+
+    /// Somebody wants blocks. Answered by [`Event::Read`] with the tag, which is below 2^62.
+    pub(crate) fn read(&mut self, tag: u64, context: Context, extent: Extent) {
+        debug_assert!(tag >> KIND_SHIFT == READ, "tags leave room for the kind");
+        self.feed(Input::Read { id: tag, access: Access::read(context, extent) });
+    }
+
+    /// Somebody will want blocks: they are read with nobody waiting.
+    pub(crate) fn hint(&mut self, context: Context, extent: Extent) {
+        let mut access = Access::read(context, extent);
+        access.demand = Extent::default();
+        self.hinted += extent.blocks;
+        self.feed(Input::Read { id: HINT, access });
+    }
+
+    /// Everything acknowledged is to be on stable storage. Answered by [`Event::Flushed`].
+    pub(crate) fn flush(&mut self, tag: u64) {
+        self.feed(Input::Flush { id: OTHER << KIND_SHIFT | tag });
+    }
+
+    /// The blocks of an answer have been copied.
+    pub(crate) fn release(&mut self, answer: Answer) {
+        for (_, at) in answer.patch {
+            self.intake.push(at);
+        }
+        self.feed(Input::Release { handle: answer.handle });
+    }
+
+    /// Where in the arena the block `index` of an answer is.
+    pub(crate) fn block_at(&self, answer: &Answer, index: usize) -> u32 {
+        let slot = self.engine.slots(answer.handle)[index];
+        if slot.is_some() {
+            return slot.0;
+        }
+        let patched = answer.patch.iter().find(|(at, _)| *at as usize == index);
+        patched.expect("an answer without error has all its blocks").1
+    }
+
+    /// Memory for data that arrives; `None` when it is all in use.
+    pub(crate) fn take_intake(&mut self, blocks: usize) -> Option<Vec<u32>> {
+        let from = self.intake.len().checked_sub(blocks)?;
+        Some(self.intake.split_off(from))
+    }
+
+    /// It was not needed after all.
+    pub(crate) fn give_intake(&mut self, blocks: Vec<u32>) {
+        self.intake.extend(blocks);
+    }
+
+    /// The next answer.
+    pub(crate) fn event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// The file of [`Volume::poll_fd`] said that something has ended.
+    pub(crate) fn woken(&mut self) {
+        self.backend.woken();
+    }
+
+    /// Sends what was started, and takes what has ended.
+    pub(crate) fn turn(&mut self) {
+        self.backend.kick();
+        if self.in_flight == 0 {
+            return;
+        }
+        let mut done = std::mem::take(&mut self.done);
+        self.backend.reap(self.now, &mut done);
+        for end in done.drain(..) {
+            self.in_flight -= 1;
+            self.ended(end);
+        }
+        self.done = done;
+        self.backend.kick();
+    }
+
+    /// What the loop polls for completions.
+    pub(crate) fn poll_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+        self.backend.poll_fd()
+    }
+
+    /// The engine, for reports.
+    pub(crate) const fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// Names and numbers that the scheme shows.
+    pub(crate) fn gauges(&mut self, out: &mut Vec<(&'static str, f64)>) {
+        self.engine.gauges(out);
+    }
+
+    /// Whether nothing is in flight: no request, no member command, no sync.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.engine.is_idle() && self.syncs.is_idle() && self.writes.is_idle() && self.inputs.is_empty()
+    }
+
+    /// Messages about members since the last call.
+    pub(crate) fn take_notes(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.notes)
+    }
+
+    /// Blocks of hints that are being read.
+    pub(crate) const fn hints_in_flight(&self) -> u64 {
+        self.hinted
+    }
+
+    /// Something that a person should know.
+    pub(crate) fn say(&mut self, text: String) {
+        self.notes.push(text);
+    }
+
+    fn note(&mut self, text: impl FnOnce() -> String) {
+        self.counts.member_errors += 1;
+        if self.notes.len() < NOTES_MAX {
+            self.notes.push(text());
+        }
+    }
+
+    /// Puts everything that the log still holds on disk.
+    pub(crate) fn flush_log(&mut self) -> io::Result<()> {
+        self.log.as_mut().map_or(Ok(()), Log::flush)
+    }
+
+    /// How late emulated members were.
+    pub(crate) fn lateness(&self) -> Option<Lateness> {
+        self.backend.lateness()
+    }
+
+    /// One input, behind those that wait, and everything that follows at once.
+    fn feed(&mut self, input: Input) {
+        self.inputs.push_back(input);
+        self.run();
+    }
+
+    /// Handles the inputs that wait, and those that come of them. Called from within, it leaves them to the caller above.
+    fn run(&mut self) {
+        if std::mem::replace(&mut self.running, true) {
+            return;
+        }
+        while let Some(input) = self.inputs.pop_front() {
+            if let Some(log) = &mut self.log {
+                log.input(self.now, &input);
+            }
+            self.engine.handle(self.now, input);
+            while let Some(output) = self.engine.poll() {
+                if let Some(log) = &mut self.log {
+                    log.output(&output);
+                }
+                self.execute(output);
+            }
+        }
+        self.running = false;
+    }
+
+    fn execute(&mut self, output: Output) {
+        match output {
+            Output::Start(start) => self.start(&start),
+            // A command that has left is in the kernel's hands, where nothing overtakes.
+            Output::Promote { .. } => {}
+            Output::Fill { id, handle } => self.fill(id, handle),
+            Output::Combine { job } => unreachable!("job {job}: no geometry that is served keeps parity"),
+            Output::Ready { id, handle, error } => self.ready(id, handle, error),
+        }
+    }
+
+    /// A member command leaves.
+    fn start(&mut self, start: &Start) {
+        let write = start.op == Op::Write;
+        let place = self.source.place(start.disk, start.extent);
+        let number = start.command as usize;
+        if self.flying.len() <= number {
+            self.flying.resize(number + 1, Flying::default());
+        }
+        self.flying[number] = Flying {
+            blocks: start.extent.blocks,
+            inside: place.inside,
+            disk: start.disk,
+            member: place.member,
+            write,
+        };
+        self.engine.buffers(start.command, &mut self.buffers);
+        let cache = self.spec.cache_blocks as u32;
+        let kind = if write { Kind::Write } else { Kind::Read };
+        let blocks = self.buffers.iter().map(|&buffer| arena_index(buffer, cache));
+        let mut lease = self.arena.lend(blocks, lend_for(kind));
+        if place.inside == 0 {
+            // Behind the end of the file: nothing to read, nothing to write.
+            if !write {
+                lease.clear_from(0);
+            }
+            self.arena.take_back(lease);
+            self.inputs.push_back(Input::Done { command: start.command, status: Status::Ok });
+            return;
+        }
+        let member = &mut self.source.members[place.member];
+        let (file, len) = if write {
+            member.writing += 1;
+            self.counts.member_writes += 1;
+            (member.for_write(place.inside), place.inside)
+        } else {
+            self.counts.member_reads += 1;
+            member.for_read(place.inside)
+        };
+        self.in_flight += 1;
+        self.backend.submit(
+            self.now,
+            Task {
+                token: u64::from(start.command),
+                kind,
+                member: start.disk.0,
+                ahead: start.read_ahead,
+                context: start.context,
+                file: file.clone(),
+                offset: place.offset,
+                len,
+                lease: Some(lease),
+            },
+        );
+    }
+
+    /// The backend has ended something.
+    fn ended(&mut self, done: Done) {
+        match done.token & (3 << KIND_SHIFT) {
+            SYNC_TOKEN => self.synced(done),
+            RESCUE_TOKEN => self.rescued(done),
+            _ => self.command_ended(done),
+        }
+    }
+
+    fn command_ended(&mut self, done: Done) {
+        let number = done.token as u32;
+        let Flying { blocks, inside, disk, member, write } = self.flying[number as usize];
+        let mut lease = done.lease.expect("a member command has a lease");
+        let good = match done.result {
+            Ok(moved) if moved >= inside => {
+                if !write {
+                    lease.clear_from(inside);
+                }
+                blocks
+            }
+            Ok(moved) => {
+                self.note(|| format!("member {}: only {moved} of {inside} bytes moved", disk.0));
+                moved / forerun_core::units::BLOCK_BYTES
+            }
+            Err(problem) => {
+                let what = if write { "write" } else { "read" };
+                self.note(|| format!("member {}: {what}: {problem}", disk.0));
+                0
+            }
+        };
+        self.arena.take_back(lease);
+        if write {
+            self.source.members[member].wrote();
+        }
+        let status = if good >= blocks { Status::Ok } else { Status::Short { good } };
+        self.feed(Input::Done { command: number, status });
+        if write && good < blocks {
+            // The engine takes a member out that failed a write. Here the member is the volume, and a full file system is no
+            // reason to refuse reads: the client has its error, and so has the next flush.
+            self.feed(Input::Member { disk, failed: false });
+        }
+    }
+
+    fn ready(&mut self, id: u64, handle: u32, error: bool) {
+        let inner = id & !(3 << KIND_SHIFT);
+        match id >> KIND_SHIFT {
+            READ => {
+                let answer = Answer { handle, patch: Vec::new() };
+                if error {
+                    self.rescue(inner, answer);
+                } else {
+                    self.events.push_back(Event::Read { tag: inner, answer, error: false });
+                }
+            }
+            PART => self.part_ready(inner as usize, handle, error),
+            EDGE => self.edge_ready(inner, handle, error),
+            _ if id == HINT => {
+                self.hinted -= self.engine.extent(handle).blocks;
+                self.inputs.push_back(Input::Release { handle });
+            }
+            _ => {
+                self.inputs.push_back(Input::Release { handle });
+                self.sync_for_flush(inner, error);
+            }
+        }
+    }
+
+    /// Reads the missing blocks of an answer one by one, past the cache.
+    fn rescue(&mut self, tag: u64, answer: Answer) {
+        let extent = self.engine.extent(answer.handle);
+        let slots = self.engine.slots(answer.handle);
+        let holes: Vec<u32> =
+            (0..slots.len()).filter(|&k| slots[k] == Slot::NONE).map(|k| k as u32).collect();
+        let memory = if holes.len() <= RESCUE_BLOCKS_MAX { self.take_intake(holes.len()) } else { None };
+        let Some(memory) = memory else {
+            self.events.push_back(Event::Read { tag, answer, error: true });
+            return;
+        };
+        let number = self.rescues.iter().position(Option::is_none).unwrap_or_else(|| {
+            self.rescues.push(None);
+            self.rescues.len() - 1
+        });
+        let patch: Vec<(u32, u32)> = holes.into_iter().zip(memory).collect();
+        let mut inside = Vec::with_capacity(patch.len());
+        for (index, &(k, at)) in patch.iter().enumerate() {
+            let (disk, block) = self.source.array.locate(Block(extent.start.0 + u64::from(k)));
+            let place = self.source.place(disk, Extent { start: block, blocks: 1 });
+            inside.push(place.inside);
+            let (file, len) = self.source.members[place.member].for_read(place.inside);
+            let lease = self.arena.lend(std::iter::once(Some(at)), Lend::Fill);
+            self.in_flight += 1;
+            self.backend.submit(
+                self.now,
+                Task {
+                    token: RESCUE_TOKEN | (number as u64) << 32 | index as u64,
+                    kind: Kind::Read,
+                    member: disk.0,
+                    ahead: false,
+                    context: Context::default(),
+                    file: file.clone(),
+                    offset: place.offset,
+                    len,
+                    lease: Some(lease),
+                },
+            );
+        }
+        let left = patch.len();
+        let answer = Answer { patch, ..answer };
+        self.rescues[number] = Some(Rescue { tag, answer, inside, left, failed: false });
+    }
+
+    fn rescued(&mut self, done: Done) {
+        let number = (done.token & !(3 << KIND_SHIFT)) >> 32;
+        let mut lease = done.lease.expect("a read has a lease");
+        let entry = &mut self.rescues[number as usize];
+        let rescue = entry.as_mut().expect("a rescue stays until its last read has ended");
+        let inside = rescue.inside[(done.token & u64::from(u32::MAX)) as usize];
+        match done.result {
+            Ok(moved) if moved >= inside => lease.clear_from(inside),
+            Ok(_) | Err(_) => rescue.failed = true,
+        }
+        rescue.left -= 1;
+        self.arena.take_back(lease);
+        if rescue.left > 0 {
+            return;
+        }
+        if let Some(Rescue { tag, answer, failed, .. }) = entry.take() {
+            self.counts.rescued += u64::from(!failed);
+            self.events.push_back(Event::Read { tag, answer, error: failed });
+        }
+    }
+}

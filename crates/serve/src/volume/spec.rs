@@ -1,0 +1,116 @@
+//! What an engine of this host is made from: enough to make the same one again, when a log of its inputs is replayed or its
+//! scheme is changed.
+
+use crate::error::ServeError;
+use forerun_core::array::Array;
+use forerun_core::cost::CostModel;
+use forerun_core::dispatch::DemandFirst;
+use forerun_core::engine::{Config, Engine, Residency, WriteMode};
+use forerun_core::registry::{Layer, LayerShape, SchemeSpec};
+use forerun_core::size::format_size;
+use forerun_core::units::{BLOCK_BYTES, Nanos};
+use forerun_disk::preset::Preset;
+
+/// Smallest cache, bytes: 64 connections must each find room in it for a read (see `credit`).
+pub(crate) const CACHE_BYTES_MIN: u64 = 16 << 20;
+/// Largest cache, bytes: slots are numbered in 32 bits, beside staging and intake memory. 8 TiB.
+pub(crate) const CACHE_BYTES_MAX: u64 = 8 << 40;
+/// One in so many blocks of the cache may be prefetched and in flight.
+const AHEAD_ONE_IN: u64 = 4;
+
+/// The engine of a volume.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct EngineSpec {
+    /// As in the scheme grammar.
+    pub(crate) scheme: String,
+    /// Budget of the cache, blocks.
+    pub(crate) cache_blocks: u64,
+    /// Preset whose costs the policies believe in.
+    pub(crate) device: String,
+    parsed: SchemeSpec,
+    layer: Layer,
+    cost: CostModel,
+}
+
+impl EngineSpec {
+    /// Checks scheme, device and cache.
+    pub(crate) fn new(scheme: &str, cache_bytes: u64, device: &str) -> Result<Self, ServeError> {
+        let parsed = SchemeSpec::parse(scheme).map_err(|why| ServeError::option("--scheme", why))?;
+        let layer = layer_of(&parsed)?;
+        if !(CACHE_BYTES_MIN..=CACHE_BYTES_MAX).contains(&cache_bytes) {
+            let (least, most) = (format_size(CACHE_BYTES_MIN), format_size(CACHE_BYTES_MAX));
+            return Err(ServeError::option("--cache", format!("a cache holds {least} to {most}")));
+        }
+        let preset = Preset::load(device).map_err(|why| ServeError::option("--device", why))?;
+        let believed = preset.cost_params().map_err(|why| ServeError::option("--device", why))?;
+        let cost = CostModel {
+            seek_min_ns: believed.seek_min_ns,
+            seek_a_ns: believed.seek_a_ns,
+            seek_b_ns: believed.seek_b_ns,
+            blocks_per_cylinder: believed.blocks_per_cylinder,
+            half_rotation: Nanos(believed.half_rotation_ns),
+            per_block: Nanos(believed.ns_per_block),
+            command: Nanos(believed.command_ns),
+            track_blocks: 2 * believed.half_rotation_ns / believed.ns_per_block.max(1),
+        };
+        let cache_blocks = cache_bytes / BLOCK_BYTES;
+        Ok(Self { scheme: scheme.into(), cache_blocks, device: device.into(), parsed, layer, cost })
+    }
+
+    /// The engine over `array`.
+    pub(crate) fn build(&self, array: Array) -> Engine {
+        let shape = LayerShape {
+            cache_blocks: self.cache_blocks,
+            strip_blocks: array.strip_blocks(),
+            stripe_strips: array.stripe_strips(),
+        };
+        let built = self.parsed.build(self.layer, &shape);
+        let config = Config {
+            residency: Residency::Owned,
+            cache_blocks: self.cache_blocks,
+            line_blocks: built.line_blocks,
+            strip_aligned: true,
+            retain: true,
+            command_blocks_max: array.strip_blocks(),
+            ahead_blocks_max: self.cache_blocks / AHEAD_ONE_IN,
+            staging_blocks: 0,
+            write: WriteMode::Through,
+        };
+        let dispatch = Box::new(DemandFirst::new(usize::from(array.disks())));
+        Engine::new(config, array, self.cost, built.scheme, dispatch)
+    }
+}
+
+/// The layer whose parts a scheme has; a server has one cache, so it cannot have both.
+fn layer_of(scheme: &SchemeSpec) -> Result<Layer, ServeError> {
+    let has = |layer| scheme.of(layer).any(|part| part.row.name != "none");
+    match (has(Layer::Host), has(Layer::Array)) {
+        (true, true) => Err(ServeError::option(
+            "--scheme",
+            "a server has one cache: name parts of the array layer or of the host layer, not of both",
+        )),
+        (true, false) => Ok(Layer::Host),
+        (false, _) => Ok(Layer::Array),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scheme_of_either_layer_is_served_and_one_of_both_is_not() {
+        for scheme in ["none", "asp+msp", "seqp:512K", "strip"] {
+            assert!(EngineSpec::new(scheme, 64 << 20, "cheetah-15k4").is_ok(), "{scheme}");
+        }
+        let both = EngineSpec::new("asp+seqp:128K", 64 << 20, "cheetah-15k4").expect_err("two layers");
+        assert!(both.to_string().contains("one cache"), "{both}");
+    }
+
+    #[test]
+    fn sizes_and_devices_that_do_not_exist_are_refused_by_name() {
+        assert!(EngineSpec::new("none", 1 << 20, "cheetah-15k4").is_err());
+        let device = EngineSpec::new("none", 64 << 20, "floppy").expect_err("no such device");
+        assert!(device.to_string().starts_with("--device"), "{device}");
+    }
+}

@@ -1,0 +1,286 @@
+//! Writes, from the client's bytes to the engine's slots.
+//!
+//! The bytes of a write lie in intake memory, block by block as they will lie in the volume. Where a write covers a block
+//! only in part, the block is read first and the rest of it copied in; until all of a write is in the engine's hands, no
+//! other write that touches one of its blocks is begun, or one of them would bring back what the other has replaced. Then
+//! the write goes to the engine in parts; each part's memory is named by `Fill`, its end by `Ready`. How much of the cache
+//! writes may hold at once is bounded, so they never crowd out the reads.
+//!
+//! ```text
+//!   new --overlaps one that is not handed over--> blocked --> ...
+//!    |--partial blocks--> reading edges --> queued --room--> handed over --all parts ready--> (sync) --> answered
+//!    `--whole blocks------------------------^
+//! ```
+
+use super::{EDGE, Event, KIND_SHIFT, PART, Volume};
+use crate::raw::BLOCK;
+use forerun_core::access::{Access, Context};
+use forerun_core::engine::Input;
+use forerun_core::units::{BLOCK_BYTES, Extent};
+use std::collections::VecDeque;
+
+/// Most blocks of a part: 1 MiB.
+const PART_BLOCKS: u64 = 256;
+/// One in so many blocks of the cache may be held by writes that are not on the members yet.
+const FLYING_ONE_IN: u64 = 4;
+
+/// A write as it comes from a client.
+#[derive(Debug)]
+pub(crate) struct NewWrite {
+    /// Comes back in [`Event::Written`].
+    pub(crate) tag: u64,
+    /// Who writes.
+    pub(crate) context: Context,
+    /// First byte.
+    pub(crate) offset: u64,
+    /// Bytes, at least one.
+    pub(crate) bytes: u64,
+    /// One intake block for each block that is touched; the bytes stand where they will stand in the blocks.
+    pub(crate) intake: Vec<u32>,
+    /// On stable storage before it is answered.
+    pub(crate) durable: bool,
+}
+
+#[derive(Debug)]
+struct Write {
+    new: NewWrite,
+    extent: Extent,
+    /// Bytes before the write in its first block, that must be read.
+    head: usize,
+    /// Bytes of the last block that the write covers (counted from the block's start) if the rest must be read.
+    tail: Option<usize>,
+    edges_left: u32,
+    issued: u64,
+    parts_left: u32,
+    error: bool,
+}
+
+/// A part in the engine's hands.
+#[derive(Clone, Copy, Debug)]
+struct Part {
+    write: usize,
+    extent: Extent,
+}
+
+/// All writes that are not answered.
+#[derive(Debug)]
+pub(super) struct Writes {
+    writes: Vec<Option<Write>>,
+    parts: Vec<Option<Part>>,
+    /// Begun, and not wholly in the engine's hands.
+    open: Vec<usize>,
+    /// Overlap an open one, or one that waits for one; in order.
+    blocked: VecDeque<usize>,
+    /// Ready to be handed over, waiting for room; in order.
+    queued: VecDeque<usize>,
+    flying_blocks: u64,
+    flying_max: u64,
+}
+
+fn put<T>(table: &mut Vec<Option<T>>, value: T) -> usize {
+    if let Some(at) = table.iter().position(Option::is_none) {
+        table[at] = Some(value);
+        return at;
+    }
+    table.push(Some(value));
+    table.len() - 1
+}
+
+impl Writes {
+    pub(super) fn new(cache_blocks: u64) -> Self {
+        Self {
+            writes: Vec::new(),
+            parts: Vec::new(),
+            open: Vec::new(),
+            blocked: VecDeque::new(),
+            queued: VecDeque::new(),
+            flying_blocks: 0,
+            flying_max: (cache_blocks / FLYING_ONE_IN).max(PART_BLOCKS),
+        }
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.writes.iter().all(Option::is_none)
+    }
+
+    fn get(&mut self, at: usize) -> &mut Write {
+        self.writes[at].as_mut().expect("a write stays until it is answered")
+    }
+
+    fn extent(&self, at: usize) -> Extent {
+        self.writes[at].as_ref().map_or(Extent::default(), |write| write.extent)
+    }
+
+    /// Whether a write must wait for one that is before it.
+    fn collides(&self, at: usize, before: &VecDeque<usize>) -> bool {
+        let extent = self.extent(at);
+        self.open.iter().chain(before).any(|&other| !self.extent(other).intersect(extent).is_empty())
+    }
+}
+
+impl Volume {
+    /// Somebody replaces bytes. Answered by [`Event::Written`].
+    pub(crate) fn write(&mut self, new: NewWrite) {
+        let extent = Extent::covering(new.offset, new.bytes);
+        assert_eq!(new.intake.len() as u64, extent.blocks, "one intake block for each block touched");
+        let head = (new.offset % BLOCK_BYTES) as usize;
+        let end = new.offset + new.bytes;
+        let last = (end % BLOCK_BYTES) as usize;
+        // What lies behind the end of the volume is nobody's: zeros.
+        let behind = end == self.source.size && last > 0;
+        if let (true, Some(&block)) = (behind, new.intake.last()) {
+            self.arena.block_mut(block)[last..].fill(0);
+        }
+        let tail = (last > 0 && !behind).then_some(last);
+        let write = Write { new, extent, head, tail, edges_left: 0, issued: 0, parts_left: 0, error: false };
+        let at = put(&mut self.writes.writes, write);
+        if self.writes.collides(at, &self.writes.blocked) {
+            self.writes.blocked.push_back(at);
+        } else {
+            self.begin(at);
+        }
+        self.hand_over();
+    }
+
+    fn begin(&mut self, at: usize) {
+        self.writes.open.push(at);
+        let write = self.writes.get(at);
+        let first = Extent { start: write.extent.start, blocks: 1 };
+        let last = Extent::new(write.extent.end() - 1, 1);
+        let context = write.new.context;
+        let one = first == last;
+        let (head, tail) = (write.head > 0, write.tail.is_some());
+        let read_head = head || (one && tail);
+        let read_tail = tail && !one;
+        write.edges_left = u32::from(read_head) + u32::from(read_tail);
+        if write.edges_left == 0 {
+            self.writes.queued.push_back(at);
+            return;
+        }
+        for (wanted, extent, which) in [(read_head, first, 0), (read_tail, last, 1)] {
+            if wanted {
+                let mut access = Access::read(context, extent);
+                access.demand = Extent::default();
+                let id = EDGE << KIND_SHIFT | (at as u64) << 1 | which;
+                self.inputs.push_back(Input::Read { id, access });
+            }
+        }
+    }
+
+    /// An edge block is here: what the write leaves of it is copied into the intake.
+    pub(super) fn edge_ready(&mut self, inner: u64, handle: u32, error: bool) {
+        let (at, is_tail) = ((inner >> 1) as usize, inner & 1 == 1);
+        if error {
+            self.writes.get(at).error = true;
+        } else {
+            let slot = self.engine.slots(handle)[0].0;
+            let write = self.writes.get(at);
+            let one = write.extent.blocks == 1;
+            let head = if is_tail { 0 } else { write.head };
+            let tail = if is_tail || one { write.tail } else { None };
+            let block = if is_tail { write.new.intake.last() } else { write.new.intake.first() };
+            let block = *block.expect("a write touches a block");
+            let old = self.arena.block(slot).to_vec();
+            let target = self.arena.block_mut(block);
+            target[..head].copy_from_slice(&old[..head]);
+            if let Some(tail) = tail {
+                target[tail..BLOCK].copy_from_slice(&old[tail..]);
+            }
+        }
+        self.inputs.push_back(Input::Release { handle });
+        let write = self.writes.get(at);
+        write.edges_left -= 1;
+        if write.edges_left > 0 {
+            return;
+        }
+        if write.error {
+            self.closed(at);
+            self.finish(at);
+        } else {
+            self.writes.queued.push_back(at);
+        }
+        self.hand_over();
+    }
+
+    /// Gives queued writes to the engine while they may hold more of the cache.
+    fn hand_over(&mut self) {
+        while let Some(&at) = self.writes.queued.front() {
+            let write = self.writes.get(at);
+            let left = write.extent.blocks - write.issued;
+            let extent = Extent::new(write.extent.start.0 + write.issued, left.min(PART_BLOCKS));
+            let context = write.new.context;
+            if self.writes.flying_blocks + extent.blocks > self.writes.flying_max {
+                break;
+            }
+            self.writes.flying_blocks += extent.blocks;
+            let write = self.writes.get(at);
+            write.issued += extent.blocks;
+            write.parts_left += 1;
+            let last = extent.blocks == left;
+            if last {
+                self.writes.queued.pop_front();
+            }
+            let part = put(&mut self.writes.parts, Part { write: at, extent });
+            // In this order: what is unblocked below goes to the engine behind this part.
+            self.inputs.push_back(Input::Write {
+                id: PART << KIND_SHIFT | part as u64,
+                access: Access::write(context, extent),
+                durable: false,
+            });
+            if last {
+                self.closed(at);
+            }
+        }
+        self.run();
+    }
+
+    /// All of a write is in the engine's hands: those that it blocked may begin.
+    fn closed(&mut self, at: usize) {
+        self.writes.open.retain(|&open| open != at);
+        let mut waiting = std::mem::take(&mut self.writes.blocked);
+        let mut still = VecDeque::new();
+        while let Some(next) = waiting.pop_front() {
+            if self.writes.collides(next, &still) {
+                still.push_back(next);
+            } else {
+                self.begin(next);
+            }
+        }
+        self.writes.blocked = still;
+    }
+
+    /// The engine names the memory of a part: the bytes are copied there.
+    pub(super) fn fill(&mut self, id: u64, handle: u32) {
+        let part =
+            self.writes.parts[(id & !(3 << KIND_SHIFT)) as usize].expect("a part stays until it is ready");
+        let write = self.writes.writes[part.write].as_ref().expect("a write stays until its parts are ready");
+        let first = (part.extent.start.0 - write.extent.start.0) as usize;
+        for (index, slot) in self.engine.slots(handle).iter().enumerate() {
+            self.arena.copy(write.new.intake[first + index], slot.0);
+        }
+    }
+
+    /// A part is on the members.
+    pub(super) fn part_ready(&mut self, part: usize, handle: u32, error: bool) {
+        self.inputs.push_back(Input::Release { handle });
+        let Part { write: at, extent } = self.writes.parts[part].take().expect("a part ends once");
+        self.writes.flying_blocks -= extent.blocks;
+        let write = self.writes.get(at);
+        write.parts_left -= 1;
+        write.error |= error;
+        if write.parts_left == 0 && write.issued == write.extent.blocks {
+            self.finish(at);
+        }
+        self.hand_over();
+    }
+
+    fn finish(&mut self, at: usize) {
+        let write = self.writes.writes[at].take().expect("a write is answered once");
+        self.give_intake(write.new.intake);
+        if write.new.durable && !write.error {
+            self.sync_for_write(write.new.tag);
+        } else {
+            self.events.push_back(Event::Written { tag: write.new.tag, error: write.error });
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! Memory: whatever clients do, the server stays within 1.01 times its cache and 64 MiB.
+
+use super::client::{Client, Running, opening};
+use forerun_serve::nbd::wire::{Command, Request, request_bytes};
+use forerun_serve::options::Options;
+use std::io::Write as _;
+use std::os::unix::net::UnixStream;
+
+const CACHE: u64 = 64 << 20;
+
+/// Memory of this process that lies in the mapping of a server's bytes and everything else of it, KiB.
+fn resident() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").expect("Linux");
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).expect("a line for it");
+    line.split_whitespace().nth(1).and_then(|n| n.parse().ok()).expect("a number")
+}
+
+/// The other tests of this program run beside this one, in the same memory. It is measured in a program of its own: this one,
+/// started for this test alone.
+#[test]
+fn sixty_four_clients_with_maximal_requests_stay_within_the_budget() {
+    const ALONE: &str = "FORERUN_BUDGET_ALONE";
+    if std::env::var_os(ALONE).is_none() {
+        let program = std::env::current_exe().expect("a program");
+        let status = std::process::Command::new(program)
+            .args(["--exact", "budget::sixty_four_clients_with_maximal_requests_stay_within_the_budget"])
+            .env(ALONE, "1")
+            .status()
+            .expect("it starts");
+        assert!(status.success());
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("disk.img");
+    std::fs::File::create(&path).expect("made").set_len(1 << 30).expect("sized");
+    let mut options = Options::over(&path, folder.path().join("s"));
+    options.cache_bytes = CACHE;
+    let before = resident();
+    let server = Running::start(&options);
+    let mut greedy = Vec::new();
+    for n in 0..63_u64 {
+        let mut stream = UnixStream::connect(&server.socket).expect("connected");
+        let mut session = opening(true, true);
+        let request = |command, offset, length| {
+            request_bytes(&Request { flags: 0, command, cookie: n, offset, length })
+        };
+        for k in 0..64 {
+            session.extend(request(Command::Read, (n * 64 + k) % 255 * (4 << 20), 4 << 20));
+        }
+        // And a write of which only a part ever comes.
+        session.extend(request(Command::Write, n << 22, 4 << 20));
+        session.extend(vec![1; 100_000]);
+        stream.set_nonblocking(true).expect("set");
+        // What does not fit the socket is not sent.
+        drop(stream.write(&session));
+        greedy.push(stream);
+    }
+    let mut honest = Client::connect(&server.socket, true);
+    for k in 0..256 {
+        assert_eq!(honest.read(k << 22, 1 << 20).error, 0);
+    }
+    let grown = (resident() - before) << 10;
+    let allowed = CACHE + CACHE / 100 + (64 << 20);
+    assert!(grown <= allowed, "{grown} bytes more than before, allowed {allowed}");
+    assert!(grown > CACHE / 2, "the cache is in use: {grown}");
+}

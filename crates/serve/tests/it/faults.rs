@@ -1,0 +1,105 @@
+//! Members that change or cannot be opened, and emulated ones.
+
+use super::client::{Client, Running, image};
+use forerun_serve::Server;
+use forerun_serve::options::{MemberSpec, Options, What};
+use std::os::unix::fs::FileExt as _;
+
+#[test]
+fn a_file_that_is_cut_behind_our_back_gives_errors_and_no_wrong_bytes() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (path, content) = image(folder.path(), 4 << 20);
+    let options = Options::over(&path, folder.path().join("s"));
+    let server = Running::start(&options);
+    let mut client = Client::connect(&server.socket, true);
+    assert_eq!(client.read(0, 4096).data, content[..4096]);
+    let file = std::fs::OpenOptions::new().write(true).open(&path).expect("opened");
+    file.set_len(1 << 20).expect("cut");
+    // A part that was never read is not there any more.
+    assert_eq!(client.read(3 << 20, 4096).error, 5, "EIO");
+    drop(client);
+    let (metrics, said) = server.stop();
+    assert!(metrics.member_errors > 0 && !said.is_empty(), "{said:?}");
+}
+
+#[test]
+fn a_file_that_somebody_writes_to_is_noticed_and_nothing_is_answered_any_more() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (path, content) = image(folder.path(), 4 << 20);
+    let mut options = Options::over(&path, folder.path().join("s"));
+    options.read_only = true;
+    let server = Running::start(&options);
+    let mut client = Client::connect(&server.socket, false);
+    assert_eq!(client.read(0, 4096).data, content[..4096]);
+    let file = std::fs::OpenOptions::new().write(true).open(&path).expect("opened");
+    file.write_all_at(b"not from us", 0).expect("written");
+    // The watch looks once a second: until then the cache answers, then nobody does.
+    let mut answers = 0;
+    while client.read(0, 4096).error == 0 {
+        answers += 1;
+        assert!(answers < 10_000_000, "the change is noticed in the end");
+    }
+    assert_eq!(client.read(1 << 20, 4096).error, 5, "EIO");
+    drop(client);
+    let (_, said) = server.stop();
+    assert!(said.iter().any(|line| line.contains("somebody has written to it")), "{said:?}");
+}
+
+#[test]
+fn what_cannot_be_served_is_refused_with_place_and_remedy() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (path, _) = image(folder.path(), 1 << 20);
+    let refuse = |change: &dyn Fn(&mut Options)| {
+        let mut options = Options::over(&path, folder.path().join("s"));
+        change(&mut options);
+        Server::bind(&options).err().expect("refused").to_string()
+    };
+    let over = |path: &str, array: &str| What::Over {
+        member: MemberSpec { path: path.into(), emulate: None },
+        array: Some(array.into()),
+    };
+    assert!(refuse(&|o| o.what = over("/nowhere/at/all", "single")).contains("/nowhere/at/all"));
+    assert!(refuse(&|o| o.what = over("/dev/null", "single")).contains("neither a file nor a block device"));
+    assert!(refuse(&|o| o.cache_bytes = 4096).starts_with("--cache"));
+    assert!(refuse(&|o| o.scheme = "clever".into()).starts_with("--scheme"));
+    assert!(refuse(&|o| o.connections = 0).starts_with("--connections"));
+    std::fs::write(folder.path().join("s"), "not a socket").expect("written");
+    assert!(refuse(&|_| ()).contains("no socket"));
+}
+
+#[test]
+fn a_socket_in_use_is_refused_and_one_left_behind_is_taken_over() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (path, content) = image(folder.path(), 1 << 20);
+    let socket = folder.path().join("s");
+    drop(std::os::unix::net::UnixListener::bind(&socket).expect("bound and left"));
+    let mut options = Options::over(&path, &socket);
+    options.read_only = true;
+    let server = Running::start(&options);
+    let problem = Server::bind(&options).err().expect("in use").to_string();
+    assert!(problem.contains("in use by another server"), "{problem}");
+    let mut client = Client::connect(&server.socket, true);
+    assert_eq!(client.read(5, 10).data, content[5..15]);
+    drop(client);
+    server.stop();
+    assert!(!socket.exists(), "a server cleans up after itself");
+}
+
+#[test]
+fn an_emulated_disk_takes_its_time_and_a_hit_does_not() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (path, content) = image(folder.path(), 4 << 20);
+    let mut options = Options::over(&path, folder.path().join("s"));
+    options.what =
+        What::Over { member: MemberSpec { path, emulate: Some("cheetah-15k4".into()) }, array: None };
+    let server = Running::start(&options);
+    let mut client = Client::connect(&server.socket, true);
+    for at in [3_u64 << 20, 0, 2 << 20, 1 << 20, 3 << 20] {
+        assert_eq!(client.read(at, 4096).data, content[at as usize..][..4096]);
+    }
+    drop(client);
+    let (metrics, _) = server.stop();
+    let late = metrics.lateness.expect("the member is emulated");
+    assert!(late.commands >= 4, "four misses at least: {late:?}");
+    assert!(metrics.engine.program.cache_hits >= 1);
+}

@@ -1,0 +1,15 @@
+//! The server as its clients see it, over real sockets.
+#![allow(missing_docs, reason = "tests say in their names what they show")]
+
+#[path = "it/budget.rs"]
+mod budget;
+#[path = "it/client.rs"]
+mod client;
+#[path = "it/faults.rs"]
+mod faults;
+#[path = "it/hostile.rs"]
+mod hostile;
+#[path = "it/shadow.rs"]
+mod shadow;
+#[path = "it/tools.rs"]
+mod tools;
