@@ -98,7 +98,7 @@ mod tests {
         let mut credit = Credit::new(4096, 64);
         let mut held = Held::default();
         let first = credit.take(&mut held, 100_000);
-        assert!(first >= 16 && first < 1024);
+        assert!((16..1024).contains(&first));
         assert_eq!(credit.take(&mut held, 100_000), 0, "the next part waits for the first");
         credit.give(&mut held, first);
         assert_eq!(credit.take(&mut held, 100_000), first);

@@ -275,7 +275,7 @@ impl Engine {
         let (disk, class, context, blocks) =
             (command.disk, command.class, command.context, command.extent.blocks);
         self.commands[number] = command;
-        self.lanes().enqueue(now, Queued { command: number, disk, class, context, blocks });
+        self.dispatch.enqueue(now, Queued { command: number, disk, class, context, blocks });
         number
     }
 
@@ -289,11 +289,10 @@ impl Engine {
             }
             command.class = Class::Demand;
             command.read_ahead = false;
-            let (left, disk) = (command.left, command.disk);
-            if left {
+            if command.left {
                 self.outputs.push_back(Output::Promote { command: number });
             } else {
-                self.lanes().promote(number, disk);
+                self.dispatch.promote(number, command.disk);
             }
         }
     }
@@ -339,7 +338,7 @@ impl Engine {
             assert!(command.left, "only a command that left can end");
             (command.owner, command.disk, command.extent.blocks)
         };
-        self.lanes().complete(now, disk);
+        self.dispatch.complete(now, disk);
         self.commands[number].left = false;
         let good = match status {
             Status::Ok | Status::Unknown => blocks,

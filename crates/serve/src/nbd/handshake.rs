@@ -398,7 +398,7 @@ mod tests {
             for length in [0, 1, 4095, 4096, 4097, 8191, 8192, 8193, 1 << 31, u32::MAX - 1, u32::MAX] {
                 let mut input = 1_u32.to_be_bytes().to_vec();
                 input.extend_from_slice(&OPTION_MAGIC.to_be_bytes());
-                input.extend_from_slice(&(number as u32).to_be_bytes());
+                input.extend_from_slice(&u32::to_be_bytes(number));
                 input.extend_from_slice(&u32::to_be_bytes(length));
                 input.extend(std::iter::repeat_n(0xff, (length as usize).min(9000)));
                 let (out, step) = run(&input);

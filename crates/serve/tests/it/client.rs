@@ -145,7 +145,14 @@ impl Client {
     }
 
     /// Sends a request; returns its cookie.
-    pub(crate) fn send(&mut self, command: Command, flags: u16, offset: u64, length: u32, data: &[u8]) -> u64 {
+    pub(crate) fn send(
+        &mut self,
+        command: Command,
+        flags: u16,
+        offset: u64,
+        length: u32,
+        data: &[u8],
+    ) -> u64 {
         self.cookie += 1;
         let request = Request { flags, command, cookie: self.cookie, offset, length };
         let mut bytes = request_bytes(&request).to_vec();
