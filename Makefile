@@ -12,6 +12,7 @@ OUT ?= out
 FUZZ_EXECUTIONS ?= 1000000
 
 .PHONY: help deps build demo test lint fmt docs tidy deny fuzz bench-sim record-demo-trace record-traces docs-figures reproduce install clean soak-serve bench-serve
+.PHONY: help deps build demo test lint fmt docs tidy deny fuzz bench-sim bench-policies compare-kernel record-demo-trace record-traces docs-figures reproduce install clean
 
 help: ## List the entry points
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-20s %s\n", $$1, $$2}'
@@ -58,6 +59,13 @@ bench-serve: build ## The server beside nbdkit and qemu-nbd, and an emulated arr
 
 bench-sim: deps ## Speed of the simulator and of cache-only runs, beside libCacheSim
 	@scripts/bench-sim.sh
+
+bench-policies: deps ## Decisions a second and memory a file of every scheme of the page cache, at 1, 100 and 10,000 open files
+	@mkdir -p $(OUT)/bench
+	cargo run --release --locked --quiet -p forerun-core --example decide_files | tee $(OUT)/bench/policies.txt
+
+compare-kernel: deps ## Whether the running kernel reads ahead page for page as linux-6 says (Linux 6.12, ext4 or xfs)
+	@scripts/compare-kernel.sh
 
 record-demo-trace: build ## Record the demo's trace anew (root, a kernel with tracepoints, a loop device)
 	@scripts/record-demo-trace.sh

@@ -181,7 +181,8 @@ impl Plan {
     pub fn wakes(&self) -> &[(Nanos, u64)] {
         &self.wakes
     }
-    pub(crate) fn clear(&mut self) {
+    /// Forgets all wishes and wake-ups, and keeps the memory.
+    pub fn clear(&mut self) {
         self.wishes.clear();
         self.wakes.clear();
     }

@@ -8,17 +8,22 @@
 //! touched, and when the process ends nothing is left behind, however it ends.
 //!
 //! Data flows through the modules in this order: [`tracefs`] finds a tracepoint and reads its [`mod@format`],
-//! `ring` takes raw bytes from the kernel (the only unsafe code of the crate), [`sample`] cuts them into perf
+//! `ring` takes raw bytes from the kernel, [`sample`] cuts them into perf
 //! records, [`bio`] reads one record as a block request and `filemap` as one of the page cache, [`device`] and `names` say
 //! which device and file it belongs to, `session` runs the whole, and [`mod@record`] and [`files`] put it together into a
 //! [`forerun_trace::record::Trace`].
+//!
+//! Beside the recorder, [`pages`] asks which pages of a file are in memory, and [`kernel`] uses it to compare the running
+//! kernel's read-ahead with the scheme that describes it. Unsafe code is in `ring` and [`pages`] only.
 
 pub mod bio;
 pub mod device;
 mod filemap;
 pub mod files;
 pub mod format;
+pub mod kernel;
 mod names;
+pub mod pages;
 pub mod record;
 mod ring;
 pub mod sample;

@@ -1,4 +1,4 @@
-//! The rings through which the kernel hands over events, and the only unsafe code of this crate.
+//! The rings through which the kernel hands over events, and the unsafe code that they need.
 //!
 //! One ring is one or more file descriptors of `perf_event_open`, one for each tracepoint, on one processor, and the
 //! memory that they share with the kernel: a page of control numbers and a power of two of data pages. Events of several

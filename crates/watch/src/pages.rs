@@ -1,0 +1,136 @@
+//! Which pages of a file the page cache holds, asked from the kernel without touching them.
+//!
+//! `mincore` on a mapping tells for each page whether its content is here; it needs no privilege for a file of one's
+//! own, reads nothing and disturbs no read-ahead, because the mapping is never accessed. A page whose read is still under
+//! way is not reported by it but is counted by `cachestat` (Linux 6.5), so the two agree exactly when everything
+//! that the kernel has asked for has arrived: that is how [`Pages::settled`] waits for read-ahead without a clock.
+#![expect(unsafe_code, reason = "mmap, mincore and cachestat have no safe interface")]
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::ptr::NonNull;
+
+/// `cachestat`, the same number on every architecture but alpha.
+const SYS_CACHESTAT: libc::c_long = 451;
+/// How often the two answers are compared before giving up. Each takes microseconds at least: seconds, not minutes.
+const SETTLE_TRIES_MAX: u32 = 1_000_000;
+
+/// `struct cachestat_range`: bytes of a file.
+#[repr(C)]
+struct Range {
+    offset: u64,
+    bytes: u64,
+}
+
+/// `struct cachestat`: pages of a file, by state.
+#[repr(C)]
+#[derive(Default)]
+struct Stat {
+    cached: u64,
+    dirty: u64,
+    writeback: u64,
+    evicted: u64,
+    recently_evicted: u64,
+}
+
+/// A file, mapped only to be asked about.
+#[derive(Debug)]
+pub struct Pages {
+    file: File,
+    map: NonNull<libc::c_void>,
+    bytes: usize,
+    here: Vec<u8>,
+}
+
+impl Pages {
+    /// Maps a file, which must not be empty and must not be shortened while it is mapped. Its pages are not touched.
+    ///
+    /// # Errors
+    /// What the system said.
+    pub fn of(file: &File) -> io::Result<Self> {
+        let file = file.try_clone()?;
+        let bytes = usize::try_from(file.metadata()?.len()).map_err(io::Error::other)?;
+        // SAFETY: a new mapping at an address of the kernel's choice touches no memory of ours; the descriptor is open,
+        // and the result is checked before it is used. It is never read through.
+        let map = unsafe {
+            libc::mmap(std::ptr::null_mut(), bytes, libc::PROT_READ, libc::MAP_SHARED, file.as_raw_fd(), 0)
+        };
+        if map == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let map = NonNull::new(map).ok_or_else(|| io::Error::other("a mapping at address zero"))?;
+        let pages = bytes.div_ceil(rustix::param::page_size());
+        Ok(Self { file, map, bytes, here: vec![0; pages] })
+    }
+
+    /// For each page, whether its content is in memory now.
+    ///
+    /// # Errors
+    /// What the system said.
+    pub fn resident(&mut self) -> io::Result<Vec<bool>> {
+        // SAFETY: the range is the mapping that `of` made, in its length, and the vector has a byte for each of its pages.
+        let result = unsafe { libc::mincore(self.map.as_ptr(), self.bytes, self.here.as_mut_ptr()) };
+        if result != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(self.here.iter().map(|byte| byte & 1 == 1).collect())
+    }
+
+    /// How many pages the page cache has, those included whose read is under way.
+    ///
+    /// # Errors
+    /// What the system said; `Unsupported` before Linux 6.5.
+    pub fn cached(&self) -> io::Result<u64> {
+        let range = Range { offset: 0, bytes: self.bytes as u64 };
+        let mut stat = Stat::default();
+        // SAFETY: the kernel reads one `cachestat_range` and writes one `cachestat`, both ours and of the ABI's layout.
+        let result = unsafe {
+            libc::syscall(SYS_CACHESTAT, self.file.as_raw_fd(), &raw const range, &raw mut stat, 0u32)
+        };
+        if result == 0 { Ok(stat.cached) } else { Err(io::Error::last_os_error()) }
+    }
+
+    /// For each page, whether it is in memory, once nothing is under way any more.
+    ///
+    /// # Errors
+    /// What the system said; `TimedOut` if reads do not come to an end.
+    pub fn settled(&mut self) -> io::Result<Vec<bool>> {
+        for _ in 0..SETTLE_TRIES_MAX {
+            let cached = self.cached()?;
+            let resident = self.resident()?;
+            if resident.iter().filter(|here| **here).count() as u64 == cached {
+                return Ok(resident);
+            }
+            std::thread::yield_now();
+        }
+        Err(io::ErrorKind::TimedOut.into())
+    }
+}
+
+impl Drop for Pages {
+    fn drop(&mut self) {
+        // SAFETY: this is the mapping that `of` made, in its length, and nothing borrows from it.
+        let result = unsafe { libc::munmap(self.map.as_ptr(), self.bytes) };
+        debug_assert_eq!(result, 0, "unmapping our own mapping");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::FileExt;
+
+    #[test]
+    fn a_file_just_written_is_in_memory_page_by_page() {
+        let file = tempfile::tempfile().expect("a temporary file");
+        file.set_len(8 * 4_096).expect("room");
+        file.write_all_at(&[1; 4_096], 3 * 4_096).expect("room");
+        let mut pages = Pages::of(&file).expect("can be mapped");
+        let resident = pages.resident().expect("our own file");
+        assert!(resident.len() == 8 && resident[3], "{resident:?}");
+        if let Ok(cached) = pages.cached() {
+            assert!(cached >= 1, "{cached}");
+        }
+    }
+}
