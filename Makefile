@@ -11,8 +11,7 @@ OUT ?= out
 # Executions per parser for `make fuzz`.
 FUZZ_EXECUTIONS ?= 1000000
 
-.PHONY: help deps build demo test lint fmt docs tidy deny fuzz bench-sim record-demo-trace record-traces docs-figures reproduce install clean soak-serve bench-serve
-.PHONY: help deps build demo test lint fmt docs tidy deny fuzz bench-sim bench-policies compare-kernel record-demo-trace record-traces docs-figures reproduce install clean
+.PHONY: help deps build demo test lint fmt docs tidy deny fuzz bench-sim record-demo-trace record-traces docs-figures reproduce install clean soak-serve bench-serve bench-policies compare-kernel
 
 help: ## List the entry points
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-20s %s\n", $$1, $$2}'

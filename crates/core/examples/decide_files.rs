@@ -104,7 +104,15 @@ fn measure(scheme: &str, files: u64, accesses: u64) -> (f64, f64, f64) {
     for n in 0..accesses {
         let (file, access, outcome) = readers.access(n);
         let now = Nanos(n * 1_000);
-        let world = World { now, cache: &cache, array: &array, cost: &cost, filled: true, blocks: BLOCKS };
+        let world = World {
+            now,
+            cache: &cache,
+            array: &array,
+            cost: &cost,
+            filled: true,
+            blocks: BLOCKS,
+            ahead_in_flight: 0,
+        };
         let policy = built.policy();
         policy.on_access(&access, &Lookup { outcomes: &[outcome] }, &world, &mut plan);
         let Access { context, extent, .. } = access;
