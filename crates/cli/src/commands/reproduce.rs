@@ -34,6 +34,13 @@ Examples:
 Runs on the project's own recordings (make record-traces; in traces/), and with --traces also on those of others. Figures:
 table1, 1 (random), 2 (sequential), 3 (concurrent), other (traces that the paper has not), loss (pollution and transfer),
 threshold (the sweep), short (files no longer than the threshold).";
+const FLASHY_HELP: &str = "\
+Examples:
+  forerun reproduce flashy --traces ../shared/traces --html flashy.html
+  forerun reproduce flashy --figure speedup --json
+
+Web search replays block/wsrch_0_30s.csv.gz in the folder of --traces; without it random reads stand in and are named as
+such. Figures: drives, speedup, accuracy, cost, rates, scale (the last two are curves over time: --json or --html).";
 
 /// What `reproduce` does.
 #[derive(Debug, Subcommand)]
@@ -44,6 +51,9 @@ pub(crate) enum ReproduceCommand {
     /// Lee, Doh, Kim and Noh, IEICE 2009: Table 1 and Figs 1 to 3
     #[command(after_help = RPP_HELP)]
     Rpp(StudyArgs),
+    /// Uppal, Chiang and Huang, MSST 2012: the flashy slides
+    #[command(after_help = FLASHY_HELP)]
+    Flashy(StudyArgs),
 }
 
 impl ReproduceCommand {
@@ -52,6 +62,7 @@ impl ReproduceCommand {
         let (name, args) = match self {
             Self::Asp(args) => ("asp", args),
             Self::Rpp(args) => ("rpp", args),
+            Self::Flashy(args) => ("flashy", args),
         };
         (reproduce::study(name).expect("every subcommand names a study"), args)
     }

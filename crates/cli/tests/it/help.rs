@@ -17,6 +17,7 @@ const SUBCOMMANDS: &[&[&str]] = &[
     &["mrc"],
     &["reproduce", "asp"],
     &["serve"],
+    &["reproduce", "flashy"],
     &["completions"],
     &["man"],
 ];

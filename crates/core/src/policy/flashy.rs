@@ -165,7 +165,8 @@ impl Flashy {
             self.scale = self.scale.saturating_sub(SCALE_STEP).max(SCALE_MIN);
         }
         let (issued, wasted) = self.history.iter().fold((0, 0), |sum, h| (sum.0 + h.0, sum.1 + h.1));
-        if wasted * 100 > issued * WASTE_PERCENT {
+        // Where nothing was wished for, what left unread was another's.
+        if issued > 0 && wasted * 100 > issued * WASTE_PERCENT {
             self.scale = (self.scale / 2).max(SCALE_MIN);
             self.history = [(0, 0); WASTE_POLLS];
         }

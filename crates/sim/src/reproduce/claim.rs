@@ -42,6 +42,8 @@ pub(super) enum Test {
         /// Least factor.
         least: f64,
     },
+    /// What one run measured, against the paper's number.
+    Value(Measure),
     /// The worst left over the best right is 1 within this share.
     Same {
         /// What is compared.
@@ -250,6 +252,10 @@ impl Claim {
                 let pairs = values.len() / 2;
                 let sum: f64 = values.chunks_exact(2).map(|pair| factor(pair, 1)).sum();
                 let ours = sum / pairs.max(1) as f64;
+                of(ours, number.map(|paper| against(ours, paper).1))
+            }
+            Test::Value(measure) => {
+                let ours = measure(runs[0]);
                 of(ours, number.map(|paper| against(ours, paper).1))
             }
             Test::Point(measure) => of(measure(runs[0]), None),

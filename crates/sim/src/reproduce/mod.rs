@@ -13,6 +13,7 @@ mod asp;
 mod chart;
 mod claim;
 mod facts;
+mod flashy;
 mod rpp;
 mod setup;
 
@@ -31,7 +32,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 pub use chart::{Chart, Series};
 
 /// The studies that can be reproduced: adding one is a folder and a row here.
-pub static STUDIES: &[&Study] = &[&asp::STUDY, &rpp::STUDY];
+pub static STUDIES: &[&Study] = &[&asp::STUDY, &rpp::STUDY, &flashy::STUDY];
 
 /// A paper, and how its figures are made.
 pub struct Study {

@@ -16,6 +16,7 @@ mod grammar;
 mod linear;
 mod link;
 mod plan;
+mod postmark;
 mod scatter;
 mod shapes;
 mod tpch;

@@ -5,7 +5,7 @@
 
 use super::plan::Plan;
 use super::value::Kind;
-use super::{PROCESSES_MAX, boot, dbench, linear, link, scatter, tpch, tree};
+use super::{PROCESSES_MAX, boot, dbench, linear, link, postmark, scatter, tpch, tree};
 
 /// Largest size of a workload, in all its streams together: far from where 64 bits end.
 pub(super) const SIZE_MAX: u64 = 1 << 62;
@@ -388,5 +388,22 @@ pub(super) static ROWS: &[Row] = &[
             key("think", Kind::Time, "214us", (0, TIME_MAX), "computing before each run"),
         ],
         plan: boot::boot,
+    },
+    Row {
+        name: "standin-blast",
+        about: "query processes that scan a sequence database, a volume each",
+        source: "stands for the flashy slides' BLAST; computing measured, see workload/linear.rs",
+        keys: &[processes("4"), size("4GiB"), block(), cpu("7ns")],
+        plan: linear::blast,
+    },
+    Row {
+        name: "standin-postmark",
+        about: "a pool of small files: created and deleted, read and appended to",
+        source: "stands for the flashy slides' PostMark; NetApp TR-3022, see workload/postmark.rs",
+        keys: &[
+            files("20000"),
+            count("transactions", "200000", COUNT_MAX, "pairs of create or delete, read or append"),
+        ],
+        plan: postmark::postmark,
     },
 ];

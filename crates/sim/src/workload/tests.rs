@@ -31,6 +31,8 @@ fn small_shapes() -> Vec<String> {
         "standin-cscope" => "files=200,objects=10",
         "standin-glimpse" => "files=100",
         "standin-link" => "files=200,objects=10",
+        "standin-blast" => "processes=2,size=8MiB",
+        "standin-postmark" => "files=60,transactions=300",
         "standin-boot" => "runs=100,size=64MiB",
         _ => "processes=3,size=1MiB,writes=10%,passes=2",
     };
