@@ -22,6 +22,7 @@ pub mod linux_ondemand;
 pub mod msp;
 pub mod none;
 mod readahead;
+pub mod regions;
 pub mod rpp;
 pub mod strip;
 
