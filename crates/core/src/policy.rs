@@ -26,6 +26,7 @@ pub mod none;
 mod readahead;
 #[cfg(test)]
 pub(crate) mod rig;
+pub mod regions;
 pub mod rpp;
 pub mod sarc;
 pub mod strip;

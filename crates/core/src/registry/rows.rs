@@ -12,6 +12,7 @@ use crate::policy::linux24::Linux24;
 use crate::policy::linux26::Linux26;
 use crate::policy::msp::Msp;
 use crate::policy::none::None as Nothing;
+use crate::policy::regions::Regions;
 use crate::policy::rpp::Rpp;
 use crate::policy::sarc::{self, Sarc, SarcConfig};
 use crate::policy::strip::Strip;
@@ -280,6 +281,15 @@ pub static ROWS: &[Row] = &[
         make: Some(make_flashy),
     },
     Row {
+        name: "regions",
+        layer: Layer::Host,
+        role: Role::Controller,
+        about: "rpp for each stream within a file and reader, with strides and habits: regions(linux-2.6).",
+        source: "beyond the RPP paper: what its section 3 leaves open",
+        params: &[THRESHOLD],
+        make: Some(make_regions),
+    },
+    Row {
         name: "lru",
         layer: Layer::Array,
         role: Role::Keep,
@@ -404,6 +414,16 @@ fn make_rpp(part: &Part, shape: &LayerShape) -> Made {
         shape,
         |scheme| Box::new(Rpp::new(scheme, threshold)),
         |policy| Box::new(Rpp::new(policy, threshold)),
+    )
+}
+
+fn make_regions(part: &Part, shape: &LayerShape) -> Made {
+    let threshold = part.count("threshold").unwrap_or(THRESHOLD_DEFAULT);
+    controlled(
+        part,
+        shape,
+        |scheme| Box::new(Regions::new(scheme, threshold)),
+        |policy| Box::new(Regions::new(policy, threshold)),
     )
 }
 

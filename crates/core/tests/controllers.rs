@@ -1,4 +1,5 @@
-//! `rpp` over schemes that wish at every chance, against the letter's rules written down block by block.
+//! The controllers: `rpp` over schemes that wish at every chance, against the letter's rules written down block by block;
+//! `regions` where the letter sees nothing.
 
 mod support;
 
@@ -8,6 +9,7 @@ use forerun_core::cache::Cache;
 use forerun_core::cost::CostModel;
 use forerun_core::pattern::Pattern;
 use forerun_core::policy::linux26::Linux26;
+use forerun_core::policy::regions::Regions;
 use forerun_core::policy::rpp::Rpp;
 use forerun_core::policy::{DeviceRead, Fetched, Lookup, Outcome, Plan, Policy, When, World};
 use forerun_core::registry::{Layer, LayerShape, SchemeSpec};
@@ -46,7 +48,11 @@ impl<P: Policy> Bench<P> {
     }
     /// The wishes for one read of a file.
     fn read_of(&mut self, file: u64, start: u64, blocks: u64) -> Vec<Extent> {
-        let mut access = Access::read(Context::new(1, file), Extent::new(file * FILE + start, blocks));
+        self.read_by(1, file, start, blocks)
+    }
+    /// The same by another process.
+    fn read_by(&mut self, process: u64, file: u64, start: u64, blocks: u64) -> Vec<Extent> {
+        let mut access = Access::read(Context::new(process, file), Extent::new(file * FILE + start, blocks));
         if self.files_end {
             access.within = Extent::new(file * FILE, FILE);
         }
@@ -282,4 +288,92 @@ proptest! {
             prop_assert!(woken.is_empty(), "a wake-up proves nothing");
         }
     }
+}
+
+/// `linux-2.6` with 32 blocks, under `regions`.
+fn regions() -> Bench<Regions<Box<dyn Policy>>> {
+    let mut bench = Bench::new(Regions::new(Box::new(Linux26::new(32)) as Box<dyn Policy>, 4));
+    bench.files_end = true;
+    bench
+}
+
+#[test]
+fn two_readers_of_one_file_are_two_streams() {
+    let (mut ours, mut letter) = (regions(), Bench::new(linux(4)));
+    let mut wished = [0_usize; 4];
+    for k in 0..40 {
+        wished[0] += ours.read_by(1, 0, k, 1).len();
+        wished[1] += ours.read_by(2, 0, 2_000 + k, 1).len();
+        wished[2] += letter.read_by(1, 0, k, 1).len();
+        wished[3] += letter.read_by(2, 0, 2_000 + k, 1).len();
+    }
+    assert_eq!(wished, [5, 5, 0, 0], "the windows of a proven run for either; to the letter it is all random");
+}
+
+#[test]
+fn a_scan_goes_on_among_look_ups_in_the_same_file() {
+    let mut bench = regions();
+    let mut windows = Vec::new();
+    for k in 0..50_u64 {
+        windows.extend(bench.read_of(0, 100 + k, 1));
+        assert_eq!(bench.read_of(0, 1_000 + k * k % 2_999, 1), [], "look-up {k}");
+    }
+    let expected = [(104, 4), (108, 8), (116, 16), (132, 32), (164, 32)].map(|(at, n)| Extent::new(at, n));
+    assert_eq!(windows, expected);
+}
+
+#[test]
+fn single_reads_at_random_wish_for_nothing() {
+    let mut bench = regions();
+    let mut rng = support::Rng::new(5);
+    for _ in 0..3_000 {
+        assert_eq!(bench.read_of(0, 40 + 8 * rng.below(500) * 7 % 4_000, 1).len(), 0);
+    }
+}
+
+#[test]
+fn equal_steps_are_wished_ahead_forwards_and_backwards_within_the_file() {
+    let mut bench = regions();
+    let wishes: Vec<(u64, u64, u64)> = bench.windows((0..12).map(|k| 100 + 50 * k));
+    let first = wishes[0];
+    assert_eq!(first, (300, 350, 1), "four equal steps: the next target");
+    assert!(wishes.iter().all(|&(at, start, blocks)| start > at && (start - 100) % 50 == 0 && blocks == 1));
+    assert_eq!(wishes.iter().map(|w| w.1).max(), Some(650 + 50 * 8), "eight steps at most");
+    let back = regions().windows((0..100).rev());
+    assert!(!back.is_empty() && back.iter().all(|&(at, start, blocks)| start + blocks <= at), "{back:?}");
+    let edge = regions().windows((0..6).map(|k| 50 * (5 - k)));
+    assert!(edge.iter().all(|&(at, start, _)| start < at), "nothing lies before the file: {edge:?}");
+}
+
+#[test]
+fn a_fault_that_maps_what_follows_is_no_break() {
+    let mut bench = regions();
+    bench.windows(0..10);
+    // Sixteen pages are mapped around each fault, so the next fault is behind them.
+    let windows = bench.windows([16, 32, 48, 64, 80]);
+    assert!(windows.iter().all(|&(at, start, blocks)| start + blocks > at), "{windows:?}");
+    assert!(windows.len() >= 3, "{windows:?}");
+}
+
+#[test]
+fn a_process_that_reads_files_from_their_start_need_not_prove_each() {
+    let mut bench = regions();
+    let mut first_wish = Vec::new();
+    for file in 0..6 {
+        first_wish.push((0..8).find(|&at| !bench.read_of(file, at, 1).is_empty()));
+    }
+    assert_eq!(first_wish, [Some(4), Some(4), Some(4), Some(0), Some(0), Some(0)]);
+    for file in 6..9 {
+        bench.read_of(file, 0, 1);
+        bench.read_of(file, 700, 1);
+    }
+    assert_eq!((0..8).find(|&at| !bench.read_of(9, at, 1).is_empty()), Some(4), "the habit is gone");
+}
+
+#[test]
+fn loops_are_clamped_in_a_stream_as_in_a_file() {
+    let mut bench = regions();
+    bench.windows((0..40).chain([900, 300, 700]));
+    bench.here.clear();
+    assert_eq!(bench.windows(0..40), [(0, 0, 4), (1, 4, 8), (4, 12, 16), (12, 28, 12)]);
 }
