@@ -44,6 +44,9 @@ const IDLE_REUSE: Nanos = Nanos::from_secs(1);
 const IDLE_DROP: Nanos = Nanos::from_secs(2);
 /// Nothing doubles while one block in this many of the cache is being prefetched.
 const ACTIVE_ONE_IN: u64 = 16;
+/// At most one block in this many of the cache is asked for at once. A layer refuses what exceeds its budget, and what was
+/// refused would be a hole that nobody asks for again; the rest of the distance is asked for with the next accesses.
+const ASKED_ONE_IN: u64 = 8;
 /// Smallest file, in blocks, that is worth a stream.
 const FILE_BLOCKS_MIN: u64 = 3;
 
@@ -264,9 +267,19 @@ impl Zfetch {
         self.files.entry(number).or_default()
     }
 
-    /// A stream has advanced by `by` blocks: how far ahead of it should be read, and is that due?
-    fn extend(&mut self, number: u64, at: usize, by: u64, missed: bool, busy: bool, file_end: u64) -> Extent {
+    /// A stream has advanced by `by` blocks: how far ahead of it should be read, and what of that is due?
+    fn extend(
+        &mut self,
+        number: u64,
+        at: usize,
+        by: u64,
+        missed: bool,
+        world: &World<'_>,
+        file_end: u64,
+    ) -> Extent {
         let config = self.config;
+        let (cache_blocks, flying) = (world.cache.slots.capacity(), world.ahead_in_flight);
+        let busy = flying >= cache_blocks / ACTIVE_ONE_IN;
         let streams = &mut self.file(number).streams;
         let stream = &mut streams[at];
         stream.missed |= missed;
@@ -288,9 +301,10 @@ impl Zfetch {
         if !stream.missed {
             return Extent::default();
         }
-        let end = stream.wanted.min(file_end);
-        let due = Extent::new(stream.issued, end.saturating_sub(stream.issued));
-        stream.issued = stream.wanted;
+        let room = (cache_blocks / ASKED_ONE_IN).saturating_sub(flying);
+        let blocks = stream.wanted.min(file_end).saturating_sub(stream.issued).min(room);
+        let due = Extent::new(stream.issued, blocks);
+        stream.issued = due.end();
         due
     }
 }
@@ -320,8 +334,7 @@ impl Policy for Zfetch {
                 self.jumps += u64::from(by > read.blocks);
                 let here = |o: &Outcome| matches!(o, Outcome::CacheHit | Outcome::PrefetchHit);
                 let missed = !lookup.outcomes.iter().all(here);
-                let busy = world.ahead_in_flight >= world.cache.slots.capacity() / ACTIVE_ONE_IN;
-                let due = self.extend(number, at, by, missed, busy, within.end());
+                let due = self.extend(number, at, by, missed, world, within.end());
                 self.issued += due.blocks;
                 plan.fetch(due, When::Ahead);
             }
@@ -492,6 +505,26 @@ mod tests {
         let fetched: u64 = (1_012..1_099).flat_map(|b| rig.read_of(b, 1, file)).map(|(_, n)| n).sum();
         assert!(fetched <= 88, "nothing beyond the file");
         assert_eq!(rig.expected(), []);
+    }
+
+    #[test]
+    fn what_does_not_fit_an_eighth_of_the_cache_is_asked_for_later_and_leaves_no_hole() {
+        let mut rig = rig(2_048, 2_048);
+        rig.held = true;
+        rig.read(9, 1);
+        rig.read(10, 200); // a distance of 200, then 400, 800: more than 512 blocks are in flight at no time
+        rig.read(210, 200);
+        assert_eq!((rig.streams()[0].wanted, rig.streams()[0].issued), (810, 722));
+        assert_eq!(rig.engine.unproven_blocks().1, 312);
+        for start in rig.flying() {
+            rig.done(start);
+        }
+        rig.read(410, 200);
+        let stream = rig.streams()[0].clone();
+        assert_eq!((stream.wanted, stream.issued), (1_410, 1_234));
+        let cache = rig.engine.cache();
+        assert!((10..stream.issued).all(|block| cache.find(Block(block)).is_some()));
+        assert_eq!(rig.engine.stats().wishes_dropped, 0);
     }
 
     #[test]
