@@ -24,9 +24,9 @@ pub mod linux_ondemand;
 pub mod msp;
 pub mod none;
 mod readahead;
+pub mod regions;
 #[cfg(test)]
 pub(crate) mod rig;
-pub mod regions;
 pub mod rpp;
 pub mod sarc;
 pub mod strip;

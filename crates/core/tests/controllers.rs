@@ -307,7 +307,11 @@ fn two_readers_of_one_file_are_two_streams() {
         wished[2] += letter.read_by(1, 0, k, 1).len();
         wished[3] += letter.read_by(2, 0, 2_000 + k, 1).len();
     }
-    assert_eq!(wished, [5, 5, 0, 0], "the windows of a proven run for either; to the letter it is all random");
+    assert_eq!(
+        wished,
+        [5, 5, 0, 0],
+        "the windows of a proven run for either; to the letter it is all random"
+    );
 }
 
 #[test]
