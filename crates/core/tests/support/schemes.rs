@@ -42,6 +42,7 @@ pub(crate) const SCHEMES: &[&str] = &[
     "host:linux-6(max=16KiB,io=64KiB)",
     "host:linux-6(max=32KiB,align=on)",
     "host:rpp(seqp:16KiB)",
+    "host:regions(seqp:16KiB)",
     "host:rpp(amp,threshold=2)",
     "host:amp",
     "host:amp(apt=1,p_max=12,k=2)",
