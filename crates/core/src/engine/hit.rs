@@ -93,6 +93,22 @@ mod tests {
     use proptest::prelude::*;
 
     const CACHE_BLOCKS: u64 = 256;
+    /// Of both layers, with lines of a strip and of a block, with policies that hear what becomes of prefetched blocks and
+    /// such that do not.
+    const SCHEMES: &[&str] = &[
+        "none",
+        "strip",
+        "asp",
+        "asp+msp",
+        "asp(cost=off)",
+        "arc+strip",
+        "linux-2.6",
+        "linux-6",
+        "amp",
+        "sarc",
+        "zfetch",
+        "rpp(linux-2.4)",
+    ];
 
     fn engine(scheme: &str) -> Engine {
         let array = Array::new("raid5:5x16KiB".parse().expect("valid"), 1 << 10).expect("holds strips");
@@ -101,12 +117,14 @@ mod tests {
             strip_blocks: array.strip_blocks(),
             stripe_strips: array.stripe_strips(),
         };
-        let built = SchemeSpec::parse(scheme).expect("a scheme").build(Layer::Array, &shape);
+        let spec = SchemeSpec::parse(scheme).expect("a scheme");
+        let layer = if spec.has_host() { Layer::Host } else { Layer::Array };
+        let built = spec.build(layer, &shape);
         let config = Config {
             residency: Residency::Owned,
             cache_blocks: CACHE_BLOCKS,
             line_blocks: built.line_blocks,
-            strip_aligned: true,
+            strip_aligned: layer == Layer::Array,
             retain: true,
             command_blocks_max: array.strip_blocks(),
             ahead_blocks_max: CACHE_BLOCKS / 8,
@@ -154,7 +172,7 @@ mod tests {
     proptest! {
         #[test]
         fn the_short_way_and_the_long_way_say_the_same(
-            scheme in prop::sample::select(alloc::vec!["none", "strip", "asp", "asp+msp", "asp(cost=off)", "arc+strip"]),
+            scheme in prop::sample::select(SCHEMES),
             reads in prop::collection::vec((0_u64..4, 0_u64..3, 0_u64..2_000, 0_usize..4), 1..400),
         ) {
             let (mut fast, mut slow) = (engine(scheme), engine(scheme));
