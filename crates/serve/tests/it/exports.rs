@@ -13,7 +13,7 @@ const SIZE: usize = 3 << 20;
 
 /// Content of the export number `n`: no two blocks of any two are the same.
 fn content(n: u64) -> Vec<u8> {
-    (0..SIZE as u64).map(|at| mix(n << 40 | at / 8).to_le_bytes()[(at % 8) as usize]).collect()
+    (0..SIZE as u64).map(|at| mix((n << 40) + at / 8).to_le_bytes()[(at % 8) as usize]).collect()
 }
 
 /// Options for exports of these names, over files of their own.
