@@ -10,7 +10,7 @@
 //!                               credit         `--- backend -- source (files, devices)
 //! ```
 //!
-//! [`nbd`] is the protocol without a socket; `connection` one client; `server` the loop; `volume` the engine with its
+//! [`nbd`] is the protocol without a socket; `tls` what lies under it where it is asked for; `connection` one client; `server` the loop; `volume` the engine with its
 //! bytes; `source` what is served, opened so that nobody changes it unseen; `backend` and `raw` the ways to the members, the
 //! latter with all the unsafe code there is; [`log`] what replays a run. Budgets: the cache is what `--cache` says, data
 //! on its way in has 32 MiB for all clients together, answers that nobody takes hold at most half of the cache, and the number
@@ -29,7 +29,9 @@ pub mod options;
 mod raw;
 mod record;
 mod server;
+mod socket;
 mod source;
+mod tls;
 mod volume;
 
 pub use backend::Lateness;

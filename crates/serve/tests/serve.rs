@@ -13,5 +13,7 @@ mod faults;
 mod hostile;
 #[path = "it/shadow.rs"]
 mod shadow;
+#[path = "it/tls.rs"]
+mod tls;
 #[path = "it/tools.rs"]
 mod tools;

@@ -239,6 +239,7 @@ fn options(args: &ServeArgs, folder: Option<&Folder>) -> Result<Options, CliErro
             DirectIo::Off => Direct::Off,
         },
         record: args.record.clone(),
+        tls: None,
         http: args.http,
     })
 }

@@ -8,7 +8,7 @@ use tempfile::TempDir;
 const SIZE: usize = 24 << 20;
 
 /// Whether a program is there. Tests of programs that are not pass without them; `scripts/install-deps.sh` installs all.
-fn has(program: &str) -> bool {
+pub(crate) fn has(program: &str) -> bool {
     let there = Command::new("sh").args(["-c", &format!("command -v {program}")]).output();
     there.is_ok_and(|output| output.status.success())
 }
@@ -23,7 +23,7 @@ fn server() -> (TempDir, Running, Vec<u8>) {
 }
 
 /// Runs a shell command with the address in `$uri` and the folder in `$dir`; it must succeed.
-fn sh(server: &Running, folder: &TempDir, command: &str) -> String {
+pub(crate) fn sh(server: &Running, folder: &TempDir, command: &str) -> String {
     let Output { status, stdout, stderr } = Command::new("sh")
         .args(["-ec", command])
         .env("uri", &server.uri)
