@@ -10,10 +10,10 @@ pub const CONNECTIONS_DEFAULT: u32 = 64;
 /// Most connections that may be asked for: each has its reserve in the cache, and a file number.
 pub const CONNECTIONS_MAX: u32 = 512;
 
-/// One member: a file or device, perhaps with the timing of a disk model.
+/// One member: a file, a device or an export of another machine, perhaps with the timing of a disk model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemberSpec {
-    /// Where its bytes are.
+    /// Where its bytes are: a path, or `nbd://HOST[:PORT]/NAME` or `nbd+unix:///NAME?socket=PATH`.
     pub path: PathBuf,
     /// The preset whose time every read and write takes.
     pub emulate: Option<String>,
@@ -22,7 +22,7 @@ pub struct MemberSpec {
 impl FromStr for MemberSpec {
     type Err = String;
 
-    /// A path, or `emulate(PRESET):PATH`.
+    /// A path or an address, or `emulate(PRESET):` before one.
     fn from_str(text: &str) -> Result<Self, String> {
         let Some(rest) = text.strip_prefix("emulate(") else {
             return Ok(Self { path: text.into(), emulate: None });
@@ -41,7 +41,7 @@ impl FromStr for MemberSpec {
 pub enum What {
     /// One file or block device as it is; the array (in the grammar of every command) says where strips lie.
     Over {
-        /// File or device.
+        /// File, device or far export.
         member: MemberSpec,
         /// `single[:STRIP]` or `raid0:NxSTRIP`; none means what the kernel says of a device, else `single`.
         array: Option<String>,
@@ -50,7 +50,7 @@ pub enum What {
     Stripe {
         /// Bytes of a strip.
         strip_bytes: u64,
-        /// Files or devices, in order.
+        /// Files, devices and far exports, in order.
         members: Vec<MemberSpec>,
     },
 }

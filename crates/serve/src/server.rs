@@ -20,6 +20,7 @@ use crate::connection::{Connection, Received, TURN_BYTES_MAX};
 use crate::credit::Credit;
 use crate::emulate::Emulated;
 use crate::error::{ServeError, system};
+use crate::fan::Fan;
 use crate::http::Http;
 use crate::log::Log;
 use crate::nbd::handshake::Export;
@@ -148,7 +149,7 @@ fn models(members: &[&MemberSpec], sizes: &[u64]) -> Result<Vec<Option<Box<dyn D
 }
 
 fn open_volume(options: &Options) -> Result<Volume, ServeError> {
-    let (source, members): (_, Vec<&MemberSpec>) = match &options.what {
+    let (mut source, members): (Source, Vec<&MemberSpec>) = match &options.what {
         What::Over { member, array } => {
             let array: ArraySpec = match array {
                 Some(text) => text.parse().map_err(|why| ServeError::option("--array", why))?,
@@ -168,9 +169,13 @@ fn open_volume(options: &Options) -> Result<Volume, ServeError> {
     let log = options.log_inputs.as_ref().map(|path| {
         Log::create(path, &spec, &source.array).map_err(|problem| ServeError::file(path, problem))
     });
-    let direct = source.members.iter().all(crate::source::Member::is_direct);
+    let (direct, far) = (source.is_direct(), source.take_far());
     let backend = |arena: &Arena| {
-        let plain = make_backend(options.transfer, direct, arena)?;
+        let files = make_backend(options.transfer, direct, arena)?;
+        let plain = match far {
+            Some(far) => Box::new(Fan::new(files, far)?),
+            None => files,
+        };
         let emulated = models.iter().any(Option::is_some);
         Ok(if emulated { Box::new(Emulated::new(plain, models)) as Box<dyn Backend> } else { plain })
     };
@@ -448,7 +453,7 @@ impl Server {
     /// Deadlines and members.
     fn tick(&mut self, now: Nanos) {
         if self.changed.is_none()
-            && let Err(why) = self.volume.source.check()
+            && let Err(why) = self.volume.check()
         {
             self.volume.say(format!("{why}: nothing is answered any more; start the server anew"));
             self.changed = Some(why);

@@ -9,6 +9,8 @@ mod client;
 mod faults;
 #[path = "it/hostile.rs"]
 mod hostile;
+#[path = "it/remote.rs"]
+mod remote;
 #[path = "it/shadow.rs"]
 mod shadow;
 #[path = "it/tools.rs"]
