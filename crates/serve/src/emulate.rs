@@ -180,7 +180,7 @@ mod tests {
 
     #[test]
     fn a_task_ends_when_its_bytes_are_here_and_the_model_says_so() {
-        let mut arena = Arena::new(1).expect("memory");
+        let mut arena = Arena::new(1, 0).expect("memory");
         let file = Arc::new(tempfile::tempfile().expect("a file"));
         file.set_len(1 << 20).expect("its length");
         let model =

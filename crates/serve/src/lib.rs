@@ -37,5 +37,5 @@ mod source;
 mod volume;
 
 pub use backend::Lateness;
-pub use server::{Metrics, Server, Stop};
+pub use server::{ExportMetrics, Metrics, Server, Stop};
 pub use source::Direct;

@@ -11,7 +11,9 @@ use clap::{Args, ValueEnum};
 use forerun_core::array::{ArraySpec, Level};
 use forerun_core::size::parse_size;
 use forerun_serve::error::ServeError;
-use forerun_serve::options::{CONNECTIONS_DEFAULT, Listen, MemberSpec, Options, Transfer, What};
+use forerun_serve::options::{
+    CONNECTIONS_DEFAULT, ExportOptions, Listen, MemberSpec, Options, Transfer, What,
+};
 use forerun_serve::{Direct, Metrics, Server};
 use serde::Serialize;
 use std::net::SocketAddr;
@@ -172,10 +174,10 @@ pub(crate) fn serve(args: &ServeArgs, ui: &Ui) -> Result<(), CliError> {
     let uri = server.uri();
     ui.say(&format!(
         "forerun: {} of {}, cache {}, {}",
-        human::bytes(human::float(server.size())),
-        server.array(),
-        human::bytes(human::float(options.cache_bytes)),
-        options.scheme
+        human::bytes(human::float(server.size(0))),
+        server.array(0),
+        human::bytes(human::float(options.exports[0].cache_bytes)),
+        options.exports[0].scheme
     ));
     if let Some(page) = server.page() {
         ui.say(&format!("forerun: live page: {page}"));
@@ -218,13 +220,16 @@ fn options(args: &ServeArgs, folder: Option<&Folder>) -> Result<Options, CliErro
         (None, None, None) => unreachable!("a folder is made when neither is given"),
     };
     Ok(Options {
-        what,
+        exports: vec![ExportOptions {
+            name: args.name.clone(),
+            what,
+            cache_bytes: size("--cache", &args.cache)?,
+            scheme: args.scheme.clone(),
+            device: args.device.clone(),
+            read_only: args.read_only,
+            log_inputs: args.log_inputs.clone(),
+        }],
         listen,
-        export: args.name.clone(),
-        cache_bytes: size("--cache", &args.cache)?,
-        scheme: args.scheme.clone(),
-        device: args.device.clone(),
-        read_only: args.read_only,
         connections: args.connections,
         transfer: match args.io {
             Io::Auto => Transfer::Auto,
@@ -235,7 +240,6 @@ fn options(args: &ServeArgs, folder: Option<&Folder>) -> Result<Options, CliErro
             DirectIo::Auto => Direct::Auto,
             DirectIo::Off => Direct::Off,
         },
-        log_inputs: args.log_inputs.clone(),
         record: args.record.clone(),
         http: args.http,
     })
@@ -260,7 +264,7 @@ fn warn_of_strangers(options: &Options, ui: &Ui) {
     {
         ui.say(&format!(
             "forerun: warning: whoever reaches {address} can read{} everything, and nothing is encrypted",
-            if options.read_only { "" } else { " and write" }
+            if options.exports[0].read_only { "" } else { " and write" }
         ));
     }
 }
@@ -291,7 +295,7 @@ type Ended = std::thread::JoinHandle<Result<(), CliError>>;
 /// Starts the command of `--run`; the server stops when it ends.
 fn start(command: &str, uri: &str, options: &Options, server: &Server) -> Result<Ended, CliError> {
     let mut child = Command::new("sh");
-    child.arg("-c").arg(command).env("uri", uri).env("export", &options.export);
+    child.arg("-c").arg(command).env("uri", uri).env("export", &options.exports[0].name);
     if let Listen::Unix(path) = &options.listen {
         child.env("unixsocket", path);
     }

@@ -17,7 +17,7 @@ use forerun_core::units::BLOCK_BYTES;
 /// Longest option that is looked at, bytes: a name (4096), some information requests, and room to spare.
 pub const OPTION_BYTES_MAX: usize = 8 << 10;
 /// Longest name of an export, bytes ("Values: string").
-const NAME_BYTES_MAX: usize = 4096;
+pub(crate) const NAME_BYTES_MAX: usize = 4096;
 /// Options of one session before it is closed: no client needs more than a handful.
 const OPTIONS_MAX: u32 = 64;
 
@@ -68,7 +68,7 @@ pub(super) mod info {
 /// What clients may choose from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Export {
-    /// Its name; the empty name means the first export.
+    /// Its name; the empty name means the export that has it, else the first.
     pub name: String,
     /// For people.
     pub description: String,
@@ -288,15 +288,13 @@ fn parse_info(data: &[u8]) -> Option<(&[u8], &[u8])> {
     (wanted.len() == 2 * usize::from(u16::from_be_bytes(count))).then_some((name, wanted))
 }
 
-/// The export of a name; the empty name is the first.
+/// The export of a name; the empty name, where no export has it, is the first.
 fn find(name: &[u8], exports: &[Export]) -> Option<usize> {
     if name.len() > NAME_BYTES_MAX {
         return None;
     }
-    if name.is_empty() && !exports.is_empty() {
-        return Some(0);
-    }
-    exports.iter().position(|export| export.name.as_bytes() == name)
+    let found = exports.iter().position(|export| export.name.as_bytes() == name);
+    found.or_else(|| (name.is_empty() && !exports.is_empty()).then_some(0))
 }
 
 fn answer(out: &mut Vec<u8>, option: u32, kind: u32, data: &[u8]) {

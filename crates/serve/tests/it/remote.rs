@@ -12,8 +12,8 @@ const SIZE: usize = (6 << 20) + 5000;
 /// A server of the image in `folder`, on `folder`/far.
 fn far(folder: &Path, read_only: bool) -> Running {
     let mut options = Options::over(folder.join("disk.img"), folder.join("far"));
-    options.read_only = read_only;
-    options.scheme = "none".into();
+    options.exports[0].read_only = read_only;
+    options.exports[0].scheme = "none".into();
     Running::start(&options)
 }
 
@@ -21,7 +21,7 @@ fn far(folder: &Path, read_only: bool) -> Running {
 fn over(folder: &Path, socket: &str, read_only: bool) -> Options {
     let uri = format!("nbd+unix:///?socket={}", folder.join(socket).display());
     let mut options = Options::over(uri, folder.join("s"));
-    options.read_only = read_only;
+    options.exports[0].read_only = read_only;
     options
 }
 
@@ -123,9 +123,11 @@ fn far_and_near_members_are_striped_together() {
     std::fs::write(&near, pattern(4 << 20, 7)).expect("written");
     let below = far(folder.path(), true);
     let mut options = over(folder.path(), "far", true);
-    let What::Over { member: far, .. } = options.what.clone() else { unreachable!("made so above") };
+    let What::Over { member: far, .. } = options.exports[0].what.clone() else {
+        unreachable!("made so above")
+    };
     let near_member = MemberSpec { path: near, emulate: None };
-    options.what = What::Stripe { strip_bytes: 64 << 10, members: vec![far, near_member] };
+    options.exports[0].what = What::Stripe { strip_bytes: 64 << 10, members: vec![far, near_member] };
     let server = Running::start(&options);
     let mut client = Client::connect(&server.socket, true);
     let reply = client.read(0, 256 << 10);
@@ -201,7 +203,7 @@ fn far_members_that_cannot_be_served_are_refused_with_the_reason() {
     image(folder.path(), 1 << 20);
     let refuse = |path: &str, read_only: bool| {
         let mut options = Options::over(path, folder.path().join("s"));
-        options.read_only = read_only;
+        options.exports[0].read_only = read_only;
         Server::bind(&options).err().expect("refused").to_string()
     };
     assert!(refuse("nbds://far/x", true).contains("without TLS"));

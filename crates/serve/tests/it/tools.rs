@@ -18,7 +18,7 @@ fn server() -> (TempDir, Running, Vec<u8>) {
     let folder = tempfile::tempdir().expect("a folder");
     let (path, content) = image(folder.path(), SIZE);
     let mut options = Options::over(&path, folder.path().join("s"));
-    options.cache_bytes = 16 << 20;
+    options.exports[0].cache_bytes = 16 << 20;
     let server = Running::start(&options);
     (folder, server, content)
 }
