@@ -87,6 +87,8 @@ pub(super) struct Ablation {
 pub(super) struct Place {
     pub(super) series: String,
     pub(super) x: f64,
+    /// What stands there, in words.
+    pub(super) name: String,
 }
 
 /// One row to be.
@@ -185,7 +187,7 @@ impl Claim {
         let case = format!("{series}, {}: {unit}", x.1);
         let mut claim = Self::new(figure, case, vec![setup], Test::Point(measure));
         claim.kind = Kind::Point;
-        claim.place = Some(Place { series: series.into(), x: x.0 });
+        claim.place = Some(Place { series: series.into(), x: x.0, name: x.1.into() });
         claim
     }
     /// Something that the paper says and virtual time cannot show.
