@@ -128,9 +128,15 @@ impl Socket {
 
 impl AsFd for Socket {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        match &self.stream {
-            Stream::Unix(stream) => stream.as_fd(),
-            Stream::Tcp(stream) => stream.as_fd(),
+        self.stream.as_fd()
+    }
+}
+
+impl AsFd for Stream {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Unix(stream) => stream.as_fd(),
+            Self::Tcp(stream) => stream.as_fd(),
         }
     }
 }

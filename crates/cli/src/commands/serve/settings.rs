@@ -285,7 +285,7 @@ fn put(below: &mut Layer, layer: &[Setting]) {
         layer.iter().any(|new| {
             let together =
                 |group: &&[&str]| group.contains(&new.key.as_str()) && group.contains(&setting.key.as_str());
-            new.key == setting.key || ALTERNATIVES.iter().any(|group| together(group))
+            new.key == setting.key || ALTERNATIVES.iter().any(together)
         })
     };
     below.retain(|setting| !replaced(setting));
