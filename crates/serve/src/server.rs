@@ -13,6 +13,7 @@ mod accept;
 mod metrics;
 mod requests;
 mod served;
+mod show;
 
 pub use metrics::{ExportMetrics, Metrics};
 
@@ -40,6 +41,7 @@ use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
 };
 use served::Served;
+use show::Show;
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -111,7 +113,7 @@ pub struct Server {
     stopping: Option<Nanos>,
     metrics: Metrics,
     record: Option<Record>,
-    http: Option<Http>,
+    show: Option<Show>,
     scratch: Vec<u8>,
 }
 
@@ -210,7 +212,12 @@ impl Server {
             return Err(ServeError::option("--connections", why));
         }
         check_exports(&options.exports)?;
-        let served = Served::open_all(options)?;
+        let mut served = Served::open_all(options)?;
+        let show = options.http.map(|address| Http::start(address).map(|http| Show::new(http, options)));
+        let show = show.transpose()?;
+        if show.is_some() {
+            served.iter_mut().for_each(|served| served.volume.watch());
+        }
         let exports = served.iter().map(Served::describe).collect();
         let listeners = accept::listen(&options.listen)?;
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|e| system("epoll")(e.into()))?;
@@ -242,7 +249,7 @@ impl Server {
             stopping: None,
             metrics: Metrics::default(),
             record: record.transpose()?,
-            http: options.http.map(Http::start).transpose()?,
+            show,
             scratch: Vec::new(),
         };
         server.register().map_err(system("epoll"))?;
@@ -300,7 +307,7 @@ impl Server {
     /// Where the live page is, if there is one.
     #[must_use]
     pub fn page(&self) -> Option<String> {
-        self.http.as_ref().map(|http| format!("http://{}/", http.address()))
+        self.show.as_ref().map(|show| format!("http://{}/", show.http.address()))
     }
 
     /// Ends the server from elsewhere.
@@ -322,7 +329,7 @@ impl Server {
         loop {
             self.arm().map_err(system("timer"))?;
             events.clear();
-            let wait = Timespec { tv_sec: 1, tv_nsec: 0 };
+            let wait = Timespec { tv_sec: 0, tv_nsec: self.nap().as_nanos() as i64 };
             match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), Some(&wait)) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(problem) => return Err(system("epoll")(problem.into())),
@@ -335,6 +342,7 @@ impl Server {
                 self.dispatch(now, event.data.u64(), event.flags);
             }
             self.settle(now);
+            self.look(now);
             if now >= self.next_tick {
                 self.next_tick = now + TICK;
                 self.tick(now);
@@ -507,9 +515,6 @@ impl Server {
             self.settle_connection(at);
         }
         self.metrics.take(&mut self.served);
-        if let Some(http) = &self.http {
-            http.publish(now, &self.metrics.exports[0].scheme, &self.metrics.exports[0].array, &self.metrics);
-        }
     }
 
     fn begin_stop(&mut self, now: Nanos) {
