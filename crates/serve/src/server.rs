@@ -13,6 +13,7 @@ mod accept;
 mod metrics;
 mod requests;
 mod served;
+mod show;
 
 pub use metrics::{ExportMetrics, Metrics};
 
@@ -40,6 +41,7 @@ use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
 };
 use served::Served;
+use show::Show;
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -113,7 +115,7 @@ pub struct Server {
     tls: Option<Arc<rustls::ServerConfig>>,
     tls_policy: Tls,
     record: Option<Record>,
-    http: Option<Http>,
+    show: Option<Show>,
     scratch: Vec<u8>,
 }
 
@@ -221,7 +223,12 @@ impl Server {
         }
         check_exports(&options.exports)?;
         let tls = options.tls.as_ref().map(crate::tls::config).transpose()?;
-        let served = Served::open_all(options)?;
+        let mut served = Served::open_all(options)?;
+        let show = options.http.map(|address| Http::start(address).map(|http| Show::new(http, options)));
+        let show = show.transpose()?;
+        if show.is_some() {
+            served.iter_mut().for_each(|served| served.volume.watch());
+        }
         let exports = served.iter().map(Served::describe).collect();
         let listeners = accept::listen(&options.listen)?;
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|e| system("epoll")(e.into()))?;
@@ -255,7 +262,7 @@ impl Server {
             tls,
             tls_policy: policy(options),
             record: record.transpose()?,
-            http: options.http.map(Http::start).transpose()?,
+            show,
             scratch: Vec::new(),
         };
         server.register().map_err(system("epoll"))?;
@@ -313,7 +320,7 @@ impl Server {
     /// Where the live page is, if there is one.
     #[must_use]
     pub fn page(&self) -> Option<String> {
-        self.http.as_ref().map(|http| format!("http://{}/", http.address()))
+        self.show.as_ref().map(|show| format!("http://{}/", show.http.address()))
     }
 
     /// Ends the server from elsewhere.
@@ -337,7 +344,8 @@ impl Server {
             events.clear();
             // Bytes that TLS has deciphered and nobody could take yet are announced by no socket.
             let unannounced = self.tls.is_some() && self.receive_unannounced();
-            let wait = Timespec { tv_sec: i64::from(!unannounced), tv_nsec: 0 };
+            let nap = if unannounced { 0 } else { self.nap().as_nanos() as i64 };
+            let wait = Timespec { tv_sec: 0, tv_nsec: nap };
             match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), Some(&wait)) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(problem) => return Err(system("epoll")(problem.into())),
@@ -350,6 +358,7 @@ impl Server {
                 self.dispatch(now, event.data.u64(), event.flags);
             }
             self.settle(now);
+            self.look(now);
             if now >= self.next_tick {
                 self.next_tick = now + TICK;
                 self.tick(now);
@@ -535,9 +544,6 @@ impl Server {
             self.settle_connection(at);
         }
         self.metrics.take(&mut self.served);
-        if let Some(http) = &self.http {
-            http.publish(now, &self.metrics.exports[0].scheme, &self.metrics.exports[0].array, &self.metrics);
-        }
     }
 
     fn begin_stop(&mut self, now: Nanos) {

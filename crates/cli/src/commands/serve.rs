@@ -153,8 +153,8 @@ pub(crate) struct ServeArgs {
     /// Write what clients ask for to a file, as a trace that compare replays
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
-    /// Show a live page at this address, and /metrics for Prometheus: 127.0.0.1:8000
-    #[arg(long, value_name = "ADDR:PORT")]
+    /// Show a live page at this address, and /metrics for Prometheus: 8000 is 127.0.0.1:8000
+    #[arg(long, value_name = "[ADDR:]PORT", value_parser = page_address)]
     http: Option<SocketAddr>,
     /// Replay a log of inputs: the engine must give the same outputs, byte for byte
     #[arg(long, value_name = "FILE")]
@@ -329,7 +329,20 @@ fn array(args: &ServeArgs) -> Result<Option<String>, CliError> {
         .map_err(|problem| CliError::usage("--strip, --disks", problem, ""))
 }
 
+/// A port alone is one of this machine, for this machine.
+fn page_address(text: &str) -> Result<SocketAddr, String> {
+    if let Ok(port) = text.parse::<u16>() {
+        return Ok(SocketAddr::from(([127, 0, 0, 1], port)));
+    }
+    text.parse().map_err(|_| format!("`{text}` is not a port or ADDRESS:PORT, as in 8000 or 127.0.0.1:8000"))
+}
+
 fn warn_of_strangers(options: &Options, ui: &Ui) {
+    if let Some(address) = options.http.filter(|address| !address.ip().is_loopback()) {
+        ui.say(&format!(
+            "forerun: warning: whoever reaches {address} can see on the live page what is read, where and when"
+        ));
+    }
     if let Listen::Tcp(address) = options.listen
         && !address.ip().is_loopback()
     {

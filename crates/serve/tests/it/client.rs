@@ -6,6 +6,7 @@ use forerun_serve::options::{Listen, Options};
 use forerun_serve::{Metrics, Server, Stop};
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
+use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
@@ -18,6 +19,8 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 pub(crate) struct Running {
     pub(crate) socket: PathBuf,
     pub(crate) uri: String,
+    /// Address of the live page, if it has one.
+    pub(crate) page: Option<SocketAddr>,
     stop: Stop,
     thread: Option<JoinHandle<(Metrics, Vec<String>)>>,
 }
@@ -26,6 +29,7 @@ impl Running {
     pub(crate) fn start(options: &Options) -> Self {
         let server = Server::bind(options).expect("the server starts");
         let (uri, stop) = (server.uri(), server.stopper());
+        let page = server.page().and_then(|page| page.trim_matches(['h', 't', 'p', ':', '/']).parse().ok());
         let socket = match &options.listen {
             Listen::Unix(socket) => socket.clone(),
             Listen::Tcp(_) | Listen::Inherited => PathBuf::new(),
@@ -35,7 +39,7 @@ impl Running {
             let metrics = server.run(&mut |line| said.push(line.to_owned())).expect("the server runs");
             (metrics, said)
         });
-        Self { socket, uri, stop, thread: Some(thread) }
+        Self { socket, uri, page, stop, thread: Some(thread) }
     }
 
     /// Stops it, and returns what it counted and said.
