@@ -23,6 +23,7 @@ use crate::array::{Array, DiskSet};
 use crate::cache::Cache;
 use crate::cost::CostModel;
 use crate::dispatch::{Class, Dispatch};
+use crate::policy::decisions::Decision;
 use crate::policy::{Outcome, Plan, World};
 use crate::scheme::Scheme;
 use crate::slots::{Slot, Slots};
@@ -430,6 +431,10 @@ impl Engine {
     /// Numbers of the scheme that are worth a curve, by name.
     pub fn curves(&mut self, out: &mut Vec<(&'static str, f64)>) {
         self.scheme.curves(out);
+    }
+    /// What the scheme has decided since the last call: each turn of a switch, with its reason.
+    pub fn decisions(&mut self, out: &mut Vec<Decision>) {
+        self.scheme.policy().decisions(out);
     }
     /// Whether nothing is outstanding: no fetch, no access, no dirty stripe on its way.
     #[must_use]

@@ -15,6 +15,7 @@ pub mod amp;
 pub mod asp;
 #[cfg(test)]
 mod bench;
+pub mod decisions;
 pub mod files;
 pub mod flashy;
 pub mod linux24;
@@ -259,6 +260,10 @@ pub trait Policy: Send {
     }
     /// Numbers worth a curve over the run, by name.
     fn curves(&self, out: &mut Vec<(&'static str, f64)>) {
+        let _ = out;
+    }
+    /// Hands over the turns of its switches since the last call: when, on or off, and why.
+    fn decisions(&mut self, out: &mut Vec<decisions::Decision>) {
         let _ = out;
     }
 }

@@ -9,7 +9,7 @@
 use crate::backend::{Backend, Done, Kind, Lateness, Task};
 use forerun_core::access::Op;
 use forerun_core::units::{Nanos, SECTOR_BYTES};
-use forerun_disk::device::{Command, Device};
+use forerun_disk::device::{Command, Device, DeviceStats};
 use std::os::fd::BorrowedFd;
 
 /// A step of the histogram of lateness.
@@ -144,6 +144,14 @@ impl Backend for Emulated {
         Some(Lateness { commands, p50: self.quantile(50), p99: self.quantile(99) })
     }
 
+    fn model(&self, member: usize) -> Option<DeviceStats> {
+        self.models.get(member)?.as_ref().map(|model| model.stats())
+    }
+
+    fn changed(&mut self) -> Option<String> {
+        self.inner.changed()
+    }
+
     fn poll_fd(&self) -> BorrowedFd<'_> {
         self.inner.poll_fd()
     }
@@ -176,7 +184,7 @@ mod tests {
 
     #[test]
     fn a_task_ends_when_its_bytes_are_here_and_the_model_says_so() {
-        let mut arena = Arena::new(1).expect("memory");
+        let mut arena = Arena::new(1, 0).expect("memory");
         let file = Arc::new(tempfile::tempfile().expect("a file"));
         file.set_len(1 << 20).expect("its length");
         let model =
@@ -193,7 +201,7 @@ mod tests {
                 member: 0,
                 ahead: false,
                 context: Context(1),
-                file,
+                file: Some(file),
                 offset: 512 << 10,
                 len: 4096,
                 lease,

@@ -18,12 +18,14 @@
 
 mod spec;
 mod sync;
+mod watched;
 mod write;
 
 pub(crate) use spec::EngineSpec;
 pub(crate) use write::NewWrite;
 
 use crate::backend::{Backend, Done, Kind, Lateness, Task, lend_for};
+use crate::live::Watch;
 use crate::log::Log;
 use crate::raw::{Arena, Lend};
 use crate::source::Source;
@@ -84,6 +86,8 @@ struct Flying {
     /// Number of the file.
     member: usize,
     write: bool,
+    /// When it left.
+    since: Nanos,
 }
 
 /// A failed read that is tried block by block.
@@ -128,11 +132,17 @@ pub(crate) struct Volume {
     done: Vec<Done>,
     rescues: Vec<Option<Rescue>>,
     intake: Vec<u32>,
+    /// Fewest free blocks of the intake since memory was last given back: those below were touched.
+    intake_low: usize,
+    /// Blocks of the intake that rescues may still take.
+    rescue_room: usize,
     writes: Writes,
     syncs: Syncs,
     log: Option<Log>,
     notes: Vec<String>,
     pub(crate) counts: Counts,
+    /// Sees what passes, for the live page.
+    watch: Option<Box<Watch>>,
 }
 
 fn arena_index(buffer: Buffer, cache_blocks: u32) -> Option<u32> {
@@ -155,7 +165,7 @@ impl Volume {
         let cache = spec.cache_blocks as u32;
         let staging = engine.config().staging_blocks as u32;
         let first_intake = cache + staging;
-        let arena = Arena::new((first_intake + INTAKE_BLOCKS) as usize)?;
+        let arena = Arena::new(first_intake as usize, INTAKE_BLOCKS as usize)?;
         let backend = backend(&arena)?;
         Ok(Self {
             writes: Writes::new(spec.cache_blocks),
@@ -175,10 +185,13 @@ impl Volume {
             done: Vec::new(),
             rescues: Vec::new(),
             intake: (first_intake..first_intake + INTAKE_BLOCKS).rev().collect(),
+            intake_low: INTAKE_BLOCKS as usize,
+            rescue_room: INTAKE_BLOCKS as usize,
             syncs: Syncs::default(),
             log,
             notes: Vec::new(),
             counts: Counts::default(),
+            watch: None,
         })
     }
 
@@ -203,7 +216,11 @@ impl Volume {
     /// Somebody wants blocks. Answered by [`Event::Read`] with the tag, which is below 2^62.
     pub(crate) fn read(&mut self, tag: u64, context: Context, extent: Extent) {
         debug_assert!(tag >> KIND_SHIFT == READ, "tags leave room for the kind");
-        self.feed(Input::Read { id: tag, access: Access::read(context, extent) });
+        let Some(watch) = &mut self.watch else {
+            return self.feed(Input::Read { id: tag, access: Access::read(context, extent) });
+        };
+        watch.asking(tag, extent);
+        self.read_watched(tag, context, extent);
     }
 
     /// Somebody will want blocks: they are read with nobody waiting.
@@ -221,6 +238,7 @@ impl Volume {
 
     /// The blocks of an answer have been copied.
     pub(crate) fn release(&mut self, answer: Answer) {
+        self.rescue_room += answer.patch.len();
         for (_, at) in answer.patch {
             self.intake.push(at);
         }
@@ -240,7 +258,32 @@ impl Volume {
     /// Memory for data that arrives; `None` when it is all in use.
     pub(crate) fn take_intake(&mut self, blocks: usize) -> Option<Vec<u32>> {
         let from = self.intake.len().checked_sub(blocks)?;
+        self.intake_low = self.intake_low.min(from);
         Some(self.intake.split_off(from))
+    }
+
+    /// Several volumes share one budget of intake memory: rescues, which are not asked to wait for it, keep to their part.
+    pub(crate) fn share_intake(&mut self, volumes: usize) {
+        self.rescue_room = INTAKE_BLOCKS as usize / volumes;
+    }
+
+    /// Blocks of the intake that are in use.
+    pub(crate) fn intake_taken(&self) -> usize {
+        INTAKE_BLOCKS as usize - self.intake.len()
+    }
+
+    /// Blocks of the intake that hold memory, in use or not.
+    pub(crate) fn intake_touched(&self) -> usize {
+        INTAKE_BLOCKS as usize - self.intake_low
+    }
+
+    /// Gives the memory of intake blocks that are free back to the system.
+    pub(crate) fn trim_intake(&mut self) {
+        self.intake.sort_unstable_by(|a, b| b.cmp(a));
+        for run in self.intake.chunk_by(|a, b| *a == *b + 1) {
+            self.arena.discard(run[run.len() - 1], run.len() as u32);
+        }
+        self.intake_low = self.intake.len();
     }
 
     /// It was not needed after all.
@@ -292,6 +335,12 @@ impl Volume {
     /// Whether nothing is in flight: no request, no member command, no sync.
     pub(crate) fn is_idle(&self) -> bool {
         self.engine.is_idle() && self.syncs.is_idle() && self.writes.is_idle() && self.inputs.is_empty()
+    }
+
+    /// Whether the members are what they were; why not, otherwise.
+    pub(crate) fn check(&mut self) -> Result<(), String> {
+        self.source.check()?;
+        self.backend.changed().map_or(Ok(()), Err)
     }
 
     /// Messages about members since the last call.
@@ -377,6 +426,7 @@ impl Volume {
             disk: start.disk,
             member: place.member,
             write,
+            since: self.now,
         };
         self.engine.buffers(start.command, &mut self.buffers);
         let cache = self.spec.cache_blocks as u32;
@@ -402,15 +452,18 @@ impl Volume {
             member.for_read(place.inside)
         };
         self.in_flight += 1;
+        if let Some(watch) = &mut self.watch {
+            watch.started(self.now, start, write, &self.source.array);
+        }
         self.backend.submit(
             self.now,
             Task {
                 token: u64::from(start.command),
                 kind,
-                member: start.disk.0,
+                member: place.member as u16,
                 ahead: start.read_ahead,
                 context: start.context,
-                file: file.clone(),
+                file,
                 offset: place.offset,
                 len,
                 lease: Some(lease),
@@ -429,7 +482,7 @@ impl Volume {
 
     fn command_ended(&mut self, done: Done) {
         let number = done.token as u32;
-        let Flying { blocks, inside, disk, member, write } = self.flying[number as usize];
+        let Flying { blocks, inside, disk, member, write, since } = self.flying[number as usize];
         let mut lease = done.lease.expect("a member command has a lease");
         let good = match done.result {
             Ok(moved) if moved >= inside => {
@@ -449,6 +502,10 @@ impl Volume {
             }
         };
         self.arena.take_back(lease);
+        if let Some(watch) = &mut self.watch {
+            let bytes = inside.min(good * forerun_core::units::BLOCK_BYTES);
+            watch.ended(self.now, usize::from(disk.0), since, bytes, write);
+        }
         if write {
             self.source.members[member].wrote();
         }
@@ -469,6 +526,7 @@ impl Volume {
                 if error {
                     self.rescue(inner, answer);
                 } else {
+                    self.answered(inner);
                     self.events.push_back(Event::Read { tag: inner, answer, error: false });
                 }
             }
@@ -491,11 +549,14 @@ impl Volume {
         let slots = self.engine.slots(answer.handle);
         let holes: Vec<u32> =
             (0..slots.len()).filter(|&k| slots[k] == Slot::NONE).map(|k| k as u32).collect();
-        let memory = if holes.len() <= RESCUE_BLOCKS_MAX { self.take_intake(holes.len()) } else { None };
+        let few = holes.len() <= RESCUE_BLOCKS_MAX.min(self.rescue_room);
+        let memory = if few { self.take_intake(holes.len()) } else { None };
         let Some(memory) = memory else {
+            self.answered(tag);
             self.events.push_back(Event::Read { tag, answer, error: true });
             return;
         };
+        self.rescue_room -= memory.len();
         let number = self.rescues.iter().position(Option::is_none).unwrap_or_else(|| {
             self.rescues.push(None);
             self.rescues.len() - 1
@@ -514,10 +575,10 @@ impl Volume {
                 Task {
                     token: RESCUE_TOKEN | (number as u64) << 32 | index as u64,
                     kind: Kind::Read,
-                    member: disk.0,
+                    member: place.member as u16,
                     ahead: false,
                     context: Context::default(),
-                    file: file.clone(),
+                    file,
                     offset: place.offset,
                     len,
                     lease: Some(lease),
@@ -546,6 +607,7 @@ impl Volume {
         }
         if let Some(Rescue { tag, answer, failed, .. }) = entry.take() {
             self.counts.rescued += u64::from(!failed);
+            self.answered(tag);
             self.events.push_back(Event::Read { tag, answer, error: failed });
         }
     }

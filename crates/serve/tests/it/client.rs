@@ -6,6 +6,7 @@ use forerun_serve::options::Options;
 use forerun_serve::{Metrics, Server, Stop};
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
+use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
@@ -18,6 +19,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub(crate) struct Running {
     pub(crate) socket: PathBuf,
     pub(crate) uri: String,
+    /// Address of the live page, if it has one.
+    pub(crate) page: Option<SocketAddr>,
     stop: Stop,
     thread: Option<JoinHandle<(Metrics, Vec<String>)>>,
 }
@@ -26,6 +29,7 @@ impl Running {
     pub(crate) fn start(options: &Options) -> Self {
         let server = Server::bind(options).expect("the server starts");
         let (uri, stop) = (server.uri(), server.stopper());
+        let page = server.page().and_then(|page| page.trim_matches(['h', 't', 'p', ':', '/']).parse().ok());
         let forerun_serve::options::Listen::Unix(socket) = options.listen.clone() else {
             panic!("tests use unix sockets")
         };
@@ -34,7 +38,7 @@ impl Running {
             let metrics = server.run(&mut |line| said.push(line.to_owned())).expect("the server runs");
             (metrics, said)
         });
-        Self { socket, uri, stop, thread: Some(thread) }
+        Self { socket, uri, page, stop, thread: Some(thread) }
     }
 
     /// Stops it, and returns what it counted and said.
@@ -72,11 +76,17 @@ pub(crate) fn mix(n: u64) -> u64 {
 
 /// The bytes that open a session up to transmission: client flags, structured replies if wanted, GO.
 pub(crate) fn opening(structured: bool, told: bool) -> Vec<u8> {
+    opening_of("", structured, told)
+}
+
+/// The same for the export of this name.
+pub(crate) fn opening_of(name: &str, structured: bool, told: bool) -> Vec<u8> {
     let mut bytes = 3_u32.to_be_bytes().to_vec();
     if structured {
         bytes.extend(option_bytes(8, &[]));
     }
-    let mut go = 0_u32.to_be_bytes().to_vec();
+    let mut go = (name.len() as u32).to_be_bytes().to_vec();
+    go.extend_from_slice(name.as_bytes());
     go.extend_from_slice(&u16::from(told).to_be_bytes());
     if told {
         go.extend_from_slice(&3_u16.to_be_bytes());
@@ -110,12 +120,16 @@ impl Client {
     }
 
     pub(crate) fn connect_as(socket: &Path, structured: bool, told: bool) -> Self {
+        Self::connect_to(socket, "", structured, told)
+    }
+
+    pub(crate) fn connect_to(socket: &Path, name: &str, structured: bool, told: bool) -> Self {
         let mut stream = UnixStream::connect(socket).expect("connected");
         stream.set_read_timeout(Some(PATIENCE)).expect("a deadline");
         stream.set_write_timeout(Some(PATIENCE)).expect("a deadline");
         let mut greeting = [0; 18];
         stream.read_exact(&mut greeting).expect("greeted");
-        stream.write_all(&opening(structured, told)).expect("sent");
+        stream.write_all(&opening_of(name, structured, told)).expect("sent");
         let mut client = Self { stream, structured, size: 0, flags: 0, cookie: 0, reads: BTreeMap::new() };
         client.finish_options(if structured { 2 } else { 1 });
         client
