@@ -6,7 +6,7 @@ use forerun_core::array::Array;
 use forerun_core::cost::CostModel;
 use forerun_core::dispatch::DemandFirst;
 use forerun_core::engine::{Config, Engine, Residency, WriteMode};
-use forerun_core::registry::{Layer, LayerShape, SchemeSpec};
+use forerun_core::registry::{BuiltLayer, Layer, LayerShape, SchemeSpec};
 use forerun_core::size::format_size;
 use forerun_core::units::{BLOCK_BYTES, Nanos};
 use forerun_disk::preset::Preset;
@@ -57,14 +57,25 @@ impl EngineSpec {
         Ok(Self { scheme: scheme.into(), cache_blocks, device: device.into(), parsed, layer, cost })
     }
 
-    /// The engine over `array`.
-    pub(crate) fn build(&self, array: Array) -> Engine {
+    fn built(&self, array: &Array) -> BuiltLayer {
         let shape = LayerShape {
             cache_blocks: self.cache_blocks,
             strip_blocks: array.strip_blocks(),
             stripe_strips: array.stripe_strips(),
         };
-        let built = self.parsed.build(self.layer, &shape);
+        self.parsed.build(self.layer, &shape)
+    }
+
+    /// Gives an engine that was built of another spec for the same cache and device the scheme of this one.
+    pub(crate) fn reshape(&self, now: Nanos, engine: &mut Engine) {
+        debug_assert_eq!(engine.config().cache_blocks, self.cache_blocks, "a cache keeps its size");
+        let built = self.built(engine.array());
+        engine.set_scheme(now, built.scheme, built.line_blocks);
+    }
+
+    /// The engine over `array`.
+    pub(crate) fn build(&self, array: Array) -> Engine {
+        let built = self.built(&array);
         let config = Config {
             residency: Residency::Owned,
             cache_blocks: self.cache_blocks,
