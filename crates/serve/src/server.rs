@@ -10,6 +10,7 @@
 //! clients nor keep new ones out. `requests` is what was asked and not yet answered, `accept` how clients come in.
 
 mod accept;
+mod linger;
 mod metrics;
 mod requests;
 mod served;
@@ -34,6 +35,7 @@ use forerun_core::array::ArraySpec;
 use forerun_core::units::{Nanos, SECTOR_BYTES};
 use forerun_disk::device::Device;
 use forerun_disk::preset::{BuildOptions, Preset};
+use linger::Linger;
 use requests::Requests;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::time::{
@@ -106,6 +108,9 @@ pub struct Server {
     serving: u32,
     serving_max: u32,
     requests: Requests,
+    /// Requests that were taken in this turn.
+    requests_of_turn: u32,
+    linger: Linger,
     begin: Instant,
     next_tick: Nanos,
     stopping: Option<Nanos>,
@@ -237,6 +242,8 @@ impl Server {
             serving: 0,
             serving_max: options.connections,
             requests: Requests::default(),
+            requests_of_turn: 0,
+            linger: Linger::default(),
             begin: real_time(),
             next_tick: TICK,
             stopping: None,
@@ -321,12 +328,7 @@ impl Server {
         let mut events = Vec::with_capacity(EVENTS);
         loop {
             self.arm().map_err(system("timer"))?;
-            events.clear();
-            let wait = Timespec { tv_sec: 1, tv_nsec: 0 };
-            match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), Some(&wait)) {
-                Ok(_) | Err(rustix::io::Errno::INTR) => {}
-                Err(problem) => return Err(system("epoll")(problem.into())),
-            }
+            self.wait(&mut events).map_err(system("epoll"))?;
             let now = self.now();
             for served in &mut self.served {
                 served.volume.at(now);
@@ -364,6 +366,28 @@ impl Server {
                 }
             }
         }
+    }
+
+    /// Waits until something is ready: looking again and again for a little while where that pays, then asleep.
+    fn wait(&mut self, events: &mut Vec<epoll::Event>) -> io::Result<()> {
+        let requests = std::mem::take(&mut self.requests_of_turn);
+        let (begin, lingering) = (self.now(), self.linger.after(requests));
+        let second = Timespec { tv_sec: 1, tv_nsec: 0 };
+        let none = Timespec { tv_sec: 0, tv_nsec: 0 };
+        events.clear();
+        loop {
+            let linger = lingering.is_some_and(|most| self.now().since(begin) < most);
+            let wait = if linger { none } else { second };
+            match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(events), Some(&wait)) {
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(problem) => return Err(problem.into()),
+            }
+            if !events.is_empty() || !linger {
+                break;
+            }
+        }
+        self.linger.waited(requests, lingering.is_some(), self.now().since(begin));
+        Ok(())
     }
 
     /// Sets the timer to when a volume wants to be looked at.
@@ -484,6 +508,7 @@ impl Server {
             }
             match connection.receive(now, &mut self.served[connection.export()].volume.arena) {
                 Received::Bytes(bytes) => total += bytes,
+                Received::Last => total = TURN_BYTES_MAX,
                 Received::Nothing => return,
                 Received::End => {
                     connection.closing = true;

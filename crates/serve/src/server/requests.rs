@@ -196,6 +196,7 @@ impl Server {
             return;
         }
         connection.outstanding += 1;
+        self.requests_of_turn += 1;
         if let (Some(record), Command::Read | Command::Write) = (&mut self.record, request.command) {
             let write = request.command == Command::Write;
             record.access(served.volume.now(), connection.number, request.offset, request.length, write);
