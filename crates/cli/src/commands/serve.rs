@@ -4,6 +4,7 @@
 //! socket lies in a folder of its own that only this user may enter. `--run` starts a command with the address in
 //! its environment and ends with it.
 
+use super::recording::Recording;
 use crate::error::{CliError, Kind};
 use crate::human;
 use crate::ui::Ui;
@@ -118,7 +119,7 @@ pub(crate) struct ServeArgs {
     /// Write every input and output of the engine to a file, for --replay-log
     #[arg(long, value_name = "FILE")]
     log_inputs: Option<PathBuf>,
-    /// Write what clients ask for to a file, as a trace that compare replays
+    /// Write what clients ask for to a file, as a trace that compare replays: .parquet, .csv, or as trace convert
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
     /// Show a live page at this address, and /metrics for Prometheus: 8000 is 127.0.0.1:8000
@@ -167,7 +168,9 @@ pub(crate) fn serve(args: &ServeArgs, ui: &Ui) -> Result<(), CliError> {
         return ui.print(&format!("{} inputs, {} outputs, all the same\n", found.inputs, found.outputs));
     }
     let folder = if args.socket.is_none() && args.listen.is_none() { Some(Folder::make()?) } else { None };
-    let options = options(args, folder.as_ref())?;
+    let mut options = options(args, folder.as_ref())?;
+    let recording = options.record.as_deref().map(Recording::to).transpose()?;
+    options.record = recording.as_ref().map(|recording| recording.lines().to_owned());
     let server = Server::bind(&options).map_err(|problem| from_serve(&problem))?;
     server.stopper().on_signals(&END_SIGNALS).map_err(|problem| from_serve(&problem))?;
     warn_of_strangers(&options, ui);
@@ -192,6 +195,7 @@ pub(crate) fn serve(args: &ServeArgs, ui: &Ui) -> Result<(), CliError> {
     tell_service_manager("READY=1\n");
     let metrics = server.run(&mut |line| ui.say(&format!("forerun: {line}"))).map_err(|e| from_serve(&e))?;
     report(&metrics, ui)?;
+    recording.map_or(Ok(()), |recording| recording.finish(ui))?;
     child.map_or(Ok(()), |child| child.join().unwrap_or_else(|_| Err(CliError::failure("--run", "was lost"))))
 }
 
