@@ -223,6 +223,8 @@ pub struct Engine {
     serial: u64,
     /// On whose behalf wishes are fulfilled.
     ahead_context: Context,
+    /// Whether they were made by a policy's timer for a context of its own choice.
+    ahead_by_timer: bool,
 }
 
 impl Engine {
@@ -263,6 +265,7 @@ impl Engine {
             destage: write::Destage::default(),
             serial: 0,
             ahead_context: Context::default(),
+            ahead_by_timer: false,
         }
     }
 

@@ -24,7 +24,7 @@ use crate::error::{ServeError, system};
 use crate::fan::Fan;
 use crate::http::Http;
 use crate::log::Log;
-use crate::nbd::handshake::Export;
+use crate::nbd::handshake::{Export, Tls};
 use crate::options::{EXPORTS_MAX, ExportOptions, MemberSpec, Options, Transfer, What};
 use crate::raw::{Arena, Ring};
 use crate::record::Record;
@@ -112,6 +112,8 @@ pub struct Server {
     next_tick: Nanos,
     stopping: Option<Nanos>,
     metrics: Metrics,
+    tls: Option<Arc<rustls::ServerConfig>>,
+    tls_policy: Tls,
     record: Option<Record>,
     show: Option<Show>,
     scratch: Vec<u8>,
@@ -183,6 +185,14 @@ fn open_volume(options: &Options, export: &ExportOptions) -> Result<Volume, Serv
     Volume::new(spec, source, backend, log.transpose()?).map_err(system("memory and members"))
 }
 
+fn policy(options: &Options) -> Tls {
+    match &options.tls {
+        None => Tls::Off,
+        Some(tls) if tls.require => Tls::Require,
+        Some(_) => Tls::Allow,
+    }
+}
+
 /// Whether these can be the exports of one server.
 fn check_exports(exports: &[ExportOptions]) -> Result<(), ServeError> {
     if !(1..=EXPORTS_MAX).contains(&exports.len()) {
@@ -212,6 +222,7 @@ impl Server {
             return Err(ServeError::option("--connections", why));
         }
         check_exports(&options.exports)?;
+        let tls = options.tls.as_ref().map(crate::tls::config).transpose()?;
         let mut served = Served::open_all(options)?;
         let show = options.http.map(|address| Http::start(address).map(|http| Show::new(http, options)));
         let show = show.transpose()?;
@@ -249,6 +260,8 @@ impl Server {
             next_tick: TICK,
             stopping: None,
             metrics: Metrics::default(),
+            tls,
+            tls_policy: policy(options),
             record: record.transpose()?,
             show,
             scratch: Vec::new(),
@@ -284,7 +297,7 @@ impl Server {
     /// If there is no such export.
     #[must_use]
     pub fn uri_of(&self, export: usize) -> String {
-        accept::uri(&self.listeners, &self.exports[export].name)
+        accept::uri(&self.listeners, &self.exports[export].name, self.tls_policy)
     }
 
     /// Bytes of an export's volume.
@@ -330,7 +343,10 @@ impl Server {
         loop {
             self.arm().map_err(system("timer"))?;
             events.clear();
-            let wait = Timespec { tv_sec: 0, tv_nsec: self.nap().as_nanos() as i64 };
+            // Bytes that TLS has deciphered and nobody could take yet are announced by no socket.
+            let unannounced = self.tls.is_some() && self.receive_unannounced();
+            let nap = if unannounced { 0 } else { self.nap().as_nanos() as i64 };
+            let wait = Timespec { tv_sec: 0, tv_nsec: nap };
             match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), Some(&wait)) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(problem) => return Err(system("epoll")(problem.into())),
@@ -503,6 +519,19 @@ impl Server {
         }
     }
 
+    /// Takes what TLS holds of clients that may be received from again; whether there was anything.
+    fn receive_unannounced(&mut self) -> bool {
+        let now = self.now();
+        let mut any = false;
+        for at in 0..self.connections.len() {
+            if self.connections[at].as_ref().is_some_and(Connection::has_unannounced) {
+                any = true;
+                self.receive(now, at);
+            }
+        }
+        any
+    }
+
     /// Deadlines and members.
     fn tick(&mut self, now: Nanos) {
         self.served.iter_mut().for_each(Served::check_members);
@@ -552,6 +581,9 @@ impl Server {
     fn close(&mut self, at: usize) {
         let Some(mut connection) = self.connections[at].take() else { return };
         let _ = epoll::delete(&self.epoll, &connection.socket);
+        if !connection.broken {
+            connection.socket.say_goodbye();
+        }
         if connection.is_serving() {
             self.serving -= 1;
         }

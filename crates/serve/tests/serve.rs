@@ -19,5 +19,7 @@ mod record;
 mod remote;
 #[path = "it/shadow.rs"]
 mod shadow;
+#[path = "it/tls.rs"]
+mod tls;
 #[path = "it/tools.rs"]
 mod tools;
