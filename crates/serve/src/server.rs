@@ -14,6 +14,7 @@ mod linger;
 mod metrics;
 mod requests;
 mod served;
+mod show;
 
 pub use metrics::{ExportMetrics, Metrics};
 
@@ -24,7 +25,7 @@ use crate::error::{ServeError, system};
 use crate::fan::Fan;
 use crate::http::Http;
 use crate::log::Log;
-use crate::nbd::handshake::Export;
+use crate::nbd::handshake::{Export, Tls};
 use crate::options::{EXPORTS_MAX, ExportOptions, MemberSpec, Options, Transfer, What};
 use crate::raw::{Arena, Ring};
 use crate::record::Record;
@@ -42,6 +43,7 @@ use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
 };
 use served::Served;
+use show::Show;
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -115,8 +117,10 @@ pub struct Server {
     next_tick: Nanos,
     stopping: Option<Nanos>,
     metrics: Metrics,
+    tls: Option<Arc<rustls::ServerConfig>>,
+    tls_policy: Tls,
     record: Option<Record>,
-    http: Option<Http>,
+    show: Option<Show>,
     scratch: Vec<u8>,
 }
 
@@ -186,6 +190,14 @@ fn open_volume(options: &Options, export: &ExportOptions) -> Result<Volume, Serv
     Volume::new(spec, source, backend, log.transpose()?).map_err(system("memory and members"))
 }
 
+fn policy(options: &Options) -> Tls {
+    match &options.tls {
+        None => Tls::Off,
+        Some(tls) if tls.require => Tls::Require,
+        Some(_) => Tls::Allow,
+    }
+}
+
 /// Whether these can be the exports of one server.
 fn check_exports(exports: &[ExportOptions]) -> Result<(), ServeError> {
     if !(1..=EXPORTS_MAX).contains(&exports.len()) {
@@ -215,7 +227,13 @@ impl Server {
             return Err(ServeError::option("--connections", why));
         }
         check_exports(&options.exports)?;
-        let served = Served::open_all(options)?;
+        let tls = options.tls.as_ref().map(crate::tls::config).transpose()?;
+        let mut served = Served::open_all(options)?;
+        let show = options.http.map(|address| Http::start(address).map(|http| Show::new(http, options)));
+        let show = show.transpose()?;
+        if show.is_some() {
+            served.iter_mut().for_each(|served| served.volume.watch());
+        }
         let exports = served.iter().map(Served::describe).collect();
         let listeners = accept::listen(&options.listen)?;
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|e| system("epoll")(e.into()))?;
@@ -224,10 +242,11 @@ impl Server {
         let (stop_pipe, stop) = UnixStream::pair().map_err(system("signals"))?;
         stop_pipe.set_nonblocking(true).map_err(system("signals"))?;
         stop.set_nonblocking(true).map_err(system("signals"))?;
+        let sizes = served.iter().map(|served| (served.name.clone(), served.volume.source.size));
         let record = options
             .record
             .as_ref()
-            .map(|path| Record::create(path).map_err(|problem| ServeError::file(path, problem)));
+            .map(|path| Record::create(path, sizes).map_err(|problem| ServeError::file(path, problem)));
         let server = Self {
             served,
             exports,
@@ -248,8 +267,10 @@ impl Server {
             next_tick: TICK,
             stopping: None,
             metrics: Metrics::default(),
+            tls,
+            tls_policy: policy(options),
             record: record.transpose()?,
-            http: options.http.map(Http::start).transpose()?,
+            show,
             scratch: Vec::new(),
         };
         server.register().map_err(system("epoll"))?;
@@ -283,7 +304,7 @@ impl Server {
     /// If there is no such export.
     #[must_use]
     pub fn uri_of(&self, export: usize) -> String {
-        accept::uri(&self.listeners, &self.exports[export].name)
+        accept::uri(&self.listeners, &self.exports[export].name, self.tls_policy)
     }
 
     /// Bytes of an export's volume.
@@ -307,7 +328,7 @@ impl Server {
     /// Where the live page is, if there is one.
     #[must_use]
     pub fn page(&self) -> Option<String> {
-        self.http.as_ref().map(|http| format!("http://{}/", http.address()))
+        self.show.as_ref().map(|show| format!("http://{}/", show.http.address()))
     }
 
     /// Ends the server from elsewhere.
@@ -337,6 +358,7 @@ impl Server {
                 self.dispatch(now, event.data.u64(), event.flags);
             }
             self.settle(now);
+            self.look(now);
             if now >= self.next_tick {
                 self.next_tick = now + TICK;
                 self.tick(now);
@@ -350,7 +372,7 @@ impl Server {
         for served in &mut self.served {
             served.volume.flush_log().map_err(system("log of inputs"))?;
         }
-        self.record.as_mut().map_or(Ok(()), Record::flush).map_err(system("--record"))?;
+        self.record.as_mut().map_or(Ok(()), Record::finish).map_err(system("--record"))?;
         Ok(self.metrics)
     }
 
@@ -372,17 +394,18 @@ impl Server {
     fn wait(&mut self, events: &mut Vec<epoll::Event>) -> io::Result<()> {
         let requests = std::mem::take(&mut self.requests_of_turn);
         let (begin, lingering) = (self.now(), self.linger.after(requests));
-        let second = Timespec { tv_sec: 1, tv_nsec: 0 };
-        let none = Timespec { tv_sec: 0, tv_nsec: 0 };
+        // Bytes that TLS has deciphered and nobody could take yet are announced by no socket.
+        let unannounced = self.tls.is_some() && self.receive_unannounced();
+        let nap = if unannounced { 0 } else { self.nap().as_nanos() as i64 };
         events.clear();
         loop {
             let linger = lingering.is_some_and(|most| self.now().since(begin) < most);
-            let wait = if linger { none } else { second };
+            let wait = Timespec { tv_sec: 0, tv_nsec: if linger { 0 } else { nap } };
             match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(events), Some(&wait)) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(problem) => return Err(problem.into()),
             }
-            if !events.is_empty() || !linger {
+            if !events.is_empty() || !linger || unannounced {
                 break;
             }
         }
@@ -519,6 +542,19 @@ impl Server {
         }
     }
 
+    /// Takes what TLS holds of clients that may be received from again; whether there was anything.
+    fn receive_unannounced(&mut self) -> bool {
+        let now = self.now();
+        let mut any = false;
+        for at in 0..self.connections.len() {
+            if self.connections[at].as_ref().is_some_and(Connection::has_unannounced) {
+                any = true;
+                self.receive(now, at);
+            }
+        }
+        any
+    }
+
     /// Deadlines and members.
     fn tick(&mut self, now: Nanos) {
         self.served.iter_mut().for_each(Served::check_members);
@@ -532,8 +568,8 @@ impl Server {
             self.settle_connection(at);
         }
         self.metrics.take(&mut self.served);
-        if let Some(http) = &self.http {
-            http.publish(now, &self.metrics.exports[0].scheme, &self.metrics.exports[0].array, &self.metrics);
+        if let Some(problem) = self.record.as_mut().and_then(|record| record.tick(now)) {
+            self.served[0].volume.say(problem);
         }
     }
 
@@ -568,6 +604,9 @@ impl Server {
     fn close(&mut self, at: usize) {
         let Some(mut connection) = self.connections[at].take() else { return };
         let _ = epoll::delete(&self.epoll, &connection.socket);
+        if !connection.broken {
+            connection.socket.say_goodbye();
+        }
         if connection.is_serving() {
             self.serving -= 1;
         }
