@@ -165,6 +165,7 @@ fn open_volume(options: &Options) -> Result<Volume, ServeError> {
     let models = models(&members, &sizes)?;
     let believed = members.iter().find_map(|member| member.emulate.as_ref()).unwrap_or(&options.device);
     let spec = EngineSpec::new(&options.scheme, options.cache_bytes, believed)?;
+    spec.check(source.array)?;
     let log = options.log_inputs.as_ref().map(|path| {
         Log::create(path, &spec, &source.array).map_err(|problem| ServeError::file(path, problem))
     });
