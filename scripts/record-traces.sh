@@ -46,6 +46,11 @@ check() {
     fi
 }
 
+mount_tracing() {
+    [ -d /sys/kernel/tracing/events ] || mount -t tracefs tracefs /sys/kernel/tracing ||
+        fail "cannot mount tracefs at /sys/kernel/tracing: the recorder reads the kernel's tracepoints there"
+}
+
 make_file_system() {
     truncate -s 2G "$work/disk.img"
     loop=$(losetup --show -f "$work/disk.img")
@@ -163,6 +168,7 @@ main() {
     loop=
     trap clean_up EXIT
     echo "making the inputs ..." >&2
+    mount_tracing
     make_file_system
     python3 "$root/scripts/trace-inputs.py" "$data" "$seed"
     (cd "$data/tree" && cscope -b -k -c -i files.txt -f "$data/plain.out")

@@ -8,7 +8,7 @@
 use crate::error::CliError;
 use clap::Args;
 use forerun_core::registry::SchemeSpec;
-use forerun_core::size::parse_size;
+use forerun_core::size::{parse_size, parse_time};
 use forerun_sim::spec::{CLUSTER_BLOCKS, RunSpec, SPEC_VERSION};
 
 /// Host cache where a scheme has a host part: 512 MiB (design, "Caches").
@@ -21,6 +21,15 @@ pub(crate) const BASELINES: [&str; 3] = ["none", "bound", "oracle"];
 /// A size on the command line.
 fn size(text: &str) -> Result<u64, String> {
     parse_size(text).map_err(|problem| problem.to_string())
+}
+
+/// A time on the command line, in nanoseconds: at most a second.
+fn time(text: &str) -> Result<u64, String> {
+    if text == "0" {
+        return Ok(0);
+    }
+    let wanted = "a time with its unit of at most a second, such as 400ns or 50us";
+    parse_time(text).filter(|&ns| ns <= 1_000_000_000).ok_or_else(|| format!("expected {wanted}"))
 }
 
 /// `on` or `off`.
@@ -59,9 +68,12 @@ pub(crate) struct SetupArgs {
     /// CPU cost preset of the layers
     #[arg(long, value_name = "PRESET", default_value = "xeon-2005", help_heading = "Hardware")]
     pub(crate) cpu: String,
-    /// Bytes per second of the bus that all members share; 0 is unlimited
+    /// Bytes per second of the controller's bus that all members share, such as 450MB; 0 is unlimited
     #[arg(long, value_name = "SIZE", value_parser = size, default_value = "0", help_heading = "Hardware")]
     pub(crate) bus: u64,
+    /// Time that the controller takes for each buffer that it holds whenever one of them passes, such as 400ns
+    #[arg(long, value_name = "TIME", value_parser = time, default_value = "0", help_heading = "Hardware")]
+    pub(crate) buffer_cost: u64,
     /// Members that have failed: their blocks are rebuilt from the others
     #[arg(long, value_name = "DISK,…", value_delimiter = ',', help_heading = "Hardware")]
     pub(crate) failed: Vec<u16>,
@@ -156,6 +168,7 @@ fn spec(input: &str, scheme: &str, setup: &SetupArgs, layers: Layers) -> RunSpec
         write: setup.write.clone(),
         cpu: setup.cpu.clone(),
         bus_bytes_per_s: setup.bus,
+        buffer_cost_ns: setup.buffer_cost,
         failed: setup.failed.clone(),
         skip_bad: setup.skip_bad,
         layout: setup.layout.clone(),

@@ -98,6 +98,11 @@ fn block(group: &[&RunReport], verdict: &Verdict, ui: &Ui) -> String {
     if timed {
         header.push(("stall", Right));
     }
+    // Only where streams are measured one by one: how differently they fared, and who came too late.
+    let streams = group.iter().any(|run| run.streams.is_some());
+    if streams {
+        header.extend([("fairness", Right), ("p99 of worst", Right), ("too late", Right)]);
+    }
     // The bound is no run: often a hundred times faster, it would flatten every bar.
     let real = group.iter().filter(|run| run.scheme != "bound");
     let fastest = real.map(|run| run.throughput_bytes_per_s).fold(0.0, f64::max);
@@ -105,6 +110,9 @@ fn block(group: &[&RunReport], verdict: &Verdict, ui: &Ui) -> String {
         let mut cells = cells(run, group, fastest);
         if timed {
             cells.push(run.time.map_or_else(|| "–".into(), |time| human::percent(time.stall_share)));
+        }
+        if streams {
+            cells.extend(stream_cells(run));
         }
         cells
     };
@@ -157,6 +165,17 @@ fn cells(run: &RunReport, group: &[&RunReport], fastest: f64) -> Vec<String> {
     ]
 }
 
+/// Jain's index, the worst stream's 99th percentile, and the share of requests that came too late, where any could.
+fn stream_cells(run: &RunReport) -> [String; 3] {
+    let Some(streams) = &run.streams else { return ["–".into(), "–".into(), "–".into()] };
+    let late = forerun_sim::report::ratio(streams.late, streams.deadlines);
+    [
+        human::digits(streams.fairness),
+        human::duration(streams.wait_p99_ns.most),
+        if streams.deadlines > 0 { human::percent(late) } else { "–".into() },
+    ]
+}
+
 /// The bound is a time and a rate; nothing else was counted for it.
 fn bound_cells(run: &RunReport, group: &[&RunReport]) -> Vec<String> {
     let mut cells = vec![
@@ -190,6 +209,29 @@ mod tests {
             &[vec!["long".into(), "1".into()], vec!["x".into(), "22×".into()]],
         );
         assert_eq!(lines, ["a       b", "long    1", "x     22×"]);
+    }
+
+    #[test]
+    fn a_run_of_streams_says_how_the_worst_of_them_fared() {
+        use forerun_sim::report::{Spread, StreamsReport};
+        let mut run = crate::sample::run("streams", "none", 10);
+        assert_eq!(stream_cells(&run), ["–", "–", "–"]);
+        let wait_p99_ns = Spread { least: 1e6, median: 2e6, most: 3e9 };
+        let streams = StreamsReport {
+            streams: 4,
+            fairness: 0.5,
+            wait_p99_ns,
+            deadlines: 8,
+            late: 2,
+            ..Default::default()
+        };
+        run.streams = Some(streams);
+        let [fairness, worst, late] = stream_cells(&run);
+        assert_eq!(fairness, human::digits(0.5));
+        assert_eq!(
+            (worst.as_str(), late.as_str()),
+            (human::duration(3e9).as_str(), human::percent(0.25).as_str())
+        );
     }
 
     #[test]

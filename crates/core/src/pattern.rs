@@ -24,12 +24,14 @@ mod recent;
 pub use recent::Recent;
 
 use crate::units::{Block, Extent};
+use alloc::vec::Vec;
 
 /// Blocks that a run must exceed to be proven; the paper does not print its value. Four, as many as the smallest window
 /// of any read-ahead here: less would prove before one window's worth of evidence, and the drive's own cache covers them.
 pub const THRESHOLD_DEFAULT: u64 = 4;
-/// Finished runs that a file remembers: enough for the few loops of a program's inner phase, small enough to look through.
-pub const REMEMBERED_MAX: usize = 4;
+/// Finished runs that a file remembers; the paper remembers none. 32: programs that read a file in passes of several runs
+/// (an index, then a part of the data, again and again) come back after more than four (DECISIONS.md); half a KiB at most.
+pub const REMEMBERED_MAX: usize = 32;
 /// Files followed at once; the one not read for longest is forgotten (the paper's "last accessed time").
 pub const FILES_MAX: usize = 65_536;
 
@@ -106,9 +108,8 @@ pub struct Runs {
     pattern: Pattern,
     /// The pass of a loop has not gone beyond the loop's end.
     inside: bool,
-    /// The first `count`, oldest first.
-    remembered: [Finished; REMEMBERED_MAX],
-    count: usize,
+    /// At most [`REMEMBERED_MAX`], oldest first.
+    remembered: Vec<Finished>,
 }
 
 impl Runs {
@@ -160,7 +161,7 @@ impl Runs {
         if self.pattern != Pattern::Random {
             self.remember(Finished { start: self.start, end: self.end });
         }
-        let known = self.known().iter().find(|run| run.start == block).copied();
+        let known = self.remembered.iter().find(|run| run.start == block).copied();
         self.start = block;
         self.end = known.map_or(block, |run| run.end);
         self.inside = known.is_some();
@@ -168,17 +169,14 @@ impl Runs {
         known.is_some()
     }
 
-    fn known(&self) -> &[Finished] {
-        &self.remembered[..self.count]
-    }
-
     /// Puts a run at the young end; an older one with the same start, or else the oldest, makes room.
     fn remember(&mut self, run: Finished) {
-        let same = self.known().iter().position(|old| old.start == run.start);
-        let place = same.unwrap_or(if self.count < REMEMBERED_MAX { self.count } else { 0 });
-        self.count = self.count.max(place + 1);
-        self.remembered[place..self.count].rotate_left(1);
-        self.remembered[self.count - 1] = run;
+        let same = self.remembered.iter().position(|old| old.start == run.start);
+        let full = self.remembered.len() >= REMEMBERED_MAX;
+        if let Some(place) = same.or(full.then_some(0)) {
+            self.remembered.remove(place);
+        }
+        self.remembered.push(run);
     }
 
     /// First block of the current run.
@@ -201,7 +199,6 @@ impl Runs {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloc::vec::Vec;
 
     fn patterns(blocks: impl IntoIterator<Item = u64>) -> Vec<Pattern> {
         let mut runs = Runs::default();
@@ -235,17 +232,17 @@ mod tests {
     }
 
     #[test]
-    fn a_start_that_comes_back_after_other_runs_is_recognised_and_five_runs_later_it_is_not() {
+    fn a_start_that_comes_back_after_other_runs_is_recognised_until_too_many_have_ended_since() {
         let run = |at: u64| at..at + 6;
         let again = last(run(0).chain(run(100)).chain([0]));
         assert_eq!((again.pattern, again.loop_end), (L, Some(6)));
-        let four: Vec<u64> = (0..4).flat_map(|k| run(k * 100)).chain([0]).collect();
-        assert_eq!(last(four).pattern, L, "four runs are remembered");
-        let five: Vec<u64> = (0..5).flat_map(|k| run(k * 100)).chain([0]).collect();
+        let runs = |count: u64| (0..count).flat_map(|k| run(k * 100)).chain([0]).collect::<Vec<u64>>();
+        let max = REMEMBERED_MAX as u64;
+        assert_eq!(last(runs(max)).pattern, L, "so many runs are remembered");
         assert_eq!(
-            last(five).pattern,
+            last(runs(max + 1)).pattern,
             R,
-            "the fifth, remembered by the jump itself, pushed the first one out"
+            "one more, remembered by the jump itself, pushed the first one out"
         );
     }
 

@@ -23,6 +23,16 @@ impl Outcomes {
     pub const fn blocks_read(&self) -> u64 {
         self.cache_hits + self.prefetch_hits + self.late_hits + self.misses
     }
+
+    /// Adds the counts of another layer.
+    pub const fn add(&mut self, other: &Self) {
+        let Self { cache_hits, prefetch_hits, late_hits, misses, merged_misses } = other;
+        self.cache_hits += *cache_hits;
+        self.prefetch_hits += *prefetch_hits;
+        self.late_hits += *late_hits;
+        self.misses += *misses;
+        self.merged_misses += *merged_misses;
+    }
 }
 
 /// Counts one block.
@@ -73,4 +83,26 @@ pub struct Stats {
     pub ahead_in_flight: u64,
     /// Most of them at once.
     pub ahead_in_flight_peak: u64,
+}
+
+impl Stats {
+    /// Adds the counters of another engine, for a host that has several. The peak becomes the sum of the peaks, which the
+    /// engines need not have reached at once.
+    pub const fn add(&mut self, other: &Self) {
+        self.all.add(&other.all);
+        self.program.add(&other.program);
+        self.blocks_written += other.blocks_written;
+        self.prefetched += other.prefetched;
+        self.used += other.used;
+        self.wasted += other.wasted;
+        self.member_blocks_read += other.member_blocks_read;
+        self.member_blocks_read_for_writes += other.member_blocks_read_for_writes;
+        self.member_blocks_written += other.member_blocks_written;
+        self.wishes_dropped += other.wishes_dropped;
+        self.starved += other.starved;
+        self.blocks_failed += other.blocks_failed;
+        self.stale_blocks += other.stale_blocks;
+        self.ahead_in_flight += other.ahead_in_flight;
+        self.ahead_in_flight_peak += other.ahead_in_flight_peak;
+    }
 }

@@ -226,6 +226,14 @@ impl Connection {
         matches!(self.phase, Phase::Serving(_))
     }
 
+    /// Number of its export; of one that has none yet, the first, from which it has nothing.
+    pub(crate) const fn export(&self) -> usize {
+        match &self.phase {
+            Phase::Serving(session) => session.export,
+            Phase::Negotiating(_) => 0,
+        }
+    }
+
     /// Whether a write of it waits for memory.
     pub(crate) fn waits_for_intake(&self) -> bool {
         self.payload.as_ref().is_some_and(|payload| payload.intake.is_none())

@@ -144,6 +144,10 @@ impl Backend for Emulated {
         Some(Lateness { commands, p50: self.quantile(50), p99: self.quantile(99) })
     }
 
+    fn changed(&mut self) -> Option<String> {
+        self.inner.changed()
+    }
+
     fn poll_fd(&self) -> BorrowedFd<'_> {
         self.inner.poll_fd()
     }
@@ -176,7 +180,7 @@ mod tests {
 
     #[test]
     fn a_task_ends_when_its_bytes_are_here_and_the_model_says_so() {
-        let mut arena = Arena::new(1).expect("memory");
+        let mut arena = Arena::new(1, 0).expect("memory");
         let file = Arc::new(tempfile::tempfile().expect("a file"));
         file.set_len(1 << 20).expect("its length");
         let model =
@@ -193,7 +197,7 @@ mod tests {
                 member: 0,
                 ahead: false,
                 context: Context(1),
-                file,
+                file: Some(file),
                 offset: 512 << 10,
                 len: 4096,
                 lease,

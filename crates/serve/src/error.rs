@@ -48,6 +48,15 @@ impl ServeError {
     pub const fn is_usage(&self) -> bool {
         matches!(self, Self::Option { .. })
     }
+    /// Says which of several exports it is about.
+    pub(crate) fn of_export(self, export: &crate::options::ExportOptions, count: usize) -> Self {
+        match self {
+            Self::Option { option, why } if count > 1 => {
+                Self::Option { option, why: format!("{why} (export {:?})", export.name) }
+            }
+            other => other,
+        }
+    }
     pub(crate) fn option(option: &'static str, why: impl ToString) -> Self {
         Self::Option { option, why: why.to_string() }
     }

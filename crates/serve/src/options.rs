@@ -9,11 +9,13 @@ use std::str::FromStr;
 pub const CONNECTIONS_DEFAULT: u32 = 64;
 /// Most connections that may be asked for: each has its reserve in the cache, and a file number.
 pub const CONNECTIONS_MAX: u32 = 512;
+/// Most exports of one server: each has memory, an engine and a way to its members of its own, all turned by one loop.
+pub const EXPORTS_MAX: usize = 64;
 
-/// One member: a file or device, perhaps with the timing of a disk model.
+/// One member: a file, a device or an export of another machine, perhaps with the timing of a disk model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemberSpec {
-    /// Where its bytes are.
+    /// Where its bytes are: a path, or `nbd://HOST[:PORT]/NAME` or `nbd+unix:///NAME?socket=PATH`.
     pub path: PathBuf,
     /// The preset whose time every read and write takes.
     pub emulate: Option<String>,
@@ -22,7 +24,7 @@ pub struct MemberSpec {
 impl FromStr for MemberSpec {
     type Err = String;
 
-    /// A path, or `emulate(PRESET):PATH`.
+    /// A path or an address, or `emulate(PRESET):` before one.
     fn from_str(text: &str) -> Result<Self, String> {
         let Some(rest) = text.strip_prefix("emulate(") else {
             return Ok(Self { path: text.into(), emulate: None });
@@ -41,7 +43,7 @@ impl FromStr for MemberSpec {
 pub enum What {
     /// One file or block device as it is; the array (in the grammar of every command) says where strips lie.
     Over {
-        /// File or device.
+        /// File, device or far export.
         member: MemberSpec,
         /// `single[:STRIP]` or `raid0:NxSTRIP`; none means what the kernel says of a device, else `single`.
         array: Option<String>,
@@ -50,7 +52,7 @@ pub enum What {
     Stripe {
         /// Bytes of a strip.
         strip_bytes: u64,
-        /// Files or devices, in order.
+        /// Files, devices and far exports, in order.
         members: Vec<MemberSpec>,
     },
 }
@@ -78,15 +80,13 @@ pub enum Transfer {
     Threads,
 }
 
-/// Everything that a server needs to know.
+/// One export: what is served, and the cache in front of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Options {
+pub struct ExportOptions {
+    /// Its name, as clients ask for it.
+    pub name: String,
     /// What is served.
     pub what: What,
-    /// Where clients come in.
-    pub listen: Listen,
-    /// Name of the export; the empty name always means it too.
-    pub export: String,
     /// Bytes of cache.
     pub cache_bytes: u64,
     /// Scheme, in the grammar of every command.
@@ -95,18 +95,44 @@ pub struct Options {
     pub device: String,
     /// Writes are refused.
     pub read_only: bool,
-    /// Most clients at once.
+    /// File for the log of inputs.
+    pub log_inputs: Option<PathBuf>,
+}
+
+/// Everything that a server needs to know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// What is served, 1 to [`EXPORTS_MAX`] exports of different names. The empty name means the export that has it, else
+    /// the first.
+    pub exports: Vec<ExportOptions>,
+    /// Where clients come in.
+    pub listen: Listen,
+    /// Most clients at once, of all exports together.
     pub connections: u32,
     /// How members are read and written.
     pub transfer: Transfer,
     /// Whether the page cache of the members is bypassed.
     pub direct: Direct,
-    /// File for the log of inputs.
-    pub log_inputs: Option<PathBuf>,
     /// File for a trace of what clients ask for.
     pub record: Option<PathBuf>,
     /// Address of the live page.
     pub http: Option<SocketAddr>,
+}
+
+impl ExportOptions {
+    /// One file or device as it is, with everything else as the command line has it by default.
+    #[must_use]
+    pub fn over(name: impl Into<String>, path: impl Into<PathBuf>) -> Self {
+        Self {
+            name: name.into(),
+            what: What::Over { member: MemberSpec { path: path.into(), emulate: None }, array: None },
+            cache_bytes: 256 << 20,
+            scheme: "asp+msp".into(),
+            device: "cheetah-15k4".into(),
+            read_only: false,
+            log_inputs: None,
+        }
+    }
 }
 
 impl Options {
@@ -114,17 +140,11 @@ impl Options {
     #[must_use]
     pub fn over(path: impl Into<PathBuf>, socket: impl Into<PathBuf>) -> Self {
         Self {
-            what: What::Over { member: MemberSpec { path: path.into(), emulate: None }, array: None },
+            exports: vec![ExportOptions::over("", path)],
             listen: Listen::Unix(socket.into()),
-            export: String::new(),
-            cache_bytes: 256 << 20,
-            scheme: "asp+msp".into(),
-            device: "cheetah-15k4".into(),
-            read_only: false,
             connections: CONNECTIONS_DEFAULT,
             transfer: Transfer::Auto,
             direct: Direct::Auto,
-            log_inputs: None,
             record: None,
             http: None,
         }

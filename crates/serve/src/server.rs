@@ -12,22 +12,23 @@
 mod accept;
 mod metrics;
 mod requests;
+mod served;
 
-pub use metrics::Metrics;
+pub use metrics::{ExportMetrics, Metrics};
 
 use crate::backend::{Backend, Threads};
 use crate::connection::{Connection, Received, TURN_BYTES_MAX};
-use crate::credit::Credit;
 use crate::emulate::Emulated;
 use crate::error::{ServeError, system};
+use crate::fan::Fan;
 use crate::http::Http;
 use crate::log::Log;
 use crate::nbd::handshake::Export;
-use crate::options::{MemberSpec, Options, Transfer, What};
+use crate::options::{EXPORTS_MAX, ExportOptions, MemberSpec, Options, Transfer, What};
 use crate::raw::{Arena, Ring};
 use crate::record::Record;
 use crate::source::Source;
-use crate::volume::{Answer, EngineSpec, Event, Volume};
+use crate::volume::{EngineSpec, Event, Volume};
 use accept::Listener;
 use forerun_core::array::ArraySpec;
 use forerun_core::units::{Nanos, SECTOR_BYTES};
@@ -38,6 +39,7 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
 };
+use served::Served;
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -56,10 +58,10 @@ const EVENTS: usize = 128;
 /// Who an event of the kernel is for.
 mod token {
     pub(super) const STOP: u64 = 0;
-    pub(super) const MEMBERS: u64 = 1;
     pub(super) const TIMER: u64 = 2;
     pub(super) const LISTENERS: u64 = 16;
-    pub(super) const CONNECTIONS: u64 = 64;
+    pub(super) const MEMBERS: u64 = 128;
+    pub(super) const CONNECTIONS: u64 = 1024;
 }
 
 /// Ends a running server from elsewhere: another thread, or a handler of signals.
@@ -88,26 +90,24 @@ impl Stop {
 
 /// Where a server is reached and what it serves, once it listens.
 pub struct Server {
-    volume: Volume,
+    /// What is served: the volume of each export.
+    served: Vec<Served>,
+    /// What clients may choose from; the same order.
+    exports: Vec<Export>,
     epoll: OwnedFd,
     timer: OwnedFd,
     timer_at: Option<Nanos>,
     stop: Stop,
     stop_pipe: UnixStream,
     listeners: Vec<Listener>,
-    exports: Vec<Export>,
     connections: Vec<Option<Connection>>,
     /// Clients so far.
     clients: u64,
     serving: u32,
     serving_max: u32,
     requests: Requests,
-    credit: Credit,
-    finished: Vec<(Answer, u64)>,
     begin: Instant,
     next_tick: Nanos,
-    /// The members are not what they were.
-    changed: Option<String>,
     stopping: Option<Nanos>,
     metrics: Metrics,
     record: Option<Record>,
@@ -147,14 +147,14 @@ fn models(members: &[&MemberSpec], sizes: &[u64]) -> Result<Vec<Option<Box<dyn D
     members.iter().zip(sizes).map(model).collect()
 }
 
-fn open_volume(options: &Options) -> Result<Volume, ServeError> {
-    let (source, members): (_, Vec<&MemberSpec>) = match &options.what {
+fn open_volume(options: &Options, export: &ExportOptions) -> Result<Volume, ServeError> {
+    let (mut source, members): (Source, Vec<&MemberSpec>) = match &export.what {
         What::Over { member, array } => {
             let array: ArraySpec = match array {
                 Some(text) => text.parse().map_err(|why| ServeError::option("--array", why))?,
                 None => crate::geometry::of_device(&member.path).unwrap_or_default(),
             };
-            (Source::over(&member.path, array, options.read_only, options.direct)?, vec![member])
+            (Source::over(&member.path, array, export.read_only, options.direct)?, vec![member])
         }
         What::Stripe { strip_bytes, members } => {
             let paths: Vec<_> = members.iter().map(|member| member.path.clone()).collect();
@@ -163,19 +163,41 @@ fn open_volume(options: &Options) -> Result<Volume, ServeError> {
     };
     let sizes: Vec<u64> = source.members.iter().map(|member| member.size).collect();
     let models = models(&members, &sizes)?;
-    let believed = members.iter().find_map(|member| member.emulate.as_ref()).unwrap_or(&options.device);
-    let spec = EngineSpec::new(&options.scheme, options.cache_bytes, believed)?;
+    let believed = members.iter().find_map(|member| member.emulate.as_ref()).unwrap_or(&export.device);
+    let spec = EngineSpec::new(&export.scheme, export.cache_bytes, believed)?;
     spec.check(source.array)?;
-    let log = options.log_inputs.as_ref().map(|path| {
+    let log = export.log_inputs.as_ref().map(|path| {
         Log::create(path, &spec, &source.array).map_err(|problem| ServeError::file(path, problem))
     });
-    let direct = source.members.iter().all(crate::source::Member::is_direct);
+    let (direct, far) = (source.is_direct(), source.take_far());
     let backend = |arena: &Arena| {
-        let plain = make_backend(options.transfer, direct, arena)?;
+        let files = make_backend(options.transfer, direct, arena)?;
+        let plain = match far {
+            Some(far) => Box::new(Fan::new(files, far)?),
+            None => files,
+        };
         let emulated = models.iter().any(Option::is_some);
         Ok(if emulated { Box::new(Emulated::new(plain, models)) as Box<dyn Backend> } else { plain })
     };
     Volume::new(spec, source, backend, log.transpose()?).map_err(system("memory and members"))
+}
+
+/// Whether these can be the exports of one server.
+fn check_exports(exports: &[ExportOptions]) -> Result<(), ServeError> {
+    if !(1..=EXPORTS_MAX).contains(&exports.len()) {
+        let why = format!("a server has 1 to {EXPORTS_MAX} exports, not {}", exports.len());
+        return Err(ServeError::option("exports", why));
+    }
+    for (index, export) in exports.iter().enumerate() {
+        if export.name.len() > crate::nbd::handshake::NAME_BYTES_MAX {
+            return Err(ServeError::option("--name", "a name has at most 4096 bytes"));
+        }
+        if exports[..index].iter().any(|other| other.name == export.name) {
+            let why = format!("two exports are called {:?}: give each its own name", export.name);
+            return Err(ServeError::option("--name", why));
+        }
+    }
+    Ok(())
 }
 
 impl Server {
@@ -188,15 +210,10 @@ impl Server {
             let why = format!("1 to {} clients can be served at once", crate::options::CONNECTIONS_MAX);
             return Err(ServeError::option("--connections", why));
         }
-        let volume = open_volume(options)?;
+        check_exports(&options.exports)?;
+        let served = Served::open_all(options)?;
+        let exports = served.iter().map(Served::describe).collect();
         let listeners = accept::listen(&options.listen)?;
-        let read_only = options.read_only || matches!(options.what, What::Stripe { .. });
-        let export = Export {
-            name: options.export.clone(),
-            description: format!("{} behind {}", volume.source.array.spec(), options.scheme),
-            size: volume.source.size,
-            flags: crate::nbd::handshake::export_flags(read_only, false),
-        };
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|e| system("epoll")(e.into()))?;
         let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)
             .map_err(|e| system("timer")(e.into()))?;
@@ -207,26 +224,22 @@ impl Server {
             .record
             .as_ref()
             .map(|path| Record::create(path).map_err(|problem| ServeError::file(path, problem)));
-        let credit = Credit::new(volume.spec.cache_blocks, u64::from(options.connections));
         let server = Self {
-            volume,
+            served,
+            exports,
             epoll,
             timer,
             timer_at: None,
             stop: Stop(Arc::new(stop)),
             stop_pipe,
             listeners,
-            exports: vec![export],
             connections: Vec::new(),
             clients: 0,
             serving: 0,
             serving_max: options.connections,
             requests: Requests::default(),
-            credit,
-            finished: Vec::new(),
             begin: real_time(),
             next_tick: TICK,
-            changed: None,
             stopping: None,
             metrics: Metrics::default(),
             record: record.transpose()?,
@@ -242,30 +255,47 @@ impl Server {
             epoll::add(&self.epoll, file, EventData::new_u64(token), EventFlags::IN)
         };
         add(self.stop_pipe.as_fd(), token::STOP)?;
-        add(self.volume.poll_fd(), token::MEMBERS)?;
         add(self.timer.as_fd(), token::TIMER)?;
         for (index, listener) in self.listeners.iter().enumerate() {
             add(listener.as_fd(), token::LISTENERS + index as u64)?;
         }
+        for (index, served) in self.served.iter().enumerate() {
+            add(served.volume.poll_fd(), token::MEMBERS + index as u64)?;
+        }
         Ok(())
     }
 
-    /// What clients are to be told: `nbd+unix:///NAME?socket=PATH` or `nbd://HOST:PORT/NAME`.
+    /// What clients of the first export are to be told: `nbd+unix:///NAME?socket=PATH` or `nbd://HOST:PORT/NAME`.
     #[must_use]
     pub fn uri(&self) -> String {
-        accept::uri(&self.listeners, &self.exports[0].name)
+        self.uri_of(0)
     }
 
-    /// Bytes of the volume.
+    /// The same for an export by its number.
+    ///
+    /// # Panics
+    /// If there is no such export.
     #[must_use]
-    pub const fn size(&self) -> u64 {
-        self.volume.source.size
+    pub fn uri_of(&self, export: usize) -> String {
+        accept::uri(&self.listeners, &self.exports[export].name)
     }
 
-    /// The geometry, in the grammar of every command.
+    /// Bytes of an export's volume.
+    ///
+    /// # Panics
+    /// If there is no such export.
     #[must_use]
-    pub fn array(&self) -> String {
-        self.volume.source.array.spec().to_string()
+    pub fn size(&self, export: usize) -> u64 {
+        self.served[export].volume.source.size
+    }
+
+    /// The geometry of an export, in the grammar of every command.
+    ///
+    /// # Panics
+    /// If there is no such export.
+    #[must_use]
+    pub fn array(&self, export: usize) -> String {
+        self.served[export].volume.source.array.spec().to_string()
     }
 
     /// Where the live page is, if there is one.
@@ -299,7 +329,9 @@ impl Server {
                 Err(problem) => return Err(system("epoll")(problem.into())),
             }
             let now = self.now();
-            self.volume.at(now);
+            for served in &mut self.served {
+                served.volume.at(now);
+            }
             for event in &events {
                 self.dispatch(now, event.data.u64(), event.flags);
             }
@@ -308,20 +340,36 @@ impl Server {
                 self.next_tick = now + TICK;
                 self.tick(now);
             }
-            self.volume.take_notes().iter().for_each(|note| say(note));
+            self.pass_on_notes(say);
             if self.is_finished(now) {
                 break;
             }
         }
-        self.metrics.take(&mut self.volume);
-        self.volume.flush_log().map_err(system("log of inputs"))?;
+        self.metrics.take(&mut self.served);
+        for served in &mut self.served {
+            served.volume.flush_log().map_err(system("log of inputs"))?;
+        }
         self.record.as_mut().map_or(Ok(()), Record::flush).map_err(system("--record"))?;
         Ok(self.metrics)
     }
 
-    /// Sets the timer to when the volume wants to be looked at.
+    /// Says what the volumes have to say; of several, which of them.
+    fn pass_on_notes(&mut self, say: &mut dyn FnMut(&str)) {
+        let several = self.served.len() > 1;
+        for served in &mut self.served {
+            for note in served.volume.take_notes() {
+                if several {
+                    say(&format!("{:?}: {note}", served.name));
+                } else {
+                    say(&note);
+                }
+            }
+        }
+    }
+
+    /// Sets the timer to when a volume wants to be looked at.
     fn arm(&mut self) -> io::Result<()> {
-        let wake = self.volume.next_wake();
+        let wake = self.served.iter().filter_map(|served| served.volume.next_wake()).min();
         if wake == self.timer_at {
             return Ok(());
         }
@@ -341,7 +389,6 @@ impl Server {
                 drop(self.stop_pipe.read(&mut bytes));
                 self.begin_stop(now);
             }
-            token::MEMBERS => self.volume.woken(),
             token::TIMER => {
                 let mut count = [0; 8];
                 let _ = rustix::io::read(&self.timer, &mut count);
@@ -358,6 +405,7 @@ impl Server {
                 self.receive(now, at);
                 self.send(now, at);
             }
+            token if token >= token::MEMBERS => self.served[(token - token::MEMBERS) as usize].volume.woken(),
             token => self.accept(now, (token - token::LISTENERS) as usize),
         }
     }
@@ -365,11 +413,13 @@ impl Server {
     /// Until nothing moves: members, answers, sockets, and those who waited for room.
     fn settle(&mut self, now: Nanos) {
         loop {
-            self.volume.turn();
             let mut moved = false;
-            while let Some(event) = self.volume.event() {
-                moved = true;
-                self.answer(now, event);
+            for export in 0..self.served.len() {
+                self.served[export].volume.turn();
+                while let Some(event) = self.served[export].volume.event() {
+                    moved = true;
+                    self.answer(now, event);
+                }
             }
             for at in 0..self.connections.len() {
                 if self.connections[at].as_ref().is_some_and(Connection::has_output) {
@@ -377,42 +427,41 @@ impl Server {
                     self.send(now, at);
                 }
             }
-            moved |= !self.finished.is_empty();
+            moved |= self.served.iter().any(|served| !served.finished.is_empty());
             self.give_back(now);
             if !moved {
                 break;
             }
         }
         for at in 0..self.connections.len() {
-            self.settle_connection(now, at);
+            self.settle_connection(at);
         }
     }
 
     fn send(&mut self, now: Nanos, at: usize) {
         let Some(connection) = &mut self.connections[at] else { return };
-        let before = self.finished.len();
-        connection.flush(now, &self.volume, &mut self.finished);
-        let credit: u64 = self.finished[before..].iter().map(|(_, credit)| credit).sum();
-        self.credit.give(&mut connection.held, credit);
+        let Served { volume, finished, credit, .. } = &mut self.served[connection.export()];
+        let before = finished.len();
+        connection.flush(now, volume, finished);
+        let given: u64 = finished[before..].iter().map(|(_, credit)| credit).sum();
+        credit.give(&mut connection.held, given);
     }
 
     /// Gives sent answers back to the engine, and lets those try again who waited.
     fn give_back(&mut self, now: Nanos) {
-        let mut finished = std::mem::take(&mut self.finished);
-        for (answer, _) in finished.drain(..) {
-            self.volume.release(answer);
+        for served in &mut self.served {
+            served.release_finished();
         }
-        self.finished = finished;
         for at in 0..self.connections.len() {
             self.resume(now, at);
         }
     }
 
     /// Closes a connection that is over, and says what is waited for from the others.
-    fn settle_connection(&mut self, now: Nanos, at: usize) {
+    fn settle_connection(&mut self, at: usize) {
         let Some(connection) = &mut self.connections[at] else { return };
         if connection.is_over() {
-            self.close(now, at);
+            self.close(at);
             return;
         }
         let wants = connection.wants();
@@ -434,7 +483,7 @@ impl Server {
             if !connection.may_receive() {
                 return;
             }
-            match connection.receive(now, &mut self.volume.arena) {
+            match connection.receive(now, &mut self.served[connection.export()].volume.arena) {
                 Received::Bytes(bytes) => total += bytes,
                 Received::Nothing => return,
                 Received::End => {
@@ -448,12 +497,7 @@ impl Server {
 
     /// Deadlines and members.
     fn tick(&mut self, now: Nanos) {
-        if self.changed.is_none()
-            && let Err(why) = self.volume.source.check()
-        {
-            self.volume.say(format!("{why}: nothing is answered any more; start the server anew"));
-            self.changed = Some(why);
-        }
+        self.served.iter_mut().for_each(Served::check_members);
         let wanted = self.connections.iter().flatten().any(Connection::waits_for_intake);
         for connection in self.connections.iter_mut().flatten() {
             let late = !connection.is_serving() && now.since(connection.since) > DEADLINE;
@@ -461,12 +505,11 @@ impl Server {
             connection.broken |= late || hogs;
         }
         for at in 0..self.connections.len() {
-            self.settle_connection(now, at);
+            self.settle_connection(at);
         }
-        self.metrics.take(&mut self.volume);
+        self.metrics.take(&mut self.served);
         if let Some(http) = &self.http {
-            let array = self.volume.source.array.spec().to_string();
-            http.publish(now, &self.volume.spec.scheme, &array, &self.metrics);
+            http.publish(now, &self.metrics.exports[0].scheme, &self.metrics.exports[0].array, &self.metrics);
         }
     }
 
@@ -494,28 +537,24 @@ impl Server {
             self.settle(now);
         }
         let gone = self.connections.iter().all(Option::is_none);
-        gone && (late || self.volume.is_idle())
+        gone && (late || self.served.iter().all(|served| served.volume.is_idle()))
     }
 
     /// A connection goes. What it asked for and was not answered yet stays with the volume until that is done.
-    fn close(&mut self, now: Nanos, at: usize) {
+    fn close(&mut self, at: usize) {
         let Some(mut connection) = self.connections[at].take() else { return };
         let _ = epoll::delete(&self.epoll, &connection.socket);
         if connection.is_serving() {
             self.serving -= 1;
         }
-        if let Some(intake) = connection.dismantle(&mut self.finished) {
-            self.volume.give_intake(intake);
+        let served = &mut self.served[connection.export()];
+        if let Some(intake) = connection.dismantle(&mut served.finished) {
+            served.volume.give_intake(intake);
         }
         // Credit goes back with the connection: what it still has in flight ends by itself.
-        self.credit.give_all(&mut connection.held);
+        served.credit.give_all(&mut connection.held);
+        served.release_finished();
         self.requests.forget(at);
-        let mut finished = std::mem::take(&mut self.finished);
-        for (answer, _) in finished.drain(..) {
-            self.volume.release(answer);
-        }
-        self.finished = finished;
-        let _ = now;
     }
 
     fn answer(&mut self, now: Nanos, event: Event) {

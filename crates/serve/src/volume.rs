@@ -128,6 +128,10 @@ pub(crate) struct Volume {
     done: Vec<Done>,
     rescues: Vec<Option<Rescue>>,
     intake: Vec<u32>,
+    /// Fewest free blocks of the intake since memory was last given back: those below were touched.
+    intake_low: usize,
+    /// Blocks of the intake that rescues may still take.
+    rescue_room: usize,
     writes: Writes,
     syncs: Syncs,
     log: Option<Log>,
@@ -155,7 +159,7 @@ impl Volume {
         let cache = spec.cache_blocks as u32;
         let staging = engine.config().staging_blocks as u32;
         let first_intake = cache + staging;
-        let arena = Arena::new((first_intake + INTAKE_BLOCKS) as usize)?;
+        let arena = Arena::new(first_intake as usize, INTAKE_BLOCKS as usize)?;
         let backend = backend(&arena)?;
         Ok(Self {
             writes: Writes::new(spec.cache_blocks),
@@ -175,6 +179,8 @@ impl Volume {
             done: Vec::new(),
             rescues: Vec::new(),
             intake: (first_intake..first_intake + INTAKE_BLOCKS).rev().collect(),
+            intake_low: INTAKE_BLOCKS as usize,
+            rescue_room: INTAKE_BLOCKS as usize,
             syncs: Syncs::default(),
             log,
             notes: Vec::new(),
@@ -221,6 +227,7 @@ impl Volume {
 
     /// The blocks of an answer have been copied.
     pub(crate) fn release(&mut self, answer: Answer) {
+        self.rescue_room += answer.patch.len();
         for (_, at) in answer.patch {
             self.intake.push(at);
         }
@@ -240,7 +247,32 @@ impl Volume {
     /// Memory for data that arrives; `None` when it is all in use.
     pub(crate) fn take_intake(&mut self, blocks: usize) -> Option<Vec<u32>> {
         let from = self.intake.len().checked_sub(blocks)?;
+        self.intake_low = self.intake_low.min(from);
         Some(self.intake.split_off(from))
+    }
+
+    /// Several volumes share one budget of intake memory: rescues, which are not asked to wait for it, keep to their part.
+    pub(crate) fn share_intake(&mut self, volumes: usize) {
+        self.rescue_room = INTAKE_BLOCKS as usize / volumes;
+    }
+
+    /// Blocks of the intake that are in use.
+    pub(crate) fn intake_taken(&self) -> usize {
+        INTAKE_BLOCKS as usize - self.intake.len()
+    }
+
+    /// Blocks of the intake that hold memory, in use or not.
+    pub(crate) fn intake_touched(&self) -> usize {
+        INTAKE_BLOCKS as usize - self.intake_low
+    }
+
+    /// Gives the memory of intake blocks that are free back to the system.
+    pub(crate) fn trim_intake(&mut self) {
+        self.intake.sort_unstable_by(|a, b| b.cmp(a));
+        for run in self.intake.chunk_by(|a, b| *a == *b + 1) {
+            self.arena.discard(run[run.len() - 1], run.len() as u32);
+        }
+        self.intake_low = self.intake.len();
     }
 
     /// It was not needed after all.
@@ -292,6 +324,12 @@ impl Volume {
     /// Whether nothing is in flight: no request, no member command, no sync.
     pub(crate) fn is_idle(&self) -> bool {
         self.engine.is_idle() && self.syncs.is_idle() && self.writes.is_idle() && self.inputs.is_empty()
+    }
+
+    /// Whether the members are what they were; why not, otherwise.
+    pub(crate) fn check(&mut self) -> Result<(), String> {
+        self.source.check()?;
+        self.backend.changed().map_or(Ok(()), Err)
     }
 
     /// Messages about members since the last call.
@@ -407,10 +445,10 @@ impl Volume {
             Task {
                 token: u64::from(start.command),
                 kind,
-                member: start.disk.0,
+                member: place.member as u16,
                 ahead: start.read_ahead,
                 context: start.context,
-                file: file.clone(),
+                file,
                 offset: place.offset,
                 len,
                 lease: Some(lease),
@@ -491,11 +529,13 @@ impl Volume {
         let slots = self.engine.slots(answer.handle);
         let holes: Vec<u32> =
             (0..slots.len()).filter(|&k| slots[k] == Slot::NONE).map(|k| k as u32).collect();
-        let memory = if holes.len() <= RESCUE_BLOCKS_MAX { self.take_intake(holes.len()) } else { None };
+        let few = holes.len() <= RESCUE_BLOCKS_MAX.min(self.rescue_room);
+        let memory = if few { self.take_intake(holes.len()) } else { None };
         let Some(memory) = memory else {
             self.events.push_back(Event::Read { tag, answer, error: true });
             return;
         };
+        self.rescue_room -= memory.len();
         let number = self.rescues.iter().position(Option::is_none).unwrap_or_else(|| {
             self.rescues.push(None);
             self.rescues.len() - 1
@@ -514,10 +554,10 @@ impl Volume {
                 Task {
                     token: RESCUE_TOKEN | (number as u64) << 32 | index as u64,
                     kind: Kind::Read,
-                    member: disk.0,
+                    member: place.member as u16,
                     ahead: false,
                     context: Context::default(),
-                    file: file.clone(),
+                    file,
                     offset: place.offset,
                     len,
                     lease: Some(lease),

@@ -5,10 +5,14 @@
 mod budget;
 #[path = "it/client.rs"]
 mod client;
+#[path = "it/exports.rs"]
+mod exports;
 #[path = "it/faults.rs"]
 mod faults;
 #[path = "it/hostile.rs"]
 mod hostile;
+#[path = "it/remote.rs"]
+mod remote;
 #[path = "it/shadow.rs"]
 mod shadow;
 #[path = "it/tools.rs"]

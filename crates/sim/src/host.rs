@@ -8,6 +8,7 @@ mod members;
 mod meter;
 mod report;
 mod stack;
+mod streams;
 
 use crate::input::{Input, Programs};
 use crate::replay::{Drive, TimedRequest};
@@ -20,6 +21,7 @@ use forerun_core::engine::Engine;
 use forerun_core::units::{BLOCK_BYTES, Extent, Nanos};
 use meter::Meter;
 use stack::{Event, Stack};
+use streams::StreamMeter;
 
 pub(crate) use build::{
     Hardware, Layers, STAGING_STRIPES, TRANSIT_BLOCKS, array_shape, hardware, host_shape, placement,
@@ -113,7 +115,10 @@ impl<'a> Run<'a> {
         };
         match programs.drive {
             Drive::Timed(timed) => run.timed = timed,
-            Drive::Sources { sources, outstanding } => run.start(sources, outstanding),
+            Drive::Sources { sources, outstanding } => {
+                run.meter.streams = programs.of_streams.then(StreamMeter::default);
+                run.start(sources, outstanding);
+            }
         }
         if let Some(first) = run.timed.first() {
             run.stack.at(first.at, Event::Issue(u64::MAX));
@@ -146,11 +151,11 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Takes the next request of a process; it is issued after its think time.
+    /// Takes the next request of a process; it is issued after its think time, and not before it is due.
     fn pull(&mut self, now: Nanos, lane: usize) {
         if let Some(request) = self.lanes[lane].source.next() {
             self.meter.compute += request.think;
-            let at = now + request.think;
+            let at = (now + request.think).max(request.due);
             let id = self.admit(at, lane, request);
             self.stack.at(at, Event::Issue(id));
         }
@@ -279,6 +284,9 @@ impl<'a> Run<'a> {
         let done = *issued;
         let took = now.since(done.at);
         self.meter.answered(took);
+        if let Some(streams) = &mut self.meter.streams {
+            streams.answered(done.lane, &done.request, done.at, now);
+        }
         if done.request.op == Op::Read {
             if done.misses > 0 {
                 self.meter.stall_miss += took;

@@ -47,6 +47,8 @@ pub struct Programs {
     pub footprint_bytes: u64,
     /// The order of requests does not depend on how fast they are served.
     pub fixed_order: bool,
+    /// Each source is a stream that is worth a measure of its own.
+    pub of_streams: bool,
 }
 
 impl Input {
@@ -163,6 +165,7 @@ impl Input {
                     requests: Some(mapped.requests() * spec.repeat),
                     footprint_bytes: mapped.footprint_bytes.min(capacity),
                     fixed_order: alone,
+                    of_streams: false,
                 })
             }
         }
@@ -202,6 +205,7 @@ impl Input {
             requests: None,
             footprint_bytes: footprint,
             fixed_order: workload.processes() == 1,
+            of_streams: workload.is_of_streams(),
         })
     }
 }

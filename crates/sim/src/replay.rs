@@ -377,7 +377,15 @@ fn place(
 impl Placed {
     /// As a request after `think`.
     const fn request(&self, think: Nanos) -> Request {
-        Request { think, context: self.context, op: self.op, offset: self.offset, bytes: self.bytes }
+        Request {
+            think,
+            context: self.context,
+            op: self.op,
+            offset: self.offset,
+            bytes: self.bytes,
+            due: Nanos::ZERO,
+            deadline: None,
+        }
     }
 }
 

@@ -118,6 +118,50 @@ pub struct DeviceReport {
     pub bytes: u64,
 }
 
+/// The least, the middle and the most of a number that each stream has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Spread {
+    /// Least.
+    pub least: f64,
+    /// Median; the upper of two in the middle.
+    pub median: f64,
+    /// Most.
+    pub most: f64,
+}
+
+impl Spread {
+    /// Of these numbers, in any order; zeros where there are none.
+    #[must_use]
+    pub fn of(mut values: Vec<f64>) -> Self {
+        values.sort_by(f64::total_cmp);
+        let at = |index: usize| values.get(index).copied().unwrap_or(0.0);
+        Self { least: at(0), median: at(values.len() / 2), most: at(values.len().saturating_sub(1)) }
+    }
+}
+
+/// What the streams of a workload of streams had, one by one. A wait counts from when a request was due.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct StreamsReport {
+    /// Streams that had an answer (of the first 16,384).
+    pub streams: u64,
+    /// Jain's fairness index of the streams' rates: 1 when all are equal, 1/streams when one has everything.
+    pub fairness: f64,
+    /// Bytes per second of each, from its first request to its last answer.
+    pub rate_bytes_per_s: Spread,
+    /// Mean wait of each, ns.
+    pub wait_mean_ns: Spread,
+    /// 99th percentile of the waits of each, ns, to one in a hundred.
+    pub wait_p99_ns: Spread,
+    /// Longest wait of each, ns, to one in a hundred.
+    pub wait_max_ns: Spread,
+    /// Requests that had a deadline.
+    pub deadlines: u64,
+    /// Requests answered after it.
+    pub late: u64,
+    /// Streams of which at least 99% of the requests were answered by their deadlines.
+    pub served: u64,
+}
+
 /// One point of the curves that a picture shows, sampled over virtual time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
@@ -184,6 +228,9 @@ pub struct RunReport {
     /// Computing and waiting; only of inputs whose processes compute (`paced`, and workloads that think).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time: Option<TimeReport>,
+    /// The streams one by one; only of workloads with the shape `streams`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub streams: Option<StreamsReport>,
     /// Curves over virtual time, at most a few hundred points.
     pub timeline: Vec<Sample>,
     /// Everything that determined this run.

@@ -56,6 +56,10 @@ pub struct RunSpec {
     /// Bytes per second of the array controller's bus, shared by all members; 0 = unlimited.
     #[serde(default)]
     pub bus_bytes_per_s: u64,
+    /// Time, in ns, that the array controller takes for each buffer that it holds, whenever one of them passes: a buffer
+    /// is a command that has left for a member and whose data has not passed yet. 0 = none.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub buffer_cost_ns: u64,
     /// Numbers of failed members.
     #[serde(default)]
     pub failed: Vec<u16>,
@@ -99,6 +103,7 @@ impl Default for RunSpec {
             write: "back(dirty=25%,age=30s)".into(),
             cpu: "xeon-2005".into(),
             bus_bytes_per_s: 0,
+            buffer_cost_ns: 0,
             failed: Vec::new(),
             skip_bad: false,
             layout: default_layout(),
@@ -123,6 +128,11 @@ fn default_file_sizes() -> String {
 
 fn is_default_file_sizes(file_sizes: &str) -> bool {
     file_sizes == "known"
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
+const fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 const fn default_cluster() -> u64 {

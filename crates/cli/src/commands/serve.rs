@@ -11,7 +11,9 @@ use clap::{Args, ValueEnum};
 use forerun_core::array::{ArraySpec, Level};
 use forerun_core::size::parse_size;
 use forerun_serve::error::ServeError;
-use forerun_serve::options::{CONNECTIONS_DEFAULT, Listen, MemberSpec, Options, Transfer, What};
+use forerun_serve::options::{
+    CONNECTIONS_DEFAULT, ExportOptions, Listen, MemberSpec, Options, Transfer, What,
+};
 use forerun_serve::{Direct, Metrics, Server};
 use serde::Serialize;
 use std::net::SocketAddr;
@@ -28,10 +30,12 @@ Examples:
   forerun serve --over disk.img --strip 128K --disks 4 --cache 500M --scheme asp+msp
   forerun serve --over /dev/md0 --array raid0:4x128K --cache 2G --socket /run/forerun/md0.sock
   forerun serve --stripe 128K m0.img m1.img m2.img m3.img
+  forerun serve --over nbd://far.example:10809/disk --cache 2G --read-only
   forerun serve --over 'emulate(cheetah-15k4):disk.img' --read-only --run 'nbdcopy \"$uri\" null:'
 
-The address of the export is printed when clients may come. A member is a file, a block device, or
-emulate(PRESET):FILE, which has the timing of a disk model (forerun device list). Writes go through the cache to the
+The address of the export is printed when clients may come. A member is a file, a block device,
+an export of another machine (nbd://HOST[:PORT]/NAME, nbd+unix:///NAME?socket=PATH; nobody else may write it), or
+emulate(PRESET):MEMBER, which has the timing of a disk model (forerun device list). Writes go through the cache to the
 member before they are acknowledged; FLUSH and FUA reach its stable storage. SIGTERM answers what was asked and ends.
 With --socket inherited the socket is the one that a service manager hands over.";
 
@@ -59,7 +63,7 @@ enum DirectIo {
 #[derive(Debug, Args)]
 #[command(group = clap::ArgGroup::new("what").required(true).args(["over", "stripe", "replay_log"]))]
 pub(crate) struct ServeArgs {
-    /// Serve this file or device as it is: FILE, DEV or emulate(PRESET):FILE
+    /// Serve this as it is: FILE, DEV, nbd://HOST/NAME or emulate(PRESET):MEMBER
     #[arg(long, value_name = "MEMBER")]
     over: Option<MemberSpec>,
     /// Serve the members, striped as RAID-0 with strips of this size, read-only
@@ -170,10 +174,10 @@ pub(crate) fn serve(args: &ServeArgs, ui: &Ui) -> Result<(), CliError> {
     let uri = server.uri();
     ui.say(&format!(
         "forerun: {} of {}, cache {}, {}",
-        human::bytes(human::float(server.size())),
-        server.array(),
-        human::bytes(human::float(options.cache_bytes)),
-        options.scheme
+        human::bytes(human::float(server.size(0))),
+        server.array(0),
+        human::bytes(human::float(options.exports[0].cache_bytes)),
+        options.exports[0].scheme
     ));
     if let Some(page) = server.page() {
         ui.say(&format!("forerun: live page: {page}"));
@@ -216,13 +220,16 @@ fn options(args: &ServeArgs, folder: Option<&Folder>) -> Result<Options, CliErro
         (None, None, None) => unreachable!("a folder is made when neither is given"),
     };
     Ok(Options {
-        what,
+        exports: vec![ExportOptions {
+            name: args.name.clone(),
+            what,
+            cache_bytes: size("--cache", &args.cache)?,
+            scheme: args.scheme.clone(),
+            device: args.device.clone(),
+            read_only: args.read_only,
+            log_inputs: args.log_inputs.clone(),
+        }],
         listen,
-        export: args.name.clone(),
-        cache_bytes: size("--cache", &args.cache)?,
-        scheme: args.scheme.clone(),
-        device: args.device.clone(),
-        read_only: args.read_only,
         connections: args.connections,
         transfer: match args.io {
             Io::Auto => Transfer::Auto,
@@ -233,7 +240,6 @@ fn options(args: &ServeArgs, folder: Option<&Folder>) -> Result<Options, CliErro
             DirectIo::Auto => Direct::Auto,
             DirectIo::Off => Direct::Off,
         },
-        log_inputs: args.log_inputs.clone(),
         record: args.record.clone(),
         http: args.http,
     })
@@ -258,7 +264,7 @@ fn warn_of_strangers(options: &Options, ui: &Ui) {
     {
         ui.say(&format!(
             "forerun: warning: whoever reaches {address} can read{} everything, and nothing is encrypted",
-            if options.read_only { "" } else { " and write" }
+            if options.exports[0].read_only { "" } else { " and write" }
         ));
     }
 }
@@ -289,7 +295,7 @@ type Ended = std::thread::JoinHandle<Result<(), CliError>>;
 /// Starts the command of `--run`; the server stops when it ends.
 fn start(command: &str, uri: &str, options: &Options, server: &Server) -> Result<Ended, CliError> {
     let mut child = Command::new("sh");
-    child.arg("-c").arg(command).env("uri", uri).env("export", &options.export);
+    child.arg("-c").arg(command).env("uri", uri).env("export", &options.exports[0].name);
     if let Listen::Unix(path) = &options.listen {
         child.env("unixsocket", path);
     }

@@ -50,6 +50,8 @@ pub(crate) enum Lend {
 struct Mapping {
     base: NonNull<u8>,
     bytes: usize,
+    /// Blocks from the start that may be pinned; the rest may be given back to the system.
+    firm_blocks: usize,
 }
 
 // SAFETY: the mapping is plain memory that belongs to no thread. Who may touch which part of it is settled by the marks
@@ -75,8 +77,10 @@ pub(crate) struct Arena {
 }
 
 impl Arena {
-    /// Memory of `blocks` blocks; a page is touched when it is first used.
-    pub(crate) fn new(blocks: usize) -> io::Result<Self> {
+    /// Memory of `firm` blocks, and behind them of `loose` ones that [`Arena::discard`] may be asked for. A page is touched
+    /// when it is first used.
+    pub(crate) fn new(firm: usize, loose: usize) -> io::Result<Self> {
+        let blocks = firm.checked_add(loose).ok_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory))?;
         // One block more, where transfers put what nobody wants.
         let bytes = blocks
             .checked_add(1)
@@ -91,7 +95,7 @@ impl Arena {
             return Err(io::Error::last_os_error());
         }
         let base = NonNull::new(base.cast()).ok_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory))?;
-        Ok(Self { map: Arc::new(Mapping { base, bytes }), marks: vec![0; blocks] })
+        Ok(Self { map: Arc::new(Mapping { base, bytes, firm_blocks: firm }), marks: vec![0; blocks] })
     }
 
     /// The bytes of a block.
@@ -117,6 +121,23 @@ impl Arena {
         assert!(self.marks[first] == 0, "a block is written while no transfer uses it");
         // SAFETY: within the mapping, used by no transfer, and `&mut self` excludes every other slice.
         unsafe { std::slice::from_raw_parts_mut(self.map.base.as_ptr().add(first * BLOCK), BLOCK) }
+    }
+
+    /// Gives the memory of `blocks` loose blocks from `at` on back to the system; they hold zeros when they are next used.
+    pub(crate) fn discard(&mut self, at: u32, blocks: u32) {
+        let (first, count) = (at as usize, blocks as usize);
+        assert!(first >= self.map.firm_blocks, "what may be pinned is not given back");
+        assert!(
+            self.marks[first..first + count].iter().all(|&m| m == 0),
+            "a block is given back while no transfer uses it"
+        );
+        // SAFETY: within the mapping (the slice of marks has checked it), used by no transfer, never registered with a ring,
+        // and `&mut self` excludes every slice; an anonymous page reads as zeros afterwards.
+        let result = unsafe {
+            let base = self.map.base.as_ptr().add(first * BLOCK);
+            libc::madvise(base.cast(), count * BLOCK, libc::MADV_DONTNEED)
+        };
+        debug_assert_eq!(result, 0, "anonymous memory can be given back");
     }
 
     /// Copies one block onto another.
@@ -265,6 +286,41 @@ impl Lease {
         })
     }
 
+    /// Receives from a stream what comes now of the bytes `[skip, skip + len)` of the lease, and into `rest` what follows them.
+    /// Returns how many bytes came; 0 is the end of the stream.
+    pub(crate) fn receive(
+        &mut self,
+        stream: BorrowedFd<'_>,
+        skip: u64,
+        len: u64,
+        rest: &mut [u8],
+    ) -> io::Result<u64> {
+        assert!(self.how == Lend::Fill, "only what is lent to be filled is filled");
+        let mut pieces = Vec::with_capacity(self.runs.len().min(PIECES_MAX) + 1);
+        self.pieces(skip, len, &mut pieces);
+        let whole: usize = pieces.iter().map(|piece| piece.iov_len).sum();
+        if pieces.len() < PIECES_MAX && whole as u64 == len {
+            pieces.push(libc::iovec { iov_base: rest.as_mut_ptr().cast(), iov_len: rest.len() });
+        }
+        // SAFETY: the pieces lie in blocks that this lease alone may touch, and in `rest`; both are held mutably.
+        let moved = unsafe { libc::readv(stream.as_raw_fd(), pieces.as_ptr(), pieces.len() as i32) };
+        u64::try_from(moved).map_err(|_| io::Error::last_os_error())
+    }
+
+    /// Sends to a stream what it takes now of the bytes `[skip, skip + len)` of the lease. Returns how many it took.
+    pub(crate) fn send(&self, stream: BorrowedFd<'_>, skip: u64, len: u64) -> io::Result<u64> {
+        assert!(self.how == Lend::Drain, "only what is lent to be drained is drained");
+        let mut pieces = Vec::with_capacity(self.runs.len().min(PIECES_MAX));
+        self.pieces(skip, len, &mut pieces);
+        // SAFETY: a message of zeros is an empty one; its list of pieces is set below and lives until the call is over.
+        let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+        message.msg_iov = pieces.as_mut_ptr();
+        message.msg_iovlen = pieces.len();
+        // SAFETY: the pieces lie in blocks that nobody writes while the lease is held.
+        let moved = unsafe { libc::sendmsg(stream.as_raw_fd(), &raw const message, libc::MSG_NOSIGNAL) };
+        u64::try_from(moved).map_err(|_| io::Error::last_os_error())
+    }
+
     fn transfer(&self, len: u64, call: impl Fn(&[libc::iovec], u64) -> libc::ssize_t) -> io::Result<u64> {
         let mut pieces = Vec::with_capacity(self.runs.len().min(PIECES_MAX));
         let mut done = 0;
@@ -307,7 +363,7 @@ mod tests {
 
     #[test]
     fn a_lease_is_filled_from_a_file_across_scattered_blocks_and_cleared_behind_its_end() {
-        let mut arena = Arena::new(8).expect("memory");
+        let mut arena = Arena::new(8, 0).expect("memory");
         arena.block_mut(3).fill(9);
         let file = tempfile::tempfile().expect("a file");
         let data: Vec<u8> = (0..3 * BLOCK - 100).map(|n| (n % 251) as u8).collect();
@@ -325,7 +381,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "once it is filled")]
     fn what_is_being_filled_cannot_be_read() {
-        let mut arena = Arena::new(2).expect("memory");
+        let mut arena = Arena::new(2, 0).expect("memory");
         let _lease = arena.lend([Some(1)].into_iter(), Lend::Fill);
         arena.block(1);
     }
@@ -333,14 +389,31 @@ mod tests {
     #[test]
     #[should_panic(expected = "while no transfer uses it")]
     fn what_is_being_drained_cannot_be_written() {
-        let mut arena = Arena::new(2).expect("memory");
+        let mut arena = Arena::new(2, 0).expect("memory");
         let _lease = arena.lend([Some(1)].into_iter(), Lend::Drain);
         arena.block_mut(1);
     }
 
     #[test]
+    fn loose_blocks_that_were_given_back_hold_zeros_and_can_be_used_again() {
+        let mut arena = Arena::new(2, 4).expect("memory");
+        (0..6).for_each(|at| arena.block_mut(at).fill(7));
+        arena.discard(3, 2);
+        let first = |arena: &Arena| (0..6).map(|at| arena.block(at)[0]).collect::<Vec<_>>();
+        assert_eq!(first(&arena), [7, 7, 7, 0, 0, 7]);
+        arena.block_mut(4).fill(9);
+        assert_eq!(first(&arena), [7, 7, 7, 0, 9, 7]);
+    }
+
+    #[test]
+    #[should_panic(expected = "not given back")]
+    fn firm_blocks_are_never_given_back() {
+        Arena::new(2, 4).expect("memory").discard(1, 2);
+    }
+
+    #[test]
     fn a_block_may_be_drained_twice_and_is_free_after_both() {
-        let mut arena = Arena::new(2).expect("memory");
+        let mut arena = Arena::new(2, 0).expect("memory");
         let one = arena.lend([Some(1)].into_iter(), Lend::Drain);
         let two = arena.lend([Some(1)].into_iter(), Lend::Drain);
         arena.take_back(one);

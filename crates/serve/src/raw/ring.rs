@@ -43,7 +43,7 @@ pub(crate) struct Ring {
 unsafe impl Send for Ring {}
 
 impl Ring {
-    /// A ring; with `register` the memory of the arena is pinned for direct I/O, where the kernel allows it.
+    /// A ring; with `register` the firm memory of the arena is pinned for direct I/O, where the kernel allows it.
     pub(crate) fn new(arena: &Arena, register: bool) -> io::Result<Self> {
         let ring = IoUring::builder().setup_clamp().setup_cqsize(COMPLETIONS).build(ENTRIES)?;
         let registered = register && register_arena(&ring, arena);
@@ -72,7 +72,8 @@ impl Ring {
         let Some(flight) = self.flights[at].as_mut() else {
             unreachable!("only what is in flight is submitted")
         };
-        let fd = types::Fd(flight.task.file.as_raw_fd());
+        let Some(file) = &flight.task.file else { unreachable!("a task without a file is a far member's") };
+        let fd = types::Fd(file.as_raw_fd());
         let (offset, len) = (flight.task.offset, flight.task.len);
         if let Some(lease) = &flight.task.lease {
             lease.pieces(0, len, &mut flight.pieces);
@@ -112,15 +113,15 @@ fn fixed_index(flight: &Flight) -> Option<u16> {
     let lease = flight.task.lease.as_ref()?;
     let [run] = lease.runs[..] else { return None };
     let last = run.first + run.blocks - 1;
-    if last as usize * BLOCK >= lease.map.bytes - BLOCK {
-        return None; // the block where unwanted data goes is not registered
+    if last as usize >= lease.map.firm_blocks {
+        return None; // loose blocks, and the one where unwanted data goes, are not registered
     }
     let index = run.first / REGISTERED_BLOCKS;
     (index == last / REGISTERED_BLOCKS && flight.pieces.len() == 1).then_some(index as u16)
 }
 
 fn register_arena(ring: &IoUring, arena: &Arena) -> bool {
-    let blocks = arena.marks.len();
+    let blocks = arena.map.firm_blocks;
     let buffers: Vec<libc::iovec> = (0..blocks)
         .step_by(REGISTERED_BLOCKS as usize)
         .map(|first| {

@@ -145,7 +145,7 @@ impl Server {
         if ready.is_err() {
             return;
         }
-        self.make_room(now);
+        self.make_room();
         let at = self.connections.iter().position(Option::is_none).unwrap_or_else(|| {
             self.connections.push(None);
             self.connections.len() - 1
@@ -163,7 +163,7 @@ impl Server {
     }
 
     /// Sends away the client that has negotiated longest when there are too many.
-    fn make_room(&mut self, now: Nanos) {
+    fn make_room(&mut self) {
         let negotiating = || {
             self.connections
                 .iter()
@@ -174,7 +174,7 @@ impl Server {
             return;
         }
         if let Some((_, _, at)) = negotiating().min() {
-            self.close(now, at);
+            self.close(at);
         }
     }
 }

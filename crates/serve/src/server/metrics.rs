@@ -1,10 +1,41 @@
 //! What a server counts: the engine's own counters, and what only a host can see.
 
+use super::served::Served;
 use crate::backend::Lateness;
-use crate::volume::Volume;
 use forerun_core::stats::Stats;
 
-/// Sums since the server began.
+/// What one export counts.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ExportMetrics {
+    /// Its name.
+    pub name: String,
+    /// Its scheme, in the grammar of every command.
+    pub scheme: String,
+    /// Its geometry, likewise.
+    pub array: String,
+    /// Bytes of its volume.
+    pub size: u64,
+    /// Why it answers with errors only, if it does.
+    pub changed: Option<String>,
+    /// READ requests answered without error.
+    pub reads: u64,
+    /// WRITE requests, likewise.
+    pub writes: u64,
+    /// Requests answered with an error.
+    pub errors: u64,
+    /// Bytes that READs asked for.
+    pub bytes_read: u64,
+    /// Bytes that WRITEs brought.
+    pub bytes_written: u64,
+    /// Its engine's counters.
+    pub engine: Stats,
+    /// What its scheme shows, by name.
+    pub gauges: Vec<(&'static str, f64)>,
+    /// Blocks of its cache that are in use, and its size.
+    pub cache_blocks: (u64, u64),
+}
+
+/// Sums since the server began, over all exports.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Metrics {
     /// Clients that came in, whether or not they got as far as an export.
@@ -33,31 +64,73 @@ pub struct Metrics {
     pub rescued: u64,
     /// Syncs of all members.
     pub syncs: u64,
-    /// The engine's counters.
+    /// The engines' counters.
     pub engine: Stats,
-    /// What the scheme shows, by name.
+    /// What the scheme of the first export shows, by name.
     pub gauges: Vec<(&'static str, f64)>,
-    /// How late emulated members were; none where there are none.
+    /// How late emulated members were (of several exports the latest); none where there are none.
     pub lateness: Option<Lateness>,
-    /// Blocks of the cache that are in use, and its size.
+    /// Blocks of the caches that are in use, and their size.
     pub cache_blocks: (u64, u64),
+    /// Each export by itself.
+    pub exports: Vec<ExportMetrics>,
 }
 
 impl Metrics {
-    /// Takes the volume's figures over.
-    pub(crate) fn take(&mut self, volume: &mut Volume) {
-        let counts = volume.counts;
-        self.member_reads = counts.member_reads;
-        self.member_writes = counts.member_writes;
-        self.member_errors = counts.member_errors;
-        self.rescued = counts.rescued;
-        self.syncs = counts.syncs;
-        self.engine = *volume.engine().stats();
-        let slots = &volume.engine().cache().slots;
-        self.cache_blocks = (slots.taken(), slots.capacity());
-        self.lateness = volume.lateness();
-        self.gauges.clear();
-        volume.gauges(&mut self.gauges);
+    /// Takes the figures of all exports over.
+    pub(super) fn take(&mut self, served: &mut [Served]) {
+        *self = Self { clients: self.clients, ..Self::default() };
+        for served in served {
+            self.add(served);
+        }
+        if let Some(first) = self.exports.first() {
+            self.gauges.clone_from(&first.gauges);
+        }
+    }
+
+    fn add(&mut self, served: &mut Served) {
+        let (asked, counts) = (served.counts, served.volume.counts);
+        self.reads += asked.reads;
+        self.writes += asked.writes;
+        self.flushes += asked.flushes;
+        self.hints += asked.hints;
+        self.errors += asked.errors;
+        self.bytes_read += asked.bytes_read;
+        self.bytes_written += asked.bytes_written;
+        self.member_reads += counts.member_reads;
+        self.member_writes += counts.member_writes;
+        self.member_errors += counts.member_errors;
+        self.rescued += counts.rescued;
+        self.syncs += counts.syncs;
+        let engine = *served.volume.engine().stats();
+        self.engine.add(&engine);
+        let slots = &served.volume.engine().cache().slots;
+        let cache_blocks = (slots.taken(), slots.capacity());
+        self.cache_blocks.0 += cache_blocks.0;
+        self.cache_blocks.1 += cache_blocks.1;
+        if let Some(late) = served.volume.lateness() {
+            let sum = self.lateness.get_or_insert_with(Lateness::default);
+            sum.commands += late.commands;
+            sum.p50 = sum.p50.max(late.p50);
+            sum.p99 = sum.p99.max(late.p99);
+        }
+        let mut gauges = Vec::new();
+        served.volume.gauges(&mut gauges);
+        self.exports.push(ExportMetrics {
+            name: served.name.clone(),
+            scheme: served.volume.spec.scheme.clone(),
+            array: served.volume.source.array.spec().to_string(),
+            size: served.volume.source.size,
+            changed: served.changed.clone(),
+            reads: asked.reads,
+            writes: asked.writes,
+            errors: asked.errors,
+            bytes_read: asked.bytes_read,
+            bytes_written: asked.bytes_written,
+            engine,
+            gauges,
+            cache_blocks,
+        });
     }
 
     /// Share of the blocks read that were here: (cache hits + prefetch hits) / blocks read; 0 before the first read.

@@ -6,6 +6,7 @@
 //! takes a member that fails within one long request. Parts of a client that has gone are waited for and thrown away.
 
 use super::Server;
+use super::served::take_intake;
 use crate::connection::{Payload, Phase};
 use crate::nbd::handshake::{Session, Step};
 use crate::nbd::wire::{self, Command, Errno, Limits, Parsed, REQUEST_BYTES, Request, export};
@@ -109,7 +110,11 @@ impl Server {
                 }
             }
             if connection.payload.is_some() {
-                let Some(payload) = connection.take_payload(&mut self.volume.arena) else { return };
+                let Some(payload) =
+                    connection.take_payload(&mut self.served[connection.export()].volume.arena)
+                else {
+                    return;
+                };
                 self.write(at, payload);
                 continue;
             }
@@ -176,12 +181,13 @@ impl Server {
             told: session.told,
         };
         let checked = request.check(&limits);
+        let served = &mut self.served[session.export];
         let Some(connection) = &mut self.connections[at] else { return };
         if request.command == Command::Disconnect {
             connection.closing = true;
             return;
         }
-        let refused = if self.changed.is_some() { Some(Errno::Io) } else { checked.err() };
+        let refused = if served.changed.is_some() { Some(Errno::Io) } else { checked.err() };
         if let Some(error) = refused {
             if request.command == Command::Write {
                 connection.skip = request.length as usize;
@@ -192,7 +198,7 @@ impl Server {
         connection.outstanding += 1;
         if let (Some(record), Command::Read | Command::Write) = (&mut self.record, request.command) {
             let write = request.command == Command::Write;
-            record.access(self.volume.now(), connection.number, request.offset, request.length, write);
+            record.access(served.volume.now(), connection.number, request.offset, request.length, write);
         }
         let context = Context::new(connection.number, 0);
         match request.command {
@@ -202,15 +208,15 @@ impl Server {
             }
             Command::Write => {
                 let mut payload = Payload { request, intake: None, got: 0 };
-                payload.intake = self.volume.take_intake(payload.blocks());
+                payload.intake = take_intake(&mut self.served, session.export, payload.blocks());
                 connection.payload = Some(payload);
             }
             Command::Flush => {
                 let index = self.ask(at, context, session, request);
-                self.volume.flush((index as u64) << PART_BITS);
+                self.served[session.export].volume.flush((index as u64) << PART_BITS);
             }
             Command::Cache => {
-                self.hint(context, &request);
+                self.hint(session.export, context, &request);
                 let index = self.ask(at, context, session, request);
                 self.acknowledge((index as u64) << PART_BITS, false);
             }
@@ -239,7 +245,7 @@ impl Server {
         let context = Context::new(connection.number, 0);
         let request = payload.request;
         let index = self.ask(at, context, session, request);
-        self.volume.write(NewWrite {
+        self.served[session.export].volume.write(NewWrite {
             tag: (index as u64) << PART_BITS,
             context,
             offset: request.offset,
@@ -250,12 +256,13 @@ impl Server {
     }
 
     /// A client says what it will read: the first blocks of it are read ahead, if reading ahead has room for them.
-    fn hint(&mut self, context: Context, request: &Request) {
+    fn hint(&mut self, export: usize, context: Context, request: &Request) {
+        let volume = &mut self.served[export].volume;
         let extent = Extent::covering(request.offset, u64::from(request.length));
-        let room = (self.volume.spec.cache_blocks / 8).min(HINT_BLOCKS_MAX);
-        let flying = self.volume.hints_in_flight();
+        let room = (volume.spec.cache_blocks / 8).min(HINT_BLOCKS_MAX);
+        let flying = volume.hints_in_flight();
         if flying + extent.blocks.min(room) <= room {
-            self.volume.hint(context, Extent { start: extent.start, blocks: extent.blocks.min(room) });
+            volume.hint(context, Extent { start: extent.start, blocks: extent.blocks.min(room) });
         }
     }
 
@@ -271,7 +278,8 @@ impl Server {
             let rest = Extent::covering(asked.request.offset + asked.issued, length - asked.issued);
             let want = rest.blocks.min(PART_BLOCKS);
             let Some(connection) = &mut self.connections[at] else { return };
-            let granted = self.credit.take(&mut connection.held, want);
+            let served = &mut self.served[asked.session.export];
+            let granted = served.credit.take(&mut connection.held, want);
             if granted == 0 {
                 // It has more in flight, or waits for what this connection holds.
                 if asked.parts.is_empty() && !connection.waiting.contains(&index) {
@@ -286,7 +294,7 @@ impl Server {
             asked.next_part += 1;
             asked.parts.push_back(Part { number, extent, answer: None });
             let context = asked.context;
-            self.volume.read((index as u64) << PART_BITS | u64::from(number), context, extent);
+            served.volume.read((index as u64) << PART_BITS | u64::from(number), context, extent);
         }
     }
 
@@ -317,21 +325,22 @@ impl Server {
             let Some(Part { extent, answer: Some((answer, error)), .. }) = asked.parts.pop_front() else {
                 break;
             };
+            let served = &mut self.served[asked.session.export];
             let Some(at) = asked.connection else {
-                self.volume.release(answer);
+                served.volume.release(answer);
                 continue;
             };
             let Some(connection) = &mut self.connections[at] else {
                 unreachable!("it is forgotten when it goes")
             };
-            if asked.failed || error || self.changed.is_some() {
-                self.credit.give(&mut connection.held, extent.blocks);
+            if asked.failed || error || served.changed.is_some() {
+                served.credit.give(&mut connection.held, extent.blocks);
                 let first = !asked.failed;
                 asked.failed = true;
                 // Half an answer cannot be taken back.
                 connection.broken |= asked.head_sent;
                 let (session, request) = (asked.session, asked.request);
-                self.volume.release(answer);
+                served.volume.release(answer);
                 if first {
                     self.refuse(at, session, &request, Errno::Io);
                 }
@@ -377,30 +386,32 @@ impl Server {
         if asked.failed {
             return; // counted when it was refused
         }
-        self.metrics.reads += 1;
-        self.metrics.bytes_read += u64::from(asked.request.length);
+        let counts = &mut self.served[asked.session.export].counts;
+        counts.reads += 1;
+        counts.bytes_read += u64::from(asked.request.length);
     }
 
     /// A write or a flush has ended, or a hint was taken.
     pub(super) fn acknowledge(&mut self, tag: u64, error: bool) {
         let Some(asked) = self.requests.remove((tag >> PART_BITS) as usize) else { return };
-        let failed = error || self.changed.is_some();
+        let served = &mut self.served[asked.session.export];
+        let failed = error || served.changed.is_some();
         let Some(at) = asked.connection else { return };
         let Some(connection) = &mut self.connections[at] else { return };
         connection.outstanding -= 1;
         if failed {
             connection.send_head(&wire::simple_reply(Some(Errno::Io), asked.request.cookie));
-            self.metrics.errors += 1;
+            served.counts.errors += 1;
             return;
         }
         connection.send_head(&wire::simple_reply(None, asked.request.cookie));
         match asked.request.command {
             Command::Write => {
-                self.metrics.writes += 1;
-                self.metrics.bytes_written += u64::from(asked.request.length);
+                served.counts.writes += 1;
+                served.counts.bytes_written += u64::from(asked.request.length);
             }
-            Command::Flush => self.metrics.flushes += 1,
-            _ => self.metrics.hints += 1,
+            Command::Flush => served.counts.flushes += 1,
+            _ => served.counts.hints += 1,
         }
     }
 
@@ -412,15 +423,16 @@ impl Server {
         } else {
             connection.send_head(&wire::simple_reply(Some(error), request.cookie));
         }
-        self.metrics.errors += 1;
+        self.served[session.export].counts.errors += 1;
     }
 
     /// Lets a client go on that waited for credit or for intake memory.
     pub(super) fn resume(&mut self, now: Nanos, at: usize) {
         let Some(connection) = &mut self.connections[at] else { return };
         let mut moved = false;
+        let export = connection.export();
         if let Some(payload) = connection.payload.as_mut().filter(|payload| payload.intake.is_none()) {
-            payload.intake = self.volume.take_intake(payload.blocks());
+            payload.intake = take_intake(&mut self.served, export, payload.blocks());
             moved |= payload.intake.is_some();
         }
         while let Some(index) = self.connections[at].as_mut().and_then(|c| c.waiting.pop_front()) {

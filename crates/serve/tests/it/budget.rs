@@ -1,8 +1,8 @@
 //! Memory: whatever clients do, the server stays within 1.01 times its cache and 64 MiB.
 
-use super::client::{Client, Running, opening};
+use super::client::{Client, Running, opening_of};
 use forerun_serve::nbd::wire::{Command, Request, request_bytes};
-use forerun_serve::options::Options;
+use forerun_serve::options::{ExportOptions, Options};
 use std::io::Write as _;
 use std::os::unix::net::UnixStream;
 
@@ -15,32 +15,56 @@ fn resident() -> u64 {
     line.split_whitespace().nth(1).and_then(|n| n.parse().ok()).expect("a number")
 }
 
-/// The other tests of this program run beside this one, in the same memory. It is measured in a program of its own: this one,
-/// started for this test alone.
+/// The other tests of this program run beside these, in the same memory. Each is measured in a program of its own: this one,
+/// started for that test alone. Whether this is that program.
+fn alone(test: &str) -> bool {
+    const ALONE: &str = "FORERUN_BUDGET_ALONE";
+    if std::env::var_os(ALONE).is_some() {
+        return true;
+    }
+    let program = std::env::current_exe().expect("a program");
+    let status = std::process::Command::new(program)
+        .args(["--exact", test])
+        .env(ALONE, "1")
+        .status()
+        .expect("it starts");
+    assert!(status.success());
+    false
+}
+
 #[test]
 fn sixty_four_clients_with_maximal_requests_stay_within_the_budget() {
-    const ALONE: &str = "FORERUN_BUDGET_ALONE";
-    if std::env::var_os(ALONE).is_none() {
-        let program = std::env::current_exe().expect("a program");
-        let status = std::process::Command::new(program)
-            .args(["--exact", "budget::sixty_four_clients_with_maximal_requests_stay_within_the_budget"])
-            .env(ALONE, "1")
-            .status()
-            .expect("it starts");
-        assert!(status.success());
-        return;
+    if alone("budget::sixty_four_clients_with_maximal_requests_stay_within_the_budget") {
+        within_the_budget(1);
     }
+}
+
+#[test]
+fn four_exports_together_stay_within_the_budget_of_one() {
+    if alone("budget::four_exports_together_stay_within_the_budget_of_one") {
+        within_the_budget(4);
+    }
+}
+
+/// Clients that ask for all they may and take nothing, over `exports` exports that share the cache; and an honest one of
+/// each export that reads and writes.
+fn within_the_budget(exports: u64) {
     let folder = tempfile::tempdir().expect("a folder");
-    let path = folder.path().join("disk.img");
-    std::fs::File::create(&path).expect("made").set_len(1 << 30).expect("sized");
-    let mut options = Options::over(&path, folder.path().join("s"));
-    options.cache_bytes = CACHE;
+    let mut options = Options::over("", folder.path().join("s"));
+    options.exports.clear();
+    for n in 0..exports {
+        let path = folder.path().join(format!("disk{n}.img"));
+        std::fs::File::create(&path).expect("made").set_len(1 << 30).expect("sized");
+        let mut export = ExportOptions::over(format!("e{n}"), &path);
+        export.cache_bytes = CACHE / exports;
+        options.exports.push(export);
+    }
     let before = resident();
     let server = Running::start(&options);
     let mut greedy = Vec::new();
-    for n in 0..63_u64 {
+    for n in 0..64 - exports {
         let mut stream = UnixStream::connect(&server.socket).expect("connected");
-        let mut session = opening(true, true);
+        let mut session = opening_of(&format!("e{}", n % exports), true, true);
         let request = |command, offset, length| {
             request_bytes(&Request { flags: 0, command, cookie: n, offset, length })
         };
@@ -55,9 +79,13 @@ fn sixty_four_clients_with_maximal_requests_stay_within_the_budget() {
         drop(stream.write(&session));
         greedy.push(stream);
     }
-    let mut honest = Client::connect(&server.socket, true);
-    for k in 0..256 {
-        assert_eq!(honest.read(k << 22, 1 << 20).error, 0);
+    for n in 0..exports {
+        let mut honest = Client::connect_to(&server.socket, &format!("e{n}"), true, false);
+        for k in 0..256 / exports {
+            assert_eq!(honest.read(k << 22, 1 << 20).error, 0);
+        }
+        // As much memory for incoming data as there is, each export in its turn.
+        assert_eq!(honest.write(4096, &vec![1; 32 << 20], 0), 0);
     }
     let grown = (resident() - before) << 10;
     let allowed = CACHE + CACHE / 100 + (64 << 20);

@@ -72,11 +72,17 @@ pub(crate) fn mix(n: u64) -> u64 {
 
 /// The bytes that open a session up to transmission: client flags, structured replies if wanted, GO.
 pub(crate) fn opening(structured: bool, told: bool) -> Vec<u8> {
+    opening_of("", structured, told)
+}
+
+/// The same for the export of this name.
+pub(crate) fn opening_of(name: &str, structured: bool, told: bool) -> Vec<u8> {
     let mut bytes = 3_u32.to_be_bytes().to_vec();
     if structured {
         bytes.extend(option_bytes(8, &[]));
     }
-    let mut go = 0_u32.to_be_bytes().to_vec();
+    let mut go = (name.len() as u32).to_be_bytes().to_vec();
+    go.extend_from_slice(name.as_bytes());
     go.extend_from_slice(&u16::from(told).to_be_bytes());
     if told {
         go.extend_from_slice(&3_u16.to_be_bytes());
@@ -110,12 +116,16 @@ impl Client {
     }
 
     pub(crate) fn connect_as(socket: &Path, structured: bool, told: bool) -> Self {
+        Self::connect_to(socket, "", structured, told)
+    }
+
+    pub(crate) fn connect_to(socket: &Path, name: &str, structured: bool, told: bool) -> Self {
         let mut stream = UnixStream::connect(socket).expect("connected");
         stream.set_read_timeout(Some(PATIENCE)).expect("a deadline");
         stream.set_write_timeout(Some(PATIENCE)).expect("a deadline");
         let mut greeting = [0; 18];
         stream.read_exact(&mut greeting).expect("greeted");
-        stream.write_all(&opening(structured, told)).expect("sent");
+        stream.write_all(&opening_of(name, structured, told)).expect("sent");
         let mut client = Self { stream, structured, size: 0, flags: 0, cookie: 0, reads: BTreeMap::new() };
         client.finish_options(if structured { 2 } else { 1 });
         client

@@ -27,7 +27,7 @@ fn a_file_that_somebody_writes_to_is_noticed_and_nothing_is_answered_any_more() 
     let folder = tempfile::tempdir().expect("a folder");
     let (path, content) = image(folder.path(), 4 << 20);
     let mut options = Options::over(&path, folder.path().join("s"));
-    options.read_only = true;
+    options.exports[0].read_only = true;
     let server = Running::start(&options);
     let mut client = Client::connect(&server.socket, false);
     assert_eq!(client.read(0, 4096).data, content[..4096]);
@@ -58,10 +58,13 @@ fn what_cannot_be_served_is_refused_with_place_and_remedy() {
         member: MemberSpec { path: path.into(), emulate: None },
         array: Some(array.into()),
     };
-    assert!(refuse(&|o| o.what = over("/nowhere/at/all", "single")).contains("/nowhere/at/all"));
-    assert!(refuse(&|o| o.what = over("/dev/null", "single")).contains("neither a file nor a block device"));
-    assert!(refuse(&|o| o.cache_bytes = 4096).starts_with("--cache"));
-    assert!(refuse(&|o| o.scheme = "clever".into()).starts_with("--scheme"));
+    assert!(refuse(&|o| o.exports[0].what = over("/nowhere/at/all", "single")).contains("/nowhere/at/all"));
+    assert!(
+        refuse(&|o| o.exports[0].what = over("/dev/null", "single"))
+            .contains("neither a file nor a block device")
+    );
+    assert!(refuse(&|o| o.exports[0].cache_bytes = 4096).starts_with("--cache"));
+    assert!(refuse(&|o| o.exports[0].scheme = "clever".into()).starts_with("--scheme"));
     assert!(refuse(&|o| o.connections = 0).starts_with("--connections"));
     std::fs::write(folder.path().join("s"), "not a socket").expect("written");
     assert!(refuse(&|_| ()).contains("no socket"));
@@ -74,7 +77,7 @@ fn a_socket_in_use_is_refused_and_one_left_behind_is_taken_over() {
     let socket = folder.path().join("s");
     drop(std::os::unix::net::UnixListener::bind(&socket).expect("bound and left"));
     let mut options = Options::over(&path, &socket);
-    options.read_only = true;
+    options.exports[0].read_only = true;
     let server = Running::start(&options);
     let problem = Server::bind(&options).err().expect("in use").to_string();
     assert!(problem.contains("in use by another server"), "{problem}");
@@ -90,7 +93,7 @@ fn an_emulated_disk_takes_its_time_and_a_hit_does_not() {
     let folder = tempfile::tempdir().expect("a folder");
     let (path, content) = image(folder.path(), 4 << 20);
     let mut options = Options::over(&path, folder.path().join("s"));
-    options.what =
+    options.exports[0].what =
         What::Over { member: MemberSpec { path, emulate: Some("cheetah-15k4".into()) }, array: None };
     let server = Running::start(&options);
     let mut client = Client::connect(&server.socket, true);

@@ -16,7 +16,7 @@ fn server() -> (TempDir, Running, Vec<u8>) {
     let folder = tempfile::tempdir().expect("a folder");
     let (path, content) = image(folder.path(), SIZE);
     let mut options = Options::over(&path, folder.path().join("s"));
-    options.cache_bytes = 16 << 20;
+    options.exports[0].cache_bytes = 16 << 20;
     let server = Running::start(&options);
     (folder, server, content)
 }
@@ -218,7 +218,7 @@ fn an_untold_client_may_write_and_read_32_mib_and_simple_replies_come_whole() {
     let folder = tempfile::tempdir().expect("a folder");
     let (path, content) = image(folder.path(), 40 << 20);
     let mut options = Options::over(&path, folder.path().join("s"));
-    options.cache_bytes = 16 << 20;
+    options.exports[0].cache_bytes = 16 << 20;
     let server = Running::start(&options);
     let mut client = Client::connect_as(&server.socket, false, false);
     let reply = client.read(4097, 32 << 20);

@@ -122,11 +122,11 @@ fn shadow(
     let size = VOLUME - 70_001;
     let (path, mut model) = image(folder, size as usize);
     let mut options = Options::over(&path, folder.join("s"));
-    if let What::Over { array: geometry, .. } = &mut options.what {
+    if let What::Over { array: geometry, .. } = &mut options.exports[0].what {
         *geometry = Some(array.into());
     }
-    options.cache_bytes = CACHE;
-    options.scheme = scheme.into();
+    options.exports[0].cache_bytes = CACHE;
+    options.exports[0].scheme = scheme.into();
     options.transfer = transfer;
     options.direct = if seed.is_multiple_of(2) { Direct::Auto } else { Direct::Off };
     let server = Running::start(&options);
@@ -189,8 +189,8 @@ fn a_log_of_inputs_gives_the_same_outputs_byte_for_byte() {
     let folder = tempfile::tempdir().expect("a folder");
     let (path, content) = image(folder.path(), 8 << 20);
     let mut options = Options::over(&path, folder.path().join("s"));
-    options.cache_bytes = CACHE;
-    options.log_inputs = Some(folder.path().join("log"));
+    options.exports[0].cache_bytes = CACHE;
+    options.exports[0].log_inputs = Some(folder.path().join("log"));
     let server = Running::start(&options);
     let mut client = Client::connect(&server.socket, true);
     for at in 0..500_u64 {
@@ -228,7 +228,7 @@ fn members_are_striped_and_read_only() {
         })
         .collect();
     let mut options = Options::over("", folder.path().join("s"));
-    options.what = What::Stripe { strip_bytes: strip as u64, members };
+    options.exports[0].what = What::Stripe { strip_bytes: strip as u64, members };
     let server = Running::start(&options);
     let mut client = Client::connect(&server.socket, true);
     assert_eq!(client.size, 24 * strip as u64);

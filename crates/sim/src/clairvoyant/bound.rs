@@ -117,6 +117,7 @@ fn empty(input: &Input, spec: &RunSpec) -> RunReport {
         layers: Vec::new(),
         cpu_share: 0.0,
         time: None,
+        streams: None,
         timeline: Vec::new(),
         spec: RunSpec { input_hash: input.hash.clone(), ..spec.clone() },
         seed: spec.seed,

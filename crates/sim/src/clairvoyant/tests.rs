@@ -33,6 +33,7 @@ fn spec(scheme: &str) -> RunSpec {
         write: "back".into(),
         cpu: "xeon-2005".into(),
         bus_bytes_per_s: 0,
+        buffer_cost_ns: 0,
         failed: Vec::new(),
         skip_bad: false,
         ..RunSpec::default()

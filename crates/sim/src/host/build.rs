@@ -226,7 +226,8 @@ pub(super) fn stack(
         .map(|_| hardware.preset.build(&options(spec, hardware.scheduler)))
         .collect();
     let devices = devices.map_err(|e| wrong("device", e))?;
-    Ok(Stack::new(host, array, Members::new(devices, spec.bus_bytes_per_s), hardware.cpu, placement))
+    let members = Members::new(devices, spec.bus_bytes_per_s, Nanos(spec.buffer_cost_ns));
+    Ok(Stack::new(host, array, members, hardware.cpu, placement))
 }
 
 fn array_engine(hardware: &Hardware, spec: &RunSpec, built: BuiltLayer) -> Result<Engine, RunError> {

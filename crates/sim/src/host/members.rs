@@ -35,17 +35,23 @@ pub(super) struct Ended {
 pub(super) struct Members {
     members: Vec<Member>,
     bus_bytes_per_s: u64,
+    /// What the controller takes for each buffer that it holds, when one of them passes.
+    buffer_cost: Nanos,
+    /// Buffers held: commands that have left, whose data has not passed.
+    held: u64,
     bus_free: Nanos,
     /// Time that demand commands stood behind prefetches.
     pub(super) behind_prefetch: Nanos,
 }
 
 impl Members {
-    pub(super) fn new(devices: Vec<Box<dyn Device>>, bus_bytes_per_s: u64) -> Self {
+    pub(super) fn new(devices: Vec<Box<dyn Device>>, bus_bytes_per_s: u64, buffer_cost: Nanos) -> Self {
         let member = |device| Member { device, looked_at: None, outstanding: Vec::new() };
         Self {
             members: devices.into_iter().map(member).collect(),
             bus_bytes_per_s,
+            buffer_cost,
+            held: 0,
             bus_free: Nanos::ZERO,
             behind_prefetch: Nanos::ZERO,
         }
@@ -65,6 +71,7 @@ impl Members {
                 read_ahead: start.read_ahead,
             },
         );
+        self.held += 1;
         let ahead = start.read_ahead || start.op == Op::Write;
         let bytes = start.extent.blocks * BLOCK_BYTES;
         member.outstanding.push(Outstanding {
@@ -127,12 +134,15 @@ impl Members {
         ended.bytes
     }
 
-    /// The transfer of `bytes` shares the bus with those before it.
+    /// The transfer of `bytes` shares the controller with those before it: it moves them at the bus's rate, and first
+    /// looks through the buffers that it holds.
     fn over_bus(&mut self, at: Nanos, bytes: u64) -> Nanos {
-        if self.bus_bytes_per_s == 0 {
+        let moving = (bytes * 1_000_000_000).checked_div(self.bus_bytes_per_s).unwrap_or(0);
+        let takes = Nanos(moving + self.buffer_cost.0 * self.held);
+        self.held -= 1;
+        if takes == Nanos::ZERO {
             return at;
         }
-        let takes = Nanos(bytes * 1_000_000_000 / self.bus_bytes_per_s);
         // The bus worked while the medium did: only what it is behind with delays the end.
         let start = self.bus_free.max(at.since(takes));
         self.bus_free = start + takes;
@@ -144,5 +154,29 @@ impl Members {
     }
     pub(super) fn len(&self) -> usize {
         self.members.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_controller_takes_time_for_every_buffer_that_it_holds() {
+        let mut members = Members::new(Vec::new(), 1_000_000_000, Nanos(100));
+        members.held = 3;
+        // 4,000 bytes take 4,000 ns; three buffers, then two, then one cost 300, 200 and 100 ns.
+        assert_eq!(members.over_bus(Nanos(10_000), 4_000), Nanos(10_000), "it worked while the medium did");
+        assert_eq!(members.over_bus(Nanos(10_000), 4_000), Nanos(14_200));
+        assert_eq!(members.over_bus(Nanos(10_000), 4_000), Nanos(18_300));
+        assert_eq!(members.held, 0);
+    }
+
+    #[test]
+    fn without_a_limit_and_a_cost_data_passes_at_once() {
+        let mut members = Members::new(Vec::new(), 0, Nanos::ZERO);
+        members.held = 2;
+        assert_eq!(members.over_bus(Nanos(7), 1 << 20), Nanos(7));
+        assert_eq!(members.over_bus(Nanos(7), 1 << 20), Nanos(7));
     }
 }

@@ -1,5 +1,6 @@
 //! What is measured while a run goes on: latency, stall by cause, and curves over virtual time.
 
+use super::streams::StreamMeter;
 use crate::report::{Counts, Curve, LatencyReport, Sample, TimeReport, ratio};
 use forerun_core::engine::Engine;
 use forerun_core::stats::Outcomes;
@@ -33,6 +34,8 @@ pub(super) struct Meter {
     pub(super) curves: Vec<Curve>,
     curve_every: Nanos,
     curve_next: Nanos,
+    /// A measure for each stream, where the input is made of streams.
+    pub(super) streams: Option<StreamMeter>,
 }
 
 impl Meter {
@@ -55,6 +58,7 @@ impl Meter {
             curves: Vec::new(),
             curve_every: CURVE_EVERY,
             curve_next: Nanos::ZERO,
+            streams: None,
         }
     }
 

@@ -2,6 +2,7 @@
 
 use super::meter::{Meter, layer_counts, program_counts};
 use super::stack::Stack;
+use super::streams::StreamMeter;
 use crate::input::Input;
 use crate::report::{Counts, DeviceReport, LayerReport, RunReport, StallReport, ratio};
 use crate::spec::RunSpec;
@@ -67,6 +68,7 @@ pub(super) fn draft(
         },
         devices: stack.members.stats().iter().map(device).collect(),
         time: meter.time(),
+        streams: meter.streams.as_ref().map(StreamMeter::report),
         cpu_share: ratio(cpu[0].0 + cpu[1].0, end.0),
         counts,
         layers,

@@ -19,6 +19,7 @@ mod plan;
 mod postmark;
 mod scatter;
 mod shapes;
+mod streams;
 mod tpch;
 mod tree;
 mod value;
@@ -51,6 +52,10 @@ pub struct Request {
     pub offset: u64,
     /// How many bytes, at least one.
     pub bytes: u64,
+    /// Not issued before this instant of virtual time, whatever its think time; zero where there is no such instant.
+    pub due: Nanos,
+    /// An answer after this instant is late; `None` where nobody counts.
+    pub deadline: Option<Nanos>,
 }
 
 /// The requests of one process, in its order.
@@ -201,6 +206,12 @@ impl Workload {
     #[must_use]
     pub fn footprint_bytes(&self) -> u64 {
         self.regions().last().map_or(0, |r| r.base + r.bytes)
+    }
+
+    /// Whether a part of it is made of client streams (`streams`), of which each is worth a measure of its own.
+    #[must_use]
+    pub fn is_of_streams(&self) -> bool {
+        self.streams.iter().flatten().any(|part| part.row.name == streams::NAME)
     }
 
     /// Processes, all streams together: the length of [`Workload::sources`].

@@ -65,7 +65,15 @@ impl Emit {
         debug_assert!(file < 1 << PROCESS_SHIFT && bytes > 0);
         let think = Nanos(self.owed);
         self.owed = self.pace.think + bytes * self.pace.per_byte;
-        Request { think, context: Context(self.context + file), op, offset: self.base + offset, bytes }
+        Request {
+            think,
+            context: Context(self.context + file),
+            op,
+            offset: self.base + offset,
+            bytes,
+            due: Nanos::ZERO,
+            deadline: None,
+        }
     }
 
     /// The same, of bytes that nothing is computed on: entries, inodes, results.

@@ -93,7 +93,7 @@ impl Plan for Scatter {
 }
 
 /// How the next block is found.
-enum Pick {
+pub(super) enum Pick {
     Uniform { blocks: u64 },
     Zipf { law: Zipf, blocks: u64, step: u64 },
 }
@@ -108,7 +108,7 @@ const fn gcd(mut a: u64, mut b: u64) -> u64 {
 
 impl Pick {
     /// Rank r lies at block r · step mod blocks: a bijection, because step has no divisor in common with blocks.
-    fn zipf(blocks: u64, theta_milli: u64) -> Self {
+    pub(super) fn zipf(blocks: u64, theta_milli: u64) -> Self {
         // Starting at the golden section spreads neighbouring ranks as evenly as a step can.
         let mut step = (u128::from(blocks) * 618_033_988 / 1_000_000_000) as u64;
         step = step.max(1);
@@ -118,7 +118,8 @@ impl Pick {
         Self::Zipf { law: Zipf::new(blocks, theta_milli), blocks, step }
     }
 
-    fn block(&self, rng: &mut Rng) -> u64 {
+    /// The next block.
+    pub(super) fn block(&self, rng: &mut Rng) -> u64 {
         match self {
             Self::Uniform { blocks } => rng.below(*blocks),
             Self::Zipf { law, blocks, step } => {

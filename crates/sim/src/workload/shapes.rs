@@ -5,7 +5,7 @@
 
 use super::plan::Plan;
 use super::value::Kind;
-use super::{PROCESSES_MAX, boot, dbench, linear, link, postmark, scatter, tpch, tree};
+use super::{PROCESSES_MAX, boot, dbench, linear, link, postmark, scatter, streams, tpch, tree};
 
 /// Largest size of a workload, in all its streams together: far from where 64 bits end.
 pub(super) const SIZE_MAX: u64 = 1 << 62;
@@ -281,6 +281,67 @@ pub(super) static ROWS: &[Row] = &[
             cpu("0"),
         ],
         plan: tree::files,
+    },
+    Row {
+        name: streams::NAME,
+        about: "clients that each play a title of their own, or a popular one, from its start",
+        source: "the load of the ICDCS 2009 slides (S streams per disk, 64 KiB, one request outstanding); see workload/streams.rs",
+        keys: &[
+            count("streams", "100", PROCESSES_MAX, "clients per disk, each with one stream at a time"),
+            count("disks", "1", 256, "disks among which titles are dealt, one after the other"),
+            key("titles", Kind::Count, "0", (0, FILES_MAX), "titles per disk; 0 is one for each client"),
+            key("title", Kind::Bytes, "256MiB", (1, FILE_MAX), "bytes of one title"),
+            key("length", Kind::Bytes, "64MiB", (1, FILE_MAX), "bytes that a client reads of a title"),
+            key("block", Kind::Bytes, "64KiB", (1, REQUEST_MAX), "bytes of one request"),
+            key(
+                "rate",
+                Kind::Bytes,
+                "0",
+                (0, REQUEST_MAX),
+                "bytes a second that a client plays; 0 is as fast as it can",
+            ),
+            key(
+                "buffer",
+                Kind::Time,
+                "1s",
+                (0, TIME_MAX),
+                "how long before it is played a client with a rate asks for a block",
+            ),
+            key("jitter", Kind::Time, "0", (0, TIME_MAX), "most that a request comes later than it should"),
+            count("reorder", "1", streams::REORDER_MAX, "requests within which the order is any"),
+            key(
+                "arrival",
+                Kind::Time,
+                "0",
+                (0, TIME_MAX),
+                "mean time between the starts of clients; 0 starts all at once",
+            ),
+            count("plays", "1", COUNT_MAX, "titles that a client plays, one after the other"),
+            key("pause", Kind::Time, "0", (0, TIME_MAX), "time between two of them"),
+            key(
+                "choice",
+                Kind::Word(streams::CHOICES),
+                "own",
+                (0, 1),
+                "own (clients evenly spread over the titles) or popular (Zipf's law)",
+            ),
+            key("theta", Kind::Milli, "0.99", (0, 5_000), "exponent of that law; 0 is uniform"),
+            key(
+                "stop",
+                Kind::Share,
+                "0%",
+                (0, 1_000_000),
+                "chance after each request that the client stops its title",
+            ),
+            key(
+                "seek",
+                Kind::Share,
+                "0%",
+                (0, 1_000_000),
+                "chance after each request that it goes to any place of its title",
+            ),
+        ],
+        plan: streams::streams,
     },
     Row {
         name: "iozone",

@@ -26,6 +26,9 @@ fn small_shapes() -> Vec<String> {
         "files" => "files=50,processes=3,scan=true,cpu=3ns",
         "iozone" => "test=stride,size=1MiB,processes=2",
         "tiobench" => "size=1MiB,requests=99",
+        "streams" => {
+            "streams=3,disks=2,titles=5,title=1MiB,length=512KiB,rate=1MiB,jitter=3ms,reorder=4,arrival=5ms,plays=3,stop=1%,seek=10%"
+        }
         "standin-dbench" => "clients=3,sessions=60",
         "standin-tpch" => "query=q10",
         "standin-cscope" => "files=200,objects=10",
@@ -183,6 +186,10 @@ fn a_mistake_is_named_with_the_remedy() {
         ("forward:processes=0", &["1 to"]),
         ("forward:processes=4,size=4KiB", &["too little for 4 processes", "raise size"]),
         ("random:writes=30", &["percentage"]),
+        ("streams:length=1GiB", &["length=", "title="]),
+        ("streams:title=100KiB,length=64KiB", &["no multiple of block"]),
+        ("streams:length=128KiB,reorder=3", &["reorder=3", "lower it"]),
+        ("streams:streams=1000000,disks=2", &["2000000 clients"]),
         ("forward and", &["starts with a shape"]),
         ("forward then and forward", &["starts with a shape"]),
         ("forward:processes=1000000,size=1TiB and forward:processes=1000000,size=1TiB", &["at most"]),
@@ -316,4 +323,60 @@ proptest! {
         prop_assert_eq!(workload(&printed).to_string(), printed.clone());
         prop_assert_eq!(Workload::from_toml(&parsed.to_toml()).expect("own output").to_string(), printed);
     }
+}
+
+fn places(line: &str) -> Vec<Vec<u64>> {
+    requests(line, 1).iter().map(|own| own.iter().map(|r| r.offset / (64 << 10)).collect()).collect()
+}
+
+#[test]
+fn streams_are_spread_over_the_titles_of_their_disk_and_read_them_from_the_start() {
+    // Eight titles of four requests on each of two disks: client 0 and 2 are on the first disk, 1 and 3 on the second.
+    let line = "streams:streams=2,disks=2,titles=8,title=256KiB,length=128KiB";
+    let title = |title: u64, from: u64| vec![title * 4 + from, title * 4 + from + 1];
+    assert_eq!(places(line), [title(0, 0), title(1, 0), title(8, 0), title(9, 0)]);
+    assert_eq!(workload(line).files().len(), 16);
+    let twice = places(&format!("{line},plays=2"));
+    assert_eq!(twice[2], [title(8, 0), title(10, 0)].concat(), "the next title of the same disk");
+}
+
+#[test]
+fn a_client_with_a_rate_asks_by_its_clock_and_says_when_it_is_late() {
+    let line = "streams:streams=1,title=1MiB,length=256KiB,rate=64KiB,buffer=500ms,plays=2,pause=3s";
+    let own = &requests(line, 1)[0];
+    let second = 1_000_000_000;
+    let due: Vec<u64> = own.iter().map(|r| r.due.0 / second).collect();
+    assert_eq!(due, [0, 1, 2, 3, 7, 8, 9, 10], "four seconds of play, three of pause");
+    assert!(own.iter().all(|r| r.deadline == Some(Nanos(r.due.0 + second / 2)) && r.think == Nanos::ZERO));
+    let fast = &requests("streams:streams=2,arrival=1s,pause=3s,plays=2", 5)[1];
+    assert!(fast[0].due > Nanos::ZERO && fast[1..].iter().all(|r| r.due == Nanos::ZERO));
+    assert_eq!(fast.iter().filter(|r| r.think == Nanos::from_secs(3)).count(), 1, "the pause");
+    assert!(fast.iter().all(|r| r.deadline.is_none()));
+}
+
+#[test]
+fn reordering_stays_within_its_window_and_loses_nothing() {
+    let own = &places("streams:streams=1,title=2MiB,length=2MiB,reorder=8")[0];
+    assert_ne!(own, &(0..32).collect::<Vec<_>>());
+    for (window, got) in own.chunks(8).enumerate() {
+        let mut got = got.to_vec();
+        got.sort_unstable();
+        assert_eq!(got, (window as u64 * 8..window as u64 * 8 + 8).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn clients_stop_seek_and_share_popular_titles() {
+    let lengths = |line: &str| places(line).iter().map(Vec::len).collect::<Vec<_>>();
+    let stopped = lengths("streams:streams=50,stop=1%");
+    let mean = stopped.iter().sum::<usize>() / stopped.len();
+    assert!((60..180).contains(&mean), "a chance of 1% stops after some hundred requests: {mean}");
+    let jumps = |own: &Vec<u64>| own.windows(2).filter(|pair| pair[1] != pair[0] + 1).count();
+    let seeking: usize = places("streams:streams=50,seek=1%").iter().map(jumps).sum();
+    assert!((400..620).contains(&seeking), "one in a hundred of 50 times 1,024: {seeking}");
+    let popular = places("streams:streams=200,title=1MiB,length=1MiB,choice=popular,theta=1");
+    let mut titles: Vec<u64> = popular.iter().map(|own| own[0] / 16).collect();
+    titles.sort_unstable();
+    let most = titles.chunk_by(|a, b| a == b).map(<[u64]>::len).max();
+    assert!(most > Some(20), "the first of 200 by Zipf's law has a sixth of all: {most:?}");
 }

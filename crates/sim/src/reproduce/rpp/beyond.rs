@@ -1,12 +1,12 @@
-//! Beyond the figures: what the loss on random references is made of, what the threshold does, and what proof costs where
-//! files are short.
+//! Beyond the figures: what the loss on random references is made of, what the threshold does, what proof costs where
+//! files are short, and what `regions`, the controller of this project, makes better.
 //!
 //! The loss of plain read-ahead has two parts. *Transfer*: blocks that nobody wants are read all the same; it stays when
 //! the cache is so large that nothing leaves. *Pollution*: these blocks push out others that are wanted again; it is the
 //! rest. What is brought along may also be wanted later: in an ample cache it then gains time, and pollution is more than
 //! the whole loss. So four runs tell them apart: with and without read-ahead, in the figure's cache and in an ample one.
 
-use super::figures::SECONDS;
+use super::figures::{SECONDS, WITHIN};
 use super::traces::{Group, Subject};
 use super::{Scale, setup};
 use crate::report::RunReport;
@@ -19,7 +19,12 @@ const THRESHOLDS: [u64; 5] = [2, 4, 8, 16, 32];
 /// Largest file of the tree of short files: the default threshold of four blocks.
 const SHORT: &str = "16KiB";
 
-/// All rows of the three questions.
+/// What is controlled in the rows of `regions`: the paper's two, and two generations of Linux since.
+const CONTROLLED: [&str; 4] = ["linux-2.4", "amp", "linux-2.6", "linux-6"];
+/// Schemes of a subject in [`means`], in this order.
+const OF_MEANS: usize = 3;
+
+/// All rows of the four questions.
 pub(super) fn claims(subjects: &[Subject], scale: &Scale) -> Vec<Claim> {
     let mut claims = Vec::new();
     for subject in subjects.iter().filter(|subject| subject.loaded.is_some()) {
@@ -29,6 +34,7 @@ pub(super) fn claims(subjects: &[Subject], scale: &Scale) -> Vec<Claim> {
         claims.extend(sweep(subject));
     }
     claims.extend(short(scale));
+    claims.extend(regions(subjects));
     claims
 }
 
@@ -110,4 +116,57 @@ fn short(scale: &Scale) -> Vec<Claim> {
 fn first_over_second(runs: &[&RunReport]) -> Verdict {
     let [rpp, inner, ..] = runs else { return Verdict::default() };
     Verdict { ours: Some(SPEED(rpp) / SPEED(inner)), holds: None, said: String::new() }
+}
+
+/// `regions(X)` beside `rpp(X)` and X: each trace, and the mean of all.
+fn regions(subjects: &[Subject]) -> Vec<Claim> {
+    let loaded = || subjects.iter().filter(|subject| subject.loaded.is_some() && subject.paper != "tpc-r");
+    let mut claims = Vec::new();
+    for inner in CONTROLLED {
+        let [plain, rpp, regions] = [inner.to_string(), format!("rpp({inner})"), format!("regions({inner})")];
+        for subject in loaded() {
+            let case = format!("{}: speed of {regions} over {rpp}", subject.label());
+            let needs = vec![setup(subject, &regions), setup(subject, &rpp), setup(subject, &plain)];
+            let mut claim = Claim::new("regions", case, needs, Test::Judge(beside));
+            claim.kind = Kind::Finding;
+            claims.push(claim);
+        }
+        let needs: Vec<Setup> =
+            loaded().flat_map(|s| [&regions, &rpp, &plain].map(|scheme| setup(s, scheme))).collect();
+        if !needs.is_empty() {
+            let case = format!("{regions} over {rpp}, geometric mean of all traces");
+            let mut claim = Claim::new("regions", case, needs, Test::Judge(means));
+            claim.kind = Kind::Expected;
+            claims.push(claim);
+        }
+    }
+    claims
+}
+
+/// Speed of the first run over the second; said: both over the third.
+fn beside(runs: &[&RunReport]) -> Verdict {
+    let [regions, rpp, plain] = runs else { return Verdict::default() };
+    let over = |run: &RunReport| SPEED(run) / SPEED(plain);
+    let said = format!(
+        "over {}: {:.3} with regions, {:.3} with rpp; bytes read per byte asked {:.2}, {:.2}, alone {:.2}",
+        plain.scheme,
+        over(regions),
+        over(rpp),
+        regions.amplification,
+        rpp.amplification,
+        plain.amplification,
+    );
+    Verdict { ours: Some(SPEED(regions) / SPEED(rpp)), holds: None, said }
+}
+
+/// The same over many traces; holds if `regions` is in the mean no slower than `rpp`, nor than what both control by more
+/// than 1%.
+fn means(runs: &[&RunReport]) -> Verdict {
+    let mean = |left: usize, right: usize| {
+        let logarithms = runs.chunks(OF_MEANS).map(|of| (SPEED(of[left]) / SPEED(of[right])).ln());
+        (logarithms.sum::<f64>() / (runs.len() / OF_MEANS).max(1) as f64).exp()
+    };
+    let (regions, rpp) = (mean(0, 2), mean(1, 2));
+    let said = format!("over what they control: regions {regions:.3}, rpp {rpp:.3}");
+    Verdict { ours: Some(mean(0, 1)), holds: Some(mean(0, 1) >= 1.0 && regions >= WITHIN), said }
 }

@@ -13,7 +13,7 @@ pub(super) const SCHEMES: [&str; 5] = ["none", "linux-2.4", "amp", "rpp(linux-2.
 /// Fewer bytes from the device for each byte asked: more is better.
 const THRIFT: Measure = |run| 1.0 / run.amplification.max(1e-9);
 /// "At least as fast as X within 1%", and amplification at most 1% above.
-const WITHIN: f64 = 0.99;
+pub(super) const WITHIN: f64 = 0.99;
 /// Why there are no runs.
 const MISSING: &str =
     "not run: the recording is missing (make record-traces makes it; --own-traces says where it is)";
@@ -108,10 +108,11 @@ fn of_sizes(subject: &Subject, unknown: bool) -> Vec<Claim> {
 
 /// The bars of the figure.
 fn points(subject: &Subject, unknown: bool, at: &dyn Fn(&str) -> Setup) -> Vec<Claim> {
+    let words = if unknown { "sizes unknown" } else { "sizes known" };
+    let name = format!("{}, {words}", subject.label());
+    let x = (2 * subject.number + usize::from(unknown)) as f64;
     let point = |scheme: &&str| {
-        let series = if unknown { format!("{scheme}, sizes unknown") } else { (*scheme).to_string() };
-        let x = (f64::from(subject.group as u8), subject.label());
-        Claim::point(subject.figure, "execution time, s", &series, (x.0, &x.1), at(scheme), SECONDS)
+        Claim::point(subject.figure, "execution time, s", scheme, (x, &name), at(scheme), SECONDS)
     };
     SCHEMES.iter().map(point).collect()
 }

@@ -1,0 +1,104 @@
+//! One export as the loop has it: its volume, the credit of its clients, and what they have been sent.
+//!
+//! Exports share the loop, the clients' places and the memory for data on its way in; everything else is each one's own, so a
+//! member that fails or changes, a full cache and a scheme are matters of one export.
+
+use super::open_volume;
+use crate::credit::Credit;
+use crate::error::ServeError;
+use crate::nbd::handshake::{Export, export_flags};
+use crate::options::{Options, What};
+use crate::volume::{Answer, INTAKE_BLOCKS, Volume};
+
+/// One export.
+pub(super) struct Served {
+    pub(super) name: String,
+    pub(super) volume: Volume,
+    /// What its clients may have in flight.
+    pub(super) credit: Credit,
+    /// Answers that were sent, with their credit, and wait to be given back.
+    pub(super) finished: Vec<(Answer, u64)>,
+    /// Why its members are not what they were.
+    pub(super) changed: Option<String>,
+    pub(super) counts: Counts,
+    read_only: bool,
+}
+
+/// Requests of one export that were answered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Counts {
+    pub(super) reads: u64,
+    pub(super) writes: u64,
+    pub(super) flushes: u64,
+    pub(super) hints: u64,
+    pub(super) errors: u64,
+    pub(super) bytes_read: u64,
+    pub(super) bytes_written: u64,
+}
+
+impl Served {
+    /// Opens all exports of a server.
+    pub(super) fn open_all(options: &Options) -> Result<Vec<Self>, ServeError> {
+        let count = options.exports.len();
+        let mut all = Vec::with_capacity(count);
+        for export in &options.exports {
+            let mut volume =
+                open_volume(options, export).map_err(|problem| problem.of_export(export, count))?;
+            volume.share_intake(count);
+            all.push(Self {
+                name: export.name.clone(),
+                credit: Credit::new(volume.spec.cache_blocks, u64::from(options.connections)),
+                volume,
+                finished: Vec::new(),
+                changed: None,
+                counts: Counts::default(),
+                read_only: export.read_only || matches!(export.what, What::Stripe { .. }),
+            });
+        }
+        Ok(all)
+    }
+
+    /// What clients are told of it.
+    pub(super) fn describe(&self) -> Export {
+        Export {
+            name: self.name.clone(),
+            description: format!("{} behind {}", self.volume.source.array.spec(), self.volume.spec.scheme),
+            size: self.volume.source.size,
+            flags: export_flags(self.read_only, false),
+        }
+    }
+
+    /// Gives sent answers back to the engine.
+    pub(super) fn release_finished(&mut self) {
+        let Self { finished, volume, .. } = self;
+        for (answer, _) in finished.drain(..) {
+            volume.release(answer);
+        }
+    }
+
+    /// Looks whether the members are what they were.
+    pub(super) fn check_members(&mut self) {
+        if self.changed.is_none()
+            && let Err(why) = self.volume.check()
+        {
+            self.volume.say(format!("{why}: nothing is answered any more; start the server anew"));
+            self.changed = Some(why);
+        }
+    }
+}
+
+/// Memory for the data of a write, of the export `at`. It is one budget for all exports: what the others use is not there,
+/// and memory that they have used is given back to the system before more is touched than one of them may.
+pub(super) fn take_intake(served: &mut [Served], at: usize, blocks: usize) -> Option<Vec<u32>> {
+    if served.len() > 1 {
+        let sum =
+            |count: fn(&Volume) -> usize| served.iter().map(|served| count(&served.volume)).sum::<usize>();
+        if sum(Volume::intake_taken) + blocks > INTAKE_BLOCKS as usize {
+            return None;
+        }
+        if sum(Volume::intake_touched) + blocks > INTAKE_BLOCKS as usize {
+            served.iter_mut().for_each(|served| served.volume.trim_intake());
+        }
+    }
+    served[at].volume.take_intake(blocks)
+}
