@@ -24,6 +24,11 @@ use alloc::vec::Vec;
 
 /// Pieces that are here already and are passed over in one event, before the rest waits for the next.
 const PASS_MAX: u32 = 64;
+/// Commands of turns that may be beyond this queue for one disk, where positioning costs. Two: the next lies at the drive
+/// when one ends. More would only be merged and reordered there.
+const AHEAD_COMMANDS: u32 = 2;
+/// Or more of them, while they have together no more than so many blocks, 256 KiB: small strips make small commands.
+const AHEAD_BLOCKS: u64 = 64;
 /// Rows of an array that are looked through for the next strip on a disk; parity moves on by one disk a row.
 const ROWS: u64 = 3;
 
@@ -36,6 +41,11 @@ pub(super) struct Queue {
     turns: Vec<LaneId>,
     /// Commands kept for lanes without one.
     pub(super) held: u64,
+    /// Commands of lanes that have one, in the order of leaving.
+    ready: VecDeque<Queued>,
+    /// Commands of turns that have left this queue and not ended, and their blocks.
+    left: u32,
+    left_blocks: u64,
 }
 
 /// Whose a command under way is.
@@ -200,7 +210,6 @@ impl Streams {
         let (issued, quota) = (lane.issued, lane.quota);
         self.keep_reserved(id, quota.saturating_sub(issued));
         self.track(id, queued);
-        self.inner.enqueue(self.now, queued);
         if issued >= quota {
             self.close(id);
         }
@@ -215,6 +224,25 @@ impl Streams {
         let lane = self.table.lane(id);
         lane.outstanding += queued.blocks;
         lane.reached = lane.reached.max(queued.volume.end());
+        self.queue(queued.disk.0).ready.push_back(queued);
+        self.release(queued.disk.0);
+    }
+    /// Lets go what is next of the turns of a disk. Beyond demand of no stream and urgent writes, the order of turns
+    /// is the order of leaving: a reader that has caught up with its read-ahead does not overtake the stream before it.
+    fn release(&mut self, disk: u16) {
+        let (now, positions) = (self.now, self.sizes.device.positions);
+        let queue = &mut self.queues[usize::from(disk)];
+        while let Some(next) = queue.ready.front() {
+            let room = queue.left < AHEAD_COMMANDS || queue.left_blocks + next.blocks <= AHEAD_BLOCKS;
+            if positions && !room {
+                break;
+            }
+            let Some(next) = queue.ready.pop_front() else { break };
+            queue.left += 1;
+            queue.left_blocks += next.blocks;
+            let class = if positions { Class::Prefetch } else { next.class };
+            self.inner.enqueue(now, Queued { class, ..next });
+        }
     }
 
     /// Ends and begins turns of the disks where something has changed, and wishes ahead for those that run.
@@ -362,7 +390,7 @@ impl Dispatch for Streams {
         let disk = queued.disk.0;
         if queued.class == Class::Prefetch && !queued.volume.is_empty() {
             if let Some(id) = self.wishing_lane(queued.volume) {
-                self.track(id, queued);
+                return self.track(id, queued);
             }
             return self.inner.enqueue(now, queued);
         }
@@ -393,7 +421,10 @@ impl Dispatch for Streams {
         self.mark(disk);
     }
     fn promote(&mut self, command: u32, disk: Disk) {
-        self.inner.promote(command, disk);
+        let of_a_turn = self.owners.get(command as usize).is_some_and(|owned| owned.lane != NONE);
+        if !(of_a_turn && self.sizes.device.positions) {
+            self.inner.promote(command, disk);
+        }
     }
     fn pick(&mut self, now: Nanos) -> Option<u32> {
         if self.look != 0 {
@@ -409,6 +440,10 @@ impl Dispatch for Streams {
         if id != NONE {
             self.table.lane(id).outstanding -= blocks;
             self.demanded -= if demand { blocks } else { 0 };
+            let queue = self.queue(disk.0);
+            queue.left -= 1;
+            queue.left_blocks -= blocks;
+            self.release(disk.0);
             self.mark(self.table.disk_of(id));
         }
     }
