@@ -23,9 +23,9 @@
 
 use super::rpp::{NOWHERE, Shown};
 use super::{DeviceRead, Fate, Fetched, Lookup, Outcome, Plan, Policy, When, World};
-use crate::dispatch::Dispatch;
 use crate::access::{Access, Context, Op};
 use crate::cache::State;
+use crate::dispatch::Dispatch;
 use crate::pattern::{FILES_MAX, Pattern, Recent, Runs};
 use crate::retention::keep::Retention;
 use crate::scheme::{Controlled, Scheme, Wants};

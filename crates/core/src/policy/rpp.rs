@@ -18,8 +18,8 @@
 //! section 3; rules that the letter leaves open are listed in docs/schemes/rpp.md.
 
 use super::{DeviceRead, Fate, Fetched, Lookup, Plan, Policy, When, World};
-use crate::dispatch::Dispatch;
 use crate::access::{Access, Context, FILE_BITS, Op};
+use crate::dispatch::Dispatch;
 use crate::pattern::{FILES_MAX, Pattern, Reading, Recent, Runs};
 use crate::retention::keep::Retention;
 use crate::scheme::{Controlled, Scheme, Wants};

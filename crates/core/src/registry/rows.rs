@@ -461,7 +461,7 @@ fn check_streams(part: &Part, shape: &LayerShape) -> Option<String> {
             size(shape.cache_blocks)
         ));
     }
-    if m < streams::sizes::R_MIN {
+    if config.r.is_none() && m < streams::sizes::R_MIN {
         let least = size(streams::sizes::R_MIN);
         return Some(format!("it needs memory for at least one request of {least}: raise --cache or M"));
     }
