@@ -238,10 +238,11 @@ impl Server {
         let (stop_pipe, stop) = UnixStream::pair().map_err(system("signals"))?;
         stop_pipe.set_nonblocking(true).map_err(system("signals"))?;
         stop.set_nonblocking(true).map_err(system("signals"))?;
+        let sizes = served.iter().map(|served| (served.name.clone(), served.volume.source.size));
         let record = options
             .record
             .as_ref()
-            .map(|path| Record::create(path).map_err(|problem| ServeError::file(path, problem)));
+            .map(|path| Record::create(path, sizes).map_err(|problem| ServeError::file(path, problem)));
         let server = Self {
             served,
             exports,
@@ -373,7 +374,7 @@ impl Server {
         for served in &mut self.served {
             served.volume.flush_log().map_err(system("log of inputs"))?;
         }
-        self.record.as_mut().map_or(Ok(()), Record::flush).map_err(system("--record"))?;
+        self.record.as_mut().map_or(Ok(()), Record::finish).map_err(system("--record"))?;
         Ok(self.metrics)
     }
 
@@ -545,6 +546,9 @@ impl Server {
             self.settle_connection(at);
         }
         self.metrics.take(&mut self.served);
+        if let Some(problem) = self.record.as_mut().and_then(|record| record.tick(now)) {
+            self.served[0].volume.say(problem);
+        }
     }
 
     fn begin_stop(&mut self, now: Nanos) {
