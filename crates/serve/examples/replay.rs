@@ -19,13 +19,15 @@ use std::sync::Barrier;
 use std::time::Instant;
 
 type Problem = Box<dyn Error + Send + Sync>;
+/// First byte and bytes of a read.
+type Read = (u64, u32);
 
 /// Longest read, bytes: what servers take without being asked.
 const READ_BYTES_MAX: u32 = 32 << 20;
 
-/// Reads by process, in order: first byte and bytes.
-fn parse(text: &str) -> Result<BTreeMap<&str, Vec<(u64, u32)>>, Problem> {
-    let mut processes: BTreeMap<&str, Vec<(u64, u32)>> = BTreeMap::new();
+/// Reads by process, in order.
+fn parse(text: &str) -> Result<BTreeMap<&str, Vec<Read>>, Problem> {
+    let mut processes: BTreeMap<&str, Vec<Read>> = BTreeMap::new();
     for (number, line) in (1..).zip(text.lines()).skip(1) {
         let fields: Vec<&str> = line.split(',').collect();
         let [_, _, offset, bytes, op, process, ..] = fields[..] else {
@@ -65,7 +67,7 @@ fn connect(socket: &Path) -> Result<UnixStream, Problem> {
 }
 
 /// One process: its reads, one after the other. Returns their latencies in microseconds.
-fn replay(mut stream: UnixStream, reads: &[(u64, u32)], start: &Barrier) -> Result<Vec<u64>, Problem> {
+fn replay(mut stream: UnixStream, reads: &[Read], start: &Barrier) -> Result<Vec<u64>, Problem> {
     let longest = reads.iter().map(|read| read.1).max().unwrap_or(0);
     let mut data = vec![0; longest as usize];
     let mut latencies = Vec::with_capacity(reads.len());
