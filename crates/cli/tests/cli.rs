@@ -8,6 +8,8 @@
 mod files;
 #[path = "it/help.rs"]
 mod help;
+#[path = "it/recording.rs"]
+mod recording;
 #[path = "it/runs.rs"]
 mod runs;
 #[path = "it/serve.rs"]

@@ -11,6 +11,7 @@
 
 mod accept;
 mod control;
+mod linger;
 mod metrics;
 mod requests;
 mod served;
@@ -37,6 +38,7 @@ use forerun_core::array::ArraySpec;
 use forerun_core::units::{Nanos, SECTOR_BYTES};
 use forerun_disk::device::Device;
 use forerun_disk::preset::{BuildOptions, Preset};
+use linger::Linger;
 use requests::Requests;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::time::{
@@ -115,6 +117,9 @@ pub struct Server {
     places: u32,
     control: Option<Control>,
     requests: Requests,
+    /// Requests that were taken in this turn.
+    requests_of_turn: u32,
+    linger: Linger,
     begin: Instant,
     next_tick: Nanos,
     stopping: Option<Nanos>,
@@ -176,6 +181,7 @@ fn open_volume(options: &Options, export: &ExportOptions) -> Result<Volume, Serv
     let models = models(&members, &sizes)?;
     let believed = members.iter().find_map(|member| member.emulate.as_ref()).unwrap_or(&export.device);
     let spec = EngineSpec::new(&export.scheme, export.cache_bytes, believed)?;
+    spec.check(&source.array)?;
     let log = export.log_inputs.as_ref().map(|path| {
         Log::create(path, &spec, &source.array).map_err(|problem| ServeError::file(path, problem))
     });
@@ -245,10 +251,11 @@ impl Server {
         let (stop_pipe, stop) = UnixStream::pair().map_err(system("signals"))?;
         stop_pipe.set_nonblocking(true).map_err(system("signals"))?;
         stop.set_nonblocking(true).map_err(system("signals"))?;
+        let sizes = served.iter().map(|served| (served.name.clone(), served.volume.source.size));
         let record = options
             .record
             .as_ref()
-            .map(|path| Record::create(path).map_err(|problem| ServeError::file(path, problem)));
+            .map(|path| Record::create(path, sizes).map_err(|problem| ServeError::file(path, problem)));
         let server = Self {
             served,
             exports,
@@ -265,6 +272,8 @@ impl Server {
             places: options.connections,
             control,
             requests: Requests::default(),
+            requests_of_turn: 0,
+            linger: Linger::default(),
             begin: real_time(),
             next_tick: TICK,
             stopping: None,
@@ -351,15 +360,7 @@ impl Server {
         let mut events = Vec::with_capacity(EVENTS);
         loop {
             self.arm().map_err(system("timer"))?;
-            events.clear();
-            // Bytes that TLS has deciphered and nobody could take yet are announced by no socket.
-            let unannounced = self.tls.is_some() && self.receive_unannounced();
-            let nap = if unannounced { 0 } else { self.nap().as_nanos() as i64 };
-            let wait = Timespec { tv_sec: 0, tv_nsec: nap };
-            match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), Some(&wait)) {
-                Ok(_) | Err(rustix::io::Errno::INTR) => {}
-                Err(problem) => return Err(system("epoll")(problem.into())),
-            }
+            self.wait(&mut events).map_err(system("epoll"))?;
             let now = self.now();
             for served in &mut self.served {
                 served.volume.at(now);
@@ -382,7 +383,7 @@ impl Server {
         for served in &mut self.served {
             served.volume.flush_log().map_err(system("log of inputs"))?;
         }
-        self.record.as_mut().map_or(Ok(()), Record::flush).map_err(system("--record"))?;
+        self.record.as_mut().map_or(Ok(()), Record::finish).map_err(system("--record"))?;
         Ok(self.metrics)
     }
 
@@ -398,6 +399,29 @@ impl Server {
                 }
             }
         }
+    }
+
+    /// Waits until something is ready: looking again and again for a little while where that pays, then asleep.
+    fn wait(&mut self, events: &mut Vec<epoll::Event>) -> io::Result<()> {
+        let requests = std::mem::take(&mut self.requests_of_turn);
+        let (begin, lingering) = (self.now(), self.linger.after(requests));
+        // Bytes that TLS has deciphered and nobody could take yet are announced by no socket.
+        let unannounced = self.tls.is_some() && self.receive_unannounced();
+        let nap = if unannounced { 0 } else { self.nap().as_nanos() as i64 };
+        events.clear();
+        loop {
+            let linger = lingering.is_some_and(|most| self.now().since(begin) < most);
+            let wait = Timespec { tv_sec: 0, tv_nsec: if linger { 0 } else { nap } };
+            match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(events), Some(&wait)) {
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(problem) => return Err(problem.into()),
+            }
+            if !events.is_empty() || !linger || unannounced {
+                break;
+            }
+        }
+        self.linger.waited(requests, lingering.is_some(), self.now().since(begin));
+        Ok(())
     }
 
     /// Sets the timer to when a volume wants to be looked at.
@@ -520,6 +544,7 @@ impl Server {
             }
             match connection.receive(now, &mut self.served[connection.export()].volume.arena) {
                 Received::Bytes(bytes) => total += bytes,
+                Received::Last => total = TURN_BYTES_MAX,
                 Received::Nothing => return,
                 Received::End => {
                     connection.closing = true;
@@ -557,6 +582,9 @@ impl Server {
             self.settle_connection(at);
         }
         self.metrics.take(&mut self.served);
+        if let Some(problem) = self.record.as_mut().and_then(|record| record.tick(now)) {
+            self.served[0].volume.say(problem);
+        }
     }
 
     fn begin_stop(&mut self, now: Nanos) {

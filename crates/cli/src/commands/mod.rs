@@ -7,6 +7,7 @@ pub(crate) mod device;
 pub(crate) mod generate;
 pub(crate) mod mrc;
 pub(crate) mod patterns;
+mod recording;
 pub(crate) mod reproduce;
 mod schemes;
 pub(crate) mod serve;

@@ -2,7 +2,8 @@
 //!
 //! A new scheme takes the cache over as it is. Blocks, their slots, who reads them and what is in flight belong to the
 //! engine and stay; policy and retention are made anew, so what the old ones had learned is forgotten, ghosts included. If
-//! the new retention keeps lines of another size, the table is laid out again. Lines are handed to it in the order in which
+//! the new retention keeps lines of another size, the table is laid out again; if one of the two schemes decides itself what
+//! leaves when, what is still queued is queued again. Lines are handed to it in the order in which
 //! the old one would have given them up, as far as it says so, so that what is to leave next is about what was.
 //!
 //! Neither call waits for anything, and both are inputs as far as replaying is concerned: at the same place among the same
@@ -10,8 +11,9 @@
 
 use super::Engine;
 use crate::cache::{Cache, Cell, LineId, State};
+use crate::dispatch::Dispatch;
+use crate::registry::BuiltLayer;
 use crate::retention::keep::Victim;
-use crate::scheme::Scheme;
 use crate::units::{Block, Nanos};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -31,16 +33,26 @@ impl Engine {
         self.pump(now);
     }
 
-    /// From now on another scheme decides, in lines of `line_blocks` blocks. The cache keeps what it holds.
+    /// From now on another scheme decides. The cache keeps what it holds. `dispatch` becomes the layer's own where the old
+    /// scheme or the new one has one of its own, in the place of which nobody can step.
     ///
     /// # Panics
     /// If a line has no block.
-    pub fn set_scheme(&mut self, now: Nanos, mut scheme: Box<dyn Scheme>, line_blocks: u64) {
+    pub fn set_scheme(&mut self, now: Nanos, next: BuiltLayer, dispatch: Box<dyn Dispatch>) {
+        let BuiltLayer { mut scheme, line_blocks, ahead_blocks_max } = next;
         let order = self.leaving_order();
+        let own_dispatch = scheme.dispatch().is_some();
+        let other_dispatch = self.own_dispatch || own_dispatch;
         self.cache = self.cache.laid_out(line_blocks);
         self.config.line_blocks = line_blocks;
+        self.config.ahead_blocks_max = ahead_blocks_max;
+        self.own_dispatch = own_dispatch;
         self.hears_left = scheme.policy().hears_left();
         self.scheme = scheme;
+        if other_dispatch {
+            self.dispatch = dispatch;
+            self.queue_again(now);
+        }
         self.plan.clear();
         self.wakes.clear();
         // A line of several old ones is as young as the youngest of them.
@@ -61,6 +73,18 @@ impl Engine {
         self.trim();
         self.retry_starved(now);
         self.pump(now);
+    }
+
+    /// Commands that have not left go to the dispatch that decides now; of those that have left it is told nothing.
+    fn queue_again(&mut self, now: Nanos) {
+        for number in self.commands.alive() {
+            if self.commands[number].left {
+                self.commands[number].of_another_dispatch = true;
+            } else {
+                let queued = self.queued(number);
+                self.dispatch().enqueue(now, queued);
+            }
+        }
     }
 
     /// The blocks of the cache, those first that the retention would give up first. Lines that it does not name before it
@@ -153,6 +177,8 @@ mod tests {
         "flashy",
         "rpp(linux-2.4)",
         "rpp(amp)",
+        "streams",
+        "streams(D=1,R=32KiB,N=4,M=512KiB)",
     ];
 
     fn array() -> Array {
@@ -160,7 +186,7 @@ mod tests {
     }
 
     fn built(scheme: &str) -> BuiltLayer {
-        let shape = LayerShape { cache_blocks: CACHE_BLOCKS, strip_blocks: 4, stripe_strips: 4 };
+        let shape = LayerShape { cache_blocks: CACHE_BLOCKS, strip_blocks: 4, stripe_strips: 4, disks: 4 };
         let spec = SchemeSpec::parse(scheme).expect("a scheme");
         spec.build(if spec.has_host() { Layer::Host } else { Layer::Array }, &shape)
     }
@@ -174,7 +200,7 @@ mod tests {
             strip_aligned: true,
             retain: true,
             command_blocks_max: 4,
-            ahead_blocks_max: CACHE_BLOCKS / 8,
+            ahead_blocks_max: built.ahead_blocks_max,
             staging_blocks: 0,
             write: WriteMode::Through,
         };
@@ -275,7 +301,7 @@ mod tests {
                     let taken = self.engine.cache().slots.taken();
                     let built = built(scheme);
                     let starved = !self.engine.starved.is_empty();
-                    self.engine.set_scheme(now, built.scheme, built.line_blocks);
+                    self.engine.set_scheme(now, built, Box::new(DemandFirst::new(4)));
                     // The new scheme may cull what nobody has read, and readers that waited may begin.
                     if !starved && !scheme.contains("asp") {
                         assert_eq!(self.states(), before, "every block is as it was");

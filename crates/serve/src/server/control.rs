@@ -233,6 +233,7 @@ impl Server {
         let bytes = volume.spec.cache_blocks * BLOCK_BYTES;
         let device = volume.spec.device.clone();
         let spec = EngineSpec::new(&text, bytes, &device).map_err(|why| why.to_string())?;
+        spec.check(&volume.source.array).map_err(|why| why.to_string())?;
         let said = format!("the scheme is {text} now, it was {}", volume.spec.scheme);
         volume.change(Change::Scheme(spec));
         volume.say(said);

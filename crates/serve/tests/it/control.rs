@@ -14,7 +14,7 @@ use tempfile::TempDir;
 
 const SIZE: usize = 24 << 20;
 const SCHEMES: [&str; 8] =
-    ["none", "asp+msp", "linux-6", "strip", "sarc", "arc+strip", "rpp(amp)", "asp(ghosts=off)"];
+    ["none", "asp+msp", "linux-6", "strip", "sarc", "arc+strip", "rpp(amp)", "streams"];
 
 fn server(names: &[&str]) -> (TempDir, Running, PathBuf, Vec<u8>) {
     let folder = tempfile::tempdir().expect("a folder");
