@@ -207,6 +207,7 @@ impl Server {
             return;
         }
         connection.outstanding += 1;
+        self.requests_of_turn += 1;
         if let (Some(record), Command::Read | Command::Write) = (&mut self.record, request.command) {
             let row = crate::record::Request {
                 client: connection.number,
