@@ -11,6 +11,7 @@ mod recording;
 pub(crate) mod reproduce;
 mod schemes;
 pub(crate) mod serve;
+pub(crate) mod top;
 pub(crate) mod trace;
 
 use crate::args::Command;
@@ -30,6 +31,7 @@ pub(crate) fn dispatch(command: Command, matches: &ArgMatches, ui: &Ui) -> Resul
         Command::Reproduce(command) => reproduce::run(&command, ui),
         Command::Serve(args) => serve::serve(&args, of_subcommand(matches), ui),
         Command::Ctl(args) => ctl::run(&args, ui),
+        Command::Top(args) => top::top(&args, ui),
         Command::Config(command) => config::run(&command, of_subcommand(matches), ui),
         Command::Completions(args) => generate::completions(&args, ui),
         Command::Man(args) => generate::man(&args, ui),
