@@ -14,6 +14,8 @@ mod recording;
 mod runs;
 #[path = "it/serve.rs"]
 mod serve;
+#[path = "it/top.rs"]
+mod top;
 
 use assert_cmd::Command;
 use serde_json::Value;

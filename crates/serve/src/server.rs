@@ -256,7 +256,7 @@ impl Server {
             .record
             .as_ref()
             .map(|path| Record::create(path, sizes).map_err(|problem| ServeError::file(path, problem)));
-        let server = Self {
+        let mut server = Self {
             served,
             exports,
             epoll,
@@ -283,6 +283,8 @@ impl Server {
             scratch: Vec::new(),
         };
         server.register().map_err(system("epoll"))?;
+        // Who asks at once is told what there is.
+        server.look(Nanos::ZERO);
         Ok(server)
     }
 

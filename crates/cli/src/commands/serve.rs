@@ -145,7 +145,7 @@ pub(crate) struct ServeArgs {
     /// Whether clients must use TLS [default: require with --tls-cert, else off]
     #[arg(long, value_enum, value_name = "WHETHER")]
     tls: Option<TlsMode>,
-    /// Run this with sh -c and $uri, $unixsocket and $export set, and end with it
+    /// Run this with sh -c and $uri, $unixsocket, $export and $page set, and end with it
     #[arg(long, value_name = "COMMAND")]
     run: Option<String>,
     /// Write every input and output of the engine to a file, for --replay-log
@@ -389,6 +389,9 @@ fn start(command: &str, uri: &str, options: &Options, server: &Server) -> Result
     child.arg("-c").arg(command).env("uri", uri).env("export", &options.exports[0].name);
     if let Listen::Unix(path) = &options.listen {
         child.env("unixsocket", path);
+    }
+    if let Some(page) = server.page() {
+        child.env("page", page);
     }
     let child = child.spawn().map_err(|problem| CliError::failure("--run", problem))?;
     let stop = server.stopper();

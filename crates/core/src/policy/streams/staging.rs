@@ -185,13 +185,16 @@ impl Streams {
         }
     }
     /// Gives up staged data until so many blocks could be reserved: that of the stream which asked longest ago first, and
-    /// nothing of streams that have a turn.
+    /// nothing of streams that have a turn or wait for one: their reader will ask for it.
     pub(super) fn give_up_until(&mut self, blocks: u64) {
         let mut at = self.table.oldest();
         while let Some(id) = at.filter(|_| self.free_memory() < blocks) {
             at = self.table.newer(id);
-            let mut lanes = self.table.lanes_of(id);
-            if lanes.any(|lane| self.table.lanes[lane as usize].has_turn()) {
+            let busy = |lane: LaneId| {
+                let lane = &self.table.lanes[lane as usize];
+                lane.has_turn() || lane.admitted || !lane.held.is_empty()
+            };
+            if self.table.lanes_of(id).any(busy) {
                 continue;
             }
             for lane in self.table.lanes_of(id) {
