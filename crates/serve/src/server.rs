@@ -164,11 +164,14 @@ fn models(members: &[&MemberSpec], sizes: &[u64]) -> Result<Vec<Option<Box<dyn D
 }
 
 fn open_volume(options: &Options, export: &ExportOptions) -> Result<Volume, ServeError> {
+    let mut found = None;
     let (mut source, members): (Source, Vec<&MemberSpec>) = match &export.what {
         What::Over { member, array } => {
-            let array: ArraySpec = match array {
-                Some(text) => text.parse().map_err(|why| ServeError::option("--array", why))?,
-                None => crate::geometry::of_device(&member.path).unwrap_or_default(),
+            let array: ArraySpec = if let Some(text) = array {
+                text.parse().map_err(|why| ServeError::option("--array", why))?
+            } else {
+                found = crate::geometry::of_device(&member.path);
+                found.as_ref().map_or_else(ArraySpec::default, |found| found.data)
             };
             (Source::over(&member.path, array, export.read_only, options.direct)?, vec![member])
         }
@@ -195,7 +198,12 @@ fn open_volume(options: &Options, export: &ExportOptions) -> Result<Volume, Serv
         let emulated = models.iter().any(Option::is_some);
         Ok(if emulated { Box::new(Emulated::new(plain, models)) as Box<dyn Backend> } else { plain })
     };
-    Volume::new(spec, source, backend, log.transpose()?).map_err(system("memory and members"))
+    let mut volume =
+        Volume::new(spec, source, backend, log.transpose()?).map_err(system("memory and members"))?;
+    if let (Some(found), Some(member)) = (found, members.first()) {
+        volume.say(format!("{} is {}: served as {}", member.path.display(), found.words, found.data));
+    }
+    Ok(volume)
 }
 
 fn policy(options: &Options) -> Tls {

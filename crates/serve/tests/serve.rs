@@ -7,6 +7,8 @@ mod budget;
 mod client;
 #[path = "it/control.rs"]
 mod control;
+#[path = "it/devices.rs"]
+mod devices;
 #[path = "it/exports.rs"]
 mod exports;
 #[path = "it/faults.rs"]
