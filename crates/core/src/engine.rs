@@ -1,7 +1,7 @@
 //! The engine: one cache layer, fed with inputs, drained of outputs, told the time.
 //!
 //! A host is a loop: [`Engine::handle`] an input, [`Engine::poll`] until empty, sleep until [`Engine::next_wake`].
-//! There is no other way in or out. A stack of layers is engines joined by the host: the upper's `Start` becomes the
+//! There is no other way in or out, but for an operator's changes (`change.rs`). A stack of layers is engines joined by the host: the upper's `Start` becomes the
 //! lower's access, the lower's `Ready` the upper's `Done`.
 //!
 //! What happens to a read, in order: memory for its missing blocks is reserved (or the read waits); the policy is told
@@ -9,6 +9,7 @@
 //! their member commands; completions fill cells, wake readers and are told to the policy. Writes and destaging are
 //! in `write.rs`, fetches in `fetch.rs`, leaving in `evict.rs`.
 
+mod change;
 mod evict;
 mod fetch;
 mod hit;
@@ -204,6 +205,8 @@ pub struct Engine {
     staging: Slots,
     scheme: Box<dyn Scheme>,
     dispatch: Box<dyn Dispatch>,
+    /// The scheme sends commands in an order of its own.
+    own_dispatch: bool,
     cost: CostModel,
     stats: Stats,
     plan: Plan,
@@ -248,6 +251,7 @@ impl Engine {
             config,
             array,
             hears_left: scheme.policy().hears_left(),
+            own_dispatch: scheme.dispatch().is_some(),
             scheme,
             dispatch,
             cost,
@@ -327,9 +331,18 @@ impl Engine {
 
     /// Sends what the dispatch lets go.
     fn pump(&mut self, now: Nanos) {
-        while let Some(number) = self.dispatch.pick(now) {
+        while let Some(number) = self.dispatch().pick(now) {
             self.start(number);
         }
+    }
+
+    /// Who decides what leaves when: the scheme if it wants to, otherwise the layer's own dispatch.
+    #[inline]
+    fn dispatch(&mut self) -> &mut dyn Dispatch {
+        if self.own_dispatch {
+            return self.scheme.dispatch().expect("a scheme that dispatches does so always");
+        }
+        &mut *self.dispatch
     }
 
     /// A member command leaves.

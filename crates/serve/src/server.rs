@@ -10,6 +10,8 @@
 //! clients nor keep new ones out. `requests` is what was asked and not yet answered, `accept` how clients come in.
 
 mod accept;
+mod control;
+mod linger;
 mod metrics;
 mod requests;
 mod served;
@@ -24,17 +26,19 @@ use crate::error::{ServeError, system};
 use crate::fan::Fan;
 use crate::http::Http;
 use crate::log::Log;
-use crate::nbd::handshake::Export;
+use crate::nbd::handshake::{Export, Tls};
 use crate::options::{EXPORTS_MAX, ExportOptions, MemberSpec, Options, Transfer, What};
 use crate::raw::{Arena, Ring};
 use crate::record::Record;
 use crate::source::Source;
 use crate::volume::{EngineSpec, Event, Volume};
 use accept::Listener;
+use control::Control;
 use forerun_core::array::ArraySpec;
 use forerun_core::units::{Nanos, SECTOR_BYTES};
 use forerun_disk::device::Device;
 use forerun_disk::preset::{BuildOptions, Preset};
+use linger::Linger;
 use requests::Requests;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::time::{
@@ -62,6 +66,8 @@ mod token {
     pub(super) const STOP: u64 = 0;
     pub(super) const TIMER: u64 = 2;
     pub(super) const LISTENERS: u64 = 16;
+    pub(super) const CONTROL: u64 = 40;
+    pub(super) const OPERATORS: u64 = 48;
     pub(super) const MEMBERS: u64 = 128;
     pub(super) const CONNECTIONS: u64 = 1024;
 }
@@ -107,11 +113,19 @@ pub struct Server {
     clients: u64,
     serving: u32,
     serving_max: u32,
+    /// Most clients that there can be: what credit was reckoned with.
+    places: u32,
+    control: Option<Control>,
     requests: Requests,
+    /// Requests that were taken in this turn.
+    requests_of_turn: u32,
+    linger: Linger,
     begin: Instant,
     next_tick: Nanos,
     stopping: Option<Nanos>,
     metrics: Metrics,
+    tls: Option<Arc<rustls::ServerConfig>>,
+    tls_policy: Tls,
     record: Option<Record>,
     show: Option<Show>,
     scratch: Vec<u8>,
@@ -150,11 +164,14 @@ fn models(members: &[&MemberSpec], sizes: &[u64]) -> Result<Vec<Option<Box<dyn D
 }
 
 fn open_volume(options: &Options, export: &ExportOptions) -> Result<Volume, ServeError> {
+    let mut found = None;
     let (mut source, members): (Source, Vec<&MemberSpec>) = match &export.what {
         What::Over { member, array } => {
-            let array: ArraySpec = match array {
-                Some(text) => text.parse().map_err(|why| ServeError::option("--array", why))?,
-                None => crate::geometry::of_device(&member.path).unwrap_or_default(),
+            let array: ArraySpec = if let Some(text) = array {
+                text.parse().map_err(|why| ServeError::option("--array", why))?
+            } else {
+                found = crate::geometry::of_device(&member.path);
+                found.as_ref().map_or_else(ArraySpec::default, |found| found.data)
             };
             (Source::over(&member.path, array, export.read_only, options.direct)?, vec![member])
         }
@@ -167,6 +184,7 @@ fn open_volume(options: &Options, export: &ExportOptions) -> Result<Volume, Serv
     let models = models(&members, &sizes)?;
     let believed = members.iter().find_map(|member| member.emulate.as_ref()).unwrap_or(&export.device);
     let spec = EngineSpec::new(&export.scheme, export.cache_bytes, believed)?;
+    spec.check(&source.array)?;
     let log = export.log_inputs.as_ref().map(|path| {
         Log::create(path, &spec, &source.array).map_err(|problem| ServeError::file(path, problem))
     });
@@ -180,7 +198,20 @@ fn open_volume(options: &Options, export: &ExportOptions) -> Result<Volume, Serv
         let emulated = models.iter().any(Option::is_some);
         Ok(if emulated { Box::new(Emulated::new(plain, models)) as Box<dyn Backend> } else { plain })
     };
-    Volume::new(spec, source, backend, log.transpose()?).map_err(system("memory and members"))
+    let mut volume =
+        Volume::new(spec, source, backend, log.transpose()?).map_err(system("memory and members"))?;
+    if let (Some(found), Some(member)) = (found, members.first()) {
+        volume.say(format!("{} is {}: served as {}", member.path.display(), found.words, found.data));
+    }
+    Ok(volume)
+}
+
+fn policy(options: &Options) -> Tls {
+    match &options.tls {
+        None => Tls::Off,
+        Some(tls) if tls.require => Tls::Require,
+        Some(_) => Tls::Allow,
+    }
 }
 
 /// Whether these can be the exports of one server.
@@ -212,6 +243,7 @@ impl Server {
             return Err(ServeError::option("--connections", why));
         }
         check_exports(&options.exports)?;
+        let tls = options.tls.as_ref().map(crate::tls::config).transpose()?;
         let mut served = Served::open_all(options)?;
         let show = options.http.map(|address| Http::start(address).map(|http| Show::new(http, options)));
         let show = show.transpose()?;
@@ -221,16 +253,18 @@ impl Server {
         let exports = served.iter().map(Served::describe).collect();
         let listeners = accept::listen(&options.listen)?;
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|e| system("epoll")(e.into()))?;
+        let control = options.control.as_ref().map(|path| Control::open(path, &epoll)).transpose()?;
         let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)
             .map_err(|e| system("timer")(e.into()))?;
         let (stop_pipe, stop) = UnixStream::pair().map_err(system("signals"))?;
         stop_pipe.set_nonblocking(true).map_err(system("signals"))?;
         stop.set_nonblocking(true).map_err(system("signals"))?;
+        let sizes = served.iter().map(|served| (served.name.clone(), served.volume.source.size));
         let record = options
             .record
             .as_ref()
-            .map(|path| Record::create(path).map_err(|problem| ServeError::file(path, problem)));
-        let server = Self {
+            .map(|path| Record::create(path, sizes).map_err(|problem| ServeError::file(path, problem)));
+        let mut server = Self {
             served,
             exports,
             epoll,
@@ -243,16 +277,24 @@ impl Server {
             clients: 0,
             serving: 0,
             serving_max: options.connections,
+            places: options.connections,
+            control,
             requests: Requests::default(),
+            requests_of_turn: 0,
+            linger: Linger::default(),
             begin: real_time(),
             next_tick: TICK,
             stopping: None,
             metrics: Metrics::default(),
+            tls,
+            tls_policy: policy(options),
             record: record.transpose()?,
             show,
             scratch: Vec::new(),
         };
         server.register().map_err(system("epoll"))?;
+        // Who asks at once is told what there is.
+        server.look(Nanos::ZERO);
         Ok(server)
     }
 
@@ -283,7 +325,7 @@ impl Server {
     /// If there is no such export.
     #[must_use]
     pub fn uri_of(&self, export: usize) -> String {
-        accept::uri(&self.listeners, &self.exports[export].name)
+        accept::uri(&self.listeners, &self.exports[export].name, self.tls_policy)
     }
 
     /// Bytes of an export's volume.
@@ -328,12 +370,7 @@ impl Server {
         let mut events = Vec::with_capacity(EVENTS);
         loop {
             self.arm().map_err(system("timer"))?;
-            events.clear();
-            let wait = Timespec { tv_sec: 0, tv_nsec: self.nap().as_nanos() as i64 };
-            match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), Some(&wait)) {
-                Ok(_) | Err(rustix::io::Errno::INTR) => {}
-                Err(problem) => return Err(system("epoll")(problem.into())),
-            }
+            self.wait(&mut events).map_err(system("epoll"))?;
             let now = self.now();
             for served in &mut self.served {
                 served.volume.at(now);
@@ -356,7 +393,7 @@ impl Server {
         for served in &mut self.served {
             served.volume.flush_log().map_err(system("log of inputs"))?;
         }
-        self.record.as_mut().map_or(Ok(()), Record::flush).map_err(system("--record"))?;
+        self.record.as_mut().map_or(Ok(()), Record::finish).map_err(system("--record"))?;
         Ok(self.metrics)
     }
 
@@ -372,6 +409,29 @@ impl Server {
                 }
             }
         }
+    }
+
+    /// Waits until something is ready: looking again and again for a little while where that pays, then asleep.
+    fn wait(&mut self, events: &mut Vec<epoll::Event>) -> io::Result<()> {
+        let requests = std::mem::take(&mut self.requests_of_turn);
+        let (begin, lingering) = (self.now(), self.linger.after(requests));
+        // Bytes that TLS has deciphered and nobody could take yet are announced by no socket.
+        let unannounced = self.tls.is_some() && self.receive_unannounced();
+        let nap = if unannounced { 0 } else { self.nap().as_nanos() as i64 };
+        events.clear();
+        loop {
+            let linger = lingering.is_some_and(|most| self.now().since(begin) < most);
+            let wait = Timespec { tv_sec: 0, tv_nsec: if linger { 0 } else { nap } };
+            match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(events), Some(&wait)) {
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(problem) => return Err(problem.into()),
+            }
+            if !events.is_empty() || !linger || unannounced {
+                break;
+            }
+        }
+        self.linger.waited(requests, lingering.is_some(), self.now().since(begin));
+        Ok(())
     }
 
     /// Sets the timer to when a volume wants to be looked at.
@@ -413,6 +473,8 @@ impl Server {
                 self.send(now, at);
             }
             token if token >= token::MEMBERS => self.served[(token - token::MEMBERS) as usize].volume.woken(),
+            token::CONTROL => self.accept_operator(now),
+            token if token >= token::OPERATORS => self.operate(now, (token - token::OPERATORS) as usize),
             token => self.accept(now, (token - token::LISTENERS) as usize),
         }
     }
@@ -492,6 +554,7 @@ impl Server {
             }
             match connection.receive(now, &mut self.served[connection.export()].volume.arena) {
                 Received::Bytes(bytes) => total += bytes,
+                Received::Last => total = TURN_BYTES_MAX,
                 Received::Nothing => return,
                 Received::End => {
                     connection.closing = true;
@@ -502,9 +565,23 @@ impl Server {
         }
     }
 
+    /// Takes what TLS holds of clients that may be received from again; whether there was anything.
+    fn receive_unannounced(&mut self) -> bool {
+        let now = self.now();
+        let mut any = false;
+        for at in 0..self.connections.len() {
+            if self.connections[at].as_ref().is_some_and(Connection::has_unannounced) {
+                any = true;
+                self.receive(now, at);
+            }
+        }
+        any
+    }
+
     /// Deadlines and members.
     fn tick(&mut self, now: Nanos) {
         self.served.iter_mut().for_each(Served::check_members);
+        self.dismiss_operators(now);
         let wanted = self.connections.iter().flatten().any(Connection::waits_for_intake);
         for connection in self.connections.iter_mut().flatten() {
             let late = !connection.is_serving() && now.since(connection.since) > DEADLINE;
@@ -515,6 +592,9 @@ impl Server {
             self.settle_connection(at);
         }
         self.metrics.take(&mut self.served);
+        if let Some(problem) = self.record.as_mut().and_then(|record| record.tick(now)) {
+            self.served[0].volume.say(problem);
+        }
     }
 
     fn begin_stop(&mut self, now: Nanos) {
@@ -548,6 +628,9 @@ impl Server {
     fn close(&mut self, at: usize) {
         let Some(mut connection) = self.connections[at].take() else { return };
         let _ = epoll::delete(&self.epoll, &connection.socket);
+        if !connection.broken {
+            connection.socket.say_goodbye();
+        }
         if connection.is_serving() {
             self.serving -= 1;
         }

@@ -5,6 +5,10 @@
 mod budget;
 #[path = "it/client.rs"]
 mod client;
+#[path = "it/control.rs"]
+mod control;
+#[path = "it/devices.rs"]
+mod devices;
 #[path = "it/exports.rs"]
 mod exports;
 #[path = "it/faults.rs"]
@@ -13,9 +17,13 @@ mod faults;
 mod hostile;
 #[path = "it/live.rs"]
 mod live;
+#[path = "it/record.rs"]
+mod record;
 #[path = "it/remote.rs"]
 mod remote;
 #[path = "it/shadow.rs"]
 mod shadow;
+#[path = "it/tls.rs"]
+mod tls;
 #[path = "it/tools.rs"]
 mod tools;

@@ -1,7 +1,7 @@
 // The live page: asks the server twice a second, keeps the last two minutes, draws them, and says in words why reads are fast.
 "use strict";
 
-const KEEP_NS = 120e9, NOW_NS = 5e9, RECENT_NS = 30e9, BLOCK = 4096, EVERY_MS = 500, ROWS = 12;
+const KEEP_NS = 120e9, NOW_NS = 5e9, RECENT_NS = 30e9, BLOCK = 4096, EVERY_MS = 500, ROWS = 6;
 let samples = [], stats = null, exportNumber = 0, windowSeconds = 15;
 const set = (id, text) => { if (element(id).textContent !== text) { element(id).textContent = text; } };
 const sum = values => values.reduce((a, b) => a + b, 0);
@@ -100,7 +100,7 @@ function tiles(view) {
   const entries = [
     [rate(d.asked[2] / d.seconds), "clients read"],
     [any ? percent(cache + prefetch) : "–", any ? `hits: ${percent(cache)} cache, ${percent(prefetch)} prefetch` : "hits"],
-    [reads ? duration(sum(d.waited) / reads) : "–", "mean wait of a read"],
+    [!reads ? "–" : sum(d.waited) ? duration(sum(d.waited) / reads) : "none", "mean wait of a read"],
     [d.asked[2] ? (d.memberBlocks * BLOCK / d.asked[2]).toFixed(2) : "–", "bytes from members per byte read"],
     [used + wasted ? percent(used / (used + wasted)) : "–", "of what was read ahead was read"],
     [perSecond(sum(d.members.map(m => m[6])) / d.seconds), "seeks of all members"],
@@ -156,7 +156,7 @@ function charts(view) {
   map(end);
 }
 
-function map(end) {
+function map(end, view = stats.exports[exportNumber]) {
   const from = end - windowSeconds * 1e9, dashes = [];
   samples.forEach((s, i) => {
     const begin = i ? samples[i - 1].t : s.t - EVERY_MS * 1e6;
@@ -165,7 +165,7 @@ function map(end) {
     if (s.t >= from) { add(s.ahead_dashes, -1); add(s.read_dashes, 0); }
   });
   legend("mapLegend", [...OUTCOMES, ["brought before it was asked for", "band"]]);
-  picture("map", { from, to: end, dashes });
+  picture("map", { from, to: end, dashes, blocks: view.size_bytes / BLOCK });
   const most = Math.max(1, ...samples.filter(s => s.t >= from).map(s => s.one_in));
   set("mapNote", most > 1 ? `There are more reads than a picture can hold: where they are densest one of ${count(most)} is drawn.` : "");
 }
@@ -218,7 +218,7 @@ function members(view) {
   const steps = recent.slice(1).map((b, i) => between(recent[i], b));
   const line = (values, shade) => { const canvas = document.createElement("canvas"); sparks.push([canvas, values, shade]); return canvas; };
   table.replaceChildren();
-  row(table, ["member", "busy", "queue", "", "commands", "of", "each took", "seeks", "", "read"], true);
+  row(table, ["member", "busy", "queue", "", "commands", "each of", "each took", "seeks", "", "read"], true);
   view.members.forEach((m, i) => {
     const [, , reads, writes, readBytes, written, seeks, busy, took] = d.members[i] || [], commands = (reads + writes) || 0;
     const name = (m.name.split("/").pop() || m.name) + (m.emulates ? ` as ${m.emulates}` : "");
@@ -318,11 +318,11 @@ async function poll() {
       samples.push(...live.samples.filter(s => !samples.length || s.n > latest().n));
       const end = samples.length ? latest().t : 0;
       samples = samples.filter(s => s.t >= end - KEEP_NS);
-      if (samples.length) { show(); }
+      // A page that was just opened lacks more than one answer holds; it waits until it has all.
+      if (samples.length && stats.now_ns - end < 2e9) { show(); }
       set("state", `running ${duration(stats.now_ns)}`);
       element("state").className = "";
     }
-    // A page that was just opened lacks more than one answer holds.
     if (live.samples.length > 1 && asked === exportNumber) { setTimeout(poll, 0); return; }
   } catch {
     set("state", "the server does not answer");

@@ -101,6 +101,8 @@ mod tests {
         "asp",
         "asp+msp",
         "asp(cost=off)",
+        "streams(unit=4KiB)",
+        "streams(R=16KiB,N=2,unit=4KiB)",
         "arc+strip",
         "linux-2.6",
         "linux-6",
@@ -116,6 +118,7 @@ mod tests {
             cache_blocks: CACHE_BLOCKS,
             strip_blocks: array.strip_blocks(),
             stripe_strips: array.stripe_strips(),
+            disks: array.disks(),
         };
         let spec = SchemeSpec::parse(scheme).expect("a scheme");
         let layer = if spec.has_host() { Layer::Host } else { Layer::Array };

@@ -20,9 +20,10 @@
 use super::decisions::Decision;
 use super::{DeviceRead, Fate, Fetched, Lookup, Plan, Policy, When, World};
 use crate::access::{Access, Context, FILE_BITS, Op};
+use crate::dispatch::Dispatch;
 use crate::pattern::{FILES_MAX, Pattern, Reading, Recent, Runs};
 use crate::retention::keep::Retention;
-use crate::scheme::{Controlled, Scheme};
+use crate::scheme::{Controlled, Scheme, Wants};
 use crate::units::Extent;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -198,6 +199,12 @@ impl Scheme for Rpp<Box<dyn Scheme>> {
     }
     fn retention(&mut self) -> &mut dyn Retention {
         self.inner.retention()
+    }
+    fn dispatch(&mut self) -> Option<&mut dyn Dispatch> {
+        self.inner.dispatch()
+    }
+    fn wants(&self) -> Wants {
+        self.inner.wants()
     }
     fn gauges(&mut self, out: &mut Vec<(&'static str, f64)>) {
         Policy::gauges(self, out);

@@ -5,9 +5,11 @@
 //! in number: when one more comes, the one that has been negotiating longest makes room.
 
 use super::{Server, token};
-use crate::connection::{Connection, Socket};
+use crate::connection::Connection;
 use crate::error::{ServeError, system};
+use crate::nbd::handshake::Tls;
 use crate::options::Listen;
+use crate::socket::{Socket, Stream};
 use forerun_core::units::Nanos;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use std::io;
@@ -27,6 +29,16 @@ const ACCEPTS_MAX: usize = 64;
 pub(super) enum Listener {
     Unix { listener: UnixListener, path: PathBuf, owned: bool },
     Tcp(TcpListener),
+}
+
+impl Listener {
+    /// The next stream of a unix socket.
+    pub(super) fn accept_unix(&self) -> Option<io::Result<UnixStream>> {
+        match self {
+            Self::Unix { listener, .. } => Some(listener.accept().map(|(stream, _)| stream)),
+            Self::Tcp(_) => None,
+        }
+    }
 }
 
 impl AsFd for Listener {
@@ -50,7 +62,7 @@ impl Drop for Listener {
 /// Opens the listening sockets.
 pub(super) fn listen(how: &Listen) -> Result<Vec<Listener>, ServeError> {
     match how {
-        Listen::Unix(path) => Ok(vec![listen_unix(path)?]),
+        Listen::Unix(path) => Ok(vec![listen_unix(path, "--socket")?]),
         Listen::Tcp(address) => {
             let listener = TcpListener::bind(address).map_err(system("--listen"))?;
             listener.set_nonblocking(true).map_err(system("--listen"))?;
@@ -60,17 +72,18 @@ pub(super) fn listen(how: &Listen) -> Result<Vec<Listener>, ServeError> {
     }
 }
 
-fn listen_unix(path: &Path) -> Result<Listener, ServeError> {
+/// A unix socket for the owner of the process alone.
+pub(super) fn listen_unix(path: &Path, option: &'static str) -> Result<Listener, ServeError> {
     if UnixStream::connect(path).is_ok() {
         let why = format!("{} is in use by another server: choose another path", path.display());
-        return Err(ServeError::option("--socket", why));
+        return Err(ServeError::option(option, why));
     }
     // Nobody answers: what is there, if anything, was left behind. Only a socket is taken away.
     if let Ok(about) = std::fs::symlink_metadata(path) {
         use std::os::unix::fs::FileTypeExt as _;
         if !about.file_type().is_socket() {
             let why = format!("{} is there and is no socket: choose another path", path.display());
-            return Err(ServeError::option("--socket", why));
+            return Err(ServeError::option(option, why));
         }
         std::fs::remove_file(path).map_err(|e| ServeError::file(path, e))?;
     }
@@ -109,14 +122,15 @@ fn adopt(file: OwnedFd) -> io::Result<Listener> {
 }
 
 /// The URI of the first socket.
-pub(super) fn uri(listeners: &[Listener], export: &str) -> String {
+pub(super) fn uri(listeners: &[Listener], export: &str, tls: Tls) -> String {
+    let nbd = if tls == Tls::Require { "nbds" } else { "nbd" };
     match listeners.first() {
         Some(Listener::Unix { path, .. }) => {
-            format!("nbd+unix:///{export}?socket={}", path.display())
+            format!("{nbd}+unix:///{export}?socket={}", path.display())
         }
         Some(Listener::Tcp(listener)) => {
             let address = listener.local_addr().unwrap_or_else(|_| SocketAddr::from(([127, 0, 0, 1], 10809)));
-            format!("nbd://{address}/{export}")
+            format!("{nbd}://{address}/{export}")
         }
         None => String::new(),
     }
@@ -127,24 +141,21 @@ impl Server {
     pub(super) fn accept(&mut self, now: Nanos, index: usize) {
         for _ in 0..ACCEPTS_MAX {
             let Some(listener) = self.listeners.get(index) else { return };
-            let socket = match listener {
-                Listener::Unix { listener, .. } => listener.accept().map(|(stream, _)| Socket::Unix(stream)),
-                Listener::Tcp(listener) => listener.accept().map(|(stream, _)| Socket::Tcp(stream)),
+            let stream = match listener {
+                Listener::Unix { listener, .. } => listener.accept().map(|(stream, _)| Stream::Unix(stream)),
+                Listener::Tcp(listener) => listener.accept().map(|(stream, _)| Stream::Tcp(stream)),
             };
             // A client that left before it was taken, or no file number for it: others come another time.
-            let Ok(socket) = socket else { return };
-            self.welcome(now, socket);
+            let Ok(stream) = stream else { return };
+            self.welcome(now, stream);
         }
     }
 
-    fn welcome(&mut self, now: Nanos, socket: Socket) {
-        let ready = match &socket {
-            Socket::Unix(stream) => stream.set_nonblocking(true),
-            Socket::Tcp(stream) => stream.set_nonblocking(true).and_then(|()| stream.set_nodelay(true)),
-        };
-        if ready.is_err() {
+    fn welcome(&mut self, now: Nanos, stream: Stream) {
+        if stream.prepare().is_err() {
             return;
         }
+        let socket = Socket::plain(stream);
         self.make_room();
         let at = self.connections.iter().position(Option::is_none).unwrap_or_else(|| {
             self.connections.push(None);
@@ -155,7 +166,7 @@ impl Server {
             return;
         }
         self.clients += 1;
-        let mut connection = Connection::new(socket, self.clients, now);
+        let mut connection = Connection::new(socket, self.clients, self.tls_policy, now);
         connection.interest = EventFlags::IN;
         self.connections[at] = Some(connection);
         self.metrics.clients += 1;

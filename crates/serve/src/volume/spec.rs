@@ -6,7 +6,7 @@ use forerun_core::array::Array;
 use forerun_core::cost::CostModel;
 use forerun_core::dispatch::DemandFirst;
 use forerun_core::engine::{Config, Engine, Residency, WriteMode};
-use forerun_core::registry::{Layer, LayerShape, SchemeSpec};
+use forerun_core::registry::{BuiltLayer, Layer, LayerShape, SchemeSpec};
 use forerun_core::size::format_size;
 use forerun_core::units::{BLOCK_BYTES, Nanos};
 use forerun_disk::preset::Preset;
@@ -15,8 +15,6 @@ use forerun_disk::preset::Preset;
 pub(crate) const CACHE_BYTES_MIN: u64 = 16 << 20;
 /// Largest cache, bytes: slots are numbered in 32 bits, beside staging and intake memory. 8 TiB.
 pub(crate) const CACHE_BYTES_MAX: u64 = 8 << 40;
-/// One in so many blocks of the cache may be prefetched and in flight.
-const AHEAD_ONE_IN: u64 = 4;
 
 /// The engine of a volume.
 #[derive(Clone, Debug, PartialEq)]
@@ -57,14 +55,36 @@ impl EngineSpec {
         Ok(Self { scheme: scheme.into(), cache_blocks, device: device.into(), parsed, layer, cost })
     }
 
-    /// The engine over `array`.
-    pub(crate) fn build(&self, array: Array) -> Engine {
-        let shape = LayerShape {
+    /// What the scheme is offered over `array`.
+    fn shape(&self, array: &Array) -> LayerShape {
+        LayerShape {
             cache_blocks: self.cache_blocks,
             strip_blocks: array.strip_blocks(),
             stripe_strips: array.stripe_strips(),
-        };
-        let built = self.parsed.build(self.layer, &shape);
+            disks: array.disks(),
+        }
+    }
+
+    fn built(&self, array: &Array) -> BuiltLayer {
+        self.parsed.build(self.layer, &self.shape(array))
+    }
+
+    /// Whether the scheme's values fit this cache and array.
+    pub(crate) fn check(&self, array: &Array) -> Result<(), ServeError> {
+        self.parsed.check(self.layer, &self.shape(array)).map_err(|why| ServeError::option("--scheme", why))
+    }
+
+    /// Gives an engine that was built of another spec for the same cache and device the scheme of this one.
+    pub(crate) fn reshape(&self, now: Nanos, engine: &mut Engine) {
+        debug_assert_eq!(engine.config().cache_blocks, self.cache_blocks, "a cache keeps its size");
+        let built = self.built(engine.array());
+        let dispatch = Box::new(DemandFirst::new(usize::from(engine.array().disks())));
+        engine.set_scheme(now, built, dispatch);
+    }
+
+    /// The engine over `array`.
+    pub(crate) fn build(&self, array: Array) -> Engine {
+        let built = self.built(&array);
         let config = Config {
             residency: Residency::Owned,
             cache_blocks: self.cache_blocks,
@@ -72,7 +92,7 @@ impl EngineSpec {
             strip_aligned: true,
             retain: true,
             command_blocks_max: array.strip_blocks(),
-            ahead_blocks_max: self.cache_blocks / AHEAD_ONE_IN,
+            ahead_blocks_max: built.ahead_blocks_max,
             staging_blocks: 0,
             write: WriteMode::Through,
         };

@@ -2,7 +2,7 @@
 
 use forerun_serve::nbd::handshake::option_bytes;
 use forerun_serve::nbd::wire::{CHUNK_MAGIC, Command, Request, SIMPLE_MAGIC, request_bytes};
-use forerun_serve::options::Options;
+use forerun_serve::options::{Listen, Options};
 use forerun_serve::{Metrics, Server, Stop};
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -13,7 +13,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// How long a test waits for an answer that should come: far above what a loaded machine needs.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A server in a thread, and the folder of its socket and files.
 pub(crate) struct Running {
@@ -30,8 +30,9 @@ impl Running {
         let server = Server::bind(options).expect("the server starts");
         let (uri, stop) = (server.uri(), server.stopper());
         let page = server.page().and_then(|page| page.trim_matches(['h', 't', 'p', ':', '/']).parse().ok());
-        let forerun_serve::options::Listen::Unix(socket) = options.listen.clone() else {
-            panic!("tests use unix sockets")
+        let socket = match &options.listen {
+            Listen::Unix(socket) => socket.clone(),
+            Listen::Tcp(_) | Listen::Inherited => PathBuf::new(),
         };
         let thread = std::thread::spawn(move || {
             let mut said = Vec::new();
