@@ -155,7 +155,7 @@ fn clients_that_come_and_go_leave_neither_memory_nor_file_numbers_behind() {
             }
         }
         drop(stream);
-        if kind % 64 == 0 {
+        if kind.is_multiple_of(64) {
             assert_eq!(honest.read(9, 99).data, content[9..108]);
         }
     };
