@@ -5,6 +5,8 @@
 mod budget;
 #[path = "it/client.rs"]
 mod client;
+#[path = "it/control.rs"]
+mod control;
 #[path = "it/devices.rs"]
 mod devices;
 #[path = "it/exports.rs"]
