@@ -13,6 +13,8 @@ mod devices;
 mod exports;
 #[path = "it/faults.rs"]
 mod faults;
+#[path = "it/floods.rs"]
+mod floods;
 #[path = "it/hostile.rs"]
 mod hostile;
 #[path = "it/live.rs"]
