@@ -1,4 +1,5 @@
-//! Feeds mutated sessions to the negotiation and to the parser of requests: seeded, on the stable toolchain.
+//! Feeds mutated sessions to both sides of the negotiation and to the parsers of requests and replies: seeded, on the stable
+//! toolchain.
 //!
 //! `cargo run --release -p forerun-serve --example fuzz -- --executions 1000000 [--seed 1]`
 //!
@@ -7,8 +8,11 @@
 //! is answered must stay short, and the machine must take what it says it takes.
 #![expect(clippy::print_stdout, reason = "a program that reports to a person")]
 
-use forerun_serve::nbd::handshake::{Export, Handshake, Step, export_flags, option_bytes};
-use forerun_serve::nbd::wire::{Command, Limits, Parsed, Request, parse_request, request_bytes};
+use forerun_serve::nbd::client::{Opening, Reply, Step as ClientStep, parse_reply};
+use forerun_serve::nbd::handshake::{Export, Handshake, Step, export_flags, greeting, option_bytes};
+use forerun_serve::nbd::wire::{
+    Command, Limits, Parsed, Request, parse_request, request_bytes, simple_reply,
+};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 
@@ -118,6 +122,44 @@ fn requests(mut bytes: &[u8], told: bool) {
     }
 }
 
+/// What a server might answer: a greeting, answers to GO, replies.
+fn answers(rng: &mut Rng) -> Vec<u8> {
+    let mut session = greeting().to_vec();
+    for _ in 0..rng.below(5) {
+        let kind = [1_u32, 3, 3, 3, (1 << 31) + 6][rng.below(5)];
+        let mut data = vec![0, [0_u8, 3, 9][rng.below(3)]];
+        let words = rng.below(5);
+        (0..words).for_each(|_| data.extend(NUMBERS[rng.below(NUMBERS.len())].to_be_bytes()));
+        session.extend(0x0003_e889_0455_65a9_u64.to_be_bytes());
+        session.extend([7, kind, data.len() as u32].iter().flat_map(|n| n.to_be_bytes()));
+        session.extend(data);
+    }
+    (0..rng.below(3)).for_each(|cookie| session.extend(simple_reply(None, cookie as u64)));
+    session
+}
+
+/// A server's session, fed to the side that asks. Returns whether they came to agree.
+fn ask(rng: &mut Rng, session: &[u8]) -> bool {
+    let (mut machine, mut out, mut start, mut end) = (Opening::new("a"), Vec::new(), 0, 0);
+    loop {
+        let Ok((took, step)) = machine.step(&session[start..end], &mut out) else { return false };
+        assert!(took <= end - start && out.len() < 100, "it takes what is there and asks once");
+        start += took;
+        match step {
+            ClientStep::Again => {}
+            ClientStep::More if end == session.len() => return false,
+            ClientStep::More => end = (end + 1 + rng.below(64)).min(session.len()),
+            ClientStep::Agreed(agreed) => {
+                assert!(agreed.request_bytes_max >= 4096 && agreed.block_bytes <= 4096, "{agreed:?}");
+                while let Reply::Simple { .. } = parse_reply(&session[start..]) {
+                    start += 16;
+                }
+                return true;
+            }
+        }
+    }
+}
+
 fn argument(name: &str, default: u64) -> u64 {
     let mut arguments = std::env::args().skip_while(|argument| argument != name);
     arguments.nth(1).and_then(|value| value.parse().ok()).unwrap_or(default)
@@ -125,18 +167,23 @@ fn argument(name: &str, default: u64) -> u64 {
 
 fn main() -> ExitCode {
     let (executions, mut rng) = (argument("--executions", 1_000_000), Rng(argument("--seed", 1)));
-    let mut opened = 0_u64;
-    for _ in 0..executions {
-        let mut session = legal(&mut rng);
+    let mut opened = [0_u64; 2];
+    for turn in 0..executions {
+        let asks = turn % 2 == 1;
+        let mut session = if asks { answers(&mut rng) } else { legal(&mut rng) };
         mutate(&mut rng, &mut session);
-        match catch_unwind(AssertUnwindSafe(|| run(&mut rng, &session))) {
-            Ok(came_to_requests) => opened += u64::from(came_to_requests),
+        let feed = |rng: &mut Rng| if asks { ask(rng, &session) } else { run(rng, &session) };
+        match catch_unwind(AssertUnwindSafe(|| feed(&mut rng))) {
+            Ok(came_to_requests) => opened[usize::from(asks)] += u64::from(came_to_requests),
             Err(_) => {
                 println!("nbd: panics on {session:02x?}");
                 return ExitCode::FAILURE;
             }
         }
     }
-    println!("nbd: {executions} sessions, {opened} came to requests, no panic");
+    let [served, asked] = opened;
+    println!(
+        "nbd: {executions} sessions, {served} of clients and {asked} of servers came to requests, no panic"
+    );
     ExitCode::SUCCESS
 }

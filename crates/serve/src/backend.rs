@@ -42,8 +42,8 @@ pub(crate) struct Task {
     pub(crate) ahead: bool,
     /// Who caused it.
     pub(crate) context: Context,
-    /// With whom.
-    pub(crate) file: Arc<File>,
+    /// With whom; none for the far member of that number.
+    pub(crate) file: Option<Arc<File>>,
     /// First byte in the file.
     pub(crate) offset: u64,
     /// Bytes to move, at most those of the lease.
@@ -79,6 +79,10 @@ pub(crate) trait Backend: Send {
     }
     /// How late completions came that had a time to come at; nothing where they come when they come.
     fn lateness(&self) -> Option<Lateness> {
+        None
+    }
+    /// Why what members hold is not what it was, if so.
+    fn changed(&mut self) -> Option<String> {
         None
     }
     /// Readable while something has ended and was not reaped.
@@ -167,6 +171,7 @@ fn serve(shared: &Shared) {
 /// Executes a task here and now.
 pub(crate) fn execute(task: Task) -> Done {
     let Task { token, kind, file, offset, len, mut lease, .. } = task;
+    let Some(file) = file else { unreachable!("a task without a file is a far member's") };
     let result = match (kind, &mut lease) {
         (Kind::Read, Some(lease)) => lease.read_from(file.as_fd(), offset, len),
         (Kind::Write, Some(lease)) => lease.write_to(file.as_fd(), offset, len),

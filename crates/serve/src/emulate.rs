@@ -144,6 +144,10 @@ impl Backend for Emulated {
         Some(Lateness { commands, p50: self.quantile(50), p99: self.quantile(99) })
     }
 
+    fn changed(&mut self) -> Option<String> {
+        self.inner.changed()
+    }
+
     fn poll_fd(&self) -> BorrowedFd<'_> {
         self.inner.poll_fd()
     }
@@ -193,7 +197,7 @@ mod tests {
                 member: 0,
                 ahead: false,
                 context: Context(1),
-                file,
+                file: Some(file),
                 offset: 512 << 10,
                 len: 4096,
                 lease,

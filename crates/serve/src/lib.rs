@@ -7,20 +7,23 @@
 //! ```text
 //!   sockets -- nbd (bytes) -- connection -- volume -- engine (forerun-core)
 //!                                  |           |--- raw (memory, ring)
-//!                               credit         `--- backend -- source (files, devices)
+//!                               credit         `--- backend -- source (files, devices), remote (other machines)
 //! ```
 //!
 //! [`nbd`] is the protocol without a socket; `connection` one client; `server` the loop; `volume` the engine with its
 //! bytes; `source` what is served, opened so that nobody changes it unseen; `backend` and `raw` the ways to the members, the
-//! latter with all the unsafe code there is; [`log`] what replays a run. Budgets: the cache is what `--cache` says, data
+//! latter with all the unsafe code there is; `remote` (with `dial`) a member that is an export of another machine, `fan` near
+//! and far members together; [`log`] what replays a run. Budgets: the cache is what `--cache` says, data
 //! on its way in has 32 MiB for all clients together, answers that nobody takes hold at most half of the cache, and the number
 //! of connections is bounded.
 
 mod backend;
 mod connection;
 mod credit;
+mod dial;
 mod emulate;
 pub mod error;
+mod fan;
 mod geometry;
 mod http;
 pub mod log;
@@ -28,6 +31,7 @@ pub mod nbd;
 pub mod options;
 mod raw;
 mod record;
+mod remote;
 mod server;
 mod source;
 mod volume;

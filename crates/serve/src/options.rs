@@ -12,10 +12,10 @@ pub const CONNECTIONS_MAX: u32 = 512;
 /// Most exports of one server: each has memory, an engine and a way to its members of its own, all turned by one loop.
 pub const EXPORTS_MAX: usize = 64;
 
-/// One member: a file or device, perhaps with the timing of a disk model.
+/// One member: a file, a device or an export of another machine, perhaps with the timing of a disk model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemberSpec {
-    /// Where its bytes are.
+    /// Where its bytes are: a path, or `nbd://HOST[:PORT]/NAME` or `nbd+unix:///NAME?socket=PATH`.
     pub path: PathBuf,
     /// The preset whose time every read and write takes.
     pub emulate: Option<String>,
@@ -24,7 +24,7 @@ pub struct MemberSpec {
 impl FromStr for MemberSpec {
     type Err = String;
 
-    /// A path, or `emulate(PRESET):PATH`.
+    /// A path or an address, or `emulate(PRESET):` before one.
     fn from_str(text: &str) -> Result<Self, String> {
         let Some(rest) = text.strip_prefix("emulate(") else {
             return Ok(Self { path: text.into(), emulate: None });
@@ -43,7 +43,7 @@ impl FromStr for MemberSpec {
 pub enum What {
     /// One file or block device as it is; the array (in the grammar of every command) says where strips lie.
     Over {
-        /// File or device.
+        /// File, device or far export.
         member: MemberSpec,
         /// `single[:STRIP]` or `raid0:NxSTRIP`; none means what the kernel says of a device, else `single`.
         array: Option<String>,
@@ -52,7 +52,7 @@ pub enum What {
     Stripe {
         /// Bytes of a strip.
         strip_bytes: u64,
-        /// Files or devices, in order.
+        /// Files, devices and far exports, in order.
         members: Vec<MemberSpec>,
     },
 }

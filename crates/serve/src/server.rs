@@ -20,6 +20,7 @@ use crate::backend::{Backend, Threads};
 use crate::connection::{Connection, Received, TURN_BYTES_MAX};
 use crate::emulate::Emulated;
 use crate::error::{ServeError, system};
+use crate::fan::Fan;
 use crate::http::Http;
 use crate::log::Log;
 use crate::nbd::handshake::Export;
@@ -147,7 +148,7 @@ fn models(members: &[&MemberSpec], sizes: &[u64]) -> Result<Vec<Option<Box<dyn D
 }
 
 fn open_volume(options: &Options, export: &ExportOptions) -> Result<Volume, ServeError> {
-    let (source, members): (_, Vec<&MemberSpec>) = match &export.what {
+    let (mut source, members): (Source, Vec<&MemberSpec>) = match &export.what {
         What::Over { member, array } => {
             let array: ArraySpec = match array {
                 Some(text) => text.parse().map_err(|why| ServeError::option("--array", why))?,
@@ -167,9 +168,13 @@ fn open_volume(options: &Options, export: &ExportOptions) -> Result<Volume, Serv
     let log = export.log_inputs.as_ref().map(|path| {
         Log::create(path, &spec, &source.array).map_err(|problem| ServeError::file(path, problem))
     });
-    let direct = source.members.iter().all(crate::source::Member::is_direct);
+    let (direct, far) = (source.is_direct(), source.take_far());
     let backend = |arena: &Arena| {
-        let plain = make_backend(options.transfer, direct, arena)?;
+        let files = make_backend(options.transfer, direct, arena)?;
+        let plain = match far {
+            Some(far) => Box::new(Fan::new(files, far)?),
+            None => files,
+        };
         let emulated = models.iter().any(Option::is_some);
         Ok(if emulated { Box::new(Emulated::new(plain, models)) as Box<dyn Backend> } else { plain })
     };

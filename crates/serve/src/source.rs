@@ -5,10 +5,16 @@
 //! while we ourselves do not write. If it changes all the same, the cache may hold what is not true any more, and then
 //! nothing is answered but errors until the server is started anew.
 //!
+//! A member may also be far: an export of another machine. It has no file here; its backend reaches and watches it.
+//!
 //! Two kinds of sources: *over* is one file whose own blocks are the volume's; its geometry only tells the schemes where
 //! strips and stripes lie. *Stripe* is several members, striped as RAID-0, read-only.
 
+use crate::backend::Backend;
 use crate::error::ServeError;
+use crate::fan::Far;
+use crate::nbd::client::Address;
+use crate::remote::Remote;
 use forerun_core::array::{Array, ArraySpec, Level, Role};
 use forerun_core::units::{BLOCK_BYTES, Disk, Extent};
 use rustix::fs::{FlockOperation, OFlags, fcntl_getfl, flock};
@@ -33,21 +39,28 @@ pub enum Direct {
     Off,
 }
 
-/// One file or device.
+/// One file, device or far member.
 #[derive(Debug)]
 pub(crate) struct Member {
+    /// None for a far member.
+    file: Option<Files>,
+    /// Bytes.
+    pub(crate) size: u64,
+    /// Writes of ours in flight.
+    pub(crate) writing: u32,
+}
+
+/// A member that is a file or a device of this machine.
+#[derive(Debug)]
+struct Files {
     path: PathBuf,
     /// Through the page cache; for the bytes behind the last whole sector, and for syncs.
     plain: Arc<File>,
     /// Around it.
     direct: Option<Arc<File>>,
-    /// Bytes.
-    pub(crate) size: u64,
     seen: Seen,
     /// We wrote since it was last looked at, so its time of change says nothing.
     written: bool,
-    /// Writes of ours in flight; then it says nothing either.
-    pub(crate) writing: u32,
 }
 
 /// What must stay as it is.
@@ -71,13 +84,14 @@ pub(crate) struct Place {
 }
 
 /// All members, and how blocks lie on them.
-#[derive(Debug)]
 pub(crate) struct Source {
     pub(crate) members: Vec<Member>,
     pub(crate) array: Array,
     /// Bytes of the volume.
     pub(crate) size: u64,
     over: bool,
+    /// The backends of far members, until [`Source::take_far`].
+    far: Far,
 }
 
 impl Source {
@@ -96,13 +110,13 @@ impl Source {
             );
             return Err(ServeError::option("--array", why));
         }
-        let member = Member::open(path, read_only, direct)?;
+        let (member, far) = Member::open(path, read_only, direct)?;
         let size = member.size;
         let strip = spec.strip_bytes() / BLOCK_BYTES;
         let rows = size.div_ceil(spec.strip_bytes() * u64::from(spec.disks()));
         let blocks = if spec.level() == Level::Single { size.div_ceil(BLOCK_BYTES) } else { rows * strip };
         let array = Array::new(spec, blocks).map_err(|why| ServeError::option("--over", why))?;
-        Ok(Self { members: vec![member], array, size, over: true })
+        Ok(Self { members: vec![member], array, size, over: true, far: vec![far] })
     }
 
     /// Members striped as RAID-0, read-only.
@@ -115,13 +129,14 @@ impl Source {
         let spec = ArraySpec::new(level, paths.len() as u16, strip_bytes)
             .map_err(|why| ServeError::option("--stripe", why))?;
         check_strip(&spec)?;
-        let members: Vec<Member> =
+        let opened: Vec<(Member, Option<Box<dyn Backend>>)> =
             paths.iter().map(|path| Member::open(path, true, direct)).collect::<Result<_, _>>()?;
+        let (members, far): (Vec<Member>, Far) = opened.into_iter().unzip();
         let smallest = members.iter().map(|m| m.size).min().unwrap_or(0);
         let array =
             Array::new(spec, smallest / BLOCK_BYTES).map_err(|why| ServeError::option("--stripe", why))?;
         let size = array.capacity_blocks() * BLOCK_BYTES;
-        Ok(Self { members, array, size, over: false })
+        Ok(Self { members, array, size, over: false, far })
     }
 
     /// Where the bytes of a member command are.
@@ -139,7 +154,19 @@ impl Source {
         Place { member, offset, inside }
     }
 
-    /// Whether every member is what it was.
+    /// The backends of far members, by number; nothing where all members are files.
+    pub(crate) fn take_far(&mut self) -> Option<Far> {
+        let far = std::mem::take(&mut self.far);
+        far.iter().any(Option::is_some).then_some(far)
+    }
+
+    /// Whether transfers go around the page cache: of all members that are files, if any.
+    pub(crate) fn is_direct(&self) -> bool {
+        let mut files = self.members.iter().filter_map(|member| member.file.as_ref()).peekable();
+        files.peek().is_some() && files.all(|file| file.direct.is_some())
+    }
+
+    /// Whether every member that is a file is what it was.
     pub(crate) fn check(&mut self) -> Result<(), String> {
         self.members.iter_mut().try_for_each(Member::check)
     }
@@ -154,7 +181,76 @@ fn check_strip(spec: &ArraySpec) -> Result<(), ServeError> {
 }
 
 impl Member {
-    fn open(path: &Path, read_only: bool, direct: Direct) -> Result<Self, ServeError> {
+    /// Opens what a path or an address names; a far member comes with its backend.
+    fn open(
+        path: &Path,
+        read_only: bool,
+        direct: Direct,
+    ) -> Result<(Self, Option<Box<dyn Backend>>), ServeError> {
+        if let Some(text) = path.to_str().filter(|text| Address::is_meant(text)) {
+            let address = text.parse().map_err(|why: String| ServeError::option("--over", why))?;
+            let far = open_far(&address, read_only)?;
+            return Ok((Self { file: None, size: far.agreed().size, writing: 0 }, Some(Box::new(far))));
+        }
+        let (file, size) = Files::open(path, read_only, direct)?;
+        Ok((Self { file: Some(file), size, writing: 0 }, None))
+    }
+
+    /// The file for reading `inside` bytes (none for a far member), and how many bytes to ask of it.
+    pub(crate) fn for_read(&self, inside: u64) -> (Option<Arc<File>>, u64) {
+        match &self.file {
+            // A read around the page cache asks for whole blocks; it ends where the file ends.
+            Some(Files { direct: Some(direct), .. }) => {
+                (Some(Arc::clone(direct)), inside.next_multiple_of(BLOCK_BYTES))
+            }
+            file => (file.as_ref().map(|file| Arc::clone(&file.plain)), inside),
+        }
+    }
+
+    /// The file for writing `inside` bytes.
+    pub(crate) fn for_write(&self, inside: u64) -> Option<Arc<File>> {
+        let file = self.file.as_ref()?;
+        Some(match &file.direct {
+            Some(direct) if inside.is_multiple_of(BLOCK_BYTES) => Arc::clone(direct),
+            _ => Arc::clone(&file.plain),
+        })
+    }
+
+    /// The file for a sync: one sync covers what went either way.
+    pub(crate) fn for_sync(&self) -> Option<Arc<File>> {
+        self.file.as_ref().map(|file| Arc::clone(&file.plain))
+    }
+
+    /// A write of ours has ended.
+    pub(crate) fn wrote(&mut self) {
+        self.writing -= 1;
+        if let Some(file) = &mut self.file {
+            file.written = true;
+        }
+    }
+
+    fn check(&mut self) -> Result<(), String> {
+        let writing = self.writing > 0;
+        self.file.as_mut().map_or(Ok(()), |file| file.check(writing))
+    }
+}
+
+/// Reaches an export of another machine. Nothing can lock it, so that it is ours alone is the user's word.
+fn open_far(address: &Address, read_only: bool) -> Result<Remote, ServeError> {
+    let problem = |source, remedy| ServeError::File { path: address.to_string().into(), source, remedy };
+    let far = Remote::open(address).map_err(|why| problem(why.into_io(), ""))?;
+    if far.agreed().size == 0 {
+        return Err(ServeError::option("--over", format!("{address} is empty")));
+    }
+    if far.agreed().is_read_only() && !read_only {
+        let refused = std::io::Error::from(std::io::ErrorKind::ReadOnlyFilesystem);
+        return Err(problem(refused, " (its server refuses writes: serve it with --read-only)"));
+    }
+    Ok(far)
+}
+
+impl Files {
+    fn open(path: &Path, read_only: bool, direct: Direct) -> Result<(Self, u64), ServeError> {
         let about = std::fs::metadata(path).map_err(|e| ServeError::file(path, e))?;
         let is_block = about.file_type().is_block_device();
         if !is_block && !about.is_file() {
@@ -185,55 +281,16 @@ impl Member {
             return Err(ServeError::option("--over", format!("{} is empty", path.display())));
         }
         let seen = look(&plain, size).map_err(|e| ServeError::file(path, e))?;
-        Ok(Self {
-            path: path.into(),
-            plain: Arc::new(plain),
-            direct: around.map(Arc::new),
-            size,
-            seen,
-            written: false,
-            writing: 0,
-        })
+        let (plain, direct) = (Arc::new(plain), around.map(Arc::new));
+        Ok((Self { path: path.into(), plain, direct, seen, written: false }, size))
     }
 
-    /// Whether transfers go around the page cache.
-    pub(crate) const fn is_direct(&self) -> bool {
-        self.direct.is_some()
-    }
-
-    /// The file for reading `inside` bytes at `offset`, and how many bytes to ask of it.
-    pub(crate) fn for_read(&self, inside: u64) -> (&Arc<File>, u64) {
-        match &self.direct {
-            // A read around the page cache asks for whole blocks; it ends where the file ends.
-            Some(direct) => (direct, inside.next_multiple_of(BLOCK_BYTES)),
-            None => (&self.plain, inside),
-        }
-    }
-
-    /// The file for writing `inside` bytes.
-    pub(crate) fn for_write(&self, inside: u64) -> &Arc<File> {
-        match &self.direct {
-            Some(direct) if inside.is_multiple_of(BLOCK_BYTES) => direct,
-            _ => &self.plain,
-        }
-    }
-
-    /// The file for a sync: one sync covers what went either way.
-    pub(crate) const fn for_sync(&self) -> &Arc<File> {
-        &self.plain
-    }
-
-    /// A write of ours has ended.
-    pub(crate) fn wrote(&mut self) {
-        self.writing -= 1;
-        self.written = true;
-    }
-
-    fn check(&mut self) -> Result<(), String> {
+    /// Whether it is what it was; `writing` says that writes of ours are in flight.
+    fn check(&mut self, writing: bool) -> Result<(), String> {
         if self.seen.is_block {
             return Ok(()); // it is held exclusively
         }
-        let wrote = std::mem::take(&mut self.written) || self.writing > 0;
+        let wrote = std::mem::take(&mut self.written) || writing;
         let changed = |what: &str| Err(format!("{}: {what} while it was served", self.path.display()));
         let Ok(now) = self.plain.metadata() else { return changed("it could not be looked at") };
         if now.size() != self.seen.size {
@@ -249,6 +306,13 @@ impl Member {
         }
         self.seen.changed = time;
         Ok(())
+    }
+}
+
+impl Drop for Files {
+    fn drop(&mut self) {
+        // A ring of the kernel lets go of files a little later than of everything else; the lock goes now.
+        let _ = flock(&self.plain, FlockOperation::Unlock);
     }
 }
 
@@ -312,7 +376,7 @@ mod tests {
         let disk = file(1 << 20);
         let spec: ArraySpec = "single".parse().expect("valid");
         let _first = Source::over(disk.path(), spec, false, Direct::Off).expect("opened");
-        let second = Source::over(disk.path(), spec, false, Direct::Off).expect_err("locked");
+        let second = Source::over(disk.path(), spec, false, Direct::Off).err().expect("locked");
         assert!(second.to_string().contains("locked"), "{second}");
     }
 
@@ -324,7 +388,7 @@ mod tests {
         assert_eq!(source.check(), Ok(()));
         let later = std::fs::FileTimes::new().set_modified(std::time::SystemTime::UNIX_EPOCH);
         disk.as_file().set_times(later).expect("set");
-        source.members[0].written = true;
+        source.members[0].file.as_mut().expect("a file").written = true;
         assert_eq!(source.check(), Ok(()), "a write of ours explains the time");
         disk.as_file().write_all_at(b"x", 0).expect("written");
         assert!(source.check().is_err());
@@ -336,7 +400,7 @@ mod tests {
     fn geometries_below_the_volume_are_refused() {
         let disk = file(1 << 20);
         let spec = "raid5:5x128K".parse().expect("valid");
-        let why = Source::over(disk.path(), spec, true, Direct::Off).expect_err("parity").to_string();
+        let why = Source::over(disk.path(), spec, true, Direct::Off).err().expect("parity").to_string();
         assert!(why.contains("raid0:NxSTRIP"), "{why}");
         let spec = "raid0:2x8M".parse().expect("valid");
         assert!(Source::over(disk.path(), spec, true, Direct::Off).is_err());

@@ -326,6 +326,12 @@ impl Volume {
         self.engine.is_idle() && self.syncs.is_idle() && self.writes.is_idle() && self.inputs.is_empty()
     }
 
+    /// Whether the members are what they were; why not, otherwise.
+    pub(crate) fn check(&mut self) -> Result<(), String> {
+        self.source.check()?;
+        self.backend.changed().map_or(Ok(()), Err)
+    }
+
     /// Messages about members since the last call.
     pub(crate) fn take_notes(&mut self) -> Vec<String> {
         std::mem::take(&mut self.notes)
@@ -439,10 +445,10 @@ impl Volume {
             Task {
                 token: u64::from(start.command),
                 kind,
-                member: start.disk.0,
+                member: place.member as u16,
                 ahead: start.read_ahead,
                 context: start.context,
-                file: file.clone(),
+                file,
                 offset: place.offset,
                 len,
                 lease: Some(lease),
@@ -548,10 +554,10 @@ impl Volume {
                 Task {
                     token: RESCUE_TOKEN | (number as u64) << 32 | index as u64,
                     kind: Kind::Read,
-                    member: disk.0,
+                    member: place.member as u16,
                     ahead: false,
                     context: Context::default(),
-                    file: file.clone(),
+                    file,
                     offset: place.offset,
                     len,
                     lease: Some(lease),

@@ -11,6 +11,8 @@ mod exports;
 mod faults;
 #[path = "it/hostile.rs"]
 mod hostile;
+#[path = "it/remote.rs"]
+mod remote;
 #[path = "it/shadow.rs"]
 mod shadow;
 #[path = "it/tools.rs"]

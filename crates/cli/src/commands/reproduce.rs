@@ -228,6 +228,12 @@ fn short(text: &str) -> String {
     text.chars().take(PAPER_WIDTH - 1).chain(['…']).collect()
 }
 
+/// Why a row does not hold, a line for each fact; not once more what the row before has told.
+fn because(why: &str, told: &str, ui: &Ui) -> String {
+    let why = if why == told { "as the row before" } else { why };
+    why.lines().map(|line| ui.paint(Style::Dim, &format!("      {line}")) + "\n").collect()
+}
+
 fn text(study: &Study, result: &Reproduction, ui: &Ui) -> String {
     let word = study.word.to_lowercase();
     let header = [
@@ -259,6 +265,7 @@ fn text(study: &Study, result: &Reproduction, ui: &Ui) -> String {
     let mut lines = table::aligned(&header, &rows).into_iter();
     let mut text = lines.next().map_or_else(String::new, |line| ui.paint(Style::Dim, &line));
     text.push('\n');
+    let mut told = "";
     for (line, row) in lines.zip(shown) {
         let style = match row.holds {
             Some(true) => Some(Style::Good),
@@ -268,8 +275,8 @@ fn text(study: &Study, result: &Reproduction, ui: &Ui) -> String {
         text.push_str(&style.map_or_else(|| line.clone(), |style| ui.paint(style, &line)));
         text.push('\n');
         if row.holds == Some(false) && !row.why.is_empty() {
-            text.push_str(&ui.paint(Style::Dim, &format!("      {}", row.why)));
-            text.push('\n');
+            text.push_str(&because(&row.why, told, ui));
+            told = &row.why;
         }
     }
     for note in &result.notes {

@@ -30,10 +30,12 @@ Examples:
   forerun serve --over disk.img --strip 128K --disks 4 --cache 500M --scheme asp+msp
   forerun serve --over /dev/md0 --array raid0:4x128K --cache 2G --socket /run/forerun/md0.sock
   forerun serve --stripe 128K m0.img m1.img m2.img m3.img
+  forerun serve --over nbd://far.example:10809/disk --cache 2G --read-only
   forerun serve --over 'emulate(cheetah-15k4):disk.img' --read-only --run 'nbdcopy \"$uri\" null:'
 
-The address of the export is printed when clients may come. A member is a file, a block device, or
-emulate(PRESET):FILE, which has the timing of a disk model (forerun device list). Writes go through the cache to the
+The address of the export is printed when clients may come. A member is a file, a block device,
+an export of another machine (nbd://HOST[:PORT]/NAME, nbd+unix:///NAME?socket=PATH; nobody else may write it), or
+emulate(PRESET):MEMBER, which has the timing of a disk model (forerun device list). Writes go through the cache to the
 member before they are acknowledged; FLUSH and FUA reach its stable storage. SIGTERM answers what was asked and ends.
 With --socket inherited the socket is the one that a service manager hands over.";
 
@@ -61,7 +63,7 @@ enum DirectIo {
 #[derive(Debug, Args)]
 #[command(group = clap::ArgGroup::new("what").required(true).args(["over", "stripe", "replay_log"]))]
 pub(crate) struct ServeArgs {
-    /// Serve this file or device as it is: FILE, DEV or emulate(PRESET):FILE
+    /// Serve this as it is: FILE, DEV, nbd://HOST/NAME or emulate(PRESET):MEMBER
     #[arg(long, value_name = "MEMBER")]
     over: Option<MemberSpec>,
     /// Serve the members, striped as RAID-0 with strips of this size, read-only

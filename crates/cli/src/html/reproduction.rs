@@ -1,10 +1,10 @@
 //! The page of `reproduce`: the table paper | ours | ratio | holds, figure by figure, and the curves as we have them.
 
-use super::charts::{self, Label, Line};
+use super::charts::{self, Bar, Label, Line};
 use super::esc;
 use crate::commands::reproduce::{holds, paper, tally};
 use crate::human;
-use forerun_sim::reproduce::{Chart, Kind, Reproduction, Row, Study};
+use forerun_sim::reproduce::{Chart, Kind, Reproduction, Row, Series, Study};
 use std::fmt::Write as _;
 
 /// The body of the page.
@@ -107,7 +107,34 @@ fn stroke(index: usize) -> String {
     format!("s{} d{}", index % 7, (index / 7).min(2))
 }
 
+/// One group of bars for each name, all to one scale.
+fn bars(chart: &Chart) -> String {
+    let longest =
+        chart.series.iter().flat_map(|series| &series.points).map(|point| point.1).fold(0.0, f64::max);
+    let group = |(x, name): &(f64, String)| {
+        let bar = |(run, series): (usize, &Series)| {
+            let value = series.points.iter().find(|point| point.0 == *x)?.1;
+            let words = human::digits(value);
+            Some(Bar {
+                label: Label { run, name: series.name.clone(), class: "" },
+                share: if longest > 0.0 { value / longest } else { 0.0 },
+                tip: format!("{name}, {}: {words}", series.name),
+                value: words,
+                note: String::new(),
+            })
+        };
+        let rows: Vec<Bar> = chart.series.iter().enumerate().filter_map(bar).collect();
+        format!("<h4>{}</h4>{}", esc(name), charts::bars(&rows, &[]))
+    };
+    let groups: String = chart.names.iter().map(group).collect();
+    let title = format!("{} by {}", chart.y, chart.x);
+    charts::figure(&title, "As measured here; the paper prints its bars without data.", "", &groups)
+}
+
 fn curves(chart: &Chart) -> String {
+    if !chart.names.is_empty() {
+        return bars(chart);
+    }
     let points = || chart.series.iter().flat_map(|series| &series.points);
     let x_max = points().map(|point| point.0).fold(0.0, f64::max);
     let y_max = points().map(|point| point.1).fold(0.0, f64::max) * 1.05;

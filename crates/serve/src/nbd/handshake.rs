@@ -22,44 +22,47 @@ pub(crate) const NAME_BYTES_MAX: usize = 4096;
 const OPTIONS_MAX: u32 = 64;
 
 /// `NBDMAGIC`.
-const MAGIC: u64 = 0x4e42_444d_4147_4943;
+pub(super) const MAGIC: u64 = 0x4e42_444d_4147_4943;
 /// `IHAVEOPT`.
-const OPTION_MAGIC: u64 = 0x4948_4156_454F_5054;
+pub(super) const OPTION_MAGIC: u64 = 0x4948_4156_454F_5054;
 /// Magic of an option's reply.
-const REPLY_MAGIC: u64 = 0x0003_e889_0455_65a9;
+pub(super) const REPLY_MAGIC: u64 = 0x0003_e889_0455_65a9;
 /// `NBD_FLAG_FIXED_NEWSTYLE` and `NBD_FLAG_C_FIXED_NEWSTYLE`.
-const FIXED_NEWSTYLE: u16 = 1;
+pub(super) const FIXED_NEWSTYLE: u16 = 1;
 /// `NBD_FLAG_NO_ZEROES` and `NBD_FLAG_C_NO_ZEROES`.
-const NO_ZEROES: u16 = 1 << 1;
+pub(super) const NO_ZEROES: u16 = 1 << 1;
 
 /// Options, by number.
-mod option {
-    pub(super) const EXPORT_NAME: u32 = 1;
-    pub(super) const ABORT: u32 = 2;
-    pub(super) const LIST: u32 = 3;
-    pub(super) const INFO: u32 = 6;
-    pub(super) const GO: u32 = 7;
-    pub(super) const STRUCTURED_REPLY: u32 = 8;
+pub(super) mod option {
+    pub(in crate::nbd) const EXPORT_NAME: u32 = 1;
+    pub(in crate::nbd) const ABORT: u32 = 2;
+    pub(in crate::nbd) const LIST: u32 = 3;
+    pub(in crate::nbd) const INFO: u32 = 6;
+    pub(in crate::nbd) const GO: u32 = 7;
+    pub(in crate::nbd) const STRUCTURED_REPLY: u32 = 8;
 }
 
 /// Replies to options, by number.
-mod reply {
-    pub(super) const ACK: u32 = 1;
-    pub(super) const SERVER: u32 = 2;
-    pub(super) const INFO: u32 = 3;
-    pub(super) const UNSUPPORTED: u32 = (1 << 31) + 1;
-    pub(super) const POLICY: u32 = (1 << 31) + 2;
-    pub(super) const INVALID: u32 = (1 << 31) + 3;
-    pub(super) const UNKNOWN: u32 = (1 << 31) + 6;
-    pub(super) const TOO_BIG: u32 = (1 << 31) + 9;
+pub(super) mod reply {
+    pub(in crate::nbd) const ACK: u32 = 1;
+    pub(in crate::nbd) const SERVER: u32 = 2;
+    pub(in crate::nbd) const INFO: u32 = 3;
+    pub(in crate::nbd) const UNSUPPORTED: u32 = (1 << 31) + 1;
+    pub(in crate::nbd) const POLICY: u32 = (1 << 31) + 2;
+    pub(in crate::nbd) const INVALID: u32 = (1 << 31) + 3;
+    pub(in crate::nbd) const TLS_REQUIRED: u32 = (1 << 31) + 5;
+    pub(in crate::nbd) const UNKNOWN: u32 = (1 << 31) + 6;
+    pub(in crate::nbd) const SHUTDOWN: u32 = (1 << 31) + 7;
+    pub(in crate::nbd) const BLOCK_SIZE_REQUIRED: u32 = (1 << 31) + 8;
+    pub(in crate::nbd) const TOO_BIG: u32 = (1 << 31) + 9;
 }
 
 /// Information items, by number.
-mod info {
-    pub(super) const EXPORT: u16 = 0;
-    pub(super) const NAME: u16 = 1;
-    pub(super) const DESCRIPTION: u16 = 2;
-    pub(super) const BLOCK_SIZE: u16 = 3;
+pub(super) mod info {
+    pub(in crate::nbd) const EXPORT: u16 = 0;
+    pub(in crate::nbd) const NAME: u16 = 1;
+    pub(in crate::nbd) const DESCRIPTION: u16 = 2;
+    pub(in crate::nbd) const BLOCK_SIZE: u16 = 3;
 }
 
 /// What clients may choose from.
@@ -122,7 +125,7 @@ pub fn greeting() -> [u8; 18] {
 }
 
 /// A number of `N` bytes at the front, and what is behind it.
-fn split<const N: usize>(bytes: &[u8]) -> Option<([u8; N], &[u8])> {
+pub(super) fn split<const N: usize>(bytes: &[u8]) -> Option<([u8; N], &[u8])> {
     bytes.split_first_chunk::<N>().map(|(head, rest)| (*head, rest))
 }
 

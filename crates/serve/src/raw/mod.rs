@@ -286,6 +286,41 @@ impl Lease {
         })
     }
 
+    /// Receives from a stream what comes now of the bytes `[skip, skip + len)` of the lease, and into `rest` what follows them.
+    /// Returns how many bytes came; 0 is the end of the stream.
+    pub(crate) fn receive(
+        &mut self,
+        stream: BorrowedFd<'_>,
+        skip: u64,
+        len: u64,
+        rest: &mut [u8],
+    ) -> io::Result<u64> {
+        assert!(self.how == Lend::Fill, "only what is lent to be filled is filled");
+        let mut pieces = Vec::with_capacity(self.runs.len().min(PIECES_MAX) + 1);
+        self.pieces(skip, len, &mut pieces);
+        let whole: usize = pieces.iter().map(|piece| piece.iov_len).sum();
+        if pieces.len() < PIECES_MAX && whole as u64 == len {
+            pieces.push(libc::iovec { iov_base: rest.as_mut_ptr().cast(), iov_len: rest.len() });
+        }
+        // SAFETY: the pieces lie in blocks that this lease alone may touch, and in `rest`; both are held mutably.
+        let moved = unsafe { libc::readv(stream.as_raw_fd(), pieces.as_ptr(), pieces.len() as i32) };
+        u64::try_from(moved).map_err(|_| io::Error::last_os_error())
+    }
+
+    /// Sends to a stream what it takes now of the bytes `[skip, skip + len)` of the lease. Returns how many it took.
+    pub(crate) fn send(&self, stream: BorrowedFd<'_>, skip: u64, len: u64) -> io::Result<u64> {
+        assert!(self.how == Lend::Drain, "only what is lent to be drained is drained");
+        let mut pieces = Vec::with_capacity(self.runs.len().min(PIECES_MAX));
+        self.pieces(skip, len, &mut pieces);
+        // SAFETY: a message of zeros is an empty one; its list of pieces is set below and lives until the call is over.
+        let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+        message.msg_iov = pieces.as_mut_ptr();
+        message.msg_iovlen = pieces.len();
+        // SAFETY: the pieces lie in blocks that nobody writes while the lease is held.
+        let moved = unsafe { libc::sendmsg(stream.as_raw_fd(), &raw const message, libc::MSG_NOSIGNAL) };
+        u64::try_from(moved).map_err(|_| io::Error::last_os_error())
+    }
+
     fn transfer(&self, len: u64, call: impl Fn(&[libc::iovec], u64) -> libc::ssize_t) -> io::Result<u64> {
         let mut pieces = Vec::with_capacity(self.runs.len().min(PIECES_MAX));
         let mut done = 0;

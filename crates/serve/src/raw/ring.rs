@@ -72,7 +72,8 @@ impl Ring {
         let Some(flight) = self.flights[at].as_mut() else {
             unreachable!("only what is in flight is submitted")
         };
-        let fd = types::Fd(flight.task.file.as_raw_fd());
+        let Some(file) = &flight.task.file else { unreachable!("a task without a file is a far member's") };
+        let fd = types::Fd(file.as_raw_fd());
         let (offset, len) = (flight.task.offset, flight.task.len);
         if let Some(lease) = &flight.task.lease {
             lease.pieces(0, len, &mut flight.pieces);

@@ -79,7 +79,7 @@ impl Served {
     /// Looks whether the members are what they were.
     pub(super) fn check_members(&mut self) {
         if self.changed.is_none()
-            && let Err(why) = self.volume.source.check()
+            && let Err(why) = self.volume.check()
         {
             self.volume.say(format!("{why}: nothing is answered any more; start the server anew"));
             self.changed = Some(why);

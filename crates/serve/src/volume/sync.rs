@@ -61,7 +61,7 @@ impl Volume {
                     member: index as u16,
                     ahead: false,
                     context: Context::default(),
-                    file: member.for_sync().clone(),
+                    file: member.for_sync(),
                     offset: 0,
                     len: 0,
                     lease: None,

@@ -2,13 +2,14 @@
 
 use super::client::{Running, image};
 use forerun_serve::options::Options;
+use std::ffi::OsStr;
 use std::process::{Command, Output};
 use tempfile::TempDir;
 
 const SIZE: usize = 24 << 20;
 
 /// Whether a program is there. Tests of programs that are not pass without them; `scripts/install-deps.sh` installs all.
-fn has(program: &str) -> bool {
+pub(crate) fn has(program: &str) -> bool {
     let there = Command::new("sh").args(["-c", &format!("command -v {program}")]).output();
     there.is_ok_and(|output| output.status.success())
 }
@@ -24,11 +25,19 @@ fn server() -> (TempDir, Running, Vec<u8>) {
 
 /// Runs a shell command with the address in `$uri` and the folder in `$dir`; it must succeed.
 fn sh(server: &Running, folder: &TempDir, command: &str) -> String {
+    let variables = [
+        ("uri", server.uri.as_ref()),
+        ("sock", server.socket.as_os_str()),
+        ("dir", folder.path().as_os_str()),
+    ];
+    sh_with(&variables, command)
+}
+
+/// Runs a shell command with variables in its environment; it must succeed.
+pub(crate) fn sh_with(variables: &[(&str, &OsStr)], command: &str) -> String {
     let Output { status, stdout, stderr } = Command::new("sh")
         .args(["-ec", command])
-        .env("uri", &server.uri)
-        .env("sock", &server.socket)
-        .env("dir", folder.path())
+        .envs(variables.iter().copied())
         .env("PATH", "/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
         .output()
         .expect("a shell");

@@ -14,6 +14,8 @@ pub(super) const A_THIRD: f64 = 1.0 / 3.0;
 
 /// Most runs of a row whose numbers are told in full; of more only the speeds.
 const TOLD_IN_FULL: usize = 4;
+/// Most runs whose speeds are told; a row of more says what it must by its test.
+const TOLD: usize = 12;
 
 /// What is read off a run. More is better in each of them.
 pub(super) type Measure = fn(&RunReport) -> f64;
@@ -87,6 +89,8 @@ pub(super) struct Ablation {
 pub(super) struct Place {
     pub(super) series: String,
     pub(super) x: f64,
+    /// What stands there, in words.
+    pub(super) name: String,
 }
 
 /// One row to be.
@@ -185,7 +189,7 @@ impl Claim {
         let case = format!("{series}, {}: {unit}", x.1);
         let mut claim = Self::new(figure, case, vec![setup], Test::Point(measure));
         claim.kind = Kind::Point;
-        claim.place = Some(Place { series: series.into(), x: x.0 });
+        claim.place = Some(Place { series: series.into(), x: x.0, name: x.1.into() });
         claim
     }
     /// Something that the paper says and virtual time cannot show.
@@ -283,7 +287,7 @@ impl Claim {
         }
     }
 
-    /// The runs' numbers: in short where the row holds, with cause and ablations where it does not.
+    /// The runs' numbers, a line for each: in short where the row holds, with cause and ablations where it does not.
     fn why(&self, reports: &Reports, verdict: &Verdict, quick: bool) -> String {
         let runs = self.needs.iter().filter_map(|s| reports.get(s));
         let mut parts: Vec<String> = Vec::new();
@@ -295,11 +299,16 @@ impl Claim {
             parts.push(self.cause.into());
         }
         let in_full = broken && self.needs.len() <= TOLD_IN_FULL;
-        parts.extend(runs.map(if in_full { facts } else { speed }));
+        if in_full {
+            parts.extend(runs.map(facts));
+        } else if self.needs.len() <= TOLD {
+            parts.push(runs.map(speed).collect::<Vec<_>>().join("; "));
+        }
         if broken {
             parts.extend(self.ablations.iter().map(|ablation| self.shown(ablation, reports)));
         }
-        parts.join("; ")
+        parts.retain(|part| !part.is_empty());
+        parts.join("\n")
     }
 }
 
@@ -313,6 +322,9 @@ impl Claim {
         }
         let changed = Self { needs: ablation.setups.clone(), ablations: Vec::new(), ..self.clone() };
         let ours = changed.judge(reports).ours.map_or_else(|| "nothing".into(), |ours| format!("{ours:.3}"));
+        if runs.len() > TOLD_IN_FULL {
+            return format!("ablation ({shows}): {ours} instead");
+        }
         let speeds: Vec<String> = runs.into_iter().map(speed).collect();
         format!("ablation ({shows}): {ours} instead, by {}", speeds.join(", "))
     }

@@ -46,6 +46,8 @@ pub struct Study {
     pub word: &'static str,
     /// Figures that can be asked for, in the paper's order. A number alone stands for all its parts.
     pub figures: &'static [&'static str],
+    /// Those of them whose points stand for something with a name (a program, a query): drawn as bars.
+    pub bars: &'static [&'static str],
     /// Axes (x, y) of a figure's curves.
     axes: fn(&str) -> (&'static str, &'static str),
     /// Every claim, expectation and point, figure by figure.

@@ -34,6 +34,7 @@ pub(super) static STUDY: Study = Study {
              order that its text states.",
     word: "Fig.",
     figures: &["6", "7", "8a", "8b", "8c", "8d", "9a", "9b", "9c", "9d", "10", "11", "12", "13"],
+    bars: &["10", "11", "12", "13"],
     axes,
     claims,
     finish,

@@ -33,6 +33,7 @@ pub(super) static STUDY: Study = Study {
              that their text states. A mean counts LFS, web search, BLAST and TPC-H alike; PostMark has no bar.",
     word: "slide:",
     figures: &["drives", "speedup", "accuracy", "cost", "rates", "scale"],
+    bars: &["accuracy", "cost"],
     axes: overtime::axes,
     claims,
     finish,

@@ -31,7 +31,7 @@ fn series(curve: &Curve, name: String, unit: f64) -> Series {
 pub(super) fn add(reports: &Reports, done: &mut Reproduction, figures: &[String]) {
     let chart = |figure: &str| {
         let (x, y) = axes(figure);
-        Chart { figure: figure.into(), x: x.into(), y: y.into(), series: Vec::new() }
+        Chart { figure: figure.into(), x: x.into(), y: y.into(), series: Vec::new(), names: Vec::new() }
     };
     let wanted = |figure: &str| figures.is_empty() || figures.iter().any(|f| f == figure);
     let (mut rates, mut scales) = (chart("rates"), chart("scale"));

@@ -108,10 +108,11 @@ fn of_sizes(subject: &Subject, unknown: bool) -> Vec<Claim> {
 
 /// The bars of the figure.
 fn points(subject: &Subject, unknown: bool, at: &dyn Fn(&str) -> Setup) -> Vec<Claim> {
+    let words = if unknown { "sizes unknown" } else { "sizes known" };
+    let name = format!("{}, {words}", subject.label());
+    let x = (2 * subject.number + usize::from(unknown)) as f64;
     let point = |scheme: &&str| {
-        let series = if unknown { format!("{scheme}, sizes unknown") } else { (*scheme).to_string() };
-        let x = (f64::from(subject.group as u8), subject.label());
-        Claim::point(subject.figure, "execution time, s", &series, (x.0, &x.1), at(scheme), SECONDS)
+        Claim::point(subject.figure, "execution time, s", scheme, (x, &name), at(scheme), SECONDS)
     };
     SCHEMES.iter().map(point).collect()
 }

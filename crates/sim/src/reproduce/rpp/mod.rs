@@ -36,6 +36,7 @@ pub(super) static STUDY: Study = Study {
              row is a number of its Table 1, a number or an order of its text, or what the project expects.",
     word: "Fig.",
     figures: &["table1", "1", "2", "3", "other", "loss", "threshold", "short", "regions"],
+    bars: &["1", "2", "3", "other"],
     axes,
     claims,
     finish,

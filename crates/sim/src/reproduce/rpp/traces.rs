@@ -22,6 +22,8 @@ const AMPLE: u64 = 4;
 /// A trace of the paper, or one beside it.
 #[derive(Clone, Debug)]
 pub(super) struct Subject {
+    /// Place in the list of all.
+    pub(super) number: usize,
     /// Figure whose rows it stands behind.
     pub(super) figure: &'static str,
     /// Name in the paper; empty for a trace that the paper has not.
@@ -115,10 +117,10 @@ static ENTRIES: &[Entry] = &[
 pub(super) fn subjects(options: &Options, scale: &Scale) -> Vec<Subject> {
     let listed = ENTRIES.iter().filter(|entry| entry.own || options.shared_traces.is_some());
     let listed = listed.filter(|entry| !scale.quick || entry.own);
-    listed.map(|entry| load(entry, options)).collect()
+    listed.enumerate().map(|(number, entry)| load(number, entry, options)).collect()
 }
 
-fn load(entry: &Entry, options: &Options) -> Subject {
+fn load(number: usize, entry: &Entry, options: &Options) -> Subject {
     let path = if entry.own {
         options.own_traces.as_ref().map(|folder| folder.join(format!("{}.parquet", entry.file)))
     } else {
@@ -132,6 +134,7 @@ fn load(entry: &Entry, options: &Options) -> Subject {
     let footprint_bytes = loaded.as_ref().map_or(0, footprint);
     let quarter = (footprint_bytes / CACHE_SHARE).next_multiple_of(1 << 20).max(CACHE_LEAST);
     Subject {
+        number,
         figure: entry.figure,
         paper: entry.paper,
         name: entry.name,
@@ -191,6 +194,7 @@ impl Subject {
     /// A workload in place of a recording, with a cache of its own.
     pub(super) fn of_workload(name: &'static str, line: &str, cache_bytes: u64) -> Self {
         Self {
+            number: 0,
             figure: "short",
             paper: "",
             name,

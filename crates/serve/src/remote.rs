@@ -1,0 +1,456 @@
+//! A member that is an export of another machine (`nbd://HOST/NAME`): tasks become requests, several in flight.
+//!
+//! ```text
+//!   task --cut at the server's limit--> asks --waiting--> sent --reply, data into the lease--> all answered: done
+//!                                          ^                |
+//!                                          `--- connection lost, reached again: the same export? asked once more
+//! ```
+//!
+//! What is received goes from the socket into the lease, what is sent comes from it. Nothing here waits: the socket does
+//! not block, and a thread reaches for the server again when the connection was lost. Tasks wait for it at most as long as
+//! reaching it may take, then they fail, and the next one tries again.
+//!
+//! The export is declared ours alone: the protocol has no lock, so that nobody else writes it is the user's word. What can
+//! be checked is checked: when the server is reached again, size and flags must be what they were. A connection that is lost
+//! while acknowledged writes were not flushed ends everything, since the server may have lost them and the cache has them.
+
+use crate::backend::{Backend, Done, Kind, Task};
+use crate::connection::Socket;
+use crate::dial::{DialError, dial, redial};
+use crate::nbd::client::{Address, Agreed, REPLY_BYTES, Reply, parse_reply};
+use crate::nbd::wire::{Command, Request, request_bytes};
+use forerun_core::units::Nanos;
+use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::event::{EventfdFlags, eventfd};
+use std::collections::VecDeque;
+use std::io::{self, Write as _};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
+
+/// Requests that one server is asked at once; more wait here. What keeps a network of some milliseconds busy, and below
+/// what servers take from one client before they stop reading.
+const SENT_MAX: usize = 64;
+
+/// A task and what is left of it.
+#[derive(Debug)]
+struct Flight {
+    task: Task,
+    left: u32,
+    error: Option<io::Error>,
+}
+
+/// A part of a task that is one request.
+#[derive(Clone, Copy, Debug)]
+struct Ask {
+    flight: usize,
+    kind: Kind,
+    /// First byte in the task.
+    skip: u64,
+    len: u64,
+}
+
+/// The connection.
+enum Link {
+    Up(Socket),
+    /// A thread reaches for the server.
+    Reaching(Receiver<Result<(Socket, Agreed), DialError>>),
+    /// It was not reached; the next task tries again.
+    Down,
+}
+
+/// One far member.
+pub(crate) struct Remote {
+    address: Address,
+    agreed: Agreed,
+    link: Link,
+    epoll: OwnedFd,
+    /// Readable when the thread has ended.
+    reached: Arc<OwnedFd>,
+    flights: Vec<Option<Flight>>,
+    /// Asks by cookie, from the time that their head is written until their reply is read.
+    asked: Vec<Option<Ask>>,
+    sent: usize,
+    waiting: VecDeque<Ask>,
+    /// Heads that are written and not sent.
+    outbox: Vec<u8>,
+    /// The write whose data follows the outbox, by cookie, and how much of it is sent.
+    sending: Option<(usize, u64)>,
+    head: [u8; REPLY_BYTES],
+    head_len: usize,
+    /// The read whose data comes now, by cookie, and how much of it is here.
+    incoming: Option<(usize, u64)>,
+    blocked: bool,
+    /// Writes that were acknowledged; how many of them the flush on its way covers; how many are flushed.
+    acknowledged: u64,
+    covered: u64,
+    flushed: u64,
+    ended: Vec<Done>,
+    /// It is not what it was, and why.
+    changed: Option<String>,
+}
+
+fn put<T>(table: &mut Vec<Option<T>>, value: T) -> usize {
+    let at = table.iter().position(Option::is_none).unwrap_or_else(|| {
+        table.push(None);
+        table.len() - 1
+    });
+    table[at] = Some(value);
+    at
+}
+
+impl Remote {
+    /// Reaches the export.
+    pub(crate) fn open(address: &Address) -> Result<Self, DialError> {
+        let (socket, agreed) = dial(address)?;
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(io::Error::from)?;
+        let reached = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC).map_err(io::Error::from)?;
+        epoll::add(&epoll, &reached, EventData::new_u64(0), EventFlags::IN).map_err(io::Error::from)?;
+        epoll::add(&epoll, &socket, EventData::new_u64(0), EventFlags::IN).map_err(io::Error::from)?;
+        Ok(Self {
+            address: address.clone(),
+            agreed,
+            link: Link::Up(socket),
+            epoll,
+            reached: Arc::new(reached),
+            flights: Vec::new(),
+            asked: Vec::new(),
+            sent: 0,
+            waiting: VecDeque::new(),
+            outbox: Vec::new(),
+            sending: None,
+            head: [0; REPLY_BYTES],
+            head_len: 0,
+            incoming: None,
+            blocked: false,
+            acknowledged: 0,
+            covered: 0,
+            flushed: 0,
+            ended: Vec::new(),
+            changed: None,
+        })
+    }
+
+    /// What the server has agreed to.
+    pub(crate) const fn agreed(&self) -> Agreed {
+        self.agreed
+    }
+
+    /// An ask is over.
+    fn answered(&mut self, ask: Ask, error: Option<io::Error>) {
+        let entry = &mut self.flights[ask.flight];
+        let flight = entry.as_mut().expect("a task stays until its last request is answered");
+        flight.error = flight.error.take().or(error);
+        flight.left -= 1;
+        if flight.left > 0 {
+            return;
+        }
+        if let Some(Flight { task, error, .. }) = entry.take() {
+            let result = error.map_or(Ok(task.len), Err);
+            match (task.kind, &result) {
+                (Kind::Write, Ok(_)) => self.acknowledged += 1,
+                (Kind::Sync, Ok(_)) => self.flushed = self.covered,
+                _ => {}
+            }
+            self.ended.push(Done { token: task.token, result, lease: task.lease });
+        }
+    }
+
+    /// Ends everything that is not answered.
+    fn fail_all(&mut self, why: &str) {
+        let asked: Vec<Ask> = self.asked.iter_mut().filter_map(Option::take).collect();
+        self.sent = 0;
+        for ask in asked.into_iter().chain(std::mem::take(&mut self.waiting)) {
+            self.answered(ask, Some(io::Error::other(why.to_owned())));
+        }
+    }
+
+    /// The connection is of no use any more: everything that was asked and not answered is to be asked once more.
+    fn lost(&mut self, why: &str) {
+        let Link::Up(socket) = &self.link else { return };
+        // The file goes with its stream if not by this.
+        let _ = epoll::delete(&self.epoll, socket);
+        self.link = Link::Down;
+        self.outbox.clear();
+        (self.sending, self.incoming, self.head_len, self.blocked) = (None, None, 0, false);
+        if self.acknowledged > self.flushed && self.agreed.can_flush() {
+            self.change(format!("{why} before everything acknowledged was flushed"));
+            return;
+        }
+        let mut again: Vec<Ask> = self.asked.iter_mut().filter_map(Option::take).collect();
+        self.sent = 0;
+        again.sort_by_key(|ask| ask.kind == Kind::Sync);
+        for ask in again.into_iter().rev() {
+            self.waiting.push_front(ask);
+        }
+        if !self.waiting.is_empty() {
+            self.reach();
+        }
+    }
+
+    fn change(&mut self, what: String) {
+        let what = format!("{}: {what}", self.address);
+        self.fail_all(&what);
+        self.changed.get_or_insert(what);
+    }
+
+    /// Lets a thread reach for the server.
+    fn reach(&mut self) {
+        let (address, event) = (self.address.clone(), Arc::clone(&self.reached));
+        let (sender, receiver) = channel();
+        let thread =
+            std::thread::Builder::new().name("reach".into()).stack_size(256 << 10).spawn(move || {
+                // Nobody listens any more when the server has stopped.
+                drop(sender.send(redial(&address)));
+                let _ = rustix::io::write(&*event, &1_u64.to_ne_bytes());
+            });
+        match thread {
+            Ok(_) => self.link = Link::Reaching(receiver),
+            Err(problem) => self.fail_all(&format!("{}: {problem}", self.address)),
+        }
+    }
+
+    /// The thread has ended.
+    fn reached(&mut self) {
+        let Link::Reaching(receiver) = &self.link else { return };
+        let Ok(result) = receiver.try_recv() else { return };
+        self.link = Link::Down;
+        match result {
+            Ok((_, agreed)) if agreed != self.agreed => {
+                self.change(format!(
+                    "its server came back with another export ({} bytes instead of {})",
+                    agreed.size, self.agreed.size
+                ));
+            }
+            Ok((socket, _)) => {
+                let added = epoll::add(&self.epoll, &socket, EventData::new_u64(0), EventFlags::IN);
+                self.link = Link::Up(socket);
+                match added {
+                    Ok(()) => self.send(),
+                    Err(problem) => self.lost(&problem.to_string()),
+                }
+            }
+            Err(problem) => self.fail_all(&format!("{}: not reached: {problem}", self.address)),
+        }
+    }
+
+    /// Writes heads for as many asks as may be on their way, up to the first write, whose data comes next.
+    fn write_heads(&mut self) {
+        while self.sending.is_none() && self.sent < SENT_MAX {
+            let Some(ask) = self.waiting.pop_front() else { return };
+            let flight = self.flights[ask.flight].as_ref().expect("a task stays until it is answered");
+            let (command, offset) = match ask.kind {
+                Kind::Read => (Command::Read, flight.task.offset + ask.skip),
+                Kind::Write => (Command::Write, flight.task.offset + ask.skip),
+                Kind::Sync => (Command::Flush, 0),
+            };
+            let cookie = put(&mut self.asked, ask);
+            self.sent += 1;
+            let length = u32::try_from(ask.len).expect("an ask is at most what the server takes");
+            let request = Request { flags: 0, command, cookie: cookie as u64, offset, length };
+            self.outbox.extend_from_slice(&request_bytes(&request));
+            match ask.kind {
+                Kind::Read => {}
+                Kind::Write => self.sending = Some((cookie, 0)),
+                // One at a time: the volume sees to that.
+                Kind::Sync => self.covered = self.acknowledged,
+            }
+        }
+    }
+
+    /// Sends what the socket takes.
+    fn send(&mut self) {
+        loop {
+            self.write_heads();
+            let Link::Up(socket) = &mut self.link else { return };
+            let result = if self.outbox.is_empty() {
+                let Some((cookie, done)) = self.sending else { break };
+                let ask = self.asked[cookie].expect("what is being sent was asked");
+                let flight = self.flights[ask.flight].as_ref().expect("a task stays until it is answered");
+                let lease = flight.task.lease.as_ref().expect("a write has a lease");
+                lease.send(socket.as_fd(), ask.skip + done, ask.len - done)
+            } else {
+                match socket {
+                    Socket::Unix(stream) => stream.write(&self.outbox).map(|bytes| bytes as u64),
+                    Socket::Tcp(stream) => stream.write(&self.outbox).map(|bytes| bytes as u64),
+                }
+            };
+            match result {
+                Ok(moved) => self.moved(moved),
+                Err(problem) if problem.kind() == io::ErrorKind::Interrupted => {}
+                Err(problem) if problem.kind() == io::ErrorKind::WouldBlock => {
+                    self.listen(true);
+                    return;
+                }
+                Err(problem) => {
+                    self.lost(&problem.to_string());
+                    return;
+                }
+            }
+        }
+        self.listen(false);
+    }
+
+    fn moved(&mut self, bytes: u64) {
+        if !self.outbox.is_empty() {
+            self.outbox.drain(..bytes as usize);
+            return;
+        }
+        if let Some((cookie, done)) = self.sending {
+            let whole = self.asked[cookie].is_none_or(|ask| ask.len == done + bytes);
+            self.sending = if whole { None } else { Some((cookie, done + bytes)) };
+        }
+    }
+
+    /// Says whether the socket is to tell when it takes more.
+    fn listen(&mut self, blocked: bool) {
+        let Link::Up(socket) = &self.link else { return };
+        if self.blocked == blocked {
+            return;
+        }
+        let wants = if blocked { EventFlags::IN | EventFlags::OUT } else { EventFlags::IN };
+        match epoll::modify(&self.epoll, socket, EventData::new_u64(0), wants) {
+            Ok(()) => self.blocked = blocked,
+            Err(problem) => self.lost(&problem.to_string()),
+        }
+    }
+
+    /// Receives what is here.
+    fn receive(&mut self) {
+        loop {
+            let Link::Up(socket) = &mut self.link else { return };
+            let result = match self.incoming {
+                None => rustix::io::read(&*socket, &mut self.head[self.head_len..]).map_err(io::Error::from),
+                Some((cookie, done)) => {
+                    let ask = self.asked[cookie].expect("its reply is being read");
+                    let flight =
+                        self.flights[ask.flight].as_mut().expect("a task stays until it is answered");
+                    let lease = flight.task.lease.as_mut().expect("a read has a lease");
+                    lease
+                        .receive(socket.as_fd(), ask.skip + done, ask.len - done, &mut self.head)
+                        .map(|bytes| bytes as usize)
+                }
+            };
+            match result {
+                Ok(0) => return self.lost("its server closed the connection"),
+                Ok(bytes) => {
+                    if let Err(why) = self.take(bytes) {
+                        return self.lost(why);
+                    }
+                }
+                Err(problem) if problem.kind() == io::ErrorKind::Interrupted => {}
+                Err(problem) if problem.kind() == io::ErrorKind::WouldBlock => return,
+                Err(problem) => return self.lost(&problem.to_string()),
+            }
+        }
+    }
+
+    /// So many bytes came: data of the read that comes, then the head of the next reply.
+    fn take(&mut self, bytes: usize) -> Result<(), &'static str> {
+        let mut bytes = bytes;
+        if let Some((cookie, done)) = self.incoming {
+            let ask = self.asked[cookie].expect("its reply is being read");
+            let data = (bytes as u64).min(ask.len - done);
+            bytes -= data as usize;
+            if done + data < ask.len {
+                self.incoming = Some((cookie, done + data));
+                return Ok(());
+            }
+            self.incoming = None;
+            self.over(cookie, None);
+        }
+        self.head_len += bytes;
+        if self.head_len < REPLY_BYTES {
+            return Ok(());
+        }
+        self.head_len = 0;
+        let Reply::Simple { cookie, error } = parse_reply(&self.head) else {
+            return Err("its server sent what is no reply");
+        };
+        let known =
+            usize::try_from(cookie).ok().filter(|&at| self.asked.get(at).is_some_and(Option::is_some));
+        let Some(cookie) = known else { return Err("its server answered what nobody asked") };
+        let ask = self.asked[cookie].expect("looked at above");
+        if self.sending.is_some_and(|(sending, _)| sending == cookie) {
+            return Err("its server answered a write before it had its data");
+        }
+        if error != 0 {
+            self.over(cookie, Some(io::Error::from_raw_os_error(i32::try_from(error).unwrap_or(libc::EIO))));
+        } else if ask.kind == Kind::Read {
+            self.incoming = Some((cookie, 0));
+        } else {
+            self.over(cookie, None);
+        }
+        Ok(())
+    }
+
+    fn over(&mut self, cookie: usize, error: Option<io::Error>) {
+        if let Some(ask) = self.asked[cookie].take() {
+            self.sent -= 1;
+            self.answered(ask, error);
+        }
+    }
+}
+
+impl Backend for Remote {
+    fn submit(&mut self, _now: Nanos, task: Task) {
+        if let Some(why) = &self.changed {
+            let result = Err(io::Error::other(why.clone()));
+            self.ended.push(Done { token: task.token, result, lease: task.lease });
+            return;
+        }
+        if task.kind == Kind::Sync && !self.agreed.can_flush() {
+            self.ended.push(Done { token: task.token, result: Ok(0), lease: task.lease });
+            return;
+        }
+        let (kind, len) = (task.kind, task.len);
+        let most = u64::from(self.agreed.request_bytes_max);
+        let left = len.div_ceil(most).max(1) as u32;
+        let flight = put(&mut self.flights, Flight { task, left, error: None });
+        for part in 0..u64::from(left) {
+            let skip = part * most;
+            self.waiting.push_back(Ask { flight, kind, skip, len: (len - skip).min(most) });
+        }
+        if matches!(self.link, Link::Down) {
+            self.reach();
+        }
+    }
+
+    fn kick(&mut self) {
+        if !self.waiting.is_empty() && !self.blocked {
+            self.send();
+        }
+    }
+
+    fn reap(&mut self, _now: Nanos, out: &mut Vec<Done>) {
+        out.append(&mut self.ended);
+    }
+
+    fn woken(&mut self) {
+        let mut count = [0; 8];
+        let _ = rustix::io::read(&*self.reached, &mut count);
+        self.reached();
+        self.receive();
+        if self.blocked || !self.waiting.is_empty() {
+            self.send();
+        }
+    }
+
+    fn changed(&mut self) -> Option<String> {
+        self.changed.clone()
+    }
+
+    fn poll_fd(&self) -> BorrowedFd<'_> {
+        self.epoll.as_fd()
+    }
+}
+
+impl Drop for Remote {
+    fn drop(&mut self) {
+        if let Link::Up(socket) = &mut self.link {
+            let request = Request { flags: 0, command: Command::Disconnect, cookie: 0, offset: 0, length: 0 };
+            // A courtesy: a server that is gone needs none.
+            let _ = rustix::io::write(&*socket, &request_bytes(&request));
+        }
+    }
+}

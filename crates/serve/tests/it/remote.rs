@@ -1,0 +1,218 @@
+//! Members that are exports of other servers: our own, nbdkit and qemu-nbd; connections that are lost.
+
+use super::client::{Client, Running, image};
+use super::tools::{has, sh_with};
+use forerun_serve::Server;
+use forerun_serve::options::{MemberSpec, Options, What};
+use std::path::Path;
+use tempfile::TempDir;
+
+const SIZE: usize = (6 << 20) + 5000;
+
+/// A server of the image in `folder`, on `folder`/far.
+fn far(folder: &Path, read_only: bool) -> Running {
+    let mut options = Options::over(folder.join("disk.img"), folder.join("far"));
+    options.exports[0].read_only = read_only;
+    options.exports[0].scheme = "none".into();
+    Running::start(&options)
+}
+
+/// A server over the export behind a socket.
+fn over(folder: &Path, socket: &str, read_only: bool) -> Options {
+    let uri = format!("nbd+unix:///?socket={}", folder.join(socket).display());
+    let mut options = Options::over(uri, folder.join("s"));
+    options.exports[0].read_only = read_only;
+    options
+}
+
+fn pattern(bytes: usize, seed: u8) -> Vec<u8> {
+    (0..bytes).map(|at| (at % 253) as u8 ^ seed).collect()
+}
+
+/// Reads and writes of every alignment through `server` are what a plain copy of the bytes says.
+fn exercise(server: &Running, model: &mut [u8]) {
+    let mut clients: Vec<Client> = (0..2).map(|_| Client::connect(&server.socket, true)).collect();
+    assert_eq!(clients[0].size, model.len() as u64);
+    for turn in 0..120_usize {
+        let client = &mut clients[turn % 2];
+        let offset = turn * 7_654_321 % (model.len() - 300_000);
+        let length = [1, 4096, 70_000, 262_144][turn % 4];
+        if turn % 3 == 0 {
+            let data = pattern(length, turn as u8);
+            assert_eq!(client.write(offset as u64, &data, u16::from(turn % 9 == 0)), 0);
+            model[offset..offset + length].copy_from_slice(&data);
+        } else {
+            let reply = client.read(offset as u64, length as u32);
+            assert!(reply.data == model[offset..offset + length], "turn {turn}: {} at {offset}", reply.error);
+        }
+    }
+    let end = model.len() - 5000;
+    assert!(clients[1].read(end as u64, 5000).data == model[end..], "the last block is not a whole one");
+    assert_eq!(clients[0].flush(), 0);
+}
+
+#[test]
+fn an_export_of_our_own_server_is_read_and_written_through() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (path, mut model) = image(folder.path(), SIZE);
+    let below = far(folder.path(), false);
+    let server = Running::start(&over(folder.path(), "far", false));
+    exercise(&server, &mut model);
+    let (metrics, said) = server.stop();
+    assert_eq!((metrics.member_errors, said), (0, Vec::new()));
+    let (counted, _) = below.stop();
+    assert!(counted.clients == 1 && counted.writes > 0 && counted.flushes > 0, "{counted:?}");
+    assert!(std::fs::read(path).expect("there") == model);
+}
+
+/// Starts a server of somebody else with `start`, serves over it, exercises it, and compares its file.
+fn foreign(program: &str, start: &str) {
+    if !has(program) {
+        return;
+    }
+    let folder: TempDir = tempfile::tempdir().expect("a folder");
+    let (path, _) = image(folder.path(), SIZE);
+    sh_with(&[("dir", folder.path().as_os_str())], start);
+    let mut model = std::fs::read(&path).expect("there");
+    let stop = Stop(folder.path().join("pid"));
+    let server = Running::start(&over(folder.path(), "far", false));
+    exercise(&server, &mut model);
+    let (metrics, said) = server.stop();
+    assert_eq!((metrics.member_errors, said), (0, Vec::new()));
+    drop(stop);
+    assert!(std::fs::read(path).expect("there") == model);
+}
+
+/// A process by the file that names it; it ends with the test.
+struct Stop(std::path::PathBuf);
+
+impl Drop for Stop {
+    fn drop(&mut self) {
+        let command = "p=$(cat \"$pid\"); kill $p; while kill -0 $p 2>/dev/null; do sleep 0.01; done";
+        sh_with(&[("pid", self.0.as_os_str())], command);
+    }
+}
+
+#[test]
+fn an_export_of_nbdkit_is_read_and_written_through() {
+    foreign("nbdkit", "nbdkit -U $dir/far -P $dir/pid file $dir/disk.img");
+}
+
+#[test]
+fn requests_are_cut_where_a_server_takes_only_short_ones() {
+    foreign(
+        "nbdkit",
+        "nbdkit -U $dir/far -P $dir/pid --filter=blocksize-policy file $dir/disk.img \
+         blocksize-minimum=1 blocksize-preferred=4K blocksize-maximum=64K blocksize-error-policy=error",
+    );
+}
+
+#[test]
+fn an_export_of_qemu_nbd_is_read_and_written_through() {
+    foreign(
+        "qemu-nbd",
+        "truncate -s %512 $dir/disk.img; qemu-nbd -t -f raw -k $dir/far --fork --pid-file=$dir/pid $dir/disk.img",
+    );
+}
+
+#[test]
+fn far_and_near_members_are_striped_together() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (path, content) = image(folder.path(), 4 << 20);
+    let near = folder.path().join("near");
+    std::fs::write(&near, pattern(4 << 20, 7)).expect("written");
+    let below = far(folder.path(), true);
+    let mut options = over(folder.path(), "far", true);
+    let What::Over { member: far, .. } = options.exports[0].what.clone() else {
+        unreachable!("made so above")
+    };
+    let near_member = MemberSpec { path: near, emulate: None };
+    options.exports[0].what = What::Stripe { strip_bytes: 64 << 10, members: vec![far, near_member] };
+    let server = Running::start(&options);
+    let mut client = Client::connect(&server.socket, true);
+    let reply = client.read(0, 256 << 10);
+    let near = pattern(4 << 20, 7);
+    let strips = [&content[..64 << 10], &near[..64 << 10], &content[64 << 10..128 << 10], &near[64 << 10..]];
+    for (strip, expected) in reply.data.chunks(64 << 10).zip(strips) {
+        assert!(strip == &expected[..64 << 10]);
+    }
+    drop((client, server, below));
+    drop(path);
+}
+
+#[test]
+fn a_server_that_comes_back_is_reached_again_and_reads_go_on() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (_, content) = image(folder.path(), SIZE);
+    let below = far(folder.path(), true);
+    let server = Running::start(&over(folder.path(), "far", true));
+    let mut client = Client::connect(&server.socket, true);
+    assert!(client.read(0, 4096).data == content[..4096]);
+    below.stop();
+    let below = far(folder.path(), true);
+    assert!(client.read(3 << 20, 65536).data == content[3 << 20..(3 << 20) + 65536]);
+    drop(below);
+}
+
+#[test]
+fn a_server_that_comes_back_with_another_export_ends_the_service() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (path, content) = image(folder.path(), SIZE);
+    let below = far(folder.path(), true);
+    let server = Running::start(&over(folder.path(), "far", true));
+    let mut client = Client::connect(&server.socket, true);
+    assert!(client.read(0, 4096).data == content[..4096]);
+    below.stop();
+    std::fs::write(&path, vec![1; 3 << 20]).expect("written");
+    let below = far(folder.path(), true);
+    assert_eq!(client.read(5 << 20, 4096).error, 5, "EIO");
+    let mut answers = 0;
+    while client.read(0, 4096).error == 0 {
+        answers += 1;
+        assert!(answers < 10_000_000, "what is in the cache is not answered either in the end");
+    }
+    drop(client);
+    let (_, said) = server.stop();
+    assert!(said.iter().any(|line| line.contains("another export (3145728 bytes instead of")), "{said:?}");
+    drop(below);
+}
+
+#[test]
+fn a_connection_lost_before_a_flush_ends_the_service() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (_, content) = image(folder.path(), SIZE);
+    let below = far(folder.path(), false);
+    let server = Running::start(&over(folder.path(), "far", false));
+    let mut client = Client::connect(&server.socket, true);
+    assert_eq!(client.write(0, &[1; 8192], 0), 0);
+    assert_eq!(client.flush(), 0);
+    assert_eq!(client.write(0, &[2; 8192], 0), 0);
+    below.stop();
+    let below = far(folder.path(), false);
+    assert_eq!(client.read(3 << 20, 4096).error, 5, "EIO");
+    assert_eq!(client.flush(), 5, "EIO");
+    drop(client);
+    let (_, said) = server.stop();
+    assert!(said.iter().any(|line| line.contains("before everything acknowledged was flushed")), "{said:?}");
+    drop((below, content));
+}
+
+#[test]
+fn far_members_that_cannot_be_served_are_refused_with_the_reason() {
+    let folder = tempfile::tempdir().expect("a folder");
+    image(folder.path(), 1 << 20);
+    let refuse = |path: &str, read_only: bool| {
+        let mut options = Options::over(path, folder.path().join("s"));
+        options.exports[0].read_only = read_only;
+        Server::bind(&options).err().expect("refused").to_string()
+    };
+    assert!(refuse("nbds://far/x", true).contains("without TLS"));
+    assert!(refuse("nbd+unix:///x", true).contains("socket=PATH"));
+    let nobody = format!("nbd+unix:///?socket={}", folder.path().join("nobody").display());
+    assert!(refuse(&nobody, true).contains("No such file"));
+    let below = far(folder.path(), true);
+    let there = folder.path().join("far").display().to_string();
+    assert!(refuse(&format!("nbd+unix:///?socket={there}"), false).contains("--read-only"));
+    assert!(refuse(&format!("nbd+unix:///other?socket={there}"), true).contains("no export of this name"));
+    drop(below);
+}
