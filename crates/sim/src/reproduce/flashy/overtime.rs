@@ -69,5 +69,6 @@ fn finding(drive: &str, scale: &Curve) -> Row {
         holds: None,
         why: format!("largest {most:.2}, at the end {last:.2}"),
         measured_ns_per_access: None,
+        memory_peak_bytes: None,
     }
 }

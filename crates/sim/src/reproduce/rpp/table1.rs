@@ -80,5 +80,6 @@ fn row(
         holds: if quick { None } else { holds },
         why,
         measured_ns_per_access: None,
+        memory_peak_bytes: None,
     }
 }
