@@ -5,7 +5,7 @@
 //! bounded number per disk; the host's own scheduler and the drive sort what has left.
 
 use crate::access::Context;
-use crate::units::{Disk, Nanos};
+use crate::units::{Disk, Extent, Nanos};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
@@ -35,6 +35,8 @@ pub struct Queued {
     pub context: Context,
     /// Blocks it moves.
     pub blocks: u64,
+    /// The blocks of the volume that it reads for somebody; empty for a write and for input of parity.
+    pub volume: Extent,
 }
 
 /// Order and pace of leaving.
@@ -46,8 +48,9 @@ pub trait Dispatch: Send {
     /// The next command that may leave now, for any disk. Asked until `None`.
     fn pick(&mut self, now: Nanos) -> Option<u32>;
     /// A command that left has ended.
-    fn complete(&mut self, now: Nanos, disk: Disk);
-    /// When it wants to be asked again without any other event.
+    fn complete(&mut self, now: Nanos, disk: Disk, command: u32);
+    /// When it wants to be asked again without any other event. A scheme's own dispatch is not asked: its policy has
+    /// wake-ups.
     fn next_wake(&self) -> Option<Nanos> {
         None
     }
@@ -120,7 +123,7 @@ impl Dispatch for DemandFirst {
         // Asked after every input: the usual answer, "nothing", costs one comparison.
         if self.ready == 0 { None } else { self.pick_ready() }
     }
-    fn complete(&mut self, _now: Nanos, disk: Disk) {
+    fn complete(&mut self, _now: Nanos, disk: Disk, _command: u32) {
         let lane = &mut self.lanes[disk.0 as usize];
         assert!(lane.outstanding > 0, "a command ends once");
         lane.outstanding -= 1;
@@ -147,7 +150,7 @@ mod tests {
     use super::*;
 
     fn queued(command: u32, class: Class) -> Queued {
-        Queued { command, disk: Disk(0), class, context: Context(0), blocks: 1 }
+        Queued { command, disk: Disk(0), class, context: Context(0), blocks: 1, volume: Extent::default() }
     }
 
     #[test]

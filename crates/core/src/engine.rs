@@ -203,6 +203,8 @@ pub struct Engine {
     staging: Slots,
     scheme: Box<dyn Scheme>,
     dispatch: Box<dyn Dispatch>,
+    /// The scheme sends commands in an order of its own.
+    own_dispatch: bool,
     cost: CostModel,
     stats: Stats,
     plan: Plan,
@@ -245,6 +247,7 @@ impl Engine {
             config,
             array,
             hears_left: scheme.policy().hears_left(),
+            own_dispatch: scheme.dispatch().is_some(),
             scheme,
             dispatch,
             cost,
@@ -323,9 +326,18 @@ impl Engine {
 
     /// Sends what the dispatch lets go.
     fn pump(&mut self, now: Nanos) {
-        while let Some(number) = self.dispatch.pick(now) {
+        while let Some(number) = self.dispatch().pick(now) {
             self.start(number);
         }
+    }
+
+    /// Who decides what leaves when: the scheme if it wants to, otherwise the layer's own dispatch.
+    #[inline]
+    fn dispatch(&mut self) -> &mut dyn Dispatch {
+        if self.own_dispatch {
+            return self.scheme.dispatch().expect("a scheme that dispatches does so always");
+        }
+        &mut *self.dispatch
     }
 
     /// A member command leaves.

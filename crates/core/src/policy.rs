@@ -29,6 +29,7 @@ pub mod regions;
 pub(crate) mod rig;
 pub mod rpp;
 pub mod sarc;
+pub mod streams;
 pub mod strip;
 pub mod zfetch;
 

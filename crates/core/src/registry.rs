@@ -17,6 +17,7 @@ pub use rows::ROWS;
 use crate::policy::Policy;
 use crate::scheme::Scheme;
 use alloc::boxed::Box;
+use alloc::string::String;
 
 /// Where a part works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +49,8 @@ pub enum Role {
     Prefetch,
     /// Sizes and triggers prefetches and owns retention.
     Owner,
+    /// Sizes, triggers, owns retention and decides what leaves when: nothing stands beside it.
+    Scheduler,
     /// Sizes and triggers, and may stand beside an owner.
     Companion,
     /// Works beside whatever else reads ahead in its layer, as a daemon beside the kernel.
@@ -154,6 +157,8 @@ pub struct Row {
     pub source: &'static str,
     /// Its parameters; the first may be given as `name:VALUE`.
     pub params: &'static [Param],
+    /// Why its values do not go together in a layer of this shape, and what to change, where that can be.
+    pub check: Option<fn(&Part, &LayerShape) -> Option<String>>,
     /// Makes it for a layer of this shape. `None` for rows that are computed beside the layers.
     pub make: Option<fn(&Part, &LayerShape) -> Made>,
 }

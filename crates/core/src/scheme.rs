@@ -4,6 +4,7 @@
 //! a scheme hands out each view. `+` composes policies; the part that owns retention is named in the registry row.
 
 use crate::access::Access;
+use crate::dispatch::Dispatch;
 use crate::policy::{DeviceRead, Fate, Fetched, Lookup, Plan, Policy, World};
 use crate::retention::keep::Retention;
 use crate::units::Extent;
@@ -16,6 +17,15 @@ pub trait Scheme: Send {
     fn policy(&mut self) -> &mut dyn Policy;
     /// The view that keeps.
     fn retention(&mut self) -> &mut dyn Retention;
+    /// The view that decides what leaves when, if the scheme has one; otherwise the layer's own dispatch does. Whether
+    /// there is one never changes.
+    fn dispatch(&mut self) -> Option<&mut dyn Dispatch> {
+        None
+    }
+    /// What it asks of its layer instead of the usual.
+    fn wants(&self) -> Wants {
+        Wants::default()
+    }
     /// Numbers worth showing at the end of a run, by name, of all its parts.
     fn gauges(&mut self, out: &mut Vec<(&'static str, f64)>) {
         self.policy().gauges(out);
@@ -24,6 +34,15 @@ pub trait Scheme: Send {
     fn curves(&mut self, out: &mut Vec<(&'static str, f64)>) {
         self.policy().curves(out);
     }
+}
+
+/// What a scheme asks of its layer; `None` leaves what is usual there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Wants {
+    /// Blocks of a line.
+    pub line_blocks: Option<u64>,
+    /// Most prefetched blocks in flight: a scheme that keeps books on memory needs no other bound.
+    pub ahead_blocks_max: Option<u64>,
 }
 
 /// What a controller can wrap: a policy alone, or one that comes with its retention.
@@ -81,6 +100,12 @@ impl Scheme for Joined {
     }
     fn retention(&mut self) -> &mut dyn Retention {
         self.owner.retention()
+    }
+    fn dispatch(&mut self) -> Option<&mut dyn Dispatch> {
+        self.owner.dispatch()
+    }
+    fn wants(&self) -> Wants {
+        self.owner.wants()
     }
     fn gauges(&mut self, out: &mut Vec<(&'static str, f64)>) {
         self.owner.gauges(out);

@@ -138,7 +138,7 @@ const NEW_PEAKS_MAX: u64 = 8;
 /// A page cache of 64 MiB under a scheme of the registry.
 fn page_cache(scheme: &str) -> Engine {
     let array = support::schemes::array("single:128KiB", 1 << 18);
-    let shape = LayerShape { cache_blocks: 16_384, strip_blocks: 32, stripe_strips: 4 };
+    let shape = LayerShape { cache_blocks: 16_384, strip_blocks: 32, stripe_strips: 4, disks: 1 };
     let built = SchemeSpec::parse(scheme).expect("a scheme").build(Layer::Host, &shape);
     let config = Config {
         residency: Residency::Owned,

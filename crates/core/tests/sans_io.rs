@@ -287,7 +287,7 @@ impl Dispatch for Gate {
     fn pick(&mut self, now: Nanos) -> Option<u32> {
         if now < self.open_at { None } else { self.held.pop_front() }
     }
-    fn complete(&mut self, _: Nanos, _: Disk) {}
+    fn complete(&mut self, _: Nanos, _: Disk, _: u32) {}
     fn next_wake(&self) -> Option<Nanos> {
         (!self.held.is_empty()).then_some(self.open_at)
     }

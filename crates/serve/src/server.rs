@@ -165,6 +165,7 @@ fn open_volume(options: &Options, export: &ExportOptions) -> Result<Volume, Serv
     let models = models(&members, &sizes)?;
     let believed = members.iter().find_map(|member| member.emulate.as_ref()).unwrap_or(&export.device);
     let spec = EngineSpec::new(&export.scheme, export.cache_bytes, believed)?;
+    spec.check(source.array)?;
     let log = export.log_inputs.as_ref().map(|path| {
         Log::create(path, &spec, &source.array).map_err(|problem| ServeError::file(path, problem))
     });

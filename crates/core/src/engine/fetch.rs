@@ -274,8 +274,15 @@ impl Engine {
         let number = self.commands.take();
         let (disk, class, context, blocks) =
             (command.disk, command.class, command.context, command.extent.blocks);
+        let volume = match command.owner {
+            Owner::Fetch(fetch, offset) => {
+                let within = Extent::new(self.fetches[fetch].extent.start.0 + offset, blocks);
+                within.intersect(self.fetches[fetch].extent)
+            }
+            Owner::Staged(_) | Owner::Destage(_) => Extent::default(),
+        };
         self.commands[number] = command;
-        self.dispatch.enqueue(now, Queued { command: number, disk, class, context, blocks });
+        self.dispatch().enqueue(now, Queued { command: number, disk, class, context, blocks, volume });
         number
     }
 
@@ -289,10 +296,11 @@ impl Engine {
             }
             command.class = Class::Demand;
             command.read_ahead = false;
+            let disk = command.disk;
             if command.left {
                 self.outputs.push_back(Output::Promote { command: number });
             } else {
-                self.dispatch.promote(number, command.disk);
+                self.dispatch().promote(number, disk);
             }
         }
     }
@@ -338,7 +346,7 @@ impl Engine {
             assert!(command.left, "only a command that left can end");
             (command.owner, command.disk, command.extent.blocks)
         };
-        self.dispatch.complete(now, disk);
+        self.dispatch().complete(now, disk, number);
         self.commands[number].left = false;
         let good = match status {
             Status::Ok | Status::Unknown => blocks,

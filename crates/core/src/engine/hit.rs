@@ -116,6 +116,7 @@ mod tests {
             cache_blocks: CACHE_BLOCKS,
             strip_blocks: array.strip_blocks(),
             stripe_strips: array.stripe_strips(),
+            disks: array.disks(),
         };
         let spec = SchemeSpec::parse(scheme).expect("a scheme");
         let layer = if spec.has_host() { Layer::Host } else { Layer::Array };

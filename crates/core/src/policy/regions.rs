@@ -23,11 +23,12 @@
 
 use super::rpp::{NOWHERE, Shown};
 use super::{DeviceRead, Fate, Fetched, Lookup, Outcome, Plan, Policy, When, World};
+use crate::dispatch::Dispatch;
 use crate::access::{Access, Context, Op};
 use crate::cache::State;
 use crate::pattern::{FILES_MAX, Pattern, Recent, Runs};
 use crate::retention::keep::Retention;
-use crate::scheme::{Controlled, Scheme};
+use crate::scheme::{Controlled, Scheme, Wants};
 use crate::units::{Block, Extent};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -341,6 +342,12 @@ impl Scheme for Regions<Box<dyn Scheme>> {
     }
     fn retention(&mut self) -> &mut dyn Retention {
         self.inner.retention()
+    }
+    fn dispatch(&mut self) -> Option<&mut dyn Dispatch> {
+        self.inner.dispatch()
+    }
+    fn wants(&self) -> Wants {
+        self.inner.wants()
     }
     fn gauges(&mut self, out: &mut Vec<(&'static str, f64)>) {
         Policy::gauges(self, out);

@@ -18,10 +18,11 @@
 //! section 3; rules that the letter leaves open are listed in docs/schemes/rpp.md.
 
 use super::{DeviceRead, Fate, Fetched, Lookup, Plan, Policy, When, World};
+use crate::dispatch::Dispatch;
 use crate::access::{Access, Context, FILE_BITS, Op};
 use crate::pattern::{FILES_MAX, Pattern, Reading, Recent, Runs};
 use crate::retention::keep::Retention;
-use crate::scheme::{Controlled, Scheme};
+use crate::scheme::{Controlled, Scheme, Wants};
 use crate::units::Extent;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -194,6 +195,12 @@ impl Scheme for Rpp<Box<dyn Scheme>> {
     }
     fn retention(&mut self) -> &mut dyn Retention {
         self.inner.retention()
+    }
+    fn dispatch(&mut self) -> Option<&mut dyn Dispatch> {
+        self.inner.dispatch()
+    }
+    fn wants(&self) -> Wants {
+        self.inner.wants()
     }
     fn gauges(&mut self, out: &mut Vec<(&'static str, f64)>) {
         Policy::gauges(self, out);

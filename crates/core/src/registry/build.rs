@@ -22,6 +22,8 @@ pub struct LayerShape {
     pub strip_blocks: u64,
     /// Data strips of a stripe.
     pub stripe_strips: u64,
+    /// Member disks that commands go to.
+    pub disks: u16,
 }
 
 /// A layer's scheme, and the lines that its retention wants.
@@ -30,7 +32,12 @@ pub struct BuiltLayer {
     pub scheme: Box<dyn Scheme>,
     /// Blocks per line.
     pub line_blocks: u64,
+    /// Most prefetched blocks in flight: a quarter of the cache unless the scheme keeps books itself.
+    pub ahead_blocks_max: u64,
 }
+
+/// One in so many blocks of a cache may be prefetched and in flight.
+const AHEAD_ONE_IN: u64 = 4;
 
 /// Policy and retention that share nothing, boxed.
 struct Pair {
@@ -71,8 +78,14 @@ impl SchemeSpec {
             let retention = retention(keep.unwrap_or(Keep::Lru), lines);
             Box::new(Pair { policy: policies.next().unwrap_or_else(|| Box::new(Nothing)), retention })
         });
-        let scheme = policies.fold(base, |owner, beside| Box::new(Joined { owner, beside }));
-        BuiltLayer { scheme, line_blocks }
+        let scheme: Box<dyn Scheme> =
+            policies.fold(base, |owner, beside| Box::new(Joined { owner, beside }));
+        let wants = scheme.wants();
+        BuiltLayer {
+            line_blocks: wants.line_blocks.unwrap_or(line_blocks),
+            ahead_blocks_max: wants.ahead_blocks_max.unwrap_or(shape.cache_blocks / AHEAD_ONE_IN),
+            scheme,
+        }
     }
 }
 

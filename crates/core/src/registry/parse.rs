@@ -68,6 +68,14 @@ pub enum SchemeError {
         /// Where.
         layer: &'static str,
     },
+    /// The values of a part do not go together in its layer.
+    #[error("{scheme}: {why}")]
+    Unfit {
+        /// The row's name.
+        scheme: &'static str,
+        /// What is wrong, and what to change.
+        why: String,
+    },
     /// A part that stands for the whole system.
     #[error("{name} stands alone: it is a whole comparison line, not a part")]
     Alone {
@@ -298,7 +306,7 @@ impl SchemeSpec {
         let rank = |p: &Part| {
             (
                 p.layer() != Layer::Array,
-                p.role() != Role::Owner,
+                !matches!(p.role(), Role::Owner | Role::Scheduler),
                 p.role() == Role::Beside,
                 p.role() == Role::Keep,
             )
@@ -324,6 +332,18 @@ impl SchemeSpec {
     #[must_use]
     pub fn has_array(&self) -> bool {
         self.of(Layer::Array).any(|p| p.row.name != "none")
+    }
+    /// Whether the values of its parts go together in a layer of this shape.
+    ///
+    /// # Errors
+    /// [`SchemeError::Unfit`], with the remedy.
+    pub fn check(&self, layer: Layer, shape: &super::LayerShape) -> Result<(), SchemeError> {
+        for part in self.of(layer) {
+            if let Some(why) = part.row.check.and_then(|check| check(part, shape)) {
+                return Err(SchemeError::Unfit { scheme: part.row.name, why });
+            }
+        }
+        Ok(())
     }
     /// The name of a clairvoyant line (`oracle`, `bound`), if it is one.
     #[must_use]
@@ -371,7 +391,10 @@ fn check_together(parts: &[Part]) -> Result<(), SchemeError> {
                 || pair.contains(&Role::Neutral)
                 || pair.contains(&Role::Beside)
                 || (pair.contains(&Role::Owner) && pair.contains(&Role::Companion))
-                || (pair.contains(&Role::Keep) && !pair.contains(&Role::Owner) && pair[0] != pair[1]);
+                || (pair.contains(&Role::Keep)
+                    && !pair.contains(&Role::Owner)
+                    && !pair.contains(&Role::Scheduler)
+                    && pair[0] != pair[1]);
             if !allowed || a.row.name == b.row.name {
                 let (first, second) = (a.row.name, b.row.name);
                 return Err(SchemeError::Together { first, second, layer: a.layer().name() });

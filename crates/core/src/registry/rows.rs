@@ -15,11 +15,15 @@ use crate::policy::none::None as Nothing;
 use crate::policy::regions::Regions;
 use crate::policy::rpp::Rpp;
 use crate::policy::sarc::{self, Sarc, SarcConfig};
+use crate::policy::streams::{self, Streams, StreamsConfig};
 use crate::policy::strip::Strip;
 use crate::policy::zfetch::{self, Zfetch, ZfetchConfig};
 use crate::scheme::Scheme;
+use crate::size::format_size;
 use crate::units::BLOCK_BYTES;
 use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::String;
 
 const MAX: Param = Param { name: "max", unit: Unit::Bytes, default: "128KiB", about: "Largest window." };
 const CONTEXT: Param = Param {
@@ -145,6 +149,44 @@ const MAX_STREAMS: Param = Param {
     about: "Most streams of one file, up to 64.",
 };
 
+const STREAMS_D: Param = Param {
+    name: "D",
+    unit: Unit::CountOrAuto,
+    default: "auto",
+    about: "Streams that have a turn at the same time, on each disk; auto is 1, and all on a device that positions for nothing.",
+};
+const STREAMS_R: Param = Param {
+    name: "R",
+    unit: Unit::BytesOrAuto,
+    default: "auto",
+    about: "Size of a request; auto: as long as positioning takes, 128 KiB to 8 MiB.",
+};
+const STREAMS_N: Param = Param {
+    name: "N",
+    unit: Unit::CountOrAuto,
+    default: "auto",
+    about: "Requests of a turn; auto: enough to hide positioning, no more than memory and `wait` allow, at most 128.",
+};
+const STREAMS_M: Param = Param {
+    name: "M",
+    unit: Unit::BytesOrAuto,
+    default: "auto",
+    about: "Memory for what is read ahead, a part of the cache; auto is all of it.",
+};
+const STREAMS_WAIT: Param = Param {
+    name: "wait",
+    unit: Unit::DurationOrAuto,
+    default: "auto",
+    about: "With N=auto: turns so short that a round of all streams takes no longer; auto: no limit.",
+};
+
+const STREAMS_UNIT: Param = Param {
+    name: "unit",
+    unit: Unit::Bytes,
+    default: "64KiB",
+    about: "What a bit of the classifier stands for: a usual request; four in ascending order begin a stream.",
+};
+
 const THRESHOLD: Param = Param {
     name: "threshold",
     unit: Unit::Count,
@@ -161,6 +203,7 @@ pub static ROWS: &[Row] = &[
         about: "No prefetch at any layer.",
         source: "base line",
         params: &[],
+        check: None,
         make: Some(|_, _| Made::Policy(Box::new(Nothing))),
     },
     Row {
@@ -170,6 +213,7 @@ pub static ROWS: &[Row] = &[
         about: "Strip prefetching: a miss reads its whole strip, from one disk.",
         source: "ASP paper (Baek and Park, FAST 2008), section 2.1",
         params: &[],
+        check: None,
         make: Some(|_, _| Made::Policy(Box::new(Strip))),
     },
     Row {
@@ -179,6 +223,7 @@ pub static ROWS: &[Row] = &[
         about: "Adaptive strip prefetching: strips, culled by differential feedback, while two virtual costs say that it pays.",
         source: "ASP paper, sections 2.1 to 2.4, equations 1 to 8",
         params: &[GHOSTS, CULL, COST, UPSTREAM],
+        check: None,
         make: Some(make_asp),
     },
     Row {
@@ -188,7 +233,18 @@ pub static ROWS: &[Row] = &[
         about: "Massive stripe prefetching: whole stripes ahead of few semi-sequential readers.",
         source: "ASP paper, sections 1.2.4 and 2.5; Baek and Park, ICCE 2007 (abstract)",
         params: &[],
+        check: None,
         make: Some(|_, _| Made::Policy(Box::new(Msp::new()))),
+    },
+    Row {
+        name: "streams",
+        layer: Layer::Array,
+        role: Role::Scheduler,
+        about: "Turns for sequential streams: N requests of R bytes for each of D streams at a time, in M bytes of memory.",
+        source: "Panagiotakis, Flouris and Bilas, ICDCS 2009 (slides)",
+        params: &[STREAMS_D, STREAMS_R, STREAMS_N, STREAMS_M, STREAMS_WAIT, STREAMS_UNIT],
+        check: Some(check_streams),
+        make: Some(make_streams),
     },
     Row {
         name: "seqp",
@@ -197,6 +253,7 @@ pub static ROWS: &[Row] = &[
         about: "Sequential prefetching of Linux 2.6.18: linux-2.6 with this maximum.",
         source: "ASP paper, section 3.1; torvalds/linux mm/readahead.c, 2.6.15 to 2.6.22",
         params: &[MAX],
+        check: None,
         make: Some(make_linux26),
     },
     Row {
@@ -206,6 +263,7 @@ pub static ROWS: &[Row] = &[
         about: "Read-ahead of Linux 2.4 as AccuSim models it: a group and a window per file, at random reads too.",
         source: "Butt, Gniady and Hu, SIGMETRICS 2005; torvalds/linux mm/filemap.c, 2.4",
         params: &[MAX],
+        check: None,
         make: Some(|part, _| Made::Policy(Box::new(Linux24::new(max_blocks(part))))),
     },
     Row {
@@ -215,6 +273,7 @@ pub static ROWS: &[Row] = &[
         about: "Read-ahead of Linux 2.6.11 to 2.6.22: a current and an ahead window per file.",
         source: "torvalds/linux mm/readahead.c, 2.6.15 to 2.6.22",
         params: &[MAX],
+        check: None,
         make: Some(make_linux26),
     },
     Row {
@@ -224,6 +283,7 @@ pub static ROWS: &[Row] = &[
         about: "Read-ahead of Linux 2.6.23 to 6.10: one window per file and a marker in it.",
         source: "torvalds/linux mm/readahead.c, 2.6.25 and 5.18",
         params: &[MAX, CONTEXT],
+        check: None,
         make: Some(make_linux_ondemand),
     },
     Row {
@@ -233,6 +293,7 @@ pub static ROWS: &[Row] = &[
         about: "Read-ahead of Linux 6.11 and later: a marker, and windows that may end at folios.",
         source: "torvalds/linux mm/readahead.c, 6.12 and 6.17",
         params: &[MAX, IO, ALIGN],
+        check: None,
         make: Some(make_linux6),
     },
     Row {
@@ -242,6 +303,7 @@ pub static ROWS: &[Row] = &[
         about: "Adaptive multi-stream prefetching: how much and how early, learned for each stream from its pages.",
         source: "AMP (Gill and Bathen, FAST 2007), section \"AMP Algorithm\"",
         params: &[APT, P_MAX, PREDECESSORS],
+        check: None,
         make: Some(make_amp),
     },
     Row {
@@ -251,6 +313,7 @@ pub static ROWS: &[Row] = &[
         about: "Sequential prefetching in a cache of two lists, sequential and random, that share memory by what they gain.",
         source: "SARC (Gill and Modha, USENIX 2005)",
         params: &[TRACK, DEGREE, IN_A_ROW, WHOLE],
+        check: None,
         make: Some(make_sarc),
     },
     Row {
@@ -260,6 +323,7 @@ pub static ROWS: &[Row] = &[
         about: "The prefetcher of OpenZFS: streams of a file that tolerate reordering and holes, with a growing distance.",
         source: "openzfs/zfs module/zfs/dmu_zfetch.c",
         params: &[MIN_DISTANCE, MAX_DISTANCE, MAX_REORDER, MAX_STREAMS],
+        check: None,
         make: Some(make_zfetch),
     },
     Row {
@@ -269,6 +333,7 @@ pub static ROWS: &[Row] = &[
         about: "Lets another scheme read ahead only in proven runs, and in a loop only up to its end: rpp(linux-2.6).",
         source: "RPP paper (Lee, Doh, Kim and Noh, IEICE E92-D, 2009), section 3",
         params: &[THRESHOLD],
+        check: None,
         make: Some(make_rpp),
     },
     Row {
@@ -278,6 +343,7 @@ pub static ROWS: &[Row] = &[
         about: "Prefetches by a timer at the measured rate times an aggressiveness that feedback sets, beside other read-ahead.",
         source: "Uppal, Chiang and Huang, MSST 2012 (slides)",
         params: &[POLL, MAX_RATE, SEQUENTIAL, STRIDED, REVERSE],
+        check: None,
         make: Some(make_flashy),
     },
     Row {
@@ -287,6 +353,7 @@ pub static ROWS: &[Row] = &[
         about: "rpp for each stream within a file and reader, with strides and habits: regions(linux-2.6).",
         source: "beyond the RPP paper: what its section 3 leaves open",
         params: &[THRESHOLD],
+        check: None,
         make: Some(make_regions),
     },
     Row {
@@ -296,6 +363,7 @@ pub static ROWS: &[Row] = &[
         about: "Keeps blocks by recency, one by one; without it the array keeps whole strips by recency.",
         source: "base line",
         params: &[],
+        check: None,
         make: Some(|_, _| Made::Keep(Keep::Lru)),
     },
     Row {
@@ -305,6 +373,7 @@ pub static ROWS: &[Row] = &[
         about: "Keeps blocks by recency and frequency, in shares that ghosts adapt.",
         source: "Megiddo and Modha, FAST 2003",
         params: &[],
+        check: None,
         make: Some(|_, _| Made::Keep(Keep::Arc)),
     },
     Row {
@@ -314,6 +383,7 @@ pub static ROWS: &[Row] = &[
         about: "Keeps blocks in a small, a main and a ghost queue.",
         source: "Yang et al., SOSP 2023",
         params: &[],
+        check: None,
         make: Some(|_, _| Made::Keep(Keep::S3Fifo)),
     },
     Row {
@@ -323,6 +393,7 @@ pub static ROWS: &[Row] = &[
         about: "Keeps blocks in one queue with a hand that passes over what was used.",
         source: "Zhang et al., NSDI 2024",
         params: &[],
+        check: None,
         make: Some(|_, _| Made::Keep(Keep::Sieve)),
     },
     Row {
@@ -332,6 +403,7 @@ pub static ROWS: &[Row] = &[
         about: "Aggressive clairvoyant prefetching on the real device model: knows the order of reads. A scheme may beat it.",
         source: "Cao et al., SIGMETRICS 1995; Kimbrel et al., OSDI 1996",
         params: &[],
+        check: None,
         make: None,
     },
     Row {
@@ -341,6 +413,7 @@ pub static ROWS: &[Row] = &[
         about: "No scheme can be faster: compute, or minimal transfer of what Belady's MIN must load.",
         source: "design: \"Words\"; Belady 1966",
         params: &[],
+        check: None,
         make: None,
     },
 ];
@@ -356,6 +429,51 @@ fn make_asp(part: &Part, shape: &LayerShape) -> Made {
         fixed_upstream: fixed,
     };
     Made::Scheme(Box::new(Asp::new(config, shape.stripe_strips)))
+}
+
+fn streams_config(part: &Part, shape: &LayerShape) -> StreamsConfig {
+    let blocks = |name| part.bytes_or_auto(name).map(|bytes| bytes / BLOCK_BYTES);
+    StreamsConfig {
+        d: part.count("D"),
+        r: blocks("R"),
+        n: part.count("N"),
+        m: blocks("M"),
+        wait: part.time("wait"),
+        unit: (part.bytes("unit") / BLOCK_BYTES).min(streams::UNIT_BLOCKS_MAX),
+        cache_blocks: shape.cache_blocks,
+        disks: u64::from(shape.disks),
+    }
+}
+
+fn make_streams(part: &Part, shape: &LayerShape) -> Made {
+    Made::Scheme(Box::new(Streams::new(streams_config(part, shape), shape.strip_blocks)))
+}
+
+/// A turn's memory is reserved as a whole, so M holds at least one: M >= R·N.
+fn check_streams(part: &Part, shape: &LayerShape) -> Option<String> {
+    let config = streams_config(part, shape);
+    let size = |blocks: u64| format_size(blocks.saturating_mul(BLOCK_BYTES));
+    let m = config.m.unwrap_or(shape.cache_blocks);
+    if m > shape.cache_blocks {
+        return Some(format!(
+            "M={} is more than the cache of {}: lower M, or raise --cache",
+            size(m),
+            size(shape.cache_blocks)
+        ));
+    }
+    if m < streams::sizes::R_MIN {
+        let least = size(streams::sizes::R_MIN);
+        return Some(format!("it needs memory for at least one request of {least}: raise --cache or M"));
+    }
+    let turn = config.r.unwrap_or(1).saturating_mul(config.n.unwrap_or(1));
+    (turn > m).then(|| {
+        format!(
+            "a turn needs R·N = {}, more than M = {}: lower R or N, or raise M{}",
+            size(turn),
+            size(m),
+            if config.m.is_none() { " (it is the whole cache: raise --cache)" } else { "" }
+        )
+    })
 }
 
 /// The largest window, in blocks.

@@ -33,6 +33,11 @@ pub(crate) const SCHEMES: &[&str] = &[
     "asp/fixed",
     "msp",
     "asp+msp",
+    // Turns, memory for few of them, and none at all.
+    "array:streams(unit=4KiB)",
+    "array:streams(D=1,R=16KiB,N=2,unit=4KiB)",
+    "array:streams(D=2,R=8KiB,N=3,M=48KiB,unit=4KiB)",
+    "array:streams(D=4096,R=32KiB,N=1,unit=4KiB)",
     "linux-2.6",
     // Of the page cache, by the registry.
     "host:seqp:16KiB",
@@ -179,9 +184,10 @@ pub(crate) fn build(name: &str, cache_blocks: u64, array: &Array, seed: u64) -> 
         Box::new(Asp::new(config, array.stripe_strips()))
     };
     let wild = || Wild(Rng::new(seed ^ 0xABCD));
-    if let Some(scheme) = name.strip_prefix("host:") {
-        let shape = LayerShape { cache_blocks, strip_blocks: STRIP, stripe_strips: array.stripe_strips() };
-        return SchemeSpec::parse(scheme).expect("a scheme").build(Layer::Host, &shape).scheme;
+    let layer = if name.starts_with("array:") { Layer::Array } else { Layer::Host };
+    if let Some(scheme) = name.strip_prefix("host:").or(name.strip_prefix("array:")) {
+        let shape = LayerShape { cache_blocks, strip_blocks: STRIP, stripe_strips: array.stripe_strips(), disks: array.disks() };
+        return SchemeSpec::parse(scheme).expect("a scheme").build(layer, &shape).scheme;
     }
     match name {
         "none" | "none/block" => split(NoPrefetch, lru()),

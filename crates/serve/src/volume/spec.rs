@@ -15,8 +15,6 @@ use forerun_disk::preset::Preset;
 pub(crate) const CACHE_BYTES_MIN: u64 = 16 << 20;
 /// Largest cache, bytes: slots are numbered in 32 bits, beside staging and intake memory. 8 TiB.
 pub(crate) const CACHE_BYTES_MAX: u64 = 8 << 40;
-/// One in so many blocks of the cache may be prefetched and in flight.
-const AHEAD_ONE_IN: u64 = 4;
 
 /// The engine of a volume.
 #[derive(Clone, Debug, PartialEq)]
@@ -57,13 +55,22 @@ impl EngineSpec {
         Ok(Self { scheme: scheme.into(), cache_blocks, device: device.into(), parsed, layer, cost })
     }
 
-    /// The engine over `array`.
-    pub(crate) fn build(&self, array: Array) -> Engine {
-        let shape = LayerShape {
+    /// What the scheme is offered over `array`.
+    fn shape(&self, array: Array) -> LayerShape {
+        LayerShape {
             cache_blocks: self.cache_blocks,
             strip_blocks: array.strip_blocks(),
             stripe_strips: array.stripe_strips(),
-        };
+            disks: array.disks(),
+        }
+    }
+    /// Whether the scheme's values fit this cache and array.
+    pub(crate) fn check(&self, array: Array) -> Result<(), ServeError> {
+        self.parsed.check(self.layer, &self.shape(array)).map_err(|why| ServeError::option("--scheme", why))
+    }
+    /// The engine over `array`.
+    pub(crate) fn build(&self, array: Array) -> Engine {
+        let shape = self.shape(array);
         let built = self.parsed.build(self.layer, &shape);
         let config = Config {
             residency: Residency::Owned,
@@ -72,7 +79,7 @@ impl EngineSpec {
             strip_aligned: true,
             retain: true,
             command_blocks_max: array.strip_blocks(),
-            ahead_blocks_max: self.cache_blocks / AHEAD_ONE_IN,
+            ahead_blocks_max: built.ahead_blocks_max,
             staging_blocks: 0,
             write: WriteMode::Through,
         };

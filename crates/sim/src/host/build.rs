@@ -81,7 +81,7 @@ pub(crate) fn hardware(spec: &RunSpec) -> Result<Hardware, RunError> {
         let why = format!("a command has from 1 to {ACCESS_BLOCKS_MAX} blocks, not {}", spec.cluster_blocks);
         return Err(wrong("cluster", why));
     }
-    Ok(Hardware {
+    let hardware = Hardware {
         array,
         scheme,
         cpu,
@@ -90,7 +90,10 @@ pub(crate) fn hardware(spec: &RunSpec) -> Result<Hardware, RunError> {
         outer_ns_per_block: believed.outer_ns_per_block,
         cost,
         preset,
-    })
+    };
+    hardware.scheme.check(Layer::Array, &array_shape(&hardware, spec)).map_err(|e| wrong("scheme", e))?;
+    hardware.scheme.check(Layer::Host, &host_shape(&hardware, spec)).map_err(|e| wrong("scheme", e))?;
+    Ok(hardware)
 }
 
 fn options(spec: &RunSpec, queue: Option<HostPolicy>) -> BuildOptions {
@@ -198,13 +201,13 @@ impl Layers {
 pub(crate) fn array_shape(hardware: &Hardware, spec: &RunSpec) -> LayerShape {
     let strip_blocks = hardware.array.strip_blocks();
     let cache_blocks = (spec.cache_bytes / BLOCK_BYTES).max(1);
-    LayerShape { cache_blocks, strip_blocks, stripe_strips: hardware.array.stripe_strips() }
+    LayerShape { cache_blocks, strip_blocks, stripe_strips: hardware.array.stripe_strips(), disks: hardware.array.disks() }
 }
 
 /// What the host layer offers to its scheme. To the host the array is one device of strips as long as the array's.
 pub(crate) fn host_shape(hardware: &Hardware, spec: &RunSpec) -> LayerShape {
     let cache_blocks = (spec.host_cache_bytes / BLOCK_BYTES).max(1);
-    LayerShape { cache_blocks, strip_blocks: hardware.array.strip_blocks(), stripe_strips: 4 }
+    LayerShape { cache_blocks, strip_blocks: hardware.array.strip_blocks(), stripe_strips: 4, disks: 1 }
 }
 
 /// Layers and devices of a spec; the layers may run schemes that the registry does not make (the oracle).
@@ -246,7 +249,7 @@ fn array_engine(hardware: &Hardware, spec: &RunSpec, built: BuiltLayer) -> Resul
         strip_aligned: true,
         retain,
         command_blocks_max: array.strip_blocks(),
-        ahead_blocks_max: cache_blocks / 4,
+        ahead_blocks_max: if retain { built.ahead_blocks_max } else { cache_blocks / 4 },
         staging_blocks: STAGING_STRIPES * u64::from(array.disks()) * array.strip_blocks(),
         write: hardware.write,
     };
@@ -276,7 +279,7 @@ fn host_engine(
         strip_aligned: false,
         retain: true,
         command_blocks_max: spec.cluster_blocks,
-        ahead_blocks_max: cache_blocks / 4,
+        ahead_blocks_max: built.ahead_blocks_max,
         staging_blocks: volume.stripe_blocks(),
         write: HOST_WRITE,
     };

@@ -9,7 +9,7 @@ use forerun_core::access::{Access, Context, Op};
 use forerun_core::array::{Array, Role};
 use forerun_core::cache::{Cache, LineId, State};
 use forerun_core::cost::CostModel;
-use forerun_core::dispatch::{Class, DemandFirst};
+use forerun_core::dispatch::{Class, DemandFirst, Dispatch};
 use forerun_core::engine::{Config, Engine, Input, Output, Residency, Start, Status, WriteMode};
 use forerun_core::policy::{DeviceRead, Fate, Fetched, Lookup, Outcome, Plan, Policy, When, World};
 use forerun_core::registry::{Layer, LayerShape, SchemeSpec};
@@ -69,6 +69,9 @@ impl Scheme for Tap {
     }
     fn retention(&mut self) -> &mut dyn Retention {
         self
+    }
+    fn dispatch(&mut self) -> Option<&mut dyn Dispatch> {
+        self.inner.dispatch()
     }
     fn gauges(&mut self, out: &mut Vec<(&'static str, f64)>) {
         self.inner.gauges(out);
@@ -183,7 +186,9 @@ impl Rig {
             cache_blocks,
             strip_blocks: array.strip_blocks(),
             stripe_strips: array.stripe_strips(),
+            disks: array.disks(),
         };
+        scheme.check(Layer::Array, &shape).map_err(|e| e.to_string())?;
         let built = scheme.build(if is_host { Layer::Host } else { Layer::Array }, &shape);
         let config = Config {
             residency: Residency::Owned,

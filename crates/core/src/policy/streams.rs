@@ -1,0 +1,293 @@
+//! `streams`: hundreds of sequential readers at the speed of one (Panagiotakis, Flouris and Bilas, ICDCS 2009; slides).
+//!
+//! **The idea.** A disk that is asked by many sequential readers in turn spends its time seeking. Let one reader have
+//! the disk for a while instead: read far ahead for it in large requests, keep what it has not asked for yet in
+//! memory, then let the next one have its turn. Four numbers say how: D streams have a turn at the same time, R is the size
+//! of every request, N the requests of a turn, M the memory for all of it, M ≥ D·R·N.
+//!
+//! ```text
+//!                         sequential                                         N requests of R issued
+//!   request ─▶ classifier ───────────▶ lane: Idle ──misses, or runs dry──▶ Waiting ──turn──▶ Running ──▶ Closing
+//!                  │                     ▲                                    ▲                            │
+//!                  │ otherwise           └──────────── nobody waits ──────────┴── somebody waits ──────────┘
+//!                  ▼                                                                        all has come back
+//!            straight on, demand first
+//! ```
+//!
+//! It is one object with three views. The [policy](Policy) classifies, finds the stream of a request and wishes ahead for
+//! whoever has a turn; the [dispatch](Dispatch) keeps the demand commands of streams that wait ([`turns`]); the
+//! [retention](Retention) keeps staged data apart from what has been read and the books of memory ([`staging`]).
+//! On an array every disk has its own scheduler: a stream has a *lane* on each disk, with its own queue, turn and
+//! staged data, and R is cut at strips, so disks do not wait for each other.
+//!
+//! **When it does nothing.** Requests that are not sequential are never kept back. On a device that positions for nothing
+//! (an SSD) nobody is kept back either, and what remains is read-ahead.
+//!
+//! **Where the slides are silent** (they name D, R, N, M, round-robin turns, the buffered set with a time-out and the
+//! bitmap classifier; numbers are algorithms.md 5.2 and 10, unless said otherwise here): a waiting stream's requests wait as
+//! commands, so their own few blocks of memory are held beside M; a turn for which memory is short is cut down to what is
+//! free, in requests of R, and a stream for which not even one request's memory is free gets only what it waits for;
+//! a stream queues for its next turn at the first request that finds less than R staged.
+
+mod classifier;
+pub mod sizes;
+mod staging;
+mod table;
+mod turns;
+
+use super::{Fetched, Lookup, Plan, Policy, World};
+use crate::access::{Access, Op};
+use crate::array::Array;
+use crate::dispatch::{DemandFirst, Dispatch};
+use crate::retention::keep::Retention;
+use crate::scheme::{Scheme, Wants};
+use crate::units::{BLOCK_BYTES, Extent, Nanos};
+use alloc::vec::Vec;
+use classifier::Classifier;
+use sizes::{Device, Sizes};
+pub use sizes::StreamsConfig;
+use staging::Staging;
+use table::{State, StreamId, Table};
+use turns::{Counts, Owned, Queue};
+
+/// Largest unit of the classifier: 4 MiB, the longest access.
+pub const UNIT_BLOCKS_MAX: u64 = 1024;
+/// Between two rounds of collecting what nobody uses.
+const COLLECT_EVERY: Nanos = Nanos::from_secs(1);
+/// A stream without staged data that has not asked for so long is no more (algorithms.md 5.2, rule 8).
+const IDLE: Nanos = Nanos::from_secs(10);
+/// Staged data is kept at least so long (the same rule).
+const STAGED: Nanos = Nanos::from_secs(30);
+/// And so many rounds of turns, where that is longer (the same rule).
+const STAGED_ROUNDS: u64 = 4;
+/// Wake-ups: to collect, and to go on where a plan was full.
+const COLLECT: u64 = 0;
+const KICK: u64 = 1;
+
+/// The scheme.
+#[derive(Debug)]
+pub struct Streams {
+    config: StreamsConfig,
+    sizes: Sizes,
+    /// Blocks of a line: a unit of the classifier, or what of it a strip is a multiple of.
+    line_blocks: u64,
+    /// Known from the first event on.
+    array: Option<Array>,
+    /// Wishes that one request may take: strips of R.
+    pieces_max: u64,
+    now: Nanos,
+    classifier: Classifier,
+    table: Table,
+    staging: Staging,
+    queues: Vec<Queue>,
+    /// The order of what is not kept back.
+    inner: DemandFirst,
+    /// By number of a command: whose it is.
+    owners: Vec<Owned>,
+    /// The request that is being answered, if it is of a stream.
+    current: Option<(Extent, StreamId)>,
+    /// What was wished for in this event, and for whom.
+    wishing: Vec<(Extent, table::LaneId)>,
+    /// Disks where something has changed since turns were last looked at by the policy, and by the dispatch.
+    due: u64,
+    look: u64,
+    /// A wake-up to go on has been asked for; one to collect.
+    kicked: bool,
+    collecting: bool,
+    /// Blocks of requests of streams that are kept or under way, and dirty blocks of the cache.
+    demanded: u64,
+    dirty: u64,
+    counts: Counts,
+    classified: u64,
+    refuted: u64,
+}
+
+impl Streams {
+    /// For a layer with strips of so many blocks. What `config` leaves open is chosen at the first access, from what is
+    /// believed of the device then.
+    #[must_use]
+    pub fn new(config: StreamsConfig, strip_blocks: u64) -> Self {
+        let disks = u16::try_from(config.disks).unwrap_or(u16::MAX);
+        let unknown = Device { switch: Nanos::ZERO, per_block: Nanos(1), positions: true };
+        Self {
+            config,
+            sizes: Sizes::choose(&config, &unknown),
+            line_blocks: common(strip_blocks, config.unit),
+            array: None,
+            pieces_max: 1,
+            now: Nanos::ZERO,
+            classifier: Classifier::new(config.unit),
+            table: Table::new(disks, config.unit),
+            staging: Staging::new(),
+            queues: Vec::new(),
+            inner: DemandFirst::new(usize::from(disks)),
+            owners: Vec::new(),
+            current: None,
+            wishing: Vec::new(),
+            due: 0,
+            look: 0,
+            kicked: false,
+            collecting: false,
+            demanded: 0,
+            dirty: 0,
+            counts: Counts::default(),
+            classified: 0,
+            refuted: 0,
+        }
+    }
+    /// The numbers in use.
+    #[must_use]
+    pub const fn sizes(&self) -> &Sizes {
+        &self.sizes
+    }
+
+    /// An event begins.
+    fn begin_event(&mut self, world: &World<'_>) {
+        if self.array.is_none() {
+            self.line_blocks = world.cache.line_blocks();
+            let array = *world.array;
+            self.array = Some(array);
+            self.sizes = Sizes::choose(&self.config, &Device::believed(world.cost, array.member_blocks()));
+            if self.sizes.disks > 1 {
+                self.pieces_max = self.sizes.r.div_ceil(array.strip_blocks()).min(super::WISHES_MAX as u64);
+            }
+        }
+        self.now = world.now;
+        self.dirty = world.cache.dirty_blocks;
+        self.current = None;
+        self.conclude_wishes();
+    }
+
+    /// A read: of a stream, or perhaps the beginning of one.
+    fn follow(&mut self, access: &Access, world: &World<'_>) {
+        let known = self.table.find(access.extent.start.0);
+        if known.is_none() && !self.classifier.see(access.extent) {
+            return;
+        }
+        let Some(id) = known.or_else(|| self.admit(access)) else { return };
+        let sequential = self.table.read(id, access, self.now, self.sizes.r);
+        if self.table.is_refuted(id) && self.drop_stream(id) {
+            self.refuted += 1;
+            return;
+        }
+        self.current = Some((access.extent, id));
+        if sequential {
+            self.run_dry(id, access.extent, world);
+        }
+    }
+    /// A new stream. Where the table is full, the one that asked longest ago makes room if nobody waits for it.
+    fn admit(&mut self, access: &Access) -> Option<StreamId> {
+        let made = self.table.create(access, self.now).or_else(|| {
+            let oldest = self.table.oldest()?;
+            self.drop_stream(oldest).then(|| self.table.create(access, self.now))?
+        });
+        self.classified += u64::from(made.is_some());
+        made
+    }
+    /// Forgets a stream and gives up its data, unless it waits or has a turn.
+    fn drop_stream(&mut self, id: StreamId) -> bool {
+        if self.table.lanes_of(id).any(|lane| self.table.lanes[lane as usize].state != State::Idle) {
+            return false;
+        }
+        for lane in self.table.lanes_of(id) {
+            self.give_up(lane);
+        }
+        self.table.forget(id);
+        true
+    }
+    /// The lanes that a sequential request touches queue for a turn if they hold less than R (rule 6).
+    fn run_dry(&mut self, id: StreamId, extent: Extent, world: &World<'_>) {
+        let strip = world.array.strip_blocks();
+        let mut at = extent.start.0;
+        while at < extent.end() {
+            let place = world.array.direct(Extent::new(at, 1));
+            at = if self.sizes.disks == 1 { extent.end() } else { (at / strip + 1) * strip };
+            let Some(place) = place else { continue };
+            let lane = self.table.lane_of(id, place.disk.0);
+            let limit = self.limit(lane, world);
+            let next = self.table.stream(id).next;
+            let state = self.table.lane(lane);
+            let dry = state.state == State::Idle && state.unread < self.sizes.r;
+            if dry && state.cursor.max(next) < limit {
+                self.wait(lane);
+            }
+        }
+    }
+
+    /// How long staged data is kept.
+    fn staged_timeout(&self) -> Nanos {
+        let round = self.sizes.turn(self.sizes.n).0.saturating_mul(self.table.live() as u64);
+        STAGED.max(Nanos(round.saturating_mul(STAGED_ROUNDS)))
+    }
+    fn arm(&mut self, plan: &mut Plan) {
+        if !self.collecting && self.table.live() > 0 {
+            self.collecting = true;
+            plan.wake_at(self.now + COLLECT_EVERY, COLLECT);
+        }
+    }
+}
+
+/// Greatest common divisor.
+const fn common(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { common(b, a % b) }
+}
+
+impl Policy for Streams {
+    fn on_access(&mut self, access: &Access, _lookup: &Lookup<'_>, world: &World<'_>, plan: &mut Plan) {
+        self.begin_event(world);
+        if access.op == Op::Read {
+            self.follow(access, world);
+            self.arm(plan);
+        }
+        self.advance(world, plan);
+    }
+    fn on_fetched(&mut self, _fetched: &Fetched, world: &World<'_>, plan: &mut Plan) {
+        self.begin_event(world);
+        self.advance(world, plan);
+    }
+    fn on_wake(&mut self, token: u64, world: &World<'_>, plan: &mut Plan) {
+        self.begin_event(world);
+        if token == KICK {
+            self.kicked = false;
+        } else {
+            self.collecting = false;
+            self.collect();
+            self.arm(plan);
+        }
+        self.advance(world, plan);
+    }
+    fn hears_left(&mut self) -> bool {
+        false
+    }
+    fn gauges(&self, out: &mut Vec<(&'static str, f64)>) {
+        #[expect(clippy::cast_precision_loss, reason = "gauges for a report")]
+        let mut say = |name, value: u64| out.push((name, value as f64));
+        say("streams_live", self.table.live() as u64);
+        say("streams_begun", self.classified);
+        say("streams_refuted", self.refuted);
+        say("streams_turns", self.counts.turns);
+        say("streams_requests", self.counts.requests);
+        say("streams_r_bytes", self.sizes.r * BLOCK_BYTES);
+        say("streams_n", self.sizes.n);
+        say("streams_memory_peak_bytes", self.staging.peak * BLOCK_BYTES);
+        say("streams_given_up_bytes", self.staging.given_up * BLOCK_BYTES);
+        say("streams_turns_refused", self.counts.refused);
+        say("streams_held_max", self.counts.held_max);
+        say("streams_wait_max_ms", self.counts.wait_max.0 / 1_000_000);
+    }
+}
+
+impl Scheme for Streams {
+    fn policy(&mut self) -> &mut dyn Policy {
+        self
+    }
+    fn retention(&mut self) -> &mut dyn Retention {
+        self
+    }
+    fn dispatch(&mut self) -> Option<&mut dyn Dispatch> {
+        Some(self)
+    }
+    fn wants(&self) -> Wants {
+        Wants { line_blocks: Some(self.line_blocks), ahead_blocks_max: Some(self.config.cache_blocks) }
+    }
+}

@@ -1,0 +1,321 @@
+//! Streams, and their lanes: what a stream has queued, under way and staged on one disk.
+//!
+//! A stream is found by the region that its reader is in, or by the region before that (algorithms.md 5.2, rule 2 b), so a
+//! request costs one or two lookups however many streams there are. Streams lie in one table, their lanes in another,
+//! a stream's lanes side by side; both grow to the number of streams alive at once and are used again.
+
+use super::classifier::{REGION_UNITS, STEP_UNITS};
+use super::staging::List;
+use crate::access::{Access, Context};
+use crate::dispatch::Queued;
+use crate::hash::NumberMap;
+use crate::units::{Extent, Nanos};
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+/// Most streams at once: 16 Ki, as many as regions are remembered.
+pub(super) const STREAMS_MAX: usize = 16 * 1024;
+/// Requests of a stream that are remembered for judging it.
+const HISTORY: u32 = 16;
+/// Fewer sequential ones than this among them and it is no stream: 25% (algorithms.md 5.2, rule 8).
+const HISTORY_LEAST: u32 = 4;
+/// No stream, lane, line or region.
+pub(super) const NONE: u32 = u32::MAX;
+const NO_REGION: u64 = u64::MAX;
+
+/// Index of a stream.
+pub(super) type StreamId = u32;
+/// Index of a lane: stream × disks + disk.
+pub(super) type LaneId = u32;
+
+/// One sequential reader.
+#[derive(Debug)]
+pub(super) struct Stream {
+    pub(super) alive: bool,
+    /// Who read last.
+    pub(super) context: Context,
+    /// The file that it reads in.
+    pub(super) within: Extent,
+    /// The block after the furthest sequential request.
+    pub(super) next: u64,
+    /// When it last asked, or was last given a turn.
+    pub(super) active: Nanos,
+    /// The regions that lead to it: where its reader is, and the one before.
+    regions: [u64; 2],
+    /// Whether its last requests were sequential, the newest in bit 0.
+    history: u32,
+    /// Requests so far, up to `HISTORY`.
+    seen: u32,
+    newer: u32,
+    older: u32,
+}
+
+/// Where a lane is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// Nothing queued; data may be staged.
+    Idle,
+    /// In its disk's queue for a turn.
+    Waiting,
+    /// Has a turn.
+    Running,
+    /// Its turn has issued all; what is under way has to end.
+    Closing,
+}
+
+/// A stream on one disk.
+#[derive(Debug)]
+pub(super) struct Lane {
+    pub(super) state: State,
+    /// Since when it waits.
+    pub(super) since: Nanos,
+    /// The block of the volume from which it is read ahead next.
+    pub(super) cursor: u64,
+    /// Blocks that its turn may issue, and has issued.
+    pub(super) quota: u64,
+    pub(super) issued: u64,
+    /// Of the quota, blocks for which memory is reserved.
+    pub(super) reserved: u64,
+    /// Blocks of its commands at the layer's queue or the disk.
+    pub(super) outstanding: u64,
+    /// Wishes of this event have not become commands yet.
+    pub(super) pending: bool,
+    /// Ends of the last block wished for in this turn, and of the last one that became a command.
+    pub(super) wished_to: u64,
+    pub(super) reached: u64,
+    /// Blocks read ahead and not asked for yet, in flight or staged.
+    pub(super) unread: u64,
+    /// Lines that hold them.
+    pub(super) staged: List,
+    /// Demand that waits for the turn.
+    pub(super) held: VecDeque<Queued>,
+}
+
+impl Lane {
+    const fn new() -> Self {
+        Self {
+            state: State::Idle,
+            since: Nanos::ZERO,
+            cursor: 0,
+            quota: 0,
+            issued: 0,
+            reserved: 0,
+            outstanding: 0,
+            pending: false,
+            wished_to: 0,
+            reached: 0,
+            unread: 0,
+            staged: List::new(),
+            held: VecDeque::new(),
+        }
+    }
+    /// Whether it has a turn.
+    pub(super) const fn has_turn(&self) -> bool {
+        matches!(self.state, State::Running | State::Closing)
+    }
+}
+
+/// All streams.
+#[derive(Debug)]
+pub(super) struct Table {
+    streams: Vec<Stream>,
+    pub(super) lanes: Vec<Lane>,
+    disks: u32,
+    /// Blocks of a unit of the classifier, and of a region.
+    unit: u64,
+    region: u64,
+    free: Vec<StreamId>,
+    /// From region number to the stream whose reader is there. Looked up, never iterated.
+    map: NumberMap<StreamId>,
+    newest: u32,
+    oldest: u32,
+}
+
+impl Table {
+    pub(super) fn new(disks: u16, unit: u64) -> Self {
+        Self {
+            streams: Vec::new(),
+            lanes: Vec::new(),
+            disks: u32::from(disks.max(1)),
+            unit,
+            region: unit * REGION_UNITS,
+            free: Vec::new(),
+            map: NumberMap::default(),
+            newest: NONE,
+            oldest: NONE,
+        }
+    }
+    /// Streams alive.
+    pub(super) fn live(&self) -> usize {
+        self.streams.len() - self.free.len()
+    }
+    pub(super) fn stream(&self, id: StreamId) -> &Stream {
+        &self.streams[id as usize]
+    }
+    pub(super) fn lane(&mut self, id: LaneId) -> &mut Lane {
+        &mut self.lanes[id as usize]
+    }
+    pub(super) const fn lane_of(&self, stream: StreamId, disk: u16) -> LaneId {
+        stream * self.disks + disk as u32
+    }
+    pub(super) const fn stream_of(&self, lane: LaneId) -> StreamId {
+        lane / self.disks
+    }
+    #[expect(clippy::cast_possible_truncation, reason = "less than the number of disks")]
+    pub(super) const fn disk_of(&self, lane: LaneId) -> u16 {
+        (lane % self.disks) as u16
+    }
+    /// The lanes of a stream.
+    pub(super) const fn lanes_of(&self, stream: StreamId) -> core::ops::Range<LaneId> {
+        stream * self.disks..(stream + 1) * self.disks
+    }
+    /// Every stream that may be alive, by number.
+    pub(super) fn all(&self) -> core::ops::Range<StreamId> {
+        0..u32::try_from(self.streams.len()).unwrap_or(NONE)
+    }
+    /// The stream that asked longest ago, and from any the next newer one.
+    pub(super) const fn oldest(&self) -> Option<StreamId> {
+        if self.oldest == NONE { None } else { Some(self.oldest) }
+    }
+    pub(super) fn newer(&self, id: StreamId) -> Option<StreamId> {
+        let newer = self.streams[id as usize].newer;
+        (newer != NONE).then_some(newer)
+    }
+    /// Whether nothing of a stream waits, runs or is staged.
+    pub(super) fn at_rest(&self, id: StreamId) -> bool {
+        let mut lanes = self.lanes_of(id);
+        lanes.all(|l| self.lanes[l as usize].state == State::Idle && self.lanes[l as usize].unread == 0)
+    }
+
+    /// The stream whose reader a request from block `start` comes from.
+    pub(super) fn find(&mut self, start: u64) -> Option<StreamId> {
+        let region = start / self.region;
+        if let Some(&id) = self.map.get(&region) {
+            return Some(id);
+        }
+        let id = *self.map.get(&region.checked_sub(1)?)?;
+        // "or just after the stream's region": it goes on there without being classified again.
+        let next = self.streams[id as usize].next;
+        (start.abs_diff(next) <= self.region).then(|| {
+            self.enter(id, region);
+            id
+        })
+    }
+
+    fn enter(&mut self, id: StreamId, region: u64) {
+        let [newer, older] = self.streams[id as usize].regions;
+        if older != NO_REGION && self.map.get(&older) == Some(&id) {
+            self.map.remove(&older);
+        }
+        self.streams[id as usize].regions = [region, newer];
+        self.map.insert(region, id);
+    }
+
+    /// A new stream whose reader has just asked for `access`. `None` when there is no place.
+    pub(super) fn create(&mut self, access: &Access, now: Nanos) -> Option<StreamId> {
+        let id = match self.free.pop() {
+            Some(id) => id,
+            None if self.streams.len() < STREAMS_MAX => {
+                let id = u32::try_from(self.streams.len()).ok()?;
+                self.lanes.resize_with(self.lanes.len() + self.disks as usize, Lane::new);
+                self.streams.push(Stream {
+                    alive: false,
+                    context: Context(0),
+                    within: Extent::default(),
+                    next: 0,
+                    active: now,
+                    regions: [NO_REGION; 2],
+                    history: 0,
+                    seen: 0,
+                    newer: NONE,
+                    older: NONE,
+                });
+                id
+            }
+            None => return None,
+        };
+        let stream = &mut self.streams[id as usize];
+        stream.alive = true;
+        stream.next = access.extent.start.0;
+        (stream.history, stream.seen) = (0, 0);
+        stream.regions = [NO_REGION; 2];
+        for lane in self.lanes_of(id) {
+            self.lanes[lane as usize].cursor = 0;
+        }
+        self.link(id);
+        self.enter(id, access.extent.start.0 / self.region);
+        Some(id)
+    }
+
+    /// A stream asks; returns whether it goes on sequentially.
+    pub(super) fn read(&mut self, id: StreamId, access: &Access, now: Nanos, reach: u64) -> bool {
+        let stream = &mut self.streams[id as usize];
+        let (start, end) = (access.extent.start.0, access.extent.end());
+        // As far behind as the classifier's steps go: requests overtake each other.
+        let behind = u64::from(STEP_UNITS) * self.unit;
+        let sequential = start + behind >= stream.next && start <= stream.next + reach;
+        if sequential {
+            stream.next = stream.next.max(end);
+        }
+        stream.history = stream.history << 1 | u32::from(sequential);
+        stream.seen = (stream.seen + 1).min(HISTORY);
+        stream.context = access.context;
+        stream.within = access.within;
+        // The last block may lie in the next region already.
+        let region = (end - 1) / self.region;
+        if sequential && region != stream.regions[0] && !self.map.contains_key(&region) {
+            self.enter(id, region);
+        }
+        self.touch(id, now);
+        sequential
+    }
+    /// Whether its last requests say that it is no stream.
+    pub(super) fn is_refuted(&self, id: StreamId) -> bool {
+        let stream = &self.streams[id as usize];
+        let recent = stream.history & ((1 << HISTORY) - 1);
+        stream.seen == HISTORY && recent.count_ones() < HISTORY_LEAST
+    }
+
+    /// It is the most recently active stream.
+    pub(super) fn touch(&mut self, id: StreamId, now: Nanos) {
+        self.streams[id as usize].active = now;
+        if self.newest != id {
+            self.unlink(id);
+            self.link(id);
+        }
+    }
+    fn link(&mut self, id: StreamId) {
+        let older = self.newest;
+        let stream = &mut self.streams[id as usize];
+        (stream.newer, stream.older) = (NONE, older);
+        match self.streams.get_mut(older as usize) {
+            Some(older) => older.newer = id,
+            None => self.oldest = id,
+        }
+        self.newest = id;
+    }
+    fn unlink(&mut self, id: StreamId) {
+        let Stream { newer, older, .. } = self.streams[id as usize];
+        match self.streams.get_mut(newer as usize) {
+            Some(newer) => newer.older = older,
+            None => self.newest = older,
+        }
+        match self.streams.get_mut(older as usize) {
+            Some(older) => older.newer = newer,
+            None => self.oldest = newer,
+        }
+    }
+
+    /// A stream that is at rest is no more.
+    pub(super) fn forget(&mut self, id: StreamId) {
+        debug_assert!(self.at_rest(id), "nobody waits for a stream that is forgotten");
+        for region in self.streams[id as usize].regions {
+            if region != NO_REGION && self.map.get(&region) == Some(&id) {
+                self.map.remove(&region);
+            }
+        }
+        self.unlink(id);
+        self.streams[id as usize].alive = false;
+        self.free.push(id);
+    }
+}

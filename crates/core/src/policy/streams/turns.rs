@@ -1,0 +1,450 @@
+//! Turns: who may read from a disk now, and what leaves because of it.
+//!
+//! Every disk has a scheduler of its own: a queue of lanes that wait, first come first served, and at most D lanes that
+//! have a turn. Demand of a lane without a turn is kept here, as commands; everything else (demand of no stream, writes,
+//! rebuilding, read-ahead that was wished for) goes straight on to the usual order, demand first.
+//!
+//! A turn: what was kept leaves first, in the order of addresses; then requests of R blocks follow, two outstanding, until
+//! N of them, the kept ones included, have been issued; the turn ends when all of it has come back. The slides let a
+//! stream leave when it *has issued* N; waiting for the end costs nothing, because the disk has work until then, and
+//! without it the drive would seek to and fro between the last request of one stream and the first of the next.
+//!
+//! Turns begin where wishes can be made, in the policy's events. That they end and begin there is a matter of speed
+//! only: [`Streams::resume`] runs before every command that leaves, ends a turn of which nothing is under way and lets
+//! the next kept command go. So no failure of a disk, no dropped wish and no lost event leaves anybody waiting: as long
+//! as something is kept for a disk, something of it is under way, and that is asserted.
+
+use super::Streams;
+use super::table::{LaneId, NONE, State};
+use crate::dispatch::{Class, Dispatch, Queued};
+use crate::policy::{Plan, WISHES_MAX, World};
+use crate::units::{Block, Disk, Extent, Nanos};
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+/// Pieces that are here already and are passed over in one event, before the rest waits for the next.
+const PASS_MAX: u32 = 64;
+/// Commands of turns that may be beyond this queue for one disk, where positioning costs. Two: the next lies at the drive
+/// when one ends. More would only be merged and reordered there.
+const AHEAD_COMMANDS: u32 = 2;
+/// Or more of them, while they have together no more than so many blocks, 256 KiB: small strips make small commands.
+const AHEAD_BLOCKS: u64 = 64;
+/// Rows of an array that are looked through for the next strip on a disk; parity moves on by one disk a row.
+const ROWS: u64 = 3;
+
+/// The scheduler of one disk.
+#[derive(Debug, Default)]
+pub(super) struct Queue {
+    /// Lanes that wait for a turn; some may have stopped waiting since.
+    waiting: VecDeque<LaneId>,
+    /// Lanes that have one.
+    turns: Vec<LaneId>,
+    /// Commands kept for lanes without one.
+    pub(super) held: u64,
+    /// Commands of lanes that have one, in the order of leaving.
+    ready: VecDeque<Queued>,
+    /// Commands of turns that have left this queue and not ended, and their blocks.
+    left: u32,
+    left_blocks: u64,
+}
+
+/// Whose a command under way is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Owned {
+    lane: LaneId,
+    blocks: u64,
+    /// Somebody waited for it when it was made.
+    demand: bool,
+}
+const NOBODY: Owned = Owned { lane: NONE, blocks: 0, demand: false };
+
+/// What is counted of turns.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Counts {
+    pub(super) turns: u64,
+    pub(super) requests: u64,
+    pub(super) held_max: u64,
+    /// Longest time that a lane with somebody waiting has waited for its turn.
+    pub(super) wait_max: Nanos,
+    /// Turns that nobody waited for yet and that found no memory.
+    pub(super) refused: u64,
+}
+
+impl Streams {
+    /// The lane on whose behalf these blocks were wished for in this event.
+    pub(super) fn wishing_lane(&self, extent: Extent) -> Option<LaneId> {
+        let found = self.wishing.iter().find(|(wished, _)| !wished.intersect(extent).is_empty());
+        found.map(|&(_, lane)| lane)
+    }
+    /// The wishes of the last event have become commands, or have not: memory was short, or somebody above clamped them.
+    pub(super) fn conclude_wishes(&mut self) {
+        for at in 0..self.wishing.len() {
+            let id = self.wishing[at].1;
+            let lane = self.table.lane(id);
+            lane.pending = false;
+            if lane.reached < lane.wished_to {
+                (lane.cursor, lane.wished_to) = (lane.reached, lane.reached);
+                self.close(id);
+            }
+        }
+        self.wishing.clear();
+        self.staging.wished = 0;
+    }
+    /// Of a turn's reservation at most so much is still needed.
+    fn keep_reserved(&mut self, id: LaneId, most: u64) {
+        let lane = self.table.lane(id);
+        let surplus = lane.reserved.saturating_sub(most);
+        lane.reserved -= surplus;
+        self.staging.reserved -= surplus;
+    }
+    /// A turn issues nothing more.
+    fn close(&mut self, id: LaneId) {
+        if self.table.lane(id).state == State::Running {
+            self.table.lane(id).state = State::Closing;
+            self.keep_reserved(id, 0);
+        }
+        self.mark(self.table.disk_of(id));
+    }
+    /// A disk is to be looked at in the next event, and before the next command leaves.
+    pub(super) fn mark(&mut self, disk: u16) {
+        self.due |= 1 << disk;
+        self.look |= 1 << disk;
+    }
+    fn queue(&mut self, disk: u16) -> &mut Queue {
+        let disk = usize::from(disk);
+        if disk >= self.queues.len() {
+            self.queues.resize_with(disk + 1, Queue::default);
+        }
+        &mut self.queues[disk]
+    }
+
+    /// A lane waits for its turn from now on.
+    pub(super) fn wait(&mut self, id: LaneId) {
+        let disk = self.table.disk_of(id);
+        let lane = self.table.lane(id);
+        debug_assert_eq!(lane.state, State::Idle, "a lane waits once");
+        lane.state = State::Waiting;
+        self.queue(disk).waiting.push_back(id);
+        self.mark(disk);
+    }
+    /// Ends the turns that have nothing more to issue and nothing under way; with `all`, those too that have not issued
+    /// all.
+    fn end_turns(&mut self, disk: u16, all: bool) {
+        let mut at = 0;
+        while at < self.queue(disk).turns.len() {
+            let id = self.queue(disk).turns[at];
+            let lane = self.table.lane(id);
+            let ends = lane.outstanding == 0 && !lane.pending && (all || lane.state == State::Closing);
+            if !ends {
+                at += 1;
+                continue;
+            }
+            lane.state = State::Idle;
+            let waits = !lane.held.is_empty();
+            self.keep_reserved(id, 0);
+            self.queue(disk).turns.remove(at);
+            let stream = self.table.stream_of(id);
+            self.table.touch(stream, self.now);
+            if waits {
+                self.wait(id);
+            }
+        }
+    }
+    /// The next lane to have a turn, and how many blocks the turn may issue. With `urgent` only lanes that keep somebody waiting.
+    fn next_lane(&mut self, disk: u16, urgent: bool) -> Option<(LaneId, u64)> {
+        while let Some(id) = self.queue(disk).waiting.pop_front() {
+            if self.table.lane(id).state != State::Waiting {
+                continue;
+            }
+            let waits = !self.table.lane(id).held.is_empty();
+            let r = self.sizes.r;
+            let want = r * self.sizes.requests(self.table.live() as u64, self.staging.lanes);
+            if waits {
+                // Rule 7: somebody waits, so staged data of others makes room for one request at least.
+                self.give_up_until(r);
+                return Some((id, want.min(self.free_memory() / r * r)));
+            }
+            let free = self.free_memory() / r * r;
+            if !urgent && free > 0 && (self.sizes.n_auto || free >= want) {
+                return Some((id, want.min(free)));
+            }
+            self.table.lane(id).state = State::Idle; // its reader asks again before it runs dry
+            self.counts.refused += 1;
+        }
+        None
+    }
+    /// A lane has its turn: what was kept for it leaves.
+    fn begin(&mut self, disk: u16, id: LaneId, quota: u64) {
+        self.counts.turns += 1;
+        let (now, stream) = (self.now, self.table.stream_of(id));
+        let next = self.table.stream(stream).next;
+        // Read ahead from the reader on; from further on where data is staged up to there.
+        let far = next + self.sizes.m * self.sizes.disks;
+        let lane = self.table.lane(id);
+        if !(next..far).contains(&lane.cursor) {
+            lane.cursor = next;
+        }
+        lane.state = State::Running;
+        (lane.quota, lane.reserved, lane.issued) = (quota, quota, 0);
+        (lane.reached, lane.wished_to) = (lane.cursor, lane.cursor);
+        lane.held.make_contiguous().sort_by_key(|queued| queued.volume.start);
+        let waited = if lane.held.is_empty() { Nanos::ZERO } else { now.since(lane.since) };
+        self.counts.wait_max = self.counts.wait_max.max(waited);
+        self.staging.reserved += quota;
+        self.assert_memory();
+        self.queue(disk).turns.push(id);
+        self.table.touch(stream, now);
+        while let Some(queued) = self.table.lane(id).held.pop_front() {
+            self.queue(disk).held -= 1;
+            self.forward(id, queued);
+        }
+        if quota == 0 {
+            self.close(id);
+        }
+        self.mark(disk);
+    }
+    /// Demand of a lane that has its turn goes on.
+    fn forward(&mut self, id: LaneId, queued: Queued) {
+        let lane = self.table.lane(id);
+        lane.issued += queued.blocks;
+        let (issued, quota) = (lane.issued, lane.quota);
+        self.keep_reserved(id, quota.saturating_sub(issued));
+        self.track(id, queued);
+        if issued >= quota {
+            self.close(id);
+        }
+    }
+    /// A command of a lane is under way.
+    fn track(&mut self, id: LaneId, queued: Queued) {
+        let at = queued.command as usize;
+        if at >= self.owners.len() {
+            self.owners.resize(at + 1, NOBODY);
+        }
+        self.owners[at] = Owned { lane: id, blocks: queued.blocks, demand: queued.class == Class::Demand };
+        let lane = self.table.lane(id);
+        lane.outstanding += queued.blocks;
+        lane.reached = lane.reached.max(queued.volume.end());
+        self.queue(queued.disk.0).ready.push_back(queued);
+        self.release(queued.disk.0);
+    }
+    /// Lets go what is next of the turns of a disk. Beyond demand of no stream and urgent writes, the order of turns
+    /// is the order of leaving: a reader that has caught up with its read-ahead does not overtake the stream before it.
+    fn release(&mut self, disk: u16) {
+        let (now, positions) = (self.now, self.sizes.device.positions);
+        let queue = &mut self.queues[usize::from(disk)];
+        while let Some(next) = queue.ready.front() {
+            let room = queue.left < AHEAD_COMMANDS || queue.left_blocks + next.blocks <= AHEAD_BLOCKS;
+            if positions && !room {
+                break;
+            }
+            let Some(next) = queue.ready.pop_front() else { break };
+            queue.left += 1;
+            queue.left_blocks += next.blocks;
+            let class = if positions { Class::Prefetch } else { next.class };
+            self.inner.enqueue(now, Queued { class, ..next });
+        }
+    }
+
+    /// Ends and begins turns of the disks where something has changed, and wishes ahead for those that run.
+    pub(super) fn advance(&mut self, world: &World<'_>, plan: &mut Plan) {
+        let mut unfinished = 0;
+        while self.due != 0 {
+            #[expect(clippy::cast_possible_truncation, reason = "at most 63")]
+            let disk = self.due.trailing_zeros() as u16;
+            self.due &= !(1 << disk);
+            self.end_turns(disk, false);
+            while (self.queue(disk).turns.len() as u64) < self.sizes.d {
+                let Some((id, quota)) = self.next_lane(disk, false) else { break };
+                self.begin(disk, id, quota);
+                self.due &= !(1 << disk);
+            }
+            let mut at = 0;
+            while at < self.queue(disk).turns.len() {
+                let id = self.queue(disk).turns[at];
+                at += 1;
+                if !self.refill(id, world, plan) {
+                    unfinished |= 1 << disk;
+                }
+            }
+        }
+        self.due = unfinished;
+        if unfinished != 0 && !self.kicked {
+            self.kicked = true;
+            plan.wake_at(world.now, super::KICK);
+        }
+    }
+    /// Keeps requests of R blocks outstanding for a turn. False where the plan is full and the rest must wait.
+    fn refill(&mut self, id: LaneId, world: &World<'_>, plan: &mut Plan) -> bool {
+        let (r, limit) = (self.sizes.r, self.limit(id, world));
+        let mut under_way = self.table.lane(id).outstanding;
+        let mut passed = 0;
+        while self.table.lane(id).state == State::Running && under_way + r <= super::sizes::OUTSTANDING * r {
+            let room = WISHES_MAX - plan.wishes().len();
+            if (room as u64) < self.pieces_max || passed == PASS_MAX {
+                return false;
+            }
+            match self.request(id, limit, world, plan) {
+                Some(0) => passed += 1,
+                Some(blocks) => under_way += blocks,
+                None => self.close(id),
+            }
+        }
+        true
+    }
+    /// Where read-ahead of a lane ends: the file, or the volume.
+    pub(super) fn limit(&self, id: LaneId, world: &World<'_>) -> u64 {
+        self.table.stream(self.table.stream_of(id)).within.end().min(world.blocks)
+    }
+    /// Wishes for the next request of a turn: up to the next multiple of R on the disk. How many blocks it has, 0 if all
+    /// were here; `None` if there is nothing more to read or the turn has nothing left.
+    fn request(&mut self, id: LaneId, limit: u64, world: &World<'_>, plan: &mut Plan) -> Option<u64> {
+        let disk = self.table.disk_of(id);
+        let cursor = self.table.lane(id).cursor;
+        let first = self.next_piece(disk, cursor, limit)?;
+        let member = world.array.direct(Extent { blocks: 1, ..first })?.extent.start.0;
+        let aligned = self.sizes.r - member % self.sizes.r;
+        let (mut left, mut wished) = (aligned, 0);
+        let context = self.table.stream(self.table.stream_of(id)).context;
+        while left > 0 && plan.wishes().len() < WISHES_MAX {
+            let lane = self.table.lane(id);
+            let (cursor, budget) = (lane.cursor, lane.quota.saturating_sub(lane.issued));
+            let Some(piece) = self.next_piece(disk, cursor, limit) else { break };
+            // Whole lines are charged, for a line is staged as a whole.
+            let begun = piece.start.0 % self.line_blocks;
+            let most = (budget / self.line_blocks * self.line_blocks).saturating_sub(begun);
+            if most == 0 {
+                return (wished > 0).then_some(wished);
+            }
+            let piece = Extent { blocks: piece.blocks.min(left).min(most), ..piece };
+            left -= piece.blocks;
+            if let Some(last) = last_empty(world, piece) {
+                let charge = (begun + piece.blocks).next_multiple_of(self.line_blocks);
+                let lane = self.table.lane(id);
+                lane.issued += charge;
+                lane.reserved -= charge;
+                self.staging.reserved -= charge;
+                self.staging.wished += charge;
+                (lane.pending, lane.wished_to) = (true, last + 1);
+                plan.fetch_for(context, piece);
+                self.wishing.push((piece, id));
+                wished += piece.blocks;
+            }
+            self.table.lane(id).cursor = piece.end();
+        }
+        self.counts.requests += u64::from(wished > 0);
+        Some(wished)
+    }
+    /// From block `at` the next run of blocks of the volume that lies on `disk`, within one strip if there are several disks.
+    fn next_piece(&self, disk: u16, at: u64, limit: u64) -> Option<Extent> {
+        if self.sizes.disks == 1 {
+            return (at < limit).then(|| Extent::new(at, limit - at));
+        }
+        let array = self.array.as_ref()?;
+        let (strip, mut at) = (array.strip_blocks(), at);
+        for _ in 0..ROWS * self.sizes.disks {
+            if at >= limit {
+                return None;
+            }
+            let blocks = (strip - at % strip).min(limit - at);
+            if array.direct(Extent::new(at, 1)).is_some_and(|place| place.disk == Disk(disk)) {
+                return Some(Extent::new(at, blocks));
+            }
+            at += blocks;
+        }
+        None
+    }
+
+    /// Before a command leaves: whatever happened, as long as something is kept for a disk, something of it is under way.
+    #[inline(never)]
+    fn resume(&mut self, now: Nanos) {
+        self.now = now;
+        self.conclude_wishes();
+        while self.look != 0 {
+            #[expect(clippy::cast_possible_truncation, reason = "at most 63")]
+            let disk = self.look.trailing_zeros() as u16;
+            if self.queue(disk).held > 0 {
+                self.end_turns(disk, true);
+                while (self.queue(disk).turns.len() as u64) < self.sizes.d {
+                    let Some((id, quota)) = self.next_lane(disk, true) else { break };
+                    self.begin(disk, id, quota);
+                }
+                let turns = core::mem::take(&mut self.queue(disk).turns);
+                let alive = turns.iter().any(|&id| self.table.lane(id).outstanding > 0);
+                assert!(alive || self.queue(disk).held == 0, "kept demand has somebody to wait for");
+                self.queue(disk).turns = turns;
+            }
+            self.look &= !(1 << disk);
+        }
+    }
+}
+
+/// The last block of an extent that is not here and not on its way.
+fn last_empty(world: &World<'_>, extent: Extent) -> Option<u64> {
+    let is_empty = |block: &u64| world.cache.state(Block(*block)) == crate::cache::State::Empty;
+    (extent.start.0..extent.end()).rev().find(is_empty)
+}
+
+impl Dispatch for Streams {
+    fn enqueue(&mut self, now: Nanos, queued: Queued) {
+        self.now = now;
+        let disk = queued.disk.0;
+        if queued.class == Class::Prefetch && !queued.volume.is_empty() {
+            if let Some(id) = self.wishing_lane(queued.volume) {
+                return self.track(id, queued);
+            }
+            return self.inner.enqueue(now, queued);
+        }
+        let asked = self.current.filter(|(extent, _)| !extent.intersect(queued.volume).is_empty());
+        let (Some((_, stream)), Class::Demand) = (asked, queued.class) else {
+            return self.inner.enqueue(now, queued);
+        };
+        let id = self.table.lane_of(stream, disk);
+        if !self.sizes.device.positions {
+            return self.inner.enqueue(now, queued); // nothing is gained by making a reader wait
+        }
+        self.demanded += queued.blocks;
+        if self.table.lane(id).state == State::Running {
+            return self.forward(id, queued);
+        }
+        if self.table.lane(id).state == State::Idle {
+            self.wait(id);
+        }
+        let lane = self.table.lane(id);
+        if lane.held.is_empty() {
+            lane.since = now;
+        }
+        lane.held.push_back(queued);
+        let queue = self.queue(disk);
+        queue.held += 1;
+        let held = queue.held;
+        self.counts.held_max = self.counts.held_max.max(held);
+        self.mark(disk);
+    }
+    fn promote(&mut self, command: u32, disk: Disk) {
+        let of_a_turn = self.owners.get(command as usize).is_some_and(|owned| owned.lane != NONE);
+        if !(of_a_turn && self.sizes.device.positions) {
+            self.inner.promote(command, disk);
+        }
+    }
+    fn pick(&mut self, now: Nanos) -> Option<u32> {
+        if self.look != 0 {
+            self.resume(now);
+        }
+        self.inner.pick(now)
+    }
+    fn complete(&mut self, now: Nanos, disk: Disk, command: u32) {
+        self.now = now;
+        self.inner.complete(now, disk, command);
+        let Some(entry) = self.owners.get_mut(command as usize) else { return };
+        let Owned { lane: id, blocks, demand } = core::mem::replace(entry, NOBODY);
+        if id != NONE {
+            self.table.lane(id).outstanding -= blocks;
+            self.demanded -= if demand { blocks } else { 0 };
+            let queue = self.queue(disk.0);
+            queue.left -= 1;
+            queue.left_blocks -= blocks;
+            self.release(disk.0);
+            self.mark(self.table.disk_of(id));
+        }
+    }
+}
