@@ -245,7 +245,8 @@ fn array_engine(hardware: &Hardware, spec: &RunSpec, built: BuiltLayer) -> Resul
     let config = Config {
         residency: Residency::Owned,
         cache_blocks,
-        line_blocks: built.line_blocks,
+        // What only passes through needs no line of a strip: with long strips each would be a large table.
+        line_blocks: if retain || hardware.scheme.has_array() { built.line_blocks } else { 1 },
         strip_aligned: true,
         retain,
         command_blocks_max: array.strip_blocks(),
