@@ -3,7 +3,7 @@
 //! Each subcommand's own options stand in its file under `commands/`; this file holds what all share, and turns
 //! clap's several-line complaint into the one line that every other error has.
 
-use crate::commands::{compare, device, generate, mrc, reproduce, serve, trace};
+use crate::commands::{compare, config, device, generate, mrc, reproduce, serve, trace};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::process::ExitCode;
 
@@ -81,7 +81,10 @@ pub(crate) enum Command {
     Reproduce(reproduce::ReproduceCommand),
     /// Serve a file, a device or striped members over NBD, through a prefetching cache
     #[command(after_help = serve::HELP)]
-    Serve(serve::ServeArgs),
+    Serve(Box<serve::ServeArgs>),
+    /// The configuration of serve: what is set, and where
+    #[command(subcommand)]
+    Config(config::ConfigCommand),
     /// Print the completion script of a shell
     Completions(generate::CompletionsArgs),
     /// Write the manual pages
@@ -103,7 +106,7 @@ pub(crate) fn report_problem(problem: &clap::Error) -> ExitCode {
 }
 
 /// `error: A\n\n  tip: B\n\nUsage: C\n\nFor more…` as `A; tip: B (usage: C)`.
-fn one_line(message: &str) -> String {
+pub(crate) fn one_line(message: &str) -> String {
     let mut what = Vec::new();
     let mut usage = String::new();
     for paragraph in message.split("\n\n") {

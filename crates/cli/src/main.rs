@@ -23,16 +23,18 @@ mod ui;
 mod words;
 
 use args::Cli;
-use clap::Parser as _;
+use clap::{CommandFactory as _, FromArgMatches as _};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
-        Ok(cli) => cli,
+    let parsed =
+        Cli::command().try_get_matches().and_then(|matches| Ok((Cli::from_arg_matches(&matches)?, matches)));
+    let (cli, matches) = match parsed {
+        Ok(parsed) => parsed,
         Err(problem) => return args::report_problem(&problem),
     };
     let ui = ui::Ui::new(&cli.global);
-    match commands::dispatch(cli.command, &ui) {
+    match commands::dispatch(cli.command, &matches, &ui) {
         Ok(()) => ExitCode::SUCCESS,
         Err(problem) => {
             if !problem.is_closed_pipe() {

@@ -10,6 +10,8 @@ mod files;
 mod help;
 #[path = "it/runs.rs"]
 mod runs;
+#[path = "it/serve.rs"]
+mod serve;
 
 use assert_cmd::Command;
 use serde_json::Value;

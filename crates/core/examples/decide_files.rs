@@ -117,7 +117,11 @@ fn measure(scheme: &str, files: u64, accesses: u64) -> (f64, f64, f64) {
         policy.on_access(&access, &Lookup { outcomes: &[outcome] }, &world, &mut plan);
         let Access { context, extent, .. } = access;
         if outcome == Outcome::Miss {
-            policy.on_device_read(&DeviceRead { context, extent, was_prefetched: false }, &world, &mut plan);
+            policy.on_device_read(
+                &DeviceRead { context, extent, ahead_blocks: 0, was_prefetched: false },
+                &world,
+                &mut plan,
+            );
         } else {
             policy.on_left(extent, Fate::Used);
         }

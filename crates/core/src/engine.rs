@@ -23,6 +23,7 @@ use crate::array::{Array, DiskSet};
 use crate::cache::Cache;
 use crate::cost::CostModel;
 use crate::dispatch::{Class, Dispatch};
+use crate::policy::decisions::Decision;
 use crate::policy::{Outcome, Plan, World};
 use crate::scheme::Scheme;
 use crate::slots::{Slot, Slots};
@@ -224,6 +225,8 @@ pub struct Engine {
     serial: u64,
     /// On whose behalf wishes are fulfilled.
     ahead_context: Context,
+    /// Whether they were made by a policy's timer for a context of its own choice.
+    ahead_by_timer: bool,
 }
 
 impl Engine {
@@ -265,6 +268,7 @@ impl Engine {
             destage: write::Destage::default(),
             serial: 0,
             ahead_context: Context::default(),
+            ahead_by_timer: false,
         }
     }
 
@@ -439,6 +443,10 @@ impl Engine {
     /// Numbers of the scheme that are worth a curve, by name.
     pub fn curves(&mut self, out: &mut Vec<(&'static str, f64)>) {
         self.scheme.curves(out);
+    }
+    /// What the scheme has decided since the last call: each turn of a switch, with its reason.
+    pub fn decisions(&mut self, out: &mut Vec<Decision>) {
+        self.scheme.policy().decisions(out);
     }
     /// Whether nothing is outstanding: no fetch, no access, no dirty stripe on its way.
     #[must_use]

@@ -15,6 +15,7 @@ pub mod amp;
 pub mod asp;
 #[cfg(test)]
 mod bench;
+pub mod decisions;
 pub mod files;
 pub mod flashy;
 pub mod linux24;
@@ -205,13 +206,16 @@ pub struct Fetched {
     pub reader_waiting: bool,
 }
 
-/// A read that reached a device although a policy might have prefetched it.
+/// A read that reached a device although a policy might have prefetched it: all reads but those of wishes made for a
+/// context by a timer ([`Plan::fetch_for`]).
 #[derive(Clone, Copy, Debug)]
 pub struct DeviceRead {
     /// Who asked.
     pub context: Context,
-    /// What was read.
+    /// What was asked for; empty where nobody asked and somebody's read-ahead went down alone.
     pub extent: Extent,
+    /// Blocks that another policy's read-ahead brings along, or alone.
+    pub ahead_blocks: u64,
     /// A prefetch of it was issued too late to save the wait.
     pub was_prefetched: bool,
 }
@@ -257,6 +261,10 @@ pub trait Policy: Send {
     }
     /// Numbers worth a curve over the run, by name.
     fn curves(&self, out: &mut Vec<(&'static str, f64)>) {
+        let _ = out;
+    }
+    /// Hands over the turns of its switches since the last call: when, on or off, and why.
+    fn decisions(&mut self, out: &mut Vec<decisions::Decision>) {
         let _ = out;
     }
 }

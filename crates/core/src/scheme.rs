@@ -5,6 +5,7 @@
 
 use crate::access::Access;
 use crate::dispatch::Dispatch;
+use crate::policy::decisions::Decision;
 use crate::policy::{DeviceRead, Fate, Fetched, Lookup, Plan, Policy, World};
 use crate::retention::keep::Retention;
 use crate::units::Extent;
@@ -140,5 +141,9 @@ impl Policy for Joined {
     fn on_wake(&mut self, token: u64, world: &World<'_>, plan: &mut Plan) {
         self.owner.policy().on_wake(token, world, plan);
         self.beside.on_wake(token, world, plan);
+    }
+    fn decisions(&mut self, out: &mut Vec<Decision>) {
+        self.owner.policy().decisions(out);
+        self.beside.decisions(out);
     }
 }

@@ -10,9 +10,9 @@ use forerun_core::cost::CostModel;
 use forerun_core::dispatch::DemandFirst;
 use forerun_core::engine::{Config, Engine, Input, Output, Residency, Seen, Start, Status, WriteMode};
 use forerun_core::policy::flashy::{
-    AHEAD_WANTS, Flashy, FlashyConfig, SCALE_MAX, SCALE_MIN, SCALE_ONE, Thresholds,
+    AHEAD_WANTS, FLIGHT_MAX, FLIGHT_MIN, Flashy, FlashyConfig, SCALE_MAX, SCALE_MIN, SCALE_ONE, Thresholds,
 };
-use forerun_core::policy::{DeviceRead, Fate, Lookup, Outcome, Plan, Policy, World};
+use forerun_core::policy::{DeviceRead, Fetched, Lookup, Outcome, Plan, Policy, World};
 use forerun_core::retention::adapter::ByLine;
 use forerun_core::retention::lru::Lru;
 use forerun_core::scheme::Split;
@@ -67,20 +67,30 @@ impl Bench {
         assert_eq!(wishes, [], "nothing is wished for on an access");
         if outcome == Outcome::Miss || outcome == Outcome::LateHit {
             let was_prefetched = outcome == Outcome::LateHit;
-            let read = DeviceRead { context: access.context, extent: access.extent, was_prefetched };
+            let read = DeviceRead {
+                context: access.context,
+                extent: access.extent,
+                ahead_blocks: 0,
+                was_prefetched,
+            };
             self.tell(|policy, world, plan| policy.on_device_read(&read, world, plan));
         }
     }
-    /// Lets time pass to the next poll; its wishes, all events of it together.
+    /// Lets time pass to the next poll; its wishes, all events of it together, those that adjoin as one.
     fn poll(&mut self) -> Vec<Extent> {
         let Some(at) = self.wakes.iter().map(|wake| wake.0).min() else { return Vec::new() };
         self.now = at;
         let mut wishes = Vec::new();
         while let Some(due) = self.wakes.iter().position(|wake| wake.0 <= self.now) {
             let (_, token) = self.wakes.remove(due);
-            wishes.extend(self.tell(|policy, world, plan| policy.on_wake(token, world, plan)));
+            let mut more = self.tell(|policy, world, plan| policy.on_wake(token, world, plan));
+            while let Some(wish) = more.last() {
+                let fetched = arrived(*wish);
+                wishes.append(&mut more);
+                more = self.tell(|policy, world, plan| policy.on_fetched(&fetched, world, plan));
+            }
         }
-        wishes
+        merged(wishes)
     }
     fn gauge(&self, name: &str) -> f64 {
         let mut gauges = Vec::new();
@@ -91,6 +101,26 @@ impl Bench {
     fn scale(&self) -> u64 {
         (self.gauge("flashy_scale") * SCALE_ONE as f64) as u64
     }
+}
+
+fn arrived(extent: Extent) -> Fetched {
+    let (context, took) = (Context::new(1, 0), Nanos(1));
+    Fetched { context, extent, took, was_prefetch: true, reader_waiting: false }
+}
+
+/// Extents one after the other, upwards or downwards, as one.
+fn merged(wishes: impl IntoIterator<Item = Extent>) -> Vec<Extent> {
+    let mut merged: Vec<Extent> = Vec::new();
+    for wish in wishes {
+        match merged.last_mut() {
+            Some(last) if last.end() == wish.start.0 => last.blocks += wish.blocks,
+            Some(last) if wish.end() == last.start.0 => {
+                *last = Extent::new(wish.start.0, wish.blocks + last.blocks);
+            }
+            _ => merged.push(wish),
+        }
+    }
+    merged
 }
 
 fn blocks(wishes: &[Extent]) -> u64 {
@@ -121,13 +151,13 @@ fn reverse_and_strided_readers_are_prefetched_in_their_own_pattern() {
         bench.read(1, 10_000 - i * 4, 4, Outcome::CacheHit);
     }
     let wishes = bench.poll();
-    assert_eq!(wishes, [Extent::new(9_764 - 128, 128), Extent::new(9_764 - 240, 112)]);
+    assert_eq!(wishes, [Extent::new(9_764 - 240, 240)]);
     let mut bench = Bench::new(config());
     for i in 0..20 {
         bench.read(1, i * 100, 4, Outcome::CacheHit);
     }
     let wishes = bench.poll();
-    assert_eq!(wishes, (20..40).map(|i| Extent::new(i * 100, 4)).collect::<Vec<_>>());
+    assert_eq!(wishes, (20..39).map(|i| Extent::new(i * 100, 4)).collect::<Vec<_>>());
 }
 
 #[test]
@@ -137,7 +167,7 @@ fn more_pieces_than_a_plan_holds_follow_in_events_of_their_own() {
         bench.read(1, i * 50, 1, Outcome::CacheHit);
     }
     let wishes = bench.poll();
-    assert_eq!(wishes, (300..600).map(|i| Extent::new(i * 50, 1)).collect::<Vec<_>>());
+    assert_eq!(wishes, (300..599).map(|i| Extent::new(i * 50, 1)).collect::<Vec<_>>());
     assert_eq!(bench.now, POLL);
 }
 
@@ -163,7 +193,9 @@ fn it_does_nothing_for_random_reads_and_writes() {
 #[test]
 fn linear_reads_that_reach_the_device_raise_the_scale_to_four_and_unasked_data_lowers_it_to_a_quarter() {
     for outcome in [Outcome::Miss, Outcome::LateHit] {
-        let mut bench = Bench::new(config());
+        // Where every read misses, no budget is left and nothing is wished for.
+        let max_rate = if outcome == Outcome::Miss { Some(1) } else { config().max_rate };
+        let mut bench = Bench::new(FlashyConfig { max_rate, ..config() });
         let mut at = 0;
         for step in 0..40 {
             for _ in 0..10 {
@@ -184,29 +216,92 @@ fn linear_reads_that_reach_the_device_raise_the_scale_to_four_and_unasked_data_l
             assert!(bench.scale() <= before && bench.scale() >= SCALE_MIN);
             before = bench.scale();
         }
-        assert!(before < SCALE_MAX, "{outcome:?}");
+        assert_eq!(before < SCALE_MAX, outcome == Outcome::LateHit, "nothing was prefetched at the misses");
     }
 }
 
-#[test]
-fn much_waste_halves_the_scale() {
-    let mut bench = Bench::new(config());
+/// A poll in which a reader, whose next block is `at`, reads 400 blocks that were prefetched for it.
+fn served(bench: &mut Bench, at: u64) -> u64 {
     for i in 0..100 {
-        bench.read(1, i * 4, 4, Outcome::CacheHit);
+        bench.read(1, at + i * 4, 4, Outcome::PrefetchHit);
     }
     bench.poll();
-    bench.policy.on_left(Extent::new(400, 100), Fate::Wasted);
-    for i in 100..200 {
-        bench.read(1, i * 4, 4, Outcome::CacheHit);
+    at + 400
+}
+
+#[test]
+fn the_scale_is_halved_where_more_was_in_vain_than_of_use_and_not_raised_until_that_is_old() {
+    let mut bench = Bench::new(config());
+    let at = served(&mut bench, 0);
+    assert_eq!(bench.scale(), SCALE_ONE, "400 blocks are on their way");
+    // The reader goes elsewhere, in the same region; what it reads there reaches the device.
+    for i in 0..100 {
+        bench.read(1, 10_000 + i * 4, 4, Outcome::Miss);
     }
     bench.poll();
-    assert_eq!(bench.scale(), SCALE_ONE, "a quarter was wasted");
-    bench.policy.on_left(Extent::new(500, 200), Fate::Wasted);
-    for i in 200..300 {
+    assert_eq!(bench.scale(), SCALE_ONE / 2, "nobody will read on from {at}");
+    let mut at = 10_400;
+    for poll in 0..7 {
+        // Ten blocks a poll reach the device: linear, and yet no reason to raise the scale.
+        for _ in 0..3 {
+            bench.read(1, at, 4, Outcome::LateHit);
+            at += 4;
+        }
+        bench.poll();
+        assert_eq!(bench.scale(), SCALE_ONE / 2, "{poll}");
+    }
+    bench.read(1, at, 4, Outcome::LateHit);
+    bench.poll();
+    assert_eq!(bench.scale(), SCALE_ONE / 2 + 8);
+}
+
+#[test]
+fn what_is_of_use_to_one_reader_outweighs_what_another_leaves_behind() {
+    let mut bench = Bench::new(config());
+    for i in 0..50 {
+        bench.read(2, 500_000 + i * 4, 4, Outcome::CacheHit);
+    }
+    let mut at = served(&mut bench, 0);
+    for _ in 0..8 {
+        at = served(&mut bench, at);
+    }
+    assert_eq!(bench.scale(), SCALE_ONE - 8, "600 wished for at first and 400 asked for; not halved");
+}
+
+#[test]
+fn less_than_a_gap_a_poll_is_not_worth_a_command_and_a_stride_is() {
+    let mut bench = Bench::new(config());
+    for i in 0..15 {
+        bench.read(1, i, 1, Outcome::CacheHit);
+    }
+    assert_eq!(bench.poll(), []);
+    for i in 15..60 {
+        bench.read(1, i, 1, Outcome::CacheHit);
+    }
+    assert_eq!(bench.poll(), [Extent::new(60, 30)], "the mean of 15 and 45");
+    let mut bench = Bench::new(config());
+    for i in 0..10 {
+        bench.read(1, i * 100, 1, Outcome::CacheHit);
+    }
+    assert_eq!(blocks(&bench.poll()), 9, "the first distance matches nothing");
+}
+
+#[test]
+fn no_more_is_on_its_way_at_once_than_a_positioning_takes() {
+    let mut bench = Bench::new(config());
+    for i in 0..200 {
         bench.read(1, i * 4, 4, Outcome::CacheHit);
     }
-    bench.poll();
-    assert_eq!(bench.scale(), SCALE_ONE / 2);
+    bench.now = POLL;
+    let (_, token) = bench.wakes.remove(0);
+    let flight = bench.tell(|policy, world, plan| policy.on_wake(token, world, plan));
+    assert!((FLIGHT_MIN..=FLIGHT_MAX).contains(&blocks(&flight)), "{flight:?}");
+    let next = bench.tell(|policy, world, plan| policy.on_fetched(&arrived(flight[0]), world, plan));
+    assert_eq!(next, [Extent::new(flight[0].end(), flight[0].blocks)], "the rest follows as it arrives");
+    let busy = bench.tell(|policy, world, plan| {
+        policy.on_fetched(&arrived(next[0]), &World { ahead_in_flight: FLIGHT_MAX, ..*world }, plan);
+    });
+    assert_eq!(busy, [], "others' prefetches count");
 }
 
 #[test]
@@ -281,9 +376,6 @@ proptest! {
                 let outcome = rng.pick(&[Outcome::Miss, Outcome::LateHit, Outcome::CacheHit, Outcome::PrefetchHit]);
                 bench.read(who as u64 + 1, heads[who] as u64, 4, outcome);
                 device += if outcome == Outcome::Miss { 4 } else { 0 };
-            }
-            if rng.percent(10) {
-                bench.policy.on_left(Extent::new(0, rng.below(300)), Fate::Wasted);
             }
             let wishes = bench.poll();
             let scale = bench.scale();
@@ -371,12 +463,9 @@ fn first_poll(residency: Residency) -> Vec<(Extent, Context, bool)> {
 #[test]
 fn it_wishes_the_same_whether_the_engine_owns_the_cache_or_observes_the_kernels() {
     let owned = first_poll(Residency::Owned);
-    // 400 blocks at a scale of 1 1/8, since all of them reached the device, in commands of 128 blocks.
-    let extents: Vec<Extent> = owned.iter().map(|start| start.0).collect();
-    assert_eq!(
-        extents,
-        [Extent::new(400, 128), Extent::new(528, 128), Extent::new(656, 128), Extent::new(784, 66)]
-    );
+    // 400 blocks at a scale of 1 1/8, since all of them reached the device.
+    let extents = merged(owned.iter().map(|start| start.0));
+    assert_eq!(extents, [Extent::new(400, 450)]);
     assert!(owned.iter().all(|start| start.1 == Context::new(5, 2) && start.2));
     assert_eq!(first_poll(Residency::Observed), owned);
 }

@@ -9,7 +9,7 @@
 #![expect(clippy::print_stdout, reason = "a program that reports to a person")]
 
 use forerun_serve::nbd::client::{Opening, Reply, Step as ClientStep, parse_reply};
-use forerun_serve::nbd::handshake::{Export, Handshake, Step, export_flags, greeting, option_bytes};
+use forerun_serve::nbd::handshake::{Export, Handshake, Step, Tls, export_flags, greeting, option_bytes};
 use forerun_serve::nbd::wire::{
     Command, Limits, Parsed, Request, parse_request, request_bytes, simple_reply,
 };
@@ -89,7 +89,8 @@ fn run(rng: &mut Rng, session: &[u8]) -> bool {
         flags: export_flags(false, false),
     };
     let exports = [export];
-    let (mut machine, mut out) = (Handshake::default(), Vec::new());
+    let tls = [Tls::Off, Tls::Allow, Tls::Require][rng.below(3)];
+    let (mut machine, mut out, mut secure) = (Handshake::new(tls), Vec::new(), false);
     let (mut start, mut end) = (0, 0);
     loop {
         let (took, step) = machine.step(&session[start..end], &exports, rng.below(50) == 0, &mut out);
@@ -101,7 +102,12 @@ fn run(rng: &mut Rng, session: &[u8]) -> bool {
             Step::Close => return false,
             Step::More if end == session.len() => return false,
             Step::More => end = (end + 1 + rng.below(64)).min(session.len()),
+            Step::StartTls => {
+                assert!(tls != Tls::Off && !secure, "TLS begins once, where there is a certificate");
+                secure = true;
+            }
             Step::Transmission(session_of) => {
+                assert!(secure || tls != Tls::Require, "nobody gets in without TLS where it is required");
                 requests(&session[start..], session_of.told);
                 return true;
             }

@@ -7,6 +7,7 @@
 use crate::raw::{Lease, Lend};
 use forerun_core::access::Context;
 use forerun_core::units::Nanos;
+use forerun_disk::device::DeviceStats;
 use rustix::event::{EventfdFlags, eventfd};
 use std::collections::VecDeque;
 use std::fs::File;
@@ -79,6 +80,11 @@ pub(crate) trait Backend: Send {
     }
     /// How late completions came that had a time to come at; nothing where they come when they come.
     fn lateness(&self) -> Option<Lateness> {
+        None
+    }
+    /// What the model of an emulated member has counted.
+    fn model(&self, member: usize) -> Option<DeviceStats> {
+        let _ = member;
         None
     }
     /// Why what members hold is not what it was, if so.

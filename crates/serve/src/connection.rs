@@ -12,17 +12,15 @@
 //! the cache. A connection stops being read while it holds as much as it may: requests, credit, or intake memory.
 
 use crate::credit::Held;
-use crate::nbd::handshake::{Handshake, OPTION_BYTES_MAX, Session, greeting};
+use crate::nbd::handshake::{Handshake, OPTION_BYTES_MAX, Session, Tls, greeting};
 use crate::nbd::wire::Request;
 use crate::raw::{Arena, BLOCK};
+use crate::socket::Socket;
 use crate::volume::{Answer, Volume};
 use forerun_core::units::Nanos;
 use rustix::event::epoll::EventFlags;
 use std::collections::VecDeque;
-use std::io::{self, IoSlice, IoSliceMut, Read as _, Write as _};
-use std::net::TcpStream;
-use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::net::UnixStream;
+use std::io::{self, IoSlice, IoSliceMut};
 
 /// Bytes of the inbox: the longest option and its head, or many requests.
 const INBOX_BYTES: usize = 2 * OPTION_BYTES_MAX;
@@ -34,45 +32,6 @@ const SEND_PIECES: usize = 128;
 const RECEIVE_BLOCKS: usize = 256;
 /// Bytes that one client may send in one turn of the loop, so that others come to theirs: 1 MiB.
 pub(crate) const TURN_BYTES_MAX: usize = 1 << 20;
-
-/// The two kinds of stream.
-#[derive(Debug)]
-pub(crate) enum Socket {
-    /// Within the machine.
-    Unix(UnixStream),
-    /// Over a network.
-    Tcp(TcpStream),
-}
-
-impl Socket {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Self::Unix(stream) => stream.read(buffer),
-            Self::Tcp(stream) => stream.read(buffer),
-        }
-    }
-    fn read_vectored(&mut self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
-        match self {
-            Self::Unix(stream) => stream.read_vectored(buffers),
-            Self::Tcp(stream) => stream.read_vectored(buffers),
-        }
-    }
-    fn write_vectored(&mut self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
-        match self {
-            Self::Unix(stream) => stream.write_vectored(buffers),
-            Self::Tcp(stream) => stream.write_vectored(buffers),
-        }
-    }
-}
-
-impl AsFd for Socket {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        match self {
-            Self::Unix(stream) => stream.as_fd(),
-            Self::Tcp(stream) => stream.as_fd(),
-        }
-    }
-}
 
 /// Where a session is.
 #[derive(Debug)]
@@ -171,13 +130,13 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    pub(crate) fn new(socket: Socket, number: u64, now: Nanos) -> Self {
+    pub(crate) fn new(socket: Socket, number: u64, tls: Tls, now: Nanos) -> Self {
         let mut out = VecDeque::new();
         out.push_back(Segment::Long(greeting().to_vec()));
         Self {
             socket,
             number,
-            phase: Phase::Negotiating(Handshake::default()),
+            phase: Phase::Negotiating(Handshake::new(tls)),
             inbox: Vec::new(),
             start: 0,
             end: 0,
@@ -218,7 +177,7 @@ impl Connection {
     pub(crate) fn is_over(&self) -> bool {
         // A write whose data will never be here is not waited for.
         let awaited = self.outstanding - u32::from(self.payload.is_some());
-        self.broken || (self.closing && awaited == 0 && self.out.is_empty())
+        self.broken || (self.closing && awaited == 0 && self.out.is_empty() && !self.socket.wants_write())
     }
 
     /// Whether it has an export.
@@ -244,8 +203,18 @@ impl Connection {
         self.payload.as_ref().is_some_and(|payload| payload.intake.is_some())
     }
 
+    /// Whether bytes of it are here that may be looked at and that its socket will not announce.
+    pub(crate) fn has_unannounced(&self) -> bool {
+        self.socket.has_readable() && self.may_receive()
+    }
+
+    /// Whether everything was sent.
+    pub(crate) fn is_flushed(&self) -> bool {
+        self.out.is_empty() && !self.socket.wants_write()
+    }
+
     pub(crate) fn has_output(&self) -> bool {
-        !self.out.is_empty() && !self.blocked && !self.broken
+        (!self.out.is_empty() || self.socket.wants_write()) && !self.blocked && !self.broken
     }
 
     /// The bytes that are here and not taken.
@@ -366,8 +335,8 @@ impl Connection {
                 Ok(sent) => {
                     self.progress = now;
                     self.advance(sent, finished);
-                    // A socket that took less than it was offered is full.
-                    if sent < bytes {
+                    // A socket that took less than it was offered is full; TLS takes it in pieces.
+                    if sent < bytes && !self.socket.is_secure() {
                         self.blocked = true;
                         return;
                     }
@@ -379,6 +348,11 @@ impl Connection {
                 }
                 Err(_) => self.broken = true,
             }
+        }
+        match self.socket.push() {
+            Ok(()) => {}
+            Err(problem) if is_later(&problem) => self.blocked = true,
+            Err(_) => self.broken = true,
         }
     }
 

@@ -2,8 +2,8 @@
 //!
 //! It blocks, so the loop lets a thread do it when a connection was lost; before the loop runs it is done in place.
 
-use crate::connection::Socket;
 use crate::nbd::client::{ANSWER_BYTES_MAX, Address, Agreed, ClientError, Endpoint, Opening, Step};
+use crate::socket::Stream;
 use std::io::{self, Read as _, Write as _};
 use std::net::{TcpStream, ToSocketAddrs as _};
 use std::os::unix::net::UnixStream;
@@ -36,16 +36,16 @@ impl DialError {
 }
 
 /// One try.
-pub(crate) fn dial(address: &Address) -> Result<(Socket, Agreed), DialError> {
+pub(crate) fn dial(address: &Address) -> Result<(Stream, Agreed), DialError> {
     let deadline = Instant::now() + PATIENCE;
     let mut socket = connect(&address.server, deadline)?;
     let agreed = negotiate(&mut socket, &address.export, deadline)?;
     match &socket {
-        Socket::Unix(stream) => {
+        Stream::Unix(stream) => {
             stream.set_read_timeout(None)?;
             stream.set_nonblocking(true)?;
         }
-        Socket::Tcp(stream) => {
+        Stream::Tcp(stream) => {
             stream.set_read_timeout(None)?;
             stream.set_nonblocking(true)?;
             stream.set_nodelay(true)?;
@@ -57,7 +57,7 @@ pub(crate) fn dial(address: &Address) -> Result<(Socket, Agreed), DialError> {
 }
 
 /// Tries again and again until the deadline: a server that is started anew is away for a moment.
-pub(crate) fn redial(address: &Address) -> Result<(Socket, Agreed), DialError> {
+pub(crate) fn redial(address: &Address) -> Result<(Stream, Agreed), DialError> {
     let deadline = Instant::now() + PATIENCE;
     loop {
         match dial(address) {
@@ -67,14 +67,14 @@ pub(crate) fn redial(address: &Address) -> Result<(Socket, Agreed), DialError> {
     }
 }
 
-fn connect(server: &Endpoint, deadline: Instant) -> io::Result<Socket> {
+fn connect(server: &Endpoint, deadline: Instant) -> io::Result<Stream> {
     match server {
-        Endpoint::Unix(path) => UnixStream::connect(path).map(Socket::Unix),
+        Endpoint::Unix(path) => UnixStream::connect(path).map(Stream::Unix),
         Endpoint::Tcp(host, port) => {
             let mut problem = io::Error::new(io::ErrorKind::NotFound, "the name of the host has no address");
             for address in (host.as_str(), *port).to_socket_addrs()? {
                 match TcpStream::connect_timeout(&address, left(deadline)?) {
-                    Ok(stream) => return Ok(Socket::Tcp(stream)),
+                    Ok(stream) => return Ok(Stream::Tcp(stream)),
                     Err(why) => problem = why,
                 }
             }
@@ -89,7 +89,7 @@ fn left(deadline: Instant) -> io::Result<Duration> {
     if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }
 }
 
-fn negotiate(socket: &mut Socket, export: &str, deadline: Instant) -> Result<Agreed, DialError> {
+fn negotiate(socket: &mut Stream, export: &str, deadline: Instant) -> Result<Agreed, DialError> {
     let mut machine = Opening::new(export);
     // The longest answer with its head; the machine takes it before more is read.
     let (mut buffer, mut end) = (vec![0; 20 + ANSWER_BYTES_MAX], 0);
@@ -100,8 +100,8 @@ fn negotiate(socket: &mut Socket, export: &str, deadline: Instant) -> Result<Agr
             let (took, step) = machine.step(&buffer[start..end], &mut out)?;
             start += took;
             match socket {
-                Socket::Unix(stream) => stream.write_all(&out)?,
-                Socket::Tcp(stream) => stream.write_all(&out)?,
+                Stream::Unix(stream) => stream.write_all(&out)?,
+                Stream::Tcp(stream) => stream.write_all(&out)?,
             }
             match step {
                 Step::Again => {}
@@ -116,11 +116,11 @@ fn negotiate(socket: &mut Socket, export: &str, deadline: Instant) -> Result<Agr
         end -= start;
         let wait = Some(left(deadline)?);
         let got = match socket {
-            Socket::Unix(stream) => {
+            Stream::Unix(stream) => {
                 stream.set_read_timeout(wait)?;
                 stream.read(&mut buffer[end..])
             }
-            Socket::Tcp(stream) => {
+            Stream::Tcp(stream) => {
                 stream.set_read_timeout(wait)?;
                 stream.read(&mut buffer[end..])
             }

@@ -9,7 +9,7 @@
 use crate::backend::{Backend, Done, Kind, Lateness, Task};
 use forerun_core::access::Op;
 use forerun_core::units::{Nanos, SECTOR_BYTES};
-use forerun_disk::device::{Command, Device};
+use forerun_disk::device::{Command, Device, DeviceStats};
 use std::os::fd::BorrowedFd;
 
 /// A step of the histogram of lateness.
@@ -142,6 +142,10 @@ impl Backend for Emulated {
     fn lateness(&self) -> Option<Lateness> {
         let commands = self.late.iter().sum();
         Some(Lateness { commands, p50: self.quantile(50), p99: self.quantile(99) })
+    }
+
+    fn model(&self, member: usize) -> Option<DeviceStats> {
+        self.models.get(member)?.as_ref().map(|model| model.stats())
     }
 
     fn changed(&mut self) -> Option<String> {

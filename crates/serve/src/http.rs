@@ -1,50 +1,69 @@
 //! `--http`: a live page, its figures as JSON, and the same for Prometheus.
 //!
-//! A thread of its own answers one request after the other, from a text that the loop renews; nothing that a visitor does
-//! reaches the loop, and a slow one holds up only other visitors, for at most the deadline. Three addresses: `/` is the page
-//! (one file, no network needed), `/stats.json` what it draws, `/metrics` the text format of Prometheus. Anything else is
-//! 404, anything but GET is 405. The page is for people who may log in to the machine: listen on loopback.
+//! ```text
+//!   loop --- twice a second ---> board (a mutex, held for a copy of pointers) <--- one thread a visitor, few of them
+//! ```
+//!
+//! Nothing that a visitor does reaches the loop: he is answered from the board, which the loop renews. There is nothing to
+//! change here, only GET and HEAD. Visitors are taken as hostile. Each has a request of bounded length and a deadline over
+//! everything, there are few of them at once, and one more is turned away. A page of another site must not read along by giving its own
+//! name our address (DNS rebinding), so a request must name us by an address or as `localhost`. Why this is not a
+//! framework stands in DECISIONS.md.
+
+mod board;
+mod metrics;
+mod process;
+mod request;
+mod samples;
+
+pub(crate) use board::{About, Board, MemberAbout, Whole};
 
 use crate::error::{ServeError, system};
-use crate::server::Metrics;
-use forerun_core::units::{BLOCK_BYTES, Nanos};
-use std::fmt::Write as _;
-use std::io::{Read as _, Write as _};
+use request::{Method, Refusal, Request};
+use std::io::{self, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
-/// Longest request that is read, bytes.
-const REQUEST_BYTES_MAX: usize = 4096;
-/// How long a visitor may take over a request or an answer.
-const DEADLINE: Duration = Duration::from_secs(2);
-/// The page.
-const PAGE: &str = include_str!("http/page.html");
+/// Longest request that is read, bytes: a line and the headers of any browser.
+const REQUEST_BYTES_MAX: usize = 8192;
+/// How long a visitor may take over a request and its answer together.
+const DEADLINE: Duration = Duration::from_secs(5);
+/// Visitors at once. A browser opens six; an answer takes at most half a MiB.
+const VISITORS_MAX: usize = 8;
+/// Stack of a visitor's thread, bytes: it formats text.
+const STACK_BYTES: usize = 256 << 10;
 
-/// What the thread answers from.
-#[derive(Clone, Debug, Default)]
-struct Texts {
-    json: String,
-    prometheus: String,
-}
+/// The files of the page: path, type, content.
+const FILES: [(&str, &str, &str); 4] = [
+    ("/", "text/html; charset=utf-8", include_str!("../web/live.html")),
+    ("/live.css", "text/css; charset=utf-8", include_str!("../web/live.css")),
+    ("/live.js", "text/javascript; charset=utf-8", include_str!("../web/live.js")),
+    ("/charts.js", "text/javascript; charset=utf-8", include_str!("../web/charts.js")),
+];
+/// What is there, for who asks for something else.
+const WHAT: &str = "there is /, /stats.json, /live.json and /metrics\n";
 
 /// The page's side that the loop holds.
 #[derive(Debug)]
 pub(crate) struct Http {
-    texts: Arc<Mutex<Texts>>,
+    board: Arc<Mutex<Board>>,
     address: SocketAddr,
 }
 
 impl Http {
     /// Listens, and starts the thread. It ends with the program.
     pub(crate) fn start(address: SocketAddr) -> Result<Self, ServeError> {
-        let listener = TcpListener::bind(address).map_err(system("--http"))?;
+        let listener = TcpListener::bind(address).map_err(|why| {
+            ServeError::option("--http", format!("cannot listen on {address}: {why}; choose another port"))
+        })?;
         let address = listener.local_addr().map_err(system("--http"))?;
-        let texts = Arc::new(Mutex::new(Texts::default()));
-        let shared = Arc::clone(&texts);
+        let board = Arc::new(Mutex::new(Board::default()));
+        let shared = Arc::clone(&board);
         let thread = std::thread::Builder::new().name("http".into());
         thread.spawn(move || serve(&listener, &shared)).map_err(system("--http"))?;
-        Ok(Self { texts, address })
+        Ok(Self { board, address })
     }
 
     /// Where it listens.
@@ -52,182 +71,163 @@ impl Http {
         self.address
     }
 
-    /// The figures at `now`.
-    pub(crate) fn publish(&self, now: Nanos, scheme: &str, array: &str, metrics: &Metrics) {
-        let figures = figures(metrics);
-        let texts = Texts {
-            json: json(now, scheme, array, &figures, metrics),
-            prometheus: prometheus(&figures, metrics),
+    /// The board, to write on. Visitors hold it only while they copy pointers.
+    pub(crate) fn board(&self) -> MutexGuard<'_, Board> {
+        lock(&self.board)
+    }
+}
+
+fn lock(board: &Mutex<Board>) -> MutexGuard<'_, Board> {
+    // A visitor's thread that panicked has changed nothing.
+    board.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A visitor's place; free again when dropped.
+struct Seat(Arc<AtomicUsize>);
+
+impl Seat {
+    fn take(taken: &Arc<AtomicUsize>) -> Option<Self> {
+        let free = |count| (count < VISITORS_MAX).then_some(count + 1);
+        taken.fetch_update(Ordering::AcqRel, Ordering::Acquire, free).ok()?;
+        Some(Self(Arc::clone(taken)))
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+fn serve(listener: &TcpListener, board: &Arc<Mutex<Board>>) {
+    let taken = Arc::new(AtomicUsize::new(0));
+    for visitor in listener.incoming() {
+        let Ok(visitor) = visitor else {
+            // No file number for him; they come back when others have left.
+            std::thread::sleep(Duration::from_millis(50));
+            continue;
         };
-        *self.texts.lock().unwrap_or_else(PoisonError::into_inner) = texts;
+        let Some(seat) = Seat::take(&taken) else { continue };
+        let board = Arc::clone(board);
+        let thread = std::thread::Builder::new().name("visitor".into()).stack_size(STACK_BYTES);
+        // A thread that cannot be had is a visitor turned away.
+        drop(thread.spawn(move || {
+            // One that does not listen, or leaves, is his own business.
+            drop(answer(visitor, &board));
+            drop(seat);
+        }));
     }
 }
 
-/// Name, value and meaning of every counter.
-type Figure = (&'static str, u64, &'static str);
-
-fn figures(metrics: &Metrics) -> Vec<Figure> {
-    let (engine, read) = (&metrics.engine, &metrics.engine.program);
-    vec![
-        ("clients", metrics.clients, "Clients that came in"),
-        ("reads", metrics.reads, "Reads answered"),
-        ("writes", metrics.writes, "Writes answered"),
-        ("flushes", metrics.flushes, "Flushes answered"),
-        ("hints", metrics.hints, "Hints taken"),
-        ("errors", metrics.errors, "Requests answered with an error"),
-        ("bytes_read", metrics.bytes_read, "Bytes that clients read"),
-        ("bytes_written", metrics.bytes_written, "Bytes that clients wrote"),
-        ("cache_hits", read.cache_hits, "Blocks read that were in the cache and had been read before"),
-        ("prefetch_hits", read.prefetch_hits, "Blocks read that a prefetch had brought"),
-        ("late_hits", read.late_hits, "Blocks read whose prefetch was still in flight"),
-        ("misses", read.misses, "Blocks read that were not there"),
-        ("prefetched", engine.prefetched, "Blocks whose prefetch was issued"),
-        ("used", engine.used, "Prefetched blocks that were read"),
-        ("wasted", engine.wasted, "Prefetched blocks that left unread"),
-        ("member_reads", metrics.member_reads, "Reads sent to members"),
-        ("member_writes", metrics.member_writes, "Writes sent to members"),
-        ("member_bytes_read", engine.member_blocks_read * BLOCK_BYTES, "Bytes read from members"),
-        ("member_errors", metrics.member_errors, "Member commands that failed"),
-        ("syncs", metrics.syncs, "Syncs of the members"),
-    ]
+/// A stream that must be done with by a point in time.
+struct Hurried {
+    stream: TcpStream,
+    until: Instant,
 }
 
-fn json(now: Nanos, scheme: &str, array: &str, figures: &[Figure], metrics: &Metrics) -> String {
-    let mut out = format!("{{\"now_ns\":{},\"scheme\":{},\"array\":{}", now.0, quote(scheme), quote(array));
-    for (name, value, _) in figures {
-        // Writing to a string cannot fail.
-        let _ = write!(out, ",\"{name}\":{value}");
+impl Hurried {
+    fn left(&self) -> io::Result<Duration> {
+        let left = self.until.saturating_duration_since(Instant::now());
+        if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }
     }
-    let (taken, capacity) = metrics.cache_blocks;
-    let _ = write!(out, ",\"cache_blocks\":{taken},\"cache_blocks_max\":{capacity}");
-    let _ = write!(out, ",\"ahead_in_flight\":{},\"gauges\":{{", metrics.engine.ahead_in_flight);
-    for (index, (name, value)) in metrics.gauges.iter().enumerate() {
-        let comma = if index > 0 { "," } else { "" };
-        let value = if value.is_finite() { *value } else { 0.0 };
-        let _ = write!(out, "{comma}{}:{value}", quote(name));
-    }
-    out.push_str("}}");
-    out
-}
 
-fn quote(text: &str) -> String {
-    let mut out = String::from("\"");
-    for c in text.chars() {
-        match c {
-            '"' | '\\' => out.extend(['\\', c]),
-            c if c < ' ' => out.push(' '),
-            c => out.push(c),
+    /// The bytes up to the blank line; `None` when there are too many or too few.
+    fn head(&mut self) -> io::Result<Option<Vec<u8>>> {
+        let mut head = Vec::new();
+        let mut piece = [0; 1024];
+        loop {
+            self.stream.set_read_timeout(Some(self.left()?))?;
+            let got = self.stream.read(&mut piece)?;
+            let from = head.len().saturating_sub(3);
+            head.extend_from_slice(&piece[..got]);
+            if head[from..].windows(4).any(|end| end == b"\r\n\r\n") {
+                return Ok(Some(head));
+            }
+            if got == 0 || head.len() > REQUEST_BYTES_MAX {
+                return Ok(None);
+            }
         }
     }
-    out.push('"');
-    out
-}
 
-fn prometheus(figures: &[Figure], metrics: &Metrics) -> String {
-    let mut out = String::new();
-    for (name, value, about) in figures {
-        let _ = writeln!(out, "# HELP forerun_{name}_total {about}.\n# TYPE forerun_{name}_total counter");
-        let _ = writeln!(out, "forerun_{name}_total {value}");
-    }
-    let (taken, capacity) = metrics.cache_blocks;
-    for (name, blocks, about) in [
-        ("cache_bytes", taken, "Bytes of the cache in use"),
-        ("cache_bytes_max", capacity, "Bytes that the cache may use"),
-        ("prefetch_in_flight_bytes", metrics.engine.ahead_in_flight, "Bytes of prefetches in flight"),
-    ] {
-        let _ = writeln!(out, "# HELP forerun_{name} {about}.\n# TYPE forerun_{name} gauge");
-        let _ = writeln!(out, "forerun_{name} {}", blocks * BLOCK_BYTES);
-    }
-    if !metrics.gauges.is_empty() {
-        out.push_str("# HELP forerun_scheme Numbers that the scheme shows.\n# TYPE forerun_scheme gauge\n");
-    }
-    for (name, value) in &metrics.gauges {
-        let _ = writeln!(out, "forerun_scheme{{name={}}} {value}", quote(name));
-    }
-    out
-}
-
-fn serve(listener: &TcpListener, texts: &Mutex<Texts>) {
-    for visitor in listener.incoming().flatten() {
-        // A visitor that does not listen, or leaves, is its own business.
-        drop(answer(visitor, texts));
-    }
-}
-
-fn answer(mut visitor: TcpStream, texts: &Mutex<Texts>) -> std::io::Result<()> {
-    visitor.set_read_timeout(Some(DEADLINE))?;
-    visitor.set_write_timeout(Some(DEADLINE))?;
-    let mut request = Vec::new();
-    let mut piece = [0; 1024];
-    while !request.windows(4).any(|end| end == b"\r\n\r\n") {
-        let got = visitor.read(&mut piece)?;
-        request.extend_from_slice(&piece[..got]);
-        if got == 0 || request.len() > REQUEST_BYTES_MAX {
-            return Ok(());
+    fn send(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            self.stream.set_write_timeout(Some(self.left()?))?;
+            let sent = self.stream.write(bytes)?;
+            if sent == 0 {
+                return Err(io::ErrorKind::WriteZero.into());
+            }
+            bytes = &bytes[sent..];
         }
+        Ok(())
     }
-    let texts = texts.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    visitor.write_all(reply(&request, &texts).as_bytes())
+}
+
+fn answer(stream: TcpStream, board: &Mutex<Board>) -> io::Result<()> {
+    let mut visitor = Hurried { stream, until: Instant::now() + DEADLINE };
+    let Some(head) = visitor.head()? else { return Ok(()) };
+    let reply = reply(&head, board);
+    visitor.send(&reply)
 }
 
 /// The whole answer to a request.
-fn reply(request: &[u8], texts: &Texts) -> String {
-    let line = request.split(|&byte| byte == b'\r').next().unwrap_or_default();
-    let mut words = line.split(|&byte| byte == b' ');
-    let (method, path) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
-    let (status, kind, body) = match (method, path) {
-        (b"GET", b"/") => ("200 OK", "text/html; charset=utf-8", PAGE),
-        (b"GET", b"/stats.json") => ("200 OK", "application/json", texts.json.as_str()),
-        (b"GET", b"/metrics") => ("200 OK", "text/plain; version=0.0.4", texts.prometheus.as_str()),
-        (b"GET", _) => ("404 Not Found", "text/plain", "there is /, /stats.json and /metrics\n"),
-        _ => ("405 Method Not Allowed", "text/plain", "only GET\n"),
-    };
-    format!(
+fn reply(head: &[u8], board: &Mutex<Board>) -> Vec<u8> {
+    match Request::parse(head) {
+        Ok(request) => {
+            let (status, kind, body) = content(&request, board);
+            message(status, kind, &body, request.method == Method::Head)
+        }
+        Err(refusal) => {
+            let status = match refusal {
+                Refusal::Malformed => "400 Bad Request",
+                Refusal::Method => "405 Method Not Allowed",
+                Refusal::Host => "403 Forbidden",
+            };
+            message(status, "text/plain; charset=utf-8", refusal.words(), false)
+        }
+    }
+}
+
+type Content = (&'static str, &'static str, String);
+
+fn content(request: &Request, board: &Mutex<Board>) -> Content {
+    const FINE: &str = "200 OK";
+    const JSON: &str = "application/json";
+    if let Some((_, kind, text)) = FILES.iter().find(|(path, ..)| *path == request.path) {
+        return (FINE, kind, (*text).to_owned());
+    }
+    match request.path.as_str() {
+        "/stats.json" => {
+            let view = lock(board).view();
+            (FINE, JSON, serde_json::to_string(&view.figures()).unwrap_or_default())
+        }
+        "/live.json" => {
+            let (export, since) = (request.number("export"), request.number("since"));
+            let samples = lock(board).samples(export as usize, since);
+            (FINE, JSON, samples::json(&samples))
+        }
+        "/metrics" => {
+            let view = lock(board).view();
+            (FINE, "text/plain; version=0.0.4; charset=utf-8", metrics::text(&view.figures()))
+        }
+        _ => ("404 Not Found", "text/plain; charset=utf-8", WHAT.to_owned()),
+    }
+}
+
+fn message(status: &str, kind: &str, body: &str, head_only: bool) -> Vec<u8> {
+    let mut out = format!(
         "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\nCache-Control: no-store\r\n\
-         Content-Security-Policy: default-src 'self' 'unsafe-inline'\r\nX-Content-Type-Options: nosniff\r\n\
-         Connection: close\r\n\r\n{body}",
-        body.len()
-    )
+         Content-Security-Policy: default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
+         img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'\r\n\
+         X-Content-Type-Options: nosniff\r\nCross-Origin-Resource-Policy: same-origin\r\n\
+         Referrer-Policy: no-referrer\r\nConnection: close\r\n{}\r\n",
+        body.len(),
+        if status.starts_with("405") { "Allow: GET, HEAD\r\n" } else { "" },
+    );
+    if !head_only {
+        out.push_str(body);
+    }
+    out.into_bytes()
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn get(address: SocketAddr, line: &str) -> String {
-        let mut stream = TcpStream::connect(address).expect("it listens");
-        stream.write_all(format!("{line}\r\nHost: x\r\n\r\n").as_bytes()).expect("sent");
-        let mut all = String::new();
-        stream.read_to_string(&mut all).expect("answered");
-        all
-    }
-
-    #[test]
-    fn the_page_its_figures_and_the_metrics_are_served_and_nothing_else() {
-        let http = Http::start(SocketAddr::from(([127, 0, 0, 1], 0))).expect("started");
-        let metrics =
-            Metrics { reads: 42, gauges: vec![("n_u", 1.5), ("odd", f64::NAN)], ..Metrics::default() };
-        http.publish(Nanos(7), "asp+msp", "raid0:4x\"128KiB", &metrics);
-        let address = http.address();
-        assert!(get(address, "GET / HTTP/1.1").contains("<canvas"));
-        let figures = get(address, "GET /stats.json HTTP/1.1");
-        assert!(figures.contains("\"reads\":42") && figures.contains("\"n_u\":1.5"), "{figures}");
-        assert!(figures.contains("raid0:4x\\\"128KiB") && figures.contains("\"odd\":0"), "{figures}");
-        let text = get(address, "GET /metrics HTTP/1.1");
-        assert!(text.contains("forerun_reads_total 42\n"), "{text}");
-        assert!(text.contains("forerun_scheme{name=\"n_u\"} 1.5"), "{text}");
-        assert!(get(address, "GET /etc/passwd HTTP/1.1").starts_with("HTTP/1.1 404"));
-        assert!(get(address, "POST / HTTP/1.1").starts_with("HTTP/1.1 405"));
-    }
-
-    #[test]
-    fn a_visitor_that_sends_too_much_is_let_go() {
-        let http = Http::start(SocketAddr::from(([127, 0, 0, 1], 0))).expect("started");
-        let mut stream = TcpStream::connect(http.address()).expect("it listens");
-        // The server may close before all is sent.
-        drop(stream.write_all(&[b'x'; 3 * REQUEST_BYTES_MAX]));
-        let mut all = Vec::new();
-        drop(stream.read_to_end(&mut all));
-        assert!(all.is_empty());
-    }
-}
+mod tests;

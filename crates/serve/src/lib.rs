@@ -10,7 +10,7 @@
 //!                               credit         `--- backend -- source (files, devices), remote (other machines)
 //! ```
 //!
-//! [`nbd`] is the protocol without a socket; `connection` one client; `server` the loop; `volume` the engine with its
+//! [`nbd`] is the protocol without a socket; `tls` what lies under it where it is asked for; `connection` one client; `server` the loop; `volume` the engine with its
 //! bytes; `source` what is served, opened so that nobody changes it unseen; `backend` and `raw` the ways to the members, the
 //! latter with all the unsafe code there is; `remote` (with `dial`) a member that is an export of another machine, `fan` near
 //! and far members together; [`log`] what replays a run. Budgets: the cache is what `--cache` says, data
@@ -24,8 +24,10 @@ mod dial;
 mod emulate;
 pub mod error;
 mod fan;
+pub mod figures;
 mod geometry;
 mod http;
+mod live;
 pub mod log;
 pub mod nbd;
 pub mod options;
@@ -33,7 +35,9 @@ mod raw;
 mod record;
 mod remote;
 mod server;
+mod socket;
 mod source;
+mod tls;
 mod volume;
 
 pub use backend::Lateness;

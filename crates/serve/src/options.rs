@@ -99,6 +99,19 @@ pub struct ExportOptions {
     pub log_inputs: Option<PathBuf>,
 }
 
+/// How sessions are enciphered. Clients that ask for `STARTTLS` get it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsOptions {
+    /// PEM file of our certificate and those between it and the authority.
+    pub cert: PathBuf,
+    /// PEM file of its private key.
+    pub key: PathBuf,
+    /// PEM file of the authorities of clients; with it a client needs a certificate of one of them.
+    pub ca: Option<PathBuf>,
+    /// Clients that do not ask for TLS are refused.
+    pub require: bool,
+}
+
 /// Everything that a server needs to know.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
@@ -113,6 +126,8 @@ pub struct Options {
     pub transfer: Transfer,
     /// Whether the page cache of the members is bypassed.
     pub direct: Direct,
+    /// Certificates; none is a server without TLS.
+    pub tls: Option<TlsOptions>,
     /// File for a trace of what clients ask for.
     pub record: Option<PathBuf>,
     /// Address of the live page.
@@ -145,6 +160,7 @@ impl Options {
             connections: CONNECTIONS_DEFAULT,
             transfer: Transfer::Auto,
             direct: Direct::Auto,
+            tls: None,
             record: None,
             http: None,
         }

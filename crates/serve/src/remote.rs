@@ -15,10 +15,10 @@
 //! while acknowledged writes were not flushed ends everything, since the server may have lost them and the cache has them.
 
 use crate::backend::{Backend, Done, Kind, Task};
-use crate::connection::Socket;
 use crate::dial::{DialError, dial, redial};
 use crate::nbd::client::{Address, Agreed, REPLY_BYTES, Reply, parse_reply};
 use crate::nbd::wire::{Command, Request, request_bytes};
+use crate::socket::Stream;
 use forerun_core::units::Nanos;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::event::{EventfdFlags, eventfd};
@@ -52,9 +52,9 @@ struct Ask {
 
 /// The connection.
 enum Link {
-    Up(Socket),
+    Up(Stream),
     /// A thread reaches for the server.
-    Reaching(Receiver<Result<(Socket, Agreed), DialError>>),
+    Reaching(Receiver<Result<(Stream, Agreed), DialError>>),
     /// It was not reached; the next task tries again.
     Down,
 }
@@ -271,8 +271,8 @@ impl Remote {
                 lease.send(socket.as_fd(), ask.skip + done, ask.len - done)
             } else {
                 match socket {
-                    Socket::Unix(stream) => stream.write(&self.outbox).map(|bytes| bytes as u64),
-                    Socket::Tcp(stream) => stream.write(&self.outbox).map(|bytes| bytes as u64),
+                    Stream::Unix(stream) => stream.write(&self.outbox).map(|bytes| bytes as u64),
+                    Stream::Tcp(stream) => stream.write(&self.outbox).map(|bytes| bytes as u64),
                 }
             };
             match result {

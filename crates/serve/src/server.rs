@@ -13,6 +13,7 @@ mod accept;
 mod metrics;
 mod requests;
 mod served;
+mod show;
 
 pub use metrics::{ExportMetrics, Metrics};
 
@@ -23,7 +24,7 @@ use crate::error::{ServeError, system};
 use crate::fan::Fan;
 use crate::http::Http;
 use crate::log::Log;
-use crate::nbd::handshake::Export;
+use crate::nbd::handshake::{Export, Tls};
 use crate::options::{EXPORTS_MAX, ExportOptions, MemberSpec, Options, Transfer, What};
 use crate::raw::{Arena, Ring};
 use crate::record::Record;
@@ -40,6 +41,7 @@ use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
 };
 use served::Served;
+use show::Show;
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -110,8 +112,10 @@ pub struct Server {
     next_tick: Nanos,
     stopping: Option<Nanos>,
     metrics: Metrics,
+    tls: Option<Arc<rustls::ServerConfig>>,
+    tls_policy: Tls,
     record: Option<Record>,
-    http: Option<Http>,
+    show: Option<Show>,
     scratch: Vec<u8>,
 }
 
@@ -182,6 +186,14 @@ fn open_volume(options: &Options, export: &ExportOptions) -> Result<Volume, Serv
     Volume::new(spec, source, backend, log.transpose()?).map_err(system("memory and members"))
 }
 
+fn policy(options: &Options) -> Tls {
+    match &options.tls {
+        None => Tls::Off,
+        Some(tls) if tls.require => Tls::Require,
+        Some(_) => Tls::Allow,
+    }
+}
+
 /// Whether these can be the exports of one server.
 fn check_exports(exports: &[ExportOptions]) -> Result<(), ServeError> {
     if !(1..=EXPORTS_MAX).contains(&exports.len()) {
@@ -211,7 +223,13 @@ impl Server {
             return Err(ServeError::option("--connections", why));
         }
         check_exports(&options.exports)?;
-        let served = Served::open_all(options)?;
+        let tls = options.tls.as_ref().map(crate::tls::config).transpose()?;
+        let mut served = Served::open_all(options)?;
+        let show = options.http.map(|address| Http::start(address).map(|http| Show::new(http, options)));
+        let show = show.transpose()?;
+        if show.is_some() {
+            served.iter_mut().for_each(|served| served.volume.watch());
+        }
         let exports = served.iter().map(Served::describe).collect();
         let listeners = accept::listen(&options.listen)?;
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|e| system("epoll")(e.into()))?;
@@ -242,8 +260,10 @@ impl Server {
             next_tick: TICK,
             stopping: None,
             metrics: Metrics::default(),
+            tls,
+            tls_policy: policy(options),
             record: record.transpose()?,
-            http: options.http.map(Http::start).transpose()?,
+            show,
             scratch: Vec::new(),
         };
         server.register().map_err(system("epoll"))?;
@@ -277,7 +297,7 @@ impl Server {
     /// If there is no such export.
     #[must_use]
     pub fn uri_of(&self, export: usize) -> String {
-        accept::uri(&self.listeners, &self.exports[export].name)
+        accept::uri(&self.listeners, &self.exports[export].name, self.tls_policy)
     }
 
     /// Bytes of an export's volume.
@@ -301,7 +321,7 @@ impl Server {
     /// Where the live page is, if there is one.
     #[must_use]
     pub fn page(&self) -> Option<String> {
-        self.http.as_ref().map(|http| format!("http://{}/", http.address()))
+        self.show.as_ref().map(|show| format!("http://{}/", show.http.address()))
     }
 
     /// Ends the server from elsewhere.
@@ -323,7 +343,10 @@ impl Server {
         loop {
             self.arm().map_err(system("timer"))?;
             events.clear();
-            let wait = Timespec { tv_sec: 1, tv_nsec: 0 };
+            // Bytes that TLS has deciphered and nobody could take yet are announced by no socket.
+            let unannounced = self.tls.is_some() && self.receive_unannounced();
+            let nap = if unannounced { 0 } else { self.nap().as_nanos() as i64 };
+            let wait = Timespec { tv_sec: 0, tv_nsec: nap };
             match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), Some(&wait)) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(problem) => return Err(system("epoll")(problem.into())),
@@ -336,6 +359,7 @@ impl Server {
                 self.dispatch(now, event.data.u64(), event.flags);
             }
             self.settle(now);
+            self.look(now);
             if now >= self.next_tick {
                 self.next_tick = now + TICK;
                 self.tick(now);
@@ -495,6 +519,19 @@ impl Server {
         }
     }
 
+    /// Takes what TLS holds of clients that may be received from again; whether there was anything.
+    fn receive_unannounced(&mut self) -> bool {
+        let now = self.now();
+        let mut any = false;
+        for at in 0..self.connections.len() {
+            if self.connections[at].as_ref().is_some_and(Connection::has_unannounced) {
+                any = true;
+                self.receive(now, at);
+            }
+        }
+        any
+    }
+
     /// Deadlines and members.
     fn tick(&mut self, now: Nanos) {
         self.served.iter_mut().for_each(Served::check_members);
@@ -508,9 +545,6 @@ impl Server {
             self.settle_connection(at);
         }
         self.metrics.take(&mut self.served);
-        if let Some(http) = &self.http {
-            http.publish(now, &self.metrics.exports[0].scheme, &self.metrics.exports[0].array, &self.metrics);
-        }
     }
 
     fn begin_stop(&mut self, now: Nanos) {
@@ -544,6 +578,9 @@ impl Server {
     fn close(&mut self, at: usize) {
         let Some(mut connection) = self.connections[at].take() else { return };
         let _ = epoll::delete(&self.epoll, &connection.socket);
+        if !connection.broken {
+            connection.socket.say_goodbye();
+        }
         if connection.is_serving() {
             self.serving -= 1;
         }

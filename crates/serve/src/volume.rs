@@ -18,12 +18,14 @@
 
 mod spec;
 mod sync;
+mod watched;
 mod write;
 
 pub(crate) use spec::EngineSpec;
 pub(crate) use write::NewWrite;
 
 use crate::backend::{Backend, Done, Kind, Lateness, Task, lend_for};
+use crate::live::Watch;
 use crate::log::Log;
 use crate::raw::{Arena, Lend};
 use crate::source::Source;
@@ -84,6 +86,8 @@ struct Flying {
     /// Number of the file.
     member: usize,
     write: bool,
+    /// When it left.
+    since: Nanos,
 }
 
 /// A failed read that is tried block by block.
@@ -137,6 +141,8 @@ pub(crate) struct Volume {
     log: Option<Log>,
     notes: Vec<String>,
     pub(crate) counts: Counts,
+    /// Sees what passes, for the live page.
+    watch: Option<Box<Watch>>,
 }
 
 fn arena_index(buffer: Buffer, cache_blocks: u32) -> Option<u32> {
@@ -185,6 +191,7 @@ impl Volume {
             log,
             notes: Vec::new(),
             counts: Counts::default(),
+            watch: None,
         })
     }
 
@@ -209,7 +216,11 @@ impl Volume {
     /// Somebody wants blocks. Answered by [`Event::Read`] with the tag, which is below 2^62.
     pub(crate) fn read(&mut self, tag: u64, context: Context, extent: Extent) {
         debug_assert!(tag >> KIND_SHIFT == READ, "tags leave room for the kind");
-        self.feed(Input::Read { id: tag, access: Access::read(context, extent) });
+        let Some(watch) = &mut self.watch else {
+            return self.feed(Input::Read { id: tag, access: Access::read(context, extent) });
+        };
+        watch.asking(tag, extent);
+        self.read_watched(tag, context, extent);
     }
 
     /// Somebody will want blocks: they are read with nobody waiting.
@@ -415,6 +426,7 @@ impl Volume {
             disk: start.disk,
             member: place.member,
             write,
+            since: self.now,
         };
         self.engine.buffers(start.command, &mut self.buffers);
         let cache = self.spec.cache_blocks as u32;
@@ -440,6 +452,9 @@ impl Volume {
             member.for_read(place.inside)
         };
         self.in_flight += 1;
+        if let Some(watch) = &mut self.watch {
+            watch.started(self.now, start, write, &self.source.array);
+        }
         self.backend.submit(
             self.now,
             Task {
@@ -467,7 +482,7 @@ impl Volume {
 
     fn command_ended(&mut self, done: Done) {
         let number = done.token as u32;
-        let Flying { blocks, inside, disk, member, write } = self.flying[number as usize];
+        let Flying { blocks, inside, disk, member, write, since } = self.flying[number as usize];
         let mut lease = done.lease.expect("a member command has a lease");
         let good = match done.result {
             Ok(moved) if moved >= inside => {
@@ -487,6 +502,10 @@ impl Volume {
             }
         };
         self.arena.take_back(lease);
+        if let Some(watch) = &mut self.watch {
+            let bytes = inside.min(good * forerun_core::units::BLOCK_BYTES);
+            watch.ended(self.now, usize::from(disk.0), since, bytes, write);
+        }
         if write {
             self.source.members[member].wrote();
         }
@@ -507,6 +526,7 @@ impl Volume {
                 if error {
                     self.rescue(inner, answer);
                 } else {
+                    self.answered(inner);
                     self.events.push_back(Event::Read { tag: inner, answer, error: false });
                 }
             }
@@ -532,6 +552,7 @@ impl Volume {
         let few = holes.len() <= RESCUE_BLOCKS_MAX.min(self.rescue_room);
         let memory = if few { self.take_intake(holes.len()) } else { None };
         let Some(memory) = memory else {
+            self.answered(tag);
             self.events.push_back(Event::Read { tag, answer, error: true });
             return;
         };
@@ -586,6 +607,7 @@ impl Volume {
         }
         if let Some(Rescue { tag, answer, failed, .. }) = entry.take() {
             self.counts.rescued += u64::from(!failed);
+            self.answered(tag);
             self.events.push_back(Event::Read { tag, answer, error: failed });
         }
     }

@@ -11,9 +11,13 @@ mod exports;
 mod faults;
 #[path = "it/hostile.rs"]
 mod hostile;
+#[path = "it/live.rs"]
+mod live;
 #[path = "it/remote.rs"]
 mod remote;
 #[path = "it/shadow.rs"]
 mod shadow;
+#[path = "it/tls.rs"]
+mod tls;
 #[path = "it/tools.rs"]
 mod tools;

@@ -185,7 +185,8 @@ impl Model {
         let member_blocks = pages.next_multiple_of(STRIP) * 2;
         let array = Array::new("single:128KiB".parse().expect("a valid name"), member_blocks)
             .expect("a multiple of the strip");
-        let shape = LayerShape { cache_blocks: member_blocks, strip_blocks: STRIP, stripe_strips: 4, disks: 1 };
+        let shape =
+            LayerShape { cache_blocks: member_blocks, strip_blocks: STRIP, stripe_strips: 4, disks: 1 };
         let built = SchemeSpec::parse(scheme)?.build(Layer::Host, &shape);
         let config = Config {
             residency: Residency::Owned,

@@ -1,6 +1,7 @@
 //! One file for each subcommand.
 
 pub(crate) mod compare;
+pub(crate) mod config;
 pub(crate) mod device;
 pub(crate) mod generate;
 pub(crate) mod mrc;
@@ -13,9 +14,10 @@ pub(crate) mod trace;
 use crate::args::Command;
 use crate::error::CliError;
 use crate::ui::Ui;
+use clap::ArgMatches;
 
-/// Runs the subcommand that was asked for.
-pub(crate) fn dispatch(command: Command, ui: &Ui) -> Result<(), CliError> {
+/// Runs the subcommand that was asked for. `matches` tells what was said from what is a default.
+pub(crate) fn dispatch(command: Command, matches: &ArgMatches, ui: &Ui) -> Result<(), CliError> {
     match command {
         Command::Schemes => schemes::list(ui),
         Command::Device(command) => device::run(&command, ui),
@@ -24,8 +26,13 @@ pub(crate) fn dispatch(command: Command, ui: &Ui) -> Result<(), CliError> {
         Command::Compare(args) => compare::compare(&args, ui),
         Command::Mrc(args) => mrc::mrc(&args, ui),
         Command::Reproduce(command) => reproduce::run(&command, ui),
-        Command::Serve(args) => serve::serve(&args, ui),
+        Command::Serve(args) => serve::serve(&args, of_subcommand(matches), ui),
+        Command::Config(command) => config::run(&command, of_subcommand(matches), ui),
         Command::Completions(args) => generate::completions(&args, ui),
         Command::Man(args) => generate::man(&args, ui),
     }
+}
+
+fn of_subcommand(matches: &ArgMatches) -> Option<&ArgMatches> {
+    matches.subcommand().map(|(_, matches)| matches)
 }

@@ -4,15 +4,18 @@
 //! socket lies in a folder of its own that only this user may enter. `--run` starts a command with the address in
 //! its environment and ends with it.
 
+pub(crate) mod settings;
+
+use super::config;
 use crate::error::{CliError, Kind};
 use crate::human;
 use crate::ui::Ui;
-use clap::{Args, ValueEnum};
+use clap::{ArgMatches, Args, ValueEnum};
 use forerun_core::array::{ArraySpec, Level};
 use forerun_core::size::parse_size;
 use forerun_serve::error::ServeError;
 use forerun_serve::options::{
-    CONNECTIONS_DEFAULT, ExportOptions, Listen, MemberSpec, Options, Transfer, What,
+    CONNECTIONS_DEFAULT, ExportOptions, Listen, MemberSpec, Options, TlsOptions, Transfer, What,
 };
 use forerun_serve::{Direct, Metrics, Server};
 use serde::Serialize;
@@ -31,12 +34,15 @@ Examples:
   forerun serve --over /dev/md0 --array raid0:4x128K --cache 2G --socket /run/forerun/md0.sock
   forerun serve --stripe 128K m0.img m1.img m2.img m3.img
   forerun serve --over nbd://far.example:10809/disk --cache 2G --read-only
+  forerun serve --config /etc/forerun.toml
+  forerun serve --over disk.img --listen 0.0.0.0:10809 --tls-cert c.pem --tls-key k.pem --tls-ca ca.pem
   forerun serve --over 'emulate(cheetah-15k4):disk.img' --read-only --run 'nbdcopy \"$uri\" null:'
 
 The address of the export is printed when clients may come. A member is a file, a block device,
 an export of another machine (nbd://HOST[:PORT]/NAME, nbd+unix:///NAME?socket=PATH; nobody else may write it), or
 emulate(PRESET):MEMBER, which has the timing of a disk model (forerun device list). Writes go through the cache to the
 member before they are acknowledged; FLUSH and FUA reach its stable storage. SIGTERM answers what was asked and ends.
+Every option is a key of --config FILE, in TOML; [[export]] tables make several exports (forerun config show).
 With --socket inherited the socket is the one that a service manager hands over.";
 
 /// How members are read and written.
@@ -59,10 +65,24 @@ enum DirectIo {
     Off,
 }
 
+/// What a server does about TLS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum TlsMode {
+    /// Refuse clients that do not ask for it
+    Require,
+    /// Give it to clients that ask for it
+    Allow,
+    /// Have none
+    Off,
+}
+
 /// Options of `serve`.
 #[derive(Debug, Args)]
-#[command(group = clap::ArgGroup::new("what").required(true).args(["over", "stripe", "replay_log"]))]
+#[command(group = clap::ArgGroup::new("what").args(["over", "stripe", "replay_log"]))]
 pub(crate) struct ServeArgs {
+    /// Options from a file, in TOML; those given here go before (forerun config show)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
     /// Serve this as it is: FILE, DEV, nbd://HOST/NAME or emulate(PRESET):MEMBER
     #[arg(long, value_name = "MEMBER")]
     over: Option<MemberSpec>,
@@ -112,6 +132,18 @@ pub(crate) struct ServeArgs {
     /// Whether the page cache of the members is bypassed
     #[arg(long, value_enum, default_value_t = DirectIo::Auto)]
     direct: DirectIo,
+    /// Certificate of this server and those between it and the authority, PEM
+    #[arg(long, value_name = "FILE")]
+    tls_cert: Option<PathBuf>,
+    /// Private key of --tls-cert, PEM
+    #[arg(long, value_name = "FILE")]
+    tls_key: Option<PathBuf>,
+    /// Authorities of clients, PEM: a client needs a certificate of one of them
+    #[arg(long, value_name = "FILE")]
+    tls_ca: Option<PathBuf>,
+    /// Whether clients must use TLS [default: require with --tls-cert, else off]
+    #[arg(long, value_enum, value_name = "WHETHER")]
+    tls: Option<TlsMode>,
     /// Run this with sh -c and $uri, $unixsocket and $export set, and end with it
     #[arg(long, value_name = "COMMAND")]
     run: Option<String>,
@@ -121,8 +153,8 @@ pub(crate) struct ServeArgs {
     /// Write what clients ask for to a file, as a trace that compare replays
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
-    /// Show a live page at this address, and /metrics for Prometheus: 127.0.0.1:8000
-    #[arg(long, value_name = "ADDR:PORT")]
+    /// Show a live page at this address, and /metrics for Prometheus: 8000 is 127.0.0.1:8000
+    #[arg(long, value_name = "[ADDR:]PORT", value_parser = page_address)]
     http: Option<SocketAddr>,
     /// Replay a log of inputs: the engine must give the same outputs, byte for byte
     #[arg(long, value_name = "FILE")]
@@ -158,7 +190,7 @@ struct Summary {
 }
 
 /// Serves until it is stopped, or replays a log.
-pub(crate) fn serve(args: &ServeArgs, ui: &Ui) -> Result<(), CliError> {
+pub(crate) fn serve(args: &ServeArgs, matches: Option<&ArgMatches>, ui: &Ui) -> Result<(), CliError> {
     if let Some(path) = &args.replay_log {
         let found = forerun_serve::log::verify(path).map_err(|problem| match problem {
             ServeError::Log { .. } => CliError::new(Kind::Finding, "", problem, ""),
@@ -166,19 +198,25 @@ pub(crate) fn serve(args: &ServeArgs, ui: &Ui) -> Result<(), CliError> {
         })?;
         return ui.print(&format!("{} inputs, {} outputs, all the same\n", found.inputs, found.outputs));
     }
+    let effective = config::effective(args, matches)?;
+    let args = &effective.args[0];
     let folder = if args.socket.is_none() && args.listen.is_none() { Some(Folder::make()?) } else { None };
-    let options = options(args, folder.as_ref())?;
+    let options = options(&effective.args, folder.as_ref())?;
     let server = Server::bind(&options).map_err(|problem| from_serve(&problem))?;
     server.stopper().on_signals(&END_SIGNALS).map_err(|problem| from_serve(&problem))?;
     warn_of_strangers(&options, ui);
     let uri = server.uri();
-    ui.say(&format!(
-        "forerun: {} of {}, cache {}, {}",
-        human::bytes(human::float(server.size(0))),
-        server.array(0),
-        human::bytes(human::float(options.exports[0].cache_bytes)),
-        options.exports[0].scheme
-    ));
+    for (number, export) in options.exports.iter().enumerate() {
+        let name =
+            if options.exports.len() > 1 { format!("{}: ", server.uri_of(number)) } else { String::new() };
+        ui.say(&format!(
+            "forerun: {name}{} of {}, cache {}, {}",
+            human::bytes(human::float(server.size(number))),
+            server.array(number),
+            human::bytes(human::float(export.cache_bytes)),
+            export.scheme
+        ));
+    }
     if let Some(page) = server.page() {
         ui.say(&format!("forerun: live page: {page}"));
     }
@@ -204,14 +242,54 @@ fn size(option: &str, text: &str) -> Result<u64, CliError> {
     parse_size(text).map_err(|problem| CliError::usage(option, problem, ""))
 }
 
-fn options(args: &ServeArgs, folder: Option<&Folder>) -> Result<Options, CliError> {
+fn export(args: &ServeArgs) -> Result<ExportOptions, CliError> {
     let what = match (&args.over, &args.stripe) {
         (Some(member), _) => What::Over { member: member.clone(), array: array(args)? },
         (None, Some(strip)) => {
             What::Stripe { strip_bytes: size("--stripe", strip)?, members: args.members.clone() }
         }
-        (None, None) => unreachable!("clap asks for one of them"),
+        (None, None) => {
+            let what = "nothing to serve";
+            return Err(CliError::usage(
+                "serve",
+                what,
+                "give --over, --stripe, or --config with one of them",
+            ));
+        }
     };
+    Ok(ExportOptions {
+        name: args.name.clone(),
+        what,
+        cache_bytes: size("--cache", &args.cache)?,
+        scheme: args.scheme.clone(),
+        device: args.device.clone(),
+        read_only: args.read_only,
+        log_inputs: args.log_inputs.clone(),
+    })
+}
+
+fn tls(args: &ServeArgs) -> Result<Option<TlsOptions>, CliError> {
+    let asked = [&args.tls_cert, &args.tls_key, &args.tls_ca].iter().any(|file| file.is_some());
+    match (args.tls, &args.tls_cert, &args.tls_key) {
+        (Some(TlsMode::Off), ..) => Ok(None),
+        (None, ..) if !asked => Ok(None),
+        (mode, Some(cert), Some(key)) => Ok(Some(TlsOptions {
+            cert: cert.clone(),
+            key: key.clone(),
+            ca: args.tls_ca.clone(),
+            require: mode != Some(TlsMode::Allow),
+        })),
+        _ => Err(CliError::usage(
+            "--tls",
+            "TLS needs a certificate and its key",
+            "give --tls-cert and --tls-key",
+        )),
+    }
+}
+
+/// The options of a server: each export's own, and the server's, which are the same in all.
+fn options(exports: &[ServeArgs], folder: Option<&Folder>) -> Result<Options, CliError> {
+    let args = &exports[0];
     let listen = match (&args.socket, args.listen, folder) {
         (Some(path), _, _) if path.as_os_str() == "inherited" => Listen::Inherited,
         (Some(path), _, _) => Listen::Unix(path.clone()),
@@ -220,15 +298,7 @@ fn options(args: &ServeArgs, folder: Option<&Folder>) -> Result<Options, CliErro
         (None, None, None) => unreachable!("a folder is made when neither is given"),
     };
     Ok(Options {
-        exports: vec![ExportOptions {
-            name: args.name.clone(),
-            what,
-            cache_bytes: size("--cache", &args.cache)?,
-            scheme: args.scheme.clone(),
-            device: args.device.clone(),
-            read_only: args.read_only,
-            log_inputs: args.log_inputs.clone(),
-        }],
+        exports: exports.iter().map(export).collect::<Result<_, _>>()?,
         listen,
         connections: args.connections,
         transfer: match args.io {
@@ -241,6 +311,7 @@ fn options(args: &ServeArgs, folder: Option<&Folder>) -> Result<Options, CliErro
             DirectIo::Off => Direct::Off,
         },
         record: args.record.clone(),
+        tls: tls(args)?,
         http: args.http,
     })
 }
@@ -258,14 +329,30 @@ fn array(args: &ServeArgs) -> Result<Option<String>, CliError> {
         .map_err(|problem| CliError::usage("--strip, --disks", problem, ""))
 }
 
+/// A port alone is one of this machine, for this machine.
+fn page_address(text: &str) -> Result<SocketAddr, String> {
+    if let Ok(port) = text.parse::<u16>() {
+        return Ok(SocketAddr::from(([127, 0, 0, 1], port)));
+    }
+    text.parse().map_err(|_| format!("`{text}` is not a port or ADDRESS:PORT, as in 8000 or 127.0.0.1:8000"))
+}
+
 fn warn_of_strangers(options: &Options, ui: &Ui) {
+    if let Some(address) = options.http.filter(|address| !address.ip().is_loopback()) {
+        ui.say(&format!(
+            "forerun: warning: whoever reaches {address} can see on the live page what is read, where and when"
+        ));
+    }
     if let Listen::Tcp(address) = options.listen
         && !address.ip().is_loopback()
     {
-        ui.say(&format!(
-            "forerun: warning: whoever reaches {address} can read{} everything, and nothing is encrypted",
-            if options.exports[0].read_only { "" } else { " and write" }
-        ));
+        let write = if options.exports.iter().all(|export| export.read_only) { "" } else { " and write" };
+        let warning = match &options.tls {
+            Some(tls) if tls.require && tls.ca.is_some() => return,
+            Some(tls) if tls.require => "; give --tls-ca to serve only clients with a certificate",
+            Some(_) | None => ", and nothing need be encrypted; give --tls-cert and --tls-ca",
+        };
+        ui.say(&format!("forerun: warning: whoever reaches {address} can read{write} everything{warning}"));
     }
 }
 

@@ -17,6 +17,7 @@ const SUBCOMMANDS: &[&[&str]] = &[
     &["mrc"],
     &["reproduce", "asp"],
     &["serve"],
+    &["config", "show"],
     &["reproduce", "flashy"],
     &["completions"],
     &["man"],

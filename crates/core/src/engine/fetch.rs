@@ -11,7 +11,7 @@ use crate::array::DiskSet;
 use crate::cache::{Cell, LineId, NO_FETCH, State};
 use crate::dispatch::{Class, Queued};
 use crate::planted::{self, Bug};
-use crate::policy::{Fetched, When, Wish};
+use crate::policy::{DeviceRead, Fetched, When, Wish};
 use crate::slots::Slot;
 use crate::units::{Block, Disk, Extent, Nanos};
 
@@ -233,8 +233,10 @@ impl Engine {
         if !waiter.extent.is_empty() {
             fetch.waiters.push(waiter);
         }
-        if let Some(access) = asked.filter(|_| !demand.is_empty()) {
-            self.tell_device_read(now, &access, demand, false);
+        if asked.is_some() || !self.ahead_by_timer {
+            let (context, ahead_blocks) = (self.fetches[number].context, span.blocks - demand.blocks);
+            let extent = if demand.is_empty() { Extent::new(span.start.0, 0) } else { demand };
+            self.tell_device(now, &DeviceRead { context, extent, ahead_blocks, was_prefetched: false });
         }
         self.send_fetch(now, number);
     }
@@ -319,6 +321,7 @@ impl Engine {
         while index < self.plan.wishes.len() {
             let Wish { extent, when, mass, context: of } = self.plan.wishes[index];
             self.ahead_context = of.unwrap_or(context);
+            self.ahead_by_timer = of.is_some();
             index += 1;
             if when == When::WithDemand {
                 continue;

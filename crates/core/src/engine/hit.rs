@@ -101,6 +101,8 @@ mod tests {
         "asp",
         "asp+msp",
         "asp(cost=off)",
+        "streams(unit=4KiB)",
+        "streams(R=16KiB,N=2,unit=4KiB)",
         "arc+strip",
         "linux-2.6",
         "linux-6",

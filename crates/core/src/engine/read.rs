@@ -250,7 +250,14 @@ impl Engine {
         extent: Extent,
         was_prefetched: bool,
     ) {
-        let read = DeviceRead { context: access.context, extent, was_prefetched };
-        self.with_policy(now, |policy, world, plan| policy.on_device_read(&read, world, plan));
+        self.tell_device(
+            now,
+            &DeviceRead { context: access.context, extent, ahead_blocks: 0, was_prefetched },
+        );
+    }
+
+    /// Tells the policy of a read that reaches a device.
+    pub(super) fn tell_device(&mut self, now: Nanos, read: &DeviceRead) {
+        self.with_policy(now, |policy, world, plan| policy.on_device_read(read, world, plan));
     }
 }

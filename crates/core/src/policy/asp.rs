@@ -25,6 +25,7 @@
 
 mod tiers;
 
+use super::decisions::{Decision, Switch};
 use super::{Lookup, Outcome, Plan, Policy, When, World};
 use crate::access::{Access, Op};
 use crate::cache::{Cache, LineId};
@@ -42,6 +43,13 @@ const ONE: i64 = 65_536;
 const GAIN: i64 = 2;
 /// U_b and G_b hold one in this many strips of the cache (20%).
 const BOTTOM_ONE_IN: u64 = 5;
+
+/// Why strips are read, or not (sections 2.3 and 2.4).
+const FILLING: &str = "the cache has not been full yet, so there is nothing to lose";
+const COSTS_LESS: &str = "reading whole strips would have cost the disks no more than reading block by block";
+const UNASKED: &str = "the cost test is off";
+const COSTS_MORE: &str = "reading whole strips would have cost the disks more than reading block by block";
+const NO_USE: &str = "N_U fell to its bottom: unread blocks have stopped earning hits";
 
 /// What can be left out, to see what it is worth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,6 +134,7 @@ pub struct Asp {
     feedback_up: u64,
     feedback_down: u64,
     ghosts_reborn: u64,
+    switch: Switch,
 }
 
 impl Asp {
@@ -154,6 +163,7 @@ impl Asp {
             feedback_up: 0,
             feedback_down: 0,
             ghosts_reborn: 0,
+            switch: Switch::default(),
         }
     }
 
@@ -216,9 +226,20 @@ impl Asp {
     }
 
     /// Whether a miss reads its strip now (section 2.4; forced until the cache has been full once, section 2.3).
-    fn permits(&self, filled: bool) -> bool {
+    fn permits(&mut self, world: &World<'_>) -> bool {
         let pays = !self.config.cost_test || self.total_none >= self.total_strip;
-        !filled || (!self.off && pays)
+        let (on, reason) = match (world.filled, self.off, pays) {
+            (false, _, _) => (true, FILLING),
+            (true, true, _) => (false, NO_USE),
+            (true, false, false) => (false, COSTS_MORE),
+            (true, false, true) if self.config.cost_test => (true, COSTS_LESS),
+            (true, false, true) => (true, UNASKED),
+        };
+        let (none, whole, upstream) = (self.total_none.0, self.total_strip.0, self.upstream_max());
+        self.switch.set(world.now, "asp", on, reason, || {
+            [("cost_none_ns", none), ("cost_strip_ns", whole), ("upstream_max_strips", upstream)]
+        });
+        on
     }
 
     /// The lines's record, with room made for it.
@@ -348,7 +369,7 @@ impl Asp {
         // The costs speak of "all recent I/Os that have affected the current cache" (section 2.4): this access has not
         // yet. Asked after charging it, a tie would always fall to C_n, which has one block of a new strip where C_sp
         // has all.
-        let permitted = self.permits(world.filled);
+        let permitted = self.permits(world);
         let mut last = None;
         for (block, &outcome) in access.extent.iter().zip(lookup.outcomes) {
             self.observe(block, outcome, world);
@@ -445,6 +466,9 @@ impl Policy for Asp {
             ("asp_feedback_down", self.feedback_down as f64),
             ("asp_ghosts_reborn", self.ghosts_reborn as f64),
         ]);
+    }
+    fn decisions(&mut self, out: &mut Vec<Decision>) {
+        self.switch.take(out);
     }
 }
 

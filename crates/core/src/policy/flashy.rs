@@ -1,34 +1,35 @@
 //! `flashy`: prefetchd of the flashy slides: measured rate × aggressiveness, by a timer, beside whatever else reads ahead.
 //!
 //! Reads are sorted into contexts (`flashy/context.rs`) as they come. Nothing is prefetched on an access: a timer fires
-//! every poll, and each context in a believed pattern gets as many bytes as it read a poll, times a scale that all share.
-//! The sum stays under a rate of the device less what its demand reads took. What comes back sets the scale:
+//! every poll, and each context in a believed pattern gets as many bytes as it read in it a poll, times a scale that all
+//! share. The sum stays under a rate of the device less what everybody else has had from it, and no more is on its way at
+//! once than the device moves in the time of one positioning. What comes back sets the scale:
 //!
 //! ```text
 //!                 linear reads reached the device unprefetched, or late: + 1/8
 //!               ┌──────────────────────────────────────────────────────────────┐
-//!   1/4 ◀───────┤ scale (starts at 1)                                          ├───────▶ 4
+//!  1/64 ◀───────┤ scale (starts at 1)                                          ├───────▶ 4
 //!               └──────────────────────────────────────────────────────────────┘
 //!                 none did, and more was prefetched than was asked for: − 1/8
-//!                 over 8 polls more than 30% of it left unread: halved
+//!                 over 8 polls more of it was in vain than of use: halved, and not raised
 //! ```
 //!
-//! It does nothing for random reads, before the first poll, for a pattern shorter than its threshold, and while a
-//! reader's frontier is far enough ahead. The timer runs only while there is a context to watch, and a context is dropped
-//! 10 s after its last read. It knows only what a daemon knows: accesses, reads that reached the device, fates of
-//! prefetched blocks, and a cache that may be a shadow of the kernel's. Source: flashy slides (Uppal, Chiang, Huang, MSST
-//! 2012), "Flashy Prefetching", "Trace Collection", "Feedback Monitoring"; the slides give no number, so the numbers are those of
-//! algorithms.md 6.2.
+//! It does nothing for random reads, before the first poll, for a pattern shorter than its threshold, for a reader that
+//! sleeps, where others keep the device busy, and while a reader's frontier is far enough ahead. The timer runs only while
+//! there is a context to watch, and a context is dropped 10 s after its last read. It knows only what a daemon knows:
+//! accesses and how they were served, and reads that reached the device. Source: flashy slides (Uppal, Chiang, Huang, MSST
+//! 2012), "Flashy Prefetching", "Trace Collection", "Feedback Monitoring"; the slides give no number, so the numbers are
+//! those of algorithms.md 6.2, except where the line says why not.
 
 mod context;
 
-use super::{DeviceRead, Fate, Lookup, Plan, Policy, WISHES_MAX, World};
+use super::{DeviceRead, Fetched, Lookup, Plan, Policy, WISHES_MAX, World};
 use crate::access::{self, Access, Op};
 use crate::cache::State;
 use crate::units::{BLOCK_BYTES, Block, Extent, Nanos};
 use alloc::vec::Vec;
+use context::{After, Context, Pattern, Table};
 pub use context::{CONTEXTS_MAX, GAP_BLOCKS, MATCHES_MAX, REGION_BLOCKS, Thresholds};
-use context::{Context, Pattern, Table};
 
 /// Marks this policy's wake-ups: others in the same layer may ask for some too.
 const POLL: u64 = 0x66_6c61_7368_7900;
@@ -42,22 +43,32 @@ pub const POLL_MAX: Nanos = IDLE;
 const IDLE: Nanos = Nanos::from_secs(10);
 /// The scale is counted in these parts of 1.
 pub const SCALE_ONE: u64 = 64;
-/// Least scale, 1/4 (algorithms.md 6.2).
-pub const SCALE_MIN: u64 = 16;
+/// Least scale, 1/64: nothing for slow readers, and a trial for fast ones. The 1/4 of algorithms.md 6.2 would go on for ever
+/// where it is of no use.
+pub const SCALE_MIN: u64 = 1;
 /// Largest scale, 4 (algorithms.md 6.2).
 pub const SCALE_MAX: u64 = 256;
 /// A step of the scale, 1/8 (algorithms.md 6.2).
 const SCALE_STEP: u64 = 8;
 /// Linear reads that reached the device count from one byte in this many asked for, 2% (algorithms.md 6.2).
 const MISSED_ONE_IN: u64 = 50;
-/// Polls over which waste is counted (algorithms.md 6.2).
-const WASTE_POLLS: usize = 8;
-/// Percent of what was prefetched in them that may leave unread (algorithms.md 6.2).
-const WASTE_PERCENT: u64 = 30;
+/// Polls over which what was wished for in vain is counted (algorithms.md 6.2).
+const LOST_POLLS: usize = 8;
+/// Percent of what was wished for and has met its end in them that may have been in vain. Half: where less is of use than
+/// not, there is no benefit (slides, "Flashy Prefetching"). The 30% of algorithms.md 6.2 is of what memory pushes out.
+const LOST_PERCENT: u64 = 50;
 /// No context is prefetched further ahead of its reader than this many times what it wants a poll (algorithms.md 6.2).
 pub const AHEAD_WANTS: u64 = 4;
 /// Percent of the believed rate of the device that prefetching may use (algorithms.md 6.2).
 const AUTO_PERCENT: u64 = 80;
+/// Least that may be on its way, 128 KiB: a window of the kernel's read-ahead. More is allowed where the device moves more
+/// in the time in which it turns to another place: then a reader who comes behind it waits no longer than for a seek.
+pub const FLIGHT_MIN: u64 = 32;
+/// Most that may be on its way, 1 MiB.
+pub const FLIGHT_MAX: u64 = 256;
+/// Sequential and reverse streams that would get fewer blocks a poll get none, 64 KiB: reading them apart costs a disk more
+/// in positioning than it can save, and a larger scale brings slow readers above it.
+pub const PIECE_MIN: u64 = GAP_BLOCKS;
 /// Longest piece of a reverse stream, 512 KiB: read forwards inside, backwards from piece to piece.
 const REVERSE_BLOCKS: u64 = 128;
 
@@ -84,17 +95,19 @@ impl Default for FlashyConfig {
     }
 }
 
-/// Sums of the device since the last poll, bytes.
+/// Sums of the device since the last poll, bytes unless said otherwise.
 #[derive(Clone, Copy, Debug, Default)]
 struct Window {
     /// Asked for by programs.
     requested: u64,
-    /// Demand that reached the device.
+    /// Others' reads that reached the device: demand, and what read-ahead brought along or alone.
     device: u64,
     /// Of a believed pattern, and reached the device or waited for a prefetch in flight.
     missed: u64,
-    /// Prefetched blocks' ends: left unread.
-    wasted: u64,
+    /// Blocks wished for, and read.
+    served: u64,
+    /// Blocks wished for, and gone before they were read, or left behind.
+    lost: u64,
 }
 
 /// A timer, contexts and a scale.
@@ -107,10 +120,14 @@ pub struct Flashy {
     window: Window,
     /// Wished for at the last poll, bytes.
     issued: u64,
-    /// Wished for, and left unread, of the last polls.
-    history: [(u64, u64); WASTE_POLLS],
+    /// Served, and lost, of the last polls, blocks.
+    history: [(u64, u64); LOST_POLLS],
     polls: u64,
     issued_all: u64,
+    /// Served and lost since the start, blocks.
+    ends: (u64, u64),
+    /// Grants are left over that found no room.
+    pending: bool,
     /// The reader of the access that is being told, and whether it follows a pattern.
     linear: Option<access::Context>,
     /// Asked for by programs before the last poll, bytes.
@@ -135,9 +152,11 @@ impl Flashy {
             armed: false,
             window: Window::default(),
             issued: 0,
-            history: [(0, 0); WASTE_POLLS],
+            history: [(0, 0); LOST_POLLS],
             polls: 0,
             issued_all: 0,
+            ends: (0, 0),
+            pending: false,
             linear: None,
             requested: 0,
             turn: 0,
@@ -156,19 +175,18 @@ impl Flashy {
     /// Slides, "Feedback Monitoring": the scale follows what the last prefetches came to.
     fn feedback(&mut self) {
         let window = self.window;
-        let at = (self.polls % WASTE_POLLS as u64) as usize;
-        self.history[at] = (self.issued, window.wasted);
+        let at = (self.polls % LOST_POLLS as u64) as usize;
+        self.history[at] = (window.served, window.lost);
+        self.ends = (self.ends.0 + window.served, self.ends.1 + window.lost);
         self.polls += 1;
-        if window.missed * MISSED_ONE_IN > window.requested {
+        let (served, lost) = self.history.iter().fold((0, 0), |sum, h| (sum.0 + h.0, sum.1 + h.1));
+        if lost * 100 > (served + lost) * LOST_PERCENT {
+            // Once for each poll that brought bad news; nothing is tried again until it is old.
+            self.scale = if window.lost > 0 { self.scale / 2 } else { self.scale }.max(SCALE_MIN);
+        } else if window.missed * MISSED_ONE_IN > window.requested {
             self.scale = (self.scale + SCALE_STEP).min(SCALE_MAX);
         } else if self.issued > window.requested {
             self.scale = self.scale.saturating_sub(SCALE_STEP).max(SCALE_MIN);
-        }
-        let (issued, wasted) = self.history.iter().fold((0, 0), |sum, h| (sum.0 + h.0, sum.1 + h.1));
-        // Where nothing was wished for, what left unread was another's.
-        if issued > 0 && wasted * 100 > issued * WASTE_PERCENT {
-            self.scale = (self.scale / 2).max(SCALE_MIN);
-            self.history = [(0, 0); WASTE_POLLS];
         }
     }
 
@@ -178,33 +196,48 @@ impl Flashy {
         let budget = self.most(world).saturating_sub(self.window.device);
         let mut total = 0;
         for context in self.table.iter_mut() {
-            let linear = context.pattern(&thresholds).is_some();
+            let linear = context.awake && context.pattern(&thresholds).is_some();
             context.grant = if linear { want(context, scale) } else { 0 };
             total += context.grant;
         }
         for context in self.table.iter_mut() {
             let bytes = if total > budget { share(context.grant, budget, total) } else { context.grant };
-            context.grant = bytes / BLOCK_BYTES;
+            let strided = context.pattern(&thresholds) == Some(Pattern::Strided);
+            let blocks = bytes / BLOCK_BYTES;
+            context.grant = if strided || blocks >= PIECE_MIN { blocks } else { 0 };
         }
     }
 
     /// Wishes for what is granted, as far as the plan has room; what is left over follows in an event of its own.
     fn wish(&mut self, world: &World<'_>, plan: &mut Plan) {
         let contexts = self.table.len();
+        let mut room = flight(world).saturating_sub(world.ahead_in_flight);
+        self.pending = room == 0;
+        if self.pending {
+            return; // what arrives makes room
+        }
         for number in 0..contexts {
             let at = (self.turn + number) % contexts;
             let Some(context) = self.table.get_mut(at) else { continue };
             let Some(pattern) = context.pattern(&self.config.thresholds) else { continue };
             let most = AHEAD_WANTS * want(context, self.scale) / BLOCK_BYTES;
-            let mut ahead = Ahead { world, plan, left: context.grant, wished: 0 };
+            // A piece of a stride goes as a whole.
+            let piece = if pattern == Pattern::Strided { context.last.blocks } else { 1 };
+            let left = context.grant.min(room.max(piece));
+            let mut ahead = Ahead { world, plan, left, wished: 0 };
             ahead.extend(context, pattern, most);
-            let Ahead { left, wished, .. } = ahead;
-            context.grant = left;
+            let wished = ahead.wished;
+            context.grant -= wished;
+            room = room.saturating_sub(wished);
+            let short = left - wished < piece && context.grant >= piece;
             self.issued += wished * BLOCK_BYTES;
             self.issued_all += wished * BLOCK_BYTES;
-            if plan.wishes().len() == WISHES_MAX {
-                self.turn = at;
-                plan.wake_at(world.now, REST);
+            let full = plan.wishes().len() == WISHES_MAX;
+            if full || short || room == 0 {
+                (self.turn, self.pending) = (at, true);
+                if full {
+                    plan.wake_at(world.now, REST);
+                }
                 return;
             }
         }
@@ -214,6 +247,13 @@ impl Flashy {
 /// What a context would have prefetched in a poll, bytes: its rate × the scale.
 const fn want(context: &Context, scale: u64) -> u64 {
     share(context.pace, scale, SCALE_ONE)
+}
+
+/// Most prefetched blocks on their way: what the device is believed to move in the time of one positioning over a third of
+/// it (Li and Shen, EuroSys 2007: more than that loses no more than half of the time to switching).
+fn flight(world: &World<'_>) -> u64 {
+    let switch = world.cost.command + world.cost.position(0, world.blocks / 3);
+    (switch.0 / world.cost.per_block.0.max(1)).clamp(FLIGHT_MIN, FLIGHT_MAX)
 }
 
 /// `a · b / c`, rounded down, without an overflow in between.
@@ -250,7 +290,7 @@ impl Ahead<'_, '_> {
 
     /// Wishes for the blocks from `from` to before `end` that are not here, as far as the budget goes; returns where
     /// it stopped. What is here, or on its way, costs nothing.
-    fn fill(&mut self, reader: access::Context, from: u64, end: u64) -> u64 {
+    fn fill(&mut self, context: &mut Context, from: u64, end: u64) -> u64 {
         let empty = |at: u64| self.world.cache.state(Block(at)) == State::Empty;
         let mut at = from;
         while at < end {
@@ -263,7 +303,9 @@ impl Ahead<'_, '_> {
             }
             let most = end.min(at + self.left);
             let blocks = (at..most).take_while(|&block| empty(block)).count() as u64;
-            self.plan.fetch_for(reader, Extent::new(at, blocks));
+            let extent = Extent::new(at, blocks);
+            self.plan.fetch_for(context.reader, extent);
+            context.wished(extent);
             self.left -= blocks;
             self.wished += blocks;
             at += blocks;
@@ -272,26 +314,26 @@ impl Ahead<'_, '_> {
     }
 
     /// `[max(frontier, last end), + want)` (algorithms.md 6.2).
-    fn onward(&mut self, context: &Context, frontier: Option<u64>, most: u64) -> u64 {
+    fn onward(&mut self, context: &mut Context, frontier: Option<u64>, most: u64) -> u64 {
         let from = frontier.unwrap_or(0).max(context.last.end());
         let end = (context.last.end() + most).min(context.within.end()).min(self.world.blocks);
-        self.fill(context.reader, from, end)
+        self.fill(context, from, end)
     }
 
     /// The same downwards, piece by piece. The frontier is the lowest block that has been taken care of.
-    fn backward(&mut self, context: &Context, frontier: Option<u64>, most: u64) -> u64 {
+    fn backward(&mut self, context: &mut Context, frontier: Option<u64>, most: u64) -> u64 {
         let least = context.last.start.0.saturating_sub(most).max(context.within.start.0);
         let mut at = frontier.unwrap_or(u64::MAX).min(context.last.start.0);
         while at > least && self.open() {
             let piece = REVERSE_BLOCKS.min(at - least).min(self.left);
-            self.fill(context.reader, at - piece, at);
+            self.fill(context, at - piece, at);
             at -= piece;
         }
         at
     }
 
     /// Pieces as long as the last read, each a stride further (algorithms.md 6.2). The frontier is the next piece's start.
-    fn strided(&mut self, context: &Context, frontier: Option<u64>, most: u64) -> u64 {
+    fn strided(&mut self, context: &mut Context, frontier: Option<u64>, most: u64) -> u64 {
         let (last, stride) = (context.last, context.stride);
         let step = |at: u64| at.checked_add_signed(stride);
         let first = step(last.start.0);
@@ -310,7 +352,7 @@ impl Ahead<'_, '_> {
             if !inside || number > pieces || self.left < last.blocks || !self.open() {
                 break;
             }
-            self.fill(context.reader, at, at + last.blocks);
+            self.fill(context, at, at + last.blocks);
             next = step(at);
         }
         next.unwrap_or(0)
@@ -318,13 +360,16 @@ impl Ahead<'_, '_> {
 }
 
 impl Policy for Flashy {
-    fn on_access(&mut self, access: &Access, _: &Lookup<'_>, world: &World<'_>, plan: &mut Plan) {
+    fn on_access(&mut self, access: &Access, lookup: &Lookup<'_>, world: &World<'_>, plan: &mut Plan) {
         self.linear = None;
         if access.op == Op::Write || access.demand.is_empty() {
             return; // writes, and what a layer above reads ahead, are nobody's pattern
         }
         let (context, fresh) = self.table.read(access.context, access.demand, access.within, world.now);
+        let (served, gone) = context.settle(access, lookup);
         self.linear = context.pattern(&self.config.thresholds).map(|_| access.context);
+        self.window.served += served;
+        self.window.lost += gone;
         self.window.requested += fresh;
         if !self.armed {
             self.armed = true;
@@ -333,17 +378,20 @@ impl Policy for Flashy {
     }
     fn on_device_read(&mut self, read: &DeviceRead, _: &World<'_>, _: &mut Plan) {
         if !read.was_prefetched {
-            self.window.device += read.extent.bytes();
+            self.window.device += read.extent.bytes() + read.ahead_blocks * BLOCK_BYTES;
         }
         // Told right after the access that it belongs to, whose context has counted it already.
         if self.linear == Some(read.context) {
             self.window.missed += read.extent.bytes();
         }
     }
-    fn on_left(&mut self, extent: Extent, fate: Fate) {
-        if fate == Fate::Wasted {
-            self.window.wasted += extent.bytes();
+    fn on_fetched(&mut self, _: &Fetched, world: &World<'_>, plan: &mut Plan) {
+        if self.pending {
+            self.wish(world, plan);
         }
+    }
+    fn hears_left(&mut self) -> bool {
+        false
     }
     fn on_wake(&mut self, token: u64, world: &World<'_>, plan: &mut Plan) {
         if token == REST {
@@ -352,7 +400,9 @@ impl Policy for Flashy {
         if token != POLL {
             return;
         }
-        self.table.poll(world.now, IDLE);
+        // Nothing is wished for further ahead than so many polls' worth.
+        let after = After { silent: Nanos(AHEAD_WANTS * self.config.poll.0), idle: IDLE };
+        self.window.lost += self.table.poll(world.now, &after, &self.config.thresholds);
         self.feedback();
         self.grant(world);
         self.requested = core::mem::take(&mut self.window).requested;
@@ -370,6 +420,8 @@ impl Policy for Flashy {
             ("flashy_contexts", self.table.len() as f64),
             ("flashy_polls", self.polls as f64),
             ("flashy_wished_bytes", self.issued_all as f64),
+            ("flashy_served_bytes", (self.ends.0 * BLOCK_BYTES) as f64),
+            ("flashy_lost_bytes", (self.ends.1 * BLOCK_BYTES) as f64),
         ]);
     }
     #[expect(clippy::cast_precision_loss, reason = "gauges for a report")]

@@ -14,7 +14,18 @@
 //! leaves the state alone, at a miss that is neither sequential nor larger than the maximum. With `context` on (the
 //! rules from 2.6.31 on) such a miss is still believed when more blocks before it are here than it asks for, a read of
 //! the first block always starts a window, and a window that would meet its own marker at once is lengthened.
-//! Source: torvalds/linux mm/readahead.c of 2.6.25 and 5.18, in the rules of algorithms.md 3.3. The tests for a congested
+//! With `mapped` on, every read is the touch of a page of a mapped file that nobody has advised about. A fault then reads as
+//! many blocks *around* the page as a window has, half of them before it, which a reader that goes onwards has already; and
+//! gives up where the pages of a file are missed a hundred times more often than found:
+//!
+//! ```text
+//!   fault at 100         |84 .... 99 *100 .... 115|          the reader waits for all of it
+//!   fault at 116         (100 to 115 are here) |*116 .. 131| half a window a time, and nothing is read meanwhile
+//! ```
+//!
+//! The rules from 2.6.39 on mark a block a quarter of the window behind the fault, so that touching it reads the next
+//! window; those before mark none.
+//! Source: torvalds/linux mm/readahead.c and mm/filemap.c of 2.6.25 and 5.18, in the rules of algorithms.md 3.3. The tests for a congested
 //! queue and for pages under writeback are left out: the layer below takes what it is given.
 
 use super::files::{FILES_MAX, Table};
@@ -31,7 +42,14 @@ pub struct OndemandConfig {
     pub max: u64,
     /// The rules from 2.6.31 on: context read-ahead, start of file first, no window that meets its own marker.
     pub context: bool,
+    /// What is read is touched in a mapping and not asked for by a call: read-around at faults.
+    pub mapped: bool,
 }
+
+/// Misses that a file may have more than hits before its faults read nothing around (2.6.25: `MMAP_LOTSAMISS`).
+const MISSES_MORE_MAX: i64 = 100;
+/// The newer rules count misses up to this many, and each hit takes one off (5.18: ten times as many).
+const MISSES_COUNTED_MAX: i64 = 10 * MISSES_MORE_MAX;
 
 #[derive(Clone, Copy, Debug)]
 struct File {
@@ -40,11 +58,13 @@ struct File {
     async_size: u64,
     /// One past the last block of the last read (`prev_pos`); a file begins as if the block before its first was read.
     next: u64,
+    /// Pages that were touched in a mapping and missing, less those that were here.
+    misses_more: i64,
 }
 
 impl File {
     const fn new(start: u64) -> Self {
-        Self { start, size: 0, async_size: 0, next: start }
+        Self { start, size: 0, async_size: 0, next: start, misses_more: 0 }
     }
 }
 
@@ -128,6 +148,39 @@ impl Call<'_> {
     }
 }
 
+/// The same for a mapping: the kernel's way through touched pages (`filemap_fault`).
+struct Fault<'a>(Call<'a>);
+
+impl Fault<'_> {
+    /// Counts a page that was here, or not.
+    fn count(&mut self, missing: bool) {
+        let more = &mut self.0.file.misses_more;
+        *more += if missing { 1 } else { -1 };
+        if self.0.config.context {
+            *more = (*more).clamp(0, MISSES_COUNTED_MAX);
+        }
+    }
+}
+
+impl Generation for Fault<'_> {
+    fn miss(&mut self, block: u64, _blocks: u64, request: &mut Request<'_, '_>) -> u64 {
+        let Call { file, config } = &mut self.0;
+        if file.misses_more > MISSES_MORE_MAX {
+            return 1;
+        }
+        let start = block.saturating_sub(config.max / 2).max(request.base());
+        if config.context {
+            (file.start, file.size, file.async_size) = (start, config.max, config.max / 4);
+            request.mark(start + file.size - file.async_size);
+        }
+        request.window(start, config.max, When::WithDemand);
+        0
+    }
+    fn marked(&mut self, block: u64, order: u32, blocks: u64, request: &mut Request<'_, '_>) {
+        self.0.marked(block, order, blocks, request);
+    }
+}
+
 impl Generation for Call<'_> {
     fn miss(&mut self, block: u64, blocks: u64, request: &mut Request<'_, '_>) -> u64 {
         let base = request.base();
@@ -170,7 +223,17 @@ impl Policy for LinuxOndemand {
         let start = access.within.start.0;
         let file = self.files.entry(access.context.0, || File::new(start));
         let mut request = Request { access, lookup, world, plan, markers: &mut self.markers, windows: 0 };
-        request.walk(&mut Call { file, config: self.config });
+        let mut call = Call { file, config: self.config };
+        if self.config.mapped {
+            let mut fault = Fault(call);
+            for block in access.extent.start.0..access.extent.end() {
+                let missing = request.is_missing(block);
+                fault.count(missing);
+                request.step(block, missing, &mut fault);
+            }
+        } else {
+            request.walk(&mut call);
+        }
         self.windows += request.windows;
         file.next = access.extent.end();
     }
@@ -194,7 +257,7 @@ mod tests {
     use super::*;
 
     fn bench(context: bool) -> Bench<LinuxOndemand> {
-        Bench::new(LinuxOndemand::new(OndemandConfig { max: 32, context }))
+        Bench::new(LinuxOndemand::new(OndemandConfig { max: 32, context, mapped: false }))
     }
 
     #[test]
@@ -288,6 +351,33 @@ mod tests {
     #[test]
     fn a_window_is_cut_at_the_end_of_the_file_and_nothing_follows_it() {
         assert_eq!(bench(true).of(0, 10).reads(0..10), [(0, 0, 4), (1, 4, 6)]);
+    }
+
+    fn mapping(context: bool) -> Bench<LinuxOndemand> {
+        Bench::new(LinuxOndemand::new(OndemandConfig { max: 32, context, mapped: true }))
+    }
+
+    #[test]
+    fn a_fault_reads_around_and_a_reader_that_goes_onwards_gets_half_a_window_a_time() {
+        let around = [(100, 84, 32), (116, 100, 32), (132, 116, 32)];
+        assert_eq!(mapping(false).reads(100..148), around);
+        assert_eq!(mapping(false).of(96, 1_000).read(100, 1), [(100, 96, 32)], "not before its file");
+    }
+
+    #[test]
+    fn the_newer_rules_read_on_when_the_last_quarter_of_a_window_is_touched() {
+        assert_eq!(mapping(true).reads(100..148), [(100, 84, 32), (108, 116, 32), (116, 148, 32)]);
+    }
+
+    #[test]
+    fn a_file_of_which_pages_are_mostly_missing_is_no_longer_read_around() {
+        for context in [false, true] {
+            let mut bench = mapping(context);
+            let windows = bench.reads((0..150).map(|n| 1_000 + n * 100));
+            assert_eq!(windows.len(), 100, "after a hundred misses");
+            bench.reads((0..60).map(|n| 1_001 + n % 4 + n / 4 * 100));
+            assert_eq!(bench.read(900_000, 1).len(), 1, "150 misses, 60 hits");
+        }
     }
 
     #[test]

@@ -163,18 +163,25 @@ impl Request<'_, '_> {
     }
     /// The kernel's way through the pages of a read (`filemap_read`).
     pub(crate) fn walk(&mut self, generation: &mut impl Generation) {
-        let (extent, base) = (self.access.extent, self.base());
+        let extent = self.access.extent;
         let mut read_up_to = extent.start.0;
         for block in extent.start.0..extent.end() {
-            let left = extent.end() - block;
-            if block >= read_up_to && self.is_missing(block) {
-                self.markers.take(block, base); // of a life before; its block is gone
-                read_up_to = block + generation.miss(block, left, self).max(1);
-            }
-            if let Some((first, order)) = self.markers.take(block, base) {
-                generation.marked(first, order, extent.end() - first, self);
-            }
+            let missing = block >= read_up_to && self.is_missing(block);
+            read_up_to = read_up_to.max(self.step(block, missing, generation));
         }
+    }
+    /// One page of it. Returns up to which block is read without a window.
+    pub(crate) fn step(&mut self, block: u64, missing: bool, generation: &mut impl Generation) -> u64 {
+        let (base, end) = (self.base(), self.access.extent.end());
+        let mut read_up_to = 0;
+        if missing {
+            self.markers.take(block, base); // of a life before; its block is gone
+            read_up_to = block + generation.miss(block, end - block, self).max(1);
+        }
+        if let Some((first, order)) = self.markers.take(block, base) {
+            generation.marked(first, order, end - first, self);
+        }
+        read_up_to
     }
 }
 

@@ -21,11 +21,12 @@
 //!
 //! It does nothing for single reads at random. No paper: this is what the RPP letter leaves open (docs/schemes/regions.md).
 
+use super::decisions::Decision;
 use super::rpp::{NOWHERE, Shown};
 use super::{DeviceRead, Fate, Fetched, Lookup, Outcome, Plan, Policy, When, World};
-use crate::dispatch::Dispatch;
 use crate::access::{Access, Context, Op};
 use crate::cache::State;
+use crate::dispatch::Dispatch;
 use crate::pattern::{FILES_MAX, Pattern, Recent, Runs};
 use crate::retention::keep::Retention;
 use crate::scheme::{Controlled, Scheme, Wants};
@@ -332,6 +333,9 @@ impl<X: Controlled> Policy for Regions<X> {
         out.push(("regions_runs", runs));
         out.push(("regions_strided_blocks", strided));
         self.inner.policy_gauges(out);
+    }
+    fn decisions(&mut self, out: &mut Vec<Decision>) {
+        self.inner.policy().decisions(out);
     }
 }
 

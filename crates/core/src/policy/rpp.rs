@@ -17,9 +17,10 @@
 //! one file interleave: all of these are random to it. Source: RPP paper (Lee, Doh, Kim and Noh, IEICE E92-D, 2009),
 //! section 3; rules that the letter leaves open are listed in docs/schemes/rpp.md.
 
+use super::decisions::Decision;
 use super::{DeviceRead, Fate, Fetched, Lookup, Plan, Policy, When, World};
-use crate::dispatch::Dispatch;
 use crate::access::{Access, Context, FILE_BITS, Op};
+use crate::dispatch::Dispatch;
 use crate::pattern::{FILES_MAX, Pattern, Reading, Recent, Runs};
 use crate::retention::keep::Retention;
 use crate::scheme::{Controlled, Scheme, Wants};
@@ -185,6 +186,9 @@ impl<X: Controlled> Policy for Rpp<X> {
         out.push(("rpp_sequential_blocks", sequential));
         out.push(("rpp_looping_blocks", looping));
         self.inner.policy_gauges(out);
+    }
+    fn decisions(&mut self, out: &mut Vec<Decision>) {
+        self.inner.policy().decisions(out);
     }
 }
 

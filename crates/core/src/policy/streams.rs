@@ -44,8 +44,8 @@ use crate::scheme::{Scheme, Wants};
 use crate::units::{BLOCK_BYTES, Extent, Nanos};
 use alloc::vec::Vec;
 use classifier::Classifier;
-use sizes::{Device, Sizes};
 pub use sizes::StreamsConfig;
+use sizes::{Device, Sizes};
 use staging::Staging;
 use table::{State, StreamId, Table};
 use turns::{Counts, Owned, Queue};
@@ -88,6 +88,8 @@ pub struct Streams {
     current: Option<(Extent, StreamId)>,
     /// What was wished for in this event, and for whom.
     wishing: Vec<(Extent, table::LaneId)>,
+    /// Blocks of that request that will be demand of these lanes, and count against their turns.
+    coming: Vec<(table::LaneId, u64)>,
     /// Disks where something has changed since turns were last looked at by the policy, and by the dispatch.
     due: u64,
     look: u64,
@@ -124,6 +126,7 @@ impl Streams {
             owners: Vec::new(),
             current: None,
             wishing: Vec::new(),
+            coming: Vec::new(),
             due: 0,
             look: 0,
             kicked: false,
@@ -155,11 +158,12 @@ impl Streams {
         self.now = world.now;
         self.dirty = world.cache.dirty_blocks;
         self.current = None;
+        self.coming.clear();
         self.conclude_wishes();
     }
 
     /// A read: of a stream, or perhaps the beginning of one.
-    fn follow(&mut self, access: &Access, world: &World<'_>) {
+    fn follow(&mut self, access: &Access, lookup: &Lookup<'_>, world: &World<'_>) {
         let known = self.table.find(access.extent.start.0);
         if known.is_none() && !self.classifier.see(access.extent) {
             return;
@@ -172,7 +176,7 @@ impl Streams {
         }
         self.current = Some((access.extent, id));
         if sequential {
-            self.run_dry(id, access.extent, world);
+            self.run_dry(id, access.extent, lookup, world);
         }
     }
     /// A new stream. Where the table is full, the one that asked longest ago makes room if nobody waits for it.
@@ -196,14 +200,18 @@ impl Streams {
         true
     }
     /// The lanes that a sequential request touches queue for a turn if they hold less than R (rule 6).
-    fn run_dry(&mut self, id: StreamId, extent: Extent, world: &World<'_>) {
+    fn run_dry(&mut self, id: StreamId, extent: Extent, lookup: &Lookup<'_>, world: &World<'_>) {
         let strip = world.array.strip_blocks();
         let mut at = extent.start.0;
         while at < extent.end() {
-            let place = world.array.direct(Extent::new(at, 1));
-            at = if self.sizes.disks == 1 { extent.end() } else { (at / strip + 1) * strip };
+            let (from, place) = (at, world.array.direct(Extent::new(at, 1)));
+            at =
+                if self.sizes.disks == 1 { extent.end() } else { extent.end().min((at / strip + 1) * strip) };
             let Some(place) = place else { continue };
             let lane = self.table.lane_of(id, place.disk.0);
+            let outcomes = lookup.outcomes.iter().skip((from - extent.start.0) as usize);
+            let misses = outcomes.take((at - from) as usize).filter(|outcome| outcome.is_miss()).count();
+            self.coming.push((lane, misses as u64));
             let limit = self.limit(lane, world);
             let next = self.table.stream(id).next;
             let state = self.table.lane(lane);
@@ -233,10 +241,10 @@ const fn common(a: u64, b: u64) -> u64 {
 }
 
 impl Policy for Streams {
-    fn on_access(&mut self, access: &Access, _lookup: &Lookup<'_>, world: &World<'_>, plan: &mut Plan) {
+    fn on_access(&mut self, access: &Access, lookup: &Lookup<'_>, world: &World<'_>, plan: &mut Plan) {
         self.begin_event(world);
         if access.op == Op::Read {
-            self.follow(access, world);
+            self.follow(access, lookup, world);
             self.arm(plan);
         }
         self.advance(world, plan);

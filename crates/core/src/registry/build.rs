@@ -78,8 +78,7 @@ impl SchemeSpec {
             let retention = retention(keep.unwrap_or(Keep::Lru), lines);
             Box::new(Pair { policy: policies.next().unwrap_or_else(|| Box::new(Nothing)), retention })
         });
-        let scheme: Box<dyn Scheme> =
-            policies.fold(base, |owner, beside| Box::new(Joined { owner, beside }));
+        let scheme: Box<dyn Scheme> = policies.fold(base, |owner, beside| Box::new(Joined { owner, beside }));
         let wants = scheme.wants();
         BuiltLayer {
             line_blocks: wants.line_blocks.unwrap_or(line_blocks),

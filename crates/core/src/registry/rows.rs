@@ -32,6 +32,12 @@ const CONTEXT: Param = Param {
     default: "on",
     about: "The rules from 2.6.31 on: believe the trail of blocks before a miss; no window that meets its own marker.",
 };
+const MAPPED: Param = Param {
+    name: "mapped",
+    unit: Unit::Switch,
+    default: "off",
+    about: "All reads are touches of mapped files: a fault reads half a window before the page and half behind it.",
+};
 const IO: Param = Param {
     name: "io",
     unit: Unit::BytesOrAuto,
@@ -282,7 +288,7 @@ pub static ROWS: &[Row] = &[
         role: Role::Prefetch,
         about: "Read-ahead of Linux 2.6.23 to 6.10: one window per file and a marker in it.",
         source: "torvalds/linux mm/readahead.c, 2.6.25 and 5.18",
-        params: &[MAX, CONTEXT],
+        params: &[MAX, CONTEXT, MAPPED],
         check: None,
         make: Some(make_linux_ondemand),
     },
@@ -461,7 +467,7 @@ fn check_streams(part: &Part, shape: &LayerShape) -> Option<String> {
             size(shape.cache_blocks)
         ));
     }
-    if m < streams::sizes::R_MIN {
+    if config.r.is_none() && m < streams::sizes::R_MIN {
         let least = size(streams::sizes::R_MIN);
         return Some(format!("it needs memory for at least one request of {least}: raise --cache or M"));
     }
@@ -486,7 +492,8 @@ fn make_linux26(part: &Part, _shape: &LayerShape) -> Made {
 }
 
 fn make_linux_ondemand(part: &Part, _shape: &LayerShape) -> Made {
-    let config = OndemandConfig { max: max_blocks(part), context: part.switch("context") };
+    let (context, mapped) = (part.switch("context"), part.switch("mapped"));
+    let config = OndemandConfig { max: max_blocks(part), context, mapped };
     Made::Policy(Box::new(LinuxOndemand::new(config)))
 }
 

@@ -186,7 +186,12 @@ pub(crate) fn build(name: &str, cache_blocks: u64, array: &Array, seed: u64) -> 
     let wild = || Wild(Rng::new(seed ^ 0xABCD));
     let layer = if name.starts_with("array:") { Layer::Array } else { Layer::Host };
     if let Some(scheme) = name.strip_prefix("host:").or(name.strip_prefix("array:")) {
-        let shape = LayerShape { cache_blocks, strip_blocks: STRIP, stripe_strips: array.stripe_strips(), disks: array.disks() };
+        let shape = LayerShape {
+            cache_blocks,
+            strip_blocks: STRIP,
+            stripe_strips: array.stripe_strips(),
+            disks: array.disks(),
+        };
         return SchemeSpec::parse(scheme).expect("a scheme").build(layer, &shape).scheme;
     }
     match name {

@@ -3,9 +3,12 @@
 //! ```text
 //!   greeting sent --client flags--> options --GO / EXPORT_NAME--> transmission
 //!                        \             |  ^
-//!                         \            v  | LIST, INFO, STRUCTURED_REPLY, anything unknown
+//!                         \            v  | LIST, INFO, STRUCTURED_REPLY, STARTTLS, anything unknown
 //!                          `--bad--> closed <--ABORT-- options
 //! ```
+//!
+//! STARTTLS ends the machine's trust in what it has heard: what was agreed on is forgotten, and the caller must not take a
+//! byte that came before the first record. Where TLS is required nothing but STARTTLS and ABORT is answered before.
 //!
 //! The machine holds nothing of what it was sent but how much of a refused option is still to come, so a client cannot make
 //! it grow: an option is answered when all of it is in the caller's buffer, and one that is longer than
@@ -37,6 +40,7 @@ pub(super) mod option {
     pub(in crate::nbd) const EXPORT_NAME: u32 = 1;
     pub(in crate::nbd) const ABORT: u32 = 2;
     pub(in crate::nbd) const LIST: u32 = 3;
+    pub(in crate::nbd) const STARTTLS: u32 = 5;
     pub(in crate::nbd) const INFO: u32 = 6;
     pub(in crate::nbd) const GO: u32 = 7;
     pub(in crate::nbd) const STRUCTURED_REPLY: u32 = 8;
@@ -85,6 +89,9 @@ pub enum Step {
     More,
     /// An option was dealt with; there may be more in the buffer.
     Again,
+    /// What has been said is to be sent, then TLS begins. Bytes that are here already are none of it: who sends ahead of
+    /// the answer is no client of this protocol, or somebody between it and us.
+    StartTls,
     /// Requests follow.
     Transmission(Session),
     /// Send what there is and close.
@@ -102,6 +109,18 @@ pub struct Session {
     pub told: bool,
 }
 
+/// What a server does about TLS.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Tls {
+    /// It has no certificate.
+    #[default]
+    Off,
+    /// Who asks for it gets it.
+    Allow,
+    /// Who does not ask for it gets nothing.
+    Require,
+}
+
 /// The state of one negotiation.
 #[derive(Clone, Debug, Default)]
 pub struct Handshake {
@@ -109,6 +128,9 @@ pub struct Handshake {
     no_zeroes: bool,
     structured: bool,
     told: bool,
+    tls: Tls,
+    /// TLS has begun.
+    secure: bool,
     /// Bytes of a refused option that are still to come.
     skip: u64,
     options: u32,
@@ -130,6 +152,12 @@ pub(super) fn split<const N: usize>(bytes: &[u8]) -> Option<([u8; N], &[u8])> {
 }
 
 impl Handshake {
+    /// The beginning of a session.
+    #[must_use]
+    pub fn new(tls: Tls) -> Self {
+        Self { tls, ..Self::default() }
+    }
+
     /// Takes the next message from the front of `input`. Returns how many bytes it took and how it went on; answers are
     /// added to `out`. `full` refuses new sessions: every client of the export is served by somebody else's place.
     pub fn step(&mut self, input: &[u8], exports: &[Export], full: bool, out: &mut Vec<u8>) -> (usize, Step) {
@@ -181,8 +209,35 @@ impl Handshake {
         }
         self.options += 1;
         self.skip = length as u64;
-        answer(out, number, reply::TOO_BIG, b"the option is too long");
+        if self.is_closed_to(number) {
+            answer(out, number, reply::TLS_REQUIRED, b"this server wants TLS: send STARTTLS first");
+        } else {
+            answer(out, number, reply::TOO_BIG, b"the option is too long");
+        }
         (16, if self.options > OPTIONS_MAX { Step::Close } else { Step::Again })
+    }
+
+    /// Whether an option must wait for TLS.
+    fn is_closed_to(&self, number: u32) -> bool {
+        let open = matches!(number, option::STARTTLS | option::ABORT);
+        self.tls == Tls::Require && !self.secure && !open
+    }
+
+    /// `NBD_OPT_STARTTLS`: everything that was agreed on without it is forgotten.
+    fn start_tls(&mut self, data: &[u8], out: &mut Vec<u8>) -> Step {
+        let number = option::STARTTLS;
+        match (self.tls, self.secure) {
+            _ if !data.is_empty() => answer(out, number, reply::INVALID, b"STARTTLS takes no data"),
+            (Tls::Off, _) => answer(out, number, reply::UNSUPPORTED, b"this server has no certificate"),
+            (_, true) => answer(out, number, reply::INVALID, b"TLS has begun already"),
+            (_, false) => {
+                answer(out, number, reply::ACK, &[]);
+                let Self { greeted, no_zeroes, tls, options, .. } = *self;
+                *self = Self { greeted, no_zeroes, tls, options, secure: true, ..Self::default() };
+                return Step::StartTls;
+            }
+        }
+        Step::Again
     }
 
     fn option(
@@ -193,7 +248,15 @@ impl Handshake {
         full: bool,
         out: &mut Vec<u8>,
     ) -> Step {
+        if self.is_closed_to(number) {
+            if number == option::EXPORT_NAME {
+                return Step::Close; // it has no way to be answered with an error
+            }
+            answer(out, number, reply::TLS_REQUIRED, b"this server wants TLS: send STARTTLS first");
+            return Step::Again;
+        }
         match number {
+            option::STARTTLS => return self.start_tls(data, out),
             option::EXPORT_NAME => return self.export_name(data, exports, full, out),
             option::ABORT => {
                 answer(out, number, reply::ACK, &[]);
@@ -226,11 +289,17 @@ impl Handshake {
     fn export_name(&self, data: &[u8], exports: &[Export], full: bool, out: &mut Vec<u8>) -> Step {
         let Some(export) = find(data, exports).filter(|_| !full) else { return Step::Close };
         out.extend_from_slice(&exports[export].size.to_be_bytes());
-        out.extend_from_slice(&exports[export].flags.to_be_bytes());
+        out.extend_from_slice(&self.flags_of(&exports[export]).to_be_bytes());
         if !self.no_zeroes {
             out.extend_from_slice(&[0; 124]);
         }
         Step::Transmission(Session { export, structured: self.structured, told: self.told })
+    }
+
+    /// What an export can do for this client: chunks of a READ are only spoken of where chunks were agreed on ("MUST leave
+    /// this flag clear if structured replies have not been negotiated").
+    const fn flags_of(&self, export: &Export) -> u16 {
+        if self.structured { export.flags } else { export.flags & !export::SEND_DF }
     }
 
     /// `NBD_OPT_INFO` and `NBD_OPT_GO`: a name and the numbers of what the client would like to be told.
@@ -250,7 +319,7 @@ impl Handshake {
         let found = &exports[export];
         let mut item = info::EXPORT.to_be_bytes().to_vec();
         item.extend_from_slice(&found.size.to_be_bytes());
-        item.extend_from_slice(&found.flags.to_be_bytes());
+        item.extend_from_slice(&self.flags_of(found).to_be_bytes());
         answer(out, number, reply::INFO, &item);
         for kind in wanted.chunks_exact(2).map(|pair| u16::from_be_bytes([pair[0], pair[1]])) {
             self.tell(number, kind, found, out);
@@ -360,11 +429,15 @@ mod tests {
     }
 
     fn go(name: &[u8], wanted: &[u16]) -> Vec<u8> {
+        go_like(option::GO, name, wanted)
+    }
+
+    fn go_like(number: u32, name: &[u8], wanted: &[u16]) -> Vec<u8> {
         let mut data = (name.len() as u32).to_be_bytes().to_vec();
         data.extend_from_slice(name);
         data.extend_from_slice(&(wanted.len() as u16).to_be_bytes());
         wanted.iter().for_each(|kind| data.extend_from_slice(&kind.to_be_bytes()));
-        option_bytes(option::GO, &data)
+        option_bytes(number, &data)
     }
 
     fn kinds(mut answers: &[u8]) -> Vec<u32> {
@@ -386,6 +459,78 @@ mod tests {
         let (out, step) = run(&input);
         assert_eq!(step, Step::Transmission(Session { export: 1, structured: true, told: true }));
         assert_eq!(kinds(&out), [reply::ACK, reply::INFO, reply::INFO, reply::ACK]);
+    }
+
+    /// Feeds options to a machine; returns the kinds of what was answered and how it ended.
+    fn feed(machine: &mut Handshake, input: &[u8]) -> (Vec<u32>, Step) {
+        let (mut out, mut at) = (Vec::new(), 0);
+        loop {
+            let (took, step) = machine.step(&input[at..], &exports(), false, &mut out);
+            at += took;
+            if step != Step::Again {
+                return (kinds(&out), step);
+            }
+        }
+    }
+
+    fn greeted(tls: Tls) -> Handshake {
+        let mut machine = Handshake::new(tls);
+        assert_eq!(feed(&mut machine, &3_u32.to_be_bytes()), (vec![], Step::More));
+        machine
+    }
+
+    #[test]
+    fn where_tls_is_required_nothing_but_starttls_and_abort_is_answered_before_it() {
+        let mut machine = greeted(Tls::Require);
+        for number in (0..20).chain([1 << 31, u32::MAX]) {
+            if matches!(number, option::EXPORT_NAME | option::ABORT | option::STARTTLS) {
+                continue;
+            }
+            for data in [&[][..], &[0, 0, 0, 1, b'a', 0, 0]] {
+                let answered = feed(&mut machine, &option_bytes(number, data));
+                assert_eq!(answered, (vec![reply::TLS_REQUIRED], Step::More), "option {number}");
+            }
+        }
+        let mut long = option_bytes(option::GO, &[]);
+        long[12..16].copy_from_slice(&(1_u32 << 20).to_be_bytes());
+        assert_eq!(feed(&mut greeted(Tls::Require), &long), (vec![reply::TLS_REQUIRED], Step::More));
+        let name = option_bytes(option::EXPORT_NAME, b"a");
+        assert_eq!(feed(&mut greeted(Tls::Require), &name), (vec![], Step::Close));
+        let abort = option_bytes(option::ABORT, &[]);
+        assert_eq!(feed(&mut greeted(Tls::Require), &abort), (vec![reply::ACK], Step::Close));
+        let started = feed(&mut machine, &option_bytes(option::STARTTLS, &[]));
+        assert_eq!(started, (vec![reply::ACK], Step::StartTls));
+        assert!(matches!(feed(&mut machine, &go(b"a", &[])).1, Step::Transmission(_)), "then all is open");
+    }
+
+    #[test]
+    fn starttls_forgets_what_was_agreed_on_and_comes_once() {
+        let mut machine = greeted(Tls::Allow);
+        let agreed =
+            [option_bytes(option::STRUCTURED_REPLY, &[]), go_like(option::INFO, b"b", &[info::BLOCK_SIZE])];
+        assert_eq!(feed(&mut machine, &agreed.concat()).1, Step::More);
+        assert_eq!(feed(&mut machine, &option_bytes(option::STARTTLS, &[9])).0, [reply::INVALID]);
+        assert_eq!(feed(&mut machine, &option_bytes(option::STARTTLS, &[])).1, Step::StartTls);
+        assert_eq!(feed(&mut machine, &option_bytes(option::STARTTLS, &[])).0, [reply::INVALID], "once");
+        let (_, step) = feed(&mut machine, &go(b"b", &[]));
+        assert_eq!(step, Step::Transmission(Session { export: 1, structured: false, told: false }));
+        let unsupported = feed(&mut greeted(Tls::Off), &option_bytes(option::STARTTLS, &[]));
+        assert_eq!(unsupported, (vec![reply::UNSUPPORTED], Step::More));
+    }
+
+    #[test]
+    fn chunks_are_spoken_of_only_where_they_were_agreed_on() {
+        for structured in [false, true] {
+            let mut input = 3_u32.to_be_bytes().to_vec();
+            if structured {
+                input.extend(option_bytes(option::STRUCTURED_REPLY, &[]));
+            }
+            input.extend(option_bytes(option::EXPORT_NAME, b"a"));
+            let (out, _) = run(&input);
+            let flags = u16::from_be_bytes([out[out.len() - 2], out[out.len() - 1]]);
+            assert_eq!(flags & export::SEND_DF != 0, structured);
+            assert_eq!(flags & export::HAS_FLAGS, export::HAS_FLAGS);
+        }
     }
 
     #[test]

@@ -5,9 +5,11 @@
 //! in number: when one more comes, the one that has been negotiating longest makes room.
 
 use super::{Server, token};
-use crate::connection::{Connection, Socket};
+use crate::connection::Connection;
 use crate::error::{ServeError, system};
+use crate::nbd::handshake::Tls;
 use crate::options::Listen;
+use crate::socket::{Socket, Stream};
 use forerun_core::units::Nanos;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use std::io;
@@ -109,14 +111,15 @@ fn adopt(file: OwnedFd) -> io::Result<Listener> {
 }
 
 /// The URI of the first socket.
-pub(super) fn uri(listeners: &[Listener], export: &str) -> String {
+pub(super) fn uri(listeners: &[Listener], export: &str, tls: Tls) -> String {
+    let nbd = if tls == Tls::Require { "nbds" } else { "nbd" };
     match listeners.first() {
         Some(Listener::Unix { path, .. }) => {
-            format!("nbd+unix:///{export}?socket={}", path.display())
+            format!("{nbd}+unix:///{export}?socket={}", path.display())
         }
         Some(Listener::Tcp(listener)) => {
             let address = listener.local_addr().unwrap_or_else(|_| SocketAddr::from(([127, 0, 0, 1], 10809)));
-            format!("nbd://{address}/{export}")
+            format!("{nbd}://{address}/{export}")
         }
         None => String::new(),
     }
@@ -127,24 +130,21 @@ impl Server {
     pub(super) fn accept(&mut self, now: Nanos, index: usize) {
         for _ in 0..ACCEPTS_MAX {
             let Some(listener) = self.listeners.get(index) else { return };
-            let socket = match listener {
-                Listener::Unix { listener, .. } => listener.accept().map(|(stream, _)| Socket::Unix(stream)),
-                Listener::Tcp(listener) => listener.accept().map(|(stream, _)| Socket::Tcp(stream)),
+            let stream = match listener {
+                Listener::Unix { listener, .. } => listener.accept().map(|(stream, _)| Stream::Unix(stream)),
+                Listener::Tcp(listener) => listener.accept().map(|(stream, _)| Stream::Tcp(stream)),
             };
             // A client that left before it was taken, or no file number for it: others come another time.
-            let Ok(socket) = socket else { return };
-            self.welcome(now, socket);
+            let Ok(stream) = stream else { return };
+            self.welcome(now, stream);
         }
     }
 
-    fn welcome(&mut self, now: Nanos, socket: Socket) {
-        let ready = match &socket {
-            Socket::Unix(stream) => stream.set_nonblocking(true),
-            Socket::Tcp(stream) => stream.set_nonblocking(true).and_then(|()| stream.set_nodelay(true)),
-        };
-        if ready.is_err() {
+    fn welcome(&mut self, now: Nanos, stream: Stream) {
+        if stream.prepare().is_err() {
             return;
         }
+        let socket = Socket::plain(stream);
         self.make_room();
         let at = self.connections.iter().position(Option::is_none).unwrap_or_else(|| {
             self.connections.push(None);
@@ -155,7 +155,7 @@ impl Server {
             return;
         }
         self.clients += 1;
-        let mut connection = Connection::new(socket, self.clients, now);
+        let mut connection = Connection::new(socket, self.clients, self.tls_policy, now);
         connection.interest = EventFlags::IN;
         self.connections[at] = Some(connection);
         self.metrics.clients += 1;

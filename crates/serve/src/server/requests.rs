@@ -163,6 +163,7 @@ impl Server {
             Step::More => return false,
             Step::Again => {}
             Step::Close => connection.closing = true,
+            Step::StartTls => self.start_tls(now, at),
             Step::Transmission(session) => {
                 connection.phase = Phase::Serving(session);
                 connection.progress = now;
@@ -170,6 +171,16 @@ impl Server {
             }
         }
         true
+    }
+
+    /// The answer to STARTTLS goes out, and TLS begins. A client waits for that answer, so bytes of it that are here already
+    /// are not its own or not of this protocol: they must neither be taken for part of the session nor be forgotten.
+    fn start_tls(&mut self, now: Nanos, at: usize) {
+        self.send(now, at);
+        let Some(connection) = &mut self.connections[at] else { return };
+        let clean = connection.input().is_empty() && connection.is_flushed();
+        let begun = clean && self.tls.as_ref().is_some_and(|config| connection.socket.secure(config).is_ok());
+        connection.broken |= !begun;
     }
 
     /// A request's head is here.

@@ -2,22 +2,25 @@
 
 use forerun_serve::nbd::handshake::option_bytes;
 use forerun_serve::nbd::wire::{CHUNK_MAGIC, Command, Request, SIMPLE_MAGIC, request_bytes};
-use forerun_serve::options::Options;
+use forerun_serve::options::{Listen, Options};
 use forerun_serve::{Metrics, Server, Stop};
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
+use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// How long a test waits for an answer that should come: far above what a loaded machine needs.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A server in a thread, and the folder of its socket and files.
 pub(crate) struct Running {
     pub(crate) socket: PathBuf,
     pub(crate) uri: String,
+    /// Address of the live page, if it has one.
+    pub(crate) page: Option<SocketAddr>,
     stop: Stop,
     thread: Option<JoinHandle<(Metrics, Vec<String>)>>,
 }
@@ -26,15 +29,17 @@ impl Running {
     pub(crate) fn start(options: &Options) -> Self {
         let server = Server::bind(options).expect("the server starts");
         let (uri, stop) = (server.uri(), server.stopper());
-        let forerun_serve::options::Listen::Unix(socket) = options.listen.clone() else {
-            panic!("tests use unix sockets")
+        let page = server.page().and_then(|page| page.trim_matches(['h', 't', 'p', ':', '/']).parse().ok());
+        let socket = match &options.listen {
+            Listen::Unix(socket) => socket.clone(),
+            Listen::Tcp(_) | Listen::Inherited => PathBuf::new(),
         };
         let thread = std::thread::spawn(move || {
             let mut said = Vec::new();
             let metrics = server.run(&mut |line| said.push(line.to_owned())).expect("the server runs");
             (metrics, said)
         });
-        Self { socket, uri, stop, thread: Some(thread) }
+        Self { socket, uri, page, stop, thread: Some(thread) }
     }
 
     /// Stops it, and returns what it counted and said.

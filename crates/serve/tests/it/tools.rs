@@ -24,7 +24,7 @@ fn server() -> (TempDir, Running, Vec<u8>) {
 }
 
 /// Runs a shell command with the address in `$uri` and the folder in `$dir`; it must succeed.
-fn sh(server: &Running, folder: &TempDir, command: &str) -> String {
+pub(crate) fn sh(server: &Running, folder: &TempDir, command: &str) -> String {
     let variables = [
         ("uri", server.uri.as_ref()),
         ("sock", server.socket.as_os_str()),

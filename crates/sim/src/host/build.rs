@@ -201,7 +201,12 @@ impl Layers {
 pub(crate) fn array_shape(hardware: &Hardware, spec: &RunSpec) -> LayerShape {
     let strip_blocks = hardware.array.strip_blocks();
     let cache_blocks = (spec.cache_bytes / BLOCK_BYTES).max(1);
-    LayerShape { cache_blocks, strip_blocks, stripe_strips: hardware.array.stripe_strips(), disks: hardware.array.disks() }
+    LayerShape {
+        cache_blocks,
+        strip_blocks,
+        stripe_strips: hardware.array.stripe_strips(),
+        disks: hardware.array.disks(),
+    }
 }
 
 /// What the host layer offers to its scheme. To the host the array is one device of strips as long as the array's.

@@ -1,8 +1,9 @@
 //! Contexts of `flashy`: who reads where, in what pattern, how fast, and how far that has been prefetched.
 //!
 //! A context is a process in a region of the device (slides: "process id, device id, block id"; one policy watches one
-//! device). Each keeps three counters of consecutive matches (slides, "Trace Collection"), the bytes asked for since the
-//! last poll, and a frontier up to which its pattern has been prefetched. A stream that crosses into the next region
+//! device). Each keeps three counters of consecutive matches (slides, "Trace Collection"), the bytes asked for in its pattern
+//! since the last poll, a frontier up to which that has been prefetched, and what became of the blocks wished for: read
+//! after all, gone before they were read, or left behind by a reader that went elsewhere. A stream that crosses into the next region
 //! takes its context along. The table is bounded and forgets, clock-wise, who has not read for longest.
 //!
 //! ```text
@@ -11,8 +12,9 @@
 //!            anything else: all three are halved, so that one read out of order does not end a stream
 //! ```
 
-use crate::access;
+use crate::access::{self, Access};
 use crate::hash::NumberMap;
+use crate::policy::{Lookup, Outcome};
 use crate::units::{BLOCK_BYTES, Extent, Nanos};
 use alloc::vec::Vec;
 
@@ -49,6 +51,15 @@ pub struct Thresholds {
     pub reverse: u64,
 }
 
+/// How long nothing is read until a reader counts for what.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct After {
+    /// It will not come to what was wished for.
+    pub(super) silent: Nanos,
+    /// It is forgotten.
+    pub(super) idle: Nanos,
+}
+
 /// One reader in one region.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Context {
@@ -66,14 +77,20 @@ pub(super) struct Context {
     sequential: u64,
     strided: u64,
     reverse: u64,
-    /// Bytes asked for since the last poll.
+    /// Bytes asked for in a pattern since the last poll.
     window: u64,
     /// Bytes a poll: mean of the last window and the mean before it.
     pub(super) pace: u64,
+    /// Whether it has read in its pattern since the poll before.
+    pub(super) awake: bool,
     /// Blocks that it may still have prefetched in this poll.
     pub(super) grant: u64,
     /// First block that its pattern has not been prefetched to (the last one, going backwards).
     pub(super) frontier: Option<(Pattern, u64)>,
+    /// From the first to the last block that was wished for and whose end is not known.
+    ahead: Extent,
+    /// Blocks of them, at most.
+    wished: u64,
     seen: Nanos,
     polled: bool,
     used: bool,
@@ -94,7 +111,10 @@ impl Context {
             reverse: 0,
             window: last.bytes(),
             pace: 0,
+            awake: false,
             frontier: None,
+            ahead: Extent::new(0, 0),
+            wished: 0,
             seen: now,
             polled: false,
             used: true,
@@ -152,17 +172,68 @@ impl Context {
             self.sequential /= 2;
             self.strided /= 2;
             self.reverse /= 2;
-            self.frontier = None;
+            self.delta = delta;
+            self.last = extent;
+            return fresh * BLOCK_BYTES;
         }
         self.delta = delta;
         self.last = extent;
+        // Only what goes on with a pattern is the pattern's rate.
+        self.window += fresh * BLOCK_BYTES;
         fresh * BLOCK_BYTES
+    }
+
+    /// Notes a wish on its behalf.
+    pub(super) fn wished(&mut self, extent: Extent) {
+        let (start, end) = if self.ahead.is_empty() {
+            (extent.start.0, extent.end())
+        } else {
+            (self.ahead.start.0.min(extent.start.0), self.ahead.end().max(extent.end()))
+        };
+        self.ahead = Extent::new(start, end - start);
+        self.wished += extent.blocks;
+    }
+
+    /// What a read says of the blocks that were wished for: (served, not there any more), blocks.
+    pub(super) fn settle(&mut self, access: &Access, lookup: &Lookup<'_>) -> (u64, u64) {
+        let (mut served, mut gone) = (0, 0);
+        if self.wished == 0 {
+            return (served, gone);
+        }
+        for (block, outcome) in access.extent.iter().zip(lookup.outcomes) {
+            if self.ahead.contains(block) {
+                match outcome {
+                    Outcome::PrefetchHit | Outcome::LateHit => served += 1,
+                    Outcome::Miss => gone += 1,
+                    Outcome::CacheHit | Outcome::MergedMiss => {}
+                }
+            }
+        }
+        served = served.min(self.wished);
+        gone = gone.min(self.wished - served);
+        self.wished -= served + gone;
+        (served, gone)
+    }
+
+    /// At a poll: whether the reader still comes towards what was wished for. Returns the blocks that it has turned
+    /// away from, or has not come to since it last read before `silent`, and forgets them.
+    fn abandon(&mut self, silent: Nanos, thresholds: &Thresholds) -> u64 {
+        let reach = GAP_BLOCKS.max(self.delta.unsigned_abs()) + self.last.blocks;
+        let near = self.last.start.0 <= self.ahead.end().saturating_add(reach)
+            && self.last.end().saturating_add(reach) >= self.ahead.start.0;
+        if self.pattern(thresholds).is_some() && near && self.seen >= silent {
+            return 0;
+        }
+        self.frontier = None;
+        self.ahead = Extent::new(0, 0);
+        core::mem::take(&mut self.wished)
     }
 
     /// A poll: the window's bytes join the pace (algorithms.md 6.2: half old, half new).
     const fn poll(&mut self) {
         self.pace = if self.polled { self.pace / 2 + self.window / 2 } else { self.window };
         self.polled = true;
+        self.awake = self.window > 0;
         self.window = 0;
     }
 }
@@ -183,6 +254,8 @@ pub(super) struct Table {
     entries: Vec<Context>,
     places: NumberMap<usize>,
     hand: usize,
+    /// Blocks wished for on behalf of contexts that had to go since the last poll.
+    abandoned: u64,
 }
 
 impl Table {
@@ -193,19 +266,18 @@ impl Table {
         extent: Extent,
         within: Extent,
         now: Nanos,
-    ) -> (&Context, u64) {
+    ) -> (&mut Context, u64) {
         let region = extent.start.0 / REGION_BLOCKS;
         let own = key(reader.process(), region);
         let place = self.places.get(&own).copied().or_else(|| self.crossed(reader, region, extent));
         let Some(place) = place else {
             let place = self.insert(Context::new(own, reader, extent, within, now));
-            return (&self.entries[place], extent.bytes());
+            return (&mut self.entries[place], extent.bytes());
         };
         let context = &mut self.entries[place];
         let fresh = context.count(extent);
-        context.window += fresh;
         (context.reader, context.within, context.seen, context.used) = (reader, within, now, true);
-        (&self.entries[place], fresh)
+        (&mut self.entries[place], fresh)
     }
 
     /// A stream of this process that comes out of a neighbouring region takes its context along.
@@ -229,6 +301,7 @@ impl Table {
         } else {
             let place = self.unused();
             self.places.remove(&self.entries[place].key);
+            self.abandoned += self.entries[place].wished;
             self.entries[place] = context;
             place
         };
@@ -247,21 +320,26 @@ impl Table {
         }
     }
 
-    /// A poll at `now`: forgets who has been idle for longer than `idle`, and takes everybody's pace.
-    pub(super) fn poll(&mut self, now: Nanos, idle: Nanos) {
-        let mut place = 0;
+    /// A poll at `now`: forgets who has been idle, and takes everybody's pace. Returns the blocks
+    /// that were wished for and that nobody comes towards any more.
+    pub(super) fn poll(&mut self, now: Nanos, after: &After, thresholds: &Thresholds) -> u64 {
+        let silent = Nanos(now.0.saturating_sub(after.silent.0));
+        let (mut place, mut abandoned) = (0, core::mem::take(&mut self.abandoned));
         while place < self.entries.len() {
-            if now.since(self.entries[place].seen) <= idle {
+            if now.since(self.entries[place].seen) <= after.idle {
                 self.entries[place].poll();
+                abandoned += self.entries[place].abandon(silent, thresholds);
                 place += 1;
                 continue;
             }
             let gone = self.entries.swap_remove(place);
+            abandoned += gone.wished;
             self.places.remove(&gone.key);
             if let Some(moved) = self.entries.get(place) {
                 self.places.insert(moved.key, place);
             }
         }
+        abandoned
     }
 
     /// All contexts, in a fixed order.
@@ -338,6 +416,47 @@ mod tests {
     }
 
     #[test]
+    fn what_was_wished_for_is_served_gone_or_left_behind() {
+        let mut table = Table::default();
+        let after = After { silent: Nanos(4), idle: Nanos(12) };
+        let mut read = |start: u64, outcome: Outcome, now: u64| {
+            let reader = access::Context::new(7, 1);
+            let access = Access::read(reader, Extent::new(start, 4));
+            let (context, _) = table.read(reader, access.extent, ALL, Nanos(now));
+            let ends = context.settle(&access, &Lookup { outcomes: &[outcome; 4] });
+            if start == 16 {
+                context.wished(Extent::new(20, 40));
+            }
+            (ends, table.poll(Nanos(now), &after, &TH))
+        };
+        for start in [0, 4, 8, 12, 16] {
+            assert_eq!(read(start, Outcome::Miss, 0), ((0, 0), 0), "nothing had been wished for");
+        }
+        assert_eq!(read(20, Outcome::PrefetchHit, 1), ((4, 0), 0));
+        assert_eq!(read(24, Outcome::LateHit, 1), ((4, 0), 0));
+        assert_eq!(read(28, Outcome::Miss, 1), ((0, 4), 0), "it had left before it was read");
+        assert_eq!(read(28, Outcome::CacheHit, 1), ((0, 0), 0), "each block ends once");
+        assert_eq!(read(9_000, Outcome::Miss, 2), ((0, 0), 28), "the reader went elsewhere");
+        assert_eq!(read(9_004, Outcome::Miss, 2), ((0, 0), 0), "and that is told once");
+    }
+
+    #[test]
+    fn a_reader_that_says_nothing_leaves_behind_what_was_wished_for_it() {
+        let mut table = Table::default();
+        let after = After { silent: Nanos(4), idle: Nanos(12) };
+        for start in 0..5 {
+            let reader = access::Context::new(7, 1);
+            let (context, _) = table.read(reader, Extent::new(start * 4, 4), ALL, Nanos(0));
+            if start == 4 {
+                context.wished(Extent::new(20, 40));
+            }
+        }
+        let polls = [1, 4, 5, 6, 13].map(|now| table.poll(Nanos(now), &after, &TH));
+        assert_eq!(polls, [0, 0, 40, 0, 0]);
+        assert!(table.is_empty());
+    }
+
+    #[test]
     fn a_stream_that_crosses_into_the_next_region_takes_its_context_along() {
         let at = REGION_BLOCKS;
         assert_eq!(after((0..4).map(|i| (at - 12 + i * 4, 4))), Some(Pattern::Sequential));
@@ -361,12 +480,13 @@ mod tests {
         assert!(table.places.contains_key(&key(9_999_999, 0)), "who reads stays");
         assert_eq!(table.places.len(), CONTEXTS_MAX);
         let last = Nanos(3 * CONTEXTS_MAX as u64 - 1);
-        table.poll(last + Nanos(10), Nanos(12));
+        let after = After { silent: Nanos(4), idle: Nanos(12) };
+        table.poll(last + Nanos(10), &after, &TH);
         assert_eq!(table.len(), 4, "the last three and the one that reads all the time");
         for place in 0..table.len() {
             assert_eq!(table.places[&table.entries[place].key], place);
         }
-        table.poll(last + Nanos(100), Nanos(12));
+        table.poll(last + Nanos(100), &after, &TH);
         assert!(table.is_empty() && table.places.is_empty());
     }
 }

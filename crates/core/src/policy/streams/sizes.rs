@@ -135,8 +135,16 @@ impl Sizes {
 mod tests {
     use super::*;
 
-    const AUTO: StreamsConfig =
-        StreamsConfig { d: None, r: None, n: None, m: None, wait: None, unit: 16, cache_blocks: 32_768, disks: 1 };
+    const AUTO: StreamsConfig = StreamsConfig {
+        d: None,
+        r: None,
+        n: None,
+        m: None,
+        wait: None,
+        unit: 16,
+        cache_blocks: 32_768,
+        disks: 1,
+    };
     /// A disk of 7,200 rpm: 13 ms between streams, 57 MB/s.
     const DISK: Device = Device { switch: Nanos(13_000_000), per_block: Nanos(72_000), positions: true };
 

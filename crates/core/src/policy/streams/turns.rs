@@ -277,6 +277,7 @@ impl Streams {
     fn refill(&mut self, id: LaneId, world: &World<'_>, plan: &mut Plan) -> bool {
         let (r, limit) = (self.sizes.r, self.limit(id, world));
         let mut under_way = self.table.lane(id).outstanding;
+
         let mut passed = 0;
         while self.table.lane(id).state == State::Running && under_way + r <= super::sizes::OUTSTANDING * r {
             let room = WISHES_MAX - plan.wishes().len();
@@ -286,10 +287,15 @@ impl Streams {
             match self.request(id, limit, world, plan) {
                 Some(0) => passed += 1,
                 Some(blocks) => under_way += blocks,
+                None if self.coming(id) > 0 => break, // what its reader misses now belongs to the turn
                 None => self.close(id),
             }
         }
         true
+    }
+    /// Blocks of the request that is being answered which will be this lane's demand.
+    fn coming(&self, id: LaneId) -> u64 {
+        self.coming.iter().filter(|(lane, _)| *lane == id).map(|(_, blocks)| blocks).sum()
     }
     /// Where read-ahead of a lane ends: the file, or the volume.
     pub(super) fn limit(&self, id: LaneId, world: &World<'_>) -> u64 {
@@ -304,10 +310,11 @@ impl Streams {
         let member = world.array.direct(Extent { blocks: 1, ..first })?.extent.start.0;
         let aligned = self.sizes.r - member % self.sizes.r;
         let (mut left, mut wished) = (aligned, 0);
+        let coming = self.coming(id);
         let context = self.table.stream(self.table.stream_of(id)).context;
         while left > 0 && plan.wishes().len() < WISHES_MAX {
             let lane = self.table.lane(id);
-            let (cursor, budget) = (lane.cursor, lane.quota.saturating_sub(lane.issued));
+            let (cursor, budget) = (lane.cursor, lane.quota.saturating_sub(lane.issued + coming));
             let Some(piece) = self.next_piece(disk, cursor, limit) else { break };
             // Whole lines are charged, for a line is staged as a whole.
             let begun = piece.start.0 % self.line_blocks;

@@ -37,7 +37,12 @@ pub(super) fn measure(rows: &mut [Row], clock: fn() -> u64, quick: bool) -> Resu
         let cache_blocks = setup.spec.cache_bytes / BLOCK_BYTES;
         let array = hardware.array;
         let strip_blocks = array.strip_blocks();
-        let shape = LayerShape { cache_blocks, strip_blocks, stripe_strips: array.stripe_strips(), disks: array.disks() };
+        let shape = LayerShape {
+            cache_blocks,
+            strip_blocks,
+            stripe_strips: array.stripe_strips(),
+            disks: array.disks(),
+        };
         let built = hardware.scheme.build(Layer::Array, &shape);
         let config = Config {
             residency: Residency::Owned,

@@ -1,0 +1,90 @@
+//! `serve` and `config show` from outside: files of options, several exports, and what is refused.
+
+use super::{fails, forerun, json, output};
+use std::path::{Path, PathBuf};
+use tempfile::TempDir;
+
+fn folder() -> (TempDir, PathBuf) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().to_path_buf();
+    for name in ["a.img", "b.img"] {
+        std::fs::write(path.join(name), vec![name.as_bytes()[0]; 1 << 20]).expect("written");
+    }
+    (folder, path)
+}
+
+fn write(path: &Path, text: &str) -> String {
+    std::fs::write(path, text).expect("written");
+    path.display().to_string()
+}
+
+/// Two exports on a socket of the folder.
+fn two_exports(folder: &Path) -> String {
+    let dir = folder.display();
+    let text = format!(
+        "socket = \"{dir}/s\"\ncache = \"16M\"\n\n[[export]]\nname = \"a\"\nover = \"{dir}/a.img\"\n\n\
+         [[export]]\nname = \"b\"\nover = \"{dir}/b.img\"\nscheme = \"none\"\nread-only = true\n"
+    );
+    write(&folder.join("forerun.toml"), &text)
+}
+
+#[test]
+fn config_show_says_what_is_set_and_where_and_its_text_is_a_config_again() {
+    let (_keep, folder) = folder();
+    let config = two_exports(&folder);
+    let shown = json(&["config", "show", "--config", &config, "--connections", "5", "--json"]);
+    assert_eq!(shown["server"]["connections"], serde_json::json!({"value": 5, "origin": "command line"}));
+    let cache = &shown["exports"][1]["cache"];
+    assert_eq!((cache["value"].as_str(), cache["line"].as_u64()), (Some("16M"), Some(2)));
+    assert_eq!(shown["exports"][0]["scheme"]["origin"], "default");
+    assert_eq!(shown["exports"][1]["read-only"]["value"], true);
+    let text = output(&["config", "show", "--config", &config]);
+    let again = write(&folder.join("again.toml"), &text);
+    let without_origins = |text: &str| -> Vec<String> {
+        text.lines().map(|line| line.split(" # ").next().unwrap_or_default().trim().to_owned()).collect()
+    };
+    assert_eq!(without_origins(&output(&["config", "show", "--config", &again])), without_origins(&text));
+}
+
+#[test]
+fn a_config_with_two_exports_serves_both() {
+    if std::process::Command::new("nbdinfo").arg("--version").output().is_err() {
+        return;
+    }
+    let (_keep, folder) = folder();
+    let config = two_exports(&folder);
+    let dir = folder.display();
+    let run = format!(
+        "nbdcopy 'nbd+unix:///a?socket={dir}/s' {dir}/a.out && nbdcopy 'nbd+unix:///b?socket={dir}/s' {dir}/b.out && \
+         nbdinfo --list --json \"$uri\" > {dir}/list"
+    );
+    forerun(&["serve", "--quiet", "--config", &config, "--run", &run]).assert().success();
+    for name in ["a", "b"] {
+        let copied = std::fs::read(folder.join(format!("{name}.out"))).expect("copied");
+        assert!(copied == vec![name.as_bytes()[0]; 1 << 20], "export {name}");
+    }
+    let list: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(folder.join("list")).expect("listed")).expect("JSON");
+    let exports = list["exports"].as_array().expect("exports");
+    let read_only: Vec<_> = exports.iter().map(|export| export["is_read_only"].as_bool()).collect();
+    assert_eq!(read_only, [Some(false), Some(true)]);
+}
+
+#[test]
+fn options_that_do_not_fit_are_refused_with_their_place() {
+    let (_keep, folder) = folder();
+    let config = two_exports(&folder);
+    let said = fails(&["serve", "--config", &config, "--scheme", "none"], 2);
+    assert!(said.contains("--scheme: the file has 2 exports"), "{said}");
+    let typo = write(&folder.join("typo.toml"), "over = 'x'\nscheem = 'none'\n");
+    let said = fails(&["config", "show", "--config", &typo], 2);
+    assert!(said.contains("typo.toml:2: unknown key `scheem`: did you mean `scheme`?"), "{said}");
+    let said = fails(&["serve"], 2);
+    assert!(said.contains("nothing to serve") && said.contains("--over"), "{said}");
+    let over = folder.join("a.img").display().to_string();
+    let said = fails(&["serve", "--over", &over, "--tls", "require"], 2);
+    assert!(said.contains("--tls-cert"), "{said}");
+    let said = fails(&["serve", "--over", &over, "--tls-cert", "/nowhere", "--tls-key", "/nowhere"], 2);
+    assert!(said.contains("--tls-cert: /nowhere"), "{said}");
+    fails(&["serve", "--config", "/nowhere/at/all"], 1);
+}

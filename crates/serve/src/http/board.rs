@@ -1,0 +1,196 @@
+//! What visitors are answered from: the last minutes of every export, renewed by the loop.
+//!
+//! Samples are shared by pointer. A visitor copies what it needs while it holds the board and formats afterwards, so the
+//! loop never waits for text to be made.
+
+use crate::figures::{DecisionFigures, ExportFigures, FaredFigures, Figures, MemberFigures, VERSION};
+use crate::live::{FARED, MemberSums, Sample};
+use forerun_core::policy::decisions::Decision;
+use forerun_core::units::{BLOCK_BYTES, Nanos};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// Samples kept of an export: two minutes, which is what a person has in mind; longer is what Prometheus is for.
+const SAMPLES_MAX: usize = 240;
+/// Samples kept of all exports together, so that a server of many has the memory of one of six: 6 KiB each at most.
+const SAMPLES_ALL_MAX: usize = 1440;
+/// Samples in one answer: what a page that was just opened lacks comes in several.
+const ANSWER_MAX: usize = 60;
+/// Turns of switches kept of an export.
+const DECISIONS_MAX: usize = 100;
+
+/// What does not change, or seldom.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct About {
+    pub(crate) name: String,
+    pub(crate) uri: String,
+    pub(crate) scheme: String,
+    pub(crate) array: String,
+    pub(crate) size: u64,
+    pub(crate) members: Vec<MemberAbout>,
+}
+
+/// A member's name, and what it emulates.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct MemberAbout {
+    pub(crate) name: String,
+    pub(crate) emulates: Option<String>,
+}
+
+/// One export as it is shown.
+#[derive(Debug, Default)]
+struct Shown {
+    about: Arc<About>,
+    samples: VecDeque<Arc<Sample>>,
+    decisions: VecDeque<Decision>,
+}
+
+/// Figures of the whole server.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Whole {
+    pub(crate) now: Nanos,
+    pub(crate) clients: u64,
+    pub(crate) connections: u64,
+    pub(crate) emulated_commands: u64,
+    pub(crate) emulated_late_p99: Nanos,
+}
+
+/// All that is shown.
+#[derive(Debug, Default)]
+pub(crate) struct Board {
+    pub(crate) whole: Whole,
+    exports: Vec<Shown>,
+}
+
+impl Board {
+    /// What an export is. `make` is asked when it is new, or `scheme` is another.
+    pub(crate) fn about(&mut self, export: usize, scheme: &str, make: impl FnOnce() -> About) {
+        if self.exports.len() <= export {
+            self.exports.resize_with(export + 1, Shown::default);
+        }
+        let shown = &mut self.exports[export];
+        if shown.about.scheme != scheme {
+            shown.about = Arc::new(make());
+        }
+    }
+
+    /// One more sample of an export that [`Board::about`] knows.
+    pub(crate) fn add(&mut self, export: usize, sample: Sample) {
+        let room = (SAMPLES_ALL_MAX / self.exports.len()).clamp(1, SAMPLES_MAX);
+        let shown = &mut self.exports[export];
+        shown.decisions.extend(&sample.decisions);
+        let too_many = shown.decisions.len().saturating_sub(DECISIONS_MAX);
+        shown.decisions.drain(..too_many);
+        shown.samples.push_back(Arc::new(sample));
+        let too_many = shown.samples.len().saturating_sub(room);
+        shown.samples.drain(..too_many);
+    }
+
+    /// The first samples of an export after number `since`; none of an export that is not there.
+    pub(super) fn samples(&self, export: usize, since: u64) -> Vec<Arc<Sample>> {
+        let Some(shown) = self.exports.get(export) else { return Vec::new() };
+        shown.samples.iter().filter(|sample| sample.number > since).take(ANSWER_MAX).cloned().collect()
+    }
+
+    /// What the figures of now are made from.
+    pub(super) fn view(&self) -> View {
+        let exports = self.exports.iter().map(|shown| {
+            let sample = shown.samples.back().cloned().unwrap_or_default();
+            (Arc::clone(&shown.about), sample, shown.decisions.iter().copied().collect())
+        });
+        View { whole: self.whole, exports: exports.collect() }
+    }
+}
+
+/// A copy of what is needed for the figures of now.
+pub(super) struct View {
+    whole: Whole,
+    exports: Vec<(Arc<About>, Arc<Sample>, Vec<Decision>)>,
+}
+
+impl View {
+    /// The figures.
+    pub(super) fn figures(&self) -> Figures {
+        let process = super::process::usage();
+        Figures {
+            version: VERSION,
+            forerun: env!("CARGO_PKG_VERSION").to_owned(),
+            now_ns: self.whole.now.0,
+            clients: self.whole.clients,
+            connections: self.whole.connections,
+            resident_bytes: process.resident_bytes,
+            cpu_ns: process.cpu.0,
+            emulated_commands: self.whole.emulated_commands,
+            emulated_late_p99_ns: self.whole.emulated_late_p99.0,
+            exports: self.exports.iter().map(|(about, sample, turns)| export(about, sample, turns)).collect(),
+        }
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a ratio for a report")]
+fn export(about: &About, sample: &Sample, turns: &[Decision]) -> ExportFigures {
+    let (asked, engine, read) = (&sample.asked, &sample.engine, &sample.engine.program);
+    let hits = read.cache_hits + read.prefetch_hits;
+    let fared = FARED.iter().zip(sample.waits.reads).zip(sample.waits.waited);
+    let member = |(number, sums): (usize, &MemberSums)| member(about.members.get(number), sums);
+    let gauges = sample.gauges.iter().filter(|(_, value)| value.is_finite());
+    ExportFigures {
+        name: about.name.clone(),
+        uri: about.uri.clone(),
+        scheme: about.scheme.clone(),
+        array: about.array.clone(),
+        size_bytes: about.size,
+        reads: asked.reads,
+        writes: asked.writes,
+        errors: asked.errors,
+        bytes_read: asked.bytes_read,
+        bytes_written: asked.bytes_written,
+        blocks_read: read.blocks_read(),
+        cache_hits: read.cache_hits,
+        prefetch_hits: read.prefetch_hits,
+        late_hits: read.late_hits,
+        misses: read.misses,
+        hit_ratio: hits as f64 / read.blocks_read().max(1) as f64,
+        prefetched_blocks: engine.prefetched,
+        used: engine.used,
+        wasted: engine.wasted,
+        prefetch_in_flight_bytes: engine.ahead_in_flight * BLOCK_BYTES,
+        member_bytes_read: engine.member_blocks_read * BLOCK_BYTES,
+        cache_bytes: sample.cache_blocks.0 * BLOCK_BYTES,
+        cache_bytes_max: sample.cache_blocks.1 * BLOCK_BYTES,
+        fared: fared
+            .map(|((&how, reads), waited)| FaredFigures { how: how.to_owned(), reads, waited_ns: waited.0 })
+            .collect(),
+        members: sample.members.iter().enumerate().map(member).collect(),
+        gauges: gauges.map(|&(name, value)| (name.to_owned(), value)).collect(),
+        decisions: turns.iter().map(decision).collect(),
+    }
+}
+
+fn member(about: Option<&MemberAbout>, sums: &MemberSums) -> MemberFigures {
+    let about = about.cloned().unwrap_or_default();
+    MemberFigures {
+        name: about.name,
+        emulates: about.emulates,
+        queue: sums.queue,
+        reads: sums.reads,
+        writes: sums.writes,
+        bytes_read: sums.bytes_read,
+        bytes_written: sums.bytes_written,
+        seeks: sums.seeks,
+        busy_ns: sums.busy.0,
+        took_ns: sums.took.0,
+    }
+}
+
+fn decision(turn: &Decision) -> DecisionFigures {
+    let because = turn.because.iter().filter(|(name, _)| !name.is_empty());
+    DecisionFigures {
+        at_ns: turn.at.0,
+        switch: turn.switch.to_owned(),
+        turn: turn.turn,
+        on: turn.on,
+        reason: turn.reason.to_owned(),
+        because: because.map(|&(name, value)| (name.to_owned(), value)).collect(),
+    }
+}

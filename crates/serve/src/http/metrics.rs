@@ -1,0 +1,204 @@
+//! `/metrics`: the figures in the text format of Prometheus, version 0.0.4.
+//!
+//! Each family has its HELP and TYPE and stands in one piece; sums end in `_total`, units are base units and stand in the
+//! name. What belongs to an export has the label `export`, what belongs to a member also `member` (its number from 0).
+
+use crate::figures::{ExportFigures, FaredFigures, Figures, MemberFigures};
+use std::fmt::{Display, Write as _};
+
+/// The text.
+pub(super) fn text(figures: &Figures) -> String {
+    let mut page = Page(String::new());
+    whole(&mut page, figures);
+    let exports = Exports(&figures.exports);
+    requests(&mut page, &exports);
+    prefetching(&mut page, &exports);
+    members(&mut page, &exports);
+    scheme(&mut page, &exports);
+    page.0
+}
+
+/// The text so far.
+struct Page(String);
+
+/// Labels and value of one line.
+type Line = (String, String);
+
+impl Page {
+    /// A family; nothing of one that has no lines.
+    fn family(&mut self, name: &str, kind: &str, help: &str, lines: impl IntoIterator<Item = Line>) {
+        let mut lines = lines.into_iter().peekable();
+        if lines.peek().is_none() {
+            return;
+        }
+        // Writing to a string cannot fail.
+        let _ = writeln!(self.0, "# HELP {name} {help}.\n# TYPE {name} {kind}");
+        for (labels, value) in lines {
+            let braces = if labels.is_empty() { String::new() } else { format!("{{{labels}}}") };
+            let _ = writeln!(self.0, "{name}{braces} {value}");
+        }
+    }
+    fn counter(&mut self, name: &str, help: &str, lines: impl IntoIterator<Item = Line>) {
+        self.family(name, "counter", help, lines);
+    }
+    fn gauge(&mut self, name: &str, help: &str, lines: impl IntoIterator<Item = Line>) {
+        self.family(name, "gauge", help, lines);
+    }
+}
+
+/// A line without labels.
+fn alone(value: impl Display) -> [Line; 1] {
+    [(String::new(), value.to_string())]
+}
+
+fn label(name: &str, value: impl Display) -> String {
+    let value = value.to_string().replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+    format!("{name}=\"{value}\"")
+}
+
+#[expect(clippy::cast_precision_loss, reason = "sums of seconds are printed, not computed with")]
+fn seconds(ns: u64) -> f64 {
+    ns as f64 / 1e9
+}
+
+/// The exports, and lines made of them.
+struct Exports<'f>(&'f [ExportFigures]);
+
+impl Exports<'_> {
+    fn each<V: Display>(&self, value: impl Fn(&ExportFigures) -> V) -> Vec<Line> {
+        self.0.iter().map(|export| (label("export", &export.name), value(export).to_string())).collect()
+    }
+    /// Several lines an export, told apart by one more label.
+    fn split<V: Display>(&self, by: &str, values: impl Fn(&ExportFigures) -> Vec<(String, V)>) -> Vec<Line> {
+        let lines = |export: &ExportFigures| {
+            let of = label("export", &export.name);
+            let line =
+                |(value, number): (String, V)| (format!("{of},{}", label(by, value)), number.to_string());
+            values(export).into_iter().map(line).collect::<Vec<_>>()
+        };
+        self.0.iter().flat_map(lines).collect()
+    }
+    fn member<V: Display>(&self, value: impl Fn(&MemberFigures) -> V) -> Vec<Line> {
+        let number = |(number, member): (usize, &MemberFigures)| (number.to_string(), value(member));
+        self.split("member", |export| export.members.iter().enumerate().map(number).collect())
+    }
+    fn fared<V: Display>(&self, value: impl Fn(&FaredFigures) -> V) -> Vec<Line> {
+        self.split("fared", |export| export.fared.iter().map(|f| (f.how.clone(), value(f))).collect())
+    }
+}
+
+fn whole(page: &mut Page, figures: &Figures) {
+    let build = (label("version", &figures.forerun), "1".to_owned());
+    page.gauge("forerun_build_info", "Version of the program; always 1", [build]);
+    page.gauge(
+        "process_resident_memory_bytes",
+        "Resident memory of the process",
+        alone(figures.resident_bytes),
+    );
+    let cpu = alone(seconds(figures.cpu_ns));
+    page.counter("process_cpu_seconds_total", "User and system time of the process", cpu);
+    page.counter("forerun_clients_total", "Clients that came in", alone(figures.clients));
+    page.gauge("forerun_connections", "Clients that are served now", alone(figures.connections));
+    if figures.emulated_commands > 0 {
+        let late = (label("quantile", "0.99"), seconds(figures.emulated_late_p99_ns).to_string());
+        let help = "How late commands of emulated members came, measured against their models";
+        page.gauge("forerun_emulated_late_seconds", help, [late]);
+    }
+}
+
+fn requests(page: &mut Page, exports: &Exports<'_>) {
+    page.gauge("forerun_volume_bytes", "Size of the volume", exports.each(|e| e.size_bytes));
+    let by_op = |e: &ExportFigures| vec![("read".to_owned(), e.reads), ("write".to_owned(), e.writes)];
+    page.counter("forerun_requests_total", "Requests answered without error", exports.split("op", by_op));
+    page.counter(
+        "forerun_request_errors_total",
+        "Requests answered with an error",
+        exports.each(|e| e.errors),
+    );
+    page.counter("forerun_read_bytes_total", "Bytes that clients read", exports.each(|e| e.bytes_read));
+    page.counter(
+        "forerun_written_bytes_total",
+        "Bytes that clients wrote",
+        exports.each(|e| e.bytes_written),
+    );
+    let outcomes = |e: &ExportFigures| {
+        let all = [
+            ("cache_hit", e.cache_hits),
+            ("prefetch_hit", e.prefetch_hits),
+            ("late_hit", e.late_hits),
+            ("miss", e.misses),
+        ];
+        all.map(|(name, value)| (name.to_owned(), value)).to_vec()
+    };
+    let help = "Blocks of 4 KiB that clients read, by how they were served";
+    page.counter("forerun_blocks_read_total", help, exports.split("outcome", outcomes));
+    let help = "Reads, by the worst outcome of their blocks";
+    page.counter("forerun_reads_total", help, exports.fared(|f| f.reads));
+    let help = "Time that readers waited, by the worst outcome of the blocks of their read";
+    page.counter("forerun_read_wait_seconds_total", help, exports.fared(|f| seconds(f.waited_ns)));
+}
+
+fn prefetching(page: &mut Page, exports: &Exports<'_>) {
+    let help = "Blocks whose prefetch was issued";
+    page.counter("forerun_prefetched_blocks_total", help, exports.each(|e| e.prefetched_blocks));
+    let help = "Prefetched blocks that were read before they left";
+    page.counter("forerun_prefetched_blocks_used_total", help, exports.each(|e| e.used));
+    let help = "Prefetched blocks that left unread";
+    page.counter("forerun_prefetched_blocks_wasted_total", help, exports.each(|e| e.wasted));
+    let help = "Prefetches on their way";
+    page.gauge("forerun_prefetch_in_flight_bytes", help, exports.each(|e| e.prefetch_in_flight_bytes));
+    page.gauge("forerun_cache_bytes", "Cache in use", exports.each(|e| e.cache_bytes));
+    page.gauge("forerun_cache_max_bytes", "Cache that may be used", exports.each(|e| e.cache_bytes_max));
+}
+
+fn members(page: &mut Page, exports: &Exports<'_>) {
+    page.gauge("forerun_member_queue", "Commands in flight at a member", exports.member(|m| m.queue));
+    page.counter(
+        "forerun_member_reads_total",
+        "Reads of a member that have ended",
+        exports.member(|m| m.reads),
+    );
+    page.counter("forerun_member_writes_total", "Writes, likewise", exports.member(|m| m.writes));
+    page.counter(
+        "forerun_member_read_bytes_total",
+        "Bytes read from a member",
+        exports.member(|m| m.bytes_read),
+    );
+    let help = "Bytes written to a member";
+    page.counter("forerun_member_written_bytes_total", help, exports.member(|m| m.bytes_written));
+    let help =
+        "Commands that moved the head of an emulated member, or did not begin where the one before ended";
+    page.counter("forerun_member_seeks_total", help, exports.member(|m| m.seeks));
+    let help = "Time in which a member had a command";
+    page.counter("forerun_member_busy_seconds_total", help, exports.member(|m| seconds(m.busy_ns)));
+    let help = "Time from leaving to end, summed over commands of a member";
+    page.counter("forerun_member_command_seconds_total", help, exports.member(|m| seconds(m.took_ns)));
+}
+
+fn scheme(page: &mut Page, exports: &Exports<'_>) {
+    let info = |e: &ExportFigures| {
+        let of = [label("export", &e.name), label("scheme", &e.scheme), label("array", &e.array)];
+        (of.join(","), "1".to_owned())
+    };
+    let help = "Scheme and geometry of an export; always 1";
+    page.gauge("forerun_export_info", help, exports.0.iter().map(info));
+    let gauges = |e: &ExportFigures| e.gauges.iter().map(|(name, value)| (name.clone(), *value)).collect();
+    page.gauge("forerun_scheme", "Numbers that the scheme shows", exports.split("name", gauges));
+    // The last turn of each switch.
+    let last = |e: &ExportFigures| {
+        let mut last = std::collections::BTreeMap::new();
+        for turn in &e.decisions {
+            last.insert(turn.switch.clone(), (turn.on, turn.turn));
+        }
+        last
+    };
+    let on = |e: &ExportFigures| last(e).into_iter().map(|(name, (on, _))| (name, u8::from(on))).collect();
+    let help = "Whether a part of the scheme prefetches, as it decided last";
+    page.gauge("forerun_switch_on", help, exports.split("switch", on));
+    let turns = |e: &ExportFigures| last(e).into_iter().map(|(name, (_, turn))| (name, turn)).collect();
+    page.counter(
+        "forerun_switch_turns_total",
+        "How often it changed its mind",
+        exports.split("switch", turns),
+    );
+}

@@ -1,0 +1,142 @@
+//! A stream of bytes to one client: within the machine or over a network, plain or under TLS.
+
+use crate::tls::Session;
+use rustls::ServerConfig;
+use std::io::{self, IoSlice, IoSliceMut, Read, Write};
+use std::net::TcpStream;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+
+/// The two kinds of stream.
+#[derive(Debug)]
+pub(crate) enum Stream {
+    /// Within the machine.
+    Unix(UnixStream),
+    /// Over a network.
+    Tcp(TcpStream),
+}
+
+impl Stream {
+    /// Makes it ready for the loop: no call waits, and small answers leave at once.
+    pub(crate) fn prepare(&self) -> io::Result<()> {
+        match self {
+            Self::Unix(stream) => stream.set_nonblocking(true),
+            Self::Tcp(stream) => stream.set_nonblocking(true).and_then(|()| stream.set_nodelay(true)),
+        }
+    }
+}
+
+impl Read for Stream {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Unix(stream) => stream.read(buffer),
+            Self::Tcp(stream) => stream.read(buffer),
+        }
+    }
+    fn read_vectored(&mut self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        match self {
+            Self::Unix(stream) => stream.read_vectored(buffers),
+            Self::Tcp(stream) => stream.read_vectored(buffers),
+        }
+    }
+}
+
+impl Write for Stream {
+    fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Unix(stream) => stream.write(buffer),
+            Self::Tcp(stream) => stream.write(buffer),
+        }
+    }
+    fn write_vectored(&mut self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
+        match self {
+            Self::Unix(stream) => stream.write_vectored(buffers),
+            Self::Tcp(stream) => stream.write_vectored(buffers),
+        }
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A stream, and the TLS over it once that was agreed on.
+#[derive(Debug)]
+pub(crate) struct Socket {
+    stream: Stream,
+    tls: Option<Box<Session>>,
+}
+
+impl Socket {
+    pub(crate) const fn plain(stream: Stream) -> Self {
+        Self { stream, tls: None }
+    }
+
+    /// From now on every byte goes through TLS.
+    pub(crate) fn secure(&mut self, config: &Arc<ServerConfig>) -> Result<(), rustls::Error> {
+        self.tls = Some(Box::new(Session::new(config)?));
+        Ok(())
+    }
+
+    pub(crate) const fn is_secure(&self) -> bool {
+        self.tls.is_some()
+    }
+
+    /// Whether bytes are here that `epoll` does not know of.
+    pub(crate) fn has_readable(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| tls.has_readable())
+    }
+
+    /// Whether bytes that were taken wait for the stream.
+    pub(crate) fn wants_write(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| tls.wants_write())
+    }
+
+    pub(crate) fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match &mut self.tls {
+            None => self.stream.read(buffer),
+            Some(tls) => tls.read(&mut self.stream, buffer),
+        }
+    }
+
+    pub(crate) fn read_vectored(&mut self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        match &mut self.tls {
+            None => self.stream.read_vectored(buffers),
+            Some(tls) => tls.read_vectored(&mut self.stream, buffers),
+        }
+    }
+
+    pub(crate) fn write_vectored(&mut self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
+        match &mut self.tls {
+            None => self.stream.write_vectored(buffers),
+            Some(tls) => tls.write_vectored(&mut self.stream, buffers),
+        }
+    }
+
+    /// Sends what was taken and waits. `WouldBlock` when the stream does not take it all.
+    pub(crate) fn push(&mut self) -> io::Result<()> {
+        self.tls.as_mut().map_or(Ok(()), |tls| tls.push(&mut self.stream))
+    }
+
+    /// Nothing will follow.
+    pub(crate) fn say_goodbye(&mut self) {
+        if let Some(tls) = &mut self.tls {
+            tls.say_goodbye(&mut self.stream);
+        }
+    }
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+}
+
+impl AsFd for Stream {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Unix(stream) => stream.as_fd(),
+            Self::Tcp(stream) => stream.as_fd(),
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! TLS under a session: what `STARTTLS` turns a socket into, and what is made of the files that name us.
+//!
+//! A session knows nothing of records. [`Session`] stands between a stream and its connection with the calls of a stream:
+//! bytes that were received are deciphered before they are read, bytes that are written go out as records when the stream
+//! takes them. Nothing here waits: what the stream does not take stays in the session, bounded, and the connection asks
+//! [`Session::wants_write`] before it sleeps. There are no tickets, no early data and no session cache, so a session holds
+//! nothing of another, and a client is who its certificate says each time. TLS 1.3 and 1.2, X.509 only.
+
+use crate::error::ServeError;
+use crate::options::TlsOptions;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
+use rustls::{RootCertStore, ServerConfig, ServerConnection};
+use std::io::{self, IoSlice, IoSliceMut, Read, Write};
+use std::path::Path;
+use std::sync::Arc;
+
+/// Bytes of one session that wait for the stream to take them.
+const PENDING_BYTES_MAX: usize = 64 << 10;
+/// Receives from the stream in one call, so that records without a byte in them cannot hold the loop.
+const RECEIVES_MAX: u32 = 16;
+
+/// Reads certificates and key.
+pub(crate) fn config(options: &TlsOptions) -> Result<Arc<ServerConfig>, ServeError> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let chain = certificates(&options.cert, "--tls-cert")?;
+    let key = PrivateKeyDer::from_pem_file(&options.key)
+        .map_err(|problem| unusable(&options.key, "--tls-key", &problem))?;
+    let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
+        .with_safe_default_protocol_versions()
+        .map_err(|problem| ServeError::option("--tls", problem))?;
+    let builder = match &options.ca {
+        None => builder.with_no_client_auth(),
+        Some(path) => {
+            let mut roots = RootCertStore::empty();
+            for certificate in certificates(path, "--tls-ca")? {
+                roots.add(certificate).map_err(|problem| unusable(path, "--tls-ca", &problem))?;
+            }
+            let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
+                .build()
+                .map_err(|problem| unusable(path, "--tls-ca", &problem))?;
+            builder.with_client_cert_verifier(verifier)
+        }
+    };
+    let mut config = builder
+        .with_single_cert(chain, key)
+        .map_err(|problem| unusable(&options.cert, "--tls-cert, --tls-key", &problem))?;
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    config.send_tls13_tickets = 0;
+    Ok(Arc::new(config))
+}
+
+fn certificates(path: &Path, option: &'static str) -> Result<Vec<CertificateDer<'static>>, ServeError> {
+    let all: Result<Vec<_>, _> = match CertificateDer::pem_file_iter(path) {
+        Ok(found) => found.collect(),
+        Err(problem) => Err(problem),
+    };
+    let all = all.map_err(|problem| unusable(path, option, &problem))?;
+    if all.is_empty() {
+        return Err(unusable(path, option, &"it holds no certificate (PEM, -----BEGIN CERTIFICATE-----)"));
+    }
+    Ok(all)
+}
+
+fn unusable(path: &Path, option: &'static str, problem: &dyn std::fmt::Display) -> ServeError {
+    ServeError::option(option, format!("{}: {problem}", path.display()))
+}
+
+/// The TLS of one connection.
+#[derive(Debug)]
+pub(crate) struct Session {
+    tls: ServerConnection,
+    /// Bytes that are deciphered and not read.
+    readable: usize,
+}
+
+impl Session {
+    /// A session that waits for its client's first record.
+    pub(crate) fn new(config: &Arc<ServerConfig>) -> Result<Self, rustls::Error> {
+        let mut tls = ServerConnection::new(Arc::clone(config))?;
+        tls.set_buffer_limit(Some(PENDING_BYTES_MAX));
+        Ok(Self { tls, readable: 0 })
+    }
+
+    /// Whether bytes are here that the stream will not announce again.
+    pub(crate) const fn has_readable(&self) -> bool {
+        self.readable > 0
+    }
+
+    /// Whether records wait for the stream.
+    pub(crate) fn wants_write(&self) -> bool {
+        self.tls.wants_write()
+    }
+
+    /// Bytes of the client; 0 when it has said that none will follow. A stream that ends without that is an error.
+    pub(crate) fn read(&mut self, stream: &mut (impl Read + Write), buffer: &mut [u8]) -> io::Result<usize> {
+        for _ in 0..RECEIVES_MAX {
+            match self.tls.reader().read(buffer) {
+                Err(problem) if problem.kind() == io::ErrorKind::WouldBlock => {}
+                result => {
+                    self.readable = self.readable.saturating_sub(*result.as_ref().unwrap_or(&0));
+                    return result;
+                }
+            }
+            self.tls.read_tls(stream)?;
+            match self.tls.process_new_packets() {
+                Ok(state) => self.readable = state.plaintext_bytes_to_read(),
+                Err(problem) => {
+                    // The client is told why, if it can be.
+                    drop(self.push(stream));
+                    return Err(io::Error::new(io::ErrorKind::InvalidData, problem));
+                }
+            }
+        }
+        Err(io::ErrorKind::WouldBlock.into())
+    }
+
+    /// The same into several buffers. Only for the first of them the stream is asked.
+    pub(crate) fn read_vectored(
+        &mut self,
+        stream: &mut (impl Read + Write),
+        buffers: &mut [IoSliceMut<'_>],
+    ) -> io::Result<usize> {
+        let mut total = 0;
+        for buffer in buffers {
+            let mut at = 0;
+            while at < buffer.len() {
+                if total > 0 && !self.has_readable() {
+                    return Ok(total);
+                }
+                let got = self.read(stream, &mut buffer[at..])?;
+                if got == 0 {
+                    return Ok(total);
+                }
+                at += got;
+                total += got;
+            }
+        }
+        Ok(total)
+    }
+
+    /// Takes bytes for the client. `WouldBlock` while the stream has not taken what came before.
+    pub(crate) fn write_vectored(
+        &mut self,
+        stream: &mut impl Write,
+        buffers: &[IoSlice<'_>],
+    ) -> io::Result<usize> {
+        self.push(stream)?;
+        let taken = self.tls.writer().write_vectored(buffers)?;
+        match self.push(stream) {
+            // What was taken will be sent.
+            Err(problem) if problem.kind() != io::ErrorKind::WouldBlock => Err(problem),
+            _ => Ok(taken),
+        }
+    }
+
+    /// Sends the records that wait. `WouldBlock` when the stream does not take them all.
+    pub(crate) fn push(&mut self, stream: &mut impl Write) -> io::Result<()> {
+        while self.tls.wants_write() {
+            match self.tls.write_tls(stream) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(_) => {}
+                Err(problem) if problem.kind() == io::ErrorKind::Interrupted => {}
+                Err(problem) => return Err(problem),
+            }
+        }
+        Ok(())
+    }
+
+    /// Says that nothing will follow, as far as the stream takes it.
+    pub(crate) fn say_goodbye(&mut self, stream: &mut impl Write) {
+        self.tls.send_close_notify();
+        drop(self.push(stream));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(cert: &Path, key: &Path, ca: Option<&Path>) -> String {
+        let options =
+            TlsOptions { cert: cert.into(), key: key.into(), ca: ca.map(Path::to_path_buf), require: true };
+        config(&options).expect_err("refused").to_string()
+    }
+
+    #[test]
+    fn files_that_do_not_serve_are_named_with_their_option() {
+        let mut text = tempfile::NamedTempFile::new().expect("a file");
+        text.write_all(b"no certificate at all").expect("written");
+        let nowhere = Path::new("/nowhere/cert.pem");
+        let why = refused(nowhere, nowhere, None);
+        assert!(why.starts_with("--tls-cert: /nowhere/cert.pem"), "{why}");
+        let why = refused(text.path(), text.path(), None);
+        assert!(why.contains("holds no certificate"), "{why}");
+        let made = rcgen::generate_simple_self_signed(vec!["localhost".into()]).expect("made");
+        let cert = tempfile::NamedTempFile::new().expect("a file");
+        std::fs::write(cert.path(), made.cert.pem()).expect("written");
+        let why = refused(cert.path(), text.path(), None);
+        assert!(why.starts_with("--tls-key"), "{why}");
+        let other = rcgen::KeyPair::generate().expect("made");
+        let key = tempfile::NamedTempFile::new().expect("a file");
+        std::fs::write(key.path(), other.serialize_pem()).expect("written");
+        let why = refused(cert.path(), key.path(), None);
+        assert!(why.starts_with("--tls-cert, --tls-key"), "a key of another certificate: {why}");
+        std::fs::write(key.path(), made.signing_key.serialize_pem()).expect("written");
+        let why = refused(cert.path(), key.path(), Some(text.path()));
+        assert!(why.starts_with("--tls-ca"), "{why}");
+    }
+}

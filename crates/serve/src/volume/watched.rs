@@ -1,0 +1,44 @@
+//! The volume as the live page sees it: it tells its watch what passes, and is asked for a sample now and then.
+
+use super::Volume;
+use crate::live::{Sample, Watch};
+use forerun_core::access::{Access, Context};
+use forerun_core::engine::Input;
+use forerun_core::units::Extent;
+
+impl Volume {
+    /// From now on somebody looks.
+    pub(crate) fn watch(&mut self) {
+        let members = usize::from(self.source.array.disks());
+        self.watch = Some(Box::new(Watch::new(members)));
+    }
+
+    /// A read that the watch has been told of.
+    pub(super) fn read_watched(&mut self, tag: u64, context: Context, extent: Extent) {
+        let before = self.engine.stats().program;
+        self.feed(Input::Read { id: tag, access: Access::read(context, extent) });
+        let after = self.engine.stats().program;
+        if let Some(watch) = &mut self.watch {
+            watch.asked(self.now, context, extent, &before, &after);
+        }
+    }
+
+    /// A read has its answer.
+    pub(super) fn answered(&mut self, tag: u64) {
+        if let Some(watch) = &mut self.watch {
+            watch.answered(self.now, tag);
+        }
+    }
+
+    /// How the volume stands now; nothing where nobody looks.
+    pub(crate) fn sample(&mut self) -> Option<Sample> {
+        let watch = self.watch.as_mut()?;
+        let mut sample = watch.sample(self.now, |member| self.backend.model(member));
+        sample.engine = *self.engine.stats();
+        let slots = &self.engine.cache().slots;
+        sample.cache_blocks = (slots.taken(), slots.capacity());
+        self.engine.gauges(&mut sample.gauges);
+        self.engine.decisions(&mut sample.decisions);
+        Some(sample)
+    }
+}
