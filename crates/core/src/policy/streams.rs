@@ -93,6 +93,8 @@ pub struct Streams {
     /// Disks where something has changed since turns were last looked at by the policy, and by the dispatch.
     due: u64,
     look: u64,
+    /// Disks where a lane waits for memory.
+    starved: u64,
     /// A wake-up to go on has been asked for; one to collect.
     kicked: bool,
     collecting: bool,
@@ -129,6 +131,7 @@ impl Streams {
             coming: Vec::new(),
             due: 0,
             look: 0,
+            starved: 0,
             kicked: false,
             collecting: false,
             demanded: 0,

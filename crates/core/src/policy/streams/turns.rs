@@ -162,7 +162,14 @@ impl Streams {
             if waits {
                 // Rule 7: somebody waits, so staged data of others makes room for one request at least.
                 self.give_up_until(r);
-                return Some((id, want.min(self.free_memory() / r * r)));
+                let free = self.free_memory() / r * r;
+                if free == 0 && self.is_under_way(disk) {
+                    // What is staged is being read: memory comes back before the disk has nothing to do.
+                    self.queue(disk).waiting.push_front(id);
+                    self.starved |= 1 << disk;
+                    return None;
+                }
+                return Some((id, want.min(free)));
             }
             let free = self.free_memory() / r * r;
             if !urgent && free > 0 && (self.sizes.n_auto || free >= want) {
@@ -172,6 +179,13 @@ impl Streams {
             self.counts.refused += 1;
         }
         None
+    }
+    /// Whether something of a disk's turns has still to come back.
+    fn is_under_way(&mut self, disk: u16) -> bool {
+        let turns = core::mem::take(&mut self.queue(disk).turns);
+        let under_way = turns.iter().any(|&id| self.table.lane(id).outstanding > 0);
+        self.queue(disk).turns = turns;
+        under_way
     }
     /// A lane has its turn: what was kept for it leaves.
     fn begin(&mut self, disk: u16, id: LaneId, quota: u64) {
@@ -375,10 +389,8 @@ impl Streams {
                     let Some((id, quota)) = self.next_lane(disk, true) else { break };
                     self.begin(disk, id, quota);
                 }
-                let turns = core::mem::take(&mut self.queue(disk).turns);
-                let alive = turns.iter().any(|&id| self.table.lane(id).outstanding > 0);
+                let alive = self.is_under_way(disk);
                 assert!(alive || self.queue(disk).held == 0, "kept demand has somebody to wait for");
-                self.queue(disk).turns = turns;
             }
             self.look &= !(1 << disk);
         }
