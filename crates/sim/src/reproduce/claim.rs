@@ -349,8 +349,8 @@ impl Claim {
     fn shown(&self, ablation: &Ablation, reports: &Reports) -> String {
         let runs: Vec<&RunReport> = ablation.setups.iter().filter_map(|s| reports.get(s)).collect();
         let shows = ablation.shows;
-        if let [run] = runs[..] {
-            return format!("ablation ({shows}): {}", self.tell.unwrap_or(facts)(run));
+        if let ([run], None) = (&runs[..], self.tell) {
+            return format!("ablation ({shows}): {}", facts(run));
         }
         let changed = Self { needs: ablation.setups.clone(), ablations: Vec::new(), ..self.clone() };
         let ours = changed.judge(reports).ours.map_or_else(|| "nothing".into(), |ours| format!("{ours:.3}"));

@@ -28,7 +28,7 @@ pub(super) fn claims(scale: &Scale) -> Vec<Claim> {
 }
 
 /// Through the page cache, with the read-ahead of Linux 2.6 and this elevator.
-fn through_kernel(scale: &Scale, streams: u64, elevator: &str) -> Setup {
+pub(super) fn through_kernel(scale: &Scale, streams: u64, elevator: &str) -> Setup {
     let mut setup = Rig { length_mib: SHORT_MIB, ..Rig::of(scale, streams) }.under("linux-2.6", 0);
     setup.spec.host_cache_bytes = scale.cache(PAGE_CACHE);
     setup.spec.scheduler = elevator.into();

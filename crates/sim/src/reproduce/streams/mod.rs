@@ -25,7 +25,6 @@ mod sched;
 mod tests;
 
 use super::claim::{Claim, Measure, THROUGHPUT, Verdict};
-use super::facts::memory_peak;
 use super::setup::{MIB, Scale, Setup};
 use super::{Options, Reports, ReproduceError, Reproduction, Study};
 use crate::report::RunReport;
@@ -169,6 +168,11 @@ impl Setup {
         self.spec.buffer_cost_ns = 0;
         self
     }
+    /// With clients that come in any order, so that turns do not follow the places of the titles.
+    fn in_any_order(mut self) -> Self {
+        self.spec.input += ",arrival=10ms";
+        self
+    }
     /// With another cache in the drive.
     fn drive_cache(mut self, cache: &str) -> Self {
         self.spec.drive_cache = cache.into();
@@ -184,20 +188,22 @@ fn claims(_: &Options, scale: &Scale) -> Vec<Claim> {
     claims.extend(sched::claims(scale));
     claims.extend(disks::claims(scale));
     claims.extend(flash::claims(scale));
-    claims.into_iter().map(|claim| Claim { tell: Some(tell), ..claim }).collect()
+    claims.into_iter().map(|claim| Claim { tell: Some(claim.tell.unwrap_or(tell)), ..claim }).collect()
 }
 
-/// A run in a few words: the load, the scheme, how fast, how long a request waited on average, and memory.
+/// A run in a few words: the load, the scheme, and how fast; where waits are compared, how long a request waited.
 fn tell(run: &RunReport) -> String {
+    format!("{} {:.1} MB/s", load_and_scheme(run), THROUGHPUT(run))
+}
+
+fn tell_wait(run: &RunReport) -> String {
+    format!("{} {:.1} ms", load_and_scheme(run), WAIT(run))
+}
+
+fn load_and_scheme(run: &RunReport) -> String {
     let streams = run.streams.map_or(0, |streams| streams.streams);
-    let mut text = format!(
-        "S={streams}, {}: {:.1} MB/s, mean wait {:.1} ms, {:.1} MiB held",
-        run.scheme,
-        THROUGHPUT(run),
-        WAIT(run),
-        memory_peak(run) as f64 / MIB as f64,
-    );
-    if !run.spec.drive_cache.is_empty() {
+    let mut text = format!("S={streams} {}", run.scheme);
+    if run.host_cache_bytes == 0 && !run.spec.drive_cache.is_empty() {
         text += &format!(", drive cache {}", run.spec.drive_cache);
     }
     text

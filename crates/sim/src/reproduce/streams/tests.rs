@@ -48,3 +48,24 @@ fn the_load_is_that_of_the_slides() {
     assert_eq!(spec.scheme, "streams(D=1,R=512KiB,N=128,M=1GiB)");
     assert_eq!(spec.cache_bytes, 8 * (128 * MIB + 200 * (64 << 10)), "what waits is held beside M");
 }
+
+#[test]
+fn with_all_streams_dispatched_in_just_enough_memory_nothing_is_read_twice() {
+    let scale = Scale::default();
+    for (streams, r) in [(10, 512 << 10), (30, MIB)] {
+        let setup = Rig { length_mib: SHORT_MIB, ..Rig::of(&scale, streams) }.all_dispatched(r);
+        let run = |spec: &RunSpec| {
+            let input = crate::input::Input::load(&spec.input, &forerun_trace::ReadOptions::default());
+            crate::run::run(&input.expect("a workload"), spec, &|_| {}).expect("it runs")
+        };
+        let (all, direct) = (run(&setup.spec), run(&Rig::of(&scale, streams).direct().spec));
+        let given_up = super::super::facts::gauge(&all, "streams_given_up_bytes");
+        assert_eq!(given_up, Some(0.0), "{streams} streams of {r}");
+        assert!(
+            all.amplification < 1.05,
+            "what lies behind the clients' ends is read once: {}",
+            all.amplification
+        );
+        assert!(THROUGHPUT(&all) > 2.0 * THROUGHPUT(&direct));
+    }
+}
