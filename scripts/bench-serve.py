@@ -1,13 +1,20 @@
 #!/usr/bin/env python3
 """Measures `forerun serve` beside nbdkit and qemu-nbd, and an emulated array beside the simulator's prediction.
 
-Server and client are pinned to one processor each where there are two. Runs are interleaved, so a change of the machine's
-mood hits all servers alike; what is printed is the median of REPS runs, the best in brackets. CPU is the server's own
-time, user and system, for each request. Usage: bench-serve.py FORERUN [hits] [misses] [emulated]
+The server is pinned to the first processor; the client to the last, or with several connections to all but the first. Runs are
+interleaved, so a change of the machine's mood hits all servers alike; a cell is the median of REPS runs, the best in
+brackets. CPU is the server's own time, user and system, for each request, the least of the runs.
+
+Usage: bench-serve.py FORERUN REPLAY OUT [hits] [misses] [emulated]     (default: all three)
+  REPLAY is the example of crates/serve that replays a trace over NBD; OUT.txt and OUT.json are written.
+Environment: REPS (3), SECONDS_EACH (3), EMULATED (names of workloads, default all), BENCH_DIR (where the file for misses lies).
 """
 
+import csv
+import io
 import json
 import os
+import platform
 import shutil
 import statistics
 import subprocess
@@ -18,13 +25,45 @@ import time
 REPS = int(os.environ.get("REPS", "3"))
 SECONDS = float(os.environ.get("SECONDS_EACH", "3"))
 CPUS = sorted(os.sched_getaffinity(0))
-SERVER_CPU, CLIENT_CPU = CPUS[0], CPUS[-1]
+SERVER_CPU, CLIENT_CPU = str(CPUS[0]), str(CPUS[-1])
+CLIENT_CPUS = ",".join(map(str, CPUS[1:] or CPUS))
 TICK = os.sysconf("SC_CLK_TCK")
 MIB = 1 << 20
+# A server or client that takes longer than this is stuck.
+PATIENCE = 300
 
 
-def pinned(cpu, command):
-    return ["taskset", "-c", str(cpu)] + command
+class Output:
+    """What is printed also goes to a file; numbers go to a JSON file beside it."""
+
+    def __init__(self, path):
+        self.path, self.text, self.data = path, io.StringIO(), {}
+
+    def say(self, line=""):
+        print(line)
+        sys.stdout.flush()
+        self.text.write(line + "\n")
+
+    def table(self, title, first, columns, rows):
+        self.say(f"\n{title}\n")
+        self.say(f"| {first} | " + " | ".join(columns) + " |")
+        self.say("|---|" + "---|" * len(columns))
+        for name, cells in rows:
+            self.say(f"| {name} | " + " | ".join(cells) + " |")
+
+    def verdict(self, claim, holds, figures):
+        self.say(f"\n{'met' if holds else 'NOT MET'}: {claim}: {figures}")
+        self.data.setdefault("targets", []).append({"claim": claim, "met": bool(holds), "figures": figures})
+
+    def write(self):
+        with open(self.path + ".txt", "w") as out:
+            out.write(self.text.getvalue())
+        with open(self.path + ".json", "w") as out:
+            json.dump(self.data, out, indent=1)
+
+
+def pinned(cpus, command):
+    return ["taskset", "-c", cpus] + command
 
 
 def cpu_seconds(pid):
@@ -34,11 +73,13 @@ def cpu_seconds(pid):
 
 
 class Server:
-    """A server process with a unix socket, ready when it answers."""
+    """A server process with a unix socket, ready when the socket is there."""
 
     def __init__(self, command, socket):
+        if os.path.exists(socket):
+            os.remove(socket)
         self.socket = socket
-        self.process = subprocess.Popen(pinned(SERVER_CPU, command), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        self.process = subprocess.Popen(pinned(SERVER_CPU, command), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         deadline = time.monotonic() + 60
         while not os.path.exists(socket):
             if self.process.poll() is not None or time.monotonic() > deadline:
@@ -46,216 +87,336 @@ class Server:
             time.sleep(0.02)
 
     def stop(self):
+        """Ends it; returns what it printed."""
         self.process.terminate()
-        return self.process.communicate(timeout=60)[1].decode()
+        return self.process.communicate(timeout=60)[0]
 
 
-def fio(server, rw, block, depth, jobs=1, size=None, extra=(), seconds=SECONDS):
-    """One run of fio; returns (requests a second, bytes a second, server CPU microseconds a request)."""
-    command = ["fio", "--name=t", "--ioengine=nbd", f"--uri=nbd+unix:///?socket={server.socket}", f"--rw={rw}"]
-    command += [f"--bs={block}", f"--iodepth={depth}", f"--numjobs={jobs}", "--group_reporting", "--thread"]
-    command += ["--output-format=json", "--randrepeat=1", "--norandommap"]
-    if seconds:
-        command += ["--time_based", f"--runtime={seconds}", "--ramp_time=0.5"]
-    if size:
-        command += [f"--size={size}"]
-    before = cpu_seconds(server.process.pid)
-    run = subprocess.run(pinned(CLIENT_CPU, command + list(extra)), capture_output=True, text=True, check=True)
-    used = cpu_seconds(server.process.pid) - before
-    text = run.stdout
-    job = json.loads(text[text.index("{"):])["jobs"][0]["read"]
-    # Ramp time is not in fio's figures but in the server's CPU: scale by the time that was measured.
-    share = (seconds / (seconds + 0.5)) if seconds else 1.0
-    return job["iops"], job["bw_bytes"], used * share / max(job["total_ios"], 1) * 1e6, job["runtime"] / 1000
+def servers(commands):
+    """Starts all; ends those that run when one does not start."""
+    running = {}
+    try:
+        for name, (command, socket) in commands.items():
+            running[name] = Server(command, socket)
+    except Exception:
+        for server in running.values():
+            server.stop()
+        raise
+    return running
 
 
-def table(title, columns, rows):
-    print(f"\n{title}\n")
-    print("| server | " + " | ".join(columns) + " |")
-    print("|---|" + "---|" * len(columns))
-    for name, cells in rows:
-        print(f"| {name} | " + " | ".join(cells) + " |")
-    sys.stdout.flush()
+def fio(target, rw, block, depth, jobs=1, seconds=SECONDS):
+    """One run of fio on a server, or on a file by its name; returns requests and bytes a second, and CPU us a request."""
+    command = ["fio", "--name=t", f"--rw={rw}", f"--bs={block}", f"--iodepth={depth}", f"--numjobs={jobs}", "--group_reporting",
+               "--thread", "--output-format=json", "--randrepeat=1", "--norandommap", "--time_based", f"--runtime={seconds}",
+               "--ramp_time=0.5"]
+    pid = None
+    if isinstance(target, Server):
+        command += ["--ioengine=nbd", f"--uri=nbd+unix:///?socket={target.socket}"]
+        pid = target.process.pid
+    else:
+        command += target
+    before = cpu_seconds(pid) if pid else 0
+    run = subprocess.run(pinned(CLIENT_CPUS if jobs > 1 else CLIENT_CPU, command), capture_output=True, text=True,
+                         timeout=PATIENCE)
+    if run.returncode != 0:
+        raise RuntimeError(f"{' '.join(command)}: {run.stderr}")
+    used = (cpu_seconds(pid) - before) * seconds / (seconds + 0.5) if pid else 0  # fio's figures are without the ramp
+    job = json.loads(run.stdout[run.stdout.index("{"):])["jobs"][0]["read"]
+    return {"iops": job["iops"], "bytes": job["bw_bytes"], "cpu_us": used / max(job["total_ios"], 1) * 1e6}
 
 
-def peers(folder, image, forerun, cache, forerun_extra=()):
-    """Name, command and socket of every server that is installed."""
-    sock = lambda name: os.path.join(folder, name + ".sock")
-    found = {"forerun": [forerun, "--quiet", "serve", "--over", image, "--read-only", "--cache", cache, "--scheme", "none",
-                         "--socket", sock("forerun"), *forerun_extra]}
+def hit_servers(folder, image, forerun):
+    """Command and socket of every server that is installed, by name."""
+    sock = lambda name: os.path.join(folder, name.replace(" ", "-").replace(",", "") + ".sock")
+    size = os.path.getsize(image)
+    found = {"forerun": [forerun, "--quiet", "serve", "--over", image, "--read-only", "--cache", "512M", "--scheme", "none",
+                         "--socket", sock("forerun")]}
     if shutil.which("nbdkit"):
-        size = os.path.getsize(image)
-        for name, words in {
-            "nbdkit null": ["null", f"size={size}"],
-            "nbdkit memory": ["memory", f"size={size}"],
-            "nbdkit file": ["file", image],
-            "nbdkit file, readahead": ["--filter=readahead", "file", image],
-        }.items():
-            found[name] = ["nbdkit", "-f", "-r" if "memory" not in name else "-v0", "-U", sock(name), *words]
-            if "memory" in name:
-                found[name].remove("-v0")
+        kit = lambda name, *words: ["nbdkit", "-f", "-U", sock(name), *words]
+        found["nbdkit null"] = kit("nbdkit null", "-r", "null", f"size={size}")
+        found["nbdkit memory"] = kit("nbdkit memory", "memory", f"size={size}")
+        found["nbdkit file"] = kit("nbdkit file", "-r", "file", image)
+        found["nbdkit file, readahead"] = kit("nbdkit file, readahead", "-r", "--filter=readahead", "file", image)
+        found["nbdkit file, cache"] = kit("nbdkit file, cache", "-r", "--filter=cache", "file", image, "cache-on-read=true")
     if shutil.which("qemu-nbd"):
         found["qemu-nbd"] = ["qemu-nbd", "-r", "-t", "-e", "16", "-f", "raw", "-k", sock("qemu-nbd"), image]
     return {name: (command, sock(name)) for name, command in found.items()}
 
 
 HITS = [
-    ("4 KiB random, depth 1", dict(rw="randread", block="4k", depth=1)),
-    ("depth 32", dict(rw="randread", block="4k", depth=32)),
-    ("4 × depth 32", dict(rw="randread", block="4k", depth=32, jobs=4)),
-    ("64 KiB sequential, depth 1", dict(rw="read", block="64k", depth=1)),
-    ("128 KiB sequential, depth 16", dict(rw="read", block="128k", depth=16)),
+    ("4 KiB random, depth 1", {"rw": "randread", "block": "4k", "depth": 1}),
+    ("4 KiB, depth 32", {"rw": "randread", "block": "4k", "depth": 32}),
+    ("4 KiB, 4 × depth 32", {"rw": "randread", "block": "4k", "depth": 32, "jobs": 4}),
+    ("64 KiB sequential, depth 1", {"rw": "read", "block": "64k", "depth": 1}),
+    ("64 KiB, depth 16", {"rw": "read", "block": "64k", "depth": 16}),
+    ("128 KiB sequential, depth 1", {"rw": "read", "block": "128k", "depth": 1}),
+    ("128 KiB, depth 16", {"rw": "read", "block": "128k", "depth": 16}),
 ]
+# What an empty reply costs; it reads nothing, so it is no peer.
+NO_PEER = ("forerun", "nbdkit null", "the file directly")
 
 
-def measure_hits(forerun):
-    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+def measure_hits(forerun, out):
+    folder = tempfile.mkdtemp(dir="/dev/shm")
+    running = {}
+    try:
         image = os.path.join(folder, "hits.img")
-        with open(image, "wb") as out:
+        with open(image, "wb") as file:
             for _ in range(256):
-                out.write(os.urandom(MIB))
-        servers = {}
-        try:
-            for name, (command, socket) in peers(folder, image, forerun, "512M").items():
-                servers[name] = Server(command, socket)
-            if "nbdkit memory" in servers and shutil.which("nbdcopy"):
-                uri = f"nbd+unix:///?socket={servers['nbdkit memory'].socket}"
-                subprocess.run(["nbdcopy", image, uri], check=True)
-            for server in servers.values():
-                fio(server, "read", "1m", 4, seconds=1.0)  # everything is in every cache
-            figures = {name: [[] for _ in HITS] for name in servers}
-            for _ in range(REPS):
-                for index, (_, words) in enumerate(HITS):
-                    for name, server in servers.items():
-                        figures[name][index].append(fio(server, **words))
-        finally:
-            for server in servers.values():
-                server.stop()
-        rows = []
-        for name, columns in figures.items():
-            cells = []
-            for (_, words), runs in zip(HITS, columns):
-                big = words["block"] != "4k"
-                values = [run[1] / 1e6 if big else run[0] / 1e3 for run in runs]
-                cpu = min(run[2] for run in runs)
-                unit = "MB/s" if big else "k/s"
-                cells.append(f"{statistics.median(values):.1f} ({max(values):.1f}) {unit}, {cpu:.1f} µs")
-            rows.append((name, cells))
-        table("Hits: everything is in memory; requests or bytes a second, server CPU for each request",
-              [title for title, _ in HITS], rows)
+                file.write(os.urandom(MIB))
+        running = servers(hit_servers(folder, image, forerun))
+        for name, server in running.items():
+            if name == "nbdkit memory" and shutil.which("nbdcopy"):
+                subprocess.run(["nbdcopy", image, f"nbd+unix:///?socket={server.socket}"], check=True, timeout=PATIENCE)
+            fio(server, "read", "1m", 4, seconds=1.0)  # everything is in every cache
+        targets = {**running, "the file directly": ["--ioengine=psync", f"--filename={image}"]}
+        runs = {name: [[] for _ in HITS] for name in targets}
+        for _ in range(REPS):
+            for index, (_, words) in enumerate(HITS):
+                for name, target in targets.items():
+                    runs[name][index].append(fio(target, **words))
+    finally:
+        for server in running.values():
+            server.stop()
+        shutil.rmtree(folder)
+    report_hits(runs, out)
 
 
-def measure_misses(forerun):
+def report_hits(runs, out):
+    figures = {}
+    for name, columns in runs.items():
+        figures[name] = []
+        for (_, words), cell in zip(HITS, columns):
+            key, scale, unit = ("iops", 1e3, "k/s") if words["block"] == "4k" else ("bytes", 1e6, "MB/s")
+            values = [run[key] / scale for run in cell]
+            figures[name].append({"median": statistics.median(values), "best": max(values), "unit": unit,
+                                  "cpu_us": min(run["cpu_us"] for run in cell)})
+    out.data["hits"] = {"columns": [title for title, _ in HITS], "figures": figures}
+    cell = lambda f: f"{f['median']:.1f} ({f['best']:.1f}) {f['unit']}" + (f", {f['cpu_us']:.1f} µs" if f["cpu_us"] else "")
+    rows = [(name, [cell(f) for f in cells]) for name, cells in figures.items()]
+    peers = [name for name in figures if name not in NO_PEER]
+    shares = []
+    for index in range(len(HITS)):
+        best = max((figures[name][index]["median"] for name in peers), default=0)
+        shares.append(figures["forerun"][index]["median"] / best if best else 0)
+    if peers:
+        rows.append(("forerun, × the best peer", [f"{share:.2f}" for share in shares]))
+    out.table("Hits: 256 MiB of random bytes, all in memory; requests or bytes a second, and server CPU for each request",
+              "server", [title for title, _ in HITS], rows)
+    if not peers:
+        return
+    small = [share for share, (_, words) in zip(shares, HITS) if words["block"] == "4k"]
+    large = [share for share, (_, words) in zip(shares, HITS) if words["block"] != "4k"]
+    times = lambda values: ", ".join(f"{value:.2f}" for value in values)
+    out.verdict("hits of 4 KiB at least as fast as the best peer at every depth", min(small) >= 1, times(small))
+    out.verdict("sequential hits at least 1.2 times the best peer", min(large) >= 1.2, times(large))
+    cpu = figures["forerun"][1]["cpu_us"]
+    out.verdict("at most 8 µs of server CPU for a hit of 4 KiB at depth 32", cpu <= 8, f"{cpu:.1f} µs")
+
+
+def measure_misses(forerun, out):
     folder = tempfile.mkdtemp(dir=os.environ.get("BENCH_DIR", "out/bench"))
+    server = None
+    depths = (1, 32)
     try:
         image = os.path.join(folder, "misses.img")
-        with open(image, "wb") as out:
+        with open(image, "wb") as file:
             for _ in range(1024):
-                out.write(os.urandom(MIB))
+                file.write(os.urandom(MIB))
         os.sync()
+        socket = os.path.join(folder, "s")
         server = Server([forerun, "--quiet", "serve", "--over", image, "--read-only", "--cache", "16M", "--scheme", "none",
-                         "--socket", os.path.join(folder, "s")], os.path.join(folder, "s"))
-        raw, ours = {1: [], 32: []}, {1: [], 32: []}
-        try:
-            for _ in range(REPS):
-                for depth in (1, 32):
-                    ours[depth].append(fio(server, "randread", "4k", depth)[0])
-                    command = ["fio", "--name=t", "--ioengine=io_uring", "--direct=1", f"--filename={image}", "--rw=randread",
-                               "--bs=4k", f"--iodepth={depth}", "--output-format=json", "--time_based", "--norandommap",
-                               f"--runtime={SECONDS}", "--ramp_time=0.5", "--thread"]
-                    run = subprocess.run(pinned(CLIENT_CPU, command), capture_output=True, text=True, check=True)
-                    raw[depth].append(json.loads(run.stdout)["jobs"][0]["read"]["iops"])
-        finally:
-            server.stop()
-        rows = [(f"depth {depth}", [f"{statistics.median(raw[depth]) / 1e3:.1f} k/s", f"{statistics.median(ours[depth]) / 1e3:.1f} k/s",
-                                    f"{100 * statistics.median(ours[depth]) / statistics.median(raw[depth]):.0f}%"]) for depth in (1, 32)]
-        table("Misses: 4 KiB random reads of a 1 GiB file around the page cache, cache of 16 MiB",
-              ["the file directly", "forerun", "share"], rows)
+                         "--socket", socket], socket)
+        directly = ["--ioengine=io_uring", "--direct=1", f"--filename={image}"]
+        runs = {depth: {"directly": [], "forerun": []} for depth in depths}
+        for _ in range(REPS):
+            for depth in depths:
+                runs[depth]["directly"].append(fio(directly, "randread", "4k", depth)["iops"])
+                runs[depth]["forerun"].append(fio(server, "randread", "4k", depth)["iops"])
     finally:
+        if server:
+            server.stop()
         shutil.rmtree(folder)
+    rows, shares = [], {}
+    for depth, cell in runs.items():
+        raw, ours = statistics.median(cell["directly"]), statistics.median(cell["forerun"])
+        shares[depth] = ours / raw
+        rows.append((f"depth {depth}", [f"{raw / 1e3:.1f} k/s", f"{ours / 1e3:.1f} k/s", f"{100 * shares[depth]:.0f}%"]))
+    out.data["misses"] = runs
+    out.table("Misses: 4 KiB random reads of a file of 1 GiB with O_DIRECT, cache of 16 MiB", "", ["the file directly (io_uring)",
+              "forerun", "share"], rows)
+    out.verdict("misses at least 90% of the raw device", min(shares.values()) >= 0.9,
+                ", ".join(f"{100 * share:.0f}% at depth {depth}" for depth, share in shares.items()))
 
 
-# Name, workload of the simulator, words for fio; sizes are of all processes together.
+# Title, workload of the simulator, and how many requests of it are taken (none: all).
 EMULATED = [
-    ("forward, 1 stream", "forward:processes=1,size=64MiB,block=64KiB", dict(rw="read", jobs=1, block="64k"), 64),
-    ("forward, 4 streams", "forward:processes=4,size=64MiB,block=64KiB", dict(rw="read", jobs=4, block="64k"), 64),
-    ("forward, 16 streams", "forward:processes=16,size=64MiB,block=64KiB", dict(rw="read", jobs=16, block="64k"), 64),
-    ("reverse, 16 streams", "reverse:processes=16,size=32MiB,block=64KiB", dict(rw="read:-128k", jobs=16, block="64k"), 32),
-    ("random", "random:size=1GiB,block=4KiB,requests=800", dict(rw="randread", jobs=1, block="4k"), None),
+    ("forward, 1 stream", "forward:processes=1,size=64MiB,block=64KiB", None),
+    ("forward, 4 streams", "forward:processes=4,size=64MiB,block=64KiB", None),
+    ("forward, 16 streams", "forward:processes=16,size=64MiB,block=64KiB", None),
+    ("reverse, 16 streams", "reverse:processes=16,size=64MiB,block=64KiB", None),
+    ("stride 3", "stride:processes=1,size=64MiB,block=64KiB,stride=3", None),
+    ("random", "random:size=1GiB,block=4KiB,requests=1500", None),
+    ("cscope", "standin-cscope:files=4000", 6000),
+    ("TPC-H", "standin-tpch:query=q4", 4000),
 ]
-ARRAY_MEMBERS = 4
+MEMBERS = 4
 MEMBER_MIB = 1024
 SCHEMES = ["none", "asp", "asp+msp"]
+BETWEEN = "nbdkit readahead"
+# Beyond this error of the emulator's own timing a comparison in real time means nothing.
+LATE_US_MAX = 100
+
+
+def write_trace(forerun, workload, limit, path):
+    """The reads of a workload as a trace of the volume: its files lie end to end, in the order of their numbers."""
+    with tempfile.NamedTemporaryFile(suffix=".csv") as raw:
+        subprocess.run([forerun, "--quiet", "trace", "synth", workload, "-o", raw.name], check=True, stdout=subprocess.DEVNULL)
+        with open(raw.name, newline="") as file:
+            reads = [row for row in csv.DictReader(file) if row["op"] == "R"]
+    reads = reads[:limit]
+    ends = {}
+    for row in reads:
+        ends[row["file"]] = max(ends.get(row["file"], 0), int(row["off"]) + int(row["bytes"]))
+    start, at = {}, 0
+    for name in sorted(ends, key=lambda name: (len(name), name)):
+        start[name] = at
+        at += -(-ends[name] // 4096) * 4096
+    with open(path, "w", newline="") as file:
+        file.write("t,dev,off,bytes,op,pid,file\n")
+        for row in reads:
+            file.write(f",,{start[row['file']] + int(row['off'])},{row['bytes']},R,{row['pid']},\n")
 
 
 def emulated_server(forerun, folder, scheme):
-    members = [f"emulate(cheetah-15k4):{folder}/m{n}.img" for n in range(ARRAY_MEMBERS)]
+    members = [f"emulate(cheetah-15k4):{folder}/m{n}.img" for n in range(MEMBERS)]
     socket = os.path.join(folder, "s")
-    if os.path.exists(socket):
-        os.remove(socket)
     return Server([forerun, "--json", "serve", "--stripe", "128K", *members, "--cache", "64M", "--scheme", scheme, "--socket", socket,
                    "--connections", "32"], socket)
 
 
-def run_emulated(server, words, mib):
-    jobs = words["jobs"]
-    if mib is None:
-        extra = ["--number_ios=800"]
-        size = ARRAY_MEMBERS * MEMBER_MIB * MIB // 4
-    else:
-        size = mib * MIB // jobs
-        extra = [f"--offset_increment={size}"]
-    _, _, _, seconds = fio(server, words["rw"], words["block"], 1, jobs=jobs, size=size, extra=extra, seconds=None)
-    moved = 800 * 4096 if mib is None else mib * MIB
-    return moved / MIB / max(seconds, 1e-3)
+def replayed(replay, server, trace):
+    run = subprocess.run(pinned(CLIENT_CPU, [replay, server.socket, trace]), capture_output=True, text=True, timeout=PATIENCE)
+    if run.returncode != 0:
+        raise RuntimeError(f"replay of {trace}: {run.stdout}{run.stderr}")
+    return json.loads(run.stdout)
 
 
-def predicted(forerun, workload, scheme):
-    command = [forerun, "--quiet", "--json", "sim", workload, "--scheme", scheme, "--array", f"raid0:{ARRAY_MEMBERS}x128KiB", "--device",
-               "cheetah-15k4", "--cache", "64MiB", "--host-cache", "0", "--scheduler", "none", "--cpu", "none", "--write", "through"]
+def predicted(forerun, trace, scheme):
+    """Seconds that the simulator says for the same list on the same array."""
+    command = [forerun, "--quiet", "--json", "sim", trace, "--scheme", scheme, "--array", f"raid0:{MEMBERS}x128KiB", "--device",
+               "cheetah-15k4", "--cache", "64MiB", "--host-cache", "0", "--scheduler", "none", "--cpu", "nbd-2026", "--write",
+               "through", "--mode", "closed:1"]
     report = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
-    report = report.get("run", report)
-    return report["bytes_read"] / MIB / (report["elapsed_ns"] / 1e9)
+    return report["runs"][0]["elapsed_ns"] / 1e9
 
 
-def measure_emulated(forerun):
-    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
-        for n in range(ARRAY_MEMBERS):
-            with open(f"{folder}/m{n}.img", "wb") as out:
-                out.truncate(MEMBER_MIB * MIB)
-        rows, late = [], []
-        for title, workload, words, mib in EMULATED:
-            cells = []
+def measure_emulated(forerun, replay, out):
+    wanted = os.environ.get("EMULATED")
+    chosen = [row for row in EMULATED if not wanted or row[0] in wanted.split(";")]
+    figures, late = {}, []
+    folder = tempfile.mkdtemp(dir="/dev/shm")
+    try:
+        for n in range(MEMBERS):
+            with open(f"{folder}/m{n}.img", "wb") as file:
+                file.truncate(MEMBER_MIB * MIB)
+        trace = os.path.join(folder, "trace.csv")
+        for title, workload, limit in chosen:
+            write_trace(forerun, workload, limit, trace)
+            figures[title] = {}
             for scheme in SCHEMES:
                 server = emulated_server(forerun, folder, scheme)
-                measured = run_emulated(server, words, mib)
-                server.process.terminate()
-                out = server.process.communicate(timeout=60)
-                model = predicted(forerun, workload, scheme)
-                cells.append(f"{measured:.1f} ({model:.1f}, {100 * (measured / model - 1):+.0f}%)")
+                try:
+                    run = replayed(replay, server, trace)
+                finally:
+                    summary = server.stop()
+                late.append(json.loads(summary[summary.index("{"):])["emulated_late_p99_us"])
+                figures[title][scheme] = {"s": run["elapsed_s"], "predicted_s": predicted(forerun, trace, scheme),
+                                          "mib": run["bytes"] / MIB, "late_p99_us": late[-1]}
             if shutil.which("nbdkit"):
-                server = emulated_server(forerun, folder, "none")
-                socket = os.path.join(folder, "readahead")
-                if os.path.exists(socket):
-                    os.remove(socket)
-                between = Server(["nbdkit", "-f", "-U", socket, "--filter=readahead", "nbd", f"socket={server.socket}"], socket)
-                cells.append(f"{run_emulated(between, words, mib):.1f}")
-                between.stop()
-                server.stop()
-            else:
-                cells.append("–")
-            rows.append((title, cells))
-        table(f"{ARRAY_MEMBERS} emulated cheetah-15k4, strips of 128 KiB, cache 64 MiB, one request outstanding a stream: MiB/s "
-              "(the simulator's prediction, and how far it is)", [*SCHEMES, "nbdkit readahead over none"], rows)
+                figures[title][BETWEEN] = measure_between(forerun, replay, folder, trace)
+    finally:
+        shutil.rmtree(folder)
+    report_emulated(figures, late, out)
+
+
+def measure_between(forerun, replay, folder, trace):
+    """nbdkit with its readahead filter before the same emulated members."""
+    below = emulated_server(forerun, folder, "none")
+    try:
+        socket = os.path.join(folder, "readahead")
+        between = Server(["nbdkit", "-f", "-U", socket, "--filter=readahead", "nbd", f"socket={below.socket}"], socket)
+        try:
+            run = replayed(replay, between, trace)
+        finally:
+            between.stop()
+    finally:
+        below.stop()
+    return {"s": run["elapsed_s"], "mib": run["bytes"] / MIB}
+
+
+def report_emulated(figures, late, out):
+    columns = [*SCHEMES, BETWEEN]
+    rows, off = [], []
+    for title, cells in figures.items():
+        row = []
+        for name in columns:
+            f = cells.get(name)
+            if f is None:
+                row.append("–")
+                continue
+            text = f"{f['mib'] / f['s']:.1f}"
+            if "predicted_s" in f:
+                error = f["predicted_s"] / f["s"] - 1
+                text += f" ({f['mib'] / f['predicted_s']:.1f}, {100 * (f['s'] / f['predicted_s'] - 1):+.0f}% time)"
+                off.append((abs(error), f"{title} {name}"))
+            row.append(text)
+        rows.append((title, row))
+    out.data["emulated"] = figures
+    out.table(f"{MEMBERS} emulated cheetah-15k4 in real time, strips of 128 KiB, cache of 64 MiB, one request outstanding a stream: MiB/s "
+              "(in brackets the simulator's prediction with `--cpu nbd-2026`, and how much longer reality took)", "workload", columns, rows)
+    chart(figures, columns, out)
+    worst = max(late, default=0)
+    out.verdict(f"the emulator's own timing error, p99 of every run at most {LATE_US_MAX} µs (else this comparison is void)",
+                worst <= LATE_US_MAX, f"worst run {worst} µs")
+    wrong = [name for error, name in off if error > 0.15]
+    out.verdict("the simulator's prediction within 15%", not wrong,
+                f"{len(off) - len(wrong)} of {len(off)}" + (f"; not {', '.join(wrong)}" if wrong else ""))
+
+
+def chart(figures, columns, out):
+    """Bars: how many times as fast as without prefetching."""
+    out.say("\nTimes as fast as `none`:\n\n```text")
+    width = max(len(name) for name in columns)
+    for title, cells in figures.items():
+        out.say(title)
+        for name in columns:
+            if name in cells:
+                ratio = cells["none"]["s"] / cells[name]["s"]
+                out.say(f"  {name:<{width}}  {'█' * max(1, round(8 * ratio))} {ratio:.2f}")
+    out.say("```")
 
 
 def main():
-    forerun, wanted = sys.argv[1], sys.argv[2:] or ["hits", "misses", "emulated"]
+    if len(sys.argv) < 4:
+        sys.exit(__doc__)
+    forerun, replay, path = sys.argv[1:4]
+    wanted = sys.argv[4:] or ["hits", "misses", "emulated"]
+    unknown = set(wanted) - {"hits", "misses", "emulated"}
+    if unknown:
+        sys.exit(f"bench-serve: unknown part {', '.join(sorted(unknown))}: hits, misses, emulated")
+    out = Output(path)
     load = os.getloadavg()[0]
-    print(f"{len(CPUS)} processors, load {load:.1f} at the start, median of {REPS} runs of {SECONDS:g} s (best in brackets)")
+    out.data["machine"] = {"processors": len(CPUS), "kernel": platform.release(), "load_at_start": load, "reps": REPS,
+                           "seconds": SECONDS}
+    out.say(f"Linux {platform.release()}, {len(CPUS)} processors, load {load:.1f} at the start; median of {REPS} runs of {SECONDS:g} s "
+            "(best in brackets)")
     for name in wanted:
-        {"hits": measure_hits, "misses": measure_misses, "emulated": measure_emulated}[name](forerun)
-    print(f"\nload {os.getloadavg()[0]:.1f} at the end")
+        {"hits": lambda: measure_hits(forerun, out), "misses": lambda: measure_misses(forerun, out),
+         "emulated": lambda: measure_emulated(forerun, replay, out)}[name]()
+    out.say(f"\nload {os.getloadavg()[0]:.1f} at the end")
+    out.write()
 
 
 if __name__ == "__main__":

@@ -8,10 +8,14 @@
 mod files;
 #[path = "it/help.rs"]
 mod help;
+#[path = "it/recording.rs"]
+mod recording;
 #[path = "it/runs.rs"]
 mod runs;
 #[path = "it/serve.rs"]
 mod serve;
+#[path = "it/top.rs"]
+mod top;
 
 use assert_cmd::Command;
 use serde_json::Value;

@@ -91,6 +91,8 @@ impl Segment {
 pub(crate) enum Received {
     /// So many bytes.
     Bytes(usize),
+    /// Some bytes, and no more are here: there was room for them.
+    Last,
     /// None now.
     Nothing,
     /// No more, ever.
@@ -239,10 +241,10 @@ impl Connection {
             self.receive_input()
         };
         match result {
-            Ok(0) => Received::End,
-            Ok(bytes) => {
+            Ok((0, _)) => Received::End,
+            Ok((bytes, room)) => {
                 self.progress = now;
-                Received::Bytes(bytes)
+                if bytes < room { Received::Last } else { Received::Bytes(bytes) }
             }
             Err(problem) if is_later(&problem) => Received::Nothing,
             Err(_) => {
@@ -252,7 +254,8 @@ impl Connection {
         }
     }
 
-    fn receive_input(&mut self) -> io::Result<usize> {
+    /// Returns how many bytes came, and for how many there was room.
+    fn receive_input(&mut self) -> io::Result<(usize, usize)> {
         if self.inbox.is_empty() {
             self.inbox.resize(INBOX_BYTES, 0);
         }
@@ -261,12 +264,13 @@ impl Connection {
             (self.start, self.end) = (0, self.end - self.start);
         }
         assert!(self.end < self.inbox.len(), "the longest message fits the inbox");
+        let room = self.inbox.len() - self.end;
         let bytes = self.socket.read(&mut self.inbox[self.end..])?;
         self.end += bytes;
-        Ok(bytes)
+        Ok((bytes, room))
     }
 
-    fn receive_payload(&mut self, arena: &mut Arena) -> io::Result<usize> {
+    fn receive_payload(&mut self, arena: &mut Arena) -> io::Result<(usize, usize)> {
         let payload = self.payload.as_mut().expect("asked while data is missing");
         let intake = payload.intake.as_ref().expect("received once there is memory");
         let (index, within) = payload.position();
@@ -281,9 +285,10 @@ impl Connection {
             left -= take;
             first = 0;
         }
+        let room = missing - left;
         let bytes = self.socket.read_vectored(&mut slices)?;
         payload.got += bytes;
-        Ok(bytes)
+        Ok((bytes, room))
     }
 
     /// Moves data of a write from the inbox to the intake. Returns the write when all of it is here.

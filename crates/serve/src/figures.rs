@@ -2,7 +2,7 @@
 //!
 //! The server writes them, `forerun top` and scripts read them. Sums count since the server began; a reader takes
 //! differences. Names are those of every report (blocks of 4 KiB; hit, prefetch hit, late hit, miss). A field is added
-//! without a new version; [`VERSION`] changes when one goes or means something else.
+//! without a new version, and one that is not there is read as zero; [`VERSION`] changes when one goes or means something else.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -12,6 +12,7 @@ pub const VERSION: u32 = 1;
 
 /// A running server.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Figures {
     /// [`VERSION`] of who wrote it.
     pub version: u32,
@@ -37,6 +38,7 @@ pub struct Figures {
 
 /// One export.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct ExportFigures {
     /// Its name; the first export's may be empty.
     pub name: String,
@@ -96,6 +98,7 @@ pub struct ExportFigures {
 
 /// Reads that fared alike: by the worst of their blocks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct FaredFigures {
     /// `cache_hit`, `prefetch_hit`, `late_hit`, `miss`, or `starved`: waited for memory before anything was looked up.
     pub how: String,
@@ -107,11 +110,12 @@ pub struct FaredFigures {
 
 /// One member: a disk as the geometry has it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct MemberFigures {
     /// Where its bytes are.
     pub name: String,
     /// The preset whose timing it has, if it is emulated.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub emulates: Option<String>,
     /// Commands in flight.
     pub queue: u64,
@@ -134,6 +138,7 @@ pub struct MemberFigures {
 
 /// A turn of a switch of the scheme.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct DecisionFigures {
     /// When, nanoseconds since the server began.
     pub at_ns: u64,

@@ -10,6 +10,7 @@
 //! clients nor keep new ones out. `requests` is what was asked and not yet answered, `accept` how clients come in.
 
 mod accept;
+mod linger;
 mod metrics;
 mod requests;
 mod served;
@@ -35,6 +36,7 @@ use forerun_core::array::ArraySpec;
 use forerun_core::units::{Nanos, SECTOR_BYTES};
 use forerun_disk::device::Device;
 use forerun_disk::preset::{BuildOptions, Preset};
+use linger::Linger;
 use requests::Requests;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::time::{
@@ -108,6 +110,9 @@ pub struct Server {
     serving: u32,
     serving_max: u32,
     requests: Requests,
+    /// Requests that were taken in this turn.
+    requests_of_turn: u32,
+    linger: Linger,
     begin: Instant,
     next_tick: Nanos,
     stopping: Option<Nanos>,
@@ -238,11 +243,12 @@ impl Server {
         let (stop_pipe, stop) = UnixStream::pair().map_err(system("signals"))?;
         stop_pipe.set_nonblocking(true).map_err(system("signals"))?;
         stop.set_nonblocking(true).map_err(system("signals"))?;
+        let sizes = served.iter().map(|served| (served.name.clone(), served.volume.source.size));
         let record = options
             .record
             .as_ref()
-            .map(|path| Record::create(path).map_err(|problem| ServeError::file(path, problem)));
-        let server = Self {
+            .map(|path| Record::create(path, sizes).map_err(|problem| ServeError::file(path, problem)));
+        let mut server = Self {
             served,
             exports,
             epoll,
@@ -256,6 +262,8 @@ impl Server {
             serving: 0,
             serving_max: options.connections,
             requests: Requests::default(),
+            requests_of_turn: 0,
+            linger: Linger::default(),
             begin: real_time(),
             next_tick: TICK,
             stopping: None,
@@ -267,6 +275,8 @@ impl Server {
             scratch: Vec::new(),
         };
         server.register().map_err(system("epoll"))?;
+        // Who asks at once is told what there is.
+        server.look(Nanos::ZERO);
         Ok(server)
     }
 
@@ -342,15 +352,7 @@ impl Server {
         let mut events = Vec::with_capacity(EVENTS);
         loop {
             self.arm().map_err(system("timer"))?;
-            events.clear();
-            // Bytes that TLS has deciphered and nobody could take yet are announced by no socket.
-            let unannounced = self.tls.is_some() && self.receive_unannounced();
-            let nap = if unannounced { 0 } else { self.nap().as_nanos() as i64 };
-            let wait = Timespec { tv_sec: 0, tv_nsec: nap };
-            match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), Some(&wait)) {
-                Ok(_) | Err(rustix::io::Errno::INTR) => {}
-                Err(problem) => return Err(system("epoll")(problem.into())),
-            }
+            self.wait(&mut events).map_err(system("epoll"))?;
             let now = self.now();
             for served in &mut self.served {
                 served.volume.at(now);
@@ -373,7 +375,7 @@ impl Server {
         for served in &mut self.served {
             served.volume.flush_log().map_err(system("log of inputs"))?;
         }
-        self.record.as_mut().map_or(Ok(()), Record::flush).map_err(system("--record"))?;
+        self.record.as_mut().map_or(Ok(()), Record::finish).map_err(system("--record"))?;
         Ok(self.metrics)
     }
 
@@ -389,6 +391,29 @@ impl Server {
                 }
             }
         }
+    }
+
+    /// Waits until something is ready: looking again and again for a little while where that pays, then asleep.
+    fn wait(&mut self, events: &mut Vec<epoll::Event>) -> io::Result<()> {
+        let requests = std::mem::take(&mut self.requests_of_turn);
+        let (begin, lingering) = (self.now(), self.linger.after(requests));
+        // Bytes that TLS has deciphered and nobody could take yet are announced by no socket.
+        let unannounced = self.tls.is_some() && self.receive_unannounced();
+        let nap = if unannounced { 0 } else { self.nap().as_nanos() as i64 };
+        events.clear();
+        loop {
+            let linger = lingering.is_some_and(|most| self.now().since(begin) < most);
+            let wait = Timespec { tv_sec: 0, tv_nsec: if linger { 0 } else { nap } };
+            match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(events), Some(&wait)) {
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(problem) => return Err(problem.into()),
+            }
+            if !events.is_empty() || !linger || unannounced {
+                break;
+            }
+        }
+        self.linger.waited(requests, lingering.is_some(), self.now().since(begin));
+        Ok(())
     }
 
     /// Sets the timer to when a volume wants to be looked at.
@@ -509,6 +534,7 @@ impl Server {
             }
             match connection.receive(now, &mut self.served[connection.export()].volume.arena) {
                 Received::Bytes(bytes) => total += bytes,
+                Received::Last => total = TURN_BYTES_MAX,
                 Received::Nothing => return,
                 Received::End => {
                     connection.closing = true;
@@ -545,6 +571,9 @@ impl Server {
             self.settle_connection(at);
         }
         self.metrics.take(&mut self.served);
+        if let Some(problem) = self.record.as_mut().and_then(|record| record.tick(now)) {
+            self.served[0].volume.say(problem);
+        }
     }
 
     fn begin_stop(&mut self, now: Nanos) {

@@ -13,6 +13,8 @@ mod faults;
 mod hostile;
 #[path = "it/live.rs"]
 mod live;
+#[path = "it/record.rs"]
+mod record;
 #[path = "it/remote.rs"]
 mod remote;
 #[path = "it/shadow.rs"]

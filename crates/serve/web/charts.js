@@ -190,11 +190,11 @@ function reach(dashes) {
 const OUTCOMES = [["found in the cache", "cache"], ["found, read ahead", "prefetch"], ["read ahead, but late", "late"], ["missed", "miss"]];
 
 // Offset against time. Dashes: {from, to, first, blocks, kind, down}; kind -1 is what was brought unasked.
-function picture(id, { from, to, dashes }) {
+function picture(id, { from, to, dashes, blocks }) {
   const canvas = element(id), paper = surface(canvas);
   if (!paper) { return; }
   const { draw, w, h } = paper, seen = dashes.filter(d => d.to >= from);
-  const [low, high] = reach(seen);
+  const [low, above] = reach(seen), high = Math.min(above, Math.max(blocks, low + 1));
   const ticks = [0, 1, 2, 3, 4].map(k => low + (high - low) * k / 4);
   const { x, y } = axes(paper, { from, to, low, high, format: block => bytes(block * 4096), ticks });
   draw.save();

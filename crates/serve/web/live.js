@@ -156,7 +156,7 @@ function charts(view) {
   map(end);
 }
 
-function map(end) {
+function map(end, view = stats.exports[exportNumber]) {
   const from = end - windowSeconds * 1e9, dashes = [];
   samples.forEach((s, i) => {
     const begin = i ? samples[i - 1].t : s.t - EVERY_MS * 1e6;
@@ -165,7 +165,7 @@ function map(end) {
     if (s.t >= from) { add(s.ahead_dashes, -1); add(s.read_dashes, 0); }
   });
   legend("mapLegend", [...OUTCOMES, ["brought before it was asked for", "band"]]);
-  picture("map", { from, to: end, dashes });
+  picture("map", { from, to: end, dashes, blocks: view.size_bytes / BLOCK });
   const most = Math.max(1, ...samples.filter(s => s.t >= from).map(s => s.one_in));
   set("mapNote", most > 1 ? `There are more reads than a picture can hold: where they are densest one of ${count(most)} is drawn.` : "");
 }
@@ -218,7 +218,7 @@ function members(view) {
   const steps = recent.slice(1).map((b, i) => between(recent[i], b));
   const line = (values, shade) => { const canvas = document.createElement("canvas"); sparks.push([canvas, values, shade]); return canvas; };
   table.replaceChildren();
-  row(table, ["member", "busy", "queue", "", "commands", "of", "each took", "seeks", "", "read"], true);
+  row(table, ["member", "busy", "queue", "", "commands", "each of", "each took", "seeks", "", "read"], true);
   view.members.forEach((m, i) => {
     const [, , reads, writes, readBytes, written, seeks, busy, took] = d.members[i] || [], commands = (reads + writes) || 0;
     const name = (m.name.split("/").pop() || m.name) + (m.emulates ? ` as ${m.emulates}` : "");

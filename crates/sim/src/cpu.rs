@@ -38,6 +38,13 @@ pub const PRESETS: &[Cpu] = &[
         array: LayerCpu { per_request: Nanos(8_000), copy_bytes_per_s: 1_500_000_000 },
     },
     Cpu {
+        name: "nbd-2026",
+        about: "`forerun serve` on four processors of a virtual machine of 2026, a client over a unix socket: a hit of 4 KiB that finds \
+                both sides asleep takes some 50 us from request to answer, each byte more some 0.17 ns (make bench-serve hits, depth 1)",
+        host: LayerCpu { per_request: Nanos::ZERO, copy_bytes_per_s: 0 },
+        array: LayerCpu { per_request: Nanos(50_000), copy_bytes_per_s: 6_000_000_000 },
+    },
+    Cpu {
         name: "none",
         about: "CPU costs nothing; a run that the cache serves alone then takes no time",
         host: LayerCpu { per_request: Nanos::ZERO, copy_bytes_per_s: 0 },

@@ -6,9 +6,11 @@ pub(crate) mod device;
 pub(crate) mod generate;
 pub(crate) mod mrc;
 pub(crate) mod patterns;
+mod recording;
 pub(crate) mod reproduce;
 mod schemes;
 pub(crate) mod serve;
+pub(crate) mod top;
 pub(crate) mod trace;
 
 use crate::args::Command;
@@ -27,6 +29,7 @@ pub(crate) fn dispatch(command: Command, matches: &ArgMatches, ui: &Ui) -> Resul
         Command::Mrc(args) => mrc::mrc(&args, ui),
         Command::Reproduce(command) => reproduce::run(&command, ui),
         Command::Serve(args) => serve::serve(&args, of_subcommand(matches), ui),
+        Command::Top(args) => top::top(&args, ui),
         Command::Config(command) => config::run(&command, of_subcommand(matches), ui),
         Command::Completions(args) => generate::completions(&args, ui),
         Command::Man(args) => generate::man(&args, ui),

@@ -7,6 +7,7 @@
 pub(crate) mod settings;
 
 use super::config;
+use super::recording::Recording;
 use crate::error::{CliError, Kind};
 use crate::human;
 use crate::ui::Ui;
@@ -144,13 +145,13 @@ pub(crate) struct ServeArgs {
     /// Whether clients must use TLS [default: require with --tls-cert, else off]
     #[arg(long, value_enum, value_name = "WHETHER")]
     tls: Option<TlsMode>,
-    /// Run this with sh -c and $uri, $unixsocket and $export set, and end with it
+    /// Run this with sh -c and $uri, $unixsocket, $export and $page set, and end with it
     #[arg(long, value_name = "COMMAND")]
     run: Option<String>,
     /// Write every input and output of the engine to a file, for --replay-log
     #[arg(long, value_name = "FILE")]
     log_inputs: Option<PathBuf>,
-    /// Write what clients ask for to a file, as a trace that compare replays
+    /// Write what clients ask for to a file, as a trace that compare replays: .parquet, .csv, or as trace convert
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
     /// Show a live page at this address, and /metrics for Prometheus: 8000 is 127.0.0.1:8000
@@ -201,7 +202,9 @@ pub(crate) fn serve(args: &ServeArgs, matches: Option<&ArgMatches>, ui: &Ui) -> 
     let effective = config::effective(args, matches)?;
     let args = &effective.args[0];
     let folder = if args.socket.is_none() && args.listen.is_none() { Some(Folder::make()?) } else { None };
-    let options = options(&effective.args, folder.as_ref())?;
+    let mut options = options(&effective.args, folder.as_ref())?;
+    let recording = options.record.as_deref().map(Recording::to).transpose()?;
+    options.record = recording.as_ref().map(|recording| recording.lines().to_owned());
     let server = Server::bind(&options).map_err(|problem| from_serve(&problem))?;
     server.stopper().on_signals(&END_SIGNALS).map_err(|problem| from_serve(&problem))?;
     warn_of_strangers(&options, ui);
@@ -230,6 +233,7 @@ pub(crate) fn serve(args: &ServeArgs, matches: Option<&ArgMatches>, ui: &Ui) -> 
     tell_service_manager("READY=1\n");
     let metrics = server.run(&mut |line| ui.say(&format!("forerun: {line}"))).map_err(|e| from_serve(&e))?;
     report(&metrics, ui)?;
+    recording.map_or(Ok(()), |recording| recording.finish(ui))?;
     child.map_or(Ok(()), |child| child.join().unwrap_or_else(|_| Err(CliError::failure("--run", "was lost"))))
 }
 
@@ -385,6 +389,9 @@ fn start(command: &str, uri: &str, options: &Options, server: &Server) -> Result
     child.arg("-c").arg(command).env("uri", uri).env("export", &options.exports[0].name);
     if let Listen::Unix(path) = &options.listen {
         child.env("unixsocket", path);
+    }
+    if let Some(page) = server.page() {
+        child.env("page", page);
     }
     let child = child.spawn().map_err(|problem| CliError::failure("--run", problem))?;
     let stop = server.stopper();

@@ -326,7 +326,7 @@ fn synth(args: &SynthArgs, ui: &Ui) -> Result<(), CliError> {
 }
 
 /// The format that was asked for, or that the file's ending means.
-fn target(path: &Path, asked: Option<Format>) -> Format {
+pub(crate) fn target(path: &Path, asked: Option<Format>) -> Format {
     let name = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
     let bare = [".gz", ".xz", ".zst"].iter().find_map(|packed| name.strip_suffix(packed)).unwrap_or(&name);
     asked.unwrap_or_else(|| match bare.rsplit_once('.').map(|(_, ending)| ending) {
@@ -337,7 +337,8 @@ fn target(path: &Path, asked: Option<Format>) -> Format {
     })
 }
 
-fn write(
+/// Writes a trace, and says what its format does not hold.
+pub(crate) fn write(
     path: &Path,
     to: Option<Format>,
     trace: &forerun_trace::record::Trace,

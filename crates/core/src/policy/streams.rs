@@ -93,8 +93,10 @@ pub struct Streams {
     /// Disks where something has changed since turns were last looked at by the policy, and by the dispatch.
     due: u64,
     look: u64,
-    /// Disks where a lane waits for memory.
-    starved: u64,
+    /// Disks where a lane that keeps somebody waiting has found too little memory.
+    short: u64,
+    /// Blocks of commands of turns that have not ended.
+    under_way: u64,
     /// A wake-up to go on has been asked for; one to collect.
     kicked: bool,
     collecting: bool,
@@ -131,7 +133,8 @@ impl Streams {
             coming: Vec::new(),
             due: 0,
             look: 0,
-            starved: 0,
+            short: 0,
+            under_way: 0,
             kicked: false,
             collecting: false,
             demanded: 0,
@@ -171,7 +174,7 @@ impl Streams {
         if known.is_none() && !self.classifier.see(access.extent) {
             return;
         }
-        let Some(id) = known.or_else(|| self.admit(access)) else { return };
+        let Some(id) = known.or_else(|| self.welcome(access)) else { return };
         let sequential = self.table.read(id, access, self.now, self.sizes.r);
         if self.table.is_refuted(id) && self.drop_stream(id) {
             self.refuted += 1;
@@ -183,7 +186,7 @@ impl Streams {
         }
     }
     /// A new stream. Where the table is full, the one that asked longest ago makes room if nobody waits for it.
-    fn admit(&mut self, access: &Access) -> Option<StreamId> {
+    fn welcome(&mut self, access: &Access) -> Option<StreamId> {
         let made = self.table.create(access, self.now).or_else(|| {
             let oldest = self.table.oldest()?;
             self.drop_stream(oldest).then(|| self.table.create(access, self.now))?
@@ -202,7 +205,9 @@ impl Streams {
         self.table.forget(id);
         true
     }
-    /// The lanes that a sequential request touches queue for a turn if they hold less than R (rule 6).
+    /// A sequential request that finds less than R staged on its disk has the stream queue for a turn (rule 6): there, and on
+    /// every other disk that holds some of what follows. So a stream has its turns on all of them at about the same time,
+    /// and no disk fills memory with what its reader cannot reach yet.
     fn run_dry(&mut self, id: StreamId, extent: Extent, lookup: &Lookup<'_>, world: &World<'_>) {
         let strip = world.array.strip_blocks();
         let mut at = extent.start.0;
@@ -215,14 +220,32 @@ impl Streams {
             let outcomes = lookup.outcomes.iter().skip((from - extent.start.0) as usize);
             let misses = outcomes.take((at - from) as usize).filter(|outcome| outcome.is_miss()).count();
             self.coming.push((lane, misses as u64));
-            let limit = self.limit(lane, world);
-            let next = self.table.stream(id).next;
-            let state = self.table.lane(lane);
-            let dry = state.state == State::Idle && state.unread < self.sizes.r;
-            if dry && state.cursor.max(next) < limit {
+            if self.is_dry(lane, u64::MAX, world) {
+                self.wait(lane);
+                if self.sizes.disks > 1 {
+                    self.queue_beside(id, world);
+                }
+            }
+        }
+    }
+    /// The lanes that hold some of what the reader will ask for in its next turn queue with the one that is dry.
+    fn queue_beside(&mut self, id: StreamId, world: &World<'_>) {
+        let reach = self.sizes.r * self.sizes.n;
+        for lane in self.table.lanes_of(id) {
+            if self.is_dry(lane, reach, world) {
                 self.wait(lane);
             }
         }
+    }
+    /// Whether a lane does nothing, holds less than R, and has something to read within `reach` of its reader.
+    fn is_dry(&self, lane: table::LaneId, reach: u64, world: &World<'_>) -> bool {
+        let state = &self.table.lanes[lane as usize];
+        if state.state != State::Idle || state.unread >= self.sizes.r {
+            return false;
+        }
+        let next = self.table.stream(self.table.stream_of(lane)).next;
+        let limit = self.limit(lane, world).min(next.saturating_add(reach));
+        self.next_piece(self.table.disk_of(lane), state.cursor.max(next), limit).is_some()
     }
 
     /// How long staged data is kept.

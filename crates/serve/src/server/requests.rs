@@ -207,9 +207,17 @@ impl Server {
             return;
         }
         connection.outstanding += 1;
+        self.requests_of_turn += 1;
         if let (Some(record), Command::Read | Command::Write) = (&mut self.record, request.command) {
-            let write = request.command == Command::Write;
-            record.access(served.volume.now(), connection.number, request.offset, request.length, write);
+            let row = crate::record::Request {
+                client: connection.number,
+                cookie: request.cookie,
+                export: session.export,
+                offset: request.offset,
+                bytes: request.length,
+                write: request.command == Command::Write,
+            };
+            record.asked(served.volume.now(), row);
         }
         let context = Context::new(connection.number, 0);
         match request.command {
@@ -397,6 +405,7 @@ impl Server {
         if asked.failed {
             return; // counted when it was refused
         }
+        self.recorded(&asked);
         let counts = &mut self.served[asked.session.export].counts;
         counts.reads += 1;
         counts.bytes_read += u64::from(asked.request.length);
@@ -416,6 +425,8 @@ impl Server {
             return;
         }
         connection.send_head(&wire::simple_reply(None, asked.request.cookie));
+        self.recorded(&asked);
+        let served = &mut self.served[asked.session.export];
         match asked.request.command {
             Command::Write => {
                 served.counts.writes += 1;
@@ -423,6 +434,17 @@ impl Server {
             }
             Command::Flush => served.counts.flushes += 1,
             _ => served.counts.hints += 1,
+        }
+    }
+
+    /// The trace hears that a request was answered.
+    fn recorded(&mut self, asked: &Asked) {
+        let (command, cookie) = (asked.request.command, asked.request.cookie);
+        if let (Some(record), Some(at)) = (&mut self.record, asked.connection)
+            && let Some(connection) = &self.connections[at]
+            && matches!(command, Command::Read | Command::Write)
+        {
+            record.answered(self.served[asked.session.export].volume.now(), connection.number, cookie);
         }
     }
 

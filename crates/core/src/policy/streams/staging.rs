@@ -13,14 +13,10 @@ use super::table::{LaneId, NONE, State};
 use crate::cache::{Cache, LineId};
 use crate::policy::Outcome;
 use crate::retention::keep::{Afterlife, Retention, Victim};
-use crate::units::Nanos;
 use alloc::vec::Vec;
 
 /// Lines looked at for one that is not in flight before the stream's next lane is asked.
 const LOOK_MAX: u32 = 64;
-/// Staged data of a stream that has asked within this time is not given up for a turn: its reader is about to free it, and
-/// would have to read it again.
-const GIVE_UP_AFTER: Nanos = Nanos::from_secs(1);
 /// Owner of a line whose blocks have all been read.
 const READ: u32 = NONE - 1;
 
@@ -160,11 +156,6 @@ impl Streams {
         lane.unread = before.strict_add_signed(by);
         self.staging.lanes = self.staging.lanes + u64::from(lane.unread > 0) - u64::from(before > 0);
         self.staging.unread = self.staging.unread.strict_add_signed(by);
-        if by < 0 {
-            // Memory comes back: lanes that wait for it are looked at again.
-            let starved = core::mem::take(&mut self.starved);
-            (self.due, self.look) = (self.due | starved, self.look | starved);
-        }
         if by > 0 {
             // What comes was wished for, and has been counted since.
             self.staging.wished -= self.staging.wished.min(by.unsigned_abs());
@@ -194,16 +185,16 @@ impl Streams {
         }
     }
     /// Gives up staged data until so many blocks could be reserved: that of the stream which asked longest ago first, and
-    /// nothing of streams that have a turn or have asked lately.
+    /// nothing of streams that have a turn or wait for one: their reader will ask for it.
     pub(super) fn give_up_until(&mut self, blocks: u64) {
         let mut at = self.table.oldest();
         while let Some(id) = at.filter(|_| self.free_memory() < blocks) {
             at = self.table.newer(id);
-            if self.now.since(self.table.stream(id).active) < GIVE_UP_AFTER {
-                break; // the others have asked later still
-            }
-            let mut lanes = self.table.lanes_of(id);
-            if lanes.any(|lane| self.table.lanes[lane as usize].has_turn()) {
+            let busy = |lane: LaneId| {
+                let lane = &self.table.lanes[lane as usize];
+                lane.has_turn() || lane.admitted || !lane.held.is_empty()
+            };
+            if self.table.lanes_of(id).any(busy) {
                 continue;
             }
             for lane in self.table.lanes_of(id) {

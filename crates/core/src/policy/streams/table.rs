@@ -67,6 +67,8 @@ pub(super) enum State {
 #[derive(Debug)]
 pub(super) struct Lane {
     pub(super) state: State,
+    /// How often it has waited: tells its place in a queue from an old one.
+    pub(super) waits: u64,
     /// Since when it waits.
     pub(super) since: Nanos,
     /// The block of the volume from which it is read ahead next.
@@ -78,6 +80,8 @@ pub(super) struct Lane {
     pub(super) reserved: u64,
     /// Blocks of its commands at the layer's queue or the disk.
     pub(super) outstanding: u64,
+    /// That memory is reserved, and the turn is to come.
+    pub(super) admitted: bool,
     /// Wishes of this event have not become commands yet.
     pub(super) pending: bool,
     /// Ends of the last block wished for in this turn, and of the last one that became a command.
@@ -95,11 +99,13 @@ impl Lane {
     const fn new() -> Self {
         Self {
             state: State::Idle,
+            waits: 0,
             since: Nanos::ZERO,
             cursor: 0,
             quota: 0,
             issued: 0,
             reserved: 0,
+            admitted: false,
             outstanding: 0,
             pending: false,
             wished_to: 0,
@@ -185,6 +191,11 @@ impl Table {
     pub(super) fn at_rest(&self, id: StreamId) -> bool {
         let mut lanes = self.lanes_of(id);
         lanes.all(|l| self.lanes[l as usize].state == State::Idle && self.lanes[l as usize].unread == 0)
+    }
+
+    /// Whether somebody waits for a stream's turn.
+    pub(super) fn keeps_waiting(&self, id: StreamId) -> bool {
+        self.lanes_of(id).any(|lane| !self.lanes[lane as usize].held.is_empty())
     }
 
     /// The stream whose reader a request from block `start` comes from.

@@ -35,8 +35,10 @@ const ROWS: u64 = 3;
 /// The scheduler of one disk.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
-    /// Lanes that wait for a turn; some may have stopped waiting since.
-    waiting: VecDeque<LaneId>,
+    /// Lanes that wait for a turn, and the number of the wait; some have stopped waiting since.
+    waiting: VecDeque<(LaneId, u64)>,
+    /// Of them, those whose memory is reserved: they go first.
+    admitted: VecDeque<LaneId>,
     /// Lanes that have one.
     turns: Vec<LaneId>,
     /// Commands kept for lanes without one.
@@ -46,6 +48,16 @@ pub(super) struct Queue {
     /// Commands of turns that have left this queue and not ended, and their blocks.
     left: u32,
     left_blocks: u64,
+}
+
+/// Whether a lane may have a turn.
+enum Admission {
+    /// Yes, with the quota noted.
+    Granted,
+    /// Memory is short, and will be there when turns under way have ended.
+    Later,
+    /// Memory is short, and nobody waits yet.
+    Refused,
 }
 
 /// Whose a command under way is.
@@ -85,6 +97,7 @@ impl Streams {
             if lane.reached < lane.wished_to {
                 (lane.cursor, lane.wished_to) = (lane.reached, lane.reached);
                 self.close(id);
+                self.look |= self.short;
             }
         }
         self.wishing.clear();
@@ -124,7 +137,9 @@ impl Streams {
         let lane = self.table.lane(id);
         debug_assert_eq!(lane.state, State::Idle, "a lane waits once");
         lane.state = State::Waiting;
-        self.queue(disk).waiting.push_back(id);
+        lane.waits += 1;
+        let waits = lane.waits;
+        self.queue(disk).waiting.push_back((id, waits));
         self.mark(disk);
     }
     /// Ends the turns that have nothing more to issue and nothing under way; with `all`, those too that have not issued
@@ -150,45 +165,80 @@ impl Streams {
             }
         }
     }
-    /// The next lane to have a turn, and how many blocks the turn may issue. With `urgent` only lanes that keep somebody waiting.
-    fn next_lane(&mut self, disk: u16, urgent: bool) -> Option<(LaneId, u64)> {
-        while let Some(id) = self.queue(disk).waiting.pop_front() {
-            if self.table.lane(id).state != State::Waiting {
+    /// The next lane to have a turn: one whose memory is reserved, or one for which it can be.
+    fn next_lane(&mut self, disk: u16) -> Option<LaneId> {
+        if let Some(id) = self.queue(disk).admitted.pop_front() {
+            return Some(id);
+        }
+        while let Some((id, waits)) = self.queue(disk).waiting.pop_front() {
+            let lane = self.table.lane(id);
+            if lane.state != State::Waiting || lane.waits != waits || lane.admitted {
                 continue;
             }
-            let waits = !self.table.lane(id).held.is_empty();
-            let r = self.sizes.r;
-            let want = r * self.sizes.requests(self.table.live() as u64, self.staging.lanes);
-            if waits {
-                // Rule 7: somebody waits, so staged data of others makes room for one request at least.
-                self.give_up_until(r);
-                let free = self.free_memory() / r * r;
-                if free == 0 && self.is_under_way(disk) {
-                    // What is staged is being read: memory comes back before the disk has nothing to do.
-                    self.queue(disk).waiting.push_front(id);
-                    self.starved |= 1 << disk;
+            match self.admit(id) {
+                Admission::Granted => {
+                    let others = &mut self.queue(disk).admitted;
+                    others.retain(|&other| other != id);
+                    return Some(id);
+                }
+                Admission::Refused => {
+                    self.table.lane(id).state = State::Idle; // its reader asks again before it runs dry
+                    self.counts.refused += 1;
+                }
+                Admission::Later => {
+                    self.queue(disk).waiting.push_front((id, waits));
+                    self.short |= 1 << disk;
                     return None;
                 }
-                return Some((id, want.min(free)));
             }
-            let free = self.free_memory() / r * r;
-            if !urgent && free > 0 && (self.sizes.n_auto || free >= want) {
-                return Some((id, want.min(free)));
-            }
-            self.table.lane(id).state = State::Idle; // its reader asks again before it runs dry
-            self.counts.refused += 1;
         }
         None
     }
-    /// Whether something of a disk's turns has still to come back.
-    fn is_under_way(&mut self, disk: u16) -> bool {
-        let turns = core::mem::take(&mut self.queue(disk).turns);
-        let under_way = turns.iter().any(|&id| self.table.lane(id).outstanding > 0);
-        self.queue(disk).turns = turns;
-        under_way
+    /// Reserves memory for a turn of a lane, and of all lanes of its stream that wait with it: what is read ahead on one disk
+    /// is of use only with what lies between it on the others.
+    fn admit(&mut self, id: LaneId) -> Admission {
+        let stream = self.table.stream_of(id);
+        let lanes = self.table.lanes_of(stream);
+        let new = |lane: &LaneId| {
+            let lane = &self.table.lanes[*lane as usize];
+            lane.state == State::Waiting && !lane.admitted
+        };
+        let together = lanes.clone().filter(new).count() as u64;
+        let r = self.sizes.r;
+        let want = r * self.sizes.requests(self.table.live() as u64, self.staging.lanes);
+        let least = together * if self.sizes.n_auto { r } else { want };
+        if !self.table.keeps_waiting(stream) {
+            if self.free_memory() < least {
+                return Admission::Refused;
+            }
+        } else if self.free_memory() < least {
+            if self.under_way > 0 || !self.wishing.is_empty() {
+                return Admission::Later; // what is under way will be consumed
+            }
+            self.give_up_until(together * r);
+        }
+        let quota = want.min(self.free_memory() / together / r * r);
+        if quota == 0 {
+            // Nothing can be read ahead: what is waited for goes on alone.
+            let waits = !self.table.lane(id).held.is_empty();
+            self.table.lane(id).quota = 0;
+            return if waits { Admission::Granted } else { Admission::Refused };
+        }
+        for lane in lanes {
+            let entry = self.table.lane(lane);
+            if entry.state == State::Waiting && !entry.admitted {
+                (entry.quota, entry.reserved, entry.admitted) = (quota, quota, true);
+                self.staging.reserved += quota;
+                let disk = self.table.disk_of(lane);
+                self.queue(disk).admitted.push_back(lane);
+                self.mark(disk);
+            }
+        }
+        self.assert_memory();
+        Admission::Granted
     }
     /// A lane has its turn: what was kept for it leaves.
-    fn begin(&mut self, disk: u16, id: LaneId, quota: u64) {
+    fn begin(&mut self, disk: u16, id: LaneId) {
         self.counts.turns += 1;
         let (now, stream) = (self.now, self.table.stream_of(id));
         let next = self.table.stream(stream).next;
@@ -199,13 +249,12 @@ impl Streams {
             lane.cursor = next;
         }
         lane.state = State::Running;
-        (lane.quota, lane.reserved, lane.issued) = (quota, quota, 0);
+        (lane.issued, lane.admitted) = (0, false);
+        let quota = lane.quota;
         (lane.reached, lane.wished_to) = (lane.cursor, lane.cursor);
         lane.held.make_contiguous().sort_by_key(|queued| queued.volume.start);
         let waited = if lane.held.is_empty() { Nanos::ZERO } else { now.since(lane.since) };
         self.counts.wait_max = self.counts.wait_max.max(waited);
-        self.staging.reserved += quota;
-        self.assert_memory();
         self.queue(disk).turns.push(id);
         self.table.touch(stream, now);
         while let Some(queued) = self.table.lane(id).held.pop_front() {
@@ -237,6 +286,8 @@ impl Streams {
         self.owners[at] = Owned { lane: id, blocks: queued.blocks, demand: queued.class == Class::Demand };
         let lane = self.table.lane(id);
         lane.outstanding += queued.blocks;
+        self.under_way += queued.blocks;
+        let lane = self.table.lane(id);
         lane.reached = lane.reached.max(queued.volume.end());
         self.queue(queued.disk.0).ready.push_back(queued);
         self.release(queued.disk.0);
@@ -268,8 +319,8 @@ impl Streams {
             self.due &= !(1 << disk);
             self.end_turns(disk, false);
             while (self.queue(disk).turns.len() as u64) < self.sizes.d {
-                let Some((id, quota)) = self.next_lane(disk, false) else { break };
-                self.begin(disk, id, quota);
+                let Some(id) = self.next_lane(disk) else { break };
+                self.begin(disk, id);
                 self.due &= !(1 << disk);
             }
             let mut at = 0;
@@ -356,7 +407,7 @@ impl Streams {
         Some(wished)
     }
     /// From block `at` the next run of blocks of the volume that lies on `disk`, within one strip if there are several disks.
-    fn next_piece(&self, disk: u16, at: u64, limit: u64) -> Option<Extent> {
+    pub(super) fn next_piece(&self, disk: u16, at: u64, limit: u64) -> Option<Extent> {
         if self.sizes.disks == 1 {
             return (at < limit).then(|| Extent::new(at, limit - at));
         }
@@ -375,6 +426,33 @@ impl Streams {
         None
     }
 
+    /// The next lane that keeps somebody waiting, at a time when nothing can be wished for.
+    fn next_kept(&mut self, disk: u16) -> Option<LaneId> {
+        let lanes = &self.table.lanes;
+        let kept = |id: LaneId| {
+            let lane = &lanes[id as usize];
+            lane.state == State::Waiting && !lane.held.is_empty()
+        };
+        let queue = &mut self.queues[usize::from(disk)];
+        if let Some(at) = queue.admitted.iter().position(|&id| kept(id)) {
+            return queue.admitted.remove(at);
+        }
+        let now = |&(id, waits): &(LaneId, u64)| lanes[id as usize].waits == waits && kept(id);
+        let at = queue.waiting.iter().position(now)?;
+        let id = queue.waiting[at].0;
+        match self.admit(id) {
+            Admission::Granted => {
+                let queue = self.queue(disk);
+                queue.waiting.remove(at);
+                queue.admitted.retain(|&other| other != id);
+                Some(id)
+            }
+            Admission::Later | Admission::Refused => {
+                self.short |= 1 << disk;
+                None
+            }
+        }
+    }
     /// Before a command leaves: whatever happened, as long as something is kept for a disk, something of it is under way.
     #[inline(never)]
     fn resume(&mut self, now: Nanos) {
@@ -386,11 +464,11 @@ impl Streams {
             if self.queue(disk).held > 0 {
                 self.end_turns(disk, true);
                 while (self.queue(disk).turns.len() as u64) < self.sizes.d {
-                    let Some((id, quota)) = self.next_lane(disk, true) else { break };
-                    self.begin(disk, id, quota);
+                    let Some(id) = self.next_kept(disk) else { break };
+                    self.begin(disk, id);
                 }
-                let alive = self.is_under_way(disk);
-                assert!(alive || self.queue(disk).held == 0, "kept demand has somebody to wait for");
+                let held = self.queue(disk).held;
+                assert!(held == 0 || self.under_way > 0, "kept demand has something to wait for");
             }
             self.look &= !(1 << disk);
         }
@@ -458,6 +536,10 @@ impl Dispatch for Streams {
         let Owned { lane: id, blocks, demand } = core::mem::replace(entry, NOBODY);
         if id != NONE {
             self.table.lane(id).outstanding -= blocks;
+            self.under_way -= blocks;
+            // Where memory was short there may be some now.
+            self.look |= self.short;
+            self.due |= core::mem::take(&mut self.short);
             self.demanded -= if demand { blocks } else { 0 };
             let queue = self.queue(disk.0);
             queue.left -= 1;

@@ -1,0 +1,91 @@
+//! `serve --record`: from the lines that the server writes to the file that was asked for.
+//!
+//! A server may be killed at any time, and Parquet and packed files are worth nothing without their end. So it writes
+//! plain lines: into the file itself if that is to be plain CSV, else into FILE.partial.csv, which becomes FILE in its format
+//! when the server has ended. After a kill the lines are still there and are a trace like any other.
+
+use super::trace;
+use crate::error::CliError;
+use crate::ui::Ui;
+use forerun_trace::{Format, ReadOptions};
+use std::path::{Path, PathBuf};
+
+/// Where a recording goes, and by which way.
+#[derive(Debug)]
+pub(crate) struct Recording {
+    file: PathBuf,
+    lines: PathBuf,
+}
+
+impl Recording {
+    /// Decides by the name.
+    ///
+    /// # Errors
+    /// When the lines of a server that was killed would be lost.
+    pub(crate) fn to(file: &Path) -> Result<Self, CliError> {
+        let packed =
+            ["gz", "xz", "zst"].iter().any(|end| file.extension().is_some_and(|other| other == *end));
+        if trace::target(file, None) == Format::Csv && !packed {
+            return Ok(Self { file: file.to_owned(), lines: file.to_owned() });
+        }
+        let mut lines = file.as_os_str().to_owned();
+        lines.push(".partial.csv");
+        let lines = PathBuf::from(lines);
+        if lines.exists() {
+            let why = format!(
+                "{0} was left by a server that did not end in order: keep it with `forerun trace convert {0} {1}`, \
+                 then remove it",
+                lines.display(),
+                file.display()
+            );
+            return Err(CliError::usage("--record", why, ""));
+        }
+        Ok(Self { file: file.to_owned(), lines })
+    }
+
+    /// The file that the server is to write.
+    pub(crate) fn lines(&self) -> &Path {
+        &self.lines
+    }
+
+    /// The server has ended: its lines become the file.
+    ///
+    /// # Errors
+    /// When it can not be written; the lines stay.
+    pub(crate) fn finish(&self, ui: &Ui) -> Result<(), CliError> {
+        if self.lines == self.file {
+            return Ok(());
+        }
+        let opened = forerun_trace::open(&self.lines, &ReadOptions::of(Format::Csv))
+            .map_err(|problem| CliError::failure("--record", problem))?;
+        trace::write(&self.file, None, &opened.trace, ui)?;
+        std::fs::remove_file(&self.lines).map_err(|problem| CliError::file(&self.lines, &problem))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_plain_csv_is_written_as_it_comes() {
+        let folder = tempfile::tempdir().expect("a folder");
+        for (name, direct) in
+            [("t.csv", true), ("t.csv.gz", false), ("t.parquet", false), ("t", false), ("t.spc", false)]
+        {
+            let file = folder.path().join(name);
+            let recording = Recording::to(&file).expect("nothing is there");
+            assert_eq!(recording.lines() == file, direct, "{name}");
+        }
+    }
+
+    #[test]
+    fn lines_of_a_server_that_was_killed_are_not_written_over() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("t.parquet");
+        std::fs::write(folder.path().join("t.parquet.partial.csv"), "t,dev,off,bytes,op,pid,file\n")
+            .expect("written");
+        let problem = Recording::to(&file).expect_err("left over").to_string();
+        assert!(problem.contains("trace convert") && problem.contains("t.parquet.partial.csv"), "{problem}");
+    }
+}

@@ -1,0 +1,137 @@
+//! Where `top` has its figures from: `/stats.json` of a live page.
+//!
+//! One request a look, over a connection of its own, with a deadline and a bound on the answer; who answers there need
+//! not be one of ours.
+
+use forerun_serve::figures::Figures;
+use std::io::{Read as _, Write as _};
+use std::net::{TcpStream, ToSocketAddrs as _};
+use std::time::Duration;
+
+/// How long a server may take.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// Longest answer, bytes: sixty-four exports of sixty-four members are 2 MiB.
+const ANSWER_BYTES_MAX: u64 = 8 << 20;
+
+/// A server, and how to ask it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Source {
+    /// `HOST:PORT`.
+    address: String,
+}
+
+impl Source {
+    /// A URL, `HOST:PORT`, or a port.
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
+        let bare = text.strip_prefix("http://").unwrap_or(text);
+        let bare = bare.split('/').next().unwrap_or_default();
+        if text.starts_with("https://") {
+            return Err(format!("`{text}`: the live page speaks HTTP; put a tunnel in between"));
+        }
+        if let Ok(port) = bare.parse::<u16>() {
+            return Ok(Self { address: format!("127.0.0.1:{port}") });
+        }
+        let ported =
+            bare.rsplit_once(':').is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok());
+        if !ported {
+            return Err(format!("`{text}` is not http://HOST:PORT, HOST:PORT or a port"));
+        }
+        Ok(Self { address: bare.to_owned() })
+    }
+
+    /// The figures of now, or why there are none.
+    pub(super) fn ask(&self) -> Result<Figures, String> {
+        let answer = self.get().map_err(|why| {
+            format!("{why}; is a server there that was started with --http {}?", self.address)
+        })?;
+        let (head, body) = answer.split_once("\r\n\r\n").ok_or("what answers does not speak HTTP")?;
+        let status = head.split(' ').nth(1).unwrap_or_default();
+        if status != "200" {
+            return Err(format!("it answers {status}: {}", body.trim()));
+        }
+        let figures: Figures =
+            serde_json::from_str(body).map_err(|why| format!("what answers is no forerun serve: {why}"))?;
+        if figures.version != forerun_serve::figures::VERSION {
+            return Err(format!(
+                "the server (forerun {}) speaks version {} of the figures, this program {}: use the same",
+                figures.forerun,
+                figures.version,
+                forerun_serve::figures::VERSION
+            ));
+        }
+        Ok(figures)
+    }
+
+    fn get(&self) -> std::io::Result<String> {
+        let mut last = std::io::Error::from(std::io::ErrorKind::NotFound);
+        for address in self.address.to_socket_addrs()? {
+            let mut stream = match TcpStream::connect_timeout(&address, PATIENCE) {
+                Ok(stream) => stream,
+                Err(why) => {
+                    last = why;
+                    continue;
+                }
+            };
+            stream.set_read_timeout(Some(PATIENCE))?;
+            stream.set_write_timeout(Some(PATIENCE))?;
+            // By its address: the server does not listen to names.
+            stream.write_all(format!("GET /stats.json HTTP/1.1\r\nHost: {address}\r\n\r\n").as_bytes())?;
+            let mut answer = String::new();
+            stream.take(ANSWER_BYTES_MAX).read_to_string(&mut answer)?;
+            return Ok(answer);
+        }
+        Err(last)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    #[test]
+    fn an_address_is_a_url_a_host_with_a_port_or_a_port() {
+        for (text, address) in [
+            ("8000", "127.0.0.1:8000"),
+            ("localhost:80", "localhost:80"),
+            ("http://[::1]:8000/", "[::1]:8000"),
+            ("http://10.0.0.7:8000/stats.json", "10.0.0.7:8000"),
+        ] {
+            assert_eq!(Source::parse(text).map(|source| source.address), Ok(address.to_owned()), "{text}");
+        }
+        for wrong in ["", "host", "host:", ":80", "99999", "https://a:1", "http:///"] {
+            assert!(Source::parse(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    /// Answers one request with these bytes.
+    fn answering(bytes: &'static [u8]) -> Result<Figures, String> {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("bound").to_string();
+        let thread = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().expect("somebody comes");
+            let mut head = [0; 1024];
+            let got = stream.read(&mut head).expect("a request");
+            stream.write_all(bytes).expect("sent");
+            String::from_utf8_lossy(&head[..got]).into_owned()
+        });
+        let figures = Source { address }.ask();
+        assert!(thread.join().expect("done").starts_with("GET /stats.json HTTP/1.1\r\nHost: 127.0.0.1:"));
+        figures
+    }
+
+    #[test]
+    fn what_is_no_server_of_ours_is_said_to_be_none() {
+        let fine = answering(b"HTTP/1.1 200 OK\r\n\r\n{\"version\":1,\"forerun\":\"9\",\"now_ns\":5}");
+        assert_eq!(fine.map(|figures| figures.now_ns), Ok(5), "fields that are not there are zero");
+        assert!(answering(b"HTTP/1.1 403 Forbidden\r\n\r\nno").is_err_and(|why| why.contains("403: no")));
+        assert!(
+            answering(b"HTTP/1.1 200 OK\r\n\r\n<html>").is_err_and(|why| why.contains("no forerun serve"))
+        );
+        assert!(answering(b"hello").is_err_and(|why| why.contains("HTTP")));
+        let other = answering(b"HTTP/1.1 200 OK\r\n\r\n{\"version\":77}");
+        assert!(other.is_err_and(|why| why.contains("version 77")));
+        let nobody = Source { address: "127.0.0.1:1".into() }.ask();
+        assert!(nobody.is_err_and(|why| why.contains("--http")));
+    }
+}

@@ -1,0 +1,462 @@
+//! What `top` draws, and what `top --once` prints: a server's figures, and rates from the last two answers.
+//!
+//! From top to bottom: the server; its exports, where there are several; how the chosen export's blocks are served, with curves of
+//! the rates; its members; and why the scheme reads ahead or does not. Nothing here asks anybody.
+
+use super::History;
+use crate::human;
+use forerun_serve::figures::{DecisionFigures, ExportFigures, FaredFigures, Figures, MemberFigures};
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::{Color, Modifier, Style};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Block, Borders, Paragraph, Row, Sparkline, Table, Wrap};
+
+/// What is shown.
+#[derive(Debug, Default)]
+pub(crate) struct Screen {
+    /// What was heard.
+    pub(crate) history: History,
+    /// Number of the chosen export.
+    pub(crate) export: usize,
+    /// Nothing is asked for the moment.
+    pub(crate) held: bool,
+    /// Why the last look failed.
+    pub(crate) trouble: Option<String>,
+    /// Colours may be used.
+    pub(crate) color: bool,
+}
+
+/// Names and colours of the outcomes, in their order.
+const OUTCOMES: [(&str, Color, char); 4] = [
+    ("cache", Color::Blue, '█'),
+    ("prefetch", Color::Green, '▓'),
+    ("late", Color::Yellow, '▒'),
+    ("miss", Color::Red, '░'),
+];
+/// Decisions shown.
+const DECISIONS_MAX: usize = 5;
+/// Members shown in full; of more only the first.
+const MEMBERS_MAX: usize = 16;
+
+impl Screen {
+    fn style(&self, color: Color) -> Style {
+        if self.color { Style::new().fg(color) } else { Style::new() }
+    }
+}
+
+/// What happened between two answers of an export.
+#[derive(Clone, Debug, Default)]
+struct Step {
+    seconds: f64,
+    outcomes: [u64; 4],
+    bytes_read: u64,
+    member_bytes: u64,
+    reads: u64,
+    waited_ns: u64,
+    answered: u64,
+}
+
+/// A rate for a curve or a table.
+fn per(count: u64, seconds: f64) -> f64 {
+    human::float(count) / seconds.max(1e-3)
+}
+
+fn outcomes(export: &ExportFigures) -> [u64; 4] {
+    [export.cache_hits, export.prefetch_hits, export.late_hits, export.misses]
+}
+
+fn step(before: &Figures, after: &Figures, export: usize) -> Step {
+    let none = ExportFigures::default();
+    let [a, b] = [before, after].map(|figures| figures.exports.get(export).unwrap_or(&none));
+    let [was, is] = [a, b].map(outcomes);
+    let sum = |of: fn(&FaredFigures) -> u64, export: &ExportFigures| export.fared.iter().map(of).sum::<u64>();
+    let grown = |of: fn(&FaredFigures) -> u64| sum(of, b).saturating_sub(sum(of, a));
+    Step {
+        seconds: human::float(after.now_ns.saturating_sub(before.now_ns)) / 1e9,
+        outcomes: std::array::from_fn(|k| is[k].saturating_sub(was[k])),
+        bytes_read: b.bytes_read.saturating_sub(a.bytes_read),
+        member_bytes: b.member_bytes_read.saturating_sub(a.member_bytes_read),
+        reads: b.reads.saturating_sub(a.reads),
+        waited_ns: grown(|fared| fared.waited_ns),
+        answered: grown(|fared| fared.reads),
+    }
+}
+
+/// Draws the whole screen.
+pub(super) fn draw(frame: &mut Frame<'_>, screen: &Screen) {
+    let Some(figures) = screen.history.last() else { return };
+    let none = ExportFigures::default();
+    let export = figures.exports.get(screen.export).unwrap_or(&none);
+    let several = if figures.exports.len() > 1 { figures.exports.len().min(8) as u16 + 1 } else { 0 };
+    let members = export.members.len().min(MEMBERS_MAX) as u16 + 1;
+    let areas = Layout::vertical([
+        Constraint::Length(1),
+        Constraint::Length(several),
+        Constraint::Length(5),
+        Constraint::Length(4),
+        Constraint::Length(members + 1),
+        Constraint::Min(2),
+        Constraint::Length(1),
+    ])
+    .split(frame.area());
+    frame.render_widget(Paragraph::new(title(screen, figures)), areas[0]);
+    if several > 0 {
+        exports(frame, areas[1], screen, figures);
+    }
+    served(frame, areas[2], screen, export);
+    curves(frame, areas[3], screen);
+    member_table(frame, areas[4], screen, export);
+    reasons(frame, areas[5], screen, figures, export);
+    let keys = "q end   ↑↓ export   space hold";
+    frame.render_widget(Paragraph::new(keys).style(Style::new().add_modifier(Modifier::DIM)), areas[6]);
+}
+
+fn title<'t>(screen: &Screen, figures: &Figures) -> Line<'t> {
+    let bold = Style::new().add_modifier(Modifier::BOLD);
+    let words = format!(
+        " {}, running {}, {} clients, {} resident, {} of processor time",
+        figures.forerun,
+        human::duration(human::float(figures.now_ns)),
+        figures.connections,
+        human::bytes(human::float(figures.resident_bytes)),
+        human::duration(human::float(figures.cpu_ns)),
+    );
+    let mut spans = vec![Span::styled("Forerun", bold), Span::raw(words)];
+    if screen.held {
+        spans.push(Span::styled("  held", screen.style(Color::Yellow)));
+    }
+    if let Some(trouble) = &screen.trouble {
+        spans.push(Span::styled(format!("  {trouble}"), screen.style(Color::Red)));
+    }
+    Line::from(spans)
+}
+
+/// The last step of an export; empty before the second answer.
+fn last_step(screen: &Screen, export: usize) -> Step {
+    screen.history.pairs().last().map_or_else(Step::default, |(a, b)| step(a, b, export))
+}
+
+fn exports(frame: &mut Frame<'_>, area: Rect, screen: &Screen, figures: &Figures) {
+    let rows = figures.exports.iter().enumerate().map(|(number, export)| {
+        let now = last_step(screen, number);
+        let name = if export.name.is_empty() { "(default)" } else { &export.name };
+        let row = Row::new([
+            name.to_owned(),
+            export.scheme.clone(),
+            human::percent(export.hit_ratio),
+            human::rate(per(now.bytes_read, now.seconds)),
+        ]);
+        let chosen = number == screen.export;
+        row.style(if chosen { Style::new().add_modifier(Modifier::REVERSED) } else { Style::new() })
+    });
+    // The chosen one is always among those that there is room for.
+    let room = usize::from(area.height.saturating_sub(1)).max(1);
+    let rows = rows.skip((screen.export + 1).saturating_sub(room));
+    let widths = [Constraint::Fill(2), Constraint::Fill(2), Constraint::Length(8), Constraint::Length(14)];
+    let head = Row::new(["export", "scheme", "hits", "read"]).style(Style::new().add_modifier(Modifier::DIM));
+    frame.render_widget(Table::new(rows, widths).header(head), area);
+}
+
+fn shares(outcomes: &[u64; 4]) -> [f64; 4] {
+    let all = human::float(outcomes.iter().sum::<u64>().max(1));
+    outcomes.map(|count| human::float(count) / all)
+}
+
+/// A bar of the four outcomes, as wide as there is room.
+fn bar<'t>(screen: &Screen, outcomes: &[u64; 4], width: u16) -> Line<'t> {
+    let (mut spans, mut done, mut sum) = (Vec::new(), 0, 0.0);
+    for (share, (_, color, sign)) in shares(outcomes).into_iter().zip(OUTCOMES) {
+        sum += share;
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of a width")]
+        let end = (sum * f64::from(width)).round() as usize;
+        spans.push(Span::styled(sign.to_string().repeat(end.saturating_sub(done)), screen.style(color)));
+        done = end.max(done);
+    }
+    Line::from(spans)
+}
+
+fn served(frame: &mut Frame<'_>, area: Rect, screen: &Screen, export: &ExportFigures) {
+    let now = last_step(screen, screen.export);
+    let block = Block::new().borders(Borders::TOP).title(format!(
+        " {} of {}, {}, cache {} of {} ",
+        human::bytes(human::float(export.size_bytes)),
+        export.array,
+        export.scheme,
+        human::bytes(human::float(export.cache_bytes)),
+        human::bytes(human::float(export.cache_bytes_max)),
+    ));
+    let legend = |counts: &[u64; 4]| -> Vec<Span<'static>> {
+        let parts = OUTCOMES.iter().zip(shares(counts));
+        let part = |((name, color, sign), share): (&(&str, Color, char), f64)| {
+            [
+                Span::styled(format!("{sign} "), screen.style(*color)),
+                Span::raw(format!("{name} {}   ", human::percent(share))),
+            ]
+        };
+        parts.flat_map(part).collect()
+    };
+    let mean = if now.answered > 0 { per(now.waited_ns, human::float(now.answered)) } else { 0.0 };
+    let used = export.used + export.wasted;
+    let lines = vec![
+        bar(screen, &now.outcomes, area.width),
+        Line::from(legend(&now.outcomes)),
+        Line::from(format!(
+            "now: {} reads/s, a read waits {}; since the start: hits {}, {} of what was read ahead was read",
+            human::digits(per(now.reads, now.seconds)),
+            human::duration(mean),
+            human::percent(export.hit_ratio),
+            if used > 0 {
+                human::percent(human::float(export.used) / human::float(used))
+            } else {
+                "–".into()
+            },
+        )),
+        Line::from(vec![
+            Span::raw(format!("clients {}", human::rate(per(now.bytes_read, now.seconds)))),
+            Span::raw(format!("   members {}", human::rate(per(now.member_bytes, now.seconds)))),
+        ]),
+    ];
+    frame.render_widget(Paragraph::new(lines).block(block), area);
+}
+
+fn curves(frame: &mut Frame<'_>, area: Rect, screen: &Screen) {
+    let steps: Vec<Step> = screen.history.pairs().map(|(a, b)| step(a, b, screen.export)).collect();
+    let [left, right] = Layout::horizontal([Constraint::Fill(1), Constraint::Fill(1)]).spacing(2).areas(area);
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a curve")]
+    let mut curve = |area: Rect, words: &'static str, color: Color, of: &dyn Fn(&Step) -> f64| {
+        let width = usize::from(area.width);
+        let values: Vec<u64> =
+            steps[steps.len().saturating_sub(width)..].iter().map(|s| of(s) as u64).collect();
+        let block = Block::new().borders(Borders::TOP).title(words);
+        let line = Sparkline::default().block(block).style(screen.style(color)).data(values);
+        frame.render_widget(line, area);
+    };
+    curve(left, " clients read ", Color::Blue, &|step| per(step.bytes_read, step.seconds));
+    curve(right, " waiting, all readers ", Color::Red, &|step| per(step.waited_ns, step.seconds));
+}
+
+/// A line of a table: what a member did between two answers.
+fn member(before: Option<&MemberFigures>, now: &MemberFigures, seconds: f64) -> [String; 7] {
+    let none = MemberFigures::default();
+    let was = before.unwrap_or(&none);
+    let grown = |of: fn(&MemberFigures) -> u64| of(now).saturating_sub(of(was));
+    let commands = grown(|m| m.reads) + grown(|m| m.writes);
+    let took = if commands > 0 { per(grown(|m| m.took_ns), human::float(commands)) } else { 0.0 };
+    let name = now.name.rsplit('/').next().unwrap_or_default();
+    let name = now.emulates.as_ref().map_or_else(|| name.to_owned(), |model| format!("{name} as {model}"));
+    [
+        name,
+        human::percent((per(grown(|m| m.busy_ns), seconds) / 1e9).min(1.0)),
+        human::count(now.queue),
+        format!("{}/s", human::digits(per(commands, seconds))),
+        format!("{}/s", human::digits(per(grown(|m| m.seeks), seconds))),
+        human::duration(took),
+        human::rate(per(grown(|m| m.bytes_read), seconds)),
+    ]
+}
+
+const MEMBER_HEAD: [&str; 7] = ["member", "busy", "queue", "commands", "seeks", "each took", "read"];
+
+fn member_table(frame: &mut Frame<'_>, area: Rect, screen: &Screen, export: &ExportFigures) {
+    let before = screen.history.pairs().last().and_then(|(before, _)| before.exports.get(screen.export));
+    let seconds = last_step(screen, screen.export).seconds;
+    let rows = export.members.iter().take(MEMBERS_MAX).enumerate().map(|(number, now)| {
+        Row::new(member(before.and_then(|before| before.members.get(number)), now, seconds))
+    });
+    let width = [Constraint::Fill(1)].into_iter().chain([8, 7, 11, 11, 11, 13].map(Constraint::Length));
+    let head = Row::new(MEMBER_HEAD).style(Style::new().add_modifier(Modifier::DIM));
+    let more = export.members.len().saturating_sub(MEMBERS_MAX);
+    let title = if more > 0 { format!(" members (and {more} more) ") } else { " members ".to_owned() };
+    let block = Block::new().borders(Borders::TOP).title(title);
+    frame.render_widget(Table::new(rows, width).header(head).block(block), area);
+}
+
+/// `asp off, 12.0 s ago: why (numbers)`.
+fn because(turn: &DecisionFigures, now_ns: u64) -> String {
+    let number = |(name, &value): (&String, &u64)| match name.strip_suffix("_ns") {
+        Some(bare) => format!("{} {}", bare.replace('_', " "), human::duration(human::float(value))),
+        None => format!("{} {}", name.replace('_', " "), human::count(value)),
+    };
+    let numbers: Vec<String> = turn.because.iter().map(number).collect();
+    let ago = human::duration(human::float(now_ns.saturating_sub(turn.at_ns)));
+    format!(", {ago} ago: {} ({})", turn.reason, numbers.join(", "))
+}
+
+fn reasons(frame: &mut Frame<'_>, area: Rect, screen: &Screen, figures: &Figures, export: &ExportFigures) {
+    let line = |turn: &DecisionFigures| {
+        let (word, color) = if turn.on { ("on", Color::Green) } else { ("off", Color::Yellow) };
+        Line::from(vec![
+            Span::raw(format!("{} ", turn.switch)),
+            Span::styled(word, screen.style(color)),
+            Span::raw(because(turn, figures.now_ns)),
+        ])
+    };
+    let mut lines: Vec<Line<'_>> = export.decisions.iter().rev().take(DECISIONS_MAX).map(line).collect();
+    if lines.is_empty() {
+        lines.push(Line::from("the scheme has not turned a switch"));
+    }
+    let block = Block::new().borders(Borders::TOP).title(" why it reads ahead, or does not ");
+    frame.render_widget(Paragraph::new(lines).wrap(Wrap { trim: true }).block(block), area);
+}
+
+/// The figures of now, for `--once`: sums since the start.
+pub(super) fn text(figures: &Figures) -> String {
+    let whole = Screen::default();
+    let mut out = format!("{}\n", title(&whole, figures));
+    for export in &figures.exports {
+        let counts = outcomes(export);
+        let parts: Vec<String> = OUTCOMES
+            .iter()
+            .zip(shares(&counts))
+            .map(|((name, ..), share)| format!("{name} {}", human::percent(share)))
+            .collect();
+        let name = if export.name.is_empty() { String::new() } else { format!("{}: ", export.name) };
+        out.push_str(&format!(
+            "\n{name}{}, {}, {}\n  read {} in {} requests: {}\n  prefetched {} blocks, used {}, wasted {}; members read {}\n",
+            human::bytes(human::float(export.size_bytes)),
+            export.array,
+            export.scheme,
+            human::bytes(human::float(export.bytes_read)),
+            human::count(export.reads),
+            parts.join(", "),
+            human::count(export.prefetched_blocks),
+            human::count(export.used),
+            human::count(export.wasted),
+            human::bytes(human::float(export.member_bytes_read)),
+        ));
+        for turn in export.decisions.iter().rev().take(DECISIONS_MAX) {
+            let word = if turn.on { "on" } else { "off" };
+            out.push_str(&format!("  {} {word}{}\n", turn.switch, because(turn, figures.now_ns)));
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ratatui::Terminal;
+    use ratatui::backend::TestBackend;
+
+    fn figures(second: u64) -> Figures {
+        let export = ExportFigures {
+            scheme: "asp+msp".into(),
+            array: "raid0:2x128KiB".into(),
+            size_bytes: 1 << 30,
+            reads: 100 * second,
+            bytes_read: second * (100 << 10),
+            prefetch_hits: 15 * second,
+            misses: 5 * second,
+            hit_ratio: 0.75,
+            used: 3,
+            wasted: 1,
+            fared: vec![FaredFigures {
+                how: "miss".into(),
+                reads: 10 * second,
+                waited_ns: second * 20_000_000,
+            }],
+            members: vec![MemberFigures {
+                name: "/tmp/m0.img".into(),
+                emulates: Some("cheetah-15k4".into()),
+                queue: 3,
+                reads: 50 * second,
+                seeks: 7 * second,
+                busy_ns: second * 500_000_000,
+                took_ns: second * 50 * 4_000_000,
+                ..MemberFigures::default()
+            }],
+            decisions: vec![DecisionFigures {
+                at_ns: 1_000_000_000,
+                switch: "asp".into(),
+                turn: 1,
+                on: false,
+                reason: "it costs more".into(),
+                because: [("cost_none_ns".to_owned(), 2_000_000_u64), ("streams".to_owned(), 7)].into(),
+            }],
+            ..ExportFigures::default()
+        };
+        let other = ExportFigures { name: "other".into(), ..ExportFigures::default() };
+        Figures {
+            version: 1,
+            now_ns: second * 1_000_000_000,
+            connections: 2,
+            exports: vec![export, other],
+            ..Figures::default()
+        }
+    }
+
+    fn drawn(screen: &Screen, width: u16, height: u16) -> String {
+        let mut terminal = Terminal::new(TestBackend::new(width, height)).expect("a test's terminal");
+        terminal.draw(|frame| draw(frame, screen)).expect("drawn");
+        let buffer = terminal.backend().buffer();
+        let line = |y| (0..width).map(|x| buffer[(x, y)].symbol()).collect::<String>().trim_end().to_owned();
+        (0..height).map(line).collect::<Vec<_>>().join("\n")
+    }
+
+    fn screen() -> Screen {
+        let mut screen = Screen::default();
+        screen.history.add(figures(1));
+        screen.history.add(figures(3));
+        screen
+    }
+
+    #[test]
+    fn rates_are_differences_of_two_answers_and_reasons_are_spelled_out() {
+        let text = drawn(&screen(), 120, 30);
+        for words in [
+            "running 3.00 s, 2 clients",
+            "1.00 GiB of raid0:2x128KiB, asp+msp",
+            "prefetch 75.0%",
+            "miss 25.0%",
+            "100 reads/s, a read waits 2.00 ms",
+            "hits 75.0%, 75.0% of what was read ahead was read",
+            "clients 100 KiB/s",
+            "m0.img as cheetah-15k4",
+            "asp off, 2.00 s ago: it costs more (cost none 2.00 ms, streams 7)",
+            "q end",
+        ] {
+            assert!(text.contains(words), "{words} in\n{text}");
+        }
+        let row = text.lines().find(|line| line.starts_with("m0.img")).expect("the member's row");
+        let cells: Vec<&str> = row.split_whitespace().collect();
+        assert_eq!(cells[3..9], ["50.0%", "3", "50.0/s", "7.00/s", "4.00", "ms"], "{row}");
+    }
+
+    #[test]
+    fn another_export_can_be_chosen_and_has_its_own_figures() {
+        let mut screen = screen();
+        screen.export = 1;
+        let text = drawn(&screen, 100, 30);
+        assert!(text.contains("other") && text.contains("the scheme has not turned a switch"), "{text}");
+        assert!(!text.contains("m0.img"), "{text}");
+    }
+
+    #[test]
+    fn a_bar_is_as_wide_as_there_is_room_and_split_by_the_outcomes() {
+        let screen = Screen::default();
+        let line = bar(&screen, &[0, 15, 0, 5], 40);
+        let text: String = line.spans.iter().map(|span| span.content.as_ref()).collect();
+        assert_eq!(text, format!("{}{}", "▓".repeat(30), "░".repeat(10)));
+        assert!(bar(&screen, &[0; 4], 40).spans.iter().all(|span| span.content.is_empty()));
+    }
+
+    #[test]
+    fn no_terminal_is_too_small() {
+        for (width, height) in [(1, 1), (5, 3), (20, 10), (300, 100)] {
+            drawn(&screen(), width, height);
+        }
+        drawn(&Screen::default(), 80, 24);
+        let mut gone = screen();
+        gone.export = 99;
+        gone.trouble = Some("it is gone".into());
+        assert!(drawn(&gone, 120, 30).contains("it is gone"));
+    }
+
+    #[test]
+    fn once_prints_the_sums_of_every_export() {
+        let text = text(&figures(2));
+        assert!(text.contains("read 200 KiB in 200 requests: cache 0.0%, prefetch 75.0%"), "{text}");
+        assert!(text.contains("\nother: ") && text.contains("asp off, 1.00 s ago"), "{text}");
+    }
+}

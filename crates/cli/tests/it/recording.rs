@@ -1,0 +1,65 @@
+//! Recordings of `serve` go through `compare`, also those of a server that was killed.
+
+use crate::{forerun, json};
+use std::path::Path;
+
+/// A client that reads everything; without it these tests pass. `scripts/install-deps.sh` installs it.
+fn has_nbdcopy() -> bool {
+    let there = std::process::Command::new("sh").args(["-c", "command -v nbdcopy"]).output();
+    there.is_ok_and(|output| output.status.success())
+}
+
+fn image(folder: &Path) -> String {
+    let path = folder.join("disk.img");
+    std::fs::write(&path, vec![7; 8 << 20]).expect("written");
+    path.to_str().expect("a name in UTF-8").to_owned()
+}
+
+/// Bytes that the programs of a trace read, as a comparison says.
+fn compared(trace: &Path) -> u64 {
+    let trace = trace.to_str().expect("a name in UTF-8");
+    let array = "raid0:2x128KiB";
+    let report = json(&["compare", trace, "--scheme", "asp", "--cache", "4MiB", "--array", array, "--json"]);
+    report["runs"][0]["bytes_read_requested"].as_u64().expect("a number")
+}
+
+#[test]
+fn a_recording_is_a_trace_in_the_format_of_its_name_that_compare_replays() {
+    if !has_nbdcopy() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let disk = image(folder.path());
+    let mut found = Vec::new();
+    for name in ["t.csv", "t.parquet", "t.csv.zst"] {
+        let trace = folder.path().join(name);
+        let record = trace.to_str().expect("a name in UTF-8");
+        let words = ["serve", "--over", &disk, "--record", record, "--run", "nbdcopy \"$uri\" null:"];
+        forerun(&words).assert().success();
+        found.push(compared(&trace));
+        assert!(!folder.path().join(format!("{name}.partial.csv")).exists());
+    }
+    assert_eq!(found, [8 << 20; 3]);
+}
+
+#[test]
+fn the_recording_of_a_server_that_was_killed_is_a_trace_up_to_then() {
+    if !has_nbdcopy() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let (disk, trace) = (image(folder.path()), folder.path().join("t.parquet"));
+    let lines = folder.path().join("t.parquet.partial.csv");
+    // The shell's parent is the server.
+    let run = format!(
+        "nbdcopy \"$uri\" null:; until [ $(wc -l < {}) -gt 1 ]; do sleep 0.1; done; kill -9 $PPID",
+        lines.display()
+    );
+    let record = trace.to_str().expect("a name in UTF-8");
+    forerun(&["serve", "--over", &disk, "--record", record, "--run", &run]).assert().failure();
+    assert!(compared(&lines) > 0);
+    let again = ["serve", "--over", &disk, "--record", record, "--run", "true"];
+    let said = forerun(&again).assert().code(2).get_output().stderr.clone();
+    let said = String::from_utf8(said).expect("text");
+    assert!(said.contains("trace convert"), "{said}");
+}
