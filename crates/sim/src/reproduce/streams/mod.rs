@@ -62,6 +62,8 @@ const STRIP: &str = "8MiB";
 const REQUEST: u64 = 64 << 10;
 /// Memory of a disk where a slide does not vary it.
 const MEMORY: u64 = 128 * MIB;
+/// Requests of each stream for which there is memory beside M.
+const WAITING: u64 = 4;
 /// Bytes a second of the controller of eight disks.
 const CONTROLLER: u64 = 450_000_000;
 /// What it takes for each buffer that it holds, whenever one passes (see above).
@@ -115,7 +117,7 @@ impl<'a> Rig<'a> {
             1 => format!("single:{STRIP}"),
             disks => format!("raid0:{disks}x{}", self.scale.mib(TITLE_MIB)),
         };
-        let requests = 2 * self.streams * self.request;
+        let requests = WAITING * self.streams * self.request;
         Setup {
             spec: RunSpec {
                 input: self.load(),

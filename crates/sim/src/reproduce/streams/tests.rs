@@ -46,7 +46,7 @@ fn the_load_is_that_of_the_slides() {
     let spec = eight.turns().controlled().spec;
     assert_eq!((spec.array.as_str(), spec.bus_bytes_per_s), ("raid0:8x256MiB", 450_000_000));
     assert_eq!(spec.scheme, "streams(D=1,R=512KiB,N=128,M=1GiB)");
-    assert_eq!(spec.cache_bytes, 8 * (128 * MIB + 200 * (64 << 10)), "what waits is held beside M");
+    assert_eq!(spec.cache_bytes, 8 * (128 * MIB + 400 * (64 << 10)), "what waits is held beside M");
 }
 
 #[test]
