@@ -287,11 +287,15 @@ impl Files {
 
     /// Whether it is what it was; `writing` says that writes of ours are in flight.
     fn check(&mut self, writing: bool) -> Result<(), String> {
-        if self.seen.is_block {
-            return Ok(()); // it is held exclusively
-        }
         let wrote = std::mem::take(&mut self.written) || writing;
         let changed = |what: &str| Err(format!("{}: {what} while it was served", self.path.display()));
+        if self.seen.is_block {
+            // It is held exclusively; only its driver can change it.
+            return match (&*self.plain).seek(SeekFrom::End(0)) {
+                Ok(size) if size == self.seen.size => Ok(()),
+                _ => changed("its size has changed"),
+            };
+        }
         let Ok(now) = self.plain.metadata() else { return changed("it could not be looked at") };
         if now.size() != self.seen.size {
             return changed("its size has changed");
