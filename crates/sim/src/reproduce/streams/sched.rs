@@ -84,8 +84,8 @@ fn fitting(scale: &Scale, streams: u64, r: u64, memory: u64) -> Setup {
 }
 
 /// Why it does not matter how many streams there are once there are several.
-const ONE_SEEK: &str = "with N=1 each R pays one seek, however many streams there are; turns follow the order in which clients came, \
-                        here that of their titles, so that more streams have shorter seeks";
+const ONE_SEEK: &str =
+    "with N=1 each R pays one seek, however many streams there are, and in whatever order they came";
 
 /// Slide 18.
 fn limited(scale: &Scale) -> Vec<Claim> {
