@@ -19,6 +19,7 @@
 
 mod backend;
 mod connection;
+pub mod control;
 mod credit;
 mod dial;
 mod emulate;

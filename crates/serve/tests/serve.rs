@@ -5,12 +5,16 @@
 mod budget;
 #[path = "it/client.rs"]
 mod client;
+#[path = "it/control.rs"]
+mod control;
 #[path = "it/devices.rs"]
 mod devices;
 #[path = "it/exports.rs"]
 mod exports;
 #[path = "it/faults.rs"]
 mod faults;
+#[path = "it/floods.rs"]
+mod floods;
 #[path = "it/hostile.rs"]
 mod hostile;
 #[path = "it/live.rs"]

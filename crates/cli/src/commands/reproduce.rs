@@ -8,7 +8,7 @@ use crate::ui::{Style, Ui};
 use crate::{csv, html};
 use clap::{Args, Subcommand};
 use forerun_sim::reproduce::{
-    self, Kind as RowKind, Options, Paper, ReproduceError, Reproduction, Row, Step, Study,
+    self, Grid, GridLine, Kind as RowKind, Options, Paper, ReproduceError, Reproduction, Row, Step, Study,
 };
 use forerun_sim::run::RunError;
 use indicatif::ProgressBar;
@@ -228,10 +228,25 @@ fn short(text: &str) -> String {
     text.chars().take(PAPER_WIDTH - 1).chain(['…']).collect()
 }
 
-/// Why a row does not hold, a line for each fact; not once more what the row before has told.
+/// Why a row does not hold, in a line or two, with -v a line for each fact; not once more what the row before has told.
 fn because(why: &str, told: &str, ui: &Ui) -> String {
     let why = if why == told { "as the row before" } else { why };
     why.lines().map(|line| ui.paint(Style::Dim, &format!("      {line}")) + "\n").collect()
+}
+
+/// A table of numbers, under its title.
+fn numbers(grid: &Grid, ui: &Ui) -> String {
+    let left = grid.labels.iter().map(|name| (name.as_str(), Align::Left));
+    let right = grid.columns.iter().map(|name| (name.as_str(), Align::Right));
+    let header: Vec<(&str, Align)> = left.chain(right).collect();
+    let cells = |line: &GridLine| {
+        line.labels.iter().cloned().chain(line.values.iter().map(|value| human::digits(*value))).collect()
+    };
+    let rows: Vec<Vec<String>> = grid.lines.iter().map(cells).collect();
+    let mut lines = table::aligned(&header, &rows).into_iter();
+    let head = lines.next().map_or_else(String::new, |line| ui.paint(Style::Dim, &line));
+    let body: String = lines.map(|line| line + "\n").collect();
+    format!("\n{}\n{head}\n{body}", grid.title)
 }
 
 fn text(study: &Study, result: &Reproduction, ui: &Ui) -> String {
@@ -274,10 +289,14 @@ fn text(study: &Study, result: &Reproduction, ui: &Ui) -> String {
         };
         text.push_str(&style.map_or_else(|| line.clone(), |style| ui.paint(style, &line)));
         text.push('\n');
-        if row.holds == Some(false) && !row.why.is_empty() {
-            text.push_str(&because(&row.why, told, ui));
-            told = &row.why;
+        let why = if ui.verbose > 0 { &row.why } else { &row.brief };
+        if row.holds == Some(false) && !why.is_empty() {
+            text.push_str(&because(why, told, ui));
+            told = why;
         }
+    }
+    for grid in &result.tables {
+        text.push_str(&numbers(grid, ui));
     }
     for note in &result.notes {
         text.push_str(&format!("\n{note}\n"));

@@ -282,9 +282,40 @@ impl Claim {
             ours: verdict.ours,
             ratio,
             holds: if quick { None } else { verdict.holds },
+            brief: self.brief(reports, &verdict, quick),
             why: self.why(reports, &verdict, quick),
             measured_ns_per_access: None,
         }
+    }
+
+    /// Why the row does not hold, in a line, and in another what the runs and its ablations came to.
+    fn brief(&self, reports: &Reports, verdict: &Verdict, quick: bool) -> String {
+        if verdict.holds != Some(false) || quick {
+            return String::new();
+        }
+        let runs = self.needs.iter().filter_map(|setup| reports.get(setup));
+        let mut numbers: Vec<String> = Vec::new();
+        if !verdict.said.is_empty() {
+            numbers.push(verdict.said.clone());
+        } else if self.needs.len() <= TOLD {
+            numbers.extend(runs.map(speed));
+        }
+        for ablation in &self.ablations {
+            let runs: Vec<&RunReport> = ablation.setups.iter().filter_map(|s| reports.get(s)).collect();
+            let came_to = match runs[..] {
+                [run] => format!("{:.2} MB/s", megabytes_per_s(run)),
+                _ => self.changed(ablation, reports),
+            };
+            numbers.push(format!("{}: {came_to}", ablation.shows));
+        }
+        let parts = [self.cause.to_string(), numbers.join("; ")];
+        parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n")
+    }
+
+    /// The row's own number with the set-ups of an ablation.
+    fn changed(&self, ablation: &Ablation, reports: &Reports) -> String {
+        let changed = Self { needs: ablation.setups.clone(), ablations: Vec::new(), ..self.clone() };
+        changed.judge(reports).ours.map_or_else(|| "nothing".into(), |ours| format!("{ours:.3}"))
     }
 
     /// The runs' numbers, a line for each: in short where the row holds, with cause and ablations where it does not.
@@ -320,8 +351,7 @@ impl Claim {
         if let [run] = runs[..] {
             return format!("ablation ({shows}): {}", facts(run));
         }
-        let changed = Self { needs: ablation.setups.clone(), ablations: Vec::new(), ..self.clone() };
-        let ours = changed.judge(reports).ours.map_or_else(|| "nothing".into(), |ours| format!("{ours:.3}"));
+        let ours = self.changed(ablation, reports);
         if runs.len() > TOLD_IN_FULL {
             return format!("ablation ({shows}): {ours} instead");
         }

@@ -14,6 +14,7 @@ mod chart;
 mod claim;
 mod facts;
 mod flashy;
+mod grid;
 mod rpp;
 mod setup;
 
@@ -30,6 +31,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 pub use chart::{Chart, Series};
+pub use grid::{Grid, GridLine};
 
 /// The studies that can be reproduced: adding one is a folder and a row here.
 pub static STUDIES: &[&Study] = &[&asp::STUDY, &rpp::STUDY, &flashy::STUDY];
@@ -124,6 +126,8 @@ pub struct Row {
     pub ratio: Option<f64>,
     /// A number holds when it lies on the paper's side of 1 and within a third of it; an order when it is ours.
     pub holds: Option<bool>,
+    /// Where it does not hold, its cause, and the numbers in short: a line or two.
+    pub brief: String,
     /// The runs' own numbers behind the row, and where it does not hold, its cause.
     pub why: String,
     /// Core nanoseconds per access by the caller's clock: the one number that no two runs share.
@@ -154,6 +158,8 @@ pub struct Reproduction {
     pub rows: Vec<Row>,
     /// The curves of the figures as we have them.
     pub charts: Vec<Chart>,
+    /// Tables of numbers that many rows stand on.
+    pub tables: Vec<Grid>,
     /// Every run, in a fixed order.
     pub runs: Vec<LabelledRun>,
 }

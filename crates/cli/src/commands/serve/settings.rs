@@ -298,7 +298,7 @@ pub(crate) struct Effective {
     pub(crate) args: Vec<ServeArgs>,
     /// The same in words, with the defaults, in the order of the command line's definition.
     pub(crate) settings: Vec<Layer>,
-    /// The file has [[export]] tables.
+    /// The file has `[[export]]` tables.
     pub(crate) tables: bool,
 }
 

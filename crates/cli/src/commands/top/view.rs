@@ -25,6 +25,8 @@ pub(crate) struct Screen {
     pub(crate) trouble: Option<String>,
     /// Colours may be used.
     pub(crate) color: bool,
+    /// Who answers knows no members and no reasons.
+    pub(crate) counters_only: bool,
 }
 
 /// Names and colours of the outcomes, in their order.
@@ -294,7 +296,9 @@ fn reasons(frame: &mut Frame<'_>, area: Rect, screen: &Screen, figures: &Figures
     };
     let mut lines: Vec<Line<'_>> = export.decisions.iter().rev().take(DECISIONS_MAX).map(line).collect();
     if lines.is_empty() {
-        lines.push(Line::from("the scheme has not turned a switch"));
+        let known = "the scheme has not turned a switch";
+        let unknown = "a control socket knows the counters only: start the server with --http to see members and reasons";
+        lines.push(Line::from(if screen.counters_only { unknown } else { known }));
     }
     let block = Block::new().borders(Borders::TOP).title(" why it reads ahead, or does not ");
     frame.render_widget(Paragraph::new(lines).wrap(Wrap { trim: true }).block(block), area);

@@ -78,6 +78,7 @@ fn row(
         ours,
         ratio,
         holds: if quick { None } else { holds },
+        brief: if holds == Some(false) && !quick { why.clone() } else { String::new() },
         why,
         measured_ns_per_access: None,
     }
