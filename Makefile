@@ -76,6 +76,7 @@ reproduce: build ## Every figure of the papers that runs in virtual time: tables
 	@mkdir -p $(OUT)
 	target/release/forerun reproduce asp --demo-trace $(firstword $(wildcard traces/demo.*)) --csv $(OUT)/asp.csv --html $(OUT)/asp.html
 	target/release/forerun reproduce rpp --csv $(OUT)/rpp.csv --html $(OUT)/rpp.html
+	target/release/forerun reproduce streams --csv $(OUT)/streams.csv --html $(OUT)/streams.html
 
 docs-figures: build ## Run every command that a figure in the docs names, and write its output to docs/figures
 	python3 scripts/docs-figures.py
