@@ -26,6 +26,8 @@ if [ "${1:-}" = clients ] && command -v apt-get >/dev/null; then
     command -v nbdsh >/dev/null || missing+=(python3-libnbd)
     command -v nbdkit >/dev/null || missing+=(nbdkit)
     command -v qemu-img >/dev/null || missing+=(qemu-utils)
+    command -v mkfs.ext4 >/dev/null || missing+=(e2fsprogs)
+    command -v losetup >/dev/null || missing+=(mount)
 fi
 
 if [ ${#missing[@]} -gt 0 ]; then

@@ -3,7 +3,7 @@
 //! Each subcommand's own options stand in its file under `commands/`; this file holds what all share, and turns
 //! clap's several-line complaint into the one line that every other error has.
 
-use crate::commands::{compare, config, device, explain, generate, mrc, reproduce, serve, top, trace};
+use crate::commands::{compare, config, ctl, device, explain, generate, mrc, reproduce, serve, top, trace};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::process::ExitCode;
 
@@ -85,6 +85,9 @@ pub(crate) enum Command {
     /// Serve a file, a device or striped members over NBD, through a prefetching cache
     #[command(after_help = serve::HELP)]
     Serve(Box<serve::ServeArgs>),
+    /// Ask a running server, and change its scheme or its cache
+    #[command(after_help = ctl::HELP)]
+    Ctl(ctl::CtlArgs),
     /// Watch a running server in the terminal: hits, waits, members, and why it reads ahead or does not
     #[command(after_help = top::HELP)]
     Top(top::TopArgs),

@@ -1,7 +1,7 @@
 //! The engine: one cache layer, fed with inputs, drained of outputs, told the time.
 //!
 //! A host is a loop: [`Engine::handle`] an input, [`Engine::poll`] until empty, sleep until [`Engine::next_wake`].
-//! There is no other way in or out. A stack of layers is engines joined by the host: the upper's `Start` becomes the
+//! There is no other way in or out, but for an operator's changes (`change.rs`). A stack of layers is engines joined by the host: the upper's `Start` becomes the
 //! lower's access, the lower's `Ready` the upper's `Done`.
 //!
 //! What happens to a read, in order: memory for its missing blocks is reserved (or the read waits); the policy is told
@@ -9,6 +9,7 @@
 //! their member commands; completions fill cells, wake readers and are told to the policy. Writes and destaging are
 //! in `write.rs`, fetches in `fetch.rs`, leaving in `evict.rs`.
 
+mod change;
 mod evict;
 mod fetch;
 mod hit;

@@ -19,6 +19,7 @@
 
 mod backend;
 mod connection;
+pub mod control;
 mod credit;
 mod dial;
 mod emulate;
@@ -30,6 +31,8 @@ mod http;
 mod live;
 pub mod log;
 pub mod nbd;
+#[cfg(feature = "objects")]
+mod object;
 pub mod options;
 mod raw;
 mod record;

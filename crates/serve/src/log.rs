@@ -3,11 +3,11 @@
 //! The engine is deterministic, so the same inputs must give the same outputs, byte for byte; [`verify`] feeds a log to an
 //! engine made from the log's own head and compares each output. It is the proof that the server runs the engine of the
 //! simulator unchanged, and a way to take a decision apart that a real machine's timing led to. The log is text, one line
-//! each: `>` an input, `<` an output in the words of its type. Its head names what the engine was made from. Writing it
+//! each: `>` an input (or a change of scheme or cache, which is one to a replay), `<` an output in the words of its type. Its head names what the engine was made from. Writing it
 //! costs about as much as the engine itself, so it is for finding out, not for every day.
 
 use crate::error::ServeError;
-use crate::volume::EngineSpec;
+use crate::volume::{Change, EngineSpec};
 use forerun_core::access::{Access, Context, Op};
 use forerun_core::array::Array;
 use forerun_core::engine::{Input, Output, Status};
@@ -40,6 +40,15 @@ impl Log {
     /// An input is about to be handled.
     pub(crate) fn input(&mut self, now: Nanos, input: &Input) {
         let written = write_input(&mut self.out, now, input);
+        self.note(written);
+    }
+
+    /// A change is about to be made.
+    pub(crate) fn change(&mut self, now: Nanos, change: &Change) {
+        let written = match change {
+            Change::Scheme(spec) => writeln!(self.out, "> {} scheme {}", now.0, spec.scheme),
+            Change::Drop => writeln!(self.out, "> {} drop", now.0),
+        };
         self.note(written);
     }
 
@@ -139,9 +148,14 @@ pub fn verify(path: &Path) -> Result<Verified, ServeError> {
             if let Some(extra) = engine.poll() {
                 return Err(wrong(format!("line {place}: the replay goes on with {extra:?}")));
             }
-            let (now, input) =
-                parse_input(rest).ok_or_else(|| wrong(format!("line {place} is no input: {line}")))?;
-            engine.handle(now, input);
+            let none = || wrong(format!("line {place} is no input: {line}"));
+            match parse_entry(rest).ok_or_else(none)? {
+                Entry::Input(now, input) => engine.handle(now, input),
+                Entry::Drop(now) => engine.drop_cache(now),
+                Entry::Scheme(now, scheme) => {
+                    EngineSpec::new(scheme, cache, &device)?.reshape(now, &mut engine)
+                }
+            }
             found.inputs += 1;
         } else {
             let output = engine.poll().map(|output| format!("< {output:?}")).unwrap_or_default();
@@ -157,6 +171,23 @@ pub fn verify(path: &Path) -> Result<Verified, ServeError> {
 fn parse_array(text: &str) -> Option<Array> {
     let (spec, blocks) = text.split_once(' ')?;
     Array::new(spec.parse().ok()?, blocks.parse().ok()?).ok()
+}
+
+/// What a line with `>` says.
+enum Entry<'a> {
+    Input(Nanos, Input),
+    Scheme(Nanos, &'a str),
+    Drop(Nanos),
+}
+
+fn parse_entry(line: &str) -> Option<Entry<'_>> {
+    let (now, what) = line.split_once(' ')?;
+    let now = || now.parse().ok().map(Nanos);
+    match what.strip_prefix("scheme ") {
+        Some(scheme) => Some(Entry::Scheme(now()?, scheme)),
+        None if what == "drop" => Some(Entry::Drop(now()?)),
+        None => parse_input(line).map(|(now, input)| Entry::Input(now, input)),
+    }
 }
 
 fn parse_input(line: &str) -> Option<(Nanos, Input)> {

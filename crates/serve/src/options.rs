@@ -126,6 +126,8 @@ pub struct Options {
     pub transfer: Transfer,
     /// Whether the page cache of the members is bypassed.
     pub direct: Direct,
+    /// Unix socket for `forerun ctl`, for the owner of the process alone.
+    pub control: Option<PathBuf>,
     /// Certificates; none is a server without TLS.
     pub tls: Option<TlsOptions>,
     /// File for a trace of what clients ask for.
@@ -160,6 +162,7 @@ impl Options {
             connections: CONNECTIONS_DEFAULT,
             transfer: Transfer::Auto,
             direct: Direct::Auto,
+            control: None,
             tls: None,
             record: None,
             http: None,

@@ -10,6 +10,7 @@
 //! clients nor keep new ones out. `requests` is what was asked and not yet answered, `accept` how clients come in.
 
 mod accept;
+mod control;
 mod linger;
 mod metrics;
 mod requests;
@@ -32,6 +33,7 @@ use crate::record::Record;
 use crate::source::Source;
 use crate::volume::{EngineSpec, Event, Volume};
 use accept::Listener;
+use control::Control;
 use forerun_core::array::ArraySpec;
 use forerun_core::units::{Nanos, SECTOR_BYTES};
 use forerun_disk::device::Device;
@@ -64,6 +66,8 @@ mod token {
     pub(super) const STOP: u64 = 0;
     pub(super) const TIMER: u64 = 2;
     pub(super) const LISTENERS: u64 = 16;
+    pub(super) const CONTROL: u64 = 40;
+    pub(super) const OPERATORS: u64 = 48;
     pub(super) const MEMBERS: u64 = 128;
     pub(super) const CONNECTIONS: u64 = 1024;
 }
@@ -109,6 +113,9 @@ pub struct Server {
     clients: u64,
     serving: u32,
     serving_max: u32,
+    /// Most clients that there can be: what credit was reckoned with.
+    places: u32,
+    control: Option<Control>,
     requests: Requests,
     /// Requests that were taken in this turn.
     requests_of_turn: u32,
@@ -157,11 +164,15 @@ fn models(members: &[&MemberSpec], sizes: &[u64]) -> Result<Vec<Option<Box<dyn D
 }
 
 fn open_volume(options: &Options, export: &ExportOptions) -> Result<Volume, ServeError> {
+    let mut found = None;
     let (mut source, members): (Source, Vec<&MemberSpec>) = match &export.what {
         What::Over { member, array } => {
-            let array: ArraySpec = match array {
-                Some(text) => text.parse().map_err(|why| ServeError::option("--array", why))?,
-                None => crate::geometry::of_device(&member.path).unwrap_or_default(),
+            let array: ArraySpec = if let Some(text) = array {
+                text.parse().map_err(|why| ServeError::option("--array", why))?
+            } else {
+                found = crate::geometry::of_device(&member.path);
+                let usual = || crate::source::usual_array(&member.path);
+                found.as_ref().map_or_else(usual, |found| found.data)
             };
             (Source::over(&member.path, array, export.read_only, options.direct)?, vec![member])
         }
@@ -174,7 +185,7 @@ fn open_volume(options: &Options, export: &ExportOptions) -> Result<Volume, Serv
     let models = models(&members, &sizes)?;
     let believed = members.iter().find_map(|member| member.emulate.as_ref()).unwrap_or(&export.device);
     let spec = EngineSpec::new(&export.scheme, export.cache_bytes, believed)?;
-    spec.check(source.array)?;
+    spec.check(&source.array)?;
     let log = export.log_inputs.as_ref().map(|path| {
         Log::create(path, &spec, &source.array).map_err(|problem| ServeError::file(path, problem))
     });
@@ -188,7 +199,12 @@ fn open_volume(options: &Options, export: &ExportOptions) -> Result<Volume, Serv
         let emulated = models.iter().any(Option::is_some);
         Ok(if emulated { Box::new(Emulated::new(plain, models)) as Box<dyn Backend> } else { plain })
     };
-    Volume::new(spec, source, backend, log.transpose()?).map_err(system("memory and members"))
+    let mut volume =
+        Volume::new(spec, source, backend, log.transpose()?).map_err(system("memory and members"))?;
+    if let (Some(found), Some(member)) = (found, members.first()) {
+        volume.say(format!("{} is {}: served as {}", member.path.display(), found.words, found.data));
+    }
+    Ok(volume)
 }
 
 fn policy(options: &Options) -> Tls {
@@ -238,6 +254,7 @@ impl Server {
         let exports = served.iter().map(Served::describe).collect();
         let listeners = accept::listen(&options.listen)?;
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|e| system("epoll")(e.into()))?;
+        let control = options.control.as_ref().map(|path| Control::open(path, &epoll)).transpose()?;
         let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)
             .map_err(|e| system("timer")(e.into()))?;
         let (stop_pipe, stop) = UnixStream::pair().map_err(system("signals"))?;
@@ -261,6 +278,8 @@ impl Server {
             clients: 0,
             serving: 0,
             serving_max: options.connections,
+            places: options.connections,
+            control,
             requests: Requests::default(),
             requests_of_turn: 0,
             linger: Linger::default(),
@@ -455,6 +474,8 @@ impl Server {
                 self.send(now, at);
             }
             token if token >= token::MEMBERS => self.served[(token - token::MEMBERS) as usize].volume.woken(),
+            token::CONTROL => self.accept_operator(now),
+            token if token >= token::OPERATORS => self.operate(now, (token - token::OPERATORS) as usize),
             token => self.accept(now, (token - token::LISTENERS) as usize),
         }
     }
@@ -561,6 +582,7 @@ impl Server {
     /// Deadlines and members.
     fn tick(&mut self, now: Nanos) {
         self.served.iter_mut().for_each(Served::check_members);
+        self.dismiss_operators(now);
         let wanted = self.connections.iter().flatten().any(Connection::waits_for_intake);
         for connection in self.connections.iter_mut().flatten() {
             let late = !connection.is_serving() && now.since(connection.since) > DEADLINE;

@@ -16,11 +16,13 @@
 //! member refuses is an error to its client and to the next flush; a sync that fails is for ever, because the kernel may
 //! have dropped what it could not write.
 
+mod change;
 mod spec;
 mod sync;
 mod watched;
 mod write;
 
+pub(crate) use change::Change;
 pub(crate) use spec::EngineSpec;
 pub(crate) use write::NewWrite;
 
@@ -391,14 +393,19 @@ impl Volume {
                 log.input(self.now, &input);
             }
             self.engine.handle(self.now, input);
-            while let Some(output) = self.engine.poll() {
-                if let Some(log) = &mut self.log {
-                    log.output(&output);
-                }
-                self.execute(output);
-            }
+            self.drain();
         }
         self.running = false;
+    }
+
+    /// Executes what the engine says, in its order.
+    fn drain(&mut self) {
+        while let Some(output) = self.engine.poll() {
+            if let Some(log) = &mut self.log {
+                log.output(&output);
+            }
+            self.execute(output);
+        }
     }
 
     fn execute(&mut self, output: Output) {

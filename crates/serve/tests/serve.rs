@@ -5,14 +5,23 @@
 mod budget;
 #[path = "it/client.rs"]
 mod client;
+#[path = "it/control.rs"]
+mod control;
+#[path = "it/devices.rs"]
+mod devices;
 #[path = "it/exports.rs"]
 mod exports;
 #[path = "it/faults.rs"]
 mod faults;
+#[path = "it/floods.rs"]
+mod floods;
 #[path = "it/hostile.rs"]
 mod hostile;
 #[path = "it/live.rs"]
 mod live;
+#[cfg(feature = "objects")]
+#[path = "it/objects.rs"]
+mod objects;
 #[path = "it/record.rs"]
 mod record;
 #[path = "it/remote.rs"]

@@ -1,7 +1,7 @@
 // The live page: asks the server twice a second, keeps the last two minutes, draws them, and says in words why reads are fast.
 "use strict";
 
-const KEEP_NS = 120e9, NOW_NS = 5e9, RECENT_NS = 30e9, BLOCK = 4096, EVERY_MS = 500, ROWS = 12;
+const KEEP_NS = 120e9, NOW_NS = 5e9, RECENT_NS = 30e9, BLOCK = 4096, EVERY_MS = 500, ROWS = 6;
 let samples = [], stats = null, exportNumber = 0, windowSeconds = 15;
 const set = (id, text) => { if (element(id).textContent !== text) { element(id).textContent = text; } };
 const sum = values => values.reduce((a, b) => a + b, 0);
@@ -43,7 +43,7 @@ function headline(d, view) {
   }
   if (off.length) { return [`Nothing is read ahead, because ${off[0].reason}.`, "bad"]; }
   if (view.scheme === "none") { return ["Nothing is read ahead: the scheme is none.", ""]; }
-  return [`${of(miss)} of 100 blocks had to be waited for: there is no pattern that ${view.scheme} reads ahead for.`, "bad"];
+  return [`${of(miss)} of 100 blocks had to be waited for: ${view.scheme} found nothing to read ahead for these readers.`, "bad"];
 }
 
 function reasons(d, view) {
@@ -77,8 +77,8 @@ function verdict(view) {
   if (!sum(d.blocks)) {
     set("headline", "Nobody has read anything yet.");
     const item = document.createElement("li"), code = document.createElement("code");
-    code.textContent = `nbdcopy '${view.uri}' null:`;
-    item.append("Read it, for instance with ", code);
+    code.textContent = `nbdcopy --connections=1 --requests=1 '${view.uri}' null:`;
+    item.append("Read it, for instance with ", code, ", which asks for one piece after the other, as most programs do.");
     element("because").replaceChildren(item);
     box.className = "verdict";
     return;
@@ -100,7 +100,7 @@ function tiles(view) {
   const entries = [
     [rate(d.asked[2] / d.seconds), "clients read"],
     [any ? percent(cache + prefetch) : "–", any ? `hits: ${percent(cache)} cache, ${percent(prefetch)} prefetch` : "hits"],
-    [reads ? duration(sum(d.waited) / reads) : "–", "mean wait of a read"],
+    [!reads ? "–" : sum(d.waited) ? duration(sum(d.waited) / reads) : "none", "mean wait of a read"],
     [d.asked[2] ? (d.memberBlocks * BLOCK / d.asked[2]).toFixed(2) : "–", "bytes from members per byte read"],
     [used + wasted ? percent(used / (used + wasted)) : "–", "of what was read ahead was read"],
     [perSecond(sum(d.members.map(m => m[6])) / d.seconds), "seeks of all members"],
@@ -318,11 +318,11 @@ async function poll() {
       samples.push(...live.samples.filter(s => !samples.length || s.n > latest().n));
       const end = samples.length ? latest().t : 0;
       samples = samples.filter(s => s.t >= end - KEEP_NS);
-      if (samples.length) { show(); }
+      // A page that was just opened lacks more than one answer holds; it waits until it has all.
+      if (samples.length && stats.now_ns - end < 2e9) { show(); }
       set("state", `running ${duration(stats.now_ns)}`);
       element("state").className = "";
     }
-    // A page that was just opened lacks more than one answer holds.
     if (live.samples.length > 1 && asked === exportNumber) { setTimeout(poll, 0); return; }
   } catch {
     set("state", "the server does not answer");

@@ -2,6 +2,7 @@
 
 pub(crate) mod compare;
 pub(crate) mod config;
+pub(crate) mod ctl;
 pub(crate) mod device;
 pub(crate) mod explain;
 pub(crate) mod generate;
@@ -31,6 +32,7 @@ pub(crate) fn dispatch(command: Command, matches: &ArgMatches, ui: &Ui) -> Resul
         Command::Mrc(args) => mrc::mrc(&args, ui),
         Command::Reproduce(command) => reproduce::run(&command, ui),
         Command::Serve(args) => serve::serve(&args, of_subcommand(matches), ui),
+        Command::Ctl(args) => ctl::run(&args, ui),
         Command::Top(args) => top::top(&args, ui),
         Command::Config(command) => config::run(&command, of_subcommand(matches), ui),
         Command::Completions(args) => generate::completions(&args, ui),

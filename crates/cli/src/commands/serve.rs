@@ -25,6 +25,8 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::PathBuf;
 use std::process::{Child, Command};
 
+/// Longest path of a unix socket, bytes (unix(7): 108 with the zero at its end).
+const SOCKET_PATH_MAX: usize = 107;
 /// SIGTERM and SIGINT: numbers of every Linux.
 const END_SIGNALS: [i32; 2] = [15, 2];
 
@@ -118,6 +120,9 @@ pub(crate) struct ServeArgs {
     /// Address and port to listen on
     #[arg(long, value_name = "ADDR:PORT")]
     listen: Option<SocketAddr>,
+    /// Socket for forerun ctl, or `off` [default: SOCKET.ctl beside the unix socket]
+    #[arg(long, value_name = "PATH")]
+    control: Option<PathBuf>,
     /// Name of the export; the empty name always works
     #[arg(long, value_name = "NAME", default_value = "")]
     name: String,
@@ -205,7 +210,7 @@ pub(crate) fn serve(args: &ServeArgs, matches: Option<&ArgMatches>, ui: &Ui) -> 
     let mut options = options(&effective.args, folder.as_ref())?;
     let recording = options.record.as_deref().map(Recording::to).transpose()?;
     options.record = recording.as_ref().map(|recording| recording.lines().to_owned());
-    let server = Server::bind(&options).map_err(|problem| from_serve(&problem))?;
+    let server = Server::bind(&options).map_err(|problem| refused(&problem, &effective))?;
     server.stopper().on_signals(&END_SIGNALS).map_err(|problem| from_serve(&problem))?;
     warn_of_strangers(&options, ui);
     let uri = server.uri();
@@ -235,6 +240,18 @@ pub(crate) fn serve(args: &ServeArgs, matches: Option<&ArgMatches>, ui: &Ui) -> 
     report(&metrics, ui)?;
     recording.map_or(Ok(()), |recording| recording.finish(ui))?;
     child.map_or(Ok(()), |child| child.join().unwrap_or_else(|_| Err(CliError::failure("--run", "was lost"))))
+}
+
+/// A refusal to start, with the line of the file that it is about.
+fn refused(problem: &ServeError, effective: &settings::Effective) -> CliError {
+    let place = match problem {
+        ServeError::Option { option, why } => effective.place(option, why),
+        _ => None,
+    };
+    match place {
+        Some(place) => CliError::usage(&place, problem, ""),
+        None => from_serve(problem),
+    }
 }
 
 fn from_serve(problem: &ServeError) -> CliError {
@@ -301,9 +318,11 @@ fn options(exports: &[ServeArgs], folder: Option<&Folder>) -> Result<Options, Cl
         (None, None, Some(folder)) => Listen::Unix(folder.0.join("nbd.sock")),
         (None, None, None) => unreachable!("a folder is made when neither is given"),
     };
+    let control = control(args, &listen);
     Ok(Options {
         exports: exports.iter().map(export).collect::<Result<_, _>>()?,
         listen,
+        control,
         connections: args.connections,
         transfer: match args.io {
             Io::Auto => Transfer::Auto,
@@ -339,6 +358,18 @@ fn page_address(text: &str) -> Result<SocketAddr, String> {
         return Ok(SocketAddr::from(([127, 0, 0, 1], port)));
     }
     text.parse().map_err(|_| format!("`{text}` is not a port or ADDRESS:PORT, as in 8000 or 127.0.0.1:8000"))
+}
+
+/// Where `forerun ctl` is answered. A path that is too long for a socket is not made up.
+fn control(args: &ServeArgs, listen: &Listen) -> Option<PathBuf> {
+    match (&args.control, listen) {
+        (Some(path), _) if path.as_os_str() == "off" => None,
+        (Some(path), _) => Some(path.clone()),
+        (None, Listen::Unix(socket)) => {
+            Some(super::ctl::beside(socket)).filter(|path| path.as_os_str().len() <= SOCKET_PATH_MAX)
+        }
+        (None, Listen::Tcp(_) | Listen::Inherited) => None,
+    }
 }
 
 fn warn_of_strangers(options: &Options, ui: &Ui) {

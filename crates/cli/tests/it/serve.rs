@@ -79,6 +79,14 @@ fn options_that_do_not_fit_are_refused_with_their_place() {
     let typo = write(&folder.join("typo.toml"), "over = 'x'\nscheem = 'none'\n");
     let said = fails(&["config", "show", "--config", &typo], 2);
     assert!(said.contains("typo.toml:2: unknown key `scheem`: did you mean `scheme`?"), "{said}");
+    let text =
+        std::fs::read_to_string(&config).expect("there").replace("scheme = \"none\"", "scheme = \"clever\"");
+    let clever = write(&folder.join("clever.toml"), &text);
+    let said = fails(&["serve", "--config", &clever], 2);
+    assert!(
+        said.contains("clever.toml:11: --scheme: no scheme is called") && said.contains("(export \"b\")"),
+        "{said}"
+    );
     let said = fails(&["serve"], 2);
     assert!(said.contains("nothing to serve") && said.contains("--over"), "{said}");
     let over = folder.join("a.img").display().to_string();
@@ -87,4 +95,34 @@ fn options_that_do_not_fit_are_refused_with_their_place() {
     let said = fails(&["serve", "--over", &over, "--tls-cert", "/nowhere", "--tls-key", "/nowhere"], 2);
     assert!(said.contains("--tls-cert: /nowhere"), "{said}");
     fails(&["serve", "--config", "/nowhere/at/all"], 1);
+}
+
+#[test]
+fn ctl_asks_and_changes_a_running_server_through_the_socket_beside_its_own() {
+    let (_keep, folder) = folder();
+    let config = two_exports(&folder);
+    let dir = folder.display();
+    let program = assert_cmd::cargo::cargo_bin("forerun");
+    let ctl = format!("{} ctl --control {dir}/s.ctl", program.display());
+    let run = format!(
+        "set -e; {ctl} exports; {ctl} set asp.ghosts off --export a; {ctl} set scheme linux-6 --export b; \
+         {ctl} drop; {ctl} stats; {ctl} stats --json > {dir}/stats; \
+         {ctl} set scheme clever --export a 2> {dir}/refused || echo code $?; {ctl} stop"
+    );
+    let output =
+        forerun(&["serve", "--config", &config, "--run", &run]).assert().success().get_output().clone();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    for words in ["read-only", "asp(ghosts=off)+msp", "b: linux-6", "0 B have left the cache", "code 2"] {
+        assert!(said.contains(words), "{words} in {said}");
+    }
+    let remarks = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(remarks.contains("\"b\": the scheme is linux-6 now, it was none"), "{remarks}");
+    let text = std::fs::read(folder.join("stats")).expect("written");
+    let stats: serde_json::Value = serde_json::from_slice(&text).expect("JSON");
+    assert_eq!(stats["exports"][1]["scheme"], "linux-6");
+    let refused = std::fs::read_to_string(folder.join("refused")).expect("written");
+    assert!(refused.starts_with("forerun: ctl: ") && refused.contains("no scheme is called"), "{refused}");
+    assert!(!folder.join("s.ctl").exists() && !folder.join("s").exists(), "the server has tidied up");
+    let said = fails(&["ctl", "--control", &format!("{dir}/s.ctl"), "stats"], 1);
+    assert!(said.contains("is it the control socket of a server that runs?"), "{said}");
 }

@@ -72,7 +72,7 @@ impl Engine {
     }
 
     /// Empties a line; remembers in each cell whether it was requested in the life that ends.
-    fn evict(&mut self, line: LineId) {
+    pub(super) fn evict(&mut self, line: LineId) {
         let remembers = self.cache.line(line).cached > 0;
         self.clear_cells(
             line,

@@ -263,7 +263,8 @@ impl Engine {
         let hurried = !self.fetches[fetch].ahead || self.fetches[fetch].joined;
         let class = if hurried { Class::Demand } else { Class::Prefetch };
         let (context, read_ahead) = (self.fetches[fetch].context, self.fetches[fetch].read_ahead);
-        let command = Command { owner, disk, extent, op: Op::Read, class, context, read_ahead, left: false };
+        let command =
+            Command { owner, disk, extent, op: Op::Read, class, context, read_ahead, ..Command::default() };
         let number = self.enqueue(now, command);
         let fetch = &mut self.fetches[fetch];
         fetch.commands.push(number);
@@ -274,6 +275,15 @@ impl Engine {
     /// Hands a member command to the dispatch.
     pub(super) fn enqueue(&mut self, now: Nanos, command: Command) -> u32 {
         let number = self.commands.take();
+        self.commands[number] = command;
+        let queued = self.queued(number);
+        self.dispatch().enqueue(now, queued);
+        number
+    }
+
+    /// A member command as a dispatch knows it.
+    pub(super) fn queued(&self, number: u32) -> Queued {
+        let command = &self.commands[number];
         let (disk, class, context, blocks) =
             (command.disk, command.class, command.context, command.extent.blocks);
         let volume = match command.owner {
@@ -283,9 +293,7 @@ impl Engine {
             }
             Owner::Staged(_) | Owner::Destage(_) => Extent::default(),
         };
-        self.commands[number] = command;
-        self.dispatch().enqueue(now, Queued { command: number, disk, class, context, blocks, volume });
-        number
+        Queued { command: number, disk, class, context, blocks, volume }
     }
 
     /// A reader has caught up with a prefetch.
@@ -349,7 +357,9 @@ impl Engine {
             assert!(command.left, "only a command that left can end");
             (command.owner, command.disk, command.extent.blocks)
         };
-        self.dispatch().complete(now, disk, number);
+        if !self.commands[number].of_another_dispatch {
+            self.dispatch().complete(now, disk, number);
+        }
         self.commands[number].left = false;
         let good = match status {
             Status::Ok | Status::Unknown => blocks,

@@ -39,6 +39,13 @@ impl<T: Default> Slab<T> {
     pub(super) fn len(&self) -> u32 {
         u32::try_from(self.entries.len()).expect("entries are numbered in 32 bits")
     }
+    /// The entries in use, in the order of their numbers.
+    pub(super) fn alive(&self) -> Vec<u32> {
+        let mut free = Vec::new();
+        free.resize(self.entries.len(), false);
+        self.free.iter().for_each(|&at| free[at as usize] = true);
+        (0..self.len()).filter(|&at| !free[at as usize]).collect()
+    }
     pub(super) fn live(&self) -> usize {
         self.entries.len() - self.free.len()
     }
@@ -171,6 +178,8 @@ pub(super) struct Command {
     pub(super) context: Context,
     pub(super) read_ahead: bool,
     pub(super) left: bool,
+    /// It left by a dispatch that decides no more.
+    pub(super) of_another_dispatch: bool,
 }
 
 impl Default for Command {
@@ -184,6 +193,7 @@ impl Default for Command {
             context: Context(0),
             read_ahead: false,
             left: false,
+            of_another_dispatch: false,
         }
     }
 }

@@ -497,7 +497,7 @@ impl Engine {
         let class = if self.destage.jobs[job].urgent { Class::Urgent } else { Class::Background };
         let owner = Owner::Destage(job);
         let context = Context::default();
-        let command = Command { owner, disk, extent, op, class, context, read_ahead: false, left: false };
+        let command = Command { owner, disk, extent, op, class, context, ..Command::default() };
         let number = self.enqueue(now, command);
         self.destage.jobs[job].commands.push((number, index));
         self.destage.jobs[job].left += 1;

@@ -118,8 +118,10 @@ pub struct Flashy {
     scale: u64,
     armed: bool,
     window: Window,
-    /// Wished for at the last poll, bytes.
+    /// Wished for since the last poll, bytes.
     issued: u64,
+    /// Wished for in the poll before, bytes.
+    prefetched: u64,
     /// Served, and lost, of the last polls, blocks.
     history: [(u64, u64); LOST_POLLS],
     polls: u64,
@@ -152,6 +154,7 @@ impl Flashy {
             armed: false,
             window: Window::default(),
             issued: 0,
+            prefetched: 0,
             history: [(0, 0); LOST_POLLS],
             polls: 0,
             issued_all: 0,
@@ -406,7 +409,7 @@ impl Policy for Flashy {
         self.feedback();
         self.grant(world);
         self.requested = core::mem::take(&mut self.window).requested;
-        self.issued = 0;
+        self.prefetched = core::mem::take(&mut self.issued);
         self.wish(world, plan);
         self.armed = !self.table.is_empty();
         if self.armed {
@@ -430,7 +433,7 @@ impl Policy for Flashy {
         out.extend([
             ("flashy_scale", self.scale as f64 / SCALE_ONE as f64),
             ("flashy_read_rate", per_second(self.requested)),
-            ("flashy_prefetch_rate", per_second(self.issued)),
+            ("flashy_prefetch_rate", per_second(self.prefetched)),
         ]);
     }
 }

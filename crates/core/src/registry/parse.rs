@@ -314,6 +314,29 @@ impl SchemeSpec {
         parts.sort_by_key(rank);
         Ok(Self { parts })
     }
+    /// The same with another value of one parameter. `part` is the name of a part, or of what a controller controls.
+    ///
+    /// # Errors
+    /// When no part is called so, it has no such parameter, or the value does not fit it.
+    pub fn with_param(&self, part: &str, key: &str, value: &str) -> Result<Self, SchemeError> {
+        let mut changed = self.clone();
+        let mut names = Vec::new();
+        for top in &mut changed.parts {
+            let mut next = Some(top);
+            while let Some(found) = next {
+                if found.row.name == part {
+                    let row = found.row;
+                    let at = row.params.iter().position(|p| p.name == key).ok_or_else(|| no_key(row, key))?;
+                    found.values[at] = canonical(row, row.params[at].name, row.params[at].unit, value)?;
+                    return Ok(changed);
+                }
+                names.push(found.row.name);
+                next = found.inner.as_deref_mut();
+            }
+        }
+        Err(SchemeError::Unknown { name: part.to_string(), known: names.join(", ") })
+    }
+
     /// Its parts.
     #[must_use]
     pub fn parts(&self) -> &[Part] {
@@ -455,6 +478,22 @@ mod tests {
         let array = SchemeSpec::parse("rpp(strip)").unwrap();
         assert!(array.has_array() && !array.has_host());
         assert_eq!(SchemeSpec::parse("rpp(asp)").unwrap().parts()[0].role(), Role::Owner);
+    }
+
+    #[test]
+    fn one_parameter_changes_and_the_rest_stays() {
+        let spec = SchemeSpec::parse("rpp(amp,threshold=4)").expect("a scheme");
+        let changed = spec.with_param("rpp", "threshold", "9").expect("a number");
+        assert_eq!(
+            changed.to_string(),
+            SchemeSpec::parse("rpp(amp,threshold=9)").expect("the same").to_string()
+        );
+        let both = SchemeSpec::parse("asp+msp").expect("a scheme").with_param("asp", "ghosts", "off");
+        assert_eq!(both.expect("a switch").to_string(), "asp(ghosts=off)+msp");
+        assert!(spec.with_param("amp", "nothing", "1").is_err());
+        assert!(spec.with_param("rpp", "threshold", "many").is_err());
+        let named = spec.with_param("msp", "x", "1").expect_err("no such part").to_string();
+        assert!(named.contains("there are: rpp, amp"), "{named}");
     }
 
     #[test]

@@ -31,6 +31,16 @@ pub(super) enum Listener {
     Tcp(TcpListener),
 }
 
+impl Listener {
+    /// The next stream of a unix socket.
+    pub(super) fn accept_unix(&self) -> Option<io::Result<UnixStream>> {
+        match self {
+            Self::Unix { listener, .. } => Some(listener.accept().map(|(stream, _)| stream)),
+            Self::Tcp(_) => None,
+        }
+    }
+}
+
 impl AsFd for Listener {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match self {
@@ -52,7 +62,7 @@ impl Drop for Listener {
 /// Opens the listening sockets.
 pub(super) fn listen(how: &Listen) -> Result<Vec<Listener>, ServeError> {
     match how {
-        Listen::Unix(path) => Ok(vec![listen_unix(path)?]),
+        Listen::Unix(path) => Ok(vec![listen_unix(path, "--socket")?]),
         Listen::Tcp(address) => {
             let listener = TcpListener::bind(address).map_err(system("--listen"))?;
             listener.set_nonblocking(true).map_err(system("--listen"))?;
@@ -62,17 +72,18 @@ pub(super) fn listen(how: &Listen) -> Result<Vec<Listener>, ServeError> {
     }
 }
 
-fn listen_unix(path: &Path) -> Result<Listener, ServeError> {
+/// A unix socket for the owner of the process alone.
+pub(super) fn listen_unix(path: &Path, option: &'static str) -> Result<Listener, ServeError> {
     if UnixStream::connect(path).is_ok() {
         let why = format!("{} is in use by another server: choose another path", path.display());
-        return Err(ServeError::option("--socket", why));
+        return Err(ServeError::option(option, why));
     }
     // Nobody answers: what is there, if anything, was left behind. Only a socket is taken away.
     if let Ok(about) = std::fs::symlink_metadata(path) {
         use std::os::unix::fs::FileTypeExt as _;
         if !about.file_type().is_socket() {
             let why = format!("{} is there and is no socket: choose another path", path.display());
-            return Err(ServeError::option("--socket", why));
+            return Err(ServeError::option(option, why));
         }
         std::fs::remove_file(path).map_err(|e| ServeError::file(path, e))?;
     }

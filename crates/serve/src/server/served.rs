@@ -21,7 +21,7 @@ pub(super) struct Served {
     /// Why its members are not what they were.
     pub(super) changed: Option<String>,
     pub(super) counts: Counts,
-    read_only: bool,
+    pub(super) read_only: bool,
 }
 
 /// Requests of one export that were answered.

@@ -6,7 +6,7 @@ use forerun_core::array::Array;
 use forerun_core::cost::CostModel;
 use forerun_core::dispatch::DemandFirst;
 use forerun_core::engine::{Config, Engine, Residency, WriteMode};
-use forerun_core::registry::{Layer, LayerShape, SchemeSpec};
+use forerun_core::registry::{BuiltLayer, Layer, LayerShape, SchemeSpec};
 use forerun_core::size::format_size;
 use forerun_core::units::{BLOCK_BYTES, Nanos};
 use forerun_disk::preset::Preset;
@@ -56,7 +56,7 @@ impl EngineSpec {
     }
 
     /// What the scheme is offered over `array`.
-    fn shape(&self, array: Array) -> LayerShape {
+    fn shape(&self, array: &Array) -> LayerShape {
         LayerShape {
             cache_blocks: self.cache_blocks,
             strip_blocks: array.strip_blocks(),
@@ -64,14 +64,27 @@ impl EngineSpec {
             disks: array.disks(),
         }
     }
+
+    fn built(&self, array: &Array) -> BuiltLayer {
+        self.parsed.build(self.layer, &self.shape(array))
+    }
+
     /// Whether the scheme's values fit this cache and array.
-    pub(crate) fn check(&self, array: Array) -> Result<(), ServeError> {
+    pub(crate) fn check(&self, array: &Array) -> Result<(), ServeError> {
         self.parsed.check(self.layer, &self.shape(array)).map_err(|why| ServeError::option("--scheme", why))
     }
+
+    /// Gives an engine that was built of another spec for the same cache and device the scheme of this one.
+    pub(crate) fn reshape(&self, now: Nanos, engine: &mut Engine) {
+        debug_assert_eq!(engine.config().cache_blocks, self.cache_blocks, "a cache keeps its size");
+        let built = self.built(engine.array());
+        let dispatch = Box::new(DemandFirst::new(usize::from(engine.array().disks())));
+        engine.set_scheme(now, built, dispatch);
+    }
+
     /// The engine over `array`.
     pub(crate) fn build(&self, array: Array) -> Engine {
-        let shape = self.shape(array);
-        let built = self.parsed.build(self.layer, &shape);
+        let built = self.built(&array);
         let config = Config {
             residency: Residency::Owned,
             cache_blocks: self.cache_blocks,

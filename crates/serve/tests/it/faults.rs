@@ -46,6 +46,28 @@ fn a_file_that_somebody_writes_to_is_noticed_and_nothing_is_answered_any_more() 
 }
 
 #[test]
+fn a_file_that_another_takes_the_place_of_is_noticed_and_nothing_is_answered_any_more() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (path, content) = image(folder.path(), 4 << 20);
+    let mut options = Options::over(&path, folder.path().join("s"));
+    options.exports[0].read_only = true;
+    let server = Running::start(&options);
+    let mut client = Client::connect(&server.socket, false);
+    assert_eq!(client.read(0, 4096).data, content[..4096]);
+    // The same bytes, and still another file: what is written to it from now on nobody would notice.
+    std::fs::copy(&path, folder.path().join("new")).expect("copied");
+    std::fs::rename(folder.path().join("new"), &path).expect("renamed");
+    let mut answers = 0;
+    while client.read(0, 4096).error == 0 {
+        answers += 1;
+        assert!(answers < 10_000_000, "the change is noticed in the end");
+    }
+    drop(client);
+    let (_, said) = server.stop();
+    assert!(said.iter().any(|line| line.contains("another file took its place")), "{said:?}");
+}
+
+#[test]
 fn what_cannot_be_served_is_refused_with_place_and_remedy() {
     let folder = tempfile::tempdir().expect("a folder");
     let (path, _) = image(folder.path(), 1 << 20);

@@ -21,7 +21,7 @@ fn operations() -> u64 {
     std::env::var("FORERUN_SHADOW_OPS").ok().and_then(|text| text.parse().ok()).unwrap_or(34_000)
 }
 
-struct Draw(u64);
+pub(super) struct Draw(pub(super) u64);
 
 impl Draw {
     fn below(&mut self, n: u64) -> u64 {
@@ -31,7 +31,7 @@ impl Draw {
 }
 
 /// One operation: where, how much, and what it writes.
-struct Op {
+pub(super) struct Op {
     offset: u64,
     bytes: u64,
     write: bool,
@@ -56,7 +56,7 @@ fn draw_op(draw: &mut Draw, size: u64, sequential: &mut u64) -> Op {
     Op { offset, bytes: bytes.min(size - offset), write: draw.below(10) < 3 }
 }
 
-fn batch(draw: &mut Draw, size: u64, sequential: &mut u64) -> Vec<Op> {
+pub(super) fn batch(draw: &mut Draw, size: u64, sequential: &mut u64) -> Vec<Op> {
     let mut ops: Vec<Op> = Vec::new();
     let mut total = 0;
     while ops.len() < 16 {
@@ -78,7 +78,7 @@ fn batch(draw: &mut Draw, size: u64, sequential: &mut u64) -> Vec<Op> {
     ops
 }
 
-fn run_batch(client: &mut Client, draw: &mut Draw, ops: &[Op], model: &mut [u8]) {
+pub(super) fn run_batch(client: &mut Client, draw: &mut Draw, ops: &[Op], model: &mut [u8]) {
     let mut reads = BTreeMap::new();
     for op in ops {
         let range = op.offset as usize..(op.offset + op.bytes) as usize;
@@ -97,7 +97,7 @@ fn run_batch(client: &mut Client, draw: &mut Draw, ops: &[Op], model: &mut [u8])
     if draw.below(30) == 0 {
         client.send(Command::Flush, 0, 0, 0, &[]);
     } else {
-        let offset = draw.below(VOLUME - (1 << 20));
+        let offset = draw.below(model.len() as u64 - (1 << 20));
         client.send(Command::Cache, 0, offset, 256 << 10, &[]);
     }
     for _ in 0..=ops.len() {

@@ -14,8 +14,10 @@ mod chart;
 mod claim;
 mod facts;
 mod flashy;
+mod grid;
 mod rpp;
 mod setup;
+mod streams;
 
 use crate::input::Input;
 use crate::report::RunReport;
@@ -30,9 +32,10 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 pub use chart::{Chart, Series};
+pub use grid::{Grid, GridLine};
 
 /// The studies that can be reproduced: adding one is a folder and a row here.
-pub static STUDIES: &[&Study] = &[&asp::STUDY, &rpp::STUDY, &flashy::STUDY];
+pub static STUDIES: &[&Study] = &[&asp::STUDY, &rpp::STUDY, &flashy::STUDY, &streams::STUDY];
 
 /// A paper, and how its figures are made.
 pub struct Study {
@@ -124,11 +127,16 @@ pub struct Row {
     pub ratio: Option<f64>,
     /// A number holds when it lies on the paper's side of 1 and within a third of it; an order when it is ours.
     pub holds: Option<bool>,
+    /// Where it does not hold, its cause, and the numbers in short: a line or two.
+    pub brief: String,
     /// The runs' own numbers behind the row, and where it does not hold, its cause.
     pub why: String,
     /// Core nanoseconds per access by the caller's clock: the one number that no two runs share.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub measured_ns_per_access: Option<f64>,
+    /// Most bytes of memory that one of its runs held: cached, staged and in flight; only where the study tells it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_peak_bytes: Option<u64>,
 }
 
 /// A run, and which figures need it. Its timeline is left out.
@@ -154,6 +162,8 @@ pub struct Reproduction {
     pub rows: Vec<Row>,
     /// The curves of the figures as we have them.
     pub charts: Vec<Chart>,
+    /// Tables of numbers that many rows stand on.
+    pub tables: Vec<Grid>,
     /// Every run, in a fixed order.
     pub runs: Vec<LabelledRun>,
 }

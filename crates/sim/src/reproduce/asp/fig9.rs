@@ -330,6 +330,7 @@ pub(super) fn finding(rows: &[Row]) -> Option<Row> {
         ours: None,
         ratio: None,
         holds: None,
+        brief: String::new(),
         why: format!(
             "over the {numbers} numbers of Fig. 9, ours and the paper's differ by a factor of {:.2} in the geometric \
              mean with drive_readahead=on and of {:.2} with drive_readahead=off",
@@ -337,5 +338,6 @@ pub(super) fn finding(rows: &[Row]) -> Option<Row> {
             factor(off)
         ),
         measured_ns_per_access: None,
+        memory_peak_bytes: None,
     })
 }

@@ -2,7 +2,7 @@
 //! scale, poll by poll.
 
 use super::super::{Chart, Kind, Reports, Reproduction, Row, Series};
-use super::{BLAST, BOTH, DISK, DRIVES};
+use super::{BESIDE, BLAST, DISK, DRIVES};
 use crate::report::{Curve, RunReport};
 
 /// Drives whose rates are drawn; all have the scale.
@@ -11,7 +11,8 @@ const DRAWN: [&str; 2] = ["x25-m", DISK];
 /// Axes of a slide's chart.
 pub(super) fn axes(figure: &str) -> (&'static str, &'static str) {
     match figure {
-        "accuracy" => ("work", "share"),
+        "speedup" => ("work", "speed-up over the kernel's read-ahead"),
+        "accuracy" => ("work", "coverage"),
         "rates" => ("seconds", "MB/s"),
         "scale" => ("seconds", "scale"),
         _ => ("work", "bytes prefetched / bytes asked for"),
@@ -38,7 +39,8 @@ pub(super) fn add(reports: &Reports, done: &mut Reproduction, figures: &[String]
     for drive in &DRIVES {
         let run = reports.iter().find(|(setup, _)| {
             let spec = &setup.spec;
-            spec.device == drive.preset && spec.scheme == BOTH && spec.input.starts_with("standin-blast")
+            let blast = spec.input.starts_with("standin-blast:processes=1,");
+            spec.device == drive.preset && spec.scheme.ends_with(BESIDE) && blast
         });
         let Some((_, run)) = run else { continue };
         let Some(scale) = curve(run, "flashy_scale") else { continue };
@@ -67,7 +69,9 @@ fn finding(drive: &str, scale: &Curve) -> Row {
         ours: Some(mean),
         ratio: None,
         holds: None,
+        brief: String::new(),
         why: format!("largest {most:.2}, at the end {last:.2}"),
         measured_ns_per_access: None,
+        memory_peak_bytes: None,
     }
 }

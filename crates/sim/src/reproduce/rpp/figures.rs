@@ -21,12 +21,11 @@ const MISSING: &str =
 const CHEAP: &str = "what a window adds to a random read is a few blocks that pass under the head after a seek; the loss \
                      grows with what these blocks push out of the cache: see the rows of `loss`";
 /// Why a controller may cost time.
-const PROOF: &str = "each run is read block by block until it is longer than the threshold, and each jump begins anew; \
-                     the ablation with threshold=2 shows how much of it is that";
+const PROOF: &str = "each run is read block by block until it is longer than the threshold, and each jump begins anew: compare \
+                     threshold=2";
 /// Why a controller may cost time where the prefetcher does not know where files end.
-const OVERSHOOT: &str = "what runs past the end of a file is not lost here: files lie in the order in which the program first \
-                         reads them, so it is the start of the next file that is read, and the controller waits for \
-                         proof there; the ablation with sizes known shows the row without overshoot";
+const OVERSHOOT: &str = "files lie in the order of their first use, so what runs past the end of one is the start of the next \
+                         and not lost; the controller waits for proof there";
 
 /// All rows of one trace.
 pub(super) fn claims(subject: &Subject, _scale: &Scale) -> Vec<Claim> {

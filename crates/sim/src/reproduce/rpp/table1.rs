@@ -78,7 +78,9 @@ fn row(
         ours,
         ratio,
         holds: if quick { None } else { holds },
+        brief: if holds == Some(false) && !quick { why.clone() } else { String::new() },
         why,
         measured_ns_per_access: None,
+        memory_peak_bytes: None,
     }
 }

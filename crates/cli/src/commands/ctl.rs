@@ -1,0 +1,249 @@
+//! `ctl`: ask a running server, and change what it does, without a client noticing.
+//!
+//! Every subcommand is one line to the server's control socket and one line back; this file only words them.
+
+use crate::error::{CliError, Kind};
+use crate::human::{self, float};
+use crate::table::{Align, aligned};
+use crate::ui::{Style, Ui};
+use clap::{Args, Subcommand};
+use forerun_core::units::BLOCK_BYTES;
+use forerun_serve::control::{ExportState, Request, Stats, ask};
+use forerun_serve::error::ServeError;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
+use std::path::{Path, PathBuf};
+
+/// What the control socket of a server is called, beside that of its clients.
+const SUFFIX: &str = ".ctl";
+
+/// Examples of the command, below its options.
+pub(crate) const HELP: &str = "\
+Examples:
+  forerun ctl stats
+  forerun ctl --control /run/forerun/md0.sock.ctl set scheme asp+msp
+  forerun ctl set asp.ghosts off --export archive
+  forerun ctl drop && forerun ctl stats --json
+
+The control socket of a server lies beside that of its clients: SOCKET.ctl, for its owner alone. Without --control the one
+server of this user that runs on a socket of its own is asked. Changes last until the server ends; a new scheme takes the
+cache over as it is, and no client is dropped.";
+
+/// Options of `ctl`.
+#[derive(Debug, Args)]
+pub(crate) struct CtlArgs {
+    /// Control socket of the server [default: of the one server that runs]
+    #[arg(long, value_name = "PATH", global = true)]
+    control: Option<PathBuf>,
+    #[command(subcommand)]
+    command: CtlCommand,
+}
+
+/// The subcommands of `ctl`.
+#[derive(Debug, Subcommand)]
+enum CtlCommand {
+    /// Print what was counted since the server began
+    #[command(after_help = "Examples:\n  forerun ctl stats\n  forerun ctl stats --json")]
+    Stats,
+    /// Print what is served
+    #[command(after_help = "Example:\n  forerun ctl exports")]
+    Exports,
+    /// Change the scheme, one of its parameters, or how many clients are served
+    #[command(
+        after_help = "Examples:\n  forerun ctl set scheme linux-6\n  forerun ctl set asp.ghosts off\n  \
+        forerun ctl set connections 16\n\nThe cache keeps what it holds; what the old scheme had learned is forgotten."
+    )]
+    Set {
+        /// `scheme`, PART.PARAMETER of the scheme (forerun schemes), or `connections`
+        key: String,
+        /// To what
+        value: String,
+        /// Which export, where there are several
+        #[arg(long, value_name = "NAME")]
+        export: Option<String>,
+    },
+    /// Empty the cache of what can leave it
+    #[command(after_help = "Example:\n  forerun ctl drop")]
+    Drop {
+        /// Of this export only
+        #[arg(long, value_name = "NAME")]
+        export: Option<String>,
+    },
+    /// Let the server answer what it was asked, and end
+    #[command(after_help = "Example:\n  forerun ctl stop")]
+    Stop,
+}
+
+/// The control socket that belongs to a socket of clients.
+pub(crate) fn beside(socket: &Path) -> PathBuf {
+    let mut path = socket.as_os_str().to_owned();
+    path.push(SUFFIX);
+    path.into()
+}
+
+/// Runs it.
+pub(crate) fn run(args: &CtlArgs, ui: &Ui) -> Result<(), CliError> {
+    let path = match &args.control {
+        Some(path) => path.clone(),
+        None => the_one_server()?,
+    };
+    let request = match &args.command {
+        CtlCommand::Stats => Request::Stats,
+        CtlCommand::Exports => Request::Exports,
+        CtlCommand::Set { key, value, export } => {
+            Request::Set { export: export.clone(), key: key.clone(), value: value.clone() }
+        }
+        CtlCommand::Drop { export } => Request::Drop { export: export.clone() },
+        CtlCommand::Stop => Request::Stop,
+    };
+    let answer = ask(&path, &request).map_err(|problem| match problem {
+        ServeError::Option { why, .. } => CliError::usage("ctl", why, ""),
+        other => CliError::new(Kind::Failure, "", other, ""),
+    })?;
+    if ui.json {
+        return ui.print_json(&answer);
+    }
+    let text = match args.command {
+        CtlCommand::Stats => stats(&parse(answer)?, ui),
+        CtlCommand::Exports => exports(&parse::<Vec<_>>(answer)?, ui),
+        CtlCommand::Set { .. } => set(&answer),
+        CtlCommand::Drop { .. } => {
+            let blocks = answer["dropped_blocks"].as_u64().unwrap_or(0);
+            format!("{} have left the cache\n", human::bytes(float(blocks * BLOCK_BYTES)))
+        }
+        CtlCommand::Stop => String::new(),
+    };
+    ui.print(&text)
+}
+
+fn parse<T: DeserializeOwned>(answer: Value) -> Result<T, CliError> {
+    serde_json::from_value(answer).map_err(|problem| {
+        CliError::failure("ctl", format!("the server's answer is not understood: {problem}"))
+    })
+}
+
+/// The control socket of the only server of this user that made a folder for its socket.
+fn the_one_server() -> Result<PathBuf, CliError> {
+    let remedy = "name its control socket: --control SOCKET.ctl";
+    let folder = std::env::temp_dir();
+    let entries = std::fs::read_dir(&folder).map_err(|problem| CliError::file(&folder, &problem))?;
+    let mut found = Vec::new();
+    let me = std::fs::metadata("/proc/self").map(|about| about.uid()).ok();
+    for entry in entries.flatten() {
+        let ours = entry.file_name().to_string_lossy().starts_with("forerun-");
+        let path = beside(&entry.path().join("nbd.sock"));
+        let Some(about) = ours.then(|| std::fs::symlink_metadata(&path).ok()).flatten() else { continue };
+        // A socket that a dead server has left behind answers nobody.
+        let alive = std::os::unix::net::UnixStream::connect(&path).is_ok();
+        if about.file_type().is_socket() && Some(about.uid()) == me && alive {
+            found.push(path);
+        }
+    }
+    match &found[..] {
+        [one] => Ok(one.clone()),
+        [] => Err(CliError::failure("ctl", format!("no server runs on a socket of its own; {remedy}"))),
+        many => Err(CliError::usage("ctl", format!("{} servers run", many.len()), remedy)),
+    }
+}
+
+fn shown(name: &str) -> String {
+    if name.is_empty() { "(default)".into() } else { name.into() }
+}
+
+fn table(header: &[(&str, Align)], rows: &[Vec<String>], ui: &Ui) -> String {
+    let mut lines = aligned(header, rows).into_iter();
+    let head = lines.next().map_or_else(String::new, |line| ui.paint(Style::Dim, &line));
+    std::iter::once(head).chain(lines).map(|line| line + "\n").collect()
+}
+
+fn stats(stats: &Stats, ui: &Ui) -> String {
+    use Align::{Left, Right};
+    let header = [
+        ("export", Left),
+        ("scheme", Left),
+        ("reads", Right),
+        ("read", Right),
+        ("writes", Right),
+        ("hits", Right),
+        ("late", Right),
+        ("misses", Right),
+        ("prefetched", Right),
+        ("used", Right),
+        ("cache", Right),
+        ("errors", Right),
+    ];
+    let row = |export: &forerun_serve::control::ExportStats| {
+        let share = |blocks: u64| human::percent(float(blocks) / float(export.blocks_read.max(1)));
+        vec![
+            shown(&export.name),
+            export.scheme.clone(),
+            export.reads.to_string(),
+            human::bytes(float(export.bytes_read)),
+            export.writes.to_string(),
+            human::percent(export.hit_ratio),
+            share(export.late_hits),
+            share(export.misses),
+            human::bytes(float(export.prefetched_blocks * BLOCK_BYTES)),
+            human::percent(float(export.used) / float(export.prefetched_blocks.max(1))),
+            human::bytes(float(export.cache_blocks * BLOCK_BYTES)),
+            export.errors.to_string(),
+        ]
+    };
+    let rows: Vec<_> = stats.exports.iter().map(row).collect();
+    let head = format!(
+        "up {}; {} of {} clients now, {} so far; {} errors of members\n",
+        human::duration(float(stats.now_ns)),
+        stats.connections,
+        stats.connections_max,
+        stats.clients,
+        stats.member_errors
+    );
+    head + &table(&header, &rows, ui)
+}
+
+fn exports(exports: &[ExportState], ui: &Ui) -> String {
+    use Align::{Left, Right};
+    let header = [
+        ("export", Left),
+        ("size", Right),
+        ("array", Left),
+        ("scheme", Left),
+        ("cache", Right),
+        ("", Left),
+        ("address", Left),
+    ];
+    let row = |export: &ExportState| {
+        let state = match (&export.changed, export.read_only) {
+            (Some(_), _) => "FAILED",
+            (None, true) => "read-only",
+            (None, false) => "",
+        };
+        vec![
+            shown(&export.name),
+            human::bytes(float(export.size_bytes)),
+            export.array.clone(),
+            export.scheme.clone(),
+            human::bytes(float(export.cache_bytes)),
+            state.into(),
+            export.uri.clone(),
+        ]
+    };
+    let mut text = table(&header, &exports.iter().map(row).collect::<Vec<_>>(), ui);
+    for export in exports {
+        if let Some(why) = &export.changed {
+            text.push_str(&format!("{}: {why}\n", shown(&export.name)));
+        }
+    }
+    text
+}
+
+fn set(answer: &Value) -> String {
+    match (answer["connections"].as_u64(), answer["scheme"].as_str()) {
+        (Some(connections), _) => format!("{connections} clients at once\n"),
+        (None, Some(scheme)) => {
+            format!("{}: {scheme}\n", shown(answer["name"].as_str().unwrap_or_default()))
+        }
+        (None, None) => String::new(),
+    }
+}

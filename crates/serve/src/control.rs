@@ -1,0 +1,228 @@
+//! The control socket: what an operator asks of a running server, and how it is asked.
+//!
+//! A unix socket beside that of the clients, for its owner alone. Who connects sends one line of JSON and gets one line
+//! back: `{"ok": …}` or `{"error": "…"}`. Everything is answered by the loop between two turns, so an answer is a state that
+//! was, and a change is made when it says so. Places and bytes are bounded, as for clients.
+//!
+//! ```text
+//!   {"command":"stats"}                                  → {"ok":{"clients":3,"exports":[…]}}
+//!   {"command":"exports"}                                → {"ok":[{"name":"a","uri":"…",…}]}
+//!   {"command":"set","export":"a","key":"scheme","value":"none"} → {"ok":{"name":"a","scheme":"none",…}}
+//!   {"command":"drop","export":"a"}                      → {"ok":{"dropped_blocks":1234}}
+//!   {"command":"stop"}                                   → {"ok":null}
+//! ```
+
+use crate::error::ServeError;
+use crate::server::{ExportMetrics, Metrics};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+
+/// Longest request, bytes: an export's name (4096, each byte escaped at worst), a scheme and room to spare.
+pub(crate) const REQUEST_BYTES_MAX: usize = 32 << 10;
+/// Longest answer that a client reads, bytes: statistics of 64 exports with the longest names.
+const ANSWER_BYTES_MAX: u64 = 4 << 20;
+/// How long a client waits for the loop.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What is asked.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "command", rename_all = "lowercase", deny_unknown_fields)]
+pub enum Request {
+    /// The counters of all exports: [`Stats`].
+    Stats,
+    /// What is served: a list of [`ExportState`].
+    Exports,
+    /// Another scheme, another value of one of its parameters (`asp.ghosts`), or another number of `connections`.
+    Set {
+        /// Name of the export; not needed where there is one, and no use for `connections`.
+        export: Option<String>,
+        /// What: `scheme`, `PART.PARAMETER` or `connections`.
+        key: String,
+        /// To what.
+        value: String,
+    },
+    /// Everything that can leave the cache leaves.
+    Drop {
+        /// Name of the export; none is all of them.
+        export: Option<String>,
+    },
+    /// The server answers what it was asked and ends.
+    Stop,
+}
+
+/// What a server answers.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Answer {
+    /// It is done.
+    Ok(Value),
+    /// It is not, and why.
+    Error(String),
+}
+
+/// An export as it is served.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ExportState {
+    /// Its name.
+    pub name: String,
+    /// What clients are to be told.
+    pub uri: String,
+    /// Its scheme, in the grammar of every command.
+    pub scheme: String,
+    /// Its geometry, likewise.
+    pub array: String,
+    /// Bytes of its volume.
+    pub size_bytes: u64,
+    /// Bytes that its cache may use.
+    pub cache_bytes: u64,
+    /// Writes are refused.
+    pub read_only: bool,
+    /// Why it answers with errors only, if it does.
+    pub changed: Option<String>,
+}
+
+/// The counters of a server since it began. Blocks are of 4 KiB; the words are those of every report.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Stats {
+    /// Nanoseconds since the server began.
+    pub now_ns: u64,
+    /// Clients that came in so far.
+    pub clients: u64,
+    /// Clients that are served now.
+    pub connections: u64,
+    /// Most of them at once.
+    pub connections_max: u64,
+    /// Member commands and syncs that failed.
+    pub member_errors: u64,
+    /// Each export.
+    pub exports: Vec<ExportStats>,
+}
+
+/// The counters of one export.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ExportStats {
+    /// Its name.
+    pub name: String,
+    /// Its scheme.
+    pub scheme: String,
+    /// READ requests answered without error.
+    pub reads: u64,
+    /// WRITE requests, likewise.
+    pub writes: u64,
+    /// Requests answered with an error.
+    pub errors: u64,
+    /// Bytes that READs asked for.
+    pub bytes_read: u64,
+    /// Bytes that WRITEs brought.
+    pub bytes_written: u64,
+    /// Blocks that clients read: the sum of the four outcomes.
+    pub blocks_read: u64,
+    /// Of them, had been read since they were loaded.
+    pub cache_hits: u64,
+    /// Loaded by a prefetch, first use.
+    pub prefetch_hits: u64,
+    /// Their prefetch was still in flight.
+    pub late_hits: u64,
+    /// None of these.
+    pub misses: u64,
+    /// (cache hits + prefetch hits) / blocks read; 0 before the first read.
+    pub hit_ratio: f64,
+    /// Blocks whose prefetch was issued.
+    pub prefetched_blocks: u64,
+    /// Of them, read before they left.
+    pub used: u64,
+    /// Of them, left unread.
+    pub wasted: u64,
+    /// Blocks of the cache in use.
+    pub cache_blocks: u64,
+    /// Blocks that it may use.
+    pub cache_blocks_max: u64,
+}
+
+impl Stats {
+    pub(crate) fn new(now_ns: u64, connections: u32, connections_max: u32, metrics: &Metrics) -> Self {
+        Self {
+            now_ns,
+            clients: metrics.clients,
+            connections: connections.into(),
+            connections_max: connections_max.into(),
+            member_errors: metrics.member_errors,
+            exports: metrics.exports.iter().map(ExportStats::new).collect(),
+        }
+    }
+}
+
+impl ExportStats {
+    #[expect(clippy::cast_precision_loss, reason = "a report")]
+    fn new(export: &ExportMetrics) -> Self {
+        let read = &export.engine.program;
+        let hits = read.cache_hits + read.prefetch_hits;
+        Self {
+            name: export.name.clone(),
+            scheme: export.scheme.clone(),
+            reads: export.reads,
+            writes: export.writes,
+            errors: export.errors,
+            bytes_read: export.bytes_read,
+            bytes_written: export.bytes_written,
+            blocks_read: read.blocks_read(),
+            cache_hits: read.cache_hits,
+            prefetch_hits: read.prefetch_hits,
+            late_hits: read.late_hits,
+            misses: read.misses,
+            hit_ratio: hits as f64 / read.blocks_read().max(1) as f64,
+            prefetched_blocks: export.engine.prefetched,
+            used: export.engine.used,
+            wasted: export.engine.wasted,
+            cache_blocks: export.cache_blocks.0,
+            cache_blocks_max: export.cache_blocks.1,
+        }
+    }
+}
+
+/// Asks the server behind the control socket at `path`.
+///
+/// # Errors
+/// When nobody answers there, or the server refuses; its own words then.
+pub fn ask(path: &Path, request: &Request) -> Result<Value, ServeError> {
+    let failed = |source| ServeError::File {
+        path: path.into(),
+        source,
+        remedy: " (is it the control socket of a server that runs? --control names it)",
+    };
+    let mut stream = UnixStream::connect(path).map_err(failed)?;
+    stream.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
+    stream.set_write_timeout(Some(PATIENCE)).map_err(failed)?;
+    let mut line = serde_json::to_vec(request).map_err(|problem| failed(problem.into()))?;
+    line.push(b'\n');
+    stream.write_all(&line).map_err(failed)?;
+    let mut answer = String::new();
+    BufReader::new(stream.take(ANSWER_BYTES_MAX)).read_line(&mut answer).map_err(failed)?;
+    match serde_json::from_str(&answer).map_err(|problem| failed(problem.into()))? {
+        Answer::Ok(value) => Ok(value),
+        Answer::Error(why) => Err(ServeError::option("refused", why)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_one_object_each_and_nothing_else_is_taken() {
+        let set: Request =
+            serde_json::from_str(r#"{"command":"set","key":"scheme","value":"none"}"#).expect("a request");
+        assert_eq!(set, Request::Set { export: None, key: "scheme".into(), value: "none".into() });
+        assert_eq!(
+            serde_json::from_str::<Request>(r#"{"command":"stop"}"#).expect("a request"),
+            Request::Stop
+        );
+        for wrong in [r#"{"command":"fly"}"#, "{}", "[]", r#"{"command":"drop","exprot":"a"}"#, "", "\0"] {
+            assert!(serde_json::from_str::<Request>(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! The loop's side of the control socket: who asks, and what is done about it.
+
+use super::accept::{Listener, listen_unix};
+use super::{DEADLINE, Server, token};
+use crate::control::{Answer, ExportState, REQUEST_BYTES_MAX, Request, Stats};
+use crate::error::{ServeError, system};
+use crate::volume::{Change, EngineSpec};
+use forerun_core::registry::SchemeSpec;
+use forerun_core::units::{BLOCK_BYTES, Nanos};
+use rustix::event::epoll::{self, EventData, EventFlags};
+use serde_json::{Value, json};
+use std::io::{Read as _, Write as _};
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+
+/// Most operators at once; one more sends the longest there away.
+pub(super) const OPERATORS_MAX: usize = 8;
+
+/// The socket and those who ask.
+#[derive(Debug)]
+pub(super) struct Control {
+    listener: Listener,
+    operators: [Option<Operator>; OPERATORS_MAX],
+}
+
+/// One who asks.
+#[derive(Debug)]
+struct Operator {
+    stream: UnixStream,
+    since: Nanos,
+    inbox: Vec<u8>,
+    /// The answer, once there is one, and how much of it was sent.
+    outbox: Vec<u8>,
+    sent: usize,
+}
+
+impl Control {
+    /// Listens, for the owner of the process alone.
+    pub(super) fn open(path: &Path, epoll: &OwnedFd) -> Result<Self, ServeError> {
+        let listener = listen_unix(path, "--control")?;
+        let data = EventData::new_u64(token::CONTROL);
+        epoll::add(epoll, listener.as_fd(), data, EventFlags::IN).map_err(|e| system("epoll")(e.into()))?;
+        Ok(Self { listener, operators: Default::default() })
+    }
+
+    fn accept(&mut self, now: Nanos, epoll: &OwnedFd) {
+        let Some(Ok(stream)) = self.listener.accept_unix() else { return };
+        if stream.set_nonblocking(true).is_err() {
+            return;
+        }
+        let longest = (0..OPERATORS_MAX).min_by_key(|&at| self.operators[at].as_ref().map(|o| o.since));
+        let at = longest.expect("there are places");
+        let data = EventData::new_u64(token::OPERATORS + at as u64);
+        // The one who leaves closes its socket, which takes it out of the set.
+        self.operators[at] = None;
+        if epoll::add(epoll, &stream, data, EventFlags::IN).is_ok() {
+            let (inbox, outbox) = (Vec::new(), Vec::new());
+            self.operators[at] = Some(Operator { stream, since: now, inbox, outbox, sent: 0 });
+        }
+    }
+}
+
+impl Operator {
+    /// Takes what came; the request's line once it is whole. An error is the end.
+    fn receive(&mut self) -> std::io::Result<Option<Vec<u8>>> {
+        let mut piece = [0; 4096];
+        loop {
+            match self.stream.read(&mut piece) {
+                Ok(0) => return Err(std::io::ErrorKind::UnexpectedEof.into()),
+                Ok(bytes) => self.inbox.extend_from_slice(&piece[..bytes]),
+                Err(problem) if problem.kind() == std::io::ErrorKind::WouldBlock => return Ok(None),
+                Err(problem) => return Err(problem),
+            }
+            if let Some(end) = self.inbox.iter().position(|&byte| byte == b'\n') {
+                self.inbox.truncate(end);
+                return Ok(Some(std::mem::take(&mut self.inbox)));
+            }
+            if self.inbox.len() > REQUEST_BYTES_MAX {
+                return Err(std::io::ErrorKind::InvalidData.into());
+            }
+        }
+    }
+
+    /// Sends what is left of the answer; whether all of it is gone.
+    fn send(&mut self) -> std::io::Result<bool> {
+        while self.sent < self.outbox.len() {
+            match self.stream.write(&self.outbox[self.sent..]) {
+                Ok(bytes) => self.sent += bytes,
+                Err(problem) if problem.kind() == std::io::ErrorKind::WouldBlock => return Ok(false),
+                Err(problem) => return Err(problem),
+            }
+        }
+        Ok(true)
+    }
+}
+
+impl Server {
+    /// Somebody wants to ask.
+    pub(super) fn accept_operator(&mut self, now: Nanos) {
+        if let Some(control) = &mut self.control {
+            control.accept(now, &self.epoll);
+        }
+    }
+
+    /// Somebody asks, or takes more of an answer.
+    pub(super) fn operate(&mut self, now: Nanos, at: usize) {
+        let operator = |server: &mut Self| server.control.as_mut().and_then(|c| c.operators[at].take());
+        let Some(mut operator) = operator(self) else { return };
+        if operator.outbox.is_empty() {
+            let line = match operator.receive() {
+                Ok(Some(line)) => line,
+                Ok(None) => return self.keep(at, operator),
+                Err(_) => return,
+            };
+            let answer = match self.obey(now, &line) {
+                Ok(value) => Answer::Ok(value),
+                Err(why) => Answer::Error(why),
+            };
+            operator.outbox = serde_json::to_vec(&answer).unwrap_or_default();
+            operator.outbox.push(b'\n');
+            let data = EventData::new_u64(token::OPERATORS + at as u64);
+            if epoll::modify(&self.epoll, &operator.stream, data, EventFlags::OUT).is_err() {
+                return;
+            }
+        }
+        if matches!(operator.send(), Ok(false)) {
+            self.keep(at, operator);
+        }
+    }
+
+    fn keep(&mut self, at: usize, operator: Operator) {
+        if let Some(control) = &mut self.control {
+            control.operators[at] = Some(operator);
+        }
+    }
+
+    /// Lets those go who take too long.
+    pub(super) fn dismiss_operators(&mut self, now: Nanos) {
+        let Some(control) = &mut self.control else { return };
+        for operator in &mut control.operators {
+            operator.take_if(|operator| now.since(operator.since) > DEADLINE);
+        }
+    }
+
+    /// Does what is asked.
+    fn obey(&mut self, now: Nanos, line: &[u8]) -> Result<Value, String> {
+        let request: Request =
+            serde_json::from_slice(line).map_err(|problem| format!("not a request: {problem}"))?;
+        match request {
+            Request::Stats => {
+                self.metrics.take(&mut self.served);
+                let stats = Stats::new(now.0, self.serving, self.serving_max, &self.metrics);
+                serde_json::to_value(stats).map_err(|problem| problem.to_string())
+            }
+            Request::Exports => Ok((0..self.served.len()).map(|export| json!(self.state(export))).collect()),
+            Request::Set { export, key, value } if key == "connections" && export.is_none() => {
+                self.set_connections(&value)
+            }
+            Request::Set { export, key, value } => {
+                let export = self.the_export(export.as_deref())?;
+                self.set_scheme(export, &key, &value)?;
+                Ok(json!(self.state(export)))
+            }
+            Request::Drop { export } => {
+                let all = 0..self.served.len();
+                let wanted = match export {
+                    Some(name) => {
+                        let one = self.the_export(Some(&name))?;
+                        one..one + 1
+                    }
+                    None => all,
+                };
+                let taken = |server: &Self| -> u64 {
+                    wanted.clone().map(|at| server.served[at].volume.engine().cache().slots.taken()).sum()
+                };
+                let before = taken(self);
+                for at in wanted.clone() {
+                    self.served[at].volume.change(Change::Drop);
+                }
+                Ok(json!({ "dropped_blocks": before.saturating_sub(taken(self)) }))
+            }
+            Request::Stop => {
+                self.begin_stop(now);
+                Ok(Value::Null)
+            }
+        }
+    }
+
+    fn the_export(&self, name: Option<&str>) -> Result<usize, String> {
+        let names = || {
+            let names: Vec<String> = self.exports.iter().map(|export| format!("{:?}", export.name)).collect();
+            names.join(", ")
+        };
+        match name {
+            None if self.served.len() == 1 => Ok(0),
+            None => Err(format!("which export? There are: {}", names())),
+            Some(name) => self
+                .exports
+                .iter()
+                .position(|export| export.name == name)
+                .ok_or_else(|| format!("no export is called {name:?}; there are: {}", names())),
+        }
+    }
+
+    fn set_connections(&mut self, value: &str) -> Result<Value, String> {
+        let wanted: u32 = value.parse().map_err(|_| format!("`{value}` is not a number of clients"))?;
+        if !(1..=self.places).contains(&wanted) {
+            let places = self.places;
+            return Err(format!(
+                "1 to {places} clients can be served, as the server was started (--connections)"
+            ));
+        }
+        self.serving_max = wanted;
+        Ok(json!({ "connections": wanted }))
+    }
+
+    /// Another scheme, or another value of a parameter: `asp.ghosts`.
+    fn set_scheme(&mut self, export: usize, key: &str, value: &str) -> Result<(), String> {
+        let volume = &mut self.served[export].volume;
+        let text = match key.split_once('.') {
+            _ if key == "scheme" => value.to_owned(),
+            Some((part, parameter)) => {
+                let parsed = SchemeSpec::parse(&volume.spec.scheme).map_err(|why| why.to_string())?;
+                parsed.with_param(part, parameter, value).map_err(|why| why.to_string())?.to_string()
+            }
+            None => {
+                return Err(format!(
+                    "`{key}` cannot be set: there are scheme, PART.PARAMETER of the scheme (asp.ghosts), and connections"
+                ));
+            }
+        };
+        let bytes = volume.spec.cache_blocks * BLOCK_BYTES;
+        let device = volume.spec.device.clone();
+        let spec = EngineSpec::new(&text, bytes, &device).map_err(|why| why.to_string())?;
+        spec.check(&volume.source.array).map_err(|why| why.to_string())?;
+        let said = format!("the scheme is {text} now, it was {}", volume.spec.scheme);
+        volume.change(Change::Scheme(spec));
+        volume.say(said);
+        self.exports[export] = self.served[export].describe();
+        Ok(())
+    }
+
+    fn state(&self, export: usize) -> ExportState {
+        let served = &self.served[export];
+        ExportState {
+            name: served.name.clone(),
+            uri: self.uri_of(export),
+            scheme: served.volume.spec.scheme.clone(),
+            array: self.array(export),
+            size_bytes: self.size(export),
+            cache_bytes: served.volume.spec.cache_blocks * BLOCK_BYTES,
+            read_only: served.read_only,
+            changed: served.changed.clone(),
+        }
+    }
+}
