@@ -219,10 +219,10 @@ impl Streams {
     pub(super) fn landed(&mut self, extent: Extent, cache: &Cache) {
         let mut at = extent.start.0;
         while at < extent.end() {
-            if let Some(line) = cache.find(Block(at)) {
-                if self.staging.node(line.0).owner == NONE {
-                    self.give(line.0, READ, false);
-                }
+            if let Some(line) = cache.find(Block(at))
+                && self.staging.node(line.0).owner == NONE
+            {
+                self.give(line.0, READ, false);
             }
             at = (at / self.line_blocks + 1) * self.line_blocks;
         }

@@ -190,10 +190,10 @@ impl Streams {
     }
     /// The next lane to have a turn: one whose memory is reserved, or one for which it can be.
     fn next_lane(&mut self, disk: u16) -> Option<LaneId> {
-        if self.queue(disk).since_refused >= REFUSED_ONE_IN {
-            if let Some(id) = self.next_refused(disk) {
-                return Some(id);
-            }
+        if self.queue(disk).since_refused >= REFUSED_ONE_IN
+            && let Some(id) = self.next_refused(disk)
+        {
+            return Some(id);
         }
         self.queue(disk).since_refused += 1;
         self.next_welcome(disk).or_else(|| self.next_refused(disk))
