@@ -59,6 +59,16 @@ pub(crate) struct SetupArgs {
     /// Whether mechanical drives read ahead into their own cache [default: as the preset says]
     #[arg(long, value_name = "on|off", value_parser = switch, help_heading = "Hardware")]
     pub(crate) drive_readahead: Option<bool>,
+    /// A mechanical drive's own cache, SEGMENTSxSIZE as in 16x512KiB; `,fill` behind it: a miss fills its segment even if a
+    /// command waits [default: as the preset says]
+    #[arg(
+        long,
+        value_name = "CACHE",
+        default_value = "",
+        hide_default_value = true,
+        help_heading = "Hardware"
+    )]
+    pub(crate) drive_cache: String,
     /// Host's I/O scheduler above each member: none, fcfs, clook, anticipatory
     #[arg(long, value_name = "NAME", default_value = "anticipatory", help_heading = "Hardware")]
     pub(crate) scheduler: String,
@@ -160,6 +170,7 @@ fn spec(input: &str, scheme: &str, setup: &SetupArgs, layers: Layers) -> RunSpec
         array: setup.array.clone().unwrap_or_else(|| "single".into()),
         device: setup.device.clone(),
         drive_readahead: setup.drive_readahead,
+        drive_cache: setup.drive_cache.clone(),
         scheduler: setup.scheduler.clone(),
         cache_bytes: cache,
         host_cache_bytes: host,

@@ -209,6 +209,7 @@ impl Importer<'_> {
             separate_write_segment: flag("Use separate write segment"),
             read_ahead,
             max_read_ahead_sectors: self.whole(disk, "Maximum read-ahead (blks)")?,
+            min_read_ahead_sectors: self.whole(disk, "Minimum read-ahead (blks)").unwrap_or(0),
             read_ahead_only_when_idle: true,
             join_read_ahead: flag("Allow almost read hits"),
             restart_read_ahead_on_hit: flag("Read-ahead on idle hit"),

@@ -380,7 +380,8 @@ impl Drive {
         let mut media_end = now;
         let mut finish = bus + p.command.sectors * self.link_read;
         if !whole && let Some(stream) = &mut self.stream {
-            media_end = stream.arrival(end - 1, &self.m);
+            let least = end.saturating_add(self.cache_spec.min_read_ahead_sectors).min(stream.limit).max(end);
+            media_end = stream.arrival(least - 1, &self.m);
             finish = stream.transfer_end(bus, lba.max(held.end), end, self.link_read, &self.m).max(finish);
         }
         self.ahead_from = media_end;
@@ -414,7 +415,7 @@ impl Drive {
         let mut stream = Stream::new(segment, self.head, seek_start, lba, end);
         let first = self.first_read_run(seek_start, lba, end, segment);
         stream.begin(first, &self.m);
-        let media_end = stream.arrival(end - 1, &self.m);
+        stream.arrival(end - 1, &self.m);
         let start = self.cache.get(segment).start;
         stream.limit = self.read_ahead_limit(start, lba, end).max(end);
         let wanted = self.watermark(p.command.sectors);
@@ -422,6 +423,8 @@ impl Drive {
             + self.overheads.first_reselect
             + self.overheads.preparation;
         let finish = stream.transfer_end(bus.max(self.link_free), lba, end, self.link_read, &self.m);
+        let least = end.saturating_add(self.cache_spec.min_read_ahead_sectors).min(stream.limit).max(end);
+        let media_end = stream.arrival(least - 1, &self.m);
         self.ahead_from = media_end;
         self.stream = Some(stream);
         (media_end, finish)

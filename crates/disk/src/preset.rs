@@ -7,7 +7,8 @@
 
 use std::path::Path;
 
-use forerun_core::units::{BLOCK_BYTES, SECTORS_PER_BLOCK};
+use forerun_core::size::parse_size;
+use forerun_core::units::{BLOCK_BYTES, SECTOR_BYTES, SECTORS_PER_BLOCK};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -102,6 +103,40 @@ pub struct BuildOptions {
     pub host_queue: Option<HostQueueSpec>,
     /// Seed of devices with chance in them.
     pub seed: u64,
+}
+
+/// A mechanical drive's cache as a run may change it: `16x512KiB`, or `16x512KiB,fill`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DriveCache {
+    /// Segments, at least one.
+    pub segments: u32,
+    /// Sectors of each, at least one.
+    pub segment_sectors: u64,
+    /// A miss fills its segment even if a command waits; otherwise read-ahead ends with the next command.
+    pub fill: bool,
+}
+
+/// Most segments of a drive's cache: a look-up goes through all of them.
+const SEGMENTS_MAX: u32 = 4_096;
+
+impl std::str::FromStr for DriveCache {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || {
+            format!(
+                "{text:?} is no drive cache: write SEGMENTSxSIZE, as in 16x512KiB (at most {SEGMENTS_MAX} segments, whole \
+                 sectors), and ,fill behind it if a miss shall fill its segment"
+            )
+        };
+        let (size, fill) = text.strip_suffix(",fill").map_or((text, false), |size| (size, true));
+        let (segments, bytes) = size.split_once('x').ok_or_else(wrong)?;
+        let segments: u32 = segments.parse().map_err(|_| wrong())?;
+        let bytes = parse_size(bytes).map_err(|_| wrong())?;
+        if segments == 0 || segments > SEGMENTS_MAX || bytes == 0 || !bytes.is_multiple_of(SECTOR_BYTES) {
+            return Err(wrong());
+        }
+        Ok(Self { segments, segment_sectors: bytes / SECTOR_BYTES, fill })
+    }
 }
 
 /// What a policy may believe a read costs: `command + seek(distance) + half a rotation + blocks * ns_per_block`, with
@@ -210,6 +245,20 @@ impl Preset {
     #[must_use]
     pub const fn is_mechanical(&self) -> bool {
         matches!(self.spec, PresetSpec::Mechanical { .. })
+    }
+
+    /// The same preset with another drive cache.
+    ///
+    /// # Errors
+    /// What the device is, where it is no mechanical drive.
+    pub fn with_drive_cache(mut self, cache: DriveCache) -> Result<Self, String> {
+        let PresetSpec::Mechanical { drive, .. } = &mut self.spec else {
+            return Err(format!("{} is no mechanical drive: its cache cannot be changed", self.name));
+        };
+        drive.cache.segments = cache.segments;
+        drive.cache.segment_sectors = cache.segment_sectors;
+        drive.cache.min_read_ahead_sectors = if cache.fill { cache.segment_sectors } else { 0 };
+        Ok(self)
     }
 
     /// Builds the device, idle, at time zero.

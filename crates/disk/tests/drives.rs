@@ -154,6 +154,36 @@ fn more_streams_than_segments_read_slower_than_as_many() {
 }
 
 #[test]
+fn a_drive_that_fills_its_segments_reads_on_although_commands_wait() {
+    // All streams have a command at the drive at any time: its read-ahead never has an idle moment.
+    let time = |streams: u64, least: u64| {
+        let mut spec = spec();
+        spec.cache.min_read_ahead_sectors = least;
+        let mut drive = Drive::new(&spec).expect("valid");
+        let mut next = vec![1_u64; streams as usize];
+        for stream in 0..streams {
+            drive.submit(Nanos(0), command(stream, Op::Read, stream * 100_000, 8));
+        }
+        let mut end = 0;
+        while let Some(at) = drive.next_event() {
+            drive.advance(at);
+            while let Some(done) = drive.pop() {
+                end = done.at.0;
+                let stream = done.id % streams;
+                let round = &mut next[stream as usize];
+                if *round < 100 {
+                    let read = command(*round * streams + stream, Op::Read, stream * 100_000 + *round * 8, 8);
+                    drive.submit(done.at, read);
+                    *round += 1;
+                }
+            }
+        }
+        end / streams
+    };
+    assert!(time(3, 0) > 3 * time(3, 512), "{} {}", time(3, 0), time(3, 512));
+}
+
+#[test]
 fn the_three_policies_choose_as_they_say() {
     let order = |policy| {
         let mut spec = uncached();
@@ -209,9 +239,10 @@ fn any_spec() -> impl Strategy<Value = DriveSpec> {
         Just(ReadAhead::Stream),
     ];
     let policy = prop_oneof![Just(QueuePolicy::Fcfs), Just(QueuePolicy::CLook), Just(QueuePolicy::Sptf)];
-    (ahead, policy, any::<[bool; 8]>(), 1u32..5, 1u32..20).prop_map(
-        |(read_ahead, policy, flags, segments, depth)| {
+    (ahead, policy, any::<[bool; 8]>(), 1u32..5, 1u32..20, prop_oneof![Just(0), 0u64..2000]).prop_map(
+        |(read_ahead, policy, flags, segments, depth, least)| {
             let mut spec = spec();
+            spec.cache.min_read_ahead_sectors = least;
             spec.cache.read_ahead = read_ahead;
             spec.cache.segments = segments;
             spec.cache.enabled = flags[0];

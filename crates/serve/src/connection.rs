@@ -26,6 +26,9 @@ use std::io::{self, IoSlice, IoSliceMut};
 const INBOX_BYTES: usize = 2 * OPTION_BYTES_MAX;
 /// Requests that a client may have outstanding; it is not read while it has more. Twice what fio or a kernel queues.
 pub(crate) const REQUESTS_MAX: u32 = 256;
+/// Pieces of answers that wait for a client to take them before it is not read any more: twice what its requests in flight can
+/// make. What is refused or answered at once holds nothing else back.
+const WAITING_MAX: usize = 4 * REQUESTS_MAX as usize;
 /// Pieces of one send: 64 answers of 4 KiB with their heads.
 const SEND_PIECES: usize = 128;
 /// Blocks of one receive into intake memory: 1 MiB.
@@ -164,7 +167,17 @@ impl Connection {
             && !self.broken
             && self.outstanding < REQUESTS_MAX
             && self.waiting.is_empty()
+            && self.out.len() < self.waiting_max()
             && self.payload.as_ref().is_none_or(|payload| payload.intake.is_some())
+    }
+
+    /// Pieces of answers that may wait. A client that negotiates has nothing to be ahead of: its answers are long, and it has
+    /// to take them one by one.
+    const fn waiting_max(&self) -> usize {
+        match self.phase {
+            Phase::Negotiating(_) => 2,
+            Phase::Serving(_) => WAITING_MAX,
+        }
     }
 
     /// What `epoll` should say of it.

@@ -13,10 +13,15 @@ mod devices;
 mod exports;
 #[path = "it/faults.rs"]
 mod faults;
+#[path = "it/floods.rs"]
+mod floods;
 #[path = "it/hostile.rs"]
 mod hostile;
 #[path = "it/live.rs"]
 mod live;
+#[cfg(feature = "objects")]
+#[path = "it/objects.rs"]
+mod objects;
 #[path = "it/record.rs"]
 mod record;
 #[path = "it/remote.rs"]

@@ -199,11 +199,16 @@ function picture(id, { from, to, dashes, blocks }) {
   const { x, y } = axes(paper, { from, to, low, high, format: block => bytes(block * 4096), ticks });
   draw.save();
   draw.beginPath(); draw.rect(LEFT, 0, w - LEFT - RIGHT, h - BOTTOM + 1); draw.clip();
-  draw.fillStyle = color("band");
-  for (const d of seen.filter(d => d.kind < 0)) {
-    const tall = Math.max(y(d.first) - y(d.first + d.blocks), 2);
-    draw.fillRect(x(d.from) - 1.5, y(d.first) - tall, Math.max(x(d.to) - x(d.from), 0) + 3, tall);
-  }
+  const path = d => {
+    const begin = d.down ? d.first + d.blocks : d.first, end = d.down ? d.first : d.first + d.blocks;
+    draw.moveTo(x(d.from), y(begin));
+    draw.lineTo(Math.max(x(d.to), x(d.from) + .1), y(end));
+  };
+  draw.strokeStyle = color("band");
+  draw.lineWidth = 8;
+  draw.beginPath();
+  seen.filter(d => d.kind < 0).forEach(path);
+  draw.stroke();
   draw.lineCap = "round";
   // What was waited for lies on top: it is what a person looks for.
   for (const kind of [0, 1, 2, 3]) {
@@ -214,10 +219,7 @@ function picture(id, { from, to, dashes, blocks }) {
       draw.globalAlpha = strength;
       draw.beginPath();
       for (const d of seen.filter(d => d.kind === kind)) {
-        const begin = d.down ? d.first + d.blocks : d.first, end = d.down ? d.first : d.first + d.blocks;
-        if (small !== Math.hypot(x(d.to) - x(d.from), y(end) - y(begin)) < 1.5) { continue; }
-        draw.moveTo(x(d.from), y(begin));
-        draw.lineTo(Math.max(x(d.to), x(d.from) + .1), y(end));
+        if (small === Math.hypot(x(d.to) - x(d.from), y(d.first) - y(d.first + d.blocks)) < 1.5) { path(d); }
       }
       draw.stroke();
       draw.globalAlpha = 1;

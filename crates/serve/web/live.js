@@ -43,7 +43,7 @@ function headline(d, view) {
   }
   if (off.length) { return [`Nothing is read ahead, because ${off[0].reason}.`, "bad"]; }
   if (view.scheme === "none") { return ["Nothing is read ahead: the scheme is none.", ""]; }
-  return [`${of(miss)} of 100 blocks had to be waited for: there is no pattern that ${view.scheme} reads ahead for.`, "bad"];
+  return [`${of(miss)} of 100 blocks had to be waited for: ${view.scheme} found nothing to read ahead for these readers.`, "bad"];
 }
 
 function reasons(d, view) {
@@ -77,8 +77,8 @@ function verdict(view) {
   if (!sum(d.blocks)) {
     set("headline", "Nobody has read anything yet.");
     const item = document.createElement("li"), code = document.createElement("code");
-    code.textContent = `nbdcopy '${view.uri}' null:`;
-    item.append("Read it, for instance with ", code);
+    code.textContent = `nbdcopy --connections=1 --requests=1 '${view.uri}' null:`;
+    item.append("Read it, for instance with ", code, ", which asks for one piece after the other, as most programs do.");
     element("because").replaceChildren(item);
     box.className = "verdict";
     return;

@@ -39,6 +39,9 @@ pub struct RunSpec {
     /// Whether a mechanical drive reads ahead into its own cache; the preset's word where absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drive_readahead: Option<bool>,
+    /// Segments of a mechanical drive's own cache, `16x512KiB` or `16x512KiB,fill`; the preset's where empty.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub drive_cache: String,
     /// Scheduler of the host's queue above each member: `fcfs`, `clook`, `anticipatory`.
     pub scheduler: String,
     /// Bytes of the array layer's cache; 0 for none.
@@ -95,6 +98,7 @@ impl Default for RunSpec {
             array: "single".into(),
             device: "cheetah-15k4".into(),
             drive_readahead: None,
+            drive_cache: String::new(),
             scheduler: "anticipatory".into(),
             cache_bytes: 0,
             host_cache_bytes: 0,

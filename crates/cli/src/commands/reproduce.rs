@@ -42,6 +42,14 @@ Examples:
 Web search replays block/wsrch_0_30s.csv.gz in the folder of --traces; without it random reads stand in and are named as
 such. Figures: drives, speedup, accuracy, cost, rates, scale (the last two are curves over time: --json or --html).";
 
+const STREAMS_HELP: &str = "\
+Examples:
+  forerun reproduce streams --html streams.html
+  forerun reproduce streams --figure 3 --figure 21 --json
+
+Needs no traces. Slides: 3 (the kernel), 10 (the drive's cache), 11 (the controller's), 17 (R), 18 (memory), 19 and 20 (eight
+disks behind a controller), 21 (turns on one disk), 22 (waits), 23 (conclusions); flash (SSDs and a cloud volume).";
+
 /// What `reproduce` does.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ReproduceCommand {
@@ -54,6 +62,9 @@ pub(crate) enum ReproduceCommand {
     /// Uppal, Chiang and Huang, MSST 2012: the flashy slides
     #[command(after_help = FLASHY_HELP)]
     Flashy(StudyArgs),
+    /// Panagiotakis, Flouris and Bilas, ICDCS 2009: slides 3, 10, 11 and 17 to 23
+    #[command(after_help = STREAMS_HELP)]
+    Streams(StudyArgs),
 }
 
 impl ReproduceCommand {
@@ -63,6 +74,7 @@ impl ReproduceCommand {
             Self::Asp(args) => ("asp", args),
             Self::Rpp(args) => ("rpp", args),
             Self::Flashy(args) => ("flashy", args),
+            Self::Streams(args) => ("streams", args),
         };
         (reproduce::study(name).expect("every subcommand names a study"), args)
     }
@@ -163,7 +175,7 @@ fn problem(problem: ReproduceError) -> CliError {
 
 fn print(study: &Study, result: &Reproduction, args: &StudyArgs, ui: &Ui) -> Result<(), CliError> {
     if let Some(path) = &args.csv {
-        let text = csv::plain(&COLUMNS, &result.rows.iter().map(plain_cells).collect::<Vec<_>>());
+        let text = rows_as_csv(result);
         if path.as_os_str() != "-" {
             std::fs::write(path, &text).map_err(|problem| CliError::file(path, &problem))?;
             ui.say(&format!("CSV written to {}", path.display()));
@@ -177,6 +189,30 @@ fn print(study: &Study, result: &Reproduction, args: &StudyArgs, ui: &Ui) -> Res
 /// Widest that the paper's words stand in the table.
 const PAPER_WIDTH: usize = 32;
 const COLUMNS: [&str; 7] = ["figure", "case", "paper", "ours", "ratio", "holds", "why"];
+
+/// Whether the study's rows tell how much memory their runs held.
+pub(crate) fn tells_memory(result: &Reproduction) -> bool {
+    result.rows.iter().any(|row| row.memory_peak_bytes.is_some())
+}
+
+/// Most memory that a run of the row held; a dash where the row does not tell.
+pub(crate) fn memory(row: &Row) -> String {
+    row.memory_peak_bytes.map_or_else(|| "–".to_owned(), |bytes| human::bytes(human::float(bytes)))
+}
+
+fn rows_as_csv(result: &Reproduction) -> String {
+    let memory = tells_memory(result);
+    let mut columns = COLUMNS.to_vec();
+    columns.extend(memory.then_some("memory_peak_bytes"));
+    let cells = |row: &Row| {
+        let mut cells = plain_cells(row);
+        cells.extend(
+            memory.then(|| row.memory_peak_bytes.map_or_else(String::new, |bytes| bytes.to_string())),
+        );
+        cells
+    };
+    csv::plain(&columns, &result.rows.iter().map(cells).collect::<Vec<_>>())
+}
 
 fn plain_cells(row: &Row) -> Vec<String> {
     let number = |value: Option<f64>| value.map_or_else(String::new, |value| value.to_string());
@@ -249,9 +285,10 @@ fn numbers(grid: &Grid, ui: &Ui) -> String {
     format!("\n{}\n{head}\n{body}", grid.title)
 }
 
-fn text(study: &Study, result: &Reproduction, ui: &Ui) -> String {
+/// The rows that are shown, as an aligned table with its header.
+fn lines(study: &Study, result: &Reproduction, shown: &[&Row]) -> Vec<String> {
     let word = study.word.to_lowercase();
-    let header = [
+    let mut header = vec![
         (word.as_str(), Align::Left),
         ("case", Align::Left),
         ("paper", Align::Left),
@@ -259,25 +296,29 @@ fn text(study: &Study, result: &Reproduction, ui: &Ui) -> String {
         ("ratio", Align::Right),
         ("holds", Align::Left),
     ];
+    let with_memory = tells_memory(result);
+    header.extend(with_memory.then_some(("memory", Align::Right)));
     let dash = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), human::digits);
+    let cells = |row: &&Row| {
+        let mut cells = vec![
+            row.figure.clone(),
+            row.case.clone(),
+            short(&paper(row)),
+            dash(row.ours),
+            dash(row.ratio),
+            holds(row).to_owned(),
+        ];
+        cells.extend(with_memory.then(|| memory(row)));
+        cells
+    };
+    table::aligned(&header, &shown.iter().map(cells).collect::<Vec<_>>())
+}
+
+fn text(study: &Study, result: &Reproduction, ui: &Ui) -> String {
     // Points of curves have nothing to hold against: they are in JSON, CSV and the page, and here with -v.
     let shown: Vec<&Row> =
         result.rows.iter().filter(|row| ui.verbose > 0 || row.kind != RowKind::Point).collect();
-    let rows: Vec<Vec<String>> = shown
-        .iter()
-        .map(|row| {
-            let said = short(&paper(row));
-            vec![
-                row.figure.clone(),
-                row.case.clone(),
-                said,
-                dash(row.ours),
-                dash(row.ratio),
-                holds(row).to_owned(),
-            ]
-        })
-        .collect();
-    let mut lines = table::aligned(&header, &rows).into_iter();
+    let mut lines = lines(study, result, &shown).into_iter();
     let mut text = lines.next().map_or_else(String::new, |line| ui.paint(Style::Dim, &line));
     text.push('\n');
     let mut told = "";

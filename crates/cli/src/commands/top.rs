@@ -25,9 +25,10 @@ Examples:
   forerun top                                   # what 127.0.0.1:8000 serves
   forerun top http://10.0.0.7:8000
   forerun top 8001 --interval 0.2
+  forerun top /run/forerun/md0.sock             # by its control socket: counters, no members and no reasons
   forerun top --once --json | jq '.exports[0].hit_ratio'
 
-The server is one that was started with --http. Keys: q or Ctrl-C ends, up and down choose the export, space holds
+Members, waits and reasons are known to a server that was started with --http. Keys: q or Ctrl-C ends, up and down choose the export, space holds
 still.";
 
 /// Answers that are remembered, for curves: two minutes at the usual pace.
@@ -36,7 +37,7 @@ const KEPT_MAX: usize = 120;
 /// Options of `top`.
 #[derive(Debug, Args)]
 pub(crate) struct TopArgs {
-    /// Address of a live page: http://HOST:PORT, HOST:PORT, or a port of this machine
+    /// A live page: http://HOST:PORT, HOST:PORT, or a port of this machine; or a server's socket, which shows less
     #[arg(value_name = "ADDRESS", default_value = "127.0.0.1:8000")]
     source: String,
     /// Seconds between two looks
@@ -113,7 +114,7 @@ fn watch(
     ui: &Ui,
 ) -> Result<(), CliError> {
     let every = Duration::from_secs_f64(args.interval);
-    let mut screen = Screen { color: ui.color, ..Screen::default() };
+    let mut screen = Screen { color: ui.color, counters_only: !source.is_page(), ..Screen::default() };
     screen.history.add(first);
     let mut next = Instant::now() + every;
     loop {

@@ -2,7 +2,7 @@
 
 use super::charts::{self, Bar, Label, Line};
 use super::esc;
-use crate::commands::reproduce::{holds, paper, tally};
+use crate::commands::reproduce::{holds, memory, paper, tally};
 use crate::human;
 use forerun_sim::reproduce::{Chart, Grid, GridLine, Kind, Reproduction, Row, Series, Study};
 use std::fmt::Write as _;
@@ -94,26 +94,29 @@ fn numbers(grid: &Grid) -> String {
 }
 
 fn table(rows: &[&Row]) -> String {
-    let mut text = String::from(
+    let with_memory = rows.iter().any(|row| row.memory_peak_bytes.is_some());
+    let mut text = format!(
         "<div class=\"scroll\"><table><thead><tr><th>case</th><th class=\"text\">paper</th><th>ours</th>\
-         <th>ratio</th><th>holds</th><th class=\"text\">why</th></tr></thead><tbody>",
+         <th>ratio</th><th>holds</th>{}<th class=\"text\">why</th></tr></thead><tbody>",
+        if with_memory { "<th>memory</th>" } else { "" }
     );
     for row in rows {
-        text.push_str(&table_row(row));
+        text.push_str(&table_row(row, with_memory));
     }
     text.push_str("</tbody></table></div>");
     text
 }
 
-fn table_row(row: &Row) -> String {
+fn table_row(row: &Row, with_memory: bool) -> String {
     let dash = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), human::digits);
     let class = match row.holds {
         Some(true) => "holds",
         Some(false) => "fails",
         None => "",
     };
+    let held = if with_memory { format!("<td>{}</td>", esc(&memory(row))) } else { String::new() };
     format!(
-        "<tr><td class=\"case\">{}</td><td class=\"text\">{}</td><td>{}</td><td>{}</td><td class=\"{class}\">{}</td>\
+        "<tr><td class=\"case\">{}</td><td class=\"text\">{}</td><td>{}</td><td>{}</td><td class=\"{class}\">{}</td>{held}\
          <td class=\"why\">{}</td></tr>",
         esc(&row.case),
         esc(&paper(row)),

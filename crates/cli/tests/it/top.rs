@@ -10,9 +10,10 @@ fn once_prints_what_the_server_of_a_run_shows() {
     std::fs::write(&disk, vec![7; 1 << 20]).expect("written");
     let name = |path: &Path| path.to_str().expect("a name in UTF-8").to_owned();
     let program = env!("CARGO_BIN_EXE_forerun");
-    let (json, text) = (folder.path().join("json"), folder.path().join("text"));
+    let [json, text, socket] = ["json", "text", "socket"].map(|file| folder.path().join(file));
     let run = format!(
-        "'{program}' top \"$page\" --once --json > {}; '{program}' top \"$page\" --once > {}; ! '{program}' top \"$page\" 2> {}",
+        "'{program}' top \"$unixsocket\" --once --json > {}; '{program}' top \"$page\" --once --json > {}; '{program}' top \"$page\" --once > {}; ! '{program}' top \"$page\" 2> {}",
+        name(&socket),
         name(&json),
         name(&text),
         name(&folder.path().join("refused")),
@@ -22,6 +23,10 @@ fn once_prints_what_the_server_of_a_run_shows() {
     let figures: serde_json::Value = serde_json::from_str(&read(&json)).expect("JSON");
     assert_eq!(figures["exports"][0]["size_bytes"], 1 << 20);
     assert_eq!(figures["exports"][0]["scheme"], "asp+msp");
+    let counters: serde_json::Value = serde_json::from_str(&read(&socket)).expect("JSON");
+    for key in ["size_bytes", "scheme", "array", "cache_bytes_max", "uri"] {
+        assert_eq!(counters["exports"][0][key], figures["exports"][0][key], "{key}");
+    }
     assert!(read(&text).contains("1.00 MiB, single:128KiB, asp+msp"), "{}", read(&text));
     let refused = read(&folder.path().join("refused"));
     assert!(refused.contains("no") && refused.contains("--once"), "{refused}");

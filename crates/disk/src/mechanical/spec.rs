@@ -104,6 +104,9 @@ pub struct CacheSpec {
     pub read_ahead: ReadAhead,
     /// Limit beyond the request for `segment`; 0 = fill the segment.
     pub max_read_ahead_sectors: u64,
+    /// So many sectors are read on after a miss even if a command waits (DiskSim's minimum read-ahead); never beyond the
+    /// limit.
+    pub min_read_ahead_sectors: u64,
     /// Read-ahead starts only when no command waits.
     pub read_ahead_only_when_idle: bool,
     /// A request that starts where read-ahead is just reading joins it.
@@ -140,6 +143,7 @@ impl Default for CacheSpec {
             separate_write_segment: false,
             read_ahead: ReadAhead::Segment,
             max_read_ahead_sectors: 0,
+            min_read_ahead_sectors: 0,
             read_ahead_only_when_idle: false,
             join_read_ahead: true,
             restart_read_ahead_on_hit: true,

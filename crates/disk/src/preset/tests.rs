@@ -180,3 +180,19 @@ fn a_host_queue_can_stand_above_any_preset() {
         closed_loop(&mut *device, Op::Read, 300, 8, |_| (random.below(blocks) * 8, 8));
     }
 }
+
+#[test]
+fn a_drive_cache_is_segments_times_a_size_and_only_a_mechanical_drive_has_one() {
+    let cache: DriveCache = "64x1MiB,fill".parse().expect("a cache");
+    assert_eq!(cache, DriveCache { segments: 64, segment_sectors: 2048, fill: true });
+    assert!(!"16x512KiB".parse::<DriveCache>().expect("a cache").fill);
+    for bad in ["", "16", "0x512KiB", "16x0", "16x100B", "5000x512KiB", "16x512KiB,full"] {
+        let told = bad.parse::<DriveCache>().expect_err(bad);
+        assert!(told.contains("16x512KiB"), "{told}");
+    }
+    let changed = Preset::load("wd-7200").expect("loads").with_drive_cache(cache).expect("a drive");
+    let PresetSpec::Mechanical { drive, .. } = &changed.spec else { panic!("a drive") };
+    assert_eq!((drive.cache.segments, drive.cache.min_read_ahead_sectors), (64, 2048));
+    let told = Preset::load("nvme").expect("loads").with_drive_cache(cache).expect_err("flash");
+    assert!(told.contains("no mechanical drive"), "{told}");
+}

@@ -120,9 +120,10 @@ impl Server {
             }
             let session = match &mut connection.phase {
                 Phase::Negotiating(_) => {
-                    if !self.negotiate(now, at) {
+                    if !connection.may_receive() || !self.negotiate(now, at) {
                         return;
                     }
+                    self.send(now, at);
                     continue;
                 }
                 Phase::Serving(session) => *session,
@@ -191,7 +192,10 @@ impl Server {
             read_only: export.flags & export::READ_ONLY != 0,
             told: session.told,
         };
-        let checked = request.check(&limits);
+        let mut checked = request.check(&limits);
+        if request.flags & wire::request::DF != 0 && !session.structured {
+            checked = Err(Errno::Inval); // "MUST NOT" be set where chunks were not agreed on
+        }
         let served = &mut self.served[session.export];
         let Some(connection) = &mut self.connections[at] else { return };
         if request.command == Command::Disconnect {

@@ -33,7 +33,10 @@ impl Volume {
     /// How the volume stands now; nothing where nobody looks.
     pub(crate) fn sample(&mut self) -> Option<Sample> {
         let watch = self.watch.as_mut()?;
-        let mut sample = watch.sample(self.now, |member| self.backend.model(member));
+        // Disks that the geometry sees in one member have one model together.
+        let own = self.source.members.len() == usize::from(self.source.array.disks());
+        let model = |disk: usize| if own { self.backend.model(disk) } else { None };
+        let mut sample = watch.sample(self.now, model);
         sample.engine = *self.engine.stats();
         let slots = &self.engine.cache().slots;
         sample.cache_blocks = (slots.taken(), slots.capacity());

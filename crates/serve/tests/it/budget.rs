@@ -9,7 +9,7 @@ use std::os::unix::net::UnixStream;
 const CACHE: u64 = 64 << 20;
 
 /// Memory of this process that lies in the mapping of a server's bytes and everything else of it, KiB.
-fn resident() -> u64 {
+pub(super) fn resident() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").expect("Linux");
     let line = status.lines().find(|line| line.starts_with("VmRSS:")).expect("a line for it");
     line.split_whitespace().nth(1).and_then(|n| n.parse().ok()).expect("a number")
@@ -17,7 +17,7 @@ fn resident() -> u64 {
 
 /// The other tests of this program run beside these, in the same memory. Each is measured in a program of its own: this one,
 /// started for that test alone. Whether this is that program.
-fn alone(test: &str) -> bool {
+pub(super) fn alone(test: &str) -> bool {
     const ALONE: &str = "FORERUN_BUDGET_ALONE";
     if std::env::var_os(ALONE).is_some() {
         return true;

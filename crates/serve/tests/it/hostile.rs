@@ -245,3 +245,94 @@ fn do_not_fragment_gives_one_chunk() {
     client.stream.read_exact(&mut data).expect("data");
     assert!(data == content[1..1_500_001]);
 }
+
+#[test]
+fn every_option_at_every_length_is_answered_or_ends_the_session_and_harms_nobody() {
+    let (_folder, server, content) = server();
+    let mut honest = Client::connect(&server.socket, true);
+    for number in (0..=12).chain([99, 1 << 31, u32::MAX]) {
+        for length in [0, 1, 4095, 4096, 4097, 8191, 8192, 8193, 1 << 16, i32::MAX as u32, 1 << 31, u32::MAX]
+        {
+            for fill in [0_u8, 0xFF] {
+                let mut session = 3_u32.to_be_bytes().to_vec();
+                session.extend(option_bytes(number, &[]));
+                let at = session.len() - 4;
+                session[at..].copy_from_slice(&length.to_be_bytes());
+                session.extend(std::iter::repeat_n(fill, length.min(20_000) as usize));
+                let mut stream = raw(&server.socket);
+                // The server may have hung up before all is sent.
+                drop(stream.write_all(&session));
+                drop(stream.shutdown(Shutdown::Write));
+                let answers = drain(&mut stream);
+                assert!(answers.len() < 18 + 400, "{number} {length}: {} bytes", answers.len());
+            }
+        }
+        assert_eq!(honest.read(77, 88).data, content[77..165], "after option {number}");
+    }
+}
+
+#[test]
+fn name_lengths_that_reach_beyond_their_option_are_refused_over_the_wire() {
+    let (_folder, server, content) = server();
+    for number in [6, 7] {
+        for named in [1, 5, 4095, 4096, 4097, i32::MAX as u32, 1 << 31, u32::MAX - 4, u32::MAX] {
+            let mut data = named.to_be_bytes().to_vec();
+            data.extend([b'a', 0, 0]);
+            let mut session = 3_u32.to_be_bytes().to_vec();
+            session.extend(option_bytes(number, &data));
+            session.extend(option_bytes(2, &[]));
+            let mut stream = raw(&server.socket);
+            stream.write_all(&session).expect("sent");
+            let answers = drain(&mut stream);
+            let kind = u32::from_be_bytes(answers[30..34].try_into().expect("four bytes"));
+            let expected = (1 << 31) + if named == 1 { 6 } else { 3 }; // ERR_UNKNOWN, ERR_INVALID
+            assert_eq!(kind, expected, "a name of {named} bytes");
+        }
+    }
+    assert_eq!(Client::connect(&server.socket, true).read(0, 9).data, content[..9]);
+}
+
+#[test]
+fn nothing_is_read_from_a_member_before_a_client_is_let_in() {
+    let (_folder, server, _) = server();
+    for session in [&opening(true, true)[..4], &opening(true, true)[..30]] {
+        let mut stream = raw(&server.socket);
+        stream.write_all(session).expect("sent");
+        stream.write_all(&option_bytes(3, &[])).expect("sent");
+        stream.shutdown(Shutdown::Write).expect("shut");
+        drain(&mut stream);
+    }
+    let mut info = raw(&server.socket);
+    info.write_all(&[&3_u32.to_be_bytes()[..], &option_bytes(6, &[0; 6]), &option_bytes(2, &[])].concat())
+        .expect("sent");
+    drain(&mut info);
+    let (metrics, _) = server.stop();
+    assert_eq!((metrics.clients, metrics.member_reads, metrics.reads), (3, 0, 0));
+}
+
+#[test]
+fn all_connections_see_one_cache_and_a_flush_of_one_covers_the_writes_of_all() {
+    let (folder, server, _) = server();
+    let mut clients: Vec<Client> = (0..4).map(|n| Client::connect(&server.socket, n % 2 == 0)).collect();
+    assert!(clients.iter().all(|client| client.flags & (1 << 8) != 0), "CAN_MULTI_CONN");
+    for round in 0..50_u64 {
+        let (writer, reader) = ((round % 4) as usize, ((round + 1) % 4) as usize);
+        let data = [round as u8 + 1; 3_000];
+        assert_eq!(clients[writer].write(round * 2_500, &data, 0), 0);
+        assert_eq!(clients[reader].read(round * 2_500, 3_000).data, data, "written by another connection");
+        assert_eq!(clients[(writer + 2) % 4].flush(), 0);
+        let file = std::fs::read(folder.path().join("disk.img")).expect("there");
+        assert_eq!(file[round as usize * 2_500..][..3_000], data, "and in the file when another has flushed");
+    }
+}
+
+#[test]
+fn one_chunk_may_be_asked_for_only_where_chunks_were_agreed_on() {
+    let (_folder, server, content) = server();
+    let mut simple = Client::connect(&server.socket, false);
+    assert_eq!(simple.flags & (1 << 7), 0, "SEND_DF is not offered");
+    simple.send(Command::Read, 1 << 2, 0, 4096, &[]);
+    assert_eq!(simple.receive().error, 22, "EINVAL");
+    assert_eq!(simple.read(0, 4096).data, content[..4096], "and the session is in step");
+    assert_ne!(Client::connect(&server.socket, true).flags & (1 << 7), 0, "SEND_DF is offered");
+}

@@ -1,5 +1,6 @@
 //! STARTTLS: who gets in, what is refused, and real clients over it. The certificates are made anew for every test.
 
+use super::budget::{alone, resident};
 use super::client::{PATIENCE, Running, image, opening};
 use super::tools::{has, sh};
 use forerun_serve::Server;
@@ -110,13 +111,17 @@ fn plain(socket: &Path) -> UnixStream {
 
 /// A client up to the first byte under TLS.
 fn secure(socket: &Path, folder: &Path, who: Option<&str>) -> Secure {
+    secure_with(socket, client_config(folder, who))
+}
+
+fn secure_with(socket: &Path, config: Arc<ClientConfig>) -> Secure {
     let mut stream = plain(socket);
     stream.write_all(&[&3_u32.to_be_bytes()[..], &option_bytes(STARTTLS, &[])].concat()).expect("sent");
     let mut answer = [0; 20];
     stream.read_exact(&mut answer).expect("answered");
     assert_eq!(answer[8..16], [0, 0, 0, 5, 0, 0, 0, 1], "STARTTLS is acknowledged");
     let name = "localhost".try_into().expect("a name");
-    StreamOwned::new(ClientConnection::new(client_config(folder, who), name).expect("a client"), stream)
+    StreamOwned::new(ClientConnection::new(config, name).expect("a client"), stream)
 }
 
 /// Opens the export, simple replies, and reads; `None` if the server has hung up.
@@ -347,4 +352,49 @@ fn certificates_that_cannot_be_read_end_the_start_with_their_option() {
     }
     let problem = Server::bind(&options).err().expect("refused").to_string();
     assert!(problem.starts_with("--tls-cert, --tls-key: "), "{problem}");
+}
+
+/// Clients under TLS that ask for all they may and take nothing, and others that stop in the middle of their hello: the
+/// budget is that of a server without TLS.
+#[test]
+fn greedy_and_half_open_sessions_under_tls_stay_within_the_budget() {
+    if !alone("tls::greedy_and_half_open_sessions_under_tls_stay_within_the_budget") {
+        return;
+    }
+    const CACHE: u64 = 64 << 20;
+    let folder = certificates();
+    let (mut options, content) = options(folder.path(), true, false);
+    options.exports[0].cache_bytes = CACHE;
+    let before = resident();
+    let server = Running::start(&options);
+    let config = client_config(folder.path(), None);
+    let mut greedy = Vec::new();
+    for _ in 0..60 {
+        let mut stream = secure_with(&server.socket, Arc::clone(&config));
+        stream.write_all(&opening(false, true)[4..]).expect("sent");
+        for n in 0..64 {
+            let request = Request { flags: 0, command: Command::Read, cookie: n, offset: 0, length: 4 << 20 };
+            stream.write_all(&request_bytes(&request)).expect("sent");
+        }
+        let write = Request { flags: 0, command: Command::Write, cookie: 99, offset: 0, length: 1 << 20 };
+        stream.write_all(&[&request_bytes(&write)[..], &[1; 50_000]].concat()).expect("sent");
+        greedy.push(stream);
+    }
+    let half_open: Vec<UnixStream> = (0..250)
+        .map(|_| {
+            let mut stream = plain(&server.socket);
+            let started = [&3_u32.to_be_bytes()[..], &option_bytes(STARTTLS, &[])].concat();
+            stream.write_all(&started).expect("sent");
+            stream.read_exact(&mut [0; 20]).expect("answered");
+            // A record of the handshake, as long as one may be, of which one byte never comes.
+            stream.write_all(&[&[22, 3, 3, 0x40, 0][..], &[1; 16_383]].concat()).expect("sent");
+            stream
+        })
+        .collect();
+    let mut honest = secure_with(&server.socket, config);
+    assert_eq!(try_read(&mut honest, 5, 1_000_000).expect("served"), content[5..1_000_005]);
+    let grown = (resident() - before) << 10;
+    let allowed = CACHE + CACHE / 100 + (64 << 20);
+    assert!(grown <= allowed, "{grown} bytes more than before, allowed {allowed}");
+    drop((greedy, half_open));
 }

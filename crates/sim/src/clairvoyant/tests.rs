@@ -25,6 +25,7 @@ fn spec(scheme: &str) -> RunSpec {
         array: "raid0:3x64KiB".into(),
         device: "cheetah-15k4".into(),
         drive_readahead: None,
+        drive_cache: String::new(),
         scheduler: "none".into(),
         cache_bytes: 8 << 20,
         host_cache_bytes: 0,

@@ -11,11 +11,11 @@ use forerun_core::array::{Array, ArraySpec, Level};
 use forerun_core::cost::CostModel;
 use forerun_core::dispatch::DemandFirst;
 use forerun_core::engine::{ACCESS_BLOCKS_MAX, Config, Engine, Residency, WriteMode};
-use forerun_core::registry::{BuiltLayer, Layer, LayerShape, SchemeSpec};
+use forerun_core::registry::{BuiltLayer, Explained, Grounds, Layer, LayerShape, SchemeSpec};
 use forerun_core::units::{BLOCK_BYTES, Disk, Nanos, SECTORS_PER_BLOCK};
 use forerun_disk::device::Device;
 use forerun_disk::host_queue::{HostPolicy, HostQueueSpec};
-use forerun_disk::preset::{BuildOptions, Preset};
+use forerun_disk::preset::{BuildOptions, DriveCache, Preset};
 
 /// Memory of a layer that only passes blocks through, in blocks: 64 MiB.
 pub(crate) const TRANSIT_BLOCKS: u64 = 16_384;
@@ -47,7 +47,11 @@ pub(crate) fn hardware(spec: &RunSpec) -> Result<Hardware, RunError> {
             format!("version {} is not known; this Forerun reads version {SPEC_VERSION}", spec.spec_version);
         return Err(wrong("spec_version", why));
     }
-    let preset = Preset::load(&spec.device).map_err(|e| wrong("device", e))?;
+    let mut preset = Preset::load(&spec.device).map_err(|e| wrong("device", e))?;
+    if !spec.drive_cache.is_empty() {
+        let cache: DriveCache = spec.drive_cache.parse().map_err(|e: String| wrong("drive-cache", e))?;
+        preset = preset.with_drive_cache(cache).map_err(|e| wrong("drive-cache", e))?;
+    }
     let member = preset.build(&options(spec, None)).map_err(|e| wrong("device", e))?;
     let geometry: ArraySpec = spec.array.parse().map_err(|e| wrong("array", e))?;
     let array = Array::new(geometry, member.sectors() / SECTORS_PER_BLOCK).map_err(|e| wrong("array", e))?;
@@ -90,6 +94,15 @@ pub(crate) fn hardware(spec: &RunSpec) -> Result<Hardware, RunError> {
     hardware.scheme.check(Layer::Array, &array_shape(&hardware, spec)).map_err(|e| wrong("scheme", e))?;
     hardware.scheme.check(Layer::Host, &host_shape(&hardware, spec)).map_err(|e| wrong("scheme", e))?;
     Ok(hardware)
+}
+
+/// The numbers that the scheme of a spec chooses.
+pub(crate) fn explain(spec: &RunSpec, streams: u64) -> Result<Vec<Explained>, RunError> {
+    let hardware = hardware(spec)?;
+    let shape = array_shape(&hardware, spec);
+    let member_blocks = hardware.array.member_blocks();
+    let grounds = Grounds { shape: &shape, cost: &hardware.cost, member_blocks, streams };
+    Ok(hardware.scheme.explain(&grounds))
 }
 
 fn options(spec: &RunSpec, queue: Option<HostPolicy>) -> BuildOptions {
@@ -251,7 +264,8 @@ fn array_engine(hardware: &Hardware, spec: &RunSpec, built: BuiltLayer) -> Resul
     let config = Config {
         residency: Residency::Owned,
         cache_blocks,
-        line_blocks: built.line_blocks,
+        // What only passes through needs no line of a strip: with long strips each would be a large table.
+        line_blocks: if retain || hardware.scheme.has_array() { built.line_blocks } else { 1 },
         strip_aligned: true,
         retain,
         command_blocks_max: array.strip_blocks(),

@@ -4,7 +4,7 @@
 //! with the best of those on its right, as "outperforms any of" and "at least" ask for. A number of the paper holds
 //! when ours lies on the same side of 1 and within a third of it; an order holds when ours is the same.
 
-use super::facts::{facts, megabytes_per_s, speed};
+use super::facts::{facts, megabytes_per_s, memory_peak, speed};
 use super::setup::Setup;
 use super::{Kind, Paper, Reports, Row};
 use crate::report::{RunReport, ratio};
@@ -43,6 +43,15 @@ pub(super) enum Test {
         left: usize,
         /// Least factor.
         least: f64,
+    },
+    /// The best of the first `left` set-ups over the worst of the rest; holds up to this factor.
+    AtMost {
+        /// What is compared.
+        measure: Measure,
+        /// How many set-ups stand on the left.
+        left: usize,
+        /// Largest factor.
+        most: f64,
     },
     /// What one run measured, against the paper's number.
     Value(Measure),
@@ -106,6 +115,8 @@ pub(super) struct Claim {
     pub(super) cause: &'static str,
     pub(super) ablations: Vec<Ablation>,
     pub(super) place: Option<Place>,
+    /// How a run is told in the row, where the study has its own way; such rows also say how much memory was held.
+    pub(super) tell: Option<fn(&RunReport) -> String>,
 }
 
 /// ours / paper, and whether ours lies on the paper's side of 1 and within a third.
@@ -122,6 +133,13 @@ pub(super) fn factor(values: &[f64], left: usize) -> f64 {
     if best > 0.0 { worst / best } else { 0.0 }
 }
 
+/// Best of the first `left` over worst of the rest.
+fn reach(values: &[f64], left: usize) -> f64 {
+    let best = values[..left].iter().copied().fold(0.0, f64::max);
+    let worst = values[left..].iter().copied().fold(f64::INFINITY, f64::min);
+    if worst > 0.0 { best / worst } else { 0.0 }
+}
+
 impl Claim {
     /// A claim of `figure`; what it needs and says is added by the other makers.
     pub(super) fn new(figure: &'static str, case: impl Into<String>, needs: Vec<Setup>, test: Test) -> Self {
@@ -135,6 +153,7 @@ impl Claim {
             cause: "",
             ablations: Vec::new(),
             place: None,
+            tell: None,
         }
     }
     /// The paper's number: left over right.
@@ -247,6 +266,10 @@ impl Claim {
                 let ours = factor(&values(measure), left);
                 of(ours, Some(ours >= least))
             }
+            Test::AtMost { measure, left, most } => {
+                let ours = reach(&values(measure), left);
+                of(ours, Some(ours <= most))
+            }
             Test::Same { measure, within } => {
                 let ours = factor(&values(measure), 1);
                 of(ours, Some((ours - 1.0).abs() <= within))
@@ -285,7 +308,13 @@ impl Claim {
             brief: self.brief(reports, &verdict, quick),
             why: self.why(reports, &verdict, quick),
             measured_ns_per_access: None,
+            memory_peak_bytes: self.tell.and_then(|_| self.memory_peak(reports)),
         }
+    }
+
+    /// The most memory that one of the row's runs held.
+    fn memory_peak(&self, reports: &Reports) -> Option<u64> {
+        self.needs.iter().filter_map(|setup| reports.get(setup)).map(memory_peak).max()
     }
 
     /// Why the row does not hold, in a line, and in another what the runs and its ablations came to.
@@ -298,12 +327,12 @@ impl Claim {
         if !verdict.said.is_empty() {
             numbers.push(verdict.said.clone());
         } else if self.needs.len() <= TOLD {
-            numbers.extend(runs.map(speed));
+            numbers.extend(runs.map(self.tell.unwrap_or(speed)));
         }
         for ablation in &self.ablations {
             let runs: Vec<&RunReport> = ablation.setups.iter().filter_map(|s| reports.get(s)).collect();
-            let came_to = match runs[..] {
-                [run] => format!("{:.2} MB/s", megabytes_per_s(run)),
+            let came_to = match (&runs[..], self.tell) {
+                ([run], None) => format!("{:.2} MB/s", megabytes_per_s(run)),
                 _ => self.changed(ablation, reports),
             };
             numbers.push(format!("{}: {came_to}", ablation.shows));
@@ -330,7 +359,10 @@ impl Claim {
             parts.push(self.cause.into());
         }
         let in_full = broken && self.needs.len() <= TOLD_IN_FULL;
-        if in_full {
+        if let Some(tell) = self.tell {
+            let told = if self.needs.len() <= TOLD { runs.map(tell).collect() } else { Vec::new() };
+            parts.push(told.join("; "));
+        } else if in_full {
             parts.extend(runs.map(facts));
         } else if self.needs.len() <= TOLD {
             parts.push(runs.map(speed).collect::<Vec<_>>().join("; "));
@@ -348,14 +380,14 @@ impl Claim {
     fn shown(&self, ablation: &Ablation, reports: &Reports) -> String {
         let runs: Vec<&RunReport> = ablation.setups.iter().filter_map(|s| reports.get(s)).collect();
         let shows = ablation.shows;
-        if let [run] = runs[..] {
+        if let ([run], None) = (&runs[..], self.tell) {
             return format!("ablation ({shows}): {}", facts(run));
         }
         let ours = self.changed(ablation, reports);
         if runs.len() > TOLD_IN_FULL {
             return format!("ablation ({shows}): {ours} instead");
         }
-        let speeds: Vec<String> = runs.into_iter().map(speed).collect();
+        let speeds: Vec<String> = runs.into_iter().map(self.tell.unwrap_or(speed)).collect();
         format!("ablation ({shows}): {ours} instead, by {}", speeds.join(", "))
     }
 }

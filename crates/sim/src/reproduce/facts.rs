@@ -4,6 +4,7 @@
 //! moved the head, how much was read for each byte asked, who hit, and what the schemes say of themselves.
 
 use crate::report::{LayerReport, RunReport, ratio};
+use forerun_core::units::BLOCK_BYTES;
 
 /// The array layer's counts.
 pub(super) fn array(run: &RunReport) -> Option<&LayerReport> {
@@ -18,6 +19,11 @@ pub(super) fn gauge(run: &RunReport, name: &str) -> Option<f64> {
 /// MB/s (10^6) of what programs asked for.
 pub(super) fn megabytes_per_s(run: &RunReport) -> f64 {
     run.throughput_bytes_per_s / 1e6
+}
+
+/// Most bytes that its layers held at once: cached, staged and in flight.
+pub(super) fn memory_peak(run: &RunReport) -> u64 {
+    run.layers.iter().map(|layer| layer.slots_peak * BLOCK_BYTES).sum()
 }
 
 /// Sums over all members: commands, seeks, busy ns, bytes.

@@ -17,6 +17,7 @@ mod flashy;
 mod grid;
 mod rpp;
 mod setup;
+mod streams;
 
 use crate::input::Input;
 use crate::report::RunReport;
@@ -34,7 +35,7 @@ pub use chart::{Chart, Series};
 pub use grid::{Grid, GridLine};
 
 /// The studies that can be reproduced: adding one is a folder and a row here.
-pub static STUDIES: &[&Study] = &[&asp::STUDY, &rpp::STUDY, &flashy::STUDY];
+pub static STUDIES: &[&Study] = &[&asp::STUDY, &rpp::STUDY, &flashy::STUDY, &streams::STUDY];
 
 /// A paper, and how its figures are made.
 pub struct Study {
@@ -133,6 +134,9 @@ pub struct Row {
     /// Core nanoseconds per access by the caller's clock: the one number that no two runs share.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub measured_ns_per_access: Option<f64>,
+    /// Most bytes of memory that one of its runs held: cached, staged and in flight; only where the study tells it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_peak_bytes: Option<u64>,
 }
 
 /// A run, and which figures need it. Its timeline is left out.

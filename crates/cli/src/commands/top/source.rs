@@ -1,11 +1,14 @@
-//! Where `top` has its figures from: `/stats.json` of a live page.
+//! Where `top` has its figures from: `/stats.json` of a live page, or the control socket of a server without one.
 //!
 //! One request a look, over a connection of its own, with a deadline and a bound on the answer; who answers there need
-//! not be one of ours.
+//! not be one of ours. A control socket knows the counters only: no members, no waits, no reasons.
 
-use forerun_serve::figures::Figures;
+use forerun_core::units::BLOCK_BYTES;
+use forerun_serve::control::{ExportState, ExportStats, Request, Stats, ask};
+use forerun_serve::figures::{ExportFigures, Figures, VERSION};
 use std::io::{Read as _, Write as _};
 use std::net::{TcpStream, ToSocketAddrs as _};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// How long a server may take.
@@ -15,73 +18,130 @@ const ANSWER_BYTES_MAX: u64 = 8 << 20;
 
 /// A server, and how to ask it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Source {
-    /// `HOST:PORT`.
-    address: String,
+pub(super) enum Source {
+    /// A live page at `HOST:PORT`.
+    Page(String),
+    /// A control socket.
+    Control(PathBuf),
 }
 
 impl Source {
-    /// A URL, `HOST:PORT`, or a port.
+    /// A URL, `HOST:PORT`, or a port; or a path, of a control socket or of the socket that it lies beside.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
+        if text.contains('/') && !text.contains("://") {
+            let beside = PathBuf::from(format!("{text}.ctl"));
+            return Ok(Self::Control(if beside.exists() { beside } else { text.into() }));
+        }
         let bare = text.strip_prefix("http://").unwrap_or(text);
         let bare = bare.split('/').next().unwrap_or_default();
         if text.starts_with("https://") {
             return Err(format!("`{text}`: the live page speaks HTTP; put a tunnel in between"));
         }
         if let Ok(port) = bare.parse::<u16>() {
-            return Ok(Self { address: format!("127.0.0.1:{port}") });
+            return Ok(Self::Page(format!("127.0.0.1:{port}")));
         }
         let ported =
             bare.rsplit_once(':').is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok());
         if !ported {
-            return Err(format!("`{text}` is not http://HOST:PORT, HOST:PORT or a port"));
+            return Err(format!(
+                "`{text}` is not http://HOST:PORT, HOST:PORT, a port, or a path of a socket"
+            ));
         }
-        Ok(Self { address: bare.to_owned() })
+        Ok(Self::Page(bare.to_owned()))
     }
 
     /// The figures of now, or why there are none.
     pub(super) fn ask(&self) -> Result<Figures, String> {
-        let answer = self.get().map_err(|why| {
-            format!("{why}; is a server there that was started with --http {}?", self.address)
-        })?;
-        let (head, body) = answer.split_once("\r\n\r\n").ok_or("what answers does not speak HTTP")?;
-        let status = head.split(' ').nth(1).unwrap_or_default();
-        if status != "200" {
-            return Err(format!("it answers {status}: {}", body.trim()));
+        match self {
+            Self::Page(address) => ask_page(address),
+            Self::Control(path) => ask_control(path),
         }
-        let figures: Figures =
-            serde_json::from_str(body).map_err(|why| format!("what answers is no forerun serve: {why}"))?;
-        if figures.version != forerun_serve::figures::VERSION {
-            return Err(format!(
-                "the server (forerun {}) speaks version {} of the figures, this program {}: use the same",
-                figures.forerun,
-                figures.version,
-                forerun_serve::figures::VERSION
-            ));
-        }
-        Ok(figures)
     }
 
-    fn get(&self) -> std::io::Result<String> {
-        let mut last = std::io::Error::from(std::io::ErrorKind::NotFound);
-        for address in self.address.to_socket_addrs()? {
-            let mut stream = match TcpStream::connect_timeout(&address, PATIENCE) {
-                Ok(stream) => stream,
-                Err(why) => {
-                    last = why;
-                    continue;
-                }
-            };
-            stream.set_read_timeout(Some(PATIENCE))?;
-            stream.set_write_timeout(Some(PATIENCE))?;
-            // By its address: the server does not listen to names.
-            stream.write_all(format!("GET /stats.json HTTP/1.1\r\nHost: {address}\r\n\r\n").as_bytes())?;
-            let mut answer = String::new();
-            stream.take(ANSWER_BYTES_MAX).read_to_string(&mut answer)?;
-            return Ok(answer);
-        }
-        Err(last)
+    /// Whether it knows members, waits and reasons.
+    pub(super) const fn is_page(&self) -> bool {
+        matches!(self, Self::Page(_))
     }
+}
+
+/// The counters that a control socket knows.
+fn ask_control(path: &Path) -> Result<Figures, String> {
+    let asked = |request| ask(path, &request).map_err(|why| why.to_string());
+    let read = |why: serde_json::Error| format!("what answers is no forerun serve: {why}");
+    let stats: Stats = serde_json::from_value(asked(Request::Stats)?).map_err(read)?;
+    let states: Vec<ExportState> = serde_json::from_value(asked(Request::Exports)?).map_err(read)?;
+    let export = |(stats, state): (ExportStats, ExportState)| ExportFigures {
+        name: stats.name,
+        uri: state.uri,
+        scheme: stats.scheme,
+        array: state.array,
+        size_bytes: state.size_bytes,
+        reads: stats.reads,
+        writes: stats.writes,
+        errors: stats.errors,
+        bytes_read: stats.bytes_read,
+        bytes_written: stats.bytes_written,
+        blocks_read: stats.blocks_read,
+        cache_hits: stats.cache_hits,
+        prefetch_hits: stats.prefetch_hits,
+        late_hits: stats.late_hits,
+        misses: stats.misses,
+        hit_ratio: stats.hit_ratio,
+        prefetched_blocks: stats.prefetched_blocks,
+        used: stats.used,
+        wasted: stats.wasted,
+        cache_bytes: stats.cache_blocks * BLOCK_BYTES,
+        cache_bytes_max: stats.cache_blocks_max * BLOCK_BYTES,
+        ..ExportFigures::default()
+    };
+    Ok(Figures {
+        version: VERSION,
+        now_ns: stats.now_ns,
+        clients: stats.clients,
+        connections: stats.connections,
+        exports: stats.exports.into_iter().zip(states).map(export).collect(),
+        ..Figures::default()
+    })
+}
+
+fn ask_page(address: &str) -> Result<Figures, String> {
+    let answer = get(address)
+        .map_err(|why| format!("{why}; is a server there that was started with --http {address}?"))?;
+    let (head, body) = answer.split_once("\r\n\r\n").ok_or("what answers does not speak HTTP")?;
+    let status = head.split(' ').nth(1).unwrap_or_default();
+    if status != "200" {
+        return Err(format!("it answers {status}: {}", body.trim()));
+    }
+    let figures: Figures =
+        serde_json::from_str(body).map_err(|why| format!("what answers is no forerun serve: {why}"))?;
+    if figures.version != VERSION {
+        return Err(format!(
+            "the server (forerun {}) speaks version {} of the figures, this program {}: use the same",
+            figures.forerun, figures.version, VERSION
+        ));
+    }
+    Ok(figures)
+}
+
+fn get(address: &str) -> std::io::Result<String> {
+    let mut last = std::io::Error::from(std::io::ErrorKind::NotFound);
+    for address in address.to_socket_addrs()? {
+        let mut stream = match TcpStream::connect_timeout(&address, PATIENCE) {
+            Ok(stream) => stream,
+            Err(why) => {
+                last = why;
+                continue;
+            }
+        };
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        // By its address: the server does not listen to names.
+        stream.write_all(format!("GET /stats.json HTTP/1.1\r\nHost: {address}\r\n\r\n").as_bytes())?;
+        let mut answer = String::new();
+        stream.take(ANSWER_BYTES_MAX).read_to_string(&mut answer)?;
+        return Ok(answer);
+    }
+    Err(last)
 }
 
 #[cfg(test)]
@@ -97,7 +157,7 @@ mod tests {
             ("http://[::1]:8000/", "[::1]:8000"),
             ("http://10.0.0.7:8000/stats.json", "10.0.0.7:8000"),
         ] {
-            assert_eq!(Source::parse(text).map(|source| source.address), Ok(address.to_owned()), "{text}");
+            assert_eq!(Source::parse(text), Ok(Source::Page(address.to_owned())), "{text}");
         }
         for wrong in ["", "host", "host:", ":80", "99999", "https://a:1", "http:///"] {
             assert!(Source::parse(wrong).is_err(), "{wrong}");
@@ -115,7 +175,7 @@ mod tests {
             stream.write_all(bytes).expect("sent");
             String::from_utf8_lossy(&head[..got]).into_owned()
         });
-        let figures = Source { address }.ask();
+        let figures = Source::Page(address).ask();
         assert!(thread.join().expect("done").starts_with("GET /stats.json HTTP/1.1\r\nHost: 127.0.0.1:"));
         figures
     }
@@ -131,7 +191,7 @@ mod tests {
         assert!(answering(b"hello").is_err_and(|why| why.contains("HTTP")));
         let other = answering(b"HTTP/1.1 200 OK\r\n\r\n{\"version\":77}");
         assert!(other.is_err_and(|why| why.contains("version 77")));
-        let nobody = Source { address: "127.0.0.1:1".into() }.ask();
+        let nobody = Source::Page("127.0.0.1:1".into()).ask();
         assert!(nobody.is_err_and(|why| why.contains("--http")));
     }
 }

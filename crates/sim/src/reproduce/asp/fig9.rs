@@ -338,5 +338,6 @@ pub(super) fn finding(rows: &[Row]) -> Option<Row> {
             factor(off)
         ),
         measured_ns_per_access: None,
+        memory_peak_bytes: None,
     })
 }

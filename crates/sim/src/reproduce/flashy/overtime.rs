@@ -72,5 +72,6 @@ fn finding(drive: &str, scale: &Curve) -> Row {
         brief: String::new(),
         why: format!("largest {most:.2}, at the end {last:.2}"),
         measured_ns_per_access: None,
+        memory_peak_bytes: None,
     }
 }

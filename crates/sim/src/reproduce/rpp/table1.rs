@@ -81,5 +81,6 @@ fn row(
         brief: if holds == Some(false) && !quick { why.clone() } else { String::new() },
         why,
         measured_ns_per_access: None,
+        memory_peak_bytes: None,
     }
 }
