@@ -4,14 +4,14 @@ use super::members::Members;
 use super::stack::Stack;
 use crate::cpu::Cpu;
 use crate::input::Programs;
-use crate::layout::{Ground, LayoutError, LayoutSpec, Placement};
+use crate::layout::{Apart, Ground, LayoutError, LayoutSpec, Placement};
 use crate::run::RunError;
 use crate::spec::{RunSpec, SPEC_VERSION};
 use forerun_core::array::{Array, ArraySpec, Level};
 use forerun_core::cost::CostModel;
 use forerun_core::dispatch::DemandFirst;
 use forerun_core::engine::{ACCESS_BLOCKS_MAX, Config, Engine, Residency, WriteMode};
-use forerun_core::registry::{BuiltLayer, Layer, LayerShape, SchemeSpec};
+use forerun_core::registry::{BuiltLayer, Explained, Grounds, Layer, LayerShape, SchemeSpec};
 use forerun_core::units::{BLOCK_BYTES, Disk, Nanos, SECTORS_PER_BLOCK};
 use forerun_disk::device::Device;
 use forerun_disk::host_queue::{HostPolicy, HostQueueSpec};
@@ -94,6 +94,15 @@ pub(crate) fn hardware(spec: &RunSpec) -> Result<Hardware, RunError> {
     hardware.scheme.check(Layer::Array, &array_shape(&hardware, spec)).map_err(|e| wrong("scheme", e))?;
     hardware.scheme.check(Layer::Host, &host_shape(&hardware, spec)).map_err(|e| wrong("scheme", e))?;
     Ok(hardware)
+}
+
+/// The numbers that the scheme of a spec chooses.
+pub(crate) fn explain(spec: &RunSpec, streams: u64) -> Result<Vec<Explained>, RunError> {
+    let hardware = hardware(spec)?;
+    let shape = array_shape(&hardware, spec);
+    let member_blocks = hardware.array.member_blocks();
+    let grounds = Grounds { shape: &shape, cost: &hardware.cost, member_blocks, streams };
+    Ok(hardware.scheme.explain(&grounds))
 }
 
 fn options(spec: &RunSpec, queue: Option<HostPolicy>) -> BuildOptions {
@@ -221,6 +230,7 @@ pub(super) fn stack(
     spec: &RunSpec,
     layers: Layers,
     placement: Placement,
+    apart: Option<Apart>,
 ) -> Result<Stack, RunError> {
     let mut array = array_engine(hardware, spec, layers.array)?;
     for &disk in &spec.failed {
@@ -228,7 +238,9 @@ pub(super) fn stack(
     }
     let host = (spec.host_cache_bytes > 0)
         .then(|| {
-            host_engine(hardware, spec, layers.host, placement.blocks_above(hardware.array.capacity_blocks()))
+            let blocks = placement.blocks_above(hardware.array.capacity_blocks());
+            let blocks = apart.as_ref().map_or(blocks, |apart| apart.blocks(blocks));
+            host_engine(hardware, spec, layers.host, blocks)
         })
         .transpose()?;
     let devices: Result<Vec<Box<dyn Device>>, _> = (0..hardware.array.disks())
@@ -236,7 +248,9 @@ pub(super) fn stack(
         .collect();
     let devices = devices.map_err(|e| wrong("device", e))?;
     let members = Members::new(devices, spec.bus_bytes_per_s, Nanos(spec.buffer_cost_ns));
-    Ok(Stack::new(host, array, members, hardware.cpu, placement))
+    let mut stack = Stack::new(host, array, members, hardware.cpu, placement);
+    stack.apart = apart;
+    Ok(stack)
 }
 
 fn array_engine(hardware: &Hardware, spec: &RunSpec, built: BuiltLayer) -> Result<Engine, RunError> {
