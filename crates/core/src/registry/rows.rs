@@ -173,7 +173,7 @@ const STREAMS_N: Param = Param {
     name: "N",
     unit: Unit::CountOrAuto,
     default: "auto",
-    about: "Requests of a turn; auto: enough to hide positioning, no more than memory and `wait` allow, at most 128.",
+    about: "Requests of a turn; auto: enough to hide positioning, no more than memory and `wait` allow, nor than four times what the stream has read, at most 128.",
 };
 const STREAMS_M: Param = Param {
     name: "M",

@@ -24,6 +24,8 @@ use crate::units::Nanos;
 
 /// Between two looks at the load: a look goes through all streams.
 pub(super) const JUDGE_EVERY: Nanos = Nanos::from_millis(50);
+/// A turn reads ahead at most so many times what its stream has read in sequence.
+const BELIEVED: u64 = 4;
 /// Longest round; a stream with less memory than that needs no finer measure.
 const ROUND_MAX: Nanos = Nanos::from_secs(60);
 
@@ -60,7 +62,11 @@ impl Streams {
     pub(super) fn wanted(&self, lane: LaneId) -> u64 {
         let (r, live) = (self.sizes.r, self.table.live() as u64);
         if self.sizes.cadence.is_none() {
-            return r * self.sizes.requests(live, self.staging.lanes);
+            let want = r * self.sizes.requests(live, self.staging.lanes);
+            // With N = auto a stream is not believed further than a few times as far as it has come: many stop or seek.
+            let proven = self.table.stream(self.table.stream_of(lane)).proven;
+            let believed = proven.saturating_mul(BELIEVED).next_multiple_of(r);
+            return if self.sizes.n_auto { want.min(believed).max(r) } else { want };
         }
         let id = self.table.stream_of(lane);
         if self.rate_of(id).is_none() {

@@ -42,6 +42,8 @@ pub(super) struct Stream {
     pub(super) next: u64,
     /// When it last asked, or was last given a turn.
     pub(super) active: Nanos,
+    /// Blocks that it has read in sequence.
+    pub(super) proven: u64,
     /// Blocks a second that it reads, as last measured; 0 before.
     pub(super) rate: u64,
     /// When that was, and blocks read since.
@@ -265,6 +267,7 @@ impl Table {
                     within: Extent::default(),
                     next: 0,
                     active: now,
+                    proven: 0,
                     rate: 0,
                     measured: now,
                     read_since: 0,
@@ -285,7 +288,7 @@ impl Table {
         stream.next = access.extent.start.0;
         (stream.history, stream.seen) = (0, 0);
         (stream.rate, stream.measured, stream.read_since) = (0, now, 0);
-        stream.dry = None;
+        (stream.dry, stream.proven) = (None, 0);
         stream.regions = [NO_REGION; 2];
         for lane in self.lanes_of(id) {
             self.lanes[lane as usize].cursor = 0;
@@ -304,6 +307,7 @@ impl Table {
         let sequential = start + behind >= stream.next && start <= stream.next + reach;
         if sequential {
             stream.next = stream.next.max(end);
+            stream.proven += access.extent.blocks;
         }
         stream.measure(access.extent.blocks, now);
         stream.history = stream.history << 1 | u32::from(sequential);
