@@ -3,7 +3,7 @@
 //! Each subcommand's own options stand in its file under `commands/`; this file holds what all share, and turns
 //! clap's several-line complaint into the one line that every other error has.
 
-use crate::commands::{compare, config, ctl, device, generate, mrc, reproduce, serve, top, trace};
+use crate::commands::{compare, config, ctl, device, explain, generate, mrc, reproduce, serve, top, trace};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::process::ExitCode;
 
@@ -64,6 +64,9 @@ pub(crate) enum Command {
     #[command(after_help = "Examples:\n  forerun schemes\n  forerun schemes --json\n\n\
         A scheme is one or more parts joined by +, each with its parameters: asp+seqp:128KiB, asp(ghosts=off).")]
     Schemes,
+    /// The numbers that a scheme chooses for a device, an array and a cache, and why
+    #[command(after_help = explain::HELP)]
+    Explain(explain::ExplainArgs),
     /// Device models: list, show, import and validate them
     #[command(subcommand)]
     Device(device::DeviceCommand),

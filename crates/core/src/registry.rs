@@ -14,10 +14,12 @@ pub use build::{BuiltLayer, LayerShape};
 pub use parse::{Part, SchemeError, SchemeSpec};
 pub use rows::ROWS;
 
+use crate::cost::CostModel;
 use crate::policy::Policy;
 use crate::scheme::Scheme;
 use alloc::boxed::Box;
 use alloc::string::String;
+use alloc::vec::Vec;
 
 /// Where a part works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -142,6 +144,36 @@ pub enum Keep {
     Sieve,
 }
 
+/// One number that a scheme would use, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Explained {
+    /// What it is called.
+    pub name: &'static str,
+    /// Its value, with its unit.
+    pub value: String,
+    /// The arithmetic, in words.
+    pub why: String,
+}
+
+impl Explained {
+    pub(crate) const fn new(name: &'static str, value: String, why: String) -> Self {
+        Self { name, value, why }
+    }
+}
+
+/// What is known where a scheme's numbers are explained.
+#[derive(Clone, Copy, Debug)]
+pub struct Grounds<'a> {
+    /// What the layer offers.
+    pub shape: &'a LayerShape,
+    /// What is believed of a member.
+    pub cost: &'a CostModel,
+    /// Blocks of a member.
+    pub member_blocks: u64,
+    /// Streams that are read at once.
+    pub streams: u64,
+}
+
 /// One scheme.
 #[derive(Debug)]
 pub struct Row {
@@ -159,6 +191,8 @@ pub struct Row {
     pub params: &'static [Param],
     /// Why its values do not go together in a layer of this shape, and what to change, where that can be.
     pub check: Option<fn(&Part, &LayerShape) -> Option<String>>,
+    /// Its numbers and the arithmetic that leads to them, where it chooses any.
+    pub explain: Option<fn(&Part, &Grounds<'_>) -> Vec<Explained>>,
     /// Makes it for a layer of this shape. `None` for rows that are computed beside the layers.
     pub make: Option<fn(&Part, &LayerShape) -> Made>,
 }

@@ -31,6 +31,8 @@ mod http;
 mod live;
 pub mod log;
 pub mod nbd;
+#[cfg(feature = "objects")]
+mod object;
 pub mod options;
 mod raw;
 mod record;

@@ -171,7 +171,8 @@ fn open_volume(options: &Options, export: &ExportOptions) -> Result<Volume, Serv
                 text.parse().map_err(|why| ServeError::option("--array", why))?
             } else {
                 found = crate::geometry::of_device(&member.path);
-                found.as_ref().map_or_else(ArraySpec::default, |found| found.data)
+                let usual = || crate::source::usual_array(&member.path);
+                found.as_ref().map_or_else(usual, |found| found.data)
             };
             (Source::over(&member.path, array, export.read_only, options.direct)?, vec![member])
         }

@@ -5,13 +5,16 @@
 //! while we ourselves do not write. If it changes all the same, the cache may hold what is not true any more, and then
 //! nothing is answered but errors until the server is started anew.
 //!
-//! A member may also be far: an export of another machine. It has no file here; its backend reaches and watches it.
+//! A member may also be far: an export of another machine, or an object of a store. It has no file here; its backend reaches
+//! and watches it.
 //!
 //! Two kinds of sources: *over* is one file whose own blocks are the volume's; its geometry only tells the schemes where
 //! strips and stripes lie. *Stripe* is several members, striped as RAID-0, read-only.
 
 use crate::backend::Backend;
 use crate::error::ServeError;
+#[cfg(feature = "objects")]
+use crate::error::system;
 use crate::fan::Far;
 use crate::nbd::client::Address;
 use crate::remote::Remote;
@@ -26,6 +29,9 @@ use std::sync::Arc;
 
 /// Longest strip that is served, bytes: a strip is one transfer of at most 1024 pieces, 4 MiB.
 pub(crate) const STRIP_BYTES_MAX: u64 = 4 << 20;
+/// Strip of an object, bytes, and so its largest request: what a store sends in some ten milliseconds, about what it takes
+/// until it begins to.
+const OBJECT_STRIP_BYTES: u64 = 1 << 20;
 /// Most members of a stripe: what the dispatch has lanes for.
 pub(crate) const MEMBERS_MAX: usize = 64;
 
@@ -192,6 +198,10 @@ impl Member {
             let far = open_far(&address, read_only)?;
             return Ok((Self { file: None, size: far.agreed().size, writing: 0 }, Some(Box::new(far))));
         }
+        if let Some(text) = path.to_str().filter(|text| is_object(text)) {
+            let (far, size) = open_object(text, read_only)?;
+            return Ok((Self { file: None, size, writing: 0 }, Some(far)));
+        }
         let (file, size) = Files::open(path, read_only, direct)?;
         Ok((Self { file: Some(file), size, writing: 0 }, None))
     }
@@ -233,6 +243,44 @@ impl Member {
         let writing = self.writing > 0;
         self.file.as_mut().map_or(Ok(()), |file| file.check(writing))
     }
+}
+
+/// The geometry of a member of which nothing is known: one disk, with the strips of the grammar's default; of an object,
+/// whose requests cost much and whose bytes little, with [`OBJECT_STRIP_BYTES`].
+pub(crate) fn usual_array(path: &Path) -> ArraySpec {
+    let object = path.to_str().is_some_and(is_object);
+    let single = object.then(|| ArraySpec::new(Level::Single, 1, OBJECT_STRIP_BYTES).ok());
+    single.flatten().unwrap_or_default()
+}
+
+/// Whether a text is meant as the address of an object, and not as a path.
+pub(crate) fn is_object(text: &str) -> bool {
+    ["s3://", "http://", "https://", "file://"].iter().any(|scheme| text.starts_with(scheme))
+}
+
+/// Pins an object; returns its size too.
+#[cfg(feature = "objects")]
+fn open_object(address: &str, read_only: bool) -> Result<(Box<dyn Backend>, u64), ServeError> {
+    if !read_only {
+        let why =
+            format!("{address} is an object, which nobody can write in part: serve it with --read-only");
+        return Err(ServeError::option("--over", why));
+    }
+    let object = crate::object::Object::open(address).map_err(system("object"))?;
+    if object.size() == 0 {
+        return Err(ServeError::option("--over", format!("{address} is empty")));
+    }
+    let size = object.size();
+    Ok((Box::new(object), size))
+}
+
+/// Without the feature nobody knows objects.
+#[cfg(not(feature = "objects"))]
+fn open_object(address: &str, _read_only: bool) -> Result<(Box<dyn Backend>, u64), ServeError> {
+    let why = format!(
+        "{address} is an object, and this program was built without them: cargo build --features objects"
+    );
+    Err(ServeError::option("--over", why))
 }
 
 /// Reaches an export of another machine. Nothing can lock it, so that it is ours alone is the user's word.

@@ -17,6 +17,8 @@
 //! have dropped what it could not write.
 
 mod change;
+#[cfg(test)]
+mod scenarios;
 mod spec;
 mod sync;
 mod watched;

@@ -19,6 +19,9 @@ mod floods;
 mod hostile;
 #[path = "it/live.rs"]
 mod live;
+#[cfg(feature = "objects")]
+#[path = "it/objects.rs"]
+mod objects;
 #[path = "it/record.rs"]
 mod record;
 #[path = "it/remote.rs"]

@@ -24,7 +24,7 @@ use stack::{Event, Stack};
 use streams::StreamMeter;
 
 pub(crate) use build::{
-    Hardware, Layers, STAGING_STRIPES, TRANSIT_BLOCKS, array_shape, hardware, host_shape, placement,
+    Hardware, Layers, STAGING_STRIPES, TRANSIT_BLOCKS, array_shape, explain, hardware, host_shape, placement,
 };
 
 /// Id of the flush at the end: no request has it.

@@ -37,6 +37,14 @@ pub struct Progress {
     pub total: u64,
 }
 
+/// The numbers that the scheme of `spec` chooses on its hardware, with so many streams at once, and the arithmetic.
+///
+/// # Errors
+/// See [`RunError`]: what does not fit is refused as in a run.
+pub fn explain(spec: &RunSpec, streams: u64) -> Result<Vec<forerun_core::registry::Explained>, RunError> {
+    crate::host::explain(spec, streams)
+}
+
 /// Runs `spec` over a loaded input to its end in virtual time. `progress` is told now and then, and asked nothing.
 /// The clairvoyant rows (`bound`, `oracle`) are runs like any other.
 ///

@@ -4,6 +4,7 @@ pub(crate) mod compare;
 pub(crate) mod config;
 pub(crate) mod ctl;
 pub(crate) mod device;
+pub(crate) mod explain;
 pub(crate) mod generate;
 pub(crate) mod mrc;
 pub(crate) mod patterns;
@@ -23,6 +24,7 @@ use clap::ArgMatches;
 pub(crate) fn dispatch(command: Command, matches: &ArgMatches, ui: &Ui) -> Result<(), CliError> {
     match command {
         Command::Schemes => schemes::list(ui),
+        Command::Explain(args) => explain::explain(&args, ui),
         Command::Device(command) => device::run(&command, ui),
         Command::Trace(command) => trace::run(&command, ui),
         Command::Sim(args) => compare::sim(&args, ui),

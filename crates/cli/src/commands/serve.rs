@@ -210,7 +210,7 @@ pub(crate) fn serve(args: &ServeArgs, matches: Option<&ArgMatches>, ui: &Ui) -> 
     let mut options = options(&effective.args, folder.as_ref())?;
     let recording = options.record.as_deref().map(Recording::to).transpose()?;
     options.record = recording.as_ref().map(|recording| recording.lines().to_owned());
-    let server = Server::bind(&options).map_err(|problem| from_serve(&problem))?;
+    let server = Server::bind(&options).map_err(|problem| refused(&problem, &effective))?;
     server.stopper().on_signals(&END_SIGNALS).map_err(|problem| from_serve(&problem))?;
     warn_of_strangers(&options, ui);
     let uri = server.uri();
@@ -240,6 +240,18 @@ pub(crate) fn serve(args: &ServeArgs, matches: Option<&ArgMatches>, ui: &Ui) -> 
     report(&metrics, ui)?;
     recording.map_or(Ok(()), |recording| recording.finish(ui))?;
     child.map_or(Ok(()), |child| child.join().unwrap_or_else(|_| Err(CliError::failure("--run", "was lost"))))
+}
+
+/// A refusal to start, with the line of the file that it is about.
+fn refused(problem: &ServeError, effective: &settings::Effective) -> CliError {
+    let place = match problem {
+        ServeError::Option { option, why } => effective.place(option, why),
+        _ => None,
+    };
+    match place {
+        Some(place) => CliError::usage(&place, problem, ""),
+        None => from_serve(problem),
+    }
 }
 
 fn from_serve(problem: &ServeError) -> CliError {

@@ -4,6 +4,7 @@ use super::{forerun, output};
 
 const SUBCOMMANDS: &[&[&str]] = &[
     &["schemes"],
+    &["explain"],
     &["device", "list"],
     &["device", "show"],
     &["device", "import"],
@@ -38,6 +39,19 @@ fn every_subcommand_teaches_with_an_example() {
         assert!(text.contains("Example"), "{words:?}: {text}");
         assert!(text.contains(&format!("forerun {}", words[0])), "{words:?}: {text}");
     }
+}
+
+#[test]
+fn explain_shows_the_numbers_of_a_run_and_refuses_what_does_not_fit() {
+    let text =
+        output(&["explain", "streams(N=7)", "--device", "wd-7200", "--cache", "128M", "--streams", "64"]);
+    for word in ["R ", "as given", "N = 7 with 64 streams", "one for each disk"] {
+        assert!(text.contains(word), "{word}: {text}");
+    }
+    let text = output(&["explain", "cadence(rate=256KiB)", "--cache", "128M", "--json"]);
+    assert!(text.contains("\"served\""), "{text}");
+    forerun(&["explain", "streams(R=1MiB,N=128)", "--cache", "16M"]).assert().code(2);
+    forerun(&["explain", "asp"]).assert().code(2);
 }
 
 #[test]

@@ -79,6 +79,14 @@ fn options_that_do_not_fit_are_refused_with_their_place() {
     let typo = write(&folder.join("typo.toml"), "over = 'x'\nscheem = 'none'\n");
     let said = fails(&["config", "show", "--config", &typo], 2);
     assert!(said.contains("typo.toml:2: unknown key `scheem`: did you mean `scheme`?"), "{said}");
+    let text =
+        std::fs::read_to_string(&config).expect("there").replace("scheme = \"none\"", "scheme = \"clever\"");
+    let clever = write(&folder.join("clever.toml"), &text);
+    let said = fails(&["serve", "--config", &clever], 2);
+    assert!(
+        said.contains("clever.toml:11: --scheme: no scheme is called") && said.contains("(export \"b\")"),
+        "{said}"
+    );
     let said = fails(&["serve"], 2);
     assert!(said.contains("nothing to serve") && said.contains("--over"), "{said}");
     let over = folder.join("a.img").display().to_string();

@@ -29,7 +29,9 @@
 //! free, in requests of R, and a stream for which not even one request's memory is free gets only what it waits for;
 //! a stream queues for its next turn at the first request that finds less than R staged.
 
+mod cadence;
 mod classifier;
+pub(crate) mod explain;
 pub mod sizes;
 mod staging;
 mod table;
@@ -44,7 +46,7 @@ use crate::scheme::{Scheme, Wants};
 use crate::units::{BLOCK_BYTES, Extent, Nanos};
 use alloc::vec::Vec;
 use classifier::Classifier;
-pub use sizes::StreamsConfig;
+pub use sizes::{Cadence, StreamsConfig};
 use sizes::{Device, Sizes};
 use staging::Staging;
 use table::{State, StreamId, Table};
@@ -52,6 +54,8 @@ use turns::{Counts, Owned, Queue};
 
 /// Largest unit of the classifier: 4 MiB, the longest access.
 pub const UNIT_BLOCKS_MAX: u64 = 1024;
+/// Shortest wait that is promised: what one seek and one turn of a disk take.
+pub const WAIT_MIN: Nanos = Nanos::from_millis(10);
 /// Between two rounds of collecting what nobody uses.
 const COLLECT_EVERY: Nanos = Nanos::from_secs(1);
 /// A stream without staged data that has not asked for so long is no more (algorithms.md 5.2, rule 8).
@@ -106,6 +110,15 @@ pub struct Streams {
     counts: Counts,
     classified: u64,
     refuted: u64,
+    /// Streams that were refused for the disk's time, and for memory.
+    refused: [u64; 2],
+    /// When the load was last looked at; the round that follows from it, and the blocks of a turn of those that take
+    /// what they can get.
+    judged: Nanos,
+    round: Nanos,
+    greedy_turn: u64,
+    /// Mean rate of the streams that have not waited lately.
+    peers: Option<u64>,
 }
 
 impl Streams {
@@ -142,6 +155,11 @@ impl Streams {
             counts: Counts::default(),
             classified: 0,
             refuted: 0,
+            refused: [0; 2],
+            judged: Nanos::ZERO,
+            round: Nanos::ZERO,
+            greedy_turn: 1,
+            peers: None,
         }
     }
     /// The numbers in use.
@@ -157,6 +175,7 @@ impl Streams {
             let array = *world.array;
             self.array = Some(array);
             self.sizes = Sizes::choose(&self.config, &Device::believed(world.cost, array.member_blocks()));
+            self.greedy_turn = self.sizes.r;
             if self.sizes.disks > 1 {
                 self.pieces_max = self.sizes.r.div_ceil(array.strip_blocks()).min(super::WISHES_MAX as u64);
             }
@@ -181,7 +200,12 @@ impl Streams {
             return;
         }
         self.current = Some((access.extent, id));
-        if sequential {
+        let look = self.now.since(self.judged) >= cadence::JUDGE_EVERY;
+        self.keep_time();
+        if look && self.table.stream(id).refused {
+            self.judge(id); // others may have left
+        }
+        if sequential && !self.table.stream(id).refused {
             self.run_dry(id, access.extent, lookup, world);
         }
     }
@@ -192,6 +216,9 @@ impl Streams {
             self.drop_stream(oldest).then(|| self.table.create(access, self.now))?
         });
         self.classified += u64::from(made.is_some());
+        if let Some(id) = made {
+            self.judge(id);
+        }
         made
     }
     /// Forgets a stream and gives up its data, unless it waits or has a turn.
@@ -240,7 +267,7 @@ impl Streams {
     /// Whether a lane does nothing, holds less than R, and has something to read within `reach` of its reader.
     fn is_dry(&self, lane: table::LaneId, reach: u64, world: &World<'_>) -> bool {
         let state = &self.table.lanes[lane as usize];
-        if state.state != State::Idle || state.unread >= self.sizes.r {
+        if state.state != State::Idle || state.unread >= self.low_water(lane) {
             return false;
         }
         let next = self.table.stream(self.table.stream_of(lane)).next;
@@ -275,8 +302,9 @@ impl Policy for Streams {
         }
         self.advance(world, plan);
     }
-    fn on_fetched(&mut self, _fetched: &Fetched, world: &World<'_>, plan: &mut Plan) {
+    fn on_fetched(&mut self, fetched: &Fetched, world: &World<'_>, plan: &mut Plan) {
         self.begin_event(world);
+        self.landed(fetched.extent, world.cache);
         self.advance(world, plan);
     }
     fn on_wake(&mut self, token: u64, world: &World<'_>, plan: &mut Plan) {
@@ -307,6 +335,12 @@ impl Policy for Streams {
         say("streams_given_up_bytes", self.staging.given_up * BLOCK_BYTES);
         say("streams_turns_refused", self.counts.refused);
         say("streams_held_max", self.counts.held_max);
+        if self.sizes.cadence.is_some() {
+            say("cadence_round_ms", self.round.0 / 1_000_000);
+            say("cadence_refused_for_time", self.refused[0]);
+            say("cadence_refused_for_memory", self.refused[1]);
+            say("cadence_refused_now", self.table.refused);
+        }
         say("streams_wait_max_ms", self.counts.wait_max.0 / 1_000_000);
     }
 }

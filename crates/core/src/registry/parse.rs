@@ -368,6 +368,12 @@ impl SchemeSpec {
         }
         Ok(())
     }
+    /// The numbers that its parts choose, with the arithmetic; empty where no part chooses any.
+    #[must_use]
+    pub fn explain(&self, grounds: &super::Grounds<'_>) -> Vec<super::Explained> {
+        let explained = |part: &Part| part.row.explain.map(|explain| explain(part, grounds));
+        self.parts.iter().filter_map(explained).flatten().collect()
+    }
     /// The name of a clairvoyant line (`oracle`, `bound`), if it is one.
     #[must_use]
     pub fn beside(&self) -> Option<&'static str> {

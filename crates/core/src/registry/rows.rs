@@ -1,6 +1,6 @@
 //! The table of schemes.
 
-use super::{Keep, Layer, LayerShape, Made, Param, Part, Role, Row, Unit};
+use super::{Explained, Grounds, Keep, Layer, LayerShape, Made, Param, Part, Role, Row, Unit};
 use crate::pattern::THRESHOLD_DEFAULT;
 use crate::policy::Policy;
 use crate::policy::amp::{Amp, AmpConfig, DEGREE_LIMIT};
@@ -15,7 +15,8 @@ use crate::policy::none::None as Nothing;
 use crate::policy::regions::Regions;
 use crate::policy::rpp::Rpp;
 use crate::policy::sarc::{self, Sarc, SarcConfig};
-use crate::policy::streams::{self, Streams, StreamsConfig};
+use crate::policy::streams::sizes::{Device, Sizes};
+use crate::policy::streams::{self, Cadence, Streams, StreamsConfig};
 use crate::policy::strip::Strip;
 use crate::policy::zfetch::{self, Zfetch, ZfetchConfig};
 use crate::scheme::Scheme;
@@ -24,6 +25,7 @@ use crate::units::BLOCK_BYTES;
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
+use alloc::vec::Vec;
 
 const MAX: Param = Param { name: "max", unit: Unit::Bytes, default: "128KiB", about: "Largest window." };
 const CONTEXT: Param = Param {
@@ -186,6 +188,24 @@ const STREAMS_WAIT: Param = Param {
     about: "With N=auto: turns so short that a round of all streams takes no longer; auto: no limit.",
 };
 
+const CADENCE_WAIT: Param = Param {
+    name: "wait",
+    unit: Unit::Duration,
+    default: "1s",
+    about: "The longest wait that a stream is promised; a round of all streams takes 80% of it.",
+};
+const CADENCE_RATE: Param = Param {
+    name: "rate",
+    unit: Unit::BytesOrAuto,
+    default: "auto",
+    about: "Bytes a second of every stream; auto measures each.",
+};
+const CADENCE_R: Param = Param {
+    name: "R",
+    unit: Unit::BytesOrAuto,
+    default: "auto",
+    about: "Size of a request, the unit of turns; auto is 128 KiB.",
+};
 const STREAMS_UNIT: Param = Param {
     name: "unit",
     unit: Unit::Bytes,
@@ -210,6 +230,7 @@ pub static ROWS: &[Row] = &[
         source: "base line",
         params: &[],
         check: None,
+        explain: None,
         make: Some(|_, _| Made::Policy(Box::new(Nothing))),
     },
     Row {
@@ -220,6 +241,7 @@ pub static ROWS: &[Row] = &[
         source: "ASP paper (Baek and Park, FAST 2008), section 2.1",
         params: &[],
         check: None,
+        explain: None,
         make: Some(|_, _| Made::Policy(Box::new(Strip))),
     },
     Row {
@@ -230,6 +252,7 @@ pub static ROWS: &[Row] = &[
         source: "ASP paper, sections 2.1 to 2.4, equations 1 to 8",
         params: &[GHOSTS, CULL, COST, UPSTREAM],
         check: None,
+        explain: None,
         make: Some(make_asp),
     },
     Row {
@@ -240,6 +263,7 @@ pub static ROWS: &[Row] = &[
         source: "ASP paper, sections 1.2.4 and 2.5; Baek and Park, ICCE 2007 (abstract)",
         params: &[],
         check: None,
+        explain: None,
         make: Some(|_, _| Made::Policy(Box::new(Msp::new()))),
     },
     Row {
@@ -250,7 +274,19 @@ pub static ROWS: &[Row] = &[
         source: "Panagiotakis, Flouris and Bilas, ICDCS 2009 (slides)",
         params: &[STREAMS_D, STREAMS_R, STREAMS_N, STREAMS_M, STREAMS_WAIT, STREAMS_UNIT],
         check: Some(check_streams),
+        explain: Some(explain_streams),
         make: Some(make_streams),
+    },
+    Row {
+        name: "cadence",
+        layer: Layer::Array,
+        role: Role::Scheduler,
+        about: "Turns by the clock: a wait is promised, turns are as long as a stream's rate needs, what cannot be met is refused.",
+        source: "beyond the ICDCS 2009 slides, whose turns are as long as throughput wants",
+        params: &[CADENCE_WAIT, CADENCE_RATE, CADENCE_R, STREAMS_M, STREAMS_UNIT],
+        check: Some(check_cadence),
+        explain: Some(explain_cadence),
+        make: Some(make_cadence),
     },
     Row {
         name: "seqp",
@@ -260,6 +296,7 @@ pub static ROWS: &[Row] = &[
         source: "ASP paper, section 3.1; torvalds/linux mm/readahead.c, 2.6.15 to 2.6.22",
         params: &[MAX],
         check: None,
+        explain: None,
         make: Some(make_linux26),
     },
     Row {
@@ -270,6 +307,7 @@ pub static ROWS: &[Row] = &[
         source: "Butt, Gniady and Hu, SIGMETRICS 2005; torvalds/linux mm/filemap.c, 2.4",
         params: &[MAX],
         check: None,
+        explain: None,
         make: Some(|part, _| Made::Policy(Box::new(Linux24::new(max_blocks(part))))),
     },
     Row {
@@ -280,6 +318,7 @@ pub static ROWS: &[Row] = &[
         source: "torvalds/linux mm/readahead.c, 2.6.15 to 2.6.22",
         params: &[MAX],
         check: None,
+        explain: None,
         make: Some(make_linux26),
     },
     Row {
@@ -290,6 +329,7 @@ pub static ROWS: &[Row] = &[
         source: "torvalds/linux mm/readahead.c, 2.6.25 and 5.18",
         params: &[MAX, CONTEXT, MAPPED],
         check: None,
+        explain: None,
         make: Some(make_linux_ondemand),
     },
     Row {
@@ -300,6 +340,7 @@ pub static ROWS: &[Row] = &[
         source: "torvalds/linux mm/readahead.c, 6.12 and 6.17",
         params: &[MAX, IO, ALIGN],
         check: None,
+        explain: None,
         make: Some(make_linux6),
     },
     Row {
@@ -310,6 +351,7 @@ pub static ROWS: &[Row] = &[
         source: "AMP (Gill and Bathen, FAST 2007), section \"AMP Algorithm\"",
         params: &[APT, P_MAX, PREDECESSORS],
         check: None,
+        explain: None,
         make: Some(make_amp),
     },
     Row {
@@ -320,6 +362,7 @@ pub static ROWS: &[Row] = &[
         source: "SARC (Gill and Modha, USENIX 2005)",
         params: &[TRACK, DEGREE, IN_A_ROW, WHOLE],
         check: None,
+        explain: None,
         make: Some(make_sarc),
     },
     Row {
@@ -330,6 +373,7 @@ pub static ROWS: &[Row] = &[
         source: "openzfs/zfs module/zfs/dmu_zfetch.c",
         params: &[MIN_DISTANCE, MAX_DISTANCE, MAX_REORDER, MAX_STREAMS],
         check: None,
+        explain: None,
         make: Some(make_zfetch),
     },
     Row {
@@ -340,6 +384,7 @@ pub static ROWS: &[Row] = &[
         source: "RPP paper (Lee, Doh, Kim and Noh, IEICE E92-D, 2009), section 3",
         params: &[THRESHOLD],
         check: None,
+        explain: None,
         make: Some(make_rpp),
     },
     Row {
@@ -350,6 +395,7 @@ pub static ROWS: &[Row] = &[
         source: "Uppal, Chiang and Huang, MSST 2012 (slides)",
         params: &[POLL, MAX_RATE, SEQUENTIAL, STRIDED, REVERSE],
         check: None,
+        explain: None,
         make: Some(make_flashy),
     },
     Row {
@@ -360,6 +406,7 @@ pub static ROWS: &[Row] = &[
         source: "beyond the RPP paper: what its section 3 leaves open",
         params: &[THRESHOLD],
         check: None,
+        explain: None,
         make: Some(make_regions),
     },
     Row {
@@ -370,6 +417,7 @@ pub static ROWS: &[Row] = &[
         source: "base line",
         params: &[],
         check: None,
+        explain: None,
         make: Some(|_, _| Made::Keep(Keep::Lru)),
     },
     Row {
@@ -380,6 +428,7 @@ pub static ROWS: &[Row] = &[
         source: "Megiddo and Modha, FAST 2003",
         params: &[],
         check: None,
+        explain: None,
         make: Some(|_, _| Made::Keep(Keep::Arc)),
     },
     Row {
@@ -390,6 +439,7 @@ pub static ROWS: &[Row] = &[
         source: "Yang et al., SOSP 2023",
         params: &[],
         check: None,
+        explain: None,
         make: Some(|_, _| Made::Keep(Keep::S3Fifo)),
     },
     Row {
@@ -400,6 +450,7 @@ pub static ROWS: &[Row] = &[
         source: "Zhang et al., NSDI 2024",
         params: &[],
         check: None,
+        explain: None,
         make: Some(|_, _| Made::Keep(Keep::Sieve)),
     },
     Row {
@@ -410,6 +461,7 @@ pub static ROWS: &[Row] = &[
         source: "Cao et al., SIGMETRICS 1995; Kimbrel et al., OSDI 1996",
         params: &[],
         check: None,
+        explain: None,
         make: None,
     },
     Row {
@@ -420,6 +472,7 @@ pub static ROWS: &[Row] = &[
         source: "design: \"Words\"; Belady 1966",
         params: &[],
         check: None,
+        explain: None,
         make: None,
     },
 ];
@@ -445,10 +498,50 @@ fn streams_config(part: &Part, shape: &LayerShape) -> StreamsConfig {
         n: part.count("N"),
         m: blocks("M"),
         wait: part.time("wait"),
+        cadence: None,
         unit: (part.bytes("unit") / BLOCK_BYTES).min(streams::UNIT_BLOCKS_MAX),
         cache_blocks: shape.cache_blocks,
         disks: u64::from(shape.disks),
     }
+}
+
+fn cadence_config(part: &Part, shape: &LayerShape) -> StreamsConfig {
+    let blocks = |name| part.bytes_or_auto(name).map(|bytes| bytes / BLOCK_BYTES);
+    StreamsConfig {
+        d: None,
+        r: blocks("R"),
+        n: None,
+        m: blocks("M"),
+        wait: part.time("wait"),
+        cadence: Some(Cadence { rate: blocks("rate") }),
+        unit: (part.bytes("unit") / BLOCK_BYTES).min(streams::UNIT_BLOCKS_MAX),
+        cache_blocks: shape.cache_blocks,
+        disks: u64::from(shape.disks),
+    }
+}
+
+fn make_cadence(part: &Part, shape: &LayerShape) -> Made {
+    Made::Scheme(Box::new(Streams::new(cadence_config(part, shape), shape.strip_blocks)))
+}
+
+fn check_cadence(part: &Part, shape: &LayerShape) -> Option<String> {
+    if part.time("wait").is_some_and(|wait| wait < streams::WAIT_MIN) {
+        return Some("no disk takes turns within less than 10ms: raise wait".into());
+    }
+    check_memory(&cadence_config(part, shape), shape)
+}
+
+fn explain_streams(part: &Part, grounds: &Grounds<'_>) -> Vec<Explained> {
+    let config = streams_config(part, grounds.shape);
+    let sizes = Sizes::choose(&config, &Device::believed(grounds.cost, grounds.member_blocks));
+    let given = [config.d.is_some(), config.r.is_some(), config.n.is_some(), config.m.is_some()];
+    streams::explain::streams(&sizes, given, grounds.streams)
+}
+
+fn explain_cadence(part: &Part, grounds: &Grounds<'_>) -> Vec<Explained> {
+    let config = cadence_config(part, grounds.shape);
+    let sizes = Sizes::choose(&config, &Device::believed(grounds.cost, grounds.member_blocks));
+    streams::explain::cadence(&sizes, config.cadence.and_then(|cadence| cadence.rate), grounds.streams)
 }
 
 fn make_streams(part: &Part, shape: &LayerShape) -> Made {
@@ -457,7 +550,10 @@ fn make_streams(part: &Part, shape: &LayerShape) -> Made {
 
 /// A turn's memory is reserved as a whole, so M holds at least one: M >= R·N.
 fn check_streams(part: &Part, shape: &LayerShape) -> Option<String> {
-    let config = streams_config(part, shape);
+    check_memory(&streams_config(part, shape), shape)
+}
+
+fn check_memory(config: &StreamsConfig, shape: &LayerShape) -> Option<String> {
     let size = |blocks: u64| format_size(blocks.saturating_mul(BLOCK_BYTES));
     let m = config.m.unwrap_or(shape.cache_blocks);
     if m > shape.cache_blocks {

@@ -37,6 +37,8 @@ pub(crate) const SCHEMES: &[&str] = &[
     "array:streams(unit=4KiB)",
     "array:streams(D=1,R=16KiB,N=2,unit=4KiB)",
     "array:streams(D=2,R=8KiB,N=3,M=48KiB,unit=4KiB)",
+    "array:cadence(wait=20ms,unit=4KiB)",
+    "array:cadence(wait=20ms,rate=400KiB,R=16KiB,M=64KiB,unit=4KiB)",
     "array:streams(D=4096,R=32KiB,N=1,unit=4KiB)",
     "linux-2.6",
     // Of the page cache, by the registry.

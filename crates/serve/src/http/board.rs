@@ -71,6 +71,8 @@ impl Board {
         let shown = &mut self.exports[export];
         if shown.about.scheme != scheme {
             shown.about = Arc::new(make());
+            // What another scheme has decided holds no longer.
+            shown.decisions.clear();
         }
     }
 

@@ -135,6 +135,40 @@ mod tests {
     }
 
     #[test]
+    fn mutated_requests_end_in_an_answer_or_a_refusal_and_never_under_a_foreign_name() {
+        let whole = b"GET /live.json?export=2&since=17 HTTP/1.1\r\nHost: localhost\r\nAccept: */*\r\n\r\n";
+        let mut state = 0x9E37_79B9_7F4A_7C15_u64;
+        let mut next = |below: usize| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            (state % below as u64) as usize
+        };
+        let (mut fine, mut refused) = (0, 0);
+        for _ in 0..50_000 {
+            let mut bytes = whole.to_vec();
+            for _ in 0..=next(3) {
+                let at = next(bytes.len());
+                match next(3) {
+                    0 => bytes[at] = next(256) as u8,
+                    1 => drop(bytes.remove(at)),
+                    _ => bytes.insert(at, b" \r\n:/?&=[]"[next(10)]),
+                }
+            }
+            match Request::parse(&bytes) {
+                Ok(request) => {
+                    fine += 1;
+                    let named = String::from_utf8_lossy(&bytes).to_ascii_lowercase();
+                    assert!(named.contains("localhost"), "{named}");
+                    assert!(request.path.starts_with('/') && request.number("since") < u64::MAX);
+                }
+                Err(_) => refused += 1,
+            }
+        }
+        assert!(fine > 1_000 && refused > 1_000, "{fine} fine, {refused} refused");
+    }
+
+    #[test]
     fn what_is_no_request_is_refused_for_what_it_is() {
         let rest = "HTTP/1.1\r\nHost: localhost\r\n\r\n";
         assert_eq!(parse(&format!("POST /stats.json {rest}")), Err(Refusal::Method));

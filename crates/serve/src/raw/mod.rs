@@ -286,6 +286,24 @@ impl Lease {
         })
     }
 
+    /// Copies bytes to the front of the lease. Returns how many: what does not fit is left.
+    #[cfg(feature = "objects")]
+    pub(crate) fn copy_from(&mut self, bytes: &[u8]) -> u64 {
+        assert!(self.how == Lend::Fill, "only what is lent to be filled is filled");
+        let (mut pieces, mut done) = (Vec::new(), 0);
+        let len = (bytes.len() as u64).min(self.bytes());
+        while done < len {
+            self.pieces(done, len - done, &mut pieces);
+            for piece in &pieces {
+                let part = &bytes[done as usize..done as usize + piece.iov_len];
+                // SAFETY: the piece lies in blocks that this lease alone may touch, and is as long as the part.
+                unsafe { std::ptr::copy_nonoverlapping(part.as_ptr(), piece.iov_base.cast(), part.len()) }
+                done += part.len() as u64;
+            }
+        }
+        done
+    }
+
     /// Receives from a stream what comes now of the bytes `[skip, skip + len)` of the lease, and into `rest` what follows them.
     /// Returns how many bytes came; 0 is the end of the stream.
     pub(crate) fn receive(

@@ -28,6 +28,8 @@ pub(crate) struct EngineSpec {
     parsed: SchemeSpec,
     layer: Layer,
     cost: CostModel,
+    /// Blocks that may be read ahead at once; none is what the scheme and the cache say.
+    ahead_blocks_max: Option<u64>,
 }
 
 impl EngineSpec {
@@ -52,7 +54,15 @@ impl EngineSpec {
             track_blocks: 2 * believed.half_rotation_ns / believed.ns_per_block.max(1),
         };
         let cache_blocks = cache_bytes / BLOCK_BYTES;
-        Ok(Self { scheme: scheme.into(), cache_blocks, device: device.into(), parsed, layer, cost })
+        Ok(Self {
+            scheme: scheme.into(),
+            cache_blocks,
+            device: device.into(),
+            parsed,
+            layer,
+            cost,
+            ahead_blocks_max: None,
+        })
     }
 
     /// What the scheme is offered over `array`.
@@ -82,6 +92,18 @@ impl EngineSpec {
         engine.set_scheme(now, built, dispatch);
     }
 
+    /// Whether its parts are of the array layer.
+    #[cfg(test)]
+    pub(super) fn is_array(&self) -> bool {
+        self.layer == Layer::Array
+    }
+
+    /// The same with the cache and the beliefs of a page of `scenarios/`.
+    #[cfg(test)]
+    pub(super) fn of_a_page(self, cache_blocks: u64) -> Self {
+        Self { cache_blocks, cost: CostModel::default(), ahead_blocks_max: Some(cache_blocks), ..self }
+    }
+
     /// The engine over `array`.
     pub(crate) fn build(&self, array: Array) -> Engine {
         let built = self.built(&array);
@@ -92,7 +114,7 @@ impl EngineSpec {
             strip_aligned: true,
             retain: true,
             command_blocks_max: array.strip_blocks(),
-            ahead_blocks_max: built.ahead_blocks_max,
+            ahead_blocks_max: self.ahead_blocks_max.unwrap_or(built.ahead_blocks_max),
             staging_blocks: 0,
             write: WriteMode::Through,
         };

@@ -11,7 +11,7 @@ use forerun_core::array::{Array, ArraySpec, Level};
 use forerun_core::cost::CostModel;
 use forerun_core::dispatch::DemandFirst;
 use forerun_core::engine::{ACCESS_BLOCKS_MAX, Config, Engine, Residency, WriteMode};
-use forerun_core::registry::{BuiltLayer, Layer, LayerShape, SchemeSpec};
+use forerun_core::registry::{BuiltLayer, Explained, Grounds, Layer, LayerShape, SchemeSpec};
 use forerun_core::units::{BLOCK_BYTES, Disk, Nanos, SECTORS_PER_BLOCK};
 use forerun_disk::device::Device;
 use forerun_disk::host_queue::{HostPolicy, HostQueueSpec};
@@ -94,6 +94,15 @@ pub(crate) fn hardware(spec: &RunSpec) -> Result<Hardware, RunError> {
     hardware.scheme.check(Layer::Array, &array_shape(&hardware, spec)).map_err(|e| wrong("scheme", e))?;
     hardware.scheme.check(Layer::Host, &host_shape(&hardware, spec)).map_err(|e| wrong("scheme", e))?;
     Ok(hardware)
+}
+
+/// The numbers that the scheme of a spec chooses.
+pub(crate) fn explain(spec: &RunSpec, streams: u64) -> Result<Vec<Explained>, RunError> {
+    let hardware = hardware(spec)?;
+    let shape = array_shape(&hardware, spec);
+    let member_blocks = hardware.array.member_blocks();
+    let grounds = Grounds { shape: &shape, cost: &hardware.cost, member_blocks, streams };
+    Ok(hardware.scheme.explain(&grounds))
 }
 
 fn options(spec: &RunSpec, queue: Option<HostPolicy>) -> BuildOptions {

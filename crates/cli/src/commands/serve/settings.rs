@@ -302,6 +302,21 @@ pub(crate) struct Effective {
     pub(crate) tables: bool,
 }
 
+impl Effective {
+    /// The line of the file that set an option (`--scheme`) which the server refuses with these words, if a file has set it.
+    /// Where there are several exports the words name the one that they are about.
+    pub(crate) fn place(&self, option: &str, why: &str) -> Option<String> {
+        let layers = self.args.iter().zip(&self.settings);
+        let about = |args: &ServeArgs| why.contains(&format!("(export {:?})", args.name));
+        let meant = layers.clone().find(|(args, _)| about(args)).or_else(|| layers.clone().next());
+        let key = option.strip_prefix("--")?;
+        match &meant?.1.iter().find(|setting| setting.key == key)?.origin {
+            Origin::File(path, line) => Some(format!("{}:{line}", path.display())),
+            Origin::Default | Origin::CommandLine => None,
+        }
+    }
+}
+
 /// What the layers come to.
 pub(crate) fn merge(command_line: &[Setting], file: &File) -> Result<Effective, CliError> {
     if file.exports.len() > 1

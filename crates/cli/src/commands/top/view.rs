@@ -116,15 +116,17 @@ pub(super) fn draw(frame: &mut Frame<'_>, screen: &Screen) {
 
 fn title<'t>(screen: &Screen, figures: &Figures) -> Line<'t> {
     let bold = Style::new().add_modifier(Modifier::BOLD);
-    let words = format!(
-        " {}, running {}, {} clients, {} resident, {} of processor time",
-        figures.forerun,
-        human::duration(human::float(figures.now_ns)),
-        figures.connections,
-        human::bytes(human::float(figures.resident_bytes)),
-        human::duration(human::float(figures.cpu_ns)),
-    );
+    let version = if figures.forerun.is_empty() { String::new() } else { format!(" {}", figures.forerun) };
+    let running = human::duration(human::float(figures.now_ns));
+    let words = format!("{version}, running {running}, {} clients", figures.connections);
     let mut spans = vec![Span::styled("Forerun", bold), Span::raw(words)];
+    if figures.resident_bytes > 0 {
+        spans.push(Span::raw(format!(
+            ", {} resident, {} of processor time",
+            human::bytes(human::float(figures.resident_bytes)),
+            human::duration(human::float(figures.cpu_ns)),
+        )));
+    }
     if screen.held {
         spans.push(Span::styled("  held", screen.style(Color::Yellow)));
     }
@@ -214,10 +216,12 @@ fn served(frame: &mut Frame<'_>, area: Rect, screen: &Screen, export: &ExportFig
                 "–".into()
             },
         )),
-        Line::from(vec![
-            Span::raw(format!("clients {}", human::rate(per(now.bytes_read, now.seconds)))),
-            Span::raw(format!("   members {}", human::rate(per(now.member_bytes, now.seconds)))),
-        ]),
+        Line::from(if export.members.is_empty() {
+            format!("clients {}", human::rate(per(now.bytes_read, now.seconds)))
+        } else {
+            let (clients, members) = (per(now.bytes_read, now.seconds), per(now.member_bytes, now.seconds));
+            format!("clients {}   members {}", human::rate(clients), human::rate(members))
+        }),
     ];
     frame.render_widget(Paragraph::new(lines).block(block), area);
 }
@@ -317,7 +321,7 @@ pub(super) fn text(figures: &Figures) -> String {
             .collect();
         let name = if export.name.is_empty() { String::new() } else { format!("{}: ", export.name) };
         out.push_str(&format!(
-            "\n{name}{}, {}, {}\n  read {} in {} requests: {}\n  prefetched {} blocks, used {}, wasted {}; members read {}\n",
+            "\n{name}{}, {}, {}\n  read {} in {} requests: {}\n  prefetched {} blocks, used {}, wasted {}{}\n",
             human::bytes(human::float(export.size_bytes)),
             export.array,
             export.scheme,
@@ -327,7 +331,11 @@ pub(super) fn text(figures: &Figures) -> String {
             human::count(export.prefetched_blocks),
             human::count(export.used),
             human::count(export.wasted),
-            human::bytes(human::float(export.member_bytes_read)),
+            if export.members.is_empty() {
+                String::new()
+            } else {
+                format!("; members read {}", human::bytes(human::float(export.member_bytes_read)))
+            },
         ));
         for turn in export.decisions.iter().rev().take(DECISIONS_MAX) {
             let word = if turn.on { "on" } else { "off" };

@@ -34,6 +34,8 @@ pub struct StreamsConfig {
     pub m: Option<u64>,
     /// Longest time that a waiting stream should be made to wait.
     pub wait: Option<Nanos>,
+    /// Promise a wait instead of throughput (`cadence`).
+    pub cadence: Option<Cadence>,
     /// Blocks of a unit of the classifier.
     pub unit: u64,
     /// Blocks of the cache.
@@ -41,6 +43,34 @@ pub struct StreamsConfig {
     /// Member disks.
     pub disks: u64,
 }
+
+/// What `cadence` promises.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cadence {
+    /// Blocks a second of every stream; measured for each if not given.
+    pub rate: Option<u64>,
+}
+
+/// What streams cost the disks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Load {
+    /// Blocks a second of the streams whose rate is known, all together.
+    pub blocks_per_s: u64,
+    /// Turns that they need in a round: one for each disk that a stream lies on.
+    pub switches: u64,
+    /// Streams that take what they can get.
+    pub greedy: u64,
+}
+
+/// Of the disks' time turns may take this share, in percent; the rest is for demand of no stream, and for seeks that are
+/// longer than the mean.
+pub const BUSY_SHARE: u64 = 80;
+/// Nanoseconds of a second.
+const SECOND: u128 = 1_000_000_000;
+/// Streams for which the analytic limit is looked for at most, as many as are remembered.
+const STREAMS_LIMIT: u64 = 16 * 1024;
+/// The wait that is promised unless another one is asked for.
+pub const WAIT: Nanos = Nanos::from_secs(1);
 
 /// What is believed of one member disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,6 +111,8 @@ pub struct Sizes {
     pub m: u64,
     /// Longest wait that a user wants.
     pub wait: Option<Nanos>,
+    /// Promise it.
+    pub cadence: Option<Cadence>,
     /// Member disks.
     pub disks: u64,
     /// What was believed.
@@ -95,12 +127,16 @@ impl Sizes {
         let switch = device.switch.0.div_ceil(device.per_block.0);
         let wanted = (switch * REQUEST_SHARE / (100 - REQUEST_SHARE)).next_power_of_two().clamp(R_MIN, R_MAX);
         let fits = (m / config.n.unwrap_or(1)).max(1);
+        // Where a wait is promised turns are as short as may be, and so is what they are counted in.
+        let wanted = if config.cadence.is_some() { R_MIN } else { wanted };
         let r = config.r.unwrap_or_else(|| wanted.min(fits));
         let turn = (switch * TURN_SHARE).div_ceil((100 - TURN_SHARE) * r);
         let n = config.n.unwrap_or_else(|| turn.min(m / r).clamp(1, N_MAX));
         let d = config.d.unwrap_or(if device.positions { 1 } else { u64::from(u32::MAX) });
         let n_auto = config.n.is_none();
-        Self { d, r, n, n_auto, m, wait: config.wait, disks: config.disks.max(1), device: *device }
+        let wait = config.wait.or(config.cadence.map(|_| WAIT));
+        let (cadence, disks) = (config.cadence, config.disks.max(1));
+        Self { d, r, n, n_auto, m, wait, cadence, disks, device: *device }
     }
 
     /// Requests of the turn that begins now, with so many live streams and so many that hold staged data: N, or with
@@ -124,6 +160,62 @@ impl Sizes {
         (transfer / (self.r * self.device.per_block.0)).max(1)
     }
 
+    /// The round of streams that cost the disks this much: the shortest in which each has its turn. `None` if
+    /// there is none.
+    ///
+    /// In a round of T a stream costs its disks a switch each and the transfer of what it reads in T; those that take what they
+    /// can get cost a switch and one request in each promised wait. With a share of 80% of the disks' time for all:
+    /// T = switches · switch / (0.8 · disks − transfer).
+    #[must_use]
+    pub fn round(&self, load: &Load) -> Option<Nanos> {
+        let wait = self.wait.unwrap_or(WAIT).0.max(1);
+        let transfer = u128::from(load.blocks_per_s) * u128::from(self.device.per_block.0);
+        let greedy = u128::from(load.greedy) * u128::from(self.cost(self.r)) * SECOND / u128::from(wait);
+        let all = SECOND / 100 * u128::from(BUSY_SHARE) * u128::from(self.disks);
+        let rest = all.checked_sub(transfer + greedy).filter(|rest| *rest > 0)?;
+        let round = u128::from(load.switches) * u128::from(self.device.switch.0) * SECOND / rest;
+        u64::try_from(round).ok().map(Nanos)
+    }
+    /// Of a second of the disks, the nanoseconds that such streams leave with such a round.
+    #[must_use]
+    pub fn left(&self, load: &Load, round: Nanos) -> u64 {
+        let transfer = u128::from(load.blocks_per_s) * u128::from(self.device.per_block.0);
+        let switches = u128::from(load.switches) * u128::from(self.device.switch.0) * SECOND
+            / u128::from(round.0.max(1));
+        let all = SECOND / 100 * u128::from(BUSY_SHARE) * u128::from(self.disks);
+        u64::try_from(all.saturating_sub(transfer + switches)).unwrap_or(u64::MAX)
+    }
+    /// Blocks that such streams hold in the mean, a quarter more for those whose turn it is, and two requests at least each.
+    #[must_use]
+    pub fn memory(&self, load: &Load, round: Nanos) -> u64 {
+        let rated = u128::from(load.blocks_per_s) * u128::from(round.0) / SECOND;
+        let rated = u64::try_from(rated + rated / 4).unwrap_or(u64::MAX / 2);
+        rated.max(2 * self.r * load.switches) + 2 * self.r * load.greedy
+    }
+    /// Blocks that a stream of `rate` blocks a second reads in a round; at least one request.
+    #[must_use]
+    pub fn per_round(&self, rate: u64, round: Nanos) -> u64 {
+        let blocks = u128::from(rate) * u128::from(round.0) / SECOND;
+        u64::try_from(blocks).unwrap_or(u64::MAX).max(self.r)
+    }
+    /// Time that a disk spends on a turn of so many blocks.
+    #[must_use]
+    pub const fn cost(&self, blocks: u64) -> u64 {
+        self.device.switch.0.saturating_add(blocks.saturating_mul(self.device.per_block.0))
+    }
+    /// Most streams of `rate` blocks a second that are promised their wait, with their round and memory in blocks: the
+    /// analytic limit of `cadence`, for streams that lie on one disk each.
+    #[must_use]
+    pub fn streams_within(&self, rate: u64) -> (u64, Nanos, u64) {
+        let served = |streams: u64| {
+            let load = Load { blocks_per_s: rate * streams, switches: streams, greedy: 0 };
+            let round = self.round(&load)?;
+            let memory = self.memory(&load, round);
+            (memory <= self.m).then_some((streams, round, memory))
+        };
+        (1..=STREAMS_LIMIT).map_while(served).last().unwrap_or((0, Nanos::ZERO, 0))
+    }
+
     /// Time of a turn of so many requests.
     #[must_use]
     pub const fn turn(&self, requests: u64) -> Nanos {
@@ -141,6 +233,7 @@ mod tests {
         n: None,
         m: None,
         wait: None,
+        cadence: None,
         unit: 16,
         cache_blocks: 32_768,
         disks: 1,

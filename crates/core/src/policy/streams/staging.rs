@@ -13,6 +13,7 @@ use super::table::{LaneId, NONE, State};
 use crate::cache::{Cache, LineId};
 use crate::policy::Outcome;
 use crate::retention::keep::{Afterlife, Retention, Victim};
+use crate::units::{Block, Extent};
 use alloc::vec::Vec;
 
 /// Lines looked at for one that is not in flight before the stream's next lane is asked.
@@ -45,6 +46,8 @@ struct Node {
     owner: u32,
     /// Blocks of it that nobody has asked for.
     unread: u32,
+    /// Its first block, as it was when it was read ahead.
+    start: u64,
 }
 
 /// Lists and books.
@@ -78,7 +81,7 @@ impl Staging {
     fn node(&mut self, line: u32) -> &mut Node {
         let at = line as usize;
         if at >= self.nodes.len() {
-            self.nodes.resize(at + 1, Node { older: NONE, newer: NONE, owner: NONE, unread: 0 });
+            self.nodes.resize(at + 1, Node { older: NONE, newer: NONE, owner: NONE, unread: 0, start: 0 });
         }
         &mut self.nodes[at]
     }
@@ -178,14 +181,21 @@ impl Streams {
 
     /// Gives up what a lane has staged: its lines are the next to leave.
     pub(super) fn give_up(&mut self, lane: LaneId) {
-        self.staging.given_up += self.table.lanes[lane as usize].unread;
         while !self.table.lanes[lane as usize].staged.is_empty() {
-            let line = self.table.lanes[lane as usize].staged.newest;
-            self.give(line, READ, true);
+            self.give_up_last(lane);
         }
     }
+    /// Gives up the line that was read ahead last, which its reader would ask for last.
+    fn give_up_last(&mut self, lane: LaneId) {
+        let line = self.table.lanes[lane as usize].staged.newest;
+        let Node { unread, start, .. } = *self.staging.node(line);
+        self.staging.given_up += u64::from(unread);
+        let entry = self.table.lane(lane);
+        entry.cursor = entry.cursor.min(start);
+        self.give(line, READ, true);
+    }
     /// Gives up staged data until so many blocks could be reserved: that of the stream which asked longest ago first, and
-    /// nothing of streams that have a turn or wait for one: their reader will ask for it.
+    /// nothing of streams that have a turn or wait for one: their reader will ask for it. What was read ahead last goes first.
     pub(super) fn give_up_until(&mut self, blocks: u64) {
         let mut at = self.table.oldest();
         while let Some(id) = at.filter(|_| self.free_memory() < blocks) {
@@ -198,13 +208,25 @@ impl Streams {
                 continue;
             }
             for lane in self.table.lanes_of(id) {
-                if self.table.lanes[lane as usize].unread > 0 {
-                    self.give_up(lane);
+                while self.free_memory() < blocks && !self.table.lanes[lane as usize].staged.is_empty() {
+                    self.give_up_last(lane);
                 }
             }
         }
     }
 
+    /// A fetch has ended: its lines may leave from now on.
+    pub(super) fn landed(&mut self, extent: Extent, cache: &Cache) {
+        let mut at = extent.start.0;
+        while at < extent.end() {
+            if let Some(line) = cache.find(Block(at))
+                && self.staging.node(line.0).owner == NONE
+            {
+                self.give(line.0, READ, false);
+            }
+            at = (at / self.line_blocks + 1) * self.line_blocks;
+        }
+    }
     /// The oldest line of a list that is not in flight; those in flight that it passes become the youngest.
     fn oldest_here(&mut self, owner: u32, cache: &Cache) -> Option<LineId> {
         let last = self.list(owner).newest;
@@ -247,8 +269,12 @@ impl Retention for Streams {
         let lane = if ahead { self.wishing_lane(cache.line_extent(cache.line(line).number)) } else { None };
         match lane {
             Some(lane) if owner == lane => {}
-            Some(lane) => self.give(line.0, lane, false),
-            None if owner == NONE => self.give(line.0, READ, false),
+            Some(lane) => {
+                self.staging.node(line.0).start = cache.line_extent(cache.line(line).number).start.0;
+                self.give(line.0, lane, false);
+            }
+            // Demand on its way, perhaps kept for long, is listed when it is here: hundreds of such lines would hide what may leave.
+            None if owner == NONE && cache.line(line).in_flight == 0 => self.give(line.0, READ, false),
             None => {}
         }
     }

@@ -19,6 +19,8 @@ pub(super) const STREAMS_MAX: usize = 16 * 1024;
 const HISTORY: u32 = 16;
 /// Fewer sequential ones than this among them and it is no stream: 25% (algorithms.md 5.2, rule 8).
 const HISTORY_LEAST: u32 = 4;
+/// Rates are measured over at least so long: several requests of a slow media stream.
+const MEASURE: Nanos = Nanos::from_millis(500);
 /// No stream, lane, line or region.
 pub(super) const NONE: u32 = u32::MAX;
 const NO_REGION: u64 = u64::MAX;
@@ -40,6 +42,15 @@ pub(super) struct Stream {
     pub(super) next: u64,
     /// When it last asked, or was last given a turn.
     pub(super) active: Nanos,
+    /// Blocks a second that it reads, as last measured; 0 before.
+    pub(super) rate: u64,
+    /// When that was, and blocks read since.
+    measured: Nanos,
+    read_since: u64,
+    /// When a request of it last had to wait for its turn.
+    pub(super) dry: Option<Nanos>,
+    /// A scheme that promises a wait has refused it: it gets what it asks for, after the others.
+    pub(super) refused: bool,
     /// The regions that lead to it: where its reader is, and the one before.
     regions: [u64; 2],
     /// Whether its last requests were sequential, the newest in bit 0.
@@ -48,6 +59,19 @@ pub(super) struct Stream {
     seen: u32,
     newer: u32,
     older: u32,
+}
+
+impl Stream {
+    /// It reads so many blocks more.
+    fn measure(&mut self, blocks: u64, now: Nanos) {
+        self.read_since += blocks;
+        let took = now.since(self.measured);
+        if took >= MEASURE {
+            let rate = self.read_since.saturating_mul(1_000_000_000) / took.0;
+            self.rate = if self.rate == 0 { rate } else { self.rate.midpoint(rate) };
+            (self.measured, self.read_since) = (now, 0);
+        }
+    }
 }
 
 /// Where a lane is in its life.
@@ -135,6 +159,8 @@ pub(super) struct Table {
     map: NumberMap<StreamId>,
     newest: u32,
     oldest: u32,
+    /// Streams that are refused now.
+    pub(super) refused: u64,
 }
 
 impl Table {
@@ -149,6 +175,7 @@ impl Table {
             map: NumberMap::default(),
             newest: NONE,
             oldest: NONE,
+            refused: 0,
         }
     }
     /// Streams alive.
@@ -157,6 +184,9 @@ impl Table {
     }
     pub(super) fn stream(&self, id: StreamId) -> &Stream {
         &self.streams[id as usize]
+    }
+    pub(super) fn stream_mut(&mut self, id: StreamId) -> &mut Stream {
+        &mut self.streams[id as usize]
     }
     pub(super) fn lane(&mut self, id: LaneId) -> &mut Lane {
         &mut self.lanes[id as usize]
@@ -235,6 +265,11 @@ impl Table {
                     within: Extent::default(),
                     next: 0,
                     active: now,
+                    rate: 0,
+                    measured: now,
+                    read_since: 0,
+                    dry: None,
+                    refused: false,
                     regions: [NO_REGION; 2],
                     history: 0,
                     seen: 0,
@@ -249,6 +284,8 @@ impl Table {
         stream.alive = true;
         stream.next = access.extent.start.0;
         (stream.history, stream.seen) = (0, 0);
+        (stream.rate, stream.measured, stream.read_since) = (0, now, 0);
+        stream.dry = None;
         stream.regions = [NO_REGION; 2];
         for lane in self.lanes_of(id) {
             self.lanes[lane as usize].cursor = 0;
@@ -268,6 +305,7 @@ impl Table {
         if sequential {
             stream.next = stream.next.max(end);
         }
+        stream.measure(access.extent.blocks, now);
         stream.history = stream.history << 1 | u32::from(sequential);
         stream.seen = (stream.seen + 1).min(HISTORY);
         stream.context = access.context;
@@ -317,6 +355,13 @@ impl Table {
         }
     }
 
+    /// A stream is refused, or not any more.
+    pub(super) fn refuse(&mut self, id: StreamId, refused: bool) {
+        let stream = &mut self.streams[id as usize];
+        self.refused = self.refused + u64::from(refused) - u64::from(stream.refused);
+        stream.refused = refused;
+    }
+
     /// A stream that is at rest is no more.
     pub(super) fn forget(&mut self, id: StreamId) {
         debug_assert!(self.at_rest(id), "nobody waits for a stream that is forgotten");
@@ -326,6 +371,7 @@ impl Table {
             }
         }
         self.unlink(id);
+        self.refuse(id, false);
         self.streams[id as usize].alive = false;
         self.free.push(id);
     }

@@ -29,6 +29,8 @@ const PASS_MAX: u32 = 64;
 const AHEAD_COMMANDS: u32 = 2;
 /// Or more of them, while they have together no more than so many blocks, 256 KiB: small strips make small commands.
 const AHEAD_BLOCKS: u64 = 64;
+/// Of so many turns one is for streams that were refused, if any of them waits: nobody starves.
+const REFUSED_ONE_IN: u32 = 16;
 /// Rows of an array that are looked through for the next strip on a disk; parity moves on by one disk a row.
 const ROWS: u64 = 3;
 
@@ -37,7 +39,13 @@ const ROWS: u64 = 3;
 pub(super) struct Queue {
     /// Lanes that wait for a turn, and the number of the wait; some have stopped waiting since.
     waiting: VecDeque<(LaneId, u64)>,
-    /// Of them, those whose memory is reserved: they go first.
+    /// Those that keep a reader waiting, where a wait is promised: they go before the others.
+    hurried: VecDeque<(LaneId, u64)>,
+    /// Lanes of streams that were refused, which have a turn after the others.
+    refused: VecDeque<(LaneId, u64)>,
+    /// Turns of others since one of these had one.
+    since_refused: u32,
+    /// Of those that wait, the ones whose memory is reserved: they go first.
     admitted: VecDeque<LaneId>,
     /// Lanes that have one.
     turns: Vec<LaneId>,
@@ -48,6 +56,12 @@ pub(super) struct Queue {
     /// Commands of turns that have left this queue and not ended, and their blocks.
     left: u32,
     left_blocks: u64,
+}
+
+impl Queue {
+    fn pop_waiting(&mut self) -> Option<(LaneId, u64)> {
+        self.hurried.pop_front().or_else(|| self.waiting.pop_front())
+    }
 }
 
 /// Whether a lane may have a turn.
@@ -139,7 +153,16 @@ impl Streams {
         lane.state = State::Waiting;
         lane.waits += 1;
         let waits = lane.waits;
-        self.queue(disk).waiting.push_back((id, waits));
+        let keeps_waiting = self.sizes.cadence.is_some() && !lane.held.is_empty();
+        let refused = self.table.stream(self.table.stream_of(id)).refused;
+        let queue = self.queue(disk);
+        if refused {
+            queue.refused.push_back((id, waits));
+        } else if keeps_waiting {
+            queue.hurried.push_back((id, waits));
+        } else {
+            queue.waiting.push_back((id, waits));
+        }
         self.mark(disk);
     }
     /// Ends the turns that have nothing more to issue and nothing under way; with `all`, those too that have not issued
@@ -167,10 +190,33 @@ impl Streams {
     }
     /// The next lane to have a turn: one whose memory is reserved, or one for which it can be.
     fn next_lane(&mut self, disk: u16) -> Option<LaneId> {
+        if self.queue(disk).since_refused >= REFUSED_ONE_IN
+            && let Some(id) = self.next_refused(disk)
+        {
+            return Some(id);
+        }
+        self.queue(disk).since_refused += 1;
+        self.next_welcome(disk).or_else(|| self.next_refused(disk))
+    }
+    /// The next lane of a stream that was refused: it gets what it waits for, and nothing ahead.
+    fn next_refused(&mut self, disk: u16) -> Option<LaneId> {
+        self.queue(disk).since_refused = 0;
+        while let Some((id, waits)) = self.queue(disk).refused.pop_front() {
+            let lane = self.table.lane(id);
+            if lane.state == State::Waiting && lane.waits == waits && !lane.admitted {
+                lane.quota = 0;
+                return Some(id);
+            }
+        }
+        None
+    }
+    /// The next lane of a stream that was not refused.
+    fn next_welcome(&mut self, disk: u16) -> Option<LaneId> {
         if let Some(id) = self.queue(disk).admitted.pop_front() {
             return Some(id);
         }
-        while let Some((id, waits)) = self.queue(disk).waiting.pop_front() {
+        let hurry = self.sizes.cadence.is_some();
+        while let Some((id, waits)) = self.queue(disk).pop_waiting() {
             let lane = self.table.lane(id);
             if lane.state != State::Waiting || lane.waits != waits || lane.admitted {
                 continue;
@@ -186,7 +232,9 @@ impl Streams {
                     self.counts.refused += 1;
                 }
                 Admission::Later => {
-                    self.queue(disk).waiting.push_front((id, waits));
+                    let queue = self.queue(disk);
+                    let back = if hurry { &mut queue.hurried } else { &mut queue.waiting };
+                    back.push_front((id, waits));
                     self.short |= 1 << disk;
                     return None;
                 }
@@ -205,7 +253,7 @@ impl Streams {
         };
         let together = lanes.clone().filter(new).count() as u64;
         let r = self.sizes.r;
-        let want = r * self.sizes.requests(self.table.live() as u64, self.staging.lanes);
+        let want = self.wanted(id);
         let least = together * if self.sizes.n_auto { r } else { want };
         if !self.table.keeps_waiting(stream) {
             if self.free_memory() < least {
@@ -438,7 +486,15 @@ impl Streams {
             return queue.admitted.remove(at);
         }
         let now = |&(id, waits): &(LaneId, u64)| lanes[id as usize].waits == waits && kept(id);
-        let at = queue.waiting.iter().position(now)?;
+        if let Some(at) = queue.hurried.iter().position(now) {
+            queue.waiting.push_front(queue.hurried[at]);
+        }
+        let Some(at) = queue.waiting.iter().position(now) else {
+            let at = queue.refused.iter().position(now)?;
+            let id = queue.refused.remove(at)?.0;
+            self.table.lane(id).quota = 0;
+            return Some(id);
+        };
         let id = queue.waiting[at].0;
         match self.admit(id) {
             Admission::Granted => {
@@ -507,10 +563,16 @@ impl Dispatch for Streams {
             self.wait(id);
         }
         let lane = self.table.lane(id);
-        if lane.held.is_empty() {
+        let (first, waits) = (lane.held.is_empty(), lane.waits);
+        if first {
             lane.since = now;
         }
-        lane.held.push_back(queued);
+        let hurries = first && lane.state == State::Waiting && self.sizes.cadence.is_some();
+        self.table.lane(id).held.push_back(queued);
+        if hurries && !self.table.stream(stream).refused {
+            self.queue(disk).hurried.push_back((id, waits)); // its other entry in the queue is void when its turn comes
+        }
+        self.table.stream_mut(stream).dry = Some(now);
         let queue = self.queue(disk);
         queue.held += 1;
         let held = queue.held;
