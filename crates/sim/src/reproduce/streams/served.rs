@@ -2,10 +2,11 @@
 //!
 //! A client plays 500 kB/s (a film of standard definition) and asks for each block a second before it plays it. It is
 //! served when 99% of its requests come in time, so when the 99th percentile of its waits is a second at most. What is
-//! counted is the largest number of clients of [`CLIENTS`] that are all served, up to the first of which one is not.
-//! Beside the schemes stands what the disk itself could do with that memory: S clients, each with a buffer that is
-//! played while another is filled (R = M / 2S), for which a round of S seeks and transfers takes no longer than R is
-//! played for.
+//! counted is the most clients that were served at once, of whatever number of [`CLIENTS`] there were: a scheme that
+//! refuses some and serves the rest is worth those.
+//! Beside the schemes stands what the disk itself could do with that memory: S clients that are read for in turn, so that
+//! they hold half of R in the mean (R = 2M / S), for which a round of S seeks and transfers takes no longer than R is
+//! played for. It is a limit by memory and bandwidth; the wait is not in it.
 
 use super::super::claim::{Claim, Place, Test, Verdict};
 use super::super::setup::{MIB, Scale, Setup};
@@ -21,8 +22,14 @@ const CLIENTS: [u64; 8] = [5, 10, 20, 30, 40, 60, 80, 100];
 /// Memory, in mebibytes.
 const MEMORY_MIB: [u64; 3] = [16, 64, 256];
 /// Schemes, and whether their memory is the page cache's.
-const SCHEMES: [(&str, bool); 5] =
-    [("none", false), ("linux-6", true), ("amp", true), ("asp+msp", false), ("streams(wait=1s)", false)];
+const SCHEMES: [(&str, bool); 6] = [
+    ("none", false),
+    ("linux-6", true),
+    ("amp", true),
+    ("asp+msp", false),
+    ("streams(wait=1s)", false),
+    ("cadence(wait=1s)", false),
+];
 /// Name of the slide that is none.
 const FIGURE: &str = "served";
 
@@ -33,7 +40,7 @@ pub(super) fn claims(scale: &Scale) -> Vec<Claim> {
         for mib in MEMORY_MIB {
             let needs =
                 CLIENTS.iter().map(|&clients| setup(scale, clients, scheme, in_kernel, mib)).collect();
-            let case = format!("{scheme}, {mib} MiB: clients at {} kB/s, all served", RATE / 1_000);
+            let case = format!("{scheme}, {mib} MiB: clients at {} kB/s that were served", RATE / 1_000);
             let mut claim = Claim::new(FIGURE, case, needs, Test::Judge(most_served));
             claim.kind = Kind::Finding;
             claim.tell = Some(tell);
@@ -59,12 +66,10 @@ fn setup(scale: &Scale, clients: u64, scheme: &str, in_kernel: bool, mib: u64) -
     setup
 }
 
-/// The largest number of clients that were all served, as were all smaller ones.
+/// The most clients that were served in one of the runs.
 fn most_served(runs: &[&RunReport]) -> Verdict {
-    let all_served = |run: &&&RunReport| run.streams.is_some_and(|streams| streams.served == streams.streams);
-    let last = runs.iter().take_while(all_served).last();
-    let ours = last.and_then(|run| run.streams).map_or(0.0, |streams| streams.streams as f64);
-    Verdict { ours: Some(ours), holds: None, said: String::new() }
+    let most = runs.iter().filter_map(|run| run.streams).map(|streams| streams.served).max();
+    Verdict { ours: most.map(|most| most as f64), holds: None, said: String::new() }
 }
 
 fn tell(run: &RunReport) -> String {
@@ -82,7 +87,7 @@ fn limit(mib: u64) -> Option<f64> {
         let far = (span / clients - 1.0).max(0.0);
         let seek = cost.seek_min_ns + cost.seek_a_ns * far.sqrt() + cost.seek_b_ns * far;
         let switch = seek + (cost.half_rotation_ns + cost.command_ns) as f64;
-        let buffer = (mib * MIB) as f64 / (2.0 * clients);
+        let buffer = 2.0 * (mib * MIB) as f64 / clients;
         let transfer = buffer / 4096.0 * cost.outer_ns_per_block as f64;
         clients * (switch + transfer) <= buffer * 1e9 / RATE as f64
     };
@@ -105,7 +110,7 @@ pub(super) fn grid(done: &Reproduction) -> Option<Grid> {
     Some(Grid {
         figure: FIGURE.into(),
         title: format!(
-            "Clients at {} kB/s whose 99th percentile of waits is at most 1 s, by memory ({} were tried)",
+            "Clients at {} kB/s whose 99th percentile of waits is at most 1 s, by memory, at best ({} were tried)",
             RATE / 1_000,
             CLIENTS.map(|clients| clients.to_string()).join(", ")
         ),
@@ -123,6 +128,6 @@ mod tests {
     fn more_memory_serves_more_clients_up_to_what_the_disk_transfers() {
         let limits = MEMORY_MIB.map(|mib| limit(mib).expect("the preset has a cost"));
         assert!(limits.is_sorted() && limits[0] >= 20.0, "{limits:?}");
-        assert!(limits[2] < 120.0, "60 MB/s are 120 clients without any seek: {limits:?}");
+        assert!(limits[2] < 134.0, "67 MB/s are 134 clients without any seek: {limits:?}");
     }
 }
