@@ -15,7 +15,11 @@
 //! overhead" on which the slides put no number. Here whatever passes it costs [`BUFFER_COST_NS`] for each buffer that it
 //! holds: a look through its table. 400 ns are four dependent accesses to memory (list, command, its scatter list, its
 //! page) at some 100 ns, which is what lmbench shows of the dual Opterons of slide 16; the slides' controller leaves its
-//! buffers to the host's processor. This, the machine and the load were fixed before the scheme had run on them.
+//! buffers to the host's processor.
+//! This, the machine and the load were fixed before the scheme had run on them. Changed after its first runs: memory beside M is
+//! for four requests of each stream instead of two (with two, one set-up of slide 18 fell from 52 to 20 MB/s, see DECISIONS.md);
+//! slide 22's row about turns reads whole titles, so that the first round weighs less; slide 17's memory is that of
+//! read-ahead and not of all that the cache keeps; slide 18's orders are compared in pairs.
 
 mod alone;
 mod disks;
