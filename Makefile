@@ -11,7 +11,7 @@ OUT ?= out
 # Executions per parser for `make fuzz`.
 FUZZ_EXECUTIONS ?= 1000000
 
-.PHONY: help deps build demo test lint fmt docs tidy deny fuzz bench-sim test-objects record-demo-trace record-traces docs-figures reproduce install clean soak-serve bench-serve bench-policies compare-kernel figure-live
+.PHONY: help deps build demo test lint fmt docs tidy deny fuzz bench-sim test-objects record-demo-trace record-traces docs-figures reproduce install clean soak-serve bench-serve bench-policies bench-streams compare-kernel figure-live
 
 help: ## List the entry points
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-20s %s\n", $$1, $$2}'
@@ -66,6 +66,10 @@ bench-sim: deps ## Speed of the simulator and of cache-only runs, beside libCach
 bench-policies: deps ## Decisions a second and memory a file of every scheme of the page cache, at 1, 100 and 10,000 open files
 	@mkdir -p $(OUT)/bench
 	cargo run --release --locked --quiet -p forerun-core --example decide_files | tee $(OUT)/bench/policies.txt
+
+bench-streams: deps ## Requests a second that the stream schedulers decide, at 100, 1,000 and 10,000 streams
+	@mkdir -p $(OUT)/bench
+	cargo run --release --locked --quiet -p forerun-core --example decide_streams | tee $(OUT)/bench/streams.txt
 
 compare-kernel: deps ## Whether the running kernel reads ahead page for page as linux-6 says (Linux 6.12, ext4 or xfs)
 	@scripts/compare-kernel.sh

@@ -11,6 +11,7 @@ mod stack;
 mod streams;
 
 use crate::input::{Input, Programs};
+use crate::layout::Apart;
 use crate::replay::{Drive, TimedRequest};
 use crate::report::RunReport;
 use crate::run::{Progress, RunError};
@@ -90,8 +91,11 @@ pub(crate) fn run_layers(
 ) -> Result<RunReport, RunError> {
     let programs = input.programs(spec, hardware.array.capacity_blocks() * BLOCK_BYTES)?;
     let placement = placement(hardware, spec, &programs)?;
-    let mut stack = build::stack(hardware, spec, layers, placement)?;
-    (stack.files, stack.sizes_known) = build::files(spec, &programs)?;
+    let (files, sizes_known) = build::files(spec, &programs)?;
+    let apart = (!sizes_known && files.len() > 1 && spec.host_cache_bytes > 0)
+        .then(|| Apart::new(files.clone(), placement.blocks_above(hardware.array.capacity_blocks())));
+    let mut stack = build::stack(hardware, spec, layers, placement, apart)?;
+    (stack.files, stack.sizes_known) = (files, sizes_known);
     let mut run = Run::new(programs, stack, progress);
     run.go();
     Ok(run.finish(input, spec))
@@ -252,7 +256,11 @@ impl<'a> Run<'a> {
         let asked = self.issued[id as usize].request.context;
         let (file, within) = self.stack.file_of(extent.start.0);
         let context = file.map_or(asked, |file| Context::new(asked.process(), file));
-        Access { context, op, extent, demand, within }
+        let Some(apart) = &self.stack.apart else { return Access { context, op, extent, demand, within } };
+        let above = apart.above(extent);
+        let room = above.start.0 - extent.start.0;
+        let demand = Extent::new(demand.start.0 + room, demand.blocks);
+        Access { context, op, extent: above, demand, within }
     }
 
     /// A page cache takes addresses of files as they are; without one they are places at once.

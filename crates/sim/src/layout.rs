@@ -13,6 +13,9 @@
 //!   volume       | 5 |   | 2 | 7 |   | 1 | 8 | 4 | 6 |   | 3 |  slots of `extent`, `spread` times as many as pieces
 //! ```
 //!
+//! Where read-ahead does not know the ends of files (`--file-sizes unknown`), the page cache's files have room behind them
+//! ([`Apart`]): what is read beyond an end comes from where the next file lies, and is of no use to it.
+//!
 //! The last piece of a file may be short; its slot is not shared. Nothing is drawn in advance: a piece's slot is a
 //! keyed permutation of its number, so a layout takes no memory beside one number per file.
 
@@ -30,6 +33,10 @@ const SPREAD: u64 = 1;
 const SPREAD_MAX: u64 = 1000;
 /// Rounds of the permutation; three make a Feistel network a good one, and the fourth costs nothing.
 const ROUNDS: u64 = 4;
+
+/// Blocks of room behind each file where read-ahead does not know its end, 4 MiB: more than any window but one that grows
+/// to tens of megabytes.
+const BEHIND_BLOCKS: u64 = 1024;
 
 /// How files lie, as a spec says it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -246,6 +253,53 @@ impl Placement {
     }
 }
 
+/// Files in the page cache's address space with room behind each, for read-ahead that does not know where a file ends.
+///
+/// Without it what is read beyond an end would be the start of the next file, and in memory when that is opened: a page
+/// cache knows blocks by file, and such blocks are of no use to another file, although the device reads what lies there.
+#[derive(Clone, Debug)]
+pub(crate) struct Apart {
+    /// First block of each file where files stand end to end, ascending; at least one.
+    files: Vec<u64>,
+    /// The same with room behind each.
+    roomy: Vec<u64>,
+    /// Blocks of the volume below.
+    capacity: u64,
+}
+
+impl Apart {
+    pub(crate) fn new(files: Vec<u64>, capacity: u64) -> Self {
+        let roomy = (0_u64..).zip(&files).map(|(number, start)| start + number * BEHIND_BLOCKS).collect();
+        Self { files, roomy, capacity }
+    }
+    /// Blocks of the address space with room, above one of `blocks` without.
+    pub(crate) const fn blocks(&self, blocks: u64) -> u64 {
+        blocks + self.files.len() as u64 * BEHIND_BLOCKS
+    }
+    /// The same blocks of a file in the address space with room.
+    pub(crate) fn above(&self, extent: Extent) -> Extent {
+        if extent.is_empty() {
+            return extent;
+        }
+        let number = self.files.partition_point(|&start| start <= extent.start.0).saturating_sub(1);
+        Extent::new(extent.start.0 + number as u64 * BEHIND_BLOCKS, extent.blocks)
+    }
+    /// Cuts `extent` of the address space with room into runs that lie end to end without: addresses above and below.
+    pub(crate) fn cut(&self, extent: Extent, mut take: impl FnMut(Extent, Block)) {
+        let mut at = extent.start.0;
+        while at < extent.end() {
+            let after = self.roomy.partition_point(|&start| start <= at);
+            let room = after.saturating_sub(1) as u64 * BEHIND_BLOCKS;
+            // What is read beyond the volume's end wraps: a device has no blocks there.
+            let below = at.saturating_sub(room) % self.capacity;
+            let next = self.roomy.get(after).copied().unwrap_or(u64::MAX);
+            let end = next.min(extent.end()).min(at + self.capacity - below);
+            take(Extent::new(at, end - at), Block(below));
+            at = end;
+        }
+    }
+}
+
 impl Scattered {
     /// End of the piece that a block is in, and where the block lies.
     fn piece(&self, block: u64) -> (u64, u64) {
@@ -281,6 +335,44 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
     use std::collections::BTreeSet;
+
+    #[test]
+    fn files_apart_have_room_behind_them_and_lie_where_they_did() {
+        let apart = Apart::new(vec![0, 10, 30], 100);
+        assert_eq!(apart.blocks(100), 100 + 3 * BEHIND_BLOCKS);
+        assert_eq!(apart.above(Extent::new(4, 3)), Extent::new(4, 3));
+        assert_eq!(apart.above(Extent::new(12, 3)), Extent::new(12 + BEHIND_BLOCKS, 3));
+        let cut = |start: u64, blocks: u64| {
+            let mut runs = Vec::new();
+            apart.cut(Extent::new(start, blocks), |above, below| {
+                runs.push((above.start.0, above.blocks, below.0))
+            });
+            runs
+        };
+        assert_eq!(cut(4, 10), [(4, 10, 4)], "beyond the end of the first file lies the second");
+        let second = 10 + BEHIND_BLOCKS;
+        assert_eq!(cut(second - 2, 4), [(second - 2, 2, (second - 2) % 100), (second, 2, 10)]);
+        let third = 30 + 2 * BEHIND_BLOCKS;
+        assert_eq!(
+            cut(third + 60, 20),
+            [(third + 60, 10, 90), (third + 70, 10, 0)],
+            "and behind the volume its start"
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn every_block_of_a_file_comes_back_to_its_place(starts in prop::collection::btree_set(1_u64..5_000, 1..20)) {
+            let files: Vec<u64> = std::iter::once(0).chain(starts).collect();
+            let apart = Apart::new(files.clone(), 6_000);
+            for block in 0..5_500 {
+                let above = apart.above(Extent::new(block, 1));
+                let mut places = Vec::new();
+                apart.cut(above, |_, below| places.push(below.0));
+                prop_assert_eq!(places, vec![block]);
+            }
+        }
+    }
 
     fn scattered(files: &[u64], blocks: u64, extent: u64, spread: u64) -> Placement {
         let spec = LayoutSpec::Fragmented { extent_blocks: extent, spread };

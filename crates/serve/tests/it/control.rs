@@ -104,7 +104,9 @@ fn a_new_scheme_takes_the_cache_over_and_dropping_it_empties_it() {
     assert_eq!(after.misses, before.misses, "all of it was still there");
     assert_eq!((after.reads, after.scheme.as_str()), (before.reads + 8, "linux-6"));
     let dropped = ask(&control, &Request::Drop { export: None }).expect("dropped");
-    assert_eq!(dropped["dropped_blocks"], after.cache_blocks);
+    // What was read is not in flight, so all of it goes; of what is read ahead behind it some may still be on its way.
+    let dropped = dropped["dropped_blocks"].as_u64().expect("a number");
+    assert!(dropped >= 2048, "{dropped} of {}", after.cache_blocks);
     read_all(&mut client);
     assert!(stats(&control).exports[0].misses > after.misses, "and then it was not");
 }

@@ -4,7 +4,7 @@ use super::members::Members;
 use super::stack::Stack;
 use crate::cpu::Cpu;
 use crate::input::Programs;
-use crate::layout::{Ground, LayoutError, LayoutSpec, Placement};
+use crate::layout::{Apart, Ground, LayoutError, LayoutSpec, Placement};
 use crate::run::RunError;
 use crate::spec::{RunSpec, SPEC_VERSION};
 use forerun_core::array::{Array, ArraySpec, Level};
@@ -230,6 +230,7 @@ pub(super) fn stack(
     spec: &RunSpec,
     layers: Layers,
     placement: Placement,
+    apart: Option<Apart>,
 ) -> Result<Stack, RunError> {
     let mut array = array_engine(hardware, spec, layers.array)?;
     for &disk in &spec.failed {
@@ -237,7 +238,9 @@ pub(super) fn stack(
     }
     let host = (spec.host_cache_bytes > 0)
         .then(|| {
-            host_engine(hardware, spec, layers.host, placement.blocks_above(hardware.array.capacity_blocks()))
+            let blocks = placement.blocks_above(hardware.array.capacity_blocks());
+            let blocks = apart.as_ref().map_or(blocks, |apart| apart.blocks(blocks));
+            host_engine(hardware, spec, layers.host, blocks)
         })
         .transpose()?;
     let devices: Result<Vec<Box<dyn Device>>, _> = (0..hardware.array.disks())
@@ -245,7 +248,9 @@ pub(super) fn stack(
         .collect();
     let devices = devices.map_err(|e| wrong("device", e))?;
     let members = Members::new(devices, spec.bus_bytes_per_s, Nanos(spec.buffer_cost_ns));
-    Ok(Stack::new(host, array, members, hardware.cpu, placement))
+    let mut stack = Stack::new(host, array, members, hardware.cpu, placement);
+    stack.apart = apart;
+    Ok(stack)
 }
 
 fn array_engine(hardware: &Hardware, spec: &RunSpec, built: BuiltLayer) -> Result<Engine, RunError> {

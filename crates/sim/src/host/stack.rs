@@ -5,7 +5,7 @@
 
 use super::members::{Ended, Members};
 use crate::cpu::Cpu;
-use crate::layout::Placement;
+use crate::layout::{Apart, Placement};
 use crate::workload::process_of;
 use forerun_core::access::{Access, Context, Op};
 use forerun_core::engine::{Engine, Input, Output, Status};
@@ -46,6 +46,8 @@ pub(super) struct Stack {
     pub(super) sizes_known: bool,
     /// Where the blocks of files lie.
     pub(super) placement: Placement,
+    /// The page cache's addresses, where read-ahead may run past the ends of files.
+    pub(super) apart: Option<Apart>,
     /// By number of a command of the host layer: accesses below that it still waits for, and whether one failed.
     joins: Vec<(u32, bool)>,
     parts: Vec<Access>,
@@ -76,6 +78,7 @@ impl Stack {
             files: Vec::new(),
             sizes_known: true,
             placement,
+            apart: None,
             joins: Vec::new(),
             parts: Vec::new(),
             queue: BinaryHeap::new(),
@@ -257,9 +260,20 @@ impl Stack {
         self.parts = parts;
     }
 
+    /// An access by addresses of the page cache as accesses by places.
+    pub(super) fn cut(&self, access: Access, parts: &mut Vec<Access>) {
+        let Some(apart) = &self.apart else { return self.lay(access, parts) };
+        apart.cut(access.extent, |above, below| {
+            let demand = access.demand.intersect(above);
+            let from = if demand.is_empty() { below.0 } else { below.0 + (demand.start.0 - above.start.0) };
+            let extent = Extent::new(below.0, above.blocks);
+            self.lay(Access { extent, demand: Extent::new(from, demand.blocks), ..access }, parts);
+        });
+    }
+
     /// An access by addresses of files as accesses by places. An array knows no files: where files are in pieces,
     /// nothing bounds what it may read ahead.
-    pub(super) fn cut(&self, access: Access, parts: &mut Vec<Access>) {
+    fn lay(&self, access: Access, parts: &mut Vec<Access>) {
         if self.placement.is_identity() {
             parts.push(access);
             return;

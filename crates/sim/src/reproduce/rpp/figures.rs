@@ -24,8 +24,8 @@ const CHEAP: &str = "what a window adds to a random read is a few blocks that pa
 const PROOF: &str = "each run is read block by block until it is longer than the threshold, and each jump begins anew: compare \
                      threshold=2";
 /// Why a controller may cost time where the prefetcher does not know where files end.
-const OVERSHOOT: &str = "files lie in the order of their first use, so what runs past the end of one is the start of the next \
-                         and not lost; the controller waits for proof there";
+const OVERSHOOT: &str = "little runs past the ends of these files, and waiting for proof costs as it does with sizes known: compare \
+                         threshold=2";
 
 /// All rows of one trace.
 pub(super) fn claims(subject: &Subject, _scale: &Scale) -> Vec<Claim> {

@@ -21,6 +21,7 @@ mod alone;
 mod disks;
 mod flash;
 mod sched;
+mod served;
 #[cfg(test)]
 mod tests;
 
@@ -38,7 +39,7 @@ pub(super) static STUDY: Study = Study {
     source: "Panagiotakis, Flouris and Bilas, ICDCS 2009, slides. They print curves without data; each row is a number or an \
              order that their text states, or what this project expects. Every row tells the most memory that a run of it held.",
     word: "slide",
-    figures: &["3", "10", "11", "17", "18", "19", "20", "21", "22", "23", "flash"],
+    figures: &["3", "10", "11", "17", "18", "19", "20", "21", "22", "23", "flash", "served"],
     bars: &[],
     axes,
     claims,
@@ -77,6 +78,7 @@ fn axes(figure: &str) -> (&'static str, &'static str) {
         "10" => ("streams", "MB/s"),
         "11" | "18" => ("memory, MiB", "MB/s"),
         "22" => ("R, KiB", "mean wait, ms"),
+        "served" => ("memory, MiB", "clients served"),
         _ => ("streams per disk", "MB/s"),
     }
 }
@@ -190,6 +192,7 @@ fn claims(_: &Options, scale: &Scale) -> Vec<Claim> {
     claims.extend(sched::claims(scale));
     claims.extend(disks::claims(scale));
     claims.extend(flash::claims(scale));
+    claims.extend(served::claims(scale));
     claims.into_iter().map(|claim| Claim { tell: Some(claim.tell.unwrap_or(tell)), ..claim }).collect()
 }
 
@@ -230,5 +233,6 @@ fn finish(_: &Options, _: &Reports, done: &mut Reproduction) -> Result<(), Repro
          passes.",
         CONTROLLER / 1_000_000
     ));
+    done.tables.extend(served::grid(done));
     Ok(())
 }
