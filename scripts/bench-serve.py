@@ -410,8 +410,11 @@ def main():
     load = os.getloadavg()[0]
     out.data["machine"] = {"processors": len(CPUS), "kernel": platform.release(), "load_at_start": load, "reps": REPS,
                            "seconds": SECONDS}
-    out.say(f"Linux {platform.release()}, {len(CPUS)} processors, load {load:.1f} at the start; median of {REPS} runs of {SECONDS:g} s "
-            "(best in brackets)")
+    urgent = os.sched_getscheduler(0) in (os.SCHED_FIFO, os.SCHED_RR)
+    how = ", servers and clients with real-time priority" if urgent else ""
+    out.data["machine"]["real_time_priority"] = urgent
+    out.say(f"Linux {platform.release()}, {len(CPUS)} processors, load {load:.1f} at the start{how}; median of {REPS} runs of "
+            f"{SECONDS:g} s (best in brackets)")
     for name in wanted:
         {"hits": lambda: measure_hits(forerun, out), "misses": lambda: measure_misses(forerun, out),
          "emulated": lambda: measure_emulated(forerun, replay, out)}[name]()

@@ -48,7 +48,8 @@ Examples:
   forerun reproduce streams --figure 3 --figure 21 --json
 
 Needs no traces. Slides: 3 (the kernel), 10 (the drive's cache), 11 (the controller's), 17 (R), 18 (memory), 19 and 20 (eight
-disks behind a controller), 21 (turns on one disk), 22 (waits), 23 (conclusions); flash (SSDs and a cloud volume).";
+disks behind a controller), 21 (turns on one disk), 22 (waits), 23 (conclusions); flash (SSDs and a cloud volume),
+served (media clients served in time, by memory).";
 
 /// What `reproduce` does.
 #[derive(Debug, Subcommand)]

@@ -383,9 +383,10 @@ impl Policy for Flashy {
         if !read.was_prefetched {
             self.window.device += read.extent.bytes() + read.ahead_blocks * BLOCK_BYTES;
         }
-        // Told right after the access that it belongs to, whose context has counted it already.
-        if self.linear == Some(read.context) {
-            self.window.missed += read.extent.bytes();
+        // Told right after the access that it belongs to, whose context has counted it already. What the kernel reads
+        // around a miss reached the disk with it; what it reads ahead alone keeps nobody waiting.
+        if self.linear == Some(read.context) && !read.extent.is_empty() {
+            self.window.missed += read.extent.bytes() + read.ahead_blocks * BLOCK_BYTES;
         }
     }
     fn on_fetched(&mut self, _: &Fetched, world: &World<'_>, plan: &mut Plan) {
