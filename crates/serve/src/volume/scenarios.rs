@@ -19,9 +19,6 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Blocks of the file below: more than any page reads.
-const BLOCKS: u64 = 1 << 20;
-
 /// What members were sent, and what of it is to end.
 #[derive(Default)]
 struct Script {
@@ -95,6 +92,12 @@ impl Rig {
         let scheme = settings.get("scheme").expect("a page has a scheme");
         let engine = EngineSpec::new(scheme, 64 << 20, "cheetah-15k4").ok().filter(EngineSpec::is_array)?;
         let cache = settings.get("cache").copied().unwrap_or("64").parse().expect("blocks of cache");
+        // As many blocks on each disk as the page says: a scheme may reckon with the length of a seek.
+        let member: u64 =
+            settings.get("member").copied().unwrap_or("1024").parse().expect("blocks of a disk");
+        let resized = std::fs::OpenOptions::new().write(true).open(file);
+        let length = member * u64::from(spec.disks()) * BLOCK_BYTES;
+        resized.and_then(|file| file.set_len(length)).expect("its length");
         let source = Source::over(file, spec, true, Direct::Off).expect("opened");
         let held = settings.get("fetches") == Some(&"held");
         let script = Arc::new(Mutex::new(Script { held, ..Script::default() }));
@@ -242,7 +245,6 @@ fn run(page: &str, settings: &BTreeMap<&str, &str>, text: &str, file: &Path) -> 
 fn this_host_does_on_scripted_members_what_the_pages_of_scenarios_say() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios");
     let file = tempfile::NamedTempFile::new().expect("a file");
-    file.as_file().set_len(BLOCKS * BLOCK_BYTES).expect("its length");
     let mut compared = BTreeMap::new();
     let mut paths: Vec<_> =
         std::fs::read_dir(folder).expect("the pages").map(|entry| entry.expect("an entry").path()).collect();
