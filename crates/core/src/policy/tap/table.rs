@@ -38,7 +38,6 @@ impl Table {
     /// Empty, for at most `max` addresses, at least one.
     #[must_use]
     pub fn new(max: u64) -> Self {
-        #[expect(clippy::cast_possible_truncation, reason = "bounded by ENTRIES_LIMIT")]
         let max = max.clamp(1, ENTRIES_LIMIT) as usize;
         let (entries, free) = (Vec::new(), Vec::new());
         Self { max, entries, free, map: NumberMap::default(), order: Lists::new() }
