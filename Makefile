@@ -62,6 +62,7 @@ bench-sim: deps ## Speed of the simulator and of cache-only runs, beside libCach
 bench-policies: deps ## Decisions a second and memory a file of every scheme of the page cache, at 1, 100 and 10,000 open files
 	@mkdir -p $(OUT)/bench
 	cargo run --release --locked --quiet -p forerun-core --example decide_files | tee $(OUT)/bench/policies.txt
+	@echo "scripts/docs-figures.py docs/figures/policies.txt makes the table of the docs" >&2
 
 bench-streams: deps ## Requests a second that the stream schedulers decide, at 100, 1,000 and 10,000 streams
 	@mkdir -p $(OUT)/bench

@@ -161,13 +161,16 @@ fn an_object_that_is_replaced_or_removed_fails_every_read_and_the_server_says_so
     }
 }
 
+/// An address, the variables that are other than right, and what is said.
+type Case<'a> = (&'a str, &'a [(&'a str, &'a str)], &'a str);
+
 #[test]
 fn what_the_store_refuses_is_said_in_a_line_with_the_remedy() {
     let Some(store) = Store::start() else { return skip("no moto or no nbdcopy") };
     let nobody = "http://127.0.0.1:1";
     let nothing =
         [("AWS_ACCESS_KEY_ID", ""), ("AWS_SECRET_ACCESS_KEY", ""), ("AWS_METADATA_ENDPOINT", nobody)];
-    let cases: [(&str, &[(&str, &str)], &str); 7] = [
+    let cases: [Case<'_>; 7] = [
         ("s3://disks/missing", &[], "no such object: check the key"),
         ("s3://nowhere/missing", &[], "no such bucket: check its name"),
         ("s3://disks/parts.img", &[("AWS_SECRET_ACCESS_KEY", "x")], "check AWS_SECRET_ACCESS_KEY"),
