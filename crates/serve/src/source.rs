@@ -266,6 +266,11 @@ fn open_object(address: &str, read_only: bool) -> Result<(Box<dyn Backend>, u64)
             format!("{address} is an object, which nobody can write in part: serve it with --read-only");
         return Err(ServeError::option("--over", why));
     }
+    // The path of an address begins behind the third slash.
+    if address.splitn(4, '/').nth(3).is_none_or(str::is_empty) {
+        let why = format!("{address} names no object: give its key too, as in s3://BUCKET/KEY");
+        return Err(ServeError::option("--over", why));
+    }
     let object = crate::object::Object::open(address).map_err(system("object"))?;
     if object.size() == 0 {
         return Err(ServeError::option("--over", format!("{address} is empty")));
@@ -278,7 +283,7 @@ fn open_object(address: &str, read_only: bool) -> Result<(Box<dyn Backend>, u64)
 #[cfg(not(feature = "objects"))]
 fn open_object(address: &str, _read_only: bool) -> Result<(Box<dyn Backend>, u64), ServeError> {
     let why = format!(
-        "{address} is an object, and this program was built without them: cargo build --features objects"
+        "{address} is an object, and this program was built without them: build it with its default features"
     );
     Err(ServeError::option("--over", why))
 }

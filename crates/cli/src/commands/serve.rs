@@ -37,12 +37,14 @@ Examples:
   forerun serve --over /dev/md0 --array raid0:4x128K --cache 2G --socket /run/forerun/md0.sock
   forerun serve --stripe 128K m0.img m1.img m2.img m3.img
   forerun serve --over nbd://far.example:10809/disk --cache 2G --read-only
+  forerun serve --over s3://images/disk.img --cache 2G --read-only      # AWS_REGION, AWS_ACCESS_KEY_ID, … as usual
   forerun serve --config /etc/forerun.toml
   forerun serve --over disk.img --listen 0.0.0.0:10809 --tls-cert c.pem --tls-key k.pem --tls-ca ca.pem
   forerun serve --over 'emulate(cheetah-15k4):disk.img' --read-only --run 'nbdcopy \"$uri\" null:'
 
 The address of the export is printed when clients may come. A member is a file, a block device,
-an export of another machine (nbd://HOST[:PORT]/NAME, nbd+unix:///NAME?socket=PATH; nobody else may write it), or
+an export of another machine (nbd://HOST[:PORT]/NAME, nbd+unix:///NAME?socket=PATH; nobody else may write it), an
+object that stays as it is (s3://BUCKET/KEY, https://HOST/PATH, file:///PATH; --read-only), or
 emulate(PRESET):MEMBER, which has the timing of a disk model (forerun device list). Writes go through the cache to the
 member before they are acknowledged; FLUSH and FUA reach its stable storage. SIGTERM answers what was asked and ends.
 Every option is a key of --config FILE, in TOML; [[export]] tables make several exports (forerun config show).
@@ -86,7 +88,7 @@ pub(crate) struct ServeArgs {
     /// Options from a file, in TOML; those given here go before (forerun config show)
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// Serve this as it is: FILE, DEV, nbd://HOST/NAME or emulate(PRESET):MEMBER
+    /// Serve this as it is: FILE, DEV, nbd://HOST/NAME, s3://BUCKET/KEY or emulate(PRESET):MEMBER
     #[arg(long, value_name = "MEMBER")]
     over: Option<MemberSpec>,
     /// Serve the members, striped as RAID-0 with strips of this size, read-only
