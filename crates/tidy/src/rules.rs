@@ -165,7 +165,7 @@ pub fn scheme_scenarios(files: &[File], names: &[&str]) -> Vec<String> {
     found
 }
 
-/// Reasons of policies that `docs/reasons.md` does not tell: text of a [way](forerun_core::policy::decisions::Way) in the
+/// Reasons of policies that `docs/reasons.md` does not tell: text of a `Way` in the
 /// policies' code.
 #[must_use]
 pub fn reasons_told(files: &[File]) -> Vec<String> {
