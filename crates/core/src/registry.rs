@@ -96,12 +96,12 @@ impl Unit {
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
-            Self::Bytes => "bytes",
+            Self::Bytes => "bytes, whole blocks of 4 KiB",
             Self::Switch => "on|off",
             Self::PercentOrAuto => "% of the cache, or auto",
             Self::Count => "a number from 1",
             Self::CountOrAuto => "a number from 1, or auto",
-            Self::BytesOrAuto => "bytes, or auto",
+            Self::BytesOrAuto => "bytes, whole blocks of 4 KiB, or auto",
             Self::Duration => "a time: ns, us, ms, s",
             Self::DurationOrAuto => "a time: ns, us, ms, s, or auto",
         }

@@ -166,10 +166,12 @@ impl Streams {
     /// Lets a stream in if it can have its turns in time beside a load; returns the load with or without it.
     fn admit_stream(&mut self, id: StreamId, load: Load) -> Load {
         let with = load + self.load_of(id);
-        if self.sizes.rhythm(&with).is_err() {
+        let judged = self.sizes.rhythm(&with);
+        if judged.is_err() {
             return load;
         }
         self.table.refuse(id, false);
+        self.was_judged(id, &with, judged);
         for lane in self.table.lanes_of(id) {
             if self.table.lanes[lane as usize].state == State::Waiting {
                 self.queue_by_time_at(lane, self.now);
@@ -189,6 +191,7 @@ impl Streams {
         if let Some(id) = youngest {
             self.table.refuse(id, true);
             self.refused[0] += 1;
+            self.was_refused_later(id, load);
         }
     }
     fn set_rhythm(&mut self, load: &Load) {
@@ -200,7 +203,9 @@ impl Streams {
             return;
         }
         let load = self.load();
-        match self.sizes.rhythm(&load) {
+        let judged = self.sizes.rhythm(&load);
+        self.was_judged(id, &load, judged);
+        match judged {
             Ok(_) => self.set_rhythm(&load),
             Err(missing) => {
                 self.table.refuse(id, true);

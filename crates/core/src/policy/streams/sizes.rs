@@ -100,6 +100,8 @@ impl Rhythm {
 pub enum Missing {
     /// The disks' time.
     Time,
+    /// The disks' time to begin with so many at once.
+    Start,
     /// M.
     Memory,
 }
@@ -248,14 +250,24 @@ impl Sizes {
     }
     /// With this share of the disks' time, in percent.
     fn round_in(&self, load: &Load, share: u64) -> Option<Nanos> {
+        let all = SECOND / 100 * u128::from(share) * u128::from(self.disks);
+        let rest = all.checked_sub(self.asked(load)).filter(|rest| *rest > 0)?;
+        let round = u128::from(load.switches) * u128::from(self.device.switch.0) * SECOND / rest;
+        u64::try_from(round).ok().map(Nanos)
+    }
+    /// Of a second, the nanoseconds of the disks' time that such streams ask for, switches of the rated ones apart.
+    fn asked(&self, load: &Load) -> u128 {
         let wait = self.wait.unwrap_or(WAIT).0.max(1);
         let transfer = u128::from(load.blocks_per_s) * u128::from(self.device.per_block.0);
         let first = u128::from(self.cost(FIRST_REQUESTS * self.r));
-        let greedy = u128::from(load.greedy) * first * SECOND / u128::from(wait);
-        let all = SECOND / 100 * u128::from(share) * u128::from(self.disks);
-        let rest = all.checked_sub(transfer + greedy).filter(|rest| *rest > 0)?;
-        let round = u128::from(load.switches) * u128::from(self.device.switch.0) * SECOND / rest;
-        u64::try_from(round).ok().map(Nanos)
+        transfer + u128::from(load.greedy) * first * SECOND / u128::from(wait)
+    }
+    /// What such streams take of the time of all disks, in percent, rounded up, with switches as often as in the longest round.
+    #[must_use]
+    pub fn busy_percent(&self, load: &Load) -> u64 {
+        let switches = u128::from(load.switches) * u128::from(self.device.switch.0) * SECOND;
+        let asked = self.asked(load) + switches / u128::from(ROUND_MAX.0);
+        u64::try_from((asked * 100).div_ceil(SECOND * u128::from(self.disks))).unwrap_or(u64::MAX)
     }
     /// What streams do under such a load: the round, and the longest reach that memory allows. An error says what is missing.
     ///
@@ -265,14 +277,28 @@ impl Sizes {
     /// # Errors
     /// See [`Missing`].
     pub fn rhythm(&self, load: &Load) -> Result<Rhythm, Missing> {
-        let round = self.round(load).filter(|_| self.rush(load)).ok_or(Missing::Time)?;
+        let round = self.round(load).ok_or(Missing::Time)?;
+        if !self.rush(load) {
+            return Err(Missing::Start);
+        }
         let wait = self.wait.unwrap_or(WAIT).0;
-        let least = round.0.saturating_sub(wait / WAIT_PARTS).max(round.0 / 4);
+        let least = self.reach_min(round).0;
         let most = round.0.saturating_mul(2).max(wait.saturating_mul(REACH_WAITS));
         let step = (most - least) / REACHES;
         let reach = |n: u64| Rhythm { round, reach: Nanos(least + n * step) };
         let fits = |rhythm: &Rhythm| self.memory(load, rhythm) <= self.m;
         (0..=REACHES).rev().map(reach).find(fits).ok_or(Missing::Memory)
+    }
+    /// The shortest reach with such a round.
+    fn reach_min(&self, round: Nanos) -> Nanos {
+        let wait = self.wait.unwrap_or(WAIT).0;
+        Nanos(round.0.saturating_sub(wait / WAIT_PARTS).max(round.0 / 4))
+    }
+    /// What streams would do with the least memory, whether there is that much or not.
+    #[must_use]
+    pub fn shortest(&self, load: &Load) -> Rhythm {
+        let round = self.round(load).unwrap_or(ROUND_MAX);
+        Rhythm { round, reach: self.reach_min(round) }
     }
     /// Of a second of the disks, the nanoseconds that such streams leave with such a round.
     #[must_use]

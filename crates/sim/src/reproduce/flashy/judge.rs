@@ -51,6 +51,18 @@ fn counts(of: &Of) -> bool {
     of.work != POSTMARK && of.work != BLAST_FOUR
 }
 
+/// The mean speed-up if BLAST had stayed four processes that read by calls: how much of the mean hangs on that choice.
+pub(super) fn mean_with_four(runs: &[&RunReport]) -> Verdict {
+    let works = works(runs);
+    let counted: Vec<f64> = works
+        .iter()
+        .filter(|of| of.work == BLAST_FOUR || counts(of) && of.work != BLAST)
+        .map(|of| of.over_kernel)
+        .collect();
+    let ours = counted.iter().sum::<f64>() / counted.len().max(1) as f64;
+    Verdict { ours: Some(ours), holds: None, said: String::new() }
+}
+
 /// Means of each work, in the order of the runs.
 fn works(runs: &[&RunReport]) -> Vec<Of> {
     let mut works: Vec<(Of, f64)> = Vec::new();

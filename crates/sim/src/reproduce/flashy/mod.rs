@@ -230,11 +230,20 @@ fn of_drive(drive: &Drive, triples: &[Setup]) -> Vec<Claim> {
         claim.paper = Some(paper);
         claim
     };
+    let four = "mean speed-up with BLAST as four processes that read by calls";
+    let mut of_four = Claim::new(
+        "speedup",
+        format!("{name}: {four}"),
+        triples.to_vec(),
+        Test::Judge(judge::mean_with_four),
+    );
+    of_four.kind = Kind::Finding;
     vec![
         row("speedup", "mean speed-up", Paper::Number(1.2), judge::mean_speedup)
             .because(SATURATED)
             .again("flashy alone, over no read-ahead", alone)
             .again("a poll of 10 ms", often),
+        of_four,
         row("speedup", "slowest work", Paper::Text("no work suffers".into()), judge::slowest)
             .because(INTERFERES)
             .again("flashy alone, over no read-ahead", alone),

@@ -6,7 +6,7 @@
 //! rest. What is brought along may also be wanted later: in an ample cache it then gains time, and pollution is more than
 //! the whole loss. So four runs tell them apart: with and without read-ahead, in the figure's cache and in an ample one.
 
-use super::figures::{SECONDS, WITHIN};
+use super::figures::SECONDS;
 use super::traces::{Group, Subject};
 use super::{Scale, setup};
 use crate::report::RunReport;
@@ -159,8 +159,7 @@ fn beside(runs: &[&RunReport]) -> Verdict {
     Verdict { ours: Some(SPEED(regions) / SPEED(rpp)), holds: None, said }
 }
 
-/// The same over many traces; holds if `regions` is in the mean no slower than `rpp`, nor than what both control by more
-/// than 1%.
+/// The same over many traces; holds if `regions` is in the mean no slower than `rpp`. Said: both over what they control.
 fn means(runs: &[&RunReport]) -> Verdict {
     let mean = |left: usize, right: usize| {
         let logarithms = runs.chunks(OF_MEANS).map(|of| (SPEED(of[left]) / SPEED(of[right])).ln());
@@ -168,5 +167,5 @@ fn means(runs: &[&RunReport]) -> Verdict {
     };
     let (regions, rpp) = (mean(0, 2), mean(1, 2));
     let said = format!("over what they control: regions {regions:.3}, rpp {rpp:.3}");
-    Verdict { ours: Some(mean(0, 1)), holds: Some(mean(0, 1) >= 1.0 && regions >= WITHIN), said }
+    Verdict { ours: Some(mean(0, 1)), holds: Some(mean(0, 1) >= 1.0), said }
 }

@@ -13,7 +13,7 @@ pub(super) const SCHEMES: [&str; 5] = ["none", "linux-2.4", "amp", "rpp(linux-2.
 /// Fewer bytes from the device for each byte asked: more is better.
 const THRIFT: Measure = |run| 1.0 / run.amplification.max(1e-9);
 /// "At least as fast as X within 1%", and amplification at most 1% above.
-pub(super) const WITHIN: f64 = 0.99;
+const WITHIN: f64 = 0.99;
 /// Why there are no runs.
 const MISSING: &str =
     "not run: the recording is missing (make record-traces makes it; --own-traces says where it is)";
