@@ -123,6 +123,10 @@ pub(crate) struct Connection {
     pub(crate) outstanding: u32,
     /// Requests that wait for credit, in order.
     pub(crate) waiting: VecDeque<usize>,
+    /// A reply in one piece that others may come before: it waits for them.
+    pub(crate) held_back: Option<usize>,
+    /// A reply in one piece has begun of which not all is here: nothing else may be answered before its end.
+    pub(crate) alone: Option<usize>,
     /// No more requests will be read.
     pub(crate) closing: bool,
     /// Nothing can be sent any more.
@@ -152,6 +156,8 @@ impl Connection {
             held: Held::default(),
             outstanding: 0,
             waiting: VecDeque::new(),
+            held_back: None,
+            alone: None,
             closing: false,
             broken: false,
             since: now,
@@ -167,6 +173,7 @@ impl Connection {
             && !self.broken
             && self.outstanding < REQUESTS_MAX
             && self.waiting.is_empty()
+            && self.alone.is_none()
             && self.out.len() < self.waiting_max()
             && self.payload.as_ref().is_none_or(|payload| payload.intake.is_some())
     }

@@ -295,17 +295,19 @@ impl Server {
             let asked = self.requests.get(index);
             let Some(at) = asked.connection else { return };
             let length = u64::from(asked.request.length);
-            if asked.failed || asked.issued == length || asked.parts.len() == PARTS_MAX {
+            if asked.failed || asked.issued == length {
                 return;
             }
+            let full = asked.parts.len() == PARTS_MAX;
             let rest = Extent::covering(asked.request.offset + asked.issued, length - asked.issued);
             let want = rest.blocks.min(PART_BLOCKS);
             let Some(connection) = &mut self.connections[at] else { return };
             let served = &mut self.served[asked.session.export];
-            let granted = served.credit.take(&mut connection.held, want);
+            let granted = if full { 0 } else { served.credit.take(&mut connection.held, want) };
             if granted == 0 {
-                // It has more in flight, or waits for what this connection holds.
-                if asked.parts.is_empty() && !connection.waiting.contains(&index) {
+                // It has more in flight, or waits for what this connection holds. Until all of it is asked for nothing
+                // behind it is looked at: at most one request of a connection is not wholly asked for, and it is the last.
+                if !connection.waiting.contains(&index) {
                     connection.waiting.push_back(index);
                 }
                 return;
@@ -344,6 +346,29 @@ impl Server {
             let asked = self.requests.get(index);
             if asked.parts.front().is_none_or(|part| part.answer.is_none()) {
                 break;
+            }
+            // A reply in one piece must not be cut by another. It begins when all of it is here, or when nothing else of this
+            // connection can be answered before it ends.
+            let one_piece = !asked.session.structured || asked.request.flags & wire::request::DF != 0;
+            if let Some(at) = asked.connection
+                && one_piece
+                && !asked.head_sent
+                && !asked.failed
+            {
+                let issued = asked.issued == u64::from(asked.request.length);
+                let whole = issued && asked.parts.iter().all(|part| part.answer.is_some());
+                let Some(connection) = &mut self.connections[at] else {
+                    unreachable!("it is forgotten when it goes")
+                };
+                if !whole && connection.outstanding > 1 {
+                    // Who is asked for as a whole comes back with each of its parts; the other waits for its memory, too.
+                    if !issued {
+                        connection.held_back = Some(index);
+                    }
+                    break;
+                }
+                connection.held_back.take_if(|held| *held == index);
+                connection.alone = (!whole).then_some(index);
             }
             let Some(Part { extent, answer: Some((answer, error)), .. }) = asked.parts.pop_front() else {
                 break;
@@ -405,6 +430,8 @@ impl Server {
         let Some(asked) = self.requests.remove(index) else { return };
         if let Some(connection) = asked.connection.and_then(|at| self.connections[at].as_mut()) {
             connection.outstanding -= 1;
+            connection.alone.take_if(|alone| *alone == index);
+            connection.held_back.take_if(|held| *held == index);
         }
         if asked.failed {
             return; // counted when it was refused
@@ -471,6 +498,11 @@ impl Server {
         if let Some(payload) = connection.payload.as_mut().filter(|payload| payload.intake.is_none()) {
             payload.intake = take_intake(&mut self.served, export, payload.blocks());
             moved |= payload.intake.is_some();
+        }
+        let alone = |c: &mut crate::connection::Connection| c.held_back.take_if(|_| c.outstanding == 1);
+        if let Some(index) = self.connections[at].as_mut().and_then(alone) {
+            moved = true;
+            self.deliver(index);
         }
         while let Some(index) = self.connections[at].as_mut().and_then(|c| c.waiting.pop_front()) {
             self.issue_if_there(index);
