@@ -44,3 +44,32 @@ fn a_simple_reply_is_not_cut_by_another() {
 fn a_chunk_that_must_not_be_fragmented_is_not_cut_by_another() {
     a_reply_is_in_one_piece(true);
 }
+
+/// What a client asked for goes on when it hangs up, so its place is free only then: one that asks, hangs up and comes again
+/// has no more at work than one that stays.
+#[test]
+fn the_place_of_a_client_that_hangs_up_is_free_when_its_reads_have_ended() {
+    const READS: u64 = 250;
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("disk.img");
+    std::fs::File::create(&path).expect("made").set_len(8 << 30).expect("sized");
+    let mut options = Options::over("", folder.path().join("s"));
+    options.connections = 1;
+    let member = format!("emulate(cheetah-15k4):{}", path.display()).parse().expect("valid");
+    options.exports[0].what = forerun_serve::options::What::Over { member, array: None };
+    options.exports[0].scheme = "none".into();
+    let server = Running::start(&options);
+    let mut client = Client::connect(&server.socket, false);
+    for n in 0..READS {
+        client.send(Command::Read, 0, (n * 7919 % 2048) << 22, 4096, &[]);
+    }
+    client.receive();
+    drop(client);
+    // The disk needs more than a second for the others.
+    assert!(!Client::is_welcome(&server.socket), "its reads have not ended");
+    let begin = std::time::Instant::now();
+    while !Client::is_welcome(&server.socket) {
+        assert!(begin.elapsed() < super::client::PATIENCE, "the place is free again");
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+}
