@@ -11,7 +11,7 @@ OUT ?= out
 # Executions per parser for `make fuzz`.
 FUZZ_EXECUTIONS ?= 1000000
 
-.PHONY: help deps build demo test lint fmt docs tidy deny fuzz bench-sim test-objects record-demo-trace record-traces docs-figures reproduce install clean soak-serve bench-serve bench-policies bench-streams compare-kernel figure-live
+.PHONY: help deps build demo test lint fmt docs tidy deny fuzz bench-sim record-demo-trace record-traces docs-figures reproduce install clean soak-serve bench-serve bench-policies bench-streams compare-kernel figure-live
 
 help: ## List the entry points
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-20s %s\n", $$1, $$2}'
@@ -41,10 +41,6 @@ docs: deps ## The documentation of all crates, warnings as errors
 tidy: deps ## Only the repository's own rules (crates/tidy)
 	cargo test --locked -p forerun-tidy
 
-test-objects: deps ## The tests of members that are objects (cargo feature `objects`, some 80 crates more)
-	cargo test --locked -p forerun-serve --features objects --test serve -- objects
-	cargo clippy --locked -p forerun-serve -p forerun --features forerun/objects --all-targets -- -D warnings
-
 deny: deps ## Licences and advisories of all dependencies (cargo-deny, where it is installed)
 	@if cargo deny --version >/dev/null 2>&1; then cargo deny --locked check licenses bans sources; \
 	else echo "cargo-deny is not installed: cargo install --locked cargo-deny"; fi
@@ -66,6 +62,7 @@ bench-sim: deps ## Speed of the simulator and of cache-only runs, beside libCach
 bench-policies: deps ## Decisions a second and memory a file of every scheme of the page cache, at 1, 100 and 10,000 open files
 	@mkdir -p $(OUT)/bench
 	cargo run --release --locked --quiet -p forerun-core --example decide_files | tee $(OUT)/bench/policies.txt
+	@echo "scripts/docs-figures.py docs/figures/policies.txt makes the table of the docs" >&2
 
 bench-streams: deps ## Requests a second that the stream schedulers decide, at 100, 1,000 and 10,000 streams
 	@mkdir -p $(OUT)/bench

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Installs what building and testing Forerun needs and is not there yet: a C compiler, curl, and the Rust
 # toolchain of rust-toolchain.toml. Does nothing, quickly, when all is there. Made for Debian 12; elsewhere it
-# says what to install by hand. Environment: none. Touches nothing but system packages and ~/.cargo, ~/.rustup.
+# says what to install by hand. Environment: none. Touches nothing but system packages, ~/.cargo, ~/.rustup and, with the
+# word `clients`, ~/.cache/forerun.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export PATH="$HOME/.cargo/bin:$PATH"
@@ -28,6 +29,7 @@ if [ "${1:-}" = clients ] && command -v apt-get >/dev/null; then
     command -v qemu-img >/dev/null || missing+=(qemu-utils)
     command -v mkfs.ext4 >/dev/null || missing+=(e2fsprogs)
     command -v losetup >/dev/null || missing+=(mount)
+    command -v python3 >/dev/null && python3 -c 'import ensurepip' 2>/dev/null || missing+=(python3-venv)
 fi
 
 if [ ${#missing[@]} -gt 0 ]; then
@@ -43,6 +45,20 @@ if [ ${#missing[@]} -gt 0 ]; then
     say "installing ${missing[*]}"
     "${sudo[@]}" apt-get update -qq
     "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}"
+fi
+
+# A server that speaks S3, for the tests of members that are objects: in an environment of its own, since Debian's Python
+# takes no packages. Without a network the tests that need it say so and pass.
+moto=${XDG_CACHE_HOME:-$HOME/.cache}/forerun/moto
+if [ "${1:-}" = clients ] && ! [ -e "$moto/ready" ] && command -v python3 >/dev/null; then
+    say "installing moto, a server that speaks S3, into $moto"
+    if python3 -m venv --clear "$moto" &&
+        "$moto/bin/pip" install --quiet --disable-pip-version-check 'moto[s3]~=5.2' 'flask~=3.1' 'flask-cors~=6.0'; then
+        touch "$moto/ready"
+    else
+        rm -rf "$moto"
+        say "moto was not installed: the tests over S3 will be skipped"
+    fi
 fi
 
 if ! command -v cargo >/dev/null; then

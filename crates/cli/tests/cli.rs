@@ -12,6 +12,9 @@ mod help;
 mod recording;
 #[path = "it/runs.rs"]
 mod runs;
+#[cfg(feature = "objects")]
+#[path = "it/s3.rs"]
+mod s3;
 #[path = "it/serve.rs"]
 mod serve;
 #[path = "it/top.rs"]

@@ -4,7 +4,8 @@
 //! files, each from its first block to its last by a reader of its own, one block at a time and in turn. There is no
 //! engine and no device: a scheme's policy is asked, what it wished for is there at the next access, and it is told of
 //! fetches, device reads and used blocks as the engine would tell it. The row `none` is the cost of asking nobody.
-//! Schemes are those of the registry, a controller with each plain prefetcher of its layer, unless named.
+//! Schemes are those of the registry, a controller with each plain prefetcher of its layer, unless named. The first line is
+//! the machine's load before anything was measured: with other work on it, rates are lower bounds.
 #![allow(
     clippy::print_stdout,
     clippy::disallowed_methods,
@@ -158,11 +159,32 @@ fn schemes() -> Vec<String> {
     list
 }
 
-fn json(figure: &Figure) -> String {
+/// How many threads wanted a processor in the last 1, 5 and 15 minutes, as Linux counts them; empty elsewhere.
+fn load() -> Vec<f64> {
+    let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    text.split_whitespace().take(3).map_while(|word| word.parse().ok()).collect()
+}
+
+/// The first line of the table: under which load it was made.
+fn conditions(load: &[f64]) -> String {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    match load {
+        [one, five, fifteen] => {
+            format!(
+                "on {cores} cores; load at the start {one:.2} (1 min), {five:.2} (5 min), {fifteen:.2} (15 min)"
+            )
+        }
+        _ => format!("on {cores} cores; load at the start not known"),
+    }
+}
+
+fn json(figure: &Figure, load: &[f64]) -> String {
     let Figure { scheme, files, nanos, bytes_per_file, wished_per_read } = figure;
+    let load = load.first().map_or("null".to_owned(), |one| format!("{one:.2}"));
     format!(
         "{{\"scheme\":\"{scheme}\",\"files\":{files},\"decisions_per_second\":{:.0},\"ns_per_decision\":{nanos:.1},\
-         \"bytes_per_file\":{bytes_per_file:.0},\"wished_blocks_per_read\":{wished_per_read:.3}}}",
+         \"bytes_per_file\":{bytes_per_file:.0},\"wished_blocks_per_read\":{wished_per_read:.3},\
+         \"load_1min_at_start\":{load}}}",
         1e9 / nanos
     )
 }
@@ -179,8 +201,9 @@ fn main() {
             _ => named.push(argument),
         }
     }
-    let schemes = if named.is_empty() { schemes() } else { named };
+    let (load, schemes) = (load(), if named.is_empty() { schemes() } else { named });
     if !as_json {
+        println!("{}", conditions(&load));
         println!(
             "{:<26}{:>8}{:>16}{:>10}{:>14}{:>14}",
             "scheme", "files", "decisions/s", "ns each", "bytes/file", "wished/read"
@@ -198,7 +221,7 @@ fn main() {
                 wished_per_read: best.2,
             };
             if as_json {
-                println!("{}", json(&figure));
+                println!("{}", json(&figure, &load));
             } else {
                 let Figure { scheme, files, nanos, bytes_per_file, wished_per_read } = figure;
                 let rate = 1e9 / nanos;

@@ -32,6 +32,7 @@ pub mod rpp;
 pub mod sarc;
 pub mod streams;
 pub mod strip;
+pub mod tap;
 pub mod zfetch;
 
 /// How the cache answered one block of a read (design.md, "Words").

@@ -5,7 +5,10 @@
 //! object that was replaced ends the service. One without a strong ETag is refused, because nothing could be pinned.
 //!
 //! The stores' library is asynchronous, so one thread with a runtime of its own executes the tasks, as many at once as the
-//! engine lets go; the loop sees a backend like every other. Behind the cargo feature `objects`.
+//! engine lets go; the loop sees a backend like every other. Behind the cargo feature `objects`, which is on unless a build
+//! leaves it out.
+
+mod refusal;
 
 use crate::backend::{Backend, Done, Kind, Task};
 use forerun_core::units::Nanos;
@@ -13,7 +16,7 @@ use object_store::aws::AmazonS3Builder;
 use object_store::http::HttpBuilder;
 use object_store::local::LocalFileSystem;
 use object_store::path::Path as Key;
-use object_store::{ClientOptions, GetOptions, ObjectStore, ObjectStoreExt as _, RetryConfig};
+use object_store::{ClientOptions, GetOptions, ObjectMeta, ObjectStore, ObjectStoreExt as _, RetryConfig};
 use rustix::event::{EventfdFlags, eventfd};
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
@@ -86,7 +89,7 @@ impl Object {
     pub(crate) fn open(address: &str) -> io::Result<Self> {
         // Another part of the program may have chosen one already, which is as good.
         drop(rustls::crypto::ring::default_provider().install_default());
-        let (store, key) = resolve(address).map_err(|why| problem(address, why))?;
+        let (store, key) = resolve(address).map_err(|why| problem(address, refusal::explain(&why)))?;
         let event = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
         let shared = Arc::new(Shared { ended: Mutex::default(), changed: Mutex::default(), event });
         let (tasks, to_do) = unbounded_channel();
@@ -118,8 +121,19 @@ impl Object {
     }
 }
 
+/// Looks at the object. Where that is refused the store is asked for a byte of it, since the answer to a look has no body that
+/// could say why.
+async fn look(store: &dyn ObjectStore, key: &Key) -> Result<ObjectMeta, object_store::Error> {
+    let refused = match store.head(key).await {
+        Ok(about) => return Ok(about),
+        Err(refused) => refused,
+    };
+    let options = GetOptions { range: Some((0..1).into()), ..GetOptions::default() };
+    Err(store.get_opts(key, options).await.err().unwrap_or(refused))
+}
+
 async fn pin(store: Box<dyn ObjectStore>, key: Key, name: String) -> io::Result<(Pinned, u64)> {
-    let about = store.head(&key).await.map_err(|why| problem(&name, why))?;
+    let about = look(&*store, &key).await.map_err(|why| problem(&name, refusal::explain(&why)))?;
     let strong = |tag: &String| !tag.starts_with("W/");
     let Some(tag) = about.e_tag.filter(strong) else {
         return Err(problem(&name, "it has no strong ETag, so nothing could say that it stays the same"));
@@ -170,10 +184,11 @@ impl Pinned {
         let Task { token, kind, offset, len, mut lease, .. } = task;
         let result = match (kind, &mut lease) {
             (Kind::Read, Some(lease)) => match self.read(offset, len).await {
-                Ok(bytes) => Ok(lease.copy_from(&bytes)),
+                Ok(bytes) => Ok(lease.copy_from(0, &bytes)),
                 Err(Failed::Otherwise(why)) => Err(why),
                 Err(Failed::Changed) => {
-                    let what = format!("{}: the object was replaced while it was served", self.name);
+                    let what =
+                        format!("{}: the object was replaced or removed while it was served", self.name);
                     lock(&shared.changed).get_or_insert_with(|| what.clone());
                     Err(io::Error::other(what))
                 }

@@ -108,6 +108,7 @@ mod tests {
         "linux-6",
         "amp",
         "sarc",
+        "tap(degree=16KiB)",
         "zfetch",
         "rpp(linux-2.4)",
     ];

@@ -18,6 +18,7 @@ use crate::policy::sarc::{self, Sarc, SarcConfig};
 use crate::policy::streams::sizes::{Device, Sizes};
 use crate::policy::streams::{self, Cadence, Streams, StreamsConfig};
 use crate::policy::strip::Strip;
+use crate::policy::tap::{self, Tap, TapConfig};
 use crate::policy::zfetch::{self, Zfetch, ZfetchConfig};
 use crate::scheme::Scheme;
 use crate::size::format_size;
@@ -133,6 +134,24 @@ const IN_A_ROW: Param = Param {
     unit: Unit::Count,
     default: "3",
     about: "Tracks in a row before a miss is sequential, up to 255.",
+};
+const GROUP: Param = Param {
+    name: "degree",
+    unit: Unit::Bytes,
+    default: "32KiB",
+    about: "d, what is read ahead at a time, whatever the size of a request.",
+};
+const ENTRIES: Param = Param {
+    name: "entries",
+    unit: Unit::CountOrAuto,
+    default: "auto",
+    about: "Addresses in the table; auto: four for each stream of which the cache holds two groups, at least 1,024.",
+};
+const PREFETCH_SHARE: Param = Param {
+    name: "size",
+    unit: Unit::PercentOrAuto,
+    default: "auto",
+    about: "The prefetch cache; auto begins with 10% and follows what is missed after it was thrown out.",
 };
 const WHOLE: Param =
     Param { name: "whole", unit: Unit::Switch, default: "off", about: "A miss reads its whole track." };
@@ -364,6 +383,17 @@ pub static ROWS: &[Row] = &[
         check: None,
         explain: None,
         make: Some(make_sarc),
+    },
+    Row {
+        name: "tap",
+        layer: Layer::Host,
+        role: Role::Owner,
+        about: "Sequential misses found in a table of expected addresses, and a prefetch cache apart that finds its size.",
+        source: "TaP (Li, Varki, Bhatia and Merchant, FAST 2008)",
+        params: &[GROUP, ENTRIES, PREFETCH_SHARE],
+        check: None,
+        explain: None,
+        make: Some(make_tap),
     },
     Row {
         name: "zfetch",
@@ -616,6 +646,16 @@ fn make_sarc(part: &Part, shape: &LayerShape) -> Made {
         whole: part.switch("whole"),
     };
     Made::Scheme(Box::new(Sarc::new(config)))
+}
+
+fn make_tap(part: &Part, shape: &LayerShape) -> Made {
+    let config = TapConfig {
+        cache_blocks: shape.cache_blocks,
+        degree: (part.bytes("degree") / BLOCK_BYTES).clamp(1, tap::DEGREE_LIMIT),
+        entries: part.count("entries"),
+        fixed: part.percent("size").map(|percent| (shape.cache_blocks * percent / 100).max(1)),
+    };
+    Made::Scheme(Box::new(Tap::new(config)))
 }
 
 fn make_zfetch(part: &Part, _shape: &LayerShape) -> Made {

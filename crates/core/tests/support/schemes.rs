@@ -55,6 +55,9 @@ pub(crate) const SCHEMES: &[&str] = &[
     "host:amp(apt=1,p_max=12,k=2)",
     "host:sarc(track=16KiB,degree=2)",
     "host:sarc(track=8KiB,degree=3,threshold=1,whole=on)",
+    "host:tap(degree=8KiB)",
+    "host:tap(degree=16KiB,entries=3,size=20%)",
+    "host:rpp(tap(degree=8KiB),threshold=1)",
     "host:zfetch",
     "host:zfetch(min_distance=16KiB,max_distance=32KiB,max_reorder=32KiB)",
     // A poll as short as the swarm's steps, and patterns that are believed at once.

@@ -128,7 +128,10 @@ fn replaced(minds: bool) {
     }
     drop(client);
     let (_, said) = server.stop();
-    assert!(said.iter().any(|line| line.contains("the object was replaced while it was served")), "{said:?}");
+    assert!(
+        said.iter().any(|line| line.contains("the object was replaced or removed while it was served")),
+        "{said:?}"
+    );
 }
 
 #[test]
