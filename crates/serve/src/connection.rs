@@ -31,6 +31,8 @@ pub(crate) const REQUESTS_MAX: u32 = 256;
 const WAITING_MAX: usize = 4 * REQUESTS_MAX as usize;
 /// Pieces of one send: 64 answers of 4 KiB with their heads.
 const SEND_PIECES: usize = 128;
+/// Bytes from which on copying an answer takes as long as waking who waits for it: 32 KiB.
+const LONG_ANSWER: usize = 32 << 10;
 /// Blocks of one receive into intake memory: 1 MiB.
 const RECEIVE_BLOCKS: usize = 256;
 /// How long a client may hold intake memory that others wait for without sending a byte.
@@ -364,7 +366,8 @@ impl Connection {
         self.blocked = false;
         while !self.out.is_empty() && !self.broken {
             let mut slices = [IoSlice::new(&[]); SEND_PIECES];
-            let (count, bytes) = gather(&self.out, self.sent, volume, &mut slices);
+            let most = if self.head_goes_ahead() { 1 } else { SEND_PIECES };
+            let (count, bytes) = gather(&self.out, self.sent, volume, &mut slices[..most]);
             match self.socket.write_vectored(&slices[..count]) {
                 Ok(0) => self.broken = true,
                 Ok(sent) => {
@@ -389,6 +392,17 @@ impl Connection {
             Err(problem) if is_later(&problem) => self.blocked = true,
             Err(_) => self.broken = true,
         }
+    }
+
+    /// Whether the head of a long answer leaves before its data: a client of this machine that sleeps wakes up while the data is
+    /// copied. With more answers behind it the client has enough to do.
+    fn head_goes_ahead(&self) -> bool {
+        let [Some(Segment::Head { .. }), Some(Segment::Data { len, .. }), None] =
+            [self.out.front(), self.out.get(1), self.out.get(2)]
+        else {
+            return false;
+        };
+        self.sent == 0 && *len >= LONG_ANSWER && self.socket.is_plain_and_local()
     }
 
     fn advance(&mut self, sent: usize, finished: &mut Vec<(Answer, u64)>) {
@@ -425,16 +439,17 @@ fn gather<'a>(
     out: &'a VecDeque<Segment>,
     sent: usize,
     volume: &'a Volume,
-    slices: &mut [IoSlice<'a>; SEND_PIECES],
+    slices: &mut [IoSlice<'a>],
 ) -> (usize, usize) {
     let (mut count, mut bytes, mut skip) = (0, 0, sent);
+    let slices_max = slices.len();
     let mut put = |piece: &'a [u8], count: &mut usize| {
         slices[*count] = IoSlice::new(piece);
         *count += 1;
         bytes += piece.len();
     };
     for segment in out {
-        if count == SEND_PIECES {
+        if count == slices_max {
             break;
         }
         match segment {
@@ -442,7 +457,7 @@ fn gather<'a>(
             Segment::Long(bytes) => put(&bytes[skip..], &mut count),
             Segment::Data { answer, skip: first, len, .. } => {
                 let (mut at, end) = (first + skip, first + len);
-                while at < end && count < SEND_PIECES {
+                while at < end && count < slices_max {
                     let (from, blocks) = contiguous(volume, answer, at / BLOCK, end.div_ceil(BLOCK));
                     let run = volume.arena.run(from, blocks);
                     let take = (run.len() - at % BLOCK).min(end - at);

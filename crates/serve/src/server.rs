@@ -40,7 +40,7 @@ use forerun_core::array::ArraySpec;
 use forerun_core::units::{Nanos, SECTOR_BYTES};
 use forerun_disk::device::Device;
 use forerun_disk::preset::{BuildOptions, Preset};
-use linger::Linger;
+use linger::{Awaited, Linger};
 use requests::Requests;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::time::{
@@ -120,6 +120,8 @@ pub struct Server {
     departed: Departed,
     /// Requests that were taken in this turn.
     requests_of_turn: u32,
+    /// Requests that members or the engine answered in it.
+    answers_of_turn: u32,
     linger: Linger,
     begin: Instant,
     next_tick: Nanos,
@@ -289,6 +291,7 @@ impl Server {
             requests: Requests::default(),
             departed: Departed::default(),
             requests_of_turn: 0,
+            answers_of_turn: 0,
             linger: Linger::default(),
             begin: real_time(),
             next_tick: TICK,
@@ -421,8 +424,10 @@ impl Server {
 
     /// Waits until something is ready: looking again and again for a little while where that pays, then asleep.
     fn wait(&mut self, events: &mut Vec<epoll::Event>) -> io::Result<()> {
-        let requests = std::mem::take(&mut self.requests_of_turn);
-        let (begin, lingering) = (self.now(), self.linger.after(requests));
+        let moved = std::mem::take(&mut self.requests_of_turn).max(std::mem::take(&mut self.answers_of_turn));
+        let members = self.served.iter().any(|served| served.volume.waits_for_members());
+        let awaited = if members { Awaited::Members } else { Awaited::Clients };
+        let (begin, lingering) = (self.now(), self.linger.after(awaited, moved));
         // Bytes that TLS has deciphered and nobody could take yet are announced by no socket.
         let unannounced = self.tls.is_some() && self.receive_unannounced();
         let nap = if unannounced { 0 } else { self.nap().as_nanos() as i64 };
@@ -434,11 +439,12 @@ impl Server {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(problem) => return Err(problem.into()),
             }
-            if !events.is_empty() || !linger || unannounced {
+            let ended = members && self.served.iter_mut().any(|served| served.volume.has_ended());
+            if !events.is_empty() || ended || !linger || unannounced {
                 break;
             }
         }
-        self.linger.waited(requests, lingering.is_some(), self.now().since(begin));
+        self.linger.waited(awaited, moved, lingering.is_some(), self.now().since(begin));
         Ok(())
     }
 
@@ -657,6 +663,7 @@ impl Server {
     }
 
     fn answer(&mut self, now: Nanos, event: Event) {
+        self.answers_of_turn += 1;
         match event {
             Event::Read { tag, answer, error } => self.part_read(now, tag, answer, error),
             Event::Written { tag, error } | Event::Flushed { tag, error } => self.acknowledge(tag, error),
