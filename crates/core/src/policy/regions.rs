@@ -28,10 +28,8 @@ use super::rpp::{self, NOWHERE, Shown};
 use super::{DeviceRead, Fate, Fetched, Lookup, Outcome, Plan, Policy, When, World};
 use crate::access::{Access, Context, Op};
 use crate::cache::State;
-use crate::dispatch::Dispatch;
 use crate::pattern::{FILES_MAX, Pattern, Reading, Recent, Runs};
-use crate::retention::keep::Retention;
-use crate::scheme::{Controlled, Scheme, Wants};
+use crate::scheme::{Controlled, Controller, Scheme};
 use crate::units::{Block, Extent, Nanos};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -434,22 +432,11 @@ impl<X: Controlled> Policy for Regions<X> {
     }
 }
 
-/// Over a scheme that owns retention too, which passes through untouched.
-impl Scheme for Regions<Box<dyn Scheme>> {
-    fn policy(&mut self) -> &mut dyn Policy {
-        self
+impl Controller for Regions<Box<dyn Scheme>> {
+    fn inner(&self) -> &dyn Scheme {
+        &*self.inner
     }
-    fn retention(&mut self) -> &mut dyn Retention {
-        self.inner.retention()
-    }
-    fn dispatch(&mut self) -> Option<&mut dyn Dispatch> {
-        self.inner.dispatch()
-    }
-    fn wants(&self) -> Wants {
-        self.inner.wants()
-    }
-    fn gauges(&mut self, out: &mut Vec<(&'static str, f64)>) {
-        Policy::gauges(self, out);
-        self.inner.gauges(out);
+    fn inner_mut(&mut self) -> &mut dyn Scheme {
+        &mut *self.inner
     }
 }
