@@ -14,6 +14,7 @@ mod fail_if;
 mod html;
 mod human;
 mod plan;
+mod reasons;
 mod runner;
 #[cfg(test)]
 mod sample;

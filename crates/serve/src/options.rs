@@ -15,7 +15,8 @@ pub const EXPORTS_MAX: usize = 64;
 /// One member: a file, a device or an export of another machine, perhaps with the timing of a disk model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemberSpec {
-    /// Where its bytes are: a path, or `nbd://HOST[:PORT]/NAME` or `nbd+unix:///NAME?socket=PATH`.
+    /// Where its bytes are: a path, or `nbd://HOST[:PORT]/NAME` or `nbd+unix:///NAME?socket=PATH` (`nbds` for TLS), or an
+    /// object: `s3://BUCKET/KEY`, `https://HOST/PATH`, `file:///PATH`.
     pub path: PathBuf,
     /// The preset whose time every read and write takes.
     pub emulate: Option<String>,
@@ -97,6 +98,19 @@ pub struct ExportOptions {
     pub read_only: bool,
     /// File for the log of inputs.
     pub log_inputs: Option<PathBuf>,
+    /// Whom members over TLS are trusted by.
+    pub member_tls: MemberTlsOptions,
+}
+
+/// How members that are reached over TLS (`nbds://`) are trusted, and how they may know us.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MemberTlsOptions {
+    /// PEM file of the authorities of their servers; without one no member is reached over TLS.
+    pub ca: Option<PathBuf>,
+    /// PEM file of our certificate, for servers that want one, and those between it and its authority.
+    pub cert: Option<PathBuf>,
+    /// PEM file of its private key.
+    pub key: Option<PathBuf>,
 }
 
 /// How sessions are enciphered. Clients that ask for `STARTTLS` get it.
@@ -148,6 +162,7 @@ impl ExportOptions {
             device: "cheetah-15k4".into(),
             read_only: false,
             log_inputs: None,
+            member_tls: MemberTlsOptions::default(),
         }
     }
 }

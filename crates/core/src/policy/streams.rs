@@ -32,11 +32,13 @@
 mod cadence;
 mod classifier;
 pub(crate) mod explain;
+mod reasons;
 pub mod sizes;
 mod staging;
 mod table;
 mod turns;
 
+use super::decisions::{Decision, Switch};
 use super::{Fetched, Lookup, Plan, Policy, World};
 use crate::access::{Access, Op};
 use crate::array::Array;
@@ -119,6 +121,7 @@ pub struct Streams {
     greedy_turn: u64,
     /// Mean rate of the streams that have not waited lately.
     peers: Option<u64>,
+    switch: Switch,
 }
 
 impl Streams {
@@ -160,6 +163,7 @@ impl Streams {
             round: Nanos::ZERO,
             greedy_turn: 1,
             peers: None,
+            switch: Switch::default(),
         }
     }
     /// The numbers in use.
@@ -195,7 +199,9 @@ impl Streams {
         }
         let Some(id) = known.or_else(|| self.welcome(access)) else { return };
         let sequential = self.table.read(id, access, self.now, self.sizes.r);
-        if self.table.is_refuted(id) && self.drop_stream(id) {
+        if self.table.is_refuted(id) && self.can_go(id) {
+            self.is_no_stream(id);
+            self.drop_stream(id);
             self.refuted += 1;
             return;
         }
@@ -203,7 +209,7 @@ impl Streams {
         let look = self.now.since(self.judged) >= cadence::JUDGE_EVERY;
         self.keep_time();
         if look && self.table.stream(id).refused {
-            self.judge(id); // others may have left
+            self.judge(id, false); // others may have left
         }
         if sequential && !self.table.stream(id).refused {
             self.run_dry(id, access.extent, lookup, world);
@@ -212,25 +218,28 @@ impl Streams {
     /// A new stream. Where the table is full, the one that asked longest ago makes room if nobody waits for it.
     fn welcome(&mut self, access: &Access) -> Option<StreamId> {
         let made = self.table.create(access, self.now).or_else(|| {
-            let oldest = self.table.oldest()?;
-            self.drop_stream(oldest).then(|| self.table.create(access, self.now))?
+            let oldest = self.table.oldest().filter(|&id| self.can_go(id))?;
+            self.is_replaced(oldest);
+            self.drop_stream(oldest);
+            self.table.create(access, self.now)
         });
         self.classified += u64::from(made.is_some());
         if let Some(id) = made {
-            self.judge(id);
+            self.has_begun(id);
+            self.judge(id, true);
         }
         made
     }
-    /// Forgets a stream and gives up its data, unless it waits or has a turn.
-    fn drop_stream(&mut self, id: StreamId) -> bool {
-        if self.table.lanes_of(id).any(|lane| self.table.lanes[lane as usize].state != State::Idle) {
-            return false;
-        }
+    /// Whether a stream neither waits nor has a turn.
+    fn can_go(&self, id: StreamId) -> bool {
+        self.table.lanes_of(id).all(|lane| self.table.lanes[lane as usize].state == State::Idle)
+    }
+    /// Forgets a stream that [can go](Self::can_go), and gives up its data.
+    fn drop_stream(&mut self, id: StreamId) {
         for lane in self.table.lanes_of(id) {
             self.give_up(lane);
         }
         self.table.forget(id);
-        true
     }
     /// A sequential request that finds less than R staged on its disk has the stream queue for a turn (rule 6): there, and on
     /// every other disk that holds some of what follows. So a stream has its turns on all of them at about the same time,
@@ -342,6 +351,9 @@ impl Policy for Streams {
             say("cadence_refused_now", self.table.refused);
         }
         say("streams_wait_max_ms", self.counts.wait_max.0 / 1_000_000);
+    }
+    fn decisions(&mut self, out: &mut Vec<Decision>) {
+        self.switch.take(out);
     }
 }
 

@@ -6,6 +6,7 @@
 use super::open_volume;
 use crate::credit::Credit;
 use crate::error::ServeError;
+use crate::live::Asked;
 use crate::nbd::handshake::{Export, export_flags};
 use crate::options::{Options, What};
 use crate::volume::{Answer, INTAKE_BLOCKS, Volume};
@@ -20,20 +21,9 @@ pub(super) struct Served {
     pub(super) finished: Vec<(Answer, u64)>,
     /// Why its members are not what they were.
     pub(super) changed: Option<String>,
-    pub(super) counts: Counts,
+    /// Requests that were answered.
+    pub(super) counts: Asked,
     pub(super) read_only: bool,
-}
-
-/// Requests of one export that were answered.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Counts {
-    pub(super) reads: u64,
-    pub(super) writes: u64,
-    pub(super) flushes: u64,
-    pub(super) hints: u64,
-    pub(super) errors: u64,
-    pub(super) bytes_read: u64,
-    pub(super) bytes_written: u64,
 }
 
 impl Served {
@@ -51,7 +41,7 @@ impl Served {
                 volume,
                 finished: Vec::new(),
                 changed: None,
-                counts: Counts::default(),
+                counts: Asked::default(),
                 read_only: export.read_only || matches!(export.what, What::Stripe { .. }),
             });
         }

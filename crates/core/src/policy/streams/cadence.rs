@@ -125,7 +125,7 @@ impl Streams {
         self.greedy_turn = (transfer.min(memory) / r * r).max(r);
     }
     /// Whether a stream can have its turns in time, and is welcome or refused from now on.
-    pub(super) fn judge(&mut self, id: StreamId) {
+    pub(super) fn judge(&mut self, id: StreamId, new: bool) {
         if self.sizes.cadence.is_none() {
             return;
         }
@@ -135,6 +135,9 @@ impl Streams {
         let fits = memory.is_some_and(|memory| memory <= self.sizes.m);
         let was = self.table.stream(id).refused;
         self.table.refuse(id, !fits);
+        if new || was == fits {
+            self.was_judged(id, &load, round, memory);
+        }
         if let Some(round) = round.filter(|_| fits) {
             self.round = round.min(ROUND_MAX);
         }

@@ -168,13 +168,22 @@ impl Sizes {
     /// T = switches · switch / (0.8 · disks − transfer).
     #[must_use]
     pub fn round(&self, load: &Load) -> Option<Nanos> {
-        let wait = self.wait.unwrap_or(WAIT).0.max(1);
-        let transfer = u128::from(load.blocks_per_s) * u128::from(self.device.per_block.0);
-        let greedy = u128::from(load.greedy) * u128::from(self.cost(self.r)) * SECOND / u128::from(wait);
         let all = SECOND / 100 * u128::from(BUSY_SHARE) * u128::from(self.disks);
-        let rest = all.checked_sub(transfer + greedy).filter(|rest| *rest > 0)?;
+        let rest = all.checked_sub(self.asked(load)).filter(|rest| *rest > 0)?;
         let round = u128::from(load.switches) * u128::from(self.device.switch.0) * SECOND / rest;
         u64::try_from(round).ok().map(Nanos)
+    }
+    /// Of a second, the nanoseconds of the disks' time that such streams ask for, switches of the rated ones apart.
+    fn asked(&self, load: &Load) -> u128 {
+        let wait = self.wait.unwrap_or(WAIT).0.max(1);
+        let transfer = u128::from(load.blocks_per_s) * u128::from(self.device.per_block.0);
+        transfer + u128::from(load.greedy) * u128::from(self.cost(self.r)) * SECOND / u128::from(wait)
+    }
+    /// The same as a share of the time of all disks, in percent, rounded up.
+    #[must_use]
+    pub fn busy_percent(&self, load: &Load) -> u64 {
+        let share = (self.asked(load) * 100).div_ceil(SECOND * u128::from(self.disks));
+        u64::try_from(share).unwrap_or(u64::MAX)
     }
     /// Of a second of the disks, the nanoseconds that such streams leave with such a round.
     #[must_use]

@@ -16,7 +16,7 @@ use alloc::vec::Vec;
 /// Most streams at once: 16 Ki, as many as regions are remembered.
 pub(super) const STREAMS_MAX: usize = 16 * 1024;
 /// Requests of a stream that are remembered for judging it.
-const HISTORY: u32 = 16;
+pub(super) const HISTORY: u32 = 16;
 /// Fewer sequential ones than this among them and it is no stream: 25% (algorithms.md 5.2, rule 8).
 const HISTORY_LEAST: u32 = 4;
 /// Rates are measured over at least so long: several requests of a slow media stream.
@@ -53,6 +53,8 @@ pub(super) struct Stream {
     pub(super) dry: Option<Nanos>,
     /// A scheme that promises a wait has refused it: it gets what it asks for, after the others.
     pub(super) refused: bool,
+    /// It has lost staged data to another stream.
+    pub(super) yielded: bool,
     /// The regions that lead to it: where its reader is, and the one before.
     regions: [u64; 2],
     /// Whether its last requests were sequential, the newest in bit 0.
@@ -64,6 +66,15 @@ pub(super) struct Stream {
 }
 
 impl Stream {
+    /// What it has read in sequence, up to where it is.
+    pub(super) fn read_so_far(&self) -> Extent {
+        let blocks = self.proven.min(self.next);
+        Extent::new(self.next - blocks, blocks)
+    }
+    /// Of its last [`HISTORY`] requests, the sequential ones.
+    pub(super) const fn sequential_lately(&self) -> u32 {
+        (self.history & ((1 << HISTORY) - 1)).count_ones()
+    }
     /// It reads so many blocks more.
     fn measure(&mut self, blocks: u64, now: Nanos) {
         self.read_since += blocks;
@@ -273,6 +284,7 @@ impl Table {
                     read_since: 0,
                     dry: None,
                     refused: false,
+                    yielded: false,
                     regions: [NO_REGION; 2],
                     history: 0,
                     seen: 0,
@@ -286,9 +298,10 @@ impl Table {
         let stream = &mut self.streams[id as usize];
         stream.alive = true;
         stream.next = access.extent.start.0;
+        (stream.context, stream.within) = (access.context, access.within);
         (stream.history, stream.seen) = (0, 0);
         (stream.rate, stream.measured, stream.read_since) = (0, now, 0);
-        (stream.dry, stream.proven) = (None, 0);
+        (stream.dry, stream.proven, stream.yielded) = (None, 0, false);
         stream.regions = [NO_REGION; 2];
         for lane in self.lanes_of(id) {
             self.lanes[lane as usize].cursor = 0;
@@ -325,8 +338,7 @@ impl Table {
     /// Whether its last requests say that it is no stream.
     pub(super) fn is_refuted(&self, id: StreamId) -> bool {
         let stream = &self.streams[id as usize];
-        let recent = stream.history & ((1 << HISTORY) - 1);
-        stream.seen == HISTORY && recent.count_ones() < HISTORY_LEAST
+        stream.seen == HISTORY && stream.sequential_lately() < HISTORY_LEAST
     }
 
     /// It is the most recently active stream.
