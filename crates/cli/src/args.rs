@@ -114,8 +114,7 @@ fn flowing(mut command: clap::Command) -> clap::Command {
     command.mut_subcommands(flowing)
 }
 
-/// Joins the lines of each paragraph. What is indented (examples, tables) keeps its lines, and so does what ends in a colon
-/// before it.
+/// Joins the lines of each paragraph. What is indented (examples, tables) keeps its lines.
 fn flow(text: &str) -> String {
     let mut out = String::new();
     let mut prose = false;
@@ -125,7 +124,7 @@ fn flow(text: &str) -> String {
             out.push(if joins { ' ' } else { '\n' });
         }
         out.push_str(line);
-        prose = !line.is_empty() && !line.starts_with(' ') && !line.ends_with(':');
+        prose = !line.is_empty() && !line.starts_with(' ');
     }
     out
 }
