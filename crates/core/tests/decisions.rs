@@ -304,7 +304,7 @@ fn cadence_says_whom_it_refuses_for_time_and_whom_for_memory() {
     assert!(seen[0].to == "admitted" && seen[0].on && !refused.is_empty(), "{seen:?}");
     assert_eq!(seen[0].switch, "cadence");
     for decision in &refused {
-        assert!(!decision.on && decision.reason.contains("80%"), "{decision:?}");
+        assert!(!decision.on && decision.reason.contains("92%"), "{decision:?}");
         assert!(number(decision, "disk_time_percent") >= number(decision, "disk_time_max_percent"));
         let asked = number(decision, "asked_bytes_per_s");
         assert_eq!(

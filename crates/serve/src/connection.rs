@@ -33,6 +33,10 @@ const WAITING_MAX: usize = 4 * REQUESTS_MAX as usize;
 const SEND_PIECES: usize = 128;
 /// Blocks of one receive into intake memory: 1 MiB.
 const RECEIVE_BLOCKS: usize = 256;
+/// How long a client may hold intake memory that others wait for without sending a byte.
+const STALL: Nanos = Nanos::from_secs(10);
+/// And how long beyond that for each byte it has announced, so that a byte now and then is not enough: 1 MB/s.
+const SLOWEST_BYTE: Nanos = Nanos(1000);
 /// Bytes that one client may send in one turn of the loop, so that others come to theirs: 1 MiB.
 pub(crate) const TURN_BYTES_MAX: usize = 1 << 20;
 
@@ -54,6 +58,8 @@ pub(crate) struct Payload {
     pub(crate) intake: Option<Vec<u32>>,
     /// Bytes that are here.
     pub(crate) got: usize,
+    /// When it was asked for, or got its memory if that was later.
+    pub(crate) since: Nanos,
 }
 
 impl Payload {
@@ -123,6 +129,10 @@ pub(crate) struct Connection {
     pub(crate) outstanding: u32,
     /// Requests that wait for credit, in order.
     pub(crate) waiting: VecDeque<usize>,
+    /// A reply in one piece that others may come before: it waits for them.
+    pub(crate) held_back: Option<usize>,
+    /// A reply in one piece has begun of which not all is here: nothing else may be answered before its end.
+    pub(crate) alone: Option<usize>,
     /// No more requests will be read.
     pub(crate) closing: bool,
     /// Nothing can be sent any more.
@@ -152,6 +162,8 @@ impl Connection {
             held: Held::default(),
             outstanding: 0,
             waiting: VecDeque::new(),
+            held_back: None,
+            alone: None,
             closing: false,
             broken: false,
             since: now,
@@ -167,6 +179,7 @@ impl Connection {
             && !self.broken
             && self.outstanding < REQUESTS_MAX
             && self.waiting.is_empty()
+            && self.alone.is_none()
             && self.out.len() < self.waiting_max()
             && self.payload.as_ref().is_none_or(|payload| payload.intake.is_some())
     }
@@ -213,9 +226,13 @@ impl Connection {
         self.payload.as_ref().is_some_and(|payload| payload.intake.is_none())
     }
 
-    /// Whether it has memory for data that is not all here.
-    pub(crate) fn holds_intake(&self) -> bool {
-        self.payload.as_ref().is_some_and(|payload| payload.intake.is_some())
+    /// Whether it has memory for data that comes too slowly to let others wait for it.
+    pub(crate) fn hoards_intake(&self, now: Nanos) -> bool {
+        let payload = self.payload.as_ref().filter(|payload| payload.intake.is_some());
+        payload.is_some_and(|payload| {
+            let whole = STALL.0 + u64::from(payload.request.length) * SLOWEST_BYTE.0;
+            now.since(self.progress) > STALL || now.since(payload.since) > Nanos(whole)
+        })
     }
 
     /// Whether bytes of it are here that may be looked at and that its socket will not announce.
@@ -448,4 +465,29 @@ fn contiguous(volume: &Volume, answer: &Answer, index: usize, end: usize) -> (u3
         blocks += 1;
     }
     (from, blocks)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::nbd::wire::Command;
+    use crate::socket::Stream;
+
+    #[test]
+    fn a_byte_now_and_then_does_not_keep_memory_that_others_wait_for() {
+        let (ours, _theirs) = std::os::unix::net::UnixStream::pair().expect("a pair");
+        let mut connection = Connection::new(Socket::plain(Stream::Unix(ours)), 1, Tls::Off, Nanos::ZERO);
+        let request = Request { flags: 0, command: Command::Write, cookie: 1, offset: 0, length: 4 << 20 };
+        let payload = Payload { request, intake: None, got: 0, since: Nanos::from_secs(100) };
+        connection.payload = Some(payload);
+        connection.progress = Nanos::from_secs(100);
+        let at = |connection: &Connection, secs| connection.hoards_intake(Nanos::from_secs(secs));
+        assert!(!at(&connection, 1000), "it has none");
+        connection.payload.as_mut().expect("set").intake = Some((0..1024).collect());
+        assert!(!at(&connection, 110) && at(&connection, 111), "nothing came for ten seconds");
+        connection.progress = Nanos::from_secs(114);
+        assert!(!at(&connection, 114), "4 MiB may take 14 s");
+        connection.progress = Nanos::from_secs(115);
+        assert!(at(&connection, 115), "and no longer, whatever came last");
+    }
 }

@@ -11,6 +11,7 @@
 
 mod accept;
 mod control;
+mod departed;
 mod linger;
 mod metrics;
 mod requests;
@@ -34,6 +35,7 @@ use crate::source::{Opening, Source};
 use crate::volume::{EngineSpec, Event, Volume};
 use accept::Listener;
 use control::Control;
+use departed::Departed;
 use forerun_core::array::ArraySpec;
 use forerun_core::units::{Nanos, SECTOR_BYTES};
 use forerun_disk::device::Device;
@@ -56,8 +58,6 @@ use std::time::Instant;
 const TICK: Nanos = Nanos::from_secs(1);
 /// How long a negotiation may take, and how long clients may take over their last answers when the server ends.
 const DEADLINE: Nanos = Nanos::from_secs(10);
-/// How long a client may hold intake memory that others wait for without sending a byte.
-const STALL: Nanos = Nanos::from_secs(10);
 /// Events taken from the kernel in one turn.
 const EVENTS: usize = 128;
 
@@ -117,6 +117,7 @@ pub struct Server {
     places: u32,
     control: Option<Control>,
     requests: Requests,
+    departed: Departed,
     /// Requests that were taken in this turn.
     requests_of_turn: u32,
     linger: Linger,
@@ -314,6 +315,7 @@ impl Server {
             places: options.connections,
             control,
             requests: Requests::default(),
+            departed: Departed::default(),
             requests_of_turn: 0,
             linger: Linger::default(),
             begin: real_time(),
@@ -619,7 +621,7 @@ impl Server {
         let wanted = self.connections.iter().flatten().any(Connection::waits_for_intake);
         for connection in self.connections.iter_mut().flatten() {
             let late = !connection.is_serving() && now.since(connection.since) > DEADLINE;
-            let hogs = wanted && connection.holds_intake() && now.since(connection.progress) > STALL;
+            let hogs = wanted && connection.hoards_intake(now);
             connection.broken |= late || hogs;
         }
         for at in 0..self.connections.len() {
@@ -658,24 +660,28 @@ impl Server {
         gone && (late || self.served.iter().all(|served| served.volume.is_idle()))
     }
 
-    /// A connection goes. What it asked for and was not answered yet stays with the volume until that is done.
+    /// A connection goes. What it asked for and was not answered yet stays with the volume until that is done, and so does
+    /// its place.
     fn close(&mut self, at: usize) {
         let Some(mut connection) = self.connections[at].take() else { return };
         let _ = epoll::delete(&self.epoll, &connection.socket);
         if !connection.broken {
             connection.socket.say_goodbye();
         }
-        if connection.is_serving() {
-            self.serving -= 1;
-        }
+        let at_work = connection.is_serving();
         let served = &mut self.served[connection.export()];
         if let Some(intake) = connection.dismantle(&mut served.finished) {
             served.volume.give_intake(intake);
         }
-        // Credit goes back with the connection: what it still has in flight ends by itself.
-        served.credit.give_all(&mut connection.held);
+        let (left, blocks) = self.requests.forget(at, self.departed.next());
+        // What members still work for keeps its credit, and the client its place.
+        served.credit.give_but(&mut connection.held, blocks);
         served.release_finished();
-        self.requests.forget(at);
+        if left > 0 {
+            self.departed.put(connection.held, left);
+        } else if at_work {
+            self.serving -= 1;
+        }
     }
 
     fn answer(&mut self, now: Nanos, event: Event) {

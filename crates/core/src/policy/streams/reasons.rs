@@ -3,7 +3,7 @@
 //! Nothing is decided here. Numbers are computed for a turn only, so a stream that goes on as it did costs nothing.
 
 use super::Streams;
-use super::sizes::{BUSY_SHARE, Load};
+use super::sizes::{BUSY_SHARE, Load, Missing, Rhythm};
 use super::table::{HISTORY, StreamId};
 use crate::policy::decisions::{Because, Subject, Way, because};
 use crate::units::{BLOCK_BYTES, Nanos};
@@ -13,7 +13,15 @@ const BEGUN: Way = Way::on("admitted", "its requests are sequential");
 const WELCOME: Way = Way::on("admitted", "the disks have time for its turns, and its data has room in M");
 const NO_TIME: Way = Way::off(
     "refused",
-    "with it the disks would have no round: turns may take 80% of their time, and what is asked for takes more",
+    "with it the disks would have no round within 4 s: turns may take 92% of their time, and what is asked for takes more",
+);
+const NO_START: Way = Way::off(
+    "refused",
+    "so many have begun at once that with it the disks could not bring all into step in three waits",
+);
+const TOO_MUCH: Way = Way::off(
+    "refused",
+    "streams have turned out to take more of the disks' time than was believed, and it is the youngest",
 );
 const NO_MEMORY: Way = Way::off("refused", "with it the data of a round would not fit in M");
 const NOT_SEQUENTIAL: Way = Way::off("random", "too few of its last requests went on where it was");
@@ -45,30 +53,42 @@ impl Streams {
             self.turned(id, &BEGUN, numbers);
         }
     }
-    /// A stream was judged: the load with it, and the round and the blocks of memory that follow from that.
-    pub(super) fn was_judged(
-        &mut self,
-        id: StreamId,
-        load: &Load,
-        round: Option<Nanos>,
-        memory: Option<u64>,
-    ) {
-        // It counts among them, whether it is welcome or not.
-        let others = self.table.live() as u64 - self.table.refused;
-        let streams = ("streams", others + u64::from(self.table.stream(id).refused));
-        let m = ("memory_max_bytes", self.sizes.m * BLOCK_BYTES);
-        let (Some(round), Some(memory)) = (round, memory) else {
-            let numbers = because([
-                streams,
-                ("asked_bytes_per_s", load.blocks_per_s.saturating_mul(BLOCK_BYTES)),
-                ("disk_time_percent", self.sizes.busy_percent(load)),
-                ("disk_time_max_percent", BUSY_SHARE),
-            ]);
-            return self.turned(id, &NO_TIME, numbers);
+    /// A stream was judged: the load with it, and what follows from that.
+    pub(super) fn was_judged(&mut self, id: StreamId, load: &Load, judged: Result<Rhythm, Missing>) {
+        let (way, rhythm) = match judged {
+            Ok(rhythm) => (&WELCOME, rhythm),
+            Err(Missing::Time) => return self.takes_too_much(id, &NO_TIME, load),
+            Err(Missing::Start) => {
+                let beginning = ("beginning", load.unsettled);
+                let switch = ("switch_ns", self.sizes.device.switch.0);
+                let numbers = because([("streams", self.judged_streams(id)), beginning, switch]);
+                return self.turned(id, &NO_START, numbers);
+            }
+            // The least that it would take.
+            Err(Missing::Memory) => (&NO_MEMORY, self.sizes.shortest(load)),
         };
-        let way = if memory <= self.sizes.m { &WELCOME } else { &NO_MEMORY };
-        let memory = ("memory_bytes", memory.saturating_mul(BLOCK_BYTES));
-        self.turned(id, way, because([streams, ("round_ns", round.0), memory, m]));
+        let memory = ("memory_bytes", self.sizes.memory(load, &rhythm).saturating_mul(BLOCK_BYTES));
+        let m = ("memory_max_bytes", self.sizes.m * BLOCK_BYTES);
+        let streams = ("streams", self.judged_streams(id));
+        self.turned(id, way, because([streams, ("round_ns", rhythm.round.0), memory, m]));
+    }
+    /// A stream that was let in is refused, for such a load.
+    pub(super) fn was_refused_later(&mut self, id: StreamId, load: &Load) {
+        self.takes_too_much(id, &TOO_MUCH, load);
+    }
+    fn takes_too_much(&mut self, id: StreamId, way: &Way, load: &Load) {
+        let numbers = because([
+            ("streams", self.judged_streams(id)),
+            ("asked_bytes_per_s", load.blocks_per_s.saturating_mul(BLOCK_BYTES)),
+            ("disk_time_percent", self.sizes.busy_percent(load)),
+            ("disk_time_max_percent", BUSY_SHARE),
+        ]);
+        self.turned(id, way, numbers);
+    }
+    /// Streams that are let in, and this one, whether it is welcome or not.
+    fn judged_streams(&self, id: StreamId) -> u64 {
+        let welcome = self.table.live() as u64 - self.table.refused;
+        welcome + u64::from(self.table.stream(id).refused)
     }
     /// A stream proved to be none.
     pub(super) fn is_no_stream(&mut self, id: StreamId) {
