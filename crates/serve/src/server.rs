@@ -241,17 +241,45 @@ fn check_exports(exports: &[ExportOptions]) -> Result<(), ServeError> {
     Ok(())
 }
 
+/// One export, without its members.
+fn check_export(export: &ExportOptions) -> Result<(), ServeError> {
+    let believed = match &export.what {
+        What::Over { member, array } => {
+            if let Some(text) = array {
+                let _: ArraySpec = text.parse().map_err(|why| ServeError::option("--array", why))?;
+            }
+            member.emulate.as_ref()
+        }
+        What::Stripe { members, .. } => members.iter().find_map(|member| member.emulate.as_ref()),
+    };
+    EngineSpec::new(&export.scheme, export.cache_bytes, believed.unwrap_or(&export.device)).map(drop)
+}
+
 impl Server {
-    /// Opens what is served, makes the cache and listens. Nobody is served before [`Server::run`].
+    /// Whether a server could be made of these options, as far as that is known without opening anything: numbers and names,
+    /// and each export's scheme, cache, device and array.
     ///
     /// # Errors
-    /// What does not exist, fit or belong together, as [`ServeError`] says.
-    pub fn bind(options: &Options) -> Result<Self, ServeError> {
+    /// As [`Server::bind`] would.
+    pub fn check(options: &Options) -> Result<(), ServeError> {
         if !(1..=crate::options::CONNECTIONS_MAX).contains(&options.connections) {
             let why = format!("1 to {} clients can be served at once", crate::options::CONNECTIONS_MAX);
             return Err(ServeError::option("--connections", why));
         }
         check_exports(&options.exports)?;
+        let count = options.exports.len();
+        options
+            .exports
+            .iter()
+            .try_for_each(|export| check_export(export).map_err(|problem| problem.of_export(export, count)))
+    }
+
+    /// Opens what is served, makes the cache and listens. Nobody is served before [`Server::run`].
+    ///
+    /// # Errors
+    /// What does not exist, fit or belong together, as [`ServeError`] says.
+    pub fn bind(options: &Options) -> Result<Self, ServeError> {
+        Self::check(options)?;
         let tls = options.tls.as_ref().map(crate::tls::config).transpose()?;
         let mut served = Served::open_all(options)?;
         let show = options.http.map(|address| Http::start(address).map(|http| Show::new(http, options)));

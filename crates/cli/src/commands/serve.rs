@@ -216,6 +216,11 @@ pub(crate) fn serve(args: &ServeArgs, matches: Option<&ArgMatches>, ui: &Ui) -> 
             ServeError::Log { .. } => CliError::new(Kind::Finding, "", problem, ""),
             other => from_serve(&other),
         })?;
+        if ui.json {
+            let (inputs, outputs) = (found.inputs, found.outputs);
+            return ui
+                .print_json_line(&serde_json::json!({"inputs": inputs, "outputs": outputs, "same": true}));
+        }
         return ui.print(&format!("{} inputs, {} outputs, all the same\n", found.inputs, found.outputs));
     }
     let effective = config::effective(args, matches)?;
@@ -245,7 +250,7 @@ pub(crate) fn serve(args: &ServeArgs, matches: Option<&ArgMatches>, ui: &Ui) -> 
     let child = match &args.run {
         Some(command) => Some(start(command, &uri, &options, &server)?),
         None => {
-            ui.print(&format!("{uri}\n"))?;
+            announce(&server, options.exports.len(), ui)?;
             None
         }
     };
@@ -254,6 +259,16 @@ pub(crate) fn serve(args: &ServeArgs, matches: Option<&ArgMatches>, ui: &Ui) -> 
     report(&metrics, ui)?;
     recording.map_or(Ok(()), |recording| recording.finish(ui))?;
     child.map_or(Ok(()), |child| child.join().unwrap_or_else(|_| Err(CliError::failure("--run", "was lost"))))
+}
+
+/// Where clients find the exports: the first one's address, or with `--json` all of them in one line.
+fn announce(server: &Server, exports: usize, ui: &Ui) -> Result<(), CliError> {
+    if !ui.json {
+        return ui.print(&format!("{}\n", server.uri()));
+    }
+    let exports: Vec<String> = (0..exports).map(|number| server.uri_of(number)).collect();
+    let page = server.page().map(|page| page.to_string());
+    ui.print_json_line(&serde_json::json!({"uri": server.uri(), "exports": exports, "page": page}))
 }
 
 /// A refusal to start, with the line of the file that it is about.
@@ -277,13 +292,15 @@ fn size(option: &str, text: &str) -> Result<u64, CliError> {
     parse_size(text).map_err(|problem| CliError::usage(option, problem, ""))
 }
 
-fn export(args: &ServeArgs) -> Result<ExportOptions, CliError> {
-    let what = match (&args.over, &args.stripe) {
-        (Some(member), _) => What::Over { member: member.clone(), array: array(args)? },
-        (None, Some(strip)) => {
+/// One export; `instead` is what is served where the options do not say.
+fn export(args: &ServeArgs, instead: Option<What>) -> Result<ExportOptions, CliError> {
+    let what = match (&args.over, &args.stripe, instead) {
+        (Some(member), ..) => What::Over { member: member.clone(), array: array(args)? },
+        (None, Some(strip), _) => {
             What::Stripe { strip_bytes: size("--stripe", strip)?, members: args.members.clone() }
         }
-        (None, None) => {
+        (None, None, Some(what)) => what,
+        (None, None, None) => {
             let what = "nothing to serve";
             return Err(CliError::usage(
                 "serve",
@@ -339,7 +356,7 @@ fn options(exports: &[ServeArgs], folder: Option<&Folder>) -> Result<Options, Cl
     };
     let control = control(args, &listen);
     Ok(Options {
-        exports: exports.iter().map(export).collect::<Result<_, _>>()?,
+        exports: exports.iter().map(|args| export(args, None)).collect::<Result<_, _>>()?,
         listen,
         control,
         connections: args.connections,
@@ -431,6 +448,23 @@ impl Drop for Folder {
     }
 }
 
+/// Whether a server could be made of these options, as far as that is known without opening anything. One that says nothing
+/// to serve, as a draft of a file may, is looked at all the same.
+pub(crate) fn check(effective: &settings::Effective) -> Result<(), CliError> {
+    let over = MemberSpec { path: PathBuf::new(), emulate: None };
+    let drafted = |args: &ServeArgs| {
+        let nothing = args.over.is_none() && args.stripe.is_none();
+        let what = What::Over { member: over.clone(), array: array(args)? };
+        export(args, nothing.then_some(what))
+    };
+    let exports = effective.args.iter().map(drafted).collect::<Result<_, _>>()?;
+    let args = &effective.args[0];
+    tls(args)?;
+    let socket = args.socket.clone().unwrap_or_default();
+    let options = Options { exports, connections: args.connections, ..Options::over(PathBuf::new(), socket) };
+    Server::check(&options).map_err(|problem| refused(&problem, effective))
+}
+
 type Ended = std::thread::JoinHandle<Result<(), CliError>>;
 
 /// Starts the command of `--run`; the server stops when it ends.
@@ -497,7 +531,7 @@ fn report(metrics: &Metrics, ui: &Ui) -> Result<(), CliError> {
         emulated_late_p99_us: metrics.lateness.map(|late| late.p99.0 / 1000),
     };
     if ui.json {
-        return ui.print_json(&summary);
+        return ui.print_json_line(&summary);
     }
     ui.say(&format!(
         "forerun: {} reads ({}), {} writes ({}); hits {:.1}% (cache {}, prefetch {}), late {}, misses {}; \

@@ -49,9 +49,10 @@ pub(crate) fn patterns(name: &str, by: Option<GroupBy>, found: &Patterns) -> Str
 
 fn title(runs: &[RunReport]) -> String {
     let schemes = runs.iter().filter(|run| !words::is_baseline(run)).count();
+    let s = if schemes == 1 { "" } else { "s" };
     match words::by_input(runs).as_slice() {
-        [group] => format!("{schemes} schemes on {}", group[0].input),
-        groups => format!("{schemes} runs on {} inputs", groups.len()),
+        [group] => format!("{schemes} scheme{s} on {}", group[0].input),
+        groups => format!("{schemes} run{s} on {} inputs", groups.len()),
     }
 }
 
