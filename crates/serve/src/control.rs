@@ -162,6 +162,13 @@ pub fn ask(path: &Path, request: &Request) -> Result<Value, ServeError> {
     stream.write_all(&line).map_err(failed)?;
     let mut answer = String::new();
     BufReader::new(stream.take(ANSWER_BYTES_MAX)).read_line(&mut answer).map_err(failed)?;
+    if answer.starts_with("NBDMAGIC") {
+        let why = format!(
+            "{} is the socket of the clients: --control names that of the server, {0}.ctl unless it was given",
+            path.display()
+        );
+        return Err(ServeError::option("--control", why));
+    }
     match serde_json::from_str(&answer).map_err(|problem| failed(problem.into()))? {
         Answer::Ok(value) => Ok(value),
         Answer::Error(why) => Err(ServeError::option("refused", why)),

@@ -114,6 +114,9 @@ pub struct ExportFigures {
     pub array: String,
     /// Bytes of its volume.
     pub size_bytes: u64,
+    /// Why nothing of it is answered any more: its members are not what they were.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub changed: Option<String>,
     /// What clients asked, and what prefetching came to.
     #[serde(flatten)]
     pub counters: Counters,

@@ -1,7 +1,7 @@
 // The live page: asks the server twice a second, keeps the last two minutes, draws them, and says in words why reads are fast.
 "use strict";
 
-const KEEP_NS = 120e9, NOW_NS = 5e9, RECENT_NS = 30e9, BLOCK = 4096, EVERY_MS = 500, ROWS = 8, RIBBONS = 6;
+const KEEP_NS = 120e9, NOW_NS = 10e9, BLOCK = 4096, EVERY_MS = 500, ROWS = 8, RIBBONS = 6;
 let samples = [], stats = null, exportNumber = 0, windowSeconds = 15;
 const set = (id, text) => { if (element(id).textContent !== text) { element(id).textContent = text; } };
 const sum = values => values.reduce((a, b) => a + b, 0);
@@ -68,12 +68,17 @@ function reasons(d, view) {
   if (none > 0 && strip > 0) {
     lines.push(`By the scheme's own account the disks would have spent ${duration(none)} on the blocks now in the cache reading block by block, ` +
       `and ${duration(strip)} reading whole strips.`);
+    const asp = lastTurns(view).find(turn => turn.switch === "asp" && !turn.on);
+    if (asp && strip < none) {
+      lines.push("asp asks that only when a read misses. It is off since the last miss at which strips did not pay, " +
+        "and what another part reads ahead in time does not miss.");
+    }
   }
   return lines;
 }
 
 function verdict(view) {
-  const box = document.querySelector(".verdict"), recent = last(RECENT_NS), idle = !sum(recent.blocks);
+  const box = document.querySelector(".verdict"), recent = last(NOW_NS), idle = !sum(recent.blocks);
   const d = idle ? between(ZERO, latest()) : recent;
   if (!sum(d.blocks)) {
     set("headline", "Nobody has read anything yet.");
@@ -84,8 +89,16 @@ function verdict(view) {
     box.className = "verdict";
     return;
   }
+  if (view.changed) {
+    set("headline", `Nothing is answered any more: ${view.changed}.`);
+    const item = document.createElement("li");
+    item.textContent = "Every request gets an error, so that no wrong byte is read. Look what became of the member, then start the server anew.";
+    element("because").replaceChildren(item);
+    box.className = "verdict bad";
+    return;
+  }
   const [text, mood] = headline(d, view);
-  const when = idle ? "Since the start: " : "";
+  const when = idle ? "Since the start: " : "Last 10 s: ";
   set("headline", when + text);
   box.className = `verdict ${mood}`;
   element("because").replaceChildren(...reasons(d, view).map(line => {
@@ -97,13 +110,13 @@ function verdict(view) {
 
 function tiles(view) {
   const d = last(NOW_NS), { cache, prefetch } = parts(d), any = sum(d.blocks) > 0, reads = sum(d.reads);
-  const [, used, wasted] = between(ZERO, latest()).ahead;
+  const [, used, wasted] = d.ahead;
   const entries = [
     [rate(d.asked[2] / d.seconds), "clients read"],
     [any ? percent(cache + prefetch) : "–", any ? `hits: ${percent(cache)} cache, ${percent(prefetch)} prefetch` : "hits"],
     [!reads ? "–" : sum(d.waited) ? duration(sum(d.waited) / reads) : "none", "mean wait of a read"],
     [d.asked[2] ? (d.memberBlocks * BLOCK / d.asked[2]).toFixed(2) : "–", "bytes from members per byte read"],
-    [used + wasted ? percent(used / (used + wasted)) : "–", "of what was read ahead was read"],
+    [used + wasted ? percent(used / (used + wasted)) : "–", "of what was read ahead and decided was read"],
     [perSecond(sum(d.members.map(m => m[6])) / d.seconds), "seeks of all members"],
     [count(view.connections), `clients now, ${count(view.clients)} so far`],
   ];
@@ -238,7 +251,7 @@ function members(view) {
   sparks.forEach(s => spark(...s));
   const emulated = view.members.some(m => m.emulates);
   const late = view.emulated_commands ? ` Their timing was off by at most ${duration(view.emulated_late_p99_ns)} in 99 of 100 commands.` : "";
-  set("membersText", "The last 5 seconds; the small curves are the last 30: most commands at once, and seeks a second. " +
+  set("membersText", "The last 10 seconds; the small curves are the last 30: most commands at once, and seeks a second. " +
     (emulated ? `Emulated members count seeks as their model does.${late}` : "A seek here is a command that does not begin where the one before ended."));
 }
 
@@ -264,9 +277,12 @@ function whose(of) {
   return known[of.kind] || `${of.kind} ${of.number} of ${client} at ${at}`;
 }
 
+// A time whose difference from another decided something: more digits than a chart needs.
+const exactly = ns => ns < 1e6 ? duration(ns) : `${(ns / 1e9).toFixed(6)} s`;
+
 // A number of a decision, in the unit that its name ends with.
 function number(name, value) {
-  const units = [["_bytes_per_s", rate], ["_bytes", bytes], ["_blocks", n => bytes(n * BLOCK)], ["_percent", n => `${n}%`], ["_ns", duration]];
+  const units = [["_bytes_per_s", rate], ["_bytes", bytes], ["_blocks", n => bytes(n * BLOCK)], ["_percent", n => `${n}%`], ["_ns", exactly]];
   const [unit, format] = units.find(([ending]) => name.endsWith(ending)) || ["", count];
   return `${name.slice(0, name.length - unit.length)} ${format(value)}`.replaceAll("_", " ").replaceAll(" ", "\u00a0");
 }
@@ -368,8 +384,9 @@ async function poll() {
       samples = samples.filter(s => s.t >= end - KEEP_NS);
       // A page that was just opened lacks more than one answer holds; it waits until it has all.
       if (samples.length && stats.now_ns - end < 2e9) { show(); }
-      set("state", `running ${duration(stats.now_ns)}`);
-      element("state").className = "";
+      const failed = stats.exports[exportNumber]?.changed;
+      set("state", failed ? "failed" : `running ${duration(stats.now_ns)}`);
+      element("state").className = failed ? "lost" : "";
     }
     if (live.samples.length > 1 && asked === exportNumber) { setTimeout(poll, 0); return; }
   } catch {

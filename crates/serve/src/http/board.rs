@@ -41,6 +41,8 @@ pub(crate) struct MemberAbout {
 #[derive(Debug, Default)]
 struct Shown {
     about: Arc<About>,
+    /// Why nothing of it is answered any more.
+    changed: Option<String>,
     samples: VecDeque<Arc<Sample>>,
     decisions: VecDeque<Decision>,
 }
@@ -76,6 +78,11 @@ impl Board {
         }
     }
 
+    /// Whether an export that [`Board::about`] knows is still answered from, and why not.
+    pub(crate) fn changed(&mut self, export: usize, why: Option<&String>) {
+        self.exports[export].changed = why.cloned();
+    }
+
     /// One more sample of an export that [`Board::about`] knows.
     pub(crate) fn add(&mut self, export: usize, sample: Sample) {
         let room = (SAMPLES_ALL_MAX / self.exports.len()).clamp(1, SAMPLES_MAX);
@@ -98,7 +105,8 @@ impl Board {
     pub(super) fn view(&self) -> View {
         let exports = self.exports.iter().map(|shown| {
             let sample = shown.samples.back().cloned().unwrap_or_default();
-            (Arc::clone(&shown.about), sample, shown.decisions.iter().copied().collect())
+            let turns: Vec<Decision> = shown.decisions.iter().copied().collect();
+            Seen { about: Arc::clone(&shown.about), changed: shown.changed.clone(), sample, turns }
         });
         View { whole: self.whole, exports: exports.collect() }
     }
@@ -107,7 +115,15 @@ impl Board {
 /// A copy of what is needed for the figures of now.
 pub(super) struct View {
     whole: Whole,
-    exports: Vec<(Arc<About>, Arc<Sample>, Vec<Decision>)>,
+    exports: Vec<Seen>,
+}
+
+/// One export in it.
+struct Seen {
+    about: Arc<About>,
+    changed: Option<String>,
+    sample: Arc<Sample>,
+    turns: Vec<Decision>,
 }
 
 impl View {
@@ -124,12 +140,13 @@ impl View {
             cpu_ns: process.cpu.0,
             emulated_commands: self.whole.emulated_commands,
             emulated_late_p99_ns: self.whole.emulated_late_p99.0,
-            exports: self.exports.iter().map(|(about, sample, turns)| export(about, sample, turns)).collect(),
+            exports: self.exports.iter().map(export).collect(),
         }
     }
 }
 
-fn export(about: &About, sample: &Sample, turns: &[Decision]) -> ExportFigures {
+fn export(seen: &Seen) -> ExportFigures {
+    let Seen { about, changed, sample, turns } = seen;
     let engine = &sample.engine;
     let fared = FARED.iter().zip(sample.waits.reads).zip(sample.waits.waited);
     let member = |(number, sums): (usize, &MemberSums)| member(about.members.get(number), sums);
@@ -140,6 +157,7 @@ fn export(about: &About, sample: &Sample, turns: &[Decision]) -> ExportFigures {
         scheme: about.scheme.clone(),
         array: about.array.clone(),
         size_bytes: about.size,
+        changed: changed.clone(),
         counters: Counters::new(&sample.asked, engine),
         prefetch_in_flight_bytes: engine.ahead_in_flight * BLOCK_BYTES,
         member_bytes_read: engine.member_blocks_read * BLOCK_BYTES,

@@ -108,6 +108,8 @@ fn whole(page: &mut Page, figures: &Figures) {
 
 fn requests(page: &mut Page, exports: &Exports<'_>) {
     page.gauge("forerun_volume_bytes", "Size of the volume", exports.each(|e| e.size_bytes));
+    let help = "1 if nothing is answered any more, because members are not what they were";
+    page.gauge("forerun_export_failed", help, exports.each(|e| u8::from(e.changed.is_some())));
     let by_op = |e: &ExportFigures| {
         vec![("read".to_owned(), e.counters.reads), ("write".to_owned(), e.counters.writes)]
     };

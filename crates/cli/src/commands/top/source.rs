@@ -28,7 +28,8 @@ pub(super) enum Source {
 impl Source {
     /// A URL, `HOST:PORT`, or a port; or a path, of a control socket or of the socket that it lies beside.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
-        if text.contains('/') && !text.contains("://") {
+        let is_path = text.contains('/') || (!text.is_empty() && Path::new(text).exists());
+        if is_path && !text.contains("://") {
             let beside = PathBuf::from(format!("{text}.ctl"));
             return Ok(Self::Control(if beside.exists() { beside } else { text.into() }));
         }
@@ -75,6 +76,7 @@ fn ask_control(path: &Path) -> Result<Figures, String> {
         uri: state.uri,
         scheme: stats.scheme,
         array: state.array,
+        changed: state.changed,
         size_bytes: state.size_bytes,
         counters: stats.counters,
         cache_bytes: stats.cache_blocks * BLOCK_BYTES,

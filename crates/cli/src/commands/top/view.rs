@@ -137,8 +137,9 @@ fn title<'t>(screen: &Screen, figures: &Figures) -> Line<'t> {
     if screen.held {
         spans.push(Span::styled("  held", screen.style(Color::Yellow)));
     }
+    // What is said of the server is old then.
     if let Some(trouble) = &screen.trouble {
-        spans.push(Span::styled(format!("  {trouble}"), screen.style(Color::Red)));
+        return Line::styled(trouble.clone(), screen.style(Color::Red).add_modifier(Modifier::BOLD));
     }
     Line::from(spans)
 }
@@ -209,8 +210,12 @@ fn served(frame: &mut Frame<'_>, area: Rect, screen: &Screen, export: &ExportFig
     };
     let mean = if now.answered > 0 { per(now.waited_ns, human::float(now.answered)) } else { 0.0 };
     let used = export.counters.used + export.counters.wasted;
+    let first = match &export.changed {
+        Some(why) => Line::styled(format!("FAILED, nothing is answered: {why}"), screen.style(Color::Red)),
+        None => bar(screen, &now.outcomes, area.width),
+    };
     let lines = vec![
-        bar(screen, &now.outcomes, area.width),
+        first,
         Line::from(legend(&now.outcomes)),
         Line::from(format!(
             "now: {} reads/s, a read waits {}; since the start: hits {}, {} of what was read ahead was read",
@@ -249,17 +254,23 @@ fn curves(frame: &mut Frame<'_>, area: Rect, screen: &Screen) {
     curve(right, " waiting, all readers ", Color::Red, &|step| per(step.waited_ns, step.seconds));
 }
 
+fn member_name(member: &MemberFigures) -> String {
+    let name = member.name.rsplit('/').next().unwrap_or_default();
+    member.emulates.as_ref().map_or_else(|| name.to_owned(), |model| format!("{name} as {model}"))
+}
+
 /// A line of a table: what a member did between two answers.
 fn member(before: Option<&MemberFigures>, now: &MemberFigures, seconds: f64) -> [String; 7] {
-    let none = MemberFigures::default();
-    let was = before.unwrap_or(&none);
+    let Some(was) = before else {
+        // Sums since the server began say nothing of now.
+        let [busy, commands, seeks, took, read] = ["–"; 5].map(str::to_owned);
+        return [member_name(now), busy, human::count(now.queue), commands, seeks, took, read];
+    };
     let grown = |of: fn(&MemberFigures) -> u64| of(now).saturating_sub(of(was));
     let commands = grown(|m| m.reads) + grown(|m| m.writes);
     let took = if commands > 0 { per(grown(|m| m.took_ns), human::float(commands)) } else { 0.0 };
-    let name = now.name.rsplit('/').next().unwrap_or_default();
-    let name = now.emulates.as_ref().map_or_else(|| name.to_owned(), |model| format!("{name} as {model}"));
     [
-        name,
+        member_name(now),
         human::percent((per(grown(|m| m.busy_ns), seconds) / 1e9).min(1.0)),
         human::count(now.queue),
         format!("{}/s", human::digits(per(commands, seconds))),
@@ -277,7 +288,7 @@ fn member_table(frame: &mut Frame<'_>, area: Rect, screen: &Screen, export: &Exp
     let rows = export.members.iter().take(MEMBERS_MAX).enumerate().map(|(number, now)| {
         Row::new(member(before.and_then(|before| before.members.get(number)), now, seconds))
     });
-    let width = [Constraint::Fill(1)].into_iter().chain([8, 7, 11, 11, 11, 13].map(Constraint::Length));
+    let width = [Constraint::Min(12)].into_iter().chain([8, 7, 11, 11, 11, 13].map(Constraint::Length));
     let head = Row::new(MEMBER_HEAD).style(Style::new().add_modifier(Modifier::DIM));
     let more = export.members.len().saturating_sub(MEMBERS_MAX);
     let title = if more > 0 { format!(" members (and {more} more) ") } else { " members ".to_owned() };
