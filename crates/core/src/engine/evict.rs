@@ -39,6 +39,9 @@ impl Engine {
                     let state = *self.cache.line(line);
                     if state.dirty > 0 {
                         self.destage_line(now, line);
+                        if !self.cache.line(line).used || self.cache.line(line).is_hollow() {
+                            continue; // it was given up
+                        }
                     }
                     if state.dirty > 0 || state.in_flight > 0 {
                         self.scheme.retention().second_chance(line);

@@ -528,14 +528,19 @@ impl Engine {
     pub(super) fn destage_done(&mut self, now: Nanos, number: u32, command: u32, good: bool) {
         if !good {
             let disk = self.commands[command].disk;
-            self.failed.insert(disk);
+            // Where the others cannot stand in for it, to take the member out would only refuse what it may still do.
+            if self.array.redundancy() > 0 {
+                self.failed.insert(disk);
+            }
             self.destage.jobs[number].failed = true;
         }
         self.destage.jobs[number].left -= 1;
         if self.destage.jobs[number].left > 0 {
             return;
         }
-        if self.destage.jobs[number].failed {
+        if self.destage.jobs[number].failed && self.array.redundancy() == 0 {
+            self.abandon_job(now, number);
+        } else if self.destage.jobs[number].failed {
             self.restart_job(now, number);
         } else if self.destage.jobs[number].writing {
             self.finish_job(now, number);
@@ -553,6 +558,41 @@ impl Engine {
         self.leave_job(number);
         self.destage.touch(now, stripe);
         self.want(now, stripe, true);
+    }
+
+    /// A write of the job failed and no other member can make up for it: those who wait for this job get an error, or else
+    /// the next flush. What the member holds there now only the member knows, so the blocks leave.
+    fn abandon_job(&mut self, now: Nanos, number: u32) {
+        self.destage.lost = true;
+        self.clean_taken(number);
+        for index in 0..self.destage.jobs[number].taken.len() {
+            let (block, slot) = self.destage.jobs[number].taken[index];
+            if self.cache.find(block).is_some_and(|line| self.cache.cell(line, block).slot == slot) {
+                self.drop_block(block);
+            }
+        }
+        let waiters = core::mem::take(&mut self.destage.jobs[number].waiters);
+        self.leave_job(number);
+        for &(access, serial) in &waiters {
+            if self.accesses[access].serial == serial {
+                self.accesses[access].error = true;
+                self.accesses[access].missing -= 1;
+                self.ready_if_complete(access);
+            }
+        }
+        self.destage.jobs[number].waiters = waiters;
+        self.start_jobs(now);
+        self.retry_rebuilds(now);
+    }
+
+    /// A clean block leaves, and its line if it was the last.
+    fn drop_block(&mut self, block: Block) {
+        if let Some(line) = self.cache.find(block) {
+            self.empty_cell(line, block);
+            if self.cache.line(line).is_hollow() {
+                self.hollow(line);
+            }
+        }
     }
 
     /// The stripe is on the members: what was not rewritten meanwhile is clean.
@@ -607,13 +647,14 @@ impl Engine {
     }
 
     /// More members are lost than the array can bear: those who wait get an error, and if nobody waits the next flush
-    /// does. The blocks are clean from now on, or their memory would be taken for ever.
+    /// does. The blocks leave: a read must not be told now what no member will say later.
     fn give_up(&mut self, stripe: u64) {
         self.destage.written.remove(&stripe);
         self.destage.lost = true;
         for block in self.array.stripe_extent(Stripe(stripe)).iter() {
-            if let Some(line) = self.cache.find(block) {
+            if let Some(line) = self.cache.find(block).filter(|&line| self.cache.cell(line, block).dirty) {
                 self.cache.set(line, block, |cell| cell.dirty = false);
+                self.drop_block(block);
             }
         }
         let mut waiting = core::mem::take(&mut self.destage.waiting);
@@ -704,4 +745,85 @@ impl Job {
 #[must_use]
 pub const fn member_failed(disk: Disk) -> Input {
     Input::Member { disk, failed: true }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{JOBS_MAX, WriteMode};
+    use crate::access::{Access, Context};
+    use crate::array::Array;
+    use crate::cache::State;
+    use crate::cost::CostModel;
+    use crate::dispatch::DemandFirst;
+    use crate::engine::{Config, Engine, Input, Output, Residency, Status};
+    use crate::registry::{Layer, LayerShape, SchemeSpec};
+    use crate::units::{Block, Extent, Nanos};
+    use alloc::boxed::Box;
+    use alloc::vec::Vec;
+
+    fn engine() -> Engine {
+        let array = Array::new("single:16KiB".parse().expect("valid"), 1 << 12).expect("holds strips");
+        let shape = LayerShape { cache_blocks: 1 << 10, strip_blocks: 4, stripe_strips: 4, disks: 1 };
+        let built = SchemeSpec::parse("none").expect("a scheme").build(Layer::Array, &shape);
+        let config = Config {
+            residency: Residency::Owned,
+            cache_blocks: shape.cache_blocks,
+            line_blocks: built.line_blocks,
+            strip_aligned: true,
+            retain: true,
+            command_blocks_max: 4,
+            ahead_blocks_max: 8,
+            staging_blocks: 0,
+            write: WriteMode::Through,
+        };
+        Engine::new(config, array, CostModel::default(), built.scheme, Box::new(DemandFirst::new(1)))
+    }
+
+    /// Takes the outputs: commands that left, and answers with whether they are errors.
+    fn drain(engine: &mut Engine, started: &mut Vec<u32>, answers: &mut Vec<(u64, bool)>) {
+        while let Some(output) = engine.poll() {
+            match output {
+                Output::Start(start) => started.push(start.command),
+                Output::Ready { id, handle, error } => {
+                    answers.push((id, error));
+                    engine.handle(Nanos(1), Input::Release { handle });
+                }
+                _ => {}
+            }
+        }
+    }
+
+    #[test]
+    fn one_failed_write_fails_itself_alone_and_its_blocks_are_read_anew() {
+        let mut engine = engine();
+        let (mut started, mut answers) = (Vec::new(), Vec::new());
+        let writes = JOBS_MAX as u64 + 8;
+        for id in 0..writes {
+            let access = Access::write(Context(0), Extent::new(id * 16, 2));
+            engine.handle(Nanos(1), Input::Write { id, access, durable: true });
+            drain(&mut engine, &mut started, &mut answers);
+        }
+        assert!(answers.is_empty() && !started.is_empty());
+        engine
+            .handle(Nanos(1), Input::Done { command: started.remove(0), status: Status::Short { good: 0 } });
+        drain(&mut engine, &mut started, &mut answers);
+        assert_eq!(answers, [(0, true)], "nobody else hears of it");
+        assert_eq!(engine.cache().state(Block(0)), State::Empty);
+        while let Some(command) = started.pop() {
+            engine.handle(Nanos(1), Input::Done { command, status: Status::Ok });
+            drain(&mut engine, &mut started, &mut answers);
+        }
+        answers.sort_unstable();
+        let all: Vec<_> = (0..writes).map(|id| (id, id == 0)).collect();
+        assert_eq!(answers, all);
+        assert_eq!(engine.cache().state(Block(16)), State::Cached);
+        assert!(engine.is_idle());
+        // The next flush says it once more, the one after that does not.
+        for (id, error) in [(100, true), (101, false)] {
+            answers.clear();
+            engine.handle(Nanos(2), Input::Flush { id });
+            drain(&mut engine, &mut started, &mut answers);
+            assert_eq!(answers, [(id, error)]);
+        }
+    }
 }
