@@ -18,6 +18,7 @@ use crate::error::system;
 use crate::fan::Far;
 use crate::nbd::client::Address;
 use crate::remote::Remote;
+use crate::volume::Unsynced;
 use forerun_core::array::{Array, ArraySpec, Level, Role};
 use forerun_core::units::{BLOCK_BYTES, Disk, Extent};
 use rustix::fs::{FlockOperation, OFlags, fcntl_getfl, flock};
@@ -54,6 +55,8 @@ pub(crate) struct Member {
     pub(crate) size: u64,
     /// Writes of ours in flight.
     pub(crate) writing: u32,
+    /// Whether there are writes that no sync has covered.
+    pub(crate) unsynced: Unsynced,
 }
 
 /// A member that is a file or a device of this machine.
@@ -196,14 +199,17 @@ impl Member {
         if let Some(text) = path.to_str().filter(|text| Address::is_meant(text)) {
             let address = text.parse().map_err(|why: String| ServeError::option("--over", why))?;
             let far = open_far(&address, read_only)?;
-            return Ok((Self { file: None, size: far.agreed().size, writing: 0 }, Some(Box::new(far))));
+            return Ok((
+                Self { file: None, size: far.agreed().size, writing: 0, unsynced: Unsynced::default() },
+                Some(Box::new(far)),
+            ));
         }
         if let Some(text) = path.to_str().filter(|text| is_object(text)) {
             let (far, size) = open_object(text, read_only)?;
-            return Ok((Self { file: None, size, writing: 0 }, Some(far)));
+            return Ok((Self { file: None, size, writing: 0, unsynced: Unsynced::default() }, Some(far)));
         }
         let (file, size) = Files::open(path, read_only, direct)?;
-        Ok((Self { file: Some(file), size, writing: 0 }, None))
+        Ok((Self { file: Some(file), size, writing: 0, unsynced: Unsynced::default() }, None))
     }
 
     /// The file for reading `inside` bytes (none for a far member), and how many bytes to ask of it.
@@ -256,6 +262,11 @@ pub(crate) fn usual_array(path: &Path) -> ArraySpec {
 /// Whether a text is meant as the address of an object, and not as a path.
 pub(crate) fn is_object(text: &str) -> bool {
     ["s3://", "http://", "https://", "file://"].iter().any(|scheme| text.starts_with(scheme))
+    /// Whether it is of another machine.
+    pub(crate) const fn is_far(&self) -> bool {
+        self.file.is_none()
+    }
+
 }
 
 /// Pins an object; returns its size too.

@@ -13,8 +13,8 @@
 //!
 //! A read that the engine answers with an error is read once more, block by block and past the cache, before a client
 //! hears of it: an error in a block that only a prefetch wanted must not reach who asked for its neighbour. A write that a
-//! member refuses is an error to its client and to the next flush; a sync that fails is for ever, because the kernel may
-//! have dropped what it could not write.
+//! member refuses is an error to its client and to the next flush; a sync that fails with something to lose is for ever,
+//! because the kernel may have dropped what it could not write.
 
 mod change;
 #[cfg(test)]
@@ -26,6 +26,7 @@ mod write;
 
 pub(crate) use change::Change;
 pub(crate) use spec::EngineSpec;
+pub(crate) use sync::Unsynced;
 pub(crate) use write::NewWrite;
 
 use crate::backend::{Backend, Done, Kind, Lateness, Task, lend_for};
@@ -510,6 +511,9 @@ impl Volume {
                 0
             }
         };
+        if write && done.result.is_ok() {
+            self.source.members[member].unsynced.wrote();
+        }
         self.arena.take_back(lease);
         if let Some(watch) = &mut self.watch {
             let bytes = inside.min(good * forerun_core::units::BLOCK_BYTES);
