@@ -30,6 +30,7 @@ mod geometry;
 mod http;
 mod live;
 pub mod log;
+mod memory;
 pub mod nbd;
 #[cfg(feature = "objects")]
 mod object;

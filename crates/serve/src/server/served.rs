@@ -40,6 +40,8 @@ impl Served {
     /// Opens all exports of a server.
     pub(super) fn open_all(options: &Options) -> Result<Vec<Self>, ServeError> {
         let count = options.exports.len();
+        let caches = options.exports.iter().map(|export| export.cache_bytes);
+        crate::memory::check(caches.fold(0, u64::saturating_add))?;
         let mut all = Vec::with_capacity(count);
         for export in &options.exports {
             let mut volume =
