@@ -35,6 +35,7 @@ use crate::volume::{EngineSpec, Event, Volume};
 use accept::Listener;
 use control::Control;
 use forerun_core::array::ArraySpec;
+use forerun_core::size::format_size;
 use forerun_core::units::{Nanos, SECTOR_BYTES};
 use forerun_disk::device::Device;
 use forerun_disk::preset::{BuildOptions, Preset};
@@ -199,8 +200,14 @@ fn open_volume(options: &Options, export: &ExportOptions) -> Result<Volume, Serv
         let emulated = models.iter().any(Option::is_some);
         Ok(if emulated { Box::new(Emulated::new(plain, models)) as Box<dyn Backend> } else { plain })
     };
-    let mut volume =
-        Volume::new(spec, source, backend, log.transpose()?).map_err(system("memory and members"))?;
+    let mut volume = Volume::new(spec, source, backend).map_err(system("memory and members"))?;
+    let unserved = volume.source.unserved();
+    if unserved > 0 {
+        volume.say(format!(
+            "{} of the members are not served: a stripe takes whole strips, and as many of each as the smallest has",
+            format_size(unserved)
+        ));
+    }
     if let (Some(found), Some(member)) = (found, members.first()) {
         volume.say(format!("{} is {}: served as {}", member.path.display(), found.words, found.data));
     }
