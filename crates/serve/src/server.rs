@@ -399,7 +399,7 @@ impl Server {
         }
         self.metrics.take(&mut self.served);
         for served in &mut self.served {
-            served.volume.flush_log().map_err(system("log of inputs"))?;
+            served.volume.finish_log().map_err(system("log of inputs"))?;
         }
         self.record.as_mut().map_or(Ok(()), Record::finish).map_err(system("--record"))?;
         Ok(self.metrics)
@@ -588,7 +588,7 @@ impl Server {
 
     /// Deadlines and members.
     fn tick(&mut self, now: Nanos) {
-        self.served.iter_mut().for_each(Served::check_members);
+        self.served.iter_mut().for_each(Served::tick);
         self.dismiss_operators(now);
         let wanted = self.connections.iter().flatten().any(Connection::waits_for_intake);
         for connection in self.connections.iter_mut().flatten() {

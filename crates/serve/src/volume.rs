@@ -370,9 +370,16 @@ impl Volume {
         }
     }
 
-    /// Puts everything that the log still holds on disk.
-    pub(crate) fn flush_log(&mut self) -> io::Result<()> {
-        self.log.as_mut().map_or(Ok(()), Log::flush)
+    /// A second has passed: the log goes to its file.
+    pub(crate) fn tick_log(&mut self) {
+        if let Some(log) = &mut self.log {
+            log.tick();
+        }
+    }
+
+    /// Ends the log.
+    pub(crate) fn finish_log(&mut self) -> io::Result<()> {
+        self.log.as_mut().map_or(Ok(()), Log::finish)
     }
 
     /// How late emulated members were.

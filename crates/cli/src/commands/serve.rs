@@ -198,13 +198,18 @@ struct Summary {
 }
 
 /// Serves until it is stopped, or replays a log.
+/// What a replay found, for `--json`.
+#[derive(Debug, Serialize)]
+struct Replayed {
+    inputs: u64,
+    outputs: u64,
+    /// Line at which the log is cut; null of a whole one.
+    cut: Option<u64>,
+}
+
 pub(crate) fn serve(args: &ServeArgs, matches: Option<&ArgMatches>, ui: &Ui) -> Result<(), CliError> {
     if let Some(path) = &args.replay_log {
-        let found = forerun_serve::log::verify(path).map_err(|problem| match problem {
-            ServeError::Log { .. } => CliError::new(Kind::Finding, "", problem, ""),
-            other => from_serve(&other),
-        })?;
-        return ui.print(&format!("{} inputs, {} outputs, all the same\n", found.inputs, found.outputs));
+        return replay(path, ui);
     }
     let effective = config::effective(args, matches)?;
     let args = &effective.args[0];
@@ -230,12 +235,31 @@ pub(crate) fn serve(args: &ServeArgs, matches: Option<&ArgMatches>, ui: &Ui) -> 
     if let Some(page) = server.page() {
         ui.say(&format!("forerun: live page: {page}"));
     }
-    let child = match &args.run {
-        Some(command) => Some(start(command, &uri, &options, &server)?),
-        None => {
-            ui.print(&format!("{uri}\n"))?;
-            None
-        }
+}
+
+/// Large caches are pinned when they are made, which takes more than a second.
+fn announce_large_caches(options: &Options, ui: &Ui) {
+    let bytes: u64 = options.exports.iter().map(|export| export.cache_bytes).fold(0, u64::saturating_add);
+    if bytes >= LARGE_CACHE_BYTES && options.transfer != Transfer::Threads {
+        ui.say(&format!(
+            "forerun: making {} of cache, some seconds (--io threads takes memory as it is used)",
+            human::bytes(human::float(bytes))
+        ));
+    }
+}
+
+/// Feeds a log of inputs to an engine and says what came of it. Only another output is a finding; what is no log is a failure.
+fn replay(path: &Path, ui: &Ui) -> Result<(), CliError> {
+    let found = forerun_serve::log::verify(path).map_err(|problem| match problem {
+        ServeError::Differs { .. } => CliError::new(Kind::Finding, "", problem, ""),
+        other => CliError::new(Kind::Failure, "", other, ""),
+    })?;
+    if ui.json {
+        return ui.print_json(&Replayed { inputs: found.inputs, outputs: found.outputs, cut: found.cut });
+    }
+    let same = match found.cut {
+        None => "all the same".into(),
+        Some(line) => format!("all the same; the log is cut at line {line}, as by a server that was killed"),
     };
     tell_service_manager("READY=1\n");
     let metrics = server.run(&mut |line| ui.say(&format!("forerun: {line}"))).map_err(|e| from_serve(&e))?;

@@ -78,8 +78,9 @@ impl Served {
         }
     }
 
-    /// Looks whether the members are what they were.
-    pub(super) fn check_members(&mut self) {
+    /// A second has passed: looks whether the members are what they were.
+    pub(super) fn tick(&mut self) {
+        self.volume.tick_log();
         if self.changed.is_none()
             && let Err(why) = self.volume.check()
         {
