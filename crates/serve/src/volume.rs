@@ -311,6 +311,11 @@ impl Volume {
         self.backend.kick();
         if self.in_flight == 0 {
             return;
+    /// Sends what was started.
+    pub(crate) fn kick(&mut self) {
+        self.backend.kick();
+    }
+
         }
         let mut done = std::mem::take(&mut self.done);
         self.backend.reap(self.now, &mut done);
