@@ -35,6 +35,7 @@ pub mod nbd;
 #[cfg(feature = "objects")]
 mod object;
 pub mod options;
+pub mod output;
 mod raw;
 mod record;
 mod remote;
@@ -45,5 +46,5 @@ mod tls;
 mod volume;
 
 pub use backend::Lateness;
-pub use server::{ExportMetrics, Metrics, Server, Stop};
+pub use server::{ExportMetrics, Metrics, Prepared, Server, Stop};
 pub use source::Direct;

@@ -187,9 +187,6 @@ fn open_volume(options: &Options, export: &ExportOptions) -> Result<Volume, Serv
     let believed = members.iter().find_map(|member| member.emulate.as_ref()).unwrap_or(&export.device);
     let spec = EngineSpec::new(&export.scheme, export.cache_bytes, believed)?;
     spec.check(&source.array)?;
-    let log = export.log_inputs.as_ref().map(|path| {
-        Log::create(path, &spec, &source.array).map_err(|problem| ServeError::file(path, problem))
-    });
     let (direct, far) = (source.is_direct(), source.take_far());
     let backend = |arena: &Arena| {
         let files = make_backend(options.transfer, direct, arena)?;
@@ -240,19 +237,47 @@ fn check_exports(exports: &[ExportOptions]) -> Result<(), ServeError> {
     Ok(())
 }
 
-impl Server {
-    /// Opens what is served, makes the cache and listens. Nobody is served before [`Server::run`].
+/// Starts the logs of inputs, once nothing else can fail: an older log is not lost to a server that does not start.
+fn start_logs(served: &mut [Served], exports: &[ExportOptions]) -> Result<(), ServeError> {
+    for (served, export) in served.iter_mut().zip(exports) {
+        if let Some(path) = &export.log_inputs {
+            let volume = &mut served.volume;
+            let log = Log::create(path, &volume.spec, &volume.source.array);
+            volume.keep_log(log.map_err(|problem| ServeError::file(path, problem))?);
+        }
+    }
+    Ok(())
+}
+
+/// A server that has opened what it serves and made its caches, which may take its time. Nobody can reach it yet, and nothing
+/// of it is in the file system.
+pub struct Prepared {
+    served: Vec<Served>,
+    tls: Option<Arc<rustls::ServerConfig>>,
+}
+
+impl Prepared {
+    /// Opens what is served and makes the caches.
     ///
     /// # Errors
     /// What does not exist, fit or belong together, as [`ServeError`] says.
-    pub fn bind(options: &Options) -> Result<Self, ServeError> {
+    pub fn new(options: &Options) -> Result<Self, ServeError> {
         if !(1..=crate::options::CONNECTIONS_MAX).contains(&options.connections) {
             let why = format!("1 to {} clients can be served at once", crate::options::CONNECTIONS_MAX);
             return Err(ServeError::option("--connections", why));
         }
         check_exports(&options.exports)?;
+        options.check_outputs(&[])?;
         let tls = options.tls.as_ref().map(crate::tls::config).transpose()?;
-        let mut served = Served::open_all(options)?;
+        Ok(Self { served: Served::open_all(options)?, tls })
+    }
+
+    /// Listens, and begins what is written. Nobody is served before [`Server::run`]. The options are those of before.
+    ///
+    /// # Errors
+    /// A socket or a file that cannot be made.
+    pub fn listen(self, options: &Options) -> Result<Server, ServeError> {
+        let Self { mut served, tls } = self;
         let show = options.http.map(|address| Http::start(address).map(|http| Show::new(http, options)));
         let show = show.transpose()?;
         if show.is_some() {
@@ -267,12 +292,7 @@ impl Server {
         let (stop_pipe, stop) = UnixStream::pair().map_err(system("signals"))?;
         stop_pipe.set_nonblocking(true).map_err(system("signals"))?;
         stop.set_nonblocking(true).map_err(system("signals"))?;
-        let sizes = served.iter().map(|served| (served.name.clone(), served.volume.source.size));
-        let record = options
-            .record
-            .as_ref()
-            .map(|path| Record::create(path, sizes).map_err(|problem| ServeError::file(path, problem)));
-        let mut server = Self {
+        let mut server = Server {
             served,
             exports,
             epoll,
@@ -296,14 +316,30 @@ impl Server {
             metrics: Metrics::default(),
             tls,
             tls_policy: policy(options),
-            record: record.transpose()?,
+            record: None,
             show,
             scratch: Vec::new(),
         };
         server.register().map_err(system("epoll"))?;
+        start_logs(&mut server.served, &options.exports)?;
+        if let Some(path) = &options.record {
+            let sizes = server.served.iter().map(|served| (served.name.clone(), served.volume.source.size));
+            let record = Record::create(path, sizes).map_err(|problem| ServeError::file(path, problem))?;
+            server.record = Some(record);
+        }
         // Who asks at once is told what there is.
         server.look(Nanos::ZERO);
         Ok(server)
+    }
+}
+
+impl Server {
+    /// Opens what is served, makes the cache and listens. Nobody is served before [`Server::run`].
+    ///
+    /// # Errors
+    /// What does not exist, fit or belong together, as [`ServeError`] says.
+    pub fn bind(options: &Options) -> Result<Self, ServeError> {
+        Prepared::new(options)?.listen(options)
     }
 
     fn register(&self) -> io::Result<()> {
@@ -492,6 +528,12 @@ impl Server {
         loop {
             let mut moved = false;
             for export in 0..self.served.len() {
+                // What ends as soon as it leaves has taken its time in here: who writes times down looks at the clock again.
+                if self.record.is_some() || self.show.is_some() {
+                    self.served[export].volume.kick();
+                    now = self.now();
+                    self.served[export].volume.at(now);
+                }
                 self.served[export].volume.turn();
                 while let Some(event) = self.served[export].volume.event() {
                     moved = true;
@@ -528,12 +570,6 @@ impl Server {
     fn give_back(&mut self, now: Nanos) {
         for served in &mut self.served {
             served.release_finished();
-                // What ends as soon as it leaves has taken its time in here: who writes times down looks at the clock again.
-                if self.record.is_some() || self.show.is_some() {
-                    self.served[export].volume.kick();
-                    now = self.now();
-                    self.served[export].volume.at(now);
-                }
         }
         for at in 0..self.connections.len() {
             self.resume(now, at);

@@ -164,7 +164,6 @@ impl Volume {
         spec: EngineSpec,
         source: Source,
         backend: impl FnOnce(&Arena) -> io::Result<Box<dyn Backend>>,
-        log: Option<Log>,
     ) -> io::Result<Self> {
         let engine = spec.build(source.array);
         let cache = spec.cache_blocks as u32;
@@ -193,11 +192,17 @@ impl Volume {
             intake_low: INTAKE_BLOCKS as usize,
             rescue_room: INTAKE_BLOCKS as usize,
             syncs: Syncs::default(),
-            log,
+            log: None,
             notes: Vec::new(),
             counts: Counts::default(),
             watch: None,
         })
+    }
+
+    /// From now on every input and output is written to a log. Nothing has been asked yet.
+    pub(crate) fn keep_log(&mut self, log: Log) {
+        debug_assert!(self.is_idle() && self.now == Nanos::ZERO, "a log begins where the engine begins");
+        self.log = Some(log);
     }
 
     /// The time at which everything until the next call happens. It never runs backwards.
@@ -306,16 +311,16 @@ impl Volume {
         self.backend.woken();
     }
 
-    /// Sends what was started, and takes what has ended.
-    pub(crate) fn turn(&mut self) {
-        self.backend.kick();
-        if self.in_flight == 0 {
-            return;
     /// Sends what was started.
     pub(crate) fn kick(&mut self) {
         self.backend.kick();
     }
 
+    /// Sends what was started, and takes what has ended.
+    pub(crate) fn turn(&mut self) {
+        self.backend.kick();
+        if self.in_flight == 0 {
+            return;
         }
         let mut done = std::mem::take(&mut self.done);
         self.backend.reap(self.now, &mut done);
@@ -506,6 +511,9 @@ impl Volume {
         let number = done.token as u32;
         let Flying { blocks, inside, disk, member, write, since } = self.flying[number as usize];
         let mut lease = done.lease.expect("a member command has a lease");
+        if write && done.result.is_ok() {
+            self.source.members[member].unsynced.wrote();
+        }
         let good = match done.result {
             Ok(moved) if moved >= inside => {
                 if !write {
@@ -523,9 +531,6 @@ impl Volume {
                 0
             }
         };
-        if write && done.result.is_ok() {
-            self.source.members[member].unsynced.wrote();
-        }
         self.arena.take_back(lease);
         if let Some(watch) = &mut self.watch {
             let bytes = inside.min(good * forerun_core::units::BLOCK_BYTES);

@@ -3,6 +3,7 @@
 use super::patterns;
 use crate::error::{CliError, Kind};
 use crate::human::{self, float};
+use crate::outputs;
 use crate::ui::{Style, Ui};
 use clap::{Args, Subcommand};
 use forerun_sim::workload::Workload;
@@ -310,11 +311,13 @@ fn size_bars(info: &TraceInfo) -> String {
 
 fn convert(args: &ConvertArgs, ui: &Ui) -> Result<(), CliError> {
     let opened = open(&args.input, &args.read, ui)?;
+    outputs::check(&[("OUTPUT", Some(&args.output))], std::slice::from_ref(&args.input))?;
     write(&args.output, args.to, &opened.trace, ui)
 }
 
 fn synth(args: &SynthArgs, ui: &Ui) -> Result<(), CliError> {
     let parsed = if args.workload.ends_with(".toml") {
+    outputs::check(&[("--output", Some(&args.output))], &[PathBuf::from(&args.workload)])?;
         let path = Path::new(&args.workload);
         let text = std::fs::read_to_string(path).map_err(|problem| CliError::file(path, &problem))?;
         Workload::from_toml(&text)
