@@ -15,6 +15,7 @@ mod html;
 mod human;
 mod outputs;
 mod plan;
+mod reasons;
 mod runner;
 #[cfg(test)]
 mod sample;

@@ -445,9 +445,11 @@ impl Engine {
     pub fn curves(&mut self, out: &mut Vec<(&'static str, f64)>) {
         self.scheme.curves(out);
     }
-    /// What the scheme has decided since the last call: each turn of a switch, with its reason.
+    /// What the scheme has decided since the last call: each turn of a switch, with its reason, in the order of time.
     pub fn decisions(&mut self, out: &mut Vec<Decision>) {
+        let first = out.len();
         self.scheme.policy().decisions(out);
+        out[first..].sort_by_key(|decision| decision.at);
     }
     /// Whether nothing is outstanding: no fetch, no access, no dirty stripe on its way.
     #[must_use]

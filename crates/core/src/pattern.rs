@@ -184,6 +184,16 @@ impl Runs {
     pub const fn start(&self) -> u64 {
         self.start
     }
+    /// The current run, or pass of a loop, from its first block to the one read last; empty before the first request.
+    #[must_use]
+    pub fn run(&self) -> Extent {
+        Extent::new(self.start, self.last.map_or(0, |last| last + 1 - self.start))
+    }
+    /// From the current run's first block to the furthest one ever read in it; of a loop, all of the loop.
+    #[must_use]
+    pub const fn reach(&self) -> Extent {
+        Extent::new(self.start, self.end + 1 - self.start)
+    }
     /// The block that would go on; `None` before the first request.
     #[must_use]
     pub fn next(&self) -> Option<u64> {

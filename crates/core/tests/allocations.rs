@@ -14,6 +14,7 @@ use forerun_core::cost::CostModel;
 use forerun_core::dispatch::DemandFirst;
 use forerun_core::engine::{Config, Engine, Input, Output, Residency, Status, WriteMode};
 use forerun_core::policy::asp::{Asp, AspConfig};
+use forerun_core::policy::decisions::TURNS_MAX;
 use forerun_core::policy::msp::Msp;
 use forerun_core::registry::{Layer, LayerShape, ROWS, Role, SchemeSpec};
 use forerun_core::scheme::{Joined, Scheme};
@@ -169,5 +170,23 @@ fn readers_of_a_page_cache_allocate_nothing_under_any_of_its_prefetchers() {
         let count = allocations(&mut engine, 150_000, &mut next);
         assert!(count <= NEW_PEAKS_MAX, "{}: {count} allocations", row.name);
         assert!(engine.stats().prefetched > 10_000, "{}", row.name);
+    }
+}
+
+#[test]
+fn a_file_whose_pattern_turns_all_the_time_has_its_turns_noted_without_an_allocation() {
+    for scheme in ["rpp(linux-2.6)", "regions(linux-2.6)"] {
+        let mut engine = page_cache(scheme);
+        let blocks = engine.array().capacity_blocks();
+        let (mut rng, mut at, mut turns) = (Rng::new(3), 0, Vec::new());
+        let mut next = || {
+            at = if rng.percent(5) { rng.below(blocks) } else { (at + 1) % blocks };
+            at
+        };
+        let count = allocations(&mut engine, 150_000, &mut next);
+        assert!(count <= NEW_PEAKS_MAX, "{scheme}: {count} allocations");
+        engine.decisions(&mut turns);
+        let last = turns.last().expect("it turned");
+        assert!(last.turn > 5_000 && turns.len() == TURNS_MAX, "{scheme}: {last:?}");
     }
 }

@@ -137,7 +137,11 @@ fn answers(rng: &mut Rng) -> Vec<u8> {
         let words = rng.below(5);
         (0..words).for_each(|_| data.extend(NUMBERS[rng.below(NUMBERS.len())].to_be_bytes()));
         session.extend(0x0003_e889_0455_65a9_u64.to_be_bytes());
-        session.extend([7, kind, data.len() as u32].iter().flat_map(|n| n.to_be_bytes()));
+        let option = if rng.below(4) == 0 { 5 } else { 7 };
+        if option == 5 && rng.below(2) == 0 {
+            data.clear();
+        }
+        session.extend([option, kind, data.len() as u32].iter().flat_map(|n| n.to_be_bytes()));
         session.extend(data);
     }
     (0..rng.below(3)).for_each(|cookie| session.extend(simple_reply(None, cookie as u64)));
@@ -146,13 +150,22 @@ fn answers(rng: &mut Rng) -> Vec<u8> {
 
 /// A server's session, fed to the side that asks. Returns whether they came to agree.
 fn ask(rng: &mut Rng, session: &[u8]) -> bool {
-    let (mut machine, mut out, mut start, mut end) = (Opening::new("a"), Vec::new(), 0, 0);
+    let secured = rng.below(4) == 0;
+    let mut machine = if secured { Opening::secured("a") } else { Opening::new("a") };
+    let (mut out, mut start, mut end) = (Vec::new(), 0, 0);
     loop {
         let Ok((took, step)) = machine.step(&session[start..end], &mut out) else { return false };
         assert!(took <= end - start && out.len() < 100, "it takes what is there and asks once");
         start += took;
         match step {
             ClientStep::Again => {}
+            ClientStep::StartTls => {
+                assert!(
+                    secured && out.len() == 20,
+                    "TLS begins where it was asked for, before the export is named"
+                );
+                machine.go(&mut out);
+            }
             ClientStep::More if end == session.len() => return false,
             ClientStep::More => end = (end + 1 + rng.below(64)).min(session.len()),
             ClientStep::Agreed(agreed) => {

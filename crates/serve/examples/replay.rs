@@ -57,6 +57,7 @@ fn connect(socket: &Path) -> Result<UnixStream, Problem> {
         match step {
             Step::Agreed(_) => return Ok(stream),
             Step::Again => {}
+            Step::StartTls => return Err("TLS that nobody asked for".into()),
             Step::More => {
                 let mut byte = [0];
                 stream.read_exact(&mut byte)?;

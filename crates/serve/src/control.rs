@@ -13,6 +13,7 @@
 //! ```
 
 use crate::error::ServeError;
+use crate::figures::Counters;
 use crate::server::{ExportMetrics, Metrics};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -109,34 +110,9 @@ pub struct ExportStats {
     pub name: String,
     /// Its scheme.
     pub scheme: String,
-    /// READ requests answered without error.
-    pub reads: u64,
-    /// WRITE requests, likewise.
-    pub writes: u64,
-    /// Requests answered with an error.
-    pub errors: u64,
-    /// Bytes that READs asked for.
-    pub bytes_read: u64,
-    /// Bytes that WRITEs brought.
-    pub bytes_written: u64,
-    /// Blocks that clients read: the sum of the four outcomes.
-    pub blocks_read: u64,
-    /// Of them, had been read since they were loaded.
-    pub cache_hits: u64,
-    /// Loaded by a prefetch, first use.
-    pub prefetch_hits: u64,
-    /// Their prefetch was still in flight.
-    pub late_hits: u64,
-    /// None of these.
-    pub misses: u64,
-    /// (cache hits + prefetch hits) / blocks read; 0 before the first read.
-    pub hit_ratio: f64,
-    /// Blocks whose prefetch was issued.
-    pub prefetched_blocks: u64,
-    /// Of them, read before they left.
-    pub used: u64,
-    /// Of them, left unread.
-    pub wasted: u64,
+    /// What clients asked, and what prefetching came to.
+    #[serde(flatten)]
+    pub counters: Counters,
     /// Blocks of the cache in use.
     pub cache_blocks: u64,
     /// Blocks that it may use.
@@ -157,27 +133,11 @@ impl Stats {
 }
 
 impl ExportStats {
-    #[expect(clippy::cast_precision_loss, reason = "a report")]
     fn new(export: &ExportMetrics) -> Self {
-        let read = &export.engine.program;
-        let hits = read.cache_hits + read.prefetch_hits;
         Self {
             name: export.name.clone(),
             scheme: export.scheme.clone(),
-            reads: export.reads,
-            writes: export.writes,
-            errors: export.errors,
-            bytes_read: export.bytes_read,
-            bytes_written: export.bytes_written,
-            blocks_read: read.blocks_read(),
-            cache_hits: read.cache_hits,
-            prefetch_hits: read.prefetch_hits,
-            late_hits: read.late_hits,
-            misses: read.misses,
-            hit_ratio: hits as f64 / read.blocks_read().max(1) as f64,
-            prefetched_blocks: export.engine.prefetched,
-            used: export.engine.used,
-            wasted: export.engine.wasted,
+            counters: export.counters,
             cache_blocks: export.cache_blocks.0,
             cache_blocks_max: export.cache_blocks.1,
         }

@@ -1,12 +1,17 @@
-//! Reaching the server of a member: a stream that is connected and through its negotiation, within a deadline.
+//! Reaching the server of a member: a stream that is connected, under TLS if the address says so, and through its
+//! negotiation, within a deadline.
 //!
 //! It blocks, so the loop lets a thread do it when a connection was lost; before the loop runs it is done in place.
 
+use crate::member_tls;
 use crate::nbd::client::{ANSWER_BYTES_MAX, Address, Agreed, ClientError, Endpoint, Opening, Step};
-use crate::socket::Stream;
-use std::io::{self, Read as _, Write as _};
+use crate::socket::{Socket, Stream};
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
+use std::io;
 use std::net::{TcpStream, ToSocketAddrs as _};
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How long reaching a server and agreeing with it may take.
@@ -15,6 +20,17 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(200);
 /// How long data may lie unacknowledged on the network before the connection counts as lost, milliseconds.
 const UNACKNOWLEDGED_MS: u32 = 30_000;
+/// What a server may mean that hangs up as TLS begins.
+const HUNG_UP: &str = "its server hung up as TLS began: if it wants a certificate of ours, give --member-tls-cert and \
+                       --member-tls-key of its authority; its log says why";
+
+/// Whom to reach, and how to know it.
+#[derive(Clone)]
+pub(crate) struct Target {
+    pub(crate) address: Address,
+    /// For an address with TLS.
+    pub(crate) tls: Option<Arc<ClientConfig>>,
+}
 
 /// Why a member's server was not reached.
 #[derive(Debug, thiserror::Error)]
@@ -23,6 +39,9 @@ pub(crate) enum DialError {
     Network(#[from] io::Error),
     #[error("{0}")]
     Protocol(#[from] ClientError),
+    /// The two sides do not trust each other; it will not be better in a moment.
+    #[error("{0}")]
+    Trust(String),
 }
 
 impl DialError {
@@ -30,37 +49,50 @@ impl DialError {
     pub(crate) fn into_io(self) -> io::Error {
         match self {
             Self::Network(problem) => problem,
-            Self::Protocol(problem) => io::Error::other(problem),
+            other => io::Error::other(other.to_string()),
+        }
+    }
+
+    /// A failure before anything was agreed on. Servers by GnuTLS end TLS 1.3 without a word when they miss a certificate, after
+    /// both sides have finished.
+    fn of_beginning(socket: &Socket, problem: io::Error) -> Self {
+        let ended = [io::ErrorKind::UnexpectedEof, io::ErrorKind::ConnectionReset, io::ErrorKind::BrokenPipe];
+        if socket.is_secure() && ended.contains(&problem.kind()) {
+            return Self::Network(io::Error::new(problem.kind(), HUNG_UP));
+        }
+        Self::of_stream(problem)
+    }
+
+    /// A failure of a stream, which may be one of TLS.
+    fn of_stream(problem: io::Error) -> Self {
+        match (member_tls::explain(&problem), problem.kind()) {
+            (Some(why), _) => Self::Trust(why),
+            (None, io::ErrorKind::WouldBlock) => Self::Network(io::ErrorKind::TimedOut.into()),
+            (None, _) => Self::Network(problem),
         }
     }
 }
 
 /// One try.
-pub(crate) fn dial(address: &Address) -> Result<(Stream, Agreed), DialError> {
+pub(crate) fn dial(target: &Target) -> Result<(Socket, Agreed), DialError> {
     let deadline = Instant::now() + PATIENCE;
-    let mut socket = connect(&address.server, deadline)?;
-    let agreed = negotiate(&mut socket, &address.export, deadline)?;
-    match &socket {
-        Stream::Unix(stream) => {
-            stream.set_read_timeout(None)?;
-            stream.set_nonblocking(true)?;
-        }
-        Stream::Tcp(stream) => {
-            stream.set_read_timeout(None)?;
-            stream.set_nonblocking(true)?;
-            stream.set_nodelay(true)?;
-            rustix::net::sockopt::set_socket_keepalive(stream, true).map_err(io::Error::from)?;
-            rustix::net::sockopt::set_tcp_user_timeout(stream, UNACKNOWLEDGED_MS).map_err(io::Error::from)?;
-        }
+    let mut socket = Socket::plain(connect(&target.address.server, deadline)?);
+    let agreed = negotiate(&mut socket, target, deadline)?;
+    let stream = socket.stream();
+    stream.wait_at_most(None)?;
+    stream.prepare()?;
+    if let Stream::Tcp(stream) = stream {
+        rustix::net::sockopt::set_socket_keepalive(stream, true).map_err(io::Error::from)?;
+        rustix::net::sockopt::set_tcp_user_timeout(stream, UNACKNOWLEDGED_MS).map_err(io::Error::from)?;
     }
     Ok((socket, agreed))
 }
 
 /// Tries again and again until the deadline: a server that is started anew is away for a moment.
-pub(crate) fn redial(address: &Address) -> Result<(Stream, Agreed), DialError> {
+pub(crate) fn redial(target: &Target) -> Result<(Socket, Agreed), DialError> {
     let deadline = Instant::now() + PATIENCE;
     loop {
-        match dial(address) {
+        match dial(target) {
             Err(DialError::Network(_)) if Instant::now() + PAUSE < deadline => std::thread::sleep(PAUSE),
             result => return result,
         }
@@ -89,8 +121,34 @@ fn left(deadline: Instant) -> io::Result<Duration> {
     if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }
 }
 
-fn negotiate(socket: &mut Stream, export: &str, deadline: Instant) -> Result<Agreed, DialError> {
-    let mut machine = Opening::new(export);
+fn write_all(socket: &mut Socket, mut bytes: &[u8]) -> Result<(), DialError> {
+    while !bytes.is_empty() {
+        let took = socket.write(bytes).map_err(|problem| DialError::of_beginning(socket, problem))?;
+        bytes = &bytes[took..];
+    }
+    Ok(())
+}
+
+/// Puts TLS under what follows: both sides agree, and the server is who the address says.
+fn secure(socket: &mut Socket, target: &Target, deadline: Instant) -> Result<(), DialError> {
+    let name = target.address.tls.clone().unwrap_or_default();
+    let trust =
+        |why: &dyn std::fmt::Display| DialError::Trust(format!("{name:?} is no name of a server: {why}"));
+    let Some(config) = &target.tls else { return Err(trust(&"nobody said whom to trust")) };
+    let server = ServerName::try_from(name.clone()).map_err(|why| trust(&why))?;
+    socket.secure_to(config, server).map_err(|why| trust(&why))?;
+    while socket.is_handshaking() {
+        socket.push().map_err(DialError::of_stream)?;
+        socket.stream().wait_at_most(Some(left(deadline)?))?;
+        socket.take_records().map_err(|problem| DialError::of_beginning(socket, problem))?;
+    }
+    socket.push().map_err(DialError::of_stream)
+}
+
+fn negotiate(socket: &mut Socket, target: &Target, deadline: Instant) -> Result<Agreed, DialError> {
+    let export = &target.address.export;
+    let mut machine =
+        if target.address.tls.is_some() { Opening::secured(export) } else { Opening::new(export) };
     // The longest answer with its head; the machine takes it before more is read.
     let (mut buffer, mut end) = (vec![0; 20 + ANSWER_BYTES_MAX], 0);
     loop {
@@ -99,39 +157,32 @@ fn negotiate(socket: &mut Stream, export: &str, deadline: Instant) -> Result<Agr
             let mut out = Vec::new();
             let (took, step) = machine.step(&buffer[start..end], &mut out)?;
             start += took;
-            match socket {
-                Stream::Unix(stream) => stream.write_all(&out)?,
-                Stream::Tcp(stream) => stream.write_all(&out)?,
-            }
+            write_all(socket, &out)?;
             match step {
                 Step::Again => {}
                 Step::More => break,
-                Step::Agreed(_) if start < end => {
-                    return Err(ClientError::Protocol("it sends replies that nobody asked for").into());
+                // Whoever is on the way could have put them there, to be taken for the server's words under TLS.
+                Step::StartTls | Step::Agreed(_) if start < end => {
+                    return Err(ClientError::Protocol("it sends what nobody asked for").into());
+                }
+                Step::StartTls => {
+                    secure(socket, target, deadline)?;
+                    let mut out = Vec::new();
+                    machine.go(&mut out);
+                    write_all(socket, &out)?;
                 }
                 Step::Agreed(agreed) => return Ok(agreed),
             }
         }
         buffer.copy_within(start..end, 0);
         end -= start;
-        let wait = Some(left(deadline)?);
-        let got = match socket {
-            Stream::Unix(stream) => {
-                stream.set_read_timeout(wait)?;
-                stream.read(&mut buffer[end..])
-            }
-            Stream::Tcp(stream) => {
-                stream.set_read_timeout(wait)?;
-                stream.read(&mut buffer[end..])
-            }
-        };
-        match got {
-            Ok(0) => return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
+        socket.stream().wait_at_most(Some(left(deadline)?))?;
+        match socket.read(&mut buffer[end..]) {
+            Ok(0) => return Err(DialError::of_beginning(socket, io::ErrorKind::UnexpectedEof.into())),
             Ok(bytes) => end += bytes,
-            Err(problem) if problem.kind() == io::ErrorKind::WouldBlock => {
-                return Err(io::Error::from(io::ErrorKind::TimedOut).into());
-            }
-            Err(problem) => return Err(problem.into()),
+            // Of TLS there may have been records without a byte in them; the deadline holds all the same.
+            Err(problem) if socket.is_secure() && problem.kind() == io::ErrorKind::WouldBlock => {}
+            Err(problem) => return Err(DialError::of_beginning(socket, problem)),
         }
     }
 }

@@ -4,6 +4,9 @@
 //! differences. Names are those of every report (blocks of 4 KiB; hit, prefetch hit, late hit, miss). A field is added
 //! without a new version, and one that is not there is read as zero; [`VERSION`] changes when one goes or means something else.
 
+use crate::live::Asked;
+use forerun_core::policy::decisions::Told;
+use forerun_core::stats::Stats;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -36,20 +39,11 @@ pub struct Figures {
     pub exports: Vec<ExportFigures>,
 }
 
-/// One export.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+/// The counters of an export since the server began: what `forerun ctl stats`, `/stats.json` and the summary at the end say
+/// alike. In JSON they stand beside the other fields of an export.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct ExportFigures {
-    /// Its name; the first export's may be empty.
-    pub name: String,
-    /// What clients are to be told.
-    pub uri: String,
-    /// Its scheme, in the grammar of every command.
-    pub scheme: String,
-    /// Its geometry, likewise.
-    pub array: String,
-    /// Bytes of its volume.
-    pub size_bytes: u64,
+pub struct Counters {
     /// READ requests answered without error.
     pub reads: u64,
     /// WRITE requests, likewise.
@@ -78,6 +72,51 @@ pub struct ExportFigures {
     pub used: u64,
     /// Of them, left unread.
     pub wasted: u64,
+}
+
+impl Counters {
+    /// Of what clients were answered, and of their engine.
+    #[must_use]
+    #[expect(clippy::cast_precision_loss, reason = "a ratio for a report")]
+    pub(crate) fn new(asked: &Asked, engine: &Stats) -> Self {
+        let read = &engine.program;
+        let hits = read.cache_hits + read.prefetch_hits;
+        Self {
+            reads: asked.reads,
+            writes: asked.writes,
+            errors: asked.errors,
+            bytes_read: asked.bytes_read,
+            bytes_written: asked.bytes_written,
+            blocks_read: read.blocks_read(),
+            cache_hits: read.cache_hits,
+            prefetch_hits: read.prefetch_hits,
+            late_hits: read.late_hits,
+            misses: read.misses,
+            hit_ratio: hits as f64 / read.blocks_read().max(1) as f64,
+            prefetched_blocks: engine.prefetched,
+            used: engine.used,
+            wasted: engine.wasted,
+        }
+    }
+}
+
+/// One export.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ExportFigures {
+    /// Its name; the first export's may be empty.
+    pub name: String,
+    /// What clients are to be told.
+    pub uri: String,
+    /// Its scheme, in the grammar of every command.
+    pub scheme: String,
+    /// Its geometry, likewise.
+    pub array: String,
+    /// Bytes of its volume.
+    pub size_bytes: u64,
+    /// What clients asked, and what prefetching came to.
+    #[serde(flatten)]
+    pub counters: Counters,
     /// Of them, on their way, bytes.
     pub prefetch_in_flight_bytes: u64,
     /// Bytes read from members for reads.
@@ -93,7 +132,7 @@ pub struct ExportFigures {
     /// What the scheme shows, by name.
     pub gauges: BTreeMap<String, f64>,
     /// The last turns of the scheme's switches, oldest first.
-    pub decisions: Vec<DecisionFigures>,
+    pub decisions: Vec<Told>,
 }
 
 /// Reads that fared alike: by the worst of their blocks.
@@ -136,20 +175,59 @@ pub struct MemberFigures {
     pub took_ns: u64,
 }
 
-/// A turn of a switch of the scheme.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct DecisionFigures {
-    /// When, nanoseconds since the server began.
-    pub at_ns: u64,
-    /// Which part of the scheme.
-    pub switch: String,
-    /// How often it had turned, this turn included.
-    pub turn: u64,
-    /// Whether it prefetches from now on.
-    pub on: bool,
-    /// Why.
-    pub reason: String,
-    /// From which numbers.
-    pub because: BTreeMap<String, u64>,
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Names of an object's fields, in their order.
+    fn names(value: &impl Serialize) -> Vec<String> {
+        let text = serde_json::to_string(value).expect("json");
+        let fields = text.split(['{', ',']).filter_map(|part| part.strip_prefix('"')?.split_once("\":"));
+        fields.map(|(name, _)| name.to_owned()).collect()
+    }
+
+    const COUNTERS: [&str; 14] = [
+        "reads",
+        "writes",
+        "errors",
+        "bytes_read",
+        "bytes_written",
+        "blocks_read",
+        "cache_hits",
+        "prefetch_hits",
+        "late_hits",
+        "misses",
+        "hit_ratio",
+        "prefetched_blocks",
+        "used",
+        "wasted",
+    ];
+
+    #[test]
+    fn the_counters_of_an_export_stand_beside_its_other_fields_in_both_answers() {
+        let before = ["name", "uri", "scheme", "array", "size_bytes"];
+        let after = [
+            "prefetch_in_flight_bytes",
+            "member_bytes_read",
+            "cache_bytes",
+            "cache_bytes_max",
+            "fared",
+            "members",
+            "gauges",
+            "decisions",
+        ];
+        assert_eq!(names(&ExportFigures::default()), [&before[..], &COUNTERS, &after].concat());
+        let stats = crate::control::ExportStats::default();
+        let ends: [&[&str]; 3] = [&["name", "scheme"], &COUNTERS, &["cache_blocks", "cache_blocks_max"]];
+        assert_eq!(names(&stats), ends.concat());
+    }
+
+    #[test]
+    fn counters_are_read_where_they_stand_and_are_zero_where_they_do_not() {
+        let read: ExportFigures =
+            serde_json::from_str(r#"{"name":"a","reads":7,"hit_ratio":1,"misses":18446744073709551615}"#)
+                .expect("an export");
+        assert_eq!((read.counters.reads, read.counters.misses, read.counters.used), (7, u64::MAX, 0));
+        assert!((read.counters.hit_ratio - 1.0).abs() < 1e-9 && read.name == "a");
+    }
 }

@@ -12,7 +12,7 @@
 //!
 //! [`nbd`] is the protocol without a socket; `tls` what lies under it where it is asked for; `connection` one client; `server` the loop; `volume` the engine with its
 //! bytes; `source` what is served, opened so that nobody changes it unseen; `backend` and `raw` the ways to the members, the
-//! latter with all the unsafe code there is; `remote` (with `dial`) a member that is an export of another machine, `fan` near
+//! latter with all the unsafe code there is; `remote` (with `dial` and `member_tls`) a member that is an export of another machine, `fan` near
 //! and far members together; [`log`] what replays a run. Budgets: the cache is what `--cache` says, data
 //! on its way in has 32 MiB for all clients together, answers that nobody takes hold at most half of the cache, and the number
 //! of connections is bounded.
@@ -30,6 +30,7 @@ mod geometry;
 mod http;
 mod live;
 pub mod log;
+mod member_tls;
 mod memory;
 pub mod nbd;
 #[cfg(feature = "objects")]

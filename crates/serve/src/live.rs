@@ -114,6 +114,8 @@ struct Member {
 pub(crate) struct Asked {
     pub(crate) reads: u64,
     pub(crate) writes: u64,
+    pub(crate) flushes: u64,
+    pub(crate) hints: u64,
     pub(crate) errors: u64,
     pub(crate) bytes_read: u64,
     pub(crate) bytes_written: u64,

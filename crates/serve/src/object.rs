@@ -184,7 +184,7 @@ impl Pinned {
         let Task { token, kind, offset, len, mut lease, .. } = task;
         let result = match (kind, &mut lease) {
             (Kind::Read, Some(lease)) => match self.read(offset, len).await {
-                Ok(bytes) => Ok(lease.copy_from(&bytes)),
+                Ok(bytes) => Ok(lease.copy_from(0, &bytes)),
                 Err(Failed::Otherwise(why)) => Err(why),
                 Err(Failed::Changed) => {
                     let what =

@@ -16,7 +16,8 @@ pub const EXPORTS_MAX: usize = 64;
 /// One member: a file, a device or an export of another machine, perhaps with the timing of a disk model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemberSpec {
-    /// Where its bytes are: a path, or `nbd://HOST[:PORT]/NAME` or `nbd+unix:///NAME?socket=PATH`.
+    /// Where its bytes are: a path, or `nbd://HOST[:PORT]/NAME` or `nbd+unix:///NAME?socket=PATH` (`nbds` for TLS), or an
+    /// object: `s3://BUCKET/KEY`, `https://HOST/PATH`, `file:///PATH`.
     pub path: PathBuf,
     /// The preset whose time every read and write takes.
     pub emulate: Option<String>,
@@ -98,6 +99,19 @@ pub struct ExportOptions {
     pub read_only: bool,
     /// File for the log of inputs.
     pub log_inputs: Option<PathBuf>,
+    /// Whom members over TLS are trusted by.
+    pub member_tls: MemberTlsOptions,
+}
+
+/// How members that are reached over TLS (`nbds://`) are trusted, and how they may know us.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MemberTlsOptions {
+    /// PEM file of the authorities of their servers; without one no member is reached over TLS.
+    pub ca: Option<PathBuf>,
+    /// PEM file of our certificate, for servers that want one, and those between it and its authority.
+    pub cert: Option<PathBuf>,
+    /// PEM file of its private key.
+    pub key: Option<PathBuf>,
 }
 
 /// How sessions are enciphered. Clients that ask for `STARTTLS` get it.
@@ -149,6 +163,7 @@ impl ExportOptions {
             device: "cheetah-15k4".into(),
             read_only: false,
             log_inputs: None,
+            member_tls: MemberTlsOptions::default(),
         }
     }
 }
@@ -170,6 +185,15 @@ impl Options {
         }
     }
 
+    /// Refuses caches that do not fit into memory together. A server asks it for itself when it is made.
+    ///
+    /// # Errors
+    /// [`ServeError::Option`] with both sizes.
+    pub fn check_memory(&self) -> Result<(), ServeError> {
+        let caches = self.exports.iter().map(|export| export.cache_bytes);
+        crate::memory::check(caches.fold(0, u64::saturating_add))
+    }
+
     /// Refuses to write over what is read: members, presets, certificates, `others`, and the file of another output. A server
     /// asks it for itself when it is made.
     ///
@@ -185,6 +209,8 @@ impl Options {
                 What::Stripe { members, .. } => members,
             };
             read.extend(members.iter().map(|member| member.path.clone()));
+            let keys = &export.member_tls;
+            read.extend([&keys.ca, &keys.cert, &keys.key].into_iter().flatten().cloned());
             let presets = members.iter().filter_map(|member| member.emulate.as_ref()).chain([&export.device]);
             read.extend(presets.map(PathBuf::from));
         }

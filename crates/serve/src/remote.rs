@@ -1,4 +1,4 @@
-//! A member that is an export of another machine (`nbd://HOST/NAME`): tasks become requests, several in flight.
+//! A member that is an export of another machine (`nbd://HOST/NAME`, with TLS `nbds://`): tasks become requests, several in flight.
 //!
 //! ```text
 //!   task --cut at the server's limit--> asks --waiting--> sent --reply, data into the lease--> all answered: done
@@ -6,7 +6,7 @@
 //!                                          `--- connection lost, reached again: the same export? asked once more
 //! ```
 //!
-//! What is received goes from the socket into the lease, what is sent comes from it. Nothing here waits: the socket does
+//! What is received goes from the socket into the lease, what is sent comes from it; under TLS by way of a buffer. Nothing here waits: the socket does
 //! not block, and a thread reaches for the server again when the connection was lost. Tasks wait for it at most as long as
 //! reaching it may take, then they fail, and the next one tries again.
 //!
@@ -15,15 +15,15 @@
 //! while acknowledged writes were not flushed ends everything, since the server may have lost them and the cache has them.
 
 use crate::backend::{Backend, Done, Kind, Task};
-use crate::dial::{DialError, dial, redial};
-use crate::nbd::client::{Address, Agreed, REPLY_BYTES, Reply, parse_reply};
+use crate::dial::{DialError, Target, dial, redial};
+use crate::nbd::client::{Agreed, REPLY_BYTES, Reply, parse_reply};
 use crate::nbd::wire::{Command, Request, request_bytes};
-use crate::socket::Stream;
+use crate::socket::Socket;
 use forerun_core::units::Nanos;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::event::{EventfdFlags, eventfd};
 use std::collections::VecDeque;
-use std::io::{self, Write as _};
+use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
@@ -31,6 +31,9 @@ use std::sync::mpsc::{Receiver, channel};
 /// Requests that one server is asked at once; more wait here. What keeps a network of some milliseconds busy, and below
 /// what servers take from one client before they stop reading.
 const SENT_MAX: usize = 64;
+
+/// Bytes that are deciphered, or are to be enciphered, at once: four records of TLS.
+const BOUNCE_BYTES: usize = 64 << 10;
 
 /// A task and what is left of it.
 #[derive(Debug)]
@@ -52,16 +55,16 @@ struct Ask {
 
 /// The connection.
 enum Link {
-    Up(Stream),
+    Up(Socket),
     /// A thread reaches for the server.
-    Reaching(Receiver<Result<(Stream, Agreed), DialError>>),
+    Reaching(Receiver<Result<(Socket, Agreed), DialError>>),
     /// It was not reached; the next task tries again.
     Down,
 }
 
 /// One far member.
 pub(crate) struct Remote {
-    address: Address,
+    target: Target,
     agreed: Agreed,
     link: Link,
     epoll: OwnedFd,
@@ -76,6 +79,8 @@ pub(crate) struct Remote {
     outbox: Vec<u8>,
     /// The write whose data follows the outbox, by cookie, and how much of it is sent.
     sending: Option<(usize, u64)>,
+    /// Between TLS and the leases, whose memory is no plain slice; empty without TLS.
+    bounce: Vec<u8>,
     head: [u8; REPLY_BYTES],
     head_len: usize,
     /// The read whose data comes now, by cookie, and how much of it is here.
@@ -101,14 +106,15 @@ fn put<T>(table: &mut Vec<Option<T>>, value: T) -> usize {
 
 impl Remote {
     /// Reaches the export.
-    pub(crate) fn open(address: &Address) -> Result<Self, DialError> {
-        let (socket, agreed) = dial(address)?;
+    pub(crate) fn open(target: Target) -> Result<Self, DialError> {
+        let (socket, agreed) = dial(&target)?;
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(io::Error::from)?;
         let reached = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC).map_err(io::Error::from)?;
         epoll::add(&epoll, &reached, EventData::new_u64(0), EventFlags::IN).map_err(io::Error::from)?;
         epoll::add(&epoll, &socket, EventData::new_u64(0), EventFlags::IN).map_err(io::Error::from)?;
         Ok(Self {
-            address: address.clone(),
+            bounce: if target.tls.is_some() { vec![0; BOUNCE_BYTES] } else { Vec::new() },
+            target,
             agreed,
             link: Link::Up(socket),
             epoll,
@@ -189,24 +195,24 @@ impl Remote {
     }
 
     fn change(&mut self, what: String) {
-        let what = format!("{}: {what}", self.address);
+        let what = format!("{}: {what}", self.target.address);
         self.fail_all(&what);
         self.changed.get_or_insert(what);
     }
 
     /// Lets a thread reach for the server.
     fn reach(&mut self) {
-        let (address, event) = (self.address.clone(), Arc::clone(&self.reached));
+        let (target, event) = (self.target.clone(), Arc::clone(&self.reached));
         let (sender, receiver) = channel();
         let thread =
             std::thread::Builder::new().name("reach".into()).stack_size(256 << 10).spawn(move || {
                 // Nobody listens any more when the server has stopped.
-                drop(sender.send(redial(&address)));
+                drop(sender.send(redial(&target)));
                 let _ = rustix::io::write(&*event, &1_u64.to_ne_bytes());
             });
         match thread {
             Ok(_) => self.link = Link::Reaching(receiver),
-            Err(problem) => self.fail_all(&format!("{}: {problem}", self.address)),
+            Err(problem) => self.fail_all(&format!("{}: {problem}", self.target.address)),
         }
     }
 
@@ -230,7 +236,7 @@ impl Remote {
                     Err(problem) => self.lost(&problem.to_string()),
                 }
             }
-            Err(problem) => self.fail_all(&format!("{}: not reached: {problem}", self.address)),
+            Err(problem) => self.fail_all(&format!("{}: not reached: {problem}", self.target.address)),
         }
     }
 
@@ -268,12 +274,15 @@ impl Remote {
                 let ask = self.asked[cookie].expect("what is being sent was asked");
                 let flight = self.flights[ask.flight].as_ref().expect("a task stays until it is answered");
                 let lease = flight.task.lease.as_ref().expect("a write has a lease");
-                lease.send(socket.as_fd(), ask.skip + done, ask.len - done)
-            } else {
-                match socket {
-                    Stream::Unix(stream) => stream.write(&self.outbox).map(|bytes| bytes as u64),
-                    Stream::Tcp(stream) => stream.write(&self.outbox).map(|bytes| bytes as u64),
+                let (skip, len) = (ask.skip + done, ask.len - done);
+                if socket.is_secure() {
+                    let take = lease.copy_to(skip, &mut self.bounce[..len.min(BOUNCE_BYTES as u64) as usize]);
+                    socket.write(&self.bounce[..take as usize]).map(|bytes| bytes as u64)
+                } else {
+                    lease.send(socket.as_fd(), skip, len)
                 }
+            } else {
+                socket.write(&self.outbox).map(|bytes| bytes as u64)
             };
             match result {
                 Ok(moved) => self.moved(moved),
@@ -288,7 +297,20 @@ impl Remote {
                 }
             }
         }
-        self.listen(false);
+        // What TLS has taken may wait for the stream.
+        match self.push() {
+            Ok(waits) => self.listen(waits),
+            Err(problem) => self.lost(&problem.to_string()),
+        }
+    }
+
+    /// Sends the records that wait, if there is TLS. True when the stream does not take them all.
+    fn push(&mut self) -> io::Result<bool> {
+        let Link::Up(socket) = &mut self.link else { return Ok(false) };
+        match socket.push() {
+            Err(problem) if problem.kind() == io::ErrorKind::WouldBlock => Ok(true),
+            result => result.map(|()| false),
+        }
     }
 
     fn moved(&mut self, bytes: u64) {
@@ -320,15 +342,21 @@ impl Remote {
         loop {
             let Link::Up(socket) = &mut self.link else { return };
             let result = match self.incoming {
-                None => rustix::io::read(&*socket, &mut self.head[self.head_len..]).map_err(io::Error::from),
+                None => socket.read(&mut self.head[self.head_len..]),
                 Some((cookie, done)) => {
                     let ask = self.asked[cookie].expect("its reply is being read");
                     let flight =
                         self.flights[ask.flight].as_mut().expect("a task stays until it is answered");
                     let lease = flight.task.lease.as_mut().expect("a read has a lease");
-                    lease
-                        .receive(socket.as_fd(), ask.skip + done, ask.len - done, &mut self.head)
-                        .map(|bytes| bytes as usize)
+                    let (skip, len) = (ask.skip + done, ask.len - done);
+                    if socket.is_secure() {
+                        let bounce = &mut self.bounce[..len.min(BOUNCE_BYTES as u64) as usize];
+                        socket.read(bounce).inspect(|&bytes| {
+                            lease.copy_from(skip, &bounce[..bytes]);
+                        })
+                    } else {
+                        lease.receive(socket.as_fd(), skip, len, &mut self.head).map(|bytes| bytes as usize)
+                    }
                 }
             };
             match result {
@@ -340,6 +368,10 @@ impl Remote {
                 }
                 Err(problem) if problem.kind() == io::ErrorKind::Interrupted => {}
                 Err(problem) if problem.kind() == io::ErrorKind::WouldBlock => return,
+                // Under TLS the end of the stream is an error if the server has not said goodbye.
+                Err(problem) if problem.kind() == io::ErrorKind::UnexpectedEof => {
+                    return self.lost("its server closed the connection");
+                }
                 Err(problem) => return self.lost(&problem.to_string()),
             }
         }
@@ -431,7 +463,8 @@ impl Backend for Remote {
         let _ = rustix::io::read(&*self.reached, &mut count);
         self.reached();
         self.receive();
-        if self.blocked || !self.waiting.is_empty() {
+        let records = matches!(&self.link, Link::Up(socket) if socket.wants_write());
+        if self.blocked || records || !self.waiting.is_empty() {
             self.send();
         }
     }
@@ -450,7 +483,8 @@ impl Drop for Remote {
         if let Link::Up(socket) = &mut self.link {
             let request = Request { flags: 0, command: Command::Disconnect, cookie: 0, offset: 0, length: 0 };
             // A courtesy: a server that is gone needs none.
-            let _ = rustix::io::write(&*socket, &request_bytes(&request));
+            drop(socket.write(&request_bytes(&request)));
+            socket.say_goodbye();
         }
     }
 }

@@ -30,7 +30,7 @@ use crate::nbd::handshake::{Export, Tls};
 use crate::options::{EXPORTS_MAX, ExportOptions, MemberSpec, Options, Transfer, What};
 use crate::raw::{Arena, Ring};
 use crate::record::Record;
-use crate::source::Source;
+use crate::source::{Opening, Source};
 use crate::volume::{EngineSpec, Event, Volume};
 use accept::Listener;
 use control::Control;
@@ -166,6 +166,11 @@ fn models(members: &[&MemberSpec], sizes: &[u64]) -> Result<Vec<Option<Box<dyn D
 
 fn open_volume(options: &Options, export: &ExportOptions) -> Result<Volume, ServeError> {
     let mut found = None;
+    let how = Opening {
+        read_only: export.read_only,
+        direct: options.direct,
+        tls: crate::member_tls::config(&export.member_tls)?,
+    };
     let (mut source, members): (Source, Vec<&MemberSpec>) = match &export.what {
         What::Over { member, array } => {
             let array: ArraySpec = if let Some(text) = array {
@@ -175,11 +180,11 @@ fn open_volume(options: &Options, export: &ExportOptions) -> Result<Volume, Serv
                 let usual = || crate::source::usual_array(&member.path);
                 found.as_ref().map_or_else(usual, |found| found.data)
             };
-            (Source::over(&member.path, array, export.read_only, options.direct)?, vec![member])
+            (Source::over(&member.path, array, &how)?, vec![member])
         }
         What::Stripe { strip_bytes, members } => {
             let paths: Vec<_> = members.iter().map(|member| member.path.clone()).collect();
-            (Source::stripe(&paths, *strip_bytes, options.direct)?, members.iter().collect())
+            (Source::stripe(&paths, *strip_bytes, &how)?, members.iter().collect())
         }
     };
     let sizes: Vec<u64> = source.members.iter().map(|member| member.size).collect();

@@ -1,12 +1,14 @@
-//! A stream of bytes to one client: within the machine or over a network, plain or under TLS.
+//! A stream of bytes to one client, or to the server of a member: within the machine or over a network, plain or under TLS.
 
 use crate::tls::Session;
-use rustls::ServerConfig;
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ServerConfig};
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::net::TcpStream;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The two kinds of stream.
 #[derive(Debug)]
@@ -23,6 +25,14 @@ impl Stream {
         match self {
             Self::Unix(stream) => stream.set_nonblocking(true),
             Self::Tcp(stream) => stream.set_nonblocking(true).and_then(|()| stream.set_nodelay(true)),
+        }
+    }
+
+    /// How long a read waits; `None` is for ever.
+    pub(crate) fn wait_at_most(&self, time: Option<Duration>) -> io::Result<()> {
+        match self {
+            Self::Unix(stream) => stream.set_read_timeout(time),
+            Self::Tcp(stream) => stream.set_read_timeout(time),
         }
     }
 }
@@ -78,6 +88,32 @@ impl Socket {
         Ok(())
     }
 
+    /// The same, as the client of a server of this name.
+    pub(crate) fn secure_to(
+        &mut self,
+        config: &Arc<ClientConfig>,
+        name: ServerName<'static>,
+    ) -> Result<(), rustls::Error> {
+        self.tls = Some(Box::new(Session::to_server(config, name)?));
+        Ok(())
+    }
+
+    /// Whether the two sides of TLS have not agreed yet.
+    pub(crate) fn is_handshaking(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| tls.is_handshaking())
+    }
+
+    /// Receives records once; an error when the stream has ended.
+    pub(crate) fn take_records(&mut self) -> io::Result<()> {
+        let Some(tls) = &mut self.tls else { return Ok(()) };
+        if tls.take_records(&mut self.stream)? { Ok(()) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
+    }
+
+    /// What lies below.
+    pub(crate) const fn stream(&self) -> &Stream {
+        &self.stream
+    }
+
     pub(crate) const fn is_secure(&self) -> bool {
         self.tls.is_some()
     }
@@ -104,6 +140,11 @@ impl Socket {
             None => self.stream.read_vectored(buffers),
             Some(tls) => tls.read_vectored(&mut self.stream, buffers),
         }
+    }
+
+    /// Takes bytes of `buffer` to be sent, at least one of a buffer that has some.
+    pub(crate) fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
+        self.write_vectored(&[IoSlice::new(buffer)])
     }
 
     pub(crate) fn write_vectored(&mut self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {

@@ -12,16 +12,18 @@
 //! strips and stripes lie. *Stripe* is several members, striped as RAID-0, read-only.
 
 use crate::backend::Backend;
+use crate::dial::Target;
 use crate::error::ServeError;
 #[cfg(feature = "objects")]
 use crate::error::system;
 use crate::fan::Far;
-use crate::nbd::client::Address;
+use crate::nbd::client::{Address, Endpoint};
 use crate::remote::Remote;
 use crate::volume::Unsynced;
 use forerun_core::array::{Array, ArraySpec, Level, Role};
 use forerun_core::units::{BLOCK_BYTES, Disk, Extent};
 use rustix::fs::{FlockOperation, OFlags, fcntl_getfl, flock};
+use rustls::ClientConfig;
 use std::fs::{File, OpenOptions};
 use std::io::{Seek as _, SeekFrom};
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _};
@@ -44,6 +46,15 @@ pub enum Direct {
     Auto,
     /// Never: the kernel caches the members too.
     Off,
+}
+
+/// How members are opened.
+#[derive(Clone, Default)]
+pub(crate) struct Opening {
+    pub(crate) read_only: bool,
+    pub(crate) direct: Direct,
+    /// For members over TLS.
+    pub(crate) tls: Option<Arc<ClientConfig>>,
 }
 
 /// One file, device or far member.
@@ -105,12 +116,7 @@ pub(crate) struct Source {
 
 impl Source {
     /// One file or device as it is, with the geometry `spec` (single or RAID-0) in mind.
-    pub(crate) fn over(
-        path: &Path,
-        spec: ArraySpec,
-        read_only: bool,
-        direct: Direct,
-    ) -> Result<Self, ServeError> {
+    pub(crate) fn over(path: &Path, spec: ArraySpec, how: &Opening) -> Result<Self, ServeError> {
         check_strip(&spec)?;
         if !matches!(spec.level(), Level::Single | Level::Raid0) {
             let why = format!(
@@ -119,7 +125,7 @@ impl Source {
             );
             return Err(ServeError::option("--array", why));
         }
-        let (member, far) = Member::open(path, read_only, direct)?;
+        let (member, far) = Member::open(path, how)?;
         let size = member.size;
         let strip = spec.strip_bytes() / BLOCK_BYTES;
         let rows = size.div_ceil(spec.strip_bytes() * u64::from(spec.disks()));
@@ -129,7 +135,7 @@ impl Source {
     }
 
     /// Members striped as RAID-0, read-only.
-    pub(crate) fn stripe(paths: &[PathBuf], strip_bytes: u64, direct: Direct) -> Result<Self, ServeError> {
+    pub(crate) fn stripe(paths: &[PathBuf], strip_bytes: u64, how: &Opening) -> Result<Self, ServeError> {
         if paths.len() > MEMBERS_MAX {
             let why = format!("{} members are more than {MEMBERS_MAX}", paths.len());
             return Err(ServeError::option("--stripe", why));
@@ -139,8 +145,9 @@ impl Source {
         let spec = ArraySpec::new(level, paths.len() as u16, strip_bytes)
             .map_err(|why| ServeError::option("--stripe", why))?;
         check_strip(&spec)?;
+        let how = Opening { read_only: true, ..how.clone() };
         let opened: Vec<(Member, Option<Box<dyn Backend>>)> =
-            paths.iter().map(|path| Member::open(path, true, direct)).collect::<Result<_, _>>()?;
+            paths.iter().map(|path| Member::open(path, &how)).collect::<Result<_, _>>()?;
         let (members, far): (Vec<Member>, Far) = opened.into_iter().unzip();
         let smallest = members.iter().map(|m| m.size).min().unwrap_or(0);
         let array =
@@ -221,24 +228,20 @@ fn check_strip(spec: &ArraySpec) -> Result<(), ServeError> {
 
 impl Member {
     /// Opens what a path or an address names; a far member comes with its backend.
-    fn open(
-        path: &Path,
-        read_only: bool,
-        direct: Direct,
-    ) -> Result<(Self, Option<Box<dyn Backend>>), ServeError> {
+    fn open(path: &Path, how: &Opening) -> Result<(Self, Option<Box<dyn Backend>>), ServeError> {
         if let Some(text) = path.to_str().filter(|text| Address::is_meant(text)) {
-            let address = text.parse().map_err(|why: String| ServeError::option("--over", why))?;
-            let far = open_far(&address, read_only)?;
+            let address: Address = text.parse().map_err(|why: String| ServeError::option("--over", why))?;
+            let far = open_far(address, how)?;
             return Ok((
                 Self { file: None, size: far.agreed().size, writing: 0, unsynced: Unsynced::default() },
                 Some(Box::new(far)),
             ));
         }
         if let Some(text) = path.to_str().filter(|text| is_object(text)) {
-            let (far, size) = open_object(text, read_only)?;
+            let (far, size) = open_object(text, how.read_only)?;
             return Ok((Self { file: None, size, writing: 0, unsynced: Unsynced::default() }, Some(far)));
         }
-        let (file, size) = Files::open(path, read_only, direct)?;
+        let (file, size) = Files::open(path, how.read_only, how.direct)?;
         Ok((Self { file: Some(file), size, writing: 0, unsynced: Unsynced::default() }, None))
     }
 
@@ -330,13 +333,29 @@ fn open_object(address: &str, _read_only: bool) -> Result<(Box<dyn Backend>, u64
 }
 
 /// Reaches an export of another machine. Nothing can lock it, so that it is ours alone is the user's word.
-fn open_far(address: &Address, read_only: bool) -> Result<Remote, ServeError> {
-    let problem = |source, remedy| ServeError::File { path: address.to_string().into(), source, remedy };
-    let far = Remote::open(address).map_err(|why| problem(why.into_io(), ""))?;
-    if far.agreed().size == 0 {
-        return Err(ServeError::option("--over", format!("{address} is empty")));
+fn open_far(address: Address, how: &Opening) -> Result<Remote, ServeError> {
+    let path = PathBuf::from(address.to_string());
+    let problem = |source, remedy| ServeError::File { path: path.clone(), source, remedy };
+    match (&address.tls, &how.tls, &address.server) {
+        (Some(_), None, _) => {
+            let why = format!(
+                "{address}: nobody said whom to trust: --member-tls-ca FILE names the authority of its certificate \
+                 (/etc/ssl/certs/ca-certificates.crt holds those of the system)"
+            );
+            return Err(ServeError::option("--over", why));
+        }
+        (None, Some(_), Endpoint::Tcp(..)) => {
+            let why = format!("{address} goes over the network without TLS: write nbds://");
+            return Err(ServeError::option("--member-tls-ca", why));
+        }
+        _ => {}
     }
-    if far.agreed().is_read_only() && !read_only {
+    let tls = how.tls.clone().filter(|_| address.tls.is_some());
+    let far = Remote::open(Target { address, tls }).map_err(|why| problem(why.into_io(), ""))?;
+    if far.agreed().size == 0 {
+        return Err(ServeError::option("--over", format!("{} is empty", path.display())));
+    }
+    if far.agreed().is_read_only() && !how.read_only {
         let refused = std::io::Error::from(std::io::ErrorKind::ReadOnlyFilesystem);
         return Err(problem(refused, " (its server refuses writes: serve it with --read-only)"));
     }
@@ -455,6 +474,10 @@ mod tests {
     use forerun_core::units::Block;
     use std::os::unix::fs::FileExt as _;
 
+    fn how(read_only: bool) -> Opening {
+        Opening { read_only, direct: Direct::Off, tls: None }
+    }
+
     fn file(bytes: u64) -> tempfile::NamedTempFile {
         let file = tempfile::NamedTempFile::new().expect("a file");
         file.as_file().set_len(bytes).expect("its length");
@@ -465,7 +488,7 @@ mod tests {
     fn member_extents_of_an_array_in_one_file_lie_where_the_volume_has_them() {
         let disk = file(4 * (128 << 10) + 5000);
         let spec = "raid0:4x128K".parse().expect("valid");
-        let source = Source::over(disk.path(), spec, true, Direct::Off).expect("opened");
+        let source = Source::over(disk.path(), spec, &how(true)).expect("opened");
         // Strip 6 is the second strip of member 2.
         let place = source.place(Disk(2), Extent::new(32, 32));
         assert_eq!((place.member, place.offset, place.inside), (0, 6 * (128 << 10), 0));
@@ -478,8 +501,8 @@ mod tests {
     fn what_another_program_has_locked_is_refused_with_the_remedy() {
         let disk = file(1 << 20);
         let spec: ArraySpec = "single".parse().expect("valid");
-        let _first = Source::over(disk.path(), spec, false, Direct::Off).expect("opened");
-        let second = Source::over(disk.path(), spec, false, Direct::Off).err().expect("locked");
+        let _first = Source::over(disk.path(), spec, &how(false)).expect("opened");
+        let second = Source::over(disk.path(), spec, &how(false)).err().expect("locked");
         assert!(second.to_string().contains("locked"), "{second}");
     }
 
@@ -487,7 +510,7 @@ mod tests {
     fn a_change_behind_our_back_is_seen_and_our_own_writes_are_not() {
         let disk = file(1 << 20);
         let spec: ArraySpec = "single".parse().expect("valid");
-        let mut source = Source::over(disk.path(), spec, true, Direct::Off).expect("opened");
+        let mut source = Source::over(disk.path(), spec, &how(true)).expect("opened");
         assert_eq!(source.check(), Ok(()));
         let later = std::fs::FileTimes::new().set_modified(std::time::SystemTime::UNIX_EPOCH);
         disk.as_file().set_times(later).expect("set");
@@ -506,7 +529,7 @@ mod tests {
         let link = folder.path().join("small");
         std::os::unix::fs::symlink(small.path(), &link).expect("linked");
         let paths = |all: &[&Path]| all.iter().map(|path| path.to_path_buf()).collect::<Vec<_>>();
-        let stripe = |all: &[&Path]| Source::stripe(&paths(all), 128 << 10, Direct::Off);
+        let stripe = |all: &[&Path]| Source::stripe(&paths(all), 128 << 10, &how(true));
         for twice in [[small.path(), small.path()], [small.path(), &link]] {
             let why = stripe(&twice).err().expect("twice").to_string();
             assert!(why.contains("again"), "{why}");
@@ -520,9 +543,9 @@ mod tests {
     fn geometries_below_the_volume_are_refused() {
         let disk = file(1 << 20);
         let spec = "raid5:5x128K".parse().expect("valid");
-        let why = Source::over(disk.path(), spec, true, Direct::Off).err().expect("parity").to_string();
+        let why = Source::over(disk.path(), spec, &how(true)).err().expect("parity").to_string();
         assert!(why.contains("raid0:NxSTRIP"), "{why}");
         let spec = "raid0:2x8M".parse().expect("valid");
-        assert!(Source::over(disk.path(), spec, true, Direct::Off).is_err());
+        assert!(Source::over(disk.path(), spec, &how(true)).is_err());
     }
 }

@@ -4,14 +4,15 @@
 //! bytes that were received are deciphered before they are read, bytes that are written go out as records when the stream
 //! takes them. Nothing here waits: what the stream does not take stays in the session, bounded, and the connection asks
 //! [`Session::wants_write`] before it sleeps. There are no tickets, no early data and no session cache, so a session holds
-//! nothing of another, and a client is who its certificate says each time. TLS 1.3 and 1.2, X.509 only.
+//! nothing of another, and a client is who its certificate says each time. TLS 1.3 and 1.2, X.509 only. The same session
+//! serves the other side, where we are the client of a member's server (`member_tls`).
 
 use crate::error::ServeError;
 use crate::options::TlsOptions;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
-use rustls::{RootCertStore, ServerConfig, ServerConnection};
+use rustls::{ClientConfig, ClientConnection, Connection, RootCertStore, ServerConfig, ServerConnection};
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::path::Path;
 use std::sync::Arc;
@@ -25,18 +26,14 @@ const RECEIVES_MAX: u32 = 16;
 pub(crate) fn config(options: &TlsOptions) -> Result<Arc<ServerConfig>, ServeError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let chain = certificates(&options.cert, "--tls-cert")?;
-    let key = PrivateKeyDer::from_pem_file(&options.key)
-        .map_err(|problem| unusable(&options.key, "--tls-key", &problem))?;
+    let key = private_key(&options.key, "--tls-key")?;
     let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()
         .map_err(|problem| ServeError::option("--tls", problem))?;
     let builder = match &options.ca {
         None => builder.with_no_client_auth(),
         Some(path) => {
-            let mut roots = RootCertStore::empty();
-            for certificate in certificates(path, "--tls-ca")? {
-                roots.add(certificate).map_err(|problem| unusable(path, "--tls-ca", &problem))?;
-            }
+            let roots = authorities(path, "--tls-ca")?;
             let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
                 .build()
                 .map_err(|problem| unusable(path, "--tls-ca", &problem))?;
@@ -51,7 +48,25 @@ pub(crate) fn config(options: &TlsOptions) -> Result<Arc<ServerConfig>, ServeErr
     Ok(Arc::new(config))
 }
 
-fn certificates(path: &Path, option: &'static str) -> Result<Vec<CertificateDer<'static>>, ServeError> {
+/// Reads the authorities of a file.
+pub(crate) fn authorities(path: &Path, option: &'static str) -> Result<RootCertStore, ServeError> {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates(path, option)? {
+        roots.add(certificate).map_err(|problem| unusable(path, option, &problem))?;
+    }
+    Ok(roots)
+}
+
+/// Reads a private key.
+pub(crate) fn private_key(path: &Path, option: &'static str) -> Result<PrivateKeyDer<'static>, ServeError> {
+    PrivateKeyDer::from_pem_file(path).map_err(|problem| unusable(path, option, &problem))
+}
+
+/// Reads the certificates of a file, at least one.
+pub(crate) fn certificates(
+    path: &Path,
+    option: &'static str,
+) -> Result<Vec<CertificateDer<'static>>, ServeError> {
     let all: Result<Vec<_>, _> = match CertificateDer::pem_file_iter(path) {
         Ok(found) => found.collect(),
         Err(problem) => Err(problem),
@@ -63,14 +78,15 @@ fn certificates(path: &Path, option: &'static str) -> Result<Vec<CertificateDer<
     Ok(all)
 }
 
-fn unusable(path: &Path, option: &'static str, problem: &dyn std::fmt::Display) -> ServeError {
+/// Says which file of which option does not serve.
+pub(crate) fn unusable(path: &Path, option: &'static str, problem: &dyn std::fmt::Display) -> ServeError {
     ServeError::option(option, format!("{}: {problem}", path.display()))
 }
 
 /// The TLS of one connection.
 #[derive(Debug)]
 pub(crate) struct Session {
-    tls: ServerConnection,
+    tls: Connection,
     /// Bytes that are deciphered and not read.
     readable: usize,
 }
@@ -78,9 +94,41 @@ pub(crate) struct Session {
 impl Session {
     /// A session that waits for its client's first record.
     pub(crate) fn new(config: &Arc<ServerConfig>) -> Result<Self, rustls::Error> {
-        let mut tls = ServerConnection::new(Arc::clone(config))?;
+        Ok(Self::over(ServerConnection::new(Arc::clone(config))?.into()))
+    }
+
+    /// A session that has its first record to send to the server of this name.
+    pub(crate) fn to_server(
+        config: &Arc<ClientConfig>,
+        name: ServerName<'static>,
+    ) -> Result<Self, rustls::Error> {
+        Ok(Self::over(ClientConnection::new(Arc::clone(config), name)?.into()))
+    }
+
+    fn over(mut tls: Connection) -> Self {
         tls.set_buffer_limit(Some(PENDING_BYTES_MAX));
-        Ok(Self { tls, readable: 0 })
+        Self { tls, readable: 0 }
+    }
+
+    /// Whether the two sides have not agreed yet. Says nothing of what the other side will make of our certificate.
+    pub(crate) fn is_handshaking(&self) -> bool {
+        self.tls.is_handshaking()
+    }
+
+    /// Receives once, and takes what has come. False when the stream has ended.
+    pub(crate) fn take_records(&mut self, stream: &mut (impl Read + Write)) -> io::Result<bool> {
+        if self.tls.read_tls(stream)? == 0 {
+            return Ok(false);
+        }
+        match self.tls.process_new_packets() {
+            Ok(state) => self.readable = state.plaintext_bytes_to_read(),
+            Err(problem) => {
+                // The other side is told why, if it can be.
+                drop(self.push(stream));
+                return Err(io::Error::new(io::ErrorKind::InvalidData, problem));
+            }
+        }
+        Ok(true)
     }
 
     /// Whether bytes are here that the stream will not announce again.
@@ -93,7 +141,7 @@ impl Session {
         self.tls.wants_write()
     }
 
-    /// Bytes of the client; 0 when it has said that none will follow. A stream that ends without that is an error.
+    /// Bytes of the other side; 0 when it has said that none will follow. A stream that ends without that is an error.
     pub(crate) fn read(&mut self, stream: &mut (impl Read + Write), buffer: &mut [u8]) -> io::Result<usize> {
         for _ in 0..RECEIVES_MAX {
             match self.tls.reader().read(buffer) {
@@ -103,15 +151,7 @@ impl Session {
                     return result;
                 }
             }
-            self.tls.read_tls(stream)?;
-            match self.tls.process_new_packets() {
-                Ok(state) => self.readable = state.plaintext_bytes_to_read(),
-                Err(problem) => {
-                    // The client is told why, if it can be.
-                    drop(self.push(stream));
-                    return Err(io::Error::new(io::ErrorKind::InvalidData, problem));
-                }
-            }
+            self.take_records(stream)?;
         }
         Err(io::ErrorKind::WouldBlock.into())
     }
@@ -140,7 +180,7 @@ impl Session {
         Ok(total)
     }
 
-    /// Takes bytes for the client. `WouldBlock` while the stream has not taken what came before.
+    /// Takes bytes for the other side. `WouldBlock` while the stream has not taken what came before.
     pub(crate) fn write_vectored(
         &mut self,
         stream: &mut impl Write,

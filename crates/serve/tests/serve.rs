@@ -19,6 +19,8 @@ mod floods;
 mod hostile;
 #[path = "it/live.rs"]
 mod live;
+#[path = "it/member_tls.rs"]
+mod member_tls;
 #[cfg(feature = "objects")]
 #[path = "it/objects.rs"]
 mod objects;

@@ -257,6 +257,7 @@ function ribbon(canvas, turns, from, to) {
   if (!paper) { return; }
   const { draw, w, h } = paper, x = t => (t - from) / Math.max(to - from, 1) * w;
   turns.forEach(([time, on], i) => {
+    if (on === null) { return; }
     const end = i + 1 < turns.length ? turns[i + 1][0] : to;
     draw.fillStyle = color(on ? "prefetch" : "miss");
     draw.fillRect(x(time), 0, Math.max(x(end) - x(time), 1), h);

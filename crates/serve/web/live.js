@@ -1,7 +1,7 @@
 // The live page: asks the server twice a second, keeps the last two minutes, draws them, and says in words why reads are fast.
 "use strict";
 
-const KEEP_NS = 120e9, NOW_NS = 5e9, RECENT_NS = 30e9, BLOCK = 4096, EVERY_MS = 500, ROWS = 6;
+const KEEP_NS = 120e9, NOW_NS = 5e9, RECENT_NS = 30e9, BLOCK = 4096, EVERY_MS = 500, ROWS = 8, RIBBONS = 6;
 let samples = [], stats = null, exportNumber = 0, windowSeconds = 15;
 const set = (id, text) => { if (element(id).textContent !== text) { element(id).textContent = text; } };
 const sum = values => values.reduce((a, b) => a + b, 0);
@@ -33,7 +33,8 @@ function parts(d) {
 
 function headline(d, view) {
   const { cache, prefetch, late, miss } = parts(d), of = share => Math.round(100 * share);
-  const off = lastTurns(view).filter(turn => !turn.on);
+  // What holds for all comes before what holds for one; a scale that fell is no switch that is off, nor is an end.
+  const off = lastTurns(view).filter(turn => !turn.on && !isOver(turn) && !turn.switch.endsWith("scale")).sort((a, b) => Boolean(a.of) - Boolean(b.of));
   if (prefetch + late >= .03) {
     const tail = miss + late < .005 ? "hardly any had to be waited for" : `${of(miss + late)} had to be waited for`;
     return [`${of(prefetch)} of 100 blocks were here because they had been read ahead; ${tail}.`, "good"];
@@ -41,7 +42,7 @@ function headline(d, view) {
   if (cache >= .5) {
     return [`${of(cache)} of 100 blocks had been read before and were still here. Little is left to read ahead.`, "good"];
   }
-  if (off.length) { return [`Nothing is read ahead, because ${off[0].reason}.`, "bad"]; }
+  if (off.length) { return [`Nothing is read ahead${off[0].of ? ` for ${whose(off[0].of)}` : ""}, because ${off[0].reason}.`, "bad"]; }
   if (view.scheme === "none") { return ["Nothing is read ahead: the scheme is none.", ""]; }
   return [`${of(miss)} of 100 blocks had to be waited for: ${view.scheme} found nothing to read ahead for these readers.`, "bad"];
 }
@@ -191,6 +192,14 @@ function scheme(frame, view) {
       { name: "upstream", color: "prefetch", values: values("asp_upstream_strips") },
       { name: "limit N_U", color: "accent", dash: [6, 4], values: values("asp_upstream_max_strips") }] });
   }
+  element("scaleFigure").hidden = !has("flashy_scale");
+  if (has("flashy_scale")) {
+    const [read, ahead] = [view.gauges.flashy_read_rate, view.gauges.flashy_prefetch_rate];
+    legend("scaleLegend", [["asked for by clients", "cache", rate(read)], ["prefetched", "prefetch", rate(ahead)], ["scale", "accent", `${view.gauges.flashy_scale.toFixed(2)}×`]]);
+    chart("scale", { ...frame, times, format: rate, binary: true, series: [
+      { name: "asked for", color: "cache", values: values("flashy_read_rate") },
+      { name: "prefetched", color: "prefetch", values: values("flashy_prefetch_rate") }] });
+  }
 }
 
 // ---- tables
@@ -199,7 +208,7 @@ function row(table, cells, head) {
   const line = table.insertRow();
   cells.forEach(cell => {
     const field = document.createElement(head ? "th" : "td");
-    if (cell instanceof Node) { field.append(cell); } else if (cell && cell.text !== undefined) { field.className = cell.kind; field.textContent = cell.text; } else { field.textContent = cell; }
+    if (cell instanceof Node) { field.append(cell); } else if (cell && cell.kind) { field.className = cell.kind; field.append(cell.node || cell.text); } else { field.textContent = cell; }
     line.append(field);
   });
 }
@@ -233,38 +242,77 @@ function members(view) {
     (emulated ? `Emulated members count seeks as their model does.${late}` : "A seek here is a command that does not begin where the one before ended."));
 }
 
-// The last turn of each switch.
+// ---- reasons
+
+// Whether a stream is no more, or nothing of it is left here: neither on nor off.
+const isOver = turn => ["ended", "forgotten", "given up"].includes(turn.to);
+
+// Which switch a turn is of: of the scheme, or of one file, stream, reader or region.
+const keyOf = turn => turn.of ? `${turn.switch} ${turn.of.kind} ${turn.of.number} ${turn.of.process}` : turn.switch;
+
+// The last turn of each switch, the one that turned longest ago first.
 function lastTurns(view) {
   const turns = new Map();
-  view.decisions.forEach(turn => turns.set(turn.switch, turn));
+  view.decisions.forEach(turn => { turns.delete(keyOf(turn)); turns.set(keyOf(turn), turn); });
   return [...turns.values()];
 }
 
+// What a decision is about; an export has clients and no files.
+function whose(of) {
+  const client = `client ${of.process}`, at = bytes(of.first_block * BLOCK);
+  const known = { file: "the volume", reader: client, region: `${client} at ${at}` };
+  return known[of.kind] || `${of.kind} ${of.number} of ${client} at ${at}`;
+}
+
+// A number of a decision, in the unit that its name ends with.
 function number(name, value) {
-  const words = name.replace(/_ns$/, "").replaceAll("_", " ");
-  return `${words} ${name.endsWith("_ns") ? duration(value) : count(value)}`;
+  const units = [["_bytes_per_s", rate], ["_bytes", bytes], ["_blocks", n => bytes(n * BLOCK)], ["_percent", n => `${n}%`], ["_ns", duration]];
+  const [unit, format] = units.find(([ending]) => name.endsWith(ending)) || ["", count];
+  return `${name.slice(0, name.length - unit.length)} ${format(value)}`.replaceAll("_", " ").replaceAll(" ", "\u00a0");
+}
+
+function state(turn) {
+  const word = document.createElement("b");
+  word.className = isOver(turn) ? "over" : turn.on ? "on" : "off";
+  word.textContent = turn.to;
+  return word;
+}
+
+// One line for each switch of the scheme, and for those of its files, streams, readers or regions that turned last.
+function switches(view, now) {
+  const last = lastTurns(view), whole = last.filter(turn => !turn.of), single = last.filter(turn => turn.of);
+  const from = Math.min(...view.decisions.map(turn => turn.at_ns), now);
+  const line = (name, turn) => {
+    const label = document.createElement("span"), canvas = document.createElement("canvas"), key = keyOf(turn);
+    label.append(`${name} `, state(turn), turn.of ? "" : `, turned ${count(turn.turn)}×`);
+    canvas.turns = view.decisions.filter(other => keyOf(other) === key).map(other => [other.at_ns, isOver(other) ? null : other.on]);
+    return [label, canvas];
+  };
+  const lines = [...whole.flatMap(turn => line(turn.switch, turn)), ...single.slice(-RIBBONS).reverse().flatMap(turn => line(whose(turn.of), turn))];
+  element("switches").replaceChildren(...lines);
+  lines.forEach(node => { if (node.turns) { ribbon(node, node.turns, from, now); } });
+  // How the others stand: as far as the turns that are kept tell.
+  const tally = new Map();
+  single.forEach(turn => tally.set(turn.to, (tally.get(turn.to) || 0) + 1));
+  const others = [...tally].map(([to, n]) => `${count(n)} ${to}`).join(", ");
+  set("switchesNote", single.length > RIBBONS ? `The ${count(RIBBONS)} that turned last are shown. Of the last ${count(single.length)}: ${others}.` : "");
 }
 
 function decisions(view, now) {
-  element("decisionsFigure").hidden = !view.decisions.length;
-  const ribbons = lastTurns(view).flatMap(turn => {
-    const name = document.createElement("span"), canvas = document.createElement("canvas"), state = document.createElement("b");
-    state.className = turn.on ? "on" : "off";
-    state.textContent = turn.on ? "on" : "off";
-    name.append(`${turn.switch} `, state, `, turned ${count(turn.turn)}×`);
-    canvas.turns = view.decisions.filter(other => other.switch === turn.switch).map(other => [other.at_ns, other.on]);
-    return [name, canvas];
-  });
-  element("switches").replaceChildren(...ribbons);
-  const from = Math.min(...view.decisions.map(turn => turn.at_ns), now);
-  ribbons.forEach(node => { if (node.turns) { ribbon(node, node.turns, from, now); } });
+  const any = view.decisions.length > 0, switched = /\b(asp|msp|rpp|regions|flashy|streams|cadence)\b/.test(view.scheme);
+  set("decisionsText", any ? "Each turn of a switch of the scheme, the newest first, with the numbers that it looked at." :
+    switched ? "No switch of the scheme has turned yet." : `${view.scheme} has no switch: what it reads ahead follows from each request alone.`);
+  switches(view, now);
   const table = element("decisions");
   table.replaceChildren();
-  row(table, ["when", "part", "", { kind: "text", text: "because" }, { kind: "text", text: "numbers" }], true);
+  if (!any) { return; }
+  const single = view.decisions.some(turn => turn.of), text = (words, kind = "") => ({ kind: `text ${kind}`, text: words });
+  const head = ["when", text("part"), text("for"), text("turned"), text("because", "wide"), text("numbers", "wide")];
+  row(table, head.filter((_, k) => k !== 2 || single), true);
   view.decisions.slice(-ROWS).reverse().forEach(turn => {
-    const numbers = Object.entries(turn.because).map(pair => number(...pair)).join(", ");
-    row(table, [`${duration(Math.max(now - turn.at_ns, 1e6))} ago`, turn.switch, { kind: turn.on ? "on" : "off", text: turn.on ? "on" : "off" },
-      { kind: "text", text: turn.reason }, { kind: "text", text: numbers }]);
+    const numbers = Object.entries(turn.because).map(pair => number(...pair)).join(", "), ago = `${duration(Math.max(now - turn.at_ns, 1e6))} ago`;
+    const cells = [ago, text(turn.switch), text(turn.of ? whose(turn.of) : "all"), { kind: "text", node: state(turn) }, text(turn.reason, "wide"), text(numbers, "wide")];
+    row(table, cells.filter((_, k) => k !== 2 || single));
   });
 }
 

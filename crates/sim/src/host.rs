@@ -309,6 +309,7 @@ impl<'a> Run<'a> {
         let (host, array) = (self.stack.host.as_ref(), &self.stack.array);
         self.meter.sample(now, || meter::program_counts(host, array));
         self.meter.curve(now, self.stack.top());
+        self.meter.turns(now, &mut self.stack);
         if self.meter.requests.is_multiple_of(PROGRESS_EVERY) {
             (self.progress)(Progress { done: self.meter.requests, total: self.total });
         }
@@ -320,6 +321,7 @@ impl<'a> Run<'a> {
     /// Destages what is left, and reports.
     fn finish(mut self, input: &Input, spec: &RunSpec) -> RunReport {
         let end = self.last_answer;
+        self.meter.last_turns(&mut self.stack);
         let mut report = report::draft(&mut self.stack, &self.meter, end, input, spec);
         report.destage_left_ns = self.destage_rest(end).0;
         report

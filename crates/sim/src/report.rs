@@ -3,6 +3,7 @@
 //! Counts are exact; ratios are computed from them here, in one place, so that no two commands can disagree.
 
 use crate::spec::RunSpec;
+use forerun_core::policy::decisions::Told;
 use serde::{Deserialize, Serialize};
 
 /// Outcome of every block that was read from a layer, and what prefetching did there.
@@ -32,6 +33,11 @@ pub struct Counts {
     pub prefetched_in_flight: u64,
 }
 
+/// First decisions of a layer that a report keeps: how its scheme came to where it is.
+pub const DECISIONS_FIRST: usize = 8;
+/// Last decisions that it keeps.
+pub const DECISIONS_LAST: usize = 24;
+
 /// Counts of one layer, as it saw its own requests.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LayerReport {
@@ -55,6 +61,10 @@ pub struct LayerReport {
     /// Gauges of the scheme over virtual time, where it has any that are worth it (`flashy`); only in the top layer.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub curves: Vec<Curve>,
+    /// Turns of the scheme's switches, oldest first: the first [`DECISIONS_FIRST`] and the last [`DECISIONS_LAST`]. `turn`
+    /// tells how many lie between.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub decisions: Vec<Told>,
 }
 
 /// A gauge of a scheme over virtual time.

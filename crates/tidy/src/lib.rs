@@ -7,7 +7,9 @@
 mod rules;
 mod rust;
 
-pub use rules::{debris, docs_links, ignored_tests, make_targets, scheme_pages, scheme_scenarios};
+pub use rules::{
+    debris, docs_links, ignored_tests, make_targets, reasons_told, scheme_pages, scheme_scenarios,
+};
 pub use rust::{file_lengths, function_lengths, module_essays};
 
 use std::path::{Path, PathBuf};

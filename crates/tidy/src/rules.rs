@@ -165,9 +165,39 @@ pub fn scheme_scenarios(files: &[File], names: &[&str]) -> Vec<String> {
     found
 }
 
+/// Reasons of policies that `docs/reasons.md` does not tell: text of a `Way` in the
+/// policies' code.
+#[must_use]
+pub fn reasons_told(files: &[File]) -> Vec<String> {
+    let page = files.iter().find(|file| file.path == "docs/reasons.md").map_or("", |file| &file.text);
+    let mut found = Vec::new();
+    for file in files.iter().filter(|file| file.path.starts_with("crates/core/src/policy/")) {
+        let code = file.text.split("#[cfg(test)]").next().unwrap_or_default();
+        for way in code.split("Way::on(").flat_map(|rest| rest.split("Way::off(")).skip(1) {
+            // The last text of the call.
+            let call = way.split(");").next().unwrap_or_default();
+            let reason = call.rsplit('"').nth(1).unwrap_or_default();
+            if !page.contains(&format!("| {reason} |")) {
+                found.push(format!("{}: docs/reasons.md does not tell `{reason}`", file.path));
+            }
+        }
+    }
+    found
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_reason_is_told_in_the_words_of_the_code() {
+        let code = "const A: Way = Way::on(\"on\", \"it pays\");\nconst B: Way =\n    Way::off(X.name(), \"it, too\");\n#[cfg(test)] Way::on(\"on\", \"c\");";
+        let files = |page| [file("crates/core/src/policy/a.rs", code), file("docs/reasons.md", page)];
+        assert!(reasons_told(&files("| on | it pays |\n| off | it, too | n |")).is_empty());
+        let one = reasons_told(&files("| on | it pays |\n| off | it, to | n |"));
+        assert_eq!(one, ["crates/core/src/policy/a.rs: docs/reasons.md does not tell `it, too`"]);
+        assert_eq!(reasons_told(&files("")).len(), 2);
+    }
 
     fn file(path: &str, text: &str) -> File {
         File { path: path.into(), text: text.into() }

@@ -60,3 +60,8 @@ fn every_scheme_has_its_page() {
 fn every_scheme_has_its_scenario() {
     hold("scenarios", &forerun_tidy::scheme_scenarios(&tree(), &schemes()));
 }
+
+#[test]
+fn every_reason_of_a_policy_is_told_in_the_docs() {
+    hold("docs/reasons.md", &forerun_tidy::reasons_told(&tree()));
+}

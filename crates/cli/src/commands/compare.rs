@@ -4,7 +4,7 @@ use crate::error::CliError;
 use crate::fail_if::{self, Expr};
 use crate::plan::{self, SetupArgs};
 use crate::ui::Ui;
-use crate::{csv, html, outputs, runner, spec_file, table, words};
+use crate::{csv, html, outputs, reasons, runner, spec_file, table, words};
 use clap::Args;
 use forerun_sim::report::{Comparison, RunReport};
 use forerun_sim::spec::RunSpec;
@@ -184,7 +184,13 @@ fn print(comparison: &Comparison, csv_to: Option<&Path>, ui: &Ui) -> Result<(), 
             return ui.print(&text);
         }
     }
-    if ui.json { ui.print_json(comparison) } else { ui.print(&table::comparison(&comparison.runs, ui)) }
+    if ui.json {
+        return ui.print_json(comparison);
+    }
+    let figures = table::comparison(&comparison.runs, ui);
+    // A single run has room for its reasons; a page has it for those of many.
+    let why = if let [run] = &comparison.runs[..] { reasons::text(run) } else { String::new() };
+    ui.print(&(figures + &why))
 }
 
 fn read_condition(text: &str, specs: &[RunSpec]) -> Result<(String, Expr), CliError> {

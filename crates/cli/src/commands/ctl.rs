@@ -189,20 +189,20 @@ fn stats(stats: &Stats, ui: &Ui) -> String {
         ("errors", Right),
     ];
     let row = |export: &forerun_serve::control::ExportStats| {
-        let share = |blocks: u64| human::percent(float(blocks) / float(export.blocks_read.max(1)));
+        let share = |blocks: u64| human::percent(float(blocks) / float(export.counters.blocks_read.max(1)));
         vec![
             shown(&export.name),
             export.scheme.clone(),
-            export.reads.to_string(),
-            human::bytes(float(export.bytes_read)),
-            export.writes.to_string(),
-            human::percent(export.hit_ratio),
-            share(export.late_hits),
-            share(export.misses),
-            human::bytes(float(export.prefetched_blocks * BLOCK_BYTES)),
-            human::percent(float(export.used) / float(export.prefetched_blocks.max(1))),
+            export.counters.reads.to_string(),
+            human::bytes(float(export.counters.bytes_read)),
+            export.counters.writes.to_string(),
+            human::percent(export.counters.hit_ratio),
+            share(export.counters.late_hits),
+            share(export.counters.misses),
+            human::bytes(float(export.counters.prefetched_blocks * BLOCK_BYTES)),
+            human::percent(float(export.counters.used) / float(export.counters.prefetched_blocks.max(1))),
             human::bytes(float(export.cache_blocks * BLOCK_BYTES)),
-            export.errors.to_string(),
+            export.counters.errors.to_string(),
         ]
     };
     let rows: Vec<_> = stats.exports.iter().map(row).collect();

@@ -16,7 +16,8 @@ use forerun_core::array::{ArraySpec, Level};
 use forerun_core::size::parse_size;
 use forerun_serve::error::ServeError;
 use forerun_serve::options::{
-    CONNECTIONS_DEFAULT, ExportOptions, Listen, MemberSpec, Options, TlsOptions, Transfer, What,
+    CONNECTIONS_DEFAULT, ExportOptions, Listen, MemberSpec, MemberTlsOptions, Options, TlsOptions, Transfer,
+    What,
 };
 use forerun_serve::{Direct, Metrics, Prepared, Server};
 use serde::Serialize;
@@ -38,13 +39,15 @@ Examples:
   forerun serve --over /dev/md0 --array raid0:4x128K --cache 2G --socket /run/forerun/md0.sock
   forerun serve --stripe 128K m0.img m1.img m2.img m3.img
   forerun serve --over nbd://far.example:10809/disk --cache 2G --read-only
+  forerun serve --over nbds://far.example/disk --member-tls-ca ca.pem --read-only
   forerun serve --over s3://images/disk.img --cache 2G --read-only      # AWS_REGION, AWS_ACCESS_KEY_ID, … as usual
   forerun serve --config /etc/forerun.toml
   forerun serve --over disk.img --listen 0.0.0.0:10809 --tls-cert c.pem --tls-key k.pem --tls-ca ca.pem
   forerun serve --over 'emulate(cheetah-15k4):disk.img' --read-only --run 'nbdcopy \"$uri\" null:'
 
 The address of the export is printed when clients may come. A member is a file, a block device,
-an export of another machine (nbd://HOST[:PORT]/NAME, nbd+unix:///NAME?socket=PATH; nobody else may write it), an
+an export of another machine (nbd://HOST[:PORT]/NAME, nbd+unix:///NAME?socket=PATH, nbds for TLS; nobody else may write
+it), an
 object that stays as it is (s3://BUCKET/KEY, https://HOST/PATH, file:///PATH; --read-only), or
 emulate(PRESET):MEMBER, which has the timing of a disk model (forerun device list). Writes go through the cache to the
 member before they are acknowledged; FLUSH and FUA reach its stable storage. SIGTERM answers what was asked and ends.
@@ -153,6 +156,15 @@ pub(crate) struct ServeArgs {
     /// Whether clients must use TLS [default: require with --tls-cert, else off]
     #[arg(long, value_enum, value_name = "WHETHER")]
     tls: Option<TlsMode>,
+    /// Authorities of the servers of members over TLS (nbds://), PEM; there are no others
+    #[arg(long, value_name = "FILE")]
+    member_tls_ca: Option<PathBuf>,
+    /// Our certificate for such servers, where they want one, PEM
+    #[arg(long, value_name = "FILE")]
+    member_tls_cert: Option<PathBuf>,
+    /// Private key of --member-tls-cert, PEM
+    #[arg(long, value_name = "FILE")]
+    member_tls_key: Option<PathBuf>,
     /// Run this with sh -c and $uri, $unixsocket, $export and $page set, and end with it and its exit status
     #[arg(long, value_name = "COMMAND")]
     run: Option<String>,
@@ -220,6 +232,7 @@ pub(crate) fn serve(args: &ServeArgs, matches: Option<&ArgMatches>, ui: &Ui) -> 
     options.check_outputs(&config).map_err(|problem| refused(&problem, &effective))?;
     let recording = options.record.as_deref().map(Recording::to).transpose()?;
     options.record = recording.as_ref().map(|recording| recording.lines().to_owned());
+    options.check_memory().map_err(|problem| refused(&problem, &effective))?;
     announce_large_caches(&options, ui);
     // Before there is a folder or a socket: a signal that ends the program here leaves nothing behind.
     let prepared = Prepared::new(&options).map_err(|problem| refused(&problem, &effective))?;
@@ -342,6 +355,11 @@ fn export(args: &ServeArgs) -> Result<ExportOptions, CliError> {
         device: args.device.clone(),
         read_only: args.read_only,
         log_inputs: args.log_inputs.clone(),
+        member_tls: MemberTlsOptions {
+            ca: args.member_tls_ca.clone(),
+            cert: args.member_tls_cert.clone(),
+            key: args.member_tls_key.clone(),
+        },
     })
 }
 

@@ -7,6 +7,7 @@
 
 mod charts;
 mod chrome;
+mod decisions;
 mod figures;
 mod patterns;
 mod reproduction;

@@ -1,8 +1,8 @@
 //! The parts of a comparison's page: the overview of several inputs, one section for each input, and the words
 //! that explain what is seen.
 
-use super::esc;
 use super::figures::{self, Group};
+use super::{decisions, esc};
 use crate::human::{self, float};
 use crate::words::{self, Verdict};
 use forerun_sim::report::{RunReport, ratio};
@@ -66,6 +66,7 @@ pub(super) fn input(runs: &[&RunReport], number: usize, several: bool) -> String
     text.push_str(&figures::disks(group));
     text.push_str(&table(runs, &verdict));
     text.push_str("</div>\n");
+    text.push_str(&decisions::card(runs));
     text.push_str(&specs(runs));
     text.push_str("</section>\n");
     text

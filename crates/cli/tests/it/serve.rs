@@ -94,6 +94,12 @@ fn options_that_do_not_fit_are_refused_with_their_place() {
     assert!(said.contains("--tls-cert"), "{said}");
     let said = fails(&["serve", "--over", &over, "--tls-cert", "/nowhere", "--tls-key", "/nowhere"], 2);
     assert!(said.contains("--tls-cert: /nowhere"), "{said}");
+    let said = fails(&["serve", "--over", "nbds://far.example/x"], 2);
+    assert!(said.contains("--member-tls-ca FILE names the authority"), "{said}");
+    let alone = format!("{}member-tls-cert = 'c.pem'\n", "[[export]]\nover = 'nbds://far.example/x'\n");
+    let alone = write(&folder.join("alone.toml"), &alone);
+    let said = fails(&["serve", "--config", &alone], 2);
+    assert!(said.contains("alone.toml:3: --member-tls-cert: ") && said.contains("--member-tls-ca"), "{said}");
     fails(&["serve", "--config", "/nowhere/at/all"], 1);
 }
 

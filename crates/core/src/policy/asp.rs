@@ -25,7 +25,7 @@
 
 mod tiers;
 
-use super::decisions::{Decision, Switch};
+use super::decisions::{Decision, Switch, Way, because};
 use super::{Lookup, Outcome, Plan, Policy, When, World};
 use crate::access::{Access, Op};
 use crate::cache::{Cache, LineId};
@@ -45,11 +45,13 @@ const GAIN: i64 = 2;
 const BOTTOM_ONE_IN: u64 = 5;
 
 /// Why strips are read, or not (sections 2.3 and 2.4).
-const FILLING: &str = "the cache has not been full yet, so there is nothing to lose";
-const COSTS_LESS: &str = "reading whole strips would have cost the disks no more than reading block by block";
-const UNASKED: &str = "the cost test is off";
-const COSTS_MORE: &str = "reading whole strips would have cost the disks more than reading block by block";
-const NO_USE: &str = "N_U fell to its bottom: unread blocks have stopped earning hits";
+const FILLING: Way = Way::on("on", "the cache has not been full yet, so there is nothing to lose");
+const COSTS_LESS: Way =
+    Way::on("on", "reading whole strips would have cost the disks no more than reading block by block");
+const UNASKED: Way = Way::on("on", "the cost test is off");
+const COSTS_MORE: Way =
+    Way::off("off", "reading whole strips would have cost the disks more than reading block by block");
+const NO_USE: Way = Way::off("off", "N_U fell to its bottom: unread blocks have stopped earning hits");
 
 /// What can be left out, to see what it is worth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -228,18 +230,18 @@ impl Asp {
     /// Whether a miss reads its strip now (section 2.4; forced until the cache has been full once, section 2.3).
     fn permits(&mut self, world: &World<'_>) -> bool {
         let pays = !self.config.cost_test || self.total_none >= self.total_strip;
-        let (on, reason) = match (world.filled, self.off, pays) {
-            (false, _, _) => (true, FILLING),
-            (true, true, _) => (false, NO_USE),
-            (true, false, false) => (false, COSTS_MORE),
-            (true, false, true) if self.config.cost_test => (true, COSTS_LESS),
-            (true, false, true) => (true, UNASKED),
+        let way = match (world.filled, self.off, pays) {
+            (false, _, _) => &FILLING,
+            (true, true, _) => &NO_USE,
+            (true, false, false) => &COSTS_MORE,
+            (true, false, true) if self.config.cost_test => &COSTS_LESS,
+            (true, false, true) => &UNASKED,
         };
         let (none, whole, upstream) = (self.total_none.0, self.total_strip.0, self.upstream_max());
-        self.switch.set(world.now, "asp", on, reason, || {
-            [("cost_none_ns", none), ("cost_strip_ns", whole), ("upstream_max_strips", upstream)]
+        self.switch.set(world.now, "asp", way, || {
+            because([("cost_none_ns", none), ("cost_strip_ns", whole), ("upstream_max_strips", upstream)])
         });
-        on
+        way.on
     }
 
     /// The lines's record, with room made for it.

@@ -23,6 +23,7 @@
 
 mod context;
 
+use super::decisions::{Decision, Subject, Switch, Way, because};
 use super::{DeviceRead, Fetched, Lookup, Plan, Policy, WISHES_MAX, World};
 use crate::access::{self, Access, Op};
 use crate::cache::State;
@@ -71,6 +72,26 @@ pub const FLIGHT_MAX: u64 = 256;
 pub const PIECE_MIN: u64 = GAP_BLOCKS;
 /// Longest piece of a reverse stream, 512 KiB: read forwards inside, backwards from piece to piece.
 const REVERSE_BLOCKS: u64 = 128;
+
+/// How the whole turns, a context, and why.
+const SOME: Way = Way::on("on", "there are readers that follow a pattern and can be helped");
+const NOBODY: Way =
+    Way::off("off", "for some polls no reader has followed a pattern that could be prefetched");
+const SEQUENTIAL: Way =
+    Way::on(Pattern::Sequential.name(), "its reader goes on, and gets its rate × the scale");
+const STRIDED: Way =
+    Way::on(Pattern::Strided.name(), "its reader goes on in equal jumps, and gets its rate × the scale");
+const REVERSE: Way =
+    Way::on(Pattern::Reverse.name(), "its reader goes on backwards, and gets its rate × the scale");
+const NO_PATTERN: Way = Way::off("random", "its reader's requests have left their pattern");
+const ASLEEP: Way = Way::off("asleep", "its reader has not gone on for some polls");
+const BUSY: Way = Way::off("nothing", "the device has no rate left for prefetching");
+const TOO_SLOW: Way = Way::off("nothing", "its share of the poll is less than a piece of 64 KiB");
+/// How the scale turns, and why.
+const MORE: Way = Way::on("up", "reads that follow a pattern reached the device, or waited for a prefetch");
+const LESS: Way = Way::off("down", "nothing was missed, and more was prefetched than was asked for");
+const HALVED: Way =
+    Way::off("halved", "more of what was prefetched in the last polls was in vain than of use");
 
 /// Parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -136,6 +157,11 @@ pub struct Flashy {
     requested: u64,
     /// Context with which wishing goes on.
     turn: usize,
+    /// Polls in a row in which nobody was granted anything.
+    quiet: u64,
+    whole: Switch,
+    contexts: Switch,
+    scaling: Switch,
 }
 
 impl Flashy {
@@ -163,6 +189,10 @@ impl Flashy {
             linear: None,
             requested: 0,
             turn: 0,
+            quiet: 0,
+            whole: Switch::default(),
+            contexts: Switch::default(),
+            scaling: Switch::default(),
         }
     }
 
@@ -176,26 +206,43 @@ impl Flashy {
     }
 
     /// Slides, "Feedback Monitoring": the scale follows what the last prefetches came to.
-    fn feedback(&mut self) {
+    fn feedback(&mut self, now: Nanos) {
         let window = self.window;
         let at = (self.polls % LOST_POLLS as u64) as usize;
         self.history[at] = (window.served, window.lost);
         self.ends = (self.ends.0 + window.served, self.ends.1 + window.lost);
         self.polls += 1;
         let (served, lost) = self.history.iter().fold((0, 0), |sum, h| (sum.0 + h.0, sum.1 + h.1));
-        if lost * 100 > (served + lost) * LOST_PERCENT {
+        let (way, scale) = if lost * 100 > (served + lost) * LOST_PERCENT {
             // Once for each poll that brought bad news; nothing is tried again until it is old.
-            self.scale = if window.lost > 0 { self.scale / 2 } else { self.scale }.max(SCALE_MIN);
+            (&HALVED, if window.lost > 0 { self.scale / 2 } else { self.scale }.max(SCALE_MIN))
         } else if window.missed * MISSED_ONE_IN > window.requested {
-            self.scale = (self.scale + SCALE_STEP).min(SCALE_MAX);
+            (&MORE, (self.scale + SCALE_STEP).min(SCALE_MAX))
         } else if self.issued > window.requested {
-            self.scale = self.scale.saturating_sub(SCALE_STEP).max(SCALE_MIN);
+            (&LESS, self.scale.saturating_sub(SCALE_STEP).max(SCALE_MIN))
+        } else {
+            return;
+        };
+        if scale == self.scale {
+            return;
         }
+        self.scale = scale;
+        // A scale that goes on as before has not turned.
+        let asked = ("asked_bytes", window.requested);
+        let numbers = match way.to {
+            "up" => [asked, ("missed_bytes", window.missed)],
+            "down" => [asked, ("wished_bytes", self.issued)],
+            _ => [("used_bytes", served * BLOCK_BYTES), ("lost_bytes", lost * BLOCK_BYTES)],
+        };
+        self.scaling.set(now, "flashy scale", way, || {
+            let [a, b] = numbers;
+            because([("scale_percent", scale * 100 / SCALE_ONE), a, b])
+        });
     }
 
     /// Divides the device's budget among the contexts that follow a pattern: each would have its rate × the scale.
     fn grant(&mut self, world: &World<'_>) {
-        let (thresholds, scale) = (self.config.thresholds, self.scale);
+        let (thresholds, scale, mut fed_now) = (self.config.thresholds, self.scale, 0_u64);
         let budget = self.most(world).saturating_sub(self.window.device);
         let mut total = 0;
         for context in self.table.iter_mut() {
@@ -205,9 +252,26 @@ impl Flashy {
         }
         for context in self.table.iter_mut() {
             let bytes = if total > budget { share(context.grant, budget, total) } else { context.grant };
-            let strided = context.pattern(&thresholds) == Some(Pattern::Strided);
+            let pattern = context.pattern(&thresholds);
             let blocks = bytes / BLOCK_BYTES;
-            context.grant = if strided || blocks >= PIECE_MIN { blocks } else { 0 };
+            context.grant = if pattern == Some(Pattern::Strided) || blocks >= PIECE_MIN { blocks } else { 0 };
+            fed_now += u64::from(context.grant > 0);
+            context.hungry = if context.grant > 0 { 0 } else { context.hungry + 1 };
+            // A reader that is slower than the polls has polls without a grant in between: that is no turn.
+            let ended = pattern.is_none() || context.hungry >= AHEAD_WANTS;
+            let fed = if context.grant > 0 { pattern } else { context.fed.filter(|_| !ended) };
+            if fed != context.fed {
+                context.fed = fed;
+                let poll = Poll { now: world.now, length: self.config.poll, budget, scale };
+                poll.turned(&mut self.contexts, context, &thresholds);
+            }
+        }
+        self.quiet = if fed_now > 0 { 0 } else { self.quiet + 1 };
+        if fed_now > 0 || self.quiet >= AHEAD_WANTS {
+            let (contexts, asked) = (self.table.len() as u64, self.window.requested);
+            self.whole.set(world.now, "flashy", if fed_now > 0 { &SOME } else { &NOBODY }, || {
+                because([("contexts", contexts), ("prefetched_for", fed_now), ("asked_bytes", asked)])
+            });
         }
     }
 
@@ -244,6 +308,46 @@ impl Flashy {
                 return;
             }
         }
+    }
+}
+
+/// What a turn of a context was decided from.
+struct Poll {
+    now: Nanos,
+    length: Nanos,
+    /// Bytes that prefetching might have.
+    budget: u64,
+    scale: u64,
+}
+
+impl Poll {
+    /// A context is prefetched for from this poll on, as something else, or no more.
+    #[cold]
+    fn turned(&self, switch: &mut Switch, context: &Context, thresholds: &Thresholds) {
+        let pattern = context.pattern(thresholds);
+        let way = match (context.fed, pattern) {
+            (Some(Pattern::Sequential), _) => &SEQUENTIAL,
+            (Some(Pattern::Strided), _) => &STRIDED,
+            (Some(Pattern::Reverse), _) => &REVERSE,
+            (None, None) => &NO_PATTERN,
+            (None, Some(_)) if !context.awake => &ASLEEP,
+            (None, Some(_)) if self.budget < PIECE_MIN * BLOCK_BYTES => &BUSY,
+            (None, Some(_)) => &TOO_SLOW,
+        };
+        let per_second = |bytes: u64| share(bytes, 1_000_000_000, self.length.0);
+        let numbers = because([
+            ("read_bytes_per_s", per_second(context.pace)),
+            ("scale_percent", self.scale * 100 / SCALE_ONE),
+            ("prefetch_bytes_per_s", per_second(context.grant * BLOCK_BYTES)),
+            ("free_bytes_per_s", per_second(self.budget)),
+        ]);
+        let of = Subject {
+            kind: "region",
+            number: context.region(),
+            context: context.reader,
+            extent: context.last,
+        };
+        switch.turn(self.now, "flashy region", way, Some(of), numbers);
     }
 }
 
@@ -407,7 +511,7 @@ impl Policy for Flashy {
         // Nothing is wished for further ahead than so many polls' worth.
         let after = After { silent: Nanos(AHEAD_WANTS * self.config.poll.0), idle: IDLE };
         self.window.lost += self.table.poll(world.now, &after, &self.config.thresholds);
-        self.feedback();
+        self.feedback(world.now);
         self.grant(world);
         self.requested = core::mem::take(&mut self.window).requested;
         self.prefetched = core::mem::take(&mut self.issued);
@@ -427,6 +531,11 @@ impl Policy for Flashy {
             ("flashy_served_bytes", (self.ends.0 * BLOCK_BYTES) as f64),
             ("flashy_lost_bytes", (self.ends.1 * BLOCK_BYTES) as f64),
         ]);
+    }
+    fn decisions(&mut self, out: &mut Vec<Decision>) {
+        self.whole.take(out);
+        self.contexts.take(out);
+        self.scaling.take(out);
     }
     #[expect(clippy::cast_precision_loss, reason = "gauges for a report")]
     fn curves(&self, out: &mut Vec<(&'static str, f64)>) {

@@ -15,7 +15,7 @@
 //! wide-stride reads. Source: ASP paper sections 1.2.4 and 2.5 and the abstract of ICCE 2007; the detector's numbers
 //! are not published and stand in algorithms.md 1.6 and design.md ("Contracts").
 
-use super::decisions::{Decision, Switch};
+use super::decisions::{Decision, Switch, Way, because};
 use super::{Lookup, Plan, Policy, World};
 use crate::access::{Access, Context, Op};
 use crate::array::Stripe;
@@ -38,9 +38,10 @@ const CACHE_SHARE: u64 = 8;
 /// Readers whose last place is remembered, two that fall on one entry in turn: 16, as table entries on four data disks.
 const HINTS: usize = 16;
 /// Why whole stripes are read ahead, or not (section 2.5).
-const FEW: &str = "few sequential readers: whole stripes ahead keep all disks at work for them";
-const CROWDED: &str = "more sequential readers than data disks: the disks have work without it";
-const FULL: &str = "its share of the cache is full of stripes that nobody has read yet";
+const FEW: Way = Way::on("on", "few sequential readers: whole stripes ahead keep all disks at work for them");
+const CROWDED: Way =
+    Way::off("off", "more sequential readers than data disks: the disks have work without it");
+const FULL: Way = Way::off("off", "its share of the cache is full of stripes that nobody has read yet");
 /// In the ring of recent reads: no running stream.
 const NOBODY: u64 = 0;
 /// In the ring: a candidate was thrown out.
@@ -207,16 +208,15 @@ impl Msp {
         let (readers, disks) = (self.concurrency(), u64::from(world.array.data_disks()).max(1));
         if readers > disks {
             self.gated += 1;
-            let because = || [("streams", readers), ("data_disks", disks), ("", 0)];
-            self.switch.set(world.now, "msp", false, CROWDED, because);
+            let numbers = || because([("streams", readers), ("data_disks", disks)]);
+            self.switch.set(world.now, "msp", &CROWDED, numbers);
             return;
         }
         let budget = world.cache.slots.capacity() / CACHE_SHARE / world.array.stripe_blocks();
         let ahead = self.ahead();
         let room = budget.saturating_sub(ahead);
-        let (on, reason) = if room > 0 { (true, FEW) } else { (false, FULL) };
-        self.switch.set(world.now, "msp", on, reason, || {
-            [("streams", readers), ("stripes_ahead", ahead), ("stripes_ahead_max", budget)]
+        self.switch.set(world.now, "msp", if room > 0 { &FEW } else { &FULL }, || {
+            because([("streams", readers), ("stripes_ahead", ahead), ("stripes_ahead_max", budget)])
         });
         let stream = &mut self.streams[at];
         stream.level = if stream.end <= stream.stripe { 1 } else { (2 * stream.level).min(LEVEL_MAX) };

@@ -21,16 +21,16 @@
 //!
 //! It does nothing for single reads at random. No paper: this is what the RPP letter leaves open (docs/schemes/regions.md).
 
-use super::decisions::Decision;
-use super::rpp::{NOWHERE, Shown};
+use super::decisions::{Decision, Subject, Switch, Way, because};
+use super::rpp::{self, NOWHERE, Shown};
 use super::{DeviceRead, Fate, Fetched, Lookup, Outcome, Plan, Policy, When, World};
 use crate::access::{Access, Context, Op};
 use crate::cache::State;
 use crate::dispatch::Dispatch;
-use crate::pattern::{FILES_MAX, Pattern, Recent, Runs};
+use crate::pattern::{FILES_MAX, Pattern, Reading, Recent, Runs};
 use crate::retention::keep::Retention;
 use crate::scheme::{Controlled, Scheme, Wants};
-use crate::units::{Block, Extent};
+use crate::units::{Block, Extent, Nanos};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
@@ -54,6 +54,18 @@ const STRIDE_REQUEST_MAX: u64 = 32;
 const HABIT: u8 = 3;
 /// Strongest habit: so many files read otherwise until it is given up.
 const HABIT_MAX: u8 = 6;
+/// How streams and readers turn, beside the ways of `rpp`, and why.
+const HABITUAL: Way =
+    Way::on("sequential", "this process reads files from their beginning: the file's first block is proof");
+const CROWDED: Way = Way::off(
+    "forgotten",
+    "its reader has proven more streams than are followed, and read this one longest ago",
+);
+const SCATTERED: Way = Way::off("random", "its reader's requests go on behind none of its last ones");
+const FORWARDS: Way = Way::on("strided", "its reader's jumps are equally long: the next targets are read");
+const BACKWARDS: Way =
+    Way::on("reverse", "its reader's jumps back are equally long: the next targets are read");
+const UNEVEN: Way = Way::off("random", "its reader's jumps are no longer equally long");
 
 /// How a process treats files that it opens.
 #[derive(Clone, Copy, Debug, Default)]
@@ -90,6 +102,8 @@ struct Stride {
     count: u64,
     /// Targets wished ahead of the last candidate.
     ahead: u64,
+    /// Targets are being wished.
+    steady: bool,
 }
 
 /// A process in a file.
@@ -100,6 +114,8 @@ struct Reader {
     requests: u64,
     /// It began with the file's first block, and whether it reads on is not known yet.
     undecided: bool,
+    /// It has been noted that its requests are scattered, and no stream has been proven since.
+    scattered: bool,
 }
 
 /// The controller.
@@ -112,13 +128,15 @@ pub struct Regions<X> {
     outcomes: Vec<Outcome>,
     runs: u64,
     strided: u64,
+    switch: Switch,
 }
 
 /// How a request came to its stream.
 enum Place {
     Goes(usize),
     Hole(usize),
-    New(usize),
+    /// A new stream, and the runs of the one that made room for it.
+    New(usize, Option<Runs>),
 }
 
 impl Reader {
@@ -140,24 +158,24 @@ impl Reader {
         if let Some(at) = self.streams.iter().position(|s| proven(s) && near(s)) {
             return Place::Hole(at);
         }
-        Place::New(self.room())
+        let (at, gone) = self.room();
+        Place::New(at, gone)
     }
 
-    /// A place for a new stream.
-    fn room(&mut self) -> usize {
+    /// A place for a new stream, and what was there.
+    fn room(&mut self) -> (usize, Option<Runs>) {
         let candidate = |s: &Stream| s.runs.pattern() == Pattern::Random;
         let candidates = self.streams.iter().filter(|s| candidate(s)).count();
         if self.streams.len() < STREAMS_MAX && candidates < CANDIDATES_MAX {
             self.streams.push(Stream::default());
-            return self.streams.len() - 1;
+            return (self.streams.len() - 1, None);
         }
         let only = candidates >= CANDIDATES_MAX;
         let oldest = (0..self.streams.len())
             .filter(|&at| !only || candidate(&self.streams[at]))
             .min_by_key(|&at| self.streams[at].used)
             .expect("a full table has streams, and candidates if there are too many");
-        self.streams[oldest] = Stream::default();
-        oldest
+        (oldest, Some(core::mem::take(&mut self.streams[oldest]).runs))
     }
 
     /// The stream that a block most likely belongs to: the proven one that begins last before it.
@@ -177,11 +195,13 @@ impl Stride {
             last.map_or(0, |last| extent.start.0.cast_signed().wrapping_sub(last.start.0.cast_signed()));
         if step == 0 || step != self.step || extent.blocks > STRIDE_REQUEST_MAX {
             (self.step, self.count, self.ahead) = (step, u64::from(step != 0), 0);
+            self.steady = false;
             return 0;
         }
         self.count += 1;
         self.ahead = self.ahead.saturating_sub(1);
         let depth = self.count.saturating_sub(threshold.saturating_sub(1)).min(STEPS_MAX);
+        self.steady = depth > 0;
         // The next targets are wished when half of the last ones have been reached.
         if depth == 0 || self.ahead > depth / 2 {
             return 0;
@@ -224,11 +244,12 @@ impl<X: Controlled> Regions<X> {
             outcomes: Vec::new(),
             runs: 0,
             strided: 0,
+            switch: Switch::default(),
         }
     }
 
     /// What X is shown of a read, if it belongs to a proven stream, and that stream.
-    fn show(&mut self, access: &Access, held: When, plan: &mut Plan) -> Option<(Access, usize)> {
+    fn show(&mut self, access: &Access, held: When, now: Nanos, plan: &mut Plan) -> Option<(Access, usize)> {
         let habit = self.habits.entry(access.context.process());
         let reader = self.readers.entry(access.context.0);
         reader.requests += 1;
@@ -242,8 +263,14 @@ impl<X: Controlled> Regions<X> {
                 extent = Extent::new(next, extent.end() - next);
                 (at, self.threshold)
             }
-            Place::New(at) => {
+            Place::New(at, gone) => {
+                let was = reader.stride.steady;
                 self.strided += reader.stride.jump(extent, access.within, self.threshold, plan);
+                let told = |runs: &Runs| reader.scattered && runs.pattern() == Pattern::Random;
+                if reader.stride.steady != was || gone.as_ref().is_some_and(|runs| !told(runs)) {
+                    let turns = Turns { switch: &mut self.switch, now, access };
+                    turns.began(reader, at, gone, was, self.threshold);
+                }
                 (at, self.threshold)
             }
         };
@@ -257,7 +284,13 @@ impl<X: Controlled> Regions<X> {
         }
         let stream = &mut reader.streams[at];
         stream.used = requests;
+        let was = stream.runs.pattern();
         let reading = stream.runs.read(extent, threshold);
+        if reading.pattern != was {
+            reader.scattered = false;
+            let turns = Turns { switch: &mut self.switch, now, access };
+            turns.proved(at, &stream.runs, &reading, threshold);
+        }
         let shown = stream.shown.show(access, &reading, &mut self.runs);
         if shown.is_some() && reading.loop_end.is_none() {
             plan.fetch(core::mem::take(&mut stream.shown.held), held);
@@ -283,6 +316,57 @@ impl<X: Controlled> Regions<X> {
     }
 }
 
+/// Where turns are noted, and of which request.
+struct Turns<'a> {
+    switch: &'a mut Switch,
+    now: Nanos,
+    access: &'a Access,
+}
+
+impl Turns<'_> {
+    fn stream(&self, at: usize, extent: Extent) -> Subject {
+        Subject { kind: "stream", number: at as u64, context: self.access.context, extent }
+    }
+
+    /// The pattern of the stream at a place is another.
+    #[cold]
+    fn proved(self, at: usize, runs: &Runs, reading: &Reading, threshold: u64) {
+        let of = self.stream(at, runs.run());
+        let (way, numbers) = rpp::way(Extent::default(), None, runs, threshold);
+        let way = if threshold == 0 && reading.pattern == Pattern::Sequential { &HABITUAL } else { way };
+        self.switch.turn(self.now, "regions", way, Some(of), numbers);
+    }
+
+    /// A new stream begins at a place: `gone` made room for it, and the reader's jumps were steady or not.
+    #[cold]
+    fn began(self, reader: &mut Reader, at: usize, gone: Option<Runs>, was_steady: bool, threshold: u64) {
+        let Access { context, extent, .. } = *self.access;
+        let whole = Subject { kind: "reader", number: context.file(), context, extent };
+        let Stride { step, count, steady, .. } = reader.stride;
+        let limit = ("threshold_blocks", threshold);
+        if steady != was_steady {
+            let way = match (steady, step > 0) {
+                (false, _) => &UNEVEN,
+                (true, true) => &FORWARDS,
+                (true, false) => &BACKWARDS,
+            };
+            let numbers = because([("step_blocks", step.unsigned_abs()), ("equal_jumps", count)]);
+            return self.switch.turn(self.now, "regions", way, Some(whole), numbers);
+        }
+        let Some(runs) = gone else { return };
+        if runs.pattern() != Pattern::Random {
+            let of = self.stream(at, runs.run());
+            let numbers = because([("streams_max", STREAMS_MAX as u64)]);
+            return self.switch.turn(self.now, "regions", &CROWDED, Some(of), numbers);
+        }
+        let any = reader.streams.iter().any(|stream| stream.runs.pattern() != Pattern::Random);
+        if !(steady || any || core::mem::replace(&mut reader.scattered, true)) {
+            let numbers = because([("last_requests", CANDIDATES_MAX as u64), limit]);
+            self.switch.turn(self.now, "regions", &SCATTERED, Some(whole), numbers);
+        }
+    }
+}
+
 impl<X: Controlled> Policy for Regions<X> {
     fn on_access(&mut self, access: &Access, lookup: &Lookup<'_>, world: &World<'_>, plan: &mut Plan) {
         if access.op == Op::Write {
@@ -291,7 +375,7 @@ impl<X: Controlled> Policy for Regions<X> {
             return plan.clamp_from(first, NOWHERE);
         }
         let held = if lookup.any_miss() { When::WithDemand } else { When::Ahead };
-        let Some((shown, at)) = self.show(access, held, plan) else { return };
+        let Some((shown, at)) = self.show(access, held, world.now, plan) else { return };
         self.outcomes.clear();
         for block in shown.extent.iter() {
             let place = block
@@ -335,6 +419,7 @@ impl<X: Controlled> Policy for Regions<X> {
         self.inner.policy_gauges(out);
     }
     fn decisions(&mut self, out: &mut Vec<Decision>) {
+        self.switch.take(out);
         self.inner.policy().decisions(out);
     }
 }

@@ -17,14 +17,14 @@
 //! one file interleave: all of these are random to it. Source: RPP paper (Lee, Doh, Kim and Noh, IEICE E92-D, 2009),
 //! section 3; rules that the letter leaves open are listed in docs/schemes/rpp.md.
 
-use super::decisions::Decision;
+use super::decisions::{Because, Decision, Subject, Switch, Way, because};
 use super::{DeviceRead, Fate, Fetched, Lookup, Plan, Policy, When, World};
 use crate::access::{Access, Context, FILE_BITS, Op};
 use crate::dispatch::Dispatch;
 use crate::pattern::{FILES_MAX, Pattern, Reading, Recent, Runs};
 use crate::retention::keep::Retention;
 use crate::scheme::{Controlled, Scheme, Wants};
-use crate::units::Extent;
+use crate::units::{Extent, Nanos};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
@@ -32,12 +32,41 @@ use alloc::vec::Vec;
 const RUN_FILES: u64 = 1 << (FILE_BITS - 1);
 /// Nothing may be wished.
 pub(super) const NOWHERE: Extent = Extent::new(0, 0);
+/// How a file's pattern turns, and why.
+const PROVEN: Way = Way::on("sequential", "a run of it grew longer than the threshold");
+const RETURNED: Way = Way::on(
+    "looping",
+    "its reader came back to where a proven run began: it is read ahead up to that run's end",
+);
+const JUMPED: Way = Way::off("random", "its reader jumped out of a proven run");
+const SHORT: Way = Way::off("random", "its reader jumps before a run is longer than the threshold");
 
 /// How a file stands.
 #[derive(Debug, Default)]
 struct File {
     runs: Runs,
     shown: Shown,
+    /// The pattern that was noted last; none before the file's first jump or proof.
+    noted: Option<Pattern>,
+}
+
+/// The way to the pattern of a request, from the run before it, and the numbers behind it.
+pub(super) fn way(
+    before: Extent,
+    was: Option<Pattern>,
+    runs: &Runs,
+    threshold: u64,
+) -> (&'static Way, Because) {
+    let (run, limit) = (runs.run(), ("threshold_blocks", threshold));
+    match (runs.pattern(), was) {
+        (Pattern::Sequential, _) => (&PROVEN, because([("run_blocks", run.blocks), limit])),
+        (Pattern::Looping, _) => (&RETURNED, because([("loop_blocks", runs.reach().blocks), limit])),
+        (Pattern::Random, was) => {
+            let way = if was.is_some() { &JUMPED } else { &SHORT };
+            let jump = run.start.0.abs_diff(before.end());
+            (way, because([("run_blocks", before.blocks), ("jump_blocks", jump), limit]))
+        }
+    }
 }
 
 /// The run that X is shown.
@@ -99,13 +128,15 @@ pub struct Rpp<X> {
     /// Runs shown so far.
     runs: u64,
     blocks: [u64; 3],
+    switch: Switch,
 }
 
 impl<X: Controlled> Rpp<X> {
     /// Over `inner`, with a run proven when it is longer than `threshold` blocks.
     #[must_use]
     pub fn new(inner: X, threshold: u64) -> Self {
-        Self { inner, threshold, files: Recent::new(FILES_MAX), runs: 0, blocks: [0; 3] }
+        let (files, switch) = (Recent::new(FILES_MAX), Switch::default());
+        Self { inner, threshold, files, runs: 0, blocks: [0; 3], switch }
     }
 
     /// The pattern of a file as it stands; random where it is not known.
@@ -116,9 +147,19 @@ impl<X: Controlled> Rpp<X> {
 
     /// What X is shown of an access; `None` in a file read at random. What was held back in a loop that has just gone on
     /// is wished as `held` says.
-    fn show(&mut self, access: &Access, held: When, plan: &mut Plan) -> Option<Access> {
+    fn show(&mut self, access: &Access, held: When, now: Nanos, plan: &mut Plan) -> Option<Access> {
         let file = self.files.entry(access.context.file());
+        let before = file.runs.run();
         let reading = file.runs.read(access.extent, self.threshold);
+        // The first jump of a file that is random anyhow is said once: its reader sees why nothing happens.
+        let jumped = reading.jumped && !before.is_empty();
+        if file.noted != Some(reading.pattern) && (reading.pattern != Pattern::Random || jumped) {
+            let was = file.noted.replace(reading.pattern);
+            let (way, numbers) = way(before, was, &file.runs, self.threshold);
+            let (context, extent) = (access.context, file.runs.run());
+            let of = Subject { kind: "file", number: context.file(), context, extent };
+            self.switch.turn(now, "rpp", way, Some(of), numbers);
+        }
         self.blocks[Pattern::Random as usize] += reading.unproven(access.extent);
         self.blocks[reading.pattern as usize] += reading.proven_references();
         let shown = file.shown.show(access, &reading, &mut self.runs)?;
@@ -149,7 +190,7 @@ impl<X: Controlled> Policy for Rpp<X> {
             return plan.clamp_from(first, NOWHERE);
         }
         let held = if lookup.any_miss() { When::WithDemand } else { When::Ahead };
-        let Some(shown) = self.show(access, held, plan) else { return };
+        let Some(shown) = self.show(access, held, world.now, plan) else { return };
         let behind = shown.extent.start.0 - access.extent.start.0;
         #[expect(clippy::cast_possible_truncation, reason = "an index into the outcomes")]
         let outcomes = &lookup.outcomes[behind as usize..];
@@ -188,6 +229,7 @@ impl<X: Controlled> Policy for Rpp<X> {
         self.inner.policy_gauges(out);
     }
     fn decisions(&mut self, out: &mut Vec<Decision>) {
+        self.switch.take(out);
         self.inner.policy().decisions(out);
     }
 }

@@ -32,12 +32,16 @@
 mod cadence;
 mod classifier;
 pub(crate) mod explain;
+mod learn;
+mod pace;
+mod reasons;
 pub mod sizes;
 mod staging;
 mod table;
 mod turns;
 
-use super::{Fetched, Lookup, Plan, Policy, World};
+use super::decisions::{Decision, Switch};
+use super::{Fetched, Lookup, Outcome, Plan, Policy, World};
 use crate::access::{Access, Op};
 use crate::array::Array;
 use crate::dispatch::{DemandFirst, Dispatch};
@@ -45,9 +49,10 @@ use crate::retention::keep::Retention;
 use crate::scheme::{Scheme, Wants};
 use crate::units::{BLOCK_BYTES, Extent, Nanos};
 use alloc::vec::Vec;
-use classifier::Classifier;
+use classifier::{Classifier, RUN_UNITS, RUN_UNITS_HASTY};
+use learn::Learned;
 pub use sizes::{Cadence, StreamsConfig};
-use sizes::{Device, Sizes};
+use sizes::{Device, Rhythm, Sizes};
 use staging::Staging;
 use table::{State, StreamId, Table};
 use turns::{Counts, Owned, Queue};
@@ -112,13 +117,18 @@ pub struct Streams {
     refuted: u64,
     /// Streams that were refused for the disk's time, and for memory.
     refused: [u64; 2],
-    /// When the load was last looked at; the round that follows from it, and the blocks of a turn of those that take
+    /// When the load was last looked at; the rhythm that follows from it, and the blocks of a turn of those that take
     /// what they can get.
     judged: Nanos,
-    round: Nanos,
+    rhythm: Rhythm,
     greedy_turn: u64,
-    /// Mean rate of the streams that have not waited lately.
+    /// Mean of the rates that were measured.
     peers: Option<u64>,
+    /// Looks in a row at which streams cost more than the disks have.
+    overloaded: u32,
+    /// From how much it was learned what turns cost the device.
+    learned: Learned,
+    switch: Switch,
 }
 
 impl Streams {
@@ -128,6 +138,7 @@ impl Streams {
     pub fn new(config: StreamsConfig, strip_blocks: u64) -> Self {
         let disks = u16::try_from(config.disks).unwrap_or(u16::MAX);
         let unknown = Device { switch: Nanos::ZERO, per_block: Nanos(1), positions: true };
+        let run = if config.cadence.is_some() { RUN_UNITS_HASTY } else { RUN_UNITS };
         Self {
             config,
             sizes: Sizes::choose(&config, &unknown),
@@ -135,7 +146,7 @@ impl Streams {
             array: None,
             pieces_max: 1,
             now: Nanos::ZERO,
-            classifier: Classifier::new(config.unit),
+            classifier: Classifier::new(config.unit, run),
             table: Table::new(disks, config.unit),
             staging: Staging::new(),
             queues: Vec::new(),
@@ -157,9 +168,12 @@ impl Streams {
             refuted: 0,
             refused: [0; 2],
             judged: Nanos::ZERO,
-            round: Nanos::ZERO,
+            rhythm: Rhythm::default(),
             greedy_turn: 1,
             peers: None,
+            overloaded: 0,
+            learned: Learned::nothing(unknown),
+            switch: Switch::default(),
         }
     }
     /// The numbers in use.
@@ -175,6 +189,7 @@ impl Streams {
             let array = *world.array;
             self.array = Some(array);
             self.sizes = Sizes::choose(&self.config, &Device::believed(world.cost, array.member_blocks()));
+            self.learned = Learned::nothing(self.sizes.device);
             self.greedy_turn = self.sizes.r;
             if self.sizes.disks > 1 {
                 self.pieces_max = self.sizes.r.div_ceil(array.strip_blocks()).min(super::WISHES_MAX as u64);
@@ -194,17 +209,16 @@ impl Streams {
             return;
         }
         let Some(id) = known.or_else(|| self.welcome(access)) else { return };
-        let sequential = self.table.read(id, access, self.now, self.sizes.r);
-        if self.table.is_refuted(id) && self.drop_stream(id) {
+        let here = lookup.outcomes.iter().all(|it| matches!(it, Outcome::CacheHit | Outcome::PrefetchHit));
+        let sequential = self.table.read(id, access, here, self.now, self.sizes.r);
+        if self.table.is_refuted(id) && self.can_go(id) {
+            self.is_no_stream(id);
+            self.drop_stream(id);
             self.refuted += 1;
             return;
         }
         self.current = Some((access.extent, id));
-        let look = self.now.since(self.judged) >= cadence::JUDGE_EVERY;
         self.keep_time();
-        if look && self.table.stream(id).refused {
-            self.judge(id); // others may have left
-        }
         if sequential && !self.table.stream(id).refused {
             self.run_dry(id, access.extent, lookup, world);
         }
@@ -212,25 +226,28 @@ impl Streams {
     /// A new stream. Where the table is full, the one that asked longest ago makes room if nobody waits for it.
     fn welcome(&mut self, access: &Access) -> Option<StreamId> {
         let made = self.table.create(access, self.now).or_else(|| {
-            let oldest = self.table.oldest()?;
-            self.drop_stream(oldest).then(|| self.table.create(access, self.now))?
+            let oldest = self.table.oldest().filter(|&id| self.can_go(id))?;
+            self.is_replaced(oldest);
+            self.drop_stream(oldest);
+            self.table.create(access, self.now)
         });
         self.classified += u64::from(made.is_some());
         if let Some(id) = made {
+            self.has_begun(id);
             self.judge(id);
         }
         made
     }
-    /// Forgets a stream and gives up its data, unless it waits or has a turn.
-    fn drop_stream(&mut self, id: StreamId) -> bool {
-        if self.table.lanes_of(id).any(|lane| self.table.lanes[lane as usize].state != State::Idle) {
-            return false;
-        }
+    /// Whether a stream neither waits nor has a turn.
+    fn can_go(&self, id: StreamId) -> bool {
+        self.table.lanes_of(id).all(|lane| self.table.lanes[lane as usize].state == State::Idle)
+    }
+    /// Forgets a stream that [can go](Self::can_go), and gives up its data.
+    fn drop_stream(&mut self, id: StreamId) {
         for lane in self.table.lanes_of(id) {
             self.give_up(lane);
         }
         self.table.forget(id);
-        true
     }
     /// A sequential request that finds less than R staged on its disk has the stream queue for a turn (rule 6): there, and on
     /// every other disk that holds some of what follows. So a stream has its turns on all of them at about the same time,
@@ -336,12 +353,18 @@ impl Policy for Streams {
         say("streams_turns_refused", self.counts.refused);
         say("streams_held_max", self.counts.held_max);
         if self.sizes.cadence.is_some() {
-            say("cadence_round_ms", self.round.0 / 1_000_000);
+            say("cadence_round_ms", self.rhythm.round.0 / 1_000_000);
+            say("cadence_reach_ms", self.rhythm.reach.0 / 1_000_000);
+            say("cadence_switch_us", self.sizes.device.switch.0 / 1_000);
+            say("cadence_block_ns", self.sizes.device.per_block.0);
             say("cadence_refused_for_time", self.refused[0]);
             say("cadence_refused_for_memory", self.refused[1]);
             say("cadence_refused_now", self.table.refused);
         }
         say("streams_wait_max_ms", self.counts.wait_max.0 / 1_000_000);
+    }
+    fn decisions(&mut self, out: &mut Vec<Decision>) {
+        self.switch.take(out);
     }
 }
 

@@ -3,9 +3,9 @@
 //! Samples are shared by pointer. A visitor copies what it needs while it holds the board and formats afterwards, so the
 //! loop never waits for text to be made.
 
-use crate::figures::{DecisionFigures, ExportFigures, FaredFigures, Figures, MemberFigures, VERSION};
+use crate::figures::{Counters, ExportFigures, FaredFigures, Figures, MemberFigures, VERSION};
 use crate::live::{FARED, MemberSums, Sample};
-use forerun_core::policy::decisions::Decision;
+use forerun_core::policy::decisions::{Decision, Told};
 use forerun_core::units::{BLOCK_BYTES, Nanos};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -129,10 +129,8 @@ impl View {
     }
 }
 
-#[expect(clippy::cast_precision_loss, reason = "a ratio for a report")]
 fn export(about: &About, sample: &Sample, turns: &[Decision]) -> ExportFigures {
-    let (asked, engine, read) = (&sample.asked, &sample.engine, &sample.engine.program);
-    let hits = read.cache_hits + read.prefetch_hits;
+    let engine = &sample.engine;
     let fared = FARED.iter().zip(sample.waits.reads).zip(sample.waits.waited);
     let member = |(number, sums): (usize, &MemberSums)| member(about.members.get(number), sums);
     let gauges = sample.gauges.iter().filter(|(_, value)| value.is_finite());
@@ -142,20 +140,7 @@ fn export(about: &About, sample: &Sample, turns: &[Decision]) -> ExportFigures {
         scheme: about.scheme.clone(),
         array: about.array.clone(),
         size_bytes: about.size,
-        reads: asked.reads,
-        writes: asked.writes,
-        errors: asked.errors,
-        bytes_read: asked.bytes_read,
-        bytes_written: asked.bytes_written,
-        blocks_read: read.blocks_read(),
-        cache_hits: read.cache_hits,
-        prefetch_hits: read.prefetch_hits,
-        late_hits: read.late_hits,
-        misses: read.misses,
-        hit_ratio: hits as f64 / read.blocks_read().max(1) as f64,
-        prefetched_blocks: engine.prefetched,
-        used: engine.used,
-        wasted: engine.wasted,
+        counters: Counters::new(&sample.asked, engine),
         prefetch_in_flight_bytes: engine.ahead_in_flight * BLOCK_BYTES,
         member_bytes_read: engine.member_blocks_read * BLOCK_BYTES,
         cache_bytes: sample.cache_blocks.0 * BLOCK_BYTES,
@@ -165,7 +150,7 @@ fn export(about: &About, sample: &Sample, turns: &[Decision]) -> ExportFigures {
             .collect(),
         members: sample.members.iter().enumerate().map(member).collect(),
         gauges: gauges.map(|&(name, value)| (name.to_owned(), value)).collect(),
-        decisions: turns.iter().map(decision).collect(),
+        decisions: turns.iter().map(Told::from).collect(),
     }
 }
 
@@ -182,17 +167,5 @@ fn member(about: Option<&MemberAbout>, sums: &MemberSums) -> MemberFigures {
         seeks: sums.seeks,
         busy_ns: sums.busy.0,
         took_ns: sums.took.0,
-    }
-}
-
-fn decision(turn: &Decision) -> DecisionFigures {
-    let because = turn.because.iter().filter(|(name, _)| !name.is_empty());
-    DecisionFigures {
-        at_ns: turn.at.0,
-        switch: turn.switch.to_owned(),
-        turn: turn.turn,
-        on: turn.on,
-        reason: turn.reason.to_owned(),
-        because: because.map(|&(name, value)| (name.to_owned(), value)).collect(),
     }
 }

@@ -108,25 +108,31 @@ fn whole(page: &mut Page, figures: &Figures) {
 
 fn requests(page: &mut Page, exports: &Exports<'_>) {
     page.gauge("forerun_volume_bytes", "Size of the volume", exports.each(|e| e.size_bytes));
-    let by_op = |e: &ExportFigures| vec![("read".to_owned(), e.reads), ("write".to_owned(), e.writes)];
+    let by_op = |e: &ExportFigures| {
+        vec![("read".to_owned(), e.counters.reads), ("write".to_owned(), e.counters.writes)]
+    };
     page.counter("forerun_requests_total", "Requests answered without error", exports.split("op", by_op));
     page.counter(
         "forerun_request_errors_total",
         "Requests answered with an error",
-        exports.each(|e| e.errors),
+        exports.each(|e| e.counters.errors),
     );
-    page.counter("forerun_read_bytes_total", "Bytes that clients read", exports.each(|e| e.bytes_read));
+    page.counter(
+        "forerun_read_bytes_total",
+        "Bytes that clients read",
+        exports.each(|e| e.counters.bytes_read),
+    );
     page.counter(
         "forerun_written_bytes_total",
         "Bytes that clients wrote",
-        exports.each(|e| e.bytes_written),
+        exports.each(|e| e.counters.bytes_written),
     );
     let outcomes = |e: &ExportFigures| {
         let all = [
-            ("cache_hit", e.cache_hits),
-            ("prefetch_hit", e.prefetch_hits),
-            ("late_hit", e.late_hits),
-            ("miss", e.misses),
+            ("cache_hit", e.counters.cache_hits),
+            ("prefetch_hit", e.counters.prefetch_hits),
+            ("late_hit", e.counters.late_hits),
+            ("miss", e.counters.misses),
         ];
         all.map(|(name, value)| (name.to_owned(), value)).to_vec()
     };
@@ -140,11 +146,11 @@ fn requests(page: &mut Page, exports: &Exports<'_>) {
 
 fn prefetching(page: &mut Page, exports: &Exports<'_>) {
     let help = "Blocks whose prefetch was issued";
-    page.counter("forerun_prefetched_blocks_total", help, exports.each(|e| e.prefetched_blocks));
+    page.counter("forerun_prefetched_blocks_total", help, exports.each(|e| e.counters.prefetched_blocks));
     let help = "Prefetched blocks that were read before they left";
-    page.counter("forerun_prefetched_blocks_used_total", help, exports.each(|e| e.used));
+    page.counter("forerun_prefetched_blocks_used_total", help, exports.each(|e| e.counters.used));
     let help = "Prefetched blocks that left unread";
-    page.counter("forerun_prefetched_blocks_wasted_total", help, exports.each(|e| e.wasted));
+    page.counter("forerun_prefetched_blocks_wasted_total", help, exports.each(|e| e.counters.wasted));
     let help = "Prefetches on their way";
     page.gauge("forerun_prefetch_in_flight_bytes", help, exports.each(|e| e.prefetch_in_flight_bytes));
     page.gauge("forerun_cache_bytes", "Cache in use", exports.each(|e| e.cache_bytes));
@@ -184,21 +190,23 @@ fn scheme(page: &mut Page, exports: &Exports<'_>) {
     page.gauge("forerun_export_info", help, exports.0.iter().map(info));
     let gauges = |e: &ExportFigures| e.gauges.iter().map(|(name, value)| (name.clone(), *value)).collect();
     page.gauge("forerun_scheme", "Numbers that the scheme shows", exports.split("name", gauges));
-    // The last turn of each switch.
+    // The last turn of each switch; what holds for one file or stream says nothing of the scheme.
     let last = |e: &ExportFigures| {
         let mut last = std::collections::BTreeMap::new();
         for turn in &e.decisions {
-            last.insert(turn.switch.clone(), (turn.on, turn.turn));
+            last.insert(turn.switch.clone(), (turn.of.is_none().then_some(turn.on), turn.turn));
         }
         last
     };
-    let on = |e: &ExportFigures| last(e).into_iter().map(|(name, (on, _))| (name, u8::from(on))).collect();
+    let on = |e: &ExportFigures| {
+        last(e).into_iter().filter_map(|(name, (on, _))| Some((name, u8::from(on?)))).collect()
+    };
     let help = "Whether a part of the scheme prefetches, as it decided last";
     page.gauge("forerun_switch_on", help, exports.split("switch", on));
     let turns = |e: &ExportFigures| last(e).into_iter().map(|(name, (_, turn))| (name, turn)).collect();
     page.counter(
         "forerun_switch_turns_total",
-        "How often it changed its mind",
+        "How often a part of the scheme, or one for a file or stream of it, changed its mind",
         exports.split("switch", turns),
     );
 }

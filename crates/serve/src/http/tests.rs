@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::live::{Asked, MemberSums, Sample};
-use forerun_core::policy::decisions::Decision;
+use forerun_core::policy::decisions::{Decision, because};
 use forerun_core::stats::{Outcomes, Stats};
 use forerun_core::units::Nanos;
 use std::net::Shutdown;
@@ -32,9 +32,11 @@ fn http() -> Http {
             at: Nanos(3),
             switch: "asp",
             turn: 9,
+            to: "off",
             on: false,
+            of: None,
             reason: "it does not pay",
-            because: [("cost_none_ns", 11), ("", 0), ("", 0)],
+            because: because([("cost_none_ns", 11)]),
         }],
         ..Sample::default()
     };
@@ -107,8 +109,11 @@ fn the_figures_are_json_that_the_shared_type_reads() {
     let figures: crate::figures::Figures =
         serde_json::from_str(body(&get(&http, "/stats.json"))).expect("its shape");
     let export = &figures.exports[0];
-    assert_eq!((export.name.as_str(), export.reads, export.blocks_read), ("a\"b\\c\nd", 42, 10));
-    assert!((export.hit_ratio - 0.3).abs() < 1e-9);
+    assert_eq!(
+        (export.name.as_str(), export.counters.reads, export.counters.blocks_read),
+        ("a\"b\\c\nd", 42, 10)
+    );
+    assert!((export.counters.hit_ratio - 0.3).abs() < 1e-9);
     assert_eq!(export.gauges.len(), 1, "what is no number is left out");
     assert_eq!((export.decisions[0].on, export.decisions[0].because["cost_none_ns"]), (false, 11));
     assert_eq!(export.members[0].emulates.as_deref(), Some("disk"));

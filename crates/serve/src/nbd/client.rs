@@ -2,8 +2,9 @@
 //!
 //! ```text
 //!   greeting --flags, GO--> answers --EXPORT, BLOCK_SIZE, ACK--> agreed --requests--> simple replies
-//!        \                     \
-//!         `--not newstyle-------`--refused: unknown name, TLS, policy--> an error that says what to do
+//!       | \                 ^   \
+//!       |  `--not newstyle--|----`--refused: unknown name, TLS, policy--> an error that says what to do
+//!       `--flags, STARTTLS--> ACK: TLS begins, then GO
 //! ```
 //!
 //! Structured replies are not asked for: a simple reply has all data of a read in one piece, which is received where it
@@ -33,13 +34,16 @@ const PORT: u16 = 10_809;
 /// Longest name of an export, bytes ("Values: string").
 const NAME_BYTES_MAX: usize = 4096;
 
-/// Where an export is: `nbd://HOST[:PORT]/NAME` or `nbd+unix:///NAME?socket=PATH`.
+/// Where an export is: `nbd://HOST[:PORT]/NAME` or `nbd+unix:///NAME?socket=PATH`, or with `nbds` for TLS.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
     /// Where its server listens.
     pub server: Endpoint,
     /// Name of the export; may be empty.
     pub export: String,
+    /// With TLS, the name that the server's certificate must have: the host's, or what `tls-hostname=` says (as QEMU calls
+    /// it); of a unix socket `localhost`.
+    pub tls: Option<String>,
     text: String,
 }
 
@@ -70,37 +74,88 @@ impl FromStr for Address {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        if text.starts_with("nbds") {
-            return Err(format!("{text}: members are reached without TLS: use nbd:// through a tunnel"));
-        }
-        let address = |server, export: String| Ok(Self { server, export, text: text.into() });
-        if let Some(rest) = text.strip_prefix("nbd+unix://") {
+        let schemes = [
+            ("nbd", false, false),
+            ("nbds", true, false),
+            ("nbd+unix", false, true),
+            ("nbds+unix", true, true),
+        ];
+        let found = text.split_once("://").and_then(|(name, rest)| {
+            schemes.iter().find(|scheme| scheme.0 == name).map(|&(_, secure, unix)| (secure, unix, rest))
+        });
+        let Some((secure, unix, rest)) = found else {
+            return Err(format!("{text} is not nbd://HOST[:PORT]/NAME"));
+        };
+        let (before, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let parameters = Parameters::read(text, query)?;
+        let (server, export) = if unix {
             let wrong = || format!("{text} is not nbd+unix:///NAME?socket=PATH");
-            let (name, query) = rest.strip_prefix('/').and_then(|r| r.split_once('?')).ok_or_else(wrong)?;
-            let socket = query.strip_prefix("socket=").filter(|s| !s.is_empty() && !s.contains('&'));
-            let socket = decode(socket.ok_or_else(wrong)?).ok_or_else(wrong)?;
-            return address(Endpoint::Unix(socket.into()), name_of(name).ok_or_else(wrong)?);
-        }
-        let wrong = || format!("{text} is not nbd://HOST[:PORT]/NAME");
-        let rest = text.strip_prefix("nbd://").ok_or_else(wrong)?;
-        let (authority, name) = rest.split_once('/').unwrap_or((rest, ""));
-        if authority.contains('@') || name.contains('?') {
-            return Err(format!("{text}: users and parameters mean nothing without TLS: leave them out"));
-        }
-        let (host, port) = match authority.strip_prefix('[') {
-            Some(rest) => rest.split_once(']').ok_or_else(wrong)?,
-            None => authority.split_at(authority.find(':').unwrap_or(authority.len())),
+            let name = before.strip_prefix('/').and_then(name_of).ok_or_else(wrong)?;
+            (Endpoint::Unix(parameters.socket.ok_or_else(wrong)?.into()), name)
+        } else {
+            let wrong = || format!("{text} is not nbd://HOST[:PORT]/NAME");
+            let (authority, name) = before.split_once('/').unwrap_or((before, ""));
+            if authority.contains('@') || parameters.socket.is_some() {
+                return Err(format!("{text}: neither users nor sockets belong to a host: leave them out"));
+            }
+            let (host, port) = host_and_port(authority).ok_or_else(wrong)?;
+            (Endpoint::Tcp(host, port), name_of(name).ok_or_else(wrong)?)
         };
-        let port = match port.strip_prefix(':') {
-            Some(port) => port.parse().map_err(|_| wrong())?,
-            None if port.is_empty() => PORT,
-            None => return Err(wrong()),
-        };
-        if host.is_empty() {
-            return Err(wrong());
+        if !secure && parameters.tls_hostname.is_some() {
+            return Err(format!("{text}: tls-hostname= is of TLS: write nbds"));
         }
-        address(Endpoint::Tcp(host.into(), port), name_of(name).ok_or_else(wrong)?)
+        let host = match &server {
+            Endpoint::Tcp(host, _) => host.clone(),
+            Endpoint::Unix(_) => "localhost".into(),
+        };
+        let tls = secure.then(|| parameters.tls_hostname.unwrap_or(host));
+        Ok(Self { server, export, tls, text: text.into() })
     }
+}
+
+/// What may stand behind the `?` of an address.
+#[derive(Default)]
+struct Parameters {
+    socket: Option<String>,
+    tls_hostname: Option<String>,
+}
+
+impl Parameters {
+    fn read(text: &str, query: &str) -> Result<Self, String> {
+        let mut all = Self::default();
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            let place = match name {
+                "socket" => &mut all.socket,
+                "tls-hostname" => &mut all.tls_hostname,
+                other => {
+                    return Err(format!(
+                        "{text}: the parameter {other} means nothing here, only socket= and tls-hostname= do \
+                         (certificates: --member-tls-ca, --member-tls-cert, --member-tls-key)"
+                    ));
+                }
+            };
+            *place = decode(value).filter(|value| !value.is_empty());
+            if place.is_none() {
+                return Err(format!("{text}: {name}= needs a value, as in ?socket=PATH"));
+            }
+        }
+        Ok(all)
+    }
+}
+
+/// The parts of `HOST`, `HOST:PORT` or `[ADDRESS]:PORT`.
+fn host_and_port(authority: &str) -> Option<(String, u16)> {
+    let (host, port) = match authority.strip_prefix('[') {
+        Some(rest) => rest.split_once(']')?,
+        None => authority.split_at(authority.find(':').unwrap_or(authority.len())),
+    };
+    let port = match port.strip_prefix(':') {
+        Some(port) => port.parse().ok()?,
+        None if port.is_empty() => PORT,
+        None => return None,
+    };
+    (!host.is_empty()).then(|| (host.to_owned(), port))
 }
 
 fn name_of(text: &str) -> Option<String> {
@@ -173,6 +228,9 @@ pub enum Step {
     More,
     /// A message was dealt with; there may be more in the buffer.
     Again,
+    /// What is to be sent goes out, then TLS begins, and [`Opening::go`] goes on under it. Bytes that are here already are
+    /// none of it: nobody has asked for them.
+    StartTls,
     /// Requests may be sent.
     Agreed(Agreed),
 }
@@ -181,6 +239,8 @@ pub enum Step {
 #[derive(Clone, Debug)]
 pub struct Opening {
     name: String,
+    /// TLS comes before anything else, and has not begun.
+    insecure: bool,
     greeted: bool,
     answers: u32,
     size_and_flags: Option<(u64, u16)>,
@@ -194,12 +254,19 @@ impl Opening {
     pub fn new(name: &str) -> Self {
         Self {
             name: name.into(),
+            insecure: false,
             greeted: false,
             answers: 0,
             size_and_flags: None,
             block_bytes: 1,
             request_bytes_max: REQUEST_BYTES_MAX,
         }
+    }
+
+    /// The same with TLS before the export is named.
+    #[must_use]
+    pub fn secured(name: &str) -> Self {
+        Self { insecure: true, ..Self::new(name) }
     }
 
     /// Takes the next message from the front of `input`. Returns how many bytes it took and how it went on; what is to be
@@ -220,10 +287,14 @@ impl Opening {
         let Some((kind, rest)) = split::<4>(rest) else { return more };
         let Some((length, rest)) = split::<4>(rest) else { return more };
         let length = u32::from_be_bytes(length) as usize;
-        if u32::from_be_bytes(number) != option::GO || length > ANSWER_BYTES_MAX {
-            return Err(ClientError::Protocol("its answer to GO makes no sense"));
+        let asked = if self.insecure { option::STARTTLS } else { option::GO };
+        if u32::from_be_bytes(number) != asked || length > ANSWER_BYTES_MAX {
+            return Err(ClientError::Protocol("its answer to an option makes no sense"));
         }
         let Some(data) = rest.get(..length) else { return more };
+        if self.insecure {
+            return Ok((20 + length, self.starting(u32::from_be_bytes(kind), data)?));
+        }
         self.answers += 1;
         if self.answers > ANSWERS_MAX {
             return Err(ClientError::Protocol("its answer to GO has no end"));
@@ -245,12 +316,37 @@ impl Opening {
         }
         self.greeted = true;
         out.extend_from_slice(&u32::from(flags & (FIXED_NEWSTYLE | NO_ZEROES)).to_be_bytes());
+        if self.insecure {
+            out.extend(option_bytes(option::STARTTLS, &[]));
+        } else {
+            self.go(out);
+        }
+        Ok((18, Step::Again))
+    }
+
+    /// Names the export: the first thing under TLS, and without it what follows the greeting by itself.
+    pub fn go(&self, out: &mut Vec<u8>) {
         let mut data = (self.name.len() as u32).to_be_bytes().to_vec();
         data.extend_from_slice(self.name.as_bytes());
         data.extend_from_slice(&1_u16.to_be_bytes());
         data.extend_from_slice(&info::BLOCK_SIZE.to_be_bytes());
         out.extend(option_bytes(option::GO, &data));
-        Ok((18, Step::Again))
+    }
+
+    /// What STARTTLS was answered with.
+    fn starting(&mut self, kind: u32, data: &[u8]) -> Result<Step, ClientError> {
+        match kind {
+            reply::ACK if data.is_empty() => {
+                self.insecure = false;
+                Ok(Step::StartTls)
+            }
+            reply::ACK => Err(ClientError::Protocol("its answer to STARTTLS has data")),
+            reply::UNSUPPORTED | reply::POLICY => {
+                let why = "it has no TLS: give it a certificate, or reach it with nbd:// if the network is yours alone";
+                Err(ClientError::Refused { why, text: quoted(data) })
+            }
+            kind => Err(refusal(kind, data)),
+        }
     }
 
     fn answer(&mut self, kind: u32, data: &[u8]) -> Result<Step, ClientError> {
@@ -319,15 +415,20 @@ fn refusal(kind: u32, data: &[u8]) -> ClientError {
     let why = match kind {
         reply::UNSUPPORTED => "it does not know GO: it is too old",
         reply::POLICY => "it may not serve us",
-        reply::TLS_REQUIRED => "it wants TLS: members are reached without it, use a tunnel",
+        reply::TLS_REQUIRED => "it wants TLS: write nbds:// and say whom to trust (--member-tls-ca)",
         reply::UNKNOWN => "it has no export of this name (nbdinfo --list shows those it has)",
         reply::SHUTDOWN => "it is going down",
         reply::BLOCK_SIZE_REQUIRED => "it wants more to be agreed on than there is",
         _ => "it gave an error",
     };
+    ClientError::Refused { why, text: quoted(data) }
+}
+
+/// A server's text in brackets, short and on one line.
+fn quoted(data: &[u8]) -> String {
     let text: String =
         String::from_utf8_lossy(data).chars().filter(|c| !c.is_control()).take(TEXT_MAX).collect();
-    ClientError::Refused { why, text: if text.is_empty() { text } else { format!(" ({text})") } }
+    if text.is_empty() { text } else { format!(" ({text})") }
 }
 
 /// What the head of a reply says at first sight.
@@ -379,6 +480,7 @@ mod tests {
                     Step::Agreed(agreed) => return Ok(agreed),
                     Step::Again => {}
                     Step::More => break,
+                    Step::StartTls => unreachable!("nobody asked for TLS"),
                 }
             }
             let (took, step) = server.step(&to_server[at_server..], &exports, false, &mut to_client);
@@ -419,8 +521,12 @@ mod tests {
             ("nbd://[::1", "HOST"),
             ("nbd://[::1]7", "HOST"),
             ("nbd://far/%4", "HOST"),
-            ("nbds://far/", "TLS"),
+            ("nbds:/far/", "HOST"),
             ("nbd://me@far/", "users"),
+            ("nbd://far/x?socket=/s", "sockets"),
+            ("nbd://far/x?tls-hostname=y", "nbds"),
+            ("nbds://far/x?tls-hostname=", "tls-hostname= needs"),
+            ("nbds://far/?tls-certificates=/etc", "--member-tls-ca"),
             ("nbd+unix:///x", "socket=PATH"),
             ("nbd+unix:///x?socket=", "socket=PATH"),
         ] {
@@ -429,10 +535,49 @@ mod tests {
         }
     }
 
+    #[test]
+    fn with_tls_the_name_of_the_certificate_is_the_hosts_unless_the_address_says_another() {
+        let name = |text: &str| text.parse::<Address>().expect(text).tls;
+        assert_eq!(name("nbd://far/x"), None);
+        assert_eq!(name("nbds://far:7/x"), Some("far".into()));
+        assert_eq!(name("nbds://[::1]/x"), Some("::1".into()));
+        assert_eq!(name("nbds://127.0.0.1:7/x?tls-hostname=far"), Some("far".into()));
+        assert_eq!(name("nbds+unix:///x?socket=/s"), Some("localhost".into()));
+        assert_eq!(name("nbds+unix:///x?socket=/s&tls-hostname=a.b"), Some("a.b".into()));
+    }
+
+    #[test]
+    fn tls_is_asked_for_before_the_export_is_named_and_what_comes_instead_is_an_error() {
+        let answered = |option: u32, kind: u32, data: &[u8]| {
+            let (mut client, mut out) = (Opening::secured("secret name"), Vec::new());
+            let input = told_of(option, kind, data);
+            let (took, step) = client.step(&input, &mut out)?;
+            assert_eq!((took, step), (18, Step::Again));
+            assert_eq!(out, [&3_u32.to_be_bytes()[..], &option_bytes(option::STARTTLS, &[])].concat());
+            let (_, step) = client.step(&input[took..], &mut out)?;
+            assert_eq!(out.len(), 20, "nothing more before TLS");
+            client.go(&mut out);
+            Ok((step, out.ends_with(&[0, 1, 0, 3]), String::from_utf8_lossy(&out).contains("secret name")))
+        };
+        assert_eq!(answered(option::STARTTLS, reply::ACK, &[]), Ok((Step::StartTls, true, true)));
+        let why = |option, kind, data: &[u8]| -> String {
+            let problem: ClientError = answered(option, kind, data).expect_err("refused");
+            problem.to_string()
+        };
+        assert!(why(option::STARTTLS, reply::UNSUPPORTED, b"what?").contains("it has no TLS"));
+        assert!(why(option::STARTTLS, reply::ACK, b"x").contains("has data"));
+        assert!(why(option::GO, reply::ACK, &[]).contains("makes no sense"));
+        assert!(why(option::STARTTLS, reply::SHUTDOWN, &[]).contains("going down"));
+    }
+
     fn told(kind: u32, data: &[u8]) -> Vec<u8> {
+        told_of(option::GO, kind, data)
+    }
+
+    fn told_of(option: u32, kind: u32, data: &[u8]) -> Vec<u8> {
         let mut bytes = greeting().to_vec();
         bytes.extend(REPLY_MAGIC.to_be_bytes());
-        bytes.extend(option::GO.to_be_bytes());
+        bytes.extend(option.to_be_bytes());
         bytes.extend(kind.to_be_bytes());
         bytes.extend((data.len() as u32).to_be_bytes());
         bytes.extend_from_slice(data);

@@ -286,22 +286,51 @@ impl Lease {
         })
     }
 
-    /// Copies bytes to the front of the lease. Returns how many: what does not fit is left.
-    #[cfg(feature = "objects")]
-    pub(crate) fn copy_from(&mut self, bytes: &[u8]) -> u64 {
+    /// Copies bytes into the lease, from its byte `skip` on. Returns how many: what does not fit is left.
+    pub(crate) fn copy_from(&mut self, skip: u64, bytes: &[u8]) -> u64 {
         assert!(self.how == Lend::Fill, "only what is lent to be filled is filled");
         let (mut pieces, mut done) = (Vec::new(), 0);
-        let len = (bytes.len() as u64).min(self.bytes());
+        let len = (bytes.len() as u64).min(self.bytes().saturating_sub(skip));
         while done < len {
-            self.pieces(done, len - done, &mut pieces);
+            self.pieces(skip + done, len - done, &mut pieces);
             for piece in &pieces {
                 let part = &bytes[done as usize..done as usize + piece.iov_len];
-                // SAFETY: the piece lies in blocks that this lease alone may touch, and is as long as the part.
-                unsafe { std::ptr::copy_nonoverlapping(part.as_ptr(), piece.iov_base.cast(), part.len()) }
+                if !self.is_nowhere(piece) {
+                    // SAFETY: the piece lies in blocks that this lease alone may touch, and is as long as the part.
+                    unsafe { std::ptr::copy_nonoverlapping(part.as_ptr(), piece.iov_base.cast(), part.len()) }
+                }
                 done += part.len() as u64;
             }
         }
         done
+    }
+
+    /// Copies bytes of the lease, from its byte `skip` on. Returns how many there were.
+    pub(crate) fn copy_to(&self, skip: u64, bytes: &mut [u8]) -> u64 {
+        assert!(self.how == Lend::Drain, "only what is lent to be drained is drained");
+        let (mut pieces, mut done) = (Vec::new(), 0);
+        let len = (bytes.len() as u64).min(self.bytes().saturating_sub(skip));
+        while done < len {
+            self.pieces(skip + done, len - done, &mut pieces);
+            for piece in &pieces {
+                let part = &mut bytes[done as usize..done as usize + piece.iov_len];
+                // SAFETY: the piece lies in blocks that nobody writes while the lease is held, and is as long as the part.
+                unsafe {
+                    std::ptr::copy_nonoverlapping(
+                        piece.iov_base.cast_const().cast(),
+                        part.as_mut_ptr(),
+                        part.len(),
+                    );
+                }
+                done += part.len() as u64;
+            }
+        }
+        done
+    }
+
+    /// Whether a piece is the block where transfers put what nobody wants, which leases of several threads have at once.
+    fn is_nowhere(&self, piece: &libc::iovec) -> bool {
+        piece.iov_base as usize - self.map.base.as_ptr() as usize >= self.map.bytes - BLOCK
     }
 
     /// Receives from a stream what comes now of the bytes `[skip, skip + len)` of the lease, and into `rest` what follows them.
@@ -394,6 +423,28 @@ mod tests {
         assert_eq!(arena.block(5), &data[..BLOCK]);
         assert_eq!(&arena.block(3)[..BLOCK - 100], &data[2 * BLOCK..]);
         assert_eq!(&arena.block(3)[BLOCK - 100..], &[0; 100]);
+    }
+
+    #[test]
+    fn bytes_are_copied_into_scattered_blocks_in_parts_and_out_again() {
+        let mut arena = Arena::new(8, 0).expect("memory");
+        let data: Vec<u8> = (0..3 * BLOCK).map(|n| (n % 251) as u8).collect();
+        let mut lease = arena.lend([Some(5), None, Some(3)].into_iter(), Lend::Fill);
+        let (first, last) = data.split_at(5000);
+        assert_eq!(lease.copy_from(0, first), 5000);
+        assert_eq!(lease.copy_from(5000, last), last.len() as u64);
+        assert_eq!(lease.copy_from(3 * BLOCK_BYTES - 1, &data), 1, "no more than fits");
+        assert_eq!(lease.copy_from(9 * BLOCK_BYTES, &data), 0);
+        arena.take_back(lease);
+        assert_eq!(arena.block(5), &data[..BLOCK]);
+        assert_eq!(&arena.block(3)[..BLOCK - 1], &data[2 * BLOCK..3 * BLOCK - 1]);
+        let lease = arena.lend([Some(3), Some(5)].into_iter(), Lend::Drain);
+        let mut out = vec![0; 3 * BLOCK];
+        assert_eq!(lease.copy_to(BLOCK_BYTES - 100, &mut out[..200]), 200);
+        assert_eq!(out[100..200], data[..100]);
+        assert_eq!(lease.copy_to(BLOCK_BYTES, &mut out), BLOCK_BYTES);
+        assert_eq!(out[..BLOCK], data[..BLOCK]);
+        arena.take_back(lease);
     }
 
     #[test]

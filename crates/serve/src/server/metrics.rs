@@ -2,6 +2,7 @@
 
 use super::served::Served;
 use crate::backend::Lateness;
+use crate::figures::Counters;
 use forerun_core::stats::Stats;
 
 /// What one export counts.
@@ -17,18 +18,8 @@ pub struct ExportMetrics {
     pub size: u64,
     /// Why it answers with errors only, if it does.
     pub changed: Option<String>,
-    /// READ requests answered without error.
-    pub reads: u64,
-    /// WRITE requests, likewise.
-    pub writes: u64,
-    /// Requests answered with an error.
-    pub errors: u64,
-    /// Bytes that READs asked for.
-    pub bytes_read: u64,
-    /// Bytes that WRITEs brought.
-    pub bytes_written: u64,
-    /// Its engine's counters.
-    pub engine: Stats,
+    /// What its clients asked, and what prefetching came to.
+    pub counters: Counters,
     /// What its scheme shows, by name.
     pub gauges: Vec<(&'static str, f64)>,
     /// Blocks of its cache that are in use, and its size.
@@ -122,12 +113,7 @@ impl Metrics {
             array: served.volume.source.array.spec().to_string(),
             size: served.volume.source.size,
             changed: served.changed.clone(),
-            reads: asked.reads,
-            writes: asked.writes,
-            errors: asked.errors,
-            bytes_read: asked.bytes_read,
-            bytes_written: asked.bytes_written,
-            engine,
+            counters: Counters::new(&asked, &engine),
             gauges,
             cache_blocks,
         });

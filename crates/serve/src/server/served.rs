@@ -6,6 +6,7 @@
 use super::open_volume;
 use crate::credit::Credit;
 use crate::error::ServeError;
+use crate::live::Asked;
 use crate::nbd::handshake::{Export, export_flags};
 use crate::options::{Options, What};
 use crate::volume::{Answer, INTAKE_BLOCKS, Volume};
@@ -20,28 +21,16 @@ pub(super) struct Served {
     pub(super) finished: Vec<(Answer, u64)>,
     /// Why its members are not what they were.
     pub(super) changed: Option<String>,
-    pub(super) counts: Counts,
+    /// Requests that were answered.
+    pub(super) counts: Asked,
     pub(super) read_only: bool,
-}
-
-/// Requests of one export that were answered.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Counts {
-    pub(super) reads: u64,
-    pub(super) writes: u64,
-    pub(super) flushes: u64,
-    pub(super) hints: u64,
-    pub(super) errors: u64,
-    pub(super) bytes_read: u64,
-    pub(super) bytes_written: u64,
 }
 
 impl Served {
     /// Opens all exports of a server.
     pub(super) fn open_all(options: &Options) -> Result<Vec<Self>, ServeError> {
         let count = options.exports.len();
-        let caches = options.exports.iter().map(|export| export.cache_bytes);
-        crate::memory::check(caches.fold(0, u64::saturating_add))?;
+        options.check_memory()?;
         let mut all = Vec::with_capacity(count);
         for export in &options.exports {
             let mut volume =
@@ -53,7 +42,7 @@ impl Served {
                 volume,
                 finished: Vec::new(),
                 changed: None,
-                counts: Counts::default(),
+                counts: Asked::default(),
                 read_only: export.read_only || matches!(export.what, What::Stripe { .. }),
             });
         }

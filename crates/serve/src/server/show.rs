@@ -2,7 +2,7 @@
 
 use super::Server;
 use crate::http::{About, Http, MemberAbout, Whole};
-use crate::live::{Asked, EVERY};
+use crate::live::EVERY;
 use crate::options::{ExportOptions, Options, What};
 use forerun_core::units::Nanos;
 use std::time::Duration;
@@ -79,15 +79,8 @@ impl Server {
 
     fn sample(&mut self, export: usize) -> Option<crate::live::Sample> {
         let served = &mut self.served[export];
-        let counts = served.counts;
         let mut sample = served.volume.sample()?;
-        sample.asked = Asked {
-            reads: counts.reads,
-            writes: counts.writes,
-            errors: counts.errors,
-            bytes_read: counts.bytes_read,
-            bytes_written: counts.bytes_written,
-        };
+        sample.asked = served.counts;
         Some(sample)
     }
 

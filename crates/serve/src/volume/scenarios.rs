@@ -7,7 +7,7 @@
 
 use super::{EngineSpec, Event, Volume};
 use crate::backend::{Backend, Done, Task};
-use crate::source::{Direct, Source};
+use crate::source::{Direct, Opening, Source};
 use forerun_core::access::Context;
 use forerun_core::array::{ArraySpec, Level};
 use forerun_core::cache::State;
@@ -98,7 +98,8 @@ impl Rig {
         let resized = std::fs::OpenOptions::new().write(true).open(file);
         let length = member * u64::from(spec.disks()) * BLOCK_BYTES;
         resized.and_then(|file| file.set_len(length)).expect("its length");
-        let source = Source::over(file, spec, true, Direct::Off).expect("opened");
+        let how = Opening { read_only: true, direct: Direct::Off, tls: None };
+        let source = Source::over(file, spec, &how).expect("opened");
         let held = settings.get("fetches") == Some(&"held");
         let script = Arc::new(Mutex::new(Script { held, ..Script::default() }));
         let shared = Arc::clone(&script);

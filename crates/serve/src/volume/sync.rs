@@ -150,7 +150,7 @@ impl Volume {
 mod tests {
     use super::*;
     use crate::backend::Backend;
-    use crate::source::{Direct, Source};
+    use crate::source::{Direct, Opening, Source};
     use crate::volume::{EngineSpec, NewWrite};
     use forerun_core::units::Nanos;
     use rustix::event::{EventfdFlags, eventfd};
@@ -183,7 +183,8 @@ mod tests {
             let disk = tempfile::NamedTempFile::new().expect("a file");
             disk.as_file().set_len(1 << 20).expect("its length");
             let array = "single".parse().expect("an array");
-            let source = Source::over(disk.path(), array, false, Direct::Off).expect("opened");
+            let how = Opening { read_only: false, direct: Direct::Off, tls: None };
+            let source = Source::over(disk.path(), array, &how).expect("opened");
             let spec = EngineSpec::new("none", 16 << 20, "cheetah-15k4").expect("valid");
             let away = Arc::new(AtomicBool::new(false));
             let told = Arc::clone(&away);

@@ -97,18 +97,21 @@ fn a_new_scheme_takes_the_cache_over_and_dropping_it_empties_it() {
     };
     read_all(&mut client);
     let before = stats(&control).exports[0].clone();
-    assert!(before.misses > 0 && before.cache_blocks >= 2048 && before.scheme == "asp+msp", "{before:?}");
+    assert!(
+        before.counters.misses > 0 && before.cache_blocks >= 2048 && before.scheme == "asp+msp",
+        "{before:?}"
+    );
     assert_eq!(set(&control, None, "scheme", "linux-6").expect("changed")["scheme"], "linux-6");
     read_all(&mut client);
     let after = stats(&control).exports[0].clone();
-    assert_eq!(after.misses, before.misses, "all of it was still there");
-    assert_eq!((after.reads, after.scheme.as_str()), (before.reads + 8, "linux-6"));
+    assert_eq!(after.counters.misses, before.counters.misses, "all of it was still there");
+    assert_eq!((after.counters.reads, after.scheme.as_str()), (before.counters.reads + 8, "linux-6"));
     let dropped = ask(&control, &Request::Drop { export: None }).expect("dropped");
     // What was read is not in flight, so all of it goes; of what is read ahead behind it some may still be on its way.
     let dropped = dropped["dropped_blocks"].as_u64().expect("a number");
     assert!(dropped >= 2048, "{dropped} of {}", after.cache_blocks);
     read_all(&mut client);
-    assert!(stats(&control).exports[0].misses > after.misses, "and then it was not");
+    assert!(stats(&control).exports[0].counters.misses > after.counters.misses, "and then it was not");
 }
 
 #[test]

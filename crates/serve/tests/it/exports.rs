@@ -82,8 +82,8 @@ fn every_export_has_its_own_bytes_and_the_empty_name_means_the_first() {
         metrics.exports.iter().map(|export| export.name.as_str()).collect::<Vec<_>>(),
         ["a", "b", "c"]
     );
-    assert_eq!(metrics.exports[1].writes, 1);
-    assert_eq!(metrics.reads, metrics.exports.iter().map(|export| export.reads).sum::<u64>());
+    assert_eq!(metrics.exports[1].counters.writes, 1);
+    assert_eq!(metrics.reads, metrics.exports.iter().map(|export| export.counters.reads).sum::<u64>());
     let file = std::fs::read(folder.path().join("disk1.img")).expect("there");
     assert!(file[5000..15_000] == [9; 10_000] && file[..5000] == content(1)[..5000]);
 }

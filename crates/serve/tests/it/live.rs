@@ -48,7 +48,10 @@ fn the_figures_move_with_what_clients_read_and_add_up() {
     let folder = tempfile::tempdir().expect("a folder");
     let server = Running::start(&options(folder.path()));
     let before = figures(&server, |_| true);
-    assert_eq!((before.reads, before.blocks_read, before.cache_bytes_max), (0, 0, 16 << 20));
+    assert_eq!(
+        (before.counters.reads, before.counters.blocks_read, before.cache_bytes_max),
+        (0, 0, 16 << 20)
+    );
     assert_eq!((before.array.as_str(), before.scheme.as_str()), ("raid0:2x128KiB", "asp+msp"));
     assert_eq!(before.members.len(), 2);
     let mut client = Client::connect(&server.socket, true);
@@ -57,14 +60,20 @@ fn the_figures_move_with_what_clients_read_and_add_up() {
             assert_eq!(client.read(k * (64 << 10), 64 << 10).error, 0);
         }
     }
-    let after = figures(&server, |export| export.reads == 2 * (SIZE as u64 >> 16));
-    assert_eq!((after.bytes_read, after.blocks_read), (2 * SIZE as u64, 2 * SIZE as u64 / 4096));
-    let outcomes = after.cache_hits + after.prefetch_hits + after.late_hits + after.misses;
-    assert_eq!(outcomes, after.blocks_read);
-    assert!(after.cache_hits >= SIZE as u64 / 4096, "the second pass finds all: {after:?}");
-    assert!(after.prefetch_hits > 0 && after.misses > 0);
+    let after = figures(&server, |export| export.counters.reads == 2 * (SIZE as u64 >> 16));
+    assert_eq!(
+        (after.counters.bytes_read, after.counters.blocks_read),
+        (2 * SIZE as u64, 2 * SIZE as u64 / 4096)
+    );
+    let outcomes = after.counters.cache_hits
+        + after.counters.prefetch_hits
+        + after.counters.late_hits
+        + after.counters.misses;
+    assert_eq!(outcomes, after.counters.blocks_read);
+    assert!(after.counters.cache_hits >= SIZE as u64 / 4096, "the second pass finds all: {after:?}");
+    assert!(after.counters.prefetch_hits > 0 && after.counters.misses > 0);
     let of = |how: &str| after.fared.iter().find(|fared| fared.how == how).expect("all are listed").clone();
-    assert_eq!(after.fared.iter().map(|fared| fared.reads).sum::<u64>(), after.reads);
+    assert_eq!(after.fared.iter().map(|fared| fared.reads).sum::<u64>(), after.counters.reads);
     assert_eq!(of("cache_hit").waited_ns, 0, "who is answered at once has not waited");
     assert!(of("miss").waited_ns > 0);
     let read: u64 = after.members.iter().map(|member| member.bytes_read).sum();
@@ -87,7 +96,7 @@ fn the_picture_shows_a_sequential_reader_as_one_line() {
             assert_eq!(client.read(k * 4096, 4096).error, 0);
         }
         // The next pass begins in a sample of its own.
-        figures(&server, |export| export.reads == pass * SIZE as u64 / 4096);
+        figures(&server, |export| export.counters.reads == pass * SIZE as u64 / 4096);
     }
     let live: serde_json::Value = serde_json::from_str(&get(&server, "/live.json")).expect("samples");
     let samples = live["samples"].as_array().expect("a list");

@@ -30,7 +30,7 @@ fn pattern(bytes: usize, seed: u8) -> Vec<u8> {
 }
 
 /// Reads and writes of every alignment through `server` are what a plain copy of the bytes says.
-fn exercise(server: &Running, model: &mut [u8]) {
+pub(crate) fn exercise(server: &Running, model: &mut [u8]) {
     let mut clients: Vec<Client> = (0..2).map(|_| Client::connect(&server.socket, true)).collect();
     assert_eq!(clients[0].size, model.len() as u64);
     for turn in 0..120_usize {
@@ -84,7 +84,7 @@ fn foreign(program: &str, start: &str) {
 }
 
 /// A process by the file that names it; it ends with the test.
-struct Stop(std::path::PathBuf);
+pub(crate) struct Stop(pub(crate) std::path::PathBuf);
 
 impl Drop for Stop {
     fn drop(&mut self) {
@@ -206,7 +206,7 @@ fn far_members_that_cannot_be_served_are_refused_with_the_reason() {
         options.exports[0].read_only = read_only;
         Server::bind(&options).err().expect("refused").to_string()
     };
-    assert!(refuse("nbds://far/x", true).contains("without TLS"));
+    assert!(refuse("nbds://far/x", true).contains("--member-tls-ca FILE"));
     assert!(refuse("nbd+unix:///x", true).contains("socket=PATH"));
     let nobody = format!("nbd+unix:///?socket={}", folder.path().join("nobody").display());
     assert!(refuse(&nobody, true).contains("No such file"));

@@ -20,7 +20,7 @@ use tempfile::TempDir;
 const SIZE: usize = 6 << 20;
 const STARTTLS: u32 = 5;
 
-fn authority(folder: &Path, name: &str) -> CertifiedIssuer<'static, KeyPair> {
+pub(crate) fn authority(folder: &Path, name: &str) -> CertifiedIssuer<'static, KeyPair> {
     let mut params = CertificateParams::new(Vec::new()).expect("no names");
     params.distinguished_name.push(rcgen::DnType::CommonName, name);
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -38,8 +38,21 @@ fn issue(
     name: &str,
     usage: ExtendedKeyUsagePurpose,
 ) {
-    let names = vec!["localhost".to_owned(), "127.0.0.1".to_owned()];
+    issue_for(folder, authority, name, usage, &["localhost", "127.0.0.1"], 4000);
+}
+
+/// The same for these hosts, until the end of this year.
+pub(crate) fn issue_for(
+    folder: &Path,
+    authority: &CertifiedIssuer<'_, KeyPair>,
+    name: &str,
+    usage: ExtendedKeyUsagePurpose,
+    hosts: &[&str],
+    year: i32,
+) {
+    let names: Vec<String> = hosts.iter().map(|&host| host.to_owned()).collect();
     let mut params = CertificateParams::new(names).expect("names");
+    params.not_after = rcgen::date_time_ymd(year, 12, 31);
     params.distinguished_name.push(rcgen::DnType::CommonName, name);
     params.extended_key_usages = vec![usage];
     let key = KeyPair::generate().expect("a key");
@@ -49,7 +62,7 @@ fn issue(
 }
 
 /// A folder with an authority, a server and a client of it as GnuTLS clients call the files, and a client of a stranger.
-fn certificates() -> TempDir {
+pub(crate) fn certificates() -> TempDir {
     let folder = tempfile::tempdir().expect("a folder");
     let ours = authority(folder.path(), "ca-cert");
     issue(folder.path(), &ours, "server", ExtendedKeyUsagePurpose::ServerAuth);

@@ -1,17 +1,53 @@
 //! What is measured while a run goes on: latency, stall by cause, and curves over virtual time.
 
+use super::stack::Stack;
 use super::streams::StreamMeter;
-use crate::report::{Counts, Curve, LatencyReport, Sample, TimeReport, ratio};
+use crate::report::{
+    Counts, Curve, DECISIONS_FIRST, DECISIONS_LAST, LatencyReport, Sample, TimeReport, ratio,
+};
 use forerun_core::engine::Engine;
+use forerun_core::policy::decisions::{Decision, Told};
 use forerun_core::stats::Outcomes;
 use forerun_core::units::Nanos;
 use hdrhistogram::Histogram;
+use std::collections::VecDeque;
 
 /// Most points of a curve; above it every second one is dropped and points come half as often.
 const SAMPLES_MAX: usize = 400;
 
 /// How often gauges are looked at, at first: as often as `flashy` polls.
 const CURVE_EVERY: Nanos = Nanos::from_millis(250);
+
+/// Between two looks at what the schemes have decided: a scheme keeps what it decides in so long.
+const TURNS_EVERY: Nanos = Nanos::from_millis(100);
+
+/// What the scheme of a layer has decided.
+#[derive(Default)]
+pub(super) struct Turns {
+    first: Vec<Decision>,
+    last: VecDeque<Decision>,
+}
+
+impl Turns {
+    /// Takes what is new from a layer; `new` is empty before and after.
+    fn take(&mut self, engine: &mut Engine, new: &mut Vec<Decision>) {
+        engine.decisions(new);
+        for decision in new.drain(..) {
+            if self.first.len() < DECISIONS_FIRST {
+                self.first.push(decision);
+                continue;
+            }
+            if self.last.len() == DECISIONS_LAST {
+                self.last.pop_front();
+            }
+            self.last.push_back(decision);
+        }
+    }
+    /// For the report.
+    pub(super) fn told(&self) -> Vec<Told> {
+        self.first.iter().chain(&self.last).map(Told::from).collect()
+    }
+}
 
 /// Sums of one run.
 pub(super) struct Meter {
@@ -34,6 +70,10 @@ pub(super) struct Meter {
     pub(super) curves: Vec<Curve>,
     curve_every: Nanos,
     curve_next: Nanos,
+    /// Decisions of the array layer, and of the host layer.
+    pub(super) turns: [Turns; 2],
+    turns_next: Nanos,
+    turns_new: Vec<Decision>,
     /// A measure for each stream, where the input is made of streams.
     pub(super) streams: Option<StreamMeter>,
 }
@@ -58,6 +98,9 @@ impl Meter {
             curves: Vec::new(),
             curve_every: CURVE_EVERY,
             curve_next: Nanos::ZERO,
+            turns: Default::default(),
+            turns_next: Nanos::ZERO,
+            turns_new: Vec::new(),
             streams: None,
         }
     }
@@ -87,6 +130,23 @@ impl Meter {
                 });
             }
             self.curve_every = self.curve_every + self.curve_every;
+        }
+    }
+
+    /// Takes what the schemes of a stack have decided, now and then.
+    pub(super) fn turns(&mut self, now: Nanos, stack: &mut Stack) {
+        if now >= self.turns_next {
+            self.turns_next = now + TURNS_EVERY;
+            self.last_turns(stack);
+        }
+    }
+    /// Takes what they have decided since.
+    pub(super) fn last_turns(&mut self, stack: &mut Stack) {
+        let layers = [Some(&mut stack.array), stack.host.as_mut()];
+        for (turns, layer) in self.turns.iter_mut().zip(layers) {
+            if let Some(engine) = layer {
+                turns.take(engine, &mut self.turns_new);
+            }
         }
     }
 

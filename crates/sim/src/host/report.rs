@@ -41,6 +41,9 @@ pub(super) fn draft(
     }
     layers.push(array);
     layers[0].curves.clone_from(&meter.curves);
+    for (layer, turns) in layers.iter_mut().rev().zip(&meter.turns) {
+        layer.decisions = turns.told();
+    }
     RunReport {
         scheme: spec.scheme.clone(),
         input: input.name_under(spec),
@@ -97,6 +100,7 @@ fn layer(name: &str, engine: &mut Engine, cache_bytes: u64, cpu: Nanos) -> Layer
         cpu_ns: cpu.0,
         gauges: gauges.into_iter().map(|(name, value)| (name.into(), value)).collect(),
         curves: Vec::new(),
+        decisions: Vec::new(),
     }
 }
 

@@ -29,7 +29,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 /// Options of one export; all others are the server's.
-const OF_EXPORT: [&str; 12] = [
+const OF_EXPORT: [&str; 15] = [
     "over",
     "stripe",
     "members",
@@ -42,6 +42,9 @@ const OF_EXPORT: [&str; 12] = [
     "name",
     "read-only",
     "log-inputs",
+    "member-tls-ca",
+    "member-tls-cert",
+    "member-tls-key",
 ];
 /// Of these no two exports can have the same.
 const OF_ONE_EXPORT: [&str; 5] = ["over", "stripe", "members", "name", "log-inputs"];

@@ -5,7 +5,9 @@
 
 use super::History;
 use crate::human;
-use forerun_serve::figures::{DecisionFigures, ExportFigures, FaredFigures, Figures, MemberFigures};
+use crate::reasons::{self, Who};
+use forerun_core::policy::decisions::Told;
+use forerun_serve::figures::{ExportFigures, FaredFigures, Figures, MemberFigures};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
@@ -65,7 +67,12 @@ fn per(count: u64, seconds: f64) -> f64 {
 }
 
 fn outcomes(export: &ExportFigures) -> [u64; 4] {
-    [export.cache_hits, export.prefetch_hits, export.late_hits, export.misses]
+    [
+        export.counters.cache_hits,
+        export.counters.prefetch_hits,
+        export.counters.late_hits,
+        export.counters.misses,
+    ]
 }
 
 fn step(before: &Figures, after: &Figures, export: usize) -> Step {
@@ -77,9 +84,9 @@ fn step(before: &Figures, after: &Figures, export: usize) -> Step {
     Step {
         seconds: human::float(after.now_ns.saturating_sub(before.now_ns)) / 1e9,
         outcomes: std::array::from_fn(|k| is[k].saturating_sub(was[k])),
-        bytes_read: b.bytes_read.saturating_sub(a.bytes_read),
+        bytes_read: b.counters.bytes_read.saturating_sub(a.counters.bytes_read),
         member_bytes: b.member_bytes_read.saturating_sub(a.member_bytes_read),
-        reads: b.reads.saturating_sub(a.reads),
+        reads: b.counters.reads.saturating_sub(a.counters.reads),
         waited_ns: grown(|fared| fared.waited_ns),
         answered: grown(|fared| fared.reads),
     }
@@ -109,7 +116,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, screen: &Screen) {
     served(frame, areas[2], screen, export);
     curves(frame, areas[3], screen);
     member_table(frame, areas[4], screen, export);
-    reasons(frame, areas[5], screen, figures, export);
+    why(frame, areas[5], screen, figures, export);
     let keys = "q end   ↑↓ export   space hold";
     frame.render_widget(Paragraph::new(keys).style(Style::new().add_modifier(Modifier::DIM)), areas[6]);
 }
@@ -148,7 +155,7 @@ fn exports(frame: &mut Frame<'_>, area: Rect, screen: &Screen, figures: &Figures
         let row = Row::new([
             name.to_owned(),
             export.scheme.clone(),
-            human::percent(export.hit_ratio),
+            human::percent(export.counters.hit_ratio),
             human::rate(per(now.bytes_read, now.seconds)),
         ]);
         let chosen = number == screen.export;
@@ -201,7 +208,7 @@ fn served(frame: &mut Frame<'_>, area: Rect, screen: &Screen, export: &ExportFig
         parts.flat_map(part).collect()
     };
     let mean = if now.answered > 0 { per(now.waited_ns, human::float(now.answered)) } else { 0.0 };
-    let used = export.used + export.wasted;
+    let used = export.counters.used + export.counters.wasted;
     let lines = vec![
         bar(screen, &now.outcomes, area.width),
         Line::from(legend(&now.outcomes)),
@@ -209,9 +216,9 @@ fn served(frame: &mut Frame<'_>, area: Rect, screen: &Screen, export: &ExportFig
             "now: {} reads/s, a read waits {}; since the start: hits {}, {} of what was read ahead was read",
             human::digits(per(now.reads, now.seconds)),
             human::duration(mean),
-            human::percent(export.hit_ratio),
+            human::percent(export.counters.hit_ratio),
             if used > 0 {
-                human::percent(human::float(export.used) / human::float(used))
+                human::percent(human::float(export.counters.used) / human::float(used))
             } else {
                 "–".into()
             },
@@ -278,23 +285,20 @@ fn member_table(frame: &mut Frame<'_>, area: Rect, screen: &Screen, export: &Exp
     frame.render_widget(Table::new(rows, width).header(head).block(block), area);
 }
 
-/// `asp off, 12.0 s ago: why (numbers)`.
-fn because(turn: &DecisionFigures, now_ns: u64) -> String {
-    let number = |(name, &value): (&String, &u64)| match name.strip_suffix("_ns") {
-        Some(bare) => format!("{} {}", bare.replace('_', " "), human::duration(human::float(value))),
-        None => format!("{} {}", name.replace('_', " "), human::count(value)),
-    };
-    let numbers: Vec<String> = turn.because.iter().map(number).collect();
+/// `for client 3, 12.0 s ago: why (numbers)`, after what has turned and to what.
+fn because(turn: &Told, now_ns: u64) -> String {
+    let of =
+        turn.of.as_ref().map_or_else(String::new, |of| format!(" for {}", reasons::whose(of, Who::Client)));
     let ago = human::duration(human::float(now_ns.saturating_sub(turn.at_ns)));
-    format!(", {ago} ago: {} ({})", turn.reason, numbers.join(", "))
+    format!("{of}, {ago} ago: {} ({})", turn.reason, reasons::numbers(turn))
 }
 
-fn reasons(frame: &mut Frame<'_>, area: Rect, screen: &Screen, figures: &Figures, export: &ExportFigures) {
-    let line = |turn: &DecisionFigures| {
-        let (word, color) = if turn.on { ("on", Color::Green) } else { ("off", Color::Yellow) };
+fn why(frame: &mut Frame<'_>, area: Rect, screen: &Screen, figures: &Figures, export: &ExportFigures) {
+    let line = |turn: &Told| {
+        let color = if turn.on { Color::Green } else { Color::Yellow };
         Line::from(vec![
             Span::raw(format!("{} ", turn.switch)),
-            Span::styled(word, screen.style(color)),
+            Span::styled(turn.to.clone(), screen.style(color)),
             Span::raw(because(turn, figures.now_ns)),
         ])
     };
@@ -325,12 +329,12 @@ pub(super) fn text(figures: &Figures) -> String {
             human::bytes(human::float(export.size_bytes)),
             export.array,
             export.scheme,
-            human::bytes(human::float(export.bytes_read)),
-            human::count(export.reads),
+            human::bytes(human::float(export.counters.bytes_read)),
+            human::count(export.counters.reads),
             parts.join(", "),
-            human::count(export.prefetched_blocks),
-            human::count(export.used),
-            human::count(export.wasted),
+            human::count(export.counters.prefetched_blocks),
+            human::count(export.counters.used),
+            human::count(export.counters.wasted),
             if export.members.is_empty() {
                 String::new()
             } else {
@@ -338,8 +342,7 @@ pub(super) fn text(figures: &Figures) -> String {
             },
         ));
         for turn in export.decisions.iter().rev().take(DECISIONS_MAX) {
-            let word = if turn.on { "on" } else { "off" };
-            out.push_str(&format!("  {} {word}{}\n", turn.switch, because(turn, figures.now_ns)));
+            out.push_str(&format!("  {} {}{}\n", turn.switch, turn.to, because(turn, figures.now_ns)));
         }
     }
     out
@@ -348,6 +351,8 @@ pub(super) fn text(figures: &Figures) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use forerun_core::policy::decisions::ToldOf;
+    use forerun_serve::figures::Counters;
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
 
@@ -356,13 +361,16 @@ mod tests {
             scheme: "asp+msp".into(),
             array: "raid0:2x128KiB".into(),
             size_bytes: 1 << 30,
-            reads: 100 * second,
-            bytes_read: second * (100 << 10),
-            prefetch_hits: 15 * second,
-            misses: 5 * second,
-            hit_ratio: 0.75,
-            used: 3,
-            wasted: 1,
+            counters: Counters {
+                reads: 100 * second,
+                bytes_read: second * (100 << 10),
+                prefetch_hits: 15 * second,
+                misses: 5 * second,
+                hit_ratio: 0.75,
+                used: 3,
+                wasted: 1,
+                ..Counters::default()
+            },
             fared: vec![FaredFigures {
                 how: "miss".into(),
                 reads: 10 * second,
@@ -378,11 +386,13 @@ mod tests {
                 took_ns: second * 50 * 4_000_000,
                 ..MemberFigures::default()
             }],
-            decisions: vec![DecisionFigures {
+            decisions: vec![Told {
                 at_ns: 1_000_000_000,
                 switch: "asp".into(),
                 turn: 1,
+                to: "off".into(),
                 on: false,
+                of: None,
                 reason: "it costs more".into(),
                 because: [("cost_none_ns".to_owned(), 2_000_000_u64), ("streams".to_owned(), 7)].into(),
             }],
@@ -433,6 +443,34 @@ mod tests {
         let row = text.lines().find(|line| line.starts_with("m0.img")).expect("the member's row");
         let cells: Vec<&str> = row.split_whitespace().collect();
         assert_eq!(cells[3..9], ["50.0%", "3", "50.0/s", "7.00/s", "4.00", "ms"], "{row}");
+    }
+
+    #[test]
+    fn a_decision_for_one_of_many_says_for_whom() {
+        let mut figures = figures(3);
+        figures.exports[0].decisions[0] = Told {
+            at_ns: 2_000_000_000,
+            switch: "cadence".into(),
+            turn: 4,
+            to: "refused".into(),
+            on: false,
+            of: Some(ToldOf {
+                kind: "stream".into(),
+                number: 7,
+                process: 2,
+                file: 0,
+                first_block: 1 << 18,
+                blocks: 16,
+            }),
+            reason: "it would not fit".into(),
+            because: [("memory_bytes".to_owned(), 5 << 20), ("disk_time_percent".to_owned(), 91)].into(),
+        };
+        let mut screen = Screen::default();
+        screen.history.add(figures);
+        let text = drawn(&screen, 160, 30);
+        let words = "cadence refused for stream 7 of client 2 at 1.00 GiB, 1.00 s ago: it would not fit \
+                     (disk time 91%, memory 5.00 MiB)";
+        assert!(text.contains(words), "{text}");
     }
 
     #[test]

@@ -85,6 +85,10 @@ pub(super) struct Context {
     pub(super) awake: bool,
     /// Blocks that it may still have prefetched in this poll.
     pub(super) grant: u64,
+    /// As what it was prefetched for at the last poll, as it has been noted.
+    pub(super) fed: Option<Pattern>,
+    /// Polls in a row in which it was granted nothing.
+    pub(super) hungry: u64,
     /// First block that its pattern has not been prefetched to (the last one, going backwards).
     pub(super) frontier: Option<(Pattern, u64)>,
     /// From the first to the last block that was wished for and whose end is not known.
@@ -94,6 +98,17 @@ pub(super) struct Context {
     seen: Nanos,
     polled: bool,
     used: bool,
+}
+
+impl Pattern {
+    /// As in reports.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Sequential => "sequential",
+            Self::Strided => "strided",
+            Self::Reverse => "reverse",
+        }
+    }
 }
 
 impl Context {
@@ -106,6 +121,8 @@ impl Context {
             delta: 0,
             stride: 0,
             grant: 0,
+            fed: None,
+            hungry: 0,
             sequential: 0,
             strided: 0,
             reverse: 0,
@@ -133,6 +150,11 @@ impl Context {
         } else {
             None
         }
+    }
+
+    /// Number of its region.
+    pub(super) const fn region(&self) -> u64 {
+        self.key & ((1 << REGION_BITS) - 1)
     }
 
     /// Whether a read at `extent` goes on with what was read last.

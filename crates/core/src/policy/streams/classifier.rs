@@ -17,8 +17,10 @@ use crate::units::Extent;
 pub(super) const REGION_UNITS: u64 = 64;
 /// Most regions remembered: 16 Ki, 64 GiB of addresses in the usual unit; the one not touched for longest is forgotten.
 const REGIONS_MAX: usize = 16 * 1024;
-/// Units of an ascending run that make a stream.
-const RUN_UNITS: u32 = 4;
+/// Units of an ascending run that make a stream (rule 1).
+pub(super) const RUN_UNITS: u32 = 4;
+/// And where a wait is promised: each request before that is a seek, and a hundred readers that come at once wait for them.
+pub(super) const RUN_UNITS_HASTY: u32 = 3;
 /// Units between two of a run that may be missing.
 const GAP_UNITS: u32 = 1;
 /// Longest step, in units, that still belongs to the same run: requests in flight overtake each other within it.
@@ -46,12 +48,14 @@ pub(super) struct Classifier {
     regions: Recent<Region>,
     /// Blocks of a unit.
     unit: u64,
+    /// Units of a run.
+    run: u32,
 }
 
 impl Classifier {
     /// With units of so many blocks; 16, or 64 KiB, is a typical request of a streaming client.
-    pub(super) fn new(unit: u64) -> Self {
-        Self { regions: Recent::new(REGIONS_MAX), unit }
+    pub(super) fn new(unit: u64, run: u32) -> Self {
+        Self { regions: Recent::new(REGIONS_MAX), unit, run }
     }
 
     /// Takes a request that belongs to no stream. Returns whether a stream begins with it.
@@ -96,7 +100,7 @@ impl Classifier {
         let units = last - first + 1;
         let steps = (u64::from(RUN_UNITS) / units).saturating_sub(2).max(1);
         let ascending = u64::from(region.up) >= steps && region.up / 2 >= region.down;
-        if ascending && ends_a_run(before.bits, region.bits, last) {
+        if ascending && ends_a_run(before.bits, region.bits, last, self.run) {
             *region = Region::default(); // if the stream proves to be none, the proof begins anew
             return true;
         }
@@ -111,7 +115,7 @@ impl Classifier {
 }
 
 /// Whether the unit `last` closes a run, looking back over the region and the one before it.
-fn ends_a_run(before: u64, bits: u64, last: u64) -> bool {
+fn ends_a_run(before: u64, bits: u64, last: u64, run: u32) -> bool {
     let all = u128::from(bits) << 64 | u128::from(before);
     let mut rest = all << (63 - last);
     let (mut found, mut missing) = (0, 0);
@@ -122,7 +126,7 @@ fn ends_a_run(before: u64, bits: u64, last: u64) -> bool {
         } else {
             missing += 1;
         }
-        if found == RUN_UNITS {
+        if found == run {
             return true;
         }
         rest <<= 1;
@@ -140,7 +144,7 @@ mod tests {
 
     /// Units of 64 KiB in this order; the number of the request that began a stream, from 1.
     fn begins(units: &[u64]) -> Option<usize> {
-        let mut classifier = Classifier::new(UNIT_BLOCKS);
+        let mut classifier = Classifier::new(UNIT_BLOCKS, RUN_UNITS);
         units.iter().position(|u| classifier.see(Extent::new(u * UNIT_BLOCKS, UNIT_BLOCKS))).map(|n| n + 1)
     }
 
@@ -174,7 +178,7 @@ mod tests {
     #[test]
     fn large_requests_need_a_second_one_that_goes_on() {
         for blocks in [256, 1024] {
-            let mut classifier = Classifier::new(UNIT_BLOCKS);
+            let mut classifier = Classifier::new(UNIT_BLOCKS, RUN_UNITS);
             assert!(!classifier.see(Extent::new(8 * REGION_BLOCKS, blocks)));
             assert!(!classifier.see(Extent::new(800 * REGION_BLOCKS, blocks)));
             assert!(classifier.see(Extent::new(8 * REGION_BLOCKS + blocks, blocks)));
@@ -183,7 +187,7 @@ mod tests {
 
     #[test]
     fn interleaved_streams_are_told_apart_and_the_table_has_an_end() {
-        let mut classifier = Classifier::new(UNIT_BLOCKS);
+        let mut classifier = Classifier::new(UNIT_BLOCKS, RUN_UNITS);
         let mut began = 0;
         for step in 0..4 {
             for stream in 0..10_000_u64 {

@@ -2,7 +2,7 @@
 //!
 //! It asks the functions that a run asks, so what it says is what a run does.
 
-use super::sizes::{BUSY_SHARE, Device, N_MAX, REQUEST_SHARE, Sizes, TURN_SHARE};
+use super::sizes::{BUSY_SHARE, Device, FIRST_REQUESTS, N_MAX, REQUEST_SHARE, Sizes, TURN_SHARE};
 use crate::registry::Explained;
 use crate::size::{format_size, format_time};
 use crate::units::BLOCK_BYTES;
@@ -79,12 +79,13 @@ pub(crate) fn cadence(sizes: &Sizes, rate: Option<u64>, streams: u64) -> Vec<Exp
     lines.push(Explained::new("wait", format_time(wait), "promised".into()));
     lines.push(Explained::new("M", bytes(sizes.m), "for what is read ahead".into()));
     lines.push(Explained::new("R", bytes(sizes.r), "the unit of turns".into()));
-    let greedy = wait / 100 * BUSY_SHARE / sizes.cost(sizes.r).max(1) * sizes.disks;
-    let cost = micros(sizes.cost(sizes.r));
+    let first = sizes.cost(FIRST_REQUESTS * sizes.r);
+    let greedy = wait / 100 * BUSY_SHARE / first.max(1) * sizes.disks;
+    let cost = micros(first);
     lines.push(Explained::new(
         "greedy",
         format!("{greedy} streams"),
-        format!("that take what they can get: {BUSY_SHARE}% of the wait / ({cost} for a switch and R)"),
+        format!("that take what they can get: {BUSY_SHARE}% of the wait / ({cost} for a switch and {FIRST_REQUESTS}·R)"),
     ));
     let Some(rate) = rate else {
         lines.push(Explained::new(
@@ -94,7 +95,7 @@ pub(crate) fn cadence(sizes: &Sizes, rate: Option<u64>, streams: u64) -> Vec<Exp
         ));
         return lines;
     };
-    let (most, round, memory) = sizes.streams_within(rate);
+    let (most, rhythm, memory) = sizes.streams_within(rate);
     lines.push(Explained::new(
         "served",
         format!("{most} streams"),
@@ -102,13 +103,20 @@ pub(crate) fn cadence(sizes: &Sizes, rate: Option<u64>, streams: u64) -> Vec<Exp
     ));
     lines.push(Explained::new(
         "round",
-        micros(round.0),
+        micros(rhythm.round.0),
         format!("{most} · switch / ({BUSY_SHARE}% of {} disks − transfer)", sizes.disks),
+    ));
+    let dry =
+        if rhythm.reach < rhythm.round { "each runs dry and waits for its turn" } else { "nobody runs dry" };
+    lines.push(Explained::new(
+        "reach",
+        micros(rhythm.reach.0),
+        format!("after a turn that much is staged: {dry}"),
     ));
     lines.push(Explained::new(
         "memory",
         bytes(memory),
-        "a round's worth and a quarter for each, two requests at least".into(),
+        "what they hold in the mean and a fifth more, a request each at least".into(),
     ));
     let verdict = if streams <= most {
         "all are served"

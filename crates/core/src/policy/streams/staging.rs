@@ -9,7 +9,7 @@
 //! issue (with those that they wish for in this very event). Their sum never exceeds M; that is asserted wherever either grows.
 
 use super::Streams;
-use super::table::{LaneId, NONE, State};
+use super::table::{LaneId, NONE};
 use crate::cache::{Cache, LineId};
 use crate::policy::Outcome;
 use crate::retention::keep::{Afterlife, Retention, Victim};
@@ -207,11 +207,13 @@ impl Streams {
             if self.table.lanes_of(id).any(busy) {
                 continue;
             }
+            let before = self.staging.given_up;
             for lane in self.table.lanes_of(id) {
                 while self.free_memory() < blocks && !self.table.lanes[lane as usize].staged.is_empty() {
                     self.give_up_last(lane);
                 }
             }
+            self.has_yielded(id, self.staging.given_up - before);
         }
     }
 
@@ -322,13 +324,14 @@ impl Streams {
                 continue;
             }
             let idle = self.now.since(stream.active);
-            let waits = |lane: LaneId| self.table.lanes[lane as usize].state != State::Idle;
-            if idle > timeout && !self.table.lanes_of(id).any(waits) {
+            let before = self.staging.given_up;
+            if idle > timeout && self.can_go(id) {
                 for lane in self.table.lanes_of(id) {
                     self.give_up(lane);
                 }
             }
             if idle > super::IDLE && self.table.at_rest(id) {
+                self.has_ended(id, idle, self.staging.given_up - before);
                 self.table.forget(id);
             }
         }

@@ -5,6 +5,7 @@
 //! a stream's lanes side by side; both grow to the number of streams alive at once and are used again.
 
 use super::classifier::{REGION_UNITS, STEP_UNITS};
+use super::pace::Pace;
 use super::staging::List;
 use crate::access::{Access, Context};
 use crate::dispatch::Queued;
@@ -16,11 +17,9 @@ use alloc::vec::Vec;
 /// Most streams at once: 16 Ki, as many as regions are remembered.
 pub(super) const STREAMS_MAX: usize = 16 * 1024;
 /// Requests of a stream that are remembered for judging it.
-const HISTORY: u32 = 16;
+pub(super) const HISTORY: u32 = 16;
 /// Fewer sequential ones than this among them and it is no stream: 25% (algorithms.md 5.2, rule 8).
 const HISTORY_LEAST: u32 = 4;
-/// Rates are measured over at least so long: several requests of a slow media stream.
-const MEASURE: Nanos = Nanos::from_millis(500);
 /// No stream, lane, line or region.
 pub(super) const NONE: u32 = u32::MAX;
 const NO_REGION: u64 = u64::MAX;
@@ -44,15 +43,16 @@ pub(super) struct Stream {
     pub(super) active: Nanos,
     /// Blocks that it has read in sequence.
     pub(super) proven: u64,
-    /// Blocks a second that it reads, as last measured; 0 before.
-    pub(super) rate: u64,
-    /// When that was, and blocks read since.
-    measured: Nanos,
-    read_since: u64,
-    /// When a request of it last had to wait for its turn.
-    pub(super) dry: Option<Nanos>,
+    /// How fast it reads.
+    pub(super) pace: Pace,
+    /// Of all streams so far, the how manieth it is: the youngest are refused first.
+    pub(super) born: u64,
+    /// Its last turn came in time.
+    pub(super) settled: bool,
     /// A scheme that promises a wait has refused it: it gets what it asks for, after the others.
     pub(super) refused: bool,
+    /// It has lost staged data to another stream.
+    pub(super) yielded: bool,
     /// The regions that lead to it: where its reader is, and the one before.
     regions: [u64; 2],
     /// Whether its last requests were sequential, the newest in bit 0.
@@ -64,15 +64,14 @@ pub(super) struct Stream {
 }
 
 impl Stream {
-    /// It reads so many blocks more.
-    fn measure(&mut self, blocks: u64, now: Nanos) {
-        self.read_since += blocks;
-        let took = now.since(self.measured);
-        if took >= MEASURE {
-            let rate = self.read_since.saturating_mul(1_000_000_000) / took.0;
-            self.rate = if self.rate == 0 { rate } else { self.rate.midpoint(rate) };
-            (self.measured, self.read_since) = (now, 0);
-        }
+    /// What it has read in sequence, up to where it is.
+    pub(super) fn read_so_far(&self) -> Extent {
+        let blocks = self.proven.min(self.next);
+        Extent::new(self.next - blocks, blocks)
+    }
+    /// Of its last [`HISTORY`] requests, the sequential ones.
+    pub(super) const fn sequential_lately(&self) -> u32 {
+        (self.history & ((1 << HISTORY) - 1)).count_ones()
     }
 }
 
@@ -163,6 +162,8 @@ pub(super) struct Table {
     oldest: u32,
     /// Streams that are refused now.
     pub(super) refused: u64,
+    /// Streams so far.
+    born: u64,
 }
 
 impl Table {
@@ -178,6 +179,7 @@ impl Table {
             newest: NONE,
             oldest: NONE,
             refused: 0,
+            born: 0,
         }
     }
     /// Streams alive.
@@ -268,11 +270,11 @@ impl Table {
                     next: 0,
                     active: now,
                     proven: 0,
-                    rate: 0,
-                    measured: now,
-                    read_since: 0,
-                    dry: None,
+                    pace: Pace::new(now),
+                    born: 0,
+                    settled: false,
                     refused: false,
+                    yielded: false,
                     regions: [NO_REGION; 2],
                     history: 0,
                     seen: 0,
@@ -286,9 +288,11 @@ impl Table {
         let stream = &mut self.streams[id as usize];
         stream.alive = true;
         stream.next = access.extent.start.0;
+        (stream.context, stream.within) = (access.context, access.within);
         (stream.history, stream.seen) = (0, 0);
-        (stream.rate, stream.measured, stream.read_since) = (0, now, 0);
-        (stream.dry, stream.proven) = (None, 0);
+        (stream.pace, stream.born) = (Pace::new(now), self.born);
+        self.born += 1;
+        (stream.settled, stream.proven, stream.yielded) = (false, 0, false);
         stream.regions = [NO_REGION; 2];
         for lane in self.lanes_of(id) {
             self.lanes[lane as usize].cursor = 0;
@@ -298,8 +302,8 @@ impl Table {
         Some(id)
     }
 
-    /// A stream asks; returns whether it goes on sequentially.
-    pub(super) fn read(&mut self, id: StreamId, access: &Access, now: Nanos, reach: u64) -> bool {
+    /// A stream asks for what is `here` or not; returns whether it goes on sequentially.
+    pub(super) fn read(&mut self, id: StreamId, access: &Access, here: bool, now: Nanos, reach: u64) -> bool {
         let stream = &mut self.streams[id as usize];
         let (start, end) = (access.extent.start.0, access.extent.end());
         // As far behind as the classifier's steps go: requests overtake each other.
@@ -309,7 +313,7 @@ impl Table {
             stream.next = stream.next.max(end);
             stream.proven += access.extent.blocks;
         }
-        stream.measure(access.extent.blocks, now);
+        stream.pace.read(access.extent.blocks, here, now);
         stream.history = stream.history << 1 | u32::from(sequential);
         stream.seen = (stream.seen + 1).min(HISTORY);
         stream.context = access.context;
@@ -325,8 +329,7 @@ impl Table {
     /// Whether its last requests say that it is no stream.
     pub(super) fn is_refuted(&self, id: StreamId) -> bool {
         let stream = &self.streams[id as usize];
-        let recent = stream.history & ((1 << HISTORY) - 1);
-        stream.seen == HISTORY && recent.count_ones() < HISTORY_LEAST
+        stream.seen == HISTORY && stream.sequential_lately() < HISTORY_LEAST
     }
 
     /// It is the most recently active stream.

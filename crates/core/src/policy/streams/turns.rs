@@ -15,11 +15,12 @@
 //! as something is kept for a disk, something of it is under way, and that is asserted.
 
 use super::Streams;
+use super::learn::Meter;
 use super::table::{LaneId, NONE, State};
 use crate::dispatch::{Class, Dispatch, Queued};
 use crate::policy::{Plan, WISHES_MAX, World};
 use crate::units::{Block, Disk, Extent, Nanos};
-use alloc::collections::VecDeque;
+use alloc::collections::{BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
 /// Pieces that are here already and are passed over in one event, before the rest waits for the next.
@@ -31,6 +32,10 @@ const AHEAD_COMMANDS: u32 = 2;
 const AHEAD_BLOCKS: u64 = 64;
 /// Of so many turns one is for streams that were refused, if any of them waits: nobody starves.
 const REFUSED_ONE_IN: u32 = 16;
+/// Where a wait is promised, one part in so many of it is patience: a lane that has been dry for longer has the next turn.
+const PATIENCE_PARTS: u64 = 8;
+/// Of the lanes that wait so many, those that run dry first, have their turns in the order of addresses.
+const SWEEP_MAX: usize = 64;
 /// Rows of an array that are looked through for the next strip on a disk; parity moves on by one disk a row.
 const ROWS: u64 = 3;
 
@@ -39,8 +44,12 @@ const ROWS: u64 = 3;
 pub(super) struct Queue {
     /// Lanes that wait for a turn, and the number of the wait; some have stopped waiting since.
     waiting: VecDeque<(LaneId, u64)>,
-    /// Those that keep a reader waiting, where a wait is promised: they go before the others.
-    hurried: VecDeque<(LaneId, u64)>,
+    /// Where a wait is promised: who runs dry first, the lane, and the number of the wait.
+    by_time: BTreeSet<(Nanos, LaneId, u64)>,
+    /// Where the last turn began, as a block of the volume.
+    head: u64,
+    /// What is learned from its commands.
+    meter: Meter,
     /// Lanes of streams that were refused, which have a turn after the others.
     refused: VecDeque<(LaneId, u64)>,
     /// Turns of others since one of these had one.
@@ -58,12 +67,6 @@ pub(super) struct Queue {
     left_blocks: u64,
 }
 
-impl Queue {
-    fn pop_waiting(&mut self) -> Option<(LaneId, u64)> {
-        self.hurried.pop_front().or_else(|| self.waiting.pop_front())
-    }
-}
-
 /// Whether a lane may have a turn.
 enum Admission {
     /// Yes, with the quota noted.
@@ -79,10 +82,12 @@ enum Admission {
 pub(super) struct Owned {
     lane: LaneId,
     blocks: u64,
+    /// When it left for the disk.
+    left: Nanos,
     /// Somebody waited for it when it was made.
     demand: bool,
 }
-const NOBODY: Owned = Owned { lane: NONE, blocks: 0, demand: false };
+const NOBODY: Owned = Owned { lane: NONE, blocks: 0, left: Nanos::ZERO, demand: false };
 
 /// What is counted of turns.
 #[derive(Clone, Copy, Debug, Default)]
@@ -153,17 +158,61 @@ impl Streams {
         lane.state = State::Waiting;
         lane.waits += 1;
         let waits = lane.waits;
-        let keeps_waiting = self.sizes.cadence.is_some() && !lane.held.is_empty();
         let refused = self.table.stream(self.table.stream_of(id)).refused;
-        let queue = self.queue(disk);
         if refused {
-            queue.refused.push_back((id, waits));
-        } else if keeps_waiting {
-            queue.hurried.push_back((id, waits));
+            self.queue(disk).refused.push_back((id, waits));
+        } else if self.sizes.cadence.is_some() {
+            self.queue_by_time(id);
         } else {
-            queue.waiting.push_back((id, waits));
+            self.queue(disk).waiting.push_back((id, waits));
         }
         self.mark(disk);
+    }
+    /// A lane that waits has its turn when it runs dry.
+    pub(super) fn queue_by_time(&mut self, id: LaneId) {
+        self.queue_by_time_at(id, self.runs_dry(id));
+    }
+    /// Or at this time.
+    pub(super) fn queue_by_time_at(&mut self, id: LaneId, dry: Nanos) {
+        let (disk, waits) = (self.table.disk_of(id), self.table.lane(id).waits);
+        self.queue(disk).by_time.insert((dry, id, waits));
+    }
+    /// When the first of the lanes that wait ran dry, or will.
+    pub(super) fn first_dry(&self, disk: u16) -> Option<Nanos> {
+        let queue = self.queues.get(usize::from(disk))?;
+        queue.by_time.iter().find(|at| self.still_waits(at.1, at.2)).map(|at| at.0)
+    }
+    /// The lane whose wait this is, if it still waits.
+    fn still_waits(&self, id: LaneId, waits: u64) -> bool {
+        let lane = &self.table.lanes[id as usize];
+        lane.state == State::Waiting && lane.waits == waits && !lane.admitted
+    }
+    /// Takes the next lane from a queue: the first that came, or by the clock.
+    ///
+    /// By the clock: whoever has run dry longer ago than is patient; else of the first that will run dry the next one
+    /// in the order of addresses from where the last turn began, and then from the beginning.
+    fn pop_waiting(&mut self, disk: u16) -> Option<(Nanos, LaneId, u64)> {
+        if self.sizes.cadence.is_none() {
+            let (id, waits) = self.queue(disk).waiting.pop_front()?;
+            return Some((Nanos::ZERO, id, waits));
+        }
+        while let Some(&(_, id, waits)) = self.queue(disk).by_time.first()
+            && !self.still_waits(id, waits)
+        {
+            self.queue(disk).by_time.pop_first();
+        }
+        let late = Nanos(self.promised().0 / PATIENCE_PARTS);
+        let queue = &self.queues[usize::from(disk)];
+        let first = *queue.by_time.first()?;
+        let mut next = first;
+        if first.0 + late > self.now {
+            let place =
+                |id: LaneId| self.table.stream(self.table.stream_of(id)).next.wrapping_sub(queue.head);
+            let waits = queue.by_time.iter().take(SWEEP_MAX).filter(|at| self.still_waits(at.1, at.2));
+            next = *waits.min_by_key(|at| place(at.1))?;
+        }
+        self.queue(disk).by_time.remove(&next);
+        Some(next)
     }
     /// Ends the turns that have nothing more to issue and nothing under way; with `all`, those too that have not issued
     /// all.
@@ -215,10 +264,10 @@ impl Streams {
         if let Some(id) = self.queue(disk).admitted.pop_front() {
             return Some(id);
         }
-        let hurry = self.sizes.cadence.is_some();
-        while let Some((id, waits)) = self.queue(disk).pop_waiting() {
-            let lane = self.table.lane(id);
-            if lane.state != State::Waiting || lane.waits != waits || lane.admitted {
+        let by_time = self.sizes.cadence.is_some();
+        while let Some(next) = self.pop_waiting(disk) {
+            let (_, id, waits) = next;
+            if !self.still_waits(id, waits) {
                 continue;
             }
             match self.admit(id) {
@@ -233,8 +282,11 @@ impl Streams {
                 }
                 Admission::Later => {
                     let queue = self.queue(disk);
-                    let back = if hurry { &mut queue.hurried } else { &mut queue.waiting };
-                    back.push_front((id, waits));
+                    if by_time {
+                        queue.by_time.insert(next);
+                    } else {
+                        queue.waiting.push_front((id, waits));
+                    }
                     self.short |= 1 << disk;
                     return None;
                 }
@@ -303,7 +355,10 @@ impl Streams {
         lane.held.make_contiguous().sort_by_key(|queued| queued.volume.start);
         let waited = if lane.held.is_empty() { Nanos::ZERO } else { now.since(lane.since) };
         self.counts.wait_max = self.counts.wait_max.max(waited);
-        self.queue(disk).turns.push(id);
+        self.table.stream_mut(stream).settled = waited <= self.promised();
+        let queue = self.queue(disk);
+        queue.turns.push(id);
+        queue.head = next;
         self.table.touch(stream, now);
         while let Some(queued) = self.table.lane(id).held.pop_front() {
             self.queue(disk).held -= 1;
@@ -331,7 +386,8 @@ impl Streams {
         if at >= self.owners.len() {
             self.owners.resize(at + 1, NOBODY);
         }
-        self.owners[at] = Owned { lane: id, blocks: queued.blocks, demand: queued.class == Class::Demand };
+        let demand = queued.class == Class::Demand;
+        self.owners[at] = Owned { lane: id, blocks: queued.blocks, left: self.now, demand };
         let lane = self.table.lane(id);
         lane.outstanding += queued.blocks;
         self.under_way += queued.blocks;
@@ -353,6 +409,7 @@ impl Streams {
             let Some(next) = queue.ready.pop_front() else { break };
             queue.left += 1;
             queue.left_blocks += next.blocks;
+            self.owners[next.command as usize].left = now;
             let class = if positions { Class::Prefetch } else { next.class };
             self.inner.enqueue(now, Queued { class, ..next });
         }
@@ -486,8 +543,9 @@ impl Streams {
             return queue.admitted.remove(at);
         }
         let now = |&(id, waits): &(LaneId, u64)| lanes[id as usize].waits == waits && kept(id);
-        if let Some(at) = queue.hurried.iter().position(now) {
-            queue.waiting.push_front(queue.hurried[at]);
+        if let Some(&at) = queue.by_time.iter().find(|(_, id, waits)| now(&(*id, *waits))) {
+            queue.by_time.remove(&at);
+            queue.waiting.push_front((at.1, at.2));
         }
         let Some(at) = queue.waiting.iter().position(now) else {
             let at = queue.refused.iter().position(now)?;
@@ -563,16 +621,16 @@ impl Dispatch for Streams {
             self.wait(id);
         }
         let lane = self.table.lane(id);
-        let (first, waits) = (lane.held.is_empty(), lane.waits);
+        let first = lane.held.is_empty();
         if first {
             lane.since = now;
         }
         let hurries = first && lane.state == State::Waiting && self.sizes.cadence.is_some();
         self.table.lane(id).held.push_back(queued);
         if hurries && !self.table.stream(stream).refused {
-            self.queue(disk).hurried.push_back((id, waits)); // its other entry in the queue is void when its turn comes
+            self.queue_by_time(id); // its other entry in the queue is void when its turn comes
         }
-        self.table.stream_mut(stream).dry = Some(now);
+        self.table.stream_mut(stream).pace.wait();
         let queue = self.queue(disk);
         queue.held += 1;
         let held = queue.held;
@@ -594,8 +652,14 @@ impl Dispatch for Streams {
     fn complete(&mut self, now: Nanos, disk: Disk, command: u32) {
         self.now = now;
         self.inner.complete(now, disk, command);
-        let Some(entry) = self.owners.get_mut(command as usize) else { return };
-        let Owned { lane: id, blocks, demand } = core::mem::replace(entry, NOBODY);
+        let entry = self.owners.get_mut(command as usize);
+        let owned = entry.map_or(NOBODY, |entry| core::mem::replace(entry, NOBODY));
+        let Owned { lane: id, blocks, left, demand } = owned;
+        if self.sizes.cadence.is_some()
+            && let Some(lesson) = self.queue(disk.0).meter.ended(id, blocks, left, now)
+        {
+            self.sizes.device.learn(lesson, &mut self.learned);
+        }
         if id != NONE {
             self.table.lane(id).outstanding -= blocks;
             self.under_way -= blocks;

@@ -17,7 +17,8 @@
 //! page) at some 100 ns, which is what lmbench shows of the dual Opterons of slide 16; the slides' controller leaves its
 //! buffers to the host's processor.
 //! This, the machine and the load were fixed before the scheme had run on them. Changed after its first runs: memory beside M is
-//! for four requests of each stream instead of two (with two, one set-up of slide 18 fell from 52 to 20 MB/s, see DECISIONS.md);
+//! for four requests of each stream instead of two (with two, one set-up of slide 18 fell from 52 to 20 MB/s at that time, see
+//! DECISIONS.md);
 //! slide 22's row about turns reads whole titles, so that the first round weighs less; slide 17's memory is that of
 //! read-ahead and not of all that the cache keeps; slide 18's orders are compared in pairs.
 
@@ -237,6 +238,6 @@ fn finish(_: &Options, _: &Reports, done: &mut Reproduction) -> Result<(), Repro
          passes.",
         CONTROLLER / 1_000_000
     ));
-    done.tables.extend(served::grid(done));
+    done.tables.extend(served::grids(done));
     Ok(())
 }
