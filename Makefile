@@ -11,7 +11,7 @@ OUT ?= out
 # Executions per parser for `make fuzz`.
 FUZZ_EXECUTIONS ?= 1000000
 
-.PHONY: help deps build demo test lint fmt docs tidy deny fuzz bench-sim record-demo-trace record-traces docs-figures reproduce install clean soak-serve bench-serve bench-policies bench-streams compare-kernel figure-live
+.PHONY: help deps build demo test lint fmt docs tidy test-arrays deny fuzz bench-sim record-demo-trace record-traces docs-figures reproduce install clean soak-serve bench-serve bench-policies bench-streams compare-kernel figure-live
 
 help: ## List the entry points
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-20s %s\n", $$1, $$2}'
@@ -40,6 +40,9 @@ docs: deps ## The documentation of all crates, warnings as errors
 
 tidy: deps ## Only the repository's own rules (crates/tidy)
 	cargo test --locked -p forerun-tidy
+
+test-arrays: deps ## The tests over real arrays of md and dm, in a virtual machine (Debian, QEMU; some minutes, fetches a kernel)
+	scripts/arrays-vm.sh
 
 deny: deps ## Licences and advisories of all dependencies (cargo-deny, where it is installed)
 	@if cargo deny --version >/dev/null 2>&1; then cargo deny --locked check licenses bans sources; \

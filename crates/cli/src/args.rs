@@ -4,7 +4,7 @@
 //! clap's several-line complaint into the one line that every other error has.
 
 use crate::commands::{compare, config, ctl, device, explain, generate, mrc, reproduce, serve, top, trace};
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
 use std::process::ExitCode;
 
 const AFTER_HELP: &str = "\
@@ -16,7 +16,8 @@ Examples:
   forerun schemes
 
 Sizes: K, M, G and KiB, MiB, GiB are powers of 1024; kB, MB, GB of 1000.
-Exit codes: 0 fine, 1 failure, 2 misuse, 3 a --fail-if threshold was met, 4 kernel or privilege missing.";
+
+Exit codes: 0 fine, 1 failure, 2 misuse, 3 a --fail-if threshold was met or a replayed log differs, 4 kernel or privilege missing.";
 
 /// Forerun reads storage ahead of the programs that will ask for it, and shows whether that pays.
 #[derive(Debug, Parser)]
@@ -32,7 +33,7 @@ pub(crate) struct Cli {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Global options")]
 pub(crate) struct Global {
-    /// Print one JSON object to stdout instead of text
+    /// Print JSON to stdout instead of text: one object, of serve one when it is ready and one at its end
     #[arg(long, global = true)]
     pub(crate) json: bool,
     /// No progress and no remarks on stderr; errors are still printed
@@ -100,6 +101,34 @@ pub(crate) enum Command {
     Man(generate::ManArgs),
 }
 
+/// The command line's definition. Closing paragraphs of help are lines of any length, which the terminal wraps.
+pub(crate) fn command() -> clap::Command {
+    flowing(Cli::command())
+}
+
+fn flowing(mut command: clap::Command) -> clap::Command {
+    if let Some(text) = command.get_after_help() {
+        let text = flow(&text.to_string());
+        command = command.after_help(text);
+    }
+    command.mut_subcommands(flowing)
+}
+
+/// Joins the lines of each paragraph. What is indented (examples, tables) keeps its lines.
+fn flow(text: &str) -> String {
+    let mut out = String::new();
+    let mut prose = false;
+    for line in text.lines() {
+        let joins = prose && !line.is_empty() && !line.starts_with(' ');
+        if !out.is_empty() {
+            out.push(if joins { ' ' } else { '\n' });
+        }
+        out.push_str(line);
+        prose = !line.is_empty() && !line.starts_with(' ');
+    }
+    out
+}
+
 /// Prints help and version as clap does, and every misuse as our one line; returns the exit code.
 pub(crate) fn report_problem(problem: &clap::Error) -> ExitCode {
     use std::io::Write as _;
@@ -136,11 +165,20 @@ pub(crate) fn one_line(message: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory as _;
 
     #[test]
     fn the_command_tree_is_well_formed() {
-        Cli::command().debug_assert();
+        command().debug_assert();
+    }
+
+    #[test]
+    fn paragraphs_of_help_flow_and_examples_keep_their_lines() {
+        let text = "Examples:\n  a \\\n      b\n  c\n\nOne\ntwo.\n\nTable:\n  x  1\nThree\nfour";
+        assert_eq!(flow(text), "Examples:\n  a \\\n      b\n  c\n\nOne two.\n\nTable:\n  x  1\nThree four");
+        let reproduce = command().find_subcommand("reproduce").expect("there").clone();
+        let help =
+            reproduce.find_subcommand("rpp").expect("there").get_after_help().expect("help").to_string();
+        assert!(help.lines().last().expect("lines").len() > 150, "a subcommand's too: {help}");
     }
 
     #[test]

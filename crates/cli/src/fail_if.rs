@@ -190,6 +190,21 @@ impl Reader<'_> {
     }
 }
 
+/// The schemes that a condition names, each once.
+pub(crate) fn schemes(expr: &Expr) -> Vec<&str> {
+    let mut found = match expr {
+        Expr::Number(_) => Vec::new(),
+        Expr::Field { scheme, .. } => vec![scheme.as_str()],
+        Expr::Speedup { of, over } => vec![of.as_str(), over.as_str()],
+        Expr::MissCoverage(of) => vec![of.as_str(), "none"],
+        Expr::Not(inner) | Expr::Minus(inner) => schemes(inner),
+        Expr::Two(_, left, right) => [schemes(left), schemes(right)].concat(),
+    };
+    found.sort_unstable();
+    found.dedup();
+    found
+}
+
 fn unit_factor(unit: &str) -> Option<f64> {
     Some(match unit {
         "" | "ns" => 1.0,
@@ -318,6 +333,12 @@ mod tests {
             parse("speedup( asp+msp , asp )", &names()),
             Ok(Expr::Speedup { of: "asp+msp".into(), over: "asp".into() })
         );
+    }
+
+    #[test]
+    fn a_condition_tells_which_schemes_it_is_about() {
+        let text = "miss_coverage(asp) > 0.5 && !(asp+msp.misses < 3) || speedup(asp) < -1";
+        assert_eq!(schemes(&parse(text, &names()).expect("a condition")), ["asp", "asp+msp", "none"]);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::io::{IsTerminal as _, Write as _};
 /// What the global options and the terminal allow.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ui {
-    /// Print one JSON object instead of a table.
+    /// Print JSON instead of a table.
     pub(crate) json: bool,
     /// No progress and no remarks.
     pub(crate) quiet: bool,
@@ -48,6 +48,13 @@ impl Ui {
     pub(crate) fn print_json(&self, value: &impl serde::Serialize) -> Result<(), CliError> {
         let mut text =
             serde_json::to_string_pretty(value).map_err(|problem| CliError::failure("output", problem))?;
+        text.push('\n');
+        self.print(&text)
+    }
+    /// One value as JSON to stdout, in one line: for commands that print several, one after another.
+    pub(crate) fn print_json_line(&self, value: &impl serde::Serialize) -> Result<(), CliError> {
+        let mut text =
+            serde_json::to_string(value).map_err(|problem| CliError::failure("output", problem))?;
         text.push('\n');
         self.print(&text)
     }

@@ -77,6 +77,9 @@ fn headline(best: &RunReport, group: &[&RunReport]) -> String {
             best.scheme,
             human::times(factor),
         ),
+        None if group.len() == 1 => {
+            format!("{}: {}", best.scheme, human::rate(best.throughput_bytes_per_s))
+        }
         None => format!("{} was fastest: {}", best.scheme, human::rate(best.throughput_bytes_per_s)),
     };
     let bound = group.iter().find(|run| run.spec.scheme == "bound");
@@ -211,6 +214,11 @@ mod tests {
     fn two_percent_is_no_difference() {
         let verdict = said(&[run("x", "none", 100), run("x", "asp", 101), run("x", "msp", 99)]);
         assert!(verdict.details.iter().any(|line| line == "asp and msp each made no difference beyond 2%."));
+    }
+
+    #[test]
+    fn who_ran_alone_is_not_called_the_fastest() {
+        assert_eq!(said(&[run("x", "asp", 40)]).headline, "asp: 40.0 MiB/s.");
     }
 
     #[test]

@@ -4,6 +4,8 @@
 //! are present (`FORERUN_SHARED`, else `../shared` beside the workspace), the command lines of the first issue are
 //! run on them too.
 
+#[path = "it/devices.rs"]
+mod devices;
 #[path = "it/files.rs"]
 mod files;
 #[path = "it/help.rs"]

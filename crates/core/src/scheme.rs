@@ -70,6 +70,33 @@ impl Controlled for Box<dyn Scheme> {
     fn policy_gauges(&self, _out: &mut Vec<(&'static str, f64)>) {}
 }
 
+/// A controller over a scheme that owns retention too: all but its policy and its own gauges is the inner scheme's.
+pub trait Controller: Policy {
+    /// The scheme that is controlled.
+    fn inner(&self) -> &dyn Scheme;
+    /// The same, to change.
+    fn inner_mut(&mut self) -> &mut dyn Scheme;
+}
+
+impl<C: Controller> Scheme for C {
+    fn policy(&mut self) -> &mut dyn Policy {
+        self
+    }
+    fn retention(&mut self) -> &mut dyn Retention {
+        self.inner_mut().retention()
+    }
+    fn dispatch(&mut self) -> Option<&mut dyn Dispatch> {
+        self.inner_mut().dispatch()
+    }
+    fn wants(&self) -> Wants {
+        self.inner().wants()
+    }
+    fn gauges(&mut self, out: &mut Vec<(&'static str, f64)>) {
+        Policy::gauges(self, out);
+        self.inner_mut().gauges(out);
+    }
+}
+
 /// A policy and a retention that share nothing.
 pub struct Split<P, R> {
     /// Detect, permit, size.

@@ -195,7 +195,7 @@ fn a_reborn_strip_keeps_what_was_read_in_its_past_life() {
     read(&mut engine, 1); // born again: blocks 0 and 2 were read in the past life, 3 was not
     strips(&mut engine, &[40, 44, 48]); // pushed downstream and culled
     assert_eq!(shared.asp().tiers().place(ghost), Place::Down);
-    let here: Vec<bool> = engine.cache().cells(ghost).iter().map(|c| c.slot.is_some()).collect();
+    let here: Vec<bool> = engine.cache().cells(ghost).map(|c| c.slot.is_some()).collect();
     assert_eq!(here, [true, true, true, false]);
 }
 

@@ -360,6 +360,27 @@ fn a_fault_that_maps_what_follows_is_no_break() {
 }
 
 #[test]
+fn one_request_proves_nothing_by_its_length_and_a_stream_that_was_hardly_read_on_has_no_holes() {
+    let mut bench = regions();
+    assert_eq!(bench.read_of(0, 100, 8), [], "eight blocks in one request");
+    assert_eq!(bench.read_of(0, 112, 8), [], "four blocks behind them");
+    assert_eq!(bench.read_of(0, 120, 8), [Extent::new(120, 16)], "the second request goes on: proven");
+    assert_eq!(bench.read_of(0, 140, 8), [], "no hole yet: a stream of its own");
+    let mut used_to = regions();
+    let mut wished = 0;
+    for at in (0..40).step_by(8) {
+        used_to.read_of(0, 100 + at, 8);
+    }
+    let mut at = 140;
+    for hole in [4, 9, 2, 7, 11, 3, 8, 5] {
+        at += hole;
+        wished += used_to.read_of(0, at, 8).len();
+        at += 8;
+    }
+    assert!(wished > 0, "four requests went on, so what lies between two others is a hole");
+}
+
+#[test]
 fn a_process_that_reads_files_from_their_start_need_not_prove_each() {
     let mut bench = regions();
     let mut first_wish = Vec::new();

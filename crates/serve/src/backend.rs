@@ -74,6 +74,10 @@ pub(crate) trait Backend: Send {
     fn reap(&mut self, now: Nanos, out: &mut Vec<Done>);
     /// The file said that something has ended: it may stop saying so.
     fn woken(&mut self) {}
+    /// Whether something has ended, as far as that can be seen without a call of the kernel.
+    fn has_ended(&mut self) -> bool {
+        false
+    }
     /// When to reap although the file says nothing.
     fn next_wake(&self) -> Option<Nanos> {
         None

@@ -31,8 +31,14 @@ pub(crate) const REQUESTS_MAX: u32 = 256;
 const WAITING_MAX: usize = 4 * REQUESTS_MAX as usize;
 /// Pieces of one send: 64 answers of 4 KiB with their heads.
 const SEND_PIECES: usize = 128;
+/// Bytes from which on copying an answer takes as long as waking who waits for it: 32 KiB.
+const LONG_ANSWER: usize = 32 << 10;
 /// Blocks of one receive into intake memory: 1 MiB.
 const RECEIVE_BLOCKS: usize = 256;
+/// How long a client may hold intake memory that others wait for without sending a byte.
+const STALL: Nanos = Nanos::from_secs(10);
+/// And how long beyond that for each byte it has announced, so that a byte now and then is not enough: 1 MB/s.
+const SLOWEST_BYTE: Nanos = Nanos(1000);
 /// Bytes that one client may send in one turn of the loop, so that others come to theirs: 1 MiB.
 pub(crate) const TURN_BYTES_MAX: usize = 1 << 20;
 
@@ -54,6 +60,8 @@ pub(crate) struct Payload {
     pub(crate) intake: Option<Vec<u32>>,
     /// Bytes that are here.
     pub(crate) got: usize,
+    /// When it was asked for, or got its memory if that was later.
+    pub(crate) since: Nanos,
 }
 
 impl Payload {
@@ -123,6 +131,10 @@ pub(crate) struct Connection {
     pub(crate) outstanding: u32,
     /// Requests that wait for credit, in order.
     pub(crate) waiting: VecDeque<usize>,
+    /// A reply in one piece that others may come before: it waits for them.
+    pub(crate) held_back: Option<usize>,
+    /// A reply in one piece has begun of which not all is here: nothing else may be answered before its end.
+    pub(crate) alone: Option<usize>,
     /// No more requests will be read.
     pub(crate) closing: bool,
     /// Nothing can be sent any more.
@@ -152,6 +164,8 @@ impl Connection {
             held: Held::default(),
             outstanding: 0,
             waiting: VecDeque::new(),
+            held_back: None,
+            alone: None,
             closing: false,
             broken: false,
             since: now,
@@ -167,6 +181,7 @@ impl Connection {
             && !self.broken
             && self.outstanding < REQUESTS_MAX
             && self.waiting.is_empty()
+            && self.alone.is_none()
             && self.out.len() < self.waiting_max()
             && self.payload.as_ref().is_none_or(|payload| payload.intake.is_some())
     }
@@ -213,9 +228,13 @@ impl Connection {
         self.payload.as_ref().is_some_and(|payload| payload.intake.is_none())
     }
 
-    /// Whether it has memory for data that is not all here.
-    pub(crate) fn holds_intake(&self) -> bool {
-        self.payload.as_ref().is_some_and(|payload| payload.intake.is_some())
+    /// Whether it has memory for data that comes too slowly to let others wait for it.
+    pub(crate) fn hoards_intake(&self, now: Nanos) -> bool {
+        let payload = self.payload.as_ref().filter(|payload| payload.intake.is_some());
+        payload.is_some_and(|payload| {
+            let whole = STALL.0 + u64::from(payload.request.length) * SLOWEST_BYTE.0;
+            now.since(self.progress) > STALL || now.since(payload.since) > Nanos(whole)
+        })
     }
 
     /// Whether bytes of it are here that may be looked at and that its socket will not announce.
@@ -347,7 +366,8 @@ impl Connection {
         self.blocked = false;
         while !self.out.is_empty() && !self.broken {
             let mut slices = [IoSlice::new(&[]); SEND_PIECES];
-            let (count, bytes) = gather(&self.out, self.sent, volume, &mut slices);
+            let most = if self.head_goes_ahead() { 1 } else { SEND_PIECES };
+            let (count, bytes) = gather(&self.out, self.sent, volume, &mut slices[..most]);
             match self.socket.write_vectored(&slices[..count]) {
                 Ok(0) => self.broken = true,
                 Ok(sent) => {
@@ -372,6 +392,17 @@ impl Connection {
             Err(problem) if is_later(&problem) => self.blocked = true,
             Err(_) => self.broken = true,
         }
+    }
+
+    /// Whether the head of a long answer leaves before its data: a client of this machine that sleeps wakes up while the data is
+    /// copied. With more answers behind it the client has enough to do.
+    fn head_goes_ahead(&self) -> bool {
+        let [Some(Segment::Head { .. }), Some(Segment::Data { len, .. }), None] =
+            [self.out.front(), self.out.get(1), self.out.get(2)]
+        else {
+            return false;
+        };
+        self.sent == 0 && *len >= LONG_ANSWER && self.socket.is_plain_and_local()
     }
 
     fn advance(&mut self, sent: usize, finished: &mut Vec<(Answer, u64)>) {
@@ -408,16 +439,17 @@ fn gather<'a>(
     out: &'a VecDeque<Segment>,
     sent: usize,
     volume: &'a Volume,
-    slices: &mut [IoSlice<'a>; SEND_PIECES],
+    slices: &mut [IoSlice<'a>],
 ) -> (usize, usize) {
     let (mut count, mut bytes, mut skip) = (0, 0, sent);
+    let slices_max = slices.len();
     let mut put = |piece: &'a [u8], count: &mut usize| {
         slices[*count] = IoSlice::new(piece);
         *count += 1;
         bytes += piece.len();
     };
     for segment in out {
-        if count == SEND_PIECES {
+        if count == slices_max {
             break;
         }
         match segment {
@@ -425,7 +457,7 @@ fn gather<'a>(
             Segment::Long(bytes) => put(&bytes[skip..], &mut count),
             Segment::Data { answer, skip: first, len, .. } => {
                 let (mut at, end) = (first + skip, first + len);
-                while at < end && count < SEND_PIECES {
+                while at < end && count < slices_max {
                     let (from, blocks) = contiguous(volume, answer, at / BLOCK, end.div_ceil(BLOCK));
                     let run = volume.arena.run(from, blocks);
                     let take = (run.len() - at % BLOCK).min(end - at);
@@ -448,4 +480,29 @@ fn contiguous(volume: &Volume, answer: &Answer, index: usize, end: usize) -> (u3
         blocks += 1;
     }
     (from, blocks)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::nbd::wire::Command;
+    use crate::socket::Stream;
+
+    #[test]
+    fn a_byte_now_and_then_does_not_keep_memory_that_others_wait_for() {
+        let (ours, _theirs) = std::os::unix::net::UnixStream::pair().expect("a pair");
+        let mut connection = Connection::new(Socket::plain(Stream::Unix(ours)), 1, Tls::Off, Nanos::ZERO);
+        let request = Request { flags: 0, command: Command::Write, cookie: 1, offset: 0, length: 4 << 20 };
+        let payload = Payload { request, intake: None, got: 0, since: Nanos::from_secs(100) };
+        connection.payload = Some(payload);
+        connection.progress = Nanos::from_secs(100);
+        let at = |connection: &Connection, secs| connection.hoards_intake(Nanos::from_secs(secs));
+        assert!(!at(&connection, 1000), "it has none");
+        connection.payload.as_mut().expect("set").intake = Some((0..1024).collect());
+        assert!(!at(&connection, 110) && at(&connection, 111), "nothing came for ten seconds");
+        connection.progress = Nanos::from_secs(114);
+        assert!(!at(&connection, 114), "4 MiB may take 14 s");
+        connection.progress = Nanos::from_secs(115);
+        assert!(at(&connection, 115), "and no longer, whatever came last");
+    }
 }

@@ -54,10 +54,9 @@ impl Credit {
             held.reserved.checked_sub(blocks - shared).expect("no more comes back than was taken");
     }
 
-    /// Gives back all that a connection holds.
-    pub(crate) fn give_all(&mut self, held: &mut Held) {
-        self.shared_left += held.shared;
-        *held = Held::default();
+    /// Gives back all that a connection holds but `kept` blocks.
+    pub(crate) fn give_but(&mut self, held: &mut Held, kept: u64) {
+        self.give(held, held.reserved + held.shared - kept);
     }
 }
 

@@ -123,8 +123,11 @@ fn left(deadline: Instant) -> io::Result<Duration> {
 
 fn write_all(socket: &mut Socket, mut bytes: &[u8]) -> Result<(), DialError> {
     while !bytes.is_empty() {
-        let took = socket.write(bytes).map_err(|problem| DialError::of_beginning(socket, problem))?;
-        bytes = &bytes[took..];
+        match socket.write(bytes) {
+            Ok(took) => bytes = &bytes[took..],
+            Err(problem) if problem.kind() == io::ErrorKind::Interrupted => {}
+            Err(problem) => return Err(DialError::of_beginning(socket, problem)),
+        }
     }
     Ok(())
 }
@@ -140,7 +143,12 @@ fn secure(socket: &mut Socket, target: &Target, deadline: Instant) -> Result<(),
     while socket.is_handshaking() {
         socket.push().map_err(DialError::of_stream)?;
         socket.stream().wait_at_most(Some(left(deadline)?))?;
-        socket.take_records().map_err(|problem| DialError::of_beginning(socket, problem))?;
+        match socket.take_records() {
+            Err(problem) if problem.kind() != io::ErrorKind::Interrupted => {
+                return Err(DialError::of_beginning(socket, problem));
+            }
+            _ => {}
+        }
     }
     socket.push().map_err(DialError::of_stream)
 }
@@ -182,6 +190,7 @@ fn negotiate(socket: &mut Socket, target: &Target, deadline: Instant) -> Result<
             Ok(bytes) => end += bytes,
             // Of TLS there may have been records without a byte in them; the deadline holds all the same.
             Err(problem) if socket.is_secure() && problem.kind() == io::ErrorKind::WouldBlock => {}
+            Err(problem) if problem.kind() == io::ErrorKind::Interrupted => {}
             Err(problem) => return Err(DialError::of_beginning(socket, problem)),
         }
     }

@@ -55,6 +55,10 @@ impl Backend for Fan {
         self.all().for_each(|backend| backend.woken());
     }
 
+    fn has_ended(&mut self) -> bool {
+        self.all().any(|backend| backend.has_ended())
+    }
+
     fn next_wake(&self) -> Option<Nanos> {
         std::iter::once(&self.files).chain(self.far.iter().flatten()).filter_map(|b| b.next_wake()).min()
     }

@@ -39,8 +39,9 @@ const TURN_AWAY: Duration = Duration::from_secs(1);
 const STACK_BYTES: usize = 256 << 10;
 
 /// The files of the page: path, type, content.
-const FILES: [(&str, &str, &str); 4] = [
+const FILES: [(&str, &str, &str); 5] = [
     ("/", "text/html; charset=utf-8", include_str!("../web/live.html")),
+    ("/base.css", "text/css; charset=utf-8", crate::BASE_STYLE),
     ("/live.css", "text/css; charset=utf-8", include_str!("../web/live.css")),
     ("/live.js", "text/javascript; charset=utf-8", include_str!("../web/live.js")),
     ("/charts.js", "text/javascript; charset=utf-8", include_str!("../web/charts.js")),

@@ -46,6 +46,9 @@ mod source;
 mod tls;
 mod volume;
 
+/// The style that the live page shares with the report of `forerun compare`.
+pub const BASE_STYLE: &str = include_str!("../web/base.css");
+
 pub use backend::Lateness;
 pub use server::{ExportMetrics, Metrics, Prepared, Server, Stop};
 pub use source::Direct;

@@ -11,6 +11,7 @@
 
 mod accept;
 mod control;
+mod departed;
 mod linger;
 mod metrics;
 mod requests;
@@ -34,12 +35,13 @@ use crate::source::{Opening, Source};
 use crate::volume::{EngineSpec, Event, Volume};
 use accept::Listener;
 use control::Control;
+use departed::Departed;
 use forerun_core::array::ArraySpec;
 use forerun_core::size::format_size;
 use forerun_core::units::{Nanos, SECTOR_BYTES};
 use forerun_disk::device::Device;
 use forerun_disk::preset::{BuildOptions, Preset};
-use linger::Linger;
+use linger::{Awaited, Linger};
 use requests::Requests;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::time::{
@@ -57,8 +59,6 @@ use std::time::Instant;
 const TICK: Nanos = Nanos::from_secs(1);
 /// How long a negotiation may take, and how long clients may take over their last answers when the server ends.
 const DEADLINE: Nanos = Nanos::from_secs(10);
-/// How long a client may hold intake memory that others wait for without sending a byte.
-const STALL: Nanos = Nanos::from_secs(10);
 /// Events taken from the kernel in one turn.
 const EVENTS: usize = 128;
 
@@ -118,8 +118,11 @@ pub struct Server {
     places: u32,
     control: Option<Control>,
     requests: Requests,
+    departed: Departed,
     /// Requests that were taken in this turn.
     requests_of_turn: u32,
+    /// Requests that members or the engine answered in it.
+    answers_of_turn: u32,
     linger: Linger,
     begin: Instant,
     next_tick: Nanos,
@@ -254,6 +257,20 @@ fn start_logs(served: &mut [Served], exports: &[ExportOptions]) -> Result<(), Se
     Ok(())
 }
 
+/// One export, without its members.
+fn check_export(export: &ExportOptions) -> Result<(), ServeError> {
+    let believed = match &export.what {
+        What::Over { member, array } => {
+            if let Some(text) = array {
+                let _: ArraySpec = text.parse().map_err(|why| ServeError::option("--array", why))?;
+            }
+            member.emulate.as_ref()
+        }
+        What::Stripe { members, .. } => members.iter().find_map(|member| member.emulate.as_ref()),
+    };
+    EngineSpec::new(&export.scheme, export.cache_bytes, believed.unwrap_or(&export.device)).map(drop)
+}
+
 /// A server that has opened what it serves and made its caches, which may take its time. Nobody can reach it yet, and nothing
 /// of it is in the file system.
 pub struct Prepared {
@@ -267,11 +284,7 @@ impl Prepared {
     /// # Errors
     /// What does not exist, fit or belong together, as [`ServeError`] says.
     pub fn new(options: &Options) -> Result<Self, ServeError> {
-        if !(1..=crate::options::CONNECTIONS_MAX).contains(&options.connections) {
-            let why = format!("1 to {} clients can be served at once", crate::options::CONNECTIONS_MAX);
-            return Err(ServeError::option("--connections", why));
-        }
-        check_exports(&options.exports)?;
+        Server::check(options)?;
         options.check_outputs(&[])?;
         let tls = options.tls.as_ref().map(crate::tls::config).transpose()?;
         Ok(Self { served: Served::open_all(options)?, tls })
@@ -313,7 +326,9 @@ impl Prepared {
             places: options.connections,
             control,
             requests: Requests::default(),
+            departed: Departed::default(),
             requests_of_turn: 0,
+            answers_of_turn: 0,
             linger: Linger::default(),
             begin: real_time(),
             next_tick: TICK,
@@ -339,6 +354,24 @@ impl Prepared {
 }
 
 impl Server {
+    /// Whether a server could be made of these options, as far as that is known without opening anything: numbers and names,
+    /// and each export's scheme, cache, device and array.
+    ///
+    /// # Errors
+    /// As [`Server::bind`] would.
+    pub fn check(options: &Options) -> Result<(), ServeError> {
+        if !(1..=crate::options::CONNECTIONS_MAX).contains(&options.connections) {
+            let why = format!("1 to {} clients can be served at once", crate::options::CONNECTIONS_MAX);
+            return Err(ServeError::option("--connections", why));
+        }
+        check_exports(&options.exports)?;
+        let count = options.exports.len();
+        options
+            .exports
+            .iter()
+            .try_for_each(|export| check_export(export).map_err(|problem| problem.of_export(export, count)))
+    }
+
     /// Opens what is served, makes the cache and listens. Nobody is served before [`Server::run`].
     ///
     /// # Errors
@@ -462,8 +495,10 @@ impl Server {
 
     /// Waits until something is ready: looking again and again for a little while where that pays, then asleep.
     fn wait(&mut self, events: &mut Vec<epoll::Event>) -> io::Result<()> {
-        let requests = std::mem::take(&mut self.requests_of_turn);
-        let (begin, lingering) = (self.now(), self.linger.after(requests));
+        let moved = std::mem::take(&mut self.requests_of_turn).max(std::mem::take(&mut self.answers_of_turn));
+        let members = self.served.iter().any(|served| served.volume.waits_for_members());
+        let awaited = if members { Awaited::Members } else { Awaited::Clients };
+        let (begin, lingering) = (self.now(), self.linger.after(awaited, moved));
         // Bytes that TLS has deciphered and nobody could take yet are announced by no socket.
         let unannounced = self.tls.is_some() && self.receive_unannounced();
         let nap = if unannounced { 0 } else { self.nap().as_nanos() as i64 };
@@ -475,11 +510,12 @@ impl Server {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(problem) => return Err(problem.into()),
             }
-            if !events.is_empty() || !linger || unannounced {
+            let ended = members && self.served.iter_mut().any(|served| served.volume.has_ended());
+            if !events.is_empty() || ended || !linger || unannounced {
                 break;
             }
         }
-        self.linger.waited(requests, lingering.is_some(), self.now().since(begin));
+        self.linger.waited(awaited, moved, lingering.is_some(), self.now().since(begin));
         Ok(())
     }
 
@@ -640,7 +676,7 @@ impl Server {
         let wanted = self.connections.iter().flatten().any(Connection::waits_for_intake);
         for connection in self.connections.iter_mut().flatten() {
             let late = !connection.is_serving() && now.since(connection.since) > DEADLINE;
-            let hogs = wanted && connection.holds_intake() && now.since(connection.progress) > STALL;
+            let hogs = wanted && connection.hoards_intake(now);
             connection.broken |= late || hogs;
         }
         for at in 0..self.connections.len() {
@@ -679,27 +715,32 @@ impl Server {
         gone && (late || self.served.iter().all(|served| served.volume.is_idle()))
     }
 
-    /// A connection goes. What it asked for and was not answered yet stays with the volume until that is done.
+    /// A connection goes. What it asked for and was not answered yet stays with the volume until that is done, and so does
+    /// its place.
     fn close(&mut self, at: usize) {
         let Some(mut connection) = self.connections[at].take() else { return };
         let _ = epoll::delete(&self.epoll, &connection.socket);
         if !connection.broken {
             connection.socket.say_goodbye();
         }
-        if connection.is_serving() {
-            self.serving -= 1;
-        }
+        let at_work = connection.is_serving();
         let served = &mut self.served[connection.export()];
         if let Some(intake) = connection.dismantle(&mut served.finished) {
             served.volume.give_intake(intake);
         }
-        // Credit goes back with the connection: what it still has in flight ends by itself.
-        served.credit.give_all(&mut connection.held);
+        let (left, blocks) = self.requests.forget(at, self.departed.next());
+        // What members still work for keeps its credit, and the client its place.
+        served.credit.give_but(&mut connection.held, blocks);
         served.release_finished();
-        self.requests.forget(at);
+        if left > 0 {
+            self.departed.put(connection.held, left);
+        } else if at_work {
+            self.serving -= 1;
+        }
     }
 
     fn answer(&mut self, now: Nanos, event: Event) {
+        self.answers_of_turn += 1;
         match event {
             Event::Read { tag, answer, error } => self.part_read(now, tag, answer, error),
             Event::Written { tag, error } | Event::Flushed { tag, error } => self.acknowledge(tag, error),

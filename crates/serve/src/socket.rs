@@ -118,6 +118,11 @@ impl Socket {
         self.tls.is_some()
     }
 
+    /// Whether a call hands its bytes to a program of this machine as they are.
+    pub(crate) const fn is_plain_and_local(&self) -> bool {
+        self.tls.is_none() && matches!(self.stream, Stream::Unix(_))
+    }
+
     /// Whether bytes are here that `epoll` does not know of.
     pub(crate) fn has_readable(&self) -> bool {
         self.tls.as_ref().is_some_and(|tls| tls.has_readable())

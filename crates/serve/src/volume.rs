@@ -332,6 +332,16 @@ impl Volume {
         self.backend.kick();
     }
 
+    /// Whether members have something in hand.
+    pub(crate) const fn waits_for_members(&self) -> bool {
+        self.in_flight > 0
+    }
+
+    /// Whether [`Volume::turn`] would find that something has ended, as far as that can be seen without a call of the kernel.
+    pub(crate) fn has_ended(&mut self) -> bool {
+        self.in_flight > 0 && self.backend.has_ended()
+    }
+
     /// What the loop polls for completions.
     pub(crate) fn poll_fd(&self) -> std::os::fd::BorrowedFd<'_> {
         self.backend.poll_fd()

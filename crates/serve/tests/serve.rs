@@ -28,6 +28,8 @@ mod objects;
 mod record;
 #[path = "it/remote.rs"]
 mod remote;
+#[path = "it/replies.rs"]
+mod replies;
 #[path = "it/shadow.rs"]
 mod shadow;
 #[path = "it/tls.rs"]

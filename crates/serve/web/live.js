@@ -37,7 +37,7 @@ function headline(d, view) {
   const off = lastTurns(view).filter(turn => !turn.on && !isOver(turn) && !turn.switch.endsWith("scale")).sort((a, b) => Boolean(a.of) - Boolean(b.of));
   if (prefetch + late >= .03) {
     const tail = miss + late < .005 ? "hardly any had to be waited for" : `${of(miss + late)} had to be waited for`;
-    return [`${of(prefetch)} of 100 blocks were here because they had been read ahead; ${tail}.`, "good"];
+    return [`${of(prefetch)} of 100 blocks were here because they had been read ahead; ${tail}.`, prefetch + cache >= .5 ? "good" : ""];
   }
   if (cache >= .5) {
     return [`${of(cache)} of 100 blocks had been read before and were still here. Little is left to read ahead.`, "good"];
@@ -248,7 +248,7 @@ function members(view) {
 const isOver = turn => ["ended", "forgotten", "given up"].includes(turn.to);
 
 // Which switch a turn is of: of the scheme, or of one file, stream, reader or region.
-const keyOf = turn => turn.of ? `${turn.switch} ${turn.of.kind} ${turn.of.number} ${turn.of.process}` : turn.switch;
+const keyOf = ({ switch: part, of }) => of ? `${part} ${of.kind} ${of.number} ${of.kind === "file" ? "" : of.process}` : part;
 
 // The last turn of each switch, the one that turned longest ago first.
 function lastTurns(view) {

@@ -48,9 +48,19 @@ struct Issued {
     lates: u64,
 }
 
-/// A process, or one of its outstanding requests.
+/// A process.
 struct Lane {
     source: Box<dyn Source>,
+    /// Its next request, which waits for answers to earlier ones.
+    next: Option<Request>,
+    /// Requests that it has outstanding, those included that leave after their think time.
+    pulled: u64,
+    /// Requests that are with the storage.
+    active: u64,
+    /// Since when there are some, or none.
+    since: Nanos,
+    /// When its latest request is issued.
+    latest: Nanos,
 }
 
 /// Everything of one run.
@@ -64,6 +74,8 @@ struct Run<'a> {
     /// Scratch.
     parts: Vec<Access>,
     outstanding: u64,
+    /// Requests that each process may always have outstanding.
+    depth: u64,
     meter: Meter,
     last_answer: Nanos,
     total: u64,
@@ -112,6 +124,7 @@ impl<'a> Run<'a> {
             free: Vec::new(),
             parts: Vec::new(),
             outstanding: 0,
+            depth: 1,
             meter: Meter::new(),
             last_answer: Nanos::ZERO,
             total: programs.requests.unwrap_or(0),
@@ -121,7 +134,8 @@ impl<'a> Run<'a> {
             Drive::Timed(timed) => run.timed = timed,
             Drive::Sources { sources, outstanding } => {
                 run.meter.streams = programs.of_streams.then(StreamMeter::default);
-                run.start(sources, outstanding);
+                run.depth = outstanding;
+                run.start(sources);
             }
         }
         if let Some(first) = run.timed.first() {
@@ -130,13 +144,13 @@ impl<'a> Run<'a> {
         run
     }
 
-    fn start(&mut self, sources: Vec<Box<dyn Source>>, outstanding: u64) {
-        for source in sources {
+    fn start(&mut self, sources: Vec<Box<dyn Source>>) {
+        for mut source in sources {
             let lane = self.lanes.len();
-            self.lanes.push(Lane { source });
-            for _ in 0..outstanding {
-                self.pull(Nanos::ZERO, lane);
-            }
+            let next = source.next();
+            let (since, latest) = (Nanos::ZERO, Nanos::ZERO);
+            self.lanes.push(Lane { source, next, pulled: 0, active: 0, since, latest });
+            self.pull(Nanos::ZERO, lane);
         }
     }
 
@@ -155,12 +169,25 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Takes the next request of a process; it is issued after its think time, and not before it is due.
-    fn pull(&mut self, now: Nanos, lane: usize) {
-        if let Some(request) = self.lanes[lane].source.next() {
-            self.meter.compute += request.think;
-            let at = (now + request.think).max(request.due);
-            let id = self.admit(at, lane, request);
+    /// Takes the requests of a process that may be outstanding beside those that are; each is issued after its think
+    /// time, and not before it is due. Recorded ones that overlap keep their order.
+    fn pull(&mut self, now: Nanos, number: usize) {
+        loop {
+            let lane = &mut self.lanes[number];
+            let Some(request) = lane.next.take_if(|r| lane.pulled < self.depth.saturating_add(r.overlap))
+            else {
+                return;
+            };
+            let mut at = (now + request.think).max(request.due);
+            if request.overlap > 0 {
+                at = at.max(lane.latest);
+            } else {
+                self.meter.compute += request.think;
+            }
+            lane.latest = at;
+            lane.pulled += 1;
+            lane.next = lane.source.next();
+            let id = self.admit(at, number, request);
             self.stack.at(at, Event::Issue(id));
         }
     }
@@ -191,7 +218,17 @@ impl<'a> Run<'a> {
     }
 
     fn issue(&mut self, now: Nanos, id: u64) {
-        let request = self.issued[id as usize].request;
+        let Issued { request, lane, .. } = self.issued[id as usize];
+        if let Some(lane) = self.lanes.get_mut(lane) {
+            if lane.active == 0 {
+                if request.overlap > 0 {
+                    // It had more under way when recorded, and has not now: it computes since its last answer.
+                    self.meter.compute += now.since(lane.since);
+                }
+                lane.since = now;
+            }
+            lane.active += 1;
+        }
         let extent = Extent::covering(request.offset, request.bytes);
         match request.op {
             Op::Read => {
@@ -313,7 +350,17 @@ impl<'a> Run<'a> {
         if self.meter.requests.is_multiple_of(PROGRESS_EVERY) {
             (self.progress)(Progress { done: self.meter.requests, total: self.total });
         }
-        if done.lane != usize::MAX {
+        if let Some(lane) = self.lanes.get_mut(done.lane) {
+            lane.pulled -= 1;
+            lane.active -= 1;
+            if self.depth > 1 {
+                self.meter.waited += took;
+            } else if lane.active == 0 {
+                self.meter.waited += now.since(lane.since);
+            }
+            if lane.active == 0 {
+                lane.since = now;
+            }
             self.pull(now, done.lane);
         }
     }

@@ -55,7 +55,7 @@ impl Input {
     /// Loads a trace file, or parses a workload line if no file has that name.
     ///
     /// # Errors
-    /// [`RunError::Input`] with the place and the remedy.
+    /// [`RunError::Input`] with the place and the remedy; [`RunError::Spec`] for what can only be meant as a workload.
     pub fn load(given: &str, options: &ReadOptions) -> Result<Self, RunError> {
         let wrong = |why: String| RunError::Input { input: given.into(), why };
         if Path::new(given).is_file() {
@@ -76,7 +76,10 @@ impl Input {
             Workload::parse(given)
         };
         let workload = workload.map_err(|error| {
-            wrong(format!("there is no such file, and it is no workload either: {error}"))
+            let why = format!("there is no such file, and it is no workload either: {error}");
+            // A name with keys behind it is a workload with a mistake, a bare word a file that is missing.
+            let meant = given.trim_start().starts_with('[') || given.contains([':', '=']);
+            if meant { RunError::Spec { field: "input", why: format!("{given}: {why}") } } else { wrong(why) }
         })?;
         Ok(Self::of_workload(given, workload))
     }

@@ -6,7 +6,11 @@
 //! requests outstanding for each process of the trace, or N in all where it names none, and ignores the times.
 //! `paced` lets each process wait for its previous request and then compute as long as it did when it was
 //! recorded: from the answer to the next request where the trace says how long a request took, as AccuSim does (Butt,
-//! Gniady and Hu, SIGMETRICS 2005). Where it has issue times only, computing is taken as the whole time from one issue
+//! Gniady and Hu, SIGMETRICS 2005). AccuSim's processes have one request outstanding. A client of a server or a process
+//! of several threads had more, and keeps them: a request that was recorded while K earlier ones of its process were
+//! without an answer is issued as soon as no more than K are, and after the time that passed between the answer that
+//! left K and the request; requests keep their order. With K = 0 that is AccuSim's rule. Where the trace has issue times
+//! only, nothing is known to overlap, and computing is taken as the whole time from one issue
 //! to the next: an upper approximation, too long by the recorded response time. A process starts when it was recorded
 //! to. The event loop is not here; it pulls from what [`Mapped::drive`] returns.
 
@@ -15,12 +19,15 @@ use forerun_core::access::{Context, Op};
 use forerun_core::size::format_size;
 use forerun_core::units::{BLOCK_BYTES, Nanos};
 use forerun_trace::record::{Name, Record, Trace};
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
 use std::fmt;
 use std::str::FromStr;
 
 /// Most requests that `closed:N` keeps outstanding: each takes a place in the event queue.
 pub const OUTSTANDING_MAX: u64 = 1 << 20;
+/// Overlap that is taken for none: times and durations of many formats are microseconds, each rounded by itself.
+const TICKS: Nanos = Nanos::from_micros(2);
 
 /// Why a trace cannot be replayed as asked.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -375,8 +382,8 @@ fn place(
 }
 
 impl Placed {
-    /// As a request after `think`.
-    const fn request(&self, think: Nanos) -> Request {
+    /// As a request after `think`, with `overlap` earlier ones of its process under way.
+    const fn request(&self, think: Nanos, overlap: u64) -> Request {
         Request {
             think,
             context: self.context,
@@ -385,6 +392,7 @@ impl Placed {
             bytes: self.bytes,
             due: Nanos::ZERO,
             deadline: None,
+            overlap,
         }
     }
 }
@@ -435,9 +443,10 @@ impl Mapped {
         let replay = |k: u64| {
             let start = Nanos(span.0.saturating_mul(k));
             let (placed, times) = (&self.placed, &times);
-            order
-                .iter()
-                .map(move |&i| TimedRequest { at: start + times[i], request: placed[i].request(Nanos::ZERO) })
+            order.iter().map(move |&i| TimedRequest {
+                at: start + times[i],
+                request: placed[i].request(Nanos::ZERO, 0),
+            })
         };
         Ok((0..repeat).flat_map(replay).collect())
     }
@@ -445,21 +454,47 @@ impl Mapped {
     /// One source per process, in order of appearance. With times a process thinks from one to the next.
     fn by_process(&self, times: Option<&[Nanos]>, repeat: u64) -> Vec<Box<dyn Source>> {
         let mut numbers: BTreeMap<Name, usize> = BTreeMap::new();
-        let mut lists: Vec<(Vec<Request>, Nanos)> = Vec::new();
+        let mut lists: Vec<(Vec<Request>, Pace)> = Vec::new();
         for (i, placed) in self.placed.iter().enumerate() {
             let number = *numbers.entry(placed.process).or_insert_with(|| {
-                lists.push((Vec::new(), Nanos::ZERO));
+                lists.push((Vec::new(), Pace::default()));
                 lists.len() - 1
             });
-            let (list, last) = &mut lists[number];
-            let now = times.map_or(Nanos::ZERO, |times| times[i]);
-            list.push(placed.request(now.since(*last)));
-            // Computing begins with the answer; where the trace has none, with the request itself.
-            *last = (now + placed.took.unwrap_or(Nanos::ZERO)).max(*last);
+            let (list, pace) = &mut lists[number];
+            let (think, overlap) = times.map_or((Nanos::ZERO, 0), |times| pace.next(times[i], placed.took));
+            list.push(placed.request(think, overlap));
         }
         let source =
             |(requests, _)| Box::new(Recorded { requests, at: 0, repeats: repeat }) as Box<dyn Source>;
         lists.into_iter().map(source).collect()
+    }
+}
+
+/// A process as it was recorded: what it was waiting for, and since when it was not.
+#[derive(Default)]
+struct Pace {
+    /// When its latest request was issued.
+    issued: Nanos,
+    /// Answers that had not come then, earliest first; as many as it had requests outstanding.
+    waiting: BinaryHeap<Reverse<Nanos>>,
+    /// Its last answer before that, or the start.
+    answered: Nanos,
+}
+
+impl Pace {
+    /// Its next request, issued at `now` and answered after `took`: how long it computed before, and how many earlier
+    /// requests were without an answer. A request whose `took` nobody knows is taken as answered at once.
+    fn next(&mut self, now: Nanos, took: Option<Nanos>) -> (Nanos, u64) {
+        self.issued = self.issued.max(now);
+        while let Some(&Reverse(answer)) = self.waiting.peek()
+            && answer <= self.issued + TICKS
+        {
+            self.waiting.pop();
+            self.answered = self.answered.max(answer);
+        }
+        let of_this = (self.issued.since(self.answered), self.waiting.len() as u64);
+        self.waiting.push(Reverse(self.issued + took.unwrap_or(Nanos::ZERO)));
+        of_this
     }
 }
 
@@ -481,7 +516,7 @@ impl Source for Recorded {
         if self.at == self.requests.len() {
             self.at = 0;
             self.repeats -= 1;
-            self.requests[0].think = Nanos::ZERO;
+            self.requests[0].think = Nanos::ZERO; // Its overlap is zero: nothing was before it.
         }
         Some(request)
     }
@@ -598,6 +633,22 @@ mod tests {
     }
 
     #[test]
+    fn paced_replay_keeps_as_many_requests_outstanding_as_were_recorded() {
+        // (issue, took) in us: two at once, one more beside the slower, then alone, then touching by a tick.
+        let rows = [(0, 30), (0, 100), (35, 10), (150, 50), (199, 10)];
+        let mut t = trace(&rows.map(|(at, _)| (Some(at * 1_000), 1, 1, 0, at, 1)));
+        for (record, (_, took)) in t.records.iter_mut().zip(rows) {
+            record.took = Some(Nanos::from_micros(took));
+        }
+        let (lists, outstanding) = pull(one(&t).drive(Mode::Paced, 1).expect("timed"));
+        let paces: Vec<(u64, u64)> = lists[0].iter().map(|r| (r.think.0 / 1_000, r.overlap)).collect();
+        assert_eq!(paces, [(0, 0), (0, 1), (5, 1), (50, 0), (0, 0)]);
+        assert_eq!(outstanding, 1);
+        let (lists, _) = pull(one(&t).drive(Mode::Closed { outstanding: 1 }, 1).expect("closed"));
+        assert!(lists[0].iter().all(|r| r.overlap == 0), "a closed replay ignores the times");
+    }
+
+    #[test]
     fn open_replay_is_sorted_from_zero_and_needs_times() {
         let t = trace(&[(Some(150), 1, 1, 0, 0, 1), (Some(100), 1, 2, 0, 1, 1)]);
         let Drive::Timed(timed) = one(&t).drive(Mode::Open, 2).expect("timed") else {
@@ -621,6 +672,6 @@ mod tests {
         let (lists, _) = pull(one(&w.to_trace(1)).drive(Mode::Closed { outstanding: 1 }, 1).expect("closed"));
         let sizes: Vec<usize> = lists.iter().map(Vec::len).collect();
         assert_eq!(sizes, [8, 8, 8]);
-        assert!(lists.iter().all(|list| list.is_sorted_by_key(|r| std::cmp::Reverse(r.offset))));
+        assert!(lists.iter().all(|list| list.is_sorted_by_key(|r| Reverse(r.offset))));
     }
 }

@@ -94,9 +94,9 @@ pub struct LatencyReport {
 /// Where the time of the processes went, summed over them: computing between requests, or waiting for answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TimeReport {
-    /// Computing, ns: the think times of all requests.
+    /// Computing, ns: the think times of all requests; of those that overlap others, only where nothing was outstanding.
     pub compute_ns: u64,
-    /// Waiting, ns: from each request to its answer.
+    /// Waiting, ns: from each request to its answer; of requests of a recorded process that overlap, counted once.
     pub stall_ns: u64,
     /// compute / (compute + stall).
     pub compute_share: f64,

@@ -154,6 +154,33 @@ fn a_process_computes_from_the_answer_to_the_next_request_where_the_trace_knows_
 }
 
 #[test]
+fn a_client_that_kept_four_requests_outstanding_keeps_them_when_it_is_paced() {
+    // Four at once; each answer, every 2.5 ms, lets the next leave: what `closed:4` does by itself.
+    let issue = |i: u64| i.saturating_sub(3) * 2_500 + if i < 4 { 0 } else { 7_500 };
+    let took = |i: u64| if i < 4 { 10_000 + i * 2_500 } else { 10_000 };
+    let rows: Vec<_> = (0..64).map(|i| (issue(i), Some(took(i)), 1, 1, i * 37 % 64 * 1000, 1)).collect();
+    let input = trace(&rows, &[]);
+    let run = |mode: &str| {
+        report(&input, &RunSpec { mode: mode.into(), scheduler: "clook".into(), ..spec("none") })
+    };
+    let (paced, four, one) = (run("paced"), run("closed:4"), run("closed:1"));
+    assert_eq!(paced.elapsed_ns, four.elapsed_ns);
+    assert_eq!(paced.latency_ns, four.latency_ns);
+    assert_eq!(paced.time, None, "it never computed");
+    assert!(paced.elapsed_ns < one.elapsed_ns, "the disk's queue is of use");
+}
+
+#[test]
+fn overlapping_requests_count_as_one_wait_of_their_process() {
+    // Pairs side by side, and 20 ms of computing after each.
+    let rows: Vec<_> = (0..8).map(|i| (i / 2 * 30_000, Some(10_000), 1, 1, i * 1000, 1)).collect();
+    let report = report(&trace(&rows, &[]), &RunSpec { mode: "paced".into(), ..spec("none") });
+    let time = report.time.expect("it computes");
+    assert_eq!(time.compute_ns, 60_000_000);
+    assert_eq!(report.elapsed_ns, time.compute_ns + time.stall_ns);
+}
+
+#[test]
 fn processes_start_when_they_were_recorded_to_and_share_the_cache() {
     let rows = [(0, Some(10), 1, 1, 0, 1), (50_000, Some(10), 2, 1, 0, 1)];
     let paced = RunSpec { mode: "paced".into(), ..spec("none") };

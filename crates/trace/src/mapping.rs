@@ -10,6 +10,7 @@
 
 use crate::options::UnknownWord;
 use crate::record::{Name, Record, Trace};
+use forerun_core::units::BLOCK_BYTES;
 use serde::Serialize;
 use std::collections::HashMap;
 use std::fmt;
@@ -132,8 +133,26 @@ struct Draft {
 /// # Errors
 /// [`MapError::NoSuchDevice`] for `only:DEV`, [`MapError::TooLarge`] when addresses would pass 2^64.
 pub fn lay(trace: &Trace, rule: &MapRule) -> Result<Layout, MapError> {
-    let devices = devices(trace);
+    laid(trace, rule, drafts(trace), ROUND_BYTES)
+}
+
+/// Lays everything end to end for a picture: each file as large as it is known to be, or as its requests reach, in whole
+/// blocks, so that a thousand small files do not look like a thousand large ones.
+///
+/// # Errors
+/// [`MapError::TooLarge`] when addresses would pass 2^64.
+pub fn lay_close(trace: &Trace) -> Result<Layout, MapError> {
     let mut drafts = drafts(trace);
+    for draft in &mut drafts {
+        let known = trace.file_sizes.get(&(draft.device, draft.file)).copied();
+        draft.end = draft.end.max(known.unwrap_or(0));
+    }
+    laid(trace, &MapRule::Concat, drafts, BLOCK_BYTES)
+}
+
+/// Spaces are rounded up to `round` bytes.
+fn laid(trace: &Trace, rule: &MapRule, mut drafts: Vec<Draft>, round: u64) -> Result<Layout, MapError> {
+    let devices = devices(trace);
     if let MapRule::Only(wanted) = rule {
         let Some(&device) = devices.iter().find(|&&device| trace.name(device) == wanted) else {
             let known = devices.iter().map(|&device| trace.name(device)).collect::<Vec<_>>().join(", ");
@@ -145,10 +164,10 @@ pub fn lay(trace: &Trace, rule: &MapRule) -> Result<Layout, MapError> {
         devices.iter().enumerate().map(|(rank, &device)| (device, rank)).collect();
     // Stable: within a device, its own space first, then files by first appearance.
     drafts.sort_by_key(|draft| (rank[&draft.device], draft.file != Name::ABSENT));
-    place(trace, rule, &drafts)
+    place(trace, rule, &drafts, round)
 }
 
-fn place(trace: &Trace, rule: &MapRule, drafts: &[Draft]) -> Result<Layout, MapError> {
+fn place(trace: &Trace, rule: &MapRule, drafts: &[Draft], round: u64) -> Result<Layout, MapError> {
     let mut volumes: Vec<Volume> = Vec::new();
     let mut spaces: Vec<Space> = Vec::new();
     for draft in drafts {
@@ -162,7 +181,7 @@ fn place(trace: &Trace, rule: &MapRule, drafts: &[Draft]) -> Result<Layout, MapE
             volumes.push(Volume { name: name.to_owned(), bytes: 0 });
         }
         let volume = volumes.len() - 1; // one was pushed for the first draft
-        let bytes = draft.end.checked_next_multiple_of(ROUND_BYTES).ok_or(MapError::TooLarge)?;
+        let bytes = draft.end.checked_next_multiple_of(round).ok_or(MapError::TooLarge)?;
         let start = volumes[volume].bytes;
         volumes[volume].bytes = start.checked_add(bytes).ok_or(MapError::TooLarge)?;
         spaces.push(Space { device: draft.device, file: draft.file, volume, start, bytes });
@@ -268,6 +287,16 @@ mod tests {
             located(&trace, &MapRule::Concat),
             [Some((0, 0)), Some((0, 2 * MIB + 100)), Some((0, MIB)), Some((0, 2 * MIB))]
         );
+    }
+
+    #[test]
+    fn close_together_a_file_takes_as_many_blocks_as_it_is_known_to_have() {
+        let mut trace = trace(&[("", "b", 0, 4096), ("", "a", 100, 1), ("", "c", 0, 8192)]);
+        let (device, file) = (trace.records[1].device, trace.records[1].file);
+        trace.know_size(device, file, 9000);
+        let spaces: Vec<_> =
+            lay_close(&trace).unwrap().spaces.iter().map(|space| (space.start, space.bytes)).collect();
+        assert_eq!(spaces, [(0, 4096), (4096, 12_288), (16_384, 8192)]);
     }
 
     #[test]

@@ -11,7 +11,7 @@
 //!
 //! It says nothing of interleaved readers of one file: to the paper they are random, and so they are here.
 
-use crate::mapping::{self, Layout, MapError, MapRule};
+use crate::mapping::{self, Layout, MapError};
 use crate::record::{Name, Record, Trace};
 use forerun_core::access::Op;
 use forerun_core::pattern::{FILES_MAX, Pattern, Reading, Recent, Runs, THRESHOLD_DEFAULT};
@@ -367,7 +367,7 @@ fn sampled(number: u64, every: u64) -> bool {
 /// If the threshold is not 1 to [`THRESHOLD_MAX`].
 pub fn patterns(trace: &Trace, options: &PatternOptions) -> Result<Patterns, MapError> {
     assert!((1..=THRESHOLD_MAX).contains(&options.threshold), "a threshold in range");
-    let layout = mapping::lay(trace, &MapRule::Concat)?;
+    let layout = mapping::lay_close(trace)?;
     let reads = || trace.records.iter().filter(|r| r.op == Op::Read && r.bytes > 0);
     let every = (reads().count() as u64).div_ceil(options.points_max.max(1) as u64);
     let timed = reads().all(|record| record.time.is_some());

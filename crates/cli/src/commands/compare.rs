@@ -6,8 +6,10 @@ use crate::plan::{self, SetupArgs};
 use crate::ui::Ui;
 use crate::{csv, html, outputs, reasons, runner, spec_file, table, words};
 use clap::Args;
+use forerun_sim::input::Input;
 use forerun_sim::report::{Comparison, RunReport};
 use forerun_sim::spec::RunSpec;
+use forerun_trace::ReadOptions;
 use std::path::{Path, PathBuf};
 
 const SIM_EXAMPLES: &str = "\
@@ -202,8 +204,42 @@ fn read_condition(text: &str, specs: &[RunSpec]) -> Result<(String, Expr), CliEr
     }
     let condition = fail_if::parse(text, &schemes)
         .map_err(|what| CliError::usage("--fail-if", what, "`forerun compare --help` shows the grammar"))?;
+    check_fields(&condition, specs)?;
     Ok((text.to_owned(), condition))
 }
+
+/// Looks for the fields of a condition in reports of the same schemes over next to nothing, so that a wrong one is
+/// refused before hours of runs and not behind them. A spec that cannot run says so by itself.
+fn check_fields(condition: &Expr, specs: &[RunSpec]) -> Result<(), CliError> {
+    let Ok(input) = Input::load(PROBE, &ReadOptions::default()) else {
+        unreachable!("the probe is a workload")
+    };
+    let mut reports: Vec<RunReport> = Vec::new();
+    for scheme in fail_if::schemes(condition) {
+        let Some(spec) = specs.iter().find(|spec| spec.scheme == scheme) else { continue };
+        let defaults = RunSpec::default();
+        let spec = RunSpec {
+            input: PROBE.into(),
+            input_hash: String::new(),
+            map: defaults.map,
+            repeat: defaults.repeat,
+            mode: defaults.mode,
+            failed: Vec::new(),
+            ..spec.clone()
+        };
+        let Ok(mut report) = forerun_sim::run::run(&input, &spec, &|_| {}) else { return Ok(()) };
+        // Parts of a report that only some inputs have.
+        report.time = Some(report.time.unwrap_or_default());
+        report.streams = Some(report.streams.unwrap_or_default());
+        reports.push(report);
+    }
+    fail_if::evaluate(condition, &reports.iter().collect::<Vec<_>>())
+        .map(drop)
+        .map_err(|what| CliError::usage("--fail-if", what, "`forerun compare --help` shows the grammar"))
+}
+
+/// What [`check_fields`] runs: the least that gives a report.
+const PROBE: &str = "forward:size=64KiB";
 
 fn check(text: &str, condition: &Expr, runs: &[RunReport]) -> Result<(), CliError> {
     for group in words::by_input(runs) {

@@ -2,8 +2,8 @@
 //!
 //! What it prints is itself a configuration, with the origins as comments; `--json` has the same as objects.
 
-use crate::commands::serve::ServeArgs;
 use crate::commands::serve::settings::{self, Effective, File, Layer, Origin, Setting};
+use crate::commands::serve::{self, ServeArgs};
 use crate::error::CliError;
 use crate::ui::Ui;
 use clap::{ArgMatches, Subcommand};
@@ -18,10 +18,11 @@ const COMMENT_COLUMN: usize = 40;
 pub(crate) enum ConfigCommand {
     /// Print the options that `serve` would run with, and where each comes from
     #[command(after_help = "Examples:\n  forerun config show --config /etc/forerun.toml\n  \
-            forerun config show --config /etc/forerun.toml --cache 2G --json\n  \
-            forerun config show --over disk.img > forerun.toml\n\n\
-            It takes the options of `forerun serve`, opens nothing and serves nothing. Keys of a file are the long\n\
-            options of serve; [[export]] tables make several exports, for which keys of exports above them are defaults.")]
+            forerun config show --config /etc/forerun.toml --connections 8 --json\n  \
+            forerun config show --over disk.img --cache 2G > forerun.toml\n\n\
+            It takes the options of `forerun serve` and refuses what that refuses, but opens nothing and serves nothing. Keys \
+            of a file are the long options of serve; [[export]] tables make several exports, for which keys of exports above \
+            them are defaults, and then options of exports stand in the file alone.")]
     Show(Box<ServeArgs>),
 }
 
@@ -30,6 +31,7 @@ pub(crate) fn run(command: &ConfigCommand, matches: Option<&ArgMatches>, ui: &Ui
     let ConfigCommand::Show(args) = command;
     let matches = matches.and_then(ArgMatches::subcommand).map(|(_, matches)| matches);
     let effective = effective(args, matches)?;
+    serve::check(&effective)?;
     if ui.json {
         return ui.print_json(&objects(&effective));
     }

@@ -1,11 +1,12 @@
 //! `completions` and `man`: both are generated from the same definition that parses the command line, so they
 //! cannot fall behind it.
 
-use crate::args::Cli;
+use crate::args;
 use crate::error::CliError;
 use crate::ui::Ui;
-use clap::{Args, CommandFactory as _};
-use std::path::PathBuf;
+use clap::{Args, Command};
+use std::io;
+use std::path::{Path, PathBuf};
 
 /// Options of `completions`.
 #[derive(Debug, Args)]
@@ -28,19 +29,62 @@ pub(crate) struct ManArgs {
 /// Prints the script.
 pub(crate) fn completions(args: &CompletionsArgs, ui: &Ui) -> Result<(), CliError> {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "forerun", &mut script);
+    clap_complete::generate(args.shell, &mut args::command(), "forerun", &mut script);
     ui.print(&String::from_utf8_lossy(&script))
 }
 
 /// Writes `forerun.1`, `forerun-compare.1`, … into the folder, or the first page to stdout.
 pub(crate) fn man(args: &ManArgs, ui: &Ui) -> Result<(), CliError> {
+    let mut root = args::command().disable_help_subcommand(true);
+    root.build();
     let Some(dir) = &args.dir else {
-        let mut page = Vec::new();
-        clap_mangen::Man::new(Cli::command()).render(&mut page)?;
-        return ui.print(&String::from_utf8_lossy(&page));
+        return ui.print(&page(&root)?.1);
     };
     std::fs::create_dir_all(dir).map_err(|problem| CliError::file(dir, &problem))?;
-    clap_mangen::generate_to(Cli::command(), dir).map_err(|problem| CliError::file(dir, &problem))?;
+    write_pages(&root, dir)?;
     ui.say(&format!("manual pages written to {}", dir.display()));
     Ok(())
+}
+
+/// The page of a command and those of its subcommands.
+fn write_pages(command: &Command, dir: &Path) -> Result<(), CliError> {
+    let (name, text) = page(command)?;
+    let path = dir.join(name);
+    std::fs::write(&path, text).map_err(|problem| CliError::file(&path, &problem))?;
+    command.get_subcommands().filter(|sub| !sub.is_hide_set()).try_for_each(|sub| write_pages(sub, dir))
+}
+
+/// Name and text of a page. Its synopsis is the usage line of `--help`: the generator's own names every option without its
+/// value, and one argument where there may be many.
+fn page(command: &Command) -> io::Result<(String, String)> {
+    let man = clap_mangen::Man::new(command.clone());
+    let mut text = Vec::new();
+    man.render(&mut text)?;
+    let text = String::from_utf8_lossy(&text);
+    let usage = command.clone().render_usage().to_string();
+    let usage = usage.trim_start_matches("Usage:").split_whitespace().collect::<Vec<_>>().join(" ");
+    let mut synopsis = false;
+    let line = |line: &str| {
+        let shown = if synopsis { usage.replace('-', "\\-") } else { line.to_owned() };
+        synopsis = line == ".SH SYNOPSIS";
+        shown + "\n"
+    };
+    Ok((man.get_filename(), text.lines().map(line).collect()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_synopsis_is_the_usage_line_of_help() {
+        let mut root = args::command();
+        root.build();
+        let serve = root.find_subcommand("serve").expect("a subcommand");
+        let (name, text) = page(serve).expect("rendered");
+        assert_eq!(name, "forerun-serve.1");
+        let synopsis = text.lines().skip_while(|line| *line != ".SH SYNOPSIS").nth(1);
+        assert_eq!(synopsis, Some("forerun serve [OPTIONS] [MEMBER]..."));
+        assert!(text.contains(".SH OPTIONS"), "{text}");
+    }
 }

@@ -71,7 +71,7 @@ pub(crate) fn mrc(args: &MrcArgs, ui: &Ui) -> Result<(), CliError> {
         ("retention", Align::Left),
         ("cache blocks", Align::Right),
         ("cache", Align::Right),
-        ("requests", Align::Right),
+        ("blocks", Align::Right),
         ("misses", Align::Right),
         ("miss ratio", Align::Right),
     ];

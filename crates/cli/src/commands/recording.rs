@@ -58,7 +58,7 @@ impl Recording {
         }
         let opened = forerun_trace::open(&self.lines, &ReadOptions::of(Format::Csv))
             .map_err(|problem| CliError::failure("--record", problem))?;
-        trace::write(&self.file, None, &opened.trace, ui)?;
+        let _ = trace::write(&self.file, None, &opened.trace, ui)?;
         std::fs::remove_file(&self.lines).map_err(|problem| CliError::file(&self.lines, &problem))
     }
 }

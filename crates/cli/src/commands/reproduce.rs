@@ -119,11 +119,23 @@ fn clock() -> u64 {
     u64::try_from(START.get_or_init(Instant::now).elapsed().as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Where the project's own traces are: in the checkout that one stands in, or beside an installed binary.
-fn own_traces() -> Option<PathBuf> {
+/// Where the project's own traces may be: in the checkout that one stands in, or beside an installed binary.
+fn own_traces() -> Vec<PathBuf> {
     let installed =
         std::env::current_exe().ok().and_then(|exe| Some(exe.parent()?.join("../share/forerun/traces")));
-    [Some(PathBuf::from("traces")), installed].into_iter().flatten().find(|folder| folder.is_dir())
+    [Some(PathBuf::from("traces")), installed].into_iter().flatten().collect()
+}
+
+/// Refuses a result without any number: its traces were not there.
+fn nothing_ran(result: &Reproduction, options: &Options) -> Result<(), CliError> {
+    if result.rows.is_empty() || result.rows.iter().any(|row| row.ours.is_some()) {
+        return Ok(());
+    }
+    let looked = options.own_traces.as_ref().map_or_else(own_traces, |folder| vec![folder.clone()]);
+    let looked: Vec<String> = looked.iter().map(|folder| folder.display().to_string()).collect();
+    let what = format!("nothing could run: the traces are not in {}", looked.join(" nor in "));
+    let remedy = "run it in the repository, or give --own-traces DIR, or --traces DIR for those of others";
+    Err(CliError::new(Kind::Failure, "reproduce", what, remedy))
 }
 
 /// Runs it.
@@ -132,7 +144,10 @@ pub(crate) fn run(command: &ReproduceCommand, ui: &Ui) -> Result<(), CliError> {
     let options = Options {
         figures: args.figures.clone(),
         shared_traces: args.traces.clone(),
-        own_traces: args.own_traces.clone().or_else(own_traces),
+        own_traces: args
+            .own_traces
+            .clone()
+            .or_else(|| own_traces().into_iter().find(|folder| folder.is_dir())),
         demo_trace: args.demo_trace.clone(),
         threads: args.threads,
         quick: args.quick,
@@ -149,7 +164,8 @@ pub(crate) fn run(command: &ReproduceCommand, ui: &Ui) -> Result<(), CliError> {
         outputs::write(path, html::reproduction(study, &result))?;
         ui.say(&format!("report written to {}", path.display()));
     }
-    print(study, &result, args, ui)
+    print(study, &result, args, ui)?;
+    nothing_ran(&result, &options)
 }
 
 /// Refuses to write over a trace: the one that was named, and any in the folders of traces.

@@ -215,6 +215,8 @@ struct Summary {
 struct Replayed {
     inputs: u64,
     outputs: u64,
+    /// Every output; where one is not, the exit code says it.
+    same: bool,
     /// Line at which the log is cut; null of a whole one.
     cut: Option<u64>,
 }
@@ -248,7 +250,7 @@ pub(crate) fn serve(args: &ServeArgs, matches: Option<&ArgMatches>, ui: &Ui) -> 
     let child = match &args.run {
         Some(command) => Some(start(command, &uri, &options, &server)?),
         None => {
-            ui.print(&format!("{uri}\n"))?;
+            announce(&server, options.exports.len(), ui)?;
             None
         }
     };
@@ -297,13 +299,28 @@ fn replay(path: &Path, ui: &Ui) -> Result<(), CliError> {
         other => CliError::new(Kind::Failure, "", other, ""),
     })?;
     if ui.json {
-        return ui.print_json(&Replayed { inputs: found.inputs, outputs: found.outputs, cut: found.cut });
+        return ui.print_json_line(&Replayed {
+            inputs: found.inputs,
+            outputs: found.outputs,
+            same: true,
+            cut: found.cut,
+        });
     }
     let same = match found.cut {
         None => "all the same".into(),
         Some(line) => format!("all the same; the log is cut at line {line}, as by a server that was killed"),
     };
     ui.print(&format!("{} inputs, {} outputs, {same}\n", found.inputs, found.outputs))
+}
+
+/// Where clients find the exports: the first one's address, or with `--json` all of them in one line.
+fn announce(server: &Server, exports: usize, ui: &Ui) -> Result<(), CliError> {
+    if !ui.json {
+        return ui.print(&format!("{}\n", server.uri()));
+    }
+    let exports: Vec<String> = (0..exports).map(|number| server.uri_of(number)).collect();
+    let page = server.page().map(|page| page.to_string());
+    ui.print_json_line(&serde_json::json!({"uri": server.uri(), "exports": exports, "page": page}))
 }
 
 /// A refusal to start, with the line of the file that it is about.
@@ -327,18 +344,20 @@ fn size(option: &str, text: &str) -> Result<u64, CliError> {
     parse_size(text).map_err(|problem| CliError::usage(option, problem, ""))
 }
 
-fn export(args: &ServeArgs) -> Result<ExportOptions, CliError> {
-    let what = match (&args.over, &args.stripe) {
-        (Some(_), _) if !args.members.is_empty() => {
+/// One export; `instead` is what is served where the options do not say.
+fn export(args: &ServeArgs, instead: Option<What>) -> Result<ExportOptions, CliError> {
+    let what = match (&args.over, &args.stripe, instead) {
+        (Some(_), ..) if !args.members.is_empty() => {
             let what = format!("{} is one member too many", args.members[0].path.display());
             let remedy = "--over serves one; several are served with --stripe SIZE MEMBER…";
             return Err(CliError::usage("--over", what, remedy));
         }
-        (Some(member), _) => What::Over { member: member.clone(), array: array(args)? },
-        (None, Some(strip)) => {
+        (Some(member), ..) => What::Over { member: member.clone(), array: array(args)? },
+        (None, Some(strip), _) => {
             What::Stripe { strip_bytes: size("--stripe", strip)?, members: args.members.clone() }
         }
-        (None, None) => {
+        (None, None, Some(what)) => what,
+        (None, None, None) => {
             let what = "nothing to serve";
             return Err(CliError::usage(
                 "serve",
@@ -394,7 +413,7 @@ fn options(exports: &[ServeArgs], folder: &Path) -> Result<Options, CliError> {
     };
     let control = control(args, &listen, &own);
     Ok(Options {
-        exports: exports.iter().map(export).collect::<Result<_, _>>()?,
+        exports: exports.iter().map(|args| export(args, None)).collect::<Result<_, _>>()?,
         listen,
         control,
         connections: args.connections,
@@ -500,6 +519,23 @@ impl Drop for Folder {
     }
 }
 
+/// Whether a server could be made of these options, as far as that is known without opening anything. One that says nothing
+/// to serve, as a draft of a file may, is looked at all the same.
+pub(crate) fn check(effective: &settings::Effective) -> Result<(), CliError> {
+    let over = MemberSpec { path: PathBuf::new(), emulate: None };
+    let drafted = |args: &ServeArgs| {
+        let nothing = args.over.is_none() && args.stripe.is_none();
+        let what = What::Over { member: over.clone(), array: array(args)? };
+        export(args, nothing.then_some(what))
+    };
+    let exports = effective.args.iter().map(drafted).collect::<Result<_, _>>()?;
+    let args = &effective.args[0];
+    tls(args)?;
+    let socket = args.socket.clone().unwrap_or_default();
+    let options = Options { exports, connections: args.connections, ..Options::over(PathBuf::new(), socket) };
+    Server::check(&options).map_err(|problem| refused(&problem, effective))
+}
+
 type Ended = std::thread::JoinHandle<Result<(), CliError>>;
 
 /// Starts the command of `--run`; the server stops when it ends.
@@ -565,7 +601,7 @@ fn report(metrics: &Metrics, ui: &Ui) -> Result<(), CliError> {
         emulated_late_p99_us: metrics.lateness.map(|late| late.p99.0 / 1000),
     };
     if ui.json {
-        return ui.print_json(&summary);
+        return ui.print_json_line(&summary);
     }
     ui.say(&format!(
         "forerun: {} reads ({}), {} writes ({}); hits {:.1}% (cache {}, prefetch {}), late {}, misses {}; \

@@ -272,7 +272,15 @@ fn facts(info: &TraceInfo) -> Vec<(&'static str, String)> {
         ("processes", human::count(info.processes)),
         (
             "files",
-            format!("{}, the size of {} known", human::count(info.files), human::count(info.files_with_size)),
+            match (info.files, info.files_with_size) {
+                (0, 0) => "none named".into(),
+                // A recording of a server knows the size of what it exported.
+                (0, 1) => "none named; the size of the device known".into(),
+                (0, sizes) => format!("none named; the sizes of {} devices known", human::count(sizes)),
+                (files, sizes) => {
+                    format!("{}, the size of {} known", human::count(files), human::count(sizes))
+                }
+            },
         ),
         ("durations", format!("known of {} requests", human::count(info.with_duration))),
         ("passed over", format!("{} events that ask for no data", human::count(info.passed_over))),
@@ -313,7 +321,7 @@ fn size_bars(info: &TraceInfo) -> String {
 fn convert(args: &ConvertArgs, ui: &Ui) -> Result<(), CliError> {
     outputs::check(&[("OUTPUT", Some(&args.output))], std::slice::from_ref(&args.input))?;
     let opened = open(&args.input, &args.read, ui)?;
-    write(&args.output, args.to, &opened.trace, ui)
+    wrote(&args.output, &write(&args.output, args.to, &opened.trace, ui)?, None, ui)
 }
 
 fn synth(args: &SynthArgs, ui: &Ui) -> Result<(), CliError> {
@@ -326,7 +334,7 @@ fn synth(args: &SynthArgs, ui: &Ui) -> Result<(), CliError> {
         Workload::parse(&args.workload)
     };
     let workload = parsed.map_err(|problem| CliError::usage("workload", problem, ""))?;
-    write(&args.output, args.to, &workload.to_trace(args.seed), ui)
+    wrote(&args.output, &write(&args.output, args.to, &workload.to_trace(args.seed), ui)?, None, ui)
 }
 
 /// The format that was asked for, or that the file's ending means; a name without one means Parquet.
@@ -357,15 +365,44 @@ pub(crate) fn write(
     to: Option<Format>,
     trace: &forerun_trace::record::Trace,
     ui: &Ui,
-) -> Result<(), CliError> {
+) -> Result<Written, CliError> {
     let format = target(path, to)?;
     let written = forerun_trace::write(path, format, trace)
         .map_err(|problem| CliError::failure(&path.display().to_string(), problem))?;
     ui.say(&format!("{}: {} records written as {format}", path.display(), human::count(written.records)));
-    for loss in written.losses {
+    let losses: Vec<String> = written.losses.iter().map(ToString::to_string).collect();
+    for loss in &losses {
         ui.say(&format!("  not in it: {loss}"));
     }
-    Ok(())
+    Ok(Written { format: format.to_string(), records: written.records, losses })
+}
+
+/// A trace that stands in a file now.
+pub(crate) struct Written {
+    format: String,
+    records: u64,
+    losses: Vec<String>,
+}
+
+/// With `--json` says what was written; `lost` are events of a recording that nobody could keep.
+fn wrote(path: &Path, written: &Written, lost: Option<u64>, ui: &Ui) -> Result<(), CliError> {
+    if !ui.json {
+        return Ok(());
+    }
+    let Written { format, records, losses } = written;
+    let file = path.display().to_string();
+    ui.print_json(&WrittenJson { file: &file, format, records: *records, losses, lost })
+}
+
+#[derive(Serialize)]
+struct WrittenJson<'a> {
+    file: &'a str,
+    format: &'a str,
+    records: u64,
+    /// What the format does not hold, in words.
+    losses: &'a [String],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lost: Option<u64>,
 }
 
 fn record(args: &RecordArgs, ui: &Ui) -> Result<(), CliError> {
@@ -387,7 +424,7 @@ fn record(args: &RecordArgs, ui: &Ui) -> Result<(), CliError> {
     options.stop = Some(stop);
     let recording = watched("requests", ui, |progress| record::record(&options, progress))?;
     remarks(&recording, ui);
-    finish(args, &recording.trace, recording.ended, ui)
+    finish(args, &recording.trace, recording.ended, recording.lost, ui)
 }
 
 /// Records with a spinner that says how much there is.
@@ -433,7 +470,7 @@ fn record_files(args: &RecordArgs, stop: Arc<AtomicBool>, ui: &Ui) -> Result<(),
     if !recording.exact {
         ui.say("this kernel does not trace system calls: reads are in whole pages, without durations");
     }
-    finish(args, &recording.trace, recording.ended, ui)
+    finish(args, &recording.trace, recording.ended, recording.lost, ui)
 }
 
 fn remarks(recording: &Recording, ui: &Ui) {
@@ -453,12 +490,13 @@ fn finish(
     args: &RecordArgs,
     trace: &forerun_trace::record::Trace,
     ended: Ended,
+    lost: u64,
     ui: &Ui,
 ) -> Result<(), CliError> {
     if ended == Ended::Full {
         ui.say("stopped at the largest number of requests that is kept");
     }
-    write(&args.output, args.to, trace, ui)?;
+    wrote(&args.output, &write(&args.output, args.to, trace, ui)?, Some(lost), ui)?;
     match ended {
         Ended::Command(status) => CliError::command("record", status),
         _ => Ok(()),

@@ -83,7 +83,7 @@ pub(super) fn legend(entries: &[(&str, &str)]) -> String {
 fn open_row(text: &mut String, label: &Label) {
     let _ = write!(
         text,
-        "<div class=\"row {}\" data-run=\"{}\"><span class=\"label\">{}</span>",
+        "<div class=\"row {}\" data-run=\"{}\"><span class=\"label\" title=\"{2}\"><bdi>{2}</bdi></span>",
         label.class,
         label.run,
         esc(&label.name)

@@ -26,12 +26,16 @@ pub(super) fn card(runs: &[&RunReport]) -> String {
 }
 
 fn table(index: usize, run: &RunReport, layer: &LayerReport) -> String {
+    let turns = match reasons::turns(layer) {
+        1 => "1 turn".to_owned(),
+        turns => format!("{} turns", human::count(turns)),
+    };
     let mut text = format!(
-        "<div data-run=\"{index}\"><h4>{}: {} turns in the {} layer</h4><div class=\"scroll\"><table><thead><tr>\
+        "<div data-run=\"{index}\"><h4>{}: {} in the {} layer</h4><div class=\"scroll\"><table><thead><tr>\
          <th>at</th><th class=\"text\">part</th><th class=\"text\">for</th><th class=\"text\">turned</th>\
          <th class=\"text\">because</th><th class=\"text\">numbers</th></tr></thead><tbody>",
         esc(&run.scheme),
-        human::count(reasons::turns(layer)),
+        turns,
         esc(&layer.layer)
     );
     let mut seen = 0;

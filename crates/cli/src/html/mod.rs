@@ -14,6 +14,7 @@ mod reproduction;
 mod sections;
 
 use crate::words;
+use forerun_serve::BASE_STYLE;
 use forerun_sim::report::{Comparison, RunReport};
 use forerun_sim::reproduce::{Reproduction, Study};
 use forerun_trace::patterns::{GroupBy, Patterns};
@@ -48,15 +49,16 @@ pub(crate) fn patterns(name: &str, by: Option<GroupBy>, found: &Patterns) -> Str
 
 fn title(runs: &[RunReport]) -> String {
     let schemes = runs.iter().filter(|run| !words::is_baseline(run)).count();
+    let s = if schemes == 1 { "" } else { "s" };
     match words::by_input(runs).as_slice() {
-        [group] => format!("{schemes} schemes on {}", group[0].input),
-        groups => format!("{schemes} runs on {} inputs", groups.len()),
+        [group] => format!("{schemes} scheme{s} on {}", group[0].input),
+        groups => format!("{schemes} run{s} on {} inputs", groups.len()),
     }
 }
 
 /// A whole document around `body`, which is HTML already.
 pub(crate) fn page(title: &str, body: &str) -> String {
-    let mut text = String::with_capacity(body.len() + STYLE.len() + SCRIPT.len() + 2048);
+    let mut text = String::with_capacity(body.len() + BASE_STYLE.len() + STYLE.len() + SCRIPT.len() + 2048);
     // Writing to a string cannot fail.
     let _ = write!(
         text,
@@ -64,7 +66,7 @@ pub(crate) fn page(title: &str, body: &str) -> String {
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <meta name=\"color-scheme\" content=\"light dark\">\n<title>{title} – Forerun</title>\n\
          <link rel=\"icon\" href=\"data:,\">\n\
-         <style>\n{STYLE}</style>\n</head>\n<body>\n{}\n<main>\n{body}</main>\n{}\n\
+         <style>\n{BASE_STYLE}{STYLE}</style>\n</head>\n<body>\n{}\n<main>\n{body}</main>\n{}\n\
          <script>\n{SCRIPT}</script>\n</body>\n</html>\n",
         chrome::header(title),
         chrome::footer(),

@@ -166,7 +166,7 @@ fn scaled(count: u64, share: f64) -> u64 {
 /// A stacked bar for each row.
 fn bars(by: Option<GroupBy>, found: &Patterns) -> String {
     let row = |group: &Group| Stack {
-        label: Label { run: Class::ALL.len(), name: shown(&group.name).to_owned(), class: "" },
+        label: Label { run: Class::ALL.len(), name: shown(&group.name).to_owned(), class: "path" },
         parts: Class::ALL
             .iter()
             .map(|&class| {

@@ -200,11 +200,18 @@ fn cells(run: &RunReport, runs: &[&RunReport]) -> Vec<String> {
     let time = |ns: u64| human::duration(float(ns));
     let dash = || "–".to_owned();
     let if_prefetched = |words: String| if counts.prefetched_blocks > 0 { words } else { dash() };
-    vec![
+    let mut cells = vec![
         run.scheme.clone(),
         human::rate(run.throughput_bytes_per_s),
         words::speedup(run, runs).map_or_else(dash, human::times),
         time(run.elapsed_ns),
+    ];
+    if run.scheme == "bound" {
+        // A time and a rate; nothing else was counted for it.
+        cells.resize(COLUMNS.len(), dash());
+        return cells;
+    }
+    cells.extend([
         human::percent(run.hit_ratio),
         human::percent(ratio(counts.late_hits, counts.blocks_read)),
         human::count(counts.misses),
@@ -220,7 +227,8 @@ fn cells(run: &RunReport, runs: &[&RunReport]) -> Vec<String> {
         human::count(run.devices.iter().map(|device| device.commands).sum()),
         human::count(run.devices.iter().map(|device| device.seeks).sum()),
         human::percent(run.cpu_share),
-    ]
+    ]);
+    cells
 }
 
 fn specs(runs: &[&RunReport]) -> String {

@@ -32,6 +32,51 @@ const FIELDS: &[&str] = &[
     "layers",
 ];
 
+#[test]
+fn a_wrong_field_or_workload_is_refused_before_anything_runs() {
+    // Larger than the array: a run would say that.
+    let huge = "forward:size=1TiB";
+    let said = fails(&["compare", huge, "--scheme", "asp", "--fail-if", "asp.nofield < 1"], 2);
+    assert!(said.contains("--fail-if") && said.contains("no field `nofield`"), "{said}");
+    let all = "asp.latency_ns.p99 > 50ms && asp.layers.array.misses < 0 || asp.time.stall_ns == 1 || \
+               speedup(asp) < 0 && miss_coverage(asp) < 0 && asp.devices.0.seeks < 0";
+    output(&[
+        "compare",
+        SMALL,
+        "--scheme",
+        "asp",
+        "--cache",
+        "8MiB",
+        "--fail-if",
+        "asp.latency_ns.p99 > 50s",
+    ]);
+    let said = fails(&["compare", huge, "--scheme", "asp", "--fail-if", all], 2);
+    assert!(said.contains("1TiB"), "the condition is fine, the run is not: {said}");
+    let said = fails(&["compare", "forwrd:size=1MiB", "--scheme", "asp"], 2);
+    assert!(said.contains("did you mean `forward`"), "{said}");
+    let said = fails(&["compare", "nowhere.csv", "--scheme", "asp"], 1);
+    assert!(said.contains("no such file"), "{said}");
+}
+
+#[test]
+fn a_study_without_its_traces_says_where_it_looked() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let place = folder.path().to_str().expect("a name in UTF-8");
+    let said = fails(&["reproduce", "rpp", "--figure", "table1", "--own-traces", place], 1);
+    assert!(said.contains(place) && said.contains("--own-traces"), "{said}");
+}
+
+#[test]
+fn what_writes_a_trace_says_so_in_json() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name).to_str().expect("a name in UTF-8").to_owned();
+    let made = json(&["trace", "synth", "forward:size=64KiB,block=4KiB", "-o", &path("a.csv"), "--json"]);
+    assert_eq!((made["records"].as_u64(), made["format"].as_str()), (Some(16), Some("csv")));
+    let made = json(&["trace", "convert", &path("a.csv"), &path("a.lirs"), "--json"]);
+    assert_eq!((made["format"].as_str(), made["file"].as_str()), (Some("lirs"), Some(&*path("a.lirs"))));
+    assert!(made["losses"].as_array().is_some_and(|losses| !losses.is_empty()), "{made}");
+}
+
 fn compare(more: &[&str]) -> Vec<String> {
     ["compare", SMALL, "--array", ARRAY, "--cache", "4MiB", "--scheme", "asp", "--scheme", "strip"]
         .iter()

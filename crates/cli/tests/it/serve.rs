@@ -1,6 +1,7 @@
 //! `serve` and `config show` from outside: files of options, several exports, and what is refused.
 
 use super::{fails, forerun, json, output};
+use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
@@ -87,6 +88,15 @@ fn options_that_do_not_fit_are_refused_with_their_place() {
         said.contains("clever.toml:11: --scheme: no scheme is called") && said.contains("(export \"b\")"),
         "{said}"
     );
+    let said = fails(&["config", "show", "--config", &clever], 2);
+    assert!(said.contains("clever.toml:11: --scheme: no scheme is called"), "as serve says it: {said}");
+    for (option, value) in
+        [("--cache", "1"), ("--array", "raid9:4x4K"), ("--device", "floppy"), ("--connections", "0")]
+    {
+        let said = fails(&["config", "show", "--over", "x.img", option, value], 2);
+        assert!(said.contains(option), "{said}");
+    }
+    output(&["config", "show", "--scheme", "linux-6"]);
     let said = fails(&["serve"], 2);
     assert!(said.contains("nothing to serve") && said.contains("--over"), "{said}");
     let over = folder.join("a.img").display().to_string();
@@ -101,6 +111,35 @@ fn options_that_do_not_fit_are_refused_with_their_place() {
     let said = fails(&["serve", "--config", &alone], 2);
     assert!(said.contains("alone.toml:3: --member-tls-cert: ") && said.contains("--member-tls-ca"), "{said}");
     fails(&["serve", "--config", "/nowhere/at/all"], 1);
+}
+
+#[test]
+fn json_of_a_server_is_a_line_with_its_addresses_and_a_line_with_what_it_did() {
+    let (_keep, folder) = folder();
+    let config = two_exports(&folder);
+    let log = folder.join("log").display().to_string();
+    let over = folder.join("a.img").display().to_string();
+    let text = output(&["serve", "--over", &over, "--log-inputs", &log, "--json", "--run", "true"]);
+    let summary: serde_json::Value = serde_json::from_str(&text).expect("one line");
+    assert_eq!((text.lines().count(), summary["reads"].as_u64()), (1, Some(0)));
+    assert_eq!(json(&["serve", "--replay-log", &log, "--json"])["same"], true);
+    let program = assert_cmd::cargo::cargo_bin("forerun");
+    let mut server = std::process::Command::new(program)
+        .args(["--quiet", "--json", "serve", "--config", &config])
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    let mut lines = BufReader::new(server.stdout.take().expect("piped")).lines();
+    let mut next = || -> serde_json::Value {
+        serde_json::from_str(&lines.next().expect("a line").expect("read")).expect("JSON")
+    };
+    let first = next();
+    let socket = format!("{}/s", folder.display());
+    assert_eq!(first["exports"].as_array().map(Vec::len), Some(2));
+    assert!(first["uri"].as_str().is_some_and(|uri| uri.contains(&socket)), "{first}");
+    output(&["ctl", "stop", "--control", &format!("{socket}.ctl")]);
+    assert_eq!(next()["misses"], 0);
+    assert!(server.wait().expect("it ends").success());
 }
 
 #[test]

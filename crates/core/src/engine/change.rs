@@ -12,6 +12,7 @@
 use super::Engine;
 use crate::cache::{Cache, Cell, LineId, State};
 use crate::dispatch::Dispatch;
+use crate::hash::NumberMap;
 use crate::registry::BuiltLayer;
 use crate::retention::keep::Victim;
 use crate::units::{Block, Nanos};
@@ -40,10 +41,11 @@ impl Engine {
     /// If a line has no block.
     pub fn set_scheme(&mut self, now: Nanos, next: BuiltLayer, dispatch: Box<dyn Dispatch>) {
         let BuiltLayer { mut scheme, line_blocks, ahead_blocks_max } = next;
-        let order = self.leaving_order();
+        let mut order = self.leaving_order();
+        self.thin_for(line_blocks, &mut order);
         let own_dispatch = scheme.dispatch().is_some();
         let other_dispatch = self.own_dispatch || own_dispatch;
-        self.cache = self.cache.laid_out(line_blocks);
+        self.cache.lay_out(line_blocks);
         self.config.line_blocks = line_blocks;
         self.config.ahead_blocks_max = ahead_blocks_max;
         self.own_dispatch = own_dispatch;
@@ -73,6 +75,33 @@ impl Engine {
         self.trim();
         self.retry_starved(now);
         self.pump(now);
+    }
+
+    /// Of the blocks in `order`, the first to leave first, those leave now for which lines of `line_blocks` would cost more
+    /// memory than the table may have, as far as they can.
+    fn thin_for(&mut self, line_blocks: u64, order: &mut Vec<Block>) {
+        let most = Cache::new(line_blocks, self.config.cache_blocks).sparse_lines_max();
+        let mut stay: NumberMap<()> = NumberMap::default();
+        for block in order.iter().rev() {
+            if stay.len() as u64 == most {
+                break;
+            }
+            stay.insert(block.0 / line_blocks, ());
+        }
+        if (stay.len() as u64) < most {
+            return;
+        }
+        for block in order.iter() {
+            let Some(line) = self.cache.find(*block) else { continue };
+            let state = *self.cache.line(line);
+            let extent = self.cache.line_extent(state.number);
+            let new = extent.start.0 / line_blocks..=(extent.end() - 1) / line_blocks;
+            let stays = new.into_iter().any(|number| stay.contains_key(&number));
+            if !stays && !state.is_hollow() && state.dirty == 0 && state.in_flight == 0 {
+                self.evict(line);
+            }
+        }
+        order.retain(|&block| self.cache.state(block) != State::Empty);
     }
 
     /// Commands that have not left go to the dispatch that decides now; of those that have left it is told nothing.
@@ -108,7 +137,7 @@ impl Engine {
         lines.extend(alive.into_iter().filter(|line| !named[line.index()]));
         let blocks = |line: &LineId| {
             let extent = self.cache.line_extent(self.cache.line(*line).number);
-            let cells = self.cache.cells(*line).iter();
+            let cells = self.cache.cells(*line);
             let held: Vec<Block> = extent
                 .iter()
                 .zip(cells)
@@ -123,8 +152,8 @@ impl Engine {
 
 impl Cache {
     /// The same blocks, in the same states and the same memory, in lines of another size; without any memory of the past.
-    fn laid_out(&mut self, line_blocks: u64) -> Self {
-        let mut next = Self::new(line_blocks, 0);
+    fn lay_out(&mut self, line_blocks: u64) {
+        let mut moved = Vec::with_capacity(usize::try_from(self.slots.taken()).expect("slots are memory"));
         for index in 0..self.lines_made() as u32 {
             let line = *self.line(LineId(index));
             if !line.used {
@@ -134,13 +163,17 @@ impl Cache {
                 if cell.state == State::Empty {
                     continue;
                 }
-                let id = next.ensure(block).0;
-                let moved = Cell { past: false, mass: false, ..*cell };
-                next.set(id, block, |cell| *cell = moved);
+                moved.push((block, Cell { past: false, mass: false, ..*cell }));
             }
         }
-        next.slots = core::mem::replace(&mut self.slots, crate::slots::Slots::new(0));
-        next
+        // The old table goes before the new one comes: there is memory for one.
+        let slots = core::mem::replace(&mut self.slots, crate::slots::Slots::new(0));
+        *self = Self::new(line_blocks, 0);
+        self.slots = slots;
+        for (block, cell) in moved {
+            let id = self.ensure(block).0;
+            self.set(id, block, |here| *here = cell);
+        }
     }
 }
 
@@ -402,6 +435,68 @@ mod tests {
             let once = run(first, &steps);
             prop_assert!(once == run(first, &steps), "the same inputs give the same outputs");
         }
+    }
+
+    /// An engine with a cache of 64 MiB over disks of 4 GiB with strips of 4 MiB.
+    fn long_strips(scheme: &str) -> Host {
+        let array = Array::new("raid0:4x4MiB".parse().expect("valid"), 1 << 22).expect("holds strips");
+        let shape = LayerShape { cache_blocks: 1 << 14, strip_blocks: 1 << 10, stripe_strips: 4, disks: 4 };
+        let spec = SchemeSpec::parse(scheme).expect("a scheme");
+        let built = spec.build(if spec.has_host() { Layer::Host } else { Layer::Array }, &shape);
+        let config = Config {
+            residency: Residency::Owned,
+            cache_blocks: shape.cache_blocks,
+            line_blocks: built.line_blocks,
+            strip_aligned: true,
+            retain: true,
+            command_blocks_max: 1 << 10,
+            ahead_blocks_max: 1 << 10,
+            staging_blocks: 0,
+            write: WriteMode::Through,
+        };
+        let dispatch = Box::new(DemandFirst::new(4));
+        let engine = Engine::new(config, array, CostModel::default(), built.scheme, dispatch);
+        Host { engine, ..Host::new("none") }
+    }
+
+    /// Reads of single blocks all over the volume; the most memory that the table took.
+    fn scattered(host: &mut Host, reads: u64, seed: u64) -> u64 {
+        let mut most = 0;
+        for n in 0..reads {
+            let at = (seed + n).wrapping_mul(crate::hash::SPREAD) >> (64 - 24);
+            host.step(Nanos(seed + n), &Step::Read { context: 0, at, blocks: 1 });
+            host.step(Nanos(seed + n), &Step::End(9));
+            host.step(Nanos(seed + n), &Step::Release(9));
+            most = most.max(host.engine.cache().table_bytes());
+        }
+        most
+    }
+
+    #[test]
+    fn single_blocks_of_long_strips_fill_the_cache_and_not_the_memory_of_the_table() {
+        let max = crate::cache::table_bytes_max(1 << 14);
+        for (scheme, slots) in [("none", 16_000), ("asp+msp", 8_000)] {
+            let mut host = long_strips(scheme);
+            let most = scattered(&mut host, 40_000, 0);
+            assert!(most < max + (1 << 12), "{scheme}: {most} bytes of {max}");
+            let taken = host.engine.cache().slots.taken();
+            assert!(taken > slots, "{scheme}: {taken} blocks are cached");
+        }
+    }
+
+    #[test]
+    fn a_scheme_with_long_lines_takes_over_only_what_its_table_has_memory_for() {
+        let max = crate::cache::table_bytes_max(1 << 14);
+        let mut host = long_strips("linux-6");
+        scattered(&mut host, 40_000, 0);
+        let shape = LayerShape { cache_blocks: 1 << 14, strip_blocks: 1 << 16, stripe_strips: 4, disks: 4 };
+        let built = SchemeSpec::parse("none").expect("a scheme").build(Layer::Array, &shape);
+        host.engine.set_scheme(Nanos(50_000), built, Box::new(DemandFirst::new(4)));
+        host.drain();
+        let cache = host.engine.cache();
+        assert!(cache.table_bytes() <= max, "{} bytes of {max}", cache.table_bytes());
+        assert!(cache.slots.taken() > 200, "{} blocks stay", cache.slots.taken());
+        host.finish(Nanos(60_000));
     }
 
     #[test]

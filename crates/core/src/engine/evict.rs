@@ -57,6 +57,36 @@ impl Engine {
         while let Some(victim) = self.scheme.retention().trim(&self.cache) {
             self.trim_one(victim);
         }
+        if self.cache.is_table_full() {
+            self.thin_table();
+        }
+    }
+
+    /// Lines leave until the table is within its memory: slots do not bound it where long lines hold few blocks each. What
+    /// is in flight or dirty stays for now, so that the bound may be passed by as many lines as that is.
+    #[cold]
+    fn thin_table(&mut self) {
+        self.filled = true;
+        let (mut refused, mut laps) = (0, 0);
+        while self.cache.is_table_full() && refused < PROPOSALS_MAX && laps < LAPS_MAX {
+            match self.scheme.retention().victim(&self.cache) {
+                None => laps += 1,
+                Some(Victim::Unread(line)) => {
+                    refused += 1;
+                    self.cull(line);
+                }
+                Some(Victim::Whole(line)) => {
+                    let state = *self.cache.line(line);
+                    if state.dirty > 0 || state.in_flight > 0 {
+                        refused += 1;
+                        self.scheme.retention().second_chance(line);
+                        self.forget_ghosts();
+                    } else {
+                        self.evict(line);
+                    }
+                }
+            }
+        }
     }
 
     pub(super) fn trim_one(&mut self, victim: Victim) {

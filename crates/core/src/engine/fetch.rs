@@ -46,8 +46,8 @@ impl Engine {
             // Nothing was evicted since the blocks were looked up: what is empty is what is missing.
             let range = self.cache.chunk(at, end).1;
             at = range.end();
-            let empty = |cells: &[Cell]| cells.iter().any(|cell| cell.state == State::Empty);
-            if self.cache.find(range.start).is_none_or(|line| empty(self.cache.cells_of(line, range))) {
+            let empty = |cell: &Cell| cell.state == State::Empty;
+            if self.cache.find(range.start).is_none_or(|line| self.cache.cells_of(line, range).any(empty)) {
                 let line = self.cache.ensure(range.start).0;
                 let filled = self.cache.fill(line, range, range.blocks, State::FetchDemand, false);
                 self.scheme.retention().on_counts(line, filled as i32, 0);
@@ -131,7 +131,8 @@ impl Engine {
     /// Empty blocks of a range that lies in one line.
     fn empty_in(&self, range: Extent) -> u64 {
         let Some(line) = self.cache.find(range.start) else { return range.blocks };
-        self.cache.cells_of(line, range).iter().filter(|cell| cell.state == State::Empty).count() as u64
+        let empty = |cells: &[Cell]| cells.iter().filter(|cell| cell.state == State::Empty).count();
+        self.cache.runs_of(line, range).map(empty).sum::<usize>() as u64
     }
 
     /// Gives an empty cell memory; its fetch is set when the command is made.
@@ -440,8 +441,12 @@ impl Engine {
             at = range.end();
             let current = match self.cache.find(range.start) {
                 Some(line) => {
-                    let cells = self.cache.cells_of(line, range);
-                    slots.iter().zip(cells).all(|(slot, cell)| !slot.is_some() || cell.fetch == fetch)
+                    let mut left = slots;
+                    self.cache.runs_of(line, range).all(|cells| {
+                        let (these, rest) = left.split_at(cells.len());
+                        left = rest;
+                        these.iter().zip(cells).all(|(slot, cell)| !slot.is_some() || cell.fetch == fetch)
+                    })
                 }
                 None => slots.iter().all(|slot| !slot.is_some()),
             };

@@ -24,7 +24,8 @@ impl Engine {
         }
         let block = access.extent.start;
         let Some(line) = self.cache.find(block) else { return false };
-        let cell = self.cache.cell(line, block);
+        let place = self.cache.place(line, block);
+        let cell = self.cache.at(place);
         let slot = cell.slot;
         let outcome = match cell.state {
             State::Cached => Outcome::CacheHit,
@@ -39,7 +40,7 @@ impl Engine {
         if access.demand.contains(block) {
             tally(&mut self.stats.program, outcome);
         }
-        let victim = self.tell_hit(line, block, outcome);
+        let victim = self.tell_hit(line, block, place, outcome);
         self.cache.slots.pin(slot);
         if let Some(victim) = victim {
             self.trim_one(victim);
@@ -50,9 +51,9 @@ impl Engine {
         true
     }
 
-    /// Tells of a hit on a block of `line`; returns what retention would cull now.
-    fn tell_hit(&mut self, line: LineId, block: Block, outcome: Outcome) -> Option<Victim> {
-        if outcome == Outcome::PrefetchHit && self.cache.first_read(line, block) {
+    /// Tells of a hit on a block of `line`, whose cell is at `place`; returns what retention would cull now.
+    fn tell_hit(&mut self, line: LineId, block: Block, place: usize, outcome: Outcome) -> Option<Victim> {
+        if outcome == Outcome::PrefetchHit && self.cache.first_read(line, place) {
             self.stats.used += 1;
             if self.hears_left {
                 self.scheme.retention().on_counts(line, 1, -1);

@@ -345,7 +345,7 @@ impl Asp {
         }
         let none = self.cost_of_block(Some(line), block, world);
         // Section 2.5: what MSP brought is charged as if it had not been prefetched.
-        let mass = world.cache.cell(line, block).mass && !self.strip(line).charged;
+        let mass = !self.strip(line).charged && world.cache.cell(line, block).mass;
         let whole = if mass { self.cost_of_strip(block, world) } else { Nanos::ZERO };
         self.charge(Some(line), strip, none, whole);
     }

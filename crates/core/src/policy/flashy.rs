@@ -341,12 +341,8 @@ impl Poll {
             ("prefetch_bytes_per_s", per_second(context.grant * BLOCK_BYTES)),
             ("free_bytes_per_s", per_second(self.budget)),
         ]);
-        let of = Subject {
-            kind: "region",
-            number: context.region(),
-            context: context.reader,
-            extent: context.last,
-        };
+        let of =
+            Subject { kind: "region", number: context.number, context: context.reader, extent: context.last };
         switch.turn(self.now, "flashy region", way, Some(of), numbers);
     }
 }

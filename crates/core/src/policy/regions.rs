@@ -9,11 +9,13 @@
 //! ```text
 //!   request ──▶ goes on behind a stream's last block? ──▶ that stream: as in rpp
 //!      │──────▶ start of a proven stream? ──────────────▶ that stream: a loop
-//!      │──────▶ just behind a proven stream's end? ─────▶ that stream: a hole (pages mapped around a fault, skipped records)
+//!      │──────▶ just behind a proven stream's end? ─────▶ that stream, if it was read on often enough: a hole (pages
+//!      │                                                  mapped around a fault, skipped records)
 //!      └──────▶ none of these ──────────────────────────▶ a candidate; are the last candidates equally far apart?
 //!                                                          ──▶ strided or reverse: their successors are read
 //! ```
 //!
+//! One request proves nothing by its length: a volume that is read at random in pieces of 32 KiB has no streams.
 //! A proven stream is shown to X as `rpp` shows a proven run, and clamped at a loop's end alike. Two things are added. A
 //! process that keeps reading files from their beginning need not prove each of them: after a few, a file's first block is
 //! proof ([`Habit`]). And where a reader's jumps are all equally long, forwards or backwards, the next few targets are
@@ -26,10 +28,8 @@ use super::rpp::{self, NOWHERE, Shown};
 use super::{DeviceRead, Fate, Fetched, Lookup, Outcome, Plan, Policy, When, World};
 use crate::access::{Access, Context, Op};
 use crate::cache::State;
-use crate::dispatch::Dispatch;
 use crate::pattern::{FILES_MAX, Pattern, Reading, Recent, Runs};
-use crate::retention::keep::Retention;
-use crate::scheme::{Controlled, Scheme, Wants};
+use crate::scheme::{Controlled, Controller, Scheme};
 use crate::units::{Block, Extent, Nanos};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -90,6 +90,8 @@ struct Stream {
     shown: Shown,
     /// Number of the reader's request that used it last.
     used: u64,
+    /// Requests that went on in it, or came back to its start.
+    went_on: u64,
 }
 
 /// Equal steps between the candidates of a reader.
@@ -140,7 +142,7 @@ enum Place {
 }
 
 impl Reader {
-    fn place(&mut self, extent: Extent) -> Place {
+    fn place(&mut self, extent: Extent, threshold: u64) -> Place {
         let (first, end) = (extent.start.0, extent.end());
         let proven = |s: &Stream| s.runs.pattern() != Pattern::Random;
         let next = |s: &Stream| s.runs.next();
@@ -151,11 +153,12 @@ impl Reader {
         if let Some(at) = self.streams.iter().position(|s| proven(s) && s.runs.start() == first) {
             return Place::Goes(at);
         }
-        // Overlaps what comes next, or leaves a hole before it.
+        // Overlaps what comes next, or leaves a hole before it. A stream that has hardly been read on has no such habit.
         let near = |s: &Stream| {
             next(s).is_some_and(|next| next < end && next <= first + HOLE_MAX && first <= next + HOLE_MAX)
         };
-        if let Some(at) = self.streams.iter().position(|s| proven(s) && near(s)) {
+        let used_to = |s: &Stream| proven(s) && s.went_on >= threshold;
+        if let Some(at) = self.streams.iter().position(|s| used_to(s) && near(s)) {
             return Place::Hole(at);
         }
         let (at, gone) = self.room();
@@ -255,8 +258,11 @@ impl<X: Controlled> Regions<X> {
         reader.requests += 1;
         let (requests, file_begins) = (reader.requests, access.extent.start == access.within.start);
         let mut extent = access.extent;
-        let (at, mut threshold) = match reader.place(extent) {
-            Place::Goes(at) => (at, self.threshold),
+        let (at, mut threshold) = match reader.place(extent, self.threshold) {
+            Place::Goes(at) => {
+                reader.streams[at].went_on += 1;
+                (at, self.threshold)
+            }
             Place::Hole(at) => {
                 // X sees no hole: the stream goes on at its next block.
                 let next = reader.streams[at].runs.next().expect("a proven stream has been read");
@@ -271,13 +277,15 @@ impl<X: Controlled> Regions<X> {
                     let turns = Turns { switch: &mut self.switch, now, access };
                     turns.began(reader, at, gone, was, self.threshold);
                 }
-                (at, self.threshold)
+                // However long one request is, it does not say that another will go on behind it.
+                (at, self.threshold.max(extent.blocks))
             }
         };
         if requests == 1 {
             reader.undecided = file_begins && access.within.blocks > extent.blocks;
             if file_begins && habit.is_reader_of_files() {
                 threshold = 0;
+                reader.streams[at].went_on = self.threshold; // pages may be mapped around its first fault already
             }
         } else if core::mem::take(&mut reader.undecided) {
             habit.note(at == 0);
@@ -424,22 +432,11 @@ impl<X: Controlled> Policy for Regions<X> {
     }
 }
 
-/// Over a scheme that owns retention too, which passes through untouched.
-impl Scheme for Regions<Box<dyn Scheme>> {
-    fn policy(&mut self) -> &mut dyn Policy {
-        self
+impl Controller for Regions<Box<dyn Scheme>> {
+    fn inner(&self) -> &dyn Scheme {
+        &*self.inner
     }
-    fn retention(&mut self) -> &mut dyn Retention {
-        self.inner.retention()
-    }
-    fn dispatch(&mut self) -> Option<&mut dyn Dispatch> {
-        self.inner.dispatch()
-    }
-    fn wants(&self) -> Wants {
-        self.inner.wants()
-    }
-    fn gauges(&mut self, out: &mut Vec<(&'static str, f64)>) {
-        Policy::gauges(self, out);
-        self.inner.gauges(out);
+    fn inner_mut(&mut self) -> &mut dyn Scheme {
+        &mut *self.inner
     }
 }

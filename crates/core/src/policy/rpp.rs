@@ -20,10 +20,8 @@
 use super::decisions::{Because, Decision, Subject, Switch, Way, because};
 use super::{DeviceRead, Fate, Fetched, Lookup, Plan, Policy, When, World};
 use crate::access::{Access, Context, FILE_BITS, Op};
-use crate::dispatch::Dispatch;
 use crate::pattern::{FILES_MAX, Pattern, Reading, Recent, Runs};
-use crate::retention::keep::Retention;
-use crate::scheme::{Controlled, Scheme, Wants};
+use crate::scheme::{Controlled, Controller, Scheme};
 use crate::units::{Extent, Nanos};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -234,22 +232,11 @@ impl<X: Controlled> Policy for Rpp<X> {
     }
 }
 
-/// Over a scheme that owns retention too, which passes through untouched.
-impl Scheme for Rpp<Box<dyn Scheme>> {
-    fn policy(&mut self) -> &mut dyn Policy {
-        self
+impl Controller for Rpp<Box<dyn Scheme>> {
+    fn inner(&self) -> &dyn Scheme {
+        &*self.inner
     }
-    fn retention(&mut self) -> &mut dyn Retention {
-        self.inner.retention()
-    }
-    fn dispatch(&mut self) -> Option<&mut dyn Dispatch> {
-        self.inner.dispatch()
-    }
-    fn wants(&self) -> Wants {
-        self.inner.wants()
-    }
-    fn gauges(&mut self, out: &mut Vec<(&'static str, f64)>) {
-        Policy::gauges(self, out);
-        self.inner.gauges(out);
+    fn inner_mut(&mut self) -> &mut dyn Scheme {
+        &mut *self.inner
     }
 }

@@ -126,6 +126,8 @@ pub struct Streams {
     peers: Option<u64>,
     /// Looks in a row at which streams cost more than the disks have.
     overloaded: u32,
+    /// The stream from which those that are refused are looked at next.
+    again: StreamId,
     /// From how much it was learned what turns cost the device.
     learned: Learned,
     switch: Switch,
@@ -172,6 +174,7 @@ impl Streams {
             greedy_turn: 1,
             peers: None,
             overloaded: 0,
+            again: 0,
             learned: Learned::nothing(unknown),
             switch: Switch::default(),
         }

@@ -524,8 +524,8 @@ impl Host {
         let (cache, stats) = (engine.cache(), engine.stats());
         let (mut occupied, mut dirty, mut ahead, mut unproven) = (0, 0, 0, 0);
         for id in (0..cache.lines_made() as u32).map(LineId).filter(|&id| cache.line(id).used) {
-            let (line, cells) = (cache.line(id), cache.cells(id));
-            let count = |test: &dyn Fn(State) -> bool| cells.iter().filter(|c| test(c.state)).count() as u32;
+            let (line, cells) = (cache.line(id), || cache.cells(id));
+            let count = |test: &dyn Fn(State) -> bool| cells().filter(|c| test(c.state)).count() as u32;
             let cached = count(&|s| matches!(s, State::Cached | State::FetchDemand));
             let unread = count(&|s| matches!(s, State::Prefetched | State::FetchPrefetch));
             let in_flight = count(&|s| matches!(s, State::FetchDemand | State::FetchPrefetch));
@@ -536,9 +536,9 @@ impl Host {
                 ));
             }
             occupied += u64::from(cached + unread);
-            dirty += cells.iter().filter(|c| c.dirty).count() as u64;
+            dirty += cells().filter(|c| c.dirty).count() as u64;
             ahead += u64::from(count(&|s| s == State::FetchPrefetch));
-            unproven += cells.iter().filter(|c| c.unproven).count() as u64;
+            unproven += cells().filter(|c| c.unproven).count() as u64;
         }
         let ok = cache.slots.taken() >= occupied
             && cache.slots.taken() <= engine.config().cache_blocks

@@ -83,7 +83,7 @@ fn the_page_brings_all_that_it_needs_and_asks_nobody_else() {
     let mut named: Vec<&str> =
         page.split(['"']).filter(|word| word.ends_with(".js") || word.ends_with(".css")).collect();
     named.sort_unstable();
-    assert_eq!(named, ["charts.js", "live.css", "live.js"]);
+    assert_eq!(named, ["base.css", "charts.js", "live.css", "live.js"]);
     assert!(
         !page.contains("<script>") && !page.contains("style="),
         "the policy of content forbids it inside"

@@ -5,11 +5,14 @@
 //! waits for all of it. With direct I/O the arena is registered once and a command whose blocks lie one behind the other
 //! needs no list and no look-up of pages (`READ_FIXED`). The ring's file is readable when completions wait, so the loop
 //! polls it like a socket. A completion that says EINTR or EAGAIN is sent again.
+//!
+//! Where the kernel can (Linux 5.19), an end does not interrupt the loop while that runs: the kernel raises a flag in shared memory and
+//! finishes the command at the loop's next call, so one that looks for ends makes none.
 
 use super::{Arena, BLOCK, Lend};
 use crate::backend::{Backend, Done, Kind, Task};
 use forerun_core::units::Nanos;
-use io_uring::{IoUring, opcode, types};
+use io_uring::{Builder, IoUring, opcode, types};
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsRawFd as _, BorrowedFd};
@@ -45,7 +48,7 @@ unsafe impl Send for Ring {}
 impl Ring {
     /// A ring; with `register` the firm memory of the arena is pinned for direct I/O, where the kernel allows it.
     pub(crate) fn new(arena: &Arena, register: bool) -> io::Result<Self> {
-        let ring = IoUring::builder().setup_clamp().setup_cqsize(COMPLETIONS).build(ENTRIES)?;
+        let ring = patient().or_else(|_| builder().build(ENTRIES))?;
         let registered = register && register_arena(&ring, arena);
         Ok(Self {
             ring,
@@ -106,6 +109,17 @@ impl Ring {
             self.waiting.pop_front();
         }
     }
+}
+
+fn builder() -> Builder {
+    let mut builder = IoUring::builder();
+    builder.setup_clamp().setup_cqsize(COMPLETIONS);
+    builder
+}
+
+/// A ring whose ends wait for the loop's next call.
+fn patient() -> io::Result<IoUring> {
+    builder().setup_coop_taskrun().setup_taskrun_flag().build(ENTRIES)
 }
 
 /// The registered buffer in which the whole transfer lies, if there is one.
@@ -171,8 +185,16 @@ impl Backend for Ring {
         }
     }
 
+    fn has_ended(&mut self) -> bool {
+        !self.ring.completion().is_empty() || self.ring.submission().taskrun()
+    }
+
     fn reap(&mut self, _now: Nanos, out: &mut Vec<Done>) {
         let mut again = Vec::new();
+        if self.ring.submission().taskrun() {
+            // What is finished by this call is reaped below; what it refuses to do is done by the next.
+            let _ = self.ring.submit();
+        }
         for completion in self.ring.completion() {
             let at = completion.user_data() as usize;
             let result = completion.result();

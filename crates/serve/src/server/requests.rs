@@ -37,6 +37,8 @@ struct Part {
 struct Asked {
     /// Number of the connection; none when it has gone.
     connection: Option<usize>,
+    /// Then its number among those who have gone.
+    departed: usize,
     /// Who it is for the schemes.
     context: Context,
     session: Session,
@@ -77,19 +79,25 @@ impl Requests {
         self.table[at].take()
     }
 
-    /// A connection has gone: its requests belong to nobody.
-    pub(super) fn forget(&mut self, connection: usize) {
+    /// A connection has gone, and is the `departed`th of those. Returns how many of its requests members still work for, and
+    /// the blocks that its reads hold.
+    pub(super) fn forget(&mut self, connection: usize, departed: usize) -> (usize, u64) {
+        let (mut left, mut blocks) = (0, 0);
         for at in 0..self.table.len() {
             let Some(asked) = &mut self.table[at] else { continue };
             if asked.connection != Some(connection) {
                 continue;
             }
-            asked.connection = None;
+            (asked.connection, asked.departed) = (None, departed);
             // A READ of which nothing is in flight has nobody to end it.
             if asked.request.command == Command::Read && asked.parts.is_empty() {
                 self.remove(at);
+                continue;
             }
+            left += 1;
+            blocks += asked.parts.iter().map(|part| part.extent.blocks).sum::<u64>();
         }
+        (left, blocks)
     }
 }
 
@@ -230,7 +238,7 @@ impl Server {
                 self.issue(index);
             }
             Command::Write => {
-                let mut payload = Payload { request, intake: None, got: 0 };
+                let mut payload = Payload { request, intake: None, got: 0, since: served.volume.now() };
                 payload.intake = take_intake(&mut self.served, session.export, payload.blocks());
                 connection.payload = Some(payload);
             }
@@ -250,6 +258,7 @@ impl Server {
     fn ask(&mut self, at: usize, context: Context, session: Session, request: Request) -> usize {
         self.requests.put(Asked {
             connection: Some(at),
+            departed: 0,
             context,
             session,
             request,
@@ -295,17 +304,19 @@ impl Server {
             let asked = self.requests.get(index);
             let Some(at) = asked.connection else { return };
             let length = u64::from(asked.request.length);
-            if asked.failed || asked.issued == length || asked.parts.len() == PARTS_MAX {
+            if asked.failed || asked.issued == length {
                 return;
             }
+            let full = asked.parts.len() == PARTS_MAX;
             let rest = Extent::covering(asked.request.offset + asked.issued, length - asked.issued);
             let want = rest.blocks.min(PART_BLOCKS);
             let Some(connection) = &mut self.connections[at] else { return };
             let served = &mut self.served[asked.session.export];
-            let granted = served.credit.take(&mut connection.held, want);
+            let granted = if full { 0 } else { served.credit.take(&mut connection.held, want) };
             if granted == 0 {
-                // It has more in flight, or waits for what this connection holds.
-                if asked.parts.is_empty() && !connection.waiting.contains(&index) {
+                // It has more in flight, or waits for what this connection holds. Until all of it is asked for nothing
+                // behind it is looked at: at most one request of a connection is not wholly asked for, and it is the last.
+                if !connection.waiting.contains(&index) {
                     connection.waiting.push_back(index);
                 }
                 return;
@@ -345,11 +356,16 @@ impl Server {
             if asked.parts.front().is_none_or(|part| part.answer.is_none()) {
                 break;
             }
+            if !self.may_begin(index) {
+                break;
+            }
+            let asked = self.requests.get(index);
             let Some(Part { extent, answer: Some((answer, error)), .. }) = asked.parts.pop_front() else {
                 break;
             };
             let served = &mut self.served[asked.session.export];
             let Some(at) = asked.connection else {
+                self.departed.give(asked.departed, &mut served.credit, extent.blocks);
                 served.volume.release(answer);
                 continue;
             };
@@ -394,6 +410,31 @@ impl Server {
         self.end_read(index);
     }
 
+    /// Whether the next part of a READ may be sent. A reply in one piece must not be cut by another: it begins when all of it is
+    /// here, or when nothing else of its connection can be answered before it ends.
+    fn may_begin(&mut self, index: usize) -> bool {
+        let asked = self.requests.get(index);
+        let one_piece = !asked.session.structured || asked.request.flags & wire::request::DF != 0;
+        if asked.head_sent || asked.failed || !one_piece {
+            return true;
+        }
+        let issued = asked.issued == u64::from(asked.request.length);
+        let whole = issued && asked.parts.iter().all(|part| part.answer.is_some());
+        let Some(connection) = asked.connection.and_then(|at| self.connections[at].as_mut()) else {
+            return true; // it has gone
+        };
+        if !whole && connection.outstanding > 1 {
+            // Who is asked for as a whole comes back with each of its parts; the other waits for its memory, too.
+            if !issued {
+                connection.held_back = Some(index);
+            }
+            return false;
+        }
+        connection.held_back.take_if(|held| *held == index);
+        connection.alone = (!whole).then_some(index);
+        true
+    }
+
     /// Forgets a READ of which nothing is left.
     fn end_read(&mut self, index: usize) {
         let asked = self.requests.get(index);
@@ -403,8 +444,13 @@ impl Server {
             return;
         }
         let Some(asked) = self.requests.remove(index) else { return };
+        if asked.connection.is_none() {
+            self.ended_late(asked.departed);
+        }
         if let Some(connection) = asked.connection.and_then(|at| self.connections[at].as_mut()) {
             connection.outstanding -= 1;
+            connection.alone.take_if(|alone| *alone == index);
+            connection.held_back.take_if(|held| *held == index);
         }
         if asked.failed {
             return; // counted when it was refused
@@ -420,7 +466,10 @@ impl Server {
         let Some(asked) = self.requests.remove((tag >> PART_BITS) as usize) else { return };
         let served = &mut self.served[asked.session.export];
         let failed = error || served.changed.is_some();
-        let Some(at) = asked.connection else { return };
+        let Some(at) = asked.connection else {
+            self.ended_late(asked.departed);
+            return;
+        };
         let Some(connection) = &mut self.connections[at] else { return };
         connection.outstanding -= 1;
         if failed {
@@ -438,6 +487,13 @@ impl Server {
             }
             Command::Flush => served.counts.flushes += 1,
             _ => served.counts.hints += 1,
+        }
+    }
+
+    /// A request of a client that has gone has ended.
+    fn ended_late(&mut self, departed: usize) {
+        if self.departed.ended(departed) {
+            self.serving -= 1;
         }
     }
 
@@ -470,7 +526,13 @@ impl Server {
         let export = connection.export();
         if let Some(payload) = connection.payload.as_mut().filter(|payload| payload.intake.is_none()) {
             payload.intake = take_intake(&mut self.served, export, payload.blocks());
+            payload.since = now;
             moved |= payload.intake.is_some();
+        }
+        let alone = |c: &mut crate::connection::Connection| c.held_back.take_if(|_| c.outstanding == 1);
+        if let Some(index) = self.connections[at].as_mut().and_then(alone) {
+            moved = true;
+            self.deliver(index);
         }
         while let Some(index) = self.connections[at].as_mut().and_then(|c| c.waiting.pop_front()) {
             self.issue_if_there(index);

@@ -2,7 +2,7 @@
 
 use super::client::{Client, Running, opening_of};
 use forerun_serve::nbd::wire::{Command, Request, request_bytes};
-use forerun_serve::options::{ExportOptions, Options};
+use forerun_serve::options::{ExportOptions, MemberSpec, Options, What};
 use std::io::Write as _;
 use std::os::unix::net::UnixStream;
 
@@ -44,6 +44,32 @@ fn four_exports_together_stay_within_the_budget_of_one() {
     if alone("budget::four_exports_together_stay_within_the_budget_of_one") {
         within_the_budget(4);
     }
+}
+
+#[test]
+fn scattered_small_reads_over_long_strips_stay_within_the_budget() {
+    if !alone("budget::scattered_small_reads_over_long_strips_stay_within_the_budget") {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("disk.img");
+    std::fs::File::create(&path).expect("made").set_len(64 << 30).expect("sized");
+    let mut options = Options::over("", folder.path().join("s"));
+    let mut export = ExportOptions::over("e", &path);
+    export.what = What::Over { member: MemberSpec { path, emulate: None }, array: Some("single:4M".into()) };
+    export.scheme = "asp+msp".into();
+    export.cache_bytes = CACHE;
+    options.exports = vec![export];
+    let before = resident();
+    let server = Running::start(&options);
+    let mut client = Client::connect_to(&server.socket, "e", true, false);
+    for n in 0..24_000_u64 {
+        let block = n.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40; // 2^24 blocks
+        assert_eq!(client.read(block << 12, 4096).error, 0);
+    }
+    let grown = (resident() - before) << 10;
+    let allowed = CACHE + CACHE / 100 + (64 << 20);
+    assert!(grown <= allowed, "{grown} bytes more than before, allowed {allowed}");
 }
 
 /// Asks for samples, and reads none.

@@ -136,6 +136,16 @@ impl Client {
         client
     }
 
+    /// Whether a client that asks for the export gets a place. It hangs up at once.
+    pub(crate) fn is_welcome(socket: &Path) -> bool {
+        let mut stream = UnixStream::connect(socket).expect("connected");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a deadline");
+        let mut head = [0; 18 + 20];
+        stream.write_all(&opening(false, true)).expect("sent");
+        stream.read_exact(&mut head).expect("an answer to the option");
+        head[18 + 12] & 0x80 == 0
+    }
+
     /// Reads option replies until the last option is acknowledged.
     fn finish_options(&mut self, mut acks: u32) {
         while acks > 0 {

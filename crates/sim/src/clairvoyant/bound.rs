@@ -171,6 +171,32 @@ enum Order {
     Open,
 }
 
+/// When the requests of one process can leave at the earliest, were the storage to take no time, ns.
+#[derive(Default)]
+struct Chain {
+    /// By request.
+    issued: Vec<u64>,
+    /// The last answer so far.
+    answered: u64,
+}
+
+impl Chain {
+    /// The next request, whose answer takes at least `delay` ns. It waits for all earlier answers, or for as many as leave
+    /// `overlap` of them out: they are so many only once so many requests have left.
+    fn push(&mut self, request: &Request, delay: u64) {
+        let count = self.issued.len();
+        let ready = match usize::try_from(request.overlap) {
+            Ok(0) => self.answered,
+            Ok(overlap) if overlap < count => self.issued[count - overlap - 1],
+            _ => 0,
+        };
+        let previous = self.issued.last().copied().unwrap_or(0);
+        let at = ready.saturating_add(request.think.0).max(previous);
+        self.issued.push(at);
+        self.answered = self.answered.max(at.saturating_add(delay));
+    }
+}
+
 impl Asked {
     fn of(programs: Programs, hardware: &Hardware, spec: &RunSpec, placement: &Placement) -> Self {
         let mut asked = Self {
@@ -211,17 +237,24 @@ impl Asked {
                 };
                 let mut thinks = None;
                 for mut source in sources {
-                    let mut own = 0_u64;
+                    let mut own = Chain::default();
                     while let Some(request) = source.next() {
-                        own = own.saturating_add(request.think.0).saturating_add(delay(&request));
+                        own.push(&request, delay(&request));
                         // Requests side by side arrive as they were made only if all think alike.
-                        if order == Order::Arrivals && *thinks.get_or_insert(request.think) != request.think {
+                        if outstanding > 1
+                            && order == Order::Arrivals
+                            && *thinks.get_or_insert(request.think) != request.think
+                        {
                             order = Order::Open;
                             asked.reads = Vec::new();
                         }
+                        // Recorded ones that overlap keep their order.
+                        if order == Order::Serial && request.overlap > 0 {
+                            order = Order::Arrivals;
+                        }
                         asked.take(&request, order, &mut keys);
                     }
-                    asked.compute = asked.compute.max(own / outstanding.max(1));
+                    asked.compute = asked.compute.max(own.answered / outstanding.max(1));
                 }
                 order
             }

@@ -133,7 +133,7 @@ impl Kept {
 
 /// Whether somebody copies from the block in a line of one block.
 fn is_pinned(line: LineId, cache: &Cache) -> bool {
-    cache.cells(line).iter().any(|cell| cell.slot.is_some() && cache.slots.is_pinned(cell.slot))
+    cache.cells(line).any(|cell| cell.slot.is_some() && cache.slots.is_pinned(cell.slot))
 }
 
 #[cfg(test)]

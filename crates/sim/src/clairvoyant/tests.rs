@@ -165,6 +165,7 @@ fn trace(requests: &[(u64, u64, u64, bool)]) -> Input {
         now += gap;
         Record {
             time: Some(Nanos::from_micros(now)),
+            took: Some(Nanos::from_micros(gap * 2 + block)),
             process: Name(u32::from(block % 2 == 1)),
             offset: block * 4096 + 512 * (gap % 2),
             bytes: blocks * 4096,

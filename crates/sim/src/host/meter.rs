@@ -54,8 +54,10 @@ pub(super) struct Meter {
     latency: Histogram<u64>,
     latency_sum: u128,
     latency_count: u64,
-    /// Think times of all requests that were made.
+    /// Computing of all processes: think times, without those that overlap earlier requests.
     pub(super) compute: Nanos,
+    /// Time for which processes had requests outstanding; where each may have several at any time, that of each request.
+    pub(super) waited: Nanos,
     pub(super) bytes_read: u64,
     pub(super) bytes_written: u64,
     pub(super) requests: u64,
@@ -86,6 +88,7 @@ impl Meter {
             latency_sum: 0,
             latency_count: 0,
             compute: Nanos::ZERO,
+            waited: Nanos::ZERO,
             bytes_read: 0,
             bytes_written: 0,
             requests: 0,
@@ -192,7 +195,7 @@ impl Meter {
         if self.compute == Nanos::ZERO {
             return None;
         }
-        let (compute_ns, stall_ns) = (self.compute.0, u64::try_from(self.latency_sum).unwrap_or(u64::MAX));
+        let (compute_ns, stall_ns) = (self.compute.0, self.waited.0);
         let all = compute_ns.saturating_add(stall_ns);
         let (compute_share, stall_share) = (ratio(compute_ns, all), ratio(stall_ns, all));
         Some(TimeReport { compute_ns, stall_ns, compute_share, stall_share })

@@ -114,6 +114,7 @@ mod tests {
             bytes: 1_000,
             due: Nanos(due),
             deadline: deadline.map(Nanos),
+            overlap: 0,
         }
     }
 

@@ -113,6 +113,10 @@ pub(super) struct Claim {
     pub(super) test: Test,
     /// What is known of the cause where the row does not hold or is off by more than a third.
     pub(super) cause: &'static str,
+    /// Finds the cause in what the ablations came to, where it differs from row to row; then `cause` stays empty.
+    pub(super) diagnose: Option<fn(&Self, &Reports) -> String>,
+    /// How a run's number is told beside a row that does not hold, where it is not MB/s.
+    pub(super) unit: Option<fn(&RunReport) -> String>,
     pub(super) ablations: Vec<Ablation>,
     pub(super) place: Option<Place>,
     /// How a run is told in the row, where the study has its own way; such rows also say how much memory was held.
@@ -151,6 +155,8 @@ impl Claim {
             needs,
             test,
             cause: "",
+            diagnose: None,
+            unit: None,
             ablations: Vec::new(),
             place: None,
             tell: None,
@@ -235,6 +241,14 @@ impl Claim {
     }
     pub(super) const fn because(mut self, cause: &'static str) -> Self {
         self.cause = cause;
+        self
+    }
+    pub(super) const fn in_units(mut self, unit: fn(&RunReport) -> String) -> Self {
+        self.unit = Some(unit);
+        self
+    }
+    pub(super) const fn diagnosed(mut self, by: fn(&Self, &Reports) -> String) -> Self {
+        self.diagnose = Some(by);
         self
     }
     pub(super) fn ablate(mut self, shows: &'static str, setup: Setup) -> Self {
@@ -327,24 +341,45 @@ impl Claim {
         if !verdict.said.is_empty() {
             numbers.push(verdict.said.clone());
         } else if self.needs.len() <= TOLD {
-            numbers.extend(runs.map(self.tell.unwrap_or(speed)));
+            let of = |run: &RunReport| {
+                self.unit.map_or_else(|| speed(run), |unit| format!("{}: {}", run.scheme, unit(run)))
+            };
+            numbers.extend(runs.map(|run| self.tell.map_or_else(|| of(run), |tell| tell(run))));
         }
         for ablation in &self.ablations {
             let runs: Vec<&RunReport> = ablation.setups.iter().filter_map(|s| reports.get(s)).collect();
             let came_to = match (&runs[..], self.tell) {
-                ([run], None) => format!("{:.2} MB/s", megabytes_per_s(run)),
+                ([run], None) => self.unit.unwrap_or(|run| format!("{:.2} MB/s", megabytes_per_s(run)))(run),
                 _ => self.changed(ablation, reports),
             };
             numbers.push(format!("{}: {came_to}", ablation.shows));
         }
-        let parts = [self.cause.to_string(), numbers.join("; ")];
+        let parts = [self.known_cause(reports), numbers.join("; ")];
         parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n")
+    }
+
+    /// The cause as it stands in the claim, or as the ablations tell it.
+    fn known_cause(&self, reports: &Reports) -> String {
+        self.diagnose.map_or_else(|| self.cause.into(), |by| by(self, reports))
+    }
+
+    /// The row's own number if its first set-up were that of ablation number `at`, which is one run.
+    pub(super) fn instead(&self, at: usize, reports: &Reports) -> Option<f64> {
+        let first = self.ablations.get(at)?.setups.first()?;
+        self.of_setups(core::iter::once(first).chain(self.needs.iter().skip(1)).cloned().collect(), reports)
+    }
+    /// The row's own number with the set-ups of ablation number `at`.
+    pub(super) fn under(&self, at: usize, reports: &Reports) -> Option<f64> {
+        self.of_setups(self.ablations.get(at)?.setups.clone(), reports)
+    }
+    fn of_setups(&self, needs: Vec<Setup>, reports: &Reports) -> Option<f64> {
+        Self { needs, ablations: Vec::new(), ..self.clone() }.judge(reports).ours
     }
 
     /// The row's own number with the set-ups of an ablation.
     fn changed(&self, ablation: &Ablation, reports: &Reports) -> String {
-        let changed = Self { needs: ablation.setups.clone(), ablations: Vec::new(), ..self.clone() };
-        changed.judge(reports).ours.map_or_else(|| "nothing".into(), |ours| format!("{ours:.3}"))
+        let ours = self.of_setups(ablation.setups.clone(), reports);
+        ours.map_or_else(|| "nothing".into(), |ours| format!("{ours:.3}"))
     }
 
     /// The runs' numbers, a line for each: in short where the row holds, with cause and ablations where it does not.
@@ -355,8 +390,8 @@ impl Claim {
             parts.push(verdict.said.clone());
         }
         let broken = verdict.holds == Some(false) && !quick;
-        if (broken || self.kind == Kind::NotReproducible) && !self.cause.is_empty() {
-            parts.push(self.cause.into());
+        if broken || self.kind == Kind::NotReproducible {
+            parts.push(self.known_cause(reports));
         }
         let in_full = broken && self.needs.len() <= TOLD_IN_FULL;
         if let Some(tell) = self.tell {

@@ -10,6 +10,8 @@ use std::sync::Arc;
 
 /// Names that are at most this many edits away are suggested.
 const EDITS_MAX: usize = 3;
+/// Letters from which on a word may be the short form of a name; of fewer, too many names have them.
+const SHORT_MIN: usize = 3;
 
 /// Edits (insert, delete, replace) between two words.
 fn edits(a: &str, b: &str) -> usize {
@@ -27,10 +29,17 @@ fn edits(a: &str, b: &str) -> usize {
     row[b.len()]
 }
 
+/// Whether `word` is `name` with letters left out, but not the first: `procs` of `processes`.
+fn abbreviates(word: &str, name: &str) -> bool {
+    let mut left = name.chars();
+    word.chars().next() == name.chars().next() && word.chars().all(|letter| left.any(|other| other == letter))
+}
+
 /// `; did you mean …?` for the nearest of `names`, if one is near.
 fn hint<'a>(word: &str, names: impl Iterator<Item = &'a str>) -> String {
     let near = |name: &str| {
-        if name.strip_prefix("standin-") == Some(word) { 0 } else { edits(word, name) }
+        let short = word.len() >= SHORT_MIN && abbreviates(word, name);
+        if short || name.strip_prefix("standin-") == Some(word) { 0 } else { edits(word, name) }
     };
     names
         .map(|name| (near(name), name))

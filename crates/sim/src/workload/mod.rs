@@ -56,6 +56,9 @@ pub struct Request {
     pub due: Nanos,
     /// An answer after this instant is late; `None` where nobody counts.
     pub deadline: Option<Nanos>,
+    /// How many earlier requests of the process may be without an answer when this one is issued, beyond those that
+    /// the drive lets through anyway. Its think time counts from the answer that leaves so many. Zero in workloads.
+    pub overlap: u64,
 }
 
 /// The requests of one process, in its order.

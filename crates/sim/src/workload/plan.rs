@@ -73,6 +73,7 @@ impl Emit {
             bytes,
             due: Nanos::ZERO,
             deadline: None,
+            overlap: 0,
         }
     }
 

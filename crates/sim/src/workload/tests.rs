@@ -180,6 +180,7 @@ fn a_mistake_is_named_with_the_remedy() {
         ("forwrd:size=1GiB", &["did you mean `forward`", "tiobench"]),
         ("dbench", &["did you mean `standin-dbench`"]),
         ("forward:proceses=4", &["did you mean `processes`", "size=1GiB"]),
+        ("forward:procs=4", &["did you mean `processes`"]),
         ("forward:size", &["`size` has no value"]),
         ("forward:size=1M,size=2M", &["twice"]),
         ("forward:size=big", &["`size=big`", "4KiB"]),

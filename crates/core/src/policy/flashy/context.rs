@@ -64,6 +64,8 @@ pub(super) struct After {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Context {
     key: u64,
+    /// How many contexts there had been when it began: its number, wherever it goes.
+    pub(super) number: u64,
     /// On whose behalf to read.
     pub(super) reader: access::Context,
     /// Its last read.
@@ -115,6 +117,7 @@ impl Context {
     fn new(key: u64, reader: access::Context, last: Extent, within: Extent, now: Nanos) -> Self {
         Self {
             key,
+            number: 0,
             reader,
             last,
             within,
@@ -150,11 +153,6 @@ impl Context {
         } else {
             None
         }
-    }
-
-    /// Number of its region.
-    pub(super) const fn region(&self) -> u64 {
-        self.key & ((1 << REGION_BITS) - 1)
     }
 
     /// Whether a read at `extent` goes on with what was read last.
@@ -276,6 +274,8 @@ pub(super) struct Table {
     entries: Vec<Context>,
     places: NumberMap<usize>,
     hand: usize,
+    /// Contexts that there have been.
+    made: u64,
     /// Blocks wished for on behalf of contexts that had to go since the last poll.
     abandoned: u64,
 }
@@ -317,6 +317,8 @@ impl Table {
     }
 
     fn insert(&mut self, context: Context) -> usize {
+        let context = Context { number: self.made, ..context };
+        self.made += 1;
         let place = if self.entries.len() < CONTEXTS_MAX {
             self.entries.push(context);
             self.entries.len() - 1

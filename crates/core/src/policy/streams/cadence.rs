@@ -32,6 +32,8 @@ use crate::units::Nanos;
 pub(super) const JUDGE_EVERY: Nanos = Nanos::from_millis(50);
 /// A turn reads ahead at most so many times what its stream has read in sequence.
 const BELIEVED: u64 = 4;
+/// Streams that are refused which a look goes through: with thousands of them it would take longer than the time between two.
+const AGAIN_MAX: u32 = 256;
 /// Looks in a row at too much load after which streams are refused that were not: a second.
 const OVERLOADED_LOOKS: u32 = 20;
 /// And where a wait is promised, so many times.
@@ -145,11 +147,7 @@ impl Streams {
         self.peers = self.mean_rate();
         let mut load = self.load();
         if self.table.refused > 0 {
-            for id in self.table.all() {
-                if self.table.stream(id).alive && self.table.stream(id).refused {
-                    load = self.admit_stream(id, load);
-                }
-            }
+            load = self.look_again(load);
         }
         self.relieve(&load);
         self.set_rhythm(&load);
@@ -162,6 +160,24 @@ impl Streams {
         let memory = self.sizes.m / (2 * (load.greedy + load.switches).max(1));
         let r = self.sizes.r;
         self.greedy_turn = (transfer.min(memory) / r * r).max(r);
+    }
+    /// Looks at streams that are refused, from where the last look ended: some of them may be let in beside such a load.
+    /// Returns the load with those.
+    fn look_again(&mut self, mut load: Load) -> Load {
+        let mut looks = AGAIN_MAX;
+        for id in self.again..self.table.all().end {
+            if !(self.table.stream(id).alive && self.table.stream(id).refused) {
+                continue;
+            }
+            if looks == 0 {
+                self.again = id;
+                return load;
+            }
+            looks -= 1;
+            load = self.admit_stream(id, load);
+        }
+        self.again = 0;
+        load
     }
     /// Lets a stream in if it can have its turns in time beside a load; returns the load with or without it.
     fn admit_stream(&mut self, id: StreamId, load: Load) -> Load {

@@ -20,12 +20,13 @@ fn micros(ns: u64) -> String {
 /// What is believed of a member.
 fn device(device: &Device) -> [Explained; 2] {
     let rate = 1_000_000_000 / device.per_block.0 * BLOCK_BYTES / 1_000_000;
+    let switch = if device.positions {
+        "believed: command, a seek over a third of the disk, half a turn"
+    } else {
+        "believed: command; nothing has to be positioned"
+    };
     [
-        Explained::new(
-            "switch",
-            micros(device.switch.0),
-            "believed: command, a seek over a third of the disk, half a turn".into(),
-        ),
+        Explained::new("switch", micros(device.switch.0), switch.into()),
         Explained::new(
             "bandwidth",
             format!("{rate} MB/s"),
@@ -63,7 +64,8 @@ pub(crate) fn streams(sizes: &Sizes, given: [bool; 4], streams: u64) -> Vec<Expl
         micros(one),
         format!("N = {now} with {streams} streams; {busy}% of it is transfer"),
     ));
-    let round = one.saturating_mul(streams).div_ceil(sizes.d.min(streams.max(1)));
+    // Streams that have their turns on one disk at once share what it gives, so only disks divide the round.
+    let round = one.saturating_mul(streams).div_ceil(sizes.d.min(sizes.disks).clamp(1, streams.max(1)));
     lines.push(Explained::new(
         "wait",
         micros(round),

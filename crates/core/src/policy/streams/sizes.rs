@@ -287,6 +287,9 @@ impl Sizes {
         let step = (most - least) / REACHES;
         let reach = |n: u64| Rhythm { round, reach: Nanos(least + n * step) };
         let fits = |rhythm: &Rhythm| self.memory(load, rhythm) <= self.m;
+        if !fits(&reach(0)) {
+            return Err(Missing::Memory);
+        }
         (0..=REACHES).rev().map(reach).find(fits).ok_or(Missing::Memory)
     }
     /// The shortest reach with such a round.

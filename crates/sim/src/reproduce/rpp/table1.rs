@@ -61,9 +61,9 @@ fn row(
             "the recording is missing (make record-traces makes it; --own-traces says where it is)".into()
         }
         Some(s) => format!(
-            "{} references: {} sequential, {} looping, {} strided, {} reverse, {} random. Another recording of the same \
-             kind of program: it holds when it lies on the paper's side of 50%",
-            s.references, s.sequential, s.looping, s.strided, s.reverse, s.random
+            "{} references: {} sequential, {} looping, {} strided, {} reverse, {} random. Not the paper's recording but one \
+             of its kind ({}): it holds when it lies on the paper's side of 50%",
+            s.references, s.sequential, s.looping, s.strided, s.reverse, s.random, subject.about
         ),
     };
     Row {

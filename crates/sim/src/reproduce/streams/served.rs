@@ -3,8 +3,8 @@
 //! A client plays 500 kB/s (a film of standard definition) and asks for each block a second before it plays it. It is
 //! served when 99% of its requests come in time, so when the 99th percentile of its waits is a second at most. What is
 //! counted is the most clients that were served at once, of whatever number of [`CLIENTS`] there were: a scheme that
-//! refuses some and serves the rest is worth those. They begin a hundred a second, which is a rush: at 80 clients a disk
-//! has a fifth of its time left to bring them all into step; or ten a second.
+//! refuses some and serves the rest is worth those. They begin a hundred a second, which is a rush: of 80 clients the
+//! transfer alone takes 70% of the disk, and the rest has to bring all into step; or ten a second.
 //! Beside the schemes stands what the disk itself could do with that memory: S clients that are read for in turn, so that
 //! they hold half of R in the mean (R = 2M / S), for which a round of S seeks and transfers takes no longer than R is
 //! played for. It is a limit by memory and bandwidth; the wait is not in it.

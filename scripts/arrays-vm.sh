@@ -1,0 +1,97 @@
+#!/usr/bin/env bash
+# Runs the tests of real arrays (crates/cli/tests/it/devices.rs) in a virtual machine, for machines whose own kernel has neither md
+# nor the device mapper: a stock kernel of Debian with busybox, mdadm and dmsetup, emulated by QEMU without KVM. Fails if a test
+# fails or was skipped. Needs a Debian system with network (it fetches the kernel and what is missing), root or sudo for
+# that, and some 300 MB below OUT. Environment: OUT (out), KERNEL (the package of the kernel).
+set -euo pipefail
+cd "$(dirname "$0")/.."
+export PATH="$HOME/.cargo/bin:/usr/sbin:/sbin:$PATH"
+out=$(realpath -m "${OUT:-out}")/arrays-vm
+mkdir -p "$out"
+
+say() { printf 'arrays-vm: %s\n' "$*" >&2; }
+
+command -v apt-get >/dev/null || { say "this is no Debian system: run the tests as root on a kernel with md and dm instead"; exit 4; }
+missing=()
+need() { command -v "$1" >/dev/null || missing+=("$2"); }
+need qemu-system-x86_64 qemu-system-x86
+need busybox busybox-static
+need mdadm mdadm
+need dmsetup dmsetup
+need cpio cpio
+need modprobe kmod
+need xz xz-utils
+if [ ${#missing[@]} -gt 0 ]; then
+    sudo=(); [ "$(id -u)" -eq 0 ] || sudo=(sudo)
+    say "installing ${missing[*]}"
+    "${sudo[@]}" apt-get update -qq
+    "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}"
+fi
+
+# The metapackage names the kernel of the day.
+kernel=${KERNEL:-$(apt-cache depends linux-image-6.12-cloud-amd64 | sed -n 's/.*Depends: \(linux-image-[^ ]*\)$/\1/p' | head -n 1)}
+[ -n "$kernel" ] || { say "no package linux-image-6.12-cloud-amd64 is known: say KERNEL=PACKAGE"; exit 4; }
+if [ ! -d "$out/$kernel" ]; then
+    say "fetching $kernel"
+    (cd "$out" && rm -f "$kernel"_*.deb && apt-get download -qq "$kernel" && dpkg -x "$kernel"_*.deb "$kernel.new")
+    depmod -b "$out/$kernel.new" "${kernel#linux-image-}"
+    mv "$out/$kernel.new" "$out/$kernel"
+fi
+version=${kernel#linux-image-}
+
+say "building the tests"
+tests=$(cargo test --locked -p forerun --test cli --no-run --message-format=json |
+    python3 -c '
+import json, sys
+for line in sys.stdin:
+    said = json.loads(line)
+    if said.get("profile", {}).get("test") and said["target"]["name"] == "cli":
+        print(said["executable"])')
+program=$(dirname "$(dirname "$tests")")/forerun
+
+root="$out/root"
+rm -rf "$root"
+mkdir -p "$root"/{bin,dev,proc,sys,tmp,run,modules,etc}
+cp "$(command -v busybox)" "$root/bin/busybox"
+strip -o "$root/bin/tests" "$tests"
+strip -o "$root/bin/forerun" "$program"
+# A shell of its own: that of busybox takes its own losetup before ours.
+programs=("$(command -v mdadm)" "$(command -v dmsetup)" "$(command -v losetup)" "$(command -v dash)")
+cp "${programs[@]}" "$root/bin/"
+ln -s dash "$root/bin/sh"
+ldd "${programs[@]}" "$tests" "$program" | grep -o '/[^ ]*\.so[^ ]*' | sort -u | while read -r library; do
+    mkdir -p "$root$(dirname "$library")"
+    cp -L "$library" "$root$library"
+done
+# The modules and what they need, in the order in which they load.
+count=100
+for module in loop raid0 raid1 raid10 raid456 dm-mod dm-raid; do
+    modprobe -d "$out/$kernel" -S "$version" --show-depends "$module" 2>/dev/null | awk '$1 == "insmod" {print $2}'
+done | awk '!seen[$0]++' | while read -r file; do
+    count=$((count + 1))
+    xz -dc "$file" > "$root/modules/$count-$(basename "$file" .xz)"
+done
+
+cat > "$root/init" <<'INIT'
+#!/bin/busybox sh
+/bin/busybox --install -s /bin
+export PATH=/bin HOME=/tmp CARGO_BIN_EXE_forerun=/bin/forerun
+mount -t devtmpfs dev /dev
+mount -t proc proc /proc
+mount -t sysfs sys /sys
+mount -t tmpfs tmp /tmp
+for module in /modules/*; do insmod "$module" || echo "insmod $module: $?"; done
+uname -r
+tests devices::arrays devices::striped devices::a_raid --nocapture --test-threads 1
+echo "tests ended with $?"
+poweroff -f
+INIT
+chmod +x "$root/init"
+(cd "$root" && find . | cpio --quiet -o -H newc | gzip -1) > "$out/initrd.gz"
+
+say "booting $version, emulated: some minutes"
+timeout 900 qemu-system-x86_64 -accel tcg,thread=multi -smp 2 -cpu max -m 1536 -nographic -nic none -no-reboot \
+    -kernel "$out/$kernel/boot/vmlinuz-$version" -initrd "$out/initrd.gz" \
+    -append "console=ttyS0 panic=-1 quiet tsc=unstable mitigations=off" < /dev/null | tr -d '\r' | tee "$out/log" || true
+grep -q '^tests ended with 0' "$out/log" && ! grep -q 'skipped:' "$out/log" ||
+    { say "not every test ran and passed: $out/log"; exit 3; }
