@@ -3,7 +3,9 @@
 //! Every error is one line: `forerun: <place>: <what> (<remedy>)`. The libraries' errors already name place and
 //! remedy, so most are wrapped as they are; the kind decides the exit code and nothing else.
 
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
+use std::process::ExitStatus;
 
 /// Which family of trouble: one exit code each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +20,8 @@ pub(crate) enum Kind {
     Unsupported,
     /// Whoever read our output has gone; not worth a word.
     ClosedPipe,
+    /// A command that we ran for the user failed: its own status, 128 + N where signal N ended it.
+    Command(u8),
 }
 
 /// One line for a person, one code for a script.
@@ -45,6 +49,16 @@ impl CliError {
     pub(crate) fn usage(place: &str, what: impl std::fmt::Display, remedy: &str) -> Self {
         Self::new(Kind::Usage, place, what, remedy)
     }
+    /// A command that we ran for the user ended like this; fine if it says so.
+    pub(crate) fn command(place: &str, status: ExitStatus) -> Result<(), Self> {
+        let code = match (status.code(), status.signal()) {
+            (Some(0), _) => return Ok(()),
+            (Some(code), _) => code,
+            (None, signal) => 128 + signal.unwrap_or(0),
+        };
+        let kind = u8::try_from(code).map_or(Kind::Failure, Kind::Command);
+        Err(Self::new(kind, place, format!("the command failed: {status}"), ""))
+    }
     /// A file could not be read or written.
     pub(crate) fn file(path: &Path, problem: &std::io::Error) -> Self {
         Self::failure(&path.display().to_string(), problem)
@@ -57,6 +71,7 @@ impl CliError {
             Kind::Usage => 2,
             Kind::Finding => 3,
             Kind::Unsupported => 4,
+            Kind::Command(code) => code,
         }
     }
     /// Whether the reader of stdout has gone (`forerun … | head`).

@@ -13,6 +13,7 @@ mod error;
 mod fail_if;
 mod html;
 mod human;
+mod outputs;
 mod plan;
 mod reasons;
 mod runner;

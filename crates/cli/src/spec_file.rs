@@ -24,7 +24,7 @@ pub(crate) fn read(path: &Path) -> Result<Vec<RunSpec>, CliError> {
 
 /// Writes the runs with all their fields.
 pub(crate) fn write(path: &Path, specs: &[RunSpec]) -> Result<(), CliError> {
-    std::fs::write(path, print(specs)?).map_err(|problem| CliError::file(path, &problem))
+    crate::outputs::write(path, print(specs)?)
 }
 
 /// The file's text.

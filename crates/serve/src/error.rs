@@ -32,7 +32,15 @@ pub enum ServeError {
         /// What it said.
         source: io::Error,
     },
-    /// A log of inputs is not one, or its replay differs.
+    /// The replay of a log of inputs differs from it.
+    #[error("{}: {why}", path.display())]
+    Differs {
+        /// Which.
+        path: PathBuf,
+        /// Where, and in what.
+        why: String,
+    },
+    /// A log of inputs is not one.
     #[error("{}: {why}", path.display())]
     Log {
         /// Which.

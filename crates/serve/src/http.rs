@@ -32,6 +32,9 @@ const REQUEST_BYTES_MAX: usize = 8192;
 const DEADLINE: Duration = Duration::from_secs(5);
 /// Visitors at once. A browser opens six; an answer takes at most half a MiB.
 const VISITORS_MAX: usize = 8;
+/// How long the visitor is heard who is one too many: what a request on its way needs. As many as come are heard one by one,
+/// and places are given back meanwhile.
+const TURN_AWAY: Duration = Duration::from_secs(1);
 /// Stack of a visitor's thread, bytes: it formats text.
 const STACK_BYTES: usize = 256 << 10;
 
@@ -108,7 +111,10 @@ fn serve(listener: &TcpListener, board: &Arc<Mutex<Board>>) {
             std::thread::sleep(Duration::from_millis(50));
             continue;
         };
-        let Some(seat) = Seat::take(&taken) else { continue };
+        let Some(seat) = Seat::take(&taken) else {
+            turn_away(visitor);
+            continue;
+        };
         let board = Arc::clone(board);
         let thread = std::thread::Builder::new().name("visitor".into()).stack_size(STACK_BYTES);
         // A thread that cannot be had is a visitor turned away.
@@ -117,6 +123,17 @@ fn serve(listener: &TcpListener, board: &Arc<Mutex<Board>>) {
             drop(answer(visitor, &board));
             drop(seat);
         }));
+    }
+}
+
+/// Says that all places are taken. Others wait meanwhile, so it takes [`TURN_AWAY`] at most.
+fn turn_away(stream: TcpStream) {
+    const WHY: &str = "too many visitors at once: try again in a second\n";
+    let mut visitor = Hurried { stream, until: Instant::now() + TURN_AWAY };
+    // His request is taken first, or closing would take the answer back from him.
+    if visitor.head().is_ok() {
+        // One that left is his own business.
+        drop(visitor.send(&message("503 Service Unavailable", "text/plain; charset=utf-8", WHY, false)));
     }
 }
 
@@ -222,7 +239,11 @@ fn message(status: &str, kind: &str, body: &str, head_only: bool) -> Vec<u8> {
          X-Content-Type-Options: nosniff\r\nCross-Origin-Resource-Policy: same-origin\r\n\
          Referrer-Policy: no-referrer\r\nConnection: close\r\n{}\r\n",
         body.len(),
-        if status.starts_with("405") { "Allow: GET, HEAD\r\n" } else { "" },
+        match &status[..3] {
+            "405" => "Allow: GET, HEAD\r\n",
+            "503" => "Retry-After: 1\r\n",
+            _ => "",
+        },
     );
     if !head_only {
         out.push_str(body);

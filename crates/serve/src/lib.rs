@@ -31,10 +31,12 @@ mod http;
 mod live;
 pub mod log;
 mod member_tls;
+mod memory;
 pub mod nbd;
 #[cfg(feature = "objects")]
 mod object;
 pub mod options;
+pub mod output;
 mod raw;
 mod record;
 mod remote;
@@ -48,5 +50,5 @@ mod volume;
 pub const BASE_STYLE: &str = include_str!("../web/base.css");
 
 pub use backend::Lateness;
-pub use server::{ExportMetrics, Metrics, Server, Stop};
+pub use server::{ExportMetrics, Metrics, Prepared, Server, Stop};
 pub use source::Direct;

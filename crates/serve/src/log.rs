@@ -3,8 +3,10 @@
 //! The engine is deterministic, so the same inputs must give the same outputs, byte for byte; [`verify`] feeds a log to an
 //! engine made from the log's own head and compares each output. It is the proof that the server runs the engine of the
 //! simulator unchanged, and a way to take a decision apart that a real machine's timing led to. The log is text, one line
-//! each: `>` an input (or a change of scheme or cache, which is one to a replay), `<` an output in the words of its type. Its head names what the engine was made from. Writing it
-//! costs about as much as the engine itself, so it is for finding out, not for every day.
+//! each: `>` an input (or a change of scheme or cache, which is one to a replay), `<` an output in the words of its type. Its head
+//! names what the engine was made from, its last line is `end`. It goes to the file every second, so a server that is killed
+//! leaves a log that is cut, which is replayed up to there. Writing it costs about as much as the engine itself, so it is for
+//! finding out, not for every day.
 
 use crate::error::ServeError;
 use crate::volume::{Change, EngineSpec};
@@ -13,11 +15,18 @@ use forerun_core::array::Array;
 use forerun_core::engine::{Input, Output, Status};
 use forerun_core::units::{BLOCK_BYTES, Block, Disk, Extent, Nanos};
 use std::fs::File;
-use std::io::{self, BufRead as _, BufReader, BufWriter, Write as _};
+use std::io::{self, BufRead as _, BufReader, BufWriter, Read as _, Write as _};
 use std::path::Path;
 
 /// First line of every log; the number is that of the format.
 const HEAD: &str = "forerun inputs 1";
+
+/// Last line of a log that was ended in order.
+const END: &str = "end";
+/// Lines of the head.
+const HEAD_LINES: u64 = 5;
+/// Longest line of a log, bytes: an output is some hundred; a file of one endless line is no log.
+const LINE_BYTES_MAX: u64 = 1 << 20;
 
 /// A log that is being written.
 pub(crate) struct Log {
@@ -65,9 +74,16 @@ impl Log {
         }
     }
 
-    /// Everything is on its way to the disk; says the first problem there was.
-    pub(crate) fn flush(&mut self) -> io::Result<()> {
-        self.out.flush()?;
+    /// A second has passed: what there is goes to the file.
+    pub(crate) fn tick(&mut self) {
+        let flushed = self.out.flush();
+        self.note(flushed);
+    }
+
+    /// The run is over: the log is whole. Says the first problem there was.
+    pub(crate) fn finish(&mut self) -> io::Result<()> {
+        let written = writeln!(self.out, "{END}").and_then(|()| self.out.flush());
+        self.note(written);
         self.problem.take().map_or(Ok(()), Err)
     }
 }
@@ -118,54 +134,112 @@ pub struct Verified {
     pub inputs: u64,
     /// Outputs compared, all equal.
     pub outputs: u64,
+    /// Number of the line at which a log is cut whose server did not end in order; none of a whole log.
+    pub cut: Option<u64>,
 }
 
-/// Replays a log and compares every output.
+/// The lines of a log.
+struct Lines<'a> {
+    path: &'a Path,
+    file: BufReader<File>,
+    /// Number of the line that was read last, from 1.
+    number: u64,
+    line: Vec<u8>,
+}
+
+impl<'a> Lines<'a> {
+    fn open(path: &'a Path) -> Result<Self, ServeError> {
+        let file = File::open(path).map_err(|e| ServeError::file(path, e))?;
+        Ok(Self { path, file: BufReader::new(file), number: 0, line: Vec::new() })
+    }
+
+    fn wrong(&self, why: impl std::fmt::Display) -> ServeError {
+        ServeError::Log { path: self.path.into(), why: format!("line {}: {why}", self.number) }
+    }
+
+    fn differs(&self, why: impl std::fmt::Display) -> ServeError {
+        ServeError::Differs { path: self.path.into(), why: format!("line {}: {why}", self.number) }
+    }
+
+    /// The next line that is whole; none behind the last, or where the file was cut within one.
+    fn next(&mut self) -> Result<Option<String>, ServeError> {
+        self.number += 1;
+        self.line.clear();
+        let mut piece = (&mut self.file).take(LINE_BYTES_MAX);
+        piece.read_until(b'\n', &mut self.line).map_err(|e| ServeError::file(self.path, e))?;
+        if self.line.len() as u64 == LINE_BYTES_MAX {
+            return Err(self.wrong("is too long for a log of inputs"));
+        }
+        let Some(line) = self.line.strip_suffix(b"\n") else { return Ok(None) };
+        match std::str::from_utf8(line) {
+            Ok(line) => Ok(Some(line.to_owned())),
+            Err(_) => Err(self.wrong("is no text: this is no log of inputs")),
+        }
+    }
+
+    /// The next line of the head, which begins with a word.
+    fn head(&mut self, word: &str) -> Result<String, ServeError> {
+        let line = self.next()?.ok_or_else(|| {
+            self.wrong(format!("`{word}` is missing: this is no log of inputs, or the head of one"))
+        })?;
+        let rest = line.strip_prefix(word).map(|rest| rest.trim().to_owned());
+        rest.ok_or_else(|| self.wrong(format!("this is no log of inputs: `{word}` is missing")))
+    }
+}
+
+/// Replays a log and compares every output. One that is cut, as a server leaves it that was killed, is replayed up to there.
 ///
 /// # Errors
-/// When the file cannot be read, is no log of this version, or the first output that differs.
+/// [`ServeError::Differs`] with the first output that is not the replay's. Others when the file cannot be read or is no log of
+/// this version.
 pub fn verify(path: &Path) -> Result<Verified, ServeError> {
-    let file = File::open(path).map_err(|e| ServeError::file(path, e))?;
-    let wrong = |why: String| ServeError::Log { path: path.into(), why };
-    let mut lines = BufReader::new(file).lines().map_while(Result::ok);
-    let mut head = |word: &str| {
-        let line = lines.next().unwrap_or_default();
-        line.strip_prefix(word)
-            .map(|rest| rest.trim().to_owned())
-            .ok_or_else(|| wrong(format!("has no `{word}`")))
-    };
-    head(HEAD)?;
-    let scheme = head("scheme ")?;
-    let cache = head("cache ")?.parse().map_err(|_| wrong("its cache is no number".into()))?;
-    let device = head("device ")?;
-    let array = head("array ")?;
-    let array = parse_array(&array).ok_or_else(|| wrong(format!("`{array}` is no array")))?;
-    let mut engine = EngineSpec::new(&scheme, cache, &device)?.build(array);
-    let mut found = Verified { inputs: 0, outputs: 0 };
-    for (number, line) in lines.enumerate() {
-        let place = number + 6;
+    let mut lines = Lines::open(path)?;
+    lines.head(HEAD)?;
+    let scheme = lines.head("scheme ")?;
+    let cache = lines.head("cache ")?.parse().map_err(|_| lines.wrong("the cache is no number"))?;
+    let device = lines.head("device ")?;
+    let array = lines.head("array ")?;
+    debug_assert_eq!(lines.number, HEAD_LINES, "the head has been read");
+    let array = parse_array(&array).ok_or_else(|| lines.wrong(format!("`{array}` is no array")))?;
+    let mut engine = spec_of(&lines, &scheme, cache, &device)?.build(array);
+    let mut found = Verified { inputs: 0, outputs: 0, cut: None };
+    loop {
+        let Some(line) = lines.next()? else {
+            found.cut = Some(lines.number);
+            return Ok(found);
+        };
         if let Some(rest) = line.strip_prefix("> ") {
             if let Some(extra) = engine.poll() {
-                return Err(wrong(format!("line {place}: the replay goes on with {extra:?}")));
+                return Err(lines.differs(format!("the replay goes on with {extra:?}")));
             }
-            let none = || wrong(format!("line {place} is no input: {line}"));
-            match parse_entry(rest).ok_or_else(none)? {
+            let entry = parse_entry(rest).ok_or_else(|| lines.wrong(format!("no input: {line}")))?;
+            match entry {
                 Entry::Input(now, input) => engine.handle(now, input),
                 Entry::Drop(now) => engine.drop_cache(now),
                 Entry::Scheme(now, scheme) => {
-                    EngineSpec::new(scheme, cache, &device)?.reshape(now, &mut engine)
+                    spec_of(&lines, scheme, cache, &device)?.reshape(now, &mut engine)
                 }
             }
             found.inputs += 1;
-        } else {
-            let output = engine.poll().map(|output| format!("< {output:?}")).unwrap_or_default();
+        } else if line.starts_with("< ") || line == END {
+            let output = engine.poll().map_or_else(|| END.to_owned(), |output| format!("< {output:?}"));
             if output != line {
-                return Err(wrong(format!("line {place}: the log has `{line}`, the replay `{output}`")));
+                return Err(lines.differs(format!("the log has `{line}`, the replay `{output}`")));
+            }
+            if line == END {
+                return Ok(found);
             }
             found.outputs += 1;
+        } else {
+            return Err(lines.wrong(format!("neither input nor output: {line}")));
         }
     }
-    Ok(found)
+}
+
+/// The engine that a log names.
+fn spec_of(lines: &Lines<'_>, scheme: &str, cache: u64, device: &str) -> Result<EngineSpec, ServeError> {
+    EngineSpec::new(scheme, cache, device)
+        .map_err(|why| lines.wrong(format!("an engine that cannot be made: {why}")))
 }
 
 fn parse_array(text: &str) -> Option<Array> {
@@ -228,4 +302,77 @@ fn parse_access(numbers: &[u64], op: Op) -> Option<Access> {
         demand: extent(demand_start, demand_blocks),
         within: extent(within_start, within_blocks),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn verified(text: impl AsRef<[u8]>) -> Result<Verified, ServeError> {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        std::fs::write(file.path(), text).expect("written");
+        verify(file.path())
+    }
+
+    /// The log of a server that was asked for a flush twice.
+    fn log() -> String {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        let spec = EngineSpec::new("none", 16 << 20, "cheetah-15k4").expect("valid");
+        let array = parse_array("single:128KiB 1024").expect("an array");
+        let mut log = Log::create(file.path(), &spec, &array).expect("made");
+        let mut engine = spec.build(array);
+        for id in 0..2 {
+            let input = Input::Flush { id };
+            log.input(Nanos(id), &input);
+            engine.handle(Nanos(id), input);
+            while let Some(output) = engine.poll() {
+                log.output(&output);
+            }
+        }
+        log.finish().expect("written");
+        std::fs::read_to_string(file.path()).expect("text")
+    }
+
+    #[test]
+    fn a_whole_log_is_replayed_and_a_cut_one_up_to_where_it_is_cut() {
+        let log = log();
+        let whole = verified(&log).expect("the same");
+        assert_eq!(whole, Verified { inputs: 2, outputs: 2, cut: None });
+        let ends: Vec<usize> = log.match_indices('\n').map(|(at, _)| at + 1).collect();
+        for cut in ends[HEAD_LINES as usize - 1]..log.len() {
+            let found = verified(&log[..cut]).expect("the same up to there");
+            let lines = ends.iter().filter(|&&end| end <= cut).count() as u64;
+            assert_eq!(found.cut, Some(lines + 1), "cut at byte {cut}");
+        }
+    }
+
+    #[test]
+    fn only_another_output_is_a_difference() {
+        let log = log();
+        for bent in
+            [log.replacen("< Ready", "< Steady", 1), log.replacen("< Ready", "> 1 flush 7\n< Ready", 1)]
+        {
+            let problem = verified(bent).expect_err("bent");
+            assert!(matches!(problem, ServeError::Differs { .. }), "{problem}");
+        }
+        let head: String = log.split_inclusive('\n').take(HEAD_LINES as usize).collect();
+        let short: String = head.split_inclusive('\n').take(3).collect();
+        let words = head.clone() + "> 1 sing\n";
+        let noise = head.clone() + "what\n";
+        let scheme = log.replacen("scheme none", "scheme clever", 1);
+        let wrong: [&[u8]; 8] = [
+            b"",
+            b"\n",
+            b"t,dev,off\n1,2,3\n",
+            &[0xff; 100_000],
+            short.as_bytes(),
+            words.as_bytes(),
+            noise.as_bytes(),
+            scheme.as_bytes(),
+        ];
+        for text in wrong {
+            let problem = verified(text).expect_err("no log");
+            assert!(matches!(problem, ServeError::Log { .. }), "{problem}");
+        }
+    }
 }

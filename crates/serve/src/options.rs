@@ -1,8 +1,9 @@
 //! What a server is asked to do: plain data, made by the command line or by a test.
 
+use crate::error::ServeError;
 use crate::source::Direct;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 /// Connections at once unless said otherwise.
@@ -182,6 +183,42 @@ impl Options {
             record: None,
             http: None,
         }
+    }
+
+    /// Refuses caches that do not fit into memory together. A server asks it for itself when it is made.
+    ///
+    /// # Errors
+    /// [`ServeError::Option`] with both sizes.
+    pub fn check_memory(&self) -> Result<(), ServeError> {
+        let caches = self.exports.iter().map(|export| export.cache_bytes);
+        crate::memory::check(caches.fold(0, u64::saturating_add))
+    }
+
+    /// Refuses to write over what is read: members, presets, certificates, `others`, and the file of another output. A server
+    /// asks it for itself when it is made.
+    ///
+    /// # Errors
+    /// [`ServeError::Option`] with the option of the output.
+    pub fn check_outputs(&self, others: &[PathBuf]) -> Result<(), ServeError> {
+        let mut outputs: Vec<(&'static str, &Path)> = Vec::new();
+        let mut read: Vec<PathBuf> = others.to_vec();
+        for export in &self.exports {
+            outputs.extend(export.log_inputs.iter().map(|path| ("--log-inputs", path.as_path())));
+            let members = match &export.what {
+                What::Over { member, .. } => std::slice::from_ref(member),
+                What::Stripe { members, .. } => members,
+            };
+            read.extend(members.iter().map(|member| member.path.clone()));
+            let keys = &export.member_tls;
+            read.extend([&keys.ca, &keys.cert, &keys.key].into_iter().flatten().cloned());
+            let presets = members.iter().filter_map(|member| member.emulate.as_ref()).chain([&export.device]);
+            read.extend(presets.map(PathBuf::from));
+        }
+        outputs.extend(self.record.iter().map(|path| ("--record", path.as_path())));
+        if let Some(tls) = &self.tls {
+            read.extend([&tls.cert, &tls.key].into_iter().chain(&tls.ca).cloned());
+        }
+        crate::output::check(&outputs, &read)
     }
 }
 

@@ -37,6 +37,7 @@ use accept::Listener;
 use control::Control;
 use departed::Departed;
 use forerun_core::array::ArraySpec;
+use forerun_core::size::format_size;
 use forerun_core::units::{Nanos, SECTOR_BYTES};
 use forerun_disk::device::Device;
 use forerun_disk::preset::{BuildOptions, Preset};
@@ -194,9 +195,6 @@ fn open_volume(options: &Options, export: &ExportOptions) -> Result<Volume, Serv
     let believed = members.iter().find_map(|member| member.emulate.as_ref()).unwrap_or(&export.device);
     let spec = EngineSpec::new(&export.scheme, export.cache_bytes, believed)?;
     spec.check(&source.array)?;
-    let log = export.log_inputs.as_ref().map(|path| {
-        Log::create(path, &spec, &source.array).map_err(|problem| ServeError::file(path, problem))
-    });
     let (direct, far) = (source.is_direct(), source.take_far());
     let backend = |arena: &Arena| {
         let files = make_backend(options.transfer, direct, arena)?;
@@ -207,8 +205,14 @@ fn open_volume(options: &Options, export: &ExportOptions) -> Result<Volume, Serv
         let emulated = models.iter().any(Option::is_some);
         Ok(if emulated { Box::new(Emulated::new(plain, models)) as Box<dyn Backend> } else { plain })
     };
-    let mut volume =
-        Volume::new(spec, source, backend, log.transpose()?).map_err(system("memory and members"))?;
+    let mut volume = Volume::new(spec, source, backend).map_err(system("memory and members"))?;
+    let unserved = volume.source.unserved();
+    if unserved > 0 {
+        volume.say(format!(
+            "{} of the members are not served: a stripe takes whole strips, and as many of each as the smallest has",
+            format_size(unserved)
+        ));
+    }
     if let (Some(found), Some(member)) = (found, members.first()) {
         volume.say(format!("{} is {}: served as {}", member.path.display(), found.words, found.data));
     }
@@ -241,6 +245,18 @@ fn check_exports(exports: &[ExportOptions]) -> Result<(), ServeError> {
     Ok(())
 }
 
+/// Starts the logs of inputs, once nothing else can fail: an older log is not lost to a server that does not start.
+fn start_logs(served: &mut [Served], exports: &[ExportOptions]) -> Result<(), ServeError> {
+    for (served, export) in served.iter_mut().zip(exports) {
+        if let Some(path) = &export.log_inputs {
+            let volume = &mut served.volume;
+            let log = Log::create(path, &volume.spec, &volume.source.array);
+            volume.keep_log(log.map_err(|problem| ServeError::file(path, problem))?);
+        }
+    }
+    Ok(())
+}
+
 /// One export, without its members.
 fn check_export(export: &ExportOptions) -> Result<(), ServeError> {
     let believed = match &export.what {
@@ -253,6 +269,88 @@ fn check_export(export: &ExportOptions) -> Result<(), ServeError> {
         What::Stripe { members, .. } => members.iter().find_map(|member| member.emulate.as_ref()),
     };
     EngineSpec::new(&export.scheme, export.cache_bytes, believed.unwrap_or(&export.device)).map(drop)
+}
+
+/// A server that has opened what it serves and made its caches, which may take its time. Nobody can reach it yet, and nothing
+/// of it is in the file system.
+pub struct Prepared {
+    served: Vec<Served>,
+    tls: Option<Arc<rustls::ServerConfig>>,
+}
+
+impl Prepared {
+    /// Opens what is served and makes the caches.
+    ///
+    /// # Errors
+    /// What does not exist, fit or belong together, as [`ServeError`] says.
+    pub fn new(options: &Options) -> Result<Self, ServeError> {
+        Server::check(options)?;
+        options.check_outputs(&[])?;
+        let tls = options.tls.as_ref().map(crate::tls::config).transpose()?;
+        Ok(Self { served: Served::open_all(options)?, tls })
+    }
+
+    /// Listens, and begins what is written. Nobody is served before [`Server::run`]. The options are those of before.
+    ///
+    /// # Errors
+    /// A socket or a file that cannot be made.
+    pub fn listen(self, options: &Options) -> Result<Server, ServeError> {
+        let Self { mut served, tls } = self;
+        let show = options.http.map(|address| Http::start(address).map(|http| Show::new(http, options)));
+        let show = show.transpose()?;
+        if show.is_some() {
+            served.iter_mut().for_each(|served| served.volume.watch());
+        }
+        let exports = served.iter().map(Served::describe).collect();
+        let listeners = accept::listen(&options.listen)?;
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|e| system("epoll")(e.into()))?;
+        let control = options.control.as_ref().map(|path| Control::open(path, &epoll)).transpose()?;
+        let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)
+            .map_err(|e| system("timer")(e.into()))?;
+        let (stop_pipe, stop) = UnixStream::pair().map_err(system("signals"))?;
+        stop_pipe.set_nonblocking(true).map_err(system("signals"))?;
+        stop.set_nonblocking(true).map_err(system("signals"))?;
+        let mut server = Server {
+            served,
+            exports,
+            epoll,
+            timer,
+            timer_at: None,
+            stop: Stop(Arc::new(stop)),
+            stop_pipe,
+            listeners,
+            connections: Vec::new(),
+            clients: 0,
+            serving: 0,
+            serving_max: options.connections,
+            places: options.connections,
+            control,
+            requests: Requests::default(),
+            departed: Departed::default(),
+            requests_of_turn: 0,
+            answers_of_turn: 0,
+            linger: Linger::default(),
+            begin: real_time(),
+            next_tick: TICK,
+            stopping: None,
+            metrics: Metrics::default(),
+            tls,
+            tls_policy: policy(options),
+            record: None,
+            show,
+            scratch: Vec::new(),
+        };
+        server.register().map_err(system("epoll"))?;
+        start_logs(&mut server.served, &options.exports)?;
+        if let Some(path) = &options.record {
+            let sizes = server.served.iter().map(|served| (served.name.clone(), served.volume.source.size));
+            let record = Record::create(path, sizes).map_err(|problem| ServeError::file(path, problem))?;
+            server.record = Some(record);
+        }
+        // Who asks at once is told what there is.
+        server.look(Nanos::ZERO);
+        Ok(server)
+    }
 }
 
 impl Server {
@@ -279,62 +377,7 @@ impl Server {
     /// # Errors
     /// What does not exist, fit or belong together, as [`ServeError`] says.
     pub fn bind(options: &Options) -> Result<Self, ServeError> {
-        Self::check(options)?;
-        let tls = options.tls.as_ref().map(crate::tls::config).transpose()?;
-        let mut served = Served::open_all(options)?;
-        let show = options.http.map(|address| Http::start(address).map(|http| Show::new(http, options)));
-        let show = show.transpose()?;
-        if show.is_some() {
-            served.iter_mut().for_each(|served| served.volume.watch());
-        }
-        let exports = served.iter().map(Served::describe).collect();
-        let listeners = accept::listen(&options.listen)?;
-        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|e| system("epoll")(e.into()))?;
-        let control = options.control.as_ref().map(|path| Control::open(path, &epoll)).transpose()?;
-        let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)
-            .map_err(|e| system("timer")(e.into()))?;
-        let (stop_pipe, stop) = UnixStream::pair().map_err(system("signals"))?;
-        stop_pipe.set_nonblocking(true).map_err(system("signals"))?;
-        stop.set_nonblocking(true).map_err(system("signals"))?;
-        let sizes = served.iter().map(|served| (served.name.clone(), served.volume.source.size));
-        let record = options
-            .record
-            .as_ref()
-            .map(|path| Record::create(path, sizes).map_err(|problem| ServeError::file(path, problem)));
-        let mut server = Self {
-            served,
-            exports,
-            epoll,
-            timer,
-            timer_at: None,
-            stop: Stop(Arc::new(stop)),
-            stop_pipe,
-            listeners,
-            connections: Vec::new(),
-            clients: 0,
-            serving: 0,
-            serving_max: options.connections,
-            places: options.connections,
-            control,
-            requests: Requests::default(),
-            departed: Departed::default(),
-            requests_of_turn: 0,
-            answers_of_turn: 0,
-            linger: Linger::default(),
-            begin: real_time(),
-            next_tick: TICK,
-            stopping: None,
-            metrics: Metrics::default(),
-            tls,
-            tls_policy: policy(options),
-            record: record.transpose()?,
-            show,
-            scratch: Vec::new(),
-        };
-        server.register().map_err(system("epoll"))?;
-        // Who asks at once is told what there is.
-        server.look(Nanos::ZERO);
-        Ok(server)
+        Prepared::new(options)?.listen(options)
     }
 
     fn register(&self) -> io::Result<()> {
@@ -430,7 +473,7 @@ impl Server {
         }
         self.metrics.take(&mut self.served);
         for served in &mut self.served {
-            served.volume.flush_log().map_err(system("log of inputs"))?;
+            served.volume.finish_log().map_err(system("log of inputs"))?;
         }
         self.record.as_mut().map_or(Ok(()), Record::finish).map_err(system("--record"))?;
         Ok(self.metrics)
@@ -522,10 +565,16 @@ impl Server {
     }
 
     /// Until nothing moves: members, answers, sockets, and those who waited for room.
-    fn settle(&mut self, now: Nanos) {
+    fn settle(&mut self, mut now: Nanos) {
         loop {
             let mut moved = false;
             for export in 0..self.served.len() {
+                // What ends as soon as it leaves has taken its time in here: who writes times down looks at the clock again.
+                if self.record.is_some() || self.show.is_some() {
+                    self.served[export].volume.kick();
+                    now = self.now();
+                    self.served[export].volume.at(now);
+                }
                 self.served[export].volume.turn();
                 while let Some(event) = self.served[export].volume.event() {
                     moved = true;
@@ -622,7 +671,7 @@ impl Server {
 
     /// Deadlines and members.
     fn tick(&mut self, now: Nanos) {
-        self.served.iter_mut().for_each(Served::check_members);
+        self.served.iter_mut().for_each(Served::tick);
         self.dismiss_operators(now);
         let wanted = self.connections.iter().flatten().any(Connection::waits_for_intake);
         for connection in self.connections.iter_mut().flatten() {

@@ -19,6 +19,7 @@ use crate::error::system;
 use crate::fan::Far;
 use crate::nbd::client::{Address, Endpoint};
 use crate::remote::Remote;
+use crate::volume::Unsynced;
 use forerun_core::array::{Array, ArraySpec, Level, Role};
 use forerun_core::units::{BLOCK_BYTES, Disk, Extent};
 use rustix::fs::{FlockOperation, OFlags, fcntl_getfl, flock};
@@ -65,6 +66,8 @@ pub(crate) struct Member {
     pub(crate) size: u64,
     /// Writes of ours in flight.
     pub(crate) writing: u32,
+    /// Whether there are writes that no sync has covered.
+    pub(crate) unsynced: Unsynced,
 }
 
 /// A member that is a file or a device of this machine.
@@ -137,6 +140,7 @@ impl Source {
             let why = format!("{} members are more than {MEMBERS_MAX}", paths.len());
             return Err(ServeError::option("--stripe", why));
         }
+        check_distinct(paths)?;
         let level = if paths.len() == 1 { Level::Single } else { Level::Raid0 };
         let spec = ArraySpec::new(level, paths.len() as u16, strip_bytes)
             .map_err(|why| ServeError::option("--stripe", why))?;
@@ -167,6 +171,12 @@ impl Source {
         Place { member, offset, inside }
     }
 
+    /// Bytes of members that no strip lies on: what larger members have beyond the smallest, and the part of a strip at their
+    /// end. 0 for what is served as it is.
+    pub(crate) fn unserved(&self) -> u64 {
+        if self.over { 0 } else { self.members.iter().map(|member| member.size).sum::<u64>() - self.size }
+    }
+
     /// The backends of far members, by number; nothing where all members are files.
     pub(crate) fn take_far(&mut self) -> Option<Far> {
         let far = std::mem::take(&mut self.far);
@@ -185,6 +195,29 @@ impl Source {
     }
 }
 
+/// Refuses members that are one: the same file under whatever name, or the same address.
+fn check_distinct(paths: &[PathBuf]) -> Result<(), ServeError> {
+    // Which file or device; an address has none.
+    let identity = |path: &PathBuf| {
+        let about = std::fs::metadata(path).ok()?;
+        let block = about.file_type().is_block_device();
+        Some((block, if block { (about.rdev(), 0) } else { (about.dev(), about.ino()) }))
+    };
+    for (index, path) in paths.iter().enumerate() {
+        let same =
+            |other: &&PathBuf| *other == path || identity(path).is_some_and(|id| identity(other) == Some(id));
+        if let Some(other) = paths[..index].iter().find(same) {
+            let why = format!(
+                "{} is {} again: every member of a stripe holds data of its own",
+                path.display(),
+                other.display()
+            );
+            return Err(ServeError::option("--stripe", why));
+        }
+    }
+    Ok(())
+}
+
 fn check_strip(spec: &ArraySpec) -> Result<(), ServeError> {
     if spec.strip_bytes() <= STRIP_BYTES_MAX {
         return Ok(());
@@ -199,14 +232,17 @@ impl Member {
         if let Some(text) = path.to_str().filter(|text| Address::is_meant(text)) {
             let address: Address = text.parse().map_err(|why: String| ServeError::option("--over", why))?;
             let far = open_far(address, how)?;
-            return Ok((Self { file: None, size: far.agreed().size, writing: 0 }, Some(Box::new(far))));
+            return Ok((
+                Self { file: None, size: far.agreed().size, writing: 0, unsynced: Unsynced::default() },
+                Some(Box::new(far)),
+            ));
         }
         if let Some(text) = path.to_str().filter(|text| is_object(text)) {
             let (far, size) = open_object(text, how.read_only)?;
-            return Ok((Self { file: None, size, writing: 0 }, Some(far)));
+            return Ok((Self { file: None, size, writing: 0, unsynced: Unsynced::default() }, Some(far)));
         }
         let (file, size) = Files::open(path, how.read_only, how.direct)?;
-        Ok((Self { file: Some(file), size, writing: 0 }, None))
+        Ok((Self { file: Some(file), size, writing: 0, unsynced: Unsynced::default() }, None))
     }
 
     /// The file for reading `inside` bytes (none for a far member), and how many bytes to ask of it.
@@ -227,6 +263,11 @@ impl Member {
             Some(direct) if inside.is_multiple_of(BLOCK_BYTES) => Arc::clone(direct),
             _ => Arc::clone(&file.plain),
         })
+    }
+
+    /// Whether it is of another machine.
+    pub(crate) const fn is_far(&self) -> bool {
+        self.file.is_none()
     }
 
     /// The file for a sync: one sync covers what went either way.
@@ -340,7 +381,11 @@ impl Files {
             flock(&plain, how).map_err(|e| ServeError::File {
                 path: path.into(),
                 source: e.into(),
-                remedy: " (another program has locked it: stop that program, or serve with --read-only)",
+                remedy: if read_only {
+                    " (a program that writes to it has locked it: stop that program)"
+                } else {
+                    " (another program has locked it: stop that program; one that only reads lets us serve with --read-only)"
+                },
             })?;
         }
         // The exclusive claim is held by the first; a second claim of the same process is refused too, so it has none.
@@ -374,7 +419,8 @@ impl Files {
         }
         match std::fs::metadata(&self.path) {
             Ok(there) if (there.dev(), there.ino()) == (self.seen.device, self.seen.inode) => {}
-            _ => return changed("another file took its place"),
+            Ok(_) => return changed("another file took its place"),
+            Err(_) => return changed("it was removed or renamed"),
         }
         let time = (now.mtime(), now.mtime_nsec());
         if time != self.seen.changed && !wrote {
@@ -474,6 +520,23 @@ mod tests {
         assert!(source.check().is_err());
         disk.as_file().set_len(5).expect("cut");
         assert!(source.check().expect_err("cut").contains("size"));
+    }
+
+    #[test]
+    fn a_stripe_has_no_member_twice_and_knows_what_it_leaves_out() {
+        let (small, large) = (file(4 * (128 << 10) + 4096), file(9 * (128 << 10)));
+        let folder = tempfile::tempdir().expect("a folder");
+        let link = folder.path().join("small");
+        std::os::unix::fs::symlink(small.path(), &link).expect("linked");
+        let paths = |all: &[&Path]| all.iter().map(|path| path.to_path_buf()).collect::<Vec<_>>();
+        let stripe = |all: &[&Path]| Source::stripe(&paths(all), 128 << 10, &how(true));
+        for twice in [[small.path(), small.path()], [small.path(), &link]] {
+            let why = stripe(&twice).err().expect("twice").to_string();
+            assert!(why.contains("again"), "{why}");
+        }
+        let source = stripe(&[small.path(), large.path()]).expect("two");
+        assert_eq!((source.size, source.unserved()), (8 * (128 << 10), 5 * (128 << 10) + 4096));
+        assert_eq!(stripe(&[small.path()]).expect("one").unserved() % 4096, 0);
     }
 
     #[test]

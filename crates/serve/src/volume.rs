@@ -13,8 +13,8 @@
 //!
 //! A read that the engine answers with an error is read once more, block by block and past the cache, before a client
 //! hears of it: an error in a block that only a prefetch wanted must not reach who asked for its neighbour. A write that a
-//! member refuses is an error to its client and to the next flush; a sync that fails is for ever, because the kernel may
-//! have dropped what it could not write.
+//! member refuses is an error to its client and to the next flush; a sync that fails with something to lose is for ever,
+//! because the kernel may have dropped what it could not write.
 
 mod change;
 #[cfg(test)]
@@ -26,6 +26,7 @@ mod write;
 
 pub(crate) use change::Change;
 pub(crate) use spec::EngineSpec;
+pub(crate) use sync::Unsynced;
 pub(crate) use write::NewWrite;
 
 use crate::backend::{Backend, Done, Kind, Lateness, Task, lend_for};
@@ -163,7 +164,6 @@ impl Volume {
         spec: EngineSpec,
         source: Source,
         backend: impl FnOnce(&Arena) -> io::Result<Box<dyn Backend>>,
-        log: Option<Log>,
     ) -> io::Result<Self> {
         let engine = spec.build(source.array);
         let cache = spec.cache_blocks as u32;
@@ -192,11 +192,17 @@ impl Volume {
             intake_low: INTAKE_BLOCKS as usize,
             rescue_room: INTAKE_BLOCKS as usize,
             syncs: Syncs::default(),
-            log,
+            log: None,
             notes: Vec::new(),
             counts: Counts::default(),
             watch: None,
         })
+    }
+
+    /// From now on every input and output is written to a log. Nothing has been asked yet.
+    pub(crate) fn keep_log(&mut self, log: Log) {
+        debug_assert!(self.is_idle() && self.now == Nanos::ZERO, "a log begins where the engine begins");
+        self.log = Some(log);
     }
 
     /// The time at which everything until the next call happens. It never runs backwards.
@@ -305,6 +311,11 @@ impl Volume {
         self.backend.woken();
     }
 
+    /// Sends what was started.
+    pub(crate) fn kick(&mut self) {
+        self.backend.kick();
+    }
+
     /// Sends what was started, and takes what has ended.
     pub(crate) fn turn(&mut self) {
         self.backend.kick();
@@ -379,9 +390,16 @@ impl Volume {
         }
     }
 
-    /// Puts everything that the log still holds on disk.
-    pub(crate) fn flush_log(&mut self) -> io::Result<()> {
-        self.log.as_mut().map_or(Ok(()), Log::flush)
+    /// A second has passed: the log goes to its file.
+    pub(crate) fn tick_log(&mut self) {
+        if let Some(log) = &mut self.log {
+            log.tick();
+        }
+    }
+
+    /// Ends the log.
+    pub(crate) fn finish_log(&mut self) -> io::Result<()> {
+        self.log.as_mut().map_or(Ok(()), Log::finish)
     }
 
     /// How late emulated members were.
@@ -503,6 +521,9 @@ impl Volume {
         let number = done.token as u32;
         let Flying { blocks, inside, disk, member, write, since } = self.flying[number as usize];
         let mut lease = done.lease.expect("a member command has a lease");
+        if write && done.result.is_ok() {
+            self.source.members[member].unsynced.wrote();
+        }
         let good = match done.result {
             Ok(moved) if moved >= inside => {
                 if !write {

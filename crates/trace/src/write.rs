@@ -145,17 +145,23 @@ impl From<io::Error> for WriteError {
 /// See [`WriteError`].
 pub fn write(path: impl AsRef<Path>, format: Format, trace: &Trace) -> Result<Written, WriteError> {
     let path = path.as_ref();
-    let mut partial = path.as_os_str().to_owned();
+    // A link stays a link: the file that it leads to is replaced.
+    let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let place = place_of(&target);
+    let mut partial = target.clone().into_os_string();
     partial.push(".partial");
     let partial = Path::new(&partial);
-    let result = (|| {
-        let mut out = Output::create(path, partial)?;
+    let result = place.map_err(WriteError::from).and_then(|place| {
+        let at = if place == Place::Stream { &target } else { partial };
+        let mut out = Output::create(path, at)?;
         let written = write_to(&mut out, format, trace)?;
-        out.finish()?;
-        fs::rename(partial, path)?;
+        out.finish(place)?;
+        if place == Place::File {
+            fs::rename(partial, &target)?;
+        }
         Ok(written)
-    })();
-    if result.is_err() {
+    });
+    if result.is_err() && matches!(place_of(&target), Ok(Place::File)) {
         // Where it was never made, or the disk refuses this as well, the first error is the one to tell.
         drop(fs::remove_file(partial));
     }
@@ -163,6 +169,29 @@ pub fn write(path: impl AsRef<Path>, format: Format, trace: &Trace) -> Result<Wr
         WriteError::Io { source, .. } => WriteError::Io { file: path.display().to_string(), source },
         other => other,
     })
+}
+
+/// What a trace is written to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// A file, there or not yet.
+    File,
+    /// A pipe, a terminal, `/dev/null`: nothing that could be replaced.
+    Stream,
+}
+
+/// A name of the file system is replaced only where it is a file's: a device node or a folder is not.
+fn place_of(path: &Path) -> io::Result<Place> {
+    use std::os::unix::fs::FileTypeExt as _;
+    let Ok(about) = fs::metadata(path) else { return Ok(Place::File) };
+    let kind = about.file_type();
+    if kind.is_file() {
+        Ok(Place::File)
+    } else if kind.is_char_device() || kind.is_fifo() {
+        Ok(Place::Stream)
+    } else {
+        Err(io::Error::new(io::ErrorKind::InvalidInput, "there is something that is no file: name a file"))
+    }
 }
 
 /// A file, compressed by the end of its name.
@@ -183,14 +212,15 @@ impl Output {
             _ => Self::Plain(file),
         })
     }
-    fn finish(self) -> io::Result<()> {
+    fn finish(self, place: Place) -> io::Result<()> {
         let file = match self {
             Self::Plain(file) => file,
             Self::Gzip(encoder) => encoder.finish()?,
             Self::Xz(encoder) => encoder.finish()?,
             Self::Zstd(encoder) => encoder.finish()?,
         };
-        file.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()
+        let file = file.into_inner().map_err(io::IntoInnerError::into_error)?;
+        if place == Place::File { file.sync_all() } else { Ok(()) }
     }
     fn inner(&mut self) -> &mut dyn Write {
         match self {

@@ -4,7 +4,7 @@ use crate::error::CliError;
 use crate::fail_if::{self, Expr};
 use crate::plan::{self, SetupArgs};
 use crate::ui::Ui;
-use crate::{csv, html, reasons, runner, spec_file, table, words};
+use crate::{csv, html, outputs, reasons, runner, spec_file, table, words};
 use clap::Args;
 use forerun_sim::input::Input;
 use forerun_sim::report::{Comparison, RunReport};
@@ -114,7 +114,7 @@ pub(crate) fn sim(args: &SimArgs, ui: &Ui) -> Result<(), CliError> {
     if specs.len() != 1 {
         return Err(CliError::usage("spec", "holds more than one run", "use `forerun compare --spec`"));
     }
-    execute(&specs, 1, &args.output, ui)
+    execute(&specs, args.spec.as_deref(), 1, &args.output, ui)
 }
 
 /// Many runs.
@@ -130,10 +130,33 @@ pub(crate) fn compare(args: &CompareArgs, ui: &Ui) -> Result<(), CliError> {
         }
         None => plan::specs(&args.inputs, &args.schemes, &args.setup, !args.no_bounds)?,
     };
-    execute(&specs, args.threads, &args.output, ui)
+    execute(&specs, args.spec.as_deref(), args.threads, &args.output, ui)
 }
 
-fn execute(specs: &[RunSpec], threads: usize, output: &OutputArgs, ui: &Ui) -> Result<(), CliError> {
+/// Refuses to write over a trace, a preset or the file of specs.
+fn check_outputs(specs: &[RunSpec], spec_file: Option<&Path>, output: &OutputArgs) -> Result<(), CliError> {
+    // A workload or the name of a preset is the path of no file, as a rule; if it is of one, that is spared too.
+    let mut read: Vec<PathBuf> =
+        specs.iter().flat_map(|spec| [&spec.input, &spec.device]).map(PathBuf::from).collect();
+    read.extend(spec_file.map(Path::to_owned));
+    read.sort_unstable();
+    read.dedup();
+    let outputs = [
+        ("--save-spec", output.save_spec.as_deref()),
+        ("--html", output.html.as_deref()),
+        ("--csv", output.csv.as_deref()),
+    ];
+    outputs::check(&outputs, &read)
+}
+
+fn execute(
+    specs: &[RunSpec],
+    spec_file: Option<&Path>,
+    threads: usize,
+    output: &OutputArgs,
+    ui: &Ui,
+) -> Result<(), CliError> {
+    check_outputs(specs, spec_file, output)?;
     let condition = output.fail_if.as_deref().map(|text| read_condition(text, specs)).transpose()?;
     let runs = runner::run_all(specs, threads, ui)?;
     if let Some(path) = &output.save_spec {
@@ -143,7 +166,7 @@ fn execute(specs: &[RunSpec], threads: usize, output: &OutputArgs, ui: &Ui) -> R
     }
     let comparison = Comparison { runs };
     if let Some(path) = &output.html {
-        write(path, &html::comparison(&comparison))?;
+        outputs::write(path, html::comparison(&comparison))?;
         ui.say(&format!("report written to {}", path.display()));
     }
     print(&comparison, output.csv.as_deref(), ui)?;
@@ -157,7 +180,7 @@ fn print(comparison: &Comparison, csv_to: Option<&Path>, ui: &Ui) -> Result<(), 
     if let Some(path) = csv_to {
         let text = csv::table(&comparison.runs)?;
         if path != Path::new("-") {
-            write(path, &text)?;
+            outputs::write(path, &text)?;
             ui.say(&format!("CSV written to {}", path.display()));
         } else if !ui.json {
             return ui.print(&text);
@@ -170,10 +193,6 @@ fn print(comparison: &Comparison, csv_to: Option<&Path>, ui: &Ui) -> Result<(), 
     // A single run has room for its reasons; a page has it for those of many.
     let why = if let [run] = &comparison.runs[..] { reasons::text(run) } else { String::new() };
     ui.print(&(figures + &why))
-}
-
-fn write(path: &Path, text: &str) -> Result<(), CliError> {
-    std::fs::write(path, text).map_err(|problem| CliError::file(path, &problem))
 }
 
 fn read_condition(text: &str, specs: &[RunSpec]) -> Result<(String, Expr), CliError> {

@@ -17,6 +17,11 @@ use std::path::{Path, PathBuf};
 
 /// What the control socket of a server is called, beside that of its clients.
 const SUFFIX: &str = ".ctl";
+/// What the socket of a server is called that was given none, in the folder that it makes; its control socket lies beside it even
+/// where clients come in by TCP.
+pub(crate) const OWN_SOCKET: &str = "nbd.sock";
+/// Servers that are listed when there are several; more are counted.
+const LISTED_MAX: usize = 16;
 
 /// Examples of the command, below its options.
 pub(crate) const HELP: &str = "\
@@ -125,14 +130,15 @@ fn parse<T: DeserializeOwned>(answer: Value) -> Result<T, CliError> {
 
 /// The control socket of the only server of this user that made a folder for its socket.
 fn the_one_server() -> Result<PathBuf, CliError> {
-    let remedy = "name its control socket: --control SOCKET.ctl";
+    let remedy = "name the control socket: --control PATH; of a server with --socket PATH it is PATH.ctl, of one with \
+                  --socket inherited it is what its own --control says";
     let folder = std::env::temp_dir();
     let entries = std::fs::read_dir(&folder).map_err(|problem| CliError::file(&folder, &problem))?;
     let mut found = Vec::new();
     let me = std::fs::metadata("/proc/self").map(|about| about.uid()).ok();
     for entry in entries.flatten() {
         let ours = entry.file_name().to_string_lossy().starts_with("forerun-");
-        let path = beside(&entry.path().join("nbd.sock"));
+        let path = beside(&entry.path().join(OWN_SOCKET));
         let Some(about) = ours.then(|| std::fs::symlink_metadata(&path).ok()).flatten() else { continue };
         // A socket that a dead server has left behind answers nobody.
         let alive = std::os::unix::net::UnixStream::connect(&path).is_ok();
@@ -142,8 +148,17 @@ fn the_one_server() -> Result<PathBuf, CliError> {
     }
     match &found[..] {
         [one] => Ok(one.clone()),
-        [] => Err(CliError::failure("ctl", format!("no server runs on a socket of its own; {remedy}"))),
-        many => Err(CliError::usage("ctl", format!("{} servers run", many.len()), remedy)),
+        [] => {
+            let what = "no server of this user runs with --listen or without a socket of its own choice";
+            Err(CliError::failure("ctl", format!("{what}; {remedy}")))
+        }
+        many => {
+            let mut names: Vec<String> =
+                many.iter().take(LISTED_MAX).map(|path| path.display().to_string()).collect();
+            names.sort_unstable();
+            let what = format!("{} servers run: {}", many.len(), names.join(", "));
+            Err(CliError::usage("ctl", what, "name the control socket of one: --control PATH"))
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 
 use crate::error::CliError;
 use crate::human::{self, float};
+use crate::outputs;
 use crate::table::{self, Align};
 use crate::ui::{Style, Ui};
 use clap::{Args, Subcommand};
@@ -136,6 +137,7 @@ fn show(args: &ShowArgs, ui: &Ui) -> Result<(), CliError> {
 }
 
 fn import(args: &ImportArgs, ui: &Ui) -> Result<(), CliError> {
+    outputs::check(&[("--output", args.output.as_deref())], std::slice::from_ref(&args.file))?;
     let spec = disksim::import(&args.file)
         .map_err(|problem| CliError::failure(&args.file.display().to_string(), problem))?;
     let name = args.file.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
@@ -147,7 +149,7 @@ fn import(args: &ImportArgs, ui: &Ui) -> Result<(), CliError> {
     match &args.output {
         None => ui.print(&text),
         Some(path) => {
-            std::fs::write(path, text).map_err(|problem| CliError::file(path, &problem))?;
+            outputs::write(path, text)?;
             ui.say(&format!("preset written to {}", path.display()));
             Ok(())
         }

@@ -5,6 +5,7 @@ use super::trace::{ReadArgs, open};
 use crate::error::CliError;
 use crate::html;
 use crate::human;
+use crate::outputs;
 use crate::ui::{Style, Ui};
 use clap::{Args, ValueEnum};
 use forerun_trace::patterns::{Class, GroupBy, PatternOptions, Patterns, Shares, THRESHOLD_MAX, patterns};
@@ -80,6 +81,7 @@ struct Json<'a> {
 
 /// Runs it.
 pub(crate) fn run(args: &PatternsArgs, ui: &Ui) -> Result<(), CliError> {
+    outputs::check(&[("--html", args.html.as_deref())], std::slice::from_ref(&args.file))?;
     let opened = open(&args.file, &args.read, ui)?;
     let by = args.by.map(|by| match by {
         By::Process => GroupBy::Process,
@@ -95,8 +97,7 @@ pub(crate) fn run(args: &PatternsArgs, ui: &Ui) -> Result<(), CliError> {
     let found = patterns(&opened.trace, &options).map_err(|problem| CliError::failure(&name, problem))?;
     if let Some(path) = &args.html {
         let title = args.file.file_name().map_or_else(|| name.clone(), |f| f.to_string_lossy().into_owned());
-        std::fs::write(path, html::patterns(&title, options.by, &found))
-            .map_err(|problem| CliError::file(path, &problem))?;
+        outputs::write(path, html::patterns(&title, options.by, &found))?;
         ui.say(&format!("{}: page written", path.display()));
     }
     if ui.json {

@@ -21,11 +21,11 @@ impl Recording {
     /// Decides by the name.
     ///
     /// # Errors
-    /// When the lines of a server that was killed would be lost.
+    /// When the lines of a server that was killed would be lost, or the name means no format.
     pub(crate) fn to(file: &Path) -> Result<Self, CliError> {
         let packed =
             ["gz", "xz", "zst"].iter().any(|end| file.extension().is_some_and(|other| other == *end));
-        if trace::target(file, None) == Format::Csv && !packed {
+        if trace::target(file, None)? == Format::Csv && !packed {
             return Ok(Self { file: file.to_owned(), lines: file.to_owned() });
         }
         let mut lines = file.as_os_str().to_owned();
@@ -77,6 +77,12 @@ mod tests {
             let recording = Recording::to(&file).expect("nothing is there");
             assert_eq!(recording.lines() == file, direct, "{name}");
         }
+    }
+
+    #[test]
+    fn a_name_that_means_no_format_is_refused_with_those_that_do() {
+        let said = Recording::to(Path::new("/tmp/out.xyz")).expect_err("no format").to_string();
+        assert!(said.contains("`.xyz`") && said.contains(".parquet, .csv"), "{said}");
     }
 
     #[test]

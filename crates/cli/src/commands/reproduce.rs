@@ -5,7 +5,7 @@ use crate::error::{CliError, Kind};
 use crate::human;
 use crate::table::{self, Align};
 use crate::ui::{Style, Ui};
-use crate::{csv, html};
+use crate::{csv, html, outputs};
 use clap::{Args, Subcommand};
 use forerun_sim::reproduce::{
     self, Grid, GridLine, Kind as RowKind, Options, Paper, ReproduceError, Reproduction, Row, Step, Study,
@@ -153,6 +153,7 @@ pub(crate) fn run(command: &ReproduceCommand, ui: &Ui) -> Result<(), CliError> {
         quick: args.quick,
         clock: args.clock.then_some(clock as fn() -> u64),
     };
+    check_outputs(args, &options)?;
     let bar = ui.bars.then(|| ProgressBar::new(0));
     let result = reproduce::reproduce(study, &options, &|step: Step| show(&step, bar.as_ref(), ui));
     if let Some(bar) = &bar {
@@ -160,12 +161,26 @@ pub(crate) fn run(command: &ReproduceCommand, ui: &Ui) -> Result<(), CliError> {
     }
     let result = result.map_err(problem)?;
     if let Some(path) = &args.html {
-        std::fs::write(path, html::reproduction(study, &result))
-            .map_err(|problem| CliError::file(path, &problem))?;
+        outputs::write(path, html::reproduction(study, &result))?;
         ui.say(&format!("report written to {}", path.display()));
     }
     print(study, &result, args, ui)?;
     nothing_ran(&result, &options)
+}
+
+/// Refuses to write over a trace: the one that was named, and any in the folders of traces.
+fn check_outputs(args: &StudyArgs, options: &Options) -> Result<(), CliError> {
+    let outputs = [("--html", args.html.as_deref()), ("--csv", args.csv.as_deref())];
+    let folders: Vec<PathBuf> = [&options.shared_traces, &options.own_traces]
+        .into_iter()
+        .flatten()
+        .filter_map(|folder| folder.canonicalize().ok())
+        .collect();
+    let there = outputs.iter().filter_map(|(_, path)| path.as_ref()?.canonicalize().ok());
+    let mut read: Vec<PathBuf> =
+        there.filter(|path| folders.iter().any(|folder| path.starts_with(folder))).collect();
+    read.extend(options.demo_trace.clone());
+    outputs::check(&outputs, &read)
 }
 
 fn show(step: &Step, bar: Option<&ProgressBar>, ui: &Ui) {
@@ -194,7 +209,7 @@ fn print(study: &Study, result: &Reproduction, args: &StudyArgs, ui: &Ui) -> Res
     if let Some(path) = &args.csv {
         let text = rows_as_csv(result);
         if path.as_os_str() != "-" {
-            std::fs::write(path, &text).map_err(|problem| CliError::file(path, &problem))?;
+            outputs::write(path, &text)?;
             ui.say(&format!("CSV written to {}", path.display()));
         } else if !ui.json {
             return ui.print(&text);

@@ -19,17 +19,18 @@ use forerun_serve::options::{
     CONNECTIONS_DEFAULT, ExportOptions, Listen, MemberSpec, MemberTlsOptions, Options, TlsOptions, Transfer,
     What,
 };
-use forerun_serve::{Direct, Metrics, Server};
+use forerun_serve::{Direct, Metrics, Prepared, Server};
 use serde::Serialize;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::os::unix::fs::DirBuilderExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 
 /// Longest path of a unix socket, bytes (unix(7): 108 with the zero at its end).
 const SOCKET_PATH_MAX: usize = 107;
-/// SIGTERM and SIGINT: numbers of every Linux.
-const END_SIGNALS: [i32; 2] = [15, 2];
+
+/// Caches from here on are announced before they are made, bytes: pinning memory takes some 0.3 s a GiB.
+const LARGE_CACHE_BYTES: u64 = 2 << 30;
 
 /// Examples of the command, below its options.
 pub(crate) const HELP: &str = "\
@@ -122,10 +123,10 @@ pub(crate) struct ServeArgs {
     /// Unix socket to listen on, or `inherited` [default: one in a folder of its own]
     #[arg(long, value_name = "PATH", conflicts_with = "listen")]
     socket: Option<PathBuf>,
-    /// Address and port to listen on
-    #[arg(long, value_name = "ADDR:PORT")]
+    /// Address and port to listen on: 10809 is 127.0.0.1:10809
+    #[arg(long, value_name = "[ADDR:]PORT", value_parser = tcp_address)]
     listen: Option<SocketAddr>,
-    /// Socket for forerun ctl, or `off` [default: SOCKET.ctl beside the unix socket]
+    /// Socket for forerun ctl, or `off` [default: SOCKET.ctl beside the unix socket; with --listen in a folder of its own]
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
     /// Name of the export; the empty name always works
@@ -164,7 +165,7 @@ pub(crate) struct ServeArgs {
     /// Private key of --member-tls-cert, PEM
     #[arg(long, value_name = "FILE")]
     member_tls_key: Option<PathBuf>,
-    /// Run this with sh -c and $uri, $unixsocket, $export and $page set, and end with it
+    /// Run this with sh -c and $uri, $unixsocket, $export and $page set, and end with it and its exit status
     #[arg(long, value_name = "COMMAND")]
     run: Option<String>,
     /// Write every input and output of the engine to a file, for --replay-log
@@ -174,7 +175,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
     /// Show a live page at this address, and /metrics for Prometheus: 8000 is 127.0.0.1:8000
-    #[arg(long, value_name = "[ADDR:]PORT", value_parser = page_address)]
+    #[arg(long, value_name = "[ADDR:]PORT", value_parser = tcp_address)]
     http: Option<SocketAddr>,
     /// Replay a log of inputs: the engine must give the same outputs, byte for byte
     #[arg(long, value_name = "FILE")]
@@ -209,30 +210,61 @@ struct Summary {
     emulated_late_p99_us: Option<u64>,
 }
 
+/// What a replay found, for `--json`.
+#[derive(Debug, Serialize)]
+struct Replayed {
+    inputs: u64,
+    outputs: u64,
+    /// Every output; where one is not, the exit code says it.
+    same: bool,
+    /// Line at which the log is cut; null of a whole one.
+    cut: Option<u64>,
+}
+
 /// Serves until it is stopped, or replays a log.
 pub(crate) fn serve(args: &ServeArgs, matches: Option<&ArgMatches>, ui: &Ui) -> Result<(), CliError> {
     if let Some(path) = &args.replay_log {
-        let found = forerun_serve::log::verify(path).map_err(|problem| match problem {
-            ServeError::Log { .. } => CliError::new(Kind::Finding, "", problem, ""),
-            other => from_serve(&other),
-        })?;
-        if ui.json {
-            let (inputs, outputs) = (found.inputs, found.outputs);
-            return ui
-                .print_json_line(&serde_json::json!({"inputs": inputs, "outputs": outputs, "same": true}));
-        }
-        return ui.print(&format!("{} inputs, {} outputs, all the same\n", found.inputs, found.outputs));
+        return replay(path, ui);
     }
+    let config: Vec<PathBuf> = args.config.iter().cloned().collect();
     let effective = config::effective(args, matches)?;
     let args = &effective.args[0];
-    let folder = if args.socket.is_none() && args.listen.is_none() { Some(Folder::make()?) } else { None };
-    let mut options = options(&effective.args, folder.as_ref())?;
+    let folder = Folder::path();
+    let mut options = options(&effective.args, &folder)?;
+    options.check_outputs(&config).map_err(|problem| refused(&problem, &effective))?;
     let recording = options.record.as_deref().map(Recording::to).transpose()?;
     options.record = recording.as_ref().map(|recording| recording.lines().to_owned());
-    let server = Server::bind(&options).map_err(|problem| refused(&problem, &effective))?;
-    server.stopper().on_signals(&END_SIGNALS).map_err(|problem| from_serve(&problem))?;
+    options.check_memory().map_err(|problem| refused(&problem, &effective))?;
+    announce_large_caches(&options, ui);
+    // Before there is a folder or a socket: a signal that ends the program here leaves nothing behind.
+    let prepared = Prepared::new(&options).map_err(|problem| refused(&problem, &effective))?;
+    let _folder = Folder::make_for(folder, &options)?;
+    let server = prepared.listen(&options).map_err(|problem| refused(&problem, &effective))?;
+    server
+        .stopper()
+        .on_signals(&forerun_watch::signals::end_signals())
+        .map_err(|problem| from_serve(&problem))?;
     warn_of_strangers(&options, ui);
+    introduce(&server, &options, ui);
     let uri = server.uri();
+    let child = match &args.run {
+        Some(command) => Some(start(command, &uri, &options, &server)?),
+        None => {
+            announce(&server, options.exports.len(), ui)?;
+            None
+        }
+    };
+    tell_service_manager("READY=1\n");
+    let metrics = server.run(&mut |line| ui.say(&format!("forerun: {line}"))).map_err(|e| from_serve(&e))?;
+    // The recording goes first: whoever would read the summary may have gone with the terminal.
+    let recorded = recording.map_or(Ok(()), |recording| recording.finish(ui));
+    report(&metrics, ui)?;
+    recorded?;
+    child.map_or(Ok(()), |child| child.join().unwrap_or_else(|_| Err(CliError::failure("--run", "was lost"))))
+}
+
+/// Says what is served, a line for each export.
+fn introduce(server: &Server, options: &Options, ui: &Ui) {
     for (number, export) in options.exports.iter().enumerate() {
         let name =
             if options.exports.len() > 1 { format!("{}: ", server.uri_of(number)) } else { String::new() };
@@ -247,18 +279,38 @@ pub(crate) fn serve(args: &ServeArgs, matches: Option<&ArgMatches>, ui: &Ui) -> 
     if let Some(page) = server.page() {
         ui.say(&format!("forerun: live page: {page}"));
     }
-    let child = match &args.run {
-        Some(command) => Some(start(command, &uri, &options, &server)?),
-        None => {
-            announce(&server, options.exports.len(), ui)?;
-            None
-        }
+}
+
+/// Large caches are pinned when they are made, which takes more than a second.
+fn announce_large_caches(options: &Options, ui: &Ui) {
+    let bytes: u64 = options.exports.iter().map(|export| export.cache_bytes).fold(0, u64::saturating_add);
+    if bytes >= LARGE_CACHE_BYTES && options.transfer != Transfer::Threads {
+        ui.say(&format!(
+            "forerun: making {} of cache, some seconds (--io threads takes memory as it is used)",
+            human::bytes(human::float(bytes))
+        ));
+    }
+}
+
+/// Feeds a log of inputs to an engine and says what came of it. Only another output is a finding; what is no log is a failure.
+fn replay(path: &Path, ui: &Ui) -> Result<(), CliError> {
+    let found = forerun_serve::log::verify(path).map_err(|problem| match problem {
+        ServeError::Differs { .. } => CliError::new(Kind::Finding, "", problem, ""),
+        other => CliError::new(Kind::Failure, "", other, ""),
+    })?;
+    if ui.json {
+        return ui.print_json_line(&Replayed {
+            inputs: found.inputs,
+            outputs: found.outputs,
+            same: true,
+            cut: found.cut,
+        });
+    }
+    let same = match found.cut {
+        None => "all the same".into(),
+        Some(line) => format!("all the same; the log is cut at line {line}, as by a server that was killed"),
     };
-    tell_service_manager("READY=1\n");
-    let metrics = server.run(&mut |line| ui.say(&format!("forerun: {line}"))).map_err(|e| from_serve(&e))?;
-    report(&metrics, ui)?;
-    recording.map_or(Ok(()), |recording| recording.finish(ui))?;
-    child.map_or(Ok(()), |child| child.join().unwrap_or_else(|_| Err(CliError::failure("--run", "was lost"))))
+    ui.print(&format!("{} inputs, {} outputs, {same}\n", found.inputs, found.outputs))
 }
 
 /// Where clients find the exports: the first one's address, or with `--json` all of them in one line.
@@ -295,6 +347,11 @@ fn size(option: &str, text: &str) -> Result<u64, CliError> {
 /// One export; `instead` is what is served where the options do not say.
 fn export(args: &ServeArgs, instead: Option<What>) -> Result<ExportOptions, CliError> {
     let what = match (&args.over, &args.stripe, instead) {
+        (Some(_), ..) if !args.members.is_empty() => {
+            let what = format!("{} is one member too many", args.members[0].path.display());
+            let remedy = "--over serves one; several are served with --stripe SIZE MEMBER…";
+            return Err(CliError::usage("--over", what, remedy));
+        }
         (Some(member), ..) => What::Over { member: member.clone(), array: array(args)? },
         (None, Some(strip), _) => {
             What::Stripe { strip_bytes: size("--stripe", strip)?, members: args.members.clone() }
@@ -345,16 +402,16 @@ fn tls(args: &ServeArgs) -> Result<Option<TlsOptions>, CliError> {
 }
 
 /// The options of a server: each export's own, and the server's, which are the same in all.
-fn options(exports: &[ServeArgs], folder: Option<&Folder>) -> Result<Options, CliError> {
+fn options(exports: &[ServeArgs], folder: &Path) -> Result<Options, CliError> {
     let args = &exports[0];
-    let listen = match (&args.socket, args.listen, folder) {
-        (Some(path), _, _) if path.as_os_str() == "inherited" => Listen::Inherited,
-        (Some(path), _, _) => Listen::Unix(path.clone()),
-        (None, Some(address), _) => Listen::Tcp(address),
-        (None, None, Some(folder)) => Listen::Unix(folder.0.join("nbd.sock")),
-        (None, None, None) => unreachable!("a folder is made when neither is given"),
+    let own = folder.join(super::ctl::OWN_SOCKET);
+    let listen = match (&args.socket, args.listen) {
+        (Some(path), _) if path.as_os_str() == "inherited" => Listen::Inherited,
+        (Some(path), _) => Listen::Unix(path.clone()),
+        (None, Some(address)) => Listen::Tcp(address),
+        (None, None) => Listen::Unix(own.clone()),
     };
-    let control = control(args, &listen);
+    let control = control(args, &listen, &own);
     Ok(Options {
         exports: exports.iter().map(|args| export(args, None)).collect::<Result<_, _>>()?,
         listen,
@@ -388,23 +445,30 @@ fn array(args: &ServeArgs) -> Result<Option<String>, CliError> {
         .map_err(|problem| CliError::usage("--strip, --disks", problem, ""))
 }
 
-/// A port alone is one of this machine, for this machine.
-fn page_address(text: &str) -> Result<SocketAddr, String> {
+/// A port alone is one of this machine, for this machine; a name is looked up, and its first address taken.
+fn tcp_address(text: &str) -> Result<SocketAddr, String> {
     if let Ok(port) = text.parse::<u16>() {
         return Ok(SocketAddr::from(([127, 0, 0, 1], port)));
     }
-    text.parse().map_err(|_| format!("`{text}` is not a port or ADDRESS:PORT, as in 8000 or 127.0.0.1:8000"))
+    let wanted = "a port or ADDRESS:PORT, as in 8000, 127.0.0.1:8000 or localhost:8000";
+    let found = text.to_socket_addrs().map_err(|why| match why.kind() {
+        std::io::ErrorKind::InvalidInput => format!("`{text}` is not {wanted}"),
+        _ => format!("`{text}`: {why}; give {wanted}"),
+    });
+    found?.next().ok_or_else(|| format!("`{text}` has no address"))
 }
 
-/// Where `forerun ctl` is answered. A path that is too long for a socket is not made up.
-fn control(args: &ServeArgs, listen: &Listen) -> Option<PathBuf> {
+/// Where `forerun ctl` is answered: beside the socket of the clients, or where our own would be (a service manager's server says
+/// it itself). A path that is too long for a socket is not made up.
+fn control(args: &ServeArgs, listen: &Listen, own: &Path) -> Option<PathBuf> {
     match (&args.control, listen) {
         (Some(path), _) if path.as_os_str() == "off" => None,
         (Some(path), _) => Some(path.clone()),
         (None, Listen::Unix(socket)) => {
             Some(super::ctl::beside(socket)).filter(|path| path.as_os_str().len() <= SOCKET_PATH_MAX)
         }
-        (None, Listen::Tcp(_) | Listen::Inherited) => None,
+        (None, Listen::Tcp(_)) => Some(super::ctl::beside(own)),
+        (None, Listen::Inherited) => None,
     }
 }
 
@@ -427,17 +491,24 @@ fn warn_of_strangers(options: &Options, ui: &Ui) {
     }
 }
 
-/// A folder for the socket that only this user may enter; gone with the server.
+/// A folder for our own sockets that only this user may enter; gone with the server.
 struct Folder(PathBuf);
 
 impl Folder {
-    fn make() -> Result<Self, CliError> {
-        let path = std::env::temp_dir().join(format!("forerun-{}", std::process::id()));
-        std::fs::DirBuilder::new()
-            .mode(0o700)
-            .create(&path)
-            .map_err(|problem| CliError::file(&path, &problem))?;
-        Ok(Self(path))
+    /// Where it would be.
+    fn path() -> PathBuf {
+        std::env::temp_dir().join(format!("forerun-{}", std::process::id()))
+    }
+
+    /// Makes it if a socket is to lie in it.
+    fn make_for(path: PathBuf, options: &Options) -> Result<Option<Self>, CliError> {
+        let clients = matches!(&options.listen, Listen::Unix(socket) if socket.starts_with(&path));
+        if !clients && !options.control.as_ref().is_some_and(|socket| socket.starts_with(&path)) {
+            return Ok(None);
+        }
+        let made = std::fs::DirBuilder::new().mode(0o700).create(&path);
+        made.map_err(|problem| CliError::file(&path, &problem))?;
+        Ok(Some(Self(path)))
     }
 }
 
@@ -488,8 +559,7 @@ fn start(command: &str, uri: &str, options: &Options, server: &Server) -> Result
 
 fn wait(mut child: Child) -> Result<(), CliError> {
     match child.wait() {
-        Ok(status) if status.success() => Ok(()),
-        Ok(status) => Err(CliError::failure("--run", format!("the command failed: {status}"))),
+        Ok(status) => CliError::command("--run", status),
         Err(problem) => Err(CliError::failure("--run", problem)),
     }
 }

@@ -3,6 +3,7 @@
 use super::patterns;
 use crate::error::{CliError, Kind};
 use crate::human::{self, float};
+use crate::outputs;
 use crate::ui::{Style, Ui};
 use clap::{Args, Subcommand};
 use forerun_sim::workload::Workload;
@@ -65,7 +66,8 @@ Examples:
 Needs root and a kernel with block tracepoints, with --files with those of the page cache (Linux 6.12); exit code 4
 says which is missing. Block reads are what reaches a device, so what the page cache serves is not there: drop it
 first (echo 3 > /proc/sys/vm/drop_caches). With --files, all reads of files are there: path, offset, length, time and
-how long each took, whether or not the page cache had it. Where that cannot be had, record with
+how long each took, whether or not the page cache had it. The exit code is the command's (128+N where signal N ended
+it); the trace is written all the same, also when SIGINT, SIGTERM or SIGHUP ends the recording. Where that cannot be had, record with
 `strace -f -ttt -T -y -o OUT CMD` and read OUT.";
 
 /// What `trace` does.
@@ -317,11 +319,13 @@ fn size_bars(info: &TraceInfo) -> String {
 }
 
 fn convert(args: &ConvertArgs, ui: &Ui) -> Result<(), CliError> {
+    outputs::check(&[("OUTPUT", Some(&args.output))], std::slice::from_ref(&args.input))?;
     let opened = open(&args.input, &args.read, ui)?;
     wrote(&args.output, &write(&args.output, args.to, &opened.trace, ui)?, None, ui)
 }
 
 fn synth(args: &SynthArgs, ui: &Ui) -> Result<(), CliError> {
+    outputs::check(&[("--output", Some(&args.output))], &[PathBuf::from(&args.workload)])?;
     let parsed = if args.workload.ends_with(".toml") {
         let path = Path::new(&args.workload);
         let text = std::fs::read_to_string(path).map_err(|problem| CliError::file(path, &problem))?;
@@ -333,16 +337,26 @@ fn synth(args: &SynthArgs, ui: &Ui) -> Result<(), CliError> {
     wrote(&args.output, &write(&args.output, args.to, &workload.to_trace(args.seed), ui)?, None, ui)
 }
 
-/// The format that was asked for, or that the file's ending means.
-pub(crate) fn target(path: &Path, asked: Option<Format>) -> Format {
+/// The format that was asked for, or that the file's ending means; a name without one means Parquet.
+pub(crate) fn target(path: &Path, asked: Option<Format>) -> Result<Format, CliError> {
     let name = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
     let bare = [".gz", ".xz", ".zst"].iter().find_map(|packed| name.strip_suffix(packed)).unwrap_or(&name);
-    asked.unwrap_or_else(|| match bare.rsplit_once('.').map(|(_, ending)| ending) {
-        Some("csv") => Format::Csv,
-        Some("lirs") => Format::Lirs,
-        Some("spc") => Format::Spc,
-        _ => Format::Parquet,
-    })
+    match (asked, Path::new(bare).extension().map(|ending| ending.to_string_lossy())) {
+        (Some(asked), _) => Ok(asked),
+        (None, None) => Ok(Format::Parquet),
+        (None, Some(ending)) => match ending.as_ref() {
+            "parquet" => Ok(Format::Parquet),
+            "csv" => Ok(Format::Csv),
+            "lirs" => Ok(Format::Lirs),
+            "spc" => Ok(Format::Spc),
+            _ => Err(CliError::usage(
+                &path.display().to_string(),
+                format!("`.{ending}` is the ending of no format that is written"),
+                "endings are .parquet, .csv, .lirs and .spc, with .gz, .xz or .zst behind them; other formats are \
+                 written by `forerun trace convert IN OUT --to FORMAT`",
+            )),
+        },
+    }
 }
 
 /// Writes a trace, and says what its format does not hold.
@@ -352,7 +366,7 @@ pub(crate) fn write(
     trace: &forerun_trace::record::Trace,
     ui: &Ui,
 ) -> Result<Written, CliError> {
-    let format = target(path, to);
+    let format = target(path, to)?;
     let written = forerun_trace::write(path, format, trace)
         .map_err(|problem| CliError::failure(&path.display().to_string(), problem))?;
     ui.say(&format!("{}: {} records written as {format}", path.display(), human::count(written.records)));
@@ -392,6 +406,9 @@ struct WrittenJson<'a> {
 }
 
 fn record(args: &RecordArgs, ui: &Ui) -> Result<(), CliError> {
+    // Before anything runs: what cannot be written is not recorded.
+    target(&args.output, args.to)?;
+    outputs::check(&[("--output", Some(&args.output))], &[])?;
     let stop =
         forerun_watch::signals::stop_flag().map_err(|problem| CliError::failure("signals", problem))?;
     if args.files {
@@ -407,7 +424,7 @@ fn record(args: &RecordArgs, ui: &Ui) -> Result<(), CliError> {
     options.stop = Some(stop);
     let recording = watched("requests", ui, |progress| record::record(&options, progress))?;
     remarks(&recording, ui);
-    wrote(&args.output, &write(&args.output, args.to, &recording.trace, ui)?, Some(recording.lost), ui)
+    finish(args, &recording.trace, recording.ended, recording.lost, ui)
 }
 
 /// Records with a spinner that says how much there is.
@@ -453,8 +470,7 @@ fn record_files(args: &RecordArgs, stop: Arc<AtomicBool>, ui: &Ui) -> Result<(),
     if !recording.exact {
         ui.say("this kernel does not trace system calls: reads are in whole pages, without durations");
     }
-    say_end(recording.ended, ui);
-    wrote(&args.output, &write(&args.output, args.to, &recording.trace, ui)?, Some(recording.lost), ui)
+    finish(args, &recording.trace, recording.ended, recording.lost, ui)
 }
 
 fn remarks(recording: &Recording, ui: &Ui) {
@@ -467,13 +483,22 @@ fn remarks(recording: &Recording, ui: &Ui) {
             human::count(recording.below_stacked)
         ));
     }
-    say_end(recording.ended, ui);
 }
 
-fn say_end(ended: Ended, ui: &Ui) {
+/// Writes the trace, whatever became of the command; a command that failed fails us, as it would without us.
+fn finish(
+    args: &RecordArgs,
+    trace: &forerun_trace::record::Trace,
+    ended: Ended,
+    lost: u64,
+    ui: &Ui,
+) -> Result<(), CliError> {
+    if ended == Ended::Full {
+        ui.say("stopped at the largest number of requests that is kept");
+    }
+    wrote(&args.output, &write(&args.output, args.to, trace, ui)?, Some(lost), ui)?;
     match ended {
-        Ended::Command(status) if !status.success() => ui.say(&format!("the command ended with {status}")),
-        Ended::Full => ui.say("stopped at the largest number of requests that is kept"),
-        _ => {}
+        Ended::Command(status) => CliError::command("record", status),
+        _ => Ok(()),
     }
 }

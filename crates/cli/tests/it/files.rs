@@ -146,3 +146,23 @@ fn files_and_a_device_are_not_recorded_at_once() {
     assert!(line.contains("--device"), "{line}");
     assert!(fails(&["trace", "record", "--dir", "/", "-o", "x", "--", "true"], 2).contains("--files"));
 }
+
+#[test]
+fn nothing_is_written_over_what_it_is_made_of() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let trace = synth(&dir, "a.csv");
+    let before = std::fs::read(&trace).expect("there");
+    let array = ["--array", super::ARRAY, "--no-bounds", "--scheme", "none"];
+    for option in ["--csv", "--html", "--save-spec"] {
+        let said = fails(&[&["compare", &trace], &array[..], &[option, &trace]].concat(), 2);
+        assert!(said.contains(option) && said.contains("is read"), "{said}");
+    }
+    fails(&["trace", "patterns", &trace, "--html", &trace], 2);
+    fails(&["trace", "convert", &trace, &trace], 2);
+    fails(&["trace", "record", "-o", &dir.path().display().to_string(), "--", "true"], 2);
+    assert_eq!(std::fs::read(&trace).expect("still there"), before);
+    // A device is no file that could be replaced.
+    output(&["trace", "convert", &trace, "/dev/null", "--to", "csv"]);
+    use std::os::unix::fs::FileTypeExt as _;
+    assert!(std::fs::metadata("/dev/null").expect("there").file_type().is_char_device());
+}

@@ -171,3 +171,113 @@ fn ctl_asks_and_changes_a_running_server_through_the_socket_beside_its_own() {
     let said = fails(&["ctl", "--control", &format!("{dir}/s.ctl"), "stats"], 1);
     assert!(said.contains("is it the control socket of a server that runs?"), "{said}");
 }
+
+#[test]
+fn what_a_server_writes_never_replaces_what_it_serves() {
+    let (_keep, folder) = folder();
+    let image = folder.join("a.img").display().to_string();
+    let log = folder.join("log").display().to_string();
+    std::fs::hard_link(folder.join("a.img"), folder.join("a.csv")).expect("linked");
+    let link = folder.join("a.csv").display().to_string();
+    let config = write(&folder.join("serve.toml"), &format!("over = \"{image}\"\n"));
+    for words in [
+        ["--over", &image, "--record", &image],
+        ["--over", &image, "--record", &link],
+        ["--over", &image, "--log-inputs", &image],
+        ["--config", &config, "--record", &config],
+        ["--config", &config, "--log-inputs", &config],
+    ] {
+        let said = fails(&[&["serve"], &words[..], &["--run", "true"]].concat(), 2);
+        assert!(said.contains(words[2]) && said.contains("is read"), "{said}");
+    }
+    let said = fails(&["serve", "--over", &image, "--record", &log, "--log-inputs", &log], 2);
+    assert!(said.contains("is what --log-inputs is written to"), "{said}");
+    assert!(std::fs::read(&image).expect("there") == vec![b'a'; 1 << 20], "as it was");
+    // An older log stays when the server does not come to serve.
+    std::fs::write(&log, "older").expect("written");
+    fails(&["serve", "--over", "/nowhere/at/all", "--log-inputs", &log], 1);
+    assert_eq!(std::fs::read_to_string(&log).expect("there"), "older");
+}
+
+#[test]
+fn members_and_schemes_that_cannot_be_served_are_refused() {
+    let (_keep, folder) = folder();
+    let (a, b) = (folder.join("a.img").display().to_string(), folder.join("b.img").display().to_string());
+    let said = fails(&["serve", "--over", &a, &b], 2);
+    assert!(said.contains("b.img") && said.contains("--stripe"), "{said}");
+    let said = fails(&["serve", "--stripe", "128K", &a, &b, &a], 2);
+    assert!(said.contains("again"), "{said}");
+    for scheme in ["oracle", "bound"] {
+        let said = fails(&["serve", "--over", &a, "--scheme", scheme], 2);
+        assert!(said.contains(scheme) && said.contains("what will be read"), "{said}");
+    }
+    let said = fails(&["serve", "--over", &a, "--record", "out.xyz"], 2);
+    assert!(said.contains(".parquet") && said.contains(".csv"), "{said}");
+    // More than any machine has.
+    let said = fails(&["serve", "--over", &a, "--cache", "8T"], 2);
+    assert!(said.contains("--cache: 8TiB of cache") && said.contains("give less"), "{said}");
+    let long = folder.join("x".repeat(120)).display().to_string();
+    let said = fails(&["serve", "--over", &a, "--socket", &long], 2);
+    assert!(said.contains("at most 107") && said.contains(&long), "{said}");
+}
+
+#[test]
+fn a_stripe_says_what_of_its_members_it_leaves_out() {
+    let (_keep, folder) = folder();
+    std::fs::write(folder.join("b.img"), vec![0; (1 << 20) + (64 << 10)]).expect("written");
+    let (a, b) = (folder.join("a.img").display().to_string(), folder.join("b.img").display().to_string());
+    let run = forerun(&["serve", "--stripe", "128K", &a, &b, "--run", "true"]).assert().success();
+    let said = String::from_utf8_lossy(&run.get_output().stderr).into_owned();
+    assert!(said.contains("64KiB of the members are not served"), "{said}");
+}
+
+#[test]
+fn a_command_that_fails_fails_the_server_with_its_own_code() {
+    let (_keep, folder) = folder();
+    let image = folder.join("a.img").display().to_string();
+    assert!(fails(&["serve", "--over", &image, "--run", "exit 7"], 7).contains("exit status: 7"));
+    fails(&["serve", "--over", &image, "--run", "kill -9 $$"], 137);
+}
+
+#[test]
+fn a_server_on_a_port_has_a_control_socket_and_says_when_the_port_is_taken() {
+    let (_keep, folder) = folder();
+    let image = folder.join("a.img").display().to_string();
+    let taken = std::net::TcpListener::bind(("127.0.0.1", 0)).expect("a port");
+    let port = taken.local_addr().expect("its number").port().to_string();
+    let said = fails(&["serve", "--over", &image, "--read-only", "--listen", &port], 2);
+    assert!(said.contains(&format!("127.0.0.1:{port}")) && said.contains("choose another"), "{said}");
+    // A folder for temporary files of our own: the only server there is ours.
+    let program = assert_cmd::cargo::cargo_bin("forerun");
+    let run = format!("{} ctl exports", program.display());
+    let run = forerun(&["serve", "--over", &image, "--listen", "localhost:0", "--run", &run])
+        .env("TMPDIR", &folder)
+        .assert()
+        .success();
+    let said = String::from_utf8_lossy(&run.get_output().stdout).into_owned();
+    assert!(said.contains("nbd://"), "{said}");
+    let left: Vec<_> =
+        std::fs::read_dir(&folder).expect("there").flatten().map(|entry| entry.file_name()).collect();
+    assert!(!left.iter().any(|name| name.to_string_lossy().starts_with("forerun-")), "{left:?}");
+}
+
+#[test]
+fn a_hangup_ends_a_server_in_order() {
+    let (_keep, folder) = folder();
+    let image = folder.join("a.img").display().to_string();
+    let trace = folder.join("t.parquet").display().to_string();
+    let log = folder.join("log").display().to_string();
+    // The shell's parent is the server.
+    let words =
+        ["serve", "--over", &image, "--record", &trace, "--log-inputs", &log, "--run", "kill -HUP $PPID"];
+    forerun(&words).env("TMPDIR", &folder).assert().success();
+    assert!(Path::new(&trace).exists() && !folder.join("t.parquet.partial.csv").exists());
+    assert!(output(&["serve", "--replay-log", &log]).contains("all the same\n"));
+    let left: Vec<_> =
+        std::fs::read_dir(&folder).expect("there").flatten().map(|entry| entry.file_name()).collect();
+    assert!(!left.iter().any(|name| name.to_string_lossy().starts_with("forerun-")), "{left:?}");
+    for (name, text) in [("empty", ""), ("garbage", "t,dev,off\n1,2,3\n")] {
+        let said = fails(&["serve", "--replay-log", &write(&folder.join(name), text)], 1);
+        assert!(said.contains("no log of inputs"), "{said}");
+    }
+}

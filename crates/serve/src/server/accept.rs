@@ -24,6 +24,9 @@ const NEGOTIATING_MAX: usize = 256;
 /// Streams taken in one turn.
 const ACCEPTS_MAX: usize = 64;
 
+/// Longest path of a unix socket, bytes (unix(7): 108 with the zero at its end).
+const SOCKET_PATH_MAX: usize = 107;
+
 /// A socket that listens.
 #[derive(Debug)]
 pub(super) enum Listener {
@@ -64,7 +67,10 @@ pub(super) fn listen(how: &Listen) -> Result<Vec<Listener>, ServeError> {
     match how {
         Listen::Unix(path) => Ok(vec![listen_unix(path, "--socket")?]),
         Listen::Tcp(address) => {
-            let listener = TcpListener::bind(address).map_err(system("--listen"))?;
+            let listener = TcpListener::bind(address).map_err(|why| {
+                let why = format!("cannot listen on {address}: {why}; choose another address or port");
+                ServeError::option("--listen", why)
+            })?;
             listener.set_nonblocking(true).map_err(system("--listen"))?;
             Ok(vec![Listener::Tcp(listener)])
         }
@@ -74,6 +80,14 @@ pub(super) fn listen(how: &Listen) -> Result<Vec<Listener>, ServeError> {
 
 /// A unix socket for the owner of the process alone.
 pub(super) fn listen_unix(path: &Path, option: &'static str) -> Result<Listener, ServeError> {
+    let bytes = path.as_os_str().len();
+    if bytes > SOCKET_PATH_MAX {
+        let why = format!(
+            "{} has {bytes} bytes, and the path of a socket at most {SOCKET_PATH_MAX}: choose a shorter one",
+            path.display()
+        );
+        return Err(ServeError::option(option, why));
+    }
     if UnixStream::connect(path).is_ok() {
         let why = format!("{} is in use by another server: choose another path", path.display());
         return Err(ServeError::option(option, why));
@@ -126,6 +140,8 @@ pub(super) fn uri(listeners: &[Listener], export: &str, tls: Tls) -> String {
     let nbd = if tls == Tls::Require { "nbds" } else { "nbd" };
     match listeners.first() {
         Some(Listener::Unix { path, .. }) => {
+            // Whoever takes it may stand in another folder.
+            let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
             format!("{nbd}+unix:///{export}?socket={}", path.display())
         }
         Some(Listener::Tcp(listener)) => {

@@ -30,6 +30,7 @@ impl Served {
     /// Opens all exports of a server.
     pub(super) fn open_all(options: &Options) -> Result<Vec<Self>, ServeError> {
         let count = options.exports.len();
+        options.check_memory()?;
         let mut all = Vec::with_capacity(count);
         for export in &options.exports {
             let mut volume =
@@ -66,8 +67,9 @@ impl Served {
         }
     }
 
-    /// Looks whether the members are what they were.
-    pub(super) fn check_members(&mut self) {
+    /// A second has passed: looks whether the members are what they were.
+    pub(super) fn tick(&mut self) {
+        self.volume.tick_log();
         if self.changed.is_none()
             && let Err(why) = self.volume.check()
         {

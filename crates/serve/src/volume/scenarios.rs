@@ -103,12 +103,9 @@ impl Rig {
         let held = settings.get("fetches") == Some(&"held");
         let script = Arc::new(Mutex::new(Script { held, ..Script::default() }));
         let shared = Arc::clone(&script);
-        let volume = Volume::new(
-            engine.of_a_page(cache),
-            source,
-            |_| Ok(Box::new(Scripted(shared, eventfd(0, EventfdFlags::CLOEXEC)?))),
-            None,
-        );
+        let volume = Volume::new(engine.of_a_page(cache), source, |_| {
+            Ok(Box::new(Scripted(shared, eventfd(0, EventfdFlags::CLOEXEC)?)))
+        });
         let volume = volume.expect("memory");
         Some(Self { volume, script, asked: Vec::new(), before: Outcomes::default(), now: Nanos::ZERO })
     }

@@ -36,6 +36,13 @@ impl EngineSpec {
     /// Checks scheme, device and cache.
     pub(crate) fn new(scheme: &str, cache_bytes: u64, device: &str) -> Result<Self, ServeError> {
         let parsed = SchemeSpec::parse(scheme).map_err(|why| ServeError::option("--scheme", why))?;
+        if let Some(name) = parsed.beside() {
+            let why = format!(
+                "{name} knows what will be read, which nobody knows of clients: it is a line of `forerun compare`; \
+                 `forerun schemes` lists those that can be served"
+            );
+            return Err(ServeError::option("--scheme", why));
+        }
         let layer = layer_of(&parsed)?;
         if !(CACHE_BYTES_MIN..=CACHE_BYTES_MAX).contains(&cache_bytes) {
             let (least, most) = (format_size(CACHE_BYTES_MIN), format_size(CACHE_BYTES_MAX));
@@ -147,6 +154,14 @@ mod tests {
         }
         let both = EngineSpec::new("asp+seqp:128K", 64 << 20, "cheetah-15k4").expect_err("two layers");
         assert!(both.to_string().contains("one cache"), "{both}");
+    }
+
+    #[test]
+    fn lines_that_need_the_future_are_no_schemes_of_a_server() {
+        for scheme in ["oracle", "bound"] {
+            let why = EngineSpec::new(scheme, 64 << 20, "cheetah-15k4").expect_err(scheme).to_string();
+            assert!(why.starts_with("--scheme: ") && why.contains("knows what will be read"), "{why}");
+        }
     }
 
     #[test]

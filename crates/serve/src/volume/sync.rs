@@ -1,9 +1,11 @@
 //! Syncs: what FLUSH and FUA wait for after their writes have reached the members.
 //!
 //! One sync of all members runs at a time. Whoever asks while it runs needs the next one, since the running one may have
-//! begun before their write; all of them share it. A sync that failed is never tried again: the kernel may have marked as
-//! clean what it could not write, so a second try that succeeds would prove nothing. From then on every flush and every
-//! durable write is answered with an error.
+//! begun before their write; all of them share it. A sync that failed while something was written that no sync has covered is
+//! never tried again: the kernel may have marked as clean what it could not write, so a second try that succeeds would prove
+//! nothing. From then on every flush and every durable write is answered with an error. A sync that failed with nothing to
+//! lose (a far server is away, and all that was written was flushed before) is an error to who waits for it, and no more:
+//! [`Unsynced`] knows which it was.
 
 use super::{Event, SYNC_TOKEN, Volume};
 use crate::backend::{Done, Kind, Task};
@@ -16,12 +18,45 @@ enum Waiter {
     Write { tag: u64 },
 }
 
+/// Which writes of a member a failed sync would lose.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Unsynced {
+    /// Some have ended well since the last sync began.
+    fresh: bool,
+    /// Some had ended well before that one began, and no sync before it that succeeded.
+    covered: bool,
+}
+
+impl Unsynced {
+    /// A write has ended well.
+    pub(super) const fn wrote(&mut self) {
+        self.fresh = true;
+    }
+
+    const fn begin(&mut self) {
+        self.covered |= self.fresh;
+        self.fresh = false;
+    }
+
+    /// A sync has ended well: all that had ended when it began is safe.
+    const fn synced(&mut self) {
+        self.covered = false;
+    }
+
+    const fn any(self) -> bool {
+        self.fresh || self.covered
+    }
+}
+
 /// The running sync, and the next.
 #[derive(Debug, Default)]
 pub(super) struct Syncs {
     running: Vec<Waiter>,
     next: Vec<Waiter>,
     left: usize,
+    /// The running one has failed.
+    error: bool,
+    /// One has failed that something depended on: for ever.
     failed: bool,
 }
 
@@ -50,7 +85,11 @@ impl Volume {
     fn start_sync(&mut self) {
         std::mem::swap(&mut self.syncs.running, &mut self.syncs.next);
         self.syncs.left = self.source.members.len();
+        self.syncs.error = false;
         self.counts.syncs += 1;
+        for member in &mut self.source.members {
+            member.unsynced.begin();
+        }
         for (index, member) in self.source.members.iter().enumerate() {
             self.in_flight += 1;
             self.backend.submit(
@@ -72,16 +111,29 @@ impl Volume {
 
     /// One member has synced.
     pub(super) fn synced(&mut self, done: Done) {
-        if let Err(problem) = done.result {
-            self.syncs.failed = true;
-            let member = done.token & !SYNC_TOKEN;
-            self.note(|| format!("member {member}: sync: {problem}; nothing can be made durable any more"));
+        let index = (done.token & !SYNC_TOKEN) as usize;
+        let member = &mut self.source.members[index];
+        match done.result {
+            Ok(_) => member.unsynced.synced(),
+            Err(problem) => {
+                self.syncs.error = true;
+                // What is in flight to a file may be in the kernel's hands already, and lost there. A far server answers for
+                // what it takes: its backend asks again, or says that it was lost.
+                let at_risk = member.unsynced.any() || (member.writing > 0 && !member.is_far());
+                self.syncs.failed |= at_risk;
+                let so = if at_risk {
+                    "nothing can be made durable any more"
+                } else {
+                    "nothing was written that it could lose; the next flush tries again"
+                };
+                self.note(|| format!("member {index}: sync: {problem}; {so}"));
+            }
         }
         self.syncs.left -= 1;
         if self.syncs.left > 0 {
             return;
         }
-        let failed = self.syncs.failed;
+        let failed = self.syncs.error || self.syncs.failed;
         for waiter in self.syncs.running.drain(..) {
             self.events.push_back(match waiter {
                 Waiter::Flush { tag, error } => Event::Flushed { tag, error: error || failed },
@@ -91,5 +143,141 @@ impl Volume {
         if !self.syncs.next.is_empty() {
             self.start_sync();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::Backend;
+    use crate::source::{Direct, Opening, Source};
+    use crate::volume::{EngineSpec, NewWrite};
+    use forerun_core::units::Nanos;
+    use rustix::event::{EventfdFlags, eventfd};
+    use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    /// A member whose syncs and writes fail while it is away.
+    struct Away(Arc<AtomicBool>, Vec<Done>, OwnedFd);
+
+    impl Backend for Away {
+        fn submit(&mut self, _now: Nanos, task: Task) {
+            let fails = self.0.load(Ordering::Relaxed) && task.kind != Kind::Read;
+            let result = if fails { Err(std::io::Error::other("away")) } else { Ok(task.len) };
+            self.1.push(Done { token: task.token, result, lease: task.lease });
+        }
+        fn kick(&mut self) {}
+        fn reap(&mut self, _now: Nanos, out: &mut Vec<Done>) {
+            out.append(&mut self.1);
+        }
+        fn poll_fd(&self) -> BorrowedFd<'_> {
+            self.2.as_fd()
+        }
+    }
+
+    struct Rig(Volume, Arc<AtomicBool>);
+
+    impl Rig {
+        fn new() -> Self {
+            let disk = tempfile::NamedTempFile::new().expect("a file");
+            disk.as_file().set_len(1 << 20).expect("its length");
+            let array = "single".parse().expect("an array");
+            let how = Opening { read_only: false, direct: Direct::Off, tls: None };
+            let source = Source::over(disk.path(), array, &how).expect("opened");
+            let spec = EngineSpec::new("none", 16 << 20, "cheetah-15k4").expect("valid");
+            let away = Arc::new(AtomicBool::new(false));
+            let told = Arc::clone(&away);
+            let backend = |_: &_| {
+                let poll = eventfd(0, EventfdFlags::CLOEXEC)?;
+                Ok(Box::new(Away(told, Vec::new(), poll)) as Box<dyn Backend>)
+            };
+            // The file is open; its name is not needed any more.
+            Self(Volume::new(spec, source, backend).expect("memory"), away)
+        }
+
+        fn away(&self, away: bool) {
+            self.1.store(away, Ordering::Relaxed);
+        }
+
+        /// Whether the answer to all that was asked is an error.
+        fn fails(&mut self) -> bool {
+            let mut last = None;
+            for _ in 0..8 {
+                self.0.turn();
+                last = self.0.event().or(last);
+            }
+            match last.expect("it is answered") {
+                Event::Written { error, .. } | Event::Flushed { error, .. } | Event::Read { error, .. } => {
+                    error
+                }
+            }
+        }
+
+        fn flush_fails(&mut self) -> bool {
+            self.0.flush(1);
+            self.fails()
+        }
+
+        fn write_fails(&mut self, durable: bool) -> bool {
+            let intake = self.0.take_intake(1).expect("memory");
+            let context = Context(1);
+            self.0.write(NewWrite { tag: 2, context, offset: 0, bytes: 4096, intake, durable });
+            self.fails()
+        }
+    }
+
+    #[test]
+    fn a_flush_that_fails_with_nothing_written_is_an_error_and_the_next_one_tries_again() {
+        let mut rig = Rig::new();
+        rig.away(true);
+        assert!(rig.flush_fails(), "nobody says that it is durable");
+        rig.away(false);
+        assert!(!rig.flush_fails());
+        // Written and flushed: again there is nothing to lose.
+        assert!(!rig.write_fails(false) && !rig.flush_fails());
+        rig.away(true);
+        assert!(rig.flush_fails());
+        rig.away(false);
+        assert!(!rig.flush_fails());
+        assert!(!rig.write_fails(true), "nor is a durable write refused");
+    }
+
+    #[test]
+    fn a_write_that_failed_is_not_lost_by_a_flush() {
+        let mut rig = Rig::new();
+        rig.away(true);
+        assert!(rig.write_fails(false) && rig.flush_fails());
+        rig.away(false);
+        // The flush after a write that failed tells of it once (the engine remembers); then all is well.
+        rig.flush_fails();
+        assert!(!rig.flush_fails());
+    }
+
+    #[test]
+    fn a_flush_that_fails_after_an_acknowledged_write_is_for_ever() {
+        let mut rig = Rig::new();
+        assert!(!rig.write_fails(false));
+        rig.away(true);
+        assert!(rig.flush_fails());
+        rig.away(false);
+        assert!(rig.flush_fails(), "a second try that succeeds proves nothing");
+        assert!(rig.write_fails(true));
+        let said = rig.0.take_notes().join(" ");
+        assert!(said.contains("nothing can be made durable any more"), "{said}");
+    }
+
+    #[test]
+    fn a_durable_write_whose_sync_fails_is_for_ever_too() {
+        let mut rig = Rig::new();
+        rig.away(false);
+        assert!(!rig.write_fails(false) && !rig.flush_fails());
+        assert!(!rig.write_fails(true));
+        // The write of the next one succeeds and its sync fails.
+        rig.0.source.members[0].unsynced.wrote();
+        rig.away(true);
+        assert!(rig.flush_fails());
+        rig.away(false);
+        assert!(rig.flush_fails());
     }
 }

@@ -1,0 +1,154 @@
+//! How much memory there is for caches: asked before one is made, because a program that takes more is killed without a word.
+//!
+//! A cache is touched bit by bit (or at once, where a ring pins it), so making one that is too large succeeds, and the end
+//! comes later, from the kernel. Two things say how much there is: what the machine has left (`MemAvailable` counts what the
+//! page cache would give back), and what the control groups of this process allow beside what their programs hold already
+//! (version 2 `memory.max`, version 1 `memory.limit_in_bytes`; each group up to the root has a say).
+
+use crate::error::ServeError;
+use forerun_core::size::format_size;
+use std::fs::read_to_string;
+use std::path::{Path, PathBuf};
+
+/// A limit of a control group of version 1 that is none, bytes: its default is the largest number of pages.
+const NO_LIMIT: u64 = 1 << 60;
+
+/// What there is, and who says so.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Room {
+    bytes: u64,
+    who: String,
+}
+
+/// Refuses caches of so many bytes together if there is no room for them.
+pub(crate) fn check(cache_bytes: u64) -> Result<(), ServeError> {
+    match room(Path::new("/")) {
+        Some(room) if cache_bytes > room.bytes => {
+            Err(ServeError::option("--cache", refusal(cache_bytes, &room)))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn refusal(cache_bytes: u64, room: &Room) -> String {
+    // Whole MiB, as a person would write them.
+    let round = |bytes: u64| format_size(bytes >> 20 << 20);
+    format!(
+        "{} of cache (of all exports together) do not fit into {}, which is what {}: give less, or free memory",
+        round(cache_bytes),
+        round(room.bytes),
+        room.who
+    )
+}
+
+/// The least that anybody says there is, below this root; nothing where nobody says.
+fn room(root: &Path) -> Option<Room> {
+    let machine = read_to_string(root.join("proc/meminfo")).ok().and_then(|text| available(&text));
+    let machine = machine.map(|bytes| Room { bytes, who: "this machine has left (MemAvailable)".into() });
+    let groups = read_to_string(root.join("proc/self/cgroup")).unwrap_or_default();
+    let groups = groups.lines().filter_map(|line| group_of(root, line));
+    groups.chain(machine).min_by_key(|room| room.bytes)
+}
+
+/// `MemAvailable:   12345 kB`.
+fn available(meminfo: &str) -> Option<u64> {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+}
+
+/// The room in a group and those above it: `HIERARCHY:CONTROLLERS:/PATH`, of version 2 without controllers.
+fn group_of(root: &Path, line: &str) -> Option<Room> {
+    let mut fields = line.splitn(3, ':').skip(1);
+    let (controllers, path) = (fields.next()?, fields.next()?);
+    let (mount, limit, held) = match controllers {
+        "" => ("sys/fs/cgroup", "memory.max", "anon"),
+        names if names.split(',').any(|name| name == "memory") => {
+            ("sys/fs/cgroup/memory", "memory.limit_in_bytes", "total_rss")
+        }
+        _ => return None,
+    };
+    let mount = root.join(mount);
+    // In a container the path may be the host's, of which nothing is to be seen; the mount itself is the group then.
+    let inner = mount.join(path.trim_start_matches('/'));
+    let groups = inner.ancestors().take_while(|folder| folder.starts_with(&mount)).map(PathBuf::from);
+    groups.filter_map(|folder| room_in(&folder, limit, held)).min_by_key(|room| room.bytes)
+}
+
+/// The limit of one group less what its programs hold; page cache makes room.
+fn room_in(folder: &Path, limit: &str, held: &str) -> Option<Room> {
+    // No limit is the word `max`, or a number that means none.
+    let limit: u64 = read_to_string(folder.join(limit)).ok()?.trim().parse().ok()?;
+    if limit >= NO_LIMIT {
+        return None;
+    }
+    let stat = read_to_string(folder.join("memory.stat")).unwrap_or_default();
+    let held = stat.lines().find_map(|line| line.strip_prefix(held)?.strip_prefix(' ')?.parse::<u64>().ok());
+    let bytes = limit.saturating_sub(held.unwrap_or(0));
+    Some(Room { bytes, who: format!("its control group has left of {}", format_size(limit)) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A root of our own with these files.
+    fn root(files: &[(&str, &str)]) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().expect("a folder");
+        for (name, text) in files {
+            let path = folder.path().join(name);
+            std::fs::create_dir_all(path.parent().expect("in a folder")).expect("made");
+            std::fs::write(path, text).expect("written");
+        }
+        folder
+    }
+
+    fn room_of(files: &[(&str, &str)]) -> Option<(u64, String)> {
+        room(root(files).path()).map(|room| (room.bytes >> 20, room.who))
+    }
+
+    const MACHINE: (&str, &str) =
+        ("proc/meminfo", "MemTotal: 99 kB\nMemAvailable:    4194304 kB\nMemFree: 1 kB\n");
+
+    #[test]
+    fn a_machine_without_groups_has_what_it_has_left() {
+        let (bytes, who) = room_of(&[MACHINE]).expect("it says so");
+        assert_eq!(bytes, 4096);
+        assert!(who.contains("MemAvailable"), "{who}");
+        assert_eq!(room_of(&[]), None, "nobody says");
+    }
+
+    #[test]
+    fn the_tightest_group_up_to_the_root_counts_less_what_it_holds() {
+        let at = |name| format!("sys/fs/cgroup/{name}");
+        let files = [
+            ("proc/self/cgroup".to_owned(), "0::/a/b\n"),
+            (at("a/memory.max"), "629145600\n"),
+            (at("a/memory.stat"), "anon_thp 5\nanon 104857600\nfile 400000000\n"),
+            (at("a/b/memory.max"), "max\n"),
+        ];
+        let mut files: Vec<(&str, &str)> = files.iter().map(|(name, text)| (name.as_str(), *text)).collect();
+        files.push(MACHINE);
+        let (bytes, who) = room_of(&files).expect("it says so");
+        assert_eq!(bytes, 500);
+        assert!(who.contains("control group") && who.contains("600MiB"), "{who}");
+    }
+
+    #[test]
+    fn groups_of_version_1_and_of_containers_are_found() {
+        let limit = ("sys/fs/cgroup/memory/memory.limit_in_bytes", "1073741824\n");
+        let files = [MACHINE, ("proc/self/cgroup", "5:cpu:/x\n4:memory:/docker/not-to-be-seen\n"), limit];
+        assert_eq!(room_of(&files).map(|room| room.0), Some(1024));
+        let none = ("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
+        let files = [MACHINE, ("proc/self/cgroup", "4:memory:/\n"), none];
+        assert_eq!(room_of(&files).map(|room| room.0), Some(4096));
+    }
+
+    #[test]
+    fn the_refusal_names_both_sizes() {
+        let why = refusal(2 << 30, &Room { bytes: 500 << 20, who: "somebody has".into() });
+        assert!(why.contains("2GiB") && why.contains("500MiB"), "{why}");
+        let why = check(u64::MAX).expect_err("no machine has it").to_string();
+        assert!(why.starts_with("--cache: "), "{why}");
+        check(1 << 20).expect("every machine has it");
+    }
+}
