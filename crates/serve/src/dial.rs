@@ -18,8 +18,6 @@ use std::time::{Duration, Instant};
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 /// Pause before a server that refused a connection is tried again.
 const PAUSE: Duration = Duration::from_millis(200);
-/// How long data may lie unacknowledged on the network before the connection counts as lost, milliseconds.
-const UNACKNOWLEDGED_MS: u32 = 30_000;
 /// What a server may mean that hangs up as TLS begins.
 const HUNG_UP: &str = "its server hung up as TLS began: if it wants a certificate of ours, give --member-tls-cert and \
                        --member-tls-key of its authority; its log says why";
@@ -81,10 +79,6 @@ pub(crate) fn dial(target: &Target) -> Result<(Socket, Agreed), DialError> {
     let stream = socket.stream();
     stream.wait_at_most(None)?;
     stream.prepare()?;
-    if let Stream::Tcp(stream) = stream {
-        rustix::net::sockopt::set_socket_keepalive(stream, true).map_err(io::Error::from)?;
-        rustix::net::sockopt::set_tcp_user_timeout(stream, UNACKNOWLEDGED_MS).map_err(io::Error::from)?;
-    }
     Ok((socket, agreed))
 }
 

@@ -8,7 +8,7 @@
 //!
 //! What is received goes from the socket into the lease, what is sent comes from it; under TLS by way of a buffer. Nothing here waits: the socket does
 //! not block, and a thread reaches for the server again when the connection was lost. Tasks wait for it at most as long as
-//! reaching it may take, then they fail, and the next one tries again.
+//! reaching it may take, then they fail, and the next one tries again. A request on which the server hangs up fails at the third.
 //!
 //! The export is declared ours alone: the protocol has no lock, so that nobody else writes it is the user's word. What can
 //! be checked is checked: when the server is reached again, size and flags must be what they were. A connection that is lost
@@ -31,6 +31,8 @@ use std::sync::mpsc::{Receiver, channel};
 /// Requests that one server is asked at once; more wait here. What keeps a network of some milliseconds busy, and below
 /// what servers take from one client before they stop reading.
 const SENT_MAX: usize = 64;
+/// How often one request is asked. A server that hangs up on it each time will not answer it, and others wait for the connection.
+const TRIES_MAX: u8 = 3;
 
 /// Bytes that are deciphered, or are to be enciphered, at once: four records of TLS.
 const BOUNCE_BYTES: usize = 64 << 10;
@@ -51,6 +53,8 @@ struct Ask {
     /// First byte in the task.
     skip: u64,
     len: u64,
+    /// Connections that were lost while it was asked.
+    lost: u8,
 }
 
 /// The connection.
@@ -185,6 +189,11 @@ impl Remote {
         }
         let mut again: Vec<Ask> = self.asked.iter_mut().filter_map(Option::take).collect();
         self.sent = 0;
+        again.iter_mut().for_each(|ask| ask.lost += 1);
+        for ask in again.extract_if(.., |ask| ask.lost == TRIES_MAX).collect::<Vec<_>>() {
+            let why = format!("{}: asked {TRIES_MAX} times, each time {why}", self.target.address);
+            self.answered(ask, Some(io::Error::other(why)));
+        }
         again.sort_by_key(|ask| ask.kind == Kind::Sync);
         for ask in again.into_iter().rev() {
             self.waiting.push_front(ask);
@@ -240,9 +249,15 @@ impl Remote {
         }
     }
 
-    /// Writes heads for as many asks as may be on their way, up to the first write, whose data comes next.
+    /// Writes heads for as many asks as may be on their way, up to the first write, whose data comes next. What was asked when a
+    /// connection was lost goes alone, so that only the one on which the server hangs up is asked in vain again.
     fn write_heads(&mut self) {
-        while self.sending.is_none() && self.sent < SENT_MAX {
+        while self.sending.is_none() {
+            let most = if self.waiting.front().is_some_and(|ask| ask.lost > 0) { 1 } else { SENT_MAX };
+            let alone = self.asked.iter().flatten().any(|ask| ask.lost > 0);
+            if self.sent >= most || alone {
+                return;
+            }
             let Some(ask) = self.waiting.pop_front() else { return };
             let flight = self.flights[ask.flight].as_ref().expect("a task stays until it is answered");
             let (command, offset) = match ask.kind {
@@ -441,7 +456,7 @@ impl Backend for Remote {
         let flight = put(&mut self.flights, Flight { task, left, error: None });
         for part in 0..u64::from(left) {
             let skip = part * most;
-            self.waiting.push_back(Ask { flight, kind, skip, len: (len - skip).min(most) });
+            self.waiting.push_back(Ask { flight, kind, skip, len: (len - skip).min(most), lost: 0 });
         }
         if matches!(self.link, Link::Down) {
             self.reach();

@@ -10,6 +10,10 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// How long data or a probe may lie unacknowledged on the network before the connection counts as lost, milliseconds. The
+/// kernel probes a connection that is silent for two hours (`net.ipv4.tcp_keepalive_time`).
+const UNACKNOWLEDGED_MS: u32 = 30_000;
+
 /// The two kinds of stream.
 #[derive(Debug)]
 pub(crate) enum Stream {
@@ -20,11 +24,17 @@ pub(crate) enum Stream {
 }
 
 impl Stream {
-    /// Makes it ready for the loop: no call waits, and small answers leave at once.
+    /// Makes it ready for the loop: no call waits, small answers leave at once, and a far side that is gone without a word
+    /// is found out.
     pub(crate) fn prepare(&self) -> io::Result<()> {
         match self {
             Self::Unix(stream) => stream.set_nonblocking(true),
-            Self::Tcp(stream) => stream.set_nonblocking(true).and_then(|()| stream.set_nodelay(true)),
+            Self::Tcp(stream) => {
+                stream.set_nonblocking(true)?;
+                stream.set_nodelay(true)?;
+                rustix::net::sockopt::set_socket_keepalive(stream, true)?;
+                Ok(rustix::net::sockopt::set_tcp_user_timeout(stream, UNACKNOWLEDGED_MS)?)
+            }
         }
     }
 
@@ -184,5 +194,22 @@ impl AsFd for Stream {
             Self::Unix(stream) => stream.as_fd(),
             Self::Tcp(stream) => stream.as_fd(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    #[test]
+    fn a_client_that_is_gone_without_a_word_is_found_out() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let _client = TcpStream::connect(listener.local_addr().expect("bound")).expect("connected");
+        let stream = listener.accept().expect("one comes").0;
+        Stream::Tcp(stream.try_clone().expect("a copy")).prepare().expect("prepared");
+        assert!(rustix::net::sockopt::socket_keepalive(&stream).expect("told"));
+        let timeout = rustix::net::sockopt::tcp_user_timeout(&stream).expect("told");
+        assert_eq!(timeout, UNACKNOWLEDGED_MS);
     }
 }

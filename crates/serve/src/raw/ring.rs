@@ -36,8 +36,10 @@ pub(crate) struct Ring {
     flights: Vec<Option<Flight>>,
     free: Vec<usize>,
     waiting: VecDeque<usize>,
-    /// Entries that were pushed and whose completion was not reaped.
+    /// Entries that were pushed and whose completion was not reaped: at most as many as completions have places, or the kernel
+    /// would keep some aside until it is asked for them.
     in_kernel: usize,
+    completions: usize,
     unsubmitted: bool,
     registered: bool,
 }
@@ -51,6 +53,7 @@ impl Ring {
         let ring = patient().or_else(|_| builder().build(ENTRIES))?;
         let registered = register && register_arena(&ring, arena);
         Ok(Self {
+            completions: ring.params().cq_entries() as usize,
             ring,
             flights: Vec::new(),
             free: Vec::new(),
@@ -62,6 +65,9 @@ impl Ring {
     }
 
     fn push(&mut self, at: usize) -> bool {
+        if self.in_kernel >= self.completions {
+            return false;
+        }
         let entry = self.entry(at);
         // SAFETY: the entry names a file, a list and memory that the flight keeps until its completion is reaped.
         let pushed = unsafe { self.ring.submission().push(&entry).is_ok() };
@@ -232,5 +238,44 @@ impl Drop for Ring {
             // The kernel does not answer: memory that it may write stays mapped for ever.
             std::mem::forget(std::mem::take(&mut self.flights));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    #[test]
+    fn no_more_is_in_the_kernel_than_completions_have_places_and_all_of_it_ends() {
+        let arena = Arena::new(1, 0).expect("memory");
+        // Where the kernel has no rings there is nothing to hold back.
+        let Ok(mut ring) = Ring::new(&arena, false) else { return };
+        ring.completions = 3;
+        let file = Arc::new(tempfile::tempfile().expect("a file"));
+        for token in 0..10 {
+            let file = Some(Arc::clone(&file));
+            let context = forerun_core::access::Context(0);
+            let task = Task {
+                token,
+                kind: Kind::Sync,
+                member: 0,
+                ahead: false,
+                context,
+                file,
+                offset: 0,
+                len: 0,
+                lease: None,
+            };
+            ring.submit(Nanos::ZERO, task);
+        }
+        let mut ended = Vec::new();
+        while ended.len() < 10 {
+            assert!(ring.in_kernel <= 3, "{} are in the kernel", ring.in_kernel);
+            ring.kick();
+            ring.ring.submit_and_wait(1).expect("it ends");
+            ring.reap(Nanos::ZERO, &mut ended);
+        }
+        assert!(ended.iter().all(|done| done.result.is_ok()) && ring.in_kernel == 0);
     }
 }

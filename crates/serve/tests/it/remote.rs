@@ -3,7 +3,11 @@
 use super::client::{Client, Running, image};
 use super::tools::{has, sh_with};
 use forerun_serve::Server;
+use forerun_serve::nbd::wire::Command;
 use forerun_serve::options::{MemberSpec, Options, What};
+use std::io::{Read as _, Write as _};
+use std::net::Shutdown;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use tempfile::TempDir;
 
@@ -214,5 +218,67 @@ fn far_members_that_cannot_be_served_are_refused_with_the_reason() {
     let there = folder.path().join("far").display().to_string();
     assert!(refuse(&format!("nbd+unix:///?socket={there}"), false).contains("--read-only"));
     assert!(refuse(&format!("nbd+unix:///other?socket={there}"), true).contains("no export of this name"));
+    drop(below);
+}
+
+/// Passes a client on to the server at `below`, and hangs up when a READ of `offset` comes. Returns when nobody comes any more.
+fn hangs_up_on(listener: &UnixListener, below: &Path, offset: u64) -> usize {
+    let mut hung_up = 0;
+    while let Ok((mut client, _)) = listener.accept() {
+        let mut server = UnixStream::connect(below).expect("connected");
+        let (mut from, mut to) = (server.try_clone().expect("cloned"), client.try_clone().expect("cloned"));
+        let back = std::thread::spawn(move || std::io::copy(&mut from, &mut to));
+        let (mut seen, mut buffer) = (Vec::new(), [0; 4096]);
+        let mut wanted = 0x2560_9513_u32.to_be_bytes().to_vec();
+        wanted.extend([0; 4]);
+        loop {
+            let got = client.read(&mut buffer).unwrap_or(0);
+            seen.extend_from_slice(&buffer[..got]);
+            let asks = |at: &[u8]| at[..8] == wanted[..] && at[16..24] == offset.to_be_bytes();
+            if seen.windows(24).any(asks) {
+                hung_up += 1;
+                break;
+            }
+            if got == 0 || server.write_all(&buffer[..got]).is_err() {
+                break;
+            }
+        }
+        drop((client.shutdown(Shutdown::Both), server.shutdown(Shutdown::Both)));
+        drop(back.join());
+        if std::fs::exists(below.with_extension("end")).expect("told") {
+            break;
+        }
+    }
+    hung_up
+}
+
+#[test]
+fn a_request_on_which_the_server_hangs_up_fails_alone() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (_, content) = image(folder.path(), SIZE);
+    let below = far(folder.path(), true);
+    let listener = UnixListener::bind(folder.path().join("between")).expect("bound");
+    let path = folder.path().join("far");
+    let between = std::thread::spawn(move || hangs_up_on(&listener, &path, 2 << 20));
+    let mut options = over(folder.path(), "between", true);
+    options.exports[0].scheme = "none".into();
+    let server = Running::start(&options);
+    let mut client = Client::connect(&server.socket, true);
+    for at in 0..64_u64 {
+        client.send(Command::Read, 0, at << 16, 4096, &[]);
+    }
+    for _ in 0..64 {
+        let reply = client.receive();
+        let at = (reply.cookie - 1) << 16;
+        assert_eq!(reply.error, if at == 2 << 20 { 5 } else { 0 }, "at {at}");
+        assert!(reply.error > 0 || reply.data == content[at as usize..at as usize + 4096]);
+    }
+    drop(client);
+    std::fs::write(folder.path().join("far.end"), "").expect("written");
+    server.stop();
+    // It may wait for somebody who comes.
+    drop(UnixStream::connect(folder.path().join("between")));
+    // Three times; and as often again when the volume reads for the client alone what could not be fetched for the cache.
+    assert_eq!(between.join().expect("it ends"), 6);
     drop(below);
 }
