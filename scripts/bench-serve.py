@@ -238,7 +238,7 @@ RAW, HIT = "the file directly (io_uring)", "forerun, hits"
 
 
 def measure_misses(forerun, out):
-    folder = tempfile.mkdtemp(dir=os.environ.get("BENCH_DIR", "out/bench"))
+    folder = tempfile.mkdtemp(dir=os.path.abspath(os.environ.get("BENCH_DIR", "out/bench")))
     running = {}
     depths = (1, 32)
     try:
