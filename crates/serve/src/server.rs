@@ -71,6 +71,18 @@ mod token {
     pub(super) const OPERATORS: u64 = 48;
     pub(super) const MEMBERS: u64 = 128;
     pub(super) const CONNECTIONS: u64 = 1024;
+
+    /// Of the client `number` in the place `at`. The number tells it from who had the place before, of whom an event of the same
+    /// turn may still be there; so many clients do not come within a turn that half of its bits were not enough.
+    pub(super) const fn of_client(at: usize, number: u64) -> u64 {
+        number << 32 | (CONNECTIONS + at as u64)
+    }
+
+    /// The place, and the half of the number.
+    pub(super) const fn client(token: u64) -> Option<(usize, u32)> {
+        let place = token & u32::MAX as u64;
+        if place < CONNECTIONS { None } else { Some(((place - CONNECTIONS) as usize, (token >> 32) as u32)) }
+    }
 }
 
 /// Ends a running server from elsewhere: another thread, or a handler of signals.
@@ -534,7 +546,24 @@ impl Server {
         Ok(())
     }
 
+    /// A client's socket is ready. Who it was may have made room for another in this very turn.
+    fn ready(&mut self, now: Nanos, at: usize, number: u32, flags: EventFlags) {
+        let Some(connection) = &mut self.connections[at] else { return };
+        if connection.number as u32 != number {
+            return;
+        }
+        if flags.intersects(EventFlags::ERR | EventFlags::HUP) {
+            // Both directions are gone: whatever it has sent may still be read, but nobody hears an answer.
+            connection.broken |= flags.contains(EventFlags::ERR) || !connection.may_receive();
+        }
+        self.receive(now, at);
+        self.send(now, at);
+    }
+
     fn dispatch(&mut self, now: Nanos, token: u64, flags: EventFlags) {
+        if let Some((at, number)) = token::client(token) {
+            return self.ready(now, at, number, flags);
+        }
         match token {
             token::STOP => {
                 let mut bytes = [0; 64];
@@ -545,17 +574,6 @@ impl Server {
                 let mut count = [0; 8];
                 let _ = rustix::io::read(&self.timer, &mut count);
                 self.timer_at = None;
-            }
-            token if token >= token::CONNECTIONS => {
-                let at = (token - token::CONNECTIONS) as usize;
-                if flags.intersects(EventFlags::ERR | EventFlags::HUP)
-                    && let Some(connection) = &mut self.connections[at]
-                {
-                    // Both directions are gone: whatever it has sent may still be read, but nobody hears an answer.
-                    connection.broken |= flags.contains(EventFlags::ERR) || !connection.may_receive();
-                }
-                self.receive(now, at);
-                self.send(now, at);
             }
             token if token >= token::MEMBERS => self.served[(token - token::MEMBERS) as usize].volume.woken(),
             token::CONTROL => self.accept_operator(now),
@@ -626,7 +644,7 @@ impl Server {
         }
         let wants = connection.wants();
         if wants != connection.interest {
-            let data = EventData::new_u64(token::CONNECTIONS + at as u64);
+            let data = EventData::new_u64(token::of_client(at, connection.number));
             if epoll::modify(&self.epoll, &connection.socket, data, wants).is_ok() {
                 connection.interest = wants;
             } else {
@@ -697,7 +715,7 @@ impl Server {
             let _ = epoll::delete(&self.epoll, listener.as_fd());
         }
         for connection in self.connections.iter_mut().flatten() {
-            // A write that is not wholly here is not begun; requests that are here are answered.
+            // What it was let ask is answered. A write that is not wholly here is not begun, nor is what stands behind its limits.
             connection.closing = true;
         }
     }
@@ -744,6 +762,21 @@ impl Server {
         match event {
             Event::Read { tag, answer, error } => self.part_read(now, tag, answer, error),
             Event::Written { tag, error } | Event::Flushed { tag, error } => self.acknowledge(tag, error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::token;
+
+    #[test]
+    fn an_event_is_of_one_client_and_not_of_the_next_in_its_place() {
+        let (was, is) = (token::of_client(3, 7), token::of_client(3, 8));
+        assert_eq!((token::client(was), token::client(is)), (Some((3, 7)), Some((3, 8))));
+        assert_eq!(token::client(token::of_client(1023, (5 << 32) + 9)), Some((1023, 9)));
+        for other in [token::STOP, token::TIMER, token::LISTENERS, token::CONTROL, token::MEMBERS + 511] {
+            assert_eq!(token::client(other), None);
         }
     }
 }

@@ -177,7 +177,7 @@ impl Server {
             self.connections.push(None);
             self.connections.len() - 1
         });
-        let data = EventData::new_u64(token::CONNECTIONS + at as u64);
+        let data = EventData::new_u64(token::of_client(at, self.clients + 1));
         if epoll::add(&self.epoll, &socket, data, EventFlags::IN).is_err() {
             return;
         }
