@@ -1,23 +1,28 @@
-//! Feeds mutated sessions to both sides of the negotiation and to the parsers of requests and replies: seeded, on the stable
-//! toolchain.
+//! Feeds mutated sessions to the server's side of a session, from the first byte of the negotiation to the last request, and to
+//! the client's side of the negotiation and of replies: seeded, on the stable toolchain.
 //!
 //! `cargo run --release -p forerun-serve --example fuzz -- --executions 1000000 [--seed 1]`
 //!
 //! Each execution takes a legal session, changes it (flips, overwrites, inserts, deletes, repeats, numbers at a boundary),
 //! and feeds it in pieces of random size, as a socket would. A panic ends the program with the bytes that caused it. What
-//! is answered must stay short, and the machine must take what it says it takes.
+//! is answered must stay short, what is asked for must lie inside, and what was lent must come back.
 #![expect(clippy::print_stdout, reason = "a program that reports to a person")]
 
+use forerun_core::units::Extent;
 use forerun_serve::nbd::client::{Opening, Reply, Step as ClientStep, parse_reply};
-use forerun_serve::nbd::handshake::{Export, Handshake, Step, Tls, export_flags, greeting, option_bytes};
-use forerun_serve::nbd::wire::{
-    Command, Limits, Parsed, Request, parse_request, request_bytes, simple_reply,
-};
+use forerun_serve::nbd::credit::Credit;
+use forerun_serve::nbd::handshake::{Export, Tls, export_flags, greeting, option_bytes};
+use forerun_serve::nbd::session::{self, Ask, Blocks, Room, Session, Shared, World};
+use forerun_serve::nbd::wire::{Command, Errno, Request, request_bytes, simple_reply};
+use std::io::IoSlice;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 
 /// Most bytes that one session may be answered with: 64 options, each with a few short replies.
 const ANSWER_BYTES_MAX: usize = 64 << 10;
+/// Bytes of the volume.
+const SIZE: u64 = 1 << 21;
+const BLOCK: usize = 4096;
 const NUMBERS: [u32; 10] = [0, 1, 4095, 4096, 4097, 8192, 8193, 1 << 31, u32::MAX - 1, u32::MAX];
 
 /// SplitMix64.
@@ -50,6 +55,9 @@ fn legal(rng: &mut Rng) -> Vec<u8> {
         let request =
             Request { flags: 0, command, cookie: 1, offset: rng.below(1 << 21) as u64, length: 4096 };
         session.extend(request_bytes(&request));
+        if command == Command::Write {
+            session.extend([7; 4096]);
+        }
     }
     session
 }
@@ -80,52 +88,127 @@ fn mutate(rng: &mut Rng, session: &mut Vec<u8>) {
     }
 }
 
-/// One session, fed in pieces. Returns whether it came to requests.
-fn run(rng: &mut Rng, session: &[u8]) -> bool {
-    let export = Export {
-        name: "a".into(),
-        description: "x".into(),
-        size: 1 << 21,
-        flags: export_flags(false, false),
-    };
-    let exports = [export];
-    let tls = [Tls::Off, Tls::Allow, Tls::Require][rng.below(3)];
-    let (mut machine, mut out, mut secure) = (Handshake::new(tls), Vec::new(), false);
-    let (mut start, mut end) = (0, 0);
-    loop {
-        let (took, step) = machine.step(&session[start..end], &exports, rng.below(50) == 0, &mut out);
-        assert!(took <= end - start, "no more is taken than is there");
-        assert!(out.len() <= ANSWER_BYTES_MAX, "answers stay short");
-        start += took;
-        match step {
-            Step::Again => {}
-            Step::Close => return false,
-            Step::More if end == session.len() => return false,
-            Step::More => end = (end + 1 + rng.below(64)).min(session.len()),
-            Step::StartTls => {
-                assert!(tls != Tls::Off && !secure, "TLS begins once, where there is a certificate");
-                secure = true;
+/// A server around a session: it has a volume of zeros and does what it is asked at once.
+struct Around {
+    session: Session<Extent>,
+    shared: Shared<Extent>,
+    exports: [Export; 1],
+    memory: Memory,
+    tls: Tls,
+    secure: bool,
+    said: usize,
+}
+
+/// Memory for the data of one write, and the blocks of all answers.
+struct Memory(Vec<[u8; BLOCK]>);
+
+impl session::Memory for Memory {
+    fn block_mut(&mut self, at: u32) -> &mut [u8] {
+        &mut self.0[at as usize]
+    }
+}
+
+impl Blocks<Extent> for Memory {
+    fn run(&self, _: &Extent, _: usize, _: usize) -> &[u8] {
+        &self.0[0]
+    }
+}
+
+impl Around {
+    fn new(tls: Tls) -> Self {
+        let flags = export_flags(false, false);
+        let exports = [Export { name: "a".into(), description: "x".into(), size: SIZE, flags }];
+        let shared = Shared { credit: Credit::new(4096, 4), back: Vec::new() };
+        let memory = Memory(vec![[0; BLOCK]]);
+        Self { session: Session::new(tls), shared, exports, memory, tls, secure: false, said: 0 }
+    }
+
+    /// Receives from the front of `bytes`; returns how many.
+    fn receive(&mut self, bytes: &[u8]) -> usize {
+        let took = match self.session.room() {
+            Room::Inbox(room) => {
+                let take = bytes.len().min(room.len());
+                room[..take].copy_from_slice(&bytes[..take]);
+                take
             }
-            Step::Transmission(session_of) => {
-                assert!(secure || tls != Tls::Require, "nobody gets in without TLS where it is required");
-                requests(&session[start..], session_of.told);
-                return true;
+            Room::Memory { blocks, first, bytes: room } => {
+                assert!(first < BLOCK && room <= blocks.len() * BLOCK, "data stays in its memory");
+                bytes.len().min(room)
             }
+        };
+        self.session.received(took);
+        took
+    }
+
+    /// Does what the session wants until it wants nothing, `full` of other clients or not.
+    fn serve(&mut self, full: bool) {
+        loop {
+            let world = World { exports: &self.exports, full, failed: false };
+            let Some(ask) = self.session.next(&world, &mut self.shared, &mut self.memory) else { return };
+            match ask {
+                Ask::Part(ticket, extent) => {
+                    assert!(extent.end() <= SIZE / BLOCK as u64, "what is accepted lies inside");
+                    let error = extent.start.0.is_multiple_of(5).then_some(Errno::Io);
+                    self.session.part(ticket, extent, error, &mut self.shared);
+                }
+                Ask::Memory(request) => {
+                    assert!(
+                        request.offset + u64::from(request.length) <= SIZE,
+                        "what is accepted lies inside"
+                    );
+                    let blocks = self.session.memory_wanted().expect("it asks for some");
+                    self.memory.0.resize(blocks.max(self.memory.0.len()), [0; BLOCK]);
+                    self.session.grant((0..blocks as u32).collect());
+                }
+                Ask::Write(ticket, ..) | Ask::Flush(ticket, _) => {
+                    self.session.acknowledge(ticket, None);
+                }
+                Ask::StartTls => {
+                    assert!(
+                        self.tls != Tls::Off && !self.secure,
+                        "TLS begins once, where there is a certificate"
+                    );
+                    self.secure = true;
+                }
+                Ask::Begin => assert!(
+                    !full && (self.secure || self.tls != Tls::Require),
+                    "nobody gets in without TLS where it is required, or without a place"
+                ),
+                Ask::Say | Ask::Read(_) | Ask::Hint(_) | Ask::Ended(_) => {}
+            }
+            self.send();
+        }
+    }
+
+    /// The client takes all that is said.
+    fn send(&mut self) {
+        while self.session.has_output() {
+            let mut slices = [IoSlice::new(&[]); 8];
+            let (_, bytes) = self.session.gather(&self.memory, &mut slices);
+            self.said += if self.session.is_serving() { 0 } else { bytes };
+            assert!(bytes > 0 && self.said <= ANSWER_BYTES_MAX, "answers of the negotiation stay short");
+            self.session.sent(bytes, &mut self.shared);
         }
     }
 }
 
-fn requests(mut bytes: &[u8], told: bool) {
-    let limits = Limits { size: 1 << 21, read_only: false, told };
-    while let Parsed::Request(request) = parse_request(bytes) {
-        if request.check(&limits).is_ok() && matches!(request.command, Command::Read | Command::Write) {
-            assert!(
-                request.offset + u64::from(request.length) <= limits.size,
-                "what is accepted lies inside"
-            );
-        }
-        bytes = &bytes[28..];
+/// One session, fed in pieces. Returns whether it came to requests.
+fn run(rng: &mut Rng, bytes: &[u8]) -> bool {
+    let mut around = Around::new([Tls::Off, Tls::Allow, Tls::Require][rng.below(3)]);
+    let untouched = format!("{:?}", around.shared.credit);
+    let mut at = 0;
+    around.send();
+    while at < bytes.len() && around.session.may_receive() {
+        let end = (at + 1 + rng.below(64)).min(bytes.len());
+        at += around.receive(&bytes[at..end]);
+        around.serve(rng.below(50) == 0);
+        around.send();
     }
+    let served = around.session.is_serving();
+    around.session.hang_up(&mut around.shared);
+    assert!(around.session.is_done(), "nothing is in anybody's hands");
+    assert_eq!(format!("{:?}", around.shared.credit), untouched, "everything comes back");
+    served
 }
 
 /// What a server might answer: a greeting, answers to GO, replies.

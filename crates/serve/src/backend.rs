@@ -30,11 +30,27 @@ pub(crate) enum Kind {
     Sync,
 }
 
+/// What a task is for; comes back in [`Done`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Token {
+    /// A command of the engine, by its number.
+    Command(u32),
+    /// The sync of a member.
+    Sync(u16),
+    /// One block of a failed read that is tried alone.
+    Rescue {
+        /// Number of the read.
+        read: u32,
+        /// Which of its missing blocks.
+        index: u32,
+    },
+}
+
 /// One command to one file.
 #[derive(Debug)]
 pub(crate) struct Task {
-    /// Comes back in [`Done`].
-    pub(crate) token: u64,
+    /// What for.
+    pub(crate) token: Token,
     /// What to do.
     pub(crate) kind: Kind,
     /// Number of the member, for models of it.
@@ -57,7 +73,7 @@ pub(crate) struct Task {
 #[derive(Debug)]
 pub(crate) struct Done {
     /// From the task.
-    pub(crate) token: u64,
+    pub(crate) token: Token,
     /// Bytes that moved, or why not.
     pub(crate) result: io::Result<u64>,
     /// The task's lease.

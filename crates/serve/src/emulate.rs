@@ -6,7 +6,7 @@
 //! with what the simulator predicts for it. How late tasks are handed up, measured against the model, is counted in steps of
 //! 10 us; a machine too busy to keep time shows there. Syncs pass: a drive of these models has nothing to sync.
 
-use crate::backend::{Backend, Done, Kind, Lateness, Task};
+use crate::backend::{Backend, Done, Kind, Lateness, Task, Token};
 use forerun_core::access::Op;
 use forerun_core::units::{Nanos, SECTOR_BYTES};
 use forerun_disk::device::{Command, Device, DeviceStats};
@@ -20,7 +20,7 @@ const STEPS: usize = 1000;
 /// A task of an emulated member.
 #[derive(Debug, Default)]
 struct Held {
-    token: u64,
+    token: Option<Token>,
     /// When the model ended it.
     model: Option<Nanos>,
     /// How the bytes fared.
@@ -83,7 +83,7 @@ impl Backend for Emulated {
     fn submit(&mut self, now: Nanos, task: Task) {
         let member = usize::from(task.member);
         if task.kind != Kind::Sync && self.models.get(member).is_some_and(Option::is_some) {
-            let id = self.hold(Held { token: task.token, ..Held::default() });
+            let id = self.hold(Held { token: Some(task.token), ..Held::default() });
             if let Some(model) = &mut self.models[member] {
                 let first = task.offset / SECTOR_BYTES;
                 let end = (task.offset + task.len).div_ceil(SECTOR_BYTES).min(model.sectors());
@@ -110,7 +110,7 @@ impl Backend for Emulated {
     fn reap(&mut self, now: Nanos, out: &mut Vec<Done>) {
         self.inner.reap(now, &mut self.ended);
         for done in self.ended.drain(..) {
-            let held = self.held.iter_mut().flatten().find(|held| held.token == done.token);
+            let held = self.held.iter_mut().flatten().find(|held| held.token == Some(done.token));
             match held {
                 Some(held) => held.done = Some(done),
                 None => out.push(done),
@@ -196,7 +196,7 @@ mod tests {
         slow.submit(
             begin,
             Task {
-                token: 7,
+                token: Token::Command(7),
                 kind: Kind::Read,
                 member: 0,
                 ahead: false,
@@ -217,7 +217,7 @@ mod tests {
         }
         let took = now.since(begin);
         assert!((Nanos::from_micros(100)..Nanos::from_millis(15)).contains(&took), "{took:?}");
-        assert_eq!(out[0].token, 7);
+        assert_eq!(out[0].token, Token::Command(7));
         assert_eq!(slow.lateness().map(|late| (late.commands, late.p99)), Some((1, STEP)));
     }
 }

@@ -5,22 +5,21 @@
 //! commands and replies, and what a client reads goes from the slot of the cache to its socket in one copy.
 //!
 //! ```text
-//!   sockets -- nbd (bytes) -- connection -- volume -- engine (forerun-core)
-//!                                  |           |--- raw (memory, ring)
-//!                               credit         `--- backend -- source (files, devices), remote (other machines)
+//!   sockets -- connection -- nbd::session -- server -- volume -- engine (forerun-core)
+//!                             (bytes in,                 |--- raw (memory, ring)
+//!                              asks out)                 `--- backend -- source (files, devices), remote (other machines)
 //! ```
 //!
-//! [`nbd`] is the protocol without a socket; `tls` what lies under it where it is asked for; `connection` one client; `server` the loop; `volume` the engine with its
-//! bytes; `source` what is served, opened so that nobody changes it unseen; `backend` and `raw` the ways to the members, the
+//! [`nbd`] is the protocol without a socket, up to a client's whole session; `tls` what lies under it where it is asked for; `connection` a session and its socket;
+//! `server` the loop; `ticket` what the ids mean that the engine carries; `volume` the engine with its bytes; `source` what is served, opened so that nobody changes it unseen; `backend` and `raw` the ways to the members, the
 //! latter with all the unsafe code there is; `remote` (with `dial` and `member_tls`) a member that is an export of another machine, `fan` near
 //! and far members together; [`log`] what replays a run. Budgets: the cache is what `--cache` says, data
-//! on its way in has 32 MiB for all clients together, answers that nobody takes hold at most half of the cache, and the number
+//! on its way in has 36 MiB for all clients together, answers that nobody takes hold at most half of the cache, and the number
 //! of connections is bounded.
 
 mod backend;
 mod connection;
 pub mod control;
-mod credit;
 mod dial;
 mod emulate;
 pub mod error;
@@ -45,6 +44,7 @@ mod server;
 mod socket;
 mod source;
 mod spec;
+mod ticket;
 mod tls;
 mod unsynced;
 mod volume;

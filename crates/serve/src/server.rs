@@ -11,13 +11,14 @@
 
 mod accept;
 mod control;
-mod departed;
+mod intake;
 mod linger;
 mod metrics;
 mod open;
 mod requests;
 mod served;
 mod show;
+mod token;
 
 use crate::connection::{Connection, Received, TURN_BYTES_MAX};
 use crate::error::{ServeError, system};
@@ -27,13 +28,11 @@ use crate::metrics::Metrics;
 use crate::nbd::handshake::{Export, Tls};
 use crate::options::{ExportOptions, Options};
 use crate::record::Record;
-use crate::volume::Event;
 use accept::Listener;
 use control::Control;
-use departed::Departed;
 use forerun_core::units::Nanos;
+use intake::Intake;
 use linger::{Awaited, Linger};
-use requests::Requests;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
@@ -45,6 +44,7 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Instant;
+use token::Token;
 
 /// How often deadlines and members are looked at.
 const TICK: Nanos = Nanos::from_secs(1);
@@ -52,29 +52,6 @@ const TICK: Nanos = Nanos::from_secs(1);
 const DEADLINE: Nanos = Nanos::from_secs(10);
 /// Events taken from the kernel in one turn.
 const EVENTS: usize = 128;
-
-/// Who an event of the kernel is for.
-mod token {
-    pub(super) const STOP: u64 = 0;
-    pub(super) const TIMER: u64 = 2;
-    pub(super) const LISTENERS: u64 = 16;
-    pub(super) const CONTROL: u64 = 40;
-    pub(super) const OPERATORS: u64 = 48;
-    pub(super) const MEMBERS: u64 = 128;
-    pub(super) const CONNECTIONS: u64 = 1024;
-
-    /// Of the client `number` in the place `at`. The number tells it from who had the place before, of whom an event of the same
-    /// turn may still be there; so many clients do not come within a turn that half of its bits were not enough.
-    pub(super) const fn of_client(at: usize, number: u64) -> u64 {
-        number << 32 | (CONNECTIONS + at as u64)
-    }
-
-    /// The place, and the half of the number.
-    pub(super) const fn client(token: u64) -> Option<(usize, u32)> {
-        let place = token & u32::MAX as u64;
-        if place < CONNECTIONS { None } else { Some(((place - CONNECTIONS) as usize, (token >> 32) as u32)) }
-    }
-}
 
 /// Ends a running server from elsewhere: another thread, or a handler of signals.
 #[derive(Clone, Debug)]
@@ -120,8 +97,7 @@ pub struct Server {
     /// Most clients that there can be: what credit was reckoned with.
     places: u32,
     control: Option<Control>,
-    requests: Requests,
-    departed: Departed,
+    intake: Intake,
     /// Requests that were taken in this turn.
     requests_of_turn: u32,
     /// Requests that members or the engine answered in it.
@@ -135,7 +111,6 @@ pub struct Server {
     tls_policy: Tls,
     record: Option<Record>,
     show: Option<Show>,
-    scratch: Vec<u8>,
 }
 
 /// The clock is the one place of this crate that asks the real time; everything behind it is told.
@@ -217,8 +192,7 @@ impl Prepared {
             serving_max: options.connections,
             places: options.connections,
             control,
-            requests: Requests::default(),
-            departed: Departed::default(),
+            intake: Intake::new(options.connections),
             requests_of_turn: 0,
             answers_of_turn: 0,
             linger: Linger::default(),
@@ -230,7 +204,6 @@ impl Prepared {
             tls_policy: policy(options),
             record: None,
             show,
-            scratch: Vec::new(),
         };
         server.register().map_err(system("epoll"))?;
         start_logs(&mut server.served, &options.exports)?;
@@ -272,16 +245,16 @@ impl Server {
     }
 
     fn register(&self) -> io::Result<()> {
-        let add = |file: std::os::fd::BorrowedFd<'_>, token: u64| {
-            epoll::add(&self.epoll, file, EventData::new_u64(token), EventFlags::IN)
+        let add = |file: std::os::fd::BorrowedFd<'_>, token: Token| {
+            epoll::add(&self.epoll, file, EventData::new_u64(token.number()), EventFlags::IN)
         };
-        add(self.stop_pipe.as_fd(), token::STOP)?;
-        add(self.timer.as_fd(), token::TIMER)?;
+        add(self.stop_pipe.as_fd(), Token::Stop)?;
+        add(self.timer.as_fd(), Token::Timer)?;
         for (index, listener) in self.listeners.iter().enumerate() {
-            add(listener.as_fd(), token::LISTENERS + index as u64)?;
+            add(listener.as_fd(), Token::Listener(index as u32))?;
         }
         for (index, served) in self.served.iter().enumerate() {
-            add(served.volume.poll_fd(), token::MEMBERS + index as u64)?;
+            add(served.volume.poll_fd(), Token::Members(index as u32))?;
         }
         Ok(())
     }
@@ -349,7 +322,7 @@ impl Server {
                 served.volume.at(now);
             }
             for event in &events {
-                self.dispatch(now, event.data.u64(), event.flags);
+                self.dispatch(now, Token::of(event.data.u64()), event.flags);
             }
             self.settle(now);
             self.look(now);
@@ -431,33 +404,32 @@ impl Server {
         if connection.number as u32 != number {
             return;
         }
-        if flags.intersects(EventFlags::ERR | EventFlags::HUP) {
-            // Both directions are gone: whatever it has sent may still be read, but nobody hears an answer.
-            connection.broken |= flags.contains(EventFlags::ERR) || !connection.may_receive();
+        // Both directions are gone: whatever it has sent may still be read, but nobody hears an answer.
+        let hung_up = flags.contains(EventFlags::HUP) && !connection.session.may_receive();
+        if hung_up || flags.contains(EventFlags::ERR) {
+            connection.session.lose();
         }
         self.receive(now, at);
         self.send(now, at);
     }
 
-    fn dispatch(&mut self, now: Nanos, token: u64, flags: EventFlags) {
-        if let Some((at, number)) = token::client(token) {
-            return self.ready(now, at, number, flags);
-        }
+    fn dispatch(&mut self, now: Nanos, token: Token, flags: EventFlags) {
         match token {
-            token::STOP => {
+            Token::Client { at, number } => self.ready(now, at as usize, number, flags),
+            Token::Stop => {
                 let mut bytes = [0; 64];
                 drop(self.stop_pipe.read(&mut bytes));
                 self.begin_stop(now);
             }
-            token::TIMER => {
+            Token::Timer => {
                 let mut count = [0; 8];
                 let _ = rustix::io::read(&self.timer, &mut count);
                 self.timer_at = None;
             }
-            token if token >= token::MEMBERS => self.served[(token - token::MEMBERS) as usize].volume.woken(),
-            token::CONTROL => self.accept_operator(now),
-            token if token >= token::OPERATORS => self.operate(now, (token - token::OPERATORS) as usize),
-            token => self.accept(now, (token - token::LISTENERS) as usize),
+            Token::Members(export) => self.served[export as usize].volume.woken(),
+            Token::Control => self.accept_operator(now),
+            Token::Operator(at) => self.operate(now, at as usize),
+            Token::Listener(index) => self.accept(now, index as usize),
         }
     }
 
@@ -475,7 +447,7 @@ impl Server {
                 self.served[export].volume.turn();
                 while let Some(event) = self.served[export].volume.event() {
                     moved = true;
-                    self.answer(now, event);
+                    self.answer(event);
                 }
             }
             for at in 0..self.connections.len() {
@@ -484,7 +456,7 @@ impl Server {
                     self.send(now, at);
                 }
             }
-            moved |= self.served.iter().any(|served| !served.finished.is_empty());
+            moved |= self.served.iter().any(|served| !served.shared.back.is_empty());
             self.give_back(now);
             if !moved {
                 break;
@@ -497,37 +469,36 @@ impl Server {
 
     fn send(&mut self, now: Nanos, at: usize) {
         let Some(connection) = &mut self.connections[at] else { return };
-        let Served { volume, finished, credit, .. } = &mut self.served[connection.export()];
-        let before = finished.len();
-        connection.flush(now, volume, finished);
-        let given: u64 = finished[before..].iter().map(|(_, credit)| credit).sum();
-        credit.give(&mut connection.held, given);
+        let Served { volume, shared, .. } = &mut self.served[connection.session.export()];
+        connection.flush(now, volume, shared);
     }
 
     /// Gives sent answers back to the engine, and lets those try again who waited.
     fn give_back(&mut self, now: Nanos) {
-        for served in &mut self.served {
-            served.release_finished();
+        self.served.iter_mut().for_each(Served::release);
+        if self.intake.is_wanted() {
+            self.grant_waiting(now);
         }
         for at in 0..self.connections.len() {
-            self.resume(now, at);
+            self.serve(now, at);
         }
     }
 
     /// Closes a connection that is over, and says what is waited for from the others.
     fn settle_connection(&mut self, at: usize) {
         let Some(connection) = &mut self.connections[at] else { return };
+        let Some(socket) = &connection.socket else { return };
         if connection.is_over() {
             self.close(at);
             return;
         }
         let wants = connection.wants();
         if wants != connection.interest {
-            let data = EventData::new_u64(token::of_client(at, connection.number));
-            if epoll::modify(&self.epoll, &connection.socket, data, wants).is_ok() {
+            let data = EventData::new_u64(Token::of_client(at, connection.number).number());
+            if epoll::modify(&self.epoll, socket, data, wants).is_ok() {
                 connection.interest = wants;
             } else {
-                connection.broken = true;
+                connection.session.lose();
             }
         }
     }
@@ -537,19 +508,19 @@ impl Server {
         let mut total = 0;
         while total < TURN_BYTES_MAX {
             let Some(connection) = &mut self.connections[at] else { return };
-            if !connection.may_receive() {
+            if !connection.session.may_receive() {
                 return;
             }
-            match connection.receive(now, &mut self.served[connection.export()].volume.arena) {
+            match connection.receive(now, &mut self.served[connection.session.export()].volume.arena) {
                 Received::Bytes(bytes) => total += bytes,
                 Received::Last => total = TURN_BYTES_MAX,
                 Received::Nothing => return,
                 Received::End => {
-                    connection.closing = true;
+                    connection.session.close();
                     return;
                 }
             }
-            self.consume(now, at);
+            self.serve(now, at);
         }
     }
 
@@ -570,11 +541,13 @@ impl Server {
     fn tick(&mut self, now: Nanos) {
         self.served.iter_mut().for_each(Served::tick);
         self.dismiss_operators(now);
-        let wanted = self.connections.iter().flatten().any(Connection::waits_for_intake);
+        let wanted = self.intake.is_wanted();
         for connection in self.connections.iter_mut().flatten() {
-            let late = !connection.is_serving() && now.since(connection.since) > DEADLINE;
+            let late = !connection.session.is_serving() && now.since(connection.since) > DEADLINE;
             let hogs = wanted && connection.hoards_intake(now);
-            connection.broken |= late || hogs;
+            if late || hogs {
+                connection.session.lose();
+            }
         }
         for at in 0..self.connections.len() {
             self.settle_connection(at);
@@ -595,7 +568,7 @@ impl Server {
         }
         for connection in self.connections.iter_mut().flatten() {
             // What it was let ask is answered. A write that is not wholly here is not begun, nor is what stands behind its limits.
-            connection.closing = true;
+            connection.session.close();
         }
     }
 
@@ -604,58 +577,28 @@ impl Server {
         let late = now.since(since) > DEADLINE;
         if late {
             for connection in self.connections.iter_mut().flatten() {
-                connection.broken = true;
+                connection.session.lose();
             }
             self.settle(now);
         }
-        let gone = self.connections.iter().all(Option::is_none);
+        let gone = self.connections.iter().flatten().all(|connection| connection.socket.is_none());
         gone && (late || self.served.iter().all(|served| served.volume.is_idle()))
     }
 
-    /// A connection goes. What it asked for and was not answered yet stays with the volume until that is done, and so does
-    /// its place.
+    /// A client goes. What members still work for keeps its credit and its place.
     fn close(&mut self, at: usize) {
-        let Some(mut connection) = self.connections[at].take() else { return };
-        let _ = epoll::delete(&self.epoll, &connection.socket);
-        if !connection.broken {
-            connection.socket.say_goodbye();
+        let Some(connection) = &mut self.connections[at] else { return };
+        let Some(mut socket) = connection.socket.take() else { return };
+        let _ = epoll::delete(&self.epoll, &socket);
+        if !connection.session.is_lost() {
+            socket.say_goodbye();
         }
-        let at_work = connection.is_serving();
-        let served = &mut self.served[connection.export()];
-        if let Some(intake) = connection.dismantle(&mut served.finished) {
-            served.volume.give_intake(intake);
+        let served = &mut self.served[connection.session.export()];
+        if let Some(memory) = connection.session.hang_up(&mut served.shared) {
+            served.volume.give_intake(memory);
         }
-        let (left, blocks) = self.requests.forget(at, self.departed.next());
-        // What members still work for keeps its credit, and the client its place.
-        served.credit.give_but(&mut connection.held, blocks);
-        served.release_finished();
-        if left > 0 {
-            self.departed.put(connection.held, left);
-        } else if at_work {
-            self.serving -= 1;
-        }
-    }
-
-    fn answer(&mut self, now: Nanos, event: Event) {
-        self.answers_of_turn += 1;
-        match event {
-            Event::Read { tag, answer, error } => self.part_read(now, tag, answer, error),
-            Event::Written { tag, error } | Event::Flushed { tag, error } => self.acknowledge(tag, error),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::token;
-
-    #[test]
-    fn an_event_is_of_one_client_and_not_of_the_next_in_its_place() {
-        let (was, is) = (token::of_client(3, 7), token::of_client(3, 8));
-        assert_eq!((token::client(was), token::client(is)), (Some((3, 7)), Some((3, 8))));
-        assert_eq!(token::client(token::of_client(1023, (5 << 32) + 9)), Some((1023, 9)));
-        for other in [token::STOP, token::TIMER, token::LISTENERS, token::CONTROL, token::MEMBERS + 511] {
-            assert_eq!(token::client(other), None);
-        }
+        served.release();
+        self.intake.forget(at);
+        self.leave(at);
     }
 }

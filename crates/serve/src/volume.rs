@@ -25,12 +25,14 @@ mod write;
 
 pub(crate) use write::NewWrite;
 
-use crate::backend::{Backend, Done, Kind, Lateness, Task, lend_for};
+use crate::backend::{Backend, Done, Kind, Lateness, Task, Token, lend_for};
 use crate::live::Watch;
 use crate::log::Log;
+use crate::nbd::session::Blocks;
 use crate::raw::{Arena, Lend};
 use crate::source::Source;
 use crate::spec::EngineSpec;
+use crate::ticket::{Id, Tag};
 use forerun_core::access::{Access, Context, Op};
 use forerun_core::engine::{Buffer, Engine, Input, Output, Start, Status};
 use forerun_core::slots::Slot;
@@ -40,35 +42,26 @@ use std::io;
 use sync::Syncs;
 use write::Writes;
 
+/// Memory for data of writes on their way in that only short ones may take, of each client's share, blocks: 4 MiB, which is 64
+/// KiB for each of 64 clients, and of the most that there can be a write of 4 KiB however it lies.
+pub(crate) const SHARES_BLOCKS: u32 = 1024;
 /// Memory for data of writes on their way in, and for blocks that are read past the cache, blocks: 32 MiB, one request of the
-/// largest size, and one block because it may begin within one.
-pub(crate) const INTAKE_BLOCKS: u32 = 8193;
+/// largest size, one block because it may begin within one, and the shares.
+pub(crate) const INTAKE_BLOCKS: u32 = 8193 + SHARES_BLOCKS;
 /// Most blocks of a read that are tried once more past the cache.
 const RESCUE_BLOCKS_MAX: usize = 256;
 /// Messages about members that are kept until somebody asks; more are counted only.
 const NOTES_MAX: usize = 64;
 
-/// What an id of the engine, or a token of the backend, stands for: its two upper bits.
-const KIND_SHIFT: u32 = 62;
-const READ: u64 = 0;
-const PART: u64 = 1;
-const EDGE: u64 = 2;
-const OTHER: u64 = 3;
-/// The id of every hint: nobody waits for one.
-const HINT: u64 = OTHER << KIND_SHIFT | 1 << 61;
-/// Tokens of syncs and rescues; a member command's token is its number.
-const SYNC_TOKEN: u64 = 1 << KIND_SHIFT;
-const RESCUE_TOKEN: u64 = 2 << KIND_SHIFT;
-
 /// What a volume answers.
 #[derive(Debug)]
 pub(crate) enum Event {
-    /// A read: its blocks stay where [`Volume::block_at`] says until [`Volume::release`].
-    Read { tag: u64, answer: Answer, error: bool },
+    /// A read: its blocks stay where they are until [`Volume::release`].
+    Read { tag: Tag, answer: Answer, error: bool },
     /// A write.
-    Written { tag: u64, error: bool },
+    Written { tag: Tag, error: bool },
     /// A flush.
-    Flushed { tag: u64, error: bool },
+    Flushed { tag: Tag, error: bool },
 }
 
 /// Blocks that are held for a reader.
@@ -95,7 +88,7 @@ struct Flying {
 /// A failed read that is tried block by block.
 #[derive(Debug)]
 struct Rescue {
-    tag: u64,
+    tag: Tag,
     answer: Answer,
     /// Bytes of each block that lie before the file's end.
     inside: Vec<u64>,
@@ -145,6 +138,19 @@ pub(crate) struct Volume {
     pub(crate) counts: Counts,
     /// Sees what passes, for the live page.
     watch: Option<Box<Watch>>,
+}
+
+impl Blocks<Answer> for Volume {
+    fn run(&self, answer: &Answer, index: usize, end: usize) -> &[u8] {
+        let from = self.block_at(answer, index);
+        let mut blocks = 1;
+        while index + (blocks as usize) < end
+            && self.block_at(answer, index + blocks as usize) == from + blocks
+        {
+            blocks += 1;
+        }
+        self.arena.run(from, blocks)
+    }
 }
 
 fn arena_index(buffer: Buffer, cache_blocks: u32) -> Option<u32> {
@@ -220,13 +226,13 @@ impl Volume {
         [self.engine.next_wake(), self.backend.next_wake()].into_iter().flatten().min()
     }
 
-    /// Somebody wants blocks. Answered by [`Event::Read`] with the tag, which is below 2^62.
-    pub(crate) fn read(&mut self, tag: u64, context: Context, extent: Extent) {
-        debug_assert!(tag >> KIND_SHIFT == READ, "tags leave room for the kind");
+    /// Somebody wants blocks. Answered by [`Event::Read`] with the tag.
+    pub(crate) fn read(&mut self, tag: Tag, context: Context, extent: Extent) {
         let Some(watch) = &mut self.watch else {
-            return self.feed(Input::Read { id: tag, access: Access::read(context, extent) });
+            let id = Id::Read(tag).number();
+            return self.feed(Input::Read { id, access: Access::read(context, extent) });
         };
-        watch.asking(tag, extent);
+        watch.asking(Id::Read(tag).number(), extent);
         self.read_watched(tag, context, extent);
     }
 
@@ -235,12 +241,12 @@ impl Volume {
         let mut access = Access::read(context, extent);
         access.demand = Extent::default();
         self.hinted += extent.blocks;
-        self.feed(Input::Read { id: HINT, access });
+        self.feed(Input::Read { id: Id::Hint.number(), access });
     }
 
     /// Everything acknowledged is to be on stable storage. Answered by [`Event::Flushed`].
-    pub(crate) fn flush(&mut self, tag: u64) {
-        self.feed(Input::Flush { id: OTHER << KIND_SHIFT | tag });
+    pub(crate) fn flush(&mut self, tag: Tag) {
+        self.feed(Input::Flush { id: Id::Flush(tag).number() });
     }
 
     /// The blocks of an answer have been copied.
@@ -253,7 +259,7 @@ impl Volume {
     }
 
     /// Where in the arena the block `index` of an answer is.
-    pub(crate) fn block_at(&self, answer: &Answer, index: usize) -> u32 {
+    fn block_at(&self, answer: &Answer, index: usize) -> u32 {
         let slot = self.engine.slots(answer.handle)[index];
         if slot.is_some() {
             return slot.0;
@@ -440,7 +446,10 @@ impl Volume {
             Output::Start(start) => self.start(&start),
             // A command that has left is in the kernel's hands, where nothing overtakes.
             Output::Promote { .. } => {}
-            Output::Fill { id, handle } => self.fill(id, handle),
+            Output::Fill { id, handle } => match Id::of(id) {
+                Id::Part(part) => self.fill(part as usize, handle),
+                id => unreachable!("{id:?} brings no bytes"),
+            },
             Output::Combine { job } => unreachable!("job {job}: no geometry that is served keeps parity"),
             Output::Ready { id, handle, error } => self.ready(id, handle, error),
         }
@@ -492,7 +501,7 @@ impl Volume {
         self.backend.submit(
             self.now,
             Task {
-                token: u64::from(start.command),
+                token: Token::Command(start.command),
                 kind,
                 member: place.member as u16,
                 ahead: start.read_ahead,
@@ -507,15 +516,14 @@ impl Volume {
 
     /// The backend has ended something.
     fn ended(&mut self, done: Done) {
-        match done.token & (3 << KIND_SHIFT) {
-            SYNC_TOKEN => self.synced(done),
-            RESCUE_TOKEN => self.rescued(done),
-            _ => self.command_ended(done),
+        match done.token {
+            Token::Command(number) => self.command_ended(number, done),
+            Token::Sync(member) => self.synced(usize::from(member), done),
+            Token::Rescue { read, index } => self.rescued(read as usize, index as usize, done),
         }
     }
 
-    fn command_ended(&mut self, done: Done) {
-        let number = done.token as u32;
+    fn command_ended(&mut self, number: u32, done: Done) {
         let Flying { blocks, inside, disk, member, write, since } = self.flying[number as usize];
         let mut lease = done.lease.expect("a member command has a lease");
         if write && done.result.is_ok() {
@@ -556,32 +564,31 @@ impl Volume {
     }
 
     fn ready(&mut self, id: u64, handle: u32, error: bool) {
-        let inner = id & !(3 << KIND_SHIFT);
-        match id >> KIND_SHIFT {
-            READ => {
+        match Id::of(id) {
+            Id::Read(tag) => {
                 let answer = Answer { handle, patch: Vec::new() };
                 if error {
-                    self.rescue(inner, answer);
+                    self.rescue(tag, answer);
                 } else {
-                    self.answered(inner);
-                    self.events.push_back(Event::Read { tag: inner, answer, error: false });
+                    self.answered(tag);
+                    self.events.push_back(Event::Read { tag, answer, error: false });
                 }
             }
-            PART => self.part_ready(inner as usize, handle, error),
-            EDGE => self.edge_ready(inner, handle, error),
-            _ if id == HINT => {
+            Id::Part(part) => self.part_ready(part as usize, handle, error),
+            Id::Edge { write, tail } => self.edge_ready(write as usize, tail, handle, error),
+            Id::Hint => {
                 self.hinted -= self.engine.extent(handle).blocks;
                 self.inputs.push_back(Input::Release { handle });
             }
-            _ => {
+            Id::Flush(tag) => {
                 self.inputs.push_back(Input::Release { handle });
-                self.sync_for_flush(inner, error);
+                self.sync_for_flush(tag, error);
             }
         }
     }
 
     /// Reads the missing blocks of an answer one by one, past the cache.
-    fn rescue(&mut self, tag: u64, answer: Answer) {
+    fn rescue(&mut self, tag: Tag, answer: Answer) {
         let extent = self.engine.extent(answer.handle);
         let slots = self.engine.slots(answer.handle);
         let holes: Vec<u32> =
@@ -610,7 +617,7 @@ impl Volume {
             self.backend.submit(
                 self.now,
                 Task {
-                    token: RESCUE_TOKEN | (number as u64) << 32 | index as u64,
+                    token: Token::Rescue { read: number as u32, index: index as u32 },
                     kind: Kind::Read,
                     member: place.member as u16,
                     ahead: false,
@@ -627,12 +634,11 @@ impl Volume {
         self.rescues[number] = Some(Rescue { tag, answer, inside, left, failed: false });
     }
 
-    fn rescued(&mut self, done: Done) {
-        let number = (done.token & !(3 << KIND_SHIFT)) >> 32;
+    fn rescued(&mut self, read: usize, index: usize, done: Done) {
         let mut lease = done.lease.expect("a read has a lease");
-        let entry = &mut self.rescues[number as usize];
+        let entry = &mut self.rescues[read];
         let rescue = entry.as_mut().expect("a rescue stays until its last read has ended");
-        let inside = rescue.inside[(done.token & u64::from(u32::MAX)) as usize];
+        let inside = rescue.inside[index];
         match done.result {
             Ok(moved) if moved >= inside => lease.clear_from(inside),
             Ok(_) | Err(_) => rescue.failed = true,

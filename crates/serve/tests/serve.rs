@@ -17,6 +17,8 @@ mod faults;
 mod floods;
 #[path = "it/hostile.rs"]
 mod hostile;
+#[path = "it/intake.rs"]
+mod intake;
 #[path = "it/live.rs"]
 mod live;
 #[path = "it/member_tls.rs"]

@@ -93,14 +93,14 @@ pub enum Step {
     /// the answer is no client of this protocol, or somebody between it and us.
     StartTls,
     /// Requests follow.
-    Transmission(Session),
+    Transmission(Terms),
     /// Send what there is and close.
     Close,
 }
 
 /// What was agreed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Session {
+pub struct Terms {
     /// Number of the export.
     pub export: usize,
     /// READ is answered in chunks.
@@ -293,7 +293,7 @@ impl Handshake {
         if !self.no_zeroes {
             out.extend_from_slice(&[0; 124]);
         }
-        Step::Transmission(Session { export, structured: self.structured, told: self.told })
+        Step::Transmission(Terms { export, structured: self.structured, told: self.told })
     }
 
     /// What an export can do for this client: chunks of a READ are only spoken of where chunks were agreed on ("MUST leave
@@ -328,7 +328,7 @@ impl Handshake {
         if number == option::INFO {
             return Step::Again;
         }
-        Step::Transmission(Session { export, structured: self.structured, told: self.told })
+        Step::Transmission(Terms { export, structured: self.structured, told: self.told })
     }
 
     fn tell(&mut self, number: u32, kind: u16, export: &Export, out: &mut Vec<u8>) {
@@ -457,7 +457,7 @@ mod tests {
         input.extend(option_bytes(option::STRUCTURED_REPLY, &[]));
         input.extend(go(b"b", &[info::BLOCK_SIZE, 77]));
         let (out, step) = run(&input);
-        assert_eq!(step, Step::Transmission(Session { export: 1, structured: true, told: true }));
+        assert_eq!(step, Step::Transmission(Terms { export: 1, structured: true, told: true }));
         assert_eq!(kinds(&out), [reply::ACK, reply::INFO, reply::INFO, reply::ACK]);
     }
 
@@ -513,7 +513,7 @@ mod tests {
         assert_eq!(feed(&mut machine, &option_bytes(option::STARTTLS, &[])).1, Step::StartTls);
         assert_eq!(feed(&mut machine, &option_bytes(option::STARTTLS, &[])).0, [reply::INVALID], "once");
         let (_, step) = feed(&mut machine, &go(b"b", &[]));
-        assert_eq!(step, Step::Transmission(Session { export: 1, structured: false, told: false }));
+        assert_eq!(step, Step::Transmission(Terms { export: 1, structured: false, told: false }));
         let unsupported = feed(&mut greeted(Tls::Off), &option_bytes(option::STARTTLS, &[]));
         assert_eq!(unsupported, (vec![reply::UNSUPPORTED], Step::More));
     }

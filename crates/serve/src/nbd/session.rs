@@ -386,11 +386,8 @@ impl<A> Session<A> {
     /// A request's head is here.
     fn request(&mut self, terms: Terms, request: Request, world: &World<'_>) -> Ask {
         let export = &world.exports[terms.export];
-        let limits = Limits {
-            size: export.size,
-            read_only: export.flags & export::READ_ONLY != 0,
-            told: terms.told,
-        };
+        let limits =
+            Limits { size: export.size, read_only: export.flags & export::READ_ONLY != 0, told: terms.told };
         let mut checked = request.check(&limits);
         if request.flags & wire::request::DF != 0 && !terms.structured {
             checked = Err(Errno::Inval); // "MUST NOT" be set where chunks were not agreed on
@@ -540,17 +537,13 @@ impl<A> Session<A> {
         let end = (extent.end() * BLOCK_BYTES).min(offset + u64::from(length));
         let bytes = (end - begin) as usize;
         let last = asked.is_issued() && asked.parts.is_empty();
-        let begun = std::mem::replace(&mut asked.head_sent, asked.head_sent || asked.is_one_piece(terms));
-        if !terms.structured {
-            if !begun {
-                self.out.head(&wire::simple_reply(None, cookie));
-            }
-        } else if asked.is_one_piece(terms) {
-            if !begun {
-                self.out.head(&wire::data_chunk(true, cookie, begin, length));
-            }
-        } else {
-            self.out.head(&wire::data_chunk(last, cookie, begin, bytes as u32));
+        let one_piece = asked.is_one_piece(terms);
+        let begun = std::mem::replace(&mut asked.head_sent, one_piece);
+        match (one_piece, terms.structured) {
+            (true, _) if begun => {}
+            (true, false) => self.out.head(&wire::simple_reply(None, cookie)),
+            (true, true) => self.out.head(&wire::data_chunk(true, cookie, begin, length)),
+            (false, _) => self.out.head(&wire::data_chunk(last, cookie, begin, bytes as u32)),
         }
         self.out.data(answer, extent.blocks, (begin % BLOCK_BYTES) as usize, bytes);
     }
@@ -621,11 +614,7 @@ impl<A> Session<A> {
     }
 
     /// The pieces that are to be sent, as many as `slices` takes. Returns how many, and their bytes.
-    pub fn gather<'a>(
-        &'a self,
-        blocks: &'a impl Blocks<A>,
-        slices: &mut [IoSlice<'a>],
-    ) -> (usize, usize) {
+    pub fn gather<'a>(&'a self, blocks: &'a impl Blocks<A>, slices: &mut [IoSlice<'a>]) -> (usize, usize) {
         self.out.gather(blocks, slices)
     }
 

@@ -21,6 +21,7 @@ mod ring;
 pub(crate) use activation::inherited_sockets;
 pub(crate) use ring::Ring;
 
+use crate::nbd::session::Memory;
 use forerun_core::units::BLOCK_BYTES;
 use std::io;
 use std::os::fd::{AsRawFd as _, BorrowedFd};
@@ -400,6 +401,12 @@ impl Lease {
                 at += piece.iov_len as u64;
             }
         }
+    }
+}
+
+impl Memory for Arena {
+    fn block_mut(&mut self, at: u32) -> &mut [u8] {
+        Self::block_mut(self, at)
     }
 }
 

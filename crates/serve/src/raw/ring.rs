@@ -244,6 +244,7 @@ impl Drop for Ring {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::backend::Token;
     use std::sync::Arc;
 
     #[test]
@@ -257,7 +258,7 @@ mod tests {
             let file = Some(Arc::clone(&file));
             let context = forerun_core::access::Context(0);
             let task = Task {
-                token,
+                token: Token::Sync(token),
                 kind: Kind::Sync,
                 member: 0,
                 ahead: false,

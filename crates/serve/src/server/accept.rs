@@ -4,7 +4,8 @@
 //! over, one that answers is not. Streams do not block and do not wait to fill packets. Negotiating clients are bounded
 //! in number: when one more comes, the one that has been negotiating longest makes room.
 
-use super::{Server, token};
+use super::Server;
+use super::token::Token;
 use crate::connection::Connection;
 use crate::error::{ServeError, system};
 use crate::nbd::handshake::Tls;
@@ -177,7 +178,7 @@ impl Server {
             self.connections.push(None);
             self.connections.len() - 1
         });
-        let data = EventData::new_u64(token::of_client(at, self.clients + 1));
+        let data = EventData::new_u64(Token::of_client(at, self.clients + 1).number());
         if epoll::add(&self.epoll, &socket, data, EventFlags::IN).is_err() {
             return;
         }
@@ -192,10 +193,9 @@ impl Server {
     /// Sends away the client that has negotiated longest when there are too many.
     fn make_room(&mut self) {
         let negotiating = || {
-            self.connections
-                .iter()
-                .enumerate()
-                .filter_map(|(at, c)| c.as_ref().filter(|c| !c.is_serving()).map(|c| (c.since, c.number, at)))
+            self.connections.iter().enumerate().filter_map(|(at, c)| {
+                c.as_ref().filter(|c| !c.session.is_serving()).map(|c| (c.since, c.number, at))
+            })
         };
         if negotiating().count() < NEGOTIATING_MAX {
             return;

@@ -1,7 +1,8 @@
 //! The loop's side of the control socket: who asks, and what is done about it.
 
 use super::accept::{Listener, listen_unix};
-use super::{DEADLINE, Server, token};
+use super::token::Token;
+use super::{DEADLINE, Server};
 use crate::control::{Answer, ExportState, REQUEST_BYTES_MAX, Request, Stats};
 use crate::error::{ServeError, system};
 use crate::spec::{Change, EngineSpec};
@@ -39,7 +40,7 @@ impl Control {
     /// Listens, for the owner of the process alone.
     pub(super) fn open(path: &Path, epoll: &OwnedFd) -> Result<Self, ServeError> {
         let listener = listen_unix(path, "--control")?;
-        let data = EventData::new_u64(token::CONTROL);
+        let data = EventData::new_u64(Token::Control.number());
         epoll::add(epoll, listener.as_fd(), data, EventFlags::IN).map_err(|e| system("epoll")(e.into()))?;
         Ok(Self { listener, operators: Default::default() })
     }
@@ -51,7 +52,7 @@ impl Control {
         }
         let longest = (0..OPERATORS_MAX).min_by_key(|&at| self.operators[at].as_ref().map(|o| o.since));
         let at = longest.expect("there are places");
-        let data = EventData::new_u64(token::OPERATORS + at as u64);
+        let data = EventData::new_u64(Token::Operator(at as u32).number());
         // The one who leaves closes its socket, which takes it out of the set.
         self.operators[at] = None;
         if epoll::add(epoll, &stream, data, EventFlags::IN).is_ok() {
@@ -119,7 +120,7 @@ impl Server {
             };
             operator.outbox = serde_json::to_vec(&answer).unwrap_or_default();
             operator.outbox.push(b'\n');
-            let data = EventData::new_u64(token::OPERATORS + at as u64);
+            let data = EventData::new_u64(Token::Operator(at as u32).number());
             if epoll::modify(&self.epoll, &operator.stream, data, EventFlags::OUT).is_err() {
                 return;
             }

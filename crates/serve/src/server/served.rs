@@ -4,21 +4,20 @@
 //! member that fails or changes, a full cache and a scheme are matters of one export.
 
 use super::open;
-use crate::credit::Credit;
 use crate::error::ServeError;
 use crate::live::Asked;
+use crate::nbd::credit::Credit;
 use crate::nbd::handshake::{Export, export_flags};
+use crate::nbd::session::Shared;
 use crate::options::{Options, What};
-use crate::volume::{Answer, INTAKE_BLOCKS, Volume};
+use crate::volume::{Answer, Volume};
 
 /// One export.
 pub(super) struct Served {
     pub(super) name: String,
     pub(super) volume: Volume,
-    /// What its clients may have in flight.
-    pub(super) credit: Credit,
-    /// Answers that were sent, with their credit, and wait to be given back.
-    pub(super) finished: Vec<(Answer, u64)>,
+    /// What its clients may have in flight, and answers that wait to be given back.
+    pub(super) shared: Shared<Answer>,
     /// Why its members are not what they were.
     pub(super) changed: Option<String>,
     /// Requests that were answered.
@@ -38,9 +37,11 @@ impl Served {
             volume.share_intake(count);
             all.push(Self {
                 name: export.name.clone(),
-                credit: Credit::new(volume.spec.cache_blocks, u64::from(options.connections)),
+                shared: Shared {
+                    credit: Credit::new(volume.spec.cache_blocks, u64::from(options.connections)),
+                    back: Vec::new(),
+                },
                 volume,
-                finished: Vec::new(),
                 changed: None,
                 counts: Asked::default(),
                 read_only: export.read_only || matches!(export.what, What::Stripe { .. }),
@@ -59,10 +60,10 @@ impl Served {
         }
     }
 
-    /// Gives sent answers back to the engine.
-    pub(super) fn release_finished(&mut self) {
-        let Self { finished, volume, .. } = self;
-        for (answer, _) in finished.drain(..) {
+    /// Gives answers that are done with back to the engine.
+    pub(super) fn release(&mut self) {
+        let Self { shared, volume, .. } = self;
+        for answer in shared.back.drain(..) {
             volume.release(answer);
         }
     }
@@ -77,20 +78,4 @@ impl Served {
             self.changed = Some(why);
         }
     }
-}
-
-/// Memory for the data of a write, of the export `at`. It is one budget for all exports: what the others use is not there,
-/// and memory that they have used is given back to the system before more is touched than one of them may.
-pub(super) fn take_intake(served: &mut [Served], at: usize, blocks: usize) -> Option<Vec<u32>> {
-    if served.len() > 1 {
-        let sum =
-            |count: fn(&Volume) -> usize| served.iter().map(|served| count(&served.volume)).sum::<usize>();
-        if sum(Volume::intake_taken) + blocks > INTAKE_BLOCKS as usize {
-            return None;
-        }
-        if sum(Volume::intake_touched) + blocks > INTAKE_BLOCKS as usize {
-            served.iter_mut().for_each(|served| served.volume.trim_intake());
-        }
-    }
-    served[at].volume.take_intake(blocks)
 }

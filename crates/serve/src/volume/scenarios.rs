@@ -7,9 +7,11 @@
 
 use super::{Event, Volume};
 use crate::backend::{Backend, Done, Task};
+use crate::nbd::session::Ticket;
 use crate::options::Direct;
 use crate::source::{Opening, Source};
 use crate::spec::EngineSpec;
+use crate::ticket::Tag;
 use forerun_core::access::Context;
 use forerun_core::array::{ArraySpec, Level};
 use forerun_core::cache::State;
@@ -126,7 +128,8 @@ impl Rig {
                 };
                 let (start, count) = range(blocks);
                 self.asked.push(blocks.into());
-                self.volume.read(self.asked.len() as u64 - 1, context, Extent::new(start, count));
+                let ticket = Ticket { request: self.asked.len() as u16 - 1, part: 0 };
+                self.volume.read(Tag { client: 0, ticket }, context, Extent::new(start, count));
             }
             ["done", blocks] => {
                 let mut script = self.script.lock().unwrap_or_else(PoisonError::into_inner);
@@ -171,7 +174,7 @@ impl Rig {
             let Some(event) = self.volume.event() else { return answers };
             let Event::Read { tag, answer, error } = event else { panic!("a page only reads: {event:?}") };
             assert!(!error, "no member fails");
-            answers.push(format!("answer {}", self.asked[tag as usize]));
+            answers.push(format!("answer {}", self.asked[usize::from(tag.ticket.request)]));
             self.volume.release(answer);
         }
     }

@@ -7,15 +7,16 @@
 //! lose (a far server is away, and all that was written was flushed before) is an error to who waits for it, and no more:
 //! [`Unsynced`] knows which it was.
 
-use super::{Event, SYNC_TOKEN, Volume};
-use crate::backend::{Done, Kind, Task};
+use super::{Event, Volume};
+use crate::backend::{Done, Kind, Task, Token};
+use crate::ticket::Tag;
 use forerun_core::access::Context;
 
 /// Who waits for a sync.
 #[derive(Clone, Copy, Debug)]
 enum Waiter {
-    Flush { tag: u64, error: bool },
-    Write { tag: u64 },
+    Flush { tag: Tag, error: bool },
+    Write { tag: Tag },
 }
 
 /// The running sync, and the next.
@@ -37,11 +38,11 @@ impl Syncs {
 }
 
 impl Volume {
-    pub(super) fn sync_for_flush(&mut self, tag: u64, error: bool) {
+    pub(super) fn sync_for_flush(&mut self, tag: Tag, error: bool) {
         self.sync(Waiter::Flush { tag, error });
     }
 
-    pub(super) fn sync_for_write(&mut self, tag: u64) {
+    pub(super) fn sync_for_write(&mut self, tag: Tag) {
         self.sync(Waiter::Write { tag });
     }
 
@@ -65,7 +66,7 @@ impl Volume {
             self.backend.submit(
                 self.now,
                 Task {
-                    token: SYNC_TOKEN | index as u64,
+                    token: Token::Sync(index as u16),
                     kind: Kind::Sync,
                     member: index as u16,
                     ahead: false,
@@ -80,8 +81,7 @@ impl Volume {
     }
 
     /// One member has synced.
-    pub(super) fn synced(&mut self, done: Done) {
-        let index = (done.token & !SYNC_TOKEN) as usize;
+    pub(super) fn synced(&mut self, index: usize, done: Done) {
         let member = &mut self.source.members[index];
         match done.result {
             Ok(_) => member.unsynced.synced(),
@@ -187,14 +187,14 @@ mod tests {
         }
 
         fn flush_fails(&mut self) -> bool {
-            self.0.flush(1);
+            self.0.flush(Tag::default());
             self.fails()
         }
 
         fn write_fails(&mut self, durable: bool) -> bool {
             let intake = self.0.take_intake(1).expect("memory");
             let context = Context(1);
-            self.0.write(NewWrite { tag: 2, context, offset: 0, bytes: 4096, intake, durable });
+            self.0.write(NewWrite { tag: Tag::default(), context, offset: 0, bytes: 4096, intake, durable });
             self.fails()
         }
     }

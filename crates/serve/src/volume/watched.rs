@@ -2,6 +2,7 @@
 
 use super::Volume;
 use crate::live::{Sample, Watch};
+use crate::ticket::{Id, Tag};
 use forerun_core::access::{Access, Context};
 use forerun_core::engine::Input;
 use forerun_core::units::Extent;
@@ -14,9 +15,9 @@ impl Volume {
     }
 
     /// A read that the watch has been told of.
-    pub(super) fn read_watched(&mut self, tag: u64, context: Context, extent: Extent) {
+    pub(super) fn read_watched(&mut self, tag: Tag, context: Context, extent: Extent) {
         let before = self.engine.stats().program;
-        self.feed(Input::Read { id: tag, access: Access::read(context, extent) });
+        self.feed(Input::Read { id: Id::Read(tag).number(), access: Access::read(context, extent) });
         let after = self.engine.stats().program;
         if let Some(watch) = &mut self.watch {
             watch.asked(self.now, context, extent, &before, &after);
@@ -24,9 +25,9 @@ impl Volume {
     }
 
     /// A read has its answer.
-    pub(super) fn answered(&mut self, tag: u64) {
+    pub(super) fn answered(&mut self, tag: Tag) {
         if let Some(watch) = &mut self.watch {
-            watch.answered(self.now, tag);
+            watch.answered(self.now, Id::Read(tag).number());
         }
     }
 

@@ -12,8 +12,9 @@
 //!    `--whole blocks------------------------^
 //! ```
 
-use super::{EDGE, Event, KIND_SHIFT, PART, Volume};
+use super::{Event, Volume};
 use crate::raw::BLOCK;
+use crate::ticket::{Id, Tag};
 use forerun_core::access::{Access, Context};
 use forerun_core::engine::Input;
 use forerun_core::units::{BLOCK_BYTES, Extent};
@@ -28,7 +29,7 @@ const FLYING_ONE_IN: u64 = 4;
 #[derive(Debug)]
 pub(crate) struct NewWrite {
     /// Comes back in [`Event::Written`].
-    pub(crate) tag: u64,
+    pub(crate) tag: Tag,
     /// Who writes.
     pub(crate) context: Context,
     /// First byte.
@@ -157,19 +158,18 @@ impl Volume {
             self.writes.queued.push_back(at);
             return;
         }
-        for (wanted, extent, which) in [(read_head, first, 0), (read_tail, last, 1)] {
+        for (wanted, extent, tail) in [(read_head, first, false), (read_tail, last, true)] {
             if wanted {
                 let mut access = Access::read(context, extent);
                 access.demand = Extent::default();
-                let id = EDGE << KIND_SHIFT | (at as u64) << 1 | which;
+                let id = Id::Edge { write: at as u32, tail }.number();
                 self.inputs.push_back(Input::Read { id, access });
             }
         }
     }
 
     /// An edge block is here: what the write leaves of it is copied into the intake.
-    pub(super) fn edge_ready(&mut self, inner: u64, handle: u32, error: bool) {
-        let (at, is_tail) = ((inner >> 1) as usize, inner & 1 == 1);
+    pub(super) fn edge_ready(&mut self, at: usize, is_tail: bool, handle: u32, error: bool) {
         if error {
             self.writes.get(at).error = true;
         } else {
@@ -223,7 +223,7 @@ impl Volume {
             let part = put(&mut self.writes.parts, Part { write: at, extent });
             // In this order: what is unblocked below goes to the engine behind this part.
             self.inputs.push_back(Input::Write {
-                id: PART << KIND_SHIFT | part as u64,
+                id: Id::Part(part as u32).number(),
                 access: Access::write(context, extent),
                 durable: false,
             });
@@ -250,9 +250,8 @@ impl Volume {
     }
 
     /// The engine names the memory of a part: the bytes are copied there.
-    pub(super) fn fill(&mut self, id: u64, handle: u32) {
-        let part =
-            self.writes.parts[(id & !(3 << KIND_SHIFT)) as usize].expect("a part stays until it is ready");
+    pub(super) fn fill(&mut self, part: usize, handle: u32) {
+        let part = self.writes.parts[part].expect("a part stays until it is ready");
         let write = self.writes.writes[part.write].as_ref().expect("a write stays until its parts are ready");
         let first = (part.extent.start.0 - write.extent.start.0) as usize;
         for (index, slot) in self.engine.slots(handle).iter().enumerate() {

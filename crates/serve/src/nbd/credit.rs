@@ -8,27 +8,28 @@
 
 /// The pool.
 #[derive(Debug)]
-pub(crate) struct Credit {
+pub struct Credit {
     shared_left: u64,
     reserve: u64,
 }
 
 /// What one connection holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Held {
+pub struct Held {
     reserved: u64,
     shared: u64,
 }
 
 impl Credit {
     /// The pool of a cache of `cache_blocks`, for at most `connections`.
-    pub(crate) fn new(cache_blocks: u64, connections: u64) -> Self {
+    #[must_use]
+    pub fn new(cache_blocks: u64, connections: u64) -> Self {
         let half = cache_blocks / 4;
         Self { shared_left: half, reserve: half / connections.max(1) }
     }
 
     /// Takes up to `want` blocks: all of it, or less for a connection that holds nothing, or nothing.
-    pub(crate) fn take(&mut self, held: &mut Held, want: u64) -> u64 {
+    pub fn take(&mut self, held: &mut Held, want: u64) -> u64 {
         let reserved = self.reserve - held.reserved;
         let shared = self.shared_left.saturating_sub(held.shared) / 2;
         let granted = if reserved + shared >= want {
@@ -46,7 +47,7 @@ impl Credit {
     }
 
     /// Gives blocks back.
-    pub(crate) fn give(&mut self, held: &mut Held, blocks: u64) {
+    pub fn give(&mut self, held: &mut Held, blocks: u64) {
         let shared = blocks.min(held.shared);
         held.shared -= shared;
         self.shared_left += shared;
@@ -55,7 +56,7 @@ impl Credit {
     }
 
     /// Gives back all that a connection holds but `kept` blocks.
-    pub(crate) fn give_but(&mut self, held: &mut Held, kept: u64) {
+    pub fn give_but(&mut self, held: &mut Held, kept: u64) {
         self.give(held, held.reserved + held.shared - kept);
     }
 }
