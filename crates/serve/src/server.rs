@@ -184,6 +184,7 @@ fn open_volume(options: &Options, export: &ExportOptions) -> Result<Volume, Serv
     let how = Opening {
         read_only: export.read_only,
         direct: options.direct,
+        unsafe_no_flush: export.unsafe_no_flush,
         tls: crate::member_tls::config(&export.member_tls)?,
     };
     let (mut source, members): (Source, Vec<&MemberSpec>) = match &export.what {
@@ -218,6 +219,9 @@ fn open_volume(options: &Options, export: &ExportOptions) -> Result<Volume, Serv
         Ok(if emulated { Box::new(Emulated::new(plain, models)) as Box<dyn Backend> } else { plain })
     };
     let mut volume = Volume::new(spec, source, backend).map_err(system("memory and members"))?;
+    for warning in volume.health().warnings {
+        volume.say(warning);
+    }
     let unserved = volume.source.unserved();
     if unserved > 0 {
         volume.say(format!(
@@ -760,7 +764,7 @@ impl Server {
     fn answer(&mut self, now: Nanos, event: Event) {
         self.answers_of_turn += 1;
         match event {
-            Event::Read { tag, answer, error } => self.part_read(now, tag, answer, error),
+            Event::Read { tag, result } => self.part_read(now, tag, result),
             Event::Written { tag, error } | Event::Flushed { tag, error } => self.acknowledge(tag, error),
         }
     }

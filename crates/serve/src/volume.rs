@@ -17,6 +17,7 @@
 //! because the kernel may have dropped what it could not write.
 
 mod change;
+mod health;
 #[cfg(test)]
 mod scenarios;
 mod spec;
@@ -25,6 +26,7 @@ mod watched;
 mod write;
 
 pub(crate) use change::Change;
+pub(crate) use health::Health;
 pub(crate) use spec::EngineSpec;
 pub(crate) use sync::Unsynced;
 pub(crate) use write::NewWrite;
@@ -32,9 +34,11 @@ pub(crate) use write::NewWrite;
 use crate::backend::{Backend, Done, Kind, Lateness, Task, lend_for};
 use crate::live::Watch;
 use crate::log::Log;
+use crate::nbd::wire::Errno;
 use crate::raw::{Arena, Lend};
 use crate::source::Source;
 use forerun_core::access::{Access, Context, Op};
+use forerun_core::array::Role;
 use forerun_core::engine::{Buffer, Engine, Input, Output, Start, Status};
 use forerun_core::slots::Slot;
 use forerun_core::units::{Block, Disk, Extent, Nanos};
@@ -67,11 +71,11 @@ const RESCUE_TOKEN: u64 = 2 << KIND_SHIFT;
 #[derive(Debug)]
 pub(crate) enum Event {
     /// A read: its blocks stay where [`Volume::block_at`] says until [`Volume::release`].
-    Read { tag: u64, answer: Answer, error: bool },
-    /// A write.
-    Written { tag: u64, error: bool },
-    /// A flush.
-    Flushed { tag: u64, error: bool },
+    Read { tag: u64, result: Result<Answer, Errno> },
+    /// A write, and why it failed if it did.
+    Written { tag: u64, error: Option<Errno> },
+    /// A flush, likewise.
+    Flushed { tag: u64, error: Option<Errno> },
 }
 
 /// Blocks that are held for a reader.
@@ -85,6 +89,8 @@ pub(crate) struct Answer {
 /// What is known of a member command in flight.
 #[derive(Clone, Copy, Debug, Default)]
 struct Flying {
+    /// First block of the disk.
+    first: Block,
     blocks: u64,
     inside: u64,
     disk: Disk,
@@ -156,6 +162,11 @@ fn arena_index(buffer: Buffer, cache_blocks: u32) -> Option<u32> {
         Buffer::Staging(slot) => Some(cache_blocks + slot.0),
         Buffer::Discard => None,
     }
+}
+
+/// Why a member refuses a write, where the protocol has a word for it that says more than EIO.
+fn refusal(problem: &io::Error) -> Option<Errno> {
+    matches!(problem.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT)).then_some(Errno::NoSpace)
 }
 
 impl Volume {
@@ -458,6 +469,7 @@ impl Volume {
             self.flying.resize(number + 1, Flying::default());
         }
         self.flying[number] = Flying {
+            first: start.extent.start,
             blocks: start.extent.blocks,
             inside: place.inside,
             disk: start.disk,
@@ -508,6 +520,14 @@ impl Volume {
         );
     }
 
+    /// The blocks of the volume that lie on blocks of a disk, within one strip.
+    fn volume_extent(&self, disk: Disk, first: Block, blocks: u64) -> Extent {
+        let Role::Data(start) = self.source.array.logical(disk, first) else {
+            unreachable!("what is served holds nothing but data")
+        };
+        Extent { start, blocks }
+    }
+
     /// The backend has ended something.
     fn ended(&mut self, done: Done) {
         match done.token & (3 << KIND_SHIFT) {
@@ -519,7 +539,7 @@ impl Volume {
 
     fn command_ended(&mut self, done: Done) {
         let number = done.token as u32;
-        let Flying { blocks, inside, disk, member, write, since } = self.flying[number as usize];
+        let Flying { first, blocks, inside, disk, member, write, since } = self.flying[number as usize];
         let mut lease = done.lease.expect("a member command has a lease");
         if write && done.result.is_ok() {
             self.source.members[member].unsynced.wrote();
@@ -536,6 +556,9 @@ impl Volume {
                 moved / forerun_core::units::BLOCK_BYTES
             }
             Err(problem) => {
+                if write && let Some(error) = refusal(&problem) {
+                    self.refused_write(self.volume_extent(disk, first, blocks), error);
+                }
                 let what = if write { "write" } else { "read" };
                 self.note(|| format!("member {}: {what}: {problem}", disk.0));
                 0
@@ -567,7 +590,7 @@ impl Volume {
                     self.rescue(inner, answer);
                 } else {
                     self.answered(inner);
-                    self.events.push_back(Event::Read { tag: inner, answer, error: false });
+                    self.events.push_back(Event::Read { tag: inner, result: Ok(answer) });
                 }
             }
             PART => self.part_ready(inner as usize, handle, error),
@@ -591,11 +614,7 @@ impl Volume {
             (0..slots.len()).filter(|&k| slots[k] == Slot::NONE).map(|k| k as u32).collect();
         let few = holes.len() <= RESCUE_BLOCKS_MAX.min(self.rescue_room);
         let memory = if few { self.take_intake(holes.len()) } else { None };
-        let Some(memory) = memory else {
-            self.answered(tag);
-            self.events.push_back(Event::Read { tag, answer, error: true });
-            return;
-        };
+        let Some(memory) = memory else { return self.refuse_read(tag, answer) };
         self.rescue_room -= memory.len();
         let number = self.rescues.iter().position(Option::is_none).unwrap_or_else(|| {
             self.rescues.push(None);
@@ -646,9 +665,19 @@ impl Volume {
             return;
         }
         if let Some(Rescue { tag, answer, failed, .. }) = entry.take() {
-            self.counts.rescued += u64::from(!failed);
+            if failed {
+                return self.refuse_read(tag, answer);
+            }
+            self.counts.rescued += 1;
             self.answered(tag);
-            self.events.push_back(Event::Read { tag, answer, error: failed });
+            self.events.push_back(Event::Read { tag, result: Ok(answer) });
         }
+    }
+
+    /// A read of which a block cannot be had.
+    fn refuse_read(&mut self, tag: u64, answer: Answer) {
+        self.answered(tag);
+        self.events.push_back(Event::Read { tag, result: Err(Errno::Io) });
+        self.release(answer);
     }
 }

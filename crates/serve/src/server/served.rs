@@ -8,6 +8,7 @@ use crate::credit::Credit;
 use crate::error::ServeError;
 use crate::live::Asked;
 use crate::nbd::handshake::{Export, export_flags};
+use crate::nbd::wire::export;
 use crate::options::{Options, What};
 use crate::volume::{Answer, INTAKE_BLOCKS, Volume};
 
@@ -55,7 +56,11 @@ impl Served {
             name: self.name.clone(),
             description: format!("{} behind {}", self.volume.source.array.spec(), self.volume.spec.scheme),
             size: self.volume.source.size,
-            flags: export_flags(self.read_only, false),
+            flags: if self.volume.source.no_flush() {
+                export_flags(self.read_only, false) & !(export::SEND_FLUSH | export::SEND_FUA)
+            } else {
+                export_flags(self.read_only, false)
+            },
         }
     }
 
