@@ -142,7 +142,9 @@ impl Volume {
         let failed = self.syncs.error || self.syncs.failed;
         for waiter in self.syncs.running.drain(..) {
             self.events.push_back(match waiter {
-                Waiter::Flush { tag, error } => Event::Flushed { tag, error: (error || failed).then_some(Errno::Io) },
+                Waiter::Flush { tag, error } => {
+                    Event::Flushed { tag, error: (error || failed).then_some(Errno::Io) }
+                }
                 Waiter::Write { tag } => Event::Written { tag, error: failed.then_some(Errno::Io) },
             });
         }

@@ -326,3 +326,16 @@ fn each_write_is_made_durable_at_a_far_member_that_has_fua_alone() {
     assert_eq!(writes, [request::FUA]);
     assert!(seen.iter().all(|seen| seen.0 != Command::Flush), "it has none: {seen:?}");
 }
+
+#[test]
+fn a_far_member_that_is_full_says_so_to_who_writes() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let flags = export::HAS_FLAGS | export::SEND_FLUSH;
+    let full = |command| if command == Command::Write { Fate::Fails(28) } else { Fate::Well };
+    fake::far(folder.path(), flags, vec![7; 1 << 20], move |request| full(request.command));
+    let server = Running::start(&over(folder.path(), "far", false));
+    let mut client = Client::connect(&server.socket, true);
+    assert_eq!(client.write(0, &[1; 4096], 0), 28, "ENOSPC");
+    assert_eq!(client.write(100, &[1; 40], 0), 28, "of part of a block, too");
+    assert_eq!(client.read(0, 4096).data, [7; 4096]);
+}
