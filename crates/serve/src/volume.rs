@@ -20,15 +20,10 @@ mod change;
 mod health;
 #[cfg(test)]
 mod scenarios;
-mod spec;
 mod sync;
 mod watched;
 mod write;
 
-pub(crate) use change::Change;
-pub(crate) use health::Health;
-pub(crate) use spec::EngineSpec;
-pub(crate) use sync::Unsynced;
 pub(crate) use write::NewWrite;
 
 use crate::backend::{Backend, Done, Kind, Lateness, Task, lend_for};
@@ -37,6 +32,7 @@ use crate::log::Log;
 use crate::nbd::wire::Errno;
 use crate::raw::{Arena, Lend};
 use crate::source::Source;
+use crate::spec::EngineSpec;
 use forerun_core::access::{Access, Context, Op};
 use forerun_core::array::Role;
 use forerun_core::engine::{Buffer, Engine, Input, Output, Start, Status};

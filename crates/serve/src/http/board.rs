@@ -4,8 +4,8 @@
 //! loop never waits for text to be made.
 
 use crate::figures::{Counters, ExportFigures, FaredFigures, Figures, MemberFigures, VERSION};
+use crate::health::Health;
 use crate::live::{FARED, MemberSums, Sample};
-use crate::volume::Health;
 use forerun_core::policy::decisions::{Decision, Told};
 use forerun_core::units::{BLOCK_BYTES, Nanos};
 use std::collections::VecDeque;

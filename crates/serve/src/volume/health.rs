@@ -1,17 +1,7 @@
-//! How an export stands, in sentences for whoever looks: the live page, `top`, `ctl`, and the messages at the start.
-//!
-//! Nothing stands here when all is well. Numbers for alarms are in the figures; a sentence says what is wrong, and of what.
+//! What a volume says of its health: the sentences and numbers of [`Health`], made when somebody looks.
 
 use super::Volume;
-
-/// How an export stands.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Health {
-    /// FLUSH and FUA are not offered.
-    pub(crate) no_flush: bool,
-    /// What a person should know.
-    pub(crate) warnings: Vec<String>,
-}
+use crate::health::Health;
 
 impl Volume {
     /// How it stands now.
