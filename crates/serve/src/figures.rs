@@ -122,6 +122,8 @@ pub struct ExportFigures {
     pub warnings: Vec<String>,
     /// FLUSH and FUA are not offered to clients, since its member has neither.
     pub no_flush: bool,
+    /// Blocks that a member could not read; reads of others go round them.
+    pub bad_blocks: u64,
     /// What clients asked, and what prefetching came to.
     #[serde(flatten)]
     pub counters: Counters,
@@ -213,7 +215,7 @@ mod tests {
 
     #[test]
     fn the_counters_of_an_export_stand_beside_its_other_fields_in_both_answers() {
-        let before = ["name", "uri", "scheme", "array", "size_bytes", "no_flush"];
+        let before = ["name", "uri", "scheme", "array", "size_bytes", "no_flush", "bad_blocks"];
         let after = [
             "prefetch_in_flight_bytes",
             "member_bytes_read",

@@ -7,6 +7,8 @@
 pub(crate) struct Health {
     /// FLUSH and FUA are not offered.
     pub(crate) no_flush: bool,
+    /// Blocks that cannot be read.
+    pub(crate) bad_blocks: u64,
     /// What a person should know.
     pub(crate) warnings: Vec<String>,
 }

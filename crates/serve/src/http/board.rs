@@ -165,6 +165,7 @@ fn export(seen: &Seen) -> ExportFigures {
         changed: changed.clone(),
         warnings: health.warnings.clone(),
         no_flush: health.no_flush,
+        bad_blocks: health.bad_blocks,
         counters: Counters::new(&sample.asked, engine),
         prefetch_in_flight_bytes: engine.ahead_in_flight * BLOCK_BYTES,
         member_bytes_read: engine.member_blocks_read * BLOCK_BYTES,

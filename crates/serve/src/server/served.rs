@@ -34,9 +34,8 @@ impl Served {
         options.check_memory()?;
         let mut all = Vec::with_capacity(count);
         for export in &options.exports {
-            let mut volume =
+            let volume =
                 open::volume(options, export).map_err(|problem| problem.of_export(&export.name, count))?;
-            volume.share_intake(count);
             all.push(Self {
                 name: export.name.clone(),
                 credit: Credit::new(volume.spec.cache_blocks, u64::from(options.connections)),

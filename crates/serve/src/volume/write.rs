@@ -168,7 +168,7 @@ impl Volume {
                 let mut access = Access::read(context, extent);
                 access.demand = Extent::default();
                 let id = EDGE << KIND_SHIFT | (at as u64) << 1 | which;
-                self.inputs.push_back(Input::Read { id, access });
+                self.want(id, access);
             }
         }
     }

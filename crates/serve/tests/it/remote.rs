@@ -280,8 +280,7 @@ fn a_request_on_which_the_server_hangs_up_fails_alone() {
     server.stop();
     // It may wait for somebody who comes.
     drop(UnixStream::connect(folder.path().join("between")));
-    // Three times; and as often again when the volume reads for the client alone what could not be fetched for the cache.
-    assert_eq!(between.join().expect("it ends"), 6);
+    assert_eq!(between.join().expect("it ends"), 3);
     drop(below);
 }
 
