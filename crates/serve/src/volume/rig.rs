@@ -39,8 +39,11 @@ impl Backend for Fake {
     }
 }
 
-/// The volume.
-pub(super) struct Rig(pub(super) Volume, tempfile::NamedTempFile);
+/// The volume, and what holds its file.
+pub(super) struct Rig(
+    pub(super) Volume,
+    #[expect(dead_code, reason = "the file goes with it")] tempfile::NamedTempFile,
+);
 
 impl Rig {
     /// A disk of 4 MiB in strips of 128 KiB.
@@ -96,12 +99,6 @@ impl Rig {
         let blocks = Extent::covering(offset, bytes).blocks as usize;
         let intake = self.0.take_intake(blocks).expect("memory");
         self.0.write(NewWrite { tag: 2, context: Context(1), offset, bytes, intake, durable });
-        self.errors()
-    }
-
-    /// Asks for everything to be durable.
-    pub(super) fn flush(&mut self) -> Vec<Option<Errno>> {
-        self.0.flush(3);
         self.errors()
     }
 }
