@@ -10,11 +10,12 @@ mod report;
 mod stack;
 mod streams;
 
+use crate::error::RunError;
 use crate::input::{Input, Programs};
 use crate::layout::Apart;
+use crate::progress::Progress;
 use crate::replay::{Drive, TimedRequest};
 use crate::report::RunReport;
-use crate::run::{Progress, RunError};
 use crate::spec::RunSpec;
 use crate::workload::{Request, Source};
 use forerun_core::access::{Access, Context, Op};

@@ -2,10 +2,12 @@
 
 pub mod clairvoyant;
 pub mod cpu;
+pub mod error;
 mod host;
 pub mod input;
 pub mod layout;
 pub mod mrc;
+pub mod progress;
 pub mod random;
 pub mod replay;
 pub mod report;

@@ -4,9 +4,11 @@
 //! A rule looks at text only. It gets the files that git tracks (or would track), so that build output and private
 //! notes are never looked at, and it names file and line of everything it finds.
 
+mod circles;
 mod rules;
 mod rust;
 
+pub use circles::import_circles;
 pub use rules::{
     debris, docs_links, ignored_tests, make_targets, reasons_told, scheme_pages, scheme_scenarios,
 };

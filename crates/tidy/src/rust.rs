@@ -15,12 +15,12 @@ fn sources(files: &[File]) -> impl Iterator<Item = &File> {
 }
 
 /// Whether the whole file is tests.
-fn is_test_file(path: &str) -> bool {
+pub(crate) fn is_test_file(path: &str) -> bool {
     path.contains("/tests/") || path.ends_with("/tests.rs") || path.ends_with("_tests.rs")
 }
 
 /// Lines before `#[cfg(test)] mod …` at the foot of the file.
-fn code_lines(text: &str) -> usize {
+pub(crate) fn code_lines(text: &str) -> usize {
     let lines: Vec<&str> = text.lines().collect();
     lines
         .windows(2)
@@ -123,7 +123,7 @@ fn end_of_body(lines: &[String], first: usize) -> Option<usize> {
 }
 
 /// The text with what stands in strings, character literals and comments blanked out; lines stay lines.
-fn blank_literals(text: &str) -> String {
+pub(crate) fn blank_literals(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(first) = rest.chars().next() {

@@ -22,6 +22,16 @@ fn no_file_is_too_long() {
     hold("files under 800 lines", &forerun_tidy::file_lengths(&tree()));
 }
 
+/// Crates whose circles are still to be mended.
+const CIRCLES_LEFT: [&str; 2] = ["crates/core/", "crates/serve/"];
+
+#[test]
+fn no_files_of_a_crate_import_in_a_circle() {
+    let mut found = forerun_tidy::import_circles(&tree());
+    found.retain(|circle| !CIRCLES_LEFT.iter().any(|left| circle.starts_with(left)));
+    hold("no circle of imports", &found);
+}
+
 #[test]
 fn every_module_opens_with_an_essay() {
     hold("a `//!` paragraph at the top", &forerun_tidy::module_essays(&tree()));

@@ -3,9 +3,9 @@
 use super::members::Members;
 use super::stack::Stack;
 use crate::cpu::Cpu;
+use crate::error::RunError;
 use crate::input::Programs;
 use crate::layout::{Apart, Ground, LayoutError, LayoutSpec, Placement};
-use crate::run::RunError;
 use crate::spec::{RunSpec, SPEC_VERSION};
 use forerun_core::array::{Array, ArraySpec, Level};
 use forerun_core::cost::CostModel;

@@ -19,9 +19,10 @@ mod rpp;
 mod setup;
 mod streams;
 
+use crate::error::RunError;
 use crate::input::Input;
 use crate::report::RunReport;
-use crate::run::{self, RunError};
+use crate::run::{self};
 use claim::Claim;
 use forerun_trace::ReadOptions;
 use rayon::prelude::*;
