@@ -12,7 +12,7 @@ pub use circles::import_circles;
 pub use rules::{
     debris, docs_links, ignored_tests, make_targets, reasons_told, scheme_pages, scheme_scenarios,
 };
-pub use rust::{file_lengths, function_lengths, module_essays};
+pub use rust::{file_lengths, function_lengths, module_essays, sleeping_tests};
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

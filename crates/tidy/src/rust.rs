@@ -1,4 +1,4 @@
-//! Rules about Rust sources: lengths, and the essay that opens a module.
+//! Rules about Rust sources: lengths, the essay that opens a module, and tests that do not sleep.
 //!
 //! Functions are found by their braces, with strings, characters and comments skipped, which is enough for code
 //! that rustfmt has laid out; no parser is needed.
@@ -52,6 +52,21 @@ pub fn function_lengths(files: &[File]) -> Vec<String> {
                     "{}:{line}: a function of {lines} lines, at most {FUNCTION_LINES_MAX}",
                     file.path
                 ));
+            }
+        }
+    }
+    found
+}
+
+/// Tests that sleep: what they wait for should wake them, or be asked for until it is there.
+#[must_use]
+pub fn sleeping_tests(files: &[File]) -> Vec<String> {
+    let mut found = Vec::new();
+    for file in sources(files) {
+        let tests_from = if is_test_file(&file.path) { 0 } else { code_lines(&file.text) };
+        for (index, line) in blank_literals(&file.text).lines().enumerate().skip(tests_from) {
+            if line.contains("sleep(") {
+                found.push(format!("{}:{}: a test sleeps", file.path, index + 1));
             }
         }
     }
@@ -197,6 +212,14 @@ mod tests {
     #[test]
     fn a_signature_over_several_lines_counts() {
         assert_eq!(functions("pub(crate) const fn a(\n    x: [u8; 4],\n) -> u8 {\n    1\n}\n"), [(1, 5)]);
+    }
+
+    #[test]
+    fn a_sleep_is_found_in_tests_alone_and_not_in_what_they_say() {
+        let file = |path: &str, text: &str| File { path: path.into(), text: text.into() };
+        let code = "fn a() { sleep(x); }\n#[cfg(test)]\nmod tests {\n    thread::sleep(x);\n}\n";
+        let files = [file("src/a.rs", code), file("x/tests/a.rs", "// sleep(x)\nf(\"sleep(x)\");\nsleep(x);\n")];
+        assert_eq!(sleeping_tests(&files), ["src/a.rs:4: a test sleeps", "x/tests/a.rs:3: a test sleeps"]);
     }
 
     #[test]

@@ -48,6 +48,11 @@ fn no_test_is_ignored_without_a_reason() {
 }
 
 #[test]
+fn no_test_sleeps() {
+    hold("tests without sleep", &forerun_tidy::sleeping_tests(&tree()));
+}
+
+#[test]
 fn pages_name_only_make_targets_that_exist() {
     hold("make targets", &forerun_tidy::make_targets(&tree()));
 }
