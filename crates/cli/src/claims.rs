@@ -1,7 +1,7 @@
 //! What the rows of a reproduction say, in the words that table, CSV and page have in common.
 
 use crate::human;
-use forerun_sim::reproduce::{Paper, Reproduction, Row};
+use forerun_papers::{Paper, Reproduction, Row};
 
 /// Whether the study's rows tell how much memory their runs held.
 pub(crate) fn tells_memory(result: &Reproduction) -> bool {

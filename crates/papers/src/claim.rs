@@ -7,7 +7,7 @@
 use super::facts::{facts, megabytes_per_s, memory_peak, speed};
 use super::setup::Setup;
 use super::{Kind, Paper, Reports, Row};
-use crate::report::{RunReport, ratio};
+use forerun_sim::report::{RunReport, ratio};
 
 /// A number of the paper holds within this share of it (the issue: "differs by more than a third").
 pub(super) const A_THIRD: f64 = 1.0 / 3.0;

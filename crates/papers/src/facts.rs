@@ -3,8 +3,8 @@
 //! All of them are the run's own: how fast, how many commands of what size and service time, how many of them
 //! moved the head, how much was read for each byte asked, who hit, and what the schemes say of themselves.
 
-use crate::report::{LayerReport, RunReport, ratio};
 use forerun_core::units::BLOCK_BYTES;
+use forerun_sim::report::{LayerReport, RunReport, ratio};
 
 /// The array layer's counts.
 pub(super) fn array(run: &RunReport) -> Option<&LayerReport> {

@@ -19,11 +19,11 @@ mod rpp;
 mod setup;
 mod streams;
 
-use crate::error::RunError;
-use crate::input::Input;
-use crate::report::RunReport;
-use crate::run::{self};
 use claim::Claim;
+use forerun_sim::error::RunError;
+use forerun_sim::input::Input;
+use forerun_sim::report::RunReport;
+use forerun_sim::run;
 use forerun_trace::ReadOptions;
 use rayon::prelude::*;
 use serde::Serialize;

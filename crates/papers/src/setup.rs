@@ -3,8 +3,8 @@
 //! A [`Setup`] wraps the spec of one run and is ordered, so that it can be a key: two claims that need the same set-up
 //! share its run. Each study makes its own from its paper's machine.
 
-use crate::spec::RunSpec;
 use forerun_core::size::format_size;
+use forerun_sim::spec::RunSpec;
 
 /// A mebibyte.
 pub(super) const MIB: u64 = 1 << 20;

@@ -25,8 +25,9 @@ use meter::Meter;
 use stack::{Event, Stack};
 use streams::StreamMeter;
 
+pub use build::{Hardware, hardware};
 pub(crate) use build::{
-    Hardware, Layers, STAGING_STRIPES, TRANSIT_BLOCKS, array_shape, explain, hardware, host_shape, placement,
+    Layers, STAGING_STRIPES, TRANSIT_BLOCKS, array_shape, explain, host_shape, placement,
 };
 
 /// Id of the flush at the end: no request has it.

@@ -3,7 +3,7 @@
 pub mod clairvoyant;
 pub mod cpu;
 pub mod error;
-mod host;
+pub mod host;
 pub mod input;
 pub mod layout;
 pub mod mrc;
@@ -11,7 +11,6 @@ pub mod progress;
 pub mod random;
 pub mod replay;
 pub mod report;
-pub mod reproduce;
 pub mod run;
 pub mod spec;
 pub mod workload;

@@ -218,7 +218,8 @@ mod tests {
     fn a_sleep_is_found_in_tests_alone_and_not_in_what_they_say() {
         let file = |path: &str, text: &str| File { path: path.into(), text: text.into() };
         let code = "fn a() { sleep(x); }\n#[cfg(test)]\nmod tests {\n    thread::sleep(x);\n}\n";
-        let files = [file("src/a.rs", code), file("x/tests/a.rs", "// sleep(x)\nf(\"sleep(x)\");\nsleep(x);\n")];
+        let files =
+            [file("src/a.rs", code), file("x/tests/a.rs", "// sleep(x)\nf(\"sleep(x)\");\nsleep(x);\n")];
         assert_eq!(sleeping_tests(&files), ["src/a.rs:4: a test sleeps", "x/tests/a.rs:3: a test sleeps"]);
     }
 

@@ -8,10 +8,10 @@ use crate::table::{self, Align};
 use crate::ui::{Style, Ui};
 use crate::{csv, html, outputs};
 use clap::{Args, Subcommand};
-use forerun_sim::error::RunError;
-use forerun_sim::reproduce::{
-    self, Grid, GridLine, Kind as RowKind, Options, ReproduceError, Reproduction, Row, Step, Study,
+use forerun_papers::{
+    Grid, GridLine, Kind as RowKind, Options, ReproduceError, Reproduction, Row, Step, Study,
 };
+use forerun_sim::error::RunError;
 use indicatif::ProgressBar;
 use std::path::PathBuf;
 use std::sync::OnceLock;
@@ -78,7 +78,7 @@ impl ReproduceCommand {
             Self::Flashy(args) => ("flashy", args),
             Self::Streams(args) => ("streams", args),
         };
-        (reproduce::study(name).expect("every subcommand names a study"), args)
+        (forerun_papers::study(name).expect("every subcommand names a study"), args)
     }
 }
 
@@ -156,7 +156,7 @@ pub(crate) fn run(command: &ReproduceCommand, ui: &Ui) -> Result<(), CliError> {
     };
     check_outputs(args, &options)?;
     let bar = ui.bars.then(|| ProgressBar::new(0));
-    let result = reproduce::reproduce(study, &options, &|step: Step| show(&step, bar.as_ref(), ui));
+    let result = forerun_papers::reproduce(study, &options, &|step: Step| show(&step, bar.as_ref(), ui));
     if let Some(bar) = &bar {
         bar.finish_and_clear();
     }

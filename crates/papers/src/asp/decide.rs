@@ -4,15 +4,15 @@
 //! so that what passes on the clock is the engine's work: look-up, scheme, retention, bookkeeping. The first
 //! accesses fill the cache and are not counted. No two runs measure the same, so the result has a field of its own.
 
-use crate::host::hardware;
-use crate::random::Rng;
-use crate::reproduce::setup::Scale;
-use crate::reproduce::{ReproduceError, Row};
+use crate::setup::Scale;
+use crate::{ReproduceError, Row};
 use forerun_core::access::{Access, Context};
 use forerun_core::dispatch::DemandFirst;
 use forerun_core::engine::{Config, Engine, Input, Output, Residency, Status};
 use forerun_core::registry::{Layer, LayerShape};
 use forerun_core::units::{BLOCK_BYTES, Extent, Nanos};
+use forerun_sim::host::hardware;
+use forerun_sim::random::Rng;
 
 /// What is measured.
 pub(super) const SCHEMES: [&str; 4] = ["none", "strip", "asp", "asp+msp"];

@@ -5,11 +5,11 @@
 //! outstanding, as the paper's throughput has one bar per scheme and its replay program is not described.
 
 use super::CACHE;
-use crate::report::RunReport;
-use crate::reproduce::claim::{Claim, THROUGHPUT, Test, Verdict, served};
-use crate::reproduce::facts::gauge;
-use crate::reproduce::setup::{MIB, Scale, Setup};
-use crate::reproduce::{Kind, Options};
+use crate::claim::{Claim, THROUGHPUT, Test, Verdict, served};
+use crate::facts::gauge;
+use crate::setup::{MIB, Scale, Setup};
+use crate::{Kind, Options};
+use forerun_sim::report::RunReport;
 
 /// Array caches, MiB.
 const CACHES: [u64; 5] = [100, 200, 300, 400, 500];

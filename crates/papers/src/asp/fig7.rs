@@ -5,11 +5,11 @@
 //! for SEQP32 in section 3.3 and 2.3 times for SEQP128 in section 4) each number is a row.
 
 use super::fig6::total_served;
-use crate::report::RunReport;
-use crate::reproduce::Paper;
-use crate::reproduce::claim::{Claim, THROUGHPUT, Test, Verdict};
-use crate::reproduce::facts::gauge;
-use crate::reproduce::setup::{Scale, Setup};
+use crate::Paper;
+use crate::claim::{Claim, THROUGHPUT, Test, Verdict};
+use crate::facts::gauge;
+use crate::setup::{Scale, Setup};
+use forerun_sim::report::RunReport;
 
 /// Clients on the x axis.
 const CLIENTS: [u64; 4] = [16, 32, 64, 128];

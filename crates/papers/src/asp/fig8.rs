@@ -4,11 +4,11 @@
 //! "the same" is taken as within 5%, "effectively disabled" as within 2%. Fig. 8c, CPU load over throughput, is the
 //! CPU model's load per MB/s, and beside it the core's own nanoseconds per access if the caller has a clock.
 
-use crate::report::{RunReport, ratio};
-use crate::reproduce::Paper;
-use crate::reproduce::claim::{Claim, Measure, THROUGHPUT, Test, Verdict};
-use crate::reproduce::facts::{gauge, megabytes_per_s};
-use crate::reproduce::setup::{Scale, Setup};
+use crate::Paper;
+use crate::claim::{Claim, Measure, THROUGHPUT, Test, Verdict};
+use crate::facts::{gauge, megabytes_per_s};
+use crate::setup::{Scale, Setup};
+use forerun_sim::report::{RunReport, ratio};
 
 /// Workspaces in tenths of a GiB.
 const WORKSPACES: [u64; 6] = [6, 8, 10, 12, 16, 20];
@@ -276,7 +276,7 @@ fn load(at: &dyn Fn(&str, u64) -> Setup) -> Vec<Claim> {
             Paper::Text("the computational overhead of ASP is too low to be measured".into()),
             super::decide::WITHOUT_CLOCK,
         );
-        claim.kind = crate::reproduce::Kind::Claim;
+        claim.kind = crate::Kind::Claim;
         claims.push(claim);
     }
     claims

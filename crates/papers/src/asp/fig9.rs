@@ -5,10 +5,10 @@
 //! so every row is run both ways, and a finding says which way the paper's own numbers are nearer to.
 
 use super::fig8::nothing_prefetched;
-use crate::reproduce::claim::{Claim, SPEED, THROUGHPUT, Test};
-use crate::reproduce::setup::{MIB, Scale, Setup};
-use crate::reproduce::{Kind, Paper, Row};
-use crate::spec::RunSpec;
+use crate::claim::{Claim, SPEED, THROUGHPUT, Test};
+use crate::setup::{MIB, Scale, Setup};
+use crate::{Kind, Paper, Row};
+use forerun_sim::spec::RunSpec;
 
 /// All files together, MiB.
 const SIZE_MIB: u64 = 2048;

@@ -17,7 +17,7 @@ mod tests;
 use super::claim::Claim;
 use super::setup::{MIB, Scale, Setup};
 use super::{Options, Reports, ReproduceError, Reproduction, Study};
-use crate::spec::{RunSpec, SPEC_VERSION};
+use forerun_sim::spec::{RunSpec, SPEC_VERSION};
 
 /// Section 3.1: "its own cache memory of 500 MiB".
 const CACHE: u64 = 500 * MIB;

@@ -3,10 +3,10 @@
 //! Each is a stand-in whose numbers are published or were measured before any scheme ran on it (`workload/`). Six of
 //! the paper's twelve queries have one. Turnaround is the run's elapsed time, so factors compare speeds.
 
-use crate::report::RunReport;
-use crate::reproduce::Paper;
-use crate::reproduce::claim::{Claim, Measure, SPEED, Test, Verdict};
-use crate::reproduce::setup::{Scale, Setup};
+use crate::Paper;
+use crate::claim::{Claim, Measure, SPEED, Test, Verdict};
+use crate::setup::{Scale, Setup};
+use forerun_sim::report::RunReport;
 
 const QUERIES: [&str; 6] = ["q1", "q3", "q4", "q10", "q12", "q14"];
 const SCHEMES: [&str; 8] = [

@@ -2,11 +2,11 @@
 //! arithmetic of a row.
 
 use super::{STUDY, decide, fig8};
-use crate::input::Input;
-use crate::reproduce::claim::{against, factor};
-use crate::reproduce::setup;
-use crate::reproduce::{Kind, Options, Paper, Reproduction, reproduce, wanted};
-use crate::run;
+use crate::claim::{against, factor};
+use crate::setup;
+use crate::{Kind, Options, Paper, Reproduction, reproduce, wanted};
+use forerun_sim::input::Input;
+use forerun_sim::run;
 use forerun_trace::ReadOptions;
 use std::sync::atomic::Ordering;
 

@@ -5,7 +5,7 @@
 
 use super::super::claim::{Verdict, against};
 use super::{BLAST, BLAST_FOUR, DISK, DRIVES, NEWER, POSTMARK, TPCH, WEB};
-use crate::report::RunReport;
+use forerun_sim::report::RunReport;
 
 /// The slides' average speed-up.
 const SPEEDUP: f64 = 1.2;

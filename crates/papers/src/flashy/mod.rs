@@ -31,8 +31,8 @@ mod tests;
 use super::claim::{Claim, Measure, Place, SPEED, THROUGHPUT, Test, Verdict};
 use super::setup::{Scale, Setup};
 use super::{Kind, Options, Paper, Reports, ReproduceError, Reproduction, Study};
-use crate::report::RunReport;
-use crate::spec::{RunSpec, SPEC_VERSION};
+use forerun_sim::report::RunReport;
+use forerun_sim::spec::{RunSpec, SPEC_VERSION};
 
 /// What `reproduce flashy` makes.
 pub(super) static STUDY: Study = Study {

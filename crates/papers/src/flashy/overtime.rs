@@ -3,7 +3,7 @@
 
 use super::super::{Chart, Kind, Reports, Reproduction, Row, Series};
 use super::{BESIDE, BLAST, DISK, DRIVES};
-use crate::report::{Curve, RunReport};
+use forerun_sim::report::{Curve, RunReport};
 
 /// Drives whose rates are drawn; all have the scale.
 const DRAWN: [&str; 2] = ["x25-m", DISK];

@@ -31,8 +31,9 @@ fn report(input: &str, device: &str, seconds: u64, coverage: f64) -> RunReport {
     let scale = Scale { quick: true };
     let line = "random:size=4MiB,requests=10";
     let setup = setup(&scale, device, line, "none");
-    let loaded = crate::input::Input::load(line, &forerun_trace::ReadOptions::default()).expect("a workload");
-    let mut report = crate::run::run(&loaded, &setup.spec, &|_| {}).expect("it runs");
+    let loaded =
+        forerun_sim::input::Input::load(line, &forerun_trace::ReadOptions::default()).expect("a workload");
+    let mut report = forerun_sim::run::run(&loaded, &setup.spec, &|_| {}).expect("it runs");
     report.input = input.into();
     report.elapsed_ns = seconds;
     report.coverage = coverage;

@@ -9,10 +9,10 @@
 use super::figures::SECONDS;
 use super::traces::{Group, Subject};
 use super::{Scale, setup};
-use crate::report::RunReport;
-use crate::reproduce::Kind;
-use crate::reproduce::claim::{Claim, SPEED, Test, Verdict};
-use crate::reproduce::setup::Setup;
+use crate::Kind;
+use crate::claim::{Claim, SPEED, Test, Verdict};
+use crate::setup::Setup;
+use forerun_sim::report::RunReport;
 
 /// Blocks of the sweep.
 const THRESHOLDS: [u64; 5] = [2, 4, 8, 16, 32];

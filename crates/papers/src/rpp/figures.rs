@@ -5,8 +5,8 @@
 
 use super::traces::{Group, Subject};
 use super::{Reports, Scale, setup};
-use crate::reproduce::claim::{Claim, Measure, SPEED};
-use crate::reproduce::setup::Setup;
+use crate::claim::{Claim, Measure, SPEED};
+use crate::setup::Setup;
 
 /// The five schemes of the figures.
 pub(super) const SCHEMES: [&str; 5] = ["none", "linux-2.4", "amp", "rpp(linux-2.4)", "rpp(amp)"];

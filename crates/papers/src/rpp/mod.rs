@@ -20,7 +20,7 @@ mod traces;
 use super::claim::Claim;
 use super::setup::{Scale, Setup};
 use super::{Options, Reports, ReproduceError, Reproduction, Study};
-use crate::spec::RunSpec;
+use forerun_sim::spec::RunSpec;
 use traces::Subject;
 
 /// The disk of the model that AccuSim drives (algorithms.md 9.4).

@@ -4,10 +4,10 @@
 //! sequential. The counting is that of `forerun trace patterns`, with the default threshold.
 
 use super::traces::Subject;
-use crate::error::RunError;
-use crate::input::Input;
-use crate::reproduce::claim::against;
-use crate::reproduce::{Kind, Paper, ReproduceError, Row};
+use crate::claim::against;
+use crate::{Kind, Paper, ReproduceError, Row};
+use forerun_sim::error::RunError;
+use forerun_sim::input::Input;
 use forerun_trace::patterns::{PatternOptions, Shares, patterns};
 
 /// Per cent of the paper's Table 1: trace, sequential, looping.

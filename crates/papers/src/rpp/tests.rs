@@ -1,7 +1,7 @@
 //! Every number of the paper's table and text has a row, missing recordings are named, and threads change nothing.
 
 use super::STUDY;
-use crate::reproduce::{Kind, Options, Paper, Reproduction, reproduce};
+use crate::{Kind, Options, Paper, Reproduction, reproduce};
 use forerun_core::units::Nanos;
 use forerun_trace::record::{Name, Record, Trace};
 use forerun_trace::{Format, write};

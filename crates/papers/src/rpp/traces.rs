@@ -5,8 +5,8 @@
 
 use super::super::{Kind, Options};
 use super::Scale;
-use crate::input::Input;
 use forerun_core::units::BLOCK_BYTES;
+use forerun_sim::input::Input;
 use forerun_trace::ReadOptions;
 use std::collections::BTreeSet;
 use std::path::PathBuf;

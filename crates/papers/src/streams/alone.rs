@@ -10,7 +10,7 @@ use super::super::claim::{Claim, THROUGHPUT, Test, Verdict, against};
 use super::super::setup::{MIB, Scale, Setup};
 use super::super::{Kind, Paper};
 use super::{Rig, SHORT_MIB, rises};
-use crate::report::RunReport;
+use forerun_sim::report::RunReport;
 
 /// Elevators of the kernel of the slides.
 const ELEVATORS: [&str; 3] = ["anticipatory", "clook", "none"];

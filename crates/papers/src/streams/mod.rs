@@ -33,9 +33,9 @@ mod tests;
 use super::claim::{Claim, Measure, THROUGHPUT, Verdict};
 use super::setup::{MIB, Scale, Setup};
 use super::{Options, Reports, ReproduceError, Reproduction, Study};
-use crate::report::RunReport;
-use crate::spec::RunSpec;
 use forerun_core::size::format_size;
+use forerun_sim::report::RunReport;
+use forerun_sim::spec::RunSpec;
 
 /// What `reproduce streams` makes.
 pub(super) static STUDY: Study = Study {

@@ -9,8 +9,8 @@ use super::super::facts::gauge;
 use super::super::setup::{MIB, Scale, Setup};
 use super::super::{Kind, Paper};
 use super::{MEMORY, Rig, STREAMS, TITLE_MIB, WAIT, alone, rises, tell_wait};
-use crate::report::RunReport;
 use forerun_core::size::format_size;
+use forerun_sim::report::RunReport;
 
 /// Read-ahead sizes of slide 17, smallest first, and the memory that 100 streams take by its legend, in MB.
 const READ_AHEAD: [(u64, f64); 5] =

@@ -16,8 +16,8 @@ use super::super::claim::{Claim, Place, Test, Verdict};
 use super::super::setup::{MIB, Scale, Setup};
 use super::super::{Grid, GridLine, Kind, Reproduction};
 use super::{DISK, Rig, TITLE_MIB, TITLES};
-use crate::report::RunReport;
 use forerun_disk::preset::Preset;
+use forerun_sim::report::RunReport;
 
 /// Bytes a second of a client.
 const RATE: u64 = 500_000;

@@ -55,8 +55,8 @@ fn with_all_streams_dispatched_in_just_enough_memory_nothing_is_read_twice() {
     for (streams, r) in [(10, 512 << 10), (30, MIB)] {
         let setup = Rig { length_mib: SHORT_MIB, ..Rig::of(&scale, streams) }.all_dispatched(r);
         let run = |spec: &RunSpec| {
-            let input = crate::input::Input::load(&spec.input, &forerun_trace::ReadOptions::default());
-            crate::run::run(&input.expect("a workload"), spec, &|_| {}).expect("it runs")
+            let input = forerun_sim::input::Input::load(&spec.input, &forerun_trace::ReadOptions::default());
+            forerun_sim::run::run(&input.expect("a workload"), spec, &|_| {}).expect("it runs")
         };
         let (all, direct) = (run(&setup.spec), run(&Rig::of(&scale, streams).direct().spec));
         let given_up = super::super::facts::gauge(&all, "streams_given_up_bytes");
@@ -78,8 +78,8 @@ fn a_turn_that_finds_no_memory_takes_none_of_what_waiting_streams_have_staged() 
     let dispatched = Rig { length_mib: SHORT_MIB, ..Rig::of(&scale, 100) }.dispatched(8, 8 * MIB, 64 * MIB);
     for beside in [50, 100, 200, 208] {
         let spec = RunSpec { cache_bytes: 64 * MIB + beside * REQUEST, ..dispatched.spec.clone() };
-        let input = crate::input::Input::load(&spec.input, &forerun_trace::ReadOptions::default());
-        let run = crate::run::run(&input.expect("a workload"), &spec, &|_| {}).expect("it runs");
+        let input = forerun_sim::input::Input::load(&spec.input, &forerun_trace::ReadOptions::default());
+        let run = forerun_sim::run::run(&input.expect("a workload"), &spec, &|_| {}).expect("it runs");
         let given_up = super::super::facts::gauge(&run, "streams_given_up_bytes").expect("a gauge");
         assert!(given_up < 8e6, "{beside} requests beside M: {given_up} bytes given up");
         assert!(run.amplification < 1.05, "{beside} requests beside M: {}", run.amplification);
