@@ -80,3 +80,8 @@ fn every_scheme_has_its_scenario() {
 fn every_reason_of_a_policy_is_told_in_the_docs() {
     hold("docs/reasons.md", &forerun_tidy::reasons_told(&tree()));
 }
+
+#[test]
+fn every_promise_names_the_tests_that_hold_it() {
+    hold("SPECIFICATION.md", &forerun_tidy::promises_held(&tree()));
+}
