@@ -30,7 +30,7 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
         while let Some(ask) = session.next(&world, &mut shared, &mut memory) {
             match ask {
                 Ask::Part(ticket, _) => {
-                    session.part(ticket, (), None, &mut shared);
+                    session.part(ticket, Ok(()), &mut shared);
                 }
                 Ask::Write(ticket, ..) | Ask::Flush(ticket, _) => {
                     session.acknowledge(ticket, None);

@@ -37,11 +37,20 @@ pub(crate) enum Token {
     Command(u32),
     /// The sync of a member.
     Sync(u16),
-    /// One block of a failed read that is tried alone.
-    Rescue {
-        /// Number of the read.
-        read: u32,
-        /// Which of its missing blocks.
+    /// A part of a command of the engine that is read alone, since the whole could not be.
+    Piece {
+        /// Number of the command.
+        command: u32,
+        /// First block of the part, counted from the command's.
+        first: u32,
+        /// Blocks of the part.
+        blocks: u32,
+    },
+    /// A block that has failed and is tried anew.
+    Probe {
+        /// Number of the probe.
+        probe: u32,
+        /// Which of its blocks.
         index: u32,
     },
 }

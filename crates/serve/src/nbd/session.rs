@@ -250,8 +250,8 @@ impl<A> Session<A> {
         for at in self.asked.all() {
             let asked = self.asked.get(at);
             asked.parts.retain_mut(|part| match part.answer.take() {
-                Some((answer, _)) => {
-                    shared.back.push(answer);
+                Some(answer) => {
+                    shared.back.extend(answer.ok());
                     false
                 }
                 None => true,
@@ -386,8 +386,12 @@ impl<A> Session<A> {
     /// A request's head is here.
     fn request(&mut self, terms: Terms, request: Request, world: &World<'_>) -> Ask {
         let export = &world.exports[terms.export];
-        let limits =
-            Limits { size: export.size, read_only: export.flags & export::READ_ONLY != 0, told: terms.told };
+        let limits = Limits {
+            size: export.size,
+            read_only: export.flags & export::READ_ONLY != 0,
+            no_flush: export.flags & export::SEND_FLUSH == 0,
+            told: terms.told,
+        };
         let mut checked = request.check(&limits);
         if request.flags & wire::request::DF != 0 && !terms.structured {
             checked = Err(Errno::Inval); // "MUST NOT" be set where chunks were not agreed on
@@ -483,8 +487,7 @@ impl<A> Session<A> {
     pub fn part(
         &mut self,
         ticket: Ticket,
-        answer: A,
-        error: Option<Errno>,
+        answer: Result<A, Errno>,
         shared: &mut Shared<A>,
     ) -> Option<Ended> {
         let asked = self.asked.get(ticket.request);
@@ -492,14 +495,14 @@ impl<A> Session<A> {
         let part = part.expect("a part stays until it is answered");
         if self.gone {
             shared.credit.give(&mut self.held, part.extent.blocks);
-            shared.back.push(answer);
+            shared.back.extend(answer.ok());
             asked.parts.retain(|part| part.number != ticket.part);
             if asked.parts.is_empty() {
                 self.asked.remove(ticket.request);
             }
             return None;
         }
-        part.answer = Some((answer, error));
+        part.answer = Some(answer);
         self.deliver(ticket.request, shared)
     }
 
@@ -508,25 +511,34 @@ impl<A> Session<A> {
         let Phase::Serving(terms) = self.phase else { unreachable!("requests come after negotiation") };
         while self.asked.get(at).is_front_here() && self.may_begin(terms, at) {
             let asked = self.asked.get(at);
-            let Some(Part { extent, answer: Some((answer, error)), .. }) = asked.parts.pop_front() else {
+            let Some(Part { extent, answer: Some(answer), .. }) = asked.parts.pop_front() else {
                 unreachable!("looked at above")
             };
-            if let Some(error) = error.filter(|_| !asked.failed) {
-                asked.failed = true;
-                // Half an answer cannot be taken back.
-                self.lost |= asked.head_sent;
-                self.waiting.take_if(|waiting| *waiting == at);
-                let request = asked.request;
-                self.refuse(terms, &request, error);
-            }
-            if self.asked.get(at).failed {
-                shared.credit.give(&mut self.held, extent.blocks);
-                shared.back.push(answer);
-            } else {
-                self.send(terms, at, extent, answer);
+            match answer {
+                Ok(answer) if !asked.failed => self.send(terms, at, extent, answer),
+                unusable => {
+                    shared.credit.give(&mut self.held, extent.blocks);
+                    match unusable {
+                        Ok(answer) => shared.back.push(answer),
+                        Err(error) => self.fail(terms, at, error),
+                    }
+                }
             }
         }
         self.end_read(at)
+    }
+
+    /// A part of a READ cannot be sent: the whole of it is refused, once.
+    fn fail(&mut self, terms: Terms, at: u16, error: Errno) {
+        let asked = self.asked.get(at);
+        if std::mem::replace(&mut asked.failed, true) {
+            return;
+        }
+        // Half an answer cannot be taken back.
+        self.lost |= asked.head_sent;
+        self.waiting.take_if(|waiting| *waiting == at);
+        let request = asked.request;
+        self.refuse(terms, &request, error);
     }
 
     /// A part goes out, behind the head that it needs.

@@ -128,13 +128,14 @@ impl Server {
         let session = &mut connection.session;
         let served = &mut self.served[session.export()];
         let failed = served.changed.is_some();
-        let errno = |error: bool| (error || failed).then_some(Errno::Io);
         let ended = match event {
-            Event::Read { answer, error, .. } => {
-                session.part(tag.ticket, answer, errno(error), &mut served.shared)
+            Event::Read { result: Ok(answer), .. } if failed => {
+                served.volume.release(answer);
+                session.part(tag.ticket, Err(Errno::Io), &mut served.shared)
             }
+            Event::Read { result, .. } => session.part(tag.ticket, result, &mut served.shared),
             Event::Written { error, .. } | Event::Flushed { error, .. } => {
-                session.acknowledge(tag.ticket, errno(error))
+                session.acknowledge(tag.ticket, error.or(failed.then_some(Errno::Io)))
             }
         };
         if let Some(ended) = ended {

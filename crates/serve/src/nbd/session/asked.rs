@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 pub(super) struct Part<A> {
     pub(super) number: u16,
     pub(super) extent: Extent,
-    pub(super) answer: Option<(A, Option<Errno>)>,
+    pub(super) answer: Option<Result<A, Errno>>,
 }
 
 /// One request.

@@ -288,7 +288,7 @@ impl Run {
         }
         if !self.parts.is_empty() {
             let (ticket, extent) = self.parts.swap_remove(self.rng.below(self.parts.len()));
-            self.session.part(ticket, extent, None, &mut self.shared);
+            self.session.part(ticket, Ok(extent), &mut self.shared);
         }
     }
 
@@ -357,7 +357,7 @@ fn whenever_a_client_hangs_up_everything_lent_comes_back() {
         run.serve();
         while let Some((ticket, extent)) = run.parts.pop() {
             assert!(!run.session.is_done(), "seed {seed}: it stays until the last answer");
-            run.session.part(ticket, extent, None, &mut run.shared);
+            run.session.part(ticket, Ok(extent), &mut run.shared);
         }
         while let Some((ticket, ..)) = run.acks.pop() {
             run.session.acknowledge(ticket, None);
