@@ -16,10 +16,9 @@
 #![expect(unsafe_code, reason = "memory shared with transfers of the kernel has no safe interface")]
 
 mod activation;
-mod ring;
+pub(crate) mod ring;
 
 pub(crate) use activation::inherited_sockets;
-pub(crate) use ring::Ring;
 
 use forerun_core::units::BLOCK_BYTES;
 use std::io;
