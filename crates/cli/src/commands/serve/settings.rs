@@ -29,7 +29,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 /// Options of one export; all others are the server's.
-const OF_EXPORT: [&str; 15] = [
+const OF_EXPORT: [&str; 16] = [
     "over",
     "stripe",
     "members",
@@ -41,6 +41,7 @@ const OF_EXPORT: [&str; 15] = [
     "device",
     "name",
     "read-only",
+    "unsafe-no-flush",
     "log-inputs",
     "member-tls-ca",
     "member-tls-cert",
