@@ -18,12 +18,14 @@
 
 mod bad;
 mod change;
+mod claims;
 mod health;
 #[cfg(test)]
 mod rig;
 #[cfg(test)]
 mod scenarios;
 mod sync;
+mod table;
 mod watched;
 mod write;
 
