@@ -48,8 +48,11 @@ use std::time::Instant;
 
 /// How often deadlines and members are looked at.
 const TICK: Nanos = Nanos::from_secs(1);
-/// How long a negotiation may take, and how long clients may take over their last answers when the server ends.
+/// How long a negotiation may take.
 const DEADLINE: Nanos = Nanos::from_secs(10);
+/// How long clients may take over their last answers, and members over their last commands, when the server ends: with what comes
+/// behind it all is over in ten seconds.
+const END: Nanos = Nanos::from_secs(8);
 /// Events taken from the kernel in one turn.
 const EVENTS: usize = 128;
 
@@ -356,6 +359,8 @@ impl Server {
             if now >= self.next_tick {
                 self.next_tick = now + TICK;
                 self.tick(now);
+                // Who was given up hears of it now.
+                self.settle(now);
             }
             self.pass_on_notes(say);
             if self.is_finished(now) {
@@ -364,6 +369,7 @@ impl Server {
         }
         self.metrics.take(&mut self.served);
         for served in &mut self.served {
+            served.volume.forsake();
             served.volume.finish_log().map_err(system("log of inputs"))?;
         }
         self.record.as_mut().map_or(Ok(()), Record::finish).map_err(system("--record"))?;
@@ -568,7 +574,8 @@ impl Server {
 
     /// Deadlines and members.
     fn tick(&mut self, now: Nanos) {
-        self.served.iter_mut().for_each(Served::tick);
+        let stopping = self.stopping.is_some();
+        self.served.iter_mut().for_each(|served| served.tick(stopping));
         self.dismiss_operators(now);
         let wanted = self.connections.iter().flatten().any(Connection::waits_for_intake);
         for connection in self.connections.iter_mut().flatten() {
@@ -601,7 +608,7 @@ impl Server {
 
     fn is_finished(&mut self, now: Nanos) -> bool {
         let Some(since) = self.stopping else { return false };
-        let late = now.since(since) > DEADLINE;
+        let late = now.since(since) > END;
         if late {
             for connection in self.connections.iter_mut().flatten() {
                 connection.broken = true;
@@ -609,7 +616,7 @@ impl Server {
             self.settle(now);
         }
         let gone = self.connections.iter().all(Option::is_none);
-        gone && (late || self.served.iter().all(|served| served.volume.is_idle()))
+        gone && (late || self.served.iter().all(|served| served.volume.is_idle() || served.volume.is_hung()))
     }
 
     /// A connection goes. What it asked for and was not answered yet stays with the volume until that is done, and so does

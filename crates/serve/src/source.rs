@@ -22,7 +22,7 @@ use crate::options::Direct;
 use crate::remote::Remote;
 use crate::unsynced::Unsynced;
 use forerun_core::array::{Array, ArraySpec, Level, Role};
-use forerun_core::units::{BLOCK_BYTES, Disk, Extent};
+use forerun_core::units::{BLOCK_BYTES, Disk, Extent, Nanos};
 use rustix::fs::{FlockOperation, OFlags, fcntl_getfl, flock};
 use rustls::ClientConfig;
 use std::fs::{File, OpenOptions};
@@ -61,6 +61,8 @@ pub(crate) struct Member {
     pub(crate) size: u64,
     /// Writes of ours in flight.
     pub(crate) writing: u32,
+    /// Since when a sync of it is under way.
+    pub(crate) syncing: Option<Nanos>,
     /// Whether there are writes that no sync has covered.
     pub(crate) unsynced: Unsynced,
 }
@@ -245,7 +247,7 @@ impl Member {
     }
 
     fn new(file: Option<Files>, size: u64) -> Self {
-        Self { file, no_flush: false, size, writing: 0, unsynced: Unsynced::default() }
+        Self { file, no_flush: false, size, writing: 0, syncing: None, unsynced: Unsynced::default() }
     }
 
     /// The file for reading `inside` bytes (none for a far member), and how many bytes to ask of it.

@@ -20,6 +20,7 @@ mod bad;
 mod change;
 mod claims;
 mod health;
+mod patience;
 #[cfg(test)]
 mod rig;
 #[cfg(test)]
@@ -43,6 +44,7 @@ use forerun_core::access::{Access, Context, Op};
 use forerun_core::array::Role;
 use forerun_core::engine::{Buffer, Engine, Input, Output, Start, Status};
 use forerun_core::units::{BLOCK_BYTES, Block, Disk, Extent, Nanos};
+use patience::{Patience, tag_of};
 use std::collections::VecDeque;
 use std::io;
 use sync::Syncs;
@@ -97,6 +99,8 @@ struct Flying {
     write: bool,
     /// When it left.
     since: Nanos,
+    /// It has not ended.
+    alive: bool,
 }
 
 /// Sums of what the host itself saw.
@@ -129,6 +133,7 @@ pub(crate) struct Volume {
     buffers: Vec<Buffer>,
     done: Vec<Done>,
     bad: BadBlocks,
+    patience: Patience,
     intake: Vec<u32>,
     /// Fewest free blocks of the intake since memory was last given back: those below were touched.
     intake_low: usize,
@@ -162,6 +167,7 @@ impl Volume {
         backend: impl FnOnce(&Arena) -> io::Result<Box<dyn Backend>>,
     ) -> io::Result<Self> {
         let engine = spec.build(source.array);
+        let members = source.members.len();
         let cache = spec.cache_blocks as u32;
         let staging = engine.config().staging_blocks as u32;
         let first_intake = cache + staging;
@@ -184,6 +190,7 @@ impl Volume {
             buffers: Vec::new(),
             done: Vec::new(),
             bad: BadBlocks::default(),
+            patience: Patience::new(members),
             intake: (first_intake..first_intake + INTAKE_BLOCKS).rev().collect(),
             intake_low: INTAKE_BLOCKS as usize,
             syncs: Syncs::default(),
@@ -218,11 +225,13 @@ impl Volume {
         [self.engine.next_wake(), self.backend.next_wake()].into_iter().flatten().min()
     }
 
-    /// Somebody wants blocks. Answered by [`Event::Read`] with the tag, which is below 2^62.
+    /// Somebody wants blocks. Answered by [`Event::Read`] with the tag, which is below 2^48.
     pub(crate) fn read(&mut self, tag: u64, context: Context, extent: Extent) {
-        debug_assert!(tag >> KIND_SHIFT == READ, "tags leave room for the kind");
+        if self.needs_lost(extent) {
+            return self.events.push_back(Event::Read { tag, result: Err(Errno::Io) });
+        }
         let Some(watch) = &mut self.watch else {
-            return self.ask(tag, Access::read(context, extent));
+            return self.ask(self.id_of(READ, tag), Access::read(context, extent));
         };
         watch.asking(tag, extent);
         self.read_watched(tag, context, extent);
@@ -238,7 +247,11 @@ impl Volume {
 
     /// Everything acknowledged is to be on stable storage. Answered by [`Event::Flushed`].
     pub(crate) fn flush(&mut self, tag: u64) {
-        self.feed(Input::Flush { id: OTHER << KIND_SHIFT | tag });
+        if self.patience.has_lost() {
+            return self.events.push_back(Event::Flushed { tag, error: Some(Errno::Io) });
+        }
+        let id = self.id_of(OTHER, tag);
+        self.ask_flush(id, Input::Flush { id });
     }
 
     /// The blocks of an answer have been copied.
@@ -453,6 +466,7 @@ impl Volume {
             member: place.member,
             write,
             since: self.now,
+            alive: place.inside > 0,
         };
         self.engine.buffers(start.command, &mut self.buffers);
         let cache = self.spec.cache_blocks as u32;
@@ -557,7 +571,10 @@ impl Volume {
 
     /// A member command is over, of which so many blocks moved: none, or those that are no holes.
     fn command_over(&mut self, command: u32, moved: u64) {
-        let Flying { inside, disk, write, since, .. } = self.flying[command as usize];
+        let flying = &mut self.flying[command as usize];
+        flying.alive = false;
+        let Flying { inside, disk, member, write, since, .. } = *flying;
+        self.patience.ended(member, self.now, since);
         if let Some(watch) = &mut self.watch {
             watch.ended(self.now, usize::from(disk.0), since, inside.min(moved * BLOCK_BYTES), write);
         }
@@ -569,12 +586,16 @@ impl Volume {
         let inner = id & !(3 << KIND_SHIFT);
         match id >> KIND_SHIFT {
             READ => {
-                self.answered(inner);
+                if !self.patience.answered(id) {
+                    return self.inputs.push_back(Input::Release { handle });
+                }
+                let tag = tag_of(id);
+                self.answered(tag);
                 let result = if error { Err(Errno::Io) } else { Ok(Answer { handle }) };
                 if error {
                     self.inputs.push_back(Input::Release { handle });
                 }
-                self.events.push_back(Event::Read { tag: inner, result });
+                self.events.push_back(Event::Read { tag, result });
             }
             PART => self.part_ready(inner as usize, handle, error),
             EDGE => self.edge_ready(inner, handle, error),
@@ -584,7 +605,9 @@ impl Volume {
             }
             _ => {
                 self.inputs.push_back(Input::Release { handle });
-                self.sync_for_flush(inner, error);
+                if self.patience.answered(id) {
+                    self.sync_for_flush(tag_of(id), error);
+                }
             }
         }
     }

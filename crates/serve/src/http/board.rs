@@ -166,6 +166,8 @@ fn export(seen: &Seen) -> ExportFigures {
         warnings: health.warnings.clone(),
         no_flush: health.no_flush,
         bad_blocks: health.bad_blocks,
+        hung_members: health.hung_members,
+        slow_members: health.slow_members,
         counters: Counters::new(&sample.asked, engine),
         prefetch_in_flight_bytes: engine.ahead_in_flight * BLOCK_BYTES,
         member_bytes_read: engine.member_blocks_read * BLOCK_BYTES,

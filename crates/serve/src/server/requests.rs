@@ -153,9 +153,20 @@ impl Server {
         }
     }
 
+    /// Clients of exports whose members do not answer: their places do not count against others, up to as many as there are.
+    fn serving_hung(&self) -> u32 {
+        if !self.served.iter().any(|served| served.volume.is_hung()) {
+            return 0;
+        }
+        let hung = |connection: &&crate::connection::Connection| {
+            connection.is_serving() && self.served[connection.export()].volume.is_hung()
+        };
+        (self.connections.iter().flatten().filter(hung).count() as u32).min(self.serving_max)
+    }
+
     /// One step of a negotiation; whether there may be another.
     fn negotiate(&mut self, now: Nanos, at: usize) -> bool {
-        let full = self.serving >= self.serving_max;
+        let full = self.serving - self.serving_hung() >= self.serving_max;
         let Some(connection) = &mut self.connections[at] else { return false };
         let Phase::Negotiating(mut machine) = std::mem::replace(
             &mut connection.phase,

@@ -71,9 +71,14 @@ impl Served {
         }
     }
 
-    /// A second has passed: looks whether the members are what they were.
-    pub(super) fn tick(&mut self) {
+    /// A second has passed: looks whether the members are what they were, and whether they answer.
+    pub(super) fn tick(&mut self, stopping: bool) {
         self.volume.tick_log();
+        if stopping {
+            self.volume.give_up_hung();
+        } else {
+            self.volume.look_at_members();
+        }
         if self.changed.is_none()
             && let Err(why) = self.volume.check()
         {

@@ -60,6 +60,7 @@ struct Probe {
     access: Access,
     blocks: Vec<(Disk, Block)>,
     left: usize,
+    since: Nanos,
 }
 
 impl BadBlocks {
@@ -75,6 +76,15 @@ impl BadBlocks {
 
     pub(super) fn is_idle(&self) -> bool {
         self.probes.is_empty()
+    }
+
+    /// Blocks that are being tried, and since when.
+    pub(super) fn tried(&mut self) -> Vec<(Disk, Block, Nanos)> {
+        let tried = self
+            .probes
+            .iter_mut()
+            .flat_map(|probe| probe.blocks.iter().map(|&(disk, at)| (disk, at, probe.since)));
+        tried.collect()
     }
 
     fn within(&self, disk: Disk, extent: Extent) -> impl Iterator<Item = (u64, Nanos)> + '_ {
@@ -113,12 +123,6 @@ fn is_medium(problem: &io::Error) -> bool {
 }
 
 impl Volume {
-    /// The same as [`Volume::want`], at once.
-    pub(super) fn ask(&mut self, id: u64, access: Access) {
-        self.want(id, access);
-        self.run();
-    }
-
     /// A read for the engine; blocks that have failed and rested since are tried first, alone.
     pub(super) fn want(&mut self, id: u64, access: Access) {
         if self.bad.blocks.is_empty() || !self.probe(id, access) {
@@ -141,7 +145,13 @@ impl Volume {
         if rested.is_empty() {
             return false;
         }
-        let number = self.bad.probes.put(Probe { id, access, left: rested.len(), blocks: rested.clone() });
+        let number = self.bad.probes.put(Probe {
+            id,
+            access,
+            left: rested.len(),
+            blocks: rested.clone(),
+            since: self.now,
+        });
         for (index, &(disk, at)) in rested.iter().enumerate() {
             let token = PROBE_TOKEN | (number as u64) << PROBE_BITS | index as u64;
             // Nobody wants these bytes: the read that follows brings them.

@@ -19,7 +19,7 @@ use crate::nbd::wire::Errno;
 use crate::raw::BLOCK;
 use forerun_core::access::{Access, Context};
 use forerun_core::engine::Input;
-use forerun_core::units::{BLOCK_BYTES, Extent};
+use forerun_core::units::{BLOCK_BYTES, Extent, Nanos};
 use std::collections::VecDeque;
 
 /// Most blocks of a part: 1 MiB.
@@ -52,6 +52,10 @@ struct Write {
     head: usize,
     /// Bytes of the last block that the write covers (counted from the block's start) if the rest must be read.
     tail: Option<usize>,
+    /// When it came.
+    since: Nanos,
+    /// Its client has an error already.
+    given_up: bool,
     /// Writes before it that must be in the engine's hands first.
     waits_for: usize,
     /// Writes that wait for it, in order.
@@ -108,8 +112,8 @@ impl Volume {
     pub(crate) fn write(&mut self, new: NewWrite) {
         let extent = Extent::covering(new.offset, new.bytes);
         assert_eq!(new.intake.len() as u64, extent.blocks, "one intake block for each block touched");
-        if self.syncs.has_failed() {
-            // What is written now could no more be made durable than what was lost.
+        // What is written now could no more be made durable than what was lost; and nobody knows when a member will answer.
+        if self.syncs.has_failed() || self.touches_lost(extent, |_| true) {
             self.give_intake(new.intake);
             return self.events.push_back(Event::Written { tag: new.tag, error: Some(Errno::Io) });
         }
@@ -127,6 +131,8 @@ impl Volume {
             extent,
             head,
             tail,
+            since: self.now,
+            given_up: false,
             waits_for: 0,
             awaited_by: Vec::new(),
             edges_left: 0,
@@ -270,6 +276,16 @@ impl Volume {
         }
     }
 
+    /// Clients that have waited too long have an error; the writes go on, since they cannot be taken back.
+    pub(super) fn give_up_writes(&mut self, late: impl Fn(Nanos) -> bool) {
+        for write in self.writes.writes.iter_mut() {
+            if !write.given_up && late(write.since) {
+                write.given_up = true;
+                self.events.push_back(Event::Written { tag: write.new.tag, error: Some(Errno::Io) });
+            }
+        }
+    }
+
     /// A part is on the members.
     pub(super) fn part_ready(&mut self, part: usize, handle: u32, error: bool) {
         self.inputs.push_back(Input::Release { handle });
@@ -287,6 +303,9 @@ impl Volume {
     fn finish(&mut self, at: usize) {
         let write = self.writes.writes.take(at);
         self.give_intake(write.new.intake);
+        if write.given_up {
+            return;
+        }
         if write.new.durable && write.error.is_none() {
             self.sync_for_write(write.new.tag);
         } else {
