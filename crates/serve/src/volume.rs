@@ -141,6 +141,8 @@ pub(crate) struct Volume {
     syncs: Syncs,
     log: Option<Log>,
     notes: Vec<String>,
+    /// Why what members hold is not what it was: nothing is answered any more.
+    spoiled: Option<String>,
     pub(crate) counts: Counts,
     /// Sees what passes, for the live page.
     watch: Option<Box<Watch>>,
@@ -196,6 +198,7 @@ impl Volume {
             syncs: Syncs::default(),
             log: None,
             notes: Vec::new(),
+            spoiled: None,
             counts: Counts::default(),
             watch: None,
         })
@@ -299,7 +302,18 @@ impl Volume {
 
     /// The next answer.
     pub(crate) fn event(&mut self) -> Option<Event> {
-        self.events.pop_front()
+        let event = self.events.pop_front()?;
+        if self.spoiled.is_none() {
+            return Some(event);
+        }
+        Some(match event {
+            Event::Read { tag, result } => {
+                let none = result.map(|answer| self.release(answer)).and(Err(Errno::Io));
+                Event::Read { tag, result: none }
+            }
+            Event::Written { tag, .. } => Event::Written { tag, error: Some(Errno::Io) },
+            Event::Flushed { tag, .. } => Event::Flushed { tag, error: Some(Errno::Io) },
+        })
     }
 
     /// The file of [`Volume::poll_fd`] said that something has ended.
@@ -320,6 +334,10 @@ impl Volume {
         }
         let mut done = std::mem::take(&mut self.done);
         self.backend.reap(self.now, &mut done);
+        if !done.is_empty() && self.spoiled.is_none() {
+            // Before anything is answered of what members have done meanwhile.
+            self.spoiled = self.source.is_spoiled();
+        }
         for end in done.drain(..) {
             self.in_flight -= 1;
             self.ended(end);
@@ -365,7 +383,10 @@ impl Volume {
     /// Whether the members are what they were; why not, otherwise.
     pub(crate) fn check(&mut self) -> Result<(), String> {
         self.bad.age(self.now);
-        self.source.check()?;
+        if let Some(why) = &self.spoiled {
+            return Err(why.clone());
+        }
+        self.source.check(self.now)?;
         self.backend.changed().map_or(Ok(()), Err)
     }
 

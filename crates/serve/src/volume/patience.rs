@@ -262,7 +262,7 @@ impl Volume {
             owe(flying.member, flying.since);
         }
         for (member, state) in self.source.members.iter().enumerate() {
-            if let Some(since) = state.syncing {
+            for since in [state.syncing, state.looked_at].into_iter().flatten() {
                 owe(member, since);
             }
         }
