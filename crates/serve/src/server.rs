@@ -53,6 +53,11 @@ const DEADLINE: Nanos = Nanos::from_secs(10);
 /// How long clients may take over their last answers, and members over their last commands, when the server ends: with what comes
 /// behind it all is over in ten seconds.
 const END: Nanos = Nanos::from_secs(8);
+/// How long a turn goes on while there is more to do: then whoever has come meanwhile is looked at. A client's read that finds its
+/// blocks waits for two turns at most, and those for no more than one request of each client behind this.
+const TURN: Nanos = Nanos::from_millis(2);
+/// Requests that are taken from clients in one round of a turn, of all together, and least of one.
+const ROUND_REQUESTS: (u32, u32) = (256, 4);
 /// Events taken from the kernel in one turn.
 const EVENTS: usize = 128;
 
@@ -130,6 +135,8 @@ pub struct Server {
     /// Requests that members or the engine answered in it.
     answers_of_turn: u32,
     linger: Linger,
+    /// The last turn ended before everything was done.
+    unsettled: bool,
     begin: Instant,
     next_tick: Nanos,
     stopping: Option<Nanos>,
@@ -225,6 +232,7 @@ impl Prepared {
             requests_of_turn: 0,
             answers_of_turn: 0,
             linger: Linger::default(),
+            unsettled: false,
             begin: real_time(),
             next_tick: TICK,
             stopping: None,
@@ -397,7 +405,8 @@ impl Server {
         let awaited = if members { Awaited::Members } else { Awaited::Clients };
         let (begin, lingering) = (self.now(), self.linger.after(awaited, moved));
         // Bytes that TLS has deciphered and nobody could take yet are announced by no socket.
-        let unannounced = self.tls.is_some() && self.receive_unannounced();
+        let hidden = self.tls.is_some() && self.receive_unannounced();
+        let unannounced = std::mem::take(&mut self.unsettled) || hidden;
         let nap = if unannounced { 0 } else { self.nap().as_nanos() as i64 };
         events.clear();
         loop {
@@ -467,10 +476,11 @@ impl Server {
         }
     }
 
-    /// Until nothing moves: members, answers, sockets, and those who waited for room.
+    /// Until nothing moves, or the turn is over: members, answers, sockets, and those who waited for room.
     fn settle(&mut self, mut now: Nanos) {
+        let begin = self.now();
         loop {
-            let mut moved = false;
+            let mut moved = std::mem::take(&mut self.unsettled);
             for export in 0..self.served.len() {
                 // What ends as soon as it leaves has taken its time in here: who writes times down looks at the clock again.
                 if self.record.is_some() || self.show.is_some() {
@@ -493,6 +503,10 @@ impl Server {
             moved |= self.served.iter().any(|served| !served.finished.is_empty());
             self.give_back(now);
             if !moved {
+                break;
+            }
+            if self.now().since(begin) > TURN {
+                self.unsettled = true;
                 break;
             }
         }

@@ -98,7 +98,7 @@ impl Looks {
     /// Lets it look at all.
     fn look(&self) {
         // It has nothing to do: whoever asks has had all its answers.
-        drop(self.ask.try_send(()));
+        let _ = self.ask.try_send(());
     }
 
     fn seen(&self) -> Vec<(usize, Look)> {
@@ -222,7 +222,7 @@ impl Source {
             }
             self.looks.look();
         }
-        self.members.iter().filter_map(|member| member.file.as_ref()?.is_spoiled()).map(Err).collect()
+        self.is_spoiled().map_or(Ok(()), Err)
     }
 
     /// Why what members hold is not what it was, as far as the kernel tells at once.

@@ -5,8 +5,8 @@
 //! An error after the head of such a single reply was sent cannot be said in the protocol, so the connection is closed; that
 //! takes a member that fails within one long request. Parts of a client that has gone are waited for and thrown away.
 
-use super::Server;
 use super::served::take_intake;
+use super::{ROUND_REQUESTS, Server};
 use crate::connection::{Payload, Phase};
 use crate::nbd::handshake::{Session, Step};
 use crate::nbd::wire::{self, Command, Errno, Limits, Parsed, REQUEST_BYTES, Request, export};
@@ -104,7 +104,14 @@ impl Requests {
 impl Server {
     /// Takes messages from the front of a client's inbox, as long as it may go on.
     pub(super) fn consume(&mut self, now: Nanos, at: usize) {
+        let (all, least) = ROUND_REQUESTS;
+        let mut left = (all / self.serving.max(1)).max(least);
         loop {
+            if left == 0 {
+                // Others come first.
+                self.unsettled = true;
+                return;
+            }
             let Some(connection) = &mut self.connections[at] else { return };
             if connection.broken || connection.closing {
                 return;
@@ -147,6 +154,7 @@ impl Server {
                 }
                 Parsed::Request(request) => {
                     connection.consume(REQUEST_BYTES);
+                    left -= 1;
                     self.request(at, session, request);
                 }
             }

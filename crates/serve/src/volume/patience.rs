@@ -151,7 +151,7 @@ impl Patience {
     /// Members that were slow lately: what the command took, and what is usual.
     pub(super) fn slow(&self, now: Nanos) -> impl Iterator<Item = (usize, Nanos, Nanos)> + '_ {
         self.paces.iter().enumerate().filter_map(move |(member, pace)| {
-            let (at, took) = pace.last.filter(|(at, _)| now.since(*at) < SLOW_SAID)?;
+            let (_, took) = pace.last.filter(|(at, _)| now.since(*at) < SLOW_SAID)?;
             Some((member, took, Nanos(pace.slow?.0 / SLOW_TIMES)))
         })
     }
