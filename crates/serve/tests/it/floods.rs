@@ -217,7 +217,6 @@ fn writes_that_overlap_do_not_hold_up_a_cached_read() {
         longest = longest.max(begin.elapsed());
     }
     answers.join().expect("all are answered");
-    println!("longest cached read beside 7,680 overlapping writes: {longest:?}");
     // On a quiet machine it is below 10 ms; others may be at work beside a test.
     assert!(longest < Duration::from_secs(1), "{longest:?}");
 }
