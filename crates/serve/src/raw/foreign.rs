@@ -62,13 +62,26 @@ impl Foreign {
     }
 }
 
-fn lock_of(byte: i64, kind: i32) -> libc::flock {
-    libc::flock { l_type: kind as i16, l_whence: libc::SEEK_SET as i16, l_start: byte, l_len: 1, l_pid: 0 }
+fn lock_of(byte: i64, bytes: i64, kind: i32) -> libc::flock {
+    libc::flock {
+        l_type: kind as i16,
+        l_whence: libc::SEEK_SET as i16,
+        l_start: byte,
+        l_len: bytes,
+        l_pid: 0,
+    }
+}
+
+/// Gives back all locks of bytes that this open file has.
+pub(crate) fn unlock_bytes(file: BorrowedFd<'_>) {
+    let lock = lock_of(0, 0, libc::F_UNLCK);
+    // SAFETY: the structure lives during the call, which only reads it. What is not locked cannot fail to be unlocked.
+    unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw const lock) };
 }
 
 /// Takes a shared lock of one byte for this open file.
 pub(crate) fn lock_byte(file: BorrowedFd<'_>, byte: i64) -> io::Result<()> {
-    let lock = lock_of(byte, libc::F_RDLCK);
+    let lock = lock_of(byte, 1, libc::F_RDLCK);
     // SAFETY: the structure lives during the call, which only reads it.
     let result = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw const lock) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
@@ -76,7 +89,7 @@ pub(crate) fn lock_byte(file: BorrowedFd<'_>, byte: i64) -> io::Result<()> {
 
 /// Whether another open file has a lock of that byte.
 pub(crate) fn is_byte_locked(file: BorrowedFd<'_>, byte: i64) -> io::Result<bool> {
-    let mut lock = lock_of(byte, libc::F_WRLCK);
+    let mut lock = lock_of(byte, 1, libc::F_WRLCK);
     // SAFETY: the structure lives during the call and is ours to be written.
     let result = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_GETLK, &raw mut lock) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(i32::from(lock.l_type) != libc::F_UNLCK) }

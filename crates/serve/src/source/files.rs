@@ -8,7 +8,7 @@
 
 use crate::error::ServeError;
 use crate::options::Direct;
-use crate::raw::{Foreign, is_byte_locked, lock_byte};
+use crate::raw::{Foreign, is_byte_locked, lock_byte, unlock_bytes};
 use rustix::fs::{FlockOperation, OFlags, fcntl_getfl, flock};
 use std::fs::{File, OpenOptions};
 use std::io::{Seek as _, SeekFrom};
@@ -163,7 +163,8 @@ impl Files {
 
 impl Drop for Files {
     fn drop(&mut self) {
-        // A ring of the kernel lets go of files a little later than of everything else; the lock goes now.
+        // A ring of the kernel lets go of files a little later than of everything else, and so does the thread that looks; locks go now.
+        unlock_bytes(self.plain.as_fd());
         let _ = flock(&self.plain, FlockOperation::Unlock);
     }
 }
