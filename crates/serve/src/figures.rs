@@ -29,6 +29,8 @@ pub struct Figures {
     pub connections: u64,
     /// Resident memory of the process, bytes; 0 where the system does not say.
     pub resident_bytes: u64,
+    /// The most memory that the server takes, bytes: caches, their tables at their largest, and what is beside them.
+    pub memory_bound_bytes: u64,
     /// Processor time of the process, nanoseconds, likewise.
     pub cpu_ns: u64,
     /// Commands of emulated members that their models timed.

@@ -203,13 +203,19 @@ impl Options {
         }
     }
 
+    /// The most memory that the server takes, bytes: what `/stats.json`, `/metrics` and `forerun ctl stats` say.
+    #[must_use]
+    pub fn memory_bound(&self) -> u64 {
+        let caches: Vec<u64> = self.exports.iter().map(|export| export.cache_bytes).collect();
+        crate::memory::bound(&caches, self.connections.saturating_sub(CONNECTIONS_DEFAULT))
+    }
+
     /// Refuses caches that do not fit into memory together. A server asks it for itself when it is made.
     ///
     /// # Errors
     /// [`ServeError::Option`] with both sizes.
     pub fn check_memory(&self) -> Result<(), ServeError> {
-        let caches = self.exports.iter().map(|export| export.cache_bytes);
-        crate::memory::check(caches.fold(0, u64::saturating_add))
+        crate::memory::check(self.memory_bound())
     }
 
     /// Refuses to write over what is read: members, presets, certificates, `others`, and the file of another output. A server

@@ -135,6 +135,8 @@ pub struct Server {
     /// Requests that members or the engine answered in it.
     answers_of_turn: u32,
     linger: Linger,
+    /// The most memory that it takes, bytes.
+    memory_bound: u64,
     /// The last turn ended before everything was done.
     unsettled: bool,
     begin: Instant,
@@ -232,6 +234,7 @@ impl Prepared {
             requests_of_turn: 0,
             answers_of_turn: 0,
             linger: Linger::default(),
+            memory_bound: options.memory_bound(),
             unsettled: false,
             begin: real_time(),
             next_tick: TICK,

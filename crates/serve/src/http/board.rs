@@ -55,6 +55,7 @@ pub(crate) struct Whole {
     pub(crate) now: Nanos,
     pub(crate) clients: u64,
     pub(crate) connections: u64,
+    pub(crate) memory_bound: u64,
     pub(crate) emulated_commands: u64,
     pub(crate) emulated_late_p99: Nanos,
 }
@@ -142,6 +143,7 @@ impl View {
             clients: self.whole.clients,
             connections: self.whole.connections,
             resident_bytes: process.resident_bytes,
+            memory_bound_bytes: self.whole.memory_bound,
             cpu_ns: process.cpu.0,
             emulated_commands: self.whole.emulated_commands,
             emulated_late_p99_ns: self.whole.emulated_late_p99.0,

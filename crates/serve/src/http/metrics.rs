@@ -95,6 +95,11 @@ fn whole(page: &mut Page, figures: &Figures) {
         "Resident memory of the process",
         alone(figures.resident_bytes),
     );
+    page.gauge(
+        "forerun_memory_bound_bytes",
+        "The most memory that the server takes: caches, their tables at their largest, and what is beside them",
+        alone(figures.memory_bound_bytes),
+    );
     let cpu = alone(seconds(figures.cpu_ns));
     page.counter("process_cpu_seconds_total", "User and system time of the process", cpu);
     page.counter("forerun_clients_total", "Clients that came in", alone(figures.clients));
