@@ -336,7 +336,9 @@ impl Volume {
         self.backend.reap(self.now, &mut done);
         if !done.is_empty() && self.spoiled.is_none() {
             // Before anything is answered of what members have done meanwhile.
-            self.spoiled = self.source.is_spoiled();
+            if let Some(why) = self.source.is_spoiled() {
+                self.spoil(why);
+            }
         }
         for end in done.drain(..) {
             self.in_flight -= 1;
@@ -383,11 +385,17 @@ impl Volume {
     /// Whether the members are what they were; why not, otherwise.
     pub(crate) fn check(&mut self) -> Result<(), String> {
         self.bad.age(self.now);
-        if let Some(why) = &self.spoiled {
-            return Err(why.clone());
+        if self.spoiled.is_none() {
+            let seen = self.source.check(self.now).and_then(|()| self.backend.changed().map_or(Ok(()), Err));
+            seen.unwrap_or_else(|why| self.spoil(why));
         }
-        self.source.check(self.now)?;
-        self.backend.changed().map_or(Ok(()), Err)
+        self.spoiled.clone().map_or(Ok(()), Err)
+    }
+
+    /// Members are not what they were: from now on nothing is answered but errors.
+    fn spoil(&mut self, why: String) {
+        self.say(format!("{why}: nothing is answered any more; start the server anew"));
+        self.spoiled = Some(why);
     }
 
     /// Messages about members since the last call.

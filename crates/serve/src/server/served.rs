@@ -79,11 +79,8 @@ impl Served {
         } else {
             self.volume.look_at_members();
         }
-        if self.changed.is_none()
-            && let Err(why) = self.volume.check()
-        {
-            self.volume.say(format!("{why}: nothing is answered any more; start the server anew"));
-            self.changed = Some(why);
+        if self.changed.is_none() {
+            self.changed = self.volume.check().err();
         }
     }
 }
