@@ -16,10 +16,11 @@ pub(crate) struct Tag {
 /// What an id of the engine stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Id {
-    /// A read of a client.
-    Read(Tag),
-    /// Everything acknowledged is to be durable.
-    Flush(Tag),
+    /// A read of a client, and how often requests had been given up when it was asked: what the engine still has of a request that
+    /// was given up must not be taken for the next one of the same tag.
+    Read(Tag, u16),
+    /// Everything acknowledged is to be durable; likewise.
+    Flush(Tag, u16),
     /// A part of a write, by number.
     Part(u32),
     /// The first or the last block of a write, of which the write covers a part.
@@ -33,9 +34,12 @@ pub(crate) enum Id {
     Hint,
 }
 
-/// The kind is in the upper bits, above the 61 of a tag: a client's place has 29.
+/// The kind is in the upper bits; below come 13 of the times, and 48 of a tag, of which a client's place has 16.
 const KIND_SHIFT: u32 = 61;
-const CLIENTS_MAX: u32 = 1 << 29;
+const TIMES_SHIFT: u32 = 48;
+const CLIENTS_MAX: u32 = 1 << 16;
+/// Times are counted up to this, and then from 0 on.
+pub(crate) const TIMES: u64 = 1 << (KIND_SHIFT - TIMES_SHIFT);
 
 impl Tag {
     fn number(self) -> u64 {
@@ -45,7 +49,7 @@ impl Tag {
 
     const fn of(number: u64) -> Self {
         let ticket = Ticket { request: (number >> 16) as u16, part: number as u16 };
-        Self { client: (number >> 32) as u32, ticket }
+        Self { client: (number >> 32) as u32 % CLIENTS_MAX, ticket }
     }
 }
 
@@ -53,8 +57,8 @@ impl Id {
     /// For the engine.
     pub(crate) fn number(self) -> u64 {
         let (kind, rest) = match self {
-            Self::Read(tag) => (0, tag.number()),
-            Self::Flush(tag) => (1, tag.number()),
+            Self::Read(tag, times) => (0, u64::from(times) << TIMES_SHIFT | tag.number()),
+            Self::Flush(tag, times) => (1, u64::from(times) << TIMES_SHIFT | tag.number()),
             Self::Part(part) => (2, u64::from(part)),
             Self::Edge { write, tail } => (3, u64::from(write) << 1 | u64::from(tail)),
             Self::Hint => (4, 0),
@@ -66,8 +70,8 @@ impl Id {
     pub(crate) fn of(number: u64) -> Self {
         let rest = number & ((1 << KIND_SHIFT) - 1);
         match number >> KIND_SHIFT {
-            0 => Self::Read(Tag::of(rest)),
-            1 => Self::Flush(Tag::of(rest)),
+            0 => Self::Read(Tag::of(rest), (rest >> TIMES_SHIFT) as u16),
+            1 => Self::Flush(Tag::of(rest), (rest >> TIMES_SHIFT) as u16),
             2 => Self::Part(rest as u32),
             3 => Self::Edge { write: (rest >> 1) as u32, tail: rest & 1 == 1 },
             4 => Self::Hint,
@@ -87,7 +91,9 @@ mod tests {
             Tag { client: CLIENTS_MAX - 1, ticket: Ticket { request: u16::MAX, part: u16::MAX } },
             Tag { client: 7, ticket: Ticket { request: 1, part: 2 } },
         ];
-        let of_tags = tags.iter().flat_map(|&tag| [Id::Read(tag), Id::Flush(tag)]);
+        let of_tags = tags
+            .iter()
+            .flat_map(|&tag| [Id::Read(tag, 0), Id::Read(tag, TIMES as u16 - 1), Id::Flush(tag, 1)]);
         let others = [0, 1, u32::MAX].into_iter().flat_map(|n| {
             [Id::Part(n), Id::Edge { write: n, tail: false }, Id::Edge { write: n, tail: true }]
         });

@@ -18,12 +18,15 @@
 
 mod bad;
 mod change;
+mod claims;
 mod health;
+mod patience;
 #[cfg(test)]
 mod rig;
 #[cfg(test)]
 mod scenarios;
 mod sync;
+mod table;
 mod watched;
 mod write;
 
@@ -43,6 +46,7 @@ use forerun_core::access::{Access, Context, Op};
 use forerun_core::array::Role;
 use forerun_core::engine::{Buffer, Engine, Input, Output, Start, Status};
 use forerun_core::units::{BLOCK_BYTES, Block, Disk, Extent, Nanos};
+use patience::Patience;
 use std::collections::VecDeque;
 use std::io;
 use sync::Syncs;
@@ -87,6 +91,8 @@ struct Flying {
     write: bool,
     /// When it left.
     since: Nanos,
+    /// It has not ended.
+    alive: bool,
 }
 
 /// Sums of what the host itself saw.
@@ -119,6 +125,7 @@ pub(crate) struct Volume {
     buffers: Vec<Buffer>,
     done: Vec<Done>,
     bad: BadBlocks,
+    patience: Patience,
     intake: Vec<u32>,
     /// Fewest free blocks of the intake since memory was last given back: those below were touched.
     intake_low: usize,
@@ -126,6 +133,8 @@ pub(crate) struct Volume {
     syncs: Syncs,
     log: Option<Log>,
     notes: Vec<String>,
+    /// Why what members hold is not what it was: nothing is answered any more.
+    spoiled: Option<String>,
     pub(crate) counts: Counts,
     /// Sees what passes, for the live page.
     watch: Option<Box<Watch>>,
@@ -165,6 +174,7 @@ impl Volume {
         backend: impl FnOnce(&Arena) -> io::Result<Box<dyn Backend>>,
     ) -> io::Result<Self> {
         let engine = spec.build(source.array);
+        let members = source.members.len();
         let cache = spec.cache_blocks as u32;
         let staging = engine.config().staging_blocks as u32;
         let first_intake = cache + staging;
@@ -187,11 +197,13 @@ impl Volume {
             buffers: Vec::new(),
             done: Vec::new(),
             bad: BadBlocks::default(),
+            patience: Patience::new(members),
             intake: (first_intake..first_intake + INTAKE_BLOCKS).rev().collect(),
             intake_low: INTAKE_BLOCKS as usize,
             syncs: Syncs::default(),
             log: None,
             notes: Vec::new(),
+            spoiled: None,
             counts: Counts::default(),
             watch: None,
         })
@@ -223,10 +235,13 @@ impl Volume {
 
     /// Somebody wants blocks. Answered by [`Event::Read`] with the tag.
     pub(crate) fn read(&mut self, tag: Tag, context: Context, extent: Extent) {
+        if self.needs_lost(extent) {
+            return self.events.push_back(Event::Read { tag, result: Err(Errno::Io) });
+        }
         let Some(watch) = &mut self.watch else {
-            return self.ask(Id::Read(tag), Access::read(context, extent));
+            return self.ask(Id::Read(tag, self.patience.times()), Access::read(context, extent));
         };
-        watch.asking(Id::Read(tag).number(), extent);
+        watch.asking(Id::Read(tag, 0).number(), extent);
         self.read_watched(tag, context, extent);
     }
 
@@ -240,7 +255,11 @@ impl Volume {
 
     /// Everything acknowledged is to be on stable storage. Answered by [`Event::Flushed`].
     pub(crate) fn flush(&mut self, tag: Tag) {
-        self.feed(Input::Flush { id: Id::Flush(tag).number() });
+        if self.patience.has_lost() {
+            return self.events.push_back(Event::Flushed { tag, error: Some(Errno::Io) });
+        }
+        let id = Id::Flush(tag, self.patience.times()).number();
+        self.ask_flush(id, Input::Flush { id });
     }
 
     /// The blocks of an answer have been copied.
@@ -288,7 +307,18 @@ impl Volume {
 
     /// The next answer.
     pub(crate) fn event(&mut self) -> Option<Event> {
-        self.events.pop_front()
+        let event = self.events.pop_front()?;
+        if self.spoiled.is_none() {
+            return Some(event);
+        }
+        Some(match event {
+            Event::Read { tag, result } => {
+                let none = result.map(|answer| self.release(answer)).and(Err(Errno::Io));
+                Event::Read { tag, result: none }
+            }
+            Event::Written { tag, .. } => Event::Written { tag, error: Some(Errno::Io) },
+            Event::Flushed { tag, .. } => Event::Flushed { tag, error: Some(Errno::Io) },
+        })
     }
 
     /// The file of [`Volume::poll_fd`] said that something has ended.
@@ -309,6 +339,12 @@ impl Volume {
         }
         let mut done = std::mem::take(&mut self.done);
         self.backend.reap(self.now, &mut done);
+        if !done.is_empty() && self.spoiled.is_none() {
+            // Before anything is answered of what members have done meanwhile.
+            if let Some(why) = self.source.is_spoiled() {
+                self.spoil(why);
+            }
+        }
         for end in done.drain(..) {
             self.in_flight -= 1;
             self.ended(end);
@@ -354,8 +390,17 @@ impl Volume {
     /// Whether the members are what they were; why not, otherwise.
     pub(crate) fn check(&mut self) -> Result<(), String> {
         self.bad.age(self.now);
-        self.source.check()?;
-        self.backend.changed().map_or(Ok(()), Err)
+        if self.spoiled.is_none() {
+            let seen = self.source.check(self.now).and_then(|()| self.backend.changed().map_or(Ok(()), Err));
+            seen.unwrap_or_else(|why| self.spoil(why));
+        }
+        self.spoiled.clone().map_or(Ok(()), Err)
+    }
+
+    /// Members are not what they were: from now on nothing is answered but errors.
+    fn spoil(&mut self, why: String) {
+        self.say(format!("{why}: nothing is answered any more; start the server anew"));
+        self.spoiled = Some(why);
     }
 
     /// Messages about members since the last call.
@@ -458,6 +503,7 @@ impl Volume {
             member: place.member,
             write,
             since: self.now,
+            alive: place.inside > 0,
         };
         self.engine.buffers(start.command, &mut self.buffers);
         let cache = self.spec.cache_blocks as u32;
@@ -563,7 +609,10 @@ impl Volume {
 
     /// A member command is over, of which so many blocks moved: none, or those that are no holes.
     fn command_over(&mut self, command: u32, moved: u64) {
-        let Flying { inside, disk, write, since, .. } = self.flying[command as usize];
+        let flying = &mut self.flying[command as usize];
+        flying.alive = false;
+        let Flying { inside, disk, member, write, since, .. } = *flying;
+        self.patience.ended(member, self.now, since);
         if let Some(watch) = &mut self.watch {
             watch.ended(self.now, usize::from(disk.0), since, inside.min(moved * BLOCK_BYTES), write);
         }
@@ -573,7 +622,10 @@ impl Volume {
 
     fn ready(&mut self, id: u64, handle: u32, error: bool) {
         match Id::of(id) {
-            Id::Read(tag) => {
+            Id::Read(tag, _) => {
+                if !self.patience.answered(id) {
+                    return self.inputs.push_back(Input::Release { handle });
+                }
                 self.answered(tag);
                 let result = if error { Err(Errno::Io) } else { Ok(Answer { handle }) };
                 if error {
@@ -587,9 +639,11 @@ impl Volume {
                 self.hinted -= self.engine.extent(handle).blocks;
                 self.inputs.push_back(Input::Release { handle });
             }
-            Id::Flush(tag) => {
+            Id::Flush(tag, _) => {
                 self.inputs.push_back(Input::Release { handle });
-                self.sync_for_flush(tag, error);
+                if self.patience.answered(id) {
+                    self.sync_for_flush(tag, error);
+                }
             }
         }
     }

@@ -87,6 +87,14 @@ pub enum Ask {
     Ended(Ended),
 }
 
+impl Ask {
+    /// Whether a request was taken.
+    #[must_use]
+    pub const fn is_request(&self) -> bool {
+        matches!(self, Self::Read(_) | Self::Memory(_) | Self::Flush(..) | Self::Hint(_) | Self::Ended(_))
+    }
+}
+
 /// A request that was answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ended {

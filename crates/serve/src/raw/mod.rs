@@ -16,10 +16,11 @@
 #![expect(unsafe_code, reason = "memory shared with transfers of the kernel has no safe interface")]
 
 mod activation;
-mod ring;
+mod foreign;
+pub(crate) mod ring;
 
 pub(crate) use activation::inherited_sockets;
-pub(crate) use ring::Ring;
+pub(crate) use foreign::{Foreign, is_byte_locked, lock_byte, unlock_bytes};
 
 use crate::nbd::session::Memory;
 use forerun_core::units::BLOCK_BYTES;

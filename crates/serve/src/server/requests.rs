@@ -4,8 +4,8 @@
 //! if it has hung up: its session stays in its place until the last answer is here, so places and credit are not to be had
 //! twice by asking and hanging up.
 
-use super::Server;
 use super::served::Served;
+use super::{ROUND_REQUESTS, Server};
 use crate::nbd::session::{Ask, Ended, World};
 use crate::nbd::wire::{self, Command, Errno, Request};
 use crate::ticket::Tag;
@@ -17,16 +17,36 @@ use forerun_core::units::{Extent, Nanos};
 const HINT_BLOCKS_MAX: u64 = 1024;
 
 impl Server {
-    /// Does what a session wants, as long as it may go on.
+    /// Does what a session wants, as long as it may go on: so many requests, then others come first.
     pub(super) fn serve(&mut self, now: Nanos, at: usize) {
-        loop {
+        let (all, least) = ROUND_REQUESTS;
+        let mut left = (all / self.serving.max(1)).max(least);
+        while left > 0 {
+            let Some(connection) = &self.connections[at] else { return };
+            // Whoever is served already does not ask.
+            let full = !connection.session.is_serving() && self.is_full();
             let Some(connection) = &mut self.connections[at] else { return };
             let Served { volume, shared, changed, .. } = &mut self.served[connection.session.export()];
-            let full = self.serving >= self.serving_max;
             let world = World { exports: &self.exports, full, failed: changed.is_some() };
             let Some(ask) = connection.session.next(&world, shared, &mut volume.arena) else { return };
+            left -= u32::from(ask.is_request());
             self.fulfil(now, at, ask);
         }
+        self.unsettled = true;
+    }
+
+    /// Whether all places are taken. Those of clients whose exports' members do not answer do not count against others, up to as many
+    /// as there are.
+    fn is_full(&self) -> bool {
+        let mut hung = 0;
+        if self.served.iter().any(|served| served.volume.is_hung()) {
+            let waits = |connection: &&crate::connection::Connection| {
+                let session = &connection.session;
+                session.is_serving() && self.served[session.export()].volume.is_hung()
+            };
+            hung = (self.connections.iter().flatten().filter(waits).count() as u32).min(self.serving_max);
+        }
+        self.serving - hung.min(self.serving) >= self.serving_max
     }
 
     fn fulfil(&mut self, now: Nanos, at: usize, ask: Ask) {

@@ -16,7 +16,7 @@ impl Volume {
     /// A read that the watch has been told of.
     pub(super) fn read_watched(&mut self, tag: Tag, context: Context, extent: Extent) {
         let before = self.engine.stats().program;
-        self.ask(Id::Read(tag), Access::read(context, extent));
+        self.ask(Id::Read(tag, self.patience.times()), Access::read(context, extent));
         let after = self.engine.stats().program;
         if let Some(watch) = &mut self.watch {
             watch.asked(self.now, context, extent, &before, &after);
@@ -26,7 +26,7 @@ impl Volume {
     /// A read has its answer.
     pub(super) fn answered(&mut self, tag: Tag) {
         if let Some(watch) = &mut self.watch {
-            watch.answered(self.now, Id::Read(tag).number());
+            watch.answered(self.now, Id::Read(tag, 0).number());
         }
     }
 
