@@ -21,5 +21,6 @@ pub mod retention;
 pub mod scheme;
 pub mod size;
 pub mod slots;
+pub mod spec;
 pub mod stats;
 pub mod units;

@@ -4,7 +4,7 @@ mod support;
 
 use forerun_core::access::{Access, Context};
 use forerun_core::cache::{Cache, LineId};
-use forerun_core::engine::{Engine, Input, Output, Status, WriteMode};
+use forerun_core::engine::{Engine, Input, WriteMode};
 use forerun_core::policy::asp::{Asp, AspConfig, Place};
 use forerun_core::policy::{Fate, Fetched, Lookup, Outcome, Plan, Policy, World};
 use forerun_core::retention::keep::{Afterlife, Retention, Victim};
@@ -110,15 +110,7 @@ fn layout(cache_blocks: u64) -> Layout {
 fn read(engine: &mut Engine, block: u64) {
     let access = Access::read(Context(0), Extent::new(block, 1));
     engine.handle(Nanos(0), Input::Read { id: block, access });
-    while let Some(output) = engine.poll() {
-        match output {
-            Output::Start(start) => {
-                engine.handle(Nanos(0), Input::Done { command: start.command, status: Status::Ok });
-            }
-            Output::Ready { handle, .. } => engine.handle(Nanos(0), Input::Release { handle }),
-            _ => {}
-        }
-    }
+    engine.settle(Nanos(0), |_| {});
 }
 
 /// Ten strips in a cache of ten, two blocks of each read, and the cache has been full: N_U = 10, n_b = 2.

@@ -108,7 +108,6 @@ fn write_input(out: &mut impl io::Write, now: Nanos, input: &Input) -> io::Resul
         Input::Release { handle } => writeln!(out, "release {handle}"),
         Input::Member { disk, failed } => writeln!(out, "member {} {}", disk.0, u8::from(*failed)),
         Input::Wake => writeln!(out, "wake"),
-        Input::Seen { .. } => unreachable!("a server owns its cache"),
     }
 }
 
@@ -201,7 +200,9 @@ pub fn verify(path: &Path) -> Result<Verified, ServeError> {
     let array = lines.head("array ")?;
     debug_assert_eq!(lines.number, HEAD_LINES, "the head has been read");
     let array = parse_array(&array).ok_or_else(|| lines.wrong(format!("`{array}` is no array")))?;
-    let mut engine = spec_of(&lines, &scheme, cache, &device)?.build(array);
+    let spec = spec_of(&lines, &scheme, cache, &device)?;
+    let mut engine =
+        spec.build(array).map_err(|why| lines.wrong(format!("an engine that cannot be made: {why}")))?;
     let mut found = Verified { inputs: 0, outputs: 0, cut: None };
     loop {
         let Some(line) = lines.next()? else {
@@ -320,7 +321,7 @@ mod tests {
         let spec = EngineSpec::new("none", 16 << 20, "cheetah-15k4").expect("valid");
         let array = parse_array("single:128KiB 1024").expect("an array");
         let mut log = Log::create(file.path(), &spec, &array).expect("made");
-        let mut engine = spec.build(array);
+        let mut engine = spec.build(array).expect("fits");
         for id in 0..2 {
             let input = Input::Flush { id };
             log.input(Nanos(id), &input);

@@ -165,7 +165,7 @@ impl Volume {
         source: Source,
         backend: impl FnOnce(&Arena) -> io::Result<Box<dyn Backend>>,
     ) -> io::Result<Self> {
-        let engine = spec.build(source.array);
+        let engine = spec.build(source.array).map_err(io::Error::other)?;
         let cache = spec.cache_blocks as u32;
         let staging = engine.config().staging_blocks as u32;
         let first_intake = cache + staging;

@@ -25,7 +25,7 @@ use stack::{Event, Stack};
 use streams::StreamMeter;
 
 pub(crate) use build::{
-    Hardware, Layers, STAGING_STRIPES, TRANSIT_BLOCKS, array_shape, explain, hardware, host_shape, placement,
+    Hardware, Layers, STAGING_STRIPES, TRANSIT_BLOCKS, array_layer, explain, hardware, host_layer, placement,
 };
 
 /// Id of the flush at the end: no request has it.

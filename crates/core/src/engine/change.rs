@@ -9,7 +9,7 @@
 //! Neither call waits for anything, and both are inputs as far as replaying is concerned: at the same place among the same
 //! inputs they have the same effects.
 
-use super::Engine;
+use super::parts::Parts;
 use crate::cache::{Cache, Cell, LineId, State};
 use crate::dispatch::Dispatch;
 use crate::hash::NumberMap;
@@ -19,7 +19,7 @@ use crate::units::{Block, Nanos};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-impl Engine {
+impl Parts {
     /// Everything that can leave the cache leaves: what is in flight, or written and not on the members yet, stays. Blocks
     /// that a host still copies from are gone from the cache, and their memory is free when they are released.
     pub fn drop_cache(&mut self, now: Nanos) {
@@ -181,10 +181,10 @@ impl Cache {
 mod tests {
     use crate::access::{Access, Context};
     use crate::array::Array;
-    use crate::cost::CostModel;
     use crate::dispatch::DemandFirst;
-    use crate::engine::{Config, Engine, Input, Output, Residency, Status, WriteMode};
+    use crate::engine::{Engine, Input, Output, Status};
     use crate::registry::{BuiltLayer, Layer, LayerShape, SchemeSpec};
+    use crate::spec::LayerSpec;
     use crate::units::{Block, Extent, Nanos};
     use alloc::boxed::Box;
     use alloc::collections::{BTreeMap, VecDeque};
@@ -219,26 +219,18 @@ mod tests {
         Array::new("raid0:4x16KiB".parse().expect("valid"), 1 << 9).expect("holds strips")
     }
 
+    fn layer(scheme: &str) -> LayerSpec {
+        let scheme = SchemeSpec::parse(scheme).expect("a scheme");
+        let layer = if scheme.has_host() { Layer::Host } else { Layer::Array };
+        LayerSpec { layer, ..LayerSpec::array_cache(scheme, array(), CACHE_BLOCKS) }
+    }
+
     fn built(scheme: &str) -> BuiltLayer {
-        let shape = LayerShape { cache_blocks: CACHE_BLOCKS, strip_blocks: 4, stripe_strips: 4, disks: 4 };
-        let spec = SchemeSpec::parse(scheme).expect("a scheme");
-        spec.build(if spec.has_host() { Layer::Host } else { Layer::Array }, &shape)
+        layer(scheme).built()
     }
 
     fn engine(scheme: &str) -> Engine {
-        let built = built(scheme);
-        let config = Config {
-            residency: Residency::Owned,
-            cache_blocks: CACHE_BLOCKS,
-            line_blocks: built.line_blocks,
-            strip_aligned: true,
-            retain: true,
-            command_blocks_max: 4,
-            ahead_blocks_max: built.ahead_blocks_max,
-            staging_blocks: 0,
-            write: WriteMode::Through,
-        };
-        Engine::new(config, array(), CostModel::default(), built.scheme, Box::new(DemandFirst::new(4)))
+        layer(scheme).build().expect("fits")
     }
 
     /// What a host does in a test.
@@ -440,22 +432,14 @@ mod tests {
     /// An engine with a cache of 64 MiB over disks of 4 GiB with strips of 4 MiB.
     fn long_strips(scheme: &str) -> Host {
         let array = Array::new("raid0:4x4MiB".parse().expect("valid"), 1 << 22).expect("holds strips");
-        let shape = LayerShape { cache_blocks: 1 << 14, strip_blocks: 1 << 10, stripe_strips: 4, disks: 4 };
-        let spec = SchemeSpec::parse(scheme).expect("a scheme");
-        let built = spec.build(if spec.has_host() { Layer::Host } else { Layer::Array }, &shape);
-        let config = Config {
-            residency: Residency::Owned,
-            cache_blocks: shape.cache_blocks,
-            line_blocks: built.line_blocks,
-            strip_aligned: true,
-            retain: true,
-            command_blocks_max: 1 << 10,
-            ahead_blocks_max: 1 << 10,
-            staging_blocks: 0,
-            write: WriteMode::Through,
+        let scheme = SchemeSpec::parse(scheme).expect("a scheme");
+        let layer = if scheme.has_host() { Layer::Host } else { Layer::Array };
+        let spec = LayerSpec {
+            layer,
+            ahead_blocks_max: Some(1 << 10),
+            ..LayerSpec::array_cache(scheme, array, 1 << 14)
         };
-        let dispatch = Box::new(DemandFirst::new(4));
-        let engine = Engine::new(config, array, CostModel::default(), built.scheme, dispatch);
+        let engine = spec.build().expect("fits");
         Host { engine, ..Host::new("none") }
     }
 

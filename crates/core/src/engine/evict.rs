@@ -1,6 +1,6 @@
 //! Leaving: making room, culling, and what becomes of lines whose last block has gone.
 
-use super::Engine;
+use super::parts::Parts;
 use crate::cache::{Cell, LineId, State};
 use crate::policy::Fate;
 use crate::retention::keep::{Afterlife, Victim};
@@ -14,7 +14,7 @@ const PROPOSALS_MAX: u32 = 256;
 /// Times that a retention may run out of victims before the need has to wait.
 const LAPS_MAX: u32 = 2;
 
-impl Engine {
+impl Parts {
     /// Evicts until `need` slots are free. False when that cannot be had now.
     pub(super) fn make_room(&mut self, now: Nanos, need: u64) -> bool {
         self.filled = true;

@@ -4,8 +4,9 @@
 //! smallest span that covers them when at most a quarter of it is already here, otherwise each run has its own
 //! (algorithms.md 1.1): a second positioning costs more than a few blocks read over.
 
+use super::messages::{Output, Status};
+use super::parts::Parts;
 use super::tables::{Command, Owner, Waiter};
-use super::{Engine, Output, Status};
 use crate::access::{Access, Context, Op};
 use crate::array::DiskSet;
 use crate::cache::{Cell, LineId, NO_FETCH, State};
@@ -18,7 +19,7 @@ use crate::units::{Block, Disk, Extent, Nanos};
 /// A span may be read over blocks that are here if they are at most one in this many.
 const HOLES_ONE_IN: u64 = 4;
 
-impl Engine {
+impl Parts {
     /// Fetches the missing blocks of an access, widened by the wishes that go with it.
     pub(super) fn fetch_missing(&mut self, now: Nanos, number: u32) {
         let access = self.accesses[number].access;

@@ -1,13 +1,14 @@
 //! The short way of a read: one block that is here.
 //!
 //! Most reads of a layer that prefetches well are of one block that is resident. For them nothing is reserved, fetched
-//! or joined, so one look at the block's cell answers all that [`Engine::read_long`] asks step by step. Everybody is
+//! or joined, so one look at the block's cell answers all that [`Parts::read_long`] asks step by step. Everybody is
 //! told the same things in the same order: the policy of the access, retention of the changed counts, the policy of the
 //! proof, retention of the hit; then comes what may leave, then what is wished ahead, then `Ready`. It does nothing for
 //! a longer read, for a block that is missing or in flight, or while somebody waits for memory. The test at the foot
 //! runs both ways side by side.
 
-use super::{Engine, Output};
+use super::messages::Output;
+use super::parts::Parts;
 use crate::access::Access;
 use crate::cache::{LineId, State};
 use crate::policy::{Fate, Lookup, Outcome};
@@ -16,7 +17,7 @@ use crate::slots::Slot;
 use crate::stats::tally;
 use crate::units::{Block, Extent, Nanos};
 
-impl Engine {
+impl Parts {
     /// Answers a read of one resident block. False, and nothing done, for any other read.
     pub(super) fn read_short(&mut self, now: Nanos, id: u64, access: &Access) -> bool {
         if access.extent.blocks != 1 || !self.starved.is_empty() {
@@ -83,12 +84,10 @@ impl Engine {
 mod tests {
     use crate::access::{Access, Context};
     use crate::array::Array;
-    use crate::cost::CostModel;
-    use crate::dispatch::DemandFirst;
-    use crate::engine::{Config, Engine, Input, Output, Residency, Status, WriteMode};
-    use crate::registry::{Layer, LayerShape, SchemeSpec};
+    use crate::engine::{Engine, Input, Output, Status};
+    use crate::registry::SchemeSpec;
+    use crate::spec::LayerSpec;
     use crate::units::{Extent, Nanos};
-    use alloc::boxed::Box;
     use alloc::collections::VecDeque;
     use alloc::vec::Vec;
     use proptest::prelude::*;
@@ -116,27 +115,15 @@ mod tests {
 
     fn engine(scheme: &str) -> Engine {
         let array = Array::new("raid5:5x16KiB".parse().expect("valid"), 1 << 10).expect("holds strips");
-        let shape = LayerShape {
-            cache_blocks: CACHE_BLOCKS,
-            strip_blocks: array.strip_blocks(),
-            stripe_strips: array.stripe_strips(),
-            disks: array.disks(),
-        };
         let spec = SchemeSpec::parse(scheme).expect("a scheme");
-        let layer = if spec.has_host() { Layer::Host } else { Layer::Array };
-        let built = spec.build(layer, &shape);
-        let config = Config {
-            residency: Residency::Owned,
-            cache_blocks: CACHE_BLOCKS,
-            line_blocks: built.line_blocks,
-            strip_aligned: layer == Layer::Array,
-            retain: true,
-            command_blocks_max: array.strip_blocks(),
-            ahead_blocks_max: CACHE_BLOCKS / 8,
-            staging_blocks: 64,
-            write: WriteMode::Through,
+        let layer = if spec.has_host() {
+            let single = Array::new("single:16KiB".parse().expect("valid"), array.capacity_blocks());
+            LayerSpec::page_cache(spec, single.expect("holds strips"), CACHE_BLOCKS)
+        } else {
+            LayerSpec::array_cache(spec, array, CACHE_BLOCKS)
         };
-        Engine::new(config, array, CostModel::default(), built.scheme, Box::new(DemandFirst::new(5)))
+        let layer = LayerSpec { ahead_blocks_max: Some(CACHE_BLOCKS / 8), ..layer };
+        layer.build().expect("fits")
     }
 
     /// Feeds one read, the short way where it is open or never; then lets up to `ends` commands end.

@@ -4,27 +4,16 @@
 //! same hooks as with owned residency; wishes become fetches whose memory is the kernel's. The shadow's slots only
 //! bound its size: a block that falls out of it is simply no longer believed, and nothing is evicted for real.
 
-use super::{Engine, Residency};
+use super::messages::Seen;
+use super::parts::Parts;
 use crate::access::{Access, Op};
 use crate::cache::State;
 use crate::policy::{Lookup, Outcome};
 use crate::units::{Block, Extent, Nanos};
 
-/// What a host knows of an access that the kernel served.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Seen {
-    /// From memory.
-    Hit,
-    /// It reached the device.
-    DeviceRead,
-    /// Not known.
-    Unknown,
-}
-
-impl Engine {
+impl Parts {
     /// An access that has already been served.
     pub(super) fn seen(&mut self, now: Nanos, access: Access, seen: Seen) {
-        assert_eq!(self.config.residency, Residency::Observed, "an owning engine is asked, not told");
         let mut outcomes = core::mem::take(&mut self.outcomes);
         outcomes.clear();
         if access.op == Op::Read {

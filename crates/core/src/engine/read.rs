@@ -1,7 +1,8 @@
 //! Reads: classify, reserve, ask the policy, serve what is here, fetch what is not.
 
+use super::messages::{ACCESS_BLOCKS_MAX, Output};
+use super::parts::Parts;
 use super::tables::Waiter;
-use super::{ACCESS_BLOCKS_MAX, Engine, Output};
 use crate::access::{Access, Op};
 use crate::cache::State;
 use crate::policy::{DeviceRead, Fate, Lookup, Outcome};
@@ -9,7 +10,7 @@ use crate::slots::Slot;
 use crate::stats::tally;
 use crate::units::{Block, Extent, Nanos};
 
-impl Engine {
+impl Parts {
     pub(super) fn read(&mut self, now: Nanos, id: u64, access: &Access) {
         if !self.read_short(now, id, access) {
             self.read_long(now, id, access);

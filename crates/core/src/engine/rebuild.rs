@@ -5,13 +5,15 @@
 //! the job of its stripe and a job for the rebuild. A member that fails a read is avoided by this fetch only, one more at each
 //! attempt, until the blocks are here or the array cannot make up for so many.
 
+use super::buffer::{Buffer, CombineStep};
+use super::messages::Output;
+use super::parts::Parts;
 use super::tables::{Owner, Waits};
-use super::write::{Buffer, CombineStep, REBUILD_JOB};
-use super::{Engine, Output};
+use super::write::REBUILD_JOB;
 use crate::array::{DiskSet, Origin, Source};
 use crate::units::Nanos;
 
-impl Engine {
+impl Parts {
     /// Members that a fetch must do without.
     fn lost_to(&self, fetch: u32) -> DiskSet {
         let mut lost = self.failed;

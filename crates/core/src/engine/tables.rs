@@ -1,7 +1,7 @@
 //! Accesses, fetches and member commands in flight: slabs whose entries are reused, so that nothing is allocated
 //! per access once the tables have grown to the depth that the host keeps outstanding.
 
-use super::write::{Buffer, CombineStep};
+use super::buffer::{Buffer, CombineStep};
 use crate::access::{Access, Context, Op};
 use crate::array::{DiskSet, ReadPlan};
 use crate::dispatch::Class;

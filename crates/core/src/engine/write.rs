@@ -6,8 +6,11 @@
 //! clean. At most one job works on a stripe, and rebuilding a lost block of that stripe waits for it, so old and new
 //! parity never mix. Jobs start with the stripe that was written longest ago (ASP paper section 2.2.1; WOW).
 
+use super::buffer::{Buffer, CombineStep};
+use super::config::WriteMode;
+use super::messages::Output;
+use super::parts::Parts;
 use super::tables::{Command, Owner, Slab};
-use super::{Engine, Input, Output};
 use crate::access::{Access, Context, Op};
 use crate::array::{Content, Source, Stripe, WritePlan};
 use crate::cache::{NO_FETCH, State};
@@ -24,40 +27,6 @@ const JOBS_MAX: usize = 8;
 
 /// Entries of stripes already taken that the list of dirty stripes may hold beside as many as there are dirty ones.
 const ORDER_SLACK: usize = 64;
-
-/// When writes reach the members.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WriteMode {
-    /// Acknowledged from memory; destaged when too much is dirty or too old.
-    Back {
-        /// Share of the cache that may be dirty, in percent.
-        dirty_percent: u64,
-        /// Age at which a dirty stripe is destaged.
-        age: Nanos,
-    },
-    /// Acknowledged when on the members.
-    Through,
-}
-
-/// Where the bytes of one block of a member command are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Buffer {
-    /// A block of the cache.
-    Cache(Slot),
-    /// Working memory for parity and rebuilding.
-    Staging(Slot),
-    /// Nobody wants it.
-    Discard,
-}
-
-/// `target = Σ factor · source` over GF(2^8), one block.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct CombineStep {
-    /// Where the sum goes.
-    pub target: Option<Buffer>,
-    /// Factor and source of each summand; a factor of 1 is an XOR.
-    pub terms: Vec<(u8, Buffer)>,
-}
 
 #[derive(Debug, Default)]
 struct Job {
@@ -158,7 +127,7 @@ impl Destage {
     }
 }
 
-impl Engine {
+impl Parts {
     pub(super) fn write(&mut self, now: Nanos, id: u64, access: Access, durable: bool) {
         let number = self.admit(now, id, &access);
         self.accesses[number].slots.resize(access.extent.blocks as usize, Slot::NONE);
@@ -739,12 +708,6 @@ impl Job {
             Content::P | Content::Q => self.parity_buffer(disk, start),
         }
     }
-}
-
-/// A shorthand for hosts and tests: a member has failed.
-#[must_use]
-pub const fn member_failed(disk: Disk) -> Input {
-    Input::Member { disk, failed: true }
 }
 
 #[cfg(test)]

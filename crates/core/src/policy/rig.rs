@@ -7,11 +7,11 @@ use super::{Fate, Fetched, Lookup, Outcome, Plan, Policy, World};
 use crate::access::{Access, Context};
 use crate::array::Array;
 use crate::cache::{Cache, LineId};
-use crate::cost::CostModel;
-use crate::dispatch::DemandFirst;
-use crate::engine::{Config, Engine, Input, Output, Residency, Start, Status, WriteMode};
+use crate::engine::{Engine, Input, Output, Start, Status};
+use crate::registry::{BuiltLayer, SchemeSpec};
 use crate::retention::keep::{Afterlife, Retention, Victim};
 use crate::scheme::Scheme;
+use crate::spec::LayerSpec;
 use crate::units::{Extent, Nanos};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -95,20 +95,14 @@ impl<S: Scheme + 'static> Rig<S> {
     pub(crate) fn new(scheme: S, cache_blocks: u64) -> Self {
         let scheme = Arc::new(Mutex::new(scheme));
         let array = Array::new("single:16KiB".parse().expect("a geometry"), VOLUME).expect("holds a strip");
-        let config = Config {
-            residency: Residency::Owned,
-            cache_blocks,
-            line_blocks: 1,
-            strip_aligned: false,
-            retain: true,
-            command_blocks_max: 128,
-            ahead_blocks_max: cache_blocks,
-            staging_blocks: 64,
-            write: WriteMode::Through,
+        let none = SchemeSpec::parse("none").expect("a scheme");
+        let layer = LayerSpec {
+            ahead_blocks_max: Some(cache_blocks),
+            ..LayerSpec::page_cache(none, array, cache_blocks)
         };
-        let dispatch = Box::new(DemandFirst::new(1));
         let shared = Box::new(Shared(Arc::clone(&scheme)));
-        let engine = Engine::new(config, array, CostModel::default(), shared, dispatch);
+        let built = BuiltLayer { scheme: shared, line_blocks: 1, ahead_blocks_max: cache_blocks };
+        let engine = layer.build_with(built).expect("fits");
         Self { scheme, engine, flying: Vec::new(), held: false, now: Nanos::ZERO, reads: 0 }
     }
     /// The scheme, to look at.

@@ -3,22 +3,21 @@
 use super::Rng;
 use forerun_core::access::Access;
 use forerun_core::array::Array;
-use forerun_core::cost::CostModel;
-use forerun_core::dispatch::DemandFirst;
-use forerun_core::engine::{Config, Engine, Residency, WriteMode};
+use forerun_core::engine::{Engine, WriteMode};
 use forerun_core::policy::asp::{Asp, AspConfig};
 use forerun_core::policy::linux26::Linux26;
 use forerun_core::policy::msp::Msp;
 use forerun_core::policy::none::None as NoPrefetch;
 use forerun_core::policy::strip::Strip;
 use forerun_core::policy::{Lookup, Plan, Policy, When, World};
-use forerun_core::registry::{Layer, LayerShape, SchemeSpec};
+use forerun_core::registry::{BuiltLayer, Layer, LayerShape, SchemeSpec};
 use forerun_core::retention::adapter::ByLine;
 use forerun_core::retention::arc::Arc;
 use forerun_core::retention::lru::Lru;
 use forerun_core::retention::s3fifo::S3Fifo;
 use forerun_core::retention::sieve::Sieve;
 use forerun_core::scheme::{Joined, Scheme, Split};
+use forerun_core::spec::LayerSpec;
 use forerun_core::units::{Extent, Nanos};
 
 /// Every scheme of the swarm.
@@ -146,20 +145,6 @@ impl Layout {
             _ => STRIP,
         }
     }
-    pub(crate) fn config(&self, array: &Array) -> Config {
-        let staging_blocks = u64::from(array.disks() + 2) * STRIP * 2;
-        Config {
-            residency: Residency::Owned,
-            cache_blocks: self.cache_blocks,
-            line_blocks: self.line_blocks(),
-            strip_aligned: !self.is_host(),
-            retain: self.retain,
-            command_blocks_max: self.command_blocks_max,
-            ahead_blocks_max: self.ahead_blocks_max,
-            staging_blocks,
-            write: self.write,
-        }
-    }
     pub(crate) fn engine(&self, seed: u64) -> Engine {
         let array = array(self.array, self.member_blocks);
         self.engine_with(build(self.scheme, self.cache_blocks, &array, seed))
@@ -167,9 +152,26 @@ impl Layout {
     /// With a scheme of the test's own.
     pub(crate) fn engine_with(&self, scheme: Box<dyn Scheme>) -> Engine {
         let array = array(self.array, self.member_blocks);
-        let dispatch = Box::new(DemandFirst::new(usize::from(array.disks())));
-        Engine::new(self.config(&array), array, CostModel::default(), scheme, dispatch)
+        let spec = LayerSpec {
+            strip_aligned: !self.is_host(),
+            retain: self.retain,
+            command_blocks_max: self.command_blocks_max,
+            staging_blocks: u64::from(array.disks() + 2) * STRIP * 2,
+            write: self.write,
+            ..LayerSpec::array_cache(none(), array, self.cache_blocks)
+        };
+        spec.build_with(lines(scheme, self.line_blocks(), self.ahead_blocks_max)).expect("fits")
     }
+}
+
+/// The scheme of a spec whose engine is built with one of the test's own.
+pub(crate) fn none() -> SchemeSpec {
+    SchemeSpec::parse("none").expect("a scheme")
+}
+
+/// A scheme of the test's own, in lines of its choice.
+pub(crate) fn lines(scheme: Box<dyn Scheme>, line_blocks: u64, ahead_blocks_max: u64) -> BuiltLayer {
+    BuiltLayer { scheme, line_blocks, ahead_blocks_max }
 }
 
 fn split(

@@ -55,8 +55,8 @@ pub fn run_oracle(
     });
     host::run_layers(input, spec, &hardware, listening, &|_| {})?;
     let future = Future::of(&log.take());
-    let shape = if in_array { host::array_shape(&hardware, spec) } else { host::host_shape(&hardware, spec) };
-    let oracle = Oracle::new(future, hardware.array, shape.cache_blocks);
+    let layer = if in_array { host::array_layer(&hardware, spec) } else { host::host_layer(&hardware, spec) };
+    let oracle = Oracle::new(future, hardware.array, layer.cache_blocks);
     let knowing =
         replaced(plain(), in_array, |built| BuiltLayer { scheme: Box::new(oracle), line_blocks: 1, ..built });
     host::run_layers(input, spec, &hardware, knowing, progress)

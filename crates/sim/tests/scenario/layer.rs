@@ -8,19 +8,16 @@ use super::{Settings, range, ranges};
 use forerun_core::access::{Access, Context, Op};
 use forerun_core::array::{Array, Role};
 use forerun_core::cache::{Cache, LineId, State};
-use forerun_core::cost::CostModel;
-use forerun_core::dispatch::{Class, DemandFirst, Dispatch};
-use forerun_core::engine::{Config, Engine, Input, Output, Residency, Start, Status, WriteMode};
+use forerun_core::dispatch::{Class, Dispatch};
+use forerun_core::engine::{Engine, Input, Output, Start, Status, WriteMode};
 use forerun_core::policy::{DeviceRead, Fate, Fetched, Lookup, Outcome, Plan, Policy, When, World};
-use forerun_core::registry::{Layer, LayerShape, SchemeSpec};
+use forerun_core::registry::{BuiltLayer, SchemeSpec};
 use forerun_core::retention::keep::{Afterlife, Retention, Victim};
 use forerun_core::scheme::Scheme;
+use forerun_core::spec::LayerSpec;
 use forerun_core::units::{Block, Extent, Nanos};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
-
-/// Most blocks of one command of a host layer.
-const HOST_COMMAND_BLOCKS: u64 = 128;
 
 /// What a scheme was told and said during one step.
 #[derive(Default)]
@@ -182,35 +179,27 @@ impl Rig {
         let name = name.map_err(|e: forerun_core::array::ArraySpecError| e.to_string())?;
         let array = Array::new(name, settings.number("member", "1024")?).map_err(|e| e.to_string())?;
         let cache_blocks = settings.number("cache", "64")?;
-        let shape = LayerShape {
-            cache_blocks,
-            strip_blocks: array.strip_blocks(),
-            stripe_strips: array.stripe_strips(),
-            disks: array.disks(),
+        let usual = if is_host {
+            LayerSpec::page_cache(scheme, array, cache_blocks)
+        } else {
+            LayerSpec::array_cache(scheme, array, cache_blocks)
         };
-        scheme.check(Layer::Array, &shape).map_err(|e| e.to_string())?;
-        let built = scheme.build(if is_host { Layer::Host } else { Layer::Array }, &shape);
-        let config = Config {
-            residency: Residency::Owned,
-            cache_blocks,
-            line_blocks: built.line_blocks,
-            strip_aligned: !is_host,
-            retain: true,
-            command_blocks_max: if is_host { HOST_COMMAND_BLOCKS } else { array.strip_blocks() },
-            ahead_blocks_max: cache_blocks,
-            staging_blocks: 8 * array.strip_blocks(),
+        let layer = LayerSpec {
+            ahead_blocks_max: Some(cache_blocks),
             write: WriteMode::Back { dirty_percent: 90, age: Nanos::from_secs(1_000_000) },
+            ..usual
         };
         let log = Arc::new(Mutex::new(Log::default()));
+        let built = layer.built();
         let tap = Tap { inner: built.scheme, log: Arc::clone(&log), hollow: BTreeMap::new() };
-        let dispatch = Box::new(DemandFirst::new(usize::from(array.disks())));
+        let built = BuiltLayer { scheme: Box::new(tap), ..built };
         let held = match settings.or("fetches", "at once") {
             "at once" => false,
             "held" => true,
             other => return Err(format!("`fetches: {other}` is neither `at once` nor `held`")),
         };
         Ok(Self {
-            engine: Engine::new(config, array, CostModel::default(), Box::new(tap), dispatch),
+            engine: layer.build_with(built).map_err(|e| e.to_string())?,
             log,
             is_host,
             held,

@@ -1,0 +1,38 @@
+//! Shape and budgets of a layer, as they stand once they have been checked: what [`crate::spec::LayerSpec`] comes to.
+
+use crate::units::Nanos;
+
+/// Shape and budgets of a layer.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// Budget of the cache, blocks.
+    pub cache_blocks: u64,
+    /// Blocks of a line: a strip in the array layer, 1 in the page cache.
+    pub line_blocks: u64,
+    /// Fetches are cut at strips of the array; otherwise only at `command_blocks_max`, and go to disk 0 as they are.
+    pub strip_aligned: bool,
+    /// Blocks stay after their readers have left. Without it the layer only passes through.
+    pub retain: bool,
+    /// Most blocks of one fetch.
+    pub command_blocks_max: u64,
+    /// Most prefetched blocks in flight.
+    pub ahead_blocks_max: u64,
+    /// Memory for parity and rebuilding, blocks, beside the cache.
+    pub staging_blocks: u64,
+    /// When writes reach the members.
+    pub write: WriteMode,
+}
+
+/// When writes reach the members.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WriteMode {
+    /// Acknowledged from memory; destaged when too much is dirty or too old.
+    Back {
+        /// Share of the cache that may be dirty, in percent.
+        dirty_percent: u64,
+        /// Age at which a dirty stripe is destaged.
+        age: Nanos,
+    },
+    /// Acknowledged when on the members.
+    Through,
+}

@@ -1,0 +1,260 @@
+//! The parts of a layer, and how they work together, whoever owns the cache: what [`crate::engine::Engine`] and
+//! [`crate::engine::Observer`] share.
+
+use super::config::Config;
+use super::messages::{Output, Start};
+use super::tables::{Command, Fetch, Owner, Pending, Slab};
+use super::write;
+use crate::access::Context;
+use crate::array::{Array, DiskSet};
+use crate::cache::Cache;
+use crate::cost::CostModel;
+use crate::dispatch::Dispatch;
+use crate::policy::decisions::Decision;
+use crate::policy::{Outcome, Plan, Policy, World};
+use crate::scheme::Scheme;
+use crate::slots::{Slot, Slots};
+use crate::stats::Stats;
+use crate::units::{Disk, Extent, Nanos};
+use alloc::boxed::Box;
+use alloc::collections::{BinaryHeap, VecDeque};
+use alloc::vec::Vec;
+use core::cmp::Reverse;
+
+/// All of a layer but the door: what an engine may be asked, and what it does inside.
+pub struct Parts {
+    pub(super) config: Config,
+    pub(super) array: Array,
+    pub(super) cache: Cache,
+    pub(super) staging: Slots,
+    pub(super) scheme: Box<dyn Scheme>,
+    pub(super) dispatch: Box<dyn Dispatch>,
+    /// The scheme sends commands in an order of its own.
+    pub(super) own_dispatch: bool,
+    pub(super) cost: CostModel,
+    pub(super) stats: Stats,
+    pub(super) plan: Plan,
+    pub(super) accesses: Slab<Pending>,
+    pub(super) fetches: Slab<Fetch>,
+    pub(super) commands: Slab<Command>,
+    pub(super) outputs: VecDeque<Output>,
+    pub(super) starved: VecDeque<u32>,
+    pub(super) wakes: BinaryHeap<Reverse<(Nanos, u64)>>,
+    pub(super) outcomes: Vec<Outcome>,
+    pub(super) failed: DiskSet,
+    pub(super) filled: bool,
+    /// The policy wants to know what becomes of prefetched blocks.
+    pub(super) hears_left: bool,
+    pub(super) destage: write::Destage,
+    /// Accesses admitted so far.
+    pub(super) serial: u64,
+    /// On whose behalf wishes are fulfilled.
+    pub(super) ahead_context: Context,
+    /// Whether they were made by a policy's timer for a context of its own choice.
+    pub(super) ahead_by_timer: bool,
+}
+
+impl Parts {
+    /// A layer over `array`, of a configuration that has been checked.
+    pub(crate) fn new(
+        config: Config,
+        array: Array,
+        cost: CostModel,
+        mut scheme: Box<dyn Scheme>,
+        dispatch: Box<dyn Dispatch>,
+    ) -> Self {
+        Self {
+            cache: Cache::new(config.line_blocks, config.cache_blocks),
+            staging: Slots::new(config.staging_blocks),
+            config,
+            array,
+            hears_left: scheme.policy().hears_left(),
+            own_dispatch: scheme.dispatch().is_some(),
+            scheme,
+            dispatch,
+            cost,
+            stats: Stats::default(),
+            plan: Plan::default(),
+            accesses: Slab::default(),
+            fetches: Slab::default(),
+            commands: Slab::default(),
+            outputs: VecDeque::new(),
+            starved: VecDeque::new(),
+            wakes: BinaryHeap::new(),
+            outcomes: Vec::new(),
+            failed: DiskSet::default(),
+            filled: false,
+            destage: write::Destage::default(),
+            serial: 0,
+            ahead_context: Context::default(),
+            ahead_by_timer: false,
+        }
+    }
+
+    /// A member has failed, or is back.
+    pub(super) fn member(&mut self, disk: Disk, failed: bool) {
+        if failed {
+            self.failed.insert(disk);
+        } else {
+            self.failed.remove(disk);
+        }
+    }
+
+    /// The next output, or `None` when the engine waits.
+    pub fn poll(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
+    }
+
+    /// When to say [`crate::engine::Input::Wake`] if nothing happens before.
+    #[must_use]
+    pub fn next_wake(&self) -> Option<Nanos> {
+        let policy = self.wakes.peek().map(|Reverse((at, _))| *at);
+        [policy, self.dispatch.next_wake(), self.destage.next_wake()].into_iter().flatten().min()
+    }
+
+    pub(super) fn wake(&mut self, now: Nanos) {
+        while let Some(&Reverse((at, token))) = self.wakes.peek() {
+            if at > now {
+                break;
+            }
+            self.wakes.pop();
+            self.with_policy(now, |policy, world, plan| policy.on_wake(token, world, plan));
+            self.fulfil_ahead(now, Context::default());
+        }
+        self.destage_aged(now);
+    }
+
+    /// Sends what the dispatch lets go.
+    pub(super) fn pump(&mut self, now: Nanos) {
+        while let Some(number) = self.dispatch().pick(now) {
+            self.start(number);
+        }
+    }
+
+    /// Who decides what leaves when: the scheme if it wants to, otherwise the layer's own dispatch.
+    #[inline]
+    pub(super) fn dispatch(&mut self) -> &mut dyn Dispatch {
+        if self.own_dispatch {
+            return self.scheme.dispatch().expect("a scheme that dispatches does so always");
+        }
+        &mut *self.dispatch
+    }
+
+    /// A member command leaves.
+    #[inline(never)]
+    fn start(&mut self, number: u32) {
+        self.commands[number].left = true;
+        let command = &self.commands[number];
+        let demand = self.demand_part(command);
+        self.outputs.push_back(Output::Start(Start {
+            command: number,
+            disk: command.disk,
+            extent: command.extent,
+            demand,
+            op: command.op,
+            class: command.class,
+            context: command.context,
+            read_ahead: command.read_ahead,
+        }));
+    }
+
+    /// The blocks of a command that some program asked for, for a layer below that keeps them apart.
+    pub(super) fn demand_part(&self, command: &Command) -> Extent {
+        match command.owner {
+            Owner::Fetch(fetch, _) if !self.config.strip_aligned => self.fetches[fetch].demand,
+            Owner::Fetch(..) | Owner::Staged(_) | Owner::Destage(_) => command.extent,
+        }
+    }
+
+    /// Calls a hook of the policy with the world; its wishes join those that wait in the plan.
+    pub(super) fn with_policy(
+        &mut self,
+        now: Nanos,
+        call: impl FnOnce(&mut dyn Policy, &World<'_>, &mut Plan),
+    ) {
+        let world = World {
+            now,
+            cache: &self.cache,
+            array: &self.array,
+            cost: &self.cost,
+            filled: self.filled,
+            blocks: self.blocks(),
+            ahead_in_flight: self.stats.ahead_in_flight,
+        };
+        call(self.scheme.policy(), &world, &mut self.plan);
+        if !self.plan.wakes.is_empty() {
+            self.wakes.extend(self.plan.wakes.drain(..).map(Reverse));
+        }
+        self.stats.wishes_dropped += core::mem::take(&mut self.plan.overflow);
+    }
+
+    pub(super) fn blocks(&self) -> u64 {
+        self.array.capacity_blocks()
+    }
+
+    /// Slots of an answered access, one per block, for copying. [`Slot::NONE`] where an error left a hole.
+    #[must_use]
+    pub fn slots(&self, handle: u32) -> &[Slot] {
+        &self.accesses[handle].slots
+    }
+    /// Blocks of an answered access.
+    #[must_use]
+    pub fn extent(&self, handle: u32) -> Extent {
+        self.accesses[handle].access.extent
+    }
+    /// The table of lines, for reports and tests.
+    #[must_use]
+    pub const fn cache(&self) -> &Cache {
+        &self.cache
+    }
+    /// Sums so far.
+    #[must_use]
+    pub const fn stats(&self) -> &Stats {
+        &self.stats
+    }
+    /// The geometry.
+    #[must_use]
+    pub const fn array(&self) -> &Array {
+        &self.array
+    }
+    /// The shape and budgets.
+    #[must_use]
+    pub const fn config(&self) -> &Config {
+        &self.config
+    }
+    /// Memory for parity and rebuilding, for reports and tests.
+    #[must_use]
+    pub const fn staging(&self) -> &Slots {
+        &self.staging
+    }
+    /// Members that are out: as told by [`crate::engine::Input::Member`], or because a write to them did not end well.
+    #[must_use]
+    pub const fn failed_members(&self) -> &DiskSet {
+        &self.failed
+    }
+    /// Numbers that the scheme shows, by name.
+    pub fn gauges(&mut self, out: &mut Vec<(&'static str, f64)>) {
+        self.scheme.gauges(out);
+    }
+    /// Numbers of the scheme that are worth a curve, by name.
+    pub fn curves(&mut self, out: &mut Vec<(&'static str, f64)>) {
+        self.scheme.curves(out);
+    }
+    /// What the scheme has decided since the last call: each turn of a switch, with its reason, in the order of time.
+    pub fn decisions(&mut self, out: &mut Vec<Decision>) {
+        let first = out.len();
+        self.scheme.policy().decisions(out);
+        out[first..].sort_by_key(|decision| decision.at);
+    }
+    /// Whether nothing is outstanding: no fetch, no access, no dirty stripe on its way.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.fetches.live() == 0 && self.accesses.live() == 0 && self.destage.is_idle()
+    }
+    /// Prefetched blocks that are resident and unread, and those still in flight (for the end of a run).
+    #[must_use]
+    pub fn unproven_blocks(&self) -> (u64, u64) {
+        let in_flight = self.stats.ahead_in_flight;
+        (self.stats.prefetched - self.stats.used - self.stats.wasted - in_flight, in_flight)
+    }
+}
