@@ -1,5 +1,5 @@
 //! What an engine of this host is made from: enough to make the same one again, when a log of its inputs is replayed or its
-//! scheme is changed.
+//! scheme is changed, and the changes that there are.
 
 use crate::error::ServeError;
 use forerun_core::array::Array;
@@ -88,13 +88,13 @@ impl EngineSpec {
 
     /// Whether its parts are of the array layer.
     #[cfg(test)]
-    pub(super) fn is_array(&self) -> bool {
+    pub(crate) fn is_array(&self) -> bool {
         self.layer == Layer::Array
     }
 
     /// The same with the cache and the beliefs of a page of `scenarios/`.
     #[cfg(test)]
-    pub(super) fn of_a_page(self, cache_blocks: u64) -> Self {
+    pub(crate) fn of_a_page(self, cache_blocks: u64) -> Self {
         Self { cache_blocks, cost: CostModel::default(), ahead_blocks_max: Some(cache_blocks), ..self }
     }
 
@@ -102,6 +102,14 @@ impl EngineSpec {
     pub(crate) fn build(&self, array: Array) -> Result<Engine, ServeError> {
         self.layer(array).build().map_err(|why| ServeError::option("--scheme", why))
     }
+}
+
+/// What an operator may change while clients are served.
+pub(crate) enum Change {
+    /// Another scheme; everything else of the spec is as it was.
+    Scheme(EngineSpec),
+    /// Everything that can leave the cache leaves.
+    Drop,
 }
 
 /// The layer whose parts a scheme has; a server has one cache, so it cannot have both.
