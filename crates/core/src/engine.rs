@@ -59,6 +59,7 @@ impl Engine {
         match input {
             Input::Write { id, access, durable } => self.0.write(now, id, access, durable),
             Input::Flush { id } => self.0.flush(now, id),
+            Input::Hole { command, extent } => self.0.hole(command, extent),
             Input::Member { disk, failed } => self.0.member(disk, failed),
             Input::Wake => self.0.wake(now),
             Input::Read { .. } | Input::Done { .. } | Input::Release { .. } => {

@@ -84,6 +84,9 @@ pub struct ExportState {
     pub read_only: bool,
     /// Why it answers with errors only, if it does.
     pub changed: Option<String>,
+    /// What is not well, in sentences; nothing when all is.
+    #[serde(default)]
+    pub warnings: Vec<String>,
 }
 
 /// The counters of a server since it began. Blocks are of 4 KiB; the words are those of every report.

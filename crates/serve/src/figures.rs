@@ -117,6 +117,13 @@ pub struct ExportFigures {
     /// Why nothing of it is answered any more: its members are not what they were.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub changed: Option<String>,
+    /// What is not well, in sentences; nothing when all is.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
+    /// FLUSH and FUA are not offered to clients, since its member has neither.
+    pub no_flush: bool,
+    /// Blocks that a member could not read; reads of others go round them.
+    pub bad_blocks: u64,
     /// What clients asked, and what prefetching came to.
     #[serde(flatten)]
     pub counters: Counters,
@@ -208,7 +215,7 @@ mod tests {
 
     #[test]
     fn the_counters_of_an_export_stand_beside_its_other_fields_in_both_answers() {
-        let before = ["name", "uri", "scheme", "array", "size_bytes"];
+        let before = ["name", "uri", "scheme", "array", "size_bytes", "no_flush", "bad_blocks"];
         let after = [
             "prefetch_in_flight_bytes",
             "member_bytes_read",

@@ -106,6 +106,8 @@ pub struct ExportOptions {
     pub device: String,
     /// Writes are refused.
     pub read_only: bool,
+    /// Written to although a far member offers neither FLUSH nor FUA: nothing is promised to be durable then.
+    pub unsafe_no_flush: bool,
     /// File for the log of inputs.
     pub log_inputs: Option<PathBuf>,
     /// Whom members over TLS are trusted by.
@@ -171,6 +173,7 @@ impl ExportOptions {
             scheme: "asp+msp".into(),
             device: "cheetah-15k4".into(),
             read_only: false,
+            unsafe_no_flush: false,
             log_inputs: None,
             member_tls: MemberTlsOptions::default(),
         }

@@ -639,7 +639,7 @@ impl Server {
     fn answer(&mut self, now: Nanos, event: Event) {
         self.answers_of_turn += 1;
         match event {
-            Event::Read { tag, answer, error } => self.part_read(now, tag, answer, error),
+            Event::Read { tag, result } => self.part_read(now, tag, result),
             Event::Written { tag, error } | Event::Flushed { tag, error } => self.acknowledge(tag, error),
         }
     }

@@ -44,6 +44,8 @@ pub(crate) const MEMBERS_MAX: usize = 64;
 pub(crate) struct Opening {
     pub(crate) read_only: bool,
     pub(crate) direct: Direct,
+    /// A far member that offers neither FLUSH nor FUA is written to all the same.
+    pub(crate) unsafe_no_flush: bool,
     /// For members over TLS.
     pub(crate) tls: Option<Arc<ClientConfig>>,
 }
@@ -53,6 +55,8 @@ pub(crate) struct Opening {
 pub(crate) struct Member {
     /// None for a far member.
     file: Option<Files>,
+    /// Its server can make nothing durable that is written to it.
+    no_flush: bool,
     /// Bytes.
     pub(crate) size: u64,
     /// Writes of ours in flight.
@@ -168,6 +172,11 @@ impl Source {
         if self.over { 0 } else { self.members.iter().map(|member| member.size).sum::<u64>() - self.size }
     }
 
+    /// Whether something is written that nothing can make durable.
+    pub(crate) fn no_flush(&self) -> bool {
+        self.members.iter().any(|member| member.no_flush)
+    }
+
     /// The backends of far members, by number; nothing where all members are files.
     pub(crate) fn take_far(&mut self) -> Option<Far> {
         let far = std::mem::take(&mut self.far);
@@ -223,17 +232,20 @@ impl Member {
         if let Some(text) = path.to_str().filter(|text| Address::is_meant(text)) {
             let address: Address = text.parse().map_err(|why: String| ServeError::option("--over", why))?;
             let far = open_far(address, how)?;
-            return Ok((
-                Self { file: None, size: far.agreed().size, writing: 0, unsynced: Unsynced::default() },
-                Some(Box::new(far)),
-            ));
+            let no_flush = !how.read_only && !far.agreed().can_flush() && !far.agreed().can_fua();
+            let member = Self { no_flush, ..Self::new(None, far.agreed().size) };
+            return Ok((member, Some(Box::new(far))));
         }
         if let Some(text) = path.to_str().filter(|text| is_object(text)) {
             let (far, size) = open_object(text, how.read_only)?;
-            return Ok((Self { file: None, size, writing: 0, unsynced: Unsynced::default() }, Some(far)));
+            return Ok((Self::new(None, size), Some(far)));
         }
         let (file, size) = Files::open(path, how.read_only, how.direct)?;
-        Ok((Self { file: Some(file), size, writing: 0, unsynced: Unsynced::default() }, None))
+        Ok((Self::new(Some(file), size), None))
+    }
+
+    fn new(file: Option<Files>, size: u64) -> Self {
+        Self { file, no_flush: false, size, writing: 0, unsynced: Unsynced::default() }
     }
 
     /// The file for reading `inside` bytes (none for a far member), and how many bytes to ask of it.
@@ -349,6 +361,14 @@ fn open_far(address: Address, how: &Opening) -> Result<Remote, ServeError> {
     if far.agreed().is_read_only() && !how.read_only {
         let refused = std::io::Error::from(std::io::ErrorKind::ReadOnlyFilesystem);
         return Err(problem(refused, " (its server refuses writes: serve it with --read-only)"));
+    }
+    if !(how.read_only || how.unsafe_no_flush || far.agreed().can_flush() || far.agreed().can_fua()) {
+        let why = format!(
+            "{}: its server offers neither FLUSH nor FUA, so nobody could know what of it survives a power cut: serve \
+             it with --read-only, or with --unsafe-no-flush if its data may be lost",
+            path.display()
+        );
+        return Err(ServeError::option("--over", why));
     }
     Ok(far)
 }
@@ -466,7 +486,7 @@ mod tests {
     use std::os::unix::fs::FileExt as _;
 
     fn how(read_only: bool) -> Opening {
-        Opening { read_only, direct: Direct::Off, tls: None }
+        Opening { read_only, direct: Direct::Off, ..Opening::default() }
     }
 
     fn file(bytes: u64) -> tempfile::NamedTempFile {

@@ -10,11 +10,12 @@ mod report;
 mod stack;
 mod streams;
 
+use crate::error::RunError;
 use crate::input::{Input, Programs};
 use crate::layout::Apart;
+use crate::progress::Progress;
 use crate::replay::{Drive, TimedRequest};
 use crate::report::RunReport;
-use crate::run::{Progress, RunError};
 use crate::spec::RunSpec;
 use crate::workload::{Request, Source};
 use forerun_core::access::{Access, Context, Op};
@@ -24,9 +25,8 @@ use meter::Meter;
 use stack::{Event, Stack};
 use streams::StreamMeter;
 
-pub(crate) use build::{
-    Hardware, Layers, STAGING_STRIPES, TRANSIT_BLOCKS, array_layer, explain, hardware, host_layer, placement,
-};
+pub use build::{Hardware, array_layer, hardware};
+pub(crate) use build::{Layers, STAGING_STRIPES, TRANSIT_BLOCKS, explain, host_layer, placement};
 
 /// Id of the flush at the end: no request has it.
 const FLUSH_ID: u64 = u64::MAX;

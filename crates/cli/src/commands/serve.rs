@@ -6,7 +6,6 @@
 
 pub(crate) mod settings;
 
-use super::config;
 use super::recording::Recording;
 use crate::error::{CliError, Kind};
 use crate::human;
@@ -135,6 +134,9 @@ pub(crate) struct ServeArgs {
     /// Refuse writes
     #[arg(long)]
     read_only: bool,
+    /// Write to a far member that offers neither FLUSH nor FUA: nothing is promised to survive a power cut
+    #[arg(long)]
+    unsafe_no_flush: bool,
     /// Clients at once
     #[arg(long, value_name = "N", default_value_t = CONNECTIONS_DEFAULT)]
     connections: u32,
@@ -227,7 +229,7 @@ pub(crate) fn serve(args: &ServeArgs, matches: Option<&ArgMatches>, ui: &Ui) -> 
         return replay(path, ui);
     }
     let config: Vec<PathBuf> = args.config.iter().cloned().collect();
-    let effective = config::effective(args, matches)?;
+    let effective = settings::effective(args, matches)?;
     let args = &effective.args[0];
     let folder = Folder::path();
     let mut options = options(&effective.args, &folder)?;
@@ -373,6 +375,7 @@ fn export(args: &ServeArgs, instead: Option<What>) -> Result<ExportOptions, CliE
         scheme: args.scheme.clone(),
         device: args.device.clone(),
         read_only: args.read_only,
+        unsafe_no_flush: args.unsafe_no_flush,
         log_inputs: args.log_inputs.clone(),
         member_tls: MemberTlsOptions {
             ca: args.member_tls_ca.clone(),

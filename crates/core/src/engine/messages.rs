@@ -53,6 +53,14 @@ pub enum Input {
         /// How.
         status: Status,
     },
+    /// Blocks of a member command that has not ended could not be read; those around them may come all the same. For fetches of
+    /// arrays without redundancy.
+    Hole {
+        /// Its number, from `Start`.
+        command: u32,
+        /// Which of its blocks, counted from its first.
+        extent: Extent,
+    },
     /// The host has copied what `Ready` announced.
     Release {
         /// From `Ready`.

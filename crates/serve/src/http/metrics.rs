@@ -110,6 +110,11 @@ fn requests(page: &mut Page, exports: &Exports<'_>) {
     page.gauge("forerun_volume_bytes", "Size of the volume", exports.each(|e| e.size_bytes));
     let help = "1 if nothing is answered any more, because members are not what they were";
     page.gauge("forerun_export_failed", help, exports.each(|e| u8::from(e.changed.is_some())));
+    let help =
+        "1 if clients are offered neither FLUSH nor FUA, because a member has neither (--unsafe-no-flush)";
+    page.gauge("forerun_export_no_flush", help, exports.each(|e| u8::from(e.no_flush)));
+    let help = "Blocks of 4 KiB that a member could not read, and that reads of others go round";
+    page.gauge("forerun_bad_blocks", help, exports.each(|e| e.bad_blocks));
     let by_op = |e: &ExportFigures| {
         vec![("read".to_owned(), e.counters.reads), ("write".to_owned(), e.counters.writes)]
     };

@@ -379,7 +379,8 @@ impl Lease {
                 _ => {
                     let problem = io::Error::last_os_error();
                     if problem.kind() != io::ErrorKind::Interrupted {
-                        return if done > 0 { Ok(done) } else { Err(problem) };
+                        // What came before is good to have; of a write only why the rest did not go is worth knowing.
+                        return if done > 0 && self.how == Lend::Fill { Ok(done) } else { Err(problem) };
                     }
                 }
             }

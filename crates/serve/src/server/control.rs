@@ -252,6 +252,7 @@ impl Server {
             cache_bytes: served.volume.spec.cache_blocks * BLOCK_BYTES,
             read_only: served.read_only,
             changed: served.changed.clone(),
+            warnings: served.volume.health().warnings,
         }
     }
 }

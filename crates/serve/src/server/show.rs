@@ -69,7 +69,7 @@ impl Server {
         for (export, sample) in samples.into_iter().enumerate() {
             let volume = &self.served[export].volume;
             board.about(export, &volume.spec.scheme, || self.about(export, &show.members[export]));
-            board.changed(export, self.served[export].changed.as_ref());
+            board.stands(export, self.served[export].changed.as_ref(), volume.health());
             if let Some(sample) = sample {
                 board.add(export, sample);
             }

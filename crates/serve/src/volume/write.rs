@@ -13,6 +13,7 @@
 //! ```
 
 use super::{EDGE, Event, KIND_SHIFT, PART, Volume};
+use crate::nbd::wire::Errno;
 use crate::raw::BLOCK;
 use forerun_core::access::{Access, Context};
 use forerun_core::engine::Input;
@@ -52,7 +53,7 @@ struct Write {
     edges_left: u32,
     issued: u64,
     parts_left: u32,
-    error: bool,
+    error: Option<Errno>,
 }
 
 /// A part in the engine's hands.
@@ -123,6 +124,11 @@ impl Volume {
     pub(crate) fn write(&mut self, new: NewWrite) {
         let extent = Extent::covering(new.offset, new.bytes);
         assert_eq!(new.intake.len() as u64, extent.blocks, "one intake block for each block touched");
+        if self.syncs.has_failed() {
+            // What is written now could no more be made durable than what was lost.
+            self.give_intake(new.intake);
+            return self.events.push_back(Event::Written { tag: new.tag, error: Some(Errno::Io) });
+        }
         let head = (new.offset % BLOCK_BYTES) as usize;
         let end = new.offset + new.bytes;
         let last = (end % BLOCK_BYTES) as usize;
@@ -132,7 +138,7 @@ impl Volume {
             self.arena.block_mut(block)[last..].fill(0);
         }
         let tail = (last > 0 && !behind).then_some(last);
-        let write = Write { new, extent, head, tail, edges_left: 0, issued: 0, parts_left: 0, error: false };
+        let write = Write { new, extent, head, tail, edges_left: 0, issued: 0, parts_left: 0, error: None };
         let at = put(&mut self.writes.writes, write);
         if self.writes.collides(at, &self.writes.blocked) {
             self.writes.blocked.push_back(at);
@@ -162,7 +168,7 @@ impl Volume {
                 let mut access = Access::read(context, extent);
                 access.demand = Extent::default();
                 let id = EDGE << KIND_SHIFT | (at as u64) << 1 | which;
-                self.inputs.push_back(Input::Read { id, access });
+                self.want(id, access);
             }
         }
     }
@@ -171,7 +177,7 @@ impl Volume {
     pub(super) fn edge_ready(&mut self, inner: u64, handle: u32, error: bool) {
         let (at, is_tail) = ((inner >> 1) as usize, inner & 1 == 1);
         if error {
-            self.writes.get(at).error = true;
+            self.writes.get(at).error = Some(Errno::Io);
         } else {
             let slot = self.engine.slots(handle)[0].0;
             let write = self.writes.get(at);
@@ -193,7 +199,7 @@ impl Volume {
         if write.edges_left > 0 {
             return;
         }
-        if write.error {
+        if write.error.is_some() {
             self.closed(at);
             self.finish(at);
         } else {
@@ -260,6 +266,15 @@ impl Volume {
         }
     }
 
+    /// A member has refused blocks of the volume for a reason that clients can be told: writes that have them say it.
+    pub(super) fn refused_write(&mut self, extent: Extent, error: Errno) {
+        for write in self.writes.writes.iter_mut().flatten() {
+            if !write.extent.intersect(extent).is_empty() {
+                write.error = Some(error);
+            }
+        }
+    }
+
     /// A part is on the members.
     pub(super) fn part_ready(&mut self, part: usize, handle: u32, error: bool) {
         self.inputs.push_back(Input::Release { handle });
@@ -267,7 +282,7 @@ impl Volume {
         self.writes.flying_blocks -= extent.blocks;
         let write = self.writes.get(at);
         write.parts_left -= 1;
-        write.error |= error;
+        write.error = write.error.or(error.then_some(Errno::Io));
         if write.parts_left == 0 && write.issued == write.extent.blocks {
             self.finish(at);
         }
@@ -277,7 +292,7 @@ impl Volume {
     fn finish(&mut self, at: usize) {
         let write = self.writes.writes[at].take().expect("a write is answered once");
         self.give_intake(write.new.intake);
-        if write.new.durable && !write.error {
+        if write.new.durable && write.error.is_none() {
             self.sync_for_write(write.new.tag);
         } else {
             self.events.push_back(Event::Written { tag: write.new.tag, error: write.error });

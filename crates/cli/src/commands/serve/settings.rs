@@ -20,7 +20,7 @@
 //! ```
 
 use super::ServeArgs;
-use crate::error::CliError;
+use crate::error::{CliError, one_line};
 use clap::parser::ValueSource;
 use clap::{ArgAction, ArgMatches, Args as _, FromArgMatches as _};
 use std::ffi::OsString;
@@ -29,7 +29,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 /// Options of one export; all others are the server's.
-const OF_EXPORT: [&str; 15] = [
+const OF_EXPORT: [&str; 16] = [
     "over",
     "stripe",
     "members",
@@ -41,6 +41,7 @@ const OF_EXPORT: [&str; 15] = [
     "device",
     "name",
     "read-only",
+    "unsafe-no-flush",
     "log-inputs",
     "member-tls-ca",
     "member-tls-cert",
@@ -320,6 +321,14 @@ impl Effective {
     }
 }
 
+/// What command line and file come to.
+pub(crate) fn effective(args: &ServeArgs, matches: Option<&ArgMatches>) -> Result<Effective, CliError> {
+    let file = args.config.as_deref().map(File::read).transpose()?.unwrap_or_default();
+    let mut given = matches.map(of_command_line).unwrap_or_default();
+    given.retain(|setting| setting.key != "config");
+    merge(&given, &file)
+}
+
 /// What the layers come to.
 pub(crate) fn merge(command_line: &[Setting], file: &File) -> Result<Effective, CliError> {
     if file.exports.len() > 1
@@ -391,7 +400,7 @@ fn refused(problem: &clap::Error, layer: &[Setting]) -> CliError {
         Origin::File(path, line) => Some(format!("{}:{line}", path.display())),
         Origin::Default | Origin::CommandLine => None,
     });
-    let message = crate::args::one_line(&text);
+    let message = one_line(&text);
     match line {
         Some(place) => {
             let what = message.trim_start_matches("command line: ").to_owned();
