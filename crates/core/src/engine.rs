@@ -11,14 +11,14 @@
 //! What happens to a read, in order: memory for its missing blocks is reserved (or the read waits); the policy is told
 //! and writes wishes; hits are served and pinned; misses and wishes become fetches, cut at strips; the dispatch sends
 //! their member commands; completions fill cells, wake readers and are told to the policy. Writes and destaging are
-//! in `write.rs`, fetches in `fetch.rs`, leaving in `evict.rs`.
+//! in `write.rs`, fetches in `fetch.rs`, cells and leaving in `memory.rs`.
 
 mod buffer;
 mod change;
 mod config;
-mod evict;
 mod fetch;
 mod hit;
+mod memory;
 mod messages;
 mod observed;
 mod parts;

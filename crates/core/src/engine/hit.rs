@@ -7,15 +7,14 @@
 //! a longer read, for a block that is missing or in flight, or while somebody waits for memory. The test at the foot
 //! runs both ways side by side.
 
+use super::memory::Here;
 use super::messages::Output;
 use super::parts::Parts;
 use crate::access::Access;
-use crate::cache::{LineId, State};
-use crate::policy::{Fate, Lookup, Outcome};
-use crate::retention::keep::Victim;
+use crate::policy::Lookup;
 use crate::slots::Slot;
 use crate::stats::tally;
-use crate::units::{Block, Extent, Nanos};
+use crate::units::{Extent, Nanos};
 
 impl Parts {
     /// Answers a read of one resident block. False, and nothing done, for any other read.
@@ -24,47 +23,25 @@ impl Parts {
             return false;
         }
         let block = access.extent.start;
-        let Some(line) = self.cache.find(block) else { return false };
-        let place = self.cache.place(line, block);
-        let cell = self.cache.at(place);
-        let slot = cell.slot;
-        let outcome = match cell.state {
-            State::Cached => Outcome::CacheHit,
-            State::Prefetched => Outcome::PrefetchHit,
-            State::Empty | State::FetchDemand | State::FetchPrefetch => return false,
-        };
+        let Some(here) = self.memory.here(block) else { return false };
+        let Here { slot, outcome, .. } = here;
         let number = self.admit_answered(access.extent, slot);
         self.with_policy(now, |policy, world, plan| {
             policy.on_access(access, &Lookup { outcomes: &[outcome] }, world, plan);
         });
-        tally(&mut self.stats.all, outcome);
+        tally(&mut self.memory.stats.all, outcome);
         if access.demand.contains(block) {
-            tally(&mut self.stats.program, outcome);
+            tally(&mut self.memory.stats.program, outcome);
         }
-        let victim = self.tell_hit(line, block, place, outcome);
-        self.cache.slots.pin(slot);
+        let victim = self.memory.hit(block, here);
+        self.memory.pin(slot);
         if let Some(victim) = victim {
-            self.trim_one(victim);
-            self.trim();
+            self.memory.trim_one(victim);
+            self.memory.trim();
         }
         self.fulfil_ahead(now, access.context);
         self.outputs.push_back(Output::Ready { id, handle: number, error: false });
         true
-    }
-
-    /// Tells of a hit on a block of `line`, whose cell is at `place`; returns what retention would cull now.
-    fn tell_hit(&mut self, line: LineId, block: Block, place: usize, outcome: Outcome) -> Option<Victim> {
-        if outcome == Outcome::PrefetchHit && self.cache.first_read(line, place) {
-            self.stats.used += 1;
-            if self.hears_left {
-                self.scheme.retention().on_counts(line, 1, -1);
-                self.scheme.policy().on_left(Extent { start: block, blocks: 1 }, Fate::Used);
-                let keep = self.scheme.retention();
-                keep.on_hit(line, outcome, &self.cache);
-                return keep.trim(&self.cache);
-            }
-        }
-        self.scheme.retention().on_hit_here(line, outcome, &self.cache)
     }
 
     /// Puts an access that is answered as it comes into the table; only its slot and extent are ever asked for.

@@ -17,7 +17,7 @@ impl Parts {
         let mut outcomes = core::mem::take(&mut self.outcomes);
         outcomes.clear();
         if access.op == Op::Read {
-            outcomes.extend(access.extent.iter().map(|block| believed(self.cache.state(block), seen)));
+            outcomes.extend(access.extent.iter().map(|block| believed(self.cache().state(block), seen)));
         }
         self.with_policy(now, |policy, world, plan| {
             policy.on_access(&access, &Lookup { outcomes: &outcomes }, world, plan);
@@ -25,7 +25,7 @@ impl Parts {
         self.count(&access, &outcomes);
         for (block, &outcome) in access.extent.iter().zip(&outcomes) {
             if outcome.is_miss() {
-                self.disbelieve(block);
+                self.memory.disprove(block);
             }
             self.believe(now, block, outcome);
         }
@@ -34,7 +34,7 @@ impl Parts {
             self.tell_late_reads(now, &access);
             self.tell_missed_reads(now, &access);
         }
-        self.trim();
+        self.memory.trim();
         self.fulfil_ahead(now, access.context);
     }
 
@@ -53,41 +53,23 @@ impl Parts {
 
     /// The block is in the kernel's cache now: so it is in the shadow, if the shadow has room.
     fn believe(&mut self, now: Nanos, block: Block, outcome: Outcome) {
-        match self.cache.state(block) {
-            State::Prefetched => self.prove_seen(block, State::Cached),
-            State::FetchPrefetch => {
-                self.stats.ahead_in_flight -= 1;
-                self.prove_seen(block, State::FetchDemand);
+        let line = self.cache().find(block);
+        match (line, self.cache().state(block)) {
+            (Some(line), State::Prefetched) => self.memory.prove(line, block, State::Cached),
+            (Some(line), State::FetchPrefetch) => {
+                self.memory.stats.ahead_in_flight -= 1;
+                self.memory.prove(line, block, State::FetchDemand);
             }
-            State::Empty => {
-                if self.cache.slots.available() == 0 && !self.make_room(now, 1) {
-                    return;
+            (None, _) | (_, State::Empty) => {
+                if self.memory.available() > 0 || self.make_room(now, 1) {
+                    self.memory.take_in(block);
                 }
-                let slot = self.cache.slots.take().expect("room was made");
-                let line = self.fill_cell(block, slot, State::Cached, false);
-                self.scheme.retention().on_insert(line, false, &self.cache);
                 return;
             }
-            State::Cached | State::FetchDemand => {}
+            (_, State::Cached | State::FetchDemand) => {}
         }
-        if let Some(line) = self.cache.find(block) {
-            self.scheme.retention().on_hit(line, outcome, &self.cache);
-        }
-    }
-
-    /// A prefetched block was read from the device all the same: the kernel had thrown it out unread.
-    fn disbelieve(&mut self, block: Block) {
-        let Some(line) = self.cache.find(block) else { return };
-        let cell = *self.cache.cell(line, block);
-        if cell.state == State::Prefetched && cell.unproven {
-            self.cache.set(line, block, |cell| cell.unproven = false);
-            self.waste(block, cell.state);
-        }
-    }
-
-    fn prove_seen(&mut self, block: Block, state: State) {
-        if let Some(line) = self.cache.find(block) {
-            self.prove(line, block, state);
+        if let Some(line) = line {
+            self.memory.touch(line, outcome);
         }
     }
 }

@@ -2,6 +2,7 @@
 //! [`crate::engine::Observer`] share.
 
 use super::config::Config;
+use super::memory::{Ground, Memory};
 use super::messages::{Output, Start};
 use super::tables::{Command, Fetch, Owner, Pending, Slab};
 use super::write;
@@ -25,14 +26,12 @@ use core::cmp::Reverse;
 pub struct Parts {
     pub(super) config: Config,
     pub(super) array: Array,
-    pub(super) cache: Cache,
+    pub(super) memory: Memory,
     pub(super) staging: Slots,
-    pub(super) scheme: Box<dyn Scheme>,
     pub(super) dispatch: Box<dyn Dispatch>,
     /// The scheme sends commands in an order of its own.
     pub(super) own_dispatch: bool,
     pub(super) cost: CostModel,
-    pub(super) stats: Stats,
     pub(super) plan: Plan,
     pub(super) accesses: Slab<Pending>,
     pub(super) fetches: Slab<Fetch>,
@@ -42,9 +41,6 @@ pub struct Parts {
     pub(super) wakes: BinaryHeap<Reverse<(Nanos, u64)>>,
     pub(super) outcomes: Vec<Outcome>,
     pub(super) failed: DiskSet,
-    pub(super) filled: bool,
-    /// The policy wants to know what becomes of prefetched blocks.
-    pub(super) hears_left: bool,
     pub(super) destage: write::Destage,
     /// Accesses admitted so far.
     pub(super) serial: u64,
@@ -64,16 +60,13 @@ impl Parts {
         dispatch: Box<dyn Dispatch>,
     ) -> Self {
         Self {
-            cache: Cache::new(config.line_blocks, config.cache_blocks),
             staging: Slots::new(config.staging_blocks),
             config,
             array,
-            hears_left: scheme.policy().hears_left(),
             own_dispatch: scheme.dispatch().is_some(),
-            scheme,
+            memory: Memory::new(config.line_blocks, config.cache_blocks, scheme),
             dispatch,
             cost,
-            stats: Stats::default(),
             plan: Plan::default(),
             accesses: Slab::default(),
             fetches: Slab::default(),
@@ -83,7 +76,6 @@ impl Parts {
             wakes: BinaryHeap::new(),
             outcomes: Vec::new(),
             failed: DiskSet::default(),
-            filled: false,
             destage: write::Destage::default(),
             serial: 0,
             ahead_context: Context::default(),
@@ -135,7 +127,7 @@ impl Parts {
     #[inline]
     pub(super) fn dispatch(&mut self) -> &mut dyn Dispatch {
         if self.own_dispatch {
-            return self.scheme.dispatch().expect("a scheme that dispatches does so always");
+            return self.memory.scheme().dispatch().expect("a scheme that dispatches does so always");
         }
         &mut *self.dispatch
     }
@@ -172,20 +164,11 @@ impl Parts {
         now: Nanos,
         call: impl FnOnce(&mut dyn Policy, &World<'_>, &mut Plan),
     ) {
-        let world = World {
-            now,
-            cache: &self.cache,
-            array: &self.array,
-            cost: &self.cost,
-            filled: self.filled,
-            blocks: self.blocks(),
-            ahead_in_flight: self.stats.ahead_in_flight,
-        };
-        call(self.scheme.policy(), &world, &mut self.plan);
+        let ground = Ground { now, array: &self.array, cost: &self.cost };
+        self.memory.ask(&ground, &mut self.plan, call);
         if !self.plan.wakes.is_empty() {
             self.wakes.extend(self.plan.wakes.drain(..).map(Reverse));
         }
-        self.stats.wishes_dropped += core::mem::take(&mut self.plan.overflow);
     }
 
     pub(super) fn blocks(&self) -> u64 {
@@ -205,12 +188,12 @@ impl Parts {
     /// The table of lines, for reports and tests.
     #[must_use]
     pub const fn cache(&self) -> &Cache {
-        &self.cache
+        self.memory.cache()
     }
     /// Sums so far.
     #[must_use]
     pub const fn stats(&self) -> &Stats {
-        &self.stats
+        &self.memory.stats
     }
     /// The geometry.
     #[must_use]
@@ -234,16 +217,16 @@ impl Parts {
     }
     /// Numbers that the scheme shows, by name.
     pub fn gauges(&mut self, out: &mut Vec<(&'static str, f64)>) {
-        self.scheme.gauges(out);
+        self.memory.scheme().gauges(out);
     }
     /// Numbers of the scheme that are worth a curve, by name.
     pub fn curves(&mut self, out: &mut Vec<(&'static str, f64)>) {
-        self.scheme.curves(out);
+        self.memory.scheme().curves(out);
     }
     /// What the scheme has decided since the last call: each turn of a switch, with its reason, in the order of time.
     pub fn decisions(&mut self, out: &mut Vec<Decision>) {
         let first = out.len();
-        self.scheme.policy().decisions(out);
+        self.memory.scheme().policy().decisions(out);
         out[first..].sort_by_key(|decision| decision.at);
     }
     /// Whether nothing is outstanding: no fetch, no access, no dirty stripe on its way.
@@ -254,7 +237,8 @@ impl Parts {
     /// Prefetched blocks that are resident and unread, and those still in flight (for the end of a run).
     #[must_use]
     pub fn unproven_blocks(&self) -> (u64, u64) {
-        let in_flight = self.stats.ahead_in_flight;
-        (self.stats.prefetched - self.stats.used - self.stats.wasted - in_flight, in_flight)
+        let stats = self.stats();
+        let in_flight = stats.ahead_in_flight;
+        (stats.prefetched - stats.used - stats.wasted - in_flight, in_flight)
     }
 }

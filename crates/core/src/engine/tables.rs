@@ -70,7 +70,6 @@ pub(super) struct Pending {
     /// Tells this access from others that used the same entry.
     pub(super) serial: u64,
     pub(super) access: Access,
-    pub(super) arrived: Nanos,
     /// Blocks that have no slot yet.
     pub(super) missing: u64,
     /// One per block; pinned once it is some.
@@ -88,7 +87,6 @@ impl Default for Pending {
             id: 0,
             serial: 0,
             access: Access::read(Context(0), Extent::default()),
-            arrived: Nanos::ZERO,
             missing: 0,
             slots: Vec::new(),
             error: false,

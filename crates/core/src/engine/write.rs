@@ -8,12 +8,12 @@
 
 use super::buffer::{Buffer, CombineStep};
 use super::config::WriteMode;
+use super::memory::Written;
 use super::messages::Output;
 use super::parts::Parts;
 use super::tables::{Command, Owner, Slab};
 use crate::access::{Access, Context, Op};
-use crate::array::{Content, Source, Stripe, WritePlan};
-use crate::cache::{NO_FETCH, State};
+use crate::array::{Content, MemberExtent, Source, Stripe, WritePlan};
 use crate::dispatch::Class;
 use crate::hash::NumberMap;
 use crate::planted::{self, Bug};
@@ -28,6 +28,18 @@ const JOBS_MAX: usize = 8;
 /// Entries of stripes already taken that the list of dirty stripes may hold beside as many as there are dirty ones.
 const ORDER_SLACK: usize = 64;
 
+/// What a job is doing. When the last command of a phase has ended, the next begins.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Phase {
+    /// Brings what parity is computed from.
+    #[default]
+    Reading,
+    /// Sends data and parity; then the blocks are clean.
+    Writing,
+    /// A command did not end well: the rest is awaited, and then the job is given up or planned anew.
+    Failing,
+}
+
 #[derive(Debug, Default)]
 struct Job {
     stripe: u64,
@@ -38,10 +50,9 @@ struct Job {
     plan: WritePlan,
     /// Slots of the plan's reads, in its order, then of its parity writes.
     staging: Vec<Slot>,
-    commands: Vec<(u32, usize)>,
+    /// Commands that have not ended.
     left: u32,
-    writing: bool,
-    failed: bool,
+    phase: Phase,
     urgent: bool,
     /// Accesses (number, serial) that wait for what this job takes.
     waiters: Vec<(u32, u64)>,
@@ -129,11 +140,11 @@ impl Destage {
 
 impl Parts {
     pub(super) fn write(&mut self, now: Nanos, id: u64, access: Access, durable: bool) {
-        let number = self.admit(now, id, &access);
+        let number = self.admit(id, &access);
         self.accesses[number].slots.resize(access.extent.blocks as usize, Slot::NONE);
         self.accesses[number].durable = durable || self.config.write == WriteMode::Through;
         if !self.starved.is_empty() || !self.start_write(now, number) {
-            self.stats.starved += 1;
+            self.memory.stats.starved += 1;
             self.starved.push_back(number);
         }
     }
@@ -142,8 +153,8 @@ impl Parts {
     pub(super) fn start_write(&mut self, now: Nanos, number: u32) -> bool {
         let access = self.accesses[number].access;
         loop {
-            let needed = access.extent.iter().filter(|&b| self.needs_slot(b)).count() as u64;
-            if self.cache.slots.available() >= needed {
+            let needed = self.memory.needed(access.extent);
+            if self.memory.available() >= needed {
                 break;
             }
             if !self.make_room(now, needed) {
@@ -158,53 +169,21 @@ impl Parts {
         self.outputs.push_back(Output::Fill { id: self.accesses[number].id, handle: number });
         let mut line = None;
         for block in access.extent.iter() {
-            let slot = self.write_block(block);
+            let Written { line: id, slot, overtaken } = self.memory.write(block);
+            if let Some(fetch) = overtaken {
+                self.overtake(fetch, block, slot);
+            }
             self.hand_over(number, block, slot);
-            let id = self.cache.find(block).expect("a written block has a line");
             if line != Some(id) {
                 line = Some(id);
-                self.scheme.retention().on_insert(id, false, &self.cache);
+                self.memory.insert(id, false);
             }
         }
-        self.stats.blocks_written += access.extent.blocks;
+        self.memory.stats.blocks_written += access.extent.blocks;
         self.mark_dirty(now, number, access.extent);
-        self.trim();
+        self.memory.trim();
         self.fulfil_ahead(now, access.context);
         true
-    }
-
-    fn needs_slot(&self, block: Block) -> bool {
-        self.cache.find(block).is_none_or(|line| {
-            let cell = self.cache.cell(line, block);
-            let here = matches!(cell.state, State::Cached | State::Prefetched);
-            !here || self.cache.slots.is_pinned(cell.slot)
-        })
-    }
-
-    /// One block is replaced. In flight: the fetch is stale for it, and whoever waits for it gets the new content.
-    fn write_block(&mut self, block: Block) -> Slot {
-        let fresh = self.needs_slot(block);
-        let (line, _) = self.cache.ensure(block);
-        let old = *self.cache.cell(line, block);
-        let slot = if fresh { self.cache.slots.take().expect("room was made") } else { old.slot };
-        if old.unproven {
-            self.waste(block, old.state);
-        }
-        let (cached, unread) = self.cache.set(line, block, |cell| {
-            cell.slot = slot;
-            cell.state = State::Cached;
-            cell.fetch = NO_FETCH;
-            cell.dirty = true;
-            cell.mass = false;
-            cell.unproven = false;
-        });
-        self.scheme.retention().on_counts(line, cached, unread);
-        match old.state {
-            State::FetchDemand | State::FetchPrefetch => self.overtake(old.fetch, block, slot),
-            State::Cached | State::Prefetched if fresh => self.cache.slots.disown(old.slot),
-            _ => {}
-        }
-        slot
     }
 
     /// Readers that wait for a block of a fetch which a write has overtaken get the written content.
@@ -236,7 +215,7 @@ impl Parts {
         }
         if let WriteMode::Back { dirty_percent, age } = self.config.write {
             self.destage.age = Some(age);
-            if self.cache.dirty_blocks * 100 > self.config.cache_blocks * dirty_percent {
+            if self.cache().dirty_blocks * 100 > self.config.cache_blocks * dirty_percent {
                 self.destage_more(now);
             }
         }
@@ -249,7 +228,7 @@ impl Parts {
 
     /// Everything acknowledged so far must reach the members before this is answered.
     pub(super) fn flush(&mut self, now: Nanos, id: u64) {
-        let number = self.admit(now, id, &Access::write(Context::default(), Extent::new(0, 1)));
+        let number = self.admit(id, &Access::write(Context::default(), Extent::new(0, 1)));
         let serial = self.accesses[number].serial;
         self.accesses[number].access.extent = Extent::default();
         for stripe in self.destage.dirty_stripes() {
@@ -274,7 +253,8 @@ impl Parts {
 
     /// A line in the way of memory is dirty.
     pub(super) fn destage_line(&mut self, now: Nanos, line: crate::cache::LineId) {
-        let extent = self.cache.line_extent(self.cache.line(line).number);
+        let cache = self.cache();
+        let extent = cache.line_extent(cache.line(line).number);
         let (first, last) = self.stripes_of(extent);
         for stripe in first..=last {
             if self.destage.written.contains_key(&stripe) {
@@ -361,8 +341,7 @@ impl Parts {
         job.staging.clear();
         job.staging.extend((0..need).map_while(|_| self.staging.take()));
         job.stripe = stripe;
-        job.writing = false;
-        job.failed = false;
+        job.phase = Phase::Reading;
         job.urgent = urgent;
         self.take_dirty(number);
         self.send_job(now, number);
@@ -378,16 +357,7 @@ impl Parts {
             map.clear();
             map.resize(words, 0);
         }
-        for (bit, block) in self.array.stripe_extent(Stripe(stripe)).iter().enumerate() {
-            let Some(line) = self.cache.find(block) else { continue };
-            let cell = self.cache.cell(line, block);
-            if matches!(cell.state, State::Cached | State::Prefetched) {
-                resident[bit / 64] |= 1 << (bit % 64);
-                if cell.dirty {
-                    dirty[bit / 64] |= 1 << (bit % 64);
-                }
-            }
-        }
+        self.memory.map(self.array.stripe_extent(Stripe(stripe)), &mut dirty, &mut resident);
         self.destage.dirty = dirty;
         self.destage.resident = resident;
     }
@@ -399,17 +369,7 @@ impl Parts {
         let mut taken = core::mem::take(&mut self.destage.jobs[number].taken);
         pinned.clear();
         taken.clear();
-        for block in self.array.stripe_extent(Stripe(stripe)).iter() {
-            let Some(line) = self.cache.find(block) else { continue };
-            let cell = *self.cache.cell(line, block);
-            if matches!(cell.state, State::Cached | State::Prefetched) {
-                self.cache.slots.pin(cell.slot);
-                pinned.push((block, cell.slot));
-                if cell.dirty {
-                    taken.push((block, cell.slot));
-                }
-            }
-        }
+        self.memory.pin_stripe(self.array.stripe_extent(Stripe(stripe)), &mut pinned, &mut taken);
         let destage = &mut self.destage;
         destage.written.remove(&stripe);
         destage.active.insert(stripe, number);
@@ -428,19 +388,17 @@ impl Parts {
 
     /// Sends the reads of a job, or its writes once nothing is left to read.
     fn send_job(&mut self, now: Nanos, number: u32) {
-        let job = &mut self.destage.jobs[number];
-        job.commands.clear();
-        let reads = if job.writing { 0 } else { job.plan.reads().len() };
-        if reads > 0 {
+        let reads = self.destage.jobs[number].plan.reads().len();
+        if self.destage.jobs[number].phase == Phase::Reading && reads > 0 {
             for index in 0..reads {
                 let member = self.destage.jobs[number].plan.reads()[index];
-                self.stats.member_blocks_read_for_writes += member.extent.blocks;
-                self.send_member(now, number, index, member.disk, member.extent, Op::Read);
+                self.memory.stats.member_blocks_read_for_writes += member.extent.blocks;
+                self.send_member(now, number, member, Op::Read);
             }
             return;
         }
         self.make_steps(number);
-        self.destage.jobs[number].writing = true;
+        self.destage.jobs[number].phase = Phase::Writing;
         if planted::is(Bug::CleanEarly) {
             self.clean_taken(number);
         }
@@ -454,21 +412,19 @@ impl Parts {
             if planted::is(Bug::SkipParity) && modifies && is_parity(write.content) {
                 continue;
             }
-            self.stats.member_blocks_written += member.extent.blocks;
-            self.send_member(now, number, index, member.disk, member.extent, Op::Write);
+            self.memory.stats.member_blocks_written += member.extent.blocks;
+            self.send_member(now, number, member, Op::Write);
         }
         if self.destage.jobs[number].left == 0 {
             self.finish_job(now, number);
         }
     }
 
-    fn send_member(&mut self, now: Nanos, job: u32, index: usize, disk: Disk, extent: Extent, op: Op) {
+    fn send_member(&mut self, now: Nanos, job: u32, member: MemberExtent, op: Op) {
         let class = if self.destage.jobs[job].urgent { Class::Urgent } else { Class::Background };
-        let owner = Owner::Destage(job);
-        let context = Context::default();
-        let command = Command { owner, disk, extent, op, class, context, ..Command::default() };
-        let number = self.enqueue(now, command);
-        self.destage.jobs[job].commands.push((number, index));
+        let (owner, context) = (Owner::Destage(job), Context::default());
+        let MemberExtent { disk, extent } = member;
+        self.enqueue(now, Command { owner, disk, extent, op, class, context, ..Command::default() });
         self.destage.jobs[job].left += 1;
     }
 
@@ -501,21 +457,20 @@ impl Parts {
             if self.array.redundancy() > 0 {
                 self.failed.insert(disk);
             }
-            self.destage.jobs[number].failed = true;
+            self.destage.jobs[number].phase = Phase::Failing;
         }
         self.destage.jobs[number].left -= 1;
         if self.destage.jobs[number].left > 0 {
             return;
         }
-        if self.destage.jobs[number].failed && self.array.redundancy() == 0 {
-            self.abandon_job(now, number);
-        } else if self.destage.jobs[number].failed {
-            self.restart_job(now, number);
-        } else if self.destage.jobs[number].writing {
-            self.finish_job(now, number);
-        } else {
-            self.destage.jobs[number].writing = true;
-            self.send_job(now, number);
+        match self.destage.jobs[number].phase {
+            Phase::Failing if self.array.redundancy() == 0 => self.abandon_job(now, number),
+            Phase::Failing => self.restart_job(now, number),
+            Phase::Writing => self.finish_job(now, number),
+            Phase::Reading => {
+                self.destage.jobs[number].phase = Phase::Writing;
+                self.send_job(now, number);
+            }
         }
     }
 
@@ -536,9 +491,7 @@ impl Parts {
         self.clean_taken(number);
         for index in 0..self.destage.jobs[number].taken.len() {
             let (block, slot) = self.destage.jobs[number].taken[index];
-            if self.cache.find(block).is_some_and(|line| self.cache.cell(line, block).slot == slot) {
-                self.drop_block(block);
-            }
+            self.memory.drop_slot(block, slot);
         }
         let waiters = core::mem::take(&mut self.destage.jobs[number].waiters);
         self.leave_job(number);
@@ -552,16 +505,6 @@ impl Parts {
         self.destage.jobs[number].waiters = waiters;
         self.start_jobs(now);
         self.retry_rebuilds(now);
-    }
-
-    /// A clean block leaves, and its line if it was the last.
-    fn drop_block(&mut self, block: Block) {
-        if let Some(line) = self.cache.find(block) {
-            self.empty_cell(line, block);
-            if self.cache.line(line).is_hollow() {
-                self.hollow(line);
-            }
-        }
     }
 
     /// The stripe is on the members: what was not rewritten meanwhile is clean.
@@ -578,10 +521,10 @@ impl Parts {
         }
         self.destage.jobs[number].waiters = waiters;
         if !self.config.retain {
-            self.drop_unpinned(extent);
+            self.memory.drop_unpinned(extent);
         }
         if let WriteMode::Back { dirty_percent, .. } = self.config.write
-            && (self.cache.dirty_blocks * 100 > self.config.cache_blocks * dirty_percent
+            && (self.cache().dirty_blocks * 100 > self.config.cache_blocks * dirty_percent
                 || !self.starved.is_empty())
         {
             self.destage_more(now);
@@ -594,17 +537,14 @@ impl Parts {
     fn clean_taken(&mut self, number: u32) {
         for index in 0..self.destage.jobs[number].taken.len() {
             let (block, slot) = self.destage.jobs[number].taken[index];
-            let Some(line) = self.cache.find(block) else { continue };
-            if self.cache.cell(line, block).slot == slot {
-                self.cache.set(line, block, |cell| cell.dirty = false);
-            }
+            self.memory.clean(block, slot);
         }
     }
 
     fn leave_job(&mut self, number: u32) {
         let pinned = core::mem::take(&mut self.destage.jobs[number].pinned);
         for &(_, slot) in &pinned {
-            self.cache.slots.unpin(slot);
+            self.memory.unpin(slot);
         }
         self.destage.jobs[number].pinned = pinned;
         for index in 0..self.destage.jobs[number].staging.len() {
@@ -620,12 +560,7 @@ impl Parts {
     fn give_up(&mut self, stripe: u64) {
         self.destage.written.remove(&stripe);
         self.destage.lost = true;
-        for block in self.array.stripe_extent(Stripe(stripe)).iter() {
-            if let Some(line) = self.cache.find(block).filter(|&line| self.cache.cell(line, block).dirty) {
-                self.cache.set(line, block, |cell| cell.dirty = false);
-                self.drop_block(block);
-            }
-        }
+        self.memory.give_up(self.array.stripe_extent(Stripe(stripe)));
         let mut waiting = core::mem::take(&mut self.destage.waiting);
         waiting.retain(|&(s, access, serial)| {
             if s == stripe && self.accesses[access].serial == serial {

@@ -1,11 +1,10 @@
 //! Leaving: making room, culling, and what becomes of lines whose last block has gone.
 
-use super::parts::Parts;
+use super::Memory;
 use crate::cache::{Cell, LineId, State};
 use crate::policy::Fate;
 use crate::retention::keep::{Afterlife, Victim};
-use crate::slots::Slot;
-use crate::units::{Block, Extent, Nanos};
+use crate::units::{Block, Extent};
 
 /// Most victims proposed for one need before the need has to wait. Lines in flight or dirty are refused; more
 /// refusals than this in a row mean that nearly everything is in flight or dirty.
@@ -14,49 +13,74 @@ const PROPOSALS_MAX: u32 = 256;
 /// Times that a retention may run out of victims before the need has to wait.
 const LAPS_MAX: u32 = 2;
 
-impl Parts {
-    /// Evicts until `need` slots are free. False when that cannot be had now.
-    pub(super) fn make_room(&mut self, now: Nanos, need: u64) -> bool {
+/// Whether there is room.
+pub(in crate::engine) enum Room {
+    /// So many slots are free.
+    Made,
+    /// That cannot be had now.
+    Short,
+    /// This line is in the way and dirty: ask again once it was told to go to the members ([`Memory::stays`]).
+    Dirty(LineId),
+}
+
+/// How far the search for victims has come, for one need.
+#[derive(Default)]
+pub(in crate::engine) struct Search {
+    proposals: u32,
+    laps: u32,
+}
+
+impl Memory {
+    /// Evicts until `need` slots are free.
+    pub(in crate::engine) fn make_room(&mut self, need: u64, search: &mut Search) -> Room {
         self.filled = true;
-        let mut proposals = 0;
-        let mut laps = 0;
         while self.cache.slots.available() < need {
-            if proposals == PROPOSALS_MAX {
-                return false;
+            if search.proposals == PROPOSALS_MAX {
+                return Room::Short;
             }
-            proposals += 1;
+            search.proposals += 1;
             let Some(victim) = self.scheme.retention().victim(&self.cache) else {
                 // Lines refused for an earlier need stand aside until a lap ends; by now they may be willing.
-                laps += 1;
-                if laps == LAPS_MAX {
-                    return false;
+                search.laps += 1;
+                if search.laps == LAPS_MAX {
+                    return Room::Short;
                 }
                 continue;
             };
             match victim {
                 Victim::Unread(line) => self.cull(line),
                 Victim::Whole(line) => {
-                    let state = *self.cache.line(line);
+                    let state = self.cache.line(line);
                     if state.dirty > 0 {
-                        self.destage_line(now, line);
-                        if !self.cache.line(line).used || self.cache.line(line).is_hollow() {
-                            continue; // it was given up
-                        }
+                        return Room::Dirty(line);
                     }
-                    if state.dirty > 0 || state.in_flight > 0 {
-                        self.scheme.retention().second_chance(line);
-                        self.forget_ghosts();
+                    if state.in_flight > 0 {
+                        self.refuse(line);
                     } else {
                         self.evict(line);
                     }
                 }
             }
         }
-        true
+        Room::Made
+    }
+
+    /// A dirty line in the way has been told to go to the members; unless that was given up it stays for now.
+    pub(in crate::engine) fn stays(&mut self, line: LineId) {
+        let state = self.cache.line(line);
+        if state.used && !state.is_hollow() {
+            self.refuse(line);
+        }
+    }
+
+    /// A proposed victim cannot leave now.
+    fn refuse(&mut self, line: LineId) {
+        self.scheme.retention().second_chance(line);
+        self.forget_ghosts();
     }
 
     /// Lets the retention cull what should leave without pressure.
-    pub(super) fn trim(&mut self) {
+    pub(in crate::engine) fn trim(&mut self) {
         while let Some(victim) = self.scheme.retention().trim(&self.cache) {
             self.trim_one(victim);
         }
@@ -82,8 +106,7 @@ impl Parts {
                     let state = *self.cache.line(line);
                     if state.dirty > 0 || state.in_flight > 0 {
                         refused += 1;
-                        self.scheme.retention().second_chance(line);
-                        self.forget_ghosts();
+                        self.refuse(line);
                     } else {
                         self.evict(line);
                     }
@@ -92,7 +115,7 @@ impl Parts {
         }
     }
 
-    pub(super) fn trim_one(&mut self, victim: Victim) {
+    pub(in crate::engine) fn trim_one(&mut self, victim: Victim) {
         match victim {
             Victim::Unread(line) => self.cull(line),
             Victim::Whole(line) => {
@@ -139,7 +162,7 @@ impl Parts {
             }
         };
         let mut wasted = Extent { start, blocks: 0 };
-        let (cached, unread) = cache.clear(line, goes, past, |k| {
+        let counts = cache.clear(line, goes, past, |k| {
             if wasted.end() != start.0 + k {
                 tell(wasted);
                 wasted = Extent { start: start.plus(k), blocks: 0 };
@@ -147,11 +170,11 @@ impl Parts {
             wasted.blocks += 1;
         });
         tell(wasted);
-        scheme.retention().on_counts(line, cached, unread);
+        self.recount(line, counts);
     }
 
     /// One block leaves. Its slot is free once nobody copies from it.
-    pub(super) fn empty_cell(&mut self, line: LineId, block: Block) {
+    fn empty_cell(&mut self, line: LineId, block: Block) {
         let cell = *self.cache.cell(line, block);
         if cell.state == State::Empty {
             return;
@@ -159,9 +182,7 @@ impl Parts {
         if cell.slot.is_some() {
             self.cache.slots.disown(cell.slot);
         }
-        let (cached, unread) =
-            self.cache.set(line, block, |cell| *cell = Cell { past: cell.past, ..Cell::default() });
-        self.scheme.retention().on_counts(line, cached, unread);
+        self.change(line, block, |cell| *cell = Cell { past: cell.past, ..Cell::default() });
         if cell.unproven {
             self.waste(block, cell.state);
         }
@@ -177,7 +198,7 @@ impl Parts {
     }
 
     /// The last block of a line has gone.
-    pub(super) fn hollow(&mut self, line: LineId) {
+    fn hollow(&mut self, line: LineId) {
         if self.scheme.retention().on_hollow(line, &self.cache) == Afterlife::Forget {
             self.cache.forget(line);
         }
@@ -191,17 +212,35 @@ impl Parts {
         }
     }
 
-    /// A layer without memory drops what nobody uses any more.
-    pub(super) fn drop_unpinned(&mut self, extent: Extent) {
+    /// A block that is clean or was never here leaves, and its line if it was the last.
+    pub(super) fn drop_block(&mut self, block: Block) {
+        if let Some(line) = self.cache.find(block) {
+            self.empty_cell(line, block);
+            if self.cache.line(line).is_hollow() {
+                self.hollow(line);
+            }
+        }
+    }
+
+    /// A layer that keeps nothing drops what nobody uses any more.
+    pub(in crate::engine) fn drop_unpinned(&mut self, extent: Extent) {
         for block in extent.iter() {
-            let Some(line) = self.cache.find(block) else { continue };
-            let cell = *self.cache.cell(line, block);
-            let here = matches!(cell.state, State::Cached | State::Prefetched);
-            if here && !cell.dirty && cell.slot != Slot::NONE && !self.cache.slots.is_pinned(cell.slot) {
-                self.empty_cell(line, block);
-                if self.cache.line(line).is_hollow() {
-                    self.hollow(line);
-                }
+            if let Some(here) = self.here(block)
+                && !self.cache.at(here.place).dirty
+                && !self.cache.slots.is_pinned(here.slot)
+            {
+                self.drop_block(block);
+            }
+        }
+    }
+
+    /// Everything that can leave leaves: what is in flight, or written and not on the members yet, stays.
+    pub(in crate::engine) fn drop_all(&mut self) {
+        for index in 0..self.cache.lines_made() {
+            let line = LineId(u32::try_from(index).expect("lines are numbered in 32 bits"));
+            let state = *self.cache.line(line);
+            if state.used && !state.is_hollow() && state.dirty == 0 && state.in_flight == 0 {
+                self.evict(line);
             }
         }
     }
