@@ -12,6 +12,7 @@ pub mod cache;
 pub mod cost;
 pub mod dispatch;
 pub mod engine;
+pub mod filemap;
 pub mod hash;
 pub mod pattern;
 pub mod planted;
