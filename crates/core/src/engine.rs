@@ -18,20 +18,23 @@ mod change;
 mod config;
 mod fetch;
 mod hit;
+mod limits;
 mod memory;
 mod messages;
 mod observed;
 mod parts;
 mod read;
 mod rebuild;
+mod sync;
 mod tables;
 mod write;
 
 use crate::units::Nanos;
 pub use buffer::{Buffer, CombineStep};
+pub(crate) use config::shape;
 pub use config::{Config, WriteMode};
 use core::ops::{Deref, DerefMut};
-pub use messages::{ACCESS_BLOCKS_MAX, Input, Output, Seen, Sight, Start, Status};
+pub use messages::{ACCESS_BLOCKS_MAX, Input, Limits, Output, Seen, Sight, Start, Status};
 pub use parts::Parts;
 
 /// One cache layer that owns its cache. Made by [`crate::spec::LayerSpec::build`].
@@ -43,7 +46,7 @@ impl Engine {
     }
 
     /// Something happened at `now`, which never runs backwards.
-    pub fn handle(&mut self, now: Nanos, input: Input) {
+    pub fn handle(&mut self, now: Nanos, input: Input<'_>) {
         match input {
             Input::Read { id, ref access } => self.0.read(now, id, access), // by reference: a copy costs a tenth of a hit
             Input::Done { command, status } => self.0.done(now, command, status),
@@ -55,13 +58,18 @@ impl Engine {
 
     /// Inputs that come seldom, out of the way of those that come with every access.
     #[inline(never)]
-    fn handle_rare(&mut self, now: Nanos, input: Input) {
+    fn handle_rare(&mut self, now: Nanos, input: Input<'_>) {
         match input {
             Input::Write { id, access, durable } => self.0.write(now, id, access, durable),
             Input::Flush { id } => self.0.flush(now, id),
             Input::Hole { command, extent } => self.0.hole(command, extent),
             Input::Member { disk, failed } => self.0.member(disk, failed),
             Input::Wake => self.0.wake(now),
+            Input::Synced { sync, failed } => self.0.synced(sync, failed),
+            Input::Gone { extent } => self.0.gone(now, extent),
+            Input::Limits(limits) => self.0.limit(now, limits),
+            Input::Switch { scheme, layer } => self.0.switch(now, scheme, layer),
+            Input::Drop => self.0.drop_cache(now),
             Input::Read { .. } | Input::Done { .. } | Input::Release { .. } => {
                 unreachable!("they come often")
             }
@@ -78,6 +86,7 @@ impl Engine {
                     self.handle(now, Input::Done { command, status: Status::Ok });
                 }
                 Output::Ready { handle, .. } => self.handle(now, Input::Release { handle }),
+                Output::Sync { sync } => self.handle(now, Input::Synced { sync, failed: false }),
                 Output::Promote { .. } | Output::Fill { .. } | Output::Combine { .. } => {}
             }
         }
@@ -106,11 +115,14 @@ impl Observer {
     }
 
     /// Something happened at `now`, which never runs backwards.
-    pub fn handle(&mut self, now: Nanos, sight: Sight) {
+    pub fn handle(&mut self, now: Nanos, sight: Sight<'_>) {
         match sight {
             Sight::Seen { access, seen } => self.0.seen(now, access, seen),
             Sight::Done { command, status } => self.0.done(now, command, status),
             Sight::Wake => self.0.wake(now),
+            Sight::Gone { extent } => self.0.gone(now, extent),
+            Sight::Limits(limits) => self.0.limit(now, limits),
+            Sight::Switch { scheme, layer } => self.0.switch(now, scheme, layer),
         }
         self.0.pump(now);
     }

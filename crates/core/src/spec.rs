@@ -9,7 +9,7 @@
 use crate::array::{Array, Level};
 use crate::cost::CostModel;
 use crate::dispatch::{DemandFirst, Dispatch};
-use crate::engine::{Config, Engine, Observer, Parts, WriteMode};
+use crate::engine::{Config, Engine, Observer, Parts, WriteMode, shape};
 use crate::registry::{BuiltLayer, Layer, LayerShape, SchemeError, SchemeSpec};
 use alloc::boxed::Box;
 
@@ -44,6 +44,8 @@ pub struct LayerSpec {
     pub staging_blocks: u64,
     /// When writes reach the members.
     pub write: WriteMode,
+    /// Members forget what they have not been told to keep: flushes are ordered to them.
+    pub syncs: bool,
     /// What the policy may believe a read costs.
     pub cost: CostModel,
 }
@@ -91,6 +93,7 @@ impl LayerSpec {
             ahead_blocks_max: None,
             staging_blocks: STAGING_STRIPES * staging_least(&array),
             write: WriteMode::Through,
+            syncs: false,
             cost: CostModel::default(),
             array,
         }
@@ -110,13 +113,7 @@ impl LayerSpec {
     /// What the layer offers to its scheme.
     #[must_use]
     pub fn shape(&self) -> LayerShape {
-        LayerShape {
-            // To a scheme a layer that keeps nothing is one of a single block.
-            cache_blocks: if self.retain { self.cache_blocks.max(1) } else { 1 },
-            strip_blocks: self.array.strip_blocks(),
-            stripe_strips: self.array.stripe_strips(),
-            disks: self.array.disks(),
-        }
+        shape(&self.array, self.cache_blocks, self.retain)
     }
 
     /// Whether everything goes together.
@@ -211,6 +208,7 @@ impl LayerSpec {
             ahead_blocks_max: self.ahead_blocks_max.unwrap_or(built.ahead_blocks_max),
             staging_blocks: self.staging_blocks,
             write: self.write,
+            syncs: self.syncs,
         };
         Ok(Parts::new(config, self.array, self.cost, built.scheme, dispatch))
     }

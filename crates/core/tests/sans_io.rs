@@ -6,10 +6,11 @@ use forerun_core::access::{Access, Context, Op};
 use forerun_core::cache::State;
 use forerun_core::dispatch::{Class, Dispatch, Queued};
 use forerun_core::engine::{Buffer, Engine, Input, Observer, Output, Seen, Sight, Start, Status, WriteMode};
+use forerun_core::filemap::FileMap;
 use forerun_core::policy::none::None as NoPrefetch;
 use forerun_core::policy::strip::Strip;
 use forerun_core::policy::{DeviceRead, Fate, Fetched, Lookup, Outcome, Plan, Policy, When, World};
-use forerun_core::registry::BuiltLayer;
+use forerun_core::registry::{BuiltLayer, SchemeSpec};
 use forerun_core::retention::adapter::ByLine;
 use forerun_core::retention::lru::Lru;
 use forerun_core::scheme::Split;
@@ -111,7 +112,7 @@ impl Rig {
         let engine = spec.build_around(scheme(spec, policy), Box::new(dispatch));
         Self { engine: engine.expect("fits"), now: 0 }
     }
-    fn feed(&mut self, input: Input) -> Vec<Output> {
+    fn feed(&mut self, input: Input<'_>) -> Vec<Output> {
         self.now += 10;
         self.engine.handle(Nanos(self.now), input);
         std::iter::from_fn(|| self.engine.poll()).collect()
@@ -392,6 +393,33 @@ fn an_observer_tells_reads_that_waited_for_a_prefetch_apart() {
         told.contains(&Told::DeviceRead(Extent::new(4, 2), true)),
         "the prefetch is still in flight: {told:?}"
     );
+}
+
+#[test]
+fn an_observer_reads_ahead_within_a_file_and_forgets_what_is_gone_of_it() {
+    let mut map = FileMap::new(1 << 20, 8);
+    map.grow(7, 40).expect("room");
+    map.grow(8, 40).expect("room");
+    let volume = support::schemes::array("single:128KiB", 1 << 20);
+    let scheme = SchemeSpec::parse("seqp:128KiB").expect("a scheme");
+    let mut observer = LayerSpec::page_cache(scheme, volume, 256).observe().expect("fits");
+    let mut ahead = Vec::new();
+    for at in 0..40 {
+        let block = map.places(8, Extent::new(at, 1)).next().expect("the file has it");
+        let within = map.within(block.start).expect("mapped");
+        let access = Access { within, ..Access::read(Context::new(1, 8), block) };
+        observer.handle(Nanos(at), Sight::Seen { access, seen: Seen::Unknown });
+        while let Some(output) = observer.poll() {
+            let Output::Start(start) = output else { continue };
+            ahead.extend(start.extent.iter().map(|block| map.file(block).expect("within the file")));
+            observer.handle(Nanos(at), Sight::Done { command: start.command, status: Status::Unknown });
+        }
+    }
+    assert!(!ahead.is_empty() && ahead.iter().all(|(file, _)| *file == 8), "{ahead:?}");
+    for extent in map.forget(8) {
+        observer.handle(Nanos(50), Sight::Gone { extent });
+    }
+    assert_eq!(observer.cache().slots.taken(), 0);
 }
 
 #[test]

@@ -96,7 +96,7 @@ impl Host {
         self.engine.gauges(&mut gauges);
         gauges.iter().find(|(n, _)| *n == name).expect("such a gauge").1 as u64
     }
-    fn feed(&mut self, input: Input) {
+    fn feed(&mut self, input: Input<'_>) {
         self.engine.handle(Nanos(self.now), input);
         while let Some(output) = self.engine.poll() {
             match output {

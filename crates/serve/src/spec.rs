@@ -4,8 +4,7 @@
 use crate::error::ServeError;
 use forerun_core::array::Array;
 use forerun_core::cost::CostModel;
-use forerun_core::dispatch::DemandFirst;
-use forerun_core::engine::Engine;
+use forerun_core::engine::{Engine, Input};
 use forerun_core::registry::{Layer, SchemeSpec};
 use forerun_core::size::format_size;
 use forerun_core::spec::LayerSpec;
@@ -78,12 +77,9 @@ impl EngineSpec {
         self.layer(*array).check().map_err(|why| ServeError::option("--scheme", why))
     }
 
-    /// Gives an engine that was built of another spec for the same cache and device the scheme of this one.
-    pub(crate) fn reshape(&self, now: Nanos, engine: &mut Engine) {
-        debug_assert_eq!(engine.config().cache_blocks, self.cache_blocks, "a cache keeps its size");
-        let built = self.layer(*engine.array()).built();
-        let dispatch = Box::new(DemandFirst::new(usize::from(engine.array().disks())));
-        engine.set_scheme(now, built, dispatch);
+    /// What gives an engine that was built of another spec, for the same cache and device, the scheme of this one.
+    pub(crate) const fn switch(&self) -> Input<'_> {
+        Input::Switch { scheme: &self.parsed, layer: self.layer }
     }
 
     /// Whether its parts are of the array layer.

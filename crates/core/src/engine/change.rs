@@ -4,31 +4,28 @@
 //! to the engine and stay; what the old policy and retention had learned is forgotten, ghosts included. If one of the two schemes
 //! decides itself what leaves when, what is still queued is queued again.
 //!
-//! Neither call waits for anything, and both are inputs as far as replaying is concerned: at the same place among the same
-//! inputs they have the same effects.
+//! Neither waits for anything.
 
+use super::config::shape;
 use super::parts::Parts;
-use crate::dispatch::Dispatch;
-use crate::registry::BuiltLayer;
+use crate::dispatch::DemandFirst;
+use crate::registry::{BuiltLayer, Layer, SchemeSpec};
 use crate::units::Nanos;
 use alloc::boxed::Box;
 
 impl Parts {
-    /// Everything that can leave the cache leaves: what is in flight, or written and not on the members yet, stays. Blocks
-    /// that a host still copies from are gone from the cache, and their memory is free when they are released.
-    pub fn drop_cache(&mut self, now: Nanos) {
+    /// Everything that can leave the cache leaves.
+    pub(super) fn drop_cache(&mut self, now: Nanos) {
         self.memory.drop_all();
         self.retry_starved(now);
-        self.pump(now);
     }
 
-    /// From now on another scheme decides. The cache keeps what it holds. `dispatch` becomes the layer's own where the old
-    /// scheme or the new one has one of its own, in the place of which nobody can step.
-    ///
-    /// # Panics
-    /// If a line has no block.
-    pub fn set_scheme(&mut self, now: Nanos, next: BuiltLayer, dispatch: Box<dyn Dispatch>) {
-        let BuiltLayer { mut scheme, line_blocks, ahead_blocks_max } = next;
+    /// From now on another scheme decides. The layer gets a dispatch of its own anew where the old scheme or the new one
+    /// has one: nobody can take over the queues of another.
+    pub(super) fn switch(&mut self, now: Nanos, scheme: &SchemeSpec, layer: Layer) {
+        let shape = shape(&self.array, self.config.cache_blocks, self.config.retain);
+        scheme.check(layer, &shape).expect("a host checks a scheme before it switches to it");
+        let BuiltLayer { mut scheme, line_blocks, ahead_blocks_max } = scheme.build(layer, &shape);
         let own_dispatch = scheme.dispatch().is_some();
         let other_dispatch = self.own_dispatch || own_dispatch;
         self.config.line_blocks = line_blocks;
@@ -36,14 +33,14 @@ impl Parts {
         self.own_dispatch = own_dispatch;
         let order = self.memory.relay(scheme, line_blocks);
         if other_dispatch {
-            self.dispatch = dispatch;
+            let disks = if self.config.strip_aligned { self.array.disks() } else { 1 };
+            self.dispatch = Box::new(DemandFirst::new(usize::from(disks)));
             self.queue_again(now);
         }
         self.plan.clear();
         self.wakes.clear();
         self.memory.introduce(&order);
         self.retry_starved(now);
-        self.pump(now);
     }
 
     /// Commands that have not left go to the dispatch that decides now; of those that have left it is told nothing.
@@ -63,12 +60,10 @@ impl Parts {
 mod tests {
     use crate::access::{Access, Context};
     use crate::array::Array;
-    use crate::dispatch::DemandFirst;
     use crate::engine::{Engine, Input, Output, Status};
-    use crate::registry::{BuiltLayer, Layer, LayerShape, SchemeSpec};
+    use crate::registry::{Layer, SchemeSpec};
     use crate::spec::LayerSpec;
     use crate::units::{Block, Extent, Nanos};
-    use alloc::boxed::Box;
     use alloc::collections::{BTreeMap, VecDeque};
     use alloc::vec::Vec;
     use proptest::prelude::*;
@@ -105,10 +100,6 @@ mod tests {
         let scheme = SchemeSpec::parse(scheme).expect("a scheme");
         let layer = if scheme.has_host() { Layer::Host } else { Layer::Array };
         LayerSpec { layer, ..LayerSpec::array_cache(scheme, array(), CACHE_BLOCKS) }
-    }
-
-    fn built(scheme: &str) -> BuiltLayer {
-        layer(scheme).built()
     }
 
     fn engine(scheme: &str) -> Engine {
@@ -207,9 +198,9 @@ mod tests {
                 Step::Scheme(scheme) => {
                     let before = self.states();
                     let taken = self.engine.cache().slots.taken();
-                    let built = built(scheme);
                     let starved = !self.engine.starved.is_empty();
-                    self.engine.set_scheme(now, built, Box::new(DemandFirst::new(4)));
+                    let LayerSpec { scheme: next, layer, .. } = layer(scheme);
+                    self.engine.handle(now, Input::Switch { scheme: &next, layer });
                     // The new scheme may cull what nobody has read, and readers that waited may begin.
                     let culls = ["asp", "tap"].iter().any(|name| scheme.contains(name));
                     if !starved && !culls {
@@ -218,7 +209,7 @@ mod tests {
                     }
                 }
                 Step::Drop => {
-                    self.engine.drop_cache(now);
+                    self.engine.handle(now, Input::Drop);
                     let lines = (0..self.engine.cache().lines_made() as u32).map(crate::cache::LineId);
                     let left = lines.map(|line| *self.engine.cache().line(line));
                     assert!(
@@ -258,7 +249,7 @@ mod tests {
             assert_eq!(stats.program.blocks_read(), self.read_blocks, "each block read has one outcome");
             let (unread, in_flight) = self.engine.unproven_blocks();
             assert!(in_flight == 0 && unread <= CACHE_BLOCKS, "{unread} of {stats:?}");
-            self.engine.drop_cache(now);
+            self.engine.handle(now, Input::Drop);
             assert_eq!(self.engine.cache().slots.taken(), 0, "no slot is lost");
             let stats = self.engine.stats();
             assert_eq!(stats.prefetched, stats.used + stats.wasted, "every prefetch has one end");
@@ -311,9 +302,9 @@ mod tests {
         }
     }
 
-    /// An engine with a cache of 64 MiB over disks of 4 GiB with strips of 4 MiB.
-    fn long_strips(scheme: &str) -> Host {
-        let array = Array::new("raid0:4x4MiB".parse().expect("valid"), 1 << 22).expect("holds strips");
+    /// An engine with a cache of 64 MiB over disks of 16 GiB with long strips.
+    fn long_strips(scheme: &str, array: &str) -> Host {
+        let array = Array::new(array.parse().expect("valid"), 1 << 22).expect("holds strips");
         let scheme = SchemeSpec::parse(scheme).expect("a scheme");
         let layer = if scheme.has_host() { Layer::Host } else { Layer::Array };
         let spec = LayerSpec {
@@ -342,7 +333,7 @@ mod tests {
     fn single_blocks_of_long_strips_fill_the_cache_and_not_the_memory_of_the_table() {
         let max = crate::cache::table_bytes_max(1 << 14);
         for (scheme, slots) in [("none", 16_000), ("asp+msp", 8_000)] {
-            let mut host = long_strips(scheme);
+            let mut host = long_strips(scheme, "raid0:4x4MiB");
             let most = scattered(&mut host, 40_000, 0);
             assert!(most < max + (1 << 12), "{scheme}: {most} bytes of {max}");
             let taken = host.engine.cache().slots.taken();
@@ -353,11 +344,10 @@ mod tests {
     #[test]
     fn a_scheme_with_long_lines_takes_over_only_what_its_table_has_memory_for() {
         let max = crate::cache::table_bytes_max(1 << 14);
-        let mut host = long_strips("linux-6");
+        let mut host = long_strips("linux-6", "raid0:4x256MiB");
         scattered(&mut host, 40_000, 0);
-        let shape = LayerShape { cache_blocks: 1 << 14, strip_blocks: 1 << 16, stripe_strips: 4, disks: 4 };
-        let built = SchemeSpec::parse("none").expect("a scheme").build(Layer::Array, &shape);
-        host.engine.set_scheme(Nanos(50_000), built, Box::new(DemandFirst::new(4)));
+        let none = SchemeSpec::parse("none").expect("a scheme");
+        host.engine.handle(Nanos(50_000), Input::Switch { scheme: &none, layer: Layer::Array });
         host.drain();
         let cache = host.engine.cache();
         assert!(cache.table_bytes() <= max, "{} bytes of {max}", cache.table_bytes());

@@ -1,5 +1,7 @@
 //! Shape and budgets of a layer, as they stand once they have been checked: what [`crate::spec::LayerSpec`] comes to.
 
+use crate::array::Array;
+use crate::registry::LayerShape;
 use crate::units::Nanos;
 
 /// Shape and budgets of a layer.
@@ -21,6 +23,9 @@ pub struct Config {
     pub staging_blocks: u64,
     /// When writes reach the members.
     pub write: WriteMode,
+    /// Members forget what they have not been told to keep: a flush and a durable write are answered behind an
+    /// [`crate::engine::Output::Sync`].
+    pub syncs: bool,
 }
 
 /// When writes reach the members.
@@ -35,4 +40,14 @@ pub enum WriteMode {
     },
     /// Acknowledged when on the members.
     Through,
+}
+
+/// What a layer offers to its scheme. To a scheme a layer that keeps nothing is one of a single block.
+pub(crate) fn shape(array: &Array, cache_blocks: u64, retain: bool) -> LayerShape {
+    LayerShape {
+        cache_blocks: if retain { cache_blocks.max(1) } else { 1 },
+        strip_blocks: array.strip_blocks(),
+        stripe_strips: array.stripe_strips(),
+        disks: array.disks(),
+    }
 }

@@ -91,14 +91,14 @@ impl Parts {
             if empty == 0 {
                 continue;
             }
-            let budget = self.config.ahead_blocks_max.saturating_sub(self.stats().ahead_in_flight);
-            let want = empty.min(budget);
+            let want = empty.min(self.ahead_budget(now));
             if self.memory.available() < want {
                 self.make_room(now, want);
             }
             let want = want.min(self.memory.available());
             if want > 0 {
                 self.memory.fill_ahead(range, want, mass);
+                self.spend_ahead(now, want);
             }
             if want < empty {
                 self.memory.stats.wishes_dropped += 1;

@@ -86,6 +86,10 @@ impl Memory {
     pub(super) fn available(&self) -> u64 {
         self.cache.slots.available()
     }
+    /// Memory from now on; what is taken beyond it is not used again.
+    pub(super) fn set_capacity(&mut self, blocks: u64) {
+        self.cache.slots.set_capacity(blocks);
+    }
     pub(super) fn pin(&mut self, slot: Slot) {
         self.cache.slots.pin(slot);
     }

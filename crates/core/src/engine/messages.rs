@@ -2,6 +2,7 @@
 
 use crate::access::{Access, Context, Op};
 use crate::dispatch::Class;
+use crate::registry::{Layer, SchemeSpec};
 use crate::units::{Disk, Extent};
 
 /// Most blocks of one access; a host splits longer requests. 4 MiB.
@@ -23,7 +24,7 @@ pub enum Status {
 
 /// What a host tells the engine.
 #[derive(Clone, Copy, Debug)]
-pub enum Input {
+pub enum Input<'a> {
     /// Somebody wants blocks. Answered by `Ready` with this id.
     Read {
         /// Chosen by the host.
@@ -75,6 +76,42 @@ pub enum Input {
     },
     /// Time has come for [`crate::engine::Engine::next_wake`].
     Wake,
+    /// What members were told to keep by [`Output::Sync`] they keep, or do not.
+    Synced {
+        /// Its number, from `Sync`.
+        sync: u32,
+        /// Some member could not.
+        failed: bool,
+    },
+    /// These blocks are no more what they were: truncated, discarded. What is clean leaves, and a prefetch in flight brings
+    /// nothing; what is dirty, or on its way to a reader, stays.
+    Gone {
+        /// Which.
+        extent: Extent,
+    },
+    /// The host has less to give, or more again. Obeyed at once, as far as nothing is dirty, in flight or being copied.
+    Limits(Limits),
+    /// From now on another scheme decides, which the host has checked for this layer. The cache keeps what it holds.
+    Switch {
+        /// Which.
+        scheme: &'a SchemeSpec,
+        /// The layer whose parts of it decide.
+        layer: Layer,
+    },
+    /// Everything that can leave the cache leaves: what is in flight, or written and not on the members yet, stays. Blocks that a
+    /// host still copies from are gone from the cache, and their memory is free when they are released.
+    Drop,
+}
+
+/// What a host can give at most, until it says otherwise; none is what the layer was made with, and more than that is that.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Limits {
+    /// Memory, blocks. Never less than the two longest accesses, [`ACCESS_BLOCKS_MAX`] each, or what the layer was made with.
+    pub memory_blocks: Option<u64>,
+    /// Prefetched blocks in flight.
+    pub ahead_blocks: Option<u64>,
+    /// Bytes that prefetches may read in a second.
+    pub ahead_bytes_per_s: Option<u64>,
 }
 
 /// What a host knows of an access that the kernel served.
@@ -90,7 +127,7 @@ pub enum Seen {
 
 /// What a host tells an observing engine.
 #[derive(Clone, Copy, Debug)]
-pub enum Sight {
+pub enum Sight<'a> {
     /// An access that the kernel has served, and how.
     Seen {
         /// Who and what.
@@ -107,6 +144,20 @@ pub enum Sight {
     },
     /// Time has come for [`crate::engine::Observer::next_wake`].
     Wake,
+    /// These blocks are in memory no more, as far as the host knows: truncated, unmounted, evicted.
+    Gone {
+        /// Which.
+        extent: Extent,
+    },
+    /// The host has less to give, or more again.
+    Limits(Limits),
+    /// From now on another scheme decides, which the host has checked for this layer.
+    Switch {
+        /// Which.
+        scheme: &'a SchemeSpec,
+        /// The layer whose parts of it decide.
+        layer: Layer,
+    },
 }
 
 /// A member command leaves.
@@ -147,6 +198,12 @@ pub enum Output {
         id: u64,
         /// For [`crate::engine::Parts::slots`].
         handle: u32,
+    },
+    /// Make the members keep all that they have been sent and have ended, and answer with [`Input::Synced`]. Said only in a
+    /// layer whose members forget what they have not been told to keep ([`crate::engine::Config::syncs`]).
+    Sync {
+        /// Its number.
+        sync: u32,
     },
     /// Execute the steps of [`crate::engine::Parts::combine_steps`] for this job on the buffers, now.
     Combine {

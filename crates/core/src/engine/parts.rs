@@ -2,8 +2,10 @@
 //! [`crate::engine::Observer`] share.
 
 use super::config::Config;
+use super::limits::Pace;
 use super::memory::{Ground, Memory};
-use super::messages::{Output, Start};
+use super::messages::{Limits, Output, Start};
+use super::sync::Syncs;
 use super::tables::{Command, Fetch, Owner, Pending, Slab};
 use super::write;
 use crate::access::Context;
@@ -42,6 +44,10 @@ pub struct Parts {
     pub(super) outcomes: Vec<Outcome>,
     pub(super) failed: DiskSet,
     pub(super) destage: write::Destage,
+    pub(super) syncs: Syncs,
+    /// What the host can give now.
+    pub(super) limits: Limits,
+    pub(super) pace: Pace,
     /// Accesses admitted so far.
     pub(super) serial: u64,
     /// On whose behalf wishes are fulfilled.
@@ -77,6 +83,9 @@ impl Parts {
             outcomes: Vec::new(),
             failed: DiskSet::default(),
             destage: write::Destage::default(),
+            syncs: Syncs::default(),
+            limits: Limits::default(),
+            pace: Pace::default(),
             serial: 0,
             ahead_context: Context::default(),
             ahead_by_timer: false,
@@ -232,7 +241,10 @@ impl Parts {
     /// Whether nothing is outstanding: no fetch, no access, no dirty stripe on its way.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        self.fetches.live() == 0 && self.accesses.live() == 0 && self.destage.is_idle()
+        self.fetches.live() == 0
+            && self.accesses.live() == 0
+            && self.destage.is_idle()
+            && self.syncs.is_idle()
     }
     /// Prefetched blocks that are resident and unread, and those still in flight (for the end of a run).
     #[must_use]

@@ -3,7 +3,7 @@
 use super::memory::{Room, Search, Served};
 use super::messages::{ACCESS_BLOCKS_MAX, Output};
 use super::parts::Parts;
-use super::tables::Waiter;
+use super::tables::{Pending, Waiter};
 use crate::access::{Access, Op};
 use crate::policy::{DeviceRead, Lookup, Outcome};
 use crate::slots::Slot;
@@ -160,13 +160,23 @@ impl Parts {
         }
     }
 
-    /// Says `Ready` once every block has its memory.
+    /// Says `Ready` once every block has its memory, and a durable access once the members keep it.
     pub(super) fn ready_if_complete(&mut self, number: u32) {
         let pending = &mut self.accesses[number];
         if pending.missing == 0 && !pending.ready {
             pending.ready = true;
-            self.outputs.push_back(Output::Ready { id: pending.id, handle: number, error: pending.error });
+            if pending.durable {
+                self.settle_durable(number);
+            } else {
+                self.answer(number);
+            }
         }
+    }
+
+    /// Says `Ready`.
+    pub(super) fn answer(&mut self, number: u32) {
+        let Pending { id, error, .. } = self.accesses[number];
+        self.outputs.push_back(Output::Ready { id, handle: number, error });
     }
 
     /// The host has copied: unpin, and drop what a layer without memory does not keep.

@@ -75,9 +75,9 @@ pub(super) struct Pending {
     /// One per block; pinned once it is some.
     pub(super) slots: Vec<Slot>,
     pub(super) error: bool,
-    /// Ready was said: waits for `Release`.
+    /// Nothing is missing: it waits for `Release`, or for a sync first.
     pub(super) ready: bool,
-    /// A write that must be on the members before it is acknowledged.
+    /// A write that must be on the members before it is acknowledged, or a flush.
     pub(super) durable: bool,
 }
 

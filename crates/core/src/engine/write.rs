@@ -231,6 +231,7 @@ impl Parts {
         let number = self.admit(id, &Access::write(Context::default(), Extent::new(0, 1)));
         let serial = self.accesses[number].serial;
         self.accesses[number].access.extent = Extent::default();
+        self.accesses[number].durable = true;
         for stripe in self.destage.dirty_stripes() {
             self.destage.waiting.push((stripe, number, serial));
             self.accesses[number].missing += 1;

@@ -134,7 +134,7 @@ impl<S: Scheme + 'static> Rig<S> {
     pub(crate) fn flying(&self) -> Vec<u64> {
         self.flying.iter().map(|f| f.extent.start.0).collect()
     }
-    fn feed(&mut self, input: Input) -> Vec<(u64, u64)> {
+    fn feed(&mut self, input: Input<'_>) -> Vec<(u64, u64)> {
         let mut started = Vec::new();
         let mut inputs = Vec::from([input]);
         while !inputs.is_empty() {
@@ -149,7 +149,10 @@ impl<S: Scheme + 'static> Rig<S> {
                         self.flying.push(start);
                     }
                     Output::Ready { handle, .. } => inputs.push(Input::Release { handle }),
-                    Output::Promote { .. } | Output::Fill { .. } | Output::Combine { .. } => {}
+                    Output::Promote { .. }
+                    | Output::Fill { .. }
+                    | Output::Combine { .. }
+                    | Output::Sync { .. } => {}
                 }
             }
             if !self.held {

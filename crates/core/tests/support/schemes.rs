@@ -158,6 +158,7 @@ impl Layout {
             command_blocks_max: self.command_blocks_max,
             staging_blocks: u64::from(array.disks() + 2) * STRIP * 2,
             write: self.write,
+            syncs: self.cache_blocks.is_multiple_of(16), // half of the layers of the swarm
             ..LayerSpec::array_cache(none(), array, self.cache_blocks)
         };
         spec.build_with(lines(scheme, self.line_blocks(), self.ahead_blocks_max)).expect("fits")

@@ -236,7 +236,7 @@ impl Stack {
                 self.at(now + delay, Event::Answered(id));
             }
             // No bytes here: parity is combined by nobody, and the layer below has no queue to hurry.
-            Output::Combine { .. } | Output::Promote { .. } | Output::Fill { .. } => {}
+            Output::Combine { .. } | Output::Promote { .. } | Output::Fill { .. } | Output::Sync { .. } => {}
         }
     }
 
@@ -297,7 +297,7 @@ impl Stack {
                 self.members.submit(now, &start, process);
             }
             Output::Promote { command } => self.members.promote(command),
-            Output::Combine { .. } | Output::Fill { .. } => {}
+            Output::Combine { .. } | Output::Fill { .. } | Output::Sync { .. } => {}
             Output::Ready { id, handle, error } => {
                 let bytes = self.array.extent(handle).bytes();
                 self.array.handle(now, Input::Release { handle });

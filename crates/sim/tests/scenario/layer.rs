@@ -9,11 +9,12 @@ use forerun_core::access::{Access, Context, Op};
 use forerun_core::array::{Array, Role};
 use forerun_core::cache::{Cache, LineId, State};
 use forerun_core::dispatch::{Class, Dispatch};
-use forerun_core::engine::{Engine, Input, Output, Start, Status, WriteMode};
+use forerun_core::engine::{Engine, Input, Limits, Output, Start, Status, WriteMode};
 use forerun_core::policy::{DeviceRead, Fate, Fetched, Lookup, Outcome, Plan, Policy, When, World};
-use forerun_core::registry::{BuiltLayer, SchemeSpec};
+use forerun_core::registry::{BuiltLayer, Layer, SchemeSpec};
 use forerun_core::retention::keep::{Afterlife, Retention, Victim};
 use forerun_core::scheme::Scheme;
+use forerun_core::size::parse_size;
 use forerun_core::spec::LayerSpec;
 use forerun_core::units::{Block, Extent, Nanos};
 use std::collections::{BTreeMap, BTreeSet};
@@ -168,6 +169,10 @@ pub(crate) struct Rig {
     fetches: Vec<(u64, String)>,
     hurried: Vec<(u64, String)>,
     answers: Vec<String>,
+    /// A sync of the members that has not ended, and whether a step has said so.
+    syncing: Option<u32>,
+    said_sync: bool,
+    limits: Limits,
     now: Nanos,
 }
 
@@ -187,6 +192,7 @@ impl Rig {
         let layer = LayerSpec {
             ahead_blocks_max: Some(cache_blocks),
             write: WriteMode::Back { dirty_percent: 90, age: Nanos::from_secs(1_000_000) },
+            syncs: settings.has("syncs"),
             ..usual
         };
         let log = Arc::new(Mutex::new(Log::default()));
@@ -209,6 +215,9 @@ impl Rig {
             fetches: Vec::new(),
             hurried: Vec::new(),
             answers: Vec::new(),
+            syncing: None,
+            said_sync: false,
+            limits: Limits::default(),
             now: Nanos::ZERO,
         })
     }
@@ -232,9 +241,59 @@ impl Rig {
             }
             ["show", blocks] => return Ok(vec![self.show(blocks)?]),
             ["gauge", name] => return self.gauge(name),
-            _ => return Err("the steps are read, write, done, wait, show and gauge".into()),
+            _ => self.change(&words)?,
         }
         Ok(self.report())
+    }
+
+    /// The inputs that come seldom.
+    fn change(&mut self, words: &[&str]) -> Result<(), String> {
+        match words[..] {
+            ["flush"] => {
+                let id = self.asked.len() as u64;
+                self.asked.insert(id, "flush".into());
+                self.feed(Input::Flush { id });
+            }
+            ["synced"] => {
+                let sync = self.syncing.take().ok_or("nothing is being synced")?;
+                self.said_sync = false;
+                self.feed(Input::Synced { sync, failed: false });
+            }
+            ["gone", blocks] => {
+                let (start, count) = range(blocks)?;
+                self.feed(Input::Gone { extent: Extent::new(start, count) });
+            }
+            ["limit", what, most] => {
+                let most = parse_size(most).map_err(|e| e.to_string())?;
+                let limit = match what {
+                    "memory" => &mut self.limits.memory_blocks,
+                    "ahead" => &mut self.limits.ahead_blocks,
+                    "rate" => &mut self.limits.ahead_bytes_per_s,
+                    _ => return Err("limits are memory and ahead (blocks) and rate (bytes a second)".into()),
+                };
+                *limit = Some(most);
+                self.feed(Input::Limits(self.limits));
+            }
+            ["switch", scheme] => {
+                let scheme = SchemeSpec::parse(scheme).map_err(|e| e.to_string())?;
+                let layer = if self.is_host { Layer::Host } else { Layer::Array };
+                self.feed(Input::Switch { scheme: &scheme, layer });
+            }
+            ["drop"] => self.feed(Input::Drop),
+            ["later", time] => {
+                let ms: u64 =
+                    time.strip_suffix("ms").and_then(|n| n.parse().ok()).ok_or("`later` takes ms")?;
+                self.now += Nanos::from_millis(ms);
+            }
+            _ => {
+                return Err(
+                    "the steps are read, write, done, wait, later, show, gauge, flush, synced, gone, limit, \
+                            switch and drop"
+                        .into(),
+                );
+            }
+        }
+        Ok(())
     }
 
     fn access(&mut self, op: Op, blocks: &str, rest: &[&str]) -> Result<(), String> {
@@ -274,7 +333,7 @@ impl Rig {
     }
 
     /// Hands in one input and executes outputs; fetches end at once unless they are held.
-    fn feed(&mut self, input: Input) {
+    fn feed(&mut self, input: Input<'_>) {
         let mut inputs = vec![input];
         loop {
             for input in std::mem::take(&mut inputs) {
@@ -294,6 +353,8 @@ impl Rig {
                         let hurried = self.flying.iter().filter(|f| f.command == command);
                         self.hurried.extend(hurried.map(|f| (f.first, format!("hurry {}", f.blocks))));
                     }
+                    Output::Sync { sync } if self.held => self.syncing = Some(sync),
+                    Output::Sync { sync } => inputs.push(Input::Synced { sync, failed: false }),
                     Output::Fill { .. } | Output::Combine { .. } => {}
                 }
             }
@@ -310,11 +371,13 @@ impl Rig {
     fn started(&mut self, start: &Start) {
         let extent = self.volume_extent(start);
         let blocks = ranges(extent.iter().map(|b| b.0));
+        let place = if self.is_host { String::new() } else { format!(" on disk {}", start.disk.0) };
         if start.op == Op::Read {
             self.touch(extent);
-            let place = if self.is_host { String::new() } else { format!(" on disk {}", start.disk.0) };
             let class = if start.class == Class::Demand { "for demand" } else { "ahead" };
             self.fetches.push((extent.start.0, format!("fetch {blocks}{place} {class}")));
+        } else {
+            self.fetches.push((extent.start.0, format!("store {blocks}{place}")));
         }
         self.flying.push(Flying { command: start.command, first: extent.start.0, blocks });
     }
@@ -355,6 +418,9 @@ impl Rig {
         for commands in [&mut self.fetches, &mut self.hurried] {
             commands.sort();
             lines.extend(commands.drain(..).map(|(_, line)| line));
+        }
+        if self.syncing.is_some() && !std::mem::replace(&mut self.said_sync, true) {
+            lines.push("sync".into());
         }
         lines.append(&mut self.answers);
         lines

@@ -34,7 +34,7 @@ impl Memory {
     /// Evicts until `need` slots are free.
     pub(in crate::engine) fn make_room(&mut self, need: u64, search: &mut Search) -> Room {
         self.filled = true;
-        while self.cache.slots.available() < need {
+        while self.cache.slots.available() < need || self.cache.slots.is_over() {
             if search.proposals == PROPOSALS_MAX {
                 return Room::Short;
             }
@@ -231,6 +231,39 @@ impl Memory {
             {
                 self.drop_block(block);
             }
+        }
+    }
+
+    /// The blocks of an extent that are clean leave, and those in flight that nobody waits for are expected no more.
+    pub(in crate::engine) fn gone(&mut self, extent: Extent) {
+        let mut at = extent.start.0;
+        while at < extent.end() {
+            let range = self.cache.chunk(at, extent.end()).1;
+            at = range.end();
+            // A ghost has nothing to lose.
+            let line = self.cache.find(range.start).filter(|&line| !self.cache.line(line).is_hollow());
+            let Some(line) = line else { continue };
+            for block in range.iter() {
+                self.block_gone(line, block);
+            }
+            if self.cache.line(line).is_hollow() {
+                self.hollow(line);
+            }
+        }
+    }
+
+    fn block_gone(&mut self, line: LineId, block: Block) {
+        let cell = *self.cache.cell(line, block);
+        match cell.state {
+            State::Cached | State::Prefetched if !cell.dirty => self.empty_cell(line, block),
+            // Its slot is the fetch's until that ends: it is stale like one that a write has overtaken.
+            State::FetchPrefetch => {
+                self.change(line, block, |cell| *cell = Cell { past: cell.past, ..Cell::default() });
+                if cell.unproven {
+                    self.waste(block, cell.state);
+                }
+            }
+            State::Cached | State::Prefetched | State::FetchDemand | State::Empty => {}
         }
     }
 
