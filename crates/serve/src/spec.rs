@@ -8,7 +8,7 @@ use forerun_core::engine::{Engine, Input};
 use forerun_core::registry::{Layer, SchemeSpec};
 use forerun_core::size::format_size;
 use forerun_core::spec::LayerSpec;
-use forerun_core::units::{BLOCK_BYTES, Nanos};
+use forerun_core::units::BLOCK_BYTES;
 use forerun_disk::preset::Preset;
 
 /// Smallest cache, bytes: 64 connections must each find room in it for a read (see `credit`).

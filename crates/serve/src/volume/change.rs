@@ -6,6 +6,7 @@
 
 use super::Volume;
 use crate::spec::Change;
+use forerun_core::engine::Input;
 
 impl Volume {
     /// Makes a change now.
