@@ -16,6 +16,7 @@
 mod buffer;
 mod change;
 mod config;
+mod destage;
 mod fetch;
 mod hit;
 mod limits;

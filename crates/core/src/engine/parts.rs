@@ -1,13 +1,13 @@
 //! The parts of a layer, and how they work together, whoever owns the cache: what [`crate::engine::Engine`] and
 //! [`crate::engine::Observer`] share.
 
-use super::config::Config;
+use super::config::{Config, WriteMode};
+use super::destage::Destager;
 use super::limits::Pace;
 use super::memory::{Ground, Memory};
 use super::messages::{Limits, Output, Start};
 use super::sync::Syncs;
 use super::tables::{Command, Fetch, Owner, Pending, Slab};
-use super::write;
 use crate::access::Context;
 use crate::array::{Array, DiskSet};
 use crate::cache::Cache;
@@ -29,7 +29,6 @@ pub struct Parts {
     pub(super) config: Config,
     pub(super) array: Array,
     pub(super) memory: Memory,
-    pub(super) staging: Slots,
     pub(super) dispatch: Box<dyn Dispatch>,
     /// The scheme sends commands in an order of its own.
     pub(super) own_dispatch: bool,
@@ -43,7 +42,7 @@ pub struct Parts {
     pub(super) wakes: BinaryHeap<Reverse<(Nanos, u64)>>,
     pub(super) outcomes: Vec<Outcome>,
     pub(super) failed: DiskSet,
-    pub(super) destage: write::Destage,
+    pub(super) destager: Destager,
     pub(super) syncs: Syncs,
     /// What the host can give now.
     pub(super) limits: Limits,
@@ -65,8 +64,11 @@ impl Parts {
         mut scheme: Box<dyn Scheme>,
         dispatch: Box<dyn Dispatch>,
     ) -> Self {
+        let age = match config.write {
+            WriteMode::Back { age, .. } => Some(age),
+            WriteMode::Through => None,
+        };
         Self {
-            staging: Slots::new(config.staging_blocks),
             config,
             array,
             own_dispatch: scheme.dispatch().is_some(),
@@ -82,7 +84,7 @@ impl Parts {
             wakes: BinaryHeap::new(),
             outcomes: Vec::new(),
             failed: DiskSet::default(),
-            destage: write::Destage::default(),
+            destager: Destager::new(config.staging_blocks, age),
             syncs: Syncs::default(),
             limits: Limits::default(),
             pace: Pace::default(),
@@ -110,7 +112,7 @@ impl Parts {
     #[must_use]
     pub fn next_wake(&self) -> Option<Nanos> {
         let policy = self.wakes.peek().map(|Reverse((at, _))| *at);
-        [policy, self.dispatch.next_wake(), self.destage.next_wake()].into_iter().flatten().min()
+        [policy, self.dispatch.next_wake(), self.destager.next_wake()].into_iter().flatten().min()
     }
 
     pub(super) fn wake(&mut self, now: Nanos) {
@@ -217,7 +219,7 @@ impl Parts {
     /// Memory for parity and rebuilding, for reports and tests.
     #[must_use]
     pub const fn staging(&self) -> &Slots {
-        &self.staging
+        self.destager.staging()
     }
     /// Members that are out: as told by [`crate::engine::Input::Member`], or because a write to them did not end well.
     #[must_use]
@@ -243,7 +245,7 @@ impl Parts {
     pub fn is_idle(&self) -> bool {
         self.fetches.live() == 0
             && self.accesses.live() == 0
-            && self.destage.is_idle()
+            && self.destager.is_idle()
             && self.syncs.is_idle()
     }
     /// Prefetched blocks that are resident and unread, and those still in flight (for the end of a run).

@@ -1,9 +1,9 @@
 //! What becomes of writes that members refuse.
 
-use super::JOBS_MAX;
 use crate::access::{Access, Context};
 use crate::array::Array;
 use crate::cache::State;
+use crate::engine::destage::JOBS_MAX;
 use crate::engine::{Engine, Input, Output, Status};
 use crate::registry::SchemeSpec;
 use crate::spec::LayerSpec;
