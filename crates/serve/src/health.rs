@@ -9,6 +9,10 @@ pub(crate) struct Health {
     pub(crate) no_flush: bool,
     /// Blocks that cannot be read.
     pub(crate) bad_blocks: u64,
+    /// Members that owe an answer for longer than is usual.
+    pub(crate) hung_members: u64,
+    /// Members that were much slower lately than they use to be.
+    pub(crate) slow_members: u64,
     /// What a person should know.
     pub(crate) warnings: Vec<String>,
 }

@@ -18,12 +18,15 @@
 
 mod bad;
 mod change;
+mod claims;
 mod health;
+mod patience;
 #[cfg(test)]
 mod rig;
 #[cfg(test)]
 mod scenarios;
 mod sync;
+mod table;
 mod watched;
 mod write;
 
@@ -41,6 +44,7 @@ use forerun_core::access::{Access, Context, Op};
 use forerun_core::array::Role;
 use forerun_core::engine::{Buffer, Engine, Input, Output, Start, Status};
 use forerun_core::units::{BLOCK_BYTES, Block, Disk, Extent, Nanos};
+use patience::{Patience, tag_of};
 use std::collections::VecDeque;
 use std::io;
 use sync::Syncs;
@@ -95,6 +99,8 @@ struct Flying {
     write: bool,
     /// When it left.
     since: Nanos,
+    /// It has not ended.
+    alive: bool,
 }
 
 /// Sums of what the host itself saw.
@@ -127,6 +133,7 @@ pub(crate) struct Volume {
     buffers: Vec<Buffer>,
     done: Vec<Done>,
     bad: BadBlocks,
+    patience: Patience,
     intake: Vec<u32>,
     /// Fewest free blocks of the intake since memory was last given back: those below were touched.
     intake_low: usize,
@@ -134,6 +141,8 @@ pub(crate) struct Volume {
     syncs: Syncs,
     log: Option<Log>,
     notes: Vec<String>,
+    /// Why what members hold is not what it was: nothing is answered any more.
+    spoiled: Option<String>,
     pub(crate) counts: Counts,
     /// Sees what passes, for the live page.
     watch: Option<Box<Watch>>,
@@ -160,6 +169,7 @@ impl Volume {
         backend: impl FnOnce(&Arena) -> io::Result<Box<dyn Backend>>,
     ) -> io::Result<Self> {
         let engine = spec.build(source.array).map_err(io::Error::other)?;
+        let members = source.members.len();
         let cache = spec.cache_blocks as u32;
         let staging = engine.config().staging_blocks as u32;
         let first_intake = cache + staging;
@@ -182,11 +192,13 @@ impl Volume {
             buffers: Vec::new(),
             done: Vec::new(),
             bad: BadBlocks::default(),
+            patience: Patience::new(members),
             intake: (first_intake..first_intake + INTAKE_BLOCKS).rev().collect(),
             intake_low: INTAKE_BLOCKS as usize,
             syncs: Syncs::default(),
             log: None,
             notes: Vec::new(),
+            spoiled: None,
             counts: Counts::default(),
             watch: None,
         })
@@ -216,11 +228,13 @@ impl Volume {
         [self.engine.next_wake(), self.backend.next_wake()].into_iter().flatten().min()
     }
 
-    /// Somebody wants blocks. Answered by [`Event::Read`] with the tag, which is below 2^62.
+    /// Somebody wants blocks. Answered by [`Event::Read`] with the tag, which is below 2^48.
     pub(crate) fn read(&mut self, tag: u64, context: Context, extent: Extent) {
-        debug_assert!(tag >> KIND_SHIFT == READ, "tags leave room for the kind");
+        if self.needs_lost(extent) {
+            return self.events.push_back(Event::Read { tag, result: Err(Errno::Io) });
+        }
         let Some(watch) = &mut self.watch else {
-            return self.ask(tag, Access::read(context, extent));
+            return self.ask(self.id_of(READ, tag), Access::read(context, extent));
         };
         watch.asking(tag, extent);
         self.read_watched(tag, context, extent);
@@ -236,7 +250,11 @@ impl Volume {
 
     /// Everything acknowledged is to be on stable storage. Answered by [`Event::Flushed`].
     pub(crate) fn flush(&mut self, tag: u64) {
-        self.feed(Input::Flush { id: OTHER << KIND_SHIFT | tag });
+        if self.patience.has_lost() {
+            return self.events.push_back(Event::Flushed { tag, error: Some(Errno::Io) });
+        }
+        let id = self.id_of(OTHER, tag);
+        self.ask_flush(id, Input::Flush { id });
     }
 
     /// The blocks of an answer have been copied.
@@ -284,7 +302,18 @@ impl Volume {
 
     /// The next answer.
     pub(crate) fn event(&mut self) -> Option<Event> {
-        self.events.pop_front()
+        let event = self.events.pop_front()?;
+        if self.spoiled.is_none() {
+            return Some(event);
+        }
+        Some(match event {
+            Event::Read { tag, result } => {
+                let none = result.map(|answer| self.release(answer)).and(Err(Errno::Io));
+                Event::Read { tag, result: none }
+            }
+            Event::Written { tag, .. } => Event::Written { tag, error: Some(Errno::Io) },
+            Event::Flushed { tag, .. } => Event::Flushed { tag, error: Some(Errno::Io) },
+        })
     }
 
     /// The file of [`Volume::poll_fd`] said that something has ended.
@@ -305,6 +334,12 @@ impl Volume {
         }
         let mut done = std::mem::take(&mut self.done);
         self.backend.reap(self.now, &mut done);
+        if !done.is_empty() && self.spoiled.is_none() {
+            // Before anything is answered of what members have done meanwhile.
+            if let Some(why) = self.source.is_spoiled() {
+                self.spoil(why);
+            }
+        }
         for end in done.drain(..) {
             self.in_flight -= 1;
             self.ended(end);
@@ -350,8 +385,17 @@ impl Volume {
     /// Whether the members are what they were; why not, otherwise.
     pub(crate) fn check(&mut self) -> Result<(), String> {
         self.bad.age(self.now);
-        self.source.check()?;
-        self.backend.changed().map_or(Ok(()), Err)
+        if self.spoiled.is_none() {
+            let seen = self.source.check(self.now).and_then(|()| self.backend.changed().map_or(Ok(()), Err));
+            seen.unwrap_or_else(|why| self.spoil(why));
+        }
+        self.spoiled.clone().map_or(Ok(()), Err)
+    }
+
+    /// Members are not what they were: from now on nothing is answered but errors.
+    fn spoil(&mut self, why: String) {
+        self.say(format!("{why}: nothing is answered any more; start the server anew"));
+        self.spoiled = Some(why);
     }
 
     /// Messages about members since the last call.
@@ -457,6 +501,7 @@ impl Volume {
             member: place.member,
             write,
             since: self.now,
+            alive: place.inside > 0,
         };
         self.engine.buffers(start.command, &mut self.buffers);
         let cache = self.spec.cache_blocks as u32;
@@ -561,7 +606,10 @@ impl Volume {
 
     /// A member command is over, of which so many blocks moved: none, or those that are no holes.
     fn command_over(&mut self, command: u32, moved: u64) {
-        let Flying { inside, disk, write, since, .. } = self.flying[command as usize];
+        let flying = &mut self.flying[command as usize];
+        flying.alive = false;
+        let Flying { inside, disk, member, write, since, .. } = *flying;
+        self.patience.ended(member, self.now, since);
         if let Some(watch) = &mut self.watch {
             watch.ended(self.now, usize::from(disk.0), since, inside.min(moved * BLOCK_BYTES), write);
         }
@@ -573,12 +621,16 @@ impl Volume {
         let inner = id & !(3 << KIND_SHIFT);
         match id >> KIND_SHIFT {
             READ => {
-                self.answered(inner);
+                if !self.patience.answered(id) {
+                    return self.inputs.push_back(Input::Release { handle });
+                }
+                let tag = tag_of(id);
+                self.answered(tag);
                 let result = if error { Err(Errno::Io) } else { Ok(Answer { handle }) };
                 if error {
                     self.inputs.push_back(Input::Release { handle });
                 }
-                self.events.push_back(Event::Read { tag: inner, result });
+                self.events.push_back(Event::Read { tag, result });
             }
             PART => self.part_ready(inner as usize, handle, error),
             EDGE => self.edge_ready(inner, handle, error),
@@ -588,7 +640,9 @@ impl Volume {
             }
             _ => {
                 self.inputs.push_back(Input::Release { handle });
-                self.sync_for_flush(inner, error);
+                if self.patience.answered(id) {
+                    self.sync_for_flush(tag_of(id), error);
+                }
             }
         }
     }

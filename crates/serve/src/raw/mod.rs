@@ -16,9 +16,11 @@
 #![expect(unsafe_code, reason = "memory shared with transfers of the kernel has no safe interface")]
 
 mod activation;
+mod foreign;
 mod ring;
 
 pub(crate) use activation::inherited_sockets;
+pub(crate) use foreign::{Foreign, is_byte_locked, lock_byte, unlock_bytes};
 pub(crate) use ring::Ring;
 
 use forerun_core::units::BLOCK_BYTES;

@@ -44,6 +44,7 @@ pub(crate) struct Ring {
     completions: usize,
     unsubmitted: bool,
     registered: bool,
+    forsaken: bool,
 }
 
 // SAFETY: the raw pointers in `Flight::pieces` point into the mapping that the flight's lease keeps alive.
@@ -63,6 +64,7 @@ impl Ring {
             in_kernel: 0,
             unsubmitted: false,
             registered,
+            forsaken: false,
         })
     }
 
@@ -231,6 +233,10 @@ impl Backend for Ring {
         self.waiting.extend(again);
     }
 
+    fn forsake(&mut self) {
+        self.forsaken = true;
+    }
+
     fn poll_fd(&self) -> BorrowedFd<'_> {
         // SAFETY: the ring's file is open as long as `self` is borrowed.
         unsafe { BorrowedFd::borrow_raw(self.ring.as_raw_fd()) }
@@ -241,7 +247,7 @@ impl Drop for Ring {
     fn drop(&mut self) {
         // The kernel may still write into leased memory: it is waited for. What was never submitted is simply dropped.
         let mut ended = Vec::new();
-        while self.in_kernel > 0 && self.ring.submit_and_wait(1).is_ok() {
+        while self.in_kernel > 0 && !self.forsaken && self.ring.submit_and_wait(1).is_ok() {
             self.reap(Nanos::ZERO, &mut ended);
         }
         if self.in_kernel > 0 {

@@ -5,8 +5,8 @@
 //! An error after the head of such a single reply was sent cannot be said in the protocol, so the connection is closed; that
 //! takes a member that fails within one long request. Parts of a client that has gone are waited for and thrown away.
 
-use super::Server;
 use super::served::take_intake;
+use super::{ROUND_REQUESTS, Server};
 use crate::connection::{Payload, Phase};
 use crate::nbd::handshake::{Session, Step};
 use crate::nbd::wire::{self, Command, Errno, Limits, Parsed, REQUEST_BYTES, Request, export};
@@ -104,7 +104,14 @@ impl Requests {
 impl Server {
     /// Takes messages from the front of a client's inbox, as long as it may go on.
     pub(super) fn consume(&mut self, now: Nanos, at: usize) {
+        let (all, least) = ROUND_REQUESTS;
+        let mut left = (all / self.serving.max(1)).max(least);
         loop {
+            if left == 0 {
+                // Others come first.
+                self.unsettled = true;
+                return;
+            }
             let Some(connection) = &mut self.connections[at] else { return };
             if connection.broken || connection.closing {
                 return;
@@ -147,15 +154,27 @@ impl Server {
                 }
                 Parsed::Request(request) => {
                     connection.consume(REQUEST_BYTES);
+                    left -= 1;
                     self.request(at, session, request);
                 }
             }
         }
     }
 
+    /// Clients of exports whose members do not answer: their places do not count against others, up to as many as there are.
+    fn serving_hung(&self) -> u32 {
+        if !self.served.iter().any(|served| served.volume.is_hung()) {
+            return 0;
+        }
+        let hung = |connection: &&crate::connection::Connection| {
+            connection.is_serving() && self.served[connection.export()].volume.is_hung()
+        };
+        (self.connections.iter().flatten().filter(hung).count() as u32).min(self.serving_max)
+    }
+
     /// One step of a negotiation; whether there may be another.
     fn negotiate(&mut self, now: Nanos, at: usize) -> bool {
-        let full = self.serving >= self.serving_max;
+        let full = self.serving - self.serving_hung() >= self.serving_max;
         let Some(connection) = &mut self.connections[at] else { return false };
         let Phase::Negotiating(mut machine) = std::mem::replace(
             &mut connection.phase,

@@ -71,14 +71,16 @@ impl Served {
         }
     }
 
-    /// A second has passed: looks whether the members are what they were.
-    pub(super) fn tick(&mut self) {
+    /// A second has passed: looks whether the members are what they were, and whether they answer.
+    pub(super) fn tick(&mut self, stopping: bool) {
         self.volume.tick_log();
-        if self.changed.is_none()
-            && let Err(why) = self.volume.check()
-        {
-            self.volume.say(format!("{why}: nothing is answered any more; start the server anew"));
-            self.changed = Some(why);
+        if stopping {
+            self.volume.give_up_hung();
+        } else {
+            self.volume.look_at_members();
+        }
+        if self.changed.is_none() {
+            self.changed = self.volume.check().err();
         }
     }
 }

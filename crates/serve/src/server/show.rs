@@ -63,6 +63,7 @@ impl Server {
             now,
             clients: self.clients,
             connections: u64::from(self.serving),
+            memory_bound: self.memory_bound,
             emulated_commands: late.commands,
             emulated_late_p99: late.p99,
         };

@@ -12,6 +12,7 @@
 //!   read of one that rested --> that block alone --> the read
 //! ```
 
+use super::table::Table;
 use super::{Flying, KIND_SHIFT, PIECE_TOKEN, PROBE_TOKEN, Volume};
 use crate::backend::{Done, Kind, Task};
 use crate::raw::{Lease, Lend};
@@ -39,7 +40,7 @@ pub(super) struct BadBlocks {
     /// Commands that are read in pieces.
     splits: BTreeMap<u32, Split>,
     /// Reads that wait for blocks that are tried alone.
-    probes: Vec<Option<Probe>>,
+    probes: Table<Probe>,
 }
 
 /// A command that is read in pieces.
@@ -59,6 +60,7 @@ struct Probe {
     access: Access,
     blocks: Vec<(Disk, Block)>,
     left: usize,
+    since: Nanos,
 }
 
 impl BadBlocks {
@@ -73,7 +75,16 @@ impl BadBlocks {
     }
 
     pub(super) fn is_idle(&self) -> bool {
-        self.probes.iter().all(Option::is_none)
+        self.probes.is_empty()
+    }
+
+    /// Blocks that are being tried, and since when.
+    pub(super) fn tried(&mut self) -> Vec<(Disk, Block, Nanos)> {
+        let tried = self
+            .probes
+            .iter_mut()
+            .flat_map(|probe| probe.blocks.iter().map(|&(disk, at)| (disk, at, probe.since)));
+        tried.collect()
     }
 
     fn within(&self, disk: Disk, extent: Extent) -> impl Iterator<Item = (u64, Nanos)> + '_ {
@@ -112,12 +123,6 @@ fn is_medium(problem: &io::Error) -> bool {
 }
 
 impl Volume {
-    /// The same as [`Volume::want`], at once.
-    pub(super) fn ask(&mut self, id: u64, access: Access) {
-        self.want(id, access);
-        self.run();
-    }
-
     /// A read for the engine; blocks that have failed and rested since are tried first, alone.
     pub(super) fn want(&mut self, id: u64, access: Access) {
         if self.bad.blocks.is_empty() || !self.probe(id, access) {
@@ -140,9 +145,12 @@ impl Volume {
         if rested.is_empty() {
             return false;
         }
-        let number = self.bad.probes.iter().position(Option::is_none).unwrap_or_else(|| {
-            self.bad.probes.push(None);
-            self.bad.probes.len() - 1
+        let number = self.bad.probes.put(Probe {
+            id,
+            access,
+            left: rested.len(),
+            blocks: rested.clone(),
+            since: self.now,
         });
         for (index, &(disk, at)) in rested.iter().enumerate() {
             let token = PROBE_TOKEN | (number as u64) << PROBE_BITS | index as u64;
@@ -150,24 +158,24 @@ impl Volume {
             let lease = self.arena.lend(std::iter::once(None), Lend::Fill);
             self.submit_read(token, disk, Extent { start: at, blocks: 1 }, lease, access.context);
         }
-        self.bad.probes[number] = Some(Probe { id, access, left: rested.len(), blocks: rested });
         true
     }
 
     /// A block that had rested was tried.
     pub(super) fn probed(&mut self, done: Done) {
         let inner = done.token & !(3 << KIND_SHIFT);
-        let entry = &mut self.bad.probes[(inner >> PROBE_BITS) as usize];
-        let probe = entry.as_mut().expect("a probe stays until its last block was tried");
+        let number = (inner >> PROBE_BITS) as usize;
+        let probe = self.bad.probes.get(number);
         let (disk, at) = probe.blocks[(inner & ((1 << PROBE_BITS) - 1)) as usize];
         probe.left -= 1;
-        let over = entry.take_if(|probe| probe.left == 0);
+        let over = probe.left == 0;
         self.arena.take_back(done.lease.expect("a read has a lease"));
         match done.result {
             Ok(_) => drop(self.bad.blocks.remove(&(disk.0, at.0))),
             Err(problem) => self.cannot_read(disk, at, &problem),
         }
-        if let Some(Probe { id, access, .. }) = over {
+        if over {
+            let Probe { id, access, .. } = self.bad.probes.take(number);
             self.feed(Input::Read { id, access });
         }
     }

@@ -18,7 +18,7 @@ type Fate = Box<dyn FnMut(&Task) -> Option<io::Result<u64>> + Send>;
 struct Fake {
     fate: Fate,
     ended: Vec<Done>,
-    /// What never ends.
+    /// What does not end before it is asked about again and said to.
     hung: Vec<Task>,
     poll: OwnedFd,
 }
@@ -32,6 +32,12 @@ impl Backend for Fake {
     }
     fn kick(&mut self) {}
     fn reap(&mut self, _now: Nanos, out: &mut Vec<Done>) {
+        for task in std::mem::take(&mut self.hung) {
+            match (self.fate)(&task) {
+                Some(result) => out.push(Done { token: task.token, result, lease: task.lease }),
+                None => self.hung.push(task),
+            }
+        }
         out.append(&mut self.ended);
     }
     fn poll_fd(&self) -> BorrowedFd<'_> {
@@ -99,6 +105,12 @@ impl Rig {
         let blocks = Extent::covering(offset, bytes).blocks as usize;
         let intake = self.0.take_intake(blocks).expect("memory");
         self.0.write(NewWrite { tag: 2, context: Context(1), offset, bytes, intake, durable });
+        self.errors()
+    }
+
+    /// Asks for everything to be durable.
+    pub(super) fn flush(&mut self) -> Vec<Option<Errno>> {
+        self.0.flush(3);
         self.errors()
     }
 }

@@ -11,12 +11,30 @@ use super::{Event, SYNC_TOKEN, Volume};
 use crate::backend::{Done, Kind, Task};
 use crate::nbd::wire::Errno;
 use forerun_core::access::Context;
+use forerun_core::units::Nanos;
 
 /// Who waits for a sync.
 #[derive(Clone, Copy, Debug)]
-enum Waiter {
+struct Waiter {
+    who: Who,
+    since: Nanos,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Who {
     Flush { tag: u64, error: bool },
     Write { tag: u64 },
+}
+
+impl Waiter {
+    fn answer(self, failed: bool) -> Event {
+        match self.who {
+            Who::Flush { tag, error } => {
+                Event::Flushed { tag, error: (error || failed).then_some(Errno::Io) }
+            }
+            Who::Write { tag } => Event::Written { tag, error: failed.then_some(Errno::Io) },
+        }
+    }
 }
 
 /// The running sync, and the next.
@@ -44,15 +62,15 @@ impl Syncs {
 
 impl Volume {
     pub(super) fn sync_for_flush(&mut self, tag: u64, error: bool) {
-        self.sync(Waiter::Flush { tag, error });
+        self.sync(Who::Flush { tag, error });
     }
 
     pub(super) fn sync_for_write(&mut self, tag: u64) {
-        self.sync(Waiter::Write { tag });
+        self.sync(Who::Write { tag });
     }
 
-    fn sync(&mut self, waiter: Waiter) {
-        self.syncs.next.push(waiter);
+    fn sync(&mut self, who: Who) {
+        self.syncs.next.push(Waiter { who, since: self.now });
         if self.syncs.left == 0 {
             self.start_sync();
         }
@@ -65,6 +83,7 @@ impl Volume {
         self.counts.syncs += 1;
         for member in &mut self.source.members {
             member.unsynced.begin();
+            member.syncing = Some(self.now);
         }
         for (index, member) in self.source.members.iter().enumerate() {
             self.in_flight += 1;
@@ -85,10 +104,19 @@ impl Volume {
         }
     }
 
+    /// Who has waited too long has an error; what becomes of the sync is seen when it ends.
+    pub(super) fn give_up_syncs(&mut self, late: impl Fn(Nanos) -> bool) {
+        for waiters in [&mut self.syncs.running, &mut self.syncs.next] {
+            let given_up = waiters.extract_if(.., |waiter| late(waiter.since));
+            self.events.extend(given_up.map(|waiter| waiter.answer(true)));
+        }
+    }
+
     /// One member has synced.
     pub(super) fn synced(&mut self, done: Done) {
         let index = (done.token & !SYNC_TOKEN) as usize;
         let member = &mut self.source.members[index];
+        member.syncing = None;
         match done.result {
             Ok(_) => member.unsynced.synced(),
             Err(problem) => {
@@ -111,12 +139,7 @@ impl Volume {
         }
         let failed = self.syncs.error || self.syncs.failed;
         for waiter in self.syncs.running.drain(..) {
-            self.events.push_back(match waiter {
-                Waiter::Flush { tag, error } => {
-                    Event::Flushed { tag, error: (error || failed).then_some(Errno::Io) }
-                }
-                Waiter::Write { tag } => Event::Written { tag, error: failed.then_some(Errno::Io) },
-            });
+            self.events.push_back(waiter.answer(failed));
         }
         if !self.syncs.next.is_empty() {
             self.start_sync();

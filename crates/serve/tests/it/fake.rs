@@ -14,6 +14,8 @@ pub(crate) enum Fate {
     Well,
     /// It is answered with this error of the system.
     Fails(u8),
+    /// It is never answered; others are.
+    Silence,
 }
 
 /// Serves the bytes of `content` on `folder`/far, with these flags, for as long as the test runs. `fate` is asked at each request,
@@ -68,6 +70,7 @@ fn serve(
         let data =
             if request.command == Command::Write { take(&mut stream, range.len())? } else { Vec::new() };
         let mut reply = match fate(&request) {
+            Fate::Silence => continue,
             Fate::Fails(error) => {
                 let mut head = simple_reply(None, request.cookie);
                 head[7] = error;

@@ -5,12 +5,13 @@ use super::fake::{self, Fate};
 use super::tools::{has, sh_with};
 use forerun_serve::Server;
 use forerun_serve::nbd::wire::{Command, export, request};
-use forerun_serve::options::{MemberSpec, Options, What};
+use forerun_serve::options::{ExportOptions, MemberSpec, Options, What};
 use std::io::{Read as _, Write as _};
 use std::net::Shutdown;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 const SIZE: usize = (6 << 20) + 5000;
@@ -337,4 +338,39 @@ fn a_far_member_that_is_full_says_so_to_who_writes() {
     assert_eq!(client.write(0, &[1; 4096], 0), 28, "ENOSPC");
     assert_eq!(client.write(100, &[1; 40], 0), 28, "of part of a block, too");
     assert_eq!(client.read(0, 4096).data, [7; 4096]);
+}
+
+#[test]
+fn a_member_that_never_answers_costs_its_readers_an_error_and_the_others_nothing() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (path, content) = image(folder.path(), 1 << 20);
+    let silent = |at: u64| if at >= 512 << 10 { Fate::Silence } else { Fate::Well };
+    fake::far(folder.path(), export::HAS_FLAGS | export::SEND_FLUSH, vec![7; 1 << 20], move |request| {
+        silent(request.offset)
+    });
+    let mut options = over(folder.path(), "far", false);
+    options.connections = 2;
+    options.exports[0].name = "far".into();
+    options.exports[0].scheme = "none".into();
+    options.exports[0].member_timeout = Duration::from_secs(3);
+    options.exports.push(ExportOptions::over("near", &path));
+    let server = Running::start(&options);
+    let mut clients = [(); 2].map(|()| Client::connect_to(&server.socket, "far", true, true));
+    assert_eq!(clients[0].read(0, 4096).data, [7; 4096]);
+    for client in &mut clients {
+        client.send(Command::Read, 0, 512 << 10, 4096, &[]);
+        client.send(Command::Write, 0, 768 << 10, 4096, &[1; 4096]);
+    }
+    for client in &mut clients {
+        assert_eq!((client.receive().error, client.receive().error), (5, 5), "EIO");
+    }
+    assert_eq!(clients[0].read(0, 4096).data, [7; 4096], "the cache is served");
+    assert_eq!(clients[0].read(640 << 10, 4096).error, 5, "at once");
+    let mut near = Client::connect_to(&server.socket, "near", true, true);
+    assert_eq!(near.read(0, 4096).data, content[..4096], "their places do not count");
+    let begin = Instant::now();
+    drop((clients, near));
+    let (_, said) = server.stop();
+    assert!(begin.elapsed() < Duration::from_secs(10), "{:?}", begin.elapsed());
+    assert!(said.iter().any(|line| line.contains("member 0 does not answer")), "{said:?}");
 }
