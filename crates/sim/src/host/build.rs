@@ -2,10 +2,10 @@
 
 use super::members::Members;
 use super::stack::Stack;
-use crate::cpu::Cpu;
 use crate::error::RunError;
 use crate::input::Programs;
 use crate::layout::{Apart, Ground, LayoutError, LayoutSpec, Placement};
+use crate::replay::Fit;
 use crate::spec::{RunSpec, SPEC_VERSION};
 use forerun_core::array::{Array, ArraySpec, Level};
 use forerun_core::cost::CostModel;
@@ -15,7 +15,7 @@ use forerun_core::spec::LayerSpec;
 use forerun_core::units::{BLOCK_BYTES, Disk, Nanos, SECTORS_PER_BLOCK};
 use forerun_disk::device::Device;
 use forerun_disk::host_queue::{HostPolicy, HostQueueSpec};
-use forerun_disk::preset::{BuildOptions, DriveCache, Preset};
+use forerun_disk::preset::{BuildOptions, Preset};
 
 /// Memory of a layer that only passes blocks through, in blocks: 64 MiB.
 pub(crate) const TRANSIT_BLOCKS: u64 = 16_384;
@@ -24,20 +24,12 @@ pub(crate) const STAGING_STRIPES: u64 = 32;
 /// The page cache writes back after 30 s or at 40% dirty (Linux 2.6.18's defaults).
 const HOST_WRITE: WriteMode = WriteMode::Back { dirty_percent: 40, age: Nanos::from_secs(30) };
 
-/// What a spec's hardware fields say, checked.
+/// What a spec's hardware comes to.
 pub struct Hardware {
     /// Geometry over the members.
     pub array: Array,
-    /// The member device.
+    /// The member device, with the cache that the spec gives it.
     pub preset: Preset,
-    /// The scheme of both layers.
-    pub scheme: SchemeSpec,
-    /// What requests and copies cost the CPU.
-    pub cpu: Cpu,
-    /// How the array layer writes.
-    pub write: WriteMode,
-    /// Order of the host's queue above each member.
-    pub scheduler: Option<HostPolicy>,
     /// Time of a block at the outer zone's rate.
     pub outer_ns_per_block: u64,
     /// What schemes believe that reads cost.
@@ -48,7 +40,7 @@ fn wrong(field: &'static str, why: impl ToString) -> RunError {
     RunError::Spec { field, why: why.to_string() }
 }
 
-/// Checks and resolves a spec.
+/// Puts the hardware of a spec together.
 ///
 /// # Errors
 /// [`RunError::Spec`] with the field that does not fit.
@@ -58,19 +50,13 @@ pub fn hardware(spec: &RunSpec) -> Result<Hardware, RunError> {
             format!("version {} is not known; this Forerun reads version {SPEC_VERSION}", spec.spec_version);
         return Err(wrong("spec_version", why));
     }
-    let mut preset = Preset::load(&spec.device).map_err(|e| wrong("device", e))?;
-    if !spec.drive_cache.is_empty() {
-        let cache: DriveCache = spec.drive_cache.parse().map_err(|e: String| wrong("drive-cache", e))?;
+    let mut preset = Preset::clone(&spec.device);
+    if let Some(cache) = *spec.drive_cache {
         preset = preset.with_drive_cache(cache).map_err(|e| wrong("drive-cache", e))?;
     }
     let member = preset.build(&options(spec, None)).map_err(|e| wrong("device", e))?;
-    let geometry: ArraySpec = spec.array.parse().map_err(|e| wrong("array", e))?;
-    let array = Array::new(geometry, member.sectors() / SECTORS_PER_BLOCK).map_err(|e| wrong("array", e))?;
-    let scheme = SchemeSpec::parse(&spec.scheme).map_err(|e| wrong("scheme", e))?;
-    let cpu = *Cpu::named(&spec.cpu).ok_or_else(|| {
-        let known: Vec<&str> = crate::cpu::PRESETS.iter().map(|c| c.name).collect();
-        wrong("cpu", format!("no preset is called {:?}; there are: {}", spec.cpu, known.join(", ")))
-    })?;
+    let array =
+        Array::new(*spec.array, member.sectors() / SECTORS_PER_BLOCK).map_err(|e| wrong("array", e))?;
     let believed = preset.cost_params().map_err(|e| wrong("device", e))?;
     for &disk in &spec.failed {
         if disk >= array.disks() {
@@ -82,16 +68,8 @@ pub fn hardware(spec: &RunSpec) -> Result<Hardware, RunError> {
         let why = format!("a command has from 1 to {ACCESS_BLOCKS_MAX} blocks, not {}", spec.cluster_blocks);
         return Err(wrong("cluster", why));
     }
-    let hardware = Hardware {
-        array,
-        scheme,
-        cpu,
-        write: parse_write(&spec.write)?,
-        scheduler: parse_scheduler(&spec.scheduler)?,
-        outer_ns_per_block: believed.outer_ns_per_block,
-        cost: believed.into(),
-        preset,
-    };
+    let (outer_ns_per_block, cost) = (believed.outer_ns_per_block, believed.into());
+    let hardware = Hardware { array, outer_ns_per_block, cost, preset };
     let checked = |layer: LayerSpec| layer.scheme.check(layer.layer, &layer.shape());
     checked(array_layer(&hardware, spec)).map_err(|e| wrong("scheme", e))?;
     checked(host_layer(&hardware, spec)).map_err(|e| wrong("scheme", e))?;
@@ -104,7 +82,7 @@ pub(crate) fn explain(spec: &RunSpec, streams: u64) -> Result<Vec<Explained>, Ru
     let shape = array_layer(&hardware, spec).shape();
     let member_blocks = hardware.array.member_blocks();
     let grounds = Grounds { shape: &shape, cost: &hardware.cost, member_blocks, streams };
-    Ok(hardware.scheme.explain(&grounds))
+    Ok(spec.scheme.explain(&grounds))
 }
 
 fn options(spec: &RunSpec, queue: Option<HostPolicy>) -> BuildOptions {
@@ -119,54 +97,13 @@ fn options(spec: &RunSpec, queue: Option<HostPolicy>) -> BuildOptions {
     }
 }
 
-fn parse_scheduler(text: &str) -> Result<Option<HostPolicy>, RunError> {
-    match text {
-        "none" => Ok(None),
-        "fcfs" => Ok(Some(HostPolicy::Fcfs)),
-        "clook" => Ok(Some(HostPolicy::CLook)),
-        "anticipatory" => Ok(Some(HostPolicy::Anticipatory)),
-        _ => Err(wrong("scheduler", format!("{text:?} is none of none, fcfs, clook, anticipatory"))),
-    }
-}
-
-/// `through`, or `back` with its limits.
-fn parse_write(text: &str) -> Result<WriteMode, RunError> {
-    let grammar = || wrong("write", format!("{text:?} is not through, back, or back(dirty=25%,age=30s)"));
-    if text == "through" {
-        return Ok(WriteMode::Through);
-    }
-    let inside = text.strip_prefix("back").ok_or_else(grammar)?;
-    let (mut dirty_percent, mut age) = (25, Nanos::from_secs(30));
-    if !inside.is_empty() {
-        let inside = inside.strip_prefix('(').and_then(|t| t.strip_suffix(')')).ok_or_else(grammar)?;
-        for pair in inside.split(',').filter(|p| !p.is_empty()) {
-            match pair.trim().split_once('=') {
-                Some(("dirty", v)) => {
-                    dirty_percent = v.strip_suffix('%').and_then(|n| n.parse().ok()).ok_or_else(grammar)?;
-                }
-                Some(("age", v)) => {
-                    let seconds: u64 =
-                        v.strip_suffix('s').and_then(|n| n.parse().ok()).ok_or_else(grammar)?;
-                    age = Nanos::from_secs(seconds);
-                }
-                _ => return Err(grammar()),
-            }
-        }
-    }
-    if dirty_percent == 0 || dirty_percent > 90 {
-        return Err(wrong("write", "dirty is a share from 1% to 90%"));
-    }
-    Ok(WriteMode::Back { dirty_percent, age })
-}
-
 /// Where the files of a spec's programs lie.
 pub(crate) fn placement(
     hardware: &Hardware,
     spec: &RunSpec,
     programs: &Programs,
 ) -> Result<Placement, RunError> {
-    let layout: LayoutSpec = spec.layout.parse().map_err(|e| wrong("layout", e))?;
-    if layout != LayoutSpec::Contiguous && !spec.fit.is_empty() {
+    if *spec.layout != LayoutSpec::Contiguous && *spec.fit == Fit::Modulo {
         return Err(wrong("layout", LayoutError::Fitted));
     }
     let files: Vec<u64> = programs.files.iter().map(|bytes| bytes / BLOCK_BYTES).collect();
@@ -176,18 +113,12 @@ pub(crate) fn placement(
         capacity: hardware.array.capacity_blocks(),
         seed: spec.seed,
     };
-    Placement::new(layout, &ground).map_err(|e| wrong("layout", e))
+    Placement::new(*spec.layout, &ground).map_err(|e| wrong("layout", e))
 }
 
-/// Starts of the files, in blocks, with the end of the last where it is known; and whether read-ahead may not leave them.
-pub(super) fn files(spec: &RunSpec, programs: &Programs) -> Result<(Vec<u64>, bool), RunError> {
-    let known = match spec.file_sizes.as_str() {
-        "known" => true,
-        "unknown" => false,
-        other => return Err(wrong("file-sizes", format!("{other:?} is neither known nor unknown"))),
-    };
-    let starts = programs.files.iter().chain(&programs.files_end);
-    Ok((starts.map(|bytes| bytes / BLOCK_BYTES).collect(), known))
+/// Starts of the files, in blocks, with the end of the last where it is known.
+pub(super) fn files(programs: &Programs) -> Vec<u64> {
+    programs.files.iter().chain(&programs.files_end).map(|bytes| bytes / BLOCK_BYTES).collect()
 }
 
 /// The schemes of both layers, ready for their engines.
@@ -214,9 +145,9 @@ pub fn array_layer(hardware: &Hardware, spec: &RunSpec) -> LayerSpec {
     LayerSpec {
         retain,
         staging_blocks: STAGING_STRIPES * u64::from(array.disks()) * array.strip_blocks(),
-        write: hardware.write,
+        write: *spec.write,
         cost: hardware.cost,
-        ..LayerSpec::array_cache(hardware.scheme.clone(), array, cache_blocks)
+        ..LayerSpec::array_cache(SchemeSpec::clone(&spec.scheme), array, cache_blocks)
     }
 }
 
@@ -230,7 +161,7 @@ pub(crate) fn host_layer(hardware: &Hardware, spec: &RunSpec) -> LayerSpec {
         command_blocks_max: spec.cluster_blocks,
         write: HOST_WRITE,
         cost: hardware.cost,
-        ..LayerSpec::page_cache(hardware.scheme.clone(), volume, spec.host_cache_bytes / BLOCK_BYTES)
+        ..LayerSpec::page_cache(SchemeSpec::clone(&spec.scheme), volume, spec.host_cache_bytes / BLOCK_BYTES)
     }
 }
 
@@ -255,12 +186,11 @@ pub(super) fn stack(
             engine(layer, layers.host, "host-cache")
         })
         .transpose()?;
-    let devices: Result<Vec<Box<dyn Device>>, _> = (0..hardware.array.disks())
-        .map(|_| hardware.preset.build(&options(spec, hardware.scheduler)))
-        .collect();
+    let devices: Result<Vec<Box<dyn Device>>, _> =
+        (0..hardware.array.disks()).map(|_| hardware.preset.build(&options(spec, *spec.scheduler))).collect();
     let devices = devices.map_err(|e| wrong("device", e))?;
     let members = Members::new(devices, spec.bus_bytes_per_s, Nanos(spec.buffer_cost_ns));
-    let mut stack = Stack::new(host, array, members, hardware.cpu, placement);
+    let mut stack = Stack::new(host, array, members, *spec.cpu, placement);
     stack.apart = apart;
     Ok(stack)
 }
