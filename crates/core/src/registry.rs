@@ -16,7 +16,7 @@ pub use rows::ROWS;
 
 use crate::cost::CostModel;
 use crate::policy::Policy;
-use crate::scheme::Scheme;
+use crate::retention::keep::Retention;
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -123,25 +123,10 @@ pub struct Param {
 
 /// What a row makes.
 pub enum Made {
-    /// A policy that works with its layer's default retention.
+    /// A policy; it keeps, too, where it has a retention of its own. Otherwise its layer's usual one does.
     Policy(Box<dyn Policy>),
-    /// A policy and its retention.
-    Scheme(Box<dyn Scheme>),
-    /// Only a retention, in lines of one block.
-    Keep(Keep),
-}
-
-/// A retention of its own, by name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Keep {
-    /// Least recently used block.
-    Lru,
-    /// Adaptive replacement cache.
-    Arc,
-    /// Three queues.
-    S3Fifo,
-    /// Lazy promotion, quick demotion.
-    Sieve,
+    /// Only a retention, for a cache of so many lines of one block.
+    Keep(fn(usize) -> Box<dyn Retention>),
 }
 
 /// One number that a scheme would use, and why.

@@ -15,7 +15,7 @@ use forerun_core::policy::flashy::{
 use forerun_core::policy::{DeviceRead, Fetched, Lookup, Outcome, Plan, Policy, World};
 use forerun_core::retention::adapter::ByLine;
 use forerun_core::retention::lru::Lru;
-use forerun_core::scheme::Split;
+use forerun_core::scheme::Scheme;
 use forerun_core::units::{BLOCK_BYTES, Extent, Nanos};
 use proptest::prelude::*;
 use support::Rng;
@@ -424,7 +424,7 @@ fn engine(residency: Residency) -> Engine {
         write: WriteMode::Through,
     };
     let array = support::schemes::array("single:128KiB", 1 << 20);
-    let scheme = Box::new(Split { policy: Flashy::new(config()), retention: ByLine::new(Lru::new(8_192)) });
+    let scheme = Scheme::split(Flashy::new(config()), ByLine::new(Lru::new(8_192)));
     Engine::new(shape, array, CostModel::default(), scheme, Box::new(DemandFirst::new(1)))
 }
 

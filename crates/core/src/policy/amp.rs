@@ -36,7 +36,6 @@ use crate::cache::{Cache, LineId, State};
 use crate::retention::keep::{Afterlife, Retention, Victim};
 use crate::retention::list::{FIRST as LRU, Lists};
 use crate::retention::replacement::Key;
-use crate::scheme::Scheme;
 use crate::units::{Block, Extent};
 use alloc::vec::Vec;
 use pages::{Pages, Planned};
@@ -195,6 +194,9 @@ impl Amp {
 }
 
 impl Policy for Amp {
+    fn own_retention(&mut self) -> Option<&mut dyn Retention> {
+        Some(self)
+    }
     fn on_access(&mut self, access: &Access, lookup: &Lookup<'_>, world: &World<'_>, plan: &mut Plan) {
         self.pages.settle(world.cache);
         if access.op == Op::Write {
@@ -291,14 +293,5 @@ impl Retention for Amp {
         self.list.unlink(key(line));
         self.pages.forget(line);
         Afterlife::Forget
-    }
-}
-
-impl Scheme for Amp {
-    fn policy(&mut self) -> &mut dyn Policy {
-        self
-    }
-    fn retention(&mut self) -> &mut dyn Retention {
-        self
     }
 }

@@ -32,7 +32,6 @@ use crate::cache::{Cache, LineId};
 use crate::cost::Head;
 use crate::hash::NumberMap;
 use crate::retention::keep::{Afterlife, Retention, Victim};
-use crate::scheme::Scheme;
 use crate::units::{Block, Disk, Nanos};
 use alloc::vec::Vec;
 pub use tiers::{Place, Tiers};
@@ -433,6 +432,9 @@ impl Asp {
 }
 
 impl Policy for Asp {
+    fn own_retention(&mut self) -> Option<&mut dyn Retention> {
+        Some(self)
+    }
     fn on_access(&mut self, access: &Access, lookup: &Lookup<'_>, world: &World<'_>, plan: &mut Plan) {
         if access.op == Op::Write {
             return; // writes train nothing (algorithms.md, section 10)
@@ -527,14 +529,5 @@ impl Retention for Asp {
     }
     fn forgotten(&mut self) -> Option<LineId> {
         self.doomed.pop()
-    }
-}
-
-impl Scheme for Asp {
-    fn policy(&mut self) -> &mut dyn Policy {
-        self
-    }
-    fn retention(&mut self) -> &mut dyn Retention {
-        self
     }
 }

@@ -32,7 +32,6 @@ use super::{Fetched, Lookup, Outcome, Plan, Policy, When, World};
 use crate::access::{Access, Op};
 use crate::cache::{Cache, LineId, State};
 use crate::retention::keep::{Afterlife, Retention, Victim};
-use crate::scheme::Scheme;
 use crate::units::{Block, Extent};
 use alloc::vec::Vec;
 use tracks::{RANDOM, SEQ, Tracks};
@@ -229,6 +228,9 @@ impl Sarc {
 }
 
 impl Policy for Sarc {
+    fn own_retention(&mut self) -> Option<&mut dyn Retention> {
+        Some(self)
+    }
     fn on_access(&mut self, access: &Access, lookup: &Lookup<'_>, world: &World<'_>, plan: &mut Plan) {
         self.settle(world.cache);
         if access.op == Op::Read {
@@ -293,14 +295,5 @@ impl Retention for Sarc {
     fn on_hollow(&mut self, line: LineId, cache: &Cache) -> Afterlife {
         self.tracks.remove(line, cache.line(line).number);
         Afterlife::Forget
-    }
-}
-
-impl Scheme for Sarc {
-    fn policy(&mut self) -> &mut dyn Policy {
-        self
-    }
-    fn retention(&mut self) -> &mut dyn Retention {
-        self
     }
 }

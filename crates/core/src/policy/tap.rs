@@ -35,7 +35,6 @@ use crate::cache::{Cache, LineId};
 use crate::retention::keep::{Afterlife, Retention, Victim};
 use crate::retention::list::{FIRST as DEMAND, Lists, SECOND as AHEAD};
 use crate::retention::replacement::Key;
-use crate::scheme::Scheme;
 use crate::units::{Block, Extent};
 use alloc::vec::Vec;
 use table::Table;
@@ -241,6 +240,9 @@ impl Tap {
 }
 
 impl Policy for Tap {
+    fn own_retention(&mut self) -> Option<&mut dyn Retention> {
+        Some(self)
+    }
     fn on_access(&mut self, access: &Access, lookup: &Lookup<'_>, world: &World<'_>, plan: &mut Plan) {
         self.settle(world.cache);
         if access.op == Op::Write {
@@ -339,14 +341,5 @@ impl Retention for Tap {
         self.lists.unlink(key(line));
         self.triggers[line.index()] = 0;
         Afterlife::Forget
-    }
-}
-
-impl Scheme for Tap {
-    fn policy(&mut self) -> &mut dyn Policy {
-        self
-    }
-    fn retention(&mut self) -> &mut dyn Retention {
-        self
     }
 }

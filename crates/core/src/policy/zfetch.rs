@@ -368,25 +368,18 @@ impl Policy for Zfetch {
 mod tests {
     use super::*;
     use crate::policy::rig::{Rig, VOLUME};
-    use crate::retention::adapter::ByLine;
-    use crate::retention::lru::Lru;
-    use crate::scheme::Split;
     use crate::units::Block;
     use alloc::vec;
     use proptest::prelude::*;
 
-    type Followed = Rig<Split<Zfetch, ByLine<Lru>>>;
-
-    fn rig(min_distance: u64, max_distance: u64) -> Followed {
+    fn rig(min_distance: u64, max_distance: u64) -> Rig<Zfetch> {
         let config = ZfetchConfig { min_distance, max_distance, max_reorder: 64, max_streams: 8 };
-        Rig::new(Split { policy: Zfetch::new(config), retention: ByLine::new(Lru::new(4096)) }, 4096)
+        Rig::new(Zfetch::new(config), 4096)
     }
 
-    impl Followed {
+    impl Rig<Zfetch> {
         fn streams(&self) -> Vec<Stream> {
-            let scheme = self.scheme();
-            let streams = scheme.policy.files.values().map(|file| file.streams.clone());
-            streams.flatten().collect()
+            self.policy().files.values().flat_map(|file| file.streams.clone()).collect()
         }
         fn expected(&self) -> Vec<u64> {
             self.streams().iter().map(|stream| stream.expected).collect()
@@ -481,7 +474,7 @@ mod tests {
         }
         rig.read(9_001, 1);
         assert!(!rig.expected().contains(&9_002));
-        assert_eq!(rig.scheme().policy.refused, 1);
+        assert_eq!(rig.policy().refused, 1);
         rig.now += IDLE_REUSE;
         rig.read(9_001, 1);
         assert!(

@@ -1,6 +1,6 @@
 //! The table of schemes.
 
-use super::{Explained, Grounds, Keep, Layer, LayerShape, Made, Param, Part, Role, Row, Unit};
+use super::{Explained, Grounds, Layer, LayerShape, Made, Param, Part, Role, Row, Unit};
 use crate::pattern::THRESHOLD_DEFAULT;
 use crate::policy::Policy;
 use crate::policy::amp::{Amp, AmpConfig, DEGREE_LIMIT};
@@ -20,7 +20,11 @@ use crate::policy::streams::{self, Cadence, Streams, StreamsConfig};
 use crate::policy::strip::Strip;
 use crate::policy::tap::{self, Tap, TapConfig};
 use crate::policy::zfetch::{self, Zfetch, ZfetchConfig};
-use crate::scheme::Scheme;
+use crate::retention::adapter::ByLine;
+use crate::retention::arc::Arc;
+use crate::retention::lru::Lru;
+use crate::retention::s3fifo::S3Fifo;
+use crate::retention::sieve::Sieve;
 use crate::size::format_size;
 use crate::units::BLOCK_BYTES;
 use alloc::boxed::Box;
@@ -448,7 +452,7 @@ pub static ROWS: &[Row] = &[
         params: &[],
         check: None,
         explain: None,
-        make: Some(|_, _| Made::Keep(Keep::Lru)),
+        make: Some(|_, _| Made::Keep(|lines| Box::new(ByLine::new(Lru::new(lines))))),
     },
     Row {
         name: "arc",
@@ -459,7 +463,7 @@ pub static ROWS: &[Row] = &[
         params: &[],
         check: None,
         explain: None,
-        make: Some(|_, _| Made::Keep(Keep::Arc)),
+        make: Some(|_, _| Made::Keep(|lines| Box::new(ByLine::new(Arc::new(lines))))),
     },
     Row {
         name: "s3fifo",
@@ -470,7 +474,7 @@ pub static ROWS: &[Row] = &[
         params: &[],
         check: None,
         explain: None,
-        make: Some(|_, _| Made::Keep(Keep::S3Fifo)),
+        make: Some(|_, _| Made::Keep(|lines| Box::new(ByLine::new(S3Fifo::new(lines))))),
     },
     Row {
         name: "sieve",
@@ -481,7 +485,7 @@ pub static ROWS: &[Row] = &[
         params: &[],
         check: None,
         explain: None,
-        make: Some(|_, _| Made::Keep(Keep::Sieve)),
+        make: Some(|_, _| Made::Keep(|lines| Box::new(ByLine::new(Sieve::new(lines))))),
     },
     Row {
         name: "oracle",
@@ -517,7 +521,7 @@ fn make_asp(part: &Part, shape: &LayerShape) -> Made {
         cost_test: part.switch("cost"),
         fixed_upstream: fixed,
     };
-    Made::Scheme(Box::new(Asp::new(config, shape.stripe_strips)))
+    Made::Policy(Box::new(Asp::new(config, shape.stripe_strips)))
 }
 
 fn streams_config(part: &Part, shape: &LayerShape) -> StreamsConfig {
@@ -551,7 +555,7 @@ fn cadence_config(part: &Part, shape: &LayerShape) -> StreamsConfig {
 }
 
 fn make_cadence(part: &Part, shape: &LayerShape) -> Made {
-    Made::Scheme(Box::new(Streams::new(cadence_config(part, shape), shape.strip_blocks)))
+    Made::Policy(Box::new(Streams::new(cadence_config(part, shape), shape.strip_blocks)))
 }
 
 fn check_cadence(part: &Part, shape: &LayerShape) -> Option<String> {
@@ -575,7 +579,7 @@ fn explain_cadence(part: &Part, grounds: &Grounds<'_>) -> Vec<Explained> {
 }
 
 fn make_streams(part: &Part, shape: &LayerShape) -> Made {
-    Made::Scheme(Box::new(Streams::new(streams_config(part, shape), shape.strip_blocks)))
+    Made::Policy(Box::new(Streams::new(streams_config(part, shape), shape.strip_blocks)))
 }
 
 /// A turn's memory is reserved as a whole, so M holds at least one: M >= R·N.
@@ -633,7 +637,7 @@ fn make_amp(part: &Part, _shape: &LayerShape) -> Made {
     let count = |name| part.count(name).unwrap_or(1);
     let pages = |name| u32::try_from(count(name)).unwrap_or(DEGREE_LIMIT).min(DEGREE_LIMIT);
     let config = AmpConfig { threshold: pages("apt"), degree_max: pages("p_max"), predecessors: count("k") };
-    Made::Scheme(Box::new(Amp::new(config)))
+    Made::Policy(Box::new(Amp::new(config)))
 }
 
 fn make_sarc(part: &Part, shape: &LayerShape) -> Made {
@@ -645,7 +649,7 @@ fn make_sarc(part: &Part, shape: &LayerShape) -> Made {
         threshold: u8::try_from(count("threshold")).unwrap_or(u8::MAX),
         whole: part.switch("whole"),
     };
-    Made::Scheme(Box::new(Sarc::new(config)))
+    Made::Policy(Box::new(Sarc::new(config)))
 }
 
 fn make_tap(part: &Part, shape: &LayerShape) -> Made {
@@ -655,7 +659,7 @@ fn make_tap(part: &Part, shape: &LayerShape) -> Made {
         entries: part.count("entries"),
         fixed: part.percent("size").map(|percent| (shape.cache_blocks * percent / 100).max(1)),
     };
-    Made::Scheme(Box::new(Tap::new(config)))
+    Made::Policy(Box::new(Tap::new(config)))
 }
 
 fn make_zfetch(part: &Part, _shape: &LayerShape) -> Made {
@@ -670,39 +674,28 @@ fn make_zfetch(part: &Part, _shape: &LayerShape) -> Made {
 
 fn make_rpp(part: &Part, shape: &LayerShape) -> Made {
     let threshold = part.count("threshold").unwrap_or(THRESHOLD_DEFAULT);
-    controlled(
-        part,
-        shape,
-        |scheme| Box::new(Rpp::new(scheme, threshold)),
-        |policy| Box::new(Rpp::new(policy, threshold)),
-    )
+    controlled(part, shape, |inner| Box::new(Rpp::new(inner, threshold)))
 }
 
 fn make_regions(part: &Part, shape: &LayerShape) -> Made {
     let threshold = part.count("threshold").unwrap_or(THRESHOLD_DEFAULT);
-    controlled(
-        part,
-        shape,
-        |scheme| Box::new(Regions::new(scheme, threshold)),
-        |policy| Box::new(Regions::new(policy, threshold)),
-    )
+    controlled(part, shape, |inner| Box::new(Regions::new(inner, threshold)))
 }
 
 /// Makes what a controller controls, and the controller over it.
 fn controlled(
     part: &Part,
     shape: &LayerShape,
-    over_scheme: impl FnOnce(Box<dyn Scheme>) -> Box<dyn Scheme>,
-    over_policy: impl FnOnce(Box<dyn Policy>) -> Box<dyn Policy>,
+    over: impl FnOnce(Box<dyn Policy>) -> Box<dyn Policy>,
 ) -> Made {
     let inner = part.inner();
     match inner.row.make.map(|make| make(inner, shape)) {
-        Some(Made::Scheme(scheme)) => Made::Scheme(over_scheme(scheme)),
-        Some(Made::Policy(policy)) => Made::Policy(over_policy(policy)),
-        Some(Made::Keep(keep)) => Made::Keep(keep),
+        Some(Made::Policy(policy)) => Made::Policy(over(policy)),
+        Some(keep) => keep,
         None => Made::Policy(Box::new(Nothing)),
     }
 }
+
 fn make_flashy(part: &Part, _shape: &LayerShape) -> Made {
     let usual = FlashyConfig::default();
     let thresholds = Thresholds {
