@@ -34,6 +34,8 @@ pub mod regions;
 pub(crate) mod rig;
 pub mod rpp;
 pub mod sarc;
+#[cfg(test)]
+pub mod skeleton;
 pub mod streams;
 pub mod strip;
 pub mod tap;

@@ -9,6 +9,7 @@ mod rust;
 
 pub use rules::{
     debris, docs_links, ignored_tests, make_targets, reasons_told, scheme_pages, scheme_scenarios,
+    scheme_tables,
 };
 pub use rust::{file_lengths, function_lengths, module_essays};
 

@@ -24,11 +24,12 @@
 //! It does nothing for single reads at random. No paper: this is what the RPP letter leaves open (docs/schemes/regions.md).
 
 use super::decisions::{Decision, Subject, Switch, Way, because};
-use super::rpp::{self, NOWHERE, Shown};
+use super::rpp::{self, NOWHERE, Shown, THRESHOLD};
 use super::{DeviceRead, Event, Fetched, Lookup, Outcome, Plan, Policy, When, World};
 use crate::access::{Access, Context, Op};
 use crate::cache::State;
 use crate::pattern::{FILES_MAX, Pattern, Reading, Recent, Runs};
+use crate::row::{Layer, Make, Role, Row};
 use crate::units::{Block, Extent, Nanos};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -118,6 +119,18 @@ struct Reader {
     /// It has been noted that its requests are scattered, and no stream has been proven since.
     scattered: bool,
 }
+
+/// How it is listed, and made.
+pub static ROW: Row = Row {
+    name: "regions",
+    layer: Layer::Host,
+    role: Role::Controller,
+    about: "rpp for each stream within a file and reader, with strides and habits: regions(linux-2.6).",
+    source: "beyond the RPP paper: what its section 3 leaves open",
+    params: &[THRESHOLD],
+    make: Make::Over(|values, inner| Box::new(Regions::new(inner, values.count("threshold")))),
+    ..Row::PLAIN
+};
 
 /// The controller.
 pub struct Regions {

@@ -20,7 +20,8 @@
 use super::decisions::{Because, Decision, Subject, Switch, Way, because};
 use super::{DeviceRead, Event, Fetched, Lookup, Plan, Policy, When, World};
 use crate::access::{Access, Context, FILE_BITS, Op};
-use crate::pattern::{FILES_MAX, Pattern, Reading, Recent, Runs};
+use crate::pattern::{FILES_MAX, Pattern, Reading, Recent, Runs, THRESHOLD_DEFAULT};
+use crate::row::{Layer, Make, Param, Role, Row};
 use crate::units::{Extent, Nanos};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -115,6 +116,22 @@ impl Shown {
         plan.clamp_from(first, self.permitted);
     }
 }
+
+/// How it is listed, and made.
+pub static ROW: Row = Row {
+    name: "rpp",
+    layer: Layer::Host,
+    role: Role::Controller,
+    about: "Lets another scheme read ahead only in proven runs, and in a loop only up to its end: rpp(linux-2.6).",
+    source: "RPP paper (Lee, Doh, Kim and Noh, IEICE E92-D, 2009), section 3",
+    params: &[THRESHOLD],
+    make: Make::Over(|values, inner| Box::new(Rpp::new(inner, values.count("threshold")))),
+    ..Row::PLAIN
+};
+
+/// What a run must exceed to be proven, of all controllers.
+pub(super) const THRESHOLD: Param =
+    Param::count("threshold", THRESHOLD_DEFAULT, "Blocks that a run must exceed before it is read ahead in.");
 
 /// The controller.
 pub struct Rpp {

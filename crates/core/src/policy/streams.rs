@@ -31,10 +31,11 @@
 
 mod cadence;
 mod classifier;
-pub(crate) mod explain;
+mod explain;
 mod learn;
 mod pace;
 mod reasons;
+pub mod rows;
 pub mod sizes;
 mod staging;
 mod table;

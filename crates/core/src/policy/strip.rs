@@ -7,7 +7,20 @@
 
 use super::{Lookup, Plan, Policy, When, World};
 use crate::access::{Access, Op};
+use crate::row::{Layer, Make, Role, Row};
 use crate::units::Block;
+use alloc::boxed::Box;
+
+/// How it is listed, and made.
+pub static ROW: Row = Row {
+    name: "strip",
+    layer: Layer::Array,
+    role: Role::Prefetch,
+    about: "Strip prefetching: a miss reads its whole strip, from one disk.",
+    source: "ASP paper (Baek and Park, FAST 2008), section 2.1",
+    make: Make::Policy(|_, _| Box::new(Strip)),
+    ..Row::PLAIN
+};
 
 /// Widens every miss to its strip.
 #[derive(Clone, Copy, Debug, Default)]

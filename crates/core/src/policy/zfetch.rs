@@ -26,7 +26,9 @@
 use super::{Fetched, Lookup, Outcome, Plan, Policy, When, World};
 use crate::access::{Access, Context, Op};
 use crate::hash::NumberMap;
+use crate::row::{Layer, Make, Param, Role, Row, Value};
 use crate::units::{Extent, Nanos};
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
@@ -62,6 +64,35 @@ pub struct ZfetchConfig {
     /// Most streams of one file.
     pub max_streams: u64,
 }
+
+/// How it is listed, and made.
+pub static ROW: Row = Row {
+    name: "zfetch",
+    layer: Layer::Host,
+    role: Role::Prefetch,
+    about: "The prefetcher of OpenZFS: streams of a file that tolerate reordering and holes, with a growing distance.",
+    source: "openzfs/zfs module/zfs/dmu_zfetch.c",
+    params: &[
+        Param::bytes("min_distance", 4 << 20, "The distance ahead of a stream up to which it doubles."),
+        Param::bytes("max_distance", 64 << 20, "The largest distance."),
+        Param::bytes(
+            "max_reorder",
+            16 << 20,
+            "How far from a stream an access may lie and still belong to it.",
+        ),
+        Param::count("max_streams", 8, "Most streams of one file, up to 64.")
+            .within(Value::Count(1), Value::Count(STREAMS_LIMIT)),
+    ],
+    make: Make::Policy(|values, _| {
+        Box::new(Zfetch::new(ZfetchConfig {
+            min_distance: values.blocks("min_distance"),
+            max_distance: values.blocks("max_distance"),
+            max_reorder: values.blocks("max_reorder"),
+            max_streams: values.count("max_streams"),
+        }))
+    }),
+    ..Row::PLAIN
+};
 
 /// Ranges of a stream, in place: a stream that comes and goes allocates nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

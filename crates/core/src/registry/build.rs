@@ -1,25 +1,13 @@
 //! From a parsed scheme to the objects of one layer.
 
-use super::{Layer, Made, SchemeSpec};
-use crate::policy::Policy as _;
+use super::{Part, SchemeSpec};
+use crate::policy::Policy;
 use crate::retention::adapter::ByLine;
 use crate::retention::lru::Lru;
+use crate::row::{Layer, LayerShape, Make};
 use crate::scheme::Scheme;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-
-/// What a layer offers to its scheme.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LayerShape {
-    /// Blocks that the cache holds.
-    pub cache_blocks: u64,
-    /// Blocks of a strip.
-    pub strip_blocks: u64,
-    /// Data strips of a stripe.
-    pub stripe_strips: u64,
-    /// Member disks that commands go to.
-    pub disks: u16,
-}
 
 /// A layer's scheme, and the lines that its retention wants.
 pub struct BuiltLayer {
@@ -41,10 +29,9 @@ impl SchemeSpec {
     pub fn build(&self, layer: Layer, shape: &LayerShape) -> BuiltLayer {
         let (mut policies, mut keep) = (Vec::new(), None);
         for part in self.of(layer) {
-            match part.row.make.map(|make| make(part, shape)) {
-                Some(Made::Policy(policy)) => policies.push(policy),
-                Some(Made::Keep(kept)) => keep = Some(kept),
-                None => {}
+            match part.row.make {
+                Make::Keep(kept) => keep = Some(kept),
+                _ => policies.extend(policy(part, shape)),
             }
         }
         let strip_lines = layer == Layer::Array && keep.is_none();
@@ -60,5 +47,14 @@ impl SchemeSpec {
             ahead_blocks_max: wants.ahead_blocks_max.unwrap_or(shape.cache_blocks / AHEAD_ONE_IN),
             scheme,
         }
+    }
+}
+
+/// The policy of a part, if it makes one; a controller's is over that of its inner part.
+fn policy(part: &Part, shape: &LayerShape) -> Option<Box<dyn Policy>> {
+    match part.row.make {
+        Make::Policy(make) => Some(make(&part.values, shape)),
+        Make::Over(make) => Some(make(&part.values, policy(part.inner(), shape)?)),
+        Make::Keep(_) | Make::Nothing => None,
     }
 }

@@ -10,8 +10,11 @@
 //!
 //! With refused victims (pinned lines), those standing aside count as members of their lists in every size test.
 
+use super::adapter::ByLine;
 use super::list::{FIRST as T1, Lists, NONE, SECOND as T2};
 use super::replacement::{Arrival, Evicted, Key, Replacement};
+use crate::row::{Layer, Make, Role, Row};
+use alloc::boxed::Box;
 
 /// Ghosts of T1.
 const B1: u8 = 4;
@@ -27,6 +30,17 @@ const FRACTION_BITS: u32 = 31;
 /// Low bits of p that comparisons round away, so that three times a third is one: roundings of half a unit each may not
 /// decide between "equal" and "above".
 const NOISE_BITS: u32 = 11;
+
+/// How it is listed, and made.
+pub static ROW: Row = Row {
+    name: "arc",
+    layer: Layer::Array,
+    role: Role::Keep,
+    about: "Keeps blocks by recency and frequency, in shares that ghosts adapt.",
+    source: "Megiddo and Modha, FAST 2003",
+    make: Make::Keep(|lines| Box::new(ByLine::new(Arc::new(lines)))),
+    ..Row::PLAIN
+};
 
 /// ARC over dense keys.
 #[derive(Clone, Debug)]

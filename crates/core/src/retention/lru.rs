@@ -5,8 +5,22 @@
 //! n + 1 holds too, which is why [`super::depth`] gets the misses of all sizes in one pass; this file is for a cache
 //! that exists, and for one size. A prefetched key enters at the young end like a demanded one.
 
+use super::adapter::ByLine;
 use super::list::{FIRST as QUEUE, Lists, NONE};
 use super::replacement::{Arrival, Evicted, Key, Replacement};
+use crate::row::{Layer, Make, Role, Row};
+use alloc::boxed::Box;
+
+/// How it is listed, and made.
+pub static ROW: Row = Row {
+    name: "lru",
+    layer: Layer::Array,
+    role: Role::Keep,
+    about: "Keeps blocks by recency, one by one; without it the array keeps whole strips by recency.",
+    source: "base line",
+    make: Make::Keep(|lines| Box::new(ByLine::new(Lru::new(lines)))),
+    ..Row::PLAIN
+};
 
 /// LRU over dense keys.
 #[derive(Clone, Debug)]

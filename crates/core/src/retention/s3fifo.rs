@@ -9,8 +9,11 @@
 //! evicted from main leave no ghost. Where it differs: caches under 20 blocks get a small queue of one block
 //! that works (there, libCacheSim caches nothing). First use of a prefetched key is not counted; evicted unread it leaves no ghost.
 
+use super::adapter::ByLine;
 use super::list::{FIRST as SMALL, Lists, NONE, SECOND as MAIN};
 use super::replacement::{Arrival, Evicted, Key, Replacement};
+use crate::row::{Layer, Make, Role, Row};
+use alloc::boxed::Box;
 
 /// Keys evicted from the small queue, remembered.
 const GHOST: u8 = 4;
@@ -18,6 +21,17 @@ const GHOST: u8 = 4;
 const RECALLED: u8 = 5;
 /// Uses after insertion that prove a key in the small queue.
 const PROOF_USES: u8 = 2;
+
+/// How it is listed, and made.
+pub static ROW: Row = Row {
+    name: "s3fifo",
+    layer: Layer::Array,
+    role: Role::Keep,
+    about: "Keeps blocks in a small, a main and a ghost queue.",
+    source: "Yang et al., SOSP 2023",
+    make: Make::Keep(|lines| Box::new(ByLine::new(S3Fifo::new(lines)))),
+    ..Row::PLAIN
+};
 
 /// S3-FIFO over dense keys.
 #[derive(Clone, Debug)]

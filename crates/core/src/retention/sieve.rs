@@ -6,8 +6,22 @@
 //! are sorted apart by the hand itself. As in libCacheSim, a new key enters at the young end with its bit clear.
 //! No ghosts. A prefetched key's first use leaves the bit clear: it is then what a demanded key is when new.
 
+use super::adapter::ByLine;
 use super::list::{FIRST as QUEUE, Lists, NONE};
 use super::replacement::{Arrival, Evicted, Key, Replacement};
+use crate::row::{Layer, Make, Role, Row};
+use alloc::boxed::Box;
+
+/// How it is listed, and made.
+pub static ROW: Row = Row {
+    name: "sieve",
+    layer: Layer::Array,
+    role: Role::Keep,
+    about: "Keeps blocks in one queue with a hand that passes over what was used.",
+    source: "Zhang et al., NSDI 2024",
+    make: Make::Keep(|lines| Box::new(ByLine::new(Sieve::new(lines)))),
+    ..Row::PLAIN
+};
 
 /// SIEVE over dense keys.
 #[derive(Clone, Debug)]

@@ -7,7 +7,7 @@ use crate::policy::rig::Rig;
 use proptest::prelude::*;
 
 fn rig(cache_blocks: u64) -> Rig<Amp> {
-    Rig::new(Amp::new(AmpConfig::default()), cache_blocks)
+    Rig::new(Amp::new(AmpConfig::USUAL), cache_blocks)
 }
 
 impl Rig<Amp> {
@@ -192,7 +192,7 @@ fn nothing_is_read_beyond_the_end_of_the_file_or_because_of_what_lies_before_it(
 
 #[test]
 fn a_larger_k_waits_for_more_pages_in_a_row() {
-    let config = AmpConfig { predecessors: 3, ..AmpConfig::default() };
+    let config = AmpConfig { predecessors: 3, ..AmpConfig::USUAL };
     let mut rig = Rig::new(Amp::new(config), 64);
     for block in 0..3 {
         assert_eq!(rig.read(block, 1), [(block, 1)]);
@@ -202,7 +202,7 @@ fn a_larger_k_waits_for_more_pages_in_a_row() {
 
 #[test]
 fn p_is_capped() {
-    let config = AmpConfig { degree_max: 6, ..AmpConfig::default() };
+    let config = AmpConfig { degree_max: 6, ..AmpConfig::USUAL };
     let mut rig = Rig::new(Amp::new(config), 256);
     let longest = (0..200).flat_map(|block| rig.read(block, 1)).map(|(_, blocks)| blocks).max();
     assert_eq!(longest, Some(6));

@@ -209,7 +209,7 @@ fn sequential_hits(policy: impl Policy) -> usize {
 #[test]
 fn among_nine_random_reads_in_ten_streams_are_found_whose_history_no_longer_fits() {
     let tap = sequential_hits(Tap::new(TapConfig { entries: None, ..config(160) }));
-    let amp = sequential_hits(crate::policy::amp::Amp::new(crate::policy::amp::AmpConfig::default()));
+    let amp = sequential_hits(crate::policy::amp::Amp::new(crate::policy::amp::AmpConfig::USUAL));
     // Each stream is missed twice, and again while the prefetch cache grows from 16 blocks to four for each stream.
     assert!(tap >= 1_200, "{tap} of 1,600");
     assert!(amp * 20 <= tap, "{amp}: between two reads of a stream 159 others fill the cache");
