@@ -11,7 +11,7 @@ OUT ?= out
 # Executions per parser for `make fuzz`.
 FUZZ_EXECUTIONS ?= 1000000
 
-.PHONY: help deps build demo test lint fmt docs tidy test-arrays deny fuzz bench-sim record-demo-trace record-traces docs-figures reproduce install clean soak-serve bench-serve bench-policies bench-streams compare-kernel figure-live
+.PHONY: help deps build demo test lint fmt docs tidy test-arrays deny fuzz bench-sim record-demo-trace record-traces docs-figures docs-check reproduce install clean soak-serve bench-serve bench-policies bench-streams compare-kernel figure-live
 
 help: ## List the entry points
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-20s %s\n", $$1, $$2}'
@@ -88,6 +88,9 @@ reproduce: build ## Every figure of the papers that runs in virtual time: tables
 
 docs-figures: build ## Run every command that a figure in the docs names, and write its output to docs/figures
 	python3 scripts/docs-figures.py
+
+docs-check: build ## Whether the figures of virtual time in the docs are what their commands print (some minutes)
+	python3 scripts/docs-figures.py --check
 
 figure-live: build ## Draw the live page of four emulated disks under reads (fio, chromium)
 	PATH="$(CURDIR)/target/release:$$PATH" scripts/figure-live.sh

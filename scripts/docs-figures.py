@@ -8,7 +8,13 @@ A page names the command of a figure in a comment on a line of its own,
 and this script runs it in a shell with the release binary first on PATH and writes its output to that file. Where a
 fenced block follows the comment, its content is replaced by the command, so that a reader sees it, and the output. Give names of
 files to make only those; `--commands` runs nothing and writes the blocks from the files that there are.
+
+`--check` writes nothing: it runs the commands whose figures are of virtual time, which are the same on every machine, and
+fails where an output differs from the committed one. `--quick` leaves out those that take minutes (`reproduce`), `--binary DIR`
+takes the binary from there.
 """
+import argparse
+import difflib
 import os
 import pathlib
 import re
@@ -20,16 +26,39 @@ WIDTH = 118
 FIGURE = re.compile(r"^<!-- figure: (\S+): ([^\n]+) -->\n(```\w*\n.*?^```\n)?", re.M | re.S)
 
 
-def make(target, command):
-    environment = dict(os.environ, PATH=f"{ROOT / 'target/release'}:{os.environ['PATH']}", NO_COLOR="1", COLUMNS="160")
+def output(command, binary):
+    environment = dict(os.environ, PATH=f"{ROOT / binary}:{os.environ['PATH']}", NO_COLOR="1", COLUMNS="160")
     done = subprocess.run(["bash", "-c", command], cwd=ROOT, env=environment, capture_output=True, text=True)
     if done.returncode != 0:
         sys.exit(f"docs-figures: {command}\n{done.stderr}")
+    return "\n".join(line.rstrip() for line in done.stdout.strip("\n").split("\n")) + "\n"
+
+
+def make(target, command, binary):
     path = ROOT / target
     path.parent.mkdir(parents=True, exist_ok=True)
-    text = "\n".join(line.rstrip() for line in done.stdout.strip("\n").split("\n")) + "\n"
+    text = output(command, binary)
     path.write_text(text)
     return text
+
+
+def check(figures, binary, quick):
+    """Whether the figures of virtual time are what their commands print; prints what differs."""
+    same = True
+    for target, command in sorted(set(figures)):
+        # Whatever else runs measures a machine, or draws.
+        if not re.search(r"(^|; |do )forerun ", command) or (quick and " reproduce " in command):
+            continue
+        traces = re.search(r"--traces (\S+)", command)
+        if traces and not (ROOT / traces.group(1)).is_dir():
+            print(f"{target}: passed over, {traces.group(1)} is not there", file=sys.stderr)
+            continue
+        print(f"{target}: {command}", file=sys.stderr)
+        told, found = (ROOT / target).read_text().splitlines(), output(command, binary).splitlines()
+        for line in difflib.unified_diff(told, found, target, "now", lineterm=""):
+            same = False
+            print(line)
+    return same
 
 
 def shown(command):
@@ -45,11 +74,21 @@ def shown(command):
 
 
 def main():
-    wanted = set(sys.argv[1:])
-    only_commands = "--commands" in wanted
-    wanted.discard("--commands")
+    parser = argparse.ArgumentParser(description="makes the figures of the docs anew, or checks them")
+    parser.add_argument("figures", nargs="*", metavar="FILE")
+    parser.add_argument("--commands", action="store_true")
+    parser.add_argument("--check", action="store_true")
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--binary", metavar="DIR", default="target/release")
+    args = parser.parse_args()
+    wanted = set(args.figures)
     pages = subprocess.run(["git", "ls-files", "*.md"], cwd=ROOT, capture_output=True, text=True, check=True)
     made = {}
+    if args.check:
+        texts = ((ROOT / name).read_text() for name in pages.stdout.split())
+        figures = [match.groups()[:2] for text in texts for match in FIGURE.finditer(text)]
+        figures = [figure for figure in figures if not wanted or figure[0] in wanted]
+        sys.exit(0 if check(figures, args.binary, args.quick) else "docs-figures: figures of the docs are not what they were")
     for name in pages.stdout.split():
         page = ROOT / name
         text = page.read_text()
@@ -58,11 +97,11 @@ def main():
             target, command, block = match.groups()
             if wanted and target not in wanted:
                 return match.group(0)
-            if only_commands:
+            if args.commands:
                 made[target, command] = (ROOT / target).read_text() if block else ""
             if (target, command) not in made:
                 print(f"{target}: {command}", file=sys.stderr)
-                made[target, command] = make(target, command)
+                made[target, command] = make(target, command, args.binary)
             head = f"<!-- figure: {target}: {command} -->\n"
             return head + (f"```text\n{shown(command)}{made[target, command]}```\n" if block else "")
 

@@ -1,10 +1,11 @@
-//! The words of the command line: global options and the list of subcommands.
+//! The words of the command line: the list of subcommands, and how clap's answers are printed.
 //!
-//! Each subcommand's own options stand in its file under `commands/`; this file holds what all share, and turns
-//! clap's several-line complaint into the one line that every other error has.
+//! Each subcommand's own options stand in its file under `commands/`, and those that all share in `ui.rs`.
 
 use crate::commands::{compare, config, ctl, device, explain, generate, mrc, reproduce, serve, top, trace};
-use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
+use crate::error::one_line;
+use crate::ui::Global;
+use clap::{CommandFactory as _, Parser, Subcommand};
 use std::process::ExitCode;
 
 const AFTER_HELP: &str = "\
@@ -27,35 +28,6 @@ pub(crate) struct Cli {
     pub(crate) global: Global,
     #[command(subcommand)]
     pub(crate) command: Command,
-}
-
-/// Options that every subcommand takes.
-#[derive(Clone, Debug, Args)]
-#[command(next_help_heading = "Global options")]
-pub(crate) struct Global {
-    /// Print JSON to stdout instead of text: one object, of serve one when it is ready and one at its end
-    #[arg(long, global = true)]
-    pub(crate) json: bool,
-    /// No progress and no remarks on stderr; errors are still printed
-    #[arg(short, long, global = true)]
-    pub(crate) quiet: bool,
-    /// Say more on stderr
-    #[arg(short, long, global = true, action = clap::ArgAction::Count, conflicts_with = "quiet")]
-    pub(crate) verbose: u8,
-    /// Colour in text output; NO_COLOR is honoured by `auto`
-    #[arg(long, global = true, value_enum, default_value_t = ColorChoice::Auto, value_name = "WHEN")]
-    pub(crate) color: ColorChoice,
-}
-
-/// When to colour.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ColorChoice {
-    /// On a terminal, unless NO_COLOR is set
-    Auto,
-    /// Always
-    Always,
-    /// Never
-    Never,
 }
 
 /// The subcommands.
@@ -141,25 +113,6 @@ pub(crate) fn report_problem(problem: &clap::Error) -> ExitCode {
     }
     drop(writeln!(std::io::stderr().lock(), "forerun: {}", one_line(&problem.to_string())));
     ExitCode::from(2)
-}
-
-/// `error: A\n\n  tip: B\n\nUsage: C\n\nFor more…` as `A; tip: B (usage: C)`.
-pub(crate) fn one_line(message: &str) -> String {
-    let mut what = Vec::new();
-    let mut usage = String::new();
-    for paragraph in message.split("\n\n") {
-        let flat = paragraph.split_whitespace().collect::<Vec<_>>().join(" ");
-        if let Some(rest) = flat.strip_prefix("Usage: ") {
-            usage = rest.to_owned();
-        } else if !flat.is_empty() && !flat.starts_with("For more information") {
-            what.push(flat.strip_prefix("error: ").unwrap_or(&flat).to_owned());
-        }
-    }
-    let mut line = format!("command line: {}", what.join("; "));
-    if !usage.is_empty() {
-        line.push_str(&format!(" (usage: {usage})"));
-    }
-    line
 }
 
 #[cfg(test)]

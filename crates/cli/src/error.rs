@@ -91,13 +91,32 @@ impl From<std::io::Error> for CliError {
     }
 }
 
-impl From<forerun_sim::run::RunError> for CliError {
-    fn from(problem: forerun_sim::run::RunError) -> Self {
-        use forerun_sim::run::RunError;
+impl From<forerun_sim::error::RunError> for CliError {
+    fn from(problem: forerun_sim::error::RunError) -> Self {
+        use forerun_sim::error::RunError;
         let kind = match problem {
             RunError::Spec { .. } => Kind::Usage,
             RunError::Input { .. } => Kind::Failure,
         };
         Self::new(kind, "", problem, "")
     }
+}
+
+/// `error: A\n\n  tip: B\n\nUsage: C\n\nFor more…` as `A; tip: B (usage: C)`.
+pub(crate) fn one_line(message: &str) -> String {
+    let mut what = Vec::new();
+    let mut usage = String::new();
+    for paragraph in message.split("\n\n") {
+        let flat = paragraph.split_whitespace().collect::<Vec<_>>().join(" ");
+        if let Some(rest) = flat.strip_prefix("Usage: ") {
+            usage = rest.to_owned();
+        } else if !flat.is_empty() && !flat.starts_with("For more information") {
+            what.push(flat.strip_prefix("error: ").unwrap_or(&flat).to_owned());
+        }
+    }
+    let mut line = format!("command line: {}", what.join("; "));
+    if !usage.is_empty() {
+        line.push_str(&format!(" (usage: {usage})"));
+    }
+    line
 }

@@ -88,6 +88,11 @@ pub(crate) const fn float(value: u64) -> f64 {
     value as f64
 }
 
+/// A name, which a source may not give.
+pub(crate) fn shown(name: &str) -> &str {
+    if name.is_empty() { "(not named)" } else { name }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

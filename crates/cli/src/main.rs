@@ -7,6 +7,7 @@
 //! privilege is missing.
 
 mod args;
+mod claims;
 mod commands;
 mod csv;
 mod error;

@@ -1,8 +1,37 @@
 //! How the command line speaks: results to stdout, everything else to stderr, colour only where it is wanted.
 
-use crate::args::{ColorChoice, Global};
 use crate::error::CliError;
+use clap::{Args, ValueEnum};
 use std::io::{IsTerminal as _, Write as _};
+
+/// Options that every subcommand takes.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Global options")]
+pub(crate) struct Global {
+    /// Print JSON to stdout instead of text: one object, of serve one when it is ready and one at its end
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    /// No progress and no remarks on stderr; errors are still printed
+    #[arg(short, long, global = true)]
+    pub(crate) quiet: bool,
+    /// Say more on stderr
+    #[arg(short, long, global = true, action = clap::ArgAction::Count, conflicts_with = "quiet")]
+    pub(crate) verbose: u8,
+    /// Colour in text output; NO_COLOR is honoured by `auto`
+    #[arg(long, global = true, value_enum, default_value_t = ColorChoice::Auto, value_name = "WHEN")]
+    pub(crate) color: ColorChoice,
+}
+
+/// When to colour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ColorChoice {
+    /// On a terminal, unless NO_COLOR is set
+    Auto,
+    /// Always
+    Always,
+    /// Never
+    Never,
+}
 
 /// What the global options and the terminal allow.
 #[derive(Clone, Copy, Debug)]

@@ -14,7 +14,7 @@
 
 use crate::error::ServeError;
 use crate::figures::Counters;
-use crate::server::{ExportMetrics, Metrics};
+use crate::metrics::{ExportMetrics, Metrics};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};

@@ -57,10 +57,10 @@ impl ServeError {
         matches!(self, Self::Option { .. })
     }
     /// Says which of several exports it is about.
-    pub(crate) fn of_export(self, export: &crate::options::ExportOptions, count: usize) -> Self {
+    pub(crate) fn of_export(self, name: &str, count: usize) -> Self {
         match self {
             Self::Option { option, why } if count > 1 => {
-                Self::Option { option, why: format!("{why} (export {:?})", export.name) }
+                Self::Option { option, why: format!("{why} (export {name:?})") }
             }
             other => other,
         }

@@ -32,6 +32,7 @@ mod live;
 pub mod log;
 mod member_tls;
 mod memory;
+mod metrics;
 pub mod nbd;
 #[cfg(feature = "objects")]
 mod object;
@@ -43,12 +44,15 @@ mod remote;
 mod server;
 mod socket;
 mod source;
+mod spec;
 mod tls;
+mod unsynced;
 mod volume;
 
 /// The style that the live page shares with the report of `forerun compare`.
 pub const BASE_STYLE: &str = include_str!("../web/base.css");
 
 pub use backend::Lateness;
-pub use server::{ExportMetrics, Metrics, Prepared, Server, Stop};
-pub use source::Direct;
+pub use metrics::{ExportMetrics, Metrics};
+pub use options::Direct;
+pub use server::{Prepared, Server, Stop};

@@ -9,7 +9,7 @@
 //! finding out, not for every day.
 
 use crate::error::ServeError;
-use crate::volume::{Change, EngineSpec};
+use crate::spec::{Change, EngineSpec};
 use forerun_core::access::{Access, Context, Op};
 use forerun_core::array::Array;
 use forerun_core::engine::{Input, Output, Status};

@@ -1,7 +1,6 @@
 //! What a server is asked to do: plain data, made by the command line or by a test.
 
 use crate::error::ServeError;
-use crate::source::Direct;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -80,6 +79,16 @@ pub enum Transfer {
     Ring,
     /// `preadv` and `pwritev` on threads.
     Threads,
+}
+
+/// Whether transfers bypass the page cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Direct {
+    /// Where the file allows it.
+    #[default]
+    Auto,
+    /// Never: the kernel caches the members too.
+    Off,
 }
 
 /// One export: what is served, and the cache in front of it.

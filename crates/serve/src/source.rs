@@ -18,8 +18,9 @@ use crate::error::ServeError;
 use crate::error::system;
 use crate::fan::Far;
 use crate::nbd::client::{Address, Endpoint};
+use crate::options::Direct;
 use crate::remote::Remote;
-use crate::volume::Unsynced;
+use crate::unsynced::Unsynced;
 use forerun_core::array::{Array, ArraySpec, Level, Role};
 use forerun_core::units::{BLOCK_BYTES, Disk, Extent};
 use rustix::fs::{FlockOperation, OFlags, fcntl_getfl, flock};
@@ -37,16 +38,6 @@ pub(crate) const STRIP_BYTES_MAX: u64 = 4 << 20;
 const OBJECT_STRIP_BYTES: u64 = 1 << 20;
 /// Most members of a stripe: what the dispatch has lanes for.
 pub(crate) const MEMBERS_MAX: usize = 64;
-
-/// Whether transfers bypass the page cache.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Direct {
-    /// Where the file allows it.
-    #[default]
-    Auto,
-    /// Never: the kernel caches the members too.
-    Off,
-}
 
 /// How members are opened.
 #[derive(Clone, Default)]

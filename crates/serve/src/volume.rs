@@ -19,14 +19,10 @@
 mod change;
 #[cfg(test)]
 mod scenarios;
-mod spec;
 mod sync;
 mod watched;
 mod write;
 
-pub(crate) use change::Change;
-pub(crate) use spec::EngineSpec;
-pub(crate) use sync::Unsynced;
 pub(crate) use write::NewWrite;
 
 use crate::backend::{Backend, Done, Kind, Lateness, Task, lend_for};
@@ -34,6 +30,7 @@ use crate::live::Watch;
 use crate::log::Log;
 use crate::raw::{Arena, Lend};
 use crate::source::Source;
+use crate::spec::EngineSpec;
 use forerun_core::access::{Access, Context, Op};
 use forerun_core::engine::{Buffer, Engine, Input, Output, Start, Status};
 use forerun_core::slots::Slot;

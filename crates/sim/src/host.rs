@@ -10,11 +10,12 @@ mod report;
 mod stack;
 mod streams;
 
+use crate::error::RunError;
 use crate::input::{Input, Programs};
 use crate::layout::Apart;
+use crate::progress::Progress;
 use crate::replay::{Drive, TimedRequest};
 use crate::report::RunReport;
-use crate::run::{Progress, RunError};
 use crate::spec::RunSpec;
 use crate::workload::{Request, Source};
 use forerun_core::access::{Access, Context, Op};
@@ -24,8 +25,9 @@ use meter::Meter;
 use stack::{Event, Stack};
 use streams::StreamMeter;
 
+pub use build::{Hardware, hardware};
 pub(crate) use build::{
-    Hardware, Layers, STAGING_STRIPES, TRANSIT_BLOCKS, array_shape, explain, hardware, host_shape, placement,
+    Layers, STAGING_STRIPES, TRANSIT_BLOCKS, array_shape, explain, host_shape, placement,
 };
 
 /// Id of the flush at the end: no request has it.

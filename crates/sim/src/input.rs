@@ -2,8 +2,8 @@
 //!
 //! Loading is apart from running, so that a comparison reads its input once and every run starts from the same one.
 
+use crate::error::RunError;
 use crate::replay::{Drive, Fit, Map, Mapped, Mode, map_trace};
-use crate::run::RunError;
 use crate::spec::RunSpec;
 use crate::workload::Workload;
 use forerun_trace::options::ReadOptions;

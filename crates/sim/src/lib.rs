@@ -2,14 +2,15 @@
 
 pub mod clairvoyant;
 pub mod cpu;
-mod host;
+pub mod error;
+pub mod host;
 pub mod input;
 pub mod layout;
 pub mod mrc;
+pub mod progress;
 pub mod random;
 pub mod replay;
 pub mod report;
-pub mod reproduce;
 pub mod run;
 pub mod spec;
 pub mod workload;

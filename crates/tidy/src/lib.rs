@@ -4,14 +4,16 @@
 //! A rule looks at text only. It gets the files that git tracks (or would track), so that build output and private
 //! notes are never looked at, and it names file and line of everything it finds.
 
+mod circles;
 mod rules;
 mod rust;
 
+pub use circles::import_circles;
 pub use rules::{
-    debris, docs_links, ignored_tests, make_targets, reasons_told, scheme_pages, scheme_scenarios,
-    scheme_tables,
+    debris, docs_links, ignored_tests, make_targets, promises_held, reasons_told, scheme_pages,
+    scheme_scenarios, scheme_tables,
 };
-pub use rust::{file_lengths, function_lengths, module_essays};
+pub use rust::{file_lengths, function_lengths, module_essays, sleeping_tests};
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

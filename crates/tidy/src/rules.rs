@@ -214,9 +214,60 @@ pub fn reasons_told(files: &[File]) -> Vec<String> {
     found
 }
 
+/// Promises of `SPECIFICATION.md` that no test holds. A promise is an item of a list; the lines below it link to the files
+/// of its tests by their names.
+#[must_use]
+pub fn promises_held(files: &[File]) -> Vec<String> {
+    let Some(page) = files.iter().find(|file| file.path == "SPECIFICATION.md") else {
+        return vec!["SPECIFICATION.md: is missing".into()];
+    };
+    let mut found = Vec::new();
+    let lines: Vec<&str> = page.text.lines().collect();
+    for (index, line) in lines.iter().enumerate().filter(|(_, line)| line.starts_with("- ")) {
+        let below = lines[index + 1..].iter().take_while(|line| line.starts_with("  "));
+        let tests: Vec<(&str, &str)> = below
+            .filter_map(|line| line.trim().strip_prefix("[`")?.strip_suffix(')')?.split_once("`]("))
+            .collect();
+        if tests.is_empty() {
+            found.push(format!("SPECIFICATION.md:{}: no test holds `{line}`", index + 1));
+        }
+        for (name, path) in tests {
+            if !files.iter().any(|file| file.path == path && has_test(&file.text, name)) {
+                found.push(format!("SPECIFICATION.md:{}: {path} has no test `{name}`", index + 1));
+            }
+        }
+    }
+    found
+}
+
+/// Whether `#[test]` stands right above `fn name(`, other attributes apart.
+fn has_test(text: &str, name: &str) -> bool {
+    let head = format!("fn {name}(");
+    let mut marked = false;
+    for line in text.lines().map(str::trim) {
+        if line.starts_with(&head) && marked {
+            return true;
+        }
+        marked = line == "#[test]" || (marked && line.starts_with("#["));
+    }
+    false
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_promise_needs_a_test_that_is_there() {
+        let page = "# S\n\n- One.\n  [`a_test`](x.rs)\n- Two,\n  of two lines.\n- Three.\n  [`b_test`](x.rs)\n  [`helper`](x.rs)\n";
+        let code = "#[test]\nfn a_test() {}\n#[test]\n#[cfg(unix)]\nfn b_test() {}\nfn helper() {}\n";
+        let found = promises_held(&[file("SPECIFICATION.md", page), file("x.rs", code)]);
+        assert_eq!(
+            found,
+            ["SPECIFICATION.md:5: no test holds `- Two,`", "SPECIFICATION.md:7: x.rs has no test `helper`"]
+        );
+        assert_eq!(promises_held(&[]).len(), 1);
+    }
 
     #[test]
     fn a_reason_is_told_in_the_words_of_the_code() {

@@ -1,4 +1,4 @@
-//! Rules about Rust sources: lengths, and the essay that opens a module.
+//! Rules about Rust sources: lengths, the essay that opens a module, and tests that do not sleep.
 //!
 //! Functions are found by their braces, with strings, characters and comments skipped, which is enough for code
 //! that rustfmt has laid out; no parser is needed.
@@ -15,12 +15,12 @@ fn sources(files: &[File]) -> impl Iterator<Item = &File> {
 }
 
 /// Whether the whole file is tests.
-fn is_test_file(path: &str) -> bool {
+pub(crate) fn is_test_file(path: &str) -> bool {
     path.contains("/tests/") || path.ends_with("/tests.rs") || path.ends_with("_tests.rs")
 }
 
 /// Lines before `#[cfg(test)] mod …` at the foot of the file.
-fn code_lines(text: &str) -> usize {
+pub(crate) fn code_lines(text: &str) -> usize {
     let lines: Vec<&str> = text.lines().collect();
     lines
         .windows(2)
@@ -52,6 +52,21 @@ pub fn function_lengths(files: &[File]) -> Vec<String> {
                     "{}:{line}: a function of {lines} lines, at most {FUNCTION_LINES_MAX}",
                     file.path
                 ));
+            }
+        }
+    }
+    found
+}
+
+/// Tests that sleep: what they wait for should wake them, or be asked for until it is there.
+#[must_use]
+pub fn sleeping_tests(files: &[File]) -> Vec<String> {
+    let mut found = Vec::new();
+    for file in sources(files) {
+        let tests_from = if is_test_file(&file.path) { 0 } else { code_lines(&file.text) };
+        for (index, line) in blank_literals(&file.text).lines().enumerate().skip(tests_from) {
+            if line.contains("sleep(") {
+                found.push(format!("{}:{}: a test sleeps", file.path, index + 1));
             }
         }
     }
@@ -123,7 +138,7 @@ fn end_of_body(lines: &[String], first: usize) -> Option<usize> {
 }
 
 /// The text with what stands in strings, character literals and comments blanked out; lines stay lines.
-fn blank_literals(text: &str) -> String {
+pub(crate) fn blank_literals(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(first) = rest.chars().next() {
@@ -197,6 +212,15 @@ mod tests {
     #[test]
     fn a_signature_over_several_lines_counts() {
         assert_eq!(functions("pub(crate) const fn a(\n    x: [u8; 4],\n) -> u8 {\n    1\n}\n"), [(1, 5)]);
+    }
+
+    #[test]
+    fn a_sleep_is_found_in_tests_alone_and_not_in_what_they_say() {
+        let file = |path: &str, text: &str| File { path: path.into(), text: text.into() };
+        let code = "fn a() { sleep(x); }\n#[cfg(test)]\nmod tests {\n    thread::sleep(x);\n}\n";
+        let files =
+            [file("src/a.rs", code), file("x/tests/a.rs", "// sleep(x)\nf(\"sleep(x)\");\nsleep(x);\n")];
+        assert_eq!(sleeping_tests(&files), ["src/a.rs:4: a test sleeps", "x/tests/a.rs:3: a test sleeps"]);
     }
 
     #[test]

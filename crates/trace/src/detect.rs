@@ -9,9 +9,8 @@
 //! DiskSim, and anything else means MQSim, whose times are whole numbers by definition.
 
 use crate::field::{self, Fields};
-use crate::formats::{
-    Format, blkparse, blktrace, columnar, csv, disksim, fio, oracle_general, perf, strace, vscsi,
-};
+use crate::format::Format;
+use crate::formats::{blkparse, blktrace, columnar, csv, disksim, fio, oracle_general, perf, strace, vscsi};
 
 /// Lines of text that are looked at.
 const LINES_MAX: usize = 200;

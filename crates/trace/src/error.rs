@@ -73,6 +73,18 @@ impl From<Malformed> for TraceError {
     }
 }
 
+/// A word that names none of the values of an option.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{what} {found:?} is not known; one of: {known}")]
+pub struct UnknownWord {
+    /// What was asked for.
+    pub what: &'static str,
+    /// What was given.
+    pub found: String,
+    /// What there is.
+    pub known: String,
+}
+
 /// What a reader knows about a bad record; the driver adds the file and the place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Fault {

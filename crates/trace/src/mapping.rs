@@ -8,7 +8,7 @@
 //! offsets and the files follow behind, in the order in which they first appear. A trace of one device keeps all
 //! its offsets.
 
-use crate::options::UnknownWord;
+use crate::error::UnknownWord;
 use crate::record::{Name, Record, Trace};
 use forerun_core::units::BLOCK_BYTES;
 use serde::Serialize;

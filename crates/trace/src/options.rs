@@ -6,8 +6,9 @@
 //! and which column of somebody's CSV is what.
 
 use crate::columns::ColumnMapping;
-use crate::formats::Format;
-use std::fmt;
+use crate::error::UnknownWord;
+use crate::format::Format;
+use crate::time_unit::TimeUnit;
 use std::str::FromStr;
 
 /// Which event of a request's life becomes the record (blkparse and blktrace).
@@ -34,18 +35,6 @@ impl BlkEvent {
     }
 }
 
-/// A word that names none of the values of an option.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{what} {found:?} is not known; one of: {known}")]
-pub struct UnknownWord {
-    /// What was asked for.
-    pub what: &'static str,
-    /// What was given.
-    pub found: String,
-    /// What there is.
-    pub known: String,
-}
-
 impl FromStr for BlkEvent {
     type Err = UnknownWord;
     fn from_str(text: &str) -> Result<Self, UnknownWord> {
@@ -56,65 +45,6 @@ impl FromStr for BlkEvent {
             _ => {
                 Err(UnknownWord { what: "block event", found: text.to_owned(), known: "Q, D, C".to_owned() })
             }
-        }
-    }
-}
-
-/// Unit of a number that is a time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TimeUnit {
-    /// Nanoseconds.
-    Nanos,
-    /// Microseconds.
-    Micros,
-    /// Milliseconds.
-    Millis,
-    /// Seconds.
-    Secs,
-    /// Ticks of 100 ns (Windows file time).
-    Ticks100,
-}
-
-impl TimeUnit {
-    /// Nanoseconds in one.
-    #[must_use]
-    pub const fn nanos(self) -> u64 {
-        match self {
-            Self::Nanos => 1,
-            Self::Ticks100 => 100,
-            Self::Micros => 1_000,
-            Self::Millis => 1_000_000,
-            Self::Secs => 1_000_000_000,
-        }
-    }
-}
-
-impl fmt::Display for TimeUnit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Nanos => "ns",
-            Self::Ticks100 => "100ns",
-            Self::Micros => "us",
-            Self::Millis => "ms",
-            Self::Secs => "s",
-        })
-    }
-}
-
-impl FromStr for TimeUnit {
-    type Err = UnknownWord;
-    fn from_str(text: &str) -> Result<Self, UnknownWord> {
-        match text {
-            "ns" => Ok(Self::Nanos),
-            "100ns" | "filetime" => Ok(Self::Ticks100),
-            "us" => Ok(Self::Micros),
-            "ms" => Ok(Self::Millis),
-            "s" => Ok(Self::Secs),
-            _ => Err(UnknownWord {
-                what: "time unit",
-                found: text.to_owned(),
-                known: "ns, 100ns, us, ms, s".to_owned(),
-            }),
         }
     }
 }

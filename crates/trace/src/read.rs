@@ -5,11 +5,11 @@
 //! file per processor; a path that does not exist but has siblings `path.blktrace.0`, `path.blktrace.1`, … means
 //! them all together, as for blkparse.
 
-use crate::columns;
 use crate::detect::detect;
 use crate::error::{Fault, Malformed, Place, TraceError, excerpt};
+use crate::format::Format;
 use crate::formats::{
-    Format, LineReader, alibaba, arc, blkparse, blktrace, columnar, csv, disksim, fio, lirs, mqsim, msr,
+    LineReader, alibaba, arc, blkparse, blktrace, columnar, columns, csv, disksim, fio, lirs, mqsim, msr,
     oracle_general, perf, spc, strace, tencent, vscsi,
 };
 use crate::options::ReadOptions;

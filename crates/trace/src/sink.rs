@@ -7,7 +7,7 @@
 //! report while the rest are counted.
 
 use crate::error::{Fault, Malformed, Place, TraceError};
-use crate::formats::Format;
+use crate::format::Format;
 use crate::lanes::{Thread, name_processes};
 use crate::options::ReadOptions;
 use crate::record::{Name, Record, Trace};

@@ -6,8 +6,9 @@
 //! end, as [`mapping::lay`](crate::mapping::lay) does, and one record for each 4 KiB block touched, because that is what its readers count.
 //! A file appears under its name only when it is whole; `.gz`, `.xz` and `.zst` at the end of the name compress it.
 
+use crate::format::Format;
 use crate::formats::oracle_general::Packed;
-use crate::formats::{Format, columnar, csv, fio};
+use crate::formats::{columnar, csv, fio};
 use crate::mapping::{Layout, MapError, MapRule, lay};
 use crate::record::{Name, Record, Trace};
 use forerun_core::access::Op;

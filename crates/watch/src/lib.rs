@@ -23,6 +23,7 @@ pub mod files;
 pub mod format;
 pub mod kernel;
 mod names;
+pub mod outcome;
 pub mod pages;
 pub mod record;
 mod ring;

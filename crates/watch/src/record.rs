@@ -15,8 +15,9 @@
 //! Nothing is lost silently: the kernel counts every event that matched, and what did not reach us is reported.
 
 use crate::bio::{Action, Bio, BioLayout, DeviceNumber};
-use crate::device::{Device, DeviceError, DiskNames, Grounds};
+use crate::device::{Device, DiskNames, Grounds};
 use crate::format::FormatError;
+use crate::outcome::{Ended, Progress, RecordError};
 use crate::ring::{Beside, Scope};
 use crate::sample::{self, Sample, SampleError};
 use crate::session::{self, Collect, Plan, Tally};
@@ -26,9 +27,7 @@ use forerun_core::units::{Nanos, SECTOR_BYTES};
 use forerun_trace::record::{Name, Record, Trace};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::io;
 use std::path::PathBuf;
-use std::process::ExitStatus;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -68,30 +67,6 @@ impl RecordOptions {
     }
 }
 
-/// How far a recording is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Progress {
-    /// Requests so far.
-    pub records: u64,
-    /// Events that the kernel had to drop so far, as far as it has said so.
-    pub lost: u64,
-    /// Time since the start.
-    pub elapsed: Duration,
-}
-
-/// Why a recording ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
-    /// The command ended, with this status.
-    Command(ExitStatus),
-    /// Somebody set the stop flag.
-    Stopped,
-    /// The time was over.
-    Duration,
-    /// [`RecordOptions::records_max`] requests were recorded.
-    Full,
-}
-
 /// A finished recording.
 #[derive(Clone, Debug)]
 pub struct Recording {
@@ -108,47 +83,6 @@ pub struct Recording {
     pub ended: Ended,
     /// How long it took.
     pub elapsed: Duration,
-}
-
-/// Why nothing was recorded.
-#[derive(Debug, thiserror::Error)]
-pub enum RecordError {
-    /// This kernel, or this user on it, cannot trace.
-    #[error("cannot record: {what}; {remedy}")]
-    Unsupported {
-        /// What is missing.
-        what: String,
-        /// What to do about it.
-        remedy: String,
-    },
-    /// The command has no program.
-    #[error("no command given after `--`")]
-    NoCommand,
-    /// The device is not there or not a device.
-    #[error(transparent)]
-    Device(#[from] DeviceError),
-    /// A folder whose files are to be recorded is not there.
-    #[error("{folder}: {source}")]
-    Folder {
-        /// As given.
-        folder: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// The program could not be started.
-    #[error("starting {program}: {source}")]
-    Start {
-        /// As given.
-        program: String,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// A call to the kernel failed while recording.
-    #[error("reading events from the kernel: {0}")]
-    Ring(#[from] io::Error),
-    /// The kernel's record is not what its format says.
-    #[error("reading events from the kernel: {0}")]
-    Sample(#[from] SampleError),
 }
 
 /// Records until the command ends, the time is over, the flag is set or the bound is reached. `progress` is called

@@ -11,7 +11,7 @@
 //!                                           └── command ended / stop / time / full ──┘
 //! ```
 
-use crate::record::{Ended, Progress, RecordError};
+use crate::outcome::{Ended, Progress, RecordError};
 use crate::ring::{Beside, Ring, Scope};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::ffi::{CString, OsString};

@@ -2,7 +2,7 @@
 //!
 //! What it prints is itself a configuration, with the origins as comments; `--json` has the same as objects.
 
-use crate::commands::serve::settings::{self, Effective, File, Layer, Origin, Setting};
+use crate::commands::serve::settings::{self, Effective, Layer, Origin, Setting};
 use crate::commands::serve::{self, ServeArgs};
 use crate::error::CliError;
 use crate::ui::Ui;
@@ -30,20 +30,12 @@ pub(crate) enum ConfigCommand {
 pub(crate) fn run(command: &ConfigCommand, matches: Option<&ArgMatches>, ui: &Ui) -> Result<(), CliError> {
     let ConfigCommand::Show(args) = command;
     let matches = matches.and_then(ArgMatches::subcommand).map(|(_, matches)| matches);
-    let effective = effective(args, matches)?;
+    let effective = settings::effective(args, matches)?;
     serve::check(&effective)?;
     if ui.json {
         return ui.print_json(&objects(&effective));
     }
     ui.print(&text(&effective))
-}
-
-/// What command line and file come to.
-pub(crate) fn effective(args: &ServeArgs, matches: Option<&ArgMatches>) -> Result<Effective, CliError> {
-    let file = args.config.as_deref().map(File::read).transpose()?.unwrap_or_default();
-    let mut given = matches.map(settings::of_command_line).unwrap_or_default();
-    given.retain(|setting| setting.key != "config");
-    settings::merge(&given, &file)
 }
 
 fn origin(origin: &Origin) -> String {

@@ -1,7 +1,6 @@
-//! `completions` and `man`: both are generated from the same definition that parses the command line, so they
-//! cannot fall behind it.
+//! `completions` and `man`: both are generated from the definition that parses the command line (`root`), so they cannot
+//! fall behind it.
 
-use crate::args;
 use crate::error::CliError;
 use crate::ui::Ui;
 use clap::{Args, Command};
@@ -27,15 +26,15 @@ pub(crate) struct ManArgs {
 }
 
 /// Prints the script.
-pub(crate) fn completions(args: &CompletionsArgs, ui: &Ui) -> Result<(), CliError> {
+pub(crate) fn completions(args: &CompletionsArgs, mut root: Command, ui: &Ui) -> Result<(), CliError> {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut args::command(), "forerun", &mut script);
+    clap_complete::generate(args.shell, &mut root, "forerun", &mut script);
     ui.print(&String::from_utf8_lossy(&script))
 }
 
 /// Writes `forerun.1`, `forerun-compare.1`, … into the folder, or the first page to stdout.
-pub(crate) fn man(args: &ManArgs, ui: &Ui) -> Result<(), CliError> {
-    let mut root = args::command().disable_help_subcommand(true);
+pub(crate) fn man(args: &ManArgs, root: Command, ui: &Ui) -> Result<(), CliError> {
+    let mut root = root.disable_help_subcommand(true);
     root.build();
     let Some(dir) = &args.dir else {
         return ui.print(&page(&root)?.1);
@@ -78,7 +77,7 @@ mod tests {
 
     #[test]
     fn the_synopsis_is_the_usage_line_of_help() {
-        let mut root = args::command();
+        let mut root = crate::args::command();
         root.build();
         let serve = root.find_subcommand("serve").expect("a subcommand");
         let (name, text) = page(serve).expect("rendered");

@@ -8,6 +8,7 @@ pub(crate) mod explain;
 pub(crate) mod generate;
 pub(crate) mod mrc;
 pub(crate) mod patterns;
+mod reading;
 mod recording;
 pub(crate) mod reproduce;
 mod schemes;
@@ -15,7 +16,7 @@ pub(crate) mod serve;
 pub(crate) mod top;
 pub(crate) mod trace;
 
-use crate::args::Command;
+use crate::args::{self, Command};
 use crate::error::CliError;
 use crate::ui::Ui;
 use clap::ArgMatches;
@@ -35,8 +36,8 @@ pub(crate) fn dispatch(command: Command, matches: &ArgMatches, ui: &Ui) -> Resul
         Command::Ctl(args) => ctl::run(&args, ui),
         Command::Top(args) => top::top(&args, ui),
         Command::Config(command) => config::run(&command, of_subcommand(matches), ui),
-        Command::Completions(args) => generate::completions(&args, ui),
-        Command::Man(args) => generate::man(&args, ui),
+        Command::Completions(said) => generate::completions(&said, args::command(), ui),
+        Command::Man(said) => generate::man(&said, args::command(), ui),
     }
 }
 

@@ -1,6 +1,6 @@
 //! `mrc`: how many blocks of a trace miss in caches of given sizes, under given retentions, without a disk or time.
 
-use crate::commands::trace::{self, ReadArgs};
+use super::reading::{self, ReadArgs};
 use crate::error::CliError;
 use crate::human;
 use crate::table::{self, Align};
@@ -54,7 +54,7 @@ struct Runs {
 
 /// Runs all sizes and retentions.
 pub(crate) fn mrc(args: &MrcArgs, ui: &Ui) -> Result<(), CliError> {
-    let opened = trace::open(&args.file, &args.read, ui)?;
+    let opened = reading::open(&args.file, &args.read, ui)?;
     let name = args.file.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
     let place = args.file.display().to_string();
     let mut runs = Vec::new();

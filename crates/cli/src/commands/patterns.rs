@@ -1,7 +1,7 @@
 //! `trace patterns`: how a trace is read, by the classes of the RPP paper and two more, as a table, JSON or a page with
 //! the picture of offset against time.
 
-use super::trace::{ReadArgs, open};
+use super::reading::{ReadArgs, open};
 use crate::error::CliError;
 use crate::html;
 use crate::human;
@@ -170,7 +170,7 @@ fn rows(found: &Patterns) -> String {
         for class in Class::ALL {
             let _ = write!(text, " {:>10}", human::percent(group.shares.share(class)));
         }
-        let _ = writeln!(text, "  {}", shown(&group.name));
+        let _ = writeln!(text, "  {}", human::shown(&group.name));
     }
     if found.groups.len() > ROWS_MAX {
         let _ = writeln!(
@@ -180,9 +180,4 @@ fn rows(found: &Patterns) -> String {
         );
     }
     text
-}
-
-/// A row's name, which a source may not give.
-pub(crate) fn shown(name: &str) -> &str {
-    if name.is_empty() { "(not named)" } else { name }
 }

@@ -1,16 +1,17 @@
 //! `reproduce PAPER`: the figures of a paper, row by row: what the paper says, what the simulator measured, and whether
 //! it holds.
 
+use crate::claims::{holds, memory, paper, tally, tells_memory};
 use crate::error::{CliError, Kind};
 use crate::human;
 use crate::table::{self, Align};
 use crate::ui::{Style, Ui};
 use crate::{csv, html, outputs};
 use clap::{Args, Subcommand};
-use forerun_sim::reproduce::{
-    self, Grid, GridLine, Kind as RowKind, Options, Paper, ReproduceError, Reproduction, Row, Step, Study,
+use forerun_papers::{
+    Grid, GridLine, Kind as RowKind, Options, ReproduceError, Reproduction, Row, Step, Study,
 };
-use forerun_sim::run::RunError;
+use forerun_sim::error::RunError;
 use indicatif::ProgressBar;
 use std::path::PathBuf;
 use std::sync::OnceLock;
@@ -77,7 +78,7 @@ impl ReproduceCommand {
             Self::Flashy(args) => ("flashy", args),
             Self::Streams(args) => ("streams", args),
         };
-        (reproduce::study(name).expect("every subcommand names a study"), args)
+        (forerun_papers::study(name).expect("every subcommand names a study"), args)
     }
 }
 
@@ -155,7 +156,7 @@ pub(crate) fn run(command: &ReproduceCommand, ui: &Ui) -> Result<(), CliError> {
     };
     check_outputs(args, &options)?;
     let bar = ui.bars.then(|| ProgressBar::new(0));
-    let result = reproduce::reproduce(study, &options, &|step: Step| show(&step, bar.as_ref(), ui));
+    let result = forerun_papers::reproduce(study, &options, &|step: Step| show(&step, bar.as_ref(), ui));
     if let Some(bar) = &bar {
         bar.finish_and_clear();
     }
@@ -222,16 +223,6 @@ fn print(study: &Study, result: &Reproduction, args: &StudyArgs, ui: &Ui) -> Res
 const PAPER_WIDTH: usize = 32;
 const COLUMNS: [&str; 7] = ["figure", "case", "paper", "ours", "ratio", "holds", "why"];
 
-/// Whether the study's rows tell how much memory their runs held.
-pub(crate) fn tells_memory(result: &Reproduction) -> bool {
-    result.rows.iter().any(|row| row.memory_peak_bytes.is_some())
-}
-
-/// Most memory that a run of the row held; a dash where the row does not tell.
-pub(crate) fn memory(row: &Row) -> String {
-    row.memory_peak_bytes.map_or_else(|| "–".to_owned(), |bytes| human::bytes(human::float(bytes)))
-}
-
 fn rows_as_csv(result: &Reproduction) -> String {
     let memory = tells_memory(result);
     let mut columns = COLUMNS.to_vec();
@@ -257,35 +248,6 @@ fn plain_cells(row: &Row) -> Vec<String> {
         row.holds.map_or_else(String::new, |holds| holds.to_string()),
         row.why.clone(),
     ]
-}
-
-/// What the paper says, as words; empty where it says nothing.
-pub(crate) fn paper(row: &Row) -> String {
-    match &row.paper {
-        None => String::new(),
-        Some(Paper::Number(value)) => human::digits(*value),
-        Some(Paper::Text(text)) => text.clone(),
-    }
-}
-
-/// `yes`, `no`, or a dash where nothing is claimed.
-pub(crate) fn holds(row: &Row) -> &'static str {
-    match row.holds {
-        Some(true) => "yes",
-        Some(false) => "no",
-        None => "–",
-    }
-}
-
-/// How many rows hold, how many do not, and how many claim nothing.
-pub(crate) fn tally(result: &Reproduction) -> String {
-    let count = |holds: Option<bool>| result.rows.iter().filter(|row| row.holds == holds).count();
-    format!(
-        "{} rows hold, {} do not, {} have nothing to hold against.",
-        count(Some(true)),
-        count(Some(false)),
-        count(None)
-    )
 }
 
 /// At most [`PAPER_WIDTH`] characters; the other outputs have all of it.

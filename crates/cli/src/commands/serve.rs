@@ -6,7 +6,6 @@
 
 pub(crate) mod settings;
 
-use super::config;
 use super::recording::Recording;
 use crate::error::{CliError, Kind};
 use crate::human;
@@ -227,7 +226,7 @@ pub(crate) fn serve(args: &ServeArgs, matches: Option<&ArgMatches>, ui: &Ui) -> 
         return replay(path, ui);
     }
     let config: Vec<PathBuf> = args.config.iter().cloned().collect();
-    let effective = config::effective(args, matches)?;
+    let effective = settings::effective(args, matches)?;
     let args = &effective.args[0];
     let folder = Folder::path();
     let mut options = options(&effective.args, &folder)?;

@@ -1,15 +1,17 @@
 //! `trace`: what is in a trace, from one format to another, recorded from the kernel, or made from a workload.
 
 use super::patterns;
+use super::reading::{ReadArgs, open};
 use crate::error::{CliError, Kind};
 use crate::human::{self, float};
 use crate::outputs;
 use crate::ui::{Style, Ui};
 use clap::{Args, Subcommand};
 use forerun_sim::workload::Workload;
-use forerun_trace::{ColumnMapping, Format, Opened, ReadOptions, TraceError, TraceInfo};
+use forerun_trace::{Format, TraceInfo};
 use forerun_watch::files::{self, FilesOptions};
-use forerun_watch::record::{self, Ended, Progress, RecordError, RecordOptions, Recording, Source};
+use forerun_watch::outcome::{Ended, Progress, RecordError};
+use forerun_watch::record::{self, RecordOptions, Recording, Source};
 use serde::Serialize;
 use std::ffi::OsString;
 use std::fmt::Write as _;
@@ -90,23 +92,6 @@ pub(crate) enum TraceCommand {
     Synth(SynthArgs),
 }
 
-/// How a trace is read.
-#[derive(Clone, Debug, Default, Args)]
-pub(crate) struct ReadArgs {
-    /// The format, where content must not decide
-    #[arg(long, value_name = "FORMAT")]
-    pub(crate) format: Option<Format>,
-    /// Columns of a CSV of your own: time=0:us,offset=3:sectors,bytes=4,op=2
-    #[arg(long, value_name = "MAPPING", conflicts_with = "format")]
-    pub(crate) columns: Option<ColumnMapping>,
-    /// Pass over malformed records and count them
-    #[arg(long)]
-    pub(crate) skip_bad: bool,
-    /// Stop after N records
-    #[arg(long, value_name = "N")]
-    pub(crate) limit: Option<u64>,
-}
-
 /// Options of `trace info`.
 #[derive(Debug, Args)]
 pub(crate) struct InfoArgs {
@@ -181,35 +166,6 @@ pub(crate) fn run(command: &TraceCommand, ui: &Ui) -> Result<(), CliError> {
         TraceCommand::Record(args) => record(args, ui),
         TraceCommand::Synth(args) => synth(args, ui),
     }
-}
-
-/// Reads a trace; what was passed over is said on stderr.
-pub(crate) fn open(path: &Path, args: &ReadArgs, ui: &Ui) -> Result<Opened, CliError> {
-    let options = ReadOptions {
-        format: args.format,
-        skip_bad: args.skip_bad,
-        csv_mapping: args.columns.clone(),
-        limit: args.limit,
-        ..ReadOptions::default()
-    };
-    let opened = forerun_trace::open(path, &options).map_err(|problem: TraceError| {
-        let remedy = match &problem {
-            TraceError::Malformed(_) if !args.skip_bad => "--skip-bad passes over such records",
-            _ => "",
-        };
-        CliError::new(Kind::Failure, "", problem, remedy)
-    })?;
-    if opened.trace.skipped > 0 {
-        ui.say(&format!(
-            "{}: {} bad records passed over",
-            path.display(),
-            human::count(opened.trace.skipped)
-        ));
-        for bad in &opened.bad {
-            ui.say(&format!("  {bad}"));
-        }
-    }
-    Ok(opened)
 }
 
 #[derive(Serialize)]

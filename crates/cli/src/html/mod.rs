@@ -14,9 +14,9 @@ mod reproduction;
 mod sections;
 
 use crate::words;
+use forerun_papers::{Reproduction, Study};
 use forerun_serve::BASE_STYLE;
 use forerun_sim::report::{Comparison, RunReport};
-use forerun_sim::reproduce::{Reproduction, Study};
 use forerun_trace::patterns::{GroupBy, Patterns};
 use std::fmt::Write as _;
 

@@ -6,7 +6,7 @@
 
 use super::charts::{self, Label, Stack};
 use super::esc;
-use crate::commands::patterns::shown;
+use crate::human::shown;
 use crate::human::{self, float};
 use forerun_trace::patterns::{Class, Group, GroupBy, Patterns, Point};
 use std::fmt::Write as _;

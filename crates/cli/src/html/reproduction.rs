@@ -2,9 +2,9 @@
 
 use super::charts::{self, Bar, Label, Line};
 use super::esc;
-use crate::commands::reproduce::{holds, memory, paper, tally};
+use crate::claims::{holds, memory, paper, tally};
 use crate::human;
-use forerun_sim::reproduce::{Chart, Grid, GridLine, Kind, Reproduction, Row, Series, Study};
+use forerun_papers::{Chart, Grid, GridLine, Kind, Reproduction, Row, Series, Study};
 use std::fmt::Write as _;
 
 /// The body of the page.

@@ -4,7 +4,7 @@ use super::accept::{Listener, listen_unix};
 use super::{DEADLINE, Server, token};
 use crate::control::{Answer, ExportState, REQUEST_BYTES_MAX, Request, Stats};
 use crate::error::{ServeError, system};
-use crate::volume::{Change, EngineSpec};
+use crate::spec::{Change, EngineSpec};
 use forerun_core::registry::SchemeSpec;
 use forerun_core::units::{BLOCK_BYTES, Nanos};
 use rustix::event::epoll::{self, EventData, EventFlags};

@@ -3,7 +3,7 @@
 //! Exports share the loop, the clients' places and the memory for data on its way in; everything else is each one's own, so a
 //! member that fails or changes, a full cache and a scheme are matters of one export.
 
-use super::open_volume;
+use super::open;
 use crate::credit::Credit;
 use crate::error::ServeError;
 use crate::live::Asked;
@@ -34,7 +34,7 @@ impl Served {
         let mut all = Vec::with_capacity(count);
         for export in &options.exports {
             let mut volume =
-                open_volume(options, export).map_err(|problem| problem.of_export(export, count))?;
+                open::volume(options, export).map_err(|problem| problem.of_export(&export.name, count))?;
             volume.share_intake(count);
             all.push(Self {
                 name: export.name.clone(),

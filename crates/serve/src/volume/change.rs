@@ -4,15 +4,8 @@
 //! every block, every slot and everything in flight (see `forerun_core::engine`), so no byte moves and no client waits for
 //! more than the moment that the table takes.
 
-use super::{EngineSpec, Volume};
-
-/// A change.
-pub(crate) enum Change {
-    /// Another scheme; everything else of the spec is as it was.
-    Scheme(EngineSpec),
-    /// Everything that can leave the cache leaves.
-    Drop,
-}
+use super::Volume;
+use crate::spec::Change;
 
 impl Volume {
     /// Makes a change now.

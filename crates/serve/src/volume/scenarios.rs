@@ -5,9 +5,11 @@
 //! the members, how many blocks had which outcome, what the cells and gauges are, and which reads are answered when. What
 //! only the engine's inside knows (wishes, ghosts, what left and why) is held by the simulator's run of the same pages.
 
-use super::{EngineSpec, Event, Volume};
+use super::{Event, Volume};
 use crate::backend::{Backend, Done, Task};
-use crate::source::{Direct, Opening, Source};
+use crate::options::Direct;
+use crate::source::{Opening, Source};
+use crate::spec::EngineSpec;
 use forerun_core::access::Context;
 use forerun_core::array::{ArraySpec, Level};
 use forerun_core::cache::State;

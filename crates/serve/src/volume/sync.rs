@@ -18,36 +18,6 @@ enum Waiter {
     Write { tag: u64 },
 }
 
-/// Which writes of a member a failed sync would lose.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Unsynced {
-    /// Some have ended well since the last sync began.
-    fresh: bool,
-    /// Some had ended well before that one began, and no sync before it that succeeded.
-    covered: bool,
-}
-
-impl Unsynced {
-    /// A write has ended well.
-    pub(super) const fn wrote(&mut self) {
-        self.fresh = true;
-    }
-
-    const fn begin(&mut self) {
-        self.covered |= self.fresh;
-        self.fresh = false;
-    }
-
-    /// A sync has ended well: all that had ended when it began is safe.
-    const fn synced(&mut self) {
-        self.covered = false;
-    }
-
-    const fn any(self) -> bool {
-        self.fresh || self.covered
-    }
-}
-
 /// The running sync, and the next.
 #[derive(Debug, Default)]
 pub(super) struct Syncs {
@@ -150,8 +120,10 @@ impl Volume {
 mod tests {
     use super::*;
     use crate::backend::Backend;
-    use crate::source::{Direct, Opening, Source};
-    use crate::volume::{EngineSpec, NewWrite};
+    use crate::options::Direct;
+    use crate::source::{Opening, Source};
+    use crate::spec::EngineSpec;
+    use crate::volume::NewWrite;
     use forerun_core::units::Nanos;
     use rustix::event::{EventfdFlags, eventfd};
     use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};

@@ -1,12 +1,12 @@
 //! The live page of a running server: what clients do is what its figures say.
 
-use super::client::{Client, Running, image};
+use super::client::{Client, PATIENCE, Running, image};
 use forerun_serve::figures::{ExportFigures, Figures};
 use forerun_serve::options::{MemberSpec, Options, What};
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
-use std::time::Duration;
+use std::time::Instant;
 
 const SIZE: usize = 8 << 20;
 
@@ -31,16 +31,18 @@ fn get(server: &Running, path: &str) -> String {
     all.split_once("\r\n\r\n").expect("a head and a body").1.to_owned()
 }
 
-/// The figures of the first export, once they are as wanted; they are renewed twice a second.
+/// The figures of the first export, once they are as wanted: asked for again and again, since the loop renews them twice a
+/// second.
 fn figures(server: &Running, wanted: impl Fn(&ExportFigures) -> bool) -> ExportFigures {
-    for _ in 0..1200 {
-        let all: Figures = serde_json::from_str(&get(server, "/stats.json")).expect("figures");
+    let begin = Instant::now();
+    loop {
+        let text = get(server, "/stats.json");
+        let all: Figures = serde_json::from_str(&text).expect("figures");
         if let Some(export) = all.exports.into_iter().next().filter(&wanted) {
             return export;
         }
-        std::thread::sleep(Duration::from_millis(50));
+        assert!(begin.elapsed() < PATIENCE, "the figures never came: {text}");
     }
-    panic!("the figures never came: {}", get(server, "/stats.json"));
 }
 
 #[test]

@@ -15,12 +15,12 @@
 //! before the next begins, else altogether, since a write may answer a read whose fetch the run then never waits for.
 //! So are blocks of failed members, which may be computed from others.
 
+use crate::error::RunError;
 use crate::host::{self, ACCESS_BLOCKS, Hardware, STAGING_STRIPES, TRANSIT_BLOCKS};
 use crate::input::{Input, Programs};
 use crate::layout::Placement;
 use crate::replay::Drive;
 use crate::report::{Counts, DeviceReport, LatencyReport, RunReport, StallReport};
-use crate::run::RunError;
 use crate::spec::RunSpec;
 use crate::workload::Request;
 use forerun_core::access::Op;

@@ -19,10 +19,11 @@ mod tests;
 
 pub use bound::{assert_bound, bound};
 
+use crate::error::RunError;
 use crate::host::{self, Layers};
 use crate::input::Input;
+use crate::progress::Progress;
 use crate::report::RunReport;
-use crate::run::{Progress, RunError};
 use crate::spec::RunSpec;
 use forerun_core::registry::BuiltLayer;
 use forerun_core::scheme::Scheme;

@@ -3,9 +3,9 @@
 use super::members::Members;
 use super::stack::Stack;
 use crate::cpu::Cpu;
+use crate::error::RunError;
 use crate::input::Programs;
 use crate::layout::{Apart, Ground, LayoutError, LayoutSpec, Placement};
-use crate::run::RunError;
 use crate::spec::{RunSpec, SPEC_VERSION};
 use forerun_core::array::{Array, ArraySpec, Level};
 use forerun_core::cost::CostModel;
@@ -25,15 +25,23 @@ pub(crate) const STAGING_STRIPES: u64 = 32;
 const HOST_WRITE: WriteMode = WriteMode::Back { dirty_percent: 40, age: Nanos::from_secs(30) };
 
 /// What a spec's hardware fields say, checked.
-pub(crate) struct Hardware {
-    pub(crate) array: Array,
-    pub(crate) preset: Preset,
-    pub(crate) scheme: SchemeSpec,
-    pub(crate) cpu: Cpu,
-    pub(crate) write: WriteMode,
-    pub(crate) scheduler: Option<HostPolicy>,
-    pub(crate) outer_ns_per_block: u64,
-    pub(crate) cost: CostModel,
+pub struct Hardware {
+    /// Geometry over the members.
+    pub array: Array,
+    /// The member device.
+    pub preset: Preset,
+    /// The scheme of both layers.
+    pub scheme: SchemeSpec,
+    /// What requests and copies cost the CPU.
+    pub cpu: Cpu,
+    /// How the array layer writes.
+    pub write: WriteMode,
+    /// Order of the host's queue above each member.
+    pub scheduler: Option<HostPolicy>,
+    /// Time of a block at the outer zone's rate.
+    pub outer_ns_per_block: u64,
+    /// What schemes believe that reads cost.
+    pub cost: CostModel,
 }
 
 fn wrong(field: &'static str, why: impl ToString) -> RunError {
@@ -41,7 +49,10 @@ fn wrong(field: &'static str, why: impl ToString) -> RunError {
 }
 
 /// Checks and resolves a spec.
-pub(crate) fn hardware(spec: &RunSpec) -> Result<Hardware, RunError> {
+///
+/// # Errors
+/// [`RunError::Spec`] with the field that does not fit.
+pub fn hardware(spec: &RunSpec) -> Result<Hardware, RunError> {
     if spec.spec_version != SPEC_VERSION {
         let why =
             format!("version {} is not known; this Forerun reads version {SPEC_VERSION}", spec.spec_version);

@@ -10,7 +10,7 @@
 //! paper calls CPU-bound and gives no number for, has no stand-in.
 
 use super::plan::{Emit, Home, Pace, Plan};
-use super::shapes::Values;
+use super::shape::Values;
 use super::{Request, Source};
 use crate::random::{MILLION, Rng};
 use forerun_core::units::BLOCK_BYTES;

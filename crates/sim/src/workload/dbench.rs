@@ -20,7 +20,7 @@
 //! `sessions` per client.
 
 use super::plan::{Emit, Home, Pace, Plan, whole_blocks};
-use super::shapes::Values;
+use super::shape::Values;
 use super::{Request, Source};
 use crate::random::Rng;
 use forerun_core::access::Op;

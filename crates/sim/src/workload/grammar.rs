@@ -4,7 +4,8 @@
 //! the one accepts the other accepts, with the same messages. The words `then` (phases) and `and` (streams) stand
 //! alone between parts; blanks inside a part do not matter.
 
-use super::shapes::{ROWS, Row, SIZE_MAX};
+use super::shape::Row;
+use super::shapes::{ROWS, SIZE_MAX};
 use super::{PROCESSES_MAX, Part, Workload, WorkloadError};
 use forerun_core::words::{did_you_mean, nearest};
 use std::sync::Arc;

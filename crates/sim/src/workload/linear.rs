@@ -13,7 +13,7 @@
 //! as fast, 7 ns. BLAST maps its database, so pages are touched one after the other: requests of 4 KiB.
 
 use super::plan::{Emit, Home, Pace, Plan, share};
-use super::shapes::Values;
+use super::shape::Values;
 use super::{Request, Source};
 use crate::random::Rng;
 use forerun_core::access::Op;

@@ -23,7 +23,7 @@
 
 use super::Source;
 use super::plan::{Chain, Home, Pace, Plan};
-use super::shapes::Values;
+use super::shape::Values;
 use super::tree::{Habits, Tree, TreeSpec, Visit};
 
 /// Bytes of a mean object file, measured (see above).

@@ -18,6 +18,7 @@ mod link;
 mod plan;
 mod postmark;
 mod scatter;
+mod shape;
 mod shapes;
 mod streams;
 mod tpch;
@@ -31,7 +32,7 @@ use forerun_trace::record::{Name, Record, Trace};
 use plan::{Chain, Home, Plan};
 use std::sync::Arc;
 
-pub use shapes::{KeyInfo, ShapeInfo};
+pub use shape::{KeyInfo, ShapeInfo};
 
 /// Bit of a [`Context`] at which the number of the process starts; below it is the file within the process's
 /// stream, because a host keeps the state of its read-ahead per open file.
@@ -146,7 +147,7 @@ pub enum WorkloadError {
 /// A shape with all its keys set.
 #[derive(Clone, Debug)]
 struct Part {
-    row: &'static shapes::Row,
+    row: &'static shape::Row,
     /// One number per key of the row, in its order and the key's own unit.
     values: Vec<u64>,
     plan: Arc<dyn Plan>,
@@ -202,7 +203,7 @@ impl Workload {
     /// Every shape with its keys, for help texts.
     #[must_use]
     pub fn shapes() -> Vec<ShapeInfo> {
-        shapes::ROWS.iter().map(shapes::Row::info).collect()
+        shapes::ROWS.iter().map(shape::Row::info).collect()
     }
 
     /// Bytes of the volume that the workload needs: every request lies below it.

@@ -8,7 +8,7 @@
 //! its place to the next that is created. Directories and inodes are left out, so its metadata costs nothing here.
 
 use super::plan::{Emit, Home, Pace, Plan, whole_blocks};
-use super::shapes::Values;
+use super::shape::Values;
 use super::{Request, Source};
 use crate::random::{MILLION, Rng};
 use forerun_core::access::Op;

@@ -8,7 +8,7 @@
 
 use super::linear::blocks_of;
 use super::plan::{Emit, Home, Pace, Plan, share};
-use super::shapes::Values;
+use super::shape::Values;
 use super::{Request, Source};
 use crate::random::{Rng, Zipf};
 use forerun_core::access::Op;

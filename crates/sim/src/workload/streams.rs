@@ -14,7 +14,7 @@
 
 use super::plan::{Emit, Home, Pace, Plan};
 use super::scatter::Pick;
-use super::shapes::Values;
+use super::shape::Values;
 use super::{PROCESSES_MAX, Request, Source};
 use crate::random::Rng;
 use forerun_core::units::Nanos;

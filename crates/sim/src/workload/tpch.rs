@@ -19,7 +19,7 @@
 //! default): no figure for that server is published, so ratios are bounds from above.
 
 use super::plan::{Emit, Home, Pace, Plan, whole_blocks};
-use super::shapes::Values;
+use super::shape::Values;
 use super::{Request, Source};
 use crate::random::{MILLION, Rng};
 use forerun_core::units::BLOCK_BYTES;

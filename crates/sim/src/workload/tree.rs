@@ -10,7 +10,7 @@
 //! all entries and inodes once. Results (an index) are written to a file behind the tree as they arise.
 
 use super::plan::{Emit, Home, Pace, Plan, share, whole_blocks};
-use super::shapes::Values;
+use super::shape::Values;
 use super::{Request, Source};
 use crate::random::{MILLION, Rng};
 use forerun_core::access::Op;

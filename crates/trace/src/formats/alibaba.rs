@@ -6,9 +6,9 @@
 
 use crate::error::Fault;
 use crate::field::{self, Fields};
-use crate::options::TimeUnit;
 use crate::record::Record;
 use crate::sink::{BLANK, Sink};
+use crate::time_unit::TimeUnit;
 
 const EXPECTED: &str = "device_id,opcode,offset,length,timestamp";
 

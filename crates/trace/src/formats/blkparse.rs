@@ -10,9 +10,10 @@
 use super::LineReader;
 use crate::error::Fault;
 use crate::field::{self, Fields};
-use crate::options::{BlkEvent, TimeUnit};
+use crate::options::BlkEvent;
 use crate::record::Record;
 use crate::sink::{BLANK, Sink, sectors_to_bytes};
+use crate::time_unit::TimeUnit;
 use forerun_core::access::Op;
 
 /// Every action that blkparse prints.

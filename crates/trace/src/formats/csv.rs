@@ -10,9 +10,9 @@
 use super::LineReader;
 use crate::error::Fault;
 use crate::field::{self, Fields};
-use crate::options::TimeUnit;
 use crate::record::Record;
 use crate::sink::Sink;
+use crate::time_unit::TimeUnit;
 
 /// The columns that every file has: its heading line begins so.
 pub(crate) const HEADING: &str = "t,dev,off,bytes,op,pid,file";

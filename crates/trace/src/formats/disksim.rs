@@ -6,9 +6,9 @@
 
 use crate::error::Fault;
 use crate::field::{self, Fields};
-use crate::options::TimeUnit;
 use crate::record::Record;
 use crate::sink::{BLANK, Sink, sectors_to_bytes};
+use crate::time_unit::TimeUnit;
 use forerun_core::access::Op;
 
 const EXPECTED: &str = "arrival_ms device block blocks flags";

@@ -11,9 +11,9 @@
 use super::LineReader;
 use crate::error::Fault;
 use crate::field::{self, Fields};
-use crate::options::TimeUnit;
 use crate::record::Record;
 use crate::sink::{BLANK, Sink};
+use crate::time_unit::TimeUnit;
 use forerun_core::access::Op;
 use forerun_core::units::Nanos;
 

@@ -8,9 +8,9 @@
 
 use crate::error::Fault;
 use crate::field::{self, Fields};
-use crate::options::TimeUnit;
 use crate::record::Record;
 use crate::sink::{BLANK, Sink};
+use crate::time_unit::TimeUnit;
 
 const EXPECTED: &str = "Timestamp,Hostname,DiskNumber,Type,Offset,Size[,ResponseTime]";
 

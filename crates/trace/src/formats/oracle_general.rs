@@ -8,10 +8,10 @@
 //! that a cache simulator counts what Forerun's caches count.
 
 use crate::error::{Fault, Place, TraceError};
-use crate::options::TimeUnit;
 use crate::record::Record;
 use crate::sink::{BLANK, Sink};
 use crate::source::ByteSource;
+use crate::time_unit::TimeUnit;
 use forerun_core::units::{BLOCK_BYTES, Nanos};
 
 /// Bytes of a record.

@@ -18,9 +18,9 @@ use crate::assemble::{Assembler, Event, FileId, FileRead};
 use crate::error::Fault;
 use crate::field;
 use crate::lanes::Thread;
-use crate::options::TimeUnit;
 use crate::record::Record;
 use crate::sink::Sink;
+use crate::time_unit::TimeUnit;
 use forerun_core::units::{BLOCK_BYTES, Nanos};
 use std::collections::BTreeMap;
 

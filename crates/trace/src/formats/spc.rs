@@ -7,9 +7,9 @@
 
 use crate::error::Fault;
 use crate::field::{self, Fields};
-use crate::options::TimeUnit;
 use crate::record::Record;
 use crate::sink::{BLANK, Sink, sectors_to_bytes};
+use crate::time_unit::TimeUnit;
 
 const EXPECTED: &str = "ASU,LBA,Size,Opcode,Timestamp";
 

@@ -8,10 +8,10 @@
 //! VERIFY, become records; other commands move no data. The earliest request is time zero.
 
 use crate::error::{Fault, Place, TraceError};
-use crate::options::TimeUnit;
 use crate::record::Record;
 use crate::sink::{BLANK, Sink, sectors_to_bytes};
 use crate::source::ByteSource;
+use crate::time_unit::TimeUnit;
 use forerun_core::access::Op;
 use forerun_core::units::Nanos;
 

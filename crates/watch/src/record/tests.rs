@@ -5,6 +5,7 @@ use super::*;
 use crate::format::Format;
 use crate::format::tests::BIO_QUEUE_6_18;
 use crate::session::{cpu_list, refused};
+use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::process::Command;
 

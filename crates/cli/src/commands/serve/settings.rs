@@ -20,7 +20,7 @@
 //! ```
 
 use super::ServeArgs;
-use crate::error::CliError;
+use crate::error::{CliError, one_line};
 use clap::parser::ValueSource;
 use clap::{ArgAction, ArgMatches, Args as _, FromArgMatches as _};
 use forerun_core::words::nearest;
@@ -317,6 +317,14 @@ impl Effective {
     }
 }
 
+/// What command line and file come to.
+pub(crate) fn effective(args: &ServeArgs, matches: Option<&ArgMatches>) -> Result<Effective, CliError> {
+    let file = args.config.as_deref().map(File::read).transpose()?.unwrap_or_default();
+    let mut given = matches.map(of_command_line).unwrap_or_default();
+    given.retain(|setting| setting.key != "config");
+    merge(&given, &file)
+}
+
 /// What the layers come to.
 pub(crate) fn merge(command_line: &[Setting], file: &File) -> Result<Effective, CliError> {
     if file.exports.len() > 1
@@ -388,7 +396,7 @@ fn refused(problem: &clap::Error, layer: &[Setting]) -> CliError {
         Origin::File(path, line) => Some(format!("{}:{line}", path.display())),
         Origin::Default | Origin::CommandLine => None,
     });
-    let message = crate::args::one_line(&text);
+    let message = one_line(&text);
     match line {
         Some(place) => {
             let what = message.trim_start_matches("command line: ").to_owned();

@@ -2,7 +2,7 @@
 //! a comma in a file's name or in data does not mislead.
 
 use crate::field;
-use crate::options::TimeUnit;
+use crate::time_unit::TimeUnit;
 use forerun_core::units::Nanos;
 
 /// Times of less than this many seconds are no times of the epoch, but differences (`strace -r`).

@@ -1,0 +1,54 @@
+//! How commands read a trace: the options that say what the file does not, and what is said of records passed over.
+
+use crate::error::{CliError, Kind};
+use crate::human;
+use crate::ui::Ui;
+use clap::Args;
+use forerun_trace::{ColumnMapping, Format, Opened, ReadOptions, TraceError};
+use std::path::Path;
+
+/// How a trace is read.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct ReadArgs {
+    /// The format, where content must not decide
+    #[arg(long, value_name = "FORMAT")]
+    pub(crate) format: Option<Format>,
+    /// Columns of a CSV of your own: time=0:us,offset=3:sectors,bytes=4,op=2
+    #[arg(long, value_name = "MAPPING", conflicts_with = "format")]
+    pub(crate) columns: Option<ColumnMapping>,
+    /// Pass over malformed records and count them
+    #[arg(long)]
+    pub(crate) skip_bad: bool,
+    /// Stop after N records
+    #[arg(long, value_name = "N")]
+    pub(crate) limit: Option<u64>,
+}
+
+/// Reads a trace; what was passed over is said on stderr.
+pub(crate) fn open(path: &Path, args: &ReadArgs, ui: &Ui) -> Result<Opened, CliError> {
+    let options = ReadOptions {
+        format: args.format,
+        skip_bad: args.skip_bad,
+        csv_mapping: args.columns.clone(),
+        limit: args.limit,
+        ..ReadOptions::default()
+    };
+    let opened = forerun_trace::open(path, &options).map_err(|problem: TraceError| {
+        let remedy = match &problem {
+            TraceError::Malformed(_) if !args.skip_bad => "--skip-bad passes over such records",
+            _ => "",
+        };
+        CliError::new(Kind::Failure, "", problem, remedy)
+    })?;
+    if opened.trace.skipped > 0 {
+        ui.say(&format!(
+            "{}: {} bad records passed over",
+            path.display(),
+            human::count(opened.trace.skipped)
+        ));
+        for bad in &opened.bad {
+            ui.say(&format!("  {bad}"));
+        }
+    }
+    Ok(opened)
+}

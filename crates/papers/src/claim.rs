@@ -1,0 +1,439 @@
+//! A claim: which set-ups are compared by which measure, what the paper says of it, and when it holds.
+//!
+//! The arithmetic of every row is here, and only here. A factor compares the worst of the set-ups on its left
+//! with the best of those on its right, as "outperforms any of" and "at least" ask for. A number of the paper holds
+//! when ours lies on the same side of 1 and within a third of it; an order holds when ours is the same.
+
+use super::facts::{facts, megabytes_per_s, memory_peak, speed};
+use super::setup::Setup;
+use super::{Kind, Paper, Reports, Row};
+use forerun_sim::report::{RunReport, ratio};
+
+/// A number of the paper holds within this share of it (the issue: "differs by more than a third").
+pub(super) const A_THIRD: f64 = 1.0 / 3.0;
+
+/// Most runs of a row whose numbers are told in full; of more only the speeds.
+const TOLD_IN_FULL: usize = 4;
+/// Most runs whose speeds are told; a row of more says what it must by its test.
+const TOLD: usize = 12;
+
+/// What is read off a run. More is better in each of them.
+pub(super) type Measure = fn(&RunReport) -> f64;
+
+/// MB/s that programs were served.
+pub(super) const THROUGHPUT: Measure = megabytes_per_s;
+/// Turnarounds per second: the same bytes in less time.
+pub(super) const SPEED: Measure = |run| 1e9 / run.elapsed_ns.max(1) as f64;
+
+/// When a claim holds.
+#[derive(Clone, Copy)]
+pub(super) enum Test {
+    /// The worst of the first `left` set-ups over the best of the rest, against the paper's number.
+    Factor {
+        /// What is compared.
+        measure: Measure,
+        /// How many set-ups stand on the left.
+        left: usize,
+    },
+    /// The same, and holds from this factor on.
+    AtLeast {
+        /// What is compared.
+        measure: Measure,
+        /// How many set-ups stand on the left.
+        left: usize,
+        /// Least factor.
+        least: f64,
+    },
+    /// The best of the first `left` set-ups over the worst of the rest; holds up to this factor.
+    AtMost {
+        /// What is compared.
+        measure: Measure,
+        /// How many set-ups stand on the left.
+        left: usize,
+        /// Largest factor.
+        most: f64,
+    },
+    /// What one run measured, against the paper's number.
+    Value(Measure),
+    /// The worst left over the best right is 1 within this share.
+    Same {
+        /// What is compared.
+        measure: Measure,
+        /// How far from 1 it may be.
+        within: f64,
+    },
+    /// Mean over pairs (left, right) of their factors, against the paper's number.
+    MeanFactor {
+        /// What is compared.
+        measure: Measure,
+    },
+    /// A point of a curve: nothing to hold.
+    Point(Measure),
+    /// Anything else.
+    Judge(fn(&[&RunReport]) -> Verdict),
+}
+
+/// What a test found.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Verdict {
+    /// Ours.
+    pub(super) ours: Option<f64>,
+    /// Whether it holds.
+    pub(super) holds: Option<bool>,
+    /// What the test wants to say beside the runs' numbers.
+    pub(super) said: String,
+}
+
+/// A run that shows a cause, made only if the row does not hold.
+#[derive(Clone)]
+pub(super) struct Ablation {
+    /// What differs, and what it would show.
+    pub(super) shows: &'static str,
+    /// One run, or all of the row's runs once more, in its order.
+    pub(super) setups: Vec<Setup>,
+}
+
+/// A point's place in a chart.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Place {
+    pub(super) series: String,
+    pub(super) x: f64,
+    /// What stands there, in words.
+    pub(super) name: String,
+}
+
+/// One row to be.
+#[derive(Clone)]
+pub(super) struct Claim {
+    pub(super) figure: &'static str,
+    pub(super) case: String,
+    pub(super) kind: Kind,
+    pub(super) paper: Option<Paper>,
+    pub(super) needs: Vec<Setup>,
+    pub(super) test: Test,
+    /// What is known of the cause where the row does not hold or is off by more than a third.
+    pub(super) cause: &'static str,
+    /// Finds the cause in what the ablations came to, where it differs from row to row; then `cause` stays empty.
+    pub(super) diagnose: Option<fn(&Self, &Reports) -> String>,
+    /// How a run's number is told beside a row that does not hold, where it is not MB/s.
+    pub(super) unit: Option<fn(&RunReport) -> String>,
+    pub(super) ablations: Vec<Ablation>,
+    pub(super) place: Option<Place>,
+    /// How a run is told in the row, where the study has its own way; such rows also say how much memory was held.
+    pub(super) tell: Option<fn(&RunReport) -> String>,
+}
+
+/// ours / paper, and whether ours lies on the paper's side of 1 and within a third.
+pub(super) fn against(ours: f64, paper: f64) -> (f64, bool) {
+    let ratio = ours / paper;
+    let same_side = (ours > 1.0) == (paper > 1.0);
+    (ratio, same_side && (ratio - 1.0).abs() <= A_THIRD)
+}
+
+/// Worst of the first `left` over best of the rest.
+pub(super) fn factor(values: &[f64], left: usize) -> f64 {
+    let worst = values[..left].iter().copied().fold(f64::INFINITY, f64::min);
+    let best = values[left..].iter().copied().fold(0.0, f64::max);
+    if best > 0.0 { worst / best } else { 0.0 }
+}
+
+/// Best of the first `left` over worst of the rest.
+fn reach(values: &[f64], left: usize) -> f64 {
+    let best = values[..left].iter().copied().fold(0.0, f64::max);
+    let worst = values[left..].iter().copied().fold(f64::INFINITY, f64::min);
+    if worst > 0.0 { best / worst } else { 0.0 }
+}
+
+impl Claim {
+    /// A claim of `figure`; what it needs and says is added by the other makers.
+    pub(super) fn new(figure: &'static str, case: impl Into<String>, needs: Vec<Setup>, test: Test) -> Self {
+        Self {
+            figure,
+            case: case.into(),
+            kind: Kind::Claim,
+            paper: None,
+            needs,
+            test,
+            cause: "",
+            diagnose: None,
+            unit: None,
+            ablations: Vec::new(),
+            place: None,
+            tell: None,
+        }
+    }
+    /// The paper's number: left over right.
+    pub(super) fn number(
+        figure: &'static str,
+        case: impl Into<String>,
+        paper: f64,
+        left: Vec<Setup>,
+        right: Vec<Setup>,
+        measure: Measure,
+    ) -> Self {
+        let test = Test::Factor { measure, left: left.len() };
+        let mut claim = Self::new(figure, case, [left, right].concat(), test);
+        claim.paper = Some(Paper::Number(paper));
+        claim
+    }
+    /// The paper's order: left is no slower than right.
+    pub(super) fn order(
+        figure: &'static str,
+        case: impl Into<String>,
+        says: &str,
+        left: Vec<Setup>,
+        right: Vec<Setup>,
+        measure: Measure,
+    ) -> Self {
+        let test = Test::AtLeast { measure, left: left.len(), least: 1.0 };
+        Self::new(figure, case, [left, right].concat(), test).says(says)
+    }
+    /// What this project expects: left at least `least` times right.
+    pub(super) fn expected(
+        figure: &'static str,
+        case: &str,
+        least: f64,
+        left: Vec<Setup>,
+        right: Vec<Setup>,
+        measure: Measure,
+    ) -> Self {
+        let test = Test::AtLeast { measure, left: left.len(), least };
+        let mut claim = Self::new(figure, format!("expected: {case}"), [left, right].concat(), test);
+        claim.kind = Kind::Expected;
+        claim
+    }
+    /// A point of a curve.
+    pub(super) fn point(
+        figure: &'static str,
+        unit: &str,
+        series: &str,
+        x: (f64, &str),
+        setup: Setup,
+        measure: Measure,
+    ) -> Self {
+        let case = format!("{series}, {}: {unit}", x.1);
+        let mut claim = Self::new(figure, case, vec![setup], Test::Point(measure));
+        claim.kind = Kind::Point;
+        claim.place = Some(Place { series: series.into(), x: x.0, name: x.1.into() });
+        claim
+    }
+    /// Something that the paper says and virtual time cannot show.
+    pub(super) fn absent(figure: &'static str, case: &str, paper: Paper, cause: &'static str) -> Self {
+        let mut claim = Self::new(figure, case, Vec::new(), Test::Judge(|_| Verdict::default()));
+        claim.kind = Kind::NotReproducible;
+        claim.paper = Some(paper);
+        claim.cause = cause;
+        claim
+    }
+    /// The same row when its runs cannot be made.
+    pub(super) fn without_runs(self, cause: &'static str) -> Self {
+        let paper = self.paper.clone();
+        Self { paper, place: None, ..Self::absent(self.figure, &self.case, Paper::Number(1.0), cause) }
+    }
+    pub(super) fn says(mut self, text: &str) -> Self {
+        self.paper = Some(Paper::Text(text.into()));
+        self
+    }
+    pub(super) fn expectation(mut self) -> Self {
+        self.kind = Kind::Expected;
+        self.case = format!("expected: {}", self.case);
+        self
+    }
+    pub(super) const fn because(mut self, cause: &'static str) -> Self {
+        self.cause = cause;
+        self
+    }
+    pub(super) const fn in_units(mut self, unit: fn(&RunReport) -> String) -> Self {
+        self.unit = Some(unit);
+        self
+    }
+    pub(super) const fn diagnosed(mut self, by: fn(&Self, &Reports) -> String) -> Self {
+        self.diagnose = Some(by);
+        self
+    }
+    pub(super) fn ablate(mut self, shows: &'static str, setup: Setup) -> Self {
+        self.ablations.push(Ablation { shows, setups: vec![setup] });
+        self
+    }
+    /// The whole row once more with every set-up changed.
+    pub(super) fn again(mut self, shows: &'static str, change: impl Fn(Setup) -> Setup) -> Self {
+        let setups = self.needs.iter().cloned().map(change).collect();
+        self.ablations.push(Ablation { shows, setups });
+        self
+    }
+
+    /// Applies the test.
+    pub(super) fn judge(&self, reports: &Reports) -> Verdict {
+        let runs: Vec<&RunReport> = self.needs.iter().filter_map(|s| reports.get(s)).collect();
+        let values = |measure: Measure| runs.iter().map(|run| measure(run)).collect::<Vec<f64>>();
+        let number = match &self.paper {
+            Some(Paper::Number(number)) => Some(*number),
+            _ => None,
+        };
+        let of = |ours: f64, holds: Option<bool>| Verdict { ours: Some(ours), holds, said: String::new() };
+        match self.test {
+            Test::Factor { measure, left } => {
+                let ours = factor(&values(measure), left);
+                of(ours, number.map(|paper| against(ours, paper).1))
+            }
+            Test::AtLeast { measure, left, least } => {
+                let ours = factor(&values(measure), left);
+                of(ours, Some(ours >= least))
+            }
+            Test::AtMost { measure, left, most } => {
+                let ours = reach(&values(measure), left);
+                of(ours, Some(ours <= most))
+            }
+            Test::Same { measure, within } => {
+                let ours = factor(&values(measure), 1);
+                of(ours, Some((ours - 1.0).abs() <= within))
+            }
+            Test::MeanFactor { measure } => {
+                let values = values(measure);
+                let pairs = values.len() / 2;
+                let sum: f64 = values.chunks_exact(2).map(|pair| factor(pair, 1)).sum();
+                let ours = sum / pairs.max(1) as f64;
+                of(ours, number.map(|paper| against(ours, paper).1))
+            }
+            Test::Value(measure) => {
+                let ours = measure(runs[0]);
+                of(ours, number.map(|paper| against(ours, paper).1))
+            }
+            Test::Point(measure) => of(measure(runs[0]), None),
+            Test::Judge(judge) => judge(&runs),
+        }
+    }
+
+    /// The row; `quick` runs claim nothing.
+    pub(super) fn row(&self, reports: &Reports, quick: bool) -> Row {
+        let verdict = self.judge(reports);
+        let ratio = match (&self.paper, verdict.ours) {
+            (Some(Paper::Number(paper)), Some(ours)) => Some(against(ours, *paper).0),
+            _ => None,
+        };
+        Row {
+            figure: self.figure.into(),
+            case: self.case.clone(),
+            kind: self.kind,
+            paper: self.paper.clone(),
+            ours: verdict.ours,
+            ratio,
+            holds: if quick { None } else { verdict.holds },
+            brief: self.brief(reports, &verdict, quick),
+            why: self.why(reports, &verdict, quick),
+            measured_ns_per_access: None,
+            memory_peak_bytes: self.tell.and_then(|_| self.memory_peak(reports)),
+        }
+    }
+
+    /// The most memory that one of the row's runs held.
+    fn memory_peak(&self, reports: &Reports) -> Option<u64> {
+        self.needs.iter().filter_map(|setup| reports.get(setup)).map(memory_peak).max()
+    }
+
+    /// Why the row does not hold, in a line, and in another what the runs and its ablations came to.
+    fn brief(&self, reports: &Reports, verdict: &Verdict, quick: bool) -> String {
+        if verdict.holds != Some(false) || quick {
+            return String::new();
+        }
+        let runs = self.needs.iter().filter_map(|setup| reports.get(setup));
+        let mut numbers: Vec<String> = Vec::new();
+        if !verdict.said.is_empty() {
+            numbers.push(verdict.said.clone());
+        } else if self.needs.len() <= TOLD {
+            let of = |run: &RunReport| {
+                self.unit.map_or_else(|| speed(run), |unit| format!("{}: {}", run.scheme, unit(run)))
+            };
+            numbers.extend(runs.map(|run| self.tell.map_or_else(|| of(run), |tell| tell(run))));
+        }
+        for ablation in &self.ablations {
+            let runs: Vec<&RunReport> = ablation.setups.iter().filter_map(|s| reports.get(s)).collect();
+            let came_to = match (&runs[..], self.tell) {
+                ([run], None) => self.unit.unwrap_or(|run| format!("{:.2} MB/s", megabytes_per_s(run)))(run),
+                _ => self.changed(ablation, reports),
+            };
+            numbers.push(format!("{}: {came_to}", ablation.shows));
+        }
+        let parts = [self.known_cause(reports), numbers.join("; ")];
+        parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n")
+    }
+
+    /// The cause as it stands in the claim, or as the ablations tell it.
+    fn known_cause(&self, reports: &Reports) -> String {
+        self.diagnose.map_or_else(|| self.cause.into(), |by| by(self, reports))
+    }
+
+    /// The row's own number if its first set-up were that of ablation number `at`, which is one run.
+    pub(super) fn instead(&self, at: usize, reports: &Reports) -> Option<f64> {
+        let first = self.ablations.get(at)?.setups.first()?;
+        self.of_setups(core::iter::once(first).chain(self.needs.iter().skip(1)).cloned().collect(), reports)
+    }
+    /// The row's own number with the set-ups of ablation number `at`.
+    pub(super) fn under(&self, at: usize, reports: &Reports) -> Option<f64> {
+        self.of_setups(self.ablations.get(at)?.setups.clone(), reports)
+    }
+    fn of_setups(&self, needs: Vec<Setup>, reports: &Reports) -> Option<f64> {
+        Self { needs, ablations: Vec::new(), ..self.clone() }.judge(reports).ours
+    }
+
+    /// The row's own number with the set-ups of an ablation.
+    fn changed(&self, ablation: &Ablation, reports: &Reports) -> String {
+        let ours = self.of_setups(ablation.setups.clone(), reports);
+        ours.map_or_else(|| "nothing".into(), |ours| format!("{ours:.3}"))
+    }
+
+    /// The runs' numbers, a line for each: in short where the row holds, with cause and ablations where it does not.
+    fn why(&self, reports: &Reports, verdict: &Verdict, quick: bool) -> String {
+        let runs = self.needs.iter().filter_map(|s| reports.get(s));
+        let mut parts: Vec<String> = Vec::new();
+        if !verdict.said.is_empty() {
+            parts.push(verdict.said.clone());
+        }
+        let broken = verdict.holds == Some(false) && !quick;
+        if broken || self.kind == Kind::NotReproducible {
+            parts.push(self.known_cause(reports));
+        }
+        let in_full = broken && self.needs.len() <= TOLD_IN_FULL;
+        if let Some(tell) = self.tell {
+            let told = if self.needs.len() <= TOLD { runs.map(tell).collect() } else { Vec::new() };
+            parts.push(told.join("; "));
+        } else if in_full {
+            parts.extend(runs.map(facts));
+        } else if self.needs.len() <= TOLD {
+            parts.push(runs.map(speed).collect::<Vec<_>>().join("; "));
+        }
+        if broken {
+            parts.extend(self.ablations.iter().map(|ablation| self.shown(ablation, reports)));
+        }
+        parts.retain(|part| !part.is_empty());
+        parts.join("\n")
+    }
+}
+
+impl Claim {
+    /// What an ablation's runs say: the row's own number under the change, or one run's numbers.
+    fn shown(&self, ablation: &Ablation, reports: &Reports) -> String {
+        let runs: Vec<&RunReport> = ablation.setups.iter().filter_map(|s| reports.get(s)).collect();
+        let shows = ablation.shows;
+        if let ([run], None) = (&runs[..], self.tell) {
+            return format!("ablation ({shows}): {}", facts(run));
+        }
+        let ours = self.changed(ablation, reports);
+        if runs.len() > TOLD_IN_FULL {
+            return format!("ablation ({shows}): {ours} instead");
+        }
+        let speeds: Vec<String> = runs.into_iter().map(self.tell.unwrap_or(speed)).collect();
+        format!("ablation ({shows}): {ours} instead, by {}", speeds.join(", "))
+    }
+}
+
+/// Share of blocks that the array layer served in these ways.
+pub(super) fn served(run: &RunReport, cache: bool, prefetch: bool, late: bool) -> f64 {
+    let Some(layer) = super::facts::array(run) else { return 0.0 };
+    let c = &layer.counts;
+    let pick = |wanted, n| if wanted { n } else { 0 };
+    ratio(
+        pick(cache, c.cache_hits) + pick(prefetch, c.prefetch_hits) + pick(late, c.late_hits),
+        c.blocks_read,
+    )
+}

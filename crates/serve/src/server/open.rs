@@ -1,0 +1,129 @@
+//! What one export becomes before anybody is served: its options checked, its members opened, its volume made.
+
+use crate::backend::{Backend, Threads};
+use crate::emulate::Emulated;
+use crate::error::{ServeError, system};
+use crate::fan::Fan;
+use crate::options::{EXPORTS_MAX, ExportOptions, MemberSpec, Options, Transfer, What};
+use crate::raw::{Arena, Ring};
+use crate::source::{Opening, Source};
+use crate::spec::EngineSpec;
+use crate::volume::Volume;
+use forerun_core::array::ArraySpec;
+use forerun_core::size::format_size;
+use forerun_core::units::SECTOR_BYTES;
+use forerun_disk::device::Device;
+use forerun_disk::preset::{BuildOptions, Preset};
+use std::io;
+
+/// Whether these can be the exports of one server.
+pub(super) fn check_exports(exports: &[ExportOptions]) -> Result<(), ServeError> {
+    if !(1..=EXPORTS_MAX).contains(&exports.len()) {
+        let why = format!("a server has 1 to {EXPORTS_MAX} exports, not {}", exports.len());
+        return Err(ServeError::option("exports", why));
+    }
+    for (index, export) in exports.iter().enumerate() {
+        if export.name.len() > crate::nbd::handshake::NAME_BYTES_MAX {
+            return Err(ServeError::option("--name", "a name has at most 4096 bytes"));
+        }
+        if exports[..index].iter().any(|other| other.name == export.name) {
+            let why = format!("two exports are called {:?}: give each its own name", export.name);
+            return Err(ServeError::option("--name", why));
+        }
+    }
+    Ok(())
+}
+
+/// One export, without its members.
+pub(super) fn check_export(export: &ExportOptions) -> Result<(), ServeError> {
+    let believed = match &export.what {
+        What::Over { member, array } => {
+            if let Some(text) = array {
+                let _: ArraySpec = text.parse().map_err(|why| ServeError::option("--array", why))?;
+            }
+            member.emulate.as_ref()
+        }
+        What::Stripe { members, .. } => members.iter().find_map(|member| member.emulate.as_ref()),
+    };
+    EngineSpec::new(&export.scheme, export.cache_bytes, believed.unwrap_or(&export.device)).map(drop)
+}
+
+fn make_backend(transfer: Transfer, direct: bool, arena: &Arena) -> io::Result<Box<dyn Backend>> {
+    match transfer {
+        Transfer::Threads => Ok(Box::new(Threads::new()?)),
+        Transfer::Ring => Ok(Box::new(Ring::new(arena, direct)?)),
+        Transfer::Auto => match Ring::new(arena, direct) {
+            Ok(ring) => Ok(Box::new(ring)),
+            Err(_) => Ok(Box::new(Threads::new()?)),
+        },
+    }
+}
+
+/// The models of emulated members; a member without one is as fast as it is.
+fn models(members: &[&MemberSpec], sizes: &[u64]) -> Result<Vec<Option<Box<dyn Device>>>, ServeError> {
+    let model = |(member, &size): (&&MemberSpec, &u64)| {
+        let Some(name) = &member.emulate else { return Ok(None) };
+        let preset = Preset::load(name).map_err(|why| ServeError::option("emulate", why))?;
+        let device =
+            preset.build(&BuildOptions::default()).map_err(|why| ServeError::option("emulate", why))?;
+        if size.div_ceil(SECTOR_BYTES) > device.sectors() {
+            let why = format!("{} is larger than a {name}", member.path.display());
+            return Err(ServeError::option("emulate", why));
+        }
+        Ok(Some(device))
+    };
+    members.iter().zip(sizes).map(model).collect()
+}
+
+/// Opens the members of an export and makes its cache.
+pub(super) fn volume(options: &Options, export: &ExportOptions) -> Result<Volume, ServeError> {
+    let mut found = None;
+    let how = Opening {
+        read_only: export.read_only,
+        direct: options.direct,
+        tls: crate::member_tls::config(&export.member_tls)?,
+    };
+    let (mut source, members): (Source, Vec<&MemberSpec>) = match &export.what {
+        What::Over { member, array } => {
+            let array: ArraySpec = if let Some(text) = array {
+                text.parse().map_err(|why| ServeError::option("--array", why))?
+            } else {
+                found = crate::geometry::of_device(&member.path);
+                let usual = || crate::source::usual_array(&member.path);
+                found.as_ref().map_or_else(usual, |found| found.data)
+            };
+            (Source::over(&member.path, array, &how)?, vec![member])
+        }
+        What::Stripe { strip_bytes, members } => {
+            let paths: Vec<_> = members.iter().map(|member| member.path.clone()).collect();
+            (Source::stripe(&paths, *strip_bytes, &how)?, members.iter().collect())
+        }
+    };
+    let sizes: Vec<u64> = source.members.iter().map(|member| member.size).collect();
+    let models = models(&members, &sizes)?;
+    let believed = members.iter().find_map(|member| member.emulate.as_ref()).unwrap_or(&export.device);
+    let spec = EngineSpec::new(&export.scheme, export.cache_bytes, believed)?;
+    spec.check(&source.array)?;
+    let (direct, far) = (source.is_direct(), source.take_far());
+    let backend = |arena: &Arena| {
+        let files = make_backend(options.transfer, direct, arena)?;
+        let plain = match far {
+            Some(far) => Box::new(Fan::new(files, far)?),
+            None => files,
+        };
+        let emulated = models.iter().any(Option::is_some);
+        Ok(if emulated { Box::new(Emulated::new(plain, models)) as Box<dyn Backend> } else { plain })
+    };
+    let mut volume = Volume::new(spec, source, backend).map_err(system("memory and members"))?;
+    let unserved = volume.source.unserved();
+    if unserved > 0 {
+        volume.say(format!(
+            "{} of the members are not served: a stripe takes whole strips, and as many of each as the smallest has",
+            format_size(unserved)
+        ));
+    }
+    if let (Some(found), Some(member)) = (found, members.first()) {
+        volume.say(format!("{} is {}: served as {}", member.path.display(), found.words, found.data));
+    }
+    Ok(volume)
+}

@@ -1,0 +1,181 @@
+//! What an engine of this host is made from: enough to make the same one again, when a log of its inputs is replayed or its
+//! scheme is changed, and the changes that there are.
+
+use crate::error::ServeError;
+use forerun_core::array::Array;
+use forerun_core::cost::CostModel;
+use forerun_core::dispatch::DemandFirst;
+use forerun_core::engine::{Config, Engine, Residency, WriteMode};
+use forerun_core::registry::{BuiltLayer, Layer, LayerShape, SchemeSpec};
+use forerun_core::size::format_size;
+use forerun_core::units::{BLOCK_BYTES, Nanos};
+use forerun_disk::preset::Preset;
+
+/// Smallest cache, bytes: 64 connections must each find room in it for a read (see `credit`).
+pub(crate) const CACHE_BYTES_MIN: u64 = 16 << 20;
+/// Largest cache, bytes: slots are numbered in 32 bits, beside staging and intake memory. 8 TiB.
+pub(crate) const CACHE_BYTES_MAX: u64 = 8 << 40;
+
+/// The engine of a volume.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct EngineSpec {
+    /// As in the scheme grammar.
+    pub(crate) scheme: String,
+    /// Budget of the cache, blocks.
+    pub(crate) cache_blocks: u64,
+    /// Preset whose costs the policies believe in.
+    pub(crate) device: String,
+    parsed: SchemeSpec,
+    layer: Layer,
+    cost: CostModel,
+    /// Blocks that may be read ahead at once; none is what the scheme and the cache say.
+    ahead_blocks_max: Option<u64>,
+}
+
+impl EngineSpec {
+    /// Checks scheme, device and cache.
+    pub(crate) fn new(scheme: &str, cache_bytes: u64, device: &str) -> Result<Self, ServeError> {
+        let parsed = SchemeSpec::parse(scheme).map_err(|why| ServeError::option("--scheme", why))?;
+        if let Some(name) = parsed.beside() {
+            let why = format!(
+                "{name} knows what will be read, which nobody knows of clients: it is a line of `forerun compare`; \
+                 `forerun schemes` lists those that can be served"
+            );
+            return Err(ServeError::option("--scheme", why));
+        }
+        let layer = layer_of(&parsed)?;
+        if !(CACHE_BYTES_MIN..=CACHE_BYTES_MAX).contains(&cache_bytes) {
+            let (least, most) = (format_size(CACHE_BYTES_MIN), format_size(CACHE_BYTES_MAX));
+            return Err(ServeError::option("--cache", format!("a cache holds {least} to {most}")));
+        }
+        let preset = Preset::load(device).map_err(|why| ServeError::option("--device", why))?;
+        let believed = preset.cost_params().map_err(|why| ServeError::option("--device", why))?;
+        let cost = CostModel {
+            seek_min_ns: believed.seek_min_ns,
+            seek_a_ns: believed.seek_a_ns,
+            seek_b_ns: believed.seek_b_ns,
+            blocks_per_cylinder: believed.blocks_per_cylinder,
+            half_rotation: Nanos(believed.half_rotation_ns),
+            per_block: Nanos(believed.ns_per_block),
+            command: Nanos(believed.command_ns),
+            track_blocks: 2 * believed.half_rotation_ns / believed.ns_per_block.max(1),
+        };
+        let cache_blocks = cache_bytes / BLOCK_BYTES;
+        Ok(Self {
+            scheme: scheme.into(),
+            cache_blocks,
+            device: device.into(),
+            parsed,
+            layer,
+            cost,
+            ahead_blocks_max: None,
+        })
+    }
+
+    /// What the scheme is offered over `array`.
+    fn shape(&self, array: &Array) -> LayerShape {
+        LayerShape {
+            cache_blocks: self.cache_blocks,
+            strip_blocks: array.strip_blocks(),
+            stripe_strips: array.stripe_strips(),
+            disks: array.disks(),
+        }
+    }
+
+    fn built(&self, array: &Array) -> BuiltLayer {
+        self.parsed.build(self.layer, &self.shape(array))
+    }
+
+    /// Whether the scheme's values fit this cache and array.
+    pub(crate) fn check(&self, array: &Array) -> Result<(), ServeError> {
+        self.parsed.check(self.layer, &self.shape(array)).map_err(|why| ServeError::option("--scheme", why))
+    }
+
+    /// Gives an engine that was built of another spec for the same cache and device the scheme of this one.
+    pub(crate) fn reshape(&self, now: Nanos, engine: &mut Engine) {
+        debug_assert_eq!(engine.config().cache_blocks, self.cache_blocks, "a cache keeps its size");
+        let built = self.built(engine.array());
+        let dispatch = Box::new(DemandFirst::new(usize::from(engine.array().disks())));
+        engine.set_scheme(now, built, dispatch);
+    }
+
+    /// Whether its parts are of the array layer.
+    #[cfg(test)]
+    pub(crate) fn is_array(&self) -> bool {
+        self.layer == Layer::Array
+    }
+
+    /// The same with the cache and the beliefs of a page of `scenarios/`.
+    #[cfg(test)]
+    pub(crate) fn of_a_page(self, cache_blocks: u64) -> Self {
+        Self { cache_blocks, cost: CostModel::default(), ahead_blocks_max: Some(cache_blocks), ..self }
+    }
+
+    /// The engine over `array`.
+    pub(crate) fn build(&self, array: Array) -> Engine {
+        let built = self.built(&array);
+        let config = Config {
+            residency: Residency::Owned,
+            cache_blocks: self.cache_blocks,
+            line_blocks: built.line_blocks,
+            strip_aligned: true,
+            retain: true,
+            command_blocks_max: array.strip_blocks(),
+            ahead_blocks_max: self.ahead_blocks_max.unwrap_or(built.ahead_blocks_max),
+            staging_blocks: 0,
+            write: WriteMode::Through,
+        };
+        let dispatch = Box::new(DemandFirst::new(usize::from(array.disks())));
+        Engine::new(config, array, self.cost, built.scheme, dispatch)
+    }
+}
+
+/// What an operator may change while clients are served.
+pub(crate) enum Change {
+    /// Another scheme; everything else of the spec is as it was.
+    Scheme(EngineSpec),
+    /// Everything that can leave the cache leaves.
+    Drop,
+}
+
+/// The layer whose parts a scheme has; a server has one cache, so it cannot have both.
+fn layer_of(scheme: &SchemeSpec) -> Result<Layer, ServeError> {
+    let has = |layer| scheme.of(layer).any(|part| part.row.name != "none");
+    match (has(Layer::Host), has(Layer::Array)) {
+        (true, true) => Err(ServeError::option(
+            "--scheme",
+            "a server has one cache: name parts of the array layer or of the host layer, not of both",
+        )),
+        (true, false) => Ok(Layer::Host),
+        (false, _) => Ok(Layer::Array),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scheme_of_either_layer_is_served_and_one_of_both_is_not() {
+        for scheme in ["none", "asp+msp", "seqp:512K", "strip"] {
+            assert!(EngineSpec::new(scheme, 64 << 20, "cheetah-15k4").is_ok(), "{scheme}");
+        }
+        let both = EngineSpec::new("asp+seqp:128K", 64 << 20, "cheetah-15k4").expect_err("two layers");
+        assert!(both.to_string().contains("one cache"), "{both}");
+    }
+
+    #[test]
+    fn lines_that_need_the_future_are_no_schemes_of_a_server() {
+        for scheme in ["oracle", "bound"] {
+            let why = EngineSpec::new(scheme, 64 << 20, "cheetah-15k4").expect_err(scheme).to_string();
+            assert!(why.starts_with("--scheme: ") && why.contains("knows what will be read"), "{why}");
+        }
+    }
+
+    #[test]
+    fn sizes_and_devices_that_do_not_exist_are_refused_by_name() {
+        assert!(EngineSpec::new("none", 1 << 20, "cheetah-15k4").is_err());
+        let device = EngineSpec::new("none", 64 << 20, "floppy").expect_err("no such device");
+        assert!(device.to_string().starts_with("--device"), "{device}");
+    }
+}

@@ -1,0 +1,35 @@
+//! What a member would lose if a sync of it failed now: the writes that have ended and that no sync has covered.
+//!
+//! It decides what a failed sync means (see `volume/sync.rs`). Each member has one.
+
+/// Which writes of a member a failed sync would lose.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Unsynced {
+    /// Some have ended well since the last sync began.
+    fresh: bool,
+    /// Some had ended well before that one began, and no sync before it that succeeded.
+    covered: bool,
+}
+
+impl Unsynced {
+    /// A write has ended well.
+    pub(crate) const fn wrote(&mut self) {
+        self.fresh = true;
+    }
+
+    /// A sync begins.
+    pub(crate) const fn begin(&mut self) {
+        self.covered |= self.fresh;
+        self.fresh = false;
+    }
+
+    /// A sync has ended well: all that had ended when it began is safe.
+    pub(crate) const fn synced(&mut self) {
+        self.covered = false;
+    }
+
+    /// Whether a sync that fails now would lose something.
+    pub(crate) const fn any(self) -> bool {
+        self.fresh || self.covered
+    }
+}

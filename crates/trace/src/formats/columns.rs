@@ -1,0 +1,124 @@
+//! Any separated text, by the mapping of its columns that the caller gives (see [`crate::columns`]).
+
+use super::LineReader;
+use crate::columns::{Column, ColumnMapping, Length, Sized};
+use crate::error::Fault;
+use crate::field::{self, Fields};
+use crate::record::{Name, Record};
+use crate::sink::Sink;
+use crate::time_unit::TimeUnit;
+use forerun_core::access::Op;
+use forerun_core::units::Nanos;
+
+/// Reads text by a mapping.
+pub(crate) struct Reader {
+    mapping: ColumnMapping,
+    lines: u64,
+    headings: Vec<String>,
+}
+
+impl Reader {
+    pub(crate) const fn new(mapping: ColumnMapping) -> Self {
+        Self { mapping, lines: 0, headings: Vec::new() }
+    }
+
+    fn cell<'a>(&self, column: &Column, fields: &Fields<'a>, what: &str) -> Result<&'a str, Fault> {
+        let number = match column {
+            Column::Number(number) => *number,
+            Column::Heading(heading) => self.headings.iter().position(|h| h == heading).ok_or_else(|| {
+                Fault::told(
+                    format!("a column with the heading {heading:?} for the {what}"),
+                    self.headings.join(", "),
+                )
+                .remedy("correct the column mapping")
+            })?,
+        };
+        if number < fields.len() {
+            Ok(fields.get(number).trim_matches('"'))
+        } else {
+            let found = format!("{} columns", fields.len());
+            Err(Fault::told(format!("column {number} with the {what}"), found))
+        }
+    }
+
+    fn bytes(&self, sized: &Sized, fields: &Fields<'_>, what: &str) -> Result<u64, Fault> {
+        let cell = self.cell(&sized.column, fields, what)?;
+        let value = field::uint(cell, what)?;
+        value.checked_mul(sized.unit).ok_or_else(|| Fault::new(format!("{what} below 2^64 bytes"), cell))
+    }
+
+    fn time(
+        &self,
+        column: Option<&(Column, TimeUnit)>,
+        fields: &Fields<'_>,
+        what: &str,
+    ) -> Result<Option<Nanos>, Fault> {
+        let Some((column, unit)) = column else { return Ok(None) };
+        field::time(self.cell(column, fields, what)?, unit.nanos(), what).map(Some)
+    }
+
+    fn op(&self, fields: &Fields<'_>) -> Result<Op, Fault> {
+        let Some(column) = &self.mapping.op else {
+            return Ok(Op::Read);
+        };
+        let cell = self.cell(column, fields, "operation")?;
+        if self.mapping.read.as_deref() == Some(cell) {
+            return Ok(Op::Read);
+        }
+        if self.mapping.write.as_deref() == Some(cell) {
+            return Ok(Op::Write);
+        }
+        match (&self.mapping.read, &self.mapping.write) {
+            (Some(_), None) => Ok(Op::Write),
+            (None, Some(_)) => Ok(Op::Read),
+            (Some(read), Some(write)) => Err(Fault::new(format!("{read:?} or {write:?}"), cell)),
+            (None, None) => field::op(cell)
+                .map_err(|fault| fault.remedy("say read=WORD and write=WORD in the column mapping")),
+        }
+    }
+
+    fn label(
+        &self,
+        column: Option<&Column>,
+        guess: Name,
+        fields: &Fields<'_>,
+        sink: &mut Sink<'_>,
+    ) -> Result<Name, Fault> {
+        match column {
+            Some(column) => sink.name_like(guess, self.cell(column, fields, "name")?),
+            None => Ok(Name::ABSENT),
+        }
+    }
+}
+
+impl LineReader for Reader {
+    fn line(&mut self, line: &str, sink: &mut Sink<'_>) -> Result<(), Fault> {
+        let fields = self.mapping.separator.cut(line);
+        self.lines += 1;
+        if self.lines <= self.mapping.header_lines {
+            if self.lines == 1 {
+                self.headings =
+                    (0..fields.len()).map(|i| fields.get(i).trim_matches('"').to_owned()).collect();
+            }
+            return Ok(());
+        }
+        let offset = self.bytes(&self.mapping.offset, &fields, "offset")?;
+        let bytes = match &self.mapping.length {
+            Length::Constant(bytes) => *bytes,
+            Length::Column(sized) => self.bytes(sized, &fields, "length")?,
+        };
+        let time = self.time(self.mapping.time.as_ref(), &fields, "time")?;
+        let took = self.time(self.mapping.took.as_ref(), &fields, "duration")?;
+        let op = self.op(&fields)?;
+        let last = sink.last();
+        let device = self.label(self.mapping.device.as_ref(), last.device, &fields, sink)?;
+        let process = self.label(self.mapping.process.as_ref(), last.process, &fields, sink)?;
+        let file = self.label(self.mapping.file.as_ref(), last.file, &fields, sink)?;
+        if let Some(sized) = &self.mapping.file_size
+            && !self.cell(&sized.column, &fields, "file size")?.is_empty()
+        {
+            sink.know_size(device, file, self.bytes(sized, &fields, "file size")?);
+        }
+        sink.push(Record { time, took, device, process, file, offset, bytes, op })
+    }
+}

@@ -1,0 +1,73 @@
+//! What a recording tells while it runs and when it ends, of blocks and of files alike, and why there may be none.
+
+use crate::device::DeviceError;
+use crate::sample::SampleError;
+use std::io;
+use std::path::PathBuf;
+use std::process::ExitStatus;
+use std::time::Duration;
+
+/// How far a recording is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// Requests so far.
+    pub records: u64,
+    /// Events that the kernel had to drop so far, as far as it has said so.
+    pub lost: u64,
+    /// Time since the start.
+    pub elapsed: Duration,
+}
+
+/// Why a recording ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// The command ended, with this status.
+    Command(ExitStatus),
+    /// Somebody set the stop flag.
+    Stopped,
+    /// The time was over.
+    Duration,
+    /// [`RecordOptions::records_max`](crate::record::RecordOptions::records_max) requests were recorded.
+    Full,
+}
+
+/// Why nothing was recorded.
+#[derive(Debug, thiserror::Error)]
+pub enum RecordError {
+    /// This kernel, or this user on it, cannot trace.
+    #[error("cannot record: {what}; {remedy}")]
+    Unsupported {
+        /// What is missing.
+        what: String,
+        /// What to do about it.
+        remedy: String,
+    },
+    /// The command has no program.
+    #[error("no command given after `--`")]
+    NoCommand,
+    /// The device is not there or not a device.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// A folder whose files are to be recorded is not there.
+    #[error("{folder}: {source}")]
+    Folder {
+        /// As given.
+        folder: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The program could not be started.
+    #[error("starting {program}: {source}")]
+    Start {
+        /// As given.
+        program: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A call to the kernel failed while recording.
+    #[error("reading events from the kernel: {0}")]
+    Ring(#[from] io::Error),
+    /// The kernel's record is not what its format says.
+    #[error("reading events from the kernel: {0}")]
+    Sample(#[from] SampleError),
+}
