@@ -31,15 +31,15 @@ fn abbreviates(word: &str, name: &str) -> bool {
     word.chars().next() == name.chars().next() && word.chars().all(|letter| left.any(|other| other == letter))
 }
 
-/// The name that is nearest to `word`, if one is near.
+/// The name that is nearest to `word`, if one is near; of two equally near ones the shorter. A short form is as near as one
+/// edit.
 pub fn nearest<'a>(word: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let distance = |name: &str| {
-        if word.len() >= SHORT_MIN && abbreviates(word, name) { 0 } else { edits(word, name) }
+        if word.len() >= SHORT_MIN && abbreviates(word, name) { 1 } else { edits(word, name) }
     };
-    let near = names.into_iter().map(|name| (distance(name), name));
-    near.filter(|&(distance, name)| distance <= EDITS_MAX && distance < name.len())
-        .min()
-        .map(|(_, name)| name)
+    let near = names.into_iter().map(|name| (distance(name), name.len(), name));
+    let near = near.filter(|&(distance, letters, _)| distance <= EDITS_MAX && distance < letters);
+    near.min().map(|(_, _, name)| name)
 }
 
 /// `; did you mean …?`, or nothing.
@@ -54,7 +54,7 @@ mod tests {
 
     #[test]
     fn a_slip_of_the_pen_and_a_short_form_find_their_name_and_another_word_finds_none() {
-        let names = ["asp", "linux-6", "processes", "none"];
+        let names = ["asp", "linux-2.6", "linux-6", "processes", "none"];
         assert_eq!(nearest("aps", names), Some("asp"));
         assert_eq!(nearest("linux6", names), Some("linux-6"));
         assert_eq!(nearest("procs", names), Some("processes"));
