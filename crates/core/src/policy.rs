@@ -82,7 +82,9 @@ pub struct Wish {
     pub context: Option<Context>,
 }
 
-/// Most wishes of one event. 64: a 1 MiB access that widens each of its 4 KiB-apart strips still fits.
+/// Most wishes of one event. 64: an access of 1 MiB that widens each of its strips of 16 KiB still fits, and the longest one,
+/// of 4 MiB, on strips of 64 KiB. On smaller strips those behind are not widened, which is counted; all but the first and the
+/// last are read whole anyway, so that no more than the last strip's rest is lost.
 pub const WISHES_MAX: usize = 64;
 /// Most wake-ups asked for in one event.
 pub const WAKES_MAX: usize = 8;

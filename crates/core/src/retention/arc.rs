@@ -114,25 +114,22 @@ impl Arc {
 }
 
 impl Replacement for Arc {
-    fn capacity(&self) -> usize {
-        self.capacity
+    #[inline]
+    fn lists(&self) -> &Lists {
+        &self.lists
     }
     #[inline]
-    fn len(&self) -> usize {
-        self.lists.resident()
+    fn lists_mut(&mut self) -> &mut Lists {
+        &mut self.lists
+    }
+    fn capacity(&self) -> usize {
+        self.capacity
     }
     fn max_keys(&self) -> usize {
         2 * self.capacity + 1
     }
-    #[inline]
-    fn is_resident(&self, key: Key) -> bool {
-        self.lists.is_resident(key)
-    }
     fn is_remembered(&self, key: Key) -> bool {
         matches!(self.lists.list_of(key), B1 | B2)
-    }
-    fn reserve(&mut self, keys: usize) {
-        self.lists.grow(keys);
     }
     #[inline]
     fn admit(&mut self, key: Key, arrival: Arrival) {
@@ -191,12 +188,6 @@ impl Replacement for Arc {
         // B: all four lists together are full
         let dropped = if t1 + b1 + t2 + b2 >= 2 * self.capacity { self.drop_oldest(B2) } else { None };
         self.replace(false, dropped)
-    }
-    fn put_back(&mut self, key: Key) {
-        self.lists.set_aside(key);
-    }
-    fn settle(&mut self) {
-        self.lists.settle();
     }
     #[inline]
     fn insert(&mut self, key: Key) {

@@ -39,25 +39,19 @@ impl Lru {
 }
 
 impl Replacement for Lru {
+    #[inline]
+    fn lists(&self) -> &Lists {
+        &self.lists
+    }
+    #[inline]
+    fn lists_mut(&mut self) -> &mut Lists {
+        &mut self.lists
+    }
     fn capacity(&self) -> usize {
         self.capacity
     }
-    #[inline]
-    fn len(&self) -> usize {
-        self.lists.resident()
-    }
     fn max_keys(&self) -> usize {
         self.capacity + 1
-    }
-    #[inline]
-    fn is_resident(&self, key: Key) -> bool {
-        self.lists.is_resident(key)
-    }
-    fn is_remembered(&self, _key: Key) -> bool {
-        false
-    }
-    fn reserve(&mut self, keys: usize) {
-        self.lists.grow(keys);
     }
     #[inline]
     fn admit(&mut self, key: Key, arrival: Arrival) {
@@ -70,12 +64,6 @@ impl Replacement for Lru {
         let key = self.lists.oldest(QUEUE)?;
         self.lists.take_victim(key);
         Some(Evicted { key, remembered: false, dropped: None })
-    }
-    fn put_back(&mut self, key: Key) {
-        self.lists.set_aside(key);
-    }
-    fn settle(&mut self) {
-        self.lists.settle();
     }
     #[inline]
     fn insert(&mut self, key: Key) {

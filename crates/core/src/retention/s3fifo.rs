@@ -104,25 +104,22 @@ impl S3Fifo {
 }
 
 impl Replacement for S3Fifo {
-    fn capacity(&self) -> usize {
-        self.capacity
+    #[inline]
+    fn lists(&self) -> &Lists {
+        &self.lists
     }
     #[inline]
-    fn len(&self) -> usize {
-        self.lists.resident()
+    fn lists_mut(&mut self) -> &mut Lists {
+        &mut self.lists
+    }
+    fn capacity(&self) -> usize {
+        self.capacity
     }
     fn max_keys(&self) -> usize {
         self.capacity + self.ghosts_max + 1
     }
-    #[inline]
-    fn is_resident(&self, key: Key) -> bool {
-        self.lists.is_resident(key)
-    }
     fn is_remembered(&self, key: Key) -> bool {
         self.lists.list_of(key) == GHOST
-    }
-    fn reserve(&mut self, keys: usize) {
-        self.lists.grow(keys);
     }
     #[inline]
     fn admit(&mut self, key: Key, arrival: Arrival) {
@@ -143,12 +140,6 @@ impl Replacement for S3Fifo {
             return self.evict_main();
         }
         self.evict_small().or_else(|| self.evict_main())
-    }
-    fn put_back(&mut self, key: Key) {
-        self.lists.set_aside(key);
-    }
-    fn settle(&mut self) {
-        self.lists.settle();
     }
     #[inline]
     fn insert(&mut self, key: Key) {
