@@ -119,6 +119,14 @@ pub enum Input {
         /// How.
         status: Status,
     },
+    /// Blocks of a member command that has not ended could not be read; those around them may come all the same. For fetches of
+    /// arrays without redundancy.
+    Hole {
+        /// Its number, from `Start`.
+        command: u32,
+        /// Which of its blocks, counted from its first.
+        extent: Extent,
+    },
     /// The host has copied what `Ready` announced.
     Release {
         /// From `Ready`.
@@ -298,6 +306,7 @@ impl Engine {
             Input::Write { id, access, durable } => self.write(now, id, access, durable),
             Input::Flush { id } => self.flush(now, id),
             Input::Seen { access, seen } => self.seen(now, access, seen),
+            Input::Hole { command, extent } => self.hole(command, extent),
             Input::Member { disk, failed } => {
                 if failed {
                     self.failed.insert(disk);

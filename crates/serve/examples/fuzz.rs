@@ -116,7 +116,7 @@ fn run(rng: &mut Rng, session: &[u8]) -> bool {
 }
 
 fn requests(mut bytes: &[u8], told: bool) {
-    let limits = Limits { size: 1 << 21, read_only: false, told };
+    let limits = Limits { size: 1 << 21, read_only: false, no_flush: false, told };
     while let Parsed::Request(request) = parse_request(bytes) {
         if request.check(&limits).is_ok() && matches!(request.command, Command::Read | Command::Write) {
             assert!(

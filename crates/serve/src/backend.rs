@@ -95,6 +95,8 @@ pub(crate) trait Backend: Send {
     fn changed(&mut self) -> Option<String> {
         None
     }
+    /// What has not ended is not waited for when this goes: it may never end.
+    fn forsake(&mut self) {}
     /// Readable while something has ended and was not reaped.
     fn poll_fd(&self) -> BorrowedFd<'_>;
 }
@@ -130,6 +132,7 @@ struct Queue {
 pub(crate) struct Threads {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
+    forsaken: bool,
 }
 
 /// A panic of another thread leaves the queues whole: every change of them is one step.
@@ -153,7 +156,7 @@ impl Threads {
             let builder = std::thread::Builder::new().name("member".into()).stack_size(128 << 10);
             threads.push(builder.spawn(move || serve(&shared))?);
         }
-        Ok(Self { shared, threads })
+        Ok(Self { shared, threads, forsaken: false })
     }
 }
 
@@ -205,6 +208,9 @@ impl Backend for Threads {
     fn reap(&mut self, _now: Nanos, out: &mut Vec<Done>) {
         out.append(&mut lock(&self.shared.ended));
     }
+    fn forsake(&mut self) {
+        self.forsaken = true;
+    }
     fn poll_fd(&self) -> BorrowedFd<'_> {
         self.shared.event.as_fd()
     }
@@ -215,7 +221,10 @@ impl Drop for Threads {
         lock(&self.shared.queue).stop = true;
         self.shared.wake.notify_all();
         for thread in self.threads.drain(..) {
-            drop(thread.join());
+            // One that is left to itself has what it needs, and ends with its task or with the process.
+            if !self.forsaken {
+                drop(thread.join());
+            }
         }
     }
 }

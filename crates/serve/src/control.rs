@@ -84,6 +84,9 @@ pub struct ExportState {
     pub read_only: bool,
     /// Why it answers with errors only, if it does.
     pub changed: Option<String>,
+    /// What is not well, in sentences; nothing when all is.
+    #[serde(default)]
+    pub warnings: Vec<String>,
 }
 
 /// The counters of a server since it began. Blocks are of 4 KiB; the words are those of every report.
@@ -97,6 +100,9 @@ pub struct Stats {
     pub connections: u64,
     /// Most of them at once.
     pub connections_max: u64,
+    /// The most memory that the server takes, bytes.
+    #[serde(default)]
+    pub memory_bound_bytes: u64,
     /// Member commands and syncs that failed.
     pub member_errors: u64,
     /// Each export.
@@ -120,12 +126,18 @@ pub struct ExportStats {
 }
 
 impl Stats {
-    pub(crate) fn new(now_ns: u64, connections: u32, connections_max: u32, metrics: &Metrics) -> Self {
+    pub(crate) fn new(
+        now_ns: u64,
+        (connections, connections_max): (u32, u32),
+        memory_bound_bytes: u64,
+        metrics: &Metrics,
+    ) -> Self {
         Self {
             now_ns,
             clients: metrics.clients,
             connections: connections.into(),
             connections_max: connections_max.into(),
+            memory_bound_bytes,
             member_errors: metrics.member_errors,
             exports: metrics.exports.iter().map(ExportStats::new).collect(),
         }

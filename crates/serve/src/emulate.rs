@@ -152,6 +152,10 @@ impl Backend for Emulated {
         self.inner.changed()
     }
 
+    fn forsake(&mut self) {
+        self.inner.forsake();
+    }
+
     fn poll_fd(&self) -> BorrowedFd<'_> {
         self.inner.poll_fd()
     }

@@ -71,6 +71,10 @@ impl Backend for Fan {
         self.all().find_map(|backend| backend.changed())
     }
 
+    fn forsake(&mut self) {
+        self.all().for_each(|backend| backend.forsake());
+    }
+
     fn poll_fd(&self) -> BorrowedFd<'_> {
         self.epoll.as_fd()
     }

@@ -29,6 +29,8 @@ pub struct Figures {
     pub connections: u64,
     /// Resident memory of the process, bytes; 0 where the system does not say.
     pub resident_bytes: u64,
+    /// The most memory that the server takes, bytes: caches, their tables at their largest, and what is beside them.
+    pub memory_bound_bytes: u64,
     /// Processor time of the process, nanoseconds, likewise.
     pub cpu_ns: u64,
     /// Commands of emulated members that their models timed.
@@ -117,6 +119,17 @@ pub struct ExportFigures {
     /// Why nothing of it is answered any more: its members are not what they were.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub changed: Option<String>,
+    /// What is not well, in sentences; nothing when all is.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
+    /// FLUSH and FUA are not offered to clients, since its member has neither.
+    pub no_flush: bool,
+    /// Blocks that a member could not read; reads of others go round them.
+    pub bad_blocks: u64,
+    /// Members that owe an answer for 2 s or longer.
+    pub hung_members: u64,
+    /// Members of which a command took more than 8 times what all but one in a thousand take, in the last 10 s.
+    pub slow_members: u64,
     /// What clients asked, and what prefetching came to.
     #[serde(flatten)]
     pub counters: Counters,
@@ -208,7 +221,17 @@ mod tests {
 
     #[test]
     fn the_counters_of_an_export_stand_beside_its_other_fields_in_both_answers() {
-        let before = ["name", "uri", "scheme", "array", "size_bytes"];
+        let before = [
+            "name",
+            "uri",
+            "scheme",
+            "array",
+            "size_bytes",
+            "no_flush",
+            "bad_blocks",
+            "hung_members",
+            "slow_members",
+        ];
         let after = [
             "prefetch_in_flight_bytes",
             "member_bytes_read",

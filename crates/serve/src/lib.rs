@@ -27,6 +27,7 @@ pub mod error;
 mod fan;
 pub mod figures;
 mod geometry;
+mod health;
 mod http;
 mod live;
 pub mod log;

@@ -105,6 +105,9 @@ fn write_input(out: &mut impl io::Write, now: Nanos, input: &Input) -> io::Resul
             Status::Short { good } => writeln!(out, "short {command} {good}"),
             Status::Unknown => writeln!(out, "unknown {command}"),
         },
+        Input::Hole { command, extent } => {
+            writeln!(out, "hole {command} {} {}", extent.start.0, extent.blocks)
+        }
         Input::Release { handle } => writeln!(out, "release {handle}"),
         Input::Member { disk, failed } => writeln!(out, "member {} {}", disk.0, u8::from(*failed)),
         Input::Wake => writeln!(out, "wake"),
@@ -279,6 +282,10 @@ fn parse_input(line: &str) -> Option<(Nanos, Input)> {
         ("short", [command, good]) => {
             Input::Done { command: u32::try_from(*command).ok()?, status: Status::Short { good: *good } }
         }
+        ("hole", [command, first, blocks]) => Input::Hole {
+            command: u32::try_from(*command).ok()?,
+            extent: Extent { start: Block(*first), blocks: *blocks },
+        },
         ("release", [handle]) => Input::Release { handle: u32::try_from(*handle).ok()? },
         ("member", [disk, failed]) => {
             Input::Member { disk: Disk(u16::try_from(*disk).ok()?), failed: *failed == 1 }

@@ -7,8 +7,34 @@
 
 use crate::error::ServeError;
 use forerun_core::size::format_size;
+use forerun_core::units::BLOCK_BYTES;
 use std::fs::read_to_string;
 use std::path::{Path, PathBuf};
+
+/// Memory for data of writes on their way in, of all exports together, bytes: see `INTAKE_BLOCKS` of the volume.
+const INTAKE_BYTES: u64 = 8193 * BLOCK_BYTES;
+/// What a server has beside caches, tables and intake with one export and the usual number of connections, bytes: inboxes and lists of
+/// clients, threads, the samples of the live page, and what the allocator keeps.
+const REST_BYTES: u64 = 12 << 20;
+/// And for each connection beyond the usual number: an inbox of 128 KiB, and lists of answers.
+const CONNECTION_BYTES: u64 = 192 << 10;
+/// And for each export beyond the first: threads or a ring, samples, lists.
+const EXPORT_BYTES: u64 = 2 << 20;
+/// One in so many bytes of a cache beside it: marks, slots, lists by slot.
+const BESIDE_ONE_IN: u64 = 100;
+
+/// The most memory that a server with these caches takes, bytes: each cache with its table at its largest, and what is beside them.
+/// `more` is how many connections there may be beyond the usual number.
+pub(crate) fn bound(caches: &[u64], more: u32) -> u64 {
+    let of_export = |&cache: &u64| {
+        let table = forerun_core::cache::table_bytes_max(cache / BLOCK_BYTES);
+        cache.saturating_add(cache / BESIDE_ONE_IN).saturating_add(table)
+    };
+    let exports = caches.iter().map(of_export).fold(0, u64::saturating_add);
+    let more = u64::from(more) * CONNECTION_BYTES;
+    let further = (caches.len() as u64).saturating_sub(1) * EXPORT_BYTES;
+    exports.saturating_add(INTAKE_BYTES + REST_BYTES + more + further)
+}
 
 /// A limit of a control group of version 1 that is none, bytes: its default is the largest number of pages.
 const NO_LIMIT: u64 = 1 << 60;
@@ -20,22 +46,21 @@ struct Room {
     who: String,
 }
 
-/// Refuses caches of so many bytes together if there is no room for them.
-pub(crate) fn check(cache_bytes: u64) -> Result<(), ServeError> {
+/// Refuses caches that may come to so many bytes, with all that belongs to them, if there is no room for that.
+pub(crate) fn check(bound: u64) -> Result<(), ServeError> {
     match room(Path::new("/")) {
-        Some(room) if cache_bytes > room.bytes => {
-            Err(ServeError::option("--cache", refusal(cache_bytes, &room)))
-        }
+        Some(room) if bound > room.bytes => Err(ServeError::option("--cache", refusal(bound, &room))),
         _ => Ok(()),
     }
 }
 
-fn refusal(cache_bytes: u64, room: &Room) -> String {
+fn refusal(bound: u64, room: &Room) -> String {
     // Whole MiB, as a person would write them.
     let round = |bytes: u64| format_size(bytes >> 20 << 20);
     format!(
-        "{} of cache (of all exports together) do not fit into {}, which is what {}: give less, or free memory",
-        round(cache_bytes),
+        "{} that caches (of all exports together) and what belongs to them may take do not fit into {}, which is what {}: \
+         give less cache, or free memory",
+        round(bound),
         round(room.bytes),
         room.who
     )
@@ -141,6 +166,16 @@ mod tests {
         let none = ("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
         let files = [MACHINE, ("proc/self/cgroup", "4:memory:/\n"), none];
         assert_eq!(room_of(&files).map(|room| room.0), Some(4096));
+    }
+
+    #[test]
+    fn the_bound_counts_caches_tables_and_what_is_beside_them() {
+        let one = bound(&[64 << 20], 0);
+        assert!((64 << 20..=(64 << 20) + (64 << 20) / 100 + (65 << 20)).contains(&one), "{one}");
+        let large = bound(&[1 << 30], 0);
+        assert!(large - (1 << 30) > 64 << 20, "the table of a large cache is not forgotten: {large}");
+        assert!(bound(&[64 << 20; 4], 0) > 4 * (64 << 20) + 4 * (20 << 20));
+        assert!(bound(&[64 << 20], 448) > one && bound(&[u64::MAX; 2], 0) == u64::MAX);
     }
 
     #[test]

@@ -4,11 +4,14 @@ use crate::error::ServeError;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::time::Duration;
 
 /// Connections at once unless said otherwise.
 pub const CONNECTIONS_DEFAULT: u32 = 64;
 /// Most connections that may be asked for: each has its reserve in the cache, and a file number.
 pub const CONNECTIONS_MAX: u32 = 512;
+/// Seconds that a member may owe an answer unless said otherwise: what the kernel gives a disk.
+pub const MEMBER_TIMEOUT_DEFAULT: u64 = 30;
 /// Most exports of one server: each has memory, an engine and a way to its members of its own, all turned by one loop.
 pub const EXPORTS_MAX: usize = 64;
 
@@ -106,6 +109,10 @@ pub struct ExportOptions {
     pub device: String,
     /// Writes are refused.
     pub read_only: bool,
+    /// Written to although a far member offers neither FLUSH nor FUA: nothing is promised to be durable then.
+    pub unsafe_no_flush: bool,
+    /// How long a member may owe an answer before requests that wait for it fail.
+    pub member_timeout: Duration,
     /// File for the log of inputs.
     pub log_inputs: Option<PathBuf>,
     /// Whom members over TLS are trusted by.
@@ -171,6 +178,8 @@ impl ExportOptions {
             scheme: "asp+msp".into(),
             device: "cheetah-15k4".into(),
             read_only: false,
+            unsafe_no_flush: false,
+            member_timeout: Duration::from_secs(MEMBER_TIMEOUT_DEFAULT),
             log_inputs: None,
             member_tls: MemberTlsOptions::default(),
         }
@@ -194,13 +203,19 @@ impl Options {
         }
     }
 
+    /// The most memory that the server takes, bytes: what `/stats.json`, `/metrics` and `forerun ctl stats` say.
+    #[must_use]
+    pub fn memory_bound(&self) -> u64 {
+        let caches: Vec<u64> = self.exports.iter().map(|export| export.cache_bytes).collect();
+        crate::memory::bound(&caches, self.connections.saturating_sub(CONNECTIONS_DEFAULT))
+    }
+
     /// Refuses caches that do not fit into memory together. A server asks it for itself when it is made.
     ///
     /// # Errors
     /// [`ServeError::Option`] with both sizes.
     pub fn check_memory(&self) -> Result<(), ServeError> {
-        let caches = self.exports.iter().map(|export| export.cache_bytes);
-        crate::memory::check(caches.fold(0, u64::saturating_add))
+        crate::memory::check(self.memory_bound())
     }
 
     /// Refuses to write over what is read: members, presets, certificates, `others`, and the file of another output. A server

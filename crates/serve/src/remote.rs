@@ -17,7 +17,7 @@
 use crate::backend::{Backend, Done, Kind, Task};
 use crate::dial::{DialError, Target, dial, redial};
 use crate::nbd::client::{Agreed, REPLY_BYTES, Reply, parse_reply};
-use crate::nbd::wire::{Command, Request, request_bytes};
+use crate::nbd::wire::{Command, Request, request, request_bytes};
 use crate::socket::Socket;
 use forerun_core::units::Nanos;
 use rustix::event::epoll::{self, EventData, EventFlags};
@@ -146,6 +146,11 @@ impl Remote {
         self.agreed
     }
 
+    /// Whether each write is asked to be durable, for lack of a FLUSH.
+    const fn each_is_durable(&self) -> bool {
+        self.agreed.can_fua() && !self.agreed.can_flush()
+    }
+
     /// An ask is over.
     fn answered(&mut self, ask: Ask, error: Option<io::Error>) {
         let entry = &mut self.flights[ask.flight];
@@ -183,7 +188,7 @@ impl Remote {
         self.link = Link::Down;
         self.outbox.clear();
         (self.sending, self.incoming, self.head_len, self.blocked) = (None, None, 0, false);
-        if self.acknowledged > self.flushed && self.agreed.can_flush() {
+        if self.acknowledged > self.flushed && !self.each_is_durable() {
             self.change(format!("{why} before everything acknowledged was flushed"));
             return;
         }
@@ -268,7 +273,9 @@ impl Remote {
             let cookie = put(&mut self.asked, ask);
             self.sent += 1;
             let length = u32::try_from(ask.len).expect("an ask is at most what the server takes");
-            let request = Request { flags: 0, command, cookie: cookie as u64, offset, length };
+            // A server that has no other way makes each write durable, so there is nothing left to flush.
+            let flags = if ask.kind == Kind::Write && self.each_is_durable() { request::FUA } else { 0 };
+            let request = Request { flags, command, cookie: cookie as u64, offset, length };
             self.outbox.extend_from_slice(&request_bytes(&request));
             match ask.kind {
                 Kind::Read => {}

@@ -48,8 +48,16 @@ use std::time::Instant;
 
 /// How often deadlines and members are looked at.
 const TICK: Nanos = Nanos::from_secs(1);
-/// How long a negotiation may take, and how long clients may take over their last answers when the server ends.
+/// How long a negotiation may take.
 const DEADLINE: Nanos = Nanos::from_secs(10);
+/// How long clients may take over their last answers, and members over their last commands, when the server ends: with what comes
+/// behind it all is over in ten seconds.
+const END: Nanos = Nanos::from_secs(8);
+/// How long a turn goes on while there is more to do: then whoever has come meanwhile is looked at. A client's read that finds its
+/// blocks waits for two turns at most, and those for no more than one request of each client behind this.
+const TURN: Nanos = Nanos::from_millis(2);
+/// Requests that are taken from clients in one round of a turn, of all together, and least of one.
+const ROUND_REQUESTS: (u32, u32) = (256, 4);
 /// Events taken from the kernel in one turn.
 const EVENTS: usize = 128;
 
@@ -127,6 +135,10 @@ pub struct Server {
     /// Requests that members or the engine answered in it.
     answers_of_turn: u32,
     linger: Linger,
+    /// The most memory that it takes, bytes.
+    memory_bound: u64,
+    /// The last turn ended before everything was done.
+    unsettled: bool,
     begin: Instant,
     next_tick: Nanos,
     stopping: Option<Nanos>,
@@ -222,6 +234,8 @@ impl Prepared {
             requests_of_turn: 0,
             answers_of_turn: 0,
             linger: Linger::default(),
+            memory_bound: options.memory_bound(),
+            unsettled: false,
             begin: real_time(),
             next_tick: TICK,
             stopping: None,
@@ -356,6 +370,8 @@ impl Server {
             if now >= self.next_tick {
                 self.next_tick = now + TICK;
                 self.tick(now);
+                // Who was given up hears of it now.
+                self.settle(now);
             }
             self.pass_on_notes(say);
             if self.is_finished(now) {
@@ -364,6 +380,7 @@ impl Server {
         }
         self.metrics.take(&mut self.served);
         for served in &mut self.served {
+            served.volume.forsake();
             served.volume.finish_log().map_err(system("log of inputs"))?;
         }
         self.record.as_mut().map_or(Ok(()), Record::finish).map_err(system("--record"))?;
@@ -391,7 +408,8 @@ impl Server {
         let awaited = if members { Awaited::Members } else { Awaited::Clients };
         let (begin, lingering) = (self.now(), self.linger.after(awaited, moved));
         // Bytes that TLS has deciphered and nobody could take yet are announced by no socket.
-        let unannounced = self.tls.is_some() && self.receive_unannounced();
+        let hidden = self.tls.is_some() && self.receive_unannounced();
+        let unannounced = std::mem::take(&mut self.unsettled) || hidden;
         let nap = if unannounced { 0 } else { self.nap().as_nanos() as i64 };
         events.clear();
         loop {
@@ -461,10 +479,11 @@ impl Server {
         }
     }
 
-    /// Until nothing moves: members, answers, sockets, and those who waited for room.
+    /// Until nothing moves, or the turn is over: members, answers, sockets, and those who waited for room.
     fn settle(&mut self, mut now: Nanos) {
+        let begin = self.now();
         loop {
-            let mut moved = false;
+            let mut moved = std::mem::take(&mut self.unsettled);
             for export in 0..self.served.len() {
                 // What ends as soon as it leaves has taken its time in here: who writes times down looks at the clock again.
                 if self.record.is_some() || self.show.is_some() {
@@ -487,6 +506,10 @@ impl Server {
             moved |= self.served.iter().any(|served| !served.finished.is_empty());
             self.give_back(now);
             if !moved {
+                break;
+            }
+            if self.now().since(begin) > TURN {
+                self.unsettled = true;
                 break;
             }
         }
@@ -568,7 +591,8 @@ impl Server {
 
     /// Deadlines and members.
     fn tick(&mut self, now: Nanos) {
-        self.served.iter_mut().for_each(Served::tick);
+        let stopping = self.stopping.is_some();
+        self.served.iter_mut().for_each(|served| served.tick(stopping));
         self.dismiss_operators(now);
         let wanted = self.connections.iter().flatten().any(Connection::waits_for_intake);
         for connection in self.connections.iter_mut().flatten() {
@@ -601,7 +625,7 @@ impl Server {
 
     fn is_finished(&mut self, now: Nanos) -> bool {
         let Some(since) = self.stopping else { return false };
-        let late = now.since(since) > DEADLINE;
+        let late = now.since(since) > END;
         if late {
             for connection in self.connections.iter_mut().flatten() {
                 connection.broken = true;
@@ -609,7 +633,7 @@ impl Server {
             self.settle(now);
         }
         let gone = self.connections.iter().all(Option::is_none);
-        gone && (late || self.served.iter().all(|served| served.volume.is_idle()))
+        gone && (late || self.served.iter().all(|served| served.volume.is_idle() || served.volume.is_hung()))
     }
 
     /// A connection goes. What it asked for and was not answered yet stays with the volume until that is done, and so does
@@ -639,7 +663,7 @@ impl Server {
     fn answer(&mut self, now: Nanos, event: Event) {
         self.answers_of_turn += 1;
         match event {
-            Event::Read { tag, answer, error } => self.part_read(now, tag, answer, error),
+            Event::Read { tag, result } => self.part_read(now, tag, result),
             Event::Written { tag, error } | Event::Flushed { tag, error } => self.acknowledge(tag, error),
         }
     }

@@ -1,9 +1,7 @@
 //! What is served: files and block devices, opened so that nobody can change them behind the cache's back.
 //!
-//! A block device is opened exclusively, which the kernel refuses for one that is mounted or held by another driver. A
-//! file is locked (exclusively to be written, shared to be read) and watched: its size, its inode, and its time of change
-//! while we ourselves do not write. If it changes all the same, the cache may hold what is not true any more, and then
-//! nothing is answered but errors until the server is started anew.
+//! How files and devices are guarded is said in `files`. If one changes all the same, the cache may hold what is not true any more,
+//! and then nothing is answered but errors until the server is started anew.
 //!
 //! A member may also be far: an export of another machine, or an object of a store. It has no file here; its backend reaches
 //! and watches it.
@@ -11,25 +9,26 @@
 //! Two kinds of sources: *over* is one file whose own blocks are the volume's; its geometry only tells the schemes where
 //! strips and stripes lie. *Stripe* is several members, striped as RAID-0, read-only.
 
+mod files;
+
 use crate::backend::Backend;
 use crate::dial::Target;
 use crate::error::ServeError;
-#[cfg(feature = "objects")]
 use crate::error::system;
 use crate::fan::Far;
 use crate::nbd::client::{Address, Endpoint};
 use crate::options::Direct;
 use crate::remote::Remote;
 use crate::unsynced::Unsynced;
+use files::{Files, Look, look_at};
 use forerun_core::array::{Array, ArraySpec, Level, Role};
-use forerun_core::units::{BLOCK_BYTES, Disk, Extent};
-use rustix::fs::{FlockOperation, OFlags, fcntl_getfl, flock};
+use forerun_core::units::{BLOCK_BYTES, Disk, Extent, Nanos};
 use rustls::ClientConfig;
-use std::fs::{File, OpenOptions};
-use std::io::{Seek as _, SeekFrom};
-use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::fs::File;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 /// Longest strip that is served, bytes: a strip is one transfer of at most 1024 pieces, 4 MiB.
 pub(crate) const STRIP_BYTES_MAX: u64 = 4 << 20;
@@ -44,6 +43,8 @@ pub(crate) const MEMBERS_MAX: usize = 64;
 pub(crate) struct Opening {
     pub(crate) read_only: bool,
     pub(crate) direct: Direct,
+    /// A far member that offers neither FLUSH nor FUA is written to all the same.
+    pub(crate) unsafe_no_flush: bool,
     /// For members over TLS.
     pub(crate) tls: Option<Arc<ClientConfig>>,
 }
@@ -53,35 +54,56 @@ pub(crate) struct Opening {
 pub(crate) struct Member {
     /// None for a far member.
     file: Option<Files>,
+    /// Its server can make nothing durable that is written to it.
+    no_flush: bool,
     /// Bytes.
     pub(crate) size: u64,
     /// Writes of ours in flight.
     pub(crate) writing: u32,
+    /// Since when a thread looks at it.
+    pub(crate) looked_at: Option<Nanos>,
+    /// Since when a sync of it is under way.
+    pub(crate) syncing: Option<Nanos>,
     /// Whether there are writes that no sync has covered.
     pub(crate) unsynced: Unsynced,
 }
 
-/// A member that is a file or a device of this machine.
-#[derive(Debug)]
-struct Files {
-    path: PathBuf,
-    /// Through the page cache; for the bytes behind the last whole sector, and for syncs.
-    plain: Arc<File>,
-    /// Around it.
-    direct: Option<Arc<File>>,
-    seen: Seen,
-    /// We wrote since it was last looked at, so its time of change says nothing.
-    written: bool,
+/// The thread that looks at members that are files, and what it has seen.
+struct Looks {
+    ask: SyncSender<()>,
+    seen: Receiver<(usize, Look)>,
 }
 
-/// What must stay as it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Seen {
-    device: u64,
-    inode: u64,
-    size: u64,
-    changed: (i64, i64),
-    is_block: bool,
+impl Looks {
+    fn at(members: &[Member]) -> Result<Self, ServeError> {
+        let files = |(index, member): (usize, &Member)| Some((index, member.file.as_ref()?.to_look_at()));
+        let files: Vec<_> = members.iter().enumerate().filter_map(files).collect();
+        // It is asked when it has answered.
+        let (ask, asked) = sync_channel(1);
+        let (tell, seen) = sync_channel(files.len());
+        let looks = move || {
+            while asked.recv().is_ok() {
+                for (index, (plain, path)) in &files {
+                    if tell.send((*index, look_at(plain, path))).is_err() {
+                        return;
+                    }
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name("looks".into()).stack_size(128 << 10);
+        thread.spawn(looks).map_err(system("thread"))?;
+        Ok(Self { ask, seen })
+    }
+
+    /// Lets it look at all.
+    fn look(&self) {
+        // It has nothing to do: whoever asks has had all its answers.
+        let _ = self.ask.try_send(());
+    }
+
+    fn seen(&self) -> Vec<(usize, Look)> {
+        self.seen.try_iter().collect()
+    }
 }
 
 /// Where a member extent's bytes are.
@@ -103,6 +125,7 @@ pub(crate) struct Source {
     over: bool,
     /// The backends of far members, until [`Source::take_far`].
     far: Far,
+    looks: Looks,
 }
 
 impl Source {
@@ -122,7 +145,9 @@ impl Source {
         let rows = size.div_ceil(spec.strip_bytes() * u64::from(spec.disks()));
         let blocks = if spec.level() == Level::Single { size.div_ceil(BLOCK_BYTES) } else { rows * strip };
         let array = Array::new(spec, blocks).map_err(|why| ServeError::option("--over", why))?;
-        Ok(Self { members: vec![member], array, size, over: true, far: vec![far] })
+        let members = vec![member];
+        let looks = Looks::at(&members)?;
+        Ok(Self { members, array, size, over: true, far: vec![far], looks })
     }
 
     /// Members striped as RAID-0, read-only.
@@ -144,7 +169,8 @@ impl Source {
         let array =
             Array::new(spec, smallest / BLOCK_BYTES).map_err(|why| ServeError::option("--stripe", why))?;
         let size = array.capacity_blocks() * BLOCK_BYTES;
-        Ok(Self { members, array, size, over: false, far })
+        let looks = Looks::at(&members)?;
+        Ok(Self { members, array, size, over: false, far, looks })
     }
 
     /// Where the bytes of a member command are.
@@ -168,6 +194,11 @@ impl Source {
         if self.over { 0 } else { self.members.iter().map(|member| member.size).sum::<u64>() - self.size }
     }
 
+    /// Whether something is written that nothing can make durable.
+    pub(crate) fn no_flush(&self) -> bool {
+        self.members.iter().any(|member| member.no_flush)
+    }
+
     /// The backends of far members, by number; nothing where all members are files.
     pub(crate) fn take_far(&mut self) -> Option<Far> {
         let far = std::mem::take(&mut self.far);
@@ -180,9 +211,23 @@ impl Source {
         files.peek().is_some() && files.all(|file| file.direct.is_some())
     }
 
-    /// Whether every member that is a file is what it was.
-    pub(crate) fn check(&mut self) -> Result<(), String> {
-        self.members.iter_mut().try_for_each(Member::check)
+    /// Whether every member that is a file was what it was when a thread looked last; lets it look again.
+    pub(crate) fn check(&mut self, now: Nanos) -> Result<(), String> {
+        for (index, look) in self.looks.seen() {
+            self.members[index].judge(look)?;
+        }
+        if self.members.iter().all(|member| member.looked_at.is_none()) {
+            for member in self.members.iter_mut().filter(|member| !member.is_far()) {
+                member.looked_at = Some(now);
+            }
+            self.looks.look();
+        }
+        self.is_spoiled().map_or(Ok(()), Err)
+    }
+
+    /// Why what members hold is not what it was, as far as the kernel tells at once.
+    pub(crate) fn is_spoiled(&self) -> Option<String> {
+        self.members.iter().find_map(|member| member.file.as_ref()?.is_spoiled())
     }
 }
 
@@ -223,17 +268,28 @@ impl Member {
         if let Some(text) = path.to_str().filter(|text| Address::is_meant(text)) {
             let address: Address = text.parse().map_err(|why: String| ServeError::option("--over", why))?;
             let far = open_far(address, how)?;
-            return Ok((
-                Self { file: None, size: far.agreed().size, writing: 0, unsynced: Unsynced::default() },
-                Some(Box::new(far)),
-            ));
+            let no_flush = !how.read_only && !far.agreed().can_flush() && !far.agreed().can_fua();
+            let member = Self { no_flush, ..Self::new(None, far.agreed().size) };
+            return Ok((member, Some(Box::new(far))));
         }
         if let Some(text) = path.to_str().filter(|text| is_object(text)) {
             let (far, size) = open_object(text, how.read_only)?;
-            return Ok((Self { file: None, size, writing: 0, unsynced: Unsynced::default() }, Some(far)));
+            return Ok((Self::new(None, size), Some(far)));
         }
         let (file, size) = Files::open(path, how.read_only, how.direct)?;
-        Ok((Self { file: Some(file), size, writing: 0, unsynced: Unsynced::default() }, None))
+        Ok((Self::new(Some(file), size), None))
+    }
+
+    fn new(file: Option<Files>, size: u64) -> Self {
+        Self {
+            file,
+            no_flush: false,
+            size,
+            writing: 0,
+            looked_at: None,
+            syncing: None,
+            unsynced: Unsynced::default(),
+        }
     }
 
     /// The file for reading `inside` bytes (none for a far member), and how many bytes to ask of it.
@@ -270,13 +326,15 @@ impl Member {
     pub(crate) fn wrote(&mut self) {
         self.writing -= 1;
         if let Some(file) = &mut self.file {
-            file.written = true;
+            file.wrote();
         }
     }
 
-    fn check(&mut self) -> Result<(), String> {
+    /// It was looked at.
+    fn judge(&mut self, look: Look) -> Result<(), String> {
+        self.looked_at = None;
         let writing = self.writing > 0;
-        self.file.as_mut().map_or(Ok(()), |file| file.check(writing))
+        self.file.as_mut().map_or(Ok(()), |file| file.judge(look, writing))
     }
 }
 
@@ -350,113 +408,15 @@ fn open_far(address: Address, how: &Opening) -> Result<Remote, ServeError> {
         let refused = std::io::Error::from(std::io::ErrorKind::ReadOnlyFilesystem);
         return Err(problem(refused, " (its server refuses writes: serve it with --read-only)"));
     }
+    if !(how.read_only || how.unsafe_no_flush || far.agreed().can_flush() || far.agreed().can_fua()) {
+        let why = format!(
+            "{}: its server offers neither FLUSH nor FUA, so nobody could know what of it survives a power cut: serve \
+             it with --read-only, or with --unsafe-no-flush if its data may be lost",
+            path.display()
+        );
+        return Err(ServeError::option("--over", why));
+    }
     Ok(far)
-}
-
-impl Files {
-    fn open(path: &Path, read_only: bool, direct: Direct) -> Result<(Self, u64), ServeError> {
-        let about = std::fs::metadata(path).map_err(|e| ServeError::file(path, e))?;
-        let is_block = about.file_type().is_block_device();
-        if !is_block && !about.is_file() {
-            let why = format!("{} is neither a file nor a block device", path.display());
-            return Err(ServeError::option("--over", why));
-        }
-        let exclusive = if is_block { OFlags::EXCL } else { OFlags::empty() };
-        let plain = open_with(path, read_only, exclusive)?;
-        if !is_block {
-            let how = if read_only {
-                FlockOperation::NonBlockingLockShared
-            } else {
-                FlockOperation::NonBlockingLockExclusive
-            };
-            flock(&plain, how).map_err(|e| ServeError::File {
-                path: path.into(),
-                source: e.into(),
-                remedy: if read_only {
-                    " (a program that writes to it has locked it: stop that program)"
-                } else {
-                    " (another program has locked it: stop that program; one that only reads lets us serve with --read-only)"
-                },
-            })?;
-        }
-        // The exclusive claim is held by the first; a second claim of the same process is refused too, so it has none.
-        let around = match direct {
-            Direct::Auto => open_direct(path, read_only),
-            Direct::Off => None,
-        };
-        let size = (&plain).seek(SeekFrom::End(0)).map_err(|e| ServeError::file(path, e))?;
-        if size == 0 {
-            return Err(ServeError::option("--over", format!("{} is empty", path.display())));
-        }
-        let seen = look(&plain, size).map_err(|e| ServeError::file(path, e))?;
-        let (plain, direct) = (Arc::new(plain), around.map(Arc::new));
-        Ok((Self { path: path.into(), plain, direct, seen, written: false }, size))
-    }
-
-    /// Whether it is what it was; `writing` says that writes of ours are in flight.
-    fn check(&mut self, writing: bool) -> Result<(), String> {
-        let wrote = std::mem::take(&mut self.written) || writing;
-        let changed = |what: &str| Err(format!("{}: {what} while it was served", self.path.display()));
-        if self.seen.is_block {
-            // It is held exclusively; only its driver can change it.
-            return match (&*self.plain).seek(SeekFrom::End(0)) {
-                Ok(size) if size == self.seen.size => Ok(()),
-                _ => changed("its size has changed"),
-            };
-        }
-        let Ok(now) = self.plain.metadata() else { return changed("it could not be looked at") };
-        if now.size() != self.seen.size {
-            return changed("its size has changed");
-        }
-        match std::fs::metadata(&self.path) {
-            Ok(there) if (there.dev(), there.ino()) == (self.seen.device, self.seen.inode) => {}
-            Ok(_) => return changed("another file took its place"),
-            Err(_) => return changed("it was removed or renamed"),
-        }
-        let time = (now.mtime(), now.mtime_nsec());
-        if time != self.seen.changed && !wrote {
-            return changed("somebody has written to it");
-        }
-        self.seen.changed = time;
-        Ok(())
-    }
-}
-
-impl Drop for Files {
-    fn drop(&mut self) {
-        // A ring of the kernel lets go of files a little later than of everything else; the lock goes now.
-        let _ = flock(&self.plain, FlockOperation::Unlock);
-    }
-}
-
-fn open_with(path: &Path, read_only: bool, flags: OFlags) -> Result<File, ServeError> {
-    OpenOptions::new().read(true).write(!read_only).custom_flags(flags.bits() as i32).open(path).map_err(
-        |source| {
-            let remedy = match source.raw_os_error() {
-                Some(libc::EBUSY) => " (it is mounted or another driver holds it: unmount it first)",
-                Some(libc::EACCES | libc::EROFS) if !read_only => " (or serve it with --read-only)",
-                _ => "",
-            };
-            ServeError::File { path: path.into(), source, remedy }
-        },
-    )
-}
-
-/// The file around the page cache, if its file system can do that with whole blocks.
-fn open_direct(path: &Path, read_only: bool) -> Option<File> {
-    let file = open_with(path, read_only, OFlags::DIRECT).ok()?;
-    fcntl_getfl(&file).ok()?.contains(OFlags::DIRECT).then_some(file)
-}
-
-fn look(file: &File, size: u64) -> std::io::Result<Seen> {
-    let about = file.metadata()?;
-    Ok(Seen {
-        device: about.dev(),
-        inode: about.ino(),
-        size,
-        changed: (about.mtime(), about.mtime_nsec()),
-        is_block: about.file_type().is_block_device(),
-    })
 }
 
 #[cfg(test)]
@@ -466,7 +426,7 @@ mod tests {
     use std::os::unix::fs::FileExt as _;
 
     fn how(read_only: bool) -> Opening {
-        Opening { read_only, direct: Direct::Off, tls: None }
+        Opening { read_only, direct: Direct::Off, ..Opening::default() }
     }
 
     fn file(bytes: u64) -> tempfile::NamedTempFile {
@@ -502,15 +462,19 @@ mod tests {
         let disk = file(1 << 20);
         let spec: ArraySpec = "single".parse().expect("valid");
         let mut source = Source::over(disk.path(), spec, &how(true)).expect("opened");
-        assert_eq!(source.check(), Ok(()));
+        let check = |source: &mut Source| {
+            let (plain, path) = source.members[0].file.as_ref().expect("a file").to_look_at();
+            source.members[0].judge(look_at(&plain, &path))
+        };
+        assert_eq!(check(&mut source), Ok(()));
         let later = std::fs::FileTimes::new().set_modified(std::time::SystemTime::UNIX_EPOCH);
         disk.as_file().set_times(later).expect("set");
-        source.members[0].file.as_mut().expect("a file").written = true;
-        assert_eq!(source.check(), Ok(()), "a write of ours explains the time");
+        source.members[0].file.as_mut().expect("a file").excused = 1;
+        assert_eq!(check(&mut source), Ok(()), "a write of ours explains the time");
         disk.as_file().write_all_at(b"x", 0).expect("written");
-        assert!(source.check().is_err());
+        assert!(check(&mut source).is_err());
         disk.as_file().set_len(5).expect("cut");
-        assert!(source.check().expect_err("cut").contains("size"));
+        assert!(check(&mut source).expect_err("cut").contains("size"));
     }
 
     #[test]

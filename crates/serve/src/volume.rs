@@ -11,15 +11,22 @@
 //!   hint ----> Input::Read -----> Ready, released
 //! ```
 //!
-//! A read that the engine answers with an error is read once more, block by block and past the cache, before a client
-//! hears of it: an error in a block that only a prefetch wanted must not reach who asked for its neighbour. A write that a
+//! A member command that fails is read once more, block by block, before a client hears of it: an error in a block that only a
+//! prefetch wanted must not reach who asked for its neighbour (`bad`). A write that a
 //! member refuses is an error to its client and to the next flush; a sync that fails with something to lose is for ever,
 //! because the kernel may have dropped what it could not write.
 
+mod bad;
 mod change;
+mod claims;
+mod health;
+mod patience;
+#[cfg(test)]
+mod rig;
 #[cfg(test)]
 mod scenarios;
 mod sync;
+mod table;
 mod watched;
 mod write;
 
@@ -28,23 +35,24 @@ pub(crate) use write::NewWrite;
 use crate::backend::{Backend, Done, Kind, Lateness, Task, lend_for};
 use crate::live::Watch;
 use crate::log::Log;
-use crate::raw::{Arena, Lend};
+use crate::nbd::wire::Errno;
+use crate::raw::Arena;
 use crate::source::Source;
 use crate::spec::EngineSpec;
+use bad::BadBlocks;
 use forerun_core::access::{Access, Context, Op};
+use forerun_core::array::Role;
 use forerun_core::engine::{Buffer, Engine, Input, Output, Start, Status};
-use forerun_core::slots::Slot;
-use forerun_core::units::{Block, Disk, Extent, Nanos};
+use forerun_core::units::{BLOCK_BYTES, Block, Disk, Extent, Nanos};
+use patience::{Patience, tag_of};
 use std::collections::VecDeque;
 use std::io;
 use sync::Syncs;
 use write::Writes;
 
-/// Memory for data of writes on their way in, and for blocks that are read past the cache, blocks: 32 MiB, one request of the
-/// largest size, and one block because it may begin within one.
+/// Memory for data of writes on their way in, blocks: 32 MiB, one request of the largest size, and one block because it may
+/// begin within one.
 pub(crate) const INTAKE_BLOCKS: u32 = 8193;
-/// Most blocks of a read that are tried once more past the cache.
-const RESCUE_BLOCKS_MAX: usize = 256;
 /// Messages about members that are kept until somebody asks; more are counted only.
 const NOTES_MAX: usize = 64;
 
@@ -56,32 +64,33 @@ const EDGE: u64 = 2;
 const OTHER: u64 = 3;
 /// The id of every hint: nobody waits for one.
 const HINT: u64 = OTHER << KIND_SHIFT | 1 << 61;
-/// Tokens of syncs and rescues; a member command's token is its number.
+/// Tokens of syncs, of pieces of commands, and of blocks that are tried; a member command's token is its number.
 const SYNC_TOKEN: u64 = 1 << KIND_SHIFT;
-const RESCUE_TOKEN: u64 = 2 << KIND_SHIFT;
+const PIECE_TOKEN: u64 = 2 << KIND_SHIFT;
+const PROBE_TOKEN: u64 = 3 << KIND_SHIFT;
 
 /// What a volume answers.
 #[derive(Debug)]
 pub(crate) enum Event {
     /// A read: its blocks stay where [`Volume::block_at`] says until [`Volume::release`].
-    Read { tag: u64, answer: Answer, error: bool },
-    /// A write.
-    Written { tag: u64, error: bool },
-    /// A flush.
-    Flushed { tag: u64, error: bool },
+    Read { tag: u64, result: Result<Answer, Errno> },
+    /// A write, and why it failed if it did.
+    Written { tag: u64, error: Option<Errno> },
+    /// A flush, likewise.
+    Flushed { tag: u64, error: Option<Errno> },
 }
 
 /// Blocks that are held for a reader.
 #[derive(Debug)]
 pub(crate) struct Answer {
     handle: u32,
-    /// Blocks (by index) that are not in the cache but in the intake.
-    patch: Vec<(u32, u32)>,
 }
 
 /// What is known of a member command in flight.
 #[derive(Clone, Copy, Debug, Default)]
 struct Flying {
+    /// First block of the disk.
+    first: Block,
     blocks: u64,
     inside: u64,
     disk: Disk,
@@ -90,17 +99,8 @@ struct Flying {
     write: bool,
     /// When it left.
     since: Nanos,
-}
-
-/// A failed read that is tried block by block.
-#[derive(Debug)]
-struct Rescue {
-    tag: u64,
-    answer: Answer,
-    /// Bytes of each block that lie before the file's end.
-    inside: Vec<u64>,
-    left: usize,
-    failed: bool,
+    /// It has not ended.
+    alive: bool,
 }
 
 /// Sums of what the host itself saw.
@@ -132,16 +132,17 @@ pub(crate) struct Volume {
     hinted: u64,
     buffers: Vec<Buffer>,
     done: Vec<Done>,
-    rescues: Vec<Option<Rescue>>,
+    bad: BadBlocks,
+    patience: Patience,
     intake: Vec<u32>,
     /// Fewest free blocks of the intake since memory was last given back: those below were touched.
     intake_low: usize,
-    /// Blocks of the intake that rescues may still take.
-    rescue_room: usize,
     writes: Writes,
     syncs: Syncs,
     log: Option<Log>,
     notes: Vec<String>,
+    /// Why what members hold is not what it was: nothing is answered any more.
+    spoiled: Option<String>,
     pub(crate) counts: Counts,
     /// Sees what passes, for the live page.
     watch: Option<Box<Watch>>,
@@ -155,6 +156,11 @@ fn arena_index(buffer: Buffer, cache_blocks: u32) -> Option<u32> {
     }
 }
 
+/// Why a member refuses a write, where the protocol has a word for it that says more than EIO.
+fn refusal(problem: &io::Error) -> Option<Errno> {
+    matches!(problem.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT)).then_some(Errno::NoSpace)
+}
+
 impl Volume {
     /// The volume of a spec. `backend` makes the backend for the arena.
     pub(crate) fn new(
@@ -163,6 +169,7 @@ impl Volume {
         backend: impl FnOnce(&Arena) -> io::Result<Box<dyn Backend>>,
     ) -> io::Result<Self> {
         let engine = spec.build(source.array);
+        let members = source.members.len();
         let cache = spec.cache_blocks as u32;
         let staging = engine.config().staging_blocks as u32;
         let first_intake = cache + staging;
@@ -184,13 +191,14 @@ impl Volume {
             hinted: 0,
             buffers: Vec::new(),
             done: Vec::new(),
-            rescues: Vec::new(),
+            bad: BadBlocks::default(),
+            patience: Patience::new(members),
             intake: (first_intake..first_intake + INTAKE_BLOCKS).rev().collect(),
             intake_low: INTAKE_BLOCKS as usize,
-            rescue_room: INTAKE_BLOCKS as usize,
             syncs: Syncs::default(),
             log: None,
             notes: Vec::new(),
+            spoiled: None,
             counts: Counts::default(),
             watch: None,
         })
@@ -220,11 +228,13 @@ impl Volume {
         [self.engine.next_wake(), self.backend.next_wake()].into_iter().flatten().min()
     }
 
-    /// Somebody wants blocks. Answered by [`Event::Read`] with the tag, which is below 2^62.
+    /// Somebody wants blocks. Answered by [`Event::Read`] with the tag, which is below 2^48.
     pub(crate) fn read(&mut self, tag: u64, context: Context, extent: Extent) {
-        debug_assert!(tag >> KIND_SHIFT == READ, "tags leave room for the kind");
+        if self.needs_lost(extent) {
+            return self.events.push_back(Event::Read { tag, result: Err(Errno::Io) });
+        }
         let Some(watch) = &mut self.watch else {
-            return self.feed(Input::Read { id: tag, access: Access::read(context, extent) });
+            return self.ask(self.id_of(READ, tag), Access::read(context, extent));
         };
         watch.asking(tag, extent);
         self.read_watched(tag, context, extent);
@@ -240,26 +250,23 @@ impl Volume {
 
     /// Everything acknowledged is to be on stable storage. Answered by [`Event::Flushed`].
     pub(crate) fn flush(&mut self, tag: u64) {
-        self.feed(Input::Flush { id: OTHER << KIND_SHIFT | tag });
+        if self.patience.has_lost() {
+            return self.events.push_back(Event::Flushed { tag, error: Some(Errno::Io) });
+        }
+        let id = self.id_of(OTHER, tag);
+        self.ask_flush(id, Input::Flush { id });
     }
 
     /// The blocks of an answer have been copied.
     pub(crate) fn release(&mut self, answer: Answer) {
-        self.rescue_room += answer.patch.len();
-        for (_, at) in answer.patch {
-            self.intake.push(at);
-        }
         self.feed(Input::Release { handle: answer.handle });
     }
 
     /// Where in the arena the block `index` of an answer is.
     pub(crate) fn block_at(&self, answer: &Answer, index: usize) -> u32 {
         let slot = self.engine.slots(answer.handle)[index];
-        if slot.is_some() {
-            return slot.0;
-        }
-        let patched = answer.patch.iter().find(|(at, _)| *at as usize == index);
-        patched.expect("an answer without error has all its blocks").1
+        assert!(slot.is_some(), "an answer without error has all its blocks");
+        slot.0
     }
 
     /// Memory for data that arrives; `None` when it is all in use.
@@ -267,11 +274,6 @@ impl Volume {
         let from = self.intake.len().checked_sub(blocks)?;
         self.intake_low = self.intake_low.min(from);
         Some(self.intake.split_off(from))
-    }
-
-    /// Several volumes share one budget of intake memory: rescues, which are not asked to wait for it, keep to their part.
-    pub(crate) fn share_intake(&mut self, volumes: usize) {
-        self.rescue_room = INTAKE_BLOCKS as usize / volumes;
     }
 
     /// Blocks of the intake that are in use.
@@ -300,7 +302,18 @@ impl Volume {
 
     /// The next answer.
     pub(crate) fn event(&mut self) -> Option<Event> {
-        self.events.pop_front()
+        let event = self.events.pop_front()?;
+        if self.spoiled.is_none() {
+            return Some(event);
+        }
+        Some(match event {
+            Event::Read { tag, result } => {
+                let none = result.map(|answer| self.release(answer)).and(Err(Errno::Io));
+                Event::Read { tag, result: none }
+            }
+            Event::Written { tag, .. } => Event::Written { tag, error: Some(Errno::Io) },
+            Event::Flushed { tag, .. } => Event::Flushed { tag, error: Some(Errno::Io) },
+        })
     }
 
     /// The file of [`Volume::poll_fd`] said that something has ended.
@@ -321,6 +334,12 @@ impl Volume {
         }
         let mut done = std::mem::take(&mut self.done);
         self.backend.reap(self.now, &mut done);
+        if !done.is_empty() && self.spoiled.is_none() {
+            // Before anything is answered of what members have done meanwhile.
+            if let Some(why) = self.source.is_spoiled() {
+                self.spoil(why);
+            }
+        }
         for end in done.drain(..) {
             self.in_flight -= 1;
             self.ended(end);
@@ -356,13 +375,27 @@ impl Volume {
 
     /// Whether nothing is in flight: no request, no member command, no sync.
     pub(crate) fn is_idle(&self) -> bool {
-        self.engine.is_idle() && self.syncs.is_idle() && self.writes.is_idle() && self.inputs.is_empty()
+        self.engine.is_idle()
+            && self.bad.is_idle()
+            && self.syncs.is_idle()
+            && self.writes.is_idle()
+            && self.inputs.is_empty()
     }
 
     /// Whether the members are what they were; why not, otherwise.
     pub(crate) fn check(&mut self) -> Result<(), String> {
-        self.source.check()?;
-        self.backend.changed().map_or(Ok(()), Err)
+        self.bad.age(self.now);
+        if self.spoiled.is_none() {
+            let seen = self.source.check(self.now).and_then(|()| self.backend.changed().map_or(Ok(()), Err));
+            seen.unwrap_or_else(|why| self.spoil(why));
+        }
+        self.spoiled.clone().map_or(Ok(()), Err)
+    }
+
+    /// Members are not what they were: from now on nothing is answered but errors.
+    fn spoil(&mut self, why: String) {
+        self.say(format!("{why}: nothing is answered any more; start the server anew"));
+        self.spoiled = Some(why);
     }
 
     /// Messages about members since the last call.
@@ -455,12 +488,14 @@ impl Volume {
             self.flying.resize(number + 1, Flying::default());
         }
         self.flying[number] = Flying {
+            first: start.extent.start,
             blocks: start.extent.blocks,
             inside: place.inside,
             disk: start.disk,
             member: place.member,
             write,
             since: self.now,
+            alive: place.inside > 0,
         };
         self.engine.buffers(start.command, &mut self.buffers);
         let cache = self.spec.cache_blocks as u32;
@@ -476,6 +511,13 @@ impl Volume {
             self.inputs.push_back(Input::Done { command: start.command, status: Status::Ok });
             return;
         }
+        if let Some(watch) = &mut self.watch {
+            watch.started(self.now, start, write, &self.source.array);
+        }
+        if !write && self.goes_round(start.disk, start.extent) {
+            self.arena.take_back(lease);
+            return self.read_round(start.command);
+        }
         let member = &mut self.source.members[place.member];
         let (file, len) = if write {
             member.writing += 1;
@@ -486,9 +528,6 @@ impl Volume {
             member.for_read(place.inside)
         };
         self.in_flight += 1;
-        if let Some(watch) = &mut self.watch {
-            watch.started(self.now, start, write, &self.source.array);
-        }
         self.backend.submit(
             self.now,
             Task {
@@ -505,67 +544,87 @@ impl Volume {
         );
     }
 
+    /// The blocks of the volume that lie on blocks of a disk, within one strip.
+    fn volume_extent(&self, disk: Disk, first: Block, blocks: u64) -> Extent {
+        let Role::Data(start) = self.source.array.logical(disk, first) else {
+            unreachable!("what is served holds nothing but data")
+        };
+        Extent { start, blocks }
+    }
+
     /// The backend has ended something.
     fn ended(&mut self, done: Done) {
         match done.token & (3 << KIND_SHIFT) {
             SYNC_TOKEN => self.synced(done),
-            RESCUE_TOKEN => self.rescued(done),
+            PIECE_TOKEN => self.piece_ended(done),
+            PROBE_TOKEN => self.probed(done),
             _ => self.command_ended(done),
         }
     }
 
     fn command_ended(&mut self, done: Done) {
         let number = done.token as u32;
-        let Flying { blocks, inside, disk, member, write, since } = self.flying[number as usize];
+        let Flying { first, blocks, inside, disk, member, write, .. } = self.flying[number as usize];
         let mut lease = done.lease.expect("a member command has a lease");
-        if write && done.result.is_ok() {
-            self.source.members[member].unsynced.wrote();
+        let whole = matches!(done.result, Ok(moved) if moved >= inside);
+        if whole && !write {
+            lease.clear_from(inside);
         }
-        let good = match done.result {
-            Ok(moved) if moved >= inside => {
-                if !write {
-                    lease.clear_from(inside);
-                }
-                blocks
-            }
-            Ok(moved) => {
-                self.note(|| format!("member {}: only {moved} of {inside} bytes moved", disk.0));
-                moved / forerun_core::units::BLOCK_BYTES
-            }
-            Err(problem) => {
-                let what = if write { "write" } else { "read" };
-                self.note(|| format!("member {}: {what}: {problem}", disk.0));
-                0
-            }
-        };
         self.arena.take_back(lease);
-        if let Some(watch) = &mut self.watch {
-            let bytes = inside.min(good * forerun_core::units::BLOCK_BYTES);
-            watch.ended(self.now, usize::from(disk.0), since, bytes, write);
-        }
         if write {
             self.source.members[member].wrote();
         }
-        let status = if good >= blocks { Status::Ok } else { Status::Short { good } };
-        self.feed(Input::Done { command: number, status });
-        if write && good < blocks {
+        match done.result {
+            Ok(_) if whole && write => {
+                self.source.members[member].unsynced.wrote();
+                self.bad.healed(disk, Extent { start: first, blocks });
+            }
+            Ok(_) if whole => {}
+            _ if !write && blocks > 1 => return self.read_blockwise(number),
+            Err(problem) if !write => self.cannot_read(disk, first, &problem),
+            Err(problem) => {
+                if let Some(error) = refusal(&problem) {
+                    self.refused_write(self.volume_extent(disk, first, blocks), error);
+                }
+                self.note(|| format!("member {}: write: {problem}", disk.0));
+            }
+            Ok(moved) => self.note(|| format!("member {}: only {moved} of {inside} bytes moved", disk.0)),
+        }
+        self.command_over(number, if whole { blocks } else { 0 });
+        if write && !whole {
             // The engine takes a member out that failed a write. Here the member is the volume, and a full file system is no
             // reason to refuse reads: the client has its error, and so has the next flush.
             self.feed(Input::Member { disk, failed: false });
         }
     }
 
+    /// A member command is over, of which so many blocks moved: none, or those that are no holes.
+    fn command_over(&mut self, command: u32, moved: u64) {
+        let flying = &mut self.flying[command as usize];
+        flying.alive = false;
+        let Flying { inside, disk, member, write, since, .. } = *flying;
+        self.patience.ended(member, self.now, since);
+        if let Some(watch) = &mut self.watch {
+            watch.ended(self.now, usize::from(disk.0), since, inside.min(moved * BLOCK_BYTES), write);
+        }
+        let status = if moved > 0 { Status::Ok } else { Status::Short { good: 0 } };
+        self.feed(Input::Done { command, status });
+    }
+
     fn ready(&mut self, id: u64, handle: u32, error: bool) {
         let inner = id & !(3 << KIND_SHIFT);
         match id >> KIND_SHIFT {
             READ => {
-                let answer = Answer { handle, patch: Vec::new() };
-                if error {
-                    self.rescue(inner, answer);
-                } else {
-                    self.answered(inner);
-                    self.events.push_back(Event::Read { tag: inner, answer, error: false });
+                if !self.patience.answered(id) {
+                    return self.inputs.push_back(Input::Release { handle });
                 }
+                let tag = tag_of(id);
+                self.answered(tag);
+                let result = if error { Err(Errno::Io) } else { Ok(Answer { handle }) };
+                if error {
+                    self.inputs.push_back(Input::Release { handle });
+                }
+                self.events.push_back(Event::Read { tag, result });
             }
             PART => self.part_ready(inner as usize, handle, error),
             EDGE => self.edge_ready(inner, handle, error),
@@ -575,77 +634,10 @@ impl Volume {
             }
             _ => {
                 self.inputs.push_back(Input::Release { handle });
-                self.sync_for_flush(inner, error);
+                if self.patience.answered(id) {
+                    self.sync_for_flush(tag_of(id), error);
+                }
             }
-        }
-    }
-
-    /// Reads the missing blocks of an answer one by one, past the cache.
-    fn rescue(&mut self, tag: u64, answer: Answer) {
-        let extent = self.engine.extent(answer.handle);
-        let slots = self.engine.slots(answer.handle);
-        let holes: Vec<u32> =
-            (0..slots.len()).filter(|&k| slots[k] == Slot::NONE).map(|k| k as u32).collect();
-        let few = holes.len() <= RESCUE_BLOCKS_MAX.min(self.rescue_room);
-        let memory = if few { self.take_intake(holes.len()) } else { None };
-        let Some(memory) = memory else {
-            self.answered(tag);
-            self.events.push_back(Event::Read { tag, answer, error: true });
-            return;
-        };
-        self.rescue_room -= memory.len();
-        let number = self.rescues.iter().position(Option::is_none).unwrap_or_else(|| {
-            self.rescues.push(None);
-            self.rescues.len() - 1
-        });
-        let patch: Vec<(u32, u32)> = holes.into_iter().zip(memory).collect();
-        let mut inside = Vec::with_capacity(patch.len());
-        for (index, &(k, at)) in patch.iter().enumerate() {
-            let (disk, block) = self.source.array.locate(Block(extent.start.0 + u64::from(k)));
-            let place = self.source.place(disk, Extent { start: block, blocks: 1 });
-            inside.push(place.inside);
-            let (file, len) = self.source.members[place.member].for_read(place.inside);
-            let lease = self.arena.lend(std::iter::once(Some(at)), Lend::Fill);
-            self.in_flight += 1;
-            self.backend.submit(
-                self.now,
-                Task {
-                    token: RESCUE_TOKEN | (number as u64) << 32 | index as u64,
-                    kind: Kind::Read,
-                    member: place.member as u16,
-                    ahead: false,
-                    context: Context::default(),
-                    file,
-                    offset: place.offset,
-                    len,
-                    lease: Some(lease),
-                },
-            );
-        }
-        let left = patch.len();
-        let answer = Answer { patch, ..answer };
-        self.rescues[number] = Some(Rescue { tag, answer, inside, left, failed: false });
-    }
-
-    fn rescued(&mut self, done: Done) {
-        let number = (done.token & !(3 << KIND_SHIFT)) >> 32;
-        let mut lease = done.lease.expect("a read has a lease");
-        let entry = &mut self.rescues[number as usize];
-        let rescue = entry.as_mut().expect("a rescue stays until its last read has ended");
-        let inside = rescue.inside[(done.token & u64::from(u32::MAX)) as usize];
-        match done.result {
-            Ok(moved) if moved >= inside => lease.clear_from(inside),
-            Ok(_) | Err(_) => rescue.failed = true,
-        }
-        rescue.left -= 1;
-        self.arena.take_back(lease);
-        if rescue.left > 0 {
-            return;
-        }
-        if let Some(Rescue { tag, answer, failed, .. }) = entry.take() {
-            self.counts.rescued += u64::from(!failed);
-            self.answered(tag);
-            self.events.push_back(Event::Read { tag, answer, error: failed });
         }
     }
 }

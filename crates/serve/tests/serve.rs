@@ -11,6 +11,8 @@ mod control;
 mod devices;
 #[path = "it/exports.rs"]
 mod exports;
+#[path = "it/fake.rs"]
+mod fake;
 #[path = "it/faults.rs"]
 mod faults;
 #[path = "it/floods.rs"]

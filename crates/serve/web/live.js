@@ -77,6 +77,16 @@ function reasons(d, view) {
   return lines;
 }
 
+/** What is not well with the export, before anything else. */
+function warnings(view) {
+  return (view.warnings ?? []).map(line => {
+    const item = document.createElement("li");
+    item.className = "warning";
+    item.textContent = `Warning: ${line}.`;
+    return item;
+  });
+}
+
 function verdict(view) {
   const box = document.querySelector(".verdict"), recent = last(NOW_NS), idle = !sum(recent.blocks);
   const d = idle ? between(ZERO, latest()) : recent;
@@ -85,7 +95,7 @@ function verdict(view) {
     const item = document.createElement("li"), code = document.createElement("code");
     code.textContent = `nbdcopy --connections=1 --requests=1 '${view.uri}' null:`;
     item.append("Read it, for instance with ", code, ", which asks for one piece after the other, as most programs do.");
-    element("because").replaceChildren(item);
+    element("because").replaceChildren(...warnings(view), item);
     box.className = "verdict";
     return;
   }
@@ -101,7 +111,7 @@ function verdict(view) {
   const when = idle ? "Since the start: " : "Last 10 s: ";
   set("headline", when + text);
   box.className = `verdict ${mood}`;
-  element("because").replaceChildren(...reasons(d, view).map(line => {
+  element("because").replaceChildren(...warnings(view), ...reasons(d, view).map(line => {
     const item = document.createElement("li");
     item.textContent = line;
     return item;

@@ -249,6 +249,9 @@ fn exports(exports: &[ExportState], ui: &Ui) -> String {
         if let Some(why) = &export.changed {
             text.push_str(&format!("{}: {why}\n", shown(&export.name)));
         }
+        for warning in &export.warnings {
+            text.push_str(&format!("{}: {warning}\n", shown(&export.name)));
+        }
     }
     text
 }

@@ -15,8 +15,8 @@ use forerun_core::array::{ArraySpec, Level};
 use forerun_core::size::parse_size;
 use forerun_serve::error::ServeError;
 use forerun_serve::options::{
-    CONNECTIONS_DEFAULT, ExportOptions, Listen, MemberSpec, MemberTlsOptions, Options, TlsOptions, Transfer,
-    What,
+    CONNECTIONS_DEFAULT, ExportOptions, Listen, MEMBER_TIMEOUT_DEFAULT, MemberSpec, MemberTlsOptions,
+    Options, TlsOptions, Transfer, What,
 };
 use forerun_serve::{Direct, Metrics, Prepared, Server};
 use serde::Serialize;
@@ -24,6 +24,7 @@ use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
+use std::time::Duration;
 
 /// Longest path of a unix socket, bytes (unix(7): 108 with the zero at its end).
 const SOCKET_PATH_MAX: usize = 107;
@@ -134,6 +135,12 @@ pub(crate) struct ServeArgs {
     /// Refuse writes
     #[arg(long)]
     read_only: bool,
+    /// Write to a far member that offers neither FLUSH nor FUA: nothing is promised to survive a power cut
+    #[arg(long)]
+    unsafe_no_flush: bool,
+    /// Seconds that a member may owe an answer before requests that wait for it fail
+    #[arg(long, value_name = "SECONDS", default_value_t = MEMBER_TIMEOUT_DEFAULT, value_parser = clap::value_parser!(u64).range(1..=86400))]
+    member_timeout: u64,
     /// Clients at once
     #[arg(long, value_name = "N", default_value_t = CONNECTIONS_DEFAULT)]
     connections: u32,
@@ -372,6 +379,8 @@ fn export(args: &ServeArgs, instead: Option<What>) -> Result<ExportOptions, CliE
         scheme: args.scheme.clone(),
         device: args.device.clone(),
         read_only: args.read_only,
+        unsafe_no_flush: args.unsafe_no_flush,
+        member_timeout: Duration::from_secs(args.member_timeout),
         log_inputs: args.log_inputs.clone(),
         member_tls: MemberTlsOptions {
             ca: args.member_tls_ca.clone(),

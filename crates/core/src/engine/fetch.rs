@@ -226,6 +226,7 @@ impl Engine {
         fetch.ahead = waiter.extent.is_empty();
         fetch.joined = false;
         fetch.bad = (0, 0);
+        fetch.holes.clear();
         fetch.rebuilt = false;
         fetch.avoid = DiskSet::EMPTY;
         fetch.read_ahead = program.is_empty();
@@ -388,6 +389,15 @@ impl Engine {
         self.retry_starved(now);
     }
 
+    /// Blocks of a command that is under way could not be read.
+    pub(super) fn hole(&mut self, command: u32, extent: Extent) {
+        let Owner::Fetch(fetch, offset) = self.commands[command].owner else {
+            unreachable!("only a read of what a fetch wants has holes")
+        };
+        assert!(self.array.redundancy() == 0, "an array with redundancy rebuilds what a member cannot give");
+        self.fetches[fetch].holes.push(Extent::new(offset + extent.start.0, extent.blocks));
+    }
+
     fn member_done(&mut self, now: Nanos, fetch: u32) {
         self.fetches[fetch].commands_left -= 1;
         if self.fetches[fetch].commands_left > 0 {
@@ -406,11 +416,14 @@ impl Engine {
     pub(super) fn arrive(&mut self, now: Nanos, number: u32) {
         let (extent, bad) = (self.fetches[number].extent, self.fetches[number].bad);
         let waiting = !self.fetches[number].waiters.is_empty();
-        if bad.0 < bad.1 || !self.land(number, extent) {
+        let whole = bad.0 == bad.1 && self.fetches[number].holes.is_empty();
+        if !whole || !self.land(number, extent) {
             for (index, block) in extent.iter().enumerate() {
                 let slot = self.fetches[number].slots[index];
                 if slot.is_some() {
-                    let good = !(bad.0..bad.1).contains(&(index as u64));
+                    let at = Block(index as u64);
+                    let hole = self.fetches[number].holes.iter().any(|hole| hole.contains(at));
+                    let good = !(hole || (bad.0..bad.1).contains(&at.0));
                     self.arrive_block(number, block, slot, good);
                 }
             }

@@ -125,6 +125,8 @@ pub(super) struct Fetch {
     pub(super) commands_left: u32,
     /// Blocks of `extent` (by index) that could not be read: `[from, to)`; empty when all is well.
     pub(super) bad: (u64, u64),
+    /// Runs of blocks (by index) that could not be read although those around them may have come.
+    pub(super) holes: Vec<Extent>,
     /// Staging memory of the inputs of a combine step, in the order of the read plan's reads.
     pub(super) staging: Vec<Slot>,
     /// It is summed from other members' blocks.

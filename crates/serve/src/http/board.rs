@@ -4,6 +4,7 @@
 //! loop never waits for text to be made.
 
 use crate::figures::{Counters, ExportFigures, FaredFigures, Figures, MemberFigures, VERSION};
+use crate::health::Health;
 use crate::live::{FARED, MemberSums, Sample};
 use forerun_core::policy::decisions::{Decision, Told};
 use forerun_core::units::{BLOCK_BYTES, Nanos};
@@ -43,6 +44,7 @@ struct Shown {
     about: Arc<About>,
     /// Why nothing of it is answered any more.
     changed: Option<String>,
+    health: Health,
     samples: VecDeque<Arc<Sample>>,
     decisions: VecDeque<Decision>,
 }
@@ -53,6 +55,7 @@ pub(crate) struct Whole {
     pub(crate) now: Nanos,
     pub(crate) clients: u64,
     pub(crate) connections: u64,
+    pub(crate) memory_bound: u64,
     pub(crate) emulated_commands: u64,
     pub(crate) emulated_late_p99: Nanos,
 }
@@ -78,9 +81,10 @@ impl Board {
         }
     }
 
-    /// Whether an export that [`Board::about`] knows is still answered from, and why not.
-    pub(crate) fn changed(&mut self, export: usize, why: Option<&String>) {
+    /// Whether an export that [`Board::about`] knows is still answered from, why not, and how well.
+    pub(crate) fn stands(&mut self, export: usize, why: Option<&String>, health: Health) {
         self.exports[export].changed = why.cloned();
+        self.exports[export].health = health;
     }
 
     /// One more sample of an export that [`Board::about`] knows.
@@ -106,7 +110,8 @@ impl Board {
         let exports = self.exports.iter().map(|shown| {
             let sample = shown.samples.back().cloned().unwrap_or_default();
             let turns: Vec<Decision> = shown.decisions.iter().copied().collect();
-            Seen { about: Arc::clone(&shown.about), changed: shown.changed.clone(), sample, turns }
+            let (about, health) = (Arc::clone(&shown.about), shown.health.clone());
+            Seen { about, changed: shown.changed.clone(), health, sample, turns }
         });
         View { whole: self.whole, exports: exports.collect() }
     }
@@ -122,6 +127,7 @@ pub(super) struct View {
 struct Seen {
     about: Arc<About>,
     changed: Option<String>,
+    health: Health,
     sample: Arc<Sample>,
     turns: Vec<Decision>,
 }
@@ -137,6 +143,7 @@ impl View {
             clients: self.whole.clients,
             connections: self.whole.connections,
             resident_bytes: process.resident_bytes,
+            memory_bound_bytes: self.whole.memory_bound,
             cpu_ns: process.cpu.0,
             emulated_commands: self.whole.emulated_commands,
             emulated_late_p99_ns: self.whole.emulated_late_p99.0,
@@ -146,7 +153,7 @@ impl View {
 }
 
 fn export(seen: &Seen) -> ExportFigures {
-    let Seen { about, changed, sample, turns } = seen;
+    let Seen { about, changed, health, sample, turns } = seen;
     let engine = &sample.engine;
     let fared = FARED.iter().zip(sample.waits.reads).zip(sample.waits.waited);
     let member = |(number, sums): (usize, &MemberSums)| member(about.members.get(number), sums);
@@ -158,6 +165,11 @@ fn export(seen: &Seen) -> ExportFigures {
         array: about.array.clone(),
         size_bytes: about.size,
         changed: changed.clone(),
+        warnings: health.warnings.clone(),
+        no_flush: health.no_flush,
+        bad_blocks: health.bad_blocks,
+        hung_members: health.hung_members,
+        slow_members: health.slow_members,
         counters: Counters::new(&sample.asked, engine),
         prefetch_in_flight_bytes: engine.ahead_in_flight * BLOCK_BYTES,
         member_bytes_read: engine.member_blocks_read * BLOCK_BYTES,

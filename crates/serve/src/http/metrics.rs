@@ -95,6 +95,11 @@ fn whole(page: &mut Page, figures: &Figures) {
         "Resident memory of the process",
         alone(figures.resident_bytes),
     );
+    page.gauge(
+        "forerun_memory_bound_bytes",
+        "The most memory that the server takes: caches, their tables at their largest, and what is beside them",
+        alone(figures.memory_bound_bytes),
+    );
     let cpu = alone(seconds(figures.cpu_ns));
     page.counter("process_cpu_seconds_total", "User and system time of the process", cpu);
     page.counter("forerun_clients_total", "Clients that came in", alone(figures.clients));
@@ -110,6 +115,16 @@ fn requests(page: &mut Page, exports: &Exports<'_>) {
     page.gauge("forerun_volume_bytes", "Size of the volume", exports.each(|e| e.size_bytes));
     let help = "1 if nothing is answered any more, because members are not what they were";
     page.gauge("forerun_export_failed", help, exports.each(|e| u8::from(e.changed.is_some())));
+    let help =
+        "1 if clients are offered neither FLUSH nor FUA, because a member has neither (--unsafe-no-flush)";
+    page.gauge("forerun_export_no_flush", help, exports.each(|e| u8::from(e.no_flush)));
+    let help = "Blocks of 4 KiB that a member could not read, and that reads of others go round";
+    page.gauge("forerun_bad_blocks", help, exports.each(|e| e.bad_blocks));
+    let help = "Members that owe an answer for 2 seconds or longer";
+    page.gauge("forerun_members_hung", help, exports.each(|e| e.hung_members));
+    let help =
+        "Members of which a command took more than 8 times its 99.9th percentile in the last 10 seconds";
+    page.gauge("forerun_members_slow", help, exports.each(|e| e.slow_members));
     let by_op = |e: &ExportFigures| {
         vec![("read".to_owned(), e.counters.reads), ("write".to_owned(), e.counters.writes)]
     };

@@ -214,10 +214,16 @@ impl Agreed {
         self.flags & export::READ_ONLY != 0
     }
 
-    /// Whether FLUSH is there; where it is not, what is acknowledged is durable.
+    /// Whether FLUSH is there.
     #[must_use]
     pub const fn can_flush(&self) -> bool {
         self.flags & export::SEND_FLUSH != 0
+    }
+
+    /// Whether a write can be asked to be on stable storage before it is answered.
+    #[must_use]
+    pub const fn can_fua(&self) -> bool {
+        self.flags & export::SEND_FUA != 0
     }
 }
 

@@ -151,6 +151,8 @@ pub struct Limits {
     pub size: u64,
     /// Writes are refused.
     pub read_only: bool,
+    /// FLUSH and FUA were not offered: nothing could keep what they promise.
+    pub no_flush: bool,
     /// The client was told [`ADVERTISED_BYTES_MAX`].
     pub told: bool,
 }
@@ -163,6 +165,9 @@ impl Request {
     /// As the protocol says for each command: EPERM before anything else on a read-only export, then limits.
     pub fn check(&self, limits: &Limits) -> Result<(), Errno> {
         if self.flags & !request::KNOWN != 0 {
+            return Err(Errno::Inval);
+        }
+        if limits.no_flush && (self.command == Command::Flush || self.flags & request::FUA != 0) {
             return Err(Errno::Inval);
         }
         match self.command {
@@ -257,7 +262,7 @@ pub fn request_bytes(request: &Request) -> [u8; REQUEST_BYTES] {
 mod tests {
     use super::*;
 
-    const LIMITS: Limits = Limits { size: 1 << 30, read_only: false, told: true };
+    const LIMITS: Limits = Limits { size: 1 << 30, read_only: false, no_flush: false, told: true };
 
     fn request(command: Command, offset: u64, length: u32) -> Request {
         Request { flags: 0, command, cookie: 7, offset, length }

@@ -16,9 +16,11 @@
 #![expect(unsafe_code, reason = "memory shared with transfers of the kernel has no safe interface")]
 
 mod activation;
+mod foreign;
 mod ring;
 
 pub(crate) use activation::inherited_sockets;
+pub(crate) use foreign::{Foreign, is_byte_locked, lock_byte, unlock_bytes};
 pub(crate) use ring::Ring;
 
 use forerun_core::units::BLOCK_BYTES;
@@ -379,7 +381,8 @@ impl Lease {
                 _ => {
                     let problem = io::Error::last_os_error();
                     if problem.kind() != io::ErrorKind::Interrupted {
-                        return if done > 0 { Ok(done) } else { Err(problem) };
+                        // What came before is good to have; of a write only why the rest did not go is worth knowing.
+                        return if done > 0 && self.how == Lend::Fill { Ok(done) } else { Err(problem) };
                     }
                 }
             }

@@ -27,6 +27,8 @@ const REGISTERED_BLOCKS: u32 = 262_144;
 /// A command that the kernel works on, or that waits to be submitted.
 struct Flight {
     task: Task,
+    /// Bytes of a write that the kernel has taken already: it may take less than it is given, and says why at the next.
+    moved: u64,
     pieces: Vec<libc::iovec>,
 }
 
@@ -42,6 +44,7 @@ pub(crate) struct Ring {
     completions: usize,
     unsubmitted: bool,
     registered: bool,
+    forsaken: bool,
 }
 
 // SAFETY: the raw pointers in `Flight::pieces` point into the mapping that the flight's lease keeps alive.
@@ -61,6 +64,7 @@ impl Ring {
             in_kernel: 0,
             unsubmitted: false,
             registered,
+            forsaken: false,
         })
     }
 
@@ -83,9 +87,9 @@ impl Ring {
         };
         let Some(file) = &flight.task.file else { unreachable!("a task without a file is a far member's") };
         let fd = types::Fd(file.as_raw_fd());
-        let (offset, len) = (flight.task.offset, flight.task.len);
+        let (offset, len) = (flight.task.offset + flight.moved, flight.task.len - flight.moved);
         if let Some(lease) = &flight.task.lease {
-            lease.pieces(0, len, &mut flight.pieces);
+            lease.pieces(flight.moved, len, &mut flight.pieces);
         }
         let fixed = fixed_index(flight).filter(|_| registered);
         let (list, count) = (flight.pieces.as_ptr(), flight.pieces.len() as u32);
@@ -162,7 +166,7 @@ impl Backend for Ring {
             task.lease.as_ref().is_none_or(|l| (l.how == Lend::Fill) == (task.kind == Kind::Read)),
             "a read fills and a write drains"
         );
-        let flight = Some(Flight { task, pieces: Vec::new() });
+        let flight = Some(Flight { task, moved: 0, pieces: Vec::new() });
         let at = match self.free.pop() {
             Some(at) => {
                 self.flights[at] = flight;
@@ -209,16 +213,28 @@ impl Backend for Ring {
                 again.push(at);
                 continue;
             }
+            let Some(flight) = &mut self.flights[at] else { continue };
+            if result > 0 && flight.task.kind == Kind::Write {
+                flight.moved += u64::from(result as u32);
+                if flight.moved < flight.task.len {
+                    again.push(at);
+                    continue;
+                }
+            }
             let Some(flight) = self.flights[at].take() else { continue };
             self.free.push(at);
-            let result = if result < 0 {
-                Err(io::Error::from_raw_os_error(-result))
-            } else {
-                Ok(u64::from(result as u32))
+            let result = match (result, flight.task.kind) {
+                (..0, _) => Err(io::Error::from_raw_os_error(-result)),
+                (_, Kind::Write) => Ok(flight.moved),
+                _ => Ok(u64::from(result as u32)),
             };
             out.push(Done { token: flight.task.token, result, lease: flight.task.lease });
         }
         self.waiting.extend(again);
+    }
+
+    fn forsake(&mut self) {
+        self.forsaken = true;
     }
 
     fn poll_fd(&self) -> BorrowedFd<'_> {
@@ -231,7 +247,7 @@ impl Drop for Ring {
     fn drop(&mut self) {
         // The kernel may still write into leased memory: it is waited for. What was never submitted is simply dropped.
         let mut ended = Vec::new();
-        while self.in_kernel > 0 && self.ring.submit_and_wait(1).is_ok() {
+        while self.in_kernel > 0 && !self.forsaken && self.ring.submit_and_wait(1).is_ok() {
             self.reap(Nanos::ZERO, &mut ended);
         }
         if self.in_kernel > 0 {

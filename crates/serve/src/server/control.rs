@@ -150,7 +150,8 @@ impl Server {
         match request {
             Request::Stats => {
                 self.metrics.take(&mut self.served);
-                let stats = Stats::new(now.0, self.serving, self.serving_max, &self.metrics);
+                let stats =
+                    Stats::new(now.0, (self.serving, self.serving_max), self.memory_bound, &self.metrics);
                 serde_json::to_value(stats).map_err(|problem| problem.to_string())
             }
             Request::Exports => Ok((0..self.served.len()).map(|export| json!(self.state(export))).collect()),
@@ -252,6 +253,7 @@ impl Server {
             cache_bytes: served.volume.spec.cache_blocks * BLOCK_BYTES,
             read_only: served.read_only,
             changed: served.changed.clone(),
+            warnings: served.volume.health().warnings,
         }
     }
 }

@@ -11,7 +11,7 @@ use crate::spec::EngineSpec;
 use crate::volume::Volume;
 use forerun_core::array::ArraySpec;
 use forerun_core::size::format_size;
-use forerun_core::units::SECTOR_BYTES;
+use forerun_core::units::{Nanos, SECTOR_BYTES};
 use forerun_disk::device::Device;
 use forerun_disk::preset::{BuildOptions, Preset};
 use std::io;
@@ -81,6 +81,7 @@ pub(super) fn volume(options: &Options, export: &ExportOptions) -> Result<Volume
     let how = Opening {
         read_only: export.read_only,
         direct: options.direct,
+        unsafe_no_flush: export.unsafe_no_flush,
         tls: crate::member_tls::config(&export.member_tls)?,
     };
     let (mut source, members): (Source, Vec<&MemberSpec>) = match &export.what {
@@ -115,6 +116,10 @@ pub(super) fn volume(options: &Options, export: &ExportOptions) -> Result<Volume
         Ok(if emulated { Box::new(Emulated::new(plain, models)) as Box<dyn Backend> } else { plain })
     };
     let mut volume = Volume::new(spec, source, backend).map_err(system("memory and members"))?;
+    volume.set_patience(Nanos(u64::try_from(export.member_timeout.as_nanos()).unwrap_or(u64::MAX)));
+    for warning in volume.health().warnings {
+        volume.say(warning);
+    }
     let unserved = volume.source.unserved();
     if unserved > 0 {
         volume.say(format!(

@@ -5,8 +5,8 @@
 //! An error after the head of such a single reply was sent cannot be said in the protocol, so the connection is closed; that
 //! takes a member that fails within one long request. Parts of a client that has gone are waited for and thrown away.
 
-use super::Server;
 use super::served::take_intake;
+use super::{ROUND_REQUESTS, Server};
 use crate::connection::{Payload, Phase};
 use crate::nbd::handshake::{Session, Step};
 use crate::nbd::wire::{self, Command, Errno, Limits, Parsed, REQUEST_BYTES, Request, export};
@@ -29,7 +29,7 @@ const HINT_BLOCKS_MAX: u64 = 1024;
 struct Part {
     number: u16,
     extent: Extent,
-    answer: Option<(Answer, bool)>,
+    answer: Option<Result<Answer, Errno>>,
 }
 
 /// One request.
@@ -104,7 +104,14 @@ impl Requests {
 impl Server {
     /// Takes messages from the front of a client's inbox, as long as it may go on.
     pub(super) fn consume(&mut self, now: Nanos, at: usize) {
+        let (all, least) = ROUND_REQUESTS;
+        let mut left = (all / self.serving.max(1)).max(least);
         loop {
+            if left == 0 {
+                // Others come first.
+                self.unsettled = true;
+                return;
+            }
             let Some(connection) = &mut self.connections[at] else { return };
             if connection.broken || connection.closing {
                 return;
@@ -147,15 +154,27 @@ impl Server {
                 }
                 Parsed::Request(request) => {
                     connection.consume(REQUEST_BYTES);
+                    left -= 1;
                     self.request(at, session, request);
                 }
             }
         }
     }
 
+    /// Clients of exports whose members do not answer: their places do not count against others, up to as many as there are.
+    fn serving_hung(&self) -> u32 {
+        if !self.served.iter().any(|served| served.volume.is_hung()) {
+            return 0;
+        }
+        let hung = |connection: &&crate::connection::Connection| {
+            connection.is_serving() && self.served[connection.export()].volume.is_hung()
+        };
+        (self.connections.iter().flatten().filter(hung).count() as u32).min(self.serving_max)
+    }
+
     /// One step of a negotiation; whether there may be another.
     fn negotiate(&mut self, now: Nanos, at: usize) -> bool {
-        let full = self.serving >= self.serving_max;
+        let full = self.serving - self.serving_hung() >= self.serving_max;
         let Some(connection) = &mut self.connections[at] else { return false };
         let Phase::Negotiating(mut machine) = std::mem::replace(
             &mut connection.phase,
@@ -198,6 +217,7 @@ impl Server {
         let limits = Limits {
             size: export.size,
             read_only: export.flags & export::READ_ONLY != 0,
+            no_flush: export.flags & export::SEND_FLUSH == 0,
             told: session.told,
         };
         let mut checked = request.check(&limits);
@@ -249,7 +269,7 @@ impl Server {
             Command::Cache => {
                 self.hint(session.export, context, &request);
                 let index = self.ask(at, context, session, request);
-                self.acknowledge((index as u64) << PART_BITS, false);
+                self.acknowledge((index as u64) << PART_BITS, None);
             }
             Command::Disconnect | Command::Other(_) => unreachable!("answered above"),
         }
@@ -333,12 +353,12 @@ impl Server {
     }
 
     /// A part of a READ is here, or could not be had.
-    pub(super) fn part_read(&mut self, _now: Nanos, tag: u64, answer: Answer, error: bool) {
+    pub(super) fn part_read(&mut self, _now: Nanos, tag: u64, result: Result<Answer, Errno>) {
         let index = (tag >> PART_BITS) as usize;
         let number = (tag & ((1 << PART_BITS) - 1)) as u16;
         let asked = self.requests.get(index);
         let part = asked.parts.iter_mut().find(|part| part.number == number);
-        part.expect("a part stays until it is answered").answer = Some((answer, error));
+        part.expect("a part stays until it is answered").answer = Some(result);
         self.deliver(index);
         self.issue_if_there(index);
     }
@@ -360,31 +380,30 @@ impl Server {
                 break;
             }
             let asked = self.requests.get(index);
-            let Some(Part { extent, answer: Some((answer, error)), .. }) = asked.parts.pop_front() else {
+            let Some(Part { extent, answer: Some(result), .. }) = asked.parts.pop_front() else {
                 break;
             };
             let served = &mut self.served[asked.session.export];
             let Some(at) = asked.connection else {
                 self.departed.give(asked.departed, &mut served.credit, extent.blocks);
-                served.volume.release(answer);
+                if let Ok(answer) = result {
+                    served.volume.release(answer);
+                }
                 continue;
             };
             let Some(connection) = &mut self.connections[at] else {
                 unreachable!("it is forgotten when it goes")
             };
-            if asked.failed || error || served.changed.is_some() {
-                served.credit.give(&mut connection.held, extent.blocks);
-                let first = !asked.failed;
-                asked.failed = true;
-                // Half an answer cannot be taken back.
-                connection.broken |= asked.head_sent;
-                let (session, request) = (asked.session, asked.request);
-                served.volume.release(answer);
-                if first {
-                    self.refuse(at, session, &request, Errno::Io);
+            let unwanted = asked.failed || served.changed.is_some();
+            let answer = match result {
+                Ok(answer) if !unwanted => answer,
+                unusable => {
+                    served.credit.give(&mut connection.held, extent.blocks);
+                    let error = unusable.map(|answer| served.volume.release(answer)).err();
+                    self.fail(at, index, error.unwrap_or(Errno::Io));
+                    continue;
                 }
-                continue;
-            }
+            };
             let begin = (extent.start.0 * BLOCK_BYTES).max(asked.request.offset);
             let end =
                 (extent.end() * BLOCK_BYTES).min(asked.request.offset + u64::from(asked.request.length));
@@ -408,6 +427,20 @@ impl Server {
             connection.send_data(answer, extent.blocks, (begin % BLOCK_BYTES) as usize, bytes);
         }
         self.end_read(index);
+    }
+
+    /// A part of a READ cannot be sent: the whole of it is refused, once.
+    fn fail(&mut self, at: usize, index: usize, error: Errno) {
+        let asked = self.requests.get(index);
+        let first = !std::mem::replace(&mut asked.failed, true);
+        let (session, request, begun) = (asked.session, asked.request, asked.head_sent);
+        if let Some(connection) = &mut self.connections[at] {
+            // Half an answer cannot be taken back.
+            connection.broken |= begun;
+        }
+        if first {
+            self.refuse(at, session, &request, error);
+        }
     }
 
     /// Whether the next part of a READ may be sent. A reply in one piece must not be cut by another: it begins when all of it is
@@ -462,18 +495,18 @@ impl Server {
     }
 
     /// A write or a flush has ended, or a hint was taken.
-    pub(super) fn acknowledge(&mut self, tag: u64, error: bool) {
+    pub(super) fn acknowledge(&mut self, tag: u64, error: Option<Errno>) {
         let Some(asked) = self.requests.remove((tag >> PART_BITS) as usize) else { return };
         let served = &mut self.served[asked.session.export];
-        let failed = error || served.changed.is_some();
+        let failed = error.or(served.changed.is_some().then_some(Errno::Io));
         let Some(at) = asked.connection else {
             self.ended_late(asked.departed);
             return;
         };
         let Some(connection) = &mut self.connections[at] else { return };
         connection.outstanding -= 1;
-        if failed {
-            connection.send_head(&wire::simple_reply(Some(Errno::Io), asked.request.cookie));
+        if failed.is_some() {
+            connection.send_head(&wire::simple_reply(failed, asked.request.cookie));
             served.counts.errors += 1;
             return;
         }

@@ -8,6 +8,7 @@ use crate::credit::Credit;
 use crate::error::ServeError;
 use crate::live::Asked;
 use crate::nbd::handshake::{Export, export_flags};
+use crate::nbd::wire::export;
 use crate::options::{Options, What};
 use crate::volume::{Answer, INTAKE_BLOCKS, Volume};
 
@@ -33,9 +34,8 @@ impl Served {
         options.check_memory()?;
         let mut all = Vec::with_capacity(count);
         for export in &options.exports {
-            let mut volume =
+            let volume =
                 open::volume(options, export).map_err(|problem| problem.of_export(&export.name, count))?;
-            volume.share_intake(count);
             all.push(Self {
                 name: export.name.clone(),
                 credit: Credit::new(volume.spec.cache_blocks, u64::from(options.connections)),
@@ -55,7 +55,11 @@ impl Served {
             name: self.name.clone(),
             description: format!("{} behind {}", self.volume.source.array.spec(), self.volume.spec.scheme),
             size: self.volume.source.size,
-            flags: export_flags(self.read_only, false),
+            flags: if self.volume.source.no_flush() {
+                export_flags(self.read_only, false) & !(export::SEND_FLUSH | export::SEND_FUA)
+            } else {
+                export_flags(self.read_only, false)
+            },
         }
     }
 
@@ -67,14 +71,16 @@ impl Served {
         }
     }
 
-    /// A second has passed: looks whether the members are what they were.
-    pub(super) fn tick(&mut self) {
+    /// A second has passed: looks whether the members are what they were, and whether they answer.
+    pub(super) fn tick(&mut self, stopping: bool) {
         self.volume.tick_log();
-        if self.changed.is_none()
-            && let Err(why) = self.volume.check()
-        {
-            self.volume.say(format!("{why}: nothing is answered any more; start the server anew"));
-            self.changed = Some(why);
+        if stopping {
+            self.volume.give_up_hung();
+        } else {
+            self.volume.look_at_members();
+        }
+        if self.changed.is_none() {
+            self.changed = self.volume.check().err();
         }
     }
 }

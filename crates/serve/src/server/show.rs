@@ -63,13 +63,14 @@ impl Server {
             now,
             clients: self.clients,
             connections: u64::from(self.serving),
+            memory_bound: self.memory_bound,
             emulated_commands: late.commands,
             emulated_late_p99: late.p99,
         };
         for (export, sample) in samples.into_iter().enumerate() {
             let volume = &self.served[export].volume;
             board.about(export, &volume.spec.scheme, || self.about(export, &show.members[export]));
-            board.changed(export, self.served[export].changed.as_ref());
+            board.stands(export, self.served[export].changed.as_ref(), volume.health());
             if let Some(sample) = sample {
                 board.add(export, sample);
             }

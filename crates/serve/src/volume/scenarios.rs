@@ -100,7 +100,7 @@ impl Rig {
         let resized = std::fs::OpenOptions::new().write(true).open(file);
         let length = member * u64::from(spec.disks()) * BLOCK_BYTES;
         resized.and_then(|file| file.set_len(length)).expect("its length");
-        let how = Opening { read_only: true, direct: Direct::Off, tls: None };
+        let how = Opening { read_only: true, direct: Direct::Off, ..Opening::default() };
         let source = Source::over(file, spec, &how).expect("opened");
         let held = settings.get("fetches") == Some(&"held");
         let script = Arc::new(Mutex::new(Script { held, ..Script::default() }));
@@ -169,8 +169,9 @@ impl Rig {
         loop {
             self.volume.turn();
             let Some(event) = self.volume.event() else { return answers };
-            let Event::Read { tag, answer, error } = event else { panic!("a page only reads: {event:?}") };
-            assert!(!error, "no member fails");
+            let Event::Read { tag, result: Ok(answer) } = event else {
+                panic!("a page only reads, and no member fails: {event:?}")
+            };
             answers.push(format!("answer {}", self.asked[tag as usize]));
             self.volume.release(answer);
         }

@@ -3,19 +3,38 @@
 //! One sync of all members runs at a time. Whoever asks while it runs needs the next one, since the running one may have
 //! begun before their write; all of them share it. A sync that failed while something was written that no sync has covered is
 //! never tried again: the kernel may have marked as clean what it could not write, so a second try that succeeds would prove
-//! nothing. From then on every flush and every durable write is answered with an error. A sync that failed with nothing to
+//! nothing. From then on every flush and every write is answered with an error, until the server is started anew. A sync that failed with nothing to
 //! lose (a far server is away, and all that was written was flushed before) is an error to who waits for it, and no more:
 //! [`Unsynced`] knows which it was.
 
 use super::{Event, SYNC_TOKEN, Volume};
 use crate::backend::{Done, Kind, Task};
+use crate::nbd::wire::Errno;
 use forerun_core::access::Context;
+use forerun_core::units::Nanos;
 
 /// Who waits for a sync.
 #[derive(Clone, Copy, Debug)]
-enum Waiter {
+struct Waiter {
+    who: Who,
+    since: Nanos,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Who {
     Flush { tag: u64, error: bool },
     Write { tag: u64 },
+}
+
+impl Waiter {
+    fn answer(self, failed: bool) -> Event {
+        match self.who {
+            Who::Flush { tag, error } => {
+                Event::Flushed { tag, error: (error || failed).then_some(Errno::Io) }
+            }
+            Who::Write { tag } => Event::Written { tag, error: failed.then_some(Errno::Io) },
+        }
+    }
 }
 
 /// The running sync, and the next.
@@ -31,6 +50,11 @@ pub(super) struct Syncs {
 }
 
 impl Syncs {
+    /// Whether a sync has failed that something depended on.
+    pub(super) const fn has_failed(&self) -> bool {
+        self.failed
+    }
+
     pub(super) fn is_idle(&self) -> bool {
         self.left == 0 && self.next.is_empty()
     }
@@ -38,15 +62,15 @@ impl Syncs {
 
 impl Volume {
     pub(super) fn sync_for_flush(&mut self, tag: u64, error: bool) {
-        self.sync(Waiter::Flush { tag, error });
+        self.sync(Who::Flush { tag, error });
     }
 
     pub(super) fn sync_for_write(&mut self, tag: u64) {
-        self.sync(Waiter::Write { tag });
+        self.sync(Who::Write { tag });
     }
 
-    fn sync(&mut self, waiter: Waiter) {
-        self.syncs.next.push(waiter);
+    fn sync(&mut self, who: Who) {
+        self.syncs.next.push(Waiter { who, since: self.now });
         if self.syncs.left == 0 {
             self.start_sync();
         }
@@ -59,6 +83,7 @@ impl Volume {
         self.counts.syncs += 1;
         for member in &mut self.source.members {
             member.unsynced.begin();
+            member.syncing = Some(self.now);
         }
         for (index, member) in self.source.members.iter().enumerate() {
             self.in_flight += 1;
@@ -79,10 +104,19 @@ impl Volume {
         }
     }
 
+    /// Who has waited too long has an error; what becomes of the sync is seen when it ends.
+    pub(super) fn give_up_syncs(&mut self, late: impl Fn(Nanos) -> bool) {
+        for waiters in [&mut self.syncs.running, &mut self.syncs.next] {
+            let given_up = waiters.extract_if(.., |waiter| late(waiter.since));
+            self.events.extend(given_up.map(|waiter| waiter.answer(true)));
+        }
+    }
+
     /// One member has synced.
     pub(super) fn synced(&mut self, done: Done) {
         let index = (done.token & !SYNC_TOKEN) as usize;
         let member = &mut self.source.members[index];
+        member.syncing = None;
         match done.result {
             Ok(_) => member.unsynced.synced(),
             Err(problem) => {
@@ -92,7 +126,7 @@ impl Volume {
                 let at_risk = member.unsynced.any() || (member.writing > 0 && !member.is_far());
                 self.syncs.failed |= at_risk;
                 let so = if at_risk {
-                    "nothing can be made durable any more"
+                    "nothing can be made durable any more, so nothing is written any more: start the server anew"
                 } else {
                     "nothing was written that it could lose; the next flush tries again"
                 };
@@ -105,10 +139,7 @@ impl Volume {
         }
         let failed = self.syncs.error || self.syncs.failed;
         for waiter in self.syncs.running.drain(..) {
-            self.events.push_back(match waiter {
-                Waiter::Flush { tag, error } => Event::Flushed { tag, error: error || failed },
-                Waiter::Write { tag } => Event::Written { tag, error: failed },
-            });
+            self.events.push_back(waiter.answer(failed));
         }
         if !self.syncs.next.is_empty() {
             self.start_sync();
@@ -128,15 +159,23 @@ mod tests {
     use rustix::event::{EventfdFlags, eventfd};
     use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
     use std::sync::Arc;
-    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::atomic::{AtomicU8, Ordering};
 
-    /// A member whose syncs and writes fail while it is away.
-    struct Away(Arc<AtomicBool>, Vec<Done>, OwnedFd);
+    /// A member whose syncs and writes fail while it is away, and its writes while it is full.
+    struct Away(Arc<AtomicU8>, Vec<Done>, OwnedFd);
+
+    const AWAY: u8 = 1;
+    const FULL: u8 = 2;
 
     impl Backend for Away {
         fn submit(&mut self, _now: Nanos, task: Task) {
-            let fails = self.0.load(Ordering::Relaxed) && task.kind != Kind::Read;
-            let result = if fails { Err(std::io::Error::other("away")) } else { Ok(task.len) };
+            let fails = self.0.load(Ordering::Relaxed) == AWAY && task.kind != Kind::Read;
+            let full = self.0.load(Ordering::Relaxed) == FULL && task.kind == Kind::Write;
+            let result = match (fails, full) {
+                (_, true) => Err(std::io::Error::from_raw_os_error(libc::ENOSPC)),
+                (true, _) => Err(std::io::Error::other("away")),
+                _ => Ok(task.len),
+            };
             self.1.push(Done { token: task.token, result, lease: task.lease });
         }
         fn kick(&mut self) {}
@@ -148,17 +187,17 @@ mod tests {
         }
     }
 
-    struct Rig(Volume, Arc<AtomicBool>);
+    struct Rig(Volume, Arc<AtomicU8>);
 
     impl Rig {
         fn new() -> Self {
             let disk = tempfile::NamedTempFile::new().expect("a file");
             disk.as_file().set_len(1 << 20).expect("its length");
             let array = "single".parse().expect("an array");
-            let how = Opening { read_only: false, direct: Direct::Off, tls: None };
+            let how = Opening { read_only: false, direct: Direct::Off, ..Opening::default() };
             let source = Source::over(disk.path(), array, &how).expect("opened");
             let spec = EngineSpec::new("none", 16 << 20, "cheetah-15k4").expect("valid");
-            let away = Arc::new(AtomicBool::new(false));
+            let away = Arc::new(AtomicU8::new(0));
             let told = Arc::clone(&away);
             let backend = |_: &_| {
                 let poll = eventfd(0, EventfdFlags::CLOEXEC)?;
@@ -169,33 +208,36 @@ mod tests {
         }
 
         fn away(&self, away: bool) {
-            self.1.store(away, Ordering::Relaxed);
+            self.1.store(if away { AWAY } else { 0 }, Ordering::Relaxed);
         }
 
-        /// Whether the answer to all that was asked is an error.
-        fn fails(&mut self) -> bool {
+        /// What is wrong with the answer to all that was asked.
+        fn error(&mut self) -> Option<Errno> {
             let mut last = None;
             for _ in 0..8 {
                 self.0.turn();
                 last = self.0.event().or(last);
             }
             match last.expect("it is answered") {
-                Event::Written { error, .. } | Event::Flushed { error, .. } | Event::Read { error, .. } => {
-                    error
-                }
+                Event::Written { error, .. } | Event::Flushed { error, .. } => error,
+                Event::Read { result, .. } => result.err(),
             }
         }
 
         fn flush_fails(&mut self) -> bool {
             self.0.flush(1);
-            self.fails()
+            self.error().is_some()
         }
 
         fn write_fails(&mut self, durable: bool) -> bool {
+            self.write(durable).is_some()
+        }
+
+        fn write(&mut self, durable: bool) -> Option<Errno> {
             let intake = self.0.take_intake(1).expect("memory");
             let context = Context(1);
             self.0.write(NewWrite { tag: 2, context, offset: 0, bytes: 4096, intake, durable });
-            self.fails()
+            self.error()
         }
     }
 
@@ -213,6 +255,15 @@ mod tests {
         rig.away(false);
         assert!(!rig.flush_fails());
         assert!(!rig.write_fails(true), "nor is a durable write refused");
+    }
+
+    #[test]
+    fn a_member_without_space_says_so_to_who_writes_and_writes_go_on_when_it_has_some() {
+        let mut rig = Rig::new();
+        rig.1.store(FULL, Ordering::Relaxed);
+        assert_eq!(rig.write(false), Some(Errno::NoSpace));
+        rig.away(false);
+        assert_eq!(rig.write(true), None);
     }
 
     #[test]
@@ -235,6 +286,7 @@ mod tests {
         rig.away(false);
         assert!(rig.flush_fails(), "a second try that succeeds proves nothing");
         assert!(rig.write_fails(true));
+        assert!(rig.write_fails(false), "nor is anything taken that could not be made durable");
         let said = rig.0.take_notes().join(" ");
         assert!(said.contains("nothing can be made durable any more"), "{said}");
     }

@@ -1,9 +1,8 @@
 //! The volume as the live page sees it: it tells its watch what passes, and is asked for a sample now and then.
 
-use super::Volume;
+use super::{READ, Volume};
 use crate::live::{Sample, Watch};
 use forerun_core::access::{Access, Context};
-use forerun_core::engine::Input;
 use forerun_core::units::Extent;
 
 impl Volume {
@@ -16,7 +15,7 @@ impl Volume {
     /// A read that the watch has been told of.
     pub(super) fn read_watched(&mut self, tag: u64, context: Context, extent: Extent) {
         let before = self.engine.stats().program;
-        self.feed(Input::Read { id: tag, access: Access::read(context, extent) });
+        self.ask(self.id_of(READ, tag), Access::read(context, extent));
         let after = self.engine.stats().program;
         if let Some(watch) = &mut self.watch {
             watch.asked(self.now, context, extent, &before, &after);

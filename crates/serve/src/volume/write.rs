@@ -12,11 +12,14 @@
 //!    `--whole blocks------------------------^
 //! ```
 
+use super::claims::Claims;
+use super::table::Table;
 use super::{EDGE, Event, KIND_SHIFT, PART, Volume};
+use crate::nbd::wire::Errno;
 use crate::raw::BLOCK;
 use forerun_core::access::{Access, Context};
 use forerun_core::engine::Input;
-use forerun_core::units::{BLOCK_BYTES, Extent};
+use forerun_core::units::{BLOCK_BYTES, Extent, Nanos};
 use std::collections::VecDeque;
 
 /// Most blocks of a part: 1 MiB.
@@ -49,10 +52,18 @@ struct Write {
     head: usize,
     /// Bytes of the last block that the write covers (counted from the block's start) if the rest must be read.
     tail: Option<usize>,
+    /// When it came.
+    since: Nanos,
+    /// Its client has an error already.
+    given_up: bool,
+    /// Writes before it that must be in the engine's hands first.
+    waits_for: usize,
+    /// Writes that wait for it, in order.
+    awaited_by: Vec<usize>,
     edges_left: u32,
     issued: u64,
     parts_left: u32,
-    error: bool,
+    error: Option<Errno>,
 }
 
 /// A part in the engine's hands.
@@ -65,34 +76,22 @@ struct Part {
 /// All writes that are not answered.
 #[derive(Debug)]
 pub(super) struct Writes {
-    writes: Vec<Option<Write>>,
-    parts: Vec<Option<Part>>,
-    /// Begun, and not wholly in the engine's hands.
-    open: Vec<usize>,
-    /// Overlap an open one, or one that waits for one; in order.
-    blocked: VecDeque<usize>,
+    writes: Table<Write>,
+    parts: Table<Part>,
+    /// Of those that are not wholly in the engine's hands, the last of each run of blocks.
+    claims: Claims,
     /// Ready to be handed over, waiting for room; in order.
     queued: VecDeque<usize>,
     flying_blocks: u64,
     flying_max: u64,
 }
 
-fn put<T>(table: &mut Vec<Option<T>>, value: T) -> usize {
-    if let Some(at) = table.iter().position(Option::is_none) {
-        table[at] = Some(value);
-        return at;
-    }
-    table.push(Some(value));
-    table.len() - 1
-}
-
 impl Writes {
     pub(super) fn new(cache_blocks: u64) -> Self {
         Self {
-            writes: Vec::new(),
-            parts: Vec::new(),
-            open: Vec::new(),
-            blocked: VecDeque::new(),
+            writes: Table::default(),
+            parts: Table::default(),
+            claims: Claims::default(),
             queued: VecDeque::new(),
             flying_blocks: 0,
             flying_max: (cache_blocks / FLYING_ONE_IN).max(PART_BLOCKS),
@@ -100,21 +99,11 @@ impl Writes {
     }
 
     pub(super) fn is_idle(&self) -> bool {
-        self.writes.iter().all(Option::is_none)
+        self.writes.is_empty()
     }
 
     fn get(&mut self, at: usize) -> &mut Write {
-        self.writes[at].as_mut().expect("a write stays until it is answered")
-    }
-
-    fn extent(&self, at: usize) -> Extent {
-        self.writes[at].as_ref().map_or(Extent::default(), |write| write.extent)
-    }
-
-    /// Whether a write must wait for one that is before it.
-    fn collides(&self, at: usize, before: &VecDeque<usize>) -> bool {
-        let extent = self.extent(at);
-        self.open.iter().chain(before).any(|&other| !self.extent(other).intersect(extent).is_empty())
+        self.writes.get(at)
     }
 }
 
@@ -123,6 +112,11 @@ impl Volume {
     pub(crate) fn write(&mut self, new: NewWrite) {
         let extent = Extent::covering(new.offset, new.bytes);
         assert_eq!(new.intake.len() as u64, extent.blocks, "one intake block for each block touched");
+        // What is written now could no more be made durable than what was lost; and nobody knows when a member will answer.
+        if self.syncs.has_failed() || self.touches_lost(extent, |_| true) {
+            self.give_intake(new.intake);
+            return self.events.push_back(Event::Written { tag: new.tag, error: Some(Errno::Io) });
+        }
         let head = (new.offset % BLOCK_BYTES) as usize;
         let end = new.offset + new.bytes;
         let last = (end % BLOCK_BYTES) as usize;
@@ -132,18 +126,33 @@ impl Volume {
             self.arena.block_mut(block)[last..].fill(0);
         }
         let tail = (last > 0 && !behind).then_some(last);
-        let write = Write { new, extent, head, tail, edges_left: 0, issued: 0, parts_left: 0, error: false };
-        let at = put(&mut self.writes.writes, write);
-        if self.writes.collides(at, &self.writes.blocked) {
-            self.writes.blocked.push_back(at);
-        } else {
+        let write = Write {
+            new,
+            extent,
+            head,
+            tail,
+            since: self.now,
+            given_up: false,
+            waits_for: 0,
+            awaited_by: Vec::new(),
+            edges_left: 0,
+            issued: 0,
+            parts_left: 0,
+            error: None,
+        };
+        let at = self.writes.writes.put(write);
+        let before = self.writes.claims.take(extent, at);
+        self.writes.get(at).waits_for = before.len();
+        for &earlier in &before {
+            self.writes.get(earlier).awaited_by.push(at);
+        }
+        if before.is_empty() {
             self.begin(at);
         }
         self.hand_over();
     }
 
     fn begin(&mut self, at: usize) {
-        self.writes.open.push(at);
         let write = self.writes.get(at);
         let first = Extent { start: write.extent.start, blocks: 1 };
         let last = Extent::new(write.extent.end() - 1, 1);
@@ -162,7 +171,7 @@ impl Volume {
                 let mut access = Access::read(context, extent);
                 access.demand = Extent::default();
                 let id = EDGE << KIND_SHIFT | (at as u64) << 1 | which;
-                self.inputs.push_back(Input::Read { id, access });
+                self.want(id, access);
             }
         }
     }
@@ -171,7 +180,7 @@ impl Volume {
     pub(super) fn edge_ready(&mut self, inner: u64, handle: u32, error: bool) {
         let (at, is_tail) = ((inner >> 1) as usize, inner & 1 == 1);
         if error {
-            self.writes.get(at).error = true;
+            self.writes.get(at).error = Some(Errno::Io);
         } else {
             let slot = self.engine.slots(handle)[0].0;
             let write = self.writes.get(at);
@@ -193,7 +202,7 @@ impl Volume {
         if write.edges_left > 0 {
             return;
         }
-        if write.error {
+        if write.error.is_some() {
             self.closed(at);
             self.finish(at);
         } else {
@@ -220,7 +229,7 @@ impl Volume {
             if last {
                 self.writes.queued.pop_front();
             }
-            let part = put(&mut self.writes.parts, Part { write: at, extent });
+            let part = self.writes.parts.put(Part { write: at, extent });
             // In this order: what is unblocked below goes to the engine behind this part.
             self.inputs.push_back(Input::Write {
                 id: PART << KIND_SHIFT | part as u64,
@@ -236,38 +245,55 @@ impl Volume {
 
     /// All of a write is in the engine's hands: those that it blocked may begin.
     fn closed(&mut self, at: usize) {
-        self.writes.open.retain(|&open| open != at);
-        let mut waiting = std::mem::take(&mut self.writes.blocked);
-        let mut still = VecDeque::new();
-        while let Some(next) = waiting.pop_front() {
-            if self.writes.collides(next, &still) {
-                still.push_back(next);
-            } else {
+        let write = self.writes.get(at);
+        let (extent, next) = (write.extent, std::mem::take(&mut write.awaited_by));
+        self.writes.claims.give_back(extent, at);
+        for next in next {
+            let write = self.writes.get(next);
+            write.waits_for -= 1;
+            if write.waits_for == 0 {
                 self.begin(next);
             }
         }
-        self.writes.blocked = still;
     }
 
     /// The engine names the memory of a part: the bytes are copied there.
     pub(super) fn fill(&mut self, id: u64, handle: u32) {
-        let part =
-            self.writes.parts[(id & !(3 << KIND_SHIFT)) as usize].expect("a part stays until it is ready");
-        let write = self.writes.writes[part.write].as_ref().expect("a write stays until its parts are ready");
+        let part = *self.writes.parts.get((id & !(3 << KIND_SHIFT)) as usize);
+        let write = self.writes.writes.get(part.write);
         let first = (part.extent.start.0 - write.extent.start.0) as usize;
         for (index, slot) in self.engine.slots(handle).iter().enumerate() {
             self.arena.copy(write.new.intake[first + index], slot.0);
         }
     }
 
+    /// A member has refused blocks of the volume for a reason that clients can be told: writes that have them say it.
+    pub(super) fn refused_write(&mut self, extent: Extent, error: Errno) {
+        for write in self.writes.writes.iter_mut() {
+            if !write.extent.intersect(extent).is_empty() {
+                write.error = Some(error);
+            }
+        }
+    }
+
+    /// Clients that have waited too long have an error; the writes go on, since they cannot be taken back.
+    pub(super) fn give_up_writes(&mut self, late: impl Fn(Nanos) -> bool) {
+        for write in self.writes.writes.iter_mut() {
+            if !write.given_up && late(write.since) {
+                write.given_up = true;
+                self.events.push_back(Event::Written { tag: write.new.tag, error: Some(Errno::Io) });
+            }
+        }
+    }
+
     /// A part is on the members.
     pub(super) fn part_ready(&mut self, part: usize, handle: u32, error: bool) {
         self.inputs.push_back(Input::Release { handle });
-        let Part { write: at, extent } = self.writes.parts[part].take().expect("a part ends once");
+        let Part { write: at, extent } = self.writes.parts.take(part);
         self.writes.flying_blocks -= extent.blocks;
         let write = self.writes.get(at);
         write.parts_left -= 1;
-        write.error |= error;
+        write.error = write.error.or(error.then_some(Errno::Io));
         if write.parts_left == 0 && write.issued == write.extent.blocks {
             self.finish(at);
         }
@@ -275,9 +301,12 @@ impl Volume {
     }
 
     fn finish(&mut self, at: usize) {
-        let write = self.writes.writes[at].take().expect("a write is answered once");
+        let write = self.writes.writes.take(at);
         self.give_intake(write.new.intake);
-        if write.new.durable && !write.error {
+        if write.given_up {
+            return;
+        }
+        if write.new.durable && write.error.is_none() {
             self.sync_for_write(write.new.tag);
         } else {
             self.events.push_back(Event::Written { tag: write.new.tag, error: write.error });

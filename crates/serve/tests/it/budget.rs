@@ -2,7 +2,7 @@
 
 use super::client::{Client, Running, opening_of};
 use forerun_serve::nbd::wire::{Command, Request, request_bytes};
-use forerun_serve::options::{ExportOptions, MemberSpec, Options, What};
+use forerun_serve::options::{ExportOptions, MemberSpec, Options, Transfer, What};
 use std::io::Write as _;
 use std::os::unix::net::UnixStream;
 
@@ -70,6 +70,76 @@ fn scattered_small_reads_over_long_strips_stay_within_the_budget() {
     let grown = (resident() - before) << 10;
     let allowed = CACHE + CACHE / 100 + (64 << 20);
     assert!(grown <= allowed, "{grown} bytes more than before, allowed {allowed}");
+}
+
+/// Reads single blocks far apart, so that the table of what is cached grows as far as it may, through every export.
+fn scatter(server: &Running, options: &Options, reads: u64) {
+    for export in &options.exports {
+        let mut client = Client::connect_to(&server.socket, &export.name, true, false);
+        for n in 0..reads {
+            let block = n.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40; // 2^24 blocks
+            assert_eq!(client.read(block << 12, 4096).error, 0);
+        }
+    }
+}
+
+/// Exports of sparse files with strips of 4 MiB.
+fn sparse(folder: &std::path::Path, exports: usize, cache_bytes: u64) -> Options {
+    let mut options = Options::over("", folder.join("s"));
+    options.exports = (0..exports)
+        .map(|n| {
+            let path = folder.join(format!("disk{n}.img"));
+            std::fs::File::create(&path).expect("made").set_len(64 << 30).expect("sized");
+            let mut export = ExportOptions::over(format!("e{n}"), &path);
+            let member = MemberSpec { path, emulate: None };
+            export.what = What::Over { member, array: Some("single:4M".into()) };
+            export.cache_bytes = cache_bytes;
+            export
+        })
+        .collect();
+    // Memory is taken as it is used.
+    options.transfer = Transfer::Threads;
+    options
+}
+
+#[test]
+fn many_exports_with_scattered_reads_stay_within_the_bound_that_they_say() {
+    if !alone("budget::many_exports_with_scattered_reads_stay_within_the_bound_that_they_say") {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let options = sparse(folder.path(), 8, 16 << 20);
+    let before = resident();
+    let server = Running::start(&options);
+    scatter(&server, &options, 6_000);
+    let grown = (resident() - before) << 10;
+    assert!(grown <= options.memory_bound(), "{grown} bytes more, the bound is {}", options.memory_bound());
+}
+
+/// The program of the test is put into a control group that allows it what it has, and the bound: whoever passes it is killed.
+#[test]
+fn a_server_lives_in_a_control_group_whose_limit_is_its_bound() {
+    if !alone("budget::a_server_lives_in_a_control_group_whose_limit_is_its_bound") {
+        return;
+    }
+    let group = std::path::PathBuf::from(format!("/sys/fs/cgroup/memory/forerun-{}", std::process::id()));
+    if std::fs::create_dir(&group).is_err() {
+        return; // control groups of version 1, and root, are not everywhere
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    // Large enough for the table to matter beside the slack.
+    let options = sparse(folder.path(), 1, 640 << 20);
+    let limit = (resident() << 10) + options.memory_bound();
+    let written = std::fs::write(group.join("memory.limit_in_bytes"), limit.to_string())
+        .and_then(|()| std::fs::write(group.join("cgroup.procs"), std::process::id().to_string()));
+    if written.is_ok() {
+        let server = Running::start(&options);
+        scatter(&server, &options, 200_000);
+        drop(server);
+        std::fs::write("/sys/fs/cgroup/memory/cgroup.procs", std::process::id().to_string()).expect("moved");
+    }
+    // An empty group goes.
+    std::fs::remove_dir(&group).expect("removed");
 }
 
 /// Asks for samples, and reads none.

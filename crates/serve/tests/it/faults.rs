@@ -1,6 +1,8 @@
 //! Members that change or cannot be opened, and emulated ones.
 
 use super::client::{Client, Running, image};
+use super::remote::Stop;
+use super::tools::{has, sh_with};
 use forerun_serve::Server;
 use forerun_serve::options::{MemberSpec, Options, What};
 use std::os::unix::fs::FileExt as _;
@@ -127,4 +129,81 @@ fn an_emulated_disk_takes_its_time_and_a_hit_does_not() {
     let late = metrics.lateness.expect("the member is emulated");
     assert!(late.commands >= 4, "four misses at least: {late:?}");
     assert!(metrics.engine.program.cache_hits >= 1);
+}
+
+/// Whether the kernel tells of the writes of others; without it only files that we do not write to ourselves are watched closely.
+fn is_told_of_writes() -> bool {
+    std::fs::exists("/proc/sys/fs/fanotify").is_ok_and(|there| there)
+}
+
+#[test]
+fn a_file_that_another_program_writes_to_while_we_write_is_noticed() {
+    if !is_told_of_writes() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let (path, _) = image(folder.path(), 4 << 20);
+    let server = Running::start(&Options::over(&path, folder.path().join("s")));
+    let mut client = Client::connect(&server.socket, false);
+    (0..64).for_each(|at| assert_eq!(client.write(at * 4096, &[1; 4096], 0), 0, "our own writes are ours"));
+    sh_with(&[("file", path.as_os_str())], "printf foreign | dd of=\"$file\" conv=notrunc status=none");
+    assert_eq!(client.write(0, &[2; 4096], 0), 5, "EIO");
+    assert_eq!(client.read(1 << 20, 4096).error, 5);
+    drop(client);
+    let (_, said) = server.stop();
+    assert!(said.iter().any(|line| line.contains("somebody has written to it")), "{said:?}");
+}
+
+#[test]
+fn a_file_that_is_cut_takes_no_write_more() {
+    if !is_told_of_writes() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let (path, _) = image(folder.path(), 4 << 20);
+    let server = Running::start(&Options::over(&path, folder.path().join("s")));
+    let mut client = Client::connect(&server.socket, false);
+    assert_eq!(client.write(3 << 20, &[1; 4096], 0), 0);
+    sh_with(&[("file", path.as_os_str())], "truncate -s 1M \"$file\"");
+    assert_eq!(client.write(3 << 20, &[2; 4096], 0), 5, "it would make the file longer again");
+}
+
+#[test]
+fn files_are_locked_as_qemu_locks_them() {
+    if !has("qemu-nbd") || !has("qemu-io") {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let (path, _) = image(folder.path(), 4 << 20);
+    let variables = [("dir", folder.path().as_os_str()), ("file", path.as_os_str())];
+    let options = Options::over(&path, folder.path().join("s"));
+    let theirs = "qemu-nbd -t -f raw -k $dir/far --fork --pid-file=$dir/pid \"$file\"";
+    sh_with(&variables, theirs);
+    let stop = Stop(folder.path().join("pid"));
+    let why = Server::bind(&options).err().expect("in use").to_string();
+    assert!(why.contains("as qemu does"), "{why}");
+    drop(stop);
+    let server = Running::start(&options);
+    let refused = "! qemu-io -f raw -c 'write 0 4096' \"$file\" 2> $dir/why; grep -q lock $dir/why";
+    sh_with(&variables, refused);
+    server.stop();
+    sh_with(&variables, "qemu-io -f raw -c 'write 0 4096' \"$file\"");
+}
+
+#[test]
+fn a_file_under_a_loop_device_is_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (path, _) = image(folder.path(), 4 << 20);
+    let variables = [("file", path.as_os_str())];
+    // Loop devices need root, and a kernel that has them.
+    let device = sh_with(&variables, "losetup --show -f \"$file\" 2> /dev/null || true");
+    if device.is_empty() {
+        return;
+    }
+    let options = Options::over(&path, folder.path().join("s"));
+    let why = Server::bind(&options).err().map(|why| why.to_string());
+    sh_with(&[("device", device.trim().as_ref())], "losetup -d \"$device\"");
+    let why = why.expect("refused");
+    assert!(why.contains(&format!("losetup -d {}", device.trim())), "{why}");
+    drop(Server::bind(&options).expect("nothing stands on it any more"));
 }

@@ -9,6 +9,7 @@ use forerun_serve::options::{ExportOptions, Options, Transfer};
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// What a flood may cost beside what was there before it: buffers of 64 clients and slack of the allocator.
@@ -185,4 +186,37 @@ fn ten_thousand_idle_sockets_do_not_keep_a_client_out() {
     let mut client = Client::connect(&server.socket, false);
     assert_eq!(client.read(4096, 4096).data, content[4096..8192]);
     drop(idle);
+}
+
+/// The longest that a cached read of another client took while 60 clients had 128 writes of 512 bytes each under way, many of them of
+/// the same bytes.
+#[test]
+fn writes_that_overlap_do_not_hold_up_a_cached_read() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (path, content) = image(folder.path(), 1 << 20);
+    let server = Running::start(&Options::over(&path, folder.path().join("s")));
+    let mut reader = Client::connect(&server.socket, true);
+    assert_eq!(reader.read(512 << 10, 4096).data, content[512 << 10..(512 << 10) + 4096]);
+    let mut writers: Vec<Client> = (0..60).map(|_| Client::connect(&server.socket, true)).collect();
+    for writer in &mut writers {
+        for number in 0..128_u64 {
+            // Each half of them covers the same 32 KiB, the second in the middle of the first.
+            let offset = number % 64 * 512 + number / 64 * 256;
+            writer.send(Command::Write, 0, offset, 512, &[number as u8; 512]);
+        }
+    }
+    let mut longest = Duration::ZERO;
+    let answers = std::thread::spawn(move || {
+        for writer in &mut writers {
+            (0..128).for_each(|_| assert_eq!(writer.receive().error, 0));
+        }
+    });
+    while !answers.is_finished() {
+        let begin = Instant::now();
+        assert_eq!(reader.read(512 << 10, 4096).data.len(), 4096);
+        longest = longest.max(begin.elapsed());
+    }
+    answers.join().expect("all are answered");
+    // On a quiet machine it is below 10 ms; others may be at work beside a test.
+    assert!(longest < Duration::from_secs(1), "{longest:?}");
 }

@@ -1,14 +1,17 @@
 //! Members that are exports of other servers: our own, nbdkit and qemu-nbd; connections that are lost.
 
 use super::client::{Client, Running, image};
+use super::fake::{self, Fate};
 use super::tools::{has, sh_with};
 use forerun_serve::Server;
-use forerun_serve::nbd::wire::Command;
-use forerun_serve::options::{MemberSpec, Options, What};
+use forerun_serve::nbd::wire::{Command, export, request};
+use forerun_serve::options::{ExportOptions, MemberSpec, Options, What};
 use std::io::{Read as _, Write as _};
 use std::net::Shutdown;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 const SIZE: usize = (6 << 20) + 5000;
@@ -278,7 +281,96 @@ fn a_request_on_which_the_server_hangs_up_fails_alone() {
     server.stop();
     // It may wait for somebody who comes.
     drop(UnixStream::connect(folder.path().join("between")));
-    // Three times; and as often again when the volume reads for the client alone what could not be fetched for the cache.
-    assert_eq!(between.join().expect("it ends"), 6);
+    assert_eq!(between.join().expect("it ends"), 3);
     drop(below);
+}
+
+#[test]
+fn nothing_is_called_durable_over_a_far_member_that_has_neither_flush_nor_fua() {
+    let folder = tempfile::tempdir().expect("a folder");
+    fake::far(folder.path(), export::HAS_FLAGS, vec![7; 1 << 20], |_| Fate::Well);
+    let why = Server::bind(&over(folder.path(), "far", false)).err().expect("refused").to_string();
+    assert!(why.contains("neither FLUSH nor FUA") && why.contains("--unsafe-no-flush"), "{why}");
+    drop(Server::bind(&over(folder.path(), "far", true)).expect("nothing is written"));
+    let mut options = over(folder.path(), "far", false);
+    options.exports[0].unsafe_no_flush = true;
+    let server = Running::start(&options);
+    let mut client = Client::connect(&server.socket, true);
+    assert_eq!(client.flags & (export::SEND_FLUSH | export::SEND_FUA), 0, "clients are not promised it");
+    assert_eq!(client.write(0, &[1; 4096], 0), 0);
+    assert_eq!((client.write(0, &[2; 4096], request::FUA), client.flush()), (22, 22), "EINVAL");
+    assert_eq!(client.read(0, 4096).data, [1; 4096]);
+    drop(client);
+    let (_, said) = server.stop();
+    assert!(said.iter().any(|line| line.contains("may be lost in a power cut")), "{said:?}");
+}
+
+#[test]
+fn each_write_is_made_durable_at_a_far_member_that_has_fua_alone() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let told = Arc::clone(&seen);
+    fake::far(folder.path(), export::HAS_FLAGS | export::SEND_FUA, vec![7; 1 << 20], move |request| {
+        told.lock().expect("whole").push((request.command, request.flags));
+        Fate::Well
+    });
+    let server = Running::start(&over(folder.path(), "far", false));
+    let mut client = Client::connect(&server.socket, true);
+    let both = export::SEND_FLUSH | export::SEND_FUA;
+    assert_eq!(client.flags & both, both);
+    assert_eq!((client.write(0, &[1; 4096], 0), client.flush()), (0, 0));
+    drop(client);
+    server.stop();
+    let seen = seen.lock().expect("whole");
+    let writes: Vec<u16> = seen.iter().filter(|seen| seen.0 == Command::Write).map(|seen| seen.1).collect();
+    assert_eq!(writes, [request::FUA]);
+    assert!(seen.iter().all(|seen| seen.0 != Command::Flush), "it has none: {seen:?}");
+}
+
+#[test]
+fn a_far_member_that_is_full_says_so_to_who_writes() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let flags = export::HAS_FLAGS | export::SEND_FLUSH;
+    let full = |command| if command == Command::Write { Fate::Fails(28) } else { Fate::Well };
+    fake::far(folder.path(), flags, vec![7; 1 << 20], move |request| full(request.command));
+    let server = Running::start(&over(folder.path(), "far", false));
+    let mut client = Client::connect(&server.socket, true);
+    assert_eq!(client.write(0, &[1; 4096], 0), 28, "ENOSPC");
+    assert_eq!(client.write(100, &[1; 40], 0), 28, "of part of a block, too");
+    assert_eq!(client.read(0, 4096).data, [7; 4096]);
+}
+
+#[test]
+fn a_member_that_never_answers_costs_its_readers_an_error_and_the_others_nothing() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (path, content) = image(folder.path(), 1 << 20);
+    let silent = |at: u64| if at >= 512 << 10 { Fate::Silence } else { Fate::Well };
+    fake::far(folder.path(), export::HAS_FLAGS | export::SEND_FLUSH, vec![7; 1 << 20], move |request| {
+        silent(request.offset)
+    });
+    let mut options = over(folder.path(), "far", false);
+    options.connections = 2;
+    options.exports[0].name = "far".into();
+    options.exports[0].scheme = "none".into();
+    options.exports[0].member_timeout = Duration::from_secs(3);
+    options.exports.push(ExportOptions::over("near", &path));
+    let server = Running::start(&options);
+    let mut clients = [(); 2].map(|()| Client::connect_to(&server.socket, "far", true, true));
+    assert_eq!(clients[0].read(0, 4096).data, [7; 4096]);
+    for client in &mut clients {
+        client.send(Command::Read, 0, 512 << 10, 4096, &[]);
+        client.send(Command::Write, 0, 768 << 10, 4096, &[1; 4096]);
+    }
+    for client in &mut clients {
+        assert_eq!((client.receive().error, client.receive().error), (5, 5), "EIO");
+    }
+    assert_eq!(clients[0].read(0, 4096).data, [7; 4096], "the cache is served");
+    assert_eq!(clients[0].read(640 << 10, 4096).error, 5, "at once");
+    let mut near = Client::connect_to(&server.socket, "near", true, true);
+    assert_eq!(near.read(0, 4096).data, content[..4096], "their places do not count");
+    let begin = Instant::now();
+    drop((clients, near));
+    let (_, said) = server.stop();
+    assert!(begin.elapsed() < Duration::from_secs(10), "{:?}", begin.elapsed());
+    assert!(said.iter().any(|line| line.contains("member 0 does not answer")), "{said:?}");
 }

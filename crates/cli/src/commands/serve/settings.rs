@@ -30,7 +30,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 /// Options of one export; all others are the server's.
-const OF_EXPORT: [&str; 15] = [
+const OF_EXPORT: [&str; 17] = [
     "over",
     "stripe",
     "members",
@@ -42,6 +42,8 @@ const OF_EXPORT: [&str; 15] = [
     "device",
     "name",
     "read-only",
+    "unsafe-no-flush",
+    "member-timeout",
     "log-inputs",
     "member-tls-ca",
     "member-tls-cert",

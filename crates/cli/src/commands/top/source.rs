@@ -77,6 +77,7 @@ fn ask_control(path: &Path) -> Result<Figures, String> {
         scheme: stats.scheme,
         array: state.array,
         changed: state.changed,
+        warnings: state.warnings,
         size_bytes: state.size_bytes,
         counters: stats.counters,
         cache_bytes: stats.cache_blocks * BLOCK_BYTES,

@@ -210,9 +210,12 @@ fn served(frame: &mut Frame<'_>, area: Rect, screen: &Screen, export: &ExportFig
     };
     let mean = if now.answered > 0 { per(now.waited_ns, human::float(now.answered)) } else { 0.0 };
     let used = export.counters.used + export.counters.wasted;
-    let first = match &export.changed {
-        Some(why) => Line::styled(format!("FAILED, nothing is answered: {why}"), screen.style(Color::Red)),
-        None => bar(screen, &now.outcomes, area.width),
+    let first = match (&export.changed, export.warnings.first()) {
+        (Some(why), _) => {
+            Line::styled(format!("FAILED, nothing is answered: {why}"), screen.style(Color::Red))
+        }
+        (None, Some(_)) => Line::styled(export.warnings.join("; "), screen.style(Color::Yellow)),
+        (None, None) => bar(screen, &now.outcomes, area.width),
     };
     let lines = vec![
         first,

@@ -1,0 +1,247 @@
+//! A member that is a file or a device of this machine: opened so that nobody else changes it, and watched in case somebody does.
+//!
+//! A block device is opened exclusively, which the kernel refuses for one that is mounted or held by another driver. A file
+//! is locked in the two ways that programs lock files (flock, and single bytes as qemu does), refused while a loop device stands on it, and
+//! watched: writes of others at once where the kernel tells of them ([`Foreign`]), and every second its size, its name, and its
+//! time of change while we ourselves do not write. Looking may take for ever where a file system does not answer, so a
+//! thread looks, and what it has seen is judged when it comes.
+
+use crate::error::ServeError;
+use crate::options::Direct;
+use crate::raw::{Foreign, is_byte_locked, lock_byte, unlock_bytes};
+use rustix::fs::{FlockOperation, OFlags, fcntl_getfl, flock};
+use std::fs::{File, OpenOptions};
+use std::io::{Seek as _, SeekFrom};
+use std::os::fd::AsFd as _;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Bytes of a file that qemu locks to say what it does with it, and behind them what others must not do: of each the number of
+/// the permission is added.
+const DOES: i64 = 100;
+const FORBIDS: i64 = 200;
+/// Numbers of permissions: reading what stays, writing, and changing the size.
+const READS: i64 = 0;
+const WRITES: i64 = 1;
+const RESIZES: i64 = 3;
+
+/// A member that is a file or a device of this machine.
+#[derive(Debug)]
+pub(super) struct Files {
+    path: PathBuf,
+    /// Through the page cache; for the bytes behind the last whole sector, and for syncs.
+    pub(super) plain: Arc<File>,
+    /// Around it.
+    pub(super) direct: Option<Arc<File>>,
+    seen: Seen,
+    /// Looks from now on whose time of change says nothing, because we wrote: a write of ours may have come before or after the
+    /// look that is judged next.
+    pub(super) excused: u8,
+    /// Tells of the writes of others.
+    foreign: Option<Foreign>,
+}
+
+/// What must stay as it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Seen {
+    device: u64,
+    inode: u64,
+    size: u64,
+    changed: (i64, i64),
+    is_block: bool,
+}
+
+/// What a look has seen.
+#[derive(Debug)]
+pub(super) struct Look {
+    /// Bytes, and time of change.
+    file: std::io::Result<(u64, (i64, i64))>,
+    /// Device and number of what has its name.
+    name: std::io::Result<(u64, u64)>,
+}
+
+/// Looks at a file and at what has its name.
+pub(super) fn look_at(plain: &File, path: &Path) -> Look {
+    let mut file = plain;
+    let sized = file.metadata().and_then(|about| {
+        let size =
+            if about.file_type().is_block_device() { file.seek(SeekFrom::End(0))? } else { about.size() };
+        Ok((size, (about.mtime(), about.mtime_nsec())))
+    });
+    Look { file: sized, name: std::fs::metadata(path).map(|there| (there.dev(), there.ino())) }
+}
+
+impl Files {
+    pub(super) fn open(path: &Path, read_only: bool, direct: Direct) -> Result<(Self, u64), ServeError> {
+        let about = std::fs::metadata(path).map_err(|e| ServeError::file(path, e))?;
+        let is_block = about.file_type().is_block_device();
+        if !is_block && !about.is_file() {
+            let why = format!("{} is neither a file nor a block device", path.display());
+            return Err(ServeError::option("--over", why));
+        }
+        let exclusive = if is_block { OFlags::EXCL } else { OFlags::empty() };
+        let plain = open_with(path, read_only, exclusive)?;
+        if !is_block {
+            let how = if read_only {
+                FlockOperation::NonBlockingLockShared
+            } else {
+                FlockOperation::NonBlockingLockExclusive
+            };
+            flock(&plain, how).map_err(|e| ServeError::File {
+                path: path.into(),
+                source: e.into(),
+                remedy: if read_only {
+                    " (a program that writes to it has locked it: stop that program)"
+                } else {
+                    " (another program has locked it: stop that program; one that only reads lets us serve with --read-only)"
+                },
+            })?;
+            lock_as_qemu_does(&plain, path, read_only)?;
+            refuse_under_loop(path, &about, read_only)?;
+        }
+        // The exclusive claim is held by the first; a second claim of the same process is refused too, so it has none.
+        let around = match direct {
+            Direct::Auto => open_direct(path, read_only),
+            Direct::Off => None,
+        };
+        let size = (&plain).seek(SeekFrom::End(0)).map_err(|e| ServeError::file(path, e))?;
+        if size == 0 {
+            return Err(ServeError::option("--over", format!("{} is empty", path.display())));
+        }
+        let seen = look(&plain, size).map_err(|e| ServeError::file(path, e))?;
+        // A file system that has nothing to do at a close says so at the first: then the last one never waits for it.
+        drop(plain.try_clone());
+        let foreign = if is_block { None } else { Foreign::watch(path).ok() };
+        let (plain, direct) = (Arc::new(plain), around.map(Arc::new));
+        Ok((Self { path: path.into(), plain, direct, seen, excused: 0, foreign }, size))
+    }
+
+    /// A write of ours has ended, or is under way.
+    pub(super) const fn wrote(&mut self) {
+        self.excused = 2;
+    }
+
+    /// What a thread needs to look at it.
+    pub(super) fn to_look_at(&self) -> (Arc<File>, PathBuf) {
+        (Arc::clone(&self.plain), self.path.clone())
+    }
+
+    /// Whether somebody else writes to it, as far as the kernel tells.
+    pub(super) fn is_spoiled(&self) -> Option<String> {
+        let foreign = self.foreign.as_ref()?.has_written();
+        foreign.then(|| format!("{}: somebody has written to it while it was served", self.path.display()))
+    }
+
+    /// Whether it was what it was when it was looked at; `writing` says that writes of ours are in flight.
+    pub(super) fn judge(&mut self, look: Look, writing: bool) -> Result<(), String> {
+        if writing {
+            self.wrote();
+        }
+        let wrote = self.excused > 0;
+        self.excused = self.excused.saturating_sub(1);
+        let changed = |what: &str| Err(format!("{}: {what} while it was served", self.path.display()));
+        let Ok((size, time)) = look.file else { return changed("it could not be looked at") };
+        if size != self.seen.size {
+            return changed("its size has changed");
+        }
+        if self.seen.is_block {
+            return Ok(()); // it is held exclusively; only its driver can change it
+        }
+        match look.name {
+            Ok(there) if there == (self.seen.device, self.seen.inode) => {}
+            Ok(_) => return changed("another file took its place"),
+            Err(_) => return changed("it was removed or renamed"),
+        }
+        if time != self.seen.changed && !wrote {
+            return changed("somebody has written to it");
+        }
+        self.seen.changed = time;
+        Ok(())
+    }
+}
+
+impl Drop for Files {
+    fn drop(&mut self) {
+        // A ring of the kernel lets go of files a little later than of everything else, and so does the thread that looks; locks go now.
+        unlock_bytes(self.plain.as_fd());
+        let _ = flock(&self.plain, FlockOperation::Unlock);
+    }
+}
+
+fn open_with(path: &Path, read_only: bool, flags: OFlags) -> Result<File, ServeError> {
+    OpenOptions::new().read(true).write(!read_only).custom_flags(flags.bits() as i32).open(path).map_err(
+        |source| {
+            let remedy = match source.raw_os_error() {
+                Some(libc::EBUSY) => " (it is mounted or another driver holds it: unmount it first)",
+                Some(libc::EACCES | libc::EROFS) if !read_only => " (or serve it with --read-only)",
+                _ => "",
+            };
+            ServeError::File { path: path.into(), source, remedy }
+        },
+    )
+}
+
+/// The file around the page cache, if its file system can do that with whole blocks.
+fn open_direct(path: &Path, read_only: bool) -> Option<File> {
+    let file = open_with(path, read_only, OFlags::DIRECT).ok()?;
+    fcntl_getfl(&file).ok()?.contains(OFlags::DIRECT).then_some(file)
+}
+
+fn look(file: &File, size: u64) -> std::io::Result<Seen> {
+    let about = file.metadata()?;
+    Ok(Seen {
+        device: about.dev(),
+        inode: about.ino(),
+        size,
+        changed: (about.mtime(), about.mtime_nsec()),
+        is_block: about.file_type().is_block_device(),
+    })
+}
+
+/// Says to programs that lock as qemu does (qemu itself, qemu-nbd, qemu-img, and us) what we do with a file and what they must not, and
+/// finds those who do it or forbid ours. Where there are no such locks there is nobody to be found.
+fn lock_as_qemu_does(file: &File, path: &Path, read_only: bool) -> Result<(), ServeError> {
+    let does: &[i64] = if read_only { &[READS] } else { &[READS, WRITES] };
+    let forbids = [WRITES, RESIZES];
+    let own = does.iter().map(|what| DOES + what).chain(forbids.map(|what| FORBIDS + what));
+    if own.into_iter().any(|byte| lock_byte(file.as_fd(), byte).is_err()) {
+        return Ok(());
+    }
+    let theirs = does.iter().map(|what| FORBIDS + what).chain(forbids.map(|what| DOES + what));
+    for byte in theirs {
+        if is_byte_locked(file.as_fd(), byte).unwrap_or(false) {
+            return Err(ServeError::File {
+                path: path.into(),
+                source: std::io::ErrorKind::ResourceBusy.into(),
+                remedy: " (another program has locked it, as qemu does: a machine or a tool that uses it. Stop that; one that only \
+                         reads lets us serve with --read-only)",
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Refuses a file that a loop device stands on: what is written there we would not see, nor it what we write.
+fn refuse_under_loop(path: &Path, about: &std::fs::Metadata, read_only: bool) -> Result<(), ServeError> {
+    let Ok(devices) = std::fs::read_dir("/sys/block") else { return Ok(()) };
+    for device in devices.flatten() {
+        let read = |name: &str| std::fs::read_to_string(device.path().join(name)).unwrap_or_default();
+        let backing = read("loop/backing_file");
+        let there = std::fs::metadata(backing.trim_end_matches('\n'));
+        if !there.is_ok_and(|there| (there.dev(), there.ino()) == (about.dev(), about.ino())) {
+            continue;
+        }
+        if read_only && read("ro").trim() == "1" {
+            continue;
+        }
+        let name = device.file_name();
+        let name = name.to_string_lossy();
+        let why = format!(
+            "{} is under /dev/{name}: detach that (losetup -d /dev/{name}), or serve the device",
+            path.display()
+        );
+        return Err(ServeError::option("--over", why));
+    }
+    Ok(())
+}

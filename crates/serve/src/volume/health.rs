@@ -1,0 +1,41 @@
+//! What a volume says of its health: the sentences and numbers of [`Health`], made when somebody looks.
+
+use super::Volume;
+use crate::health::Health;
+use forerun_core::units::BLOCK_BYTES;
+
+impl Volume {
+    /// How it stands now.
+    pub(crate) fn health(&self) -> Health {
+        let mut health = Health {
+            no_flush: self.source.no_flush(),
+            bad_blocks: self.bad.len() as u64,
+            ..Health::default()
+        };
+        if health.no_flush {
+            let why = "its member offers neither FLUSH nor FUA (--unsafe-no-flush)";
+            health.warnings.push(format!("what is written may be lost in a power cut: {why}"));
+        }
+        for (member, long) in self.patience.hung(self.now()) {
+            health.hung_members += 1;
+            let seconds = long.0 / 1_000_000_000;
+            let so = format!("member {member} does not answer: a command is under way for {seconds} s");
+            health.warnings.push(so);
+        }
+        for (member, took, usual) in self.patience.slow(self.now()) {
+            health.slow_members += 1;
+            let [took, usual] = [took, usual].map(|time| time.0 / 1_000_000);
+            health.warnings.push(format!(
+                "member {member} is slow: a command took {took} ms, and of a thousand all but one {usual} ms at most"
+            ));
+        }
+        if let Some((disk, block)) = self.bad.first() {
+            let (count, s) = (health.bad_blocks, if health.bad_blocks == 1 { "" } else { "s" });
+            health.warnings.push(format!(
+                "{count} block{s} of 4 KiB cannot be read, the first at byte {} of member {disk}",
+                block * BLOCK_BYTES
+            ));
+        }
+        health
+    }
+}

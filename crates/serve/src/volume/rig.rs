@@ -1,0 +1,116 @@
+//! A volume over a member made of a closure, in virtual time: for the tests of what becomes of its failures.
+
+use super::{Event, NewWrite, Volume};
+use crate::backend::{Backend, Done, Task};
+use crate::nbd::wire::Errno;
+use crate::options::Direct;
+use crate::source::{Opening, Source};
+use crate::spec::EngineSpec;
+use forerun_core::access::Context;
+use forerun_core::units::{Extent, Nanos};
+use rustix::event::{EventfdFlags, eventfd};
+use std::io;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+
+/// What becomes of a task; none is one that never ends.
+type Fate = Box<dyn FnMut(&Task) -> Option<io::Result<u64>> + Send>;
+
+struct Fake {
+    fate: Fate,
+    ended: Vec<Done>,
+    /// What does not end before it is asked about again and said to.
+    hung: Vec<Task>,
+    poll: OwnedFd,
+}
+
+impl Backend for Fake {
+    fn submit(&mut self, _now: Nanos, task: Task) {
+        match (self.fate)(&task) {
+            Some(result) => self.ended.push(Done { token: task.token, result, lease: task.lease }),
+            None => self.hung.push(task),
+        }
+    }
+    fn kick(&mut self) {}
+    fn reap(&mut self, _now: Nanos, out: &mut Vec<Done>) {
+        for task in std::mem::take(&mut self.hung) {
+            match (self.fate)(&task) {
+                Some(result) => out.push(Done { token: task.token, result, lease: task.lease }),
+                None => self.hung.push(task),
+            }
+        }
+        out.append(&mut self.ended);
+    }
+    fn poll_fd(&self) -> BorrowedFd<'_> {
+        self.poll.as_fd()
+    }
+}
+
+/// The volume, and what holds its file.
+pub(super) struct Rig(
+    pub(super) Volume,
+    #[expect(dead_code, reason = "the file goes with it")] tempfile::NamedTempFile,
+);
+
+impl Rig {
+    /// A disk of 4 MiB in strips of 128 KiB.
+    pub(super) fn new(
+        scheme: &str,
+        fate: impl FnMut(&Task) -> Option<io::Result<u64>> + Send + 'static,
+    ) -> Self {
+        let disk = tempfile::NamedTempFile::new().expect("a file");
+        disk.as_file().set_len(4 << 20).expect("its length");
+        let how = Opening { direct: Direct::Off, ..Opening::default() };
+        let source = Source::over(disk.path(), "single".parse().expect("an array"), &how).expect("opened");
+        let spec = EngineSpec::new(scheme, 16 << 20, "cheetah-15k4").expect("valid");
+        let fate: Fate = Box::new(fate);
+        let backend = |_: &_| {
+            let poll = eventfd(0, EventfdFlags::CLOEXEC)?;
+            Ok(Box::new(Fake { fate, ended: Vec::new(), hung: Vec::new(), poll }) as Box<dyn Backend>)
+        };
+        Self(Volume::new(spec, source, backend).expect("memory"), disk)
+    }
+
+    /// So many seconds after the beginning.
+    pub(super) fn at(&mut self, seconds: u64) {
+        self.0.at(Nanos::from_secs(seconds));
+    }
+
+    /// What is wrong with the answers to all that was asked, in their order.
+    pub(super) fn errors(&mut self) -> Vec<Option<Errno>> {
+        let mut errors = Vec::new();
+        for _ in 0..16 {
+            self.0.turn();
+            while let Some(event) = self.0.event() {
+                errors.push(match event {
+                    Event::Written { error, .. } | Event::Flushed { error, .. } => error,
+                    Event::Read { result: Ok(answer), .. } => {
+                        self.0.release(answer);
+                        None
+                    }
+                    Event::Read { result: Err(error), .. } => Some(error),
+                });
+            }
+        }
+        errors
+    }
+
+    /// Asks for blocks.
+    pub(super) fn read(&mut self, first: u64, blocks: u64) -> Vec<Option<Errno>> {
+        self.0.read(1, Context(1), Extent::new(first, blocks));
+        self.errors()
+    }
+
+    /// Writes bytes.
+    pub(super) fn write(&mut self, offset: u64, bytes: u64, durable: bool) -> Vec<Option<Errno>> {
+        let blocks = Extent::covering(offset, bytes).blocks as usize;
+        let intake = self.0.take_intake(blocks).expect("memory");
+        self.0.write(NewWrite { tag: 2, context: Context(1), offset, bytes, intake, durable });
+        self.errors()
+    }
+
+    /// Asks for everything to be durable.
+    pub(super) fn flush(&mut self) -> Vec<Option<Errno>> {
+        self.0.flush(3);
+        self.errors()
+    }
+}

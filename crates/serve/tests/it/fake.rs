@@ -1,0 +1,90 @@
+//! A far member made of a closure: an NBD server that offers what a test says, and answers as it says.
+
+use forerun_serve::nbd::handshake::{Export, Handshake, Step, Tls, greeting};
+use forerun_serve::nbd::wire::{Command, Parsed, REQUEST_BYTES, Request, parse_request, simple_reply};
+use std::io::{Read as _, Write as _};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+/// What becomes of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// It is done.
+    Well,
+    /// It is answered with this error of the system.
+    Fails(u8),
+    /// It is never answered; others are.
+    Silence,
+}
+
+/// Serves the bytes of `content` on `folder`/far, with these flags, for as long as the test runs. `fate` is asked at each request,
+/// in the thread of its connection.
+pub(crate) fn far(
+    folder: &Path,
+    flags: u16,
+    content: Vec<u8>,
+    fate: impl Fn(&Request) -> Fate + Send + Sync + 'static,
+) {
+    let listener = UnixListener::bind(folder.join("far")).expect("bound");
+    let (content, fate) = (Arc::new(Mutex::new(content)), Arc::new(fate));
+    std::thread::spawn(move || {
+        while let Ok((stream, _)) = listener.accept() {
+            let (content, fate) = (Arc::clone(&content), Arc::clone(&fate));
+            std::thread::spawn(move || serve(stream, flags, &content, &*fate));
+        }
+    });
+}
+
+/// Bytes from the front of what has come, waiting for them. None at the end.
+fn take(stream: &mut UnixStream, bytes: usize) -> Option<Vec<u8>> {
+    let mut taken = vec![0; bytes];
+    stream.read_exact(&mut taken).ok().map(|()| taken)
+}
+
+fn serve(
+    mut stream: UnixStream,
+    flags: u16,
+    content: &Mutex<Vec<u8>>,
+    fate: &dyn Fn(&Request) -> Fate,
+) -> Option<()> {
+    let size = content.lock().expect("whole").len() as u64;
+    let exports = [Export { name: String::new(), description: String::new(), size, flags }];
+    let (mut machine, mut input) = (Handshake::new(Tls::Off), Vec::new());
+    stream.write_all(&greeting()).ok()?;
+    loop {
+        let mut out = Vec::new();
+        let (took, step) = machine.step(&input, &exports, false, &mut out);
+        input.drain(..took);
+        stream.write_all(&out).ok()?;
+        match step {
+            Step::More => input.extend(take(&mut stream, 1)?),
+            Step::Again => {}
+            Step::Transmission(_) => break,
+            _ => return None,
+        }
+    }
+    loop {
+        let Parsed::Request(request) = parse_request(&take(&mut stream, REQUEST_BYTES)?) else { return None };
+        let range = request.offset as usize..request.offset as usize + request.length as usize;
+        let data =
+            if request.command == Command::Write { take(&mut stream, range.len())? } else { Vec::new() };
+        let mut reply = match fate(&request) {
+            Fate::Silence => continue,
+            Fate::Fails(error) => {
+                let mut head = simple_reply(None, request.cookie);
+                head[7] = error;
+                stream.write_all(&head).ok()?;
+                continue;
+            }
+            Fate::Well => simple_reply(None, request.cookie).to_vec(),
+        };
+        match request.command {
+            Command::Read => reply.extend_from_slice(&content.lock().expect("whole")[range]),
+            Command::Write => content.lock().expect("whole")[range].copy_from_slice(&data),
+            Command::Disconnect => return None,
+            _ => {}
+        }
+        stream.write_all(&reply).ok()?;
+    }
+}
