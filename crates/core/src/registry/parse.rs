@@ -129,8 +129,7 @@ impl Part {
             Some(at) => text.split_at(at),
             None => (text, ""),
         };
-        let row =
-            row(name).ok_or_else(|| unknown(name, &ROWS.iter().map(|row| row.name).collect::<Vec<_>>()))?;
+        let row = row(name).ok_or_else(|| unknown(name))?;
         let mut part = Self { row, values: Values::usual(row), inner: None };
         if let Some(value) = rest.strip_prefix(':') {
             let param = row.params.first().ok_or_else(|| grammar("this scheme takes no value after ':'"))?;
@@ -212,7 +211,8 @@ impl Part {
     }
 }
 
-fn unknown(name: &str, known: &[&str]) -> SchemeError {
+fn unknown(name: &str) -> SchemeError {
+    let known: Vec<&str> = ROWS.iter().map(|row| row.name).collect();
     let hint = did_you_mean(nearest(name, known.iter().copied()));
     SchemeError::Unknown { name: name.to_string(), hint, known: known.join(", ") }
 }
@@ -274,7 +274,7 @@ impl SchemeSpec {
                 next = found.inner.as_deref_mut();
             }
         }
-        Err(unknown(part, &names))
+        Err(SchemeError::Unknown { name: part.to_string(), hint: String::new(), known: names.join(", ") })
     }
 
     /// Its parts.
