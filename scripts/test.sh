@@ -25,8 +25,30 @@ else
     printf '\n== licences: cargo-deny is not installed, skipped\n'
 fi
 
+# Compiling for a machine without an operating system proves that core needs none.
+bare=thumbv7em-none-eabi
+if [ -d "$(rustc --print sysroot)/lib/rustlib/$bare" ] ||
+    rustup target add $bare 2>/dev/null; then
+    step "core without std, for $bare"
+    cargo check --locked --quiet -p forerun-core --features serde --target $bare
+else
+    printf '\n== core without std: the target %s cannot be had, skipped\n' $bare
+fi
+
+step "the targets of the coverage-guided fuzzer"
+# With the versions of the workspace; cargo adds what the fuzzer itself needs.
+cp Cargo.lock fuzz/Cargo.lock
+if ! cargo fetch --quiet --manifest-path fuzz/Cargo.toml 2>/dev/null; then
+    printf 'skipped: libfuzzer cannot be had without a network\n'
+else
+    cargo check --quiet --bins --manifest-path fuzz/Cargo.toml --target-dir "${CARGO_TARGET_DIR:-target}/fuzz"
+fi
+
 step "planted bugs: the engine's model test must find each of them"
 cargo test --locked --quiet -p forerun-core --features planted-bugs --test planted_bugs
 
 step "tests"
 cargo test --workspace --locked
+
+step "figures of the docs in virtual time, those that take seconds"
+python3 scripts/docs-figures.py --check --quick --binary "${CARGO_TARGET_DIR:-target}/debug"

@@ -260,7 +260,7 @@ fn apply(op: Op, left: f64, right: f64) -> f64 {
 }
 
 fn find<'a>(scheme: &str, runs: &[&'a RunReport]) -> Result<&'a RunReport, String> {
-    let found = runs.iter().find(|run| run.spec.scheme == scheme || run.scheme == scheme);
+    let found = runs.iter().find(|run| run.spec.scheme == *scheme || run.scheme == scheme);
     found.copied().ok_or_else(|| format!("no run of `{scheme}`"))
 }
 

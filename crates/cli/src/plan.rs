@@ -9,6 +9,8 @@ use crate::error::CliError;
 use clap::Args;
 use forerun_core::registry::SchemeSpec;
 use forerun_core::size::{parse_size, parse_time};
+use forerun_sim::error::RunError;
+use forerun_sim::said::Said;
 use forerun_sim::spec::{CLUSTER_BLOCKS, RunSpec, SPEC_VERSION};
 
 /// Host cache where a scheme has a host part: 512 MiB (design, "Caches").
@@ -132,22 +134,22 @@ pub(crate) fn specs(
     setup: &SetupArgs,
     baselines: bool,
 ) -> Result<Vec<RunSpec>, CliError> {
-    let layers = layers_of(schemes)?;
-    let asked = with_baselines(schemes, baselines);
-    let mut specs = Vec::with_capacity(inputs.len() * asked.len());
-    for input in inputs {
-        for scheme in &asked {
-            specs.push(spec(input, scheme, setup, layers));
-        }
-    }
-    Ok(specs)
+    let schemes: Vec<Said<SchemeSpec>> = schemes.iter().map(|text| scheme(text)).collect::<Result<_, _>>()?;
+    let asked = with_baselines(&schemes, baselines);
+    let common = spec(setup, layers_of(&schemes))?;
+    let with = |input: &String, scheme: &Said<SchemeSpec>| RunSpec {
+        input: input.clone(),
+        scheme: scheme.clone(),
+        ..common.clone()
+    };
+    Ok(inputs.iter().flat_map(|input| asked.iter().map(move |scheme| with(input, scheme))).collect())
 }
 
 /// The baselines that were not asked for come first; what is asked twice runs once.
-fn with_baselines(schemes: &[String], baselines: bool) -> Vec<String> {
-    let mut all: Vec<String> = Vec::new();
+fn with_baselines(schemes: &[Said<SchemeSpec>], baselines: bool) -> Vec<Said<SchemeSpec>> {
+    let mut all = Vec::new();
     let first = if baselines { &BASELINES[..] } else { &[] };
-    for scheme in first.iter().map(|&name| name.to_owned()).chain(schemes.iter().cloned()) {
+    for scheme in first.iter().map(|name| Said::of(name)).chain(schemes.iter().cloned()) {
         if !all.contains(&scheme) {
             all.push(scheme);
         }
@@ -155,37 +157,38 @@ fn with_baselines(schemes: &[String], baselines: bool) -> Vec<String> {
     all
 }
 
-fn spec(input: &str, scheme: &str, setup: &SetupArgs, layers: Layers) -> RunSpec {
+/// What all runs of a command have in common: everything but input and scheme.
+fn spec(setup: &SetupArgs, layers: Layers) -> Result<RunSpec, CliError> {
     let cache = setup.cache.unwrap_or(if layers.array { ARRAY_CACHE_DEFAULT } else { 0 });
     let host = setup.host_cache.unwrap_or(if layers.host { HOST_CACHE_DEFAULT } else { 0 });
-    RunSpec {
+    Ok(RunSpec {
         spec_version: SPEC_VERSION,
         forerun: env!("CARGO_PKG_VERSION").into(),
-        input: input.into(),
+        input: String::new(),
         input_hash: String::new(),
-        map: setup.map.clone(),
-        fit: setup.fit.clone().unwrap_or_default(),
+        map: Said::read(&setup.map)?,
+        fit: Said::read(setup.fit.as_deref().unwrap_or_default())?,
         repeat: setup.repeat,
-        scheme: scheme.into(),
-        array: setup.array.clone().unwrap_or_else(|| "single".into()),
-        device: setup.device.clone(),
+        scheme: Said::of("none"),
+        array: Said::read(setup.array.as_deref().unwrap_or("single"))?,
+        device: Said::read(&setup.device)?,
         drive_readahead: setup.drive_readahead,
-        drive_cache: setup.drive_cache.clone(),
-        scheduler: setup.scheduler.clone(),
+        drive_cache: Said::read(&setup.drive_cache)?,
+        scheduler: Said::read(&setup.scheduler)?,
         cache_bytes: cache,
         host_cache_bytes: host,
-        mode: setup.mode.clone(),
+        mode: Said::read(&setup.mode)?,
         seed: setup.seed,
-        write: setup.write.clone(),
-        cpu: setup.cpu.clone(),
+        write: Said::read(&setup.write)?,
+        cpu: Said::read(&setup.cpu)?,
         bus_bytes_per_s: setup.bus,
         buffer_cost_ns: setup.buffer_cost,
         failed: setup.failed.clone(),
         skip_bad: setup.skip_bad,
-        layout: setup.layout.clone(),
-        file_sizes: setup.file_sizes.clone(),
+        layout: Said::read(&setup.layout)?,
+        file_sizes: Said::read(&setup.file_sizes)?,
         cluster_blocks: setup.cluster,
-    }
+    })
 }
 
 /// What a hand-written spec file leaves out: the same defaults as the command line's.
@@ -196,19 +199,23 @@ pub(crate) fn default_spec() -> RunSpec {
         setup: SetupArgs,
     }
     let defaults = <Defaults as clap::Parser>::parse_from(["forerun"]);
-    spec("", "none", &defaults.setup, Layers::default())
+    spec(&defaults.setup, Layers::default()).unwrap_or_else(|error| unreachable!("our own defaults: {error}"))
 }
 
-/// Which layers the parts of the schemes work at. A scheme that does not parse is told before anything runs.
-fn layers_of(schemes: &[String]) -> Result<Layers, CliError> {
-    let mut layers = Layers::default();
-    for scheme in schemes {
-        let parsed = SchemeSpec::parse(scheme)
-            .map_err(|problem| CliError::usage("--scheme", problem, "`forerun schemes` lists all"))?;
-        layers.host |= parsed.has_host();
-        layers.array |= parsed.has_array();
+/// A scheme on the command line.
+fn scheme(text: &str) -> Result<Said<SchemeSpec>, CliError> {
+    Said::read(text).map_err(|problem| {
+        let RunError::Spec { why, .. } = problem else { return problem.into() };
+        CliError::usage("--scheme", why, "`forerun schemes` lists all")
+    })
+}
+
+/// Which layers the parts of the schemes work at.
+fn layers_of(schemes: &[Said<SchemeSpec>]) -> Layers {
+    Layers {
+        host: schemes.iter().any(|scheme| scheme.has_host()),
+        array: schemes.iter().any(|scheme| scheme.has_array()),
     }
-    Ok(layers)
 }
 
 #[cfg(test)]
@@ -227,7 +234,7 @@ mod tests {
     }
 
     fn names(specs: &[RunSpec]) -> Vec<&str> {
-        specs.iter().map(|spec| spec.scheme.as_str()).collect()
+        specs.iter().map(|spec| spec.scheme.text()).collect()
     }
 
     #[test]

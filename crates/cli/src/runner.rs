@@ -9,8 +9,9 @@ use crate::human;
 use crate::ui::Ui;
 use forerun_sim::input::Input;
 use forerun_sim::progress::Progress;
+use forerun_sim::replay::Map;
 use forerun_sim::report::RunReport;
-use forerun_sim::run::{self};
+use forerun_sim::run;
 use forerun_sim::spec::RunSpec;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use rayon::prelude::*;
@@ -126,8 +127,10 @@ struct Bar<'a> {
 
 impl<'a> Bar<'a> {
     fn new(spec: &RunSpec, started: Instant, all: &'a MultiProgress, wanted: bool) -> Self {
-        let device =
-            spec.map.strip_prefix("only:").map_or(String::new(), |device| format!(", device {device}"));
+        let device = match &*spec.map {
+            Map::Only(device) => format!(", device {device}"),
+            Map::Concat | Map::OneArrayEach => String::new(),
+        };
         let label = format!("{} on {}{device}", spec.scheme, spec.input);
         Self { wanted, started, label, all, drawn: Mutex::new(None) }
     }

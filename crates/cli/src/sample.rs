@@ -2,6 +2,7 @@
 
 use crate::plan::default_spec;
 use forerun_sim::report::RunReport;
+use forerun_sim::said::Said;
 use serde_json::json;
 
 /// A run of `scheme` on `input` that delivered `rate` MiB/s; half of its blocks were prefetch hits, unless it is
@@ -9,7 +10,7 @@ use serde_json::json;
 pub(crate) fn run(input: &str, scheme: &str, rate: u64) -> RunReport {
     let mut spec = default_spec();
     spec.input = input.into();
-    spec.scheme = scheme.into();
+    spec.scheme = Said::of(scheme);
     let bytes = 1_u64 << 30;
     let hits = if scheme == "none" { 0 } else { 131_072 };
     let elapsed = bytes * 1000 / (rate << 20) * 1_000_000;

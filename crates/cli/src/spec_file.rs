@@ -87,13 +87,14 @@ fn one(index: usize, run: Value, defaults: &Table, base: &Table) -> Result<RunSp
 #[cfg(test)]
 mod tests {
     use super::*;
+    use forerun_sim::said::Said;
 
     #[test]
     fn what_is_written_is_read_back() {
         let mut first = default_spec();
         first.input = "forward:size=1GiB".into();
         let mut second = first.clone();
-        second.scheme = "asp+msp".into();
+        second.scheme = Said::of("asp+msp");
         second.drive_readahead = Some(false);
         let specs = vec![first, second];
         assert_eq!(parse(&print(&specs).expect("specs are plain data")).expect("our own file"), specs);
@@ -105,8 +106,8 @@ mod tests {
             "[defaults]\ninput = 'a.csv'\narray = 'raid5:5x128KiB'\n[[runs]]\nscheme = 'asp'\n[[runs]]\nseed = 7\n",
         )
         .expect("a hand-written file");
-        assert_eq!((runs[0].scheme.as_str(), runs[0].array.as_str()), ("asp", "raid5:5x128KiB"));
-        assert_eq!((runs[1].scheme.as_str(), runs[1].seed), ("none", 7));
+        assert_eq!((runs[0].scheme.text(), runs[0].array.text()), ("asp", "raid5:5x128KiB"));
+        assert_eq!((runs[1].scheme.text(), runs[1].seed), ("none", 7));
     }
 
     #[test]

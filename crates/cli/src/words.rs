@@ -23,12 +23,12 @@ pub(crate) struct Verdict {
 
 /// Whether the run is there to compare against.
 pub(crate) fn is_baseline(run: &RunReport) -> bool {
-    BASELINES.contains(&run.spec.scheme.as_str())
+    BASELINES.contains(&run.spec.scheme.text())
 }
 
 /// Throughput relative to the run without prefetching of the same input, where there is one.
 pub(crate) fn speedup(run: &RunReport, group: &[&RunReport]) -> Option<f64> {
-    let none = group.iter().find(|other| other.spec.scheme == "none")?;
+    let none = group.iter().find(|other| other.spec.scheme == *"none")?;
     (none.throughput_bytes_per_s > 0.0).then(|| run.throughput_bytes_per_s / none.throughput_bytes_per_s)
 }
 
@@ -82,7 +82,7 @@ fn headline(best: &RunReport, group: &[&RunReport]) -> String {
         }
         None => format!("{} was fastest: {}", best.scheme, human::rate(best.throughput_bytes_per_s)),
     };
-    let bound = group.iter().find(|run| run.spec.scheme == "bound");
+    let bound = group.iter().find(|run| run.spec.scheme == *"bound");
     if let Some(bound) = bound.filter(|run| run.throughput_bytes_per_s > 0.0) {
         let share = best.throughput_bytes_per_s / bound.throughput_bytes_per_s;
         text.push_str(&format!(", {} of what the disks could give at best", human::percent(share)));
@@ -92,7 +92,7 @@ fn headline(best: &RunReport, group: &[&RunReport]) -> String {
 }
 
 fn latency_sentence(best: &RunReport, group: &[&RunReport]) -> Option<String> {
-    let none = group.iter().find(|run| run.spec.scheme == "none")?;
+    let none = group.iter().find(|run| run.spec.scheme == *"none")?;
     let (before, after) = (none.latency_ns.p99, best.latency_ns.p99);
     let verb = if human::float(after) > human::float(before) * (1.0 + NOTICEABLE) {
         "rose"
@@ -137,7 +137,7 @@ fn cause(run: &RunReport, group: &[&RunReport]) -> String {
     let stall = run.stall;
     let waited = stall.miss_ns + stall.late_prefetch_ns + stall.behind_prefetch_ns;
     let none_amplification =
-        group.iter().find(|other| other.spec.scheme == "none").map_or(1.0, |none| none.amplification);
+        group.iter().find(|other| other.spec.scheme == *"none").map_or(1.0, |none| none.amplification);
     if run.amplification > none_amplification * 1.2 && run.precision < 0.5 {
         format!(
             "it read {} bytes from the devices for each byte asked for, and {} of what it prefetched was used",

@@ -34,6 +34,7 @@ struct SlotState {
 
 /// The ledger. `capacity` is the hard budget in blocks.
 #[derive(Debug)]
+#[cfg_attr(test, derive(Clone))]
 pub struct Slots {
     states: Vec<SlotState>,
     free: Vec<Slot>,
@@ -158,5 +159,65 @@ mod tests {
         assert_eq!(slots.take(), None);
         slots.disown(a);
         assert_eq!((slots.available(), slots.peak()), (1, 2));
+    }
+
+    /// What a slot should be: who owns it, who reads it, and whether anything of it is left.
+    #[derive(Clone, Copy, Default)]
+    struct Model {
+        owned: bool,
+        pins: u32,
+    }
+
+    /// Goes on from here in every way that a caller may, `more` steps deep, and compares after each.
+    fn every_way(slots: &Slots, model: &[Model], more: u32) {
+        let taken = model.iter().filter(|slot| slot.owned || slot.pins > 0).count() as u64;
+        assert_eq!((slots.taken(), slots.available()), (taken, slots.capacity - taken));
+        assert!(slots.taken() <= slots.peak() && slots.peak() <= slots.capacity);
+        if more == 0 {
+            return;
+        }
+        let step = |act: &dyn Fn(&mut Slots, &mut Vec<Model>)| {
+            let (mut slots, mut model) = (slots.clone(), model.to_vec());
+            act(&mut slots, &mut model);
+            every_way(&slots, &model, more - 1);
+        };
+        step(&|slots, model| match slots.take() {
+            None => assert_eq!(taken, slots.capacity, "a slot is refused only when all are taken"),
+            Some(slot) => {
+                model.resize(model.len().max(slot.index() + 1), Model::default());
+                let it = &mut model[slot.index()];
+                assert!(!it.owned && it.pins == 0, "what is given out belongs to nobody");
+                it.owned = true;
+            }
+        });
+        for (at, it) in model.iter().enumerate() {
+            let slot = Slot(at as u32);
+            assert_eq!(slots.is_pinned(slot), it.pins > 0);
+            if it.owned {
+                step(&|slots, model| {
+                    slots.disown(slot);
+                    model[at].owned = false;
+                });
+            }
+            if it.owned && it.pins < 2 {
+                step(&|slots, model| {
+                    slots.pin(slot);
+                    model[at].pins += 1;
+                });
+            }
+            if it.pins > 0 {
+                step(&|slots, model| {
+                    model[at].pins -= 1;
+                    assert_eq!(slots.unpin(slot), !model[at].owned && model[at].pins == 0);
+                });
+            }
+        }
+    }
+
+    #[test]
+    fn every_history_of_eight_steps_over_three_slots_keeps_the_ledger() {
+        for capacity in 0..=3 {
+            every_way(&Slots::new(capacity), &[], 8);
+        }
     }
 }

@@ -4,6 +4,7 @@
 //! share its run. Each study makes its own from its paper's machine.
 
 use forerun_core::size::format_size;
+use forerun_sim::said::Said;
 use forerun_sim::spec::RunSpec;
 
 /// A mebibyte.
@@ -50,14 +51,14 @@ impl Setup {
     }
     /// The same under another scheme.
     pub(super) fn under(&self, scheme: &str) -> Self {
-        Self { spec: RunSpec { scheme: scheme.into(), ..self.spec.clone() } }
+        Self { spec: RunSpec { scheme: Said::of(scheme), ..self.spec.clone() } }
     }
     /// Short name: the scheme, and what else is not as usual.
     pub(super) fn label(&self) -> String {
         let spec = &self.spec;
         let name = spec.input.rsplit('/').next().unwrap_or(&spec.input);
         let mut label = format!("{} on {name}", spec.scheme);
-        if spec.device != "cheetah-15k4" {
+        if spec.device != *"cheetah-15k4" {
             label += &format!(", {}", spec.device);
         }
         if spec.cache_bytes > 0 {

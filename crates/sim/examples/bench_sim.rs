@@ -15,6 +15,7 @@ use forerun_sim::input::Input;
 use forerun_sim::random::Rng;
 use forerun_sim::report::RunReport;
 use forerun_sim::run::run;
+use forerun_sim::said::Said;
 use forerun_sim::spec::{RunSpec, SPEC_VERSION};
 use forerun_trace::ReadOptions;
 use serde_json::json;
@@ -34,20 +35,20 @@ fn spec(input: &str, scheme: &str) -> RunSpec {
         input: input.into(),
         input_hash: String::new(),
         skip_bad: false,
-        map: "concat".into(),
-        fit: String::new(),
+        map: Said::of("concat"),
+        fit: Said::of(""),
         repeat: 1,
-        scheme: scheme.into(),
-        array: "raid5:5x128KiB".into(),
-        device: "cheetah-15k4".into(),
+        scheme: Said::of(scheme),
+        array: Said::of("raid5:5x128KiB"),
+        device: Said::of("cheetah-15k4"),
         drive_readahead: None,
-        scheduler: "anticipatory".into(),
+        scheduler: Said::of("anticipatory"),
         cache_bytes: 500 << 20,
         host_cache_bytes: 0,
-        mode: "closed:1".into(),
+        mode: Said::of("closed:1"),
         seed: 1,
-        write: "back(dirty=25%,age=30s)".into(),
-        cpu: "xeon-2005".into(),
+        write: Said::of("back(dirty=25%,age=30s)"),
+        cpu: Said::of("xeon-2005"),
         bus_bytes_per_s: 640_000_000,
         failed: Vec::new(),
         ..RunSpec::default()

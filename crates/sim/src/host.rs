@@ -16,6 +16,7 @@ use crate::layout::Apart;
 use crate::progress::Progress;
 use crate::replay::{Drive, TimedRequest};
 use crate::report::RunReport;
+use crate::said::FileSizes;
 use crate::spec::RunSpec;
 use crate::workload::{Request, Source};
 use forerun_core::access::{Access, Context, Op};
@@ -105,7 +106,7 @@ pub(crate) fn run_layers(
 ) -> Result<RunReport, RunError> {
     let programs = input.programs(spec, hardware.array.capacity_blocks() * BLOCK_BYTES)?;
     let placement = placement(hardware, spec, &programs)?;
-    let (files, sizes_known) = build::files(spec, &programs)?;
+    let (files, sizes_known) = (build::files(&programs), *spec.file_sizes == FileSizes::Known);
     let apart = (!sizes_known && files.len() > 1 && spec.host_cache_bytes > 0)
         .then(|| Apart::new(files.clone(), placement.blocks_above(hardware.array.capacity_blocks())));
     let mut stack = build::stack(hardware, spec, layers, placement, apart)?;

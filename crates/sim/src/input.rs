@@ -3,7 +3,8 @@
 //! Loading is apart from running, so that a comparison reads its input once and every run starts from the same one.
 
 use crate::error::RunError;
-use crate::replay::{Drive, Fit, Map, Mapped, Mode, map_trace};
+use crate::replay::{Drive, Map, Mapped, Mode, map_trace};
+use crate::said::Said;
 use crate::spec::RunSpec;
 use crate::workload::Workload;
 use forerun_trace::options::ReadOptions;
@@ -111,8 +112,8 @@ impl Input {
     /// What a report calls it: its name, and the device where the spec keeps only one of a trace.
     #[must_use]
     pub fn name_under(&self, spec: &RunSpec) -> String {
-        match (self.trace(), spec.map.strip_prefix("only:")) {
-            (Some(_), Some(device)) if !device.is_empty() => format!("{}, device {device}", self.name),
+        match (self.trace(), &*spec.map) {
+            (Some(_), Map::Only(device)) if !device.is_empty() => format!("{}, device {device}", self.name),
             _ => self.name.clone(),
         }
     }
@@ -123,14 +124,18 @@ impl Input {
     /// # Errors
     /// [`RunError::Spec`] for a trace of which no request moves a byte.
     pub fn each_device(&self, spec: &RunSpec) -> Result<Vec<RunSpec>, RunError> {
-        let each = Map::parse(&spec.map) == Ok(Map::OneArrayEach);
-        let Some(trace) = self.trace().filter(|_| each) else { return Ok(vec![spec.clone()]) };
+        let Some(trace) = self.trace().filter(|_| *spec.map == Map::OneArrayEach) else {
+            return Ok(vec![spec.clone()]);
+        };
         let devices = trace.devices();
         if devices.is_empty() {
             let why = "the trace has no request that moves a byte".into();
             return Err(RunError::Spec { field: "input", why });
         }
-        let only = |device: Name| Map::Only(trace.names[device.0 as usize].clone()).to_string();
+        let only = |device: Name| {
+            let map = Map::Only(trace.names[device.0 as usize].clone());
+            Said::of(&map.to_string())
+        };
         Ok(devices.into_iter().map(|device| RunSpec { map: only(device), ..spec.clone() }).collect())
     }
 
@@ -140,23 +145,21 @@ impl Input {
     /// [`RunError`] when the mode or the map does not fit the input, or the volume is too small.
     pub fn programs(&self, spec: &RunSpec, capacity: u64) -> Result<Programs, RunError> {
         let of = |field: &'static str| move |why: String| RunError::Spec { field, why };
-        let mode = Mode::parse(&spec.mode).map_err(|e| of("mode")(e.to_string()))?;
         match &self.kind {
-            Kind::Workload(workload) => self.of_shape(workload, mode, spec, capacity),
+            Kind::Workload(workload) => Self::of_shape(workload, spec, capacity),
             Kind::Trace(trace) => {
-                let map = Map::parse(&spec.map).map_err(|e| of("map")(e.to_string()))?;
-                let fit = Fit::parse(&spec.fit).map_err(|e| of("fit")(e.to_string()))?;
-                if map == Map::OneArrayEach {
+                if *spec.map == Map::OneArrayEach {
                     let why = "one-array-each makes one run per device (Input::each_device); a single run takes concat or only:DEVICE";
                     return Err(of("map")(why.into()));
                 }
-                let mapped = map_trace(trace, &map, capacity, fit).map_err(|e| of("input")(e.to_string()))?;
+                let mapped = map_trace(trace, &spec.map, capacity, *spec.fit)
+                    .map_err(|e| of("input")(e.to_string()))?;
                 let mapped: &Mapped =
                     mapped.first().ok_or_else(|| of("input")("the trace has no request".into()))?;
                 if mapped.requests() == 0 {
                     return Err(of("input")("the trace has no request that moves a byte".into()));
                 }
-                let drive = mapped.drive(mode, spec.repeat).map_err(|e| of("mode")(e.to_string()))?;
+                let drive = mapped.drive(*spec.mode, spec.repeat).map_err(|e| of("mode")(e.to_string()))?;
                 let alone = match &drive {
                     Drive::Timed(_) => true,
                     Drive::Sources { sources, .. } => sources.len() == 1,
@@ -174,14 +177,8 @@ impl Input {
         }
     }
 
-    fn of_shape(
-        &self,
-        workload: &Workload,
-        mode: Mode,
-        spec: &RunSpec,
-        capacity: u64,
-    ) -> Result<Programs, RunError> {
-        let outstanding = match mode {
+    fn of_shape(workload: &Workload, spec: &RunSpec, capacity: u64) -> Result<Programs, RunError> {
+        let outstanding = match *spec.mode {
             Mode::Closed { outstanding } => outstanding,
             Mode::Paced => 1,
             Mode::Open => {

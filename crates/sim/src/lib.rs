@@ -12,5 +12,6 @@ pub mod random;
 pub mod replay;
 pub mod report;
 pub mod run;
+pub mod said;
 pub mod spec;
 pub mod workload;

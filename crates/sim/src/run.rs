@@ -6,7 +6,6 @@ use crate::input::Input;
 use crate::progress::Progress;
 use crate::report::RunReport;
 use crate::spec::RunSpec;
-use forerun_core::registry::SchemeSpec;
 use forerun_trace::ReadOptions;
 
 /// The numbers that the scheme of `spec` chooses on its hardware, with so many streams at once, and the arithmetic.
@@ -15,6 +14,14 @@ use forerun_trace::ReadOptions;
 /// See [`RunError`]: what does not fit is refused as in a run.
 pub fn explain(spec: &RunSpec, streams: u64) -> Result<Vec<forerun_core::registry::Explained>, RunError> {
     crate::host::explain(spec, streams)
+}
+
+/// Whether the parts of a spec fit together, as far as that can be known without its input.
+///
+/// # Errors
+/// See [`RunError`].
+pub fn check(spec: &RunSpec) -> Result<(), RunError> {
+    crate::host::hardware(spec).map(drop)
 }
 
 /// Runs `spec` over a loaded input to its end in virtual time. `progress` is told now and then, and asked nothing.
@@ -29,9 +36,7 @@ pub fn run(
     spec: &RunSpec,
     progress: &(dyn Fn(Progress) + Sync),
 ) -> Result<RunReport, RunError> {
-    let scheme = SchemeSpec::parse(&spec.scheme);
-    let scheme = scheme.map_err(|error| RunError::Spec { field: "scheme", why: error.to_string() })?;
-    let report = match scheme.beside() {
+    let report = match spec.scheme.beside() {
         Some("bound") => return clairvoyant::bound(input, spec),
         Some(_) => clairvoyant::run_oracle(input, spec, progress)?,
         None => crate::host::run(input, spec, progress)?,

@@ -1,8 +1,17 @@
-//! Everything that determines a run, as plain data: written into every report, read back from a `.toml` file.
+//! Everything that determines a run, as typed data: written into every report, read back from a `.toml` file.
 //!
 //! The same spec and the same input give the same bytes of output, so a spec names its input by content hash and
 //! carries no path-dependent default: what a command line leaves out is filled in here before the run.
 
+use crate::cpu::Cpu;
+use crate::layout::LayoutSpec;
+use crate::replay::{Fit, Map, Mode};
+use crate::said::{FileSizes, Said};
+use forerun_core::array::ArraySpec;
+use forerun_core::engine::WriteMode;
+use forerun_core::registry::SchemeSpec;
+use forerun_disk::host_queue::HostPolicy;
+use forerun_disk::preset::{DriveCache, Preset};
 use serde::{Deserialize, Serialize};
 
 /// Version of the spec's layout; a reader refuses a later one and says so.
@@ -23,39 +32,39 @@ pub struct RunSpec {
     pub input_hash: String,
     /// How the devices of a trace are laid onto the array: `concat`, `one-array-each`, `only:DEV`.
     #[serde(default = "default_map")]
-    pub map: String,
+    pub map: Said<Map>,
     /// `modulo` wraps a footprint beyond capacity; empty refuses it.
-    #[serde(default)]
-    pub fit: String,
+    #[serde(default = "default_fit")]
+    pub fit: Said<Fit>,
     /// How often the input is replayed, one after the other.
     #[serde(default = "one")]
     pub repeat: u64,
     /// The scheme, in the grammar of the registry: `asp+msp`, `seqp:128KiB`.
-    pub scheme: String,
+    pub scheme: Said<SchemeSpec>,
     /// The array: `raid5:5x128KiB`.
-    pub array: String,
+    pub array: Said<ArraySpec>,
     /// Preset name or file of the member device.
-    pub device: String,
+    pub device: Said<Preset>,
     /// Whether a mechanical drive reads ahead into its own cache; the preset's word where absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drive_readahead: Option<bool>,
     /// Segments of a mechanical drive's own cache, `16x512KiB` or `16x512KiB,fill`; the preset's where empty.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub drive_cache: String,
+    #[serde(default = "of_the_preset", skip_serializing_if = "is_of_the_preset")]
+    pub drive_cache: Said<Option<DriveCache>>,
     /// Scheduler of the host's queue above each member: `fcfs`, `clook`, `anticipatory`.
-    pub scheduler: String,
+    pub scheduler: Said<Option<HostPolicy>>,
     /// Bytes of the array layer's cache; 0 for none.
     pub cache_bytes: u64,
     /// Bytes of the host's page cache; 0 for none.
     pub host_cache_bytes: u64,
     /// Replay mode: `open`, `closed:N`, `paced`.
-    pub mode: String,
+    pub mode: Said<Mode>,
     /// Seed of every random choice.
     pub seed: u64,
     /// Write policy of the array layer: `back(dirty=25%,age=30s)` or `through`.
-    pub write: String,
+    pub write: Said<WriteMode>,
     /// CPU preset: cost per request and copy bandwidth of each layer.
-    pub cpu: String,
+    pub cpu: Said<Cpu>,
     /// Bytes per second of the array controller's bus, shared by all members; 0 = unlimited.
     #[serde(default)]
     pub bus_bytes_per_s: u64,
@@ -71,10 +80,10 @@ pub struct RunSpec {
     pub skip_bad: bool,
     /// How files lie on the volume: `contiguous`, or `fragmented(extent=64KiB,spread=1)`.
     #[serde(default = "default_layout", skip_serializing_if = "is_default_layout")]
-    pub layout: String,
+    pub layout: Said<LayoutSpec>,
     /// `known`: read-ahead stops at the end of a file. `unknown`: it may run past it, as in the RPP paper's model.
     #[serde(default = "default_file_sizes", skip_serializing_if = "is_default_file_sizes")]
-    pub file_sizes: String,
+    pub file_sizes: Said<FileSizes>,
     /// Most blocks of one command of the host layer, and of adjacent commands that the scheduler merges.
     #[serde(default = "default_cluster", skip_serializing_if = "is_default_cluster")]
     pub cluster_blocks: u64,
@@ -92,20 +101,20 @@ impl Default for RunSpec {
             input: String::new(),
             input_hash: String::new(),
             map: default_map(),
-            fit: String::new(),
+            fit: default_fit(),
             repeat: 1,
-            scheme: "none".into(),
-            array: "single".into(),
-            device: "cheetah-15k4".into(),
+            scheme: Said::of("none"),
+            array: Said::of("single"),
+            device: Said::of("cheetah-15k4"),
             drive_readahead: None,
-            drive_cache: String::new(),
-            scheduler: "anticipatory".into(),
+            drive_cache: of_the_preset(),
+            scheduler: Said::of("anticipatory"),
             cache_bytes: 0,
             host_cache_bytes: 0,
-            mode: "closed:1".into(),
+            mode: Said::of("closed:1"),
             seed: 1,
-            write: "back(dirty=25%,age=30s)".into(),
-            cpu: "xeon-2005".into(),
+            write: Said::of("back(dirty=25%,age=30s)"),
+            cpu: Said::of("xeon-2005"),
             bus_bytes_per_s: 0,
             buffer_cost_ns: 0,
             failed: Vec::new(),
@@ -118,20 +127,28 @@ impl Default for RunSpec {
 }
 
 // What is at its default is not written, so that a spec of an earlier version comes out as it went in.
-fn default_layout() -> String {
-    "contiguous".into()
+fn default_layout() -> Said<LayoutSpec> {
+    Said::of("contiguous")
 }
 
-fn is_default_layout(layout: &str) -> bool {
-    layout == "contiguous"
+fn is_default_layout(layout: &Said<LayoutSpec>) -> bool {
+    *layout == *"contiguous"
 }
 
-fn default_file_sizes() -> String {
-    "known".into()
+fn default_file_sizes() -> Said<FileSizes> {
+    Said::of("known")
 }
 
-fn is_default_file_sizes(file_sizes: &str) -> bool {
-    file_sizes == "known"
+fn is_default_file_sizes(file_sizes: &Said<FileSizes>) -> bool {
+    *file_sizes == *"known"
+}
+
+fn of_the_preset() -> Said<Option<DriveCache>> {
+    Said::of("")
+}
+
+fn is_of_the_preset(cache: &Said<Option<DriveCache>>) -> bool {
+    cache.is_none()
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
@@ -148,8 +165,12 @@ const fn is_default_cluster(blocks: &u64) -> bool {
     *blocks == CLUSTER_BLOCKS
 }
 
-fn default_map() -> String {
-    "concat".into()
+fn default_map() -> Said<Map> {
+    Said::of("concat")
+}
+
+fn default_fit() -> Said<Fit> {
+    Said::of("")
 }
 
 const fn one() -> u64 {

@@ -3,8 +3,10 @@
 use forerun_core::access::Op;
 use forerun_core::units::{BLOCK_BYTES, Nanos};
 use forerun_sim::input::Input;
+use forerun_sim::layout::LayoutSpec;
 use forerun_sim::report::RunReport;
 use forerun_sim::run::run;
+use forerun_sim::said::{FileSizes, Part as _, Said};
 use forerun_sim::spec::RunSpec;
 use forerun_trace::record::{Name, Record, Trace};
 
@@ -41,7 +43,12 @@ fn two_files() -> Input {
 }
 
 fn spec(scheme: &str) -> RunSpec {
-    RunSpec { scheme: scheme.into(), host_cache_bytes: 8 * MIB, cpu: "none".into(), ..RunSpec::default() }
+    RunSpec {
+        scheme: Said::of(scheme),
+        host_cache_bytes: 8 * MIB,
+        cpu: Said::of("none"),
+        ..RunSpec::default()
+    }
 }
 
 fn report(input: &Input, spec: &RunSpec) -> RunReport {
@@ -57,7 +64,7 @@ fn a_file_in_pieces_costs_seeks_and_changes_nothing_above() {
     let input = two_files();
     for scheme in ["none", "linux-2.6"] {
         let whole = report(&input, &spec(scheme));
-        let layout = "fragmented(extent=16KiB,spread=200)".to_owned();
+        let layout = Said::of("fragmented(extent=16KiB,spread=200)");
         let pieces = report(&input, &RunSpec { layout, ..spec(scheme) });
         assert_eq!(pieces.counts.blocks_read, 512);
         assert_eq!(pieces.bytes_from_devices, 512 * BLOCK_BYTES, "{scheme}: each block once");
@@ -71,7 +78,7 @@ fn a_file_in_pieces_costs_seeks_and_changes_nothing_above() {
 fn a_layout_is_the_same_for_the_same_seed_and_another_for_another() {
     let input = two_files();
     let with = |seed| {
-        let layout = "fragmented(extent=32KiB,spread=8)".into();
+        let layout = Said::of("fragmented(extent=32KiB,spread=8)");
         report(&input, &RunSpec { layout, seed, ..spec("linux-2.6") }).elapsed_ns
     };
     assert_eq!(with(1), with(1));
@@ -80,7 +87,7 @@ fn a_layout_is_the_same_for_the_same_seed_and_another_for_another() {
 
 #[test]
 fn without_a_page_cache_programs_ask_the_places_at_once() {
-    let layout = "fragmented(extent=4KiB,spread=50)".to_owned();
+    let layout = Said::of("fragmented(extent=4KiB,spread=50)");
     let pieces = report(&two_files(), &RunSpec { layout, host_cache_bytes: 0, ..spec("none") });
     assert_eq!((pieces.counts.blocks_read, pieces.counts.misses), (512, 512));
     assert_eq!(pieces.devices[0].bytes, 512 * BLOCK_BYTES);
@@ -90,12 +97,10 @@ fn without_a_page_cache_programs_ask_the_places_at_once() {
 fn pieces_that_do_not_fit_and_words_that_are_none_are_errors() {
     let input = two_files();
     let told = |spec: RunSpec| run(&input, &spec, &|_| {}).expect_err("refused").to_string();
-    let mut wrong = RunSpec { layout: "scattered".into(), ..spec("none") };
-    assert!(told(wrong.clone()).contains("contiguous or fragmented"));
-    wrong = RunSpec { layout: "fragmented".into(), fit: "modulo".into(), ..spec("none") };
+    assert!(LayoutSpec::read("scattered").expect_err("no layout").contains("contiguous or fragmented"));
+    let mut wrong = RunSpec { layout: Said::of("fragmented"), fit: Said::of("modulo"), ..spec("none") };
     assert!(told(wrong.clone()).contains("fit = modulo"));
-    wrong = RunSpec { file_sizes: "guessed".into(), ..spec("none") };
-    assert!(told(wrong.clone()).contains("known nor unknown"));
+    assert!(FileSizes::read("guessed").expect_err("neither").contains("known nor unknown"));
     wrong = RunSpec { cluster_blocks: 0, ..spec("none") };
     assert!(told(wrong).contains("from 1 to"));
 }
@@ -107,7 +112,7 @@ fn read_ahead_stops_at_the_end_of_a_file_only_where_the_end_is_known() {
     let input = trace(&rows, &[(1, 5), (2, 5)]);
     let known = report(&input, &spec("linux-2.6"));
     assert_eq!(known.bytes_from_devices, 10 * BLOCK_BYTES);
-    let unknown = report(&input, &RunSpec { file_sizes: "unknown".into(), ..spec("linux-2.6") });
+    let unknown = report(&input, &RunSpec { file_sizes: Said::of("unknown"), ..spec("linux-2.6") });
     assert!(unknown.bytes_from_devices > 10 * BLOCK_BYTES, "{}", unknown.bytes_from_devices);
     // A file of known size takes its room even where nobody reads to its end.
     let rows: Vec<_> = (0..10).map(|i| (i, None, 1, 1, i, 1)).collect();
@@ -120,7 +125,7 @@ fn commands_of_the_page_cache_are_clustered_to_a_given_length() {
     let rows: Vec<_> = (0..2).map(|i| (i, None, 1, 1, i * 128, 128)).collect();
     let input = trace(&rows, &[(1, 256)]);
     let commands = |cluster_blocks: u64| {
-        let array = "single:512KiB".into();
+        let array = Said::of("single:512KiB");
         let spec = RunSpec { cluster_blocks, array, ..spec("none") };
         report(&input, &spec).devices[0].commands
     };
@@ -132,7 +137,7 @@ fn a_process_computes_from_the_answer_to_the_next_request_where_the_trace_knows_
     // A request every 10 ms that took 4 ms: 6 ms of computing between two.
     let rows =
         |took: Option<u64>| -> Vec<_> { (0..5).map(|i| (i * 10_000, took, 1, 1, i * 50, 1)).collect() };
-    let paced = RunSpec { mode: "paced".into(), ..spec("none") };
+    let paced = RunSpec { mode: Said::of("paced"), ..spec("none") };
     let with = report(&trace(&rows(Some(4_000)), &[]), &paced);
     let without = report(&trace(&rows(None), &[]), &paced);
     let time = |report: &RunReport| report.time.expect("the process computes");
@@ -161,7 +166,7 @@ fn a_client_that_kept_four_requests_outstanding_keeps_them_when_it_is_paced() {
     let rows: Vec<_> = (0..64).map(|i| (issue(i), Some(took(i)), 1, 1, i * 37 % 64 * 1000, 1)).collect();
     let input = trace(&rows, &[]);
     let run = |mode: &str| {
-        report(&input, &RunSpec { mode: mode.into(), scheduler: "clook".into(), ..spec("none") })
+        report(&input, &RunSpec { mode: Said::of(mode), scheduler: Said::of("clook"), ..spec("none") })
     };
     let (paced, four, one) = (run("paced"), run("closed:4"), run("closed:1"));
     assert_eq!(paced.elapsed_ns, four.elapsed_ns);
@@ -174,7 +179,7 @@ fn a_client_that_kept_four_requests_outstanding_keeps_them_when_it_is_paced() {
 fn overlapping_requests_count_as_one_wait_of_their_process() {
     // Pairs side by side, and 20 ms of computing after each.
     let rows: Vec<_> = (0..8).map(|i| (i / 2 * 30_000, Some(10_000), 1, 1, i * 1000, 1)).collect();
-    let report = report(&trace(&rows, &[]), &RunSpec { mode: "paced".into(), ..spec("none") });
+    let report = report(&trace(&rows, &[]), &RunSpec { mode: Said::of("paced"), ..spec("none") });
     let time = report.time.expect("it computes");
     assert_eq!(time.compute_ns, 60_000_000);
     assert_eq!(report.elapsed_ns, time.compute_ns + time.stall_ns);
@@ -183,7 +188,7 @@ fn overlapping_requests_count_as_one_wait_of_their_process() {
 #[test]
 fn processes_start_when_they_were_recorded_to_and_share_the_cache() {
     let rows = [(0, Some(10), 1, 1, 0, 1), (50_000, Some(10), 2, 1, 0, 1)];
-    let paced = RunSpec { mode: "paced".into(), ..spec("none") };
+    let paced = RunSpec { mode: Said::of("paced"), ..spec("none") };
     let report = report(&trace(&rows, &[]), &paced);
     assert_eq!((report.counts.misses, report.counts.cache_hits), (1, 1));
     assert_eq!(report.elapsed_ns, 50_000_000);

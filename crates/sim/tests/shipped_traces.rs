@@ -2,6 +2,7 @@
 
 use forerun_sim::input::Input;
 use forerun_sim::run::run;
+use forerun_sim::said::Said;
 use forerun_sim::spec::RunSpec;
 use forerun_trace::ReadOptions;
 use std::path::PathBuf;
@@ -39,10 +40,10 @@ fn a_recorded_trace_replays_with_computing_and_waiting() {
     let input = Input::load(&given, &ReadOptions::default()).expect("shipped");
     let spec = RunSpec {
         input: given,
-        mode: "paced".into(),
+        mode: Said::of("paced"),
         host_cache_bytes: 16 << 20,
         cluster_blocks: 32,
-        scheme: "linux-2.4".into(),
+        scheme: Said::of("linux-2.4"),
         ..RunSpec::default()
     };
     let report = run(&input, &spec, &|_| {}).expect("a run");

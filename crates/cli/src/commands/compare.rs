@@ -137,7 +137,7 @@ pub(crate) fn compare(args: &CompareArgs, ui: &Ui) -> Result<(), CliError> {
 fn check_outputs(specs: &[RunSpec], spec_file: Option<&Path>, output: &OutputArgs) -> Result<(), CliError> {
     // A workload or the name of a preset is the path of no file, as a rule; if it is of one, that is spared too.
     let mut read: Vec<PathBuf> =
-        specs.iter().flat_map(|spec| [&spec.input, &spec.device]).map(PathBuf::from).collect();
+        specs.iter().flat_map(|spec| [spec.input.as_str(), spec.device.text()]).map(PathBuf::from).collect();
     read.extend(spec_file.map(Path::to_owned));
     read.sort_unstable();
     read.dedup();
@@ -157,6 +157,7 @@ fn execute(
     ui: &Ui,
 ) -> Result<(), CliError> {
     check_outputs(specs, spec_file, output)?;
+    specs.iter().try_for_each(forerun_sim::run::check)?;
     let condition = output.fail_if.as_deref().map(|text| read_condition(text, specs)).transpose()?;
     let runs = runner::run_all(specs, threads, ui)?;
     if let Some(path) = &output.save_spec {
@@ -198,8 +199,9 @@ fn print(comparison: &Comparison, csv_to: Option<&Path>, ui: &Ui) -> Result<(), 
 fn read_condition(text: &str, specs: &[RunSpec]) -> Result<(String, Expr), CliError> {
     let mut schemes: Vec<String> = Vec::new();
     for spec in specs {
-        if !schemes.contains(&spec.scheme) {
-            schemes.push(spec.scheme.clone());
+        let scheme = spec.scheme.to_string();
+        if !schemes.contains(&scheme) {
+            schemes.push(scheme);
         }
     }
     let condition = fail_if::parse(text, &schemes)
@@ -216,7 +218,7 @@ fn check_fields(condition: &Expr, specs: &[RunSpec]) -> Result<(), CliError> {
     };
     let mut reports: Vec<RunReport> = Vec::new();
     for scheme in fail_if::schemes(condition) {
-        let Some(spec) = specs.iter().find(|spec| spec.scheme == scheme) else { continue };
+        let Some(spec) = specs.iter().find(|spec| spec.scheme == *scheme) else { continue };
         let defaults = RunSpec::default();
         let spec = RunSpec {
             input: PROBE.into(),

@@ -61,9 +61,9 @@ pub(crate) fn explain(args: &ExplainArgs, ui: &Ui) -> Result<(), CliError> {
         let numbers =
             explained.into_iter().map(|e| Number { name: e.name, value: e.value, why: e.why }).collect();
         return ui.print_json(&Explanation {
-            scheme: spec.scheme.clone(),
-            array: spec.array.clone(),
-            device: spec.device.clone(),
+            scheme: spec.scheme.to_string(),
+            array: spec.array.to_string(),
+            device: spec.device.to_string(),
             cache_bytes: spec.cache_bytes,
             streams: args.streams,
             numbers,

@@ -73,7 +73,7 @@ pub(super) fn throughput(group: Group<'_>) -> String {
             }
         })
         .collect();
-    let none = group.runs.iter().find(|run| run.spec.scheme == "none");
+    let none = group.runs.iter().find(|run| run.spec.scheme == *"none");
     let marks: Vec<(f64, &str)> =
         none.map(|run| (share(run.throughput_bytes_per_s, full), "none")).into_iter().collect();
     charts::figure(

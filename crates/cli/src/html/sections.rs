@@ -12,8 +12,8 @@ use std::fmt::Write as _;
 pub(super) fn overview(groups: &[Vec<&RunReport>]) -> String {
     let mut schemes: Vec<&str> = Vec::new();
     for run in groups.iter().flatten() {
-        if run.spec.scheme != "none" && !schemes.contains(&run.spec.scheme.as_str()) {
-            schemes.push(&run.spec.scheme);
+        if run.spec.scheme != *"none" && !schemes.contains(&run.spec.scheme.text()) {
+            schemes.push(run.spec.scheme.text());
         }
     }
     let mut text = String::from(
@@ -28,7 +28,7 @@ pub(super) fn overview(groups: &[Vec<&RunReport>]) -> String {
     for (number, group) in groups.iter().enumerate() {
         let _ = write!(text, "<tr><td><a href=\"#input-{number}\">{}</a></td>", esc(&group[0].input));
         for scheme in &schemes {
-            let run = group.iter().find(|run| run.spec.scheme == *scheme);
+            let run = group.iter().find(|run| run.spec.scheme == **scheme);
             let factor = run.and_then(|run| words::speedup(run, group));
             let class = match factor {
                 Some(factor) if factor > 1.02 => "holds",

@@ -440,6 +440,48 @@ fn reads_that_continue_on_a_disk_are_one_command() {
     assert_eq!((plan.reads().len(), plan.pieces().len()), (2, 8));
 }
 
+/// Every array of up to two members more than its level needs, strips of up to three blocks and members of up to three strips and
+/// what is left of one.
+fn every_small_array(check: impl Fn(&Array)) {
+    for level in [Level::Single, Level::Raid0, Level::Raid1, Level::Raid5, Level::Raid6, Level::Raid10] {
+        for disks in (level.disks_min()..=level.disks_max()).take(3) {
+            for strip in 1..=3 {
+                let Ok(spec) = ArraySpec::new(level, disks, strip * BLOCK_BYTES) else { continue };
+                for member in strip..=3 * strip + 2 {
+                    check(&Array::new(spec, member).expect("holds a strip"));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn every_block_of_every_small_array_has_its_places_and_every_place_one_role() {
+    every_small_array(|array| {
+        let mut used = vec![vec![false; array.member_blocks() as usize]; usize::from(array.disks())];
+        for block in (0..array.capacity_blocks()).map(Block) {
+            let strip = array.strip_of(block);
+            let within = block.0 - array.strip_extent(strip).start.0;
+            let places: Vec<(Disk, Block)> =
+                array.copies(strip).map(|(disk, start)| (disk, start.plus(within))).collect();
+            assert_eq!(places.len(), usize::from(array.copies_per_block()), "{array:?} {block:?}");
+            assert!(places.contains(&array.locate(block)));
+            for (disk, at) in places {
+                let role = array.logical(disk, at);
+                let back = matches!(role, Role::Data(it) | Role::Mirror { block: it, .. } if it == block);
+                assert!(back, "{array:?}: {block:?} lies on {disk:?} at {at:?}, which is {role:?}");
+                assert!(!core::mem::replace(&mut used[usize::from(disk.0)][at.0 as usize], true));
+            }
+        }
+        for disk in (0..array.disks()).map(Disk) {
+            for at in (0..array.member_blocks()).map(Block) {
+                let holds_data = matches!(array.logical(disk, at), Role::Data(_) | Role::Mirror { .. });
+                assert_eq!(holds_data, used[usize::from(disk.0)][at.0 as usize], "{array:?} {disk:?} {at:?}");
+            }
+        }
+    });
+}
+
 #[test]
 fn what_leaves_the_volume_is_an_error() {
     let array = array("raid5:5x128KiB");

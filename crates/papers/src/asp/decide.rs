@@ -43,7 +43,7 @@ pub(super) fn measure(rows: &mut [Row], clock: fn() -> u64, quick: bool) -> Resu
             stripe_strips: array.stripe_strips(),
             disks: array.disks(),
         };
-        let built = hardware.scheme.build(Layer::Array, &shape);
+        let built = setup.spec.scheme.build(Layer::Array, &shape);
         let config = Config {
             residency: Residency::Owned,
             cache_blocks,
@@ -53,7 +53,7 @@ pub(super) fn measure(rows: &mut [Row], clock: fn() -> u64, quick: bool) -> Resu
             command_blocks_max: strip_blocks,
             ahead_blocks_max: cache_blocks / 4,
             staging_blocks: array.stripe_blocks(),
-            write: hardware.write,
+            write: *setup.spec.write,
         };
         let dispatch = Box::new(DemandFirst::new(usize::from(array.disks())));
         let mut engine = Engine::new(config, array, hardware.cost, built.scheme, dispatch);

@@ -17,6 +17,7 @@ mod tests;
 use super::claim::Claim;
 use super::setup::{MIB, Scale, Setup};
 use super::{Options, Reports, ReproduceError, Reproduction, Study};
+use forerun_sim::said::Said;
 use forerun_sim::spec::{RunSpec, SPEC_VERSION};
 
 /// Section 3.1: "its own cache memory of 500 MiB".
@@ -86,20 +87,20 @@ impl Scale {
                 forerun: env!("CARGO_PKG_VERSION").into(),
                 input: input.into(),
                 input_hash: String::new(),
-                map: "concat".into(),
-                fit: String::new(),
+                map: Said::of("concat"),
+                fit: Said::of(""),
                 repeat: 1,
-                scheme: scheme.into(),
-                array: "raid5:5x128KiB".into(),
-                device: "cheetah-15k4".into(),
+                scheme: Said::of(scheme),
+                array: Said::of("raid5:5x128KiB"),
+                device: Said::of("cheetah-15k4"),
                 drive_readahead: None,
-                scheduler: "anticipatory".into(),
+                scheduler: Said::of("anticipatory"),
                 cache_bytes: self.cache(CACHE),
                 host_cache_bytes: self.cache(HOST_CACHE),
-                mode: "closed:1".into(),
+                mode: Said::of("closed:1"),
                 seed: 1,
-                write: "back(dirty=25%,age=30s)".into(),
-                cpu: "xeon-2005".into(),
+                write: Said::of("back(dirty=25%,age=30s)"),
+                cpu: Said::of("xeon-2005"),
                 bus_bytes_per_s: BUS_BYTES_PER_S,
                 failed: Vec::new(),
                 skip_bad: false,

@@ -129,7 +129,7 @@ pub(super) fn mean_coverage(runs: &[&RunReport]) -> Verdict {
 /// Runs by drive, in the order of [`DRIVES`].
 fn by_drive<'a>(runs: &[&'a RunReport]) -> Vec<(&'static str, Vec<&'a RunReport>)> {
     let of = |preset: &'static str| {
-        (preset, runs.iter().copied().filter(|run| run.spec.device == preset).collect::<Vec<_>>())
+        (preset, runs.iter().copied().filter(|run| run.spec.device == *preset).collect::<Vec<_>>())
     };
     DRIVES.iter().map(|drive| of(drive.preset)).collect()
 }

@@ -32,6 +32,7 @@ use super::claim::{Claim, Measure, Place, SPEED, THROUGHPUT, Test, Verdict};
 use super::setup::{Scale, Setup};
 use super::{Kind, Options, Paper, Reports, ReproduceError, Reproduction, Study};
 use forerun_sim::report::RunReport;
+use forerun_sim::said::Said;
 use forerun_sim::spec::{RunSpec, SPEC_VERSION};
 
 /// What `reproduce flashy` makes.
@@ -147,19 +148,19 @@ fn setup(scale: &Scale, preset: &str, input: &str, scheme: &str) -> Setup {
             spec_version: SPEC_VERSION,
             forerun: env!("CARGO_PKG_VERSION").into(),
             input: input.into(),
-            map: "concat".into(),
-            fit: "modulo".into(),
+            map: Said::of("concat"),
+            fit: Said::of("modulo"),
             repeat: 1,
-            scheme: scheme.into(),
-            array: "single:128KiB".into(),
-            device: preset.into(),
-            scheduler: if preset == DISK { "anticipatory" } else { "none" }.into(),
+            scheme: Said::of(scheme),
+            array: Said::of("single:128KiB"),
+            device: Said::of(preset),
+            scheduler: Said::of(if preset == DISK { "anticipatory" } else { "none" }),
             cache_bytes: 0,
             host_cache_bytes: scale.cache(HOST_CACHE),
-            mode: "closed:1".into(),
+            mode: Said::of("closed:1"),
             seed: 1,
-            write: "back(dirty=25%,age=30s)".into(),
-            cpu: "xeon-2005".into(),
+            write: Said::of("back(dirty=25%,age=30s)"),
+            cpu: Said::of("xeon-2005"),
             ..RunSpec::default()
         },
     }
@@ -195,8 +196,8 @@ fn measured(drive: &Drive, scale: &Scale) -> Vec<Claim> {
     let bare = |input: String| {
         let mut setup = setup(scale, drive.preset, &input, "none");
         setup.spec.host_cache_bytes = 0;
-        setup.spec.cpu = "none".into();
-        setup.spec.write = "through".into();
+        setup.spec.cpu = Said::of("none");
+        setup.spec.write = Said::of("through");
         setup
     };
     let size = scale.mib(256);
@@ -259,13 +260,13 @@ fn of_drive(drive: &Drive, triples: &[Setup]) -> Vec<Claim> {
 
 /// The same with flashy alone, or without anything.
 fn alone(setup: Setup) -> Setup {
-    setup.under(if setup.spec.scheme.ends_with(BESIDE) { "flashy" } else { "none" })
+    setup.under(if setup.spec.scheme.text().ends_with(BESIDE) { "flashy" } else { "none" })
 }
 
 /// The same with polls that come more often.
 fn often(setup: Setup) -> Setup {
     let scheme = setup.spec.scheme.clone();
-    if scheme.ends_with(BESIDE) { setup.under(&format!("{scheme}(poll=10ms)")) } else { setup }
+    if scheme.text().ends_with(BESIDE) { setup.under(&format!("{scheme}(poll=10ms)")) } else { setup }
 }
 
 /// Why a disk need not gain most.
@@ -309,7 +310,7 @@ fn of_all(all: &[Setup]) -> Vec<Claim> {
     mean.kind = Kind::Expected;
     mean.paper = Some(Paper::Number(1.2));
     let order = order.because(DUMB).again("the disk without read-ahead of its own", |setup| {
-        if setup.spec.device == DISK { setup.readahead(false) } else { setup }
+        if setup.spec.device == *DISK { setup.readahead(false) } else { setup }
     });
     vec![mean.because(SATURATED), order, web.because(random).again("a poll of 10 ms", often)]
 }

@@ -40,7 +40,7 @@ pub(super) fn add(reports: &Reports, done: &mut Reproduction, figures: &[String]
         let run = reports.iter().find(|(setup, _)| {
             let spec = &setup.spec;
             let blast = spec.input.starts_with("standin-blast:processes=1,");
-            spec.device == drive.preset && spec.scheme.ends_with(BESIDE) && blast
+            spec.device == *drive.preset && spec.scheme.text().ends_with(BESIDE) && blast
         });
         let Some((_, run)) = run else { continue };
         let Some(scale) = curve(run, "flashy_scale") else { continue };

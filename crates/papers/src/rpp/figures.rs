@@ -7,6 +7,7 @@ use super::traces::{Group, Subject};
 use super::{Reports, Scale, setup};
 use crate::claim::{Claim, Measure, SPEED};
 use crate::setup::Setup;
+use forerun_sim::said::Said;
 
 /// The five schemes of the figures.
 pub(super) const SCHEMES: [&str; 5] = ["none", "linux-2.4", "amp", "rpp(linux-2.4)", "rpp(amp)"];
@@ -77,7 +78,7 @@ fn explained(
         .ablate(instead, at(&format!("regions({inner})")))
         .again("a cache that nothing leaves", |setup| setup.ample(subject))
         .again(other, |mut setup| {
-            setup.spec.file_sizes = sizes.into();
+            setup.spec.file_sizes = Said::of(sizes);
             setup
         })
 }

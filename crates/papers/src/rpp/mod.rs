@@ -20,6 +20,7 @@ mod traces;
 use super::claim::Claim;
 use super::setup::{Scale, Setup};
 use super::{Options, Reports, ReproduceError, Reproduction, Study};
+use forerun_sim::said::Said;
 use forerun_sim::spec::RunSpec;
 use traces::Subject;
 
@@ -77,14 +78,14 @@ fn setup(subject: &Subject, scheme: &str) -> Setup {
     Setup {
         spec: RunSpec {
             input: subject.input.clone(),
-            scheme: scheme.into(),
-            array: "single".into(),
-            device: DEVICE.into(),
-            scheduler: "clook".into(),
+            scheme: Said::of(scheme),
+            array: Said::of("single"),
+            device: Said::of(DEVICE),
+            scheduler: Said::of("clook"),
             host_cache_bytes: subject.cache_bytes,
-            mode: subject.mode.into(),
+            mode: Said::of(subject.mode),
             cluster_blocks: CLUSTER_BLOCKS,
-            fit: "modulo".into(),
+            fit: Said::of("modulo"),
             ..RunSpec::default()
         },
     }
@@ -93,7 +94,7 @@ fn setup(subject: &Subject, scheme: &str) -> Setup {
 impl Setup {
     /// The same where read-ahead does not know where files end.
     fn sizes_unknown(mut self) -> Self {
-        self.spec.file_sizes = "unknown".into();
+        self.spec.file_sizes = Said::of("unknown");
         self
     }
     /// The same with a cache that nothing leaves.

@@ -11,6 +11,7 @@ use super::super::setup::{MIB, Scale, Setup};
 use super::super::{Kind, Paper};
 use super::{Rig, SHORT_MIB, rises};
 use forerun_sim::report::RunReport;
+use forerun_sim::said::Said;
 
 /// Elevators of the kernel of the slides.
 const ELEVATORS: [&str; 3] = ["anticipatory", "clook", "none"];
@@ -31,7 +32,7 @@ pub(super) fn claims(scale: &Scale) -> Vec<Claim> {
 pub(super) fn through_kernel(scale: &Scale, streams: u64, elevator: &str) -> Setup {
     let mut setup = Rig { length_mib: SHORT_MIB, ..Rig::of(scale, streams) }.under("linux-2.6", 0);
     setup.spec.host_cache_bytes = scale.cache(PAGE_CACHE);
-    setup.spec.scheduler = elevator.into();
+    setup.spec.scheduler = Said::of(elevator);
     setup
 }
 
@@ -135,7 +136,7 @@ const CONTROLLER_MIB: [u64; 6] = [8, 16, 32, 64, 128, 256];
 fn controller(scale: &Scale) -> Vec<Claim> {
     let at = |streams: u64, mib: u64| {
         let mut setup = Rig { length_mib: SHORT_MIB, ..Rig::of(scale, streams) }.under("strip", mib * MIB);
-        setup.spec.array = "single:1MiB".into();
+        setup.spec.array = Said::of("single:1MiB");
         setup.spec.cache_bytes = mib * MIB;
         setup
     };

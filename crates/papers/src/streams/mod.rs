@@ -35,6 +35,7 @@ use super::setup::{MIB, Scale, Setup};
 use super::{Options, Reports, ReproduceError, Reproduction, Study};
 use forerun_core::size::format_size;
 use forerun_sim::report::RunReport;
+use forerun_sim::said::Said;
 use forerun_sim::spec::RunSpec;
 
 /// What `reproduce streams` makes.
@@ -128,12 +129,12 @@ impl<'a> Rig<'a> {
         Setup {
             spec: RunSpec {
                 input: self.load(),
-                scheme: scheme.into(),
-                array,
-                device: self.device.into(),
-                scheduler: "none".into(),
+                scheme: Said::of(scheme),
+                array: Said::of(&array),
+                device: Said::of(self.device),
+                scheduler: Said::of("none"),
                 cache_bytes: if memory == 0 { 0 } else { (memory + requests) * self.disks },
-                write: "through".into(),
+                write: Said::of("through"),
                 ..RunSpec::default()
             },
         }
@@ -184,7 +185,7 @@ impl Setup {
     }
     /// With another cache in the drive.
     fn drive_cache(mut self, cache: &str) -> Self {
-        self.spec.drive_cache = cache.into();
+        self.spec.drive_cache = Said::of(cache);
         self
     }
 }
@@ -213,7 +214,7 @@ fn tell_wait(run: &RunReport) -> String {
 fn load_and_scheme(run: &RunReport) -> String {
     let streams = run.streams.map_or(0, |streams| streams.streams);
     let mut text = format!("S={streams} {}", run.scheme);
-    if run.host_cache_bytes == 0 && !run.spec.drive_cache.is_empty() {
+    if run.host_cache_bytes == 0 && run.spec.drive_cache.is_some() {
         text += &format!(", drive cache {}", run.spec.drive_cache);
     }
     text

@@ -18,6 +18,7 @@ use super::super::{Grid, GridLine, Kind, Reproduction};
 use super::{DISK, Rig, TITLE_MIB, TITLES};
 use forerun_disk::preset::Preset;
 use forerun_sim::report::RunReport;
+use forerun_sim::said::Said;
 
 /// Bytes a second of a client.
 const RATE: u64 = 500_000;
@@ -75,7 +76,7 @@ fn setup(scale: &Scale, load: (u64, &str), scheme: &str, in_kernel: bool, mib: u
     }
     if in_kernel {
         setup.spec.host_cache_bytes = mib * MIB;
-        setup.spec.scheduler = "anticipatory".into();
+        setup.spec.scheduler = Said::of("anticipatory");
     } else {
         setup.spec.cache_bytes = mib * MIB;
     }

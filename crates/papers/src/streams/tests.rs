@@ -44,8 +44,8 @@ fn the_load_is_that_of_the_slides() {
     let eight = Rig { disks: 8, ..Rig::of(&scale, 100) };
     assert_eq!(eight.load(), "streams:streams=100,disks=8,titles=256,title=256MiB,length=128MiB,block=64KiB");
     let spec = eight.turns().controlled().spec;
-    assert_eq!((spec.array.as_str(), spec.bus_bytes_per_s), ("raid0:8x256MiB", 450_000_000));
-    assert_eq!(spec.scheme, "streams(D=1,R=512KiB,N=128,M=1GiB)");
+    assert_eq!((spec.array.text(), spec.bus_bytes_per_s), ("raid0:8x256MiB", 450_000_000));
+    assert_eq!(spec.scheme.text(), "streams(D=1,R=512KiB,N=128,M=1GiB)");
     assert_eq!(spec.cache_bytes, 8 * (128 * MIB + 400 * (64 << 10)), "what waits is held beside M");
 }
 

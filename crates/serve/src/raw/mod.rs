@@ -17,11 +17,10 @@
 
 mod activation;
 mod foreign;
-mod ring;
+pub(crate) mod ring;
 
 pub(crate) use activation::inherited_sockets;
 pub(crate) use foreign::{Foreign, is_byte_locked, lock_byte, unlock_bytes};
-pub(crate) use ring::Ring;
 
 use forerun_core::units::BLOCK_BYTES;
 use std::io;

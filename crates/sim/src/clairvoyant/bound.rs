@@ -21,6 +21,7 @@ use crate::input::{Input, Programs};
 use crate::layout::Placement;
 use crate::replay::Drive;
 use crate::report::{Counts, DeviceReport, LatencyReport, RunReport, StallReport};
+use crate::said::Said;
 use crate::spec::RunSpec;
 use crate::workload::Request;
 use forerun_core::access::Op;
@@ -35,7 +36,7 @@ use forerun_disk::preset::PresetSpec;
 /// # Panics
 /// If one is: then the bound or the simulator is wrong, and the message names both times.
 pub fn assert_bound(runs: &[RunReport]) {
-    let hardware = |run: &RunReport| RunSpec { scheme: String::new(), ..run.spec.clone() };
+    let hardware = |run: &RunReport| RunSpec { scheme: Said::of("none"), ..run.spec.clone() };
     for bound in runs.iter().filter(|run| run.scheme == "bound") {
         let same = hardware(bound);
         for run in runs.iter().filter(|run| hardware(run) == same) {
@@ -60,7 +61,7 @@ pub fn bound(input: &Input, spec: &RunSpec) -> Result<RunReport, RunError> {
     let hardware = host::hardware(spec)?;
     let programs = input.programs(spec, hardware.array.capacity_blocks() * BLOCK_BYTES)?;
     let placement = host::placement(&hardware, spec, &programs)?;
-    let asked = Asked::of(programs, &hardware, spec, &placement);
+    let asked = Asked::of(programs, spec, &placement);
     let loads = Loads::of(&asked, &hardware, spec, &placement);
     let free = burst_ns(&hardware);
     let transfer = |blocks: u64| blocks.saturating_mul(hardware.outer_ns_per_block).saturating_sub(free);
@@ -94,7 +95,7 @@ fn empty(input: &Input, spec: &RunSpec) -> RunReport {
     RunReport {
         scheme: "bound".into(),
         input: input.name_under(spec),
-        array: spec.array.clone(),
+        array: spec.array.to_string(),
         cache_bytes: spec.cache_bytes,
         host_cache_bytes: spec.host_cache_bytes,
         elapsed_ns: 0,
@@ -198,7 +199,7 @@ impl Chain {
 }
 
 impl Asked {
-    fn of(programs: Programs, hardware: &Hardware, spec: &RunSpec, placement: &Placement) -> Self {
+    fn of(programs: Programs, spec: &RunSpec, placement: &Placement) -> Self {
         let mut asked = Self {
             compute: 0,
             bytes_read: 0,
@@ -209,7 +210,7 @@ impl Asked {
             read: Vec::new(),
             any_write: false,
         };
-        let cpu = if spec.host_cache_bytes > 0 { hardware.cpu.host } else { hardware.cpu.array };
+        let cpu = if spec.host_cache_bytes > 0 { spec.cpu.host } else { spec.cpu.array };
         // A long request goes down in parts that are answered side by side: the longest of them counts, and of a
         // file in pieces that may be one block.
         let whole = spec.host_cache_bytes > 0 || placement.is_identity();

@@ -4,6 +4,7 @@ use super::{assert_bound, bound};
 use crate::input::Input;
 use crate::report::RunReport;
 use crate::run::run;
+use crate::said::Said;
 use crate::spec::{RunSpec, SPEC_VERSION};
 use crate::workload::Workload;
 use forerun_core::access::Op;
@@ -18,21 +19,21 @@ fn spec(scheme: &str) -> RunSpec {
         forerun: "test".into(),
         input: "test".into(),
         input_hash: String::new(),
-        map: "concat".into(),
-        fit: String::new(),
+        map: Said::of("concat"),
+        fit: Said::of(""),
         repeat: 1,
-        scheme: scheme.into(),
-        array: "raid0:3x64KiB".into(),
-        device: "cheetah-15k4".into(),
+        scheme: Said::of(scheme),
+        array: Said::of("raid0:3x64KiB"),
+        device: Said::of("cheetah-15k4"),
         drive_readahead: None,
-        drive_cache: String::new(),
-        scheduler: "none".into(),
+        drive_cache: Said::of(""),
+        scheduler: Said::of("none"),
         cache_bytes: 8 << 20,
         host_cache_bytes: 0,
-        mode: "closed:1".into(),
+        mode: Said::of("closed:1"),
         seed: 1,
-        write: "back".into(),
-        cpu: "xeon-2005".into(),
+        write: Said::of("back"),
+        cpu: Said::of("xeon-2005"),
         bus_bytes_per_s: 0,
         buffer_cost_ns: 0,
         failed: Vec::new(),
@@ -53,7 +54,7 @@ fn took(line: &str, spec: &RunSpec) -> RunReport {
 fn compared(line: &str, with: &RunSpec, schemes: &[&str]) -> Vec<RunReport> {
     let all = std::iter::once(&"bound").chain(schemes);
     let runs: Vec<RunReport> =
-        all.map(|scheme| took(line, &RunSpec { scheme: (*scheme).into(), ..with.clone() })).collect();
+        all.map(|scheme| took(line, &RunSpec { scheme: Said::of(scheme), ..with.clone() })).collect();
     assert_bound(&runs);
     runs
 }
@@ -131,12 +132,12 @@ fn machines() -> impl Strategy<Value = RunSpec> {
     let rest = (prop_oneof![Just("closed:1"), Just("closed:3")], any::<bool>(), 0_u64..2, any::<bool>());
     (array, device, caches, rest).prop_map(|(array, device, (cache, host), (mode, through, bus, failed))| {
         RunSpec {
-            array: array.into(),
-            device: device.into(),
+            array: Said::of(array),
+            device: Said::of(device),
             cache_bytes: cache << 20,
             host_cache_bytes: host << 20,
-            mode: mode.into(),
-            write: if through { "through" } else { "back" }.into(),
+            mode: Said::of(mode),
+            write: Said::of(if through { "through" } else { "back" }),
             bus_bytes_per_s: bus * 50_000_000,
             failed: if failed && array.starts_with("raid5") { vec![1] } else { Vec::new() },
             ..spec("none")
@@ -154,7 +155,8 @@ proptest! {
 
 #[test]
 fn memory_that_readers_held_is_found_again_without_another_event() {
-    let with = RunSpec { cache_bytes: 0, host_cache_bytes: 2 << 20, array: "single".into(), ..spec("none") };
+    let with =
+        RunSpec { cache_bytes: 0, host_cache_bytes: 2 << 20, array: Said::of("single"), ..spec("none") };
     compared("random:processes=1,size=3MiB,block=3MiB,writes=20%,requests=12", &with, &["none", "oracle"]);
 }
 
@@ -188,7 +190,7 @@ proptest! {
     ) {
         let input = trace(&requests);
         let run = |scheme: &&str| {
-            let with = RunSpec { scheme: (*scheme).into(), mode: mode.into(), ..with.clone() };
+            let with = RunSpec { scheme: Said::of(scheme), mode: Said::of(mode), ..with.clone() };
             run(&input, &with, &|_| {}).unwrap()
         };
         let runs: Vec<RunReport> = ["bound"].iter().chain(SCHEMES).map(run).collect();

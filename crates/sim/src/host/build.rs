@@ -2,20 +2,20 @@
 
 use super::members::Members;
 use super::stack::Stack;
-use crate::cpu::Cpu;
 use crate::error::RunError;
 use crate::input::Programs;
 use crate::layout::{Apart, Ground, LayoutError, LayoutSpec, Placement};
+use crate::replay::Fit;
 use crate::spec::{RunSpec, SPEC_VERSION};
 use forerun_core::array::{Array, ArraySpec, Level};
 use forerun_core::cost::CostModel;
 use forerun_core::dispatch::DemandFirst;
 use forerun_core::engine::{ACCESS_BLOCKS_MAX, Config, Engine, Residency, WriteMode};
-use forerun_core::registry::{BuiltLayer, Explained, Grounds, Layer, LayerShape, SchemeSpec};
+use forerun_core::registry::{BuiltLayer, Explained, Grounds, Layer, LayerShape};
 use forerun_core::units::{BLOCK_BYTES, Disk, Nanos, SECTORS_PER_BLOCK};
 use forerun_disk::device::Device;
 use forerun_disk::host_queue::{HostPolicy, HostQueueSpec};
-use forerun_disk::preset::{BuildOptions, DriveCache, Preset};
+use forerun_disk::preset::{BuildOptions, Preset};
 
 /// Memory of a layer that only passes blocks through, in blocks: 64 MiB.
 pub(crate) const TRANSIT_BLOCKS: u64 = 16_384;
@@ -24,20 +24,12 @@ pub(crate) const STAGING_STRIPES: u64 = 32;
 /// The page cache writes back after 30 s or at 40% dirty (Linux 2.6.18's defaults).
 const HOST_WRITE: WriteMode = WriteMode::Back { dirty_percent: 40, age: Nanos::from_secs(30) };
 
-/// What a spec's hardware fields say, checked.
+/// What a spec's hardware comes to.
 pub struct Hardware {
     /// Geometry over the members.
     pub array: Array,
-    /// The member device.
+    /// The member device, with the cache that the spec gives it.
     pub preset: Preset,
-    /// The scheme of both layers.
-    pub scheme: SchemeSpec,
-    /// What requests and copies cost the CPU.
-    pub cpu: Cpu,
-    /// How the array layer writes.
-    pub write: WriteMode,
-    /// Order of the host's queue above each member.
-    pub scheduler: Option<HostPolicy>,
     /// Time of a block at the outer zone's rate.
     pub outer_ns_per_block: u64,
     /// What schemes believe that reads cost.
@@ -48,7 +40,7 @@ fn wrong(field: &'static str, why: impl ToString) -> RunError {
     RunError::Spec { field, why: why.to_string() }
 }
 
-/// Checks and resolves a spec.
+/// Puts the hardware of a spec together.
 ///
 /// # Errors
 /// [`RunError::Spec`] with the field that does not fit.
@@ -58,19 +50,13 @@ pub fn hardware(spec: &RunSpec) -> Result<Hardware, RunError> {
             format!("version {} is not known; this Forerun reads version {SPEC_VERSION}", spec.spec_version);
         return Err(wrong("spec_version", why));
     }
-    let mut preset = Preset::load(&spec.device).map_err(|e| wrong("device", e))?;
-    if !spec.drive_cache.is_empty() {
-        let cache: DriveCache = spec.drive_cache.parse().map_err(|e: String| wrong("drive-cache", e))?;
+    let mut preset = Preset::clone(&spec.device);
+    if let Some(cache) = *spec.drive_cache {
         preset = preset.with_drive_cache(cache).map_err(|e| wrong("drive-cache", e))?;
     }
     let member = preset.build(&options(spec, None)).map_err(|e| wrong("device", e))?;
-    let geometry: ArraySpec = spec.array.parse().map_err(|e| wrong("array", e))?;
-    let array = Array::new(geometry, member.sectors() / SECTORS_PER_BLOCK).map_err(|e| wrong("array", e))?;
-    let scheme = SchemeSpec::parse(&spec.scheme).map_err(|e| wrong("scheme", e))?;
-    let cpu = *Cpu::named(&spec.cpu).ok_or_else(|| {
-        let known: Vec<&str> = crate::cpu::PRESETS.iter().map(|c| c.name).collect();
-        wrong("cpu", format!("no preset is called {:?}; there are: {}", spec.cpu, known.join(", ")))
-    })?;
+    let array =
+        Array::new(*spec.array, member.sectors() / SECTORS_PER_BLOCK).map_err(|e| wrong("array", e))?;
     let believed = preset.cost_params().map_err(|e| wrong("device", e))?;
     let cost = CostModel {
         seek_min_ns: believed.seek_min_ns,
@@ -92,18 +78,9 @@ pub fn hardware(spec: &RunSpec) -> Result<Hardware, RunError> {
         let why = format!("a command has from 1 to {ACCESS_BLOCKS_MAX} blocks, not {}", spec.cluster_blocks);
         return Err(wrong("cluster", why));
     }
-    let hardware = Hardware {
-        array,
-        scheme,
-        cpu,
-        write: parse_write(&spec.write)?,
-        scheduler: parse_scheduler(&spec.scheduler)?,
-        outer_ns_per_block: believed.outer_ns_per_block,
-        cost,
-        preset,
-    };
-    hardware.scheme.check(Layer::Array, &array_shape(&hardware, spec)).map_err(|e| wrong("scheme", e))?;
-    hardware.scheme.check(Layer::Host, &host_shape(&hardware, spec)).map_err(|e| wrong("scheme", e))?;
+    let hardware = Hardware { array, outer_ns_per_block: believed.outer_ns_per_block, cost, preset };
+    spec.scheme.check(Layer::Array, &array_shape(&hardware, spec)).map_err(|e| wrong("scheme", e))?;
+    spec.scheme.check(Layer::Host, &host_shape(&hardware, spec)).map_err(|e| wrong("scheme", e))?;
     Ok(hardware)
 }
 
@@ -113,7 +90,7 @@ pub(crate) fn explain(spec: &RunSpec, streams: u64) -> Result<Vec<Explained>, Ru
     let shape = array_shape(&hardware, spec);
     let member_blocks = hardware.array.member_blocks();
     let grounds = Grounds { shape: &shape, cost: &hardware.cost, member_blocks, streams };
-    Ok(hardware.scheme.explain(&grounds))
+    Ok(spec.scheme.explain(&grounds))
 }
 
 fn options(spec: &RunSpec, queue: Option<HostPolicy>) -> BuildOptions {
@@ -128,54 +105,13 @@ fn options(spec: &RunSpec, queue: Option<HostPolicy>) -> BuildOptions {
     }
 }
 
-fn parse_scheduler(text: &str) -> Result<Option<HostPolicy>, RunError> {
-    match text {
-        "none" => Ok(None),
-        "fcfs" => Ok(Some(HostPolicy::Fcfs)),
-        "clook" => Ok(Some(HostPolicy::CLook)),
-        "anticipatory" => Ok(Some(HostPolicy::Anticipatory)),
-        _ => Err(wrong("scheduler", format!("{text:?} is none of none, fcfs, clook, anticipatory"))),
-    }
-}
-
-/// `through`, or `back` with its limits.
-fn parse_write(text: &str) -> Result<WriteMode, RunError> {
-    let grammar = || wrong("write", format!("{text:?} is not through, back, or back(dirty=25%,age=30s)"));
-    if text == "through" {
-        return Ok(WriteMode::Through);
-    }
-    let inside = text.strip_prefix("back").ok_or_else(grammar)?;
-    let (mut dirty_percent, mut age) = (25, Nanos::from_secs(30));
-    if !inside.is_empty() {
-        let inside = inside.strip_prefix('(').and_then(|t| t.strip_suffix(')')).ok_or_else(grammar)?;
-        for pair in inside.split(',').filter(|p| !p.is_empty()) {
-            match pair.trim().split_once('=') {
-                Some(("dirty", v)) => {
-                    dirty_percent = v.strip_suffix('%').and_then(|n| n.parse().ok()).ok_or_else(grammar)?;
-                }
-                Some(("age", v)) => {
-                    let seconds: u64 =
-                        v.strip_suffix('s').and_then(|n| n.parse().ok()).ok_or_else(grammar)?;
-                    age = Nanos::from_secs(seconds);
-                }
-                _ => return Err(grammar()),
-            }
-        }
-    }
-    if dirty_percent == 0 || dirty_percent > 90 {
-        return Err(wrong("write", "dirty is a share from 1% to 90%"));
-    }
-    Ok(WriteMode::Back { dirty_percent, age })
-}
-
 /// Where the files of a spec's programs lie.
 pub(crate) fn placement(
     hardware: &Hardware,
     spec: &RunSpec,
     programs: &Programs,
 ) -> Result<Placement, RunError> {
-    let layout: LayoutSpec = spec.layout.parse().map_err(|e| wrong("layout", e))?;
-    if layout != LayoutSpec::Contiguous && !spec.fit.is_empty() {
+    if *spec.layout != LayoutSpec::Contiguous && *spec.fit == Fit::Modulo {
         return Err(wrong("layout", LayoutError::Fitted));
     }
     let files: Vec<u64> = programs.files.iter().map(|bytes| bytes / BLOCK_BYTES).collect();
@@ -185,18 +121,12 @@ pub(crate) fn placement(
         capacity: hardware.array.capacity_blocks(),
         seed: spec.seed,
     };
-    Placement::new(layout, &ground).map_err(|e| wrong("layout", e))
+    Placement::new(*spec.layout, &ground).map_err(|e| wrong("layout", e))
 }
 
-/// Starts of the files, in blocks, with the end of the last where it is known; and whether read-ahead may not leave them.
-pub(super) fn files(spec: &RunSpec, programs: &Programs) -> Result<(Vec<u64>, bool), RunError> {
-    let known = match spec.file_sizes.as_str() {
-        "known" => true,
-        "unknown" => false,
-        other => return Err(wrong("file-sizes", format!("{other:?} is neither known nor unknown"))),
-    };
-    let starts = programs.files.iter().chain(&programs.files_end);
-    Ok((starts.map(|bytes| bytes / BLOCK_BYTES).collect(), known))
+/// Starts of the files, in blocks, with the end of the last where it is known.
+pub(super) fn files(programs: &Programs) -> Vec<u64> {
+    programs.files.iter().chain(&programs.files_end).map(|bytes| bytes / BLOCK_BYTES).collect()
 }
 
 /// The schemes of both layers, ready for their engines.
@@ -211,8 +141,8 @@ impl Layers {
     /// What the spec's scheme makes of each layer.
     pub(crate) fn new(hardware: &Hardware, spec: &RunSpec) -> Self {
         Self {
-            host: hardware.scheme.build(Layer::Host, &host_shape(hardware, spec)),
-            array: hardware.scheme.build(Layer::Array, &array_shape(hardware, spec)),
+            host: spec.scheme.build(Layer::Host, &host_shape(hardware, spec)),
+            array: spec.scheme.build(Layer::Array, &array_shape(hardware, spec)),
         }
     }
 }
@@ -254,12 +184,11 @@ pub(super) fn stack(
             host_engine(hardware, spec, layers.host, blocks)
         })
         .transpose()?;
-    let devices: Result<Vec<Box<dyn Device>>, _> = (0..hardware.array.disks())
-        .map(|_| hardware.preset.build(&options(spec, hardware.scheduler)))
-        .collect();
+    let devices: Result<Vec<Box<dyn Device>>, _> =
+        (0..hardware.array.disks()).map(|_| hardware.preset.build(&options(spec, *spec.scheduler))).collect();
     let devices = devices.map_err(|e| wrong("device", e))?;
     let members = Members::new(devices, spec.bus_bytes_per_s, Nanos(spec.buffer_cost_ns));
-    let mut stack = Stack::new(host, array, members, hardware.cpu, placement);
+    let mut stack = Stack::new(host, array, members, *spec.cpu, placement);
     stack.apart = apart;
     Ok(stack)
 }
@@ -276,13 +205,13 @@ fn array_engine(hardware: &Hardware, spec: &RunSpec, built: BuiltLayer) -> Resul
         residency: Residency::Owned,
         cache_blocks,
         // What only passes through needs no line of a strip: with long strips each would be a large table.
-        line_blocks: if retain || hardware.scheme.has_array() { built.line_blocks } else { 1 },
+        line_blocks: if retain || spec.scheme.has_array() { built.line_blocks } else { 1 },
         strip_aligned: true,
         retain,
         command_blocks_max: array.strip_blocks(),
         ahead_blocks_max: if retain { built.ahead_blocks_max } else { cache_blocks / 4 },
         staging_blocks: STAGING_STRIPES * u64::from(array.disks()) * array.strip_blocks(),
-        write: hardware.write,
+        write: *spec.write,
     };
     let dispatch = Box::new(DemandFirst::new(usize::from(array.disks())));
     Ok(Engine::new(config, array, hardware.cost, built.scheme, dispatch))

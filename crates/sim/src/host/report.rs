@@ -45,9 +45,9 @@ pub(super) fn draft(
         layer.decisions = turns.told();
     }
     RunReport {
-        scheme: spec.scheme.clone(),
+        scheme: spec.scheme.to_string(),
         input: input.name_under(spec),
-        array: spec.array.clone(),
+        array: spec.array.to_string(),
         cache_bytes: spec.cache_bytes,
         host_cache_bytes: spec.host_cache_bytes,
         elapsed_ns: end.0,

@@ -7,6 +7,7 @@ use forerun_disk::preset::Preset;
 use forerun_sim::input::Input;
 use forerun_sim::report::RunReport;
 use forerun_sim::run::run;
+use forerun_sim::said::{Part, Said};
 use forerun_sim::spec::{RunSpec, SPEC_VERSION};
 use forerun_sim::workload::Workload;
 
@@ -15,6 +16,11 @@ pub(crate) struct Machine {
     spec: RunSpec,
     /// Transfer of one block where the device is fastest, ns.
     block_ns: u64,
+}
+
+/// A part of the spec in the words of a page.
+fn said<T: Part>(text: &str) -> Result<Said<T>, String> {
+    Said::read(text).map_err(|error| error.to_string())
 }
 
 impl Machine {
@@ -27,20 +33,20 @@ impl Machine {
             forerun: "scenario".into(),
             input: String::new(),
             input_hash: String::new(),
-            map: "concat".into(),
-            fit: String::new(),
+            map: Said::of("concat"),
+            fit: Said::of(""),
             repeat: 1,
-            scheme: String::new(),
-            array: settings.or("array", "single").into(),
-            device: device.into(),
+            scheme: Said::of("none"),
+            array: said(settings.or("array", "single"))?,
+            device: said(device)?,
             drive_readahead: None,
-            scheduler: "none".into(),
+            scheduler: Said::of("none"),
             cache_bytes: size("cache")?,
             host_cache_bytes: size("host-cache")?,
-            mode: settings.or("mode", "closed:1").into(),
+            mode: said(settings.or("mode", "closed:1"))?,
             seed: 1,
-            write: "back".into(),
-            cpu: settings.or("cpu", "none").into(),
+            write: Said::of("back"),
+            cpu: said(settings.or("cpu", "none"))?,
             bus_bytes_per_s: 0,
             failed: Vec::new(),
             skip_bad: false,
@@ -56,7 +62,7 @@ impl Machine {
             return Err("the step of a machine is `run SCHEME WORKLOAD`".into());
         };
         let workload = Workload::parse(line).map_err(|e| e.to_string())?;
-        let spec = RunSpec { scheme: scheme.into(), input: line.into(), ..self.spec.clone() };
+        let spec = RunSpec { scheme: said(scheme)?, input: line.into(), ..self.spec.clone() };
         let report = run(&Input::of_workload(line, workload), &spec, &|_| {}).map_err(|e| e.to_string())?;
         Ok(if scheme == "bound" { self.floor(&report) } else { sums(&report) })
     }
