@@ -15,7 +15,7 @@ use forerun_core::engine::{Engine, Input, WriteMode};
 use forerun_core::policy::asp::{Asp, AspConfig};
 use forerun_core::policy::msp::Msp;
 use forerun_core::registry::{BuiltLayer, SchemeSpec};
-use forerun_core::scheme::Joined;
+use forerun_core::scheme::Scheme;
 use forerun_core::spec::LayerSpec;
 use forerun_core::units::{Extent, Nanos};
 use std::time::Instant;
@@ -29,7 +29,7 @@ fn engine() -> Engine {
     let spec = "raid5:5x128KiB".parse().expect("a valid name");
     let array = Array::new(spec, 1 << 20).expect("members hold strips");
     let asp = Asp::new(AspConfig::new(CACHE_BLOCKS / STRIP_BLOCKS), array.stripe_strips());
-    let scheme = Box::new(Joined { owner: Box::new(asp), beside: Box::new(Msp::new()) });
+    let scheme = Scheme::of(asp).with(Msp::new());
     let built = BuiltLayer { scheme, line_blocks: STRIP_BLOCKS, ahead_blocks_max: CACHE_BLOCKS / 8 };
     let none = SchemeSpec::parse("none").expect("a scheme");
     let layer = LayerSpec {

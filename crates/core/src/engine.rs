@@ -48,6 +48,7 @@ impl Engine {
 
     /// Something happened at `now`, which never runs backwards.
     pub fn handle(&mut self, now: Nanos, input: Input<'_>) {
+        self.0.memory.at(now);
         match input {
             Input::Read { id, ref access } => self.0.read(now, id, access), // by reference: a copy costs a tenth of a hit
             Input::Done { command, status } => self.0.done(now, command, status),
@@ -117,6 +118,7 @@ impl Observer {
 
     /// Something happened at `now`, which never runs backwards.
     pub fn handle(&mut self, now: Nanos, sight: Sight<'_>) {
+        self.0.memory.at(now);
         match sight {
             Sight::Seen { access, seen } => self.0.seen(now, access, seen),
             Sight::Done { command, status } => self.0.done(now, command, status),

@@ -15,7 +15,7 @@ use forerun_core::policy::asp::{Asp, AspConfig};
 use forerun_core::policy::decisions::TURNS_MAX;
 use forerun_core::policy::msp::Msp;
 use forerun_core::registry::{Layer, ROWS, Role, SchemeSpec};
-use forerun_core::scheme::{Joined, Scheme};
+use forerun_core::scheme::Scheme;
 use forerun_core::spec::LayerSpec;
 use forerun_core::units::{Extent, Nanos};
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -55,11 +55,8 @@ static ALLOCATOR: Counting = Counting;
 fn engine(with_msp: bool) -> Engine {
     let array: Array = support::schemes::array("raid5:5x128KiB", 32 * 512);
     let asp = Asp::new(AspConfig::new(256), array.stripe_strips());
-    let scheme: Box<dyn Scheme> = if with_msp {
-        Box::new(Joined { owner: Box::new(asp), beside: Box::new(Msp::new()) })
-    } else {
-        Box::new(asp)
-    };
+    let scheme = Scheme::of(asp);
+    let scheme = if with_msp { scheme.with(Msp::new()) } else { scheme };
     let spec = LayerSpec {
         write: WriteMode::Back { dirty_percent: 25, age: Nanos::from_secs(30) },
         ..LayerSpec::array_cache(none(), array, 256 * 32)

@@ -13,7 +13,7 @@ use forerun_core::policy::{DeviceRead, Fate, Fetched, Lookup, Outcome, Plan, Pol
 use forerun_core::registry::{BuiltLayer, SchemeSpec};
 use forerun_core::retention::adapter::ByLine;
 use forerun_core::retention::lru::Lru;
-use forerun_core::scheme::Split;
+use forerun_core::scheme::Scheme;
 use forerun_core::slots::Slot;
 use forerun_core::spec::LayerSpec;
 use forerun_core::units::{Block, Disk, Extent, Nanos};
@@ -91,7 +91,7 @@ fn layer(cache_blocks: u64, on: &str) -> LayerSpec {
 fn scheme(spec: &LayerSpec, policy: impl Policy + 'static) -> BuiltLayer {
     let retention = ByLine::new(Lru::new(spec.cache_blocks as usize));
     let line_blocks = if spec.strip_aligned { spec.array.strip_blocks() } else { 1 };
-    lines(Box::new(Split { policy, retention }), line_blocks, 64)
+    lines(Scheme::split(policy, retention), line_blocks, 64)
 }
 
 /// An engine and the time that its inputs carry.

@@ -72,6 +72,24 @@ fn every_scheme_has_its_page() {
 }
 
 #[test]
+fn the_parameters_on_the_pages_are_those_of_the_registry() {
+    let rows = forerun_core::registry::ROWS.iter().map(|row| {
+        let params = row.params.iter().map(|param| (param.name.into(), param.default.to_string()));
+        (row.name, params.collect())
+    });
+    hold("docs/schemes", &forerun_tidy::scheme_tables(&tree(), &rows.collect::<Vec<_>>()));
+}
+
+#[test]
+fn the_first_scheme_of_the_docs_is_the_one_that_is_compiled_and_tested() {
+    let tree = tree();
+    let of = |path: &str| &tree.iter().find(|file| file.path == path).expect("it is there").text;
+    let page = of("docs/first-scheme.md");
+    let shown = page.split("```rust\n").nth(1).and_then(|rest| rest.split("```\n\n## Then").next());
+    assert_eq!(shown, Some(of("crates/core/src/policy/skeleton.rs").as_str()));
+}
+
+#[test]
 fn every_scheme_has_its_scenario() {
     hold("scenarios", &forerun_tidy::scheme_scenarios(&tree(), &schemes()));
 }

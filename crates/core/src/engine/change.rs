@@ -37,8 +37,8 @@ impl Parts {
             self.dispatch = Box::new(DemandFirst::new(usize::from(disks)));
             self.queue_again(now);
         }
-        self.plan.clear();
-        self.wakes.clear();
+        self.memory.plan.clear();
+        self.memory.wakes.clear();
         self.memory.introduce(&order);
         self.retry_starved(now);
     }

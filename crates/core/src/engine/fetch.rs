@@ -10,7 +10,7 @@ use super::tables::{Command, Fetch, Owner, Waiter};
 use crate::access::{Access, Context, Op};
 use crate::array::DiskSet;
 use crate::dispatch::{Class, Queued};
-use crate::policy::{DeviceRead, Fetched, When, Wish};
+use crate::policy::{DeviceRead, Event, Fetched, When, Wish};
 use crate::slots::Slot;
 use crate::units::{Block, Disk, Extent, Nanos};
 
@@ -48,7 +48,7 @@ impl Parts {
     /// The smallest extent that holds the access and its with-demand wishes that lie in the same strips.
     fn hull(&self, access: &Access) -> Extent {
         let (mut start, mut end) = (access.extent.start.0, access.extent.end());
-        for wish in self.plan.wishes() {
+        for wish in self.memory.plan.wishes() {
             if wish.when == When::WithDemand {
                 start = start.min(wish.extent.start.0);
                 end = end.max(wish.extent.end());
@@ -69,8 +69,8 @@ impl Parts {
 
     /// Memory for what the policy wished along with demand; what cannot be had is dropped.
     fn take_wished_slots(&mut self, now: Nanos, access: &Access, piece: Extent) {
-        for index in 0..self.plan.wishes.len() {
-            let Wish { extent, when, mass, .. } = self.plan.wishes[index];
+        for index in 0..self.memory.plan.wishes.len() {
+            let Wish { extent, when, mass, .. } = self.memory.plan.wishes[index];
             if when == When::WithDemand {
                 let wanted = extent.intersect(piece);
                 // A strip that no missing block lies in is not in the same command.
@@ -246,7 +246,7 @@ impl Parts {
     /// Executes the wishes that go on their own, and empties the plan.
     #[inline]
     pub(super) fn fulfil_ahead(&mut self, now: Nanos, context: Context) {
-        if !self.plan.wishes.is_empty() {
+        if !self.memory.plan.wishes.is_empty() {
             self.fulfil_wishes(now, context);
         }
     }
@@ -254,8 +254,8 @@ impl Parts {
     #[inline(never)]
     fn fulfil_wishes(&mut self, now: Nanos, context: Context) {
         let mut index = 0;
-        while index < self.plan.wishes.len() {
-            let Wish { extent, when, mass, context: of } = self.plan.wishes[index];
+        while index < self.memory.plan.wishes.len() {
+            let Wish { extent, when, mass, context: of } = self.memory.plan.wishes[index];
             self.ahead_context = of.unwrap_or(context);
             self.ahead_by_timer = of.is_some();
             index += 1;
@@ -274,7 +274,7 @@ impl Parts {
                 }
             }
         }
-        self.plan.clear();
+        self.memory.plan.clear();
         self.memory.trim();
     }
 
@@ -354,7 +354,7 @@ impl Parts {
             reader_waiting: waiting,
         };
         self.fetches.give_back(number);
-        self.with_policy(now, |policy, world, plan| policy.on_fetched(&fetched, world, plan));
+        self.tell(now, &Event::Fetched(&fetched));
         self.fulfil_ahead(now, fetched.context);
         if !self.config.retain {
             self.memory.drop_unpinned(extent);

@@ -11,7 +11,7 @@ use super::memory::Here;
 use super::messages::Output;
 use super::parts::Parts;
 use crate::access::Access;
-use crate::policy::Lookup;
+use crate::policy::{Event, Lookup};
 use crate::slots::Slot;
 use crate::stats::tally;
 use crate::units::{Extent, Nanos};
@@ -26,9 +26,7 @@ impl Parts {
         let Some(here) = self.memory.here(block) else { return false };
         let Here { slot, outcome, .. } = here;
         let number = self.admit_answered(access.extent, slot);
-        self.with_policy(now, |policy, world, plan| {
-            policy.on_access(access, &Lookup { outcomes: &[outcome] }, world, plan);
-        });
+        self.tell(now, &Event::Access(access, Lookup { outcomes: &[outcome] }));
         tally(&mut self.memory.stats.all, outcome);
         if access.demand.contains(block) {
             tally(&mut self.memory.stats.program, outcome);

@@ -11,24 +11,36 @@ use crate::array::Array;
 use crate::cache::{Cache, Cell, LineId, NO_FETCH, State};
 use crate::cost::CostModel;
 use crate::planted::{self, Bug};
-use crate::policy::{Fate, Outcome, Plan, Policy, World};
+use crate::policy::{Event, Fate, Outcome, Plan, Policy as _, World};
 use crate::retention::keep::Victim;
 use crate::scheme::Scheme;
 use crate::slots::Slot;
 use crate::stats::Stats;
 use crate::units::{Block, Extent, Nanos};
-use alloc::boxed::Box;
+use alloc::collections::BinaryHeap;
 use alloc::vec::Vec;
+use core::cmp::Reverse;
 pub(super) use leave::{Room, Search};
 
 /// Cells, slots, and the scheme that keeps them in order.
 pub(super) struct Memory {
     cache: Cache,
-    scheme: Box<dyn Scheme>,
+    scheme: Scheme,
     /// The policy wants to know what becomes of prefetched blocks.
     hears_left: bool,
+    /// What the scheme sees of the layer beside the memory.
+    array: Array,
+    cost: CostModel,
+    /// When the input under way came.
+    now: Nanos,
+    /// What the scheme wishes.
+    pub(super) plan: Plan,
+    /// When it wants to be woken, and with which token.
+    pub(super) wakes: BinaryHeap<Reverse<(Nanos, u64)>>,
     /// Memory has been short once.
     filled: bool,
+    /// Runs of blocks that leave a line unread, while it is emptied.
+    unread_runs: Vec<Extent>,
     /// Sums of the layer: every part counts here.
     pub(super) stats: Stats,
 }
@@ -59,29 +71,40 @@ pub(super) struct Written {
     pub(super) overtaken: Option<u32>,
 }
 
-/// What a policy sees beside the memory.
-pub(super) struct Ground<'a> {
-    pub(super) now: Nanos,
-    pub(super) array: &'a Array,
-    pub(super) cost: &'a CostModel,
-}
-
 impl Memory {
-    pub(super) fn new(line_blocks: u64, cache_blocks: u64, mut scheme: Box<dyn Scheme>) -> Self {
+    pub(super) fn new(cache: Cache, mut scheme: Scheme, array: Array, cost: CostModel) -> Self {
         Self {
-            cache: Cache::new(line_blocks, cache_blocks),
-            hears_left: scheme.policy().hears_left(),
+            cache,
+            hears_left: scheme.hears_left(),
             scheme,
+            array,
+            cost,
+            now: Nanos::ZERO,
+            plan: Plan::default(),
+            wakes: BinaryHeap::new(),
             filled: false,
+            unread_runs: Vec::new(),
             stats: Stats::default(),
         }
+    }
+    /// An input has come.
+    #[inline]
+    pub(super) const fn at(&mut self, now: Nanos) {
+        self.now = now;
     }
     pub(super) const fn cache(&self) -> &Cache {
         &self.cache
     }
     /// The scheme, for what concerns neither cells nor their order: its dispatch, and what it shows.
-    pub(super) fn scheme(&mut self) -> &mut dyn Scheme {
-        &mut *self.scheme
+    pub(super) const fn scheme_mut(&mut self) -> &mut Scheme {
+        &mut self.scheme
+    }
+    pub(super) const fn scheme(&self) -> &Scheme {
+        &self.scheme
+    }
+    #[cfg(test)]
+    pub(super) const fn scheme_beside_cache(&mut self) -> (&mut Scheme, &Cache) {
+        (&mut self.scheme, &self.cache)
     }
     pub(super) fn available(&self) -> u64 {
         self.cache.slots.available()
@@ -97,26 +120,32 @@ impl Memory {
         self.cache.slots.unpin(slot);
     }
 
-    /// Calls a hook of the policy with the world; its wishes join those that wait in the plan.
+    /// Tells the scheme what happened; its wishes join those that wait in the plan.
     #[inline]
-    pub(super) fn ask(
-        &mut self,
-        ground: &Ground<'_>,
-        plan: &mut Plan,
-        call: impl FnOnce(&mut dyn Policy, &World<'_>, &mut Plan),
-    ) {
-        let &Ground { now, array, cost } = ground;
+    pub(super) fn tell(&mut self, event: &Event<'_>) {
         let world = World {
-            now,
+            now: self.now,
             cache: &self.cache,
-            array,
-            cost,
+            array: &self.array,
+            cost: &self.cost,
             filled: self.filled,
-            blocks: array.capacity_blocks(),
+            blocks: self.array.capacity_blocks(),
             ahead_in_flight: self.stats.ahead_in_flight,
         };
-        call(self.scheme.policy(), &world, plan);
-        self.stats.wishes_dropped += core::mem::take(&mut plan.overflow);
+        self.scheme.tell(event, &world, &mut self.plan);
+        if !self.plan.wakes.is_empty() {
+            self.wakes.extend(self.plan.wakes.drain(..).map(Reverse));
+        }
+        self.stats.wishes_dropped += core::mem::take(&mut self.plan.overflow);
+    }
+
+    /// Tells the scheme, if it listens, how prefetched blocks ended. It is amid other work, so nothing is wished.
+    fn tell_left(&mut self, extent: Extent, fate: Fate) {
+        if self.hears_left {
+            let wished = self.plan.wishes.len();
+            self.tell(&Event::Left(extent, fate));
+            self.plan.wishes.truncate(wished);
+        }
     }
 
     /// Changes one cell, and tells retention if the counts of its line are others now.
@@ -160,7 +189,7 @@ impl Memory {
             self.stats.used += 1;
             if self.hears_left {
                 self.recount(line, (1, -1));
-                self.scheme.policy().on_left(Extent { start: block, blocks: 1 }, Fate::Used);
+                self.tell_left(Extent { start: block, blocks: 1 }, Fate::Used);
                 let keep = self.scheme.retention();
                 keep.on_hit(line, outcome, &self.cache);
                 return keep.trim(&self.cache);
@@ -224,9 +253,7 @@ impl Memory {
         });
         if proved {
             self.stats.used += 1;
-            if self.hears_left {
-                self.scheme.policy().on_left(Extent { start: block, blocks: 1 }, Fate::Used);
-            }
+            self.tell_left(Extent { start: block, blocks: 1 }, Fate::Used);
         }
     }
 

@@ -4,7 +4,7 @@
 use super::config::{Config, WriteMode};
 use super::destage::Destager;
 use super::limits::Pace;
-use super::memory::{Ground, Memory};
+use super::memory::Memory;
 use super::messages::{Limits, Output, Start};
 use super::sync::Syncs;
 use super::tables::{Command, Fetch, Owner, Pending, Slab};
@@ -14,13 +14,13 @@ use crate::cache::Cache;
 use crate::cost::CostModel;
 use crate::dispatch::Dispatch;
 use crate::policy::decisions::Decision;
-use crate::policy::{Outcome, Plan, Policy, World};
+use crate::policy::{Event, Outcome, Policy as _, Show};
 use crate::scheme::Scheme;
 use crate::slots::{Slot, Slots};
 use crate::stats::Stats;
 use crate::units::{Disk, Extent, Nanos};
 use alloc::boxed::Box;
-use alloc::collections::{BinaryHeap, VecDeque};
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 
@@ -32,14 +32,11 @@ pub struct Parts {
     pub(super) dispatch: Box<dyn Dispatch>,
     /// The scheme sends commands in an order of its own.
     pub(super) own_dispatch: bool,
-    pub(super) cost: CostModel,
-    pub(super) plan: Plan,
     pub(super) accesses: Slab<Pending>,
     pub(super) fetches: Slab<Fetch>,
     pub(super) commands: Slab<Command>,
     pub(super) outputs: VecDeque<Output>,
     pub(super) starved: VecDeque<u32>,
-    pub(super) wakes: BinaryHeap<Reverse<(Nanos, u64)>>,
     pub(super) outcomes: Vec<Outcome>,
     pub(super) failed: DiskSet,
     pub(super) destager: Destager,
@@ -61,7 +58,7 @@ impl Parts {
         config: Config,
         array: Array,
         cost: CostModel,
-        mut scheme: Box<dyn Scheme>,
+        mut scheme: Scheme,
         dispatch: Box<dyn Dispatch>,
     ) -> Self {
         let age = match config.write {
@@ -70,18 +67,15 @@ impl Parts {
         };
         Self {
             config,
-            array,
             own_dispatch: scheme.dispatch().is_some(),
-            memory: Memory::new(config.line_blocks, config.cache_blocks, scheme),
+            memory: Memory::new(Cache::new(config.line_blocks, config.cache_blocks), scheme, array, cost),
+            array,
             dispatch,
-            cost,
-            plan: Plan::default(),
             accesses: Slab::default(),
             fetches: Slab::default(),
             commands: Slab::default(),
             outputs: VecDeque::new(),
             starved: VecDeque::new(),
-            wakes: BinaryHeap::new(),
             outcomes: Vec::new(),
             failed: DiskSet::default(),
             destager: Destager::new(config.staging_blocks, age),
@@ -111,17 +105,17 @@ impl Parts {
     /// When to say [`crate::engine::Input::Wake`] if nothing happens before.
     #[must_use]
     pub fn next_wake(&self) -> Option<Nanos> {
-        let policy = self.wakes.peek().map(|Reverse((at, _))| *at);
+        let policy = self.memory.wakes.peek().map(|Reverse((at, _))| *at);
         [policy, self.dispatch.next_wake(), self.destager.next_wake()].into_iter().flatten().min()
     }
 
     pub(super) fn wake(&mut self, now: Nanos) {
-        while let Some(&Reverse((at, token))) = self.wakes.peek() {
+        while let Some(&Reverse((at, token))) = self.memory.wakes.peek() {
             if at > now {
                 break;
             }
-            self.wakes.pop();
-            self.with_policy(now, |policy, world, plan| policy.on_wake(token, world, plan));
+            self.memory.wakes.pop();
+            self.tell(now, &Event::Wake(token));
             self.fulfil_ahead(now, Context::default());
         }
         self.destage_aged(now);
@@ -138,7 +132,7 @@ impl Parts {
     #[inline]
     pub(super) fn dispatch(&mut self) -> &mut dyn Dispatch {
         if self.own_dispatch {
-            return self.memory.scheme().dispatch().expect("a scheme that dispatches does so always");
+            return self.memory.scheme_mut().dispatch().expect("a scheme that dispatches does so always");
         }
         &mut *self.dispatch
     }
@@ -169,17 +163,11 @@ impl Parts {
         }
     }
 
-    /// Calls a hook of the policy with the world; its wishes join those that wait in the plan.
-    pub(super) fn with_policy(
-        &mut self,
-        now: Nanos,
-        call: impl FnOnce(&mut dyn Policy, &World<'_>, &mut Plan),
-    ) {
-        let ground = Ground { now, array: &self.array, cost: &self.cost };
-        self.memory.ask(&ground, &mut self.plan, call);
-        if !self.plan.wakes.is_empty() {
-            self.wakes.extend(self.plan.wakes.drain(..).map(Reverse));
-        }
+    /// Tells the scheme what happened; its wishes join those that wait in the plan.
+    #[inline]
+    pub(super) fn tell(&mut self, now: Nanos, event: &Event<'_>) {
+        self.memory.at(now);
+        self.memory.tell(event);
     }
 
     pub(super) fn blocks(&self) -> u64 {
@@ -200,6 +188,16 @@ impl Parts {
     #[must_use]
     pub const fn cache(&self) -> &Cache {
         self.memory.cache()
+    }
+    /// What decides, for tests.
+    #[must_use]
+    pub const fn scheme(&self) -> &Scheme {
+        self.memory.scheme()
+    }
+    /// The same to change, beside the cache.
+    #[cfg(test)]
+    pub(crate) const fn scheme_mut(&mut self) -> (&mut Scheme, &Cache) {
+        self.memory.scheme_beside_cache()
     }
     /// Sums so far.
     #[must_use]
@@ -228,16 +226,16 @@ impl Parts {
     }
     /// Numbers that the scheme shows, by name.
     pub fn gauges(&mut self, out: &mut Vec<(&'static str, f64)>) {
-        self.memory.scheme().gauges(out);
+        self.memory.scheme_mut().show(&mut Show::Gauges(out));
     }
     /// Numbers of the scheme that are worth a curve, by name.
     pub fn curves(&mut self, out: &mut Vec<(&'static str, f64)>) {
-        self.memory.scheme().curves(out);
+        self.memory.scheme_mut().show(&mut Show::Curves(out));
     }
     /// What the scheme has decided since the last call: each turn of a switch, with its reason, in the order of time.
     pub fn decisions(&mut self, out: &mut Vec<Decision>) {
         let first = out.len();
-        self.memory.scheme().policy().decisions(out);
+        self.memory.scheme_mut().show(&mut Show::Decisions(out));
         out[first..].sort_by_key(|decision| decision.at);
     }
     /// Whether nothing is outstanding: no fetch, no access, no dirty stripe on its way.

@@ -5,7 +5,7 @@ use super::messages::{ACCESS_BLOCKS_MAX, Output};
 use super::parts::Parts;
 use super::tables::{Pending, Waiter};
 use crate::access::{Access, Op};
-use crate::policy::{DeviceRead, Lookup, Outcome};
+use crate::policy::{DeviceRead, Event, Lookup, Outcome};
 use crate::slots::Slot;
 use crate::stats::tally;
 use crate::units::{Block, Extent, Nanos};
@@ -78,9 +78,7 @@ impl Parts {
             }
         }
         let outcomes = core::mem::take(&mut self.outcomes);
-        self.with_policy(now, |policy, world, plan| {
-            policy.on_access(&access, &Lookup { outcomes: &outcomes }, world, plan);
-        });
+        self.tell(now, &Event::Access(&access, Lookup { outcomes: &outcomes }));
         self.count(&access, &outcomes);
         for (block, &outcome) in access.extent.iter().zip(&outcomes) {
             self.serve(number, block, outcome);
@@ -229,6 +227,6 @@ impl Parts {
 
     /// Tells the policy of a read that reaches a device.
     pub(super) fn tell_device(&mut self, now: Nanos, read: &DeviceRead) {
-        self.with_policy(now, |policy, world, plan| policy.on_device_read(read, world, plan));
+        self.tell(now, &Event::DeviceRead(read));
     }
 }

@@ -13,6 +13,7 @@ use super::tables::{Command, Owner};
 use crate::access::{Access, Context, Op};
 use crate::array::{MemberExtent, Stripe};
 use crate::planted::{self, Bug};
+use crate::policy::{Event, Lookup};
 use crate::slots::Slot;
 use crate::units::{Block, Extent, Nanos};
 use alloc::vec::Vec;
@@ -41,9 +42,7 @@ impl Parts {
                 return false;
             }
         }
-        self.with_policy(now, |policy, world, plan| {
-            policy.on_access(&access, &crate::policy::Lookup { outcomes: &[] }, world, plan);
-        });
+        self.tell(now, &Event::Access(&access, Lookup { outcomes: &[] }));
         // Ahead of every output that reads what it brings: a reader may have waited for one of these blocks.
         self.outputs.push_back(Output::Fill { id: self.accesses[number].id, handle: number });
         let mut line = None;

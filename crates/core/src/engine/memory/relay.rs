@@ -6,20 +6,20 @@
 use super::Memory;
 use crate::cache::{Cache, Cell, LineId, State};
 use crate::hash::NumberMap;
+use crate::policy::Policy as _;
 use crate::retention::keep::Victim;
 use crate::scheme::Scheme;
 use crate::units::Block;
-use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 impl Memory {
     /// From now on another scheme decides, in lines of `line_blocks`. Returns the blocks in the order in which the old one would
     /// have given them up: [`Memory::introduce`] tells the new one of them, once it has its queue.
-    pub(in crate::engine) fn relay(&mut self, mut scheme: Box<dyn Scheme>, line_blocks: u64) -> Vec<Block> {
+    pub(in crate::engine) fn relay(&mut self, mut scheme: Scheme, line_blocks: u64) -> Vec<Block> {
         let mut order = self.leaving_order();
         self.thin_for(line_blocks, &mut order);
         self.cache.lay_out(line_blocks);
-        self.hears_left = scheme.policy().hears_left();
+        self.hears_left = scheme.hears_left();
         self.scheme = scheme;
         order
     }
