@@ -16,7 +16,7 @@ use forerun_core::dispatch::DemandFirst;
 use forerun_core::engine::{Config, Engine, Input, Output, Residency, Status, WriteMode};
 use forerun_core::policy::asp::{Asp, AspConfig};
 use forerun_core::policy::msp::Msp;
-use forerun_core::scheme::Joined;
+use forerun_core::scheme::Scheme;
 use forerun_core::units::{Extent, Nanos};
 use std::time::Instant;
 
@@ -29,7 +29,7 @@ fn engine() -> Engine {
     let spec = "raid5:5x128KiB".parse().expect("a valid name");
     let array = Array::new(spec, 1 << 20).expect("members hold strips");
     let asp = Asp::new(AspConfig::new(CACHE_BLOCKS / STRIP_BLOCKS), array.stripe_strips());
-    let scheme = Box::new(Joined { owner: Box::new(asp), beside: Box::new(Msp::new()) });
+    let scheme = Scheme::of(asp).with(Msp::new());
     let config = Config {
         residency: Residency::Owned,
         cache_blocks: CACHE_BLOCKS,

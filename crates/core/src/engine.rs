@@ -25,7 +25,7 @@ use crate::cache::Cache;
 use crate::cost::CostModel;
 use crate::dispatch::{Class, Dispatch};
 use crate::policy::decisions::Decision;
-use crate::policy::{Outcome, Plan, World};
+use crate::policy::{Event, Fate, Outcome, Plan, Policy, Show, World};
 use crate::scheme::Scheme;
 use crate::slots::{Slot, Slots};
 use crate::stats::Stats;
@@ -211,7 +211,7 @@ pub struct Engine {
     array: Array,
     cache: Cache,
     staging: Slots,
-    scheme: Box<dyn Scheme>,
+    scheme: Scheme,
     dispatch: Box<dyn Dispatch>,
     /// The scheme sends commands in an order of its own.
     own_dispatch: bool,
@@ -229,6 +229,10 @@ pub struct Engine {
     filled: bool,
     /// The policy wants to know what becomes of prefetched blocks.
     hears_left: bool,
+    /// When the input under way came.
+    now: Nanos,
+    /// Runs of blocks that leave a line unread, while it is emptied.
+    unread_runs: Vec<Extent>,
     destage: write::Destage,
     /// Accesses admitted so far.
     serial: u64,
@@ -248,7 +252,7 @@ impl Engine {
         config: Config,
         array: Array,
         cost: CostModel,
-        mut scheme: Box<dyn Scheme>,
+        mut scheme: Scheme,
         dispatch: Box<dyn Dispatch>,
     ) -> Self {
         assert!(config.cache_blocks > 0, "a layer needs memory even to pass blocks through");
@@ -258,7 +262,7 @@ impl Engine {
             staging: Slots::new(config.staging_blocks),
             config,
             array,
-            hears_left: scheme.policy().hears_left(),
+            hears_left: scheme.hears_left(),
             own_dispatch: scheme.dispatch().is_some(),
             scheme,
             dispatch,
@@ -274,6 +278,8 @@ impl Engine {
             outcomes: Vec::new(),
             failed: DiskSet::default(),
             filled: false,
+            now: Nanos::ZERO,
+            unread_runs: Vec::new(),
             destage: write::Destage::default(),
             serial: 0,
             ahead_context: Context::default(),
@@ -283,6 +289,7 @@ impl Engine {
 
     /// Something happened at `now`, which never runs backwards.
     pub fn handle(&mut self, now: Nanos, input: Input) {
+        self.now = now;
         match input {
             Input::Read { id, ref access } => self.read(now, id, access), // by reference: a copy costs a tenth of a hit
             Input::Done { command, status } => self.done(now, command, status),
@@ -332,7 +339,7 @@ impl Engine {
                 break;
             }
             self.wakes.pop();
-            self.with_policy(now, |policy, world, plan| policy.on_wake(token, world, plan));
+            self.tell(now, &Event::Wake(token));
             self.fulfil_ahead(now, Context::default());
         }
         self.destage_aged(now);
@@ -380,12 +387,8 @@ impl Engine {
         }
     }
 
-    /// Calls a hook of the policy with the world; its wishes join those that wait in the plan.
-    fn with_policy(
-        &mut self,
-        now: Nanos,
-        call: impl FnOnce(&mut dyn crate::policy::Policy, &World<'_>, &mut Plan),
-    ) {
+    /// Tells the scheme what happened; its wishes join those that wait in the plan.
+    fn tell(&mut self, now: Nanos, event: &Event<'_>) {
         let world = World {
             now,
             cache: &self.cache,
@@ -395,11 +398,20 @@ impl Engine {
             blocks: self.blocks(),
             ahead_in_flight: self.stats.ahead_in_flight,
         };
-        call(self.scheme.policy(), &world, &mut self.plan);
+        self.scheme.tell(event, &world, &mut self.plan);
         if !self.plan.wakes.is_empty() {
             self.wakes.extend(self.plan.wakes.drain(..).map(Reverse));
         }
         self.stats.wishes_dropped += core::mem::take(&mut self.plan.overflow);
+    }
+
+    /// Tells the scheme, if it listens, how prefetched blocks ended. It is amid other work, so nothing is wished.
+    fn tell_left(&mut self, extent: Extent, fate: Fate) {
+        if self.hears_left {
+            let wished = self.plan.wishes.len();
+            self.tell(self.now, &Event::Left(extent, fate));
+            self.plan.wishes.truncate(wished);
+        }
     }
 
     fn blocks(&self) -> u64 {
@@ -420,6 +432,16 @@ impl Engine {
     #[must_use]
     pub const fn cache(&self) -> &Cache {
         &self.cache
+    }
+    /// What decides, for tests.
+    #[must_use]
+    pub const fn scheme(&self) -> &Scheme {
+        &self.scheme
+    }
+    /// The same to change, beside the cache.
+    #[cfg(test)]
+    pub(crate) const fn scheme_mut(&mut self) -> (&mut Scheme, &Cache) {
+        (&mut self.scheme, &self.cache)
     }
     /// Sums so far.
     #[must_use]
@@ -448,16 +470,16 @@ impl Engine {
     }
     /// Numbers that the scheme shows, by name.
     pub fn gauges(&mut self, out: &mut Vec<(&'static str, f64)>) {
-        self.scheme.gauges(out);
+        self.scheme.show(&mut Show::Gauges(out));
     }
     /// Numbers of the scheme that are worth a curve, by name.
     pub fn curves(&mut self, out: &mut Vec<(&'static str, f64)>) {
-        self.scheme.curves(out);
+        self.scheme.show(&mut Show::Curves(out));
     }
     /// What the scheme has decided since the last call: each turn of a switch, with its reason, in the order of time.
     pub fn decisions(&mut self, out: &mut Vec<Decision>) {
         let first = out.len();
-        self.scheme.policy().decisions(out);
+        self.scheme.show(&mut Show::Decisions(out));
         out[first..].sort_by_key(|decision| decision.at);
     }
     /// Whether nothing is outstanding: no fetch, no access, no dirty stripe on its way.

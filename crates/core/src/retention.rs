@@ -14,7 +14,7 @@ pub mod arc;
 pub mod belady;
 pub mod depth;
 pub mod keep;
-pub(crate) mod list;
+pub mod list;
 pub mod lru;
 pub mod replacement;
 pub mod s3fifo;

@@ -17,7 +17,7 @@ use forerun_core::policy::asp::{Asp, AspConfig};
 use forerun_core::policy::decisions::TURNS_MAX;
 use forerun_core::policy::msp::Msp;
 use forerun_core::registry::{Layer, LayerShape, ROWS, Role, SchemeSpec};
-use forerun_core::scheme::{Joined, Scheme};
+use forerun_core::scheme::Scheme;
 use forerun_core::units::{Extent, Nanos};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -55,11 +55,8 @@ static ALLOCATOR: Counting = Counting;
 fn engine(with_msp: bool) -> Engine {
     let array: Array = support::schemes::array("raid5:5x128KiB", 32 * 512);
     let asp = Asp::new(AspConfig::new(256), array.stripe_strips());
-    let scheme: Box<dyn Scheme> = if with_msp {
-        Box::new(Joined { owner: Box::new(asp), beside: Box::new(Msp::new()) })
-    } else {
-        Box::new(asp)
-    };
+    let scheme = Scheme::of(asp);
+    let scheme = if with_msp { scheme.with(Msp::new()) } else { scheme };
     let config = Config {
         residency: Residency::Owned,
         cache_blocks: 256 * 32,

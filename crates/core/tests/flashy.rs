@@ -15,7 +15,7 @@ use forerun_core::policy::flashy::{
 use forerun_core::policy::{DeviceRead, Fetched, Lookup, Outcome, Plan, Policy, World};
 use forerun_core::retention::adapter::ByLine;
 use forerun_core::retention::lru::Lru;
-use forerun_core::scheme::Split;
+use forerun_core::scheme::Scheme;
 use forerun_core::units::{BLOCK_BYTES, Extent, Nanos};
 use proptest::prelude::*;
 use support::Rng;
@@ -26,7 +26,7 @@ const POLL: Nanos = Nanos::from_millis(250);
 const BUDGET: u64 = 1_000;
 
 fn config() -> FlashyConfig {
-    FlashyConfig { max_rate: Some(4 * BUDGET * BLOCK_BYTES), ..FlashyConfig::default() }
+    FlashyConfig { max_rate: Some(4 * BUDGET * BLOCK_BYTES), ..FlashyConfig::USUAL }
 }
 
 /// The policy over an empty cache: whatever it wishes for never arrives, so that every wish is visible.
@@ -366,7 +366,7 @@ proptest! {
         let mut rng = Rng::new(seed);
         let max_rate = Some(4 * max_blocks * BLOCK_BYTES);
         let thresholds = Thresholds { sequential: 1 + rng.below(3), strided: 1 + rng.below(4), reverse: 1 + rng.below(3) };
-        let mut bench = Bench::new(FlashyConfig { max_rate, thresholds, ..FlashyConfig::default() });
+        let mut bench = Bench::new(FlashyConfig { max_rate, thresholds, ..FlashyConfig::USUAL });
         let mut heads: Vec<i64> = (0..processes).map(|p| 100_000 * (p as i64 + 2)).collect();
         let mut strides: Vec<i64> = heads.iter().map(|_| [4, -4, 50, -70, 6][rng.below(5) as usize]).collect();
         for _ in 0..30 {
@@ -395,7 +395,7 @@ proptest! {
     #[test]
     fn a_lone_sequential_reader_is_never_prefetched_further_than_four_wants(seed in 0_u64..1 << 48) {
         let mut rng = Rng::new(seed);
-        let mut bench = Bench::new(FlashyConfig { max_rate: Some(1 << 40), ..FlashyConfig::default() });
+        let mut bench = Bench::new(FlashyConfig { max_rate: Some(1 << 40), ..FlashyConfig::USUAL });
         let (mut at, mut largest) = (0, 0);
         for _ in 0..40 {
             let reads = rng.below(60);
@@ -424,7 +424,7 @@ fn engine(residency: Residency) -> Engine {
         write: WriteMode::Through,
     };
     let array = support::schemes::array("single:128KiB", 1 << 20);
-    let scheme = Box::new(Split { policy: Flashy::new(config()), retention: ByLine::new(Lru::new(8_192)) });
+    let scheme = Scheme::split(Flashy::new(config()), ByLine::new(Lru::new(8_192)));
     Engine::new(shape, array, CostModel::default(), scheme, Box::new(DemandFirst::new(1)))
 }
 

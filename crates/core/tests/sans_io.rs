@@ -15,7 +15,7 @@ use forerun_core::policy::strip::Strip;
 use forerun_core::policy::{DeviceRead, Fate, Fetched, Lookup, Outcome, Plan, Policy, When, World};
 use forerun_core::retention::adapter::ByLine;
 use forerun_core::retention::lru::Lru;
-use forerun_core::scheme::Split;
+use forerun_core::scheme::Scheme;
 use forerun_core::slots::Slot;
 use forerun_core::units::{Block, Disk, Extent, Nanos};
 use std::collections::VecDeque;
@@ -109,7 +109,7 @@ impl Rig {
         dispatch: Box<dyn Dispatch>,
     ) -> Self {
         let retention = ByLine::new(Lru::new(config.cache_blocks as usize));
-        let scheme = Box::new(Split { policy, retention });
+        let scheme = Scheme::split(policy, retention);
         Self { engine: Engine::new(config, array, CostModel::default(), scheme, dispatch), now: 0 }
     }
     fn feed(&mut self, input: Input) -> Vec<Output> {

@@ -13,6 +13,7 @@ use super::Engine;
 use crate::cache::{Cache, Cell, LineId, State};
 use crate::dispatch::Dispatch;
 use crate::hash::NumberMap;
+use crate::policy::Policy as _;
 use crate::registry::BuiltLayer;
 use crate::retention::keep::Victim;
 use crate::units::{Block, Nanos};
@@ -23,6 +24,7 @@ impl Engine {
     /// Everything that can leave the cache leaves: what is in flight, or written and not on the members yet, stays. Blocks
     /// that a host still copies from are gone from the cache, and their memory is free when they are released.
     pub fn drop_cache(&mut self, now: Nanos) {
+        self.now = now;
         for index in 0..self.cache.lines_made() {
             let line = LineId(u32::try_from(index).expect("lines are numbered in 32 bits"));
             let state = *self.cache.line(line);
@@ -40,6 +42,7 @@ impl Engine {
     /// # Panics
     /// If a line has no block.
     pub fn set_scheme(&mut self, now: Nanos, next: BuiltLayer, dispatch: Box<dyn Dispatch>) {
+        self.now = now;
         let BuiltLayer { mut scheme, line_blocks, ahead_blocks_max } = next;
         let mut order = self.leaving_order();
         self.thin_for(line_blocks, &mut order);
@@ -49,7 +52,7 @@ impl Engine {
         self.config.line_blocks = line_blocks;
         self.config.ahead_blocks_max = ahead_blocks_max;
         self.own_dispatch = own_dispatch;
-        self.hears_left = scheme.policy().hears_left();
+        self.hears_left = scheme.hears_left();
         self.scheme = scheme;
         if other_dispatch {
             self.dispatch = dispatch;

@@ -130,24 +130,18 @@ impl Engine {
     /// Empties the cells that go, keeps in them what is said of their past, and tells retention and policy once a line
     /// and once a run.
     fn clear_cells(&mut self, line: LineId, goes: impl Fn(&Cell) -> bool, past: impl Fn(&Cell) -> bool) {
-        let Self { cache, scheme, stats, .. } = self;
-        let start = cache.line_extent(cache.line(line).number).start;
-        let mut tell = |run: Extent| {
-            if !run.is_empty() {
-                stats.wasted += run.blocks;
-                scheme.policy().on_left(run, Fate::Wasted);
-            }
-        };
-        let mut wasted = Extent { start, blocks: 0 };
-        let (cached, unread) = cache.clear(line, goes, past, |k| {
-            if wasted.end() != start.0 + k {
-                tell(wasted);
-                wasted = Extent { start: start.plus(k), blocks: 0 };
-            }
-            wasted.blocks += 1;
+        let start = self.cache.line_extent(self.cache.line(line).number).start;
+        let mut runs = core::mem::take(&mut self.unread_runs);
+        let (cached, unread) = self.cache.clear(line, goes, past, |k| match runs.last_mut() {
+            Some(run) if run.end() == start.0 + k => run.blocks += 1,
+            _ => runs.push(Extent { start: start.plus(k), blocks: 1 }),
         });
-        tell(wasted);
-        scheme.retention().on_counts(line, cached, unread);
+        for run in runs.drain(..) {
+            self.stats.wasted += run.blocks;
+            self.tell_left(run, Fate::Wasted);
+        }
+        self.unread_runs = runs;
+        self.scheme.retention().on_counts(line, cached, unread);
     }
 
     /// One block leaves. Its slot is free once nobody copies from it.
@@ -173,7 +167,7 @@ impl Engine {
         if state == State::FetchPrefetch {
             self.stats.ahead_in_flight -= 1;
         }
-        self.scheme.policy().on_left(Extent { start: block, blocks: 1 }, Fate::Wasted);
+        self.tell_left(Extent { start: block, blocks: 1 }, Fate::Wasted);
     }
 
     /// The last block of a line has gone.

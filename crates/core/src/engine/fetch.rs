@@ -11,7 +11,7 @@ use crate::array::DiskSet;
 use crate::cache::{Cell, LineId, NO_FETCH, State};
 use crate::dispatch::{Class, Queued};
 use crate::planted::{self, Bug};
-use crate::policy::{DeviceRead, Fetched, When, Wish};
+use crate::policy::{DeviceRead, Event, Fetched, When, Wish};
 use crate::slots::Slot;
 use crate::units::{Block, Disk, Extent, Nanos};
 
@@ -438,7 +438,7 @@ impl Engine {
             reader_waiting: waiting,
         };
         self.fetches.give_back(number);
-        self.with_policy(now, |policy, world, plan| policy.on_fetched(&fetched, world, plan));
+        self.tell(now, &Event::Fetched(&fetched));
         self.fulfil_ahead(now, fetched.context);
         if !self.config.retain {
             self.drop_unpinned(extent);

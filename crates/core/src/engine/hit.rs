@@ -10,7 +10,7 @@
 use super::{Engine, Output};
 use crate::access::Access;
 use crate::cache::{LineId, State};
-use crate::policy::{Fate, Lookup, Outcome};
+use crate::policy::{Event, Fate, Lookup, Outcome};
 use crate::retention::keep::Victim;
 use crate::slots::Slot;
 use crate::stats::tally;
@@ -33,9 +33,7 @@ impl Engine {
             State::Empty | State::FetchDemand | State::FetchPrefetch => return false,
         };
         let number = self.admit_answered(access.extent, slot);
-        self.with_policy(now, |policy, world, plan| {
-            policy.on_access(access, &Lookup { outcomes: &[outcome] }, world, plan);
-        });
+        self.tell(now, &Event::Access(access, Lookup { outcomes: &[outcome] }));
         tally(&mut self.stats.all, outcome);
         if access.demand.contains(block) {
             tally(&mut self.stats.program, outcome);
@@ -57,7 +55,7 @@ impl Engine {
             self.stats.used += 1;
             if self.hears_left {
                 self.scheme.retention().on_counts(line, 1, -1);
-                self.scheme.policy().on_left(Extent { start: block, blocks: 1 }, Fate::Used);
+                self.tell_left(Extent { start: block, blocks: 1 }, Fate::Used);
                 let keep = self.scheme.retention();
                 keep.on_hit(line, outcome, &self.cache);
                 return keep.trim(&self.cache);

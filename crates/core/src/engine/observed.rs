@@ -7,7 +7,7 @@
 use super::{Engine, Residency};
 use crate::access::{Access, Op};
 use crate::cache::State;
-use crate::policy::{Lookup, Outcome};
+use crate::policy::{Event, Lookup, Outcome};
 use crate::units::{Block, Extent, Nanos};
 
 /// What a host knows of an access that the kernel served.
@@ -30,9 +30,7 @@ impl Engine {
         if access.op == Op::Read {
             outcomes.extend(access.extent.iter().map(|block| believed(self.cache.state(block), seen)));
         }
-        self.with_policy(now, |policy, world, plan| {
-            policy.on_access(&access, &Lookup { outcomes: &outcomes }, world, plan);
-        });
+        self.tell(now, &Event::Access(&access, Lookup { outcomes: &outcomes }));
         self.count(&access, &outcomes);
         for (block, &outcome) in access.extent.iter().zip(&outcomes) {
             if outcome.is_miss() {

@@ -4,7 +4,7 @@ use super::tables::Waiter;
 use super::{ACCESS_BLOCKS_MAX, Engine, Output};
 use crate::access::{Access, Op};
 use crate::cache::State;
-use crate::policy::{DeviceRead, Fate, Lookup, Outcome};
+use crate::policy::{DeviceRead, Event, Fate, Lookup, Outcome};
 use crate::slots::Slot;
 use crate::stats::tally;
 use crate::units::{Block, Extent, Nanos};
@@ -78,9 +78,7 @@ impl Engine {
             }
         }
         let outcomes = core::mem::take(&mut self.outcomes);
-        self.with_policy(now, |policy, world, plan| {
-            policy.on_access(&access, &Lookup { outcomes: &outcomes }, world, plan);
-        });
+        self.tell(now, &Event::Access(&access, Lookup { outcomes: &outcomes }));
         self.count(&access, &outcomes);
         for (block, &outcome) in access.extent.iter().zip(&outcomes) {
             self.serve(number, block, outcome);
@@ -165,9 +163,7 @@ impl Engine {
         self.scheme.retention().on_counts(line, cached, unread);
         if proved {
             self.stats.used += 1;
-            if self.hears_left {
-                self.scheme.policy().on_left(Extent { start: block, blocks: 1 }, Fate::Used);
-            }
+            self.tell_left(Extent { start: block, blocks: 1 }, Fate::Used);
         }
     }
 
@@ -258,6 +254,6 @@ impl Engine {
 
     /// Tells the policy of a read that reaches a device.
     pub(super) fn tell_device(&mut self, now: Nanos, read: &DeviceRead) {
-        self.with_policy(now, |policy, world, plan| policy.on_device_read(read, world, plan));
+        self.tell(now, &Event::DeviceRead(read));
     }
 }

@@ -14,6 +14,7 @@ use crate::cache::{NO_FETCH, State};
 use crate::dispatch::Class;
 use crate::hash::NumberMap;
 use crate::planted::{self, Bug};
+use crate::policy::{Event, Lookup};
 use crate::slots::Slot;
 use crate::units::{Block, Disk, Extent, Nanos};
 use alloc::collections::VecDeque;
@@ -182,9 +183,7 @@ impl Engine {
                 return false;
             }
         }
-        self.with_policy(now, |policy, world, plan| {
-            policy.on_access(&access, &crate::policy::Lookup { outcomes: &[] }, world, plan);
-        });
+        self.tell(now, &Event::Access(&access, Lookup { outcomes: &[] }));
         // Ahead of every output that reads what it brings: a reader may have waited for one of these blocks.
         self.outputs.push_back(Output::Fill { id: self.accesses[number].id, handle: number });
         let mut line = None;

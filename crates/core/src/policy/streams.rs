@@ -31,22 +31,22 @@
 
 mod cadence;
 mod classifier;
-pub(crate) mod explain;
+mod explain;
 mod learn;
 mod pace;
 mod reasons;
+pub mod rows;
 pub mod sizes;
 mod staging;
 mod table;
 mod turns;
 
 use super::decisions::{Decision, Switch};
-use super::{Fetched, Lookup, Outcome, Plan, Policy, World};
+use super::{Fetched, Lookup, Outcome, Plan, Policy, Wants, World};
 use crate::access::{Access, Op};
 use crate::array::Array;
 use crate::dispatch::{DemandFirst, Dispatch};
 use crate::retention::keep::Retention;
-use crate::scheme::{Scheme, Wants};
 use crate::units::{BLOCK_BYTES, Extent, Nanos};
 use alloc::vec::Vec;
 use classifier::{Classifier, RUN_UNITS, RUN_UNITS_HASTY};
@@ -314,6 +314,15 @@ const fn common(a: u64, b: u64) -> u64 {
 }
 
 impl Policy for Streams {
+    fn own_retention(&mut self) -> Option<&mut dyn Retention> {
+        Some(self)
+    }
+    fn own_dispatch(&mut self) -> Option<&mut dyn Dispatch> {
+        Some(self)
+    }
+    fn wants(&mut self) -> Wants {
+        Wants { line_blocks: Some(self.line_blocks), ahead_blocks_max: Some(self.config.cache_blocks) }
+    }
     fn on_access(&mut self, access: &Access, lookup: &Lookup<'_>, world: &World<'_>, plan: &mut Plan) {
         self.begin_event(world);
         if access.op == Op::Read {
@@ -368,20 +377,5 @@ impl Policy for Streams {
     }
     fn decisions(&mut self, out: &mut Vec<Decision>) {
         self.switch.take(out);
-    }
-}
-
-impl Scheme for Streams {
-    fn policy(&mut self) -> &mut dyn Policy {
-        self
-    }
-    fn retention(&mut self) -> &mut dyn Retention {
-        self
-    }
-    fn dispatch(&mut self) -> Option<&mut dyn Dispatch> {
-        Some(self)
-    }
-    fn wants(&self) -> Wants {
-        Wants { line_blocks: Some(self.line_blocks), ahead_blocks_max: Some(self.config.cache_blocks) }
     }
 }

@@ -5,8 +5,8 @@
 
 use super::keep::{Afterlife, Retention, Victim};
 use super::replacement::{Arrival, Evicted, Key, Replacement};
+use crate::access::Outcome;
 use crate::cache::{Cache, LineId};
-use crate::policy::Outcome;
 use alloc::vec::Vec;
 
 /// Keeps lines in the order of `R`.

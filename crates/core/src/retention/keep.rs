@@ -4,8 +4,8 @@
 //! blocks, so culling is a value and not a special case. The engine may refuse a proposed victim (in flight, dirty):
 //! it then gets its second chance.
 
+use crate::access::Outcome;
 use crate::cache::{Cache, LineId};
-use crate::policy::Outcome;
 
 /// What of a line should go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -23,7 +23,6 @@ use forerun_core::array::Array;
 use forerun_core::cache::{Cache, LineId, State};
 use forerun_core::policy::{Fetched, Lookup, Outcome, Plan, Policy, World};
 use forerun_core::retention::keep::{Afterlife, Retention, Victim};
-use forerun_core::scheme::Scheme;
 use forerun_core::units::Extent;
 
 /// An access that is this many windows late will not happen any more.
@@ -79,16 +78,10 @@ impl Oracle {
     }
 }
 
-impl Scheme for Oracle {
-    fn policy(&mut self) -> &mut dyn Policy {
-        self
-    }
-    fn retention(&mut self) -> &mut dyn Retention {
-        self
-    }
-}
-
 impl Policy for Oracle {
+    fn own_retention(&mut self) -> Option<&mut dyn Retention> {
+        Some(self)
+    }
     fn on_access(&mut self, access: &Access, lookup: &Lookup<'_>, world: &World<'_>, plan: &mut Plan) {
         self.begin();
         for block in access.extent.iter() {

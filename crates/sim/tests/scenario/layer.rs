@@ -9,9 +9,9 @@ use forerun_core::access::{Access, Context, Op};
 use forerun_core::array::{Array, Role};
 use forerun_core::cache::{Cache, LineId, State};
 use forerun_core::cost::CostModel;
-use forerun_core::dispatch::{Class, DemandFirst, Dispatch};
+use forerun_core::dispatch::{Class, DemandFirst};
 use forerun_core::engine::{Config, Engine, Input, Output, Residency, Start, Status, WriteMode};
-use forerun_core::policy::{DeviceRead, Fate, Fetched, Lookup, Outcome, Plan, Policy, When, World};
+use forerun_core::policy::{Event, Fate, Outcome, Plan, Policy, When, World};
 use forerun_core::registry::{Layer, LayerShape, SchemeSpec};
 use forerun_core::retention::keep::{Afterlife, Retention, Victim};
 use forerun_core::scheme::Scheme;
@@ -35,7 +35,7 @@ struct Log {
 
 /// A scheme that is listened to.
 struct Tap {
-    inner: Box<dyn Scheme>,
+    inner: Scheme,
     log: Arc<Mutex<Log>>,
     hollow: BTreeMap<LineId, Extent>,
 }
@@ -63,48 +63,29 @@ impl Tap {
     }
 }
 
-impl Scheme for Tap {
-    fn policy(&mut self) -> &mut dyn Policy {
-        self
-    }
-    fn retention(&mut self) -> &mut dyn Retention {
-        self
-    }
-    fn dispatch(&mut self) -> Option<&mut dyn Dispatch> {
-        self.inner.dispatch()
-    }
-    fn gauges(&mut self, out: &mut Vec<(&'static str, f64)>) {
-        self.inner.gauges(out);
-    }
-}
-
 impl Policy for Tap {
-    fn on_access(&mut self, access: &Access, lookup: &Lookup<'_>, world: &World<'_>, plan: &mut Plan) {
-        let outcomes = access.extent.iter().map(|b| b.0).zip(lookup.outcomes.iter().copied());
-        self.note(|log| log.outcomes.extend(outcomes));
-        let before = plan.wishes().len();
-        self.inner.policy().on_access(access, lookup, world, plan);
-        self.note_wishes(plan, before);
+    fn inner(&mut self) -> Option<&mut dyn Policy> {
+        Some(&mut self.inner)
     }
-    fn on_fetched(&mut self, fetched: &Fetched, world: &World<'_>, plan: &mut Plan) {
-        let before = plan.wishes().len();
-        self.inner.policy().on_fetched(fetched, world, plan);
-        self.note_wishes(plan, before);
+    fn own_retention(&mut self) -> Option<&mut dyn Retention> {
+        Some(self)
     }
-    fn on_device_read(&mut self, read: &DeviceRead, world: &World<'_>, plan: &mut Plan) {
-        let before = plan.wishes().len();
-        self.inner.policy().on_device_read(read, world, plan);
-        self.note_wishes(plan, before);
+    fn hears_left(&mut self) -> bool {
+        true
     }
-    fn on_left(&mut self, extent: Extent, fate: Fate) {
-        if fate == Fate::Wasted {
-            self.note(|log| log.wasted.extend(extent.iter().map(|b| b.0)));
+    fn tell(&mut self, event: &Event<'_>, world: &World<'_>, plan: &mut Plan) {
+        match event {
+            Event::Access(access, lookup) => {
+                let outcomes = access.extent.iter().map(|b| b.0).zip(lookup.outcomes.iter().copied());
+                self.note(|log| log.outcomes.extend(outcomes));
+            }
+            Event::Left(extent, Fate::Wasted) => {
+                self.note(|log| log.wasted.extend(extent.iter().map(|b| b.0)));
+            }
+            _ => {}
         }
-        self.inner.policy().on_left(extent, fate);
-    }
-    fn on_wake(&mut self, token: u64, world: &World<'_>, plan: &mut Plan) {
         let before = plan.wishes().len();
-        self.inner.policy().on_wake(token, world, plan);
+        self.inner.tell(event, world, plan);
         self.note_wishes(plan, before);
     }
 }
@@ -210,7 +191,7 @@ impl Rig {
             other => return Err(format!("`fetches: {other}` is neither `at once` nor `held`")),
         };
         Ok(Self {
-            engine: Engine::new(config, array, CostModel::default(), Box::new(tap), dispatch),
+            engine: Engine::new(config, array, CostModel::default(), Scheme::of(tap), dispatch),
             log,
             is_host,
             held,
