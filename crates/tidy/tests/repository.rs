@@ -22,8 +22,8 @@ fn no_file_is_too_long() {
     hold("files under 800 lines", &forerun_tidy::file_lengths(&tree()));
 }
 
-/// Crates whose circles are still to be mended.
-const CIRCLES_LEFT: [&str; 1] = ["crates/core/"];
+/// The part whose circles are still to be mended.
+const CIRCLES_LEFT: [&str; 1] = ["crates/core/src/engine/"];
 
 #[test]
 fn no_files_of_a_crate_import_in_a_circle() {

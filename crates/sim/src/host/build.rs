@@ -19,6 +19,8 @@ use forerun_disk::preset::{BuildOptions, Preset};
 
 /// Memory of a layer that only passes blocks through, in blocks: 64 MiB.
 pub(crate) const TRANSIT_BLOCKS: u64 = 16_384;
+/// Largest cache: beyond it slots have no numbers of 32 bits. 8 TiB, and as much again for what is staged.
+const CACHE_BYTES_MAX: u64 = 8 << 40;
 /// Stripes for which staging memory is kept.
 pub(crate) const STAGING_STRIPES: u64 = 32;
 /// The page cache writes back after 30 s or at 40% dirty (Linux 2.6.18's defaults).
@@ -67,6 +69,12 @@ pub fn hardware(spec: &RunSpec) -> Result<Hardware, RunError> {
     if !(1..=ACCESS_BLOCKS_MAX).contains(&spec.cluster_blocks) {
         let why = format!("a command has from 1 to {ACCESS_BLOCKS_MAX} blocks, not {}", spec.cluster_blocks);
         return Err(wrong("cluster", why));
+    }
+    for (field, bytes) in [("cache", spec.cache_bytes), ("host-cache", spec.host_cache_bytes)] {
+        if bytes > CACHE_BYTES_MAX {
+            let most = forerun_core::size::format_size(CACHE_BYTES_MAX);
+            return Err(wrong(field, format!("a cache holds at most {most}")));
+        }
     }
     let (outer_ns_per_block, cost) = (believed.outer_ns_per_block, believed.into());
     let hardware = Hardware { array, outer_ns_per_block, cost, preset };
