@@ -10,7 +10,7 @@ use crate::array::Array;
 use crate::cache::Cache;
 use crate::cost::CostModel;
 use crate::dispatch::Dispatch;
-use crate::retention::keep::Retention;
+use crate::retention::contract::Retention;
 use crate::units::{Extent, Nanos};
 use alloc::vec::Vec;
 use core::any::Any;

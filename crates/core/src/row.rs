@@ -8,7 +8,7 @@
 
 use crate::cost::CostModel;
 use crate::policy::Policy;
-use crate::retention::keep::Retention;
+use crate::retention::contract::Retention;
 use crate::size::{format_size, format_time, parse_size, parse_time};
 use crate::units::{BLOCK_BYTES, Nanos};
 use alloc::boxed::Box;

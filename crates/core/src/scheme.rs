@@ -7,7 +7,7 @@
 
 use crate::dispatch::Dispatch;
 use crate::policy::{Event, Plan, Policy, Show, Wants, World};
-use crate::retention::keep::Retention;
+use crate::retention::contract::Retention;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::any::Any;

@@ -120,7 +120,7 @@ fn a_reborn_strip_keeps_what_was_read_in_its_past_life() {
         strips(&mut engine, &[1, other]);
     }
     let ghost = engine.cache().find(Block(0)).expect("remembered");
-    assert!(asp(&engine).is_ghost(ghost) && engine.cache().line(ghost).is_hollow());
+    assert!(asp(&engine).is_ghost(ghost) && engine.cache().line(ghost).is_empty());
     read(&mut engine, 1); // born again: blocks 0 and 2 were read in the past life, 3 was not
     strips(&mut engine, &[40, 44, 48]); // pushed downstream and culled
     assert_eq!(asp(&engine).tiers().place(ghost), Place::Down);
@@ -154,7 +154,7 @@ fn invariants(asp: &Asp, cache: &Cache, stripe_strips: u64) -> Result<(), String
             return Err(format!("segments of {id:?}"));
         }
         let line = cache.line(id);
-        if listed != (line.used && !line.is_hollow()) {
+        if listed != (line.used && !line.is_empty()) {
             return Err(format!("{id:?} is listed: {listed}, {line:?}"));
         }
         if listed {
@@ -168,7 +168,7 @@ fn invariants(asp: &Asp, cache: &Cache, stripe_strips: u64) -> Result<(), String
     }
     for id in (0..cache.lines_made() as u32).map(LineId) {
         let line = cache.line(id);
-        let ghost = line.used && line.is_hollow();
+        let ghost = line.used && line.is_empty();
         if ghost != asp.is_ghost(id) || ghost && !alive.contains(&(line.number / stripe_strips)) {
             return Err(format!("{id:?} is a ghost: {ghost}, {}", asp.is_ghost(id)));
         }

@@ -213,7 +213,7 @@ mod tests {
                     let lines = (0..self.engine.cache().lines_made() as u32).map(crate::cache::LineId);
                     let left = lines.map(|line| *self.engine.cache().line(line));
                     assert!(
-                        left.filter(|line| line.used && !line.is_hollow())
+                        left.filter(|line| line.used && !line.is_empty())
                             .all(|line| line.dirty + line.in_flight > 0 || !self.running.is_empty()),
                         "only what is under way stays"
                     );

@@ -12,7 +12,7 @@ use crate::cache::{Cache, Cell, LineId, NO_FETCH, State};
 use crate::cost::CostModel;
 use crate::planted::{self, Bug};
 use crate::policy::{Event, Fate, Outcome, Plan, Policy as _, World};
-use crate::retention::keep::Victim;
+use crate::retention::contract::Victim;
 use crate::scheme::Scheme;
 use crate::slots::Slot;
 use crate::stats::Stats;

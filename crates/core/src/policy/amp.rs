@@ -33,7 +33,7 @@ mod tests;
 use super::{Fetched, Lookup, Outcome, Plan, Policy, When, World};
 use crate::access::{Access, Op};
 use crate::cache::{Cache, LineId, State};
-use crate::retention::keep::{Afterlife, Retention, Victim};
+use crate::retention::contract::{Afterlife, Retention, Victim};
 use crate::retention::list::{FIRST as LRU, Lists};
 use crate::retention::replacement::Key;
 use crate::row::{Layer, Make, Param, Role, Row, Values};
@@ -318,7 +318,7 @@ impl Retention for Amp {
     fn second_chance(&mut self, line: LineId) {
         self.list.refresh(LRU, key(line));
     }
-    fn on_hollow(&mut self, line: LineId, _cache: &Cache) -> Afterlife {
+    fn on_emptied(&mut self, line: LineId, _cache: &Cache) -> Afterlife {
         self.list.unlink(key(line));
         self.pages.forget(line);
         Afterlife::Forget

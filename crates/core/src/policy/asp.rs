@@ -31,7 +31,7 @@ use crate::access::{Access, Op};
 use crate::cache::{Cache, LineId};
 use crate::cost::Head;
 use crate::hash::NumberMap;
-use crate::retention::keep::{Afterlife, Retention, Victim};
+use crate::retention::contract::{Afterlife, Retention, Victim};
 use crate::row::{Layer, LayerShape, Make, Param, Role, Row, Values};
 use crate::units::{Block, Disk, Nanos};
 use alloc::boxed::Box;
@@ -290,7 +290,7 @@ impl Asp {
         way.on
     }
 
-    /// The lines's record, with room made for it.
+    /// The record of the line, with room made for it.
     fn strip(&mut self, line: LineId) -> &mut Strip {
         if self.strips.len() <= line.index() {
             self.strips.resize(line.index() + 1, Strip::default());
@@ -547,7 +547,7 @@ impl Retention for Asp {
         let place = self.tiers.place(line);
         self.tiers.to_mru(line, place);
     }
-    fn on_hollow(&mut self, line: LineId, _cache: &Cache) -> Afterlife {
+    fn on_emptied(&mut self, line: LineId, _cache: &Cache) -> Afterlife {
         self.tiers.take_out(line);
         let ghosts = self.config.ghosts;
         let record = self.strip(line);

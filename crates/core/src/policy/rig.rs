@@ -8,7 +8,7 @@ use crate::cache::Cache;
 use crate::engine::{Engine, Input, Output, Start, Status};
 use crate::registry::{BuiltLayer, SchemeSpec};
 use crate::retention::adapter::ByLine;
-use crate::retention::keep::Retention;
+use crate::retention::contract::Retention;
 use crate::retention::lru::Lru;
 use crate::scheme::Scheme;
 use crate::spec::LayerSpec;

@@ -31,7 +31,7 @@ pub mod tracks;
 use super::{Fetched, Lookup, Outcome, Plan, Policy, When, World};
 use crate::access::{Access, Op};
 use crate::cache::{Cache, LineId, State};
-use crate::retention::keep::{Afterlife, Retention, Victim};
+use crate::retention::contract::{Afterlife, Retention, Victim};
 use crate::row::{Layer, LayerShape, Make, Param, Role, Row, Value, Values};
 use crate::units::{BLOCK_BYTES, Block, Extent};
 use alloc::boxed::Box;
@@ -323,7 +323,7 @@ impl Retention for Sarc {
             self.tracks.to_mru(index, self.tracks.place(index));
         }
     }
-    fn on_hollow(&mut self, line: LineId, cache: &Cache) -> Afterlife {
+    fn on_emptied(&mut self, line: LineId, cache: &Cache) -> Afterlife {
         self.tracks.remove(line, cache.line(line).number);
         Afterlife::Forget
     }

@@ -32,7 +32,7 @@ mod tests;
 use super::{Fate, Fetched, Lookup, Outcome, Plan, Policy, When, World};
 use crate::access::{Access, Op};
 use crate::cache::{Cache, LineId};
-use crate::retention::keep::{Afterlife, Retention, Victim};
+use crate::retention::contract::{Afterlife, Retention, Victim};
 use crate::retention::list::{FIRST as DEMAND, Lists, SECOND as AHEAD};
 use crate::retention::replacement::Key;
 use crate::row::{Layer, LayerShape, Make, Param, Role, Row, Values};
@@ -370,7 +370,7 @@ impl Retention for Tap {
         let list = self.lists.list_of(key(line));
         self.lists.refresh(list, key(line));
     }
-    fn on_hollow(&mut self, line: LineId, _cache: &Cache) -> Afterlife {
+    fn on_emptied(&mut self, line: LineId, _cache: &Cache) -> Afterlife {
         self.lists.unlink(key(line));
         self.triggers[line.index()] = 0;
         Afterlife::Forget

@@ -22,7 +22,7 @@ use forerun_core::access::{Access, Op};
 use forerun_core::array::Array;
 use forerun_core::cache::{Cache, LineId, State};
 use forerun_core::policy::{Fetched, Lookup, Outcome, Plan, Policy, World};
-use forerun_core::retention::keep::{Afterlife, Retention, Victim};
+use forerun_core::retention::contract::{Afterlife, Retention, Victim};
 use forerun_core::units::Extent;
 
 /// An access that is this many windows late will not happen any more.
@@ -142,7 +142,7 @@ impl Retention for Oracle {
     fn second_chance(&mut self, line: LineId) {
         self.kept.put_aside(line);
     }
-    fn on_hollow(&mut self, line: LineId, _cache: &Cache) -> Afterlife {
+    fn on_emptied(&mut self, line: LineId, _cache: &Cache) -> Afterlife {
         if let Some(key) = self.kept.leave(line) {
             self.ahead.miss(key, &self.future);
         }

@@ -12,7 +12,7 @@ use forerun_core::dispatch::Class;
 use forerun_core::engine::{Engine, Input, Limits, Output, Start, Status, WriteMode};
 use forerun_core::policy::{Event, Fate, Outcome, Plan, Policy, When, World};
 use forerun_core::registry::{BuiltLayer, Layer, SchemeSpec};
-use forerun_core::retention::keep::{Afterlife, Retention, Victim};
+use forerun_core::retention::contract::{Afterlife, Retention, Victim};
 use forerun_core::scheme::Scheme;
 use forerun_core::size::parse_size;
 use forerun_core::spec::LayerSpec;
@@ -35,7 +35,7 @@ struct Log {
 struct Tap {
     inner: Scheme,
     log: Arc<Mutex<Log>>,
-    hollow: BTreeMap<LineId, Extent>,
+    emptied: BTreeMap<LineId, Extent>,
 }
 
 impl Tap {
@@ -111,18 +111,18 @@ impl Retention for Tap {
     fn second_chance(&mut self, line: LineId) {
         self.inner.retention().second_chance(line);
     }
-    fn on_hollow(&mut self, line: LineId, cache: &Cache) -> Afterlife {
-        let afterlife = self.inner.retention().on_hollow(line, cache);
+    fn on_emptied(&mut self, line: LineId, cache: &Cache) -> Afterlife {
+        let afterlife = self.inner.retention().on_emptied(line, cache);
         if afterlife == Afterlife::Ghost {
             let extent = cache.line_extent(cache.line(line).number);
-            self.hollow.insert(line, extent);
+            self.emptied.insert(line, extent);
             self.note(|log| log.remembered.extend(extent.iter().map(|b| b.0)));
         }
         afterlife
     }
     fn forgotten(&mut self) -> Option<LineId> {
         let line = self.inner.retention().forgotten()?;
-        if let Some(extent) = self.hollow.remove(&line) {
+        if let Some(extent) = self.emptied.remove(&line) {
             self.note(|log| log.forgotten.extend(extent.iter().map(|b| b.0)));
         }
         Some(line)
@@ -178,7 +178,7 @@ impl Rig {
         };
         let log = Arc::new(Mutex::new(Log::default()));
         let built = layer.built();
-        let tap = Tap { inner: built.scheme, log: Arc::clone(&log), hollow: BTreeMap::new() };
+        let tap = Tap { inner: built.scheme, log: Arc::clone(&log), emptied: BTreeMap::new() };
         let built = BuiltLayer { scheme: Scheme::of(tap), ..built };
         let held = match settings.or("fetches", "at once") {
             "at once" => false,

@@ -3,7 +3,7 @@
 use super::Memory;
 use crate::cache::{Cell, LineId, State};
 use crate::policy::Fate;
-use crate::retention::keep::{Afterlife, Victim};
+use crate::retention::contract::{Afterlife, Victim};
 use crate::units::{Block, Extent};
 
 /// Most victims proposed for one need before the need has to wait. Lines in flight or dirty are refused; more
@@ -68,7 +68,7 @@ impl Memory {
     /// A dirty line in the way has been told to go to the members; unless that was given up it stays for now.
     pub(in crate::engine) fn stays(&mut self, line: LineId) {
         let state = self.cache.line(line);
-        if state.used && !state.is_hollow() {
+        if state.used && !state.is_empty() {
             self.refuse(line);
         }
     }
@@ -135,7 +135,7 @@ impl Memory {
             |_| true,
             |cell| if remembers { cell.state == State::Cached } else { cell.past },
         );
-        self.hollow(line);
+        self.emptied(line);
     }
 
     /// Evicts the blocks that nobody has read and that were not read in the past life either.
@@ -145,8 +145,8 @@ impl Memory {
         }
         let goes = |cell: &Cell| cell.state == State::Prefetched && !cell.past && !cell.dirty;
         self.clear_cells(line, goes, |cell| cell.past);
-        if self.cache.line(line).is_hollow() {
-            self.hollow(line);
+        if self.cache.line(line).is_empty() {
+            self.emptied(line);
         }
     }
 
@@ -192,8 +192,8 @@ impl Memory {
     }
 
     /// The last block of a line has gone.
-    fn hollow(&mut self, line: LineId) {
-        if self.scheme.retention().on_hollow(line, &self.cache) == Afterlife::Forget {
+    fn emptied(&mut self, line: LineId) {
+        if self.scheme.retention().on_emptied(line, &self.cache) == Afterlife::Forget {
             self.cache.forget(line);
         }
         self.forget_ghosts();
@@ -210,8 +210,8 @@ impl Memory {
     pub(super) fn drop_block(&mut self, block: Block) {
         if let Some(line) = self.cache.find(block) {
             self.empty_cell(line, block);
-            if self.cache.line(line).is_hollow() {
-                self.hollow(line);
+            if self.cache.line(line).is_empty() {
+                self.emptied(line);
             }
         }
     }
@@ -235,13 +235,13 @@ impl Memory {
             let range = self.cache.chunk(at, extent.end()).1;
             at = range.end();
             // A ghost has nothing to lose.
-            let line = self.cache.find(range.start).filter(|&line| !self.cache.line(line).is_hollow());
+            let line = self.cache.find(range.start).filter(|&line| !self.cache.line(line).is_empty());
             let Some(line) = line else { continue };
             for block in range.iter() {
                 self.block_gone(line, block);
             }
-            if self.cache.line(line).is_hollow() {
-                self.hollow(line);
+            if self.cache.line(line).is_empty() {
+                self.emptied(line);
             }
         }
     }
@@ -266,7 +266,7 @@ impl Memory {
         for index in 0..self.cache.lines_made() {
             let line = LineId(u32::try_from(index).expect("lines are numbered in 32 bits"));
             let state = *self.cache.line(line);
-            if state.used && !state.is_hollow() && state.dirty == 0 && state.in_flight == 0 {
+            if state.used && !state.is_empty() && state.dirty == 0 && state.in_flight == 0 {
                 self.evict(line);
             }
         }

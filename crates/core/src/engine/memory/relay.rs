@@ -7,7 +7,7 @@ use super::Memory;
 use crate::cache::{Cache, Cell, LineId, State};
 use crate::hash::NumberMap;
 use crate::policy::Policy as _;
-use crate::retention::keep::Victim;
+use crate::retention::contract::Victim;
 use crate::scheme::Scheme;
 use crate::units::Block;
 use alloc::vec::Vec;
@@ -64,7 +64,7 @@ impl Memory {
             let extent = self.cache.line_extent(state.number);
             let new = extent.start.0 / line_blocks..=(extent.end() - 1) / line_blocks;
             let stays = new.into_iter().any(|number| stay.contains_key(&number));
-            if !stays && !state.is_hollow() && state.dirty == 0 && state.in_flight == 0 {
+            if !stays && !state.is_empty() && state.dirty == 0 && state.in_flight == 0 {
                 self.evict(line);
             }
         }
@@ -76,7 +76,7 @@ impl Memory {
     fn leaving_order(&mut self) -> Vec<Block> {
         let all = (0..self.cache.lines_made() as u32).map(LineId);
         let alive: Vec<LineId> =
-            all.filter(|&line| self.cache.line(line).used && !self.cache.line(line).is_hollow()).collect();
+            all.filter(|&line| self.cache.line(line).used && !self.cache.line(line).is_empty()).collect();
         let mut named = Vec::new();
         named.resize(self.cache.lines_made(), false);
         let mut lines = Vec::with_capacity(alive.len());

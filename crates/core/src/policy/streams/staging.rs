@@ -12,7 +12,7 @@ use super::Streams;
 use super::table::{LaneId, Lines, NONE};
 use crate::cache::{Cache, LineId};
 use crate::policy::Outcome;
-use crate::retention::keep::{Afterlife, Retention, Victim};
+use crate::retention::contract::{Afterlife, Retention, Victim};
 use crate::units::{Block, Extent};
 use alloc::vec::Vec;
 
@@ -291,9 +291,9 @@ impl Retention for Streams {
     fn second_chance(&mut self, line: LineId) {
         self.refresh(line.0);
     }
-    fn on_hollow(&mut self, line: LineId, _cache: &Cache) -> Afterlife {
+    fn on_emptied(&mut self, line: LineId, _cache: &Cache) -> Afterlife {
         self.give(line.0, NONE, false);
-        debug_assert_eq!(self.staging.node(line.0).unread, 0, "a hollow line has nothing unread");
+        debug_assert_eq!(self.staging.node(line.0).unread, 0, "a empty line has nothing unread");
         Afterlife::Forget
     }
 }

@@ -44,7 +44,7 @@ pub(super) struct Stream {
     pub(super) proven: u64,
     /// How fast it reads.
     pub(super) pace: Pace,
-    /// Of all streams so far, the how manieth it is: the youngest are refused first.
+    /// Its number in the order in which streams began: the youngest are refused first.
     pub(super) born: u64,
     /// Its last turn came in time.
     pub(super) settled: bool,
