@@ -1,19 +1,82 @@
-//! Files that commands write: asked about before any work is done, so that none is written over what it is made of.
+//! Files that commands write: asked about before any work is done, so that none is written over what it is made of and no
+//! hours of work end at a folder that is not there. A text comes beside its file first and takes its place when it is whole.
 
 use crate::error::CliError;
+use std::io;
 use std::path::{Path, PathBuf};
 
-/// Refuses outputs (option and path, `-` and none being no file) that are files that are read, block devices, or each other.
+/// Refuses outputs (option and path, `-` and none being no file) that are files that are read, block devices, or each other,
+/// and those that cannot be written.
 pub(crate) fn check(outputs: &[(&'static str, Option<&Path>)], read: &[PathBuf]) -> Result<(), CliError> {
     let files: Vec<_> = outputs
         .iter()
         .filter_map(|&(option, path)| Some((option, path?)))
         .filter(|(_, path)| path.as_os_str() != "-")
         .collect();
-    forerun_serve::output::check(&files, read).map_err(|problem| CliError::usage("", problem, ""))
+    forerun_serve::output::check(&files, read).map_err(|problem| CliError::usage("", problem, ""))?;
+    for (option, path) in files {
+        let tried = try_beside(path);
+        tried.map_err(|problem| CliError::failure(&format!("{option} {}", path.display()), problem))?;
+    }
+    Ok(())
 }
 
-/// Writes a text to a file that was checked.
+/// Whether the file that comes first can be made. It is removed again.
+fn try_beside(path: &Path) -> io::Result<()> {
+    let Some(beside) = beside(path) else { return Ok(()) };
+    std::fs::File::create(&beside)?;
+    std::fs::remove_file(&beside)
+}
+
+/// Where the text of `path` comes first; none for what is there and no regular file, such as a pipe.
+fn beside(path: &Path) -> Option<PathBuf> {
+    // A link keeps its place and its target gets the text.
+    let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    if path.exists() && !path.is_file() {
+        return None;
+    }
+    let mut beside = path.into_os_string();
+    beside.push(".partial");
+    Some(beside.into())
+}
+
+/// Writes a text to a file that was checked: all of it, or what was there stays.
 pub(crate) fn write(path: &Path, text: impl AsRef<[u8]>) -> Result<(), CliError> {
-    std::fs::write(path, text).map_err(|problem| CliError::file(path, &problem))
+    let written = match beside(path) {
+        None => std::fs::write(path, text),
+        Some(beside) => std::fs::write(&beside, text)
+            .and_then(|()| std::fs::rename(&beside, path.canonicalize().unwrap_or_else(|_| path.to_owned())))
+            .inspect_err(|_| drop(std::fs::remove_file(&beside))),
+    };
+    written.map_err(|problem| CliError::file(path, &problem))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_output_in_a_folder_that_is_not_there_is_refused_before_anything_runs() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("none/report.html");
+        let said = check(&[("--html", Some(&path))], &[]).expect_err("refused").to_string();
+        assert!(said.starts_with("--html ") && said.contains("none/report.html"), "{said}");
+        let path = folder.path().join("report.html");
+        check(&[("--html", Some(&path))], &[]).expect("it can be written");
+        assert_eq!(std::fs::read_dir(folder.path()).expect("there").count(), 0, "nothing is left behind");
+    }
+
+    #[test]
+    fn a_text_that_cannot_be_written_whole_leaves_what_was_there() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("runs.csv");
+        write(&path, "before").expect("written");
+        // What comes first cannot be made: a folder has its name.
+        std::fs::create_dir(folder.path().join("runs.csv.partial")).expect("made");
+        assert!(write(&path, "after").is_err());
+        assert_eq!(std::fs::read_to_string(&path).expect("there"), "before");
+        std::fs::remove_dir(folder.path().join("runs.csv.partial")).expect("removed");
+        write(&path, "after").expect("written");
+        assert_eq!(std::fs::read_to_string(&path).expect("there"), "after");
+    }
 }

@@ -11,12 +11,12 @@
 
 use forerun_core::access::{Access, Context};
 use forerun_core::array::Array;
-use forerun_core::cost::CostModel;
-use forerun_core::dispatch::DemandFirst;
-use forerun_core::engine::{Config, Engine, Input, Output, Residency, Status, WriteMode};
+use forerun_core::engine::{Engine, Input, WriteMode};
 use forerun_core::policy::asp::{Asp, AspConfig};
 use forerun_core::policy::msp::Msp;
-use forerun_core::scheme::Joined;
+use forerun_core::registry::{BuiltLayer, SchemeSpec};
+use forerun_core::scheme::Scheme;
+use forerun_core::spec::LayerSpec;
 use forerun_core::units::{Extent, Nanos};
 use std::time::Instant;
 
@@ -29,33 +29,20 @@ fn engine() -> Engine {
     let spec = "raid5:5x128KiB".parse().expect("a valid name");
     let array = Array::new(spec, 1 << 20).expect("members hold strips");
     let asp = Asp::new(AspConfig::new(CACHE_BLOCKS / STRIP_BLOCKS), array.stripe_strips());
-    let scheme = Box::new(Joined { owner: Box::new(asp), beside: Box::new(Msp::new()) });
-    let config = Config {
-        residency: Residency::Owned,
-        cache_blocks: CACHE_BLOCKS,
-        line_blocks: STRIP_BLOCKS,
-        strip_aligned: true,
-        retain: true,
-        command_blocks_max: STRIP_BLOCKS,
-        ahead_blocks_max: CACHE_BLOCKS / 8,
-        staging_blocks: 1_024,
+    let scheme = Scheme::of(asp).with(Msp::new());
+    let built = BuiltLayer { scheme, line_blocks: STRIP_BLOCKS, ahead_blocks_max: CACHE_BLOCKS / 8 };
+    let none = SchemeSpec::parse("none").expect("a scheme");
+    let layer = LayerSpec {
         write: WriteMode::Back { dirty_percent: 25, age: Nanos::from_secs(30) },
+        ..LayerSpec::array_cache(none, array, CACHE_BLOCKS)
     };
-    Engine::new(config, array, CostModel::default(), scheme, Box::new(DemandFirst::new(5)))
+    layer.build_with(built).expect("fits")
 }
 
 fn read(engine: &mut Engine, now: u64, context: u64, block: u64) {
     let access = Access::read(Context(context), Extent::new(block, 1));
     engine.handle(Nanos(now), Input::Read { id: now, access });
-    while let Some(output) = engine.poll() {
-        match output {
-            Output::Start(start) => {
-                engine.handle(Nanos(now), Input::Done { command: start.command, status: Status::Ok });
-            }
-            Output::Ready { handle, .. } => engine.handle(Nanos(now), Input::Release { handle }),
-            _ => {}
-        }
-    }
+    engine.settle(Nanos(now), |_| {});
 }
 
 /// SplitMix64.

@@ -20,7 +20,7 @@ use forerun_core::access::{Access, Context};
 use forerun_core::array::Array;
 use forerun_core::cache::Cache;
 use forerun_core::cost::CostModel;
-use forerun_core::policy::{DeviceRead, Fate, Fetched, Lookup, Outcome, Plan, World};
+use forerun_core::policy::{DeviceRead, Event, Fate, Fetched, Lookup, Outcome, Plan, Policy as _, World};
 use forerun_core::registry::{Layer, LayerShape, ROWS, Role, SchemeSpec};
 use forerun_core::units::{Extent, Nanos};
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -114,17 +114,13 @@ fn measure(scheme: &str, files: u64, accesses: u64) -> (f64, f64, f64) {
             blocks: BLOCKS,
             ahead_in_flight: 0,
         };
-        let policy = built.policy();
-        policy.on_access(&access, &Lookup { outcomes: &[outcome] }, &world, &mut plan);
+        built.tell(&Event::Access(&access, Lookup { outcomes: &[outcome] }), &world, &mut plan);
         let Access { context, extent, .. } = access;
         if outcome == Outcome::Miss {
-            policy.on_device_read(
-                &DeviceRead { context, extent, ahead_blocks: 0, was_prefetched: false },
-                &world,
-                &mut plan,
-            );
+            let read = DeviceRead { context, extent, ahead_blocks: 0, was_prefetched: false };
+            built.tell(&Event::DeviceRead(&read), &world, &mut plan);
         } else {
-            policy.on_left(extent, Fate::Used);
+            built.tell(&Event::Left(extent, Fate::Used), &world, &mut plan);
         }
         for index in 0..plan.wishes().len() {
             let extent = plan.wishes()[index].extent;
@@ -133,7 +129,7 @@ fn measure(scheme: &str, files: u64, accesses: u64) -> (f64, f64, f64) {
             *ahead = (*ahead).max(extent.end());
             let took = Nanos::from_millis(1);
             let fetched = Fetched { context, extent, took, was_prefetch: true, reader_waiting: false };
-            policy.on_fetched(&fetched, &world, &mut plan);
+            built.tell(&Event::Fetched(&fetched), &world, &mut plan);
         }
         plan.clear();
     }

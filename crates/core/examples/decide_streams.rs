@@ -12,10 +12,9 @@
 
 use forerun_core::access::{Access, Context};
 use forerun_core::array::Array;
-use forerun_core::cost::CostModel;
-use forerun_core::dispatch::DemandFirst;
-use forerun_core::engine::{Config, Engine, Input, Output, Residency, Status, WriteMode};
-use forerun_core::registry::{Layer, LayerShape, SchemeSpec};
+use forerun_core::engine::{Engine, Input, Output, Status};
+use forerun_core::registry::SchemeSpec;
+use forerun_core::spec::LayerSpec;
 use forerun_core::units::{Extent, Nanos};
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -37,20 +36,8 @@ const STEP: u64 = 1_200_000;
 
 fn engine(scheme: &str, streams: u64) -> Engine {
     let array = Array::new("single:128KiB".parse().expect("valid"), streams * TITLE).expect("holds strips");
-    let shape = LayerShape { cache_blocks: CACHE, strip_blocks: 32, stripe_strips: 4, disks: 1 };
-    let built = SchemeSpec::parse(scheme).expect("a scheme of the registry").build(Layer::Array, &shape);
-    let config = Config {
-        residency: Residency::Owned,
-        cache_blocks: CACHE,
-        line_blocks: built.line_blocks,
-        strip_aligned: true,
-        retain: true,
-        command_blocks_max: 32,
-        ahead_blocks_max: built.ahead_blocks_max,
-        staging_blocks: 64,
-        write: WriteMode::Through,
-    };
-    Engine::new(config, array, CostModel::default(), built.scheme, Box::new(DemandFirst::new(1)))
+    let scheme = SchemeSpec::parse(scheme).expect("a scheme of the registry");
+    LayerSpec::array_cache(scheme, array, CACHE).build().expect("fits")
 }
 
 /// Ends commands until no reader that could ask is missing, or nothing is under way.

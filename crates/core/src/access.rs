@@ -68,3 +68,41 @@ impl Access {
         Self { context, op: Op::Write, extent, demand: extent, within: ANYWHERE }
     }
 }
+
+/// How the cache answered one block of a read (design.md, "Words").
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Had been read since it was loaded.
+    CacheHit,
+    /// Loaded by a prefetch, first use.
+    PrefetchHit,
+    /// A prefetch of it is still in flight.
+    LateHit,
+    /// Not here.
+    Miss,
+    /// Not here, but another reader's fetch of it is in flight.
+    MergedMiss,
+}
+
+impl Outcome {
+    /// Whether the block must be fetched for this access.
+    #[must_use]
+    pub const fn is_miss(self) -> bool {
+        matches!(self, Self::Miss)
+    }
+}
+
+/// How the cache answered a whole access.
+#[derive(Clone, Copy, Debug)]
+pub struct Lookup<'a> {
+    /// One per block of the access, in block order. Empty for a write.
+    pub outcomes: &'a [Outcome],
+}
+
+impl Lookup<'_> {
+    /// Whether any block must be fetched.
+    #[must_use]
+    pub fn any_miss(&self) -> bool {
+        self.outcomes.iter().any(|o| o.is_miss())
+    }
+}

@@ -155,7 +155,7 @@ impl Line {
     }
     /// Whether nothing of it holds memory; then it is a ghost or about to go.
     #[must_use]
-    pub const fn is_hollow(&self) -> bool {
+    pub const fn is_empty(&self) -> bool {
         self.occupied() == 0
     }
 }
@@ -539,10 +539,10 @@ impl Cache {
         (id, true)
     }
 
-    /// Forgets a hollow line, its past included.
+    /// Forgets an empty line, its past included.
     pub(crate) fn forget(&mut self, id: LineId) {
         let line = self.lines[id.index()];
-        assert!(line.used && line.is_hollow(), "only a line without memory is forgotten");
+        assert!(line.used && line.is_empty(), "only a line without memory is forgotten");
         self.map.remove(&line.number);
         self.lines[id.index()].used = false;
         let (n, size) = (self.leaves_of_line, self.leaf_size());

@@ -62,7 +62,7 @@ pub const DEPTH_MAX: u32 = 32;
 pub const AHEAD_DEPTH_MAX: u32 = 16;
 
 #[derive(Debug, Default)]
-struct Lane {
+struct DiskQueues {
     queues: [VecDeque<Queued>; 4],
     outstanding: u32,
 }
@@ -70,7 +70,7 @@ struct Lane {
 /// Demand first, then urgent writes, prefetches, background.
 #[derive(Debug)]
 pub struct DemandFirst {
-    lanes: Vec<Lane>,
+    by_disk: Vec<DiskQueues>,
     /// Disks that may have something to send, so that `pick` does not look at all.
     ready: u64,
 }
@@ -83,13 +83,13 @@ impl DemandFirst {
     #[must_use]
     pub fn new(disks: usize) -> Self {
         assert!(disks <= 64, "an array has at most 64 disks");
-        let mut lanes = Vec::new();
-        lanes.resize_with(disks, Lane::default);
-        Self { lanes, ready: 0 }
+        let mut by_disk = Vec::new();
+        by_disk.resize_with(disks, DiskQueues::default);
+        Self { by_disk, ready: 0 }
     }
 }
 
-impl Lane {
+impl DiskQueues {
     fn pop(&mut self) -> Option<Queued> {
         if self.outstanding >= DEPTH_MAX {
             return None;
@@ -104,16 +104,16 @@ impl Lane {
 impl Dispatch for DemandFirst {
     fn enqueue(&mut self, _now: Nanos, queued: Queued) {
         let disk = queued.disk.0 as usize;
-        self.lanes[disk].queues[queued.class as usize].push_back(queued);
+        self.by_disk[disk].queues[queued.class as usize].push_back(queued);
         self.ready |= 1 << disk;
     }
     fn promote(&mut self, command: u32, disk: Disk) {
-        let lane = &mut self.lanes[disk.0 as usize];
+        let of_disk = &mut self.by_disk[disk.0 as usize];
         for class in [Class::Prefetch as usize, Class::Background as usize] {
-            if let Some(at) = lane.queues[class].iter().position(|q| q.command == command) {
-                if let Some(mut queued) = lane.queues[class].remove(at) {
+            if let Some(at) = of_disk.queues[class].iter().position(|q| q.command == command) {
+                if let Some(mut queued) = of_disk.queues[class].remove(at) {
                     queued.class = Class::Demand;
-                    lane.queues[Class::Demand as usize].push_back(queued);
+                    of_disk.queues[Class::Demand as usize].push_back(queued);
                 }
                 return;
             }
@@ -124,9 +124,9 @@ impl Dispatch for DemandFirst {
         if self.ready == 0 { None } else { self.pick_ready() }
     }
     fn complete(&mut self, _now: Nanos, disk: Disk, _command: u32) {
-        let lane = &mut self.lanes[disk.0 as usize];
-        assert!(lane.outstanding > 0, "a command ends once");
-        lane.outstanding -= 1;
+        let of_disk = &mut self.by_disk[disk.0 as usize];
+        assert!(of_disk.outstanding > 0, "a command ends once");
+        of_disk.outstanding -= 1;
         self.ready |= 1 << disk.0;
     }
 }
@@ -136,7 +136,7 @@ impl DemandFirst {
     fn pick_ready(&mut self) -> Option<u32> {
         while self.ready != 0 {
             let disk = self.ready.trailing_zeros() as usize;
-            if let Some(queued) = self.lanes[disk].pop() {
+            if let Some(queued) = self.by_disk[disk].pop() {
                 return Some(queued.command);
             }
             self.ready &= !(1 << disk);

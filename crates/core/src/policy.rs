@@ -1,15 +1,19 @@
 //! Detect, permit, size: what a prefetching scheme decides about every access.
 //!
-//! A policy is hooks with empty defaults. It is told what happened, sees a read-only world, and writes wishes into a
-//! bounded plan; it never reads, waits, evicts or asks the time. The engine clips the wishes, drops what is resident
+//! A policy is told what happened ([`Event`]), sees a read-only world, and writes wishes into a bounded plan; it has a hook
+//! with an empty default for each event. It never reads, waits, evicts or asks the time. The engine clips the wishes, drops what is resident
 //! or in flight, splits them by the array and obeys the budgets.
 
 use crate::access::{Access, Context};
+pub use crate::access::{Lookup, Outcome};
 use crate::array::Array;
 use crate::cache::Cache;
 use crate::cost::CostModel;
+use crate::dispatch::Dispatch;
+use crate::retention::contract::Retention;
 use crate::units::{Extent, Nanos};
 use alloc::vec::Vec;
+use core::any::Any;
 
 pub mod amp;
 pub mod asp;
@@ -30,48 +34,12 @@ pub mod regions;
 pub(crate) mod rig;
 pub mod rpp;
 pub mod sarc;
+#[cfg(test)]
+pub mod skeleton;
 pub mod streams;
 pub mod strip;
 pub mod tap;
 pub mod zfetch;
-
-/// How the cache answered one block of a read (design.md, "Words").
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// Had been read since it was loaded.
-    CacheHit,
-    /// Loaded by a prefetch, first use.
-    PrefetchHit,
-    /// A prefetch of it is still in flight.
-    LateHit,
-    /// Not here.
-    Miss,
-    /// Not here, but another reader's fetch of it is in flight.
-    MergedMiss,
-}
-
-impl Outcome {
-    /// Whether the block must be fetched for this access.
-    #[must_use]
-    pub const fn is_miss(self) -> bool {
-        matches!(self, Self::Miss)
-    }
-}
-
-/// How the cache answered a whole access.
-#[derive(Clone, Copy, Debug)]
-pub struct Lookup<'a> {
-    /// One per block of the access, in block order. Empty for a write.
-    pub outcomes: &'a [Outcome],
-}
-
-impl Lookup<'_> {
-    /// Whether any block must be fetched.
-    #[must_use]
-    pub fn any_miss(&self) -> bool {
-        self.outcomes.iter().any(|o| o.is_miss())
-    }
-}
 
 /// What a policy may look at.
 #[derive(Clone, Copy)]
@@ -114,7 +82,9 @@ pub struct Wish {
     pub context: Option<Context>,
 }
 
-/// Most wishes of one event. 64: a 1 MiB access that widens each of its 4 KiB-apart strips still fits.
+/// Most wishes of one event. 64: an access of 1 MiB that widens each of its strips of 16 KiB still fits, and the longest one,
+/// of 4 MiB, on strips of 64 KiB. On smaller strips those behind are not widened, which is counted; all but the first and the
+/// last are read whole anyway, so that no more than the last strip's rest is lost.
 pub const WISHES_MAX: usize = 64;
 /// Most wake-ups asked for in one event.
 pub const WAKES_MAX: usize = 8;
@@ -230,41 +200,122 @@ pub enum Fate {
     Wasted,
 }
 
-/// Detect, permit, size. Source: design.md, "The central types, in words".
-pub trait Policy: Send {
+/// What a policy is told.
+#[derive(Clone, Copy, Debug)]
+pub enum Event<'a> {
     /// An access and the cache's answer, before the answer changes the cache.
+    Access(&'a Access, Lookup<'a>),
+    /// A fetch arrived.
+    Fetched(&'a Fetched),
+    /// A read reached the device.
+    DeviceRead(&'a DeviceRead),
+    /// Blocks that a prefetch loaded have left, or were used. It comes in the middle of other work: nothing that is
+    /// wished then is heard.
+    Left(Extent, Fate),
+    /// A wake-up asked for by [`Plan::wake_at`], with its token.
+    Wake(u64),
+}
+
+/// Where a policy puts what it has to show.
+#[derive(Debug)]
+pub enum Show<'a> {
+    /// Numbers worth showing at the end of a run, by name.
+    Gauges(&'a mut Vec<(&'static str, f64)>),
+    /// Numbers worth a curve over the run, by name.
+    Curves(&'a mut Vec<(&'static str, f64)>),
+    /// The turns of its switches since it was last asked: when, on or off, and why.
+    Decisions(&'a mut Vec<decisions::Decision>),
+}
+
+/// What a scheme asks of its layer; `None` leaves what is usual there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Wants {
+    /// Blocks of a line.
+    pub line_blocks: Option<u64>,
+    /// Most prefetched blocks in flight: a scheme that keeps books on memory needs no other bound.
+    pub ahead_blocks_max: Option<u64>,
+}
+
+/// Detect, permit, size; and keep and dispatch, where these share its state. Source: design.md, "The central types, in
+/// words".
+///
+/// Everything that happens comes through [`Policy::tell`], and everything that is shown goes through [`Policy::show`]. A
+/// plain policy leaves both as they are and fills in hooks. One that wraps another names it ([`Policy::inner`]), changes in
+/// `tell` what the other hears and wishes, and forwards nothing else: what it does not answer itself is the inner one's.
+pub trait Policy: Any + Send {
+    /// Something happened. Writes wishes into the plan.
+    #[inline]
+    fn tell(&mut self, event: &Event<'_>, world: &World<'_>, plan: &mut Plan) {
+        match *event {
+            Event::Access(access, ref lookup) => self.on_access(access, lookup, world, plan),
+            Event::Fetched(fetched) => self.on_fetched(fetched, world, plan),
+            Event::DeviceRead(read) => self.on_device_read(read, world, plan),
+            Event::Left(extent, fate) => self.on_left(extent, fate),
+            Event::Wake(token) => self.on_wake(token, world, plan),
+        }
+    }
+    /// Shows its own numbers or decisions, then those of the one it wraps.
+    fn show(&mut self, sink: &mut Show<'_>) {
+        match sink {
+            Show::Gauges(out) => self.gauges(out),
+            Show::Curves(out) => self.curves(out),
+            Show::Decisions(out) => self.decisions(out),
+        }
+        if let Some(inner) = self.inner() {
+            inner.show(sink);
+        }
+    }
+    /// The policy that it wraps.
+    fn inner(&mut self) -> Option<&mut dyn Policy> {
+        None
+    }
+    /// The retention that shares its state, if it has one. Whether there is one never changes.
+    fn own_retention(&mut self) -> Option<&mut dyn Retention> {
+        self.inner()?.own_retention()
+    }
+    /// The dispatch that shares its state, if it has one; otherwise the layer's own decides what leaves when. Whether there
+    /// is one never changes.
+    fn own_dispatch(&mut self) -> Option<&mut dyn Dispatch> {
+        self.inner()?.own_dispatch()
+    }
+    /// What it asks of its layer instead of the usual.
+    fn wants(&mut self) -> Wants {
+        self.inner().map_or_else(Wants::default, Policy::wants)
+    }
+    /// Whether it listens to [`Event::Left`] at all. Asked once: who does not is not told of every block.
+    fn hears_left(&mut self) -> bool {
+        self.inner().is_none_or(Policy::hears_left)
+    }
+
+    /// [`Event::Access`].
     fn on_access(&mut self, access: &Access, lookup: &Lookup<'_>, world: &World<'_>, plan: &mut Plan) {
         let _ = (access, lookup, world, plan);
     }
-    /// A fetch arrived.
+    /// [`Event::Fetched`].
     fn on_fetched(&mut self, fetched: &Fetched, world: &World<'_>, plan: &mut Plan) {
         let _ = (fetched, world, plan);
     }
-    /// A read reached the device.
+    /// [`Event::DeviceRead`].
     fn on_device_read(&mut self, read: &DeviceRead, world: &World<'_>, plan: &mut Plan) {
         let _ = (read, world, plan);
     }
-    /// Blocks that a prefetch loaded have left, or were used.
+    /// [`Event::Left`].
     fn on_left(&mut self, extent: Extent, fate: Fate) {
         let _ = (extent, fate);
     }
-    /// Whether [`Policy::on_left`] listens at all. Asked once: who does not is not told of every block.
-    fn hears_left(&mut self) -> bool {
-        true
-    }
-    /// A wake-up asked for by [`Plan::wake_at`].
+    /// [`Event::Wake`].
     fn on_wake(&mut self, token: u64, world: &World<'_>, plan: &mut Plan) {
         let _ = (token, world, plan);
     }
-    /// Numbers worth showing at the end of a run, by name.
+    /// [`Show::Gauges`].
     fn gauges(&self, out: &mut Vec<(&'static str, f64)>) {
         let _ = out;
     }
-    /// Numbers worth a curve over the run, by name.
+    /// [`Show::Curves`].
     fn curves(&self, out: &mut Vec<(&'static str, f64)>) {
         let _ = out;
     }
-    /// Hands over the turns of its switches since the last call: when, on or off, and why.
+    /// [`Show::Decisions`].
     fn decisions(&mut self, out: &mut Vec<decisions::Decision>) {
         let _ = out;
     }

@@ -1,176 +1,106 @@
-//! A scheme: one object that may answer several of the five questions over shared state.
+//! A scheme: all that decides in one layer, any number of policies and one retention.
 //!
-//! ASP's cost test needs the tiers that its retention keeps, so policy and retention are two views of one object, and
-//! a scheme hands out each view. `+` composes policies; the part that owns retention is named in the registry row.
+//! ASP's cost test needs the tiers that its retention keeps, so a policy may come with a retention (and `streams` with a
+//! dispatch): these are views of one object, and the policy hands them out. `+` makes a scheme of several: each is told
+//! everything in turn. At most one of them keeps; where none does, a retention that shares nothing with them stands beside.
+//! A scheme is a policy itself, so that what listens to a whole one, or controls it, wraps it like any other.
 
-use crate::access::Access;
 use crate::dispatch::Dispatch;
-use crate::policy::decisions::Decision;
-use crate::policy::{DeviceRead, Fate, Fetched, Lookup, Plan, Policy, World};
-use crate::retention::keep::Retention;
-use crate::units::Extent;
+use crate::policy::{Event, Plan, Policy, Show, Wants, World};
+use crate::retention::contract::Retention;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::any::Any;
 
-/// Policy and retention of one layer.
-pub trait Scheme: Send {
-    /// The view that detects, permits and sizes.
-    fn policy(&mut self) -> &mut dyn Policy;
-    /// The view that keeps.
-    fn retention(&mut self) -> &mut dyn Retention;
-    /// The view that decides what leaves when, if the scheme has one; otherwise the layer's own dispatch does. Whether
-    /// there is one never changes.
-    fn dispatch(&mut self) -> Option<&mut dyn Dispatch> {
-        None
-    }
-    /// What it asks of its layer instead of the usual.
-    fn wants(&self) -> Wants {
-        Wants::default()
-    }
-    /// Numbers worth showing at the end of a run, by name, of all its parts.
-    fn gauges(&mut self, out: &mut Vec<(&'static str, f64)>) {
-        self.policy().gauges(out);
-    }
-    /// Numbers worth a curve over the run, by name, of all its parts.
-    fn curves(&mut self, out: &mut Vec<(&'static str, f64)>) {
-        self.policy().curves(out);
-    }
+/// What decides in one layer.
+pub struct Scheme {
+    /// Told and shown in this order.
+    parts: Vec<Box<dyn Policy>>,
+    /// Keeps, where none of the parts does.
+    retention: Option<Box<dyn Retention>>,
+    /// Number of the part that keeps.
+    keeper: usize,
+    /// Number of the part that dispatches.
+    dispatcher: Option<usize>,
 }
 
-/// What a scheme asks of its layer; `None` leaves what is usual there.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Wants {
-    /// Blocks of a line.
-    pub line_blocks: Option<u64>,
-    /// Most prefetched blocks in flight: a scheme that keeps books on memory needs no other bound.
-    pub ahead_blocks_max: Option<u64>,
-}
-
-/// What a controller can wrap: a policy alone, or one that comes with its retention.
-pub trait Controlled: Send {
-    /// The view that is controlled.
-    fn policy(&mut self) -> &mut dyn Policy;
-    /// Numbers of a policy alone; those of a whole scheme come by [`Scheme::gauges`].
-    fn policy_gauges(&self, out: &mut Vec<(&'static str, f64)>);
-}
-
-impl Controlled for Box<dyn Policy> {
-    fn policy(&mut self) -> &mut dyn Policy {
-        &mut **self
+impl Scheme {
+    /// Of these parts. `beside` makes the retention where none of them comes with one.
+    pub fn new(mut parts: Vec<Box<dyn Policy>>, beside: impl FnOnce() -> Box<dyn Retention>) -> Self {
+        let keeper = parts.iter_mut().position(|part| part.own_retention().is_some());
+        let dispatcher = parts.iter_mut().position(|part| part.own_dispatch().is_some());
+        let retention = if keeper.is_none() { Some(beside()) } else { None };
+        Self { parts, retention, keeper: keeper.unwrap_or_default(), dispatcher }
     }
-    fn policy_gauges(&self, out: &mut Vec<(&'static str, f64)>) {
-        (**self).gauges(out);
+    /// Of one policy that keeps, too.
+    ///
+    /// # Panics
+    /// If it comes without a retention.
+    #[must_use]
+    pub fn of(part: impl Policy) -> Self {
+        Self::new(Vec::from([Box::new(part) as Box<dyn Policy>]), || panic!("the policy keeps"))
     }
-}
-
-impl Controlled for Box<dyn Scheme> {
-    fn policy(&mut self) -> &mut dyn Policy {
-        (**self).policy()
+    /// Of one policy and a retention that share nothing.
+    #[must_use]
+    pub fn split(part: impl Policy, retention: impl Retention + 'static) -> Self {
+        Self::new(Vec::from([Box::new(part) as Box<dyn Policy>]), || Box::new(retention))
     }
-    fn policy_gauges(&self, _out: &mut Vec<(&'static str, f64)>) {}
-}
-
-/// A controller over a scheme that owns retention too: all but its policy and its own gauges is the inner scheme's.
-pub trait Controller: Policy {
-    /// The scheme that is controlled.
-    fn inner(&self) -> &dyn Scheme;
+    /// With one more policy, which is told everything after the others.
+    #[must_use]
+    pub fn with(mut self, part: impl Policy) -> Self {
+        self.parts.push(Box::new(part));
+        self
+    }
+    /// What keeps.
+    #[inline]
+    pub fn retention(&mut self) -> &mut dyn Retention {
+        match &mut self.retention {
+            Some(beside) => &mut **beside,
+            None => self.parts[self.keeper].own_retention().expect("a part that keeps does so always"),
+        }
+    }
+    /// What decides what leaves when, if the scheme does.
+    #[inline]
+    pub fn dispatch(&mut self) -> Option<&mut dyn Dispatch> {
+        self.parts[self.dispatcher?].own_dispatch()
+    }
+    /// The first part of this type, to look at.
+    #[must_use]
+    pub fn part<P: Policy>(&self) -> Option<&P> {
+        self.parts.iter().find_map(|part| (&**part as &dyn Any).downcast_ref())
+    }
     /// The same, to change.
-    fn inner_mut(&mut self) -> &mut dyn Scheme;
-}
-
-impl<C: Controller> Scheme for C {
-    fn policy(&mut self) -> &mut dyn Policy {
-        self
-    }
-    fn retention(&mut self) -> &mut dyn Retention {
-        self.inner_mut().retention()
-    }
-    fn dispatch(&mut self) -> Option<&mut dyn Dispatch> {
-        self.inner_mut().dispatch()
-    }
-    fn wants(&self) -> Wants {
-        self.inner().wants()
-    }
-    fn gauges(&mut self, out: &mut Vec<(&'static str, f64)>) {
-        Policy::gauges(self, out);
-        self.inner_mut().gauges(out);
+    pub fn part_mut<P: Policy>(&mut self) -> Option<&mut P> {
+        self.parts.iter_mut().find_map(|part| (&mut **part as &mut dyn Any).downcast_mut())
     }
 }
 
-/// A policy and a retention that share nothing.
-pub struct Split<P, R> {
-    /// Detect, permit, size.
-    pub policy: P,
-    /// Keep.
-    pub retention: R,
-}
-
-impl<P: Policy, R: Retention> Scheme for Split<P, R> {
-    fn policy(&mut self) -> &mut dyn Policy {
-        &mut self.policy
+impl Policy for Scheme {
+    #[inline]
+    fn tell(&mut self, event: &Event<'_>, world: &World<'_>, plan: &mut Plan) {
+        for part in &mut self.parts {
+            part.tell(event, world, plan);
+        }
     }
-    fn retention(&mut self) -> &mut dyn Retention {
-        &mut self.retention
+    fn show(&mut self, sink: &mut Show<'_>) {
+        self.parts.iter_mut().for_each(|part| part.show(sink));
     }
-}
-
-/// `inner + beside`: a scheme with one more policy that is told everything after it.
-pub struct Joined {
-    /// Owns retention; its policy is asked first.
-    pub owner: Box<dyn Scheme>,
-    /// Only wishes.
-    pub beside: Box<dyn Policy>,
-}
-
-impl Scheme for Joined {
-    fn policy(&mut self) -> &mut dyn Policy {
-        self
+    fn own_retention(&mut self) -> Option<&mut dyn Retention> {
+        Some(self.retention())
     }
-    fn retention(&mut self) -> &mut dyn Retention {
-        self.owner.retention()
+    fn own_dispatch(&mut self) -> Option<&mut dyn Dispatch> {
+        self.dispatch()
     }
-    fn dispatch(&mut self) -> Option<&mut dyn Dispatch> {
-        self.owner.dispatch()
-    }
-    fn wants(&self) -> Wants {
-        self.owner.wants()
-    }
-    fn gauges(&mut self, out: &mut Vec<(&'static str, f64)>) {
-        self.owner.gauges(out);
-        self.beside.gauges(out);
-    }
-    fn curves(&mut self, out: &mut Vec<(&'static str, f64)>) {
-        self.owner.curves(out);
-        self.beside.curves(out);
-    }
-}
-
-impl Policy for Joined {
-    fn on_access(&mut self, access: &Access, lookup: &Lookup<'_>, world: &World<'_>, plan: &mut Plan) {
-        self.owner.policy().on_access(access, lookup, world, plan);
-        self.beside.on_access(access, lookup, world, plan);
-    }
-    fn on_fetched(&mut self, fetched: &Fetched, world: &World<'_>, plan: &mut Plan) {
-        self.owner.policy().on_fetched(fetched, world, plan);
-        self.beside.on_fetched(fetched, world, plan);
-    }
-    fn on_device_read(&mut self, read: &DeviceRead, world: &World<'_>, plan: &mut Plan) {
-        self.owner.policy().on_device_read(read, world, plan);
-        self.beside.on_device_read(read, world, plan);
-    }
-    fn on_left(&mut self, extent: Extent, fate: Fate) {
-        self.owner.policy().on_left(extent, fate);
-        self.beside.on_left(extent, fate);
+    fn wants(&mut self) -> Wants {
+        let mut all = Wants::default();
+        for part in &mut self.parts {
+            let wants = part.wants();
+            all.line_blocks = all.line_blocks.or(wants.line_blocks);
+            all.ahead_blocks_max = all.ahead_blocks_max.or(wants.ahead_blocks_max);
+        }
+        all
     }
     fn hears_left(&mut self) -> bool {
-        self.owner.policy().hears_left() || self.beside.hears_left()
-    }
-    fn on_wake(&mut self, token: u64, world: &World<'_>, plan: &mut Plan) {
-        self.owner.policy().on_wake(token, world, plan);
-        self.beside.on_wake(token, world, plan);
-    }
-    fn decisions(&mut self, out: &mut Vec<Decision>) {
-        self.owner.policy().decisions(out);
-        self.beside.decisions(out);
+        self.parts.iter_mut().any(|part| part.hears_left())
     }
 }

@@ -69,19 +69,29 @@ impl Slots {
     /// Slots that can be taken now.
     #[must_use]
     pub fn available(&self) -> u64 {
-        self.capacity - self.taken()
+        self.capacity.saturating_sub(self.taken())
+    }
+    /// Changes the budget; what is taken beyond it comes back as it is freed.
+    pub(crate) fn set_capacity(&mut self, capacity: u64) {
+        self.capacity = capacity;
+    }
+    /// Whether more is taken than the budget, which was lowered.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.taken() > self.capacity
     }
     /// Takes a free slot for an owner. `None` when the budget is spent.
     #[inline]
     pub fn take(&mut self) -> Option<Slot> {
+        if self.available() == 0 {
+            return None;
+        }
         let slot = if let Some(slot) = self.free.pop() {
             slot
-        } else if (self.states.len() as u64) < self.capacity {
+        } else {
             let next = u32::try_from(self.states.len()).ok()?;
             self.states.push(SlotState::default());
             Slot(next)
-        } else {
-            return None;
         };
         let state = &mut self.states[slot.index()];
         debug_assert!(!state.owned && state.pins == 0, "a free slot has no owner");
@@ -159,6 +169,18 @@ mod tests {
         assert_eq!(slots.take(), None);
         slots.disown(a);
         assert_eq!((slots.available(), slots.peak()), (1, 2));
+    }
+
+    #[test]
+    fn what_is_taken_beyond_a_lowered_budget_is_not_used_again() {
+        let mut slots = Slots::new(2);
+        let (a, b) = (slots.take().unwrap(), slots.take().unwrap());
+        slots.set_capacity(1);
+        assert!(slots.is_over());
+        slots.disown(a);
+        assert!(slots.take().is_none() && !slots.is_over());
+        slots.disown(b);
+        assert!(slots.take().is_some());
     }
 
     /// What a slot should be: who owns it, who reads it, and whether anything of it is left.

@@ -1,6 +1,6 @@
 //! Every counter of a layer, each with its definition (design.md, "Words").
 
-use crate::policy::Outcome;
+use crate::access::Outcome;
 
 /// How blocks read from a layer were served, and what prefetching did there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

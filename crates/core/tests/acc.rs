@@ -4,93 +4,31 @@ mod support;
 
 use forerun_core::access::{Access, Context};
 use forerun_core::cache::{Cache, LineId};
-use forerun_core::engine::{Engine, Input, Output, Status, WriteMode};
+use forerun_core::engine::{Engine, Input, WriteMode};
 use forerun_core::policy::asp::{Asp, AspConfig, Place};
-use forerun_core::policy::{Fate, Fetched, Lookup, Outcome, Plan, Policy, World};
-use forerun_core::retention::keep::{Afterlife, Retention, Victim};
-use forerun_core::scheme::{Joined, Scheme};
+use forerun_core::scheme::Scheme;
 use forerun_core::units::{Block, Extent, Nanos};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, MutexGuard};
 use support::Rng;
 use support::host::{Chances, Host};
 use support::model::Members;
 use support::schemes::{Layout, STRIP, Wild, array};
 
-/// An `asp` that the test can look into while an engine runs it.
-#[derive(Clone)]
-struct Shared(Arc<Mutex<Asp>>);
-
-impl Shared {
-    fn new(config: AspConfig, stripe_strips: u64) -> Self {
-        Self(Arc::new(Mutex::new(Asp::new(config, stripe_strips))))
-    }
-    /// (N_U in strips, whether strips are off).
-    fn border(&self) -> (u64, bool) {
-        let asp = self.asp();
-        (asp.upstream_max(), asp.is_off())
-    }
-    /// (|U|, |D|).
-    fn lens(&self) -> (u64, u64) {
-        let asp = self.asp();
-        (asp.tiers().up_len(), asp.tiers().down_len())
-    }
-    fn alpha(&self) -> (u64, u64) {
-        self.asp().tiers().alpha_counts()
-    }
-    /// One guard at a time: never two in one expression.
-    fn asp(&self) -> MutexGuard<'_, Asp> {
-        self.0.lock().expect("one thread")
-    }
+/// The `asp` that an engine runs.
+fn asp(engine: &Engine) -> &Asp {
+    engine.scheme().part().expect("the engine runs asp")
 }
-
-impl Policy for Shared {
-    fn on_access(&mut self, access: &Access, lookup: &Lookup<'_>, world: &World<'_>, plan: &mut Plan) {
-        self.asp().on_access(access, lookup, world, plan);
-    }
-    fn on_fetched(&mut self, fetched: &Fetched, world: &World<'_>, plan: &mut Plan) {
-        self.asp().on_fetched(fetched, world, plan);
-    }
-    fn on_left(&mut self, extent: Extent, fate: Fate) {
-        self.asp().on_left(extent, fate);
-    }
+/// (N_U in strips, whether strips are off).
+fn border(engine: &Engine) -> (u64, bool) {
+    (asp(engine).upstream_max(), asp(engine).is_off())
 }
-
-impl Retention for Shared {
-    fn on_insert(&mut self, line: LineId, ahead: bool, cache: &Cache) {
-        self.asp().on_insert(line, ahead, cache);
-    }
-    fn on_hit(&mut self, line: LineId, outcome: Outcome, cache: &Cache) {
-        self.asp().on_hit(line, outcome, cache);
-    }
-    fn on_counts(&mut self, line: LineId, cached: i32, unread: i32) {
-        self.asp().on_counts(line, cached, unread);
-    }
-    fn victim(&mut self, cache: &Cache) -> Option<Victim> {
-        self.asp().victim(cache)
-    }
-    fn trim(&mut self, cache: &Cache) -> Option<Victim> {
-        self.asp().trim(cache)
-    }
-    fn second_chance(&mut self, line: LineId) {
-        self.asp().second_chance(line);
-    }
-    fn on_hollow(&mut self, line: LineId, cache: &Cache) -> Afterlife {
-        self.asp().on_hollow(line, cache)
-    }
-    fn forgotten(&mut self) -> Option<LineId> {
-        self.asp().forgotten()
-    }
+/// (|U|, |D|).
+fn lens(engine: &Engine) -> (u64, u64) {
+    (asp(engine).tiers().up_len(), asp(engine).tiers().down_len())
 }
-
-impl Scheme for Shared {
-    fn policy(&mut self) -> &mut dyn Policy {
-        self
-    }
-    fn retention(&mut self) -> &mut dyn Retention {
-        self
-    }
+fn alpha(engine: &Engine) -> (u64, u64) {
+    asp(engine).tiers().alpha_counts()
 }
 
 fn layout(cache_blocks: u64) -> Layout {
@@ -110,79 +48,70 @@ fn layout(cache_blocks: u64) -> Layout {
 fn read(engine: &mut Engine, block: u64) {
     let access = Access::read(Context(0), Extent::new(block, 1));
     engine.handle(Nanos(0), Input::Read { id: block, access });
-    while let Some(output) = engine.poll() {
-        match output {
-            Output::Start(start) => {
-                engine.handle(Nanos(0), Input::Done { command: start.command, status: Status::Ok });
-            }
-            Output::Ready { handle, .. } => engine.handle(Nanos(0), Input::Release { handle }),
-            _ => {}
-        }
-    }
+    engine.settle(Nanos(0), |_| {});
 }
 
 /// Ten strips in a cache of ten, two blocks of each read, and the cache has been full: N_U = 10, n_b = 2.
-fn filled() -> (Shared, Engine) {
-    let shared = Shared::new(AspConfig { cost_test: false, ..AspConfig::new(10) }, 4);
-    let mut engine = layout(10 * STRIP).engine_with(Box::new(shared.clone()));
+fn filled() -> Engine {
+    let config = AspConfig { cost_test: false, ..AspConfig::new(10) };
+    let mut engine = layout(10 * STRIP).engine_with(Scheme::of(Asp::new(config, 4)));
     for strip in 0..11 {
         read(&mut engine, strip * STRIP);
         read(&mut engine, strip * STRIP + 1);
     }
-    assert_eq!((shared.border().0, shared.lens().0), (10, 10));
-    (shared, engine)
+    assert_eq!((border(&engine).0, lens(&engine).0), (10, 10));
+    engine
 }
 
 /// Brings N_U down to n_b: the steps of the micro-test in algorithms.md, section 12.
-fn culled_to_the_bottom() -> (Shared, Engine) {
-    let (shared, mut engine) = filled();
+fn culled_to_the_bottom() -> Engine {
+    let mut engine = filled();
     read(&mut engine, STRIP + 2); // prefetch hit in U_b: 12, and no more than the cache
-    assert_eq!(shared.border().0, 10);
-    assert_eq!(shared.alpha(), (8, 4));
+    assert_eq!(border(&engine).0, 10);
+    assert_eq!(alpha(&engine), (8, 4));
     read(&mut engine, 2 * STRIP); // cache hit in G_b with alpha = 8 / 4
-    assert_eq!(shared.border(), (6, false));
-    assert_eq!(shared.lens(), (6, 4));
-    assert_eq!(shared.alpha(), (8, 4));
+    assert_eq!(border(&engine), (6, false));
+    assert_eq!(lens(&engine), (6, 4));
+    assert_eq!(alpha(&engine), (8, 4));
     read(&mut engine, 3 * STRIP); // one more: N_U = n_b, and strips are not read any more
-    assert_eq!(shared.border(), (2, true));
-    (shared, engine)
+    assert_eq!(border(&engine), (2, true));
+    engine
 }
 
 #[test]
 fn the_feedback_moves_the_border_by_exactly_what_equation_7_says() {
-    let (shared, mut engine) = culled_to_the_bottom();
+    let mut engine = culled_to_the_bottom();
     read(&mut engine, 2 * STRIP + 3); // prefetch hit in U_b: 4 = 2 n_b
-    assert_eq!(shared.border(), (4, false));
+    assert_eq!(border(&engine), (4, false));
 }
 
 #[test]
 fn with_strips_off_a_miss_that_a_strip_would_have_saved_brings_them_back() {
-    let (shared, mut engine) = culled_to_the_bottom();
+    let mut engine = culled_to_the_bottom();
     read(&mut engine, 30 * STRIP);
     assert_eq!(engine.cache().state(Block(30 * STRIP + 1)), forerun_core::cache::State::Empty, "off");
     read(&mut engine, 30 * STRIP + 1); // the virtual prefetch hit
-    assert_eq!(shared.border(), (4, false));
+    assert_eq!(border(&engine), (4, false));
     read(&mut engine, 31 * STRIP);
     assert_ne!(engine.cache().state(Block(31 * STRIP + 1)), forerun_core::cache::State::Empty, "on again");
 }
 
 #[test]
 fn culling_leaves_what_was_read_and_a_hit_downstream_stays_downstream() {
-    let (shared, mut engine) = culled_to_the_bottom();
+    let mut engine = culled_to_the_bottom();
     let line = engine.cache().find(Block(5 * STRIP)).expect("downstream, not evicted");
-    assert_eq!(shared.asp().tiers().place(line), Place::Down);
+    assert_eq!(asp(&engine).tiers().place(line), Place::Down);
     assert_eq!((engine.cache().line(line).cached, engine.cache().line(line).unread), (2, 0));
     read(&mut engine, 5 * STRIP + 1);
-    assert_eq!(shared.asp().tiers().place(line), Place::Down);
+    assert_eq!(asp(&engine).tiers().place(line), Place::Down);
     read(&mut engine, 5 * STRIP + 3); // a miss brings it up
-    assert_eq!(shared.asp().tiers().place(line), Place::Up);
+    assert_eq!(asp(&engine).tiers().place(line), Place::Up);
 }
 
 #[test]
 fn a_reborn_strip_keeps_what_was_read_in_its_past_life() {
     let config = AspConfig { cost_test: false, fixed_upstream: Some(2), ..AspConfig::new(4) };
-    let shared = Shared::new(config, 4);
-    let mut engine = layout(4 * STRIP).engine_with(Box::new(shared.clone()));
+    let mut engine = layout(4 * STRIP).engine_with(Scheme::of(Asp::new(config, 4)));
     let strips = |engine: &mut Engine, list: &[u64]| list.iter().for_each(|s| read(engine, s * STRIP));
     strips(&mut engine, &[0]);
     read(&mut engine, 2);
@@ -191,10 +120,10 @@ fn a_reborn_strip_keeps_what_was_read_in_its_past_life() {
         strips(&mut engine, &[1, other]);
     }
     let ghost = engine.cache().find(Block(0)).expect("remembered");
-    assert!(shared.asp().is_ghost(ghost) && engine.cache().line(ghost).is_hollow());
+    assert!(asp(&engine).is_ghost(ghost) && engine.cache().line(ghost).is_empty());
     read(&mut engine, 1); // born again: blocks 0 and 2 were read in the past life, 3 was not
     strips(&mut engine, &[40, 44, 48]); // pushed downstream and culled
-    assert_eq!(shared.asp().tiers().place(ghost), Place::Down);
+    assert_eq!(asp(&engine).tiers().place(ghost), Place::Down);
     let here: Vec<bool> = engine.cache().cells(ghost).map(|c| c.slot.is_some()).collect();
     assert_eq!(here, [true, true, true, false]);
 }
@@ -225,7 +154,7 @@ fn invariants(asp: &Asp, cache: &Cache, stripe_strips: u64) -> Result<(), String
             return Err(format!("segments of {id:?}"));
         }
         let line = cache.line(id);
-        if listed != (line.used && !line.is_hollow()) {
+        if listed != (line.used && !line.is_empty()) {
             return Err(format!("{id:?} is listed: {listed}, {line:?}"));
         }
         if listed {
@@ -239,7 +168,7 @@ fn invariants(asp: &Asp, cache: &Cache, stripe_strips: u64) -> Result<(), String
     }
     for id in (0..cache.lines_made() as u32).map(LineId) {
         let line = cache.line(id);
-        let ghost = line.used && line.is_hollow();
+        let ghost = line.used && line.is_empty();
         if ghost != asp.is_ghost(id) || ghost && !alive.contains(&(line.number / stripe_strips)) {
             return Err(format!("{id:?} is a ghost: {ghost}, {}", asp.is_ghost(id)));
         }
@@ -259,12 +188,8 @@ fn watched(seed: u64, cache_strips: u64, ablation: u8, beside: bool) -> Result<(
     let layout = layout(cache_strips * STRIP);
     let members = Members::new(array(layout.array, layout.member_blocks));
     let stripe_strips = members.array.stripe_strips();
-    let shared = Shared::new(config, stripe_strips);
-    let scheme: Box<dyn Scheme> = if beside {
-        Box::new(Joined { owner: Box::new(shared.clone()), beside: Box::new(Wild(Rng::new(seed))) })
-    } else {
-        Box::new(shared.clone())
-    };
+    let scheme = Scheme::of(Asp::new(config, stripe_strips));
+    let scheme = if beside { scheme.with(Wild(Rng::new(seed))) } else { scheme };
     let chances = Chances {
         ops: 300,
         depth: rng.pick(&[1, 4, 12]),
@@ -280,7 +205,7 @@ fn watched(seed: u64, cache_strips: u64, ablation: u8, beside: bool) -> Result<(
         may_fail: false,
     };
     let engine = layout.engine_with(scheme);
-    let check = move |engine: &Engine| invariants(&shared.asp(), engine.cache(), stripe_strips);
+    let check = move |engine: &Engine| invariants(asp(engine), engine.cache(), stripe_strips);
     Host::new(vec![engine], members, chances, seed).with_check(check).run()
 }
 

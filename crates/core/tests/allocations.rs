@@ -10,18 +10,18 @@ mod support;
 
 use forerun_core::access::{Access, Context};
 use forerun_core::array::Array;
-use forerun_core::cost::CostModel;
-use forerun_core::dispatch::DemandFirst;
-use forerun_core::engine::{Config, Engine, Input, Output, Residency, Status, WriteMode};
+use forerun_core::engine::{Engine, Input, WriteMode};
 use forerun_core::policy::asp::{Asp, AspConfig};
 use forerun_core::policy::decisions::TURNS_MAX;
 use forerun_core::policy::msp::Msp;
-use forerun_core::registry::{Layer, LayerShape, ROWS, Role, SchemeSpec};
-use forerun_core::scheme::{Joined, Scheme};
+use forerun_core::registry::{Layer, ROWS, Role, SchemeSpec};
+use forerun_core::scheme::Scheme;
+use forerun_core::spec::LayerSpec;
 use forerun_core::units::{Extent, Nanos};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use support::Rng;
+use support::schemes::{lines, none};
 
 thread_local! {
     /// Allocations of this thread: the test harness has threads of its own.
@@ -55,24 +55,13 @@ static ALLOCATOR: Counting = Counting;
 fn engine(with_msp: bool) -> Engine {
     let array: Array = support::schemes::array("raid5:5x128KiB", 32 * 512);
     let asp = Asp::new(AspConfig::new(256), array.stripe_strips());
-    let scheme: Box<dyn Scheme> = if with_msp {
-        Box::new(Joined { owner: Box::new(asp), beside: Box::new(Msp::new()) })
-    } else {
-        Box::new(asp)
-    };
-    let config = Config {
-        residency: Residency::Owned,
-        cache_blocks: 256 * 32,
-        line_blocks: 32,
-        strip_aligned: true,
-        retain: true,
-        command_blocks_max: 32,
-        ahead_blocks_max: 2_048,
-        staging_blocks: 1_024,
+    let scheme = Scheme::of(asp);
+    let scheme = if with_msp { scheme.with(Msp::new()) } else { scheme };
+    let spec = LayerSpec {
         write: WriteMode::Back { dirty_percent: 25, age: Nanos::from_secs(30) },
+        ..LayerSpec::array_cache(none(), array, 256 * 32)
     };
-    let dispatch = Box::new(DemandFirst::new(5));
-    Engine::new(config, array, CostModel::default(), scheme, dispatch)
+    spec.build_with(lines(scheme, 32, 2_048)).expect("fits")
 }
 
 /// One read of a block, whose commands end at once.
@@ -80,15 +69,7 @@ fn read(engine: &mut Engine, now: u64, block: u64) {
     let time = Nanos::from_millis(now);
     let access = Access::read(Context(0), Extent::new(block, 1));
     engine.handle(time, Input::Read { id: now, access });
-    while let Some(output) = engine.poll() {
-        match output {
-            Output::Start(start) => {
-                engine.handle(time, Input::Done { command: start.command, status: Status::Ok });
-            }
-            Output::Ready { handle, .. } => engine.handle(time, Input::Release { handle }),
-            _ => {}
-        }
-    }
+    engine.settle(time, |_| {});
 }
 
 /// Allocations of `count` reads after as many to grow the tables.
@@ -139,20 +120,9 @@ const NEW_PEAKS_MAX: u64 = 8;
 /// A page cache of 64 MiB under a scheme of the registry.
 fn page_cache(scheme: &str) -> Engine {
     let array = support::schemes::array("single:128KiB", 1 << 18);
-    let shape = LayerShape { cache_blocks: 16_384, strip_blocks: 32, stripe_strips: 4, disks: 1 };
-    let built = SchemeSpec::parse(scheme).expect("a scheme").build(Layer::Host, &shape);
-    let config = Config {
-        residency: Residency::Owned,
-        cache_blocks: shape.cache_blocks,
-        line_blocks: built.line_blocks,
-        strip_aligned: false,
-        retain: true,
-        command_blocks_max: 128,
-        ahead_blocks_max: 2_048,
-        staging_blocks: 0,
-        write: WriteMode::Through,
-    };
-    Engine::new(config, array, CostModel::default(), built.scheme, Box::new(DemandFirst::new(1)))
+    let scheme = SchemeSpec::parse(scheme).expect("a scheme");
+    let spec = LayerSpec { ahead_blocks_max: Some(2_048), ..LayerSpec::page_cache(scheme, array, 16_384) };
+    spec.build().expect("fits")
 }
 
 #[test]

@@ -11,9 +11,8 @@ use forerun_core::pattern::Pattern;
 use forerun_core::policy::linux26::Linux26;
 use forerun_core::policy::regions::Regions;
 use forerun_core::policy::rpp::Rpp;
-use forerun_core::policy::{DeviceRead, Fetched, Lookup, Outcome, Plan, Policy, When, World};
+use forerun_core::policy::{DeviceRead, Event, Fetched, Lookup, Outcome, Plan, Policy, When, World};
 use forerun_core::registry::{Layer, LayerShape, SchemeSpec};
-use forerun_core::scheme::Scheme;
 use forerun_core::units::{Extent, Nanos};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -37,13 +36,13 @@ impl<P: Policy> Bench<P> {
         let array = support::schemes::array("single:16KiB", 1 << 16);
         Self { policy, array, cache: Cache::new(1, 128_000), here: BTreeSet::new(), files_end: false }
     }
-    fn ask(&mut self, of: impl FnOnce(&mut P, &World<'_>, &mut Plan)) -> Vec<Extent> {
+    fn tell(&mut self, event: &Event<'_>) -> Vec<Extent> {
         let (cost, blocks) = (CostModel::default(), self.array.capacity_blocks());
         let (cache, array) = (&self.cache, &self.array);
         let world =
             World { now: Nanos(0), cache, array, cost: &cost, filled: true, blocks, ahead_in_flight: 0 };
         let mut plan = Plan::new();
-        of(&mut self.policy, &world, &mut plan);
+        self.policy.tell(event, &world, &mut plan);
         plan.wishes().iter().map(|wish| wish.extent).collect()
     }
     /// The wishes for one read of a file.
@@ -58,9 +57,7 @@ impl<P: Policy> Bench<P> {
         }
         let outcome = |b| if self.here.contains(&b) { Outcome::PrefetchHit } else { Outcome::Miss };
         let outcomes: Vec<Outcome> = access.extent.iter().map(|b| outcome(b.0)).collect();
-        let wishes = self.ask(|policy, world, plan| {
-            policy.on_access(&access, &Lookup { outcomes: &outcomes }, world, plan);
-        });
+        let wishes = self.tell(&Event::Access(&access, Lookup { outcomes: &outcomes }));
         self.here.extend(access.extent.iter().map(|b| b.0));
         self.here.extend(wishes.iter().flat_map(|w| w.start.0..w.end()));
         wishes
@@ -76,7 +73,7 @@ impl<P: Policy> Bench<P> {
 }
 
 /// `linux-2.6` with 32 blocks, under the controller.
-fn linux(threshold: u64) -> Rpp<Box<dyn Policy>> {
+fn linux(threshold: u64) -> Rpp {
     Rpp::new(Box::new(Linux26::new(32)), threshold)
 }
 
@@ -113,21 +110,12 @@ fn a_loop_that_goes_on_beyond_its_end_is_met_with_the_unclamped_window() {
     assert_eq!(windows[3..], [(12, 28, 12), (40, 40, 52), (60, 92, 30), (92, 122, 32)]);
 }
 
-/// A whole scheme of the registry as a policy.
-struct Of(Box<dyn Scheme>);
-
-impl Policy for Of {
-    fn on_access(&mut self, access: &Access, lookup: &Lookup<'_>, world: &World<'_>, plan: &mut Plan) {
-        self.0.policy().on_access(access, lookup, world, plan);
-    }
-}
-
 #[test]
 fn every_read_ahead_begins_at_the_proof_and_at_once_when_the_loop_begins_again() {
     let shape = LayerShape { cache_blocks: 4_096, strip_blocks: 32, stripe_strips: 1, disks: 1 };
     for inner in ["linux-2.4", "linux-2.6", "linux-ondemand", "linux-6", "seqp:64KiB"] {
         let spec = SchemeSpec::parse(&format!("rpp({inner})")).expect("a scheme");
-        let mut bench = Bench::new(Of(spec.build(Layer::Host, &shape).scheme));
+        let mut bench = Bench::new(spec.build(Layer::Host, &shape).scheme);
         let first = bench.windows(0..40);
         assert_eq!(first[0].0, 4, "{inner}: {first:?}");
         assert_eq!(bench.windows([900, 300, 700]), [], "{inner}");
@@ -248,8 +236,7 @@ proptest! {
         reads in requests(), threshold in 1_u64..9,
     ) {
         let told = Arc::new(Mutex::new(Vec::new()));
-        let greedy: Box<dyn Policy> = Box::new(Greedy(Arc::clone(&told)));
-        let mut bench = Bench::new(Rpp::new(greedy, threshold));
+        let mut bench = Bench::new(Rpp::new(Box::new(Greedy(Arc::clone(&told))), threshold));
         bench.files_end = true;
         let mut letters: BTreeMap<u64, Letter> = BTreeMap::new();
         for (file, kind, blocks) in reads {
@@ -274,7 +261,7 @@ proptest! {
                     context: Context::new(1, file), extent: Extent::new(file * FILE + at, blocks),
                     took: Nanos(1), was_prefetch: false, reader_waiting: true,
                 };
-                prop_assert!(bench.ask(|policy, world, plan| policy.on_fetched(&fetched, world, plan)).is_empty());
+                prop_assert!(bench.tell(&Event::Fetched(&fetched)).is_empty());
                 continue;
             }
             prop_assert_eq!(told_of.len(), 1);
@@ -284,15 +271,15 @@ proptest! {
             for wish in wishes {
                 prop_assert!(wish.start.0 >= proof && wish.end() <= end + 1, "{wish:?} of {proof} to {end}");
             }
-            let woken = bench.ask(|policy, world, plan| policy.on_wake(at, world, plan));
+            let woken = bench.tell(&Event::Wake(at));
             prop_assert!(woken.is_empty(), "a wake-up proves nothing");
         }
     }
 }
 
 /// `linux-2.6` with 32 blocks, under `regions`.
-fn regions() -> Bench<Regions<Box<dyn Policy>>> {
-    let mut bench = Bench::new(Regions::new(Box::new(Linux26::new(32)) as Box<dyn Policy>, 4));
+fn regions() -> Bench<Regions> {
+    let mut bench = Bench::new(Regions::new(Box::new(Linux26::new(32)), 4));
     bench.files_end = true;
     bench
 }

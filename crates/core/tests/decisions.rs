@@ -3,11 +3,10 @@
 mod support;
 
 use forerun_core::access::{Access, Context};
-use forerun_core::cost::CostModel;
-use forerun_core::dispatch::DemandFirst;
-use forerun_core::engine::{Config, Engine, Input, Output, Residency, Status, WriteMode};
+use forerun_core::engine::{Engine, Input, WriteMode};
 use forerun_core::policy::decisions::Decision;
-use forerun_core::registry::{Layer, LayerShape, SchemeSpec};
+use forerun_core::registry::{Layer, SchemeSpec};
+use forerun_core::spec::LayerSpec;
 use forerun_core::units::{Extent, Nanos};
 use support::Rng;
 use support::schemes::{Layout, array, build};
@@ -30,15 +29,7 @@ fn read(engine: &mut Engine, now: u64, block: u64) {
     let time = Nanos::from_millis(now);
     let access = Access::read(Context(0), Extent::new(block, 1));
     engine.handle(time, Input::Read { id: now, access });
-    while let Some(output) = engine.poll() {
-        match output {
-            Output::Start(start) => {
-                engine.handle(time, Input::Done { command: start.command, status: Status::Ok });
-            }
-            Output::Ready { handle, .. } => engine.handle(time, Input::Release { handle }),
-            _ => {}
-        }
-    }
+    engine.settle(time, |_| {});
 }
 
 fn decisions(engine: &mut Engine) -> Vec<Decision> {
@@ -91,21 +82,13 @@ fn a_scheme_without_a_switch_says_nothing() {
 
 /// A layer of 256 MiB under a scheme of the registry, whose device answers at once.
 fn layer(scheme: &str, layer: Layer, cache_blocks: u64) -> Engine {
-    let shape = LayerShape { cache_blocks, strip_blocks: 32, stripe_strips: 4, disks: 1 };
-    let built = SchemeSpec::parse(scheme).expect("a scheme").build(layer, &shape);
-    let config = Config {
-        residency: Residency::Owned,
-        cache_blocks,
-        line_blocks: built.line_blocks,
+    let (scheme, array) = (SchemeSpec::parse(scheme).expect("a scheme"), array("single:128KiB", 1 << 16));
+    let spec = LayerSpec {
+        layer,
         strip_aligned: layer == Layer::Array,
-        retain: true,
-        command_blocks_max: 128,
-        ahead_blocks_max: built.ahead_blocks_max,
-        staging_blocks: 0,
-        write: WriteMode::Through,
+        ..LayerSpec::page_cache(scheme, array, cache_blocks)
     };
-    let array = array("single:128KiB", 1 << 16);
-    Engine::new(config, array, CostModel::default(), built.scheme, Box::new(DemandFirst::new(1)))
+    spec.build().expect("fits")
 }
 
 /// Blocks of a file of these tests.
@@ -115,25 +98,13 @@ const FILE: u64 = 4_096;
 fn ask(engine: &mut Engine, now: Nanos, process: u64, file: u64, at: u64, blocks: u64) {
     while let Some(wake) = engine.next_wake().filter(|&wake| wake <= now) {
         engine.handle(wake, Input::Wake);
-        answer(engine, wake);
+        engine.settle(wake, |_| {});
     }
     let within = Extent::new(file * FILE, FILE);
     let extent = Extent::new(within.start.0 + at, blocks);
     let access = Access { within, ..Access::read(Context::new(process, file), extent) };
     engine.handle(now, Input::Read { id: now.0, access });
-    answer(engine, now);
-}
-
-fn answer(engine: &mut Engine, now: Nanos) {
-    while let Some(output) = engine.poll() {
-        match output {
-            Output::Start(start) => {
-                engine.handle(now, Input::Done { command: start.command, status: Status::Ok });
-            }
-            Output::Ready { handle, .. } => engine.handle(now, Input::Release { handle }),
-            _ => {}
-        }
-    }
+    engine.settle(now, |_| {});
 }
 
 /// Switch, what it turned to, and of which number.

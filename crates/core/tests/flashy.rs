@@ -7,18 +7,20 @@ use forerun_core::access::{Access, Context};
 use forerun_core::array::Array;
 use forerun_core::cache::Cache;
 use forerun_core::cost::CostModel;
-use forerun_core::dispatch::DemandFirst;
-use forerun_core::engine::{Config, Engine, Input, Output, Residency, Seen, Start, Status, WriteMode};
+use forerun_core::engine::{Input, Output, Seen, Sight, Start, Status};
 use forerun_core::policy::flashy::{
     AHEAD_WANTS, FLIGHT_MAX, FLIGHT_MIN, Flashy, FlashyConfig, SCALE_MAX, SCALE_MIN, SCALE_ONE, Thresholds,
 };
 use forerun_core::policy::{DeviceRead, Fetched, Lookup, Outcome, Plan, Policy, World};
+use forerun_core::registry::BuiltLayer;
 use forerun_core::retention::adapter::ByLine;
 use forerun_core::retention::lru::Lru;
-use forerun_core::scheme::Split;
+use forerun_core::scheme::Scheme;
+use forerun_core::spec::LayerSpec;
 use forerun_core::units::{BLOCK_BYTES, Extent, Nanos};
 use proptest::prelude::*;
 use support::Rng;
+use support::schemes::{lines, none};
 
 /// A poll of the default configuration.
 const POLL: Nanos = Nanos::from_millis(250);
@@ -26,7 +28,7 @@ const POLL: Nanos = Nanos::from_millis(250);
 const BUDGET: u64 = 1_000;
 
 fn config() -> FlashyConfig {
-    FlashyConfig { max_rate: Some(4 * BUDGET * BLOCK_BYTES), ..FlashyConfig::default() }
+    FlashyConfig { max_rate: Some(4 * BUDGET * BLOCK_BYTES), ..FlashyConfig::USUAL }
 }
 
 /// The policy over an empty cache: whatever it wishes for never arrives, so that every wish is visible.
@@ -366,7 +368,7 @@ proptest! {
         let mut rng = Rng::new(seed);
         let max_rate = Some(4 * max_blocks * BLOCK_BYTES);
         let thresholds = Thresholds { sequential: 1 + rng.below(3), strided: 1 + rng.below(4), reverse: 1 + rng.below(3) };
-        let mut bench = Bench::new(FlashyConfig { max_rate, thresholds, ..FlashyConfig::default() });
+        let mut bench = Bench::new(FlashyConfig { max_rate, thresholds, ..FlashyConfig::USUAL });
         let mut heads: Vec<i64> = (0..processes).map(|p| 100_000 * (p as i64 + 2)).collect();
         let mut strides: Vec<i64> = heads.iter().map(|_| [4, -4, 50, -70, 6][rng.below(5) as usize]).collect();
         for _ in 0..30 {
@@ -395,7 +397,7 @@ proptest! {
     #[test]
     fn a_lone_sequential_reader_is_never_prefetched_further_than_four_wants(seed in 0_u64..1 << 48) {
         let mut rng = Rng::new(seed);
-        let mut bench = Bench::new(FlashyConfig { max_rate: Some(1 << 40), ..FlashyConfig::default() });
+        let mut bench = Bench::new(FlashyConfig { max_rate: Some(1 << 40), ..FlashyConfig::USUAL });
         let (mut at, mut largest) = (0, 0);
         for _ in 0..40 {
             let reads = rng.below(60);
@@ -411,66 +413,61 @@ proptest! {
     }
 }
 
-fn engine(residency: Residency) -> Engine {
-    let shape = Config {
-        residency,
-        cache_blocks: 8_192,
-        line_blocks: 1,
-        strip_aligned: false,
-        retain: true,
-        command_blocks_max: 128,
-        ahead_blocks_max: 2_048,
-        staging_blocks: 64,
-        write: WriteMode::Through,
-    };
+fn layer() -> (LayerSpec, BuiltLayer) {
     let array = support::schemes::array("single:128KiB", 1 << 20);
-    let scheme = Box::new(Split { policy: Flashy::new(config()), retention: ByLine::new(Lru::new(8_192)) });
-    Engine::new(shape, array, CostModel::default(), scheme, Box::new(DemandFirst::new(1)))
+    let scheme = Scheme::split(Flashy::new(config()), ByLine::new(Lru::new(8_192)));
+    (LayerSpec::page_cache(none(), array, 8_192), lines(scheme, 1, 2_048))
 }
 
-fn drain(engine: &mut Engine, now: Nanos) -> Vec<Start> {
+/// The first 400 blocks, 4 at a time.
+fn reads() -> impl Iterator<Item = (u64, Access)> {
+    (0..100).map(|i| (i, Access::read(Context::new(5, 2), Extent::new(i * 4, 4))))
+}
+
+/// What is read ahead at the first poll of an engine that owns its cache.
+fn first_poll_owned() -> Vec<(Extent, Context, bool)> {
+    let (spec, built) = layer();
+    let mut engine = spec.build_with(built).expect("fits");
+    for (id, access) in reads() {
+        engine.handle(Nanos::from_millis(id), Input::Read { id, access });
+        engine.settle(Nanos::from_millis(id), |_| {});
+    }
+    assert_eq!(engine.next_wake(), Some(POLL));
     let mut starts = Vec::new();
-    while let Some(output) = engine.poll() {
-        match output {
-            Output::Start(start) => {
-                starts.push(start);
-                engine.handle(now, Input::Done { command: start.command, status: Status::Ok });
-            }
-            Output::Ready { handle, .. } => engine.handle(now, Input::Release { handle }),
-            _ => {}
-        }
+    engine.handle(POLL, Input::Wake);
+    engine.settle(POLL, |output| starts.extend(started(output)));
+    starts
+}
+
+/// The same of one that watches the kernel's.
+fn first_poll_observed() -> Vec<(Extent, Context, bool)> {
+    let (spec, built) = layer();
+    let mut observer = spec.observe_with(built).expect("fits");
+    for (id, access) in reads() {
+        observer.handle(Nanos::from_millis(id), Sight::Seen { access, seen: Seen::DeviceRead });
+    }
+    assert_eq!(observer.next_wake(), Some(POLL));
+    let mut starts = Vec::new();
+    observer.handle(POLL, Sight::Wake);
+    while let Some(output) = observer.poll() {
+        let Output::Start(Start { command, .. }) = output else { continue };
+        starts.extend(started(&output));
+        observer.handle(POLL, Sight::Done { command, status: Status::Ok });
     }
     starts
 }
 
-/// Reads the first 400 blocks, 4 at a time, and lets the first poll come.
-fn first_poll(residency: Residency) -> Vec<(Extent, Context, bool)> {
-    let mut engine = engine(residency);
-    let context = Context::new(5, 2);
-    for i in 0..100 {
-        let access = Access::read(context, Extent::new(i * 4, 4));
-        let now = Nanos::from_millis(i);
-        engine.handle(
-            now,
-            match residency {
-                Residency::Owned => Input::Read { id: i, access },
-                Residency::Observed => Input::Seen { access, seen: Seen::DeviceRead },
-            },
-        );
-        drain(&mut engine, now);
-    }
-    assert_eq!(engine.next_wake(), Some(POLL));
-    engine.handle(POLL, Input::Wake);
-    let starts = drain(&mut engine, POLL);
-    starts.iter().map(|start| (start.extent, start.context, start.read_ahead)).collect()
+fn started(output: &Output) -> Option<(Extent, Context, bool)> {
+    let Output::Start(start) = output else { return None };
+    Some((start.extent, start.context, start.read_ahead))
 }
 
 #[test]
 fn it_wishes_the_same_whether_the_engine_owns_the_cache_or_observes_the_kernels() {
-    let owned = first_poll(Residency::Owned);
+    let owned = first_poll_owned();
     // 400 blocks at a scale of 1 1/8, since all of them reached the device.
     let extents = merged(owned.iter().map(|start| start.0));
     assert_eq!(extents, [Extent::new(400, 450)]);
     assert!(owned.iter().all(|start| start.1 == Context::new(5, 2) && start.2));
-    assert_eq!(first_poll(Residency::Observed), owned);
+    assert_eq!(first_poll_observed(), owned);
 }

@@ -3,23 +3,23 @@
 mod support;
 
 use forerun_core::access::{Access, Context, Op};
-use forerun_core::array::Array;
 use forerun_core::cache::State;
-use forerun_core::cost::CostModel;
-use forerun_core::dispatch::{Class, DemandFirst, Dispatch, Queued};
-use forerun_core::engine::{
-    Buffer, Config, Engine, Input, Output, Residency, Seen, Start, Status, WriteMode,
-};
+use forerun_core::dispatch::{Class, Dispatch, Queued};
+use forerun_core::engine::{Buffer, Engine, Input, Observer, Output, Seen, Sight, Start, Status, WriteMode};
+use forerun_core::filemap::FileMap;
 use forerun_core::policy::none::None as NoPrefetch;
 use forerun_core::policy::strip::Strip;
 use forerun_core::policy::{DeviceRead, Fate, Fetched, Lookup, Outcome, Plan, Policy, When, World};
+use forerun_core::registry::{BuiltLayer, SchemeSpec};
 use forerun_core::retention::adapter::ByLine;
 use forerun_core::retention::lru::Lru;
-use forerun_core::scheme::Split;
+use forerun_core::scheme::Scheme;
 use forerun_core::slots::Slot;
+use forerun_core::spec::LayerSpec;
 use forerun_core::units::{Block, Disk, Extent, Nanos};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
+use support::schemes::{lines, none};
 
 /// What a policy was told.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,18 +76,22 @@ impl Policy for Scripted {
 
 const BACK: WriteMode = WriteMode::Back { dirty_percent: 50, age: Nanos(1_000_000) };
 
-fn config(cache_blocks: u64) -> Config {
-    Config {
-        residency: Residency::Owned,
-        cache_blocks,
-        line_blocks: 4,
-        strip_aligned: true,
-        retain: true,
+/// A layer over `on` with lines of a strip of 16 KiB.
+fn layer(cache_blocks: u64, on: &str) -> LayerSpec {
+    LayerSpec {
         command_blocks_max: 64,
-        ahead_blocks_max: 64,
+        ahead_blocks_max: Some(64),
         staging_blocks: 64,
         write: BACK,
+        ..LayerSpec::array_cache(none(), support::schemes::array(on, 64), cache_blocks)
     }
+}
+
+/// A policy over block or strip LRU.
+fn scheme(spec: &LayerSpec, policy: impl Policy + 'static) -> BuiltLayer {
+    let retention = ByLine::new(Lru::new(spec.cache_blocks as usize));
+    let line_blocks = if spec.strip_aligned { spec.array.strip_blocks() } else { 1 };
+    lines(Scheme::split(policy, retention), line_blocks, 64)
 }
 
 /// An engine and the time that its inputs carry.
@@ -97,22 +101,18 @@ struct Rig {
 }
 
 impl Rig {
-    fn new(config: Config, on: &str, policy: impl Policy + 'static) -> Self {
-        let array = support::schemes::array(on, 64);
-        let dispatch = Box::new(DemandFirst::new(usize::from(array.disks())));
-        Self::with_dispatch(config, array, policy, dispatch)
+    fn new(spec: &LayerSpec, policy: impl Policy + 'static) -> Self {
+        Self { engine: spec.build_with(scheme(spec, policy)).expect("fits"), now: 0 }
     }
     fn with_dispatch(
-        config: Config,
-        array: Array,
+        spec: &LayerSpec,
         policy: impl Policy + 'static,
-        dispatch: Box<dyn Dispatch>,
+        dispatch: impl Dispatch + 'static,
     ) -> Self {
-        let retention = ByLine::new(Lru::new(config.cache_blocks as usize));
-        let scheme = Box::new(Split { policy, retention });
-        Self { engine: Engine::new(config, array, CostModel::default(), scheme, dispatch), now: 0 }
+        let engine = spec.build_around(scheme(spec, policy), Box::new(dispatch));
+        Self { engine: engine.expect("fits"), now: 0 }
     }
-    fn feed(&mut self, input: Input) -> Vec<Output> {
+    fn feed(&mut self, input: Input<'_>) -> Vec<Output> {
         self.now += 10;
         self.engine.handle(Nanos(self.now), input);
         std::iter::from_fn(|| self.engine.poll()).collect()
@@ -155,7 +155,7 @@ fn ahead_of_first(ahead: Extent) -> Scripted {
 fn a_reader_that_comes_while_a_prefetch_is_in_flight_joins_it_and_hurries_it() {
     let policy = ahead_of_first(Extent::new(8, 4));
     let told = Arc::clone(&policy.told);
-    let mut rig = Rig::new(config(32), "single:16KiB", policy);
+    let mut rig = Rig::new(&layer(32, "single:16KiB"), policy);
     let commands = starts(&rig.read(1, 0, 1));
     assert_eq!(
         commands.iter().map(|s| (s.extent, s.class)).collect::<Vec<_>>(),
@@ -178,7 +178,7 @@ fn a_reader_that_comes_while_a_prefetch_is_in_flight_joins_it_and_hurries_it() {
 
 #[test]
 fn a_write_makes_the_fetch_in_flight_stale_and_its_reader_gets_the_written_block() {
-    let mut rig = Rig::new(config(32), "single:16KiB", NoPrefetch);
+    let mut rig = Rig::new(&layer(32, "single:16KiB"), NoPrefetch);
     let fetch = starts(&rig.read(1, 5, 1))[0].command;
     let mut buffers = Vec::new();
     rig.engine.buffers(fetch, &mut buffers);
@@ -198,7 +198,7 @@ fn a_write_makes_the_fetch_in_flight_stale_and_its_reader_gets_the_written_block
 
 #[test]
 fn a_slot_of_an_evicted_block_is_used_again_only_after_its_release() {
-    let mut rig = Rig::new(config(4), "single:16KiB", NoPrefetch);
+    let mut rig = Rig::new(&layer(4, "single:16KiB"), NoPrefetch);
     let fetch = starts(&rig.read(1, 0, 4))[0].command;
     let handle = answers(&rig.done(fetch))[0].1;
     let slot = rig.engine.slots(handle)[0];
@@ -217,7 +217,7 @@ fn a_slot_of_an_evicted_block_is_used_again_only_after_its_release() {
 
 #[test]
 fn a_short_command_fails_only_the_blocks_that_did_not_move() {
-    let mut rig = Rig::new(config(32), "single:16KiB", NoPrefetch);
+    let mut rig = Rig::new(&layer(32, "single:16KiB"), NoPrefetch);
     let fetch = starts(&rig.read(1, 0, 4))[0].command;
     assert!(rig.read(2, 1, 1).is_empty(), "joins");
     let outputs = rig.feed(Input::Done { command: fetch, status: Status::Short { good: 2 } });
@@ -231,7 +231,7 @@ fn a_short_command_fails_only_the_blocks_that_did_not_move() {
 
 #[test]
 fn a_member_that_fails_a_read_is_made_up_for_by_the_others() {
-    let mut rig = Rig::new(config(64), "raid5:3x16KiB", NoPrefetch);
+    let mut rig = Rig::new(&layer(64, "raid5:3x16KiB"), NoPrefetch);
     let fetch = starts(&rig.read(1, 0, 2))[0];
     let retry = rig.feed(Input::Done { command: fetch.command, status: Status::Short { good: 0 } });
     let reads = starts(&retry);
@@ -246,7 +246,7 @@ fn a_member_that_fails_a_read_is_made_up_for_by_the_others() {
 
 #[test]
 fn a_degraded_read_reads_all_survivors_and_sums_them_up() {
-    let mut rig = Rig::new(config(64), "raid5:4x16KiB", NoPrefetch);
+    let mut rig = Rig::new(&layer(64, "raid5:4x16KiB"), NoPrefetch);
     let home = rig.engine.array().locate(Block(4)).0;
     rig.feed(Input::Member { disk: home, failed: true });
     let reads = starts(&rig.read(1, 4, 4));
@@ -295,8 +295,7 @@ impl Dispatch for Gate {
 
 #[test]
 fn a_dispatch_may_hold_demand_back_until_its_turn_comes() {
-    let array = support::schemes::array("single:16KiB", 64);
-    let mut rig = Rig::with_dispatch(config(32), array, NoPrefetch, Box::new(Gate::default()));
+    let mut rig = Rig::with_dispatch(&layer(32, "single:16KiB"), NoPrefetch, Gate::default());
     assert!(rig.read(1, 0, 1).is_empty());
     assert_eq!(rig.engine.next_wake(), Some(Nanos(510)));
     assert!(rig.feed(Input::Wake).is_empty(), "too early");
@@ -312,9 +311,8 @@ fn a_dispatch_may_hold_demand_back_until_its_turn_comes() {
 fn a_reader_promotes_a_prefetch_that_is_still_queued() {
     let gate = Gate::default();
     let promoted = Arc::clone(&gate.promoted);
-    let array = support::schemes::array("single:16KiB", 64);
     let policy = ahead_of_first(Extent::new(8, 4));
-    let mut rig = Rig::with_dispatch(config(32), array, policy, Box::new(gate));
+    let mut rig = Rig::with_dispatch(&layer(32, "single:16KiB"), policy, gate);
     assert!(rig.read(1, 0, 1).is_empty());
     assert!(rig.read(2, 8, 1).is_empty(), "queued here, so nobody outside needs to hurry it");
     assert_eq!(promoted.lock().expect("promoted").len(), 1);
@@ -328,7 +326,7 @@ fn a_policy_is_woken_when_it_asked_to_be_and_its_wishes_are_fulfilled() {
     let policy =
         Scripted { wake: Some((Nanos(700), 42)), on_wake: Some(Extent::new(16, 2)), ..Scripted::default() };
     let told = Arc::clone(&policy.told);
-    let mut rig = Rig::new(config(32), "single:16KiB", policy);
+    let mut rig = Rig::new(&layer(32, "single:16KiB"), policy);
     rig.read(1, 0, 1);
     assert_eq!(rig.engine.next_wake(), Some(Nanos(700)));
     assert!(rig.feed(Input::Wake).is_empty(), "too early");
@@ -342,46 +340,53 @@ fn a_policy_is_woken_when_it_asked_to_be_and_its_wishes_are_fulfilled() {
     assert_eq!(rig.engine.next_wake(), None);
 }
 
+/// A shadow of 16 blocks in which a read of two blocks is seen.
+struct Watch(Observer);
+
+impl Watch {
+    fn new(policy: impl Policy + 'static) -> Self {
+        let spec = LayerSpec { strip_aligned: false, ..layer(16, "single:16KiB") };
+        Self(spec.observe_with(scheme(&spec, policy)).expect("fits"))
+    }
+    fn see(&mut self, start: u64, blocks: u64, seen: Seen) -> Vec<Output> {
+        let access = Access::read(Context(1), Extent::new(start, blocks));
+        self.0.handle(Nanos(10), Sight::Seen { access, seen });
+        std::iter::from_fn(|| self.0.poll()).collect()
+    }
+}
+
 #[test]
-fn an_observing_engine_believes_the_host_and_prefetches_beside_it() {
+fn an_observer_believes_the_host_and_prefetches_beside_it() {
     let policy = ahead_of_first(Extent::new(4, 4));
     let told = Arc::clone(&policy.told);
-    let shape = Config { residency: Residency::Observed, line_blocks: 1, strip_aligned: false, ..config(16) };
-    let mut rig = Rig::new(shape, "single:16KiB", policy);
-    let see = |rig: &mut Rig, start, seen| {
-        let access = Access::read(Context(1), Extent::new(start, 2));
-        rig.feed(Input::Seen { access, seen })
-    };
-    let outputs = see(&mut rig, 0, Seen::DeviceRead);
+    let mut watch = Watch::new(policy);
+    let outputs = watch.see(0, 2, Seen::DeviceRead);
     assert!(answers(&outputs).is_empty(), "the kernel has served it");
     let sent = starts(&outputs);
     assert_eq!(sent.iter().map(|s| s.extent).collect::<Vec<_>>(), [Extent::new(4, 4)]);
-    rig.feed(Input::Done { command: sent[0].command, status: Status::Unknown });
-    see(&mut rig, 4, Seen::Hit); // the prefetch was worth it
-    see(&mut rig, 6, Seen::DeviceRead); // the kernel had thrown it out: wasted
-    see(&mut rig, 0, Seen::Hit);
-    let stats = *rig.engine.stats();
+    watch.0.handle(Nanos(20), Sight::Done { command: sent[0].command, status: Status::Unknown });
+    watch.see(4, 2, Seen::Hit); // the prefetch was worth it
+    watch.see(6, 2, Seen::DeviceRead); // the kernel had thrown it out: wasted
+    watch.see(0, 2, Seen::Hit);
+    let stats = *watch.0.stats();
     assert_eq!((stats.all.misses, stats.all.prefetch_hits, stats.all.cache_hits), (4, 2, 2));
     assert_eq!((stats.prefetched, stats.used, stats.wasted), (4, 2, 2));
     let told = told.lock().expect("told").clone();
     assert!(told.contains(&Told::DeviceRead(Extent::new(0, 2), false)));
     assert!(told.contains(&Told::Left(6, Fate::Wasted)) && told.contains(&Told::Left(5, Fate::Used)));
     for start in (8..40).step_by(2) {
-        see(&mut rig, start, Seen::Unknown);
+        watch.see(start, 2, Seen::Unknown);
     }
-    assert_eq!(rig.engine.cache().slots.taken(), 16, "the shadow is bounded");
+    assert_eq!(watch.0.cache().slots.taken(), 16, "the shadow is bounded");
 }
 
 #[test]
-fn an_observing_engine_tells_reads_that_waited_for_a_prefetch_apart() {
+fn an_observer_tells_reads_that_waited_for_a_prefetch_apart() {
     let policy = ahead_of_first(Extent::new(4, 4));
     let told = Arc::clone(&policy.told);
-    let shape = Config { residency: Residency::Observed, line_blocks: 1, strip_aligned: false, ..config(16) };
-    let mut rig = Rig::new(shape, "single:16KiB", policy);
-    for (start, blocks) in [(0, 2), (2, 4)] {
-        let access = Access::read(Context(1), Extent::new(start, blocks));
-        rig.feed(Input::Seen { access, seen: Seen::DeviceRead });
-    }
+    let mut watch = Watch::new(policy);
+    watch.see(0, 2, Seen::DeviceRead);
+    watch.see(2, 4, Seen::DeviceRead);
     let told = told.lock().expect("told").clone();
     assert!(told.contains(&Told::DeviceRead(Extent::new(2, 2), false)), "{told:?}");
     assert!(
@@ -391,8 +396,35 @@ fn an_observing_engine_tells_reads_that_waited_for_a_prefetch_apart() {
 }
 
 #[test]
+fn an_observer_reads_ahead_within_a_file_and_forgets_what_is_gone_of_it() {
+    let mut map = FileMap::new(1 << 20, 8);
+    map.grow(7, 40).expect("room");
+    map.grow(8, 40).expect("room");
+    let volume = support::schemes::array("single:128KiB", 1 << 20);
+    let scheme = SchemeSpec::parse("seqp:128KiB").expect("a scheme");
+    let mut observer = LayerSpec::page_cache(scheme, volume, 256).observe().expect("fits");
+    let mut ahead = Vec::new();
+    for at in 0..40 {
+        let block = map.places(8, Extent::new(at, 1)).next().expect("the file has it");
+        let within = map.within(block.start).expect("mapped");
+        let access = Access { within, ..Access::read(Context::new(1, 8), block) };
+        observer.handle(Nanos(at), Sight::Seen { access, seen: Seen::Unknown });
+        while let Some(output) = observer.poll() {
+            let Output::Start(start) = output else { continue };
+            ahead.extend(start.extent.iter().map(|block| map.file(block).expect("within the file")));
+            observer.handle(Nanos(at), Sight::Done { command: start.command, status: Status::Unknown });
+        }
+    }
+    assert!(!ahead.is_empty() && ahead.iter().all(|(file, _)| *file == 8), "{ahead:?}");
+    for extent in map.forget(8) {
+        observer.handle(Nanos(50), Sight::Gone { extent });
+    }
+    assert_eq!(observer.cache().slots.taken(), 0);
+}
+
+#[test]
 fn strip_prefetching_reads_the_strip_of_a_miss_in_one_command_on_one_disk() {
-    let mut rig = Rig::new(config(32), "raid5:4x16KiB", Strip);
+    let mut rig = Rig::new(&layer(32, "raid5:4x16KiB"), Strip);
     let sent = starts(&rig.read(1, 6, 1));
     assert_eq!(sent.len(), 1);
     assert_eq!((sent[0].extent.blocks, sent[0].class, sent[0].read_ahead), (4, Class::Demand, false));
@@ -406,8 +438,7 @@ fn strip_prefetching_reads_the_strip_of_a_miss_in_one_command_on_one_disk() {
 
 #[test]
 fn few_holes_are_read_over_and_many_are_not() {
-    let shape = Config { line_blocks: 8, ..config(32) };
-    let mut rig = Rig::new(shape, "single:32KiB", NoPrefetch);
+    let mut rig = Rig::new(&layer(32, "single:32KiB"), NoPrefetch);
     for (id, block) in [(1, 2), (2, 9), (3, 12), (4, 13)] {
         let fetch = starts(&rig.read(id, block, 1))[0].command;
         rig.done(fetch);
@@ -428,8 +459,8 @@ fn few_holes_are_read_over_and_many_are_not() {
 
 #[test]
 fn prefetches_in_flight_stay_within_their_budget() {
-    let shape = Config { ahead_blocks_max: 6, ..config(32) };
-    let mut rig = Rig::new(shape, "single:16KiB", ahead_of_first(Extent::new(4, 12)));
+    let spec = LayerSpec { ahead_blocks_max: Some(6), ..layer(32, "single:16KiB") };
+    let mut rig = Rig::new(&spec, ahead_of_first(Extent::new(4, 12)));
     let sent = starts(&rig.read(1, 0, 1));
     let ahead: u64 = sent[1..].iter().map(|s| s.extent.blocks).sum();
     assert_eq!((ahead, rig.engine.stats().ahead_in_flight), (6, 6));
@@ -442,7 +473,7 @@ fn prefetches_in_flight_stay_within_their_budget() {
 
 #[test]
 fn a_durable_write_gives_its_data_first_and_is_acknowledged_from_the_members() {
-    let mut rig = Rig::new(config(64), "raid5:3x16KiB", NoPrefetch);
+    let mut rig = Rig::new(&layer(64, "raid5:3x16KiB"), NoPrefetch);
     let access = Access::write(Context(1), Extent::new(0, 8));
     let outputs = rig.feed(Input::Write { id: 1, access, durable: true });
     let kinds: Vec<u8> = outputs
@@ -466,7 +497,7 @@ fn a_durable_write_gives_its_data_first_and_is_acknowledged_from_the_members() {
 
 #[test]
 fn writes_that_no_member_can_take_are_told_by_the_next_flush() {
-    let mut rig = Rig::new(config(64), "raid0:2x16KiB", NoPrefetch);
+    let mut rig = Rig::new(&layer(64, "raid0:2x16KiB"), NoPrefetch);
     let acknowledged = rig.write(1, 0, 2);
     assert_eq!(answers(&acknowledged).iter().map(|a| a.2).collect::<Vec<_>>(), [false]);
     rig.feed(Input::Release { handle: answers(&acknowledged)[0].1 });
@@ -479,7 +510,7 @@ fn writes_that_no_member_can_take_are_told_by_the_next_flush() {
 
 #[test]
 fn dirty_stripes_are_destaged_when_they_are_old() {
-    let mut rig = Rig::new(config(64), "single:16KiB", NoPrefetch);
+    let mut rig = Rig::new(&layer(64, "single:16KiB"), NoPrefetch);
     rig.write(1, 0, 2);
     assert_eq!(rig.engine.next_wake(), Some(Nanos(1_000_010)));
     rig.now = 1_000_010;

@@ -6,9 +6,9 @@ mod support;
 use forerun_core::access::{Access, Context};
 use forerun_core::array::Array;
 use forerun_core::cost::CostModel;
-use forerun_core::dispatch::DemandFirst;
-use forerun_core::engine::{Config, Engine, Input, Output, Residency, Start, Status, WriteMode};
-use forerun_core::registry::{Layer, LayerShape, SchemeSpec};
+use forerun_core::engine::{Engine, Input, Output, Start, Status};
+use forerun_core::registry::SchemeSpec;
+use forerun_core::spec::LayerSpec;
 use forerun_core::units::{BLOCK_BYTES, Extent, Nanos};
 use proptest::prelude::*;
 use std::collections::{BTreeSet, VecDeque};
@@ -73,22 +73,9 @@ impl Host {
     fn new(scheme: &str, readers: usize, requests: u64, cache_blocks: u64) -> Self {
         let array = Array::new("single:128KiB".parse().expect("valid"), readers as u64 * TITLE)
             .expect("holds strips");
-        let shape = LayerShape { cache_blocks, strip_blocks: 32, stripe_strips: 4, disks: 1 };
-        let spec = SchemeSpec::parse(scheme).expect("a scheme");
-        spec.check(Layer::Array, &shape).expect("fits");
-        let built = spec.build(Layer::Array, &shape);
-        let config = Config {
-            residency: Residency::Owned,
-            cache_blocks,
-            line_blocks: built.line_blocks,
-            strip_aligned: true,
-            retain: true,
-            command_blocks_max: 32,
-            ahead_blocks_max: built.ahead_blocks_max,
-            staging_blocks: 64,
-            write: WriteMode::Through,
-        };
-        let engine = Engine::new(config, array, cost(), built.scheme, Box::new(DemandFirst::new(1)));
+        let scheme = SchemeSpec::parse(scheme).expect("a scheme");
+        let layer = LayerSpec { cost: cost(), ..LayerSpec::array_cache(scheme, array, cache_blocks) };
+        let engine = layer.build().expect("fits");
         let one = |n: usize| Reader { next: n as u64 * TITLE, left: requests, asked: Nanos(0), every: 0 };
         Self {
             engine,
@@ -109,7 +96,7 @@ impl Host {
         self.engine.gauges(&mut gauges);
         gauges.iter().find(|(n, _)| *n == name).expect("such a gauge").1 as u64
     }
-    fn feed(&mut self, input: Input) {
+    fn feed(&mut self, input: Input<'_>) {
         self.engine.handle(Nanos(self.now), input);
         while let Some(output) = self.engine.poll() {
             match output {

@@ -133,7 +133,7 @@ pub struct HostQueue {
     batch_ends: u64,
     /// Sector after the last command sent.
     position: u64,
-    kick: Option<u64>,
+    dispatch_at: Option<u64>,
     ended: VecDeque<Completion>,
     clock: u64,
 }
@@ -270,7 +270,7 @@ impl HostQueue {
             direction: READ,
             batch_ends: 0,
             position: 0,
-            kick: None,
+            dispatch_at: None,
             ended: VecDeque::new(),
             clock: 0,
         }
@@ -438,7 +438,7 @@ impl HostQueue {
 
     fn next_at(&self) -> Option<u64> {
         let inner = self.inner.next_event().map(|at| at.0);
-        [inner, self.deadline(), self.kick].into_iter().flatten().min()
+        [inner, self.deadline(), self.dispatch_at].into_iter().flatten().min()
     }
 }
 
@@ -474,7 +474,7 @@ impl Device for HostQueue {
             self.sequence += 1;
             self.sides[side].insert(self.sequence, group);
         }
-        self.kick = Some(now);
+        self.dispatch_at = Some(now);
     }
 
     fn next_event(&self) -> Option<Nanos> {
@@ -491,7 +491,7 @@ impl Device for HostQueue {
                 self.waiting = Waiting::No;
                 self.last_reader = None;
             }
-            self.kick = None;
+            self.dispatch_at = None;
             self.dispatch(self.clock);
         }
         self.clock = self.clock.max(now.0);

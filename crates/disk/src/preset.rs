@@ -7,8 +7,9 @@
 
 use std::path::Path;
 
+use forerun_core::cost::CostModel;
 use forerun_core::size::parse_size;
-use forerun_core::units::{BLOCK_BYTES, SECTOR_BYTES, SECTORS_PER_BLOCK};
+use forerun_core::units::{BLOCK_BYTES, Nanos, SECTOR_BYTES, SECTORS_PER_BLOCK};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -161,6 +162,22 @@ pub struct CostParams {
     pub outer_ns_per_block: u64,
     /// Handling of a command.
     pub command_ns: u64,
+}
+
+impl From<CostParams> for CostModel {
+    /// What a policy believes, of what is known of the device.
+    fn from(known: CostParams) -> Self {
+        Self {
+            seek_min_ns: known.seek_min_ns,
+            seek_a_ns: known.seek_a_ns,
+            seek_b_ns: known.seek_b_ns,
+            blocks_per_cylinder: known.blocks_per_cylinder,
+            half_rotation: Nanos(known.half_rotation_ns),
+            per_block: Nanos(known.ns_per_block),
+            command: Nanos(known.command_ns),
+            track_blocks: 2 * known.half_rotation_ns / known.ns_per_block.max(1),
+        }
+    }
 }
 
 const SHIPPED: &[(&str, &str)] = &[

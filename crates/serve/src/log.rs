@@ -3,16 +3,16 @@
 //! The engine is deterministic, so the same inputs must give the same outputs, byte for byte; [`verify`] feeds a log to an
 //! engine made from the log's own head and compares each output. It is the proof that the server runs the engine of the
 //! simulator unchanged, and a way to take a decision apart that a real machine's timing led to. The log is text, one line
-//! each: `>` an input (or a change of scheme or cache, which is one to a replay), `<` an output in the words of its type. Its head
+//! each: `>` an input, `<` an output in the words of its type. Its head
 //! names what the engine was made from, its last line is `end`. It goes to the file every second, so a server that is killed
 //! leaves a log that is cut, which is replayed up to there. Writing it costs about as much as the engine itself, so it is for
 //! finding out, not for every day.
 
 use crate::error::ServeError;
-use crate::spec::{Change, EngineSpec};
+use crate::spec::EngineSpec;
 use forerun_core::access::{Access, Context, Op};
 use forerun_core::array::Array;
-use forerun_core::engine::{Input, Output, Status};
+use forerun_core::engine::{Input, Limits, Output, Status};
 use forerun_core::units::{BLOCK_BYTES, Block, Disk, Extent, Nanos};
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, BufWriter, Read as _, Write as _};
@@ -23,6 +23,8 @@ const HEAD: &str = "forerun inputs 1";
 
 /// Last line of a log that was ended in order.
 const END: &str = "end";
+/// A limit that is not set.
+const NO_LIMIT: &str = "-";
 /// Lines of the head.
 const HEAD_LINES: u64 = 5;
 /// Longest line of a log, bytes: an output is some hundred; a file of one endless line is no log.
@@ -47,17 +49,8 @@ impl Log {
     }
 
     /// An input is about to be handled.
-    pub(crate) fn input(&mut self, now: Nanos, input: &Input) {
+    pub(crate) fn input(&mut self, now: Nanos, input: &Input<'_>) {
         let written = write_input(&mut self.out, now, input);
-        self.note(written);
-    }
-
-    /// A change is about to be made.
-    pub(crate) fn change(&mut self, now: Nanos, change: &Change) {
-        let written = match change {
-            Change::Scheme(spec) => writeln!(self.out, "> {} scheme {}", now.0, spec.scheme),
-            Change::Drop => writeln!(self.out, "> {} drop", now.0),
-        };
         self.note(written);
     }
 
@@ -88,7 +81,7 @@ impl Log {
     }
 }
 
-fn write_input(out: &mut impl io::Write, now: Nanos, input: &Input) -> io::Result<()> {
+fn write_input(out: &mut impl io::Write, now: Nanos, input: &Input<'_>) -> io::Result<()> {
     write!(out, "> {} ", now.0)?;
     match input {
         Input::Read { id, access } => {
@@ -111,7 +104,14 @@ fn write_input(out: &mut impl io::Write, now: Nanos, input: &Input) -> io::Resul
         Input::Release { handle } => writeln!(out, "release {handle}"),
         Input::Member { disk, failed } => writeln!(out, "member {} {}", disk.0, u8::from(*failed)),
         Input::Wake => writeln!(out, "wake"),
-        Input::Seen { .. } => unreachable!("a server owns its cache"),
+        Input::Synced { sync, failed } => writeln!(out, "synced {sync} {}", u8::from(*failed)),
+        Input::Gone { extent } => writeln!(out, "gone {} {}", extent.start.0, extent.blocks),
+        Input::Limits(Limits { memory_blocks, ahead_blocks, ahead_bytes_per_s }) => {
+            let word = |limit: &Option<u64>| limit.map_or_else(|| NO_LIMIT.into(), |limit| limit.to_string());
+            writeln!(out, "limits {} {} {}", word(memory_blocks), word(ahead_blocks), word(ahead_bytes_per_s))
+        }
+        Input::Switch { scheme, .. } => writeln!(out, "scheme {scheme}"),
+        Input::Drop => writeln!(out, "drop"),
     }
 }
 
@@ -204,7 +204,9 @@ pub fn verify(path: &Path) -> Result<Verified, ServeError> {
     let array = lines.head("array ")?;
     debug_assert_eq!(lines.number, HEAD_LINES, "the head has been read");
     let array = parse_array(&array).ok_or_else(|| lines.wrong(format!("`{array}` is no array")))?;
-    let mut engine = spec_of(&lines, &scheme, cache, &device)?.build(array);
+    let spec = spec_of(&lines, &scheme, cache, &device)?;
+    let mut engine =
+        spec.build(array).map_err(|why| lines.wrong(format!("an engine that cannot be made: {why}")))?;
     let mut found = Verified { inputs: 0, outputs: 0, cut: None };
     loop {
         let Some(line) = lines.next()? else {
@@ -218,9 +220,10 @@ pub fn verify(path: &Path) -> Result<Verified, ServeError> {
             let entry = parse_entry(rest).ok_or_else(|| lines.wrong(format!("no input: {line}")))?;
             match entry {
                 Entry::Input(now, input) => engine.handle(now, input),
-                Entry::Drop(now) => engine.drop_cache(now),
                 Entry::Scheme(now, scheme) => {
-                    spec_of(&lines, scheme, cache, &device)?.reshape(now, &mut engine)
+                    let spec = spec_of(&lines, scheme, cache, &device)?;
+                    spec.check(engine.array()).map_err(|why| lines.wrong(why))?;
+                    engine.handle(now, spec.switch());
                 }
             }
             found.inputs += 1;
@@ -252,24 +255,29 @@ fn parse_array(text: &str) -> Option<Array> {
 
 /// What a line with `>` says.
 enum Entry<'a> {
-    Input(Nanos, Input),
+    Input(Nanos, Input<'static>),
     Scheme(Nanos, &'a str),
-    Drop(Nanos),
 }
 
 fn parse_entry(line: &str) -> Option<Entry<'_>> {
     let (now, what) = line.split_once(' ')?;
-    let now = || now.parse().ok().map(Nanos);
-    match what.strip_prefix("scheme ") {
-        Some(scheme) => Some(Entry::Scheme(now()?, scheme)),
-        None if what == "drop" => Some(Entry::Drop(now()?)),
-        None => parse_input(line).map(|(now, input)| Entry::Input(now, input)),
+    let now = Nanos(now.parse().ok()?);
+    match what.split_once(' ') {
+        Some(("scheme", scheme)) => Some(Entry::Scheme(now, scheme)),
+        Some(("limits", words)) => parse_limits(words).map(|limits| Entry::Input(now, Input::Limits(limits))),
+        _ => parse_input(what).map(|input| Entry::Input(now, input)),
     }
 }
 
-fn parse_input(line: &str) -> Option<(Nanos, Input)> {
-    let mut words = line.split(' ');
-    let now = Nanos(words.next()?.parse().ok()?);
+fn parse_limits(words: &str) -> Option<Limits> {
+    let limit = |word: &str| if word == NO_LIMIT { Some(None) } else { word.parse().ok().map(Some) };
+    let limits: Vec<Option<u64>> = words.split(' ').map(limit).collect::<Option<_>>()?;
+    let [memory_blocks, ahead_blocks, ahead_bytes_per_s] = limits[..] else { return None };
+    Some(Limits { memory_blocks, ahead_blocks, ahead_bytes_per_s })
+}
+
+fn parse_input(what: &str) -> Option<Input<'static>> {
+    let mut words = what.split(' ');
     let kind = words.next()?;
     let numbers: Vec<u64> = words.map(str::parse).collect::<Result<_, _>>().ok()?;
     let input = match (kind, &numbers[..]) {
@@ -291,9 +299,14 @@ fn parse_input(line: &str) -> Option<(Nanos, Input)> {
             Input::Member { disk: Disk(u16::try_from(*disk).ok()?), failed: *failed == 1 }
         }
         ("wake", []) => Input::Wake,
+        ("synced", [sync, failed]) => {
+            Input::Synced { sync: u32::try_from(*sync).ok()?, failed: *failed == 1 }
+        }
+        ("gone", [start, blocks]) => Input::Gone { extent: Extent { start: Block(*start), blocks: *blocks } },
+        ("drop", []) => Input::Drop,
         _ => return None,
     };
-    Some((now, input))
+    Some(input)
 }
 
 fn parse_access(numbers: &[u64], op: Op) -> Option<Access> {
@@ -327,7 +340,7 @@ mod tests {
         let spec = EngineSpec::new("none", 16 << 20, "cheetah-15k4").expect("valid");
         let array = parse_array("single:128KiB 1024").expect("an array");
         let mut log = Log::create(file.path(), &spec, &array).expect("made");
-        let mut engine = spec.build(array);
+        let mut engine = spec.build(array).expect("fits");
         for id in 0..2 {
             let input = Input::Flush { id };
             log.input(Nanos(id), &input);
@@ -350,6 +363,22 @@ mod tests {
             let found = verified(&log[..cut]).expect("the same up to there");
             let lines = ends.iter().filter(|&&end| end <= cut).count() as u64;
             assert_eq!(found.cut, Some(lines + 1), "cut at byte {cut}");
+        }
+    }
+
+    #[test]
+    fn every_input_is_written_as_it_is_read() {
+        let limits = Limits { memory_blocks: Some(4_096), ahead_blocks: None, ahead_bytes_per_s: Some(0) };
+        let gone = Input::Gone { extent: Extent::new(3, 4) };
+        let inputs =
+            [gone, Input::Limits(limits), Input::Drop, Input::Synced { sync: 2, failed: true }, Input::Wake];
+        for input in inputs {
+            let mut line = Vec::new();
+            write_input(&mut line, Nanos(7), &input).expect("memory");
+            let line = String::from_utf8(line).expect("text");
+            let entry = line.trim_end().strip_prefix("> ").and_then(parse_entry);
+            let Some(Entry::Input(Nanos(7), read)) = entry else { panic!("{line}") };
+            assert_eq!(format!("{read:?}"), format!("{input:?}"));
         }
     }
 

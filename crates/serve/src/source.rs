@@ -35,7 +35,7 @@ pub(crate) const STRIP_BYTES_MAX: u64 = 4 << 20;
 /// Strip of an object, bytes, and so its largest request: what a store sends in some ten milliseconds, about what it takes
 /// until it begins to.
 const OBJECT_STRIP_BYTES: u64 = 1 << 20;
-/// Most members of a stripe: what the dispatch has lanes for.
+/// Most members of a stripe: what the dispatch has queues for.
 pub(crate) const MEMBERS_MAX: usize = 64;
 
 /// How members are opened.

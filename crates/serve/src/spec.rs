@@ -4,11 +4,11 @@
 use crate::error::ServeError;
 use forerun_core::array::Array;
 use forerun_core::cost::CostModel;
-use forerun_core::dispatch::DemandFirst;
-use forerun_core::engine::{Config, Engine, Residency, WriteMode};
-use forerun_core::registry::{BuiltLayer, Layer, LayerShape, SchemeSpec};
+use forerun_core::engine::{Engine, Input};
+use forerun_core::registry::{Layer, SchemeSpec};
 use forerun_core::size::format_size;
-use forerun_core::units::{BLOCK_BYTES, Nanos};
+use forerun_core::spec::LayerSpec;
+use forerun_core::units::BLOCK_BYTES;
 use forerun_disk::preset::Preset;
 
 /// Smallest cache, bytes: 64 connections must each find room in it for a read (see `credit`).
@@ -50,16 +50,6 @@ impl EngineSpec {
         }
         let preset = Preset::load(device).map_err(|why| ServeError::option("--device", why))?;
         let believed = preset.cost_params().map_err(|why| ServeError::option("--device", why))?;
-        let cost = CostModel {
-            seek_min_ns: believed.seek_min_ns,
-            seek_a_ns: believed.seek_a_ns,
-            seek_b_ns: believed.seek_b_ns,
-            blocks_per_cylinder: believed.blocks_per_cylinder,
-            half_rotation: Nanos(believed.half_rotation_ns),
-            per_block: Nanos(believed.ns_per_block),
-            command: Nanos(believed.command_ns),
-            track_blocks: 2 * believed.half_rotation_ns / believed.ns_per_block.max(1),
-        };
         let cache_blocks = cache_bytes / BLOCK_BYTES;
         Ok(Self {
             scheme: scheme.into(),
@@ -67,36 +57,29 @@ impl EngineSpec {
             device: device.into(),
             parsed,
             layer,
-            cost,
+            cost: believed.into(),
             ahead_blocks_max: None,
         })
     }
 
-    /// What the scheme is offered over `array`.
-    fn shape(&self, array: &Array) -> LayerShape {
-        LayerShape {
-            cache_blocks: self.cache_blocks,
-            strip_blocks: array.strip_blocks(),
-            stripe_strips: array.stripe_strips(),
-            disks: array.disks(),
+    /// The layer over `array`. A scheme of either layer works on the strips of the members here.
+    fn layer(&self, array: Array) -> LayerSpec {
+        LayerSpec {
+            layer: self.layer,
+            ahead_blocks_max: self.ahead_blocks_max,
+            cost: self.cost,
+            ..LayerSpec::array_cache(self.parsed.clone(), array, self.cache_blocks)
         }
-    }
-
-    fn built(&self, array: &Array) -> BuiltLayer {
-        self.parsed.build(self.layer, &self.shape(array))
     }
 
     /// Whether the scheme's values fit this cache and array.
     pub(crate) fn check(&self, array: &Array) -> Result<(), ServeError> {
-        self.parsed.check(self.layer, &self.shape(array)).map_err(|why| ServeError::option("--scheme", why))
+        self.layer(*array).check().map_err(|why| ServeError::option("--scheme", why))
     }
 
-    /// Gives an engine that was built of another spec for the same cache and device the scheme of this one.
-    pub(crate) fn reshape(&self, now: Nanos, engine: &mut Engine) {
-        debug_assert_eq!(engine.config().cache_blocks, self.cache_blocks, "a cache keeps its size");
-        let built = self.built(engine.array());
-        let dispatch = Box::new(DemandFirst::new(usize::from(engine.array().disks())));
-        engine.set_scheme(now, built, dispatch);
+    /// What gives an engine that was built of another spec, for the same cache and device, the scheme of this one.
+    pub(crate) const fn switch(&self) -> Input<'_> {
+        Input::Switch { scheme: &self.parsed, layer: self.layer }
     }
 
     /// Whether its parts are of the array layer.
@@ -112,21 +95,8 @@ impl EngineSpec {
     }
 
     /// The engine over `array`.
-    pub(crate) fn build(&self, array: Array) -> Engine {
-        let built = self.built(&array);
-        let config = Config {
-            residency: Residency::Owned,
-            cache_blocks: self.cache_blocks,
-            line_blocks: built.line_blocks,
-            strip_aligned: true,
-            retain: true,
-            command_blocks_max: array.strip_blocks(),
-            ahead_blocks_max: self.ahead_blocks_max.unwrap_or(built.ahead_blocks_max),
-            staging_blocks: 0,
-            write: WriteMode::Through,
-        };
-        let dispatch = Box::new(DemandFirst::new(usize::from(array.disks())));
-        Engine::new(config, array, self.cost, built.scheme, dispatch)
+    pub(crate) fn build(&self, array: Array) -> Result<Engine, ServeError> {
+        self.layer(array).build().map_err(|why| ServeError::option("--scheme", why))
     }
 }
 

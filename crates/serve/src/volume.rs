@@ -113,7 +113,7 @@ pub(crate) struct Volume {
     backend: Box<dyn Backend>,
     pub(crate) source: Source,
     now: Nanos,
-    inputs: VecDeque<Input>,
+    inputs: VecDeque<Input<'static>>,
     /// Inputs are being handled.
     running: bool,
     events: VecDeque<Event>,
@@ -173,7 +173,7 @@ impl Volume {
         source: Source,
         backend: impl FnOnce(&Arena) -> io::Result<Box<dyn Backend>>,
     ) -> io::Result<Self> {
-        let engine = spec.build(source.array);
+        let engine = spec.build(source.array).map_err(io::Error::other)?;
         let members = source.members.len();
         let cache = spec.cache_blocks as u32;
         let staging = engine.config().staging_blocks as u32;
@@ -443,7 +443,7 @@ impl Volume {
     }
 
     /// One input, behind those that wait, and everything that follows at once.
-    fn feed(&mut self, input: Input) {
+    fn feed(&mut self, input: Input<'static>) {
         self.inputs.push_back(input);
         self.run();
     }
@@ -454,13 +454,18 @@ impl Volume {
             return;
         }
         while let Some(input) = self.inputs.pop_front() {
-            if let Some(log) = &mut self.log {
-                log.input(self.now, &input);
-            }
-            self.engine.handle(self.now, input);
-            self.drain();
+            self.take(input);
         }
         self.running = false;
+    }
+
+    /// Handles one input and executes what comes of it.
+    fn take(&mut self, input: Input<'_>) {
+        if let Some(log) = &mut self.log {
+            log.input(self.now, &input);
+        }
+        self.engine.handle(self.now, input);
+        self.drain();
     }
 
     /// Executes what the engine says, in its order.
@@ -483,6 +488,7 @@ impl Volume {
                 id => unreachable!("{id:?} brings no bytes"),
             },
             Output::Combine { job } => unreachable!("job {job}: no geometry that is served keeps parity"),
+            Output::Sync { sync } => unreachable!("sync {sync}: members are synced below the engine"),
             Output::Ready { id, handle, error } => self.ready(id, handle, error),
         }
     }

@@ -26,10 +26,8 @@ use meter::Meter;
 use stack::{Event, Stack};
 use streams::StreamMeter;
 
-pub use build::{Hardware, hardware};
-pub(crate) use build::{
-    Layers, STAGING_STRIPES, TRANSIT_BLOCKS, array_shape, explain, host_shape, placement,
-};
+pub use build::{Hardware, array_layer, hardware};
+pub(crate) use build::{Layers, STAGING_STRIPES, TRANSIT_BLOCKS, explain, host_layer, placement};
 
 /// Id of the flush at the end: no request has it.
 const FLUSH_ID: u64 = u64::MAX;
@@ -41,7 +39,7 @@ const PROGRESS_EVERY: u64 = 4096;
 /// A request that has been issued.
 #[derive(Clone, Copy, Debug)]
 struct Issued {
-    lane: usize,
+    process: usize,
     at: Nanos,
     parts: u64,
     request: Request,
@@ -52,7 +50,7 @@ struct Issued {
 }
 
 /// A process.
-struct Lane {
+struct Process {
     source: Box<dyn Source>,
     /// Its next request, which waits for answers to earlier ones.
     next: Option<Request>,
@@ -69,7 +67,7 @@ struct Lane {
 /// Everything of one run.
 struct Run<'a> {
     stack: Stack,
-    lanes: Vec<Lane>,
+    processes: Vec<Process>,
     timed: Vec<TimedRequest>,
     timed_next: usize,
     issued: Vec<Issued>,
@@ -120,7 +118,7 @@ impl<'a> Run<'a> {
     fn new(programs: Programs, stack: Stack, progress: &'a (dyn Fn(Progress) + Sync)) -> Self {
         let mut run = Self {
             stack,
-            lanes: Vec::new(),
+            processes: Vec::new(),
             timed: Vec::new(),
             timed_next: 0,
             issued: Vec::new(),
@@ -149,11 +147,11 @@ impl<'a> Run<'a> {
 
     fn start(&mut self, sources: Vec<Box<dyn Source>>) {
         for mut source in sources {
-            let lane = self.lanes.len();
+            let process = self.processes.len();
             let next = source.next();
             let (since, latest) = (Nanos::ZERO, Nanos::ZERO);
-            self.lanes.push(Lane { source, next, pulled: 0, active: 0, since, latest });
-            self.pull(Nanos::ZERO, lane);
+            self.processes.push(Process { source, next, pulled: 0, active: 0, since, latest });
+            self.pull(Nanos::ZERO, process);
         }
     }
 
@@ -176,27 +174,28 @@ impl<'a> Run<'a> {
     /// time, and not before it is due. Recorded ones that overlap keep their order.
     fn pull(&mut self, now: Nanos, number: usize) {
         loop {
-            let lane = &mut self.lanes[number];
-            let Some(request) = lane.next.take_if(|r| lane.pulled < self.depth.saturating_add(r.overlap))
+            let process = &mut self.processes[number];
+            let Some(request) =
+                process.next.take_if(|r| process.pulled < self.depth.saturating_add(r.overlap))
             else {
                 return;
             };
             let mut at = (now + request.think).max(request.due);
             if request.overlap > 0 {
-                at = at.max(lane.latest);
+                at = at.max(process.latest);
             } else {
                 self.meter.compute += request.think;
             }
-            lane.latest = at;
-            lane.pulled += 1;
-            lane.next = lane.source.next();
+            process.latest = at;
+            process.pulled += 1;
+            process.next = process.source.next();
             let id = self.admit(at, number, request);
             self.stack.at(at, Event::Issue(id));
         }
     }
 
-    fn admit(&mut self, at: Nanos, lane: usize, request: Request) -> u64 {
-        let issued = Issued { lane, at, parts: 0, request, reading_edges: false, misses: 0, lates: 0 };
+    fn admit(&mut self, at: Nanos, process: usize, request: Request) -> u64 {
+        let issued = Issued { process, at, parts: 0, request, reading_edges: false, misses: 0, lates: 0 };
         self.outstanding += 1;
         if let Some(id) = self.free.pop() {
             self.issued[id as usize] = issued;
@@ -221,16 +220,16 @@ impl<'a> Run<'a> {
     }
 
     fn issue(&mut self, now: Nanos, id: u64) {
-        let Issued { request, lane, .. } = self.issued[id as usize];
-        if let Some(lane) = self.lanes.get_mut(lane) {
-            if lane.active == 0 {
+        let Issued { request, process, .. } = self.issued[id as usize];
+        if let Some(process) = self.processes.get_mut(process) {
+            if process.active == 0 {
                 if request.overlap > 0 {
                     // It had more under way when recorded, and has not now: it computes since its last answer.
-                    self.meter.compute += now.since(lane.since);
+                    self.meter.compute += now.since(process.since);
                 }
-                lane.since = now;
+                process.since = now;
             }
-            lane.active += 1;
+            process.active += 1;
         }
         let extent = Extent::covering(request.offset, request.bytes);
         match request.op {
@@ -333,7 +332,7 @@ impl<'a> Run<'a> {
         let took = now.since(done.at);
         self.meter.answered(took);
         if let Some(streams) = &mut self.meter.streams {
-            streams.answered(done.lane, &done.request, done.at, now);
+            streams.answered(done.process, &done.request, done.at, now);
         }
         if done.request.op == Op::Read {
             if done.misses > 0 {
@@ -353,18 +352,18 @@ impl<'a> Run<'a> {
         if self.meter.requests.is_multiple_of(PROGRESS_EVERY) {
             (self.progress)(Progress { done: self.meter.requests, total: self.total });
         }
-        if let Some(lane) = self.lanes.get_mut(done.lane) {
-            lane.pulled -= 1;
-            lane.active -= 1;
+        if let Some(process) = self.processes.get_mut(done.process) {
+            process.pulled -= 1;
+            process.active -= 1;
             if self.depth > 1 {
                 self.meter.waited += took;
-            } else if lane.active == 0 {
-                self.meter.waited += now.since(lane.since);
+            } else if process.active == 0 {
+                self.meter.waited += now.since(process.since);
             }
-            if lane.active == 0 {
-                lane.since = now;
+            if process.active == 0 {
+                process.since = now;
             }
-            self.pull(now, done.lane);
+            self.pull(now, done.process);
         }
     }
 

@@ -101,6 +101,8 @@ fn pieces_that_do_not_fit_and_words_that_are_none_are_errors() {
     let mut wrong = RunSpec { layout: Said::of("fragmented"), fit: Said::of("modulo"), ..spec("none") };
     assert!(told(wrong.clone()).contains("fit = modulo"));
     assert!(FileSizes::read("guessed").expect_err("neither").contains("known nor unknown"));
+    wrong = RunSpec { cache_bytes: 64 << 40, ..spec("none") };
+    assert!(told(wrong.clone()).contains("at most 8TiB"));
     wrong = RunSpec { cluster_blocks: 0, ..spec("none") };
     assert!(told(wrong).contains("from 1 to"));
 }

@@ -11,7 +11,7 @@ mod rust;
 pub use circles::import_circles;
 pub use rules::{
     debris, docs_links, ignored_tests, make_targets, promises_held, reasons_told, scheme_pages,
-    scheme_scenarios,
+    scheme_scenarios, scheme_tables,
 };
 pub use rust::{file_lengths, function_lengths, module_essays, sleeping_tests};
 

@@ -141,6 +141,35 @@ pub fn scheme_pages(files: &[File], names: &[&str]) -> Vec<String> {
     found
 }
 
+/// Tables of parameters on the pages of schemes that say something else than the registry; `rows` are its schemes, each
+/// with the names and defaults of its parameters.
+#[must_use]
+pub fn scheme_tables(files: &[File], rows: &[(&str, Vec<(String, String)>)]) -> Vec<String> {
+    let mut found = Vec::new();
+    for (name, params) in rows {
+        let path = format!("docs/schemes/{name}.md");
+        let Some(page) = files.iter().find(|file| file.path == path) else { continue };
+        let lines = page.text.lines().skip_while(|line| !line.starts_with("| parameter |")).skip(2);
+        let cells = lines.take_while(|line| line.starts_with('|')).map(|line| line.split('|').skip(1));
+        let said: Vec<(String, String)> = cells
+            .flat_map(|mut cells| {
+                let mut words = || words_in_code(cells.next().unwrap_or_default());
+                let (names, defaults) = (words(), words());
+                names.into_iter().zip(defaults)
+            })
+            .collect();
+        if said != *params {
+            found.push(format!("{path}: the table of parameters says {said:?}, the registry {params:?}"));
+        }
+    }
+    found
+}
+
+/// What stands between backticks.
+fn words_in_code(cell: &str) -> Vec<String> {
+    cell.split('`').skip(1).step_by(2).map(String::from).collect()
+}
+
 /// Schemes without a scenario under `scenarios/` that really runs them; `names` are the registry's.
 #[must_use]
 pub fn scheme_scenarios(files: &[File], names: &[&str]) -> Vec<String> {

@@ -22,8 +22,8 @@ fn no_file_is_too_long() {
     hold("files under 800 lines", &forerun_tidy::file_lengths(&tree()));
 }
 
-/// Crates whose circles are still to be mended.
-const CIRCLES_LEFT: [&str; 1] = ["crates/core/"];
+/// The part whose circles are still to be mended.
+const CIRCLES_LEFT: [&str; 1] = ["crates/core/src/engine/"];
 
 #[test]
 fn no_files_of_a_crate_import_in_a_circle() {
@@ -69,6 +69,24 @@ fn schemes() -> Vec<&'static str> {
 #[test]
 fn every_scheme_has_its_page() {
     hold("docs/schemes", &forerun_tidy::scheme_pages(&tree(), &schemes()));
+}
+
+#[test]
+fn the_parameters_on_the_pages_are_those_of_the_registry() {
+    let rows = forerun_core::registry::ROWS.iter().map(|row| {
+        let params = row.params.iter().map(|param| (param.name.into(), param.default.to_string()));
+        (row.name, params.collect())
+    });
+    hold("docs/schemes", &forerun_tidy::scheme_tables(&tree(), &rows.collect::<Vec<_>>()));
+}
+
+#[test]
+fn the_first_scheme_of_the_docs_is_the_one_that_is_compiled_and_tested() {
+    let tree = tree();
+    let of = |path: &str| &tree.iter().find(|file| file.path == path).expect("it is there").text;
+    let page = of("docs/first-scheme.md");
+    let shown = page.split("```rust\n").nth(1).and_then(|rest| rest.split("```\n\n## Then").next());
+    assert_eq!(shown, Some(of("crates/core/src/policy/skeleton.rs").as_str()));
 }
 
 #[test]

@@ -6,6 +6,7 @@
 //! format cannot hold. Every reader is bounded: no length in a file decides an allocation, and no input makes one panic.
 
 pub mod assemble;
+pub mod chains;
 pub mod columns;
 pub mod detect;
 pub mod error;
@@ -13,7 +14,6 @@ mod field;
 pub mod format;
 pub mod formats;
 pub mod info;
-pub mod lanes;
 pub mod mapping;
 pub mod options;
 pub mod patterns;

@@ -6,9 +6,9 @@
 //! (a table, never iterated by hash), and with `skip_bad` the first [`BAD_KEPT_MAX`] faults are kept for the
 //! report while the rest are counted.
 
+use crate::chains::{Thread, name_processes};
 use crate::error::{Fault, Malformed, Place, TraceError};
 use crate::format::Format;
-use crate::lanes::{Thread, name_processes};
 use crate::options::ReadOptions;
 use crate::record::{Name, Record, Trace};
 use forerun_core::units::{Nanos, SECTOR_BYTES};
@@ -91,7 +91,7 @@ impl<'a> Sink<'a> {
     pub(crate) fn is_empty(&self) -> bool {
         self.trace.records.is_empty()
     }
-    /// Takes one record of a thread, which becomes a process when all are known (see [`crate::lanes`]). Either all
+    /// Takes one record of a thread, which becomes a process when all are known (see [`crate::chains`]). Either all
     /// records of a trace come this way, in order of time, or none.
     pub(crate) fn push_of(&mut self, thread: Thread, record: Record) -> Result<(), Fault> {
         let before = self.trace.records.len();

@@ -4,7 +4,7 @@
 //! by which program, and how long it waited. A command and its children are followed by the kernel itself, as there.
 //! Buffered reads come from the page cache's own tracepoints with the calls around them, reads through mappings from its
 //! faults (`filemap.rs`); [`forerun_trace::assemble`] puts them together, `names.rs` finds the paths, and
-//! [`forerun_trace::lanes`] makes processes of short-lived programs.
+//! [`forerun_trace::chains`] makes processes of short-lived programs.
 //!
 //! What is not seen: reads past the page cache (`O_DIRECT`), pages of a mapped file that were mapped already, and
 //! writes. A fault that finds the pages around it in the cache maps them all at once; they count as read. An inode number
@@ -22,7 +22,7 @@ use crate::session::{self, Collect, Plan, Tally};
 use crate::tracefs::TracefsError;
 use forerun_core::units::Nanos;
 use forerun_trace::assemble::{Assembler, Event, FileId, FileRead};
-use forerun_trace::lanes::{Thread, name_processes};
+use forerun_trace::chains::{Thread, name_processes};
 use forerun_trace::record::{Name, Record, Trace};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;

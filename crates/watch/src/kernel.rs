@@ -18,10 +18,9 @@ use crate::pages::Pages;
 use forerun_core::access::{Access, Context};
 use forerun_core::array::Array;
 use forerun_core::cache::State;
-use forerun_core::cost::CostModel;
-use forerun_core::dispatch::DemandFirst;
-use forerun_core::engine::{Config, Engine, Input, Output, Residency, Status, WriteMode};
-use forerun_core::registry::{Layer, LayerShape, SchemeError, SchemeSpec};
+use forerun_core::engine::{Engine, Input};
+use forerun_core::registry::{SchemeError, SchemeSpec};
+use forerun_core::spec::{LayerError, LayerSpec};
 use forerun_core::units::{Block, Extent, Nanos};
 use rustix::fs::{Advice, fadvise};
 use std::fs::File;
@@ -64,6 +63,9 @@ pub enum KernelError {
     /// The scheme is not one.
     #[error(transparent)]
     Scheme(#[from] SchemeError),
+    /// The scheme does not fit a cache as large as the file.
+    #[error(transparent)]
+    Layer(#[from] LayerError),
 }
 
 fn io_error(what: impl Into<String>) -> impl FnOnce(io::Error) -> KernelError {
@@ -185,22 +187,12 @@ impl Model {
         let member_blocks = pages.next_multiple_of(STRIP) * 2;
         let array = Array::new("single:128KiB".parse().expect("a valid name"), member_blocks)
             .expect("a multiple of the strip");
-        let shape =
-            LayerShape { cache_blocks: member_blocks, strip_blocks: STRIP, stripe_strips: 4, disks: 1 };
-        let built = SchemeSpec::parse(scheme)?.build(Layer::Host, &shape);
-        let config = Config {
-            residency: Residency::Owned,
-            cache_blocks: member_blocks,
-            line_blocks: built.line_blocks,
-            strip_aligned: false,
-            retain: true,
+        let layer = LayerSpec {
             command_blocks_max: member_blocks,
-            ahead_blocks_max: member_blocks,
-            staging_blocks: 0,
-            write: WriteMode::Through,
+            ahead_blocks_max: Some(member_blocks),
+            ..LayerSpec::page_cache(SchemeSpec::parse(scheme)?, array, member_blocks)
         };
-        let dispatch = Box::new(DemandFirst::new(1));
-        let engine = Engine::new(config, array, CostModel::default(), built.scheme, dispatch);
+        let engine = layer.build()?;
         Ok(Self { engine, file: Extent::new(0, pages), next_id: 0 })
     }
     fn read(&mut self, (reader, page, pages): Read) {
@@ -208,18 +200,7 @@ impl Model {
         let access = Access { within: self.file, ..Access::read(Context::new(reader, 0), extent) };
         self.next_id += 1;
         self.engine.handle(Nanos(self.next_id), Input::Read { id: self.next_id, access });
-        while let Some(output) = self.engine.poll() {
-            match output {
-                Output::Start(start) => {
-                    let done = Input::Done { command: start.command, status: Status::Ok };
-                    self.engine.handle(Nanos(self.next_id), done);
-                }
-                Output::Ready { handle, .. } => {
-                    self.engine.handle(Nanos(self.next_id), Input::Release { handle });
-                }
-                _ => {}
-            }
-        }
+        self.engine.settle(Nanos(self.next_id), |_| {});
     }
     fn has(&self, page: u64) -> bool {
         self.engine.cache().state(Block(page)) != State::Empty

@@ -24,14 +24,14 @@ struct Entry {
 struct Parameter {
     name: &'static str,
     unit: &'static str,
-    default: &'static str,
+    default: String,
     about: &'static str,
 }
 
 /// Prints all rows.
 pub(crate) fn list(ui: &Ui) -> Result<(), CliError> {
     if ui.json {
-        return ui.print_json(&Listing { schemes: ROWS.iter().map(entry).collect() });
+        return ui.print_json(&Listing { schemes: ROWS.iter().map(|row| entry(row)).collect() });
     }
     let mut text = String::new();
     for row in ROWS {
@@ -74,7 +74,7 @@ fn entry(row: &Row) -> Entry {
             .map(|param| Parameter {
                 name: param.name,
                 unit: param.unit.name(),
-                default: param.default,
+                default: param.default.to_string(),
                 about: param.about,
             })
             .collect(),

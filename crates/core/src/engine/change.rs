@@ -1,107 +1,46 @@
 //! What an operator changes while everything runs: the scheme, and what the cache holds.
 //!
-//! A new scheme takes the cache over as it is. Blocks, their slots, who reads them and what is in flight belong to the
-//! engine and stay; policy and retention are made anew, so what the old ones had learned is forgotten, ghosts included. If
-//! the new retention keeps lines of another size, the table is laid out again; if one of the two schemes decides itself what
-//! leaves when, what is still queued is queued again. Lines are handed to it in the order in which
-//! the old one would have given them up, as far as it says so, so that what is to leave next is about what was.
+//! A new scheme takes the cache over as it is (`memory/relay.rs`). Blocks, their slots, who reads them and what is in flight belong
+//! to the engine and stay; what the old policy and retention had learned is forgotten, ghosts included. If one of the two schemes
+//! decides itself what leaves when, what is still queued is queued again.
 //!
-//! Neither call waits for anything, and both are inputs as far as replaying is concerned: at the same place among the same
-//! inputs they have the same effects.
+//! Neither waits for anything.
 
-use super::Engine;
-use crate::cache::{Cache, Cell, LineId, State};
-use crate::dispatch::Dispatch;
-use crate::hash::NumberMap;
-use crate::registry::BuiltLayer;
-use crate::retention::keep::Victim;
-use crate::units::{Block, Nanos};
+use super::config::shape;
+use super::parts::Parts;
+use crate::dispatch::DemandFirst;
+use crate::registry::{BuiltLayer, Layer, SchemeSpec};
+use crate::units::Nanos;
 use alloc::boxed::Box;
-use alloc::vec::Vec;
 
-impl Engine {
-    /// Everything that can leave the cache leaves: what is in flight, or written and not on the members yet, stays. Blocks
-    /// that a host still copies from are gone from the cache, and their memory is free when they are released.
-    pub fn drop_cache(&mut self, now: Nanos) {
-        for index in 0..self.cache.lines_made() {
-            let line = LineId(u32::try_from(index).expect("lines are numbered in 32 bits"));
-            let state = *self.cache.line(line);
-            if state.used && !state.is_hollow() && state.dirty == 0 && state.in_flight == 0 {
-                self.evict(line);
-            }
-        }
+impl Parts {
+    /// Everything that can leave the cache leaves.
+    pub(super) fn drop_cache(&mut self, now: Nanos) {
+        self.memory.drop_all();
         self.retry_starved(now);
-        self.pump(now);
     }
 
-    /// From now on another scheme decides. The cache keeps what it holds. `dispatch` becomes the layer's own where the old
-    /// scheme or the new one has one of its own, in the place of which nobody can step.
-    ///
-    /// # Panics
-    /// If a line has no block.
-    pub fn set_scheme(&mut self, now: Nanos, next: BuiltLayer, dispatch: Box<dyn Dispatch>) {
-        let BuiltLayer { mut scheme, line_blocks, ahead_blocks_max } = next;
-        let mut order = self.leaving_order();
-        self.thin_for(line_blocks, &mut order);
+    /// From now on another scheme decides. The layer gets a dispatch of its own anew where the old scheme or the new one
+    /// has one: nobody can take over the queues of another.
+    pub(super) fn switch(&mut self, now: Nanos, scheme: &SchemeSpec, layer: Layer) {
+        let shape = shape(&self.array, self.config.cache_blocks, self.config.retain);
+        scheme.check(layer, &shape).expect("a host checks a scheme before it switches to it");
+        let BuiltLayer { mut scheme, line_blocks, ahead_blocks_max } = scheme.build(layer, &shape);
         let own_dispatch = scheme.dispatch().is_some();
         let other_dispatch = self.own_dispatch || own_dispatch;
-        self.cache.lay_out(line_blocks);
         self.config.line_blocks = line_blocks;
         self.config.ahead_blocks_max = ahead_blocks_max;
         self.own_dispatch = own_dispatch;
-        self.hears_left = scheme.policy().hears_left();
-        self.scheme = scheme;
+        let order = self.memory.relay(scheme, line_blocks);
         if other_dispatch {
-            self.dispatch = dispatch;
+            let disks = if self.config.strip_aligned { self.array.disks() } else { 1 };
+            self.dispatch = Box::new(DemandFirst::new(usize::from(disks)));
             self.queue_again(now);
         }
-        self.plan.clear();
-        self.wakes.clear();
-        // A line of several old ones is as young as the youngest of them.
-        let mut told = Vec::new();
-        told.resize(self.cache.lines_made(), false);
-        let mut lines = Vec::with_capacity(self.cache.lines_made());
-        for block in order.iter().rev() {
-            let line = self.cache.find(*block).expect("what the old table held the new one holds");
-            if !core::mem::replace(&mut told[line.index()], true) {
-                lines.push(line);
-            }
-        }
-        for line in lines.into_iter().rev() {
-            let state = *self.cache.line(line);
-            self.scheme.retention().on_counts(line, state.cached as i32, state.unread as i32);
-            self.scheme.retention().on_insert(line, state.cached == 0, &self.cache);
-        }
-        self.trim();
+        self.memory.plan.clear();
+        self.memory.wakes.clear();
+        self.memory.introduce(&order);
         self.retry_starved(now);
-        self.pump(now);
-    }
-
-    /// Of the blocks in `order`, the first to leave first, those leave now for which lines of `line_blocks` would cost more
-    /// memory than the table may have, as far as they can.
-    fn thin_for(&mut self, line_blocks: u64, order: &mut Vec<Block>) {
-        let most = Cache::new(line_blocks, self.config.cache_blocks).sparse_lines_max();
-        let mut stay: NumberMap<()> = NumberMap::default();
-        for block in order.iter().rev() {
-            if stay.len() as u64 == most {
-                break;
-            }
-            stay.insert(block.0 / line_blocks, ());
-        }
-        if (stay.len() as u64) < most {
-            return;
-        }
-        for block in order.iter() {
-            let Some(line) = self.cache.find(*block) else { continue };
-            let state = *self.cache.line(line);
-            let extent = self.cache.line_extent(state.number);
-            let new = extent.start.0 / line_blocks..=(extent.end() - 1) / line_blocks;
-            let stays = new.into_iter().any(|number| stay.contains_key(&number));
-            if !stays && !state.is_hollow() && state.dirty == 0 && state.in_flight == 0 {
-                self.evict(line);
-            }
-        }
-        order.retain(|&block| self.cache.state(block) != State::Empty);
     }
 
     /// Commands that have not left go to the dispatch that decides now; of those that have left it is told nothing.
@@ -115,78 +54,16 @@ impl Engine {
             }
         }
     }
-
-    /// The blocks of the cache, those first that the retention would give up first. Lines that it does not name before it
-    /// begins again come last.
-    fn leaving_order(&mut self) -> Vec<Block> {
-        let all = (0..self.cache.lines_made() as u32).map(LineId);
-        let alive: Vec<LineId> =
-            all.filter(|&line| self.cache.line(line).used && !self.cache.line(line).is_hollow()).collect();
-        let mut named = Vec::new();
-        named.resize(self.cache.lines_made(), false);
-        let mut lines = Vec::with_capacity(alive.len());
-        for _ in 0..alive.len() {
-            let Some(victim) = self.scheme.retention().victim(&self.cache) else { break };
-            let (Victim::Whole(line) | Victim::Unread(line)) = victim;
-            self.scheme.retention().second_chance(line);
-            if core::mem::replace(&mut named[line.index()], true) {
-                break;
-            }
-            lines.push(line);
-        }
-        lines.extend(alive.into_iter().filter(|line| !named[line.index()]));
-        let blocks = |line: &LineId| {
-            let extent = self.cache.line_extent(self.cache.line(*line).number);
-            let cells = self.cache.cells(*line);
-            let held: Vec<Block> = extent
-                .iter()
-                .zip(cells)
-                .filter(|(_, cell)| cell.state != State::Empty)
-                .map(|(b, _)| b)
-                .collect();
-            held
-        };
-        lines.iter().flat_map(blocks).collect()
-    }
-}
-
-impl Cache {
-    /// The same blocks, in the same states and the same memory, in lines of another size; without any memory of the past.
-    fn lay_out(&mut self, line_blocks: u64) {
-        let mut moved = Vec::with_capacity(usize::try_from(self.slots.taken()).expect("slots are memory"));
-        for index in 0..self.lines_made() as u32 {
-            let line = *self.line(LineId(index));
-            if !line.used {
-                continue;
-            }
-            for (block, cell) in self.line_extent(line.number).iter().zip(self.cells(LineId(index))) {
-                if cell.state == State::Empty {
-                    continue;
-                }
-                moved.push((block, Cell { past: false, mass: false, ..*cell }));
-            }
-        }
-        // The old table goes before the new one comes: there is memory for one.
-        let slots = core::mem::replace(&mut self.slots, crate::slots::Slots::new(0));
-        *self = Self::new(line_blocks, 0);
-        self.slots = slots;
-        for (block, cell) in moved {
-            let id = self.ensure(block).0;
-            self.set(id, block, |here| *here = cell);
-        }
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use crate::access::{Access, Context};
     use crate::array::Array;
-    use crate::cost::CostModel;
-    use crate::dispatch::DemandFirst;
-    use crate::engine::{Config, Engine, Input, Output, Residency, Status, WriteMode};
-    use crate::registry::{BuiltLayer, Layer, LayerShape, SchemeSpec};
+    use crate::engine::{Engine, Input, Output, Status};
+    use crate::registry::{Layer, SchemeSpec};
+    use crate::spec::LayerSpec;
     use crate::units::{Block, Extent, Nanos};
-    use alloc::boxed::Box;
     use alloc::collections::{BTreeMap, VecDeque};
     use alloc::vec::Vec;
     use proptest::prelude::*;
@@ -219,26 +96,14 @@ mod tests {
         Array::new("raid0:4x16KiB".parse().expect("valid"), 1 << 9).expect("holds strips")
     }
 
-    fn built(scheme: &str) -> BuiltLayer {
-        let shape = LayerShape { cache_blocks: CACHE_BLOCKS, strip_blocks: 4, stripe_strips: 4, disks: 4 };
-        let spec = SchemeSpec::parse(scheme).expect("a scheme");
-        spec.build(if spec.has_host() { Layer::Host } else { Layer::Array }, &shape)
+    fn layer(scheme: &str) -> LayerSpec {
+        let scheme = SchemeSpec::parse(scheme).expect("a scheme");
+        let layer = if scheme.has_host() { Layer::Host } else { Layer::Array };
+        LayerSpec { layer, ..LayerSpec::array_cache(scheme, array(), CACHE_BLOCKS) }
     }
 
     fn engine(scheme: &str) -> Engine {
-        let built = built(scheme);
-        let config = Config {
-            residency: Residency::Owned,
-            cache_blocks: CACHE_BLOCKS,
-            line_blocks: built.line_blocks,
-            strip_aligned: true,
-            retain: true,
-            command_blocks_max: 4,
-            ahead_blocks_max: built.ahead_blocks_max,
-            staging_blocks: 0,
-            write: WriteMode::Through,
-        };
-        Engine::new(config, array(), CostModel::default(), built.scheme, Box::new(DemandFirst::new(4)))
+        layer(scheme).build().expect("fits")
     }
 
     /// What a host does in a test.
@@ -333,9 +198,9 @@ mod tests {
                 Step::Scheme(scheme) => {
                     let before = self.states();
                     let taken = self.engine.cache().slots.taken();
-                    let built = built(scheme);
                     let starved = !self.engine.starved.is_empty();
-                    self.engine.set_scheme(now, built, Box::new(DemandFirst::new(4)));
+                    let LayerSpec { scheme: next, layer, .. } = layer(scheme);
+                    self.engine.handle(now, Input::Switch { scheme: &next, layer });
                     // The new scheme may cull what nobody has read, and readers that waited may begin.
                     let culls = ["asp", "tap"].iter().any(|name| scheme.contains(name));
                     if !starved && !culls {
@@ -344,11 +209,11 @@ mod tests {
                     }
                 }
                 Step::Drop => {
-                    self.engine.drop_cache(now);
+                    self.engine.handle(now, Input::Drop);
                     let lines = (0..self.engine.cache().lines_made() as u32).map(crate::cache::LineId);
                     let left = lines.map(|line| *self.engine.cache().line(line));
                     assert!(
-                        left.filter(|line| line.used && !line.is_hollow())
+                        left.filter(|line| line.used && !line.is_empty())
                             .all(|line| line.dirty + line.in_flight > 0 || !self.running.is_empty()),
                         "only what is under way stays"
                     );
@@ -384,7 +249,7 @@ mod tests {
             assert_eq!(stats.program.blocks_read(), self.read_blocks, "each block read has one outcome");
             let (unread, in_flight) = self.engine.unproven_blocks();
             assert!(in_flight == 0 && unread <= CACHE_BLOCKS, "{unread} of {stats:?}");
-            self.engine.drop_cache(now);
+            self.engine.handle(now, Input::Drop);
             assert_eq!(self.engine.cache().slots.taken(), 0, "no slot is lost");
             let stats = self.engine.stats();
             assert_eq!(stats.prefetched, stats.used + stats.wasted, "every prefetch has one end");
@@ -437,25 +302,17 @@ mod tests {
         }
     }
 
-    /// An engine with a cache of 64 MiB over disks of 4 GiB with strips of 4 MiB.
-    fn long_strips(scheme: &str) -> Host {
-        let array = Array::new("raid0:4x4MiB".parse().expect("valid"), 1 << 22).expect("holds strips");
-        let shape = LayerShape { cache_blocks: 1 << 14, strip_blocks: 1 << 10, stripe_strips: 4, disks: 4 };
-        let spec = SchemeSpec::parse(scheme).expect("a scheme");
-        let built = spec.build(if spec.has_host() { Layer::Host } else { Layer::Array }, &shape);
-        let config = Config {
-            residency: Residency::Owned,
-            cache_blocks: shape.cache_blocks,
-            line_blocks: built.line_blocks,
-            strip_aligned: true,
-            retain: true,
-            command_blocks_max: 1 << 10,
-            ahead_blocks_max: 1 << 10,
-            staging_blocks: 0,
-            write: WriteMode::Through,
+    /// An engine with a cache of 64 MiB over disks of 16 GiB with long strips.
+    fn long_strips(scheme: &str, array: &str) -> Host {
+        let array = Array::new(array.parse().expect("valid"), 1 << 22).expect("holds strips");
+        let scheme = SchemeSpec::parse(scheme).expect("a scheme");
+        let layer = if scheme.has_host() { Layer::Host } else { Layer::Array };
+        let spec = LayerSpec {
+            layer,
+            ahead_blocks_max: Some(1 << 10),
+            ..LayerSpec::array_cache(scheme, array, 1 << 14)
         };
-        let dispatch = Box::new(DemandFirst::new(4));
-        let engine = Engine::new(config, array, CostModel::default(), built.scheme, dispatch);
+        let engine = spec.build().expect("fits");
         Host { engine, ..Host::new("none") }
     }
 
@@ -476,7 +333,7 @@ mod tests {
     fn single_blocks_of_long_strips_fill_the_cache_and_not_the_memory_of_the_table() {
         let max = crate::cache::table_bytes_max(1 << 14);
         for (scheme, slots) in [("none", 16_000), ("asp+msp", 8_000)] {
-            let mut host = long_strips(scheme);
+            let mut host = long_strips(scheme, "raid0:4x4MiB");
             let most = scattered(&mut host, 40_000, 0);
             assert!(most < max + (1 << 12), "{scheme}: {most} bytes of {max}");
             let taken = host.engine.cache().slots.taken();
@@ -487,11 +344,10 @@ mod tests {
     #[test]
     fn a_scheme_with_long_lines_takes_over_only_what_its_table_has_memory_for() {
         let max = crate::cache::table_bytes_max(1 << 14);
-        let mut host = long_strips("linux-6");
+        let mut host = long_strips("linux-6", "raid0:4x256MiB");
         scattered(&mut host, 40_000, 0);
-        let shape = LayerShape { cache_blocks: 1 << 14, strip_blocks: 1 << 16, stripe_strips: 4, disks: 4 };
-        let built = SchemeSpec::parse("none").expect("a scheme").build(Layer::Array, &shape);
-        host.engine.set_scheme(Nanos(50_000), built, Box::new(DemandFirst::new(4)));
+        let none = SchemeSpec::parse("none").expect("a scheme");
+        host.engine.handle(Nanos(50_000), Input::Switch { scheme: &none, layer: Layer::Array });
         host.drain();
         let cache = host.engine.cache();
         assert!(cache.table_bytes() <= max, "{} bytes of {max}", cache.table_bytes());

@@ -4,21 +4,20 @@
 //! smallest span that covers them when at most a quarter of it is already here, otherwise each run has its own
 //! (algorithms.md 1.1): a second positioning costs more than a few blocks read over.
 
-use super::tables::{Command, Owner, Waiter};
-use super::{Engine, Output, Status};
+use super::messages::{Output, Status};
+use super::parts::Parts;
+use super::tables::{Command, Fetch, Owner, Waiter};
 use crate::access::{Access, Context, Op};
 use crate::array::DiskSet;
-use crate::cache::{Cell, LineId, NO_FETCH, State};
 use crate::dispatch::{Class, Queued};
-use crate::planted::{self, Bug};
-use crate::policy::{DeviceRead, Fetched, When, Wish};
+use crate::policy::{DeviceRead, Event, Fetched, When, Wish};
 use crate::slots::Slot;
 use crate::units::{Block, Disk, Extent, Nanos};
 
 /// A span may be read over blocks that are here if they are at most one in this many.
 const HOLES_ONE_IN: u64 = 4;
 
-impl Engine {
+impl Parts {
     /// Fetches the missing blocks of an access, widened by the wishes that go with it.
     pub(super) fn fetch_missing(&mut self, now: Nanos, number: u32) {
         let access = self.accesses[number].access;
@@ -41,26 +40,15 @@ impl Engine {
         if !self.outcomes.iter().any(|outcome| outcome.is_miss()) {
             return false;
         }
-        let (mut at, end) = (access.extent.start.0, access.extent.end());
-        while at < end {
-            // Nothing was evicted since the blocks were looked up: what is empty is what is missing.
-            let range = self.cache.chunk(at, end).1;
-            at = range.end();
-            let empty = |cell: &Cell| cell.state == State::Empty;
-            if self.cache.find(range.start).is_none_or(|line| self.cache.cells_of(line, range).any(empty)) {
-                let line = self.cache.ensure(range.start).0;
-                let filled = self.cache.fill(line, range, range.blocks, State::FetchDemand, false);
-                self.scheme.retention().on_counts(line, filled as i32, 0);
-                self.scheme.retention().on_insert(line, false, &self.cache);
-            }
-        }
+        // Nothing was evicted since the blocks were looked up: what is empty is what is missing.
+        self.memory.fill_demand(access.extent);
         true
     }
 
     /// The smallest extent that holds the access and its with-demand wishes that lie in the same strips.
     fn hull(&self, access: &Access) -> Extent {
         let (mut start, mut end) = (access.extent.start.0, access.extent.end());
-        for wish in self.plan.wishes() {
+        for wish in self.memory.plan.wishes() {
             if wish.when == When::WithDemand {
                 start = start.min(wish.extent.start.0);
                 end = end.max(wish.extent.end());
@@ -81,8 +69,8 @@ impl Engine {
 
     /// Memory for what the policy wished along with demand; what cannot be had is dropped.
     fn take_wished_slots(&mut self, now: Nanos, access: &Access, piece: Extent) {
-        for index in 0..self.plan.wishes.len() {
-            let Wish { extent, when, mass, .. } = self.plan.wishes[index];
+        for index in 0..self.memory.plan.wishes.len() {
+            let Wish { extent, when, mass, .. } = self.memory.plan.wishes[index];
             if when == When::WithDemand {
                 let wanted = extent.intersect(piece);
                 // A strip that no missing block lies in is not in the same command.
@@ -98,85 +86,31 @@ impl Engine {
     fn take_ahead_slots(&mut self, now: Nanos, extent: Extent, mass: bool) -> bool {
         let mut at = extent.start.0;
         while at < extent.end() {
-            let range = self.cache.chunk(at, extent.end()).1;
+            let (range, empty) = self.memory.empty_from(at, extent.end());
             at = range.end();
-            let empty = self.empty_in(range);
             if empty == 0 {
                 continue;
             }
-            let budget = self.config.ahead_blocks_max.saturating_sub(self.stats.ahead_in_flight);
-            let want = empty.min(budget);
-            if self.cache.slots.available() < want {
+            let want = empty.min(self.ahead_budget(now));
+            if self.memory.available() < want {
                 self.make_room(now, want);
             }
-            let want = want.min(self.cache.slots.available());
+            let want = want.min(self.memory.available());
             if want > 0 {
-                let line = self.cache.ensure(range.start).0;
-                let filled = self.cache.fill(line, range, want, State::FetchPrefetch, mass);
-                self.stats.prefetched += u64::from(filled);
-                self.stats.ahead_in_flight += u64::from(filled);
-                self.stats.ahead_in_flight_peak =
-                    self.stats.ahead_in_flight_peak.max(self.stats.ahead_in_flight);
-                self.scheme.retention().on_counts(line, 0, filled as i32);
-                self.scheme.retention().on_insert(line, true, &self.cache);
+                self.memory.fill_ahead(range, want, mass);
+                self.spend_ahead(now, want);
             }
             if want < empty {
-                self.stats.wishes_dropped += 1;
+                self.memory.stats.wishes_dropped += 1;
                 return false;
             }
         }
         true
     }
 
-    /// Empty blocks of a range that lies in one line.
-    fn empty_in(&self, range: Extent) -> u64 {
-        let Some(line) = self.cache.find(range.start) else { return range.blocks };
-        let empty = |cells: &[Cell]| cells.iter().filter(|cell| cell.state == State::Empty).count();
-        self.cache.runs_of(line, range).map(empty).sum::<usize>() as u64
-    }
-
-    /// Gives an empty cell memory; its fetch is set when the command is made.
-    pub(super) fn fill_cell(&mut self, block: Block, slot: Slot, state: State, mass: bool) -> LineId {
-        let (line, _) = self.cache.ensure(block);
-        let (cached, unread) = self.cache.set(line, block, |cell| {
-            cell.slot = slot;
-            cell.state = state;
-            cell.fetch = NO_FETCH;
-            cell.mass = mass;
-            cell.unproven = state == State::FetchPrefetch;
-        });
-        self.scheme.retention().on_counts(line, cached, unread);
-        line
-    }
-
-    /// Whether a block has memory and still needs a fetch.
-    fn is_waiting(&self, block: Block) -> bool {
-        self.cache.find(block).is_some_and(|line| self.cache.cell(line, block).is_waiting())
-    }
-
-    /// The span from the first to the last block of `piece` that waits for a fetch, and how many in it do.
-    fn waiting_in(&self, piece: Extent) -> (Extent, u64) {
-        let (mut first, mut last, mut wanted) = (None, 0, 0);
-        let mut at = piece.start.0;
-        while at < piece.end() {
-            let range = self.cache.chunk(at, piece.end()).1;
-            at = range.end();
-            let Some(line) = self.cache.find(range.start) else { continue };
-            for (block, cell) in (range.start.0..).zip(self.cache.cells_of(line, range)) {
-                if cell.is_waiting() {
-                    first = first.or(Some(block));
-                    last = block;
-                    wanted += 1;
-                }
-            }
-        }
-        let span = first.map_or(Extent::default(), |first| Extent::new(first, last - first + 1));
-        (span, wanted)
-    }
-
     /// Makes fetches for the cells of one piece that wait for one.
     fn fetch_piece(&mut self, now: Nanos, piece: Extent, access: Option<u32>) {
-        let (span, wanted) = self.waiting_in(piece);
+        let (span, wanted) = self.memory.waiting_in(piece);
         if wanted == 0 {
             return;
         }
@@ -188,7 +122,7 @@ impl Engine {
         }
         let mut at = span.start.0;
         while at < span.end() {
-            let run = (at..span.end()).take_while(|&b| self.is_waiting(Block(b))).count() as u64;
+            let run = (at..span.end()).take_while(|&b| self.memory.is_waiting(Block(b))).count() as u64;
             if run > 0 {
                 self.fetch(now, Extent::new(at, run), access);
             }
@@ -206,15 +140,7 @@ impl Engine {
         slots.clear();
         // At once for the longest: the list of a table's place grows no more.
         slots.reserve(self.config.command_blocks_max.max(span.blocks) as usize);
-        let mut at = span.start.0;
-        while at < span.end() {
-            let range = self.cache.chunk(at, span.end()).1;
-            at = range.end();
-            match self.cache.find(range.start) {
-                Some(line) => self.cache.assign(line, range, number, &mut slots),
-                None => slots.resize(slots.len() + range.blocks as usize, Slot::NONE),
-            }
-        }
+        self.memory.assign(span, number, &mut slots);
         let serial = access.map_or(0, |a| self.accesses[a].serial);
         let waiter = Waiter { access: access.unwrap_or(0), serial, extent: brought(&slots, span, demand) };
         let fetch = &mut self.fetches[number];
@@ -271,7 +197,7 @@ impl Engine {
         let fetch = &mut self.fetches[fetch];
         fetch.commands.push(number);
         fetch.commands_left += 1;
-        self.stats.member_blocks_read += extent.blocks;
+        self.memory.stats.member_blocks_read += extent.blocks;
     }
 
     /// Hands a member command to the dispatch.
@@ -320,7 +246,7 @@ impl Engine {
     /// Executes the wishes that go on their own, and empties the plan.
     #[inline]
     pub(super) fn fulfil_ahead(&mut self, now: Nanos, context: Context) {
-        if !self.plan.wishes.is_empty() {
+        if !self.memory.plan.wishes.is_empty() {
             self.fulfil_wishes(now, context);
         }
     }
@@ -328,8 +254,8 @@ impl Engine {
     #[inline(never)]
     fn fulfil_wishes(&mut self, now: Nanos, context: Context) {
         let mut index = 0;
-        while index < self.plan.wishes.len() {
-            let Wish { extent, when, mass, context: of } = self.plan.wishes[index];
+        while index < self.memory.plan.wishes.len() {
+            let Wish { extent, when, mass, context: of } = self.memory.plan.wishes[index];
             self.ahead_context = of.unwrap_or(context);
             self.ahead_by_timer = of.is_some();
             index += 1;
@@ -348,8 +274,8 @@ impl Engine {
                 }
             }
         }
-        self.plan.clear();
-        self.trim();
+        self.memory.plan.clear();
+        self.memory.trim();
     }
 
     /// A member command has ended.
@@ -416,18 +342,8 @@ impl Engine {
     pub(super) fn arrive(&mut self, now: Nanos, number: u32) {
         let (extent, bad) = (self.fetches[number].extent, self.fetches[number].bad);
         let waiting = !self.fetches[number].waiters.is_empty();
-        let whole = bad.0 == bad.1 && self.fetches[number].holes.is_empty();
-        if !whole || !self.land(number, extent) {
-            for (index, block) in extent.iter().enumerate() {
-                let slot = self.fetches[number].slots[index];
-                if slot.is_some() {
-                    let at = Block(index as u64);
-                    let hole = self.fetches[number].holes.iter().any(|hole| hole.contains(at));
-                    let good = !(hole || (bad.0..bad.1).contains(&at.0));
-                    self.arrive_block(number, block, slot, good);
-                }
-            }
-        }
+        let Fetch { slots, holes, .. } = &self.fetches[number];
+        self.memory.land(number, extent, slots, (bad, holes));
         self.answer_waiters(number);
         let fetch = &self.fetches[number];
         let fetched = Fetched {
@@ -438,86 +354,11 @@ impl Engine {
             reader_waiting: waiting,
         };
         self.fetches.give_back(number);
-        self.with_policy(now, |policy, world, plan| policy.on_fetched(&fetched, world, plan));
+        self.tell(now, &Event::Fetched(&fetched));
         self.fulfil_ahead(now, fetched.context);
         if !self.config.retain {
-            self.drop_unpinned(extent);
+            self.memory.drop_unpinned(extent);
         }
-    }
-
-    /// The plain case: all blocks of a fetch came and no write overtook any. False, and nothing done, otherwise.
-    fn land(&mut self, fetch: u32, extent: Extent) -> bool {
-        let mut at = extent.start.0;
-        while at < extent.end() {
-            let range = self.cache.chunk(at, extent.end()).1;
-            let slots = &self.fetches[fetch].slots[(at - extent.start.0) as usize..][..range.blocks as usize];
-            at = range.end();
-            let current = match self.cache.find(range.start) {
-                Some(line) => {
-                    let mut left = slots;
-                    self.cache.runs_of(line, range).all(|cells| {
-                        let (these, rest) = left.split_at(cells.len());
-                        left = rest;
-                        these.iter().zip(cells).all(|(slot, cell)| !slot.is_some() || cell.fetch == fetch)
-                    })
-                }
-                None => slots.iter().all(|slot| !slot.is_some()),
-            };
-            if !current {
-                return false;
-            }
-        }
-        let mut at = extent.start.0;
-        while at < extent.end() {
-            let range = self.cache.chunk(at, extent.end()).1;
-            at = range.end();
-            if let Some(line) = self.cache.find(range.start) {
-                self.stats.ahead_in_flight -= u64::from(self.cache.land(line, range, fetch));
-            }
-        }
-        true
-    }
-
-    /// One block of a fetch: it fills its cell, unless a write has overtaken it or it failed.
-    fn arrive_block(&mut self, fetch: u32, block: Block, slot: Slot, good: bool) {
-        let line = self.cache.find(block).filter(|&line| self.cache.cell(line, block).fetch == fetch);
-        let Some(line) = line else {
-            // A write replaced the cell while this was in flight: what came is stale and enters nothing.
-            self.stats.stale_blocks += 1;
-            if planted::is(Bug::KeepStale) && self.keep_stale(block, slot) {
-                return;
-            }
-            self.cache.slots.disown(slot);
-            return;
-        };
-        if !good {
-            self.stats.blocks_failed += 1;
-            self.empty_cell(line, block);
-            if self.cache.line(line).is_hollow() {
-                self.hollow(line);
-            }
-            return;
-        }
-        let prefetched = self.cache.cell(line, block).state == State::FetchPrefetch;
-        self.cache.set(line, block, |cell| {
-            cell.state = if prefetched { State::Prefetched } else { State::Cached };
-            cell.fetch = NO_FETCH;
-        });
-        if prefetched {
-            self.stats.ahead_in_flight -= 1;
-        }
-    }
-
-    /// The planted bug: what is stale replaces a clean block that is here.
-    fn keep_stale(&mut self, block: Block, slot: Slot) -> bool {
-        let Some(line) = self.cache.find(block) else { return false };
-        let cell = *self.cache.cell(line, block);
-        let here = cell.state == State::Cached && !self.cache.slots.is_pinned(cell.slot);
-        if here {
-            self.cache.slots.disown(cell.slot);
-            self.cache.set(line, block, |cell| cell.slot = slot);
-        }
-        here
     }
 
     /// Hands the blocks to their readers; an access with a block that could not be read is answered with an error.
@@ -532,9 +373,8 @@ impl Engine {
                 if !self.fetches[fetch].slots[within].is_some() {
                     continue; // read over: it was here, or another fetch brings it
                 }
-                let here = self.cache.find(block).map(|line| *self.cache.cell(line, block));
-                match here.filter(|cell| matches!(cell.state, State::Cached | State::Prefetched)) {
-                    Some(cell) => self.hand_over(waiter.access, block, cell.slot),
+                match self.memory.here(block) {
+                    Some(here) => self.hand_over(waiter.access, block, here.slot),
                     None => self.fail_block(waiter.access, block),
                 }
             }

@@ -1,69 +1,45 @@
 //! The short way of a read: one block that is here.
 //!
 //! Most reads of a layer that prefetches well are of one block that is resident. For them nothing is reserved, fetched
-//! or joined, so one look at the block's cell answers all that [`Engine::read_long`] asks step by step. Everybody is
+//! or joined, so one look at the block's cell answers all that [`Parts::read_long`] asks step by step. Everybody is
 //! told the same things in the same order: the policy of the access, retention of the changed counts, the policy of the
 //! proof, retention of the hit; then comes what may leave, then what is wished ahead, then `Ready`. It does nothing for
 //! a longer read, for a block that is missing or in flight, or while somebody waits for memory. The test at the foot
 //! runs both ways side by side.
 
-use super::{Engine, Output};
+use super::memory::Here;
+use super::messages::Output;
+use super::parts::Parts;
 use crate::access::Access;
-use crate::cache::{LineId, State};
-use crate::policy::{Fate, Lookup, Outcome};
-use crate::retention::keep::Victim;
+use crate::policy::{Event, Lookup};
 use crate::slots::Slot;
 use crate::stats::tally;
-use crate::units::{Block, Extent, Nanos};
+use crate::units::{Extent, Nanos};
 
-impl Engine {
+impl Parts {
     /// Answers a read of one resident block. False, and nothing done, for any other read.
     pub(super) fn read_short(&mut self, now: Nanos, id: u64, access: &Access) -> bool {
         if access.extent.blocks != 1 || !self.starved.is_empty() {
             return false;
         }
         let block = access.extent.start;
-        let Some(line) = self.cache.find(block) else { return false };
-        let place = self.cache.place(line, block);
-        let cell = self.cache.at(place);
-        let slot = cell.slot;
-        let outcome = match cell.state {
-            State::Cached => Outcome::CacheHit,
-            State::Prefetched => Outcome::PrefetchHit,
-            State::Empty | State::FetchDemand | State::FetchPrefetch => return false,
-        };
+        let Some(here) = self.memory.here(block) else { return false };
+        let Here { slot, outcome, .. } = here;
         let number = self.admit_answered(access.extent, slot);
-        self.with_policy(now, |policy, world, plan| {
-            policy.on_access(access, &Lookup { outcomes: &[outcome] }, world, plan);
-        });
-        tally(&mut self.stats.all, outcome);
+        self.tell(now, &Event::Access(access, Lookup { outcomes: &[outcome] }));
+        tally(&mut self.memory.stats.all, outcome);
         if access.demand.contains(block) {
-            tally(&mut self.stats.program, outcome);
+            tally(&mut self.memory.stats.program, outcome);
         }
-        let victim = self.tell_hit(line, block, place, outcome);
-        self.cache.slots.pin(slot);
+        let victim = self.memory.hit(block, here);
+        self.memory.pin(slot);
         if let Some(victim) = victim {
-            self.trim_one(victim);
-            self.trim();
+            self.memory.trim_one(victim);
+            self.memory.trim();
         }
         self.fulfil_ahead(now, access.context);
         self.outputs.push_back(Output::Ready { id, handle: number, error: false });
         true
-    }
-
-    /// Tells of a hit on a block of `line`, whose cell is at `place`; returns what retention would cull now.
-    fn tell_hit(&mut self, line: LineId, block: Block, place: usize, outcome: Outcome) -> Option<Victim> {
-        if outcome == Outcome::PrefetchHit && self.cache.first_read(line, place) {
-            self.stats.used += 1;
-            if self.hears_left {
-                self.scheme.retention().on_counts(line, 1, -1);
-                self.scheme.policy().on_left(Extent { start: block, blocks: 1 }, Fate::Used);
-                let keep = self.scheme.retention();
-                keep.on_hit(line, outcome, &self.cache);
-                return keep.trim(&self.cache);
-            }
-        }
-        self.scheme.retention().on_hit_here(line, outcome, &self.cache)
     }
 
     /// Puts an access that is answered as it comes into the table; only its slot and extent are ever asked for.
@@ -83,12 +59,10 @@ impl Engine {
 mod tests {
     use crate::access::{Access, Context};
     use crate::array::Array;
-    use crate::cost::CostModel;
-    use crate::dispatch::DemandFirst;
-    use crate::engine::{Config, Engine, Input, Output, Residency, Status, WriteMode};
-    use crate::registry::{Layer, LayerShape, SchemeSpec};
+    use crate::engine::{Engine, Input, Output, Status};
+    use crate::registry::SchemeSpec;
+    use crate::spec::LayerSpec;
     use crate::units::{Extent, Nanos};
-    use alloc::boxed::Box;
     use alloc::collections::VecDeque;
     use alloc::vec::Vec;
     use proptest::prelude::*;
@@ -116,27 +90,15 @@ mod tests {
 
     fn engine(scheme: &str) -> Engine {
         let array = Array::new("raid5:5x16KiB".parse().expect("valid"), 1 << 10).expect("holds strips");
-        let shape = LayerShape {
-            cache_blocks: CACHE_BLOCKS,
-            strip_blocks: array.strip_blocks(),
-            stripe_strips: array.stripe_strips(),
-            disks: array.disks(),
-        };
         let spec = SchemeSpec::parse(scheme).expect("a scheme");
-        let layer = if spec.has_host() { Layer::Host } else { Layer::Array };
-        let built = spec.build(layer, &shape);
-        let config = Config {
-            residency: Residency::Owned,
-            cache_blocks: CACHE_BLOCKS,
-            line_blocks: built.line_blocks,
-            strip_aligned: layer == Layer::Array,
-            retain: true,
-            command_blocks_max: array.strip_blocks(),
-            ahead_blocks_max: CACHE_BLOCKS / 8,
-            staging_blocks: 64,
-            write: WriteMode::Through,
+        let layer = if spec.has_host() {
+            let single = Array::new("single:16KiB".parse().expect("valid"), array.capacity_blocks());
+            LayerSpec::page_cache(spec, single.expect("holds strips"), CACHE_BLOCKS)
+        } else {
+            LayerSpec::array_cache(spec, array, CACHE_BLOCKS)
         };
-        Engine::new(config, array, CostModel::default(), built.scheme, Box::new(DemandFirst::new(5)))
+        let layer = LayerSpec { ahead_blocks_max: Some(CACHE_BLOCKS / 8), ..layer };
+        layer.build().expect("fits")
     }
 
     /// Feeds one read, the short way where it is open or never; then lets up to `ends` commands end.

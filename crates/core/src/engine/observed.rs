@@ -4,39 +4,26 @@
 //! same hooks as with owned residency; wishes become fetches whose memory is the kernel's. The shadow's slots only
 //! bound its size: a block that falls out of it is simply no longer believed, and nothing is evicted for real.
 
-use super::{Engine, Residency};
+use super::messages::Seen;
+use super::parts::Parts;
 use crate::access::{Access, Op};
 use crate::cache::State;
-use crate::policy::{Lookup, Outcome};
+use crate::policy::{Event, Lookup, Outcome};
 use crate::units::{Block, Extent, Nanos};
 
-/// What a host knows of an access that the kernel served.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Seen {
-    /// From memory.
-    Hit,
-    /// It reached the device.
-    DeviceRead,
-    /// Not known.
-    Unknown,
-}
-
-impl Engine {
+impl Parts {
     /// An access that has already been served.
     pub(super) fn seen(&mut self, now: Nanos, access: Access, seen: Seen) {
-        assert_eq!(self.config.residency, Residency::Observed, "an owning engine is asked, not told");
         let mut outcomes = core::mem::take(&mut self.outcomes);
         outcomes.clear();
         if access.op == Op::Read {
-            outcomes.extend(access.extent.iter().map(|block| believed(self.cache.state(block), seen)));
+            outcomes.extend(access.extent.iter().map(|block| believed(self.cache().state(block), seen)));
         }
-        self.with_policy(now, |policy, world, plan| {
-            policy.on_access(&access, &Lookup { outcomes: &outcomes }, world, plan);
-        });
+        self.tell(now, &Event::Access(&access, Lookup { outcomes: &outcomes }));
         self.count(&access, &outcomes);
         for (block, &outcome) in access.extent.iter().zip(&outcomes) {
             if outcome.is_miss() {
-                self.disbelieve(block);
+                self.memory.disprove(block);
             }
             self.believe(now, block, outcome);
         }
@@ -45,7 +32,7 @@ impl Engine {
             self.tell_late_reads(now, &access);
             self.tell_missed_reads(now, &access);
         }
-        self.trim();
+        self.memory.trim();
         self.fulfil_ahead(now, access.context);
     }
 
@@ -64,41 +51,23 @@ impl Engine {
 
     /// The block is in the kernel's cache now: so it is in the shadow, if the shadow has room.
     fn believe(&mut self, now: Nanos, block: Block, outcome: Outcome) {
-        match self.cache.state(block) {
-            State::Prefetched => self.prove_seen(block, State::Cached),
-            State::FetchPrefetch => {
-                self.stats.ahead_in_flight -= 1;
-                self.prove_seen(block, State::FetchDemand);
+        let line = self.cache().find(block);
+        match (line, self.cache().state(block)) {
+            (Some(line), State::Prefetched) => self.memory.prove(line, block, State::Cached),
+            (Some(line), State::FetchPrefetch) => {
+                self.memory.stats.ahead_in_flight -= 1;
+                self.memory.prove(line, block, State::FetchDemand);
             }
-            State::Empty => {
-                if self.cache.slots.available() == 0 && !self.make_room(now, 1) {
-                    return;
+            (None, _) | (_, State::Empty) => {
+                if self.memory.available() > 0 || self.make_room(now, 1) {
+                    self.memory.take_in(block);
                 }
-                let slot = self.cache.slots.take().expect("room was made");
-                let line = self.fill_cell(block, slot, State::Cached, false);
-                self.scheme.retention().on_insert(line, false, &self.cache);
                 return;
             }
-            State::Cached | State::FetchDemand => {}
+            (_, State::Cached | State::FetchDemand) => {}
         }
-        if let Some(line) = self.cache.find(block) {
-            self.scheme.retention().on_hit(line, outcome, &self.cache);
-        }
-    }
-
-    /// A prefetched block was read from the device all the same: the kernel had thrown it out unread.
-    fn disbelieve(&mut self, block: Block) {
-        let Some(line) = self.cache.find(block) else { return };
-        let cell = *self.cache.cell(line, block);
-        if cell.state == State::Prefetched && cell.unproven {
-            self.cache.set(line, block, |cell| cell.unproven = false);
-            self.waste(block, cell.state);
-        }
-    }
-
-    fn prove_seen(&mut self, block: Block, state: State) {
-        if let Some(line) = self.cache.find(block) {
-            self.prove(line, block, state);
+        if let Some(line) = line {
+            self.memory.touch(line, outcome);
         }
     }
 }

@@ -1,15 +1,16 @@
 //! Reads: classify, reserve, ask the policy, serve what is here, fetch what is not.
 
-use super::tables::Waiter;
-use super::{ACCESS_BLOCKS_MAX, Engine, Output};
+use super::memory::{Room, Search, Served};
+use super::messages::{ACCESS_BLOCKS_MAX, Output};
+use super::parts::Parts;
+use super::tables::{Pending, Waiter};
 use crate::access::{Access, Op};
-use crate::cache::State;
-use crate::policy::{DeviceRead, Fate, Lookup, Outcome};
+use crate::policy::{DeviceRead, Event, Lookup, Outcome};
 use crate::slots::Slot;
 use crate::stats::tally;
 use crate::units::{Block, Extent, Nanos};
 
-impl Engine {
+impl Parts {
     pub(super) fn read(&mut self, now: Nanos, id: u64, access: &Access) {
         if !self.read_short(now, id, access) {
             self.read_long(now, id, access);
@@ -19,16 +20,16 @@ impl Engine {
     /// A read of any length, of blocks in any state.
     #[inline(never)]
     pub(super) fn read_long(&mut self, now: Nanos, id: u64, access: &Access) {
-        let number = self.admit(now, id, access);
+        let number = self.admit(id, access);
         self.accesses[number].slots.resize(access.extent.blocks as usize, Slot::NONE);
         if !self.starved.is_empty() || !self.start_read(now, number) {
-            self.stats.starved += 1;
+            self.memory.stats.starved += 1;
             self.starved.push_back(number);
         }
     }
 
     /// Puts an access into the table, with no slot listed yet.
-    pub(super) fn admit(&mut self, now: Nanos, id: u64, access: &Access) -> u32 {
+    pub(super) fn admit(&mut self, id: u64, access: &Access) -> u32 {
         let extent = access.extent;
         assert!(!extent.is_empty() && extent.blocks <= ACCESS_BLOCKS_MAX, "a host splits longer requests");
         assert!(extent.end() <= self.blocks(), "an access lies within the volume");
@@ -42,7 +43,6 @@ impl Engine {
         pending.id = id;
         pending.serial = self.serial;
         pending.access = *access;
-        pending.arrived = now;
         pending.missing = extent.blocks;
         pending.slots.clear();
         pending.error = false;
@@ -69,8 +69,8 @@ impl Engine {
     fn start_read(&mut self, now: Nanos, number: u32) -> bool {
         let access = self.accesses[number].access;
         loop {
-            let missing = self.classify(access.extent);
-            if self.cache.slots.available() >= missing {
+            let missing = self.memory.classify(access.extent, &mut self.outcomes);
+            if self.memory.available() >= missing {
                 break;
             }
             if !self.make_room(now, missing) {
@@ -78,9 +78,7 @@ impl Engine {
             }
         }
         let outcomes = core::mem::take(&mut self.outcomes);
-        self.with_policy(now, |policy, world, plan| {
-            policy.on_access(&access, &Lookup { outcomes: &outcomes }, world, plan);
-        });
+        self.tell(now, &Event::Access(&access, Lookup { outcomes: &outcomes }));
         self.count(&access, &outcomes);
         for (block, &outcome) in access.extent.iter().zip(&outcomes) {
             self.serve(number, block, outcome);
@@ -90,44 +88,33 @@ impl Engine {
         if self.accesses[number].missing > 0 {
             self.fetch_missing(now, number);
         }
-        self.trim();
+        self.memory.trim();
         self.fulfil_ahead(now, access.context);
         self.ready_if_complete(number);
         true
     }
 
-    /// Fills `outcomes` for an extent; returns how many blocks must be fetched.
-    fn classify(&mut self, extent: Extent) -> u64 {
-        self.outcomes.clear();
-        let mut missing = 0;
-        let mut line = None;
-        for block in extent.iter() {
-            let number = self.cache.line_number(block);
-            let found = match line {
-                Some((n, found)) if n == number => found,
-                _ => self.cache.find_number(number),
-            };
-            line = Some((number, found));
-            let state = found.map_or(State::Empty, |id| self.cache.cell(id, block).state);
-            let outcome = match state {
-                State::Empty => Outcome::Miss,
-                State::Cached => Outcome::CacheHit,
-                State::Prefetched => Outcome::PrefetchHit,
-                State::FetchPrefetch => Outcome::LateHit,
-                State::FetchDemand => Outcome::MergedMiss,
-            };
-            missing += u64::from(outcome.is_miss());
-            self.outcomes.push(outcome);
+    /// Makes room for so many slots; what is dirty in the way is told to go to the members. False when it cannot be had now.
+    pub(super) fn make_room(&mut self, now: Nanos, need: u64) -> bool {
+        let mut search = Search::default();
+        loop {
+            match self.memory.make_room(need, &mut search) {
+                Room::Made => return true,
+                Room::Short => return false,
+                Room::Dirty(line) => {
+                    self.destage_line(now, line);
+                    self.memory.stays(line);
+                }
+            }
         }
-        missing
     }
 
     pub(super) fn count(&mut self, access: &Access, outcomes: &[Outcome]) {
         let demand = access.demand;
         for (block, outcome) in access.extent.iter().zip(outcomes) {
-            tally(&mut self.stats.all, *outcome);
+            tally(&mut self.memory.stats.all, *outcome);
             if demand.contains(block) {
-                tally(&mut self.stats.program, *outcome);
+                tally(&mut self.memory.stats.program, *outcome);
             }
         }
     }
@@ -137,37 +124,9 @@ impl Engine {
         if outcome.is_miss() {
             return;
         }
-        let line = self.cache.find(block).expect("a block that is not a miss has a line");
-        match outcome {
-            Outcome::PrefetchHit => self.prove(line, block, State::Cached),
-            Outcome::LateHit => {
-                self.stats.ahead_in_flight -= 1;
-                self.prove(line, block, State::FetchDemand);
-            }
-            Outcome::CacheHit | Outcome::MergedMiss | Outcome::Miss => {}
-        }
-        self.scheme.retention().on_hit(line, outcome, &self.cache);
-        let cell = *self.cache.cell(line, block);
-        match outcome {
-            Outcome::LateHit | Outcome::MergedMiss => self.join(number, block, cell.fetch),
-            _ => self.hand_over(number, block, cell.slot),
-        }
-    }
-
-    /// A prefetched block is asked for.
-    pub(super) fn prove(&mut self, line: crate::cache::LineId, block: Block, state: State) {
-        let mut proved = false;
-        let (cached, unread) = self.cache.set(line, block, |cell| {
-            proved = cell.unproven;
-            cell.state = state;
-            cell.unproven = false;
-        });
-        self.scheme.retention().on_counts(line, cached, unread);
-        if proved {
-            self.stats.used += 1;
-            if self.hears_left {
-                self.scheme.policy().on_left(Extent { start: block, blocks: 1 }, Fate::Used);
-            }
+        match self.memory.serve(block, outcome) {
+            Served::Slot(slot) => self.hand_over(number, block, slot),
+            Served::Fetch(fetch) => self.join(number, block, fetch),
         }
     }
 
@@ -178,7 +137,7 @@ impl Engine {
         if !pending.slots[at].is_some() {
             pending.slots[at] = slot;
             pending.missing -= 1;
-            self.cache.slots.pin(slot);
+            self.memory.pin(slot);
         }
     }
 
@@ -199,13 +158,23 @@ impl Engine {
         }
     }
 
-    /// Says `Ready` once every block has its memory.
+    /// Says `Ready` once every block has its memory, and a durable access once the members keep it.
     pub(super) fn ready_if_complete(&mut self, number: u32) {
         let pending = &mut self.accesses[number];
         if pending.missing == 0 && !pending.ready {
             pending.ready = true;
-            self.outputs.push_back(Output::Ready { id: pending.id, handle: number, error: pending.error });
+            if pending.durable {
+                self.settle_durable(number);
+            } else {
+                self.answer(number);
+            }
         }
+    }
+
+    /// Says `Ready`.
+    pub(super) fn answer(&mut self, number: u32) {
+        let Pending { id, error, .. } = self.accesses[number];
+        self.outputs.push_back(Output::Ready { id, handle: number, error });
     }
 
     /// The host has copied: unpin, and drop what a layer without memory does not keep.
@@ -213,7 +182,7 @@ impl Engine {
         assert!(self.accesses[number].ready, "only an answered access is released");
         let pending = &mut self.accesses[number];
         for &slot in pending.slots.iter().filter(|s| s.is_some()) {
-            self.cache.slots.unpin(slot);
+            self.memory.unpin(slot);
         }
         pending.slots.clear();
         let extent = pending.access.extent;
@@ -221,7 +190,7 @@ impl Engine {
         pending.serial = 0;
         self.accesses.give_back(number);
         if !self.config.retain {
-            self.drop_unpinned(extent);
+            self.memory.drop_unpinned(extent);
         }
         if !self.starved.is_empty() {
             self.retry_starved(now);
@@ -258,6 +227,6 @@ impl Engine {
 
     /// Tells the policy of a read that reaches a device.
     pub(super) fn tell_device(&mut self, now: Nanos, read: &DeviceRead) {
-        self.with_policy(now, |policy, world, plan| policy.on_device_read(read, world, plan));
+        self.tell(now, &Event::DeviceRead(read));
     }
 }

@@ -5,13 +5,15 @@
 //! the job of its stripe and a job for the rebuild. A member that fails a read is avoided by this fetch only, one more at each
 //! attempt, until the blocks are here or the array cannot make up for so many.
 
+use super::buffer::{Buffer, CombineStep};
+use super::messages::Output;
+use super::parts::Parts;
 use super::tables::{Owner, Waits};
-use super::write::{Buffer, CombineStep, REBUILD_JOB};
-use super::{Engine, Output};
+use super::write::REBUILD_JOB;
 use crate::array::{DiskSet, Origin, Source};
 use crate::units::Nanos;
 
-impl Engine {
+impl Parts {
     /// Members that a fetch must do without.
     fn lost_to(&self, fetch: u32) -> DiskSet {
         let mut lost = self.failed;
@@ -24,12 +26,9 @@ impl Engine {
     /// Sends the reads that give a fetch's extent without the failed members, or queues it while its stripe is written.
     pub(super) fn send_rebuild(&mut self, now: Nanos, number: u32) {
         let stripe = self.array.stripe_of(self.fetches[number].extent.start).0;
-        if self.destage.is_active(stripe) || self.plan_rebuild(number) == Waits::Yes {
-            self.destage.rebuild_queue.push_back(number);
+        if self.destager.is_active(stripe) || self.plan_rebuild(stripe, number) == Waits::Yes {
+            self.destager.queue_rebuild(number);
             return;
-        }
-        if self.fetches[number].rebuilt {
-            self.destage.rebuilding.push(stripe);
         }
         let plan = core::mem::take(&mut self.fetches[number].plan);
         for read in plan.reads() {
@@ -47,7 +46,7 @@ impl Engine {
 
     /// Plans the reads of a rebuild and takes its staging memory; waits when that is short now. The plan is empty when the
     /// blocks are lost.
-    fn plan_rebuild(&mut self, number: u32) -> Waits {
+    fn plan_rebuild(&mut self, stripe: u64, number: u32) -> Waits {
         let lost = self.lost_to(number);
         let mut plan = core::mem::take(&mut self.fetches[number].plan);
         let planned = self.array.read_plan_into(self.fetches[number].extent, &lost, &mut plan);
@@ -58,21 +57,18 @@ impl Engine {
         if !self.fetches[number].rebuilt {
             return Waits::No;
         }
-        assert!(need <= self.config.staging_blocks, "staging memory holds a rebuild");
-        if self.staging.available() < need {
-            self.fetches[number].rebuilt = false;
+        let fetch = &mut self.fetches[number];
+        if !self.destager.begin_rebuild(stripe, need, &mut fetch.staging) {
+            fetch.rebuilt = false;
             return Waits::Yes;
         }
-        let fetch = &mut self.fetches[number];
-        fetch.staging.clear();
-        fetch.staging.extend((0..need).map_while(|_| self.staging.take()));
         Waits::No
     }
 
     /// Fetches that waited for a stripe or for staging memory try again.
     pub(super) fn retry_rebuilds(&mut self, now: Nanos) {
-        for _ in 0..self.destage.rebuild_queue.len() {
-            if let Some(number) = self.destage.rebuild_queue.pop_front() {
+        for _ in 0..self.destager.rebuilds_queued() {
+            if let Some(number) = self.destager.next_rebuild() {
                 self.send_rebuild(now, number);
             }
         }
@@ -106,14 +102,9 @@ impl Engine {
     /// Gives back what a rebuild holds: staging memory and the stripe.
     fn leave_rebuild(&mut self, number: u32) {
         let stripe = self.array.stripe_of(self.fetches[number].extent.start).0;
-        self.fetches[number].rebuilt = false;
-        for index in 0..self.fetches[number].staging.len() {
-            self.staging.disown(self.fetches[number].staging[index]);
-        }
-        self.fetches[number].staging.clear();
-        if let Some(at) = self.destage.rebuilding.iter().position(|&s| s == stripe) {
-            self.destage.rebuilding.swap_remove(at);
-        }
+        let fetch = &mut self.fetches[number];
+        fetch.rebuilt = false;
+        self.destager.end_rebuild(stripe, &mut fetch.staging);
     }
 
     /// A member could not give all of a fetch: tries without it if the array can. Returns whether that is under way.
@@ -143,10 +134,10 @@ impl Engine {
 
     /// What could start after an end: jobs and rebuilds that waited for memory or for each other.
     pub(super) fn resume_background(&mut self, now: Nanos) {
-        if !self.destage.wanted.is_empty() {
+        if self.destager.has_listed() {
             self.start_jobs(now);
         }
-        if !self.destage.rebuild_queue.is_empty() {
+        if self.destager.rebuilds_queued() > 0 {
             self.retry_rebuilds(now);
         }
     }

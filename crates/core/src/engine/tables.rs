@@ -1,7 +1,7 @@
 //! Accesses, fetches and member commands in flight: slabs whose entries are reused, so that nothing is allocated
 //! per access once the tables have grown to the depth that the host keeps outstanding.
 
-use super::write::{Buffer, CombineStep};
+use super::buffer::{Buffer, CombineStep};
 use crate::access::{Access, Context, Op};
 use crate::array::{DiskSet, ReadPlan};
 use crate::dispatch::Class;
@@ -70,15 +70,14 @@ pub(super) struct Pending {
     /// Tells this access from others that used the same entry.
     pub(super) serial: u64,
     pub(super) access: Access,
-    pub(super) arrived: Nanos,
     /// Blocks that have no slot yet.
     pub(super) missing: u64,
     /// One per block; pinned once it is some.
     pub(super) slots: Vec<Slot>,
     pub(super) error: bool,
-    /// Ready was said: waits for `Release`.
+    /// Nothing is missing: it waits for `Release`, or for a sync first.
     pub(super) ready: bool,
-    /// A write that must be on the members before it is acknowledged.
+    /// A write that must be on the members before it is acknowledged, or a flush.
     pub(super) durable: bool,
 }
 
@@ -88,7 +87,6 @@ impl Default for Pending {
             id: 0,
             serial: 0,
             access: Access::read(Context(0), Extent::default()),
-            arrived: Nanos::ZERO,
             missing: 0,
             slots: Vec::new(),
             error: false,

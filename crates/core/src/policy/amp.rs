@@ -33,11 +33,12 @@ mod tests;
 use super::{Fetched, Lookup, Outcome, Plan, Policy, When, World};
 use crate::access::{Access, Op};
 use crate::cache::{Cache, LineId, State};
-use crate::retention::keep::{Afterlife, Retention, Victim};
+use crate::retention::contract::{Afterlife, Retention, Victim};
 use crate::retention::list::{FIRST as LRU, Lists};
 use crate::retention::replacement::Key;
-use crate::scheme::Scheme;
+use crate::row::{Layer, Make, Param, Role, Row, Values};
 use crate::units::{Block, Extent};
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use pages::{Pages, Planned};
 
@@ -55,11 +56,38 @@ pub struct AmpConfig {
     pub predecessors: u64,
 }
 
-impl Default for AmpConfig {
+impl AmpConfig {
     /// APT = 4 as in the paper; p up to 256 pages (1 MiB) and K = 1 as in its only public port.
-    fn default() -> Self {
-        Self { threshold: 4, degree_max: 256, predecessors: 1 }
-    }
+    pub const USUAL: Self = Self { threshold: 4, degree_max: 256, predecessors: 1 };
+}
+
+/// How it is listed, and made.
+pub static ROW: Row = Row {
+    name: "amp",
+    layer: Layer::Host,
+    role: Role::Owner,
+    about: "Adaptive multi-stream prefetching: how much and how early, learned for each stream from its pages.",
+    source: "AMP (Gill and Bathen, FAST 2007), section \"AMP Algorithm\"",
+    params: &[
+        Param::count(
+            "apt",
+            AmpConfig::USUAL.threshold as u64,
+            "Blocks: the degree above which the next set is read ahead of need.",
+        ),
+        Param::count("p_max", AmpConfig::USUAL.degree_max as u64, "Blocks: the largest degree."),
+        Param::count(
+            "k",
+            AmpConfig::USUAL.predecessors,
+            "Blocks before a miss that must be here for it to be sequential.",
+        ),
+    ],
+    make: Make::Policy(|values, _| Box::new(Amp::new(config(values)))),
+    ..Row::PLAIN
+};
+
+fn config(values: &Values) -> AmpConfig {
+    let pages = |name| u32::try_from(values.count(name)).unwrap_or(DEGREE_LIMIT).min(DEGREE_LIMIT);
+    AmpConfig { threshold: pages("apt"), degree_max: pages("p_max"), predecessors: values.count("k") }
 }
 
 /// Policy and retention over the metadata of pages.
@@ -195,6 +223,9 @@ impl Amp {
 }
 
 impl Policy for Amp {
+    fn own_retention(&mut self) -> Option<&mut dyn Retention> {
+        Some(self)
+    }
     fn on_access(&mut self, access: &Access, lookup: &Lookup<'_>, world: &World<'_>, plan: &mut Plan) {
         self.pages.settle(world.cache);
         if access.op == Op::Write {
@@ -287,18 +318,9 @@ impl Retention for Amp {
     fn second_chance(&mut self, line: LineId) {
         self.list.refresh(LRU, key(line));
     }
-    fn on_hollow(&mut self, line: LineId, _cache: &Cache) -> Afterlife {
+    fn on_emptied(&mut self, line: LineId, _cache: &Cache) -> Afterlife {
         self.list.unlink(key(line));
         self.pages.forget(line);
         Afterlife::Forget
-    }
-}
-
-impl Scheme for Amp {
-    fn policy(&mut self) -> &mut dyn Policy {
-        self
-    }
-    fn retention(&mut self) -> &mut dyn Retention {
-        self
     }
 }

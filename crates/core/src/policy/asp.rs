@@ -31,9 +31,10 @@ use crate::access::{Access, Op};
 use crate::cache::{Cache, LineId};
 use crate::cost::Head;
 use crate::hash::NumberMap;
-use crate::retention::keep::{Afterlife, Retention, Victim};
-use crate::scheme::Scheme;
+use crate::retention::contract::{Afterlife, Retention, Victim};
+use crate::row::{Layer, LayerShape, Make, Param, Role, Row, Values};
 use crate::units::{Block, Disk, Nanos};
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 pub use tiers::{Place, Tiers};
 
@@ -69,11 +70,56 @@ pub struct AspConfig {
 }
 
 impl AspConfig {
+    /// As usual, all on.
+    const USUAL: Self =
+        Self { cache_strips: 0, ghosts: true, cull: true, cost_test: true, fixed_upstream: None };
+
     /// All on, for a cache of so many strips.
     #[must_use]
     pub const fn new(cache_strips: u64) -> Self {
-        Self { cache_strips, ghosts: true, cull: true, cost_test: true, fixed_upstream: None }
+        Self { cache_strips, ..Self::USUAL }
     }
+}
+
+/// How it is listed, and made.
+pub static ROW: Row = Row {
+    name: "asp",
+    layer: Layer::Array,
+    role: Role::Owner,
+    about: "Adaptive strip prefetching: strips, culled by differential feedback, while two virtual costs say that it pays.",
+    source: "ASP paper, sections 2.1 to 2.4, equations 1 to 8",
+    params: &[
+        Param::switch(
+            "ghosts",
+            AspConfig::USUAL.ghosts,
+            "Remember what evicted strips were read for while a sibling strip lives.",
+        ),
+        Param::switch("cull", AspConfig::USUAL.cull, "Evict unread blocks early (ACC)."),
+        Param::switch(
+            "cost",
+            AspConfig::USUAL.cost_test,
+            "Read strips only while the two-cost test says that it pays.",
+        ),
+        Param::percent_or_auto(
+            "upstream",
+            "N_U, the length of the upstream; auto follows the differential feedback.",
+        ),
+    ],
+    make: Make::Policy(make),
+    ..Row::PLAIN
+};
+
+fn make(values: &Values, shape: &LayerShape) -> Box<dyn Policy> {
+    let cache_strips = (shape.cache_blocks / shape.strip_blocks).max(1);
+    let fixed = values.percent_or_auto("upstream").map(|percent| (cache_strips * percent / 100).max(1));
+    let config = AspConfig {
+        cache_strips,
+        ghosts: values.switch("ghosts"),
+        cull: values.switch("cull"),
+        cost_test: values.switch("cost"),
+        fixed_upstream: fixed,
+    };
+    Box::new(Asp::new(config, shape.stripe_strips))
 }
 
 /// What is known of a strip beside its place in the tiers.
@@ -244,7 +290,7 @@ impl Asp {
         way.on
     }
 
-    /// The lines's record, with room made for it.
+    /// The record of the line, with room made for it.
     fn strip(&mut self, line: LineId) -> &mut Strip {
         if self.strips.len() <= line.index() {
             self.strips.resize(line.index() + 1, Strip::default());
@@ -433,6 +479,9 @@ impl Asp {
 }
 
 impl Policy for Asp {
+    fn own_retention(&mut self) -> Option<&mut dyn Retention> {
+        Some(self)
+    }
     fn on_access(&mut self, access: &Access, lookup: &Lookup<'_>, world: &World<'_>, plan: &mut Plan) {
         if access.op == Op::Write {
             return; // writes train nothing (algorithms.md, section 10)
@@ -498,7 +547,7 @@ impl Retention for Asp {
         let place = self.tiers.place(line);
         self.tiers.to_mru(line, place);
     }
-    fn on_hollow(&mut self, line: LineId, _cache: &Cache) -> Afterlife {
+    fn on_emptied(&mut self, line: LineId, _cache: &Cache) -> Afterlife {
         self.tiers.take_out(line);
         let ghosts = self.config.ghosts;
         let record = self.strip(line);
@@ -527,14 +576,5 @@ impl Retention for Asp {
     }
     fn forgotten(&mut self) -> Option<LineId> {
         self.doomed.pop()
-    }
-}
-
-impl Scheme for Asp {
-    fn policy(&mut self) -> &mut dyn Policy {
-        self
-    }
-    fn retention(&mut self) -> &mut dyn Retention {
-        self
     }
 }

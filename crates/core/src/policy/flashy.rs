@@ -27,7 +27,9 @@ use super::decisions::{Decision, Subject, Switch, Way, because};
 use super::{DeviceRead, Fetched, Lookup, Plan, Policy, WISHES_MAX, World};
 use crate::access::{self, Access, Op};
 use crate::cache::State;
+use crate::row::{Layer, Make, Param, Role, Row, Value};
 use crate::units::{BLOCK_BYTES, Block, Extent, Nanos};
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use context::{After, Context, Pattern, Table};
 pub use context::{CONTEXTS_MAX, GAP_BLOCKS, MATCHES_MAX, REGION_BLOCKS, Thresholds};
@@ -105,15 +107,59 @@ pub struct FlashyConfig {
     pub thresholds: Thresholds,
 }
 
-impl Default for FlashyConfig {
+impl FlashyConfig {
     /// As in algorithms.md 6.2.
-    fn default() -> Self {
-        Self {
-            poll: Nanos::from_millis(250),
-            max_rate: None,
-            thresholds: Thresholds { sequential: 3, strided: 4, reverse: 3 },
-        }
-    }
+    pub const USUAL: Self = Self {
+        poll: Nanos::from_millis(250),
+        max_rate: None,
+        thresholds: Thresholds { sequential: 3, strided: 4, reverse: 3 },
+    };
+}
+
+/// How it is listed, and made.
+pub static ROW: Row = Row {
+    name: "flashy",
+    layer: Layer::Host,
+    role: Role::Beside,
+    about: "Prefetches by a timer at the measured rate times an aggressiveness that feedback sets, beside other read-ahead.",
+    source: "Uppal, Chiang and Huang, MSST 2012 (slides)",
+    params: &[
+        Param::time("poll", FlashyConfig::USUAL.poll, "Time between two decisions, from 1us to 10s.")
+            .within(Value::Time(POLL_MIN), Value::Time(POLL_MAX)),
+        Param::bytes_or_auto(
+            "max_rate",
+            "Most bytes a second of prefetches and demand reads together; auto is 80% of what the cost model believes of the device.",
+        ),
+        matches(
+            "sequential",
+            FlashyConfig::USUAL.thresholds.sequential,
+            "Sequential reads in a row before they are believed, up to 16.",
+        ),
+        matches(
+            "strided",
+            FlashyConfig::USUAL.thresholds.strided,
+            "Reads at the same distance in a row before they are believed, up to 16.",
+        ),
+        matches(
+            "reverse",
+            FlashyConfig::USUAL.thresholds.reverse,
+            "Reverse reads in a row before they are believed, up to 16.",
+        ),
+    ],
+    make: Make::Policy(|values, _| {
+        let thresholds = Thresholds {
+            sequential: values.count("sequential"),
+            strided: values.count("strided"),
+            reverse: values.count("reverse"),
+        };
+        let (poll, max_rate) = (values.time("poll"), values.bytes_or_auto("max_rate"));
+        Box::new(Flashy::new(FlashyConfig { poll, max_rate, thresholds }))
+    }),
+    ..Row::PLAIN
+};
+
+const fn matches(name: &'static str, usual: u64, about: &'static str) -> Param {
+    Param::count(name, usual, about).within(Value::Count(1), Value::Count(MATCHES_MAX))
 }
 
 /// Sums of the device since the last poll, bytes unless said otherwise.

@@ -17,9 +17,12 @@
 //! block layer sees no half pages. Where a group would pass the end of the file only its wish is cut.
 
 use super::files::{FILES_MAX, Table};
+use super::readahead::MAX;
 use super::{Lookup, Outcome, Plan, Policy, When, World};
 use crate::access::{Access, Op};
+use crate::row::{Layer, Make, Role, Row};
 use crate::units::Extent;
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 /// Least number of blocks read ahead of a sequential reader (`MIN_READAHEAD`).
@@ -47,6 +50,18 @@ impl File {
         block > self.end || block + self.window < self.end
     }
 }
+
+/// How it is listed, and made.
+pub static ROW: Row = Row {
+    name: "linux-2.4",
+    layer: Layer::Host,
+    role: Role::Prefetch,
+    about: "Read-ahead of Linux 2.4 as AccuSim models it: a group and a window per file, at random reads too.",
+    source: "Butt, Gniady and Hu, SIGMETRICS 2005; torvalds/linux mm/filemap.c, 2.4",
+    params: &[MAX],
+    make: Make::Policy(|values, _| Box::new(Linux24::new(values.blocks("max")))),
+    ..Row::PLAIN
+};
 
 /// A group and a window per file.
 #[derive(Debug)]

@@ -13,11 +13,13 @@
 //! the congestion test of the kernel's queue is left out (the layer below takes what it is given).
 
 use super::files::{FILES_MAX, Table};
-use super::readahead::init_size;
+use super::readahead::{MAX, init_size};
 use super::{Lookup, Plan, Policy, When, World};
 use crate::access::{Access, Op};
 use crate::cache::State;
+use crate::row::{Layer, Make, Role, Row};
 use crate::units::Extent;
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 /// Smallest window, 16 KiB (`VM_MIN_READAHEAD`).
@@ -37,6 +39,31 @@ struct File {
     missed: bool,
     in_cache: bool,
 }
+
+/// How it is listed, and made.
+pub static ROW: Row = Row {
+    name: "linux-2.6",
+    layer: Layer::Host,
+    role: Role::Prefetch,
+    about: "Read-ahead of Linux 2.6.11 to 2.6.22: a current and an ahead window per file.",
+    source: "torvalds/linux mm/readahead.c, 2.6.15 to 2.6.22",
+    params: &[MAX],
+    make: Make::Policy(|values, _| Box::new(Linux26::new(values.blocks("max")))),
+    ..Row::PLAIN
+};
+
+/// The same under the ASP paper's name for it.
+pub static SEQP: Row = Row {
+    name: "seqp",
+    layer: Layer::Host,
+    role: Role::Prefetch,
+    about: "Sequential prefetching of Linux 2.6.18: linux-2.6 with this maximum.",
+    source: "ASP paper, section 3.1; torvalds/linux mm/readahead.c, 2.6.15 to 2.6.22",
+    params: &[MAX],
+    colon: true,
+    make: Make::Policy(|values, _| Box::new(Linux26::new(values.blocks("max")))),
+    ..Row::PLAIN
+};
 
 /// Two windows per file.
 #[derive(Debug)]

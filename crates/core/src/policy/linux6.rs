@@ -20,10 +20,12 @@
 //! algorithms.md 3.4; compared with a running kernel by `forerun-watch`'s test `kernel_readahead`.
 
 use super::files::{FILES_MAX, Table};
-use super::readahead::{Generation, Markers, Request, init_size, next_size};
+use super::readahead::{Generation, MAX, Markers, Request, init_size, next_size};
 use super::{Fate, Lookup, Plan, Policy, When, World};
 use crate::access::{Access, Op};
+use crate::row::{Layer, Make, Param, Role, Row};
 use crate::units::Extent;
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 /// Largest folio of a page cache with pages of 4 KiB, as a logarithm of blocks: 2 MiB (`MAX_PAGECACHE_ORDER` on x86-64).
@@ -46,6 +48,32 @@ pub struct Linux6Config {
     /// Windows end at multiples of the folio size, and marks cover folios.
     pub align: bool,
 }
+
+/// How it is listed, and made.
+pub static ROW: Row = Row {
+    name: "linux-6",
+    layer: Layer::Host,
+    role: Role::Prefetch,
+    about: "Read-ahead of Linux 6.11 and later: a marker, and windows that may end at folios.",
+    source: "torvalds/linux mm/readahead.c, 6.12 and 6.17",
+    params: &[
+        MAX,
+        Param::bytes_or_auto(
+            "io",
+            "Largest request of the device: a larger read than max raises its window up to this; auto: never.",
+        ),
+        Param::switch(
+            "align",
+            false,
+            "Windows end at multiples of the folio size, as since 6.17 with large folios.",
+        ),
+    ],
+    make: Make::Policy(|values, _| {
+        let (max, io) = (values.blocks("max"), values.blocks_or_auto("io").unwrap_or(0));
+        Box::new(Linux6::new(Linux6Config { max, io, align: values.switch("align") }))
+    }),
+    ..Row::PLAIN
+};
 
 #[derive(Clone, Copy, Debug)]
 struct File {

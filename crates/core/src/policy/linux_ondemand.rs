@@ -29,10 +29,12 @@
 //! queue and for pages under writeback are left out: the layer below takes what it is given.
 
 use super::files::{FILES_MAX, Table};
-use super::readahead::{Generation, Markers, Request, init_size, next_size};
+use super::readahead::{Generation, MAX, Markers, Request, init_size, next_size};
 use super::{Fate, Lookup, Plan, Policy, When, World};
 use crate::access::{Access, Op};
+use crate::row::{Layer, Make, Param, Role, Row};
 use crate::units::Extent;
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 /// Parameters of [`LinuxOndemand`].
@@ -45,6 +47,33 @@ pub struct OndemandConfig {
     /// What is read is touched in a mapping and not asked for by a call: read-around at faults.
     pub mapped: bool,
 }
+
+/// How it is listed, and made.
+pub static ROW: Row = Row {
+    name: "linux-ondemand",
+    layer: Layer::Host,
+    role: Role::Prefetch,
+    about: "Read-ahead of Linux 2.6.23 to 6.10: one window per file and a marker in it.",
+    source: "torvalds/linux mm/readahead.c, 2.6.25 and 5.18",
+    params: &[
+        MAX,
+        Param::switch(
+            "context",
+            true,
+            "The rules from 2.6.31 on: believe the trail of blocks before a miss; no window that meets its own marker.",
+        ),
+        Param::switch(
+            "mapped",
+            false,
+            "All reads are touches of mapped files: a fault reads half a window before the page and half behind it.",
+        ),
+    ],
+    make: Make::Policy(|values, _| {
+        let (context, mapped) = (values.switch("context"), values.switch("mapped"));
+        Box::new(LinuxOndemand::new(OndemandConfig { max: values.blocks("max"), context, mapped }))
+    }),
+    ..Row::PLAIN
+};
 
 /// Misses that a file may have more than hits before its faults read nothing around (2.6.25: `MMAP_LOTSAMISS`).
 const MISSES_MORE_MAX: i64 = 100;

@@ -20,8 +20,21 @@ use super::{Lookup, Plan, Policy, World};
 use crate::access::{Access, Context, Op};
 use crate::array::Stripe;
 use crate::hash::SPREAD;
+use crate::row::{Layer, Make, Role, Row};
 use crate::units::{Block, Extent};
+use alloc::boxed::Box;
 use alloc::vec::Vec;
+
+/// How it is listed, and made.
+pub static ROW: Row = Row {
+    name: "msp",
+    layer: Layer::Array,
+    role: Role::Companion,
+    about: "Massive stripe prefetching: whole stripes ahead of few semi-sequential readers.",
+    source: "ASP paper, sections 1.2.4 and 2.5; Baek and Park, ICCE 2007 (abstract)",
+    make: Make::Policy(|_, _| Box::new(Msp::new())),
+    ..Row::PLAIN
+};
 
 /// Stripes that a stream must have run through before anything is prefetched for it.
 pub const RUN_ON: u64 = 2;

@@ -20,10 +20,14 @@ use super::files::Table;
 use super::{Lookup, Plan, When, World};
 use crate::access::Access;
 use crate::cache::State;
+use crate::row::Param;
 use crate::units::{Block, Extent};
 
 /// Most marked blocks. One for each file that is followed; a forgotten mark costs its reader one miss.
 const MARKERS_MAX: usize = super::files::FILES_MAX;
+
+/// What the rows of all generations share.
+pub(super) const MAX: Param = Param::bytes("max", 128 << 10, "Largest window.");
 
 /// First window for a request of `blocks`, in blocks (`get_init_ra_size`, the same in all generations since 2.6.11).
 pub(crate) const fn init_size(blocks: u64, max: u64) -> u64 {

@@ -24,12 +24,12 @@
 //! It does nothing for single reads at random. No paper: this is what the RPP letter leaves open (docs/schemes/regions.md).
 
 use super::decisions::{Decision, Subject, Switch, Way, because};
-use super::rpp::{self, NOWHERE, Shown};
-use super::{DeviceRead, Fate, Fetched, Lookup, Outcome, Plan, Policy, When, World};
+use super::rpp::{self, NOWHERE, Shown, THRESHOLD};
+use super::{DeviceRead, Event, Fetched, Lookup, Outcome, Plan, Policy, When, World};
 use crate::access::{Access, Context, Op};
 use crate::cache::State;
 use crate::pattern::{FILES_MAX, Pattern, Reading, Recent, Runs};
-use crate::scheme::{Controlled, Controller, Scheme};
+use crate::row::{Layer, Make, Role, Row};
 use crate::units::{Block, Extent, Nanos};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -120,10 +120,21 @@ struct Reader {
     scattered: bool,
 }
 
+/// How it is listed, and made.
+pub static ROW: Row = Row {
+    name: "regions",
+    layer: Layer::Host,
+    role: Role::Controller,
+    about: "rpp for each stream within a file and reader, with strides and habits: regions(linux-2.6).",
+    source: "beyond the RPP paper: what its section 3 leaves open",
+    params: &[THRESHOLD],
+    make: Make::Over(|values, inner| Box::new(Regions::new(inner, values.count("threshold")))),
+    ..Row::PLAIN
+};
+
 /// The controller.
-#[derive(Debug)]
-pub struct Regions<X> {
-    inner: X,
+pub struct Regions {
+    inner: Box<dyn Policy>,
     threshold: u64,
     readers: Recent<Reader>,
     habits: Recent<Habit>,
@@ -235,10 +246,10 @@ impl Stride {
     }
 }
 
-impl<X: Controlled> Regions<X> {
+impl Regions {
     /// Over `inner`, with a run proven when it is longer than `threshold` blocks.
     #[must_use]
-    pub fn new(inner: X, threshold: u64) -> Self {
+    pub fn new(inner: Box<dyn Policy>, threshold: u64) -> Self {
         Self {
             inner,
             threshold,
@@ -252,7 +263,13 @@ impl<X: Controlled> Regions<X> {
     }
 
     /// What X is shown of a read, if it belongs to a proven stream, and that stream.
-    fn show(&mut self, access: &Access, held: When, now: Nanos, plan: &mut Plan) -> Option<(Access, usize)> {
+    fn show_run(
+        &mut self,
+        access: &Access,
+        held: When,
+        now: Nanos,
+        plan: &mut Plan,
+    ) -> Option<(Access, usize)> {
         let habit = self.habits.entry(access.context.process());
         let reader = self.readers.entry(access.context.0);
         reader.requests += 1;
@@ -307,19 +324,41 @@ impl<X: Controlled> Regions<X> {
     }
 
     /// Tells X of an event at a block of a reader, and clamps what it wishes to the stream there.
-    fn tell(
+    fn tell_at(
         &mut self,
         context: Context,
         block: Block,
         plan: &mut Plan,
-        event: impl FnOnce(&mut X, Context, &mut Plan),
+        event: impl FnOnce(&mut dyn Policy, Context, &mut Plan),
     ) {
         let first = plan.wishes().len();
         let stream = self.readers.peek_mut(context.0).and_then(|reader| reader.stream_of(block));
-        event(&mut self.inner, stream.as_ref().map_or(context, |stream| stream.shown.context), plan);
+        event(&mut *self.inner, stream.as_ref().map_or(context, |stream| stream.shown.context), plan);
         match stream {
             Some(stream) => stream.shown.clamp(plan, first),
             None => plan.clamp_from(first, NOWHERE),
+        }
+    }
+
+    /// A read: X is told of it where its stream is proven.
+    fn read(&mut self, access: &Access, lookup: Lookup<'_>, world: &World<'_>, plan: &mut Plan) {
+        let held = if lookup.any_miss() { When::WithDemand } else { When::Ahead };
+        let Some((shown, at)) = self.show_run(access, held, world.now, plan) else { return };
+        self.outcomes.clear();
+        for block in shown.extent.iter() {
+            let place = block
+                .0
+                .checked_sub(access.extent.start.0)
+                .map_or(usize::MAX, |k| usize::try_from(k).unwrap_or(usize::MAX));
+            // A block of a hole: as it lies in memory.
+            let state =
+                || if world.cache.state(block) == State::Empty { Outcome::Miss } else { Outcome::CacheHit };
+            self.outcomes.push(lookup.outcomes.get(place).copied().unwrap_or_else(state));
+        }
+        let first = plan.wishes().len();
+        self.inner.tell(&Event::Access(&shown, Lookup { outcomes: &self.outcomes }), world, plan);
+        if let Some(reader) = self.readers.peek_mut(access.context.0) {
+            reader.streams[at].shown.clamp(plan, first);
         }
     }
 }
@@ -375,68 +414,35 @@ impl Turns<'_> {
     }
 }
 
-impl<X: Controlled> Policy for Regions<X> {
-    fn on_access(&mut self, access: &Access, lookup: &Lookup<'_>, world: &World<'_>, plan: &mut Plan) {
-        if access.op == Op::Write {
-            let first = plan.wishes().len();
-            self.inner.policy().on_access(access, lookup, world, plan);
-            return plan.clamp_from(first, NOWHERE);
+impl Policy for Regions {
+    fn inner(&mut self) -> Option<&mut dyn Policy> {
+        Some(&mut *self.inner)
+    }
+    fn tell(&mut self, event: &Event<'_>, world: &World<'_>, plan: &mut Plan) {
+        match *event {
+            Event::Access(access, lookup) if access.op == Op::Read => self.read(access, lookup, world, plan),
+            Event::Fetched(of) => self.tell_at(of.context, of.extent.start, plan, |inner, context, plan| {
+                inner.tell(&Event::Fetched(&Fetched { context, ..*of }), world, plan);
+            }),
+            Event::DeviceRead(of) => {
+                self.tell_at(of.context, of.extent.start, plan, |inner, context, plan| {
+                    inner.tell(&Event::DeviceRead(&DeviceRead { context, ..*of }), world, plan);
+                })
+            }
+            Event::Access(..) | Event::Left(..) | Event::Wake(_) => {
+                let first = plan.wishes().len();
+                self.inner.tell(event, world, plan);
+                plan.clamp_from(first, NOWHERE);
+            }
         }
-        let held = if lookup.any_miss() { When::WithDemand } else { When::Ahead };
-        let Some((shown, at)) = self.show(access, held, world.now, plan) else { return };
-        self.outcomes.clear();
-        for block in shown.extent.iter() {
-            let place = block
-                .0
-                .checked_sub(access.extent.start.0)
-                .map_or(usize::MAX, |k| usize::try_from(k).unwrap_or(usize::MAX));
-            // A block of a hole: as it lies in memory.
-            let state =
-                || if world.cache.state(block) == State::Empty { Outcome::Miss } else { Outcome::CacheHit };
-            self.outcomes.push(lookup.outcomes.get(place).copied().unwrap_or_else(state));
-        }
-        let first = plan.wishes().len();
-        self.inner.policy().on_access(&shown, &Lookup { outcomes: &self.outcomes }, world, plan);
-        if let Some(reader) = self.readers.peek_mut(access.context.0) {
-            reader.streams[at].shown.clamp(plan, first);
-        }
-    }
-    fn on_fetched(&mut self, fetched: &Fetched, world: &World<'_>, plan: &mut Plan) {
-        self.tell(fetched.context, fetched.extent.start, plan, |inner, context, plan| {
-            inner.policy().on_fetched(&Fetched { context, ..*fetched }, world, plan);
-        });
-    }
-    fn on_device_read(&mut self, read: &DeviceRead, world: &World<'_>, plan: &mut Plan) {
-        self.tell(read.context, read.extent.start, plan, |inner, context, plan| {
-            inner.policy().on_device_read(&DeviceRead { context, ..*read }, world, plan);
-        });
-    }
-    fn on_left(&mut self, extent: Extent, fate: Fate) {
-        self.inner.policy().on_left(extent, fate);
-    }
-    fn on_wake(&mut self, token: u64, world: &World<'_>, plan: &mut Plan) {
-        let first = plan.wishes().len();
-        self.inner.policy().on_wake(token, world, plan);
-        plan.clamp_from(first, NOWHERE);
     }
     fn gauges(&self, out: &mut Vec<(&'static str, f64)>) {
         #[expect(clippy::cast_precision_loss, reason = "gauges for a report")]
         let [runs, strided] = [self.runs, self.strided].map(|count| count as f64);
         out.push(("regions_runs", runs));
         out.push(("regions_strided_blocks", strided));
-        self.inner.policy_gauges(out);
     }
     fn decisions(&mut self, out: &mut Vec<Decision>) {
         self.switch.take(out);
-        self.inner.policy().decisions(out);
-    }
-}
-
-impl Controller for Regions<Box<dyn Scheme>> {
-    fn inner(&self) -> &dyn Scheme {
-        &*self.inner
-    }
-    fn inner_mut(&mut self) -> &mut dyn Scheme {
-        &mut *self.inner
     }
 }

@@ -1,86 +1,28 @@
 //! A scheme under test in a real engine: reads go in, fetches come out and end when the test says so, and the scheme
 //! stays within reach, so that what it keeps can be looked at after each event.
 
-extern crate std;
-
-use super::{Fate, Fetched, Lookup, Outcome, Plan, Policy, World};
+use super::Policy;
 use crate::access::{Access, Context};
 use crate::array::Array;
-use crate::cache::{Cache, LineId};
-use crate::cost::CostModel;
-use crate::dispatch::DemandFirst;
-use crate::engine::{Config, Engine, Input, Output, Residency, Start, Status, WriteMode};
-use crate::retention::keep::{Afterlife, Retention, Victim};
+use crate::cache::Cache;
+use crate::engine::{Engine, Input, Output, Start, Status};
+use crate::registry::{BuiltLayer, SchemeSpec};
+use crate::retention::adapter::ByLine;
+use crate::retention::contract::Retention;
+use crate::retention::lru::Lru;
 use crate::scheme::Scheme;
+use crate::spec::LayerSpec;
 use crate::units::{Extent, Nanos};
 use alloc::boxed::Box;
-use alloc::sync::Arc;
 use alloc::vec::Vec;
-use std::sync::{Mutex, MutexGuard};
+use core::marker::PhantomData;
 
 /// Blocks of the volume of a rig.
 pub(crate) const VOLUME: u64 = 1 << 16;
 
-/// The engine's handle on a scheme that the test holds too.
-struct Shared<S>(Arc<Mutex<S>>);
-
-impl<S: Scheme> Shared<S> {
-    fn with<T>(&self, call: impl FnOnce(&mut S) -> T) -> T {
-        call(&mut self.0.lock().expect("no test panics while it looks"))
-    }
-}
-
-impl<S: Scheme> Policy for Shared<S> {
-    fn on_access(&mut self, access: &Access, lookup: &Lookup<'_>, world: &World<'_>, plan: &mut Plan) {
-        self.with(|s| s.policy().on_access(access, lookup, world, plan));
-    }
-    fn on_fetched(&mut self, fetched: &Fetched, world: &World<'_>, plan: &mut Plan) {
-        self.with(|s| s.policy().on_fetched(fetched, world, plan));
-    }
-    fn on_left(&mut self, extent: Extent, fate: Fate) {
-        self.with(|s| s.policy().on_left(extent, fate));
-    }
-}
-
-impl<S: Scheme> Retention for Shared<S> {
-    fn on_insert(&mut self, line: LineId, ahead: bool, cache: &Cache) {
-        self.with(|s| s.retention().on_insert(line, ahead, cache));
-    }
-    fn on_hit(&mut self, line: LineId, outcome: Outcome, cache: &Cache) {
-        self.with(|s| s.retention().on_hit(line, outcome, cache));
-    }
-    fn on_counts(&mut self, line: LineId, cached: i32, unread: i32) {
-        self.with(|s| s.retention().on_counts(line, cached, unread));
-    }
-    fn victim(&mut self, cache: &Cache) -> Option<Victim> {
-        self.with(|s| s.retention().victim(cache))
-    }
-    fn trim(&mut self, cache: &Cache) -> Option<Victim> {
-        self.with(|s| s.retention().trim(cache))
-    }
-    fn second_chance(&mut self, line: LineId) {
-        self.with(|s| s.retention().second_chance(line));
-    }
-    fn on_hollow(&mut self, line: LineId, cache: &Cache) -> Afterlife {
-        self.with(|s| s.retention().on_hollow(line, cache))
-    }
-    fn forgotten(&mut self) -> Option<LineId> {
-        self.with(|s| s.retention().forgotten())
-    }
-}
-
-impl<S: Scheme> Scheme for Shared<S> {
-    fn policy(&mut self) -> &mut dyn Policy {
-        self
-    }
-    fn retention(&mut self) -> &mut dyn Retention {
-        self
-    }
-}
-
 /// A page cache under a scheme.
-pub(crate) struct Rig<S> {
-    scheme: Arc<Mutex<S>>,
+pub(crate) struct Rig<P> {
+    policy: PhantomData<P>,
     pub(crate) engine: Engine,
     /// Fetches that have left and not ended.
     flying: Vec<Start>,
@@ -90,30 +32,29 @@ pub(crate) struct Rig<S> {
     reads: u64,
 }
 
-impl<S: Scheme + 'static> Rig<S> {
+impl<P: Policy> Rig<P> {
     /// A page cache of so many blocks.
-    pub(crate) fn new(scheme: S, cache_blocks: u64) -> Self {
-        let scheme = Arc::new(Mutex::new(scheme));
+    pub(crate) fn new(policy: P, cache_blocks: u64) -> Self {
         let array = Array::new("single:16KiB".parse().expect("a geometry"), VOLUME).expect("holds a strip");
-        let config = Config {
-            residency: Residency::Owned,
-            cache_blocks,
-            line_blocks: 1,
-            strip_aligned: false,
-            retain: true,
-            command_blocks_max: 128,
-            ahead_blocks_max: cache_blocks,
-            staging_blocks: 64,
-            write: WriteMode::Through,
+        let none = SchemeSpec::parse("none").expect("a scheme");
+        let layer = LayerSpec {
+            ahead_blocks_max: Some(cache_blocks),
+            ..LayerSpec::page_cache(none, array, cache_blocks)
         };
-        let dispatch = Box::new(DemandFirst::new(1));
-        let shared = Box::new(Shared(Arc::clone(&scheme)));
-        let engine = Engine::new(config, array, CostModel::default(), shared, dispatch);
-        Self { scheme, engine, flying: Vec::new(), held: false, now: Nanos::ZERO, reads: 0 }
+        let lru = || Box::new(ByLine::new(Lru::new(cache_blocks as usize))) as Box<dyn Retention>;
+        let scheme = Scheme::new(Vec::from([Box::new(policy) as Box<dyn Policy>]), lru);
+        let built = BuiltLayer { scheme, line_blocks: 1, ahead_blocks_max: cache_blocks };
+        let engine = layer.build_with(built).expect("fits");
+        Self { policy: PhantomData, engine, flying: Vec::new(), held: false, now: Nanos::ZERO, reads: 0 }
     }
-    /// The scheme, to look at.
-    pub(crate) fn scheme(&self) -> MutexGuard<'_, S> {
-        self.scheme.lock().expect("no test panics while it looks")
+    /// The policy, to look at.
+    pub(crate) fn policy(&self) -> &P {
+        self.engine.scheme().part().expect("the policy is what the rig was made with")
+    }
+    /// The same, to change, beside the cache that it works with.
+    pub(crate) fn policy_mut(&mut self) -> (&mut P, &Cache) {
+        let (scheme, cache) = self.engine.scheme_mut();
+        (scheme.part_mut().expect("the policy is what the rig was made with"), cache)
     }
     /// One read; returns the fetches that leave because of it.
     pub(crate) fn read(&mut self, start: u64, blocks: u64) -> Vec<(u64, u64)> {
@@ -140,7 +81,7 @@ impl<S: Scheme + 'static> Rig<S> {
     pub(crate) fn flying(&self) -> Vec<u64> {
         self.flying.iter().map(|f| f.extent.start.0).collect()
     }
-    fn feed(&mut self, input: Input) -> Vec<(u64, u64)> {
+    fn feed(&mut self, input: Input<'_>) -> Vec<(u64, u64)> {
         let mut started = Vec::new();
         let mut inputs = Vec::from([input]);
         while !inputs.is_empty() {
@@ -155,7 +96,10 @@ impl<S: Scheme + 'static> Rig<S> {
                         self.flying.push(start);
                     }
                     Output::Ready { handle, .. } => inputs.push(Input::Release { handle }),
-                    Output::Promote { .. } | Output::Fill { .. } | Output::Combine { .. } => {}
+                    Output::Promote { .. }
+                    | Output::Fill { .. }
+                    | Output::Combine { .. }
+                    | Output::Sync { .. } => {}
                 }
             }
             if !self.held {

@@ -18,10 +18,10 @@
 //! section 3; rules that the letter leaves open are listed in docs/schemes/rpp.md.
 
 use super::decisions::{Because, Decision, Subject, Switch, Way, because};
-use super::{DeviceRead, Fate, Fetched, Lookup, Plan, Policy, When, World};
+use super::{DeviceRead, Event, Fetched, Lookup, Plan, Policy, When, World};
 use crate::access::{Access, Context, FILE_BITS, Op};
-use crate::pattern::{FILES_MAX, Pattern, Reading, Recent, Runs};
-use crate::scheme::{Controlled, Controller, Scheme};
+use crate::pattern::{FILES_MAX, Pattern, Reading, Recent, Runs, THRESHOLD_DEFAULT};
+use crate::row::{Layer, Make, Param, Role, Row};
 use crate::units::{Extent, Nanos};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -117,10 +117,25 @@ impl Shown {
     }
 }
 
+/// How it is listed, and made.
+pub static ROW: Row = Row {
+    name: "rpp",
+    layer: Layer::Host,
+    role: Role::Controller,
+    about: "Lets another scheme read ahead only in proven runs, and in a loop only up to its end: rpp(linux-2.6).",
+    source: "RPP paper (Lee, Doh, Kim and Noh, IEICE E92-D, 2009), section 3",
+    params: &[THRESHOLD],
+    make: Make::Over(|values, inner| Box::new(Rpp::new(inner, values.count("threshold")))),
+    ..Row::PLAIN
+};
+
+/// What a run must exceed to be proven, of all controllers.
+pub(super) const THRESHOLD: Param =
+    Param::count("threshold", THRESHOLD_DEFAULT, "Blocks that a run must exceed before it is read ahead in.");
+
 /// The controller.
-#[derive(Debug)]
-pub struct Rpp<X> {
-    inner: X,
+pub struct Rpp {
+    inner: Box<dyn Policy>,
     threshold: u64,
     files: Recent<File>,
     /// Runs shown so far.
@@ -129,10 +144,10 @@ pub struct Rpp<X> {
     switch: Switch,
 }
 
-impl<X: Controlled> Rpp<X> {
+impl Rpp {
     /// Over `inner`, with a run proven when it is longer than `threshold` blocks.
     #[must_use]
-    pub fn new(inner: X, threshold: u64) -> Self {
+    pub fn new(inner: Box<dyn Policy>, threshold: u64) -> Self {
         let (files, switch) = (Recent::new(FILES_MAX), Switch::default());
         Self { inner, threshold, files, runs: 0, blocks: [0; 3], switch }
     }
@@ -145,7 +160,7 @@ impl<X: Controlled> Rpp<X> {
 
     /// What X is shown of an access; `None` in a file read at random. What was held back in a loop that has just gone on
     /// is wished as `held` says.
-    fn show(&mut self, access: &Access, held: When, now: Nanos, plan: &mut Plan) -> Option<Access> {
+    fn show_run(&mut self, access: &Access, held: When, now: Nanos, plan: &mut Plan) -> Option<Access> {
         let file = self.files.entry(access.context.file());
         let before = file.runs.run();
         let reading = file.runs.read(access.extent, self.threshold);
@@ -167,11 +182,28 @@ impl<X: Controlled> Rpp<X> {
         Some(shown)
     }
 
-    /// Tells X of an event in a file and clamps what it wishes to the file's proven run.
-    fn tell(&mut self, context: Context, plan: &mut Plan, event: impl FnOnce(&mut X, Context, &mut Plan)) {
+    /// A read: X is told of it where it is proven.
+    fn read(&mut self, access: &Access, lookup: Lookup<'_>, world: &World<'_>, plan: &mut Plan) {
+        let held = if lookup.any_miss() { When::WithDemand } else { When::Ahead };
+        let Some(shown) = self.show_run(access, held, world.now, plan) else { return };
+        let behind = shown.extent.start.0 - access.extent.start.0;
+        #[expect(clippy::cast_possible_truncation, reason = "an index into the outcomes")]
+        let outcomes = &lookup.outcomes[behind as usize..];
+        self.tell_in(access.context, plan, |inner, _, plan| {
+            inner.tell(&Event::Access(&shown, Lookup { outcomes }), world, plan);
+        });
+    }
+
+    /// Tells X of an event in a file, in the context in which X knows it, and clamps what it wishes to the proven run.
+    fn tell_in(
+        &mut self,
+        context: Context,
+        plan: &mut Plan,
+        event: impl FnOnce(&mut dyn Policy, Context, &mut Plan),
+    ) {
         let first = plan.wishes().len();
         let known = self.files.peek_mut(context.file()).filter(|file| !file.shown.within.is_empty());
-        event(&mut self.inner, known.as_ref().map_or(context, |file| file.shown.context), plan);
+        event(&mut *self.inner, known.as_ref().map_or(context, |file| file.shown.context), plan);
         match known {
             Some(file) => file.shown.clamp(plan, first),
             None => plan.clamp_from(first, NOWHERE),
@@ -179,44 +211,28 @@ impl<X: Controlled> Rpp<X> {
     }
 }
 
-impl<X: Controlled> Policy for Rpp<X> {
-    fn on_access(&mut self, access: &Access, lookup: &Lookup<'_>, world: &World<'_>, plan: &mut Plan) {
-        let first = plan.wishes().len();
-        if access.op == Op::Write {
-            // Writes neither train the detector nor prove anything; X may keep books on them.
-            self.inner.policy().on_access(access, lookup, world, plan);
-            return plan.clamp_from(first, NOWHERE);
+impl Policy for Rpp {
+    fn inner(&mut self) -> Option<&mut dyn Policy> {
+        Some(&mut *self.inner)
+    }
+    fn tell(&mut self, event: &Event<'_>, world: &World<'_>, plan: &mut Plan) {
+        match *event {
+            Event::Access(access, lookup) if access.op == Op::Read => self.read(access, lookup, world, plan),
+            Event::Fetched(fetched) => self.tell_in(fetched.context, plan, |inner, context, plan| {
+                inner.tell(&Event::Fetched(&Fetched { context, ..*fetched }), world, plan);
+            }),
+            Event::DeviceRead(read) if self.pattern(read.context.file()) == Pattern::Random => {}
+            Event::DeviceRead(read) => self.tell_in(read.context, plan, |inner, context, plan| {
+                inner.tell(&Event::DeviceRead(&DeviceRead { context, ..*read }), world, plan);
+            }),
+            // Writes neither train the detector nor prove anything (X may keep books on them), and a wake-up belongs to no
+            // access: there is no proof for what is wished then.
+            Event::Access(..) | Event::Left(..) | Event::Wake(_) => {
+                let first = plan.wishes().len();
+                self.inner.tell(event, world, plan);
+                plan.clamp_from(first, NOWHERE);
+            }
         }
-        let held = if lookup.any_miss() { When::WithDemand } else { When::Ahead };
-        let Some(shown) = self.show(access, held, world.now, plan) else { return };
-        let behind = shown.extent.start.0 - access.extent.start.0;
-        #[expect(clippy::cast_possible_truncation, reason = "an index into the outcomes")]
-        let outcomes = &lookup.outcomes[behind as usize..];
-        self.tell(access.context, plan, |inner, _, plan| {
-            inner.policy().on_access(&shown, &Lookup { outcomes }, world, plan);
-        });
-    }
-    fn on_fetched(&mut self, fetched: &Fetched, world: &World<'_>, plan: &mut Plan) {
-        self.tell(fetched.context, plan, |inner, context, plan| {
-            inner.policy().on_fetched(&Fetched { context, ..*fetched }, world, plan);
-        });
-    }
-    fn on_device_read(&mut self, read: &DeviceRead, world: &World<'_>, plan: &mut Plan) {
-        if self.pattern(read.context.file()) == Pattern::Random {
-            return;
-        }
-        self.tell(read.context, plan, |inner, context, plan| {
-            inner.policy().on_device_read(&DeviceRead { context, ..*read }, world, plan);
-        });
-    }
-    fn on_left(&mut self, extent: Extent, fate: Fate) {
-        self.inner.policy().on_left(extent, fate);
-    }
-    fn on_wake(&mut self, token: u64, world: &World<'_>, plan: &mut Plan) {
-        // A wake-up belongs to no access, so there is no proof for what is wished in it.
-        let first = plan.wishes().len();
-        self.inner.policy().on_wake(token, world, plan);
-        plan.clamp_from(first, NOWHERE);
     }
     fn gauges(&self, out: &mut Vec<(&'static str, f64)>) {
         #[expect(clippy::cast_precision_loss, reason = "gauges for a report")]
@@ -224,19 +240,8 @@ impl<X: Controlled> Policy for Rpp<X> {
         out.push(("rpp_random_blocks", random));
         out.push(("rpp_sequential_blocks", sequential));
         out.push(("rpp_looping_blocks", looping));
-        self.inner.policy_gauges(out);
     }
     fn decisions(&mut self, out: &mut Vec<Decision>) {
         self.switch.take(out);
-        self.inner.policy().decisions(out);
-    }
-}
-
-impl Controller for Rpp<Box<dyn Scheme>> {
-    fn inner(&self) -> &dyn Scheme {
-        &*self.inner
-    }
-    fn inner_mut(&mut self) -> &mut dyn Scheme {
-        &mut *self.inner
     }
 }

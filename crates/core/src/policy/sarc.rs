@@ -31,9 +31,10 @@ pub mod tracks;
 use super::{Fetched, Lookup, Outcome, Plan, Policy, When, World};
 use crate::access::{Access, Op};
 use crate::cache::{Cache, LineId, State};
-use crate::retention::keep::{Afterlife, Retention, Victim};
-use crate::scheme::Scheme;
-use crate::units::{Block, Extent};
+use crate::retention::contract::{Afterlife, Retention, Victim};
+use crate::row::{Layer, LayerShape, Make, Param, Role, Row, Value, Values};
+use crate::units::{BLOCK_BYTES, Block, Extent};
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use tracks::{RANDOM, SEQ, Tracks};
 
@@ -57,6 +58,35 @@ pub struct SarcConfig {
     pub threshold: u8,
     /// A miss reads its whole track.
     pub whole: bool,
+}
+
+/// How it is listed, and made.
+pub static ROW: Row = Row {
+    name: "sarc",
+    layer: Layer::Host,
+    role: Role::Owner,
+    about: "Sequential prefetching in a cache of two lists, sequential and random, that share memory by what they gain.",
+    source: "SARC (Gill and Modha, USENIX 2005)",
+    params: &[
+        Param::bytes("track", 64 << 10, "Unit of detection and of the lists, up to 256 KiB.")
+            .within(Value::Bytes(BLOCK_BYTES), Value::Bytes(tracks::TRACK_BLOCKS_MAX * BLOCK_BYTES)),
+        Param::count("degree", 16, "Tracks read along or ahead at a time."),
+        Param::count("threshold", 3, "Tracks in a row before a miss is sequential, up to 255.")
+            .within(Value::Count(1), Value::Count(u8::MAX as u64)),
+        Param::switch("whole", false, "A miss reads its whole track."),
+    ],
+    make: Make::Policy(|values, shape| Box::new(Sarc::new(config(values, shape)))),
+    ..Row::PLAIN
+};
+
+fn config(values: &Values, shape: &LayerShape) -> SarcConfig {
+    SarcConfig {
+        cache_blocks: shape.cache_blocks,
+        track_blocks: values.blocks("track"),
+        degree: values.count("degree").min(DEGREE_LIMIT),
+        threshold: u8::try_from(values.count("threshold")).expect("within its bounds"),
+        whole: values.switch("whole"),
+    }
 }
 
 /// Sequential blocks that were wished for.
@@ -229,6 +259,9 @@ impl Sarc {
 }
 
 impl Policy for Sarc {
+    fn own_retention(&mut self) -> Option<&mut dyn Retention> {
+        Some(self)
+    }
     fn on_access(&mut self, access: &Access, lookup: &Lookup<'_>, world: &World<'_>, plan: &mut Plan) {
         self.settle(world.cache);
         if access.op == Op::Read {
@@ -290,17 +323,8 @@ impl Retention for Sarc {
             self.tracks.to_mru(index, self.tracks.place(index));
         }
     }
-    fn on_hollow(&mut self, line: LineId, cache: &Cache) -> Afterlife {
+    fn on_emptied(&mut self, line: LineId, cache: &Cache) -> Afterlife {
         self.tracks.remove(line, cache.line(line).number);
         Afterlife::Forget
-    }
-}
-
-impl Scheme for Sarc {
-    fn policy(&mut self) -> &mut dyn Policy {
-        self
-    }
-    fn retention(&mut self) -> &mut dyn Retention {
-        self
     }
 }

@@ -31,22 +31,22 @@
 
 mod cadence;
 mod classifier;
-pub(crate) mod explain;
+mod explain;
 mod learn;
 mod pace;
 mod reasons;
+pub mod rows;
 pub mod sizes;
 mod staging;
 mod table;
 mod turns;
 
 use super::decisions::{Decision, Switch};
-use super::{Fetched, Lookup, Outcome, Plan, Policy, World};
+use super::{Fetched, Lookup, Outcome, Plan, Policy, Wants, World};
 use crate::access::{Access, Op};
 use crate::array::Array;
 use crate::dispatch::{DemandFirst, Dispatch};
-use crate::retention::keep::Retention;
-use crate::scheme::{Scheme, Wants};
+use crate::retention::contract::Retention;
 use crate::units::{BLOCK_BYTES, Extent, Nanos};
 use alloc::vec::Vec;
 use classifier::{Classifier, RUN_UNITS, RUN_UNITS_HASTY};
@@ -71,7 +71,7 @@ const STAGED: Nanos = Nanos::from_secs(30);
 const STAGED_ROUNDS: u64 = 4;
 /// Wake-ups: to collect, and to go on where a plan was full.
 const COLLECT: u64 = 0;
-const KICK: u64 = 1;
+const RESUME: u64 = 1;
 
 /// The scheme.
 #[derive(Debug)]
@@ -107,7 +107,7 @@ pub struct Streams {
     /// Blocks of commands of turns that have not ended.
     under_way: u64,
     /// A wake-up to go on has been asked for; one to collect.
-    kicked: bool,
+    resuming: bool,
     collecting: bool,
     /// Blocks of requests of streams that are kept or under way, and dirty blocks of the cache.
     demanded: u64,
@@ -161,7 +161,7 @@ impl Streams {
             look: 0,
             short: 0,
             under_way: 0,
-            kicked: false,
+            resuming: false,
             collecting: false,
             demanded: 0,
             dirty: 0,
@@ -211,7 +211,7 @@ impl Streams {
         if known.is_none() && !self.classifier.see(access.extent) {
             return;
         }
-        let Some(id) = known.or_else(|| self.welcome(access)) else { return };
+        let Some(id) = known.or_else(|| self.take_in(access)) else { return };
         let here = lookup.outcomes.iter().all(|it| matches!(it, Outcome::CacheHit | Outcome::PrefetchHit));
         let sequential = self.table.read(id, access, here, self.now, self.sizes.r);
         if self.table.is_refuted(id) && self.can_go(id) {
@@ -227,7 +227,7 @@ impl Streams {
         }
     }
     /// A new stream. Where the table is full, the one that asked longest ago makes room if nobody waits for it.
-    fn welcome(&mut self, access: &Access) -> Option<StreamId> {
+    fn take_in(&mut self, access: &Access) -> Option<StreamId> {
         let made = self.table.create(access, self.now).or_else(|| {
             let oldest = self.table.oldest().filter(|&id| self.can_go(id))?;
             self.is_replaced(oldest);
@@ -314,6 +314,15 @@ const fn common(a: u64, b: u64) -> u64 {
 }
 
 impl Policy for Streams {
+    fn own_retention(&mut self) -> Option<&mut dyn Retention> {
+        Some(self)
+    }
+    fn own_dispatch(&mut self) -> Option<&mut dyn Dispatch> {
+        Some(self)
+    }
+    fn wants(&mut self) -> Wants {
+        Wants { line_blocks: Some(self.line_blocks), ahead_blocks_max: Some(self.config.cache_blocks) }
+    }
     fn on_access(&mut self, access: &Access, lookup: &Lookup<'_>, world: &World<'_>, plan: &mut Plan) {
         self.begin_event(world);
         if access.op == Op::Read {
@@ -329,8 +338,8 @@ impl Policy for Streams {
     }
     fn on_wake(&mut self, token: u64, world: &World<'_>, plan: &mut Plan) {
         self.begin_event(world);
-        if token == KICK {
-            self.kicked = false;
+        if token == RESUME {
+            self.resuming = false;
         } else {
             self.collecting = false;
             self.collect();
@@ -368,20 +377,5 @@ impl Policy for Streams {
     }
     fn decisions(&mut self, out: &mut Vec<Decision>) {
         self.switch.take(out);
-    }
-}
-
-impl Scheme for Streams {
-    fn policy(&mut self) -> &mut dyn Policy {
-        self
-    }
-    fn retention(&mut self) -> &mut dyn Retention {
-        self
-    }
-    fn dispatch(&mut self) -> Option<&mut dyn Dispatch> {
-        Some(self)
-    }
-    fn wants(&self) -> Wants {
-        Wants { line_blocks: Some(self.line_blocks), ahead_blocks_max: Some(self.config.cache_blocks) }
     }
 }

@@ -7,7 +7,20 @@
 
 use super::{Lookup, Plan, Policy, When, World};
 use crate::access::{Access, Op};
+use crate::row::{Layer, Make, Role, Row};
 use crate::units::Block;
+use alloc::boxed::Box;
+
+/// How it is listed, and made.
+pub static ROW: Row = Row {
+    name: "strip",
+    layer: Layer::Array,
+    role: Role::Prefetch,
+    about: "Strip prefetching: a miss reads its whole strip, from one disk.",
+    source: "ASP paper (Baek and Park, FAST 2008), section 2.1",
+    make: Make::Policy(|_, _| Box::new(Strip)),
+    ..Row::PLAIN
+};
 
 /// Widens every miss to its strip.
 #[derive(Clone, Copy, Debug, Default)]
@@ -42,4 +55,23 @@ pub fn missing_strips<'a>(
         last = Some(strip);
         new.then_some(block)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::WISHES_MAX;
+    use crate::policy::rig::Rig;
+
+    #[test]
+    fn as_many_strips_as_a_plan_holds_are_widened_and_more_are_counted() {
+        let mut rig = Rig::new(Strip, 4_096);
+        rig.read(2, 4 * WISHES_MAX as u64 - 3);
+        assert_eq!(rig.engine.stats().wishes_dropped, 0, "1 MiB less 12 KiB on strips of 16 KiB");
+        let here = |rig: &Rig<Strip>, block| rig.engine.cache().find(Block(block)).is_some();
+        assert!(here(&rig, 0) && here(&rig, 1) && here(&rig, 255), "the first and the last strip are whole");
+        rig.read(1_026, 4 * WISHES_MAX as u64);
+        assert_eq!(rig.engine.stats().wishes_dropped, 1, "the sixty-fifth strip");
+        assert!(here(&rig, 1_024) && !here(&rig, 1_282), "its rest is not read");
+    }
 }

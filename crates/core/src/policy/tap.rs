@@ -32,11 +32,12 @@ mod tests;
 use super::{Fate, Fetched, Lookup, Outcome, Plan, Policy, When, World};
 use crate::access::{Access, Op};
 use crate::cache::{Cache, LineId};
-use crate::retention::keep::{Afterlife, Retention, Victim};
+use crate::retention::contract::{Afterlife, Retention, Victim};
 use crate::retention::list::{FIRST as DEMAND, Lists, SECOND as AHEAD};
 use crate::retention::replacement::Key;
-use crate::scheme::Scheme;
+use crate::row::{Layer, LayerShape, Make, Param, Role, Row, Values};
 use crate::units::{Block, Extent};
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use table::Table;
 
@@ -68,6 +69,37 @@ pub struct TapConfig {
     pub entries: Option<u64>,
     /// Blocks of the prefetch cache, if its size is not to change.
     pub fixed: Option<u64>,
+}
+
+/// How it is listed, and made.
+pub static ROW: Row = Row {
+    name: "tap",
+    layer: Layer::Host,
+    role: Role::Owner,
+    about: "Sequential misses found in a table of expected addresses, and a prefetch cache apart that finds its size.",
+    source: "TaP (Li, Varki, Bhatia and Merchant, FAST 2008)",
+    params: &[
+        Param::bytes("degree", 32 << 10, "d, what is read ahead at a time, whatever the size of a request."),
+        Param::count_or_auto(
+            "entries",
+            "Addresses in the table; auto: four for each stream of which the cache holds two groups, at least 1,024.",
+        ),
+        Param::percent_or_auto(
+            "size",
+            "The prefetch cache; auto begins with 10% and follows what is missed after it was thrown out.",
+        ),
+    ],
+    make: Make::Policy(|values, shape| Box::new(Tap::new(config(values, shape)))),
+    ..Row::PLAIN
+};
+
+fn config(values: &Values, shape: &LayerShape) -> TapConfig {
+    TapConfig {
+        cache_blocks: shape.cache_blocks,
+        degree: values.blocks("degree").min(DEGREE_LIMIT),
+        entries: values.count_or_auto("entries"),
+        fixed: values.percent_or_auto("size").map(|percent| (shape.cache_blocks * percent / 100).max(1)),
+    }
 }
 
 /// Blocks that were wished for.
@@ -241,6 +273,9 @@ impl Tap {
 }
 
 impl Policy for Tap {
+    fn own_retention(&mut self) -> Option<&mut dyn Retention> {
+        Some(self)
+    }
     fn on_access(&mut self, access: &Access, lookup: &Lookup<'_>, world: &World<'_>, plan: &mut Plan) {
         self.settle(world.cache);
         if access.op == Op::Write {
@@ -335,18 +370,9 @@ impl Retention for Tap {
         let list = self.lists.list_of(key(line));
         self.lists.refresh(list, key(line));
     }
-    fn on_hollow(&mut self, line: LineId, _cache: &Cache) -> Afterlife {
+    fn on_emptied(&mut self, line: LineId, _cache: &Cache) -> Afterlife {
         self.lists.unlink(key(line));
         self.triggers[line.index()] = 0;
         Afterlife::Forget
-    }
-}
-
-impl Scheme for Tap {
-    fn policy(&mut self) -> &mut dyn Policy {
-        self
-    }
-    fn retention(&mut self) -> &mut dyn Retention {
-        self
     }
 }

@@ -26,7 +26,9 @@
 use super::{Fetched, Lookup, Outcome, Plan, Policy, When, World};
 use crate::access::{Access, Context, Op};
 use crate::hash::NumberMap;
+use crate::row::{Layer, Make, Param, Role, Row, Value};
 use crate::units::{Extent, Nanos};
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
@@ -62,6 +64,35 @@ pub struct ZfetchConfig {
     /// Most streams of one file.
     pub max_streams: u64,
 }
+
+/// How it is listed, and made.
+pub static ROW: Row = Row {
+    name: "zfetch",
+    layer: Layer::Host,
+    role: Role::Prefetch,
+    about: "The prefetcher of OpenZFS: streams of a file that tolerate reordering and holes, with a growing distance.",
+    source: "openzfs/zfs module/zfs/dmu_zfetch.c",
+    params: &[
+        Param::bytes("min_distance", 4 << 20, "The distance ahead of a stream up to which it doubles."),
+        Param::bytes("max_distance", 64 << 20, "The largest distance."),
+        Param::bytes(
+            "max_reorder",
+            16 << 20,
+            "How far from a stream an access may lie and still belong to it.",
+        ),
+        Param::count("max_streams", 8, "Most streams of one file, up to 64.")
+            .within(Value::Count(1), Value::Count(STREAMS_LIMIT)),
+    ],
+    make: Make::Policy(|values, _| {
+        Box::new(Zfetch::new(ZfetchConfig {
+            min_distance: values.blocks("min_distance"),
+            max_distance: values.blocks("max_distance"),
+            max_reorder: values.blocks("max_reorder"),
+            max_streams: values.count("max_streams"),
+        }))
+    }),
+    ..Row::PLAIN
+};
 
 /// Ranges of a stream, in place: a stream that comes and goes allocates nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -368,25 +399,18 @@ impl Policy for Zfetch {
 mod tests {
     use super::*;
     use crate::policy::rig::{Rig, VOLUME};
-    use crate::retention::adapter::ByLine;
-    use crate::retention::lru::Lru;
-    use crate::scheme::Split;
     use crate::units::Block;
     use alloc::vec;
     use proptest::prelude::*;
 
-    type Followed = Rig<Split<Zfetch, ByLine<Lru>>>;
-
-    fn rig(min_distance: u64, max_distance: u64) -> Followed {
+    fn rig(min_distance: u64, max_distance: u64) -> Rig<Zfetch> {
         let config = ZfetchConfig { min_distance, max_distance, max_reorder: 64, max_streams: 8 };
-        Rig::new(Split { policy: Zfetch::new(config), retention: ByLine::new(Lru::new(4096)) }, 4096)
+        Rig::new(Zfetch::new(config), 4096)
     }
 
-    impl Followed {
+    impl Rig<Zfetch> {
         fn streams(&self) -> Vec<Stream> {
-            let scheme = self.scheme();
-            let streams = scheme.policy.files.values().map(|file| file.streams.clone());
-            streams.flatten().collect()
+            self.policy().files.values().flat_map(|file| file.streams.clone()).collect()
         }
         fn expected(&self) -> Vec<u64> {
             self.streams().iter().map(|stream| stream.expected).collect()
@@ -481,7 +505,7 @@ mod tests {
         }
         rig.read(9_001, 1);
         assert!(!rig.expected().contains(&9_002));
-        assert_eq!(rig.scheme().policy.refused, 1);
+        assert_eq!(rig.policy().refused, 1);
         rig.now += IDLE_REUSE;
         rig.read(9_001, 1);
         assert!(

@@ -1,8 +1,8 @@
 //! From the text of a scheme to its parts, and back to the one canonical text.
 
-use super::{Layer, ROWS, Role, Row, Unit, row};
-use crate::size::{format_size, format_time, parse_size, parse_time};
-use crate::units::{BLOCK_BYTES, Nanos};
+use super::{ROWS, row};
+use crate::row::{Explained, Grounds, Layer, LayerShape, NoParam, Role, Row, Values};
+use crate::words::{did_you_mean, nearest};
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -10,17 +10,17 @@ use alloc::vec::Vec;
 
 /// Longest text of a scheme, in bytes.
 const TEXT_MAX: usize = 1024;
-/// Largest value of a count: anything that is counted here fits 32 bits.
-const COUNT_MAX: u64 = 1 << 32;
 
 /// Why a text is not a scheme.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SchemeError {
     /// No row has this name.
-    #[error("no scheme is called {name:?}; there are: {known}")]
+    #[error("no scheme is called {name:?}{hint}; there are: {known}")]
     Unknown {
         /// As written.
         name: String,
+        /// `; did you mean …?` or nothing.
+        hint: String,
         /// All names.
         known: String,
     },
@@ -35,17 +35,19 @@ pub enum SchemeError {
         why: &'static str,
     },
     /// The row has no such parameter.
-    #[error("{scheme} has no parameter {key:?}; it has: {known}")]
+    #[error("{scheme} has no parameter {key:?}{hint}; it has: {known}")]
     Key {
         /// The row's name.
         scheme: &'static str,
         /// As written.
         key: String,
+        /// `; did you mean …?` or nothing.
+        hint: String,
         /// Names of its parameters.
         known: String,
     },
     /// The value does not fit the parameter.
-    #[error("{scheme}: {key}={value} is not a value of {unit}")]
+    #[error("{scheme}: {key}={value} {why}")]
     Value {
         /// The row's name.
         scheme: &'static str,
@@ -53,8 +55,8 @@ pub enum SchemeError {
         key: &'static str,
         /// As written.
         value: String,
-        /// What it should be.
-        unit: &'static str,
+        /// Why not, and what it should be.
+        why: String,
     },
     /// Two parts that no paper gives rules for.
     #[error(
@@ -89,8 +91,8 @@ pub enum SchemeError {
 pub struct Part {
     /// Its row.
     pub row: &'static Row,
-    /// One value per parameter of the row, in its order, canonical.
-    values: Vec<String>,
+    /// The values of its parameters.
+    pub values: Values,
     /// What a controller controls; only controllers have one.
     inner: Option<Box<Self>>,
 }
@@ -102,47 +104,6 @@ impl PartialEq for Part {
 }
 
 impl Part {
-    /// Value of a parameter, as written canonically.
-    ///
-    /// # Panics
-    /// If the row has no such parameter.
-    #[must_use]
-    pub fn value(&self, name: &str) -> &str {
-        let at =
-            self.row.params.iter().position(|p| p.name == name).expect("a row asks for its own parameters");
-        &self.values[at]
-    }
-    /// A size in bytes.
-    #[must_use]
-    pub fn bytes(&self, name: &str) -> u64 {
-        parse_size(self.value(name)).expect("values were checked when the scheme was parsed")
-    }
-    /// A switch.
-    #[must_use]
-    pub fn switch(&self, name: &str) -> bool {
-        self.value(name) == "on"
-    }
-    /// A share in percent; `None` for `auto`.
-    #[must_use]
-    pub fn percent(&self, name: &str) -> Option<u64> {
-        self.value(name).trim_end_matches('%').parse().ok()
-    }
-
-    /// A number; `None` for `auto`.
-    #[must_use]
-    pub fn count(&self, name: &str) -> Option<u64> {
-        self.value(name).parse().ok()
-    }
-    /// A size in bytes; `None` for `auto`.
-    #[must_use]
-    pub fn bytes_or_auto(&self, name: &str) -> Option<u64> {
-        parse_size(self.value(name)).ok()
-    }
-    /// A time; `None` for `auto`.
-    #[must_use]
-    pub fn time(&self, name: &str) -> Option<Nanos> {
-        parse_time(self.value(name)).map(Nanos)
-    }
     /// What a controller controls.
     ///
     /// # Panics
@@ -169,10 +130,10 @@ impl Part {
             None => (text, ""),
         };
         let row = row(name).ok_or_else(|| unknown(name))?;
-        let mut part = Self { row, values: defaults(row), inner: None };
+        let mut part = Self { row, values: Values::usual(row), inner: None };
         if let Some(value) = rest.strip_prefix(':') {
             let param = row.params.first().ok_or_else(|| grammar("this scheme takes no value after ':'"))?;
-            part.values[0] = canonical(row, param.name, param.unit, value)?;
+            part.set(param.name, value)?;
         } else if let Some(inside) = rest.strip_prefix('(') {
             let inside = inside.strip_suffix(')').ok_or_else(|| grammar("a '(' is not closed"))?;
             for piece in split_outside(inside, ',').into_iter().filter(|p| !p.is_empty()) {
@@ -206,21 +167,41 @@ impl Part {
             {
                 return Err(grammar("a controller takes one part that sizes and triggers"));
             }
+            if inner.row.role == Role::Controller {
+                return Err(grammar(
+                    "a controller of a controller would hold back what the inner one has proven",
+                ));
+            }
             self.inner = Some(Box::new(inner));
             return Ok(());
         };
-        let at = row.params.iter().position(|p| p.name == key.trim()).ok_or_else(|| no_key(row, key))?;
-        self.values[at] = canonical(row, row.params[at].name, row.params[at].unit, value.trim())?;
+        self.set(key.trim(), value.trim())
+    }
+
+    /// Another value of one parameter.
+    fn set(&mut self, key: &str, value: &str) -> Result<(), SchemeError> {
+        let scheme = self.row.name;
+        let (at, typed) = self.row.read(key, value).map_err(|wrong| match wrong {
+            NoParam::Name => {
+                let names: Vec<&str> = self.row.params.iter().map(|param| param.name).collect();
+                let hint = did_you_mean(nearest(key, names.iter().copied()));
+                let known = if names.is_empty() { "none".into() } else { names.join(", ") };
+                SchemeError::Key { scheme, key: key.to_string(), hint, known }
+            }
+            NoParam::Value(key, why) => SchemeError::Value { scheme, key, value: value.to_string(), why },
+        })?;
+        self.values.set(at, typed);
         Ok(())
     }
 
     /// The canonical text: only what differs from the defaults.
     fn text(&self) -> String {
-        if self.row.name == "seqp" {
-            return format!("seqp:{}", self.values[0]);
+        if self.row.colon {
+            let first = self.values.iter().next().expect("a value follows the colon").1;
+            return format!("{}:{first}", self.row.name);
         }
-        let changed = self.row.params.iter().zip(&self.values).filter(|(p, v)| p.default != v.as_str());
-        let changed = changed.map(|(p, v)| format!("{}={v}", p.name));
+        let changed = self.values.iter().filter(|(param, value)| param.default != *value);
+        let changed = changed.map(|(param, value)| format!("{}={value}", param.name));
         let list: Vec<String> = self.inner.iter().map(|inner| inner.text()).chain(changed).collect();
         if list.is_empty() {
             self.row.name.to_string()
@@ -230,49 +211,10 @@ impl Part {
     }
 }
 
-fn defaults(row: &Row) -> Vec<String> {
-    row.params.iter().map(|p| p.default.to_string()).collect()
-}
-
 fn unknown(name: &str) -> SchemeError {
     let known: Vec<&str> = ROWS.iter().map(|row| row.name).collect();
-    SchemeError::Unknown { name: name.to_string(), known: known.join(", ") }
-}
-
-fn no_key(row: &'static Row, key: &str) -> SchemeError {
-    let known: Vec<&str> = row.params.iter().map(|p| p.name).collect();
-    let known = if known.is_empty() { "none".to_string() } else { known.join(", ") };
-    SchemeError::Key { scheme: row.name, key: key.trim().to_string(), known }
-}
-
-/// A value in its one canonical form, checked.
-fn canonical(row: &'static Row, key: &'static str, unit: Unit, value: &str) -> Result<String, SchemeError> {
-    let wrong = || SchemeError::Value { scheme: row.name, key, value: value.to_string(), unit: unit.name() };
-    if value == "auto" && unit.may_be_auto() {
-        return Ok(value.to_string());
-    }
-    match unit {
-        Unit::Bytes | Unit::BytesOrAuto => {
-            let bytes = parse_size(value).map_err(|_| wrong())?;
-            if bytes < BLOCK_BYTES || bytes % BLOCK_BYTES != 0 {
-                return Err(wrong());
-            }
-            Ok(format_size(bytes))
-        }
-        Unit::Switch => match value {
-            "on" | "off" => Ok(value.to_string()),
-            _ => Err(wrong()),
-        },
-        Unit::PercentOrAuto => {
-            let percent: u64 = value.trim_end_matches('%').parse().map_err(|_| wrong())?;
-            if (1..=100).contains(&percent) { Ok(format!("{percent}%")) } else { Err(wrong()) }
-        }
-        Unit::Count | Unit::CountOrAuto => {
-            let count: u64 = value.parse().map_err(|_| wrong())?;
-            if (1..=COUNT_MAX).contains(&count) { Ok(count.to_string()) } else { Err(wrong()) }
-        }
-        Unit::Duration | Unit::DurationOrAuto => parse_time(value).map(format_time).ok_or_else(wrong),
-    }
+    let hint = did_you_mean(nearest(name, known.iter().copied()));
+    SchemeError::Unknown { name: name.to_string(), hint, known: known.join(", ") }
 }
 
 /// A parsed scheme: parts in the order of layers.
@@ -301,7 +243,7 @@ impl SchemeSpec {
             if let Some(alone) = parts.iter().find(|p| p.layer() == Layer::Beside) {
                 return Err(SchemeError::Alone { name: alone.row.name });
             }
-            parts.retain(|p| p.row.name != "none");
+            parts.retain(|p| p.role() != Role::Neutral);
         }
         let rank = |p: &Part| {
             (
@@ -325,16 +267,14 @@ impl SchemeSpec {
             let mut next = Some(top);
             while let Some(found) = next {
                 if found.row.name == part {
-                    let row = found.row;
-                    let at = row.params.iter().position(|p| p.name == key).ok_or_else(|| no_key(row, key))?;
-                    found.values[at] = canonical(row, row.params[at].name, row.params[at].unit, value)?;
+                    found.set(key, value)?;
                     return Ok(changed);
                 }
                 names.push(found.row.name);
                 next = found.inner.as_deref_mut();
             }
         }
-        Err(SchemeError::Unknown { name: part.to_string(), known: names.join(", ") })
+        Err(SchemeError::Unknown { name: part.to_string(), hint: String::new(), known: names.join(", ") })
     }
 
     /// Its parts.
@@ -351,18 +291,18 @@ impl SchemeSpec {
     pub fn has_host(&self) -> bool {
         self.of(Layer::Host).next().is_some()
     }
-    /// Whether any part but `none` works in the array layer.
+    /// Whether any part does anything in the array layer.
     #[must_use]
     pub fn has_array(&self) -> bool {
-        self.of(Layer::Array).any(|p| p.row.name != "none")
+        self.of(Layer::Array).any(|p| p.role() != Role::Neutral)
     }
     /// Whether the values of its parts go together in a layer of this shape.
     ///
     /// # Errors
     /// [`SchemeError::Unfit`], with the remedy.
-    pub fn check(&self, layer: Layer, shape: &super::LayerShape) -> Result<(), SchemeError> {
+    pub fn check(&self, layer: Layer, shape: &LayerShape) -> Result<(), SchemeError> {
         for part in self.of(layer) {
-            if let Some(why) = part.row.check.and_then(|check| check(part, shape)) {
+            if let Some(why) = part.row.check.and_then(|check| check(&part.values, shape)) {
                 return Err(SchemeError::Unfit { scheme: part.row.name, why });
             }
         }
@@ -370,8 +310,8 @@ impl SchemeSpec {
     }
     /// The numbers that its parts choose, with the arithmetic; empty where no part chooses any.
     #[must_use]
-    pub fn explain(&self, grounds: &super::Grounds<'_>) -> Vec<super::Explained> {
-        let explained = |part: &Part| part.row.explain.map(|explain| explain(part, grounds));
+    pub fn explain(&self, grounds: &Grounds<'_>) -> Vec<Explained> {
+        let explained = |part: &Part| part.row.explain.map(|explain| explain(&part.values, grounds));
         self.parts.iter().filter_map(explained).flatten().collect()
     }
     /// The name of a clairvoyant line (`oracle`, `bound`), if it is one.
@@ -436,6 +376,7 @@ fn check_together(parts: &[Part]) -> Result<(), SchemeError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::row::{Param, Unit, Value};
 
     fn canon(text: &str) -> String {
         SchemeSpec::parse(text).unwrap().to_string()
@@ -478,6 +419,73 @@ mod tests {
         let array = SchemeSpec::parse("rpp(strip)").unwrap();
         assert!(array.has_array() && !array.has_host());
         assert_eq!(SchemeSpec::parse("rpp(asp)").unwrap().parts()[0].role(), Role::Owner);
+    }
+
+    #[test]
+    fn a_controller_of_a_controller_and_values_out_of_bounds_are_refused_with_a_reason() {
+        for text in ["regions(regions(linux-6))", "rpp(rpp(amp))", "rpp(regions(linux-2.6))"] {
+            let error = SchemeSpec::parse(text).unwrap_err().to_string();
+            assert!(error.contains("controller of a controller"), "{text}: {error}");
+        }
+        for (text, why) in [
+            ("flashy(poll=1ns)", "flashy: poll=1ns is out of bounds: from 1us to 10s"),
+            ("flashy(strided=17)", "flashy: strided=17 is out of bounds: from 1 to 16"),
+            ("sarc(track=512KiB)", "sarc: track=512KiB is out of bounds: from 4KiB to 256KiB"),
+            ("sarc(threshold=256)", "sarc: threshold=256 is out of bounds: from 1 to 255"),
+            ("zfetch(max_streams=65)", "zfetch: max_streams=65 is out of bounds: from 1 to 64"),
+        ] {
+            assert_eq!(SchemeSpec::parse(text).unwrap_err().to_string(), why);
+        }
+    }
+
+    #[test]
+    fn what_nothing_is_called_finds_the_nearest_name() {
+        let said = |text| SchemeSpec::parse(text).unwrap_err().to_string();
+        assert!(said("linux6").contains("; did you mean `linux-6`?"), "{}", said("linux6"));
+        assert!(said("rpp(linus-6)").contains("; did you mean `linux-6`?"));
+        assert!(said("asp(gosts=on)").contains("; did you mean `ghosts`?"));
+        assert!(!said("readahead").contains("did you mean"));
+    }
+
+    /// A value of this unit that is not the usual one.
+    fn other(param: &Param) -> &'static str {
+        match param.unit {
+            Unit::Bytes | Unit::BytesOrAuto => "44KiB",
+            Unit::Switch if param.default == Value::Switch(true) => "off",
+            Unit::Switch => "on",
+            Unit::PercentOrAuto => "33%",
+            Unit::Count | Unit::CountOrAuto => "7",
+            Unit::Duration | Unit::DurationOrAuto => "123ms",
+        }
+    }
+
+    #[test]
+    fn every_row_is_made_with_its_defaults_and_with_other_values_and_prints_only_those() {
+        let shape = LayerShape { cache_blocks: 4_096, strip_blocks: 32, stripe_strips: 4, disks: 1 };
+        for row in ROWS {
+            assert!(!row.name.is_empty() && !row.about.is_empty() && !row.source.is_empty(), "{}", row.name);
+            let inner = if row.role == Role::Controller { Some("linux-6") } else { None };
+            let with = |change: Option<String>| {
+                let inside: Vec<String> = inner.map(String::from).into_iter().chain(change).collect();
+                let text = if inside.is_empty() {
+                    row.name.to_string()
+                } else {
+                    format!("{}({})", row.name, inside.join(","))
+                };
+                let spec = SchemeSpec::parse(&text).unwrap_or_else(|error| panic!("{error}"));
+                for layer in [Layer::Host, Layer::Array] {
+                    assert!(spec.build(layer, &shape).line_blocks > 0);
+                }
+                (text, spec.to_string())
+            };
+            let usual = with(None);
+            for param in row.params {
+                let given = format!("{}={}", param.name, param.default);
+                assert_eq!(with(Some(given)).1, usual.1, "a default is not printed");
+                let (text, canonical) = with(Some(format!("{}={}", param.name, other(param))));
+                assert!(row.colon || canonical == text, "{canonical}");
+            }
+        }
     }
 
     #[test]

@@ -1,12 +1,12 @@
-//! A replacement policy as the engine's retention: keys are cache lines, ghosts are hollow lines.
+//! A replacement policy as the engine's retention: keys are cache lines, ghosts are empty lines.
 //!
 //! With lines of one block this is block LRU, ARC, S3-FIFO or SIEVE; with lines of a strip it is the strip-cache LRU
 //! of the ASP paper (whole strip evicted, empty blocks cost no memory).
 
-use super::keep::{Afterlife, Retention, Victim};
+use super::contract::{Afterlife, Retention, Victim};
 use super::replacement::{Arrival, Evicted, Key, Replacement};
+use crate::access::Outcome;
 use crate::cache::{Cache, LineId};
-use crate::policy::Outcome;
 use alloc::vec::Vec;
 
 /// Keeps lines in the order of `R`.
@@ -59,7 +59,7 @@ impl<R: Replacement> Retention for ByLine<R> {
         }
         self.policy.put_back(key(line));
     }
-    fn on_hollow(&mut self, line: LineId, _cache: &Cache) -> Afterlife {
+    fn on_emptied(&mut self, line: LineId, _cache: &Cache) -> Afterlife {
         match self.proposed.take() {
             Some(evicted) if evicted.key == key(line) => {
                 self.dropped.extend(evicted.dropped.map(|k| LineId(k.0)));

@@ -10,8 +10,11 @@
 //!
 //! With refused victims (pinned lines), those standing aside count as members of their lists in every size test.
 
+use super::adapter::ByLine;
 use super::list::{FIRST as T1, Lists, NONE, SECOND as T2};
 use super::replacement::{Arrival, Evicted, Key, Replacement};
+use crate::row::{Layer, Make, Role, Row};
+use alloc::boxed::Box;
 
 /// Ghosts of T1.
 const B1: u8 = 4;
@@ -27,6 +30,17 @@ const FRACTION_BITS: u32 = 31;
 /// Low bits of p that comparisons round away, so that three times a third is one: roundings of half a unit each may not
 /// decide between "equal" and "above".
 const NOISE_BITS: u32 = 11;
+
+/// How it is listed, and made.
+pub static ROW: Row = Row {
+    name: "arc",
+    layer: Layer::Array,
+    role: Role::Keep,
+    about: "Keeps blocks by recency and frequency, in shares that ghosts adapt.",
+    source: "Megiddo and Modha, FAST 2003",
+    make: Make::Keep(|lines| Box::new(ByLine::new(Arc::new(lines)))),
+    ..Row::PLAIN
+};
 
 /// ARC over dense keys.
 #[derive(Clone, Debug)]
@@ -100,25 +114,22 @@ impl Arc {
 }
 
 impl Replacement for Arc {
-    fn capacity(&self) -> usize {
-        self.capacity
+    #[inline]
+    fn lists(&self) -> &Lists {
+        &self.lists
     }
     #[inline]
-    fn len(&self) -> usize {
-        self.lists.resident()
+    fn lists_mut(&mut self) -> &mut Lists {
+        &mut self.lists
+    }
+    fn capacity(&self) -> usize {
+        self.capacity
     }
     fn max_keys(&self) -> usize {
         2 * self.capacity + 1
     }
-    #[inline]
-    fn is_resident(&self, key: Key) -> bool {
-        self.lists.is_resident(key)
-    }
     fn is_remembered(&self, key: Key) -> bool {
         matches!(self.lists.list_of(key), B1 | B2)
-    }
-    fn reserve(&mut self, keys: usize) {
-        self.lists.grow(keys);
     }
     #[inline]
     fn admit(&mut self, key: Key, arrival: Arrival) {
@@ -177,12 +188,6 @@ impl Replacement for Arc {
         // B: all four lists together are full
         let dropped = if t1 + b1 + t2 + b2 >= 2 * self.capacity { self.drop_oldest(B2) } else { None };
         self.replace(false, dropped)
-    }
-    fn put_back(&mut self, key: Key) {
-        self.lists.set_aside(key);
-    }
-    fn settle(&mut self) {
-        self.lists.settle();
     }
     #[inline]
     fn insert(&mut self, key: Key) {

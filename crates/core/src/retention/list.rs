@@ -8,7 +8,17 @@
 
 use alloc::vec::Vec;
 
-use super::replacement::Key;
+/// Number that the owner gave to a block or cache line. Dense, from 0: policies index vectors by it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Key(pub u32);
+
+impl Key {
+    /// As an index.
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
 
 /// Number of a list, or of a state without a list.
 pub(crate) type ListId = u8;
@@ -45,7 +55,7 @@ struct Node {
 
 /// The lists of one policy, and the state byte of each key.
 #[derive(Clone, Debug)]
-pub(crate) struct Lists {
+pub struct Lists {
     /// Sentinels first; the node of key k is at k + `LISTS_MAX`. A sentinel's `older` is the list's head (youngest).
     nodes: Vec<Node>,
     tags: Vec<u8>,

@@ -5,8 +5,22 @@
 //! n + 1 holds too, which is why [`super::depth`] gets the misses of all sizes in one pass; this file is for a cache
 //! that exists, and for one size. A prefetched key enters at the young end like a demanded one.
 
+use super::adapter::ByLine;
 use super::list::{FIRST as QUEUE, Lists, NONE};
 use super::replacement::{Arrival, Evicted, Key, Replacement};
+use crate::row::{Layer, Make, Role, Row};
+use alloc::boxed::Box;
+
+/// How it is listed, and made.
+pub static ROW: Row = Row {
+    name: "lru",
+    layer: Layer::Array,
+    role: Role::Keep,
+    about: "Keeps blocks by recency, one by one; without it the array keeps whole strips by recency.",
+    source: "base line",
+    make: Make::Keep(|lines| Box::new(ByLine::new(Lru::new(lines)))),
+    ..Row::PLAIN
+};
 
 /// LRU over dense keys.
 #[derive(Clone, Debug)]
@@ -25,25 +39,19 @@ impl Lru {
 }
 
 impl Replacement for Lru {
+    #[inline]
+    fn lists(&self) -> &Lists {
+        &self.lists
+    }
+    #[inline]
+    fn lists_mut(&mut self) -> &mut Lists {
+        &mut self.lists
+    }
     fn capacity(&self) -> usize {
         self.capacity
     }
-    #[inline]
-    fn len(&self) -> usize {
-        self.lists.resident()
-    }
     fn max_keys(&self) -> usize {
         self.capacity + 1
-    }
-    #[inline]
-    fn is_resident(&self, key: Key) -> bool {
-        self.lists.is_resident(key)
-    }
-    fn is_remembered(&self, _key: Key) -> bool {
-        false
-    }
-    fn reserve(&mut self, keys: usize) {
-        self.lists.grow(keys);
     }
     #[inline]
     fn admit(&mut self, key: Key, arrival: Arrival) {
@@ -56,12 +64,6 @@ impl Replacement for Lru {
         let key = self.lists.oldest(QUEUE)?;
         self.lists.take_victim(key);
         Some(Evicted { key, remembered: false, dropped: None })
-    }
-    fn put_back(&mut self, key: Key) {
-        self.lists.set_aside(key);
-    }
-    fn settle(&mut self) {
-        self.lists.settle();
     }
     #[inline]
     fn insert(&mut self, key: Key) {

@@ -32,19 +32,9 @@
 //! demanded key, not of a second reference (or a sequential scan read ahead would flood the lists of proven
 //! blocks), it teaches the ghosts nothing, and evicted unread it leaves no ghost (algorithms.md, section 8).
 
+pub use super::list::Key;
+use super::list::Lists;
 use core::fmt::Debug;
-
-/// Number that the owner gave to a block or cache line. Dense, from 0: policies index vectors by it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Key(pub u32);
-
-impl Key {
-    /// As an index.
-    #[must_use]
-    pub const fn index(self) -> usize {
-        self.0 as usize
-    }
-}
 
 /// Why a key comes into the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -71,8 +61,15 @@ pub struct Evicted {
 pub trait Replacement: Debug + Send {
     /// How many resident keys it was built for, in entries. Sizes of ghosts and segments follow from it.
     fn capacity(&self) -> usize;
+    /// The lists that hold its keys. What every policy does with them alike stands below.
+    fn lists(&self) -> &Lists;
+    /// The same, to change.
+    fn lists_mut(&mut self) -> &mut Lists;
     /// How many keys are resident now (those set aside by `put_back` included).
-    fn len(&self) -> usize;
+    #[inline]
+    fn len(&self) -> usize {
+        self.lists().resident()
+    }
     /// Whether no key is resident.
     fn is_empty(&self) -> bool {
         self.len() == 0
@@ -80,11 +77,19 @@ pub trait Replacement: Debug + Send {
     /// Most keys that may be resident, admitted or remembered at once when one key is admitted at a time.
     fn max_keys(&self) -> usize;
     /// Whether `key` is resident. False for keys never seen.
-    fn is_resident(&self, key: Key) -> bool;
+    #[inline]
+    fn is_resident(&self, key: Key) -> bool {
+        self.lists().is_resident(key)
+    }
     /// Whether `key` is a ghost: not resident, but its return would be noticed.
-    fn is_remembered(&self, key: Key) -> bool;
+    fn is_remembered(&self, key: Key) -> bool {
+        let _ = key;
+        false
+    }
     /// Makes room for the keys `0..keys`, so that no later call with such a key allocates.
-    fn reserve(&mut self, keys: usize);
+    fn reserve(&mut self, keys: usize) {
+        self.lists_mut().grow(keys);
+    }
     /// `key` is not resident and is about to be inserted. Called once for each insertion, before `evict`: here
     /// ghosts teach. Follow with `insert`, or with `remove` where the insertion is given up.
     fn admit(&mut self, key: Key, arrival: Arrival);
@@ -92,9 +97,13 @@ pub trait Replacement: Debug + Send {
     /// room is for a key. `None`: nothing is resident that was not refused in this round.
     fn evict(&mut self, incoming: Option<Key>) -> Option<Evicted>;
     /// Refuses the victim that the last `evict` returned: it is resident again.
-    fn put_back(&mut self, key: Key);
+    fn put_back(&mut self, key: Key) {
+        self.lists_mut().set_aside(key);
+    }
     /// Ends a round of refusals without an insertion.
-    fn settle(&mut self);
+    fn settle(&mut self) {
+        self.lists_mut().settle();
+    }
     /// `key`, admitted before, is resident from now on.
     fn insert(&mut self, key: Key);
     /// A reader used the resident `key`.

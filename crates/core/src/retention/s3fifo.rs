@@ -9,8 +9,11 @@
 //! evicted from main leave no ghost. Where it differs: caches under 20 blocks get a small queue of one block
 //! that works (there, libCacheSim caches nothing). First use of a prefetched key is not counted; evicted unread it leaves no ghost.
 
+use super::adapter::ByLine;
 use super::list::{FIRST as SMALL, Lists, NONE, SECOND as MAIN};
 use super::replacement::{Arrival, Evicted, Key, Replacement};
+use crate::row::{Layer, Make, Role, Row};
+use alloc::boxed::Box;
 
 /// Keys evicted from the small queue, remembered.
 const GHOST: u8 = 4;
@@ -18,6 +21,17 @@ const GHOST: u8 = 4;
 const RECALLED: u8 = 5;
 /// Uses after insertion that prove a key in the small queue.
 const PROOF_USES: u8 = 2;
+
+/// How it is listed, and made.
+pub static ROW: Row = Row {
+    name: "s3fifo",
+    layer: Layer::Array,
+    role: Role::Keep,
+    about: "Keeps blocks in a small, a main and a ghost queue.",
+    source: "Yang et al., SOSP 2023",
+    make: Make::Keep(|lines| Box::new(ByLine::new(S3Fifo::new(lines)))),
+    ..Row::PLAIN
+};
 
 /// S3-FIFO over dense keys.
 #[derive(Clone, Debug)]
@@ -90,25 +104,22 @@ impl S3Fifo {
 }
 
 impl Replacement for S3Fifo {
-    fn capacity(&self) -> usize {
-        self.capacity
+    #[inline]
+    fn lists(&self) -> &Lists {
+        &self.lists
     }
     #[inline]
-    fn len(&self) -> usize {
-        self.lists.resident()
+    fn lists_mut(&mut self) -> &mut Lists {
+        &mut self.lists
+    }
+    fn capacity(&self) -> usize {
+        self.capacity
     }
     fn max_keys(&self) -> usize {
         self.capacity + self.ghosts_max + 1
     }
-    #[inline]
-    fn is_resident(&self, key: Key) -> bool {
-        self.lists.is_resident(key)
-    }
     fn is_remembered(&self, key: Key) -> bool {
         self.lists.list_of(key) == GHOST
-    }
-    fn reserve(&mut self, keys: usize) {
-        self.lists.grow(keys);
     }
     #[inline]
     fn admit(&mut self, key: Key, arrival: Arrival) {
@@ -129,12 +140,6 @@ impl Replacement for S3Fifo {
             return self.evict_main();
         }
         self.evict_small().or_else(|| self.evict_main())
-    }
-    fn put_back(&mut self, key: Key) {
-        self.lists.set_aside(key);
-    }
-    fn settle(&mut self) {
-        self.lists.settle();
     }
     #[inline]
     fn insert(&mut self, key: Key) {

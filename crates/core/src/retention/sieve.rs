@@ -6,8 +6,22 @@
 //! are sorted apart by the hand itself. As in libCacheSim, a new key enters at the young end with its bit clear.
 //! No ghosts. A prefetched key's first use leaves the bit clear: it is then what a demanded key is when new.
 
+use super::adapter::ByLine;
 use super::list::{FIRST as QUEUE, Lists, NONE};
 use super::replacement::{Arrival, Evicted, Key, Replacement};
+use crate::row::{Layer, Make, Role, Row};
+use alloc::boxed::Box;
+
+/// How it is listed, and made.
+pub static ROW: Row = Row {
+    name: "sieve",
+    layer: Layer::Array,
+    role: Role::Keep,
+    about: "Keeps blocks in one queue with a hand that passes over what was used.",
+    source: "Zhang et al., NSDI 2024",
+    make: Make::Keep(|lines| Box::new(ByLine::new(Sieve::new(lines)))),
+    ..Row::PLAIN
+};
 
 /// SIEVE over dense keys.
 #[derive(Clone, Debug)]
@@ -28,25 +42,19 @@ impl Sieve {
 }
 
 impl Replacement for Sieve {
+    #[inline]
+    fn lists(&self) -> &Lists {
+        &self.lists
+    }
+    #[inline]
+    fn lists_mut(&mut self) -> &mut Lists {
+        &mut self.lists
+    }
     fn capacity(&self) -> usize {
         self.capacity
     }
-    #[inline]
-    fn len(&self) -> usize {
-        self.lists.resident()
-    }
     fn max_keys(&self) -> usize {
         self.capacity + 1
-    }
-    #[inline]
-    fn is_resident(&self, key: Key) -> bool {
-        self.lists.is_resident(key)
-    }
-    fn is_remembered(&self, _key: Key) -> bool {
-        false
-    }
-    fn reserve(&mut self, keys: usize) {
-        self.lists.grow(keys);
     }
     #[inline]
     fn admit(&mut self, key: Key, arrival: Arrival) {
@@ -64,12 +72,6 @@ impl Replacement for Sieve {
         self.hand = self.lists.younger(key);
         self.lists.take_victim(key);
         Some(Evicted { key, remembered: false, dropped: None })
-    }
-    fn put_back(&mut self, key: Key) {
-        self.lists.set_aside(key);
-    }
-    fn settle(&mut self) {
-        self.lists.settle();
     }
     #[inline]
     fn insert(&mut self, key: Key) {

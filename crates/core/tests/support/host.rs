@@ -8,7 +8,7 @@ use super::model::{Members, Model};
 use super::{POISON, Rng, scaled};
 use forerun_core::access::{Access, Context, Op};
 use forerun_core::cache::{LineId, State};
-use forerun_core::engine::{Buffer, Engine, Input, Output, Start, Status};
+use forerun_core::engine::{Buffer, Engine, Input, Limits, Output, Start, Status};
 use forerun_core::slots::Slot;
 use forerun_core::units::{Block, Disk, Extent, Nanos};
 
@@ -242,6 +242,9 @@ impl Host {
             return self.feed(0, Input::Flush { id });
         }
         let extent = self.draw_extent();
+        if self.rng.percent(3) {
+            return self.pressure(extent);
+        }
         let context = Context(self.rng.below(3));
         if self.rng.percent(self.chances.writes) {
             let durable = self.rng.percent(self.chances.durable);
@@ -255,6 +258,18 @@ impl Host {
             access.demand = Extent { blocks: extent.blocks / 2, ..extent };
         }
         self.feed(0, Input::Read { id, access })
+    }
+
+    /// What a host says that changes no answer: blocks that are gone are read anew, and a lower limit only costs time.
+    fn pressure(&mut self, extent: Extent) -> Result<(), String> {
+        let layer = self.rng.below(self.layers.len() as u64) as usize;
+        let limits = Limits {
+            memory_blocks: None,
+            ahead_blocks: self.rng.percent(50).then_some(self.rng.below(8)),
+            ahead_bytes_per_s: self.rng.percent(50).then_some(self.rng.below(1 << 40)),
+        };
+        let input = self.rng.pick(&[Input::Gone { extent }, Input::Limits(limits), Input::Drop]);
+        self.feed(layer, input)
     }
 
     fn writes_through(&self) -> bool {
@@ -279,7 +294,7 @@ impl Host {
     }
 
     /// Hands an input to a layer and executes all that comes of it, here and below.
-    fn feed(&mut self, layer: usize, input: Input) -> Result<(), String> {
+    fn feed(&mut self, layer: usize, input: Input<'_>) -> Result<(), String> {
         self.layers[layer].engine.handle(self.now, input);
         while let Some(output) = self.layers[layer].engine.poll() {
             self.execute(layer, output)?;
@@ -299,6 +314,7 @@ impl Host {
                 if flying { Ok(()) } else { Err(format!("promotes {command}, which is not in flight")) }
             }
             Output::Combine { job } => self.layers[layer].combine(job),
+            Output::Sync { sync } => self.feed(layer, Input::Synced { sync, failed: false }),
             Output::Fill { id, handle } => {
                 let words = self.words_of_write(layer, id)?;
                 let slots = self.layers[layer].engine.slots(handle).to_vec();

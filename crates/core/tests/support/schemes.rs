@@ -3,22 +3,21 @@
 use super::Rng;
 use forerun_core::access::Access;
 use forerun_core::array::Array;
-use forerun_core::cost::CostModel;
-use forerun_core::dispatch::DemandFirst;
-use forerun_core::engine::{Config, Engine, Residency, WriteMode};
+use forerun_core::engine::{Engine, WriteMode};
 use forerun_core::policy::asp::{Asp, AspConfig};
 use forerun_core::policy::linux26::Linux26;
 use forerun_core::policy::msp::Msp;
 use forerun_core::policy::none::None as NoPrefetch;
 use forerun_core::policy::strip::Strip;
 use forerun_core::policy::{Lookup, Plan, Policy, When, World};
-use forerun_core::registry::{Layer, LayerShape, SchemeSpec};
+use forerun_core::registry::{BuiltLayer, Layer, LayerShape, SchemeSpec};
 use forerun_core::retention::adapter::ByLine;
 use forerun_core::retention::arc::Arc;
 use forerun_core::retention::lru::Lru;
 use forerun_core::retention::s3fifo::S3Fifo;
 use forerun_core::retention::sieve::Sieve;
-use forerun_core::scheme::{Joined, Scheme, Split};
+use forerun_core::scheme::Scheme;
+use forerun_core::spec::LayerSpec;
 use forerun_core::units::{Extent, Nanos};
 
 /// Every scheme of the swarm.
@@ -146,47 +145,44 @@ impl Layout {
             _ => STRIP,
         }
     }
-    pub(crate) fn config(&self, array: &Array) -> Config {
-        let staging_blocks = u64::from(array.disks() + 2) * STRIP * 2;
-        Config {
-            residency: Residency::Owned,
-            cache_blocks: self.cache_blocks,
-            line_blocks: self.line_blocks(),
-            strip_aligned: !self.is_host(),
-            retain: self.retain,
-            command_blocks_max: self.command_blocks_max,
-            ahead_blocks_max: self.ahead_blocks_max,
-            staging_blocks,
-            write: self.write,
-        }
-    }
     pub(crate) fn engine(&self, seed: u64) -> Engine {
         let array = array(self.array, self.member_blocks);
         self.engine_with(build(self.scheme, self.cache_blocks, &array, seed))
     }
     /// With a scheme of the test's own.
-    pub(crate) fn engine_with(&self, scheme: Box<dyn Scheme>) -> Engine {
+    pub(crate) fn engine_with(&self, scheme: Scheme) -> Engine {
         let array = array(self.array, self.member_blocks);
-        let dispatch = Box::new(DemandFirst::new(usize::from(array.disks())));
-        Engine::new(self.config(&array), array, CostModel::default(), scheme, dispatch)
+        let spec = LayerSpec {
+            strip_aligned: !self.is_host(),
+            retain: self.retain,
+            command_blocks_max: self.command_blocks_max,
+            staging_blocks: u64::from(array.disks() + 2) * STRIP * 2,
+            write: self.write,
+            syncs: self.cache_blocks.is_multiple_of(16), // half of the layers of the swarm
+            ..LayerSpec::array_cache(none(), array, self.cache_blocks)
+        };
+        spec.build_with(lines(scheme, self.line_blocks(), self.ahead_blocks_max)).expect("fits")
     }
 }
 
-fn split(
-    policy: impl Policy + 'static,
-    retention: impl forerun_core::retention::keep::Retention + 'static,
-) -> Box<dyn Scheme> {
-    Box::new(Split { policy, retention })
+/// The scheme of a spec whose engine is built with one of the test's own.
+pub(crate) fn none() -> SchemeSpec {
+    SchemeSpec::parse("none").expect("a scheme")
+}
+
+/// A scheme of the test's own, in lines of its choice.
+pub(crate) fn lines(scheme: Scheme, line_blocks: u64, ahead_blocks_max: u64) -> BuiltLayer {
+    BuiltLayer { scheme, line_blocks, ahead_blocks_max }
 }
 
 /// A scheme by its name in [`SCHEMES`].
-pub(crate) fn build(name: &str, cache_blocks: u64, array: &Array, seed: u64) -> Box<dyn Scheme> {
+pub(crate) fn build(name: &str, cache_blocks: u64, array: &Array, seed: u64) -> Scheme {
     let blocks = cache_blocks as usize;
     let lru = || ByLine::new(Lru::new(blocks));
     let asp = |change: fn(&mut AspConfig)| {
         let mut config = AspConfig::new(cache_blocks / STRIP);
         change(&mut config);
-        Box::new(Asp::new(config, array.stripe_strips()))
+        Scheme::of(Asp::new(config, array.stripe_strips()))
     };
     let wild = || Wild(Rng::new(seed ^ 0xABCD));
     let layer = if name.starts_with("array:") { Layer::Array } else { Layer::Host };
@@ -200,23 +196,23 @@ pub(crate) fn build(name: &str, cache_blocks: u64, array: &Array, seed: u64) -> 
         return SchemeSpec::parse(scheme).expect("a scheme").build(layer, &shape).scheme;
     }
     match name {
-        "none" | "none/block" => split(NoPrefetch, lru()),
-        "strip" => split(Strip, lru()),
+        "none" | "none/block" => Scheme::split(NoPrefetch, lru()),
+        "strip" => Scheme::split(Strip, lru()),
         "asp" => asp(|_| {}),
         "asp/no-ghosts" => asp(|config| config.ghosts = false),
         "asp/no-cull" => asp(|config| config.cull = false),
         "asp/no-test" => asp(|config| config.cost_test = false),
         "asp/fixed" => asp(|config| config.fixed_upstream = Some(2)),
-        "msp" => split(Msp::new(), lru()),
-        "asp+msp" => Box::new(Joined { owner: asp(|_| {}), beside: Box::new(Msp::new()) }),
-        "linux-2.6" => split(Linux26::new(8), lru()),
-        "arc" => split(NoPrefetch, ByLine::new(Arc::new(blocks))),
-        "s3fifo" => split(NoPrefetch, ByLine::new(S3Fifo::new(blocks))),
-        "sieve" => split(Strip, ByLine::new(Sieve::new(blocks))),
-        "wild" => split(wild(), lru()),
-        "asp+wild" => Box::new(Joined { owner: asp(|_| {}), beside: Box::new(wild()) }),
-        "wild/arc" => split(wild(), ByLine::new(Arc::new(blocks))),
-        "wild/s3fifo" => split(wild(), ByLine::new(S3Fifo::new(blocks))),
+        "msp" => Scheme::split(Msp::new(), lru()),
+        "asp+msp" => asp(|_| {}).with(Msp::new()),
+        "linux-2.6" => Scheme::split(Linux26::new(8), lru()),
+        "arc" => Scheme::split(NoPrefetch, ByLine::new(Arc::new(blocks))),
+        "s3fifo" => Scheme::split(NoPrefetch, ByLine::new(S3Fifo::new(blocks))),
+        "sieve" => Scheme::split(Strip, ByLine::new(Sieve::new(blocks))),
+        "wild" => Scheme::split(wild(), lru()),
+        "asp+wild" => asp(|_| {}).with(wild()),
+        "wild/arc" => Scheme::split(wild(), ByLine::new(Arc::new(blocks))),
+        "wild/s3fifo" => Scheme::split(wild(), ByLine::new(S3Fifo::new(blocks))),
         other => panic!("no scheme {other}"),
     }
 }

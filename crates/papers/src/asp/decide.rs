@@ -7,11 +7,10 @@
 use crate::setup::Scale;
 use crate::{ReproduceError, Row};
 use forerun_core::access::{Access, Context};
-use forerun_core::dispatch::DemandFirst;
-use forerun_core::engine::{Config, Engine, Input, Output, Residency, Status};
-use forerun_core::registry::{Layer, LayerShape};
+use forerun_core::engine::{Engine, Input};
+use forerun_core::spec::LayerSpec;
 use forerun_core::units::{BLOCK_BYTES, Extent, Nanos};
-use forerun_sim::host::hardware;
+use forerun_sim::host::{array_layer, hardware};
 use forerun_sim::random::Rng;
 
 /// What is measured.
@@ -35,28 +34,9 @@ pub(super) fn measure(rows: &mut [Row], clock: fn() -> u64, quick: bool) -> Resu
         let wrong = |error| ReproduceError::Run { case: row.case.clone(), error };
         let hardware = hardware(&setup.spec).map_err(wrong)?;
         let cache_blocks = setup.spec.cache_bytes / BLOCK_BYTES;
-        let array = hardware.array;
-        let strip_blocks = array.strip_blocks();
-        let shape = LayerShape {
-            cache_blocks,
-            strip_blocks,
-            stripe_strips: array.stripe_strips(),
-            disks: array.disks(),
-        };
-        let built = setup.spec.scheme.build(Layer::Array, &shape);
-        let config = Config {
-            residency: Residency::Owned,
-            cache_blocks,
-            line_blocks: built.line_blocks,
-            strip_aligned: true,
-            retain: true,
-            command_blocks_max: strip_blocks,
-            ahead_blocks_max: cache_blocks / 4,
-            staging_blocks: array.stripe_blocks(),
-            write: *setup.spec.write,
-        };
-        let dispatch = Box::new(DemandFirst::new(usize::from(array.disks())));
-        let mut engine = Engine::new(config, array, hardware.cost, built.scheme, dispatch);
+        let layer =
+            LayerSpec { ahead_blocks_max: Some(cache_blocks / 4), ..array_layer(&hardware, &setup.spec) };
+        let mut engine = layer.build().expect("the setups of the paper fit");
         let accesses = scale.of(ACCESSES);
         let mut rng = Rng::new(1);
         read(&mut engine, &mut rng, accesses);
@@ -75,14 +55,6 @@ fn read(engine: &mut Engine, rng: &mut Rng, accesses: u64) {
         let now = Nanos(id);
         let extent = Extent::new(rng.below(WORKSPACE), 1);
         engine.handle(now, Input::Read { id, access: Access::read(Context(0), extent) });
-        while let Some(output) = engine.poll() {
-            match output {
-                Output::Start(start) => {
-                    engine.handle(now, Input::Done { command: start.command, status: Status::Ok });
-                }
-                Output::Ready { handle, .. } => engine.handle(now, Input::Release { handle }),
-                Output::Promote { .. } | Output::Combine { .. } | Output::Fill { .. } => {}
-            }
-        }
+        engine.settle(now, |_| {});
     }
 }

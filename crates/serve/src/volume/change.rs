@@ -6,24 +6,22 @@
 
 use super::Volume;
 use crate::spec::Change;
+use forerun_core::engine::Input;
 
 impl Volume {
     /// Makes a change now.
     pub(crate) fn change(&mut self, change: Change) {
         debug_assert!(!self.running, "a change comes between two inputs");
-        if let Some(log) = &mut self.log {
-            log.change(self.now, &change);
-        }
         match change {
             Change::Scheme(spec) => {
-                spec.reshape(self.now, &mut self.engine);
+                debug_assert_eq!(spec.cache_blocks, self.spec.cache_blocks, "a cache keeps its size");
+                self.running = true;
+                self.take(spec.switch());
+                self.running = false;
                 self.spec = spec;
+                self.run();
             }
-            Change::Drop => self.engine.drop_cache(self.now),
+            Change::Drop => self.feed(Input::Drop),
         }
-        self.running = true;
-        self.drain();
-        self.running = false;
-        self.run();
     }
 }

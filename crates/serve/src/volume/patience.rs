@@ -191,7 +191,7 @@ impl Volume {
     }
 
     /// A flush goes to the engine.
-    pub(super) fn ask_flush(&mut self, id: u64, input: forerun_core::engine::Input) {
+    pub(super) fn ask_flush(&mut self, id: u64, input: forerun_core::engine::Input<'static>) {
         self.patience.asking = Some(id);
         self.feed(input);
         self.await_answer();

@@ -26,6 +26,7 @@ use crate::progress::Progress;
 use crate::report::RunReport;
 use crate::spec::RunSpec;
 use forerun_core::registry::BuiltLayer;
+use forerun_core::scheme::Scheme;
 use future::Future;
 use oracle::Oracle;
 use record::{Log, Recorder};
@@ -51,15 +52,18 @@ pub fn run_oracle(
     }
     let log = Log::default();
     let listening = replaced(plain(), in_array, |built| {
-        let scheme = Box::new(Recorder::around(built.scheme, &log));
+        let scheme = Scheme::of(Recorder::around(built.scheme, &log));
         BuiltLayer { scheme, ..built }
     });
     host::run_layers(input, spec, &hardware, listening, &|_| {})?;
     let future = Future::of(&log.take());
-    let shape = if in_array { host::array_shape(&hardware, spec) } else { host::host_shape(&hardware, spec) };
-    let oracle = Oracle::new(future, hardware.array, shape.cache_blocks);
-    let knowing =
-        replaced(plain(), in_array, |built| BuiltLayer { scheme: Box::new(oracle), line_blocks: 1, ..built });
+    let layer = if in_array { host::array_layer(&hardware, spec) } else { host::host_layer(&hardware, spec) };
+    let oracle = Oracle::new(future, hardware.array, layer.cache_blocks);
+    let knowing = replaced(plain(), in_array, |built| BuiltLayer {
+        scheme: Scheme::of(oracle),
+        line_blocks: 1,
+        ..built
+    });
     host::run_layers(input, spec, &hardware, knowing, progress)
 }
 

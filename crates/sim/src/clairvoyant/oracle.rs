@@ -22,8 +22,7 @@ use forerun_core::access::{Access, Op};
 use forerun_core::array::Array;
 use forerun_core::cache::{Cache, LineId, State};
 use forerun_core::policy::{Fetched, Lookup, Outcome, Plan, Policy, World};
-use forerun_core::retention::keep::{Afterlife, Retention, Victim};
-use forerun_core::scheme::Scheme;
+use forerun_core::retention::contract::{Afterlife, Retention, Victim};
 use forerun_core::units::Extent;
 
 /// An access that is this many windows late will not happen any more.
@@ -79,16 +78,10 @@ impl Oracle {
     }
 }
 
-impl Scheme for Oracle {
-    fn policy(&mut self) -> &mut dyn Policy {
-        self
-    }
-    fn retention(&mut self) -> &mut dyn Retention {
-        self
-    }
-}
-
 impl Policy for Oracle {
+    fn own_retention(&mut self) -> Option<&mut dyn Retention> {
+        Some(self)
+    }
     fn on_access(&mut self, access: &Access, lookup: &Lookup<'_>, world: &World<'_>, plan: &mut Plan) {
         self.begin();
         for block in access.extent.iter() {
@@ -149,7 +142,7 @@ impl Retention for Oracle {
     fn second_chance(&mut self, line: LineId) {
         self.kept.put_aside(line);
     }
-    fn on_hollow(&mut self, line: LineId, _cache: &Cache) -> Afterlife {
+    fn on_emptied(&mut self, line: LineId, _cache: &Cache) -> Afterlife {
         if let Some(key) = self.kept.leave(line) {
             self.ahead.miss(key, &self.future);
         }

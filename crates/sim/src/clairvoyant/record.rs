@@ -5,8 +5,7 @@
 //! replaced is not worth reading.
 
 use forerun_core::access::{Access, Op};
-use forerun_core::policy::{Lookup, Plan, Policy, World};
-use forerun_core::retention::keep::Retention;
+use forerun_core::policy::{Event, Plan, Policy, World};
 use forerun_core::scheme::Scheme;
 use forerun_core::units::Extent;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -27,29 +26,25 @@ impl Log {
 
 /// Records what `inner`'s layer is asked for.
 pub(super) struct Recorder {
-    inner: Box<dyn Scheme>,
+    inner: Scheme,
     log: Log,
 }
 
 impl Recorder {
     /// A recorder around a scheme that prefetches nothing; it writes into `log`.
-    pub(super) fn around(inner: Box<dyn Scheme>, log: &Log) -> Self {
+    pub(super) fn around(inner: Scheme, log: &Log) -> Self {
         Self { inner, log: log.clone() }
     }
 }
 
-impl Scheme for Recorder {
-    fn policy(&mut self) -> &mut dyn Policy {
-        self
-    }
-    fn retention(&mut self) -> &mut dyn Retention {
-        self.inner.retention()
-    }
-}
-
 impl Policy for Recorder {
-    fn on_access(&mut self, access: &Access, lookup: &Lookup<'_>, world: &World<'_>, plan: &mut Plan) {
-        self.log.push(access);
-        self.inner.policy().on_access(access, lookup, world, plan);
+    fn inner(&mut self) -> Option<&mut dyn Policy> {
+        Some(&mut self.inner)
+    }
+    fn tell(&mut self, event: &Event<'_>, world: &World<'_>, plan: &mut Plan) {
+        if let Event::Access(access, _) = event {
+            self.log.push(access);
+        }
+        self.inner.tell(event, world, plan);
     }
 }

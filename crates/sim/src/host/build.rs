@@ -9,9 +9,9 @@ use crate::replay::Fit;
 use crate::spec::{RunSpec, SPEC_VERSION};
 use forerun_core::array::{Array, ArraySpec, Level};
 use forerun_core::cost::CostModel;
-use forerun_core::dispatch::DemandFirst;
-use forerun_core::engine::{ACCESS_BLOCKS_MAX, Config, Engine, Residency, WriteMode};
-use forerun_core::registry::{BuiltLayer, Explained, Grounds, Layer, LayerShape};
+use forerun_core::engine::{ACCESS_BLOCKS_MAX, Engine, Input, WriteMode};
+use forerun_core::registry::{BuiltLayer, Explained, Grounds, Layer, SchemeSpec};
+use forerun_core::spec::LayerSpec;
 use forerun_core::units::{BLOCK_BYTES, Disk, Nanos, SECTORS_PER_BLOCK};
 use forerun_disk::device::Device;
 use forerun_disk::host_queue::{HostPolicy, HostQueueSpec};
@@ -19,6 +19,8 @@ use forerun_disk::preset::{BuildOptions, Preset};
 
 /// Memory of a layer that only passes blocks through, in blocks: 64 MiB.
 pub(crate) const TRANSIT_BLOCKS: u64 = 16_384;
+/// Largest cache: beyond it slots have no numbers of 32 bits. 8 TiB, and as much again for what is staged.
+const CACHE_BYTES_MAX: u64 = 8 << 40;
 /// Stripes for which staging memory is kept.
 pub(crate) const STAGING_STRIPES: u64 = 32;
 /// The page cache writes back after 30 s or at 40% dirty (Linux 2.6.18's defaults).
@@ -58,16 +60,6 @@ pub fn hardware(spec: &RunSpec) -> Result<Hardware, RunError> {
     let array =
         Array::new(*spec.array, member.sectors() / SECTORS_PER_BLOCK).map_err(|e| wrong("array", e))?;
     let believed = preset.cost_params().map_err(|e| wrong("device", e))?;
-    let cost = CostModel {
-        seek_min_ns: believed.seek_min_ns,
-        seek_a_ns: believed.seek_a_ns,
-        seek_b_ns: believed.seek_b_ns,
-        blocks_per_cylinder: believed.blocks_per_cylinder,
-        half_rotation: Nanos(believed.half_rotation_ns),
-        per_block: Nanos(believed.ns_per_block),
-        command: Nanos(believed.command_ns),
-        track_blocks: 2 * believed.half_rotation_ns / believed.ns_per_block.max(1),
-    };
     for &disk in &spec.failed {
         if disk >= array.disks() {
             let why = format!("there is no member {disk} in an array of {}", array.disks());
@@ -78,16 +70,24 @@ pub fn hardware(spec: &RunSpec) -> Result<Hardware, RunError> {
         let why = format!("a command has from 1 to {ACCESS_BLOCKS_MAX} blocks, not {}", spec.cluster_blocks);
         return Err(wrong("cluster", why));
     }
-    let hardware = Hardware { array, outer_ns_per_block: believed.outer_ns_per_block, cost, preset };
-    spec.scheme.check(Layer::Array, &array_shape(&hardware, spec)).map_err(|e| wrong("scheme", e))?;
-    spec.scheme.check(Layer::Host, &host_shape(&hardware, spec)).map_err(|e| wrong("scheme", e))?;
+    for (field, bytes) in [("cache", spec.cache_bytes), ("host-cache", spec.host_cache_bytes)] {
+        if bytes > CACHE_BYTES_MAX {
+            let most = forerun_core::size::format_size(CACHE_BYTES_MAX);
+            return Err(wrong(field, format!("a cache holds at most {most}")));
+        }
+    }
+    let (outer_ns_per_block, cost) = (believed.outer_ns_per_block, believed.into());
+    let hardware = Hardware { array, outer_ns_per_block, cost, preset };
+    let checked = |layer: LayerSpec| layer.scheme.check(layer.layer, &layer.shape());
+    checked(array_layer(&hardware, spec)).map_err(|e| wrong("scheme", e))?;
+    checked(host_layer(&hardware, spec)).map_err(|e| wrong("scheme", e))?;
     Ok(hardware)
 }
 
 /// The numbers that the scheme of a spec chooses.
 pub(crate) fn explain(spec: &RunSpec, streams: u64) -> Result<Vec<Explained>, RunError> {
     let hardware = hardware(spec)?;
-    let shape = array_shape(&hardware, spec);
+    let shape = array_layer(&hardware, spec).shape();
     let member_blocks = hardware.array.member_blocks();
     let grounds = Grounds { shape: &shape, cost: &hardware.cost, member_blocks, streams };
     Ok(spec.scheme.explain(&grounds))
@@ -140,29 +140,37 @@ pub(crate) struct Layers {
 impl Layers {
     /// What the spec's scheme makes of each layer.
     pub(crate) fn new(hardware: &Hardware, spec: &RunSpec) -> Self {
-        Self {
-            host: spec.scheme.build(Layer::Host, &host_shape(hardware, spec)),
-            array: spec.scheme.build(Layer::Array, &array_shape(hardware, spec)),
-        }
+        Self { host: host_layer(hardware, spec).built(), array: array_layer(hardware, spec).built() }
     }
 }
 
-/// What the array layer offers to its scheme.
-pub(crate) fn array_shape(hardware: &Hardware, spec: &RunSpec) -> LayerShape {
-    let strip_blocks = hardware.array.strip_blocks();
-    let cache_blocks = (spec.cache_bytes / BLOCK_BYTES).max(1);
-    LayerShape {
-        cache_blocks,
-        strip_blocks,
-        stripe_strips: hardware.array.stripe_strips(),
-        disks: hardware.array.disks(),
+/// The array's layer of a spec whose hardware has been checked.
+#[must_use]
+pub fn array_layer(hardware: &Hardware, spec: &RunSpec) -> LayerSpec {
+    let array = hardware.array;
+    let retain = spec.cache_bytes > 0;
+    let cache_blocks = if retain { spec.cache_bytes / BLOCK_BYTES } else { TRANSIT_BLOCKS };
+    LayerSpec {
+        retain,
+        staging_blocks: STAGING_STRIPES * u64::from(array.disks()) * array.strip_blocks(),
+        write: *spec.write,
+        cost: hardware.cost,
+        ..LayerSpec::array_cache(SchemeSpec::clone(&spec.scheme), array, cache_blocks)
     }
 }
 
-/// What the host layer offers to its scheme. To the host the array is one device of strips as long as the array's.
-pub(crate) fn host_shape(hardware: &Hardware, spec: &RunSpec) -> LayerShape {
-    let cache_blocks = (spec.host_cache_bytes / BLOCK_BYTES).max(1);
-    LayerShape { cache_blocks, strip_blocks: hardware.array.strip_blocks(), stripe_strips: 4, disks: 1 }
+/// The host's layer of a spec, over a volume of the array's size.
+pub(crate) fn host_layer(hardware: &Hardware, spec: &RunSpec) -> LayerSpec {
+    // To the host the array is one device of strips as long as the array's; its blocks are the volume's.
+    let strip_bytes = hardware.array.strip_blocks() * BLOCK_BYTES;
+    let single = ArraySpec::new(Level::Single, 1, strip_bytes).expect("one disk of the array's strips");
+    let volume = Array::new(single, hardware.array.capacity_blocks()).expect("an array holds a strip");
+    LayerSpec {
+        command_blocks_max: spec.cluster_blocks,
+        write: HOST_WRITE,
+        cost: hardware.cost,
+        ..LayerSpec::page_cache(SchemeSpec::clone(&spec.scheme), volume, spec.host_cache_bytes / BLOCK_BYTES)
+    }
 }
 
 /// Layers and devices of a spec; the layers may run schemes that the registry does not make (the oracle).
@@ -173,15 +181,17 @@ pub(super) fn stack(
     placement: Placement,
     apart: Option<Apart>,
 ) -> Result<Stack, RunError> {
-    let mut array = array_engine(hardware, spec, layers.array)?;
+    let mut array = engine(array_layer(hardware, spec), layers.array, "cache")?;
     for &disk in &spec.failed {
-        array.handle(Nanos::ZERO, forerun_core::engine::member_failed(Disk(disk)));
+        array.handle(Nanos::ZERO, Input::Member { disk: Disk(disk), failed: true });
     }
     let host = (spec.host_cache_bytes > 0)
         .then(|| {
+            let mut layer = host_layer(hardware, spec);
             let blocks = placement.blocks_above(hardware.array.capacity_blocks());
             let blocks = apart.as_ref().map_or(blocks, |apart| apart.blocks(blocks));
-            host_engine(hardware, spec, layers.host, blocks)
+            layer.array = Array::new(*layer.array.spec(), blocks).map_err(|e| wrong("array", e))?;
+            engine(layer, layers.host, "host-cache")
         })
         .transpose()?;
     let devices: Result<Vec<Box<dyn Device>>, _> =
@@ -193,55 +203,12 @@ pub(super) fn stack(
     Ok(stack)
 }
 
-fn array_engine(hardware: &Hardware, spec: &RunSpec, built: BuiltLayer) -> Result<Engine, RunError> {
-    let array = hardware.array;
-    let retain = spec.cache_bytes > 0;
-    let cache_blocks = if retain { spec.cache_bytes / BLOCK_BYTES } else { TRANSIT_BLOCKS };
-    if cache_blocks < 2 * super::ACCESS_BLOCKS {
+/// The engine of a layer whose memory is given by `field` of a spec.
+fn engine(layer: LayerSpec, built: BuiltLayer, field: &'static str) -> Result<Engine, RunError> {
+    if layer.cache_blocks < 2 * super::ACCESS_BLOCKS {
         let least = forerun_core::size::format_size(2 * super::ACCESS_BLOCKS * BLOCK_BYTES);
-        return Err(wrong("cache", format!("a cache holds at least {least}; give 0 for none")));
+        let what = if layer.layer == Layer::Host { "a page cache" } else { "a cache" };
+        return Err(wrong(field, format!("{what} holds at least {least}; give 0 for none")));
     }
-    let config = Config {
-        residency: Residency::Owned,
-        cache_blocks,
-        // What only passes through needs no line of a strip: with long strips each would be a large table.
-        line_blocks: if retain || spec.scheme.has_array() { built.line_blocks } else { 1 },
-        strip_aligned: true,
-        retain,
-        command_blocks_max: array.strip_blocks(),
-        ahead_blocks_max: if retain { built.ahead_blocks_max } else { cache_blocks / 4 },
-        staging_blocks: STAGING_STRIPES * u64::from(array.disks()) * array.strip_blocks(),
-        write: *spec.write,
-    };
-    let dispatch = Box::new(DemandFirst::new(usize::from(array.disks())));
-    Ok(Engine::new(config, array, hardware.cost, built.scheme, dispatch))
-}
-
-fn host_engine(
-    hardware: &Hardware,
-    spec: &RunSpec,
-    built: BuiltLayer,
-    volume_blocks: u64,
-) -> Result<Engine, RunError> {
-    let cache_blocks = spec.host_cache_bytes / BLOCK_BYTES;
-    if cache_blocks < 2 * super::ACCESS_BLOCKS {
-        let least = forerun_core::size::format_size(2 * super::ACCESS_BLOCKS * BLOCK_BYTES);
-        return Err(wrong("host-cache", format!("a page cache holds at least {least}; give 0 for none")));
-    }
-    // To the host the array is one device; its blocks are the volume's.
-    let single = ArraySpec::new(Level::Single, 1, hardware.array.strip_blocks() * BLOCK_BYTES)
-        .map_err(|e| wrong("array", e))?;
-    let volume = Array::new(single, volume_blocks).map_err(|e| wrong("array", e))?;
-    let config = Config {
-        residency: Residency::Owned,
-        cache_blocks,
-        line_blocks: built.line_blocks,
-        strip_aligned: false,
-        retain: true,
-        command_blocks_max: spec.cluster_blocks,
-        ahead_blocks_max: built.ahead_blocks_max,
-        staging_blocks: volume.stripe_blocks(),
-        write: HOST_WRITE,
-    };
-    Ok(Engine::new(config, volume, hardware.cost, built.scheme, Box::new(DemandFirst::new(1))))
+    layer.build_with(built).map_err(|e| wrong(field, e))
 }

@@ -186,7 +186,7 @@ impl Stack {
     pub(super) fn drain(&mut self, now: Nanos) {
         loop {
             let mut moved = false;
-            while let Some(output) = self.host.as_mut().and_then(Engine::poll) {
+            while let Some(output) = self.host.as_mut().and_then(|host| host.poll()) {
                 moved = true;
                 self.carry_from_host(now, output);
             }
@@ -207,7 +207,7 @@ impl Stack {
     }
 
     fn arrange_wakes(&mut self, now: Nanos) {
-        let next = [self.host.as_ref().and_then(Engine::next_wake), self.array.next_wake()];
+        let next = [self.host.as_ref().and_then(|host| host.next_wake()), self.array.next_wake()];
         for (layer, event) in [(0, Event::WakeHost), (1, Event::WakeArray)] {
             let Some(at) = next[layer] else { continue };
             if self.wakes[layer].is_none_or(|arranged| arranged > at) {
@@ -236,7 +236,7 @@ impl Stack {
                 self.at(now + delay, Event::Answered(id));
             }
             // No bytes here: parity is combined by nobody, and the layer below has no queue to hurry.
-            Output::Combine { .. } | Output::Promote { .. } | Output::Fill { .. } => {}
+            Output::Combine { .. } | Output::Promote { .. } | Output::Fill { .. } | Output::Sync { .. } => {}
         }
     }
 
@@ -297,7 +297,7 @@ impl Stack {
                 self.members.submit(now, &start, process);
             }
             Output::Promote { command } => self.members.promote(command),
-            Output::Combine { .. } | Output::Fill { .. } => {}
+            Output::Combine { .. } | Output::Fill { .. } | Output::Sync { .. } => {}
             Output::Ready { id, handle, error } => {
                 let bytes = self.array.extent(handle).bytes();
                 self.array.handle(now, Input::Release { handle });

@@ -35,23 +35,23 @@ impl OneStream {
     }
 }
 
-/// The streams of a run, by lane.
+/// The streams of a run, by process.
 #[derive(Default)]
 pub(super) struct StreamMeter {
     streams: Vec<Option<OneStream>>,
 }
 
 impl StreamMeter {
-    /// Lane `lane` had its request, issued at `issued`, answered at `now`.
-    pub(super) fn answered(&mut self, lane: usize, request: &Request, issued: Nanos, now: Nanos) {
-        if lane >= STREAMS_MAX {
+    /// Process `process` had its request, issued at `issued`, answered at `now`.
+    pub(super) fn answered(&mut self, process: usize, request: &Request, issued: Nanos, now: Nanos) {
+        if process >= STREAMS_MAX {
             return;
         }
-        if self.streams.len() <= lane {
-            self.streams.resize_with(lane + 1, || None);
+        if self.streams.len() <= process {
+            self.streams.resize_with(process + 1, || None);
         }
         let from = if request.due > Nanos::ZERO { request.due } else { issued };
-        let stream = self.streams[lane].get_or_insert_with(|| OneStream::new(from));
+        let stream = self.streams[process].get_or_insert_with(|| OneStream::new(from));
         let wait = now.since(from);
         stream.waits.saturating_record(wait.0.max(1));
         stream.sum += u128::from(wait.0);
@@ -132,9 +132,9 @@ mod tests {
     #[test]
     fn one_starved_stream_shows_in_fairness_and_in_the_spread() {
         let mut meter = StreamMeter::default();
-        for lane in 0..4 {
-            let took = if lane == 3 { 100_000_000 } else { 1_000_000 };
-            meter.answered(lane, &request(0, None), Nanos::ZERO, Nanos(took));
+        for process in 0..4 {
+            let took = if process == 3 { 100_000_000 } else { 1_000_000 };
+            meter.answered(process, &request(0, None), Nanos::ZERO, Nanos(took));
         }
         let report = meter.report();
         assert!((0.74..0.77).contains(&report.fairness), "three of four: {report:?}");

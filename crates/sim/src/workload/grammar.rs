@@ -7,46 +7,13 @@
 use super::shape::Row;
 use super::shapes::{ROWS, SIZE_MAX};
 use super::{PROCESSES_MAX, Part, Workload, WorkloadError};
+use forerun_core::words::{did_you_mean, nearest};
 use std::sync::Arc;
 
-/// Names that are at most this many edits away are suggested.
-const EDITS_MAX: usize = 3;
-/// Letters from which on a word may be the short form of a name; of fewer, too many names have them.
-const SHORT_MIN: usize = 3;
-
-/// Edits (insert, delete, replace) between two words.
-fn edits(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, ca) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, &cb) in b.iter().enumerate() {
-            let replaced = diagonal + usize::from(ca != cb);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[b.len()]
-}
-
-/// Whether `word` is `name` with letters left out, but not the first: `procs` of `processes`.
-fn abbreviates(word: &str, name: &str) -> bool {
-    let mut left = name.chars();
-    word.chars().next() == name.chars().next() && word.chars().all(|letter| left.any(|other| other == letter))
-}
-
 /// `; did you mean …?` for the nearest of `names`, if one is near.
-fn hint<'a>(word: &str, names: impl Iterator<Item = &'a str>) -> String {
-    let near = |name: &str| {
-        let short = word.len() >= SHORT_MIN && abbreviates(word, name);
-        if short || name.strip_prefix("standin-") == Some(word) { 0 } else { edits(word, name) }
-    };
-    names
-        .map(|name| (near(name), name))
-        .filter(|&(distance, name)| distance <= EDITS_MAX && distance < name.len())
-        .min()
-        .map_or_else(String::new, |(_, name)| format!("; did you mean `{name}`?"))
+fn hint<'a>(word: &str, mut names: impl Iterator<Item = &'a str> + Clone) -> String {
+    let standin = names.clone().find(|name| name.strip_prefix("standin-") == Some(word));
+    did_you_mean(standin.or_else(|| nearest(word, &mut names)))
 }
 
 /// All shapes, for messages.

@@ -175,8 +175,8 @@ impl Line {
             Walk::Reverse => at.checked_sub(1),
             Walk::Stride { step, .. } if step < self.blocks - at => Some(at + step),
             Walk::Stride { step, wrap } => {
-                let lane = at % step + 1;
-                if wrap && lane < step && lane < self.blocks { Some(lane) } else { None }
+                let phase = at % step + 1;
+                if wrap && phase < step && phase < self.blocks { Some(phase) } else { None }
             }
         }
     }

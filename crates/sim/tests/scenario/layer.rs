@@ -8,19 +8,17 @@ use super::{Settings, range, ranges};
 use forerun_core::access::{Access, Context, Op};
 use forerun_core::array::{Array, Role};
 use forerun_core::cache::{Cache, LineId, State};
-use forerun_core::cost::CostModel;
-use forerun_core::dispatch::{Class, DemandFirst, Dispatch};
-use forerun_core::engine::{Config, Engine, Input, Output, Residency, Start, Status, WriteMode};
-use forerun_core::policy::{DeviceRead, Fate, Fetched, Lookup, Outcome, Plan, Policy, When, World};
-use forerun_core::registry::{Layer, LayerShape, SchemeSpec};
-use forerun_core::retention::keep::{Afterlife, Retention, Victim};
+use forerun_core::dispatch::Class;
+use forerun_core::engine::{Engine, Input, Limits, Output, Start, Status, WriteMode};
+use forerun_core::policy::{Event, Fate, Outcome, Plan, Policy, When, World};
+use forerun_core::registry::{BuiltLayer, Layer, SchemeSpec};
+use forerun_core::retention::contract::{Afterlife, Retention, Victim};
 use forerun_core::scheme::Scheme;
+use forerun_core::size::parse_size;
+use forerun_core::spec::LayerSpec;
 use forerun_core::units::{Block, Extent, Nanos};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
-
-/// Most blocks of one command of a host layer.
-const HOST_COMMAND_BLOCKS: u64 = 128;
 
 /// What a scheme was told and said during one step.
 #[derive(Default)]
@@ -35,9 +33,9 @@ struct Log {
 
 /// A scheme that is listened to.
 struct Tap {
-    inner: Box<dyn Scheme>,
+    inner: Scheme,
     log: Arc<Mutex<Log>>,
-    hollow: BTreeMap<LineId, Extent>,
+    emptied: BTreeMap<LineId, Extent>,
 }
 
 impl Tap {
@@ -63,48 +61,29 @@ impl Tap {
     }
 }
 
-impl Scheme for Tap {
-    fn policy(&mut self) -> &mut dyn Policy {
-        self
-    }
-    fn retention(&mut self) -> &mut dyn Retention {
-        self
-    }
-    fn dispatch(&mut self) -> Option<&mut dyn Dispatch> {
-        self.inner.dispatch()
-    }
-    fn gauges(&mut self, out: &mut Vec<(&'static str, f64)>) {
-        self.inner.gauges(out);
-    }
-}
-
 impl Policy for Tap {
-    fn on_access(&mut self, access: &Access, lookup: &Lookup<'_>, world: &World<'_>, plan: &mut Plan) {
-        let outcomes = access.extent.iter().map(|b| b.0).zip(lookup.outcomes.iter().copied());
-        self.note(|log| log.outcomes.extend(outcomes));
-        let before = plan.wishes().len();
-        self.inner.policy().on_access(access, lookup, world, plan);
-        self.note_wishes(plan, before);
+    fn inner(&mut self) -> Option<&mut dyn Policy> {
+        Some(&mut self.inner)
     }
-    fn on_fetched(&mut self, fetched: &Fetched, world: &World<'_>, plan: &mut Plan) {
-        let before = plan.wishes().len();
-        self.inner.policy().on_fetched(fetched, world, plan);
-        self.note_wishes(plan, before);
+    fn own_retention(&mut self) -> Option<&mut dyn Retention> {
+        Some(self)
     }
-    fn on_device_read(&mut self, read: &DeviceRead, world: &World<'_>, plan: &mut Plan) {
-        let before = plan.wishes().len();
-        self.inner.policy().on_device_read(read, world, plan);
-        self.note_wishes(plan, before);
+    fn hears_left(&mut self) -> bool {
+        true
     }
-    fn on_left(&mut self, extent: Extent, fate: Fate) {
-        if fate == Fate::Wasted {
-            self.note(|log| log.wasted.extend(extent.iter().map(|b| b.0)));
+    fn tell(&mut self, event: &Event<'_>, world: &World<'_>, plan: &mut Plan) {
+        match event {
+            Event::Access(access, lookup) => {
+                let outcomes = access.extent.iter().map(|b| b.0).zip(lookup.outcomes.iter().copied());
+                self.note(|log| log.outcomes.extend(outcomes));
+            }
+            Event::Left(extent, Fate::Wasted) => {
+                self.note(|log| log.wasted.extend(extent.iter().map(|b| b.0)));
+            }
+            _ => {}
         }
-        self.inner.policy().on_left(extent, fate);
-    }
-    fn on_wake(&mut self, token: u64, world: &World<'_>, plan: &mut Plan) {
         let before = plan.wishes().len();
-        self.inner.policy().on_wake(token, world, plan);
+        self.inner.tell(event, world, plan);
         self.note_wishes(plan, before);
     }
 }
@@ -132,18 +111,18 @@ impl Retention for Tap {
     fn second_chance(&mut self, line: LineId) {
         self.inner.retention().second_chance(line);
     }
-    fn on_hollow(&mut self, line: LineId, cache: &Cache) -> Afterlife {
-        let afterlife = self.inner.retention().on_hollow(line, cache);
+    fn on_emptied(&mut self, line: LineId, cache: &Cache) -> Afterlife {
+        let afterlife = self.inner.retention().on_emptied(line, cache);
         if afterlife == Afterlife::Ghost {
             let extent = cache.line_extent(cache.line(line).number);
-            self.hollow.insert(line, extent);
+            self.emptied.insert(line, extent);
             self.note(|log| log.remembered.extend(extent.iter().map(|b| b.0)));
         }
         afterlife
     }
     fn forgotten(&mut self) -> Option<LineId> {
         let line = self.inner.retention().forgotten()?;
-        if let Some(extent) = self.hollow.remove(&line) {
+        if let Some(extent) = self.emptied.remove(&line) {
             self.note(|log| log.forgotten.extend(extent.iter().map(|b| b.0)));
         }
         Some(line)
@@ -171,6 +150,10 @@ pub(crate) struct Rig {
     fetches: Vec<(u64, String)>,
     hurried: Vec<(u64, String)>,
     answers: Vec<String>,
+    /// A sync of the members that has not ended, and whether a step has said so.
+    syncing: Option<u32>,
+    said_sync: bool,
+    limits: Limits,
     now: Nanos,
 }
 
@@ -182,35 +165,28 @@ impl Rig {
         let name = name.map_err(|e: forerun_core::array::ArraySpecError| e.to_string())?;
         let array = Array::new(name, settings.number("member", "1024")?).map_err(|e| e.to_string())?;
         let cache_blocks = settings.number("cache", "64")?;
-        let shape = LayerShape {
-            cache_blocks,
-            strip_blocks: array.strip_blocks(),
-            stripe_strips: array.stripe_strips(),
-            disks: array.disks(),
+        let usual = if is_host {
+            LayerSpec::page_cache(scheme, array, cache_blocks)
+        } else {
+            LayerSpec::array_cache(scheme, array, cache_blocks)
         };
-        scheme.check(Layer::Array, &shape).map_err(|e| e.to_string())?;
-        let built = scheme.build(if is_host { Layer::Host } else { Layer::Array }, &shape);
-        let config = Config {
-            residency: Residency::Owned,
-            cache_blocks,
-            line_blocks: built.line_blocks,
-            strip_aligned: !is_host,
-            retain: true,
-            command_blocks_max: if is_host { HOST_COMMAND_BLOCKS } else { array.strip_blocks() },
-            ahead_blocks_max: cache_blocks,
-            staging_blocks: 8 * array.strip_blocks(),
+        let layer = LayerSpec {
+            ahead_blocks_max: Some(cache_blocks),
             write: WriteMode::Back { dirty_percent: 90, age: Nanos::from_secs(1_000_000) },
+            syncs: settings.has("syncs"),
+            ..usual
         };
         let log = Arc::new(Mutex::new(Log::default()));
-        let tap = Tap { inner: built.scheme, log: Arc::clone(&log), hollow: BTreeMap::new() };
-        let dispatch = Box::new(DemandFirst::new(usize::from(array.disks())));
+        let built = layer.built();
+        let tap = Tap { inner: built.scheme, log: Arc::clone(&log), emptied: BTreeMap::new() };
+        let built = BuiltLayer { scheme: Scheme::of(tap), ..built };
         let held = match settings.or("fetches", "at once") {
             "at once" => false,
             "held" => true,
             other => return Err(format!("`fetches: {other}` is neither `at once` nor `held`")),
         };
         Ok(Self {
-            engine: Engine::new(config, array, CostModel::default(), Box::new(tap), dispatch),
+            engine: layer.build_with(built).map_err(|e| e.to_string())?,
             log,
             is_host,
             held,
@@ -220,6 +196,9 @@ impl Rig {
             fetches: Vec::new(),
             hurried: Vec::new(),
             answers: Vec::new(),
+            syncing: None,
+            said_sync: false,
+            limits: Limits::default(),
             now: Nanos::ZERO,
         })
     }
@@ -243,9 +222,59 @@ impl Rig {
             }
             ["show", blocks] => return Ok(vec![self.show(blocks)?]),
             ["gauge", name] => return self.gauge(name),
-            _ => return Err("the steps are read, write, done, wait, show and gauge".into()),
+            _ => self.change(&words)?,
         }
         Ok(self.report())
+    }
+
+    /// The inputs that come seldom.
+    fn change(&mut self, words: &[&str]) -> Result<(), String> {
+        match words[..] {
+            ["flush"] => {
+                let id = self.asked.len() as u64;
+                self.asked.insert(id, "flush".into());
+                self.feed(Input::Flush { id });
+            }
+            ["synced"] => {
+                let sync = self.syncing.take().ok_or("nothing is being synced")?;
+                self.said_sync = false;
+                self.feed(Input::Synced { sync, failed: false });
+            }
+            ["gone", blocks] => {
+                let (start, count) = range(blocks)?;
+                self.feed(Input::Gone { extent: Extent::new(start, count) });
+            }
+            ["limit", what, most] => {
+                let most = parse_size(most).map_err(|e| e.to_string())?;
+                let limit = match what {
+                    "memory" => &mut self.limits.memory_blocks,
+                    "ahead" => &mut self.limits.ahead_blocks,
+                    "rate" => &mut self.limits.ahead_bytes_per_s,
+                    _ => return Err("limits are memory and ahead (blocks) and rate (bytes a second)".into()),
+                };
+                *limit = Some(most);
+                self.feed(Input::Limits(self.limits));
+            }
+            ["switch", scheme] => {
+                let scheme = SchemeSpec::parse(scheme).map_err(|e| e.to_string())?;
+                let layer = if self.is_host { Layer::Host } else { Layer::Array };
+                self.feed(Input::Switch { scheme: &scheme, layer });
+            }
+            ["drop"] => self.feed(Input::Drop),
+            ["later", time] => {
+                let ms: u64 =
+                    time.strip_suffix("ms").and_then(|n| n.parse().ok()).ok_or("`later` takes ms")?;
+                self.now += Nanos::from_millis(ms);
+            }
+            _ => {
+                return Err(
+                    "the steps are read, write, done, wait, later, show, gauge, flush, synced, gone, limit, \
+                            switch and drop"
+                        .into(),
+                );
+            }
+        }
+        Ok(())
     }
 
     fn access(&mut self, op: Op, blocks: &str, rest: &[&str]) -> Result<(), String> {
@@ -285,7 +314,7 @@ impl Rig {
     }
 
     /// Hands in one input and executes outputs; fetches end at once unless they are held.
-    fn feed(&mut self, input: Input) {
+    fn feed(&mut self, input: Input<'_>) {
         let mut inputs = vec![input];
         loop {
             for input in std::mem::take(&mut inputs) {
@@ -305,6 +334,8 @@ impl Rig {
                         let hurried = self.flying.iter().filter(|f| f.command == command);
                         self.hurried.extend(hurried.map(|f| (f.first, format!("hurry {}", f.blocks))));
                     }
+                    Output::Sync { sync } if self.held => self.syncing = Some(sync),
+                    Output::Sync { sync } => inputs.push(Input::Synced { sync, failed: false }),
                     Output::Fill { .. } | Output::Combine { .. } => {}
                 }
             }
@@ -321,11 +352,13 @@ impl Rig {
     fn started(&mut self, start: &Start) {
         let extent = self.volume_extent(start);
         let blocks = ranges(extent.iter().map(|b| b.0));
+        let place = if self.is_host { String::new() } else { format!(" on disk {}", start.disk.0) };
         if start.op == Op::Read {
             self.touch(extent);
-            let place = if self.is_host { String::new() } else { format!(" on disk {}", start.disk.0) };
             let class = if start.class == Class::Demand { "for demand" } else { "ahead" };
             self.fetches.push((extent.start.0, format!("fetch {blocks}{place} {class}")));
+        } else {
+            self.fetches.push((extent.start.0, format!("store {blocks}{place}")));
         }
         self.flying.push(Flying { command: start.command, first: extent.start.0, blocks });
     }
@@ -366,6 +399,9 @@ impl Rig {
         for commands in [&mut self.fetches, &mut self.hurried] {
             commands.sort();
             lines.extend(commands.drain(..).map(|(_, line)| line));
+        }
+        if self.syncing.is_some() && !std::mem::replace(&mut self.said_sync, true) {
+            lines.push("sync".into());
         }
         lines.append(&mut self.answers);
         lines

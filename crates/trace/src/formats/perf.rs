@@ -15,9 +15,9 @@
 
 use super::LineReader;
 use crate::assemble::{Assembler, Event, FileId, FileRead};
+use crate::chains::Thread;
 use crate::error::Fault;
 use crate::field;
-use crate::lanes::Thread;
 use crate::record::Record;
 use crate::sink::Sink;
 use crate::time_unit::TimeUnit;

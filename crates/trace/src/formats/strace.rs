@@ -15,8 +15,8 @@ mod line;
 mod world;
 
 use super::LineReader;
+use crate::chains::Thread;
 use crate::error::Fault;
-use crate::lanes::Thread;
 use crate::record::Record;
 use crate::sink::Sink;
 use forerun_core::access::Op;

@@ -23,6 +23,7 @@ use super::ServeArgs;
 use crate::error::{CliError, one_line};
 use clap::parser::ValueSource;
 use clap::{ArgAction, ArgMatches, Args as _, FromArgMatches as _};
+use forerun_core::words::nearest;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use toml::Spanned;
@@ -57,8 +58,6 @@ const ALTERNATIVES: [&[&str]; 3] =
 const COMMAND_LINE_ONLY: [&str; 2] = ["config", "replay-log"];
 /// Longest configuration that is read, bytes: some thousands of exports.
 const FILE_BYTES_MAX: u64 = 1 << 20;
-/// How alike a wrong key and a right one must be, from 0 to 1, for it to be named.
-const ALIKE: f64 = 0.7;
 
 /// Where a value comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -275,10 +274,8 @@ impl Reader<'_> {
         let allowed = |key: &&Key| top || is_of_export(&key.name);
         let known =
             self.keys.iter().filter(allowed).filter(|key| !COMMAND_LINE_ONLY.contains(&key.name.as_str()));
-        let with_likeness = known.map(|key| (strsim::jaro_winkler(&key.name, name), &key.name));
-        let best = with_likeness.max_by(|a, b| a.0.total_cmp(&b.0)).filter(|best| best.0 >= ALIKE);
-        match best {
-            Some((_, nearest)) => format!("unknown key `{name}`: did you mean `{nearest}`?"),
+        match nearest(name, known.map(|key| key.name.as_str())) {
+            Some(nearest) => format!("unknown key `{name}`: did you mean `{nearest}`?"),
             None => format!("unknown key `{name}`: keys are the options of `forerun serve --help`"),
         }
     }

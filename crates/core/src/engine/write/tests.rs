@@ -1,33 +1,19 @@
 //! What becomes of writes that members refuse.
 
-use super::{JOBS_MAX, WriteMode};
 use crate::access::{Access, Context};
 use crate::array::Array;
 use crate::cache::State;
-use crate::cost::CostModel;
-use crate::dispatch::DemandFirst;
-use crate::engine::{Config, Engine, Input, Output, Residency, Status};
-use crate::registry::{Layer, LayerShape, SchemeSpec};
+use crate::engine::destage::JOBS_MAX;
+use crate::engine::{Engine, Input, Output, Status};
+use crate::registry::SchemeSpec;
+use crate::spec::LayerSpec;
 use crate::units::{Block, Extent, Nanos};
-use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 fn engine() -> Engine {
     let array = Array::new("single:16KiB".parse().expect("valid"), 1 << 12).expect("holds strips");
-    let shape = LayerShape { cache_blocks: 1 << 10, strip_blocks: 4, stripe_strips: 4, disks: 1 };
-    let built = SchemeSpec::parse("none").expect("a scheme").build(Layer::Array, &shape);
-    let config = Config {
-        residency: Residency::Owned,
-        cache_blocks: shape.cache_blocks,
-        line_blocks: built.line_blocks,
-        strip_aligned: true,
-        retain: true,
-        command_blocks_max: 4,
-        ahead_blocks_max: 8,
-        staging_blocks: 0,
-        write: WriteMode::Through,
-    };
-    Engine::new(config, array, CostModel::default(), built.scheme, Box::new(DemandFirst::new(1)))
+    let none = SchemeSpec::parse("none").expect("a scheme");
+    LayerSpec::array_cache(none, array, 1 << 10).build().expect("fits")
 }
 
 /// Takes the outputs: commands that left, and answers with whether they are errors.

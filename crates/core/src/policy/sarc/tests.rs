@@ -14,23 +14,24 @@ fn rig(cache_blocks: u64) -> Rig<Sarc> {
 }
 
 impl Rig<Sarc> {
-    fn settled(&self) {
-        self.scheme().settle(self.engine.cache());
+    fn settled(&mut self) {
+        let (sarc, cache) = self.policy_mut();
+        sarc.settle(cache);
     }
     /// Numbers of the tracks that have a trigger, and where their groups end.
-    fn triggers(&self) -> Vec<(u64, u64)> {
+    fn triggers(&mut self) -> Vec<(u64, u64)> {
         self.settled();
-        let sarc = self.scheme();
+        let sarc = self.policy();
         let find = |number| sarc.tracks.find(number).map(|index| sarc.tracks.get(index));
         (0..100).filter_map(|n| find(n).and_then(|track| track.trigger.map(|end| (n, end)))).collect()
     }
     fn place(&self, number: u64) -> Option<tracks::Track> {
-        let sarc = self.scheme();
+        let sarc = self.policy();
         sarc.tracks.find(number).map(|index| *sarc.tracks.get(index))
     }
     /// Wanted size of SEQ, and sequential misses since the last comparison.
     fn wanted(&self) -> (u64, u64) {
-        let sarc = self.scheme();
+        let sarc = self.policy();
         (sarc.desired, sarc.misses)
     }
     fn is_here(&self, block: u64) -> bool {
@@ -46,10 +47,10 @@ fn the_third_track_in_a_row_is_a_sequential_miss_and_triggers_keep_it_the_last()
     }
     assert_eq!(rig.read(8, 1), [(8, 20)]); // the rest of track 2, and tracks 3 to 6
     assert_eq!(rig.triggers(), [(5, 28)]); // m/2 tracks before the end
-    assert_eq!(rig.scheme().tracks.blocks(), (20, 8));
+    assert_eq!(rig.policy().tracks.blocks(), (20, 8));
     let fetches: Vec<(u64, u64)> = (9..60).flat_map(|block| rig.read(block, 1)).collect();
     assert_eq!(fetches, [(28, 16), (44, 16), (60, 16)]);
-    assert_eq!((rig.triggers(), rig.scheme().misses_all), (Vec::from([(17, 76)]), 1));
+    assert_eq!((rig.triggers(), rig.policy().misses_all), (Vec::from([(17, 76)]), 1));
 }
 
 #[test]
@@ -97,7 +98,7 @@ fn equation_6_moves_a_track_to_the_list_that_gains_more() {
     assert_eq!(rig.wanted().0, 100);
     rig.read(1_000, 1); // in the bottom, and no sequential miss since: 0 < 1
     assert_eq!(rig.wanted().0, 96);
-    rig.scheme().misses = 1;
+    rig.policy_mut().0.misses = 1;
     rig.read(2_000, 1); // 2 · 1 · 1 / 1 > 1
     assert_eq!(rig.wanted(), (100, 0));
 }
@@ -117,7 +118,7 @@ fn the_longer_list_pays_for_memory() {
     rig.read(4, 4);
     rig.read(8, 4); // SEQ 20 blocks, wanted 16 + 4; RANDOM 8
     rig.read(1_000, 4);
-    assert_eq!(rig.scheme().tracks.blocks(), (20, 12));
+    assert_eq!(rig.policy().tracks.blocks(), (20, 12));
     assert_eq!(rig.wanted().0, 20);
     rig.read(2_000, 1); // SEQ is not longer than wanted: the oldest block of RANDOM goes
     assert!(!rig.is_here(0) && rig.is_here(1) && rig.is_here(8));
@@ -130,14 +131,14 @@ fn the_longer_list_pays_for_memory() {
 fn a_list_shorter_than_the_bottom_leaves_the_choice_to_age() {
     for (bottom, evicted) in [(1, 1_000), (8, 8)] {
         let mut rig = rig(40);
-        rig.scheme().tracks = Tracks::new(4, bottom);
+        rig.policy_mut().0.tracks = Tracks::new(4, bottom);
         rig.read(0, 8);
         rig.read(8, 1); // SEQ has tracks 2 to 6
         for far in 1..=3 {
             rig.read(far * 1_000, 4); // RANDOM has five tracks, and the cache is full
         }
         rig.read(0, 8);
-        rig.scheme().desired = 40; // SEQ is not longer than wanted, so RANDOM would have to pay
+        rig.policy_mut().0.desired = 40; // SEQ is not longer than wanted, so RANDOM would have to pay
         rig.read(4_000, 1);
         let gone: Vec<u64> = [0, 8, 1_000].into_iter().filter(|&block| !rig.is_here(block)).collect();
         assert_eq!(gone, [evicted], "a bottom of {bottom} tracks");
@@ -188,7 +189,7 @@ proptest! {
                 }
             }
             rig.settled();
-            let sarc = rig.scheme();
+            let sarc = rig.policy();
             let here: Vec<u64> = (0..400).filter(|&block| rig.is_here(block)).collect();
             let (seq, random) = sarc.tracks.blocks();
             prop_assert_eq!(seq + random, here.len() as u64);

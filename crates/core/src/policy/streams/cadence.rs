@@ -123,8 +123,8 @@ impl Streams {
     }
     /// What the streams that are not refused cost the disks.
     fn load(&self) -> Load {
-        let welcome = |id: &StreamId| self.table.stream(*id).alive && !self.table.stream(*id).refused;
-        self.table.all().filter(welcome).fold(Load::default(), |load, id| load + self.load_of(id))
+        let admitted = |id: &StreamId| self.table.stream(*id).alive && !self.table.stream(*id).refused;
+        self.table.all().filter(admitted).fold(Load::default(), |load, id| load + self.load_of(id))
     }
     /// Mean of the rates that were measured.
     fn mean_rate(&self) -> Option<u64> {
@@ -202,8 +202,8 @@ impl Streams {
         if self.overloaded <= OVERLOADED_LOOKS {
             return;
         }
-        let welcome = |id: &StreamId| self.table.stream(*id).alive && !self.table.stream(*id).refused;
-        let youngest = self.table.all().filter(welcome).max_by_key(|id| self.table.stream(*id).born);
+        let admitted = |id: &StreamId| self.table.stream(*id).alive && !self.table.stream(*id).refused;
+        let youngest = self.table.all().filter(admitted).max_by_key(|id| self.table.stream(*id).born);
         if let Some(id) = youngest {
             self.table.refuse(id, true);
             self.refused[0] += 1;
@@ -213,7 +213,7 @@ impl Streams {
     fn set_rhythm(&mut self, load: &Load) {
         self.rhythm = self.sizes.rhythm(load).unwrap_or(self.rhythm);
     }
-    /// Whether a new stream can have its turns in time, and is welcome or refused from now on.
+    /// Whether a new stream can have its turns in time, and is admitted or refused from now on.
     pub(super) fn judge(&mut self, id: StreamId) {
         if self.sizes.cadence.is_none() {
             return;

@@ -3,7 +3,7 @@
 //! It asks the functions that a run asks, so what it says is what a run does.
 
 use super::sizes::{BUSY_SHARE, Device, FIRST_REQUESTS, N_MAX, REQUEST_SHARE, Sizes, TURN_SHARE};
-use crate::registry::Explained;
+use crate::row::Explained;
 use crate::size::{format_size, format_time};
 use crate::units::BLOCK_BYTES;
 use alloc::format;

@@ -10,7 +10,7 @@ use crate::units::{BLOCK_BYTES, Nanos};
 
 /// How a stream turns, and why.
 const BEGUN: Way = Way::on("admitted", "its requests are sequential");
-const WELCOME: Way = Way::on("admitted", "the disks have time for its turns, and its data has room in M");
+const ADMITTED: Way = Way::on("admitted", "the disks have time for its turns, and its data has room in M");
 const NO_TIME: Way = Way::off(
     "refused",
     "with it the disks would have no round within 4 s: turns may take 92% of their time, and what is asked for takes more",
@@ -56,7 +56,7 @@ impl Streams {
     /// A stream was judged: the load with it, and what follows from that.
     pub(super) fn was_judged(&mut self, id: StreamId, load: &Load, judged: Result<Rhythm, Missing>) {
         let (way, rhythm) = match judged {
-            Ok(rhythm) => (&WELCOME, rhythm),
+            Ok(rhythm) => (&ADMITTED, rhythm),
             Err(Missing::Time) => return self.takes_too_much(id, &NO_TIME, load),
             Err(Missing::Start) => {
                 let beginning = ("beginning", load.unsettled);
@@ -85,10 +85,10 @@ impl Streams {
         ]);
         self.turned(id, way, numbers);
     }
-    /// Streams that are let in, and this one, whether it is welcome or not.
+    /// Streams that are let in, and this one, whether it is admitted or not.
     fn judged_streams(&self, id: StreamId) -> u64 {
-        let welcome = self.table.live() as u64 - self.table.refused;
-        welcome + u64::from(self.table.stream(id).refused)
+        let admitted = self.table.live() as u64 - self.table.refused;
+        admitted + u64::from(self.table.stream(id).refused)
     }
     /// A stream proved to be none.
     pub(super) fn is_no_stream(&mut self, id: StreamId) {

@@ -9,10 +9,10 @@
 //! issue (with those that they wish for in this very event). Their sum never exceeds M; that is asserted wherever either grows.
 
 use super::Streams;
-use super::table::{LaneId, NONE};
+use super::table::{LaneId, Lines, NONE};
 use crate::cache::{Cache, LineId};
 use crate::policy::Outcome;
-use crate::retention::keep::{Afterlife, Retention, Victim};
+use crate::retention::contract::{Afterlife, Retention, Victim};
 use crate::units::{Block, Extent};
 use alloc::vec::Vec;
 
@@ -20,22 +20,6 @@ use alloc::vec::Vec;
 const LOOK_MAX: u32 = 64;
 /// Owner of a line whose blocks have all been read.
 const READ: u32 = NONE - 1;
-
-/// Ends of a list of lines.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct List {
-    oldest: u32,
-    newest: u32,
-}
-
-impl List {
-    pub(super) const fn new() -> Self {
-        Self { oldest: NONE, newest: NONE }
-    }
-    pub(super) const fn is_empty(&self) -> bool {
-        self.oldest == NONE
-    }
-}
 
 /// One line's place.
 #[derive(Clone, Copy, Debug)]
@@ -54,7 +38,7 @@ struct Node {
 #[derive(Debug)]
 pub(super) struct Staging {
     nodes: Vec<Node>,
-    read: List,
+    read: Lines,
     /// Blocks read ahead and not asked for, of all lanes.
     pub(super) unread: u64,
     /// Blocks that running turns may still issue.
@@ -71,7 +55,7 @@ pub(super) struct Staging {
 
 impl Staging {
     pub(super) const fn new() -> Self {
-        let read = List::new();
+        let read = Lines::new();
         Self { nodes: Vec::new(), read, unread: 0, reserved: 0, wished: 0, peak: 0, lanes: 0, given_up: 0 }
     }
     /// Blocks that are in use or promised.
@@ -88,7 +72,7 @@ impl Staging {
 }
 
 impl Streams {
-    fn list(&mut self, owner: u32) -> &mut List {
+    fn list(&mut self, owner: u32) -> &mut Lines {
         if owner == READ { &mut self.staging.read } else { &mut self.table.lanes[owner as usize].staged }
     }
     /// Takes a line off its list; returns whose it was.
@@ -307,9 +291,9 @@ impl Retention for Streams {
     fn second_chance(&mut self, line: LineId) {
         self.refresh(line.0);
     }
-    fn on_hollow(&mut self, line: LineId, _cache: &Cache) -> Afterlife {
+    fn on_emptied(&mut self, line: LineId, _cache: &Cache) -> Afterlife {
         self.give(line.0, NONE, false);
-        debug_assert_eq!(self.staging.node(line.0).unread, 0, "a hollow line has nothing unread");
+        debug_assert_eq!(self.staging.node(line.0).unread, 0, "a empty line has nothing unread");
         Afterlife::Forget
     }
 }

@@ -6,7 +6,6 @@
 
 use super::classifier::{REGION_UNITS, STEP_UNITS};
 use super::pace::Pace;
-use super::staging::List;
 use crate::access::{Access, Context};
 use crate::dispatch::Queued;
 use crate::hash::NumberMap;
@@ -45,7 +44,7 @@ pub(super) struct Stream {
     pub(super) proven: u64,
     /// How fast it reads.
     pub(super) pace: Pace,
-    /// Of all streams so far, the how manieth it is: the youngest are refused first.
+    /// Its number in the order in which streams began: the youngest are refused first.
     pub(super) born: u64,
     /// Its last turn came in time.
     pub(super) settled: bool,
@@ -88,6 +87,22 @@ pub(super) enum State {
     Closing,
 }
 
+/// The ends of a list of lines of memory: `staging` links what lies between them.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Lines {
+    pub(super) oldest: u32,
+    pub(super) newest: u32,
+}
+
+impl Lines {
+    pub(super) const fn new() -> Self {
+        Self { oldest: NONE, newest: NONE }
+    }
+    pub(super) const fn is_empty(&self) -> bool {
+        self.oldest == NONE
+    }
+}
+
 /// A stream on one disk.
 #[derive(Debug)]
 pub(super) struct Lane {
@@ -115,7 +130,7 @@ pub(super) struct Lane {
     /// Blocks read ahead and not asked for yet, in flight or staged.
     pub(super) unread: u64,
     /// Lines that hold them.
-    pub(super) staged: List,
+    pub(super) staged: Lines,
     /// Demand that waits for the turn.
     pub(super) held: VecDeque<Queued>,
 }
@@ -136,7 +151,7 @@ impl Lane {
             wished_to: 0,
             reached: 0,
             unread: 0,
-            staged: List::new(),
+            staged: Lines::new(),
             held: VecDeque::new(),
         }
     }

@@ -245,7 +245,7 @@ impl Streams {
             return Some(id);
         }
         self.queue(disk).since_refused += 1;
-        self.next_welcome(disk).or_else(|| self.next_refused(disk))
+        self.next_admitted(disk).or_else(|| self.next_refused(disk))
     }
     /// The next lane of a stream that was refused: it gets what it waits for, and nothing ahead.
     fn next_refused(&mut self, disk: u16) -> Option<LaneId> {
@@ -260,7 +260,7 @@ impl Streams {
         None
     }
     /// The next lane of a stream that was not refused.
-    fn next_welcome(&mut self, disk: u16) -> Option<LaneId> {
+    fn next_admitted(&mut self, disk: u16) -> Option<LaneId> {
         if let Some(id) = self.queue(disk).admitted.pop_front() {
             return Some(id);
         }
@@ -438,9 +438,9 @@ impl Streams {
             }
         }
         self.due = unfinished;
-        if unfinished != 0 && !self.kicked {
-            self.kicked = true;
-            plan.wake_at(world.now, super::KICK);
+        if unfinished != 0 && !self.resuming {
+            self.resuming = true;
+            plan.wake_at(world.now, super::RESUME);
         }
     }
     /// Keeps requests of R blocks outstanding for a turn. False where the plan is full and the rest must wait.

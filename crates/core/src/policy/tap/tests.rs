@@ -27,12 +27,12 @@ impl Rig<Tap> {
     }
     /// Blocks of the demand cache and of the prefetch cache.
     fn lens(&self) -> (usize, usize) {
-        let tap = self.scheme();
+        let tap = self.policy();
         (tap.lists.len(DEMAND), tap.lists.len(AHEAD))
     }
     /// Wanted size of the prefetch cache, and how often it grew and shrank.
     fn size(&self) -> (u64, u64, u64) {
-        let tap = self.scheme();
+        let tap = self.policy();
         (tap.size, tap.grown, tap.shrunk)
     }
 }
@@ -47,7 +47,7 @@ fn the_second_miss_in_a_row_is_a_stream_and_triggers_keep_it_the_last() {
     let expected: Vec<(u64, Vec<(u64, u64)>)> =
         [(4, 6), (8, 10), (12, 14), (16, 18)].map(|(at, from)| (at, Vec::from([(from, 4)]))).into();
     assert_eq!(led, expected, "the third block of each group has the next group read");
-    let tap = rig.scheme();
+    let tap = rig.policy();
     assert_eq!((tap.streams, tap.groups_ahead), (1, 4));
 }
 
@@ -90,7 +90,7 @@ fn a_request_that_reads_through_a_group_and_beyond_is_still_the_stream() {
         [(20, 8)],
         "16 to 19 are here; 20 to 23 are missed, and 24 to 27 go with them"
     );
-    assert_eq!(rig.scheme().streams, 2);
+    assert_eq!(rig.policy().streams, 2);
 }
 
 #[test]
@@ -127,7 +127,7 @@ fn random_reads_do_not_push_out_what_is_read_ahead_nor_what_is_read_ahead_more_t
 #[test]
 fn a_miss_of_what_was_thrown_out_unread_is_a_stream_and_makes_the_prefetch_cache_grow() {
     let mut rig = rig(200);
-    rig.scheme().size = 8;
+    rig.policy_mut().0.size = 8;
     for stream in 0..3_u64 {
         rig.read(stream * 100, 1);
         rig.read(stream * 100 + 1, 1);
@@ -136,7 +136,7 @@ fn a_miss_of_what_was_thrown_out_unread_is_a_stream_and_makes_the_prefetch_cache
     assert_eq!(rig.size(), (8, 0, 0));
     assert_eq!(rig.read(2, 1), [(2, 5)]);
     assert_eq!(rig.size(), (10, 1, 0), "a step is 1% of 200 blocks");
-    assert_eq!(rig.scheme().table.take(3), None, "3 is here again, so nobody misses it");
+    assert_eq!(rig.policy_mut().0.table.take(3), None, "3 is here again, so nobody misses it");
 }
 
 #[test]
@@ -148,7 +148,7 @@ fn a_turnover_without_such_a_miss_makes_it_shrink_while_what_comes_is_read() {
     (23..400).for_each(|block| drop(rig.read(block, 1)));
     assert_eq!(rig.size().0, 8, "never less than two groups");
     let mut wasteful = fixed(400, 20);
-    wasteful.scheme().config.fixed = None;
+    wasteful.policy_mut().0.config.fixed = None;
     for file in 0..200_u64 {
         wasteful.read(file * 100, 1);
         wasteful.read(file * 100 + 1, 1); // four blocks that nobody reads
@@ -190,8 +190,8 @@ fn random_strided_and_reverse_reads_cause_no_prefetch_and_files_are_borders() {
 
 /// Of a hundred reads ten go on in one of sixteen streams and ninety are random: how many sequential reads find their block
 /// read ahead, in a cache of 160 blocks.
-fn sequential_hits<S: Scheme + 'static>(scheme: S) -> usize {
-    let mut rig = Rig::new(scheme, 160);
+fn sequential_hits(policy: impl Policy) -> usize {
+    let mut rig = Rig::new(policy, 160);
     let mut random = 1_u64;
     let mut hits = 0;
     for n in 0..1_600_u64 {
@@ -209,7 +209,7 @@ fn sequential_hits<S: Scheme + 'static>(scheme: S) -> usize {
 #[test]
 fn among_nine_random_reads_in_ten_streams_are_found_whose_history_no_longer_fits() {
     let tap = sequential_hits(Tap::new(TapConfig { entries: None, ..config(160) }));
-    let amp = sequential_hits(crate::policy::amp::Amp::new(crate::policy::amp::AmpConfig::default()));
+    let amp = sequential_hits(crate::policy::amp::Amp::new(crate::policy::amp::AmpConfig::USUAL));
     // Each stream is missed twice, and again while the prefetch cache grows from 16 blocks to four for each stream.
     assert!(tap >= 1_200, "{tap} of 1,600");
     assert!(amp * 20 <= tap, "{amp}: between two reads of a stream 159 others fill the cache");
@@ -239,7 +239,7 @@ proptest! {
             let here = rig.here(400);
             let (demand, ahead) = rig.lens();
             prop_assert_eq!(demand + ahead, here.len());
-            let tap = rig.scheme();
+            let tap = rig.policy();
             for &block in &here {
                 let line = rig.engine.cache().find(Block(block)).expect("it is here");
                 let unread = matches!(rig.state(block), State::Prefetched | State::FetchPrefetch);

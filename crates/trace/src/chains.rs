@@ -2,20 +2,20 @@
 //!
 //! A compiler is started once per file, and a thousand processes of one trace that each read a little and end would be
 //! a thousand readers that a replay starts at their recorded times, all at once on a slow disk. What really happened is
-//! that each was started when the one before had ended. So programs of one name form *lanes*: a process goes to the
-//! first lane of its name whose last process has ended before its own first request, and a new lane opens only where
-//! they overlap. Lanes are called by the program's name, the second and further ones with a number:
+//! that each was started when the one before had ended. So programs of one name form *chains*: a process goes to the
+//! first chain of its name whose last process has ended before its own first request, and a new chain opens only where
+//! they overlap. Chains are called by the program's name, the second and further ones with a number:
 //!
 //! ```text
-//!   cc1/101  |---|                      lane cc1      |---|  |--|   |----|
+//!   cc1/101  |---|                      chain cc1     |---|  |--|   |----|
 //!   cc1/102      |--|          ==>
-//!   cc1/103     |----|                  lane cc1#2       |----|
+//!   cc1/103     |----|                  chain cc1#2      |----|
 //! ```
 
 use crate::record::{Name, Trace};
 use std::collections::BTreeMap;
 
-/// Who issued a request, before it has a lane: the thread's number, and the program that it ran.
+/// Who issued a request, before it has a chain: the thread's number, and the program that it ran.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Thread {
     /// Number of the thread or process; numbers are used again.
@@ -38,24 +38,24 @@ pub fn name_processes(trace: &mut Trace, threads: &[&Thread]) {
     let mut order: Vec<(&Thread, (usize, usize))> =
         lives.iter().map(|(&thread, &life)| (thread, life)).collect();
     order.sort_by_key(|&(_, (first, _))| first);
-    // By program: where the last process of each lane ends.
-    let mut lanes: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+    // By program: where the last process of each chain ends.
+    let mut chains: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
     let mut names: BTreeMap<&Thread, String> = BTreeMap::new();
     for (thread, (first, last)) in order {
-        let ends = lanes.entry(&thread.program).or_default();
-        let lane = ends.iter().position(|&end| end < first).unwrap_or_else(|| {
+        let ends = chains.entry(&thread.program).or_default();
+        let chain = ends.iter().position(|&end| end < first).unwrap_or_else(|| {
             ends.push(0);
             ends.len() - 1
         });
-        ends[lane] = last;
-        names.insert(thread, lane_name(&thread.program, lane));
+        ends[chain] = last;
+        names.insert(thread, chain_name(&thread.program, chain));
     }
     rename(trace, |at| names[threads[at]].as_str());
 }
 
-fn lane_name(program: &str, lane: usize) -> String {
+fn chain_name(program: &str, chain: usize) -> String {
     let program = if program.is_empty() { "process" } else { program };
-    if lane == 0 { program.to_owned() } else { format!("{program}#{}", lane + 1) }
+    if chain == 0 { program.to_owned() } else { format!("{program}#{}", chain + 1) }
 }
 
 /// Builds the table of names anew, with a process for each record.

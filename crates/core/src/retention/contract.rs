@@ -4,8 +4,8 @@
 //! blocks, so culling is a value and not a special case. The engine may refuse a proposed victim (in flight, dirty):
 //! it then gets its second chance.
 
+use crate::access::Outcome;
 use crate::cache::{Cache, LineId};
-use crate::policy::Outcome;
 
 /// What of a line should go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +35,7 @@ pub trait Retention: Send {
     fn on_counts(&mut self, line: LineId, cached: i32, unread: i32) {
         let _ = (line, cached, unread);
     }
-    /// Proposes what to evict under memory pressure. It stays listed until [`Retention::on_hollow`].
+    /// Proposes what to evict under memory pressure. It stays listed until [`Retention::on_emptied`].
     fn victim(&mut self, cache: &Cache) -> Option<Victim>;
     /// What should leave although memory is not short; asked again until `None`.
     fn trim(&mut self, cache: &Cache) -> Option<Victim> {
@@ -54,7 +54,7 @@ pub trait Retention: Send {
     /// The engine cannot take a proposed victim now: propose another next time.
     fn second_chance(&mut self, line: LineId);
     /// The last block of `line` has left: take it off the lists and say what becomes of it.
-    fn on_hollow(&mut self, line: LineId, cache: &Cache) -> Afterlife;
+    fn on_emptied(&mut self, line: LineId, cache: &Cache) -> Afterlife;
     /// A ghost that must be forgotten now; asked again until `None`.
     fn forgotten(&mut self) -> Option<LineId> {
         None

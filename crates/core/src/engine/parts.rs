@@ -1,0 +1,256 @@
+//! The parts of a layer, and how they work together, whoever owns the cache: what [`crate::engine::Engine`] and
+//! [`crate::engine::Observer`] share.
+
+use super::config::{Config, WriteMode};
+use super::destage::Destager;
+use super::limits::Pace;
+use super::memory::Memory;
+use super::messages::{Limits, Output, Start};
+use super::sync::Syncs;
+use super::tables::{Command, Fetch, Owner, Pending, Slab};
+use crate::access::Context;
+use crate::array::{Array, DiskSet};
+use crate::cache::Cache;
+use crate::cost::CostModel;
+use crate::dispatch::Dispatch;
+use crate::policy::decisions::Decision;
+use crate::policy::{Event, Outcome, Policy as _, Show};
+use crate::scheme::Scheme;
+use crate::slots::{Slot, Slots};
+use crate::stats::Stats;
+use crate::units::{Disk, Extent, Nanos};
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use core::cmp::Reverse;
+
+/// All of a layer but the door: what an engine may be asked, and what it does inside.
+pub struct Parts {
+    pub(super) config: Config,
+    pub(super) array: Array,
+    pub(super) memory: Memory,
+    pub(super) dispatch: Box<dyn Dispatch>,
+    /// The scheme sends commands in an order of its own.
+    pub(super) own_dispatch: bool,
+    pub(super) accesses: Slab<Pending>,
+    pub(super) fetches: Slab<Fetch>,
+    pub(super) commands: Slab<Command>,
+    pub(super) outputs: VecDeque<Output>,
+    pub(super) starved: VecDeque<u32>,
+    pub(super) outcomes: Vec<Outcome>,
+    pub(super) failed: DiskSet,
+    pub(super) destager: Destager,
+    pub(super) syncs: Syncs,
+    /// What the host can give now.
+    pub(super) limits: Limits,
+    pub(super) pace: Pace,
+    /// Accesses admitted so far.
+    pub(super) serial: u64,
+    /// On whose behalf wishes are fulfilled.
+    pub(super) ahead_context: Context,
+    /// Whether they were made by a policy's timer for a context of its own choice.
+    pub(super) ahead_by_timer: bool,
+}
+
+impl Parts {
+    /// A layer over `array`, of a configuration that has been checked.
+    pub(crate) fn new(
+        config: Config,
+        array: Array,
+        cost: CostModel,
+        mut scheme: Scheme,
+        dispatch: Box<dyn Dispatch>,
+    ) -> Self {
+        let age = match config.write {
+            WriteMode::Back { age, .. } => Some(age),
+            WriteMode::Through => None,
+        };
+        Self {
+            config,
+            own_dispatch: scheme.dispatch().is_some(),
+            memory: Memory::new(Cache::new(config.line_blocks, config.cache_blocks), scheme, array, cost),
+            array,
+            dispatch,
+            accesses: Slab::default(),
+            fetches: Slab::default(),
+            commands: Slab::default(),
+            outputs: VecDeque::new(),
+            starved: VecDeque::new(),
+            outcomes: Vec::new(),
+            failed: DiskSet::default(),
+            destager: Destager::new(config.staging_blocks, age),
+            syncs: Syncs::default(),
+            limits: Limits::default(),
+            pace: Pace::default(),
+            serial: 0,
+            ahead_context: Context::default(),
+            ahead_by_timer: false,
+        }
+    }
+
+    /// A member has failed, or is back.
+    pub(super) fn member(&mut self, disk: Disk, failed: bool) {
+        if failed {
+            self.failed.insert(disk);
+        } else {
+            self.failed.remove(disk);
+        }
+    }
+
+    /// The next output, or `None` when the engine waits.
+    pub fn poll(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
+    }
+
+    /// When to say [`crate::engine::Input::Wake`] if nothing happens before.
+    #[must_use]
+    pub fn next_wake(&self) -> Option<Nanos> {
+        let policy = self.memory.wakes.peek().map(|Reverse((at, _))| *at);
+        [policy, self.dispatch.next_wake(), self.destager.next_wake()].into_iter().flatten().min()
+    }
+
+    pub(super) fn wake(&mut self, now: Nanos) {
+        while let Some(&Reverse((at, token))) = self.memory.wakes.peek() {
+            if at > now {
+                break;
+            }
+            self.memory.wakes.pop();
+            self.tell(now, &Event::Wake(token));
+            self.fulfil_ahead(now, Context::default());
+        }
+        self.destage_aged(now);
+    }
+
+    /// Sends what the dispatch lets go.
+    pub(super) fn pump(&mut self, now: Nanos) {
+        while let Some(number) = self.dispatch().pick(now) {
+            self.start(number);
+        }
+    }
+
+    /// Who decides what leaves when: the scheme if it wants to, otherwise the layer's own dispatch.
+    #[inline]
+    pub(super) fn dispatch(&mut self) -> &mut dyn Dispatch {
+        if self.own_dispatch {
+            return self.memory.scheme_mut().dispatch().expect("a scheme that dispatches does so always");
+        }
+        &mut *self.dispatch
+    }
+
+    /// A member command leaves.
+    #[inline(never)]
+    fn start(&mut self, number: u32) {
+        self.commands[number].left = true;
+        let command = &self.commands[number];
+        let demand = self.demand_part(command);
+        self.outputs.push_back(Output::Start(Start {
+            command: number,
+            disk: command.disk,
+            extent: command.extent,
+            demand,
+            op: command.op,
+            class: command.class,
+            context: command.context,
+            read_ahead: command.read_ahead,
+        }));
+    }
+
+    /// The blocks of a command that some program asked for, for a layer below that keeps them apart.
+    pub(super) fn demand_part(&self, command: &Command) -> Extent {
+        match command.owner {
+            Owner::Fetch(fetch, _) if !self.config.strip_aligned => self.fetches[fetch].demand,
+            Owner::Fetch(..) | Owner::Staged(_) | Owner::Destage(_) => command.extent,
+        }
+    }
+
+    /// Tells the scheme what happened; its wishes join those that wait in the plan.
+    #[inline]
+    pub(super) fn tell(&mut self, now: Nanos, event: &Event<'_>) {
+        self.memory.at(now);
+        self.memory.tell(event);
+    }
+
+    pub(super) fn blocks(&self) -> u64 {
+        self.array.capacity_blocks()
+    }
+
+    /// Slots of an answered access, one per block, for copying. [`Slot::NONE`] where an error left a hole.
+    #[must_use]
+    pub fn slots(&self, handle: u32) -> &[Slot] {
+        &self.accesses[handle].slots
+    }
+    /// Blocks of an answered access.
+    #[must_use]
+    pub fn extent(&self, handle: u32) -> Extent {
+        self.accesses[handle].access.extent
+    }
+    /// The table of lines, for reports and tests.
+    #[must_use]
+    pub const fn cache(&self) -> &Cache {
+        self.memory.cache()
+    }
+    /// What decides, for tests.
+    #[must_use]
+    pub const fn scheme(&self) -> &Scheme {
+        self.memory.scheme()
+    }
+    /// The same to change, beside the cache.
+    #[cfg(test)]
+    pub(crate) const fn scheme_mut(&mut self) -> (&mut Scheme, &Cache) {
+        self.memory.scheme_beside_cache()
+    }
+    /// Sums so far.
+    #[must_use]
+    pub const fn stats(&self) -> &Stats {
+        &self.memory.stats
+    }
+    /// The geometry.
+    #[must_use]
+    pub const fn array(&self) -> &Array {
+        &self.array
+    }
+    /// The shape and budgets.
+    #[must_use]
+    pub const fn config(&self) -> &Config {
+        &self.config
+    }
+    /// Memory for parity and rebuilding, for reports and tests.
+    #[must_use]
+    pub const fn staging(&self) -> &Slots {
+        self.destager.staging()
+    }
+    /// Members that are out: as told by [`crate::engine::Input::Member`], or because a write to them did not end well.
+    #[must_use]
+    pub const fn failed_members(&self) -> &DiskSet {
+        &self.failed
+    }
+    /// Numbers that the scheme shows, by name.
+    pub fn gauges(&mut self, out: &mut Vec<(&'static str, f64)>) {
+        self.memory.scheme_mut().show(&mut Show::Gauges(out));
+    }
+    /// Numbers of the scheme that are worth a curve, by name.
+    pub fn curves(&mut self, out: &mut Vec<(&'static str, f64)>) {
+        self.memory.scheme_mut().show(&mut Show::Curves(out));
+    }
+    /// What the scheme has decided since the last call: each turn of a switch, with its reason, in the order of time.
+    pub fn decisions(&mut self, out: &mut Vec<Decision>) {
+        let first = out.len();
+        self.memory.scheme_mut().show(&mut Show::Decisions(out));
+        out[first..].sort_by_key(|decision| decision.at);
+    }
+    /// Whether nothing is outstanding: no fetch, no access, no dirty stripe on its way.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.fetches.live() == 0
+            && self.accesses.live() == 0
+            && self.destager.is_idle()
+            && self.syncs.is_idle()
+    }
+    /// Prefetched blocks that are resident and unread, and those still in flight (for the end of a run).
+    #[must_use]
+    pub fn unproven_blocks(&self) -> (u64, u64) {
+        let stats = self.stats();
+        let in_flight = stats.ahead_in_flight;
+        (stats.prefetched - stats.used - stats.wasted - in_flight, in_flight)
+    }
+}
