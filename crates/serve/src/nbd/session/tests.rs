@@ -125,7 +125,7 @@ impl Model {
         let data = self.data.remove(&cookie).unwrap_or_default();
         let legal = request.length > 0 && request.offset + u64::from(request.length) <= SIZE;
         assert!(
-            good || !legal || request.cookie % 7 == 0,
+            good || !legal || request.cookie.is_multiple_of(7),
             "only what is refused or fails is an error: {request:?}"
         );
         if good && request.command == Command::Read {
@@ -283,7 +283,7 @@ impl Run {
         }
         if !self.acks.is_empty() && self.rng.below(2) == 0 {
             let (ticket, request, _) = self.acks.swap_remove(self.rng.below(self.acks.len()));
-            let error = (request.cookie % 7 == 0 && self.rng.below(2) == 0).then_some(Errno::Io);
+            let error = (request.cookie.is_multiple_of(7) && self.rng.below(2) == 0).then_some(Errno::Io);
             self.session.acknowledge(ticket, error);
         }
         if !self.parts.is_empty() {
