@@ -83,7 +83,7 @@ impl Slots {
     /// Takes a free slot for an owner. `None` when the budget is spent.
     #[inline]
     pub fn take(&mut self) -> Option<Slot> {
-        if self.available() == 0 {
+        if self.taken() >= self.capacity {
             return None;
         }
         let slot = if let Some(slot) = self.free.pop() {

@@ -121,7 +121,7 @@ impl Memory {
     }
 
     /// Tells the scheme what happened; its wishes join those that wait in the plan.
-    #[inline]
+    #[inline(always)]
     pub(super) fn tell(&mut self, event: &Event<'_>) {
         let world = World {
             now: self.now,
@@ -168,7 +168,7 @@ impl Memory {
     }
 
     /// A block that is here, and as what a read finds it.
-    #[inline]
+    #[inline(always)]
     pub(super) fn here(&self, block: Block) -> Option<Here> {
         let line = self.cache.find(block)?;
         let place = self.cache.place(line, block);

@@ -142,26 +142,30 @@ impl Msp {
     /// Finds or makes the stream of a block. Returns its place and whether it has just entered this stripe, `None` for a
     /// candidate; and what the ring of recent reads should say.
     fn enter(&mut self, stripe: u64, within: u64, world: &World<'_>) -> (Option<(usize, bool)>, u64) {
-        if let Some(at) = self.stream_at(stripe) {
-            self.streams[at].touch(within, self.reads);
-            return (Some((at, false)), self.streams[at].voice());
-        }
-        if let Some(at) = stripe.checked_sub(1).and_then(|before| self.stream_at(before)) {
+        let Some(at) = self.stream_near(stripe) else { return (None, self.start(stripe, within)) };
+        let enters = self.places[at] != stripe;
+        if enters {
             let needed = (world.array.stripe_blocks() / TOUCH_ONE_IN).max(1);
             self.streams[at].advance(needed);
             self.places[at] = stripe;
-            self.streams[at].touch(within, self.reads);
-            return (Some((at, true)), self.streams[at].voice());
         }
-        (None, self.start(stripe, within))
+        self.streams[at].touch(within, self.reads);
+        (Some((at, enters)), self.streams[at].voice())
     }
 
-    /// The stream that is in `stripe` and was used lately.
-    fn stream_at(&self, stripe: u64) -> Option<usize> {
-        self.places
-            .iter()
-            .enumerate()
-            .position(|(at, &place)| place == stripe && self.is_live(&self.streams[at]))
+    /// The stream used lately that is in `stripe`, otherwise the first that is in the one before: one pass for both.
+    fn stream_near(&self, stripe: u64) -> Option<usize> {
+        let mut before = None;
+        for (at, &place) in self.places.iter().enumerate() {
+            // A free entry is in stripe -1, before the first, but it is no live stream.
+            if stripe.wrapping_sub(place) <= 1 && self.is_live(&self.streams[at]) {
+                if place == stripe {
+                    return Some(at);
+                }
+                before = before.or(Some(at));
+            }
+        }
+        before
     }
     /// A stream unused for long is dropped: it is neither followed nor counted any more.
     const fn is_live(&self, stream: &Stream) -> bool {
