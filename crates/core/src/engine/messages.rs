@@ -74,7 +74,7 @@ pub enum Input<'a> {
         /// Whether it is out.
         failed: bool,
     },
-    /// Time has come for [`crate::engine::Engine::next_wake`].
+    /// Time has come for [`crate::engine::Parts::next_wake`].
     Wake,
     /// What members were told to keep by [`Output::Sync`] they keep, or do not.
     Synced {
@@ -142,7 +142,7 @@ pub enum Sight<'a> {
         /// How.
         status: Status,
     },
-    /// Time has come for [`crate::engine::Observer::next_wake`].
+    /// Time has come for [`crate::engine::Parts::next_wake`].
     Wake,
     /// These blocks are in memory no more, as far as the host knows: truncated, unmounted, evicted.
     Gone {

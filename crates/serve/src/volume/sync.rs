@@ -5,7 +5,7 @@
 //! never tried again: the kernel may have marked as clean what it could not write, so a second try that succeeds would prove
 //! nothing. From then on every flush and every write is answered with an error, until the server is started anew. A sync that failed with nothing to
 //! lose (a far server is away, and all that was written was flushed before) is an error to who waits for it, and no more:
-//! [`Unsynced`] knows which it was.
+//! [`Unsynced`](crate::unsynced::Unsynced) knows which it was.
 
 use super::{Event, Volume};
 use crate::backend::{Done, Kind, Task, Token};
