@@ -23,10 +23,12 @@ mod limits;
 mod memory;
 mod messages;
 mod observed;
+mod pace;
 mod parts;
 mod read;
 mod rebuild;
 mod sync;
+mod syncs;
 mod tables;
 mod write;
 

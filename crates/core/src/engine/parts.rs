@@ -3,10 +3,10 @@
 
 use super::config::{Config, WriteMode};
 use super::destage::Destager;
-use super::limits::Pace;
 use super::memory::Memory;
 use super::messages::{Limits, Output, Start};
-use super::sync::Syncs;
+use super::pace::Pace;
+use super::syncs::Syncs;
 use super::tables::{Command, Fetch, Owner, Pending, Slab};
 use crate::access::Context;
 use crate::array::{Array, DiskSet};

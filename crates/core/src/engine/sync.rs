@@ -6,38 +6,6 @@
 
 use super::messages::Output;
 use super::parts::Parts;
-use alloc::vec::Vec;
-
-/// Accesses, by number, whose blocks are on the members and not kept yet.
-#[derive(Debug, Default)]
-pub(super) struct Syncs {
-    /// They wait for the sync under way; empty when none is.
-    running: Vec<u32>,
-    next: Vec<u32>,
-    /// Of the sync that began last.
-    number: u32,
-}
-
-impl Syncs {
-    /// Puts an access on the list; returns the sync that begins now, if none was under way.
-    fn wait(&mut self, access: u32) -> Option<u32> {
-        self.next.push(access);
-        self.begin()
-    }
-
-    fn begin(&mut self) -> Option<u32> {
-        if !self.running.is_empty() || self.next.is_empty() {
-            return None;
-        }
-        core::mem::swap(&mut self.running, &mut self.next);
-        self.number = self.number.wrapping_add(1);
-        Some(self.number)
-    }
-
-    pub(super) fn is_idle(&self) -> bool {
-        self.running.is_empty()
-    }
-}
 
 impl Parts {
     /// The blocks of a durable access are on the members: it is answered, now or when they keep them.
