@@ -17,6 +17,7 @@ use core::any::Any;
 
 pub mod amp;
 pub mod asp;
+pub mod auto;
 #[cfg(test)]
 mod bench;
 pub mod decisions;

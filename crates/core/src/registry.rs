@@ -11,18 +11,19 @@ mod beside;
 mod build;
 mod parse;
 
-pub use crate::row::{Explained, Grounds, Layer, LayerShape, Param, Role, Row, Unit, Value, Values};
+pub use crate::row::{Choice, Explained, Grounds, Layer, LayerShape, Param, Role, Row, Unit, Value, Values};
 pub use build::BuiltLayer;
 pub use parse::{Part, SchemeError, SchemeSpec};
 
 use crate::policy::{
-    amp, asp, flashy, linux_ondemand, linux6, linux24, linux26, msp, none, regions, rpp, sarc, streams,
+    amp, asp, auto, flashy, linux_ondemand, linux6, linux24, linux26, msp, none, regions, rpp, sarc, streams,
     strip, tap, zfetch,
 };
 use crate::retention::{arc, lru, s3fifo, sieve};
 
 /// All schemes, in the order in which they are listed.
 pub static ROWS: &[&Row] = &[
+    &auto::ROW,
     &none::ROW,
     &strip::ROW,
     &asp::ROW,
