@@ -33,6 +33,7 @@ mod syncs;
 mod tables;
 mod write;
 
+use crate::policy::Policy as _;
 use crate::policy::decisions::Decision;
 use crate::registry::{Layer, SchemeSpec};
 use crate::units::Nanos;
@@ -99,10 +100,13 @@ impl Engine {
         for output in self.parts.outputs.iter().skip(said) {
             chooser.saw(now, output);
         }
-        let said = self.parts.outputs.len();
-        if let Some((scheme, layer)) = chooser.decide(now) {
-            self.parts.switch(now, scheme, layer);
-            self.parts.pump(now);
+        if chooser.has_news() {
+            let invests = self.parts.memory.scheme_mut().invests();
+            let said = self.parts.outputs.len();
+            if let Some((scheme, layer)) = chooser.decide(now, invests) {
+                self.parts.switch(now, scheme, layer);
+                self.parts.pump(now);
+            }
             for output in self.parts.outputs.iter().skip(said) {
                 chooser.saw(now, output);
             }

@@ -16,7 +16,7 @@ pub use build::BuiltLayer;
 pub use parse::{Part, SchemeError, SchemeSpec};
 
 use crate::policy::{
-    amp, asp, auto, flashy, linux_ondemand, linux6, linux24, linux26, msp, none, regions, rpp, sarc, streams,
+    amp, asp, auto, flashy, grain, linux_ondemand, linux6, linux24, linux26, msp, none, regions, rpp, sarc, streams,
     strip, tap, zfetch,
 };
 use crate::retention::{arc, lru, s3fifo, sieve};
@@ -26,6 +26,7 @@ pub static ROWS: &[&Row] = &[
     &auto::ROW,
     &none::ROW,
     &strip::ROW,
+    &grain::ROW,
     &asp::ROW,
     &msp::ROW,
     &streams::rows::STREAMS,

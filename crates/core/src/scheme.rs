@@ -100,6 +100,9 @@ impl Policy for Scheme {
         }
         all
     }
+    fn invests(&mut self) -> bool {
+        self.parts.iter_mut().any(|part| part.invests())
+    }
     fn hears_left(&mut self) -> bool {
         self.parts.iter_mut().any(|part| part.hears_left())
     }

@@ -1,7 +1,7 @@
 //! Choosing: which of several schemes decides, by what each would have done.
 //!
 //! Beside the layer stand shadows ([`shadow`]), one for each candidate, that are given the same accesses and whose disks take
-//! the times that the real ones have been seen to take ([`device`]). What readers wait is summed over batches of accesses,
+//! the times that the real ones have been seen to take ([`disk`]). What readers wait is summed over batches of accesses,
 //! the same ones in every shadow, so that candidates are compared pair by pair and chance cancels out ([`judge`]). The
 //! chooser only listens and, now and then, names another scheme; the engine turns to it as if an operator had said so, and
 //! drops nothing that is cached.
@@ -9,7 +9,7 @@
 //! It is the engine's and not a policy's, because a shadow is an engine, and because a scheme that keeps or dispatches in a way of
 //! its own can be chosen too. Everything it knows came as an input, so a log of inputs replays its choices.
 
-mod device;
+mod disk;
 mod judge;
 mod shadow;
 
@@ -17,6 +17,7 @@ use super::Parts;
 use super::config::{Config, shape};
 use super::messages::{Input, Output};
 use crate::access::{Access, Op};
+use crate::cost::learned::Learned;
 use crate::dispatch::DemandFirst;
 use crate::hash::{NumberMap, SPREAD};
 use crate::pattern::Recent;
@@ -26,7 +27,7 @@ use crate::registry::{BuiltLayer, Choice, Layer, SchemeSpec};
 use crate::units::Nanos;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use device::Device;
+use disk::Real;
 use judge::{Judge, Verdict};
 use shadow::{BATCH, BATCHES, RING, Shadow};
 
@@ -106,7 +107,7 @@ pub(super) struct Chooser {
     live: usize,
     /// Which of them is `none`.
     none: usize,
-    device: Device,
+    disks: Real,
     ring: Ring,
     /// Numbers of the accesses under way, by the host's ids.
     numbers: NumberMap<u64>,
@@ -126,6 +127,7 @@ impl Chooser {
             return None;
         }
         let one_in = parts.config.cache_blocks.div_ceil(SHADOW_BLOCKS_MAX).next_power_of_two();
+        let disks = usize::from(parts.array.disks());
         let made = |choice: &'static Choice| {
             let scheme = SchemeSpec::parse(choice.scheme).expect("a candidate is a scheme");
             let layer = scheme.only_layer();
@@ -139,7 +141,7 @@ impl Chooser {
         Some(Box::new(Self {
             live: 0,
             none: candidates.iter().position(|candidate| candidate.name == "none")?,
-            device: Device::new(*parts.memory.cost(), usize::from(parts.array.disks())),
+            disks: Real::new(Learned::new(*parts.memory.cost(), disks), disks),
             ring: Ring { entries: Vec::new(), count: 0 },
             numbers: NumberMap::default(),
             processes: Recent::new(PROCESSES_MAX),
@@ -155,18 +157,18 @@ impl Chooser {
     pub(super) fn hear(&mut self, now: Nanos, input: &Input<'_>) {
         match *input {
             Input::Read { id, access } | Input::Write { id, access, .. } => self.access(now, id, access),
-            Input::Done { command, .. } => self.device.ended(now, command),
+            Input::Done { command, .. } => self.disks.ended(now, command),
             Input::Member { disk, failed } => {
-                let Self { candidates, ring, device, .. } = self;
-                candidates.iter_mut().for_each(|it| it.shadow.same(Input::Member { disk, failed }, ring, device));
+                let Self { candidates, ring, disks, .. } = self;
+                candidates.iter_mut().for_each(|it| it.shadow.same(Input::Member { disk, failed }, ring, &disks.learned));
             }
             Input::Gone { extent } => {
-                let Self { candidates, ring, device, .. } = self;
-                candidates.iter_mut().for_each(|it| it.shadow.same(Input::Gone { extent }, ring, device));
+                let Self { candidates, ring, disks, .. } = self;
+                candidates.iter_mut().for_each(|it| it.shadow.same(Input::Gone { extent }, ring, &disks.learned));
             }
             Input::Drop => {
-                let Self { candidates, ring, device, .. } = self;
-                candidates.iter_mut().for_each(|it| it.shadow.same(Input::Drop, ring, device));
+                let Self { candidates, ring, disks, .. } = self;
+                candidates.iter_mut().for_each(|it| it.shadow.same(Input::Drop, ring, &disks.learned));
             }
             Input::Flush { .. }
             | Input::Hole { .. }
@@ -198,9 +200,9 @@ impl Chooser {
         *last = Last { access: number + 1, answered: false, at: now };
         self.numbers.insert(id, number);
         self.ring.push(Entry { access, came: now, after });
-        let Self { candidates, ring, device, .. } = self;
+        let Self { candidates, ring, disks, .. } = self;
         for candidate in candidates.iter_mut() {
-            candidate.shadow.admit(ring, device);
+            candidate.shadow.admit(ring, &disks.learned);
         }
         if number >= LAG + BATCH && (number + 1).is_multiple_of(BATCH) {
             self.judge_batch(now, number - LAG);
@@ -211,10 +213,10 @@ impl Chooser {
     fn judge_batch(&mut self, now: Nanos, last: u64) {
         let place = (last / BATCH) as usize % BATCHES;
         let real = core::mem::take(&mut self.waits[place]);
-        let Self { candidates, ring, device, judge, live, .. } = self;
+        let Self { candidates, ring, disks, judge, live, .. } = self;
         judge.begin(real, *live);
         for (at, candidate) in candidates.iter_mut().enumerate() {
-            judge.waited(at, candidate.shadow.waited(last, ring, device));
+            judge.waited(at, candidate.shadow.waited(last, ring, &disks.learned));
         }
         let reads = (last + 1 - BATCH..=last).filter(|&at| ring.entry(at).access.op == Op::Read).count();
         judge.end(now, reads as u64);
@@ -223,7 +225,7 @@ impl Chooser {
     /// The engine says something.
     pub(super) fn saw(&mut self, now: Nanos, output: &Output) {
         match output {
-            Output::Start(start) => self.device.left(now, start),
+            Output::Start(start) => self.disks.left(now, start),
             Output::Ready { id, .. } => {
                 let Some(number) = self.numbers.remove(id) else { return };
                 // An access that took longer than the ring lasts is no measure of anything.
@@ -241,9 +243,14 @@ impl Chooser {
         }
     }
 
-    /// Whether another scheme is to decide from now on, and which.
-    pub(super) fn decide(&mut self, now: Nanos) -> Option<(&SchemeSpec, Layer)> {
-        let Verdict { candidate, lately, because } = self.judge.verdict(self.live)?;
+    /// Whether another batch has been judged since the last decision.
+    pub(super) const fn has_news(&self) -> bool {
+        self.judge.is_fresh()
+    }
+
+    /// Whether another scheme is to decide from now on, and which. The present one may say that it loses before it gains.
+    pub(super) fn decide(&mut self, now: Nanos, invests: bool) -> Option<(&SchemeSpec, Layer)> {
+        let Verdict { candidate, lately, because } = self.judge.verdict(self.live, invests)?;
         self.live = candidate;
         let Candidate { name, scheme, layer, .. } = &self.candidates[candidate];
         let reason = if lately { auto::WAITS_MUCH_LESS } else { auto::WAITS_LESS };

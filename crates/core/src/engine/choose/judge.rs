@@ -25,6 +25,8 @@ const LEAST: usize = 4;
 /// Least gain, in percent of what readers wait now; and over the last few spans.
 const GAIN_PERCENT: i128 = 3;
 const GAIN_LATELY_PERCENT: i128 = 15;
+/// The same where the present scheme says that it loses before it gains.
+const INVESTS_PERCENT: i128 = 40;
 /// How many standard errors the mean difference must be from none, squared.
 const CERTAIN: i128 = 4;
 const CERTAIN_LATELY: i128 = 9;
@@ -191,8 +193,13 @@ impl Judge {
         (sum * 100 > now * percent && sum * sum > certain * variance_n).then_some(sum)
     }
 
+    /// Whether a span has ended since the last verdict.
+    pub(super) const fn is_fresh(&self) -> bool {
+        self.fresh
+    }
+
     /// Whether another candidate should decide. Asked after each batch.
-    pub(super) fn verdict(&mut self, live: usize) -> Option<Verdict> {
+    pub(super) fn verdict(&mut self, live: usize, invests: bool) -> Option<Verdict> {
         if !core::mem::take(&mut self.fresh) {
             return None;
         }
@@ -206,8 +213,9 @@ impl Judge {
             let gains = others.clone().filter_map(|at| Some((self.gain(at, spans, percent, certain)?, at)));
             gains.max_by_key(|&(gain, at)| (gain, core::cmp::Reverse(at)))
         };
-        let steady = best(kept, GAIN_PERCENT, CERTAIN);
-        let lately = || best(kept.min(LATELY), GAIN_LATELY_PERCENT, CERTAIN_LATELY);
+        let patience = if invests { INVESTS_PERCENT } else { 0 };
+        let steady = best(kept, GAIN_PERCENT.max(patience), CERTAIN);
+        let lately = || best(kept.min(LATELY), GAIN_LATELY_PERCENT.max(patience), CERTAIN_LATELY);
         let (candidate, is_lately) = match steady {
             Some((_, at)) => (at, false),
             None => (lately()?.1, true),

@@ -1,14 +1,15 @@
 //! A shadow: what a layer would do under another scheme, with the same readers, in a time of its own.
 //!
-//! A shadow has an engine without bytes, disks that work as the real ones are believed to ([`super::device`]), and a clock. It is
+//! A shadow has an engine without bytes, disks that work as the real ones are believed to ([`super::disk`]), and a clock. It is
 //! given the accesses of the real layer one by one. A reader of a faster layer comes again sooner, so an access is not tied
 //! to the moment when it really came but to what its reader did before: it comes as long after that was answered (or
 //! asked, where the reader did not wait for the answer) as it really did. A few accesses are held back and go in the order of the
 //! shadow's own time, because under another scheme another reader may be answered first.
 
 use super::Ring;
-use super::device::{Device, Spindle};
+use super::disk::Spindle;
 use crate::access::Op;
+use crate::cost::learned::Learned;
 use crate::engine::messages::{Input, Output, Status};
 use crate::engine::{Engine, Parts};
 use crate::units::Nanos;
@@ -86,17 +87,17 @@ impl Shadow {
     }
 
     /// An input that is the same for every scheme.
-    pub(super) fn same(&mut self, input: Input<'_>, ring: &Ring, device: &Device) {
+    pub(super) fn same(&mut self, input: Input<'_>, ring: &Ring, learned: &Learned) {
         self.engine.handle(self.now, input);
-        self.drain(ring, device);
+        self.drain(ring, learned);
     }
 
     /// The newest access of the ring has come.
-    pub(super) fn admit(&mut self, ring: &Ring, device: &Device) {
+    pub(super) fn admit(&mut self, ring: &Ring, learned: &Learned) {
         let number = ring.newest();
         // Its place is that of one which must be over by now.
         if number >= RING {
-            self.finish(number - RING, ring, device);
+            self.finish(number - RING, ring, learned);
         }
         *self.at(number) = NOT_YET;
         self.held += 1;
@@ -113,21 +114,21 @@ impl Shadow {
                 }
             }
         }
-        while self.held > HELD_MAX && self.step(ring, device) {}
+        while self.held > HELD_MAX && self.step(ring, learned) {}
     }
 
     /// What readers waited in the batch that `number` is the last of, ns.
-    pub(super) fn waited(&mut self, number: u64, ring: &Ring, device: &Device) -> u64 {
+    pub(super) fn waited(&mut self, number: u64, ring: &Ring, learned: &Learned) -> u64 {
         for each in number + 1 - BATCH..=number {
-            self.finish(each, ring, device);
+            self.finish(each, ring, learned);
         }
         core::mem::take(&mut self.waits[place_of(number)])
     }
 
     /// Goes on until an access is answered.
-    fn finish(&mut self, number: u64, ring: &Ring, device: &Device) {
+    fn finish(&mut self, number: u64, ring: &Ring, learned: &Learned) {
         while self.at(number).answered.is_none() {
-            if !self.step(ring, device) {
+            if !self.step(ring, learned) {
                 // Nothing is under way: the layer would wait for a change that no shadow sees.
                 self.answered(number, ring);
             }
@@ -144,7 +145,7 @@ impl Shadow {
     }
 
     /// The next thing happens. False if there is none.
-    fn step(&mut self, ring: &Ring, device: &Device) -> bool {
+    fn step(&mut self, ring: &Ring, learned: &Learned) -> bool {
         let next = self.queue.peek().map(|Reverse((at, ..))| *at);
         let wake = self.engine.next_wake().filter(|&wake| next.is_none_or(|next| wake <= next));
         if let Some(wake) = wake {
@@ -154,7 +155,7 @@ impl Shadow {
             }
             self.now = self.now.max(wake);
             self.engine.handle(self.now, Input::Wake);
-            self.drain(ring, device);
+            self.drain(ring, learned);
             return true;
         }
         let Some(Reverse((at, _, what))) = self.queue.pop() else { return false };
@@ -164,7 +165,7 @@ impl Shadow {
             What::Done(command) => self.engine.handle(at, Input::Done { command, status: Status::Ok }),
             What::Issue(number) => self.issue(number, ring),
         }
-        self.drain(ring, device);
+        self.drain(ring, learned);
         true
     }
 
@@ -204,7 +205,7 @@ impl Shadow {
     }
 
     /// Carries out what the engine says, until it waits.
-    fn drain(&mut self, ring: &Ring, device: &Device) {
+    fn drain(&mut self, ring: &Ring, learned: &Learned) {
         while let Some(output) = self.engine.poll() {
             match output {
                 Output::Start(start) => self.disks[usize::from(start.disk.0)].submit(&start),
@@ -218,7 +219,7 @@ impl Shadow {
             }
         }
         for disk in 0..self.disks.len() {
-            if let Some(turn) = self.disks[disk].next(self.now, device) {
+            if let Some(turn) = self.disks[disk].next(self.now, learned) {
                 self.busy += turn.free.since(self.now).0;
                 let disk = u16::try_from(disk).expect("an array has at most 64 disks");
                 self.arrange(turn.free, What::Free(disk));

@@ -1,4 +1,4 @@
-//! What the members of a layer are believed to take, learned from the commands that they ended; and a disk that works so.
+//! What commands take on the members of a layer, learned from those that ended.
 //!
 //! A command has two times. Its *latency* is from the moment in which the disk begins it to its end; its *turn* is for how
 //! long the disk takes up nothing else. On a spindle both are one; of a flash disk or a volume in a cloud, which work at many
@@ -15,10 +15,7 @@
 //! ended: adjacent, a few blocks on, near, far. What has not been seen yet is what [`CostModel`] believes, scaled by as much as
 //! that was wrong about what has. Nothing here knows what kind of device there is.
 
-use crate::access::Op;
-use crate::cost::CostModel;
-use crate::dispatch::Class;
-use crate::engine::messages::Start;
+use super::CostModel;
 use crate::units::Nanos;
 use alloc::vec::Vec;
 
@@ -32,9 +29,6 @@ const SAMPLES_MAX: f64 = 256.0;
 const SAMPLES_LEAST: f64 = 4.0;
 /// Of a device without a head, a turn is this share of the latency until some have been seen.
 const TURN_ONE_IN: f64 = 4.0;
-/// Most commands of a disk that are followed while they are under way; an engine sends 32.
-const FOLLOWED_MAX: usize = 64;
-
 /// A line through samples of (blocks, time).
 #[derive(Clone, Copy, Debug, Default)]
 struct Line {
@@ -77,20 +71,9 @@ impl Line {
     }
 }
 
-/// A command that a disk works at.
-#[derive(Clone, Copy, Debug)]
-struct Followed {
-    command: u32,
-    at: u64,
-    blocks: u64,
-    left: Nanos,
-    alone: bool,
-}
-
 /// One disk as it is seen from outside.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Seen {
-    followed: Vec<Followed>,
     last_done: Nanos,
     /// Behind the block that ended last.
     head: Option<u64>,
@@ -98,7 +81,7 @@ struct Seen {
 
 /// What commands take.
 #[derive(Clone, Debug)]
-pub(super) struct Device {
+pub struct Learned {
     prior: CostModel,
     latency: [Line; CLASSES],
     turn: [Line; CLASSES],
@@ -122,11 +105,12 @@ fn class_of(head: Option<u64>, at: u64) -> usize {
     NEAR_MIN.iter().rposition(|&least| distance >= least).unwrap_or(0)
 }
 
-impl Device {
-    pub(super) fn new(prior: CostModel, disks: usize) -> Self {
-        let mut seen = Vec::new();
-        seen.resize_with(disks, Seen::default);
-        let mut device = Self {
+impl Learned {
+    /// Knows nothing but `prior` yet.
+    #[must_use]
+    pub fn new(prior: CostModel, disks: usize) -> Self {
+        let seen = [Seen::default()].repeat(disks);
+        let mut learned = Self {
             prior,
             latency: [Line::default(); CLASSES],
             turn: [Line::default(); CLASSES],
@@ -134,39 +118,25 @@ impl Device {
             believed: [Believed::default(); CLASSES],
             samples: 0,
         };
-        device.conclude();
-        device
+        learned.conclude();
+        learned
     }
 
-    /// A command left for a disk.
-    pub(super) fn left(&mut self, now: Nanos, start: &Start) {
-        let disk = &mut self.disks[usize::from(start.disk.0)];
-        if disk.followed.len() < FOLLOWED_MAX {
-            let alone = disk.followed.is_empty();
-            let (command, at, blocks) = (start.command, start.extent.start.0, start.extent.blocks);
-            disk.followed.push(Followed { command, at, blocks, left: now, alone });
-        }
-    }
-
-    /// A command has ended; of what disk is not known to the one who tells it.
-    pub(super) fn ended(&mut self, now: Nanos, command: u32) {
-        let found = self.disks.iter_mut().find_map(|disk| {
-            let at = disk.followed.iter().position(|followed| followed.command == command)?;
-            Some((disk.followed.swap_remove(at), disk))
-        });
-        let Some((followed, disk)) = found else { return };
-        let class = class_of(disk.head, followed.at);
+    /// A command of a disk has ended that had left at `left`: where it began on the disk, and its blocks.
+    pub fn ended(&mut self, now: Nanos, disk: u16, at: u64, blocks: u64, left: Nanos) {
+        let Some(disk) = self.disks.get_mut(usize::from(disk)) else { return };
+        let (class, alone) = (class_of(disk.head, at), left >= disk.last_done);
+        disk.head = Some(at + blocks);
         #[expect(clippy::cast_precision_loss, reason = "times of commands are far below 2^52 ns")]
-        let (blocks, waited) = (followed.blocks as f64, now.since(followed.left).0 as f64);
+        let (blocks, waited) = (blocks as f64, now.since(left).0 as f64);
         #[expect(clippy::cast_precision_loss, reason = "times of commands are far below 2^52 ns")]
-        let turn = now.since(disk.last_done.max(followed.left)).0 as f64;
-        if followed.alone {
+        let turn = now.since(disk.last_done.max(left)).0 as f64;
+        if alone {
             self.latency[class].add(blocks, waited);
         } else {
             self.turn[class].add(blocks, turn);
         }
         disk.last_done = now;
-        disk.head = Some(followed.at + followed.blocks);
         self.samples += 1;
         // Often in the beginning, and then seldom.
         if self.samples.is_power_of_two() || self.samples.is_multiple_of(64) {
@@ -223,19 +193,20 @@ impl Device {
         }
     }
 
-    /// (turn, latency) of a command of `blocks` at `at`, on a disk whose head is at `head`.
-    fn times(&self, head: Option<u64>, at: u64, blocks: u64) -> (Nanos, Nanos) {
+    /// (turn, latency) of a command of `blocks` at `at`, on a disk whose last command ended at `head`.
+    #[must_use]
+    pub fn times(&self, head: Option<u64>, at: u64, blocks: u64) -> (Nanos, Nanos) {
         let believed = &self.believed[class_of(head, at)];
         let of = |(one, block): (u64, u64)| one + block * blocks.saturating_sub(1);
         let turn = of(believed.turn).max(1);
         (Nanos(turn), Nanos(of(believed.latency).max(turn)))
     }
 
-    /// What reading one block takes, adjacent to the block before and far from it, and each further block: turns, for reports.
-    #[cfg(test)]
-    fn turns(&self) -> (u64, u64, u64) {
-        let [near, .., far] = &self.believed;
-        (near.turn.0, far.turn.0, far.turn.1)
+    /// The turn of a command of so many blocks, adjacent to the one before or far from it.
+    #[must_use]
+    pub fn turn(&self, adjacent: bool, blocks: u64) -> u64 {
+        let (one, block) = self.believed[if adjacent { 0 } else { CLASSES - 1 }].turn;
+        (one + block * blocks.saturating_sub(1)).max(1)
     }
 }
 
@@ -244,123 +215,33 @@ fn rounded((one, block): (f64, f64)) -> (u64, u64) {
     (one.max(0.0) as u64, block.max(0.0) as u64)
 }
 
-/// A command that waits for its turn.
-#[derive(Clone, Copy, Debug)]
-struct Waiting {
-    command: u32,
-    at: u64,
-    blocks: u64,
-    class: Class,
-}
-
-/// A disk of a shadow: one turn after the other, demand first, upwards from where the head is.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Spindle {
-    waiting: Vec<Waiting>,
-    head: Option<u64>,
-    busy: bool,
-}
-
-/// What a disk does next.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Turn {
-    pub(super) command: u32,
-    /// When the disk can take up another command.
-    pub(super) free: Nanos,
-    /// When the command has ended.
-    pub(super) done: Nanos,
-}
-
-impl Spindle {
-    pub(super) fn submit(&mut self, start: &Start) {
-        let class = match (start.op, start.class) {
-            (Op::Read, Class::Demand) => Class::Demand,
-            (_, class) => class,
-        };
-        let (command, at, blocks) = (start.command, start.extent.start.0, start.extent.blocks);
-        self.waiting.push(Waiting { command, at, blocks, class });
-    }
-    /// A reader waits for this command now.
-    pub(super) fn promote(&mut self, command: u32) {
-        if let Some(waiting) = self.waiting.iter_mut().find(|waiting| waiting.command == command) {
-            waiting.class = Class::Demand;
-        }
-    }
-    /// Its turn is over.
-    pub(super) const fn free(&mut self) {
-        self.busy = false;
-    }
-    /// The next turn, if the disk is free and something waits.
-    pub(super) fn next(&mut self, now: Nanos, device: &Device) -> Option<Turn> {
-        if self.busy || self.waiting.is_empty() {
-            return None;
-        }
-        let head = self.head.unwrap_or(0);
-        let order = |waiting: &Waiting| (waiting.class, waiting.at < head, waiting.at);
-        let next = (0..self.waiting.len()).min_by_key(|&at| order(&self.waiting[at]))?;
-        let Waiting { command, at, blocks, .. } = self.waiting.swap_remove(next);
-        let (turn, latency) = device.times(self.head, at, blocks);
-        self.head = Some(at + blocks);
-        self.busy = true;
-        Some(Turn { command, free: now + turn, done: now + latency })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::access::Context;
-    use crate::units::{Disk, Extent};
-
-    fn start(command: u32, at: u64, blocks: u64) -> Start {
-        let extent = Extent::new(at, blocks);
-        let (op, class, context) = (Op::Read, Class::Demand, Context(0));
-        Start { command, disk: Disk(0), extent, demand: extent, op, class, context, read_ahead: false }
-    }
 
     #[test]
     fn a_device_that_takes_other_times_than_believed_is_learned_from_what_it_ends() {
-        let mut device = Device::new(CostModel::default(), 1);
+        let mut learned = Learned::new(CostModel::default(), 1);
         let mut now = Nanos(0);
         for n in 0..200_u64 {
             // Far apart, of 1 and of 33 blocks: 90 us and 2 us a block.
             let blocks = 1 + n % 2 * 32;
-            device.left(now, &start(0, n * 1_000_000, blocks));
+            let left = now;
             now += Nanos(90_000 + 2_000 * blocks);
-            device.ended(now, 0);
+            learned.ended(now, 0, n * 1_000_000, blocks, left);
         }
-        let (_, far, block) = device.turns();
-        assert!((90_000..95_000).contains(&far) && (1_900..2_100).contains(&block), "{far} {block}");
+        let (one, more) = (learned.turn(false, 1), learned.turn(false, 11));
+        assert!((90_000..95_000).contains(&one) && (19_000..21_000).contains(&(more - one)), "{one} {more}");
     }
 
     #[test]
     fn a_disk_that_works_at_many_commands_at_once_has_short_turns() {
-        let mut device = Device::new(CostModel { half_rotation: Nanos(0), ..CostModel::default() }, 1);
+        let mut learned = Learned::new(CostModel { half_rotation: Nanos(0), ..CostModel::default() }, 1);
         // Eight under way; each takes 800 us, one ends every 100 us.
-        for n in 0..400_u64 {
-            device.left(Nanos(n * 100_000), &start(n as u32, n * 1_000_000, 1));
-            if n >= 8 {
-                device.ended(Nanos(n * 100_000), n as u32 - 8);
-            }
+        for n in 8..400_u64 {
+            learned.ended(Nanos(n * 100_000), 0, n * 1_000_000, 1, Nanos((n - 8) * 100_000));
         }
-        let (_, far, _) = device.turns();
-        assert!((95_000..105_000).contains(&far), "{far}");
-    }
-
-    #[test]
-    fn a_spindle_serves_demand_first_and_goes_upwards() {
-        let device = Device::new(CostModel::default(), 1);
-        let mut spindle = Spindle { head: Some(100), ..Spindle::default() };
-        for (command, at) in [(1, 50), (2, 300), (3, 200)] {
-            spindle.submit(&start(command, at, 1));
-        }
-        spindle.submit(&Start { class: Class::Prefetch, ..start(4, 101, 1) });
-        let mut served = Vec::new();
-        while let Some(turn) = spindle.next(Nanos(0), &device) {
-            assert!(spindle.next(Nanos(0), &device).is_none(), "one at a time");
-            spindle.free();
-            served.push(turn.command);
-        }
-        assert_eq!(served, [3, 2, 1, 4]);
+        let one = learned.turn(false, 1);
+        assert!((95_000..105_000).contains(&one), "{one}");
     }
 }
