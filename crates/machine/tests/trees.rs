@@ -179,8 +179,8 @@ fn loops_are_told_of_once_and_empty_ones_are_not_there() {
 
 #[test]
 fn mounts_of_other_machines_are_judged_by_their_request_and_once_each() {
-    let mountinfo = "50 1 0:50 / /home/a rw - nfs4 srv:/a rw,rsize=1048576,wsize=1048576\n\
-        51 1 0:50 / /home/b rw - nfs4 srv:/a rw,rsize=1048576,wsize=1048576\n\
+    let mountinfo = "50 1 0:50 / /nfs/a rw - nfs4 srv:/a rw,rsize=1048576,wsize=1048576\n\
+        51 1 0:50 / /nfs/b rw - nfs4 srv:/a rw,rsize=1048576,wsize=1048576\n\
         52 1 0:52 / /ceph rw - ceph mon:/ rw,rasize=8388608\n\
         53 1 0:53 / /s3 rw - fuse.s3fs s3fs rw,user_id=0\n\
         54 1 0:54 / /lustre rw - lustre mgs:/l rw";
@@ -196,7 +196,7 @@ fn mounts_of_other_machines_are_judged_by_their_request_and_once_each() {
     );
     assert_eq!(machine.remote_mounts.len(), 5);
     let found = checks::all(&machine);
-    assert_eq!(ids(&found), [("read-ahead-nfs", "/home/a"), ("read-ahead-remote", "/s3")]);
+    assert_eq!(ids(&found), [("read-ahead-nfs", "/nfs/a"), ("read-ahead-remote", "/s3")]);
     assert_eq!(found[0].fix[0].command, "echo 15360 | sudo tee /sys/class/bdi/0:50/read_ahead_kb");
 }
 
