@@ -170,7 +170,8 @@ impl Learned {
         let scale = if thought > 0.0 { (seen / thought).clamp(0.001, 1_000.0) } else { 1.0 };
         let slope_of = |lines: &[Line; CLASSES]| {
             let known = lines.iter().filter_map(|line| Some((line.slope()?, line.n)));
-            let (sum, n) = known.fold((0.0, 0.0), |(sum, n), (slope, weight)| (sum + slope * weight, n + weight));
+            let (sum, n) =
+                known.fold((0.0, 0.0), |(sum, n), (slope, weight)| (sum + slope * weight, n + weight));
             (n > 0.0).then(|| sum / n)
         };
         let (latency_slope, turn_slope) = (slope_of(&self.latency), slope_of(&self.turn));

@@ -160,11 +160,15 @@ impl Chooser {
             Input::Done { command, .. } => self.disks.ended(now, command),
             Input::Member { disk, failed } => {
                 let Self { candidates, ring, disks, .. } = self;
-                candidates.iter_mut().for_each(|it| it.shadow.same(Input::Member { disk, failed }, ring, &disks.learned));
+                candidates
+                    .iter_mut()
+                    .for_each(|it| it.shadow.same(Input::Member { disk, failed }, ring, &disks.learned));
             }
             Input::Gone { extent } => {
                 let Self { candidates, ring, disks, .. } = self;
-                candidates.iter_mut().for_each(|it| it.shadow.same(Input::Gone { extent }, ring, &disks.learned));
+                candidates
+                    .iter_mut()
+                    .for_each(|it| it.shadow.same(Input::Gone { extent }, ring, &disks.learned));
             }
             Input::Drop => {
                 let Self { candidates, ring, disks, .. } = self;

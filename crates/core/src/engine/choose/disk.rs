@@ -38,7 +38,13 @@ impl Real {
     pub(super) fn left(&mut self, now: Nanos, start: &Start) {
         if self.followed.len() < self.followed_max {
             let (command, disk, extent) = (start.command, start.disk.0, start.extent);
-            self.followed.push(Followed { command, disk, at: extent.start.0, blocks: extent.blocks, left: now });
+            self.followed.push(Followed {
+                command,
+                disk,
+                at: extent.start.0,
+                blocks: extent.blocks,
+                left: now,
+            });
         }
     }
     /// A command has ended.
