@@ -186,7 +186,7 @@ impl Chooser {
 
     fn access(&mut self, now: Nanos, id: u64, access: Access) {
         let region = (access.extent.start.0 / REGION_BLOCKS).wrapping_mul(SPREAD) >> 32;
-        if region % self.one_in != 0 {
+        if !region.is_multiple_of(self.one_in) {
             return;
         }
         let number = self.ring.count;

@@ -167,7 +167,7 @@ impl Grains {
         let Some(end) = self.ends.get_mut(usize::from(disk.0)) else { return };
         let goes_on = core::mem::replace(end, at.0 + run.blocks) == at.0;
         let strip = world.array.strip_of(run.start).0;
-        if self.sample > 1 && (strip.wrapping_mul(SPREAD) >> 40) % self.sample != 0 {
+        if self.sample > 1 && !(strip.wrapping_mul(SPREAD) >> 40).is_multiple_of(self.sample) {
             return;
         }
         let learned = self.learned.as_ref().expect("made before the first charge");

@@ -61,7 +61,7 @@ mod tests {
         let mut reach = Reach::default();
         for n in 1..=reads {
             let random = n.wrapping_mul(SPREAD) ^ n.wrapping_mul(SPREAD).rotate_left(29);
-            reach.note((u128::from(random.wrapping_mul(SPREAD)) * u128::from(blocks) >> 64) as u64);
+            reach.note(((u128::from(random.wrapping_mul(SPREAD)) * u128::from(blocks)) >> 64) as u64);
         }
         reach.blocks()
     }
