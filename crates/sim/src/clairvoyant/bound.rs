@@ -119,6 +119,8 @@ fn empty(input: &Input, spec: &RunSpec) -> RunReport {
         cpu_share: 0.0,
         time: None,
         streams: None,
+        share_of_clairvoyant: None,
+        found_by: None,
         timeline: Vec::new(),
         spec: RunSpec { input_hash: input.hash.clone(), ..spec.clone() },
         seed: spec.seed,

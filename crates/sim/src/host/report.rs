@@ -75,6 +75,8 @@ pub(super) fn draft(
         cpu_share: ratio(cpu[0].0 + cpu[1].0, end.0),
         counts,
         layers,
+        share_of_clairvoyant: None,
+        found_by: None,
         timeline: meter.timeline.clone(),
         seed: spec.seed,
         spec: RunSpec { input_hash: input.hash.clone(), ..spec.clone() },
