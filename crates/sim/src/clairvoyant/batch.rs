@@ -194,11 +194,10 @@ impl Batches {
         for &block in chosen {
             if let Some(open) = &mut run {
                 let between = block - open.end();
-                let joins = between == 0
-                    || (between <= self.gap
-                        && self.in_one_strip(open.start, block)
-                        // What lies between is of no use and leaves first; it needs room all the same.
-                        && (0..between).all(|_| room.take(0)));
+                // What lies between is of no use and leaves first; it needs room all the same.
+                let joins = between <= self.gap
+                    && self.in_one_strip(open.start, block)
+                    && (0..between).all(|_| room.take(0));
                 if joins {
                     open.blocks += between + 1;
                     continue;

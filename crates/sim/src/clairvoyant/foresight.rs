@@ -1,8 +1,8 @@
 //! The runs behind the row `oracle`: one that records the order of reads, and others that read ahead by it.
 //!
 //! Which batch is best depends on the load: a long one has short ways between its places, a short one has what is needed next
-//! sooner. So several are tried in each layer that has a cache, on as many threads as there are processors, and the fastest is
-//! kept. Where both layers have one, the best of the page cache is run again with foresight below it too, by the order that it
+//! sooner; a drive that reads on by itself wants one command after the other, one that chooses wants many. So several are tried
+//! in each layer that has a cache, on as many threads as there are processors, and the fastest is kept. Where both layers have one, the best of the page cache is run again with foresight below it too, by the order that it
 //! asked in.
 
 use super::best::is_better;
@@ -24,10 +24,9 @@ use std::num::NonZero;
 use std::sync::Mutex;
 use std::sync::PoisonError;
 
-/// Prefetches that are with a disk which has a head: enough for its own choice among them.
-const DEPTH_HEAD: u32 = 16;
-/// The same for a device that works on many at once.
-const DEPTH_PARALLEL: u32 = 64;
+/// Prefetches that are with a disk at once: so few that they follow one another as the drive reads on by itself, enough for a
+/// drive to choose among, or as many as a device that works on all at once takes.
+const DEPTHS: [u32; 3] = [2, 16, 64];
 /// Sizes of a batch that are tried: one in so many blocks of the cache.
 const BATCHES_ONE_IN: [u64; 3] = [64, 8, 2];
 
@@ -44,6 +43,14 @@ struct Foresight<'a> {
     place: Place,
     future: &'a Future,
     manner: Manner,
+}
+
+/// A run, and what led to it.
+struct Found<'a> {
+    run: RunReport,
+    /// What the array was asked for, where only the page cache foresaw.
+    log: Log,
+    foresights: Vec<Foresight<'a>>,
 }
 
 /// What all runs of one row share.
@@ -74,26 +81,17 @@ pub fn run_oracle(
     best.found_by = Some("none".into());
     let host = (spec.host_cache_bytes > 0).then(|| Future::of(&host.take()));
     let array = (spec.cache_bytes > 0).then(|| Future::of(&array.take()));
-    let places = [(Place::Host, &host), (Place::Array, &array)];
-    let tries: Vec<Foresight<'_>> = places
-        .into_iter()
-        .filter_map(|(place, future)| Some((place, future.as_ref()?)))
-        .flat_map(|(place, future)| {
-            let one = move |manner| Foresight { place, future, manner };
-            rig.manners(place).into_iter().map(one)
-        })
-        .collect();
-    let runs = rig.all(&tries.iter().map(|&foresight| vec![foresight]).collect::<Vec<_>>())?;
-    let above = (0..tries.len()).filter(|&at| tries[at].place == Place::Host);
-    let above = above.reduce(|best, at| if is_better(&runs[at].0, &runs[best].0) { at } else { best });
-    if let (Some(above), true) = (above, spec.cache_bytes > 0) {
-        let below = Future::of(&runs[above].1.take());
-        let (place, future) = (Place::Array, &below);
-        let pair = |manner| vec![tries[above], Foresight { place, future, manner }];
-        let pairs: Vec<_> = rig.manners(place).into_iter().filter(|m| !m.eager).map(pair).collect();
-        rig.all(&pairs)?.into_iter().for_each(|(run, _)| keep(&mut best, run));
+    if let Some(future) = &array {
+        keep(&mut best, rig.search(Place::Array, future)?.run);
     }
-    runs.into_iter().for_each(|(run, _)| keep(&mut best, run));
+    if let Some(future) = &host {
+        let above = rig.search(Place::Host, future)?;
+        if spec.cache_bytes > 0 {
+            let below = Future::of(&above.log.take());
+            keep(&mut best, rig.below(above.foresights[0], &below)?.run);
+        }
+        keep(&mut best, above.run);
+    }
     Ok(best)
 }
 
@@ -104,10 +102,35 @@ fn keep(best: &mut RunReport, run: RunReport) {
 }
 
 impl Rig<'_> {
-    /// Runs all of `tries`, on as many threads as there are processors; reports in order, each with what the array was asked for.
-    fn all(&self, tries: &[Vec<Foresight<'_>>]) -> Result<Vec<(RunReport, Log)>, RunError> {
+    /// The best of one layer: first by the size of a batch, then by who goes first and how much is with a disk at once.
+    fn search<'a>(&self, place: Place, future: &'a Future) -> Result<Found<'a>, RunError> {
+        let one = |manner| vec![Foresight { place, future, manner }];
+        let sizes = BATCHES_ONE_IN.map(|size| one(Manner { batch_one_in: size, ..self.usual(place) }));
+        let mut best = self.best_of(sizes.to_vec())?;
+        let base = best.foresights[0].manner;
+        let mut others = vec![one(Manner { eager: true, ..base })];
+        others.extend(self.depths(place).filter(|&d| d != base.depth).map(|depth| one(Manner { depth, ..base })));
+        let other = self.best_of(others)?;
+        if is_better(&other.run, &best.run) {
+            best = other;
+        }
+        Ok(best)
+    }
+
+    /// The best below a page cache that foresees.
+    fn below<'a>(&self, above: Foresight<'a>, future: &'a Future) -> Result<Found<'a>, RunError> {
+        let place = Place::Array;
+        let with = |batch_one_in, depth| {
+            vec![above, Foresight { place, future, manner: Manner { batch_one_in, depth, ..self.usual(place) } }]
+        };
+        let depths = self.depths(place);
+        self.best_of(depths.flat_map(|depth| [8, 2].map(|size| with(size, depth))).collect())
+    }
+
+    /// Runs all of `tries`, on as many threads as there are processors; the best, of equals the first.
+    fn best_of<'a>(&self, tries: Vec<Vec<Foresight<'a>>>) -> Result<Found<'a>, RunError> {
         let threads = std::thread::available_parallelism().map_or(1, NonZero::get).min(tries.len());
-        let left = Mutex::new(tries.iter().enumerate());
+        let left = Mutex::new(tries.into_iter().enumerate());
         let worker = || {
             let mut mine = Vec::new();
             loop {
@@ -118,22 +141,24 @@ impl Rig<'_> {
         };
         let mut done = std::thread::scope(|scope| {
             let workers: Vec<_> = (0..threads).map(|_| scope.spawn(worker)).collect();
-            let mut done = Vec::with_capacity(tries.len());
+            let mut done = Vec::new();
             for worker in workers {
                 done.extend(worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
             }
             done
         });
         done.sort_by_key(|(at, _)| *at);
-        done.into_iter().map(|(_, run)| run).collect()
+        let runs = done.into_iter().map(|(_, found)| found).collect::<Result<Vec<_>, _>>()?;
+        let best = runs.into_iter().reduce(|best, found| if is_better(&found.run, &best.run) { found } else { best });
+        Ok(best.expect("something is tried"))
     }
 
     /// One run that knows the future of these layers.
-    fn run(&self, foresights: &[Foresight<'_>]) -> Result<(RunReport, Log), RunError> {
+    fn run<'a>(&self, foresights: Vec<Foresight<'a>>) -> Result<Found<'a>, RunError> {
         let log = Log::default();
         let mut layers = Layers::new(&self.hardware, self.spec);
         let mut told = Vec::new();
-        for foresight in foresights {
+        for foresight in &foresights {
             let built = self.knowing(foresight);
             told.push(self.told(foresight));
             match foresight.place {
@@ -141,12 +166,12 @@ impl Rig<'_> {
                 Place::Array => layers.array = built,
             }
         }
-        if let [Foresight { place: Place::Host, .. }] = foresights {
+        if let [Foresight { place: Place::Host, .. }] = &foresights[..] {
             layers.array = heard(layers.array, &log);
         }
         let mut run = host::run_layers(self.input, self.spec, &self.hardware, layers, self.progress)?;
         run.found_by = Some(format!("foresight in {}", told.join(" and in ")));
-        Ok((run, log))
+        Ok(Found { run, log, foresights })
     }
 
     fn knowing(&self, foresight: &Foresight<'_>) -> BuiltLayer {
@@ -167,22 +192,23 @@ impl Rig<'_> {
         };
         let blocks = (bytes / BLOCK_BYTES / foresight.manner.batch_one_in).max(1);
         let size = forerun_core::size::format_size(blocks * BLOCK_BYTES);
-        let order = if foresight.manner.eager { ", readers first" } else { "" };
-        format!("{place} (batches of {size}{order})")
+        let Manner { eager, depth, .. } = foresight.manner;
+        let order = if eager { ", readers first" } else { "" };
+        format!("{place} (batches of {size}, {depth} at once{order})")
     }
 
-    /// What is tried in a layer.
-    fn manners(&self, place: Place) -> Vec<Manner> {
-        let disks = self.hardware.array.disks();
-        let each = if self.hardware.cost.half_rotation.0 > 0 { DEPTH_HEAD } else { DEPTH_PARALLEL };
-        // To the page cache all disks are one.
-        let (lanes, depth) = match place {
-            Place::Host => (1, each * u32::from(disks)),
-            Place::Array => (usize::from(disks), each),
-        };
-        let gap = gap_blocks(&self.hardware);
-        let both = |batch_one_in| [true, false].map(|eager| Manner { batch_one_in, eager, gap, lanes, depth });
-        BATCHES_ONE_IN.into_iter().flat_map(both).collect()
+    /// What is with a disk at once, and the like for a page cache, to which all disks are one.
+    fn depths(&self, place: Place) -> impl Iterator<Item = u32> {
+        let disks = if place == Place::Host { u32::from(self.hardware.array.disks()) } else { 1 };
+        let head = self.hardware.cost.half_rotation.0 > 0;
+        let depths = if head { &DEPTHS[..2] } else { &DEPTHS[1..] };
+        depths.iter().map(move |depth| depth * disks)
+    }
+
+    fn usual(&self, place: Place) -> Manner {
+        let lanes = if place == Place::Host { 1 } else { usize::from(self.hardware.array.disks()) };
+        let depth = self.depths(place).last().expect("there are two");
+        Manner { batch_one_in: 8, eager: false, gap: gap_blocks(&self.hardware), lanes, depth }
     }
 }
 
