@@ -123,6 +123,24 @@ impl Batches {
         }
     }
 
+    /// A missing block is read for somebody: what lies beside it in its strip and is read later comes along, for which there is
+    /// memory. A reader that runs ahead of the order of the recording is served by strips and not by blocks.
+    pub(super) fn widen(&self, view: &View<'_>, missing: Block, plan: &mut Plan) {
+        let strip = self.array.strip_extent(self.array.strip_of(missing));
+        let free = view.free.saturating_sub(self.ready_blocks);
+        let promised = usize::try_from(self.ready_blocks.saturating_sub(view.free)).unwrap_or(usize::MAX);
+        let victims = view.kept.victims(view.cache, view.busy).skip(promised);
+        let mut room = Room { free, victims };
+        let mut joins = |block: u64| {
+            let key = view.future.key(Block(block)).filter(|&key| !view.kept.has(key));
+            let next = key.map_or(NEVER, |key| view.future.next_read(key));
+            view.busy.contains(Block(block)) || (next != NEVER && room.take(next))
+        };
+        let end = (missing.0 + 1..strip.end()).find(|&block| !joins(block)).unwrap_or(strip.end());
+        let start = (strip.start.0..missing.0).rev().find(|&block| !joins(block)).map_or(strip.start.0, |b| b + 1);
+        plan.fetch(Extent::new(start, end - start), When::WithDemand);
+    }
+
     /// A scan that found no memory is not made at every event: each costs as much as the batch is long.
     fn may_scan(&self, view: &View<'_>) -> bool {
         view.seen >= self.retry || self.ready_blocks + view.in_flight == 0

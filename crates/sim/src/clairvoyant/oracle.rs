@@ -103,16 +103,28 @@ impl Oracle {
     }
 
     fn wish(&mut self, world: &World<'_>, plan: &mut Plan, free: u64, busy: Extent) {
-        let view = View {
-            future: &self.future,
-            kept: &self.kept,
-            cache: world.cache,
-            busy,
-            free,
-            in_flight: world.ahead_in_flight,
-            seen: self.seen,
-        };
-        self.batches.wish(&view, plan);
+        let Self { future, kept, batches, seen, .. } = self;
+        let (cache, in_flight) = (world.cache, world.ahead_in_flight);
+        batches.wish(&View { future, kept, cache, busy, free, in_flight, seen: *seen }, plan);
+    }
+
+    /// What is read for somebody brings along what lies beside it and is read later.
+    fn widen(
+        &self,
+        access: &Access,
+        lookup: &Lookup<'_>,
+        world: &World<'_>,
+        plan: &mut Plan,
+        free: u64,
+    ) {
+        let Self { future, kept, seen, .. } = self;
+        let (cache, in_flight, busy) = (world.cache, world.ahead_in_flight, access.extent);
+        let view = View { future, kept, cache, busy, free, in_flight, seen: *seen };
+        let mut missing = access.extent.iter().zip(lookup.outcomes).filter(|(_, outcome)| outcome.is_miss());
+        // The blocks between the first and the last are the access's own.
+        let first = missing.next().map(|(block, _)| block);
+        let last = missing.last().map(|(block, _)| block);
+        first.into_iter().chain(last).for_each(|block| self.batches.widen(&view, block, plan));
     }
 }
 
@@ -144,6 +156,7 @@ impl Policy for Oracle {
             Op::Write => access.extent.blocks,
         };
         let free = world.cache.slots.available().saturating_sub(takes);
+        self.widen(access, lookup, world, plan, free);
         self.wish(world, plan, free, access.extent);
     }
 
