@@ -50,9 +50,10 @@ deny: deps ## Licences and advisories of all dependencies (cargo-deny, where it 
 	@if cargo deny --version >/dev/null 2>&1; then cargo deny --locked check licenses bans sources; \
 	else echo "cargo-deny is not installed: cargo install --locked cargo-deny"; fi
 
-fuzz: deps ## Mutate the sample traces and NBD sessions against every parser, FUZZ_EXECUTIONS each (1,000,000)
+fuzz: deps ## Mutate the sample traces, NBD sessions and manifests against every parser, FUZZ_EXECUTIONS each (1,000,000)
 	cargo run --release --locked -p forerun-trace --example fuzz -- --executions $(FUZZ_EXECUTIONS)
 	cargo run --release --locked -p forerun-serve --example fuzz -- --executions $(FUZZ_EXECUTIONS)
+	cargo run --release --locked -p forerun-manifest --example fuzz -- --executions $(FUZZ_EXECUTIONS)
 
 soak-serve: deps ## Ten million mixed reads and writes through the server against a shadow model, every scheme and backend
 	FORERUN_SHADOW_OPS=1670000 cargo test --release --locked -p forerun-serve --test serve shadow::bytes -- --test-threads 2

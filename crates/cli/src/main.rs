@@ -40,7 +40,7 @@ fn main() -> ExitCode {
     match commands::dispatch(cli.command, &matches, &ui) {
         Ok(()) => ExitCode::SUCCESS,
         Err(problem) => {
-            if !problem.is_closed_pipe() {
+            if !problem.is_silent() {
                 ui.problem(&problem);
             }
             ExitCode::from(problem.code())
