@@ -93,8 +93,8 @@ Examples:
   forerun compare a.csv b.csv --scheme asp --csv runs.csv --fail-if 'speedup(asp) < 0.98'
   forerun compare a.csv --scheme asp --save-spec again.toml; forerun compare --spec again.toml
 
-Every comparison also runs `none` (no prefetching), `bound` (what no scheme can beat) and `oracle`
-(a clairvoyant that reads ahead at once), unless --no-bounds is given.
+Every comparison also runs `none` (no prefetching), `bound` (what nothing can beat) and `oracle` (the best
+that is found offline, by a clairvoyant or by one of the schemes), unless --no-bounds is given.
 
 {}
   example: --fail-if 'asp.hit_ratio < none.hit_ratio || asp.latency_ns.p99 > 50ms'",

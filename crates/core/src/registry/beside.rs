@@ -7,7 +7,7 @@ pub(super) static ORACLE: Row = Row {
     name: "oracle",
     layer: Layer::Beside,
     role: Role::Neutral,
-    about: "Aggressive clairvoyant prefetching on the real device model: knows the order of reads. A scheme may beat it.",
+    about: "The best found offline: clairvoyant prefetching on the real device model, or a scheme of the comparison that beat it.",
     source: "Cao et al., SIGMETRICS 1995; Kimbrel et al., OSDI 1996",
     ..Row::PLAIN
 };

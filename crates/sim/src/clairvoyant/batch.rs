@@ -137,7 +137,8 @@ impl Batches {
             view.busy.contains(Block(block)) || (next != NEVER && room.take(next))
         };
         let end = (missing.0 + 1..strip.end()).find(|&block| !joins(block)).unwrap_or(strip.end());
-        let start = (strip.start.0..missing.0).rev().find(|&block| !joins(block)).map_or(strip.start.0, |b| b + 1);
+        let start =
+            (strip.start.0..missing.0).rev().find(|&block| !joins(block)).map_or(strip.start.0, |b| b + 1);
         plan.fetch(Extent::new(start, end - start), When::WithDemand);
     }
 
@@ -265,7 +266,11 @@ mod tests {
     fn a_batch_goes_by_place_and_reads_over_short_gaps_within_a_strip() {
         let order = [40, 3, 41, 0, 17, 15];
         assert_eq!(wished(&order, 8, 0, 64), [(0, 1), (3, 1), (15, 1), (17, 1), (40, 2)]);
-        assert_eq!(wished(&order, 8, 2, 64), [(0, 4), (15, 1), (17, 1), (40, 2)], "strips are 16 blocks long");
+        assert_eq!(
+            wished(&order, 8, 2, 64),
+            [(0, 4), (15, 1), (17, 1), (40, 2)],
+            "strips are 16 blocks long"
+        );
     }
 
     #[test]

@@ -46,9 +46,10 @@ pub fn settle(runs: &mut [RunReport]) {
         }
         let same = |other: &usize| places[*other] == places[at] && runs[*other].scheme != "bound";
         let beside: Vec<usize> = (0..runs.len()).filter(same).collect();
-        let best = beside.iter().copied().fold(at, |best, other| {
-            if is_better(&runs[other], &runs[best]) { other } else { best }
-        });
+        let best = beside
+            .iter()
+            .copied()
+            .fold(at, |best, other| if is_better(&runs[other], &runs[best]) { other } else { best });
         if best != at {
             let (found, row) = (runs[best].clone(), &mut runs[at]);
             let (scheme, spec) = (row.scheme.clone(), row.spec.clone());

@@ -109,7 +109,9 @@ impl Rig<'_> {
         let mut best = self.best_of(sizes.to_vec())?;
         let base = best.foresights[0].manner;
         let mut others = vec![one(Manner { eager: true, ..base })];
-        others.extend(self.depths(place).filter(|&d| d != base.depth).map(|depth| one(Manner { depth, ..base })));
+        others.extend(
+            self.depths(place).filter(|&d| d != base.depth).map(|depth| one(Manner { depth, ..base })),
+        );
         let other = self.best_of(others)?;
         if is_better(&other.run, &best.run) {
             best = other;
@@ -121,7 +123,10 @@ impl Rig<'_> {
     fn below<'a>(&self, above: Foresight<'a>, future: &'a Future) -> Result<Found<'a>, RunError> {
         let place = Place::Array;
         let with = |batch_one_in, depth| {
-            vec![above, Foresight { place, future, manner: Manner { batch_one_in, depth, ..self.usual(place) } }]
+            vec![
+                above,
+                Foresight { place, future, manner: Manner { batch_one_in, depth, ..self.usual(place) } },
+            ]
         };
         let depths = self.depths(place);
         self.best_of(depths.flat_map(|depth| [8, 2].map(|size| with(size, depth))).collect())
@@ -149,7 +154,9 @@ impl Rig<'_> {
         });
         done.sort_by_key(|(at, _)| *at);
         let runs = done.into_iter().map(|(_, found)| found).collect::<Result<Vec<_>, _>>()?;
-        let best = runs.into_iter().reduce(|best, found| if is_better(&found.run, &best.run) { found } else { best });
+        let best = runs
+            .into_iter()
+            .reduce(|best, found| if is_better(&found.run, &best.run) { found } else { best });
         Ok(best.expect("something is tried"))
     }
 

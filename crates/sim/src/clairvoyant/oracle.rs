@@ -109,14 +109,7 @@ impl Oracle {
     }
 
     /// What is read for somebody brings along what lies beside it and is read later.
-    fn widen(
-        &self,
-        access: &Access,
-        lookup: &Lookup<'_>,
-        world: &World<'_>,
-        plan: &mut Plan,
-        free: u64,
-    ) {
+    fn widen(&self, access: &Access, lookup: &Lookup<'_>, world: &World<'_>, plan: &mut Plan, free: u64) {
         let Self { future, kept, seen, .. } = self;
         let (cache, in_flight, busy) = (world.cache, world.ahead_in_flight, access.extent);
         let view = View { future, kept, cache, busy, free, in_flight, seen: *seen };
