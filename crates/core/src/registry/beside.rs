@@ -17,7 +17,7 @@ pub(super) static BOUND: Row = Row {
     name: "bound",
     layer: Layer::Beside,
     role: Role::Neutral,
-    about: "No scheme can be faster: compute, or minimal transfer of what Belady's MIN must load.",
+    about: "Nothing can be faster: compute, or the least time of the devices for what Belady's MIN must load.",
     source: "design: \"Words\"; Belady 1966",
     ..Row::PLAIN
 };

@@ -251,3 +251,20 @@ proptest! {
         settled(&mut runs);
     }
 }
+
+#[test]
+fn where_memory_is_small_each_phase_of_the_order_costs_its_positionings() {
+    let line = "random:processes=1,size=256MiB,block=4KiB,requests=30000";
+    let with = RunSpec {
+        cache_bytes: 2 << 20,
+        array: Said::of("single"),
+        drive_cache: Said::of("2x64KiB"),
+        ..spec("none")
+    };
+    let runs = compared(line, &with, &["none", "strip", "oracle"]);
+    let (bound, oracle) = (&runs[0], &runs[3]);
+    // The bare transfer at the outer rate.
+    let transfer = bound.devices[0].bytes / 4096 * crate::host::hardware(&with).unwrap().outer_ns_per_block;
+    assert!(bound.elapsed_ns > 2 * transfer, "{} against {transfer}", bound.elapsed_ns);
+    assert!(bound.elapsed_ns * 30 > oracle.elapsed_ns, "{} and {}", bound.elapsed_ns, oracle.elapsed_ns);
+}
