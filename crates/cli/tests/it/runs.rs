@@ -317,3 +317,36 @@ fn the_issues_command_lines_work_where_the_traces_are() {
         assert!(run["elapsed_ns"].as_u64().expect("a time") >= floor, "{}", run["scheme"]);
     }
 }
+
+#[test]
+fn what_was_learned_in_one_run_is_kept_for_the_next_and_bound_to_its_volume() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("learned.manifest");
+    let path = path.to_str().expect("a path");
+    let how = |scheme, device, option| {
+        // Twice as much as the cache holds, and twice the same.
+        let work = "zipf:requests=2000,size=64MiB,theta=0.1";
+        let hardware =
+            ["--array", "single", "--device", device, "--host-cache", "4MiB", "--scheduler", "none"];
+        let mut args = vec!["sim", work, "--scheme", scheme, option, path];
+        args.extend(hardware);
+        args.push("--json");
+        args
+    };
+    let ways = |run: &Value| {
+        let gauges = run["runs"][0]["layers"][0]["gauges"].as_array().expect("gauges").clone();
+        gauges.iter().find(|gauge| gauge[0] == "recall_used_runs").expect("a gauge")[1]
+            .as_f64()
+            .expect("a number")
+    };
+    let first = json(&how("recall(memory=1MiB)", "gp3", "--learn"));
+    let second = json(&how("recall(memory=1MiB)", "gp3", "--manifest"));
+    assert!(ways(&first) == 0.0 && ways(&second) > 100.0, "{} and {}", ways(&first), ways(&second));
+    let said = fails(&how("linux-6", "gp3", "--learn"), 1);
+    assert!(said.contains("linux-6 learns nothing"), "{said}");
+    let said = fails(&how("recall", "wd-7200", "--manifest"), 1);
+    assert!(said.contains("learned on a volume of"), "{said}");
+    std::fs::write(path, "no manifest").expect("written");
+    let said = fails(&how("recall", "gp3", "--manifest"), 1);
+    assert!(said.contains(path) && said.contains("--learn FILE"), "{said}");
+}
