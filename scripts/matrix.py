@@ -159,6 +159,7 @@ def measures(report):
     """What is kept of a run."""
     return {
         "elapsed": report["elapsed_ns"],
+        "found_by": report.get("found_by"),
         "mean": report["latency_ns"]["mean"],
         "p99": report["latency_ns"]["p99"],
         "hit_ratio": report["hit_ratio"],

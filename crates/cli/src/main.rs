@@ -14,6 +14,7 @@ mod error;
 mod fail_if;
 mod html;
 mod human;
+mod learned;
 mod outputs;
 mod plan;
 mod reasons;

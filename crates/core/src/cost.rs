@@ -4,7 +4,7 @@
 //! a seek curve, half a revolution and a transfer rate; a virtual head per disk remembers where the last virtual
 //! access ended, so that runs are charged their transfer only (algorithms.md 1.5).
 
-pub mod learned;
+pub mod times;
 
 use crate::units::Nanos;
 

@@ -239,6 +239,15 @@ pub struct Wants {
     pub ahead_blocks_max: Option<u64>,
 }
 
+/// What a policy has learned that is of use another time: the runs of blocks that it knows, in the order in which they are
+/// read. A host may keep it and give it to the next policy of this kind over the same volume.
+pub trait Learned {
+    /// All of it, as one way; each block of a run once.
+    fn way(&self) -> Vec<Extent>;
+    /// Takes over what was learned before, as far as it has room.
+    fn learn(&mut self, way: &[Extent]);
+}
+
 /// Detect, permit, size; and keep and dispatch, where these share its state. Source: design.md, "The central types, in
 /// words".
 ///
@@ -292,6 +301,11 @@ pub trait Policy: Any + Send {
     /// Whether it listens to [`Event::Left`] at all. Asked once: who does not is not told of every block.
     fn hears_left(&mut self) -> bool {
         self.inner().is_none_or(Policy::hears_left)
+    }
+
+    /// What it learns, if it learns anything that is of use another time.
+    fn learned(&mut self) -> Option<&mut dyn Learned> {
+        self.inner()?.learned()
     }
 
     /// [`Event::Access`].

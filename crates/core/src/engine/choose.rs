@@ -17,7 +17,7 @@ use super::Parts;
 use super::config::{Config, shape};
 use super::messages::{Input, Output};
 use crate::access::{Access, Op};
-use crate::cost::learned::Learned;
+use crate::cost::times::Times;
 use crate::dispatch::DemandFirst;
 use crate::hash::{NumberMap, SPREAD};
 use crate::pattern::Recent;
@@ -141,7 +141,7 @@ impl Chooser {
         Some(Box::new(Self {
             live: 0,
             none: candidates.iter().position(|candidate| candidate.name == "none")?,
-            disks: Real::new(Learned::new(*parts.memory.cost(), disks), disks),
+            disks: Real::new(Times::new(*parts.memory.cost(), disks), disks),
             ring: Ring { entries: Vec::new(), count: 0 },
             numbers: NumberMap::default(),
             processes: Recent::new(PROCESSES_MAX),
@@ -162,17 +162,17 @@ impl Chooser {
                 let Self { candidates, ring, disks, .. } = self;
                 candidates
                     .iter_mut()
-                    .for_each(|it| it.shadow.same(Input::Member { disk, failed }, ring, &disks.learned));
+                    .for_each(|it| it.shadow.same(Input::Member { disk, failed }, ring, &disks.times));
             }
             Input::Gone { extent } => {
                 let Self { candidates, ring, disks, .. } = self;
                 candidates
                     .iter_mut()
-                    .for_each(|it| it.shadow.same(Input::Gone { extent }, ring, &disks.learned));
+                    .for_each(|it| it.shadow.same(Input::Gone { extent }, ring, &disks.times));
             }
             Input::Drop => {
                 let Self { candidates, ring, disks, .. } = self;
-                candidates.iter_mut().for_each(|it| it.shadow.same(Input::Drop, ring, &disks.learned));
+                candidates.iter_mut().for_each(|it| it.shadow.same(Input::Drop, ring, &disks.times));
             }
             Input::Flush { .. }
             | Input::Hole { .. }
@@ -206,7 +206,7 @@ impl Chooser {
         self.ring.push(Entry { access, came: now, after });
         let Self { candidates, ring, disks, .. } = self;
         for candidate in candidates.iter_mut() {
-            candidate.shadow.admit(ring, &disks.learned);
+            candidate.shadow.admit(ring, &disks.times);
         }
         if number >= LAG + BATCH && (number + 1).is_multiple_of(BATCH) {
             self.judge_batch(now, number - LAG);
@@ -220,7 +220,7 @@ impl Chooser {
         let Self { candidates, ring, disks, judge, live, .. } = self;
         judge.begin(real, *live);
         for (at, candidate) in candidates.iter_mut().enumerate() {
-            judge.waited(at, candidate.shadow.waited(last, ring, &disks.learned));
+            judge.waited(at, candidate.shadow.waited(last, ring, &disks.times));
         }
         let reads = (last + 1 - BATCH..=last).filter(|&at| ring.entry(at).access.op == Op::Read).count();
         judge.end(now, reads as u64);

@@ -25,7 +25,7 @@ mod reach;
 use super::decisions::{Decision, Switch, Way, because};
 use super::{Fetched, Lookup, Plan, Policy, When, World};
 use crate::access::{Access, Op};
-use crate::cost::learned::Learned;
+use crate::cost::times::Times;
 use crate::hash::SPREAD;
 use crate::row::{Layer, LayerShape, Make, Param, Role, Row, Values};
 use crate::units::{Block, Extent, Nanos};
@@ -118,7 +118,7 @@ pub struct Grains {
     charged: u64,
     charged_all: u64,
     sample: u64,
-    learned: Option<Learned>,
+    times: Option<Times>,
     /// One past the block of each disk that was read last.
     ends: Vec<u64>,
     reach: Reach,
@@ -150,7 +150,7 @@ impl Grains {
             charged: 0,
             charged_all: 0,
             sample,
-            learned: None,
+            times: None,
             ends: [u64::MAX].repeat(usize::from(shape.disks.max(1))),
             reach: Reach::default(),
             trusts: trust,
@@ -170,11 +170,11 @@ impl Grains {
         if self.sample > 1 && !(strip.wrapping_mul(SPREAD) >> 40).is_multiple_of(self.sample) {
             return;
         }
-        let learned = self.learned.as_ref().expect("made before the first charge");
+        let times = self.times.as_ref().expect("made before the first charge");
         for (ledger, cost) in self.ledgers.iter_mut().zip(&mut self.costs) {
             let mut near = goes_on;
             ledger.read(run, |blocks, first| {
-                *cost += learned.turn(if first { near } else { true }, blocks);
+                *cost += times.turn(if first { near } else { true }, blocks);
                 near = true;
             });
         }
@@ -188,10 +188,10 @@ impl Grains {
 
     /// Whether a stake in strips is likely to come back soon.
     fn may_pay(&self) -> bool {
-        let Some(learned) = &self.learned else { return true };
+        let Some(times) = &self.times else { return true };
         let strips = self.reach.blocks() / self.strip_blocks + 1;
         let fit = strips.min(self.cache_strips);
-        let (one, strip) = (learned.turn(false, 1), learned.turn(false, self.strip_blocks));
+        let (one, strip) = (times.turn(false, 1), times.turn(false, self.strip_blocks));
         // Of those that do not fit, so many reads miss.
         let missing = (strips - fit) as u128 * u128::from(strip) * 5 < strips as u128 * u128::from(one) * 4;
         missing && u128::from(fit) * u128::from(strip) <= u128::from(STAKE_READS) * u128::from(one)
@@ -244,8 +244,8 @@ impl Policy for Grains {
         if access.op == Op::Write {
             return;
         }
-        if self.learned.is_none() {
-            self.learned = Some(Learned::new(*world.cost, self.ends.len()));
+        if self.times.is_none() {
+            self.times = Some(Times::new(*world.cost, self.ends.len()));
         }
         let (mut at, mut index) = (access.extent.start.0, 0_usize);
         while at < access.extent.end() {
@@ -275,8 +275,8 @@ impl Policy for Grains {
     fn on_fetched(&mut self, fetched: &Fetched, world: &World<'_>, _plan: &mut Plan) {
         let (disk, at) = world.array.locate(fetched.extent.start);
         let left = world.now.since(fetched.took);
-        if let Some(learned) = &mut self.learned {
-            learned.ended(world.now, disk.0, at.0, fetched.extent.blocks, left);
+        if let Some(times) = &mut self.times {
+            times.ended(world.now, disk.0, at.0, fetched.extent.blocks, left);
         }
     }
     fn invests(&mut self) -> bool {

@@ -3,7 +3,7 @@
 //! One turn after the other, demand first, upwards from where the head is. The real ones may have a scheduler that knows more.
 
 use crate::access::Op;
-use crate::cost::learned::Learned;
+use crate::cost::times::Times;
 use crate::dispatch::Class;
 use crate::engine::messages::Start;
 use crate::units::Nanos;
@@ -25,14 +25,14 @@ struct Followed {
 /// The real disks: what leaves for them and ends there is what is learned from.
 #[derive(Debug)]
 pub(super) struct Real {
-    pub(super) learned: Learned,
+    pub(super) times: Times,
     followed: Vec<Followed>,
     followed_max: usize,
 }
 
 impl Real {
-    pub(super) fn new(learned: Learned, disks: usize) -> Self {
-        Self { learned, followed: Vec::new(), followed_max: disks * FOLLOWED_MAX }
+    pub(super) fn new(times: Times, disks: usize) -> Self {
+        Self { times, followed: Vec::new(), followed_max: disks * FOLLOWED_MAX }
     }
     /// A command left for a disk.
     pub(super) fn left(&mut self, now: Nanos, start: &Start) {
@@ -51,7 +51,7 @@ impl Real {
     pub(super) fn ended(&mut self, now: Nanos, command: u32) {
         if let Some(place) = self.followed.iter().position(|followed| followed.command == command) {
             let Followed { disk, at, blocks, left, .. } = self.followed.swap_remove(place);
-            self.learned.ended(now, disk, at, blocks, left);
+            self.times.ended(now, disk, at, blocks, left);
         }
     }
 }
@@ -103,7 +103,7 @@ impl Spindle {
         self.busy = false;
     }
     /// The next turn, if the disk is free and something waits.
-    pub(super) fn next(&mut self, now: Nanos, learned: &Learned) -> Option<Turn> {
+    pub(super) fn next(&mut self, now: Nanos, times: &Times) -> Option<Turn> {
         if self.busy || self.waiting.is_empty() {
             return None;
         }
@@ -111,7 +111,7 @@ impl Spindle {
         let order = |waiting: &Waiting| (waiting.class, waiting.at < head, waiting.at);
         let next = (0..self.waiting.len()).min_by_key(|&at| order(&self.waiting[at]))?;
         let Waiting { command, at, blocks, .. } = self.waiting.swap_remove(next);
-        let (turn, latency) = learned.times(self.head, at, blocks);
+        let (turn, latency) = times.times(self.head, at, blocks);
         self.head = Some(at + blocks);
         self.busy = true;
         Some(Turn { command, free: now + turn, done: now + latency })
@@ -133,15 +133,15 @@ mod tests {
 
     #[test]
     fn a_spindle_serves_demand_first_and_goes_upwards() {
-        let learned = Learned::new(CostModel::default(), 1);
+        let times = Times::new(CostModel::default(), 1);
         let mut spindle = Spindle { head: Some(100), ..Spindle::default() };
         for (command, at) in [(1, 50), (2, 300), (3, 200)] {
             spindle.submit(&start(command, at, 1));
         }
         spindle.submit(&Start { class: Class::Prefetch, ..start(4, 101, 1) });
         let mut served = Vec::new();
-        while let Some(turn) = spindle.next(Nanos(0), &learned) {
-            assert!(spindle.next(Nanos(0), &learned).is_none(), "one at a time");
+        while let Some(turn) = spindle.next(Nanos(0), &times) {
+            assert!(spindle.next(Nanos(0), &times).is_none(), "one at a time");
             spindle.free();
             served.push(turn.command);
         }

@@ -9,7 +9,7 @@
 use super::Ring;
 use super::disk::Spindle;
 use crate::access::Op;
-use crate::cost::learned::Learned;
+use crate::cost::times::Times;
 use crate::engine::messages::{Input, Output, Status};
 use crate::engine::{Engine, Parts};
 use crate::units::Nanos;
@@ -87,17 +87,17 @@ impl Shadow {
     }
 
     /// An input that is the same for every scheme.
-    pub(super) fn same(&mut self, input: Input<'_>, ring: &Ring, learned: &Learned) {
+    pub(super) fn same(&mut self, input: Input<'_>, ring: &Ring, times: &Times) {
         self.engine.handle(self.now, input);
-        self.drain(ring, learned);
+        self.drain(ring, times);
     }
 
     /// The newest access of the ring has come.
-    pub(super) fn admit(&mut self, ring: &Ring, learned: &Learned) {
+    pub(super) fn admit(&mut self, ring: &Ring, times: &Times) {
         let number = ring.newest();
         // Its place is that of one which must be over by now.
         if number >= RING {
-            self.finish(number - RING, ring, learned);
+            self.finish(number - RING, ring, times);
         }
         *self.at(number) = NOT_YET;
         self.held += 1;
@@ -114,21 +114,21 @@ impl Shadow {
                 }
             }
         }
-        while self.held > HELD_MAX && self.step(ring, learned) {}
+        while self.held > HELD_MAX && self.step(ring, times) {}
     }
 
     /// What readers waited in the batch that `number` is the last of, ns.
-    pub(super) fn waited(&mut self, number: u64, ring: &Ring, learned: &Learned) -> u64 {
+    pub(super) fn waited(&mut self, number: u64, ring: &Ring, times: &Times) -> u64 {
         for each in number + 1 - BATCH..=number {
-            self.finish(each, ring, learned);
+            self.finish(each, ring, times);
         }
         core::mem::take(&mut self.waits[place_of(number)])
     }
 
     /// Goes on until an access is answered.
-    fn finish(&mut self, number: u64, ring: &Ring, learned: &Learned) {
+    fn finish(&mut self, number: u64, ring: &Ring, times: &Times) {
         while self.at(number).answered.is_none() {
-            if !self.step(ring, learned) {
+            if !self.step(ring, times) {
                 // Nothing is under way: the layer would wait for a change that no shadow sees.
                 self.answered(number, ring);
             }
@@ -145,7 +145,7 @@ impl Shadow {
     }
 
     /// The next thing happens. False if there is none.
-    fn step(&mut self, ring: &Ring, learned: &Learned) -> bool {
+    fn step(&mut self, ring: &Ring, times: &Times) -> bool {
         let next = self.queue.peek().map(|Reverse((at, ..))| *at);
         let wake = self.engine.next_wake().filter(|&wake| next.is_none_or(|next| wake <= next));
         if let Some(wake) = wake {
@@ -155,7 +155,7 @@ impl Shadow {
             }
             self.now = self.now.max(wake);
             self.engine.handle(self.now, Input::Wake);
-            self.drain(ring, learned);
+            self.drain(ring, times);
             return true;
         }
         let Some(Reverse((at, _, what))) = self.queue.pop() else { return false };
@@ -165,7 +165,7 @@ impl Shadow {
             What::Done(command) => self.engine.handle(at, Input::Done { command, status: Status::Ok }),
             What::Issue(number) => self.issue(number, ring),
         }
-        self.drain(ring, learned);
+        self.drain(ring, times);
         true
     }
 
@@ -205,7 +205,7 @@ impl Shadow {
     }
 
     /// Carries out what the engine says, until it waits.
-    fn drain(&mut self, ring: &Ring, learned: &Learned) {
+    fn drain(&mut self, ring: &Ring, times: &Times) {
         while let Some(output) = self.engine.poll() {
             match output {
                 Output::Start(start) => self.disks[usize::from(start.disk.0)].submit(&start),
@@ -219,7 +219,7 @@ impl Shadow {
             }
         }
         for disk in 0..self.disks.len() {
-            if let Some(turn) = self.disks[disk].next(self.now, learned) {
+            if let Some(turn) = self.disks[disk].next(self.now, times) {
                 self.busy += turn.free.since(self.now).0;
                 let disk = u16::try_from(disk).expect("an array has at most 64 disks");
                 self.arrange(turn.free, What::Free(disk));

@@ -81,7 +81,7 @@ struct Seen {
 
 /// What commands take.
 #[derive(Clone, Debug)]
-pub struct Learned {
+pub struct Times {
     prior: CostModel,
     latency: [Line; CLASSES],
     turn: [Line; CLASSES],
@@ -105,12 +105,12 @@ fn class_of(head: Option<u64>, at: u64) -> usize {
     NEAR_MIN.iter().rposition(|&least| distance >= least).unwrap_or(0)
 }
 
-impl Learned {
+impl Times {
     /// Knows nothing but `prior` yet.
     #[must_use]
     pub fn new(prior: CostModel, disks: usize) -> Self {
         let seen = [Seen::default()].repeat(disks);
-        let mut learned = Self {
+        let mut times = Self {
             prior,
             latency: [Line::default(); CLASSES],
             turn: [Line::default(); CLASSES],
@@ -118,8 +118,8 @@ impl Learned {
             believed: [Believed::default(); CLASSES],
             samples: 0,
         };
-        learned.conclude();
-        learned
+        times.conclude();
+        times
     }
 
     /// A command of a disk has ended that had left at `left`: where it began on the disk, and its blocks.
@@ -222,27 +222,27 @@ mod tests {
 
     #[test]
     fn a_device_that_takes_other_times_than_believed_is_learned_from_what_it_ends() {
-        let mut learned = Learned::new(CostModel::default(), 1);
+        let mut times = Times::new(CostModel::default(), 1);
         let mut now = Nanos(0);
         for n in 0..200_u64 {
             // Far apart, of 1 and of 33 blocks: 90 us and 2 us a block.
             let blocks = 1 + n % 2 * 32;
             let left = now;
             now += Nanos(90_000 + 2_000 * blocks);
-            learned.ended(now, 0, n * 1_000_000, blocks, left);
+            times.ended(now, 0, n * 1_000_000, blocks, left);
         }
-        let (one, more) = (learned.turn(false, 1), learned.turn(false, 11));
+        let (one, more) = (times.turn(false, 1), times.turn(false, 11));
         assert!((90_000..95_000).contains(&one) && (19_000..21_000).contains(&(more - one)), "{one} {more}");
     }
 
     #[test]
     fn a_disk_that_works_at_many_commands_at_once_has_short_turns() {
-        let mut learned = Learned::new(CostModel { half_rotation: Nanos(0), ..CostModel::default() }, 1);
+        let mut times = Times::new(CostModel { half_rotation: Nanos(0), ..CostModel::default() }, 1);
         // Eight under way; each takes 800 us, one ends every 100 us.
         for n in 8..400_u64 {
-            learned.ended(Nanos(n * 100_000), 0, n * 1_000_000, 1, Nanos((n - 8) * 100_000));
+            times.ended(Nanos(n * 100_000), 0, n * 1_000_000, 1, Nanos((n - 8) * 100_000));
         }
-        let one = learned.turn(false, 1);
+        let one = times.turn(false, 1);
         assert!((95_000..105_000).contains(&one), "{one}");
     }
 }
