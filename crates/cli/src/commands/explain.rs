@@ -1,6 +1,7 @@
 //! `explain`: the numbers that a scheme chooses for a device, an array and a cache, with the arithmetic. Nothing is computed
 //! here: the registry's row asks what a run would ask.
 
+use crate::assumed::Assumed;
 use crate::error::CliError;
 use crate::plan::{self, SetupArgs};
 use crate::table::{self, Align};
@@ -49,7 +50,9 @@ struct Number {
 
 /// Prints the numbers of a scheme.
 pub(crate) fn explain(args: &ExplainArgs, ui: &Ui) -> Result<(), CliError> {
-    let specs = plan::specs(&[String::new()], std::slice::from_ref(&args.scheme), &args.setup, false)?;
+    let assumed = Assumed::for_setup(&args.setup);
+    let specs =
+        plan::specs(&[String::new()], std::slice::from_ref(&args.scheme), &args.setup, &assumed, false)?;
     let spec = &specs[0];
     let explained = forerun_sim::run::explain(spec, args.streams)?;
     if explained.is_empty() {
