@@ -29,6 +29,7 @@ pub mod linux_ondemand;
 pub mod msp;
 pub mod none;
 mod readahead;
+pub mod recall;
 pub mod regions;
 #[cfg(test)]
 pub(crate) mod rig;

@@ -16,8 +16,8 @@ pub use build::BuiltLayer;
 pub use parse::{Part, SchemeError, SchemeSpec};
 
 use crate::policy::{
-    amp, asp, flashy, linux_ondemand, linux6, linux24, linux26, msp, none, regions, rpp, sarc, streams,
-    strip, tap, zfetch,
+    amp, asp, flashy, linux_ondemand, linux6, linux24, linux26, msp, none, recall, regions, rpp, sarc,
+    streams, strip, tap, zfetch,
 };
 use crate::retention::{arc, lru, s3fifo, sieve};
 
@@ -41,6 +41,7 @@ pub static ROWS: &[&Row] = &[
     &rpp::ROW,
     &flashy::ROW,
     &regions::ROW,
+    &recall::ROW,
     &lru::ROW,
     &arc::ROW,
     &s3fifo::ROW,

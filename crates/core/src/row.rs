@@ -413,6 +413,8 @@ pub struct Row {
     pub name: &'static str,
     /// Where it works.
     pub layer: Layer,
+    /// It works in the other layer as well: where parts that work in the array layer alone stand beside it, in theirs.
+    pub either: bool,
     /// What it answers.
     pub role: Role,
     /// One sentence.
@@ -436,6 +438,7 @@ impl Row {
     pub const PLAIN: Self = Self {
         name: "",
         layer: Layer::Host,
+        either: false,
         role: Role::Prefetch,
         about: "",
         source: "",
