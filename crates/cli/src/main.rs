@@ -16,6 +16,7 @@ mod fail_if;
 mod flips;
 mod html;
 mod human;
+mod learned;
 mod outputs;
 mod plan;
 mod reasons;

@@ -5,7 +5,7 @@ use crate::error::CliError;
 use crate::fail_if::{self, Expr};
 use crate::plan::{self, SetupArgs};
 use crate::ui::{Style, Ui};
-use crate::{csv, flips, html, outputs, reasons, runner, spec_file, table, words};
+use crate::{csv, flips, html, learned, outputs, reasons, runner, spec_file, table, words};
 use clap::Args;
 use forerun_sim::input::Input;
 use forerun_sim::report::{Comparison, RunReport};
@@ -50,6 +50,12 @@ pub(crate) struct SimArgs {
     /// Scheme, in the grammar of `forerun schemes`
     #[arg(long, value_name = "SCHEME", default_value = "none")]
     scheme: String,
+    /// Write what the scheme has learned in the end, a manifest for --manifest; for schemes with recall
+    #[arg(long, value_name = "FILE")]
+    learn: Option<PathBuf>,
+    /// Begin with what was learned before on this volume
+    #[arg(long, value_name = "FILE")]
+    manifest: Option<PathBuf>,
     /// Run what a spec file says; it determines everything, so no INPUT and no hardware is given beside it
     #[arg(long, value_name = "FILE.toml", conflicts_with = "input")]
     spec: Option<PathBuf>,
@@ -100,8 +106,8 @@ Without --device, --array and --scheduler they are taken from this machine, whic
 scheduler or device with which another scheme would win. Without --scheme a set of schemes is run: for traces of files and
 workloads those of a page cache, this machine's first; for traces of devices those of an array.
 
-Every comparison also runs `none` (no prefetching), `bound` (what no scheme can beat) and `oracle`
-(a clairvoyant that reads ahead at once), unless --no-bounds is given.
+Every comparison also runs `none` (no prefetching), `bound` (what nothing can beat) and `oracle` (the best
+that is found offline, by a clairvoyant or by one of the schemes), unless --no-bounds is given.
 
 {}
   example: --fail-if 'asp.hit_ratio < none.hit_ratio || asp.latency_ns.p99 > 50ms'",
@@ -126,8 +132,29 @@ pub(crate) fn sim(args: &SimArgs, ui: &Ui) -> Result<(), CliError> {
     if specs.len() != 1 {
         return Err(CliError::usage("spec", "holds more than one run", "use `forerun compare --spec`"));
     }
-    let plan = Plan { specs, spec_file: args.spec.as_deref(), assumed };
-    execute(&plan, 1, &args.output, ui)
+    let plan = Plan { specs, spec_file: args.spec.as_deref(), assumed, threads: 1 };
+    execute(&plan, &args.output, ui, |specs| match (&args.learn, &args.manifest) {
+        (None, None) => runner::run_all(specs, 1, ui),
+        (learn, manifest) => Ok(vec![learning(&specs[0], learn.as_deref(), manifest.as_deref(), ui)?]),
+    })
+}
+
+/// One run that begins with what was learned before, or leaves what it learned.
+fn learning(
+    spec: &RunSpec,
+    learn: Option<&Path>,
+    manifest: Option<&Path>,
+    ui: &Ui,
+) -> Result<RunReport, CliError> {
+    outputs::check(&[("--learn", learn)], &[PathBuf::from(&spec.input)])?;
+    let bytes = forerun_sim::run::volume_bytes(spec)?;
+    let before = manifest.map(|path| learned::read(path, bytes)).transpose()?.unwrap_or_default();
+    let (report, after) = runner::run_learned(spec, &before, ui)?;
+    if let Some(path) = learn {
+        learned::write(path, bytes, &after)?;
+        ui.say(&format!("{} runs of blocks learned, written to {}", after.len(), path.display()));
+    }
+    Ok(report)
 }
 
 /// Many runs.
@@ -144,7 +171,8 @@ pub(crate) fn compare(args: &CompareArgs, ui: &Ui) -> Result<(), CliError> {
             (specs, Some(assumed))
         }
     };
-    execute(&Plan { specs, spec_file: args.spec.as_deref(), assumed }, args.threads, &args.output, ui)
+    let plan = Plan { specs, spec_file: args.spec.as_deref(), assumed, threads: args.threads };
+    execute(&plan, &args.output, ui, |specs| runner::run_all(specs, args.threads, ui))
 }
 
 /// What is to be run, and where it comes from.
@@ -153,6 +181,7 @@ struct Plan<'a> {
     spec_file: Option<&'a Path>,
     /// What the command line left out; none where a file says all.
     assumed: Option<Assumed>,
+    threads: usize,
 }
 
 /// Refuses to write over a trace, a preset or the file of specs.
@@ -171,16 +200,21 @@ fn check_outputs(specs: &[RunSpec], spec_file: Option<&Path>, output: &OutputArg
     outputs::check(&outputs, &read)
 }
 
-fn execute(plan: &Plan<'_>, threads: usize, output: &OutputArgs, ui: &Ui) -> Result<(), CliError> {
+fn execute(
+    plan: &Plan<'_>,
+    output: &OutputArgs,
+    ui: &Ui,
+    run: impl FnOnce(&[RunSpec]) -> Result<Vec<RunReport>, CliError>,
+) -> Result<(), CliError> {
     let specs = &plan.specs;
     check_outputs(specs, plan.spec_file, output)?;
     specs.iter().try_for_each(forerun_sim::run::check)?;
     let condition = output.fail_if.as_deref().map(|text| read_condition(text, specs)).transpose()?;
-    let runs = runner::run_all(specs, threads, ui)?;
+    let runs = run(specs)?;
     let mut remarks = Vec::new();
     if let (Some(assumed), Some(first)) = (&plan.assumed, runs.first()) {
         remarks.extend(assumed.sentence(first.spec.device.text(), first.spec.scheduler.text()));
-        remarks.extend(flips::warnings(&runs, assumed, threads, ui)?);
+        remarks.extend(flips::warnings(&runs, assumed, plan.threads, ui)?);
     }
     if let Some(path) = &output.save_spec {
         let specs: Vec<RunSpec> = runs.iter().map(|run| run.spec.clone()).collect();

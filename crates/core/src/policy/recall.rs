@@ -26,7 +26,7 @@
 mod history;
 
 use super::decisions::{Decision, Subject, Switch, Way, because};
-use super::{Lookup, Plan, Policy, WISHES_MAX, When, World};
+use super::{Learned, Lookup, Plan, Policy, WISHES_MAX, When, World};
 use crate::access::{Access, Op, Outcome};
 use crate::cache::State;
 use crate::pattern::Recent;
@@ -147,10 +147,11 @@ impl Reader {
         self.depth = (self.depth / 2).max(DEPTH_MIN);
         lost
     }
-    /// Goes `steps` runs on; returns whether the last of them was wished, and whether it was tried.
-    fn go(&mut self, to: Link, steps: u32, blocks: u64) -> (bool, bool) {
+    /// Goes `steps` runs on; returns how many wished ones it passed over, whether the last was wished, and whether it was tried.
+    fn go(&mut self, to: Link, steps: u32, blocks: u64) -> (u32, bool, bool) {
         let last = |marks: u64| marks >> (steps - 1) & 1 == 1;
-        let was = (last(self.wished), last(self.tried));
+        let passed = (self.wished & ((1 << (steps - 1)) - 1)).count_ones();
+        let was = (passed, last(self.wished), last(self.tried));
         (self.wished, self.tried) = (self.wished >> steps, self.tried >> steps);
         self.at = to;
         (self.strays, self.met) = (0, self.met.saturating_add(1));
@@ -173,12 +174,13 @@ struct Account {
 }
 
 impl Account {
-    fn spend(&mut self, cost: Nanos) {
+    const fn enter(&mut self, runs: u64, spent: u64, earned: u64) {
         if self.runs >= JUDGED_RUNS {
             (self.runs, self.spent, self.earned) = (self.runs / 2, self.spent / 2, self.earned / 2);
         }
-        self.runs += 1;
-        self.spent += cost.0;
+        self.runs += runs;
+        self.spent += spent;
+        self.earned += earned;
     }
     const fn pays(&self) -> bool {
         self.runs < TRIAL_RUNS || self.earned.saturating_mul(2) >= self.spent
@@ -202,9 +204,8 @@ impl Judge {
         rest: 0,
         retry: RETRY_RUNS,
     };
-    /// A run is about to be wished, as far ahead as can be or not: the way in which it stands, [`PAYS`] if it is to be asked for.
-    fn wish(&mut self, cost: Nanos, far: bool) -> &'static Way {
-        self.needed.spend(cost);
+    /// A run is about to be wished: the way in which it stands, [`PAYS`] if it is to be asked for.
+    fn wish(&mut self) -> &'static Way {
         if self.rest > 0 {
             self.rest -= 1;
             return &LATE;
@@ -221,16 +222,17 @@ impl Judge {
         if self.timely.runs >= JUDGED_RUNS / 2 {
             self.retry = RETRY_RUNS;
         }
-        if far {
-            self.timely.spend(cost);
-        }
         &PAYS
     }
-    /// A wished run was needed.
-    const fn use_run(&mut self, cost: Nanos, tried: bool, late: bool) {
-        self.needed.earned += cost.0;
+    /// So many wished runs were passed over, each about as dear as `cost`.
+    fn lost(&mut self, runs: u32, cost: Nanos) {
+        self.needed.enter(u64::from(runs), u64::from(runs) * cost.0, 0);
+    }
+    /// A wished run was needed; of one that was tried it is known whether it came in time.
+    const fn used(&mut self, cost: Nanos, tried: bool, late: bool) {
+        self.needed.enter(1, cost.0, cost.0);
         if tried {
-            self.timely.earned += if late { cost.0 / LATE_ONE_IN } else { cost.0 };
+            self.timely.enter(1, cost.0, if late { cost.0 / LATE_ONE_IN } else { cost.0 });
         }
     }
 }
@@ -294,41 +296,40 @@ impl Recall {
             }
             Step::On(link, steps, blocks) => {
                 let paid = cost(world, access.extent, reader.end);
-                let (wished, tried) = reader.go(link, steps, blocks);
+                let (passed, wished, tried) = reader.go(link, steps, blocks);
                 learn(history, reader, link, access.extent);
-                if wished && (cold || tried) {
+                let needed = wished && (cold || tried);
+                judge.lost(passed + u32::from(wished && !needed), paid);
+                if needed {
                     let waits =
                         |outcome: &Outcome| !matches!(outcome, Outcome::CacheHit | Outcome::PrefetchHit);
                     let late = lookup.outcomes.iter().any(waits);
                     self.used_runs += 1;
-                    judge.use_run(paid, tried, late);
+                    judge.used(paid, tried, late);
                     if late {
                         reader.depth = (reader.depth * 2).min(DEPTH_MAX);
                     }
                 }
             }
-            Step::Off if cold => self.stray(access, world.now),
+            Step::Off if cold => self.stray(access, world),
             Step::Off => {}
         }
         self.recall(access, world, plan);
     }
 
     /// A read that is not on its reader's way: it may be on another one.
-    fn stray(&mut self, access: &Access, now: Nanos) {
+    fn stray(&mut self, access: &Access, world: &World<'_>) {
         let Self { history, readers, .. } = self;
+        let (now, extent) = (world.now, access.extent);
         let reader = readers.entry(access.context.process());
-        let extent = access.extent;
         reader.strays += 1;
         if reader.at != Link::NONE && reader.strays > STRAYS_MAX {
             history.lead(reader.at, reader.detour); // next time it goes there
+            let paid = cost(world, extent, reader.end);
             let lost = reader.leave();
-            self.ways.turn(
-                now,
-                "recall",
-                &LEFT,
-                Some(of(access)),
-                because([("wished_runs_lost", u64::from(lost))]),
-            );
+            self.judge.lost(lost, paid);
+            let numbers = because([("wished_runs_lost", u64::from(lost))]);
+            self.ways.turn(now, "recall", &LEFT, Some(of(access)), numbers);
         }
         match step(history, reader.other, extent) {
             Step::Here => {
@@ -381,7 +382,6 @@ impl Recall {
                 break; // once round a loop
             }
             let run = self.history.run(next).expect("a link was checked");
-            let before = self.history.run(reader.ahead).map_or(0, Extent::end);
             reader.ahead = next;
             reader.ahead_blocks += run.blocks;
             let absent = run.iter().any(|block| world.cache.state(block) == State::Empty);
@@ -389,7 +389,7 @@ impl Recall {
                 self.wished_runs += 1;
                 reader.wished |= 1 << reader.ahead_runs;
                 let far = reader.depth == DEPTH_MAX;
-                let way = self.judge.wish(cost(world, run, before), far);
+                let way = self.judge.wish();
                 if way.on {
                     reader.tried |= u64::from(far) << reader.ahead_runs;
                     plan.fetch(run, When::Ahead);
@@ -446,11 +446,28 @@ fn of(access: &Access) -> Subject {
     Subject { kind: "reader", number: context.process(), context, extent }
 }
 
+impl Learned for Recall {
+    fn way(&self) -> Vec<Extent> {
+        self.history.ways()
+    }
+    fn learn(&mut self, way: &[Extent]) {
+        let mut last = Link::NONE;
+        for &extent in way {
+            let Some(added) = self.history.add(extent) else { break };
+            self.history.lead(last, added);
+            last = added;
+        }
+    }
+}
+
 impl Policy for Recall {
     fn on_access(&mut self, access: &Access, lookup: &Lookup<'_>, world: &World<'_>, plan: &mut Plan) {
         if access.op == Op::Read {
             self.read(access, lookup, world, plan);
         }
+    }
+    fn learned(&mut self) -> Option<&mut dyn Learned> {
+        Some(self)
     }
     fn hears_left(&mut self) -> bool {
         false
@@ -545,15 +562,15 @@ mod tests {
     fn what_is_never_needed_is_no_longer_wished() {
         let cost = Nanos::from_millis(5);
         let mut judge = Judge::NEW;
-        for _ in 1..TRIAL_RUNS {
-            assert_eq!(judge.wish(cost, false), &PAYS);
+        for _ in 0..TRIAL_RUNS {
+            assert_eq!(judge.wish(), &PAYS);
+            judge.lost(1, cost);
         }
-        assert_eq!(judge.wish(cost, false), &LOSES);
-        for _ in 0..2 * TRIAL_RUNS {
-            judge.use_run(cost, false, true);
-            judge.wish(cost, false);
+        assert_eq!(judge.wish(), &LOSES);
+        for _ in 0..TRIAL_RUNS {
+            judge.used(cost, false, true);
         }
-        assert_eq!(judge.wish(cost, false), &PAYS, "what would have been of use is counted on");
+        assert_eq!(judge.wish(), &PAYS, "what would have been of use is counted on");
     }
 
     #[test]
@@ -562,20 +579,32 @@ mod tests {
         let mut judge = Judge::NEW;
         let mut asked = Vec::new();
         for n in 0..5_000_u64 {
-            if judge.wish(cost, true) == &PAYS {
+            let tried = judge.wish() == &PAYS;
+            judge.used(cost, tried, true);
+            if tried {
                 asked.push(n);
-                judge.use_run(cost, true, true);
-            } else {
-                judge.use_run(cost, false, true);
             }
         }
         assert!(asked.len() < 150, "{} of 5,000", asked.len());
         assert!(asked.iter().any(|&n| n > 2_000), "it is tried again: {asked:?}");
         let mut judge = Judge::NEW;
         for _ in 0..1_000 {
-            assert_eq!(judge.wish(cost, true), &PAYS);
-            judge.use_run(cost, true, false);
+            assert_eq!(judge.wish(), &PAYS);
+            judge.used(cost, true, false);
         }
+    }
+
+    #[test]
+    fn what_was_learned_is_of_use_to_another_that_begins_cold() {
+        let mut first = rig();
+        pass(&mut first, 1);
+        let way = first.policy().way();
+        assert_eq!(way, WAY.map(|start| Extent::new(start, 2)));
+        let mut second = rig();
+        second.policy_mut().0.learn(&way);
+        let fetched = pass(&mut second, 7);
+        assert_eq!(fetched[2].len(), 5, "proven on the first pass: {fetched:?}");
+        assert!(second.policy().used_runs >= 8);
     }
 
     #[test]

@@ -238,6 +238,36 @@ impl History {
         }
         fits
     }
+    /// All runs: way after way, each from the run that nothing leads to; a loop begins anywhere.
+    pub(super) fn ways(&self) -> Vec<Extent> {
+        const TAKEN: u8 = 1;
+        const LED_TO: u8 = 2;
+        let mut marks = vec![0_u8; self.entries.len()];
+        for entry in &self.entries {
+            if self.live(entry.next).is_some() {
+                marks[entry.next.place()] |= LED_TO;
+            }
+        }
+        let mut ways = Vec::with_capacity(self.entries.len());
+        for begins in [true, false] {
+            for place in 0..self.entries.len() {
+                let mut at = place;
+                if begins && marks[at] & LED_TO != 0 {
+                    continue;
+                }
+                while marks[at] & TAKEN == 0 {
+                    marks[at] |= TAKEN;
+                    let entry = &self.entries[at];
+                    ways.push(entry.run.extent());
+                    if self.live(entry.next).is_none() {
+                        break;
+                    }
+                    at = entry.next.place();
+                }
+            }
+        }
+        ways
+    }
     /// A run was met again.
     pub(super) fn keep(&mut self, link: Link) {
         if self.live(link).is_some() {
@@ -378,6 +408,17 @@ mod tests {
             round(&mut history, elsewhere, runs / 2);
         }
         assert_eq!(round(&mut history, elsewhere, runs / 2), runs / 2, "the old loop has made room");
+    }
+
+    #[test]
+    fn ways_come_out_in_their_order_and_loops_once() {
+        let mut history = History::new(1 << 10);
+        let links: Vec<Link> = [9, 5_000, 70, 800, 30].map(|start| history.add(at(start)).unwrap()).to_vec();
+        // 70 ─▶ 9 ─▶ 30, and the loop 5000 ─▶ 800 ─▶ 5000.
+        for (first, then) in [(2, 0), (0, 4), (1, 3), (3, 1)] {
+            history.lead(links[first], links[then]);
+        }
+        assert_eq!(history.ways(), [70, 9, 30, 5_000, 800].map(at));
     }
 
     /// Random use beside a list that forgets nothing: whatever is found and linked was there, and buckets stay whole.
