@@ -3,7 +3,8 @@
 //! Each subcommand's own options stand in its file under `commands/`, and those that all share in `ui.rs`.
 
 use crate::commands::{
-    compare, config, ctl, device, explain, generate, load, manifest, mrc, reproduce, serve, top, trace, watch,
+    compare, config, ctl, device, doctor, explain, generate, load, manifest, mrc, reproduce, serve, top,
+    trace, watch,
 };
 use crate::error::one_line;
 use crate::ui::Global;
@@ -35,6 +36,9 @@ pub(crate) struct Cli {
 /// The subcommands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// What of this machine's settings stands in the way of reads; changes nothing, needs no root
+    #[command(after_help = doctor::HELP)]
+    Doctor(doctor::DoctorArgs),
     /// List the schemes: what they do, their parameters, where they come from
     #[command(after_help = "Examples:\n  forerun schemes\n  forerun schemes --json\n\n\
         A scheme is one or more parts joined by +, each with its parameters: asp+seqp:128KiB, asp(ghosts=off).")]

@@ -14,6 +14,7 @@ mod error;
 mod fail_if;
 mod html;
 mod human;
+mod learned;
 mod outputs;
 mod plan;
 mod reasons;
@@ -40,7 +41,7 @@ fn main() -> ExitCode {
     match commands::dispatch(cli.command, &matches, &ui) {
         Ok(()) => ExitCode::SUCCESS,
         Err(problem) => {
-            if !problem.is_closed_pipe() {
+            if !problem.is_silent() {
                 ui.problem(&problem);
             }
             ExitCode::from(problem.code())

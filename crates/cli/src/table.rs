@@ -98,6 +98,11 @@ fn block(group: &[&RunReport], verdict: &Verdict, ui: &Ui) -> String {
     if timed {
         header.push(("stall", Right));
     }
+    // Only beside the row that was found offline.
+    let shares = group.iter().any(|run| run.share_of_clairvoyant.is_some());
+    if shares {
+        header.insert(4, ("of clairvoyant", Right));
+    }
     // Only where streams are measured one by one: how differently they fared, and who came too late.
     let streams = group.iter().any(|run| run.streams.is_some());
     if streams {
@@ -108,6 +113,9 @@ fn block(group: &[&RunReport], verdict: &Verdict, ui: &Ui) -> String {
     let fastest = real.map(|run| run.throughput_bytes_per_s).fold(0.0, f64::max);
     let row = |run: &&RunReport| {
         let mut cells = cells(run, group, fastest);
+        if shares {
+            cells.insert(4, run.share_of_clairvoyant.map_or_else(|| "–".into(), human::percent));
+        }
         if timed {
             cells.push(run.time.map_or_else(|| "–".into(), |time| human::percent(time.stall_share)));
         }

@@ -6,6 +6,8 @@
 
 #[path = "it/devices.rs"]
 mod devices;
+#[path = "it/doctor.rs"]
+mod doctor;
 #[path = "it/files.rs"]
 mod files;
 #[path = "it/help.rs"]

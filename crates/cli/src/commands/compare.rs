@@ -4,7 +4,7 @@ use crate::error::CliError;
 use crate::fail_if::{self, Expr};
 use crate::plan::{self, SetupArgs};
 use crate::ui::Ui;
-use crate::{csv, html, outputs, reasons, runner, spec_file, table, words};
+use crate::{csv, html, learned, outputs, reasons, runner, spec_file, table, words};
 use clap::Args;
 use forerun_sim::input::Input;
 use forerun_sim::report::{Comparison, RunReport};
@@ -49,6 +49,12 @@ pub(crate) struct SimArgs {
     /// Scheme, in the grammar of `forerun schemes`
     #[arg(long, value_name = "SCHEME", default_value = "none")]
     scheme: String,
+    /// Write what the scheme has learned in the end, a manifest for --manifest; for schemes with recall
+    #[arg(long, value_name = "FILE")]
+    learn: Option<PathBuf>,
+    /// Begin with what was learned before on this volume
+    #[arg(long, value_name = "FILE")]
+    manifest: Option<PathBuf>,
     /// Run what a spec file says; it determines everything, so no INPUT and no hardware is given beside it
     #[arg(long, value_name = "FILE.toml", conflicts_with = "input")]
     spec: Option<PathBuf>,
@@ -93,8 +99,8 @@ Examples:
   forerun compare a.csv b.csv --scheme asp --csv runs.csv --fail-if 'speedup(asp) < 0.98'
   forerun compare a.csv --scheme asp --save-spec again.toml; forerun compare --spec again.toml
 
-Every comparison also runs `none` (no prefetching), `bound` (what no scheme can beat) and `oracle`
-(a clairvoyant that reads ahead at once), unless --no-bounds is given.
+Every comparison also runs `none` (no prefetching), `bound` (what nothing can beat) and `oracle` (the best
+that is found offline, by a clairvoyant or by one of the schemes), unless --no-bounds is given.
 
 {}
   example: --fail-if 'asp.hit_ratio < none.hit_ratio || asp.latency_ns.p99 > 50ms'",
@@ -114,7 +120,28 @@ pub(crate) fn sim(args: &SimArgs, ui: &Ui) -> Result<(), CliError> {
     if specs.len() != 1 {
         return Err(CliError::usage("spec", "holds more than one run", "use `forerun compare --spec`"));
     }
-    execute(&specs, args.spec.as_deref(), 1, &args.output, ui)
+    execute(&specs, args.spec.as_deref(), &args.output, ui, || match (&args.learn, &args.manifest) {
+        (None, None) => runner::run_all(&specs, 1, ui),
+        (learn, manifest) => Ok(vec![learning(&specs[0], learn.as_deref(), manifest.as_deref(), ui)?]),
+    })
+}
+
+/// One run that begins with what was learned before, or leaves what it learned.
+fn learning(
+    spec: &RunSpec,
+    learn: Option<&Path>,
+    manifest: Option<&Path>,
+    ui: &Ui,
+) -> Result<RunReport, CliError> {
+    outputs::check(&[("--learn", learn)], &[PathBuf::from(&spec.input)])?;
+    let bytes = forerun_sim::run::volume_bytes(spec)?;
+    let before = manifest.map(|path| learned::read(path, bytes)).transpose()?.unwrap_or_default();
+    let (report, after) = runner::run_learned(spec, &before, ui)?;
+    if let Some(path) = learn {
+        learned::write(path, bytes, &after)?;
+        ui.say(&format!("{} runs of blocks learned, written to {}", after.len(), path.display()));
+    }
+    Ok(report)
 }
 
 /// Many runs.
@@ -130,7 +157,7 @@ pub(crate) fn compare(args: &CompareArgs, ui: &Ui) -> Result<(), CliError> {
         }
         None => plan::specs(&args.inputs, &args.schemes, &args.setup, !args.no_bounds)?,
     };
-    execute(&specs, args.spec.as_deref(), args.threads, &args.output, ui)
+    execute(&specs, args.spec.as_deref(), &args.output, ui, || runner::run_all(&specs, args.threads, ui))
 }
 
 /// Refuses to write over a trace, a preset or the file of specs.
@@ -152,14 +179,14 @@ fn check_outputs(specs: &[RunSpec], spec_file: Option<&Path>, output: &OutputArg
 fn execute(
     specs: &[RunSpec],
     spec_file: Option<&Path>,
-    threads: usize,
     output: &OutputArgs,
     ui: &Ui,
+    run: impl FnOnce() -> Result<Vec<RunReport>, CliError>,
 ) -> Result<(), CliError> {
     check_outputs(specs, spec_file, output)?;
     specs.iter().try_for_each(forerun_sim::run::check)?;
     let condition = output.fail_if.as_deref().map(|text| read_condition(text, specs)).transpose()?;
-    let runs = runner::run_all(specs, threads, ui)?;
+    let runs = run()?;
     if let Some(path) = &output.save_spec {
         let specs: Vec<RunSpec> = runs.iter().map(|run| run.spec.clone()).collect();
         spec_file::write(path, &specs)?;

@@ -4,6 +4,7 @@ pub(crate) mod compare;
 pub(crate) mod config;
 pub(crate) mod ctl;
 pub(crate) mod device;
+pub(crate) mod doctor;
 pub(crate) mod explain;
 pub(crate) mod generate;
 pub(crate) mod load;
@@ -27,6 +28,7 @@ use clap::ArgMatches;
 /// Runs the subcommand that was asked for. `matches` tells what was said from what is a default.
 pub(crate) fn dispatch(command: Command, matches: &ArgMatches, ui: &Ui) -> Result<(), CliError> {
     match command {
+        Command::Doctor(args) => doctor::doctor(&args, ui),
         Command::Schemes => schemes::list(ui),
         Command::Explain(args) => explain::explain(&args, ui),
         Command::Device(command) => device::run(&command, ui),

@@ -3,6 +3,7 @@
 use super::{forerun, output};
 
 const SUBCOMMANDS: &[&[&str]] = &[
+    &["doctor"],
     &["schemes"],
     &["explain"],
     &["device", "list"],

@@ -179,7 +179,12 @@ fn one_array_each_runs_every_device_as_an_input_of_its_own() {
     assert_eq!(first, output(&["compare", "--spec", &spec, "--json"]));
     let one = json(&[&["sim", &trace, "--scheme", "asp"], &each[..]].concat());
     assert_eq!(one["runs"].as_array().expect("runs").len(), 2);
-    assert_eq!((&one["runs"][0], &one["runs"][1]), (&runs[3], &runs[7]));
+    // A run alone has nothing beside it to be a share of.
+    for (alone, beside) in [(0, 3), (1, 7)] {
+        let mut beside = runs[beside].clone();
+        beside.as_object_mut().and_then(|run| run.remove("share_of_clairvoyant")).expect("a share");
+        assert_eq!(one["runs"][alone], beside);
+    }
     let table = output(&["sim", &trace, "--map", "one-array-each", "--array", ARRAY]);
     assert!(table.contains(a) && table.contains(b), "{table}");
 }
@@ -311,4 +316,37 @@ fn the_issues_command_lines_work_where_the_traces_are() {
     for run in report["runs"].as_array().expect("runs") {
         assert!(run["elapsed_ns"].as_u64().expect("a time") >= floor, "{}", run["scheme"]);
     }
+}
+
+#[test]
+fn what_was_learned_in_one_run_is_kept_for_the_next_and_bound_to_its_volume() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("learned.manifest");
+    let path = path.to_str().expect("a path");
+    let how = |scheme, device, option| {
+        // Twice as much as the cache holds, and twice the same.
+        let work = "zipf:requests=2000,size=64MiB,theta=0.1";
+        let hardware =
+            ["--array", "single", "--device", device, "--host-cache", "4MiB", "--scheduler", "none"];
+        let mut args = vec!["sim", work, "--scheme", scheme, option, path];
+        args.extend(hardware);
+        args.push("--json");
+        args
+    };
+    let ways = |run: &Value| {
+        let gauges = run["runs"][0]["layers"][0]["gauges"].as_array().expect("gauges").clone();
+        gauges.iter().find(|gauge| gauge[0] == "recall_used_runs").expect("a gauge")[1]
+            .as_f64()
+            .expect("a number")
+    };
+    let first = json(&how("recall(memory=1MiB)", "gp3", "--learn"));
+    let second = json(&how("recall(memory=1MiB)", "gp3", "--manifest"));
+    assert!(ways(&first) == 0.0 && ways(&second) > 100.0, "{} and {}", ways(&first), ways(&second));
+    let said = fails(&how("linux-6", "gp3", "--learn"), 2);
+    assert!(said.contains("linux-6 learns nothing"), "{said}");
+    let said = fails(&how("recall", "wd-7200", "--manifest"), 1);
+    assert!(said.contains("learned on a volume of"), "{said}");
+    std::fs::write(path, "no manifest").expect("written");
+    let said = fails(&how("recall", "gp3", "--manifest"), 1);
+    assert!(said.contains(path) && said.contains("--learn FILE"), "{said}");
 }
