@@ -5,56 +5,76 @@
 //! of such a device. Everything that was assumed is said under the table, so that nobody takes it for measured. Studies of
 //! papers, spec files and the demo spell theirs out, and nothing is assumed there.
 
-use crate::plan::SetupArgs;
 use forerun_disk::preset::Preset;
 use forerun_machine::likeness::{self, Likeness};
 use forerun_machine::{Machine, Root};
-use forerun_sim::said::Said;
 use std::os::unix::fs::MetadataExt as _;
 
 /// CPU costs of today, measured.
 pub(crate) const CPU: &str = "vm-2026";
 
-/// The parts of the hardware that were not said, and what stands for them.
+/// The parts of the hardware that were said, and what stands for the others.
 #[derive(Clone, Debug)]
 pub(crate) struct Assumed {
     /// The nearest model of the device here.
     pub(crate) likeness: Likeness,
-    /// Whether the device was left out.
-    pub(crate) device: bool,
-    /// Whether the scheduler was left out.
-    pub(crate) scheduler: bool,
+    said: Hardware,
+}
+
+/// What a command line says of the hardware.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Hardware {
+    /// `--device`.
+    pub(crate) device: Option<String>,
+    /// `--array`.
+    pub(crate) array: Option<String>,
+    /// `--scheduler`.
+    pub(crate) scheduler: Option<String>,
 }
 
 impl Assumed {
-    /// For a command line: this machine is looked at only where something was left out.
-    pub(crate) fn for_setup(setup: &SetupArgs) -> Self {
-        let (device, scheduler) = (setup.device.is_none(), setup.scheduler.is_none());
-        let likeness = if device { of_this_folder() } else { Likeness::unknown() };
-        Self { likeness, device, scheduler }
+    /// This machine is looked at only where no device was said.
+    pub(crate) fn beside(said: Hardware) -> Self {
+        let likeness = if said.device.is_none() { of_this_folder() } else { Likeness::unknown() };
+        Self { likeness, said }
+    }
+
+    /// Of a machine that is known already.
+    pub(crate) fn like(likeness: Likeness) -> Self {
+        Self { likeness, said: Hardware::default() }
+    }
+
+    /// Whether the device was left out.
+    pub(crate) const fn device_is_assumed(&self) -> bool {
+        self.said.device.is_none()
+    }
+
+    /// Whether the scheduler was left out.
+    pub(crate) const fn scheduler_is_assumed(&self) -> bool {
+        self.said.scheduler.is_none()
     }
 
     /// The device: as said, or the nearest.
-    pub(crate) fn device<'a>(&'a self, setup: &'a SetupArgs) -> &'a str {
-        setup.device.as_deref().unwrap_or(self.likeness.device)
+    pub(crate) fn device(&self) -> &str {
+        self.said.device.as_deref().unwrap_or(self.likeness.device)
     }
 
     /// The array: as said, or that of the device here.
-    pub(crate) fn array<'a>(&'a self, setup: &'a SetupArgs) -> &'a str {
-        let here = if self.device { self.likeness.array.as_str() } else { "single" };
-        setup.array.as_deref().unwrap_or(here)
+    pub(crate) fn array(&self) -> &str {
+        let here = if self.device_is_assumed() { self.likeness.array.as_str() } else { "single" };
+        self.said.array.as_deref().unwrap_or(here)
     }
 
     /// The scheduler: as said, that of the device here, or what a current kernel takes for the device that was said.
-    pub(crate) fn scheduler<'a>(&'a self, setup: &'a SetupArgs, device: &Said<Preset>) -> &'a str {
+    pub(crate) fn scheduler(&self, device: &Preset) -> &str {
         let usual = if device.is_mechanical() { "clook" } else { "none" };
-        let here = if self.device { self.likeness.scheduler } else { usual };
-        setup.scheduler.as_deref().unwrap_or(here)
+        let here = if self.device_is_assumed() { self.likeness.scheduler } else { usual };
+        self.said.scheduler.as_deref().unwrap_or(here)
     }
 
     /// The page cache's read-ahead as this machine does it; none where it is not known, or another device was said.
     pub(crate) fn kernel_scheme(&self) -> Option<String> {
-        let window = self.likeness.read_ahead_kib.filter(|&kib| self.device && kib >= 4)?;
+        let window = self.likeness.read_ahead_kib.filter(|&kib| self.device_is_assumed() && kib >= 4)?;
         let window = window / 4 * 4;
         let request = self.likeness.max_sectors_kib.filter(|&kib| kib >= 4 && kib < (1 << 30));
         let request = request.map_or_else(String::new, |kib| format!(",io={}KiB", kib / 4 * 4));
@@ -63,7 +83,7 @@ impl Assumed {
 
     /// What was assumed, in a sentence; none where all was said.
     pub(crate) fn sentence(&self, device: &str, scheduler: &str) -> Option<String> {
-        match (self.device, self.scheduler) {
+        match (self.device_is_assumed(), self.scheduler_is_assumed()) {
             (true, true) => Some(format!(
                 "Assumed: {device}, scheduler {scheduler} ({}). --device and --scheduler say otherwise.",
                 self.likeness.why
@@ -113,12 +133,12 @@ mod tests {
 
     #[test]
     fn the_kernel_of_this_machine_is_a_scheme_that_can_be_run() {
-        let mut assumed = Assumed { likeness: Likeness::unknown(), device: true, scheduler: true };
+        let mut assumed = Assumed::like(Likeness::unknown());
         assert_eq!(assumed.kernel_scheme(), None);
         assumed.likeness.read_ahead_kib = Some(8192);
         assumed.likeness.max_sectors_kib = Some(4096);
         let scheme = assumed.kernel_scheme().expect("known");
         assert_eq!(scheme, "linux-6(max=8192KiB,io=4096KiB)");
-        assert!(Said::<forerun_core::registry::SchemeSpec>::read(&scheme).is_ok());
+        assert!(forerun_core::registry::SchemeSpec::parse(&scheme).is_ok());
     }
 }

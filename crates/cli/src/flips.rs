@@ -30,7 +30,7 @@ pub(crate) fn warnings(
     ui: &Ui,
 ) -> Result<Vec<String>, CliError> {
     let blocks: u64 = runs.iter().map(|run| run.counts.blocks_read).sum();
-    if blocks > BLOCKS_MAX || !(assumed.device || assumed.scheduler) {
+    if blocks > BLOCKS_MAX || !(assumed.device_is_assumed() || assumed.scheduler_is_assumed()) {
         return Ok(Vec::new());
     }
     let quiet = Ui { quiet: true, bars: false, ..*ui };
@@ -60,11 +60,11 @@ fn leaders<'a>(group: &[&'a RunReport]) -> Option<Vec<&'a RunReport>> {
 /// What to try instead of what was assumed.
 fn others(run: &RunReport, assumed: &Assumed) -> Vec<(&'static str, &'static str)> {
     let mut others = Vec::new();
-    if assumed.scheduler {
+    if assumed.scheduler_is_assumed() {
         let other = SCHEDULERS.iter().filter(|&&name| run.spec.scheduler != *name);
         others.extend(other.map(|&name| ("scheduler", name)));
     }
-    if assumed.device && assumed.likeness.guessed {
+    if assumed.device_is_assumed() && assumed.likeness.guessed {
         let other = DEVICES.iter().filter(|&&name| run.spec.device != *name);
         others.extend(other.map(|&name| ("device", name)));
     }

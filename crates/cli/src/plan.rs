@@ -7,7 +7,7 @@
 //! any scheme has an array part, else absent; and `none`, `bound` and `oracle` stand at the top unless
 //! `--no-bounds` says otherwise.
 
-use crate::assumed::Assumed;
+use crate::assumed::{Assumed, Hardware};
 use crate::error::CliError;
 use clap::Args;
 use forerun_core::registry::SchemeSpec;
@@ -127,6 +127,14 @@ pub(crate) struct SetupArgs {
     pub(crate) cluster: u64,
 }
 
+impl SetupArgs {
+    /// What stands for the hardware that the line leaves out.
+    pub(crate) fn assumed(&self) -> Assumed {
+        let (device, array, scheduler) = (self.device.clone(), self.array.clone(), self.scheduler.clone());
+        Assumed::beside(Hardware { device, array, scheduler })
+    }
+}
+
 /// Which layers any of the schemes works at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Layers {
@@ -204,7 +212,7 @@ fn with_baselines(schemes: &[Said<SchemeSpec>], baselines: bool) -> Vec<Said<Sch
 
 /// What all runs of a command have in common: everything but input and scheme.
 fn spec(setup: &SetupArgs, assumed: &Assumed, layers: Layers) -> Result<RunSpec, CliError> {
-    let device = Said::read(assumed.device(setup))?;
+    let device = Said::read(assumed.device())?;
     let host = setup.host_cache.unwrap_or(if layers.host { HOST_CACHE_DEFAULT } else { 0 });
     Ok(RunSpec {
         spec_version: SPEC_VERSION,
@@ -215,10 +223,10 @@ fn spec(setup: &SetupArgs, assumed: &Assumed, layers: Layers) -> Result<RunSpec,
         fit: Said::read(setup.fit.as_deref().unwrap_or_default())?,
         repeat: setup.repeat,
         scheme: Said::of("none"),
-        array: Said::read(assumed.array(setup))?,
+        array: Said::read(assumed.array())?,
         drive_readahead: setup.drive_readahead,
         drive_cache: Said::read(&setup.drive_cache)?,
-        scheduler: Said::read(assumed.scheduler(setup, &device))?,
+        scheduler: Said::read(assumed.scheduler(&device))?,
         device,
         cache_bytes: 0,
         host_cache_bytes: host,
@@ -269,7 +277,7 @@ mod tests {
         }
         let setup = <Line as clap::Parser>::parse_from(["forerun"]).setup;
         let schemes: Vec<String> = schemes.iter().map(|&name| name.to_owned()).collect();
-        let assumed = Assumed::for_setup(&setup);
+        let assumed = setup.assumed();
         specs(&["forward:size=1MiB".to_owned()], &schemes, &setup, &assumed, baselines)
             .expect("known schemes")
     }
@@ -305,7 +313,7 @@ mod tests {
             setup: SetupArgs,
         }
         let setup = <Line as clap::Parser>::parse_from(["forerun", "--cache", "16MiB,64MiB"]).setup;
-        let assumed = Assumed::for_setup(&setup);
+        let assumed = setup.assumed();
         let inputs = ["forward:size=1MiB".to_owned()];
         let all = specs(&inputs, &["asp".to_owned()], &setup, &assumed, true).expect("known schemes");
         let caches: Vec<u64> = all.iter().map(|spec| spec.cache_bytes >> 20).collect();
@@ -314,11 +322,7 @@ mod tests {
 
     #[test]
     fn without_a_scheme_a_workload_gets_those_of_a_page_cache_and_every_one_can_be_run() {
-        let assumed = Assumed {
-            likeness: forerun_machine::likeness::Likeness::unknown(),
-            device: true,
-            scheduler: true,
-        };
+        let assumed = Assumed::like(forerun_machine::likeness::Likeness::unknown());
         let files = sensible(&["forward:size=1MiB".to_owned()], &assumed, false);
         assert_eq!(files, OF_FILES);
         for name in files.iter().map(String::as_str).chain(OF_DEVICES) {

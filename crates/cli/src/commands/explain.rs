@@ -1,7 +1,6 @@
 //! `explain`: the numbers that a scheme chooses for a device, an array and a cache, with the arithmetic. Nothing is computed
 //! here: the registry's row asks what a run would ask.
 
-use crate::assumed::Assumed;
 use crate::error::CliError;
 use crate::plan::{self, SetupArgs};
 use crate::table::{self, Align};
@@ -50,7 +49,7 @@ struct Number {
 
 /// Prints the numbers of a scheme.
 pub(crate) fn explain(args: &ExplainArgs, ui: &Ui) -> Result<(), CliError> {
-    let assumed = Assumed::for_setup(&args.setup);
+    let assumed = args.setup.assumed();
     let specs =
         plan::specs(&[String::new()], std::slice::from_ref(&args.scheme), &args.setup, &assumed, false)?;
     let spec = &specs[0];
