@@ -10,12 +10,14 @@ export CARGO_TERM_COLOR ?= auto
 OUT ?= out
 # Executions per parser for `make fuzz`.
 FUZZ_EXECUTIONS ?= 1000000
+# Options of scripts/matrix.py.
+MATRIX ?=
 
 # Crash points of `make soak-crash`, and the first seed.
 POINTS ?= 100000000
 FIRST ?= 0
 
-.PHONY: help deps build demo test lint fmt docs tidy test-arrays deny fuzz bench-sim record-demo-trace record-traces docs-figures docs-check reproduce install clean soak-serve soak-crash crash-table bench-serve bench-policies bench-streams compare-kernel figure-live
+.PHONY: help deps build demo test lint fmt docs tidy test-arrays deny fuzz bench-sim record-demo-trace record-traces docs-figures docs-check reproduce install clean soak-serve soak-crash crash-table bench-serve bench-policies bench-streams compare-kernel figure-live matrix matrix-quick
 
 help: ## List the entry points
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-20s %s\n", $$1, $$2}'
@@ -52,9 +54,10 @@ deny: deps ## Licences and advisories of all dependencies (cargo-deny, where it 
 	@if cargo deny --version >/dev/null 2>&1; then cargo deny --locked check licenses bans sources; \
 	else echo "cargo-deny is not installed: cargo install --locked cargo-deny"; fi
 
-fuzz: deps ## Mutate the sample traces and NBD sessions against every parser, FUZZ_EXECUTIONS each (1,000,000)
+fuzz: deps ## Mutate the sample traces, NBD sessions and manifests against every parser, FUZZ_EXECUTIONS each (1,000,000)
 	cargo run --release --locked -p forerun-trace --example fuzz -- --executions $(FUZZ_EXECUTIONS)
 	cargo run --release --locked -p forerun-serve --example fuzz -- --executions $(FUZZ_EXECUTIONS)
+	cargo run --release --locked -p forerun-manifest --example fuzz -- --executions $(FUZZ_EXECUTIONS)
 
 soak-serve: deps ## Ten million mixed reads and writes through the server against a shadow model, every scheme and backend
 	FORERUN_SHADOW_OPS=1670000 cargo test --release --locked -p forerun-serve --test serve shadow::bytes -- --test-threads 2
@@ -95,6 +98,12 @@ reproduce: build ## Every figure of the papers that runs in virtual time: tables
 	target/release/forerun reproduce asp --demo-trace $(firstword $(wildcard traces/demo.*)) --csv $(OUT)/asp.csv --html $(OUT)/asp.html
 	target/release/forerun reproduce rpp --csv $(OUT)/rpp.csv --html $(OUT)/rpp.html
 	target/release/forerun reproduce streams --csv $(OUT)/streams.csv --html $(OUT)/streams.html
+
+matrix: build ## All schemes over inputs, arrays, devices, cache sizes and modes (docs/figures/matrix.*); goes on where it was broken off
+	python3 scripts/matrix.py --write $(MATRIX)
+
+matrix-quick: build ## The same over a subset, some minutes on one core; MATRIX='--device nvme --scheme asp' and the like choose
+	python3 scripts/matrix.py --quick $(MATRIX)
 
 docs-figures: build ## Run every command that a figure in the docs names, and write its output to docs/figures
 	python3 scripts/docs-figures.py

@@ -2,7 +2,10 @@
 //!
 //! Each subcommand's own options stand in its file under `commands/`, and those that all share in `ui.rs`.
 
-use crate::commands::{compare, config, ctl, device, explain, generate, mrc, reproduce, serve, top, trace};
+use crate::commands::{
+    compare, config, ctl, device, doctor, explain, generate, load, manifest, mrc, reproduce, serve, top,
+    trace, watch,
+};
 use crate::error::one_line;
 use crate::ui::Global;
 use clap::{CommandFactory as _, Parser, Subcommand};
@@ -33,6 +36,9 @@ pub(crate) struct Cli {
 /// The subcommands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// What of this machine's settings stands in the way of reads; changes nothing, needs no root
+    #[command(after_help = doctor::HELP)]
+    Doctor(doctor::DoctorArgs),
     /// List the schemes: what they do, their parameters, where they come from
     #[command(after_help = "Examples:\n  forerun schemes\n  forerun schemes --json\n\n\
         A scheme is one or more parts joined by +, each with its parameters: asp+seqp:128KiB, asp(ghosts=off).")]
@@ -64,6 +70,15 @@ pub(crate) enum Command {
     /// Watch a running server in the terminal: hits, waits, members, and why it reads ahead or does not
     #[command(after_help = top::HELP)]
     Top(top::TopArgs),
+    /// Run a command, and read ahead of it what its last runs loaded
+    #[command(after_help = watch::HELP)]
+    Watch(watch::WatchArgs),
+    /// Load whole files into the page cache, in windows, for any program that reads them
+    #[command(after_help = load::HELP)]
+    Load(load::LoadArgs),
+    /// What was read, as a file: record, show, verify, merge, replay, snapshot
+    #[command(subcommand)]
+    Manifest(manifest::ManifestCommand),
     /// The configuration of serve: what is set, and where
     #[command(subcommand)]
     Config(config::ConfigCommand),

@@ -20,6 +20,8 @@ pub(crate) enum Kind {
     Unsupported,
     /// Whoever read our output has gone; not worth a word.
     ClosedPipe,
+    /// All is said on stdout already; the code alone tells a monitor.
+    Told(u8),
     /// A command that we ran for the user failed: its own status, 128 + N where signal N ended it.
     Command(u8),
 }
@@ -71,12 +73,12 @@ impl CliError {
             Kind::Usage => 2,
             Kind::Finding => 3,
             Kind::Unsupported => 4,
-            Kind::Command(code) => code,
+            Kind::Command(code) | Kind::Told(code) => code,
         }
     }
-    /// Whether the reader of stdout has gone (`forerun … | head`).
-    pub(crate) const fn is_closed_pipe(&self) -> bool {
-        matches!(self.kind, Kind::ClosedPipe)
+    /// Whether there is nothing to say on stderr: the reader of stdout has gone (`forerun … | head`), or was told there.
+    pub(crate) const fn is_silent(&self) -> bool {
+        matches!(self.kind, Kind::ClosedPipe | Kind::Told(_))
     }
 }
 

@@ -7,13 +7,16 @@
 //! privilege is missing.
 
 mod args;
+mod assumed;
 mod claims;
 mod commands;
 mod csv;
 mod error;
 mod fail_if;
+mod flips;
 mod html;
 mod human;
+mod learned;
 mod outputs;
 mod plan;
 mod reasons;
@@ -40,7 +43,7 @@ fn main() -> ExitCode {
     match commands::dispatch(cli.command, &matches, &ui) {
         Ok(()) => ExitCode::SUCCESS,
         Err(problem) => {
-            if !problem.is_closed_pipe() {
+            if !problem.is_silent() {
                 ui.problem(&problem);
             }
             ExitCode::from(problem.code())

@@ -7,6 +7,7 @@
 use crate::error::CliError;
 use crate::human;
 use crate::ui::Ui;
+use forerun_core::units::Extent;
 use forerun_sim::input::Input;
 use forerun_sim::progress::Progress;
 use forerun_sim::replay::Map;
@@ -48,10 +49,34 @@ pub(crate) fn run_all(specs: &[RunSpec], threads: usize, ui: &Ui) -> Result<Vec<
             })
             .collect()
     });
-    let reports = reports.into_iter().collect::<Result<Vec<_>, _>>()?;
+    let mut reports = reports.into_iter().collect::<Result<Vec<_>, _>>()?;
+    forerun_sim::clairvoyant::settle(&mut reports);
     // No scheme may beat the bound; one that does shows a bug of ours.
     forerun_sim::clairvoyant::assert_bound(&reports);
     Ok(reports)
+}
+
+/// One run of a scheme that begins with what was learned before, and what it has learned then.
+pub(crate) fn run_learned(
+    spec: &RunSpec,
+    before: &[Extent],
+    ui: &Ui,
+) -> Result<(RunReport, Vec<Extent>), CliError> {
+    let (specs, inputs) = each_device(std::slice::from_ref(spec), load(std::slice::from_ref(spec), ui)?)?;
+    let [spec] = &specs[..] else {
+        return Err(CliError::usage(
+            "--map",
+            "many arrays have no one volume to learn of",
+            "use --map only:DEV",
+        ));
+    };
+    let (started, bars) = (Instant::now(), MultiProgress::new());
+    let bar = Bar::new(spec, started, &bars, ui.bars);
+    let done = run::run_learned(&inputs[0], spec, before, &|progress| bar.show(progress));
+    bar.end();
+    let (report, after) = done?;
+    announce(&report, 1, 1, started.elapsed(), ui);
+    Ok((report, after))
 }
 
 /// With `one-array-each`, each device of a trace is an input of its own: the runs of one device stand together.

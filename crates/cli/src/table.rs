@@ -73,7 +73,11 @@ fn heading(run: &RunReport, ui: &Ui) -> String {
             human::bytes(human::float(host))
         ),
     };
-    let line = format!("{} on {} of {}, {caches}, {}", run.input, run.array, run.spec.device, run.spec.mode);
+    let (spec, array) = (&run.spec, &run.array);
+    let line = format!(
+        "{} on {array} of {}, {caches}, scheduler {}, CPU {}, {}",
+        run.input, spec.device, spec.scheduler, spec.cpu, spec.mode
+    );
     format!("{}\n\n", ui.paint(Style::Bold, &line))
 }
 
@@ -98,6 +102,11 @@ fn block(group: &[&RunReport], verdict: &Verdict, ui: &Ui) -> String {
     if timed {
         header.push(("stall", Right));
     }
+    // Only beside the row that was found offline.
+    let shares = group.iter().any(|run| run.share_of_clairvoyant.is_some());
+    if shares {
+        header.insert(4, ("of clairvoyant", Right));
+    }
     // Only where streams are measured one by one: how differently they fared, and who came too late.
     let streams = group.iter().any(|run| run.streams.is_some());
     if streams {
@@ -108,6 +117,9 @@ fn block(group: &[&RunReport], verdict: &Verdict, ui: &Ui) -> String {
     let fastest = real.map(|run| run.throughput_bytes_per_s).fold(0.0, f64::max);
     let row = |run: &&RunReport| {
         let mut cells = cells(run, group, fastest);
+        if shares {
+            cells.insert(4, run.share_of_clairvoyant.map_or_else(|| "–".into(), human::percent));
+        }
         if timed {
             cells.push(run.time.map_or_else(|| "–".into(), |time| human::percent(time.stall_share)));
         }

@@ -32,12 +32,14 @@ pub(crate) fn speedup(run: &RunReport, group: &[&RunReport]) -> Option<f64> {
     (none.throughput_bytes_per_s > 0.0).then(|| run.throughput_bytes_per_s / none.throughput_bytes_per_s)
 }
 
-/// The runs in order, cut into groups of one input (or one device of a trace) each.
+/// The runs in order, cut into groups of one input (or one device of a trace) and one pair of caches each.
 pub(crate) fn by_input(runs: &[RunReport]) -> Vec<Vec<&RunReport>> {
     let mut groups: Vec<Vec<&RunReport>> = Vec::new();
     for run in runs {
-        let same =
-            |other: &RunReport| (&other.spec.input, &other.spec.map) == (&run.spec.input, &run.spec.map);
+        let of = |run: &RunReport| (run.spec.cache_bytes, run.spec.host_cache_bytes);
+        let same = |other: &RunReport| {
+            (&other.spec.input, &other.spec.map, of(other)) == (&run.spec.input, &run.spec.map, of(run))
+        };
         match groups.iter_mut().find(|group| same(group[0])) {
             Some(group) => group.push(run),
             None => groups.push(vec![run]),
@@ -58,6 +60,7 @@ pub(crate) fn verdict(group: &[&RunReport]) -> Verdict {
     };
     let headline = headline(best, group);
     let mut details = Vec::new();
+    details.extend(found_sentence(group));
     details.extend(latency_sentence(best, group));
     details.extend(no_difference(&schemes().map(|(_, run)| *run).collect::<Vec<_>>(), group));
     details.extend(schemes().filter_map(|(_, run)| not_paid(run, group)));
@@ -82,6 +85,11 @@ fn headline(best: &RunReport, group: &[&RunReport]) -> String {
         }
         None => format!("{} was fastest: {}", best.scheme, human::rate(best.throughput_bytes_per_s)),
     };
+    if let Some(share) = best.share_of_clairvoyant {
+        text.push_str(&format!(", {} of the best that was found offline", human::percent(share)));
+        text.push('.');
+        return text;
+    }
     let bound = group.iter().find(|run| run.spec.scheme == *"bound");
     if let Some(bound) = bound.filter(|run| run.throughput_bytes_per_s > 0.0) {
         let share = best.throughput_bytes_per_s / bound.throughput_bytes_per_s;
@@ -89,6 +97,12 @@ fn headline(best: &RunReport, group: &[&RunReport]) -> String {
     }
     text.push('.');
     text
+}
+
+/// What the reference is.
+fn found_sentence(group: &[&RunReport]) -> Option<String> {
+    let oracle = group.iter().find(|run| run.spec.scheme == *"oracle")?;
+    Some(format!("oracle, the best that was found offline: {}.", oracle.found_by.as_deref()?))
 }
 
 fn latency_sentence(best: &RunReport, group: &[&RunReport]) -> Option<String> {
@@ -193,6 +207,21 @@ mod tests {
             "asp was fastest: 40.0 MiB/s, 4.00× reading without prefetching, 80.0% of what the disks could give at best."
         );
         assert!(verdict.details[0].contains("it fell from"), "{:?}", verdict.details);
+    }
+
+    #[test]
+    fn beside_the_best_found_offline_the_winner_is_measured_by_it_and_it_says_what_found_it() {
+        let mut runs = [run("x", "none", 10), run("x", "oracle", 50), run("x", "strip", 20)];
+        runs[1].found_by = Some("foresight in the array's cache".into());
+        for (run, share) in runs.iter_mut().zip([0.2, 1.0, 0.4]) {
+            run.share_of_clairvoyant = Some(share);
+        }
+        let verdict = said(&runs);
+        assert!(verdict.headline.ends_with(", 40.0% of the best that was found offline."), "{verdict:?}");
+        assert_eq!(
+            verdict.details[0],
+            "oracle, the best that was found offline: foresight in the array's cache."
+        );
     }
 
     #[test]

@@ -6,6 +6,8 @@
 
 #[path = "it/devices.rs"]
 mod devices;
+#[path = "it/doctor.rs"]
+mod doctor;
 #[path = "it/files.rs"]
 mod files;
 #[path = "it/help.rs"]
@@ -21,6 +23,8 @@ mod s3;
 mod serve;
 #[path = "it/top.rs"]
 mod top;
+#[path = "it/watching.rs"]
+mod watching;
 
 use assert_cmd::Command;
 use serde_json::Value;

@@ -17,11 +17,13 @@ use core::any::Any;
 
 pub mod amp;
 pub mod asp;
+pub mod auto;
 #[cfg(test)]
 mod bench;
 pub mod decisions;
 pub mod files;
 pub mod flashy;
+pub mod grain;
 pub mod linux24;
 pub mod linux26;
 pub mod linux6;
@@ -29,6 +31,7 @@ pub mod linux_ondemand;
 pub mod msp;
 pub mod none;
 mod readahead;
+pub mod recall;
 pub mod regions;
 #[cfg(test)]
 pub(crate) mod rig;
@@ -236,6 +239,15 @@ pub struct Wants {
     pub ahead_blocks_max: Option<u64>,
 }
 
+/// What a policy has learned that is of use another time: the runs of blocks that it knows, in the order in which they are
+/// read. A host may keep it and give it to the next policy of this kind over the same volume.
+pub trait Learned {
+    /// All of it, as one way; each block of a run once.
+    fn way(&self) -> Vec<Extent>;
+    /// Takes over what was learned before, as far as it has room.
+    fn learn(&mut self, way: &[Extent]);
+}
+
 /// Detect, permit, size; and keep and dispatch, where these share its state. Source: design.md, "The central types, in
 /// words".
 ///
@@ -282,9 +294,18 @@ pub trait Policy: Any + Send {
     fn wants(&mut self) -> Wants {
         self.inner().map_or_else(Wants::default, Policy::wants)
     }
+    /// Whether what it reads now is for later: it knows that it loses before it gains.
+    fn invests(&mut self) -> bool {
+        self.inner().is_some_and(Policy::invests)
+    }
     /// Whether it listens to [`Event::Left`] at all. Asked once: who does not is not told of every block.
     fn hears_left(&mut self) -> bool {
         self.inner().is_none_or(Policy::hears_left)
+    }
+
+    /// What it learns, if it learns anything that is of use another time.
+    fn learned(&mut self) -> Option<&mut dyn Learned> {
+        self.inner()?.learned()
     }
 
     /// [`Event::Access`].

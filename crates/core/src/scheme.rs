@@ -6,7 +6,7 @@
 //! A scheme is a policy itself, so that what listens to a whole one, or controls it, wraps it like any other.
 
 use crate::dispatch::Dispatch;
-use crate::policy::{Event, Plan, Policy, Show, Wants, World};
+use crate::policy::{Event, Learned, Plan, Policy, Show, Wants, World};
 use crate::retention::contract::Retention;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -99,6 +99,12 @@ impl Policy for Scheme {
             all.ahead_blocks_max = all.ahead_blocks_max.or(wants.ahead_blocks_max);
         }
         all
+    }
+    fn invests(&mut self) -> bool {
+        self.parts.iter_mut().any(|part| part.invests())
+    }
+    fn learned(&mut self) -> Option<&mut dyn Learned> {
+        self.parts.iter_mut().find_map(|part| part.learned())
     }
     fn hears_left(&mut self) -> bool {
         self.parts.iter_mut().any(|part| part.hears_left())

@@ -21,6 +21,7 @@ use crate::spec::RunSpec;
 use crate::workload::{Request, Source};
 use forerun_core::access::{Access, Context, Op};
 use forerun_core::engine::Engine;
+use forerun_core::policy::Policy;
 use forerun_core::units::{BLOCK_BYTES, Extent, Nanos};
 use meter::Meter;
 use stack::{Event, Stack};
@@ -94,6 +95,27 @@ pub(crate) fn run(
     run_layers(input, spec, &hardware, layers, progress)
 }
 
+/// The same with a scheme that begins with what was learned before; and what it has learned then.
+pub(crate) fn run_learned(
+    input: &Input,
+    spec: &RunSpec,
+    before: &[Extent],
+    progress: &(dyn Fn(Progress) + Sync),
+) -> Result<(RunReport, Option<Vec<Extent>>), RunError> {
+    let hardware = hardware(spec)?;
+    let mut layers = Layers::new(&hardware, spec);
+    for layer in [&mut layers.host, &mut layers.array] {
+        if let Some(learned) = layer.scheme.learned() {
+            learned.learn(before);
+        }
+    }
+    let mut run = prepare(input, spec, &hardware, layers, progress)?;
+    run.go();
+    let after = run.stack.host.as_mut().and_then(|host| host.learned());
+    let after = after.or_else(|| run.stack.array.learned());
+    Ok((run.finish(input, spec), after))
+}
+
 /// The same with schemes of the caller's making in the layers.
 pub(crate) fn run_layers(
     input: &Input,
@@ -102,6 +124,19 @@ pub(crate) fn run_layers(
     layers: Layers,
     progress: &(dyn Fn(Progress) + Sync),
 ) -> Result<RunReport, RunError> {
+    let mut run = prepare(input, spec, hardware, layers, progress)?;
+    run.go();
+    Ok(run.finish(input, spec))
+}
+
+/// Everything of a run, before its first request.
+fn prepare<'a>(
+    input: &Input,
+    spec: &RunSpec,
+    hardware: &Hardware,
+    layers: Layers,
+    progress: &'a (dyn Fn(Progress) + Sync),
+) -> Result<Run<'a>, RunError> {
     let programs = input.programs(spec, hardware.array.capacity_blocks() * BLOCK_BYTES)?;
     let placement = placement(hardware, spec, &programs)?;
     let (files, sizes_known) = (build::files(&programs), *spec.file_sizes == FileSizes::Known);
@@ -109,9 +144,7 @@ pub(crate) fn run_layers(
         .then(|| Apart::new(files.clone(), placement.blocks_above(hardware.array.capacity_blocks())));
     let mut stack = build::stack(hardware, spec, layers, placement, apart)?;
     (stack.files, stack.sizes_known) = (files, sizes_known);
-    let mut run = Run::new(programs, stack, progress);
-    run.go();
-    Ok(run.finish(input, spec))
+    Ok(Run::new(programs, stack, progress))
 }
 
 impl<'a> Run<'a> {

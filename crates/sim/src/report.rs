@@ -243,6 +243,13 @@ pub struct RunReport {
     pub streams: Option<StreamsReport>,
     /// Curves over virtual time, at most a few hundred points.
     pub timeline: Vec<Sample>,
+    /// How near the run came to the best that was found offline, the row `oracle`: its time over that of this run (`open`: by the
+    /// mean response). Only where that row was run too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub share_of_clairvoyant: Option<f64>,
+    /// Of the row `oracle`: what found it, foresight or a scheme that was run beside it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub found_by: Option<String>,
     /// Everything that determined this run.
     pub spec: RunSpec,
     /// The seed, repeated from the spec.

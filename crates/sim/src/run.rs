@@ -6,6 +6,7 @@ use crate::input::Input;
 use crate::progress::Progress;
 use crate::report::RunReport;
 use crate::spec::RunSpec;
+use forerun_core::units::{BLOCK_BYTES, Extent};
 use forerun_trace::ReadOptions;
 
 /// The numbers that the scheme of `spec` chooses on its hardware, with so many streams at once, and the arithmetic.
@@ -46,6 +47,33 @@ pub fn run(
         clairvoyant::assert_bound(&[bound, report.clone()]);
     }
     Ok(report)
+}
+
+/// [`run`] of a scheme that begins with what was learned before, and what it has learned in the end: runs of blocks in the
+/// order in which they are read.
+///
+/// # Errors
+/// See [`RunError`]; a scheme that learns nothing is refused.
+pub fn run_learned(
+    input: &Input,
+    spec: &RunSpec,
+    before: &[Extent],
+    progress: &(dyn Fn(Progress) + Sync),
+) -> Result<(RunReport, Vec<Extent>), RunError> {
+    let (report, after) = crate::host::run_learned(input, spec, before, progress)?;
+    let Some(after) = after else {
+        let why = format!("{} learns nothing; name a scheme with recall", spec.scheme.text());
+        return Err(RunError::Spec { field: "scheme", why });
+    };
+    Ok((report, after))
+}
+
+/// Bytes that the programs of a spec can address.
+///
+/// # Errors
+/// See [`RunError`].
+pub fn volume_bytes(spec: &RunSpec) -> Result<u64, RunError> {
+    Ok(crate::host::hardware(spec)?.array.capacity_blocks() * BLOCK_BYTES)
 }
 
 /// Loads the input that a spec names, checks that it is the one that the spec was written for, and runs it.

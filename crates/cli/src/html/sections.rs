@@ -8,6 +8,11 @@ use crate::words::{self, Verdict};
 use forerun_sim::report::{RunReport, ratio};
 use std::fmt::Write as _;
 
+/// What was assumed, and what would be otherwise.
+pub(super) fn remarks(lines: &[String]) -> String {
+    lines.iter().map(|line| format!("<p class=\"setup\">{}</p>\n", esc(line))).collect()
+}
+
 /// Speed-up of every scheme on every input, as a table.
 pub(super) fn overview(groups: &[Vec<&RunReport>]) -> String {
     let mut schemes: Vec<&str> = Vec::new();
@@ -77,13 +82,14 @@ fn setup(run: &RunReport) -> String {
         if bytes == 0 { format!("no {name}") } else { format!("{name} of {}", human::bytes(float(bytes))) }
     };
     format!(
-        "{} of {} · {} · {} · replay {} · {} scheduler · seed {}",
+        "{} of {} · {} · {} · replay {} · {} scheduler · CPU {} · seed {}",
         run.array,
         run.spec.device,
         cache(run.cache_bytes, "array cache"),
         cache(run.host_cache_bytes, "host cache"),
         run.spec.mode,
         run.spec.scheduler,
+        run.spec.cpu,
         run.seed,
     )
 }
@@ -146,10 +152,11 @@ fn chips(runs: &[&RunReport]) -> String {
     text
 }
 
-const COLUMNS: [&str; 19] = [
+const COLUMNS: [&str; 20] = [
     "scheme",
     "throughput",
     "× none",
+    "of clairvoyant",
     "elapsed",
     "hit ratio",
     "late",
@@ -204,6 +211,7 @@ fn cells(run: &RunReport, runs: &[&RunReport]) -> Vec<String> {
         run.scheme.clone(),
         human::rate(run.throughput_bytes_per_s),
         words::speedup(run, runs).map_or_else(dash, human::times),
+        run.share_of_clairvoyant.map_or_else(dash, human::percent),
         time(run.elapsed_ns),
     ];
     if run.scheme == "bound" {
@@ -250,13 +258,20 @@ fn specs(runs: &[&RunReport]) -> String {
     text
 }
 
-const TERMS: [(&str, &str); 12] = [
+const TERMS: [(&str, &str); 13] = [
     ("none", "Every miss goes to disk; nothing is read ahead. What all factors compare with."),
     (
         "bound",
         "The least time that the disks and programs could need if everything were known and every head stood right. Nothing can beat it.",
     ),
-    ("oracle", "Reads ahead knowing the future, on the real device model. A careful scheme may beat it."),
+    (
+        "oracle",
+        "The best that was found offline: foresight on the real device model, or a scheme of this comparison where that was faster.",
+    ),
+    (
+        "of clairvoyant",
+        "The time of oracle as a share of the run's own: how near it came to the best that was found.",
+    ),
     ("cache hit", "The block was read before and is still in memory."),
     ("prefetch hit", "A prefetch had brought the block, and this is its first use."),
     ("late hit", "A prefetch of the block was under way, so the reader waited for less than a whole read."),

@@ -3,6 +3,7 @@
 use super::{forerun, output};
 
 const SUBCOMMANDS: &[&[&str]] = &[
+    &["doctor"],
     &["schemes"],
     &["explain"],
     &["device", "list"],
@@ -26,6 +27,14 @@ const SUBCOMMANDS: &[&[&str]] = &[
     &["ctl", "drop"],
     &["ctl", "stop"],
     &["reproduce", "flashy"],
+    &["watch"],
+    &["load"],
+    &["manifest", "record"],
+    &["manifest", "show"],
+    &["manifest", "verify"],
+    &["manifest", "merge"],
+    &["manifest", "replay"],
+    &["manifest", "snapshot"],
     &["completions"],
     &["man"],
 ];

@@ -179,7 +179,12 @@ fn one_array_each_runs_every_device_as_an_input_of_its_own() {
     assert_eq!(first, output(&["compare", "--spec", &spec, "--json"]));
     let one = json(&[&["sim", &trace, "--scheme", "asp"], &each[..]].concat());
     assert_eq!(one["runs"].as_array().expect("runs").len(), 2);
-    assert_eq!((&one["runs"][0], &one["runs"][1]), (&runs[3], &runs[7]));
+    // A run alone has nothing beside it to be a share of.
+    for (alone, beside) in [(0, 3), (1, 7)] {
+        let mut beside = runs[beside].clone();
+        beside.as_object_mut().and_then(|run| run.remove("share_of_clairvoyant")).expect("a share");
+        assert_eq!(one["runs"][alone], beside);
+    }
     let table = output(&["sim", &trace, "--map", "one-array-each", "--array", ARRAY]);
     assert!(table.contains(a) && table.contains(b), "{table}");
 }
@@ -237,7 +242,6 @@ fn misuse_is_told_before_anything_runs() {
     assert!(
         fails(&words(&compare(&["--fail-if", "msp.hit_ratio < 1"])), 2).contains("none, bound, oracle, asp")
     );
-    assert!(fails(&["compare", SMALL], 2).contains("--scheme"));
     assert!(fails(&["compare", SMALL, "--scheme", "apsd"], 2).contains("apsd"));
     assert!(fails(&["compare", SMALL, "--scheme", "asp", "--cache", "12 parsecs"], 2).contains("--cache"));
     assert!(fails(&["compare", SMALL, "--scheme", "asp", "--array", "raid5:2x1"], 2).contains("array"));
@@ -311,4 +315,113 @@ fn the_issues_command_lines_work_where_the_traces_are() {
     for run in report["runs"].as_array().expect("runs") {
         assert!(run["elapsed_ns"].as_u64().expect("a time") >= floor, "{}", run["scheme"]);
     }
+}
+
+#[test]
+fn without_hardware_or_schemes_this_machine_is_taken_and_a_sensible_set_and_both_are_said() {
+    let text = output(&["compare", SMALL, "--quiet"]);
+    for word in [
+        "scheduler ",
+        "CPU vm-2026",
+        "regions(linux-6)",
+        "Assumed: ",
+        "--device and --scheduler say otherwise",
+    ] {
+        assert!(text.contains(word), "{word}: {text}");
+    }
+    let said = ["compare", SMALL, "--device", "gp3", "--scheduler", "none", "--scheme", "amp"];
+    let text = output(&said);
+    assert!(
+        !text.contains("Assumed") && text.contains("of gp3") && text.contains("scheduler none"),
+        "{text}"
+    );
+    // A disk with platters gets what a current kernel puts before it, flash gets none.
+    let scheduler =
+        |device| json(&["sim", SMALL, "--device", device, "--json"])["runs"][0]["spec"]["scheduler"].clone();
+    assert_eq!((scheduler("wd-7200"), scheduler("nvme")), ("clook".into(), "none".into()));
+}
+
+#[test]
+fn a_trace_of_a_device_gets_schemes_of_an_array() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let trace = dir.path().join("blocks.csv");
+    std::fs::write(&trace, "t,dev,off,bytes,op,pid,file\n0,sda,0,4096,R,1,\n1,sda,4096,4096,R,1,\n")
+        .expect("written");
+    let report = json(&["compare", trace.to_str().expect("UTF-8"), "--json"]);
+    assert!(
+        schemes(&report).contains(&"asp+msp") && !schemes(&report).contains(&"linux-6"),
+        "{:?}",
+        schemes(&report)
+    );
+}
+
+#[test]
+fn of_a_list_of_caches_each_has_a_table_of_its_own() {
+    let line =
+        ["compare", SMALL, "--array", ARRAY, "--device", "nvme", "--scheme", "asp", "--cache", "4MiB,16MiB"];
+    let text = output(&line);
+    assert!(text.contains("4.00 MiB array cache") && text.contains("16.0 MiB array cache"), "{text}");
+    assert_eq!(text.matches("asp was fastest").count() + text.matches("No scheme beat").count(), 2, "{text}");
+    assert!(fails(&["sim", SMALL, "--cache", "4MiB,16MiB"], 2).contains("takes a list"));
+}
+
+#[test]
+fn a_scheduler_is_tried_otherwise_only_where_nobody_said_it() {
+    let line = [
+        "compare",
+        "random:size=512MiB,requests=300,processes=2",
+        "--device",
+        "wd-7200",
+        "--scheme",
+        "strip",
+    ];
+    let told = output(&[&line[..], &["--cache", "64MiB", "--array", "raid0:2x128KiB"]].concat());
+    let said = output(
+        &[&line[..], &["--scheduler", "clook", "--cache", "64MiB", "--array", "raid0:2x128KiB"]].concat(),
+    );
+    assert!(told.contains("Assumed: scheduler clook"), "{told}");
+    assert!(!said.contains("Assumed") && !said.contains("With --"), "{said}");
+}
+
+#[test]
+fn what_a_spec_file_leaves_out_means_the_same_on_every_machine() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let spec = dir.path().join("one.toml");
+    std::fs::write(&spec, format!("[[runs]]\ninput = '{SMALL}'\n")).expect("written");
+    let report = json(&["compare", "--spec", spec.to_str().expect("UTF-8"), "--json"]);
+    let spec = &report["runs"][0]["spec"];
+    assert_eq!((&spec["device"], &spec["scheduler"]), (&"cheetah-15k4".into(), &"anticipatory".into()));
+}
+
+#[test]
+fn what_was_learned_in_one_run_is_kept_for_the_next_and_bound_to_its_volume() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("learned.manifest");
+    let path = path.to_str().expect("a path");
+    let how = |scheme, device, option| {
+        // Twice as much as the cache holds, and twice the same.
+        let work = "zipf:requests=2000,size=64MiB,theta=0.1";
+        let hardware =
+            ["--array", "single", "--device", device, "--host-cache", "4MiB", "--scheduler", "none"];
+        let mut args = vec!["sim", work, "--scheme", scheme, option, path];
+        args.extend(hardware);
+        args.push("--json");
+        args
+    };
+    let ways = |run: &Value| {
+        let gauges = run["runs"][0]["layers"][0]["gauges"].as_array().expect("gauges").clone();
+        gauges.iter().find(|gauge| gauge[0] == "recall_used_runs").expect("a gauge")[1]
+            .as_f64()
+            .expect("a number")
+    };
+    let first = json(&how("recall(memory=1MiB)", "gp3", "--learn"));
+    let second = json(&how("recall(memory=1MiB)", "gp3", "--manifest"));
+    assert!(ways(&first) == 0.0 && ways(&second) > 100.0, "{} and {}", ways(&first), ways(&second));
+    let said = fails(&how("linux-6", "gp3", "--learn"), 2);
+    assert!(said.contains("linux-6 learns nothing"), "{said}");
+    let said = fails(&how("recall", "wd-7200", "--manifest"), 1);
+    assert!(said.contains("learned on a volume of"), "{said}");
+    std::fs::write(path, "no manifest").expect("written");
+    let said = fails(&how("recall", "gp3", "--manifest"), 1);
+    assert!(said.contains(path) && said.contains("--learn FILE"), "{said}");
 }

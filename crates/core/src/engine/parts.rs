@@ -199,6 +199,11 @@ impl Parts {
     pub(crate) const fn scheme_mut(&mut self) -> (&mut Scheme, &Cache) {
         self.memory.scheme_beside_cache()
     }
+    /// What its scheme has learned that is of use another time: `None` if it learns nothing.
+    #[must_use]
+    pub fn learned(&mut self) -> Option<Vec<Extent>> {
+        self.memory.scheme_mut().learned().map(|learned| learned.way())
+    }
     /// Sums so far.
     #[must_use]
     pub const fn stats(&self) -> &Stats {

@@ -7,7 +7,7 @@ pub(super) static ORACLE: Row = Row {
     name: "oracle",
     layer: Layer::Beside,
     role: Role::Neutral,
-    about: "Aggressive clairvoyant prefetching on the real device model: knows the order of reads. A scheme may beat it.",
+    about: "The best found offline: clairvoyant prefetching on the real device model, or a scheme of the comparison that beat it.",
     source: "Cao et al., SIGMETRICS 1995; Kimbrel et al., OSDI 1996",
     ..Row::PLAIN
 };
@@ -17,7 +17,7 @@ pub(super) static BOUND: Row = Row {
     name: "bound",
     layer: Layer::Beside,
     role: Role::Neutral,
-    about: "No scheme can be faster: compute, or minimal transfer of what Belady's MIN must load.",
+    about: "Nothing can be faster: compute, or the least time of the devices for what Belady's MIN must load.",
     source: "design: \"Words\"; Belady 1966",
     ..Row::PLAIN
 };

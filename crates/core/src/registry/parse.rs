@@ -79,7 +79,7 @@ pub enum SchemeError {
         why: String,
     },
     /// A part that stands for the whole system.
-    #[error("{name} stands alone: it is a whole comparison line, not a part")]
+    #[error("{name} stands alone: it stands for a whole scheme, not a part of one")]
     Alone {
         /// The part.
         name: &'static str,
@@ -95,6 +95,7 @@ pub struct Part {
     pub values: Values,
     /// What a controller controls; only controllers have one.
     inner: Option<Box<Self>>,
+    layer: Layer,
 }
 
 impl PartialEq for Part {
@@ -115,7 +116,7 @@ impl Part {
     /// Where it works: a controller where its inner part does.
     #[must_use]
     pub fn layer(&self) -> Layer {
-        self.inner.as_ref().map_or(self.row.layer, |inner| inner.layer())
+        self.inner.as_ref().map_or(self.layer, |inner| inner.layer())
     }
     /// What it answers: a controller what its inner part does.
     #[must_use]
@@ -130,7 +131,7 @@ impl Part {
             None => (text, ""),
         };
         let row = row(name).ok_or_else(|| unknown(name))?;
-        let mut part = Self { row, values: Values::usual(row), inner: None };
+        let mut part = Self { row, values: Values::usual(row), inner: None, layer: row.layer };
         if let Some(value) = rest.strip_prefix(':') {
             let param = row.params.first().ok_or_else(|| grammar("this scheme takes no value after ':'"))?;
             part.set(param.name, value)?;
@@ -238,9 +239,11 @@ impl SchemeSpec {
         for piece in split_outside(text, '+') {
             parts.push(Part::parse(piece.trim())?);
         }
+        settle(&mut parts);
         check_together(&parts)?;
         if parts.len() > 1 {
-            if let Some(alone) = parts.iter().find(|p| p.layer() == Layer::Beside) {
+            let alone = |p: &&Part| p.layer() == Layer::Beside || p.role() == Role::Chooser;
+            if let Some(alone) = parts.iter().find(alone) {
                 return Err(SchemeError::Alone { name: alone.row.name });
             }
             parts.retain(|p| p.role() != Role::Neutral);
@@ -351,6 +354,15 @@ fn split_outside(text: &str, at: char) -> Vec<&str> {
     parts
 }
 
+/// Parts that can work in either layer go where the others are: into the host layer if one of them is there.
+fn settle(parts: &mut [Part]) {
+    let of =
+        |layer| move |part: &Part| !part.row.either && part.role() != Role::Neutral && part.layer() == layer;
+    if parts.iter().any(of(Layer::Array)) && !parts.iter().any(of(Layer::Host)) {
+        parts.iter_mut().filter(|part| part.row.either).for_each(|part| part.layer = Layer::Array);
+    }
+}
+
 fn check_together(parts: &[Part]) -> Result<(), SchemeError> {
     for (at, first) in parts.iter().enumerate() {
         for second in &parts[at + 1..] {
@@ -358,6 +370,7 @@ fn check_together(parts: &[Part]) -> Result<(), SchemeError> {
             let pair = [a.role(), b.role()];
             let allowed = a.layer() != b.layer()
                 || pair.contains(&Role::Neutral)
+                || pair.contains(&Role::Chooser)
                 || pair.contains(&Role::Beside)
                 || (pair.contains(&Role::Owner) && pair.contains(&Role::Companion))
                 || (pair.contains(&Role::Keep)
@@ -389,6 +402,23 @@ mod tests {
         assert_eq!(canon("none"), "none");
         assert_eq!(canon("none+arc"), "arc");
         assert_eq!(canon("asp(upstream=50%)"), "asp(upstream=50%)");
+    }
+
+    #[test]
+    fn a_part_that_works_in_either_layer_goes_where_the_others_are() {
+        for (text, array) in [
+            ("recall", false),
+            ("none+recall", false),
+            ("linux-6+recall", false),
+            ("asp+msp+recall", true),
+            ("asp+linux-6+recall", false),
+            ("rpp(strip)+recall", true),
+        ] {
+            let scheme = SchemeSpec::parse(text).unwrap();
+            let layer = if array { Layer::Array } else { Layer::Host };
+            assert!(scheme.of(layer).any(|part| part.row.name == "recall"), "{text}");
+            assert_eq!(SchemeSpec::parse(&scheme.to_string()).unwrap(), scheme, "{text}");
+        }
     }
 
     #[test]

@@ -1,14 +1,17 @@
-//! `bound`: a time that no scheme on this hardware can beat, computed and not simulated.
+//! `bound`: a time that nothing on this hardware can beat, computed and not simulated.
 //!
-//! It is the longest of three lower bounds. *Compute*: a process waits at least for its own think times and for the
-//! top layer's CPU delay of each of its requests; in `open` mode the last recorded time stands in its place.
-//! *Transfer*: each disk must at least move the blocks that it has to load, at the rate of its fastest zone (a cloud
-//! volume's burst is given for nothing). *Bus*, where it is limited: the same over the shared bus.
+//! It is the longest of lower bounds. *Compute*: a process waits at least for its own think times and for the top layer's CPU delay of
+//! each of its requests, in the order in which it may have them outstanding; in `open` mode the last recorded time stands in its
+//! place. *Devices*: each disk must read the blocks that have to be loaded from it, in the least time that its mechanism needs for
+//! them in any order ([`Floor`]: passing, gaps, seeks; dies and channels; tokens). *Bus*, where it is limited: all loads over it.
 //!
 //! What must be loaded is where validity is decided. Every first read of a block is a load, whatever the scheme. More
 //! than that is claimed only where the order of reads does not depend on service (one process, or recorded times):
 //! then the loads of Belady's MIN, for each disk over its own subsequence with all memory of the stack for itself
-//! (both caches and the drive's own), and over all disks together, with the drives' memories too. This holds for
+//! (both caches and the drive's own), and over all disks together, with the drives' memories too; and of each *phase* of the order,
+//! in which so many different blocks are read that memory cannot hold most of them, the least time of those that it cannot,
+//! whichever they are. Phases follow one another: what one of them loads is not loaded in another, since what memory brings from
+//! before is what it held at the turn. This holds for
 //! prefetching as well: an engine gives an access all its slots in the order in which accesses arrive, a block in a
 //! slot or a drive's segment was transferred once since it last was nowhere, and MIN is minimal over all ways to
 //! choose what is somewhere. A block that is written is taken out: from its first write on where one request ends
@@ -29,6 +32,7 @@ use forerun_core::hash::NumberMap;
 use forerun_core::retention::Key;
 use forerun_core::retention::belady::min_loads;
 use forerun_core::units::{BLOCK_BYTES, Block, Extent, Nanos, SECTORS_PER_BLOCK};
+use forerun_disk::floor::Floor;
 use forerun_disk::preset::PresetSpec;
 
 /// Asserts that no run of a comparison is faster than the row `bound` of the same input and hardware.
@@ -62,16 +66,21 @@ pub fn bound(input: &Input, spec: &RunSpec) -> Result<RunReport, RunError> {
     let programs = input.programs(spec, hardware.array.capacity_blocks() * BLOCK_BYTES)?;
     let placement = host::placement(&hardware, spec, &programs)?;
     let asked = Asked::of(programs, spec, &placement);
-    let loads = Loads::of(&asked, &hardware, spec, &placement);
+    let loads = Loads::of(&asked, &hardware, spec, &placement)?;
     let free = burst_ns(&hardware);
     let transfer = |blocks: u64| blocks.saturating_mul(hardware.outer_ns_per_block).saturating_sub(free);
-    let per_disk = loads.disks.iter().copied().map(transfer).max().unwrap_or(0);
+    let per_disk: Vec<u64> =
+        loads.disks.iter().zip(&loads.least).map(|(&n, &least)| transfer(n).max(least)).collect();
     let shared = transfer(loads.all.div_ceil(loads.disks.len().max(1) as u64));
     let bus = (BLOCK_BYTES * 1_000_000_000).checked_div(spec.bus_bytes_per_s).unwrap_or(0);
-    let elapsed = asked.compute.max(per_disk).max(shared).max(loads.all.saturating_mul(bus));
-    let device = |&blocks: &u64| DeviceReport {
+    let elapsed = asked
+        .compute
+        .max(per_disk.iter().copied().max().unwrap_or(0))
+        .max(shared)
+        .max(loads.all.saturating_mul(bus));
+    let device = |(&blocks, &busy_ns): (&u64, &u64)| DeviceReport {
         bytes: blocks * BLOCK_BYTES,
-        busy_ns: transfer(blocks),
+        busy_ns,
         ..DeviceReport::default()
     };
     Ok(RunReport {
@@ -80,7 +89,7 @@ pub fn bound(input: &Input, spec: &RunSpec) -> Result<RunReport, RunError> {
         bytes_read_requested: asked.bytes_read,
         bytes_from_devices: loads.all * BLOCK_BYTES,
         throughput_bytes_per_s: per_second(asked.bytes_read + asked.bytes_written, elapsed),
-        devices: loads.disks.iter().map(device).collect(),
+        devices: loads.disks.iter().zip(&per_disk).map(device).collect(),
         ..empty(input, spec)
     })
 }
@@ -119,6 +128,8 @@ fn empty(input: &Input, spec: &RunSpec) -> RunReport {
         cpu_share: 0.0,
         time: None,
         streams: None,
+        share_of_clairvoyant: None,
+        found_by: None,
         timeline: Vec::new(),
         spec: RunSpec { input_hash: input.hash.clone(), ..spec.clone() },
         seed: spec.seed,
@@ -304,6 +315,8 @@ impl Asked {
 struct Loads {
     /// By each disk.
     disks: Vec<u64>,
+    /// The least time in which each disk can read what it must, ns.
+    least: Vec<u64>,
     /// By all of them together: at least the sum of `disks`.
     all: u64,
 }
@@ -311,32 +324,95 @@ struct Loads {
 /// Belongs to no disk.
 const NO_DISK: u16 = u16::MAX;
 
-impl Loads {
+/// A phase reads so many times as many different blocks as memory holds: of them memory may hold as many from before as it can,
+/// and as many may be under way at its end.
+const PHASE_MEMORIES: u64 = 6;
+
+/// Where each block lies: its disk, and its number there.
+struct Homes(Vec<(u16, u64)>);
+
+impl Homes {
     fn of(asked: &Asked, hardware: &Hardware, spec: &RunSpec, placement: &Placement) -> Self {
-        let array = &hardware.array;
-        let disk_of = |block: u64| {
+        let home = |&block: &u64| {
             let place = placement.place(Block(block));
-            let direct = array.direct(Extent::new(place.0, 1)).expect("requests lie within the volume");
-            if spec.failed.contains(&direct.disk.0) { NO_DISK } else { direct.disk.0 }
+            let direct =
+                hardware.array.direct(Extent::new(place.0, 1)).expect("requests lie within the volume");
+            let disk = if spec.failed.contains(&direct.disk.0) { NO_DISK } else { direct.disk.0 };
+            (disk, direct.extent.start.0)
         };
-        let homes: Vec<u16> = asked.blocks.iter().map(|&block| disk_of(block)).collect();
-        let mut disks = vec![0_u64; usize::from(array.disks())];
-        for (&home, _) in homes.iter().zip(&asked.read).filter(|(home, read)| **home != NO_DISK && **read) {
-            disks[usize::from(home)] += 1;
+        Self(asked.blocks.iter().map(home).collect())
+    }
+    fn disk(&self, key: Key) -> u16 {
+        self.0[key.index()].0
+    }
+    /// The numbers of these blocks on their disk, ascending.
+    fn places(&self, keys: impl Iterator<Item = Key>) -> Vec<u64> {
+        let mut places: Vec<u64> = keys.map(|key| self.0[key.index()].1).collect();
+        places.sort_unstable();
+        places
+    }
+}
+
+impl Loads {
+    fn of(
+        asked: &Asked,
+        hardware: &Hardware,
+        spec: &RunSpec,
+        placement: &Placement,
+    ) -> Result<Self, RunError> {
+        let array = &hardware.array;
+        let homes = Homes::of(asked, hardware, spec, placement);
+        let wrong =
+            |why: forerun_disk::preset::PresetError| RunError::Spec { field: "device", why: why.to_string() };
+        let longest = array.strip_blocks().max(spec.cluster_blocks);
+        let floor = Floor::new(&hardware.preset, longest).map_err(wrong)?;
+        let (mut disks, mut least) = (Vec::new(), Vec::new());
+        for disk in 0..array.disks() {
+            let read = (0..).map(Key).zip(&asked.read).filter(|(_, read)| **read).map(|(key, _)| key);
+            let own = homes.places(read.filter(|&key| homes.disk(key) == disk));
+            disks.push(own.len() as u64);
+            least.push(floor.all(&own));
         }
         let mut all = disks.iter().sum();
         if !asked.reads.is_empty() {
             let own = drive_cache_blocks(hardware);
             let layers = layers_blocks(asked, hardware, spec);
             for disk in 0..array.disks() {
-                let distinct = &mut disks[usize::from(disk)];
-                *distinct = loads(&asked.reads, |key| homes[key.index()] == disk, *distinct, layers + own);
+                let at = usize::from(disk);
+                let mine = |key: Key| homes.disk(key) == disk;
+                disks[at] = loads(&asked.reads, mine, disks[at], layers + own);
+                least[at] = least[at].max(phases(&asked.reads, &homes, disk, &floor, layers + own));
             }
             let memory = layers + own * u64::from(array.disks());
-            all = loads(&asked.reads, |key| homes[key.index()] != NO_DISK, all, memory);
+            all = loads(&asked.reads, |key| homes.disk(key) != NO_DISK, all, memory);
         }
-        Self { all: all.max(disks.iter().sum()), disks }
+        Ok(Self { all: all.max(disks.iter().sum()), disks, least })
     }
+}
+
+/// The least time of a disk over the phases of the order: in each, of its blocks of the phase, all must be read but as many as
+/// memory held at its beginning and as many as are under way at its end.
+fn phases(reads: &[Key], homes: &Homes, disk: u16, floor: &Floor, memory: u64) -> u64 {
+    let (most, held) = (memory.saturating_mul(PHASE_MEMORIES), 2 * memory);
+    let (most, held) =
+        (usize::try_from(most).unwrap_or(usize::MAX), usize::try_from(held).unwrap_or(usize::MAX));
+    let mut phase: Vec<Key> = Vec::new();
+    // Per key: the number of the phase that read it last, from 1.
+    let mut read_in = vec![0_u32; homes.0.len()];
+    let (mut number, mut time) = (1, 0);
+    let end = |phase: &[Key]| floor.all_but(&homes.places(phase.iter().copied()), held);
+    for &key in reads.iter().filter(|&&key| homes.disk(key) == disk) {
+        if read_in[key.index()] != number {
+            read_in[key.index()] = number;
+            phase.push(key);
+            if phase.len() >= most {
+                time += end(&phase);
+                number += 1;
+                phase.clear();
+            }
+        }
+    }
+    time + end(&phase)
 }
 
 /// All memory above the drives in which a block may be, in blocks.

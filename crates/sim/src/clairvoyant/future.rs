@@ -28,6 +28,7 @@ impl Key {
 }
 
 /// What will be asked for.
+#[derive(Clone)]
 pub(super) struct Future {
     keys: NumberMap<Key>,
     /// Per key.

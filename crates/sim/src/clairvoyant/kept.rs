@@ -3,13 +3,16 @@
 //! A block has a *seat* while the engine gives it memory, and a *rank* in the order of leaving once its data has
 //! arrived; what is in flight cannot leave. The victim is always the block whose next use is farthest (rule 2 of
 //! algorithms.md 7.12), with two exceptions. A block that a reader still copies from gives no memory by leaving: it is
-//! passed over until the next event. A dirty one may be refused by the engine: it stands aside until all others have
-//! been proposed.
+//! passed over until the next event. A dirty one leaves behind all clean ones, since proposing it makes the engine write it at
+//! once: it stands aside until it is on the members, or nothing else is left.
 
 use super::future::{Key, Position};
 use forerun_core::cache::{Cache, LineId};
 use forerun_core::units::{Block, Extent};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
+
+/// Dirty blocks that are looked at again at an event.
+const LOOKS_MAX: usize = 8;
 
 /// Where a block is, as far as leaving goes.
 #[derive(Clone, Copy, Debug, Default)]
@@ -26,6 +29,8 @@ pub(super) struct Kept {
     keys: Vec<Option<Key>>,
     aside: Vec<Key>,
     pinned: Vec<Key>,
+    /// Dirty ones that came up: they leave last, and come back into the order once they are on the members.
+    dirty: VecDeque<Key>,
 }
 
 impl Kept {
@@ -79,15 +84,38 @@ impl Kept {
     }
     /// The line whose next use is farthest, of those that nobody copies from.
     pub(super) fn farthest(&mut self, cache: &Cache) -> Option<LineId> {
-        while let Some(&(_, key)) = self.order.last() {
+        while let Some(&(next, key)) = self.order.last() {
             let line = self.line(key).expect("what may leave has a line");
-            if !is_pinned(line, cache) {
+            self.lift(key);
+            if is_pinned(line, cache) {
+                self.pinned.push(key);
+            } else if cache.line(line).dirty > 0 {
+                self.dirty.push_back(key);
+            } else {
+                self.place(key, next);
                 return Some(line);
             }
-            self.lift(key);
-            self.pinned.push(key);
+        }
+        while let Some(key) = self.dirty.pop_front() {
+            let waits = self.seat(key).rank.is_none();
+            if let Some(line) = self.line(key).filter(|_| waits) {
+                return Some(line);
+            }
         }
         None
+    }
+    /// Lets some of the dirty ones that have been written meanwhile leave by their next use again.
+    pub(super) fn readmit_clean(&mut self, cache: &Cache, next_read: impl Fn(Key) -> Position) {
+        for _ in 0..self.dirty.len().min(LOOKS_MAX) {
+            let Some(key) = self.dirty.pop_front() else { break };
+            let waits = self.seat(key).rank.is_none();
+            let Some(line) = self.line(key).filter(|_| waits) else { continue };
+            if cache.line(line).dirty > 0 {
+                self.dirty.push_back(key);
+            } else if cache.line(line).in_flight == 0 {
+                self.place(key, next_read(key));
+            }
+        }
     }
     /// Puts a refused victim aside.
     pub(super) fn put_aside(&mut self, line: LineId) {

@@ -1,6 +1,6 @@
 //! What the two lines promise, on specs small enough to run in a moment.
 
-use super::{assert_bound, bound};
+use super::{assert_best, assert_bound, bound, settle};
 use crate::input::Input;
 use crate::report::RunReport;
 use crate::run::run;
@@ -53,10 +53,18 @@ fn took(line: &str, spec: &RunSpec) -> RunReport {
 /// `bound` and all of `schemes` on one input, checked against each other.
 fn compared(line: &str, with: &RunSpec, schemes: &[&str]) -> Vec<RunReport> {
     let all = std::iter::once(&"bound").chain(schemes);
-    let runs: Vec<RunReport> =
+    let mut runs: Vec<RunReport> =
         all.map(|scheme| took(line, &RunSpec { scheme: Said::of(scheme), ..with.clone() })).collect();
-    assert_bound(&runs);
+    settled(&mut runs);
     runs
+}
+
+/// Checks runs of one comparison against its two references.
+fn settled(runs: &mut [RunReport]) {
+    assert_bound(runs);
+    settle(runs);
+    assert_best(runs);
+    assert_bound(runs);
 }
 
 const SCHEMES: &[&str] = &["none", "strip", "asp", "msp", "asp+msp", "oracle"];
@@ -94,6 +102,52 @@ fn where_only_the_page_cache_has_memory_the_oracle_works_there() {
     let without = RunSpec { cache_bytes: 0, ..spec("none") };
     let runs = compared("forward:processes=1,size=1MiB,block=4KiB", &without, &["none", "oracle"]);
     assert_eq!(runs[1].elapsed_ns, runs[2].elapsed_ns, "nowhere to prefetch into");
+}
+
+#[test]
+fn on_every_device_no_scheme_beats_the_oracle_and_foresight_alone_beats_reading_on_demand() {
+    for device in forerun_disk::preset::Preset::names() {
+        for (line, least) in [
+            ("random:processes=2,size=8MiB,block=4KiB,requests=400", 1.2),
+            ("zipf:processes=4,size=8MiB,block=4KiB,requests=400,writes=20%", 1.0),
+            ("forward:processes=2,size=8MiB,block=16KiB", 1.0),
+        ] {
+            let with = RunSpec {
+                device: Said::of(device),
+                cache_bytes: 2 << 20,
+                host_cache_bytes: 2 << 20,
+                ..spec("none")
+            };
+            let alone = took(line, &RunSpec { scheme: Said::of("oracle"), ..with.clone() });
+            let runs = compared(line, &with, &["none", "strip", "asp+msp+linux-6", "oracle"]);
+            let none = &runs[1];
+            let times = |run: &RunReport| none.elapsed_ns as f64 / run.elapsed_ns as f64;
+            assert!(times(&alone) >= least, "{line} on {device}: {} × none", times(&alone));
+            assert!(runs[4].elapsed_ns <= alone.elapsed_ns, "{line} on {device}");
+        }
+    }
+}
+
+#[test]
+fn a_scheme_that_was_faster_than_foresight_becomes_the_reference_and_is_named() {
+    let line = "forward:processes=1,size=1MiB,block=4KiB";
+    let mut runs = compared(line, &spec("none"), &["none", "strip", "oracle"]);
+    runs[2].elapsed_ns = runs[0].elapsed_ns.max(runs[3].elapsed_ns / 2);
+    settle(&mut runs);
+    let (strip, oracle) = (&runs[2], &runs[3]);
+    assert_eq!((oracle.found_by.as_deref(), oracle.scheme.as_str()), (Some("strip"), "oracle"));
+    assert_eq!((oracle.elapsed_ns, strip.share_of_clairvoyant), (strip.elapsed_ns, Some(1.0)));
+    assert!(runs[1].share_of_clairvoyant.is_some_and(|share| share < 1.0));
+    assert_eq!(runs[0].share_of_clairvoyant, None, "a bound is no run");
+}
+
+#[test]
+fn what_is_dirty_is_not_pushed_out_for_what_is_read_ahead() {
+    // Under write-back; a clairvoyant that evicts its own prefetches reads everything several times.
+    let line = "zipf:processes=4,size=32MiB,block=4KiB,requests=4000,writes=40%";
+    let run = took(line, &RunSpec { cache_bytes: 4 << 20, ..spec("oracle") });
+    assert!(run.found_by.as_deref().is_some_and(|by| by.starts_with("foresight")), "{:?}", run.found_by);
+    assert!(run.amplification < 2.0, "it reads {} × what is asked for", run.amplification);
 }
 
 #[test]
@@ -193,7 +247,24 @@ proptest! {
             let with = RunSpec { scheme: Said::of(scheme), mode: Said::of(mode), ..with.clone() };
             run(&input, &with, &|_| {}).unwrap()
         };
-        let runs: Vec<RunReport> = ["bound"].iter().chain(SCHEMES).map(run).collect();
-        assert_bound(&runs);
+        let mut runs: Vec<RunReport> = ["bound"].iter().chain(SCHEMES).map(run).collect();
+        settled(&mut runs);
     }
+}
+
+#[test]
+fn where_memory_is_small_each_phase_of_the_order_costs_its_positionings() {
+    let line = "random:processes=1,size=256MiB,block=4KiB,requests=30000";
+    let with = RunSpec {
+        cache_bytes: 2 << 20,
+        array: Said::of("single"),
+        drive_cache: Said::of("2x64KiB"),
+        ..spec("none")
+    };
+    let runs = compared(line, &with, &["none", "strip", "oracle"]);
+    let (bound, oracle) = (&runs[0], &runs[3]);
+    // The bare transfer at the outer rate.
+    let transfer = bound.devices[0].bytes / 4096 * crate::host::hardware(&with).unwrap().outer_ns_per_block;
+    assert!(bound.elapsed_ns > 2 * transfer, "{} against {transfer}", bound.elapsed_ns);
+    assert!(bound.elapsed_ns * 30 > oracle.elapsed_ns, "{} and {}", bound.elapsed_ns, oracle.elapsed_ns);
 }

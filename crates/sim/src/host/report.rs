@@ -33,12 +33,7 @@ pub(super) fn draft(
         layers.push(layer("host", host, spec.host_cache_bytes, cpu[0]));
     }
     let mut array = layer("array", &mut stack.array, spec.cache_bytes, cpu[1]);
-    if let Some((at, bytes)) = meter.first_refusal {
-        #[expect(clippy::cast_precision_loss, reason = "gauges for a report")]
-        array
-            .gauges
-            .extend([("first_refusal_ns".into(), at.0 as f64), ("first_refusal_bytes".into(), bytes as f64)]);
-    }
+    array.gauges.extend(refusal(meter));
     layers.push(array);
     layers[0].curves.clone_from(&meter.curves);
     for (layer, turns) in layers.iter_mut().rev().zip(&meter.turns) {
@@ -75,10 +70,21 @@ pub(super) fn draft(
         cpu_share: ratio(cpu[0].0 + cpu[1].0, end.0),
         counts,
         layers,
+        share_of_clairvoyant: None,
+        found_by: None,
         timeline: meter.timeline.clone(),
         seed: spec.seed,
         spec: RunSpec { input_hash: input.hash.clone(), ..spec.clone() },
     }
+}
+
+/// When ASP first refused a miss its strip, where it did.
+#[expect(clippy::cast_precision_loss, reason = "gauges for a report")]
+fn refusal(meter: &Meter) -> impl Iterator<Item = (String, f64)> {
+    let gauges = |(at, bytes): (Nanos, u64)| {
+        [("first_refusal_ns".into(), at.0 as f64), ("first_refusal_bytes".into(), bytes as f64)]
+    };
+    meter.first_refusal.into_iter().flat_map(gauges)
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a rate for a report")]

@@ -1,0 +1,424 @@
+#!/usr/bin/env python3
+"""Runs schemes over the matrix: inputs, arrays, devices, shares of memory, replay modes, cold and warm.
+
+A *cell* is one input on one array of one device, with one cache size, one mode and one state. Both caches (the page cache and the
+array's) hold `share` of what the input touches. `cold` is the first pass over the input; `warm` is a second pass behind it, its
+time that of both passes less that of the first. A scheme's number in a cell is its speed over that of `none`: elapsed time where
+programs wait for answers (closed, paced), mean response time where they do not (open).
+
+Results are kept in `--out`, one line for each cell and scheme, so that a run that was broken off goes on, and a run with other
+schemes only runs those. They are of one binary: another one runs everything again, unless `--keep` says that the old numbers
+still hold; `--again SCHEME` runs that one anew all the same.
+
+    scripts/matrix.py --quick                      a few minutes on one core
+    scripts/matrix.py --device nvme --input zipf   part of it
+    scripts/matrix.py --sample 5%                  some cells, the same ones each time
+    scripts/matrix.py --write                      and write docs/figures/matrix.{txt,csv}
+"""
+import argparse
+import collections
+import concurrent.futures
+import csv
+import hashlib
+import json
+import math
+import os
+import pathlib
+import subprocess
+import sys
+import threading
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+# The shapes that the issue of choosing names, each small enough for a run of about a second and large beside every cache.
+WORKLOADS = {
+    "forward-1": "forward:processes=1,size=256MiB,block=16KiB",
+    "forward-4": "forward:processes=4,size=256MiB,block=4KiB",
+    "forward-16": "forward:processes=16,size=256MiB,block=8KiB",
+    "reverse": "reverse:processes=2,size=128MiB,block=8KiB",
+    "stride-3": "stride:processes=4,size=128MiB,block=4KiB,stride=3",
+    "stride-wide": "stride:processes=2,size=128MiB,block=4KiB,stride=96",
+    "zipf": "zipf:processes=8,size=256MiB,requests=60000,theta=0.8,block=4KiB",
+    "random": "random:processes=4,size=512MiB,requests=30000,block=4KiB",
+    "random-16k": "random:processes=4,size=512MiB,requests=15000,block=16KiB",
+    "dbench": "standin-dbench:clients=16,sessions=100",
+    "tpch-q4": "standin-tpch:query=q4",
+    "boot": "standin-boot:runs=1500,size=1GB",
+    "link": "standin-link:files=3000,objects=150,passes=2",
+    "tree": "files:files=6000,processes=2",
+    "cscope": "standin-cscope:files=4000",
+    "media": "streams:streams=50,length=4MiB,title=8MiB,block=64KiB",
+    "media-paced": "streams:streams=60,length=2MiB,title=4MiB,block=64KiB,rate=2MB,buffer=1s",
+    "mixed": "forward:processes=2,size=64MiB,block=16KiB and random:processes=2,size=256MiB,requests=6000,block=4KiB",
+    "writes": "zipf:processes=4,size=128MiB,requests=20000,block=4KiB,writes=30%",
+}
+# Of each trace so many requests at most, from its beginning.
+REQUESTS_MAX = 30_000
+ARRAYS = ["raid5:5x128KiB", "raid0:4x128KiB", "single"]
+MECHANICAL = ["cheetah-15k4", "wd-7200"]
+DEVICES = [*MECHANICAL, "intel-510", "nvme", "gp3"]
+SHARES = ["1/16", "1/8", "1/2"]
+STATES = ["cold", "warm"]
+# What a user would try; of those that the registry does not have, none is run.
+SCHEMES = ["none", "strip", "asp", "asp(cull=off)", "asp+msp", "linux-6", "regions(linux-6)", "asp+msp+linux-6", "zfetch", "streams",
+           "cadence", "grain", "recall", "auto"]
+BASE = "none"
+CHOICE = "auto"
+# Least memory of a layer, and the unit of its size.
+CACHE_MIN = 4 << 20
+LONG_NS = 60_000_000_000
+OVER_NONE, OVER_BEST, OVER_FIXED = 0.98, 0.95, 1.10
+QUICK_INPUTS = ["forward-4", "forward-16", "reverse", "stride-3", "zipf", "random", "dbench", "tree", "media", "mixed", "tpch-index",
+                "gcc", "pcmark_a"]
+
+Cell = collections.namedtuple("Cell", "input array device share mode state")
+
+
+class Forerun:
+    """The binary, asked by its command line alone."""
+
+    def __init__(self, path):
+        self.path = path
+        self.digest = hashlib.sha256(pathlib.Path(path).read_bytes()).hexdigest()[:16]
+
+    def ask(self, *words):
+        done = subprocess.run([self.path, *words, "--json", "--quiet"], capture_output=True, text=True)
+        if done.returncode != 0:
+            raise RuntimeError(done.stderr.strip() or f"ended with {done.returncode}")
+        return json.loads(done.stdout)
+
+    def knows(self, scheme):
+        try:
+            self.ask("sim", "forward:size=64KiB", "--scheme", scheme, "--cache", "64MiB", "--host-cache", "64MiB")
+            return True
+        except RuntimeError:
+            return False
+
+
+class Inputs:
+    """Traces and workloads by name: what to replay, how much it touches, and in which modes it can be replayed."""
+
+    def __init__(self, forerun, folders, out):
+        self.forerun, self.out = forerun, out
+        self.lines = dict(WORKLOADS)
+        for folder in folders:
+            for path in sorted(pathlib.Path(folder).glob("**/*")):
+                name = path.name.split(".")[0]
+                packed = path.name.endswith((".csv.gz", ".parquet")) and ".measured." not in path.name
+                if packed and name not in self.lines and "native" not in path.parts:
+                    self.lines[name] = path
+        self.facts = {}
+
+    def load(self, name):
+        """Its facts: `given` to the command line, `footprint` in bytes, `modes`."""
+        line = self.lines[name]
+        short = self.out / "inputs" / f"{name}.parquet"
+        short.parent.mkdir(parents=True, exist_ok=True)
+        note = self.out / "inputs" / f"{name}.json"
+        stamp = line if isinstance(line, str) else f"{line} {line.stat().st_size} {REQUESTS_MAX}"
+        known = json.loads(note.read_text()) if note.exists() else {}
+        if known.get("stamp") != stamp:
+            if isinstance(line, str):
+                self.forerun.ask("trace", "synth", line, "-o", str(short))
+            else:
+                self.forerun.ask("trace", "convert", str(line), str(short), "--limit", str(REQUESTS_MAX))
+            info = self.forerun.ask("trace", "info", str(short))
+            known = {"stamp": stamp, "footprint": info["footprint_bytes"], "modes": ["closed"]}
+            if isinstance(line, str):
+                short.unlink()
+                known["modes"] = ["paced"] if "rate=" in line or "think=" in line else ["closed"]
+            elif info["duration_ns"]:
+                # Recorded times mean something to programs that compute, and to a device's users.
+                known["modes"] += ["paced"] if info["processes"] or info["files"] else ["open"]
+            note.write_text(json.dumps(known))
+        given = line if isinstance(line, str) else str(short)
+        self.facts[name] = dict(known, given=given)
+
+
+def cache(cell, footprint):
+    """Bytes of a layer's cache: `share` of the footprint, in whole MiB."""
+    over, under = map(int, cell.share.split("/"))
+    return max(CACHE_MIN, (footprint * over // under) >> 20 << 20)
+
+
+def command(cell, facts, passes):
+    """The words behind `forerun compare` but the schemes."""
+    size = str(cache(cell, facts["footprint"]))
+    trace = pathlib.Path(facts["given"]).is_file()
+    mode = {"closed": "closed:1"}.get(cell.mode, cell.mode)
+    # Programs that run side by side each go through their own part again.
+    given = facts["given"] if trace else " and ".join(" then ".join([part] * passes) for part in facts["given"].split(" and "))
+    words = [given, "--array", cell.array, "--device", cell.device, "--cache", size, "--host-cache", size, "--mode", mode,
+             "--scheduler", "anticipatory" if cell.device in MECHANICAL else "none", "--cpu", "xeon-2005", "--no-bounds",
+             "--threads", "1", "--fit", "modulo"]
+    return words + (["--repeat", str(passes)] if trace and passes > 1 else [])
+
+
+def measures(report):
+    """What is kept of a run."""
+    return {
+        "elapsed": report["elapsed_ns"],
+        "found_by": report.get("found_by"),
+        "mean": report["latency_ns"]["mean"],
+        "p99": report["latency_ns"]["p99"],
+        "hit_ratio": report["hit_ratio"],
+        "precision": report["precision"],
+        "amplification": report["amplification"],
+    }
+
+
+class Matrix:
+    """Runs what is missing and keeps it."""
+
+    def __init__(self, forerun, inputs, out, keep, again):
+        self.forerun, self.inputs, self.keep, self.again = forerun, inputs, keep, set(again)
+        self.path = out / "runs.jsonl"
+        self.lock = threading.Lock()
+        self.done = {}
+        if self.path.exists():
+            for line in self.path.read_text().splitlines():
+                record = json.loads(line)
+                self.take(record)
+
+    def take(self, record):
+        current = record["binary"] == self.forerun.digest
+        if current or (self.keep and record["scheme"] not in self.again):
+            self.done[tuple(record["cell"]), record["passes"], record["scheme"]] = record["run"]
+
+    def passes(self, cell):
+        return [1] if cell.state == "cold" else [1, 2]
+
+    def run(self, cell, schemes):
+        """Runs a cell under the schemes for which it has not run yet."""
+        for passes in self.passes(cell):
+            key = cell._replace(state="cold")
+            missing = [s for s in schemes if (tuple(key), passes, s) not in self.done]
+            if not missing:
+                continue
+            words = command(cell, self.inputs.facts[cell.input], passes)
+            for scheme, run in self.reports(words, missing):
+                record = {"binary": self.forerun.digest, "cell": key, "passes": passes, "scheme": scheme, "run": run}
+                with self.lock:
+                    self.done[tuple(key), passes, scheme] = run
+                    with self.path.open("a") as file:
+                        file.write(json.dumps(record) + "\n")
+
+    def reports(self, words, schemes):
+        named = [word for scheme in schemes for word in ("--scheme", scheme)]
+        try:
+            runs = self.forerun.ask("compare", *words, *named)["runs"]
+            return list(zip(schemes, map(measures, runs)))
+        except RuntimeError as error:
+            if len(schemes) == 1:
+                return [(schemes[0], {"refused": str(error)})]
+            return [pair for scheme in schemes for pair in self.reports(words, [scheme])]
+
+    def time(self, cell, scheme):
+        """What a scheme took in a cell, ns: elapsed, or the mean response where nobody waits; None where it refused."""
+        key = tuple(cell._replace(state="cold"))
+        runs = [self.done.get((key, passes, scheme)) for passes in self.passes(cell)]
+        if not all(run and "refused" not in run for run in runs):
+            return None
+        values = [run["mean"] * n if cell.mode == "open" else run["elapsed"] for n, run in enumerate(runs, 1)]
+        return values[-1] - (values[0] if len(values) > 1 else 0)
+
+
+def mean(values):
+    """Geometric mean."""
+    return math.exp(sum(map(math.log, values)) / len(values)) if values else float("nan")
+
+
+def speeds(matrix, cells, schemes):
+    """Per cell: each scheme's speed over that of none."""
+    table = {}
+    for cell in cells:
+        base = matrix.time(cell, BASE)
+        if not base or base <= 0:
+            continue
+        times = {scheme: matrix.time(cell, scheme) for scheme in schemes}
+        table[cell] = {scheme: base / took for scheme, took in times.items() if took and took > 0}
+    return table
+
+
+def name(cell):
+    return f"{cell.input} {cell.array} {cell.device} {cell.share} {cell.mode} {cell.state}"
+
+
+def summary(matrix, table, schemes):
+    """The text: means for each device, and the cells below their bars."""
+    lines = [f"{len(table)} cells, {len(schemes)} schemes; speed over {BASE}, geometric means", ""]
+    width = max(map(len, schemes))
+    devices = list(dict.fromkeys(cell.device for cell in table))
+    lines.append(f"{'':{width}}  " + "  ".join(f"{d:>12}" for d in [*devices, "all"]) + "  slower than none")
+    fixed = [s for s in schemes if s not in (BASE, CHOICE)]
+    means = {}
+    for scheme in schemes:
+        row = []
+        for device in [*devices, None]:
+            values = [v[scheme] for c, v in table.items() if scheme in v and device in (None, c.device)]
+            means[scheme, device] = mean(values)
+            row.append(f"{means[scheme, device]:12.3f}")
+        slower = sum(v[scheme] < OVER_NONE for v in table.values() if scheme in v)
+        count = sum(scheme in v for v in table.values())
+        lines.append(f"{scheme:{width}}  " + "  ".join(row) + f"  {slower} of {count}")
+    best = [mean([max(v[s] for s in [BASE, *fixed] if s in v) for c, v in table.items() if device in (None, c.device)])
+            for device in [*devices, None]]
+    lines.append(f"{'best of all':{width}}  " + "  ".join(f"{b:12.3f}" for b in best))
+    refused = collections.Counter(s for v in table.values() for s in schemes if s not in v)
+    lines += [f"refused or missing: {s} in {n} cells" for s, n in refused.most_common()]
+    return lines + (bars(matrix, table, fixed, means, devices) if CHOICE in schemes else [])
+
+
+def bars(matrix, table, fixed, means, devices):
+    """How the choice stands beside its bars."""
+    lines = ["", f"bars of {CHOICE}"]
+    below_none, below_best, shares = [], [], []
+    for cell, values in table.items():
+        if CHOICE not in values:
+            continue
+        if values[CHOICE] < OVER_NONE:
+            below_none.append((values[CHOICE], cell))
+        winner = max((s for s in [BASE, *fixed] if s in values), key=values.get)
+        share = values[CHOICE] / values[winner]
+        shares.append(share)
+        if share < OVER_BEST and matrix.time(cell, BASE) >= LONG_NS and cell.mode != "open":
+            below_best.append((share, cell, winner))
+    lines.append(f"  below {OVER_NONE} × none: {len(below_none)} of {len(shares)} cells")
+    lines += [f"    {value:.3f}  {name(cell)}" for value, cell in sorted(below_none)]
+    lines.append(f"  below {OVER_BEST} × the best single scheme, of cells of 60 s and more: {len(below_best)}")
+    lines += [f"    {value:.3f}  {name(cell)}, best {winner}" for value, cell, winner in sorted(below_best)]
+    lines.append(f"  mean of {CHOICE} over the best single scheme: {mean(shares):.3f}")
+    for device in devices:
+        best = max(fixed, key=lambda scheme: means[scheme, device])
+        ratio = means[CHOICE, device] / means[best, device]
+        verdict = "holds" if ratio >= OVER_FIXED else "is missed"
+        lines.append(f"  {device}: {ratio:.3f} × the best fixed scheme ({best}); the bar of {OVER_FIXED} {verdict}")
+    return lines
+
+
+def rows(matrix, table, schemes):
+    """The CSV: a line for each cell and scheme."""
+    yield ["input", "array", "device", "share", "mode", "state", "scheme", "time_ns", "over_none", "why"]
+    for cell, values in table.items():
+        for scheme in schemes:
+            took = matrix.time(cell, scheme)
+            run = matrix.done.get((tuple(cell._replace(state="cold")), 1, scheme), {})
+            over = f"{values[scheme]:.4f}" if scheme in values else ""
+            yield [*cell, scheme, "" if took is None else int(took), over, run.get("refused", "").replace("\n", " ")]
+
+
+def cells(args, inputs):
+    """All cells that the options leave, in order."""
+    for input_name, facts in inputs.facts.items():
+        for mode in facts["modes"]:
+            for array in args.array or ARRAYS:
+                for device in args.device or DEVICES:
+                    for share in args.share or SHARES:
+                        for state in args.state or STATES:
+                            cell = Cell(input_name, array, device, share, mode, state)
+                            if (not args.mode or mode in args.mode) and sampled(cell, args.sample):
+                                yield cell
+
+
+def sampled(cell, share):
+    """Whether a cell is one of the sample: decided by its name, so the same ones each time."""
+    number = int(hashlib.sha256(name(cell).encode()).hexdigest()[:8], 16)
+    return number < share * 2**32
+
+
+def fraction(text):
+    value = float(text[:-1]) / 100 if text.endswith("%") else float(text)
+    if not 0 < value <= 1:
+        raise argparse.ArgumentTypeError("a share such as 5% or 0.05")
+    return value
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description="runs schemes over the matrix of inputs and hardware",
+                                     epilog="see the head of this file for what a cell is")
+    parser.add_argument("--forerun", default="target/release/forerun", help="the binary")
+    parser.add_argument("--traces", action="append", metavar="DIR", help="folders of traces [traces, ../shared/traces]")
+    parser.add_argument("--out", default="out/matrix", type=pathlib.Path, help="where results are kept")
+    parser.add_argument("--scheme", action="append", help="run these instead of the usual set")
+    for what in ["input", "array", "device", "share", "mode", "state"]:
+        parser.add_argument(f"--{what}", action="append", help=f"only this {what}; may be given many times")
+    parser.add_argument("--sample", type=fraction, default=1.0, metavar="SHARE", help="only such a share of the cells, e.g. 5%%")
+    parser.add_argument("--quick", action="store_true", help="a subset of a few minutes on one core")
+    parser.add_argument("--keep", action="store_true", help="results of another binary count too")
+    parser.add_argument("--again", action="append", default=[], metavar="SCHEME", help="with --keep: but not those of this scheme")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="cells at once")
+    parser.add_argument("--list", action="store_true", help="print the cells and run nothing")
+    parser.add_argument("--csv", type=pathlib.Path, help="write a line for each cell and scheme")
+    parser.add_argument("--write", action="store_true", help="write docs/figures/matrix.txt and .csv")
+    return parser.parse_args()
+
+
+def quicken(args):
+    """The subset: fewer inputs, two arrays, three devices, the middle share."""
+    args.input = args.input or [f"={name}" for name in QUICK_INPUTS]
+    args.array = args.array or ["raid5:5x128KiB", "single"]
+    args.device = args.device or ["cheetah-15k4", "wd-7200", "nvme"]
+    args.share = args.share or ["1/8"]
+    args.mode = args.mode or ["closed", "paced"]
+
+
+def wanted(input_name, words):
+    return not words or any(word[1:] == input_name if word.startswith("=") else word in input_name for word in words)
+
+
+def run_all(matrix, chosen, schemes, jobs):
+    """Runs the cells; says how far it is."""
+    started, ended = time.monotonic(), 0
+    tasks = collections.OrderedDict()
+    for cell in sorted(chosen, key=lambda c: c.state):  # a warm cell also runs the cold one
+        tasks[cell] = None
+    groups = collections.defaultdict(list)
+    for cell in tasks:
+        groups[cell._replace(state="cold")].append(cell)
+    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+        futures = [pool.submit(lambda group: [matrix.run(c, schemes) for c in group], group) for group in groups.values()]
+        for future in concurrent.futures.as_completed(futures):
+            future.result()
+            ended += 1
+            took = time.monotonic() - started
+            left = took / ended * (len(groups) - ended)
+            if sys.stderr.isatty() or ended % 20 == 0 or ended == len(groups):
+                end = "\r" if sys.stderr.isatty() else "\n"
+                print(f"matrix: {ended} of {len(groups)} places, {took:.0f} s, {left:.0f} s left  ", end=end, file=sys.stderr)
+
+
+def main():
+    args = arguments()
+    if args.quick:
+        quicken(args)
+    folders = args.traces or [folder for folder in (ROOT / "traces", ROOT.parent / "shared" / "traces") if folder.is_dir()]
+    args.out.mkdir(parents=True, exist_ok=True)
+    forerun = Forerun(args.forerun)
+    inputs = Inputs(forerun, folders, args.out)
+    inputs.lines = {n: line for n, line in inputs.lines.items() if wanted(n, args.input)}
+    for input_name in inputs.lines:
+        inputs.load(input_name)
+    chosen = list(cells(args, inputs))
+    if args.list:
+        print("\n".join(map(name, chosen)))
+        return
+    if not chosen:
+        sys.exit("matrix: no cell is left; take away an option")
+    schemes = args.scheme or [scheme for scheme in SCHEMES if forerun.knows(scheme)]
+    schemes = list(dict.fromkeys([BASE, *schemes]))
+    matrix = Matrix(forerun, inputs, args.out, args.keep, args.again)
+    run_all(matrix, chosen, schemes, args.jobs)
+    table = speeds(matrix, chosen, schemes)
+    text = "\n".join(summary(matrix, table, schemes)) + "\n"
+    print(text, end="")
+    figures = [args.csv] if args.csv else []
+    if args.write:
+        (ROOT / "docs/figures/matrix.txt").write_text(text)
+        figures.append(ROOT / "docs/figures/matrix.csv")
+    for path in figures:
+        with path.open("w", newline="") as file:
+            csv.writer(file, lineterminator="\n").writerows(rows(matrix, table, schemes))
+
+
+main()
