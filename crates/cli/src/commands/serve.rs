@@ -114,8 +114,8 @@ pub(crate) struct ServeArgs {
     /// Memory of the cache
     #[arg(long, value_name = "SIZE", default_value = "256MiB")]
     cache: String,
-    /// Scheme, as in compare
-    #[arg(long, value_name = "SCHEME", default_value = "asp+msp")]
+    /// Scheme, as in compare; auto chooses among them while it serves
+    #[arg(long, value_name = "SCHEME", default_value = "auto")]
     scheme: String,
     /// Preset or preset file whose costs the scheme believes in; emulated members bring their own
     #[arg(long, value_name = "DEVICE", default_value = "cheetah-15k4")]

@@ -22,12 +22,12 @@ fn once_prints_what_the_server_of_a_run_shows() {
     let read = |path: &Path| std::fs::read_to_string(path).expect("written");
     let figures: serde_json::Value = serde_json::from_str(&read(&json)).expect("JSON");
     assert_eq!(figures["exports"][0]["size_bytes"], 1 << 20);
-    assert_eq!(figures["exports"][0]["scheme"], "asp+msp");
+    assert_eq!(figures["exports"][0]["scheme"], "auto");
     let counters: serde_json::Value = serde_json::from_str(&read(&socket)).expect("JSON");
     for key in ["size_bytes", "scheme", "array", "cache_bytes_max", "uri"] {
         assert_eq!(counters["exports"][0][key], figures["exports"][0][key], "{key}");
     }
-    assert!(read(&text).contains("1.00 MiB, single:128KiB, asp+msp"), "{}", read(&text));
+    assert!(read(&text).contains("1.00 MiB, single:128KiB, auto"), "{}", read(&text));
     let refused = read(&folder.path().join("refused"));
     assert!(refused.contains("no") && refused.contains("--once"), "{refused}");
 }
