@@ -75,7 +75,7 @@ pub struct Wished {
 pub enum AheadError {
     /// It is of another layer.
     #[error(
-        "{scheme} is no scheme of a page cache; `forerun schemes` names the layer of each, flashy(poll=2ms) knows strides"
+        "{scheme} is no scheme of a page cache; `forerun schemes` names the layer of each, flashy(poll=20ms,max_rate=2G) knows strides"
     )]
     Array {
         /// As given.

@@ -37,7 +37,7 @@ pub(crate) struct WatchArgs {
     /// Record, but do not read ahead
     #[arg(long)]
     no_replay: bool,
-    /// Also read ahead by patterns, as this scheme of a page cache decides: `flashy(poll=2ms)` knows strides (ext4)
+    /// Also read ahead by patterns, as this scheme of a page cache decides: `flashy(poll=20ms,max_rate=2G)` knows strides (ext4)
     #[arg(long, value_name = "SCHEME", value_parser = scheme)]
     scheme: Option<SchemeSpec>,
     /// Say what works here and what is missing, and run nothing; exit code 4 if nothing works
