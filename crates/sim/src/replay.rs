@@ -16,7 +16,7 @@
 
 use crate::workload::{PROCESS_SHIFT, Request, Source};
 use forerun_core::access::{Context, Op};
-use forerun_core::size::format_size;
+use forerun_core::size::about_size;
 use forerun_core::units::{BLOCK_BYTES, Nanos};
 use forerun_trace::record::{Name, Record, Trace};
 use std::cmp::Reverse;
@@ -69,7 +69,7 @@ pub enum ReplayError {
     /// More bytes than the volume has.
     #[error(
         "the trace spans {} and the volume holds {}: use larger or more disks, or --fit modulo",
-        format_size(*footprint), format_size(*capacity)
+        about_size(*footprint), about_size(*capacity)
     )]
     Footprint {
         /// Bytes that the trace needs.
@@ -600,7 +600,7 @@ mod tests {
     fn a_footprint_beyond_capacity_is_refused_with_both_sizes_or_wrapped() {
         let t = trace(&[(None, 1, 0, 0, 1 << 30, 8192), (None, 1, 0, 0, (1 << 20) - 4096, 8192)]);
         let told = map_trace(&t, &Map::Concat, 1 << 20, Fit::Refuse).expect_err("too small").to_string();
-        assert!(told.contains("1MiB") && told.contains("1048584KiB"), "{told}");
+        assert!(told.contains("1MiB") && told.contains("1.0GiB"), "{told}");
         let wrapped = map_trace(&t, &Map::Concat, 1 << 20, Fit::Modulo).expect("wrapped");
         assert!(wrapped[0].placed.iter().all(|p| p.offset == 0));
         assert!(map_trace(&t, &Map::Concat, 4096, Fit::Modulo).is_err(), "one request is larger");
