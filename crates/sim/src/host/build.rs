@@ -229,6 +229,25 @@ mod tests {
     use crate::said::Said;
 
     #[test]
+    fn small_appends_fetch_nothing_and_small_writes_into_the_middle_fetch_their_blocks() {
+        use crate::input::Input;
+        use forerun_core::access::Op;
+        use forerun_trace::record::{Name, Record, Trace};
+        let moved = |offset: fn(u64) -> u64| {
+            let write =
+                |n| Record { file: Name(1), op: Op::Write, offset: offset(n), bytes: 700, ..Record::BLANK };
+            let records = (0..400).map(write).collect();
+            let names = vec![String::new(), "log".into()];
+            let trace = Trace { names, records, format: "test".into(), ..Trace::default() };
+            let spec = RunSpec { cache_bytes: 2 << 20, host_cache_bytes: 2 << 20, ..RunSpec::default() };
+            let run = crate::run::run(&Input::of_trace("log", "", trace), &spec, &|_| {}).expect("runs");
+            run.bytes_from_devices + run.bytes_from_devices_for_writes
+        };
+        assert_eq!(moved(|n| n * 700), 0);
+        assert!(moved(|n| (399 - n) * 9_000) >= 400 * BLOCK_BYTES);
+    }
+
+    #[test]
     fn nobody_waits_for_a_near_request_above_a_device_without_a_head() {
         for (device, waits) in [("nvme", false), ("gp3", false), ("wd-7200", true)] {
             let spec = RunSpec { device: Said::of(device), ..RunSpec::default() };
