@@ -146,11 +146,11 @@ mod tests {
     #[test]
     fn a_person_reads_a_size_to_a_tenth_of_its_unit() {
         let all = [
-            (0, "0 B"),
-            (4096, "4 KiB"),
-            (805_326_396 << 10, "768.0 GiB"),
-            (3 << 40, "3 TiB"),
-            (1_600, "1.5 KiB"),
+            (0, "0B"),
+            (4096, "4KiB"),
+            (805_326_396 << 10, "768.0GiB"),
+            (3 << 40, "3TiB"),
+            (1_600, "1.5KiB"),
         ];
         for (bytes, text) in all {
             assert_eq!(about_size(bytes), text);
