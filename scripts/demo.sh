@@ -13,7 +13,7 @@ for file in traces/demo.parquet traces/demo.csv.zst; do [ -z "$trace" ] && [ -e 
 
 # The cache is a quarter of the trace's footprint or less, so that it matters what is kept.
 target/release/forerun compare "$trace" \
-    --array raid5:5x128KiB --device cheetah-15k4 --cache "${DEMO_CACHE:-96MiB}" --host-cache 16MiB --mode closed:4 \
+    --array raid5:5x128KiB --device cheetah-15k4 --scheduler anticipatory --cpu xeon-2005 --cache "${DEMO_CACHE:-96MiB}" --host-cache 16MiB --mode closed:4 \
     --scheme seqp:32KiB --scheme seqp:128KiB --scheme seqp:512KiB --scheme strip --scheme asp --scheme msp \
     --scheme asp+msp --scheme asp+seqp:128KiB --scheme msp+seqp:128KiB --scheme asp+msp+seqp:128KiB \
     --html "$out/demo.html"

@@ -17,7 +17,8 @@ def measure():
     """MiB/s by scheme, one value per number of processes."""
     curves = {scheme: [] for scheme in SCHEMES}
     for count in PROCESSES:
-        command = ["forerun", "--quiet", "compare", f"iozone:test=forward,processes={count}", "--array", "raid5:5x128KiB"]
+        command = ["forerun", "--quiet", "compare", f"iozone:test=forward,processes={count}", "--array", "raid5:5x128KiB",
+                   "--device", "cheetah-15k4", "--scheduler", "anticipatory", "--cpu", "xeon-2005"]
         command += ["--cache", "500MiB", "--drive-readahead", "off", "--no-bounds", "--json"]
         for scheme in SCHEMES:
             command += ["--scheme", scheme]

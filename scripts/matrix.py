@@ -62,7 +62,7 @@ SHARES = ["1/16", "1/8", "1/2"]
 STATES = ["cold", "warm"]
 # What a user would try; of those that the registry does not have, none is run.
 SCHEMES = ["none", "strip", "asp", "asp(cull=off)", "asp+msp", "linux-6", "regions(linux-6)", "asp+msp+linux-6", "zfetch", "streams",
-           "cadence", "paced-strip", "recall", "auto"]
+           "cadence", "grain", "recall", "auto"]
 BASE = "none"
 CHOICE = "auto"
 # Least memory of a layer, and the unit of its size.

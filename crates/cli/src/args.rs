@@ -3,7 +3,8 @@
 //! Each subcommand's own options stand in its file under `commands/`, and those that all share in `ui.rs`.
 
 use crate::commands::{
-    compare, config, ctl, device, doctor, explain, generate, mrc, reproduce, serve, top, trace,
+    compare, config, ctl, device, doctor, explain, generate, load, manifest, mrc, reproduce, serve, top,
+    trace, watch,
 };
 use crate::error::one_line;
 use crate::ui::Global;
@@ -69,6 +70,15 @@ pub(crate) enum Command {
     /// Watch a running server in the terminal: hits, waits, members, and why it reads ahead or does not
     #[command(after_help = top::HELP)]
     Top(top::TopArgs),
+    /// Run a command, and read ahead of it what its last runs loaded
+    #[command(after_help = watch::HELP)]
+    Watch(watch::WatchArgs),
+    /// Load whole files into the page cache, in windows, for any program that reads them
+    #[command(after_help = load::HELP)]
+    Load(load::LoadArgs),
+    /// What was read, as a file: record, show, verify, merge, replay, snapshot
+    #[command(subcommand)]
+    Manifest(manifest::ManifestCommand),
     /// The configuration of serve: what is set, and where
     #[command(subcommand)]
     Config(config::ConfigCommand),

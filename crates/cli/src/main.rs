@@ -7,11 +7,13 @@
 //! privilege is missing.
 
 mod args;
+mod assumed;
 mod claims;
 mod commands;
 mod csv;
 mod error;
 mod fail_if;
+mod flips;
 mod html;
 mod human;
 mod learned;

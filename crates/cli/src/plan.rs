@@ -1,10 +1,13 @@
 //! From options to run specs: every default of a comparison is filled in here, before anything runs.
 //!
+//! What the hardware is where the line does not say stands in `assumed`.
+//!
 //! The contracts of the design are kept in this one place: all runs of a comparison have the same two caches;
 //! the host's page cache is 512 MiB if any scheme has a host part, else absent; the array's cache is 500 MiB if
 //! any scheme has an array part, else absent; and `none`, `bound` and `oracle` stand at the top unless
 //! `--no-bounds` says otherwise.
 
+use crate::assumed::{Assumed, Hardware};
 use crate::error::CliError;
 use clap::Args;
 use forerun_core::registry::SchemeSpec;
@@ -12,6 +15,8 @@ use forerun_core::size::{parse_size, parse_time};
 use forerun_sim::error::RunError;
 use forerun_sim::said::Said;
 use forerun_sim::spec::{CLUSTER_BLOCKS, RunSpec, SPEC_VERSION};
+use forerun_trace::ReadOptions;
+use forerun_trace::record::Name;
 
 /// Host cache where a scheme has a host part: 512 MiB (design, "Caches").
 const HOST_CACHE_DEFAULT: u64 = 512 << 20;
@@ -46,15 +51,16 @@ pub(crate) fn switch(text: &str) -> Result<bool, String> {
 /// The hardware and the replay, the same for all runs of one command.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct SetupArgs {
-    /// Array of member devices: single or single:STRIP, raid0:NxSTRIP, raid1:N, raid5:NxSTRIP, raid6:…, raid10:…
+    /// Array of member devices: single or single:STRIP, raid0:NxSTRIP, raid1:N, raid5:NxSTRIP, raid6:…, raid10:… [default: of
+    /// this machine where --device is, else single]
     #[arg(long, value_name = "ARRAY", help_heading = "Hardware")]
     pub(crate) array: Option<String>,
-    /// Member device: a preset of `forerun device list`, or a preset file
-    #[arg(long, value_name = "PRESET|FILE", default_value = "cheetah-15k4", help_heading = "Hardware")]
-    pub(crate) device: String,
-    /// Cache of the array layer [default: 500MiB if a scheme works there, else none]
-    #[arg(long, value_name = "SIZE", value_parser = size, help_heading = "Hardware")]
-    pub(crate) cache: Option<u64>,
+    /// Member device: a preset of `forerun device list`, or a preset file [default: the nearest to the device that holds this folder]
+    #[arg(long, value_name = "PRESET|FILE", help_heading = "Hardware")]
+    pub(crate) device: Option<String>,
+    /// Cache of the array layer; of several, each has runs of its own [default: 500MiB if a scheme works there, else none]
+    #[arg(long, value_name = "SIZE,…", value_parser = size, value_delimiter = ',', help_heading = "Hardware")]
+    pub(crate) cache: Vec<u64>,
     /// Page cache of the host [default: 512MiB if a scheme works there, else none]
     #[arg(long, value_name = "SIZE", value_parser = size, help_heading = "Hardware")]
     pub(crate) host_cache: Option<u64>,
@@ -74,14 +80,15 @@ pub(crate) struct SetupArgs {
     /// Whether a write ends in the drive's own cache, or on its medium [default: as the preset says]
     #[arg(long, value_name = "on|off", value_parser = switch, help_heading = "Hardware")]
     pub(crate) drive_write_cache: Option<bool>,
-    /// Host's I/O scheduler above each member: none, fcfs, clook, anticipatory
-    #[arg(long, value_name = "NAME", default_value = "anticipatory", help_heading = "Hardware")]
-    pub(crate) scheduler: String,
+    /// Host's I/O scheduler above each member: none, fcfs, clook, anticipatory [default: the nearest to this machine's, or what a
+    /// current Linux puts before such a device]
+    #[arg(long, value_name = "NAME", help_heading = "Hardware")]
+    pub(crate) scheduler: Option<String>,
     /// Write policy of the array layer: through, or back(dirty=25%,age=30s)
     #[arg(long, value_name = "POLICY", default_value = "back(dirty=25%,age=30s)", help_heading = "Hardware")]
     pub(crate) write: String,
     /// CPU cost preset of the layers
-    #[arg(long, value_name = "PRESET", default_value = "xeon-2005", help_heading = "Hardware")]
+    #[arg(long, value_name = "PRESET", default_value = crate::assumed::CPU, help_heading = "Hardware")]
     pub(crate) cpu: String,
     /// Bytes per second of the controller's bus that all members share, such as 450MB; 0 is unlimited
     #[arg(long, value_name = "SIZE", value_parser = size, default_value = "0", help_heading = "Hardware")]
@@ -123,6 +130,14 @@ pub(crate) struct SetupArgs {
     pub(crate) cluster: u64,
 }
 
+impl SetupArgs {
+    /// What stands for the hardware that the line leaves out.
+    pub(crate) fn assumed(&self) -> Assumed {
+        let (device, array, scheduler) = (self.device.clone(), self.array.clone(), self.scheduler.clone());
+        Assumed::beside(Hardware { device, array, scheduler })
+    }
+}
+
 /// Which layers any of the schemes works at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Layers {
@@ -130,22 +145,60 @@ struct Layers {
     array: bool,
 }
 
-/// One spec for each input and scheme, inputs outermost, in the order asked.
+/// One spec for each input, cache and scheme, inputs outermost, in the order asked.
 pub(crate) fn specs(
     inputs: &[String],
     schemes: &[String],
     setup: &SetupArgs,
+    assumed: &Assumed,
     baselines: bool,
 ) -> Result<Vec<RunSpec>, CliError> {
     let schemes: Vec<Said<SchemeSpec>> = schemes.iter().map(|text| scheme(text)).collect::<Result<_, _>>()?;
     let asked = with_baselines(&schemes, baselines);
-    let common = spec(setup, layers_of(&schemes))?;
-    let with = |input: &String, scheme: &Said<SchemeSpec>| RunSpec {
-        input: input.clone(),
-        scheme: scheme.clone(),
-        ..common.clone()
-    };
-    Ok(inputs.iter().flat_map(|input| asked.iter().map(move |scheme| with(input, scheme))).collect())
+    let layers = layers_of(&schemes);
+    let common = spec(setup, assumed, layers)?;
+    let default = [if layers.array { ARRAY_CACHE_DEFAULT } else { 0 }];
+    let caches: &[u64] = if setup.cache.is_empty() { &default } else { &setup.cache };
+    let mut specs = Vec::with_capacity(inputs.len() * caches.len() * asked.len());
+    for input in inputs {
+        for &cache_bytes in caches {
+            specs.extend(asked.iter().map(|scheme| RunSpec {
+                input: input.clone(),
+                scheme: scheme.clone(),
+                cache_bytes,
+                ..common.clone()
+            }));
+        }
+    }
+    Ok(specs)
+}
+
+/// Schemes of a comparison that names none, for inputs whose files are known: what a page cache could do. The kernel of this
+/// machine stands before them.
+const OF_FILES: [&str; 5] = ["linux-6", "linux-6(max=1MiB)", "amp", "zfetch", "regions(linux-6)"];
+/// The same for inputs of whole devices, below a page cache: what could stand in front of the device.
+const OF_DEVICES: [&str; 4] = ["strip", "asp", "msp", "asp+msp"];
+
+/// A sensible set of schemes where none is named.
+pub(crate) fn sensible(inputs: &[String], assumed: &Assumed, skip_bad: bool) -> Vec<String> {
+    let set =
+        if inputs.iter().all(|input| is_of_files(input, skip_bad)) { &OF_FILES[..] } else { &OF_DEVICES };
+    let here = assumed.kernel_scheme().filter(|_| set == OF_FILES);
+    // 128 KiB is linux-6 as it stands in the set already.
+    let here = here.filter(|scheme| !scheme.starts_with("linux-6(max=128KiB"));
+    here.into_iter().chain(set.iter().map(|&name| name.to_owned())).collect()
+}
+
+/// Whether an input says which file is read: a workload does, and so do the first records of a trace of files. What cannot be
+/// read is told when it is loaded.
+fn is_of_files(input: &str, skip_bad: bool) -> bool {
+    const LOOKED_AT: u64 = 1_000;
+    if !std::path::Path::new(input).is_file() {
+        return true;
+    }
+    let options = ReadOptions { limit: Some(LOOKED_AT), skip_bad, ..ReadOptions::default() };
+    let Ok(opened) = forerun_trace::open(input, &options) else { return false };
+    opened.trace.records.iter().any(|record| record.file != Name::ABSENT)
 }
 
 /// The baselines that were not asked for come first; what is asked twice runs once.
@@ -161,8 +214,8 @@ fn with_baselines(schemes: &[Said<SchemeSpec>], baselines: bool) -> Vec<Said<Sch
 }
 
 /// What all runs of a command have in common: everything but input and scheme.
-fn spec(setup: &SetupArgs, layers: Layers) -> Result<RunSpec, CliError> {
-    let cache = setup.cache.unwrap_or(if layers.array { ARRAY_CACHE_DEFAULT } else { 0 });
+fn spec(setup: &SetupArgs, assumed: &Assumed, layers: Layers) -> Result<RunSpec, CliError> {
+    let device = Said::read(assumed.device())?;
     let host = setup.host_cache.unwrap_or(if layers.host { HOST_CACHE_DEFAULT } else { 0 });
     Ok(RunSpec {
         spec_version: SPEC_VERSION,
@@ -173,13 +226,13 @@ fn spec(setup: &SetupArgs, layers: Layers) -> Result<RunSpec, CliError> {
         fit: Said::read(setup.fit.as_deref().unwrap_or_default())?,
         repeat: setup.repeat,
         scheme: Said::of("none"),
-        array: Said::read(setup.array.as_deref().unwrap_or("single"))?,
-        device: Said::read(&setup.device)?,
+        array: Said::read(assumed.array())?,
         drive_readahead: setup.drive_readahead,
         drive_cache: Said::read(&setup.drive_cache)?,
         drive_write_cache: setup.drive_write_cache,
-        scheduler: Said::read(&setup.scheduler)?,
-        cache_bytes: cache,
+        scheduler: Said::read(assumed.scheduler(&device))?,
+        device,
+        cache_bytes: 0,
         host_cache_bytes: host,
         mode: Said::read(&setup.mode)?,
         seed: setup.seed,
@@ -195,15 +248,9 @@ fn spec(setup: &SetupArgs, layers: Layers) -> Result<RunSpec, CliError> {
     })
 }
 
-/// What a hand-written spec file leaves out: the same defaults as the command line's.
+/// What a hand-written spec file leaves out: fixed, so that the file means the same on every machine.
 pub(crate) fn default_spec() -> RunSpec {
-    #[derive(clap::Parser)]
-    struct Defaults {
-        #[command(flatten)]
-        setup: SetupArgs,
-    }
-    let defaults = <Defaults as clap::Parser>::parse_from(["forerun"]);
-    spec(&defaults.setup, Layers::default()).unwrap_or_else(|error| unreachable!("our own defaults: {error}"))
+    RunSpec::default()
 }
 
 /// A scheme on the command line.
@@ -234,7 +281,9 @@ mod tests {
         }
         let setup = <Line as clap::Parser>::parse_from(["forerun"]).setup;
         let schemes: Vec<String> = schemes.iter().map(|&name| name.to_owned()).collect();
-        specs(&["forward:size=1MiB".to_owned()], &schemes, &setup, baselines).expect("known schemes")
+        let assumed = setup.assumed();
+        specs(&["forward:size=1MiB".to_owned()], &schemes, &setup, &assumed, baselines)
+            .expect("known schemes")
     }
 
     fn names(specs: &[RunSpec]) -> Vec<&str> {
@@ -258,5 +307,30 @@ mod tests {
         assert_eq!(caches(&plan(&["asp"], true)), (500 << 20, 0));
         assert_eq!(caches(&plan(&["seqp:32KiB"], true)), (0, 512 << 20));
         assert_eq!(caches(&plan(&["asp", "seqp:32KiB"], true)), (500 << 20, 512 << 20));
+    }
+
+    #[test]
+    fn of_several_caches_each_has_all_the_runs() {
+        #[derive(clap::Parser)]
+        struct Line {
+            #[command(flatten)]
+            setup: SetupArgs,
+        }
+        let setup = <Line as clap::Parser>::parse_from(["forerun", "--cache", "16MiB,64MiB"]).setup;
+        let assumed = setup.assumed();
+        let inputs = ["forward:size=1MiB".to_owned()];
+        let all = specs(&inputs, &["asp".to_owned()], &setup, &assumed, true).expect("known schemes");
+        let caches: Vec<u64> = all.iter().map(|spec| spec.cache_bytes >> 20).collect();
+        assert_eq!(caches, [16, 16, 16, 16, 64, 64, 64, 64]);
+    }
+
+    #[test]
+    fn without_a_scheme_a_workload_gets_those_of_a_page_cache_and_every_one_can_be_run() {
+        let assumed = Assumed::like(forerun_machine::likeness::Likeness::unknown());
+        let files = sensible(&["forward:size=1MiB".to_owned()], &assumed, false);
+        assert_eq!(files, OF_FILES);
+        for name in files.iter().map(String::as_str).chain(OF_DEVICES) {
+            assert!(scheme(name).is_ok(), "{name}");
+        }
     }
 }

@@ -73,7 +73,11 @@ fn heading(run: &RunReport, ui: &Ui) -> String {
             human::bytes(human::float(host))
         ),
     };
-    let line = format!("{} on {} of {}, {caches}, {}", run.input, run.array, run.spec.device, run.spec.mode);
+    let (spec, array) = (&run.spec, &run.array);
+    let line = format!(
+        "{} on {array} of {}, {caches}, scheduler {}, CPU {}, {}",
+        run.input, spec.device, spec.scheduler, spec.cpu, spec.mode
+    );
     format!("{}\n\n", ui.paint(Style::Bold, &line))
 }
 

@@ -32,12 +32,14 @@ pub(crate) fn speedup(run: &RunReport, group: &[&RunReport]) -> Option<f64> {
     (none.throughput_bytes_per_s > 0.0).then(|| run.throughput_bytes_per_s / none.throughput_bytes_per_s)
 }
 
-/// The runs in order, cut into groups of one input (or one device of a trace) each.
+/// The runs in order, cut into groups of one input (or one device of a trace) and one pair of caches each.
 pub(crate) fn by_input(runs: &[RunReport]) -> Vec<Vec<&RunReport>> {
     let mut groups: Vec<Vec<&RunReport>> = Vec::new();
     for run in runs {
-        let same =
-            |other: &RunReport| (&other.spec.input, &other.spec.map) == (&run.spec.input, &run.spec.map);
+        let of = |run: &RunReport| (run.spec.cache_bytes, run.spec.host_cache_bytes);
+        let same = |other: &RunReport| {
+            (&other.spec.input, &other.spec.map, of(other)) == (&run.spec.input, &run.spec.map, of(run))
+        };
         match groups.iter_mut().find(|group| same(group[0])) {
             Some(group) => group.push(run),
             None => groups.push(vec![run]),

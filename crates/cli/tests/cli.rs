@@ -23,6 +23,8 @@ mod s3;
 mod serve;
 #[path = "it/top.rs"]
 mod top;
+#[path = "it/watching.rs"]
+mod watching;
 
 use assert_cmd::Command;
 use serde_json::Value;

@@ -4,6 +4,8 @@
 //! a seek curve, half a revolution and a transfer rate; a virtual head per disk remembers where the last virtual
 //! access ended, so that runs are charged their transfer only (algorithms.md 1.5).
 
+pub mod times;
+
 use crate::units::Nanos;
 
 /// Numbers of a mechanical disk as a policy sees it. A device without a head has zero seek and rotation.

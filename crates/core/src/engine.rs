@@ -15,6 +15,7 @@
 
 mod buffer;
 mod change;
+mod choose;
 mod config;
 mod destage;
 mod fetch;
@@ -32,8 +33,14 @@ mod syncs;
 mod tables;
 mod write;
 
+use crate::policy::Policy as _;
+use crate::policy::decisions::Decision;
+use crate::registry::{Layer, SchemeSpec};
 use crate::units::Nanos;
+use alloc::boxed::Box;
+use alloc::vec::Vec;
 pub use buffer::{Buffer, CombineStep};
+use choose::Chooser;
 pub(crate) use config::shape;
 pub use config::{Config, WriteMode};
 use core::ops::{Deref, DerefMut};
@@ -41,39 +48,107 @@ pub use messages::{ACCESS_BLOCKS_MAX, Input, Limits, Output, Seen, Sight, Start,
 pub use parts::Parts;
 
 /// One cache layer that owns its cache. Made by [`crate::spec::LayerSpec::build`].
-pub struct Engine(Parts);
+pub struct Engine {
+    parts: Parts,
+    /// Where the scheme chooses among others.
+    chooser: Option<Box<Chooser>>,
+}
 
 impl Engine {
     pub(crate) const fn over(parts: Parts) -> Self {
-        Self(parts)
+        Self { parts, chooser: None }
+    }
+
+    /// The same under a scheme that chooses among others, if it is one.
+    pub(crate) fn choosing(mut self, scheme: &SchemeSpec, layer: Layer) -> Self {
+        self.chooser = Chooser::new(scheme, layer, &self.parts, Nanos::ZERO);
+        self
     }
 
     /// Something happened at `now`, which never runs backwards.
+    #[inline]
     pub fn handle(&mut self, now: Nanos, input: Input<'_>) {
-        self.0.memory.at(now);
+        if self.chooser.is_some() {
+            return self.handle_choosing(now, input);
+        }
+        self.act(now, input);
+    }
+
+    #[inline]
+    fn act(&mut self, now: Nanos, input: Input<'_>) {
+        self.parts.memory.at(now);
         match input {
-            Input::Read { id, ref access } => self.0.read(now, id, access), // by reference: a copy costs a tenth of a hit
-            Input::Done { command, status } => self.0.done(now, command, status),
-            Input::Release { handle } => self.0.release(now, handle),
+            Input::Read { id, ref access } => self.parts.read(now, id, access), // by reference: a copy costs a tenth of a hit
+            Input::Done { command, status } => self.parts.done(now, command, status),
+            Input::Release { handle } => self.parts.release(now, handle),
             rare => self.handle_rare(now, rare),
         }
-        self.0.pump(now);
+        self.parts.pump(now);
+    }
+
+    /// The same, with a chooser that listens to what is said on both sides.
+    #[inline(never)]
+    fn handle_choosing(&mut self, now: Nanos, input: Input<'_>) {
+        let mut chooser = self.chooser.take().expect("somebody chooses");
+        chooser.hear(now, &input);
+        let said = self.parts.outputs.len();
+        let other = matches!(input, Input::Switch { .. });
+        self.act(now, input);
+        if other {
+            return; // whoever chooses from now on has been made
+        }
+        for output in self.parts.outputs.iter().skip(said) {
+            chooser.saw(now, output);
+        }
+        if chooser.has_news() {
+            let invests = self.parts.memory.scheme_mut().invests();
+            let said = self.parts.outputs.len();
+            if let Some((scheme, layer)) = chooser.decide(now, invests) {
+                self.parts.switch(now, scheme, layer);
+                self.parts.pump(now);
+            }
+            for output in self.parts.outputs.iter().skip(said) {
+                chooser.saw(now, output);
+            }
+        }
+        self.chooser = Some(chooser);
+    }
+
+    /// Numbers that the scheme shows, by name, and first those of whoever chose it.
+    pub fn gauges(&mut self, out: &mut Vec<(&'static str, f64)>) {
+        if let Some(chooser) = &self.chooser {
+            chooser.gauges(out);
+        }
+        self.parts.gauges(out);
+    }
+
+    /// What has been decided since the last call: each turn of a switch, with its reason, in the order of time.
+    pub fn decisions(&mut self, out: &mut Vec<Decision>) {
+        let first = out.len();
+        if let Some(chooser) = &mut self.chooser {
+            chooser.decisions(out);
+        }
+        self.parts.decisions(out);
+        out[first..].sort_by_key(|decision| decision.at);
     }
 
     /// Inputs that come seldom, out of the way of those that come with every access.
     #[inline(never)]
     fn handle_rare(&mut self, now: Nanos, input: Input<'_>) {
         match input {
-            Input::Write { id, access, durable } => self.0.write(now, id, access, durable),
-            Input::Flush { id } => self.0.flush(now, id),
-            Input::Hole { command, extent } => self.0.hole(command, extent),
-            Input::Member { disk, failed } => self.0.member(disk, failed),
-            Input::Wake => self.0.wake(now),
-            Input::Synced { sync, failed } => self.0.synced(sync, failed),
-            Input::Gone { extent } => self.0.gone(now, extent),
-            Input::Limits(limits) => self.0.limit(now, limits),
-            Input::Switch { scheme, layer } => self.0.switch(now, scheme, layer),
-            Input::Drop => self.0.drop_cache(now),
+            Input::Write { id, access, durable } => self.parts.write(now, id, access, durable),
+            Input::Flush { id } => self.parts.flush(now, id),
+            Input::Hole { command, extent } => self.parts.hole(command, extent),
+            Input::Member { disk, failed } => self.parts.member(disk, failed),
+            Input::Wake => self.parts.wake(now),
+            Input::Synced { sync, failed } => self.parts.synced(sync, failed),
+            Input::Gone { extent } => self.parts.gone(now, extent),
+            Input::Limits(limits) => self.parts.limit(now, limits),
+            Input::Switch { scheme, layer } => {
+                self.parts.switch(now, scheme, layer);
+                self.chooser = Chooser::new(scheme, layer, &self.parts, now);
+            }
+            Input::Drop => self.parts.drop_cache(now),
             Input::Read { .. } | Input::Done { .. } | Input::Release { .. } => {
                 unreachable!("they come often")
             }
@@ -100,13 +175,13 @@ impl Engine {
 impl Deref for Engine {
     type Target = Parts;
     fn deref(&self) -> &Parts {
-        &self.0
+        &self.parts
     }
 }
 
 impl DerefMut for Engine {
     fn deref_mut(&mut self) -> &mut Parts {
-        &mut self.0
+        &mut self.parts
     }
 }
 

@@ -17,11 +17,13 @@ use core::any::Any;
 
 pub mod amp;
 pub mod asp;
+pub mod auto;
 #[cfg(test)]
 mod bench;
 pub mod decisions;
 pub mod files;
 pub mod flashy;
+pub mod grain;
 pub mod linux24;
 pub mod linux26;
 pub mod linux6;
@@ -291,6 +293,10 @@ pub trait Policy: Any + Send {
     /// What it asks of its layer instead of the usual.
     fn wants(&mut self) -> Wants {
         self.inner().map_or_else(Wants::default, Policy::wants)
+    }
+    /// Whether what it reads now is for later: it knows that it loses before it gains.
+    fn invests(&mut self) -> bool {
+        self.inner().is_some_and(Policy::invests)
     }
     /// Whether it listens to [`Event::Left`] at all. Asked once: who does not is not told of every block.
     fn hears_left(&mut self) -> bool {

@@ -11,20 +11,22 @@ mod beside;
 mod build;
 mod parse;
 
-pub use crate::row::{Explained, Grounds, Layer, LayerShape, Param, Role, Row, Unit, Value, Values};
+pub use crate::row::{Choice, Explained, Grounds, Layer, LayerShape, Param, Role, Row, Unit, Value, Values};
 pub use build::BuiltLayer;
 pub use parse::{Part, SchemeError, SchemeSpec};
 
 use crate::policy::{
-    amp, asp, flashy, linux_ondemand, linux6, linux24, linux26, msp, none, recall, regions, rpp, sarc,
-    streams, strip, tap, zfetch,
+    amp, asp, auto, flashy, grain, linux_ondemand, linux6, linux24, linux26, msp, none, recall, regions, rpp,
+    sarc, streams, strip, tap, zfetch,
 };
 use crate::retention::{arc, lru, s3fifo, sieve};
 
 /// All schemes, in the order in which they are listed.
 pub static ROWS: &[&Row] = &[
+    &auto::ROW,
     &none::ROW,
     &strip::ROW,
+    &grain::ROW,
     &asp::ROW,
     &msp::ROW,
     &streams::rows::STREAMS,

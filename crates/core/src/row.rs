@@ -62,6 +62,8 @@ pub enum Role {
     Keep,
     /// Nothing, or computed beside the layers.
     Neutral,
+    /// Decides which other scheme decides, in every layer that keeps anything; stands alone.
+    Chooser,
 }
 
 /// Kind and unit of a parameter's value.
@@ -374,6 +376,17 @@ pub enum Make {
     Over(fn(&Values, Box<dyn Policy>) -> Box<dyn Policy>),
     /// Only a retention, for a cache of so many lines of one block.
     Keep(fn(usize) -> Box<dyn Retention>),
+    /// One of these, in turn; the first of a layer to begin with.
+    Choose(&'static [Choice]),
+}
+
+/// A scheme that a chooser may turn to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// In which layer.
+    pub layer: Layer,
+    /// As written. Its parts decide there whatever layer they are made for.
+    pub scheme: &'static str,
 }
 
 /// One number that a scheme would use, and why.

@@ -100,6 +100,9 @@ impl Policy for Scheme {
         }
         all
     }
+    fn invests(&mut self) -> bool {
+        self.parts.iter_mut().any(|part| part.invests())
+    }
     fn learned(&mut self) -> Option<&mut dyn Learned> {
         self.parts.iter_mut().find_map(|part| part.learned())
     }

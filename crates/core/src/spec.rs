@@ -143,6 +143,11 @@ impl LayerSpec {
         if self.retain {
             return built;
         }
+        if self.scheme.choices(self.layer).next().is_some() {
+            // What keeps nothing has nothing to choose.
+            let scheme = SchemeSpec::parse("none").expect("none is a scheme");
+            return Self { scheme, ..self.clone() }.built();
+        }
         // What only passes through needs no line of a strip: with long strips each would be a large table.
         let decides = self.scheme.of(self.layer).any(|part| part.row.name != "none");
         let line_blocks = if decides { built.line_blocks } else { 1 };
@@ -162,7 +167,8 @@ impl LayerSpec {
     /// # Errors
     /// [`LayerError`], with the remedy.
     pub fn build_with(&self, built: BuiltLayer) -> Result<Engine, LayerError> {
-        self.parts(built, self.dispatch()).map(Engine::over)
+        let engine = self.parts(built, self.dispatch()).map(Engine::over)?;
+        Ok(engine.choosing(&self.scheme, self.layer))
     }
 
     /// The same with a dispatch of the caller's making too.

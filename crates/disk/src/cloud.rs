@@ -3,7 +3,8 @@
 //! Two buckets of tokens, one for operations and one for bytes, hold back what exceeds the provisioned rates; an
 //! operation of up to 256 KiB takes one token, a larger one a token for each started 256 KiB. Behind the buckets every
 //! operation takes a time drawn from a log-normal distribution, seeded, whatever else is going on: the store is far
-//! wider than one volume (algorithms.md 9.6).
+//! wider than one volume (algorithms.md 9.6). Of an object store, where one request is a connection of its own, an operation also
+//! takes the time of its bytes at the rate of one.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -26,6 +27,9 @@ pub struct CloudSpec {
     pub operations_per_s: u64,
     /// Bytes a second, in MiB.
     pub throughput_mib_per_s: u64,
+    /// Bytes a second of one operation, in MiB, where a single one does not get the whole rate; 0: it does.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub stream_mib_per_s: u64,
     /// What may be used at once after a pause, as time at the full rates.
     pub burst_ms: u64,
     /// Bytes that one operation may move for one token.
@@ -36,6 +40,11 @@ pub struct CloudSpec {
     pub latency_p99_us: f64,
     /// Operations in flight at once.
     pub queue_depth: u32,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
+const fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// Times at which a bucket that leaks at a steady rate would be empty: tokens as one number.
@@ -73,6 +82,13 @@ pub struct Cloud {
 
 /// The 99th percentile of the standard normal distribution.
 const NORMAL_P99: f64 = 2.326_347_874_040_841;
+
+/// Time of the bytes at the rate of one operation; none where it gets the whole rate.
+fn alone(bytes: u64, stream_mib_per_s: u64) -> u64 {
+    let rate = u128::from(stream_mib_per_s) << 20;
+    let ns = (u128::from(bytes) * 1_000_000_000).checked_div(rate).unwrap_or(0);
+    u64::try_from(ns).unwrap_or(u64::MAX)
+}
 
 impl Cloud {
     /// Builds a volume with full buckets whose latencies follow from `seed`.
@@ -112,7 +128,7 @@ impl Cloud {
         let byte_cost = u64::try_from(u128::from(bytes) * 1_000_000_000 / rate).unwrap_or(u64::MAX);
         let admitted = self.operations.take(now, operation_cost, self.burst);
         let moved = self.bytes.take(now, byte_cost, self.burst);
-        let end = admitted.max(moved) + self.latency();
+        let end = admitted.max(moved) + self.latency() + alone(bytes, self.spec.stream_mib_per_s);
         self.stats.commands += 1;
         match command.op {
             Op::Read => self.stats.bytes_read += bytes,

@@ -136,6 +136,8 @@ pub struct BlockDevice {
     pub holders: Vec<String>,
     /// Its partitions.
     pub partitions: Vec<Partition>,
+    /// How long its reads took on average since it is there, us; absent where too few were made to say.
+    pub mean_read_us: Option<u64>,
     /// Where its file systems are mounted, partitions' too.
     pub mounts: Vec<String>,
     /// Whether memory is swapped out to it.
@@ -208,6 +210,7 @@ impl BlockDevice {
             slaves: root.names(&format!("{at}/slaves")),
             holders,
             partitions,
+            mean_read_us: root.text(&format!("{at}/stat")).and_then(|text| mean_read_us(&text)),
             mounts: Vec::new(),
             swap: false,
             md: md(root, &at),
@@ -290,6 +293,17 @@ fn kind(root: &Root, name: &str, at: &str) -> Kind {
     }
 }
 
+/// Reads below which a mean says nothing.
+const READS_MIN: u64 = 1_000;
+
+/// Time of reads over their number: the fourth and the first number of `stat`.
+fn mean_read_us(stat: &str) -> Option<u64> {
+    let mut numbers = stat.split_whitespace().map(str::parse::<u64>);
+    let reads = numbers.next()?.ok()?;
+    let milliseconds = numbers.nth(2)?.ok()?;
+    (reads >= READS_MIN).then(|| milliseconds.saturating_mul(1_000) / reads)
+}
+
 /// `none [mq-deadline] kyber` is `mq-deadline`; `none` alone is itself.
 fn chosen(text: &str) -> Option<String> {
     let bracketed = text.split('[').nth(1).and_then(|rest| rest.split(']').next());
@@ -361,5 +375,12 @@ mod tests {
         assert_eq!(chosen("none [mq-deadline] kyber bfq").as_deref(), Some("mq-deadline"));
         assert_eq!(chosen("none").as_deref(), Some("none"));
         assert_eq!(chosen(""), None);
+    }
+
+    #[test]
+    fn the_mean_of_reads_is_their_time_over_their_number_where_there_are_enough() {
+        assert_eq!(mean_read_us("2000 5 16000 3000 1 1 1 1"), Some(1_500));
+        assert_eq!(mean_read_us("999 5 16000 3000 1 1 1 1"), None);
+        assert_eq!(mean_read_us("2000 5"), None);
     }
 }

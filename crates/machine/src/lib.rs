@@ -11,6 +11,7 @@ pub mod checks;
 pub mod device;
 pub mod evidence;
 pub mod finding;
+pub mod likeness;
 pub mod machine;
 pub mod mounts;
 pub mod root;

@@ -263,3 +263,47 @@ fn this_very_machine_is_read_in_no_time() {
         let _ = checks::all(&machine);
     }
 }
+
+#[test]
+fn a_device_is_likened_to_a_preset_and_says_why() {
+    use forerun_machine::likeness::{Likeness, device_of_folder};
+    let like = |files: &[(String, &str)]| {
+        let machine = machine("6.12.0", &as_refs(files));
+        let device = device_of_folder(&machine, None).expect("one");
+        Likeness::of(&machine, device)
+    };
+    let nvme = disk("nvme0n1", "259:0", ["0", "128", "1280", "[none] mq-deadline", "0"]);
+    assert_eq!(
+        (like(&nvme).device, like(&nvme).scheduler, like(&nvme).guessed),
+        ("nvme-pcie4", "none", false)
+    );
+    let mut md = disk("md0", "9:0", ["1", "4096", "1280", "none", "2097152"]);
+    for (file, text) in [("level", "raid5"), ("raid_disks", "5"), ("chunk_size", "524288")] {
+        md.push((format!("sys/block/md0/md/{file}"), text));
+    }
+    md.push(("sys/block/md0/slaves/sda1/dev".into(), "8:1"));
+    md.extend(disk("sda", "8:0", ["1", "128", "1280", SCHEDULERS, "0"]));
+    md.push(("sys/block/sda/sda1/partition".into(), "1"));
+    md.push(("sys/block/sda/sda1/holders/md0/dev".into(), "9:0"));
+    let found = like(&md);
+    assert_eq!(
+        (found.device, found.array.as_str(), found.scheduler),
+        ("hdd-20tb", "raid5:5x512KiB", "clook")
+    );
+    let virtual_disk = |mean: &str| {
+        let stat = format!("2000 0 1 {mean} 0 0 0 0 0 0 0");
+        let mut files = disk("vda", "254:0", ["1", "8192", "4096", SCHEDULERS, "0"]);
+        files.push(("sys/block/vda/stat".into(), &stat));
+        like(&files)
+    };
+    assert_eq!(virtual_disk("200").device, "nvme-pcie4");
+    assert_eq!((virtual_disk("2800").device, virtual_disk("20000").device), ("gp3", "hdd-20tb"));
+    assert!(
+        virtual_disk("2800").guessed && virtual_disk("2800").why.contains("1.40 ms"),
+        "{}",
+        virtual_disk("2800").why
+    );
+    let mut azure = nvme.clone();
+    azure.push(("sys/block/nvme0n1/device/model".into(), "MSFT NVMe Accelerator v1.0"));
+    assert_eq!(like(&azure).device, "azure-p30");
+}

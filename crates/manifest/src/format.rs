@@ -30,8 +30,8 @@ pub const FEW_MAX: usize = 1 << 16;
 pub const TEXT_BYTES_MAX: usize = 1 << 16;
 /// Longest handle that Linux makes (`MAX_HANDLE_SZ`).
 pub const HANDLE_BYTES_MAX: usize = 128;
-/// zstd's level: what it saves beyond is little.
-const LEVEL: i32 = 9;
+/// zstd's level: a manifest is written at the end of each run, and somebody waits for it.
+const LEVEL: i32 = 3;
 /// Where the checksum stands in the header.
 const SUM: std::ops::Range<usize> = 24..56;
 
@@ -84,7 +84,7 @@ impl Manifest {
         put(&mut body, self.history.len() as u64);
         for past in &self.history {
             put(&mut body, u64::from(past.replayed));
-            [past.elapsed, past.waited, past.loaded, past.used]
+            [past.elapsed, past.waited, past.without, past.loaded, past.used]
                 .iter()
                 .for_each(|&value| put(&mut body, value));
         }
@@ -258,8 +258,8 @@ fn history(reader: &mut Reader<'_>) -> Option<Vec<History>> {
             1 => true,
             _ => return None,
         };
-        let (elapsed, waited) = (reader.number()?, reader.number()?);
-        Some(History { replayed, elapsed, waited, loaded: reader.number()?, used: reader.number()? })
+        let (elapsed, waited, without) = (reader.number()?, reader.number()?, reader.number()?);
+        Some(History { replayed, elapsed, waited, without, loaded: reader.number()?, used: reader.number()? })
     };
     (0..count).map(|_| one(reader)).collect()
 }

@@ -142,7 +142,9 @@ pub struct History {
     pub elapsed: u64,
     /// Nanoseconds in which its threads waited for reads, all together.
     pub waited: u64,
-    /// Pages that were read ahead.
+    /// Nanoseconds that they would have waited without being read ahead of, by the last run that was not; 0 if not known.
+    pub without: u64,
+    /// Pages that were read ahead; of a run that was not, those that it loaded itself.
     pub loaded: u64,
     /// Of them, those that it used.
     pub used: u64,

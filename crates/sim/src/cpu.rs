@@ -45,6 +45,13 @@ pub const PRESETS: &[Cpu] = &[
         array: LayerCpu { per_request: Nanos(50_000), copy_bytes_per_s: 6_000_000_000 },
     },
     Cpu {
+        name: "vm-2026",
+        about: "two processors of a virtual machine of 2026 (cargo run -p forerun-machine --example cpu_cost): a read from the page cache takes \
+                370 ns and copies at some 30 GB/s, one of 4 KiB from the device some 16 us of processor time",
+        host: LayerCpu { per_request: Nanos(370), copy_bytes_per_s: 30_000_000_000 },
+        array: LayerCpu { per_request: Nanos(16_000), copy_bytes_per_s: 0 },
+    },
+    Cpu {
         name: "none",
         about: "CPU costs nothing; a run that the cache serves alone then takes no time",
         host: LayerCpu { per_request: Nanos::ZERO, copy_bytes_per_s: 0 },

@@ -101,9 +101,11 @@ pub fn record_files(
         scope: Scope::StartedByThisThread,
         beside: Beside::Tasks,
         filter: None,
+        narrow: &[],
         argv: Some(&options.command),
         duration: options.duration,
         stop: options.stop.as_deref(),
+        look_every: session::LOOK_EVERY,
     };
     let collector = Collector::new(tracepoints, options.events_max);
     let done = session::run(&plan, collector, progress).map_err(another_way)?;
@@ -351,7 +353,7 @@ impl Collect for Collector {
                 }
             }
             Sample::Lost(events) => self.lost += events,
-            Sample::Other => {}
+            Sample::Switched { .. } | Sample::Other => {}
         }
         Ok(())
     }

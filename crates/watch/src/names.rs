@@ -18,10 +18,13 @@ const OPEN_MAX: usize = 4096;
 
 /// One line of `mountinfo`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Mount {
-    major: u32,
-    minor: u32,
-    at: PathBuf,
+pub(crate) struct Mount {
+    /// The file system's device, as tracepoints print it.
+    pub(crate) major: u32,
+    pub(crate) minor: u32,
+    pub(crate) at: PathBuf,
+    /// `ext4`, say.
+    pub(crate) kind: String,
 }
 
 /// The mounts of this process.
@@ -38,10 +41,16 @@ impl Mounts {
         let mount = |line: &str| {
             let mut fields = line.split(' ').skip(2);
             let (major, minor) = fields.next()?.split_once(':')?;
-            let at = unescaped(fields.nth(1)?);
-            Some(Mount { major: major.parse().ok()?, minor: minor.parse().ok()?, at: at.into() })
+            let at = unescaped(fields.nth(1)?).into();
+            let kind = line.split_once(" - ")?.1.split(' ').next()?.to_owned();
+            Some(Mount { major: major.parse().ok()?, minor: minor.parse().ok()?, at, kind })
         };
         Self(text.lines().filter_map(mount).collect())
+    }
+
+    /// All of them, the outer before the inner.
+    pub(crate) fn all(&self) -> &[Mount] {
+        &self.0
     }
 
     /// The device of the file system that a folder lies in: of the last mount among the longest that hold it.

@@ -105,9 +105,11 @@ pub fn record(options: &RecordOptions, progress: &mut dyn FnMut(Progress)) -> Re
         scope,
         beside: Beside::Nothing,
         filter: device.as_ref().map(Device::filter),
+        narrow: &[],
         argv: argv.map(Vec::as_slice),
         duration: options.duration,
         stop: options.stop.as_deref(),
+        look_every: session::LOOK_EVERY,
     };
     let collector = Collector::new(layout, device, options.records_max);
     let session::Outcome { collector, lost, ended, elapsed } = session::run(&plan, collector, progress)?;

@@ -28,6 +28,8 @@ const FLAG_INHERIT: u64 = 1 << 1;
 const FLAG_ENABLE_ON_EXEC: u64 = 1 << 12;
 /// Programs started, processes made, files mapped (for data too) are told in records of their own, with thread and time.
 const FLAGS_TASKS: u64 = 1 << 8 | 1 << 9 | 1 << 13 | 1 << 17 | 1 << 18 | 1 << 23;
+/// A thread that leaves its processor, or gets it back, is told.
+const FLAG_SWITCHES: u64 = 1 << 26;
 /// `wakeup` counts bytes, not events.
 const FLAG_WATERMARK: u64 = 1 << 14;
 /// Times are those of the clock in `clockid`.
@@ -84,6 +86,8 @@ pub(crate) enum Beside {
     Nothing,
     /// Which programs are started, which processes made, which files mapped.
     Tasks,
+    /// That, and when threads leave their processor and get it back.
+    TasksAndSwitches,
 }
 
 /// Some tracepoints on one processor.
@@ -157,6 +161,16 @@ impl Ring {
             // SAFETY: the call reads a string that ends in zero and outlives it.
             check(unsafe { libc::ioctl(event.as_raw_fd(), IOC_SET_FILTER as _, expression.as_ptr()) })
         })
+    }
+
+    /// The same for one of its events, by its place among those it was opened with.
+    ///
+    /// # Errors
+    /// What the system said.
+    pub(crate) fn filter_one(&self, at: usize, expression: &CStr) -> io::Result<()> {
+        let event = self.events().nth(at).ok_or(io::ErrorKind::InvalidInput)?;
+        // SAFETY: the call reads a string that ends in zero and outlives it.
+        check(unsafe { libc::ioctl(event.as_raw_fd(), IOC_SET_FILTER as _, expression.as_ptr()) })
     }
 
     /// Switches the event on.
@@ -278,7 +292,11 @@ fn open_event(id: u64, cpu: i32, scope: Scope, beside: Beside, data_bytes: usize
         Scope::Everyone => (-1, 0),
         Scope::StartedByThisThread => (0, FLAG_INHERIT | FLAG_ENABLE_ON_EXEC),
     };
-    let beside_flags = if beside == Beside::Tasks { FLAGS_TASKS } else { 0 };
+    let beside_flags = match beside {
+        Beside::Nothing => 0,
+        Beside::Tasks => FLAGS_TASKS,
+        Beside::TasksAndSwitches => FLAGS_TASKS | FLAG_SWITCHES,
+    };
     let attr = Attr {
         kind: TYPE_TRACEPOINT,
         size: 96,

@@ -17,6 +17,10 @@ const TYPE_MMAP2: u32 = 10;
 const TRAILER_BYTES: usize = 16;
 /// `PERF_RECORD_SAMPLE` of the perf ABI.
 const TYPE_SAMPLE: u32 = 9;
+/// `PERF_RECORD_SWITCH` of the perf ABI.
+const TYPE_SWITCH: u32 = 14;
+/// `PERF_RECORD_MISC_SWITCH_OUT`: the thread leaves; else it comes back.
+const MISC_SWITCH_OUT: u16 = 1 << 13;
 /// Bytes of `struct perf_event_header`.
 pub const HEADER_BYTES: usize = 8;
 
@@ -63,6 +67,15 @@ pub enum Sample<'a> {
         /// Its path as the process sees it.
         path: &'a [u8],
     },
+    /// A thread left its processor, or got one back.
+    Switched {
+        /// Which.
+        thread: u32,
+        /// When, as of an event.
+        time: u64,
+        /// Whether it left.
+        out: bool,
+    },
     /// This many events did not fit into the ring.
     Lost(u64),
     /// A record of another kind.
@@ -101,6 +114,7 @@ pub fn parse(record: &[u8]) -> Result<Sample<'_>, SampleError> {
         TYPE_COMM => parse_comm(record).ok_or(error),
         TYPE_FORK => parse_fork(record).ok_or(error),
         TYPE_MMAP2 => parse_mmap2(record).ok_or(error),
+        TYPE_SWITCH => parse_switch(record).ok_or(error),
         _ => Ok(Sample::Other),
     }
 }
@@ -132,6 +146,12 @@ fn parse_mmap2(record: &[u8]) -> Option<Sample<'_>> {
     let path = record.get(72..record.len().checked_sub(TRAILER_BYTES)?)?;
     let (major, minor, inode) = (u32_at(record, 40)?, u32_at(record, 44)?, u64_at(record, 48)?);
     Some(Sample::Mapped { major, minor, inode, path: text(path) })
+}
+
+fn parse_switch(record: &[u8]) -> Option<Sample<'_>> {
+    let misc = u16::from_ne_bytes(record.get(4..6)?.try_into().ok()?);
+    let out = misc & MISC_SWITCH_OUT != 0;
+    Some(Sample::Switched { thread: u32_at(record, 12)?, time: u64_at(record, 16)?, out })
 }
 
 /// The 32-bit number at `offset`, in the machine's byte order.

@@ -16,6 +16,7 @@ use crate::ring::{Beside, Ring, Scope};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::ffi::{CString, OsString};
 use std::io;
+use std::os::fd::OwnedFd;
 use std::process::{Child, Command, ExitStatus};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -24,8 +25,8 @@ use std::time::{Duration, Instant};
 const RING_BYTES: usize = 4 << 20;
 /// The smallest ring that is tried where the system limits locked memory.
 const RING_BYTES_MIN: usize = 64 << 10;
-/// Longest sleep between two looks at the rings, the command and the stop flag.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// Longest sleep of a recorder between two looks at the rings, the command and the stop flag.
+pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// Shortest time between two calls of the progress callback.
 const PROGRESS_EVERY: Duration = Duration::from_millis(200);
 
@@ -63,10 +64,14 @@ pub(crate) struct Plan<'a> {
     pub(crate) beside: Beside,
     /// Expression by which the kernel drops what does not matter.
     pub(crate) filter: Option<String>,
+    /// The same for single tracepoints, by their place in `ids`.
+    pub(crate) narrow: &'a [(usize, String)],
     /// The command, if there is one.
     pub(crate) argv: Option<&'a [OsString]>,
     pub(crate) duration: Option<Duration>,
     pub(crate) stop: Option<&'a AtomicBool>,
+    /// Longest sleep between two looks at the rings, the command and the stop flag.
+    pub(crate) look_every: Duration,
 }
 
 /// A recording that has ended.
@@ -94,7 +99,12 @@ pub(crate) fn run<C: Collect>(
     }
     let start = Instant::now();
     let mut running = Running { child: plan.argv.map(start_command).transpose()? };
-    let mut session = Session { rings, collector, reported: start, start };
+    // Its end wakes the loop, where the kernel can tell (Linux 5.3); else it is found within a moment.
+    let end = running.child.as_ref().and_then(|child| {
+        let pid = rustix::process::Pid::from_child(child);
+        rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()).ok()
+    });
+    let mut session = Session { rings, end, collector, reported: start, start };
     let ended = session.run(plan, &mut running, progress)?;
     let ended = match running.end()? {
         Some(status) if ended.is_none() => Ended::Command(status),
@@ -106,6 +116,8 @@ pub(crate) fn run<C: Collect>(
 /// The loop that reads the rings.
 struct Session<C> {
     rings: Vec<Ring>,
+    /// Readable once the command has ended.
+    end: Option<OwnedFd>,
     collector: C,
     reported: Instant,
     start: Instant,
@@ -138,14 +150,15 @@ impl<C: Collect> Session<C> {
                 self.reported = Instant::now();
                 progress(self.progress());
             }
-            self.wait()?;
+            self.wait(plan.look_every)?;
         }
     }
 
     /// Until a ring is a quarter full, or for a moment.
-    fn wait(&self) -> io::Result<()> {
+    fn wait(&self, longest: Duration) -> io::Result<()> {
         let mut fds: Vec<_> = self.rings.iter().map(|ring| PollFd::new(ring, PollFlags::IN)).collect();
-        let timeout = Timespec { tv_sec: 0, tv_nsec: i64::from(LOOK_EVERY.subsec_nanos()) };
+        fds.extend(self.end.iter().map(|end| PollFd::new(end, PollFlags::IN)));
+        let timeout = Timespec { tv_sec: 0, tv_nsec: i64::from(longest.subsec_nanos()) };
         match poll(&mut fds, Some(&timeout)) {
             Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
             Err(error) => Err(error.into()),
@@ -240,7 +253,9 @@ fn open_rings(plan: &Plan<'_>) -> Result<Vec<Ring>, RecordError> {
     let online = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
     let filter =
         plan.filter.as_deref().map(|text| CString::new(text).map_err(io::Error::from)).transpose()?;
-    let mut rings = Vec::new();
+    let narrow = plan.narrow.iter().map(|(at, text)| Ok((*at, CString::new(text.as_str())?)));
+    let narrow: Vec<(usize, CString)> = narrow.collect::<io::Result<_>>()?;
+    let mut rings: Vec<Ring> = Vec::new();
     for cpu in cpu_list(&online).ok_or_else(|| io::Error::other("no list of processors in sysfs"))? {
         match open_ring(plan, cpu) {
             Ok(ring) => rings.push(ring),
@@ -250,6 +265,9 @@ fn open_rings(plan: &Plan<'_>) -> Result<Vec<Ring>, RecordError> {
         }
         if let (Some(filter), Some(ring)) = (&filter, rings.last()) {
             ring.filter(filter).map_err(refused)?;
+        }
+        if let Some(ring) = rings.last() {
+            narrow.iter().try_for_each(|(at, text)| ring.filter_one(*at, text)).map_err(refused)?;
         }
     }
     Ok(rings)

@@ -2,11 +2,15 @@
 //!
 //! tracefs is a small file system with one folder for each tracepoint. It is mounted at a well-known place on
 //! most systems, below debugfs on older ones, and not at all in many containers and minimal images. We only
-//! read from it. We never mount it ourselves: that would leave something behind; the error says how instead.
+//! read from it. Where it is not mounted, root gets a mount of its own that no other process sees and that is gone with
+//! this one (`fsmount`, Linux 5.2); others are told how to mount it.
 
 use crate::format::{Format, FormatError};
+use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen};
 use std::io;
+use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 /// Where distributions mount it, in the order in which they are tried before `/proc/self/mounts`.
 const PLACES: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
@@ -62,7 +66,21 @@ fn root() -> Result<PathBuf, TracefsError> {
             Err(_) => {}
         }
     }
+    if let Some(place) = detached() {
+        return Ok(place);
+    }
     Err(denied.map_or(TracefsError::NotMounted, |path| TracefsError::Denied { path }))
+}
+
+/// A mount that only this process has, and that ends with it; `None` where the kernel or a privilege is missing.
+fn detached() -> Option<PathBuf> {
+    static MOUNT: OnceLock<Option<OwnedFd>> = OnceLock::new();
+    let mount = MOUNT.get_or_init(|| {
+        let context = fsopen("tracefs", FsOpenFlags::FSOPEN_CLOEXEC).ok()?;
+        fsconfig_create(&context).ok()?;
+        fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty()).ok()
+    });
+    mount.as_ref().map(|mount| PathBuf::from(format!("/proc/self/fd/{}", mount.as_raw_fd())))
 }
 
 /// The mount points of tracefs in the text of a mounts file.

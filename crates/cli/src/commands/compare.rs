@@ -1,10 +1,11 @@
 //! `compare` and `sim`: the main job. Inputs under schemes on one set of hardware, side by side.
 
+use crate::assumed::Assumed;
 use crate::error::CliError;
 use crate::fail_if::{self, Expr};
 use crate::plan::{self, SetupArgs};
-use crate::ui::Ui;
-use crate::{csv, html, learned, outputs, reasons, runner, spec_file, table, words};
+use crate::ui::{Style, Ui};
+use crate::{csv, flips, html, learned, outputs, reasons, runner, spec_file, table, words};
 use clap::Args;
 use forerun_sim::input::Input;
 use forerun_sim::report::{Comparison, RunReport};
@@ -71,7 +72,7 @@ pub(crate) struct CompareArgs {
     /// Trace files or workloads
     #[arg(value_name = "INPUT", required_unless_present = "spec")]
     inputs: Vec<String>,
-    /// Scheme to compare, in the grammar of `forerun schemes`; may be given many times
+    /// Scheme to compare, in the grammar of `forerun schemes`; may be given many times [default: a sensible set]
     #[arg(long = "scheme", value_name = "SCHEME")]
     schemes: Vec<String>,
     /// Do not add `none`, `bound` and `oracle`: run exactly the schemes asked for
@@ -93,11 +94,17 @@ static COMPARE_HELP: std::sync::LazyLock<String> = std::sync::LazyLock::new(|| {
     format!(
         "\
 Examples:
+  forerun compare mine.parquet
+  forerun compare mine.parquet --cache 64MiB,256MiB,1GiB --scheme asp --scheme asp+msp
   forerun compare trace.csv.gz --array raid5:5x128KiB --cache 500MiB \\
       --scheme seqp:128KiB --scheme strip --scheme asp --scheme asp+msp --html report.html
   forerun compare 'random:size=1GiB,requests=40000' --array raid5:5x128KiB --scheme asp --json
   forerun compare a.csv b.csv --scheme asp --csv runs.csv --fail-if 'speedup(asp) < 0.98'
   forerun compare a.csv --scheme asp --save-spec again.toml; forerun compare --spec again.toml
+
+Without --device, --array and --scheduler they are taken from this machine, which is said under the table, and so is a
+scheduler or device with which another scheme would win. Without --scheme a set of schemes is run: for traces of files and
+workloads those of a page cache, this machine's first; for traces of devices those of an array.
 
 Every comparison also runs `none` (no prefetching), `bound` (what nothing can beat) and `oracle` (the best
 that is found offline, by a clairvoyant or by one of the schemes), unless --no-bounds is given.
@@ -110,18 +117,24 @@ that is found offline, by a clairvoyant or by one of the schemes), unless --no-b
 
 /// One run, or one for each device of a trace.
 pub(crate) fn sim(args: &SimArgs, ui: &Ui) -> Result<(), CliError> {
-    let specs = match (&args.spec, &args.input) {
-        (Some(path), _) => spec_file::read(path)?,
+    if args.setup.cache.len() > 1 {
+        return Err(CliError::usage("--cache", "one run has one cache", "`forerun compare` takes a list"));
+    }
+    let (specs, assumed) = match (&args.spec, &args.input) {
+        (Some(path), _) => (spec_file::read(path)?, None),
         (None, Some(input)) => {
-            plan::specs(std::slice::from_ref(input), std::slice::from_ref(&args.scheme), &args.setup, false)?
+            let assumed = args.setup.assumed();
+            let (inputs, schemes) = (std::slice::from_ref(input), std::slice::from_ref(&args.scheme));
+            (plan::specs(inputs, schemes, &args.setup, &assumed, false)?, Some(assumed))
         }
-        (None, None) => Vec::new(), // clap requires one of the two
+        (None, None) => (Vec::new(), None), // clap requires one of the two
     };
     if specs.len() != 1 {
         return Err(CliError::usage("spec", "holds more than one run", "use `forerun compare --spec`"));
     }
-    execute(&specs, args.spec.as_deref(), &args.output, ui, || match (&args.learn, &args.manifest) {
-        (None, None) => runner::run_all(&specs, 1, ui),
+    let plan = Plan { specs, spec_file: args.spec.as_deref(), assumed, threads: 1 };
+    execute(&plan, &args.output, ui, |specs| match (&args.learn, &args.manifest) {
+        (None, None) => runner::run_all(specs, 1, ui),
         (learn, manifest) => Ok(vec![learning(&specs[0], learn.as_deref(), manifest.as_deref(), ui)?]),
     })
 }
@@ -146,18 +159,29 @@ fn learning(
 
 /// Many runs.
 pub(crate) fn compare(args: &CompareArgs, ui: &Ui) -> Result<(), CliError> {
-    let specs = match &args.spec {
-        Some(path) => spec_file::read(path)?,
-        None if args.schemes.is_empty() => {
-            return Err(CliError::usage(
-                "--scheme",
-                "no scheme to compare",
-                "for example --scheme asp; `forerun schemes` lists all",
-            ));
+    let (specs, assumed) = match &args.spec {
+        Some(path) => (spec_file::read(path)?, None),
+        None => {
+            let assumed = args.setup.assumed();
+            let schemes = match args.schemes.as_slice() {
+                [] => plan::sensible(&args.inputs, &assumed, args.setup.skip_bad),
+                named => named.to_vec(),
+            };
+            let specs = plan::specs(&args.inputs, &schemes, &args.setup, &assumed, !args.no_bounds)?;
+            (specs, Some(assumed))
         }
-        None => plan::specs(&args.inputs, &args.schemes, &args.setup, !args.no_bounds)?,
     };
-    execute(&specs, args.spec.as_deref(), &args.output, ui, || runner::run_all(&specs, args.threads, ui))
+    let plan = Plan { specs, spec_file: args.spec.as_deref(), assumed, threads: args.threads };
+    execute(&plan, &args.output, ui, |specs| runner::run_all(specs, args.threads, ui))
+}
+
+/// What is to be run, and where it comes from.
+struct Plan<'a> {
+    specs: Vec<RunSpec>,
+    spec_file: Option<&'a Path>,
+    /// What the command line left out; none where a file says all.
+    assumed: Option<Assumed>,
+    threads: usize,
 }
 
 /// Refuses to write over a trace, a preset or the file of specs.
@@ -177,16 +201,21 @@ fn check_outputs(specs: &[RunSpec], spec_file: Option<&Path>, output: &OutputArg
 }
 
 fn execute(
-    specs: &[RunSpec],
-    spec_file: Option<&Path>,
+    plan: &Plan<'_>,
     output: &OutputArgs,
     ui: &Ui,
-    run: impl FnOnce() -> Result<Vec<RunReport>, CliError>,
+    run: impl FnOnce(&[RunSpec]) -> Result<Vec<RunReport>, CliError>,
 ) -> Result<(), CliError> {
-    check_outputs(specs, spec_file, output)?;
+    let specs = &plan.specs;
+    check_outputs(specs, plan.spec_file, output)?;
     specs.iter().try_for_each(forerun_sim::run::check)?;
     let condition = output.fail_if.as_deref().map(|text| read_condition(text, specs)).transpose()?;
-    let runs = run()?;
+    let runs = run(specs)?;
+    let mut remarks = Vec::new();
+    if let (Some(assumed), Some(first)) = (&plan.assumed, runs.first()) {
+        remarks.extend(assumed.sentence(first.spec.device.text(), first.spec.scheduler.text()));
+        remarks.extend(flips::warnings(&runs, assumed, plan.threads, ui)?);
+    }
     if let Some(path) = &output.save_spec {
         let specs: Vec<RunSpec> = runs.iter().map(|run| run.spec.clone()).collect();
         spec_file::write(path, &specs)?;
@@ -194,17 +223,22 @@ fn execute(
     }
     let comparison = Comparison { runs };
     if let Some(path) = &output.html {
-        outputs::write(path, html::comparison(&comparison))?;
+        outputs::write(path, html::comparison(&comparison, &remarks))?;
         ui.say(&format!("report written to {}", path.display()));
     }
-    print(&comparison, output.csv.as_deref(), ui)?;
+    print(&comparison, &remarks, output.csv.as_deref(), ui)?;
     match condition {
         Some((text, condition)) => check(&text, &condition, &comparison.runs),
         None => Ok(()),
     }
 }
 
-fn print(comparison: &Comparison, csv_to: Option<&Path>, ui: &Ui) -> Result<(), CliError> {
+fn print(
+    comparison: &Comparison,
+    remarks: &[String],
+    csv_to: Option<&Path>,
+    ui: &Ui,
+) -> Result<(), CliError> {
     if let Some(path) = csv_to {
         let text = csv::table(&comparison.runs)?;
         if path != Path::new("-") {
@@ -215,12 +249,15 @@ fn print(comparison: &Comparison, csv_to: Option<&Path>, ui: &Ui) -> Result<(), 
         }
     }
     if ui.json {
+        // A spec that is saved runs again to the same bytes, so that they hold nothing of this machine.
+        remarks.iter().for_each(|line| ui.say(line));
         return ui.print_json(comparison);
     }
     let figures = table::comparison(&comparison.runs, ui);
+    let remarks: String = remarks.iter().map(|line| ui.paint(Style::Dim, line) + "\n").collect();
     // A single run has room for its reasons; a page has it for those of many.
     let why = if let [run] = &comparison.runs[..] { reasons::text(run) } else { String::new() };
-    ui.print(&(figures + &why))
+    ui.print(&(figures + &why + &remarks))
 }
 
 fn read_condition(text: &str, specs: &[RunSpec]) -> Result<(String, Expr), CliError> {

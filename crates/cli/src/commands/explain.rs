@@ -49,7 +49,9 @@ struct Number {
 
 /// Prints the numbers of a scheme.
 pub(crate) fn explain(args: &ExplainArgs, ui: &Ui) -> Result<(), CliError> {
-    let specs = plan::specs(&[String::new()], std::slice::from_ref(&args.scheme), &args.setup, false)?;
+    let assumed = args.setup.assumed();
+    let specs =
+        plan::specs(&[String::new()], std::slice::from_ref(&args.scheme), &args.setup, &assumed, false)?;
     let spec = &specs[0];
     let explained = forerun_sim::run::explain(spec, args.streams)?;
     if explained.is_empty() {

@@ -7,6 +7,8 @@ pub(crate) mod device;
 pub(crate) mod doctor;
 pub(crate) mod explain;
 pub(crate) mod generate;
+pub(crate) mod load;
+pub(crate) mod manifest;
 pub(crate) mod mrc;
 pub(crate) mod patterns;
 mod reading;
@@ -16,6 +18,7 @@ mod schemes;
 pub(crate) mod serve;
 pub(crate) mod top;
 pub(crate) mod trace;
+pub(crate) mod watch;
 
 use crate::args::{self, Command};
 use crate::error::CliError;
@@ -38,6 +41,9 @@ pub(crate) fn dispatch(command: Command, matches: &ArgMatches, ui: &Ui) -> Resul
         Command::Ctl(args) => ctl::run(&args, ui),
         Command::Top(args) => top::top(&args, ui),
         Command::Config(command) => config::run(&command, of_subcommand(matches), ui),
+        Command::Watch(args) => watch::run(&args, ui),
+        Command::Load(args) => load::run(&args, ui),
+        Command::Manifest(command) => manifest::run(&command, ui),
         Command::Completions(said) => generate::completions(&said, args::command(), ui),
         Command::Man(said) => generate::man(&said, args::command(), ui),
     }

@@ -23,10 +23,10 @@ use std::fmt::Write as _;
 const STYLE: &str = include_str!("assets/page.css");
 const SCRIPT: &str = include_str!("assets/page.js");
 
-/// The page of a comparison.
-pub(crate) fn comparison(comparison: &Comparison) -> String {
+/// The page of a comparison, with what was assumed for it.
+pub(crate) fn comparison(comparison: &Comparison, remarks: &[String]) -> String {
     let groups = words::by_input(&comparison.runs);
-    let mut body = String::new();
+    let mut body = sections::remarks(remarks);
     if groups.len() > 1 {
         body.push_str(&sections::overview(&groups));
     }
@@ -106,7 +106,7 @@ mod tests {
     #[test]
     fn names_of_traces_are_escaped_on_the_page() {
         let run = |scheme| crate::sample::run("<b>trace</b>", scheme, 10);
-        let page = comparison(&Comparison { runs: vec![run("none"), run("asp")] });
+        let page = comparison(&Comparison { runs: vec![run("none"), run("asp")] }, &[]);
         assert!(page.contains("&lt;b&gt;trace&lt;/b&gt;") && !page.contains("<b>trace"));
     }
 
@@ -118,7 +118,7 @@ mod tests {
             crate::sample::run("two", "none", 10),
             crate::sample::run("two", "asp", 5),
         ];
-        let page = comparison(&Comparison { runs });
+        let page = comparison(&Comparison { runs }, &[]);
         let overview = page.find("All inputs").expect("an overview");
         assert!(overview < page.find("id=\"input-0\"").expect("a first section"));
         assert!(page.contains("3.00×") && page.contains("0.50×"));

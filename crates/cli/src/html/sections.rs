@@ -8,6 +8,11 @@ use crate::words::{self, Verdict};
 use forerun_sim::report::{RunReport, ratio};
 use std::fmt::Write as _;
 
+/// What was assumed, and what would be otherwise.
+pub(super) fn remarks(lines: &[String]) -> String {
+    lines.iter().map(|line| format!("<p class=\"setup\">{}</p>\n", esc(line))).collect()
+}
+
 /// Speed-up of every scheme on every input, as a table.
 pub(super) fn overview(groups: &[Vec<&RunReport>]) -> String {
     let mut schemes: Vec<&str> = Vec::new();
@@ -77,13 +82,14 @@ fn setup(run: &RunReport) -> String {
         if bytes == 0 { format!("no {name}") } else { format!("{name} of {}", human::bytes(float(bytes))) }
     };
     format!(
-        "{} of {} · {} · {} · replay {} · {} scheduler · seed {}",
+        "{} of {} · {} · {} · replay {} · {} scheduler · CPU {} · seed {}",
         run.array,
         run.spec.device,
         cache(run.cache_bytes, "array cache"),
         cache(run.host_cache_bytes, "host cache"),
         run.spec.mode,
         run.spec.scheduler,
+        run.spec.cpu,
         run.seed,
     )
 }

@@ -242,7 +242,6 @@ fn misuse_is_told_before_anything_runs() {
     assert!(
         fails(&words(&compare(&["--fail-if", "msp.hit_ratio < 1"])), 2).contains("none, bound, oracle, asp")
     );
-    assert!(fails(&["compare", SMALL], 2).contains("--scheme"));
     assert!(fails(&["compare", SMALL, "--scheme", "apsd"], 2).contains("apsd"));
     assert!(fails(&["compare", SMALL, "--scheme", "asp", "--cache", "12 parsecs"], 2).contains("--cache"));
     assert!(fails(&["compare", SMALL, "--scheme", "asp", "--array", "raid5:2x1"], 2).contains("array"));
@@ -316,6 +315,82 @@ fn the_issues_command_lines_work_where_the_traces_are() {
     for run in report["runs"].as_array().expect("runs") {
         assert!(run["elapsed_ns"].as_u64().expect("a time") >= floor, "{}", run["scheme"]);
     }
+}
+
+#[test]
+fn without_hardware_or_schemes_this_machine_is_taken_and_a_sensible_set_and_both_are_said() {
+    let text = output(&["compare", SMALL, "--quiet"]);
+    for word in [
+        "scheduler ",
+        "CPU vm-2026",
+        "regions(linux-6)",
+        "Assumed: ",
+        "--device and --scheduler say otherwise",
+    ] {
+        assert!(text.contains(word), "{word}: {text}");
+    }
+    let said = ["compare", SMALL, "--device", "gp3", "--scheduler", "none", "--scheme", "amp"];
+    let text = output(&said);
+    assert!(
+        !text.contains("Assumed") && text.contains("of gp3") && text.contains("scheduler none"),
+        "{text}"
+    );
+    // A disk with platters gets what a current kernel puts before it, flash gets none.
+    let scheduler =
+        |device| json(&["sim", SMALL, "--device", device, "--json"])["runs"][0]["spec"]["scheduler"].clone();
+    assert_eq!((scheduler("wd-7200"), scheduler("nvme")), ("clook".into(), "none".into()));
+}
+
+#[test]
+fn a_trace_of_a_device_gets_schemes_of_an_array() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let trace = dir.path().join("blocks.csv");
+    std::fs::write(&trace, "t,dev,off,bytes,op,pid,file\n0,sda,0,4096,R,1,\n1,sda,4096,4096,R,1,\n")
+        .expect("written");
+    let report = json(&["compare", trace.to_str().expect("UTF-8"), "--json"]);
+    assert!(
+        schemes(&report).contains(&"asp+msp") && !schemes(&report).contains(&"linux-6"),
+        "{:?}",
+        schemes(&report)
+    );
+}
+
+#[test]
+fn of_a_list_of_caches_each_has_a_table_of_its_own() {
+    let line =
+        ["compare", SMALL, "--array", ARRAY, "--device", "nvme", "--scheme", "asp", "--cache", "4MiB,16MiB"];
+    let text = output(&line);
+    assert!(text.contains("4.00 MiB array cache") && text.contains("16.0 MiB array cache"), "{text}");
+    assert_eq!(text.matches("asp was fastest").count() + text.matches("No scheme beat").count(), 2, "{text}");
+    assert!(fails(&["sim", SMALL, "--cache", "4MiB,16MiB"], 2).contains("takes a list"));
+}
+
+#[test]
+fn a_scheduler_is_tried_otherwise_only_where_nobody_said_it() {
+    let line = [
+        "compare",
+        "random:size=512MiB,requests=300,processes=2",
+        "--device",
+        "wd-7200",
+        "--scheme",
+        "strip",
+    ];
+    let told = output(&[&line[..], &["--cache", "64MiB", "--array", "raid0:2x128KiB"]].concat());
+    let said = output(
+        &[&line[..], &["--scheduler", "clook", "--cache", "64MiB", "--array", "raid0:2x128KiB"]].concat(),
+    );
+    assert!(told.contains("Assumed: scheduler clook"), "{told}");
+    assert!(!said.contains("Assumed") && !said.contains("With --"), "{said}");
+}
+
+#[test]
+fn what_a_spec_file_leaves_out_means_the_same_on_every_machine() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let spec = dir.path().join("one.toml");
+    std::fs::write(&spec, format!("[[runs]]\ninput = '{SMALL}'\n")).expect("written");
+    let report = json(&["compare", "--spec", spec.to_str().expect("UTF-8"), "--json"]);
+    let spec = &report["runs"][0]["spec"];
+    assert_eq!((&spec["device"], &spec["scheduler"]), (&"cheetah-15k4".into(), &"anticipatory".into()));
 }
 
 #[test]

@@ -74,6 +74,8 @@ mod tests {
         "strip",
         "asp",
         "asp+msp",
+        "grain",
+        "auto",
         "arc+strip",
         "s3fifo",
         "sieve",

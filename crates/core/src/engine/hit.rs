@@ -75,6 +75,7 @@ mod tests {
         "strip",
         "asp",
         "asp+msp",
+        "grain+msp",
         "asp(cost=off)",
         "streams(unit=4KiB)",
         "streams(R=16KiB,N=2,unit=4KiB)",

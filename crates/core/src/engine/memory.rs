@@ -95,6 +95,10 @@ impl Memory {
     pub(super) const fn cache(&self) -> &Cache {
         &self.cache
     }
+    /// What reads are believed to cost.
+    pub(super) const fn cost(&self) -> &CostModel {
+        &self.cost
+    }
     /// The scheme, for what concerns neither cells nor their order: its dispatch, and what it shows.
     pub(super) const fn scheme_mut(&mut self) -> &mut Scheme {
         &mut self.scheme

@@ -4,7 +4,7 @@ use super::{Part, SchemeSpec};
 use crate::policy::Policy;
 use crate::retention::adapter::ByLine;
 use crate::retention::lru::Lru;
-use crate::row::{Layer, LayerShape, Make};
+use crate::row::{Choice, Layer, LayerShape, Make};
 use crate::scheme::Scheme;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -27,6 +27,10 @@ impl SchemeSpec {
     /// the array layer, blocks in the host layer (design.md, "Contracts").
     #[must_use]
     pub fn build(&self, layer: Layer, shape: &LayerShape) -> BuiltLayer {
+        if let Some(first) = self.choices(layer).next() {
+            let scheme = Self::parse(first.scheme).expect("a candidate is a scheme");
+            return scheme.build(scheme.only_layer(), shape);
+        }
         let (mut policies, mut keep) = (Vec::new(), None);
         for part in self.of(layer) {
             match part.row.make {
@@ -50,11 +54,32 @@ impl SchemeSpec {
     }
 }
 
+impl SchemeSpec {
+    /// What it may turn to in a layer, if it chooses.
+    pub fn choices(&self, layer: Layer) -> impl Iterator<Item = &'static Choice> {
+        let all: &[Choice] = self.parts().iter().find_map(Part::chooses).unwrap_or_default();
+        all.iter().filter(move |choice| choice.layer == layer)
+    }
+
+    /// The layer whose parts decide where there is one layer only: those of the page cache, if there are any.
+    #[must_use]
+    pub fn only_layer(&self) -> Layer {
+        if self.has_host() { Layer::Host } else { Layer::Array }
+    }
+}
+
+impl Part {
+    /// Its candidates, if it is a chooser.
+    const fn chooses(&self) -> Option<&'static [Choice]> {
+        if let Make::Choose(choices) = self.row.make { Some(choices) } else { None }
+    }
+}
+
 /// The policy of a part, if it makes one; a controller's is over that of its inner part.
 fn policy(part: &Part, shape: &LayerShape) -> Option<Box<dyn Policy>> {
     match part.row.make {
         Make::Policy(make) => Some(make(&part.values, shape)),
         Make::Over(make) => Some(make(&part.values, policy(part.inner(), shape)?)),
-        Make::Keep(_) | Make::Nothing => None,
+        Make::Keep(_) | Make::Choose(_) | Make::Nothing => None,
     }
 }

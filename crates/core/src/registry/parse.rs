@@ -79,7 +79,7 @@ pub enum SchemeError {
         why: String,
     },
     /// A part that stands for the whole system.
-    #[error("{name} stands alone: it is a whole comparison line, not a part")]
+    #[error("{name} stands alone: it stands for a whole scheme, not a part of one")]
     Alone {
         /// The part.
         name: &'static str,
@@ -242,7 +242,8 @@ impl SchemeSpec {
         settle(&mut parts);
         check_together(&parts)?;
         if parts.len() > 1 {
-            if let Some(alone) = parts.iter().find(|p| p.layer() == Layer::Beside) {
+            let alone = |p: &&Part| p.layer() == Layer::Beside || p.role() == Role::Chooser;
+            if let Some(alone) = parts.iter().find(alone) {
                 return Err(SchemeError::Alone { name: alone.row.name });
             }
             parts.retain(|p| p.role() != Role::Neutral);
@@ -369,6 +370,7 @@ fn check_together(parts: &[Part]) -> Result<(), SchemeError> {
             let pair = [a.role(), b.role()];
             let allowed = a.layer() != b.layer()
                 || pair.contains(&Role::Neutral)
+                || pair.contains(&Role::Chooser)
                 || pair.contains(&Role::Beside)
                 || (pair.contains(&Role::Owner) && pair.contains(&Role::Companion))
                 || (pair.contains(&Role::Keep)

@@ -32,6 +32,8 @@ pub(crate) const SCHEMES: &[&str] = &[
     "asp/fixed",
     "msp",
     "asp+msp",
+    "array:grain",
+    "array:grain(trust=off)+msp",
     // Turns, memory for few of them, and none at all.
     "array:streams(unit=4KiB)",
     "array:streams(D=1,R=16KiB,N=2,unit=4KiB)",

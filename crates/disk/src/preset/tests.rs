@@ -115,6 +115,43 @@ fn the_flash_drives_have_their_stated_random_rates() {
     }
 }
 
+/// What vendors state: reads of 4 KiB a second at depth 1 and at depth, MB/s of reads in order.
+const STATED: &[(&str, f64, u64, f64, f64)] = &[
+    ("hdd-20tb", 83.0, 16, 168.0, 285.0),
+    ("sata-qlc", 11_000.0, 32, 98_000.0, 560.0),
+    ("nvme-pcie4", 22_000.0, 512, 1_400_000.0, 7_450.0),
+    ("nvme-pcie5", 22_000.0, 512, 1_850_000.0, 14_700.0),
+];
+
+#[test]
+fn the_drives_of_today_have_their_stated_rates() {
+    for &(name, alone, depth, stated, in_order) in STATED {
+        let rate = |depth: u64| {
+            let mut device = build(name);
+            let blocks = device.sectors() / 8;
+            let mut random = SplitMix::new(3);
+            let (end, _) =
+                closed_loop(&mut *device, Op::Read, 20_000, depth, |_| (random.below(blocks) * 8, 8));
+            20_000.0 * 1e9 / end as f64
+        };
+        assert_near(name, rate(1), alone, 0.03);
+        assert_near(name, rate(depth), stated, 0.05);
+        assert_near(name, sequential_mb_per_s(name, Op::Read), in_order, 0.05);
+    }
+}
+
+#[test]
+fn one_request_of_an_object_store_is_slow_and_many_are_not() {
+    let run = |count: u64, depth: u64| {
+        let mut device = build("object-store");
+        // 8 MiB each.
+        let (end, _) = closed_loop(&mut *device, Op::Read, count, depth, |i| (i * 16_384, 16_384));
+        count as f64 * 8.0 * 1e9 / end as f64
+    };
+    assert!((30.0..45.0).contains(&run(50, 1)), "8 MiB after 0.1 s at 83 MiB/s: {}", run(50, 1));
+    assert_near("MiB/s of many", run(4000, 200), 2_980.0, 0.06);
+}
+
 #[test]
 fn the_mechanical_drives_meet_the_figures_of_their_class() {
     let latency = random_latency_us("cheetah-15k4");

@@ -22,7 +22,7 @@ pub(crate) fn sample() -> Manifest {
     Manifest {
         key,
         recordings: 3,
-        history: vec![History { replayed: true, elapsed: 5, waited: 4, loaded: 3, used: 2 }],
+        history: vec![History { replayed: true, elapsed: 5, waited: 4, without: 9, loaded: 3, used: 2 }],
         file_systems: vec![FileSystem {
             uuid: [1; 16],
             kind: "ext4".into(),

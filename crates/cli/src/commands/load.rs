@@ -1,0 +1,149 @@
+//! `forerun load`: whole files into the page cache, in windows.
+
+use super::watch;
+use crate::error::CliError;
+use crate::human;
+use crate::ui::Ui;
+use clap::Args;
+use forerun_core::size::parse_size;
+use forerun_watch::follow::{self, FollowOptions};
+use forerun_watch::load::{self, Files};
+use forerun_watch::memory;
+use forerun_watch::replay::{self, Replayed};
+use serde::Serialize;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Instant;
+
+/// The closing paragraphs of the help.
+pub(crate) const HELP: &str = "\
+Examples:
+  forerun load model-*.safetensors                     # needs no privilege
+  forerun load --budget 2G model-*.safetensors
+  sudo forerun load model.gguf -- ./server model.gguf  # stays just ahead of the reader, also where memory is small
+
+Requests are as large as one command of the device, as many are in flight as fill it, and each is waited for. What is in
+flight never exceeds a quarter of the memory that the cgroup's limit leaves. With a command (root, Linux 6.12) its reads are
+followed, and no more than that, or 32 MiB, is loaded and not yet read; then the exit code is the command's.";
+
+const PAGE: u64 = 4096;
+
+/// Options of `load`.
+#[derive(Debug, Args)]
+pub(crate) struct LoadArgs {
+    /// Most bytes to load, in the order of the files [default: half of what memory is available; with a command, all]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    budget: Option<u64>,
+    /// Files
+    #[arg(required = true)]
+    files: Vec<PathBuf>,
+    /// Command that will read them
+    #[arg(last = true, value_name = "CMD")]
+    command: Vec<OsString>,
+}
+
+fn size(text: &str) -> Result<u64, String> {
+    parse_size(text).map_err(|problem| problem.to_string())
+}
+
+#[derive(Serialize)]
+struct LoadedJson {
+    files: usize,
+    bytes: u64,
+    loaded_bytes: u64,
+    here_bytes: u64,
+    beyond_budget_bytes: u64,
+    requests: u64,
+    elapsed_ns: u64,
+}
+
+#[expect(clippy::cast_precision_loss, reason = "for people")]
+fn bytes(pages: u64) -> String {
+    human::bytes((pages * PAGE) as f64)
+}
+
+/// Runs it.
+pub(crate) fn run(args: &LoadArgs, ui: &Ui) -> Result<(), CliError> {
+    let default = if args.command.is_empty() { memory::available() / 2 } else { u64::MAX };
+    let budget = args.budget.unwrap_or(default) / PAGE;
+    let files = load::files(&args.files, budget).map_err(|problem| CliError::failure("load", problem))?;
+    if !args.command.is_empty() {
+        return beside(args, files, ui);
+    }
+    let stop =
+        forerun_watch::signals::stop_flag().map_err(|problem| CliError::failure("signals", problem))?;
+    let all = files.manifest.file_pages();
+    let bar = ui.bars.then(|| bar(all * PAGE));
+    let start = Instant::now();
+    let done = replay::replay(&files.manifest, &files.volumes, u64::MAX, &stop, &mut |done: &Replayed| {
+        if let Some(bar) = &bar {
+            bar.set_position((done.pages + done.here).min(all) * PAGE);
+        }
+    });
+    if let Some(bar) = bar {
+        bar.finish_and_clear();
+    }
+    say(&files, &done, start, ui)
+}
+
+fn bar(bytes: u64) -> indicatif::ProgressBar {
+    let style = indicatif::ProgressStyle::with_template(
+        "{bar:40} {binary_bytes}/{binary_total_bytes} {binary_bytes_per_sec} {eta}",
+    );
+    // The template is right: the tests would say so.
+    indicatif::ProgressBar::new(bytes).with_style(style.expect("a valid template"))
+}
+
+fn say(files: &Files, done: &Replayed, start: Instant, ui: &Ui) -> Result<(), CliError> {
+    let elapsed = start.elapsed();
+    if ui.json {
+        return ui.print_json(&LoadedJson {
+            files: files.manifest.files.len(),
+            bytes: files.pages * PAGE,
+            loaded_bytes: done.pages * PAGE,
+            here_bytes: done.here * PAGE,
+            beyond_budget_bytes: files.beyond * PAGE,
+            requests: done.requests,
+            elapsed_ns: u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX),
+        });
+    }
+    let seconds = elapsed.as_secs_f64();
+    #[expect(clippy::cast_precision_loss, reason = "for people")]
+    let rate = human::rate((done.pages * PAGE) as f64 / seconds.max(1e-9));
+    let mut line = format!("loaded {} in {}, {rate}", bytes(done.pages), human::duration(seconds * 1e9));
+    if done.here > 0 {
+        line.push_str(&format!("; {} in memory already", bytes(done.here)));
+    }
+    if files.beyond > 0 {
+        line.push_str(&format!("; {} beyond the budget", bytes(files.beyond)));
+    }
+    line.push('\n');
+    ui.print(&line)
+}
+
+/// Beside a command that reads the files.
+fn beside(args: &LoadArgs, files: Files, ui: &Ui) -> Result<(), CliError> {
+    let stop =
+        forerun_watch::signals::stop_flag().map_err(|problem| CliError::failure("signals", problem))?;
+    let options = FollowOptions {
+        command: args.command.clone(),
+        store: None,
+        key: Some(files.manifest.key.clone()),
+        given: Some((files.manifest, files.volumes)),
+        replay: true,
+        stop: Some(stop),
+    };
+    let report = follow::follow(&options, &mut |_| {}).map_err(watch::problem)?;
+    watch::tell(&report, ui)?;
+    watch::ended("load", report.ended)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bar_can_be_drawn() {
+        bar(1 << 20).finish_and_clear();
+    }
+}

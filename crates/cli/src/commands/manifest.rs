@@ -1,0 +1,510 @@
+//! `forerun manifest`: what was read, as a file: made, shown, judged, combined, read ahead.
+
+use super::watch;
+use crate::error::{CliError, Kind};
+use crate::human;
+use crate::outputs;
+use crate::ui::{Style, Ui};
+use clap::{Args, Subcommand};
+use forerun_core::size::parse_size;
+use forerun_manifest::run::pages;
+use forerun_manifest::{Key, Manifest};
+use forerun_watch::follow::{self, FollowOptions};
+use forerun_watch::replay::{self, Replayed};
+use forerun_watch::snapshot::{self, Verdict};
+use forerun_watch::store;
+use forerun_watch::volumes::Volumes;
+use serde::Serialize;
+use std::ffi::OsString;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+const PAGE: u64 = 4096;
+/// Entries that `show` and `verify` list without `-v`.
+const LISTED: usize = 10;
+
+/// What to do with manifests.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ManifestCommand {
+    /// Run a command and record what it loads and touches (root, Linux 6.12)
+    #[command(
+        after_help = "Example:\n  sudo forerun manifest record -o boot.manifest --name image:db -- ./start-db"
+    )]
+    Record(RecordArgs),
+    /// What is in a manifest
+    #[command(after_help = "Example:\n  forerun manifest show git.manifest")]
+    Show(ShowArgs),
+    /// Which entries no longer speak of the files that are there; exit code 3 if any
+    #[command(after_help = "Example:\n  forerun manifest verify git.manifest || forerun manifest record …")]
+    Verify(ShowArgs),
+    /// Combine recordings, the oldest first
+    #[command(
+        after_help = "Example:\n  forerun manifest merge -o both.manifest monday.manifest tuesday.manifest"
+    )]
+    Merge(MergeArgs),
+    /// Read ahead what a manifest names, and wait until it is in memory
+    #[command(
+        after_help = "Example:\n  forerun manifest replay --budget 2G db.manifest\n\nAs root files are found by their inode \
+        and metadata is read first; without privilege files are found by path."
+    )]
+    Replay(ReplayArgs),
+    /// Write down what of files and folders is in memory now, to be read ahead after a restart
+    #[command(after_help = "Example:\n  forerun manifest snapshot -o db.manifest /var/lib/postgresql")]
+    Snapshot(SnapshotArgs),
+}
+
+/// Options of `record`.
+#[derive(Debug, Args)]
+pub(crate) struct RecordArgs {
+    /// File to write
+    #[arg(short, long, value_name = "FILE")]
+    output: PathBuf,
+    /// Kind and name of what is recorded [default: the program, its folder and its arguments]
+    #[arg(long, value_name = "KIND:NAME", value_parser = named)]
+    name: Option<Key>,
+    /// Command to run
+    #[arg(last = true, value_name = "CMD", required = true)]
+    command: Vec<OsString>,
+}
+
+/// A manifest.
+#[derive(Debug, Args)]
+pub(crate) struct ShowArgs {
+    /// The manifest
+    manifest: PathBuf,
+}
+
+/// Options of `merge`.
+#[derive(Debug, Args)]
+pub(crate) struct MergeArgs {
+    /// File to write
+    #[arg(short, long, value_name = "FILE")]
+    output: PathBuf,
+    /// Combine manifests of different things too, under the key of the first
+    #[arg(long)]
+    any_key: bool,
+    /// The manifests, the oldest first
+    #[arg(required = true, num_args = 2..)]
+    manifests: Vec<PathBuf>,
+}
+
+/// Options of `replay`.
+#[derive(Debug, Args)]
+pub(crate) struct ReplayArgs {
+    /// Most bytes to load: what was touched first [default: half of what memory is available]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    budget: Option<u64>,
+    /// The manifest
+    manifest: PathBuf,
+}
+
+/// Options of `snapshot`.
+#[derive(Debug, Args)]
+pub(crate) struct SnapshotArgs {
+    /// File to write
+    #[arg(short, long, value_name = "FILE")]
+    output: PathBuf,
+    /// Name of the snapshot
+    #[arg(long, default_value = "memory")]
+    name: String,
+    /// Files and folders
+    #[arg(required = true)]
+    paths: Vec<PathBuf>,
+}
+
+fn size(text: &str) -> Result<u64, String> {
+    parse_size(text).map_err(|problem| problem.to_string())
+}
+
+fn named(text: &str) -> Result<Key, String> {
+    match text.split_once(':') {
+        Some((kind, name)) if !kind.is_empty() && !name.is_empty() => {
+            Ok(Key::Named { kind: kind.into(), name: name.into() })
+        }
+        _ => Err("a kind and a name are wanted, as in unit:postgresql".into()),
+    }
+}
+
+/// Runs one of them.
+pub(crate) fn run(command: &ManifestCommand, ui: &Ui) -> Result<(), CliError> {
+    match command {
+        ManifestCommand::Record(args) => record(args, ui),
+        ManifestCommand::Show(args) => show(args, ui),
+        ManifestCommand::Verify(args) => verify(args, ui),
+        ManifestCommand::Merge(args) => merge(args, ui),
+        ManifestCommand::Replay(args) => replay(args, ui),
+        ManifestCommand::Snapshot(args) => take_snapshot(args, ui),
+    }
+}
+
+fn open(path: &Path) -> Result<Manifest, CliError> {
+    store::read(path).map_err(|problem| CliError::failure("", problem))
+}
+
+#[expect(clippy::cast_precision_loss, reason = "for people")]
+fn bytes(pages: u64) -> String {
+    human::bytes((pages * PAGE) as f64)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "for people")]
+fn nanos(nanos: u64) -> String {
+    human::duration(nanos as f64)
+}
+
+#[derive(Serialize)]
+struct WrittenJson {
+    file: String,
+    bytes: u64,
+    files: u64,
+    file_pages: u64,
+    metadata_pages: u64,
+}
+
+/// Writes a manifest and says so.
+fn wrote(path: &Path, manifest: &Manifest, ui: &Ui) -> Result<(), CliError> {
+    let size = store::write(path, manifest).map_err(|problem| CliError::failure("", problem))?;
+    let json = WrittenJson {
+        file: path.display().to_string(),
+        bytes: size,
+        files: manifest.files.len() as u64,
+        file_pages: manifest.file_pages(),
+        metadata_pages: manifest.metadata_pages(),
+    };
+    if ui.json {
+        return ui.print_json(&json);
+    }
+    #[expect(clippy::cast_precision_loss, reason = "for people")]
+    let written = human::bytes(size as f64);
+    ui.say(&format!(
+        "{}: {} files, {} + {} of metadata, in {written}",
+        json.file,
+        human::count(json.files),
+        bytes(json.file_pages),
+        bytes(json.metadata_pages)
+    ));
+    Ok(())
+}
+
+fn record(args: &RecordArgs, ui: &Ui) -> Result<(), CliError> {
+    outputs::check(&[("--output", Some(&args.output))], &[])?;
+    let stop =
+        forerun_watch::signals::stop_flag().map_err(|problem| CliError::failure("signals", problem))?;
+    let options = FollowOptions {
+        command: args.command.clone(),
+        store: None,
+        key: args.name.clone(),
+        given: None,
+        replay: false,
+        stop: Some(stop),
+    };
+    let report = follow::follow(&options, &mut |_| {}).map_err(watch::problem)?;
+    watch::remarks(&report, ui);
+    wrote(&args.output, &report.manifest, ui)?;
+    watch::ended("record", report.ended)
+}
+
+#[derive(Serialize)]
+struct ShowJson {
+    key: String,
+    recordings: u16,
+    file_pages: u64,
+    metadata_pages: u64,
+    history: Vec<HistoryJson>,
+    file_systems: Vec<SystemJson>,
+    files: Vec<FileJson>,
+    exports: Vec<ExportJson>,
+}
+
+#[derive(Serialize)]
+struct HistoryJson {
+    replayed: bool,
+    elapsed_ns: u64,
+    waited_ns: u64,
+    without_ns: u64,
+    loaded_pages: u64,
+    used_pages: u64,
+}
+
+#[derive(Serialize)]
+struct SystemJson {
+    kind: String,
+    uuid: String,
+    mount: String,
+    metadata: Vec<RunJson>,
+}
+
+#[derive(Serialize)]
+struct FileJson {
+    file_system: u32,
+    inode: u64,
+    generation: u32,
+    size: u64,
+    ctime_s: i64,
+    ctime_ns: u32,
+    path: String,
+    runs: Vec<RunJson>,
+}
+
+#[derive(Serialize)]
+struct ExportJson {
+    name: String,
+    bytes: u64,
+    runs: Vec<RunJson>,
+}
+
+#[derive(Serialize)]
+struct RunJson {
+    first: u64,
+    pages: u64,
+    rank: u32,
+    seen: u16,
+}
+
+fn runs(runs: &[forerun_manifest::Run]) -> Vec<RunJson> {
+    let json = |run: &forerun_manifest::Run| RunJson {
+        first: run.first,
+        pages: run.pages,
+        rank: run.rank,
+        seen: run.seen,
+    };
+    runs.iter().map(json).collect()
+}
+
+fn hex(uuid: [u8; 16]) -> String {
+    uuid.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+impl ShowJson {
+    fn of(manifest: &Manifest) -> Self {
+        let history = manifest.history.iter().map(|run| HistoryJson {
+            replayed: run.replayed,
+            elapsed_ns: run.elapsed,
+            waited_ns: run.waited,
+            without_ns: run.without,
+            loaded_pages: run.loaded,
+            used_pages: run.used,
+        });
+        let systems = manifest.file_systems.iter().map(|fs| SystemJson {
+            kind: fs.kind.clone(),
+            uuid: hex(fs.uuid),
+            mount: fs.mount.display().to_string(),
+            metadata: runs(&fs.metadata),
+        });
+        let files = manifest.files.iter().map(|file| FileJson {
+            file_system: file.file_system,
+            inode: file.inode,
+            generation: file.state.generation,
+            size: file.state.size,
+            ctime_s: file.state.ctime,
+            ctime_ns: file.state.ctime_nanos,
+            path: file.path.display().to_string(),
+            runs: runs(&file.runs),
+        });
+        let exports = manifest.exports.iter().map(|export| ExportJson {
+            name: export.name.clone(),
+            bytes: export.bytes,
+            runs: runs(&export.runs),
+        });
+        Self {
+            key: manifest.key.to_string(),
+            recordings: manifest.recordings,
+            file_pages: manifest.file_pages(),
+            metadata_pages: manifest.metadata_pages(),
+            history: history.collect(),
+            file_systems: systems.collect(),
+            files: files.collect(),
+            exports: exports.collect(),
+        }
+    }
+}
+
+fn show(args: &ShowArgs, ui: &Ui) -> Result<(), CliError> {
+    let manifest = open(&args.manifest)?;
+    if ui.json {
+        return ui.print_json(&ShowJson::of(&manifest));
+    }
+    let mut text = format!("{}\n", ui.paint(Style::Bold, &manifest.key.to_string()));
+    // Writing to a string cannot fail, here and below.
+    let _ = writeln!(text, "  recordings  {}", manifest.recordings);
+    let files = human::count(manifest.files.len() as u64);
+    let _ = writeln!(text, "  files       {files}, {}", bytes(manifest.file_pages()));
+    let _ = writeln!(text, "  metadata    {}", bytes(manifest.metadata_pages()));
+    for fs in &manifest.file_systems {
+        let _ = writeln!(text, "  on          {} at {} ({})", fs.kind, fs.mount.display(), hex(fs.uuid));
+    }
+    for run in &manifest.history {
+        let how = if run.replayed { "read ahead of" } else { "left alone" };
+        let _ = write!(text, "  run         {how}: {}, waited {}", nanos(run.elapsed), nanos(run.waited));
+        if run.without > 0 {
+            let _ = write!(text, ", without {} (hold-out)", nanos(run.without));
+        }
+        text.push('\n');
+    }
+    text.push_str(&listing(&manifest, if ui.verbose > 0 { usize::MAX } else { LISTED }));
+    ui.print(&text)
+}
+
+/// The files in the order of first touch.
+fn listing(manifest: &Manifest, most: usize) -> String {
+    let mut files: Vec<_> = manifest.files.iter().collect();
+    files.sort_by_key(|file| file.runs.iter().map(|run| run.rank).min());
+    let mut text = String::new();
+    for file in files.iter().take(most) {
+        let name = if file.path.as_os_str().is_empty() {
+            format!("inode {}", file.inode)
+        } else {
+            file.path.display().to_string()
+        };
+        let (here, runs) = (bytes(pages(&file.runs)), file.runs.len());
+        let _ = writeln!(text, "  {here:>10} in {runs:>4} runs  {name}");
+    }
+    if files.len() > most {
+        let _ = writeln!(
+            text,
+            "  … and {} files more (-v lists them)",
+            human::count((files.len() - most) as u64)
+        );
+    }
+    text
+}
+
+#[derive(Serialize)]
+struct VerifyJson {
+    files: u64,
+    fresh: u64,
+    not_mounted: u64,
+    stale: Vec<StaleJson>,
+}
+
+#[derive(Serialize)]
+struct StaleJson {
+    path: String,
+    inode: u64,
+    reason: &'static str,
+}
+
+fn verify(args: &ShowArgs, ui: &Ui) -> Result<(), CliError> {
+    let manifest = open(&args.manifest)?;
+    let verdicts = snapshot::verify(&manifest);
+    let count = |wanted: &Verdict| verdicts.iter().filter(|(_, verdict)| verdict == wanted).count() as u64;
+    let stale = verdicts.iter().filter_map(|(file, verdict)| match verdict {
+        Verdict::Stale(reason) => Some(StaleJson {
+            path: file.path.display().to_string(),
+            inode: file.inode,
+            reason: reason.word(),
+        }),
+        _ => None,
+    });
+    let json = VerifyJson {
+        files: verdicts.len() as u64,
+        fresh: count(&Verdict::Fresh),
+        not_mounted: count(&Verdict::NotMounted),
+        stale: stale.collect(),
+    };
+    if ui.json {
+        ui.print_json(&json)?;
+    } else {
+        let most = if ui.verbose > 0 { usize::MAX } else { LISTED };
+        let mut text = format!(
+            "{} of {} files are as they were recorded\n",
+            human::count(json.fresh),
+            human::count(json.files)
+        );
+        for stale in json.stale.iter().take(most) {
+            let _ = writeln!(text, "  {:<12}  {}", stale.reason, stale.path);
+        }
+        if json.stale.len() > most {
+            let _ = writeln!(text, "  … and {} more (-v lists them)", json.stale.len() - most);
+        }
+        if json.not_mounted > 0 {
+            let _ =
+                writeln!(text, "  {} on file systems that are not mounted", human::count(json.not_mounted));
+        }
+        ui.print(&text)?;
+    }
+    if json.stale.is_empty() {
+        return Ok(());
+    }
+    let what = format!("{} of {} entries are stale", json.stale.len(), json.files);
+    Err(CliError::new(Kind::Finding, &args.manifest.display().to_string(), what, "record again"))
+}
+
+fn merge(args: &MergeArgs, ui: &Ui) -> Result<(), CliError> {
+    outputs::check(&[("--output", Some(&args.output))], &[])?;
+    let (first, rest) = args.manifests.split_first().expect("clap wants two");
+    let mut merged = open(first)?;
+    for path in rest {
+        let newer = open(path)?;
+        if args.any_key {
+            merged.take_in(newer);
+        } else {
+            merged.merge(newer).map_err(|problem| {
+                CliError::usage(&path.display().to_string(), problem, "--any-key combines them all the same")
+            })?;
+        }
+    }
+    wrote(&args.output, &merged, ui)
+}
+
+#[derive(Serialize)]
+struct ReplayedJson {
+    files: u64,
+    stale_files: u64,
+    pages: u64,
+    metadata_pages: u64,
+    here_pages: u64,
+    requests: u64,
+    elapsed_ns: u64,
+}
+
+fn replay(args: &ReplayArgs, ui: &Ui) -> Result<(), CliError> {
+    let manifest = open(&args.manifest)?;
+    let stop =
+        forerun_watch::signals::stop_flag().map_err(|problem| CliError::failure("signals", problem))?;
+    let budget = args.budget.unwrap_or_else(|| forerun_watch::memory::available() / 2) / PAGE;
+    let all = (manifest.file_pages() + manifest.metadata_pages()).min(budget);
+    let bar = ui.bars.then(|| indicatif::ProgressBar::new(all * PAGE));
+    let start = std::time::Instant::now();
+    let done = replay::replay(&manifest, &Volumes::now(), budget, &stop, &mut |done: &Replayed| {
+        if let Some(bar) = &bar {
+            bar.set_position((done.pages + done.here) * PAGE);
+        }
+    });
+    if let Some(bar) = bar {
+        bar.finish_and_clear();
+    }
+    let elapsed_ns = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
+    if ui.json {
+        return ui.print_json(&ReplayedJson {
+            files: done.files,
+            stale_files: done.stale_files(),
+            pages: done.pages,
+            metadata_pages: done.metadata_pages,
+            here_pages: done.here,
+            requests: done.requests,
+            elapsed_ns,
+        });
+    }
+    ui.print(&format!(
+        "{} files: {} loaded in {}, {} of it metadata; {} in memory already; {} changed files skipped\n",
+        human::count(done.files),
+        bytes(done.pages),
+        nanos(elapsed_ns),
+        bytes(done.metadata_pages),
+        bytes(done.here),
+        human::count(done.stale_files())
+    ))
+}
+
+fn take_snapshot(args: &SnapshotArgs, ui: &Ui) -> Result<(), CliError> {
+    outputs::check(&[("--output", Some(&args.output))], &[])?;
+    let taken = snapshot::snapshot(&args.paths, &args.name)
+        .map_err(|problem| CliError::failure("snapshot", problem))?;
+    if taken.not_ours > 0 {
+        ui.say(&format!(
+            "{} files of others are left out: the kernel tells only owners what is in memory",
+            human::count(taken.not_ours)
+        ));
+    }
+    wrote(&args.output, &taken.manifest, ui)
+}

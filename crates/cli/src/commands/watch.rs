@@ -1,0 +1,228 @@
+//! `forerun watch`: a command, read ahead of by what its last runs taught.
+
+use crate::error::{CliError, Kind};
+use crate::human;
+use crate::ui::Ui;
+use clap::Args;
+use forerun_watch::follow::{self, Decision, FollowError, FollowOptions, Report};
+use forerun_watch::outcome::{Ended, RecordError};
+use forerun_watch::replay::Replayed;
+use forerun_watch::store::{self, Store};
+use serde::Serialize;
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// The closing paragraphs of the help.
+pub(crate) const HELP: &str = "\
+Examples:
+  sudo forerun watch -- git grep unsafe      # the first run is recorded, from the second on it is read ahead of
+  sudo forerun watch --no-replay -- make     # only records
+  forerun manifest show /var/lib/forerun/manifests/git-*.manifest
+
+A run is known by its program, its arguments and the folder it is started in. What it loaded, in which order, is kept as a
+manifest (docs/manifest.md) in /var/lib/forerun/manifests, for users in ~/.local/state/forerun/manifests. Files that have
+changed since are skipped. Nothing is written beside the manifest and nothing evicted. One run in twenty is not read ahead of, so
+that what the others earned is measured and not guessed; where three in a row earned nothing, reading ahead stops.
+
+Needs root and Linux 6.12. The exit code is the command's.";
+
+/// Options of `watch`.
+#[derive(Debug, Args)]
+pub(crate) struct WatchArgs {
+    /// Folder of the manifests [default: /var/lib/forerun/manifests, for users ~/.local/state/forerun/manifests]
+    #[arg(long, value_name = "DIR")]
+    state: Option<PathBuf>,
+    /// Record, but do not read ahead
+    #[arg(long)]
+    no_replay: bool,
+    /// Command to run
+    #[arg(last = true, value_name = "CMD", required = true)]
+    command: Vec<OsString>,
+}
+
+/// The trouble of watching as the command line's.
+pub(crate) fn problem(error: FollowError) -> CliError {
+    let kind = match &error {
+        FollowError::Record(RecordError::Unsupported { .. }) => Kind::Unsupported,
+        _ => Kind::Failure,
+    };
+    CliError::new(kind, "watch", error, "")
+}
+
+/// Runs it.
+pub(crate) fn run(args: &WatchArgs, ui: &Ui) -> Result<(), CliError> {
+    let stop =
+        forerun_watch::signals::stop_flag().map_err(|problem| CliError::failure("signals", problem))?;
+    let folder = args.state.clone().unwrap_or_else(store::default_folder);
+    let options = FollowOptions {
+        command: args.command.clone(),
+        store: Some(Store::new(folder)),
+        key: None,
+        given: None,
+        replay: !args.no_replay,
+        stop: Some(stop),
+    };
+    let report = follow::follow(&options, &mut |_| {}).map_err(problem)?;
+    tell(&report, ui)?;
+    ended("watch", report.ended)
+}
+
+/// How a run went, behind the command's own output.
+pub(crate) fn tell(report: &Report, ui: &Ui) -> Result<(), CliError> {
+    remarks(report, ui);
+    if ui.json {
+        return ui.print_json_line(&RunJson::of(report));
+    }
+    summary(report).iter().for_each(|line| ui.say(line));
+    Ok(())
+}
+
+/// The command's own end as ours.
+pub(crate) fn ended(place: &str, ended: Ended) -> Result<(), CliError> {
+    match ended {
+        Ended::Command(status) => CliError::command(place, status),
+        _ => Ok(()),
+    }
+}
+
+/// What a person has to know beside the figures.
+pub(crate) fn remarks(report: &Report, ui: &Ui) {
+    if let Some(damaged) = &report.damaged {
+        ui.say(&format!("forerun: {damaged}; this run was recorded anew"));
+    }
+    if report.lost > 0 {
+        ui.say(&format!("forerun: {} events were lost: the ring was full", human::count(report.lost)));
+    }
+    if !report.touches {
+        ui.say("forerun: this kernel tells what is loaded and not what is touched (Linux 6.12 does)");
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "for people")]
+fn pages(pages: u64) -> String {
+    human::bytes(pages as f64 * 4096.0)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "for people")]
+fn nanos(nanos: u64) -> String {
+    human::duration(nanos as f64)
+}
+
+fn of(part: u64, all: u64) -> String {
+    #[expect(clippy::cast_precision_loss, reason = "for people")]
+    let share = part as f64 / all as f64;
+    human::percent(share)
+}
+
+/// The lines behind a run.
+fn summary(report: &Report) -> Vec<String> {
+    let (run, did) = (&report.run, &report.replayed);
+    let waited = format!("waited {} for reads", nanos(run.waited));
+    let cpu = format!("{} CPU", nanos(report.cpu));
+    let knows = format!(
+        "{} files, {} + {} of metadata",
+        human::count(report.manifest.files.len() as u64),
+        pages(report.manifest.file_pages()),
+        pages(report.manifest.metadata_pages())
+    );
+    match report.decision {
+        Decision::Record => vec![format!("forerun: recorded {knows}; {waited} · {cpu}")],
+        Decision::NotAsked => {
+            vec![format!("forerun: recorded, not read ahead of; {knows}; {waited} · {cpu}")]
+        }
+        Decision::HoldOut => {
+            vec![format!("forerun: held out, to have a run to compare with; {waited} · {cpu}")]
+        }
+        Decision::Off => vec![format!("forerun: off: the last replays earned nothing; {waited} · {cpu}")],
+        Decision::Replay if did.pages == 0 && did.here > 0 => {
+            vec![format!("forerun: all in memory already, nothing was read ahead; {waited} · {cpu}")]
+        }
+        Decision::Replay => vec![replayed(did, report.rotating), earned(report, &waited, &cpu)],
+    }
+}
+
+fn replayed(did: &Replayed, rotating: bool) -> String {
+    let order = if rotating { "disk order" } else { "the order of first touch" };
+    let mut line = format!(
+        "forerun: {} files, {} + {} of metadata in {} reads, replayed in {order}",
+        human::count(did.files),
+        pages(did.pages - did.metadata_pages),
+        pages(did.metadata_pages),
+        human::count(did.requests),
+    );
+    if did.stale_files() > 0 {
+        line.push_str(&format!("; {} changed files skipped", human::count(did.stale_files())));
+    }
+    line
+}
+
+fn earned(report: &Report, waited: &str, cpu: &str) -> String {
+    let (run, did) = (&report.run, &report.replayed);
+    let without = match report.estimated {
+        true => format!("{} without (hold-out)", nanos(run.without)),
+        false => "no run to compare with".to_owned(),
+    };
+    let data = did.pages - did.metadata_pages;
+    let mut line = format!("forerun: {waited}; {without} · used {}", of(did.used, data));
+    line.push_str(&format!(" · wasted {} · {cpu}", pages(data.saturating_sub(did.used))));
+    if did.paced {
+        line.push_str(" · held back while too much was unread");
+    }
+    line
+}
+
+/// One run as JSON.
+#[derive(Serialize)]
+pub(crate) struct RunJson {
+    decision: &'static str,
+    files: u64,
+    file_pages: u64,
+    metadata_pages: u64,
+    manifest_bytes: Option<u64>,
+    elapsed_ns: u64,
+    waited_ns: u64,
+    without_ns: Option<u64>,
+    cpu_ns: u64,
+    replayed_files: u64,
+    replayed_pages: u64,
+    replayed_metadata_pages: u64,
+    requests: u64,
+    used_pages: u64,
+    here_pages: u64,
+    stale_files: u64,
+    paced: bool,
+    lost_events: u64,
+}
+
+impl RunJson {
+    /// Of a report.
+    pub(crate) fn of(report: &Report) -> Self {
+        let (run, did) = (&report.run, &report.replayed);
+        Self {
+            decision: match report.decision {
+                Decision::Record => "record",
+                Decision::Replay => "replay",
+                Decision::HoldOut => "hold-out",
+                Decision::Off => "off",
+                Decision::NotAsked => "not-asked",
+            },
+            files: report.manifest.files.len() as u64,
+            file_pages: report.manifest.file_pages(),
+            metadata_pages: report.manifest.metadata_pages(),
+            manifest_bytes: report.kept,
+            elapsed_ns: run.elapsed,
+            waited_ns: run.waited,
+            without_ns: report.estimated.then_some(run.without),
+            cpu_ns: report.cpu,
+            replayed_files: did.files,
+            replayed_pages: did.pages,
+            replayed_metadata_pages: did.metadata_pages,
+            requests: did.requests,
+            used_pages: did.used,
+            here_pages: did.here,
+            stale_files: did.stale_files(),
+            paced: did.paced,
+            lost_events: report.lost,
+        }
+    }
+}

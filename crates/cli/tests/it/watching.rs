@@ -1,0 +1,108 @@
+//! `watch`, `load` and `manifest` from outside. What needs root and Linux 6.12 says so with exit code 4 elsewhere.
+
+use crate::{forerun, json, output};
+use std::path::{Path, PathBuf};
+
+fn file(folder: &Path, name: &str, bytes: usize) -> String {
+    let path = folder.join(name);
+    std::fs::write(&path, vec![7; bytes]).expect("written");
+    path.to_str().expect("a name in UTF-8").to_owned()
+}
+
+fn manifests(state: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(state).into_iter().flatten().flatten();
+    entries.map(|entry| entry.path()).collect()
+}
+
+#[test]
+fn a_snapshot_is_shown_judged_and_replayed_without_privilege() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let data = file(folder.path(), "data", 50_000);
+    let manifest = folder.path().join("m.manifest");
+    let path = manifest.to_str().expect("a name in UTF-8");
+    let written = json(&["manifest", "snapshot", "-o", path, &data, "--json"]);
+    if written["files"] == 0 {
+        return; // a file system that is not read ahead of
+    }
+    assert_eq!(written["file_pages"], 13, "{written}");
+    let shown = json(&["manifest", "show", path, "--json"]);
+    assert_eq!(shown["files"][0]["size"], 50_000, "{shown}");
+    assert!(output(&["manifest", "show", path]).contains("data"));
+    assert_eq!(json(&["manifest", "verify", path, "--json"])["fresh"], 1);
+    let replayed = json(&["manifest", "replay", path, "--json"]);
+    assert_eq!((&replayed["pages"], replayed["here_pages"].as_u64()), (&0.into(), Some(13)), "{replayed}");
+    file(folder.path(), "data", 40_000);
+    forerun(&["manifest", "verify", path]).assert().code(3);
+    assert_eq!(json(&["manifest", "replay", path, "--json"])["stale_files"], 1);
+}
+
+#[test]
+fn damage_is_one_line_that_names_the_file_and_the_remedy() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let data = file(folder.path(), "no.manifest", 100);
+    let shown = forerun(&["manifest", "show", &data]).assert().code(1);
+    let text = String::from_utf8_lossy(&shown.get_output().stderr).into_owned();
+    assert!(text.contains("no.manifest: not a manifest") && text.lines().count() == 1, "{text}");
+    forerun(&["manifest", "record", "-o", &data, "--name", "unit", "--", "true"]).assert().code(2);
+}
+
+#[test]
+fn load_says_what_it_loaded_what_was_there_and_what_is_beyond_the_budget() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let data = file(folder.path(), "data", 100 << 10);
+    let loaded = json(&["load", "--budget", "64K", &data, "--json"]);
+    assert_eq!(loaded["beyond_budget_bytes"], 36 << 10, "{loaded}");
+    let known = loaded["loaded_bytes"].as_u64().unwrap_or(0) + loaded["here_bytes"].as_u64().unwrap_or(0);
+    assert_eq!(known, 64 << 10, "{loaded}");
+    assert!(output(&["load", &data]).contains("loaded "));
+    forerun(&["load", "/no/such/file"]).assert().code(1);
+}
+
+#[test]
+fn the_second_run_of_a_command_knows_the_first() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let data = file(folder.path(), "data", 1 << 20);
+    let state = folder.path().join("state");
+    let words = ["watch", "--state", state.to_str().expect("UTF-8"), "--json", "--", "cat", &data];
+    let run = || {
+        let done = forerun(&words).output().expect("it runs");
+        if done.status.code() == Some(4) {
+            assert!(String::from_utf8_lossy(&done.stderr).contains("forerun: "), "says why");
+            return None;
+        }
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+        let line =
+            done.stdout.rsplit(|&b| b == b'\n').nth(1).expect("a line behind the command's own").to_vec();
+        Some(
+            serde_json::from_slice::<serde_json::Value>(
+                &line[line.iter().position(|&b| b == b'{').expect("JSON")..],
+            )
+            .expect("JSON"),
+        )
+    };
+    let Some(first) = run() else { return };
+    assert_eq!(first["decision"], "record", "{first}");
+    let second = run().expect("as before");
+    assert_eq!(second["decision"], "replay", "{second}");
+    assert_eq!(second["stale_files"], 0, "{second}");
+    let kept = manifests(&state);
+    assert_eq!(kept.len(), 1, "one key, one file, nothing beside: {kept:?}");
+    let shown = json(&["manifest", "show", kept[0].to_str().expect("UTF-8"), "--json"]);
+    assert_eq!(shown["recordings"], 2, "{shown}");
+    let of_data = shown["files"].as_array().expect("a list").iter().find(|f| f["size"] == 1 << 20);
+    let pages: u64 = of_data.expect("the file that was read")["runs"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|run| run["pages"].as_u64().expect("a number"))
+        .sum();
+    assert_eq!(pages, 256, "{shown}");
+}
+
+#[test]
+fn a_command_that_fails_fails_as_it_would_alone() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let state = folder.path().to_str().expect("UTF-8");
+    let done = forerun(&["watch", "--state", state, "--", "sh", "-c", "exit 7"]).output().expect("it runs");
+    assert!(matches!(done.status.code(), Some(7 | 4)), "{done:?}");
+}

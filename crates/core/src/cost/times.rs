@@ -1,0 +1,248 @@
+//! What commands take on the members of a layer, learned from those that ended.
+//!
+//! A command has two times. Its *latency* is from the moment in which the disk begins it to its end; its *turn* is for how
+//! long the disk takes up nothing else. On a spindle both are one; of a flash disk or a volume in a cloud, which work at many
+//! commands at once, the turn is short. Latencies are learned from commands that found the disk idle, turns from those that
+//! ended while others waited:
+//!
+//! ```text
+//!   left              left, and one before it is still there
+//!   |--- latency ---| |......|-- turn --|
+//!                   ended    the one before ended
+//! ```
+//!
+//! Both are kept as a line over the blocks of a command, one for each class of distance from where the command before
+//! ended: adjacent, a few blocks on, near, far. What has not been seen yet is what [`CostModel`] believes, scaled by as much as
+//! that was wrong about what has. Nothing here knows what kind of device there is.
+
+use super::CostModel;
+use crate::units::Nanos;
+use alloc::vec::Vec;
+
+/// Classes of distance from the end of the command before, by its least number of blocks: adjacent; what may pass under a head or
+/// lie in a drive's own read-ahead; within a few cylinders (16 MiB); within a GiB; farther.
+const NEAR_MIN: [u64; CLASSES] = [0, 1, 129, 4_097, 262_145];
+const CLASSES: usize = 5;
+/// Samples at which the sums of a line are halved, so that it follows a device that changes.
+const SAMPLES_MAX: f64 = 256.0;
+/// Samples from which a line is believed.
+const SAMPLES_LEAST: f64 = 4.0;
+/// Of a device without a head, a turn is this share of the latency until some have been seen.
+const TURN_ONE_IN: f64 = 4.0;
+/// A line through samples of (blocks, time).
+#[derive(Clone, Copy, Debug, Default)]
+struct Line {
+    n: f64,
+    x: f64,
+    y: f64,
+    xx: f64,
+    xy: f64,
+}
+
+impl Line {
+    fn add(&mut self, blocks: f64, time: f64) {
+        if self.n >= SAMPLES_MAX {
+            for sum in [&mut self.n, &mut self.x, &mut self.y, &mut self.xx, &mut self.xy] {
+                *sum /= 2.0;
+            }
+        }
+        self.n += 1.0;
+        self.x += blocks;
+        self.y += time;
+        self.xx += blocks * blocks;
+        self.xy += blocks * time;
+    }
+    /// The time of one more block, if commands of different lengths have been seen.
+    fn slope(&self) -> Option<f64> {
+        let spread = self.n * self.xx - self.x * self.x;
+        // A spread of two blocks about the mean.
+        (self.n >= SAMPLES_LEAST && spread > 4.0 * self.n * self.n)
+            .then(|| ((self.n * self.xy - self.x * self.y) / spread).max(0.0))
+    }
+    /// The time of a command of so many blocks; `otherwise` is the time of a block where the samples do not say.
+    fn at(&self, blocks: f64, otherwise: f64) -> Option<f64> {
+        if self.n < SAMPLES_LEAST {
+            return None;
+        }
+        let slope = self.slope().unwrap_or(otherwise);
+        let mean = self.y / self.n;
+        // A command takes some time however short it is.
+        Some((mean + slope * (blocks - self.x / self.n)).max(mean / 16.0))
+    }
+}
+
+/// One disk as it is seen from outside.
+#[derive(Clone, Copy, Debug, Default)]
+struct Seen {
+    last_done: Nanos,
+    /// Behind the block that ended last.
+    head: Option<u64>,
+}
+
+/// What commands take.
+#[derive(Clone, Debug)]
+pub struct Times {
+    prior: CostModel,
+    latency: [Line; CLASSES],
+    turn: [Line; CLASSES],
+    disks: Vec<Seen>,
+    /// Times of all classes as they are believed now, ns: latency and turn of a command of no block, and of each block.
+    believed: [Believed; CLASSES],
+    samples: u64,
+}
+
+/// A latency and a turn, each a line.
+#[derive(Clone, Copy, Debug, Default)]
+struct Believed {
+    latency: (u64, u64),
+    turn: (u64, u64),
+}
+
+/// The class of a step from `head` to `at`.
+fn class_of(head: Option<u64>, at: u64) -> usize {
+    let Some(head) = head else { return CLASSES - 1 };
+    let distance = if at >= head { at - head } else { (head - at).max(NEAR_MIN[2]) };
+    NEAR_MIN.iter().rposition(|&least| distance >= least).unwrap_or(0)
+}
+
+impl Times {
+    /// Knows nothing but `prior` yet.
+    #[must_use]
+    pub fn new(prior: CostModel, disks: usize) -> Self {
+        let seen = [Seen::default()].repeat(disks);
+        let mut times = Self {
+            prior,
+            latency: [Line::default(); CLASSES],
+            turn: [Line::default(); CLASSES],
+            disks: seen,
+            believed: [Believed::default(); CLASSES],
+            samples: 0,
+        };
+        times.conclude();
+        times
+    }
+
+    /// A command of a disk has ended that had left at `left`: where it began on the disk, and its blocks.
+    pub fn ended(&mut self, now: Nanos, disk: u16, at: u64, blocks: u64, left: Nanos) {
+        let Some(disk) = self.disks.get_mut(usize::from(disk)) else { return };
+        let (class, alone) = (class_of(disk.head, at), left >= disk.last_done);
+        disk.head = Some(at + blocks);
+        #[expect(clippy::cast_precision_loss, reason = "times of commands are far below 2^52 ns")]
+        let (blocks, waited) = (blocks as f64, now.since(left).0 as f64);
+        #[expect(clippy::cast_precision_loss, reason = "times of commands are far below 2^52 ns")]
+        let turn = now.since(disk.last_done.max(left)).0 as f64;
+        if alone {
+            self.latency[class].add(blocks, waited);
+        } else {
+            self.turn[class].add(blocks, turn);
+        }
+        disk.last_done = now;
+        self.samples += 1;
+        // Often in the beginning, and then seldom.
+        if self.samples.is_power_of_two() || self.samples.is_multiple_of(64) {
+            self.conclude();
+        }
+    }
+
+    /// What the prior says of a class: the time of a command before its first block, and of a block.
+    fn prior_of(&self, class: usize) -> (f64, f64) {
+        let to = 1_000_000_000 + NEAR_MIN[class] * 2;
+        #[expect(clippy::cast_precision_loss, reason = "times of commands are far below 2^52 ns")]
+        let times = (
+            (self.prior.command.0 + self.prior.position(1_000_000_000, to).0) as f64,
+            self.prior.per_block.0 as f64,
+        );
+        times
+    }
+
+    /// Draws the lines anew.
+    fn conclude(&mut self) {
+        let has_head = self.prior.half_rotation > Nanos::ZERO;
+        // How far the prior is from what was seen, over all classes.
+        let (mut seen, mut thought) = (0.0, 0.0);
+        for class in 0..CLASSES {
+            let (first, block) = self.prior_of(class);
+            for line in [&self.latency[class], &self.turn[class]] {
+                seen += line.y;
+                thought += line.n * first + line.x * block;
+            }
+        }
+        let scale = if thought > 0.0 { (seen / thought).clamp(0.001, 1_000.0) } else { 1.0 };
+        let slope_of = |lines: &[Line; CLASSES]| {
+            let known = lines.iter().filter_map(|line| Some((line.slope()?, line.n)));
+            let (sum, n) =
+                known.fold((0.0, 0.0), |(sum, n), (slope, weight)| (sum + slope * weight, n + weight));
+            (n > 0.0).then(|| sum / n)
+        };
+        let (latency_slope, turn_slope) = (slope_of(&self.latency), slope_of(&self.turn));
+        let share = if has_head { 1.0 } else { 1.0 / TURN_ONE_IN };
+        for class in 0..CLASSES {
+            let (first, block) = self.prior_of(class);
+            let block = block * scale.min(1.0);
+            let turn_block = turn_slope.or(latency_slope).unwrap_or(block);
+            let latency_block = latency_slope.or(turn_slope).unwrap_or(block);
+            let line = |line: &Line, otherwise: f64| {
+                line.at(1.0, otherwise).map(|one| (one, line.slope().unwrap_or(otherwise)))
+            };
+            let latency = line(&self.latency[class], latency_block);
+            let turn = line(&self.turn[class], turn_block);
+            let fallback = (first * scale + latency_block, latency_block);
+            let latency_now = latency.or(turn).unwrap_or(fallback);
+            let turn_now = turn.unwrap_or((latency_now.0 * share, latency_now.1));
+            let (latency_now, turn_now) = (rounded(latency_now), rounded(turn_now));
+            self.believed[class] = Believed { latency: latency_now, turn: turn_now };
+        }
+    }
+
+    /// (turn, latency) of a command of `blocks` at `at`, on a disk whose last command ended at `head`.
+    #[must_use]
+    pub fn times(&self, head: Option<u64>, at: u64, blocks: u64) -> (Nanos, Nanos) {
+        let believed = &self.believed[class_of(head, at)];
+        let of = |(one, block): (u64, u64)| one + block * blocks.saturating_sub(1);
+        let turn = of(believed.turn).max(1);
+        (Nanos(turn), Nanos(of(believed.latency).max(turn)))
+    }
+
+    /// The turn of a command of so many blocks, adjacent to the one before or far from it.
+    #[must_use]
+    pub fn turn(&self, adjacent: bool, blocks: u64) -> u64 {
+        let (one, block) = self.believed[if adjacent { 0 } else { CLASSES - 1 }].turn;
+        (one + block * blocks.saturating_sub(1)).max(1)
+    }
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "times are positive and short")]
+fn rounded((one, block): (f64, f64)) -> (u64, u64) {
+    (one.max(0.0) as u64, block.max(0.0) as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_that_takes_other_times_than_believed_is_learned_from_what_it_ends() {
+        let mut times = Times::new(CostModel::default(), 1);
+        let mut now = Nanos(0);
+        for n in 0..200_u64 {
+            // Far apart, of 1 and of 33 blocks: 90 us and 2 us a block.
+            let blocks = 1 + n % 2 * 32;
+            let left = now;
+            now += Nanos(90_000 + 2_000 * blocks);
+            times.ended(now, 0, n * 1_000_000, blocks, left);
+        }
+        let (one, more) = (times.turn(false, 1), times.turn(false, 11));
+        assert!((90_000..95_000).contains(&one) && (19_000..21_000).contains(&(more - one)), "{one} {more}");
+    }
+
+    #[test]
+    fn a_disk_that_works_at_many_commands_at_once_has_short_turns() {
+        let mut times = Times::new(CostModel { half_rotation: Nanos(0), ..CostModel::default() }, 1);
+        // Eight under way; each takes 800 us, one ends every 100 us.
+        for n in 8..400_u64 {
+            times.ended(Nanos(n * 100_000), 0, n * 1_000_000, 1, Nanos((n - 8) * 100_000));
+        }
+        let one = times.turn(false, 1);
+        assert!((95_000..105_000).contains(&one), "{one}");
+    }
+}

@@ -1,0 +1,292 @@
+//! Choosing: which of several schemes decides, by what each would have done.
+//!
+//! Beside the layer stand shadows ([`shadow`]), one for each candidate, that are given the same accesses and whose disks take
+//! the times that the real ones have been seen to take ([`disk`]). What readers wait is summed over batches of accesses,
+//! the same ones in every shadow, so that candidates are compared pair by pair and chance cancels out ([`judge`]). The
+//! chooser only listens and, now and then, names another scheme; the engine turns to it as if an operator had said so, and
+//! drops nothing that is cached.
+//!
+//! It is the engine's and not a policy's, because a shadow is an engine, and because a scheme that keeps or dispatches in a way of
+//! its own can be chosen too. Everything it knows came as an input, so a log of inputs replays its choices.
+
+mod disk;
+mod judge;
+mod shadow;
+
+use super::Parts;
+use super::config::{Config, shape};
+use super::messages::{Input, Output};
+use crate::access::{Access, Op};
+use crate::cost::times::Times;
+use crate::dispatch::DemandFirst;
+use crate::hash::{NumberMap, SPREAD};
+use crate::pattern::Recent;
+use crate::policy::auto;
+use crate::policy::decisions::{Decision, Switch};
+use crate::registry::{BuiltLayer, Choice, Layer, SchemeSpec};
+use crate::units::Nanos;
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use disk::Real;
+use judge::{Judge, Verdict};
+use shadow::{BATCH, BATCHES, RING, Shadow};
+
+/// Accesses between the last one of a batch and its judgement: those that shadows hold back, rounded up to a batch.
+const LAG: u64 = 64;
+/// Most blocks of a shadow's cache, 512 MiB: of a larger cache shadows see a share of the regions and have a share of the memory.
+const SHADOW_BLOCKS_MAX: u64 = 1 << 17;
+/// Blocks of a region that is seen as a whole or not at all: 16 MiB.
+const REGION_BLOCKS: u64 = 4_096;
+/// Processes whose last access is remembered.
+const PROCESSES_MAX: usize = 4_096;
+
+/// What an access comes after.
+#[derive(Clone, Copy, Debug)]
+struct After {
+    /// Number of another access.
+    access: u64,
+    /// After it was answered, or after it was asked.
+    answered: bool,
+    /// So long after.
+    gap: Nanos,
+}
+
+/// An access that shadows are given.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    access: Access,
+    came: Nanos,
+    after: Option<After>,
+}
+
+/// The last accesses, by number.
+struct Ring {
+    entries: Vec<Entry>,
+    /// How many there have been.
+    count: u64,
+}
+
+impl Ring {
+    fn push(&mut self, entry: Entry) {
+        if self.entries.len() < RING as usize {
+            self.entries.push(entry);
+        } else {
+            self.entries[(self.count % RING) as usize] = entry;
+        }
+        self.count += 1;
+    }
+    fn entry(&self, number: u64) -> &Entry {
+        &self.entries[(number % RING) as usize]
+    }
+    /// Number of the last one.
+    const fn newest(&self) -> u64 {
+        self.count - 1
+    }
+}
+
+/// The last that was seen of a process: an access of its was asked, or answered.
+#[derive(Clone, Copy, Debug, Default)]
+struct Last {
+    /// Number of the access, from 1; 0 is none.
+    access: u64,
+    answered: bool,
+    at: Nanos,
+}
+
+/// A scheme that may be chosen.
+struct Candidate {
+    name: &'static str,
+    scheme: SchemeSpec,
+    layer: Layer,
+    shadow: Shadow,
+}
+
+/// Shadows, and what they came to.
+pub(super) struct Chooser {
+    candidates: Vec<Candidate>,
+    live: usize,
+    /// Which of them is `none`.
+    none: usize,
+    disks: Real,
+    ring: Ring,
+    /// Numbers of the accesses under way, by the host's ids.
+    numbers: NumberMap<u64>,
+    processes: Recent<Last>,
+    /// What real readers waited in each batch, ns.
+    waits: [u64; BATCHES],
+    judge: Judge,
+    switch: Switch,
+    /// One region in so many is seen.
+    one_in: u64,
+}
+
+impl Chooser {
+    /// For a layer whose scheme chooses; none where it does not, or where nothing is kept.
+    pub(super) fn new(scheme: &SchemeSpec, layer: Layer, parts: &Parts, now: Nanos) -> Option<Box<Self>> {
+        if !parts.config.retain {
+            return None;
+        }
+        let one_in = parts.config.cache_blocks.div_ceil(SHADOW_BLOCKS_MAX).next_power_of_two();
+        let disks = usize::from(parts.array.disks());
+        let made = |choice: &'static Choice| {
+            let scheme = SchemeSpec::parse(choice.scheme).expect("a candidate is a scheme");
+            let layer = scheme.only_layer();
+            let shadow = Shadow::new(shadow_parts(&scheme, layer, parts, one_in)?, now);
+            Some(Candidate { name: choice.scheme, scheme, layer, shadow })
+        };
+        let candidates: Vec<Candidate> = scheme.choices(layer).filter_map(made).collect();
+        if candidates.len() < 2 {
+            return None;
+        }
+        Some(Box::new(Self {
+            live: 0,
+            none: candidates.iter().position(|candidate| candidate.name == "none")?,
+            disks: Real::new(Times::new(*parts.memory.cost(), disks), disks),
+            ring: Ring { entries: Vec::new(), count: 0 },
+            numbers: NumberMap::default(),
+            processes: Recent::new(PROCESSES_MAX),
+            waits: [0; BATCHES],
+            judge: Judge::new(candidates.len(), now),
+            switch: Switch::default(),
+            candidates,
+            one_in,
+        }))
+    }
+
+    /// An input comes, before the engine handles it.
+    pub(super) fn hear(&mut self, now: Nanos, input: &Input<'_>) {
+        match *input {
+            Input::Read { id, access } | Input::Write { id, access, .. } => self.access(now, id, access),
+            Input::Done { command, .. } => self.disks.ended(now, command),
+            Input::Member { disk, failed } => {
+                let Self { candidates, ring, disks, .. } = self;
+                candidates
+                    .iter_mut()
+                    .for_each(|it| it.shadow.same(Input::Member { disk, failed }, ring, &disks.times));
+            }
+            Input::Gone { extent } => {
+                let Self { candidates, ring, disks, .. } = self;
+                candidates
+                    .iter_mut()
+                    .for_each(|it| it.shadow.same(Input::Gone { extent }, ring, &disks.times));
+            }
+            Input::Drop => {
+                let Self { candidates, ring, disks, .. } = self;
+                candidates.iter_mut().for_each(|it| it.shadow.same(Input::Drop, ring, &disks.times));
+            }
+            Input::Flush { .. }
+            | Input::Hole { .. }
+            | Input::Release { .. }
+            | Input::Wake
+            | Input::Synced { .. }
+            | Input::Limits(_)
+            | Input::Switch { .. } => {}
+        }
+    }
+
+    fn access(&mut self, now: Nanos, id: u64, access: Access) {
+        let region = (access.extent.start.0 / REGION_BLOCKS).wrapping_mul(SPREAD) >> 32;
+        if !region.is_multiple_of(self.one_in) {
+            return;
+        }
+        let number = self.ring.count;
+        let last = self.processes.entry(access.context.process());
+        // What it came after must still be in the ring when it is given to the shadows.
+        let known = last.access > 0 && last.access + RING > number + 1;
+        let after = if known {
+            Some(After { access: last.access - 1, answered: last.answered, gap: now.since(last.at) })
+        } else if number > 0 {
+            let before = self.ring.entry(number - 1).came;
+            Some(After { access: number - 1, answered: false, gap: now.since(before) })
+        } else {
+            None
+        };
+        *last = Last { access: number + 1, answered: false, at: now };
+        self.numbers.insert(id, number);
+        self.ring.push(Entry { access, came: now, after });
+        let Self { candidates, ring, disks, .. } = self;
+        for candidate in candidates.iter_mut() {
+            candidate.shadow.admit(ring, &disks.times);
+        }
+        if number >= LAG + BATCH && (number + 1).is_multiple_of(BATCH) {
+            self.judge_batch(now, number - LAG);
+        }
+    }
+
+    /// The batch that ends with this access is over in all shadows.
+    fn judge_batch(&mut self, now: Nanos, last: u64) {
+        let place = (last / BATCH) as usize % BATCHES;
+        let real = core::mem::take(&mut self.waits[place]);
+        let Self { candidates, ring, disks, judge, live, .. } = self;
+        judge.begin(real, *live);
+        for (at, candidate) in candidates.iter_mut().enumerate() {
+            judge.waited(at, candidate.shadow.waited(last, ring, &disks.times));
+        }
+        let reads = (last + 1 - BATCH..=last).filter(|&at| ring.entry(at).access.op == Op::Read).count();
+        judge.end(now, reads as u64);
+    }
+
+    /// The engine says something.
+    pub(super) fn saw(&mut self, now: Nanos, output: &Output) {
+        match output {
+            Output::Start(start) => self.disks.left(now, start),
+            Output::Ready { id, .. } => {
+                let Some(number) = self.numbers.remove(id) else { return };
+                // An access that took longer than the ring lasts is no measure of anything.
+                if number + RING <= self.ring.count {
+                    return;
+                }
+                let Entry { access, came, .. } = *self.ring.entry(number);
+                *self.processes.entry(access.context.process()) =
+                    Last { access: number + 1, answered: true, at: now };
+                if access.op == Op::Read {
+                    self.waits[(number / BATCH) as usize % BATCHES] += now.since(came).0;
+                }
+            }
+            Output::Promote { .. } | Output::Fill { .. } | Output::Sync { .. } | Output::Combine { .. } => {}
+        }
+    }
+
+    /// Whether another batch has been judged since the last decision.
+    pub(super) const fn has_news(&self) -> bool {
+        self.judge.is_fresh()
+    }
+
+    /// Whether another scheme is to decide from now on, and which. The present one may say that it loses before it gains.
+    pub(super) fn decide(&mut self, now: Nanos, invests: bool) -> Option<(&SchemeSpec, Layer)> {
+        let Verdict { candidate, lately, because } = self.judge.verdict(self.live, invests)?;
+        self.live = candidate;
+        let Candidate { name, scheme, layer, .. } = &self.candidates[candidate];
+        let reason = if lately { auto::WAITS_MUCH_LESS } else { auto::WAITS_LESS };
+        self.switch.turn(now, "auto", &auto::way(name, reason), None, because);
+        Some((scheme, *layer))
+    }
+
+    /// Numbers for a report.
+    pub(super) fn gauges(&self, out: &mut Vec<(&'static str, f64)>) {
+        self.judge.gauges(self.none, out);
+        #[expect(clippy::cast_precision_loss, reason = "gauges for a report")]
+        out.extend([
+            ("auto_candidates", self.candidates.len() as f64),
+            ("auto_scheme", self.live as f64),
+            ("auto_regions_one_in", self.one_in as f64),
+        ]);
+    }
+
+    pub(super) fn decisions(&mut self, out: &mut Vec<Decision>) {
+        self.switch.take(out);
+    }
+}
+
+/// The parts of a shadow: those of the real layer with another scheme and, of a large cache, a share of the memory. None if
+/// the scheme does not fit there.
+fn shadow_parts(scheme: &SchemeSpec, layer: Layer, parts: &Parts, one_in: u64) -> Option<Parts> {
+    let cache_blocks = parts.config.cache_blocks / one_in;
+    let shape = shape(&parts.array, cache_blocks, true);
+    scheme.check(layer, &shape).ok()?;
+    let BuiltLayer { scheme, line_blocks, ahead_blocks_max } = scheme.build(layer, &shape);
+    let config = Config { cache_blocks, line_blocks, ahead_blocks_max, syncs: false, ..parts.config };
+    let disks = if config.strip_aligned { parts.array.disks() } else { 1 };
+    let dispatch = Box::new(DemandFirst::new(usize::from(disks)));
+    Some(Parts::new(config, parts.array, *parts.memory.cost(), scheme, dispatch))
+}

@@ -1,0 +1,235 @@
+//! A shadow: what a layer would do under another scheme, with the same readers, in a time of its own.
+//!
+//! A shadow has an engine without bytes, disks that work as the real ones are believed to ([`super::disk`]), and a clock. It is
+//! given the accesses of the real layer one by one. A reader of a faster layer comes again sooner, so an access is not tied
+//! to the moment when it really came but to what its reader did before: it comes as long after that was answered (or
+//! asked, where the reader did not wait for the answer) as it really did. A few accesses are held back and go in the order of the
+//! shadow's own time, because under another scheme another reader may be answered first.
+
+use super::Ring;
+use super::disk::Spindle;
+use crate::access::Op;
+use crate::cost::times::Times;
+use crate::engine::messages::{Input, Output, Status};
+use crate::engine::{Engine, Parts};
+use crate::units::Nanos;
+use alloc::collections::BinaryHeap;
+use alloc::vec::Vec;
+use core::cmp::Reverse;
+
+/// Accesses held back at most.
+const HELD_MAX: u64 = 64;
+/// Accesses that are remembered: one that waits for the answer of an access before these waits for nothing.
+pub(super) const RING: u64 = 512;
+/// Accesses of a batch, over which waits are summed.
+pub(super) const BATCH: u64 = 32;
+/// Batches that may be under way at once.
+pub(super) const BATCHES: usize = (RING / BATCH) as usize;
+/// "No access."
+const NOBODY: u64 = u64::MAX;
+
+/// What happens in a shadow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum What {
+    /// A disk can take up another command.
+    Free(u16),
+    /// A command has ended.
+    Done(u32),
+    /// A reader asks.
+    Issue(u64),
+}
+
+/// How far an access has come in a shadow.
+#[derive(Clone, Copy, Debug)]
+struct Progress {
+    issued: Option<Nanos>,
+    answered: Option<Nanos>,
+    /// The accesses that come after it was issued, and after it was answered.
+    after_issue: u64,
+    after_answer: u64,
+}
+
+const NOT_YET: Progress =
+    Progress { issued: None, answered: None, after_issue: NOBODY, after_answer: NOBODY };
+
+/// A layer under another scheme.
+pub(super) struct Shadow {
+    engine: Engine,
+    disks: Vec<Spindle>,
+    queue: BinaryHeap<Reverse<(Nanos, u64, What)>>,
+    made: u64,
+    now: Nanos,
+    progress: Vec<Progress>,
+    /// Accesses that have not been issued.
+    held: u64,
+    /// What readers waited in each batch, ns.
+    waits: [u64; BATCHES],
+    /// Disk time so far.
+    pub(super) busy: u64,
+}
+
+impl Shadow {
+    pub(super) fn new(parts: Parts, now: Nanos) -> Self {
+        let disks = usize::from(parts.array().disks());
+        let mut spindles = Vec::new();
+        spindles.resize_with(disks, Spindle::default);
+        Self {
+            engine: Engine::over(parts),
+            disks: spindles,
+            queue: BinaryHeap::new(),
+            made: 0,
+            now,
+            progress: [NOT_YET].repeat(RING as usize),
+            held: 0,
+            waits: [0; BATCHES],
+            busy: 0,
+        }
+    }
+
+    /// An input that is the same for every scheme.
+    pub(super) fn same(&mut self, input: Input<'_>, ring: &Ring, times: &Times) {
+        self.engine.handle(self.now, input);
+        self.drain(ring, times);
+    }
+
+    /// The newest access of the ring has come.
+    pub(super) fn admit(&mut self, ring: &Ring, times: &Times) {
+        let number = ring.newest();
+        // Its place is that of one which must be over by now.
+        if number >= RING {
+            self.finish(number - RING, ring, times);
+        }
+        *self.at(number) = NOT_YET;
+        self.held += 1;
+        let entry = ring.entry(number);
+        let before = entry.after.map(|after| (after, *self.at(after.access)));
+        match before {
+            None => self.arrange(entry.came.max(self.now), What::Issue(number)),
+            Some((after, before)) => {
+                let since = if after.answered { before.answered } else { before.issued };
+                match since {
+                    Some(since) => self.arrange(since + after.gap, What::Issue(number)),
+                    None if after.answered => self.at(after.access).after_answer = number,
+                    None => self.at(after.access).after_issue = number,
+                }
+            }
+        }
+        while self.held > HELD_MAX && self.step(ring, times) {}
+    }
+
+    /// What readers waited in the batch that `number` is the last of, ns.
+    pub(super) fn waited(&mut self, number: u64, ring: &Ring, times: &Times) -> u64 {
+        for each in number + 1 - BATCH..=number {
+            self.finish(each, ring, times);
+        }
+        core::mem::take(&mut self.waits[place_of(number)])
+    }
+
+    /// Goes on until an access is answered.
+    fn finish(&mut self, number: u64, ring: &Ring, times: &Times) {
+        while self.at(number).answered.is_none() {
+            if !self.step(ring, times) {
+                // Nothing is under way: the layer would wait for a change that no shadow sees.
+                self.answered(number, ring);
+            }
+        }
+    }
+
+    fn at(&mut self, number: u64) -> &mut Progress {
+        &mut self.progress[(number % RING) as usize]
+    }
+
+    fn arrange(&mut self, at: Nanos, what: What) {
+        self.made += 1;
+        self.queue.push(Reverse((at.max(self.now), self.made, what)));
+    }
+
+    /// The next thing happens. False if there is none.
+    fn step(&mut self, ring: &Ring, times: &Times) -> bool {
+        let next = self.queue.peek().map(|Reverse((at, ..))| *at);
+        let wake = self.engine.next_wake().filter(|&wake| next.is_none_or(|next| wake <= next));
+        if let Some(wake) = wake {
+            // Without anything else to come, a timer that comes again and again is not waited for.
+            if next.is_none() && wake > self.now + Nanos::from_secs(1) {
+                return false;
+            }
+            self.now = self.now.max(wake);
+            self.engine.handle(self.now, Input::Wake);
+            self.drain(ring, times);
+            return true;
+        }
+        let Some(Reverse((at, _, what))) = self.queue.pop() else { return false };
+        self.now = at;
+        match what {
+            What::Free(disk) => self.disks[usize::from(disk)].free(),
+            What::Done(command) => self.engine.handle(at, Input::Done { command, status: Status::Ok }),
+            What::Issue(number) => self.issue(number, ring),
+        }
+        self.drain(ring, times);
+        true
+    }
+
+    fn issue(&mut self, number: u64, ring: &Ring) {
+        self.held -= 1;
+        let now = self.now;
+        let progress = self.at(number);
+        progress.issued = Some(now);
+        let next = core::mem::replace(&mut progress.after_issue, NOBODY);
+        self.follow(next, ring);
+        let access = ring.entry(number).access;
+        let input = match access.op {
+            Op::Read => Input::Read { id: number, access },
+            Op::Write => Input::Write { id: number, access, durable: false },
+        };
+        self.engine.handle(now, input);
+    }
+
+    fn answered(&mut self, number: u64, ring: &Ring) {
+        let now = self.now;
+        let progress = self.at(number);
+        progress.answered = Some(now);
+        let issued = progress.issued.unwrap_or(now);
+        let next = core::mem::replace(&mut progress.after_answer, NOBODY);
+        if ring.entry(number).access.op == Op::Read {
+            self.waits[place_of(number)] += now.since(issued).0;
+        }
+        self.follow(next, ring);
+    }
+
+    /// The access that waited for this moment comes.
+    fn follow(&mut self, next: u64, ring: &Ring) {
+        if next != NOBODY {
+            let gap = ring.entry(next).after.map_or(Nanos::ZERO, |after| after.gap);
+            self.arrange(self.now + gap, What::Issue(next));
+        }
+    }
+
+    /// Carries out what the engine says, until it waits.
+    fn drain(&mut self, ring: &Ring, times: &Times) {
+        while let Some(output) = self.engine.poll() {
+            match output {
+                Output::Start(start) => self.disks[usize::from(start.disk.0)].submit(&start),
+                Output::Promote { command } => self.disks.iter_mut().for_each(|disk| disk.promote(command)),
+                Output::Ready { id, handle, .. } => {
+                    self.engine.handle(self.now, Input::Release { handle });
+                    self.answered(id, ring);
+                }
+                Output::Sync { sync } => self.engine.handle(self.now, Input::Synced { sync, failed: false }),
+                Output::Fill { .. } | Output::Combine { .. } => {}
+            }
+        }
+        for disk in 0..self.disks.len() {
+            if let Some(turn) = self.disks[disk].next(self.now, times) {
+                self.busy += turn.free.since(self.now).0;
+                let disk = u16::try_from(disk).expect("an array has at most 64 disks");
+                self.arrange(turn.free, What::Free(disk));
+                self.arrange(turn.done, What::Done(turn.command));
+            }
+        }
+    }
+}
+
+/// Where the batch of an access sums its waits.
+const fn place_of(number: u64) -> usize {
+    (number / BATCH) as usize % BATCHES
+}

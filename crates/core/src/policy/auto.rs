@@ -1,0 +1,60 @@
+//! `auto`: the default. It chooses among schemes by what they would have done.
+//!
+//! Each candidate has a shadow: an engine without bytes that is given the same accesses and reads from disks that work as the
+//! real ones have been seen to. What readers wait in each shadow is compared over the same accesses, and the layer turns
+//! to the scheme whose readers wait least, once the difference is larger than chance:
+//!
+//! ```text
+//!   accesses ──┬──▶ the layer, under the scheme chosen last ──▶ members
+//!              │                                                  │ what commands take
+//!              ├──▶ shadow of none         waits 5.1 ms a read ◀──┤
+//!              ├──▶ shadow of strip        waits 1.3 ms a read ◀──┤
+//!              └──▶ shadow of linux-6      waits 2.2 ms a read ◀──┘
+//! ```
+//!
+//! The shadow of `none` says at any time what readers would have waited without prefetching. A change drops nothing that is
+//! cached. This file says what there is to choose from; the choosing is the engine's (`engine/choose.rs`), because a shadow is
+//! an engine. It does nothing in a layer that keeps nothing, and for one that only observes it is the first candidate.
+//! Source: none; sampled shadow directories are known from caches (Qureshi et al., ISCA 2006 and 2007).
+
+use super::decisions::Way;
+use crate::row::{Choice, Layer, Make, Role, Row};
+
+/// Why it turns to another scheme.
+pub(crate) const WAITS_LESS: &str = "readers of its shadow waited less, on the same reads";
+/// And when the difference is large enough to be believed after a few reads.
+pub(crate) const WAITS_MUCH_LESS: &str = "readers of its shadow waited much less lately";
+
+/// The turn to a candidate.
+#[must_use]
+pub(crate) const fn way(candidate: &'static str, reason: &'static str) -> Way {
+    Way { to: candidate, on: !matches!(candidate.as_bytes(), b"none"), reason }
+}
+
+const fn of(layer: Layer, scheme: &'static str) -> Choice {
+    Choice { layer, scheme }
+}
+
+/// What there is to choose from; in each layer the first is what it begins with, and one of them is `none`.
+static CANDIDATES: &[Choice] = &[
+    of(Layer::Array, "grain+msp"),
+    of(Layer::Array, "none"),
+    of(Layer::Array, "grain"),
+    of(Layer::Array, "strip"),
+    of(Layer::Array, "linux-6"),
+    of(Layer::Array, "regions(linux-6)"),
+    of(Layer::Host, "linux-6"),
+    of(Layer::Host, "none"),
+    of(Layer::Host, "regions(linux-6)"),
+];
+
+/// How it is listed.
+pub static ROW: Row = Row {
+    name: "auto",
+    layer: Layer::Array,
+    role: Role::Chooser,
+    about: "Chooses among schemes by shadows: the one whose readers would have waited least.",
+    source: "beyond the papers",
+    make: Make::Choose(CANDIDATES),
+    ..Row::PLAIN
+};

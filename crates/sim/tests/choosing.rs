@@ -1,0 +1,66 @@
+//! What `grain` and `auto` are for: cases in which a fixed scheme loses, the loss, and their answer.
+
+use forerun_sim::report::RunReport;
+use forerun_sim::said::Said;
+use forerun_sim::spec::RunSpec;
+
+fn run(input: &str, array: &str, cache_mib: u64, scheme: &str) -> RunReport {
+    let spec = RunSpec {
+        input: input.into(),
+        array: Said::read(array).expect("an array"),
+        cache_bytes: cache_mib << 20,
+        scheme: Said::read(scheme).expect("a scheme"),
+        ..RunSpec::default()
+    };
+    forerun_sim::run::run_spec(&spec, &|_| {}).expect("it runs")
+}
+
+/// How much faster than without prefetching.
+fn speedup(run: &RunReport, none: &RunReport) -> f64 {
+    none.elapsed_ns as f64 / run.elapsed_ns as f64
+}
+
+#[test]
+fn under_skew_asp_stops_reading_strips_for_ever_and_grain_does_not() {
+    let runs =
+        |scheme| run("zipf:requests=60000,size=768MiB,processes=16,theta=0.8", "raid5:5x128KiB", 500, scheme);
+    let none = runs("none");
+    let [strip, asp, grain] = ["strip", "asp", "grain"].map(|scheme| speedup(&runs(scheme), &none));
+    assert!(strip > 2.0 && asp < 0.6 * strip, "strip {strip}, asp {asp}");
+    assert!(grain > 1.4 * asp, "strip {strip}, asp {asp}, grain {grain}");
+}
+
+#[test]
+fn random_reads_under_a_large_cold_cache_cost_asp_a_fifth_and_grain_nothing() {
+    for array in ["single:128KiB", "raid5:5x128KiB"] {
+        let runs = |scheme| run("random:size=64GiB,requests=8000,processes=4", array, 4 << 10, scheme);
+        let none = runs("none");
+        let [asp, grain, auto] = ["asp", "grain", "auto"].map(&runs);
+        assert!(speedup(&asp, &none) < 0.9, "{array}: asp {}", speedup(&asp, &none));
+        for run in [grain, auto] {
+            let (faster, amplification) = (speedup(&run, &none), run.amplification);
+            assert!(
+                faster > 0.97 && amplification < 1.35,
+                "{array}: {} {faster} {amplification}",
+                run.scheme
+            );
+        }
+    }
+}
+
+#[test]
+fn auto_turns_to_what_suits_and_says_what_reads_would_have_waited_without() {
+    let runs = |scheme| run("forward:processes=4,size=128MiB,block=4KiB", "single:128KiB", 32, scheme);
+    let (none, auto) = (runs("none"), runs("auto"));
+    let layer = auto.layers.last().expect("an array layer");
+    let gauge = |name: &str| layer.gauges.iter().find(|(of, _)| of == name).expect("a gauge").1;
+    assert!(gauge("auto_changes") >= 1.0, "msp is no good on one disk");
+    assert!(
+        layer
+            .decisions
+            .iter()
+            .any(|turn| turn.switch == "auto" && turn.because.contains_key("wait_a_read_ns"))
+    );
+    assert!(gauge("auto_wait_without_ns") > 1.5 * gauge("auto_wait_ns"));
+    assert!(speedup(&auto, &none) > 0.98);
+}

@@ -1,0 +1,358 @@
+//! One run of a command, read ahead of by what its last runs taught, and learnt from for the next.
+//!
+//! ```text
+//!   key ─▶ manifest? ──no──▶ run, learn ─────────────────────────────────▶ keep
+//!             │ yes
+//!             ├─ decide: replay · hold this run out · leave it, it did not pay
+//!             └─▶ replay beside the run, learn, measure ─▶ merge ─▶ keep
+//! ```
+//!
+//! What a run waited is how long its threads slept in state D. What it would have waited without is what the last run that was
+//! not read ahead of waited for each page that it loaded, times the pages that this one needed. One run in twenty is held
+//! out for that, so that the figure does not grow old.
+
+use crate::learn::Learner;
+use crate::outcome::{Ended, Progress, RecordError};
+use crate::record::unsupported;
+use crate::replay::{Pacing, Replay, Replayed};
+use crate::ring::{Beside, Scope};
+use crate::session::{self, Plan};
+use crate::store::{Store, StoreError};
+use crate::touches::Points;
+use crate::volumes::Volumes;
+use crate::{names, sys};
+use forerun_manifest::{History, Key, Manifest};
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+/// Shortest sleep of the loop: how far behind the pacing may be.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+/// After so many runs that were read ahead of, one is not.
+const HOLD_OUT_EVERY: usize = 20;
+/// A replay that earned nothing in so many runs is left off.
+const LOSSES_MAX: usize = 3;
+/// And tried again after so many runs.
+const RETRY_AFTER: usize = 8;
+/// Folders in which a program is looked for at most.
+const PATH_MAX: usize = 256;
+
+/// What is to be done.
+#[derive(Clone, Debug)]
+pub struct FollowOptions {
+    /// Program and arguments.
+    pub command: Vec<OsString>,
+    /// Where manifests are kept; `None`: the run is recorded, and nothing kept.
+    pub store: Option<Store>,
+    /// Another key than the program's.
+    pub key: Option<Key>,
+    /// What is read ahead, instead of what is known of the key.
+    pub given: Option<(Manifest, Volumes)>,
+    /// Whether a manifest that is there is replayed.
+    pub replay: bool,
+    /// End the command when somebody sets this.
+    pub stop: Option<Arc<AtomicBool>>,
+}
+
+/// What was decided before the run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// Nothing is known yet.
+    Record,
+    /// Read ahead.
+    Replay,
+    /// Not this time, to have something to compare with.
+    HoldOut,
+    /// The last replays earned nothing.
+    Off,
+    /// It was not wanted.
+    NotAsked,
+}
+
+/// How it went.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// What was decided.
+    pub decision: Decision,
+    /// What is known now.
+    pub manifest: Manifest,
+    /// Bytes of the manifest's file; `None` if none was kept.
+    pub kept: Option<u64>,
+    /// What was read ahead.
+    pub replayed: Replayed,
+    /// A device among those that were read ahead of turns.
+    pub rotating: bool,
+    /// How the run went.
+    pub run: History,
+    /// Whether there is a run to compare with, so that `run.without` says something.
+    pub estimated: bool,
+    /// Processor time of Forerun, nanoseconds.
+    pub cpu: u64,
+    /// Events that did not fit into the ring.
+    pub lost: u64,
+    /// Whether touches were seen, not only what was loaded.
+    pub touches: bool,
+    /// Why it ended.
+    pub ended: Ended,
+    /// What was wrong with the manifest that was there.
+    pub damaged: Option<String>,
+}
+
+/// Why there was no run, or none that was kept.
+#[derive(Debug, thiserror::Error)]
+pub enum FollowError {
+    /// The run could not be watched.
+    #[error(transparent)]
+    Record(#[from] RecordError),
+    /// What was learnt could not be kept.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// What the past says.
+#[must_use]
+pub fn decide(history: &[History]) -> Decision {
+    let since = |replayed: bool| history.iter().rev().take_while(|run| run.replayed == replayed).count();
+    let (with, without) = (since(true), since(false));
+    if with >= HOLD_OUT_EVERY - 1 {
+        return Decision::HoldOut;
+    }
+    // The runs before those that were not read ahead of: did they pay?
+    let before = &history[..history.len() - without];
+    let last = &before[before.len().saturating_sub(LOSSES_MAX)..];
+    let lost = |run: &History| run.replayed && run.without > 0 && run.waited >= run.without;
+    let lossy = last.len() == LOSSES_MAX && last.iter().all(lost);
+    if lossy && without < RETRY_AFTER { Decision::Off } else { Decision::Replay }
+}
+
+/// The key of a command: the file that would be run, where, with which arguments.
+#[must_use]
+pub fn key_of(command: &[OsString]) -> Option<Key> {
+    let (program, arguments) = command.split_first()?;
+    let path = program_path(Path::new(program))?.canonicalize().ok()?;
+    let inode = fs::metadata(&path).ok()?.ino();
+    let file = sys::open(&path, libc::O_RDONLY).ok();
+    let uuid = file.and_then(|file| sys::fs_uuid(std::os::fd::AsFd::as_fd(&file))).unwrap_or_default();
+    let folder = std::env::current_dir().ok()?;
+    Some(Key::Program { path, uuid, inode, folder, arguments: arguments.to_vec() })
+}
+
+fn program_path(program: &Path) -> Option<PathBuf> {
+    if program.components().count() > 1 {
+        return Some(program.to_owned());
+    }
+    let is_program = |path: &PathBuf| {
+        fs::metadata(path).is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0)
+    };
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).take(PATH_MAX).map(|folder| folder.join(program)).find(is_program)
+}
+
+/// Runs a command as [`FollowOptions`] say.
+///
+/// # Errors
+/// [`FollowError::Record`] where the kernel or a privilege is missing, or the command cannot be started;
+/// [`FollowError::Store`] if what was learnt cannot be kept.
+pub fn follow(options: &FollowOptions, progress: &mut dyn FnMut(Progress)) -> Result<Report, FollowError> {
+    let points = Points::load().map_err(unsupported)?;
+    let Known { key, known, volumes, damaged } = what_is_known(options);
+    let decision = match &known {
+        _ if !options.replay => Decision::NotAsked,
+        None => Decision::Record,
+        Some(known) => decide(&known.history),
+    };
+    // Before the events are opened: they are inherited by whatever this thread starts afterwards.
+    let mut replay = known
+        .as_ref()
+        .filter(|_| decision == Decision::Replay)
+        .map(|known| Replay::start(known, &volumes, Pacing::On));
+    let touches = points.touches;
+    let plan = Plan {
+        ids: &points.ids.clone(),
+        scope: Scope::StartedByThisThread,
+        beside: Beside::TasksAndSwitches,
+        filter: None,
+        narrow: &points.narrow.clone(),
+        argv: Some(&options.command),
+        duration: None,
+        stop: options.stop.as_deref(),
+        look_every: LOOK_EVERY,
+    };
+    let learner = Learner::new(points, volumes, replay.as_ref().map(Replay::ledger));
+    let done = session::run(&plan, learner, progress);
+    if let Some(replay) = &replay {
+        replay.stop();
+    }
+    let done = done?;
+    let (lost, ended, elapsed) = (done.lost, done.ended, done.elapsed);
+    let mut learner = done.collector;
+    learner.close();
+    find_names(&mut learner);
+    let replayed = replay.as_ref().map(Replay::sums).unwrap_or_default();
+    let needed = learner.loaded + replayed.used + replayed.metadata_pages;
+    let past = known.as_ref().map_or(&[][..], |known| &known.history);
+    let estimate = if replay.is_some() { without(past, needed) } else { None };
+    let run = History {
+        replayed: replay.is_some(),
+        elapsed: u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX),
+        waited: learner.waited,
+        without: estimate.unwrap_or(0),
+        loaded: if replay.is_some() { replayed.pages } else { learner.loaded },
+        used: replayed.used,
+    };
+    let rotating = replay.as_ref().is_some_and(|replay| replay.rotating);
+    let manifest = combine(known, learner, replay.take(), key, run);
+    let kept = options.store.as_ref().map(|store| store.keep(&manifest)).transpose()?;
+    Ok(Report {
+        decision,
+        manifest,
+        kept,
+        replayed,
+        rotating,
+        run,
+        estimated: estimate.is_some(),
+        cpu: sys::own_cpu(),
+        lost,
+        touches,
+        ended,
+        damaged,
+    })
+}
+
+/// What there is before a run.
+struct Known {
+    key: Key,
+    known: Option<Manifest>,
+    volumes: Volumes,
+    damaged: Option<String>,
+}
+
+/// The key of a command, its manifest, or what was given in the place of one.
+fn what_is_known(options: &FollowOptions) -> Known {
+    let key = options.key.clone().or_else(|| key_of(&options.command)).unwrap_or_else(|| {
+        let name = options.command.first().map(|name| name.to_string_lossy().into_owned());
+        Key::Named { kind: "program".into(), name: name.unwrap_or_default() }
+    });
+    if let Some((given, volumes)) = options.given.clone() {
+        return Known { key, known: Some(given), volumes, damaged: None };
+    }
+    let (known, damaged) = match options.store.as_ref().map(|store| store.load(&key)) {
+        Some(Ok(known)) => (known, None),
+        Some(Err(error)) => (None, Some(error.to_string())),
+        None => (None, None),
+    };
+    Known { key, known, volumes: Volumes::now(), damaged }
+}
+
+/// What a run that needed so many pages would have waited, by the last run that was not read ahead of and loaded something.
+fn without(history: &[History], needed: u64) -> Option<u64> {
+    let alone = history.iter().rev().find(|run| !run.replayed && run.loaded > 0)?;
+    let waited = u128::from(alone.waited) * u128::from(needed) / u128::from(alone.loaded);
+    u64::try_from(waited).ok()
+}
+
+/// Paths of files that no number opens (xfs, btrfs), by a walk over their file systems.
+fn find_names(learner: &mut Learner) {
+    let wanted = learner.nameless().into_iter().collect::<std::collections::BTreeSet<_>>();
+    if wanted.is_empty() {
+        return;
+    }
+    let found = names::walk(&[], &wanted, &names::Mounts::of_this_process());
+    learner.name(found.into_iter().map(|(file, path)| (file, path.to_string_lossy().into_owned())));
+}
+
+/// The old manifest without what is stale, and the new recording in it.
+fn combine(
+    known: Option<Manifest>,
+    learner: Learner,
+    replay: Option<Replay>,
+    key: Key,
+    run: History,
+) -> Manifest {
+    let (fresh, stale) = replay.as_ref().map(Replay::verdicts).unwrap_or_default();
+    let mut new = learner.into_manifest(key, &fresh);
+    new.history.push(run);
+    let Some(mut manifest) = known else { return new };
+    let mut number = 0;
+    manifest.files.retain(|_| {
+        number += 1;
+        !stale.contains(&(number - 1))
+    });
+    if run.replayed {
+        seen_again(&manifest, &mut new);
+    }
+    manifest.take_in(new);
+    manifest
+}
+
+/// Metadata that was read ahead cannot be seen to be used: it counts as seen for as long as the rest is.
+fn seen_again(known: &Manifest, new: &mut Manifest) {
+    for old in &known.file_systems {
+        let same = |fs: &&mut forerun_manifest::FileSystem| fs.uuid == old.uuid && fs.mount == old.mount;
+        if let Some(fs) = new.file_systems.iter_mut().find(same) {
+            let once = old.metadata.iter().map(|run| forerun_manifest::Run { seen: 1, ..*run });
+            let both = fs.metadata.iter().copied().chain(once).collect();
+            fs.metadata = forerun_manifest::run::pack(both);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ran(replayed: bool, waited: u64, without: u64) -> History {
+        History { replayed, waited, without, ..History::default() }
+    }
+
+    #[test]
+    fn every_twentieth_run_is_held_out() {
+        assert_eq!(decide(&[ran(false, 9, 0)]), Decision::Replay);
+        let mut history = vec![ran(false, 9, 0)];
+        history.extend([ran(true, 1, 9); 18]);
+        assert_eq!(decide(&history), Decision::Replay);
+        history.push(ran(true, 1, 9));
+        assert_eq!(decide(&history), Decision::HoldOut);
+        history.push(ran(false, 9, 0));
+        assert_eq!(decide(&history), Decision::Replay);
+    }
+
+    #[test]
+    fn what_earns_nothing_three_times_is_left_off_and_tried_again_later() {
+        let mut history = vec![ran(false, 9, 0), ran(true, 9, 9), ran(true, 10, 9)];
+        assert_eq!(decide(&history), Decision::Replay, "twice may be chance");
+        history.push(ran(true, 9, 9));
+        assert_eq!(decide(&history), Decision::Off);
+        history.extend([ran(false, 9, 0); 7]);
+        assert_eq!(decide(&history), Decision::Off);
+        history.push(ran(false, 9, 0));
+        assert_eq!(decide(&history), Decision::Replay);
+        let idle = [ran(true, 0, 0); 3];
+        assert_eq!(decide(&idle), Decision::Replay, "nothing waited, nothing lost");
+    }
+
+    #[test]
+    fn what_it_would_have_waited_follows_the_last_run_that_was_left_alone() {
+        let alone = |waited, loaded| History { waited, loaded, ..History::default() };
+        assert_eq!(without(&[], 5), None);
+        assert_eq!(without(&[alone(9, 0)], 5), None, "all was in memory");
+        let history = [alone(1000, 10), alone(500, 10), ran(true, 1, 2), alone(7, 0)];
+        assert_eq!(without(&history, 20), Some(1000));
+    }
+
+    #[test]
+    fn a_program_is_found_as_the_shell_would() {
+        let key = |words: &[&str]| key_of(&words.iter().map(OsString::from).collect::<Vec<_>>());
+        let Some(Key::Program { path, arguments, .. }) = key(&["sh", "-c", "true"]) else {
+            panic!("a shell is on the path")
+        };
+        assert!(path.is_absolute() && arguments.len() == 2);
+        assert_eq!(key(&["/bin/sh"]), key(&["sh"]).filter(|_| Path::new("/bin/sh").exists()));
+        assert_ne!(key(&["sh", "a"]), key(&["sh", "b"]));
+        assert_eq!(key(&["no-such-program-anywhere"]), None);
+    }
+}

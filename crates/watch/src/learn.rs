@@ -1,0 +1,334 @@
+//! Learns from the events of a run what it touched and loaded, in which order, and how long its threads slept for it.
+//!
+//! Pages are kept as sets of bits by file, and each stretch that is new gets the next rank. Touches go into the ledger of a
+//! replay at once; the rest waits for the next look at the rings, because rings are emptied one after another: only
+//! events from before the last look are complete over all processors, and those are taken in the order of time.
+//!
+//! A sleep begins with a thread's `sched_switch` in state D and ends when it gets a processor back.
+
+use crate::ledger::Ledger;
+use crate::outcome::RecordError;
+use crate::sample::{self, Sample, SampleError};
+use crate::session::{Collect, Tally};
+use crate::sys;
+use crate::touches::{Points, Touch};
+use crate::volumes::{self, Volumes};
+use forerun_manifest::run::pack;
+use forerun_manifest::{File, FileSystem, Key, Manifest, Run};
+use forerun_trace::assemble::FileId;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Pages of a chunk of bits.
+const CHUNK: u64 = 512;
+/// Most stretches that are kept; what comes later is not learnt.
+const STRETCHES_MAX: usize = 4 << 20;
+/// Threads whose state is kept; beyond, those that are awake are forgotten.
+const THREADS_MAX: usize = 1 << 16;
+/// A stretch grows at its end only while no more than this many others began since.
+const FRESH: u32 = 4;
+
+/// The pages of one file, or of one block device.
+#[derive(Debug, Default)]
+struct Known {
+    chunks: BTreeMap<u64, [u64; 8]>,
+    stretches: Vec<Run>,
+}
+
+impl Known {
+    /// Notes `first..end`; returns how many stretches began.
+    fn note(&mut self, first: u64, end: u64, rank: u32) -> u32 {
+        let mut began = 0;
+        let mut page = first;
+        while page < end {
+            let chunk = self.chunks.entry(page / CHUNK).or_default();
+            let until = end.min((page / CHUNK + 1) * CHUNK);
+            while page < until {
+                let (word, bit) = ((page % CHUNK / 64) as usize, page % 64);
+                if chunk[word] >> bit & 1 == 0 {
+                    chunk[word] |= 1 << bit;
+                    match self.stretches.last_mut() {
+                        Some(last) if last.end() == page && rank.saturating_sub(last.rank) <= FRESH => {
+                            last.pages += 1
+                        }
+                        _ => {
+                            self.stretches.push(Run { first: page, pages: 1, rank: rank + began, seen: 1 });
+                            began += 1;
+                        }
+                    }
+                }
+                page += 1;
+            }
+        }
+        began
+    }
+}
+
+/// What is known of a thread.
+#[derive(Clone, Copy, Debug, Default)]
+struct Thread {
+    asleep: Option<u64>,
+    /// The read whose end it was last asked of: a long read is told once for each part.
+    asked: Option<(FileId, u64)>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum What {
+    Touch(Touch),
+    Back,
+}
+
+/// Learns.
+pub(crate) struct Learner {
+    points: Points,
+    volumes: Volumes,
+    ledger: Option<Arc<Ledger>>,
+    batch: Vec<(u64, u32, What)>,
+    complete_until: u64,
+    known: BTreeMap<FileId, Known>,
+    paths: BTreeMap<FileId, String>,
+    threads: BTreeMap<u32, Thread>,
+    rank: u32,
+    stretches: usize,
+    /// How long threads slept, all together, nanoseconds.
+    pub(crate) waited: u64,
+    /// Pages that the program loaded itself.
+    pub(crate) loaded: u64,
+    seen: u64,
+    lost: u64,
+}
+
+impl Learner {
+    /// One that knows nothing.
+    pub(crate) fn new(points: Points, volumes: Volumes, ledger: Option<Arc<Ledger>>) -> Self {
+        Self {
+            points,
+            volumes,
+            ledger,
+            batch: Vec::new(),
+            complete_until: 0,
+            known: BTreeMap::new(),
+            paths: BTreeMap::new(),
+            threads: BTreeMap::new(),
+            rank: 0,
+            stretches: 0,
+            waited: 0,
+            loaded: 0,
+            seen: 0,
+            lost: 0,
+        }
+    }
+
+    fn event(&mut self, time: u64, thread: u32, touch: Touch) {
+        if let (Touch::Asked(file, first, last), Some(ledger)) = (touch, &self.ledger) {
+            ledger.touch(file, first, last.saturating_add(1));
+        }
+        self.batch.push((time, thread, What::Touch(touch)));
+    }
+
+    /// Takes all events up to a time, in order.
+    fn settle(&mut self, until: u64) {
+        let mut batch = std::mem::take(&mut self.batch);
+        batch.sort_by_key(|&(time, ..)| time);
+        let later = batch.split_off(batch.partition_point(|&(time, ..)| time <= until));
+        for (time, thread, what) in batch {
+            self.take_one(time, thread, what);
+        }
+        self.batch = later;
+        if self.threads.len() > THREADS_MAX {
+            self.threads.retain(|_, thread| thread.asleep.is_some());
+        }
+    }
+
+    fn take_one(&mut self, time: u64, number: u32, what: What) {
+        let thread = self.threads.entry(number).or_default();
+        match what {
+            What::Touch(Touch::Asleep) => thread.asleep = Some(time),
+            What::Back => {
+                if let Some(since) = thread.asleep.take() {
+                    self.waited += time.saturating_sub(since);
+                }
+            }
+            What::Touch(Touch::Asked(file, first, last)) => {
+                if first < last && thread.asked == Some((file, last)) {
+                    return;
+                }
+                thread.asked = Some((file, last));
+                self.note(file, first, last.saturating_add(1));
+            }
+            What::Touch(Touch::Loaded(file, first, pages)) => {
+                let file = self.volumes.of_block_device(file).map_or(file, metadata_of);
+                self.loaded += pages;
+                self.note(file, first, first.saturating_add(pages));
+            }
+        }
+    }
+
+    fn note(&mut self, file: FileId, first: u64, end: u64) {
+        if self.stretches < STRETCHES_MAX {
+            let began = self.known.entry(file).or_default().note(first, end, self.rank);
+            self.rank += began;
+            self.stretches += began as usize;
+        }
+    }
+
+    /// What was learnt, as one recording. Entries of `verified` files are taken as they are; others are looked up.
+    pub(crate) fn into_manifest(mut self, key: Key, verified: &BTreeMap<FileId, File>) -> Manifest {
+        let mut manifest = Manifest::new(key);
+        manifest.recordings = 1;
+        let mut places: BTreeMap<FileId, u32> = BTreeMap::new();
+        for (id, known) in std::mem::take(&mut self.known) {
+            let Some(volume) = self.volumes.by_device(id.major, id.minor) else { continue };
+            let device = FileId { inode: 0, ..id };
+            let at = *places.entry(device).or_insert_with(|| {
+                manifest.file_systems.push(volume.entry());
+                u32::try_from(manifest.file_systems.len() - 1).expect("a few file systems")
+            });
+            if id == metadata_of(volume) {
+                let fs: &mut FileSystem = &mut manifest.file_systems[at as usize];
+                fs.metadata = pack(known.stretches);
+                continue;
+            }
+            let path = self.paths.get(&id).map(Path::new);
+            let entry = verified.get(&id).cloned().or_else(|| volumes::identify(volume, id.inode, path));
+            if let Some(mut file) = entry {
+                file.file_system = at;
+                file.runs = clipped(pack(known.stretches), file.state.size);
+                manifest.files.push(file);
+            }
+        }
+        manifest.tidy();
+        manifest
+    }
+
+    /// Files that cannot be found by their number alone, for a search by name.
+    pub(crate) fn nameless(&self) -> Vec<FileId> {
+        let nameless = |id: &FileId| {
+            let volume = self.volumes.by_device(id.major, id.minor);
+            !self.paths.contains_key(id)
+                && volume.is_some_and(|volume| !volume.finds_by_inode() && *id != metadata_of(volume))
+        };
+        self.known.keys().filter(|id| nameless(id)).copied().collect()
+    }
+
+    /// Takes paths that were found.
+    pub(crate) fn name(&mut self, paths: impl IntoIterator<Item = (FileId, String)>) {
+        self.paths.extend(paths);
+    }
+
+    /// The end: everything that came is in order now.
+    pub(crate) fn close(&mut self) {
+        self.settle(u64::MAX);
+    }
+}
+
+/// The number under which pages of the block device below a file system are kept: no file has it.
+pub(crate) fn metadata_of(volume: &volumes::Volume) -> FileId {
+    FileId { major: volume.device.major(), minor: volume.device.minor(), inode: u64::MAX }
+}
+
+/// Without what lies behind the end of the file: a read may ask for more than there is.
+fn clipped(mut runs: Vec<Run>, size: u64) -> Vec<Run> {
+    let end = size.div_ceil(forerun_manifest::manifest::PAGE_BYTES);
+    runs.retain(|run| run.first < end);
+    runs.iter_mut().for_each(|run| run.pages = run.pages.min(end - run.first));
+    runs
+}
+
+impl Collect for Learner {
+    fn take(&mut self, record: &[u8]) -> Result<(), RecordError> {
+        match sample::parse(record)? {
+            Sample::Event { thread, time, raw, .. } => {
+                self.seen += 1;
+                let touch = self.points.read(raw).ok_or(SampleError { kind: 0, size: raw.len() })?;
+                self.event(time, thread, touch);
+            }
+            Sample::Switched { thread, time, out: false } => self.batch.push((time, thread, What::Back)),
+            Sample::Mapped { major, minor, inode, path }
+                if path.starts_with(b"/") && !path.starts_with(b"//") =>
+            {
+                let path = String::from_utf8_lossy(path).into_owned();
+                self.paths.insert(FileId { major, minor, inode }, path);
+            }
+            Sample::Lost(events) => self.lost += events,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn look(&mut self) {
+        let until = self.complete_until;
+        self.settle(until);
+        self.complete_until = sys::now();
+    }
+
+    fn full(&self) -> bool {
+        false
+    }
+
+    fn tally(&self) -> Tally {
+        Tally { records: self.stretches as u64, seen: self.seen, lost: self.lost }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn learner() -> Learner {
+        let points = Points { ids: vec![], narrow: vec![], touches: true, kinds: BTreeMap::new() };
+        Learner::new(points, Volumes::default(), None)
+    }
+
+    const A: FileId = FileId { major: 7, minor: 0, inode: 1 };
+    const B: FileId = FileId { major: 7, minor: 0, inode: 2 };
+
+    #[test]
+    fn stretches_get_the_rank_of_their_first_touch_whatever_ring_they_came_through() {
+        let mut learner = learner();
+        learner.event(30, 1, Touch::Asked(A, 0, 3));
+        learner.event(10, 2, Touch::Loaded(B, 8, 4));
+        learner.event(20, 2, Touch::Asked(B, 8, 11));
+        learner.event(40, 1, Touch::Loaded(A, 4, 4));
+        learner.close();
+        assert_eq!(learner.known[&B].stretches, [Run { first: 8, pages: 4, rank: 0, seen: 1 }]);
+        assert_eq!(learner.known[&A].stretches, [Run { first: 0, pages: 8, rank: 1, seen: 1 }]);
+    }
+
+    #[test]
+    fn only_events_that_are_complete_over_all_rings_are_taken() {
+        let mut learner = learner();
+        learner.batch = vec![(50, 1, What::Back), (40, 1, What::Touch(Touch::Asleep))];
+        learner.settle(45);
+        assert_eq!((learner.waited, learner.batch.len()), (0, 1));
+        learner.close();
+        assert_eq!(learner.waited, 10);
+    }
+
+    #[test]
+    fn sleep_counts_from_state_d_until_the_thread_is_back() {
+        let mut learner = learner();
+        let asleep = What::Touch(Touch::Asleep);
+        learner.batch = vec![
+            (5, 1, What::Back),
+            (10, 1, asleep),
+            (15, 2, asleep),
+            (25, 1, What::Back),
+            (40, 2, What::Back),
+        ];
+        learner.close();
+        assert_eq!(learner.waited, 40);
+    }
+
+    #[test]
+    fn a_long_read_is_walked_once() {
+        let mut learner = learner();
+        for part in 0..10 {
+            learner.event(part, 1, Touch::Asked(A, part * 31, 1000));
+        }
+        learner.close();
+        assert_eq!(learner.known[&A].stretches, [Run { first: 0, pages: 1001, rank: 0, seen: 1 }]);
+        assert_eq!(clipped(learner.known[&A].stretches.clone(), 4097)[0].pages, 2);
+    }
+}

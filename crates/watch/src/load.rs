@@ -1,0 +1,117 @@
+//! Loads whole files into the page cache, in windows, for a program that will read them or is reading them.
+//!
+//! The files become a manifest of all their pages, in the order in which they were named, and the replay does the rest:
+//! requests of what one command moves, as many in flight as fill the device, each waited for. What is in flight never
+//! exceeds a quarter of what the cgroup's limit leaves: pages are charged to who loads them, and a window beyond the limit
+//! pushes out what nobody has read yet. With a command the replay stays so close before its reads; without, files are
+//! loaded up to the budget and no further.
+
+use crate::volumes::{self, Volumes};
+use forerun_manifest::manifest::PAGE_BYTES;
+use forerun_manifest::{File, Key, Manifest, Run};
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+/// What is to be loaded.
+#[derive(Clone, Debug)]
+pub struct Files {
+    /// As a manifest.
+    pub manifest: Manifest,
+    /// The file systems that hold them.
+    pub volumes: Volumes,
+    /// Pages of all files.
+    pub pages: u64,
+    /// Pages that the budget leaves out.
+    pub beyond: u64,
+}
+
+/// A path that cannot be loaded.
+#[derive(Debug, thiserror::Error)]
+#[error("{path}: {source}")]
+pub struct LoadError {
+    /// Which.
+    pub path: PathBuf,
+    /// Why.
+    pub source: io::Error,
+}
+
+/// Plans files, in their order, up to `pages_max`.
+///
+/// # Errors
+/// [`LoadError`] for what is not there, may not be read, or is not a file.
+pub fn files(paths: &[PathBuf], pages_max: u64) -> Result<Files, LoadError> {
+    let key = Key::Named { kind: "load".into(), name: "files".into() };
+    let mut files = Files { manifest: Manifest::new(key), volumes: Volumes::now(), pages: 0, beyond: 0 };
+    files.manifest.recordings = 1;
+    for path in paths {
+        files.take(path, pages_max).map_err(|source| LoadError { path: path.clone(), source })?;
+    }
+    files.manifest.tidy();
+    Ok(files)
+}
+
+impl Files {
+    fn take(&mut self, path: &Path, pages_max: u64) -> io::Result<()> {
+        // Opened once, so that what may not be read is said now and not left out.
+        let data = std::fs::File::open(path)?.metadata()?;
+        if !data.is_file() {
+            return Err(io::Error::other("not a regular file; name files, as in DIR/*"));
+        }
+        let path = path.canonicalize()?;
+        let pages = data.len().div_ceil(PAGE_BYTES);
+        let within = pages.min(pages_max.saturating_sub(self.pages));
+        self.pages += pages;
+        self.beyond += pages - within;
+        let again = self.manifest.files.iter().any(|file| file.inode == data.ino() && file.path == path);
+        if within == 0 || again {
+            return Ok(());
+        }
+        let volume =
+            self.volumes.holding(&path).ok_or_else(|| io::Error::other("on no mounted file system"))?;
+        let entry = volume.entry();
+        let file = volumes::identify(&volume, data.ino(), Some(&path));
+        let file = file.ok_or_else(|| io::Error::other("it changed while it was looked at"))?;
+        let systems = &mut self.manifest.file_systems;
+        let at = systems.iter().position(|known| *known == entry).unwrap_or_else(|| {
+            systems.push(entry);
+            systems.len() - 1
+        });
+        let rank = u32::try_from(self.manifest.files.len()).unwrap_or(u32::MAX);
+        let runs = vec![Run { first: 0, pages: within, rank, seen: 1 }];
+        // A few file systems.
+        self.manifest.files.push(File { file_system: at as u32, path, runs, ..file });
+        Ok(())
+    }
+}
+
+/// Pages that may be in flight, or issued and unread: a quarter of what the cgroup's limit leaves, if it has one.
+#[must_use]
+pub fn window_pages() -> u64 {
+    let free = crate::memory::cgroup().map(|cgroup| cgroup.limit.saturating_sub(cgroup.used));
+    free.map_or(u64::MAX, |free| (free / 4 / PAGE_BYTES).max(32))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_planned_in_their_order_up_to_the_budget() {
+        let root = tempfile::tempdir().expect("a temporary folder");
+        let path = |name: &str| root.path().join(name);
+        for (name, bytes) in [("a", 10_000), ("b", 9_000), ("c", 1)] {
+            std::fs::write(path(name), vec![1; bytes]).expect("room on disk");
+        }
+        let planned = files(&[path("b"), path("a"), path("c"), path("b")], 4).expect("all there");
+        let mut sizes: Vec<_> =
+            planned.manifest.files.iter().map(|f| (f.runs[0].rank, f.runs[0].pages)).collect();
+        sizes.sort_unstable();
+        assert_eq!(sizes, [(0, 3), (1, 1)], "b whole, the first page of a, nothing of c");
+        assert_eq!((planned.pages, planned.beyond), (10, 6));
+        let error = files(&[path("none")], 4).expect_err("not there").to_string();
+        assert!(error.contains("none: No such file"), "{error}");
+        let error = files(&[root.path().to_owned()], 4).expect_err("a folder").to_string();
+        assert!(error.contains("not a regular file"), "{error}");
+    }
+}

@@ -1,0 +1,116 @@
+//! How much memory there is to load files into: what the machine has available, and what the cgroup's limit leaves.
+//!
+//! Pages of files are charged to the cgroup of whoever loads them, so its limit is the budget. Both generations of
+//! cgroups are read, up to the root; where nothing limits, the machine's `MemAvailable` does.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A limit of memory and what is charged against it, bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limit {
+    /// The most.
+    pub limit: u64,
+    /// Charged now, without pages of files that can be dropped at once.
+    pub used: u64,
+}
+
+/// Bytes that can be loaded without pushing anything out: the least over machine and cgroups.
+#[must_use]
+pub fn available() -> u64 {
+    let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let machine = available_in(&meminfo).unwrap_or(u64::MAX);
+    cgroup().map_or(machine, |cgroup| machine.min(cgroup.limit.saturating_sub(cgroup.used)))
+}
+
+/// The tightest limit of this process's cgroups.
+#[must_use]
+pub fn cgroup() -> Option<Limit> {
+    let text = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let all = folders(&text).into_iter().flat_map(|(root, folder, names)| {
+        let up: Vec<PathBuf> =
+            folder.ancestors().take_while(|at| at.starts_with(&root)).map(Into::into).collect();
+        up.into_iter().filter_map(move |at| limit(&at, &names))
+    });
+    all.min_by_key(|limit| limit.limit.saturating_sub(limit.used))
+}
+
+/// Names of the files with limit, use and statistics.
+type Names = [&'static str; 3];
+
+/// Root and folder of each hierarchy that limits memory, by the text of `/proc/self/cgroup`.
+fn folders(text: &str) -> Vec<(PathBuf, PathBuf, Names)> {
+    let folder = |line: &str| {
+        let mut parts = line.splitn(3, ':').skip(1);
+        let (controllers, path) = (parts.next()?, parts.next()?.trim_start_matches('/'));
+        let (root, names) = if controllers.is_empty() {
+            ("/sys/fs/cgroup", ["memory.max", "memory.current", "memory.stat"])
+        } else if controllers.split(',').any(|name| name == "memory") {
+            ("/sys/fs/cgroup/memory", ["memory.limit_in_bytes", "memory.usage_in_bytes", "memory.stat"])
+        } else {
+            return None;
+        };
+        Some((PathBuf::from(root), Path::new(root).join(path), names))
+    };
+    text.lines().filter_map(folder).collect()
+}
+
+fn limit(folder: &Path, [limit, used, stat]: &Names) -> Option<Limit> {
+    let number = |name: &str| fs::read_to_string(folder.join(name)).ok()?.trim().parse::<u64>().ok();
+    // `max`, and a number beyond all memory, are no limits.
+    let limit = number(limit).filter(|&limit| limit < 1 << 60)?;
+    let stat = fs::read_to_string(folder.join(stat)).unwrap_or_default();
+    let files: u64 =
+        ["total_inactive_file", "total_active_file"].iter().filter_map(|name| row(&stat, name)).sum();
+    let files = if files > 0 {
+        files
+    } else {
+        ["inactive_file", "active_file"].iter().filter_map(|name| row(&stat, name)).sum()
+    };
+    Some(Limit { limit, used: number(used)?.saturating_sub(files) })
+}
+
+/// The number behind a name.
+fn row(text: &str, name: &str) -> Option<u64> {
+    text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.trim().parse().ok())
+}
+
+fn available_in(meminfo: &str) -> Option<u64> {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? * 1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_generations_of_cgroups_are_found() {
+        let text = "12:cpu,cpuacct:/a\n5:memory:/system/db\n0::/unified\n";
+        let found: Vec<PathBuf> = folders(text).into_iter().map(|(_, folder, _)| folder).collect();
+        assert_eq!(
+            found,
+            [Path::new("/sys/fs/cgroup/memory/system/db"), Path::new("/sys/fs/cgroup/unified")]
+        );
+    }
+
+    #[test]
+    fn a_limit_counts_without_the_pages_that_can_be_dropped() {
+        let root = tempfile::tempdir().expect("a temporary folder");
+        let write = |name: &str, text: &str| fs::write(root.path().join(name), text).expect("room on disk");
+        let names = ["memory.max", "memory.current", "memory.stat"];
+        write("memory.max", "max\n");
+        assert_eq!(limit(root.path(), &names), None);
+        write("memory.max", "1000\n");
+        write("memory.current", "700\n");
+        write("memory.stat", "anon 1\ninactive_file 300\nactive_file 200\n");
+        assert_eq!(limit(root.path(), &names), Some(Limit { limit: 1000, used: 200 }));
+    }
+
+    #[test]
+    fn what_is_available_is_read_in_kib() {
+        assert_eq!(available_in("MemTotal: 9 kB\nMemAvailable:    2048 kB\n"), Some(2 << 20));
+        assert_eq!(available_in("nothing"), None);
+        assert!(available() > 0);
+    }
+}

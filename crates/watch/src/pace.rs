@@ -1,0 +1,154 @@
+//! How many requests a replay keeps in flight at one device: what fills it, and little more.
+//!
+//! A device that answers in time `l` and serves `r` requests a second is full with `r × l` of them; more only wait for each
+//! other, and every other reader behind them. Both are measured: the shortest answer, and the largest rate of the last
+//! epochs. While the rate still grows with the limit, the limit is twice that product; once it does not, a quarter more than
+//! the product, and from time to time twice of it for an epoch, to see whether the device has become wider.
+//!
+//! ```text
+//!   Grow: 2·r·l ──the rate does not grow──▶ Hold: 1¼·r·l ──16 epochs──▶ Grow …
+//! ```
+
+/// Fewest and first requests in flight: one that is served and one behind it.
+const LEAST: u32 = 2;
+/// Requests of an epoch, at least.
+const EPOCH_REQUESTS: u32 = 8;
+/// Epochs whose largest rate counts.
+const RATES: usize = 8;
+/// A rate has to be this much larger, in sixteenths, to count as growth.
+const GROWTH: u64 = 20;
+/// Epochs without growth after which it is over: one may be chance.
+const FLAT_MAX: u32 = 2;
+/// Epochs between two probes.
+const HOLD_EPOCHS: u32 = 16;
+
+/// The limit of one device.
+#[derive(Clone, Debug)]
+pub(crate) struct Depth {
+    limit: u32,
+    max: u32,
+    fixed: bool,
+    growing: bool,
+    flat: u32,
+    held: u32,
+    shortest: u64,
+    rates: [u64; RATES],
+    epochs: usize,
+    started: u64,
+    requests: u32,
+    /// Fewer were in flight than allowed, for want of something to do: the rate of this epoch says nothing.
+    slack: bool,
+}
+
+impl Depth {
+    /// Starts low, or at once at `max` where that is `fixed`: a disk that turns is known to sort what it holds.
+    pub(crate) const fn new(max: u32, fixed: bool, now: u64) -> Self {
+        Self {
+            limit: if fixed || max < LEAST { max } else { LEAST },
+            max,
+            fixed,
+            growing: true,
+            flat: 0,
+            held: 0,
+            shortest: u64::MAX,
+            rates: [0; RATES],
+            epochs: 0,
+            started: now,
+            requests: 0,
+            slack: false,
+        }
+    }
+
+    /// Requests that may be in flight now.
+    pub(crate) const fn limit(&self) -> u32 {
+        self.limit
+    }
+
+    /// Fewer are in flight than allowed, for want of something to do.
+    pub(crate) const fn idle(&mut self) {
+        self.slack = true;
+    }
+
+    /// A request has ended that took so many nanoseconds.
+    pub(crate) fn done(&mut self, now: u64, took: u64) {
+        self.shortest = self.shortest.min(took.max(1));
+        self.requests += 1;
+        if self.fixed || self.requests < EPOCH_REQUESTS.max(self.limit) {
+            return;
+        }
+        let nanos = now.saturating_sub(self.started).max(1);
+        // Requests in a million seconds: integers, and no device is so slow that they are few.
+        let rate = u128::from(self.requests) * 1_000_000_000_000_000 / u128::from(nanos);
+        if !self.slack {
+            self.judge(u64::try_from(rate).unwrap_or(u64::MAX));
+        }
+        (self.started, self.requests, self.slack) = (now, 0, false);
+    }
+
+    fn judge(&mut self, rate: u64) {
+        let best = self.rates.iter().copied().max().unwrap_or(0);
+        self.rates[self.epochs % RATES] = rate;
+        self.epochs += 1;
+        let grew = rate.saturating_mul(16) >= best.saturating_mul(GROWTH);
+        if self.growing {
+            self.flat = if grew { 0 } else { self.flat + 1 };
+            self.growing = self.flat < FLAT_MAX;
+            self.held = 0;
+        } else {
+            self.held += 1;
+            if grew || self.held >= HOLD_EPOCHS {
+                (self.growing, self.flat) = (true, FLAT_MAX - 1);
+            }
+        }
+        let filled = u128::from(best.max(rate)) * u128::from(self.shortest);
+        let (times, of) = if self.growing { (2, 1) } else { (5, 4) };
+        let wanted = (filled * times).div_ceil(of * 1_000_000_000_000_000);
+        self.limit = u32::try_from(wanted).unwrap_or(u32::MAX).clamp(LEAST.min(self.max), self.max);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A device that serves `width` requests of `nanos` each at a time, answered as those before let it; returns the
+    /// median limit and the highest.
+    fn settle(width: u64, nanos: u64, max: u32) -> (u32, u32) {
+        let mut depth = Depth::new(max, false, 0);
+        let (mut now, mut limits) = (0, Vec::new());
+        for _ in 0..8000 {
+            let in_flight = u64::from(depth.limit());
+            now += nanos / in_flight.min(width);
+            depth.done(now, nanos * in_flight.max(width) / width);
+            limits.push(depth.limit());
+        }
+        let highest = limits.iter().copied().max().unwrap_or(0);
+        limits.sort_unstable();
+        (limits[limits.len() / 2], highest)
+    }
+
+    #[test]
+    fn the_limit_settles_a_little_above_the_width_of_the_device() {
+        assert!((2..=3).contains(&settle(1, 100_000, 128).0));
+        assert!((4..=6).contains(&settle(4, 90_000, 128).0));
+        assert!((32..=41).contains(&settle(32, 600_000, 128).0));
+        assert_eq!(settle(128, 5_000_000, 128).0, 128);
+    }
+
+    #[test]
+    fn no_more_is_tried_than_twice_what_fills_the_device_or_the_bound() {
+        assert!(settle(4, 90_000, 128).1 <= 9);
+        assert_eq!(settle(1000, 90_000, 16).1, 16);
+    }
+
+    #[test]
+    fn an_epoch_in_which_there_was_little_to_do_teaches_nothing() {
+        let mut depth = Depth::new(64, false, 0);
+        for now in 0..1000 {
+            depth.idle();
+            depth.done(now * 1_000_000, 90_000);
+        }
+        assert_eq!(depth.limit(), LEAST);
+        assert_eq!(Depth::new(16, true, 0).limit(), 16);
+    }
+}

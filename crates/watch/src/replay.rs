@@ -1,0 +1,686 @@
+//! Reads ahead what a manifest knows, beside the run that will ask for it.
+//!
+//! One lane for each file system, each with a thread that decides what comes next and workers that ask the device for it
+//! and wait for the last page of each request, which bounds what is in flight (`pace.rs`) and is how the device is learnt.
+//!
+//! ```text
+//!   metadata, sorted, through the block device ─▶ (xfs, btrfs: open all) ─▶ pages of files
+//!                                                   rotating: 64 MiB of first touches at a time, in the order of the disk
+//!                                                   else: in the order of first touch, what most recordings saw first
+//! ```
+//!
+//! What is issued and not yet touched is bounded ([`AHEAD_PAGES`]): a manifest of something else loads that much and stops. A
+//! file that is not the one that was recorded is skipped. Nothing is written, nothing evicted, and no descriptor outlives a request.
+
+use crate::learn::metadata_of;
+use crate::ledger::{Ledger, Sums};
+use crate::load;
+use crate::pace::Depth;
+use crate::sys;
+use crate::volumes::{self, Volume, Volumes};
+use forerun_manifest::{File, Manifest, Run, Stale};
+use forerun_trace::assemble::FileId;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fs;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::fs::FileExt as _;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Pages that may be issued and untouched: 32 MiB.
+pub const AHEAD_PAGES: u64 = 8_192;
+/// On a rotating disk, once a sixteenth of what was issued was touched: two batches.
+const AHEAD_PAGES_ROTATING: u64 = 2 * BATCH_PAGES;
+/// Pages that are sorted by their place at a time: 64 MiB.
+const BATCH_PAGES: u64 = 16_384;
+/// Pages of one request: 128 KiB keep a neighbour's wait short; a rotating disk gets what one command moves.
+const REQUEST_PAGES: u64 = 32;
+const REQUEST_PAGES_ROTATING: u64 = 320;
+/// Requests in flight at most: what the block layer queues, and what a disk sorts.
+const DEPTH_MAX: u32 = 128;
+const DEPTH_MAX_ROTATING: u32 = 16;
+/// Requests that are looked at before a replay of what is in memory already is given up.
+const SAMPLES: usize = 48;
+/// Stack of a worker: it holds a few paths.
+const STACK_BYTES: usize = 256 << 10;
+/// Longest wait for a reader before it is looked again whether the run has ended.
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
+/// What `verdicts` say beside the reasons of [`Stale`].
+const UNKNOWN: u8 = 0;
+const FRESH: u8 = 1;
+
+/// Pages of one stretch, as one request asks for them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Part {
+    stretch: usize,
+    first: u64,
+    end: u64,
+}
+
+/// What one worker does at a time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Job {
+    /// Pages of the block device.
+    Metadata(Part),
+    /// Only opens: that loads its inode.
+    Open(usize),
+    /// Pages of a file.
+    Data(usize, Vec<Part>),
+}
+
+/// What one file system's thread works through.
+#[derive(Debug)]
+struct Lane {
+    volume: Volume,
+    metadata: Vec<Part>,
+    /// Numbers of files, in order.
+    files: Vec<usize>,
+    /// File and part, in the order in which they are to be read, requests' sizes kept.
+    parts: Vec<(usize, Part)>,
+}
+
+/// Whether touches are seen, so that a replay stays close before its reader.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pacing {
+    On,
+    Off,
+}
+
+/// What all threads see.
+#[derive(Debug)]
+struct Shared {
+    files: Vec<File>,
+    ledger: Arc<Ledger>,
+    stop: AtomicBool,
+    verdicts: Vec<AtomicU8>,
+    requests: AtomicU64,
+    metadata_requests: AtomicU64,
+    metadata_pages: AtomicU64,
+    here: AtomicU64,
+    paced: AtomicBool,
+    pacing: Pacing,
+    /// Pages that the memory of the cgroup allows in flight, or issued and unread.
+    window: u64,
+}
+
+/// A replay under way.
+#[derive(Debug)]
+pub(crate) struct Replay {
+    shared: Arc<Shared>,
+    lanes: Vec<JoinHandle<()>>,
+    systems: Vec<Option<FileId>>,
+    pub(crate) rotating: bool,
+}
+
+/// What a replay did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Replayed {
+    /// Pages of files and of metadata that were asked of devices.
+    pub pages: u64,
+    /// Of them, those that were touched; metadata is not seen to be touched and does not count.
+    pub used: u64,
+    /// Pages of metadata among them.
+    pub metadata_pages: u64,
+    /// Requests for metadata.
+    pub metadata_requests: u64,
+    /// Requests in all.
+    pub requests: u64,
+    /// Pages that were in memory already.
+    pub here: u64,
+    /// Files that were opened and are what was recorded.
+    pub files: u64,
+    /// Files that are not, by reason: gone, another file, another size, changed.
+    pub stale: [u64; 4],
+    /// It was held back at least once because too much had not been touched.
+    pub paced: bool,
+}
+
+impl Replayed {
+    /// Files that were not what was recorded.
+    #[must_use]
+    pub fn stale_files(&self) -> u64 {
+        self.stale.iter().sum()
+    }
+}
+
+/// Cuts a run into requests.
+fn cut(stretch: usize, run: &Run, pages_max: u64) -> impl Iterator<Item = Part> {
+    let (first, end) = (run.first, run.end());
+    (0..run.pages.div_ceil(pages_max)).map(move |at| {
+        let from = first + at * pages_max;
+        Part { stretch, first: from, end: end.min(from + pages_max) }
+    })
+}
+
+/// Joins parts of one file that follow each other into requests.
+fn jobs(parts: &[(usize, Part)], pages_max: u64) -> Vec<Job> {
+    let mut jobs: Vec<Job> = Vec::new();
+    let mut pages = 0;
+    for &(file, part) in parts {
+        let size = part.end - part.first;
+        match jobs.last_mut() {
+            Some(Job::Data(last, parts)) if *last == file && pages + size <= pages_max => {
+                parts.push(part);
+                pages += size;
+            }
+            _ => {
+                jobs.push(Job::Data(file, vec![part]));
+                pages = size;
+            }
+        }
+    }
+    jobs
+}
+
+impl Replay {
+    /// Plans a manifest, and begins.
+    pub(crate) fn start(manifest: &Manifest, volumes: &Volumes, pacing: Pacing) -> Self {
+        let meant: Vec<Option<&Volume>> = manifest.file_systems.iter().map(|fs| volumes.meant(fs)).collect();
+        let mut ledger = Ledger::default();
+        let mut lanes: Vec<Option<Lane>> = meant.iter().map(|volume| volume.map(Lane::new)).collect();
+        for (fs, lane) in manifest.file_systems.iter().zip(&mut lanes) {
+            if let Some(lane) = lane.as_mut().filter(|lane| lane.volume.has_metadata_pages()) {
+                let at = ledger.add(metadata_of(&lane.volume), &fs.metadata, false);
+                lane.take_metadata(at, &fs.metadata);
+            }
+        }
+        for (number, file) in manifest.files.iter().enumerate() {
+            if let Some(Some(lane)) = lanes.get_mut(file.file_system as usize) {
+                let id = FileId { inode: file.inode, ..metadata_of(&lane.volume) };
+                let at = ledger.add(id, &file.runs, true);
+                lane.take_file(number, at, &file.runs);
+            }
+        }
+        ledger.seal();
+        let mut lanes: Vec<Lane> = lanes.into_iter().flatten().collect();
+        lanes.iter_mut().for_each(|lane| lane.put_in_order(manifest));
+        let largest = lanes.iter().max_by_key(|lane| lane.parts.len());
+        let rotating = largest.is_some_and(|lane| lane.volume.rotational);
+        let shared = Arc::new(Shared::new(manifest, ledger, pacing));
+        let start = |lane: Lane| {
+            let shared = Arc::clone(&shared);
+            let named = std::thread::Builder::new().name("forerun-lane".into());
+            named.spawn(move || lane.drive(&shared)).ok()
+        };
+        let lanes = lanes.into_iter().filter_map(start).collect();
+        let device = |volume: &Volume| FileId { inode: 0, ..metadata_of(volume) };
+        Self { shared, lanes, systems: meant.iter().map(|volume| volume.map(device)).collect(), rotating }
+    }
+
+    /// The bits, for who sees touches.
+    pub(crate) fn ledger(&self) -> Arc<Ledger> {
+        Arc::clone(&self.shared.ledger)
+    }
+
+    /// The run has ended: nothing more is begun. What is in flight is not waited for.
+    pub(crate) fn stop(&self) {
+        self.shared.stop.store(true, Ordering::Release);
+    }
+
+    /// Waits until everything is loaded.
+    pub(crate) fn finish(&mut self) {
+        for lane in self.lanes.drain(..) {
+            drop(lane.join());
+        }
+    }
+
+    /// Whether everything has been begun.
+    pub(crate) fn is_over(&self) -> bool {
+        self.lanes.iter().all(JoinHandle::is_finished)
+    }
+
+    /// What it did so far.
+    pub(crate) fn sums(&self) -> Replayed {
+        let shared = &self.shared;
+        let Sums { issued, used } = shared.ledger.sums();
+        let count = |wanted: u8| {
+            let is = |verdict: &&AtomicU8| verdict.load(Ordering::Relaxed) == wanted;
+            shared.verdicts.iter().filter(is).count() as u64
+        };
+        Replayed {
+            pages: issued,
+            used,
+            metadata_pages: shared.metadata_pages.load(Ordering::Relaxed),
+            metadata_requests: shared.metadata_requests.load(Ordering::Relaxed),
+            requests: shared.requests.load(Ordering::Relaxed),
+            here: shared.here.load(Ordering::Relaxed),
+            files: count(FRESH),
+            stale: REASONS.map(|reason| count(code(reason))),
+            paced: shared.paced.load(Ordering::Relaxed),
+        }
+    }
+
+    /// The entries that were found to be what was recorded, without their runs; and the numbers of those that are not.
+    pub(crate) fn verdicts(&self) -> (BTreeMap<FileId, File>, BTreeSet<usize>) {
+        let (mut fresh, mut stale) = (BTreeMap::new(), BTreeSet::new());
+        for (number, (file, verdict)) in self.shared.files.iter().zip(&self.shared.verdicts).enumerate() {
+            match verdict.load(Ordering::Relaxed) {
+                UNKNOWN => {}
+                FRESH => {
+                    if let Some(Some(system)) = self.systems.get(file.file_system as usize) {
+                        fresh.insert(FileId { inode: file.inode, ..*system }, file.clone());
+                    }
+                }
+                _ => {
+                    stale.insert(number);
+                }
+            }
+        }
+        (fresh, stale)
+    }
+}
+
+/// In the order of [`Replayed::stale`].
+const REASONS: [Stale; 4] = [Stale::Gone, Stale::Generation, Stale::Size, Stale::Changed];
+
+const fn code(reason: Stale) -> u8 {
+    match reason {
+        Stale::Gone => 2,
+        Stale::Generation => 3,
+        Stale::Size => 4,
+        Stale::Changed => 5,
+    }
+}
+
+impl Shared {
+    fn new(manifest: &Manifest, ledger: Ledger, pacing: Pacing) -> Self {
+        let bare = |file: &File| File { runs: Vec::new(), ..file.clone() };
+        Self {
+            files: manifest.files.iter().map(bare).collect(),
+            ledger: Arc::new(ledger),
+            stop: AtomicBool::new(false),
+            verdicts: manifest.files.iter().map(|_| AtomicU8::new(UNKNOWN)).collect(),
+            requests: AtomicU64::new(0),
+            metadata_requests: AtomicU64::new(0),
+            metadata_pages: AtomicU64::new(0),
+            here: AtomicU64::new(0),
+            paced: AtomicBool::new(false),
+            pacing,
+            window: load::window_pages(),
+        }
+    }
+
+    fn stopped(&self) -> bool {
+        self.stop.load(Ordering::Acquire)
+    }
+
+    /// Opens a file for its entry, and remembers what came of it.
+    fn open(&self, volume: &Volume, number: usize) -> Option<OwnedFd> {
+        let verdict = &self.verdicts[number];
+        if verdict.load(Ordering::Relaxed) > FRESH {
+            return None;
+        }
+        match volumes::open(volume, &self.files[number]) {
+            Ok(opened) => {
+                verdict.store(FRESH, Ordering::Relaxed);
+                Some(opened.file)
+            }
+            Err(reason) => {
+                verdict.store(code(reason), Ordering::Relaxed);
+                None
+            }
+        }
+    }
+
+    /// Does one job; returns the pages that were asked of the device.
+    fn work(&self, volume: &Volume, job: &Job) -> u64 {
+        match job {
+            Job::Metadata(part) => {
+                let device = volume.block_device.as_deref();
+                let Some(Ok(device)) = device.map(|at| sys::open(at, libc::O_RDONLY)) else { return 0 };
+                let pages = self.read(device, &[*part]);
+                self.metadata_requests.fetch_add(u64::from(pages > 0), Ordering::Relaxed);
+                self.metadata_pages.fetch_add(pages, Ordering::Relaxed);
+                pages
+            }
+            Job::Open(number) => {
+                drop(self.open(volume, *number));
+                0
+            }
+            Job::Data(number, parts) => self.open(volume, *number).map_or(0, |file| self.read(file, parts)),
+        }
+    }
+
+    /// Reads parts ahead and waits for the last page of each.
+    fn read(&self, file: OwnedFd, parts: &[Part]) -> u64 {
+        let mut asked = Vec::with_capacity(parts.len());
+        for part in parts {
+            let (offset, pages) = (part.first * 4096, part.end - part.first);
+            if sys::cached(file.as_fd(), offset, pages * 4096).is_ok_and(|here| here >= pages) {
+                self.here.fetch_add(pages, Ordering::Relaxed);
+                continue;
+            }
+            if self.ledger.issue(part.stretch, part.first, part.end)
+                && sys::readahead(file.as_fd(), offset, pages * 4096).is_ok()
+            {
+                asked.push(part);
+            }
+        }
+        let file = fs::File::from(file);
+        for part in &asked {
+            // What cannot be read here is a later miss of the reader, who is told why.
+            let _ = file.read_at(&mut [0], (part.end - 1) * 4096);
+        }
+        self.requests.fetch_add(asked.len() as u64, Ordering::Relaxed);
+        asked.iter().map(|part| part.end - part.first).sum()
+    }
+
+    /// Whether the reader has all of it already.
+    fn is_late(&self, job: &Job) -> bool {
+        let touched = |part: &Part| self.ledger.is_touched(part.stretch, part.first, part.end);
+        matches!(job, Job::Data(_, parts) if parts.iter().all(touched))
+    }
+
+    /// Pages that may be issued and untouched now.
+    fn ahead_max(&self, volume: &Volume) -> u64 {
+        if self.pacing == Pacing::Off {
+            return u64::MAX;
+        }
+        if !volume.rotational {
+            return AHEAD_PAGES.min(self.window);
+        }
+        // In the order of the disk much is unread for long. That some of it is used tells the manifest is right.
+        let Sums { issued, used } = self.ledger.sums();
+        let ahead = if used * 16 >= issued { AHEAD_PAGES_ROTATING } else { AHEAD_PAGES };
+        ahead.min(self.window)
+    }
+}
+
+impl Lane {
+    fn new(volume: &Volume) -> Self {
+        Self { volume: volume.clone(), metadata: Vec::new(), files: Vec::new(), parts: Vec::new() }
+    }
+
+    fn request_pages(&self) -> u64 {
+        let wanted = if self.volume.rotational { REQUEST_PAGES_ROTATING } else { REQUEST_PAGES };
+        wanted.min(self.volume.chunk_pages)
+    }
+
+    fn take_metadata(&mut self, at: usize, runs: &[Run]) {
+        let pages = self.request_pages();
+        self.metadata.extend(runs.iter().zip(at..).flat_map(|(run, stretch)| cut(stretch, run, pages)));
+    }
+
+    fn take_file(&mut self, number: usize, at: usize, runs: &[Run]) {
+        let pages = self.request_pages();
+        self.files.push(number);
+        let parts = runs.iter().zip(at..).flat_map(|(run, stretch)| cut(stretch, run, pages));
+        self.parts.extend(parts.map(|part| (number, part)));
+    }
+
+    /// What most recordings saw first, then in the order of first touch. On a rotating disk only the latter: sorting by place
+    /// comes with each batch.
+    fn put_in_order(&mut self, manifest: &Manifest) {
+        let key = |&(number, part): &(usize, Part)| {
+            let runs = &manifest.files[number].runs;
+            let at = runs.partition_point(|run| run.end() <= part.first).min(runs.len() - 1);
+            let rare = !self.volume.rotational && runs[at].seen * 2 < manifest.recordings;
+            (rare, runs[at].rank, number, part.first)
+        };
+        self.parts.sort_by_cached_key(key);
+    }
+
+    /// Works through it.
+    fn drive(self, shared: &Arc<Shared>) {
+        let max = if self.volume.rotational { DEPTH_MAX_ROTATING } else { DEPTH_MAX };
+        let pages = self.request_pages();
+        let max = u32::try_from(shared.window / pages).map_or(max, |fits| max.min(fits.max(1)));
+        if self.is_here(shared) {
+            return;
+        }
+        let crew = Crew::new(shared, &self.volume, max);
+        for part in &self.metadata {
+            crew.push(Job::Metadata(*part), u64::MAX);
+        }
+        crew.drain();
+        if !self.volume.has_metadata_pages() {
+            self.files.iter().for_each(|&number| crew.push(Job::Open(number), u64::MAX));
+            crew.drain();
+        }
+        if self.volume.rotational {
+            let mut rest = &self.parts[..];
+            while !rest.is_empty() && !shared.stopped() {
+                let (batch, later) = rest.split_at(batch_length(rest));
+                rest = later;
+                for job in self.in_place(batch, pages, shared) {
+                    if !shared.is_late(&job) {
+                        crew.push(job, shared.ahead_max(&self.volume));
+                    }
+                }
+            }
+        } else {
+            for job in jobs(&self.parts, pages) {
+                // The reader may have come further than we: what it passed is not worth a call.
+                if !shared.is_late(&job) {
+                    crew.push(job, shared.ahead_max(&self.volume));
+                }
+            }
+        }
+        crew.drain();
+    }
+
+    /// Whether samples of everything are in memory already. The first that is not ends the search, so it costs little.
+    fn is_here(&self, shared: &Shared) -> bool {
+        if !self.metadata.is_empty() {
+            let device = self.volume.block_device.as_deref().map(|at| sys::open(at, libc::O_RDONLY));
+            let Some(Ok(device)) = device else { return false };
+            let every = self.metadata.len().div_ceil(SAMPLES);
+            let here = |part: &Part| is_cached(&device, part);
+            if !self.metadata.iter().step_by(every).all(here) {
+                return false;
+            }
+        }
+        let every = self.parts.len().div_ceil(SAMPLES).max(1);
+        let sampled = || self.parts.iter().step_by(every);
+        let here = |(number, part): &(usize, Part)| {
+            shared.open(&self.volume, *number).is_none_or(|file| is_cached(&file, part))
+        };
+        let all = sampled().all(here);
+        if all {
+            let pages = self.parts.iter().map(|(_, part)| part.end - part.first).sum();
+            shared.here.fetch_add(pages, Ordering::Relaxed);
+        }
+        all
+    }
+
+    /// A batch in the order in which it lies on the disk.
+    fn in_place(&self, batch: &[(usize, Part)], pages: u64, shared: &Shared) -> Vec<Job> {
+        let mut by_file = batch.to_vec();
+        by_file.sort_by_key(|(number, part)| (*number, part.first));
+        let mut placed: Vec<(u64, usize, Part)> = Vec::with_capacity(batch.len());
+        for parts in by_file.chunk_by(|a, b| a.0 == b.0) {
+            if shared.stopped() {
+                break;
+            }
+            let number = parts[0].0;
+            if parts.iter().all(|(_, part)| shared.ledger.is_touched(part.stretch, part.first, part.end)) {
+                continue;
+            }
+            let Some(file) = shared.open(&self.volume, number) else { continue };
+            let (first, end) = (parts[0].1.first, parts[parts.len() - 1].1.end);
+            let extents = sys::first_extents(file.as_fd(), first * 4096, (end - first) * 4096);
+            let extents = extents.unwrap_or_default();
+            let place = |part: &Part| {
+                let at = part.first * 4096;
+                let holding = extents.iter().find(|e| e.logical <= at && at < e.logical + e.length);
+                holding.map_or(u64::MAX, |e| e.physical + at - e.logical)
+            };
+            placed.extend(parts.iter().map(|(number, part)| (place(part), *number, *part)));
+        }
+        placed.sort_by_key(|&(place, number, part)| (place, number, part.first));
+        jobs(&placed.iter().map(|&(_, number, part)| (number, part)).collect::<Vec<_>>(), pages)
+    }
+}
+
+fn is_cached(file: &OwnedFd, part: &Part) -> bool {
+    let pages = part.end - part.first;
+    sys::cached(file.as_fd(), part.first * 4096, pages * 4096).is_ok_and(|here| here >= pages)
+}
+
+/// How many parts make a batch.
+fn batch_length(parts: &[(usize, Part)]) -> usize {
+    let mut pages = 0;
+    let fits = |(_, part): &&(usize, Part)| {
+        pages += part.end - part.first;
+        pages <= BATCH_PAGES
+    };
+    parts.iter().take_while(fits).count().max(1)
+}
+
+/// The workers of one lane.
+struct Crew {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    shared: Arc<Shared>,
+    volume: Volume,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+struct State {
+    queue: VecDeque<Job>,
+    depth: Depth,
+    in_flight: u32,
+    idle: u32,
+    over: bool,
+}
+
+impl Inner {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // A worker that panicked has lost one request, which is a later miss of its reader.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wait<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        let waited = self.changed.wait_timeout(state, LOOK_AGAIN);
+        waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    fn work(&self) {
+        let mut state = self.lock();
+        while !state.over && !self.shared.stopped() {
+            let Some(job) = state.queue.pop_front() else {
+                state.idle += 1;
+                state = self.wait(state);
+                state.idle -= 1;
+                continue;
+            };
+            drop(state);
+            let begun = sys::now();
+            let pages = self.shared.work(&self.volume, &job);
+            let now = sys::now();
+            state = self.lock();
+            state.in_flight -= 1;
+            // What was here already says nothing of the device.
+            if pages > 0 {
+                state.depth.done(now, now - begun);
+            }
+            self.changed.notify_all();
+        }
+    }
+}
+
+impl Crew {
+    fn new(shared: &Arc<Shared>, volume: &Volume, depth_max: u32) -> Self {
+        let state = State {
+            queue: VecDeque::new(),
+            depth: Depth::new(depth_max, volume.rotational, sys::now()),
+            in_flight: 0,
+            idle: 0,
+            over: false,
+        };
+        let (shared, volume) = (Arc::clone(shared), volume.clone());
+        Self { inner: Arc::new(Inner { shared, volume, state: Mutex::new(state), changed: Condvar::new() }) }
+    }
+
+    /// Hands a job to a worker as soon as the device may have one more and no more than `ahead` pages are unread.
+    fn push(&self, job: Job, ahead: u64) {
+        let inner = &self.inner;
+        let mut state = inner.lock();
+        while !inner.shared.stopped() {
+            let unread = inner.shared.ledger.unread();
+            if unread >= ahead {
+                state.depth.idle();
+                inner.shared.paced.store(true, Ordering::Relaxed);
+            } else if state.in_flight < state.depth.limit() {
+                break;
+            }
+            state = inner.wait(state);
+        }
+        if inner.shared.stopped() {
+            return;
+        }
+        state.queue.push_back(job);
+        state.in_flight += 1;
+        if state.idle == 0 {
+            let inner = Arc::clone(inner);
+            let named = std::thread::Builder::new().name("forerun-read".into()).stack_size(STACK_BYTES);
+            // Without a worker more, those that there are do it later.
+            drop(named.spawn(move || inner.work()));
+        }
+        drop(state);
+        inner.changed.notify_all();
+    }
+
+    /// Waits until everything handed out is done.
+    fn drain(&self) {
+        let mut state = self.inner.lock();
+        while state.in_flight > 0 && !self.inner.shared.stopped() {
+            state = self.inner.wait(state);
+        }
+        state.depth.idle();
+    }
+}
+
+impl Drop for Crew {
+    fn drop(&mut self) {
+        self.inner.lock().over = true;
+        self.inner.changed.notify_all();
+    }
+}
+
+/// Replays a manifest by itself, until all of it is loaded or `stop` is set; pacing is off, because nobody's touches are seen:
+/// `pages_max` bounds it instead. `progress` is told the pages so far and in all.
+#[must_use]
+pub fn replay(
+    manifest: &Manifest,
+    volumes: &Volumes,
+    pages_max: u64,
+    stop: &AtomicBool,
+    progress: &mut dyn FnMut(&Replayed),
+) -> Replayed {
+    let mut within = manifest.clone();
+    bound(&mut within, pages_max);
+    let mut replay = Replay::start(&within, volumes, Pacing::Off);
+    while !replay.is_over() && !stop.load(Ordering::Relaxed) {
+        progress(&replay.sums());
+        std::thread::park_timeout(Duration::from_millis(20));
+    }
+    replay.stop();
+    replay.finish();
+    replay.sums()
+}
+
+/// Keeps the first `pages_max` pages in the order of first touch.
+fn bound(manifest: &mut Manifest, pages_max: u64) {
+    let mut order: Vec<(u32, usize, usize)> = Vec::new();
+    for (number, file) in manifest.files.iter().enumerate() {
+        order.extend(file.runs.iter().enumerate().map(|(at, run)| (run.rank, number, at)));
+    }
+    order.sort_unstable();
+    let mut left = pages_max.saturating_sub(manifest.metadata_pages());
+    for (_, number, at) in order {
+        let run = &mut manifest.files[number].runs[at];
+        run.pages = run.pages.min(left);
+        left -= run.pages;
+    }
+    manifest.files.iter_mut().for_each(|file| file.runs.retain(|run| run.pages > 0));
+    manifest.files.retain(|file| !file.runs.is_empty());
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,128 @@
+//! Where manifests are kept: a folder with a file for each key.
+//!
+//! Root's are in `/var/lib/forerun/manifests`, a user's in `forerun/manifests` below `$XDG_STATE_HOME` (`~/.local/state`).
+//! A file is replaced whole, so a reader finds the old one or the new one and never a part.
+
+use forerun_manifest::format::FormatError;
+use forerun_manifest::{Key, Manifest};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Root's folder.
+const OF_ROOT: &str = "/var/lib/forerun/manifests";
+
+/// Why a manifest could not be read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The system said no.
+    #[error("{path}: {source}")]
+    Io {
+        /// Which file.
+        path: PathBuf,
+        /// What it said.
+        source: io::Error,
+    },
+    /// It is not a manifest.
+    #[error("{path}: {source}")]
+    Format {
+        /// Which file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: FormatError,
+    },
+}
+
+/// The folder that is used unless another is named.
+#[must_use]
+pub fn default_folder() -> PathBuf {
+    if rustix::process::geteuid().is_root() {
+        return OF_ROOT.into();
+    }
+    let below = |variable: &str| std::env::var_os(variable).filter(|at| !at.is_empty()).map(PathBuf::from);
+    let state = below("XDG_STATE_HOME").or_else(|| Some(below("HOME")?.join(".local/state")));
+    state.unwrap_or_else(std::env::temp_dir).join("forerun/manifests")
+}
+
+/// Reads a manifest.
+///
+/// # Errors
+/// [`StoreError`].
+pub fn read(path: &Path) -> Result<Manifest, StoreError> {
+    let bytes = fs::read(path).map_err(|source| StoreError::Io { path: path.to_owned(), source })?;
+    Manifest::decode(&bytes).map_err(|source| StoreError::Format { path: path.to_owned(), source })
+}
+
+/// Writes a manifest in the place of whatever is there; returns its bytes.
+///
+/// # Errors
+/// [`StoreError::Io`].
+pub fn write(path: &Path, manifest: &Manifest) -> Result<u64, StoreError> {
+    let failed = |source| StoreError::Io { path: path.to_owned(), source };
+    let bytes = manifest.encode();
+    // The same name each time: what a crash left is overwritten.
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(".new");
+    let new = path.with_file_name(name);
+    fs::write(&new, &bytes).and_then(|()| fs::rename(&new, path)).map_err(failed)?;
+    Ok(bytes.len() as u64)
+}
+
+/// A folder of manifests.
+#[derive(Clone, Debug)]
+pub struct Store(PathBuf);
+
+impl Store {
+    /// That folder; it is made when something is kept.
+    #[must_use]
+    pub const fn new(folder: PathBuf) -> Self {
+        Self(folder)
+    }
+
+    /// Where the manifest of a key is, or would be.
+    #[must_use]
+    pub fn path(&self, key: &Key) -> PathBuf {
+        self.0.join(key.file_name())
+    }
+
+    /// The manifest of a key; `None` if there is none, or one of another key by a chance of names.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub fn load(&self, key: &Key) -> Result<Option<Manifest>, StoreError> {
+        match read(&self.path(key)) {
+            Ok(manifest) => Ok(Some(manifest).filter(|manifest| &manifest.key == key)),
+            Err(StoreError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Keeps a manifest; returns its bytes.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`].
+    pub fn keep(&self, manifest: &Manifest) -> Result<u64, StoreError> {
+        fs::create_dir_all(&self.0).map_err(|source| StoreError::Io { path: self.0.clone(), source })?;
+        write(&self.path(&manifest.key), manifest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_is_found_by_its_key_and_damage_is_named() {
+        let root = tempfile::tempdir().expect("a temporary folder");
+        let store = Store::new(root.path().join("deep/er"));
+        let key = |name: &str| Key::Named { kind: "unit".into(), name: name.into() };
+        assert!(store.load(&key("a")).expect("no trouble").is_none());
+        let manifest = Manifest::new(key("a"));
+        store.keep(&manifest).expect("room on disk");
+        assert_eq!(store.load(&key("a")).expect("no trouble"), Some(manifest));
+        assert!(store.load(&key("b")).expect("no trouble").is_none());
+        fs::write(store.path(&key("a")), b"FORERUNM").expect("room on disk");
+        let error = store.load(&key("a")).expect_err("cut").to_string();
+        assert!(error.contains("cut off") && error.contains("unit-a-"), "{error}");
+    }
+}

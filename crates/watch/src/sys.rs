@@ -1,0 +1,281 @@
+//! The few calls to the kernel that no crate wraps: reading ahead, handles of files, what a file system says of itself.
+//!
+//! Each function is one call with its memory; what the answers mean stands with the callers. Numbers and layouts are those
+//! of Linux's ABI (include/uapi/linux/fs.h, fiemap.h), which is stable.
+#![expect(unsafe_code, reason = "these calls have no safe interface")]
+
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+
+/// `FS_IOC_GETVERSION`: `_IOR('v', 1, long)`.
+const IOC_GETVERSION: libc::c_ulong = 0x8000_7601 | (size_of::<libc::c_long>() as libc::c_ulong) << 16;
+/// `FS_IOC_GETFSUUID`: `_IOR(0x15, 0, struct fsuuid2)`, Linux 6.9.
+const IOC_GETFSUUID: libc::c_ulong = 0x8011_1500;
+/// `FS_IOC_FIEMAP`: `_IOWR('f', 11, struct fiemap)`.
+const IOC_FIEMAP: libc::c_ulong = 0xC020_660B;
+/// `cachestat`, the same number on every architecture but alpha.
+const SYS_CACHESTAT: libc::c_long = 451;
+/// Largest handle (`MAX_HANDLE_SZ`).
+const HANDLE_BYTES: usize = 128;
+/// Extents that one call of [`first_extents`] is told.
+const EXTENTS: usize = 32;
+
+/// `struct file_handle` with room for the largest.
+#[repr(C)]
+struct Handle {
+    bytes: u32,
+    kind: i32,
+    data: [u8; HANDLE_BYTES],
+}
+
+/// `struct fsuuid2`.
+#[repr(C)]
+#[derive(Default)]
+struct FsUuid {
+    length: u8,
+    uuid: [u8; 16],
+}
+
+/// `struct fiemap_extent`.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct FiemapExtent {
+    logical: u64,
+    physical: u64,
+    length: u64,
+    reserved64: [u64; 2],
+    flags: u32,
+    reserved: [u32; 3],
+}
+const _: () = assert!(size_of::<FiemapExtent>() == 56);
+
+/// `struct fiemap` with room for some extents.
+#[repr(C)]
+struct Fiemap {
+    start: u64,
+    length: u64,
+    flags: u32,
+    mapped: u32,
+    count: u32,
+    reserved: u32,
+    extents: [FiemapExtent; EXTENTS],
+}
+
+/// Where a stretch of a file lies on its device, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Placed {
+    /// In the file.
+    pub(crate) logical: u64,
+    /// On the device.
+    pub(crate) physical: u64,
+    /// How many.
+    pub(crate) length: u64,
+}
+
+/// Starts reading pages that are not in memory, and does not wait for them.
+///
+/// # Errors
+/// What the system said.
+pub(crate) fn readahead(file: BorrowedFd<'_>, offset: u64, bytes: u64) -> io::Result<()> {
+    let (Ok(offset), Ok(bytes)) = (libc::off64_t::try_from(offset), usize::try_from(bytes)) else {
+        return Err(io::ErrorKind::InvalidInput.into());
+    };
+    // SAFETY: the call takes the number of an open descriptor and no memory.
+    match unsafe { libc::readahead(file.as_raw_fd(), offset, bytes) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Opens a file of a file system by its handle.
+///
+/// # Errors
+/// What the system said: ESTALE where that file is no more, EPERM without `CAP_DAC_READ_SEARCH`.
+pub(crate) fn open_by_handle(
+    mount: BorrowedFd<'_>,
+    kind: i32,
+    bytes: &[u8],
+    flags: i32,
+) -> io::Result<OwnedFd> {
+    let mut handle = Handle { bytes: 0, kind, data: [0; HANDLE_BYTES] };
+    let room = handle.data.get_mut(..bytes.len()).ok_or(io::ErrorKind::InvalidInput)?;
+    room.copy_from_slice(bytes);
+    handle.bytes = bytes.len() as u32;
+    // SAFETY: the kernel reads one handle of ours, which says its own length and outlives the call.
+    let fd = unsafe {
+        libc::syscall(
+            libc::SYS_open_by_handle_at,
+            mount.as_raw_fd(),
+            &raw mut handle,
+            flags | libc::O_CLOEXEC,
+        )
+    };
+    owned(fd)
+}
+
+/// The handle of an open file (or of one opened with `O_PATH`).
+///
+/// # Errors
+/// What the system said: `EOPNOTSUPP` where the file system has none.
+pub(crate) fn handle_of(file: BorrowedFd<'_>) -> io::Result<(i32, Vec<u8>)> {
+    let mut handle = Handle { bytes: HANDLE_BYTES as u32, kind: 0, data: [0; HANDLE_BYTES] };
+    let mut mount = 0_i32;
+    // SAFETY: the path is an empty string; the kernel writes one handle, as long as it says there is room, and one number.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_name_to_handle_at,
+            file.as_raw_fd(),
+            c"".as_ptr(),
+            &raw mut handle,
+            &raw mut mount,
+            libc::AT_EMPTY_PATH,
+        )
+    };
+    if result != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok((handle.kind, handle.data[..(handle.bytes as usize).min(HANDLE_BYTES)].to_vec()))
+}
+
+/// The generation of an inode; 0 where the file system does not tell.
+pub(crate) fn generation(file: BorrowedFd<'_>) -> u32 {
+    let mut value: libc::c_long = 0;
+    // SAFETY: the kernel writes a number no longer than ours.
+    let result = unsafe { libc::ioctl(file.as_raw_fd(), IOC_GETVERSION as _, &raw mut value) };
+    // File systems write four bytes, in the order of the machine.
+    let bytes = value.to_ne_bytes();
+    if result == 0 { u32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]) } else { 0 }
+}
+
+/// The UUID of the file system that holds an open file; `None` where it does not tell.
+pub(crate) fn fs_uuid(file: BorrowedFd<'_>) -> Option<[u8; 16]> {
+    let mut answer = FsUuid::default();
+    // SAFETY: the kernel writes one `fsuuid2` of ours.
+    let result = unsafe { libc::ioctl(file.as_raw_fd(), IOC_GETFSUUID as _, &raw mut answer) };
+    (result == 0 && answer.length == 16).then_some(answer.uuid)
+}
+
+/// Where a stretch of a file lies, as far as its first extents tell. Nothing is written back for it.
+///
+/// # Errors
+/// What the system said: `EOPNOTSUPP` where the file system does not tell.
+pub(crate) fn first_extents(file: BorrowedFd<'_>, offset: u64, bytes: u64) -> io::Result<Vec<Placed>> {
+    let mut map = Fiemap {
+        start: offset,
+        length: bytes,
+        flags: 0,
+        mapped: 0,
+        count: EXTENTS as u32,
+        reserved: 0,
+        extents: [FiemapExtent::default(); EXTENTS],
+    };
+    // SAFETY: the kernel reads and writes one `fiemap` of ours, with room for as many extents as it says.
+    if unsafe { libc::ioctl(file.as_raw_fd(), IOC_FIEMAP as _, &raw mut map) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let told = map.extents.iter().take(map.mapped as usize);
+    Ok(told.map(|e| Placed { logical: e.logical, physical: e.physical, length: e.length }).collect())
+}
+
+/// Pages of a stretch of a file that the page cache has or is getting.
+///
+/// # Errors
+/// What the system said; `Unsupported` before Linux 6.5.
+pub(crate) fn cached(file: BorrowedFd<'_>, offset: u64, bytes: u64) -> io::Result<u64> {
+    let range = [offset, bytes];
+    let mut stat = [0_u64; 5];
+    // SAFETY: the kernel reads one `cachestat_range` (two numbers) and writes one `cachestat` (five), both ours.
+    let result =
+        unsafe { libc::syscall(SYS_CACHESTAT, file.as_raw_fd(), range.as_ptr(), stat.as_mut_ptr(), 0_u32) };
+    if result == 0 { Ok(stat[0]) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Processor time that this process has used, nanoseconds.
+pub(crate) fn own_cpu() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the kernel writes one `timespec` of ours.
+    if unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &raw mut time) } != 0 {
+        return 0;
+    }
+    time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
+}
+
+/// The monotonic clock, which the times of events are of, nanoseconds.
+pub(crate) fn now() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the kernel writes one `timespec` of ours.
+    if unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) } != 0 {
+        return 0;
+    }
+    time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
+}
+
+/// Opens a path with flags that the standard library has no words for.
+///
+/// # Errors
+/// What the system said.
+pub(crate) fn open(path: &Path, flags: i32) -> io::Result<OwnedFd> {
+    let path = CString::new(path.as_os_str().as_bytes())?;
+    // SAFETY: the call reads a string that ends in zero and outlives it.
+    owned(libc::c_long::from(unsafe { libc::open(path.as_ptr(), flags | libc::O_CLOEXEC) }))
+}
+
+/// Opens anew what a descriptor of `O_PATH` stands for.
+///
+/// # Errors
+/// What the system said.
+pub(crate) fn reopen(file: &OwnedFd, flags: i32) -> io::Result<OwnedFd> {
+    open(Path::new(&format!("/proc/self/fd/{}", file.as_fd().as_raw_fd())), flags)
+}
+
+fn owned(fd: libc::c_long) -> io::Result<OwnedFd> {
+    match i32::try_from(fd) {
+        // SAFETY: the call has just given us this descriptor, and nobody else knows it.
+        Ok(fd) if fd >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::FileExt as _;
+
+    #[test]
+    fn a_handle_opens_the_file_it_was_taken_of_where_one_may() {
+        let root = tempfile::tempdir().expect("a temporary folder");
+        let path = root.path().join("a");
+        std::fs::write(&path, b"here").expect("room on disk");
+        let file = open(&path, libc::O_PATH).expect("just written");
+        let Ok((kind, bytes)) = handle_of(file.as_fd()) else { return };
+        let mount = open(root.path(), libc::O_RDONLY | libc::O_DIRECTORY).expect("it is there");
+        match open_by_handle(mount.as_fd(), kind, &bytes, libc::O_PATH) {
+            Ok(again) => {
+                let again = std::fs::File::from(reopen(&again, libc::O_RDONLY).expect("ours"));
+                let mut content = [0; 4];
+                again.read_exact_at(&mut content, 0).expect("four bytes");
+                assert_eq!(&content, b"here");
+            }
+            Err(error) => assert_eq!(error.raw_os_error(), Some(libc::EPERM), "not root: {error}"),
+        }
+    }
+
+    #[test]
+    fn a_handle_longer_than_any_is_refused() {
+        let folder = open(Path::new("/"), libc::O_RDONLY | libc::O_DIRECTORY).expect("there is a root");
+        let error = open_by_handle(folder.as_fd(), 1, &[0; 129], 0).expect_err("too long");
+        assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+    }
+
+    #[test]
+    fn extents_of_a_written_file_cover_it() {
+        let file = tempfile::tempfile().expect("a temporary file");
+        file.write_all_at(&[1; 40_000], 0).expect("room");
+        file.sync_all().expect("room");
+        let Ok(extents) = first_extents(file.as_fd(), 0, 40_000) else { return };
+        assert!(extents.iter().map(|e| e.length).sum::<u64>() >= 40_000, "{extents:?}");
+    }
+}

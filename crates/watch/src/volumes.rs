@@ -1,0 +1,312 @@
+//! File systems that are mounted here, and how to come from an entry of a manifest to an open file and back.
+//!
+//! A file is found by its handle where one may (root, or `CAP_DAC_READ_SEARCH`), which neither a rename nor another mount
+//! namespace disturbs, else by its path. It is first opened as a mere place (`O_PATH`), judged, and only then opened
+//! to be read: an inode that was used again may be a FIFO. Nothing is kept open, not even a mount, so that unmounting always works.
+
+use crate::bio::DeviceNumber;
+use crate::names::Mounts;
+use crate::sys;
+use forerun_manifest::{File, FileState, FileSystem, Stale};
+use forerun_trace::assemble::FileId;
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+/// Kinds of file systems whose files are worth reading ahead and whose mounts answer at once.
+const KINDS: [&str; 7] = ["ext4", "ext3", "ext2", "xfs", "btrfs", "f2fs", "erofs"];
+/// Kinds whose handles are an inode and a generation of 32 bits (`FILEID_INO32_GEN`), where 0 is any generation.
+const EXT: [&str; 3] = ["ext4", "ext3", "ext2"];
+/// `FILEID_INO32_GEN`.
+const HANDLE_INO32_GEN: i32 = 1;
+/// What one `readahead` loads at most where the device does not say: the kernel's usual read-ahead.
+const CHUNK_KIB: u64 = 128;
+/// And where it says more than this, no more: larger ones teach nothing and hold a worker.
+const CHUNK_KIB_MAX: u64 = 1_280;
+
+/// A file system that is mounted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Volume {
+    /// As tracepoints print it.
+    pub device: DeviceNumber,
+    /// `ext4`, say.
+    pub kind: String,
+    /// Zero where it does not tell.
+    pub uuid: [u8; 16],
+    /// One of the places where it is mounted.
+    pub mount: PathBuf,
+    /// Its device turns.
+    pub rotational: bool,
+    /// What one `readahead` may ask for, pages.
+    pub chunk_pages: u64,
+    /// The device it lies on, where it is one.
+    pub block_device: Option<PathBuf>,
+}
+
+impl Volume {
+    /// Whether its metadata is pages of its block device, so that reading those ahead helps.
+    #[must_use]
+    pub fn has_metadata_pages(&self) -> bool {
+        EXT.contains(&self.kind.as_str()) && self.block_device.is_some()
+    }
+
+    /// Whether a number of an inode is enough to open it.
+    #[must_use]
+    pub fn finds_by_inode(&self) -> bool {
+        EXT.contains(&self.kind.as_str())
+    }
+
+    /// As a manifest knows it.
+    #[must_use]
+    pub fn entry(&self) -> FileSystem {
+        FileSystem {
+            uuid: self.uuid,
+            kind: self.kind.clone(),
+            mount: self.mount.clone(),
+            metadata: Vec::new(),
+        }
+    }
+
+    fn of(device: DeviceNumber, kind: &str, mount: &Path) -> Self {
+        let folder = PathBuf::from(format!("/sys/dev/block/{}:{}", device.major(), device.minor()));
+        // A partition has the settings of its disk.
+        let queue = [folder.join("queue"), folder.join("../queue")].into_iter().find(|at| at.exists());
+        let number = |at: PathBuf| fs::read_to_string(at).ok()?.trim().parse::<u64>().ok();
+        let of_queue = |name: &str| queue.as_ref().and_then(|queue| number(queue.join(name)));
+        let of_bdi =
+            || number(format!("/sys/class/bdi/{}:{}/read_ahead_kb", device.major(), device.minor()).into());
+        let kib = of_queue("max_sectors_kb").max(of_queue("read_ahead_kb")).or_else(of_bdi);
+        let uevent = fs::read_to_string(folder.join("uevent")).unwrap_or_default();
+        let name = uevent.lines().find_map(|line| line.strip_prefix("DEVNAME="));
+        let uuid = sys::open(mount, libc::O_RDONLY | libc::O_DIRECTORY).ok();
+        Self {
+            device,
+            kind: kind.to_owned(),
+            uuid: uuid.and_then(|at| sys::fs_uuid(at.as_fd())).unwrap_or_default(),
+            mount: mount.to_owned(),
+            rotational: of_queue("rotational") == Some(1),
+            chunk_pages: kib.unwrap_or(CHUNK_KIB).clamp(4, CHUNK_KIB_MAX) / 4,
+            block_device: name.map(|name| Path::new("/dev").join(name)),
+        }
+    }
+}
+
+/// An open file that is what its entry says.
+#[derive(Debug)]
+pub struct Opened {
+    /// To be read ahead.
+    pub file: OwnedFd,
+    /// What it is like.
+    pub state: FileState,
+}
+
+/// The file systems that are mounted now.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Volumes(Vec<Volume>);
+
+impl Volumes {
+    /// As they are now.
+    #[must_use]
+    pub fn now() -> Self {
+        let mounts = Mounts::of_this_process();
+        let mut known = BTreeSet::new();
+        let local = mounts.all().iter().filter(|mount| KINDS.contains(&mount.kind.as_str()));
+        let volume = |mount: &crate::names::Mount| {
+            let device = DeviceNumber::new(mount.major, mount.minor)?;
+            known.insert(device).then(|| Volume::of(device, &mount.kind, &mount.at))
+        };
+        Self(local.filter_map(volume).collect())
+    }
+
+    /// All of them.
+    #[must_use]
+    pub fn all(&self) -> &[Volume] {
+        &self.0
+    }
+
+    /// The one that holds a path, of whatever kind it is; one that was not known is known from then on.
+    pub fn holding(&mut self, path: &Path) -> Option<Volume> {
+        let mounts = Mounts::of_this_process();
+        // Of several at one place the last covers the others.
+        let holding = mounts.all().iter().filter(|mount| path.starts_with(&mount.at));
+        let mount = holding.max_by_key(|mount| mount.at.as_os_str().len())?;
+        if let Some(known) = self.by_device(mount.major, mount.minor) {
+            return Some(known.clone());
+        }
+        let device = DeviceNumber::new(mount.major, mount.minor)?;
+        self.0.push(Volume::of(device, &mount.kind, &mount.at));
+        self.0.last().cloned()
+    }
+
+    /// The one that events call by this number.
+    #[must_use]
+    pub fn by_device(&self, major: u32, minor: u32) -> Option<&Volume> {
+        let device = DeviceNumber::new(major, minor)?;
+        self.0.iter().find(|volume| volume.device == device)
+    }
+
+    /// The one that a manifest means: by UUID, else by kind and place.
+    #[must_use]
+    pub fn meant(&self, entry: &FileSystem) -> Option<&Volume> {
+        self.0.iter().find(|volume| {
+            if entry.uuid == [0; 16] {
+                (&volume.kind, &volume.mount) == (&entry.kind, &entry.mount)
+            } else {
+                volume.uuid == entry.uuid
+            }
+        })
+    }
+
+    /// The file system whose block device an event of pages is about, if it is about one.
+    #[must_use]
+    pub fn of_block_device(&self, file: FileId) -> Option<&Volume> {
+        // Block devices have a file system of their own, which is not mounted; its inodes are numbers of devices.
+        if file.major != 0 || self.by_device(file.major, file.minor).is_some() {
+            return None;
+        }
+        let device = DeviceNumber(u32::try_from(file.inode).ok()?);
+        self.0.iter().find(|volume| volume.device == device && volume.has_metadata_pages())
+    }
+}
+
+fn state(file: &OwnedFd, data: &fs::Metadata) -> FileState {
+    let ctime_nanos = u32::try_from(data.ctime_nsec()).unwrap_or(0);
+    FileState {
+        generation: sys::generation(file.as_fd()),
+        size: data.len(),
+        ctime: data.ctime(),
+        ctime_nanos,
+    }
+}
+
+/// Opens what a place stands for, to be read, without changing its time of access where one may.
+fn to_read(place: &OwnedFd) -> io::Result<OwnedFd> {
+    let flags = libc::O_RDONLY | libc::O_NONBLOCK;
+    sys::reopen(place, flags | libc::O_NOATIME).or_else(|_| sys::reopen(place, flags))
+}
+
+fn handle(volume: &Volume, file: &File) -> Option<(i32, Vec<u8>)> {
+    if let Some(handle) = &file.handle {
+        return Some(handle.clone());
+    }
+    if !EXT.contains(&volume.kind.as_str()) {
+        return None;
+    }
+    let inode = u32::try_from(file.inode).ok()?;
+    Some((HANDLE_INO32_GEN, [inode.to_ne_bytes(), file.state.generation.to_ne_bytes()].concat()))
+}
+
+/// The place of a file, by handle or by path.
+fn place(volume: &Volume, file: &File) -> io::Result<OwnedFd> {
+    if let Some((kind, bytes)) = handle(volume, file) {
+        let mount = sys::open(&volume.mount, libc::O_RDONLY | libc::O_DIRECTORY)?;
+        match sys::open_by_handle(mount.as_fd(), kind, &bytes, libc::O_PATH) {
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EPERM | libc::EOPNOTSUPP)) => {}
+            found => return found,
+        }
+    }
+    if file.path.as_os_str().is_empty() {
+        return Err(io::ErrorKind::NotFound.into());
+    }
+    sys::open(&file.path, libc::O_PATH)
+}
+
+/// Opens the file of an entry, if it is still the one that was recorded.
+///
+/// # Errors
+/// Why it is not. What may not be opened is [`Stale::Gone`] too.
+pub fn open(volume: &Volume, file: &File) -> Result<Opened, Stale> {
+    let place = place(volume, file).map_err(|_| Stale::Gone)?;
+    let data = fs::File::from(place.try_clone().map_err(|_| Stale::Gone)?).metadata();
+    let data = data.map_err(|_| Stale::Gone)?;
+    if !data.is_file() || data.ino() != file.inode {
+        return Err(Stale::Generation);
+    }
+    let opened = to_read(&place).map_err(|_| Stale::Gone)?;
+    let state = state(&opened, &data);
+    file.stale(&state).map_or(Ok(Opened { file: opened, state }), Err)
+}
+
+/// Makes the entry of a file that was just touched: by inode alone where the file system can, else by `path`.
+#[must_use]
+pub fn identify(volume: &Volume, inode: u64, path: Option<&Path>) -> Option<File> {
+    let blank = File { inode, path: path.map_or_else(PathBuf::new, Path::to_owned), ..File::default() };
+    let place = place(volume, &blank).ok()?;
+    let data = fs::File::from(place.try_clone().ok()?).metadata().ok()?;
+    if !data.is_file() || data.ino() != inode || data.len() == 0 {
+        return None;
+    }
+    let told = fs::read_link(format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&place))).ok();
+    // A file that is nowhere in the tree, or no more, has no path that another could open.
+    let found = told.filter(|path| fs::symlink_metadata(path).is_ok_and(|there| there.ino() == inode));
+    let state = to_read(&place).map(|file| state(&file, &data)).ok()?;
+    let exact = sys::handle_of(place.as_fd()).ok();
+    let file = File { state, path: found.or_else(|| path.map(Path::to_owned)).unwrap_or_default(), ..blank };
+    let derived = handle(volume, &file);
+    Some(File { handle: exact.filter(|exact| derived.as_ref() != Some(exact)), ..file })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn here() -> (tempfile::TempDir, Volume, u64) {
+        let root = tempfile::tempdir().expect("a temporary folder");
+        let path = root.path().join("a");
+        fs::write(&path, vec![1; 10_000]).expect("room on disk");
+        let inode = fs::metadata(&path).expect("just written").ino();
+        let volume = Volume {
+            device: DeviceNumber(0),
+            kind: "any".into(),
+            uuid: [0; 16],
+            mount: root.path().to_owned(),
+            rotational: false,
+            chunk_pages: 32,
+            block_device: None,
+        };
+        (root, volume, inode)
+    }
+
+    #[test]
+    fn an_entry_opens_its_file_until_that_is_another() {
+        let (root, volume, inode) = here();
+        let path = root.path().join("a");
+        let mut entry = identify(&volume, inode, Some(&path)).expect("it is there");
+        assert_eq!((entry.state.size, entry.path.as_path()), (10_000, path.as_path()));
+        entry.handle = None;
+        assert!(open(&volume, &entry).is_ok());
+        fs::write(&path, b"shorter").expect("room on disk");
+        assert_eq!(open(&volume, &entry).err(), Some(Stale::Size));
+        fs::remove_file(&path).expect("it is there");
+        assert_eq!(open(&volume, &entry).err(), Some(Stale::Gone));
+    }
+
+    #[test]
+    fn a_fifo_in_the_place_of_a_file_is_not_opened() {
+        let (root, volume, inode) = here();
+        let path = root.path().join("a");
+        let mut entry = identify(&volume, inode, Some(&path)).expect("it is there");
+        entry.handle = None;
+        fs::remove_file(&path).expect("it is there");
+        rustix::fs::mkfifoat(rustix::fs::CWD, &path, rustix::fs::Mode::RUSR).expect("a folder of ours");
+        entry.inode = fs::symlink_metadata(&path).expect("just made").ino();
+        // Opening it to read would wait for a writer for ever.
+        assert_eq!(open(&volume, &entry).err(), Some(Stale::Generation));
+    }
+
+    #[test]
+    fn pages_of_a_block_device_are_those_of_the_file_system_on_it() {
+        let (_root, volume, _) = here();
+        let device = DeviceNumber::new(7, 3).expect("fits");
+        let volume =
+            Volume { device, kind: "ext4".into(), block_device: Some("/dev/loop3".into()), ..volume };
+        let volumes = Volumes(vec![volume.clone()]);
+        let page = |major, inode| FileId { major, minor: 5, inode };
+        assert_eq!(volumes.of_block_device(page(0, u64::from(device.0))), Some(&volume));
+        assert_eq!(volumes.of_block_device(page(0, 99)), None, "another device");
+        assert_eq!(volumes.of_block_device(page(7, u64::from(device.0))), None, "a file of a file system");
+    }
+}
