@@ -13,7 +13,11 @@ FUZZ_EXECUTIONS ?= 1000000
 # Options of scripts/matrix.py.
 MATRIX ?=
 
-.PHONY: help deps build demo test lint fmt docs tidy test-arrays deny fuzz bench-sim record-demo-trace record-traces docs-figures docs-check reproduce install clean soak-serve bench-serve bench-policies bench-streams compare-kernel figure-live matrix matrix-quick
+# Crash points of `make soak-crash`, and the first seed.
+POINTS ?= 100000000
+FIRST ?= 0
+
+.PHONY: help deps build demo test lint fmt docs tidy test-arrays deny fuzz bench-sim record-demo-trace record-traces docs-figures docs-check reproduce install clean soak-serve soak-crash crash-table bench-serve bench-policies bench-streams compare-kernel figure-live matrix matrix-quick
 
 help: ## List the entry points
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-20s %s\n", $$1, $$2}'
@@ -57,6 +61,12 @@ fuzz: deps ## Mutate the sample traces, NBD sessions and manifests against every
 
 soak-serve: deps ## Ten million mixed reads and writes through the server against a shadow model, every scheme and backend
 	FORERUN_SHADOW_OPS=1670000 cargo test --release --locked -p forerun-serve --test serve shadow::bytes -- --test-threads 2
+
+soak-crash: deps ## A hundred million crash points of the server's volume and sessions, simulated (POINTS=100000000)
+	CARGO_PROFILE_DEV_OPT_LEVEL=3 cargo run --locked --quiet -p forerun-serve --features crash --example crash -- points $(POINTS) --first $(FIRST)
+
+crash-table: deps ## The counts of docs/reliability.md: points judged, and points until each planted bug is found
+	python3 scripts/docs-figures.py docs/figures/crash-points.txt docs/figures/crash-bugs.txt
 
 bench-serve: build ## The server beside nbdkit and qemu-nbd, and an emulated array beside the simulator's prediction
 	@scripts/install-deps.sh clients
