@@ -13,7 +13,11 @@ FUZZ_EXECUTIONS ?= 1000000
 # Options of scripts/matrix.py.
 MATRIX ?=
 
-.PHONY: help deps build demo test lint fmt docs tidy test-arrays deny fuzz bench-sim record-demo-trace record-traces docs-figures docs-check reproduce install clean soak-serve bench-serve bench-policies bench-streams compare-kernel figure-live matrix matrix-quick
+# Crash points of `make soak-crash`, and the first seed.
+POINTS ?= 100000000
+FIRST ?= 0
+
+.PHONY: help deps build demo test lint fmt docs tidy test-arrays deny fuzz bench-sim record-demo-trace record-traces docs-figures docs-check reproduce install clean soak-serve soak-crash crash-table bench-serve bench-policies bench-streams bench-watch compare-kernel figure-live matrix matrix-quick
 
 help: ## List the entry points
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-20s %s\n", $$1, $$2}'
@@ -58,6 +62,12 @@ fuzz: deps ## Mutate the sample traces, NBD sessions and manifests against every
 soak-serve: deps ## Ten million mixed reads and writes through the server against a shadow model, every scheme and backend
 	FORERUN_SHADOW_OPS=1670000 cargo test --release --locked -p forerun-serve --test serve shadow::bytes -- --test-threads 2
 
+soak-crash: deps ## A hundred million crash points of the server's volume and sessions, simulated (POINTS=100000000)
+	CARGO_PROFILE_DEV_OPT_LEVEL=3 cargo run --locked --quiet -p forerun-serve --features crash --example crash -- points $(POINTS) --first $(FIRST)
+
+crash-table: deps ## The counts of docs/reliability.md: points judged, and points until each planted bug is found
+	python3 scripts/docs-figures.py docs/figures/crash-points.txt docs/figures/crash-bugs.txt
+
 bench-serve: build ## The server beside nbdkit and qemu-nbd, and an emulated array beside the simulator's prediction
 	@scripts/install-deps.sh clients
 	@scripts/bench-serve.sh
@@ -73,6 +83,11 @@ bench-policies: deps ## Decisions a second and memory a file of every scheme of 
 bench-streams: deps ## Requests a second that the stream schedulers decide, at 100, 1,000 and 10,000 streams
 	@mkdir -p $(OUT)/bench
 	cargo run --release --locked --quiet -p forerun-core --example decide_streams | tee $(OUT)/bench/streams.txt
+
+bench-watch: build ## What watch and load earn on emulated devices: second runs, whole files (root, Linux 6.12; some minutes)
+	cargo build --release --locked -p forerun-rig
+	@mkdir -p $(OUT)/bench
+	@scripts/bench-watch.py | tee $(OUT)/bench/watch.txt
 
 compare-kernel: deps ## Whether the running kernel reads ahead page for page as linux-6 says (Linux 6.12, ext4 or xfs)
 	@scripts/compare-kernel.sh

@@ -47,6 +47,10 @@ fi
 step "planted bugs: the engine's model test must find each of them"
 cargo test --locked --quiet -p forerun-core --features planted-bugs --test planted_bugs
 
+step "crash points: the server's volume and sessions over simulated members, and bugs planted in them"
+CARGO_PROFILE_DEV_OPT_LEVEL=3 FORERUN_CRASH_POINTS=4000000 \
+    cargo test --locked --quiet -p forerun-serve --features crash --test crash_points
+
 step "tests"
 cargo test --workspace --locked
 

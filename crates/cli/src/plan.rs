@@ -64,7 +64,7 @@ fn time(text: &str) -> Result<u64, String> {
 }
 
 /// `on` or `off`.
-fn switch(text: &str) -> Result<bool, String> {
+pub(crate) fn switch(text: &str) -> Result<bool, String> {
     match text {
         "on" => Ok(true),
         "off" => Ok(false),
@@ -91,7 +91,7 @@ pub(crate) struct SetupArgs {
     /// Whether mechanical drives read ahead into their own cache [default: as the preset says]
     #[arg(long, value_name = "on|off", value_parser = switch, help_heading = "Hardware")]
     pub(crate) drive_readahead: Option<bool>,
-    /// A mechanical drive's own cache, SEGMENTSxSIZE as in 16x512KiB; `,fill` behind it: a miss fills its segment even if a
+    /// A mechanical drive's own cache, off or SEGMENTSxSIZE as in 16x512KiB; `,fill` behind it: a miss fills its segment even if a
     /// command waits [default: as the preset says]
     #[arg(
         long,
@@ -101,6 +101,9 @@ pub(crate) struct SetupArgs {
         help_heading = "Hardware"
     )]
     pub(crate) drive_cache: String,
+    /// Whether a write ends in the drive's own cache, or on its medium [default: as the preset says]
+    #[arg(long, value_name = "on|off", value_parser = switch, help_heading = "Hardware")]
+    pub(crate) drive_write_cache: Option<bool>,
     /// Host's I/O scheduler above each member: none, fcfs, clook, anticipatory [default: the nearest to this machine's, or what a
     /// current Linux puts before such a device]
     #[arg(long, value_name = "NAME", help_heading = "Hardware")]
@@ -250,6 +253,7 @@ fn spec(setup: &SetupArgs, assumed: &Assumed, layers: Layers) -> Result<RunSpec,
         array: Said::read(assumed.array())?,
         drive_readahead: setup.drive_readahead,
         drive_cache: Said::read(&setup.drive_cache)?,
+        drive_write_cache: setup.drive_write_cache,
         scheduler: Said::read(assumed.scheduler(&device))?,
         device,
         cache_bytes: 0,

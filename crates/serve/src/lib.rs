@@ -20,6 +20,8 @@
 mod backend;
 mod connection;
 pub mod control;
+#[cfg(feature = "crash")]
+pub mod crash;
 mod dial;
 mod emulate;
 pub mod error;
@@ -38,6 +40,7 @@ pub mod nbd;
 mod object;
 pub mod options;
 pub mod output;
+pub mod planted;
 mod raw;
 mod record;
 mod remote;

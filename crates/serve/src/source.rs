@@ -54,6 +54,8 @@ pub(crate) struct Opening {
 pub(crate) struct Member {
     /// None for a far member.
     file: Option<Files>,
+    /// Of another machine.
+    far: bool,
     /// Its server can make nothing durable that is written to it.
     no_flush: bool,
     /// Bytes.
@@ -75,9 +77,13 @@ struct Looks {
 }
 
 impl Looks {
-    fn at(members: &[Member]) -> Result<Self, ServeError> {
+    /// None where no member is a file.
+    fn at(members: &[Member]) -> Result<Option<Self>, ServeError> {
         let files = |(index, member): (usize, &Member)| Some((index, member.file.as_ref()?.to_look_at()));
         let files: Vec<_> = members.iter().enumerate().filter_map(files).collect();
+        if files.is_empty() {
+            return Ok(None);
+        }
         // It is asked when it has answered.
         let (ask, asked) = sync_channel(1);
         let (tell, seen) = sync_channel(files.len());
@@ -92,7 +98,7 @@ impl Looks {
         };
         let thread = std::thread::Builder::new().name("looks".into()).stack_size(128 << 10);
         thread.spawn(looks).map_err(system("thread"))?;
-        Ok(Self { ask, seen })
+        Ok(Some(Self { ask, seen }))
     }
 
     /// Lets it look at all.
@@ -125,7 +131,7 @@ pub(crate) struct Source {
     over: bool,
     /// The backends of far members, until [`Source::take_far`].
     far: Far,
-    looks: Looks,
+    looks: Option<Looks>,
 }
 
 impl Source {
@@ -141,10 +147,8 @@ impl Source {
         }
         let (member, far) = Member::open(path, how)?;
         let size = member.size;
-        let strip = spec.strip_bytes() / BLOCK_BYTES;
-        let rows = size.div_ceil(spec.strip_bytes() * u64::from(spec.disks()));
-        let blocks = if spec.level() == Level::Single { size.div_ceil(BLOCK_BYTES) } else { rows * strip };
-        let array = Array::new(spec, blocks).map_err(|why| ServeError::option("--over", why))?;
+        let array =
+            Array::new(spec, blocks_over(spec, size)).map_err(|why| ServeError::option("--over", why))?;
         let members = vec![member];
         let looks = Looks::at(&members)?;
         Ok(Self { members, array, size, over: true, far: vec![far], looks })
@@ -171,6 +175,23 @@ impl Source {
         let size = array.capacity_blocks() * BLOCK_BYTES;
         let looks = Looks::at(&members)?;
         Ok(Self { members, array, size, over: false, far, looks })
+    }
+
+    /// Members that are simulated: one of `array`'s disks each, or one in all if they lie `over` it.
+    #[cfg(feature = "crash")]
+    pub(crate) fn simulated(
+        spec: ArraySpec,
+        sizes: &[u64],
+        over: bool,
+        far: bool,
+        no_flush: bool,
+    ) -> Result<Self, ServeError> {
+        let member = |&size: &u64| Member { no_flush, far, ..Member::new(None, size) };
+        let members: Vec<Member> = sizes.iter().map(member).collect();
+        let size = members.iter().map(|member| member.size).sum::<u64>();
+        let blocks = if over { blocks_over(spec, size) } else { sizes[0] / BLOCK_BYTES };
+        let array = Array::new(spec, blocks).map_err(|why| ServeError::option("--over", why))?;
+        Ok(Self { members, array, size, over, far: Far::new(), looks: None })
     }
 
     /// Where the bytes of a member command are.
@@ -213,14 +234,15 @@ impl Source {
 
     /// Whether every member that is a file was what it was when a thread looked last; lets it look again.
     pub(crate) fn check(&mut self, now: Nanos) -> Result<(), String> {
-        for (index, look) in self.looks.seen() {
+        let Some(looks) = &self.looks else { return Ok(()) };
+        for (index, look) in looks.seen() {
             self.members[index].judge(look)?;
         }
         if self.members.iter().all(|member| member.looked_at.is_none()) {
             for member in self.members.iter_mut().filter(|member| !member.is_far()) {
                 member.looked_at = Some(now);
             }
-            self.looks.look();
+            looks.look();
         }
         self.is_spoiled().map_or(Ok(()), Err)
     }
@@ -228,6 +250,16 @@ impl Source {
     /// Why what members hold is not what it was, as far as the kernel tells at once.
     pub(crate) fn is_spoiled(&self) -> Option<String> {
         self.members.iter().find_map(|member| member.file.as_ref()?.is_spoiled())
+    }
+}
+
+/// Blocks of each disk of a geometry that lies over one member of so many bytes.
+fn blocks_over(spec: ArraySpec, size: u64) -> u64 {
+    let rows = size.div_ceil(spec.strip_bytes() * u64::from(spec.disks()));
+    if spec.level() == Level::Single {
+        size.div_ceil(BLOCK_BYTES)
+    } else {
+        rows * (spec.strip_bytes() / BLOCK_BYTES)
     }
 }
 
@@ -282,13 +314,14 @@ impl Member {
 
     fn new(file: Option<Files>, size: u64) -> Self {
         Self {
+            far: file.is_none(),
             file,
             no_flush: false,
             size,
             writing: 0,
             looked_at: None,
             syncing: None,
-            unsynced: Unsynced::default(),
+            unsynced: Unsynced::unknown(),
         }
     }
 
@@ -314,7 +347,7 @@ impl Member {
 
     /// Whether it is of another machine.
     pub(crate) const fn is_far(&self) -> bool {
-        self.file.is_none()
+        self.far
     }
 
     /// The file for a sync: one sync covers what went either way.

@@ -94,6 +94,12 @@ impl EngineSpec {
         Self { cache_blocks, cost: CostModel::default(), ahead_blocks_max: Some(cache_blocks), ..self }
     }
 
+    /// The same with a cache of so few blocks that everything leaves it now and then.
+    #[cfg(feature = "crash")]
+    pub(crate) fn with_cache(self, cache_blocks: u64) -> Self {
+        Self { cache_blocks, ..self }
+    }
+
     /// The engine over `array`.
     pub(crate) fn build(&self, array: Array) -> Result<Engine, ServeError> {
         self.layer(array).build().map_err(|why| ServeError::option("--scheme", why))

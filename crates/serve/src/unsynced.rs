@@ -2,8 +2,10 @@
 //!
 //! It decides what a failed sync means (see `volume/sync.rs`). Each member has one.
 
+use crate::planted::{self, Bug};
+
 /// Which writes of a member a failed sync would lose.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Unsynced {
     /// Some have ended well since the last sync began.
     fresh: bool,
@@ -12,20 +14,27 @@ pub(crate) struct Unsynced {
 }
 
 impl Unsynced {
+    /// Of a member that has just been opened: what another process wrote to it, or this one before it was killed, may not be durable
+    /// yet, and nobody knows. So the first sync has something to lose.
+    pub(crate) fn unknown() -> Self {
+        Self { fresh: !planted::is(Bug::FirstSyncIsHarmless), covered: false }
+    }
+
     /// A write has ended well.
     pub(crate) const fn wrote(&mut self) {
         self.fresh = true;
     }
 
     /// A sync begins.
-    pub(crate) const fn begin(&mut self) {
-        self.covered |= self.fresh;
+    pub(crate) fn begin(&mut self) {
+        self.covered |= self.fresh && !planted::is(Bug::CoveredIsForgotten);
         self.fresh = false;
     }
 
     /// A sync has ended well: all that had ended when it began is safe.
-    pub(crate) const fn synced(&mut self) {
+    pub(crate) fn synced(&mut self) {
         self.covered = false;
+        self.fresh &= !planted::is(Bug::FreshIsForgotten);
     }
 
     /// Whether a sync that fails now would lose something.

@@ -37,6 +37,7 @@ use crate::live::Watch;
 use crate::log::Log;
 use crate::nbd::session::Blocks;
 use crate::nbd::wire::Errno;
+use crate::planted::{self, Bug};
 use crate::raw::Arena;
 use crate::source::Source;
 use crate::spec::EngineSpec;
@@ -581,7 +582,8 @@ impl Volume {
     fn command_ended(&mut self, number: u32, done: Done) {
         let Flying { first, blocks, inside, disk, member, write, .. } = self.flying[number as usize];
         let mut lease = done.lease.expect("a member command has a lease");
-        let whole = matches!(done.result, Ok(moved) if moved >= inside);
+        let short_is_whole = write && planted::is(Bug::ShortWriteIsWhole);
+        let whole = matches!(done.result, Ok(moved) if moved >= inside || short_is_whole);
         if whole && !write {
             lease.clear_from(inside);
         }
@@ -595,7 +597,9 @@ impl Volume {
                 self.bad.healed(disk, Extent { start: first, blocks });
             }
             Ok(_) if whole => {}
-            _ if !write && blocks > 1 => return self.read_blockwise(number),
+            _ if !write && blocks > 1 && !planted::is(Bug::PrefetchFailsNeighbours) => {
+                return self.read_blockwise(number);
+            }
             Err(problem) if !write => self.cannot_read(disk, first, &problem),
             Err(problem) => {
                 if let Some(error) = refusal(&problem) {

@@ -100,6 +100,23 @@ fn the_second_run_of_a_command_knows_the_first() {
 }
 
 #[test]
+fn a_check_says_what_works_and_load_does_for_anybody() {
+    let done = forerun(&["watch", "--check", "--json"]).output().expect("it runs");
+    let check: serde_json::Value = serde_json::from_slice(&done.stdout).expect("JSON");
+    let works = |list: &str, name: &str| {
+        let items = check[list].as_array().expect("a list");
+        items.iter().find(|item| item["name"] == name).expect("listed")["works"].as_bool().expect("a bool")
+    };
+    assert!(works("actions", "load"), "{check}");
+    assert_eq!(done.status.code(), Some(0));
+    let watched = forerun(&["watch", "--no-replay", "--state", "/nowhere/forerun", "--check"])
+        .output()
+        .expect("it runs");
+    assert_eq!(watched.status.code(), Some(2), "a check runs nothing");
+    assert!(output(&["watch", "--check"]).contains("sensors"));
+}
+
+#[test]
 fn a_command_that_fails_fails_as_it_would_alone() {
     let folder = tempfile::tempdir().expect("a folder");
     let state = folder.path().to_str().expect("UTF-8");

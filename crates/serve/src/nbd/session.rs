@@ -31,6 +31,7 @@ mod tests;
 use super::credit::{Credit, Held};
 use super::handshake::{Export, Handshake, OPTION_BYTES_MAX, Step, Terms, Tls, greeting};
 use super::wire::{self, Command, Errno, Limits, Parsed, REQUEST_BYTES, Request, export, parse_request};
+use crate::planted::{self, Bug};
 use asked::{Asked, Part, Table};
 use forerun_core::units::{BLOCK_BYTES, Extent};
 pub use outbox::Blocks;
@@ -48,8 +49,8 @@ pub const REQUESTS_MAX: usize = 256;
 const WAITING_MAX: usize = 4 * REQUESTS_MAX;
 /// The same while it negotiates: it has nothing to be ahead of, answers are long, and it has to take them one by one.
 const WAITING_NEGOTIATING_MAX: usize = 2;
-/// Most blocks of a part, 1 MiB.
-const PART_BLOCKS: u64 = 256;
+/// Most blocks of a part, 1 MiB; of a simulated one few, so that small reads have several.
+const PART_BLOCKS: u64 = if cfg!(feature = "crash") { 4 } else { 256 };
 /// Most parts of one request at once: a request of the advertised size is asked for as a whole.
 const PARTS_MAX: usize = 5;
 
@@ -511,6 +512,11 @@ impl<A> Session<A> {
             return None;
         }
         part.answer = Some(answer);
+        if planted::is(Bug::PartsOutOfOrder)
+            && let Some(at) = asked.parts.iter().position(|part| part.number == ticket.part)
+        {
+            asked.parts.swap(0, at);
+        }
         self.deliver(ticket.request, shared)
     }
 

@@ -7,7 +7,7 @@
 use super::served::Served;
 use super::{ROUND_REQUESTS, Server};
 use crate::nbd::session::{Ask, Ended, World};
-use crate::nbd::wire::{self, Command, Errno, Request};
+use crate::nbd::wire::{Command, Errno, Request};
 use crate::ticket::Tag;
 use crate::volume::{Event, NewWrite};
 use forerun_core::access::Context;
@@ -68,14 +68,8 @@ impl Server {
             }
             Ask::Write(ticket, request, intake) => {
                 let (volume, context) = self.volume_of(at);
-                volume.write(NewWrite {
-                    tag: Tag { client: at as u32, ticket },
-                    context,
-                    offset: request.offset,
-                    bytes: u64::from(request.length),
-                    intake,
-                    durable: request.flags & wire::request::FUA != 0,
-                });
+                let tag = Tag { client: at as u32, ticket };
+                volume.write(NewWrite::of(tag, context, &request, intake));
             }
             Ask::Flush(ticket, request) => {
                 self.taken(at, request);

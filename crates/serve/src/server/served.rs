@@ -7,9 +7,8 @@ use super::open;
 use crate::error::ServeError;
 use crate::live::Asked;
 use crate::nbd::credit::Credit;
-use crate::nbd::handshake::{Export, export_flags};
+use crate::nbd::handshake::Export;
 use crate::nbd::session::Shared;
-use crate::nbd::wire::export;
 use crate::options::{Options, What};
 use crate::volume::{Answer, Volume};
 
@@ -56,11 +55,7 @@ impl Served {
             name: self.name.clone(),
             description: format!("{} behind {}", self.volume.source.array.spec(), self.volume.spec.scheme),
             size: self.volume.source.size,
-            flags: if self.volume.source.no_flush() {
-                export_flags(self.read_only, false) & !(export::SEND_FLUSH | export::SEND_FUA)
-            } else {
-                export_flags(self.read_only, false)
-            },
+            flags: self.volume.export_flags(self.read_only),
         }
     }
 

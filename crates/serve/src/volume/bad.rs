@@ -15,6 +15,7 @@
 use super::table::Table;
 use super::{Flying, Volume};
 use crate::backend::{Done, Kind, Task, Token};
+use crate::planted::{self, Bug};
 use crate::raw::{Lease, Lend};
 use crate::ticket::Id;
 use forerun_core::access::{Access, Context};
@@ -90,6 +91,9 @@ impl BadBlocks {
     }
 
     fn remember(&mut self, now: Nanos, disk: Disk, block: Block) {
+        if planted::is(Bug::BadIsForgotten) {
+            return;
+        }
         self.blocks.insert((disk.0, block.0), now);
         if self.blocks.len() > BAD_MAX {
             let oldest = self.blocks.iter().min_by_key(|(_, at)| **at).map(|(&key, _)| key);
@@ -99,6 +103,9 @@ impl BadBlocks {
 
     /// Blocks of a disk have been written.
     pub(super) fn healed(&mut self, disk: Disk, extent: Extent) {
+        if planted::is(Bug::BadIsForEver) {
+            return;
+        }
         let written: Vec<u64> = self.within(disk, extent).map(|(block, _)| block).collect();
         for block in written {
             self.blocks.remove(&(disk.0, block));
@@ -215,6 +222,9 @@ impl Volume {
     fn read_piece(&mut self, command: u32, piece: Extent) {
         // Asked for anew: a write may have overtaken some of them since the command left.
         self.engine.buffers(command, &mut self.buffers);
+        if planted::is(Bug::PieceMisplaced) {
+            self.buffers.rotate_left(1);
+        }
         let buffers = &self.buffers[piece.start.0 as usize..piece.end() as usize];
         let cache = self.spec.cache_blocks as u32;
         let blocks = buffers.iter().map(|&buffer| super::arena_index(buffer, cache));
@@ -265,7 +275,7 @@ impl Volume {
         let blocks = self.flying[command as usize].blocks;
         let good = blocks - holes.len() as u64;
         self.counts.rescued += u64::from(failed && good > 0);
-        if good > 0 {
+        if good > 0 && !planted::is(Bug::HolesUntold) {
             for hole in holes {
                 self.inputs.push_back(Input::Hole { command, extent: hole });
             }

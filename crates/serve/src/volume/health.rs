@@ -2,9 +2,21 @@
 
 use super::Volume;
 use crate::health::Health;
+use crate::nbd::handshake::export_flags;
+use crate::nbd::wire::export;
+use crate::planted::{self, Bug};
 use forerun_core::units::BLOCK_BYTES;
 
 impl Volume {
+    /// What clients are offered: no FLUSH and no FUA where nothing could keep what they promise.
+    pub(crate) fn export_flags(&self, read_only: bool) -> u16 {
+        let flags = export_flags(read_only, false);
+        if self.source.no_flush() && !planted::is(Bug::FlushWithoutMeans) {
+            return flags & !(export::SEND_FLUSH | export::SEND_FUA);
+        }
+        flags
+    }
+
     /// How it stands now.
     pub(crate) fn health(&self) -> Health {
         let mut health = Health {

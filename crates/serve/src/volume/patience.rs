@@ -17,6 +17,7 @@
 
 use super::{Event, Volume};
 use crate::nbd::wire::Errno;
+use crate::planted::{self, Bug};
 use crate::ticket::{Id, TIMES};
 use forerun_core::access::Access;
 use forerun_core::cache::State;
@@ -265,6 +266,9 @@ impl Volume {
     }
 
     fn give_up_after(&mut self, patience: Nanos) {
+        if planted::is(Bug::NoPatience) {
+            return;
+        }
         let now = self.now;
         for member in 0..self.patience.owes.len() {
             let lost = self.patience.owes[member].is_some_and(|since| now.since(since) >= patience);
@@ -288,14 +292,17 @@ impl Volume {
         }
         for id in ids {
             self.patience.waiting.remove(&id);
-            self.patience.given_up.insert(id);
+            if !planted::is(Bug::LateAnswerIsTaken) {
+                self.patience.given_up.insert(id);
+            }
             match Id::of(id) {
                 Id::Read(tag, _) => {
                     self.answered(tag);
                     self.events.push_back(Event::Read { tag, result: Err(Errno::Io) });
                 }
                 Id::Flush(tag, _) => {
-                    self.events.push_back(Event::Flushed { tag, error: Some(Errno::Io) });
+                    let error = (!planted::is(Bug::GivenUpIsGood)).then_some(Errno::Io);
+                    self.events.push_back(Event::Flushed { tag, error });
                 }
                 id => unreachable!("{id:?}: reads and flushes are waited for"),
             }

@@ -10,6 +10,7 @@
 use super::{Event, Volume};
 use crate::backend::{Done, Kind, Task, Token};
 use crate::nbd::wire::Errno;
+use crate::planted::{self, Bug};
 use crate::ticket::Tag;
 use forerun_core::access::Context;
 use forerun_core::units::Nanos;
@@ -63,10 +64,19 @@ impl Syncs {
 
 impl Volume {
     pub(super) fn sync_for_flush(&mut self, tag: Tag, error: bool) {
+        if planted::is(Bug::FlushIsNothing) {
+            return self.events.push_back(Event::Flushed { tag, error: error.then_some(Errno::Io) });
+        }
+        if planted::is(Bug::FlushJoinsRunning) && self.syncs.left > 0 {
+            return self.syncs.running.push(Waiter { who: Who::Flush { tag, error }, since: self.now });
+        }
         self.sync(Who::Flush { tag, error });
     }
 
     pub(super) fn sync_for_write(&mut self, tag: Tag) {
+        if planted::is(Bug::FuaJoinsRunning) && self.syncs.left > 0 {
+            return self.syncs.running.push(Waiter { who: Who::Write { tag }, since: self.now });
+        }
         self.sync(Who::Write { tag });
     }
 
@@ -79,14 +89,15 @@ impl Volume {
 
     fn start_sync(&mut self) {
         std::mem::swap(&mut self.syncs.running, &mut self.syncs.next);
-        self.syncs.left = self.source.members.len();
+        let members = if planted::is(Bug::FlushOneMember) { 1 } else { self.source.members.len() };
+        self.syncs.left = members;
         self.syncs.error = false;
         self.counts.syncs += 1;
-        for member in &mut self.source.members {
+        for member in &mut self.source.members[..members] {
             member.unsynced.begin();
             member.syncing = Some(self.now);
         }
-        for (index, member) in self.source.members.iter().enumerate() {
+        for (index, member) in self.source.members[..members].iter().enumerate() {
             self.in_flight += 1;
             self.backend.submit(
                 self.now,
@@ -109,7 +120,7 @@ impl Volume {
     pub(super) fn give_up_syncs(&mut self, late: impl Fn(Nanos) -> bool) {
         for waiters in [&mut self.syncs.running, &mut self.syncs.next] {
             let given_up = waiters.extract_if(.., |waiter| late(waiter.since));
-            self.events.extend(given_up.map(|waiter| waiter.answer(true)));
+            self.events.extend(given_up.map(|waiter| waiter.answer(!planted::is(Bug::GivenUpIsGood))));
         }
     }
 
@@ -123,8 +134,9 @@ impl Volume {
                 self.syncs.error = true;
                 // What is in flight to a file may be in the kernel's hands already, and lost there. A far server answers for
                 // what it takes: its backend asks again, or says that it was lost.
-                let at_risk = member.unsynced.any() || (member.writing > 0 && !member.is_far());
-                self.syncs.failed |= at_risk;
+                let flying = member.writing > 0 && !member.is_far() && !planted::is(Bug::InFlightIsForgotten);
+                let at_risk = member.unsynced.any() || flying;
+                self.syncs.failed |= at_risk && !planted::is(Bug::FailedSyncIsForgotten);
                 let so = if at_risk {
                     "nothing can be made durable any more, so nothing is written any more: start the server anew"
                 } else {
@@ -137,7 +149,7 @@ impl Volume {
         if self.syncs.left > 0 {
             return;
         }
-        let failed = self.syncs.error || self.syncs.failed;
+        let failed = (self.syncs.error || self.syncs.failed) && !planted::is(Bug::FailedSyncIsGood);
         for waiter in self.syncs.running.drain(..) {
             self.events.push_back(waiter.answer(failed));
         }
@@ -244,6 +256,7 @@ mod tests {
     #[test]
     fn a_flush_that_fails_with_nothing_written_is_an_error_and_the_next_one_tries_again() {
         let mut rig = Rig::new();
+        assert!(!rig.flush_fails());
         rig.away(true);
         assert!(rig.flush_fails(), "nobody says that it is durable");
         rig.away(false);
@@ -270,6 +283,9 @@ mod tests {
     fn a_write_that_failed_is_not_lost_by_a_flush() {
         let mut rig = Rig::new();
         rig.away(true);
+        rig.away(false);
+        assert!(!rig.flush_fails());
+        rig.away(true);
         assert!(rig.write_fails(false) && rig.flush_fails());
         rig.away(false);
         // The flush after a write that failed tells of it once (the engine remembers); then all is well.
@@ -289,6 +305,15 @@ mod tests {
         assert!(rig.write_fails(false), "nor is anything taken that could not be made durable");
         let said = rig.0.take_notes().join(" ");
         assert!(said.contains("nothing can be made durable any more"), "{said}");
+    }
+
+    #[test]
+    fn a_first_flush_that_fails_may_have_lost_what_was_written_before_this_process_and_is_for_ever() {
+        let mut rig = Rig::new();
+        rig.away(true);
+        assert!(rig.flush_fails());
+        rig.away(false);
+        assert!(rig.flush_fails(), "what a process that was killed had acknowledged may be gone");
     }
 
     #[test]

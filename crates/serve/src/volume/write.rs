@@ -15,7 +15,8 @@
 use super::claims::Claims;
 use super::table::Table;
 use super::{Event, Volume};
-use crate::nbd::wire::Errno;
+use crate::nbd::wire::{self, Errno, Request};
+use crate::planted::{self, Bug};
 use crate::raw::BLOCK;
 use crate::ticket::{Id, Tag};
 use forerun_core::access::{Access, Context};
@@ -43,6 +44,20 @@ pub(crate) struct NewWrite {
     pub(crate) intake: Vec<u32>,
     /// On stable storage before it is answered.
     pub(crate) durable: bool,
+}
+
+impl NewWrite {
+    /// What a WRITE asks for whose data is in `intake`.
+    pub(crate) fn of(tag: Tag, context: Context, request: &Request, intake: Vec<u32>) -> Self {
+        Self {
+            tag,
+            context,
+            offset: request.offset,
+            bytes: u64::from(request.length),
+            intake,
+            durable: request.flags & wire::request::FUA != 0,
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -95,7 +110,7 @@ impl Writes {
             claims: Claims::default(),
             queued: VecDeque::new(),
             flying_blocks: 0,
-            flying_max: (cache_blocks / FLYING_ONE_IN).max(PART_BLOCKS),
+            flying_max: (cache_blocks / FLYING_ONE_IN).max(1),
         }
     }
 
@@ -142,7 +157,14 @@ impl Volume {
             error: None,
         };
         let at = self.writes.writes.put(write);
-        let before = self.writes.claims.take(extent, at);
+        let mut before = self.writes.claims.take(extent, at);
+        if planted::is(Bug::OverlapsIgnored) {
+            before.clear();
+        }
+        if planted::is(Bug::IntakeGivenBackEarly) {
+            let intake = self.writes.get(at).new.intake.clone();
+            self.give_intake(intake);
+        }
         self.writes.get(at).waits_for = before.len();
         for &earlier in &before {
             self.writes.get(earlier).awaited_by.push(at);
@@ -163,6 +185,13 @@ impl Volume {
         let read_head = head || (one && tail);
         let read_tail = tail && !one;
         write.edges_left = u32::from(read_head) + u32::from(read_tail);
+        if planted::is(Bug::EdgesUnread) {
+            write.edges_left = 0;
+        }
+        if planted::is(Bug::NextBeginsEarly) {
+            self.closed(at);
+        }
+        let write = self.writes.get(at);
         if write.edges_left == 0 {
             self.writes.queued.push_back(at);
             return;
@@ -191,7 +220,10 @@ impl Volume {
             let old = self.arena.block(slot).to_vec();
             let target = self.arena.block_mut(block);
             target[..head].copy_from_slice(&old[..head]);
-            if let Some(tail) = tail {
+            if let Some(mut tail) = tail {
+                if planted::is(Bug::TailOneSectorShort) {
+                    tail = (tail + 512).min(BLOCK);
+                }
                 target[tail..BLOCK].copy_from_slice(&old[tail..]);
             }
         }
@@ -215,8 +247,9 @@ impl Volume {
         while let Some(&at) = self.writes.queued.front() {
             let write = self.writes.get(at);
             let left = write.extent.blocks - write.issued;
-            let extent = Extent::new(write.extent.start.0 + write.issued, left.min(PART_BLOCKS));
+            let first = write.extent.start.0 + write.issued;
             let context = write.new.context;
+            let extent = Extent::new(first, left.min(PART_BLOCKS).min(self.writes.flying_max));
             if self.writes.flying_blocks + extent.blocks > self.writes.flying_max {
                 break;
             }
@@ -237,9 +270,19 @@ impl Volume {
             });
             if last {
                 self.closed(at);
+                self.answer_early(at);
             }
         }
         self.run();
+    }
+
+    /// The planted bug: it is answered, and not again.
+    fn answer_early(&mut self, at: usize) {
+        let write = self.writes.get(at);
+        if planted::is(Bug::WriteAnsweredEarly) && !write.new.durable && !write.given_up {
+            write.given_up = true;
+            self.events.push_back(Event::Written { tag: write.new.tag, error: None });
+        }
     }
 
     /// All of a write is in the engine's hands: those that it blocked may begin.
@@ -260,7 +303,8 @@ impl Volume {
     pub(super) fn fill(&mut self, part: usize, handle: u32) {
         let part = *self.writes.parts.get(part);
         let write = self.writes.writes.get(part.write);
-        let first = (part.extent.start.0 - write.extent.start.0) as usize;
+        let alike = planted::is(Bug::PartsAlike);
+        let first = if alike { 0 } else { (part.extent.start.0 - write.extent.start.0) as usize };
         for (index, slot) in self.engine.slots(handle).iter().enumerate() {
             self.arena.copy(write.new.intake[first + index], slot.0);
         }
@@ -269,7 +313,7 @@ impl Volume {
     /// A member has refused blocks of the volume for a reason that clients can be told: writes that have them say it.
     pub(super) fn refused_write(&mut self, extent: Extent, error: Errno) {
         for write in self.writes.writes.iter_mut() {
-            if !write.extent.intersect(extent).is_empty() {
+            if !write.extent.intersect(extent).is_empty() && !planted::is(Bug::FailedWriteIsGood) {
                 write.error = Some(error);
             }
         }
@@ -292,6 +336,7 @@ impl Volume {
         self.writes.flying_blocks -= extent.blocks;
         let write = self.writes.get(at);
         write.parts_left -= 1;
+        let error = error && !planted::is(Bug::FailedWriteIsGood);
         write.error = write.error.or(error.then_some(Errno::Io));
         if write.parts_left == 0 && write.issued == write.extent.blocks {
             self.finish(at);
@@ -301,11 +346,13 @@ impl Volume {
 
     fn finish(&mut self, at: usize) {
         let write = self.writes.writes.take(at);
-        self.give_intake(write.new.intake);
-        if write.given_up {
+        if !planted::is(Bug::IntakeGivenBackEarly) {
+            self.give_intake(write.new.intake);
+        }
+        if write.given_up && !planted::is(Bug::GivenUpTwice) {
             return;
         }
-        if write.new.durable && write.error.is_none() {
+        if write.new.durable && !planted::is(Bug::FuaIsIgnored) && write.error.is_none() {
             self.sync_for_write(write.new.tag);
         } else {
             self.events.push_back(Event::Written { tag: write.new.tag, error: write.error });

@@ -1,0 +1,206 @@
+//! The world around the volume, simulated: faults, crashes and clients, all from one number, and a shadow model that judges.
+//!
+//! The [`Volume`](crate::volume) and the [`Session`](crate::nbd::session::Session) are those of the product, without a change; what
+//! is below them ([`disks`]) and beside them ([`client`]) is made of numbers. A run draws what is served ([`layout`]), what may go wrong
+//! ([`weather`]) and what happens ([`world`]) from its seed, so the seed alone replays it.
+//!
+//! ```text
+//!   client --bytes--> Session --asks--> Volume --tasks--> Wires --> Disks (view, pending, medium)
+//!     ^                                                               |
+//!     `------------------ Floors: what must at least be where <--judge'
+//! ```
+//!
+//! A *crash point* is a state between two steps in which a member's state changed or a client was answered. At each, all that could be
+//! found after it is judged at once: for every sector what is on the medium and what each write that is not durable could have
+//! brought, none, any or all of them, whole or torn; and what a kill of the process alone would leave. What is promised:
+//!
+//! - a read brings what was last acknowledged before it, or newer, and nothing that was not written there;
+//! - after a kill everything acknowledged is there; after a power cut everything that a FLUSH or FUA has covered;
+//! - what was lost does not come back;
+//! - an error has a cause in what the request needs; a bad block fails nobody but who wants it;
+//! - every request is answered, whatever members do.
+//!
+//! A member that lies about syncs takes the second promise along, one that misplaces writes the first, for the blocks in question. Only with
+//! the feature `crash`.
+
+mod client;
+mod disks;
+mod draw;
+mod floors;
+mod layout;
+mod stamp;
+mod weather;
+mod wires;
+mod world;
+
+use crate::planted::{Bug, plant};
+use rustix::event::{EventfdFlags, eventfd};
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use world::World;
+
+/// Points of a run: enough for faults to meet, few enough that a thousand points see several layouts and kinds of weather.
+pub const POINTS: u64 = 70;
+
+/// Points after which a bug that was not found is given up.
+const FIND_MAX: u64 = 20_000;
+
+/// What runs have counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Runs.
+    pub runs: u64,
+    /// Crash points judged.
+    pub points: u64,
+    /// Power cuts that a new process began after.
+    pub cuts: u64,
+    /// Kills, likewise.
+    pub kills: u64,
+    /// Requests answered.
+    pub answers: u64,
+    /// Of them with an error.
+    pub errors: u64,
+}
+
+impl Counts {
+    /// Adds others.
+    pub const fn add(&mut self, other: &Self) {
+        self.runs += other.runs;
+        self.points += other.points;
+        self.cuts += other.cuts;
+        self.kills += other.kills;
+        self.answers += other.answers;
+        self.errors += other.errors;
+    }
+}
+
+/// A run in which something was not as promised.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// Its seed.
+    pub seed: u64,
+    /// What was wrong.
+    pub why: String,
+    /// Points until then.
+    pub points: u64,
+    /// What happened last, a line each; empty unless asked for.
+    pub story: String,
+}
+
+/// Runs a seed for about so many points.
+///
+/// # Errors
+/// What was not as promised.
+///
+/// # Panics
+/// If the system has no memory.
+pub fn run(seed: u64, points: u64) -> Result<Counts, Failure> {
+    one(seed, points, false)
+}
+
+/// Runs a seed that has failed once more, and tells what happens.
+///
+/// # Errors
+/// What was not as promised, with its story.
+pub fn replay(seed: u64, points: u64) -> Result<Counts, Failure> {
+    one(seed, points, true)
+}
+
+/// Runs seeds from `first` on, on so many threads, until so many points are judged, or one fails.
+///
+/// # Errors
+/// The first failure.
+pub fn campaign(first: u64, points: u64, threads: usize) -> Result<Counts, Failure> {
+    let (next, done, over) = (AtomicU64::new(first), AtomicU64::new(0), AtomicBool::new(false));
+    let all = Mutex::new((Counts::default(), None::<Failure>));
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                while done.load(Ordering::Relaxed) < points && !over.load(Ordering::Relaxed) {
+                    let ran = run(next.fetch_add(1, Ordering::Relaxed), POINTS);
+                    let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
+                    match ran {
+                        Ok(counts) => {
+                            done.fetch_add(counts.points, Ordering::Relaxed);
+                            all.0.add(&counts);
+                        }
+                        Err(failure) => {
+                            over.store(true, Ordering::Relaxed);
+                            all.1.get_or_insert(failure);
+                        }
+                    }
+                }
+            });
+        }
+    });
+    let (counts, failure) = all.into_inner().unwrap_or_else(PoisonError::into_inner);
+    failure.map_or(Ok(counts), Err)
+}
+
+/// Points until a bug is found from a seed on; nothing if it is not found within 20,000.
+#[must_use]
+pub fn find(bug: Bug, first: u64) -> Option<u64> {
+    plant(Some(bug));
+    let (mut points, mut seed) = (0, first);
+    let found = loop {
+        match run(seed, POINTS) {
+            Err(failure) => break Some(points + failure.points),
+            Ok(counts) => points += counts.points,
+        }
+        seed += 1;
+        if points > FIND_MAX {
+            break None;
+        }
+    };
+    plant(None);
+    found
+}
+
+/// From now on panics in runs are not told as they happen: they are failures of the run, and a planted bug may make many.
+pub fn quiet_runs() {
+    static ONCE: std::sync::Once = std::sync::Once::new();
+    ONCE.call_once(|| {
+        let usual = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            if !RUNNING.get() {
+                usual(info);
+            }
+        }));
+    });
+}
+
+thread_local! {
+    /// This thread is in a run.
+    static RUNNING: Cell<bool> = const { Cell::new(false) };
+}
+
+fn one(seed: u64, points: u64, told: bool) -> Result<Counts, Failure> {
+    let poll = Arc::new(eventfd(0, EventfdFlags::CLOEXEC).expect("an eventfd"));
+    let mut world = World::new(seed, &poll, told);
+    RUNNING.set(true);
+    let ran = catch_unwind(AssertUnwindSafe(|| world.run(points)));
+    RUNNING.set(false);
+    let why = match ran {
+        Ok(Ok(())) => None,
+        Ok(Err(why)) => Some(why),
+        Err(panic) => {
+            let text = panic.downcast_ref::<String>().map(String::as_str);
+            let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("");
+            Some(format!("it panicked: {text}"))
+        }
+    };
+    let tally = world.tally;
+    match why {
+        Some(why) => Err(Failure { seed, why, points: tally.points, story: world.story() }),
+        None => Ok(Counts {
+            runs: 1,
+            points: tally.points,
+            cuts: tally.cuts,
+            kills: tally.kills,
+            answers: tally.answers,
+            errors: tally.errors,
+        }),
+    }
+}

@@ -1,0 +1,95 @@
+//! Bugs planted on purpose, to see that the simulator of faults and crashes ([`crate::crash`]) finds them. Only with the feature
+//! `crash`, which nothing but the simulator's own tests and programs turn on; without it every question is answered "no" at
+//! compile time, and nothing of this is in a product.
+
+macro_rules! bugs {
+    ($($name:ident: $what:literal,)*; rare: $($rare:ident: $seldom:literal,)*) => {
+        /// What can be planted.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[repr(u8)]
+        pub enum Bug {
+            $(#[doc = $what] $name,)*
+            $(#[doc = $seldom] $rare,)*
+        }
+
+        impl Bug {
+            /// Those that are found soon, each with what is wrong.
+            pub const ALL: &[(Self, &str)] = &[$((Self::$name, $what),)*];
+            /// Those that take a meeting of several things, and many points.
+            pub const RARE: &[(Self, &str)] = &[$((Self::$rare, $seldom),)*];
+        }
+    };
+}
+
+bugs! {
+    FlushIsNothing: "A flush is answered without a sync of the members.",
+    FlushOneMember: "Only the first member is synced.",
+    FlushWithoutMeans: "A member that can make nothing durable is served as if it could.",
+    FuaIsIgnored: "A durable write is answered when it is on the member, without a sync.",
+    FuaJoinsRunning: "A durable write is answered with a sync that began before it was on the member.",
+    FailedSyncIsForgotten: "After a sync that failed the next one is believed.",
+    FailedSyncIsGood: "A sync that failed is answered as one that did not.",
+    CoveredIsForgotten: "What was written before a sync began is not at risk when it fails.",
+    FailedWriteIsGood: "A write that a member refused is answered as done.",
+    ShortWriteIsWhole: "A write of which a part reached the member is answered as done.",
+    WriteAnsweredEarly: "A write is answered when the engine has it, before it is on the member.",
+    EdgesUnread: "A write of a part of a block leaves the rest of the block to chance.",
+    TailOneSectorShort: "The rest of a last block is taken from one sector too late.",
+    OverlapsIgnored: "Writes of parts of one block do not wait for each other.",
+    NextBeginsEarly: "A write that waits for another begins when that one begins.",
+    IntakeGivenBackEarly: "The memory of a write is given to the next before its bytes were copied.",
+    PieceMisplaced: "A block that is read alone lands where its neighbour belongs.",
+    HolesUntold: "A block that could not be read counts as read.",
+    PrefetchFailsNeighbours: "A read that a prefetch had widened fails as a whole for all who wait for a part of it.",
+    NoPatience: "Who waits for a member that never answers waits for ever.",
+    GivenUpIsGood: "A flush that was given up is answered as done.",
+    LateAnswerIsTaken: "What comes too late for one request is taken for the next of its place.",
+    GivenUpTwice: "A write that was given up is answered again when it ends.",
+    LastSectorUnawaited: "A write is begun when all but its last sector is here.",
+    PartsOutOfOrder: "The parts of a long read are sent as they come.",
+    PartsAlike: "Each part of a long write brings the bytes of the first.",
+    SentTwice: "What was sent of an answer is sent again with the rest.",
+    ReleasePinned: "The memory of an answer is used again before its client has taken it.",
+    ; rare:
+    FlushJoinsRunning: "A flush that comes while a sync is under way is answered with it.",
+    FirstSyncIsHarmless: "A first sync that fails has nothing to lose: what was written before the process began is forgotten.",
+    BadIsForgotten: "A block that failed is not remembered: whoever reads beside it waits for it each time.",
+    KeepStale: "A block that a write has overtaken on its way in enters the cache all the same.",
+    BadIsForEver: "A block that was written stays bad.",
+    InFlightIsForgotten: "What was under way when a sync failed is not at risk.",
+    FreshIsForgotten: "A sync that ends well counts what was written while it ran as durable.",
+}
+
+#[cfg(feature = "crash")]
+mod choice {
+    use super::Bug;
+    use std::sync::atomic::{AtomicU8, Ordering};
+
+    /// One more than the number of the bug; 0 is none.
+    static PLANTED: AtomicU8 = AtomicU8::new(0);
+
+    /// Plants a bug in every volume and session of this process, or none.
+    pub fn plant(bug: Option<Bug>) {
+        use forerun_core::planted::{self as core, Bug as Core};
+        core::plant(match bug {
+            Some(Bug::ReleasePinned) => Some(Core::ReleasePinned),
+            Some(Bug::KeepStale) => Some(Core::KeepStale),
+            _ => None,
+        });
+        PLANTED.store(bug.map_or(0, |bug| bug as u8 + 1), Ordering::SeqCst);
+    }
+    pub(crate) fn is(bug: Bug) -> bool {
+        PLANTED.load(Ordering::Relaxed) == bug as u8 + 1
+    }
+}
+
+#[cfg(not(feature = "crash"))]
+mod choice {
+    pub(crate) const fn is(_bug: super::Bug) -> bool {
+        false
+    }
+}
+
+pub(crate) use choice::is;
+#[cfg(feature = "crash")]
+pub use choice::plant;

@@ -1,0 +1,71 @@
+//! The simulator of faults and crashes over the product, and over the product with bugs planted in it.
+//!
+//! `cargo test -p forerun-serve --features crash --test crash_points`. `FORERUN_CRASH_POINTS` says how many points the product must
+//! stand; `FORERUN_CRASH_SEED` replays one seed and tells what happens in it.
+#![allow(missing_docs, reason = "tests say in their names what they show")]
+
+use forerun_serve::crash::{Failure, POINTS, campaign, find, quiet_runs, replay, run};
+use forerun_serve::planted::{Bug, plant};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Points that the product must stand unless the environment says how many.
+const USUAL: u64 = 400_000;
+/// Points within which a planted bug must be found, as the median of so many trials.
+const FOUND_WITHIN: u64 = 1_000;
+const TRIALS: u64 = 9;
+
+/// A bug is planted in all of the process, so tests take turns.
+fn turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    quiet_runs();
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok().and_then(|text| text.parse().ok())
+}
+
+fn told(failure: &Failure) -> String {
+    let story = replay(failure.seed, POINTS).err().map_or(String::new(), |again| again.story);
+    let Failure { seed, why, points, .. } = failure;
+    format!("seed {seed}, point {points}: {why}\n{story}FORERUN_CRASH_SEED={seed} replays it")
+}
+
+#[test]
+fn the_product_keeps_its_promises_at_every_crash_point() {
+    let _turn = turn();
+    plant(None);
+    if let Some(seed) = number("FORERUN_CRASH_SEED") {
+        let failure = run(seed, POINTS).err();
+        assert!(failure.is_none(), "{}", failure.as_ref().map_or(String::new(), told));
+        return;
+    }
+    let ran = campaign(0, number("FORERUN_CRASH_POINTS").unwrap_or(USUAL), 2);
+    let counts = ran.unwrap_or_else(|failure| panic!("{}", told(&failure)));
+    assert!(counts.cuts > 0 && counts.kills > 0 && counts.errors > 0, "{counts:?}");
+}
+
+#[test]
+fn every_planted_bug_is_found_within_a_thousand_points() {
+    let _turn = turn();
+    let mut missed = Vec::new();
+    for &(bug, what) in Bug::ALL {
+        let mut trials: Vec<u64> =
+            (0..TRIALS).map(|trial| find(bug, 1_000_000 * (trial + 1)).unwrap_or(u64::MAX)).collect();
+        trials.sort_unstable();
+        let median = trials[trials.len() / 2];
+        if median > FOUND_WITHIN {
+            missed.push(format!("{bug:?} ({what}): {trials:?}"));
+        }
+    }
+    assert!(missed.is_empty(), "not found within {FOUND_WITHIN} points: {missed:#?}");
+}
+
+#[test]
+fn a_seed_says_all_there_is_to_say() {
+    let _turn = turn();
+    plant(None);
+    for seed in [3, 14, 159] {
+        assert_eq!(run(seed, POINTS), run(seed, POINTS), "the same seed, the same run");
+    }
+}
