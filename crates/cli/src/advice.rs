@@ -208,7 +208,7 @@ fn spec(input: &str, change: &Change, variant: Variant, ground: &Ground) -> RunS
 
 /// The kernel's read-ahead with this window.
 fn window_scheme(kib: u64, ground: &Ground) -> String {
-    let request = ground.likeness.max_sectors_kib.filter(|&kib| kib >= 4 && kib < (1 << 30));
+    let request = ground.likeness.max_sectors_kib.filter(|kib| (4..1 << 30).contains(kib));
     match (kib / 4 * 4, request) {
         (0, _) => "none".into(),
         (kib, Some(request)) => format!("linux-6(max={kib}KiB,io={}KiB)", request.min(kib.max(128)) / 4 * 4),
