@@ -40,6 +40,7 @@ impl Assumed {
     }
 
     /// Of a machine that is known already.
+    #[cfg(test)]
     pub(crate) fn like(likeness: Likeness) -> Self {
         Self { likeness, said: Hardware::default() }
     }
