@@ -56,7 +56,7 @@ WORKLOADS = {
 # Of each trace so many requests at most, from its beginning.
 REQUESTS_MAX = 30_000
 ARRAYS = ["raid5:5x128KiB", "raid0:4x128KiB", "single"]
-MECHANICAL = ["cheetah-15k4", "wd-7200"]
+MECHANICAL = ["cheetah-15k4", "wd-7200", "hdd-20tb"]
 DEVICES = [*MECHANICAL, "intel-510", "nvme", "gp3"]
 SHARES = ["1/16", "1/8", "1/2"]
 STATES = ["cold", "warm"]
