@@ -150,7 +150,7 @@ fn ctl_asks_and_changes_a_running_server_through_the_socket_beside_its_own() {
     let program = assert_cmd::cargo::cargo_bin("forerun");
     let ctl = format!("{} ctl --control {dir}/s.ctl", program.display());
     let run = format!(
-        "set -e; {ctl} exports; {ctl} set asp.ghosts off --export a; {ctl} set scheme linux-6 --export b; \
+        "set -e; {ctl} exports; {ctl} set scheme asp+msp --export a; {ctl} set asp.ghosts off --export a; {ctl} set scheme linux-6 --export b; \
          {ctl} drop; {ctl} stats; {ctl} stats --json > {dir}/stats; \
          {ctl} set scheme clever --export a 2> {dir}/refused || echo code $?; {ctl} stop"
     );
