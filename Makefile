@@ -17,7 +17,7 @@ MATRIX ?=
 POINTS ?= 100000000
 FIRST ?= 0
 
-.PHONY: help deps build demo test lint fmt docs tidy test-arrays deny fuzz bench-sim record-demo-trace record-traces docs-figures docs-check reproduce install clean soak-serve soak-crash crash-table bench-serve bench-policies bench-streams compare-kernel figure-live matrix matrix-quick
+.PHONY: help deps build demo test lint fmt docs tidy test-arrays deny fuzz bench-sim record-demo-trace record-traces docs-figures docs-check reproduce install clean soak-serve soak-crash crash-table bench-serve bench-policies bench-streams bench-watch compare-kernel figure-live matrix matrix-quick
 
 help: ## List the entry points
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-20s %s\n", $$1, $$2}'
@@ -83,6 +83,11 @@ bench-policies: deps ## Decisions a second and memory a file of every scheme of 
 bench-streams: deps ## Requests a second that the stream schedulers decide, at 100, 1,000 and 10,000 streams
 	@mkdir -p $(OUT)/bench
 	cargo run --release --locked --quiet -p forerun-core --example decide_streams | tee $(OUT)/bench/streams.txt
+
+bench-watch: build ## What watch and load earn on emulated devices: second runs, whole files (root, Linux 6.12; some minutes)
+	cargo build --release --locked -p forerun-rig
+	@mkdir -p $(OUT)/bench
+	@scripts/bench-watch.py | tee $(OUT)/bench/watch.txt
 
 compare-kernel: deps ## Whether the running kernel reads ahead page for page as linux-6 says (Linux 6.12, ext4 or xfs)
 	@scripts/compare-kernel.sh

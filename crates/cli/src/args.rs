@@ -2,6 +2,7 @@
 //!
 //! Each subcommand's own options stand in its file under `commands/`, and those that all share in `ui.rs`.
 
+use crate::commands::attempt;
 use crate::commands::{
     compare, config, ctl, device, doctor, explain, generate, load, manifest, mrc, reproduce, serve, top,
     trace, watch,
@@ -11,8 +12,13 @@ use crate::ui::Global;
 use clap::{CommandFactory as _, Parser, Subcommand};
 use std::process::ExitCode;
 
+const ABOUT: &str =
+    "Forerun reads storage ahead of the programs that will ask for it, and shows whether that pays.";
+
 const AFTER_HELP: &str = "\
 Examples:
+  forerun doctor
+  forerun try -- ./my-program
   forerun compare 'forward:processes=4,size=2GiB,block=4KiB' --array raid5:5x128KiB \\
       --scheme asp --scheme asp+msp --scheme seqp:512KiB --html report.html
   forerun compare trace.csv.gz --array raid5:5x128KiB --cache 500MiB --scheme asp \\
@@ -25,7 +31,7 @@ Exit codes: 0 fine, 1 failure, 2 misuse, 3 a --fail-if threshold was met or a re
 
 /// Forerun reads storage ahead of the programs that will ask for it, and shows whether that pays.
 #[derive(Debug, Parser)]
-#[command(name = "forerun", version, about, after_help = AFTER_HELP, propagate_version = true)]
+#[command(name = "forerun", version, about = ABOUT, after_help = AFTER_HELP, propagate_version = true)]
 pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) global: Global,
@@ -39,6 +45,12 @@ pub(crate) enum Command {
     /// What of this machine's settings stands in the way of reads; changes nothing, needs no root
     #[command(after_help = doctor::HELP)]
     Doctor(doctor::DoctorArgs),
+    /// Run a command, and say what would make its reads faster here, by how much, or that nothing would
+    #[command(after_help = attempt::TRY_HELP)]
+    Try(attempt::TryArgs),
+    /// From a trace to the one setting that pays: predicted effect with its interval, commands and their undo
+    #[command(after_help = attempt::ADVISE_HELP)]
+    Advise(attempt::AdviseArgs),
     /// List the schemes: what they do, their parameters, where they come from
     #[command(after_help = "Examples:\n  forerun schemes\n  forerun schemes --json\n\n\
         A scheme is one or more parts joined by +, each with its parameters: asp+seqp:128KiB, asp(ghosts=off).")]

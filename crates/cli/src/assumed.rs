@@ -40,6 +40,7 @@ impl Assumed {
     }
 
     /// Of a machine that is known already.
+    #[cfg(test)]
     pub(crate) fn like(likeness: Likeness) -> Self {
         Self { likeness, said: Hardware::default() }
     }
@@ -76,7 +77,7 @@ impl Assumed {
     pub(crate) fn kernel_scheme(&self) -> Option<String> {
         let window = self.likeness.read_ahead_kib.filter(|&kib| self.device_is_assumed() && kib >= 4)?;
         let window = window / 4 * 4;
-        let request = self.likeness.max_sectors_kib.filter(|&kib| kib >= 4 && kib < (1 << 30));
+        let request = self.likeness.max_sectors_kib.filter(|kib| (4..1 << 30).contains(kib));
         let request = request.map_or_else(String::new, |kib| format!(",io={}KiB", kib / 4 * 4));
         Some(format!("linux-6(max={window}KiB{request})"))
     }

@@ -6,6 +6,7 @@
 //! script what happened: 0 fine, 1 failure, 2 misuse, 3 a threshold of `--fail-if` was met, 4 the kernel or a
 //! privilege is missing.
 
+mod advice;
 mod args;
 mod assumed;
 mod claims;

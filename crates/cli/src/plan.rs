@@ -12,11 +12,15 @@ use crate::error::CliError;
 use clap::Args;
 use forerun_core::registry::SchemeSpec;
 use forerun_core::size::{parse_size, parse_time};
+use forerun_core::units::BLOCK_BYTES;
+use forerun_core::words::nearest;
+use forerun_disk::preset::Preset;
 use forerun_sim::error::RunError;
 use forerun_sim::said::Said;
 use forerun_sim::spec::{CLUSTER_BLOCKS, RunSpec, SPEC_VERSION};
 use forerun_trace::ReadOptions;
 use forerun_trace::record::Name;
+use std::path::Path;
 
 /// Host cache where a scheme has a host part: 512 MiB (design, "Caches").
 const HOST_CACHE_DEFAULT: u64 = 512 << 20;
@@ -25,9 +29,29 @@ const ARRAY_CACHE_DEFAULT: u64 = 500 << 20;
 /// What a comparison adds to the schemes that were asked for.
 pub(crate) const BASELINES: [&str; 3] = ["none", "bound", "oracle"];
 
-/// A size on the command line.
+/// A size on the command line. A bare number that holds no block was meant with a unit.
 fn size(text: &str) -> Result<u64, String> {
-    parse_size(text).map_err(|problem| problem.to_string())
+    let bytes = parse_size(text).map_err(|problem| problem.to_string())?;
+    if (1..BLOCK_BYTES).contains(&bytes) {
+        let bare = text.trim_end_matches(|c: char| !c.is_ascii_digit());
+        return Err(format!("{bytes} bytes hold no block of 4 KiB; did you mean {bare}M?"));
+    }
+    Ok(bytes)
+}
+
+/// A device; a name that nothing has is answered with the nearest.
+fn device(name: &str) -> Result<Said<Preset>, CliError> {
+    Said::read(name).map_err(|problem| {
+        let near = if Path::new(name).exists() { None } else { nearest(name, Preset::names()) };
+        match near {
+            Some(near) => CliError::usage(
+                "--device",
+                format!("no preset is called {name:?}; did you mean `{near}`?"),
+                "`forerun device list` has all",
+            ),
+            None => problem.into(),
+        }
+    })
 }
 
 /// A time on the command line, in nanoseconds: at most a second.
@@ -40,7 +64,7 @@ fn time(text: &str) -> Result<u64, String> {
 }
 
 /// `on` or `off`.
-fn switch(text: &str) -> Result<bool, String> {
+pub(crate) fn switch(text: &str) -> Result<bool, String> {
     match text {
         "on" => Ok(true),
         "off" => Ok(false),
@@ -67,7 +91,7 @@ pub(crate) struct SetupArgs {
     /// Whether mechanical drives read ahead into their own cache [default: as the preset says]
     #[arg(long, value_name = "on|off", value_parser = switch, help_heading = "Hardware")]
     pub(crate) drive_readahead: Option<bool>,
-    /// A mechanical drive's own cache, SEGMENTSxSIZE as in 16x512KiB; `,fill` behind it: a miss fills its segment even if a
+    /// A mechanical drive's own cache, off or SEGMENTSxSIZE as in 16x512KiB; `,fill` behind it: a miss fills its segment even if a
     /// command waits [default: as the preset says]
     #[arg(
         long,
@@ -77,6 +101,9 @@ pub(crate) struct SetupArgs {
         help_heading = "Hardware"
     )]
     pub(crate) drive_cache: String,
+    /// Whether a write ends in the drive's own cache, or on its medium [default: as the preset says]
+    #[arg(long, value_name = "on|off", value_parser = switch, help_heading = "Hardware")]
+    pub(crate) drive_write_cache: Option<bool>,
     /// Host's I/O scheduler above each member: none, fcfs, clook, anticipatory [default: the nearest to this machine's, or what a
     /// current Linux puts before such a device]
     #[arg(long, value_name = "NAME", help_heading = "Hardware")]
@@ -190,7 +217,7 @@ pub(crate) fn sensible(inputs: &[String], assumed: &Assumed, skip_bad: bool) -> 
 /// read is told when it is loaded.
 fn is_of_files(input: &str, skip_bad: bool) -> bool {
     const LOOKED_AT: u64 = 1_000;
-    if !std::path::Path::new(input).is_file() {
+    if !Path::new(input).is_file() {
         return true;
     }
     let options = ReadOptions { limit: Some(LOOKED_AT), skip_bad, ..ReadOptions::default() };
@@ -212,7 +239,7 @@ fn with_baselines(schemes: &[Said<SchemeSpec>], baselines: bool) -> Vec<Said<Sch
 
 /// What all runs of a command have in common: everything but input and scheme.
 fn spec(setup: &SetupArgs, assumed: &Assumed, layers: Layers) -> Result<RunSpec, CliError> {
-    let device = Said::read(assumed.device())?;
+    let device = device(assumed.device())?;
     let host = setup.host_cache.unwrap_or(if layers.host { HOST_CACHE_DEFAULT } else { 0 });
     Ok(RunSpec {
         spec_version: SPEC_VERSION,
@@ -226,6 +253,7 @@ fn spec(setup: &SetupArgs, assumed: &Assumed, layers: Layers) -> Result<RunSpec,
         array: Said::read(assumed.array())?,
         drive_readahead: setup.drive_readahead,
         drive_cache: Said::read(&setup.drive_cache)?,
+        drive_write_cache: setup.drive_write_cache,
         scheduler: Said::read(assumed.scheduler(&device))?,
         device,
         cache_bytes: 0,

@@ -139,6 +139,9 @@ fn not_paid(run: &RunReport, group: &[&RunReport]) -> Option<String> {
     if factor >= 1.0 - NOTICEABLE {
         return None;
     }
+    if run.counts.prefetched_blocks == 0 {
+        return Some(format!("{} read nothing ahead and was slower ({}).", run.scheme, human::times(factor)));
+    }
     Some(format!(
         "Prefetching did not pay with {} ({}): {}.",
         run.scheme,
@@ -237,6 +240,15 @@ mod tests {
         );
         let last = verdict.details.last().expect("a sentence about it");
         assert!(last.starts_with("Prefetching did not pay with strip (0.50×): it read 8.00 bytes"), "{last}");
+    }
+
+    #[test]
+    fn who_reads_nothing_ahead_is_not_told_that_prefetching_did_not_pay() {
+        let mut slow = run("x", "lru", 5);
+        slow.counts.prefetched_blocks = 0;
+        let verdict = said(&[run("x", "none", 10), slow]);
+        let last = verdict.details.last().expect("a sentence about it");
+        assert_eq!(last, "lru read nothing ahead and was slower (0.50×).");
     }
 
     #[test]

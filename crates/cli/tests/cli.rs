@@ -4,6 +4,8 @@
 //! are present (`FORERUN_SHARED`, else `../shared` beside the workspace), the command lines of the first issue are
 //! run on them too.
 
+#[path = "it/attempt.rs"]
+mod attempt;
 #[path = "it/devices.rs"]
 mod devices;
 #[path = "it/doctor.rs"]
@@ -21,6 +23,8 @@ mod runs;
 mod s3;
 #[path = "it/serve.rs"]
 mod serve;
+#[path = "it/stumbles.rs"]
+mod stumbles;
 #[path = "it/top.rs"]
 mod top;
 #[path = "it/watching.rs"]

@@ -33,7 +33,6 @@ mod syncs;
 mod tables;
 mod write;
 
-use crate::policy::Policy as _;
 use crate::policy::decisions::Decision;
 use crate::registry::{Layer, SchemeSpec};
 use crate::units::Nanos;
@@ -101,10 +100,9 @@ impl Engine {
             chooser.saw(now, output);
         }
         if chooser.has_news() {
-            let invests = self.parts.memory.scheme_mut().invests();
             let said = self.parts.outputs.len();
-            if let Some((scheme, layer)) = chooser.decide(now, invests) {
-                self.parts.switch(now, scheme, layer);
+            if let Some(built) = chooser.decide(now, &mut self.parts) {
+                self.parts.switch_to(now, built);
                 self.parts.pump(now);
             }
             for output in self.parts.outputs.iter().skip(said) {

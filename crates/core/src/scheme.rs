@@ -51,6 +51,12 @@ impl Scheme {
         self.parts.push(Box::new(part));
         self
     }
+    /// Takes over what parts of the same kinds in another scheme have learned.
+    pub fn inherit_from(&mut self, elder: &Self) {
+        for part in &mut self.parts {
+            elder.parts.iter().for_each(|elder| part.inherit(&**elder as &dyn Any));
+        }
+    }
     /// What keeps.
     #[inline]
     pub fn retention(&mut self) -> &mut dyn Retention {

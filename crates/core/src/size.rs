@@ -105,6 +105,20 @@ pub fn format_size(bytes: u64) -> String {
     }
 }
 
+/// `bytes` in the largest binary unit of which there is one, to a tenth, rounded down: what a person reads in a
+/// message, where [`format_size`] would print eight digits of KiB.
+#[must_use]
+pub fn about_size(bytes: u64) -> String {
+    match BINARY.iter().rev().find(|(_, size)| bytes >= *size) {
+        Some((name, size)) if bytes.is_multiple_of(*size) => format!("{}{name}", bytes / size),
+        Some((name, size)) => {
+            let tenths = u128::from(bytes) * 10 / u128::from(*size);
+            format!("{}.{}{name}", tenths / 10, tenths % 10)
+        }
+        None => format!("{bytes}B"),
+    }
+}
+
 /// Units of time, longest first, and the nanoseconds of one.
 const TIMES: [(&str, u64); 4] = [("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000), ("ns", 1)];
 
@@ -128,6 +142,20 @@ mod tests {
     use super::*;
     use alloc::string::ToString;
     use proptest::prelude::*;
+
+    #[test]
+    fn a_person_reads_a_size_to_a_tenth_of_its_unit() {
+        let all = [
+            (0, "0B"),
+            (4096, "4KiB"),
+            (805_326_396 << 10, "768.0GiB"),
+            (3 << 40, "3TiB"),
+            (1_600, "1.5KiB"),
+        ];
+        for (bytes, text) in all {
+            assert_eq!(about_size(bytes), text);
+        }
+    }
 
     #[test]
     fn a_letter_is_a_power_of_1024_and_a_letter_with_b_a_power_of_1000() {

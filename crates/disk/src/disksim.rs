@@ -193,10 +193,8 @@ impl Importer<'_> {
             4 => ReadAhead::Stream,
             other => return Err(self.unsupported("Buffer continuous read", other)),
         };
-        for key in ["Never disconnect", "Preseeking level"] {
-            if flag(key) {
-                return Err(self.unsupported(key, disk.word(key).unwrap_or("")));
-            }
+        if flag("Preseeking level") {
+            return Err(self.unsupported("Preseeking level", disk.word("Preseeking level").unwrap_or("")));
         }
         if !flag("Set watermark by reqsize") && disk.number("High (read) water mark").unwrap_or(0.0) > 0.0 {
             return Err(self.unsupported("Set watermark by reqsize", 0));
@@ -273,6 +271,10 @@ impl Importer<'_> {
         let sparing = match self.whole(layout, "Sparing scheme used")? {
             0 => Sparing::None,
             1 => Sparing::Track,
+            2 => Sparing::Cylinder,
+            3 => Sparing::EachTrack,
+            7 => Sparing::SlipToEnd,
+            8 => Sparing::Range(self.small(layout, "Rangesize for sparing")?),
             9 => Sparing::Zone,
             10 => Sparing::ZoneSlipToEnd,
             other => return Err(self.unsupported("Sparing scheme used", other)),
@@ -377,6 +379,9 @@ fn overheads(disk: &Block) -> OverheadSpec {
     let scale = disk.number("Time scale for overheads").unwrap_or(1.0);
     let time = |key: &str| us(disk.number(key).unwrap_or(0.0) * scale);
     let every = time("Per-request overhead time");
+    // Who keeps the link throughout neither leaves it nor comes back.
+    let stays = disk.number("Never disconnect").unwrap_or(0.0) != 0.0;
+    let leaving = |key: &str| if stays { 0.0 } else { time(key) };
     // Leaving the link after a read command overlaps its seek, so those two parameters have no effect here.
     OverheadSpec {
         read_hit_after_read_us: every + time("Read hit over. after read"),
@@ -390,9 +395,9 @@ fn overheads(disk: &Block) -> OverheadSpec {
         read_completion_us: time("Read completion overhead"),
         write_completion_us: time("Write completion overhead"),
         data_preparation_us: time("Data preparation overhead"),
-        first_reselect_us: time("First reselect overhead"),
-        other_reselect_us: time("Other reselect overhead"),
-        write_disconnect_us: time("Write disconnect overhead"),
+        first_reselect_us: leaving("First reselect overhead"),
+        other_reselect_us: leaving("Other reselect overhead"),
+        write_disconnect_us: leaving("Write disconnect overhead"),
         extra_write_disconnect: disk.number("Extra write disconnect").unwrap_or(0.0) != 0.0,
         extra_command_us: time("Extradisc command overhead"),
         extra_first_disconnect_us: time("Extradisc disconnect overhead"),

@@ -22,7 +22,8 @@ pub enum LayoutError {
     Bad(String),
 }
 
-/// How a drive replaces bad sectors (DiskSim "Sparing scheme used": 0, 1, 9, 10).
+/// How a drive replaces bad sectors (DiskSim "Sparing scheme used": 0 to 3, 7 to 10). Where spares belong to a cylinder, a
+/// track or a range, a slip moves what follows it there and nothing else.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Sparing {
@@ -35,6 +36,44 @@ pub enum Sparing {
     Zone,
     /// As `Zone`, and every slip also shortens the zone.
     ZoneSlipToEnd,
+    /// Sectors at the end of each cylinder.
+    Cylinder,
+    /// Sectors at the end of each track.
+    EachTrack,
+    /// Sectors at the end of so many cylinders each; those left over at the end of a zone have none.
+    Range(u32),
+    /// No spares: every slip shortens the zone.
+    SlipToEnd,
+}
+
+/// Sectors that have their spares among themselves.
+#[derive(Clone, Copy, Debug)]
+struct Group {
+    /// Physical sectors.
+    length: u64,
+    /// Logical ones, without slips.
+    usable: u64,
+    /// Whole groups of the zone.
+    count: u64,
+}
+
+impl Sparing {
+    /// The groups of a zone, where spares belong to groups.
+    fn group(self, spec: &ZoneSpec, surfaces: u32) -> Option<Group> {
+        let cylinders = u64::from(spec.last_cylinder - spec.first_cylinder + 1);
+        let track = u64::from(spec.sectors_per_track);
+        let cylinder = track * u64::from(surfaces);
+        let (length, count) = match self {
+            Self::Cylinder => (cylinder, cylinders),
+            Self::EachTrack => (track, cylinders * u64::from(surfaces)),
+            Self::Range(range) => {
+                let range = u64::from(range.max(1));
+                (cylinder * range, cylinders / range)
+            }
+            Self::None | Self::Track | Self::Zone | Self::ZoneSlipToEnd | Self::SlipToEnd => return None,
+        };
+        Some(Group { length, usable: length.saturating_sub(spec.spares).max(1), count })
+    }
 }
 
 /// On which surface the next cylinder starts (DiskSim "LBN-to-PBN mapping scheme").
@@ -174,6 +213,8 @@ struct Zone {
     slip_keys: Vec<u64>,
     slips: Vec<u64>,
     remaps: Vec<[u64; 2]>,
+    /// Where spares belong to a part of the zone.
+    group: Option<Group>,
 }
 
 #[derive(Clone, Debug)]
@@ -323,11 +364,16 @@ impl Zone {
         let spt = u64::from(spec.sectors_per_track);
         let cylinders = u64::from(spec.last_cylinder - spec.first_cylinder + 1);
         let room = cylinders * spt * u64::from(surfaces);
+        let group = sparing.group(spec, surfaces);
         let spare = match sparing {
             Sparing::None => 0,
             Sparing::Track => spec.spares * spt,
             Sparing::Zone => spec.spares,
             Sparing::ZoneSlipToEnd => spec.spares + spec.slips.len() as u64,
+            Sparing::SlipToEnd => spec.slips.len() as u64,
+            Sparing::Cylinder | Sparing::EachTrack | Sparing::Range(_) => {
+                group.map_or(0, |group| spec.spares * group.count)
+            }
         };
         let Some(lbns) = room.checked_sub(spare + spec.reserved_sectors).filter(|&n| n > 0) else {
             return Err(LayoutError::Bad(format!(
@@ -338,6 +384,21 @@ impl Zone {
         if spec.slips.windows(2).any(|pair| pair[0] >= pair[1]) {
             return Err(LayoutError::Bad(format!(
                 "slips of the zone at cylinder {} do not ascend",
+                spec.first_cylinder
+            )));
+        }
+        let too_many = |group: &Group| {
+            let mut first = 0;
+            spec.slips.iter().enumerate().any(|(at, slip)| {
+                while spec.slips[first] / group.length < slip / group.length {
+                    first += 1;
+                }
+                slip / group.length < group.count && (at - first) as u64 >= spec.spares
+            })
+        };
+        if group.as_ref().is_some_and(too_many) {
+            return Err(LayoutError::Bad(format!(
+                "the zone at cylinder {} has more slips in one place than spares there",
                 spec.first_cylinder
             )));
         }
@@ -353,11 +414,47 @@ impl Zone {
             slip_keys: spec.slips.iter().enumerate().map(|(i, slip)| slip.saturating_sub(i as u64)).collect(),
             slips: spec.slips.clone(),
             remaps: spec.remaps.clone(),
+            group,
         })
+    }
+
+    /// The same as [`Zone::physical`], where spares belong to groups.
+    fn physical_in(&self, group: &Group, lbn: u64) -> (u64, u64) {
+        let at = lbn + self.reserved;
+        let index = (at / group.usable).min(group.count);
+        let rest = at - index * group.usable;
+        let start = index * group.length;
+        let mut physical = start + rest;
+        let mut next = self.slips.partition_point(|&slip| slip < start);
+        while self.slips.get(next).is_some_and(|&slip| slip <= physical) {
+            physical += 1;
+            next += 1;
+        }
+        if let Some(pair) = self.remaps.iter().find(|pair| pair[0] == physical) {
+            return (pair[1], 1);
+        }
+        let left = if index < group.count { group.usable - rest } else { u64::MAX };
+        let until = |at: Option<u64>| at.map_or(u64::MAX, |at| at - physical);
+        let bad = self.remaps.iter().map(|pair| pair[0]).filter(|&bad| bad > physical).min();
+        (physical, left.min(until(self.slips.get(next).copied())).min(until(bad)))
+    }
+
+    /// The first logical sector, with those reserved, at or behind a physical one, where spares belong to groups.
+    fn logical_in(&self, group: &Group, physical: u64) -> u64 {
+        let index = (physical / group.length).min(group.count);
+        let start = index * group.length;
+        let slips = |below: u64| self.slips.partition_point(|&slip| slip < below) as u64;
+        let slipped = slips(physical) - slips(start);
+        let rest = (physical - start).saturating_sub(slipped);
+        let usable = if index < group.count { group.usable } else { u64::MAX };
+        index * group.usable + rest.min(usable)
     }
 
     /// Physical sector within the zone, and how many more logical sectors follow before the next slip.
     fn physical(&self, lbn: u64, sparing: Sparing) -> (u64, u64) {
+        if let Some(group) = &self.group {
+            return self.physical_in(group, lbn);
+        }
         let at = lbn + self.reserved;
         if sparing == Sparing::Track {
             let mut track = at / self.spt;
@@ -404,6 +501,12 @@ impl Zone {
     }
 
     fn track(&self, lbn: u64, sparing: Sparing) -> (u64, u64) {
+        if let Some(group) = &self.group {
+            // Of a sector that was moved to a spare: the track that it belongs to among its neighbours.
+            let start = self.physical_in(group, lbn).0 / self.spt * self.spt;
+            let logical = |physical| self.logical_in(group, physical).saturating_sub(self.reserved);
+            return (logical(start), logical(start + self.spt).min(self.lbns));
+        }
         let at = lbn + self.reserved;
         if sparing == Sparing::Track {
             let first = at / self.spt * self.spt;
@@ -525,6 +628,18 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    const SPARINGS: [Sparing; 9] = [
+        Sparing::None,
+        Sparing::Track,
+        Sparing::Zone,
+        Sparing::ZoneSlipToEnd,
+        Sparing::Cylinder,
+        Sparing::EachTrack,
+        Sparing::Range(1),
+        Sparing::Range(2),
+        Sparing::SlipToEnd,
+    ];
+
     fn two_zones(sparing: Sparing, mapping: Mapping) -> LayoutSpec {
         let outer = ZoneSpec {
             first_cylinder: 0,
@@ -534,7 +649,11 @@ mod tests {
             cylinder_skew_sectors: 5.0,
             reserved_sectors: if sparing == Sparing::Track { 20 } else { 4 },
             spares: 2,
-            slips: if sparing == Sparing::Track { vec![3] } else { vec![7, 8, 55] },
+            slips: match sparing {
+                Sparing::Track => vec![3],
+                Sparing::Cylinder | Sparing::Range(_) => vec![7, 55],
+                _ => vec![7, 8, 55],
+            },
             ..ZoneSpec::default()
         };
         let inner = ZoneSpec {
@@ -552,7 +671,7 @@ mod tests {
 
     #[test]
     fn every_logical_sector_has_its_own_place_and_runs_agree_with_places() {
-        for sparing in [Sparing::None, Sparing::Track, Sparing::Zone, Sparing::ZoneSlipToEnd] {
+        for sparing in SPARINGS {
             for mapping in [Mapping::Normal, Mapping::SerpentineInZone, Mapping::Serpentine] {
                 let layout = Layout::new(&two_zones(sparing, mapping), 3, 6_000_000).expect("valid");
                 let mut seen = std::collections::BTreeSet::new();

@@ -115,6 +115,8 @@ pub struct DriveCache {
     pub segment_sectors: u64,
     /// A miss fills its segment even if a command waits; otherwise read-ahead ends with the next command.
     pub fill: bool,
+    /// The drive keeps nothing: no hit, no read-ahead, and a write ends on the platter. The rest means nothing then.
+    pub off: bool,
 }
 
 /// Most segments of a drive's cache: a look-up goes through all of them.
@@ -125,10 +127,13 @@ impl std::str::FromStr for DriveCache {
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = || {
             format!(
-                "{text:?} is no drive cache: write SEGMENTSxSIZE, as in 16x512KiB (at most {SEGMENTS_MAX} segments, whole \
-                 sectors), and ,fill behind it if a miss shall fill its segment"
+                "{text:?} is no drive cache: write off, or SEGMENTSxSIZE, as in 16x512KiB (at most {SEGMENTS_MAX} segments, \
+                 whole sectors), and ,fill behind it if a miss shall fill its segment"
             )
         };
+        if text == "off" {
+            return Ok(Self { segments: 1, segment_sectors: 1, fill: false, off: true });
+        }
         let (size, fill) = text.strip_suffix(",fill").map_or((text, false), |size| (size, true));
         let (segments, bytes) = size.split_once('x').ok_or_else(wrong)?;
         let segments: u32 = segments.parse().map_err(|_| wrong())?;
@@ -136,7 +141,7 @@ impl std::str::FromStr for DriveCache {
         if segments == 0 || segments > SEGMENTS_MAX || bytes == 0 || !bytes.is_multiple_of(SECTOR_BYTES) {
             return Err(wrong());
         }
-        Ok(Self { segments, segment_sectors: bytes / SECTOR_BYTES, fill })
+        Ok(Self { segments, segment_sectors: bytes / SECTOR_BYTES, fill, off: false })
     }
 }
 
@@ -280,9 +285,40 @@ impl Preset {
         let PresetSpec::Mechanical { drive, .. } = &mut self.spec else {
             return Err(format!("{} is no mechanical drive: its cache cannot be changed", self.name));
         };
+        if cache.off {
+            drive.cache.enabled = false;
+            drive.cache.fast_write = false;
+            return Ok(self);
+        }
+        drive.cache.enabled = true;
         drive.cache.segments = cache.segments;
         drive.cache.segment_sectors = cache.segment_sectors;
         drive.cache.min_read_ahead_sectors = if cache.fill { cache.segment_sectors } else { 0 };
+        Ok(self)
+    }
+
+    /// The same preset with its write cache on (a write ends when its data is in the drive) or off.
+    ///
+    /// # Errors
+    /// What the device is, where it has no such switch.
+    pub fn with_write_cache(mut self, on: bool) -> Result<Self, String> {
+        match &mut self.spec {
+            PresetSpec::Mechanical { drive, .. } if on && !drive.cache.enabled => {
+                return Err(
+                    "a drive whose cache is off has no write cache: leave --drive-cache off out".into()
+                );
+            }
+            PresetSpec::Mechanical { drive, .. } => drive.cache.fast_write = on,
+            PresetSpec::Ssd { ssd, .. } if !on => ssd.write_buffer_us = 0.0,
+            PresetSpec::Ssd { ssd, .. } if ssd.write_buffer_us > 0.0 => {}
+            PresetSpec::Ssd { .. } => return Err(format!("{} has no buffer for writes", self.name)),
+            PresetSpec::Cloud { .. } => {
+                return Err(format!(
+                    "{} is a volume: whether its writes are cached is not ours to say",
+                    self.name
+                ));
+            }
+        }
         Ok(self)
     }
 

@@ -76,3 +76,32 @@ fn a_missing_or_broken_parameter_file_is_an_error_that_names_it() {
     assert!(error.contains("broken.parv") && error.contains("disksim_disk"), "{error}");
     std::fs::remove_dir_all(&folder).expect("removes");
 }
+
+#[test]
+fn drives_of_every_sparing_scheme_and_of_links_that_are_never_left_are_imported() {
+    let Some(folder) = shared_disk() else {
+        return;
+    };
+    let copy = std::env::temp_dir().join(format!("forerun-sparing-{}", std::process::id()));
+    std::fs::create_dir_all(&copy).expect("a folder");
+    for name in ["cheetah9LP.parv", "cheetah9LP.diskspecs", "cheetah9LP.model", "cheetah9LP.seek"] {
+        std::fs::copy(folder.join(name), copy.join(name)).expect("a file");
+    }
+    let read = |name: &str| std::fs::read_to_string(folder.join(name)).expect("a file");
+    let specs = read("cheetah9LP.diskspecs").replace("Never disconnect = 0", "Never disconnect = 1");
+    std::fs::write(copy.join("cheetah9LP.diskspecs"), specs).expect("a file");
+    for scheme in [0, 1, 2, 3, 7, 8, 9, 10] {
+        let model = read("cheetah9LP.model")
+            .replace("Sparing scheme used = 9", &format!("Sparing scheme used = {scheme}"));
+        std::fs::write(copy.join("cheetah9LP.model"), model).expect("a file");
+        let spec = disksim::import(&copy.join("cheetah9LP.parv"))
+            .unwrap_or_else(|problem| panic!("scheme {scheme}: {problem}"));
+        let PresetSpec::Mechanical { drive, .. } = &spec else { panic!("a drive") };
+        assert_eq!(drive.overheads.first_reselect_us, 0.0);
+        let preset = Preset { name: "spared".into(), spec };
+        let text = preset.to_toml().expect("a preset file");
+        assert_eq!(Preset::parse("spared", &text).expect("its own text").spec, preset.spec);
+        assert!(preset.build(&BuildOptions::default()).is_ok_and(|drive| drive.sectors() > 0), "{scheme}");
+    }
+    std::fs::remove_dir_all(&copy).expect("our own folder");
+}

@@ -277,10 +277,10 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// A write whose ends cover blocks only in part reads those blocks first.
+    /// A write whose ends cover blocks only in part reads those blocks first; behind the end of a file there is nothing to read.
     fn write(&mut self, now: Nanos, id: u64, request: Request, extent: Extent) {
         let head = !request.offset.is_multiple_of(BLOCK_BYTES);
-        let tail = !(request.offset + request.bytes).is_multiple_of(BLOCK_BYTES);
+        let tail = !request.appends && !(request.offset + request.bytes).is_multiple_of(BLOCK_BYTES);
         let last = Extent::new(extent.end() - 1, 1);
         let first = Extent { start: extent.start, blocks: 1 };
         let nobody = Extent::default();

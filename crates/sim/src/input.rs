@@ -193,7 +193,7 @@ impl Input {
         let footprint = workload.footprint_bytes();
         if footprint > capacity {
             let (f, c) =
-                (forerun_core::size::format_size(footprint), forerun_core::size::format_size(capacity));
+                (forerun_core::size::about_size(footprint), forerun_core::size::about_size(capacity));
             let why =
                 format!("the workload spans {f}, the array holds {c}: use a larger array or a smaller size=");
             return Err(RunError::Spec { field: "input", why });

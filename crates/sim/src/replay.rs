@@ -16,7 +16,7 @@
 
 use crate::workload::{PROCESS_SHIFT, Request, Source};
 use forerun_core::access::{Context, Op};
-use forerun_core::size::format_size;
+use forerun_core::size::about_size;
 use forerun_core::units::{BLOCK_BYTES, Nanos};
 use forerun_trace::record::{Name, Record, Trace};
 use std::cmp::Reverse;
@@ -69,7 +69,7 @@ pub enum ReplayError {
     /// More bytes than the volume has.
     #[error(
         "the trace spans {} and the volume holds {}: use larger or more disks, or --fit modulo",
-        format_size(*footprint), format_size(*capacity)
+        about_size(*footprint), about_size(*capacity)
     )]
     Footprint {
         /// Bytes that the trace needs.
@@ -218,6 +218,8 @@ struct Placed {
     op: Op,
     offset: u64,
     bytes: u64,
+    /// A write that goes on where its file ends.
+    appends: bool,
 }
 
 /// The requests of a trace that go to one volume.
@@ -352,6 +354,7 @@ fn place(
     let mut mapped =
         Mapped { device, footprint_bytes: footprint, empty: 0, files, files_end, placed: Vec::new() };
     let room = capacity / BLOCK_BYTES * BLOCK_BYTES;
+    let mut ends = Ends::default();
     for (_, record) in records() {
         if record.bytes == 0 {
             mapped.empty += 1;
@@ -376,9 +379,28 @@ fn place(
             op: record.op,
             offset,
             bytes: record.bytes,
+            appends: ends.appends(object, record),
         });
     }
     Ok(mapped)
+}
+
+/// Where the files of a trace end, as far as its requests have shown.
+#[derive(Default)]
+struct Ends(Vec<u64>);
+
+impl Ends {
+    /// Whether a request is a write that goes on where its file ends so far; a file that nothing was asked of ends at its
+    /// beginning. A device has no end.
+    fn appends(&mut self, object: usize, record: &Record) -> bool {
+        if self.0.len() <= object {
+            self.0.resize(object + 1, 0);
+        }
+        let end = &mut self.0[object];
+        let goes_on = record.op == Op::Write && record.offset == *end && record.file != Name(0);
+        *end = (*end).max(record.offset.saturating_add(record.bytes));
+        goes_on
+    }
 }
 
 impl Placed {
@@ -393,6 +415,7 @@ impl Placed {
             due: Nanos::ZERO,
             deadline: None,
             overlap,
+            appends: self.appends,
         }
     }
 }
@@ -597,10 +620,34 @@ mod tests {
     }
 
     #[test]
+    fn a_write_that_goes_on_where_its_file_ends_appends_and_one_of_a_device_does_not() {
+        let mut t = Trace { names: vec![String::new(), "log".into()], ..Trace::default() };
+        let of = |file: u32, op: Op, offset: u64, bytes: u64| Record {
+            file: Name(file),
+            op,
+            offset,
+            bytes,
+            ..Record::BLANK
+        };
+        t.records = vec![
+            of(1, Op::Write, 0, 1000),
+            of(1, Op::Write, 1000, 500),
+            of(1, Op::Write, 200, 100),
+            of(1, Op::Read, 0, 8000),
+            of(1, Op::Write, 1500, 100),
+            of(1, Op::Write, 8000, 100),
+            of(0, Op::Write, 0, 1000),
+        ];
+        let mapped = map_trace(&t, &Map::Concat, 1 << 20, Fit::Refuse).expect("fits");
+        let appends: Vec<bool> = mapped[0].placed.iter().map(|placed| placed.appends).collect();
+        assert_eq!(appends, [true, true, false, false, false, true, false]);
+    }
+
+    #[test]
     fn a_footprint_beyond_capacity_is_refused_with_both_sizes_or_wrapped() {
         let t = trace(&[(None, 1, 0, 0, 1 << 30, 8192), (None, 1, 0, 0, (1 << 20) - 4096, 8192)]);
         let told = map_trace(&t, &Map::Concat, 1 << 20, Fit::Refuse).expect_err("too small").to_string();
-        assert!(told.contains("1MiB") && told.contains("1048584KiB"), "{told}");
+        assert!(told.contains("1MiB") && told.contains("1.0GiB"), "{told}");
         let wrapped = map_trace(&t, &Map::Concat, 1 << 20, Fit::Modulo).expect("wrapped");
         assert!(wrapped[0].placed.iter().all(|p| p.offset == 0));
         assert!(map_trace(&t, &Map::Concat, 4096, Fit::Modulo).is_err(), "one request is larger");

@@ -48,9 +48,12 @@ pub struct RunSpec {
     /// Whether a mechanical drive reads ahead into its own cache; the preset's word where absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drive_readahead: Option<bool>,
-    /// Segments of a mechanical drive's own cache, `16x512KiB` or `16x512KiB,fill`; the preset's where empty.
+    /// Segments of a mechanical drive's own cache, `16x512KiB` or `16x512KiB,fill`, or `off`; the preset's where empty.
     #[serde(default = "of_the_preset", skip_serializing_if = "is_of_the_preset")]
     pub drive_cache: Said<Option<DriveCache>>,
+    /// Whether a write ends in the drive's own cache (`true`) or on its medium; the preset's word where absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drive_write_cache: Option<bool>,
     /// Scheduler of the host's queue above each member: `fcfs`, `clook`, `anticipatory`.
     pub scheduler: Said<Option<HostPolicy>>,
     /// Bytes of the array layer's cache; 0 for none.
@@ -108,6 +111,7 @@ impl Default for RunSpec {
             device: Said::of("cheetah-15k4"),
             drive_readahead: None,
             drive_cache: of_the_preset(),
+            drive_write_cache: None,
             scheduler: Said::of("anticipatory"),
             cache_bytes: 0,
             host_cache_bytes: 0,

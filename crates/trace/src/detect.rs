@@ -169,12 +169,20 @@ fn detect_text(text: &str, name: &str) -> Option<Format> {
         }
     }
     match best {
+        // Their lengths are sectors: where each would be whole sectors of sectors, they are bytes, and so are the offsets.
+        Some((_, Format::Mqsim | Format::Disksim)) if lines.iter().all(|line| counts_bytes(line)) => None,
         Some((_, Format::Mqsim)) if lines.iter().all(|line| is_disksim(line)) && named_disksim(name) => {
             Some(Format::Disksim)
         }
         Some((_, format)) => Some(format),
         None => None,
     }
+}
+
+/// Whether the fourth of five numbers looks like a length in bytes.
+fn counts_bytes(line: &str) -> bool {
+    let length: Option<u64> = Fields::blank_separated(line).get(3).parse().ok();
+    length.is_some_and(|length| length > 0 && length.is_multiple_of(512))
 }
 
 fn by_heading(first: &str) -> Option<Format> {
@@ -204,6 +212,13 @@ mod tests {
         let text = b"100 0 8 8 1\n200 0 16 8 0\n";
         assert_eq!(detect(text, "a.trace"), Some(Format::Mqsim));
         assert_eq!(detect(text, "a.disksim.gz"), Some(Format::Disksim));
+    }
+
+    #[test]
+    fn lengths_in_bytes_are_not_taken_for_sectors_without_a_word() {
+        let text = b"0.0 0 1048576 4096 1\n0.5 0 2097152 8192 1\n";
+        assert_eq!(detect(text, "mine.txt"), None, "neither DiskSim nor MQSim: --columns says what it is");
+        assert_eq!(detect(b"0.0 0 2048 8 1\n0.5 0 4096 512 1\n", "mine.txt"), Some(Format::Disksim));
     }
 
     #[test]

@@ -11,6 +11,7 @@
 //! not read ahead of waited for each page that it loaded, times the pages that this one needed. One run in twenty is held
 //! out for that, so that the figure does not grow old.
 
+use crate::ahead::{Ahead, AheadError, Wished};
 use crate::learn::Learner;
 use crate::outcome::{Ended, Progress, RecordError};
 use crate::record::unsupported;
@@ -21,6 +22,7 @@ use crate::store::{Store, StoreError};
 use crate::touches::Points;
 use crate::volumes::Volumes;
 use crate::{names, sys};
+use forerun_core::registry::SchemeSpec;
 use forerun_manifest::{History, Key, Manifest};
 use std::ffi::OsString;
 use std::fs;
@@ -32,6 +34,8 @@ use std::time::Duration;
 
 /// Shortest sleep of the loop: how far behind the pacing may be.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
+/// The same where a scheme has to be quick.
+const LOOK_EVERY_AHEAD: Duration = Duration::from_millis(1);
 /// After so many runs that were read ahead of, one is not.
 const HOLD_OUT_EVERY: usize = 20;
 /// A replay that earned nothing in so many runs is left off.
@@ -52,6 +56,8 @@ pub struct FollowOptions {
     pub key: Option<Key>,
     /// What is read ahead, instead of what is known of the key.
     pub given: Option<(Manifest, Volumes)>,
+    /// A scheme that reads ahead by patterns, beside the replay.
+    pub scheme: Option<SchemeSpec>,
     /// Whether a manifest that is there is replayed.
     pub replay: bool,
     /// End the command when somebody sets this.
@@ -84,6 +90,8 @@ pub struct Report {
     pub kept: Option<u64>,
     /// What was read ahead.
     pub replayed: Replayed,
+    /// What the scheme read ahead, if there was one.
+    pub wished: Option<Wished>,
     /// A device among those that were read ahead of turns.
     pub rotating: bool,
     /// How the run went.
@@ -108,6 +116,9 @@ pub enum FollowError {
     /// The run could not be watched.
     #[error(transparent)]
     Record(#[from] RecordError),
+    /// The scheme is none of a page cache.
+    #[error(transparent)]
+    Scheme(#[from] AheadError),
     /// What was learnt could not be kept.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -170,6 +181,7 @@ pub fn follow(options: &FollowOptions, progress: &mut dyn FnMut(Progress)) -> Re
         .as_ref()
         .filter(|_| decision == Decision::Replay)
         .map(|known| Replay::start(known, &volumes, Pacing::On));
+    let ahead = options.scheme.clone().map(|scheme| Ahead::new(scheme, &volumes)).transpose()?;
     let touches = points.touches;
     let plan = Plan {
         ids: &points.ids.clone(),
@@ -180,9 +192,10 @@ pub fn follow(options: &FollowOptions, progress: &mut dyn FnMut(Progress)) -> Re
         argv: Some(&options.command),
         duration: None,
         stop: options.stop.as_deref(),
-        look_every: LOOK_EVERY,
+        look_every: if ahead.is_some() { LOOK_EVERY_AHEAD } else { LOOK_EVERY },
     };
-    let learner = Learner::new(points, volumes, replay.as_ref().map(Replay::ledger));
+    let mut learner = Learner::new(points, volumes, replay.as_ref().map(Replay::ledger));
+    learner.ahead = ahead;
     let done = session::run(&plan, learner, progress);
     if let Some(replay) = &replay {
         replay.stop();
@@ -204,6 +217,7 @@ pub fn follow(options: &FollowOptions, progress: &mut dyn FnMut(Progress)) -> Re
         loaded: if replay.is_some() { replayed.pages } else { learner.loaded },
         used: replayed.used,
     };
+    let wished = learner.ahead.as_ref().map(Ahead::wished);
     let rotating = replay.as_ref().is_some_and(|replay| replay.rotating);
     let manifest = combine(known, learner, replay.take(), key, run);
     let kept = options.store.as_ref().map(|store| store.keep(&manifest)).transpose()?;
@@ -212,6 +226,7 @@ pub fn follow(options: &FollowOptions, progress: &mut dyn FnMut(Progress)) -> Re
         manifest,
         kept,
         replayed,
+        wished,
         rotating,
         run,
         estimated: estimate.is_some(),

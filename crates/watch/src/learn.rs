@@ -6,13 +6,14 @@
 //!
 //! A sleep begins with a thread's `sched_switch` in state D and ends when it gets a processor back.
 
+use crate::ahead::Ahead;
 use crate::ledger::Ledger;
 use crate::outcome::RecordError;
 use crate::sample::{self, Sample, SampleError};
 use crate::session::{Collect, Tally};
 use crate::sys;
 use crate::touches::{Points, Touch};
-use crate::volumes::{self, Volumes};
+use crate::volumes::{self, Volume, Volumes};
 use forerun_manifest::run::pack;
 use forerun_manifest::{File, FileSystem, Key, Manifest, Run};
 use forerun_trace::assemble::FileId;
@@ -84,6 +85,7 @@ pub(crate) struct Learner {
     points: Points,
     volumes: Volumes,
     ledger: Option<Arc<Ledger>>,
+    pub(crate) ahead: Option<Ahead>,
     batch: Vec<(u64, u32, What)>,
     complete_until: u64,
     known: BTreeMap<FileId, Known>,
@@ -106,6 +108,7 @@ impl Learner {
             points,
             volumes,
             ledger,
+            ahead: None,
             batch: Vec::new(),
             complete_until: 0,
             known: BTreeMap::new(),
@@ -121,7 +124,9 @@ impl Learner {
     }
 
     fn event(&mut self, time: u64, thread: u32, touch: Touch) {
-        if let (Touch::Asked(file, first, last), Some(ledger)) = (touch, &self.ledger) {
+        if let (Touch::Asked(file, first, last) | Touch::Read(file, first, last), Some(ledger)) =
+            (touch, &self.ledger)
+        {
             ledger.touch(file, first, last.saturating_add(1));
         }
         self.batch.push((time, thread, What::Touch(touch)));
@@ -150,15 +155,18 @@ impl Learner {
                     self.waited += time.saturating_sub(since);
                 }
             }
-            What::Touch(Touch::Asked(file, first, last)) => {
+            What::Touch(touch @ (Touch::Asked(file, first, last) | Touch::Read(file, first, last))) => {
                 if first < last && thread.asked == Some((file, last)) {
                     return;
                 }
                 thread.asked = Some((file, last));
+                if let (Touch::Read(..), Some(ahead)) = (touch, &mut self.ahead) {
+                    ahead.see(time, number, file, first, last.saturating_add(1));
+                }
                 self.note(file, first, last.saturating_add(1));
             }
             What::Touch(Touch::Loaded(file, first, pages)) => {
-                let file = self.volumes.of_block_device(file).map_or(file, metadata_of);
+                let file = self.volumes.of_block_device(file).map_or(file, Volume::metadata_file);
                 self.loaded += pages;
                 self.note(file, first, first.saturating_add(pages));
             }
@@ -185,7 +193,7 @@ impl Learner {
                 manifest.file_systems.push(volume.entry());
                 u32::try_from(manifest.file_systems.len() - 1).expect("a few file systems")
             });
-            if id == metadata_of(volume) {
+            if id == volume.metadata_file() {
                 let fs: &mut FileSystem = &mut manifest.file_systems[at as usize];
                 fs.metadata = pack(known.stretches);
                 continue;
@@ -207,7 +215,7 @@ impl Learner {
         let nameless = |id: &FileId| {
             let volume = self.volumes.by_device(id.major, id.minor);
             !self.paths.contains_key(id)
-                && volume.is_some_and(|volume| !volume.finds_by_inode() && *id != metadata_of(volume))
+                && volume.is_some_and(|volume| !volume.finds_by_inode() && *id != volume.metadata_file())
         };
         self.known.keys().filter(|id| nameless(id)).copied().collect()
     }
@@ -221,11 +229,6 @@ impl Learner {
     pub(crate) fn close(&mut self) {
         self.settle(u64::MAX);
     }
-}
-
-/// The number under which pages of the block device below a file system are kept: no file has it.
-pub(crate) fn metadata_of(volume: &volumes::Volume) -> FileId {
-    FileId { major: volume.device.major(), minor: volume.device.minor(), inode: u64::MAX }
 }
 
 /// Without what lies behind the end of the file: a read may ask for more than there is.
@@ -261,6 +264,9 @@ impl Collect for Learner {
         let until = self.complete_until;
         self.settle(until);
         self.complete_until = sys::now();
+        if let Some(ahead) = &mut self.ahead {
+            ahead.turn(self.complete_until);
+        }
     }
 
     fn full(&self) -> bool {

@@ -16,7 +16,9 @@
 //! Beside the recorder, [`pages`] asks which pages of a file are in memory, and [`kernel`] uses it to compare the running
 //! kernel's read-ahead with the scheme that describes it. Unsafe code is in `ring` and [`pages`] only.
 
+pub mod ahead;
 pub mod bio;
+pub mod check;
 pub mod device;
 mod filemap;
 pub mod files;

@@ -12,7 +12,6 @@
 //! What is issued and not yet touched is bounded ([`AHEAD_PAGES`]): a manifest of something else loads that much and stops. A
 //! file that is not the one that was recorded is skipped. Nothing is written, nothing evicted, and no descriptor outlives a request.
 
-use crate::learn::metadata_of;
 use crate::ledger::{Ledger, Sums};
 use crate::load;
 use crate::pace::Depth;
@@ -182,13 +181,13 @@ impl Replay {
         let mut lanes: Vec<Option<Lane>> = meant.iter().map(|volume| volume.map(Lane::new)).collect();
         for (fs, lane) in manifest.file_systems.iter().zip(&mut lanes) {
             if let Some(lane) = lane.as_mut().filter(|lane| lane.volume.has_metadata_pages()) {
-                let at = ledger.add(metadata_of(&lane.volume), &fs.metadata, false);
+                let at = ledger.add(lane.volume.metadata_file(), &fs.metadata, false);
                 lane.take_metadata(at, &fs.metadata);
             }
         }
         for (number, file) in manifest.files.iter().enumerate() {
             if let Some(Some(lane)) = lanes.get_mut(file.file_system as usize) {
-                let id = FileId { inode: file.inode, ..metadata_of(&lane.volume) };
+                let id = FileId { inode: file.inode, ..lane.volume.metadata_file() };
                 let at = ledger.add(id, &file.runs, true);
                 lane.take_file(number, at, &file.runs);
             }
@@ -205,7 +204,7 @@ impl Replay {
             named.spawn(move || lane.drive(&shared)).ok()
         };
         let lanes = lanes.into_iter().filter_map(start).collect();
-        let device = |volume: &Volume| FileId { inode: 0, ..metadata_of(volume) };
+        let device = |volume: &Volume| FileId { inode: 0, ..volume.metadata_file() };
         Self { shared, lanes, systems: meant.iter().map(|volume| volume.map(device)).collect(), rotating }
     }
 

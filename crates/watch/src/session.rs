@@ -248,6 +248,15 @@ pub(crate) fn refused(error: io::Error) -> RecordError {
     RecordError::Unsupported { what: format!("perf_event_open: {error}"), remedy: remedy.to_owned() }
 }
 
+/// Opens tracepoints as a recording of a command would, and closes them again.
+///
+/// # Errors
+/// [`RecordError::Unsupported`] with its remedy.
+pub(crate) fn probe(ids: &[u64]) -> Result<(), RecordError> {
+    let opened = Ring::open(ids, 0, Scope::StartedByThisThread, Beside::TasksAndSwitches, 1);
+    opened.map(drop).map_err(refused)
+}
+
 /// One ring per processor that is on, with the filter in place.
 fn open_rings(plan: &Plan<'_>) -> Result<Vec<Ring>, RecordError> {
     let online = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();

@@ -34,6 +34,8 @@ pub(crate) enum Touch {
     Loaded(FileId, u64, u64),
     /// Pages were asked for: first and last.
     Asked(FileId, u64, u64),
+    /// The same, by a buffered read.
+    Read(FileId, u64, u64),
     /// The thread goes to sleep until something has come.
     Asleep,
 }
@@ -42,7 +44,7 @@ pub(crate) enum Touch {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Kind {
     Loaded { inode: usize, device: usize, first: usize, order: Option<usize> },
-    Asked { inode: usize, device: usize, first: usize, last: Option<usize> },
+    Asked { inode: usize, device: usize, first: usize, last: Option<usize>, read: bool },
     Asleep,
 }
 
@@ -97,11 +99,12 @@ impl Points {
                 let order = order.map_or(Some(0), |at| raw.get(at).copied())?.min(ORDER_MAX);
                 Some(Touch::Loaded(file(raw, inode, device)?, u64_at(raw, first)?, 1 << order))
             }
-            Kind::Asked { inode, device, first, last } => {
+            Kind::Asked { inode, device, first, last, read } => {
                 let first = u64_at(raw, first)?;
                 let last = last.map_or(Some(first), |at| u64_at(raw, at))?;
                 let last = last.clamp(first, first.saturating_add(PAGES_MAX));
-                Some(Touch::Asked(file(raw, inode, device)?, first, last))
+                let file = file(raw, inode, device)?;
+                Some(if read { Touch::Read(file, first, last) } else { Touch::Asked(file, first, last) })
             }
             Kind::Asleep => Some(Touch::Asleep),
         }
@@ -130,6 +133,7 @@ fn asked(format: &Format) -> Result<Kind, TracefsError> {
         device: format.field("s_dev", 4)?.offset,
         first: format.field("index", 8)?.offset,
         last: format.field("last_index", 8).ok().map(|field| field.offset),
+        read: format.name == "mm_filemap_get_pages",
     })
 }
 

@@ -59,6 +59,12 @@ impl Volume {
         EXT.contains(&self.kind.as_str())
     }
 
+    /// The number under which pages of its block device are kept: no file has it.
+    #[must_use]
+    pub fn metadata_file(&self) -> FileId {
+        FileId { major: self.device.major(), minor: self.device.minor(), inode: u64::MAX }
+    }
+
     /// As a manifest knows it.
     #[must_use]
     pub fn entry(&self) -> FileSystem {
@@ -228,6 +234,19 @@ pub fn open(volume: &Volume, file: &File) -> Result<Opened, Stale> {
     let opened = to_read(&place).map_err(|_| Stale::Gone)?;
     let state = state(&opened, &data);
     file.stale(&state).map_or(Ok(Opened { file: opened, state }), Err)
+}
+
+/// Opens a file by its number alone, whatever it is like, if it is a regular one.
+///
+/// # Errors
+/// What the system said; `NotFound` where that number is no regular file, or numbers open nothing here.
+pub fn open_number(volume: &Volume, inode: u64) -> io::Result<OwnedFd> {
+    let place = place(volume, &File { inode, ..File::default() })?;
+    let data = fs::File::from(place.try_clone()?).metadata()?;
+    if !data.is_file() || data.ino() != inode {
+        return Err(io::ErrorKind::NotFound.into());
+    }
+    to_read(&place)
 }
 
 /// Makes the entry of a file that was just touched: by inode alone where the file system can, else by `path`.

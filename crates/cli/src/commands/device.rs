@@ -8,7 +8,7 @@ use crate::table::{self, Align};
 use crate::ui::{Style, Ui};
 use clap::{Args, Subcommand};
 use forerun_disk::disksim;
-use forerun_disk::preset::{BuildOptions, Preset, PresetError};
+use forerun_disk::preset::{BuildOptions, DriveCache, Preset, PresetError};
 use forerun_disk::validate::{self, Validation};
 use serde::Serialize;
 use std::path::PathBuf;
@@ -26,8 +26,9 @@ Examples:
 FILE is a DiskSim 4.0 parameter file; the model, seek and layout files that it names are read beside it.";
 
 const VALIDATE_HELP: &str = "\
-Example:
+Examples:
   forerun device validate cheetah-9lp cheetah9LP.trace.gz
+  forerun device validate cheetah-9lp cheetah9LP.trace.gz --drive-cache off
 
 Replays a trace measured on a real drive, each request after the one before and its think time, and prints both
 means, both distributions and the demerit figure: the rms horizontal distance between the two distributions.
@@ -74,6 +75,12 @@ pub(crate) struct ValidateArgs {
     preset: String,
     /// Measured trace
     trace: PathBuf,
+    /// The drive's own cache in place of the preset's: off, or SEGMENTSxSIZE as in 16x512KiB
+    #[arg(long, value_name = "CACHE")]
+    drive_cache: Option<DriveCache>,
+    /// Whether a write ends in the drive's cache [default: as the preset says]
+    #[arg(long, value_name = "on|off", value_parser = crate::plan::switch)]
+    drive_write_cache: Option<bool>,
 }
 
 /// Runs one of them.
@@ -138,8 +145,7 @@ fn show(args: &ShowArgs, ui: &Ui) -> Result<(), CliError> {
 
 fn import(args: &ImportArgs, ui: &Ui) -> Result<(), CliError> {
     outputs::check(&[("--output", args.output.as_deref())], std::slice::from_ref(&args.file))?;
-    let spec = disksim::import(&args.file)
-        .map_err(|problem| CliError::failure(&args.file.display().to_string(), problem))?;
+    let spec = disksim::import(&args.file).map_err(|problem| CliError::failure("", problem))?; // it names its file
     let name = args.file.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
     let preset = Preset { name, spec };
     if ui.json && args.output.is_none() {
@@ -166,7 +172,14 @@ struct Validated<'a> {
 
 fn validate(args: &ValidateArgs, ui: &Ui) -> Result<(), CliError> {
     let place = args.trace.display().to_string();
-    let preset = load(&args.preset)?;
+    let mut preset = load(&args.preset)?;
+    let wrong = |what| move |problem: String| CliError::usage(what, problem, "");
+    if let Some(cache) = args.drive_cache {
+        preset = preset.with_drive_cache(cache).map_err(wrong("--drive-cache"))?;
+    }
+    if let Some(on) = args.drive_write_cache {
+        preset = preset.with_write_cache(on).map_err(wrong("--drive-write-cache"))?;
+    }
     let requests = validate::load(&args.trace).map_err(|problem| CliError::failure("", problem))?;
     let mut device =
         preset.build(&BuildOptions::default()).map_err(|problem| CliError::failure("device", problem))?;

@@ -131,6 +131,7 @@ fn beside(args: &LoadArgs, files: Files, ui: &Ui) -> Result<(), CliError> {
         key: Some(files.manifest.key.clone()),
         given: Some((files.manifest, files.volumes)),
         replay: true,
+        scheme: None,
         stop: Some(stop),
     };
     let report = follow::follow(&options, &mut |_| {}).map_err(watch::problem)?;

@@ -195,6 +195,7 @@ fn record(args: &RecordArgs, ui: &Ui) -> Result<(), CliError> {
         key: args.name.clone(),
         given: None,
         replay: false,
+        scheme: None,
         stop: Some(stop),
     };
     let report = follow::follow(&options, &mut |_| {}).map_err(watch::problem)?;

@@ -1,5 +1,6 @@
 //! One file for each subcommand.
 
+pub(crate) mod attempt;
 pub(crate) mod compare;
 pub(crate) mod config;
 pub(crate) mod ctl;
@@ -19,6 +20,7 @@ pub(crate) mod serve;
 pub(crate) mod top;
 pub(crate) mod trace;
 pub(crate) mod watch;
+mod watch_check;
 
 use crate::args::{self, Command};
 use crate::error::CliError;
@@ -29,6 +31,8 @@ use clap::ArgMatches;
 pub(crate) fn dispatch(command: Command, matches: &ArgMatches, ui: &Ui) -> Result<(), CliError> {
     match command {
         Command::Doctor(args) => doctor::doctor(&args, ui),
+        Command::Try(args) => attempt::attempt(&args, ui),
+        Command::Advise(args) => attempt::advise(&args, ui),
         Command::Schemes => schemes::list(ui),
         Command::Explain(args) => explain::explain(&args, ui),
         Command::Device(command) => device::run(&command, ui),

@@ -7,6 +7,8 @@ use crate::table::{self, Align};
 use crate::ui::Ui;
 use clap::Args;
 use forerun_core::retention::{self, BASELINES, Baseline};
+use forerun_core::size::parse_size;
+use forerun_core::units::BLOCK_BYTES;
 use forerun_sim::mrc::{MrcRow, Sequence};
 use forerun_sim::replay::Map;
 use forerun_trace::record::{Name, Trace};
@@ -29,15 +31,24 @@ pub(crate) struct MrcArgs {
     /// Retentions: lru, arc, s3fifo, sieve, belady
     #[arg(long, value_name = "NAME,…", value_delimiter = ',', default_value = "lru", value_parser = retention)]
     retention: Vec<&'static Baseline>,
-    /// Cache sizes in blocks of 4 KiB
-    #[arg(long, value_name = "N,…", value_delimiter = ',', required = true,
-          value_parser = clap::value_parser!(u64).range(1..))]
+    /// Cache sizes: blocks of 4 KiB, or with a unit bytes (10M)
+    #[arg(long, value_name = "N,…", value_delimiter = ',', required = true, value_parser = blocks)]
     cache_blocks: Vec<u64>,
     /// Which devices of the trace share a cache: concat (all), only:DEV, one-array-each (rows for each device)
     #[arg(long, value_name = "MAP", default_value = "concat")]
     map: Map,
     #[command(flatten)]
     read: ReadArgs,
+}
+
+/// A number of blocks; with a unit, so many bytes in blocks.
+fn blocks(text: &str) -> Result<u64, String> {
+    let wrong = || "expected blocks (1000) or a size of at least a block (10M)".to_owned();
+    let blocks = match text.parse() {
+        Ok(blocks) => blocks,
+        Err(_) => parse_size(text).map_err(|_| wrong())? / BLOCK_BYTES,
+    };
+    if blocks == 0 { Err(wrong()) } else { Ok(blocks) }
 }
 
 fn retention(name: &str) -> Result<&'static Baseline, String> {

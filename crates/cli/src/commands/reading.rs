@@ -35,7 +35,10 @@ pub(crate) fn open(path: &Path, args: &ReadArgs, ui: &Ui) -> Result<Opened, CliE
     };
     let opened = forerun_trace::open(path, &options).map_err(|problem: TraceError| {
         let remedy = match &problem {
-            TraceError::Malformed(_) if !args.skip_bad => "--skip-bad passes over such records",
+            // Of a file that is no trace at all, no record would be left.
+            TraceError::Malformed(bad) if !args.skip_bad && bad.format != "unknown" => {
+                "--skip-bad passes over such records"
+            }
             _ => "",
         };
         CliError::new(Kind::Failure, "", problem, remedy)

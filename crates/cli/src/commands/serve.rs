@@ -99,7 +99,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "SIZE", requires = "members")]
     stripe: Option<String>,
     /// Members of --stripe, in order
-    #[arg(value_name = "MEMBER", requires = "stripe")]
+    #[arg(value_name = "MEMBER")]
     members: Vec<MemberSpec>,
     /// Where strips lie in what --over names: single:STRIP or raid0:NxSTRIP [default: what the kernel says of a striped
     /// device, else single:128KiB]
@@ -227,11 +227,46 @@ struct Replayed {
     cut: Option<u64>,
 }
 
+/// What is easily got wrong in naming members and sockets, said in their words.
+fn misnamed(args: &ServeArgs) -> Result<(), CliError> {
+    const SCHEMES: [&str; 9] =
+        ["nbd", "nbds", "nbd+unix", "nbds+unix", "s3", "http", "https", "file", "emulate"];
+    if let (Some(member), None, None) = (args.members.first(), &args.over, &args.stripe) {
+        let path = member.path.display();
+        let remedy = format!("say --over {path}, or --stripe SIZE before several members");
+        return Err(CliError::usage(
+            &path.to_string(),
+            "a member without a word of how it is served",
+            &remedy,
+        ));
+    }
+    for member in args.over.iter().chain(&args.members) {
+        let text = member.path.to_string_lossy();
+        if let Some((scheme, _)) = text.split_once("://")
+            && !SCHEMES.contains(&scheme)
+        {
+            let known =
+                "nbd://, nbds://, nbd+unix://, nbds+unix://, s3://, http://, https://, file://, or a path";
+            return Err(CliError::usage(&text, format!("{scheme}:// is no way to a member"), known));
+        }
+    }
+    let folder =
+        args.socket.as_deref().and_then(Path::parent).filter(|folder| !folder.as_os_str().is_empty());
+    match folder {
+        Some(folder) if !folder.is_dir() => {
+            let what = format!("the folder {} is not there", folder.display());
+            Err(CliError::failure("--socket", what))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Serves until it is stopped, or replays a log.
 pub(crate) fn serve(args: &ServeArgs, matches: Option<&ArgMatches>, ui: &Ui) -> Result<(), CliError> {
     if let Some(path) = &args.replay_log {
         return replay(path, ui);
     }
+    misnamed(args)?;
     let config: Vec<PathBuf> = args.config.iter().cloned().collect();
     let effective = settings::effective(args, matches)?;
     let args = &effective.args[0];

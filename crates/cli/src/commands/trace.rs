@@ -9,6 +9,7 @@ use crate::ui::{Style, Ui};
 use clap::{Args, Subcommand};
 use forerun_sim::workload::Workload;
 use forerun_trace::{Format, TraceInfo};
+use forerun_watch::device::Device;
 use forerun_watch::files::{self, FilesOptions};
 use forerun_watch::outcome::{Ended, Progress, RecordError};
 use forerun_watch::record::{self, RecordOptions, Recording, Source};
@@ -122,7 +123,7 @@ pub(crate) struct RecordArgs {
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
     /// Everything that reaches this disk or partition
-    #[arg(long, value_name = "DEV", required_unless_present = "command")]
+    #[arg(long, value_name = "DEV")]
     device: Option<PathBuf>,
     /// What the command and its children read of files, instead of what reaches a device
     #[arg(long, conflicts_with = "device", requires = "command")]
@@ -275,6 +276,10 @@ fn size_bars(info: &TraceInfo) -> String {
 }
 
 fn convert(args: &ConvertArgs, ui: &Ui) -> Result<(), CliError> {
+    if args.output.as_os_str() == "-" {
+        let remedy = "name a file; /dev/stdout is one, with --to FORMAT";
+        return Err(CliError::usage("OUTPUT", "`-` is no file", remedy));
+    }
     outputs::check(&[("OUTPUT", Some(&args.output))], std::slice::from_ref(&args.input))?;
     let opened = open(&args.input, &args.read, ui)?;
     wrote(&args.output, &write(&args.output, args.to, &opened.trace, ui)?, None, ui)
@@ -362,6 +367,15 @@ struct WrittenJson<'a> {
 }
 
 fn record(args: &RecordArgs, ui: &Ui) -> Result<(), CliError> {
+    if args.device.is_none() && args.command.is_empty() {
+        let remedy =
+            "--device DEV records what reaches a device, `-- CMD` what a command and its children ask";
+        return Err(CliError::usage("trace record", "nothing is named to be recorded", remedy));
+    }
+    if let Some(device) = &args.device {
+        // Before the kernel is asked what it can: a device that is not there is not its fault.
+        Device::find(device).map_err(|problem| CliError::failure("--device", problem))?;
+    }
     // Before anything runs: what cannot be written is not recorded.
     target(&args.output, args.to)?;
     outputs::check(&[("--output", Some(&args.output))], &[])?;

@@ -4,6 +4,7 @@ use crate::error::{CliError, Kind};
 use crate::human;
 use crate::ui::Ui;
 use clap::Args;
+use forerun_core::registry::SchemeSpec;
 use forerun_watch::follow::{self, Decision, FollowError, FollowOptions, Report};
 use forerun_watch::outcome::{Ended, RecordError};
 use forerun_watch::replay::Replayed;
@@ -17,6 +18,7 @@ pub(crate) const HELP: &str = "\
 Examples:
   sudo forerun watch -- git grep unsafe      # the first run is recorded, from the second on it is read ahead of
   sudo forerun watch --no-replay -- make     # only records
+  forerun watch --check                      # what works here, and why not
   forerun manifest show /var/lib/forerun/manifests/git-*.manifest
 
 A run is known by its program, its arguments and the folder it is started in. What it loaded, in which order, is kept as a
@@ -35,15 +37,26 @@ pub(crate) struct WatchArgs {
     /// Record, but do not read ahead
     #[arg(long)]
     no_replay: bool,
+    /// Also read ahead by patterns, as this scheme of a page cache decides: `flashy(poll=20ms,max_rate=2G)` knows strides (ext4)
+    #[arg(long, value_name = "SCHEME", value_parser = scheme)]
+    scheme: Option<SchemeSpec>,
+    /// Say what works here and what is missing, and run nothing; exit code 4 if nothing works
+    #[arg(long, conflicts_with_all = ["command", "state", "no_replay", "scheme"])]
+    check: bool,
     /// Command to run
-    #[arg(last = true, value_name = "CMD", required = true)]
+    #[arg(last = true, value_name = "CMD", required_unless_present = "check")]
     command: Vec<OsString>,
+}
+
+fn scheme(text: &str) -> Result<SchemeSpec, String> {
+    SchemeSpec::parse(text).map_err(|problem| problem.to_string())
 }
 
 /// The trouble of watching as the command line's.
 pub(crate) fn problem(error: FollowError) -> CliError {
     let kind = match &error {
         FollowError::Record(RecordError::Unsupported { .. }) => Kind::Unsupported,
+        FollowError::Scheme(_) => Kind::Usage,
         _ => Kind::Failure,
     };
     CliError::new(kind, "watch", error, "")
@@ -51,6 +64,9 @@ pub(crate) fn problem(error: FollowError) -> CliError {
 
 /// Runs it.
 pub(crate) fn run(args: &WatchArgs, ui: &Ui) -> Result<(), CliError> {
+    if args.check {
+        return super::watch_check::run(ui);
+    }
     let stop =
         forerun_watch::signals::stop_flag().map_err(|problem| CliError::failure("signals", problem))?;
     let folder = args.state.clone().unwrap_or_else(store::default_folder);
@@ -60,6 +76,7 @@ pub(crate) fn run(args: &WatchArgs, ui: &Ui) -> Result<(), CliError> {
         key: None,
         given: None,
         replay: !args.no_replay,
+        scheme: args.scheme.clone(),
         stop: Some(stop),
     };
     let report = follow::follow(&options, &mut |_| {}).map_err(problem)?;
@@ -74,6 +91,13 @@ pub(crate) fn tell(report: &Report, ui: &Ui) -> Result<(), CliError> {
         return ui.print_json_line(&RunJson::of(report));
     }
     summary(report).iter().for_each(|line| ui.say(line));
+    if let Some(wished) = &report.wished {
+        ui.say(&format!(
+            "forerun: by patterns {} read ahead, {} of them used",
+            pages(wished.pages),
+            of(wished.used, wished.pages)
+        ));
+    }
     Ok(())
 }
 
@@ -191,6 +215,8 @@ pub(crate) struct RunJson {
     here_pages: u64,
     stale_files: u64,
     paced: bool,
+    wished_pages: Option<u64>,
+    wished_used_pages: Option<u64>,
     lost_events: u64,
 }
 
@@ -222,6 +248,8 @@ impl RunJson {
             here_pages: did.here,
             stale_files: did.stale_files(),
             paced: did.paced,
+            wished_pages: report.wished.map(|wished| wished.pages),
+            wished_used_pages: report.wished.map(|wished| wished.used),
             lost_events: report.lost,
         }
     }

@@ -17,11 +17,15 @@ pub(super) fn header(title: &str) -> String {
     )
 }
 
-/// Which program wrote the page.
-pub(super) fn footer() -> String {
+/// Which program wrote the page; times that a simulation made are said to be virtual.
+pub(super) fn footer(simulated: bool) -> String {
+    let times = if simulated {
+        " Times are virtual: the same spec gives the same numbers on every machine."
+    } else {
+        " Times are those of the recording."
+    };
     format!(
-        "<footer><p>Written by Forerun {}. Times are virtual: the same spec gives the same numbers on every \
-         machine. Sizes are in powers of 1024.</p></footer>\n<div id=\"tip\" role=\"status\" hidden></div>",
+        "<footer><p>Written by Forerun {}.{times} Sizes are in powers of 1024.</p></footer>\n<div id=\"tip\" role=\"status\" hidden></div>",
         env!("CARGO_PKG_VERSION")
     )
 }

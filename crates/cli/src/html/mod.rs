@@ -34,17 +34,17 @@ pub(crate) fn comparison(comparison: &Comparison, remarks: &[String]) -> String 
         body.push_str(&sections::input(group, number, groups.len() > 1));
     }
     body.push_str(&sections::how_to_read());
-    page(&title(&comparison.runs), &body)
+    page(&title(&comparison.runs), &body, true)
 }
 
 /// The page of a reproduction.
 pub(crate) fn reproduction(study: &Study, result: &Reproduction) -> String {
-    page(study.title, &reproduction::body(study, result))
+    page(study.title, &reproduction::body(study, result), true)
 }
 
 /// The page of a trace's patterns; `by` says what its rows are.
 pub(crate) fn patterns(name: &str, by: Option<GroupBy>, found: &Patterns) -> String {
-    page(&format!("Patterns of {name}"), &patterns::body(name, by, found))
+    page(&format!("Patterns of {name}"), &patterns::body(name, by, found), false)
 }
 
 fn title(runs: &[RunReport]) -> String {
@@ -56,8 +56,8 @@ fn title(runs: &[RunReport]) -> String {
     }
 }
 
-/// A whole document around `body`, which is HTML already.
-pub(crate) fn page(title: &str, body: &str) -> String {
+/// A whole document around `body`, which is HTML already; `simulated` says whose times are in it.
+pub(crate) fn page(title: &str, body: &str, simulated: bool) -> String {
     let mut text = String::with_capacity(body.len() + BASE_STYLE.len() + STYLE.len() + SCRIPT.len() + 2048);
     // Writing to a string cannot fail.
     let _ = write!(
@@ -69,7 +69,7 @@ pub(crate) fn page(title: &str, body: &str) -> String {
          <style>\n{BASE_STYLE}{STYLE}</style>\n</head>\n<body>\n{}\n<main>\n{body}</main>\n{}\n\
          <script>\n{SCRIPT}</script>\n</body>\n</html>\n",
         chrome::header(title),
-        chrome::footer(),
+        chrome::footer(simulated),
         title = esc(title),
     );
     text
@@ -99,7 +99,8 @@ mod tests {
     fn what_comes_from_outside_cannot_become_markup() {
         assert_eq!(esc("<script>'\"&"), "&lt;script&gt;&#39;&quot;&amp;");
         assert!(
-            page("a</title><script>", "").contains("<title>a&lt;/title&gt;&lt;script&gt; – Forerun</title>")
+            page("a</title><script>", "", true)
+                .contains("<title>a&lt;/title&gt;&lt;script&gt; – Forerun</title>")
         );
     }
 
@@ -126,7 +127,7 @@ mod tests {
 
     #[test]
     fn the_page_asks_for_nothing_from_outside() {
-        let text = page("x", "");
+        let text = page("x", "", true);
         for word in ["http://", "https://", "@import", "url(", "src="] {
             assert!(!text.contains(word), "{word}");
         }

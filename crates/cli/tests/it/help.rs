@@ -4,6 +4,8 @@ use super::{forerun, output};
 
 const SUBCOMMANDS: &[&[&str]] = &[
     &["doctor"],
+    &["try"],
+    &["advise"],
     &["schemes"],
     &["explain"],
     &["device", "list"],

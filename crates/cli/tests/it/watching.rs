@@ -100,6 +100,52 @@ fn the_second_run_of_a_command_knows_the_first() {
 }
 
 #[test]
+fn nothing_is_left_behind_after_kill_9() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let data = file(folder.path(), "data", 1 << 20);
+    let state = folder.path().join("state");
+    let path = state.to_str().expect("UTF-8");
+    let first = forerun(&["watch", "--state", path, "--", "cat", &data]).output().expect("it runs");
+    if first.status.code() == Some(4) {
+        return;
+    }
+    let kept = manifests(&state);
+    let mounts = || std::fs::read_to_string("/proc/self/mounts").expect("readable");
+    let before = (mounts(), std::fs::read(&kept[0]).expect("kept"));
+    // The shell's parent is forerun, in the middle of a run that is read ahead of.
+    let kill = format!("cat {data} >/dev/null; kill -9 $PPID");
+    for command in [&["cat", data.as_str()][..], &["sh", "-c", &kill][..]] {
+        let words = [&["watch", "--state", path, "--"][..], command].concat();
+        let done = forerun(&words).output().expect("it runs");
+        assert_eq!(done.status.success(), command[0] == "cat", "{done:?}");
+        if command[0] == "sh" {
+            assert_eq!(manifests(&state), kept, "no other file");
+            assert_eq!(mounts(), before.0, "no mount");
+        }
+    }
+    let again = forerun(&["watch", "--state", path, "--", "cat", &data]).output().expect("it runs");
+    assert!(again.status.success(), "and the next run is as any other: {again:?}");
+    assert_ne!(std::fs::read(&kept[0]).expect("kept"), before.1, "it is counted");
+}
+
+#[test]
+fn a_check_says_what_works_and_load_does_for_anybody() {
+    let done = forerun(&["watch", "--check", "--json"]).output().expect("it runs");
+    let check: serde_json::Value = serde_json::from_slice(&done.stdout).expect("JSON");
+    let works = |list: &str, name: &str| {
+        let items = check[list].as_array().expect("a list");
+        items.iter().find(|item| item["name"] == name).expect("listed")["works"].as_bool().expect("a bool")
+    };
+    assert!(works("actions", "load"), "{check}");
+    assert_eq!(done.status.code(), Some(0));
+    let watched = forerun(&["watch", "--no-replay", "--state", "/nowhere/forerun", "--check"])
+        .output()
+        .expect("it runs");
+    assert_eq!(watched.status.code(), Some(2), "a check runs nothing");
+    assert!(output(&["watch", "--check"]).contains("sensors"));
+}
+
+#[test]
 fn a_command_that_fails_fails_as_it_would_alone() {
     let folder = tempfile::tempdir().expect("a folder");
     let state = folder.path().to_str().expect("UTF-8");

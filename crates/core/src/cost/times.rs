@@ -74,9 +74,21 @@ impl Line {
 /// One disk as it is seen from outside.
 #[derive(Clone, Copy, Debug, Default)]
 struct Seen {
-    last_done: Nanos,
-    /// Behind the block that ended last.
+    /// What ended last; more of it may end at this instant.
+    last: Option<Ended>,
+    /// Behind the last block of what ended before that, and when.
     head: Option<u64>,
+    done: Nanos,
+}
+
+/// A command that has ended.
+#[derive(Clone, Copy, Debug)]
+struct Ended {
+    at: u64,
+    end: u64,
+    blocks: u64,
+    left: Nanos,
+    done: Nanos,
 }
 
 /// What commands take.
@@ -123,20 +135,41 @@ impl Times {
     }
 
     /// A command of a disk has ended that had left at `left`: where it began on the disk, and its blocks.
+    ///
+    /// Commands that end at the same instant were one to the disk: whoever queues them had merged them.
     pub fn ended(&mut self, now: Nanos, disk: u16, at: u64, blocks: u64, left: Nanos) {
-        let Some(disk) = self.disks.get_mut(usize::from(disk)) else { return };
-        let (class, alone) = (class_of(disk.head, at), left >= disk.last_done);
-        disk.head = Some(at + blocks);
+        let number = usize::from(disk);
+        let Some(disk) = self.disks.get_mut(number) else { return };
+        let ended = Ended { at, end: at + blocks, blocks, left, done: now };
+        match &mut disk.last {
+            Some(last) if last.done == now => {
+                last.at = last.at.min(at);
+                last.end = last.end.max(at + blocks);
+                last.blocks += blocks;
+                last.left = last.left.min(left);
+            }
+            last => {
+                if let Some(whole) = last.replace(ended) {
+                    self.learn(number, &whole);
+                }
+            }
+        }
+    }
+
+    /// All of a command is known.
+    fn learn(&mut self, disk: usize, whole: &Ended) {
+        let disk = &mut self.disks[disk];
+        let (class, alone) = (class_of(disk.head, whole.at), whole.left >= disk.done);
         #[expect(clippy::cast_precision_loss, reason = "times of commands are far below 2^52 ns")]
-        let (blocks, waited) = (blocks as f64, now.since(left).0 as f64);
+        let (blocks, waited) = (whole.blocks as f64, whole.done.since(whole.left).0 as f64);
         #[expect(clippy::cast_precision_loss, reason = "times of commands are far below 2^52 ns")]
-        let turn = now.since(disk.last_done.max(left)).0 as f64;
+        let turn = whole.done.since(disk.done.max(whole.left)).0 as f64;
+        (disk.head, disk.done) = (Some(whole.end), whole.done);
         if alone {
             self.latency[class].add(blocks, waited);
         } else {
             self.turn[class].add(blocks, turn);
         }
-        disk.last_done = now;
         self.samples += 1;
         // Often in the beginning, and then seldom.
         if self.samples.is_power_of_two() || self.samples.is_multiple_of(64) {

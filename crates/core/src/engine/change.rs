@@ -25,7 +25,12 @@ impl Parts {
     pub(super) fn switch(&mut self, now: Nanos, scheme: &SchemeSpec, layer: Layer) {
         let shape = shape(&self.array, self.config.cache_blocks, self.config.retain);
         scheme.check(layer, &shape).expect("a host checks a scheme before it switches to it");
-        let BuiltLayer { mut scheme, line_blocks, ahead_blocks_max } = scheme.build(layer, &shape);
+        self.switch_to(now, scheme.build(layer, &shape));
+    }
+
+    /// The same with a scheme that has been made.
+    pub(super) fn switch_to(&mut self, now: Nanos, built: BuiltLayer) {
+        let BuiltLayer { mut scheme, line_blocks, ahead_blocks_max } = built;
         let own_dispatch = scheme.dispatch().is_some();
         let other_dispatch = self.own_dispatch || own_dispatch;
         self.config.line_blocks = line_blocks;

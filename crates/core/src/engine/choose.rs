@@ -21,6 +21,7 @@ use crate::cost::times::Times;
 use crate::dispatch::DemandFirst;
 use crate::hash::{NumberMap, SPREAD};
 use crate::pattern::Recent;
+use crate::policy::Policy as _;
 use crate::policy::auto;
 use crate::policy::decisions::{Decision, Switch};
 use crate::registry::{BuiltLayer, Choice, Layer, SchemeSpec};
@@ -35,8 +36,15 @@ use shadow::{BATCH, BATCHES, RING, Shadow};
 const LAG: u64 = 64;
 /// Most blocks of a shadow's cache, 512 MiB: of a larger cache shadows see a share of the regions and have a share of the memory.
 const SHADOW_BLOCKS_MAX: u64 = 1 << 17;
+/// And least, for a longest access or two: 16 MiB.
+const SHADOW_BLOCKS_MIN: u64 = 1 << 12;
 /// Blocks of a region that is seen as a whole or not at all: 16 MiB.
 const REGION_BLOCKS: u64 = 4_096;
+/// Accesses that shadows are given in this time at most, 32,000 a second: of a faster layer they see half of the regions, and half again.
+const BUSY_SPAN: Nanos = Nanos::from_millis(100);
+const BUSY_MAX: u64 = 3_200;
+/// One region in so many is seen at least.
+const ONE_IN_MAX: u64 = 256;
 /// Processes whose last access is remembered.
 const PROCESSES_MAX: usize = 4_096;
 
@@ -118,6 +126,9 @@ pub(super) struct Chooser {
     switch: Switch,
     /// One region in so many is seen.
     one_in: u64,
+    /// Accesses since then, and whether they were too many.
+    busy: (Nanos, u64),
+    too_busy: bool,
 }
 
 impl Chooser {
@@ -150,6 +161,8 @@ impl Chooser {
             switch: Switch::default(),
             candidates,
             one_in,
+            busy: (now, 0),
+            too_busy: false,
         }))
     }
 
@@ -188,6 +201,11 @@ impl Chooser {
         let region = (access.extent.start.0 / REGION_BLOCKS).wrapping_mul(SPREAD) >> 32;
         if !region.is_multiple_of(self.one_in) {
             return;
+        }
+        self.busy.1 += 1;
+        if now.since(self.busy.0) >= BUSY_SPAN {
+            self.too_busy |= self.busy.1 > BUSY_MAX && self.one_in < ONE_IN_MAX;
+            self.busy = (now, 0);
         }
         let number = self.ring.count;
         let last = self.processes.entry(access.context.process());
@@ -249,17 +267,45 @@ impl Chooser {
 
     /// Whether another batch has been judged since the last decision.
     pub(super) const fn has_news(&self) -> bool {
-        self.judge.is_fresh()
+        self.judge.is_fresh() || self.too_busy
     }
 
-    /// Whether another scheme is to decide from now on, and which. The present one may say that it loses before it gains.
-    pub(super) fn decide(&mut self, now: Nanos, invests: bool) -> Option<(&SchemeSpec, Layer)> {
+    /// Shadows see half of the regions that they have seen, and begin anew with half of the memory.
+    fn see_less(&mut self, now: Nanos, parts: &Parts) {
+        self.too_busy = false;
+        let one_in = self.one_in * 2;
+        let of = |it: &Candidate| Some(Shadow::new(shadow_parts(&it.scheme, it.layer, parts, one_in)?, now));
+        let shadows: Option<Vec<Shadow>> = self.candidates.iter().map(of).collect();
+        // A scheme that does not fit into so little memory cannot be judged by it.
+        let Some(shadows) = shadows else { return };
+        self.one_in = one_in;
+        for (candidate, shadow) in self.candidates.iter_mut().zip(shadows) {
+            candidate.shadow = shadow;
+        }
+        self.ring = Ring { entries: Vec::new(), count: 0 };
+        self.numbers.clear();
+        self.processes = Recent::new(PROCESSES_MAX);
+        self.waits = [0; BATCHES];
+    }
+
+    /// What is to decide from now on, if it is something else. The present scheme may say that it loses before it gains.
+    pub(super) fn decide(&mut self, now: Nanos, parts: &mut Parts) -> Option<BuiltLayer> {
+        if self.too_busy {
+            self.see_less(now, parts);
+            return None;
+        }
+        let invests = parts.memory.scheme_mut().invests();
         let Verdict { candidate, lately, because } = self.judge.verdict(self.live, invests)?;
         self.live = candidate;
-        let Candidate { name, scheme, layer, .. } = &self.candidates[candidate];
+        let Candidate { name, scheme, layer, shadow } = &self.candidates[candidate];
         let reason = if lately { auto::WAITS_MUCH_LESS } else { auto::WAITS_LESS };
         self.switch.turn(now, "auto", &auto::way(name, reason), None, because);
-        Some((scheme, *layer))
+        let shape = shape(&parts.array, parts.config.cache_blocks, true);
+        let mut built = scheme.build(*layer, &shape);
+        // What the shadow knows of the readers, and rather what the present scheme knows.
+        built.scheme.inherit_from(shadow.scheme());
+        built.scheme.inherit_from(parts.memory.scheme());
+        Some(built)
     }
 
     /// Numbers for a report.
@@ -281,7 +327,8 @@ impl Chooser {
 /// The parts of a shadow: those of the real layer with another scheme and, of a large cache, a share of the memory. None if
 /// the scheme does not fit there.
 fn shadow_parts(scheme: &SchemeSpec, layer: Layer, parts: &Parts, one_in: u64) -> Option<Parts> {
-    let cache_blocks = parts.config.cache_blocks / one_in;
+    let cache_blocks =
+        (parts.config.cache_blocks / one_in).max(SHADOW_BLOCKS_MIN.min(parts.config.cache_blocks));
     let shape = shape(&parts.array, cache_blocks, true);
     scheme.check(layer, &shape).ok()?;
     let BuiltLayer { scheme, line_blocks, ahead_blocks_max } = scheme.build(layer, &shape);

@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 /// "No place" in a link.
 const NOWHERE: u32 = u32::MAX;
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Entry<V> {
     key: u64,
     value: V,
@@ -18,7 +18,7 @@ struct Entry<V> {
 }
 
 /// At most a fixed number of keys with a value each.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Recent<V> {
     max: usize,
     places: NumberMap<u32>,

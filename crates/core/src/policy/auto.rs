@@ -37,15 +37,16 @@ const fn of(layer: Layer, scheme: &'static str) -> Choice {
 
 /// What there is to choose from; in each layer the first is what it begins with, and one of them is `none`.
 static CANDIDATES: &[Choice] = &[
-    of(Layer::Array, "grain+msp"),
-    of(Layer::Array, "none"),
     of(Layer::Array, "grain"),
-    of(Layer::Array, "strip"),
+    of(Layer::Array, "none"),
+    of(Layer::Array, "grain+msp"),
+    of(Layer::Array, "grain+msp+recall"),
     of(Layer::Array, "linux-6"),
     of(Layer::Array, "regions(linux-6)"),
     of(Layer::Host, "linux-6"),
     of(Layer::Host, "none"),
     of(Layer::Host, "regions(linux-6)"),
+    of(Layer::Host, "linux-6+recall"),
 ];
 
 /// How it is listed.

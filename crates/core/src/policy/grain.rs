@@ -31,6 +31,7 @@ use crate::row::{Layer, LayerShape, Make, Param, Role, Row, Values};
 use crate::units::{Block, Extent, Nanos};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::any::Any;
 use ledger::Ledger;
 use reach::Reach;
 
@@ -50,6 +51,8 @@ const TRIAL_STRIPS: u64 = 64;
 const TRIAL_BLOCKS: u64 = 2_048;
 /// Misses between two questions while strips are read on trust.
 const TRUST_EVERY: u64 = 32;
+/// Misses up to which trust that was lost may come back.
+const ASKED_MAX: u64 = 512;
 /// Reads within which a stake must come back.
 const STAKE_READS: u64 = 8_192;
 
@@ -107,7 +110,7 @@ fn make(values: &Values, shape: &LayerShape) -> Box<dyn Policy> {
 }
 
 /// Ledgers, and what they came to.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Grains {
     strip_blocks: u64,
     cache_strips: u64,
@@ -124,6 +127,8 @@ pub struct Grains {
     reach: Reach,
     /// Strips are read on trust.
     trusts: bool,
+    /// They may be again: the first guesses are rough.
+    asks: bool,
     missed_strips: u64,
     grain: Grain,
     reads: [u64; 3],
@@ -154,6 +159,7 @@ impl Grains {
             ends: [u64::MAX].repeat(usize::from(shape.disks.max(1))),
             reach: Reach::default(),
             trusts: trust,
+            asks: trust,
             missed_strips: 0,
             grain: Grain::Strip,
             reads: [0; 3],
@@ -214,7 +220,7 @@ impl Grains {
 
     /// A strip is missed: whether it is read on trust.
     fn trusts(&mut self, world: &World<'_>) -> bool {
-        if !self.trusts {
+        if !self.trusts && !self.asks {
             return false;
         }
         self.missed_strips += 1;
@@ -228,6 +234,7 @@ impl Grains {
             // Once all could have been read, the ledgers know.
             let over = self.missed_strips > 2 * strips.min(self.cache_strips);
             self.trusts = !over && self.may_pay();
+            self.asks = !over && self.missed_strips < ASKED_MAX;
             if !self.trusts {
                 let costs = self.costs;
                 let least = GRAINS.into_iter().min_by_key(|&grain| costs[grain as usize]).expect("three");
@@ -281,6 +288,11 @@ impl Policy for Grains {
     }
     fn invests(&mut self) -> bool {
         self.trusts
+    }
+    fn inherit(&mut self, elder: &dyn Any) {
+        if let Some(elder) = elder.downcast_ref::<Self>() {
+            self.clone_from(elder);
+        }
     }
     fn hears_left(&mut self) -> bool {
         false

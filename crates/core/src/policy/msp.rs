@@ -24,6 +24,7 @@ use crate::row::{Layer, Make, Role, Row};
 use crate::units::{Block, Extent};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::any::Any;
 
 /// How it is listed, and made.
 pub static ROW: Row = Row {
@@ -78,7 +79,7 @@ struct Stream {
 }
 
 /// Follows streams by stripes and reads whole stripes ahead of few.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Msp {
     streams: Vec<Stream>,
     /// The stripe of each stream, side by side: every block of every read is looked up here.
@@ -293,6 +294,11 @@ impl Policy for Msp {
     }
     fn hears_left(&mut self) -> bool {
         false
+    }
+    fn inherit(&mut self, elder: &dyn Any) {
+        if let Some(elder) = elder.downcast_ref::<Self>() {
+            self.clone_from(elder);
+        }
     }
     fn gauges(&self, out: &mut Vec<(&'static str, f64)>) {
         #[expect(clippy::cast_precision_loss, reason = "a gauge for a report")]

@@ -49,6 +49,11 @@ const ACTIVE_ONE_IN: u64 = 16;
 /// At most one block in this many of the cache is asked for at once. A layer refuses what exceeds its budget, and what was
 /// refused would be a hole that nobody asks for again; the rest of the distance is asked for with the next accesses.
 const ASKED_ONE_IN: u64 = 8;
+/// What all streams at work keep ahead of their readers is at most one block in this many of the cache: the memory of this layer
+/// does not grow with what is asked for, as the target of the ARC does.
+const AHEAD_ONE_IN: u64 = 4;
+/// The files of so many advances are at work.
+const ADVANCES_MAX: usize = 64;
 /// Smallest file, in blocks, that is worth a stream.
 const FILE_BLOCKS_MIN: u64 = 3;
 
@@ -268,6 +273,9 @@ pub struct Zfetch {
     config: ZfetchConfig,
     files: NumberMap<File>,
     order: VecDeque<u64>,
+    /// Files of the last advances, the newest last, and how many of these each has.
+    lately: VecDeque<u64>,
+    at_work: NumberMap<u32>,
     issued: u64,
     jumps: u64,
     refused: u64,
@@ -282,7 +290,16 @@ impl Zfetch {
     /// With no file known.
     #[must_use]
     pub fn new(config: ZfetchConfig) -> Self {
-        Self { config, files: NumberMap::default(), order: VecDeque::new(), issued: 0, jumps: 0, refused: 0 }
+        Self {
+            config,
+            files: NumberMap::default(),
+            order: VecDeque::new(),
+            lately: VecDeque::new(),
+            at_work: NumberMap::default(),
+            issued: 0,
+            jumps: 0,
+            refused: 0,
+        }
     }
 
     /// The streams of a file, which is followed from now on.
@@ -298,6 +315,23 @@ impl Zfetch {
         self.files.entry(number).or_default()
     }
 
+    /// A stream of this file advances: how many blocks of the cache may lie ahead of each of the streams at work?
+    fn share(&mut self, number: u64, cache_blocks: u64) -> u64 {
+        if self.lately.len() == ADVANCES_MAX
+            && let Some(oldest) = self.lately.pop_front()
+            && let Some(count) = self.at_work.get_mut(&oldest)
+        {
+            *count -= 1;
+            if *count == 0 {
+                self.at_work.remove(&oldest);
+            }
+        }
+        self.lately.push_back(number);
+        *self.at_work.entry(number).or_default() += 1;
+        let streams = self.at_work.len().max(self.file(number).streams.len()) as u64;
+        cache_blocks / AHEAD_ONE_IN / streams.max(1)
+    }
+
     /// A stream has advanced by `by` blocks: how far ahead of it should be read, and what of that is due?
     fn extend(
         &mut self,
@@ -311,6 +345,7 @@ impl Zfetch {
         let config = self.config;
         let (cache_blocks, flying) = (world.cache.slots.capacity(), world.ahead_in_flight);
         let busy = flying >= cache_blocks / ACTIVE_ONE_IN;
+        let most = config.max_distance.min(self.share(number, cache_blocks)).max(by);
         let streams = &mut self.file(number).streams;
         let stream = &mut streams[at];
         stream.missed |= missed;
@@ -320,13 +355,13 @@ impl Zfetch {
         }
         if stream.distance < by {
             stream.distance = by;
-        } else if stream.distance < config.min_distance && !busy {
+        } else if stream.distance < config.min_distance.min(most) && !busy {
             stream.distance *= 2;
         } else if stream.more {
             stream.distance += stream.distance / 8;
         }
         stream.more = false;
-        stream.distance = stream.distance.min(config.max_distance);
+        stream.distance = stream.distance.min(most);
         stream.issued = stream.issued.max(stream.expected);
         stream.wanted = stream.wanted.max(stream.expected + stream.distance);
         if !stream.missed {

@@ -221,7 +221,7 @@ fn a_host_queue_can_stand_above_any_preset() {
 #[test]
 fn a_drive_cache_is_segments_times_a_size_and_only_a_mechanical_drive_has_one() {
     let cache: DriveCache = "64x1MiB,fill".parse().expect("a cache");
-    assert_eq!(cache, DriveCache { segments: 64, segment_sectors: 2048, fill: true });
+    assert_eq!(cache, DriveCache { segments: 64, segment_sectors: 2048, fill: true, off: false });
     assert!(!"16x512KiB".parse::<DriveCache>().expect("a cache").fill);
     for bad in ["", "16", "0x512KiB", "16x0", "16x100B", "5000x512KiB", "16x512KiB,full"] {
         let told = bad.parse::<DriveCache>().expect_err(bad);
@@ -232,4 +232,35 @@ fn a_drive_cache_is_segments_times_a_size_and_only_a_mechanical_drive_has_one() 
     assert_eq!((drive.cache.segments, drive.cache.min_read_ahead_sectors), (64, 2048));
     let told = Preset::load("nvme").expect("loads").with_drive_cache(cache).expect_err("flash");
     assert!(told.contains("no mechanical drive"), "{told}");
+}
+
+#[test]
+fn without_its_cache_a_drive_neither_hits_nor_reads_on_and_a_write_ends_on_the_platter() {
+    let took = |preset: &Preset, op: Op, lbas: &[u64]| {
+        let mut device: Box<dyn Device> = preset.build(&BuildOptions::default()).expect("builds");
+        let mut now = Nanos::ZERO;
+        for (id, &lba) in (0..).zip(lbas) {
+            let command = Command { id, op, lba, sectors: 8, context: Context(0), read_ahead: false };
+            device.submit(now, command);
+            let mut ended = None;
+            while ended.is_none() {
+                now = device.next_event().expect("it is outstanding").max(now);
+                device.advance(now);
+                ended = device.pop();
+            }
+        }
+        now
+    };
+    let with = Preset::load("wd-7200").expect("loads");
+    let off = with.clone().with_drive_cache("off".parse().expect("a cache")).expect("a drive");
+    let again = [4_000, 4_000, 4_008];
+    assert!(took(&off, Op::Read, &again) > took(&with, Op::Read, &again));
+    let through = with.clone().with_write_cache(false).expect("a drive");
+    let back = with.clone().with_write_cache(true).expect("a drive");
+    assert!(took(&through, Op::Write, &[9_000]) > took(&back, Op::Write, &[9_000]));
+    assert!(off.with_write_cache(true).expect_err("there is none").contains("--drive-cache off"));
+    let flash = Preset::load("nvme").expect("loads");
+    let slow = flash.clone().with_write_cache(false).expect("a buffer to switch off");
+    assert!(took(&slow, Op::Write, &[0]) > took(&flash, Op::Write, &[0]));
+    assert!(Preset::load("gp3").expect("loads").with_write_cache(false).is_err());
 }

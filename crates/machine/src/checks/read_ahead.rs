@@ -127,7 +127,7 @@ fn off(device: &BlockDevice) -> Finding {
 fn why_large() -> String {
     "A random read through a mapping, and the start of a file, bring up to a whole window from the device: memory fills with \
      pages that nobody uses, and the volume's bandwidth with them. What reads large files in order may gain by a large \
-     window: record it and compare `linux-6(max=…)` with several."
+     window: record it and let `forerun advise` say."
         .to_owned()
 }
 

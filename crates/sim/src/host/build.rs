@@ -56,6 +56,9 @@ pub fn hardware(spec: &RunSpec) -> Result<Hardware, RunError> {
     if let Some(cache) = *spec.drive_cache {
         preset = preset.with_drive_cache(cache).map_err(|e| wrong("drive-cache", e))?;
     }
+    if let Some(on) = spec.drive_write_cache {
+        preset = preset.with_write_cache(on).map_err(|e| wrong("drive-write-cache", e))?;
+    }
     let member = preset.build(&options(spec, None)).map_err(|e| wrong("device", e))?;
     let array =
         Array::new(*spec.array, member.sectors() / SECTORS_PER_BLOCK).map_err(|e| wrong("array", e))?;
@@ -194,13 +197,20 @@ pub(super) fn stack(
             engine(layer, layers.host, "host-cache")
         })
         .transpose()?;
+    let queue = scheduler(hardware, spec);
     let devices: Result<Vec<Box<dyn Device>>, _> =
-        (0..hardware.array.disks()).map(|_| hardware.preset.build(&options(spec, *spec.scheduler))).collect();
+        (0..hardware.array.disks()).map(|_| hardware.preset.build(&options(spec, queue))).collect();
     let devices = devices.map_err(|e| wrong("device", e))?;
     let members = Members::new(devices, spec.bus_bytes_per_s, Nanos(spec.buffer_cost_ns));
     let mut stack = Stack::new(host, array, members, *spec.cpu, placement);
     stack.apart = apart;
     Ok(stack)
+}
+
+/// The scheduler above each member. To wait for a reader's next request pays where a head stays near for it: above a device
+/// without one the anticipatory scheduler is none.
+fn scheduler(hardware: &Hardware, spec: &RunSpec) -> Option<HostPolicy> {
+    (*spec.scheduler).filter(|&policy| policy != HostPolicy::Anticipatory || hardware.preset.is_mechanical())
 }
 
 /// The engine of a layer whose memory is given by `field` of a spec.
@@ -211,4 +221,40 @@ fn engine(layer: LayerSpec, built: BuiltLayer, field: &'static str) -> Result<En
         return Err(wrong(field, format!("{what} holds at least {least}; give 0 for none")));
     }
     layer.build_with(built).map_err(|e| wrong(field, e))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::said::Said;
+
+    #[test]
+    fn small_appends_fetch_nothing_and_small_writes_into_the_middle_fetch_their_blocks() {
+        use crate::input::Input;
+        use forerun_core::access::Op;
+        use forerun_trace::record::{Name, Record, Trace};
+        let moved = |offset: fn(u64) -> u64| {
+            let write =
+                |n| Record { file: Name(1), op: Op::Write, offset: offset(n), bytes: 700, ..Record::BLANK };
+            let records = (0..400).map(write).collect();
+            let names = vec![String::new(), "log".into()];
+            let trace = Trace { names, records, format: "test".into(), ..Trace::default() };
+            let spec = RunSpec { cache_bytes: 2 << 20, host_cache_bytes: 2 << 20, ..RunSpec::default() };
+            let run = crate::run::run(&Input::of_trace("log", "", trace), &spec, &|_| {}).expect("runs");
+            run.bytes_from_devices + run.bytes_from_devices_for_writes
+        };
+        assert_eq!(moved(|n| n * 700), 0);
+        assert!(moved(|n| (399 - n) * 9_000) >= 400 * BLOCK_BYTES);
+    }
+
+    #[test]
+    fn nobody_waits_for_a_near_request_above_a_device_without_a_head() {
+        for (device, waits) in [("nvme", false), ("gp3", false), ("wd-7200", true)] {
+            let spec = RunSpec { device: Said::of(device), ..RunSpec::default() };
+            let hardware = hardware(&spec).expect("a device");
+            assert_eq!(scheduler(&hardware, &spec).is_some(), waits, "{device}");
+            let sweep = RunSpec { scheduler: Said::of("clook"), ..spec };
+            assert_eq!(scheduler(&hardware, &sweep), Some(HostPolicy::CLook));
+        }
+    }
 }

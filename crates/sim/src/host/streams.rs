@@ -115,6 +115,7 @@ mod tests {
             due: Nanos(due),
             deadline: deadline.map(Nanos),
             overlap: 0,
+            appends: false,
         }
     }
 

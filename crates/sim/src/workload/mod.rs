@@ -60,6 +60,8 @@ pub struct Request {
     /// How many earlier requests of the process may be without an answer when this one is issued, beyond those that
     /// the drive lets through anyway. Its think time counts from the answer that leaves so many. Zero in workloads.
     pub overlap: u64,
+    /// A write that goes on where its file ends: nothing is stored where it ends.
+    pub appends: bool,
 }
 
 /// The requests of one process, in its order.

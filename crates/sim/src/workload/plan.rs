@@ -74,6 +74,7 @@ impl Emit {
             due: Nanos::ZERO,
             deadline: None,
             overlap: 0,
+            appends: false,
         }
     }
 

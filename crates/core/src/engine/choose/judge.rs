@@ -16,15 +16,20 @@ use alloc::vec::Vec;
 const KEPT: usize = 64;
 /// Spans over which a large gain is believed.
 const LATELY: usize = 12;
-/// A span is of whole batches and lasts at least so long, ten seconds over [`KEPT`]; in the beginning a share of the time that has
+/// A span is of whole batches and lasts at least so long, twenty seconds over [`KEPT`]; in the beginning a share of the time that has
 /// passed, so that the first choice does not wait for that.
-const SPAN: Nanos = Nanos::from_millis(160);
+const SPAN: Nanos = Nanos::from_millis(320);
 const SPAN_ONE_IN: u64 = 16;
+/// In a long run a span is this share of it, at most so long: what has held for long is believed for long.
+const SPAN_OF_LONG_ONE_IN: u64 = 128;
+const SPAN_MAX: Nanos = Nanos::from_secs(1);
 /// Least spans before anything is believed.
 const LEAST: usize = 4;
 /// Least gain, in percent of what readers wait now; and over the last few spans.
 const GAIN_PERCENT: i128 = 3;
-const GAIN_LATELY_PERCENT: i128 = 15;
+const GAIN_LATELY_PERCENT: i128 = 25;
+/// And so much more for each doubling by which the shadow of the present scheme is off, in percent.
+const DOUBT_PERCENT: i128 = 10;
 /// The same where the present scheme says that it loses before it gains.
 const INVESTS_PERCENT: i128 = 40;
 /// How many standard errors the mean difference must be from none, squared.
@@ -33,14 +38,16 @@ const CERTAIN_LATELY: i128 = 9;
 /// Spans after a change in which nothing is changed again, and at most.
 const PAUSE: u64 = 4;
 const PAUSE_MAX: u64 = 64;
+/// Spans without a change after which the next pause is half as long.
+const CALM: u64 = 64;
 /// Spans after a change that say nothing of how well a shadow foretells: the cache is still the one before's.
-const SETTLING: u64 = 8;
+const SETTLING: u64 = 4;
 /// Spans after which a ratio is believed, and after which its sums are halved.
-const RATIO_LEAST: u64 = 8;
+const RATIO_LEAST: u64 = 4;
 const RATIO_MAX: u64 = 128;
 /// A ratio in fixed point, and its bounds.
 const ONE: i128 = 1_024;
-const RATIO_BOUNDS: (i128, i128) = (ONE / 2, ONE * 2);
+const RATIO_BOUNDS: (i128, i128) = (ONE / 4, ONE * 4);
 
 /// What real readers waited under a candidate, and those of its shadow.
 #[derive(Clone, Copy, Debug, Default)]
@@ -151,7 +158,9 @@ impl Judge {
     pub(super) fn end(&mut self, now: Nanos, reads: u64) {
         self.read_sum += reads;
         self.reads[self.spans as usize % KEPT] += reads;
-        let least = SPAN.0.min(now.since(self.start).0 / SPAN_ONE_IN);
+        let passed = now.since(self.start).0;
+        let long = SPAN_MAX.0.min(passed / SPAN_OF_LONG_ONE_IN);
+        let least = SPAN.0.min(passed / SPAN_ONE_IN).max(long);
         if now.since(self.began).0 < least {
             return;
         }
@@ -172,6 +181,16 @@ impl Judge {
     fn ratio(&self, candidate: usize) -> i128 {
         let own = self.ratios[candidate].value();
         own.or_else(|| self.ratios[self.live].value()).unwrap_or(ONE)
+    }
+
+    /// How much more a shadow must promise because shadows are off, in percent.
+    fn doubt(&self) -> i128 {
+        let ratio = self.ratios[self.live].value().unwrap_or(ONE);
+        let off = ratio.max(ONE * ONE / ratio);
+        // Between two powers of two on a straight line.
+        let doublings = i128::from(off.ilog2() - ONE.ilog2());
+        let whole = ONE << doublings;
+        doublings * DOUBT_PERCENT + (off - whole) * DOUBT_PERCENT / whole
     }
 
     /// What readers wait less under a candidate than under the live one over the last `spans`, ns; none if that is by
@@ -214,16 +233,18 @@ impl Judge {
             gains.max_by_key(|&(gain, at)| (gain, core::cmp::Reverse(at)))
         };
         let patience = if invests { INVESTS_PERCENT } else { 0 };
-        let steady = best(kept, GAIN_PERCENT.max(patience), CERTAIN);
-        let lately = || best(kept.min(LATELY), GAIN_LATELY_PERCENT.max(patience), CERTAIN_LATELY);
+        let doubt = self.doubt();
+        let steady = best(kept, (GAIN_PERCENT + doubt).max(patience), CERTAIN);
+        let lately = || best(kept.min(LATELY), (GAIN_LATELY_PERCENT + doubt).max(patience), CERTAIN_LATELY);
         let (candidate, is_lately) = match steady {
             Some((_, at)) => (at, false),
             None => (lately()?.1, true),
         };
         let spans = if is_lately { kept.min(LATELY) } else { kept };
         let verdict = Verdict { candidate, lately: is_lately, because: self.numbers(candidate, spans) };
-        let soon = self.spans < self.changed + 2 * self.pause.max(LATELY as u64);
-        self.pause = if soon { (2 * self.pause).min(PAUSE_MAX) } else { PAUSE };
+        // Twice as long after each change, and half as long for each while without one.
+        let quiet = (self.spans - self.changed) / CALM;
+        self.pause = ((2 * self.pause) >> quiet.min(8)).clamp(PAUSE, PAUSE_MAX);
         (self.changed, self.changes) = (self.spans, self.changes + 1);
         Some(verdict)
     }

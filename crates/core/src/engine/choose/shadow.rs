@@ -12,6 +12,7 @@ use crate::access::Op;
 use crate::cost::times::Times;
 use crate::engine::messages::{Input, Output, Status};
 use crate::engine::{Engine, Parts};
+use crate::scheme::Scheme;
 use crate::units::Nanos;
 use alloc::collections::BinaryHeap;
 use alloc::vec::Vec;
@@ -84,6 +85,11 @@ impl Shadow {
             waits: [0; BATCHES],
             busy: 0,
         }
+    }
+
+    /// What decides in it.
+    pub(super) fn scheme(&self) -> &Scheme {
+        self.engine.scheme()
     }
 
     /// An input that is the same for every scheme.

@@ -4,7 +4,7 @@ use crate::pattern::Recent;
 use crate::units::Extent;
 
 /// The grains of a cache that holds so many of them, by recency.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Ledger {
     blocks: u64,
     held: Recent<bool>,

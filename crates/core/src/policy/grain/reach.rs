@@ -14,7 +14,7 @@ const READS_MAX: u64 = 1_024;
 const NEW_PERCENT: u64 = 70;
 
 /// Regions met.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Reach {
     met: [NumberMap<()>; SIZES.len()],
     reads: u64,

@@ -1,0 +1,386 @@
+//! What a change would give: the same reads simulated as this machine does them, and under each thing that could be set.
+//!
+//! ```text
+//!   reads ──part to choose on──▶ the best value of each setting ─┐
+//!         └─part to judge on──▶ as it is, and each change ───────┴─▶ effect with its interval ─▶ the one thing to do
+//! ```
+//!
+//! An effect is how much faster the program is than as it is. Its interval spans what was assumed: another seed with another
+//! I/O scheduler, and another device where the device is a guess. A change is advised only if the whole interval pays, and of several
+//! the smallest that takes most of the gain; else the advice is to leave things as they are, with the reason.
+
+use crate::error::CliError;
+use crate::runner;
+use crate::ui::Ui;
+use forerun_machine::finding::Step;
+use forerun_machine::likeness::Likeness;
+use forerun_sim::report::RunReport;
+use forerun_sim::said::Said;
+use forerun_sim::spec::RunSpec;
+use serde::Serialize;
+
+/// Windows that are tried, KiB; 0 is none.
+const WINDOWS_KIB: [u64; 7] = [0, 32, 128, 512, 1024, 4096, 8192];
+/// A gain below this is not worth a change.
+const WORTH: f64 = 1.05;
+/// A smaller change that takes this share of the best gain goes before a larger one.
+const MOST: f64 = 0.7;
+/// Windows within this share of the best are as good; the smallest of them is taken.
+const AS_GOOD: f64 = 0.02;
+/// Cache of a server in front, bytes: its default.
+const SERVER_CACHE: u64 = 256 << 20;
+/// Waiting below this share of the time leaves nothing to win.
+const WAITING: f64 = 0.05;
+
+/// What the reads are simulated on.
+#[derive(Clone, Debug)]
+pub(crate) struct Ground {
+    /// The device here.
+    pub(crate) likeness: Likeness,
+    /// Memory for the page cache.
+    pub(crate) memory_bytes: u64,
+    /// `paced` where the trace says how long reads took, else `closed:1`.
+    pub(crate) mode: &'static str,
+    /// Whether the reads are of files, or of a whole device below a page cache.
+    pub(crate) of_files: bool,
+    /// Whether a server could be put in front: not of the device that holds the system.
+    pub(crate) can_serve: bool,
+}
+
+/// A thing that could be done, in order of effort.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Change {
+    /// Nothing.
+    AsItIs,
+    /// Another `read_ahead_kb`.
+    Window(u64),
+    /// The program says that it reads at random.
+    AdviseRandom,
+    /// The program says that it reads in order: twice the window.
+    AdviseSequential,
+    /// `forerun serve` in front, with this scheme.
+    Serve(String),
+    /// Twice the memory.
+    MoreMemory,
+    /// Another disk.
+    Disk(&'static str),
+    /// Everything known beforehand: what a second run under a recording could get at best.
+    Foresight,
+}
+
+/// A change and what it gives.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Effect {
+    /// What is changed.
+    pub(crate) change: Change,
+    /// In words.
+    pub(crate) name: String,
+    /// How long the program takes, ns of virtual time.
+    pub(crate) elapsed_ns: u64,
+    /// How much faster than as it is.
+    pub(crate) factor: f64,
+    /// The least and the most over what was assumed.
+    pub(crate) interval: (f64, f64),
+    /// Bytes read from devices.
+    pub(crate) device_bytes: u64,
+}
+
+/// All effects, and the one thing to do.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Advice {
+    /// As it is first.
+    pub(crate) effects: Vec<Effect>,
+    /// Which of them is advised; none: leave it.
+    pub(crate) pick: Option<usize>,
+    /// Why, in a sentence.
+    pub(crate) why: String,
+    /// Share of its time that the program waits, as it is; of closed replays all of it.
+    pub(crate) waiting: f64,
+    /// The runs of the first variant, for a page.
+    #[serde(skip)]
+    pub(crate) runs: Vec<RunReport>,
+}
+
+/// Chooses on one input and judges on another; both may be the same.
+pub(crate) fn study(choose: &str, judge: &str, ground: &Ground, ui: &Ui) -> Result<Advice, CliError> {
+    let variants = variants(ground);
+    let first = &variants[..1];
+    let mut changes = vec![Change::AsItIs];
+    if ground.of_files {
+        let here = ground.likeness.read_ahead_kib.unwrap_or(128);
+        let others = WINDOWS_KIB.iter().filter(|&&kib| kib != here);
+        let windows: Vec<Change> =
+            std::iter::once(&here).chain(others).map(|&kib| Change::Window(kib)).collect();
+        let runs = run(choose, &windows, first, ground, ui)?;
+        changes.extend(best_window(&windows, &runs[0]));
+        changes.extend([Change::AdviseRandom, Change::AdviseSequential]);
+    }
+    let servers: Vec<Change> = ["strip", "asp+msp"].iter().map(|&name| Change::Serve(name.into())).collect();
+    let runs = run(choose, &servers, first, ground, ui)?;
+    let fastest = (0..servers.len()).min_by_key(|&n| runs[0][n].elapsed_ns);
+    changes.extend(fastest.map(|n| servers[n].clone()));
+    changes.push(Change::MoreMemory);
+    changes.push(Change::Disk(if ground.likeness.device == "nvme-pcie4" {
+        "nvme-pcie5"
+    } else {
+        "nvme-pcie4"
+    }));
+    changes.push(Change::Foresight);
+    let runs = run(judge, &changes, &variants, ground, ui)?;
+    Ok(advise(&changes, runs, ground))
+}
+
+/// What was assumed, and what else it could be.
+fn variants(ground: &Ground) -> Vec<Variant> {
+    let Likeness { device, scheduler, guessed, .. } = ground.likeness;
+    let other = if scheduler == "none" { "clook" } else { "none" };
+    let mut variants =
+        vec![Variant { device, scheduler, seed: 1 }, Variant { device, scheduler: other, seed: 2 }];
+    if guessed {
+        let other = if device == "gp3" { "nvme-pcie4" } else { "gp3" };
+        variants.push(Variant { device: other, scheduler: "none", seed: 3 });
+    }
+    variants
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Variant {
+    device: &'static str,
+    scheduler: &'static str,
+    seed: u64,
+}
+
+/// The reports of each variant, one for each change.
+fn run(
+    input: &str,
+    changes: &[Change],
+    variants: &[Variant],
+    ground: &Ground,
+    ui: &Ui,
+) -> Result<Vec<Vec<RunReport>>, CliError> {
+    let of = |variant: &Variant| changes.iter().map(|change| spec(input, change, *variant, ground)).collect();
+    let specs: Vec<Vec<RunSpec>> = variants.iter().map(of).collect();
+    let quiet = Ui { quiet: true, ..*ui };
+    let mut reports = runner::run_all(&specs.concat(), 0, &quiet)?.into_iter();
+    Ok(specs.iter().map(|specs| reports.by_ref().take(specs.len()).collect()).collect())
+}
+
+fn spec(input: &str, change: &Change, variant: Variant, ground: &Ground) -> RunSpec {
+    let here = window_scheme(ground.likeness.read_ahead_kib.unwrap_or(128), ground);
+    let mut spec = RunSpec {
+        input: input.into(),
+        fit: Said::of("modulo"),
+        scheme: if ground.of_files { Said::of(&here) } else { Said::of("none") },
+        array: Said::read(&ground.likeness.array).unwrap_or_else(|_| Said::of("single")),
+        device: Said::of(variant.device),
+        scheduler: Said::of(variant.scheduler),
+        cpu: Said::of(crate::assumed::CPU),
+        mode: Said::of(ground.mode),
+        seed: variant.seed,
+        host_cache_bytes: if ground.of_files { ground.memory_bytes } else { 0 },
+        ..RunSpec::default()
+    };
+    match change {
+        Change::AsItIs => {}
+        Change::Window(kib) => spec.scheme = Said::of(&window_scheme(*kib, ground)),
+        Change::AdviseRandom => spec.scheme = Said::of("none"),
+        Change::AdviseSequential => {
+            let twice = 2 * ground.likeness.read_ahead_kib.unwrap_or(128).max(4);
+            spec.scheme = Said::of(&window_scheme(twice, ground));
+        }
+        Change::Serve(scheme) => {
+            let above = if spec.scheme == *"none" { String::new() } else { format!("{}+", spec.scheme) };
+            spec.scheme = Said::of(&format!("{above}{scheme}"));
+            spec.cache_bytes = SERVER_CACHE;
+            spec.cpu = Said::of("nbd-2026");
+        }
+        Change::MoreMemory => spec.host_cache_bytes *= 2,
+        Change::Disk(name) => {
+            spec.device = Said::of(name);
+            spec.array = Said::of("single");
+            spec.scheduler = Said::of("none");
+        }
+        Change::Foresight => spec.scheme = Said::of("oracle"),
+    }
+    spec
+}
+
+/// The kernel's read-ahead with this window.
+fn window_scheme(kib: u64, ground: &Ground) -> String {
+    let request = ground.likeness.max_sectors_kib.filter(|kib| (4..1 << 30).contains(kib));
+    match (kib / 4 * 4, request) {
+        (0, _) => "none".into(),
+        (kib, Some(request)) => format!("linux-6(max={kib}KiB,io={}KiB)", request.min(kib.max(128)) / 4 * 4),
+        (kib, None) => format!("linux-6(max={kib}KiB)"),
+    }
+}
+
+/// The smallest window that is as good as the best; none where the one in use, which stands first, is as good.
+fn best_window(windows: &[Change], runs: &[RunReport]) -> Option<Change> {
+    let best = runs.iter().map(|run| run.elapsed_ns).min()?;
+    #[expect(clippy::cast_precision_loss, reason = "virtual nanoseconds of one program")]
+    let good = |run: &RunReport| run.elapsed_ns as f64 <= best as f64 * (1.0 + AS_GOOD);
+    let at = runs.iter().position(good)?;
+    (at > 0).then(|| windows[at].clone())
+}
+
+/// Puts the effects together and picks.
+fn advise(changes: &[Change], mut runs: Vec<Vec<RunReport>>, ground: &Ground) -> Advice {
+    let mut effects: Vec<Effect> = Vec::with_capacity(changes.len());
+    for (index, change) in changes.iter().enumerate() {
+        let factors = runs.iter().map(|variant| factor(&variant[0], &variant[index]));
+        let interval = factors.fold((f64::MAX, 0.0_f64), |(low, high), f| (low.min(f), high.max(f)));
+        let run = &runs[0][index];
+        effects.push(Effect {
+            change: change.clone(),
+            name: name(change, ground),
+            elapsed_ns: run.elapsed_ns,
+            factor: factor(&runs[0][0], run),
+            interval,
+            device_bytes: run.bytes_from_devices,
+        });
+    }
+    // Memory that holds everything is enough.
+    let effects_of_memory =
+        |effect: &Effect| effect.change != Change::MoreMemory || effect.factor > 1.0 + AS_GOOD;
+    let kept: Vec<bool> = effects.iter().map(effects_of_memory).collect();
+    let mut keep = kept.iter().copied();
+    effects.retain(|_| keep.next().unwrap_or(true));
+    let waiting = runs[0][0].time.map_or(1.0, |time| time.stall_share);
+    let pick = pick(&effects, ground.can_serve);
+    let why = why(&effects, pick, waiting);
+    let mut keep = kept.into_iter();
+    let mut runs = runs.swap_remove(0);
+    runs.retain(|_| keep.next().unwrap_or(true));
+    Advice { effects, pick, why, waiting, runs }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "virtual nanoseconds of one program")]
+fn factor(as_it_is: &RunReport, run: &RunReport) -> f64 {
+    as_it_is.elapsed_ns as f64 / (run.elapsed_ns as f64).max(1.0)
+}
+
+fn name(change: &Change, ground: &Ground) -> String {
+    let here = ground.likeness.read_ahead_kib;
+    match change {
+        Change::AsItIs if !ground.of_files => "as it is, nothing read ahead below the page cache".into(),
+        Change::AsItIs => {
+            here.map_or_else(|| "as it is".into(), |kib| format!("as it is (read_ahead_kb {kib})"))
+        }
+        Change::Window(kib) => format!("read_ahead_kb {kib}"),
+        Change::AdviseRandom => "POSIX_FADV_RANDOM in the program".into(),
+        Change::AdviseSequential => "POSIX_FADV_SEQUENTIAL in the program".into(),
+        Change::Serve(scheme) => format!("forerun serve --scheme {scheme} in front"),
+        Change::MoreMemory => "twice the memory".into(),
+        Change::Disk(name) => format!("on {name} instead"),
+        Change::Foresight => "forerun watch, second run, at best".into(),
+    }
+}
+
+/// The smallest change whose whole interval pays and that takes most of the gain.
+fn pick(effects: &[Effect], can_serve: bool) -> Option<usize> {
+    let can = |effect: &Effect| match effect.change {
+        Change::Window(_) | Change::AdviseRandom | Change::AdviseSequential | Change::MoreMemory => true,
+        Change::Serve(_) => can_serve,
+        Change::AsItIs | Change::Disk(_) | Change::Foresight => false,
+    };
+    let pays = |effect: &&Effect| can(effect) && effect.interval.0 >= WORTH;
+    let best = effects.iter().filter(pays).map(|effect| effect.factor).fold(1.0, f64::max);
+    effects.iter().position(|effect| pays(&effect) && effect.factor - 1.0 >= MOST * (best - 1.0))
+}
+
+fn why(effects: &[Effect], pick: Option<usize>, waiting: f64) -> String {
+    let times = |effect: &Effect| crate::human::times(effect.factor);
+    if let Some(effect) = pick.map(|index| &effects[index]) {
+        return format!(
+            "{} is the smallest change that takes most of the gain: {}",
+            effect.name,
+            times(effect)
+        );
+    }
+    if waiting < WAITING {
+        return format!("it waits for reads only {} of its time", crate::human::percent(waiting));
+    }
+    let foresight = effects.iter().find(|effect| effect.change == Change::Foresight);
+    match foresight {
+        Some(effect) if effect.factor < WORTH => "even perfect foresight would give next to nothing".into(),
+        Some(effect) => format!(
+            "nothing that can be set here pays for sure; `forerun watch -- COMMAND` reads ahead what a run before read, which \
+             would give {} at best",
+            times(effect)
+        ),
+        None => "nothing that can be set here pays for sure".into(),
+    }
+}
+
+/// The commands of a change, and those that take it back.
+pub(crate) fn steps(change: &Change, ground: &Ground, rule_match: Option<&str>) -> (Vec<Step>, Vec<Step>) {
+    let name = &ground.likeness.name;
+    match change {
+        Change::Window(kib) if !name.is_empty() => {
+            let file = format!("/sys/block/{name}/queue/read_ahead_kb");
+            let before = ground.likeness.read_ahead_kib.unwrap_or(128);
+            let mut fix =
+                vec![Step::new("now, until the next boot", format!("echo {kib} | sudo tee {file}"))];
+            let mut undo = vec![Step::new("now", format!("echo {before} | sudo tee {file}"))];
+            if let Some(matched) = rule_match {
+                let path = format!("/etc/udev/rules.d/99-forerun-read-ahead-{name}.rules");
+                let rule = format!(r#"ACTION=="add|change", {matched}, ATTR{{queue/read_ahead_kb}}="{kib}""#);
+                fix.push(Step::new("for good", format!("printf '%s\\n' '{rule}' | sudo tee {path}")));
+                undo.push(Step::new("for good", format!("sudo rm {path}")));
+            }
+            (fix, undo)
+        }
+        Change::Serve(scheme) => {
+            let over = if name.is_empty() { "DEVICE".to_owned() } else { format!("/dev/{name}") };
+            let start = format!("forerun serve --over {over} --scheme {scheme} --cache 256MiB");
+            (
+                vec![Step::new("in front of the device, unmounted", start)],
+                vec![Step::new("stop it", "forerun ctl stop")],
+            )
+        }
+        Change::AdviseRandom | Change::AdviseSequential => {
+            let advice =
+                if *change == Change::AdviseRandom { "POSIX_FADV_RANDOM" } else { "POSIX_FADV_SEQUENTIAL" };
+            let call = format!("posix_fadvise(fd, 0, 0, {advice})");
+            (vec![Step::new("in the program, after it opens the file", call)], Vec::new())
+        }
+        _ => (Vec::new(), Vec::new()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn effect(change: Change, factor: f64, interval: (f64, f64)) -> Effect {
+        Effect { name: format!("{change:?}"), change, elapsed_ns: 1, factor, interval, device_bytes: 0 }
+    }
+
+    #[test]
+    fn the_smallest_change_that_takes_most_of_the_gain_is_picked() {
+        let effects = [
+            effect(Change::AsItIs, 1.0, (1.0, 1.0)),
+            effect(Change::Window(128), 1.8, (1.5, 2.0)),
+            effect(Change::Serve("strip".into()), 2.0, (1.9, 2.1)),
+            effect(Change::Foresight, 9.0, (9.0, 9.0)),
+        ];
+        assert_eq!(pick(&effects, true), Some(1));
+        let only_a_server = [effects[0].clone(), effects[2].clone()];
+        assert_eq!((pick(&only_a_server, true), pick(&only_a_server, false)), (Some(1), None));
+        assert!(why(&effects, Some(1), 0.9).contains("smallest change"));
+    }
+
+    #[test]
+    fn what_pays_only_under_some_assumptions_is_left_and_the_reason_is_said() {
+        let effects = [
+            effect(Change::AsItIs, 1.0, (1.0, 1.0)),
+            effect(Change::Window(128), 1.8, (0.9, 2.0)),
+            effect(Change::Foresight, 3.0, (2.0, 3.0)),
+        ];
+        assert_eq!(pick(&effects, true), None);
+        assert!(why(&effects, None, 0.5).contains("would give 3.00× at best"));
+        assert!(why(&effects, None, 0.01).contains("waits for reads only"));
+    }
+}

@@ -1,0 +1,424 @@
+//! `try -- COMMAND` and `advise TRACE`: from a program, or from what was recorded of one, to the one thing to do.
+//!
+//! `try` records the command (by the kernel's tracepoints, else by strace), and `advise` takes what was recorded before. Both
+//! then simulate the reads on the device of this machine, as it is and under each change that could be made.
+
+use super::reading::{self, ReadArgs};
+use crate::advice::{self, Advice, Ground};
+use crate::error::{CliError, Kind};
+use crate::human::{self, float};
+use crate::table::{self, Align};
+use crate::ui::{Style, Ui};
+use crate::{assumed, html, outputs};
+use clap::Args;
+use forerun_core::words::nearest;
+use forerun_disk::preset::Preset;
+use forerun_machine::likeness::{self, Likeness};
+use forerun_machine::{Machine, Root};
+use forerun_sim::report::Comparison;
+use forerun_trace::patterns::{Class, PatternOptions, patterns};
+use forerun_trace::record::{Name, Trace};
+use forerun_trace::{Format, ReadOptions};
+use forerun_watch::files::{self, FilesOptions};
+use forerun_watch::outcome::{Ended, RecordError};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus};
+
+/// Help of `try`.
+pub(crate) const TRY_HELP: &str = "\
+Examples:
+  forerun try -- sqlite3 app.db 'select count(*) from orders where customer = 7'
+  sudo forerun try --cold --html try.html -- ./nightly-report
+
+As root the kernel's page cache tells what the command reads (Linux 6.12); else strace does, if it is installed. The reads are
+then simulated with an empty page cache on the device of this machine, as it is and under each change: another
+read_ahead_kb, advice in the program, `forerun serve` in front, more memory, another disk. What the kernel does not tell is
+assumed, and the interval behind each effect spans the assumptions. Nothing is changed.";
+
+/// Help of `advise`.
+pub(crate) const ADVISE_HELP: &str = "\
+Examples:
+  forerun advise day.parquet
+  forerun advise day.parquet --html advice.html --json
+
+Values are chosen on the first half of the trace and judged on the second, so that none is praised for what it happened to
+fit. Traces of files are judged as the page cache reads ahead; traces of a device as `forerun serve` in front of it would.";
+
+/// Most records that are simulated; the rest is left out and said.
+const RECORDS_MAX: usize = 200_000;
+/// Records of a half below which the whole trace is judged on what it was chosen on.
+const HALF_MIN: usize = 200;
+
+/// Options of `try`.
+#[derive(Debug, Args)]
+pub(crate) struct TryArgs {
+    /// Empty the page cache of the whole machine first, so that what was waited for is what a first run waits (root)
+    #[arg(long)]
+    cold: bool,
+    /// Write a self-contained HTML page
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Simulate on this preset, as a current Linux reads it, instead of this machine's device (forerun device list)
+    #[arg(long, value_name = "PRESET")]
+    device: Option<String>,
+    /// Keep the recording, as a trace that compare and advise read
+    #[arg(long, value_name = "FILE")]
+    keep: Option<PathBuf>,
+    /// Command to run
+    #[arg(last = true, required = true, value_name = "CMD")]
+    command: Vec<OsString>,
+}
+
+/// Options of `advise`.
+#[derive(Debug, Args)]
+pub(crate) struct AdviseArgs {
+    /// Trace file
+    #[arg(value_name = "TRACE")]
+    file: PathBuf,
+    /// Simulate on this preset, as a current Linux reads it, instead of this machine's device (forerun device list)
+    #[arg(long, value_name = "PRESET")]
+    device: Option<String>,
+    /// Write a self-contained HTML page
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    #[command(flatten)]
+    read: ReadArgs,
+}
+
+/// A file of ours that goes when we do.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(what: &str) -> Self {
+        Self(std::env::temp_dir().join(format!("forerun-{}-{what}", std::process::id())))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // It may never have been made.
+        drop(std::fs::remove_file(&self.0));
+    }
+}
+
+/// Records a command and says what would help it.
+pub(crate) fn attempt(args: &TryArgs, ui: &Ui) -> Result<(), CliError> {
+    outputs::check(&[("--html", args.html.as_deref()), ("--keep", args.keep.as_deref())], &[])?;
+    let on = args.device.as_deref().map(preset).transpose()?;
+    if args.cold {
+        empty_page_cache()?;
+    }
+    let (trace, how, status) = recorded(&args.command, ui)?;
+    if let Some(path) = &args.keep {
+        super::trace::write(path, None, &trace, ui)?;
+    }
+    let words: Vec<String> = args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    let told = told(&words.join(" "), &how, &trace, Manner { on, halves: false }, ui)?;
+    show(&told, args.html.as_deref(), ui)?;
+    status.map_or(Ok(()), |status| CliError::command("try", status))
+}
+
+/// Says what would have helped what was recorded.
+pub(crate) fn advise(args: &AdviseArgs, ui: &Ui) -> Result<(), CliError> {
+    outputs::check(&[("--html", args.html.as_deref())], std::slice::from_ref(&args.file))?;
+    let on = args.device.as_deref().map(preset).transpose()?;
+    let opened = reading::open(&args.file, &args.read, ui)?;
+    let manner = Manner { on, halves: true };
+    let told = told(&args.file.display().to_string(), "the trace", &opened.trace, manner, ui)?;
+    show(&told, args.html.as_deref(), ui)
+}
+
+fn empty_page_cache() -> Result<(), CliError> {
+    // What is dirty stays, so it is written first.
+    let _ = Command::new("sync").status();
+    std::fs::write("/proc/sys/vm/drop_caches", "1").map_err(|problem| {
+        CliError::new(
+            Kind::Unsupported,
+            "--cold",
+            problem,
+            "run as root, or leave it out: the simulation is cold anyway",
+        )
+    })
+}
+
+/// What the command read, by what it was seen, and how the command ended.
+fn recorded(command: &[OsString], ui: &Ui) -> Result<(Trace, String, Option<ExitStatus>), CliError> {
+    let mut options = FilesOptions::new(command.to_vec());
+    options.stop = forerun_watch::signals::stop_flag().ok();
+    match files::record_files(&options, &mut |_| {}) {
+        Ok(recording) => {
+            let status = match recording.ended {
+                Ended::Command(status) => Some(status),
+                _ => None,
+            };
+            Ok((recording.trace, "the kernel's page cache".into(), status))
+        }
+        Err(RecordError::Unsupported { what, .. }) => {
+            ui.say(&format!("{what}: recording with strace instead"));
+            by_strace(command)
+        }
+        Err(problem) => Err(CliError::failure("try", problem)),
+    }
+}
+
+fn by_strace(command: &[OsString]) -> Result<(Trace, String, Option<ExitStatus>), CliError> {
+    let text = Scratch::new("strace.txt");
+    let status = Command::new("strace")
+        .args(["-f", "-ttt", "-T", "-y", "-o"])
+        .arg(&text.0)
+        .arg("--")
+        .args(command)
+        .status();
+    let status = status.map_err(|problem| {
+        let remedy = "run as root on Linux 6.12 or later, or install strace";
+        CliError::new(Kind::Unsupported, "strace", problem, remedy)
+    })?;
+    let opened = forerun_trace::open(&text.0, &ReadOptions::of(Format::Strace))
+        .map_err(|problem| CliError::failure("strace", problem))?;
+    Ok((opened.trace, "strace, which does not see reads of mapped files".into(), Some(status)))
+}
+
+/// Everything that is said.
+#[derive(Serialize)]
+struct Told {
+    what: String,
+    /// Reads and bytes, what was waited for, patterns.
+    facts: Vec<String>,
+    device: String,
+    assumed: String,
+    advice: Advice,
+    #[serde(rename = "do")]
+    todo: Vec<String>,
+    undo: Vec<String>,
+    notes: Vec<String>,
+}
+
+/// On what the reads are simulated, and whether values are judged on another part than that on which they were chosen.
+struct Manner {
+    /// A device that was said; else this machine's.
+    on: Option<Here>,
+    halves: bool,
+}
+
+fn told(what: &str, how: &str, trace: &Trace, manner: Manner, ui: &Ui) -> Result<Told, CliError> {
+    let reads: Vec<_> =
+        trace.records.iter().filter(|record| record.op == forerun_core::access::Op::Read).collect();
+    if reads.iter().all(|record| record.bytes == 0) {
+        return Err(CliError::failure(what, format!("it read nothing of files that {how} could see")));
+    }
+    let of_files = reads.iter().any(|record| record.file != Name::ABSENT);
+    let machine = Machine::read(&Root::host()).ok();
+    let here = manner.on.unwrap_or_else(|| device_of(trace, machine.as_ref()));
+    let Here { likeness, rule, can_serve } = here;
+    let timed = reads.iter().filter(|record| record.took.is_some() && record.time.is_some()).count();
+    let available = machine.as_ref().map_or(1 << 30, |machine| machine.system.available_bytes);
+    let footprint = trace.info().footprint_bytes;
+    let ground = Ground {
+        // More than the reads touch changes nothing.
+        memory_bytes: available.min(2 * footprint + (64 << 20)),
+        mode: if 2 * timed > reads.len() { "paced" } else { "closed:1" },
+        of_files,
+        can_serve,
+        likeness,
+    };
+    let mut notes = Vec::new();
+    let (choose, judge) = parts(trace, manner.halves, &mut notes)?;
+    let advice = advice::study(&path(&choose), &path(judge.as_ref().unwrap_or(&choose)), &ground, ui)?;
+    let (fix, undo) = match advice.pick {
+        Some(pick) => advice::steps(&advice.effects[pick].change, &ground, rule.as_deref()),
+        None => (Vec::new(), Vec::new()),
+    };
+    if advice.pick.is_some_and(|pick| matches!(advice.effects[pick].change, advice::Change::Window(_))) {
+        notes.push("read_ahead_kb counts for all that is read from the device: record the others too before it is set for good.".into());
+    }
+    if !ground.can_serve {
+        notes
+            .push(format!("{} holds the system: no server can be put in front of it.", ground.likeness.name));
+    }
+    let commands = |steps: Vec<forerun_machine::finding::Step>| -> Vec<String> {
+        steps.into_iter().map(|step| format!("{}: {}", step.what, step.command)).collect()
+    };
+    Ok(Told {
+        what: what.into(),
+        facts: facts(trace, how, &ground),
+        device: ground.likeness.device.into(),
+        assumed: ground.likeness.why.clone(),
+        advice,
+        todo: commands(fix),
+        undo: commands(undo),
+        notes,
+    })
+}
+
+fn path(scratch: &Scratch) -> String {
+    scratch.0.display().to_string()
+}
+
+/// A device of this machine.
+struct Here {
+    likeness: Likeness,
+    /// What a udev rule for it matches.
+    rule: Option<String>,
+    /// Whether it could be unmounted and served.
+    can_serve: bool,
+}
+
+/// A preset that was said, with the kernel's defaults before it.
+fn preset(name: &str) -> Result<Here, CliError> {
+    let device = Preset::names().find(|&known| known == name).ok_or_else(|| {
+        let near = nearest(name, Preset::names())
+            .map_or_else(String::new, |near| format!("; did you mean `{near}`?"));
+        CliError::usage(
+            "--device",
+            format!("no preset is called {name:?}{near}"),
+            "`forerun device list` has all",
+        )
+    })?;
+    let platters = Preset::load(name).is_ok_and(|preset| preset.is_mechanical());
+    let likeness = Likeness {
+        device,
+        scheduler: if platters { "clook" } else { "none" },
+        read_ahead_kib: Some(128),
+        guessed: false,
+        why: "as said, with the kernel's default read-ahead".into(),
+        ..Likeness::unknown()
+    };
+    Ok(Here { likeness, rule: None, can_serve: true })
+}
+
+/// The device from which most is read, if this machine has it, else that of the current folder.
+fn device_of(trace: &Trace, machine: Option<&Machine>) -> Here {
+    let unknown = || Here { likeness: Likeness::unknown(), rule: None, can_serve: true };
+    let Some(machine) = machine else { return unknown() };
+    let mut bytes: BTreeMap<Name, u64> = BTreeMap::new();
+    for record in &trace.records {
+        *bytes.entry(record.device).or_default() += record.bytes;
+    }
+    let most = bytes.into_iter().max_by_key(|&(_, bytes)| bytes);
+    let most = most.map(|(device, _)| trace.names[device.0 as usize].as_str());
+    let named = most.and_then(|name| machine.device(name.trim_start_matches("/dev/")));
+    let folder = std::fs::metadata(".").ok().map(|folder| assumed::number(folder.dev()));
+    let device = named.or_else(|| likeness::device_of_folder(machine, folder.as_deref()));
+    device.map_or_else(unknown, |device| Here {
+        likeness: Likeness::of(machine, device),
+        rule: Some(device.udev_match()),
+        can_serve: !device.swap && !device.mounts.iter().any(|place| place == "/"),
+    })
+}
+
+/// The trace as files to be run: to choose on, and to judge on where that is another part.
+fn parts(
+    trace: &Trace,
+    halves: bool,
+    notes: &mut Vec<String>,
+) -> Result<(Scratch, Option<Scratch>), CliError> {
+    let kept = trace.records.len().min(RECORDS_MAX);
+    if kept < trace.records.len() {
+        let (kept, all) = (human::count(kept as u64), human::count(trace.records.len() as u64));
+        notes.push(format!("only the first {kept} of {all} requests were simulated."));
+    }
+    let part = |from: usize, to: usize, name: &str| -> Result<Scratch, CliError> {
+        let part = Trace { records: trace.records[from..to].to_vec(), ..trace.clone() };
+        let scratch = Scratch::new(name);
+        forerun_trace::write(&scratch.0, Format::Parquet, &part)
+            .map_err(|problem| CliError::failure(&path(&scratch), problem))?;
+        Ok(scratch)
+    };
+    let half = kept / 2;
+    if halves && half >= HALF_MIN {
+        return Ok((part(0, half, "choose.parquet")?, Some(part(half, kept, "judge.parquet")?)));
+    }
+    if halves {
+        notes.push(
+            "the trace is too short to judge on another part than that on which values were chosen.".into(),
+        );
+    }
+    Ok((part(0, kept, "reads.parquet")?, None))
+}
+
+fn facts(trace: &Trace, how: &str, ground: &Ground) -> Vec<String> {
+    let info = trace.info();
+    let mut facts = vec![format!(
+        "{} reads, {} of {} files{}, seen by {how}",
+        human::count(info.reads),
+        human::bytes(float(info.bytes_read)),
+        human::count(info.files),
+        info.duration_ns.map_or_else(String::new, |ns| format!(", in {}", human::duration(float(ns)))),
+    )];
+    if let Ok(found) = patterns(trace, &PatternOptions::default()) {
+        let shares = Class::ALL.iter().map(|&class| (found.total.share(class), class.name()));
+        let mut shares: Vec<_> = shares.filter(|&(share, _)| share >= 0.01).collect();
+        shares.sort_by(|a, b| b.0.total_cmp(&a.0));
+        let shares: Vec<String> =
+            shares.iter().map(|(share, name)| format!("{} {name}", human::percent(*share))).collect();
+        facts.push(format!("it reads {}", shares.join(", ")));
+    }
+    let waited: u64 = trace.records.iter().filter_map(|record| record.took).map(|took| took.0).sum();
+    if ground.mode == "paced" {
+        facts.push(format!(
+            "this time it waited {} for reads, all processes together",
+            human::duration(float(waited))
+        ));
+    }
+    facts
+}
+
+fn show(told: &Told, page: Option<&Path>, ui: &Ui) -> Result<(), CliError> {
+    let advice = &told.advice;
+    let verdict = match advice.pick {
+        Some(_) => format!("Do this: {}.", advice.why),
+        None => format!("Leave it: {}.", advice.why),
+    };
+    let rows: Vec<Vec<String>> = advice.effects.iter().map(row).collect();
+    let header = [
+        ("", Align::Left),
+        ("takes", Align::Right),
+        ("faster", Align::Right),
+        ("between", Align::Left),
+        ("from the device", Align::Right),
+    ];
+    let lines = table::aligned(&header, &rows);
+    if let Some(path) = page {
+        let mut remarks = vec![verdict.clone()];
+        remarks.extend(told.facts.iter().map(|fact| format!("{}: {fact}", told.what)));
+        remarks.extend(rows.iter().map(|row| row.join(" · ")));
+        remarks.extend(told.todo.iter().cloned());
+        remarks.extend(told.undo.iter().map(|line| format!("undo, {line}")));
+        let comparison = Comparison { runs: advice.runs.clone() };
+        outputs::write(path, html::comparison(&comparison, &remarks))?;
+        ui.say(&format!("page written to {}", path.display()));
+    }
+    if ui.json {
+        return ui.print_json(told);
+    }
+    let mut text = format!("{}\n", ui.paint(Style::Bold, &told.what));
+    for fact in &told.facts {
+        text.push_str(&format!("  {fact}\n"));
+    }
+    text.push_str(&format!("  simulated cold on {}: {}\n\n", told.device, told.assumed));
+    for line in lines {
+        text.push_str(&format!("{line}\n"));
+    }
+    text.push_str(&format!("\n{}\n", ui.paint(Style::Bold, &verdict)));
+    for (word, lines) in [("", &told.todo), ("undo, ", &told.undo), ("", &told.notes)] {
+        for line in lines {
+            text.push_str(&format!("  {word}{line}\n"));
+        }
+    }
+    ui.print(&text)
+}
+
+fn row(effect: &advice::Effect) -> Vec<String> {
+    let (low, high) = effect.interval;
+    vec![
+        effect.name.clone(),
+        human::duration(float(effect.elapsed_ns)),
+        human::times(effect.factor),
+        format!("{} and {}", human::times(low), human::times(high)),
+        human::bytes(float(effect.device_bytes)),
+    ]
+}

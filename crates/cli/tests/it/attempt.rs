@@ -1,0 +1,85 @@
+//! `try` and `advise` from outside: each ends with one thing to do, or with the advice to leave things as they are.
+
+use super::{fails, forerun, json, output};
+use std::fmt::Write as _;
+use tempfile::TempDir;
+
+/// A trace of reads of one file, each of 16 KiB, at the places that `at` says.
+fn trace(folder: &TempDir, at: impl Fn(u64) -> u64) -> String {
+    let mut text = String::from("t,dev,off,bytes,op,pid,file\n");
+    for n in 0..1_000 {
+        writeln!(text, "{},,{},16384,R,reader,/srv/data", n * 1_000, at(n) * 16_384).expect("a string grows");
+    }
+    let path = folder.path().join("reads.csv");
+    std::fs::write(&path, text).expect("written");
+    path.to_str().expect("UTF-8").to_owned()
+}
+
+#[test]
+fn advice_names_every_change_with_its_interval_and_what_to_do() {
+    let folder = tempfile::tempdir().expect("a folder");
+    // In order, and far enough for windows to matter.
+    let path = trace(&folder, |n| n);
+    let page = folder.path().join("advice.html");
+    let told = json(&["advise", &path, "--json", "--html", page.to_str().expect("UTF-8")]);
+    let effects = told["advice"]["effects"].as_array().expect("effects");
+    assert!(effects.len() >= 5 && effects[0]["change"] == "as-it-is", "{told}");
+    for effect in effects {
+        let (low, factor, high) = (&effect["interval"][0], &effect["factor"], &effect["interval"][1]);
+        assert!(low.as_f64() <= factor.as_f64() && factor.as_f64() <= high.as_f64(), "{effect}");
+    }
+    let random = effects.iter().find(|effect| effect["change"] == "advise-random").expect("tried");
+    assert!(random["factor"].as_f64() < Some(0.9), "without read-ahead reads in order are slower: {random}");
+    assert!(!told["advice"]["why"].as_str().expect("a reason").is_empty());
+    assert!(std::fs::read_to_string(page).expect("written").contains("as it is"));
+}
+
+#[test]
+fn where_nothing_pays_the_advice_is_to_leave_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = trace(&folder, |n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 45);
+    let text = output(&["advise", &path, "--device", "nvme-pcie4"]);
+    assert!(
+        text.lines().any(|line| line.starts_with("Leave it: ") || line.starts_with("Do this: ")),
+        "{text}"
+    );
+    assert!(text.contains("POSIX_FADV_RANDOM") && text.contains("on nvme-pcie5"), "{text}");
+}
+
+#[test]
+fn on_a_device_that_is_said_the_same_advice_is_given_everywhere() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = trace(&folder, |n| n);
+    let told = json(&["advise", &path, "--device", "gp3", "--json"]);
+    assert_eq!(
+        (&told["device"], &told["advice"]["effects"][0]["name"]),
+        (&"gp3".into(), &"as it is (read_ahead_kb 128)".into())
+    );
+    // Half a trace in order from a volume behind a network: a longer window pays.
+    let pick = told["advice"]["pick"].as_u64().expect("something pays");
+    assert!(
+        told["advice"]["effects"][usize::try_from(pick).expect("small")]["interval"][0].as_f64()
+            >= Some(1.05),
+        "{told}"
+    );
+    assert!(fails(&["advise", &path, "--device", "gp4"], 2).contains("did you mean `gp3`"));
+}
+
+#[test]
+fn a_command_is_tried_and_its_own_status_kept_where_it_can_be_recorded() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("data");
+    std::fs::write(&file, vec![7; 1 << 20]).expect("written");
+    let file = file.to_str().expect("UTF-8");
+    let line = ["try", "--quiet", "--", "sh", "-c", "cat $0 > /dev/null; exit 7", file];
+    let done = forerun(&line).output().expect("it runs");
+    // Without tracepoints and strace there is nothing to record with, which is code 4.
+    let text = String::from_utf8_lossy(&done.stdout);
+    match done.status.code() {
+        Some(4) => {}
+        Some(7) => assert!(text.contains("Leave it: ") || text.contains("Do this: "), "{text}"),
+        other => panic!("{other:?}: {text} {}", String::from_utf8_lossy(&done.stderr)),
+    }
+    let said = fails(&["try", "--html", "/nonexistent/x.html", "--", "true"], 1);
+    assert!(said.contains("/nonexistent/x.html"), "{said}");
+}

@@ -1,0 +1,243 @@
+//! What of `forerun watch` works on this machine for this user, and what is missing where it does not.
+//!
+//! Everything is tried and nothing inferred from versions: a tracepoint is opened, a handle is made and opened again, a range
+//! of a file is asked about. Nothing is changed, and nothing stays.
+
+use crate::names::Mounts;
+use crate::outcome::RecordError;
+use crate::record::unsupported;
+use crate::session;
+use crate::sys;
+use crate::touches::Points;
+use crate::tracefs;
+use crate::volumes::{Volume, Volumes};
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::os::fd::AsFd as _;
+use std::path::PathBuf;
+
+/// Kinds of mounts that hold files of users and are not file systems of a device of ours: files are found by path only.
+const BY_PATH: [&str; 9] = ["overlay", "nfs", "nfs4", "cifs", "9p", "virtiofs", "zfs", "bcachefs", "ceph"];
+/// Rights that matter, by number, and what each is for.
+const RIGHTS: [(u32, &str, &str); 3] = [
+    (38, "CAP_PERFMON", "tracepoints"),
+    (2, "CAP_DAC_READ_SEARCH", "files by handle, and files of others"),
+    (3, "CAP_FOWNER", "what is cached of files of others; no change of access times"),
+];
+/// `CAP_SYS_ADMIN`, which contains the first.
+const SYS_ADMIN: u32 = 21;
+
+/// Whether something works; if not, why and what to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Item {
+    /// What.
+    pub name: &'static str,
+    /// Whether it works.
+    pub works: bool,
+    /// How, or why not.
+    pub detail: String,
+}
+
+/// How the files of one mount are found again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Where it is mounted.
+    pub mount: PathBuf,
+    /// `ext4`, say.
+    pub kind: String,
+    /// `by inode`, `by handle` or `by path only`.
+    pub by: &'static str,
+    /// Whether its metadata can be read ahead through its device.
+    pub metadata: bool,
+    /// Whether its device turns.
+    pub rotational: bool,
+}
+
+/// What was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Check {
+    /// Release of the kernel.
+    pub kernel: String,
+    /// What tells of reads.
+    pub sensors: Vec<Item>,
+    /// What can be done about them.
+    pub actions: Vec<Item>,
+    /// Where.
+    pub places: Vec<Place>,
+    /// Rights that this process has not, and what each would allow.
+    pub missing: Vec<(&'static str, &'static str)>,
+}
+
+impl Check {
+    /// Whether anything at all can be done here.
+    #[must_use]
+    pub fn anything(&self) -> bool {
+        self.actions.iter().any(|item| item.works)
+    }
+}
+
+/// Tries everything.
+#[must_use]
+pub fn check() -> Check {
+    let (touches, refusal) = match Points::load() {
+        Err(error) => (false, Some(unsupported(error))),
+        Ok(points) => (points.touches, session::probe(&points.ids).err()),
+    };
+    let watch = refusal.is_none();
+    let places = places();
+    Check {
+        kernel: fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned(),
+        sensors: sensors(watch, touches, refusal.as_ref()),
+        actions: actions(watch, refusal.as_ref(), &places),
+        places,
+        missing: missing(&fs::read_to_string("/proc/self/status").unwrap_or_default()),
+    }
+}
+
+fn item(name: &'static str, works: bool, yes: &str, no: &str) -> Item {
+    Item { name, works, detail: if works { yes } else { no }.to_owned() }
+}
+
+fn sensors(watch: bool, touches: bool, refusal: Option<&RecordError>) -> Vec<Item> {
+    let why = refusal.map_or_else(String::new, ToString::to_string);
+    let has = |event: &str| tracefs::load(event).is_ok();
+    let own = std::env::current_exe().and_then(fs::File::open);
+    let cached = own.and_then(|file| sys::cached(file.as_fd(), 0, 4096));
+    // EPERM is about that file, which is another's: the call is there.
+    let cachestat = cached.is_ok() || cached.is_err_and(|error| error.raw_os_error() == Some(libc::EPERM));
+    vec![
+        item("tracepoints", watch, "of the page cache, by perf_event_open", &why),
+        item(
+            "touches",
+            watch && touches,
+            "what is touched is seen, not only what is loaded",
+            if watch { "Linux 6.12 has them" } else { "no tracepoints" },
+        ),
+        item(
+            "readahead group",
+            has("readahead/page_cache_sync_ra"),
+            "decisions of the kernel's own read-ahead",
+            "not on this kernel, or not for this user; not needed for a command",
+        ),
+        item(
+            "cachestat",
+            cachestat,
+            "what is in memory is not read again",
+            "Linux 6.5 has it; all is asked for, and the kernel passes over what is there",
+        ),
+    ]
+}
+
+fn actions(watch: bool, refusal: Option<&RecordError>, places: &[Place]) -> Vec<Item> {
+    let why = refusal.map_or_else(String::new, ToString::to_string);
+    let none = "no file system of a device is mounted here";
+    let handles = places.iter().any(|place| place.by != "by path only");
+    let replay = if handles { "files by handle, also renamed ones" } else { "files by path" };
+    let readahead = try_readahead();
+    let refused = readahead.as_ref().err().map_or_else(String::new, ToString::to_string);
+    vec![
+        item(
+            "watch -- COMMAND",
+            watch && !places.is_empty(),
+            "records, and reads ahead from the second run on",
+            if watch { none } else { &why },
+        ),
+        item("manifest replay", readahead.is_ok() && !places.is_empty(), replay, none),
+        item("load", readahead.is_ok(), "files that may be read", &refused),
+    ]
+}
+
+/// Whether the kernel takes the call, on a page that is in memory: of this program.
+fn try_readahead() -> io::Result<()> {
+    let file = fs::File::open(std::env::current_exe()?)?;
+    sys::readahead(file.as_fd(), 0, 4096)
+}
+
+fn places() -> Vec<Place> {
+    let volumes = Volumes::now();
+    let mut places: Vec<Place> = volumes.all().iter().map(place).collect();
+    let mounts = Mounts::of_this_process();
+    let mut known = BTreeSet::new();
+    for mount in mounts.all() {
+        let others = BY_PATH.contains(&mount.kind.as_str()) || mount.kind.starts_with("fuse");
+        if others && known.insert(mount.at.clone()) {
+            places.push(Place {
+                mount: mount.at.clone(),
+                kind: mount.kind.clone(),
+                by: "by path only",
+                metadata: false,
+                rotational: false,
+            });
+        }
+    }
+    places
+}
+
+fn place(volume: &Volume) -> Place {
+    let handles = opens_by_handle(volume).is_ok();
+    let by = match (handles, volume.finds_by_inode()) {
+        (true, true) => "by inode",
+        (true, false) => "by handle",
+        (false, _) => "by path only",
+    };
+    let device = volume.block_device.as_deref().filter(|_| volume.has_metadata_pages());
+    Place {
+        mount: volume.mount.clone(),
+        kind: volume.kind.clone(),
+        by,
+        metadata: device.is_some_and(|device| sys::open(device, libc::O_RDONLY).is_ok()),
+        rotational: volume.rotational,
+    }
+}
+
+/// Makes a handle of the root of a mount and opens it again.
+fn opens_by_handle(volume: &Volume) -> io::Result<()> {
+    let root = sys::open(&volume.mount, libc::O_RDONLY | libc::O_DIRECTORY)?;
+    let (kind, bytes) = sys::handle_of(root.as_fd())?;
+    sys::open_by_handle(root.as_fd(), kind, &bytes, libc::O_PATH).map(drop)
+}
+
+/// Rights that a process has not, by its `/proc/PID/status`.
+fn missing(status: &str) -> Vec<(&'static str, &'static str)> {
+    let mask = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    let has = |right: u32| mask >> right & 1 == 1 || (right == RIGHTS[0].0 && mask >> SYS_ADMIN & 1 == 1);
+    RIGHTS.iter().filter(|(right, ..)| !has(*right)).map(|&(_, name, what)| (name, what)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rights_are_read_from_the_status_of_the_process() {
+        let names =
+            |mask: &str| missing(&format!("CapEff:\t{mask}\n")).iter().map(|m| m.0).collect::<Vec<_>>();
+        assert_eq!(names("000001ffffffffff"), [""; 0]);
+        assert_eq!(names("0000000000000000"), ["CAP_PERFMON", "CAP_DAC_READ_SEARCH", "CAP_FOWNER"]);
+        assert_eq!(names("0000004000000000"), ["CAP_DAC_READ_SEARCH", "CAP_FOWNER"]);
+        assert_eq!(names("000000000020000c"), [""; 0], "CAP_SYS_ADMIN traces too");
+        assert_eq!(missing("").len(), 3);
+    }
+
+    #[test]
+    fn what_it_says_works_is_what_the_recorder_can() {
+        let check = check();
+        let of = |name: &str| check.sensors.iter().find(|item| item.name == name).expect("listed").works;
+        let recorded = crate::follow::follow(
+            &crate::follow::FollowOptions {
+                command: vec!["true".into()],
+                store: None,
+                key: None,
+                given: None,
+                scheme: None,
+                replay: false,
+                stop: None,
+            },
+            &mut |_| {},
+        );
+        assert_eq!(of("tracepoints"), recorded.is_ok());
+        assert!(check.sensors.iter().chain(&check.actions).all(|item| !item.detail.is_empty()), "{check:?}");
+    }
+}
