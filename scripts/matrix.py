@@ -60,6 +60,8 @@ MECHANICAL = ["cheetah-15k4", "wd-7200", "hdd-20tb"]
 DEVICES = [*MECHANICAL, "intel-510", "nvme", "gp3"]
 SHARES = ["1/16", "1/8", "1/2"]
 STATES = ["cold", "warm"]
+# A reference and no scheme: shown where it is asked for, and left out of what is the best.
+REFERENCES = ["oracle", "bound"]
 # What a user would try; of those that the registry does not have, none is run.
 SCHEMES = ["none", "strip", "asp", "asp(cull=off)", "asp+msp", "linux-6", "regions(linux-6)", "asp+msp+linux-6", "zfetch", "streams",
            "cadence", "grain", "recall", "auto"]
@@ -251,7 +253,7 @@ def summary(matrix, table, schemes):
     width = max(map(len, schemes))
     devices = list(dict.fromkeys(cell.device for cell in table))
     lines.append(f"{'':{width}}  " + "  ".join(f"{d:>12}" for d in [*devices, "all"]) + "  slower than none")
-    fixed = [s for s in schemes if s not in (BASE, CHOICE)]
+    fixed = [s for s in schemes if s not in (BASE, CHOICE, *REFERENCES)]
     means = {}
     for scheme in schemes:
         row = []
@@ -265,6 +267,11 @@ def summary(matrix, table, schemes):
     best = [mean([max(v[s] for s in [BASE, *fixed] if s in v) for c, v in table.items() if device in (None, c.device)])
             for device in [*devices, None]]
     lines.append(f"{'best of all':{width}}  " + "  ".join(f"{b:12.3f}" for b in best))
+    for reference in (r for r in REFERENCES[:1] if r in schemes):
+        for scheme in [BASE, *fixed, *([CHOICE] if CHOICE in schemes else [])]:
+            found = [(v, max(took for s, took in v.items() if s != "bound")) for v in table.values() if reference in v]
+            shares = [v[scheme] / best for v, best in found if scheme in v]
+            lines.append(f"share of clairvoyant: {scheme} {mean(shares):.3f}")
     refused = collections.Counter(s for v in table.values() for s in schemes if s not in v)
     lines += [f"refused or missing: {s} in {n} cells" for s, n in refused.most_common()]
     return lines + (bars(matrix, table, fixed, means, devices) if CHOICE in schemes else [])

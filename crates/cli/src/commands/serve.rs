@@ -430,6 +430,11 @@ fn tls(args: &ServeArgs) -> Result<Option<TlsOptions>, CliError> {
     match (args.tls, &args.tls_cert, &args.tls_key) {
         (Some(TlsMode::Off), ..) => Ok(None),
         (None, ..) if !asked => Ok(None),
+        (Some(TlsMode::Allow), ..) if args.tls_ca.is_some() => Err(CliError::usage(
+            "--tls-ca",
+            "--tls allow lets clients in that do not use TLS, and they need no certificate",
+            "give --tls require, or leave --tls-ca out",
+        )),
         (mode, Some(cert), Some(key)) => Ok(Some(TlsOptions {
             cert: cert.clone(),
             key: key.clone(),

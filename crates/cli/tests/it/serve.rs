@@ -104,6 +104,9 @@ fn options_that_do_not_fit_are_refused_with_their_place() {
     assert!(said.contains("--tls-cert"), "{said}");
     let said = fails(&["serve", "--over", &over, "--tls-cert", "/nowhere", "--tls-key", "/nowhere"], 2);
     assert!(said.contains("--tls-cert: /nowhere"), "{said}");
+    let open = ["--tls-cert", "/nowhere", "--tls-key", "/nowhere", "--tls-ca", "/nowhere", "--tls", "allow"];
+    let said = fails(&[&["serve", "--over", &over], &open[..]].concat(), 2);
+    assert!(said.contains("do not use TLS") && said.contains("--tls require"), "{said}");
     let said = fails(&["serve", "--over", "nbds://far.example/x"], 2);
     assert!(said.contains("--member-tls-ca FILE names the authority"), "{said}");
     let alone = format!("{}member-tls-cert = 'c.pem'\n", "[[export]]\nover = 'nbds://far.example/x'\n");

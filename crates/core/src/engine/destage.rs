@@ -14,7 +14,7 @@ use crate::dispatch::Class;
 use crate::hash::NumberMap;
 use crate::planted::{self, Bug};
 use crate::slots::{Slot, Slots};
-use crate::units::{Block, Disk, Nanos};
+use crate::units::{Block, Disk, Extent, Nanos};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
@@ -88,6 +88,8 @@ pub(super) struct Destager {
     active: NumberMap<u32>,
     /// When each dirty stripe not taken by a job was written last.
     written: NumberMap<Nanos>,
+    /// The blocks between which all of such a stripe lie that are dirty.
+    spans: NumberMap<(Block, Block)>,
     /// Dirty stripes that nobody has asked for yet, about in the order of writing. Entries of stripes that a job has
     /// taken meanwhile are passed over, and cleared away when they are more than half.
     order: VecDeque<(Nanos, u64)>,
@@ -115,6 +117,7 @@ impl Destager {
             jobs: Slab::default(),
             active: NumberMap::default(),
             written: NumberMap::default(),
+            spans: NumberMap::default(),
             order: VecDeque::new(),
             wanted: VecDeque::new(),
             listed: NumberMap::default(),
@@ -141,8 +144,10 @@ impl Destager {
 
     // Dirty stripes.
 
-    /// Blocks of a stripe were written.
-    pub(super) fn touch(&mut self, now: Nanos, stripe: u64) {
+    /// Blocks of a stripe were written, from `first` to `last`.
+    pub(super) fn touch(&mut self, now: Nanos, stripe: u64, first: Block, last: Block) {
+        let span = self.spans.get(&stripe).copied().unwrap_or((first, last));
+        self.spans.insert(stripe, (span.0.min(first), span.1.max(last)));
         if self.written.insert(stripe, now).is_some() {
             return;
         }
@@ -272,7 +277,10 @@ impl Destager {
             map.clear();
             map.resize(array.stripe_blocks().div_ceil(64) as usize, 0);
         }
-        memory.map(extent, &mut self.dirty, &mut self.resident);
+        // Where nothing is computed from the rest of the stripe, only what may be dirty is looked at: a stripe may be wide.
+        let span = self.spans.get(&stripe).filter(|_| array.redundancy() == 0);
+        let look = span.map_or(extent, |&(first, last)| Extent::new(first.0, last.0 + 1 - first.0));
+        memory.map(look, look.start.0 - extent.start.0, &mut self.dirty, &mut self.resident);
         let number = self.jobs.take();
         let job = &mut self.jobs[number];
         if array.write_plan_into(Stripe(stripe), &self.dirty, &self.resident, failed, &mut job.plan).is_err()
@@ -292,7 +300,7 @@ impl Destager {
         (job.stripe, job.phase, job.urgent) = (stripe, Phase::Reading, urgent);
         job.pinned.clear();
         job.taken.clear();
-        memory.pin_stripe(extent, &mut job.pinned, &mut job.taken);
+        memory.pin_stripe(look, &mut job.pinned, &mut job.taken);
         job.waiters.clear();
         let waiters = &mut job.waiters;
         self.waiting.retain(|&(of, waiter)| {
@@ -302,6 +310,7 @@ impl Destager {
             of != stripe
         });
         self.written.remove(&stripe);
+        self.spans.remove(&stripe);
         self.active.insert(stripe, number);
         Begun::Job(number)
     }
@@ -381,9 +390,12 @@ impl Destager {
     /// A member failed under a job: it ends, and those who wait for it wait for its stripe again.
     pub(super) fn restart(&mut self, now: Nanos, job: u32, memory: &mut Memory) -> u64 {
         let stripe = self.jobs[job].stripe;
+        let blocks = || self.jobs[job].taken.iter().map(|&(block, _)| block);
+        let span = blocks().min().zip(blocks().max());
         let waiters = self.leave(job, memory);
         self.waiting.extend(waiters.into_iter().map(|waiter| (stripe, waiter)));
-        self.touch(now, stripe);
+        let (first, last) = span.expect("a job has taken what is dirty");
+        self.touch(now, stripe, first, last);
         stripe
     }
     /// A job is over: gives back what it holds. Returns who waits for it.
@@ -403,6 +415,7 @@ impl Destager {
     /// A stripe cannot be kept: nobody wants it any more. Returns who waits for it.
     pub(super) fn give_up(&mut self, stripe: u64) -> Vec<Waiter> {
         self.written.remove(&stripe);
+        self.spans.remove(&stripe);
         self.lost = true;
         let mut waiters = Vec::new();
         self.waiting.retain(|&(of, waiter)| {

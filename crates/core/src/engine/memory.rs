@@ -486,9 +486,9 @@ impl Memory {
         Written { line, slot, overtaken }
     }
 
-    /// Bitmaps of the dirty and the resident blocks of a stripe.
-    pub(super) fn map(&self, stripe: Extent, dirty: &mut [u64], resident: &mut [u64]) {
-        for (bit, block) in stripe.iter().enumerate() {
+    /// Bitmaps of the dirty and the resident blocks of a part of a stripe that begins so many blocks after it.
+    pub(super) fn map(&self, part: Extent, begins: u64, dirty: &mut [u64], resident: &mut [u64]) {
+        for (bit, block) in (begins as usize..).zip(part.iter()) {
             let Some(here) = self.here(block) else { continue };
             resident[bit / 64] |= 1 << (bit % 64);
             if self.cache.at(here.place).dirty {
@@ -497,7 +497,7 @@ impl Memory {
         }
     }
 
-    /// Pins and lists the blocks of a stripe that are here, and lists the dirty ones of them.
+    /// Pins and lists the blocks of a stripe, or of a part of it, that are here, and lists the dirty ones of them.
     pub(super) fn pin_stripe(
         &mut self,
         stripe: Extent,

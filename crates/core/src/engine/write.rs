@@ -79,7 +79,8 @@ impl Parts {
     fn mark_dirty(&mut self, now: Nanos, number: u32, extent: Extent) {
         let (first, last) = self.stripes_of(extent);
         for stripe in first..=last {
-            self.destager.touch(now, stripe);
+            let part = self.array.stripe_extent(Stripe(stripe)).intersect(extent);
+            self.destager.touch(now, stripe, part.start, Block(part.end() - 1));
         }
         if self.accesses[number].durable {
             let serial = self.accesses[number].serial;

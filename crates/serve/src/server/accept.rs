@@ -13,6 +13,7 @@ use crate::options::Listen;
 use crate::socket::{Socket, Stream};
 use forerun_core::units::Nanos;
 use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -24,6 +25,9 @@ use std::path::{Path, PathBuf};
 const NEGOTIATING_MAX: usize = 256;
 /// Streams taken in one turn.
 const ACCEPTS_MAX: usize = 64;
+
+/// Streams that wait to be taken, as the standard library has it.
+const BACKLOG: i32 = 4096;
 
 /// Longest path of a unix socket, bytes (unix(7): 108 with the zero at its end).
 const SOCKET_PATH_MAX: usize = 107;
@@ -102,11 +106,19 @@ pub(super) fn listen_unix(path: &Path, option: &'static str) -> Result<Listener,
         }
         std::fs::remove_file(path).map_err(|e| ServeError::file(path, e))?;
     }
-    let listener = UnixListener::bind(path).map_err(|e| ServeError::file(path, e))?;
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))
-        .map_err(|e| ServeError::file(path, e))?;
-    listener.set_nonblocking(true).map_err(|e| ServeError::file(path, e))?;
+    let bound = bind_unix(path).map_err(|e| ServeError::file(path, e))?;
+    rustix::net::listen(&bound, BACKLOG).map_err(|e| ServeError::file(path, e))?;
+    let listener = UnixListener::from(bound);
     Ok(Listener::Unix { listener, path: path.into(), owned: true })
+}
+
+/// A socket with a name and the access that it keeps, to which nobody can connect yet: who may not must not be quicker.
+fn bind_unix(path: &Path) -> io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    rustix::net::bind(&socket, &SocketAddrUnix::new(path)?)?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
+    Ok(socket)
 }
 
 /// Sockets of a service manager (`LISTEN_FDS`).
@@ -125,7 +137,7 @@ fn inherited() -> Result<Vec<Listener>, ServeError> {
 
 fn adopt(file: OwnedFd) -> io::Result<Listener> {
     let name = rustix::net::getsockname(&file)?;
-    if name.address_family() == rustix::net::AddressFamily::UNIX {
+    if name.address_family() == AddressFamily::UNIX {
         let listener = UnixListener::from(file);
         listener.set_nonblocking(true)?;
         let path = listener.local_addr()?.as_pathname().map(Path::to_path_buf).unwrap_or_default();
@@ -203,5 +215,23 @@ impl Server {
         if let Some((_, _, at)) = negotiating().min() {
             self.close(at);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_socket_has_its_access_before_anybody_can_connect() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("s");
+        let bound = bind_unix(&path).expect("bound");
+        let mode = std::fs::metadata(&path).expect("it is there").permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        assert_eq!(UnixStream::connect(&path).expect_err("early").kind(), io::ErrorKind::ConnectionRefused);
+        drop(bound);
+        let _listener = listen_unix(&path, "--socket").expect("what was left behind is taken over");
+        UnixStream::connect(&path).expect("now");
     }
 }
