@@ -1,4 +1,4 @@
-//! Bugs planted on purpose, to see that the simulator of faults and crashes ([`crate::crash`]) finds them. Only with the feature
+//! Bugs planted on purpose, to see that the simulator of faults and crashes (`crash`) finds them. Only with the feature
 //! `crash`, which nothing but the simulator's own tests and programs turn on; without it every question is answered "no" at
 //! compile time, and nothing of this is in a product.
 
