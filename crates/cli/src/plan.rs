@@ -4,7 +4,7 @@
 //!
 //! The contracts of the design are kept in this one place: all runs of a comparison have the same two caches;
 //! the host's page cache is 512 MiB if any scheme has a host part, else absent; the array's cache is 500 MiB if
-//! any scheme has an array part, else absent; and `none`, `bound` and `oracle` stand at the top unless
+//! any scheme has an array part, else absent; and `none`, `bound`, `oracle` and `auto` stand at the top unless
 //! `--no-bounds` says otherwise.
 
 use crate::assumed::{Assumed, Hardware};
@@ -26,8 +26,10 @@ use std::path::Path;
 const HOST_CACHE_DEFAULT: u64 = 512 << 20;
 /// Array cache where a scheme has an array part: 500 MiB, the ASP paper's.
 const ARRAY_CACHE_DEFAULT: u64 = 500 << 20;
-/// What a comparison adds to the schemes that were asked for.
+/// What a comparison adds to the schemes that were asked for, to compare with.
 pub(crate) const BASELINES: [&str; 3] = ["none", "bound", "oracle"];
+/// And the scheme that needs no choosing: the first line behind them. It works in the caches that the others ask for.
+const CHOICE: &str = "auto";
 
 /// A size on the command line. A bare number that holds no block was meant with a unit.
 fn size(text: &str) -> Result<u64, String> {
@@ -229,7 +231,8 @@ fn is_of_files(input: &str, skip_bad: bool) -> bool {
 fn with_baselines(schemes: &[Said<SchemeSpec>], baselines: bool) -> Vec<Said<SchemeSpec>> {
     let mut all = Vec::new();
     let first = if baselines { &BASELINES[..] } else { &[] };
-    for scheme in first.iter().map(|name| Said::of(name)).chain(schemes.iter().cloned()) {
+    let choice = baselines.then_some(&CHOICE);
+    for scheme in first.iter().chain(choice).map(|name| Said::of(name)).chain(schemes.iter().cloned()) {
         if !all.contains(&scheme) {
             all.push(scheme);
         }
@@ -287,10 +290,12 @@ fn scheme(text: &str) -> Result<Said<SchemeSpec>, CliError> {
 
 /// Which layers the parts of the schemes work at.
 fn layers_of(schemes: &[Said<SchemeSpec>]) -> Layers {
-    Layers {
-        host: schemes.iter().any(|scheme| scheme.has_host()),
-        array: schemes.iter().any(|scheme| scheme.has_array()),
-    }
+    let fixed = || schemes.iter().filter(|scheme| scheme.text() != CHOICE);
+    let host = fixed().any(|scheme| scheme.has_host());
+    let array = fixed().any(|scheme| scheme.has_array());
+    // The choice goes where the others go, and has an array's cache where it is alone.
+    let alone = !host && !array && schemes.iter().any(|scheme| scheme.text() == CHOICE);
+    Layers { host, array: array || alone }
 }
 
 #[cfg(test)]
@@ -316,7 +321,7 @@ mod tests {
 
     #[test]
     fn baselines_come_first_and_nothing_runs_twice() {
-        assert_eq!(names(&plan(&["asp", "none", "asp"], true)), ["none", "bound", "oracle", "asp"]);
+        assert_eq!(names(&plan(&["asp", "none", "asp"], true)), ["none", "bound", "oracle", "auto", "asp"]);
         assert_eq!(names(&plan(&["asp", "none"], false)), ["asp", "none"]);
     }
 

@@ -75,7 +75,7 @@ pub(crate) struct CompareArgs {
     /// Scheme to compare, in the grammar of `forerun schemes`; may be given many times [default: a sensible set]
     #[arg(long = "scheme", value_name = "SCHEME")]
     schemes: Vec<String>,
-    /// Do not add `none`, `bound` and `oracle`: run exactly the schemes asked for
+    /// Do not add `none`, `bound`, `oracle` and `auto`: run exactly the schemes asked for
     #[arg(long)]
     no_bounds: bool,
     /// Run what a spec file says; it determines everything, so no INPUT and no hardware is given beside it
@@ -106,8 +106,9 @@ Without --device, --array and --scheduler they are taken from this machine, whic
 scheduler or device with which another scheme would win. Without --scheme a set of schemes is run: for traces of files and
 workloads those of a page cache, this machine's first; for traces of devices those of an array.
 
-Every comparison also runs `none` (no prefetching), `bound` (what nothing can beat) and `oracle` (the best
-that is found offline, by a clairvoyant or by one of the schemes), unless --no-bounds is given.
+Every comparison also runs `none` (no prefetching), `bound` (what nothing can beat), `oracle` (the best
+that is found offline, by a clairvoyant or by one of the schemes) and `auto` (which chooses among schemes
+while it runs), unless --no-bounds is given.
 
 {}
   example: --fail-if 'asp.hit_ratio < none.hit_ratio || asp.latency_ns.p99 > 50ms'",

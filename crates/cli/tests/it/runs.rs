@@ -101,7 +101,7 @@ fn schemes(report: &Value) -> Vec<&str> {
 #[test]
 fn json_has_every_promised_field_and_the_asked_order() {
     let report = json(&words(&compare(&["--json"])));
-    assert_eq!(schemes(&report), ["none", "bound", "oracle", "asp", "strip"]);
+    assert_eq!(schemes(&report), ["none", "bound", "oracle", "auto", "asp", "strip"]);
     for run in report["runs"].as_array().expect("runs") {
         for field in FIELDS {
             assert!(run.get(field).is_some_and(|value| !value.is_null()), "{}: {field}", run["scheme"]);
@@ -309,7 +309,7 @@ fn the_issues_command_lines_work_where_the_traces_are() {
         "closed:1",
         "--json",
     ]);
-    assert_eq!(schemes(&report).len(), 8);
+    assert_eq!(schemes(&report).len(), 9);
     let bound = report["runs"].as_array().expect("runs").iter().find(|run| run["scheme"] == "bound");
     let floor = bound.expect("it is added")["elapsed_ns"].as_u64().expect("a time");
     for run in report["runs"].as_array().expect("runs") {
