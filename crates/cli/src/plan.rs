@@ -350,7 +350,7 @@ mod tests {
         let inputs = ["forward:size=1MiB".to_owned()];
         let all = specs(&inputs, &["asp".to_owned()], &setup, &assumed, true).expect("known schemes");
         let caches: Vec<u64> = all.iter().map(|spec| spec.cache_bytes >> 20).collect();
-        assert_eq!(caches, [16, 16, 16, 16, 64, 64, 64, 64]);
+        assert_eq!(caches, [16, 16, 16, 16, 16, 64, 64, 64, 64, 64]);
     }
 
     #[test]

@@ -77,6 +77,25 @@ fn a_missing_or_broken_parameter_file_is_an_error_that_names_it() {
     std::fs::remove_dir_all(&folder).expect("removes");
 }
 
+/// A model whose zones have few spares and no slips: its own are of whole zones, more than a cylinder or a track has room for.
+fn few_spares(model: &str) -> String {
+    let (mut text, mut in_slips) = (String::new(), false);
+    for line in model.lines() {
+        if let Some((before, _)) = line.split_once("Number of spares =") {
+            text += &format!("{before}Number of spares = 4,\n");
+        } else if let Some((before, rest)) = line.split_once("slips = [") {
+            text += &format!("{before}slips = [],\n");
+            in_slips = !rest.contains(']');
+        } else if in_slips {
+            in_slips = !line.contains(']');
+        } else {
+            text += line;
+            text.push('\n');
+        }
+    }
+    text
+}
+
 #[test]
 fn drives_of_every_sparing_scheme_and_of_links_that_are_never_left_are_imported() {
     let Some(folder) = shared_disk() else {
@@ -91,7 +110,7 @@ fn drives_of_every_sparing_scheme_and_of_links_that_are_never_left_are_imported(
     let specs = read("cheetah9LP.diskspecs").replace("Never disconnect = 0", "Never disconnect = 1");
     std::fs::write(copy.join("cheetah9LP.diskspecs"), specs).expect("a file");
     for scheme in [0, 1, 2, 3, 7, 8, 9, 10] {
-        let model = read("cheetah9LP.model")
+        let model = few_spares(&read("cheetah9LP.model"))
             .replace("Sparing scheme used = 9", &format!("Sparing scheme used = {scheme}"));
         std::fs::write(copy.join("cheetah9LP.model"), model).expect("a file");
         let spec = disksim::import(&copy.join("cheetah9LP.parv"))
@@ -101,7 +120,10 @@ fn drives_of_every_sparing_scheme_and_of_links_that_are_never_left_are_imported(
         let preset = Preset { name: "spared".into(), spec };
         let text = preset.to_toml().expect("a preset file");
         assert_eq!(Preset::parse("spared", &text).expect("its own text").spec, preset.spec);
-        assert!(preset.build(&BuildOptions::default()).is_ok_and(|drive| drive.sectors() > 0), "{scheme}");
+        let drive = preset
+            .build(&BuildOptions::default())
+            .unwrap_or_else(|problem| panic!("scheme {scheme}: {problem}"));
+        assert!(drive.sectors() > 0, "scheme {scheme}");
     }
     std::fs::remove_dir_all(&copy).expect("our own folder");
 }

@@ -174,13 +174,17 @@ fn one_array_each_runs_every_device_as_an_input_of_its_own() {
         })
         .collect();
     let (a, b) = ("two.csv, device a", "two.csv, device b");
-    assert_eq!(named[..4], [(a, "none", 8), (a, "bound", 0), (a, "oracle", 8), (a, "asp", 8)]);
-    assert_eq!(named[4..], [(b, "none", 2), (b, "bound", 0), (b, "oracle", 2), (b, "asp", 2)]);
+    let all = |of, blocks| {
+        [("none", blocks), ("bound", 0), ("oracle", blocks), ("auto", blocks), ("asp", blocks)]
+            .map(|(scheme, blocks)| (of, scheme, blocks))
+    };
+    assert_eq!(named[..5], all(a, 8));
+    assert_eq!(named[5..], all(b, 2));
     assert_eq!(first, output(&["compare", "--spec", &spec, "--json"]));
     let one = json(&[&["sim", &trace, "--scheme", "asp"], &each[..]].concat());
     assert_eq!(one["runs"].as_array().expect("runs").len(), 2);
     // A run alone has nothing beside it to be a share of.
-    for (alone, beside) in [(0, 3), (1, 7)] {
+    for (alone, beside) in [(0, 4), (1, 9)] {
         let mut beside = runs[beside].clone();
         beside.as_object_mut().and_then(|run| run.remove("share_of_clairvoyant")).expect("a share");
         assert_eq!(one["runs"][alone], beside);
@@ -207,7 +211,7 @@ fn one_cache_for_each_device_counts_as_one_for_all_where_nothing_is_evicted() {
 #[test]
 fn csv_has_a_row_for_each_run() {
     let text = output(&words(&compare(&["--csv"])));
-    assert_eq!(text.lines().count(), 6);
+    assert_eq!(text.lines().count(), 7);
     assert!(text.lines().next().expect("a header").split(',').any(|name| name == "latency_ns.p99"));
     let dir = tempfile::tempdir().expect("a temporary folder");
     let file = dir.path().join("runs.csv");
@@ -240,7 +244,8 @@ fn a_threshold_that_is_met_exits_with_3() {
 fn misuse_is_told_before_anything_runs() {
     assert!(fails(&words(&compare(&["--fail-if", "asp.hit_ratio <"])), 2).contains("--fail-if: column"));
     assert!(
-        fails(&words(&compare(&["--fail-if", "msp.hit_ratio < 1"])), 2).contains("none, bound, oracle, asp")
+        fails(&words(&compare(&["--fail-if", "msp.hit_ratio < 1"])), 2)
+            .contains("none, bound, oracle, auto, asp")
     );
     assert!(fails(&["compare", SMALL, "--scheme", "apsd"], 2).contains("apsd"));
     assert!(fails(&["compare", SMALL, "--scheme", "asp", "--cache", "12 parsecs"], 2).contains("--cache"));
@@ -361,7 +366,7 @@ fn of_a_list_of_caches_each_has_a_table_of_its_own() {
         ["compare", SMALL, "--array", ARRAY, "--device", "nvme", "--scheme", "asp", "--cache", "4MiB,16MiB"];
     let text = output(&line);
     assert!(text.contains("4.00 MiB array cache") && text.contains("16.0 MiB array cache"), "{text}");
-    assert_eq!(text.matches("asp was fastest").count() + text.matches("No scheme beat").count(), 2, "{text}");
+    assert_eq!(text.matches(" was fastest").count() + text.matches("No scheme beat").count(), 2, "{text}");
     assert!(fails(&["sim", SMALL, "--cache", "4MiB,16MiB"], 2).contains("takes a list"));
 }
 
