@@ -168,7 +168,8 @@ pub struct Options {
 }
 
 impl ExportOptions {
-    /// One file or device as it is, with everything else as the command line has it by default.
+    /// One file or device as it is, with everything else as the command line has it by default but for the scheme: the ASP
+    /// paper's, which does the same each time that it is asked.
     #[must_use]
     pub fn over(name: impl Into<String>, path: impl Into<PathBuf>) -> Self {
         Self {
