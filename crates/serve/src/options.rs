@@ -169,7 +169,7 @@ pub struct Options {
 
 impl ExportOptions {
     /// One file or device as it is, with everything else as the command line has it by default but for the scheme: the ASP
-    /// paper's, which does the same each time that it is asked.
+    /// paper's, whose decisions do not depend on how long commands really take.
     #[must_use]
     pub fn over(name: impl Into<String>, path: impl Into<PathBuf>) -> Self {
         Self {

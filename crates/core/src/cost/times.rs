@@ -29,6 +29,7 @@ const SAMPLES_MAX: f64 = 256.0;
 const SAMPLES_LEAST: f64 = 4.0;
 /// Of a device without a head, a turn is this share of the latency until some have been seen.
 const TURN_ONE_IN: f64 = 4.0;
+
 /// A line through samples of (blocks, time).
 #[derive(Clone, Copy, Debug, Default)]
 struct Line {

@@ -2,7 +2,7 @@
 //!
 //! All shadows are given the same accesses, so the difference of two in a span owes nothing to which accesses these were. A
 //! candidate is believed to be better than the present one when the mean of the differences is larger than chance and the
-//! gain larger than a change is worth: over the last [`KEPT`] batches, or, where the gain is large, over the last [`LATELY`] spans.
+//! gain larger than a change is worth: over the last [`KEPT`] spans, or, where the gain is large, over the last [`LATELY`] spans.
 //!
 //! A shadow may be wrong. While a scheme decides, what real readers wait is compared with what those of its shadow do, and
 //! the ratio corrects what the shadow says later. Changes are damped: after each comes a pause, twice as long where a scheme is
