@@ -12,7 +12,7 @@ step "lints"
 cargo clippy --workspace --all-targets --locked -- -D warnings
 
 step "lints of the small build, which knows no objects"
-cargo clippy -p forerun-serve -p forerun --no-default-features --all-targets --locked -- -D warnings
+cargo clippy -p forerun-serve -p forerun --no-default-features --locked -- -D warnings
 
 step "docs"
 RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" cargo doc --workspace --no-deps --locked --document-private-items --quiet
@@ -44,15 +44,16 @@ else
     cargo check --quiet --bins --manifest-path fuzz/Cargo.toml --target-dir "${CARGO_TARGET_DIR:-target}/fuzz"
 fi
 
-step "planted bugs: the engine's model test must find each of them"
-cargo test --locked --quiet -p forerun-core --features planted-bugs --test planted_bugs
-
-step "crash points: the server's volume and sessions over simulated members, and bugs planted in them"
-CARGO_PROFILE_DEV_OPT_LEVEL=3 FORERUN_CRASH_POINTS=4000000 \
-    cargo test --locked --quiet -p forerun-serve --features crash --test crash_points
-
 step "tests"
 cargo test --workspace --locked
+
+# `--workspace` makes cargo choose the features of dependencies as above, so that none is built again.
+step "planted bugs: the engine's model test must find each of them"
+cargo test --locked --quiet --workspace --features forerun-core/planted-bugs --test planted_bugs
+
+step "crash points: the server's volume and sessions over simulated members, and bugs planted in them"
+FORERUN_CRASH_POINTS=4000000 cargo test --locked --quiet --workspace --features forerun-serve/crash --test crash_points \
+    --config 'profile.dev.package.forerun-serve.opt-level=3' --config 'profile.dev.package.forerun-core.opt-level=3'
 
 step "figures of the docs in virtual time, those that take seconds"
 python3 scripts/docs-figures.py --check --quick --binary "${CARGO_TARGET_DIR:-target}/debug"

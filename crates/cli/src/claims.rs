@@ -1,7 +1,7 @@
 //! What the rows of a reproduction say, in the words that table, CSV and page have in common.
 
 use crate::human;
-use forerun_papers::{Paper, Reproduction, Row};
+use forerun_papers::{Paper, Reproduction, Row, Spread};
 
 /// Whether the study's rows tell how much memory their runs held.
 pub(crate) fn tells_memory(result: &Reproduction) -> bool {
@@ -22,22 +22,47 @@ pub(crate) fn paper(row: &Row) -> String {
     }
 }
 
-/// `yes`, `no`, or a dash where nothing is claimed.
+/// `yes`, `no`, `unclear` where the seeds do not decide, or a dash where nothing is claimed.
 pub(crate) fn holds(row: &Row) -> &'static str {
     match row.holds {
         Some(true) => "yes",
         Some(false) => "no",
+        None if unclear(row) => "unclear",
         None => "–",
     }
+}
+
+fn unclear(row: &Row) -> bool {
+    row.seeds.as_ref().is_some_and(|seeds| seeds.unclear)
+}
+
+/// Whether a row of the study was run under several seeds.
+pub(crate) fn tells_interval(result: &Reproduction) -> bool {
+    result.rows.iter().any(|row| row.seeds.is_some())
+}
+
+/// The 95% interval of what is ours; a dash where no seed changes it.
+pub(crate) fn interval(row: &Row) -> String {
+    let ends = |seeds: &Spread| {
+        format!("{} to {}", human::digits(seeds.interval.0), human::digits(seeds.interval.1))
+    };
+    row.seeds.as_ref().map_or_else(|| "–".to_owned(), ends)
+}
+
+/// What was changed after the row's results had been seen, as a sentence; empty where nothing was.
+pub(crate) fn changed(row: &Row) -> String {
+    if row.changed.is_empty() { String::new() } else { format!("changed after results: {}", row.changed) }
 }
 
 /// How many rows hold, how many do not, and how many claim nothing.
 pub(crate) fn tally(result: &Reproduction) -> String {
     let count = |holds: Option<bool>| result.rows.iter().filter(|row| row.holds == holds).count();
+    let undecided = result.rows.iter().filter(|row| unclear(row)).count();
+    let between = if undecided > 0 { format!("{undecided} are unclear, ") } else { String::new() };
     format!(
-        "{} rows hold, {} do not, {} have nothing to hold against.",
+        "{} rows hold, {} do not, {between}{} have nothing to hold against.",
         count(Some(true)),
         count(Some(false)),
-        count(None)
+        count(None) - undecided
     )
 }

@@ -179,6 +179,12 @@ impl Runs {
         self.remembered.push(run);
     }
 
+    /// Forgets finished runs until `most` are left, oldest first: after each read, so that no more are ever remembered.
+    pub fn remember_at_most(&mut self, most: usize) {
+        let over = self.remembered.len().saturating_sub(most);
+        self.remembered.drain(..over);
+    }
+
     /// First block of the current run.
     #[must_use]
     pub const fn start(&self) -> u64 {

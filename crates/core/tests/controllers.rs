@@ -100,6 +100,27 @@ fn a_loop_is_read_ahead_at_once_and_never_beyond_its_end() {
 }
 
 #[test]
+fn a_start_that_comes_back_later_is_a_loop_only_where_runs_are_remembered() {
+    let again = |rpp: Rpp| {
+        let mut bench = Bench::new(rpp);
+        bench.windows((0..40).chain(1_000..1_040));
+        bench.here.clear();
+        bench.windows(0..2)
+    };
+    assert_eq!(again(linux(4)), [(0, 0, 4), (1, 4, 8)]);
+    assert_eq!(again(linux(4).remembering(1)), [(0, 0, 4), (1, 4, 8)]);
+    assert_eq!(again(linux(4).remembering(0)), [], "the letter remembers none: it must be proven anew");
+    let mut looping = Bench::new(linux(4).remembering(0));
+    looping.windows(0..40);
+    looping.here.clear();
+    assert_eq!(
+        looping.windows(0..2),
+        [(0, 0, 4), (1, 4, 8)],
+        "back at the start at once is the letter's loop"
+    );
+}
+
+#[test]
 fn a_loop_that_goes_on_beyond_its_end_is_met_with_the_unclamped_window() {
     let mut bench = Bench::new(linux(4));
     bench.windows(0..40);

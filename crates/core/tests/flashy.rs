@@ -312,6 +312,31 @@ fn no_more_is_on_its_way_at_once_than_a_positioning_takes() {
 }
 
 #[test]
+fn plain_neither_halves_the_scale_nor_leaves_small_pieces_nor_limits_what_is_on_its_way() {
+    let plain = || Bench::new(FlashyConfig { plain: true, ..config() });
+    let mut bench = plain();
+    served(&mut bench, 0);
+    for i in 0..100 {
+        bench.read(1, 10_000 + i * 4, 4, Outcome::Miss);
+    }
+    bench.poll();
+    assert_eq!(bench.scale(), SCALE_ONE + 8, "not halved, though all 400 were in vain");
+    let mut bench = plain();
+    for i in 0..15 {
+        bench.read(1, i, 1, Outcome::CacheHit);
+    }
+    assert_eq!(blocks(&bench.poll()), 7, "half of what was read");
+    let mut bench = plain();
+    for i in 0..200 {
+        bench.read(1, i * 4, 4, Outcome::CacheHit);
+    }
+    bench.now = POLL;
+    let (_, token) = bench.wakes.remove(0);
+    let flight = bench.tell(|policy, world, plan| policy.on_wake(token, world, plan));
+    assert_eq!(blocks(&flight), 400, "all of the poll at once");
+}
+
+#[test]
 fn the_rate_of_the_device_is_shared_and_demand_comes_first() {
     let mut bench = Bench::new(config());
     for process in 1..=4 {

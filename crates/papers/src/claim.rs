@@ -4,7 +4,9 @@
 //! with the best of those on its right, as "outperforms any of" and "at least" ask for. A number of the paper holds
 //! when ours lies on the same side of 1 and within a third of it; an order holds when ours is the same.
 
+use super::cause::{self, Supposed};
 use super::facts::{facts, megabytes_per_s, memory_peak, speed};
+use super::seeds::{self, Rounds};
 use super::setup::Setup;
 use super::{Kind, Paper, Reports, Row};
 use forerun_sim::report::{RunReport, ratio};
@@ -111,9 +113,11 @@ pub(super) struct Claim {
     pub(super) paper: Option<Paper>,
     pub(super) needs: Vec<Setup>,
     pub(super) test: Test,
-    /// What is known of the cause where the row does not hold or is off by more than a third.
-    pub(super) cause: &'static str,
-    /// Finds the cause in what the ablations came to, where it differs from row to row; then `cause` stays empty.
+    /// Why nothing could be run, or where the paper itself says otherwise: told in place of a cause.
+    pub(super) remark: &'static str,
+    /// Causes that may be, each told only if its ablation shows it.
+    pub(super) supposed: Vec<Supposed>,
+    /// Finds the cause in what the ablations came to, where it differs from row to row; then nothing is supposed.
     pub(super) diagnose: Option<fn(&Self, &Reports) -> String>,
     /// How a run's number is told beside a row that does not hold, where it is not MB/s.
     pub(super) unit: Option<fn(&RunReport) -> String>,
@@ -121,6 +125,8 @@ pub(super) struct Claim {
     pub(super) place: Option<Place>,
     /// How a run is told in the row, where the study has its own way; such rows also say how much memory was held.
     pub(super) tell: Option<fn(&RunReport) -> String>,
+    /// What of the set-up, the rule or the scheme was changed after results of this row had been seen; empty where nothing was.
+    pub(super) changed_after: &'static str,
 }
 
 /// ours / paper, and whether ours lies on the paper's side of 1 and within a third.
@@ -154,13 +160,20 @@ impl Claim {
             paper: None,
             needs,
             test,
-            cause: "",
+            remark: "",
+            supposed: Vec::new(),
             diagnose: None,
             unit: None,
             ablations: Vec::new(),
             place: None,
             tell: None,
+            changed_after: "",
         }
+    }
+    /// The same, of which something was changed after its results had been seen.
+    pub(super) const fn changed_after_results(mut self, what: &'static str) -> Self {
+        self.changed_after = what;
+        self
     }
     /// The paper's number: left over right.
     pub(super) fn number(
@@ -218,17 +231,17 @@ impl Claim {
         claim
     }
     /// Something that the paper says and virtual time cannot show.
-    pub(super) fn absent(figure: &'static str, case: &str, paper: Paper, cause: &'static str) -> Self {
+    pub(super) fn absent(figure: &'static str, case: &str, paper: Paper, why: &'static str) -> Self {
         let mut claim = Self::new(figure, case, Vec::new(), Test::Judge(|_| Verdict::default()));
         claim.kind = Kind::NotReproducible;
         claim.paper = Some(paper);
-        claim.cause = cause;
+        claim.remark = why;
         claim
     }
     /// The same row when its runs cannot be made.
-    pub(super) fn without_runs(self, cause: &'static str) -> Self {
+    pub(super) fn without_runs(self, why: &'static str) -> Self {
         let paper = self.paper.clone();
-        Self { paper, place: None, ..Self::absent(self.figure, &self.case, Paper::Number(1.0), cause) }
+        Self { paper, place: None, ..Self::absent(self.figure, &self.case, Paper::Number(1.0), why) }
     }
     pub(super) fn says(mut self, text: &str) -> Self {
         self.paper = Some(Paper::Text(text.into()));
@@ -239,8 +252,25 @@ impl Claim {
         self.case = format!("expected: {}", self.case);
         self
     }
-    pub(super) const fn because(mut self, cause: &'static str) -> Self {
-        self.cause = cause;
+    /// Where the paper says the opposite elsewhere: told in place of a cause.
+    pub(super) const fn contradicted(mut self, where_: &'static str) -> Self {
+        self.remark = where_;
+        self
+    }
+    /// A cause that may be: told if the row without it, every set-up changed so, misses less than half as much.
+    pub(super) fn suppose(
+        self,
+        cause: &'static str,
+        shows: &'static str,
+        change: impl Fn(Setup) -> Setup,
+    ) -> Self {
+        let setups = self.needs.iter().cloned().map(change).collect();
+        self.suppose_by(cause, shows, setups)
+    }
+    /// The same with the row's runs as they would be.
+    pub(super) fn suppose_by(mut self, cause: &'static str, shows: &'static str, setups: Vec<Setup>) -> Self {
+        self.supposed.push(Supposed { cause, ablation: self.ablations.len() });
+        self.ablations.push(Ablation { shows, setups });
         self
     }
     pub(super) const fn in_units(mut self, unit: fn(&RunReport) -> String) -> Self {
@@ -264,49 +294,57 @@ impl Claim {
 
     /// Applies the test.
     pub(super) fn judge(&self, reports: &Reports) -> Verdict {
-        let runs: Vec<&RunReport> = self.needs.iter().filter_map(|s| reports.get(s)).collect();
+        self.judge_by(&|setup| reports.get(setup))
+    }
+
+    /// The same over runs from anywhere.
+    pub(super) fn judge_by<'a>(&self, find: &dyn Fn(&Setup) -> Option<&'a RunReport>) -> Verdict {
+        let runs: Vec<&RunReport> = self.needs.iter().filter_map(find).collect();
         let values = |measure: Measure| runs.iter().map(|run| measure(run)).collect::<Vec<f64>>();
-        let number = match &self.paper {
-            Some(Paper::Number(number)) => Some(*number),
-            _ => None,
-        };
-        let of = |ours: f64, holds: Option<bool>| Verdict { ours: Some(ours), holds, said: String::new() };
+        let of = |ours: f64| Verdict { ours: Some(ours), holds: self.rules(ours), said: String::new() };
         match self.test {
-            Test::Factor { measure, left } => {
-                let ours = factor(&values(measure), left);
-                of(ours, number.map(|paper| against(ours, paper).1))
+            Test::Factor { measure, left } | Test::AtLeast { measure, left, .. } => {
+                of(factor(&values(measure), left))
             }
-            Test::AtLeast { measure, left, least } => {
-                let ours = factor(&values(measure), left);
-                of(ours, Some(ours >= least))
-            }
-            Test::AtMost { measure, left, most } => {
-                let ours = reach(&values(measure), left);
-                of(ours, Some(ours <= most))
-            }
-            Test::Same { measure, within } => {
-                let ours = factor(&values(measure), 1);
-                of(ours, Some((ours - 1.0).abs() <= within))
-            }
+            Test::AtMost { measure, left, .. } => of(reach(&values(measure), left)),
+            Test::Same { measure, .. } => of(factor(&values(measure), 1)),
             Test::MeanFactor { measure } => {
                 let values = values(measure);
                 let pairs = values.len() / 2;
                 let sum: f64 = values.chunks_exact(2).map(|pair| factor(pair, 1)).sum();
-                let ours = sum / pairs.max(1) as f64;
-                of(ours, number.map(|paper| against(ours, paper).1))
+                of(sum / pairs.max(1) as f64)
             }
-            Test::Value(measure) => {
-                let ours = measure(runs[0]);
-                of(ours, number.map(|paper| against(ours, paper).1))
-            }
-            Test::Point(measure) => of(measure(runs[0]), None),
+            Test::Value(measure) | Test::Point(measure) => of(measure(runs[0])),
             Test::Judge(judge) => judge(&runs),
         }
     }
 
+    /// Whether the claim holds at this number of ours; `None` where it claims nothing, or is no rule about its number.
+    pub(super) fn rules(&self, ours: f64) -> Option<bool> {
+        let number = match &self.paper {
+            Some(Paper::Number(number)) => Some(*number),
+            _ => None,
+        };
+        match self.test {
+            Test::Factor { .. } | Test::MeanFactor { .. } | Test::Value(_) => {
+                number.map(|paper| against(ours, paper).1)
+            }
+            Test::AtLeast { least, .. } => Some(ours >= least),
+            Test::AtMost { most, .. } => Some(ours <= most),
+            Test::Same { within, .. } => Some((ours - 1.0).abs() <= within),
+            Test::Point(_) | Test::Judge(_) => None,
+        }
+    }
+
     /// The row; `quick` runs claim nothing.
-    pub(super) fn row(&self, reports: &Reports, quick: bool) -> Row {
-        let verdict = self.judge(reports);
+    pub(super) fn row(&self, rounds: &Rounds, quick: bool) -> Row {
+        let reports = &rounds.first;
+        let mut verdict = self.judge(reports);
+        let mut spread = None;
+        if let Some((of, holds)) = seeds::spread(self, &rounds.verdicts(self)) {
+            (verdict.ours, verdict.holds) = (Some(of.mean), holds);
+            spread = Some(of);
+        }
         let ratio = match (&self.paper, verdict.ours) {
             (Some(Paper::Number(paper)), Some(ours)) => Some(against(ours, *paper).0),
             _ => None,
@@ -321,6 +359,8 @@ impl Claim {
             holds: if quick { None } else { verdict.holds },
             brief: self.brief(reports, &verdict, quick),
             why: self.why(reports, &verdict, quick),
+            changed: self.changed_after.into(),
+            seeds: spread,
             measured_ns_per_access: None,
             memory_peak_bytes: self.tell.and_then(|_| self.memory_peak(reports)),
         }
@@ -354,31 +394,28 @@ impl Claim {
             };
             numbers.push(format!("{}: {came_to}", ablation.shows));
         }
-        let parts = [self.known_cause(reports), numbers.join("; ")];
+        let parts = [cause::known(self, reports), numbers.join("; ")];
         parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n")
-    }
-
-    /// The cause as it stands in the claim, or as the ablations tell it.
-    fn known_cause(&self, reports: &Reports) -> String {
-        self.diagnose.map_or_else(|| self.cause.into(), |by| by(self, reports))
     }
 
     /// The row's own number if its first set-up were that of ablation number `at`, which is one run.
     pub(super) fn instead(&self, at: usize, reports: &Reports) -> Option<f64> {
         let first = self.ablations.get(at)?.setups.first()?;
-        self.of_setups(core::iter::once(first).chain(self.needs.iter().skip(1)).cloned().collect(), reports)
+        let needs = core::iter::once(first).chain(self.needs.iter().skip(1)).cloned().collect();
+        self.of_setups(needs, reports).ours
     }
     /// The row's own number with the set-ups of ablation number `at`.
     pub(super) fn under(&self, at: usize, reports: &Reports) -> Option<f64> {
-        self.of_setups(self.ablations.get(at)?.setups.clone(), reports)
+        self.of_setups(self.ablations.get(at)?.setups.clone(), reports).ours
     }
-    fn of_setups(&self, needs: Vec<Setup>, reports: &Reports) -> Option<f64> {
-        Self { needs, ablations: Vec::new(), ..self.clone() }.judge(reports).ours
+    /// The row's verdict with other set-ups.
+    pub(super) fn of_setups(&self, needs: Vec<Setup>, reports: &Reports) -> Verdict {
+        Self { needs, ablations: Vec::new(), ..self.clone() }.judge(reports)
     }
 
     /// The row's own number with the set-ups of an ablation.
     fn changed(&self, ablation: &Ablation, reports: &Reports) -> String {
-        let ours = self.of_setups(ablation.setups.clone(), reports);
+        let ours = self.of_setups(ablation.setups.clone(), reports).ours;
         ours.map_or_else(|| "nothing".into(), |ours| format!("{ours:.3}"))
     }
 
@@ -391,7 +428,7 @@ impl Claim {
         }
         let broken = verdict.holds == Some(false) && !quick;
         if broken || self.kind == Kind::NotReproducible {
-            parts.push(self.known_cause(reports));
+            parts.push(cause::known(self, reports));
         }
         let in_full = broken && self.needs.len() <= TOLD_IN_FULL;
         if let Some(tell) = self.tell {

@@ -10,12 +10,14 @@
 //! threads nor time; what is measured by a clock needs a clock from the caller and has a field of its own.
 
 mod asp;
+mod cause;
 mod chart;
 mod claim;
 mod facts;
 mod flashy;
 mod grid;
 mod rpp;
+mod seeds;
 mod setup;
 mod streams;
 
@@ -34,6 +36,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 pub use chart::{Chart, Series};
 pub use grid::{Grid, GridLine};
+pub use seeds::{SEEDS_MAX, Spread};
 
 /// The studies that can be reproduced: adding one is a folder and a row here.
 pub static STUDIES: &[&Study] = &[&asp::STUDY, &rpp::STUDY, &flashy::STUDY, &streams::STUDY];
@@ -79,6 +82,8 @@ pub struct Options {
     pub demo_trace: Option<PathBuf>,
     /// Threads; 0 is one for each core. Changes nothing but the waiting.
     pub threads: usize,
+    /// Under how many seeds the rows are run, from 1 to [`SEEDS_MAX`]; 0 is one.
+    pub seeds: u64,
     /// Sizes of a test: rows are computed, and none claims to hold.
     pub quick: bool,
     /// Nanoseconds from any fixed instant. With it Fig. 8c's core nanoseconds per access are measured.
@@ -122,16 +127,24 @@ pub struct Row {
     pub kind: Kind,
     /// What the paper says; null where it says nothing.
     pub paper: Option<Paper>,
-    /// What we have, in the unit that `case` names; a factor without unit. Null where nothing could be run.
+    /// What we have, in the unit that `case` names; a factor without unit; over several seeds their mean. Null where nothing
+    /// could be run.
     pub ours: Option<f64>,
     /// ours / paper, where the paper gives a number.
     pub ratio: Option<f64>,
-    /// A number holds when it lies on the paper's side of 1 and within a third of it; an order when it is ours.
+    /// A number holds when it lies on the paper's side of 1 and within a third of it; an order when it is ours. Over several
+    /// seeds it does so all over the interval; null too where the seeds do not decide ([`Spread::unclear`]).
     pub holds: Option<bool>,
     /// Where it does not hold, its cause, and the numbers in short: a line or two.
     pub brief: String,
     /// The runs' own numbers behind the row, and where it does not hold, its cause.
     pub why: String,
+    /// What of it was changed after its results had been seen; empty where nothing was.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub changed: String,
+    /// The row under each seed; null where no seed changes it, or one was run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seeds: Option<Spread>,
     /// Core nanoseconds per access by the caller's clock: the one number that no two runs share.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub measured_ns_per_access: Option<f64>,
@@ -235,24 +248,63 @@ pub fn reproduce(
     let mut reports = Reports::new();
     let needed: BTreeSet<Setup> = claims.iter().flat_map(|c| c.needs.iter().cloned()).collect();
     pool.install(|| run_all(&needed, &mut reports, progress))?;
-    let broken = |claim: &&Claim| !options.quick && claim.judge(&reports).holds == Some(false);
+    let others = pool.install(|| other_seeds(&claims, options, progress))?;
+    let mut rounds = seeds::Rounds { first: reports, others };
+    let fails = |verdict: &claim::Verdict| verdict.holds == Some(false);
+    let broken = |claim: &&Claim| !options.quick && rounds.verdicts(claim).iter().any(fails);
     let ablations: BTreeSet<Setup> = claims
         .iter()
         .filter(broken)
         .flat_map(|c| c.ablations.iter().flat_map(|a| a.setups.iter().cloned()))
-        .filter(|setup| !reports.contains_key(setup))
+        .filter(|setup| !rounds.first.contains_key(setup))
         .collect();
-    pool.install(|| run_all(&ablations, &mut reports, progress))?;
+    pool.install(|| run_all(&ablations, &mut rounds.first, progress))?;
+    let reports = &rounds.first;
     let mut done = Reproduction {
         study: study.name,
-        rows: claims.iter().map(|claim| claim.row(&reports, options.quick)).collect(),
-        charts: chart::charts(study, &claims, &reports),
+        rows: claims.iter().map(|claim| claim.row(&rounds, options.quick)).collect(),
+        charts: chart::charts(study, &claims, reports),
         ..Reproduction::default()
     };
-    (study.finish)(options, &reports, &mut done)?;
+    (study.finish)(options, reports, &mut done)?;
     done.rows.sort_by_key(|row| study.figures.iter().position(|f| *f == row.figure));
-    done.runs = labelled(&claims, reports);
+    done.runs = labelled(&claims, rounds.first);
     Ok(done)
+}
+
+/// What the claims stand on, once more under each of the other seeds, where a seed changes it.
+fn other_seeds(
+    claims: &[Claim],
+    options: &Options,
+    progress: &(dyn Fn(Step) + Sync),
+) -> Result<Vec<Reports>, ReproduceError> {
+    let mut moved: BTreeSet<Setup> = BTreeSet::new();
+    if options.seeds > 1 {
+        let needed = seeds::needed(claims);
+        let inputs = inputs(&needed)?;
+        moved = needed.into_iter().filter(|s| seeds::follows(s, &inputs[s.spec.input.as_str()])).collect();
+    }
+    let setups = |seed: u64| moved.iter().map(move |setup| (setup, setup.seeded(seed)));
+    let all: BTreeSet<Setup> = (2..=options.seeds).flat_map(|seed| setups(seed).map(|(_, of)| of)).collect();
+    let mut reports = Reports::new();
+    run_all(&all, &mut reports, progress)?;
+    let mut of_seed = |seed: u64| -> Reports {
+        setups(seed).filter_map(|(first, of)| Some((first.clone(), reports.remove(&of)?))).collect()
+    };
+    Ok((2..=options.seeds).map(&mut of_seed).collect())
+}
+
+/// Each input once.
+fn inputs(setups: &BTreeSet<Setup>) -> Result<BTreeMap<String, Input>, ReproduceError> {
+    let mut inputs: BTreeMap<String, Input> = BTreeMap::new();
+    for setup in setups {
+        if !inputs.contains_key(&setup.spec.input) {
+            let input = Input::load(&setup.spec.input, &ReadOptions::default())
+                .map_err(|error| ReproduceError::Run { case: setup.label(), error })?;
+            inputs.insert(setup.spec.input.clone(), input);
+        }
+    }
+    Ok(inputs)
 }
 
 /// Runs each set-up once; results go in under their set-ups, so the order in which they end is of no account.
@@ -261,14 +313,7 @@ fn run_all(
     reports: &mut Reports,
     progress: &(dyn Fn(Step) + Sync),
 ) -> Result<(), ReproduceError> {
-    let mut inputs: BTreeMap<&str, Input> = BTreeMap::new();
-    for setup in setups {
-        if !inputs.contains_key(setup.spec.input.as_str()) {
-            let input = Input::load(&setup.spec.input, &ReadOptions::default())
-                .map_err(|error| ReproduceError::Run { case: setup.label(), error })?;
-            inputs.insert(&setup.spec.input, input);
-        }
-    }
+    let inputs = inputs(setups)?;
     let done = AtomicUsize::new(0);
     progress(Step { done: 0, total: setups.len(), case: String::new() });
     let list: Vec<&Setup> = setups.iter().collect();

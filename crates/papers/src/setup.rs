@@ -53,6 +53,10 @@ impl Setup {
     pub(super) fn under(&self, scheme: &str) -> Self {
         Self { spec: RunSpec { scheme: Said::of(scheme), ..self.spec.clone() } }
     }
+    /// The same under another seed.
+    pub(super) fn seeded(&self, seed: u64) -> Self {
+        Self { spec: RunSpec { seed, ..self.spec.clone() } }
+    }
     /// Short name: the scheme, and what else is not as usual.
     pub(super) fn label(&self) -> String {
         let spec = &self.spec;

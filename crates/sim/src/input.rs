@@ -109,6 +109,12 @@ impl Input {
         }
     }
 
+    /// Whether another seed makes another input: no trace does.
+    #[must_use]
+    pub fn follows_seed(&self) -> bool {
+        matches!(&self.kind, Kind::Workload(workload) if workload.follows_seed())
+    }
+
     /// What a report calls it: its name, and the device where the spec keeps only one of a trace.
     #[must_use]
     pub fn name_under(&self, spec: &RunSpec) -> String {

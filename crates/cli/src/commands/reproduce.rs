@@ -1,7 +1,7 @@
 //! `reproduce PAPER`: the figures of a paper, row by row: what the paper says, what the simulator measured, and whether
 //! it holds.
 
-use crate::claims::{holds, memory, paper, tally, tells_memory};
+use crate::claims::{changed, holds, interval, memory, paper, tally, tells_interval, tells_memory};
 use crate::error::{CliError, Kind};
 use crate::human;
 use crate::table::{self, Align};
@@ -9,7 +9,7 @@ use crate::ui::{Style, Ui};
 use crate::{csv, html, outputs};
 use clap::{Args, Subcommand};
 use forerun_papers::{
-    Grid, GridLine, Kind as RowKind, Options, ReproduceError, Reproduction, Row, Step, Study,
+    Grid, GridLine, Kind as RowKind, Options, ReproduceError, Reproduction, Row, SEEDS_MAX, Step, Study,
 };
 use forerun_sim::error::RunError;
 use indicatif::ProgressBar;
@@ -100,6 +100,10 @@ pub(crate) struct StudyArgs {
     /// Threads to run on; results are the same whatever N [default: one for each core]
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
     threads: usize,
+    /// Seeds that each row is run under, where a seed changes it: the table has their mean and its 95% interval, and a row
+    /// holds if it does all over the interval
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=SEEDS_MAX))]
+    seeds: u64,
     /// Small sizes, for a test of the set-up: no row claims to hold
     #[arg(long, hide = true)]
     quick: bool,
@@ -151,6 +155,7 @@ pub(crate) fn run(command: &ReproduceCommand, ui: &Ui) -> Result<(), CliError> {
             .or_else(|| own_traces().into_iter().find(|folder| folder.is_dir())),
         demo_trace: args.demo_trace.clone(),
         threads: args.threads,
+        seeds: args.seeds,
         quick: args.quick,
         clock: args.clock.then_some(clock as fn() -> u64),
     };
@@ -221,7 +226,19 @@ fn print(study: &Study, result: &Reproduction, args: &StudyArgs, ui: &Ui) -> Res
 
 /// Widest that the paper's words stand in the table.
 const PAPER_WIDTH: usize = 32;
-const COLUMNS: [&str; 7] = ["figure", "case", "paper", "ours", "ratio", "holds", "why"];
+const COLUMNS: [&str; 11] = [
+    "figure",
+    "case",
+    "paper",
+    "ours",
+    "ratio",
+    "holds",
+    "why",
+    "seeds",
+    "interval_low",
+    "interval_high",
+    "changed_after_results",
+];
 
 fn rows_as_csv(result: &Reproduction) -> String {
     let memory = tells_memory(result);
@@ -247,6 +264,10 @@ fn plain_cells(row: &Row) -> Vec<String> {
         number(row.ratio),
         row.holds.map_or_else(String::new, |holds| holds.to_string()),
         row.why.clone(),
+        row.seeds.as_ref().map_or(1, |seeds| seeds.values.len()).to_string(),
+        number(row.seeds.as_ref().map(|seeds| seeds.interval.0)),
+        number(row.seeds.as_ref().map(|seeds| seeds.interval.1)),
+        row.changed.clone(),
     ]
 }
 
@@ -287,21 +308,16 @@ fn lines(study: &Study, result: &Reproduction, shown: &[&Row]) -> Vec<String> {
         ("case", Align::Left),
         ("paper", Align::Left),
         ("ours", Align::Right),
-        ("ratio", Align::Right),
-        ("holds", Align::Left),
     ];
-    let with_memory = tells_memory(result);
+    let (with_interval, with_memory) = (tells_interval(result), tells_memory(result));
+    header.extend(with_interval.then_some(("95% interval", Align::Right)));
+    header.extend([("ratio", Align::Right), ("holds", Align::Left)]);
     header.extend(with_memory.then_some(("memory", Align::Right)));
     let dash = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), human::digits);
     let cells = |row: &&Row| {
-        let mut cells = vec![
-            row.figure.clone(),
-            row.case.clone(),
-            short(&paper(row)),
-            dash(row.ours),
-            dash(row.ratio),
-            holds(row).to_owned(),
-        ];
+        let mut cells = vec![row.figure.clone(), row.case.clone(), short(&paper(row)), dash(row.ours)];
+        cells.extend(with_interval.then(|| interval(row)));
+        cells.extend([dash(row.ratio), holds(row).to_owned()]);
         cells.extend(with_memory.then(|| memory(row)));
         cells
     };
@@ -328,6 +344,9 @@ fn text(study: &Study, result: &Reproduction, ui: &Ui) -> String {
         if row.holds == Some(false) && !why.is_empty() {
             text.push_str(&because(why, told, ui));
             told = why;
+        }
+        if !row.changed.is_empty() {
+            text.push_str(&because(&changed(row), "", ui));
         }
     }
     for grid in &result.tables {

@@ -2,7 +2,7 @@
 
 use super::charts::{self, Bar, Label, Line};
 use super::esc;
-use crate::claims::{holds, memory, paper, tally};
+use crate::claims::{changed, holds, interval, memory, paper, tally};
 use crate::human;
 use forerun_papers::{Chart, Grid, GridLine, Kind, Reproduction, Row, Series, Study};
 use std::fmt::Write as _;
@@ -13,7 +13,8 @@ pub(super) fn body(study: &Study, result: &Reproduction) -> String {
     let mut text = format!(
         "<section><h2>{}</h2><p class=\"setup\">{}</p>\
          <div class=\"verdict{}\"><p class=\"headline\">{}</p><ul><li>A number holds when it lies on the paper's side \
-         of 1 and within a third of it; an order holds when it is ours too.</li>",
+         of 1 and within a third of it; an order holds when it is ours too. Where \
+         several seeds were run, ours is their mean, and a row holds if it does all over the mean's 95% interval.</li>",
         esc(study.title),
         esc(study.source),
         if broken { " lost" } else { "" },
@@ -95,28 +96,31 @@ fn numbers(grid: &Grid) -> String {
 
 fn table(rows: &[&Row]) -> String {
     let with_memory = rows.iter().any(|row| row.memory_peak_bytes.is_some());
+    let with_interval = rows.iter().any(|row| row.seeds.is_some());
     let mut text = format!(
-        "<div class=\"scroll\"><table><thead><tr><th>case</th><th class=\"text\">paper</th><th>ours</th>\
+        "<div class=\"scroll\"><table><thead><tr><th>case</th><th class=\"text\">paper</th><th>ours</th>{}\
          <th>ratio</th><th>holds</th>{}<th class=\"text\">why</th></tr></thead><tbody>",
+        if with_interval { "<th>95% interval</th>" } else { "" },
         if with_memory { "<th>memory</th>" } else { "" }
     );
     for row in rows {
-        text.push_str(&table_row(row, with_memory));
+        text.push_str(&table_row(row, with_interval, with_memory));
     }
     text.push_str("</tbody></table></div>");
     text
 }
 
-fn table_row(row: &Row, with_memory: bool) -> String {
+fn table_row(row: &Row, with_interval: bool, with_memory: bool) -> String {
     let dash = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), human::digits);
     let class = match row.holds {
         Some(true) => "holds",
         Some(false) => "fails",
         None => "",
     };
+    let spread = if with_interval { format!("<td>{}</td>", esc(&interval(row))) } else { String::new() };
     let held = if with_memory { format!("<td>{}</td>", esc(&memory(row))) } else { String::new() };
     format!(
-        "<tr><td class=\"case\">{}</td><td class=\"text\">{}</td><td>{}</td><td>{}</td><td class=\"{class}\">{}</td>{held}\
+        "<tr><td class=\"case\">{}</td><td class=\"text\">{}</td><td>{}</td>{spread}<td>{}</td><td class=\"{class}\">{}</td>{held}\
          <td class=\"why\">{}</td></tr>",
         esc(&row.case),
         esc(&paper(row)),
@@ -127,12 +131,14 @@ fn table_row(row: &Row, with_memory: bool) -> String {
     )
 }
 
-/// The cause in short, and all numbers on demand.
+/// The cause in short, all numbers on demand, and what was changed after results.
 fn because(row: &Row) -> String {
+    let changed =
+        if row.changed.is_empty() { String::new() } else { format!("<p>{}</p>", esc(&changed(row))) };
     if row.brief.is_empty() || row.brief == row.why {
-        return esc(&row.why);
+        return esc(&row.why) + &changed;
     }
-    format!("{}<details><summary>all numbers</summary>{}</details>", esc(&row.brief), esc(&row.why))
+    format!("{}<details><summary>all numbers</summary>{}</details>{changed}", esc(&row.brief), esc(&row.why))
 }
 
 fn stroke(index: usize) -> String {

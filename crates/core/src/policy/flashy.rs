@@ -105,6 +105,8 @@ pub struct FlashyConfig {
     pub max_rate: Option<u64>,
     /// When a pattern is believed; taken within 1 and [`MATCHES_MAX`].
     pub thresholds: Thresholds,
+    /// Only what the slides have: the scale is not halved, no piece is too small, and no number of bytes on their way too large.
+    pub plain: bool,
 }
 
 impl FlashyConfig {
@@ -113,6 +115,7 @@ impl FlashyConfig {
         poll: Nanos::from_millis(250),
         max_rate: None,
         thresholds: Thresholds { sequential: 3, strided: 4, reverse: 3 },
+        plain: false,
     };
 }
 
@@ -145,6 +148,11 @@ pub static ROW: Row = Row {
             FlashyConfig::USUAL.thresholds.reverse,
             "Reverse reads in a row before they are believed, up to 16.",
         ),
+        Param::switch(
+            "plain",
+            FlashyConfig::USUAL.plain,
+            "Only what the slides have: no halving of the scale, no least piece, no limit of what is on its way.",
+        ),
     ],
     make: Make::Policy(|values, _| {
         let thresholds = Thresholds {
@@ -153,7 +161,8 @@ pub static ROW: Row = Row {
             reverse: values.count("reverse"),
         };
         let (poll, max_rate) = (values.time("poll"), values.bytes_or_auto("max_rate"));
-        Box::new(Flashy::new(FlashyConfig { poll, max_rate, thresholds }))
+        let plain = values.switch("plain");
+        Box::new(Flashy::new(FlashyConfig { poll, max_rate, thresholds, plain }))
     }),
     ..Row::PLAIN
 };
@@ -220,7 +229,7 @@ impl Flashy {
         let thresholds =
             Thresholds { sequential: within(sequential), strided: within(strided), reverse: within(reverse) };
         Self {
-            config: FlashyConfig { poll, max_rate: config.max_rate, thresholds },
+            config: FlashyConfig { poll, thresholds, ..config },
             table: Table::default(),
             scale: SCALE_ONE,
             armed: false,
@@ -259,7 +268,8 @@ impl Flashy {
         self.ends = (self.ends.0 + window.served, self.ends.1 + window.lost);
         self.polls += 1;
         let (served, lost) = self.history.iter().fold((0, 0), |sum, h| (sum.0 + h.0, sum.1 + h.1));
-        let (way, scale) = if lost * 100 > (served + lost) * LOST_PERCENT {
+        let in_vain = !self.config.plain && lost * 100 > (served + lost) * LOST_PERCENT;
+        let (way, scale) = if in_vain {
             // Once for each poll that brought bad news; nothing is tried again until it is old.
             (&HALVED, if window.lost > 0 { self.scale / 2 } else { self.scale }.max(SCALE_MIN))
         } else if window.missed * MISSED_ONE_IN > window.requested {
@@ -289,6 +299,7 @@ impl Flashy {
     /// Divides the device's budget among the contexts that follow a pattern: each would have its rate × the scale.
     fn grant(&mut self, world: &World<'_>) {
         let (thresholds, scale, mut fed_now) = (self.config.thresholds, self.scale, 0_u64);
+        let least = if self.config.plain { 1 } else { PIECE_MIN };
         let budget = self.most(world).saturating_sub(self.window.device);
         let mut total = 0;
         for context in self.table.iter_mut() {
@@ -300,7 +311,7 @@ impl Flashy {
             let bytes = if total > budget { share(context.grant, budget, total) } else { context.grant };
             let pattern = context.pattern(&thresholds);
             let blocks = bytes / BLOCK_BYTES;
-            context.grant = if pattern == Some(Pattern::Strided) || blocks >= PIECE_MIN { blocks } else { 0 };
+            context.grant = if pattern == Some(Pattern::Strided) || blocks >= least { blocks } else { 0 };
             fed_now += u64::from(context.grant > 0);
             context.hungry = if context.grant > 0 { 0 } else { context.hungry + 1 };
             // A reader that is slower than the polls has polls without a grant in between: that is no turn.
@@ -324,7 +335,8 @@ impl Flashy {
     /// Wishes for what is granted, as far as the plan has room; what is left over follows in an event of its own.
     fn wish(&mut self, world: &World<'_>, plan: &mut Plan) {
         let contexts = self.table.len();
-        let mut room = flight(world).saturating_sub(world.ahead_in_flight);
+        let most = if self.config.plain { u64::MAX } else { flight(world) };
+        let mut room = most.saturating_sub(world.ahead_in_flight);
         self.pending = room == 0;
         if self.pending {
             return; // what arrives makes room
@@ -333,12 +345,12 @@ impl Flashy {
             let at = (self.turn + number) % contexts;
             let Some(context) = self.table.get_mut(at) else { continue };
             let Some(pattern) = context.pattern(&self.config.thresholds) else { continue };
-            let most = AHEAD_WANTS * want(context, self.scale) / BLOCK_BYTES;
+            let furthest = AHEAD_WANTS * want(context, self.scale) / BLOCK_BYTES;
             // A piece of a stride goes as a whole.
             let piece = if pattern == Pattern::Strided { context.last.blocks } else { 1 };
             let left = context.grant.min(room.max(piece));
             let mut ahead = Ahead { world, plan, left, wished: 0 };
-            ahead.extend(context, pattern, most);
+            ahead.extend(context, pattern, furthest);
             let wished = ahead.wished;
             context.grant -= wished;
             room = room.saturating_sub(wished);

@@ -20,8 +20,8 @@
 use super::decisions::{Because, Decision, Subject, Switch, Way, because};
 use super::{DeviceRead, Event, Fetched, Lookup, Plan, Policy, When, World};
 use crate::access::{Access, Context, FILE_BITS, Op};
-use crate::pattern::{FILES_MAX, Pattern, Reading, Recent, Runs, THRESHOLD_DEFAULT};
-use crate::row::{Layer, Make, Param, Role, Row};
+use crate::pattern::{FILES_MAX, Pattern, REMEMBERED_MAX, Reading, Recent, Runs, THRESHOLD_DEFAULT};
+use crate::row::{Layer, Make, Param, Role, Row, Value};
 use crate::units::{Extent, Nanos};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -124,8 +124,10 @@ pub static ROW: Row = Row {
     role: Role::Controller,
     about: "Lets another scheme read ahead only in proven runs, and in a loop only up to its end: rpp(linux-2.6).",
     source: "RPP paper (Lee, Doh, Kim and Noh, IEICE E92-D, 2009), section 3",
-    params: &[THRESHOLD],
-    make: Make::Over(|values, inner| Box::new(Rpp::new(inner, values.count("threshold")))),
+    params: &[THRESHOLD, REMEMBER],
+    make: Make::Over(|values, inner| {
+        Box::new(Rpp::new(inner, values.count("threshold")).remembering(values.count("remember")))
+    }),
     ..Row::PLAIN
 };
 
@@ -133,10 +135,19 @@ pub static ROW: Row = Row {
 pub(super) const THRESHOLD: Param =
     Param::count("threshold", THRESHOLD_DEFAULT, "Blocks that a run must exceed before it is read ahead in.");
 
+/// How many proven runs a file remembers: the letter's own rule is 0.
+const REMEMBER: Param = Param::count(
+    "remember",
+    REMEMBERED_MAX as u64,
+    "Proven runs of a file that are a loop when their start comes back later, up to 32; the letter remembers none.",
+)
+.within(Value::Count(0), Value::Count(REMEMBERED_MAX as u64));
+
 /// The controller.
 pub struct Rpp {
     inner: Box<dyn Policy>,
     threshold: u64,
+    remember: usize,
     files: Recent<File>,
     /// Runs shown so far.
     runs: u64,
@@ -149,7 +160,14 @@ impl Rpp {
     #[must_use]
     pub fn new(inner: Box<dyn Policy>, threshold: u64) -> Self {
         let (files, switch) = (Recent::new(FILES_MAX), Switch::default());
-        Self { inner, threshold, files, runs: 0, blocks: [0; 3], switch }
+        Self { inner, threshold, remember: REMEMBERED_MAX, files, runs: 0, blocks: [0; 3], switch }
+    }
+
+    /// The same with at most so many proven runs remembered in a file.
+    #[must_use]
+    pub fn remembering(mut self, most: u64) -> Self {
+        self.remember = usize::try_from(most).unwrap_or(REMEMBERED_MAX).min(REMEMBERED_MAX);
+        self
     }
 
     /// The pattern of a file as it stands; random where it is not known.
@@ -164,6 +182,7 @@ impl Rpp {
         let file = self.files.entry(access.context.file());
         let before = file.runs.run();
         let reading = file.runs.read(access.extent, self.threshold);
+        file.runs.remember_at_most(self.remember);
         // The first jump of a file that is random anyhow is said once: its reader sees why nothing happens.
         let jumped = reading.jumped && !before.is_empty();
         if file.noted != Some(reading.pattern) && (reading.pattern != Pattern::Random || jumped) {

@@ -111,6 +111,29 @@ impl Scale {
 }
 
 impl Setup {
+    /// The same with another form of ASP, where ASP runs.
+    fn with_asp(self, form: &str) -> Self {
+        let scheme = self.spec.scheme.text().to_owned();
+        match scheme.strip_prefix("asp") {
+            Some(rest) if rest.is_empty() || rest.starts_with('+') => self.under(&format!("{form}{rest}")),
+            _ => self,
+        }
+    }
+    /// The same on processors that cost nothing.
+    fn without_cpu(mut self) -> Self {
+        self.spec.cpu = Said::of("none");
+        self
+    }
+    /// The same with files in pieces of 64 KiB, scattered.
+    fn in_pieces(mut self) -> Self {
+        self.spec.layout = Said::of("fragmented(extent=64KiB,spread=1)");
+        self
+    }
+    /// The same with an array cache of 64 MiB, which is full after 512 strips.
+    fn soon_full(mut self) -> Self {
+        self.spec.cache_bytes = self.spec.cache_bytes.min(64 * MIB);
+        self
+    }
     /// The same past the page cache with this array cache, repeated (Fig. 6).
     fn direct(mut self, scale: &Scale, cache: u64, repeat: u64) -> Self {
         self.spec.cache_bytes = scale.cache(cache);

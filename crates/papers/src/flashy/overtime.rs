@@ -71,6 +71,8 @@ fn finding(drive: &str, scale: &Curve) -> Row {
         holds: None,
         brief: String::new(),
         why: format!("largest {most:.2}, at the end {last:.2}"),
+        changed: String::new(),
+        seeds: None,
         measured_ns_per_access: None,
         memory_peak_bytes: None,
     }

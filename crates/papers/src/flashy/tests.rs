@@ -55,8 +55,37 @@ fn three_queries_count_as_one_work_and_postmark_counts_for_nothing() {
     let verdict = judge::mean_speedup(&runs);
     assert_eq!((verdict.ours, verdict.holds), (Some(2.0), Some(true)), "(1 + 3) / 2");
     let slowest = judge::slowest(&runs);
-    assert_eq!((slowest.ours, slowest.said.as_str()), (Some(1.0), "LFS"));
-    assert_eq!(judge::mean_coverage(&runs).holds, Some(false));
+    assert_eq!((slowest.ours, slowest.said.as_str()), (Some(1.0), "LFS (forward:x)"));
+    assert_eq!(judge::mean_coverage(&runs).ours, Some(0.5));
+    assert_eq!(judge::kernel_coverage(&runs).ours, Some(0.0));
+    assert_eq!(judge::own_coverage(&runs).holds, Some(false), "none of it was flashy's own");
+}
+
+#[test]
+fn a_mean_has_blast_in_one_way_only_and_a_query_that_is_slower_is_not_hidden() {
+    let mut runs = Vec::new();
+    // Speed-ups over the kernel: BLAST mapped 4, by calls 1, as four processes 1/2; one query 3, another 0.9.
+    for (input, scheme, both, kernel) in [
+        ("standin-blast:processes=1,x", "k(mapped=on)", 10, 40),
+        ("standin-blast:processes=1,x", "k", 10, 10),
+        ("standin-blast:processes=4,x", "k", 20, 10),
+        ("standin-tpch:a", "k", 10, 30),
+        ("standin-tpch:b", "k", 10, 9),
+    ] {
+        for seconds in [both, kernel, 100] {
+            let mut of = report(input, "x25-m", seconds, 0.0);
+            of.scheme = scheme.into();
+            runs.push(of);
+        }
+    }
+    let runs: Vec<&RunReport> = runs.iter().collect();
+    let tpch = (3.0 + 0.9) / 2.0;
+    let near = |verdict: Verdict, ours: f64| verdict.ours.is_some_and(|of| (of - ours).abs() < 1e-9);
+    assert!(near(judge::mean_speedup(&runs), (4.0 + tpch) / 2.0));
+    assert!(near(judge::mean_with_calls(&runs), (1.0 + tpch) / 2.0));
+    assert!(near(judge::mean_with_four(&runs), (0.5 + tpch) / 2.0));
+    let slowest = judge::slowest(&runs);
+    assert_eq!((slowest.ours, slowest.holds), (Some(0.5), Some(false)));
 }
 
 #[test]

@@ -34,7 +34,24 @@ pub(super) fn claims(subjects: &[Subject], scale: &Scale) -> Vec<Claim> {
         claims.extend(sweep(subject));
     }
     claims.extend(short(scale));
+    claims.extend(letter(subjects));
     claims.extend(regions(subjects));
+    claims
+}
+
+/// The letter's own rule beside what is here: no run of a file is remembered once its reader has jumped out of it.
+fn letter(subjects: &[Subject]) -> Vec<Claim> {
+    let mut claims = Vec::new();
+    for inner in ["linux-2.4", "amp"] {
+        let (ours, its) = (format!("rpp({inner})"), format!("rpp({inner},remember=0)"));
+        for subject in subjects.iter().filter(|subject| subject.loaded.is_some()) {
+            let case = format!("{}: speed of {its} over {ours}", subject.label());
+            let needs = vec![setup(subject, &its), setup(subject, &ours)];
+            let mut claim = Claim::new("letter", case, needs, Test::Judge(first_over_second));
+            claim.kind = Kind::Finding;
+            claims.push(claim);
+        }
+    }
     claims
 }
 
@@ -120,7 +137,7 @@ fn first_over_second(runs: &[&RunReport]) -> Verdict {
 
 /// `regions(X)` beside `rpp(X)` and X: each trace, and the mean of all.
 fn regions(subjects: &[Subject]) -> Vec<Claim> {
-    let loaded = || subjects.iter().filter(|subject| subject.loaded.is_some() && subject.paper != "tpc-r");
+    let loaded = || subjects.iter().filter(|subject| subject.loaded.is_some());
     let mut claims = Vec::new();
     for inner in CONTROLLED {
         let [plain, rpp, regions] = [inner.to_string(), format!("rpp({inner})"), format!("regions({inner})")];

@@ -36,12 +36,19 @@ pub(super) static STUDY: Study = Study {
     source: "Lee, Doh, Kim and Noh, IEICE Transactions E92-D, 2009, section 4. The paper prints bars without data; each \
              row is a number of its Table 1, a number or an order of its text, or what the project expects.",
     word: "Fig.",
-    figures: &["table1", "1", "2", "3", "other", "loss", "threshold", "short", "regions"],
+    figures: &["table1", "1", "2", "3", "other", "loss", "threshold", "short", "letter", "regions"],
     bars: &["1", "2", "3", "other"],
     axes,
     claims,
     finish,
 };
+
+/// What was changed after results of these rows had been seen.
+const REMEMBERS: &str = "proven runs that a file remembers: 4 at first, 32 now; the rows of `letter` have none, the letter's own rule";
+/// The same where the recording is one that was made again.
+const RECORDED_AGAIN: &str = "the recording was made again after its first results; and proven runs that a file remembers: 4 at first, 32 now";
+/// The same where read-ahead does not know where files end.
+const ROOM_BEHIND: &str = "the room behind each file into which a window runs; and proven runs that a file remembers: 4 at first, 32 now";
 
 /// Axes of a figure's curves.
 fn axes(figure: &str) -> (&'static str, &'static str) {

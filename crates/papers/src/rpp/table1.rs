@@ -10,12 +10,12 @@ use forerun_sim::error::RunError;
 use forerun_sim::input::Input;
 use forerun_trace::patterns::{PatternOptions, Shares, patterns};
 
-/// Per cent of the paper's Table 1: trace, sequential, looping.
-const PAPER: [(&str, f64, f64); 6] = [
+/// Per cent of the paper's Table 1: trace, sequential, looping. Its TPC-R (7, 67) has no recording of its own: the queries of
+/// `tpch-index` would stand for both, and are counted once.
+const PAPER: [(&str, f64, f64); 5] = [
     ("cscope", 66.0, 84.0),
     ("viewperf", 99.0, 58.0),
     ("tpc-h", 5.0, 66.0),
-    ("tpc-r", 7.0, 67.0),
     ("multi2", 66.0, 75.0),
     ("multi3", 15.0, 72.0),
 ];
@@ -80,6 +80,8 @@ fn row(
         holds: if quick { None } else { holds },
         brief: if holds == Some(false) && !quick { why.clone() } else { String::new() },
         why,
+        changed: String::new(),
+        seeds: None,
         measured_ns_per_access: None,
         memory_peak_bytes: None,
     }

@@ -88,13 +88,6 @@ static ENTRIES: &[Entry] = &[
     own("2", "cscope", "cscope", Group::Sequential, "cscope over a source tree"),
     own("2", "viewperf", "view", Group::Sequential, "a viewer that plays its files again and again"),
     own("1", "tpc-h", "tpch-index", Group::Random, "TPC-H-like queries with index plans forced"),
-    own(
-        "1",
-        "tpc-r",
-        "tpch-index",
-        Group::Random,
-        "the same recording: its queries are reporting queries too",
-    ),
     own("3", "multi2", "mix-seq", Group::Mixed, "gcc, cscope and the viewer at once"),
     own("3", "multi3", "mix-random", Group::Mixed, "a text search and TPC-H-like queries at once"),
     own("other", "", "ripgrep", Group::Sequential, "a text search over documents"),

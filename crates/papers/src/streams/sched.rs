@@ -58,7 +58,7 @@ fn all_at_once(scale: &Scale) -> Vec<Claim> {
         let mut claim = Claim::new("17", case, vec![at(100, r)], Test::Value(HELD));
         claim.paper = Some(Paper::Number(paper));
         let small = Rig { request: 16 << 10, ..Rig::of(scale, 100) };
-        claims.push(claim.because(HALF).ablate("requests of 16 KiB", small.all_dispatched(r)));
+        claims.push(claim.suppose_by(HALF, "requests of 16 KiB", vec![small.all_dispatched(r)]));
     }
     for &s in &STREAMS {
         let words = format!("{s} streams");
@@ -98,8 +98,7 @@ fn limited(scale: &Scale) -> Vec<Claim> {
             claims.push(
                 Claim::new("18", case, vec![at(more), at(fewer)], test)
                     .says("fixed R: increasing S lowers throughput")
-                    .because(ONE_SEEK)
-                    .again("clients come in any order", Setup::in_any_order),
+                    .suppose(ONE_SEEK, "clients come in any order", Setup::in_any_order),
             );
         }
     }
@@ -244,11 +243,11 @@ fn conclusions(scale: &Scale) -> Vec<Claim> {
         vec![at(100).direct()],
         THROUGHPUT,
     )
-    .because("without a scheduler a direct reader gets less here than the slides' 10 to 15 MB/s");
-    four.ablations.push(Ablation {
-        shows: "over readers through the kernel, which get those",
-        setups: vec![at(100).turns(), alone::through_kernel(scale, 100, "anticipatory")],
-    });
+    .suppose_by(
+        "without a scheduler a direct reader gets less here than the slides' 10 to 15 MB/s",
+        "over readers through the kernel, which get those",
+        vec![at(100).turns(), alone::through_kernel(scale, 100, "anticipatory")],
+    );
     four.test = Test::Judge(up_to_four);
     let larger: Claim = Claim::new(
         "23",
@@ -257,7 +256,7 @@ fn conclusions(scale: &Scale) -> Vec<Claim> {
         Test::Judge(not_moved),
     )
     .says("response time not affected by read-ahead")
-    .because("slide 22 says the opposite: a larger R makes the disk faster, and waits are the inverse of its speed");
+    .contradicted("slide 22 says the opposite: a larger R makes the disk faster, and waits are the inverse of its speed");
     let mut least = Claim::expected(
         "23",
         "100 streams: at least 4 times as fast as without a scheduler",

@@ -37,6 +37,8 @@ pub use shape::{KeyInfo, ShapeInfo};
 /// Bit of a [`Context`] at which the number of the process starts; below it is the file within the process's
 /// stream, because a host keeps the state of its read-ahead per open file.
 pub(crate) const PROCESS_SHIFT: u32 = FILE_BITS;
+/// Requests of a process that are compared between two seeds.
+const LOOKED_AT: usize = 4096;
 /// Processes of one workload, all streams together: their number must fit above [`PROCESS_SHIFT`].
 pub const PROCESSES_MAX: u64 = 1 << 20;
 
@@ -258,6 +260,13 @@ impl Workload {
             }
         }
         sources
+    }
+
+    /// Whether another seed makes other requests, told by the first [`LOOKED_AT`] of each process.
+    #[must_use]
+    pub fn follows_seed(&self) -> bool {
+        let mut pairs = self.sources(1).into_iter().zip(self.sources(2));
+        pairs.any(|(mut one, mut other)| (0..LOOKED_AT).any(|_| one.next() != other.next()))
     }
 
     /// All requests as a trace without times: processes take turns, one request each, and each request names

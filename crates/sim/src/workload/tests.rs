@@ -96,6 +96,7 @@ fn a_random_shape_follows_its_seed_and_a_straight_one_has_none() {
     let random = "random:size=1MiB,requests=50";
     assert_ne!(requests(random, 1), requests(random, 2));
     assert_eq!(requests("forward:size=1MiB", 1), requests("forward:size=1MiB", 2));
+    assert!(workload(random).follows_seed() && !workload("forward:size=1MiB").follows_seed());
 }
 
 #[test]
