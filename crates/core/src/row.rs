@@ -77,7 +77,9 @@ pub enum Unit {
     PercentOrAuto,
     /// A whole number from 1 to 2^32.
     Count,
-    /// The same, or `auto`: the scheme chooses.
+    /// The same, or 0.
+    CountOrNone,
+    /// A number from 1, or `auto`: the scheme chooses.
     CountOrAuto,
     /// Bytes, or `auto`: the scheme chooses.
     BytesOrAuto,
@@ -96,6 +98,7 @@ impl Unit {
             Self::Switch => "on|off",
             Self::PercentOrAuto => "% of the cache, or auto",
             Self::Count => "a number from 1",
+            Self::CountOrNone => "a number from 0",
             Self::CountOrAuto => "a number from 1, or auto",
             Self::BytesOrAuto => "bytes, whole blocks of 4 KiB, or auto",
             Self::Duration => "a time: ns, us, ms, s",
@@ -127,6 +130,10 @@ impl Unit {
                 let count = text.parse().ok()?;
                 (1..=COUNT_MAX).contains(&count).then_some(Value::Count(count))
             }
+            Self::CountOrNone => {
+                let count = text.parse().ok()?;
+                (0..=COUNT_MAX).contains(&count).then_some(Value::Count(count))
+            }
             Self::Duration | Self::DurationOrAuto => parse_time(text).map(|ns| Value::Time(Nanos(ns))),
         }
     }
@@ -141,7 +148,7 @@ pub enum Value {
     Switch(bool),
     /// Of the cache, 1 to 100.
     Percent(u64),
-    /// From 1.
+    /// From 1; where the unit says so, from 0.
     Count(u64),
     /// A time.
     Time(Nanos),
@@ -205,6 +212,11 @@ impl Param {
     #[must_use]
     pub const fn count(name: &'static str, usual: u64, about: &'static str) -> Self {
         Self::new(name, Unit::Count, Value::Count(usual), about)
+    }
+    /// A number, of which 0 is none.
+    #[must_use]
+    pub const fn count_or_none(name: &'static str, usual: u64, about: &'static str) -> Self {
+        Self::new(name, Unit::CountOrNone, Value::Count(usual), about)
     }
     /// A number; the scheme chooses unless given.
     #[must_use]

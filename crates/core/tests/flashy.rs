@@ -325,7 +325,7 @@ fn plain_neither_halves_the_scale_nor_leaves_small_pieces_nor_limits_what_is_on_
     for i in 0..15 {
         bench.read(1, i, 1, Outcome::CacheHit);
     }
-    assert_eq!(blocks(&bench.poll()), 7, "half of what was read");
+    assert_eq!(blocks(&bench.poll()), 15, "less than a gap, and wished for all the same");
     let mut bench = plain();
     for i in 0..200 {
         bench.read(1, i * 4, 4, Outcome::CacheHit);
@@ -333,7 +333,7 @@ fn plain_neither_halves_the_scale_nor_leaves_small_pieces_nor_limits_what_is_on_
     bench.now = POLL;
     let (_, token) = bench.wakes.remove(0);
     let flight = bench.tell(|policy, world, plan| policy.on_wake(token, world, plan));
-    assert_eq!(blocks(&flight), 400, "all of the poll at once");
+    assert_eq!(blocks(&flight), 800, "all of the poll at once");
 }
 
 #[test]

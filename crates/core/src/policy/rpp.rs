@@ -136,7 +136,7 @@ pub(super) const THRESHOLD: Param =
     Param::count("threshold", THRESHOLD_DEFAULT, "Blocks that a run must exceed before it is read ahead in.");
 
 /// How many proven runs a file remembers: the letter's own rule is 0.
-const REMEMBER: Param = Param::count(
+const REMEMBER: Param = Param::count_or_none(
     "remember",
     REMEMBERED_MAX as u64,
     "Proven runs of a file that are a loop when their start comes back later, up to 32; the letter remembers none.",

@@ -484,7 +484,7 @@ mod tests {
             Unit::Switch if param.default == Value::Switch(true) => "off",
             Unit::Switch => "on",
             Unit::PercentOrAuto => "33%",
-            Unit::Count | Unit::CountOrAuto => "7",
+            Unit::Count | Unit::CountOrNone | Unit::CountOrAuto => "7",
             Unit::Duration | Unit::DurationOrAuto => "123ms",
         }
     }

@@ -101,7 +101,7 @@ impl Work {
     const fn new(name: &'static str, input: String) -> Self {
         Self { name, input, kernel: KERNEL }
     }
-    const fn mapped(self) -> Self {
+    fn mapped(self) -> Self {
         Self { kernel: MAPPED, ..self }
     }
     /// Both schemes.

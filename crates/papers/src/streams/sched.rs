@@ -4,7 +4,7 @@
 //! limited memory, where D is what fits (18). Then one stream at a time has a long turn (21). Slide 22 is about how long a
 //! request waits, and slide 23 draws the conclusions, of which one contradicts slide 22: each has its row.
 
-use super::super::claim::{Ablation, Claim, Measure, THROUGHPUT, Test, Verdict, against};
+use super::super::claim::{Claim, Measure, THROUGHPUT, Test, Verdict, against};
 use super::super::facts::gauge;
 use super::super::setup::{MIB, Scale, Setup};
 use super::super::{Kind, Paper};

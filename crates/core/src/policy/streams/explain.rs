@@ -40,8 +40,11 @@ pub(crate) fn streams(sizes: &Sizes, given: [bool; 4], streams: u64) -> Vec<Expl
     let why = |given: bool, auto: String| if given { "as given".into() } else { auto };
     let mut lines = Vec::from(device(&sizes.device));
     let [d, r, n, m] = given;
-    let share = format!("the whole cache; a turn of R·N = {} fits", bytes(sizes.r * sizes.n));
-    lines.push(Explained::new("M", bytes(sizes.m), why(m, share)));
+    let (turn, all) = (sizes.r * sizes.n, sizes.d.saturating_mul(sizes.r * sizes.n));
+    let share = format!("the whole cache; a turn of R·N = {} fits", bytes(turn));
+    let short =
+        if sizes.m < all { ", and fewer than D turns at once (the slides ask for D·R·N)" } else { "" };
+    lines.push(Explained::new("M", bytes(sizes.m), why(m, share) + short));
     let transfer = format!(
         "{} transfer, at least {REQUEST_SHARE}% of a request's {}; a power of two, 128 KiB to 8 MiB",
         micros(sizes.r * sizes.device.per_block.0),

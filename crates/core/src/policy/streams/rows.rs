@@ -11,8 +11,10 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-const M: Param =
-    Param::bytes_or_auto("M", "Memory for what is read ahead, a part of the cache; auto is all of it.");
+const M: Param = Param::bytes_or_auto(
+    "M",
+    "Memory for what is read ahead, a part of the cache; auto is all of it. R·N is enough; with less than the slides' D·R·N fewer than D have their turns at once.",
+);
 const UNIT: Param = Param::bytes(
     "unit",
     64 << 10,
