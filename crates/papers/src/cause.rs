@@ -4,18 +4,11 @@
 //! half of what the row misses, the cause is told with its numbers; if none does, the row says that its cause is unknown,
 //! and what was tried. So no sentence about a cause stands that a run refutes, whatever it was that its author thought.
 
-use super::claim::{Claim, Test, Verdict};
+use super::claim::{Claim, Supposed, Test, Verdict};
 use super::{Kind, Paper, Reports};
 
 /// A change explains a miss if it mends this share of it.
 const EXPLAINS: f64 = 0.5;
-
-/// A cause that may be, and the place of the ablation that would show it.
-#[derive(Clone)]
-pub(super) struct Supposed {
-    pub(super) cause: &'static str,
-    pub(super) ablation: usize,
-}
 
 /// How far `verdict` is from holding: a distance between logarithms where the row is about a factor, else 0 or 1.
 fn miss(claim: &Claim, verdict: &Verdict) -> Option<f64> {

@@ -16,6 +16,7 @@ mod claim;
 mod facts;
 mod flashy;
 mod grid;
+mod row;
 mod rpp;
 mod seeds;
 mod setup;

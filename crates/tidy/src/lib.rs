@@ -5,10 +5,12 @@
 //! notes are never looked at, and it names file and line of everything it finds.
 
 mod circles;
+mod prose;
 mod rules;
 mod rust;
 
 pub use circles::import_circles;
+pub use prose::figures_in_prose;
 pub use rules::{
     debris, docs_links, ignored_tests, make_targets, promises_held, reasons_told, scheme_pages,
     scheme_scenarios, scheme_tables,

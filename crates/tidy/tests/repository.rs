@@ -57,6 +57,11 @@ fn pages_link_only_to_what_is_there() {
     hold("links", &forerun_tidy::docs_links(&tree()));
 }
 
+#[test]
+fn prose_tells_a_study_s_numbers_as_its_command_printed_them() {
+    hold("figures in prose", &forerun_tidy::figures_in_prose(&tree()));
+}
+
 fn schemes() -> Vec<&'static str> {
     forerun_core::registry::ROWS.iter().map(|row| row.name).collect()
 }

@@ -341,7 +341,7 @@ fn text(study: &Study, result: &Reproduction, ui: &Ui) -> String {
         text.push_str(&style.map_or_else(|| line.clone(), |style| ui.paint(style, &line)));
         text.push('\n');
         let why = if ui.verbose > 0 { &row.why } else { &row.brief };
-        if row.holds == Some(false) && !why.is_empty() {
+        if holds(row) != "yes" && row.kind != RowKind::Point && !why.is_empty() && !row.brief.is_empty() {
             text.push_str(&because(why, told, ui));
             told = why;
         }
