@@ -55,9 +55,9 @@ deny: deps ## Licences and advisories of all dependencies (cargo-deny, where it 
 	else echo "cargo-deny is not installed: cargo install --locked cargo-deny"; fi
 
 fuzz: deps ## Mutate the sample traces, NBD sessions and manifests against every parser, FUZZ_EXECUTIONS each (1,000,000)
-	cargo run --release --locked -p forerun-trace --example fuzz -- --executions $(FUZZ_EXECUTIONS)
-	cargo run --release --locked -p forerun-serve --example fuzz -- --executions $(FUZZ_EXECUTIONS)
-	cargo run --release --locked -p forerun-manifest --example fuzz -- --executions $(FUZZ_EXECUTIONS)
+	cargo run --release --locked -p forerun-trace --example fuzz_traces -- --executions $(FUZZ_EXECUTIONS)
+	cargo run --release --locked -p forerun-serve --example fuzz_session -- --executions $(FUZZ_EXECUTIONS)
+	cargo run --release --locked -p forerun-manifest --example fuzz_manifest -- --executions $(FUZZ_EXECUTIONS)
 
 soak-serve: deps ## Ten million mixed reads and writes through the server against a shadow model, every scheme and backend
 	FORERUN_SHADOW_OPS=1670000 cargo test --release --locked -p forerun-serve --test serve shadow::bytes -- --test-threads 2

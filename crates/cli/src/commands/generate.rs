@@ -3,7 +3,10 @@
 
 use crate::error::CliError;
 use crate::ui::Ui;
+use clap::builder::PossibleValuesParser;
 use clap::{Args, Command};
+use forerun_core::registry::ROWS;
+use forerun_disk::preset::Preset;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -26,10 +29,23 @@ pub(crate) struct ManArgs {
 }
 
 /// Prints the script.
-pub(crate) fn completions(args: &CompletionsArgs, mut root: Command, ui: &Ui) -> Result<(), CliError> {
+pub(crate) fn completions(args: &CompletionsArgs, root: Command, ui: &Ui) -> Result<(), CliError> {
     let mut script = Vec::new();
+    let mut root = with_names(root);
     clap_complete::generate(args.shell, &mut root, "forerun", &mut script);
     ui.print(&String::from_utf8_lossy(&script))
+}
+
+/// The same with the names that exist, of schemes and of devices, as the values that a shell offers. What is parsed is more than
+/// these names (parameters, wholes of parts, files), so only the copy for the generator has them.
+fn with_names(command: Command) -> Command {
+    let schemes = || ROWS.iter().map(|row| row.name).collect::<Vec<_>>();
+    let command = command.mut_args(|arg| match arg.get_id().as_str() {
+        "scheme" | "schemes" => arg.value_parser(PossibleValuesParser::new(schemes())),
+        "device" => arg.value_parser(PossibleValuesParser::new(Preset::names())),
+        _ => arg,
+    });
+    command.mut_subcommands(with_names)
 }
 
 /// Writes `forerun.1`, `forerun-compare.1`, … into the folder, or the first page to stdout.

@@ -82,7 +82,11 @@ fn no_subcommand_at_all_shows_help_and_is_a_misuse() {
 #[test]
 fn completions_and_manual_pages_are_generated_for_all_of_it() {
     for shell in ["bash", "zsh", "fish"] {
-        assert!(output(&["completions", shell]).contains("compare"), "{shell}");
+        let script = output(&["completions", shell]);
+        assert!(script.contains("compare"), "{shell}");
+        for name in ["linux-ondemand", "s3fifo", "wd-7200"] {
+            assert!(script.contains(name), "{shell} offers {name}");
+        }
     }
     let dir = tempfile::tempdir().expect("a temporary folder");
     output(&["man", &dir.path().display().to_string()]);
