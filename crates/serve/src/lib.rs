@@ -34,6 +34,7 @@ mod live;
 pub mod log;
 mod member_tls;
 mod memory;
+pub mod messages;
 mod metrics;
 pub mod nbd;
 #[cfg(feature = "objects")]

@@ -24,6 +24,7 @@ use crate::connection::{Connection, Received, TURN_BYTES_MAX};
 use crate::error::{ServeError, system};
 use crate::http::Http;
 use crate::log::Log;
+use crate::messages::Messages;
 use crate::metrics::Metrics;
 use crate::nbd::handshake::{Export, Tls};
 use crate::options::{ExportOptions, Options};
@@ -322,11 +323,11 @@ impl Server {
         Nanos(u64::try_from(self.begin.elapsed().as_nanos()).expect("a server runs less than 584 years"))
     }
 
-    /// Serves until it is stopped. `say` gets what a person should know, a line each.
+    /// Serves until it is stopped. `messages` get what a person should know, a line each; they are waited for by nobody.
     ///
     /// # Errors
     /// When the kernel refuses to wait for events, or the log of inputs could not be written.
-    pub fn run(mut self, say: &mut dyn FnMut(&str)) -> Result<Metrics, ServeError> {
+    pub fn run(mut self, messages: &mut Messages) -> Result<Metrics, ServeError> {
         let mut events = Vec::with_capacity(EVENTS);
         loop {
             self.arm().map_err(system("timer"))?;
@@ -346,7 +347,7 @@ impl Server {
                 // Who was given up hears of it now.
                 self.settle(now);
             }
-            self.pass_on_notes(say);
+            self.pass_on_notes(now, messages);
             if self.is_finished(now) {
                 break;
             }
@@ -361,17 +362,22 @@ impl Server {
     }
 
     /// Says what the volumes have to say; of several, which of them.
-    fn pass_on_notes(&mut self, say: &mut dyn FnMut(&str)) {
+    fn pass_on_notes(&mut self, now: Nanos, messages: &mut Messages) {
         let several = self.served.len() > 1;
         for served in &mut self.served {
-            for note in served.volume.take_notes() {
+            let (notes, left_out) = served.volume.take_notes();
+            if left_out > 0 {
+                messages.left_out(left_out);
+            }
+            for note in notes {
                 if several {
-                    say(&format!("{:?}: {note}", served.name));
+                    messages.warn(now, &format!("{:?}: {note}", served.name));
                 } else {
-                    say(&note);
+                    messages.warn(now, &note);
                 }
             }
         }
+        self.metrics.messages_dropped = messages.dropped();
     }
 
     /// Waits until something is ready: looking again and again for a little while where that pays, then asleep.

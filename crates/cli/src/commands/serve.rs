@@ -5,6 +5,7 @@
 //! its environment and ends with it.
 
 pub(crate) mod settings;
+mod speech;
 
 use super::recording::Recording;
 use crate::error::{CliError, Kind};
@@ -14,6 +15,7 @@ use clap::{ArgMatches, Args, ValueEnum};
 use forerun_core::array::{ArraySpec, Level};
 use forerun_core::size::parse_size;
 use forerun_serve::error::ServeError;
+use forerun_serve::messages::{Level, Messages};
 use forerun_serve::options::{
     CONNECTIONS_DEFAULT, ExportOptions, Listen, MEMBER_TIMEOUT_DEFAULT, MemberSpec, MemberTlsOptions,
     Options, TlsOptions, Transfer, What,
@@ -31,6 +33,9 @@ const SOCKET_PATH_MAX: usize = 107;
 
 /// Caches from here on are announced before they are made, bytes: pinning memory takes some 0.3 s a GiB.
 const LARGE_CACHE_BYTES: u64 = 2 << 30;
+
+/// How long the end waits for who reads the messages.
+const GOODBYE: Duration = Duration::from_secs(2);
 
 /// Examples of the command, below its options.
 pub(crate) const HELP: &str = "\
@@ -285,8 +290,9 @@ pub(crate) fn serve(args: &ServeArgs, matches: Option<&ArgMatches>, ui: &Ui) -> 
         .stopper()
         .on_signals(&forerun_watch::signals::end_signals())
         .map_err(|problem| from_serve(&problem))?;
-    warn_of_strangers(&options, ui);
-    introduce(&server, &options, ui);
+    let mut messages = speech::messages(ui)?;
+    warn_of_strangers(&options, &messages);
+    introduce(&server, &options, &messages);
     let uri = server.uri();
     let child = match &args.run {
         Some(command) => Some(start(command, &uri, &options, &server)?),
@@ -296,29 +302,38 @@ pub(crate) fn serve(args: &ServeArgs, matches: Option<&ArgMatches>, ui: &Ui) -> 
         }
     };
     tell_service_manager("READY=1\n");
-    let metrics = server.run(&mut |line| ui.say(&format!("forerun: {line}"))).map_err(|e| from_serve(&e))?;
+    let metrics = server.run(&mut messages).map_err(|e| from_serve(&e))?;
+    if !ui.json {
+        messages.say(Level::Info, &summary_line(&summary(&metrics)));
+    }
+    // Who does not take messages is told nothing more: it would be waited for.
+    let quiet = !messages.finish(GOODBYE);
+    let ui = &Ui { quiet: ui.quiet || quiet, ..*ui };
     // The recording goes first: whoever would read the summary may have gone with the terminal.
     let recorded = recording.map_or(Ok(()), |recording| recording.finish(ui));
-    report(&metrics, ui)?;
+    if ui.json {
+        ui.print_json_line(&summary(&metrics))?;
+    }
     recorded?;
     child.map_or(Ok(()), |child| child.join().unwrap_or_else(|_| Err(CliError::failure("--run", "was lost"))))
 }
 
 /// Says what is served, a line for each export.
-fn introduce(server: &Server, options: &Options, ui: &Ui) {
+fn introduce(server: &Server, options: &Options, messages: &Messages) {
     for (number, export) in options.exports.iter().enumerate() {
         let name =
             if options.exports.len() > 1 { format!("{}: ", server.uri_of(number)) } else { String::new() };
-        ui.say(&format!(
-            "forerun: {name}{} of {}, cache {}, {}",
+        let line = format!(
+            "{name}{} of {}, cache {}, {}",
             human::bytes(human::float(server.size(number))),
             server.array(number),
             human::bytes(human::float(export.cache_bytes)),
             export.scheme
-        ));
+        );
+        messages.say(Level::Info, &line);
     }
     if let Some(page) = server.page() {
-        ui.say(&format!("forerun: live page: {page}"));
+        messages.say(Level::Info, &format!("live page: {page}"));
     }
 }
 
@@ -520,11 +535,12 @@ fn control(args: &ServeArgs, listen: &Listen, own: &Path) -> Option<PathBuf> {
     }
 }
 
-fn warn_of_strangers(options: &Options, ui: &Ui) {
+fn warn_of_strangers(options: &Options, messages: &Messages) {
     if let Some(address) = options.http.filter(|address| !address.ip().is_loopback()) {
-        ui.say(&format!(
-            "forerun: warning: whoever reaches {address} can see on the live page what is read, where and when"
-        ));
+        let line = format!(
+            "warning: whoever reaches {address} can see on the live page what is read, where and when"
+        );
+        messages.say(Level::Warning, &line);
     }
     if let Listen::Tcp(address) = options.listen
         && !address.ip().is_loopback()
@@ -535,7 +551,8 @@ fn warn_of_strangers(options: &Options, ui: &Ui) {
             Some(tls) if tls.require => "; give --tls-ca to serve only clients with a certificate",
             Some(_) | None => ", and nothing need be encrypted; give --tls-cert and --tls-ca",
         };
-        ui.say(&format!("forerun: warning: whoever reaches {address} can read{write} everything{warning}"));
+        let line = format!("warning: whoever reaches {address} can read{write} everything{warning}");
+        messages.say(Level::Warning, &line);
     }
 }
 
@@ -621,10 +638,10 @@ fn tell_service_manager(message: &str) {
     }
 }
 
-fn report(metrics: &Metrics, ui: &Ui) -> Result<(), CliError> {
+fn summary(metrics: &Metrics) -> Summary {
     let engine = &metrics.engine;
     let outcomes = &engine.program;
-    let summary = Summary {
+    Summary {
         clients: metrics.clients,
         reads: metrics.reads,
         writes: metrics.writes,
@@ -647,12 +664,13 @@ fn report(metrics: &Metrics, ui: &Ui) -> Result<(), CliError> {
         member_blocks_read: engine.member_blocks_read,
         member_errors: metrics.member_errors,
         emulated_late_p99_us: metrics.lateness.map(|late| late.p99.0 / 1000),
-    };
-    if ui.json {
-        return ui.print_json_line(&summary);
     }
-    ui.say(&format!(
-        "forerun: {} reads ({}), {} writes ({}); hits {:.1}% (cache {}, prefetch {}), late {}, misses {}; \
+}
+
+/// The same for a person.
+fn summary_line(summary: &Summary) -> String {
+    format!(
+        "{} reads ({}), {} writes ({}); hits {:.1}% (cache {}, prefetch {}), late {}, misses {}; \
          prefetched {} blocks, used {}, wasted {}; {} member reads, {} member writes, {} errors",
         summary.reads,
         human::bytes(human::float(summary.bytes_read)),
@@ -669,6 +687,5 @@ fn report(metrics: &Metrics, ui: &Ui) -> Result<(), CliError> {
         summary.member_reads,
         summary.member_writes,
         summary.member_errors + summary.errors,
-    ));
-    Ok(())
+    )
 }

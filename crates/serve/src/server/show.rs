@@ -64,6 +64,7 @@ impl Server {
             clients: self.clients,
             connections: u64::from(self.serving),
             memory_bound: self.memory_bound,
+            messages_dropped: self.metrics.messages_dropped,
             emulated_commands: late.commands,
             emulated_late_p99: late.p99,
         };
