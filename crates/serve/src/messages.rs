@@ -23,7 +23,7 @@ const LINE_BYTES_MAX: usize = 4096;
 
 /// How much a message matters, as syslog numbers it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Level {
+pub enum Priority {
     /// Something is not as it should be.
     Warning = 4,
     /// What a server says of itself.
@@ -33,7 +33,7 @@ pub enum Level {
 /// The queue, and what became of it.
 #[derive(Debug, Default)]
 struct State {
-    lines: VecDeque<(Level, String)>,
+    lines: VecDeque<(Priority, String)>,
     /// A line is being written, or the thread has gone.
     writing: bool,
     /// Nothing more will come.
@@ -70,7 +70,7 @@ impl Messages {
     ///
     /// # Errors
     /// When there is no thread to be had.
-    pub fn start(write: impl FnMut(Level, &str) + Send + 'static) -> io::Result<Self> {
+    pub fn start(write: impl FnMut(Priority, &str) + Send + 'static) -> io::Result<Self> {
         let shared = Arc::new(Shared::default());
         let theirs = Arc::clone(&shared);
         let thread = std::thread::Builder::new().name("messages".into()).stack_size(128 << 10);
@@ -79,7 +79,7 @@ impl Messages {
     }
 
     /// Something that there is no limit for but the queue: what a server says once.
-    pub fn say(&self, level: Level, line: &str) {
+    pub fn say(&self, level: Priority, line: &str) {
         let end = (0..=line.len().min(LINE_BYTES_MAX)).rev().find(|&at| line.is_char_boundary(at));
         let mut state = self.shared.lock();
         if state.lines.len() == QUEUE_MAX {
@@ -101,7 +101,7 @@ impl Messages {
             return self.left_out(1);
         }
         *said += 1;
-        self.say(Level::Warning, line);
+        self.say(Priority::Warning, line);
     }
 
     /// So many messages were not even made.
@@ -139,13 +139,13 @@ impl State {
     }
 
     /// What is to be written next, if anything.
-    fn next(&mut self) -> Option<(Level, String)> {
+    fn next(&mut self) -> Option<(Priority, String)> {
         if self.has_more_to_confess() && (self.ended || !self.lines.is_empty()) {
             let new = self.dropped - std::mem::replace(&mut self.confessed, self.dropped);
             let mut line = String::new();
             // Writing to a string cannot fail.
             let _ = write!(line, "{new} messages were left out: more came than can be said");
-            return Some((Level::Warning, line));
+            return Some((Priority::Warning, line));
         }
         self.lines.pop_front()
     }
@@ -163,7 +163,7 @@ impl Drop for Farewell<'_> {
     }
 }
 
-fn speak(shared: &Shared, mut write: impl FnMut(Level, &str)) {
+fn speak(shared: &Shared, mut write: impl FnMut(Priority, &str)) {
     let _farewell = Farewell(shared);
     let mut state = shared.lock();
     loop {
@@ -202,7 +202,7 @@ mod tests {
     fn a_reader_that_does_not_read_holds_up_nobody_and_what_was_left_out_is_counted_and_said() {
         let (messages, go, written) = held_up();
         for number in 0..1000 {
-            messages.say(Level::Info, &number.to_string());
+            messages.say(Priority::Info, &number.to_string());
         }
         // One may be in the thread's hands already.
         let dropped = messages.dropped();
@@ -217,7 +217,7 @@ mod tests {
     #[test]
     fn an_end_that_nobody_hears_is_not_waited_for() {
         let (messages, _go, _written) = held_up();
-        messages.say(Level::Info, "hello");
+        messages.say(Priority::Info, "hello");
         assert!(!messages.finish(Duration::from_millis(1)));
     }
 
@@ -240,7 +240,7 @@ mod tests {
     fn a_line_without_end_is_cut() {
         let (messages, go, written) = held_up();
         drop(go);
-        messages.say(Level::Info, &"ä".repeat(LINE_BYTES_MAX));
+        messages.say(Priority::Info, &"ä".repeat(LINE_BYTES_MAX));
         assert!(messages.finish(Duration::from_secs(60)));
         assert_eq!(written.recv().expect("a line").len(), LINE_BYTES_MAX);
     }

@@ -29,7 +29,8 @@ use crate::metrics::Metrics;
 use crate::nbd::handshake::{Export, Tls};
 use crate::options::{ExportOptions, Options};
 use crate::record::Record;
-use accept::Listener;
+use crate::tls::Validity;
+use accept::{Accepting, Listener};
 use control::Control;
 use forerun_core::units::Nanos;
 use intake::Intake;
@@ -44,7 +45,7 @@ use std::io::{self, Read as _, Write as _};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use token::Token;
 
 /// How often deadlines and members are looked at.
@@ -98,6 +99,9 @@ pub struct Server {
     stop: Stop,
     stop_pipe: UnixStream,
     listeners: Vec<Listener>,
+    accepting: Accepting,
+    /// How long a client may be silent before it is asked whether it is there.
+    keep_alive: Duration,
     connections: Vec<Option<Connection>>,
     /// Clients so far.
     clients: u64,
@@ -121,6 +125,7 @@ pub struct Server {
     stopping: Option<Nanos>,
     metrics: Metrics,
     tls: Option<Arc<rustls::ServerConfig>>,
+    validity: Option<Validity>,
     tls_policy: Tls,
     record: Option<Record>,
     show: Option<Show>,
@@ -129,6 +134,11 @@ pub struct Server {
 /// The clock is the one place of this crate that asks the real time; everything behind it is told.
 fn real_time() -> Instant {
     Instant::now()
+}
+
+/// What the calendar says, seconds since 1970: only certificates mind it.
+fn date() -> u64 {
+    std::time::SystemTime::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_secs())
 }
 
 fn policy(options: &Options) -> Tls {
@@ -155,7 +165,7 @@ fn start_logs(served: &mut [Served], exports: &[ExportOptions]) -> Result<(), Se
 /// of it is in the file system.
 pub struct Prepared {
     served: Vec<Served>,
-    tls: Option<Arc<rustls::ServerConfig>>,
+    tls: Option<(Arc<rustls::ServerConfig>, Validity)>,
 }
 
 impl Prepared {
@@ -166,7 +176,7 @@ impl Prepared {
     pub fn new(options: &Options) -> Result<Self, ServeError> {
         Server::check(options)?;
         options.check_outputs(&[])?;
-        let tls = options.tls.as_ref().map(crate::tls::config).transpose()?;
+        let tls = options.tls.as_ref().map(|tls| crate::tls::config(tls, date())).transpose()?;
         Ok(Self { served: Served::open_all(options)?, tls })
     }
 
@@ -176,6 +186,7 @@ impl Prepared {
     /// A socket or a file that cannot be made.
     pub fn listen(self, options: &Options) -> Result<Server, ServeError> {
         let Self { mut served, tls } = self;
+        let (tls, validity) = tls.unzip();
         let show = options.http.map(|address| Http::start(address).map(|http| Show::new(http, options)));
         let show = show.transpose()?;
         if show.is_some() {
@@ -199,6 +210,8 @@ impl Prepared {
             stop: Stop(Arc::new(stop)),
             stop_pipe,
             listeners,
+            accepting: Accepting::default(),
+            keep_alive: options.keep_alive,
             connections: Vec::new(),
             clients: 0,
             serving: 0,
@@ -216,6 +229,7 @@ impl Prepared {
             stopping: None,
             metrics: Metrics::default(),
             tls,
+            validity,
             tls_policy: policy(options),
             record: None,
             show,
@@ -571,6 +585,7 @@ impl Server {
         let stopping = self.stopping.is_some();
         self.served.iter_mut().for_each(|served| served.tick(stopping));
         self.dismiss_operators(now);
+        self.resume_accepting();
         let wanted = self.intake.is_wanted();
         for connection in self.connections.iter_mut().flatten() {
             let late = !connection.session.is_serving() && now.since(connection.since) > DEADLINE;
@@ -581,6 +596,9 @@ impl Server {
         }
         for at in 0..self.connections.len() {
             self.settle_connection(at);
+        }
+        if let Some(said) = self.validity.as_mut().and_then(|validity| validity.look(date())) {
+            self.served[0].volume.say(said);
         }
         self.metrics.take(&mut self.served);
         if let Some(problem) = self.record.as_mut().and_then(|record| record.tick(now)) {
@@ -630,5 +648,7 @@ impl Server {
         served.release();
         self.intake.forget(at);
         self.leave(at);
+        drop(socket);
+        self.resume_accepting();
     }
 }

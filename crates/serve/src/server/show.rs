@@ -35,7 +35,7 @@ fn members(export: &ExportOptions) -> Vec<MemberAbout> {
     };
     let about = specs
         .iter()
-        .map(|spec| MemberAbout { name: spec.path.display().to_string(), emulates: spec.emulate.clone() });
+        .map(|spec| MemberAbout { name: crate::shown::shown(&spec.path), emulates: spec.emulate.clone() });
     about.collect()
 }
 

@@ -5,7 +5,7 @@
 
 use crate::error::CliError;
 use crate::ui::Ui;
-use forerun_serve::messages::{Level, Messages};
+use forerun_serve::messages::{Messages, Priority};
 use std::fs::File;
 use std::io::Write as _;
 use std::os::fd::AsFd as _;
@@ -39,7 +39,7 @@ fn is_journal(stream: Option<&str>, stderr: Option<(u64, u64)>) -> bool {
 }
 
 /// A message as it is written: with our name, or with its level, which the journal takes off (sd-daemon(3)).
-fn shaped(journal: bool, level: Level, line: &str) -> String {
+fn shaped(journal: bool, level: Priority, line: &str) -> String {
     if journal { format!("<{}>{line}\n", level as u8) } else { format!("forerun: {line}\n") }
 }
 
@@ -59,7 +59,7 @@ mod tests {
         ] {
             assert!(!is_journal(stream, stderr), "{stream:?} {stderr:?}");
         }
-        assert_eq!(shaped(true, Level::Warning, "a"), "<4>a\n");
-        assert_eq!(shaped(false, Level::Info, "a"), "forerun: a\n");
+        assert_eq!(shaped(true, Priority::Warning, "a"), "<4>a\n");
+        assert_eq!(shaped(false, Priority::Info, "a"), "forerun: a\n");
     }
 }
