@@ -227,7 +227,7 @@ mod tests {
     fn refused(cert: &Path, key: &Path, ca: Option<&Path>) -> String {
         let options =
             TlsOptions { cert: cert.into(), key: key.into(), ca: ca.map(Path::to_path_buf), require: true };
-        config(&options, 0).expect_err("refused").to_string()
+        config(&options, 1_800_000_000).expect_err("refused").to_string()
     }
 
     #[test]

@@ -6,7 +6,9 @@
 //! FUA had acknowledged must be left. `make crash-binary` does fifty rounds of each, `FORERUN_CRASH_CYCLES=1000` as many.
 
 use forerun_serve::nbd::handshake::{Export, Handshake, Step, Tls, greeting, option_bytes};
-use forerun_serve::nbd::wire::{Command, Parsed, REQUEST_BYTES, Request, export, parse_request, request, request_bytes, simple_reply};
+use forerun_serve::nbd::wire::{
+    Command, Parsed, REQUEST_BYTES, Request, export, parse_request, request, request_bytes, simple_reply,
+};
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -69,7 +71,12 @@ struct Model {
 
 impl Model {
     fn new() -> Self {
-        Self { written: vec![vec![0]; SECTORS], acknowledged: vec![0; SECTORS], durable: vec![0; SECTORS], writes: 0 }
+        Self {
+            written: vec![vec![0]; SECTORS],
+            acknowledged: vec![0; SECTORS],
+            durable: vec![0; SECTORS],
+            writes: 0,
+        }
     }
 
     /// Judges what was read, and returns it.
@@ -77,7 +84,10 @@ impl Model {
         let judge = |(index, bytes): (usize, &[u8])| {
             let sector = first + index;
             let seen = stamp(bytes, sector, seed);
-            assert!(self.written[sector].contains(&seen), "seed {seed}: sector {sector} has write {seen}, not of it");
+            assert!(
+                self.written[sector].contains(&seen),
+                "seed {seed}: sector {sector} has write {seen}, not of it"
+            );
             let least = floor[index];
             assert!(seen >= least, "seed {seed}: sector {sector} has write {seen}, lost is {least}");
             seen
@@ -170,7 +180,11 @@ impl Client {
                     model.durable[range].fill(write);
                 }
             }
-            _ => model.durable.iter_mut().zip(floor).for_each(|(durable, floor)| *durable = floor.max(*durable)),
+            _ => model
+                .durable
+                .iter_mut()
+                .zip(floor)
+                .for_each(|(durable, floor)| *durable = floor.max(*durable)),
         }
         Some(())
     }
@@ -186,7 +200,9 @@ impl Client {
             kind => {
                 let overlaps = |flying: &Flying| {
                     let other = sectors(&flying.request);
-                    flying.request.command == Command::Write && other.start < range.end && range.start < other.end
+                    flying.request.command == Command::Write
+                        && other.start < range.end
+                        && range.start < other.end
                 };
                 if !self.flying.values().any(overlaps) {
                     let flags = if kind == 9 { request::FUA } else { 0 };
@@ -198,7 +214,11 @@ impl Client {
 }
 
 /// A member with a volatile cache, as an NBD server of this process.
-struct Lossy(Mutex<Medium>);
+struct Lossy {
+    medium: Mutex<Medium>,
+    /// Flushes are acknowledged, and nothing is done.
+    lies: bool,
+}
 
 struct Medium {
     durable: Vec<u8>,
@@ -210,10 +230,10 @@ struct Medium {
 }
 
 impl Lossy {
-    fn start(socket: &Path) -> Arc<Self> {
+    fn start(socket: &Path, lies: bool) -> Arc<Self> {
         let listener = UnixListener::bind(socket).expect("bound");
         let medium = Medium { durable: image(), seen: image(), pending: Vec::new(), cuts: 0 };
-        let lossy = Arc::new(Self(Mutex::new(medium)));
+        let lossy = Arc::new(Self { medium: Mutex::new(medium), lies });
         let member = Arc::clone(&lossy);
         std::thread::spawn(move || {
             while let Ok((stream, _)) = listener.accept() {
@@ -226,7 +246,7 @@ impl Lossy {
 
     /// Power goes: of what was not flushed each sector is there or not.
     fn cut(&self, draw: &mut Draw) {
-        let mut medium = self.0.lock().expect("whole");
+        let mut medium = self.medium.lock().expect("whole");
         medium.cuts += 1;
         for (sector, bytes) in std::mem::take(&mut medium.pending) {
             if draw.below(2) == 0 {
@@ -237,7 +257,7 @@ impl Lossy {
     }
 
     fn serve(&self, mut stream: UnixStream) -> Option<()> {
-        let cuts = self.0.lock().expect("whole").cuts;
+        let cuts = self.medium.lock().expect("whole").cuts;
         let flags = export::HAS_FLAGS | export::SEND_FLUSH | export::SEND_FUA;
         let size = (SECTORS * SECTOR) as u64;
         let exports = [Export { name: String::new(), description: String::new(), size, flags }];
@@ -263,7 +283,8 @@ impl Lossy {
             let mut head = [0; REQUEST_BYTES];
             stream.read_exact(&mut head).ok()?;
             let Parsed::Request(request) = parse_request(&head) else { return None };
-            let mut data = vec![0; if request.command == Command::Write { request.length as usize } else { 0 }];
+            let mut data =
+                vec![0; if request.command == Command::Write { request.length as usize } else { 0 }];
             stream.read_exact(&mut data).ok()?;
             let reply = self.answer(&request, &data, cuts)?;
             stream.write_all(&reply).ok()?;
@@ -272,7 +293,7 @@ impl Lossy {
 
     fn answer(&self, request: &Request, data: &[u8], cuts: u64) -> Option<Vec<u8>> {
         let mut reply = simple_reply(None, request.cookie).to_vec();
-        let mut medium = self.0.lock().expect("whole");
+        let mut medium = self.medium.lock().expect("whole");
         if medium.cuts != cuts {
             return None;
         }
@@ -282,13 +303,15 @@ impl Lossy {
             Command::Write => {
                 medium.seen[range.clone()].copy_from_slice(data);
                 let first = range.start / SECTOR;
-                let sectors = data.chunks(SECTOR).enumerate().map(|(index, bytes)| (first + index, bytes.to_vec()));
+                let sectors =
+                    data.chunks(SECTOR).enumerate().map(|(index, bytes)| (first + index, bytes.to_vec()));
                 medium.pending.extend(sectors);
             }
             Command::Flush => {}
             _ => return None,
         }
-        if request.command == Command::Flush || request.flags & request::FUA != 0 {
+        let asked = request.command == Command::Flush || request.flags & request::FUA != 0;
+        if asked && !self.lies {
             medium.durable = medium.seen.clone();
             medium.pending.clear();
         }
@@ -303,7 +326,18 @@ fn start(over: &str, socket: &Path) -> Child {
 
 fn try_start(over: &str, socket: &Path) -> Option<Child> {
     let mut server = std::process::Command::new(assert_cmd::cargo::cargo_bin("forerun"))
-        .args(["serve", "--quiet", "--cache", "16M", "--scheme", "asp+msp", "--over", over, "--control", "off"])
+        .args([
+            "serve",
+            "--quiet",
+            "--cache",
+            "16M",
+            "--scheme",
+            "asp+msp",
+            "--over",
+            over,
+            "--control",
+            "off",
+        ])
         .arg("--socket")
         .arg(socket)
         .stdout(Stdio::piped())
@@ -373,10 +407,22 @@ fn a_server_that_is_killed_over_a_file_has_lost_nothing_that_it_acknowledged() {
     rounds(&path.display().to_string(), folder.path(), None, seed());
 }
 
-#[test]
-fn a_server_that_is_killed_as_its_member_loses_power_has_lost_nothing_that_it_called_durable() {
+/// Over a member that loses power at each kill.
+fn rounds_over_lossy(lies: bool) {
     let folder = tempfile::tempdir().expect("a folder");
     let far = folder.path().join("far");
-    let lossy = Lossy::start(&far);
+    let lossy = Lossy::start(&far, lies);
     rounds(&format!("nbd+unix:///?socket={}", far.display()), folder.path(), Some(&lossy), seed());
+}
+
+#[test]
+fn a_server_that_is_killed_as_its_member_loses_power_has_lost_nothing_that_it_called_durable() {
+    rounds_over_lossy(false);
+}
+
+/// Who finds nothing may be blind.
+#[test]
+#[should_panic(expected = "lost is")]
+fn a_member_that_lies_about_its_flushes_is_found_out() {
+    rounds_over_lossy(true);
 }
