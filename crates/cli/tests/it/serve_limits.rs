@@ -2,7 +2,7 @@
 //! that was left behind, secrets in an address.
 
 use super::{forerun, output};
-use std::io::{BufRead as _, BufReader, ErrorKind, Read as _};
+use std::io::{BufRead as _, BufReader, ErrorKind, Read as _, Write as _};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -132,7 +132,7 @@ fn sockets_of_a_service_manager_are_looked_at_before_they_are_used() {
         assert!(said.contains("--socket") && said.contains(wanted), "{said}");
     }
     if Command::new("python3").arg("--version").output().is_err() {
-        return eprintln!("skipped in part: no python3 to play the service manager");
+        return drop(writeln!(std::io::stderr(), "skipped in part: no python3 to play the service manager"));
     }
     let manager = "exec python3 -c 'import os, socket, sys
 listener = socket.socket(socket.AF_UNIX); listener.bind(os.environ[\"TMPDIR\"] + \"/given\"); listener.listen()
