@@ -125,6 +125,8 @@ pub(super) struct Claim {
     pub(super) place: Option<Place>,
     /// How a run is told in the row, where the study has its own way; such rows also say how much memory was held.
     pub(super) tell: Option<fn(&RunReport) -> String>,
+    /// Run under the first seed only: a search through hundreds of runs.
+    pub(super) one_seed: bool,
     /// What of the set-up, the rule or the scheme was changed after results of this row had been seen; empty where nothing was.
     pub(super) changed_after: &'static str,
 }
@@ -167,6 +169,7 @@ impl Claim {
             ablations: Vec::new(),
             place: None,
             tell: None,
+            one_seed: false,
             changed_after: "",
         }
     }

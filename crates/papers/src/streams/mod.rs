@@ -239,6 +239,7 @@ fn finish(_: &Options, _: &Reports, done: &mut Reproduction) -> Result<(), Repro
          passes.",
         CONTROLLER / 1_000_000
     ));
+    done.notes.push("The rows `served` are searches through many runs, under one seed.".into());
     done.tables.extend(served::grids(done));
     Ok(())
 }

@@ -52,6 +52,7 @@ pub(super) fn claims(scale: &Scale) -> Vec<Claim> {
                 let mut claim = Claim::new(FIGURE, case(scheme, mib, begin), needs, Test::Judge(most_served));
                 claim.kind = Kind::Finding;
                 claim.tell = Some(tell);
+                claim.one_seed = true;
                 let series = format!("{scheme}, {begin}");
                 claim.place = Some(Place { series, x: mib as f64, name: format!("{mib} MiB") });
                 claims.push(claim);
