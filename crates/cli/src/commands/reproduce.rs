@@ -1,7 +1,7 @@
 //! `reproduce PAPER`: the figures of a paper, row by row: what the paper says, what the simulator measured, and whether
 //! it holds.
 
-use crate::claims::{changed, holds, interval, memory, paper, tally, tells_interval, tells_memory};
+use crate::claims::{holds, interval, memory, paper, tally, tells_interval, tells_memory};
 use crate::error::{CliError, Kind};
 use crate::human;
 use crate::table::{self, Align};
@@ -300,6 +300,17 @@ fn numbers(grid: &Grid, ui: &Ui) -> String {
     format!("\n{}\n{head}\n{body}", grid.title)
 }
 
+/// What was changed after results of some rows had been seen, in the order of the rows: footnotes.
+fn changes(result: &Reproduction) -> Vec<&str> {
+    let mut changes: Vec<&str> = Vec::new();
+    for row in result.rows.iter().filter(|row| !row.changed.is_empty()) {
+        if !changes.contains(&row.changed.as_str()) {
+            changes.push(&row.changed);
+        }
+    }
+    changes
+}
+
 /// The rows that are shown, as an aligned table with its header.
 fn lines(study: &Study, result: &Reproduction, shown: &[&Row]) -> Vec<String> {
     let word = study.word.to_lowercase();
@@ -345,12 +356,12 @@ fn text(study: &Study, result: &Reproduction, ui: &Ui) -> String {
             text.push_str(&because(why, told, ui));
             told = why;
         }
-        if !row.changed.is_empty() {
-            text.push_str(&because(&changed(row), "", ui));
-        }
     }
     for grid in &result.tables {
         text.push_str(&numbers(grid, ui));
+    }
+    for (number, what) in changes(result).iter().enumerate() {
+        text.push_str(&format!("\n[{}] changed after results: {what}\n", number + 1));
     }
     for note in &result.notes {
         text.push_str(&format!("\n{note}\n"));
