@@ -50,7 +50,7 @@ pub struct Figures {
 pub struct Counters {
     /// READ requests answered without error.
     pub reads: u64,
-    /// WRITE requests, likewise.
+    /// WRITE, WRITE_ZEROES and TRIM requests, likewise.
     pub writes: u64,
     /// Requests answered with an error.
     pub errors: u64,
