@@ -80,6 +80,17 @@ pub(crate) struct Task {
     pub(crate) zeroes: Option<Zeroes>,
 }
 
+/// How a member can be made zero without being sent zeros.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Holes {
+    /// It cannot.
+    No,
+    /// It can, and nobody knows how long that takes.
+    Unsure,
+    /// At once.
+    Fast,
+}
+
 /// What zeroes of a client are to leave behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Zeroes {

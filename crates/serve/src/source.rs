@@ -11,7 +11,7 @@
 
 mod files;
 
-use crate::backend::Backend;
+use crate::backend::{Backend, Holes};
 use crate::dial::Target;
 use crate::error::ServeError;
 use crate::error::system;
@@ -48,17 +48,6 @@ pub(crate) struct Opening {
     pub(crate) unsafe_no_flush: bool,
     /// For members over TLS.
     pub(crate) tls: Option<Arc<ClientConfig>>,
-}
-
-/// How a member can be made zero without being sent zeros.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Holes {
-    /// It cannot.
-    No,
-    /// It can, and nobody knows how long that takes.
-    Unsure,
-    /// At once.
-    Fast,
 }
 
 /// One file, device or far member.

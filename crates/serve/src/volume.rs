@@ -17,6 +17,7 @@
 //! because the kernel may have dropped what it could not write.
 
 mod bad;
+mod blank;
 mod change;
 mod claims;
 mod health;

@@ -6,8 +6,7 @@
 //! time of change while we ourselves do not write. Looking may take for ever where a file system does not answer, so a
 //! thread looks, and what it has seen is judged when it comes.
 
-use super::Holes;
-use crate::backend::Zeroes;
+use crate::backend::{Holes, Zeroes};
 use crate::error::ServeError;
 use crate::options::Direct;
 use crate::raw::{Foreign, is_byte_locked, lock_byte, unlock_bytes};

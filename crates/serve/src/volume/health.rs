@@ -1,11 +1,11 @@
 //! What a volume says of its health: the sentences and numbers of [`Health`], made when somebody looks.
 
 use super::Volume;
+use crate::backend::Holes;
 use crate::health::Health;
 use crate::nbd::handshake::export_flags;
 use crate::nbd::wire::export;
 use crate::planted::{self, Bug};
-use crate::source::Holes;
 use forerun_core::units::BLOCK_BYTES;
 
 impl Volume {

@@ -12,9 +12,9 @@
 //!    `--whole blocks------------------------^
 //! ```
 
+use super::blank;
 use super::claims::Claims;
 use super::table::Table;
-use super::zeroes;
 use super::{Event, Volume};
 use crate::backend::Zeroes;
 use crate::nbd::wire::{self, Errno, Request};
@@ -134,7 +134,7 @@ impl Writes {
 
     /// The place in the queue and the number of the write of which a part may be handed over next.
     fn next(&mut self) -> Option<(usize, usize)> {
-        let full = self.zeroes_flying >= zeroes::FLYING_MAX;
+        let full = self.zeroes_flying >= blank::FLYING_MAX;
         let Self { queued, writes, .. } = self;
         queued.iter().copied().enumerate().find(|&(_, at)| !full || writes.get(at).new.zeroes.is_none())
     }
@@ -246,7 +246,7 @@ impl Volume {
             let tail = if is_tail || one { write.tail } else { None };
             let old = self.arena.block(slot).to_vec();
             if write.new.zeroes.is_some() {
-                write.kept[usize::from(is_tail)] = Some(zeroes::kept(&old, head, tail));
+                write.kept[usize::from(is_tail)] = Some(blank::kept(&old, head, tail));
             } else {
                 let block = if is_tail { write.new.intake.last() } else { write.new.intake.first() };
                 let block = *block.expect("a write touches a block");
@@ -349,8 +349,8 @@ impl Volume {
         if write.new.zeroes.is_some() {
             let last = (write.extent.blocks - 1) as usize;
             for (index, slot) in self.engine.slots(handle).iter().enumerate() {
-                let kept = zeroes::kept_of(&write.kept, first + index, last);
-                zeroes::fill(self.arena.block_mut(slot.0), kept);
+                let kept = blank::kept_of(&write.kept, first + index, last);
+                blank::fill(self.arena.block_mut(slot.0), kept);
             }
             return;
         }
