@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   tracepoints ─▶ ring of each processor ─▶ in the order of time ─▶ Governor ─▶ windows of open files
-//!                                                                     └─▶ a line for each decision
+//!                                                     └─ exec ─▶ Runs ─▶ replays of what known programs load
 //! ```
 //!
 //! It sleeps until an event comes; after many it sleeps a moment longer, so that they come in batches. What it changes it takes
@@ -14,11 +14,15 @@ use crate::govern::{Act, Governor, Ground, RUNGS};
 use crate::memory;
 use crate::names;
 use crate::outcome::RecordError;
+use crate::pressure::Pressure;
 use crate::reads::{ReadPoints, SYNC, Sight};
 use crate::record::unsupported;
 use crate::ring::{Beside, Ring, Scope};
+use crate::runs::Runs;
+pub use crate::runs::{Run, RunWhat};
 use crate::sample::{self, Sample};
 use crate::session;
+use crate::store::Store;
 use crate::sys;
 use crate::volumes::Volumes;
 use crate::window::{Knob, Windows};
@@ -53,7 +57,7 @@ pub struct DaemonOptions {
     pub observe: bool,
     /// Only files of the file systems that hold these; empty: all.
     pub only: Vec<PathBuf>,
-    /// Where the books of windows are kept.
+    /// Where manifests are, and the books of windows.
     pub state: PathBuf,
     /// End when somebody sets this.
     pub stop: Arc<AtomicBool>,
@@ -73,12 +77,14 @@ pub struct Said {
 }
 
 /// What a running daemon tells.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub enum Told {
     /// It sees reads from now on; so many open files had a window of a run that was killed, and have their device's again.
     Ready(usize),
     /// A decision.
     Said(Said),
+    /// A run of a known program.
+    Run(Run),
 }
 
 /// What came of it.
@@ -134,12 +140,18 @@ pub fn run(options: &DaemonOptions, say: &mut dyn FnMut(&Told)) -> Result<Sums, 
         taken_back = found;
         Some(windows)
     };
+    let pressure = Pressure::new(sys::now());
+    let store = Store::new(options.state.clone());
+    let gate = Arc::clone(&pressure.gate);
+    let runs = Runs::new(store, only.clone(), gate, Arc::clone(&options.stop), options.observe);
     let rings = session::rings(&points.ids, Scope::EveryoneAtOnce, Beside::Nothing)?;
     let mut daemon = Daemon {
         rings,
         points,
         only,
         windows,
+        runs,
+        pressure,
         governor: Governor::default(),
         grounds: BTreeMap::new(),
         followed: BTreeMap::new(),
@@ -152,6 +164,8 @@ pub fn run(options: &DaemonOptions, say: &mut dyn FnMut(&Told)) -> Result<Sums, 
     say(&Told::Ready(taken_back));
     let ended = daemon.watch(&options.stop, say);
     // Whatever happened: nothing stays.
+    options.stop.store(true, Ordering::Relaxed);
+    daemon.runs.finish();
     let mut acts = Vec::new();
     daemon.governor.end(&mut acts);
     daemon.act(&acts, say);
@@ -190,6 +204,8 @@ struct Daemon {
     points: ReadPoints,
     only: BTreeSet<(u32, u32)>,
     windows: Option<Windows>,
+    runs: Runs,
+    pressure: Pressure,
     governor: Governor,
     grounds: BTreeMap<(u32, u32), Option<Ground>>,
     /// How many readers of each are judged by its touches.
@@ -212,6 +228,7 @@ impl Daemon {
                 always.clone().try_for_each(|at| ring.filter_one(at, &filter))?;
             }
             ring.switch(always.clone(), true)?;
+            ring.switch(self.points.started.clone(), true)?;
         }
         Ok(())
     }
@@ -224,11 +241,16 @@ impl Daemon {
             batch.sort_by_key(|&(time, ..)| time);
             let many = batch.len() >= MANY;
             for (time, pid, sight) in batch.drain(..) {
+                if sight == Sight::Started {
+                    self.runs.started(pid).into_iter().for_each(|run| say(&Told::Run(run)));
+                    continue;
+                }
                 let mut acts = Vec::new();
                 self.see(time, pid, &sight, &mut acts);
                 self.act(&acts, say);
             }
             self.batch = batch;
+            self.runs.ended().for_each(|run| say(&Told::Run(run)));
             let now = sys::now();
             if now.saturating_sub(self.looked) > LOOK_EVERY {
                 self.looked = now;
@@ -244,12 +266,17 @@ impl Daemon {
         Ok(())
     }
 
-    fn sleep(&self) -> Result<(), RecordError> {
-        let mut fds: Vec<_> = self.rings.iter().map(|ring| PollFd::new(ring, PollFlags::IN)).collect();
+    fn sleep(&mut self) -> Result<(), RecordError> {
+        let rings = self.rings.iter().map(|ring| PollFd::new(ring, PollFlags::IN));
+        let mut fds: Vec<_> = self.pressure.fds().chain(rings).collect();
         match poll(&mut fds, Some(&SLEEP)) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
-            Err(error) => Err(RecordError::Ring(error.into())),
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(RecordError::Ring(error.into())),
         }
+        let pressing = fds.iter().map(|fd| fd.revents().contains(PollFlags::PRI));
+        let pressing: Vec<bool> = pressing.take(fds.len() - self.rings.len()).collect();
+        self.pressure.look(sys::now(), &pressing);
+        Ok(())
     }
 
     fn drain(&mut self) -> Result<(), RecordError> {

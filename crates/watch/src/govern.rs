@@ -133,6 +133,8 @@ pub enum Why {
 #[derive(Debug)]
 struct Reader {
     given: Option<u32>,
+    /// It was given one before: events that tell of it may still come.
+    was_given: bool,
     /// Somebody else chose its window.
     foreign: bool,
     seen: u64,
@@ -300,6 +302,7 @@ impl Reader {
     fn new(now: u64) -> Self {
         Self {
             given: None,
+            was_given: false,
             foreign: false,
             seen: now,
             idle_reads: 0,
@@ -316,7 +319,7 @@ impl Reader {
         }
         if is_ours(window) {
             // A change that has just been made may show late; what was never given here is a stray.
-            if self.given.is_none() && self.climb.kept == 0 && self.climb.trial.is_none() && !self.foreign {
+            if !self.was_given && !self.foreign {
                 acts.push(Act::Window { pid, file, pages: None, why: Why::Stray });
             }
             return;
@@ -393,7 +396,7 @@ impl Reader {
         match next {
             Some(next) => {
                 (climb.trial, climb.skip) = (Some(next), MARKS_SKIPPED);
-                self.given = Some(window(next));
+                (self.given, self.was_given) = (Some(window(next)), true);
                 let why = Why::Grow { from, to: window(next), rate };
                 acts.push(Act::Window { pid, file, pages: self.given, why });
             }
@@ -489,7 +492,7 @@ impl Reader {
                 if used < 50 {
                     faults.state = Around::Trial { before: rate(count + faults.maps, nanos) };
                     faults.skip = FAULTS_SKIPPED;
-                    self.given = Some(SMALL);
+                    (self.given, self.was_given) = (Some(SMALL), true);
                     act(self.given, Why::Shrink { from: faults.window, used });
                 } else {
                     faults.later();

@@ -29,7 +29,7 @@ changed since are skipped. Nothing is written beside the manifest and nothing ev
 that what the others earned is measured and not guessed; where three in a row earned nothing, reading ahead stops.
 
 Without a command all programs are watched until Ctrl-C: open files get windows of the kernel's own read-ahead that were tried and
-measured on their reader. A line tells each decision. All of it is taken back at the end, and after a kill by the next run.
+measured on their reader, and programs that were recorded once (watch -- CMD) are read ahead of whenever they start. A line tells each decision. All of it is taken back at the end, and after a kill by the next run.
 
 Needs root and Linux 6.12; all programs, 6.18. The exit code is the command's.";
 
@@ -86,6 +86,8 @@ pub(crate) fn run(args: &WatchArgs, ui: &Ui) -> Result<(), CliError> {
     let folder = args.state.clone().unwrap_or_else(store::default_folder);
     let options = FollowOptions {
         command: args.command.clone(),
+        process: None,
+        gate: std::sync::Arc::default(),
         store: Some(Store::new(folder)),
         key: None,
         given: None,
@@ -153,7 +155,7 @@ fn of(part: u64, all: u64) -> String {
 }
 
 /// The lines behind a run.
-fn summary(report: &Report) -> Vec<String> {
+pub(crate) fn summary(report: &Report) -> Vec<String> {
     let (run, did) = (&report.run, &report.replayed);
     let waited = format!("waited {} for reads", nanos(run.waited));
     let cpu = format!("{} CPU", nanos(report.cpu));

@@ -152,3 +152,23 @@ fn a_command_that_fails_fails_as_it_would_alone() {
     let done = forerun(&["watch", "--state", state, "--", "sh", "-c", "exit 7"]).output().expect("it runs");
     assert!(matches!(done.status.code(), Some(7 | 4)), "{done:?}");
 }
+
+#[test]
+fn the_unit_of_the_daemon_is_hardened() {
+    let unit = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/forerun-watch.service");
+    // The threshold is in tenths.
+    let judged = std::process::Command::new("systemd-analyze")
+        .args(["security", "--offline=true", "--no-pager", "--threshold=30", unit])
+        .output();
+    let Ok(judged) = judged else {
+        eprintln!("skipped: no systemd-analyze here");
+        return;
+    };
+    let text =
+        String::from_utf8_lossy(&judged.stdout).into_owned() + &String::from_utf8_lossy(&judged.stderr);
+    if !text.contains("exposure level") {
+        eprintln!("skipped: this systemd-analyze knows no --offline: {text}");
+        return;
+    }
+    assert!(judged.status.success(), "{text}");
+}
