@@ -73,6 +73,8 @@ def rows(mount, models):
     """Model, name, KiB of the device's window, command."""
     big = str(mount / "big")
     python = lambda text, *words: ["python3", "-c", text, big, *words]
+    # So large that its windows do not come to hold all of it.
+    chance = ["python3", "-c", RANDOM, str(mount / "vast"), "1500"]
     every = [
         ("net", "sequential 64K", 128, ["dd", f"if={big}", "of=/dev/null", "bs=64K", "status=none"]),
         ("net", "8 interleaved", 128, python(EIGHT)),
@@ -80,9 +82,10 @@ def rows(mount, models):
         ("hdd", "sequential 64K", 128, ["dd", f"if={big}", "of=/dev/null", "bs=64K", "status=none"]),
         ("ssd", "sequential 64K", 128, ["dd", f"if={big}", "of=/dev/null", "bs=64K", "status=none"]),
         ("cloud", "sequential 64K", 128, ["dd", f"if={big}", "of=/dev/null", "bs=64K", "status=none"]),
-        ("ssd", "mmap random", 128, python(RANDOM, "3000")),
-        ("ssd", "mmap random", 4096, python(RANDOM, "3000")),
-        ("cloud", "mmap random", 128, python(RANDOM, "3000")),
+        ("ssd", "mmap random", 128, chance),
+        ("ssd", "mmap random", 4096, chance),
+        ("cloud", "mmap random", 128, chance),
+        ("ssd", "mmap random, small", 128, python(RANDOM, "3000")),
         ("ssd", "stride 16K/256K", 128, python(bench.STRIDE)),
         ("ssd", "reverse 16K", 128, python(REVERSE)),
         ("cloud", "reverse 16K", 128, python(REVERSE)),
@@ -139,6 +142,7 @@ def main():
     parser.add_argument("--neighbours", default="ssd,cloud", help="models on which a neighbour's waits are measured")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--big", type=int, default=128, help="MiB of the large file")
+    parser.add_argument("--vast", type=int, default=1024, help="MiB of the file that is mapped and read by chance")
     parser.add_argument("--bin", type=pathlib.Path, default=ROOT / "target/release", help="folder of forerun and forerun-rig")
     said = parser.parse_args()
     if os.geteuid() != 0:
@@ -150,11 +154,11 @@ def main():
         for folder in ("rig", "mount", "state"):
             (work / folder).mkdir()
         with open(work / "image", "wb") as out:
-            out.truncate((said.big + 192) << 20)
+            out.truncate((said.big + said.vast + 192) << 20)
         bench.run("mkfs.ext4", "-q", "-F", str(work / "image"))
         bench.run("mount", "-o", "loop,noatime", str(work / "image"), str(work / "mount"))
         chance = random.Random(9)
-        for name, mib in (("big", said.big), ("other", 64)):
+        for name, mib in (("big", said.big), ("other", 64), ("vast", said.vast)):
             with open(work / "mount" / name, "wb") as out:
                 out.writelines(chance.randbytes(1 << 20) for _ in range(mib))
         bench.run("umount", str(work / "mount"))

@@ -5,7 +5,7 @@
 //!                                                     └─ exec ─▶ Runs ─▶ replays of what known programs load
 //! ```
 //!
-//! It sleeps until an event comes; after many it sleeps a moment longer, so that they come in batches. What it changes it takes
+//! It sleeps until an event comes, and then a moment longer, so that they come in batches. What it changes it takes
 //! back at its end, and what a killed run changed at its beginning (`window.rs`). With `observe` it decides and changes nothing: of
 //! each reader its first decision is told.
 
@@ -38,9 +38,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Longest sleep: how late a signal may be seen that comes between a look and the sleep.
 const SLEEP: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
-/// Events at once after which more are waited for a moment.
-const MANY: usize = 64;
-const MOMENT: std::time::Duration = std::time::Duration::from_millis(2);
+/// After events more are waited for: no decision is urgent, and waking for each costs a busy reader. The first after a pause is
+/// taken at once, so that a program that begins is known at once where little else happens.
+const MOMENT: std::time::Duration = std::time::Duration::from_millis(10);
 /// How often settings of devices are read again, and who is idle is forgotten, nanoseconds.
 const LOOK_EVERY: u64 = 5_000_000_000;
 /// Files that are followed at once: the kernel compares each read with all of them.
@@ -239,7 +239,7 @@ impl Daemon {
             self.drain()?;
             let mut batch = std::mem::take(&mut self.batch);
             batch.sort_by_key(|&(time, ..)| time);
-            let many = batch.len() >= MANY;
+            let any = !batch.is_empty();
             for (time, pid, sight) in batch.drain(..) {
                 if sight == Sight::Started {
                     self.runs.started(pid).into_iter().for_each(|run| say(&Told::Run(run)));
@@ -259,7 +259,7 @@ impl Daemon {
                 self.governor.tick(now, &mut acts);
                 self.act(&acts, say);
             }
-            if many {
+            if any {
                 std::thread::sleep(MOMENT);
             }
         }
