@@ -207,17 +207,8 @@ pub fn follow(options: &FollowOptions, progress: &mut dyn FnMut(Progress)) -> Re
         .map(|known| Replay::start(known, &replayable(options, &volumes), Pacing::On, &options.gate));
     let ahead = options.scheme.clone().map(|scheme| Ahead::new(scheme, &volumes)).transpose()?;
     let touches = points.touches;
-    let plan = Plan {
-        ids: &points.ids.clone(),
-        scope: options.process.as_ref().map_or(Scope::StartedByThisThread, |(pid, _)| Scope::Process(*pid)),
-        beside: Beside::TasksAndSwitches,
-        filter: None,
-        narrow: &points.narrow.clone(),
-        argv: options.process.is_none().then_some(&options.command[..]),
-        duration: options.process.as_ref().map(|_| PROCESS_MAX),
-        stop: options.stop.as_deref(),
-        look_every: if ahead.is_some() { LOOK_EVERY_AHEAD } else { LOOK_EVERY },
-    };
+    let (ids, narrow) = (points.ids.clone(), points.narrow.clone());
+    let plan = plan(options, &ids, &narrow, ahead.is_some());
     let mut learner = Learner::new(points, volumes, replay.as_ref().map(Replay::ledger));
     learner.ahead = ahead;
     let done = session::run(&plan, learner, progress);
@@ -264,6 +255,27 @@ pub fn follow(options: &FollowOptions, progress: &mut dyn FnMut(Progress)) -> Re
         ended,
         damaged,
     })
+}
+
+/// Whose events are taken, and until when.
+fn plan<'a>(
+    options: &'a FollowOptions,
+    ids: &'a [u64],
+    narrow: &'a [(usize, String)],
+    quick: bool,
+) -> Plan<'a> {
+    let process = options.process.as_ref().map(|(pid, _)| *pid);
+    Plan {
+        ids,
+        scope: process.map_or(Scope::StartedByThisThread, Scope::Process),
+        beside: Beside::TasksAndSwitches,
+        filter: None,
+        narrow,
+        argv: process.is_none().then_some(&options.command[..]),
+        duration: process.map(|_| PROCESS_MAX),
+        stop: options.stop.as_deref(),
+        look_every: if quick { LOOK_EVERY_AHEAD } else { LOOK_EVERY },
+    }
 }
 
 /// File systems that a replay may read of.

@@ -1,6 +1,6 @@
 //! `forerun watch` without a command: all programs, a line for each decision.
 
-use super::watch::{RunJson, summary};
+use super::watch::{RunJson, WatchArgs, summary};
 use crate::error::{CliError, Kind};
 use crate::human;
 use crate::ui::Ui;
@@ -9,7 +9,6 @@ use forerun_watch::follow::Decision;
 use forerun_watch::outcome::RecordError;
 use forerun_watch::store;
 use serde::Serialize;
-use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// One decision as JSON.
@@ -70,11 +69,12 @@ struct SumsJson {
 }
 
 /// Watches until a signal ends it.
-pub(crate) fn run(observe: bool, only: &[PathBuf], state: Option<&PathBuf>, ui: &Ui) -> Result<(), CliError> {
+pub(crate) fn run(args: &WatchArgs, ui: &Ui) -> Result<(), CliError> {
     let stop =
         forerun_watch::signals::stop_flag().map_err(|problem| CliError::failure("signals", problem))?;
-    let state = state.cloned().unwrap_or_else(store::default_folder);
-    let options = DaemonOptions { observe, only: only.to_vec(), state, stop };
+    let observe = args.observe;
+    let state = args.state.clone().unwrap_or_else(store::default_folder);
+    let options = DaemonOptions { observe, only: args.only.clone(), state, stop };
     // Nobody who reads the lines: then nobody wants more of them.
     let stop = options.stop.clone();
     let sums = daemon::run(&options, &mut |told| {
