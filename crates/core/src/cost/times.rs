@@ -12,17 +12,14 @@
 //! ```
 //!
 //! Both are kept as a line over the blocks of a command, one for each class of distance from where the command before
-//! ended: adjacent, a few blocks on, near, far. What has not been seen yet is what [`CostModel`] believes, scaled by as much as
+//! ended: adjacent, a few blocks on, near, far, and far but behind an earlier one ([`super::trail`]). What has not been seen yet is what [`CostModel`] believes, scaled by as much as
 //! that was wrong about what has. Nothing here knows what kind of device there is.
 
 use super::CostModel;
+use super::trail::{ADJACENT, CLASSES, FAR, NEAR_MIN, Trail};
 use crate::units::Nanos;
 use alloc::vec::Vec;
 
-/// Classes of distance from the end of the command before, by its least number of blocks: adjacent; what may pass under a head or
-/// lie in a drive's own read-ahead; within a few cylinders (16 MiB); within a GiB; farther.
-const NEAR_MIN: [u64; CLASSES] = [0, 1, 129, 4_097, 262_145];
-const CLASSES: usize = 5;
 /// Samples at which the sums of a line are halved, so that it follows a device that changes.
 const SAMPLES_MAX: f64 = 256.0;
 /// Samples from which a line is believed.
@@ -73,12 +70,12 @@ impl Line {
 }
 
 /// One disk as it is seen from outside.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Seen {
     /// What ended last; more of it may end at this instant.
     last: Option<Ended>,
-    /// Behind the last block of what ended before that, and when.
-    head: Option<u64>,
+    /// Where what ended before that lay, and when it ended.
+    trail: Trail,
     done: Nanos,
 }
 
@@ -111,18 +108,12 @@ struct Believed {
     turn: (u64, u64),
 }
 
-/// The class of a step from `head` to `at`.
-fn class_of(head: Option<u64>, at: u64) -> usize {
-    let Some(head) = head else { return CLASSES - 1 };
-    let distance = if at >= head { at - head } else { (head - at).max(NEAR_MIN[2]) };
-    NEAR_MIN.iter().rposition(|&least| distance >= least).unwrap_or(0)
-}
-
 impl Times {
     /// Knows nothing but `prior` yet.
     #[must_use]
     pub fn new(prior: CostModel, disks: usize) -> Self {
-        let seen = [Seen::default()].repeat(disks);
+        let mut seen = Vec::new();
+        seen.resize_with(disks, Seen::default);
         let mut times = Self {
             prior,
             latency: [Line::default(); CLASSES],
@@ -160,12 +151,13 @@ impl Times {
     /// All of a command is known.
     fn learn(&mut self, disk: usize, whole: &Ended) {
         let disk = &mut self.disks[disk];
-        let (class, alone) = (class_of(disk.head, whole.at), whole.left >= disk.done);
+        let (class, alone) = (disk.trail.class(whole.at), whole.left >= disk.done);
         #[expect(clippy::cast_precision_loss, reason = "times of commands are far below 2^52 ns")]
         let (blocks, waited) = (whole.blocks as f64, whole.done.since(whole.left).0 as f64);
         #[expect(clippy::cast_precision_loss, reason = "times of commands are far below 2^52 ns")]
         let turn = whole.done.since(disk.done.max(whole.left)).0 as f64;
-        (disk.head, disk.done) = (Some(whole.end), whole.done);
+        disk.trail.note(whole.at, whole.end - whole.at);
+        disk.done = whole.done;
         if alone {
             self.latency[class].add(blocks, waited);
         } else {
@@ -180,7 +172,7 @@ impl Times {
 
     /// What the prior says of a class: the time of a command before its first block, and of a block.
     fn prior_of(&self, class: usize) -> (f64, f64) {
-        let to = 1_000_000_000 + NEAR_MIN[class] * 2;
+        let to = 1_000_000_000 + NEAR_MIN[class.min(FAR)] * 2;
         #[expect(clippy::cast_precision_loss, reason = "times of commands are far below 2^52 ns")]
         let times = (
             (self.prior.command.0 + self.prior.position(1_000_000_000, to).0) as f64,
@@ -228,10 +220,10 @@ impl Times {
         }
     }
 
-    /// (turn, latency) of a command of `blocks` at `at`, on a disk whose last command ended at `head`.
+    /// (turn, latency) of a command of `blocks` at `at`, on a disk whose last commands were those of `trail`.
     #[must_use]
-    pub fn times(&self, head: Option<u64>, at: u64, blocks: u64) -> (Nanos, Nanos) {
-        let believed = &self.believed[class_of(head, at)];
+    pub fn times(&self, trail: &Trail, at: u64, blocks: u64) -> (Nanos, Nanos) {
+        let believed = &self.believed[trail.class(at)];
         let of = |(one, block): (u64, u64)| one + block * blocks.saturating_sub(1);
         let turn = of(believed.turn).max(1);
         (Nanos(turn), Nanos(of(believed.latency).max(turn)))
@@ -240,7 +232,7 @@ impl Times {
     /// The turn of a command of so many blocks, adjacent to the one before or far from it.
     #[must_use]
     pub fn turn(&self, adjacent: bool, blocks: u64) -> u64 {
-        let (one, block) = self.believed[if adjacent { 0 } else { CLASSES - 1 }].turn;
+        let (one, block) = self.believed[if adjacent { ADJACENT } else { FAR }].turn;
         (one + block * blocks.saturating_sub(1)).max(1)
     }
 }

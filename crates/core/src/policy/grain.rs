@@ -40,8 +40,9 @@ const PARTS: u64 = 4;
 /// Of large caches, one strip in so many is entered in the ledgers, at most; the smallest has this many strips then.
 const SAMPLE_MAX: u64 = 8;
 const LEDGER_STRIPS_LEAST: u64 = 256;
-/// Charged reads after which sums are halved.
+/// Charged reads after which sums are halved; and while strips are read on trust, whose price is a stake and no cost of going on.
 const MEMORY_READS: u64 = 2_048;
+const STAKE_MEMORY_READS: u64 = 128;
 /// Charged reads between two looks at the sums.
 const LOOK_EVERY: u64 = 16;
 /// A change must save at least this share of the cost, in percent.
@@ -186,7 +187,7 @@ impl Grains {
         }
         self.charged += 1;
         self.charged_all += 1;
-        if self.charged == MEMORY_READS {
+        if self.charged >= if self.trusts { STAKE_MEMORY_READS } else { MEMORY_READS } {
             self.charged /= 2;
             self.costs.iter_mut().for_each(|cost| *cost /= 2);
         }
@@ -198,8 +199,8 @@ impl Grains {
         let strips = self.reach.blocks() / self.strip_blocks + 1;
         let fit = strips.min(self.cache_strips);
         let (one, strip) = (times.turn(false, 1), times.turn(false, self.strip_blocks));
-        // Of those that do not fit, so many reads miss.
-        let missing = (strips - fit) as u128 * u128::from(strip) * 5 < strips as u128 * u128::from(one) * 4;
+        // Of those that do not fit, so many reads miss, if all are read alike; where some are read more, it is fewer.
+        let missing = u128::from(strips - fit) * u128::from(strip) <= u128::from(strips) * u128::from(one);
         missing && u128::from(fit) * u128::from(strip) <= u128::from(STAKE_READS) * u128::from(one)
     }
 
@@ -290,7 +291,8 @@ impl Policy for Grains {
         self.trusts
     }
     fn inherit(&mut self, elder: &dyn Any) {
-        if let Some(elder) = elder.downcast_ref::<Self>() {
+        // The ledgers of a smaller cache, as that of a shadow may be, say nothing of this one.
+        if let Some(elder) = elder.downcast_ref::<Self>().filter(|it| it.cache_strips == self.cache_strips) {
             self.clone_from(elder);
         }
     }
