@@ -24,6 +24,8 @@ use alloc::vec::Vec;
 const SAMPLES_MAX: f64 = 256.0;
 /// Samples from which a line is believed.
 const SAMPLES_LEAST: f64 = 4.0;
+/// Commands after which the count of those that found their disk idle is halved.
+const FOUND_MAX: f64 = 256.0;
 /// Of a device without a head, a turn is this share of the latency until some have been seen.
 const TURN_ONE_IN: f64 = 4.0;
 
@@ -98,6 +100,11 @@ pub struct Times {
     disks: Vec<Seen>,
     /// Times of all classes as they are believed now, ns: latency and turn of a command of no block, and of each block.
     believed: [Believed; CLASSES],
+    /// The time of one more block in a latency and in a turn, as it was when commands of different lengths were seen last.
+    slopes: [Option<f64>; 2],
+    /// Commands, and those that found their disk idle: the last ones.
+    found: f64,
+    found_idle: f64,
     samples: u64,
 }
 
@@ -120,6 +127,9 @@ impl Times {
             turn: [Line::default(); CLASSES],
             disks: seen,
             believed: [Believed::default(); CLASSES],
+            slopes: [None; 2],
+            found: 0.0,
+            found_idle: 0.0,
             samples: 0,
         };
         times.conclude();
@@ -158,7 +168,12 @@ impl Times {
         let turn = whole.done.since(disk.done.max(whole.left)).0 as f64;
         disk.trail.note(whole.at, whole.end - whole.at);
         disk.done = whole.done;
+        if self.found >= FOUND_MAX {
+            (self.found, self.found_idle) = (self.found / 2.0, self.found_idle / 2.0);
+        }
+        self.found += 1.0;
         if alone {
+            self.found_idle += 1.0;
             self.latency[class].add(blocks, waited);
         } else {
             self.turn[class].add(blocks, turn);
@@ -200,7 +215,11 @@ impl Times {
                 known.fold((0.0, 0.0), |(sum, n), (slope, weight)| (sum + slope * weight, n + weight));
             (n > 0.0).then(|| sum / n)
         };
-        let (latency_slope, turn_slope) = (slope_of(&self.latency), slope_of(&self.turn));
+        // Where all commands are alike for long, what longer ones took is remembered.
+        for (known, lines) in self.slopes.iter_mut().zip([&self.latency, &self.turn]) {
+            *known = slope_of(lines).or(*known);
+        }
+        let [latency_slope, turn_slope] = self.slopes;
         let share = if has_head { 1.0 } else { 1.0 / TURN_ONE_IN };
         for class in 0..CLASSES {
             let (first, block) = self.prior_of(class);
@@ -235,6 +254,26 @@ impl Times {
         let (one, block) = self.believed[if adjacent { ADJACENT } else { FAR }].turn;
         (one + block * blocks.saturating_sub(1)).max(1)
     }
+
+    /// What a command of so many blocks costs: its turn where others wait for the disk, and where only its reader does its
+    /// latency, by how often commands have found the disk idle lately. With a head both are one.
+    #[must_use]
+    pub fn charge(&self, adjacent: bool, blocks: u64) -> u64 {
+        let turn = self.turn(adjacent, blocks);
+        if self.prior.half_rotation > Nanos::ZERO {
+            return turn;
+        }
+        let (one, block) = self.believed[if adjacent { ADJACENT } else { FAR }].latency;
+        let latency = (one + block * blocks.saturating_sub(1)).max(turn);
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            clippy::cast_precision_loss,
+            reason = "a share of a time"
+        )]
+        let waited = ((latency - turn) as f64 * self.found_idle / self.found.max(1.0)) as u64;
+        turn + waited
+    }
 }
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "times are positive and short")]
@@ -259,6 +298,22 @@ mod tests {
         }
         let (one, more) = (times.turn(false, 1), times.turn(false, 11));
         assert!((90_000..95_000).contains(&one) && (19_000..21_000).contains(&(more - one)), "{one} {more}");
+    }
+
+    #[test]
+    fn what_longer_commands_take_is_remembered_where_all_are_short_for_long() {
+        let mut times = Times::new(CostModel { half_rotation: Nanos(0), ..CostModel::default() }, 1);
+        let mut now = Nanos(0);
+        let mut read = |times: &mut Times, n: u64, blocks: u64| {
+            let left = now;
+            now += Nanos(90_000 + 10_000 * blocks);
+            times.ended(now, 0, n * 1_000_000, blocks, left);
+        };
+        (0..64).for_each(|n| read(&mut times, n, 1 + n % 2 * 31));
+        (64..5_000).for_each(|n| read(&mut times, n, 1));
+        let (one, strip) = (times.charge(false, 1), times.charge(false, 32));
+        assert!((99_000..101_000).contains(&one) && (400_000..420_000).contains(&strip), "{one} {strip}");
+        assert!(times.turn(false, 1) < one / 2, "its reader alone waits for it, so the latency counts");
     }
 
     #[test]

@@ -249,7 +249,8 @@ impl Chooser {
             if at == *live {
                 // What was here though its shadow had to wait for it is owed to the scheme before.
                 let owed = |&number: &u64| at_once[(number % RING) as usize];
-                let inherited: u64 = (last + 1 - BATCH..=last).filter(owed).map(|it| candidate.shadow.wait_of(it, ring)).sum();
+                let inherited: u64 =
+                    (last + 1 - BATCH..=last).filter(owed).map(|it| candidate.shadow.wait_of(it, ring)).sum();
                 judge.inherited(inherited);
             }
         }

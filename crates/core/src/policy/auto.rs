@@ -46,6 +46,7 @@ static CANDIDATES: &[Choice] = &[
     of(Layer::Array, "grain+msp+recall"),
     of(Layer::Array, "linux-6"),
     of(Layer::Array, "regions(linux-6)"),
+    of(Layer::Array, "cadence"),
     of(Layer::Host, "linux-6"),
     of(Layer::Host, "none"),
     of(Layer::Host, "regions(linux-6)"),

@@ -472,7 +472,8 @@ impl Policy for Recall {
     }
     /// Who knows more is believed: a new one that is chosen in the middle of a run has seen nothing.
     fn inherit(&mut self, elder: &dyn Any) {
-        let Some(elder) = elder.downcast_ref::<Self>().filter(|it| it.history.len() > self.history.len()) else {
+        let Some(elder) = elder.downcast_ref::<Self>().filter(|it| it.history.len() > self.history.len())
+        else {
             return;
         };
         if elder.history.has_room_of(&self.history) {

@@ -60,7 +60,7 @@ const RATIO_MAX: u64 = 128;
 const RATIO_HALF: i128 = 4;
 /// A ratio in fixed point, and its bounds.
 const ONE: i128 = 1_024;
-const RATIO_BOUNDS: (i128, i128) = (ONE / 4, ONE * 4);
+const RATIO_BOUNDS: (i128, i128) = (ONE / 16, ONE * 16);
 
 /// What real readers waited under a candidate, and those of its shadow.
 #[derive(Clone, Copy, Debug, Default)]
@@ -227,18 +227,22 @@ impl Judge {
         }
     }
 
-    /// By how much what a shadow says is corrected.
+    /// By how much what a shadow says is corrected: by its own ratio, and as long as little is known of that, by the harmonic mean
+    /// of those that are known. That of the present scheme alone may be its own fault.
     fn ratio(&self, candidate: usize) -> i128 {
-        let general = self.ratios[self.live].value().unwrap_or(ONE);
-        let Ratio { spans, .. } = self.ratios[candidate];
-        let n = i128::from(spans);
-        self.ratios[candidate]
-            .value()
-            .map_or(general, |own| (own * n + general * RATIO_HALF) / (n + RATIO_HALF))
+        let known = self.ratios.iter().filter_map(Ratio::value);
+        let (sum, count) = known.fold((0, 0), |(sum, count), value| (sum + ONE * ONE / value, count + 1));
+        let general = if count > 0 { ONE * ONE * count / sum } else { ONE };
+        let n = i128::from(self.ratios[candidate].spans);
+        let own = self.ratios[candidate].value();
+        own.map_or(general, |own| (own * n + general * RATIO_HALF) / (n + RATIO_HALF))
     }
 
-    /// How much more a shadow must promise because shadows are off, in percent.
-    fn doubt(&self) -> i128 {
+    /// How much more the shadow of a candidate that has never decided must promise because shadows are off, in percent.
+    fn doubt(&self, candidate: usize) -> i128 {
+        if self.ratios[candidate].value().is_some() {
+            return 0;
+        }
         let ratio = self.ratios[self.live].value().unwrap_or(ONE);
         let off = ratio.max(ONE * ONE / ratio);
         // Between two powers of two on a straight line.
@@ -251,19 +255,21 @@ impl Judge {
     /// chance, or not enough.
     fn gain(&self, candidate: usize, spans: usize, percent: i128, certain: i128) -> Option<i128> {
         let (ours, its) = (self.ratio(self.live), self.ratio(candidate));
-        let (mut sum, mut squares, mut now) = (0_i128, 0_i128, 0_i128);
+        let (mut sum, mut now) = (0_i128, 0_i128);
+        // Of each span the difference as a share, so that one long or bad span says no more than another.
+        let (mut shares, mut squares) = (0_i128, 0_i128);
         for span in self.spans - spans as u64..self.spans {
             let row = self.row(span);
             let live = i128::from(self.waits[row + self.live]) * ours / ONE;
-            let difference = live - i128::from(self.waits[row + candidate]) * its / ONE;
-            sum += difference;
-            squares += difference * difference;
-            now += live;
+            let other = i128::from(self.waits[row + candidate]) * its / ONE;
+            let share = (live - other) * ONE / live.max(other).max(1);
+            (sum, now) = (sum + live - other, now + live);
+            (shares, squares) = (shares + share, squares + share * share);
         }
         let n = spans as i128;
-        // Of n differences with mean m: m² n² against certain · n · variance.
-        let variance_n = (squares - sum * sum / n).max(0);
-        let sure = sum * sum * n > certain * (n + CERTAIN_OF_FEW) * variance_n;
+        // Of n shares with mean m: m² n² against certain · n · variance.
+        let variance_n = (squares - shares * shares / n).max(0);
+        let sure = shares > 0 && shares * shares * n > certain * (n + CERTAIN_OF_FEW) * variance_n;
         (sum * 100 > now * percent && sure).then_some(sum)
     }
 
@@ -346,12 +352,12 @@ impl Judge {
         let live = self.live;
         let others = (0..self.candidates).filter(|&candidate| candidate != live);
         let best = |spans: usize, percent, certain| {
-            let gains = others.clone().filter_map(|at| Some((self.gain(at, spans, percent, certain)?, at)));
+            let gain = |at| self.gain(at, spans, percent + self.doubt(at), certain);
+            let gains = others.clone().filter_map(|at| Some((gain(at)?, at)));
             gains.max_by_key(|&(gain, at)| (gain, core::cmp::Reverse(at)))
         };
-        let doubt = self.doubt();
-        let steady = best(kept, GAIN_PERCENT + doubt, CERTAIN);
-        let lately = || best(kept.min(LATELY), GAIN_LATELY_PERCENT + doubt, CERTAIN_LATELY);
+        let steady = best(kept, GAIN_PERCENT, CERTAIN);
+        let lately = || best(kept.min(LATELY), GAIN_LATELY_PERCENT, CERTAIN_LATELY);
         let (candidate, why, spans) = match steady {
             Some((_, at)) => (at, Why::Steady, kept),
             None => (lately()?.1, Why::Lately, kept.min(LATELY)),
@@ -367,8 +373,7 @@ impl Judge {
     /// What is said of a change.
     fn numbers(&self, candidate: usize, spans: usize) -> Because {
         let reads = self.reads_in(spans);
-        let a_read =
-            |candidate: usize| (self.corrected(candidate, spans) / i128::from(reads.max(1))) as u64;
+        let a_read = |candidate: usize| (self.corrected(candidate, spans) / i128::from(reads.max(1))) as u64;
         because([
             ("wait_a_read_ns", a_read(candidate)),
             ("wait_a_read_before_ns", a_read(self.live)),
@@ -387,5 +392,71 @@ impl Judge {
             ("auto_wait_foretold_ns", self.live_sum as f64),
             ("auto_wait_without_ns", self.sums[none] as f64),
         ]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NS_A_READ: u64 = 1_000_000;
+
+    /// What readers wait for a read under each of three schemes, ns: by shadows, and really.
+    struct Load {
+        shadows: [u64; 3],
+        real: [u64; 3],
+    }
+
+    /// So many seconds of it, with the first scheme in the beginning: who decided in each batch of a tenth of a second.
+    fn run(load: &Load, seconds: u64) -> (Judge, Vec<usize>) {
+        let mut judge = Judge::new(3, Nanos(0));
+        let (mut live, mut lived) = (0, Vec::new());
+        for batch in 1..=seconds * 10 {
+            // Loads are never quite even.
+            let reads = 28 + batch % 9;
+            judge.begin(load.real[live] * reads, live);
+            for (at, wait) in load.shadows.iter().enumerate() {
+                judge.waited(at, wait * reads);
+            }
+            judge.end(Nanos(batch * 100_000_000), reads);
+            lived.push(live);
+            if let Some(verdict) = judge.verdict(live, 2, false) {
+                live = verdict.candidate;
+            }
+        }
+        (judge, lived)
+    }
+
+    #[test]
+    fn a_scheme_whose_shadow_seems_no_better_is_tried_and_stays_where_its_readers_wait_less() {
+        let shadows = [10, 11, 12].map(|n| n * NS_A_READ);
+        let (judge, lived) = run(&Load { shadows, real: [30, 31, 10].map(|n| n * NS_A_READ) }, 30);
+        assert_eq!(lived.last(), Some(&2), "changes {}", judge.changes);
+        assert!(lived[100..].iter().all(|&at| at == 2), "it has found that within ten seconds");
+    }
+
+    #[test]
+    fn trials_that_lose_are_broken_off_and_cost_a_share_of_what_is_waited() {
+        let shadows = [10, 11, 12].map(|n| n * NS_A_READ);
+        let (judge, lived) = run(&Load { shadows, real: [10, 100, 100].map(|n| n * NS_A_READ) }, 120);
+        assert_eq!(lived.last(), Some(&0));
+        let elsewhere = lived.iter().filter(|&&at| at != 0).count();
+        assert!(elsewhere > 0 && elsewhere < 40, "{elsewhere} of 1,200 batches");
+        assert!(judge.trials.lost() < i128::from(judge.real_sum) / 8, "{}", judge.trials.lost());
+    }
+
+    #[test]
+    fn who_does_the_same_is_not_tried() {
+        let (judge, _) = run(&Load { shadows: [NS_A_READ; 3], real: [NS_A_READ; 3] }, 60);
+        assert_eq!((judge.trials.count(), judge.changes), (0, 0));
+    }
+
+    #[test]
+    fn a_scheme_that_keeps_not_what_its_shadow_promised_is_left_for_one_that_did() {
+        let shadows = [10, 3, 30].map(|n| n * NS_A_READ);
+        let (judge, lived) = run(&Load { shadows, real: [10, 20, 30].map(|n| n * NS_A_READ) }, 60);
+        assert!(lived.contains(&1), "it seems much better");
+        assert_eq!(lived.last(), Some(&0), "and is not");
+        assert!(judge.changes <= 6, "{} changes", judge.changes);
     }
 }

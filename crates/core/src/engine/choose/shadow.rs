@@ -135,7 +135,9 @@ impl Shadow {
     pub(super) fn wait_of(&mut self, number: u64, ring: &Ring) -> u64 {
         let Progress { issued, answered, .. } = *self.at(number);
         match (issued, answered) {
-            (Some(issued), Some(answered)) if ring.entry(number).access.op == Op::Read => answered.since(issued).0,
+            (Some(issued), Some(answered)) if ring.entry(number).access.op == Op::Read => {
+                answered.since(issued).0
+            }
             _ => 0,
         }
     }
