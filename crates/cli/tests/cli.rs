@@ -6,6 +6,8 @@
 
 #[path = "it/attempt.rs"]
 mod attempt;
+#[path = "it/crash_binary.rs"]
+mod crash_binary;
 #[path = "it/devices.rs"]
 mod devices;
 #[path = "it/doctor.rs"]
@@ -14,6 +16,8 @@ mod doctor;
 mod files;
 #[path = "it/help.rs"]
 mod help;
+#[path = "it/measuring.rs"]
+mod measuring;
 #[path = "it/recording.rs"]
 mod recording;
 #[path = "it/runs.rs"]
@@ -23,6 +27,8 @@ mod runs;
 mod s3;
 #[path = "it/serve.rs"]
 mod serve;
+#[path = "it/serve_limits.rs"]
+mod serve_limits;
 #[path = "it/stumbles.rs"]
 mod stumbles;
 #[path = "it/top.rs"]

@@ -10,6 +10,7 @@ pub(crate) mod explain;
 pub(crate) mod generate;
 pub(crate) mod load;
 pub(crate) mod manifest;
+mod measure;
 pub(crate) mod mrc;
 pub(crate) mod patterns;
 mod reading;
@@ -20,6 +21,7 @@ pub(crate) mod serve;
 pub(crate) mod top;
 pub(crate) mod trace;
 pub(crate) mod watch;
+mod watch_all;
 mod watch_check;
 
 use crate::args::{self, Command};
