@@ -20,7 +20,7 @@ FIRST ?= 0
 # Kills of `make crash-binary`, of each kind of member: 50 take less than two minutes, a soak is 1000.
 CYCLES ?= 50
 
-.PHONY: help deps build demo test lint fmt docs tidy test-arrays deny fuzz bench-sim record-demo-trace record-traces docs-figures docs-check reproduce install clean soak-serve soak-crash crash-binary crash-table bench-serve bench-policies bench-streams bench-watch bench-device compare-kernel figure-live matrix matrix-quick
+.PHONY: help deps build demo test lint fmt docs tidy test-arrays deny fuzz bench-sim record-demo-trace record-traces docs-figures docs-check reproduce install clean soak-serve soak-crash crash-binary crash-table bench-serve bench-policies bench-streams bench-watch bench-device compare-kernel figure-live matrix matrix-quick matrix-cells
 
 help: ## List the entry points
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-20s %s\n", $$1, $$2}'
@@ -121,6 +121,9 @@ matrix: build ## All schemes over inputs, arrays, devices, cache sizes and modes
 
 matrix-quick: build ## The same over a subset, some minutes on one core; MATRIX='--device nvme --scheme asp' and the like choose
 	python3 scripts/matrix.py --quick $(MATRIX)
+
+matrix-cells: build ## `auto` and `grain` on a fixed set of cells, each shown; MATRIX='--cells held-out' is another set
+	python3 scripts/matrix.py --cells development $(MATRIX)
 
 docs-figures: build ## Run every command that a figure in the docs names, and write its output to docs/figures
 	python3 scripts/docs-figures.py
