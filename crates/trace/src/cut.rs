@@ -106,7 +106,8 @@ mod tests {
     /// Reads of 4 KiB, a quarter of them again and again, by two processes, one a microsecond.
     fn trace(count: u64) -> Trace {
         let record = |at: u64| {
-            let block = if at % 4 == 0 { at % 1_024 } else { at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 46 };
+            let block =
+                if at.is_multiple_of(4) { at % 1_024 } else { at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 46 };
             Record {
                 time: Some(Nanos(at * 1_000)),
                 device: Name(1),

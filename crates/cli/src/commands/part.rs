@@ -80,7 +80,7 @@ pub(crate) struct AnonymizeArgs {
 fn seconds(text: &str) -> Result<Nanos, String> {
     let value: f64 = text.parse().map_err(|_| format!("{text:?} is no number of seconds"))?;
     let fits = (0.0..=1e9).contains(&value);
-    fits.then(|| Nanos((value * 1e9) as u64)).ok_or_else(|| "from 0 to 1000000000 seconds".to_owned())
+    fits.then_some(Nanos((value * 1e9) as u64)).ok_or_else(|| "from 0 to 1000000000 seconds".to_owned())
 }
 
 fn share(text: &str) -> Result<f64, String> {
