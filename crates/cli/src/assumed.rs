@@ -33,9 +33,10 @@ pub(crate) struct Hardware {
 }
 
 impl Assumed {
-    /// This machine is looked at only where no device was said.
-    pub(crate) fn beside(said: Hardware) -> Self {
-        let likeness = if said.device.is_none() { of_this_folder() } else { Likeness::unknown() };
+    /// This machine is looked at only where no device was said and the inputs say nothing of theirs.
+    pub(crate) fn beside(said: Hardware, recorded: Option<Likeness>) -> Self {
+        let here = || if said.device.is_none() { of_this_folder() } else { Likeness::unknown() };
+        let likeness = recorded.unwrap_or_else(here);
         Self { likeness, said }
     }
 

@@ -15,6 +15,8 @@ use forerun_core::size::{parse_size, parse_time};
 use forerun_core::units::BLOCK_BYTES;
 use forerun_core::words::nearest;
 use forerun_disk::preset::Preset;
+use forerun_machine::likeness::Likeness;
+use forerun_machine::recorded;
 use forerun_sim::error::RunError;
 use forerun_sim::said::Said;
 use forerun_sim::spec::{CLUSTER_BLOCKS, RunSpec, SPEC_VERSION};
@@ -157,10 +159,11 @@ pub(crate) struct SetupArgs {
 }
 
 impl SetupArgs {
-    /// What stands for the hardware that the line leaves out.
-    pub(crate) fn assumed(&self) -> Assumed {
+    /// What stands for the hardware that the line leaves out: what the inputs' recordings say of theirs, else this machine.
+    pub(crate) fn assumed(&self, inputs: &[String]) -> Assumed {
         let (device, array, scheduler) = (self.device.clone(), self.array.clone(), self.scheduler.clone());
-        Assumed::beside(Hardware { device, array, scheduler })
+        let like = if device.is_none() { recorded_on(inputs, self.skip_bad) } else { None };
+        Assumed::beside(Hardware { device, array, scheduler }, like)
     }
 }
 
@@ -225,6 +228,23 @@ fn is_of_files(input: &str, skip_bad: bool) -> bool {
     let options = ReadOptions { limit: Some(LOOKED_AT), skip_bad, ..ReadOptions::default() };
     let Ok(opened) = forerun_trace::open(input, &options) else { return false };
     opened.trace.records.iter().any(|record| record.file != Name::ABSENT)
+}
+
+/// The device on which the inputs were recorded, if all say the same.
+fn recorded_on(inputs: &[String], skip_bad: bool) -> Option<Likeness> {
+    let options = ReadOptions { limit: Some(1), skip_bad, ..ReadOptions::default() };
+    let about = |input: &String| {
+        // Only our own format says it, and another may be long to read.
+        let own = std::fs::File::open(input).is_ok_and(|mut file| {
+            let mut head = [0; 4];
+            std::io::Read::read_exact(&mut file, &mut head).is_ok() && &head == b"PAR1"
+        });
+        let opened = own.then(|| forerun_trace::open(input, &options).ok()).flatten()?;
+        recorded::likeness(&opened.trace.about)
+    };
+    let mut all = inputs.iter().map(about);
+    let first = all.next()??;
+    all.all(|other| other.is_some_and(|other| other == first)).then_some(first)
 }
 
 /// The baselines that were not asked for come first; what is asked twice runs once.
@@ -310,7 +330,7 @@ mod tests {
         }
         let setup = <Line as clap::Parser>::parse_from(["forerun"]).setup;
         let schemes: Vec<String> = schemes.iter().map(|&name| name.to_owned()).collect();
-        let assumed = setup.assumed();
+        let assumed = setup.assumed(&[]);
         specs(&["forward:size=1MiB".to_owned()], &schemes, &setup, &assumed, baselines)
             .expect("known schemes")
     }
@@ -346,7 +366,7 @@ mod tests {
             setup: SetupArgs,
         }
         let setup = <Line as clap::Parser>::parse_from(["forerun", "--cache", "16MiB,64MiB"]).setup;
-        let assumed = setup.assumed();
+        let assumed = setup.assumed(&[]);
         let inputs = ["forward:size=1MiB".to_owned()];
         let all = specs(&inputs, &["asp".to_owned()], &setup, &assumed, true).expect("known schemes");
         let caches: Vec<u64> = all.iter().map(|spec| spec.cache_bytes >> 20).collect();
@@ -355,7 +375,7 @@ mod tests {
 
     #[test]
     fn without_a_scheme_a_workload_gets_those_of_a_page_cache_and_every_one_can_be_run() {
-        let assumed = Assumed::like(forerun_machine::likeness::Likeness::unknown());
+        let assumed = Assumed::like(Likeness::unknown());
         let files = sensible(&["forward:size=1MiB".to_owned()], &assumed, false);
         assert_eq!(files, OF_FILES);
         for name in files.iter().map(String::as_str).chain(OF_DEVICES) {

@@ -124,7 +124,7 @@ pub(crate) fn sim(args: &SimArgs, ui: &Ui) -> Result<(), CliError> {
     let (specs, assumed) = match (&args.spec, &args.input) {
         (Some(path), _) => (spec_file::read(path)?, None),
         (None, Some(input)) => {
-            let assumed = args.setup.assumed();
+            let assumed = args.setup.assumed(std::slice::from_ref(input));
             let (inputs, schemes) = (std::slice::from_ref(input), std::slice::from_ref(&args.scheme));
             (plan::specs(inputs, schemes, &args.setup, &assumed, false)?, Some(assumed))
         }
@@ -163,7 +163,7 @@ pub(crate) fn compare(args: &CompareArgs, ui: &Ui) -> Result<(), CliError> {
     let (specs, assumed) = match &args.spec {
         Some(path) => (spec_file::read(path)?, None),
         None => {
-            let assumed = args.setup.assumed();
+            let assumed = args.setup.assumed(&args.inputs);
             let schemes = match args.schemes.as_slice() {
                 [] => plan::sensible(&args.inputs, &assumed, args.setup.skip_bad),
                 named => named.to_vec(),

@@ -33,7 +33,12 @@ pub(crate) fn open(path: &Path, args: &ReadArgs, ui: &Ui) -> Result<Opened, CliE
         limit: args.limit,
         ..ReadOptions::default()
     };
-    let opened = forerun_trace::open(path, &options).map_err(|problem: TraceError| {
+    let opened = if path.as_os_str() == "-" {
+        forerun_trace::read_from("standard input", std::io::stdin().lock(), &options)
+    } else {
+        forerun_trace::open(path, &options)
+    };
+    let opened = opened.map_err(|problem: TraceError| {
         let remedy = match &problem {
             // Of a file that is no trace at all, no record would be left.
             TraceError::Malformed(bad) if !args.skip_bad && bad.format != "unknown" => {
