@@ -7,9 +7,9 @@ use crate::commands::{
     compare, config, ctl, device, doctor, explain, generate, load, manifest, mrc, reproduce, serve, top,
     trace, watch,
 };
-use crate::error::one_line;
 use crate::ui::Global;
 use clap::{CommandFactory as _, Parser, Subcommand};
+use forerun_study::error::one_line;
 use std::process::ExitCode;
 
 const ABOUT: &str =

@@ -8,7 +8,6 @@ pub(crate) mod settings;
 
 use super::recording::Recording;
 use crate::error::{CliError, Kind};
-use crate::human;
 use crate::ui::Ui;
 use clap::{ArgMatches, Args, ValueEnum};
 use forerun_core::array::{ArraySpec, Level};
@@ -19,6 +18,7 @@ use forerun_serve::options::{
     Options, TlsOptions, Transfer, What,
 };
 use forerun_serve::{Direct, Metrics, Prepared, Server};
+use forerun_study::human;
 use serde::Serialize;
 use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::os::unix::fs::DirBuilderExt as _;

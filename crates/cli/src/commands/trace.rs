@@ -3,11 +3,11 @@
 use super::patterns;
 use super::reading::{ReadArgs, open};
 use crate::error::{CliError, Kind};
-use crate::human::{self, float};
 use crate::outputs;
 use crate::ui::{Style, Ui};
 use clap::{Args, Subcommand};
 use forerun_sim::workload::Workload;
+use forerun_study::human::{self, float};
 use forerun_trace::{Format, TraceInfo};
 use forerun_watch::device::Device;
 use forerun_watch::files::{self, FilesOptions};
@@ -169,20 +169,12 @@ pub(crate) fn run(command: &TraceCommand, ui: &Ui) -> Result<(), CliError> {
     }
 }
 
-#[derive(Serialize)]
-struct InfoJson<'a> {
-    file: String,
-    sha256: &'a str,
-    #[serde(flatten)]
-    info: &'a TraceInfo,
-}
-
 fn info(args: &InfoArgs, ui: &Ui) -> Result<(), CliError> {
     let opened = open(&args.file, &args.read, ui)?;
     let info = opened.trace.info();
     if ui.json {
         let file = args.file.display().to_string();
-        return ui.print_json(&InfoJson { file, sha256: &opened.hash_hex, info: &info });
+        return ui.print_json(&forerun_study::traces::Info { file, sha256: &opened.hash_hex, info: &info });
     }
     let mut text = format!("{}\n", ui.paint(Style::Bold, &args.file.display().to_string()));
     for (name, value) in facts(&info) {

@@ -3,7 +3,7 @@
 //! Only for tables, pages and remarks. JSON and CSV carry plain numbers.
 
 /// `1536` as `1.50 KiB`.
-pub(crate) fn bytes(value: f64) -> String {
+pub fn bytes(value: f64) -> String {
     const UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     let mut scaled = value;
     let mut unit = 0;
@@ -15,12 +15,12 @@ pub(crate) fn bytes(value: f64) -> String {
 }
 
 /// Bytes per second.
-pub(crate) fn rate(bytes_per_s: f64) -> String {
+pub fn rate(bytes_per_s: f64) -> String {
     format!("{}/s", bytes(bytes_per_s))
 }
 
 /// Nanoseconds as `312 µs`, `4.21 ms`, `12.3 s`, `3 min 20 s`.
-pub(crate) fn duration(ns: f64) -> String {
+pub fn duration(ns: f64) -> String {
     if ns < 999.5 {
         format!("{ns:.0} ns")
     } else if ns < 999.5e3 {
@@ -39,7 +39,7 @@ pub(crate) fn duration(ns: f64) -> String {
 }
 
 /// Nanoseconds for the tick of an axis: no needless digits.
-pub(crate) fn tick(ns: f64) -> String {
+pub fn tick(ns: f64) -> String {
     let text = duration(ns);
     let Some((number, unit)) = text.split_once(' ') else { return text };
     if number.contains('.') && !unit.contains(' ') {
@@ -49,17 +49,17 @@ pub(crate) fn tick(ns: f64) -> String {
 }
 
 /// A share as `84.1%`.
-pub(crate) fn percent(share: f64) -> String {
+pub fn percent(share: f64) -> String {
     if share.is_finite() { format!("{:.1}%", share * 100.0) } else { "–".into() }
 }
 
 /// A factor as `2.31×`.
-pub(crate) fn times(factor: f64) -> String {
+pub fn times(factor: f64) -> String {
     if factor.is_finite() { format!("{}×", digits(factor)) } else { "–".into() }
 }
 
 /// A count with thin groups: `1234567` as `1,234,567`.
-pub(crate) fn count(value: u64) -> String {
+pub fn count(value: u64) -> String {
     let plain = value.to_string();
     let mut grouped = String::with_capacity(plain.len() + plain.len() / 3);
     for (index, digit) in plain.chars().enumerate() {
@@ -72,7 +72,7 @@ pub(crate) fn count(value: u64) -> String {
 }
 
 /// Three significant digits, no more decimals than two.
-pub(crate) fn digits(value: f64) -> String {
+pub fn digits(value: f64) -> String {
     if value.abs() < 9.995 {
         format!("{value:.2}")
     } else if value.abs() < 99.95 {
@@ -84,12 +84,12 @@ pub(crate) fn digits(value: f64) -> String {
 
 /// A count as a float, for a ratio that is only shown.
 #[expect(clippy::cast_precision_loss, reason = "shown with three digits")]
-pub(crate) const fn float(value: u64) -> f64 {
+pub const fn float(value: u64) -> f64 {
     value as f64
 }
 
 /// A name, which a source may not give.
-pub(crate) fn shown(name: &str) -> &str {
+pub fn shown(name: &str) -> &str {
     if name.is_empty() { "(not named)" } else { name }
 }
 

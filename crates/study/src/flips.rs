@@ -4,10 +4,10 @@
 //! prefetching, the winner, and the one behind it. What it finds is a line under the table, not a row in it.
 
 use crate::assumed::Assumed;
-use crate::error::CliError;
-use crate::ui::Ui;
+use crate::error::StudyError;
+use crate::human;
+use crate::runner::{self, Brought, Watch};
 use crate::words::{self, is_baseline};
-use crate::{human, runner};
 use forerun_sim::report::RunReport;
 use forerun_sim::said::Said;
 use forerun_sim::spec::RunSpec;
@@ -22,30 +22,43 @@ const SCHEDULERS: [&str; 3] = ["none", "clook", "anticipatory"];
 /// Devices of three kinds: flash, a network volume, platters.
 const DEVICES: [&str; 3] = ["nvme-pcie4", "gp3", "hdd-20tb"];
 
+/// The second runs say nothing and can be stopped.
+struct Quiet<'a>(&'a dyn Watch);
+
+impl Watch for Quiet<'_> {
+    fn stops(&self) -> bool {
+        self.0.stops()
+    }
+}
+
 /// Lines that warn; none where nothing was assumed or nothing changes.
-pub(crate) fn warnings(
+///
+/// # Errors
+/// None of these runs': one that cannot be made says nothing.
+pub fn warnings(
     runs: &[RunReport],
     assumed: &Assumed,
     threads: usize,
-    ui: &Ui,
-) -> Result<Vec<String>, CliError> {
+    brought: Brought<'_>,
+    watch: &dyn Watch,
+) -> Result<Vec<String>, StudyError> {
     let blocks: u64 = runs.iter().map(|run| run.counts.blocks_read).sum();
     if blocks > BLOCKS_MAX || !(assumed.device_is_assumed() || assumed.scheduler_is_assumed()) {
         return Ok(Vec::new());
     }
-    let quiet = Ui { quiet: true, bars: false, ..*ui };
+    let quiet = Quiet(watch);
     let mut lines = Vec::new();
     for group in words::by_input(runs) {
         let Some(of_interest) = leaders(&group) else { continue };
         for (option, other) in others(of_interest[0], assumed) {
             let specs: Vec<RunSpec> = of_interest.iter().map(|run| changed(run, option, other)).collect();
             // A trace that does not fit another device says nothing about it.
-            let Ok(again) = runner::run_all(&specs, threads, &quiet) else { continue };
+            let Ok(again) = runner::run_all(&specs, threads, brought, &quiet) else { continue };
             let line = compared(&of_interest, &again, &format!("--{option} {other}"));
             lines.extend(line.filter(|line| !lines.contains(line)));
         }
     }
-    Ok(lines)
+    if watch.stops() { Err(StudyError::stopped()) } else { Ok(lines) }
 }
 
 /// No prefetching, the winner, and the one behind it.

@@ -12,31 +12,31 @@ const NOTICEABLE: f64 = 0.02;
 
 /// The verdict over the runs of one input.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Verdict {
+pub struct Verdict {
     /// Index of the fastest scheme among the runs, the baselines left out; `None` if only baselines ran.
-    pub(crate) winner: Option<usize>,
+    pub winner: Option<usize>,
     /// One sentence: who won.
-    pub(crate) headline: String,
+    pub headline: String,
     /// Further sentences: latency, what did not pay.
-    pub(crate) details: Vec<String>,
+    pub details: Vec<String>,
 }
 
 /// Whether the run is there to compare against.
-pub(crate) fn is_baseline(run: &RunReport) -> bool {
+pub fn is_baseline(run: &RunReport) -> bool {
     BASELINES.contains(&run.spec.scheme.text())
 }
 
 /// Throughput relative to the run without prefetching of the same input, where there is one.
-pub(crate) fn speedup(run: &RunReport, group: &[&RunReport]) -> Option<f64> {
+pub fn speedup(run: &RunReport, group: &[&RunReport]) -> Option<f64> {
     let none = group.iter().find(|other| other.spec.scheme == *"none")?;
     (none.throughput_bytes_per_s > 0.0).then(|| run.throughput_bytes_per_s / none.throughput_bytes_per_s)
 }
 
-/// The runs in order, cut into groups of one input (or one device of a trace) and one pair of caches each.
-pub(crate) fn by_input(runs: &[RunReport]) -> Vec<Vec<&RunReport>> {
+/// The runs in order, cut into groups of one input (or one device of a trace), one pair of caches and one seed each.
+pub fn by_input(runs: &[RunReport]) -> Vec<Vec<&RunReport>> {
     let mut groups: Vec<Vec<&RunReport>> = Vec::new();
     for run in runs {
-        let of = |run: &RunReport| (run.spec.cache_bytes, run.spec.host_cache_bytes);
+        let of = |run: &RunReport| (run.spec.cache_bytes, run.spec.host_cache_bytes, run.spec.seed);
         let same = |other: &RunReport| {
             (&other.spec.input, &other.spec.map, of(other)) == (&run.spec.input, &run.spec.map, of(run))
         };
@@ -49,7 +49,7 @@ pub(crate) fn by_input(runs: &[RunReport]) -> Vec<Vec<&RunReport>> {
 }
 
 /// Says what the runs of one input show.
-pub(crate) fn verdict(group: &[&RunReport]) -> Verdict {
+pub fn verdict(group: &[&RunReport]) -> Verdict {
     let schemes = || group.iter().enumerate().filter(|(_, run)| !is_baseline(run));
     let winner = schemes().fold(None::<(usize, &RunReport)>, |best, (index, run)| match best {
         Some((_, champion)) if champion.throughput_bytes_per_s >= run.throughput_bytes_per_s => best,

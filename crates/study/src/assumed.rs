@@ -11,70 +11,70 @@ use forerun_machine::{Machine, Root};
 use std::os::unix::fs::MetadataExt as _;
 
 /// CPU costs of today, measured.
-pub(crate) const CPU: &str = "vm-2026";
+pub const CPU: &str = "vm-2026";
 
 /// The parts of the hardware that were said, and what stands for the others.
 #[derive(Clone, Debug)]
-pub(crate) struct Assumed {
+pub struct Assumed {
     /// The nearest model of the device here.
-    pub(crate) likeness: Likeness,
+    pub likeness: Likeness,
     said: Hardware,
 }
 
 /// What a command line says of the hardware.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Hardware {
+pub struct Hardware {
     /// `--device`.
-    pub(crate) device: Option<String>,
+    pub device: Option<String>,
     /// `--array`.
-    pub(crate) array: Option<String>,
+    pub array: Option<String>,
     /// `--scheduler`.
-    pub(crate) scheduler: Option<String>,
+    pub scheduler: Option<String>,
 }
 
 impl Assumed {
     /// This machine is looked at only where no device was said.
-    pub(crate) fn beside(said: Hardware) -> Self {
+    pub fn beside(said: Hardware) -> Self {
         let likeness = if said.device.is_none() { of_this_folder() } else { Likeness::unknown() };
         Self { likeness, said }
     }
 
     /// Of a machine that is known already.
     #[cfg(test)]
-    pub(crate) fn like(likeness: Likeness) -> Self {
+    pub fn like(likeness: Likeness) -> Self {
         Self { likeness, said: Hardware::default() }
     }
 
     /// Whether the device was left out.
-    pub(crate) const fn device_is_assumed(&self) -> bool {
+    pub const fn device_is_assumed(&self) -> bool {
         self.said.device.is_none()
     }
 
     /// Whether the scheduler was left out.
-    pub(crate) const fn scheduler_is_assumed(&self) -> bool {
+    pub const fn scheduler_is_assumed(&self) -> bool {
         self.said.scheduler.is_none()
     }
 
     /// The device: as said, or the nearest.
-    pub(crate) fn device(&self) -> &str {
+    pub fn device(&self) -> &str {
         self.said.device.as_deref().unwrap_or(self.likeness.device)
     }
 
     /// The array: as said, or that of the device here.
-    pub(crate) fn array(&self) -> &str {
+    pub fn array(&self) -> &str {
         let here = if self.device_is_assumed() { self.likeness.array.as_str() } else { "single" };
         self.said.array.as_deref().unwrap_or(here)
     }
 
     /// The scheduler: as said, that of the device here, or what a current kernel takes for the device that was said.
-    pub(crate) fn scheduler(&self, device: &Preset) -> &str {
+    pub fn scheduler(&self, device: &Preset) -> &str {
         let usual = if device.is_mechanical() { "clook" } else { "none" };
         let here = if self.device_is_assumed() { self.likeness.scheduler } else { usual };
         self.said.scheduler.as_deref().unwrap_or(here)
     }
 
     /// The page cache's read-ahead as this machine does it; none where it is not known, or another device was said.
-    pub(crate) fn kernel_scheme(&self) -> Option<String> {
+    pub fn kernel_scheme(&self) -> Option<String> {
         let window = self.likeness.read_ahead_kib.filter(|&kib| self.device_is_assumed() && kib >= 4)?;
         let window = window / 4 * 4;
         let request = self.likeness.max_sectors_kib.filter(|kib| (4..1 << 30).contains(kib));
@@ -83,7 +83,7 @@ impl Assumed {
     }
 
     /// What was assumed, in a sentence; none where all was said.
-    pub(crate) fn sentence(&self, device: &str, scheduler: &str) -> Option<String> {
+    pub fn sentence(&self, device: &str, scheduler: &str) -> Option<String> {
         match (self.device_is_assumed(), self.scheduler_is_assumed()) {
             (true, true) => Some(format!(
                 "Assumed: {device}, scheduler {scheduler} ({}). --device and --scheduler say otherwise.",
@@ -108,7 +108,7 @@ fn of_this_folder() -> Likeness {
 }
 
 /// A device's number as sysfs writes it: `254:0`.
-pub(crate) fn number(device: u64) -> String {
+pub fn number(device: u64) -> String {
     let major = (device >> 8) & 0xfff | (device >> 32) & !0xfff;
     let minor = device & 0xff | (device >> 12) & !0xff;
     format!("{major}:{}", minor & 0xffff_ffff)

@@ -3,7 +3,7 @@
 //! Width is counted in characters; the few that are used (bars, ×, µ) take one column each.
 
 use crate::human;
-use crate::ui::{Style, Ui};
+use crate::paint::{Paint, Style};
 use crate::words::{self, Verdict};
 use forerun_sim::report::RunReport;
 
@@ -12,13 +12,15 @@ const BAR_WIDTH: usize = 12;
 
 /// How a column stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Align {
+pub enum Align {
+    /// At its left edge.
     Left,
+    /// At its right edge.
     Right,
 }
 
 /// Rows under a header, each column as wide as its widest cell; the last column is not padded.
-pub(crate) fn aligned(header: &[(&str, Align)], rows: &[Vec<String>]) -> Vec<String> {
+pub fn aligned(header: &[(&str, Align)], rows: &[Vec<String>]) -> Vec<String> {
     let mut widths: Vec<usize> = header.iter().map(|(name, _)| name.chars().count()).collect();
     for row in rows {
         for (width, cell) in widths.iter_mut().zip(row) {
@@ -42,17 +44,17 @@ pub(crate) fn aligned(header: &[(&str, Align)], rows: &[Vec<String>]) -> Vec<Str
 }
 
 /// All runs, a block for each input, each closed by its verdict.
-pub(crate) fn comparison(runs: &[RunReport], ui: &Ui) -> String {
+pub fn comparison(runs: &[RunReport], paint: Paint) -> String {
     let mut text = String::new();
     for group in words::by_input(runs) {
         if !text.is_empty() {
             text.push('\n');
         }
-        text.push_str(&heading(group[0], ui));
+        text.push_str(&heading(group[0], paint));
         let verdict = words::verdict(&group);
-        text.push_str(&block(&group, &verdict, ui));
+        text.push_str(&block(&group, &verdict, paint));
         text.push('\n');
-        text.push_str(&ui.paint(Style::Bold, &verdict.headline));
+        text.push_str(&paint.paint(Style::Bold, &verdict.headline));
         text.push('\n');
         for line in &verdict.details {
             text.push_str(line);
@@ -62,7 +64,7 @@ pub(crate) fn comparison(runs: &[RunReport], ui: &Ui) -> String {
     text
 }
 
-fn heading(run: &RunReport, ui: &Ui) -> String {
+fn heading(run: &RunReport, paint: Paint) -> String {
     let caches = match (run.cache_bytes, run.host_cache_bytes) {
         (0, 0) => "no cache".to_owned(),
         (array, 0) => format!("{} array cache", human::bytes(human::float(array))),
@@ -78,10 +80,10 @@ fn heading(run: &RunReport, ui: &Ui) -> String {
         "{} on {array} of {}, {caches}, scheduler {}, CPU {}, {}",
         run.input, spec.device, spec.scheduler, spec.cpu, spec.mode
     );
-    format!("{}\n\n", ui.paint(Style::Bold, &line))
+    format!("{}\n\n", paint.paint(Style::Bold, &line))
 }
 
-fn block(group: &[&RunReport], verdict: &Verdict, ui: &Ui) -> String {
+fn block(group: &[&RunReport], verdict: &Verdict, paint: Paint) -> String {
     use Align::{Left, Right};
     let mut header = vec![
         ("scheme", Left),
@@ -135,7 +137,7 @@ fn block(group: &[&RunReport], verdict: &Verdict, ui: &Ui) -> String {
             None => Some(Style::Dim),
             Some(row) => row_style(row, group, verdict),
         };
-        text.push_str(&style.map_or_else(|| line.clone(), |style| ui.paint(style, line)));
+        text.push_str(&style.map_or_else(|| line.clone(), |style| paint.paint(style, line)));
         text.push('\n');
     }
     text

@@ -13,7 +13,7 @@ const LINES_MAX: usize = 12;
 
 /// Who reads where decisions are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Who {
+pub enum Who {
     /// A client of a server, whose exports have no files.
     Client,
     /// A process of a run.
@@ -21,7 +21,7 @@ pub(crate) enum Who {
 }
 
 /// What a decision is about: `stream 7 of client 2 at 1.25 GiB`.
-pub(crate) fn whose(of: &ToldOf, who: Who) -> String {
+pub fn whose(of: &ToldOf, who: Who) -> String {
     let ToldOf { number, process, file, .. } = *of;
     let (reader, files) = match who {
         Who::Client => (format!("client {process}"), false),
@@ -39,7 +39,7 @@ pub(crate) fn whose(of: &ToldOf, who: Who) -> String {
 }
 
 /// The numbers of a decision: `disk time 91%, memory 5.00 MiB`.
-pub(crate) fn numbers(turn: &Told) -> String {
+pub fn numbers(turn: &Told) -> String {
     let texts: Vec<String> = turn.because.iter().map(|(name, &value)| number(name, value)).collect();
     texts.join(", ")
 }
@@ -61,7 +61,7 @@ fn number(name: &str, value: u64) -> String {
 }
 
 /// Turns of all switches of a layer, as far as their numbers tell: those that are not kept too.
-pub(crate) fn turns(layer: &LayerReport) -> u64 {
+pub fn turns(layer: &LayerReport) -> u64 {
     let mut last: BTreeMap<&str, u64> = BTreeMap::new();
     for turn in &layer.decisions {
         last.insert(&turn.switch, turn.turn);
@@ -77,7 +77,7 @@ fn line(turn: &Told) -> String {
 }
 
 /// What `sim` says of a run under its figures; nothing of a scheme that has no switch.
-pub(crate) fn text(run: &RunReport) -> String {
+pub fn text(run: &RunReport) -> String {
     let mut text = String::new();
     for layer in run.layers.iter().filter(|layer| !layer.decisions.is_empty()) {
         let (all, shown) = (turns(layer), layer.decisions.len().min(LINES_MAX));

@@ -4,17 +4,17 @@
 //! what both leave out is the command line's default. A file with neither is one run. Files written by
 //! `--save-spec` hold every field and the hash of each input, so that a changed input is noticed.
 
-use crate::error::CliError;
+use crate::error::StudyError;
 use crate::plan::default_spec;
 use forerun_sim::spec::{RunSpec, SPEC_VERSION};
 use std::path::Path;
 use toml::{Table, Value};
 
 /// Reads the runs of `path`.
-pub(crate) fn read(path: &Path) -> Result<Vec<RunSpec>, CliError> {
-    let text = std::fs::read_to_string(path).map_err(|problem| CliError::file(path, &problem))?;
+pub fn read(path: &Path) -> Result<Vec<RunSpec>, StudyError> {
+    let text = std::fs::read_to_string(path).map_err(|problem| StudyError::file(path, &problem))?;
     parse(&text).map_err(|what| {
-        CliError::usage(
+        StudyError::usage(
             &path.display().to_string(),
             what,
             "`forerun compare … --save-spec FILE` writes a spec file with every field",
@@ -22,19 +22,14 @@ pub(crate) fn read(path: &Path) -> Result<Vec<RunSpec>, CliError> {
     })
 }
 
-/// Writes the runs with all their fields.
-pub(crate) fn write(path: &Path, specs: &[RunSpec]) -> Result<(), CliError> {
-    crate::outputs::write(path, print(specs)?)
-}
-
 /// The file's text.
-pub(crate) fn print(specs: &[RunSpec]) -> Result<String, CliError> {
+pub fn print(specs: &[RunSpec]) -> Result<String, StudyError> {
     #[derive(serde::Serialize)]
     struct File<'a> {
         runs: &'a [RunSpec],
     }
     let body =
-        toml::to_string(&File { runs: specs }).map_err(|problem| CliError::failure("spec", problem))?;
+        toml::to_string(&File { runs: specs }).map_err(|problem| StudyError::failure("spec", problem))?;
     Ok(format!("# Run again with: forerun compare --spec THIS-FILE\n\n{body}"))
 }
 

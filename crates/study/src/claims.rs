@@ -4,17 +4,17 @@ use crate::human;
 use forerun_papers::{Paper, Reproduction, Row};
 
 /// Whether the study's rows tell how much memory their runs held.
-pub(crate) fn tells_memory(result: &Reproduction) -> bool {
+pub fn tells_memory(result: &Reproduction) -> bool {
     result.rows.iter().any(|row| row.memory_peak_bytes.is_some())
 }
 
 /// Most memory that a run of the row held; a dash where the row does not tell.
-pub(crate) fn memory(row: &Row) -> String {
+pub fn memory(row: &Row) -> String {
     row.memory_peak_bytes.map_or_else(|| "–".to_owned(), |bytes| human::bytes(human::float(bytes)))
 }
 
 /// What the paper says, as words; empty where it says nothing.
-pub(crate) fn paper(row: &Row) -> String {
+pub fn paper(row: &Row) -> String {
     match &row.paper {
         None => String::new(),
         Some(Paper::Number(value)) => human::digits(*value),
@@ -23,7 +23,7 @@ pub(crate) fn paper(row: &Row) -> String {
 }
 
 /// `yes`, `no`, or a dash where nothing is claimed.
-pub(crate) fn holds(row: &Row) -> &'static str {
+pub fn holds(row: &Row) -> &'static str {
     match row.holds {
         Some(true) => "yes",
         Some(false) => "no",
@@ -32,7 +32,7 @@ pub(crate) fn holds(row: &Row) -> &'static str {
 }
 
 /// How many rows hold, how many do not, and how many claim nothing.
-pub(crate) fn tally(result: &Reproduction) -> String {
+pub fn tally(result: &Reproduction) -> String {
     let count = |holds: Option<bool>| result.rows.iter().filter(|row| row.holds == holds).count();
     format!(
         "{} rows hold, {} do not, {} have nothing to hold against.",

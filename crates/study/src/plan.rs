@@ -7,17 +7,16 @@
 //! any scheme has an array part, else absent; and `none`, `bound`, `oracle` and `auto` stand at the top unless
 //! `--no-bounds` says otherwise.
 
-use crate::assumed::{Assumed, Hardware};
-use crate::error::CliError;
-use clap::Args;
-use forerun_core::registry::SchemeSpec;
-use forerun_core::size::{parse_size, parse_time};
-use forerun_core::units::BLOCK_BYTES;
+use crate::assumed::Assumed;
+use crate::error::StudyError;
+use crate::options::SetupArgs;
+use forerun_core::registry::{Layer, SchemeSpec};
 use forerun_core::words::nearest;
 use forerun_disk::preset::Preset;
 use forerun_sim::error::RunError;
+use forerun_sim::own::Own;
 use forerun_sim::said::Said;
-use forerun_sim::spec::{CLUSTER_BLOCKS, RunSpec, SPEC_VERSION};
+use forerun_sim::spec::{RunSpec, SPEC_VERSION};
 use forerun_trace::ReadOptions;
 use forerun_trace::record::Name;
 use std::path::Path;
@@ -27,26 +26,16 @@ const HOST_CACHE_DEFAULT: u64 = 512 << 20;
 /// Array cache where a scheme has an array part: 500 MiB, the ASP paper's.
 const ARRAY_CACHE_DEFAULT: u64 = 500 << 20;
 /// What a comparison adds to the schemes that were asked for, to compare with.
-pub(crate) const BASELINES: [&str; 3] = ["none", "bound", "oracle"];
+pub const BASELINES: [&str; 3] = ["none", "bound", "oracle"];
 /// And the scheme that needs no choosing: the first line behind them. It works in the caches that the others ask for.
 const CHOICE: &str = "auto";
 
-/// A size on the command line. A bare number that holds no block was meant with a unit.
-fn size(text: &str) -> Result<u64, String> {
-    let bytes = parse_size(text).map_err(|problem| problem.to_string())?;
-    if (1..BLOCK_BYTES).contains(&bytes) {
-        let bare = text.trim_end_matches(|c: char| !c.is_ascii_digit());
-        return Err(format!("{bytes} bytes hold no block of 4 KiB; did you mean {bare}M?"));
-    }
-    Ok(bytes)
-}
-
 /// A device; a name that nothing has is answered with the nearest.
-fn device(name: &str) -> Result<Said<Preset>, CliError> {
+fn device(name: &str) -> Result<Said<Preset>, StudyError> {
     Said::read(name).map_err(|problem| {
         let near = if Path::new(name).exists() { None } else { nearest(name, Preset::names()) };
         match near {
-            Some(near) => CliError::usage(
+            Some(near) => StudyError::usage(
                 "--device",
                 format!("no preset is called {name:?}; did you mean `{near}`?"),
                 "`forerun device list` has all",
@@ -54,114 +43,6 @@ fn device(name: &str) -> Result<Said<Preset>, CliError> {
             None => problem.into(),
         }
     })
-}
-
-/// A time on the command line, in nanoseconds: at most a second.
-fn time(text: &str) -> Result<u64, String> {
-    if text == "0" {
-        return Ok(0);
-    }
-    let wanted = "a time with its unit of at most a second, such as 400ns or 50us";
-    parse_time(text).filter(|&ns| ns <= 1_000_000_000).ok_or_else(|| format!("expected {wanted}"))
-}
-
-/// `on` or `off`.
-pub(crate) fn switch(text: &str) -> Result<bool, String> {
-    match text {
-        "on" => Ok(true),
-        "off" => Ok(false),
-        _ => Err("expected on or off".into()),
-    }
-}
-
-/// The hardware and the replay, the same for all runs of one command.
-#[derive(Clone, Debug, Args)]
-pub(crate) struct SetupArgs {
-    /// Array of member devices: single or single:STRIP, raid0:NxSTRIP, raid1:N, raid5:NxSTRIP, raid6:…, raid10:… [default: of
-    /// this machine where --device is, else single]
-    #[arg(long, value_name = "ARRAY", help_heading = "Hardware")]
-    pub(crate) array: Option<String>,
-    /// Member device: a preset of `forerun device list`, or a preset file [default: the nearest to the device that holds this folder]
-    #[arg(long, value_name = "PRESET|FILE", help_heading = "Hardware")]
-    pub(crate) device: Option<String>,
-    /// Cache of the array layer; of several, each has runs of its own [default: 500MiB if a scheme works there, else none]
-    #[arg(long, value_name = "SIZE,…", value_parser = size, value_delimiter = ',', help_heading = "Hardware")]
-    pub(crate) cache: Vec<u64>,
-    /// Page cache of the host [default: 512MiB if a scheme works there, else none]
-    #[arg(long, value_name = "SIZE", value_parser = size, help_heading = "Hardware")]
-    pub(crate) host_cache: Option<u64>,
-    /// Whether mechanical drives read ahead into their own cache [default: as the preset says]
-    #[arg(long, value_name = "on|off", value_parser = switch, help_heading = "Hardware")]
-    pub(crate) drive_readahead: Option<bool>,
-    /// A mechanical drive's own cache, off or SEGMENTSxSIZE as in 16x512KiB; `,fill` behind it: a miss fills its segment even if a
-    /// command waits [default: as the preset says]
-    #[arg(
-        long,
-        value_name = "CACHE",
-        default_value = "",
-        hide_default_value = true,
-        help_heading = "Hardware"
-    )]
-    pub(crate) drive_cache: String,
-    /// Whether a write ends in the drive's own cache, or on its medium [default: as the preset says]
-    #[arg(long, value_name = "on|off", value_parser = switch, help_heading = "Hardware")]
-    pub(crate) drive_write_cache: Option<bool>,
-    /// Host's I/O scheduler above each member: none, fcfs, clook, anticipatory [default: the nearest to this machine's, or what a
-    /// current Linux puts before such a device]
-    #[arg(long, value_name = "NAME", help_heading = "Hardware")]
-    pub(crate) scheduler: Option<String>,
-    /// Write policy of the array layer: through, or back(dirty=25%,age=30s)
-    #[arg(long, value_name = "POLICY", default_value = "back(dirty=25%,age=30s)", help_heading = "Hardware")]
-    pub(crate) write: String,
-    /// CPU cost preset of the layers
-    #[arg(long, value_name = "PRESET", default_value = crate::assumed::CPU, help_heading = "Hardware")]
-    pub(crate) cpu: String,
-    /// Bytes per second of the controller's bus that all members share, such as 450MB; 0 is unlimited
-    #[arg(long, value_name = "SIZE", value_parser = size, default_value = "0", help_heading = "Hardware")]
-    pub(crate) bus: u64,
-    /// Time that the controller takes for each buffer that it holds whenever one of them passes, such as 400ns
-    #[arg(long, value_name = "TIME", value_parser = time, default_value = "0", help_heading = "Hardware")]
-    pub(crate) buffer_cost: u64,
-    /// Members that have failed: their blocks are rebuilt from the others
-    #[arg(long, value_name = "DISK,…", value_delimiter = ',', help_heading = "Hardware")]
-    pub(crate) failed: Vec<u16>,
-    /// Replay: open (recorded times), closed:N (N outstanding), paced (recorded think times)
-    #[arg(long, value_name = "MODE", default_value = "closed:1", help_heading = "Replay")]
-    pub(crate) mode: String,
-    /// Seed of every random choice
-    #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Replay")]
-    pub(crate) seed: u64,
-    /// How a trace's devices are laid out: concat (end to end), only:DEV, one-array-each (a run for each device)
-    #[arg(long, value_name = "MAP", default_value = "concat", help_heading = "Replay")]
-    pub(crate) map: String,
-    /// What to do with a footprint beyond the array's capacity: modulo wraps it [default: an error]
-    #[arg(long, value_name = "HOW", value_parser = ["modulo"], help_heading = "Replay")]
-    pub(crate) fit: Option<String>,
-    /// Replay the input N times, one after the other
-    #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Replay",
-          value_parser = clap::value_parser!(u64).range(1..))]
-    pub(crate) repeat: u64,
-    /// Pass over malformed records of a trace and count them
-    #[arg(long, help_heading = "Replay")]
-    pub(crate) skip_bad: bool,
-    /// How files lie on the volume: contiguous, or fragmented(extent=64KiB,spread=1): pieces scattered over spread
-    /// times their room
-    #[arg(long, value_name = "LAYOUT", default_value = "contiguous", help_heading = "Replay")]
-    pub(crate) layout: String,
-    /// Whether read-ahead knows where a file ends: known, or unknown (it may run past the end)
-    #[arg(long, value_name = "known|unknown", default_value = "known", help_heading = "Replay")]
-    pub(crate) file_sizes: String,
-    /// Most blocks of one command of the page cache, merged ones included; the RPP paper's model has 32
-    #[arg(long, value_name = "BLOCKS", default_value_t = CLUSTER_BLOCKS, help_heading = "Hardware")]
-    pub(crate) cluster: u64,
-}
-
-impl SetupArgs {
-    /// What stands for the hardware that the line leaves out.
-    pub(crate) fn assumed(&self) -> Assumed {
-        let (device, array, scheduler) = (self.device.clone(), self.array.clone(), self.scheduler.clone());
-        Assumed::beside(Hardware { device, array, scheduler })
-    }
 }
 
 /// Which layers any of the schemes works at.
@@ -172,16 +53,23 @@ struct Layers {
 }
 
 /// One spec for each input, cache and scheme, inputs outermost, in the order asked.
-pub(crate) fn specs(
+pub fn specs(
     inputs: &[String],
     schemes: &[String],
     setup: &SetupArgs,
     assumed: &Assumed,
     baselines: bool,
-) -> Result<Vec<RunSpec>, CliError> {
-    let schemes: Vec<Said<SchemeSpec>> = schemes.iter().map(|text| scheme(text)).collect::<Result<_, _>>()?;
+    own: &[Own],
+) -> Result<Vec<RunSpec>, StudyError> {
+    let scheme = |text: &String| match own.iter().find(|own| own.name == *text) {
+        Some(own) => Ok(own.scheme()),
+        None => scheme(text),
+    };
+    let schemes: Vec<Said<SchemeSpec>> = schemes.iter().map(scheme).collect::<Result<_, _>>()?;
     let asked = with_baselines(&schemes, baselines);
-    let layers = layers_of(&schemes);
+    let mut layers = layers_of(&schemes);
+    layers.host |= own.iter().any(|own| own.layer == Layer::Host);
+    layers.array |= own.iter().any(|own| own.layer == Layer::Array);
     let common = spec(setup, assumed, layers)?;
     let default = [if layers.array { ARRAY_CACHE_DEFAULT } else { 0 }];
     let caches: &[u64] = if setup.cache.is_empty() { &default } else { &setup.cache };
@@ -206,7 +94,7 @@ const OF_FILES: [&str; 5] = ["linux-6", "linux-6(max=1MiB)", "amp", "zfetch", "r
 const OF_DEVICES: [&str; 4] = ["strip", "asp", "msp", "asp+msp"];
 
 /// A sensible set of schemes where none is named.
-pub(crate) fn sensible(inputs: &[String], assumed: &Assumed, skip_bad: bool) -> Vec<String> {
+pub fn sensible(inputs: &[String], assumed: &Assumed, skip_bad: bool) -> Vec<String> {
     let set =
         if inputs.iter().all(|input| is_of_files(input, skip_bad)) { &OF_FILES[..] } else { &OF_DEVICES };
     let here = assumed.kernel_scheme().filter(|_| set == OF_FILES);
@@ -241,7 +129,7 @@ fn with_baselines(schemes: &[Said<SchemeSpec>], baselines: bool) -> Vec<Said<Sch
 }
 
 /// What all runs of a command have in common: everything but input and scheme.
-fn spec(setup: &SetupArgs, assumed: &Assumed, layers: Layers) -> Result<RunSpec, CliError> {
+fn spec(setup: &SetupArgs, assumed: &Assumed, layers: Layers) -> Result<RunSpec, StudyError> {
     let device = device(assumed.device())?;
     let host = setup.host_cache.unwrap_or(if layers.host { HOST_CACHE_DEFAULT } else { 0 });
     Ok(RunSpec {
@@ -276,15 +164,15 @@ fn spec(setup: &SetupArgs, assumed: &Assumed, layers: Layers) -> Result<RunSpec,
 }
 
 /// What a hand-written spec file leaves out: fixed, so that the file means the same on every machine.
-pub(crate) fn default_spec() -> RunSpec {
+pub fn default_spec() -> RunSpec {
     RunSpec::default()
 }
 
 /// A scheme on the command line.
-fn scheme(text: &str) -> Result<Said<SchemeSpec>, CliError> {
+fn scheme(text: &str) -> Result<Said<SchemeSpec>, StudyError> {
     Said::read(text).map_err(|problem| {
         let RunError::Spec { why, .. } = problem else { return problem.into() };
-        CliError::usage("--scheme", why, "`forerun schemes` lists all")
+        StudyError::usage("--scheme", why, "`forerun schemes` lists all")
     })
 }
 
@@ -311,7 +199,7 @@ mod tests {
         let setup = <Line as clap::Parser>::parse_from(["forerun"]).setup;
         let schemes: Vec<String> = schemes.iter().map(|&name| name.to_owned()).collect();
         let assumed = setup.assumed();
-        specs(&["forward:size=1MiB".to_owned()], &schemes, &setup, &assumed, baselines)
+        specs(&["forward:size=1MiB".to_owned()], &schemes, &setup, &assumed, baselines, &[])
             .expect("known schemes")
     }
 
@@ -348,7 +236,7 @@ mod tests {
         let setup = <Line as clap::Parser>::parse_from(["forerun", "--cache", "16MiB,64MiB"]).setup;
         let assumed = setup.assumed();
         let inputs = ["forward:size=1MiB".to_owned()];
-        let all = specs(&inputs, &["asp".to_owned()], &setup, &assumed, true).expect("known schemes");
+        let all = specs(&inputs, &["asp".to_owned()], &setup, &assumed, true, &[]).expect("known schemes");
         let caches: Vec<u64> = all.iter().map(|spec| spec.cache_bytes >> 20).collect();
         assert_eq!(caches, [16, 16, 16, 16, 16, 64, 64, 64, 64, 64]);
     }

@@ -15,16 +15,17 @@ mod sections;
 
 use crate::words;
 use forerun_papers::{Reproduction, Study};
-use forerun_serve::BASE_STYLE;
 use forerun_sim::report::{Comparison, RunReport};
 use forerun_trace::patterns::{GroupBy, Patterns};
 use std::fmt::Write as _;
 
+/// The colours and letters of every page of Forerun: the server's live page has the same file.
+const BASE_STYLE: &str = include_str!("../../../serve/web/base.css");
 const STYLE: &str = include_str!("assets/page.css");
 const SCRIPT: &str = include_str!("assets/page.js");
 
 /// The page of a comparison, with what was assumed for it.
-pub(crate) fn comparison(comparison: &Comparison, remarks: &[String]) -> String {
+pub fn comparison(comparison: &Comparison, remarks: &[String]) -> String {
     let groups = words::by_input(&comparison.runs);
     let mut body = sections::remarks(remarks);
     if groups.len() > 1 {
@@ -38,12 +39,12 @@ pub(crate) fn comparison(comparison: &Comparison, remarks: &[String]) -> String 
 }
 
 /// The page of a reproduction.
-pub(crate) fn reproduction(study: &Study, result: &Reproduction) -> String {
+pub fn reproduction(study: &Study, result: &Reproduction) -> String {
     page(study.title, &reproduction::body(study, result), true)
 }
 
 /// The page of a trace's patterns; `by` says what its rows are.
-pub(crate) fn patterns(name: &str, by: Option<GroupBy>, found: &Patterns) -> String {
+pub fn patterns(name: &str, by: Option<GroupBy>, found: &Patterns) -> String {
     page(&format!("Patterns of {name}"), &patterns::body(name, by, found), false)
 }
 
@@ -57,7 +58,7 @@ fn title(runs: &[RunReport]) -> String {
 }
 
 /// A whole document around `body`, which is HTML already; `simulated` says whose times are in it.
-pub(crate) fn page(title: &str, body: &str, simulated: bool) -> String {
+pub fn page(title: &str, body: &str, simulated: bool) -> String {
     let mut text = String::with_capacity(body.len() + BASE_STYLE.len() + STYLE.len() + SCRIPT.len() + 2048);
     // Writing to a string cannot fail.
     let _ = write!(
@@ -76,7 +77,7 @@ pub(crate) fn page(title: &str, body: &str, simulated: bool) -> String {
 }
 
 /// Text made safe inside elements and quoted attributes.
-pub(crate) fn esc(text: &str) -> String {
+pub fn esc(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for character in text.chars() {
         match character {
