@@ -25,6 +25,8 @@ mod s3;
 mod serve;
 #[path = "it/stumbles.rs"]
 mod stumbles;
+#[path = "it/sweep.rs"]
+mod sweep;
 #[path = "it/top.rs"]
 mod top;
 #[path = "it/watching.rs"]

@@ -21,6 +21,7 @@ pub mod runner;
 #[cfg(test)]
 mod sample;
 pub mod spec_file;
+pub mod sweep;
 pub mod table;
 pub mod traces;
 pub mod words;

@@ -17,7 +17,42 @@ pub struct Rows {
     pub rows: Vec<Vec<Value>>,
 }
 
+/// The cells of a column, of the one type that they have in common.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Column {
+    /// Whole numbers from 0.
+    Counts(Vec<Option<u64>>),
+    /// Numbers.
+    Numbers(Vec<Option<f64>>),
+    /// On or off.
+    Switches(Vec<Option<bool>>),
+    /// Words, and whatever has no type in common.
+    Words(Vec<Option<String>>),
+}
+
 impl Rows {
+    /// The columns, by name.
+    pub fn columns(&self) -> impl Iterator<Item = (&str, Column)> {
+        self.header.iter().enumerate().map(|(at, name)| (name.as_str(), self.column(at)))
+    }
+
+    fn column(&self, at: usize) -> Column {
+        let all = || self.rows.iter().map(|row| &row[at]);
+        let every = |is: fn(&Value) -> bool| {
+            let mut said = all().filter(|cell| !cell.is_null()).peekable();
+            said.peek().is_some() && said.all(is)
+        };
+        if every(Value::is_u64) {
+            Column::Counts(all().map(Value::as_u64).collect())
+        } else if every(Value::is_number) {
+            Column::Numbers(all().map(Value::as_f64).collect())
+        } else if every(Value::is_boolean) {
+            Column::Switches(all().map(Value::as_bool).collect())
+        } else {
+            Column::Words(all().map(|cell| (!cell.is_null()).then(|| text(cell))).collect())
+        }
+    }
+
     /// Of all runs.
     ///
     /// # Errors
@@ -88,6 +123,22 @@ pub fn text(value: &Value) -> String {
 mod tests {
     use super::*;
     use crate::sample::run;
+
+    #[test]
+    fn a_column_has_the_type_that_its_cells_share() {
+        let rows = Rows {
+            header: ["a", "b", "c", "d"].map(String::from).to_vec(),
+            rows: vec![
+                vec![1.into(), 1.into(), Value::Null, true.into()],
+                vec![Value::Null, 0.5.into(), "x".into(), 1.into()],
+            ],
+        };
+        let columns: Vec<Column> = rows.columns().map(|(_, column)| column).collect();
+        assert_eq!(columns[0], Column::Counts(vec![Some(1), None]));
+        assert_eq!(columns[1], Column::Numbers(vec![Some(1.0), Some(0.5)]));
+        assert_eq!(columns[2], Column::Words(vec![None, Some("x".into())]));
+        assert_eq!(columns[3], Column::Words(vec![Some("true".into()), Some("1".into())]));
+    }
 
     #[test]
     fn every_row_has_every_column_and_what_a_run_lacks_is_null() {
