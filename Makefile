@@ -17,7 +17,10 @@ MATRIX ?=
 POINTS ?= 100000000
 FIRST ?= 0
 
-.PHONY: help deps build demo test lint fmt docs tidy test-arrays deny fuzz bench-sim wheel test-python deb test-deb record-demo-trace record-traces docs-figures docs-check reproduce install clean soak-serve soak-crash crash-table bench-serve bench-policies bench-streams bench-watch compare-kernel figure-live matrix matrix-quick
+# Kills of `make crash-binary`, of each kind of member: 50 take less than two minutes, a soak is 1000.
+CYCLES ?= 50
+
+.PHONY: help deps build demo test lint fmt docs tidy test-arrays deny fuzz bench-sim wheel test-python deb test-deb record-demo-trace record-traces docs-figures docs-check reproduce install clean soak-serve soak-crash crash-binary crash-table bench-serve bench-policies bench-streams bench-watch compare-kernel figure-live matrix matrix-quick
 
 help: ## List the entry points
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-20s %s\n", $$1, $$2}'
@@ -64,6 +67,9 @@ soak-serve: deps ## Ten million mixed reads and writes through the server agains
 
 soak-crash: deps ## A hundred million crash points of the server's volume and sessions, simulated (POINTS=100000000)
 	CARGO_PROFILE_DEV_OPT_LEVEL=3 cargo run --locked --quiet -p forerun-serve --features crash --example crash -- points $(POINTS) --first $(FIRST)
+
+crash-binary: deps ## Kills the program itself again and again, over a file and over a member that loses power with it (CYCLES=50)
+	FORERUN_CRASH_CYCLES=$(CYCLES) cargo test --locked --quiet -p forerun --test cli crash_binary
 
 crash-table: deps ## The counts of docs/reliability.md: points judged, and points until each planted bug is found
 	python3 scripts/docs-figures.py docs/figures/crash-points.txt docs/figures/crash-bugs.txt

@@ -91,7 +91,7 @@ pub(crate) enum Command {
     /// Watch a running server in the terminal: hits, waits, members, and why it reads ahead or does not
     #[command(after_help = top::HELP)]
     Top(top::TopArgs),
-    /// Run a command, and read ahead of it what its last runs loaded
+    /// Run a command and read ahead of it what its last runs loaded; without one, watch all programs
     #[command(after_help = watch::HELP)]
     Watch(watch::WatchArgs),
     /// Load whole files into the page cache, in windows, for any program that reads them

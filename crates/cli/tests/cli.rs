@@ -6,6 +6,8 @@
 
 #[path = "it/attempt.rs"]
 mod attempt;
+#[path = "it/crash_binary.rs"]
+mod crash_binary;
 #[path = "it/devices.rs"]
 mod devices;
 #[path = "it/doctor.rs"]
@@ -23,6 +25,8 @@ mod runs;
 mod s3;
 #[path = "it/serve.rs"]
 mod serve;
+#[path = "it/serve_limits.rs"]
+mod serve_limits;
 #[path = "it/stumbles.rs"]
 mod stumbles;
 #[path = "it/sweep.rs"]

@@ -103,6 +103,9 @@ pub struct Stats {
     /// The most memory that the server takes, bytes.
     #[serde(default)]
     pub memory_bound_bytes: u64,
+    /// Messages that were left out, because more came than could be said.
+    #[serde(default)]
+    pub messages_dropped: u64,
     /// Member commands and syncs that failed.
     pub member_errors: u64,
     /// Each export.
@@ -138,6 +141,7 @@ impl Stats {
             connections: connections.into(),
             connections_max: connections_max.into(),
             memory_bound_bytes,
+            messages_dropped: metrics.messages_dropped,
             member_errors: metrics.member_errors,
             exports: metrics.exports.iter().map(ExportStats::new).collect(),
         }

@@ -78,7 +78,7 @@ pub(crate) fn dial(target: &Target) -> Result<(Socket, Agreed), DialError> {
     let agreed = negotiate(&mut socket, target, deadline)?;
     let stream = socket.stream();
     stream.wait_at_most(None)?;
-    stream.prepare()?;
+    stream.prepare(None)?;
     Ok((socket, agreed))
 }
 

@@ -1,5 +1,6 @@
 //! What can go wrong before a server runs, and what ends it. Each message names the place and the remedy.
 
+use crate::shown::shown;
 use std::io;
 use std::path::PathBuf;
 
@@ -7,7 +8,7 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// A file could not be opened, measured or locked.
-    #[error("{}: {source}{remedy}", path.display())]
+    #[error("{}: {source}{remedy}", shown(path))]
     File {
         /// Which.
         path: PathBuf,

@@ -33,6 +33,8 @@ pub struct Figures {
     pub memory_bound_bytes: u64,
     /// Processor time of the process, nanoseconds, likewise.
     pub cpu_ns: u64,
+    /// Messages that were left out, because more came than could be said.
+    pub messages_dropped: u64,
     /// Commands of emulated members that their models timed.
     pub emulated_commands: u64,
     /// 99th percentile of how late they came, nanoseconds.

@@ -6,7 +6,7 @@
 //!
 //! Nothing that a visitor does reaches the loop: he is answered from the board, which the loop renews. There is nothing to
 //! change here, only GET and HEAD. Visitors are taken as hostile. Each has a request of bounded length and a deadline over
-//! everything, there are few of them at once, and one more is turned away. A page of another site must not read along by giving its own
+//! everything, there are few of them at once, and when one more comes who has been there longest is sent away (`visitors`). A page of another site must not read along by giving its own
 //! name our address (DNS rebinding), so a request must name us by an address or as `localhost`. Why this is not a
 //! framework stands in DECISIONS.md.
 
@@ -15,6 +15,7 @@ mod metrics;
 mod process;
 mod request;
 mod samples;
+mod visitors;
 
 pub(crate) use board::{About, Board, MemberAbout, Whole};
 
@@ -22,19 +23,14 @@ use crate::error::{ServeError, system};
 use request::{Method, Refusal, Request};
 use std::io::{self, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+use visitors::Visitors;
 
 /// Longest request that is read, bytes: a line and the headers of any browser.
 const REQUEST_BYTES_MAX: usize = 8192;
 /// How long a visitor may take over a request and its answer together.
 const DEADLINE: Duration = Duration::from_secs(5);
-/// Visitors at once. A browser opens six; an answer takes at most half a MiB.
-const VISITORS_MAX: usize = 8;
-/// How long the visitor is heard who is one too many: what a request on its way needs. As many as come are heard one by one,
-/// and places are given back meanwhile.
-const TURN_AWAY: Duration = Duration::from_secs(1);
 /// Stack of a visitor's thread, bytes: it formats text.
 const STACK_BYTES: usize = 256 << 10;
 
@@ -86,64 +82,33 @@ fn lock(board: &Mutex<Board>) -> MutexGuard<'_, Board> {
     board.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A visitor's place; free again when dropped.
-struct Seat(Arc<AtomicUsize>);
-
-impl Seat {
-    fn take(taken: &Arc<AtomicUsize>) -> Option<Self> {
-        let free = |count| (count < VISITORS_MAX).then_some(count + 1);
-        taken.fetch_update(Ordering::AcqRel, Ordering::Acquire, free).ok()?;
-        Some(Self(Arc::clone(taken)))
-    }
-}
-
-impl Drop for Seat {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::AcqRel);
-    }
-}
-
 fn serve(listener: &TcpListener, board: &Arc<Mutex<Board>>) {
-    let taken = Arc::new(AtomicUsize::new(0));
+    let visitors = Arc::new(Visitors::default());
     for visitor in listener.incoming() {
         let Ok(visitor) = visitor else {
             // No file number for him; they come back when others have left.
             std::thread::sleep(Duration::from_millis(50));
             continue;
         };
-        let Some(seat) = Seat::take(&taken) else {
-            turn_away(visitor);
-            continue;
-        };
+        let place = Visitors::welcome(&visitors, visitor);
         let board = Arc::clone(board);
         let thread = std::thread::Builder::new().name("visitor".into()).stack_size(STACK_BYTES);
         // A thread that cannot be had is a visitor turned away.
         drop(thread.spawn(move || {
             // One that does not listen, or leaves, is his own business.
-            drop(answer(visitor, &board));
-            drop(seat);
+            drop(answer(&place.stream, &board));
+            drop(place);
         }));
     }
 }
 
-/// Says that all places are taken. Others wait meanwhile, so it takes [`TURN_AWAY`] at most.
-fn turn_away(stream: TcpStream) {
-    const WHY: &str = "too many visitors at once: try again in a second\n";
-    let mut visitor = Hurried { stream, until: Instant::now() + TURN_AWAY };
-    // His request is taken first, or closing would take the answer back from him.
-    if visitor.head().is_ok() {
-        // One that left is his own business.
-        drop(visitor.send(&message("503 Service Unavailable", "text/plain; charset=utf-8", WHY, false)));
-    }
-}
-
 /// A stream that must be done with by a point in time.
-struct Hurried {
-    stream: TcpStream,
+struct Hurried<'a> {
+    stream: &'a TcpStream,
     until: Instant,
 }
 
-impl Hurried {
+impl Hurried<'_> {
     fn left(&self) -> io::Result<Duration> {
         let left = self.until.saturating_duration_since(Instant::now());
         if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }
@@ -180,7 +145,7 @@ impl Hurried {
     }
 }
 
-fn answer(stream: TcpStream, board: &Mutex<Board>) -> io::Result<()> {
+fn answer(stream: &TcpStream, board: &Mutex<Board>) -> io::Result<()> {
     let mut visitor = Hurried { stream, until: Instant::now() + DEADLINE };
     let Some(head) = visitor.head()? else { return Ok(()) };
     let reply = reply(&head, board);
@@ -241,7 +206,6 @@ fn message(status: &str, kind: &str, body: &str, head_only: bool) -> Vec<u8> {
         body.len(),
         match &status[..3] {
             "405" => "Allow: GET, HEAD\r\n",
-            "503" => "Retry-After: 1\r\n",
             _ => "",
         },
     );

@@ -31,6 +31,8 @@ pub struct ExportMetrics {
 pub struct Metrics {
     /// Clients that came in, whether or not they got as far as an export.
     pub clients: u64,
+    /// Messages that were left out, because more came than could be said.
+    pub messages_dropped: u64,
     /// READ requests answered without error.
     pub reads: u64,
     /// WRITE requests, likewise.

@@ -11,6 +11,7 @@
 mod refusal;
 
 use crate::backend::{Backend, Done, Kind, Task};
+use crate::shown::shown;
 use forerun_core::units::Nanos;
 use object_store::aws::AmazonS3Builder;
 use object_store::http::HttpBuilder;
@@ -61,7 +62,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 fn problem(name: &str, why: impl std::fmt::Display) -> io::Error {
-    io::Error::other(format!("{name}: {why}"))
+    io::Error::other(format!("{}: {why}", shown(name.as_ref())))
 }
 
 /// The store and the key that an address names.
@@ -187,8 +188,10 @@ impl Pinned {
                 Ok(bytes) => Ok(lease.copy_from(0, &bytes)),
                 Err(Failed::Otherwise(why)) => Err(why),
                 Err(Failed::Changed) => {
-                    let what =
-                        format!("{}: the object was replaced or removed while it was served", self.name);
+                    let what = format!(
+                        "{}: the object was replaced or removed while it was served",
+                        shown(self.name.as_ref())
+                    );
                     lock(&shared.changed).get_or_insert_with(|| what.clone());
                     Err(io::Error::other(what))
                 }

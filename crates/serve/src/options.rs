@@ -12,6 +12,8 @@ pub const CONNECTIONS_DEFAULT: u32 = 64;
 pub const CONNECTIONS_MAX: u32 = 512;
 /// Seconds that a member may owe an answer unless said otherwise: what the kernel gives a disk.
 pub const MEMBER_TIMEOUT_DEFAULT: u64 = 30;
+/// Seconds that a client over a network may be silent before it is asked whether it is there: below what routers and firewalls keep in mind.
+pub const KEEP_ALIVE_DEFAULT: u64 = 60;
 /// Most exports of one server: each has memory, an engine and a way to its members of its own, all turned by one loop.
 pub const EXPORTS_MAX: usize = 64;
 
@@ -153,6 +155,8 @@ pub struct Options {
     pub listen: Listen,
     /// Most clients at once, of all exports together.
     pub connections: u32,
+    /// How long a client over a network may be silent before the kernel asks whether it is still there.
+    pub keep_alive: Duration,
     /// How members are read and written.
     pub transfer: Transfer,
     /// Whether the page cache of the members is bypassed.
@@ -195,6 +199,7 @@ impl Options {
             exports: vec![ExportOptions::over("", path)],
             listen: Listen::Unix(socket.into()),
             connections: CONNECTIONS_DEFAULT,
+            keep_alive: Duration::from_secs(KEEP_ALIVE_DEFAULT),
             transfer: Transfer::Auto,
             direct: Direct::Auto,
             control: None,

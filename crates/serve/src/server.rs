@@ -24,11 +24,13 @@ use crate::connection::{Connection, Received, TURN_BYTES_MAX};
 use crate::error::{ServeError, system};
 use crate::http::Http;
 use crate::log::Log;
+use crate::messages::Messages;
 use crate::metrics::Metrics;
 use crate::nbd::handshake::{Export, Tls};
 use crate::options::{ExportOptions, Options};
 use crate::record::Record;
-use accept::Listener;
+use crate::tls::Validity;
+use accept::{Accepting, Listener};
 use control::Control;
 use forerun_core::units::Nanos;
 use intake::Intake;
@@ -43,7 +45,7 @@ use std::io::{self, Read as _, Write as _};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use token::Token;
 
 /// How often deadlines and members are looked at.
@@ -97,6 +99,9 @@ pub struct Server {
     stop: Stop,
     stop_pipe: UnixStream,
     listeners: Vec<Listener>,
+    accepting: Accepting,
+    /// How long a client may be silent before it is asked whether it is there.
+    keep_alive: Duration,
     connections: Vec<Option<Connection>>,
     /// Clients so far.
     clients: u64,
@@ -120,6 +125,7 @@ pub struct Server {
     stopping: Option<Nanos>,
     metrics: Metrics,
     tls: Option<Arc<rustls::ServerConfig>>,
+    validity: Option<Validity>,
     tls_policy: Tls,
     record: Option<Record>,
     show: Option<Show>,
@@ -128,6 +134,11 @@ pub struct Server {
 /// The clock is the one place of this crate that asks the real time; everything behind it is told.
 fn real_time() -> Instant {
     Instant::now()
+}
+
+/// What the calendar says, seconds since 1970: only certificates mind it.
+fn date() -> u64 {
+    std::time::SystemTime::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_secs())
 }
 
 fn policy(options: &Options) -> Tls {
@@ -154,7 +165,7 @@ fn start_logs(served: &mut [Served], exports: &[ExportOptions]) -> Result<(), Se
 /// of it is in the file system.
 pub struct Prepared {
     served: Vec<Served>,
-    tls: Option<Arc<rustls::ServerConfig>>,
+    tls: Option<(Arc<rustls::ServerConfig>, Validity)>,
 }
 
 impl Prepared {
@@ -165,7 +176,7 @@ impl Prepared {
     pub fn new(options: &Options) -> Result<Self, ServeError> {
         Server::check(options)?;
         options.check_outputs(&[])?;
-        let tls = options.tls.as_ref().map(crate::tls::config).transpose()?;
+        let tls = options.tls.as_ref().map(|tls| crate::tls::config(tls, date())).transpose()?;
         Ok(Self { served: Served::open_all(options)?, tls })
     }
 
@@ -175,6 +186,7 @@ impl Prepared {
     /// A socket or a file that cannot be made.
     pub fn listen(self, options: &Options) -> Result<Server, ServeError> {
         let Self { mut served, tls } = self;
+        let (tls, validity) = tls.unzip();
         let show = options.http.map(|address| Http::start(address).map(|http| Show::new(http, options)));
         let show = show.transpose()?;
         if show.is_some() {
@@ -198,6 +210,8 @@ impl Prepared {
             stop: Stop(Arc::new(stop)),
             stop_pipe,
             listeners,
+            accepting: Accepting::default(),
+            keep_alive: options.keep_alive,
             connections: Vec::new(),
             clients: 0,
             serving: 0,
@@ -215,6 +229,7 @@ impl Prepared {
             stopping: None,
             metrics: Metrics::default(),
             tls,
+            validity,
             tls_policy: policy(options),
             record: None,
             show,
@@ -322,11 +337,11 @@ impl Server {
         Nanos(u64::try_from(self.begin.elapsed().as_nanos()).expect("a server runs less than 584 years"))
     }
 
-    /// Serves until it is stopped. `say` gets what a person should know, a line each.
+    /// Serves until it is stopped. `messages` get what a person should know, a line each; they are waited for by nobody.
     ///
     /// # Errors
     /// When the kernel refuses to wait for events, or the log of inputs could not be written.
-    pub fn run(mut self, say: &mut dyn FnMut(&str)) -> Result<Metrics, ServeError> {
+    pub fn run(mut self, messages: &mut Messages) -> Result<Metrics, ServeError> {
         let mut events = Vec::with_capacity(EVENTS);
         loop {
             self.arm().map_err(system("timer"))?;
@@ -346,7 +361,7 @@ impl Server {
                 // Who was given up hears of it now.
                 self.settle(now);
             }
-            self.pass_on_notes(say);
+            self.pass_on_notes(now, messages);
             if self.is_finished(now) {
                 break;
             }
@@ -361,17 +376,22 @@ impl Server {
     }
 
     /// Says what the volumes have to say; of several, which of them.
-    fn pass_on_notes(&mut self, say: &mut dyn FnMut(&str)) {
+    fn pass_on_notes(&mut self, now: Nanos, messages: &mut Messages) {
         let several = self.served.len() > 1;
         for served in &mut self.served {
-            for note in served.volume.take_notes() {
+            let (notes, left_out) = served.volume.take_notes();
+            if left_out > 0 {
+                messages.left_out(left_out);
+            }
+            for note in notes {
                 if several {
-                    say(&format!("{:?}: {note}", served.name));
+                    messages.warn(now, &format!("{:?}: {note}", served.name));
                 } else {
-                    say(&note);
+                    messages.warn(now, &note);
                 }
             }
         }
+        self.metrics.messages_dropped = messages.dropped();
     }
 
     /// Waits until something is ready: looking again and again for a little while where that pays, then asleep.
@@ -565,6 +585,7 @@ impl Server {
         let stopping = self.stopping.is_some();
         self.served.iter_mut().for_each(|served| served.tick(stopping));
         self.dismiss_operators(now);
+        self.resume_accepting();
         let wanted = self.intake.is_wanted();
         for connection in self.connections.iter_mut().flatten() {
             let late = !connection.session.is_serving() && now.since(connection.since) > DEADLINE;
@@ -575,6 +596,9 @@ impl Server {
         }
         for at in 0..self.connections.len() {
             self.settle_connection(at);
+        }
+        if let Some(said) = self.validity.as_mut().and_then(|validity| validity.look(date())) {
+            self.served[0].volume.say(said);
         }
         self.metrics.take(&mut self.served);
         if let Some(problem) = self.record.as_mut().and_then(|record| record.tick(now)) {
@@ -624,5 +648,7 @@ impl Server {
         served.release();
         self.intake.forget(at);
         self.leave(at);
+        drop(socket);
+        self.resume_accepting();
     }
 }

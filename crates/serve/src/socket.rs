@@ -10,9 +10,11 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long data or a probe may lie unacknowledged on the network before the connection counts as lost, milliseconds. The
-/// kernel probes a connection that is silent for two hours (`net.ipv4.tcp_keepalive_time`).
+/// How long data or a probe may lie unacknowledged on the network before the connection counts as lost, milliseconds.
 const UNACKNOWLEDGED_MS: u32 = 30_000;
+
+/// How long it takes from a probe that was not answered to the next.
+const PROBE_EVERY: Duration = Duration::from_secs(10);
 
 /// The two kinds of stream.
 #[derive(Debug)]
@@ -25,14 +27,19 @@ pub(crate) enum Stream {
 
 impl Stream {
     /// Makes it ready for the loop: no call waits, small answers leave at once, and a far side that is gone without a word
-    /// is found out.
-    pub(crate) fn prepare(&self) -> io::Result<()> {
+    /// is found out: when something lies unacknowledged, and, if it is silent for `keep_alive`, by probes of the kernel (two hours
+    /// unless something else is said, `net.ipv4.tcp_keepalive_time`).
+    pub(crate) fn prepare(&self, keep_alive: Option<Duration>) -> io::Result<()> {
         match self {
             Self::Unix(stream) => stream.set_nonblocking(true),
             Self::Tcp(stream) => {
                 stream.set_nonblocking(true)?;
                 stream.set_nodelay(true)?;
                 rustix::net::sockopt::set_socket_keepalive(stream, true)?;
+                if let Some(time) = keep_alive {
+                    rustix::net::sockopt::set_tcp_keepidle(stream, time)?;
+                    rustix::net::sockopt::set_tcp_keepintvl(stream, time.min(PROBE_EVERY))?;
+                }
                 Ok(rustix::net::sockopt::set_tcp_user_timeout(stream, UNACKNOWLEDGED_MS)?)
             }
         }
@@ -207,7 +214,9 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let _client = TcpStream::connect(listener.local_addr().expect("bound")).expect("connected");
         let stream = listener.accept().expect("one comes").0;
-        Stream::Tcp(stream.try_clone().expect("a copy")).prepare().expect("prepared");
+        Stream::Tcp(stream.try_clone().expect("a copy"))
+            .prepare(Some(Duration::from_secs(60)))
+            .expect("prepared");
         assert!(rustix::net::sockopt::socket_keepalive(&stream).expect("told"));
         let timeout = rustix::net::sockopt::tcp_user_timeout(&stream).expect("told");
         assert_eq!(timeout, UNACKNOWLEDGED_MS);

@@ -19,6 +19,7 @@ use crate::fan::Far;
 use crate::nbd::client::{Address, Endpoint};
 use crate::options::Direct;
 use crate::remote::Remote;
+use crate::shown::shown;
 use crate::unsynced::Unsynced;
 use files::{Files, Look, look_at};
 use forerun_core::array::{Array, ArraySpec, Level, Role};
@@ -277,8 +278,8 @@ fn check_distinct(paths: &[PathBuf]) -> Result<(), ServeError> {
         if let Some(other) = paths[..index].iter().find(same) {
             let why = format!(
                 "{} is {} again: every member of a stripe holds data of its own",
-                path.display(),
-                other.display()
+                shown(path),
+                shown(other)
             );
             return Err(ServeError::option("--stripe", why));
         }
@@ -435,7 +436,7 @@ fn open_far(address: Address, how: &Opening) -> Result<Remote, ServeError> {
     let tls = how.tls.clone().filter(|_| address.tls.is_some());
     let far = Remote::open(Target { address, tls }).map_err(|why| problem(why.into_io(), ""))?;
     if far.agreed().size == 0 {
-        return Err(ServeError::option("--over", format!("{} is empty", path.display())));
+        return Err(ServeError::option("--over", format!("{} is empty", shown(&path))));
     }
     if far.agreed().is_read_only() && !how.read_only {
         let refused = std::io::Error::from(std::io::ErrorKind::ReadOnlyFilesystem);
@@ -445,7 +446,7 @@ fn open_far(address: Address, how: &Opening) -> Result<Remote, ServeError> {
         let why = format!(
             "{}: its server offers neither FLUSH nor FUA, so nobody could know what of it survives a power cut: serve \
              it with --read-only, or with --unsafe-no-flush if its data may be lost",
-            path.display()
+            shown(&path)
         );
         return Err(ServeError::option("--over", why));
     }

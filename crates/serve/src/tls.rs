@@ -7,6 +7,10 @@
 //! nothing of another, and a client is who its certificate says each time. TLS 1.3 and 1.2, X.509 only. The same session
 //! serves the other side, where we are the client of a member's server (`member_tls`).
 
+mod validity;
+
+pub(crate) use validity::Validity;
+
 use crate::error::ServeError;
 use crate::options::TlsOptions;
 use rustls::pki_types::pem::PemObject;
@@ -22,11 +26,12 @@ const PENDING_BYTES_MAX: usize = 64 << 10;
 /// Receives from the stream in one call, so that records without a byte in them cannot hold the loop.
 const RECEIVES_MAX: u32 = 16;
 
-/// Reads certificates and key.
-pub(crate) fn config(options: &TlsOptions) -> Result<Arc<ServerConfig>, ServeError> {
+/// Reads certificates and key, and looks how long the certificates hold at that time (seconds since 1970).
+pub(crate) fn config(options: &TlsOptions, now: u64) -> Result<(Arc<ServerConfig>, Validity), ServeError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let chain = certificates(&options.cert, "--tls-cert")?;
     let key = private_key(&options.key, "--tls-key")?;
+    let validity = Validity::of(&chain, now).map_err(|why| unusable(&options.cert, "--tls-cert", &why))?;
     let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()
         .map_err(|problem| ServeError::option("--tls", problem))?;
@@ -45,7 +50,7 @@ pub(crate) fn config(options: &TlsOptions) -> Result<Arc<ServerConfig>, ServeErr
         .map_err(|problem| unusable(&options.cert, "--tls-cert, --tls-key", &problem))?;
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 0;
-    Ok(Arc::new(config))
+    Ok((Arc::new(config), validity))
 }
 
 /// Reads the authorities of a file.
@@ -222,7 +227,7 @@ mod tests {
     fn refused(cert: &Path, key: &Path, ca: Option<&Path>) -> String {
         let options =
             TlsOptions { cert: cert.into(), key: key.into(), ca: ca.map(Path::to_path_buf), require: true };
-        config(&options).expect_err("refused").to_string()
+        config(&options, 1_800_000_000).expect_err("refused").to_string()
     }
 
     #[test]

@@ -134,6 +134,8 @@ pub(crate) struct Volume {
     syncs: Syncs,
     log: Option<Log>,
     notes: Vec<String>,
+    /// Messages beyond [`NOTES_MAX`].
+    notes_left_out: u64,
     /// Why what members hold is not what it was: nothing is answered any more.
     spoiled: Option<String>,
     pub(crate) counts: Counts,
@@ -204,6 +206,7 @@ impl Volume {
             syncs: Syncs::default(),
             log: None,
             notes: Vec::new(),
+            notes_left_out: 0,
             spoiled: None,
             counts: Counts::default(),
             watch: None,
@@ -404,9 +407,9 @@ impl Volume {
         self.spoiled = Some(why);
     }
 
-    /// Messages about members since the last call.
-    pub(crate) fn take_notes(&mut self) -> Vec<String> {
-        std::mem::take(&mut self.notes)
+    /// Messages about members since the last call, and how many more there were.
+    pub(crate) fn take_notes(&mut self) -> (Vec<String>, u64) {
+        (std::mem::take(&mut self.notes), std::mem::take(&mut self.notes_left_out))
     }
 
     /// Blocks of hints that are being read.
@@ -423,6 +426,8 @@ impl Volume {
         self.counts.member_errors += 1;
         if self.notes.len() < NOTES_MAX {
             self.notes.push(text());
+        } else {
+            self.notes_left_out += 1;
         }
     }
 

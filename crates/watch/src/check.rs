@@ -20,9 +20,11 @@ use std::path::PathBuf;
 /// Kinds of mounts that hold files of users and are not file systems of a device of ours: files are found by path only.
 const BY_PATH: [&str; 9] = ["overlay", "nfs", "nfs4", "cifs", "9p", "virtiofs", "zfs", "bcachefs", "ceph"];
 /// Rights that matter, by number, and what each is for.
-const RIGHTS: [(u32, &str, &str); 3] = [
+const RIGHTS: [(u32, &str, &str); 5] = [
     (38, "CAP_PERFMON", "tracepoints"),
     (2, "CAP_DAC_READ_SEARCH", "files by handle, and files of others"),
+    (19, "CAP_SYS_PTRACE", "windows of open files of other programs"),
+    (1, "CAP_DAC_OVERRIDE", "the device's setting, which is changed for some microseconds to give a window"),
     (3, "CAP_FOWNER", "what is cached of files of others; no change of access times"),
 ];
 /// `CAP_SYS_ADMIN`, which contains the first.
@@ -118,7 +120,7 @@ fn sensors(watch: bool, touches: bool, refusal: Option<&RecordError>) -> Vec<Ite
             "readahead group",
             has("readahead/page_cache_sync_ra"),
             "decisions of the kernel's own read-ahead",
-            "not on this kernel, or not for this user; not needed for a command",
+            "not on this kernel (Linux 6.18), or not for this user; not needed for a command",
         ),
         item(
             "cachestat",
@@ -142,6 +144,12 @@ fn actions(watch: bool, refusal: Option<&RecordError>, places: &[Place]) -> Vec<
             watch && !places.is_empty(),
             "records, and reads ahead from the second run on",
             if watch { none } else { &why },
+        ),
+        item(
+            "watch",
+            watch && crate::daemon::kernel_has_it(),
+            "all programs: windows of the kernel's own read-ahead, by reader",
+            if watch { "needs the readahead tracepoints of Linux 6.18" } else { &why },
         ),
         item("manifest replay", readahead.is_ok() && !places.is_empty(), replay, none),
         item("load", readahead.is_ok(), "files that may be read", &refused),
@@ -215,10 +223,11 @@ mod tests {
         let names =
             |mask: &str| missing(&format!("CapEff:\t{mask}\n")).iter().map(|m| m.0).collect::<Vec<_>>();
         assert_eq!(names("000001ffffffffff"), [""; 0]);
-        assert_eq!(names("0000000000000000"), ["CAP_PERFMON", "CAP_DAC_READ_SEARCH", "CAP_FOWNER"]);
-        assert_eq!(names("0000004000000000"), ["CAP_DAC_READ_SEARCH", "CAP_FOWNER"]);
-        assert_eq!(names("000000000020000c"), [""; 0], "CAP_SYS_ADMIN traces too");
-        assert_eq!(missing("").len(), 3);
+        let all = ["CAP_PERFMON", "CAP_DAC_READ_SEARCH", "CAP_SYS_PTRACE", "CAP_DAC_OVERRIDE", "CAP_FOWNER"];
+        assert_eq!(names("0000000000000000"), all);
+        assert_eq!(names("0000004000080002"), ["CAP_DAC_READ_SEARCH", "CAP_FOWNER"]);
+        assert_eq!(names("000000000028000e"), [""; 0], "CAP_SYS_ADMIN traces too");
+        assert_eq!(missing("").len(), 5);
     }
 
     #[test]

@@ -26,8 +26,16 @@ pub fn available() -> u64 {
 /// The tightest limit of this process's cgroups.
 #[must_use]
 pub fn cgroup() -> Option<Limit> {
-    let text = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    let all = folders(&text).into_iter().flat_map(|(root, folder, names)| {
+    of_text(&fs::read_to_string("/proc/self/cgroup").unwrap_or_default())
+}
+
+/// The same of another process, which pays for what the kernel reads ahead of it.
+pub(crate) fn cgroup_of(pid: u32) -> Option<Limit> {
+    of_text(&fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default())
+}
+
+fn of_text(text: &str) -> Option<Limit> {
+    let all = folders(text).into_iter().flat_map(|(root, folder, names)| {
         let up: Vec<PathBuf> =
             folder.ancestors().take_while(|at| at.starts_with(&root)).map(Into::into).collect();
         up.into_iter().filter_map(move |at| limit(&at, &names))

@@ -12,6 +12,7 @@
 use crate::sample::{HEADER_BYTES, record_bytes};
 use std::ffi::CStr;
 use std::io;
+use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -75,6 +76,8 @@ const _: () = assert!(size_of::<Attr>() == 96);
 pub(crate) enum Scope {
     /// Everybody's, from [`Ring::enable`] on.
     Everyone,
+    /// Those of chosen events, from [`Ring::switch`] on, and each of them makes the ring readable.
+    EveryoneAtOnce,
     /// Those of programs that the opening thread starts later, from their `exec` on, and of their children.
     StartedByThisThread,
 }
@@ -183,6 +186,17 @@ impl Ring {
             .try_for_each(|event| check(unsafe { libc::ioctl(event.as_raw_fd(), IOC_ENABLE as _, 0) }))
     }
 
+    /// Switches some of its events on or off, by their places among those it was opened with.
+    ///
+    /// # Errors
+    /// What the system said.
+    pub(crate) fn switch(&self, which: Range<usize>, on: bool) -> io::Result<()> {
+        let request = if on { IOC_ENABLE } else { IOC_DISABLE };
+        let mut events = self.events().skip(which.start).take(which.len());
+        // SAFETY: the call takes a number and no memory.
+        events.try_for_each(|event| check(unsafe { libc::ioctl(event.as_raw_fd(), request as _, 0) }))
+    }
+
     /// Switches the event off, in children too.
     ///
     /// # Errors
@@ -289,7 +303,7 @@ impl Drop for Ring {
 
 fn open_event(id: u64, cpu: i32, scope: Scope, beside: Beside, data_bytes: usize) -> io::Result<OwnedFd> {
     let (pid, scope_flags) = match scope {
-        Scope::Everyone => (-1, 0),
+        Scope::Everyone | Scope::EveryoneAtOnce => (-1, 0),
         Scope::StartedByThisThread => (0, FLAG_INHERIT | FLAG_ENABLE_ON_EXEC),
     };
     let beside_flags = match beside {
@@ -297,14 +311,18 @@ fn open_event(id: u64, cpu: i32, scope: Scope, beside: Beside, data_bytes: usize
         Beside::Tasks => FLAGS_TASKS,
         Beside::TasksAndSwitches => FLAGS_TASKS | FLAG_SWITCHES,
     };
+    let (wake_flag, wakeup) = match scope {
+        Scope::EveryoneAtOnce => (0, 1),
+        _ => (FLAG_WATERMARK, u32::try_from(data_bytes / 4).unwrap_or(u32::MAX)),
+    };
     let attr = Attr {
         kind: TYPE_TRACEPOINT,
         size: 96,
         config: id,
         sample_period: 1,
         sample_type: SAMPLE_TYPE,
-        flags: FLAG_DISABLED | FLAG_WATERMARK | FLAG_USE_CLOCKID | scope_flags | beside_flags,
-        wakeup: u32::try_from(data_bytes / 4).unwrap_or(u32::MAX),
+        flags: FLAG_DISABLED | wake_flag | FLAG_USE_CLOCKID | scope_flags | beside_flags,
+        wakeup,
         clockid: libc::CLOCK_MONOTONIC,
         ..Attr::default()
     };

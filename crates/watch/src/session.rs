@@ -257,37 +257,43 @@ pub(crate) fn probe(ids: &[u64]) -> Result<(), RecordError> {
     opened.map(drop).map_err(refused)
 }
 
-/// One ring per processor that is on, with the filter in place.
-fn open_rings(plan: &Plan<'_>) -> Result<Vec<Ring>, RecordError> {
+/// One ring per processor that is on.
+///
+/// # Errors
+/// [`RecordError::Unsupported`] with its remedy.
+pub(crate) fn rings(ids: &[u64], scope: Scope, beside: Beside) -> Result<Vec<Ring>, RecordError> {
     let online = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
-    let filter =
-        plan.filter.as_deref().map(|text| CString::new(text).map_err(io::Error::from)).transpose()?;
-    let narrow = plan.narrow.iter().map(|(at, text)| Ok((*at, CString::new(text.as_str())?)));
-    let narrow: Vec<(usize, CString)> = narrow.collect::<io::Result<_>>()?;
     let mut rings: Vec<Ring> = Vec::new();
     for cpu in cpu_list(&online).ok_or_else(|| io::Error::other("no list of processors in sysfs"))? {
-        match open_ring(plan, cpu) {
+        match open_ring(ids, scope, beside, cpu) {
             Ok(ring) => rings.push(ring),
             // Switched off since we read the list: nothing runs there.
             Err(error) if error.raw_os_error() == Some(libc::ENODEV) => {}
             Err(error) => return Err(refused(error)),
         }
-        if let (Some(filter), Some(ring)) = (&filter, rings.last()) {
-            ring.filter(filter).map_err(refused)?;
-        }
-        if let Some(ring) = rings.last() {
-            narrow.iter().try_for_each(|(at, text)| ring.filter_one(*at, text)).map_err(refused)?;
-        }
+    }
+    Ok(rings)
+}
+
+/// The rings of a plan, with its filters in place.
+fn open_rings(plan: &Plan<'_>) -> Result<Vec<Ring>, RecordError> {
+    let rings = rings(plan.ids, plan.scope, plan.beside)?;
+    let filter =
+        plan.filter.as_deref().map(|text| CString::new(text).map_err(io::Error::from)).transpose()?;
+    let narrow = plan.narrow.iter().map(|(at, text)| Ok((*at, CString::new(text.as_str())?)));
+    let narrow: Vec<(usize, CString)> = narrow.collect::<io::Result<_>>()?;
+    for ring in &rings {
+        filter.iter().try_for_each(|filter| ring.filter(filter)).map_err(refused)?;
+        narrow.iter().try_for_each(|(at, text)| ring.filter_one(*at, text)).map_err(refused)?;
     }
     Ok(rings)
 }
 
 /// A ring as large as the limit on locked memory allows.
-fn open_ring(plan: &Plan<'_>, cpu: i32) -> io::Result<Ring> {
+fn open_ring(ids: &[u64], scope: Scope, beside: Beside, cpu: i32) -> io::Result<Ring> {
     let mut bytes = RING_BYTES;
     loop {
-        match Ring::open(plan.ids, cpu, plan.scope, plan.beside, (bytes / rustix::param::page_size()).max(1))
-        {
+        match Ring::open(ids, cpu, scope, beside, (bytes / rustix::param::page_size()).max(1)) {
             Err(error) if error.raw_os_error() == Some(libc::EPERM) && bytes > RING_BYTES_MIN => bytes /= 2,
             other => return other,
         }

@@ -206,8 +206,12 @@ fn stats(stats: &Stats, ui: &Ui) -> String {
         ]
     };
     let rows: Vec<_> = stats.exports.iter().map(row).collect();
+    let left_out = match stats.messages_dropped {
+        0 => String::new(),
+        count => format!("; {count} messages left out"),
+    };
     let head = format!(
-        "up {}; {} of {} clients now, {} so far; {} errors of members\n",
+        "up {}; {} of {} clients now, {} so far; {} errors of members{left_out}\n",
         human::duration(float(stats.now_ns)),
         stats.connections,
         stats.connections_max,

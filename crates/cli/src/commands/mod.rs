@@ -21,6 +21,7 @@ pub(crate) mod sweep;
 pub(crate) mod top;
 pub(crate) mod trace;
 pub(crate) mod watch;
+mod watch_all;
 mod watch_check;
 
 use crate::args::{self, Command};

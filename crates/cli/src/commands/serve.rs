@@ -5,6 +5,7 @@
 //! its environment and ends with it.
 
 pub(crate) mod settings;
+mod speech;
 
 use super::recording::Recording;
 use crate::error::{CliError, Kind};
@@ -13,15 +14,17 @@ use clap::{ArgMatches, Args, ValueEnum};
 use forerun_core::array::{ArraySpec, Level};
 use forerun_core::size::parse_size;
 use forerun_serve::error::ServeError;
+use forerun_serve::messages::{Messages, Priority};
 use forerun_serve::options::{
-    CONNECTIONS_DEFAULT, ExportOptions, Listen, MEMBER_TIMEOUT_DEFAULT, MemberSpec, MemberTlsOptions,
-    Options, TlsOptions, Transfer, What,
+    CONNECTIONS_DEFAULT, ExportOptions, KEEP_ALIVE_DEFAULT, Listen, MEMBER_TIMEOUT_DEFAULT, MemberSpec,
+    MemberTlsOptions, Options, TlsOptions, Transfer, What,
 };
 use forerun_serve::{Direct, Metrics, Prepared, Server};
 use forerun_study::human;
 use serde::Serialize;
+use std::io::ErrorKind;
 use std::net::{SocketAddr, ToSocketAddrs as _};
-use std::os::unix::fs::DirBuilderExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::Duration;
@@ -31,6 +34,9 @@ const SOCKET_PATH_MAX: usize = 107;
 
 /// Caches from here on are announced before they are made, bytes: pinning memory takes some 0.3 s a GiB.
 const LARGE_CACHE_BYTES: u64 = 2 << 30;
+
+/// How long the end waits for who reads the messages.
+const GOODBYE: Duration = Duration::from_secs(2);
 
 /// Examples of the command, below its options.
 pub(crate) const HELP: &str = "\
@@ -144,6 +150,9 @@ pub(crate) struct ServeArgs {
     /// Clients at once
     #[arg(long, value_name = "N", default_value_t = CONNECTIONS_DEFAULT)]
     connections: u32,
+    /// Seconds that a client over TCP may be silent before it is asked whether it is there; one that is gone is found out
+    #[arg(long, value_name = "SECONDS", default_value_t = KEEP_ALIVE_DEFAULT, value_parser = clap::value_parser!(u64).range(1..=7200))]
+    keep_alive: u64,
     /// How members are read and written
     #[arg(long, value_enum, default_value_t = Io::Auto)]
     io: Io,
@@ -232,13 +241,9 @@ fn misnamed(args: &ServeArgs) -> Result<(), CliError> {
     const SCHEMES: [&str; 9] =
         ["nbd", "nbds", "nbd+unix", "nbds+unix", "s3", "http", "https", "file", "emulate"];
     if let (Some(member), None, None) = (args.members.first(), &args.over, &args.stripe) {
-        let path = member.path.display();
+        let path = forerun_serve::shown(&member.path);
         let remedy = format!("say --over {path}, or --stripe SIZE before several members");
-        return Err(CliError::usage(
-            &path.to_string(),
-            "a member without a word of how it is served",
-            &remedy,
-        ));
+        return Err(CliError::usage(&path, "a member without a word of how it is served", &remedy));
     }
     for member in args.over.iter().chain(&args.members) {
         let text = member.path.to_string_lossy();
@@ -247,7 +252,8 @@ fn misnamed(args: &ServeArgs) -> Result<(), CliError> {
         {
             let known =
                 "nbd://, nbds://, nbd+unix://, nbds+unix://, s3://, http://, https://, file://, or a path";
-            return Err(CliError::usage(&text, format!("{scheme}:// is no way to a member"), known));
+            let shown = forerun_serve::shown(&member.path);
+            return Err(CliError::usage(&shown, format!("{scheme}:// is no way to a member"), known));
         }
     }
     let folder =
@@ -263,6 +269,8 @@ fn misnamed(args: &ServeArgs) -> Result<(), CliError> {
 
 /// Serves until it is stopped, or replays a log.
 pub(crate) fn serve(args: &ServeArgs, matches: Option<&ArgMatches>, ui: &Ui) -> Result<(), CliError> {
+    // Before anything opens a file: the numbers of those that a service manager has opened are known by count alone.
+    forerun_serve::take_inherited_sockets();
     if let Some(path) = &args.replay_log {
         return replay(path, ui);
     }
@@ -285,8 +293,9 @@ pub(crate) fn serve(args: &ServeArgs, matches: Option<&ArgMatches>, ui: &Ui) -> 
         .stopper()
         .on_signals(&forerun_watch::signals::end_signals())
         .map_err(|problem| from_serve(&problem))?;
-    warn_of_strangers(&options, ui);
-    introduce(&server, &options, ui);
+    let mut messages = speech::messages(ui)?;
+    warn_of_strangers(&options, &messages);
+    introduce(&server, &options, &messages);
     let uri = server.uri();
     let child = match &args.run {
         Some(command) => Some(start(command, &uri, &options, &server)?),
@@ -296,29 +305,38 @@ pub(crate) fn serve(args: &ServeArgs, matches: Option<&ArgMatches>, ui: &Ui) -> 
         }
     };
     tell_service_manager("READY=1\n");
-    let metrics = server.run(&mut |line| ui.say(&format!("forerun: {line}"))).map_err(|e| from_serve(&e))?;
+    let metrics = server.run(&mut messages).map_err(|e| from_serve(&e))?;
+    if !ui.json {
+        messages.say(Priority::Info, &summary_line(&summary(&metrics)));
+    }
+    // Who does not take messages is told nothing more: it would be waited for.
+    let quiet = !messages.finish(GOODBYE);
+    let ui = &Ui { quiet: ui.quiet || quiet, ..*ui };
     // The recording goes first: whoever would read the summary may have gone with the terminal.
     let recorded = recording.map_or(Ok(()), |recording| recording.finish(ui));
-    report(&metrics, ui)?;
+    if ui.json {
+        ui.print_json_line(&summary(&metrics))?;
+    }
     recorded?;
     child.map_or(Ok(()), |child| child.join().unwrap_or_else(|_| Err(CliError::failure("--run", "was lost"))))
 }
 
 /// Says what is served, a line for each export.
-fn introduce(server: &Server, options: &Options, ui: &Ui) {
+fn introduce(server: &Server, options: &Options, messages: &Messages) {
     for (number, export) in options.exports.iter().enumerate() {
         let name =
             if options.exports.len() > 1 { format!("{}: ", server.uri_of(number)) } else { String::new() };
-        ui.say(&format!(
-            "forerun: {name}{} of {}, cache {}, {}",
+        let line = format!(
+            "{name}{} of {}, cache {}, {}",
             human::bytes(human::float(server.size(number))),
             server.array(number),
             human::bytes(human::float(export.cache_bytes)),
             export.scheme
-        ));
+        );
+        messages.say(Priority::Info, &line);
     }
     if let Some(page) = server.page() {
-        ui.say(&format!("forerun: live page: {page}"));
+        messages.say(Priority::Info, &format!("live page: {page}"));
     }
 }
 
@@ -389,7 +407,7 @@ fn size(option: &str, text: &str) -> Result<u64, CliError> {
 fn export(args: &ServeArgs, instead: Option<What>) -> Result<ExportOptions, CliError> {
     let what = match (&args.over, &args.stripe, instead) {
         (Some(_), ..) if !args.members.is_empty() => {
-            let what = format!("{} is one member too many", args.members[0].path.display());
+            let what = format!("{} is one member too many", forerun_serve::shown(&args.members[0].path));
             let remedy = "--over serves one; several are served with --stripe SIZE MEMBER…";
             return Err(CliError::usage("--over", what, remedy));
         }
@@ -465,6 +483,7 @@ fn options(exports: &[ServeArgs], folder: &Path) -> Result<Options, CliError> {
         listen,
         control,
         connections: args.connections,
+        keep_alive: Duration::from_secs(args.keep_alive),
         transfer: match args.io {
             Io::Auto => Transfer::Auto,
             Io::Uring => Transfer::Ring,
@@ -500,7 +519,7 @@ fn tcp_address(text: &str) -> Result<SocketAddr, String> {
     }
     let wanted = "a port or ADDRESS:PORT, as in 8000, 127.0.0.1:8000 or localhost:8000";
     let found = text.to_socket_addrs().map_err(|why| match why.kind() {
-        std::io::ErrorKind::InvalidInput => format!("`{text}` is not {wanted}"),
+        ErrorKind::InvalidInput => format!("`{text}` is not {wanted}"),
         _ => format!("`{text}`: {why}; give {wanted}"),
     });
     found?.next().ok_or_else(|| format!("`{text}` has no address"))
@@ -520,11 +539,12 @@ fn control(args: &ServeArgs, listen: &Listen, own: &Path) -> Option<PathBuf> {
     }
 }
 
-fn warn_of_strangers(options: &Options, ui: &Ui) {
+fn warn_of_strangers(options: &Options, messages: &Messages) {
     if let Some(address) = options.http.filter(|address| !address.ip().is_loopback()) {
-        ui.say(&format!(
-            "forerun: warning: whoever reaches {address} can see on the live page what is read, where and when"
-        ));
+        let line = format!(
+            "warning: whoever reaches {address} can see on the live page what is read, where and when"
+        );
+        messages.say(Priority::Warning, &line);
     }
     if let Listen::Tcp(address) = options.listen
         && !address.ip().is_loopback()
@@ -535,7 +555,8 @@ fn warn_of_strangers(options: &Options, ui: &Ui) {
             Some(tls) if tls.require => "; give --tls-ca to serve only clients with a certificate",
             Some(_) | None => ", and nothing need be encrypted; give --tls-cert and --tls-ca",
         };
-        ui.say(&format!("forerun: warning: whoever reaches {address} can read{write} everything{warning}"));
+        let line = format!("warning: whoever reaches {address} can read{write} everything{warning}");
+        messages.say(Priority::Warning, &line);
     }
 }
 
@@ -554,9 +575,24 @@ impl Folder {
         if !clients && !options.control.as_ref().is_some_and(|socket| socket.starts_with(&path)) {
             return Ok(None);
         }
-        let made = std::fs::DirBuilder::new().mode(0o700).create(&path);
-        made.map_err(|problem| CliError::file(&path, &problem))?;
-        Ok(Some(Self(path)))
+        match std::fs::DirBuilder::new().mode(0o700).create(&path) {
+            Ok(()) => Ok(Some(Self(path))),
+            // In a container whose /tmp is kept every server has the number of the one before.
+            Err(problem) if problem.kind() == ErrorKind::AlreadyExists => Self::take_over(path),
+            Err(problem) => Err(CliError::file(&path, &problem)),
+        }
+    }
+
+    /// What a server of our number has left, if it is a folder that only we may enter. Sockets in it that somebody listens on are
+    /// refused where they are opened.
+    fn take_over(path: PathBuf) -> Result<Option<Self>, CliError> {
+        let about = std::fs::symlink_metadata(&path).map_err(|problem| CliError::file(&path, &problem))?;
+        let own = std::fs::metadata("/proc/self").is_ok_and(|process| process.uid() == about.uid());
+        if about.is_dir() && own && about.mode() & 0o077 == 0 {
+            return Ok(Some(Self(path)));
+        }
+        let what = format!("{} is there and is not a folder of ours alone", path.display());
+        Err(CliError::usage("--socket", what, "remove it, or give --socket and --control"))
     }
 }
 
@@ -621,10 +657,10 @@ fn tell_service_manager(message: &str) {
     }
 }
 
-fn report(metrics: &Metrics, ui: &Ui) -> Result<(), CliError> {
+fn summary(metrics: &Metrics) -> Summary {
     let engine = &metrics.engine;
     let outcomes = &engine.program;
-    let summary = Summary {
+    Summary {
         clients: metrics.clients,
         reads: metrics.reads,
         writes: metrics.writes,
@@ -647,12 +683,13 @@ fn report(metrics: &Metrics, ui: &Ui) -> Result<(), CliError> {
         member_blocks_read: engine.member_blocks_read,
         member_errors: metrics.member_errors,
         emulated_late_p99_us: metrics.lateness.map(|late| late.p99.0 / 1000),
-    };
-    if ui.json {
-        return ui.print_json_line(&summary);
     }
-    ui.say(&format!(
-        "forerun: {} reads ({}), {} writes ({}); hits {:.1}% (cache {}, prefetch {}), late {}, misses {}; \
+}
+
+/// The same for a person.
+fn summary_line(summary: &Summary) -> String {
+    format!(
+        "{} reads ({}), {} writes ({}); hits {:.1}% (cache {}, prefetch {}), late {}, misses {}; \
          prefetched {} blocks, used {}, wasted {}; {} member reads, {} member writes, {} errors",
         summary.reads,
         human::bytes(human::float(summary.bytes_read)),
@@ -669,6 +706,5 @@ fn report(metrics: &Metrics, ui: &Ui) -> Result<(), CliError> {
         summary.member_reads,
         summary.member_writes,
         summary.member_errors + summary.errors,
-    ));
-    Ok(())
+    )
 }

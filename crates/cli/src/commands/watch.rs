@@ -1,4 +1,4 @@
-//! `forerun watch`: a command, read ahead of by what its last runs taught.
+//! `forerun watch`: a command, read ahead of by what its last runs taught; without one, all programs (`watch_all.rs`).
 
 use crate::error::{CliError, Kind};
 use crate::ui::Ui;
@@ -19,6 +19,8 @@ Examples:
   sudo forerun watch -- git grep unsafe      # the first run is recorded, from the second on it is read ahead of
   sudo forerun watch --no-replay -- make     # only records
   forerun watch --check                      # what works here, and why not
+  sudo forerun watch --observe               # all programs: what would be decided; nothing is changed
+  sudo forerun watch --only /srv             # all programs, on the file system that holds /srv
   forerun manifest show /var/lib/forerun/manifests/git-*.manifest
 
 A run is known by its program, its arguments and the folder it is started in. What it loaded, in which order, is kept as a
@@ -26,7 +28,10 @@ manifest (docs/manifest.md) in /var/lib/forerun/manifests, for users in ~/.local
 changed since are skipped. Nothing is written beside the manifest and nothing evicted. One run in twenty is not read ahead of, so
 that what the others earned is measured and not guessed; where three in a row earned nothing, reading ahead stops.
 
-Needs root and Linux 6.12. The exit code is the command's.";
+Without a command all programs are watched until Ctrl-C: open files get windows of the kernel's own read-ahead that were tried and
+measured on their reader. A line tells each decision. All of it is taken back at the end, and after a kill by the next run.
+
+Needs root and Linux 6.12; all programs, 6.18. The exit code is the command's.";
 
 /// Options of `watch`.
 #[derive(Debug, Args)]
@@ -35,16 +40,22 @@ pub(crate) struct WatchArgs {
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
     /// Record, but do not read ahead
-    #[arg(long)]
+    #[arg(long, requires = "command")]
     no_replay: bool,
     /// Also read ahead by patterns, as this scheme of a page cache decides: `flashy(poll=20ms,max_rate=2G)` knows strides (ext4)
-    #[arg(long, value_name = "SCHEME", value_parser = scheme)]
+    #[arg(long, value_name = "SCHEME", value_parser = scheme, requires = "command")]
     scheme: Option<SchemeSpec>,
     /// Say what works here and what is missing, and run nothing; exit code 4 if nothing works
-    #[arg(long, conflicts_with_all = ["command", "state", "no_replay", "scheme"])]
+    #[arg(long, conflicts_with_all = ["command", "state", "no_replay", "scheme", "observe", "only"])]
     check: bool,
-    /// Command to run
-    #[arg(last = true, value_name = "CMD", required_unless_present = "check")]
+    /// All programs: decide and say so, but change nothing
+    #[arg(long, conflicts_with = "command")]
+    observe: bool,
+    /// All programs: only files of the file system that holds PATH; may be repeated
+    #[arg(long, value_name = "PATH", conflicts_with = "command")]
+    only: Vec<PathBuf>,
+    /// Command to run; without one, all programs are watched
+    #[arg(last = true, value_name = "CMD")]
     command: Vec<OsString>,
 }
 
@@ -66,6 +77,9 @@ pub(crate) fn problem(error: FollowError) -> CliError {
 pub(crate) fn run(args: &WatchArgs, ui: &Ui) -> Result<(), CliError> {
     if args.check {
         return super::watch_check::run(ui);
+    }
+    if args.command.is_empty() {
+        return super::watch_all::run(args.observe, &args.only, args.state.as_ref(), ui);
     }
     let stop =
         forerun_watch::signals::stop_flag().map_err(|problem| CliError::failure("signals", problem))?;

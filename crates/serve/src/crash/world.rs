@@ -253,7 +253,7 @@ impl World {
     fn after(&mut self) -> Result<(), String> {
         let before = self.tally.answers;
         self.volume.turn();
-        for note in self.volume.take_notes() {
+        for note in self.volume.take_notes().0 {
             self.tell(|| note);
         }
         self.take_events()?;

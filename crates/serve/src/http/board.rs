@@ -56,6 +56,7 @@ pub(crate) struct Whole {
     pub(crate) clients: u64,
     pub(crate) connections: u64,
     pub(crate) memory_bound: u64,
+    pub(crate) messages_dropped: u64,
     pub(crate) emulated_commands: u64,
     pub(crate) emulated_late_p99: Nanos,
 }
@@ -145,6 +146,7 @@ impl View {
             resident_bytes: process.resident_bytes,
             memory_bound_bytes: self.whole.memory_bound,
             cpu_ns: process.cpu.0,
+            messages_dropped: self.whole.messages_dropped,
             emulated_commands: self.whole.emulated_commands,
             emulated_late_p99_ns: self.whole.emulated_late_p99.0,
             exports: self.exports.iter().map(export).collect(),

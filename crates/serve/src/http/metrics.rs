@@ -104,6 +104,8 @@ fn whole(page: &mut Page, figures: &Figures) {
     page.counter("process_cpu_seconds_total", "User and system time of the process", cpu);
     page.counter("forerun_clients_total", "Clients that came in", alone(figures.clients));
     page.gauge("forerun_connections", "Clients that are served now", alone(figures.connections));
+    let help = "Messages that were left out, because more came than could be said";
+    page.counter("forerun_messages_dropped_total", help, alone(figures.messages_dropped));
     if figures.emulated_commands > 0 {
         let late = (label("quantile", "0.99"), seconds(figures.emulated_late_p99_ns).to_string());
         let help = "How late commands of emulated members came, measured against their models";

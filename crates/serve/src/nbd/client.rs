@@ -16,6 +16,7 @@
 use super::handshake::{FIXED_NEWSTYLE, MAGIC, NO_ZEROES, OPTION_MAGIC, REPLY_MAGIC, info, option, reply};
 use super::handshake::{option_bytes, split};
 use super::wire::{REQUEST_BYTES_MAX, SIMPLE_MAGIC, export};
+use crate::shown::shown;
 use forerun_core::units::BLOCK_BYTES;
 use std::fmt;
 use std::path::PathBuf;
@@ -83,26 +84,28 @@ impl FromStr for Address {
         let found = text.split_once("://").and_then(|(name, rest)| {
             schemes.iter().find(|scheme| scheme.0 == name).map(|&(_, secure, unix)| (secure, unix, rest))
         });
+        // What is wrong is said without what is secret.
+        let seen = shown(text.as_ref());
         let Some((secure, unix, rest)) = found else {
-            return Err(format!("{text} is not nbd://HOST[:PORT]/NAME"));
+            return Err(format!("{seen} is not nbd://HOST[:PORT]/NAME"));
         };
         let (before, query) = rest.split_once('?').unwrap_or((rest, ""));
-        let parameters = Parameters::read(text, query)?;
+        let parameters = Parameters::read(&seen, query)?;
         let (server, export) = if unix {
-            let wrong = || format!("{text} is not nbd+unix:///NAME?socket=PATH");
+            let wrong = || format!("{seen} is not nbd+unix:///NAME?socket=PATH");
             let name = before.strip_prefix('/').and_then(name_of).ok_or_else(wrong)?;
             (Endpoint::Unix(parameters.socket.ok_or_else(wrong)?.into()), name)
         } else {
-            let wrong = || format!("{text} is not nbd://HOST[:PORT]/NAME");
+            let wrong = || format!("{seen} is not nbd://HOST[:PORT]/NAME");
             let (authority, name) = before.split_once('/').unwrap_or((before, ""));
             if authority.contains('@') || parameters.socket.is_some() {
-                return Err(format!("{text}: neither users nor sockets belong to a host: leave them out"));
+                return Err(format!("{seen}: neither users nor sockets belong to a host: leave them out"));
             }
             let (host, port) = host_and_port(authority).ok_or_else(wrong)?;
             (Endpoint::Tcp(host, port), name_of(name).ok_or_else(wrong)?)
         };
         if !secure && parameters.tls_hostname.is_some() {
-            return Err(format!("{text}: tls-hostname= is of TLS: write nbds"));
+            return Err(format!("{seen}: tls-hostname= is of TLS: write nbds"));
         }
         let host = match &server {
             Endpoint::Tcp(host, _) => host.clone(),

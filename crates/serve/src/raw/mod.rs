@@ -20,6 +20,7 @@ mod foreign;
 pub(crate) mod ring;
 
 pub(crate) use activation::inherited_sockets;
+pub use activation::take_inherited_sockets;
 pub(crate) use foreign::{Foreign, is_byte_locked, lock_byte, unlock_bytes};
 
 use crate::nbd::session::Memory;

@@ -32,6 +32,20 @@ const BACKLOG: i32 = 4096;
 /// Longest path of a unix socket, bytes (unix(7): 108 with the zero at its end).
 const SOCKET_PATH_MAX: usize = 107;
 
+/// Whether clients are let in.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Accepting {
+    /// There was nothing to be had for the last that came.
+    paused: bool,
+    /// That was said.
+    complained: bool,
+}
+
+/// Whether the system has nothing to make a stream of.
+pub(super) fn is_exhausted(problem: &io::Error) -> bool {
+    matches!(problem.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM))
+}
+
 /// A socket that listens.
 #[derive(Debug)]
 pub(super) enum Listener {
@@ -123,11 +137,9 @@ fn bind_unix(path: &Path) -> io::Result<OwnedFd> {
 
 /// Sockets of a service manager (`LISTEN_FDS`).
 fn inherited() -> Result<Vec<Listener>, ServeError> {
-    let listeners: Vec<Listener> = crate::raw::inherited_sockets()
-        .into_iter()
-        .map(adopt)
-        .collect::<Result<_, _>>()
-        .map_err(system("sockets"))?;
+    let sockets = crate::raw::inherited_sockets().map_err(|why| ServeError::option("--socket", why))?;
+    let listeners: Vec<Listener> =
+        sockets.into_iter().map(adopt).collect::<Result<_, _>>().map_err(system("sockets"))?;
     if listeners.is_empty() {
         let why = "no socket was handed over (LISTEN_FDS): give --socket or --listen";
         return Err(ServeError::option("--socket", why));
@@ -174,14 +186,47 @@ impl Server {
                 Listener::Unix { listener, .. } => listener.accept().map(|(stream, _)| Stream::Unix(stream)),
                 Listener::Tcp(listener) => listener.accept().map(|(stream, _)| Stream::Tcp(stream)),
             };
-            // A client that left before it was taken, or no file number for it: others come another time.
-            let Ok(stream) = stream else { return };
-            self.welcome(now, stream);
+            match stream {
+                Ok(stream) => self.welcome(now, stream),
+                Err(problem) if is_exhausted(&problem) => return self.pause_accepting(&problem),
+                // A client that left before it was taken: others come another time.
+                Err(_) => return,
+            }
+        }
+    }
+
+    /// There is no file number (or memory) for a client that wants to come in. It would be announced again and again, so nobody
+    /// listens until somebody has left or a second has passed.
+    fn pause_accepting(&mut self, problem: &io::Error) {
+        if !std::mem::replace(&mut self.accepting.paused, true) {
+            self.listen_for(EventFlags::empty());
+        }
+        if !std::mem::replace(&mut self.accepting.complained, true)
+            && let Some(served) = self.served.first_mut()
+        {
+            served.volume.say(format!(
+                "new clients wait, {problem}: give more file numbers (LimitNOFILE=, ulimit -n)"
+            ));
+        }
+    }
+
+    /// Something may be had again: who waits to come in is looked at.
+    pub(super) fn resume_accepting(&mut self) {
+        if std::mem::take(&mut self.accepting.paused) {
+            self.listen_for(EventFlags::IN);
+        }
+    }
+
+    fn listen_for(&self, flags: EventFlags) {
+        for (index, listener) in self.listeners.iter().enumerate() {
+            let data = EventData::new_u64(Token::Listener(index as u32).number());
+            // One that cannot be changed is announced as before.
+            let _ = epoll::modify(&self.epoll, listener.as_fd(), data, flags);
         }
     }
 
     fn welcome(&mut self, now: Nanos, stream: Stream) {
-        if stream.prepare().is_err() {
+        if stream.prepare(Some(self.keep_alive)).is_err() {
             return;
         }
         let socket = Socket::plain(stream);

@@ -1,6 +1,6 @@
 //! The loop's side of the control socket: who asks, and what is done about it.
 
-use super::accept::{Listener, listen_unix};
+use super::accept::{Listener, is_exhausted, listen_unix};
 use super::token::Token;
 use super::{DEADLINE, Server};
 use crate::control::{Answer, ExportState, REQUEST_BYTES_MAX, Request, Stats};
@@ -23,6 +23,8 @@ pub(super) const OPERATORS_MAX: usize = 8;
 pub(super) struct Control {
     listener: Listener,
     operators: [Option<Operator>; OPERATORS_MAX],
+    /// A file number for an operator when there is no other left: who has to mend that must come in.
+    spare: Option<OwnedFd>,
 }
 
 /// One who asks.
@@ -42,11 +44,44 @@ impl Control {
         let listener = listen_unix(path, "--control")?;
         let data = EventData::new_u64(Token::Control.number());
         epoll::add(epoll, listener.as_fd(), data, EventFlags::IN).map_err(|e| system("epoll")(e.into()))?;
-        Ok(Self { listener, operators: Default::default() })
+        let mut control = Self { listener, operators: Default::default(), spare: None };
+        control.restock();
+        Ok(control)
+    }
+
+    /// Keeps a file number for the next operator.
+    fn restock(&mut self) {
+        if self.spare.is_none() {
+            // The next time, then.
+            self.spare = self.listener.as_fd().try_clone_to_owned().ok();
+        }
+    }
+
+    /// The next who wants to come in. Where the system has nothing to make a stream of, the spare number is given up, then the
+    /// operator who has been there longest.
+    fn next(&mut self) -> Option<UnixStream> {
+        loop {
+            match self.listener.accept_unix()? {
+                Ok(stream) => return Some(stream),
+                Err(problem) if is_exhausted(&problem) => {
+                    let gave = self.spare.take().is_some() || self.send_longest_away();
+                    if !gave {
+                        return None;
+                    }
+                }
+                Err(_) => return None,
+            }
+        }
+    }
+
+    fn send_longest_away(&mut self) -> bool {
+        let there = (0..OPERATORS_MAX).filter(|&at| self.operators[at].is_some());
+        let longest = there.min_by_key(|&at| self.operators[at].as_ref().map(|operator| operator.since));
+        longest.and_then(|at| self.operators[at].take()).is_some()
     }
 
     fn accept(&mut self, now: Nanos, epoll: &OwnedFd) {
-        let Some(Ok(stream)) = self.listener.accept_unix() else { return };
+        let Some(stream) = self.next() else { return };
         if stream.set_nonblocking(true).is_err() {
             return;
         }
@@ -126,7 +161,11 @@ impl Server {
             }
         }
         if matches!(operator.send(), Ok(false)) {
-            self.keep(at, operator);
+            return self.keep(at, operator);
+        }
+        drop(operator);
+        if let Some(control) = &mut self.control {
+            control.restock();
         }
     }
 
@@ -142,6 +181,7 @@ impl Server {
         for operator in &mut control.operators {
             operator.take_if(|operator| now.since(operator.since) > DEADLINE);
         }
+        control.restock();
     }
 
     /// Does what is asked.

@@ -8,7 +8,7 @@ use crate::metrics::{ExportMetrics, Metrics};
 impl Metrics {
     /// Takes the figures of all exports over.
     pub(super) fn take(&mut self, served: &mut [Served]) {
-        *self = Self { clients: self.clients, ..Self::default() };
+        *self = Self { clients: self.clients, messages_dropped: self.messages_dropped, ..Self::default() };
         for served in served {
             self.add(served);
         }

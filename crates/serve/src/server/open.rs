@@ -7,6 +7,7 @@ use crate::fan::Fan;
 use crate::options::{EXPORTS_MAX, ExportOptions, MemberSpec, Options, Transfer, What};
 use crate::raw::Arena;
 use crate::raw::ring::Ring;
+use crate::shown::shown;
 use crate::source::{Opening, Source};
 use crate::spec::EngineSpec;
 use crate::volume::Volume;
@@ -68,7 +69,7 @@ fn models(members: &[&MemberSpec], sizes: &[u64]) -> Result<Vec<Option<Box<dyn D
         let device =
             preset.build(&BuildOptions::default()).map_err(|why| ServeError::option("emulate", why))?;
         if size.div_ceil(SECTOR_BYTES) > device.sectors() {
-            let why = format!("{} is larger than a {name}", member.path.display());
+            let why = format!("{} is larger than a {name}", shown(&member.path));
             return Err(ServeError::option("emulate", why));
         }
         Ok(Some(device))
@@ -129,7 +130,7 @@ pub(super) fn volume(options: &Options, export: &ExportOptions) -> Result<Volume
         ));
     }
     if let (Some(found), Some(member)) = (found, members.first()) {
-        volume.say(format!("{} is {}: served as {}", member.path.display(), found.words, found.data));
+        volume.say(format!("{} is {}: served as {}", shown(&member.path), found.words, found.data));
     }
     Ok(volume)
 }

@@ -35,7 +35,7 @@ fn members(export: &ExportOptions) -> Vec<MemberAbout> {
     };
     let about = specs
         .iter()
-        .map(|spec| MemberAbout { name: spec.path.display().to_string(), emulates: spec.emulate.clone() });
+        .map(|spec| MemberAbout { name: crate::shown::shown(&spec.path), emulates: spec.emulate.clone() });
     about.collect()
 }
 
@@ -64,6 +64,7 @@ impl Server {
             clients: self.clients,
             connections: u64::from(self.serving),
             memory_bound: self.memory_bound,
+            messages_dropped: self.metrics.messages_dropped,
             emulated_commands: late.commands,
             emulated_late_p99: late.p99,
         };

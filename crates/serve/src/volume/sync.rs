@@ -303,7 +303,7 @@ mod tests {
         assert!(rig.flush_fails(), "a second try that succeeds proves nothing");
         assert!(rig.write_fails(true));
         assert!(rig.write_fails(false), "nor is anything taken that could not be made durable");
-        let said = rig.0.take_notes().join(" ");
+        let said = rig.0.take_notes().0.join(" ");
         assert!(said.contains("nothing can be made durable any more"), "{said}");
     }
 

@@ -1,5 +1,6 @@
 //! A small client that sends exactly what a test wants, and a server in a thread of the test.
 
+use forerun_serve::messages::Messages;
 use forerun_serve::nbd::handshake::option_bytes;
 use forerun_serve::nbd::wire::{CHUNK_MAGIC, Command, Request, SIMPLE_MAGIC, request_bytes};
 use forerun_serve::options::{Listen, Options};
@@ -9,6 +10,7 @@ use std::io::{Read, Write};
 use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -27,6 +29,18 @@ pub(crate) struct Running {
 
 impl Running {
     pub(crate) fn start(options: &Options) -> Self {
+        let said = Arc::new(Mutex::new(Vec::new()));
+        let lines = Arc::clone(&said);
+        let messages = Messages::start(move |_, line| lines.lock().expect("whole").push(line.to_owned()));
+        Self::start_with(options, messages.expect("a thread"), said)
+    }
+
+    /// With other messages; what of them is in `said` comes back from [`Self::stop`].
+    pub(crate) fn start_with(
+        options: &Options,
+        mut messages: Messages,
+        said: Arc<Mutex<Vec<String>>>,
+    ) -> Self {
         let server = Server::bind(options).expect("the server starts");
         let (uri, stop) = (server.uri(), server.stopper());
         let page = server.page().and_then(|page| page.trim_matches(['h', 't', 'p', ':', '/']).parse().ok());
@@ -35,9 +49,10 @@ impl Running {
             Listen::Tcp(_) | Listen::Inherited => PathBuf::new(),
         };
         let thread = std::thread::spawn(move || {
-            let mut said = Vec::new();
-            let metrics = server.run(&mut |line| said.push(line.to_owned())).expect("the server runs");
-            (metrics, said)
+            let metrics = server.run(&mut messages).expect("the server runs");
+            // Who does not listen is not waited for.
+            let _ = messages.finish(Duration::from_secs(1));
+            (metrics, std::mem::take(&mut *said.lock().expect("whole")))
         });
         Self { socket, uri, page, stop, thread: Some(thread) }
     }

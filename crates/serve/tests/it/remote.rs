@@ -4,6 +4,7 @@ use super::client::{Client, Running, image};
 use super::fake::{self, Fate};
 use super::tools::{has, sh_with};
 use forerun_serve::Server;
+use forerun_serve::messages::Messages;
 use forerun_serve::nbd::wire::{Command, export, request};
 use forerun_serve::options::{ExportOptions, MemberSpec, Options, What};
 use std::io::{Read as _, Write as _};
@@ -373,4 +374,38 @@ fn a_member_that_never_answers_costs_its_readers_an_error_and_the_others_nothing
     let (_, said) = server.stop();
     assert!(begin.elapsed() < Duration::from_secs(10), "{:?}", begin.elapsed());
     assert!(said.iter().any(|line| line.contains("member 0 does not answer")), "{said:?}");
+}
+
+#[test]
+fn messages_that_nobody_reads_hold_up_neither_clients_nor_the_end() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (path, content) = image(folder.path(), 1 << 20);
+    let flags = export::HAS_FLAGS | export::SEND_FLUSH;
+    fake::far(folder.path(), flags, vec![7; 1 << 20], |request| match request.command {
+        Command::Read => Fate::Fails(5),
+        _ => Fate::Well,
+    });
+    let mut options = over(folder.path(), "far", false);
+    options.exports[0].name = "far".into();
+    options.exports[0].scheme = "none".into();
+    options.exports.push(ExportOptions::over("near", &path));
+    // It is full already, and nobody reads: what a service manager leaves that hangs.
+    let (_unread, mut full) = UnixStream::pair().expect("a pair");
+    full.set_nonblocking(true).expect("set");
+    while full.write(&[b'x'; 4096]).is_ok() {}
+    full.set_nonblocking(false).expect("set");
+    let messages = Messages::start(move |_, line| drop(full.write_all(line.as_bytes()))).expect("a thread");
+    let server = Running::start_with(&options, messages, Arc::default());
+    let mut far = Client::connect_to(&server.socket, "far", true, true);
+    let mut near = Client::connect_to(&server.socket, "near", true, true);
+    for block in 0..256_u64 {
+        assert_eq!(far.read(block * 4096, 4096).error, 5, "EIO");
+        let at = (block * 4096) as usize;
+        assert_eq!(near.read(block * 4096, 4096).data, content[at..at + 4096]);
+    }
+    let begin = Instant::now();
+    drop((far, near));
+    let (metrics, _) = server.stop();
+    assert!(begin.elapsed() < Duration::from_secs(10), "{:?}", begin.elapsed());
+    assert!(metrics.messages_dropped >= 100, "{}", metrics.messages_dropped);
 }

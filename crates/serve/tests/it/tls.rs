@@ -15,6 +15,7 @@ use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 use tempfile::TempDir;
 
 const SIZE: usize = 6 << 20;
@@ -41,18 +42,30 @@ fn issue(
     issue_for(folder, authority, name, usage, &["localhost", "127.0.0.1"], 4000);
 }
 
-/// The same for these hosts, until the end of this year.
+/// The same for these hosts, until this year.
 pub(crate) fn issue_for(
     folder: &Path,
     authority: &CertifiedIssuer<'_, KeyPair>,
     name: &str,
     usage: ExtendedKeyUsagePurpose,
     hosts: &[&str],
-    year: i32,
+    year: u64,
+) {
+    issue_until(folder, authority, name, usage, hosts, Duration::from_secs((year - 1970) * 31_556_952));
+}
+
+/// The same until so long after the beginning of 1970.
+pub(crate) fn issue_until(
+    folder: &Path,
+    authority: &CertifiedIssuer<'_, KeyPair>,
+    name: &str,
+    usage: ExtendedKeyUsagePurpose,
+    hosts: &[&str],
+    end: Duration,
 ) {
     let names: Vec<String> = hosts.iter().map(|&host| host.to_owned()).collect();
     let mut params = CertificateParams::new(names).expect("names");
-    params.not_after = rcgen::date_time_ymd(year, 12, 31);
+    params.not_after = rcgen::date_time_ymd(1970, 1, 1) + end;
     params.distinguished_name.push(rcgen::DnType::CommonName, name);
     params.extended_key_usages = vec![usage];
     let key = KeyPair::generate().expect("a key");

@@ -1,0 +1,196 @@
+//! `forerun watch` without a command: all programs, a line for each decision.
+
+use crate::error::{CliError, Kind};
+use crate::ui::Ui;
+use forerun_study::human;
+use forerun_watch::daemon::{self, DaemonError, DaemonOptions, Said, Sums, Told, Why};
+use forerun_watch::outcome::RecordError;
+use forerun_watch::store;
+use serde::Serialize;
+use std::path::PathBuf;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// One decision as JSON.
+#[derive(Serialize)]
+struct SaidJson<'a> {
+    event: &'static str,
+    time_s: f64,
+    pid: u32,
+    program: &'a str,
+    file: String,
+    decision: &'static str,
+    from_pages: Option<u32>,
+    to_pages: Option<u32>,
+    rate_percent: Option<u64>,
+    used_percent: Option<u64>,
+    text: String,
+}
+
+/// The beginning as JSON.
+#[derive(Serialize)]
+struct ReadyJson {
+    event: &'static str,
+    observe: bool,
+    windows_taken_back: usize,
+}
+
+/// The end as JSON.
+#[derive(Serialize)]
+struct SumsJson {
+    event: &'static str,
+    events: u64,
+    lost_events: u64,
+    windows_tried: u64,
+    windows_kept: u64,
+    cpu_ns: u64,
+}
+
+/// Watches until a signal ends it.
+pub(crate) fn run(observe: bool, only: &[PathBuf], state: Option<&PathBuf>, ui: &Ui) -> Result<(), CliError> {
+    let stop =
+        forerun_watch::signals::stop_flag().map_err(|problem| CliError::failure("signals", problem))?;
+    let state = state.cloned().unwrap_or_else(store::default_folder);
+    let options = DaemonOptions { observe, only: only.to_vec(), state, stop };
+    // Nobody who reads the lines: then nobody wants more of them.
+    let stop = options.stop.clone();
+    let sums = daemon::run(&options, &mut |told| {
+        let done = match told {
+            Told::Ready(taken_back) => ready(*taken_back, observe, ui),
+            Told::Said(said) => tell(said, ui),
+        };
+        if done.is_err() {
+            stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        }
+    });
+    end(&sums.map_err(problem)?, observe, ui)
+}
+
+fn problem(error: DaemonError) -> CliError {
+    let kind = match &error {
+        DaemonError::Record(RecordError::Unsupported { .. }) => Kind::Unsupported,
+        DaemonError::Place { .. } => Kind::Usage,
+        _ => Kind::Failure,
+    };
+    CliError::new(kind, "watch", error, "")
+}
+
+fn ready(taken_back: usize, observe: bool, ui: &Ui) -> Result<(), CliError> {
+    if ui.json {
+        return ui.print_json_line(&ReadyJson { event: "ready", observe, windows_taken_back: taken_back });
+    }
+    if taken_back > 0 {
+        ui.say(&format!(
+            "forerun: {taken_back} open files had a window of a run that was killed: taken back"
+        ));
+    }
+    ui.say(if observe { "forerun: watching, and changing nothing" } else { "forerun: watching" });
+    Ok(())
+}
+
+fn tell(said: &Said, ui: &Ui) -> Result<(), CliError> {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let text = text(&said.why);
+    if !ui.json {
+        let (day, name) = (since.as_secs() % 86_400, said.file.file_name().unwrap_or_default());
+        let time = format!("{:02}:{:02}:{:02}", day / 3_600, day / 60 % 60, day % 60);
+        let name = name.to_string_lossy();
+        return ui.print(&format!("{time} pid {:<7} {:<15} {name:<20} {text}\n", said.pid, said.program));
+    }
+    let (decision, from, to, rate, used) = parts(&said.why);
+    ui.print_json_line(&SaidJson {
+        event: "window",
+        time_s: since.as_secs_f64(),
+        pid: said.pid,
+        program: &said.program,
+        file: said.file.display().to_string(),
+        decision,
+        from_pages: from,
+        to_pages: to,
+        rate_percent: rate,
+        used_percent: used,
+        text,
+    })
+}
+
+fn pages(pages: u32) -> String {
+    human::bytes(f64::from(pages) * 4096.0)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "for people")]
+fn times(percent: u64) -> String {
+    human::times(percent as f64 / 100.0)
+}
+
+fn text(why: &Why) -> String {
+    match *why {
+        Why::Grow { from, to, rate } => {
+            #[expect(clippy::cast_precision_loss, reason = "for people")]
+            let rate = human::rate(rate as f64 * 4096.0);
+            format!("window {} → {}: sequential at {rate}, tried", pages(from), pages(to))
+        }
+        Why::Grown { from, to, percent } => {
+            format!("window {} → {}: kept, {} as fast", pages(from), pages(to), times(percent))
+        }
+        Why::NotGrown { from, to, percent } => {
+            format!("window {} → {}: taken back, {} as fast", pages(to), pages(from), times(percent))
+        }
+        Why::Shrink { from, used } => {
+            format!(
+                "window {} → one page: random mmap, {used}% of what it read was seen to be used, tried",
+                pages(from)
+            )
+        }
+        Why::Shrunk { from, used, percent } => format!(
+            "window {} → one page: kept, {} as fast, of the window {used}% was used",
+            pages(from),
+            times(percent)
+        ),
+        Why::NotShrunk { percent } => format!("window as usual again: {} as fast without", times(percent)),
+        Why::Near => "window as usual again: its faults are near each other now".to_owned(),
+        Why::Idle => "window as usual again: not read for half a minute".to_owned(),
+        Why::Stray => "window as usual: it was opened while another was being given".to_owned(),
+        Why::End => "window as usual again: the end".to_owned(),
+    }
+}
+
+type Parts = (&'static str, Option<u32>, Option<u32>, Option<u64>, Option<u64>);
+
+/// Name, window before and after, percent of the rate before, percent that was used.
+fn parts(why: &Why) -> Parts {
+    match *why {
+        Why::Grow { from, to, .. } => ("grow", Some(from), Some(to), None, None),
+        Why::Grown { from, to, percent } => ("grown", Some(from), Some(to), Some(percent), None),
+        Why::NotGrown { from, to, percent } => ("not-grown", Some(to), Some(from), Some(percent), None),
+        Why::Shrink { from, used } => ("shrink", Some(from), Some(1), None, Some(used)),
+        Why::Shrunk { from, used, percent } => ("shrunk", Some(from), Some(1), Some(percent), Some(used)),
+        Why::NotShrunk { percent } => ("not-shrunk", Some(1), None, Some(percent), None),
+        Why::Near => ("near", Some(1), None, None, None),
+        Why::Idle => ("idle", None, None, None, None),
+        Why::Stray => ("stray", None, None, None, None),
+        Why::End => ("end", None, None, None, None),
+    }
+}
+
+fn end(sums: &Sums, observe: bool, ui: &Ui) -> Result<(), CliError> {
+    if ui.json {
+        return ui.print_json_line(&SumsJson {
+            event: "end",
+            events: sums.events,
+            lost_events: sums.lost,
+            windows_tried: sums.tried,
+            windows_kept: sums.kept,
+            cpu_ns: sums.cpu,
+        });
+    }
+    #[expect(clippy::cast_precision_loss, reason = "for people")]
+    let cpu = human::duration(sums.cpu as f64);
+    let would = if observe { " would have been" } else { "" };
+    ui.say(&format!(
+        "forerun: {} windows{would} tried, {} kept; {} events, {} lost · {cpu} CPU",
+        human::count(sums.tried),
+        human::count(sums.kept),
+        human::count(sums.events),
+        human::count(sums.lost)
+    ));
+    Ok(())
+}

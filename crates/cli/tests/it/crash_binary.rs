@@ -1,0 +1,428 @@
+//! The program itself, killed at any moment: over a file, and over a member that loses power at the same instant.
+//!
+//! A client keeps writes, reads and flushes under way, each 512 bytes of what it writes say which write brought them; the server
+//! is killed with requests in its hands and started anew, and every sector is judged: what was acknowledged is there, or
+//! newer. The lossy member forgets at the kill a part of what was not flushed, sector by sector, so there only what FLUSH or
+//! FUA had acknowledged must be left. `make crash-binary` does fifty rounds of each, `FORERUN_CRASH_CYCLES=1000` as many.
+
+use forerun_serve::nbd::handshake::{Export, Handshake, Step, Tls, greeting, option_bytes};
+use forerun_serve::nbd::wire::{
+    Command, Parsed, REQUEST_BYTES, Request, export, parse_request, request, request_bytes, simple_reply,
+};
+use std::collections::BTreeMap;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::sync::{Arc, Mutex};
+
+const SECTOR: usize = 512;
+const SECTORS: usize = 2048;
+/// Requests under way.
+const DEPTH: usize = 16;
+/// Most sectors of a request: several blocks, and parts of them.
+const LENGTH_MAX: usize = 100;
+
+fn cycles() -> u64 {
+    std::env::var("FORERUN_CRASH_CYCLES").ok().and_then(|text| text.parse().ok()).unwrap_or(3)
+}
+
+/// SplitMix64.
+struct Draw(u64);
+
+impl Draw {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        (z ^ (z >> 31)) % n
+    }
+}
+
+/// A sector as a write leaves it.
+fn stamped(write: u64, sector: usize) -> [u8; SECTOR] {
+    let mut out = [0; SECTOR];
+    for pair in out.chunks_exact_mut(16) {
+        pair[..8].copy_from_slice(&write.to_be_bytes());
+        pair[8..].copy_from_slice(&(sector as u64).to_be_bytes());
+    }
+    out
+}
+
+/// Which write left a sector so; the whole of it must say the same.
+fn stamp(bytes: &[u8], sector: usize, seed: u64) -> u64 {
+    let write = u64::from_be_bytes(bytes[..8].try_into().expect("eight bytes"));
+    assert!(bytes == stamped(write, sector), "seed {seed}: sector {sector} is torn or of another place");
+    write
+}
+
+fn image() -> Vec<u8> {
+    (0..SECTORS).flat_map(|sector| stamped(0, sector)).collect()
+}
+
+/// What is known of the sectors: which writes they had, and from which on nothing older may be seen.
+struct Model {
+    written: Vec<Vec<u64>>,
+    acknowledged: Vec<u64>,
+    durable: Vec<u64>,
+    writes: u64,
+}
+
+impl Model {
+    fn new() -> Self {
+        Self {
+            written: vec![vec![0]; SECTORS],
+            acknowledged: vec![0; SECTORS],
+            durable: vec![0; SECTORS],
+            writes: 0,
+        }
+    }
+
+    /// Judges what was read, and returns it.
+    fn judge(&self, bytes: &[u8], first: usize, floor: &[u64], seed: u64) -> Vec<u64> {
+        let judge = |(index, bytes): (usize, &[u8])| {
+            let sector = first + index;
+            let seen = stamp(bytes, sector, seed);
+            assert!(
+                self.written[sector].contains(&seen),
+                "seed {seed}: sector {sector} has write {seen}, not of it"
+            );
+            let least = floor[index];
+            assert!(seen >= least, "seed {seed}: sector {sector} has write {seen}, lost is {least}");
+            seen
+        };
+        bytes.chunks_exact(SECTOR).enumerate().map(judge).collect()
+    }
+
+    /// A new process serves what was found: nothing else may be seen from now on.
+    fn begin_anew(&mut self, found: Vec<u64>) {
+        self.written = found.iter().map(|&write| vec![write]).collect();
+        (self.acknowledged, self.durable) = (found.clone(), found);
+    }
+}
+
+/// A request under way: what it was, and what was acknowledged when it was sent.
+struct Flying {
+    request: Request,
+    write: u64,
+    floor: Vec<u64>,
+}
+
+fn sectors(request: &Request) -> std::ops::Range<usize> {
+    let first = request.offset as usize / SECTOR;
+    first..first + request.length as usize / SECTOR
+}
+
+/// One connection, without chunks.
+struct Client {
+    stream: UnixStream,
+    flying: BTreeMap<u64, Flying>,
+    cookie: u64,
+}
+
+impl Client {
+    fn connect(socket: &Path) -> Self {
+        let mut stream = UnixStream::connect(socket).expect("it listens");
+        stream.read_exact(&mut [0; 18]).expect("greeted");
+        stream.write_all(&3_u32.to_be_bytes()).expect("sent");
+        stream.write_all(&option_bytes(7, &[0; 6])).expect("sent");
+        loop {
+            let mut head = [0; 20];
+            stream.read_exact(&mut head).expect("answered");
+            let word = |at: usize| u32::from_be_bytes(head[at..at + 4].try_into().expect("four bytes"));
+            stream.read_exact(&mut vec![0; word(16) as usize]).expect("answered");
+            if word(12) == 1 {
+                return Self { stream, flying: BTreeMap::new(), cookie: 0 };
+            }
+        }
+    }
+
+    fn send(&mut self, model: &mut Model, command: Command, flags: u16, range: std::ops::Range<usize>) {
+        self.cookie += 1;
+        let (offset, length) = ((range.start * SECTOR) as u64, (range.len() * SECTOR) as u32);
+        let request = Request { flags, command, cookie: self.cookie, offset, length };
+        let floor = match command {
+            // All that was acknowledged before it was sent is to be durable.
+            Command::Flush => model.acknowledged.clone(),
+            _ => model.acknowledged[range.clone()].to_vec(),
+        };
+        let mut bytes = request_bytes(&request).to_vec();
+        if command == Command::Write {
+            model.writes += 1;
+            for sector in range {
+                model.written[sector].push(model.writes);
+                bytes.extend(stamped(model.writes, sector));
+            }
+        }
+        self.flying.insert(self.cookie, Flying { request, write: model.writes, floor });
+        // A server that was killed takes nothing more.
+        drop(self.stream.write_all(&bytes));
+    }
+
+    /// Takes an answer; none when the stream has ended.
+    fn receive(&mut self, model: &mut Model, seed: u64) -> Option<()> {
+        let mut head = [0; 16];
+        self.stream.read_exact(&mut head).ok()?;
+        assert_eq!(head[4..8], [0; 4], "seed {seed}: an error");
+        let cookie = u64::from_be_bytes(head[8..].try_into().expect("eight bytes"));
+        let Flying { request, write, floor } = self.flying.remove(&cookie).expect("asked for");
+        let range = sectors(&request);
+        match request.command {
+            Command::Read => {
+                let mut data = vec![0; request.length as usize];
+                self.stream.read_exact(&mut data).ok()?;
+                model.judge(&data, range.start, &floor, seed);
+            }
+            Command::Write => {
+                model.acknowledged[range.clone()].fill(write);
+                if request.flags & request::FUA != 0 {
+                    model.durable[range].fill(write);
+                }
+            }
+            _ => model
+                .durable
+                .iter_mut()
+                .zip(floor)
+                .for_each(|(durable, floor)| *durable = floor.max(*durable)),
+        }
+        Some(())
+    }
+
+    /// Draws a request, and sends it unless a write of its sectors is under way.
+    fn draw(&mut self, model: &mut Model, draw: &mut Draw) {
+        let length = 1 + draw.below(LENGTH_MAX as u64) as usize;
+        let first = draw.below((SECTORS - length) as u64) as usize;
+        let range = first..first + length;
+        match draw.below(10) {
+            0 => self.send(model, Command::Flush, 0, 0..0),
+            1..=3 => self.send(model, Command::Read, 0, range),
+            kind => {
+                let overlaps = |flying: &Flying| {
+                    let other = sectors(&flying.request);
+                    flying.request.command == Command::Write
+                        && other.start < range.end
+                        && range.start < other.end
+                };
+                if !self.flying.values().any(overlaps) {
+                    let flags = if kind == 9 { request::FUA } else { 0 };
+                    self.send(model, Command::Write, flags, range);
+                }
+            }
+        }
+    }
+}
+
+/// A member with a volatile cache, as an NBD server of this process.
+struct Lossy {
+    medium: Mutex<Medium>,
+    /// Flushes are acknowledged, and nothing is done.
+    lies: bool,
+}
+
+struct Medium {
+    durable: Vec<u8>,
+    seen: Vec<u8>,
+    /// Of what was not flushed, the sectors in the order in which they were written.
+    pending: Vec<(usize, Vec<u8>)>,
+    /// Power cuts so far: who was connected before one is not heard any more.
+    cuts: u64,
+}
+
+impl Lossy {
+    fn start(socket: &Path, lies: bool) -> Arc<Self> {
+        let listener = UnixListener::bind(socket).expect("bound");
+        let medium = Medium { durable: image(), seen: image(), pending: Vec::new(), cuts: 0 };
+        let lossy = Arc::new(Self { medium: Mutex::new(medium), lies });
+        let member = Arc::clone(&lossy);
+        std::thread::spawn(move || {
+            while let Ok((stream, _)) = listener.accept() {
+                let member = Arc::clone(&member);
+                std::thread::spawn(move || member.serve(stream));
+            }
+        });
+        lossy
+    }
+
+    /// Power goes: of what was not flushed each sector is there or not.
+    fn cut(&self, draw: &mut Draw) {
+        let mut medium = self.medium.lock().expect("whole");
+        medium.cuts += 1;
+        for (sector, bytes) in std::mem::take(&mut medium.pending) {
+            if draw.below(2) == 0 {
+                medium.durable[sector * SECTOR..][..SECTOR].copy_from_slice(&bytes);
+            }
+        }
+        medium.seen = medium.durable.clone();
+    }
+
+    fn serve(&self, mut stream: UnixStream) -> Option<()> {
+        let cuts = self.medium.lock().expect("whole").cuts;
+        let flags = export::HAS_FLAGS | export::SEND_FLUSH | export::SEND_FUA;
+        let size = (SECTORS * SECTOR) as u64;
+        let exports = [Export { name: String::new(), description: String::new(), size, flags }];
+        let (mut machine, mut input) = (Handshake::new(Tls::Off), Vec::new());
+        stream.write_all(&greeting()).ok()?;
+        loop {
+            let mut out = Vec::new();
+            let (took, step) = machine.step(&input, &exports, false, &mut out);
+            input.drain(..took);
+            stream.write_all(&out).ok()?;
+            match step {
+                Step::More => {
+                    let mut byte = [0];
+                    stream.read_exact(&mut byte).ok()?;
+                    input.extend(byte);
+                }
+                Step::Again => {}
+                Step::Transmission(_) => break,
+                _ => return None,
+            }
+        }
+        loop {
+            let mut head = [0; REQUEST_BYTES];
+            stream.read_exact(&mut head).ok()?;
+            let Parsed::Request(request) = parse_request(&head) else { return None };
+            let mut data =
+                vec![0; if request.command == Command::Write { request.length as usize } else { 0 }];
+            stream.read_exact(&mut data).ok()?;
+            let reply = self.answer(&request, &data, cuts)?;
+            stream.write_all(&reply).ok()?;
+        }
+    }
+
+    fn answer(&self, request: &Request, data: &[u8], cuts: u64) -> Option<Vec<u8>> {
+        let mut reply = simple_reply(None, request.cookie).to_vec();
+        let mut medium = self.medium.lock().expect("whole");
+        if medium.cuts != cuts {
+            return None;
+        }
+        let range = request.offset as usize..request.offset as usize + request.length as usize;
+        match request.command {
+            Command::Read => reply.extend_from_slice(&medium.seen[range]),
+            Command::Write => {
+                medium.seen[range.clone()].copy_from_slice(data);
+                let first = range.start / SECTOR;
+                let sectors =
+                    data.chunks(SECTOR).enumerate().map(|(index, bytes)| (first + index, bytes.to_vec()));
+                medium.pending.extend(sectors);
+            }
+            Command::Flush => {}
+            _ => return None,
+        }
+        let asked = request.command == Command::Flush || request.flags & request::FUA != 0;
+        if asked && !self.lies {
+            medium.durable = medium.seen.clone();
+            medium.pending.clear();
+        }
+        Some(reply)
+    }
+}
+
+/// Starts the server. The kernel may still work at what a killed one had in hand, and holds its lock until then.
+fn start(over: &str, socket: &Path) -> Child {
+    (0..1000).find_map(|_| try_start(over, socket)).expect("it starts once the lock is free")
+}
+
+fn try_start(over: &str, socket: &Path) -> Option<Child> {
+    let mut server = std::process::Command::new(assert_cmd::cargo::cargo_bin("forerun"))
+        .args([
+            "serve",
+            "--quiet",
+            "--cache",
+            "16M",
+            "--scheme",
+            "asp+msp",
+            "--over",
+            over,
+            "--control",
+            "off",
+        ])
+        .arg("--socket")
+        .arg(socket)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("it starts");
+    let mut line = String::new();
+    BufReader::new(server.stdout.take().expect("piped")).read_line(&mut line).expect("an address");
+    if line.starts_with("nbd+unix:") {
+        return Some(server);
+    }
+    server.wait().expect("it ended");
+    None
+}
+
+/// Kills and starts the server again and again; `lossy` is the member that loses power with it, if it is not a file.
+fn rounds(over: &str, folder: &Path, lossy: Option<&Lossy>, seed: u64) {
+    let (socket, mut draw, mut model) = (folder.join("s"), Draw(seed), Model::new());
+    for _ in 0..cycles() {
+        let mut server = start(over, &socket);
+        let mut client = Client::connect(&socket);
+        let found = read_all(&mut client, &model, seed, lossy.is_some());
+        model.begin_anew(found);
+        let until = 20 + draw.below(400);
+        for _ in 0..until {
+            client.draw(&mut model, &mut draw);
+            while client.flying.len() >= DEPTH {
+                client.receive(&mut model, seed).expect("it is served");
+            }
+        }
+        server.kill().expect("it ran");
+        server.wait().expect("it ended");
+        // What it had sent before counts.
+        while client.receive(&mut model, seed).is_some() {}
+        if let Some(lossy) = lossy {
+            lossy.cut(&mut draw);
+        }
+    }
+    let mut server = start(over, &socket);
+    read_all(&mut Client::connect(&socket), &model, seed, lossy.is_some());
+    server.kill().expect("it ran");
+    server.wait().expect("it ended");
+}
+
+/// Reads and judges everything.
+fn read_all(client: &mut Client, model: &Model, seed: u64, only_durable: bool) -> Vec<u64> {
+    let (offset, length) = (0, (SECTORS * SECTOR) as u32);
+    let request = Request { flags: 0, command: Command::Read, cookie: 0, offset, length };
+    client.stream.write_all(&request_bytes(&request)).expect("sent");
+    let mut reply = vec![0; 16 + SECTORS * SECTOR];
+    client.stream.read_exact(&mut reply).expect("answered");
+    let floor = if only_durable { &model.durable } else { &model.acknowledged };
+    model.judge(&reply[16..], 0, floor, seed)
+}
+
+/// Another each time, unless the seed of a failure is given.
+fn seed() -> u64 {
+    let given = std::env::var("FORERUN_CRASH_SEED").ok().and_then(|text| text.parse().ok());
+    given.unwrap_or_else(|| u64::from(std::process::id()))
+}
+
+#[test]
+fn a_server_that_is_killed_over_a_file_has_lost_nothing_that_it_acknowledged() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path: PathBuf = folder.path().join("disk.img");
+    std::fs::write(&path, image()).expect("written");
+    rounds(&path.display().to_string(), folder.path(), None, seed());
+}
+
+/// Over a member that loses power at each kill.
+fn rounds_over_lossy(lies: bool) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let far = folder.path().join("far");
+    let lossy = Lossy::start(&far, lies);
+    rounds(&format!("nbd+unix:///?socket={}", far.display()), folder.path(), Some(&lossy), seed());
+}
+
+#[test]
+fn a_server_that_is_killed_as_its_member_loses_power_has_lost_nothing_that_it_called_durable() {
+    rounds_over_lossy(false);
+}
+
+/// Who finds nothing may be blind.
+#[test]
+#[should_panic(expected = "lost is")]
+fn a_member_that_lies_about_its_flushes_is_found_out() {
+    rounds_over_lossy(true);
+}

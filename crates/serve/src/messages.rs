@@ -1,0 +1,247 @@
+//! What a server has to say to a person, said by a thread of its own.
+//!
+//! Who reads the messages may be slow, or gone: a pipe that nobody reads, a terminal that is stopped, a journal that hangs. The
+//! loop must wait for none of them, nor must the end of the server. So a message is put into a queue and a thread writes
+//! it. The queue is bounded, and so is what is said in a while, since a member that fails has the same to say thousands of
+//! times a second. What does not fit is counted, and how much that was is said as soon as something can be said again.
+
+use forerun_core::units::Nanos;
+use std::collections::VecDeque;
+use std::fmt::Write as _;
+use std::io;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Messages that wait to be written.
+const QUEUE_MAX: usize = 256;
+/// Messages of the loop in each [`WINDOW`]: what a person reads, and what a journal takes without a limit of its own.
+const WINDOW_MAX: u32 = 100;
+/// How long a window is.
+const WINDOW: Nanos = Nanos::from_secs(10);
+/// Longest message, bytes; the rest is cut off.
+const LINE_BYTES_MAX: usize = 4096;
+
+/// How much a message matters, as syslog numbers it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Priority {
+    /// Something is not as it should be.
+    Warning = 4,
+    /// What a server says of itself.
+    Info = 6,
+}
+
+/// The queue, and what became of it.
+#[derive(Debug, Default)]
+struct State {
+    lines: VecDeque<(Priority, String)>,
+    /// A line is being written, or the thread has gone.
+    writing: bool,
+    /// Nothing more will come.
+    ended: bool,
+    /// Messages that were left out, and how many of them were spoken of.
+    dropped: u64,
+    confessed: u64,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    state: Mutex<State>,
+    wake: Condvar,
+    quiet: Condvar,
+}
+
+impl Shared {
+    /// Every change of the state is one step, so a panic elsewhere leaves it whole.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The loop's end of the queue.
+#[derive(Debug)]
+pub struct Messages {
+    shared: Arc<Shared>,
+    /// When the window began, and what was said in it.
+    window: (Nanos, u32),
+}
+
+impl Messages {
+    /// Starts the thread that calls `write` with each message. It ends with the process, or when all was said.
+    ///
+    /// # Errors
+    /// When there is no thread to be had.
+    pub fn start(write: impl FnMut(Priority, &str) + Send + 'static) -> io::Result<Self> {
+        let shared = Arc::new(Shared::default());
+        let theirs = Arc::clone(&shared);
+        let thread = std::thread::Builder::new().name("messages".into()).stack_size(128 << 10);
+        thread.spawn(move || speak(&theirs, write))?;
+        Ok(Self { shared, window: (Nanos::ZERO, 0) })
+    }
+
+    /// Something that there is no limit for but the queue: what a server says once.
+    pub fn say(&self, level: Priority, line: &str) {
+        let end = (0..=line.len().min(LINE_BYTES_MAX)).rev().find(|&at| line.is_char_boundary(at));
+        let mut state = self.shared.lock();
+        if state.lines.len() == QUEUE_MAX {
+            state.dropped += 1;
+            return;
+        }
+        state.lines.push_back((level, line[..end.unwrap_or(0)].to_owned()));
+        drop(state);
+        self.shared.wake.notify_one();
+    }
+
+    /// Something that happened at `now` and may happen again and again.
+    pub(crate) fn warn(&mut self, now: Nanos, line: &str) {
+        let (begin, said) = &mut self.window;
+        if now.since(*begin) >= WINDOW {
+            (*begin, *said) = (now, 0);
+        }
+        if *said == WINDOW_MAX {
+            return self.left_out(1);
+        }
+        *said += 1;
+        self.say(Priority::Warning, line);
+    }
+
+    /// So many messages were not even made.
+    pub(crate) fn left_out(&self, count: u64) {
+        self.shared.lock().dropped += count;
+    }
+
+    /// Messages that were left out so far.
+    #[must_use]
+    pub fn dropped(&self) -> u64 {
+        self.shared.lock().dropped
+    }
+
+    /// Nothing more will be said. Waits until all was, but no longer than `most`; whether it was.
+    #[must_use]
+    pub fn finish(self, most: Duration) -> bool {
+        let mut state = self.shared.lock();
+        state.ended = true;
+        self.shared.wake.notify_one();
+        let open =
+            |state: &mut State| state.writing || !state.lines.is_empty() || state.has_more_to_confess();
+        let (state, _) = self
+            .shared
+            .quiet
+            .wait_timeout_while(state, most, |state| open(state))
+            .unwrap_or_else(PoisonError::into_inner);
+        let mut state = state;
+        !open(&mut state)
+    }
+}
+
+impl State {
+    const fn has_more_to_confess(&self) -> bool {
+        self.dropped > self.confessed
+    }
+
+    /// What is to be written next, if anything.
+    fn next(&mut self) -> Option<(Priority, String)> {
+        if self.has_more_to_confess() && (self.ended || !self.lines.is_empty()) {
+            let new = self.dropped - std::mem::replace(&mut self.confessed, self.dropped);
+            let mut line = String::new();
+            // Writing to a string cannot fail.
+            let _ = write!(line, "{new} messages were left out: more came than can be said");
+            return Some((Priority::Warning, line));
+        }
+        self.lines.pop_front()
+    }
+}
+
+/// Says the thread has ended, also when what it calls has panicked.
+struct Farewell<'a>(&'a Shared);
+
+impl Drop for Farewell<'_> {
+    fn drop(&mut self) {
+        let mut state = self.0.lock();
+        state.writing = false;
+        drop(state);
+        self.0.quiet.notify_all();
+    }
+}
+
+fn speak(shared: &Shared, mut write: impl FnMut(Priority, &str)) {
+    let _farewell = Farewell(shared);
+    let mut state = shared.lock();
+    loop {
+        match state.next() {
+            Some((level, line)) => {
+                state.writing = true;
+                drop(state);
+                write(level, &line);
+                state = shared.lock();
+                state.writing = false;
+                shared.quiet.notify_all();
+            }
+            None if state.ended => return,
+            None => state = shared.wake.wait(state).unwrap_or_else(PoisonError::into_inner),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+
+    /// Messages that are written when the test says so, and what was written.
+    fn held_up() -> (Messages, mpsc::Sender<()>, mpsc::Receiver<String>) {
+        let ((go, may), (wrote, written)) = (mpsc::channel(), mpsc::channel());
+        let messages = Messages::start(move |_, line| {
+            // The end of the test is leave enough.
+            let _ = may.recv();
+            let _ = wrote.send(line.to_owned());
+        });
+        (messages.expect("a thread"), go, written)
+    }
+
+    #[test]
+    fn a_reader_that_does_not_read_holds_up_nobody_and_what_was_left_out_is_counted_and_said() {
+        let (messages, go, written) = held_up();
+        for number in 0..1000 {
+            messages.say(Priority::Info, &number.to_string());
+        }
+        // One may be in the thread's hands already.
+        let dropped = messages.dropped();
+        assert!((743..=744).contains(&dropped), "{dropped}");
+        drop(go);
+        assert!(messages.finish(Duration::from_secs(60)));
+        let lines: Vec<String> = written.iter().collect();
+        assert_eq!(lines.len() as u64, 1000 - dropped + 1);
+        assert!(lines.iter().any(|line| line.starts_with(&format!("{dropped} messages were left out"))));
+    }
+
+    #[test]
+    fn an_end_that_nobody_hears_is_not_waited_for() {
+        let (messages, _go, _written) = held_up();
+        messages.say(Priority::Info, "hello");
+        assert!(!messages.finish(Duration::from_millis(1)));
+    }
+
+    #[test]
+    fn what_happens_again_and_again_is_said_so_often_in_a_while() {
+        let (mut messages, go, written) = held_up();
+        drop(go);
+        for number in 0..250_u64 {
+            messages.warn(Nanos::from_millis(number), "again");
+        }
+        assert_eq!(messages.dropped(), 150);
+        messages.warn(Nanos::from_secs(11), "later");
+        assert!(messages.finish(Duration::from_secs(60)));
+        let lines: Vec<String> = written.iter().collect();
+        assert_eq!(lines.len(), 102, "{lines:?}");
+        assert_eq!(lines.iter().filter(|line| *line == "again").count(), 100);
+    }
+
+    #[test]
+    fn a_line_without_end_is_cut() {
+        let (messages, go, written) = held_up();
+        drop(go);
+        messages.say(Priority::Info, &"ä".repeat(LINE_BYTES_MAX));
+        assert!(messages.finish(Duration::from_secs(60)));
+        assert_eq!(written.recv().expect("a line").len(), LINE_BYTES_MAX);
+    }
+}

@@ -1,0 +1,387 @@
+//! `forerun watch` of all programs: one loop that is told where the kernel reads ahead, and decides.
+//!
+//! ```text
+//!   tracepoints ─▶ ring of each processor ─▶ in the order of time ─▶ Governor ─▶ windows of open files
+//!                                                                     └─▶ a line for each decision
+//! ```
+//!
+//! It sleeps until an event comes; after many it sleeps a moment longer, so that they come in batches. What it changes it takes
+//! back at its end, and what a killed run changed at its beginning (`window.rs`). With `observe` it decides and changes nothing: of
+//! each reader its first decision is told.
+
+pub use crate::govern::Why;
+use crate::govern::{Act, Governor, Ground, RUNGS};
+use crate::memory;
+use crate::names;
+use crate::outcome::RecordError;
+use crate::reads::{ReadPoints, SYNC, Sight};
+use crate::record::unsupported;
+use crate::ring::{Beside, Ring, Scope};
+use crate::sample::{self, Sample};
+use crate::session;
+use crate::sys;
+use crate::volumes::Volumes;
+use crate::window::{Knob, Windows};
+use forerun_trace::assemble::FileId;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::CString;
+use std::fs;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Longest sleep: how late a signal may be seen that comes between a look and the sleep.
+const SLEEP: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
+/// Events at once after which more are waited for a moment.
+const MANY: usize = 64;
+const MOMENT: std::time::Duration = std::time::Duration::from_millis(2);
+/// How often settings of devices are read again, and who is idle is forgotten, nanoseconds.
+const LOOK_EVERY: u64 = 5_000_000_000;
+/// Files that are followed at once: the kernel compares each read with all of them.
+const FOLLOWED_MAX: usize = 32;
+/// A window may be one part in so many of the memory that the reader's cgroup leaves, or the machine.
+const MEMORY_PARTS: u64 = 64;
+/// Bytes of a page.
+const PAGE: u64 = 4_096;
+
+/// What is to be done.
+#[derive(Clone, Debug)]
+pub struct DaemonOptions {
+    /// Decide, and change nothing.
+    pub observe: bool,
+    /// Only files of the file systems that hold these; empty: all.
+    pub only: Vec<PathBuf>,
+    /// Where the books of windows are kept.
+    pub state: PathBuf,
+    /// End when somebody sets this.
+    pub stop: Arc<AtomicBool>,
+}
+
+/// A decision.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Said {
+    /// Whose reads.
+    pub pid: u32,
+    /// The process's name.
+    pub program: String,
+    /// The file, as the process has opened it.
+    pub file: PathBuf,
+    /// What was decided.
+    pub why: Why,
+}
+
+/// What a running daemon tells.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Told {
+    /// It sees reads from now on; so many open files had a window of a run that was killed, and have their device's again.
+    Ready(usize),
+    /// A decision.
+    Said(Said),
+}
+
+/// What came of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sums {
+    /// Events that were taken.
+    pub events: u64,
+    /// Events that did not fit into the rings.
+    pub lost: u64,
+    /// Windows that were tried.
+    pub tried: u64,
+    /// Of them, those that paid.
+    pub kept: u64,
+    /// Processor time, nanoseconds.
+    pub cpu: u64,
+}
+
+/// Why there is no daemon.
+#[derive(Debug, thiserror::Error)]
+pub enum DaemonError {
+    /// The kernel or a privilege is missing.
+    #[error(transparent)]
+    Record(#[from] RecordError),
+    /// A path whose file system was to be watched holds none that can be.
+    #[error("{}: not on a file system of a device; `forerun watch --check` lists those that are", .path.display())]
+    Place {
+        /// As given.
+        path: PathBuf,
+    },
+    /// The books cannot be kept, so nothing is changed.
+    #[error("the books of windows in {}: {source}; --state DIR puts them elsewhere, --observe needs none", .folder.display())]
+    Books {
+        /// Where.
+        folder: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// Watches until it is stopped; `say` is told when it has begun, and of every decision.
+///
+/// # Errors
+/// [`DaemonError`].
+pub fn run(options: &DaemonOptions, say: &mut dyn FnMut(&Told)) -> Result<Sums, DaemonError> {
+    let points = ReadPoints::load().map_err(|error| needs(unsupported(error)))?;
+    let only = devices(&options.only)?;
+    let mut taken_back = 0;
+    let windows = if options.observe {
+        None
+    } else {
+        let books = |source| DaemonError::Books { folder: options.state.clone(), source };
+        let (windows, found) = Windows::new(&options.state).map_err(books)?;
+        taken_back = found;
+        Some(windows)
+    };
+    let rings = session::rings(&points.ids, Scope::EveryoneAtOnce, Beside::Nothing)?;
+    let mut daemon = Daemon {
+        rings,
+        points,
+        only,
+        windows,
+        governor: Governor::default(),
+        grounds: BTreeMap::new(),
+        followed: BTreeMap::new(),
+        batch: Vec::new(),
+        sums: Sums::default(),
+        looked: sys::now(),
+        own: std::process::id(),
+    };
+    daemon.begin().map_err(RecordError::Ring)?;
+    say(&Told::Ready(taken_back));
+    let ended = daemon.watch(&options.stop, say);
+    // Whatever happened: nothing stays.
+    let mut acts = Vec::new();
+    daemon.governor.end(&mut acts);
+    daemon.act(&acts, say);
+    if let Some(windows) = &mut daemon.windows {
+        windows.end();
+    }
+    ended?;
+    Ok(Sums { cpu: sys::own_cpu(), ..daemon.sums })
+}
+
+/// The same refusal, with the kernel that has what is missing.
+fn needs(error: RecordError) -> RecordError {
+    match error {
+        RecordError::Unsupported { what, .. } if what.contains("readahead/") => RecordError::Unsupported {
+            what,
+            remedy: "watching all programs needs Linux 6.18; `forerun watch -- COMMAND` needs 6.12".into(),
+        },
+        other => other,
+    }
+}
+
+/// Devices of the file systems that hold these paths.
+fn devices(paths: &[PathBuf]) -> Result<BTreeSet<(u32, u32)>, DaemonError> {
+    let mut volumes = Volumes::now();
+    let device = |path: &PathBuf| {
+        let found = path.canonicalize().ok().and_then(|path| volumes.holding(&path));
+        let volume = found.filter(|volume| Knob::of(volume.device.major(), volume.device.minor()).is_some());
+        let volume = volume.ok_or_else(|| DaemonError::Place { path: path.clone() })?;
+        Ok((volume.device.major(), volume.device.minor()))
+    };
+    paths.iter().map(device).collect()
+}
+
+struct Daemon {
+    rings: Vec<Ring>,
+    points: ReadPoints,
+    only: BTreeSet<(u32, u32)>,
+    windows: Option<Windows>,
+    governor: Governor,
+    grounds: BTreeMap<(u32, u32), Option<Ground>>,
+    /// How many readers of each are judged by its touches.
+    followed: BTreeMap<FileId, u32>,
+    batch: Vec<(u64, u32, Sight)>,
+    sums: Sums,
+    looked: u64,
+    own: u32,
+}
+
+impl Daemon {
+    /// Sets filters, and switches on what is always on.
+    fn begin(&self) -> io::Result<()> {
+        let always = self.points.always.clone();
+        let devices: Vec<String> =
+            self.only.iter().map(|(major, minor)| format!("s_dev=={}", major << 20 | minor)).collect();
+        for ring in &self.rings {
+            if !devices.is_empty() {
+                let filter = CString::new(devices.join("||"))?;
+                always.clone().try_for_each(|at| ring.filter_one(at, &filter))?;
+            }
+            ring.switch(always.clone(), true)?;
+        }
+        Ok(())
+    }
+
+    fn watch(&mut self, stop: &AtomicBool, say: &mut dyn FnMut(&Told)) -> Result<(), RecordError> {
+        while !stop.load(Ordering::Relaxed) {
+            self.sleep()?;
+            self.drain()?;
+            let mut batch = std::mem::take(&mut self.batch);
+            batch.sort_by_key(|&(time, ..)| time);
+            let many = batch.len() >= MANY;
+            for (time, pid, sight) in batch.drain(..) {
+                let mut acts = Vec::new();
+                self.see(time, pid, &sight, &mut acts);
+                self.act(&acts, say);
+            }
+            self.batch = batch;
+            let now = sys::now();
+            if now.saturating_sub(self.looked) > LOOK_EVERY {
+                self.looked = now;
+                self.grounds.clear();
+                let mut acts = Vec::new();
+                self.governor.tick(now, &mut acts);
+                self.act(&acts, say);
+            }
+            if many {
+                std::thread::sleep(MOMENT);
+            }
+        }
+        Ok(())
+    }
+
+    fn sleep(&self) -> Result<(), RecordError> {
+        let mut fds: Vec<_> = self.rings.iter().map(|ring| PollFd::new(ring, PollFlags::IN)).collect();
+        match poll(&mut fds, Some(&SLEEP)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+            Err(error) => Err(RecordError::Ring(error.into())),
+        }
+    }
+
+    fn drain(&mut self) -> Result<(), RecordError> {
+        let Self { rings, points, batch, sums, own, .. } = self;
+        for ring in rings {
+            ring.drain(&mut |record| -> Result<(), RecordError> {
+                match sample::parse(record)? {
+                    Sample::Event { pid, time, raw, .. } => {
+                        sums.events += 1;
+                        // What we read ourselves is no program's wish.
+                        if let Some(sight) = points.read(raw).filter(|_| pid != *own) {
+                            batch.push((time, pid, sight));
+                        }
+                    }
+                    Sample::Lost(events) => sums.lost += events,
+                    _ => {}
+                }
+                Ok(())
+            })?;
+        }
+        Ok(())
+    }
+
+    fn see(&mut self, time: u64, pid: u32, sight: &Sight, acts: &mut Vec<Act>) {
+        let (Sight::Asked { file, .. }
+        | Sight::Window { file, .. }
+        | Sight::Fault { file, .. }
+        | Sight::Mapped { file, .. }
+        | Sight::Read { file, .. }) = *sight
+        else {
+            return;
+        };
+        if let Some(ground) = self.ground((file.major, file.minor)) {
+            self.governor.see(time, pid, sight, ground, acts);
+        }
+    }
+
+    /// What the device of a file is like now; `None` where nothing can be changed.
+    fn ground(&mut self, device: (u32, u32)) -> Option<Ground> {
+        let only = &self.only;
+        *self.grounds.entry(device).or_insert_with(|| {
+            let within = only.is_empty() || only.contains(&device);
+            let knob = Knob::of(device.0, device.1).filter(|_| within)?;
+            let usual = knob.get().ok()? / 4;
+            let most = memory::available() / PAGE / MEMORY_PARTS;
+            let most = most.min(u64::from(RUNGS[RUNGS.len() - 1]));
+            // Pages of a window fit.
+            Some(Ground { usual, most: most as u32 })
+        })
+    }
+
+    fn act(&mut self, acts: &[Act], say: &mut dyn FnMut(&Told)) {
+        for act in acts {
+            match *act {
+                Act::Follow { file, on } => self.follow(file, on),
+                Act::Window { pid, file, pages, why } => {
+                    if self.give(pid, file, pages, why) {
+                        say(&Told::Said(said(pid, file, why)));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Gives a window, unless only observing; returns whether it is to be told.
+    fn give(&mut self, pid: u32, file: FileId, pages: Option<u32>, why: Why) -> bool {
+        let is_trial = matches!(why, Why::Grow { .. } | Why::Shrink { .. });
+        let Some(windows) = &mut self.windows else {
+            self.governor.refused(pid, file);
+            self.sums.tried += u64::from(is_trial);
+            return is_trial;
+        };
+        if matches!(why, Why::Grown { .. } | Why::Shrunk { .. }) {
+            self.sums.kept += 1;
+            return true;
+        }
+        // The reader's cgroup pays for what is read ahead of it.
+        let free = memory::cgroup_of(pid).map_or(u64::MAX, |limit| limit.limit.saturating_sub(limit.used));
+        let fits = pages.is_none_or(|pages| u64::from(pages) * PAGE <= free / MEMORY_PARTS);
+        if !fits || windows.give(pid, file, pages).is_err() {
+            self.governor.refused(pid, file);
+            return false;
+        }
+        self.sums.tried += u64::from(is_trial);
+        why != Why::End
+    }
+
+    /// Which files are followed has changed.
+    fn follow(&mut self, file: FileId, on: bool) {
+        if on && self.followed.len() >= FOLLOWED_MAX && !self.followed.contains_key(&file) {
+            return self.governor.not_followed(file);
+        }
+        let readers = self.followed.entry(file).or_insert(0);
+        let before = *readers;
+        *readers = if on { before + 1 } else { before.saturating_sub(1) };
+        if *readers == 0 {
+            self.followed.remove(&file);
+        } else if before > 0 {
+            return;
+        }
+        if self.choose_followed().is_err() {
+            // Without its touches a file is not to be judged.
+            self.followed.remove(&file);
+            self.governor.not_followed(file);
+        }
+    }
+
+    /// Tells the kernel whose touches are wanted.
+    fn choose_followed(&self) -> io::Result<()> {
+        let which = self.points.followed.clone();
+        let names = self.followed.keys().map(|file| format!("i_ino=={}", file.inode));
+        let filter = CString::new(names.collect::<Vec<_>>().join("||"))?;
+        for ring in &self.rings {
+            if !self.followed.is_empty() {
+                which.clone().try_for_each(|at| ring.filter_one(at, &filter))?;
+            }
+            ring.switch(which.clone(), !self.followed.is_empty())?;
+        }
+        Ok(())
+    }
+}
+
+/// A decision in words that need the process: its name, and the file's.
+fn said(pid: u32, file: FileId, why: Why) -> Said {
+    let program = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default().trim().to_owned();
+    let wanted = BTreeSet::from([file]);
+    let path = names::open_files(pid, &wanted).pop().map(|(_, path)| path.into());
+    Said { pid, program, file: path.unwrap_or_default(), why }
+}
+
+/// Whether this kernel has what [`run`] needs; privileges are another matter.
+#[must_use]
+pub fn kernel_has_it() -> bool {
+    crate::tracefs::load(SYNC).is_ok()
+}

@@ -1,0 +1,548 @@
+//! Which window of the kernel's own read-ahead a reader gets: tried, measured on that reader, and kept or taken back.
+//!
+//! No model of the device is asked. What a larger window earns shows in the pages a second that a sequential reader gets, what a
+//! smaller one earns in the places a second that a mapped reader comes to:
+//!
+//! ```text
+//!   sequential:  8 marks ─▶ rate ─▶ next window ─▶ rate ≥ 1.15 × before? ──yes──▶ kept, and the next
+//!                                                                         └─no──▶ back to the last, settled
+//!   mapped:      64 faults, and little of what they loaded is mapped afterwards
+//!                        ─▶ one page ─▶ places a second ≥ before? ──yes──▶ kept until faults are near each other
+//!                                                              └─no──▶ back, next trial after 8 × as many faults
+//! ```
+//!
+//! Of what is read around a fault the kernel maps 64 KiB at once, and which of those pages are then touched nobody sees. So what is
+//! counted is places: a fault, or a stretch that is mapped without one, before the trial; in the trial, when each page that is touched
+//! faults, the faults that are not near one before. A reader who wants many pages of each place is slower then, and shows it.
+//!
+//! Never governed: an open file whose window is not its device's (the program, or somebody, chose it), and a mapped one that is also
+//! read and that the kernel has never read ahead of (the program may have said `RANDOM`, which nothing tells). The windows that are given
+//! are odd numbers of pages, so that a file opened in the instant in which the device's setting is another (`window.rs`) is known by
+//! it and set right. This file decides and touches nothing.
+
+use crate::reads::Sight;
+use forerun_trace::assemble::FileId;
+use std::collections::BTreeMap;
+
+/// Windows that are tried for sequential readers, pages: 516 KiB, 2 MiB, 8 MiB and a page each.
+pub(crate) const RUNGS: [u32; 3] = [129, 513, 2_049];
+/// The window that is tried for mapped readers, pages. None at all would be 0, which nothing can be told by.
+pub(crate) const SMALL: u32 = 1;
+/// Readers that are known at once.
+const READERS_MAX: usize = 1_024;
+/// A reader that was not seen for so long is forgotten, and its window taken back, nanoseconds.
+const IDLE: u64 = 30_000_000_000;
+/// A pause in which no rate is measured, nanoseconds.
+const PAUSE: u64 = 1_000_000_000;
+/// Streams of one reader of one file.
+const CURSORS_MAX: usize = 16;
+/// Marks, and time, over which a sequential rate is measured.
+const MARKS: u32 = 8;
+const MARKS_TIME: u64 = 20_000_000;
+/// Marks of the old window that still come after it was changed.
+const MARKS_SKIPPED: u32 = 2;
+/// Percent by which the rate has to grow. Less is chance on a busy machine.
+const GROWTH: u64 = 115;
+/// Faults, and time, over which a mapped reader is measured.
+const FAULTS: u32 = 64;
+const FAULTS_TIME: u64 = 5_000_000;
+/// Faults after which a mapped reader is followed.
+const FAULTS_FOLLOWED: u32 = 16;
+/// Faults that still belong to the old window after it was changed.
+const FAULTS_SKIPPED: u32 = 4;
+/// A window that is as small gains nothing by being smaller, pages.
+const AROUND_MIN: u32 = 8;
+/// Faults this near, pages, would have been one read-around: half of the kernel's usual window.
+const NEAR: u64 = 16;
+/// Faults that are remembered for that.
+const RECENT: usize = 64;
+/// Reads of an open file that the kernel never read ahead of, after which it may be one that was advised.
+const IDLE_READS: u32 = 2;
+
+/// What is to be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Act {
+    /// The open files of a process that are this file get a window; `None`: their device's.
+    Window { pid: u32, file: FileId, pages: Option<u32>, why: Why },
+    /// Touches of the file are wanted, or no longer.
+    Follow { file: FileId, on: bool },
+}
+
+/// Why a window is changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// A sequential reader at so many pages a second: whether a larger window makes it faster.
+    Grow {
+        /// Pages.
+        from: u32,
+        /// Pages.
+        to: u32,
+        /// Pages a second before.
+        rate: u64,
+    },
+    /// It did, by so many percent of before.
+    Grown {
+        /// Pages.
+        from: u32,
+        /// Pages.
+        to: u32,
+        /// 250: two and a half times as fast.
+        percent: u64,
+    },
+    /// It did not.
+    NotGrown {
+        /// Pages.
+        from: u32,
+        /// Pages.
+        to: u32,
+        /// Of the rate before.
+        percent: u64,
+    },
+    /// A mapped reader; so many percent of what was read around its faults were seen to be touched or mapped later.
+    Shrink {
+        /// Pages.
+        from: u32,
+        /// Of what was loaded.
+        used: u64,
+    },
+    /// It is as fast as before or faster.
+    Shrunk {
+        /// Pages.
+        from: u32,
+        /// What it touched at a place, of what the window would have loaded there.
+        used: u64,
+        /// Of the rate before.
+        percent: u64,
+    },
+    /// It is slower.
+    NotShrunk {
+        /// Of the rate before.
+        percent: u64,
+    },
+    /// Its faults have come near each other.
+    Near,
+    /// It was not seen for a while.
+    Idle,
+    /// It was opened in the instant in which the device's setting was another.
+    Stray,
+    /// The daemon ends.
+    End,
+}
+
+/// One reader: a process and a file.
+#[derive(Debug)]
+struct Reader {
+    given: Option<u32>,
+    /// Somebody else chose its window.
+    foreign: bool,
+    seen: u64,
+    idle_reads: u32,
+    cursors: Vec<u64>,
+    climb: Climb,
+    faults: Faults,
+}
+
+/// Where a sequential reader is on the ladder: 0 is its device's own window, n is rung n − 1.
+#[derive(Debug, Default)]
+struct Climb {
+    kept: usize,
+    trial: Option<usize>,
+    settled: bool,
+    before: u64,
+    since: u64,
+    last: u64,
+    pages: u64,
+    marks: u32,
+    skip: u32,
+    lost: u32,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Around {
+    #[default]
+    Usual,
+    Trial {
+        before: u64,
+    },
+    Small,
+}
+
+#[derive(Debug, Default)]
+struct Faults {
+    state: Around,
+    window: u32,
+    followed: bool,
+    since: u64,
+    last: u64,
+    count: u32,
+    /// Pages that were mapped without a fault, and how often.
+    mapped: u64,
+    maps: u64,
+    skip: u32,
+    near: u32,
+    recent: Vec<u64>,
+    /// Faults until the next trial.
+    wait: u32,
+    back_off: u32,
+}
+
+/// What a device is like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ground {
+    /// Its own window, pages.
+    pub(crate) usual: u32,
+    /// The largest that may be given, pages.
+    pub(crate) most: u32,
+}
+
+/// Decides for all readers.
+#[derive(Debug, Default)]
+pub(crate) struct Governor {
+    readers: BTreeMap<(u32, FileId), Reader>,
+    /// The rung that last paid on a device.
+    best: BTreeMap<(u32, u32), usize>,
+}
+
+impl Governor {
+    /// Takes what was seen of a process, and says what to do.
+    pub(crate) fn see(&mut self, now: u64, pid: u32, sight: &Sight, ground: Ground, acts: &mut Vec<Act>) {
+        let (Sight::Asked { file, .. }
+        | Sight::Window { file, .. }
+        | Sight::Fault { file, .. }
+        | Sight::Mapped { file, .. }
+        | Sight::Read { file, .. }) = *sight
+        else {
+            return;
+        };
+        let device = (file.major, file.minor);
+        if !self.readers.contains_key(&(pid, file)) && self.readers.len() >= READERS_MAX {
+            return;
+        }
+        let best = self.best.get(&device).copied().unwrap_or(0);
+        let reader = self.readers.entry((pid, file)).or_insert_with(|| Reader::new(now));
+        reader.seen = now;
+        if let Sight::Asked { window, .. } | Sight::Window { window, .. } = *sight {
+            reader.judge_window(window, ground.usual, (pid, file), acts);
+        }
+        if reader.foreign {
+            return;
+        }
+        match *sight {
+            Sight::Asked { first, window, missing, idle, .. } => {
+                reader.idle_reads += u32::from(missing && idle);
+                reader.opened_anew(window, ground.usual);
+                if let (false, Some(rung)) =
+                    (missing, reader.marked(now, first, (pid, file), ground, best, acts))
+                {
+                    self.best.insert(device, rung);
+                }
+            }
+            Sight::Window { window, .. } if reader.faults.count > 0 => reader.around(window, ground.usual),
+            Sight::Fault { page, .. } => reader.fault(now, page, (pid, file), acts),
+            Sight::Mapped { first, last, .. } => reader.faults.mapped(first, last),
+            _ => {}
+        }
+    }
+
+    /// Forgets who was not seen for long.
+    pub(crate) fn tick(&mut self, now: u64, acts: &mut Vec<Act>) {
+        self.drop_readers(Why::Idle, acts, |reader| now.saturating_sub(reader.seen) > IDLE);
+    }
+
+    /// Takes everything back.
+    pub(crate) fn end(&mut self, acts: &mut Vec<Act>) {
+        self.drop_readers(Why::End, acts, |_| true);
+    }
+
+    /// A window could not be given: the reader is let alone.
+    pub(crate) fn refused(&mut self, pid: u32, file: FileId) {
+        if let Some(reader) = self.readers.get_mut(&(pid, file)) {
+            reader.given = None;
+            reader.foreign = true;
+        }
+    }
+
+    /// The touches of a file cannot be seen: its readers are let alone.
+    pub(crate) fn not_followed(&mut self, file: FileId) {
+        self.readers.iter_mut().filter(|((_, of), _)| *of == file).for_each(|(_, reader)| {
+            (reader.foreign, reader.faults.followed) = (true, false);
+        });
+    }
+
+    fn drop_readers(&mut self, why: Why, acts: &mut Vec<Act>, which: impl Fn(&Reader) -> bool) {
+        self.readers.retain(|&(pid, file), reader| {
+            let drop = which(reader);
+            if drop && reader.given.is_some() {
+                acts.push(Act::Window { pid, file, pages: None, why });
+            }
+            if drop && reader.faults.followed {
+                acts.push(Act::Follow { file, on: false });
+            }
+            !drop
+        });
+    }
+}
+
+const fn is_ours(window: u32) -> bool {
+    window == SMALL || window == RUNGS[0] || window == RUNGS[1] || window == RUNGS[2]
+}
+
+/// Pages a second.
+fn rate(pages: u64, nanos: u64) -> u64 {
+    u64::try_from(u128::from(pages) * 1_000_000_000 / u128::from(nanos.max(1))).unwrap_or(u64::MAX)
+}
+
+fn percent(part: u64, of: u64) -> u64 {
+    part.saturating_mul(100) / of.max(1)
+}
+
+impl Reader {
+    fn new(now: u64) -> Self {
+        Self {
+            given: None,
+            foreign: false,
+            seen: now,
+            idle_reads: 0,
+            cursors: Vec::new(),
+            climb: Climb::default(),
+            faults: Faults { back_off: 1, ..Faults::default() },
+        }
+    }
+
+    /// Whether the window of the open file is one that we may change.
+    fn judge_window(&mut self, window: u32, usual: u32, (pid, file): (u32, FileId), acts: &mut Vec<Act>) {
+        if window == usual || self.given == Some(window) {
+            return;
+        }
+        if is_ours(window) {
+            // A change that has just been made may show late; what was never given here is a stray.
+            if self.given.is_none() && self.climb.kept == 0 && self.climb.trial.is_none() && !self.foreign {
+                acts.push(Act::Window { pid, file, pages: None, why: Why::Stray });
+            }
+            return;
+        }
+        // The program's own now: neither governed nor taken back.
+        (self.foreign, self.given) = (true, None);
+    }
+
+    /// A mark was reached; returns the rung that has just paid.
+    fn marked(
+        &mut self,
+        now: u64,
+        page: u64,
+        (pid, file): (u32, FileId),
+        ground: Ground,
+        best: usize,
+        acts: &mut Vec<Act>,
+    ) -> Option<usize> {
+        let went = self.went(page, u64::from(self.given.unwrap_or(ground.usual)));
+        let climb = &mut self.climb;
+        let paused = now.saturating_sub(climb.last) > PAUSE;
+        climb.last = now;
+        if climb.skip > 0 || climb.marks == 0 || paused {
+            climb.skip = climb.skip.saturating_sub(1);
+            (climb.since, climb.pages, climb.marks) = (now, 0, 1);
+            return None;
+        }
+        climb.marks += 1;
+        climb.pages += went;
+        let nanos = now.saturating_sub(climb.since);
+        if climb.settled || climb.marks <= MARKS || nanos < MARKS_TIME {
+            return None;
+        }
+        let rate = rate(climb.pages, nanos);
+        (climb.since, climb.pages, climb.marks) = (now, 0, 1);
+        self.climb_on(rate, (pid, file), ground, best, acts)
+    }
+
+    /// A rate was measured: the trial is judged, and the next begun.
+    fn climb_on(
+        &mut self,
+        rate: u64,
+        (pid, file): (u32, FileId),
+        ground: Ground,
+        best: usize,
+        acts: &mut Vec<Act>,
+    ) -> Option<usize> {
+        let climb = &mut self.climb;
+        let window = |rung: usize| if rung == 0 { ground.usual } else { RUNGS[rung - 1] };
+        let mut paid = None;
+        if let Some(trial) = climb.trial.take() {
+            let (from, to) = (window(climb.kept), window(trial));
+            let percent = percent(rate, climb.before);
+            if percent < GROWTH {
+                climb.settled = true;
+                climb.skip = MARKS_SKIPPED;
+                self.given = (climb.kept > 0).then_some(from);
+                let why = Why::NotGrown { from, to, percent };
+                acts.push(Act::Window { pid, file, pages: self.given, why });
+                return None;
+            }
+            climb.kept = trial;
+            paid = Some(trial);
+            acts.push(Act::Window { pid, file, pages: self.given, why: Why::Grown { from, to, percent } });
+        }
+        climb.before = rate;
+        let from = window(climb.kept);
+        let fits =
+            |rung: &usize| *rung <= RUNGS.len() && window(*rung) <= ground.most && window(*rung) >= 2 * from;
+        let next = [best, climb.kept + 1, climb.kept + 2, climb.kept + 3]
+            .into_iter()
+            .filter(|rung| *rung > climb.kept)
+            .find(fits);
+        match next {
+            Some(next) => {
+                (climb.trial, climb.skip) = (Some(next), MARKS_SKIPPED);
+                self.given = Some(window(next));
+                let why = Why::Grow { from, to: window(next), rate };
+                acts.push(Act::Window { pid, file, pages: self.given, why });
+            }
+            None => climb.settled = true,
+        }
+        paid
+    }
+
+    /// Marks with the device's window although another was given: the file was opened again, and what was given is gone.
+    fn opened_anew(&mut self, window: u32, usual: u32) {
+        let lost = self.given.is_some() && self.climb.skip == 0 && window == usual;
+        self.climb.lost = if lost { self.climb.lost + 1 } else { 0 };
+        if self.climb.lost > MARKS_SKIPPED && self.faults.state == Around::Usual {
+            (self.given, self.climb) = (None, Climb::default());
+        }
+    }
+
+    /// The window that the kernel read around a fault.
+    fn around(&mut self, window: u32, usual: u32) {
+        match self.faults.state {
+            Around::Usual => self.faults.window = window,
+            // As above.
+            Around::Small if window == usual && self.faults.skip == 0 => {
+                self.faults.state = Around::Usual;
+                self.given = None;
+            }
+            _ => {}
+        }
+    }
+
+    /// How far the stream has come that is nearest before `page`; 0 for a new one.
+    fn went(&mut self, page: u64, window: u64) -> u64 {
+        let reach = 4 * window.max(32);
+        let near = |&(_, &at): &(usize, &u64)| at < page && page - at <= reach;
+        let found = self.cursors.iter().enumerate().filter(near).max_by_key(|&(_, &at)| at);
+        if let Some((at, &before)) = found {
+            self.cursors.remove(at);
+            self.cursors.push(page);
+            return page - before;
+        }
+        if self.cursors.len() >= CURSORS_MAX {
+            self.cursors.remove(0);
+        }
+        self.cursors.push(page);
+        0
+    }
+
+    fn fault(&mut self, now: u64, page: u64, (pid, file): (u32, FileId), acts: &mut Vec<Act>) {
+        let faults = &mut self.faults;
+        let paused = now.saturating_sub(faults.last) > PAUSE;
+        faults.last = now;
+        let near = faults.recent.iter().any(|&at| at != page && at.abs_diff(page) <= NEAR);
+        if faults.recent.len() >= RECENT {
+            faults.recent.remove(0);
+        }
+        faults.recent.push(page);
+        if faults.skip > 0 || faults.count == 0 || paused {
+            faults.skip = faults.skip.saturating_sub(1);
+            faults.restart(now);
+            return;
+        }
+        faults.count += 1;
+        faults.near += u32::from(near);
+        if faults.state == Around::Usual {
+            faults.wait = faults.wait.saturating_sub(1);
+            if faults.wait > 0 || faults.window < AROUND_MIN || self.idle_reads >= IDLE_READS {
+                return;
+            }
+            if !faults.followed {
+                if faults.count > FAULTS_FOLLOWED {
+                    faults.followed = true;
+                    faults.restart(now);
+                    acts.push(Act::Follow { file, on: true });
+                }
+                return;
+            }
+        }
+        if faults.count > FAULTS && now.saturating_sub(faults.since) >= FAULTS_TIME {
+            self.judge_faults(now, (pid, file), acts);
+        }
+    }
+
+    /// Enough faults were counted.
+    fn judge_faults(&mut self, now: u64, (pid, file): (u32, FileId), acts: &mut Vec<Act>) {
+        let faults = &mut self.faults;
+        let nanos = now.saturating_sub(faults.since);
+        let count = u64::from(faults.count - 1);
+        let mut act = |pages: Option<u32>, why: Why| acts.push(Act::Window { pid, file, pages, why });
+        match faults.state {
+            Around::Usual => {
+                let touched = count + faults.mapped;
+                let used = percent(touched, count * u64::from(faults.window));
+                if used < 50 {
+                    faults.state = Around::Trial { before: rate(count + faults.maps, nanos) };
+                    faults.skip = FAULTS_SKIPPED;
+                    self.given = Some(SMALL);
+                    act(self.given, Why::Shrink { from: faults.window, used });
+                } else {
+                    faults.later();
+                    acts.push(Act::Follow { file, on: false });
+                }
+            }
+            Around::Trial { before } => {
+                let places = count.saturating_sub(u64::from(faults.near)) + faults.maps;
+                let used = percent(count, places * u64::from(faults.window));
+                let percent = percent(rate(places, nanos), before);
+                faults.followed = false;
+                if percent >= 100 {
+                    faults.state = Around::Small;
+                    act(self.given, Why::Shrunk { from: faults.window, used, percent });
+                } else {
+                    faults.later();
+                    self.given = None;
+                    act(None, Why::NotShrunk { percent });
+                }
+                acts.push(Act::Follow { file, on: false });
+            }
+            Around::Small => {
+                if u64::from(faults.near) * 2 >= count {
+                    faults.later();
+                    self.given = None;
+                    act(None, Why::Near);
+                }
+            }
+        }
+        self.faults.restart(now);
+    }
+}
+
+impl Faults {
+    /// Pages were mapped. Those around a fault are mapped when it is over: that is no place more.
+    fn mapped(&mut self, first: u64, last: u64) {
+        if !self.recent.iter().any(|page| (first..=last).contains(page)) {
+            self.mapped += last - first + 1;
+            self.maps += 1;
+        }
+    }
+
+    fn restart(&mut self, now: u64) {
+        (self.since, self.count, self.mapped, self.maps, self.near) = (now, 1, 0, 0, 0);
+    }
+
+    /// Back to the usual window, and not tried again soon.
+    fn later(&mut self) {
+        self.back_off = self.back_off.saturating_mul(8);
+        self.wait = FAULTS.saturating_mul(self.back_off);
+        (self.state, self.followed, self.skip) = (Around::Usual, false, 0);
+    }
+}
+
+#[cfg(test)]
+mod tests;

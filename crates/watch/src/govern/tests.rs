@@ -1,0 +1,254 @@
+use super::*;
+
+const FILE: FileId = FileId { major: 7, minor: 0, inode: 12 };
+const GROUND: Ground = Ground { usual: 32, most: 2_049 };
+const PID: u32 = 9;
+
+/// A governor, a clock, and the window that one reader has by what was decided.
+struct World {
+    governor: Governor,
+    now: u64,
+    window: u32,
+    said: Vec<Why>,
+    followed: bool,
+}
+
+impl World {
+    fn new() -> Self {
+        Self { governor: Governor::default(), now: 0, window: 32, said: Vec::new(), followed: false }
+    }
+
+    fn see(&mut self, sight: Sight) {
+        let mut acts = Vec::new();
+        self.governor.see(self.now, PID, &sight, GROUND, &mut acts);
+        self.take(acts);
+    }
+
+    fn take(&mut self, acts: Vec<Act>) {
+        for act in acts {
+            match act {
+                Act::Window { pid, file, pages, why } => {
+                    assert_eq!((pid, file), (PID, FILE));
+                    self.window = pages.unwrap_or(GROUND.usual);
+                    self.said.push(why);
+                }
+                Act::Follow { file, on } => {
+                    assert_eq!(file, FILE);
+                    self.followed = on;
+                }
+            }
+        }
+    }
+
+    /// Reads `mib` in order on a device that answers in `latency` and moves a page in `page` nanoseconds.
+    fn sequential(&mut self, mib: u64, latency: u64, page: u64) {
+        let mut at = 0;
+        while at < mib * 256 {
+            let window = u64::from(self.window);
+            self.now += latency.max(window * page);
+            at += window;
+            self.see(Sight::Asked {
+                file: FILE,
+                first: at,
+                pages: 16,
+                window: self.window,
+                missing: false,
+                idle: false,
+            });
+        }
+    }
+
+    /// A fault of a mapped reader: `around` nanoseconds with the usual window, `single` with one page.
+    fn fault(&mut self, page: u64, around: u64, single: u64) {
+        self.see(Sight::Fault { file: FILE, page });
+        if self.window == 32 {
+            self.see(Sight::Window { file: FILE, window: 32 });
+        }
+        self.now += if self.window == 32 { around } else { single };
+        // The fault is tried again when its page is there, and what is around it is mapped.
+        self.see(Sight::Mapped { file: FILE, first: page / 16 * 16, last: page / 16 * 16 + 15 });
+    }
+
+    fn random(&mut self, faults: u64, around: u64, single: u64) {
+        for turn in 0..faults {
+            self.fault(turn.wrapping_mul(0x9e37_79b9_7f4a_7c15) % (1 << 20), around, single);
+        }
+    }
+}
+
+#[test]
+fn a_sequential_reader_of_a_far_device_gets_a_larger_window_step_by_step() {
+    let mut world = World::new();
+    world.sequential(256, 5_000_000, 1_600);
+    assert_eq!(world.window, 2_049, "{:?}", world.said);
+    let kept = world.said.iter().filter(|why| matches!(why, Why::Grown { .. })).count();
+    assert!(kept == 3 && world.said.len() == 6, "each step was measured: {:?}", world.said);
+    let mut acts = Vec::new();
+    world.governor.end(&mut acts);
+    assert_eq!(acts, [Act::Window { pid: PID, file: FILE, pages: None, why: Why::End }]);
+}
+
+#[test]
+fn where_a_larger_window_is_no_faster_it_is_taken_back_and_not_tried_again() {
+    let mut world = World::new();
+    world.sequential(512, 90_000, 7_600);
+    assert_eq!(world.window, 32);
+    assert!(
+        matches!(world.said[..], [Why::Grow { .. }, Why::NotGrown { percent: 95..=105, .. }]),
+        "{:?}",
+        world.said
+    );
+}
+
+#[test]
+fn the_second_reader_on_a_device_begins_with_what_paid_there() {
+    let mut world = World::new();
+    world.sequential(256, 5_000_000, 1_600);
+    let mut acts = Vec::new();
+    world.governor.end(&mut acts);
+    (world.window, world.said) = (32, Vec::new());
+    world.sequential(64, 5_000_000, 1_600);
+    assert!(matches!(world.said[..], [Why::Grow { to: 2_049, .. }, ..]), "{:?}", world.said);
+}
+
+#[test]
+fn no_window_is_larger_than_memory_allows() {
+    let mut world = World::new();
+    let small = Ground { usual: 32, most: 600 };
+    for turn in 1..1_000 {
+        world.now += 5_000_000;
+        let first = turn * 128;
+        let asked =
+            Sight::Asked { file: FILE, first, pages: 1, window: world.window, missing: false, idle: false };
+        let mut acts = Vec::new();
+        world.governor.see(world.now, PID, &asked, small, &mut acts);
+        world.take(acts);
+        assert!(world.window <= 513);
+    }
+}
+
+#[test]
+fn random_faults_that_use_little_of_what_they_load_get_single_pages() {
+    let mut world = World::new();
+    world.random(1_000, 333_000, 97_000);
+    assert_eq!(world.window, SMALL, "{:?}", world.said);
+    let [Why::Shrink { from: 32, used: 3 }, Why::Shrunk { percent: 300..=400, used: 3, .. }] = world.said[..]
+    else {
+        panic!("{:?}", world.said)
+    };
+    assert!(!world.followed, "nobody pays for being followed any longer");
+    // It goes on in order: a window would serve it.
+    for page in 0..200 {
+        world.fault((1 << 21) + page, 333_000, 97_000);
+    }
+    assert!(world.window == 32 && world.said.last() == Some(&Why::Near), "{:?}", world.said);
+}
+
+#[test]
+fn what_is_mapped_around_faults_counts_for_the_window() {
+    let mut world = World::new();
+    for turn in 0..1_000_u64 {
+        let page = turn * 32;
+        world.fault(page, 333_000, 97_000);
+        world.see(Sight::Mapped { file: FILE, first: page + 16, last: page + 31 });
+    }
+    assert_eq!(world.said, [], "half of it may be used");
+    assert!(!world.followed);
+}
+
+#[test]
+fn a_reader_that_wants_all_of_each_place_gets_its_window_back() {
+    let mut world = World::new();
+    for turn in 0..300_u64 {
+        let place = turn.wrapping_mul(0x9e37_79b9_7f4a_7c15) % (1 << 20) * 64;
+        // 64 KiB of each: one fault with the window, sixteen without.
+        let faults = if world.window == 32 { 1 } else { 16 };
+        (0..faults).for_each(|page| world.fault(place + page, 333_000, 97_000));
+    }
+    assert_eq!(world.window, 32);
+    assert!(
+        matches!(world.said[..], [Why::Shrink { .. }, Why::NotShrunk { percent: ..50 }]),
+        "{:?}",
+        world.said
+    );
+}
+
+#[test]
+fn a_smaller_window_that_is_slower_is_taken_back_and_tried_again_much_later() {
+    let mut world = World::new();
+    // A far device, and every second fault is followed by one that the window serves.
+    for turn in 0..4_000_u64 {
+        let page = turn.wrapping_mul(0x9e37_79b9_7f4a_7c15) % (1 << 20) * 64;
+        world.fault(page, 5_040_000, 5_000_000);
+        if turn % 2 == 0 && world.window == 32 {
+            world.see(Sight::Mapped { file: FILE, first: page + 16, last: page + 31 });
+        } else if turn % 2 == 0 {
+            world.fault(page + 16, 5_040_000, 5_000_000);
+        }
+    }
+    assert_eq!(world.window, 32, "{:?}", world.said);
+    let tries = world.said.iter().filter(|why| matches!(why, Why::Shrink { .. })).count();
+    assert!((1..=2).contains(&tries), "{:?}", world.said);
+    assert_eq!(world.said.iter().filter(|why| matches!(why, Why::NotShrunk { .. })).count(), tries);
+}
+
+#[test]
+fn what_the_program_chose_itself_is_never_touched() {
+    let mut world = World::new();
+    for turn in 1..1_000 {
+        world.now += 5_000_000;
+        // FADV_SEQUENTIAL: twice the device's.
+        world.see(Sight::Asked {
+            file: FILE,
+            first: turn * 64,
+            pages: 1,
+            window: 64,
+            missing: false,
+            idle: false,
+        });
+    }
+    assert_eq!(world.said, []);
+    let mut world = World::new();
+    // FADV_RANDOM on what is also mapped: the kernel never reads ahead of its reads.
+    for turn in 0..3 {
+        world.see(Sight::Asked {
+            file: FILE,
+            first: turn * 99,
+            pages: 1,
+            window: 32,
+            missing: true,
+            idle: true,
+        });
+    }
+    world.random(500, 333_000, 97_000);
+    assert_eq!(world.said, []);
+}
+
+#[test]
+fn a_choice_that_the_program_makes_later_stays() {
+    let mut world = World::new();
+    world.sequential(256, 5_000_000, 1_600);
+    assert_eq!(world.window, 2_049);
+    world.see(Sight::Asked { file: FILE, first: 1, pages: 1, window: 64, missing: true, idle: false });
+    let mut acts = Vec::new();
+    world.governor.end(&mut acts);
+    assert_eq!(acts, [], "not ours to take back");
+}
+
+#[test]
+fn a_file_that_was_opened_while_the_setting_was_another_is_set_right() {
+    let mut world = World::new();
+    world.see(Sight::Asked { file: FILE, first: 0, pages: 1, window: 513, missing: true, idle: false });
+    assert_eq!((world.window, &world.said[..]), (32, &[Why::Stray][..]));
+}
+
+#[test]
+fn who_is_not_seen_for_long_is_forgotten() {
+    let mut world = World::new();
+    world.sequential(256, 5_000_000, 1_600);
+    let mut acts = Vec::new();
+    world.governor.tick(world.now + IDLE, &mut acts);
+    assert_eq!(acts, []);
+    world.governor.tick(world.now + IDLE + 1, &mut acts);
+    assert_eq!(acts, [Act::Window { pid: PID, file: FILE, pages: None, why: Why::Idle }]);
+}

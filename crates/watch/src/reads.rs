@@ -1,0 +1,199 @@
+//! What the daemon is told of all programs: where the kernel decides on read-ahead, and, of followed files only, every read.
+//!
+//! `readahead:page_cache_sync_ra` fires when a read finds its page missing, before the reader waits; `page_cache_async_ra` when a
+//! reader comes to the mark in pages that were read ahead; `page_cache_ra_order` when a window goes out, those around a fault too;
+//! `mm_filemap_fault` when a mapped page is not there. None of them fires on a cached read, so a program whose data is in memory
+//! pays nothing. Each tells the window of the open file (`ra_pages`), which is how a window that the program chose itself is known.
+//!
+//! `mm_filemap_get_pages` and `mm_filemap_map_pages` fire on hits too. They are switched on while there are files to follow, and the
+//! kernel drops what is of others (`i_ino==…`).
+
+use crate::format::Format;
+use crate::sample::{u32_at, u64_at};
+use crate::tracefs::{self, TracefsError};
+use forerun_trace::assemble::FileId;
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// The tracepoint without which the daemon sees no reads (Linux 6.18).
+pub(crate) const SYNC: &str = "readahead/page_cache_sync_ra";
+/// The others that are always on.
+const ASYNC: &str = "readahead/page_cache_async_ra";
+const ORDER: &str = "readahead/page_cache_ra_order";
+const FAULT: &str = "filemap/mm_filemap_fault";
+const EXEC: &str = "sched/sched_process_exec";
+/// Those that are on for followed files.
+const GET: &str = "filemap/mm_filemap_get_pages";
+const MAP: &str = "filemap/mm_filemap_map_pages";
+/// Bits of a kernel device number that hold the minor number.
+const MINOR_BITS: u32 = 20;
+/// Most pages that one event tells of.
+const PAGES_MAX: u64 = 1 << 22;
+
+/// What one event says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sight {
+    /// A read of `pages` from `first` on: its first page is missing, or (`missing` false) carries the mark. `idle`: this open file
+    /// was never read ahead of by the kernel.
+    Asked { file: FileId, first: u64, pages: u64, window: u32, missing: bool, idle: bool },
+    /// The kernel asks for a window.
+    Window { file: FileId, window: u32 },
+    /// A mapped page is not there.
+    Fault { file: FileId, page: u64 },
+    /// Pages of a followed file that are there were mapped: first and last.
+    Mapped { file: FileId, first: u64, last: u64 },
+    /// Pages of a followed file were read: first and last.
+    Read { file: FileId, first: u64, last: u64 },
+    /// The process has started a program.
+    Started,
+}
+
+/// Where the fields of one tracepoint are.
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Asked { at: Place, pages: usize, window: usize, size: usize, missing: bool },
+    Window { at: Place, window: usize },
+    Fault(Place),
+    Touched { at: Place, last: usize, read: bool },
+    Started,
+}
+
+/// File and page.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    inode: usize,
+    device: usize,
+    page: usize,
+}
+
+/// The tracepoints of this machine.
+#[derive(Clone, Debug)]
+pub(crate) struct ReadPoints {
+    /// Their numbers; those that are about pages come first.
+    pub(crate) ids: Vec<u64>,
+    /// Places in `ids` of those that are always on and tell a device.
+    pub(crate) always: Range<usize>,
+    /// Places in `ids` of those that are on for followed files.
+    pub(crate) followed: Range<usize>,
+    kinds: BTreeMap<u16, Kind>,
+}
+
+impl ReadPoints {
+    /// Those of this machine.
+    ///
+    /// # Errors
+    /// [`TracefsError`] where one is missing.
+    pub(crate) fn load() -> Result<Self, TracefsError> {
+        let mut all = Self { ids: Vec::new(), always: 0..0, followed: 0..0, kinds: BTreeMap::new() };
+        for (name, missing) in [(SYNC, true), (ASYNC, false)] {
+            let format = tracefs::load(name)?;
+            let kind = asked(&format, missing)?;
+            all.insert(&format, kind);
+        }
+        let format = tracefs::load(ORDER)?;
+        let window = format.field("ra_pages", 4)?.offset;
+        all.insert(&format, Kind::Window { at: place(&format)?, window });
+        let format = tracefs::load(FAULT)?;
+        all.insert(&format, Kind::Fault(place(&format)?));
+        all.always = 0..all.ids.len();
+        for (name, read) in [(GET, true), (MAP, false)] {
+            let format = tracefs::load(name)?;
+            let last = format.field("last_index", 8)?.offset;
+            all.insert(&format, Kind::Touched { at: place(&format)?, last, read });
+        }
+        all.followed = all.always.end..all.ids.len();
+        all.insert(&tracefs::load(EXEC)?, Kind::Started);
+        Ok(all)
+    }
+
+    fn insert(&mut self, format: &Format, kind: Kind) {
+        // `common_type` has 16 bits, so a larger number never comes.
+        if let Ok(id) = u16::try_from(format.id) {
+            self.ids.push(format.id);
+            self.kinds.insert(id, kind);
+        }
+    }
+
+    /// What one raw record says; `None` if it is of another tracepoint or shorter than its format says.
+    pub(crate) fn read(&self, raw: &[u8]) -> Option<Sight> {
+        let id = u16::from_ne_bytes(raw.get(..2)?.try_into().ok()?);
+        Some(match *self.kinds.get(&id)? {
+            Kind::Asked { at, pages, window, size, missing } => Sight::Asked {
+                file: at.file(raw)?,
+                first: u64_at(raw, at.page)?,
+                pages: u64_at(raw, pages)?.clamp(1, PAGES_MAX),
+                window: u32_at(raw, window)?,
+                missing,
+                idle: u32_at(raw, size)? == 0,
+            },
+            Kind::Window { at, window } => {
+                Sight::Window { file: at.file(raw)?, window: u32_at(raw, window)? }
+            }
+            Kind::Fault(at) => Sight::Fault { file: at.file(raw)?, page: u64_at(raw, at.page)? },
+            Kind::Touched { at, last, read } => {
+                let (file, first) = (at.file(raw)?, u64_at(raw, at.page)?);
+                let last = u64_at(raw, last)?.clamp(first, first.saturating_add(PAGES_MAX));
+                if read { Sight::Read { file, first, last } } else { Sight::Mapped { file, first, last } }
+            }
+            Kind::Started => Sight::Started,
+        })
+    }
+}
+
+impl Place {
+    fn file(self, raw: &[u8]) -> Option<FileId> {
+        let device = u32_at(raw, self.device)?;
+        let (major, minor) = (device >> MINOR_BITS, device & ((1 << MINOR_BITS) - 1));
+        Some(FileId { major, minor, inode: u64_at(raw, self.inode)? })
+    }
+}
+
+fn place(format: &Format) -> Result<Place, TracefsError> {
+    let inode = format.field("i_ino", 8)?.offset;
+    Ok(Place { inode, device: format.field("s_dev", 4)?.offset, page: format.field("index", 8)?.offset })
+}
+
+fn asked(format: &Format, missing: bool) -> Result<Kind, TracefsError> {
+    Ok(Kind::Asked {
+        at: place(format)?,
+        pages: format.field("req_count", 8)?.offset,
+        window: format.field("ra_pages", 4)?.offset,
+        size: format.field("size", 4)?.offset,
+        missing,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SYNC_6_18: &str = "name: page_cache_sync_ra
+ID: 617
+\tfield:unsigned long i_ino;\toffset:8;\tsize:8;\tsigned:0;
+\tfield:dev_t s_dev;\toffset:16;\tsize:4;\tsigned:0;
+\tfield:unsigned long index;\toffset:24;\tsize:8;\tsigned:0;
+\tfield:unsigned int size;\toffset:36;\tsize:4;\tsigned:0;
+\tfield:unsigned int ra_pages;\toffset:44;\tsize:4;\tsigned:0;
+\tfield:unsigned long req_count;\toffset:64;\tsize:8;\tsigned:0;
+";
+
+    #[test]
+    fn a_decision_of_the_kernel_tells_the_window_of_the_open_file() {
+        let format = Format::parse(SYNC_6_18).expect("the kernel's own text");
+        let mut points = ReadPoints { ids: vec![], always: 0..0, followed: 0..0, kinds: BTreeMap::new() };
+        points.insert(&format, asked(&format, true).expect("all fields"));
+        let mut raw = vec![0_u8; 72];
+        raw[..2].copy_from_slice(&617_u16.to_ne_bytes());
+        for (at, value) in [(8, 77_u64), (24, 16), (64, 4)] {
+            raw[at..at + 8].copy_from_slice(&value.to_ne_bytes());
+        }
+        raw[16..20].copy_from_slice(&((254_u32 << 20) | 5).to_ne_bytes());
+        raw[44..48].copy_from_slice(&32_u32.to_ne_bytes());
+        let file = FileId { major: 254, minor: 5, inode: 77 };
+        let asked = Sight::Asked { file, first: 16, pages: 4, window: 32, missing: true, idle: true };
+        assert_eq!(points.read(&raw), Some(asked));
+        for length in 0..72 {
+            assert_eq!(points.read(&raw[..length]), None, "cut to {length}");
+        }
+    }
+}

@@ -1,0 +1,301 @@
+//! Gives the open files of other processes a window of read-ahead, and takes it back.
+//!
+//! `pidfd_getfd` shares the reader's own open file, and `POSIX_FADV_NORMAL` on it sets its window to what the device's is at that
+//! moment. So any window is given by setting the device's for some microseconds:
+//!
+//! ```text
+//!   note it in the books ─▶ read_ahead_kb = window ─▶ fadvise(NORMAL) on each open file ─▶ read_ahead_kb as before
+//! ```
+//!
+//! A file that somebody opens in between has that window too; windows that are given are odd numbers of pages, so it is known when
+//! it is read (`govern.rs`). To take a window back is `NORMAL` alone. The books are a file: should this process be killed, the next
+//! takes back what stands in them, and sets right a device that was left in between. No descriptor is kept.
+
+use crate::bio::DeviceNumber;
+use crate::govern::{RUNGS, SMALL};
+use forerun_trace::assemble::FileId;
+use rustix::fs::{Advice, fadvise};
+use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+/// First word of the books, and their version.
+const HEAD: &str = "forerun-windows 1";
+/// Open files of one process that are looked at, and that are changed.
+const OPEN_MAX: usize = 4_096;
+const SAME_MAX: usize = 16;
+/// Flags of open files that are never read through the page cache, or not read at all.
+const O_ACCMODE: u32 = 0o3;
+const O_WRONLY: u32 = 0o1;
+/// Bytes of a page.
+const PAGE_KIB: u32 = 4;
+
+/// The device's own setting.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Knob(PathBuf);
+
+impl Knob {
+    /// Of a file system's device; `None` where it has none, as those that span several.
+    pub(crate) fn of(major: u32, minor: u32) -> Option<Self> {
+        let folder = PathBuf::from(format!("/sys/dev/block/{major}:{minor}"));
+        // A partition has the setting of its disk.
+        let places = [folder.join("bdi/read_ahead_kb"), folder.join("../bdi/read_ahead_kb")];
+        places.into_iter().find(|at| at.exists()).map(Self)
+    }
+
+    /// KiB.
+    pub(crate) fn get(&self) -> io::Result<u32> {
+        fs::read_to_string(&self.0)?.trim().parse().map_err(io::Error::other)
+    }
+
+    fn set(&self, kib: u32) -> io::Result<()> {
+        fs::write(&self.0, format!("{kib}\n"))
+    }
+}
+
+/// The device's setting is another until this is dropped.
+struct Raised<'a>(&'a Knob, u32);
+
+impl Drop for Raised<'_> {
+    fn drop(&mut self) {
+        // What cannot be written back now was written a moment ago; the books keep it for the next run.
+        let _ = self.0.set(self.1);
+    }
+}
+
+/// A process that was not replaced by another of its number.
+type Process = (u32, u64);
+
+/// What was changed.
+#[derive(Debug)]
+pub(crate) struct Windows {
+    books: Option<PathBuf>,
+    boot: String,
+    given: BTreeSet<(Process, FileId)>,
+    /// KiB before, of each device whose setting was changed for a moment.
+    devices: BTreeMap<(u32, u32), u32>,
+}
+
+impl Windows {
+    /// With books in `folder`, after what a killed run left there is taken back; returns how many open files that were.
+    ///
+    /// # Errors
+    /// If the books cannot be read or removed: then nothing should be changed.
+    pub(crate) fn new(folder: &Path) -> io::Result<(Self, usize)> {
+        let books = folder.join("windows");
+        let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_owned();
+        let mut windows = Self { books: None, boot, given: BTreeSet::new(), devices: BTreeMap::new() };
+        let found = match fs::read_to_string(&books) {
+            Ok(text) => windows.take_back(&text),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => 0,
+            Err(error) => return Err(error),
+        };
+        windows.books = Some(books);
+        windows.write()?;
+        Ok((windows, found))
+    }
+
+    /// Gives the open files of a process that are `file` a window of `pages`, or their device's; returns how many they are.
+    ///
+    /// # Errors
+    /// What the system said: EPERM without `CAP_SYS_PTRACE`, `NotFound` where the process is no more or the file is not open.
+    pub(crate) fn give(&mut self, pid: u32, file: FileId, pages: Option<u32>) -> io::Result<usize> {
+        let process = (pid, start_of(pid)?);
+        let open = open_files(pid, file)?;
+        if open.is_empty() {
+            self.forget(process, file)?;
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        let Some(pages) = pages else {
+            open.iter().try_for_each(usual)?;
+            self.forget(process, file)?;
+            return Ok(open.len());
+        };
+        let knob = Knob::of(file.major, file.minor).ok_or(io::ErrorKind::Unsupported)?;
+        let before = knob.get()?;
+        self.given.insert((process, file));
+        self.devices.insert((file.major, file.minor), before);
+        self.write()?;
+        let raised = Raised(&knob, before);
+        knob.set(pages * PAGE_KIB)?;
+        let done = open.iter().try_for_each(usual);
+        drop(raised);
+        done.map(|()| open.len())
+    }
+
+    /// Takes everything back, and the books away.
+    pub(crate) fn end(&mut self) {
+        for ((pid, start), file) in std::mem::take(&mut self.given) {
+            take_one((pid, start), file);
+        }
+        if let Some(books) = &self.books {
+            // What is left there names nothing that is still ours.
+            let _ = fs::remove_file(books);
+        }
+    }
+
+    /// The process no longer has it open, or has its device's window.
+    fn forget(&mut self, process: Process, file: FileId) -> io::Result<()> {
+        if self.given.remove(&(process, file)) { self.write() } else { Ok(()) }
+    }
+
+    fn write(&self) -> io::Result<()> {
+        let Some(books) = &self.books else { return Ok(()) };
+        let mut text = format!("{HEAD} {}\n", self.boot);
+        for ((major, minor), before) in &self.devices {
+            text.push_str(&format!("device {major} {minor} {before}\n"));
+        }
+        for ((pid, start), file) in &self.given {
+            let FileId { major, minor, inode } = file;
+            text.push_str(&format!("file {pid} {start} {major} {minor} {inode}\n"));
+        }
+        if let Some(folder) = books.parent() {
+            fs::create_dir_all(folder)?;
+        }
+        let new = books.with_extension("new");
+        fs::write(&new, text)?;
+        fs::rename(&new, books)
+    }
+
+    /// Takes back what the books of a killed run name.
+    fn take_back(&self, text: &str) -> usize {
+        let mut lines = text.lines();
+        // Another boot has other processes, and devices begin anew.
+        if lines.next() != Some(&format!("{HEAD} {}", self.boot)) {
+            return 0;
+        }
+        let mut found = 0;
+        for line in lines {
+            let mut words = line.split(' ');
+            let kind = words.next();
+            let numbers: Vec<u64> = words.map_while(|word| word.parse().ok()).collect();
+            let small = |at: usize| u32::try_from(numbers[at]).unwrap_or(u32::MAX);
+            match (kind, numbers.len()) {
+                (Some("device"), 3) => set_right(small(0), small(1), small(2)),
+                (Some("file"), 5) => {
+                    let file = FileId { major: small(2), minor: small(3), inode: numbers[4] };
+                    found += take_one((small(0), numbers[1]), file);
+                }
+                _ => {}
+            }
+        }
+        found
+    }
+}
+
+/// A device that was left with a window of ours gets back its own.
+fn set_right(major: u32, minor: u32, before: u32) {
+    let ours = |kib: u32| RUNGS.iter().chain([&SMALL]).any(|pages| pages * PAGE_KIB == kib);
+    if let Some(knob) = Knob::of(major, minor)
+        && knob.get().is_ok_and(ours)
+    {
+        // It is root's setting; who may not write it could not have changed it.
+        let _ = knob.set(before);
+    }
+}
+
+fn take_one((pid, start): Process, file: FileId) -> usize {
+    if start_of(pid).ok() != Some(start) {
+        return 0;
+    }
+    let open = open_files(pid, file).unwrap_or_default();
+    open.iter().filter(|file| usual(file).is_ok()).count()
+}
+
+/// The open file gets its device's window.
+fn usual(file: &OwnedFd) -> io::Result<()> {
+    Ok(fadvise(file, 0, None, Advice::Normal)?)
+}
+
+/// When a process began, in ticks since the machine did.
+fn start_of(pid: u32) -> io::Result<u64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    // The name may hold anything; behind it fields 3 and following.
+    let start =
+        text.rsplit_once(')').and_then(|(_, rest)| rest.split_ascii_whitespace().nth(19)?.parse().ok());
+    start.ok_or_else(|| io::ErrorKind::InvalidData.into())
+}
+
+/// The open files of a process that are `file` and that are read through the page cache, shared with it.
+fn open_files(pid: u32, file: FileId) -> io::Result<Vec<OwnedFd>> {
+    let number = i32::try_from(pid).ok().and_then(Pid::from_raw).ok_or(io::ErrorKind::NotFound)?;
+    let process = pidfd_open(number, PidfdFlags::empty())?;
+    let mut found = Vec::new();
+    for entry in fs::read_dir(format!("/proc/{pid}/fdinfo"))?.flatten().take(OPEN_MAX) {
+        // Not the file itself: a stat of another may wait for a server that does not answer.
+        let Ok(told) = fs::read_to_string(entry.path()) else { continue };
+        let name = entry.file_name();
+        let Some(fd) = name.to_str().and_then(|name| name.parse().ok()) else { continue };
+        if found.len() < SAME_MAX && is_read(&told, file.inode) {
+            let shared = pidfd_getfd(&process, fd, PidfdGetfdFlags::empty())?;
+            if is_it(&shared, file) {
+                found.push(shared);
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Whether an open file is of this inode and read through the page cache, by its `fdinfo`.
+fn is_read(told: &str, inode: u64) -> bool {
+    let row = |name: &str| told.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+    let flags = row("flags:").and_then(|flags| u32::from_str_radix(flags, 8).ok());
+    let past = libc::O_DIRECT.cast_unsigned() | libc::O_PATH.cast_unsigned();
+    row("ino:").and_then(|number| number.parse().ok()) == Some(inode)
+        && flags.is_some_and(|flags| flags & O_ACCMODE != O_WRONLY && flags & past == 0)
+}
+
+fn is_it(shared: &OwnedFd, file: FileId) -> bool {
+    let Ok(data) = shared.try_clone().map(fs::File::from).and_then(|file| file.metadata()) else {
+        return false;
+    };
+    let device = DeviceNumber::new(libc::major(data.dev()), libc::minor(data.dev()));
+    data.is_file() && data.ino() == file.inode && device == DeviceNumber::new(file.major, file.minor)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_files_that_are_read_through_the_cache_are_shared() {
+        let told = |flags: &str, inode: u64| {
+            is_read(&format!("pos:\t0\nflags:\t{flags}\nmnt_id:\t9\nino:\t{inode}\n"), 12)
+        };
+        assert!(told("0100000", 12) && told("02", 12));
+        assert!(!told("0100001", 12), "only written");
+        assert!(!told("0140000", 12), "past the cache");
+        assert!(!told("010000000", 12), "a mere place");
+        assert!(!told("0100000", 13));
+        assert!(!is_read("pos: 0", 12));
+    }
+
+    #[test]
+    fn books_of_another_boot_or_of_a_process_that_is_gone_change_nothing() {
+        let root = tempfile::tempdir().expect("a temporary folder");
+        let own = std::process::id();
+        let start = start_of(own).expect("this process lives");
+        let file = fs::File::open(std::env::current_exe().expect("it runs")).expect("it is there");
+        let data = file.metadata().expect("open");
+        let (major, minor) = (libc::major(data.dev()), libc::minor(data.dev()));
+        let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").expect("Linux");
+        let line = |start: u64| format!("file {own} {start} {major} {minor} {}\n", data.ino());
+        let found = |text: String| {
+            fs::write(root.path().join("windows"), text).expect("room on disk");
+            let (mut windows, found) = Windows::new(root.path()).expect("readable");
+            windows.end();
+            assert!(!root.path().join("windows").exists(), "the books are away at the end");
+            found
+        };
+        assert_eq!(found(format!("{HEAD} another\n{}", line(start))), 0);
+        assert_eq!(found(format!("{HEAD} {}\n{}", boot.trim(), line(start + 1))), 0);
+        assert_eq!(found(format!("{HEAD} {}\nfile 1\nnonsense\n", boot.trim())), 0);
+        // Our own open file, as another process would see it; without the right to share there is none.
+        let shared = open_files(own, FileId { major, minor, inode: data.ino() }).map_or(0, |open| open.len());
+        assert_eq!(found(format!("{HEAD} {}\n{}", boot.trim(), line(start))), shared);
+    }
+}
