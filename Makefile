@@ -20,7 +20,11 @@ FIRST ?= 0
 # Kills of `make crash-binary`, of each kind of member: 50 take less than two minutes, a soak is 1000.
 CYCLES ?= 50
 
+<<<<<<< HEAD
 .PHONY: help deps build demo test lint fmt docs tidy test-arrays deny fuzz bench-sim wheel test-python deb test-deb record-demo-trace record-traces docs-figures docs-check reproduce install clean soak-serve soak-crash crash-binary crash-table bench-serve bench-policies bench-streams bench-watch compare-kernel figure-live matrix matrix-quick
+=======
+.PHONY: help deps build demo test lint fmt docs tidy test-arrays deny fuzz bench-sim record-demo-trace record-traces docs-figures docs-check reproduce install clean soak-serve soak-crash crash-binary crash-table bench-serve bench-policies bench-streams bench-watch bench-device compare-kernel figure-live matrix matrix-quick
+>>>>>>> main
 
 help: ## List the entry points
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-20s %s\n", $$1, $$2}'
@@ -94,6 +98,12 @@ bench-watch: build ## What watch and load earn on emulated devices: second runs,
 	cargo build --release --locked -p forerun-rig
 	@mkdir -p $(OUT)/bench
 	@scripts/bench-watch.py | tee $(OUT)/bench/watch.txt
+
+bench-device: build ## How well presets that `device measure` makes predict other loads: models, emulated devices, this disk (some minutes)
+	cargo build --release --locked -p forerun-rig
+	@scripts/install-deps.sh clients
+	@mkdir -p $(OUT)/bench
+	@scripts/bench-device.py | tee $(OUT)/bench/device.txt
 
 compare-kernel: deps ## Whether the running kernel reads ahead page for page as linux-6 says (Linux 6.12, ext4 or xfs)
 	@scripts/compare-kernel.sh

@@ -16,6 +16,8 @@ mod doctor;
 mod files;
 #[path = "it/help.rs"]
 mod help;
+#[path = "it/measuring.rs"]
+mod measuring;
 #[path = "it/recording.rs"]
 mod recording;
 #[path = "it/runs.rs"]

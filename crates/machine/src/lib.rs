@@ -16,6 +16,7 @@ pub mod machine;
 pub mod mounts;
 pub mod root;
 pub mod system;
+pub mod traffic;
 
 pub use finding::{Finding, Severity};
 pub use machine::{Machine, MachineError};

@@ -107,6 +107,11 @@ impl Watch for Shared {
             (told.ended, told.all) = (run.ended, run.all);
         }
     }
+    /// The interpreter knows the thread from before the run to its end: to make itself known for each hook would take longer than
+    /// the hook.
+    fn around(&self, run: &mut (dyn FnMut() + Send)) {
+        let _ = Python::try_attach(|py| py.detach(run));
+    }
     fn stops(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
@@ -174,6 +179,7 @@ fn inputs(asked: &[Asks<'_>]) -> (Vec<String>, Vec<Input>) {
 
 /// `forerun compare`: inputs under schemes, once for each seed.
 #[pyfunction]
+#[expect(clippy::too_many_arguments, reason = "a call from Python; the first is the interpreter")]
 pub(crate) fn compare(
     py: Python<'_>,
     asked: Vec<Asks<'_>>,
@@ -255,5 +261,6 @@ pub(crate) fn sim(
     words: Vec<String>,
     progress: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<Runs> {
-    compare(py, vec![asked], vec![scheme], policy.into_iter().collect(), false, 1, vec![words], progress)
+    let policies = policy.into_iter().collect();
+    compare(py, vec![asked], vec![scheme], policies, false, 1, vec![words], progress)
 }

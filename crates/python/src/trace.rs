@@ -31,6 +31,9 @@ fn numbers(what: &str, column: &Bound<'_, PyAny>) -> PyResult<Vec<u64>> {
             "{what}: {problem} (give one dimension of unsigned integers of 64 bits)"
         ))
     };
+    if column.len().is_ok_and(|values| values == 0) {
+        return Ok(Vec::new()); // an empty buffer has no address that would be aligned
+    }
     PyBuffer::<u64>::get(column).and_then(|buffer| buffer.to_vec(column.py())).map_err(wrong)
 }
 

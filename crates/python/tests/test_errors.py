@@ -34,8 +34,8 @@ def test_every_mistake_has_its_type(kind, said, call, small, monkeypatch):
 
 def test_a_malformed_trace_says_its_line_and_what_passes_over_it(tmp_path):
     path = tmp_path / "bad.csv"
-    path.write_text("128166372003061629,hm,0,Read,0,4096,100\nnonsense\n")
-    with pytest.raises(forerun.TraceError, match="line 2") as raised:
+    path.write_text("128166372003061629,hm,0,Read,0,4096,100\n" * 3 + "nonsense\n")
+    with pytest.raises(forerun.TraceError, match="line 4") as raised:
         forerun.Trace.open(path)
     assert raised.value.remedy == "--skip-bad passes over such records"
     assert forerun.Trace.open(path, skip_bad=True).skipped == 1

@@ -51,6 +51,10 @@ pub trait Watch: Sync {
     fn progress(&self, _run: &Running<'_>, _progress: Progress) {}
     /// A run has ended.
     fn ended(&self, _run: &Ended<'_>) {}
+    /// Does a run on the thread that it is called on, with whatever the caller's own policies need around it.
+    fn around(&self, run: &mut (dyn FnMut() + Send)) {
+        run();
+    }
     /// Whether nobody wants the rest.
     fn stops(&self) -> bool {
         false
@@ -71,6 +75,9 @@ pub struct Brought<'a> {
     /// Policies of its own; a spec names one by [its scheme](Own::scheme).
     pub own: &'a [Own],
 }
+
+/// A run, and what came of it.
+pub type Each = (RunSpec, Result<RunReport, StudyError>);
 
 /// Unwinds to the runner that started this run, which then fails with this error alone. Only a thread on which a run runs may
 /// call it: who watches, or a policy of the caller's that cannot go on.
@@ -117,7 +124,7 @@ pub fn run_each(
     threads: usize,
     brought: Brought<'_>,
     watch: &dyn Watch,
-) -> Result<Vec<(RunSpec, Result<RunReport, StudyError>)>, StudyError> {
+) -> Result<Vec<Each>, StudyError> {
     let pool = rayon::ThreadPoolBuilder::new()
         .num_threads(threads)
         .build()
@@ -159,10 +166,12 @@ fn one(
         return Err(StudyError::stopped());
     }
     let (spec, progress) = (running.spec, |progress| told(running, progress, watch));
-    stoppable(|| match own.iter().find(|own| own.name == spec.scheme.text()) {
-        Some(own) => Ok(run::run_own(input, spec, own, &progress)?),
-        None => Ok(run::run(input, spec, &progress)?),
-    })
+    let Some(own) = own.iter().find(|own| own.name == spec.scheme.text()) else {
+        return stoppable(|| Ok(run::run(input, spec, &progress)?));
+    };
+    let mut done = Err(StudyError::stopped());
+    watch.around(&mut || done = stoppable(|| Ok(run::run_own(input, spec, own, &progress)?)));
+    done
 }
 
 fn told(running: &Running<'_>, progress: Progress, watch: &dyn Watch) {

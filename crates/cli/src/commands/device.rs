@@ -1,6 +1,8 @@
 //! `device`: the models that runs are made on. Presets are data files; drives that were described for DiskSim are
-//! imported, and a trace measured on a real drive says how far model and drive are apart.
+//! imported, and a trace measured on a real drive says how far model and drive are apart. A device at hand is measured
+//! ([`super::measure`]).
 
+use super::measure;
 use crate::error::CliError;
 use crate::outputs;
 use crate::ui::{Style, Ui};
@@ -47,6 +49,9 @@ pub(crate) enum DeviceCommand {
     /// Make a preset of a DiskSim parameter file
     #[command(after_help = IMPORT_HELP)]
     Import(ImportArgs),
+    /// Make a preset of a device by reading it for half a minute; nothing is written
+    #[command(after_help = measure::MEASURE_HELP)]
+    Measure(measure::MeasureArgs),
     /// Compare a model with a trace measured on the real drive
     #[command(after_help = VALIDATE_HELP)]
     Validate(ValidateArgs),
@@ -90,6 +95,7 @@ pub(crate) fn run(command: &DeviceCommand, ui: &Ui) -> Result<(), CliError> {
         DeviceCommand::List => list(ui),
         DeviceCommand::Show(args) => show(args, ui),
         DeviceCommand::Import(args) => import(args, ui),
+        DeviceCommand::Measure(args) => measure::measure(args, ui),
         DeviceCommand::Validate(args) => validate(args, ui),
     }
 }

@@ -10,6 +10,7 @@ pub(crate) mod explain;
 pub(crate) mod generate;
 pub(crate) mod load;
 pub(crate) mod manifest;
+mod measure;
 pub(crate) mod mrc;
 pub(crate) mod patterns;
 mod reading;
