@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # Makes the Debian package of a built binary in OUT (out/deb): command, manual pages, completions, configuration, units that nobody
-# has enabled. Usage: scripts/deb.sh [BINARY], the release binary unless said. Debug information goes into a file of its own beside it.
+# has enabled. Usage: scripts/deb.sh [BINARY], the release binary unless said; MAINTAINER='Name <address>' of who publishes it. Debug information goes into a file of its own beside it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 binary=${1:-${CARGO_TARGET_DIR:-target}/release/forerun}
 out=${OUT:-out/deb}
+maintainer=${MAINTAINER:-The Forerun authors <forerun@localhost.localdomain>}
 version=$(sed -n 's/^version = "\(.*\)"$/\1/p' Cargo.toml | head -n1)
 architecture=$(dpkg --print-architecture)
 [ -x "$binary" ] || { echo "deb.sh: $binary is not there: make build" >&2; exit 1; }
@@ -31,7 +32,7 @@ forerun ($version) unstable; urgency=medium
 
   * See CHANGELOG.md of the source.
 
- -- The Forerun authors <forerun@localhost.localdomain>  $when
+ -- $maintainer  $when
 END
 
 for script in postinst prerm postrm; do install -m755 "packaging/deb/$script" "$root/DEBIAN/$script"; done
@@ -46,7 +47,7 @@ cat >"$root/DEBIAN/control" <<END
 Package: forerun
 Version: $version
 Architecture: $architecture
-Maintainer: The Forerun authors <forerun@localhost.localdomain>
+Maintainer: $maintainer
 Installed-Size: $(du -sk --exclude=DEBIAN "$root" | cut -f1)
 Depends: ${depends:-libc6}
 Section: admin

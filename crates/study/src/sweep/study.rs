@@ -80,7 +80,13 @@ impl Study {
         let fixed = fixed.collect::<Result<Words, StudyError>>()?;
         let axes = table(&mut file, "matrix")?;
         let axes = axes.iter().map(|(key, value)| Ok((key.clone(), words(key, value)?)));
-        let axes = axes.collect::<Result<Vec<_>, StudyError>>()?;
+        let mut axes = axes.collect::<Result<Vec<_>, StudyError>>()?;
+        // Runs of one input stand together, and so do those that differ in their schemes alone.
+        axes.sort_by_key(|(name, _)| match name.as_str() {
+            "input" => 0,
+            "scheme" => 2,
+            _ => 1,
+        });
         let exclude = excluded(file.remove("exclude"))?;
         if let Some(key) = file.keys().next() {
             return Err(StudyError::usage(
@@ -122,7 +128,7 @@ impl Study {
         Ok(())
     }
 
-    /// All cells, in the order of the axes, the last one fastest. Inputs are read, for their hashes.
+    /// All cells: inputs outermost, then the other axes by name, schemes innermost. Inputs are read, for their hashes.
     ///
     /// # Errors
     /// See [`StudyError`].
@@ -286,8 +292,8 @@ mod tests {
         let cells = Study::parse(STUDY).expect("a study").cells().expect("cells");
         let at = |cell: &Cell| cell.at.iter().map(|(_, word)| word.as_str()).collect::<Vec<_>>().join(" ");
         assert_eq!(cells.len(), 6);
-        assert_eq!(at(&cells[0]), "forward:size=1MiB none 16MiB");
-        assert_eq!(at(&cells[2]), "forward:size=1MiB asp 64MiB");
+        assert_eq!(at(&cells[0]), "forward:size=1MiB 16MiB none");
+        assert_eq!(at(&cells[2]), "forward:size=1MiB 64MiB asp");
         let ids: std::collections::BTreeSet<&str> = cells.iter().map(|cell| cell.id.as_str()).collect();
         assert_eq!(ids.len(), 6);
         assert_eq!(cells, Study::parse(STUDY).expect("a study").cells().expect("the same again"));
