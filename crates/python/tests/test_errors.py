@@ -36,9 +36,10 @@ def test_a_malformed_trace_says_its_line_and_what_passes_over_it(tmp_path):
     path = tmp_path / "bad.csv"
     path.write_text("128166372003061629,hm,0,Read,0,4096,100\n" * 3 + "nonsense\n")
     with pytest.raises(forerun.TraceError, match="line 4") as raised:
-        forerun.Trace.open(path)
+        forerun.Trace.open(path, format="msr")
+    assert raised.value.place == f"{path}: line 4 (msr)"
     assert raised.value.remedy == "--skip-bad passes over such records"
-    assert forerun.Trace.open(path, skip_bad=True).skipped == 1
+    assert forerun.Trace.open(path, format="msr", skip_bad=True).skipped == 1
 
 
 def test_ctrl_c_is_heard_within_a_fifth_of_a_second():

@@ -34,7 +34,7 @@ def test_cells_run_elsewhere_give_the_bytes_of_the_command(command, study, tmp_p
         data = small.read_bytes() if given == str(small) else None
         sweep.append(_native.sweep_cells([cell], data))
     assert sweep.open_cells() == []
-    assert sweep.finish() == str(tmp_path / "spread" / "results.parquet")
+    assert sweep.finish() == (tmp_path / "spread" / "results.parquet")
     results = [(tmp_path / name / "results.parquet").read_bytes() for name in ("local", "spread")]
     assert results[0] == results[1]
 

@@ -73,14 +73,15 @@ impl<'a> Classes<'a> {
 /// What cannot be read, with the word that passes over it where one would.
 #[must_use]
 pub fn unreadable(problem: &TraceError, skip_bad: bool) -> StudyError {
-    let remedy = match problem {
-        // Of a file that is no trace at all, no record would be left.
-        TraceError::Malformed(bad) if !skip_bad && bad.format != "unknown" => {
-            "--skip-bad passes over such records"
-        }
-        _ => "",
+    let TraceError::Malformed(bad) = problem else {
+        return StudyError { fault: Fault::Input, ..StudyError::usage("", problem, "") };
     };
-    StudyError { fault: Fault::Input, ..StudyError::usage("", problem, remedy) }
+    let place = format!("{}: {} ({})", bad.file, bad.place, bad.format);
+    let what = format!("expected {}, found {}; {}", bad.expected, bad.found, bad.remedy);
+    // Of a file that is no trace at all, no record would be left.
+    let passes_over = !skip_bad && bad.format != "unknown";
+    let remedy = if passes_over { "--skip-bad passes over such records" } else { "" };
+    StudyError { fault: Fault::Input, ..StudyError::usage(&place, what, remedy) }
 }
 
 /// A number of blocks; with a unit, so many bytes in blocks.
@@ -222,6 +223,14 @@ impl Columns {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_malformed_trace_is_told_as_the_reader_tells_it() {
+        let options = forerun_trace::ReadOptions::default();
+        let bad = forerun_trace::read_bytes("x", b"nonsense\n", &options).expect_err("no trace");
+        let said = unreadable(&bad, false);
+        assert_eq!((said.to_string(), said.place.as_str()), (bad.to_string(), "x: byte 0 (unknown)"));
+    }
 
     #[test]
     fn columns_are_a_trace_whose_hash_is_that_of_their_numbers() {

@@ -64,8 +64,7 @@ def run(study: str, folder: str, *, address: str | None = None, seconds: float =
         if not ray.is_initialized():
             ray.init(address=address, log_to_driver=False, configure_logging=False)
         _spread(ray, sweep, queue, left, quiet)
-    results = sweep.finish()
-    return None if results is None else Path(results)
+    return sweep.finish()
 
 
 def _spread(ray: Any, sweep: _native.Sweep, queue: _Queue, left: int, quiet: bool) -> None:
