@@ -20,10 +20,9 @@ FIRST ?= 0
 # Kills of `make crash-binary`, of each kind of member: 50 take less than two minutes, a soak is 1000.
 CYCLES ?= 50
 
-<<<<<<< HEAD
-.PHONY: help deps build demo test lint fmt docs tidy test-arrays deny fuzz bench-sim wheel test-python deb test-deb record-demo-trace record-traces docs-figures docs-check reproduce install clean soak-serve soak-crash crash-binary crash-table bench-serve bench-policies bench-streams bench-watch compare-kernel figure-live matrix matrix-quick
-=======
 .PHONY: help deps build demo test lint fmt docs tidy test-arrays deny fuzz bench-sim record-demo-trace record-traces docs-figures docs-check reproduce install clean soak-serve soak-crash crash-binary crash-table bench-serve bench-policies bench-streams bench-watch bench-device compare-kernel figure-live matrix matrix-quick
+=======
+.PHONY: help deps build demo test lint fmt docs tidy test-arrays deny fuzz bench-sim record-demo-trace record-traces docs-figures docs-check reproduce install clean soak-serve soak-crash crash-binary crash-table bench-serve bench-policies bench-streams bench-watch bench-device compare-kernel figure-live matrix matrix-quick matrix-cells
 >>>>>>> main
 
 help: ## List the entry points
@@ -126,6 +125,9 @@ matrix: build ## All schemes over inputs, arrays, devices, cache sizes and modes
 matrix-quick: build ## The same over a subset, some minutes on one core; MATRIX='--device nvme --scheme asp' and the like choose
 	python3 scripts/matrix.py --quick $(MATRIX)
 
+matrix-cells: build ## `auto` and `grain` on a fixed set of cells, each shown; MATRIX='--cells held-out' is another set
+	python3 scripts/matrix.py --cells development $(MATRIX)
+
 docs-figures: build ## Run every command that a figure in the docs names, and write its output to docs/figures
 	python3 scripts/docs-figures.py
 
@@ -134,6 +136,8 @@ docs-check: build ## Whether the figures of virtual time in the docs are what th
 
 figure-live: build ## Draw the live page of four emulated disks under reads (fio, chromium)
 	PATH="$(CURDIR)/target/release:$$PATH" scripts/figure-live.sh
+
+.PHONY: wheel test-python deb test-deb
 
 wheel: deps ## The Python wheel, module and command in one, in out/wheel (maturin, fetched where it is missing)
 	@scripts/wheel.sh release

@@ -14,6 +14,8 @@ still hold; `--again SCHEME` runs that one anew all the same.
     scripts/matrix.py --device nvme --input zipf   part of it
     scripts/matrix.py --sample 5%                  some cells, the same ones each time
     scripts/matrix.py --write                      and write docs/figures/matrix.{txt,csv}
+    scripts/matrix.py --cells development          a fixed set of cells, each shown, on which changes are judged
+    scripts/matrix.py --cells held-out             and others of other parameters, seeds and hardware: looked at when a change is done
 """
 import argparse
 import collections
@@ -28,6 +30,8 @@ import subprocess
 import sys
 import threading
 import time
+
+import matrix_cells
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
@@ -67,6 +71,8 @@ SCHEMES = ["none", "strip", "asp", "asp(cull=off)", "asp+msp", "linux-6", "regio
            "cadence", "grain", "recall", "auto"]
 BASE = "none"
 CHOICE = "auto"
+GRAIN_BEATS = ["none", "strip", "asp", "asp(cull=off)"]
+SETS = {"development": matrix_cells.DEVELOPMENT, "held-out": matrix_cells.HELD_OUT}
 # Least memory of a layer, and the unit of its size.
 CACHE_MIN = 4 << 20
 LONG_NS = 60_000_000_000
@@ -101,9 +107,9 @@ class Forerun:
 class Inputs:
     """Traces and workloads by name: what to replay, how much it touches, and in which modes it can be replayed."""
 
-    def __init__(self, forerun, folders, out):
+    def __init__(self, forerun, workloads, folders, out):
         self.forerun, self.out = forerun, out
-        self.lines = dict(WORKLOADS)
+        self.lines = dict(workloads)
         for folder in folders:
             for path in sorted(pathlib.Path(folder).glob("**/*")):
                 name = path.name.split(".")[0]
@@ -144,6 +150,11 @@ def cache(cell, footprint):
     return max(CACHE_MIN, (footprint * over // under) >> 20 << 20)
 
 
+def seed_of(cell):
+    """Seed of the random choices in a cell's workload."""
+    return matrix_cells.HELD_OUT_SEED if cell.input in matrix_cells.HELD_OUT_WORKLOADS else 1
+
+
 def command(cell, facts, passes):
     """The words behind `forerun compare` but the schemes."""
     size = str(cache(cell, facts["footprint"]))
@@ -153,7 +164,7 @@ def command(cell, facts, passes):
     given = facts["given"] if trace else " and ".join(" then ".join([part] * passes) for part in facts["given"].split(" and "))
     words = [given, "--array", cell.array, "--device", cell.device, "--cache", size, "--host-cache", size, "--mode", mode,
              "--scheduler", "anticipatory" if cell.device in MECHANICAL else "none", "--cpu", "xeon-2005", "--no-bounds",
-             "--threads", "1", "--fit", "modulo"]
+             "--threads", "1", "--fit", "modulo", "--seed", str(seed_of(cell))]
     return words + (["--repeat", str(passes)] if trace and passes > 1 else [])
 
 
@@ -304,6 +315,26 @@ def bars(matrix, table, fixed, means, devices):
     return lines
 
 
+def each(table):
+    """A line for each cell: the choice beside the best fixed scheme, and what those that it is made of come to."""
+    yield f"{CHOICE:>8}{'grain':>8}{'best':>8}  over {BASE}"
+    shares = {CHOICE: [], "grain": []}
+    for cell, values in table.items():
+        fixed = [s for s in values if s not in (CHOICE, *REFERENCES)]
+        best = max(fixed, key=values.get)
+        ours = {scheme: values.get(scheme, float("nan")) for scheme in shares}
+        for scheme, value in ours.items():
+            shares[scheme].append((value, value / values[best], value / max(values.get(s, 0) for s in GRAIN_BEATS)))
+        marks = "".join(letter for letter, below in zip("nb", (ours[CHOICE] < OVER_NONE, ours[CHOICE] < OVER_BEST * values[best])) if below)
+        marks += "g" if shares["grain"][-1][2] < OVER_NONE else ""
+        yield f"{ours[CHOICE]:8.3f}{ours['grain']:8.3f}{values[best]:8.3f}  {marks:3}  {name(cell)}, best {best}"
+    for scheme, found in shares.items():
+        over, of_best, of_asp = zip(*found)
+        yield (f"{scheme}: geometric mean {mean(over):.3f} × {BASE}, {mean(of_best):.3f} × the best fixed scheme of each cell"
+               + (f", {mean(of_asp):.3f} × the better of {', '.join(GRAIN_BEATS)}" if scheme == "grain" else ""))
+    yield f"n: {CHOICE} below {OVER_NONE} × {BASE}; b: below {OVER_BEST} × the best; g: grain below {OVER_NONE} × the better of those"
+
+
 def rows(matrix, table, schemes):
     """The CSV: a line for each cell and scheme."""
     yield ["input", "array", "device", "share", "mode", "state", "scheme", "time_ns", "over_none", "why"]
@@ -313,6 +344,16 @@ def rows(matrix, table, schemes):
             run = matrix.done.get((tuple(cell._replace(state="cold")), 1, scheme), {})
             over = f"{values[scheme]:.4f}" if scheme in values else ""
             yield [*cell, scheme, "" if took is None else int(took), over, run.get("refused", "").replace("\n", " ")]
+
+
+def cells_of_set(args):
+    """Those of a fixed set that the options leave."""
+    for line in SETS[args.cells].split("\n"):
+        if line:
+            cell = Cell(*line.split())
+            named = all(not (names := getattr(args, what)) or getattr(cell, what) in names for what in Cell._fields[1:])
+            if named and wanted(cell.input, args.input):
+                yield cell
 
 
 def cells(args, inputs):
@@ -352,6 +393,7 @@ def arguments():
         parser.add_argument(f"--{what}", action="append", help=f"only this {what}; may be given many times")
     parser.add_argument("--sample", type=fraction, default=1.0, metavar="SHARE", help="only such a share of the cells, e.g. 5%%")
     parser.add_argument("--quick", action="store_true", help="a subset of a few minutes on one core")
+    parser.add_argument("--cells", choices=SETS, help="a fixed set of cells (scripts/matrix_cells.py), each of them shown")
     parser.add_argument("--keep", action="store_true", help="results of another binary count too")
     parser.add_argument("--again", action="append", default=[], metavar="SCHEME", help="with --keep: but not those of this scheme")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="cells at once")
@@ -402,11 +444,14 @@ def main():
     folders = args.traces or [folder for folder in (ROOT / "traces", ROOT.parent / "shared" / "traces") if folder.is_dir()]
     args.out.mkdir(parents=True, exist_ok=True)
     forerun = Forerun(args.forerun)
-    inputs = Inputs(forerun, folders, args.out)
+    workloads = matrix_cells.HELD_OUT_WORKLOADS if args.cells == "held-out" else WORKLOADS
+    inputs = Inputs(forerun, workloads, folders, args.out)
+    if args.cells:
+        args.input = [f"={cell.input}" for cell in cells_of_set(args) if wanted(cell.input, args.input)]
     inputs.lines = {n: line for n, line in inputs.lines.items() if wanted(n, args.input)}
     for input_name in inputs.lines:
         inputs.load(input_name)
-    chosen = list(cells(args, inputs))
+    chosen = list(cells_of_set(args) if args.cells else cells(args, inputs))
     if args.list:
         print("\n".join(map(name, chosen)))
         return
@@ -417,7 +462,7 @@ def main():
     matrix = Matrix(forerun, inputs, args.out, args.keep, args.again)
     run_all(matrix, chosen, schemes, args.jobs)
     table = speeds(matrix, chosen, schemes)
-    text = "\n".join(summary(matrix, table, schemes)) + "\n"
+    text = "\n".join(summary(matrix, table, schemes) if not args.cells else each(table)) + "\n"
     print(text, end="")
     figures = [args.csv] if args.csv else []
     if args.write:

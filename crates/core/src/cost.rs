@@ -5,6 +5,7 @@
 //! access ended, so that runs are charged their transfer only (algorithms.md 1.5).
 
 pub mod times;
+pub mod trail;
 
 use crate::units::Nanos;
 

@@ -12,21 +12,20 @@
 //! ```
 //!
 //! Both are kept as a line over the blocks of a command, one for each class of distance from where the command before
-//! ended: adjacent, a few blocks on, near, far. What has not been seen yet is what [`CostModel`] believes, scaled by as much as
+//! ended: adjacent, a few blocks on, near, far, and far but behind an earlier one ([`super::trail`]). What has not been seen yet is what [`CostModel`] believes, scaled by as much as
 //! that was wrong about what has. Nothing here knows what kind of device there is.
 
 use super::CostModel;
+use super::trail::{ADJACENT, CLASSES, FAR, NEAR_MIN, Trail};
 use crate::units::Nanos;
 use alloc::vec::Vec;
 
-/// Classes of distance from the end of the command before, by its least number of blocks: adjacent; what may pass under a head or
-/// lie in a drive's own read-ahead; within a few cylinders (16 MiB); within a GiB; farther.
-const NEAR_MIN: [u64; CLASSES] = [0, 1, 129, 4_097, 262_145];
-const CLASSES: usize = 5;
 /// Samples at which the sums of a line are halved, so that it follows a device that changes.
 const SAMPLES_MAX: f64 = 256.0;
 /// Samples from which a line is believed.
 const SAMPLES_LEAST: f64 = 4.0;
+/// Commands after which the count of those that found their disk idle is halved.
+const FOUND_MAX: f64 = 256.0;
 /// Of a device without a head, a turn is this share of the latency until some have been seen.
 const TURN_ONE_IN: f64 = 4.0;
 
@@ -73,12 +72,12 @@ impl Line {
 }
 
 /// One disk as it is seen from outside.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Seen {
     /// What ended last; more of it may end at this instant.
     last: Option<Ended>,
-    /// Behind the last block of what ended before that, and when.
-    head: Option<u64>,
+    /// Where what ended before that lay, and when it ended.
+    trail: Trail,
     done: Nanos,
 }
 
@@ -101,6 +100,11 @@ pub struct Times {
     disks: Vec<Seen>,
     /// Times of all classes as they are believed now, ns: latency and turn of a command of no block, and of each block.
     believed: [Believed; CLASSES],
+    /// The time of one more block in a latency and in a turn, as it was when commands of different lengths were seen last.
+    slopes: [Option<f64>; 2],
+    /// Commands, and those that found their disk idle: the last ones.
+    found: f64,
+    found_idle: f64,
     samples: u64,
 }
 
@@ -111,24 +115,21 @@ struct Believed {
     turn: (u64, u64),
 }
 
-/// The class of a step from `head` to `at`.
-fn class_of(head: Option<u64>, at: u64) -> usize {
-    let Some(head) = head else { return CLASSES - 1 };
-    let distance = if at >= head { at - head } else { (head - at).max(NEAR_MIN[2]) };
-    NEAR_MIN.iter().rposition(|&least| distance >= least).unwrap_or(0)
-}
-
 impl Times {
     /// Knows nothing but `prior` yet.
     #[must_use]
     pub fn new(prior: CostModel, disks: usize) -> Self {
-        let seen = [Seen::default()].repeat(disks);
+        let mut seen = Vec::new();
+        seen.resize_with(disks, Seen::default);
         let mut times = Self {
             prior,
             latency: [Line::default(); CLASSES],
             turn: [Line::default(); CLASSES],
             disks: seen,
             believed: [Believed::default(); CLASSES],
+            slopes: [None; 2],
+            found: 0.0,
+            found_idle: 0.0,
             samples: 0,
         };
         times.conclude();
@@ -160,13 +161,19 @@ impl Times {
     /// All of a command is known.
     fn learn(&mut self, disk: usize, whole: &Ended) {
         let disk = &mut self.disks[disk];
-        let (class, alone) = (class_of(disk.head, whole.at), whole.left >= disk.done);
+        let (class, alone) = (disk.trail.class(whole.at), whole.left >= disk.done);
         #[expect(clippy::cast_precision_loss, reason = "times of commands are far below 2^52 ns")]
         let (blocks, waited) = (whole.blocks as f64, whole.done.since(whole.left).0 as f64);
         #[expect(clippy::cast_precision_loss, reason = "times of commands are far below 2^52 ns")]
         let turn = whole.done.since(disk.done.max(whole.left)).0 as f64;
-        (disk.head, disk.done) = (Some(whole.end), whole.done);
+        disk.trail.note(whole.at, whole.end - whole.at);
+        disk.done = whole.done;
+        if self.found >= FOUND_MAX {
+            (self.found, self.found_idle) = (self.found / 2.0, self.found_idle / 2.0);
+        }
+        self.found += 1.0;
         if alone {
+            self.found_idle += 1.0;
             self.latency[class].add(blocks, waited);
         } else {
             self.turn[class].add(blocks, turn);
@@ -180,7 +187,7 @@ impl Times {
 
     /// What the prior says of a class: the time of a command before its first block, and of a block.
     fn prior_of(&self, class: usize) -> (f64, f64) {
-        let to = 1_000_000_000 + NEAR_MIN[class] * 2;
+        let to = 1_000_000_000 + NEAR_MIN[class.min(FAR)] * 2;
         #[expect(clippy::cast_precision_loss, reason = "times of commands are far below 2^52 ns")]
         let times = (
             (self.prior.command.0 + self.prior.position(1_000_000_000, to).0) as f64,
@@ -208,7 +215,11 @@ impl Times {
                 known.fold((0.0, 0.0), |(sum, n), (slope, weight)| (sum + slope * weight, n + weight));
             (n > 0.0).then(|| sum / n)
         };
-        let (latency_slope, turn_slope) = (slope_of(&self.latency), slope_of(&self.turn));
+        // Where all commands are alike for long, what longer ones took is remembered.
+        for (known, lines) in self.slopes.iter_mut().zip([&self.latency, &self.turn]) {
+            *known = slope_of(lines).or(*known);
+        }
+        let [latency_slope, turn_slope] = self.slopes;
         let share = if has_head { 1.0 } else { 1.0 / TURN_ONE_IN };
         for class in 0..CLASSES {
             let (first, block) = self.prior_of(class);
@@ -228,10 +239,10 @@ impl Times {
         }
     }
 
-    /// (turn, latency) of a command of `blocks` at `at`, on a disk whose last command ended at `head`.
+    /// (turn, latency) of a command of `blocks` at `at`, on a disk whose last commands were those of `trail`.
     #[must_use]
-    pub fn times(&self, head: Option<u64>, at: u64, blocks: u64) -> (Nanos, Nanos) {
-        let believed = &self.believed[class_of(head, at)];
+    pub fn times(&self, trail: &Trail, at: u64, blocks: u64) -> (Nanos, Nanos) {
+        let believed = &self.believed[trail.class(at)];
         let of = |(one, block): (u64, u64)| one + block * blocks.saturating_sub(1);
         let turn = of(believed.turn).max(1);
         (Nanos(turn), Nanos(of(believed.latency).max(turn)))
@@ -240,8 +251,28 @@ impl Times {
     /// The turn of a command of so many blocks, adjacent to the one before or far from it.
     #[must_use]
     pub fn turn(&self, adjacent: bool, blocks: u64) -> u64 {
-        let (one, block) = self.believed[if adjacent { 0 } else { CLASSES - 1 }].turn;
+        let (one, block) = self.believed[if adjacent { ADJACENT } else { FAR }].turn;
         (one + block * blocks.saturating_sub(1)).max(1)
+    }
+
+    /// What a command of so many blocks costs: its turn where others wait for the disk, and where only its reader does its
+    /// latency, by how often commands have found the disk idle lately. With a head both are one.
+    #[must_use]
+    pub fn charge(&self, adjacent: bool, blocks: u64) -> u64 {
+        let turn = self.turn(adjacent, blocks);
+        if self.prior.half_rotation > Nanos::ZERO {
+            return turn;
+        }
+        let (one, block) = self.believed[if adjacent { ADJACENT } else { FAR }].latency;
+        let latency = (one + block * blocks.saturating_sub(1)).max(turn);
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            clippy::cast_precision_loss,
+            reason = "a share of a time"
+        )]
+        let waited = ((latency - turn) as f64 * self.found_idle / self.found.max(1.0)) as u64;
+        turn + waited
     }
 }
 
@@ -267,6 +298,22 @@ mod tests {
         }
         let (one, more) = (times.turn(false, 1), times.turn(false, 11));
         assert!((90_000..95_000).contains(&one) && (19_000..21_000).contains(&(more - one)), "{one} {more}");
+    }
+
+    #[test]
+    fn what_longer_commands_take_is_remembered_where_all_are_short_for_long() {
+        let mut times = Times::new(CostModel { half_rotation: Nanos(0), ..CostModel::default() }, 1);
+        let mut now = Nanos(0);
+        let mut read = |times: &mut Times, n: u64, blocks: u64| {
+            let left = now;
+            now += Nanos(90_000 + 10_000 * blocks);
+            times.ended(now, 0, n * 1_000_000, blocks, left);
+        };
+        (0..64).for_each(|n| read(&mut times, n, 1 + n % 2 * 31));
+        (64..5_000).for_each(|n| read(&mut times, n, 1));
+        let (one, strip) = (times.charge(false, 1), times.charge(false, 32));
+        assert!((99_000..101_000).contains(&one) && (400_000..420_000).contains(&strip), "{one} {strip}");
+        assert!(times.turn(false, 1) < one / 2, "its reader alone waits for it, so the latency counts");
     }
 
     #[test]

@@ -12,6 +12,7 @@
 mod disk;
 mod judge;
 mod shadow;
+mod trial;
 
 use super::Parts;
 use super::config::{Config, shape};
@@ -29,15 +30,16 @@ use crate::units::Nanos;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use disk::Real;
-use judge::{Judge, Verdict};
+use judge::{Judge, Verdict, Why};
 use shadow::{BATCH, BATCHES, RING, Shadow};
 
 /// Accesses between the last one of a batch and its judgement: those that shadows hold back, rounded up to a batch.
 const LAG: u64 = 64;
 /// Most blocks of a shadow's cache, 512 MiB: of a larger cache shadows see a share of the regions and have a share of the memory.
 const SHADOW_BLOCKS_MAX: u64 = 1 << 17;
-/// And least, for a longest access or two: 16 MiB.
-const SHADOW_BLOCKS_MIN: u64 = 1 << 12;
+/// And least, for a longest access or two: 8 MiB. Regions are seen by a share only as long as that share of the memory is as much: with
+/// more memory for each region than it really has, all would seem well kept.
+const SHADOW_BLOCKS_MIN: u64 = 1 << 11;
 /// Blocks of a region that is seen as a whole or not at all: 16 MiB.
 const REGION_BLOCKS: u64 = 4_096;
 /// Accesses that shadows are given in this time at most, 32,000 a second: of a faster layer they see half of the regions, and half again.
@@ -120,12 +122,14 @@ pub(super) struct Chooser {
     /// Numbers of the accesses under way, by the host's ids.
     numbers: NumberMap<u64>,
     processes: Recent<Last>,
-    /// What real readers waited in each batch, ns.
+    /// What real readers waited in each batch, ns; and of each of the last accesses, whether it was answered at once.
     waits: [u64; BATCHES],
+    at_once: [bool; RING as usize],
     judge: Judge,
     switch: Switch,
     /// One region in so many is seen.
     one_in: u64,
+    one_in_max: u64,
     /// Accesses since then, and whether they were too many.
     busy: (Nanos, u64),
     too_busy: bool,
@@ -157,10 +161,12 @@ impl Chooser {
             numbers: NumberMap::default(),
             processes: Recent::new(PROCESSES_MAX),
             waits: [0; BATCHES],
+            at_once: [false; RING as usize],
             judge: Judge::new(candidates.len(), now),
             switch: Switch::default(),
             candidates,
             one_in,
+            one_in_max: ONE_IN_MAX.min(parts.config.cache_blocks / SHADOW_BLOCKS_MIN),
             busy: (now, 0),
             too_busy: false,
         }))
@@ -204,7 +210,7 @@ impl Chooser {
         }
         self.busy.1 += 1;
         if now.since(self.busy.0) >= BUSY_SPAN {
-            self.too_busy |= self.busy.1 > BUSY_MAX && self.one_in < ONE_IN_MAX;
+            self.too_busy |= self.busy.1 > BUSY_MAX && 2 * self.one_in <= self.one_in_max;
             self.busy = (now, 0);
         }
         let number = self.ring.count;
@@ -221,6 +227,7 @@ impl Chooser {
         };
         *last = Last { access: number + 1, answered: false, at: now };
         self.numbers.insert(id, number);
+        self.at_once[(number % RING) as usize] = false;
         self.ring.push(Entry { access, came: now, after });
         let Self { candidates, ring, disks, .. } = self;
         for candidate in candidates.iter_mut() {
@@ -235,10 +242,17 @@ impl Chooser {
     fn judge_batch(&mut self, now: Nanos, last: u64) {
         let place = (last / BATCH) as usize % BATCHES;
         let real = core::mem::take(&mut self.waits[place]);
-        let Self { candidates, ring, disks, judge, live, .. } = self;
+        let Self { candidates, ring, disks, judge, live, at_once, .. } = self;
         judge.begin(real, *live);
         for (at, candidate) in candidates.iter_mut().enumerate() {
             judge.waited(at, candidate.shadow.waited(last, ring, &disks.times));
+            if at == *live {
+                // What was here though its shadow had to wait for it is owed to the scheme before.
+                let owed = |&number: &u64| at_once[(number % RING) as usize];
+                let inherited: u64 =
+                    (last + 1 - BATCH..=last).filter(owed).map(|it| candidate.shadow.wait_of(it, ring)).sum();
+                judge.inherited(inherited);
+            }
         }
         let reads = (last + 1 - BATCH..=last).filter(|&at| ring.entry(at).access.op == Op::Read).count();
         judge.end(now, reads as u64);
@@ -258,6 +272,7 @@ impl Chooser {
                 *self.processes.entry(access.context.process()) =
                     Last { access: number + 1, answered: true, at: now };
                 if access.op == Op::Read {
+                    self.at_once[(number % RING) as usize] = now == came;
                     self.waits[(number / BATCH) as usize % BATCHES] += now.since(came).0;
                 }
             }
@@ -295,10 +310,15 @@ impl Chooser {
             return None;
         }
         let invests = parts.memory.scheme_mut().invests();
-        let Verdict { candidate, lately, because } = self.judge.verdict(self.live, invests)?;
+        let Verdict { candidate, why, because } = self.judge.verdict(self.live, self.none, invests)?;
         self.live = candidate;
         let Candidate { name, scheme, layer, shadow } = &self.candidates[candidate];
-        let reason = if lately { auto::WAITS_MUCH_LESS } else { auto::WAITS_LESS };
+        let reason = match why {
+            Why::Steady => auto::WAITS_LESS,
+            Why::Lately => auto::WAITS_MUCH_LESS,
+            Why::Trial => auto::TRIED,
+            Why::Back => auto::WAITED_MORE,
+        };
         self.switch.turn(now, "auto", &auto::way(name, reason), None, because);
         let shape = shape(&parts.array, parts.config.cache_blocks, true);
         let mut built = scheme.build(*layer, &shape);
@@ -327,8 +347,7 @@ impl Chooser {
 /// The parts of a shadow: those of the real layer with another scheme and, of a large cache, a share of the memory. None if
 /// the scheme does not fit there.
 fn shadow_parts(scheme: &SchemeSpec, layer: Layer, parts: &Parts, one_in: u64) -> Option<Parts> {
-    let cache_blocks =
-        (parts.config.cache_blocks / one_in).max(SHADOW_BLOCKS_MIN.min(parts.config.cache_blocks));
+    let cache_blocks = parts.config.cache_blocks / one_in;
     let shape = shape(&parts.array, cache_blocks, true);
     scheme.check(layer, &shape).ok()?;
     let BuiltLayer { scheme, line_blocks, ahead_blocks_max } = scheme.build(layer, &shape);

@@ -24,6 +24,9 @@ use crate::row::{Choice, Layer, Make, Role, Row};
 pub(crate) const WAITS_LESS: &str = "readers of its shadow waited less, on the same reads";
 /// And when the difference is large enough to be believed after a few reads.
 pub(crate) const WAITS_MUCH_LESS: &str = "readers of its shadow waited much less lately";
+/// What it is tried for, and what came out.
+pub(crate) const TRIED: &str = "tried: its shadow may be wrong";
+pub(crate) const WAITED_MORE: &str = "back: readers really waited more in the trial";
 
 /// The turn to a candidate.
 #[must_use]
@@ -43,6 +46,7 @@ static CANDIDATES: &[Choice] = &[
     of(Layer::Array, "grain+msp+recall"),
     of(Layer::Array, "linux-6"),
     of(Layer::Array, "regions(linux-6)"),
+    of(Layer::Array, "cadence"),
     of(Layer::Host, "linux-6"),
     of(Layer::Host, "none"),
     of(Layer::Host, "regions(linux-6)"),

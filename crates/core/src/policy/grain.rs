@@ -14,7 +14,7 @@
 //!
 //! A strip may pay only later, when others of its blocks are read, and by then much would be lost. So in the beginning
 //! strips are read on trust, as a *stake* ([`reach`]): as long as what is being read seems small enough that its strips are
-//! all read once within [`STAKE_READS`], and most of them fit into the cache. Otherwise trust ends after [`TRIAL_STRIPS`] strips.
+//! all read once within [`STAKE_READS`], and those that do not fit cost no more than blocks would. Otherwise trust ends after [`TRIAL_STRIPS`] strips.
 //!
 //! It does nothing for reads at random over more than the cache, and for writes. Retention is by recency of strips. Source: none;
 //! what it answers is measured on docs/schemes/grain.md. Ledgers are known from caches as shadow directories.
@@ -40,8 +40,9 @@ const PARTS: u64 = 4;
 /// Of large caches, one strip in so many is entered in the ledgers, at most; the smallest has this many strips then.
 const SAMPLE_MAX: u64 = 8;
 const LEDGER_STRIPS_LEAST: u64 = 256;
-/// Charged reads after which sums are halved.
+/// Charged reads after which sums are halved; and while strips are read on trust, whose price is a stake and no cost of going on.
 const MEMORY_READS: u64 = 2_048;
+const STAKE_MEMORY_READS: u64 = 128;
 /// Charged reads between two looks at the sums.
 const LOOK_EVERY: u64 = 16;
 /// A change must save at least this share of the cost, in percent.
@@ -53,6 +54,8 @@ const TRIAL_BLOCKS: u64 = 2_048;
 const TRUST_EVERY: u64 = 32;
 /// Misses up to which trust that was lost may come back.
 const ASKED_MAX: u64 = 512;
+/// One in so many misses reads its blocks alone, so that it stays known what they would take.
+const PROBE_ONE_IN: u64 = 64;
 /// Reads within which a stake must come back.
 const STAKE_READS: u64 = 8_192;
 
@@ -132,6 +135,8 @@ pub struct Grains {
     missed_strips: u64,
     grain: Grain,
     reads: [u64; 3],
+    /// Misses for which more than blocks was chosen.
+    widened: u64,
     switch: Switch,
 }
 
@@ -163,8 +168,18 @@ impl Grains {
             missed_strips: 0,
             grain: Grain::Strip,
             reads: [0; 3],
+            widened: 0,
             switch: Switch::default(),
         }
+    }
+
+    /// What is read for a miss: the grain that costs least, and now and then blocks.
+    const fn choice(&mut self) -> Grain {
+        if matches!(self.grain, Grain::Block) {
+            return Grain::Block;
+        }
+        self.widened += 1;
+        if self.widened.is_multiple_of(PROBE_ONE_IN) { Grain::Block } else { self.grain }
     }
 
     /// A read of blocks that lie in one strip: charges every ledger.
@@ -180,13 +195,13 @@ impl Grains {
         for (ledger, cost) in self.ledgers.iter_mut().zip(&mut self.costs) {
             let mut near = goes_on;
             ledger.read(run, |blocks, first| {
-                *cost += times.turn(if first { near } else { true }, blocks);
+                *cost += times.charge(if first { near } else { true }, blocks);
                 near = true;
             });
         }
         self.charged += 1;
         self.charged_all += 1;
-        if self.charged == MEMORY_READS {
+        if self.charged >= if self.trusts { STAKE_MEMORY_READS } else { MEMORY_READS } {
             self.charged /= 2;
             self.costs.iter_mut().for_each(|cost| *cost /= 2);
         }
@@ -197,9 +212,9 @@ impl Grains {
         let Some(times) = &self.times else { return true };
         let strips = self.reach.blocks() / self.strip_blocks + 1;
         let fit = strips.min(self.cache_strips);
-        let (one, strip) = (times.turn(false, 1), times.turn(false, self.strip_blocks));
-        // Of those that do not fit, so many reads miss.
-        let missing = (strips - fit) as u128 * u128::from(strip) * 5 < strips as u128 * u128::from(one) * 4;
+        let (one, strip) = (times.charge(false, 1), times.charge(false, self.strip_blocks));
+        // Of those that do not fit, so many reads miss, if all are read alike; where some are read more, it is fewer.
+        let missing = u128::from(strips - fit) * u128::from(strip) <= u128::from(strips) * u128::from(one);
         missing && u128::from(fit) * u128::from(strip) <= u128::from(STAKE_READS) * u128::from(one)
     }
 
@@ -265,7 +280,7 @@ impl Policy for Grains {
             let missed = |outcome: &super::Outcome| outcome.is_miss();
             let Some(first) = outcomes.iter().position(missed) else { continue };
             let last = outcomes.iter().rposition(missed).unwrap_or(first);
-            let grain = if self.trusts(world) { Grain::Strip } else { self.grain };
+            let grain = if self.trusts(world) { Grain::Strip } else { self.choice() };
             self.reads[grain as usize] += 1;
             if grain != Grain::Block {
                 let blocks = grain.blocks(strip.blocks);
@@ -290,9 +305,16 @@ impl Policy for Grains {
         self.trusts
     }
     fn inherit(&mut self, elder: &dyn Any) {
-        if let Some(elder) = elder.downcast_ref::<Self>() {
+        let Some(elder) = elder.downcast_ref::<Self>() else { return };
+        if elder.cache_strips == self.cache_strips {
             self.clone_from(elder);
+            return;
         }
+        // The ledgers of a smaller cache, as that of a shadow may be, say nothing of this one. The device and the readers are the same.
+        self.times.clone_from(&elder.times);
+        self.reach.clone_from(&elder.reach);
+        (self.trusts, self.asks, self.missed_strips) = (elder.trusts, elder.asks, elder.missed_strips);
+        self.grain = elder.grain;
     }
     fn hears_left(&mut self) -> bool {
         false

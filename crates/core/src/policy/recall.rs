@@ -34,6 +34,7 @@ use crate::row::{Layer, Make, Param, Role, Row};
 use crate::units::{BLOCK_BYTES, Extent, Nanos};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::any::Any;
 use history::{History, Link};
 
 /// Of the cache's bytes one in so many is memory of the past, unless said otherwise.
@@ -89,7 +90,7 @@ pub static ROW: Row = Row {
 };
 
 /// One process, and the way that it is on.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Reader {
     /// Its last run.
     last: Link,
@@ -166,7 +167,7 @@ impl Reader {
 }
 
 /// Costs of runs, in the cost model's time, and how many; older ones count half.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Account {
     runs: u64,
     spent: u64,
@@ -188,7 +189,7 @@ impl Account {
 }
 
 /// Whether recalling pays: by what was needed of all that was wished, and by what came in time of what was asked for.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Judge {
     needed: Account,
     timely: Account,
@@ -249,7 +250,7 @@ enum Step {
 }
 
 /// A history, and the processes that make it and follow it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Recall {
     history: History,
     readers: Recent<Reader>,
@@ -469,6 +470,18 @@ impl Policy for Recall {
     fn learned(&mut self) -> Option<&mut dyn Learned> {
         Some(self)
     }
+    /// Who knows more is believed: a new one that is chosen in the middle of a run has seen nothing.
+    fn inherit(&mut self, elder: &dyn Any) {
+        let Some(elder) = elder.downcast_ref::<Self>().filter(|it| it.history.len() > self.history.len())
+        else {
+            return;
+        };
+        if elder.history.has_room_of(&self.history) {
+            self.clone_from(elder);
+        } else {
+            self.learn(&elder.way());
+        }
+    }
     fn hears_left(&mut self) -> bool {
         false
     }
@@ -605,6 +618,20 @@ mod tests {
         let fetched = pass(&mut second, 7);
         assert_eq!(fetched[2].len(), 5, "proven on the first pass: {fetched:?}");
         assert!(second.policy().used_runs >= 8);
+    }
+
+    #[test]
+    fn what_takes_its_place_goes_on_with_what_it_knows() {
+        let mut elder = rig();
+        pass(&mut elder, 1);
+        for bytes in [4_096, 8_192] {
+            let mut rig = Rig::new(Recall::new(bytes, 64), 64);
+            rig.policy_mut().0.inherit(elder.policy() as &dyn Any);
+            assert_eq!(pass(&mut rig, 2)[2].len(), 5, "proven on its first pass, with {bytes} bytes");
+            let known = rig.policy().history.len();
+            rig.policy_mut().0.inherit(&Recall::new(bytes, 64) as &dyn Any);
+            assert_eq!(rig.policy().history.len(), known, "one that knows nothing teaches nothing");
+        }
     }
 
     #[test]

@@ -4,6 +4,7 @@
 
 use crate::access::Op;
 use crate::cost::times::Times;
+use crate::cost::trail::Trail;
 use crate::dispatch::Class;
 use crate::engine::messages::Start;
 use crate::units::Nanos;
@@ -69,7 +70,7 @@ struct Waiting {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Spindle {
     waiting: Vec<Waiting>,
-    head: Option<u64>,
+    trail: Trail,
     busy: bool,
 }
 
@@ -107,12 +108,12 @@ impl Spindle {
         if self.busy || self.waiting.is_empty() {
             return None;
         }
-        let head = self.head.unwrap_or(0);
+        let head = self.trail.head().unwrap_or(0);
         let order = |waiting: &Waiting| (waiting.class, waiting.at < head, waiting.at);
         let next = (0..self.waiting.len()).min_by_key(|&at| order(&self.waiting[at]))?;
         let Waiting { command, at, blocks, .. } = self.waiting.swap_remove(next);
-        let (turn, latency) = times.times(self.head, at, blocks);
-        self.head = Some(at + blocks);
+        let (turn, latency) = times.times(&self.trail, at, blocks);
+        self.trail.note(at, blocks);
         self.busy = true;
         Some(Turn { command, free: now + turn, done: now + latency })
     }
@@ -134,7 +135,8 @@ mod tests {
     #[test]
     fn a_spindle_serves_demand_first_and_goes_upwards() {
         let times = Times::new(CostModel::default(), 1);
-        let mut spindle = Spindle { head: Some(100), ..Spindle::default() };
+        let mut spindle = Spindle::default();
+        spindle.trail.note(99, 1);
         for (command, at) in [(1, 50), (2, 300), (3, 200)] {
             spindle.submit(&start(command, at, 1));
         }

@@ -8,6 +8,7 @@
 //! the ratio corrects what the shadow says later. Changes are damped: after each comes a pause, twice as long where a scheme is
 //! left soon after it was chosen.
 
+use super::trial::{Outlook, Trials};
 use crate::policy::decisions::{Because, because};
 use crate::units::Nanos;
 use alloc::vec::Vec;
@@ -25,16 +26,26 @@ const SPAN_OF_LONG_ONE_IN: u64 = 128;
 const SPAN_MAX: Nanos = Nanos::from_secs(1);
 /// Least spans before anything is believed.
 const LEAST: usize = 4;
+/// And least time, spans and reads before anything is tried.
+const TRIAL_AFTER: Nanos = Nanos::from_secs(1);
+const TRIAL_LEAST: usize = 16;
+const TRIAL_LEAST_READS: u64 = 256;
+/// Spans of a trial are this share of the time that has passed.
+const TRIAL_SPAN_ONE_IN: u64 = 64;
+/// A trial is won by this gain, in percent.
+const WON_PERCENT: i128 = 10;
+/// Shadows whose readers wait alike by less than this share do the same.
+const SAME_ONE_IN: i128 = 256;
 /// Least gain, in percent of what readers wait now; and over the last few spans.
 const GAIN_PERCENT: i128 = 3;
 const GAIN_LATELY_PERCENT: i128 = 25;
 /// And so much more for each doubling by which the shadow of the present scheme is off, in percent.
 const DOUBT_PERCENT: i128 = 10;
-/// The same where the present scheme says that it loses before it gains.
-const INVESTS_PERCENT: i128 = 40;
 /// How many standard errors the mean difference must be from none, squared.
 const CERTAIN: i128 = 4;
 const CERTAIN_LATELY: i128 = 9;
+/// Of few spans it must be as much more as if there were so many more errors; there are several candidates, and many looks.
+const CERTAIN_OF_FEW: i128 = 12;
 /// Spans after a change in which nothing is changed again, and at most.
 const PAUSE: u64 = 4;
 const PAUSE_MAX: u64 = 64;
@@ -43,11 +54,13 @@ const CALM: u64 = 64;
 /// Spans after a change that say nothing of how well a shadow foretells: the cache is still the one before's.
 const SETTLING: u64 = 4;
 /// Spans after which a ratio is believed, and after which its sums are halved.
-const RATIO_LEAST: u64 = 4;
+const RATIO_LEAST: u64 = 2;
 const RATIO_MAX: u64 = 128;
+/// A ratio of so many spans is half believed.
+const RATIO_HALF: i128 = 4;
 /// A ratio in fixed point, and its bounds.
 const ONE: i128 = 1_024;
-const RATIO_BOUNDS: (i128, i128) = (ONE / 4, ONE * 4);
+const RATIO_BOUNDS: (i128, i128) = (ONE / 16, ONE * 16);
 
 /// What real readers waited under a candidate, and those of its shadow.
 #[derive(Clone, Copy, Debug, Default)]
@@ -74,12 +87,24 @@ impl Ratio {
     }
 }
 
-/// Another scheme is better.
+/// Why another scheme decides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Why {
+    /// Its readers wait less.
+    Steady,
+    /// By the last few spans only.
+    Lately,
+    /// To see what its readers really wait.
+    Trial,
+    /// That was seen, and it was more.
+    Back,
+}
+
+/// Another scheme is better, or to be tried.
 pub(super) struct Verdict {
     /// Which.
     pub(super) candidate: usize,
-    /// By the last few spans only.
-    pub(super) lately: bool,
+    pub(super) why: Why,
     /// The numbers.
     pub(super) because: Because,
 }
@@ -95,6 +120,8 @@ pub(super) struct Judge {
     spans: u64,
     live: usize,
     real: u64,
+    /// What readers of the live shadow waited in the span under way for what real ones found: the scheme before had read it.
+    inherited: u64,
     ratios: Vec<Ratio>,
     /// When the first batch ended, and when the span under way began.
     start: Nanos,
@@ -110,6 +137,7 @@ pub(super) struct Judge {
     changes: u64,
     /// A span has ended since the last verdict.
     fresh: bool,
+    trials: Trials,
 }
 
 impl Judge {
@@ -121,6 +149,7 @@ impl Judge {
             spans: 0,
             live: 0,
             real: 0,
+            inherited: 0,
             ratios: [Ratio::default()].repeat(candidates),
             start: now,
             began: now,
@@ -132,6 +161,7 @@ impl Judge {
             pause: PAUSE,
             changes: 0,
             fresh: false,
+            trials: Trials::new(candidates),
         }
     }
 
@@ -154,20 +184,21 @@ impl Judge {
             self.live_sum += ns;
         }
     }
+    pub(super) const fn inherited(&mut self, ns: u64) {
+        self.inherited += ns;
+    }
     /// That was all of the batch, and so many of its accesses were reads.
     pub(super) fn end(&mut self, now: Nanos, reads: u64) {
         self.read_sum += reads;
         self.reads[self.spans as usize % KEPT] += reads;
         let passed = now.since(self.start).0;
         let long = SPAN_MAX.0.min(passed / SPAN_OF_LONG_ONE_IN);
-        let least = SPAN.0.min(passed / SPAN_ONE_IN).max(long);
+        let tries = self.trials.under_way().is_some();
+        let least = SPAN.0.min(passed / if tries { TRIAL_SPAN_ONE_IN } else { SPAN_ONE_IN }).max(long);
         if now.since(self.began).0 < least {
             return;
         }
-        let shadow = self.waits[self.row(self.spans) + self.live];
-        if self.spans >= self.changed + SETTLING {
-            self.ratios[self.live].add(self.real, shadow);
-        }
+        self.compare();
         self.real = 0;
         self.began = now;
         self.spans += 1;
@@ -177,14 +208,41 @@ impl Judge {
         self.reads[self.spans as usize % KEPT] = 0;
     }
 
-    /// By how much what a shadow says is corrected.
-    fn ratio(&self, candidate: usize) -> i128 {
-        let own = self.ratios[candidate].value();
-        own.or_else(|| self.ratios[self.live].value()).unwrap_or(ONE)
+    /// The span that ends now: what real readers waited in it beside what those of shadows did.
+    fn compare(&mut self) {
+        let row = self.row(self.spans);
+        let inherited = core::mem::take(&mut self.inherited);
+        let mut shadow = self.waits[row + self.live];
+        let counts = match self.trials.under_way() {
+            Some(trial) => {
+                shadow = shadow.saturating_sub(inherited);
+                let expected = i128::from(self.waits[row + trial.before]) * self.ratio(trial.before) / ONE;
+                self.trials.span(self.spans, i128::from(self.real), expected)
+            }
+            // The first scheme began with an empty cache, like its shadow.
+            None => self.changes == 0 || self.spans >= self.changed + SETTLING,
+        };
+        if counts {
+            self.ratios[self.live].add(self.real, shadow);
+        }
     }
 
-    /// How much more a shadow must promise because shadows are off, in percent.
-    fn doubt(&self) -> i128 {
+    /// By how much what a shadow says is corrected: by its own ratio, and as long as little is known of that, by the harmonic mean
+    /// of those that are known. That of the present scheme alone may be its own fault.
+    fn ratio(&self, candidate: usize) -> i128 {
+        let known = self.ratios.iter().filter_map(Ratio::value);
+        let (sum, count) = known.fold((0, 0), |(sum, count), value| (sum + ONE * ONE / value, count + 1));
+        let general = if count > 0 { ONE * ONE * count / sum } else { ONE };
+        let n = i128::from(self.ratios[candidate].spans);
+        let own = self.ratios[candidate].value();
+        own.map_or(general, |own| (own * n + general * RATIO_HALF) / (n + RATIO_HALF))
+    }
+
+    /// How much more the shadow of a candidate that has never decided must promise because shadows are off, in percent.
+    fn doubt(&self, candidate: usize) -> i128 {
+        if self.ratios[candidate].value().is_some() {
+            return 0;
+        }
         let ratio = self.ratios[self.live].value().unwrap_or(ONE);
         let off = ratio.max(ONE * ONE / ratio);
         // Between two powers of two on a straight line.
@@ -197,19 +255,22 @@ impl Judge {
     /// chance, or not enough.
     fn gain(&self, candidate: usize, spans: usize, percent: i128, certain: i128) -> Option<i128> {
         let (ours, its) = (self.ratio(self.live), self.ratio(candidate));
-        let (mut sum, mut squares, mut now) = (0_i128, 0_i128, 0_i128);
+        let (mut sum, mut now) = (0_i128, 0_i128);
+        // Of each span the difference as a share, so that one long or bad span says no more than another.
+        let (mut shares, mut squares) = (0_i128, 0_i128);
         for span in self.spans - spans as u64..self.spans {
             let row = self.row(span);
             let live = i128::from(self.waits[row + self.live]) * ours / ONE;
-            let difference = live - i128::from(self.waits[row + candidate]) * its / ONE;
-            sum += difference;
-            squares += difference * difference;
-            now += live;
+            let other = i128::from(self.waits[row + candidate]) * its / ONE;
+            let share = (live - other) * ONE / live.max(other).max(1);
+            (sum, now) = (sum + live - other, now + live);
+            (shares, squares) = (shares + share, squares + share * share);
         }
         let n = spans as i128;
-        // Of n differences with mean m: m² n² against certain · n · variance.
-        let variance_n = (squares - sum * sum / n).max(0);
-        (sum * 100 > now * percent && sum * sum > certain * variance_n).then_some(sum)
+        // Of n shares with mean m: m² n² against certain · n · variance.
+        let variance_n = (squares - shares * shares / n).max(0);
+        let sure = shares > 0 && shares * shares * n > certain * (n + CERTAIN_OF_FEW) * variance_n;
+        (sum * 100 > now * percent && sure).then_some(sum)
     }
 
     /// Whether a span has ended since the last verdict.
@@ -218,30 +279,90 @@ impl Judge {
     }
 
     /// Whether another candidate should decide. Asked after each batch.
-    pub(super) fn verdict(&mut self, live: usize, invests: bool) -> Option<Verdict> {
+    pub(super) fn verdict(&mut self, live: usize, none: usize, invests: bool) -> Option<Verdict> {
         if !core::mem::take(&mut self.fresh) {
             return None;
         }
         self.live = live;
         let kept = (self.spans as usize).min(KEPT - 1);
-        if kept < LEAST || self.spans < self.changed + self.pause {
+        if let Some(trial) = self.trials.under_way() {
+            return self.trial_verdict(trial.before, trial.lost, kept);
+        }
+        // Who loses before he gains is left alone: what he may lose is his own to bound, and half of it is all loss.
+        if kept < LEAST || self.spans < self.changed + self.pause || invests {
             return None;
         }
+        let better = self.better(kept);
+        if better.is_none() && self.ratios[live].value().is_some() {
+            return self.trial(none, kept);
+        }
+        better
+    }
+
+    /// What readers of a shadow wait over the last `spans`.
+    fn foretold(&self, candidate: usize, spans: usize) -> i128 {
+        let kept = self.spans - spans as u64..self.spans;
+        kept.map(|span| i128::from(self.waits[self.row(span) + candidate])).sum()
+    }
+    /// The same, corrected.
+    fn corrected(&self, candidate: usize, spans: usize) -> i128 {
+        self.foretold(candidate, spans) * self.ratio(candidate) / ONE
+    }
+    fn reads_in(&self, spans: usize) -> u64 {
+        (self.spans - spans as u64..self.spans).map(|span| self.reads[span as usize % KEPT]).sum()
+    }
+
+    /// A candidate that should be tried.
+    fn trial(&mut self, none: usize, kept: usize) -> Option<Verdict> {
+        let passed = self.began.since(self.start);
+        if passed < TRIAL_AFTER || kept < TRIAL_LEAST || self.reads_in(kept) < TRIAL_LEAST_READS {
+            return None;
+        }
+        let live = self.foretold(self.live, kept);
+        // Who does the same has nothing to show.
+        let other = |at: usize| (self.foretold(at, kept) - live).abs() * SAME_ONE_IN > live;
+        let wait = |at: usize| (other(at) || at == self.live).then(|| self.corrected(at, kept));
+        let waits: Vec<Option<i128>> = (0..self.candidates).map(wait).collect();
+        let (span, compared, waited) = (self.spans, kept as u64, i128::from(self.real_sum));
+        let candidate =
+            self.trials.choose(&Outlook { waits: &waits, live: self.live, none, span, compared, waited })?;
+        let because = self.numbers(candidate, kept);
+        self.trials.begin(candidate, self.live, span);
+        self.ratios[candidate] = Ratio::default();
+        Some(Verdict { candidate, why: Why::Trial, because })
+    }
+
+    /// Whether a trial is over and lost; a candidate that has won it stays.
+    fn trial_verdict(&mut self, before: usize, lost: i128, kept: usize) -> Option<Verdict> {
+        if !self.trials.is_over(self.spans, i128::from(self.real_sum)) {
+            return None;
+        }
+        self.trials.end();
+        let (its, ours) = (self.corrected(self.live, kept), self.corrected(before, kept));
+        let won = lost < 0 && its * 100 <= ours * (100 - WON_PERCENT);
+        if won && self.ratios[self.live].value().is_some() {
+            (self.changed, self.changes) = (self.spans, self.changes + 1);
+            return None;
+        }
+        Some(Verdict { candidate: before, why: Why::Back, because: self.numbers(before, kept) })
+    }
+
+    /// Whether another candidate is better.
+    fn better(&mut self, kept: usize) -> Option<Verdict> {
+        let live = self.live;
         let others = (0..self.candidates).filter(|&candidate| candidate != live);
         let best = |spans: usize, percent, certain| {
-            let gains = others.clone().filter_map(|at| Some((self.gain(at, spans, percent, certain)?, at)));
+            let gain = |at| self.gain(at, spans, percent + self.doubt(at), certain);
+            let gains = others.clone().filter_map(|at| Some((gain(at)?, at)));
             gains.max_by_key(|&(gain, at)| (gain, core::cmp::Reverse(at)))
         };
-        let patience = if invests { INVESTS_PERCENT } else { 0 };
-        let doubt = self.doubt();
-        let steady = best(kept, (GAIN_PERCENT + doubt).max(patience), CERTAIN);
-        let lately = || best(kept.min(LATELY), (GAIN_LATELY_PERCENT + doubt).max(patience), CERTAIN_LATELY);
-        let (candidate, is_lately) = match steady {
-            Some((_, at)) => (at, false),
-            None => (lately()?.1, true),
+        let steady = best(kept, GAIN_PERCENT, CERTAIN);
+        let lately = || best(kept.min(LATELY), GAIN_LATELY_PERCENT, CERTAIN_LATELY);
+        let (candidate, why, spans) = match steady {
+            Some((_, at)) => (at, Why::Steady, kept),
+            None => (lately()?.1, Why::Lately, kept.min(LATELY)),
         };
-        let spans = if is_lately { kept.min(LATELY) } else { kept };
-        let verdict = Verdict { candidate, lately: is_lately, because: self.numbers(candidate, spans) };
+        let verdict = Verdict { candidate, why, because: self.numbers(candidate, spans) };
         // Twice as long after each change, and half as long for each while without one.
         let quiet = (self.spans - self.changed) / CALM;
         self.pause = ((2 * self.pause) >> quiet.min(8)).clamp(PAUSE, PAUSE_MAX);
@@ -251,12 +372,8 @@ impl Judge {
 
     /// What is said of a change.
     fn numbers(&self, candidate: usize, spans: usize) -> Because {
-        let kept = self.spans - spans as u64..self.spans;
-        let reads: u64 = kept.clone().map(|span| self.reads[span as usize % KEPT]).sum();
-        let a_read = |candidate: usize| {
-            let sum: u64 = kept.clone().map(|span| self.waits[self.row(span) + candidate]).sum();
-            (i128::from(sum) * self.ratio(candidate) / ONE / i128::from(reads.max(1))) as u64
-        };
+        let reads = self.reads_in(spans);
+        let a_read = |candidate: usize| (self.corrected(candidate, spans) / i128::from(reads.max(1))) as u64;
         because([
             ("wait_a_read_ns", a_read(candidate)),
             ("wait_a_read_before_ns", a_read(self.live)),
@@ -268,10 +385,78 @@ impl Judge {
         #[expect(clippy::cast_precision_loss, reason = "gauges for a report")]
         out.extend([
             ("auto_changes", self.changes as f64),
+            ("auto_trials", self.trials.count() as f64),
+            ("auto_trials_lost_ns", self.trials.lost() as f64),
             ("auto_reads", self.read_sum as f64),
             ("auto_wait_ns", self.real_sum as f64),
             ("auto_wait_foretold_ns", self.live_sum as f64),
             ("auto_wait_without_ns", self.sums[none] as f64),
         ]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NS_A_READ: u64 = 1_000_000;
+
+    /// What readers wait for a read under each of three schemes, ns: by shadows, and really.
+    struct Load {
+        shadows: [u64; 3],
+        real: [u64; 3],
+    }
+
+    /// So many seconds of it, with the first scheme in the beginning: who decided in each batch of a tenth of a second.
+    fn run(load: &Load, seconds: u64) -> (Judge, Vec<usize>) {
+        let mut judge = Judge::new(3, Nanos(0));
+        let (mut live, mut lived) = (0, Vec::new());
+        for batch in 1..=seconds * 10 {
+            // Loads are never quite even.
+            let reads = 28 + batch % 9;
+            judge.begin(load.real[live] * reads, live);
+            for (at, wait) in load.shadows.iter().enumerate() {
+                judge.waited(at, wait * reads);
+            }
+            judge.end(Nanos(batch * 100_000_000), reads);
+            lived.push(live);
+            if let Some(verdict) = judge.verdict(live, 2, false) {
+                live = verdict.candidate;
+            }
+        }
+        (judge, lived)
+    }
+
+    #[test]
+    fn a_scheme_whose_shadow_seems_no_better_is_tried_and_stays_where_its_readers_wait_less() {
+        let shadows = [10, 11, 12].map(|n| n * NS_A_READ);
+        let (judge, lived) = run(&Load { shadows, real: [30, 31, 10].map(|n| n * NS_A_READ) }, 30);
+        assert_eq!(lived.last(), Some(&2), "changes {}", judge.changes);
+        assert!(lived[100..].iter().all(|&at| at == 2), "it has found that within ten seconds");
+    }
+
+    #[test]
+    fn trials_that_lose_are_broken_off_and_cost_a_share_of_what_is_waited() {
+        let shadows = [10, 11, 12].map(|n| n * NS_A_READ);
+        let (judge, lived) = run(&Load { shadows, real: [10, 100, 100].map(|n| n * NS_A_READ) }, 120);
+        assert_eq!(lived.last(), Some(&0));
+        let elsewhere = lived.iter().filter(|&&at| at != 0).count();
+        assert!(elsewhere > 0 && elsewhere < 40, "{elsewhere} of 1,200 batches");
+        assert!(judge.trials.lost() < i128::from(judge.real_sum) / 8, "{}", judge.trials.lost());
+    }
+
+    #[test]
+    fn who_does_the_same_is_not_tried() {
+        let (judge, _) = run(&Load { shadows: [NS_A_READ; 3], real: [NS_A_READ; 3] }, 60);
+        assert_eq!((judge.trials.count(), judge.changes), (0, 0));
+    }
+
+    #[test]
+    fn a_scheme_that_keeps_not_what_its_shadow_promised_is_left_for_one_that_did() {
+        let shadows = [10, 3, 30].map(|n| n * NS_A_READ);
+        let (judge, lived) = run(&Load { shadows, real: [10, 20, 30].map(|n| n * NS_A_READ) }, 60);
+        assert!(lived.contains(&1), "it seems much better");
+        assert_eq!(lived.last(), Some(&0), "and is not");
+        assert!(judge.changes <= 6, "{} changes", judge.changes);
     }
 }

@@ -131,6 +131,17 @@ impl Shadow {
         core::mem::take(&mut self.waits[place_of(number)])
     }
 
+    /// What the reader of an access waited that is over, ns.
+    pub(super) fn wait_of(&mut self, number: u64, ring: &Ring) -> u64 {
+        let Progress { issued, answered, .. } = *self.at(number);
+        match (issued, answered) {
+            (Some(issued), Some(answered)) if ring.entry(number).access.op == Op::Read => {
+                answered.since(issued).0
+            }
+            _ => 0,
+        }
+    }
+
     /// Goes on until an access is answered.
     fn finish(&mut self, number: u64, ring: &Ring, times: &Times) {
         while self.at(number).answered.is_none() {

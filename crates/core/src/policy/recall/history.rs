@@ -108,7 +108,7 @@ struct Entry {
 }
 
 /// Runs and their successors.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct History {
     max: usize,
     entries: Vec<Entry>,
@@ -129,6 +129,10 @@ impl History {
         #[expect(clippy::cast_possible_truncation, reason = "below 2^24")]
         let (max, heads) = (max as usize, vec![u32::MAX; buckets as usize]);
         Self { max, entries: Vec::new(), heads, hand: 0, offered: 0 }
+    }
+    /// Whether it may grow as far as another.
+    pub(super) const fn has_room_of(&self, other: &Self) -> bool {
+        self.max == other.max
     }
     /// Runs that are known.
     pub(super) const fn len(&self) -> usize {
