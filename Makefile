@@ -20,10 +20,7 @@ FIRST ?= 0
 # Kills of `make crash-binary`, of each kind of member: 50 take less than two minutes, a soak is 1000.
 CYCLES ?= 50
 
-.PHONY: help deps build demo test lint fmt docs tidy test-arrays deny fuzz bench-sim record-demo-trace record-traces docs-figures docs-check reproduce install clean soak-serve soak-crash crash-binary crash-table bench-serve bench-policies bench-streams bench-watch bench-device compare-kernel figure-live matrix matrix-quick
-=======
 .PHONY: help deps build demo test lint fmt docs tidy test-arrays deny fuzz bench-sim record-demo-trace record-traces docs-figures docs-check reproduce install clean soak-serve soak-crash crash-binary crash-table bench-serve bench-policies bench-streams bench-watch bench-device compare-kernel figure-live matrix matrix-quick matrix-cells
->>>>>>> main
 
 help: ## List the entry points
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-20s %s\n", $$1, $$2}'
