@@ -127,6 +127,8 @@ fn beside(args: &LoadArgs, files: Files, ui: &Ui) -> Result<(), CliError> {
         forerun_watch::signals::stop_flag().map_err(|problem| CliError::failure("signals", problem))?;
     let options = FollowOptions {
         command: args.command.clone(),
+        process: None,
+        gate: std::sync::Arc::default(),
         store: None,
         key: Some(files.manifest.key.clone()),
         given: Some((files.manifest, files.volumes)),

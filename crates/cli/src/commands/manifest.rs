@@ -191,6 +191,8 @@ fn record(args: &RecordArgs, ui: &Ui) -> Result<(), CliError> {
         forerun_watch::signals::stop_flag().map_err(|problem| CliError::failure("signals", problem))?;
     let options = FollowOptions {
         command: args.command.clone(),
+        process: None,
+        gate: std::sync::Arc::default(),
         store: None,
         key: args.name.clone(),
         given: None,

@@ -49,6 +49,7 @@ pub(crate) fn dispatch(command: Command, matches: &ArgMatches, ui: &Ui) -> Resul
         Command::Ctl(args) => ctl::run(&args, ui),
         Command::Top(args) => top::top(&args, ui),
         Command::Config(command) => config::run(&command, of_subcommand(matches), ui),
+        Command::Watch(args) if args.is_of_all() => watch_all::run(&args, ui),
         Command::Watch(args) => watch::run(&args, ui),
         Command::Load(args) => load::run(&args, ui),
         Command::Manifest(command) => manifest::run(&command, ui),
