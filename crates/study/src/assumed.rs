@@ -7,7 +7,8 @@
 
 use forerun_disk::preset::Preset;
 use forerun_machine::likeness::{self, Likeness};
-use forerun_machine::{Machine, Root};
+use forerun_machine::{Machine, Root, recorded};
+use forerun_trace::ReadOptions;
 use std::os::unix::fs::MetadataExt as _;
 
 /// CPU costs of today, measured.
@@ -33,9 +34,10 @@ pub struct Hardware {
 }
 
 impl Assumed {
-    /// This machine is looked at only where no device was said.
-    pub fn beside(said: Hardware) -> Self {
-        let likeness = if said.device.is_none() { of_this_folder() } else { Likeness::unknown() };
+    /// This machine is looked at only where no device was said and the inputs say nothing of theirs.
+    pub fn beside(said: Hardware, recorded: Option<Likeness>) -> Self {
+        let here = || if said.device.is_none() { of_this_folder() } else { Likeness::unknown() };
+        let likeness = recorded.unwrap_or_else(here);
         Self { likeness, said }
     }
 
@@ -112,6 +114,23 @@ pub fn number(device: u64) -> String {
     let major = (device >> 8) & 0xfff | (device >> 32) & !0xfff;
     let minor = device & 0xff | (device >> 12) & !0xff;
     format!("{major}:{}", minor & 0xffff_ffff)
+}
+
+/// The device on which the inputs were recorded, if all say the same.
+pub fn recorded_on(inputs: &[String], skip_bad: bool) -> Option<Likeness> {
+    let options = ReadOptions { limit: Some(1), skip_bad, ..ReadOptions::default() };
+    let about = |input: &String| {
+        // Only our own format says it, and another may be long to read.
+        let own = std::fs::File::open(input).is_ok_and(|mut file| {
+            let mut head = [0; 4];
+            std::io::Read::read_exact(&mut file, &mut head).is_ok() && &head == b"PAR1"
+        });
+        let opened = own.then(|| forerun_trace::open(input, &options).ok()).flatten()?;
+        recorded::likeness(&opened.trace.about)
+    };
+    let mut all = inputs.iter().map(about);
+    let first = all.next()??;
+    all.all(|other| other.is_some_and(|other| other == first)).then_some(first)
 }
 
 #[cfg(test)]

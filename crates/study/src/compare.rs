@@ -46,7 +46,7 @@ impl Asked {
     /// # Errors
     /// See [`StudyError`].
     pub fn plan(&self, own: &[Own]) -> Result<Planned, StudyError> {
-        let assumed = self.setup.assumed();
+        let assumed = self.setup.assumed(&self.inputs);
         let schemes = match self.schemes.as_slice() {
             [] => plan::sensible(&self.inputs, &assumed, self.setup.skip_bad),
             named => named.to_vec(),

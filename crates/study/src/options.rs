@@ -3,7 +3,7 @@
 //! Each option stands here once, with its help, its grammar and its default, so that whoever asks for a run asks in the same
 //! words. What a line leaves out of the hardware stands in `assumed`, and what comes of all of it in `plan`.
 
-use crate::assumed::{Assumed, Hardware};
+use crate::assumed::{Assumed, Hardware, recorded_on};
 use crate::error::{StudyError, one_line};
 use clap::{Args, FromArgMatches as _};
 use forerun_core::size::{parse_size, parse_time};
@@ -121,10 +121,11 @@ pub struct SetupArgs {
 }
 
 impl SetupArgs {
-    /// What stands for the hardware that the line leaves out.
-    pub fn assumed(&self) -> Assumed {
+    /// What stands for the hardware that the line leaves out: what the inputs' recordings say of theirs, else this machine.
+    pub fn assumed(&self, inputs: &[String]) -> Assumed {
         let (device, array, scheduler) = (self.device.clone(), self.array.clone(), self.scheduler.clone());
-        Assumed::beside(Hardware { device, array, scheduler })
+        let like = if device.is_none() { recorded_on(inputs, self.skip_bad) } else { None };
+        Assumed::beside(Hardware { device, array, scheduler }, like)
     }
 
     /// The options that these words say, as on a command line: `--array raid0:2x64KiB --cache 64MiB`.

@@ -198,7 +198,7 @@ mod tests {
         }
         let setup = <Line as clap::Parser>::parse_from(["forerun"]).setup;
         let schemes: Vec<String> = schemes.iter().map(|&name| name.to_owned()).collect();
-        let assumed = setup.assumed();
+        let assumed = setup.assumed(&[]);
         specs(&["forward:size=1MiB".to_owned()], &schemes, &setup, &assumed, baselines, &[])
             .expect("known schemes")
     }
@@ -234,7 +234,7 @@ mod tests {
             setup: SetupArgs,
         }
         let setup = <Line as clap::Parser>::parse_from(["forerun", "--cache", "16MiB,64MiB"]).setup;
-        let assumed = setup.assumed();
+        let assumed = setup.assumed(&[]);
         let inputs = ["forward:size=1MiB".to_owned()];
         let all = specs(&inputs, &["asp".to_owned()], &setup, &assumed, true, &[]).expect("known schemes");
         let caches: Vec<u64> = all.iter().map(|spec| spec.cache_bytes >> 20).collect();

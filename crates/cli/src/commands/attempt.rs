@@ -115,7 +115,7 @@ pub(crate) fn attempt(args: &TryArgs, ui: &Ui) -> Result<(), CliError> {
     }
     let (trace, how, status) = recorded(&args.command, ui)?;
     if let Some(path) = &args.keep {
-        super::trace::write(path, None, &trace, ui)?;
+        super::writing::write(path, None, &trace, ui)?;
     }
     let words: Vec<String> = args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     let told = told(&words.join(" "), &how, &trace, Manner { on, halves: false }, ui)?;

@@ -128,7 +128,7 @@ pub(crate) fn sim(args: &SimArgs, ui: &Ui) -> Result<(), CliError> {
     let (specs, assumed) = match (&args.spec, &args.input) {
         (Some(path), _) => (spec_file::read(path)?, None),
         (None, Some(input)) => {
-            let assumed = args.setup.assumed();
+            let assumed = args.setup.assumed(std::slice::from_ref(input));
             let (inputs, schemes) = (std::slice::from_ref(input), std::slice::from_ref(&args.scheme));
             (plan::specs(inputs, schemes, &args.setup, &assumed, false, &[])?, Some(assumed))
         }

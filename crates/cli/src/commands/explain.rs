@@ -50,7 +50,7 @@ struct Number {
 
 /// Prints the numbers of a scheme.
 pub(crate) fn explain(args: &ExplainArgs, ui: &Ui) -> Result<(), CliError> {
-    let assumed = args.setup.assumed();
+    let assumed = args.setup.assumed(&[]);
     let specs =
         plan::specs(&[String::new()], std::slice::from_ref(&args.scheme), &args.setup, &assumed, false, &[])?;
     let spec = &specs[0];

@@ -12,7 +12,9 @@ pub(crate) mod load;
 pub(crate) mod manifest;
 mod measure;
 pub(crate) mod mrc;
+mod part;
 pub(crate) mod patterns;
+mod quieted;
 mod reading;
 mod recording;
 pub(crate) mod reproduce;
@@ -24,6 +26,7 @@ pub(crate) mod trace;
 pub(crate) mod watch;
 mod watch_all;
 mod watch_check;
+mod writing;
 
 use crate::args::{self, Command};
 use crate::error::CliError;

@@ -33,8 +33,12 @@ pub(crate) fn open(path: &Path, args: &ReadArgs, ui: &Ui) -> Result<Opened, CliE
         limit: args.limit,
         ..ReadOptions::default()
     };
-    let opened = forerun_trace::open(path, &options)
-        .map_err(|problem| forerun_study::traces::unreadable(&problem, args.skip_bad))?;
+    let opened = if path.as_os_str() == "-" {
+        forerun_trace::read_from("standard input", std::io::stdin().lock(), &options)
+    } else {
+        forerun_trace::open(path, &options)
+    };
+    let opened = opened.map_err(|problem| forerun_study::traces::unreadable(&problem, args.skip_bad))?;
     if opened.trace.skipped > 0 {
         ui.say(&format!(
             "{}: {} bad records passed over",

@@ -178,7 +178,7 @@ impl Study {
             }
         }
         let setup = SetupArgs::parse(&line)?;
-        let (assumed, schemes) = (setup.assumed(), self.schemes(&scheme));
+        let (assumed, schemes) = (setup.assumed(&[]), self.schemes(&scheme));
         let specs = plan::specs(&[input], &schemes, &setup, &assumed, false, &[])?;
         let caches = setup.cache.len().max(1);
         // What is asked twice runs once, so the scheme is looked for by its words.
