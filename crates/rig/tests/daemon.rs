@@ -10,7 +10,11 @@
     reason = "a test says why it is skipped, and talks to its victim"
 )]
 
-use forerun_watch::daemon::{self, DaemonOptions, Said, Sums, Told, Why};
+use forerun_manifest::Manifest;
+use forerun_watch::daemon::{self, DaemonOptions, RunWhat, Said, Sums, Told, Why};
+use forerun_watch::follow::{self, Decision, FollowOptions};
+use forerun_watch::store::Store;
+use std::ffi::OsString;
 use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
@@ -21,8 +25,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+/// The server of the device.
+const SERVER: &str = env!("CARGO_BIN_EXE_forerun-rig");
+/// Where a test mounts tracefs.
+const TRACING: &str = "tracing";
 /// Longest wait for what takes a moment.
 const SOON: Duration = Duration::from_secs(20);
+/// How often what depends on the time of others is tried.
+const TURNS_MAX: usize = 5;
 /// One device at a time: they share two processors.
 static ONE: Mutex<()> = Mutex::new(());
 
@@ -92,7 +102,11 @@ impl Rig {
         let image = fs::File::create(at("image")).map_err(|problem| problem.to_string())?;
         image.set_len((mib as u64 + 32) << 20).map_err(|problem| problem.to_string())?;
         run(&["mkfs.ext4", "-q", "-F", "-O", "^has_journal", &text("image")])?;
-        let server = Command::new(env!("CARGO_BIN_EXE_forerun-rig"))
+        // The timer must not wait for the work it times, where that can be had.
+        let first = run(&["chrt", "-f", "50", "true"]).is_ok();
+        let words = if first { &["chrt", "-f", "50", SERVER][..] } else { &[SERVER] };
+        let server = Command::new(words[0])
+            .args(&words[1..])
             .args(["--model", model, "--image", &text("image"), "--at", &text("rig")])
             .stderr(Stdio::null())
             .spawn()
@@ -186,6 +200,7 @@ impl Drop for Rig {
             drop(fs::write(&self.knob, &self.before));
             drop(run(&["losetup", "-d", device]));
         }
+        drop(run(&["umount", "-l", &self.text(TRACING)]));
         drop(run(&["umount", "-l", &self.text("rig")]));
         drop(self.server.kill());
         drop(self.server.wait());
@@ -201,6 +216,17 @@ struct Watch {
 }
 
 impl Watch {
+    /// What is told of runs, up to the first that is over.
+    fn until_the_run_ends(&self) -> Vec<RunWhat> {
+        let mut runs = Vec::new();
+        while !matches!(runs.last(), Some(RunWhat::Ended(_) | RunWhat::Failed(_))) {
+            if let Told::Run(run) = self.told.recv_timeout(SOON).expect("the run ends") {
+                runs.push(run.what);
+            }
+        }
+        runs
+    }
+
     /// Ends it; what it said, and what came of it.
     fn end(self) -> (Vec<Said>, Sums) {
         self.stop.store(true, Ordering::Relaxed);
@@ -231,16 +257,24 @@ fn a_mapped_reader_by_chance_gets_single_pages_and_moves_a_part_of_the_bytes() {
     let Some(mut alone) = rig.random("400") else { return eprintln!("skipped: needs python3") };
     assert!(alone.wait().expect("it ends").success());
     let without = rig.bytes();
-    rig.cold();
-    let before = rig.bytes();
-    let watch = rig.watch(false);
-    let mut reader = rig.random("400").expect("as before");
-    assert!(reader.wait().expect("it ends").success());
-    let (said, sums) = watch.end();
-    let with = rig.bytes() - before;
-    assert!(said.iter().any(|said| matches!(said.why, Why::Shrunk { .. })), "{said:?} {sums:?}");
-    assert!(with * 2 < without, "{with} of {without}: {said:?}");
-    assert_eq!(rig.setting(), "512");
+    let mut turns = Vec::new();
+    // Where the machine is busy with something else a trial may not show what it earns.
+    for _ in 0..TURNS_MAX {
+        rig.cold();
+        let before = rig.bytes();
+        let watch = rig.watch(false);
+        assert!(rig.random("400").expect("as before").wait().expect("it ends").success());
+        let (said, _) = watch.end();
+        assert_eq!(rig.setting(), "512");
+        assert!(said.iter().any(|said| matches!(said.why, Why::Shrink { from: 128, .. })), "{said:?}");
+        if said.iter().any(|said| matches!(said.why, Why::Shrunk { .. })) {
+            let with = rig.bytes() - before;
+            assert!(with * 2 < without, "{with} of {without}: {said:?}");
+            return;
+        }
+        turns.push(said);
+    }
+    panic!("a page at a time is never faster: {turns:?}");
 }
 
 /// Watches until it is killed; a line for each thing told.
@@ -248,7 +282,26 @@ fn be_the_victim(folder: &Path) {
     let stop = Arc::new(AtomicBool::new(false));
     let (only, state) = (vec![folder.join("mount")], folder.join("state"));
     let options = DaemonOptions { observe: false, only, state, stop };
-    drop(daemon::run(&options, &mut |told| println!("{told:?}")));
+    let ended = daemon::run(&options, &mut |told| println!("{told:?}"));
+    println!("Ended {ended:?}");
+}
+
+/// Runs this test again as [`be_the_victim`], behind other words; its lines.
+fn victim(
+    rig: &Rig,
+    words: &[&str],
+    test: &str,
+) -> std::io::Result<(Child, impl Iterator<Item = String> + use<>)> {
+    let this = std::env::current_exe()?;
+    let this = this.to_str().expect("UTF-8");
+    let words = [words, &[this, "--exact", test, "--nocapture"]].concat();
+    let mut victim = Command::new(words[0])
+        .args(&words[1..])
+        .env(VICTIM, rig.folder.path())
+        .stdout(Stdio::piped())
+        .spawn()?;
+    let lines = BufReader::new(victim.stdout.take().expect("piped")).lines();
+    Ok((victim, lines.map_while(Result::ok)))
 }
 
 #[test]
@@ -257,14 +310,8 @@ fn a_killed_run_is_taken_back_by_the_next() {
         return be_the_victim(Path::new(&folder));
     }
     let Some(rig) = Rig::new("net", 48) else { return };
-    let this = std::env::current_exe().expect("it runs");
-    let mut victim = Command::new(this)
-        .args(["--exact", "a_killed_run_is_taken_back_by_the_next", "--nocapture"])
-        .env(VICTIM, rig.folder.path())
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("it runs again");
-    let mut lines = BufReader::new(victim.stdout.take().expect("piped")).lines().map_while(Result::ok);
+    let test = "a_killed_run_is_taken_back_by_the_next";
+    let (mut victim, mut lines) = victim(&rig, &[], test).expect("it runs again");
     assert!(lines.any(|line| line.contains("Ready")), "it begins");
     let file = rig.text("mount/big");
     let mut reader = Command::new("python3");
@@ -273,7 +320,7 @@ fn a_killed_run_is_taken_back_by_the_next() {
         victim.wait().expect("ours");
         return eprintln!("skipped: needs python3");
     };
-    assert!(lines.any(|line| line.contains("Grown")), "the reader has a window");
+    assert!(lines.any(|line| line.contains("Grow {")), "the reader has a window");
     victim.kill().expect("ours");
     victim.wait().expect("ours");
     let books = fs::read_to_string(rig.path("state/windows")).expect("the books are there");
@@ -285,6 +332,78 @@ fn a_killed_run_is_taken_back_by_the_next() {
     drop(reader.stdin.take());
     assert!(reader.wait().expect("it ends").success());
     watch.end();
+}
+
+#[test]
+fn the_rights_of_the_unit_are_enough() {
+    if let Some(folder) = std::env::var_os(VICTIM) {
+        return be_the_victim(Path::new(&folder));
+    }
+    let unit = include_str!("../../../packaging/forerun-watch.service");
+    let rights = unit.lines().find_map(|line| line.strip_prefix("CapabilityBoundingSet=")).expect("a row");
+    let rights = rights.to_lowercase().replace("cap_", "").replace(' ', ",+");
+    let set = format!("--bounding-set=-all,+{rights}");
+    if let Err(problem) = run(&["setpriv", "--inh-caps=-all", &set, "true"]) {
+        return eprintln!("skipped: {problem}");
+    }
+    let Some(rig) = Rig::new("net", 8) else { return };
+    // As a system has it that runs units; without a right more it cannot have a mount of its own.
+    fs::create_dir(rig.path(TRACING)).expect("room");
+    run(&["mount", "-t", "tracefs", "tracefs", &rig.text(TRACING)]).expect("root");
+    let words = ["setpriv", "--inh-caps=-all", &set];
+    let (mut victim, mut lines) =
+        victim(&rig, &words, "the_rights_of_the_unit_are_enough").expect("it runs again");
+    let first = lines.find(|line| line.contains("Ready") || line.contains("Ended"));
+    assert!(first.as_ref().is_some_and(|line| line.contains("Ready")), "it begins: {first:?}");
+    assert!(rig.sequential().wait().expect("it ends").success());
+    let told = lines.find(|line| line.contains("Said")).unwrap_or_default();
+    assert!(told.contains("Grow {"), "it gives a window: {told}");
+    victim.kill().expect("ours");
+    victim.wait().expect("ours");
+    rig.watch(false).end();
+}
+
+#[test]
+fn a_program_that_was_recorded_once_is_read_ahead_of_whenever_it_starts() {
+    let Some(rig) = Rig::new("net", 8) else { return };
+    let input = format!("if={}", rig.text("mount/big"));
+    let command: Vec<_> = ["dd", &input, "of=/dev/null", "bs=64K", "status=none"].map(OsString::from).into();
+    let store = Store::new(rig.path("state"));
+    let recorded = follow::follow(
+        &FollowOptions {
+            command: command.clone(),
+            process: None,
+            gate: Arc::default(),
+            store: Some(store.clone()),
+            key: None,
+            given: None,
+            scheme: None,
+            replay: false,
+            stop: None,
+        },
+        &mut |_| {},
+    )
+    .expect("root, Linux 6.18");
+    assert_eq!(recorded.manifest.file_pages(), 2_048 + recorded_elsewhere(&recorded.manifest));
+    rig.cold();
+    let watch = rig.watch(false);
+    assert!(Command::new(&command[0]).args(&command[1..]).status().expect("as before").success());
+    let runs: Vec<_> = watch.until_the_run_ends();
+    let [RunWhat::Begun { decision: Decision::Replay, runs: 1, .. }, RunWhat::Ended(report)] = &runs[..]
+    else {
+        panic!("{runs:?}")
+    };
+    assert!(report.replayed.pages > 0 && report.estimated, "{report:?}");
+    watch.end();
+    let key = follow::key_of(&command).expect("on the path");
+    let kept = store.load(&key).expect("readable").expect("kept");
+    assert_eq!((kept.recordings, kept.history.len()), (2, 2), "it is learnt from, and counted");
+}
+
+/// Pages of files that are not on the rig.
+fn recorded_elsewhere(manifest: &Manifest) -> u64 {
+    let elsewhere = |file: &&forerun_manifest::File| file.state.size != 8 << 20;
+    manifest.files.iter().filter(elsewhere).flat_map(|file| &file.runs).map(|run| run.pages).sum()
 }
 
 #[test]

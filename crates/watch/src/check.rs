@@ -237,6 +237,8 @@ mod tests {
         let recorded = crate::follow::follow(
             &crate::follow::FollowOptions {
                 command: vec!["true".into()],
+                process: None,
+                gate: std::sync::Arc::default(),
                 store: None,
                 key: None,
                 given: None,

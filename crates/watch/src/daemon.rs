@@ -2,10 +2,10 @@
 //!
 //! ```text
 //!   tracepoints ─▶ ring of each processor ─▶ in the order of time ─▶ Governor ─▶ windows of open files
-//!                                                                     └─▶ a line for each decision
+//!                                                     └─ exec ─▶ Runs ─▶ replays of what known programs load
 //! ```
 //!
-//! It sleeps until an event comes; after many it sleeps a moment longer, so that they come in batches. What it changes it takes
+//! It sleeps until an event comes, and then a moment longer, so that they come in batches. What it changes it takes
 //! back at its end, and what a killed run changed at its beginning (`window.rs`). With `observe` it decides and changes nothing: of
 //! each reader its first decision is told.
 
@@ -14,11 +14,15 @@ use crate::govern::{Act, Governor, Ground, RUNGS};
 use crate::memory;
 use crate::names;
 use crate::outcome::RecordError;
+use crate::pressure::Pressure;
 use crate::reads::{ReadPoints, SYNC, Sight};
 use crate::record::unsupported;
 use crate::ring::{Beside, Ring, Scope};
+use crate::runs::Runs;
+pub use crate::runs::{Run, RunWhat};
 use crate::sample::{self, Sample};
 use crate::session;
+use crate::store::Store;
 use crate::sys;
 use crate::volumes::Volumes;
 use crate::window::{Knob, Windows};
@@ -34,9 +38,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Longest sleep: how late a signal may be seen that comes between a look and the sleep.
 const SLEEP: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
-/// Events at once after which more are waited for a moment.
-const MANY: usize = 64;
-const MOMENT: std::time::Duration = std::time::Duration::from_millis(2);
+/// After events more are waited for: no decision is urgent, and waking for each costs a busy reader. The first after a pause is
+/// taken at once, so that a program that begins is known at once where little else happens.
+const MOMENT: std::time::Duration = std::time::Duration::from_millis(10);
 /// How often settings of devices are read again, and who is idle is forgotten, nanoseconds.
 const LOOK_EVERY: u64 = 5_000_000_000;
 /// Files that are followed at once: the kernel compares each read with all of them.
@@ -53,7 +57,7 @@ pub struct DaemonOptions {
     pub observe: bool,
     /// Only files of the file systems that hold these; empty: all.
     pub only: Vec<PathBuf>,
-    /// Where the books of windows are kept.
+    /// Where manifests are, and the books of windows.
     pub state: PathBuf,
     /// End when somebody sets this.
     pub stop: Arc<AtomicBool>,
@@ -73,12 +77,14 @@ pub struct Said {
 }
 
 /// What a running daemon tells.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub enum Told {
     /// It sees reads from now on; so many open files had a window of a run that was killed, and have their device's again.
     Ready(usize),
     /// A decision.
     Said(Said),
+    /// A run of a known program.
+    Run(Run),
 }
 
 /// What came of it.
@@ -134,12 +140,18 @@ pub fn run(options: &DaemonOptions, say: &mut dyn FnMut(&Told)) -> Result<Sums, 
         taken_back = found;
         Some(windows)
     };
+    let pressure = Pressure::new(sys::now());
+    let store = Store::new(options.state.clone());
+    let gate = Arc::clone(&pressure.gate);
+    let runs = Runs::new(store, only.clone(), gate, Arc::clone(&options.stop), options.observe);
     let rings = session::rings(&points.ids, Scope::EveryoneAtOnce, Beside::Nothing)?;
     let mut daemon = Daemon {
         rings,
         points,
         only,
         windows,
+        runs,
+        pressure,
         governor: Governor::default(),
         grounds: BTreeMap::new(),
         followed: BTreeMap::new(),
@@ -152,6 +164,8 @@ pub fn run(options: &DaemonOptions, say: &mut dyn FnMut(&Told)) -> Result<Sums, 
     say(&Told::Ready(taken_back));
     let ended = daemon.watch(&options.stop, say);
     // Whatever happened: nothing stays.
+    options.stop.store(true, Ordering::Relaxed);
+    daemon.runs.finish();
     let mut acts = Vec::new();
     daemon.governor.end(&mut acts);
     daemon.act(&acts, say);
@@ -190,6 +204,8 @@ struct Daemon {
     points: ReadPoints,
     only: BTreeSet<(u32, u32)>,
     windows: Option<Windows>,
+    runs: Runs,
+    pressure: Pressure,
     governor: Governor,
     grounds: BTreeMap<(u32, u32), Option<Ground>>,
     /// How many readers of each are judged by its touches.
@@ -212,6 +228,7 @@ impl Daemon {
                 always.clone().try_for_each(|at| ring.filter_one(at, &filter))?;
             }
             ring.switch(always.clone(), true)?;
+            ring.switch(self.points.started.clone(), true)?;
         }
         Ok(())
     }
@@ -222,13 +239,18 @@ impl Daemon {
             self.drain()?;
             let mut batch = std::mem::take(&mut self.batch);
             batch.sort_by_key(|&(time, ..)| time);
-            let many = batch.len() >= MANY;
+            let any = !batch.is_empty();
             for (time, pid, sight) in batch.drain(..) {
+                if sight == Sight::Started {
+                    self.runs.started(pid).into_iter().for_each(|run| say(&Told::Run(run)));
+                    continue;
+                }
                 let mut acts = Vec::new();
                 self.see(time, pid, &sight, &mut acts);
                 self.act(&acts, say);
             }
             self.batch = batch;
+            self.runs.ended().for_each(|run| say(&Told::Run(run)));
             let now = sys::now();
             if now.saturating_sub(self.looked) > LOOK_EVERY {
                 self.looked = now;
@@ -237,19 +259,24 @@ impl Daemon {
                 self.governor.tick(now, &mut acts);
                 self.act(&acts, say);
             }
-            if many {
+            if any {
                 std::thread::sleep(MOMENT);
             }
         }
         Ok(())
     }
 
-    fn sleep(&self) -> Result<(), RecordError> {
-        let mut fds: Vec<_> = self.rings.iter().map(|ring| PollFd::new(ring, PollFlags::IN)).collect();
+    fn sleep(&mut self) -> Result<(), RecordError> {
+        let rings = self.rings.iter().map(|ring| PollFd::new(ring, PollFlags::IN));
+        let mut fds: Vec<_> = self.pressure.fds().chain(rings).collect();
         match poll(&mut fds, Some(&SLEEP)) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
-            Err(error) => Err(RecordError::Ring(error.into())),
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(RecordError::Ring(error.into())),
         }
+        let pressing = fds.iter().map(|fd| fd.revents().contains(PollFlags::PRI));
+        let pressing: Vec<bool> = pressing.take(fds.len() - self.rings.len()).collect();
+        self.pressure.look(sys::now(), &pressing);
+        Ok(())
     }
 
     fn drain(&mut self) -> Result<(), RecordError> {

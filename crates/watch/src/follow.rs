@@ -14,6 +14,7 @@
 use crate::ahead::{Ahead, AheadError, Wished};
 use crate::learn::Learner;
 use crate::outcome::{Ended, Progress, RecordError};
+use crate::pressure::Gate;
 use crate::record::unsupported;
 use crate::replay::{Pacing, Replay, Replayed};
 use crate::ring::{Beside, Scope};
@@ -24,8 +25,10 @@ use crate::volumes::Volumes;
 use crate::{names, sys};
 use forerun_core::registry::SchemeSpec;
 use forerun_manifest::{History, Key, Manifest};
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs;
+use std::os::unix::ffi::OsStringExt as _;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -36,6 +39,8 @@ use std::time::Duration;
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// The same where a scheme has to be quick.
 const LOOK_EVERY_AHEAD: Duration = Duration::from_millis(1);
+/// How long a process that somebody else started is learnt from: a start, not a life.
+const PROCESS_MAX: Duration = Duration::from_secs(120);
 /// After so many runs that were read ahead of, one is not.
 const HOLD_OUT_EVERY: usize = 20;
 /// A replay that earned nothing in so many runs is left off.
@@ -50,6 +55,10 @@ const PATH_MAX: usize = 256;
 pub struct FollowOptions {
     /// Program and arguments.
     pub command: Vec<OsString>,
+    /// A process that has just begun its program, instead of a command; only files on these devices, or all, are read ahead.
+    pub process: Option<(u32, BTreeSet<(u32, u32)>)>,
+    /// What of its budgets a replay may use.
+    pub gate: Arc<Gate>,
     /// Where manifests are kept; `None`: the run is recorded, and nothing kept.
     pub store: Option<Store>,
     /// Another key than the program's.
@@ -152,6 +161,21 @@ pub fn key_of(command: &[OsString]) -> Option<Key> {
     Some(Key::Program { path, uuid, inode, folder, arguments: arguments.to_vec() })
 }
 
+/// The key under which a run of the program that a process has just begun would be kept; of a script it is that of its interpreter.
+#[must_use]
+pub fn key_of_process(pid: u32) -> Option<Key> {
+    let at = |name: &str| PathBuf::from(format!("/proc/{pid}/{name}"));
+    let path = fs::read_link(at("exe")).ok()?;
+    let inode = fs::metadata(at("exe")).ok()?.ino();
+    let file = sys::open(&at("exe"), libc::O_RDONLY).ok()?;
+    let uuid = sys::fs_uuid(std::os::fd::AsFd::as_fd(&file)).unwrap_or_default();
+    let folder = fs::read_link(at("cwd")).ok()?;
+    let words = fs::read(at("cmdline")).ok()?;
+    let words = words.strip_suffix(b"\0").unwrap_or(&words);
+    let arguments = words.split(|&byte| byte == 0).skip(1).map(|word| OsString::from_vec(word.to_vec()));
+    Some(Key::Program { path, uuid, inode, folder, arguments: arguments.collect() })
+}
+
 fn program_path(program: &Path) -> Option<PathBuf> {
     if program.components().count() > 1 {
         return Some(program.to_owned());
@@ -180,20 +204,11 @@ pub fn follow(options: &FollowOptions, progress: &mut dyn FnMut(Progress)) -> Re
     let mut replay = known
         .as_ref()
         .filter(|_| decision == Decision::Replay)
-        .map(|known| Replay::start(known, &volumes, Pacing::On));
+        .map(|known| Replay::start(known, &replayable(options, &volumes), Pacing::On, &options.gate));
     let ahead = options.scheme.clone().map(|scheme| Ahead::new(scheme, &volumes)).transpose()?;
     let touches = points.touches;
-    let plan = Plan {
-        ids: &points.ids.clone(),
-        scope: Scope::StartedByThisThread,
-        beside: Beside::TasksAndSwitches,
-        filter: None,
-        narrow: &points.narrow.clone(),
-        argv: Some(&options.command),
-        duration: None,
-        stop: options.stop.as_deref(),
-        look_every: if ahead.is_some() { LOOK_EVERY_AHEAD } else { LOOK_EVERY },
-    };
+    let (ids, narrow) = (points.ids.clone(), points.narrow.clone());
+    let plan = plan(options, &ids, &narrow, ahead.is_some());
     let mut learner = Learner::new(points, volumes, replay.as_ref().map(Replay::ledger));
     learner.ahead = ahead;
     let done = session::run(&plan, learner, progress);
@@ -204,7 +219,9 @@ pub fn follow(options: &FollowOptions, progress: &mut dyn FnMut(Progress)) -> Re
     let (lost, ended, elapsed) = (done.lost, done.ended, done.elapsed);
     let mut learner = done.collector;
     learner.close();
-    find_names(&mut learner);
+    if options.process.is_none() {
+        find_names(&mut learner);
+    }
     let replayed = replay.as_ref().map(Replay::sums).unwrap_or_default();
     let needed = learner.loaded + replayed.used + replayed.metadata_pages;
     let past = known.as_ref().map_or(&[][..], |known| &known.history);
@@ -220,7 +237,9 @@ pub fn follow(options: &FollowOptions, progress: &mut dyn FnMut(Progress)) -> Re
     let wished = learner.ahead.as_ref().map(Ahead::wished);
     let rotating = replay.as_ref().is_some_and(|replay| replay.rotating);
     let manifest = combine(known, learner, replay.take(), key, run);
-    let kept = options.store.as_ref().map(|store| store.keep(&manifest)).transpose()?;
+    // Part of a run is not to be compared with whole ones.
+    let whole = options.process.is_none() || ended != Ended::Stopped;
+    let kept = options.store.as_ref().filter(|_| whole).map(|store| store.keep(&manifest)).transpose()?;
     Ok(Report {
         decision,
         manifest,
@@ -236,6 +255,32 @@ pub fn follow(options: &FollowOptions, progress: &mut dyn FnMut(Progress)) -> Re
         ended,
         damaged,
     })
+}
+
+/// Whose events are taken, and until when.
+fn plan<'a>(
+    options: &'a FollowOptions,
+    ids: &'a [u64],
+    narrow: &'a [(usize, String)],
+    quick: bool,
+) -> Plan<'a> {
+    let process = options.process.as_ref().map(|(pid, _)| *pid);
+    Plan {
+        ids,
+        scope: process.map_or(Scope::StartedByThisThread, Scope::Process),
+        beside: Beside::TasksAndSwitches,
+        filter: None,
+        narrow,
+        argv: process.is_none().then_some(&options.command[..]),
+        duration: process.map(|_| PROCESS_MAX),
+        stop: options.stop.as_deref(),
+        look_every: if quick { LOOK_EVERY_AHEAD } else { LOOK_EVERY },
+    }
+}
+
+/// File systems that a replay may read of.
+fn replayable(options: &FollowOptions, volumes: &Volumes) -> Volumes {
+    options.process.as_ref().map_or_else(|| volumes.clone(), |(_, devices)| volumes.within(devices))
 }
 
 /// What there is before a run.
@@ -272,7 +317,7 @@ fn without(history: &[History], needed: u64) -> Option<u64> {
 
 /// Paths of files that no number opens (xfs, btrfs), by a walk over their file systems.
 fn find_names(learner: &mut Learner) {
-    let wanted = learner.nameless().into_iter().collect::<std::collections::BTreeSet<_>>();
+    let wanted = learner.nameless().into_iter().collect::<BTreeSet<_>>();
     if wanted.is_empty() {
         return;
     }
@@ -357,6 +402,20 @@ mod tests {
         assert_eq!(without(&[alone(9, 0)], 5), None, "all was in memory");
         let history = [alone(1000, 10), alone(500, 10), ran(true, 1, 2), alone(7, 0)];
         assert_eq!(without(&history, 20), Some(1000));
+    }
+
+    #[test]
+    fn a_process_has_the_key_of_the_command_that_it_was_started_by() {
+        let command: Vec<OsString> = ["sleep", "1000"].iter().map(OsString::from).collect();
+        let Ok(mut child) = std::process::Command::new(&command[0]).args(&command[1..]).spawn() else {
+            return;
+        };
+        let (of_process, of_command) = (key_of_process(child.id()), key_of(&command));
+        child.kill().expect("ours");
+        child.wait().expect("ours");
+        assert!(of_command.is_some());
+        assert_eq!(of_process, of_command);
+        assert_eq!(key_of_process(u32::MAX), None);
     }
 
     #[test]

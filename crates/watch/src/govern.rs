@@ -7,13 +7,15 @@
 //!   sequential:  8 marks ─▶ rate ─▶ next window ─▶ rate ≥ 1.15 × before? ──yes──▶ kept, and the next
 //!                                                                         └─no──▶ back to the last, settled
 //!   mapped:      64 faults, and little of what they loaded is mapped afterwards
-//!                        ─▶ one page ─▶ places a second ≥ before? ──yes──▶ kept until faults are near each other
-//!                                                              └─no──▶ back, next trial after 8 × as many faults
+//!                   ─▶ one page ─▶ places a second ≥ 1.5 × before? ──yes──▶ kept until the windows would have been used again
+//!                                                               └─no──▶ back, next trial after 8 × as many faults
 //! ```
 //!
 //! Of what is read around a fault the kernel maps 64 KiB at once, and which of those pages are then touched nobody sees. So what is
 //! counted is places: a fault, or a stretch that is mapped without one, before the trial; in the trial, when each page that is touched
-//! faults, the faults that are not near one before. A reader who wants many pages of each place is slower then, and shows it.
+//! faults, the faults that are not near one before. A reader who wants many pages of each place is slower then, and shows it. What a
+//! window loads may be wanted much later, which no trial sees: so the trial has to win clearly, and afterwards it is remembered which windows would
+//! have been loaded. Once the usual window would have saved more faults than it is slower by, it is back.
 //!
 //! Never governed: an open file whose window is not its device's (the program, or somebody, chose it), and a mapped one that is also
 //! read and that the kernel has never read ahead of (the program may have said `RANDOM`, which nothing tells). The windows that are given
@@ -22,7 +24,7 @@
 
 use crate::reads::Sight;
 use forerun_trace::assemble::FileId;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Windows that are tried for sequential readers, pages: 516 KiB, 2 MiB, 8 MiB and a page each.
 pub(crate) const RUNGS: [u32; 3] = [129, 513, 2_049];
@@ -43,11 +45,15 @@ const MARKS_TIME: u64 = 20_000_000;
 const MARKS_SKIPPED: u32 = 2;
 /// Percent by which the rate has to grow. Less is chance on a busy machine.
 const GROWTH: u64 = 115;
-/// Faults, and time, over which a mapped reader is measured.
+/// Faults, and time, over which a mapped reader is measured; fewer, where they load 16 MiB.
 const FAULTS: u32 = 64;
+const FAULTS_MIN: u32 = 16;
+const FAULTS_PAGES: u32 = 4_096;
 const FAULTS_TIME: u64 = 5_000_000;
-/// Faults after which a mapped reader is followed.
-const FAULTS_FOLLOWED: u32 = 16;
+/// Percent of the places a second that a page at a time has to reach.
+const SHRUNK: u64 = 150;
+/// Windows that are remembered of a reader that gets a page at a time; then it is judged by those.
+const WINDOWS_MAX: usize = 1 << 16;
 /// Faults that still belong to the old window after it was changed.
 const FAULTS_SKIPPED: u32 = 4;
 /// A window that is as small gains nothing by being smaller, pages.
@@ -105,7 +111,7 @@ pub enum Why {
         /// Of what was loaded.
         used: u64,
     },
-    /// It is as fast as before or faster.
+    /// It is clearly faster.
     Shrunk {
         /// Pages.
         from: u32,
@@ -114,12 +120,12 @@ pub enum Why {
         /// Of the rate before.
         percent: u64,
     },
-    /// It is slower.
+    /// It is not.
     NotShrunk {
         /// Of the rate before.
         percent: u64,
     },
-    /// Its faults have come near each other.
+    /// The usual window would serve it better now: it comes again to where it was.
     Near,
     /// It was not seen for a while.
     Idle,
@@ -133,6 +139,8 @@ pub enum Why {
 #[derive(Debug)]
 struct Reader {
     given: Option<u32>,
+    /// It was given one before: events that tell of it may still come.
+    was_given: bool,
     /// Somebody else chose its window.
     foreign: bool,
     seen: u64,
@@ -164,7 +172,9 @@ enum Around {
     Trial {
         before: u64,
     },
-    Small,
+    Small {
+        percent: u64,
+    },
 }
 
 #[derive(Debug, Default)]
@@ -181,6 +191,9 @@ struct Faults {
     skip: u32,
     near: u32,
     recent: Vec<u64>,
+    /// Windows that would have been loaded, and faults in this epoch that one of them would have served.
+    windows: BTreeSet<u64>,
+    again: u32,
     /// Faults until the next trial.
     wait: u32,
     back_off: u32,
@@ -300,6 +313,7 @@ impl Reader {
     fn new(now: u64) -> Self {
         Self {
             given: None,
+            was_given: false,
             foreign: false,
             seen: now,
             idle_reads: 0,
@@ -316,7 +330,7 @@ impl Reader {
         }
         if is_ours(window) {
             // A change that has just been made may show late; what was never given here is a stray.
-            if self.given.is_none() && self.climb.kept == 0 && self.climb.trial.is_none() && !self.foreign {
+            if !self.was_given && !self.foreign {
                 acts.push(Act::Window { pid, file, pages: None, why: Why::Stray });
             }
             return;
@@ -393,7 +407,7 @@ impl Reader {
         match next {
             Some(next) => {
                 (climb.trial, climb.skip) = (Some(next), MARKS_SKIPPED);
-                self.given = Some(window(next));
+                (self.given, self.was_given) = (Some(window(next)), true);
                 let why = Why::Grow { from, to: window(next), rate };
                 acts.push(Act::Window { pid, file, pages: self.given, why });
             }
@@ -416,7 +430,7 @@ impl Reader {
         match self.faults.state {
             Around::Usual => self.faults.window = window,
             // As above.
-            Around::Small if window == usual && self.faults.skip == 0 => {
+            Around::Small { .. } if window == usual && self.faults.skip == 0 => {
                 self.faults.state = Around::Usual;
                 self.given = None;
             }
@@ -457,13 +471,18 @@ impl Reader {
         }
         faults.count += 1;
         faults.near += u32::from(near);
+        if matches!(faults.state, Around::Small { .. }) {
+            let window = page / u64::from(faults.window.max(1));
+            let new = faults.windows.len() < WINDOWS_MAX && faults.windows.insert(window);
+            faults.again += u32::from(!new && faults.windows.contains(&window));
+        }
         if faults.state == Around::Usual {
             faults.wait = faults.wait.saturating_sub(1);
             if faults.wait > 0 || faults.window < AROUND_MIN || self.idle_reads >= IDLE_READS {
                 return;
             }
             if !faults.followed {
-                if faults.count > FAULTS_FOLLOWED {
+                if faults.count > faults.needed() / 4 {
                     faults.followed = true;
                     faults.restart(now);
                     acts.push(Act::Follow { file, on: true });
@@ -471,7 +490,7 @@ impl Reader {
                 return;
             }
         }
-        if faults.count > FAULTS && now.saturating_sub(faults.since) >= FAULTS_TIME {
+        if faults.count > faults.needed() && now.saturating_sub(faults.since) >= FAULTS_TIME {
             self.judge_faults(now, (pid, file), acts);
         }
     }
@@ -489,7 +508,7 @@ impl Reader {
                 if used < 50 {
                     faults.state = Around::Trial { before: rate(count + faults.maps, nanos) };
                     faults.skip = FAULTS_SKIPPED;
-                    self.given = Some(SMALL);
+                    (self.given, self.was_given) = (Some(SMALL), true);
                     act(self.given, Why::Shrink { from: faults.window, used });
                 } else {
                     faults.later();
@@ -501,8 +520,9 @@ impl Reader {
                 let used = percent(count, places * u64::from(faults.window));
                 let percent = percent(rate(places, nanos), before);
                 faults.followed = false;
-                if percent >= 100 {
-                    faults.state = Around::Small;
+                if percent >= SHRUNK {
+                    faults.state = Around::Small { percent };
+                    faults.windows.clear();
                     act(self.given, Why::Shrunk { from: faults.window, used, percent });
                 } else {
                     faults.later();
@@ -511,8 +531,9 @@ impl Reader {
                 }
                 acts.push(Act::Follow { file, on: false });
             }
-            Around::Small => {
-                if u64::from(faults.near) * 2 >= count {
+            Around::Small { percent } => {
+                let first = count.saturating_sub(u64::from(faults.again));
+                if first * percent < count * 100 {
                     faults.later();
                     self.given = None;
                     act(None, Why::Near);
@@ -533,7 +554,13 @@ impl Faults {
     }
 
     fn restart(&mut self, now: u64) {
-        (self.since, self.count, self.mapped, self.maps, self.near) = (now, 1, 0, 0, 0);
+        (self.since, self.count, self.mapped, self.maps) = (now, 1, 0, 0);
+        (self.near, self.again) = (0, 0);
+    }
+
+    /// Faults of an epoch.
+    fn needed(&self) -> u32 {
+        (FAULTS_PAGES / self.window.max(1)).clamp(FAULTS_MIN, FAULTS)
     }
 
     /// Back to the usual window, and not tried again soon.

@@ -23,6 +23,8 @@ pub struct Progress {
 pub enum Ended {
     /// The command ended, with this status.
     Command(ExitStatus),
+    /// A process that somebody else had started is no more.
+    Gone,
     /// Somebody set the stop flag.
     Stopped,
     /// The time was over.

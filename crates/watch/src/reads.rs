@@ -75,6 +75,8 @@ pub(crate) struct ReadPoints {
     pub(crate) always: Range<usize>,
     /// Places in `ids` of those that are on for followed files.
     pub(crate) followed: Range<usize>,
+    /// Place in `ids` of what tells that a program was started.
+    pub(crate) started: Range<usize>,
     kinds: BTreeMap<u16, Kind>,
 }
 
@@ -84,7 +86,8 @@ impl ReadPoints {
     /// # Errors
     /// [`TracefsError`] where one is missing.
     pub(crate) fn load() -> Result<Self, TracefsError> {
-        let mut all = Self { ids: Vec::new(), always: 0..0, followed: 0..0, kinds: BTreeMap::new() };
+        let mut all =
+            Self { ids: Vec::new(), always: 0..0, followed: 0..0, started: 0..0, kinds: BTreeMap::new() };
         for (name, missing) in [(SYNC, true), (ASYNC, false)] {
             let format = tracefs::load(name)?;
             let kind = asked(&format, missing)?;
@@ -103,6 +106,7 @@ impl ReadPoints {
         }
         all.followed = all.always.end..all.ids.len();
         all.insert(&tracefs::load(EXEC)?, Kind::Started);
+        all.started = all.followed.end..all.ids.len();
         Ok(all)
     }
 
@@ -180,7 +184,8 @@ ID: 617
     #[test]
     fn a_decision_of_the_kernel_tells_the_window_of_the_open_file() {
         let format = Format::parse(SYNC_6_18).expect("the kernel's own text");
-        let mut points = ReadPoints { ids: vec![], always: 0..0, followed: 0..0, kinds: BTreeMap::new() };
+        let mut points =
+            ReadPoints { ids: vec![], always: 0..0, followed: 0..0, started: 0..0, kinds: BTreeMap::new() };
         points.insert(&format, asked(&format, true).expect("all fields"));
         let mut raw = vec![0_u8; 72];
         raw[..2].copy_from_slice(&617_u16.to_ne_bytes());

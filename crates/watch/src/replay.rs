@@ -15,6 +15,7 @@
 use crate::ledger::{Ledger, Sums};
 use crate::load;
 use crate::pace::Depth;
+use crate::pressure::Gate;
 use crate::sys;
 use crate::volumes::{self, Volume, Volumes};
 use forerun_manifest::{File, Manifest, Run, Stale};
@@ -102,6 +103,8 @@ struct Shared {
     pacing: Pacing,
     /// Pages that the memory of the cgroup allows in flight, or issued and unread.
     window: u64,
+    /// Less, where memory is short.
+    gate: Arc<Gate>,
 }
 
 /// A replay under way.
@@ -175,7 +178,7 @@ fn jobs(parts: &[(usize, Part)], pages_max: u64) -> Vec<Job> {
 
 impl Replay {
     /// Plans a manifest, and begins.
-    pub(crate) fn start(manifest: &Manifest, volumes: &Volumes, pacing: Pacing) -> Self {
+    pub(crate) fn start(manifest: &Manifest, volumes: &Volumes, pacing: Pacing, gate: &Arc<Gate>) -> Self {
         let meant: Vec<Option<&Volume>> = manifest.file_systems.iter().map(|fs| volumes.meant(fs)).collect();
         let mut ledger = Ledger::default();
         let mut lanes: Vec<Option<Lane>> = meant.iter().map(|volume| volume.map(Lane::new)).collect();
@@ -197,7 +200,7 @@ impl Replay {
         lanes.iter_mut().for_each(|lane| lane.put_in_order(manifest));
         let largest = lanes.iter().max_by_key(|lane| lane.parts.len());
         let rotating = largest.is_some_and(|lane| lane.volume.rotational);
-        let shared = Arc::new(Shared::new(manifest, ledger, pacing));
+        let shared = Arc::new(Shared::new(manifest, ledger, pacing, gate));
         let start = |lane: Lane| {
             let shared = Arc::clone(&shared);
             let named = std::thread::Builder::new().name("forerun-lane".into());
@@ -284,7 +287,7 @@ const fn code(reason: Stale) -> u8 {
 }
 
 impl Shared {
-    fn new(manifest: &Manifest, ledger: Ledger, pacing: Pacing) -> Self {
+    fn new(manifest: &Manifest, ledger: Ledger, pacing: Pacing, gate: &Arc<Gate>) -> Self {
         let bare = |file: &File| File { runs: Vec::new(), ..file.clone() };
         Self {
             files: manifest.files.iter().map(bare).collect(),
@@ -298,6 +301,7 @@ impl Shared {
             paced: AtomicBool::new(false),
             pacing,
             window: load::window_pages(),
+            gate: Arc::clone(gate),
         }
     }
 
@@ -378,12 +382,12 @@ impl Shared {
             return u64::MAX;
         }
         if !volume.rotational {
-            return AHEAD_PAGES.min(self.window);
+            return self.gate.share(AHEAD_PAGES.min(self.window));
         }
         // In the order of the disk much is unread for long. That some of it is used tells the manifest is right.
         let Sums { issued, used } = self.ledger.sums();
         let ahead = if used * 16 >= issued { AHEAD_PAGES_ROTATING } else { AHEAD_PAGES };
-        ahead.min(self.window)
+        self.gate.share(ahead.min(self.window))
     }
 }
 
@@ -654,7 +658,7 @@ pub fn replay(
 ) -> Replayed {
     let mut within = manifest.clone();
     bound(&mut within, pages_max);
-    let mut replay = Replay::start(&within, volumes, Pacing::Off);
+    let mut replay = Replay::start(&within, volumes, Pacing::Off, &Arc::default());
     while !replay.is_over() && !stop.load(Ordering::Relaxed) {
         progress(&replay.sums());
         std::thread::park_timeout(Duration::from_millis(20));

@@ -78,6 +78,8 @@ pub(crate) enum Scope {
     Everyone,
     /// Those of chosen events, from [`Ring::switch`] on, and each of them makes the ring readable.
     EveryoneAtOnce,
+    /// Those of a process with one thread, from [`Ring::enable`] on, and of all that it starts.
+    Process(u32),
     /// Those of programs that the opening thread starts later, from their `exec` on, and of their children.
     StartedByThisThread,
 }
@@ -304,6 +306,7 @@ impl Drop for Ring {
 fn open_event(id: u64, cpu: i32, scope: Scope, beside: Beside, data_bytes: usize) -> io::Result<OwnedFd> {
     let (pid, scope_flags) = match scope {
         Scope::Everyone | Scope::EveryoneAtOnce => (-1, 0),
+        Scope::Process(pid) => (libc::pid_t::try_from(pid).unwrap_or(0), FLAG_INHERIT),
         Scope::StartedByThisThread => (0, FLAG_INHERIT | FLAG_ENABLE_ON_EXEC),
     };
     let beside_flags = match beside {

@@ -94,21 +94,26 @@ pub(crate) fn run<C: Collect>(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Outcome<C>, RecordError> {
     let rings = open_rings(plan)?;
-    if plan.scope == Scope::Everyone {
+    if matches!(plan.scope, Scope::Everyone | Scope::Process(_)) {
         rings.iter().try_for_each(Ring::enable)?;
     }
     let start = Instant::now();
-    let mut running = Running { child: plan.argv.map(start_command).transpose()? };
+    let other = if let Scope::Process(pid) = plan.scope { Some(opened(pid)?) } else { None };
+    let mut running = Running { child: plan.argv.map(start_command).transpose()?, other };
     // Its end wakes the loop, where the kernel can tell (Linux 5.3); else it is found within a moment.
     let end = running.child.as_ref().and_then(|child| {
         let pid = rustix::process::Pid::from_child(child);
         rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()).ok()
     });
+    let end = match &running.other {
+        Some(other) => Some(other.try_clone()?),
+        None => end,
+    };
     let mut session = Session { rings, end, collector, reported: start, start };
     let ended = session.run(plan, &mut running, progress)?;
     let ended = match running.end()? {
         Some(status) if ended.is_none() => Ended::Command(status),
-        _ => ended.unwrap_or(Ended::Stopped),
+        _ => ended.unwrap_or(Ended::Gone),
     };
     session.finish(ended, progress)
 }
@@ -124,7 +129,7 @@ struct Session<C> {
 }
 
 impl<C: Collect> Session<C> {
-    /// Reads until something ends the recording; `None` = the command did.
+    /// Reads until something ends the recording; `None` = the command did, or the process that is watched.
     fn run(
         &mut self,
         plan: &Plan<'_>,
@@ -132,7 +137,7 @@ impl<C: Collect> Session<C> {
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Option<Ended>, RecordError> {
         loop {
-            let over = running.status()?.is_some();
+            let over = running.is_over()?;
             self.drain()?;
             if over {
                 return Ok(None);
@@ -194,15 +199,31 @@ impl<C: Collect> Session<C> {
     }
 }
 
-/// The command, if there is one; never left running behind our back.
+/// A process that somebody else started.
+fn opened(pid: u32) -> io::Result<OwnedFd> {
+    let pid = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw);
+    let pid = pid.ok_or(io::ErrorKind::NotFound)?;
+    Ok(rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty())?)
+}
+
+/// The command, if there is one, never left running behind our back; or a process that is none of ours.
 struct Running {
     child: Option<Child>,
+    other: Option<OwnedFd>,
 }
 
 impl Running {
-    /// The command's status once it has ended.
-    fn status(&mut self) -> io::Result<Option<ExitStatus>> {
-        self.child.as_mut().map_or(Ok(None), Child::try_wait)
+    /// Whether it has ended.
+    fn is_over(&mut self) -> io::Result<bool> {
+        if let Some(other) = &self.other {
+            let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+            return match poll(&mut [PollFd::new(other, PollFlags::IN)], Some(&now)) {
+                Ok(ended) => Ok(ended > 0),
+                Err(rustix::io::Errno::INTR) => Ok(false),
+                Err(error) => Err(error.into()),
+            };
+        }
+        self.child.as_mut().map_or(Ok(false), |child| Ok(child.try_wait()?.is_some()))
     }
 
     /// Asks the command to end, if it has not, and waits for it.

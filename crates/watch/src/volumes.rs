@@ -133,6 +133,15 @@ impl Volumes {
         &self.0
     }
 
+    /// Those of these devices; all, where none is named.
+    #[must_use]
+    pub(crate) fn within(&self, devices: &BTreeSet<(u32, u32)>) -> Self {
+        let is = |volume: &&Volume| {
+            devices.is_empty() || devices.contains(&(volume.device.major(), volume.device.minor()))
+        };
+        Self(self.0.iter().filter(is).cloned().collect())
+    }
+
     /// The one that holds a path, of whatever kind it is; one that was not known is known from then on.
     pub fn holding(&mut self, path: &Path) -> Option<Volume> {
         let mounts = Mounts::of_this_process();

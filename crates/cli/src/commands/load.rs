@@ -2,10 +2,10 @@
 
 use super::watch;
 use crate::error::CliError;
-use crate::human;
 use crate::ui::Ui;
 use clap::Args;
 use forerun_core::size::parse_size;
+use forerun_study::human;
 use forerun_watch::follow::{self, FollowOptions};
 use forerun_watch::load::{self, Files};
 use forerun_watch::memory;
@@ -127,6 +127,8 @@ fn beside(args: &LoadArgs, files: Files, ui: &Ui) -> Result<(), CliError> {
         forerun_watch::signals::stop_flag().map_err(|problem| CliError::failure("signals", problem))?;
     let options = FollowOptions {
         command: args.command.clone(),
+        process: None,
+        gate: std::sync::Arc::default(),
         store: None,
         key: Some(files.manifest.key.clone()),
         given: Some((files.manifest, files.volumes)),

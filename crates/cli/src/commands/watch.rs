@@ -1,10 +1,10 @@
 //! `forerun watch`: a command, read ahead of by what its last runs taught; without one, all programs (`watch_all.rs`).
 
 use crate::error::{CliError, Kind};
-use crate::human;
 use crate::ui::Ui;
 use clap::Args;
 use forerun_core::registry::SchemeSpec;
+use forerun_study::human;
 use forerun_watch::follow::{self, Decision, FollowError, FollowOptions, Report};
 use forerun_watch::outcome::{Ended, RecordError};
 use forerun_watch::replay::Replayed;
@@ -29,7 +29,7 @@ changed since are skipped. Nothing is written beside the manifest and nothing ev
 that what the others earned is measured and not guessed; where three in a row earned nothing, reading ahead stops.
 
 Without a command all programs are watched until Ctrl-C: open files get windows of the kernel's own read-ahead that were tried and
-measured on their reader. A line tells each decision. All of it is taken back at the end, and after a kill by the next run.
+measured on their reader, and programs that were recorded once (watch -- CMD) are read ahead of whenever they start. A line tells each decision. All of it is taken back at the end, and after a kill by the next run.
 
 Needs root and Linux 6.12; all programs, 6.18. The exit code is the command's.";
 
@@ -38,7 +38,7 @@ Needs root and Linux 6.12; all programs, 6.18. The exit code is the command's.";
 pub(crate) struct WatchArgs {
     /// Folder of the manifests [default: /var/lib/forerun/manifests, for users ~/.local/state/forerun/manifests]
     #[arg(long, value_name = "DIR")]
-    state: Option<PathBuf>,
+    pub(crate) state: Option<PathBuf>,
     /// Record, but do not read ahead
     #[arg(long, requires = "command")]
     no_replay: bool,
@@ -50,13 +50,20 @@ pub(crate) struct WatchArgs {
     check: bool,
     /// All programs: decide and say so, but change nothing
     #[arg(long, conflicts_with = "command")]
-    observe: bool,
+    pub(crate) observe: bool,
     /// All programs: only files of the file system that holds PATH; may be repeated
     #[arg(long, value_name = "PATH", conflicts_with = "command")]
-    only: Vec<PathBuf>,
+    pub(crate) only: Vec<PathBuf>,
     /// Command to run; without one, all programs are watched
     #[arg(last = true, value_name = "CMD")]
     command: Vec<OsString>,
+}
+
+impl WatchArgs {
+    /// Whether all programs are to be watched.
+    pub(crate) fn is_of_all(&self) -> bool {
+        self.command.is_empty() && !self.check
+    }
 }
 
 fn scheme(text: &str) -> Result<SchemeSpec, String> {
@@ -78,14 +85,13 @@ pub(crate) fn run(args: &WatchArgs, ui: &Ui) -> Result<(), CliError> {
     if args.check {
         return super::watch_check::run(ui);
     }
-    if args.command.is_empty() {
-        return super::watch_all::run(args.observe, &args.only, args.state.as_ref(), ui);
-    }
     let stop =
         forerun_watch::signals::stop_flag().map_err(|problem| CliError::failure("signals", problem))?;
     let folder = args.state.clone().unwrap_or_else(store::default_folder);
     let options = FollowOptions {
         command: args.command.clone(),
+        process: None,
+        gate: std::sync::Arc::default(),
         store: Some(Store::new(folder)),
         key: None,
         given: None,
@@ -153,7 +159,7 @@ fn of(part: u64, all: u64) -> String {
 }
 
 /// The lines behind a run.
-fn summary(report: &Report) -> Vec<String> {
+pub(crate) fn summary(report: &Report) -> Vec<String> {
     let (run, did) = (&report.run, &report.replayed);
     let waited = format!("waited {} for reads", nanos(run.waited));
     let cpu = format!("{} CPU", nanos(report.cpu));

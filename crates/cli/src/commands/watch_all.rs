@@ -1,14 +1,15 @@
 //! `forerun watch` without a command: all programs, a line for each decision.
 
+use super::watch::{RunJson, WatchArgs, summary};
 use crate::error::{CliError, Kind};
-use crate::human;
 use crate::ui::Ui;
-use forerun_watch::daemon::{self, DaemonError, DaemonOptions, Said, Sums, Told, Why};
+use forerun_study::human;
+use forerun_watch::daemon::{self, DaemonError, DaemonOptions, Run, RunWhat, Said, Sums, Told, Why};
+use forerun_watch::follow::Decision;
 use forerun_watch::outcome::RecordError;
 use forerun_watch::store;
 use serde::Serialize;
-use std::path::PathBuf;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// One decision as JSON.
 #[derive(Serialize)]
@@ -24,6 +25,28 @@ struct SaidJson<'a> {
     rate_percent: Option<u64>,
     used_percent: Option<u64>,
     text: String,
+}
+
+/// A run that begins as JSON.
+#[derive(Serialize)]
+struct BegunJson {
+    event: &'static str,
+    time_s: f64,
+    pid: u32,
+    program: String,
+    decision: &'static str,
+    pages: u64,
+    runs: u16,
+}
+
+/// A run that is over as JSON.
+#[derive(Serialize)]
+struct EndedJson {
+    event: &'static str,
+    time_s: f64,
+    pid: u32,
+    program: String,
+    run: RunJson,
 }
 
 /// The beginning as JSON.
@@ -46,17 +69,19 @@ struct SumsJson {
 }
 
 /// Watches until a signal ends it.
-pub(crate) fn run(observe: bool, only: &[PathBuf], state: Option<&PathBuf>, ui: &Ui) -> Result<(), CliError> {
+pub(crate) fn run(args: &WatchArgs, ui: &Ui) -> Result<(), CliError> {
     let stop =
         forerun_watch::signals::stop_flag().map_err(|problem| CliError::failure("signals", problem))?;
-    let state = state.cloned().unwrap_or_else(store::default_folder);
-    let options = DaemonOptions { observe, only: only.to_vec(), state, stop };
+    let observe = args.observe;
+    let state = args.state.clone().unwrap_or_else(store::default_folder);
+    let options = DaemonOptions { observe, only: args.only.clone(), state, stop };
     // Nobody who reads the lines: then nobody wants more of them.
     let stop = options.stop.clone();
     let sums = daemon::run(&options, &mut |told| {
         let done = match told {
             Told::Ready(taken_back) => ready(*taken_back, observe, ui),
             Told::Said(said) => tell(said, ui),
+            Told::Run(run) => tell_run(run, observe, ui),
         };
         if done.is_err() {
             stop.store(true, std::sync::atomic::Ordering::Relaxed);
@@ -87,19 +112,72 @@ fn ready(taken_back: usize, observe: bool, ui: &Ui) -> Result<(), CliError> {
     Ok(())
 }
 
+fn now() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}
+
+/// One line: time of the day (UTC), who, what.
+fn line(pid: u32, program: &str, file: &str, text: &str, ui: &Ui) -> Result<(), CliError> {
+    let day = now().as_secs() % 86_400;
+    let time = format!("{:02}:{:02}:{:02}", day / 3_600, day / 60 % 60, day % 60);
+    ui.print(&format!("{time} pid {pid:<7} {program:<15} {file:<20} {text}\n"))
+}
+
+fn tell_run(run: &Run, observe: bool, ui: &Ui) -> Result<(), CliError> {
+    let name = run.program.file_name().unwrap_or_default().to_string_lossy();
+    let would = if observe { "would be " } else { "" };
+    match &run.what {
+        RunWhat::Begun { decision, pages, runs } => {
+            let (decision, text) = match decision {
+                Decision::HoldOut => ("hold-out", format!("{would}held out, to have a run to compare with")),
+                Decision::Off => ("off", format!("{would}left alone: the last replays earned nothing")),
+                _ => {
+                    #[expect(clippy::cast_precision_loss, reason = "for people")]
+                    let bytes = human::bytes(*pages as f64 * 4096.0);
+                    ("replay", format!("{would}read ahead of: {bytes} known of {runs} runs"))
+                }
+            };
+            if !ui.json {
+                return line(run.pid, &name, "", &text, ui);
+            }
+            ui.print_json_line(&BegunJson {
+                event: "run",
+                time_s: now().as_secs_f64(),
+                pid: run.pid,
+                program: run.program.display().to_string(),
+                decision,
+                pages: *pages,
+                runs: *runs,
+            })
+        }
+        RunWhat::Ended(report) if ui.json => ui.print_json_line(&EndedJson {
+            event: "run-end",
+            time_s: now().as_secs_f64(),
+            pid: run.pid,
+            program: run.program.display().to_string(),
+            run: RunJson::of(report),
+        }),
+        RunWhat::Ended(report) => {
+            let text = summary(report).join("; ").replace("forerun: ", "");
+            line(run.pid, &name, "", &text, ui)
+        }
+        RunWhat::Failed(problem) => {
+            ui.say(&format!("forerun: pid {} {name}: {problem}", run.pid));
+            Ok(())
+        }
+    }
+}
+
 fn tell(said: &Said, ui: &Ui) -> Result<(), CliError> {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let text = text(&said.why);
     if !ui.json {
-        let (day, name) = (since.as_secs() % 86_400, said.file.file_name().unwrap_or_default());
-        let time = format!("{:02}:{:02}:{:02}", day / 3_600, day / 60 % 60, day % 60);
-        let name = name.to_string_lossy();
-        return ui.print(&format!("{time} pid {:<7} {:<15} {name:<20} {text}\n", said.pid, said.program));
+        let name = said.file.file_name().unwrap_or_default().to_string_lossy();
+        return line(said.pid, &said.program, &name, &text, ui);
     }
     let (decision, from, to, rate, used) = parts(&said.why);
     ui.print_json_line(&SaidJson {
         event: "window",
-        time_s: since.as_secs_f64(),
+        time_s: now().as_secs_f64(),
         pid: said.pid,
         program: &said.program,
         file: said.file.display().to_string(),

@@ -152,3 +152,26 @@ fn a_command_that_fails_fails_as_it_would_alone() {
     let done = forerun(&["watch", "--state", state, "--", "sh", "-c", "exit 7"]).output().expect("it runs");
     assert!(matches!(done.status.code(), Some(7 | 4)), "{done:?}");
 }
+
+#[expect(clippy::print_stderr, reason = "whoever reads the test's output must see that nothing was tested")]
+fn skipped(why: &str) {
+    eprintln!("skipped: {why}");
+}
+
+#[test]
+fn the_unit_of_the_daemon_is_hardened() {
+    let unit = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/forerun-watch.service");
+    // The threshold is in tenths.
+    let judged = std::process::Command::new("systemd-analyze")
+        .args(["security", "--offline=true", "--no-pager", "--threshold=30", unit])
+        .output();
+    let Ok(judged) = judged else {
+        return skipped("no systemd-analyze here");
+    };
+    let text =
+        String::from_utf8_lossy(&judged.stdout).into_owned() + &String::from_utf8_lossy(&judged.stderr);
+    if !text.contains("exposure level") {
+        return skipped(&format!("this systemd-analyze knows no --offline: {text}"));
+    }
+    assert!(judged.status.success(), "{text}");
+}

@@ -145,6 +145,25 @@ fn random_faults_that_use_little_of_what_they_load_get_single_pages() {
 }
 
 #[test]
+fn who_comes_again_to_what_the_windows_would_have_loaded_gets_them_back() {
+    let mut world = World::new();
+    // 256 windows: after some hundred faults most of them would be there.
+    for turn in 0..2_000_u64 {
+        let mixed = turn.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        world.fault((mixed ^ mixed >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 51, 333_000, 97_000);
+    }
+    assert!(matches!(world.said[..2], [Why::Shrink { .. }, Why::Shrunk { .. }]), "{:?}", world.said);
+    assert_eq!(world.said.get(2), Some(&Why::Near), "{:?}", world.said);
+}
+
+#[test]
+fn a_page_at_a_time_that_is_as_fast_is_not_enough() {
+    let mut world = World::new();
+    world.random(500, 5_040_000, 5_000_000);
+    assert!(matches!(world.said[..], [Why::Shrink { .. }, Why::NotShrunk { .. }]), "{:?}", world.said);
+}
+
+#[test]
 fn what_is_mapped_around_faults_counts_for_the_window() {
     let mut world = World::new();
     for turn in 0..1_000_u64 {

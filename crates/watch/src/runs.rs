@@ -1,0 +1,145 @@
+//! Programs of which a manifest is known: a run that begins is read ahead of by what its last runs taught, in a thread of its own.
+//!
+//! ```text
+//!   exec ─▶ key of the process ─▶ manifest? ─▶ decide: replay · hold out · off ─▶ follow.rs, attached to the process
+//! ```
+//!
+//! So a run has its own events, is paced by its own touches, and what it earned is measured by its own waits, as under
+//! `forerun watch -- COMMAND`, which is also how a program becomes known. Where the daemon ends before a run, nothing is kept of it.
+
+use crate::follow::{self, Decision, FollowOptions, Report};
+use crate::pressure::Gate;
+use crate::store::Store;
+use crate::volumes::Volumes;
+use forerun_manifest::{Key, Manifest};
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+
+/// Runs that are followed at once: each has rings of its own.
+const RUNS_MAX: usize = 4;
+
+/// A run of a known program.
+#[derive(Clone, Debug)]
+pub struct Run {
+    /// Its process.
+    pub pid: u32,
+    /// Its program.
+    pub program: PathBuf,
+    /// What of it.
+    pub what: RunWhat,
+}
+
+/// What is told of a run.
+#[derive(Clone, Debug)]
+pub enum RunWhat {
+    /// It has begun.
+    Begun {
+        /// What was decided.
+        decision: Decision,
+        /// Pages of files that are known of it.
+        pages: u64,
+        /// How many runs that is of.
+        runs: u16,
+    },
+    /// It is over, or two minutes old.
+    Ended(Box<Report>),
+    /// It could not be followed.
+    Failed(String),
+}
+
+/// The runs.
+pub(crate) struct Runs {
+    store: Store,
+    /// Devices whose files are read ahead; none: all.
+    devices: BTreeSet<(u32, u32)>,
+    gate: Arc<Gate>,
+    stop: Arc<AtomicBool>,
+    observe: bool,
+    threads: Vec<JoinHandle<()>>,
+    tell: Sender<Run>,
+    told: Receiver<Run>,
+}
+
+impl Runs {
+    pub(crate) fn new(
+        store: Store,
+        devices: BTreeSet<(u32, u32)>,
+        gate: Arc<Gate>,
+        stop: Arc<AtomicBool>,
+        observe: bool,
+    ) -> Self {
+        let (tell, told) = channel();
+        Self { store, devices, gate, stop, observe, threads: Vec::new(), tell, told }
+    }
+
+    /// A process has begun a program; what is to be told, if it is a known one.
+    pub(crate) fn started(&mut self, pid: u32) -> Option<Run> {
+        self.threads.retain(|thread| !thread.is_finished());
+        let key = follow::key_of_process(pid)?;
+        // What is damaged is recorded anew by the next run under `watch -- COMMAND`.
+        let manifest = self.store.load(&key).ok()??;
+        if self.threads.len() >= RUNS_MAX || is_followed_already(pid) {
+            return None;
+        }
+        let Key::Program { path, .. } = &key else { return None };
+        let program = path.clone();
+        let decision = follow::decide(&manifest.history);
+        let begun = RunWhat::Begun { decision, pages: manifest.file_pages(), runs: manifest.recordings };
+        if !self.observe {
+            self.follow(pid, program.clone(), key, manifest);
+        }
+        Some(Run { pid, program, what: begun })
+    }
+
+    fn follow(&mut self, pid: u32, program: PathBuf, key: Key, manifest: Manifest) {
+        let options = FollowOptions {
+            command: Vec::new(),
+            process: Some((pid, self.devices.clone())),
+            gate: Arc::clone(&self.gate),
+            store: Some(self.store.clone()),
+            key: Some(key),
+            given: Some((manifest, Volumes::now())),
+            scheme: None,
+            replay: true,
+            stop: Some(Arc::clone(&self.stop)),
+        };
+        let tell = self.tell.clone();
+        let run = move || {
+            let what = match follow::follow(&options, &mut |_| {}) {
+                Ok(report) => RunWhat::Ended(Box::new(report)),
+                Err(problem) => RunWhat::Failed(problem.to_string()),
+            };
+            // Nobody listens any more once the daemon ends.
+            drop(tell.send(Run { pid, program, what }));
+        };
+        // Without a thread it is not read ahead of.
+        let thread = std::thread::Builder::new().name("forerun-run".into()).spawn(run);
+        self.threads.extend(thread.ok());
+    }
+
+    /// Runs that are over.
+    pub(crate) fn ended(&self) -> impl Iterator<Item = Run> {
+        self.told.try_iter()
+    }
+
+    /// Waits for those that go on; `stop` is set.
+    pub(crate) fn finish(&mut self) {
+        for thread in self.threads.drain(..) {
+            drop(thread.join());
+        }
+    }
+}
+
+/// Whether another Forerun has started the process, and follows it.
+fn is_followed_already(pid: u32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let parent = status.lines().find_map(|line| line.strip_prefix("PPid:")?.trim().parse::<u32>().ok());
+    let exe = |pid: u32| fs::read_link(format!("/proc/{pid}/exe")).ok();
+    let own = std::process::id();
+    parent.is_some_and(|parent| parent != own && exe(parent).is_some() && exe(parent) == exe(own))
+}
