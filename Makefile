@@ -29,7 +29,7 @@ deps: ## Install what building and testing need (Debian packages, the Rust toolc
 	@scripts/install-deps.sh
 
 build: deps ## Build the binary in release mode: target/release/forerun
-	cargo build --release --locked -p forerun
+	FORERUN_VERSION="$$(scripts/version.sh)" cargo build --release --locked -p forerun
 
 demo: build ## Replay the shipped trace on a five-disk RAID-5 under every scheme: a table and an HTML report
 	@scripts/demo.sh $(OUT)
@@ -139,6 +139,20 @@ docs-check: build ## Whether the figures of virtual time in the docs are what th
 
 figure-live: build ## Draw the live page of four emulated disks under reads (fio, chromium)
 	PATH="$(CURDIR)/target/release:$$PATH" scripts/figure-live.sh
+
+.PHONY: wheel test-python deb test-deb
+
+wheel: deps ## The Python wheel, module and command in one, in out/wheel (maturin, fetched where it is missing)
+	@scripts/wheel.sh release
+
+test-python: deps ## Install a wheel into a fresh environment and run the tests of the Python module there (some minutes)
+	@scripts/test-python.sh
+
+deb: build ## The Debian package, in out/deb: command, manual pages, completions, units that nobody has enabled
+	@scripts/deb.sh
+
+test-deb: build ## lintian, the units' exposure, and the package installed, run and purged in a root of its own (root)
+	@scripts/test-deb.sh
 
 install: build ## Install the binary, the manual pages and the shell completions under PREFIX (~/.local)
 	@scripts/install.sh
