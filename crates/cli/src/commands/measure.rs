@@ -1,10 +1,8 @@
 //! `device measure`: a device read for half a minute, and the preset that behaves like it.
 
 use crate::error::{CliError, Kind};
-use crate::human;
-use crate::table::{self, Align};
+use crate::outputs;
 use crate::ui::{Style, Ui};
-use crate::{assumed, outputs};
 use clap::Args;
 use forerun_disk::preset::Preset;
 use forerun_machine::traffic::Traffic;
@@ -16,6 +14,9 @@ use forerun_measure::load::Target;
 use forerun_measure::probes::{Point, probe};
 use forerun_measure::rows;
 use forerun_measure::simulated::Simulated;
+use forerun_study::assumed;
+use forerun_study::human;
+use forerun_study::table::{self, Align};
 use serde::Serialize;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};

@@ -6,20 +6,20 @@ use super::quieted::{self, Quieted};
 use super::reading::{ReadArgs, open};
 use super::writing::{target, write, wrote};
 use crate::error::{CliError, Kind};
-use crate::human::{self, float};
+use crate::outputs;
 use crate::ui::{Style, Ui};
-use crate::{assumed, outputs};
 use clap::{Args, Subcommand};
 use forerun_machine::device::BlockDevice;
 use forerun_machine::{Machine, Root, likeness, recorded};
 use forerun_sim::workload::Workload;
+use forerun_study::assumed;
+use forerun_study::human::{self, float};
 use forerun_trace::record::Trace;
 use forerun_trace::{Format, TraceInfo};
 use forerun_watch::device::Device;
 use forerun_watch::files::{self, FilesOptions};
 use forerun_watch::outcome::{Ended, Progress, RecordError};
 use forerun_watch::record::{self, RecordOptions, Recording, Source};
-use serde::Serialize;
 use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::os::unix::fs::MetadataExt as _;
@@ -189,20 +189,12 @@ pub(crate) fn run(command: &TraceCommand, ui: &Ui) -> Result<(), CliError> {
     }
 }
 
-#[derive(Serialize)]
-struct InfoJson<'a> {
-    file: String,
-    sha256: &'a str,
-    #[serde(flatten)]
-    info: &'a TraceInfo,
-}
-
 fn info(args: &InfoArgs, ui: &Ui) -> Result<(), CliError> {
     let opened = open(&args.file, &args.read, ui)?;
     let info = opened.trace.info();
     if ui.json {
         let file = args.file.display().to_string();
-        return ui.print_json(&InfoJson { file, sha256: &opened.hash_hex, info: &info });
+        return ui.print_json(&forerun_study::traces::Info { file, sha256: &opened.hash_hex, info: &info });
     }
     let mut text = format!("{}\n", ui.paint(Style::Bold, &args.file.display().to_string()));
     for (name, value) in facts(&info) {

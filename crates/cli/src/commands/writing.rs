@@ -1,8 +1,8 @@
 //! A trace into a file: which format its name means, what was written, and what that format does not hold.
 
 use crate::error::CliError;
-use crate::human;
 use crate::ui::Ui;
+use forerun_study::human;
 use forerun_trace::Format;
 use serde::Serialize;
 use std::path::Path;

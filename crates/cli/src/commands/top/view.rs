@@ -4,10 +4,10 @@
 //! the rates; its members; and why the scheme reads ahead or does not. Nothing here asks anybody.
 
 use super::History;
-use crate::human;
-use crate::reasons::{self, Who};
 use forerun_core::policy::decisions::Told;
 use forerun_serve::figures::{ExportFigures, FaredFigures, Figures, MemberFigures};
+use forerun_study::human;
+use forerun_study::reasons::{self, Who};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
