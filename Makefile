@@ -20,7 +20,7 @@ FIRST ?= 0
 # Kills of `make crash-binary`, of each kind of member: 50 take less than two minutes, a soak is 1000.
 CYCLES ?= 50
 
-.PHONY: help deps build demo test lint fmt docs tidy test-arrays deny fuzz bench-sim record-demo-trace record-traces docs-figures docs-check reproduce install clean soak-serve soak-crash crash-binary crash-table bench-serve bench-policies bench-streams bench-watch bench-device compare-kernel figure-live matrix matrix-quick matrix-cells
+.PHONY: help deps build demo test lint fmt docs tidy test-arrays deny fuzz bench-sim record-demo-trace record-traces docs-figures docs-check reproduce install clean soak-serve soak-crash crash-binary crash-table bench-serve bench-policies bench-streams bench-watch bench-device bench-advise compare-kernel figure-live matrix matrix-quick matrix-cells
 
 help: ## List the entry points
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-20s %s\n", $$1, $$2}'
@@ -29,7 +29,7 @@ deps: ## Install what building and testing need (Debian packages, the Rust toolc
 	@scripts/install-deps.sh
 
 build: deps ## Build the binary in release mode: target/release/forerun
-	cargo build --release --locked -p forerun
+	FORERUN_VERSION="$$(scripts/version.sh)" cargo build --release --locked -p forerun
 
 demo: build ## Replay the shipped trace on a five-disk RAID-5 under every scheme: a table and an HTML report
 	@scripts/demo.sh $(OUT)
@@ -102,6 +102,11 @@ bench-device: build ## How well presets that `device measure` makes predict othe
 	@mkdir -p $(OUT)/bench
 	@scripts/bench-device.py | tee $(OUT)/bench/device.txt
 
+bench-advise: build ## Whether what advise says of read_ahead_kb comes true: programs on emulated devices, before and after (root, Linux 6.12; some minutes)
+	cargo build --release --locked -p forerun-rig
+	@mkdir -p $(OUT)/bench
+	@scripts/bench-advise.py | tee $(OUT)/bench/advise.txt
+
 compare-kernel: deps ## Whether the running kernel reads ahead page for page as linux-6 says (Linux 6.12, ext4 or xfs)
 	@scripts/compare-kernel.sh
 
@@ -134,6 +139,20 @@ docs-check: build ## Whether the figures of virtual time in the docs are what th
 
 figure-live: build ## Draw the live page of four emulated disks under reads (fio, chromium)
 	PATH="$(CURDIR)/target/release:$$PATH" scripts/figure-live.sh
+
+.PHONY: wheel test-python deb test-deb
+
+wheel: deps ## The Python wheel, module and command in one, in out/wheel (maturin, fetched where it is missing)
+	@scripts/wheel.sh release
+
+test-python: deps ## Install a wheel into a fresh environment and run the tests of the Python module there (some minutes)
+	@scripts/test-python.sh
+
+deb: build ## The Debian package, in out/deb: command, manual pages, completions, units that nobody has enabled
+	@scripts/deb.sh
+
+test-deb: build ## lintian, the units' exposure, and the package installed, run and purged in a root of its own (root)
+	@scripts/test-deb.sh
 
 install: build ## Install the binary, the manual pages and the shell completions under PREFIX (~/.local)
 	@scripts/install.sh

@@ -58,7 +58,7 @@ HELD_OUT_WORKLOADS = {
     "zipf-flat-h": "zipf:processes=5,size=192MiB,requests=40000,theta=0.5,block=8KiB",
     "random-h": "random:processes=9,size=1GiB,requests=30000,block=8KiB",
     "dbench-h": "standin-dbench:clients=40,sessions=50",
-    "tpch-q6-h": "standin-tpch:query=q6",
+    "tpch-q12-h": "standin-tpch:query=q12",
     "boot-h": "standin-boot:runs=800,size=3GB",
     "tree-h": "files:files=9000,processes=5,order=shuffled",
     "glimpse-h": "standin-glimpse:files=3000",
@@ -83,7 +83,7 @@ zipf-flat-h single hdd-20tb 1/5 closed cold
 random-h raid5:7x64KiB hdd-20tb 1/5 closed cold
 random-h single sata-qlc 1/12 closed cold
 dbench-h raid5:7x64KiB cheetah-15k5 1/12 closed cold
-tpch-q6-h single wd-7200 1/12 closed cold
+tpch-q12-h single wd-7200 1/12 closed cold
 boot-h single hdd-20tb 1/5 closed cold
 tree-h raid0:3x64KiB cheetah-15k5 1/5 closed cold
 tree-h single vertex2 1/12 closed cold

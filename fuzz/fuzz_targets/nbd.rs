@@ -21,7 +21,7 @@ impl Blocks<()> for Zeros {
 }
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
-    let flags = export_flags(false, false);
+    let flags = export_flags(false, false) | forerun_serve::nbd::wire::export::ZEROES;
     let exports = [Export { name: "a".into(), description: String::new(), size: 1 << 21, flags }];
     let world = World { exports: &exports, full: false, failed: false };
     let mut shared = Shared { credit: Credit::new(4096, 4), back: Vec::new() };
@@ -32,7 +32,7 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
                 Ask::Part(ticket, _) => {
                     session.part(ticket, Ok(()), &mut shared);
                 }
-                Ask::Write(ticket, ..) | Ask::Flush(ticket, _) => {
+                Ask::Write(ticket, ..) | Ask::Flush(ticket, _) | Ask::Zero(ticket, _) => {
                     session.acknowledge(ticket, None);
                 }
                 Ask::Memory(_) => {

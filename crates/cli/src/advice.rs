@@ -10,13 +10,14 @@
 //! the smallest that takes most of the gain; else the advice is to leave things as they are, with the reason.
 
 use crate::error::CliError;
-use crate::runner;
+use crate::progress::Bars;
 use crate::ui::Ui;
 use forerun_machine::finding::Step;
 use forerun_machine::likeness::Likeness;
 use forerun_sim::report::RunReport;
 use forerun_sim::said::Said;
 use forerun_sim::spec::RunSpec;
+use forerun_study::runner::{self, Brought};
 use serde::Serialize;
 
 /// Windows that are tried, KiB; 0 is none.
@@ -162,7 +163,8 @@ fn run(
     let of = |variant: &Variant| changes.iter().map(|change| spec(input, change, *variant, ground)).collect();
     let specs: Vec<Vec<RunSpec>> = variants.iter().map(of).collect();
     let quiet = Ui { quiet: true, ..*ui };
-    let mut reports = runner::run_all(&specs.concat(), 0, &quiet)?.into_iter();
+    let mut reports =
+        runner::run_all(&specs.concat(), 0, Brought::default(), &Bars::new(&quiet))?.into_iter();
     Ok(specs.iter().map(|specs| reports.by_ref().take(specs.len()).collect()).collect())
 }
 
@@ -175,7 +177,7 @@ fn spec(input: &str, change: &Change, variant: Variant, ground: &Ground) -> RunS
         array: Said::read(&ground.likeness.array).unwrap_or_else(|_| Said::of("single")),
         device: Said::of(variant.device),
         scheduler: Said::of(variant.scheduler),
-        cpu: Said::of(crate::assumed::CPU),
+        cpu: Said::of(forerun_study::assumed::CPU),
         mode: Said::of(ground.mode),
         seed: variant.seed,
         host_cache_bytes: if ground.of_files { ground.memory_bytes } else { 0 },
@@ -291,7 +293,7 @@ fn pick(effects: &[Effect], can_serve: bool) -> Option<usize> {
 }
 
 fn why(effects: &[Effect], pick: Option<usize>, waiting: f64) -> String {
-    let times = |effect: &Effect| crate::human::times(effect.factor);
+    let times = |effect: &Effect| forerun_study::human::times(effect.factor);
     if let Some(effect) = pick.map(|index| &effects[index]) {
         return format!(
             "{} is the smallest change that takes most of the gain: {}",
@@ -300,7 +302,7 @@ fn why(effects: &[Effect], pick: Option<usize>, waiting: f64) -> String {
         );
     }
     if waiting < WAITING {
-        return format!("it waits for reads only {} of its time", crate::human::percent(waiting));
+        return format!("it waits for reads only {} of its time", forerun_study::human::percent(waiting));
     }
     let foresight = effects.iter().find(|effect| effect.change == Change::Foresight);
     match foresight {

@@ -4,12 +4,12 @@
 
 use crate::commands::attempt;
 use crate::commands::{
-    compare, config, ctl, device, doctor, explain, generate, load, manifest, mrc, reproduce, serve, top,
-    trace, watch,
+    compare, config, ctl, device, doctor, explain, generate, load, manifest, mrc, reproduce, serve, sweep,
+    top, trace, watch,
 };
-use crate::error::one_line;
 use crate::ui::Global;
 use clap::{CommandFactory as _, Parser, Subcommand};
+use forerun_study::error::one_line;
 use std::process::ExitCode;
 
 const ABOUT: &str =
@@ -29,9 +29,15 @@ Sizes: K, M, G and KiB, MiB, GiB are powers of 1024; kB, MB, GB of 1000.
 
 Exit codes: 0 fine, 1 failure, 2 misuse, 3 a --fail-if threshold was met or a replayed log differs, 4 kernel or privilege missing.";
 
+/// The version, with its commit where the build was told it (scripts/version.sh).
+const VERSION: &str = match option_env!("FORERUN_VERSION") {
+    Some(told) => told,
+    None => env!("CARGO_PKG_VERSION"),
+};
+
 /// Forerun reads storage ahead of the programs that will ask for it, and shows whether that pays.
 #[derive(Debug, Parser)]
-#[command(name = "forerun", version, about = ABOUT, after_help = AFTER_HELP, propagate_version = true)]
+#[command(name = "forerun", version = VERSION, about = ABOUT, after_help = AFTER_HELP, propagate_version = true)]
 pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) global: Global,
@@ -68,6 +74,9 @@ pub(crate) enum Command {
     Sim(compare::SimArgs),
     /// Many runs: inputs under several schemes, beside no prefetching and two bounds
     Compare(compare::CompareArgs),
+    /// A study of many runs: a matrix of inputs, schemes and options, resumable, in shards
+    #[command(after_help = sweep::HELP)]
+    Sweep(sweep::SweepArgs),
     /// Cache-only runs: misses under each retention at each size, counted exactly
     Mrc(mrc::MrcArgs),
     /// Run the figures of a paper and say which of its claims hold

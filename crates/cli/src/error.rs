@@ -104,21 +104,13 @@ impl From<forerun_sim::error::RunError> for CliError {
     }
 }
 
-/// `error: A\n\n  tip: B\n\nUsage: C\n\nFor more…` as `A; tip: B (usage: C)`.
-pub(crate) fn one_line(message: &str) -> String {
-    let mut what = Vec::new();
-    let mut usage = String::new();
-    for paragraph in message.split("\n\n") {
-        let flat = paragraph.split_whitespace().collect::<Vec<_>>().join(" ");
-        if let Some(rest) = flat.strip_prefix("Usage: ") {
-            usage = rest.to_owned();
-        } else if !flat.is_empty() && !flat.starts_with("For more information") {
-            what.push(flat.strip_prefix("error: ").unwrap_or(&flat).to_owned());
-        }
+impl From<forerun_study::StudyError> for CliError {
+    fn from(problem: forerun_study::StudyError) -> Self {
+        use forerun_study::Fault;
+        let kind = match problem.fault {
+            Fault::Words => Kind::Usage,
+            Fault::Input | Fault::Failure | Fault::Own | Fault::Stopped => Kind::Failure,
+        };
+        Self::new(kind, "", problem, "")
     }
-    let mut line = format!("command line: {}", what.join("; "));
-    if !usage.is_empty() {
-        line.push_str(&format!(" (usage: {usage})"));
-    }
-    line
 }

@@ -8,26 +8,13 @@
 
 mod advice;
 mod args;
-mod assumed;
-mod claims;
 mod commands;
-mod csv;
 mod error;
 mod fail_if;
-mod flips;
-mod html;
-mod human;
 mod learned;
 mod outputs;
-mod plan;
-mod reasons;
-mod runner;
-#[cfg(test)]
-mod sample;
-mod spec_file;
-mod table;
+mod progress;
 mod ui;
-mod words;
 
 use args::Cli;
 use clap::FromArgMatches as _;

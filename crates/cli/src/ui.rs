@@ -2,6 +2,8 @@
 
 use crate::error::CliError;
 use clap::{Args, ValueEnum};
+use forerun_study::paint::Paint;
+pub(crate) use forerun_study::paint::Style;
 use std::io::{IsTerminal as _, Write as _};
 
 /// Options that every subcommand takes.
@@ -99,30 +101,10 @@ impl Ui {
     }
     /// `text` in the given style when colour is on.
     pub(crate) fn paint(&self, style: Style, text: &str) -> String {
-        if self.color { format!("\x1b[{}m{text}\x1b[0m", style.code()) } else { text.to_owned() }
+        self.ink().paint(style, text)
     }
-}
-
-/// The few styles that a table needs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Style {
-    /// Headings.
-    Bold,
-    /// Baselines and remarks.
-    Dim,
-    /// The winner.
-    Good,
-    /// Worse than reading without prefetching.
-    Bad,
-}
-
-impl Style {
-    const fn code(self) -> &'static str {
-        match self {
-            Self::Bold => "1",
-            Self::Dim => "2",
-            Self::Good => "1;32",
-            Self::Bad => "33",
-        }
+    /// Whether tables may be coloured.
+    pub(crate) const fn ink(&self) -> Paint {
+        Paint { color: self.color }
     }
 }

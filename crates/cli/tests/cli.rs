@@ -31,6 +31,8 @@ mod serve;
 mod serve_limits;
 #[path = "it/stumbles.rs"]
 mod stumbles;
+#[path = "it/sweep.rs"]
+mod sweep;
 #[path = "it/top.rs"]
 mod top;
 #[path = "it/watching.rs"]

@@ -14,6 +14,7 @@ pub mod finding;
 pub mod likeness;
 pub mod machine;
 pub mod mounts;
+pub mod recorded;
 pub mod root;
 pub mod system;
 pub mod traffic;

@@ -50,8 +50,15 @@ fn legal(rng: &mut Rng) -> Vec<u8> {
         session.extend(option_bytes(number, if rng.below(3) == 0 { &[] } else { &data }));
     }
     for _ in 0..rng.below(4) {
-        let command =
-            [Command::Read, Command::Write, Command::Flush, Command::Cache, Command::Other(7)][rng.below(5)];
+        let command = [
+            Command::Read,
+            Command::Write,
+            Command::Flush,
+            Command::Trim,
+            Command::Cache,
+            Command::WriteZeroes,
+            Command::Other(7),
+        ][rng.below(7)];
         let request =
             Request { flags: 0, command, cookie: 1, offset: rng.below(1 << 21) as u64, length: 4096 };
         session.extend(request_bytes(&request));
@@ -116,7 +123,7 @@ impl Blocks<Extent> for Memory {
 
 impl Around {
     fn new(tls: Tls) -> Self {
-        let flags = export_flags(false, false);
+        let flags = export_flags(false, false) | forerun_serve::nbd::wire::export::ZEROES;
         let exports = [Export { name: "a".into(), description: "x".into(), size: SIZE, flags }];
         let shared = Shared { credit: Credit::new(4096, 4), back: Vec::new() };
         let memory = Memory(vec![[0; BLOCK]]);
@@ -160,7 +167,7 @@ impl Around {
                     self.memory.0.resize(blocks.max(self.memory.0.len()), [0; BLOCK]);
                     self.session.grant((0..blocks as u32).collect());
                 }
-                Ask::Write(ticket, ..) | Ask::Flush(ticket, _) => {
+                Ask::Write(ticket, ..) | Ask::Flush(ticket, _) | Ask::Zero(ticket, _) => {
                     self.session.acknowledge(ticket, None);
                 }
                 Ask::StartTls => {

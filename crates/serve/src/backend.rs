@@ -76,6 +76,39 @@ pub(crate) struct Task {
     pub(crate) len: u64,
     /// Where the bytes are; none for a sync.
     pub(crate) lease: Option<Lease>,
+    /// The bytes of a write are all zero, and may come to be so in another way than by being written.
+    pub(crate) zeroes: Option<Zeroes>,
+}
+
+/// How a member can be made zero without being sent zeros.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Holes {
+    /// It cannot.
+    No,
+    /// It can, and nobody knows how long that takes.
+    Unsure,
+    /// At once.
+    Fast,
+}
+
+/// What zeroes of a client are to leave behind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Zeroes {
+    /// Room is given back where that can be done.
+    Hole,
+    /// The room stays taken.
+    Kept,
+}
+
+impl Zeroes {
+    /// How `fallocate` is asked for it: never beyond the end.
+    pub(crate) fn flags(self) -> rustix::fs::FallocateFlags {
+        use rustix::fs::FallocateFlags as Flags;
+        match self {
+            Self::Hole => Flags::PUNCH_HOLE | Flags::KEEP_SIZE,
+            Self::Kept => Flags::ZERO_RANGE | Flags::KEEP_SIZE,
+        }
+    }
 }
 
 /// A task has ended.
@@ -208,11 +241,17 @@ fn serve(shared: &Shared) {
 
 /// Executes a task here and now.
 pub(crate) fn execute(task: Task) -> Done {
-    let Task { token, kind, file, offset, len, mut lease, .. } = task;
+    let Task { token, kind, file, offset, len, mut lease, zeroes, .. } = task;
     let Some(file) = file else { unreachable!("a task without a file is a far member's") };
     let result = match (kind, &mut lease) {
         (Kind::Read, Some(lease)) => lease.read_from(file.as_fd(), offset, len),
-        (Kind::Write, Some(lease)) => lease.write_to(file.as_fd(), offset, len),
+        (Kind::Write, Some(lease)) => {
+            match zeroes.map(|how| rustix::fs::fallocate(&*file, how.flags(), offset, len)) {
+                Some(Ok(())) => Ok(len),
+                // Whatever the reason: what is to be zero is in the lease, and its writing says what is wrong.
+                Some(Err(_)) | None => lease.write_to(file.as_fd(), offset, len),
+            }
+        }
         (Kind::Sync, _) => file.sync_data().map(|()| 0),
         (Kind::Read | Kind::Write, None) => Ok(0),
     };

@@ -209,6 +209,7 @@ mod tests {
                 offset: 512 << 10,
                 len: 4096,
                 lease,
+                zeroes: None,
             },
         );
         let mut out = Vec::new();

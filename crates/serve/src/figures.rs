@@ -5,6 +5,7 @@
 //! without a new version, and one that is not there is read as zero; [`VERSION`] changes when one goes or means something else.
 
 use crate::live::Asked;
+pub use crate::live::{ClientLag, LagFigures, LagStep};
 use forerun_core::policy::decisions::Told;
 use forerun_core::stats::Stats;
 use serde::{Deserialize, Serialize};
@@ -50,7 +51,7 @@ pub struct Figures {
 pub struct Counters {
     /// READ requests answered without error.
     pub reads: u64,
-    /// WRITE requests, likewise.
+    /// WRITE, WRITE_ZEROES and TRIM requests, likewise.
     pub writes: u64,
     /// Requests answered with an error.
     pub errors: u64,
@@ -145,6 +146,8 @@ pub struct ExportFigures {
     pub cache_bytes_max: u64,
     /// How reads fared as a whole, and how long their readers waited.
     pub fared: Vec<FaredFigures>,
+    /// How long reads took.
+    pub lag: LagFigures,
     /// The members.
     pub members: Vec<MemberFigures>,
     /// What the scheme shows, by name.
@@ -240,6 +243,15 @@ mod tests {
             "cache_bytes",
             "cache_bytes_max",
             "fared",
+            "lag",
+            "reads",
+            "p50_ns",
+            "p95_ns",
+            "p99_ns",
+            "clients",
+            "steps",
+            "all",
+            "all_waited_ns",
             "members",
             "gauges",
             "decisions",

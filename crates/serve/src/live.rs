@@ -9,8 +9,11 @@
 //!
 //! Time is the loop's: a read that is answered in the turn in which it was asked has not waited.
 
+mod lag;
 mod pen;
 
+use lag::Lag;
+pub use lag::{ClientLag, LagFigures, LagStep};
 pub(crate) use pen::{Dash, Pen, Place};
 
 use forerun_core::access::Context;
@@ -136,6 +139,8 @@ pub(crate) struct Sample {
     pub(crate) cache_blocks: (u64, u64),
     /// How reads fared.
     pub(crate) waits: Waits,
+    /// How long they took.
+    pub(crate) lag: LagFigures,
     /// The members, by their number.
     pub(crate) members: Vec<MemberSums>,
     /// What the scheme shows.
@@ -157,9 +162,10 @@ pub(crate) struct Watch {
     asking: Option<(u64, Extent)>,
     /// It was answered at once.
     answered: bool,
-    /// Reads that wait, by tag. As many as clients have credit for.
-    waiting: NumberMap<(Nanos, Fared)>,
+    /// Reads that wait, by tag, with when they were asked, and by whom. As many as clients have credit for.
+    waiting: NumberMap<(Nanos, Fared, u64)>,
     waits: Waits,
+    lag: Lag,
     members: Vec<Member>,
     reads: Pen,
     ahead: Pen,
@@ -176,6 +182,7 @@ impl Watch {
             answered: false,
             waiting: NumberMap::default(),
             waits: Waits::default(),
+            lag: Lag::default(),
             members: vec![Member::default(); members],
             reads: Pen::new(READS_MAX),
             ahead: Pen::new(AHEAD_MAX),
@@ -207,8 +214,9 @@ impl Watch {
         let Some((tag, _)) = self.asking.take() else { return };
         if self.answered {
             self.waits.reads[fared as usize] += 1;
+            self.lag.add(now, context.0, Nanos::ZERO);
         } else {
-            self.waiting.insert(tag, (now, fared));
+            self.waiting.insert(tag, (now, fared, context.0));
         }
     }
 
@@ -216,7 +224,8 @@ impl Watch {
     pub(crate) fn answered(&mut self, now: Nanos, tag: u64) {
         if self.asking.is_some_and(|(asking, _)| asking == tag) {
             self.answered = true;
-        } else if let Some((since, fared)) = self.waiting.remove(&tag) {
+        } else if let Some((since, fared, client)) = self.waiting.remove(&tag) {
+            self.lag.add(now, client, now.since(since));
             self.waits.reads[fared as usize] += 1;
             self.waits.waited[fared as usize] += now.since(since);
         }
@@ -281,6 +290,7 @@ impl Watch {
             number: self.number,
             at: now,
             waits: self.waits,
+            lag: self.lag.figures(now),
             members,
             reads,
             one_in,

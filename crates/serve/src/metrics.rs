@@ -35,7 +35,7 @@ pub struct Metrics {
     pub messages_dropped: u64,
     /// READ requests answered without error.
     pub reads: u64,
-    /// WRITE requests, likewise.
+    /// WRITE, WRITE_ZEROES and TRIM requests, likewise.
     pub writes: u64,
     /// FLUSH requests, likewise.
     pub flushes: u64,

@@ -49,6 +49,9 @@ bugs! {
     PartsOutOfOrder: "The parts of a long read are sent as they come.",
     PartsAlike: "Each part of a long write brings the bytes of the first.",
     SentTwice: "What was sent of an answer is sent again with the rest.",
+    ZeroesAreNothing: "Zeroes are answered as written, and nothing is.",
+    ZeroesTakeTheRest: "Zeroes that end within a block take the rest of it along.",
+    ZeroesUnlooked: "A command to where somebody writes zeroes is made a hole, whatever else it carries.",
     ReleasePinned: "The memory of an answer is used again before its client has taken it.",
     ; rare:
     FlushJoinsRunning: "A flush that comes while a sync is under way is answered with it.",

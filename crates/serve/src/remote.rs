@@ -14,7 +14,7 @@
 //! be checked is checked: when the server is reached again, size and flags must be what they were. A connection that is lost
 //! while acknowledged writes were not flushed ends everything, since the server may have lost them and the cache has them.
 
-use crate::backend::{Backend, Done, Kind, Task};
+use crate::backend::{Backend, Done, Kind, Task, Zeroes};
 use crate::dial::{DialError, Target, dial, redial};
 use crate::nbd::client::{Agreed, REPLY_BYTES, Reply, parse_reply};
 use crate::nbd::wire::{Command, Request, request, request_bytes};
@@ -265,7 +265,9 @@ impl Remote {
             }
             let Some(ask) = self.waiting.pop_front() else { return };
             let flight = self.flights[ask.flight].as_ref().expect("a task stays until it is answered");
+            let zeroes = flight.task.zeroes.filter(|_| self.agreed.can_zero());
             let (command, offset) = match ask.kind {
+                Kind::Write if zeroes.is_some() => (Command::WriteZeroes, flight.task.offset + ask.skip),
                 Kind::Read => (Command::Read, flight.task.offset + ask.skip),
                 Kind::Write => (Command::Write, flight.task.offset + ask.skip),
                 Kind::Sync => (Command::Flush, 0),
@@ -274,11 +276,13 @@ impl Remote {
             self.sent += 1;
             let length = u32::try_from(ask.len).expect("an ask is at most what the server takes");
             // A server that has no other way makes each write durable, so there is nothing left to flush.
-            let flags = if ask.kind == Kind::Write && self.each_is_durable() { request::FUA } else { 0 };
+            let mut flags = if ask.kind == Kind::Write && self.each_is_durable() { request::FUA } else { 0 };
+            flags |= if zeroes == Some(Zeroes::Kept) { request::NO_HOLE } else { 0 };
             let request = Request { flags, command, cookie: cookie as u64, offset, length };
             self.outbox.extend_from_slice(&request_bytes(&request));
             match ask.kind {
                 Kind::Read => {}
+                Kind::Write if zeroes.is_some() => {}
                 Kind::Write => self.sending = Some((cookie, 0)),
                 // One at a time: the volume sees to that.
                 Kind::Sync => self.covered = self.acknowledged,

@@ -6,7 +6,7 @@
 use std::path::Path;
 
 /// Keys of an address that say where something is, and no more.
-const PLAIN_KEYS: [&str; 2] = ["socket", "tls-hostname"];
+const PLAIN_KEYS: [&str; 3] = ["socket", "tls-certificates", "tls-hostname"];
 
 /// The path or address, with stars for its secrets.
 #[must_use]

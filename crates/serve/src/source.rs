@@ -11,7 +11,7 @@
 
 mod files;
 
-use crate::backend::Backend;
+use crate::backend::{Backend, Holes};
 use crate::dial::Target;
 use crate::error::ServeError;
 use crate::error::system;
@@ -59,6 +59,8 @@ pub(crate) struct Member {
     far: bool,
     /// Its server can make nothing durable that is written to it.
     no_flush: bool,
+    /// How it can be made zero without being sent zeros.
+    holes: Holes,
     /// Bytes.
     pub(crate) size: u64,
     /// Writes of ours in flight.
@@ -187,7 +189,7 @@ impl Source {
         far: bool,
         no_flush: bool,
     ) -> Result<Self, ServeError> {
-        let member = |&size: &u64| Member { no_flush, far, ..Member::new(None, size) };
+        let member = |&size: &u64| Member { no_flush, far, holes: Holes::Fast, ..Member::new(None, size) };
         let members: Vec<Member> = sizes.iter().map(member).collect();
         let size = members.iter().map(|member| member.size).sum::<u64>();
         let blocks = if over { blocks_over(spec, size) } else { sizes[0] / BLOCK_BYTES };
@@ -214,6 +216,11 @@ impl Source {
     /// end. 0 for what is served as it is.
     pub(crate) fn unserved(&self) -> u64 {
         if self.over { 0 } else { self.members.iter().map(|member| member.size).sum::<u64>() - self.size }
+    }
+
+    /// How all of it can be made zero without being sent zeros.
+    pub(crate) fn holes(&self) -> Holes {
+        self.members.iter().map(|member| member.holes).min().unwrap_or(Holes::No)
     }
 
     /// Whether something is written that nothing can make durable.
@@ -302,7 +309,8 @@ impl Member {
             let address: Address = text.parse().map_err(|why: String| ServeError::option("--over", why))?;
             let far = open_far(address, how)?;
             let no_flush = !how.read_only && !far.agreed().can_flush() && !far.agreed().can_fua();
-            let member = Self { no_flush, ..Self::new(None, far.agreed().size) };
+            let holes = if far.agreed().can_zero() { Holes::Unsure } else { Holes::No };
+            let member = Self { no_flush, holes, ..Self::new(None, far.agreed().size) };
             return Ok((member, Some(Box::new(far))));
         }
         if let Some(text) = path.to_str().filter(|text| is_object(text)) {
@@ -310,7 +318,7 @@ impl Member {
             return Ok((Self::new(None, size), Some(far)));
         }
         let (file, size) = Files::open(path, how.read_only, how.direct)?;
-        Ok((Self::new(Some(file), size), None))
+        Ok((Self { holes: file.holes, ..Self::new(Some(file), size) }, None))
     }
 
     fn new(file: Option<Files>, size: u64) -> Self {
@@ -318,6 +326,7 @@ impl Member {
             far: file.is_none(),
             file,
             no_flush: false,
+            holes: Holes::No,
             size,
             writing: 0,
             looked_at: None,

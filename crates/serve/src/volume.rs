@@ -17,6 +17,7 @@
 //! because the kernel may have dropped what it could not write.
 
 mod bad;
+mod blank;
 mod change;
 mod claims;
 mod health;
@@ -29,6 +30,7 @@ mod sync;
 mod table;
 mod watched;
 mod write;
+mod zeroes;
 
 pub(crate) use write::NewWrite;
 
@@ -518,6 +520,7 @@ impl Volume {
             alive: place.inside > 0,
         };
         self.engine.buffers(start.command, &mut self.buffers);
+        let zeroes = if write { self.zeroes_of(start) } else { None };
         let cache = self.spec.cache_blocks as u32;
         let kind = if write { Kind::Write } else { Kind::Read };
         let blocks = self.buffers.iter().map(|&buffer| arena_index(buffer, cache));
@@ -560,6 +563,7 @@ impl Volume {
                 offset: place.offset,
                 len,
                 lease: Some(lease),
+                zeroes,
             },
         );
     }

@@ -40,3 +40,5 @@ mod shadow;
 mod tls;
 #[path = "it/tools.rs"]
 mod tools;
+#[path = "it/zeroes.rs"]
+mod zeroes;

@@ -13,6 +13,7 @@ mod streams;
 use crate::error::RunError;
 use crate::input::{Input, Programs};
 use crate::layout::Apart;
+use crate::own::Own;
 use crate::progress::Progress;
 use crate::replay::{Drive, TimedRequest};
 use crate::report::RunReport;
@@ -22,6 +23,7 @@ use crate::workload::{Request, Source};
 use forerun_core::access::{Access, Context, Op};
 use forerun_core::engine::Engine;
 use forerun_core::policy::Policy;
+use forerun_core::registry::Layer;
 use forerun_core::units::{BLOCK_BYTES, Extent, Nanos};
 use meter::Meter;
 use stack::{Event, Stack};
@@ -92,6 +94,23 @@ pub(crate) fn run(
 ) -> Result<RunReport, RunError> {
     let hardware = hardware(spec)?;
     let layers = Layers::new(&hardware, spec);
+    run_layers(input, spec, &hardware, layers, progress)
+}
+
+/// The same under a policy of the caller's making.
+pub(crate) fn run_own(
+    input: &Input,
+    spec: &RunSpec,
+    own: &Own,
+    progress: &(dyn Fn(Progress) + Sync),
+) -> Result<RunReport, RunError> {
+    let hardware = hardware(spec)?;
+    let mut layers = Layers::new(&hardware, spec);
+    if own.layer == Layer::Host {
+        layers.host = own.built(&host_layer(&hardware, spec).shape());
+    } else {
+        layers.array = own.built(&array_layer(&hardware, spec).shape());
+    }
     run_layers(input, spec, &hardware, layers, progress)
 }
 

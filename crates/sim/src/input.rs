@@ -96,7 +96,13 @@ impl Input {
     /// A trace in memory, under a name.
     #[must_use]
     pub fn of_trace(name: &str, hash: &str, trace: Trace) -> Self {
-        let (skipped, kind) = (trace.skipped, Kind::Trace(Arc::new(trace)));
+        Self::of_shared(name, hash, Arc::new(trace))
+    }
+
+    /// A trace in memory that others hold too.
+    #[must_use]
+    pub fn of_shared(name: &str, hash: &str, trace: Arc<Trace>) -> Self {
+        let (skipped, kind) = (trace.skipped, Kind::Trace(trace));
         Self { given: name.into(), name: name.into(), hash: hash.into(), skipped, kind }
     }
 

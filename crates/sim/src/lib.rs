@@ -7,6 +7,7 @@ pub mod host;
 pub mod input;
 pub mod layout;
 pub mod mrc;
+pub mod own;
 pub mod progress;
 pub mod random;
 pub mod replay;

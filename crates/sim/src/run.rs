@@ -3,6 +3,7 @@
 use crate::clairvoyant;
 use crate::error::RunError;
 use crate::input::Input;
+use crate::own::Own;
 use crate::progress::Progress;
 use crate::report::RunReport;
 use crate::spec::RunSpec;
@@ -66,6 +67,20 @@ pub fn run_learned(
         return Err(RunError::Spec { field: "scheme", why });
     };
     Ok((report, after))
+}
+
+/// [`run`] under a policy of the caller's making, in one layer; the other has none. The spec's scheme is
+/// [its name](Own::scheme).
+///
+/// # Errors
+/// See [`RunError`].
+pub fn run_own(
+    input: &Input,
+    spec: &RunSpec,
+    own: &Own,
+    progress: &(dyn Fn(Progress) + Sync),
+) -> Result<RunReport, RunError> {
+    crate::host::run_own(input, spec, own, progress)
 }
 
 /// Bytes that the programs of a spec can address.

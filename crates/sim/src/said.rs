@@ -57,6 +57,12 @@ impl<T: Part> Said<T> {
         Self::read(text).unwrap_or_else(|error| panic!("our own words: {error}"))
     }
 
+    /// Words that mean something to the caller alone: they are printed, and refused where they are read back.
+    #[must_use]
+    pub fn named(text: &str, means: T) -> Self {
+        Self { text: text.into(), means: Arc::new(means) }
+    }
+
     /// The words.
     #[must_use]
     pub fn text(&self) -> &str {

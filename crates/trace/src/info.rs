@@ -83,6 +83,9 @@ pub struct TraceInfo {
     pub sequential_share: f64,
     /// Request sizes.
     pub sizes: Sizes,
+    /// What the recording says of its machine.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub about: BTreeMap<String, String>,
 }
 
 impl Trace {
@@ -118,6 +121,7 @@ impl Trace {
         };
         let sequential = sequential(&self.records);
         TraceInfo {
+            about: self.about.clone(),
             format: self.format.clone(),
             requests,
             reads: of(Op::Read).count() as u64,

@@ -5,9 +5,11 @@
 //! its devices and files end to end on volumes, [`write()`](write::write) turns it into another format and says what that
 //! format cannot hold. Every reader is bounded: no length in a file decides an allocation, and no input makes one panic.
 
+pub mod anonymize;
 pub mod assemble;
 pub mod chains;
 pub mod columns;
+pub mod cut;
 pub mod detect;
 pub mod error;
 mod field;

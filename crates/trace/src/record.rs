@@ -63,6 +63,8 @@ pub struct Trace {
     /// Bytes of each file (device, file) whose size the source told; a record may still reach beyond it, where a
     /// file grew.
     pub file_sizes: BTreeMap<(Name, Name), u64>,
+    /// What the recording says of the machine on which it was made, by key; empty where it says nothing.
+    pub about: BTreeMap<String, String>,
     /// Records that `--skip-bad` passed over.
     pub skipped: u64,
     /// Events of the source that are well formed and no request for a file's or device's data: other system calls,

@@ -107,6 +107,10 @@ impl<'a> Sink<'a> {
     pub(crate) fn know_size(&mut self, device: Name, file: Name, bytes: u64) {
         self.trace.know_size(device, file, bytes);
     }
+    /// Notes what the source says of its machine.
+    pub(crate) fn say_about(&mut self, key: &str, value: &str) {
+        self.trace.about.insert(key.to_owned(), value.to_owned());
+    }
     /// The source turned out to have no times.
     pub(crate) fn forget_times(&mut self) {
         for record in &mut self.trace.records {

@@ -63,6 +63,8 @@ pub enum Loss {
     Durations,
     /// The format does not say how large a file is.
     FileSizes,
+    /// Only Parquet says on what machine a trace was recorded.
+    Machine,
 }
 
 impl fmt::Display for Loss {
@@ -84,6 +86,7 @@ impl fmt::Display for Loss {
             Self::EmptyRequests => "requests of no bytes: left out",
             Self::Durations => "how long requests took: the format has no durations",
             Self::FileSizes => "sizes of files: the format has none",
+            Self::Machine => "the machine on which it was recorded: only parquet says it",
         })
     }
 }
@@ -252,6 +255,7 @@ pub fn write_to(out: &mut (impl Write + Send), format: Format, trace: &Trace) ->
         job.lose_if(job.any(|r| r.took.is_some()), Loss::Durations);
         job.lose_if(!trace.file_sizes.is_empty(), Loss::FileSizes);
     }
+    job.lose_if(format != Format::Parquet && !trace.about.is_empty(), Loss::Machine);
     match format {
         Format::Parquet => {
             columnar::write(out, trace).map_err(|error| WriteError::Parquet(error.to_string()))?

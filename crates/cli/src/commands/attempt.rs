@@ -6,16 +6,17 @@
 use super::reading::{self, ReadArgs};
 use crate::advice::{self, Advice, Ground};
 use crate::error::{CliError, Kind};
-use crate::human::{self, float};
-use crate::table::{self, Align};
+use crate::outputs;
 use crate::ui::{Style, Ui};
-use crate::{assumed, html, outputs};
 use clap::Args;
 use forerun_core::words::nearest;
 use forerun_disk::preset::Preset;
 use forerun_machine::likeness::{self, Likeness};
 use forerun_machine::{Machine, Root};
 use forerun_sim::report::Comparison;
+use forerun_study::human::{self, float};
+use forerun_study::table::{self, Align};
+use forerun_study::{assumed, html};
 use forerun_trace::patterns::{Class, PatternOptions, patterns};
 use forerun_trace::record::{Name, Trace};
 use forerun_trace::{Format, ReadOptions};
@@ -114,7 +115,7 @@ pub(crate) fn attempt(args: &TryArgs, ui: &Ui) -> Result<(), CliError> {
     }
     let (trace, how, status) = recorded(&args.command, ui)?;
     if let Some(path) = &args.keep {
-        super::trace::write(path, None, &trace, ui)?;
+        super::writing::write(path, None, &trace, ui)?;
     }
     let words: Vec<String> = args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     let told = told(&words.join(" "), &how, &trace, Manner { on, halves: false }, ui)?;

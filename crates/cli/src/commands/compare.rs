@@ -1,15 +1,19 @@
 //! `compare` and `sim`: the main job. Inputs under schemes on one set of hardware, side by side.
 
-use crate::assumed::Assumed;
 use crate::error::CliError;
 use crate::fail_if::{self, Expr};
-use crate::plan::{self, SetupArgs};
+use crate::progress::Bars;
 use crate::ui::{Style, Ui};
-use crate::{csv, flips, html, learned, outputs, reasons, runner, spec_file, table, words};
+use crate::{learned, outputs};
 use clap::Args;
 use forerun_sim::input::Input;
 use forerun_sim::report::{Comparison, RunReport};
 use forerun_sim::spec::RunSpec;
+use forerun_study::compare::{Asked, Outcome, Planned};
+use forerun_study::options::SetupArgs;
+use forerun_study::plan;
+use forerun_study::runner::{self, Brought};
+use forerun_study::{csv, html, reasons, spec_file, table, words};
 use forerun_trace::ReadOptions;
 use std::path::{Path, PathBuf};
 
@@ -124,18 +128,18 @@ pub(crate) fn sim(args: &SimArgs, ui: &Ui) -> Result<(), CliError> {
     let (specs, assumed) = match (&args.spec, &args.input) {
         (Some(path), _) => (spec_file::read(path)?, None),
         (None, Some(input)) => {
-            let assumed = args.setup.assumed();
+            let assumed = args.setup.assumed(std::slice::from_ref(input));
             let (inputs, schemes) = (std::slice::from_ref(input), std::slice::from_ref(&args.scheme));
-            (plan::specs(inputs, schemes, &args.setup, &assumed, false)?, Some(assumed))
+            (plan::specs(inputs, schemes, &args.setup, &assumed, false, &[])?, Some(assumed))
         }
         (None, None) => (Vec::new(), None), // clap requires one of the two
     };
     if specs.len() != 1 {
         return Err(CliError::usage("spec", "holds more than one run", "use `forerun compare --spec`"));
     }
-    let plan = Plan { specs, spec_file: args.spec.as_deref(), assumed, threads: 1 };
+    let plan = Plan { planned: Planned { specs, assumed }, spec_file: args.spec.as_deref(), threads: 1 };
     execute(&plan, &args.output, ui, |specs| match (&args.learn, &args.manifest) {
-        (None, None) => runner::run_all(specs, 1, ui),
+        (None, None) => Ok(runner::run_all(specs, 1, Brought::default(), &Bars::new(ui))?),
         (learn, manifest) => Ok(vec![learning(&specs[0], learn.as_deref(), manifest.as_deref(), ui)?]),
     })
 }
@@ -150,7 +154,7 @@ fn learning(
     outputs::check(&[("--learn", learn)], &[PathBuf::from(&spec.input)])?;
     let bytes = forerun_sim::run::volume_bytes(spec)?;
     let before = manifest.map(|path| learned::read(path, bytes)).transpose()?.unwrap_or_default();
-    let (report, after) = runner::run_learned(spec, &before, ui)?;
+    let (report, after) = runner::run_learned(spec, &before, &Bars::new(ui))?;
     if let Some(path) = learn {
         learned::write(path, bytes, &after)?;
         ui.say(&format!("{} runs of blocks learned, written to {}", after.len(), path.display()));
@@ -160,28 +164,23 @@ fn learning(
 
 /// Many runs.
 pub(crate) fn compare(args: &CompareArgs, ui: &Ui) -> Result<(), CliError> {
-    let (specs, assumed) = match &args.spec {
-        Some(path) => (spec_file::read(path)?, None),
+    let planned = match &args.spec {
+        Some(path) => Planned { specs: spec_file::read(path)?, assumed: None },
         None => {
-            let assumed = args.setup.assumed();
-            let schemes = match args.schemes.as_slice() {
-                [] => plan::sensible(&args.inputs, &assumed, args.setup.skip_bad),
-                named => named.to_vec(),
-            };
-            let specs = plan::specs(&args.inputs, &schemes, &args.setup, &assumed, !args.no_bounds)?;
-            (specs, Some(assumed))
+            let (inputs, schemes) = (args.inputs.clone(), args.schemes.clone());
+            Asked { inputs, schemes, bounds: !args.no_bounds, setup: args.setup.clone() }.plan(&[])?
         }
     };
-    let plan = Plan { specs, spec_file: args.spec.as_deref(), assumed, threads: args.threads };
-    execute(&plan, &args.output, ui, |specs| runner::run_all(specs, args.threads, ui))
+    let plan = Plan { planned, spec_file: args.spec.as_deref(), threads: args.threads };
+    execute(&plan, &args.output, ui, |specs| {
+        Ok(runner::run_all(specs, args.threads, Brought::default(), &Bars::new(ui))?)
+    })
 }
 
 /// What is to be run, and where it comes from.
 struct Plan<'a> {
-    specs: Vec<RunSpec>,
+    planned: Planned,
     spec_file: Option<&'a Path>,
-    /// What the command line left out; none where a file says all.
-    assumed: Option<Assumed>,
     threads: usize,
 }
 
@@ -207,22 +206,18 @@ fn execute(
     ui: &Ui,
     run: impl FnOnce(&[RunSpec]) -> Result<Vec<RunReport>, CliError>,
 ) -> Result<(), CliError> {
-    let specs = &plan.specs;
+    let specs = &plan.planned.specs;
     check_outputs(specs, plan.spec_file, output)?;
-    specs.iter().try_for_each(forerun_sim::run::check)?;
+    plan.planned.check()?;
     let condition = output.fail_if.as_deref().map(|text| read_condition(text, specs)).transpose()?;
     let runs = run(specs)?;
-    let mut remarks = Vec::new();
-    if let (Some(assumed), Some(first)) = (&plan.assumed, runs.first()) {
-        remarks.extend(assumed.sentence(first.spec.device.text(), first.spec.scheduler.text()));
-        remarks.extend(flips::warnings(&runs, assumed, plan.threads, ui)?);
-    }
+    let outcome = plan.planned.outcome(runs, plan.threads, Brought::default(), &Bars::new(ui))?;
+    let Outcome { comparison, remarks } = outcome;
     if let Some(path) = &output.save_spec {
-        let specs: Vec<RunSpec> = runs.iter().map(|run| run.spec.clone()).collect();
-        spec_file::write(path, &specs)?;
+        let specs: Vec<RunSpec> = comparison.runs.iter().map(|run| run.spec.clone()).collect();
+        outputs::write(path, spec_file::print(&specs)?)?;
         ui.say(&format!("spec written to {}", path.display()));
     }
-    let comparison = Comparison { runs };
     if let Some(path) = &output.html {
         outputs::write(path, html::comparison(&comparison, &remarks))?;
         ui.say(&format!("report written to {}", path.display()));
@@ -254,7 +249,7 @@ fn print(
         remarks.iter().for_each(|line| ui.say(line));
         return ui.print_json(comparison);
     }
-    let figures = table::comparison(&comparison.runs, ui);
+    let figures = table::comparison(&comparison.runs, ui.ink());
     let remarks: String = remarks.iter().map(|line| ui.paint(Style::Dim, line) + "\n").collect();
     // A single run has room for its reasons; a page has it for those of many.
     let why = if let [run] = &comparison.runs[..] { reasons::text(run) } else { String::new() };

@@ -3,13 +3,13 @@
 //! Every subcommand is one line to the server's control socket and one line back; this file only words them.
 
 use crate::error::{CliError, Kind};
-use crate::human::{self, float};
-use crate::table::{Align, aligned};
 use crate::ui::{Style, Ui};
 use clap::{Args, Subcommand};
 use forerun_core::units::BLOCK_BYTES;
 use forerun_serve::control::{ExportState, Request, Stats, ask};
 use forerun_serve::error::ServeError;
+use forerun_study::human::{self, float};
+use forerun_study::table::{Align, aligned};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};

@@ -4,14 +4,15 @@
 
 use super::measure;
 use crate::error::CliError;
-use crate::human::{self, float};
 use crate::outputs;
-use crate::table::{self, Align};
 use crate::ui::{Style, Ui};
 use clap::{Args, Subcommand};
 use forerun_disk::disksim;
 use forerun_disk::preset::{BuildOptions, DriveCache, Preset, PresetError};
 use forerun_disk::validate::{self, Validation};
+use forerun_study::human::{self, float};
+use forerun_study::listing;
+use forerun_study::table::{self, Align};
 use serde::Serialize;
 use std::path::PathBuf;
 
@@ -84,7 +85,7 @@ pub(crate) struct ValidateArgs {
     #[arg(long, value_name = "CACHE")]
     drive_cache: Option<DriveCache>,
     /// Whether a write ends in the drive's cache [default: as the preset says]
-    #[arg(long, value_name = "on|off", value_parser = crate::plan::switch)]
+    #[arg(long, value_name = "on|off", value_parser = forerun_study::options::switch)]
     drive_write_cache: Option<bool>,
 }
 
@@ -103,36 +104,13 @@ fn load(name: &str) -> Result<Preset, CliError> {
     Preset::load(name).map_err(|problem: PresetError| CliError::usage("device", problem, ""))
 }
 
-#[derive(Serialize)]
-struct Listing {
-    devices: Vec<Entry>,
-}
-
-#[derive(Serialize)]
-struct Entry {
-    name: String,
-    about: String,
-    sources: Vec<String>,
-    bytes: u64,
-}
-
 fn list(ui: &Ui) -> Result<(), CliError> {
-    let mut devices = Vec::new();
-    for name in Preset::names() {
-        let preset = load(name)?;
-        let device =
-            preset.build(&BuildOptions::default()).map_err(|problem| CliError::failure("device", problem))?;
-        devices.push(Entry {
-            name: name.to_owned(),
-            about: preset.about().to_owned(),
-            sources: preset.sources().to_vec(),
-            bytes: device.sectors() * 512,
-        });
-    }
+    let listing = listing::devices()?;
     if ui.json {
-        return ui.print_json(&Listing { devices });
+        return ui.print_json(&listing);
     }
-    let rows: Vec<Vec<String>> = devices
+    let rows: Vec<Vec<String>> = listing
+        .devices
         .iter()
         .map(|entry| vec![entry.name.clone(), human::bytes(float(entry.bytes)), entry.about.clone()])
         .collect();

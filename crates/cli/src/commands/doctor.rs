@@ -3,13 +3,13 @@
 //! What is looked at and found is in `forerun-machine`; here it is put on a page, in one line for a monitor, or in JSON.
 
 use crate::error::{CliError, Kind};
-use crate::human;
-use crate::table::{self, Align};
 use crate::ui::{Style, Ui};
 use clap::Args;
 use forerun_machine::device::BlockDevice;
 use forerun_machine::finding::{Finding, Severity, Step};
 use forerun_machine::{Machine, Root, checks};
+use forerun_study::human;
+use forerun_study::table::{self, Align};
 use serde::Serialize;
 use std::path::PathBuf;
 

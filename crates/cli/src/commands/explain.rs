@@ -2,10 +2,11 @@
 //! here: the registry's row asks what a run would ask.
 
 use crate::error::CliError;
-use crate::plan::{self, SetupArgs};
-use crate::table::{self, Align};
 use crate::ui::Ui;
 use clap::Args;
+use forerun_study::options::SetupArgs;
+use forerun_study::plan;
+use forerun_study::table::{self, Align};
 use serde::Serialize;
 
 /// Shown under `explain --help`.
@@ -49,9 +50,9 @@ struct Number {
 
 /// Prints the numbers of a scheme.
 pub(crate) fn explain(args: &ExplainArgs, ui: &Ui) -> Result<(), CliError> {
-    let assumed = args.setup.assumed();
+    let assumed = args.setup.assumed(&[]);
     let specs =
-        plan::specs(&[String::new()], std::slice::from_ref(&args.scheme), &args.setup, &assumed, false)?;
+        plan::specs(&[String::new()], std::slice::from_ref(&args.scheme), &args.setup, &assumed, false, &[])?;
     let spec = &specs[0];
     let explained = forerun_sim::run::explain(spec, args.streams)?;
     if explained.is_empty() {

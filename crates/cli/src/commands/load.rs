@@ -2,10 +2,10 @@
 
 use super::watch;
 use crate::error::CliError;
-use crate::human;
 use crate::ui::Ui;
 use clap::Args;
 use forerun_core::size::parse_size;
+use forerun_study::human;
 use forerun_watch::follow::{self, FollowOptions};
 use forerun_watch::load::{self, Files};
 use forerun_watch::memory;

@@ -2,13 +2,13 @@
 
 use super::watch;
 use crate::error::{CliError, Kind};
-use crate::human;
 use crate::outputs;
 use crate::ui::{Style, Ui};
 use clap::{Args, Subcommand};
 use forerun_core::size::parse_size;
 use forerun_manifest::run::pages;
 use forerun_manifest::{Key, Manifest};
+use forerun_study::human;
 use forerun_watch::follow::{self, FollowOptions};
 use forerun_watch::replay::{self, Replayed};
 use forerun_watch::snapshot::{self, Verdict};

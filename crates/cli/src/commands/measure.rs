@@ -1,9 +1,7 @@
 //! `device measure`: a device read for half a minute, and the preset that behaves like it.
 
 use crate::error::{CliError, Kind};
-use crate::human;
 use crate::outputs;
-use crate::table::{self, Align};
 use crate::ui::{Style, Ui};
 use clap::Args;
 use forerun_disk::preset::Preset;
@@ -16,6 +14,9 @@ use forerun_measure::load::Target;
 use forerun_measure::probes::{Point, probe};
 use forerun_measure::rows;
 use forerun_measure::simulated::Simulated;
+use forerun_study::assumed;
+use forerun_study::human;
+use forerun_study::table::{self, Align};
 use serde::Serialize;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
@@ -133,7 +134,7 @@ pub(crate) fn measure(args: &MeasureArgs, ui: &Ui) -> Result<(), CliError> {
 
 fn open(path: &Path) -> Result<DirectFile, CliError> {
     if path.is_dir() {
-        let number = std::fs::metadata(path).ok().map(|about| number_text(about.dev()));
+        let number = std::fs::metadata(path).ok().map(|about| assumed::number(about.dev()));
         let machine = Machine::read(&Root::host()).ok();
         let device =
             machine.as_ref().and_then(|machine| likeness::device_of_folder(machine, number.as_deref()));
@@ -153,14 +154,10 @@ fn open(path: &Path) -> Result<DirectFile, CliError> {
     })
 }
 
-fn number_text(number: u64) -> String {
-    format!("{}:{}", (number >> 8) & 0xfff, (number & 0xff) | ((number >> 12) & 0xfff00))
-}
-
 /// Number of the device behind a path.
 fn number(path: &Path) -> Option<String> {
     let about = std::fs::metadata(path).ok()?;
-    Some(number_text(if about.file_type().is_block_device() { about.rdev() } else { about.dev() }))
+    Some(assumed::number(if about.file_type().is_block_device() { about.rdev() } else { about.dev() }))
 }
 
 fn others(all: Traffic, asked: u64) -> Others {

@@ -12,17 +12,21 @@ pub(crate) mod load;
 pub(crate) mod manifest;
 mod measure;
 pub(crate) mod mrc;
+mod part;
 pub(crate) mod patterns;
+mod quieted;
 mod reading;
 mod recording;
 pub(crate) mod reproduce;
 mod schemes;
 pub(crate) mod serve;
+pub(crate) mod sweep;
 pub(crate) mod top;
 pub(crate) mod trace;
 pub(crate) mod watch;
 mod watch_all;
 mod watch_check;
+mod writing;
 
 use crate::args::{self, Command};
 use crate::error::CliError;
@@ -41,6 +45,7 @@ pub(crate) fn dispatch(command: Command, matches: &ArgMatches, ui: &Ui) -> Resul
         Command::Trace(command) => trace::run(&command, ui),
         Command::Sim(args) => compare::sim(&args, ui),
         Command::Compare(args) => compare::compare(&args, ui),
+        Command::Sweep(args) => sweep::sweep(&args, ui),
         Command::Mrc(args) => mrc::mrc(&args, ui),
         Command::Reproduce(command) => reproduce::run(&command, ui),
         Command::Serve(args) => serve::serve(&args, of_subcommand(matches), ui),

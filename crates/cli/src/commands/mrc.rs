@@ -2,17 +2,14 @@
 
 use super::reading::{self, ReadArgs};
 use crate::error::CliError;
-use crate::human;
-use crate::table::{self, Align};
 use crate::ui::Ui;
 use clap::Args;
-use forerun_core::retention::{self, BASELINES, Baseline};
-use forerun_core::size::parse_size;
-use forerun_core::units::BLOCK_BYTES;
-use forerun_sim::mrc::{MrcRow, Sequence};
+use forerun_core::retention::Baseline;
+use forerun_sim::mrc::MrcRow;
 use forerun_sim::replay::Map;
-use forerun_trace::record::{Name, Trace};
-use serde::Serialize;
+use forerun_study::human;
+use forerun_study::table::{self, Align};
+use forerun_study::traces;
 use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
@@ -29,10 +26,10 @@ pub(crate) struct MrcArgs {
     /// Trace file
     file: PathBuf,
     /// Retentions: lru, arc, s3fifo, sieve, belady
-    #[arg(long, value_name = "NAME,…", value_delimiter = ',', default_value = "lru", value_parser = retention)]
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',', default_value = "lru", value_parser = traces::kept_by)]
     retention: Vec<&'static Baseline>,
     /// Cache sizes: blocks of 4 KiB, or with a unit bytes (10M)
-    #[arg(long, value_name = "N,…", value_delimiter = ',', required = true, value_parser = blocks)]
+    #[arg(long, value_name = "N,…", value_delimiter = ',', required = true, value_parser = traces::blocks)]
     cache_blocks: Vec<u64>,
     /// Which devices of the trace share a cache: concat (all), only:DEV, one-array-each (rows for each device)
     #[arg(long, value_name = "MAP", default_value = "concat")]
@@ -41,41 +38,15 @@ pub(crate) struct MrcArgs {
     read: ReadArgs,
 }
 
-/// A number of blocks; with a unit, so many bytes in blocks.
-fn blocks(text: &str) -> Result<u64, String> {
-    let wrong = || "expected blocks (1000) or a size of at least a block (10M)".to_owned();
-    let blocks = match text.parse() {
-        Ok(blocks) => blocks,
-        Err(_) => parse_size(text).map_err(|_| wrong())? / BLOCK_BYTES,
-    };
-    if blocks == 0 { Err(wrong()) } else { Ok(blocks) }
-}
-
-fn retention(name: &str) -> Result<&'static Baseline, String> {
-    retention::by_name(name).map_err(|_| {
-        let known: Vec<&str> = BASELINES.iter().map(|row| row.name).collect();
-        format!("there are: {}", known.join(", "))
-    })
-}
-
-#[derive(Serialize)]
-struct Runs {
-    runs: Vec<MrcRow>,
-}
-
 /// Runs all sizes and retentions.
 pub(crate) fn mrc(args: &MrcArgs, ui: &Ui) -> Result<(), CliError> {
     let opened = reading::open(&args.file, &args.read, ui)?;
     let name = args.file.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
     let place = args.file.display().to_string();
-    let mut runs = Vec::new();
-    for (device, sequence) in sequences(&opened.trace, &args.map, &place)? {
-        let input = if device.is_empty() { name.clone() } else { format!("{name}, device {device}") };
-        let rows = forerun_sim::mrc::mrc(&input, &sequence, &args.retention, &args.cache_blocks);
-        runs.extend(rows.map_err(|problem| CliError::failure(&place, problem))?);
-    }
+    let misses =
+        traces::misses((&place, &name), &opened.trace, &args.map, &args.retention, &args.cache_blocks)?;
     if ui.json {
-        return ui.print_json(&Runs { runs });
+        return ui.print_json(&misses);
     }
     let header = [
         ("input", Align::Left),
@@ -86,28 +57,8 @@ pub(crate) fn mrc(args: &MrcArgs, ui: &Ui) -> Result<(), CliError> {
         ("misses", Align::Right),
         ("miss ratio", Align::Right),
     ];
-    let rows: Vec<Vec<String>> = runs.iter().map(cells).collect();
+    let rows: Vec<Vec<String>> = misses.runs.iter().map(cells).collect();
     ui.print(&(table::aligned(&header, &rows).join("\n") + "\n"))
-}
-
-/// The references of each cache, with the device that it serves; no device for a cache that serves all.
-fn sequences(trace: &Trace, map: &Map, place: &str) -> Result<Vec<(String, Sequence)>, CliError> {
-    let name = |device: Name| trace.names[device.0 as usize].clone();
-    let devices: Vec<Name> = match map {
-        Map::Concat => {
-            let all = Sequence::from_trace(trace).map_err(|problem| CliError::failure(place, problem))?;
-            return Ok(vec![(String::new(), all)]);
-        }
-        Map::OneArrayEach => trace.devices(),
-        Map::Only(wanted) => trace.devices().into_iter().filter(|&device| name(device) == *wanted).collect(),
-    };
-    if devices.is_empty() {
-        let known: Vec<String> = trace.devices().into_iter().map(name).collect();
-        let what = format!("no request on such a device moves a byte; devices: {}", known.join(", "));
-        return Err(CliError::usage("--map", what, "use concat, one-array-each or only:DEV"));
-    }
-    let of = |device| Sequence::from_device(trace, device).map(|sequence| (name(device), sequence));
-    devices.into_iter().map(of).collect::<Result<_, _>>().map_err(|problem| CliError::failure(place, problem))
 }
 
 fn cells(row: &MrcRow) -> Vec<String> {

@@ -3,13 +3,13 @@
 
 use super::reading::{ReadArgs, open};
 use crate::error::CliError;
-use crate::html;
-use crate::human;
 use crate::outputs;
 use crate::ui::{Style, Ui};
 use clap::{Args, ValueEnum};
-use forerun_trace::patterns::{Class, GroupBy, PatternOptions, Patterns, Shares, THRESHOLD_MAX, patterns};
-use serde::Serialize;
+use forerun_study::html;
+use forerun_study::human;
+use forerun_study::traces::Classes;
+use forerun_trace::patterns::{Class, GroupBy, PatternOptions, Patterns, THRESHOLD_MAX, patterns};
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
@@ -53,32 +53,6 @@ pub(crate) struct PatternsArgs {
     read: ReadArgs,
 }
 
-#[derive(Serialize)]
-struct Row<'a> {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    name: Option<&'a str>,
-    #[serde(flatten)]
-    shares: &'a Shares,
-    seq_share: f64,
-    loop_share: f64,
-}
-
-impl<'a> Row<'a> {
-    fn new(name: Option<&'a str>, shares: &'a Shares) -> Self {
-        Self { name, shares, seq_share: shares.seq_share(), loop_share: shares.loop_share() }
-    }
-}
-
-#[derive(Serialize)]
-struct Json<'a> {
-    file: String,
-    sha256: &'a str,
-    threshold: u64,
-    by: Option<GroupBy>,
-    total: Row<'a>,
-    groups: Vec<Row<'a>>,
-}
-
 /// Runs it.
 pub(crate) fn run(args: &PatternsArgs, ui: &Ui) -> Result<(), CliError> {
     outputs::check(&[("--html", args.html.as_deref())], std::slice::from_ref(&args.file))?;
@@ -101,18 +75,7 @@ pub(crate) fn run(args: &PatternsArgs, ui: &Ui) -> Result<(), CliError> {
         ui.say(&format!("{}: page written", path.display()));
     }
     if ui.json {
-        return ui.print_json(&Json {
-            file: name,
-            sha256: &opened.hash_hex,
-            threshold: found.threshold,
-            by,
-            total: Row::new(None, &found.total),
-            groups: if by.is_some() {
-                found.groups.iter().map(|group| Row::new(Some(&group.name), &group.shares)).collect()
-            } else {
-                Vec::new()
-            },
-        });
+        return ui.print_json(&Classes::new(name, &opened.hash_hex, by, &found));
     }
     ui.print(&text(&name, by, &found, ui))
 }

@@ -1,10 +1,10 @@
 //! How commands read a trace: the options that say what the file does not, and what is said of records passed over.
 
-use crate::error::{CliError, Kind};
-use crate::human;
+use crate::error::CliError;
 use crate::ui::Ui;
 use clap::Args;
-use forerun_trace::{ColumnMapping, Format, Opened, ReadOptions, TraceError};
+use forerun_study::human;
+use forerun_trace::{ColumnMapping, Format, Opened, ReadOptions};
 use std::path::Path;
 
 /// How a trace is read.
@@ -33,16 +33,12 @@ pub(crate) fn open(path: &Path, args: &ReadArgs, ui: &Ui) -> Result<Opened, CliE
         limit: args.limit,
         ..ReadOptions::default()
     };
-    let opened = forerun_trace::open(path, &options).map_err(|problem: TraceError| {
-        let remedy = match &problem {
-            // Of a file that is no trace at all, no record would be left.
-            TraceError::Malformed(bad) if !args.skip_bad && bad.format != "unknown" => {
-                "--skip-bad passes over such records"
-            }
-            _ => "",
-        };
-        CliError::new(Kind::Failure, "", problem, remedy)
-    })?;
+    let opened = if path.as_os_str() == "-" {
+        forerun_trace::read_from("standard input", std::io::stdin().lock(), &options)
+    } else {
+        forerun_trace::open(path, &options)
+    };
+    let opened = opened.map_err(|problem| forerun_study::traces::unreadable(&problem, args.skip_bad))?;
     if opened.trace.skipped > 0 {
         ui.say(&format!(
             "{}: {} bad records passed over",

@@ -4,7 +4,7 @@
 //! plain lines: into the file itself if that is to be plain CSV, else into FILE.partial.csv, which becomes FILE in its format
 //! when the server has ended. After a kill the lines are still there and are a trace like any other.
 
-use super::trace;
+use super::writing;
 use crate::error::CliError;
 use crate::ui::Ui;
 use forerun_trace::{Format, ReadOptions};
@@ -25,7 +25,7 @@ impl Recording {
     pub(crate) fn to(file: &Path) -> Result<Self, CliError> {
         let packed =
             ["gz", "xz", "zst"].iter().any(|end| file.extension().is_some_and(|other| other == *end));
-        if trace::target(file, None)? == Format::Csv && !packed {
+        if writing::target(file, None)? == Format::Csv && !packed {
             return Ok(Self { file: file.to_owned(), lines: file.to_owned() });
         }
         let mut lines = file.as_os_str().to_owned();
@@ -58,7 +58,7 @@ impl Recording {
         }
         let opened = forerun_trace::open(&self.lines, &ReadOptions::of(Format::Csv))
             .map_err(|problem| CliError::failure("--record", problem))?;
-        let _ = trace::write(&self.file, None, &opened.trace, ui)?;
+        let _ = writing::write(&self.file, None, &opened.trace, ui)?;
         std::fs::remove_file(&self.lines).map_err(|problem| CliError::file(&self.lines, &problem))
     }
 }

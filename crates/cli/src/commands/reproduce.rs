@@ -1,17 +1,18 @@
 //! `reproduce PAPER`: the figures of a paper, row by row: what the paper says, what the simulator measured, and whether
 //! it holds.
 
-use crate::claims::{holds, memory, paper, tally, tells_memory};
 use crate::error::{CliError, Kind};
-use crate::human;
-use crate::table::{self, Align};
+use crate::outputs;
 use crate::ui::{Style, Ui};
-use crate::{csv, html, outputs};
 use clap::{Args, Subcommand};
 use forerun_papers::{
     Grid, GridLine, Kind as RowKind, Options, ReproduceError, Reproduction, Row, Step, Study,
 };
 use forerun_sim::error::RunError;
+use forerun_study::claims::{holds, memory, paper, tally, tells_memory};
+use forerun_study::human;
+use forerun_study::table::{self, Align};
+use forerun_study::{csv, html};
 use indicatif::ProgressBar;
 use std::path::PathBuf;
 use std::sync::OnceLock;

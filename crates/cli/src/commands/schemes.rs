@@ -2,36 +2,14 @@
 
 use crate::error::CliError;
 use crate::ui::{Style, Ui};
-use forerun_core::registry::{ROWS, Row};
-use serde::Serialize;
+use forerun_core::registry::ROWS;
+use forerun_study::listing;
 use std::fmt::Write as _;
-
-#[derive(Serialize)]
-struct Listing {
-    schemes: Vec<Entry>,
-}
-
-#[derive(Serialize)]
-struct Entry {
-    name: &'static str,
-    layer: &'static str,
-    about: &'static str,
-    source: &'static str,
-    parameters: Vec<Parameter>,
-}
-
-#[derive(Serialize)]
-struct Parameter {
-    name: &'static str,
-    unit: &'static str,
-    default: String,
-    about: &'static str,
-}
 
 /// Prints all rows.
 pub(crate) fn list(ui: &Ui) -> Result<(), CliError> {
     if ui.json {
-        return ui.print_json(&Listing { schemes: ROWS.iter().map(|row| entry(row)).collect() });
+        return ui.print_json(&listing::schemes());
     }
     let mut text = String::new();
     for row in ROWS {
@@ -60,23 +38,4 @@ pub(crate) fn list(ui: &Ui) -> Result<(), CliError> {
          asp(ghosts=off), asp+seqp:128KiB, rpp(linux-2.4)\n",
     );
     ui.print(&text)
-}
-
-fn entry(row: &Row) -> Entry {
-    Entry {
-        name: row.name,
-        layer: row.layer.name(),
-        about: row.about,
-        source: row.source,
-        parameters: row
-            .params
-            .iter()
-            .map(|param| Parameter {
-                name: param.name,
-                unit: param.unit.name(),
-                default: param.default.to_string(),
-                about: param.about,
-            })
-            .collect(),
-    }
 }

@@ -9,7 +9,6 @@ mod speech;
 
 use super::recording::Recording;
 use crate::error::{CliError, Kind};
-use crate::human;
 use crate::ui::Ui;
 use clap::{ArgMatches, Args, ValueEnum};
 use forerun_core::array::{ArraySpec, Level};
@@ -21,6 +20,7 @@ use forerun_serve::options::{
     MemberTlsOptions, Options, TlsOptions, Transfer, What,
 };
 use forerun_serve::{Direct, Metrics, Prepared, Server};
+use forerun_study::human;
 use serde::Serialize;
 use std::io::ErrorKind;
 use std::net::{SocketAddr, ToSocketAddrs as _};

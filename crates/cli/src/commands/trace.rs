@@ -1,21 +1,28 @@
 //! `trace`: what is in a trace, from one format to another, recorded from the kernel, or made from a workload.
 
+use super::part;
 use super::patterns;
+use super::quieted::{self, Quieted};
 use super::reading::{ReadArgs, open};
+use super::writing::{target, write, wrote};
 use crate::error::{CliError, Kind};
-use crate::human::{self, float};
 use crate::outputs;
 use crate::ui::{Style, Ui};
 use clap::{Args, Subcommand};
+use forerun_machine::device::BlockDevice;
+use forerun_machine::{Machine, Root, likeness, recorded};
 use forerun_sim::workload::Workload;
+use forerun_study::assumed;
+use forerun_study::human::{self, float};
+use forerun_trace::record::Trace;
 use forerun_trace::{Format, TraceInfo};
 use forerun_watch::device::Device;
 use forerun_watch::files::{self, FilesOptions};
 use forerun_watch::outcome::{Ended, Progress, RecordError};
 use forerun_watch::record::{self, RecordOptions, Recording, Source};
-use serde::Serialize;
 use std::ffi::OsString;
 use std::fmt::Write as _;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, LazyLock};
@@ -41,7 +48,8 @@ static INFO_HELP: LazyLock<String> = LazyLock::new(|| {
 static CONVERT_HELP: LazyLock<String> = LazyLock::new(|| {
     format!(
         "Examples:\n  forerun trace convert trace.blkparse trace.parquet\n  forerun trace convert in.csv.gz \
-         out.fio --to fio3\n\nWhat the target cannot hold is said on stderr.\n\n{}",
+         out.fio --to fio3\n  \
+         zcat in.gz | forerun trace convert - - --to csv | head\n\n`-` is standard input and output, which is CSV without --to. What the target cannot hold is said on stderr.\n\n{}",
         *FORMATS
     )
 });
@@ -88,6 +96,12 @@ pub(crate) enum TraceCommand {
     /// Record the block reads and writes of a device or of a command, or what a command reads of files
     #[command(after_help = RECORD_HELP)]
     Record(RecordArgs),
+    /// A part of a trace: a stretch of time, some processes, a sample that keeps reuse
+    #[command(after_help = part::CUT_HELP)]
+    Cut(part::CutArgs),
+    /// A trace that can be shown to others: names hashed under a key, how it reads kept
+    #[command(after_help = part::ANONYMIZE_HELP)]
+    Anonymize(part::AnonymizeArgs),
     /// Write a workload out as a trace
     #[command(after_help = SYNTH_HELP.as_str())]
     Synth(SynthArgs),
@@ -105,9 +119,9 @@ pub(crate) struct InfoArgs {
 /// Options of `trace convert`.
 #[derive(Debug, Args)]
 pub(crate) struct ConvertArgs {
-    /// Trace file
+    /// Trace file, or - for standard input
     input: PathBuf,
-    /// File to write; .gz, .xz and .zst are packed
+    /// File to write, or - for standard output; .gz, .xz and .zst are packed
     output: PathBuf,
     /// Format to write [default: by the ending of the file; parquet]
     #[arg(long, value_name = "FORMAT")]
@@ -131,6 +145,10 @@ pub(crate) struct RecordArgs {
     /// With --files: only files below this folder; may be given many times
     #[arg(long, value_name = "DIR", requires = "files")]
     dir: Vec<PathBuf>,
+    /// The kernel's read-ahead of the device during the recording: as it is, or off, so that requests are the programs' own. It
+    /// is put back at the end, after a SIGKILL by the next recording
+    #[arg(long, value_name = "keep|off", default_value = "keep", value_parser = ["keep", "off"])]
+    read_ahead: String,
     /// Stop after so many seconds; a command is then ended
     #[arg(long, value_name = "N")]
     seconds: Option<u64>,
@@ -165,16 +183,10 @@ pub(crate) fn run(command: &TraceCommand, ui: &Ui) -> Result<(), CliError> {
         TraceCommand::Patterns(args) => patterns::run(args, ui),
         TraceCommand::Convert(args) => convert(args, ui),
         TraceCommand::Record(args) => record(args, ui),
+        TraceCommand::Cut(args) => part::cut(args, ui),
+        TraceCommand::Anonymize(args) => part::anonymize(args, ui),
         TraceCommand::Synth(args) => synth(args, ui),
     }
-}
-
-#[derive(Serialize)]
-struct InfoJson<'a> {
-    file: String,
-    sha256: &'a str,
-    #[serde(flatten)]
-    info: &'a TraceInfo,
 }
 
 fn info(args: &InfoArgs, ui: &Ui) -> Result<(), CliError> {
@@ -182,11 +194,14 @@ fn info(args: &InfoArgs, ui: &Ui) -> Result<(), CliError> {
     let info = opened.trace.info();
     if ui.json {
         let file = args.file.display().to_string();
-        return ui.print_json(&InfoJson { file, sha256: &opened.hash_hex, info: &info });
+        return ui.print_json(&forerun_study::traces::Info { file, sha256: &opened.hash_hex, info: &info });
     }
     let mut text = format!("{}\n", ui.paint(Style::Bold, &args.file.display().to_string()));
     for (name, value) in facts(&info) {
         // Writing to a string cannot fail, here and below.
+        let _ = writeln!(text, "  {name:<14} {value}");
+    }
+    for (name, value) in &info.about {
         let _ = writeln!(text, "  {name:<14} {value}");
     }
     let _ = writeln!(text, "  {:<14} {}", "sha256", opened.hash_hex);
@@ -276,10 +291,6 @@ fn size_bars(info: &TraceInfo) -> String {
 }
 
 fn convert(args: &ConvertArgs, ui: &Ui) -> Result<(), CliError> {
-    if args.output.as_os_str() == "-" {
-        let remedy = "name a file; /dev/stdout is one, with --to FORMAT";
-        return Err(CliError::usage("OUTPUT", "`-` is no file", remedy));
-    }
     outputs::check(&[("OUTPUT", Some(&args.output))], std::slice::from_ref(&args.input))?;
     let opened = open(&args.input, &args.read, ui)?;
     wrote(&args.output, &write(&args.output, args.to, &opened.trace, ui)?, None, ui)
@@ -298,74 +309,6 @@ fn synth(args: &SynthArgs, ui: &Ui) -> Result<(), CliError> {
     wrote(&args.output, &write(&args.output, args.to, &workload.to_trace(args.seed), ui)?, None, ui)
 }
 
-/// The format that was asked for, or that the file's ending means; a name without one means Parquet.
-pub(crate) fn target(path: &Path, asked: Option<Format>) -> Result<Format, CliError> {
-    let name = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
-    let bare = [".gz", ".xz", ".zst"].iter().find_map(|packed| name.strip_suffix(packed)).unwrap_or(&name);
-    match (asked, Path::new(bare).extension().map(|ending| ending.to_string_lossy())) {
-        (Some(asked), _) => Ok(asked),
-        (None, None) => Ok(Format::Parquet),
-        (None, Some(ending)) => match ending.as_ref() {
-            "parquet" => Ok(Format::Parquet),
-            "csv" => Ok(Format::Csv),
-            "lirs" => Ok(Format::Lirs),
-            "spc" => Ok(Format::Spc),
-            _ => Err(CliError::usage(
-                &path.display().to_string(),
-                format!("`.{ending}` is the ending of no format that is written"),
-                "endings are .parquet, .csv, .lirs and .spc, with .gz, .xz or .zst behind them; other formats are \
-                 written by `forerun trace convert IN OUT --to FORMAT`",
-            )),
-        },
-    }
-}
-
-/// Writes a trace, and says what its format does not hold.
-pub(crate) fn write(
-    path: &Path,
-    to: Option<Format>,
-    trace: &forerun_trace::record::Trace,
-    ui: &Ui,
-) -> Result<Written, CliError> {
-    let format = target(path, to)?;
-    let written = forerun_trace::write(path, format, trace)
-        .map_err(|problem| CliError::failure(&path.display().to_string(), problem))?;
-    ui.say(&format!("{}: {} records written as {format}", path.display(), human::count(written.records)));
-    let losses: Vec<String> = written.losses.iter().map(ToString::to_string).collect();
-    for loss in &losses {
-        ui.say(&format!("  not in it: {loss}"));
-    }
-    Ok(Written { format: format.to_string(), records: written.records, losses })
-}
-
-/// A trace that stands in a file now.
-pub(crate) struct Written {
-    format: String,
-    records: u64,
-    losses: Vec<String>,
-}
-
-/// With `--json` says what was written; `lost` are events of a recording that nobody could keep.
-fn wrote(path: &Path, written: &Written, lost: Option<u64>, ui: &Ui) -> Result<(), CliError> {
-    if !ui.json {
-        return Ok(());
-    }
-    let Written { format, records, losses } = written;
-    let file = path.display().to_string();
-    ui.print_json(&WrittenJson { file: &file, format, records: *records, losses, lost })
-}
-
-#[derive(Serialize)]
-struct WrittenJson<'a> {
-    file: &'a str,
-    format: &'a str,
-    records: u64,
-    /// What the format does not hold, in words.
-    losses: &'a [String],
-    #[serde(skip_serializing_if = "Option::is_none")]
-    lost: Option<u64>,
-}
-
 fn record(args: &RecordArgs, ui: &Ui) -> Result<(), CliError> {
     if args.device.is_none() && args.command.is_empty() {
         let remedy =
@@ -379,10 +322,23 @@ fn record(args: &RecordArgs, ui: &Ui) -> Result<(), CliError> {
     // Before anything runs: what cannot be written is not recorded.
     target(&args.output, args.to)?;
     outputs::check(&[("--output", Some(&args.output))], &[])?;
+    quieted::restore(ui);
     let stop =
         forerun_watch::signals::stop_flag().map_err(|problem| CliError::failure("signals", problem))?;
+    let place = Place::of(args);
+    let _quieted = match (args.read_ahead.as_str(), place.device()) {
+        ("off", Some(device)) => Some(Quieted::device(&device.name)?),
+        ("off", None) => {
+            return Err(CliError::usage(
+                "--read-ahead off",
+                "it is not known of which device",
+                "name it with --device",
+            ));
+        }
+        _ => None,
+    };
     if args.files {
-        return record_files(args, stop, ui);
+        return record_files(args, &place, stop, ui);
     }
     let source = match (&args.device, args.command.is_empty()) {
         (Some(device), true) => Source::Device(device.clone()),
@@ -394,7 +350,14 @@ fn record(args: &RecordArgs, ui: &Ui) -> Result<(), CliError> {
     options.stop = Some(stop);
     let recording = watched("requests", ui, |progress| record::record(&options, progress))?;
     remarks(&recording, ui);
-    finish(args, &recording.trace, recording.ended, recording.lost, ui)
+    if let Some(kib) = place.read_ahead().filter(|kib| *kib > 0 && args.read_ahead == "keep") {
+        ui.say(&format!(
+            "requests are as the kernel's read-ahead of {kib} KiB made them: where reads of files are compared, record with --files, or \
+             with --read-ahead off"
+        ));
+    }
+    let trace = place.said(recording.trace, args);
+    finish(args, &trace, recording.ended, recording.lost, ui)
 }
 
 /// Records with a spinner that says how much there is.
@@ -423,7 +386,7 @@ fn watched<T>(
     })
 }
 
-fn record_files(args: &RecordArgs, stop: Arc<AtomicBool>, ui: &Ui) -> Result<(), CliError> {
+fn record_files(args: &RecordArgs, place: &Place, stop: Arc<AtomicBool>, ui: &Ui) -> Result<(), CliError> {
     let mut options = FilesOptions::new(args.command.clone());
     options.folders.clone_from(&args.dir);
     options.duration = args.seconds.map(Duration::from_secs);
@@ -440,7 +403,54 @@ fn record_files(args: &RecordArgs, stop: Arc<AtomicBool>, ui: &Ui) -> Result<(),
     if !recording.exact {
         ui.say("this kernel does not trace system calls: reads are in whole pages, without durations");
     }
-    finish(args, &recording.trace, recording.ended, recording.lost, ui)
+    let trace = place.said(recording.trace, args);
+    finish(args, &trace, recording.ended, recording.lost, ui)
+}
+
+/// The machine, and the device that is recorded.
+struct Place {
+    machine: Option<Machine>,
+    name: Option<String>,
+}
+
+impl Place {
+    /// The device that is named, else the one that holds the folder that is named, else this folder's.
+    fn of(args: &RecordArgs) -> Self {
+        let machine = Machine::read(&Root::host()).ok();
+        let name = machine.as_ref().and_then(|machine| {
+            let folder = args.dir.first().map_or(Path::new("."), PathBuf::as_path);
+            let about = std::fs::metadata(args.device.as_deref().unwrap_or(folder)).ok()?;
+            let number = if args.device.is_some() { about.rdev() } else { about.dev() };
+            let number = assumed::number(number);
+            let device = match args.device {
+                Some(_) => machine.device_of_number(&number),
+                None => likeness::device_of_folder(machine, Some(&number)),
+            };
+            device.map(|device| device.name.clone())
+        });
+        Self { machine, name }
+    }
+
+    fn device(&self) -> Option<&BlockDevice> {
+        self.machine.as_ref()?.device(self.name.as_deref()?)
+    }
+
+    fn read_ahead(&self) -> Option<u64> {
+        self.device()?.read_ahead_kib
+    }
+
+    /// The trace with what is known of the machine.
+    fn said(&self, mut trace: Trace, args: &RecordArgs) -> Trace {
+        let Some(machine) = &self.machine else { return trace };
+        trace.about = recorded::about(&Root::host(), machine, self.device());
+        // Of reads of files it is known before the kernel has read ahead.
+        let ahead = if args.files { None } else { self.read_ahead() };
+        if let Some(kib) = ahead {
+            let told = if args.read_ahead == "off" { "off".to_owned() } else { format!("{kib} KiB") };
+            trace.about.insert("kernel_read_ahead".into(), told);
+        }
+        trace
+    }
 }
 
 fn remarks(recording: &Recording, ui: &Ui) {
@@ -456,13 +466,7 @@ fn remarks(recording: &Recording, ui: &Ui) {
 }
 
 /// Writes the trace, whatever became of the command; a command that failed fails us, as it would without us.
-fn finish(
-    args: &RecordArgs,
-    trace: &forerun_trace::record::Trace,
-    ended: Ended,
-    lost: u64,
-    ui: &Ui,
-) -> Result<(), CliError> {
+fn finish(args: &RecordArgs, trace: &Trace, ended: Ended, lost: u64, ui: &Ui) -> Result<(), CliError> {
     if ended == Ended::Full {
         ui.say("stopped at the largest number of requests that is kept");
     }

@@ -1,10 +1,10 @@
 //! `forerun watch`: a command, read ahead of by what its last runs taught; without one, all programs (`watch_all.rs`).
 
 use crate::error::{CliError, Kind};
-use crate::human;
 use crate::ui::Ui;
 use clap::Args;
 use forerun_core::registry::SchemeSpec;
+use forerun_study::human;
 use forerun_watch::follow::{self, Decision, FollowError, FollowOptions, Report};
 use forerun_watch::outcome::{Ended, RecordError};
 use forerun_watch::replay::Replayed;

@@ -2,8 +2,8 @@
 
 use super::watch::{RunJson, WatchArgs, summary};
 use crate::error::{CliError, Kind};
-use crate::human;
 use crate::ui::Ui;
+use forerun_study::human;
 use forerun_watch::daemon::{self, DaemonError, DaemonOptions, Run, RunWhat, Said, Sums, Told, Why};
 use forerun_watch::follow::Decision;
 use forerun_watch::outcome::RecordError;

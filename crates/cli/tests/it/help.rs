@@ -19,6 +19,7 @@ const SUBCOMMANDS: &[&[&str]] = &[
     &["sim"],
     &["compare"],
     &["mrc"],
+    &["sweep"],
     &["reproduce", "asp"],
     &["serve"],
     &["config", "show"],

@@ -430,3 +430,35 @@ fn what_was_learned_in_one_run_is_kept_for_the_next_and_bound_to_its_volume() {
     let said = fails(&how("recall", "gp3", "--manifest"), 1);
     assert!(said.contains(path) && said.contains("--learn FILE"), "{said}");
 }
+
+#[test]
+fn a_recording_says_its_machine_and_a_comparison_takes_it() {
+    use forerun_trace::record::{Record, Trace};
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("t.parquet");
+    let pairs = [
+        ("device", "sdq"),
+        ("like.device", "hdd-20tb"),
+        ("like.array", "raid5:5x64KiB"),
+        ("like.scheduler", "clook"),
+        ("kernel_read_ahead", "8192 KiB"),
+    ];
+    let about = pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).into_iter().collect();
+    let records = (0..50).map(|at| Record { offset: at * 4096, bytes: 4096, ..Record::BLANK }).collect();
+    let trace = Trace { names: vec![String::new()], records, about, ..Trace::default() };
+    forerun_trace::write(&file, forerun_trace::Format::Parquet, &trace).expect("written");
+    let path = file.to_str().expect("text");
+    let info = output(&["trace", "info", path]);
+    assert!(info.contains("like.device") && info.contains("8192 KiB"), "{info}");
+    let copy = folder.path().join("copy.parquet");
+    output(&["--quiet", "trace", "convert", path, copy.to_str().expect("text")]);
+    let table = output(&["compare", copy.to_str().expect("text"), "--scheme", "strip", "--no-bounds"]);
+    for part in ["hdd-20tb", "raid5:5x64KiB", "recorded on sdq"] {
+        assert!(table.contains(part), "{part}: {table}");
+    }
+    let csv = folder.path().join("t.csv");
+    let said =
+        super::forerun(&["trace", "convert", path, csv.to_str().expect("text")]).output().expect("it runs");
+    let said = String::from_utf8_lossy(&said.stderr).into_owned();
+    assert!(said.contains("not in it: the machine on which it was recorded"), "{said}");
+}

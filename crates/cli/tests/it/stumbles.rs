@@ -1,6 +1,6 @@
 //! What new users got wrong, and what they are told: one line that names the place and the way out.
 
-use super::{SMALL, fails, output};
+use super::{SMALL, fails, forerun, output};
 
 #[test]
 fn a_cache_without_a_unit_is_asked_about() {
@@ -36,15 +36,13 @@ fn a_recording_of_nothing_names_both_ways_and_a_missing_device_is_no_fault_of_th
 }
 
 #[test]
-fn a_dash_is_no_file_and_a_file_that_is_no_trace_has_no_records_to_pass_over() {
+fn a_file_that_is_no_trace_has_no_records_to_pass_over() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("text");
     std::fs::write(&file, "garbage line\n").expect("written");
     let file = file.to_str().expect("UTF-8");
     let said = fails(&["trace", "info", file], 1);
     assert!(!said.contains("--skip-bad"), "{said}");
-    let said = fails(&["trace", "convert", file, "-", "--to", "csv"], 2);
-    assert!(said.contains("/dev/stdout") && !std::path::Path::new("-").exists(), "{said}");
 }
 
 #[test]
@@ -61,4 +59,49 @@ fn what_is_served_and_where_is_asked_for_in_its_own_words() {
 fn help_begins_with_what_it_is_for() {
     let text = output(&["--help"]);
     assert!(text.starts_with("Forerun reads storage ahead"), "{text}");
+}
+
+/// Three requests, as CSV.
+const LINES: &str =
+    "t,dev,off,bytes,op,pid,file\n0,sda,0,4096,R,a,\n1,sda,4096,4096,R,b,\n2,sda,1048576,4096,R,a,\n";
+
+#[test]
+fn a_dash_is_standard_input_and_standard_output() {
+    let done = forerun(&["--quiet", "trace", "convert", "-", "-"]).write_stdin(LINES).assert().success();
+    let told = String::from_utf8(done.get_output().stdout.clone()).expect("UTF-8");
+    assert_eq!(told.lines().count(), 4, "{told}");
+    assert!(told.contains("1048576") && !std::path::Path::new("-").exists(), "{told}");
+    let done = forerun(&["trace", "info", "-", "--json"]).write_stdin(told).assert().success();
+    let info: serde_json::Value = serde_json::from_slice(&done.get_output().stdout).expect("JSON");
+    assert_eq!(info["requests"], 3);
+}
+
+#[test]
+fn more_requests_than_anybody_can_wait_for_are_refused() {
+    let said = fails(&["sim", "random:requests=99999999999999", "--scheme", "none"], 2);
+    assert!(said.contains("requests") && said.contains("1000000000"), "{said}");
+}
+
+#[test]
+fn a_part_of_a_trace_is_cut_and_a_trace_to_be_shown_names_nothing() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("t.csv");
+    std::fs::write(&file, LINES).expect("written");
+    let file = file.to_str().expect("UTF-8");
+    let part = output(&["--quiet", "trace", "cut", file, "-", "--process", "a", "--from", "1"]);
+    assert_eq!(part.lines().count(), 2, "{part}");
+    let said = fails(&["trace", "cut", file, "-", "--process", "nobody"], 2);
+    assert!(said.contains("no request is in this part"), "{said}");
+    fails(&["trace", "cut", file, "-"], 2);
+    let key = folder.path().join("key");
+    std::fs::write(&key, "a secret of sixteen").expect("written");
+    let hidden = |words: &[&str]| {
+        let all: Vec<&str> =
+            ["--quiet", "trace", "anonymize", file, "-"].iter().chain(words).copied().collect();
+        output(&all)
+    };
+    let keyed = ["--key-file", key.to_str().expect("UTF-8")];
+    assert_eq!(hidden(&keyed), hidden(&keyed));
+    assert_ne!(hidden(&[]), hidden(&[]));
+    assert!(!hidden(&[]).contains("sda") && hidden(&[]).lines().count() == 4);
 }

@@ -100,8 +100,6 @@ pub struct Times {
     disks: Vec<Seen>,
     /// Times of all classes as they are believed now, ns: latency and turn of a command of no block, and of each block.
     believed: [Believed; CLASSES],
-    /// The time of one more block in a latency and in a turn, as it was when commands of different lengths were seen last.
-    slopes: [Option<f64>; 2],
     /// Commands, and those that found their disk idle: the last ones.
     found: f64,
     found_idle: f64,
@@ -127,7 +125,6 @@ impl Times {
             turn: [Line::default(); CLASSES],
             disks: seen,
             believed: [Believed::default(); CLASSES],
-            slopes: [None; 2],
             found: 0.0,
             found_idle: 0.0,
             samples: 0,
@@ -215,11 +212,7 @@ impl Times {
                 known.fold((0.0, 0.0), |(sum, n), (slope, weight)| (sum + slope * weight, n + weight));
             (n > 0.0).then(|| sum / n)
         };
-        // Where all commands are alike for long, what longer ones took is remembered.
-        for (known, lines) in self.slopes.iter_mut().zip([&self.latency, &self.turn]) {
-            *known = slope_of(lines).or(*known);
-        }
-        let [latency_slope, turn_slope] = self.slopes;
+        let (latency_slope, turn_slope) = (slope_of(&self.latency), slope_of(&self.turn));
         let share = if has_head { 1.0 } else { 1.0 / TURN_ONE_IN };
         for class in 0..CLASSES {
             let (first, block) = self.prior_of(class);
@@ -301,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn what_longer_commands_take_is_remembered_where_all_are_short_for_long() {
+    fn where_its_reader_alone_waits_for_a_command_the_latency_counts() {
         let mut times = Times::new(CostModel { half_rotation: Nanos(0), ..CostModel::default() }, 1);
         let mut now = Nanos(0);
         let mut read = |times: &mut Times, n: u64, blocks: u64| {
@@ -310,10 +303,9 @@ mod tests {
             times.ended(now, 0, n * 1_000_000, blocks, left);
         };
         (0..64).for_each(|n| read(&mut times, n, 1 + n % 2 * 31));
-        (64..5_000).for_each(|n| read(&mut times, n, 1));
         let (one, strip) = (times.charge(false, 1), times.charge(false, 32));
         assert!((99_000..101_000).contains(&one) && (400_000..420_000).contains(&strip), "{one} {strip}");
-        assert!(times.turn(false, 1) < one / 2, "its reader alone waits for it, so the latency counts");
+        assert!(times.turn(false, 1) < one / 2, "others would wait for less");
     }
 
     #[test]

@@ -54,8 +54,6 @@ const TRIAL_BLOCKS: u64 = 2_048;
 const TRUST_EVERY: u64 = 32;
 /// Misses up to which trust that was lost may come back.
 const ASKED_MAX: u64 = 512;
-/// One in so many misses reads its blocks alone, so that it stays known what they would take.
-const PROBE_ONE_IN: u64 = 64;
 /// Reads within which a stake must come back.
 const STAKE_READS: u64 = 8_192;
 
@@ -135,8 +133,6 @@ pub struct Grains {
     missed_strips: u64,
     grain: Grain,
     reads: [u64; 3],
-    /// Misses for which more than blocks was chosen.
-    widened: u64,
     switch: Switch,
 }
 
@@ -168,18 +164,8 @@ impl Grains {
             missed_strips: 0,
             grain: Grain::Strip,
             reads: [0; 3],
-            widened: 0,
             switch: Switch::default(),
         }
-    }
-
-    /// What is read for a miss: the grain that costs least, and now and then blocks.
-    const fn choice(&mut self) -> Grain {
-        if matches!(self.grain, Grain::Block) {
-            return Grain::Block;
-        }
-        self.widened += 1;
-        if self.widened.is_multiple_of(PROBE_ONE_IN) { Grain::Block } else { self.grain }
     }
 
     /// A read of blocks that lie in one strip: charges every ledger.
@@ -280,7 +266,7 @@ impl Policy for Grains {
             let missed = |outcome: &super::Outcome| outcome.is_miss();
             let Some(first) = outcomes.iter().position(missed) else { continue };
             let last = outcomes.iter().rposition(missed).unwrap_or(first);
-            let grain = if self.trusts(world) { Grain::Strip } else { self.choice() };
+            let grain = if self.trusts(world) { Grain::Strip } else { self.grain };
             self.reads[grain as usize] += 1;
             if grain != Grain::Block {
                 let blocks = grain.blocks(strip.blocks);

@@ -3,6 +3,7 @@
 use super::{Part, SchemeSpec};
 use crate::policy::Policy;
 use crate::retention::adapter::ByLine;
+use crate::retention::contract::Retention;
 use crate::retention::lru::Lru;
 use crate::row::{Choice, Layer, LayerShape, Make};
 use crate::scheme::Scheme;
@@ -38,6 +39,23 @@ impl SchemeSpec {
                 _ => policies.extend(policy(part, shape)),
             }
         }
+        BuiltLayer::assemble(policies, keep, layer, shape)
+    }
+}
+
+impl BuiltLayer {
+    /// A layer in which a policy of the caller's making decides, beside what is usual there.
+    #[must_use]
+    pub fn under(policy: Box<dyn Policy>, layer: Layer, shape: &LayerShape) -> Self {
+        Self::assemble(Vec::from([policy]), None, layer, shape)
+    }
+
+    fn assemble(
+        policies: Vec<Box<dyn Policy>>,
+        keep: Option<fn(usize) -> Box<dyn Retention>>,
+        layer: Layer,
+        shape: &LayerShape,
+    ) -> Self {
         let strip_lines = layer == Layer::Array && keep.is_none();
         let line_blocks = if strip_lines { shape.strip_blocks } else { 1 };
         let lines = (shape.cache_blocks / line_blocks).max(1) as usize;
@@ -46,7 +64,7 @@ impl SchemeSpec {
             None => Box::new(ByLine::new(Lru::new(lines))),
         });
         let wants = scheme.wants();
-        BuiltLayer {
+        Self {
             line_blocks: wants.line_blocks.unwrap_or(line_blocks),
             ahead_blocks_max: wants.ahead_blocks_max.unwrap_or(shape.cache_blocks / AHEAD_ONE_IN),
             scheme,

@@ -4,7 +4,7 @@ use super::draw::Draw;
 use super::stamp::{BLOCK_GRAINS, GRAIN, encode, stamp};
 use crate::nbd::handshake::{Tls, option_bytes};
 use crate::nbd::session::{Room, Session};
-use crate::nbd::wire::{CHUNK_MAGIC, Command, Request, SIMPLE_MAGIC, request_bytes};
+use crate::nbd::wire::{CHUNK_MAGIC, Command, Request, SIMPLE_MAGIC, request, request_bytes};
 use crate::raw::Arena;
 use crate::volume::Answer;
 use forerun_core::units::Nanos;
@@ -19,6 +19,8 @@ const LONG_BLOCKS_MAX: u64 = 24;
 pub(super) struct Habits {
     /// Shares of reads, writes, flushes and hints.
     shares: [u64; 4],
+    /// One in so many writes brings zeroes.
+    zeroes: u64,
     /// One in so many writes is durable.
     durable: u64,
     /// Blocks at the beginning to which half of all goes, where it meets others.
@@ -30,7 +32,8 @@ impl Habits {
     pub(super) fn of(draw: &mut Draw, careful: bool) -> Self {
         let shares = draw.pick(&[[8, 7, 1, 1], [3, 8, 5, 0], [9, 4, 1, 2], [4, 5, 4, 1], [2, 6, 7, 0]]);
         let shares = if careful { [1, 3, 3 + draw.below(5), 0] } else { shares };
-        Self { shares, durable: draw.pick(&[3, 10]), hot_blocks: draw.pick(&[2, 5, 16]) }
+        let zeroes = draw.pick(&[3, 10]);
+        Self { shares, zeroes, durable: draw.pick(&[3, 10]), hot_blocks: draw.pick(&[2, 5, 16]) }
     }
 
     fn command(&self, draw: &mut Draw) -> Command {
@@ -65,6 +68,19 @@ impl Op {
     pub(super) const fn grains(&self) -> std::ops::Range<usize> {
         let first = self.request.offset as usize / GRAIN;
         first..first + self.request.length as usize / GRAIN
+    }
+
+    /// Those that it changes: a TRIM leaves blocks alone of which it covers a part.
+    pub(super) const fn changed_grains(&self, all: usize) -> std::ops::Range<usize> {
+        let grains = self.grains();
+        match self.request.command {
+            Command::Trim => {
+                let first = grains.start.div_ceil(BLOCK_GRAINS) * BLOCK_GRAINS;
+                let end = if grains.end == all { all } else { grains.end / BLOCK_GRAINS * BLOCK_GRAINS };
+                first..if end > first { end } else { first }
+            }
+            _ => grains,
+        }
     }
 
     /// The blocks of the volume that it touches.
@@ -145,6 +161,16 @@ impl Client {
         let first_is_flush = self.next_cookie == 1 && draw.one_in(3);
         let command = if first_is_flush { Command::Flush } else { habits.command(draw) };
         let flags = u16::from(command == Command::Write && draw.one_in(habits.durable));
+        let (command, flags) = match command {
+            Command::Write if draw.one_in(habits.zeroes) => {
+                if draw.one_in(3) {
+                    (Command::Trim, flags)
+                } else {
+                    (Command::WriteZeroes, flags | draw.pick(&[0, request::NO_HOLE]))
+                }
+            }
+            other => (other, flags),
+        };
         let (first, len) = if command == Command::Flush { (0, 0) } else { (first, len) };
         let cookie = self.next_cookie;
         self.next_cookie += 1;

@@ -10,7 +10,7 @@
 
 use super::draw::Draw;
 use super::floors::{ANY, Floors, OVER, UNSENT};
-use super::stamp::{BLOCK_GRAINS, GARBAGE, GRAIN, SECTOR_GRAINS, decode, encode, grain_of, version_of};
+use super::stamp::{BLOCK_GRAINS, GARBAGE, GRAIN, SECTOR_GRAINS, ZERO, decode, encode, grain_of, version_of};
 use super::weather::Weather;
 use crate::backend::{Done, Kind, Task, Token};
 use forerun_core::units::Nanos;
@@ -98,6 +98,8 @@ pub(super) struct Disks {
     commands: u64,
     /// When each write of a client arrived at the volume, by version.
     orders: Vec<u32>,
+    /// By grain of the volume the last write of zeroes that has arrived, if there was one: whose zeros there are.
+    zeroes: Vec<Option<u32>>,
     hung: Vec<Nanos>,
     bad: BTreeMap<usize, Bad>,
     pub(super) blame: Blame,
@@ -139,6 +141,7 @@ impl Disks {
             ended: Vec::new(),
             commands: 0,
             orders: vec![0],
+            zeroes: vec![None; blocks * BLOCK_GRAINS],
             bad: BTreeMap::new(),
             blame: Blame { blocks: vec![Nanos::ZERO; blocks], ..Blame::default() },
             problem: None,
@@ -158,10 +161,27 @@ impl Disks {
         self.orders[version as usize] = order;
     }
 
+    /// A write of zeroes over these grains has arrived.
+    pub(super) fn zeroed(&mut self, grains: std::ops::Range<usize>, order: u32) {
+        self.zeroes[grains].fill(Some(order));
+    }
+
+    /// A process begins on what is there: zeros that never came to a member are nobody's.
+    pub(super) fn begin_anew(&mut self) {
+        self.zeroes.fill(None);
+        for (cell, &grain) in self.view.iter().zip(&self.home).filter(|(cell, _)| cell.stamp == ZERO) {
+            self.zeroes[grain as usize] = Some(cell.order);
+        }
+    }
+
     /// The order of the write that a stamp says it is of, if it belongs to this grain of the volume.
     pub(super) fn order_of(&self, stamp: u64, grain: u32) -> Result<u32, String> {
         if stamp == GARBAGE {
             return Err(format!("grain {grain} holds what nobody wrote"));
+        }
+        if stamp == ZERO {
+            let order = self.zeroes[grain as usize];
+            return order.ok_or_else(|| format!("grain {grain} holds zeros, and nobody wrote any"));
         }
         if grain_of(stamp) != grain {
             return Err(format!("grain {grain} holds what belongs to grain {}", grain_of(stamp)));
@@ -236,7 +256,8 @@ impl Disks {
         lease.copy_to(0, &mut bytes);
         let mut cells = Vec::with_capacity(bytes.len() / GRAIN);
         for (index, grain) in bytes.chunks_exact(GRAIN).enumerate() {
-            let stamp = decode(grain);
+            // A hole has no bytes of anybody.
+            let stamp = if task.zeroes.is_some() { ZERO } else { decode(grain) };
             let at = first + index;
             let order = match self.order_of(stamp, self.home[at]) {
                 Ok(order) => order,

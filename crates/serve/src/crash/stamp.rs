@@ -12,6 +12,9 @@ pub(super) const SECTOR_GRAINS: usize = 512 / GRAIN;
 /// No grain that was ever written.
 pub(super) const GARBAGE: u64 = u64::MAX;
 
+/// A grain of nothing but zeros. It does not say whose they are: of writes of zeroes there is no other trace.
+pub(super) const ZERO: u64 = 0;
+
 /// The stamp of a grain of the volume as a write of this version brings it. Version 0 is what lay there at first.
 pub(super) const fn stamp(grain: u32, version: u32) -> u64 {
     (grain as u64 + 1) << 32 | version as u64
@@ -30,6 +33,10 @@ pub(super) const fn version_of(stamp: u64) -> u32 {
 /// Writes grains.
 pub(super) fn encode(stamps: impl Iterator<Item = u64>, out: &mut Vec<u8>) {
     for stamp in stamps {
+        if stamp == ZERO {
+            out.extend_from_slice(&[0; GRAIN]);
+            continue;
+        }
         for word in 0..(GRAIN / 8) as u64 {
             // A number of the word in the top byte shows shifts within a grain.
             out.extend_from_slice(&(stamp | word << 56).to_le_bytes());
@@ -37,8 +44,11 @@ pub(super) fn encode(stamps: impl Iterator<Item = u64>, out: &mut Vec<u8>) {
     }
 }
 
-/// Reads a grain; [`GARBAGE`] if it is none.
+/// Reads a grain; [`ZERO`] if it is zeros, [`GARBAGE`] if it is none.
 pub(super) fn decode(bytes: &[u8]) -> u64 {
+    if bytes.iter().all(|&byte| byte == 0) {
+        return ZERO;
+    }
     let word = |index: usize| u64::from_le_bytes(bytes[index * 8..index * 8 + 8].try_into().expect("eight"));
     let stamp = word(0);
     let whole = (1..GRAIN / 8).all(|index| word(index) == stamp | (index as u64) << 56);
@@ -57,7 +67,8 @@ mod tests {
         assert_eq!((grain_of(seen), version_of(seen)), (7, 3));
         assert_eq!(decode(&bytes[GRAIN..]), stamp(8, 0));
         assert_eq!(decode(&bytes[8..8 + GRAIN]), GARBAGE, "shifted");
-        assert_eq!(decode(&[0; GRAIN]), GARBAGE);
+        assert_eq!(decode(&[0; GRAIN]), ZERO);
+        bytes.truncate(2 * GRAIN);
         bytes[100] ^= 1;
         assert_eq!(decode(&bytes[..GRAIN]), GARBAGE);
     }

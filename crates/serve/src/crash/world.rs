@@ -372,7 +372,7 @@ impl World {
             return Ok(());
         }
         let request = client.draw_request(&mut self.draw, &self.habits, grains);
-        let write = request.command == Command::Write;
+        let write = matches!(request.command, Command::Write | Command::WriteZeroes | Command::Trim);
         let version = if write { self.wires.disks().new_version() } else { 0 };
         client.ask(request, version, self.now);
         let number = client.number;
@@ -457,6 +457,18 @@ impl World {
                 let (version, order) = (op.version, self.arrivals);
                 self.volume.write(NewWrite::of(tag(ticket), context, &request, intake));
                 self.tell(|| format!("version {version} arrives as write {order}"));
+            }
+            Ask::Zero(ticket, request) => {
+                let op = client.ops.get_mut(&request.cookie).ok_or("a WRITE_ZEROES that nobody sent")?;
+                op.arrived = Some(self.now);
+                self.arrivals += 1;
+                let order = self.arrivals;
+                self.wires.disks().arrived(op.version, order);
+                self.wires
+                    .disks()
+                    .zeroed(op.changed_grains(self.exports[0].size as usize / super::stamp::GRAIN), order);
+                self.volume.zero(tag(ticket), context, &request);
+                self.tell(|| format!("zeroes arrive as write {order}"));
             }
             Ask::Flush(ticket, request) => {
                 let op = client.ops.get_mut(&request.cookie).ok_or("a FLUSH that nobody sent")?;

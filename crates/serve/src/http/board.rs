@@ -180,6 +180,7 @@ fn export(seen: &Seen) -> ExportFigures {
         fared: fared
             .map(|((&how, reads), waited)| FaredFigures { how: how.to_owned(), reads, waited_ns: waited.0 })
             .collect(),
+        lag: sample.lag.clone(),
         members: sample.members.iter().enumerate().map(member).collect(),
         gauges: gauges.map(|&(name, value)| (name.to_owned(), value)).collect(),
         decisions: turns.iter().map(Told::from).collect(),

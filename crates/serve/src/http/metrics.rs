@@ -12,6 +12,7 @@ pub(super) fn text(figures: &Figures) -> String {
     whole(&mut page, figures);
     let exports = Exports(&figures.exports);
     requests(&mut page, &exports);
+    lag(&mut page, &exports);
     prefetching(&mut page, &exports);
     members(&mut page, &exports);
     scheme(&mut page, &exports);
@@ -36,6 +37,15 @@ impl Page {
         for (labels, value) in lines {
             let braces = if labels.is_empty() { String::new() } else { format!("{{{labels}}}") };
             let _ = writeln!(self.0, "{name}{braces} {value}");
+        }
+    }
+    /// A histogram: the ends of its lines' names, their labels and values.
+    fn histogram(&mut self, name: &str, help: &str, lines: Vec<(&str, String, String)>) {
+        if !lines.is_empty() {
+            let _ = writeln!(self.0, "# HELP {name} {help}.\n# TYPE {name} histogram");
+        }
+        for (end, labels, value) in lines {
+            let _ = writeln!(self.0, "{name}{end}{{{labels}}} {value}");
         }
     }
     fn counter(&mut self, name: &str, help: &str, lines: impl IntoIterator<Item = Line>) {
@@ -161,6 +171,31 @@ fn requests(page: &mut Page, exports: &Exports<'_>) {
     page.counter("forerun_reads_total", help, exports.fared(|f| f.reads));
     let help = "Time that readers waited, by the worst outcome of the blocks of their read";
     page.counter("forerun_read_wait_seconds_total", help, exports.fared(|f| seconds(f.waited_ns)));
+}
+
+/// How long reads took: since the server began for whoever takes differences, and the last ten seconds for who looks now.
+fn lag(page: &mut Page, exports: &Exports<'_>) {
+    let mut lines = Vec::new();
+    for export in exports.0 {
+        let (of, lag) = (label("export", &export.name), &export.lag);
+        for step in &lag.steps {
+            let le = label("le", seconds(step.up_to_ns));
+            lines.push(("_bucket", format!("{of},{le}"), step.reads.to_string()));
+        }
+        lines.push(("_bucket", format!("{of},{}", label("le", "+Inf")), lag.all.to_string()));
+        lines.push(("_sum", of.clone(), seconds(lag.all_waited_ns).to_string()));
+        lines.push(("_count", of, lag.all.to_string()));
+    }
+    let help = "Time from asking to answer of reads (of a request over 1 MiB, of its parts)";
+    page.histogram("forerun_read_latency_seconds", help, lines);
+    let quantiles = |p50: u64, p95: u64, p99: u64| {
+        [("0.5", p50), ("0.95", p95), ("0.99", p99)].map(|(q, ns)| (q.to_owned(), seconds(ns))).to_vec()
+    };
+    let worst = |e: &ExportFigures| {
+        e.lag.clients.first().map_or(Vec::new(), |worst| quantiles(worst.p50_ns, worst.p95_ns, worst.p99_ns))
+    };
+    let help = "Time of the reads of the client who waited longest, in the last whole ten seconds";
+    page.gauge("forerun_read_latency_worst_client_seconds", help, exports.split("quantile", worst));
 }
 
 fn prefetching(page: &mut Page, exports: &Exports<'_>) {

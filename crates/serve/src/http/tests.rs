@@ -2,6 +2,7 @@
 
 use super::visitors::VISITORS_MAX;
 use super::*;
+use crate::figures::{ClientLag, LagFigures};
 use crate::live::{Asked, MemberSums, Sample};
 use forerun_core::policy::decisions::{Decision, because};
 use forerun_core::stats::{Outcomes, Stats};
@@ -28,6 +29,11 @@ fn http() -> Http {
         asked: Asked { reads: 42, bytes_read: 4096, ..Asked::default() },
         engine: Stats { program, used: 5, ..Stats::default() },
         members: vec![MemberSums { queue: 1, busy: Nanos::from_millis(1500), ..MemberSums::default() }; 2],
+        lag: LagFigures {
+            all: 9,
+            clients: vec![ClientLag { client: 3, p99_ns: 40_000_000, ..ClientLag::default() }],
+            ..LagFigures::default()
+        },
         gauges: vec![("n_u", 1.5), ("odd", f64::NAN)],
         decisions: vec![Decision {
             at: Nanos(3),
@@ -151,7 +157,9 @@ fn the_metrics_are_well_formed() {
         } else {
             let (series, value) = line.rsplit_once(' ').expect("a value");
             assert!(value.parse::<f64>().is_ok(), "{line}");
-            assert_eq!(series.split('{').next(), Some(family.as_str()), "{line}");
+            let name = series.split('{').next().expect("a name");
+            let bare = ["_bucket", "_sum", "_count"].iter().find_map(|end| name.strip_suffix(end));
+            assert!(name == family || bare == Some(&family), "{line}");
             assert!(series.split_once('{').is_none_or(|(_, labels)| labels.ends_with("\"}")), "{line}");
         }
     }
@@ -160,6 +168,8 @@ fn the_metrics_are_well_formed() {
         "forerun_member_busy_seconds_total{export=\"a\\\"b\\\\c\\nd\",member=\"1\"} 1.5",
         "forerun_switch_on{export=\"a\\\"b\\\\c\\nd\",switch=\"asp\"} 0",
         "forerun_scheme{export=\"a\\\"b\\\\c\\nd\",name=\"n_u\"} 1.5",
+        "forerun_read_latency_seconds_bucket{export=\"a\\\"b\\\\c\\nd\",le=\"+Inf\"} 9",
+        "forerun_read_latency_worst_client_seconds{export=\"a\\\"b\\\\c\\nd\",quantile=\"0.99\"} 0.04",
     ] {
         assert!(text.lines().any(|other| other == line), "{line} in\n{text}");
     }

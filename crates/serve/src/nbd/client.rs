@@ -223,6 +223,12 @@ impl Agreed {
         self.flags & export::SEND_FLUSH != 0
     }
 
+    /// Whether bytes can be made zero without being sent.
+    #[must_use]
+    pub const fn can_zero(&self) -> bool {
+        self.flags & export::SEND_WRITE_ZEROES != 0
+    }
+
     /// Whether a write can be asked to be on stable storage before it is answered.
     #[must_use]
     pub const fn can_fua(&self) -> bool {

@@ -82,6 +82,8 @@ pub enum Ask {
     Write(Ticket, Request, Vec<u32>),
     /// Everything acknowledged is to be made durable; for [`Session::acknowledge`].
     Flush(Ticket, Request),
+    /// Bytes are to become zero, or nobody needs them (TRIM); for [`Session::acknowledge`].
+    Zero(Ticket, Request),
     /// Something will be read; it was acknowledged.
     Hint(Request),
     /// A request was answered.
@@ -92,7 +94,15 @@ impl Ask {
     /// Whether a request was taken.
     #[must_use]
     pub const fn is_request(&self) -> bool {
-        matches!(self, Self::Read(_) | Self::Memory(_) | Self::Flush(..) | Self::Hint(_) | Self::Ended(_))
+        matches!(
+            self,
+            Self::Read(_)
+                | Self::Memory(_)
+                | Self::Flush(..)
+                | Self::Zero(..)
+                | Self::Hint(_)
+                | Self::Ended(_)
+        )
     }
 }
 
@@ -399,6 +409,7 @@ impl<A> Session<A> {
             size: export.size,
             read_only: export.flags & export::READ_ONLY != 0,
             no_flush: export.flags & export::SEND_FLUSH == 0,
+            offered: export.flags,
             told: terms.told,
         };
         let mut checked = request.check(&limits);
@@ -423,6 +434,7 @@ impl<A> Session<A> {
                 Ask::Memory(request)
             }
             Command::Flush => Ask::Flush(self.ticket(request), request),
+            Command::Trim | Command::WriteZeroes => Ask::Zero(self.ticket(request), request),
             Command::Cache => {
                 self.out.head(&wire::simple_reply(None, request.cookie));
                 Ask::Hint(request)

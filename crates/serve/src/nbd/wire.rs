@@ -50,22 +50,34 @@ pub mod export {
     pub const SEND_FUA: u16 = 1 << 3;
     /// The device is rotational.
     pub const ROTATIONAL: u16 = 1 << 4;
+    /// TRIM is there.
+    pub const SEND_TRIM: u16 = 1 << 5;
+    /// WRITE_ZEROES is there.
+    pub const SEND_WRITE_ZEROES: u16 = 1 << 6;
     /// "Do not fragment" is understood.
     pub const SEND_DF: u16 = 1 << 7;
     /// All connections see one cache.
     pub const CAN_MULTI_CONN: u16 = 1 << 8;
     /// CACHE is there.
     pub const SEND_CACHE: u16 = 1 << 10;
+    /// A WRITE_ZEROES may be asked to be refused if it is no faster than a WRITE.
+    pub const SEND_FAST_ZERO: u16 = 1 << 11;
+    /// All that there is of zeroes.
+    pub const ZEROES: u16 = SEND_TRIM | SEND_WRITE_ZEROES | SEND_FAST_ZERO;
 }
 
 /// Flags of a request.
 pub mod request {
     /// On stable storage before the reply.
     pub const FUA: u16 = 1;
+    /// Zeroes are to take room.
+    pub const NO_HOLE: u16 = 1 << 1;
     /// The reply's data in one chunk.
     pub const DF: u16 = 1 << 2;
+    /// Refused if it is no faster than a WRITE.
+    pub const FAST_ZERO: u16 = 1 << 4;
     /// All that are defined for the commands here.
-    pub const KNOWN: u16 = FUA | DF;
+    pub const KNOWN: u16 = FUA | NO_HOLE | DF | FAST_ZERO;
 }
 
 /// What a request asks for ("Request types").
@@ -79,8 +91,12 @@ pub enum Command {
     Disconnect,
     /// Everything acknowledged is on stable storage.
     Flush,
+    /// Nobody needs what is there: it may be anything, here zeros.
+    Trim,
     /// A hint: these bytes will be read.
     Cache,
+    /// Bytes become zero.
+    WriteZeroes,
     /// Anything else, by its number.
     Other(u16),
 }
@@ -132,7 +148,9 @@ pub fn parse_request(bytes: &[u8]) -> Parsed {
         1 => Command::Write,
         2 => Command::Disconnect,
         3 => Command::Flush,
+        4 => Command::Trim,
         5 => Command::Cache,
+        6 => Command::WriteZeroes,
         other => Command::Other(other),
     };
     Parsed::Request(Request {
@@ -153,6 +171,8 @@ pub struct Limits {
     pub read_only: bool,
     /// FLUSH and FUA were not offered: nothing could keep what they promise.
     pub no_flush: bool,
+    /// What the export offers ([`export`]): commands that it does not are not there.
+    pub offered: u16,
     /// The client was told [`ADVERTISED_BYTES_MAX`].
     pub told: bool,
 }
@@ -177,13 +197,18 @@ impl Request {
                 return if self.offset == 0 && self.length == 0 { Ok(()) } else { Err(Errno::Inval) };
             }
             Command::Other(_) => return Err(Errno::NotSup),
-            Command::Write if limits.read_only => return Err(Errno::Perm),
-            Command::Read | Command::Write | Command::Cache => {}
+            Command::Write | Command::Trim | Command::WriteZeroes if limits.read_only => {
+                return Err(Errno::Perm);
+            }
+            Command::Trim if limits.offered & export::SEND_TRIM == 0 => return Err(Errno::NotSup),
+            Command::WriteZeroes if limits.offered & export::SEND_WRITE_ZEROES == 0 => {
+                return Err(Errno::NotSup);
+            }
+            Command::Read | Command::Write | Command::Cache | Command::Trim | Command::WriteZeroes => {}
         }
-        if self.flags & request::DF != 0 && self.command != Command::Read {
-            return Err(Errno::Inval);
-        }
-        let beyond = if self.command == Command::Write { Errno::NoSpace } else { Errno::Inval };
+        self.check_flags(limits)?;
+        let fills = matches!(self.command, Command::Write | Command::WriteZeroes);
+        let beyond = if fills { Errno::NoSpace } else { Errno::Inval };
         let end = self.offset.checked_add(u64::from(self.length)).ok_or(beyond)?;
         if self.length == 0 {
             return Err(Errno::Inval);
@@ -192,10 +217,22 @@ impl Request {
             return Err(beyond);
         }
         let longest = if limits.told { ADVERTISED_BYTES_MAX } else { REQUEST_BYTES_MAX };
-        if self.length > longest && self.command != Command::Cache {
+        // The others bring no data and take none.
+        if self.length > longest && matches!(self.command, Command::Read | Command::Write) {
             return Err(Errno::Overflow);
         }
         Ok(())
+    }
+
+    /// Flags that belong to one command alone.
+    fn check_flags(&self, limits: &Limits) -> Result<(), Errno> {
+        let has = |flag: u16| self.flags & flag != 0;
+        let zeroes = self.command == Command::WriteZeroes;
+        let fast = zeroes && limits.offered & export::SEND_FAST_ZERO != 0;
+        let wrong = (has(request::DF) && self.command != Command::Read)
+            || (has(request::NO_HOLE) && !zeroes)
+            || (has(request::FAST_ZERO) && !fast);
+        if wrong { Err(Errno::Inval) } else { Ok(()) }
     }
 }
 
@@ -246,7 +283,9 @@ pub fn request_bytes(request: &Request) -> [u8; REQUEST_BYTES] {
         Command::Write => 1,
         Command::Disconnect => 2,
         Command::Flush => 3,
+        Command::Trim => 4,
         Command::Cache => 5,
+        Command::WriteZeroes => 6,
         Command::Other(number) => number,
     };
     out[..4].copy_from_slice(&REQUEST_MAGIC.to_be_bytes());
@@ -262,7 +301,8 @@ pub fn request_bytes(request: &Request) -> [u8; REQUEST_BYTES] {
 mod tests {
     use super::*;
 
-    const LIMITS: Limits = Limits { size: 1 << 30, read_only: false, no_flush: false, told: true };
+    const LIMITS: Limits =
+        Limits { size: 1 << 30, read_only: false, no_flush: false, offered: export::ZEROES, told: true };
 
     fn request(command: Command, offset: u64, length: u32) -> Request {
         Request { flags: 0, command, cookie: 7, offset, length }
@@ -304,7 +344,12 @@ mod tests {
             (Command::Cache, 0, 1 << 29, Ok(())),
             (Command::Flush, 1, 0, Err(Errno::Inval)),
             (Command::Flush, 0, 0, Ok(())),
-            (Command::Other(4), 0, 1, Err(Errno::NotSup)),
+            (Command::Other(99), 0, 1, Err(Errno::NotSup)),
+            (Command::Trim, 0, 1 << 29, Ok(())),
+            (Command::Trim, size, 1, Err(Errno::Inval)),
+            (Command::WriteZeroes, 0, 1 << 30, Ok(())),
+            (Command::WriteZeroes, 1, 1 << 30, Err(Errno::NoSpace)),
+            (Command::WriteZeroes, u64::MAX, u32::MAX, Err(Errno::NoSpace)),
         ] {
             assert_eq!(
                 request(command, offset, length).check(&LIMITS),
@@ -325,6 +370,24 @@ mod tests {
     fn a_read_only_export_refuses_writes_before_it_looks_at_them() {
         let limits = Limits { read_only: true, ..LIMITS };
         assert_eq!(request(Command::Write, u64::MAX, 0).check(&limits), Err(Errno::Perm));
+    }
+
+    #[test]
+    fn zeroes_are_there_where_they_are_offered_and_their_flags_with_them_alone() {
+        let none = Limits { offered: 0, ..LIMITS };
+        let read_only = Limits { read_only: true, ..LIMITS };
+        for command in [Command::Trim, Command::WriteZeroes] {
+            assert_eq!(request(command, 0, 1).check(&none), Err(Errno::NotSup));
+            assert_eq!(request(command, 0, 1).check(&read_only), Err(Errno::Perm));
+        }
+        let slow = Limits { offered: export::SEND_WRITE_ZEROES, ..LIMITS };
+        let with = |flags, command| Request { flags, ..request(command, 0, 1) };
+        assert_eq!(with(request::FAST_ZERO | request::NO_HOLE, Command::WriteZeroes).check(&LIMITS), Ok(()));
+        assert_eq!(with(request::FAST_ZERO, Command::WriteZeroes).check(&slow), Err(Errno::Inval));
+        for command in [Command::Read, Command::Write, Command::Trim] {
+            assert_eq!(with(request::NO_HOLE, command).check(&LIMITS), Err(Errno::Inval), "{command:?}");
+            assert_eq!(with(request::FAST_ZERO, command).check(&LIMITS), Err(Errno::Inval), "{command:?}");
+        }
     }
 
     #[test]

@@ -87,6 +87,11 @@ impl Ring {
         };
         let Some(file) = &flight.task.file else { unreachable!("a task without a file is a far member's") };
         let fd = types::Fd(file.as_raw_fd());
+        if let Some(zeroes) = flight.task.zeroes {
+            let (offset, len) = (flight.task.offset, flight.task.len);
+            let mode = zeroes.flags().bits() as i32;
+            return opcode::Fallocate::new(fd, len).offset(offset).mode(mode).build().user_data(at as u64);
+        }
         let (offset, len) = (flight.task.offset + flight.moved, flight.task.len - flight.moved);
         if let Some(lease) = &flight.task.lease {
             lease.pieces(flight.moved, len, &mut flight.pieces);
@@ -214,6 +219,15 @@ impl Backend for Ring {
                 continue;
             }
             let Some(flight) = &mut self.flights[at] else { continue };
+            if flight.task.zeroes.take().is_some() {
+                if result == 0 {
+                    flight.moved = flight.task.len;
+                } else {
+                    // Whatever the reason: what is to be zero is in the lease, and its writing says what is wrong.
+                    again.push(at);
+                    continue;
+                }
+            }
             if result > 0 && flight.task.kind == Kind::Write {
                 flight.moved += u64::from(result as u32);
                 if flight.moved < flight.task.len {
@@ -283,6 +297,7 @@ mod tests {
                 offset: 0,
                 len: 0,
                 lease: None,
+                zeroes: None,
             };
             ring.submit(Nanos::ZERO, task);
         }

@@ -75,6 +75,11 @@ impl Server {
                 self.taken(at, request);
                 self.volume_of(at).0.flush(Tag { client: at as u32, ticket });
             }
+            Ask::Zero(ticket, request) => {
+                self.taken(at, request);
+                let (volume, context) = self.volume_of(at);
+                volume.zero(Tag { client: at as u32, ticket }, context, &request);
+            }
             Ask::Hint(request) => {
                 self.taken(at, request);
                 self.hint(at, &request);
@@ -185,6 +190,7 @@ impl Server {
                 (counts.writes, counts.bytes_written) = (counts.writes + 1, counts.bytes_written + bytes);
             }
             Command::Flush => counts.flushes += 1,
+            Command::Trim | Command::WriteZeroes => counts.writes += 1,
             _ => counts.hints += 1,
         }
     }

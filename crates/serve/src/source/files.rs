@@ -6,9 +6,11 @@
 //! time of change while we ourselves do not write. Looking may take for ever where a file system does not answer, so a
 //! thread looks, and what it has seen is judged when it comes.
 
+use crate::backend::{Holes, Zeroes};
 use crate::error::ServeError;
 use crate::options::Direct;
 use crate::raw::{Foreign, is_byte_locked, lock_byte, unlock_bytes};
+use forerun_core::units::BLOCK_BYTES;
 use rustix::fs::{FlockOperation, OFlags, fcntl_getfl, flock};
 use std::fs::{File, OpenOptions};
 use std::io::{Seek as _, SeekFrom};
@@ -35,6 +37,7 @@ pub(super) struct Files {
     /// Around it.
     pub(super) direct: Option<Arc<File>>,
     seen: Seen,
+    pub(super) holes: Holes,
     /// Looks from now on whose time of change says nothing, because we wrote: a write of ours may have come before or after the
     /// look that is judged next.
     pub(super) excused: u8,
@@ -70,6 +73,25 @@ pub(super) fn look_at(plain: &File, path: &Path) -> Look {
         Ok((size, (about.mtime(), about.mtime_nsec())))
     });
     Look { file: sized, name: std::fs::metadata(path).map(|there| (there.dev(), there.ino())) }
+}
+
+/// Whether a file can be made zero without being sent zeros: a hole behind its end changes nothing but its time, and a device
+/// says so.
+fn holes_of(plain: &File, size: u64) -> Holes {
+    let Ok(about) = plain.metadata() else { return Holes::No };
+    let can = if about.file_type().is_block_device() {
+        let (major, minor) = (rustix::fs::major(about.rdev()), rustix::fs::minor(about.rdev()));
+        let limit = |above: &str| {
+            let path = format!("/sys/dev/block/{major}:{minor}/{above}queue/write_zeroes_max_bytes");
+            std::fs::read_to_string(path).ok()?.trim().parse::<u64>().ok()
+        };
+        // A partition has the queue of its disk.
+        limit("").or_else(|| limit("../")).is_some_and(|most| most > 0)
+    } else {
+        let behind = size.next_multiple_of(BLOCK_BYTES);
+        rustix::fs::fallocate(plain, Zeroes::Hole.flags(), behind, BLOCK_BYTES).is_ok()
+    };
+    if can { Holes::Fast } else { Holes::No }
 }
 
 impl Files {
@@ -109,12 +131,13 @@ impl Files {
         if size == 0 {
             return Err(ServeError::option("--over", format!("{} is empty", path.display())));
         }
+        let holes = if read_only { Holes::No } else { holes_of(&plain, size) };
         let seen = look(&plain, size).map_err(|e| ServeError::file(path, e))?;
         // A file system that has nothing to do at a close says so at the first: then the last one never waits for it.
         drop(plain.try_clone());
         let foreign = if is_block { None } else { Foreign::watch(path).ok() };
         let (plain, direct) = (Arc::new(plain), around.map(Arc::new));
-        Ok((Self { path: path.into(), plain, direct, seen, excused: 0, foreign }, size))
+        Ok((Self { path: path.into(), plain, direct, seen, excused: 0, foreign, holes }, size))
     }
 
     /// A write of ours has ended, or is under way.

@@ -308,6 +308,7 @@ impl Volume {
                 offset: place.offset,
                 len,
                 lease: Some(lease),
+                zeroes: None,
             },
         );
     }

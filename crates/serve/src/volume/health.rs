@@ -1,6 +1,7 @@
 //! What a volume says of its health: the sentences and numbers of [`Health`], made when somebody looks.
 
 use super::Volume;
+use crate::backend::Holes;
 use crate::health::Health;
 use crate::nbd::handshake::export_flags;
 use crate::nbd::wire::export;
@@ -10,7 +11,12 @@ use forerun_core::units::BLOCK_BYTES;
 impl Volume {
     /// What clients are offered: no FLUSH and no FUA where nothing could keep what they promise.
     pub(crate) fn export_flags(&self, read_only: bool) -> u16 {
-        let flags = export_flags(read_only, false);
+        let mut flags = export_flags(read_only, false);
+        if !read_only {
+            flags |= export::SEND_WRITE_ZEROES;
+            flags |= if self.source.holes() >= Holes::Unsure { export::SEND_TRIM } else { 0 };
+            flags |= if self.source.holes() == Holes::Fast { export::SEND_FAST_ZERO } else { 0 };
+        }
         if self.source.no_flush() && !planted::is(Bug::FlushWithoutMeans) {
             return flags & !(export::SEND_FLUSH | export::SEND_FUA);
         }

@@ -105,7 +105,15 @@ impl Rig {
     pub(super) fn write(&mut self, offset: u64, bytes: u64, durable: bool) -> Vec<Option<Errno>> {
         let blocks = Extent::covering(offset, bytes).blocks as usize;
         let intake = self.0.take_intake(blocks).expect("memory");
-        self.0.write(NewWrite { tag: Tag::default(), context: Context(1), offset, bytes, intake, durable });
+        self.0.write(NewWrite {
+            tag: Tag::default(),
+            context: Context(1),
+            offset,
+            bytes,
+            intake,
+            durable,
+            zeroes: None,
+        });
         self.errors()
     }
 

@@ -111,6 +111,7 @@ impl Volume {
                     offset: 0,
                     len: 0,
                     lease: None,
+                    zeroes: None,
                 },
             );
         }
@@ -248,7 +249,15 @@ mod tests {
         fn write(&mut self, durable: bool) -> Option<Errno> {
             let intake = self.0.take_intake(1).expect("memory");
             let context = Context(1);
-            self.0.write(NewWrite { tag: Tag::default(), context, offset: 0, bytes: 4096, intake, durable });
+            self.0.write(NewWrite {
+                tag: Tag::default(),
+                context,
+                offset: 0,
+                bytes: 4096,
+                intake,
+                durable,
+                zeroes: None,
+            });
             self.error()
         }
     }

@@ -12,9 +12,11 @@
 //!    `--whole blocks------------------------^
 //! ```
 
+use super::blank;
 use super::claims::Claims;
 use super::table::Table;
 use super::{Event, Volume};
+use crate::backend::Zeroes;
 use crate::nbd::wire::{self, Errno, Request};
 use crate::planted::{self, Bug};
 use crate::raw::BLOCK;
@@ -44,6 +46,8 @@ pub(crate) struct NewWrite {
     pub(crate) intake: Vec<u32>,
     /// On stable storage before it is answered.
     pub(crate) durable: bool,
+    /// It brings zeroes, and has no intake.
+    pub(crate) zeroes: Option<Zeroes>,
 }
 
 impl NewWrite {
@@ -56,6 +60,7 @@ impl NewWrite {
             bytes: u64::from(request.length),
             intake,
             durable: request.flags & wire::request::FUA != 0,
+            zeroes: None,
         }
     }
 }
@@ -68,7 +73,9 @@ struct Write {
     head: usize,
     /// Bytes of the last block that the write covers (counted from the block's start) if the rest must be read.
     tail: Option<usize>,
-    /// When it came.
+    /// What is left of the first and the last block, of a write of zeroes.
+    kept: [Option<Box<[u8]>>; 2],
+    /// When it came, or a part of its zeroes was on the members.
     since: Nanos,
     /// Its client has an error already.
     given_up: bool,
@@ -99,6 +106,8 @@ pub(super) struct Writes {
     /// Ready to be handed over, waiting for room; in order.
     queued: VecDeque<usize>,
     flying_blocks: u64,
+    /// Of them zeroes.
+    zeroes_flying: u64,
     flying_max: u64,
 }
 
@@ -110,6 +119,7 @@ impl Writes {
             claims: Claims::default(),
             queued: VecDeque::new(),
             flying_blocks: 0,
+            zeroes_flying: 0,
             flying_max: (cache_blocks / FLYING_ONE_IN).max(1),
         }
     }
@@ -121,13 +131,31 @@ impl Writes {
     fn get(&mut self, at: usize) -> &mut Write {
         self.writes.get(at)
     }
+
+    /// The place in the queue and the number of the write of which a part may be handed over next.
+    fn next(&mut self) -> Option<(usize, usize)> {
+        let full = self.zeroes_flying >= blank::FLYING_MAX;
+        let Self { queued, writes, .. } = self;
+        queued.iter().copied().enumerate().find(|&(_, at)| !full || writes.get(at).new.zeroes.is_none())
+    }
+
+    /// How zeroes that lie in an extent of the volume may reach a member; nothing where nobody writes zeroes there.
+    pub(super) fn zeroes_in(&mut self, extent: Extent) -> Option<Zeroes> {
+        if self.zeroes_flying == 0 {
+            return None;
+        }
+        let there = self.writes.iter_mut().filter(|write| !write.extent.intersect(extent).is_empty());
+        let all = there.filter_map(|write| write.new.zeroes);
+        all.reduce(|one, other| if one == other { one } else { Zeroes::Kept })
+    }
 }
 
 impl Volume {
     /// Somebody replaces bytes. Answered by [`Event::Written`].
     pub(crate) fn write(&mut self, new: NewWrite) {
         let extent = Extent::covering(new.offset, new.bytes);
-        assert_eq!(new.intake.len() as u64, extent.blocks, "one intake block for each block touched");
+        let intake = if new.zeroes.is_some() { 0 } else { extent.blocks };
+        assert_eq!(new.intake.len() as u64, intake, "one intake block for each block touched");
         // What is written now could no more be made durable than what was lost; and nobody knows when a member will answer.
         if self.syncs.has_failed() || self.touches_lost(extent, |_| true) {
             self.give_intake(new.intake);
@@ -147,6 +175,7 @@ impl Volume {
             extent,
             head,
             tail,
+            kept: [None, None],
             since: self.now,
             given_up: false,
             waits_for: 0,
@@ -215,16 +244,20 @@ impl Volume {
             let one = write.extent.blocks == 1;
             let head = if is_tail { 0 } else { write.head };
             let tail = if is_tail || one { write.tail } else { None };
-            let block = if is_tail { write.new.intake.last() } else { write.new.intake.first() };
-            let block = *block.expect("a write touches a block");
             let old = self.arena.block(slot).to_vec();
-            let target = self.arena.block_mut(block);
-            target[..head].copy_from_slice(&old[..head]);
-            if let Some(mut tail) = tail {
-                if planted::is(Bug::TailOneSectorShort) {
-                    tail = (tail + 512).min(BLOCK);
+            if write.new.zeroes.is_some() {
+                write.kept[usize::from(is_tail)] = Some(blank::kept(&old, head, tail));
+            } else {
+                let block = if is_tail { write.new.intake.last() } else { write.new.intake.first() };
+                let block = *block.expect("a write touches a block");
+                let target = self.arena.block_mut(block);
+                target[..head].copy_from_slice(&old[..head]);
+                if let Some(mut tail) = tail {
+                    if planted::is(Bug::TailOneSectorShort) {
+                        tail = (tail + 512).min(BLOCK);
+                    }
+                    target[tail..BLOCK].copy_from_slice(&old[tail..]);
                 }
-                target[tail..BLOCK].copy_from_slice(&old[tail..]);
             }
         }
         self.inputs.push_back(Input::Release { handle });
@@ -244,7 +277,7 @@ impl Volume {
 
     /// Gives queued writes to the engine while they may hold more of the cache.
     fn hand_over(&mut self) {
-        while let Some(&at) = self.writes.queued.front() {
+        while let Some((place, at)) = self.writes.next() {
             let write = self.writes.get(at);
             let left = write.extent.blocks - write.issued;
             let first = write.extent.start.0 + write.issued;
@@ -255,11 +288,19 @@ impl Volume {
             }
             self.writes.flying_blocks += extent.blocks;
             let write = self.writes.get(at);
+            let zeroes = write.new.zeroes.is_some();
             write.issued += extent.blocks;
             write.parts_left += 1;
             let last = extent.blocks == left;
-            if last {
-                self.writes.queued.pop_front();
+            if last || zeroes {
+                self.writes.queued.remove(place);
+            }
+            if zeroes {
+                self.writes.zeroes_flying += extent.blocks;
+            }
+            if zeroes && !last {
+                // Others come in between: a request may be of gigabytes.
+                self.writes.queued.push_back(at);
             }
             let part = self.writes.parts.put(Part { write: at, extent });
             // In this order: what is unblocked below goes to the engine behind this part.
@@ -305,6 +346,14 @@ impl Volume {
         let write = self.writes.writes.get(part.write);
         let alike = planted::is(Bug::PartsAlike);
         let first = if alike { 0 } else { (part.extent.start.0 - write.extent.start.0) as usize };
+        if write.new.zeroes.is_some() {
+            let last = (write.extent.blocks - 1) as usize;
+            for (index, slot) in self.engine.slots(handle).iter().enumerate() {
+                let kept = blank::kept_of(&write.kept, first + index, last);
+                blank::fill(self.arena.block_mut(slot.0), kept);
+            }
+            return;
+        }
         for (index, slot) in self.engine.slots(handle).iter().enumerate() {
             self.arena.copy(write.new.intake[first + index], slot.0);
         }
@@ -334,11 +383,18 @@ impl Volume {
         self.inputs.push_back(Input::Release { handle });
         let Part { write: at, extent } = self.writes.parts.take(part);
         self.writes.flying_blocks -= extent.blocks;
+        let now = self.now;
         let write = self.writes.get(at);
+        let mut zeroes = 0;
+        if write.new.zeroes.is_some() {
+            (zeroes, write.since) = (extent.blocks, now);
+        }
         write.parts_left -= 1;
         let error = error && !planted::is(Bug::FailedWriteIsGood);
         write.error = write.error.or(error.then_some(Errno::Io));
-        if write.parts_left == 0 && write.issued == write.extent.blocks {
+        let whole = write.parts_left == 0 && write.issued == write.extent.blocks;
+        self.writes.zeroes_flying -= zeroes;
+        if whole {
             self.finish(at);
         }
         self.hand_over();

@@ -66,7 +66,7 @@ fn answers_that_nobody_takes_do_not_pile_up() {
     for (command, flags, length) in [
         (Command::Cache, 0, 4096),
         (Command::Flush, 0, 0),
-        (Command::Other(6), 0, 4096),
+        (Command::Other(99), 0, 4096),
         (Command::Read, 0, 0),
         (Command::Read, 1 << 15, 4096),
     ] {

@@ -22,6 +22,9 @@ const COUNT_MAX: u64 = 1 << 48;
 /// Longest computing per byte: a millisecond, so that a large request's think time fits.
 const CPU_MAX: u64 = 1_000_000;
 
+/// Requests of one shape: a day of simulating, and what baselines that know the future may hold of it.
+const REQUESTS_MAX: u64 = 1_000_000_000;
+
 /// A key with bounds.
 const fn key(
     name: &'static str,
@@ -60,7 +63,7 @@ const fn stride() -> Key {
     count("stride", "3", COUNT_MAX, "blocks from one request to the next")
 }
 const fn requests(default: &'static str) -> Key {
-    key("requests", Kind::Count, default, (0, COUNT_MAX), "requests of all processes together")
+    key("requests", Kind::Count, default, (0, REQUESTS_MAX), "requests of all processes together")
 }
 const fn shared() -> Key {
     key("shared", Kind::Flag, "false", (0, 1), "one file of all processes instead of one each")

@@ -3,7 +3,8 @@
 //! Columns, one row a request in the order of the source: `time_ns` u64 or null, `process`, `device`, `file` text
 //! or null, `offset` u64, `bytes` u64, `op` text `R` or `W`, and since schema 2 `took_ns` u64 or null (how long the
 //! program waited) and `file_bytes` u64 or null (size of the file, on the first row of each file that has one). The
-//! file metadata carry `forerun.schema` = `2`; files of schema `1` have no such columns and are read as well. Parquet is
+//! file metadata carry `forerun.schema` = `2`; files of schema `1` have no such columns and are read as well. What a recording
+//! says of its machine stands beside it as `forerun.about.KEY`. Parquet is
 //! chosen because everything can read it (DuckDB, polars, pandas, Spark) and nothing of a record is lost: a trace
 //! written and read again is the same trace. Times and offsets are delta-encoded, texts are dictionary-encoded, so
 //! a request takes a few bytes. Only the column layer of the Parquet library is used, not Arrow: nine flat columns
@@ -39,6 +40,10 @@ const SCHEMA_KEY: &str = "forerun.schema";
 const SCHEMA_VERSION: &str = "2";
 /// The schemas that it reads; the first had no `took_ns` and no `file_bytes`.
 const SCHEMA_VERSIONS: [&str; 2] = ["1", SCHEMA_VERSION];
+/// Before the keys of what the recording says of its machine; so many of them, of so many bytes, are read.
+const ABOUT: &str = "forerun.about.";
+const ABOUT_MAX: usize = 64;
+const ABOUT_BYTES_MAX: usize = 512;
 /// Rows in one row group when writing, and in one batch when reading.
 const GROUP_ROWS: usize = 1 << 20;
 const BATCH_ROWS: usize = 1 << 14;
@@ -81,6 +86,7 @@ fn broken(error: &ParquetError) -> (Place, Fault) {
 fn rows(data: Bytes, sink: &mut Sink<'_>) -> Result<(), (Place, Fault)> {
     let file = SerializedFileReader::new(data).map_err(|e| broken(&e))?;
     check_version(file.metadata())?;
+    read_about(file.metadata(), sink);
     let columns = Columns::find(file.metadata()).map_err(|fault| (Place::Byte(0), fault))?;
     let mut row = 0;
     for number in 0..file.num_row_groups() {
@@ -112,6 +118,16 @@ fn check_version(metadata: &ParquetMetaData) -> Result<(), (Place, Fault)> {
         Fault::told(format!("{SCHEMA_KEY} = {} in the file metadata", SCHEMA_VERSIONS.join(" or ")), found)
             .remedy("read it with the Forerun that wrote it, or export it as CSV and map its columns");
     Err((Place::Byte(0), fault))
+}
+
+/// What the recording says of its machine; more than a machine has to say is not taken.
+fn read_about(metadata: &ParquetMetaData, sink: &mut Sink<'_>) {
+    let pairs = metadata.file_metadata().key_value_metadata().into_iter().flatten();
+    let own = pairs.filter_map(|pair| Some((pair.key.strip_prefix(ABOUT)?, pair.value.as_deref()?)));
+    let short = own.filter(|(key, value)| key.len() + value.len() <= ABOUT_BYTES_MAX);
+    for (key, value) in short.take(ABOUT_MAX) {
+        sink.say_about(key, value);
+    }
 }
 
 /// One column of the file: its index, and whether values may be null.
@@ -282,11 +298,13 @@ impl Batch {
     }
 }
 
-fn properties() -> Result<WriterProperties, ParquetError> {
+fn properties(trace: &Trace) -> Result<WriterProperties, ParquetError> {
+    let about = trace.about.iter().map(|(key, value)| KeyValue::new(format!("{ABOUT}{key}"), value.clone()));
+    let version = KeyValue::new(SCHEMA_KEY.to_owned(), SCHEMA_VERSION.to_owned());
     let mut builder = WriterProperties::builder()
         .set_created_by("forerun".to_owned())
         .set_compression(Compression::ZSTD(ZstdLevel::try_new(ZSTD_LEVEL)?))
-        .set_key_value_metadata(Some(vec![KeyValue::new(SCHEMA_KEY.to_owned(), SCHEMA_VERSION.to_owned())]));
+        .set_key_value_metadata(Some(std::iter::once(version).chain(about).collect()));
     for name in ["time_ns", "offset", "took_ns"] {
         let path = ColumnPath::from(name);
         builder = builder
@@ -299,7 +317,7 @@ fn properties() -> Result<WriterProperties, ParquetError> {
 /// Writes a whole file.
 pub(crate) fn write(out: &mut (impl std::io::Write + Send), trace: &Trace) -> Result<(), ParquetError> {
     let schema = Arc::new(parse_message_type(MESSAGE)?);
-    let mut writer = SerializedFileWriter::new(out, schema, Arc::new(properties()?))?;
+    let mut writer = SerializedFileWriter::new(out, schema, Arc::new(properties(trace)?))?;
     let names: Vec<ByteArray> = trace.names.iter().map(|name| ByteArray::from(name.as_str())).collect();
     let mut sizes = trace.file_sizes.clone();
     for records in trace.records.chunks(GROUP_ROWS) {

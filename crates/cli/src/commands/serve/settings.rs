@@ -20,10 +20,11 @@
 //! ```
 
 use super::ServeArgs;
-use crate::error::{CliError, one_line};
+use crate::error::CliError;
 use clap::parser::ValueSource;
 use clap::{ArgAction, ArgMatches, Args as _, FromArgMatches as _};
 use forerun_core::words::nearest;
+use forerun_study::error::one_line;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use toml::Spanned;

@@ -4,10 +4,10 @@
 //! the rates; its members; and why the scheme reads ahead or does not. Nothing here asks anybody.
 
 use super::History;
-use crate::human;
-use crate::reasons::{self, Who};
 use forerun_core::policy::decisions::Told;
 use forerun_serve::figures::{ExportFigures, FaredFigures, Figures, MemberFigures};
+use forerun_study::human;
+use forerun_study::reasons::{self, Who};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
@@ -235,10 +235,25 @@ fn served(frame: &mut Frame<'_>, area: Rect, screen: &Screen, export: &ExportFig
             format!("clients {}", human::rate(per(now.bytes_read, now.seconds)))
         } else {
             let (clients, members) = (per(now.bytes_read, now.seconds), per(now.member_bytes, now.seconds));
-            format!("clients {}   members {}", human::rate(clients), human::rate(members))
+            format!("clients {}   members {}{}", human::rate(clients), human::rate(members), lag(export))
         }),
     ];
     frame.render_widget(Paragraph::new(lines).block(block), area);
+}
+
+/// How long reads took in the last ten seconds, and those of the client who waited longest: a mean hides him.
+fn lag(export: &ExportFigures) -> String {
+    let Some(worst) = export.lag.clients.first() else { return String::new() };
+    let time = |ns: u64| human::duration(human::float(ns));
+    let all = [export.lag.p50_ns, export.lag.p95_ns, export.lag.p99_ns].map(time);
+    format!(
+        "   p50 {}, p95 {}, p99 {}; of client {} p99 {}",
+        all[0],
+        all[1],
+        all[2],
+        worst.client,
+        time(worst.p99_ns)
+    )
 }
 
 fn curves(frame: &mut Frame<'_>, area: Rect, screen: &Screen) {

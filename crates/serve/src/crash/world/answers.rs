@@ -65,9 +65,10 @@ impl World {
             self.may_fail(op)?;
         } else {
             match request.command {
-                Command::Write => {
+                Command::Write | Command::WriteZeroes | Command::Trim => {
                     let order = self.arrivals_of(op)?;
-                    for grain in op.grains() {
+                    let all = self.exports[0].size as usize / GRAIN;
+                    for grain in op.changed_grains(all) {
                         let at = self.places.there[grain];
                         self.floors.acknowledge(at, order);
                         if request.flags & request::FUA != 0 && !self.weather.lies {

@@ -70,6 +70,7 @@ impl World {
         self.floors.begin(disks.shown(), self.arrivals, powered);
         drop(disks);
         let mut disks = self.wires.disks();
+        disks.begin_anew();
         disks.blame.sync = false;
         Ok(())
     }

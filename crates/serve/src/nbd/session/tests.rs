@@ -175,8 +175,15 @@ impl Run {
         wire.extend(option_bytes(7, &[0; 6]));
         let mut open = BTreeMap::new();
         for cookie in 1..=rng.below(40) as u64 {
-            let command =
-                [Command::Read, Command::Read, Command::Write, Command::Flush, Command::Cache][rng.below(5)];
+            let command = [
+                Command::Read,
+                Command::Read,
+                Command::Write,
+                Command::Flush,
+                Command::Cache,
+                Command::WriteZeroes,
+                Command::Trim,
+            ][rng.below(7)];
             let longest =
                 if command == Command::Write { 70_000 } else { [4096, 70_000, 3 << 20][rng.below(3)] };
             let (mut offset, mut length) =
@@ -197,8 +204,12 @@ impl Run {
             open.insert(cookie, request);
         }
         let name = String::new();
-        let exports =
-            [Export { name, description: String::new(), size: SIZE, flags: export_flags(false, false) }];
+        let exports = [Export {
+            name,
+            description: String::new(),
+            size: SIZE,
+            flags: export_flags(false, false) | export::ZEROES,
+        }];
         let model = Model { structured, open, data: BTreeMap::new(), heard: Vec::new() };
         let credit = Credit::new([4096, 300][rng.below(2)], 1 + rng.below(4) as u64);
         Self {
@@ -262,7 +273,9 @@ impl Run {
                     }
                     self.acks.push((ticket, request, memory));
                 }
-                Ask::Flush(ticket, request) => self.acks.push((ticket, request, Vec::new())),
+                Ask::Flush(ticket, request) | Ask::Zero(ticket, request) => {
+                    self.acks.push((ticket, request, Vec::new()))
+                }
                 Ask::Begin => {
                     let said = self.session.gather(&Volume, &mut [IoSlice::new(&[]); 4]).1;
                     self.negotiation = Some(self.model.heard.len() + said);

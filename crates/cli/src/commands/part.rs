@@ -1,0 +1,145 @@
+//! `trace cut` and `trace anonymize`: a part of a trace, and one that can be shown to others.
+
+use super::reading::{ReadArgs, open};
+use super::writing::{Written, write, wrote};
+use crate::error::CliError;
+use crate::outputs;
+use crate::ui::Ui;
+use clap::Args;
+use forerun_core::units::Nanos;
+use forerun_trace::Format;
+use forerun_trace::anonymize::{Key, anonymize as hashed};
+use forerun_trace::cut::{Cut, cut as part};
+use std::io::Read as _;
+use std::path::PathBuf;
+
+pub(crate) const CUT_HELP: &str = "\
+Examples:
+  forerun trace cut day.parquet hour.parquet --from 3600 --until 7200
+  forerun trace cut day.parquet db.parquet --process postgres
+  forerun trace cut day.parquet tenth.parquet --sample 0.1
+
+--sample keeps places, not requests: each stretch of 1 MiB with all its requests, or not at all. What is read again stays read
+again, so a cache of a tenth does on a sample of a tenth what the whole cache does on the whole trace.";
+
+pub(crate) const ANONYMIZE_HELP: &str = "\
+Examples:
+  forerun trace anonymize day.parquet public.parquet
+  forerun trace anonymize day.parquet public.parquet --key-file secret
+
+Names become hashes under a key, each part of a path by itself; places on devices are moved by one distance of each device; of
+the machine only what kind of device it has stays. Order, times, sizes, strides and offsets in files stay, for they are what is
+studied. Without --key-file the key is drawn and forgotten, so that nobody can try names; with it, two traces have the same names.";
+
+/// Options of `trace cut`.
+#[derive(Debug, Args)]
+pub(crate) struct CutArgs {
+    /// Trace file, or - for standard input
+    input: PathBuf,
+    /// File to write; .gz, .xz and .zst are packed
+    output: PathBuf,
+    /// Leave out what is before this many seconds
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    from: Option<Nanos>,
+    /// Leave out what is at or after this many seconds
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    until: Option<Nanos>,
+    /// Only requests of this process; may be given many times
+    #[arg(long, value_name = "NAME")]
+    process: Vec<String>,
+    /// Only this share of all places, above 0 and at most 1
+    #[arg(long, value_name = "SHARE", value_parser = share)]
+    sample: Option<f64>,
+    /// Another seed samples other places
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Format to write [default: by the ending of the file; parquet]
+    #[arg(long, value_name = "FORMAT")]
+    to: Option<Format>,
+    #[command(flatten)]
+    read: ReadArgs,
+}
+
+/// Options of `trace anonymize`.
+#[derive(Debug, Args)]
+pub(crate) struct AnonymizeArgs {
+    /// Trace file, or - for standard input
+    input: PathBuf,
+    /// File to write; .gz, .xz and .zst are packed
+    output: PathBuf,
+    /// File whose content is the key [default: a random one that is kept nowhere]
+    #[arg(long, value_name = "FILE")]
+    key_file: Option<PathBuf>,
+    /// Format to write [default: by the ending of the file; parquet]
+    #[arg(long, value_name = "FORMAT")]
+    to: Option<Format>,
+    #[command(flatten)]
+    read: ReadArgs,
+}
+
+fn seconds(text: &str) -> Result<Nanos, String> {
+    let value: f64 = text.parse().map_err(|_| format!("{text:?} is no number of seconds"))?;
+    let fits = (0.0..=1e9).contains(&value);
+    fits.then_some(Nanos((value * 1e9) as u64)).ok_or_else(|| "from 0 to 1000000000 seconds".to_owned())
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    let value: f64 = text.parse().map_err(|_| format!("{text:?} is no share, such as 0.1"))?;
+    (value > 0.0 && value <= 1.0).then_some(value).ok_or_else(|| "above 0 and at most 1".to_owned())
+}
+
+/// Cuts.
+pub(crate) fn cut(args: &CutArgs, ui: &Ui) -> Result<(), CliError> {
+    let none =
+        args.from.is_none() && args.until.is_none() && args.process.is_empty() && args.sample.is_none();
+    if none {
+        let remedy = "--from, --until, --process or --sample says which part";
+        return Err(CliError::usage("trace cut", "nothing says what to keep", remedy));
+    }
+    outputs::check(&[("OUTPUT", Some(&args.output))], std::slice::from_ref(&args.input))?;
+    let opened = open(&args.input, &args.read, ui)?;
+    let what = Cut {
+        from: args.from,
+        until: args.until,
+        processes: args.process.clone(),
+        sample: args.sample,
+        seed: args.seed,
+    };
+    let kept = part(&opened.trace, &what);
+    if kept.records.is_empty() {
+        let remedy =
+            "`forerun trace info` says how long the trace is, and `trace patterns` which processes it has";
+        return Err(CliError::usage("trace cut", "no request is in this part", remedy));
+    }
+    finish(&args.output, args.to, &kept, ui)
+}
+
+/// Anonymizes.
+pub(crate) fn anonymize(args: &AnonymizeArgs, ui: &Ui) -> Result<(), CliError> {
+    outputs::check(&[("OUTPUT", Some(&args.output))], std::slice::from_ref(&args.input))?;
+    let key = match &args.key_file {
+        Some(path) => std::fs::read(path).map_err(|problem| CliError::file(path, &problem))?,
+        None => random().map_err(|problem| CliError::failure("/dev/urandom", problem))?,
+    };
+    if key.len() < 16 {
+        return Err(CliError::usage("--key-file", "a key of less than 16 bytes can be guessed", ""));
+    }
+    let opened = open(&args.input, &args.read, ui)?;
+    finish(&args.output, args.to, &hashed(&opened.trace, &Key::of(&key)), ui)
+}
+
+fn random() -> std::io::Result<Vec<u8>> {
+    let mut key = vec![0; 32];
+    std::fs::File::open("/dev/urandom")?.read_exact(&mut key)?;
+    Ok(key)
+}
+
+fn finish(
+    output: &std::path::Path,
+    to: Option<Format>,
+    trace: &forerun_trace::record::Trace,
+    ui: &Ui,
+) -> Result<(), CliError> {
+    let written: Written = write(output, to, trace, ui)?;
+    wrote(output, &written, None, ui)
+}

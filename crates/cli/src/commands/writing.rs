@@ -1,0 +1,86 @@
+//! A trace into a file: which format its name means, what was written, and what that format does not hold.
+
+use crate::error::CliError;
+use crate::ui::Ui;
+use forerun_study::human;
+use forerun_trace::Format;
+use serde::Serialize;
+use std::path::Path;
+
+/// Whether a name means standard input or output.
+pub(crate) fn is_dash(path: &Path) -> bool {
+    path.as_os_str() == "-"
+}
+
+/// The format that was asked for, or that the file's ending means; a name without one means Parquet.
+pub(crate) fn target(path: &Path, asked: Option<Format>) -> Result<Format, CliError> {
+    let name = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+    let bare = [".gz", ".xz", ".zst"].iter().find_map(|packed| name.strip_suffix(packed)).unwrap_or(&name);
+    match (asked, Path::new(bare).extension().map(|ending| ending.to_string_lossy())) {
+        (Some(asked), _) => Ok(asked),
+        (None, None) => Ok(Format::Parquet),
+        (None, Some(ending)) => match ending.as_ref() {
+            "parquet" => Ok(Format::Parquet),
+            "csv" => Ok(Format::Csv),
+            "lirs" => Ok(Format::Lirs),
+            "spc" => Ok(Format::Spc),
+            _ => Err(CliError::usage(
+                &path.display().to_string(),
+                format!("`.{ending}` is the ending of no format that is written"),
+                "endings are .parquet, .csv, .lirs and .spc, with .gz, .xz or .zst behind them; other formats are \
+                 written by `forerun trace convert IN OUT --to FORMAT`",
+            )),
+        },
+    }
+}
+
+/// Writes a trace, and says what its format does not hold.
+pub(crate) fn write(
+    path: &Path,
+    to: Option<Format>,
+    trace: &forerun_trace::record::Trace,
+    ui: &Ui,
+) -> Result<Written, CliError> {
+    let format = if is_dash(path) { to.unwrap_or(Format::Csv) } else { target(path, to)? };
+    let written = if is_dash(path) {
+        forerun_trace::write_to(&mut std::io::stdout(), format, trace)
+    } else {
+        forerun_trace::write(path, format, trace)
+    };
+    let written = written.map_err(|problem| CliError::failure(&path.display().to_string(), problem))?;
+    ui.say(&format!("{}: {} records written as {format}", path.display(), human::count(written.records)));
+    let losses: Vec<String> = written.losses.iter().map(ToString::to_string).collect();
+    for loss in &losses {
+        ui.say(&format!("  not in it: {loss}"));
+    }
+    Ok(Written { format: format.to_string(), records: written.records, losses })
+}
+
+/// A trace that stands in a file now.
+pub(crate) struct Written {
+    format: String,
+    records: u64,
+    losses: Vec<String>,
+}
+
+/// With `--json` says what was written; `lost` are events of a recording that nobody could keep.
+pub(crate) fn wrote(path: &Path, written: &Written, lost: Option<u64>, ui: &Ui) -> Result<(), CliError> {
+    // What goes to stdout is the trace.
+    if !ui.json || is_dash(path) {
+        return Ok(());
+    }
+    let Written { format, records, losses } = written;
+    let file = path.display().to_string();
+    ui.print_json(&WrittenJson { file: &file, format, records: *records, losses, lost })
+}
+
+#[derive(Serialize)]
+struct WrittenJson<'a> {
+    file: &'a str,
+    format: &'a str,
+    records: u64,
+    /// What the format does not hold, in words.
+    losses: &'a [String],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lost: Option<u64>,
+}

@@ -1,0 +1,172 @@
+"""Runs: ``compare``, ``sim`` and ``mrc``, in the words of the command."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+import sys
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from . import _native
+from ._comparison import Comparison
+from ._native import OptionError, PolicyError
+from ._policy import Given, Policy, given
+from ._trace import Trace
+
+Input = str | os.PathLike[str] | Trace
+Scheme = str | Policy | type[Policy]
+
+
+def compare(
+    inputs: Input | Iterable[Input],
+    schemes: Scheme | Iterable[Scheme] | None = None,
+    *,
+    array: str | None = None,
+    device: Any = None,
+    cache: Any = None,
+    seeds: Iterable[int] | None = None,
+    bounds: bool = True,
+    threads: int = 0,
+    progress: bool | None = None,
+    **options: Any,
+) -> Comparison:
+    """Runs inputs under schemes on one set of hardware, side by side: what ``forerun compare`` does.
+
+    ``inputs`` are trace files, workloads ("random:size=1GiB,requests=40000") or ``Trace`` objects, one or several. ``schemes``
+    are texts as in "asp+msp", or policies of your own; without them a sensible set is run. ``bounds`` adds none, bound,
+    oracle and auto. ``array`` is text ("raid5:5x128KiB"), ``device`` a preset, a preset file or a ``Device``, ``cache`` a size
+    or several ("64MiB", or bytes), of which each has runs of its own; ``seeds`` runs everything once for each seed.
+    ``threads`` is how many runs at a time, 0 for one on each core; it changes no number. ``progress`` shows a bar (tqdm, where
+    it is installed), by itself on a terminal. Every other option of ``forerun compare --help`` is a keyword with ``_`` for ``-``:
+    ``host_cache="1GiB"``, ``mode="paced"``, ``failed=[1]``, ``skip_bad=True``. What is left out is taken as the command takes it.
+
+    Runs release the interpreter; Ctrl-C ends them. Raises ``TraceError``, ``SchemeError``, ``DeviceError`` or ``OptionError``
+    before anything runs; a policy of your own that raises ends its own run (``Comparison.failures``) and warns.
+    """
+    names, policies = _schemes(schemes)
+    said = {"array": array, "device": device, "cache": cache, **options}
+    lines = [_words({**said, **seed}) for seed in _seeds(seeds)]
+    with _bar(progress) as told:
+        runs = _native.compare(_inputs(inputs), names, policies, bounds, threads, lines, told)
+    for scheme, name, raised in runs.failures:
+        warnings.warn(f"{scheme} on {name} raised {raised!r}; see Comparison.failures", RuntimeWarning, stacklevel=2)
+    return Comparison(runs)
+
+
+def sim(input: Input, scheme: Scheme = "none", *, progress: bool | None = None, **options: Any) -> Comparison:
+    """One run: what ``forerun sim`` does; ``Comparison.runs[0]`` is its report. Options as in ``compare``.
+
+    Raises as ``compare``; where a policy of your own raises, ``PolicyError`` with that as its cause.
+    """
+    names, policies = _schemes(scheme)
+    policy = policies[0] if policies else None
+    with _bar(progress) as told:
+        runs = _native.sim(_inputs(input)[0], names[0], policy, _words(options), told)
+    for name, _, raised in runs.failures:
+        raise PolicyError(f"policy {name}: {raised!r}") from raised
+    return Comparison(runs)
+
+
+def mrc(
+    trace: Trace | str | os.PathLike[str],
+    retention: str | Iterable[str] = "lru",
+    *,
+    cache_blocks: Any,
+    map: str = "concat",
+) -> list[dict[str, Any]]:
+    """Misses of a trace in caches without a disk or time: what ``forerun mrc`` does.
+
+    ``retention`` names lru, arc, s3fifo, sieve or belady, one or several; ``cache_blocks`` are sizes in blocks of 4 KiB, or text
+    with a unit ("10M"). A row for each: ``input``, ``retention``, ``cache_blocks``, ``requests`` and ``misses`` in blocks, …
+
+    Raises ``OptionError`` for a retention or size that cannot be, ``TraceError`` for a file that cannot be read.
+    """
+    trace = trace if isinstance(trace, Trace) else Trace.open(trace)
+    sizes = [str(size) for size in _several(cache_blocks)]
+    return json.loads(_native.mrc(trace._native, list(_several(retention)), sizes, map))["runs"]
+
+
+def _several(one_or_more: Any) -> list[Any]:
+    """A list, of one where there is one."""
+    if isinstance(one_or_more, (str, os.PathLike, Trace, Policy, type)) or not isinstance(one_or_more, Iterable):
+        return [one_or_more]
+    return list(one_or_more)
+
+
+def _inputs(inputs: Any) -> list[Any]:
+    def native(one: Any) -> Any:
+        return one._native if isinstance(one, Trace) else os.fspath(one)
+
+    return [native(one) for one in _several(inputs)]
+
+
+def _schemes(schemes: Any) -> tuple[list[str], list[Given]]:
+    names: list[str] = []
+    policies: list[Given] = []
+    for one in [] if schemes is None else _several(schemes):
+        if isinstance(one, str):
+            names.append(one)
+        elif isinstance(one, Policy) or (isinstance(one, type) and issubclass(one, Policy)):
+            policies.append(given(one))
+            names.append(policies[-1].name)
+        else:
+            raise OptionError(f"schemes: {one!r} is neither text nor a forerun.Policy")
+    known = {scheme["name"] for scheme in json.loads(_native.schemes())["schemes"]}
+    own = [policy.name for policy in policies]
+    for name in own:
+        if name in known or own.count(name) > 1:
+            raise OptionError(f"schemes: there are two called {name!r}; give your policy another name")
+    return names, policies
+
+
+def _seeds(seeds: Iterable[int] | None) -> list[Mapping[str, Any]]:
+    return [{}] if seeds is None else [{"seed": seed} for seed in seeds]
+
+
+_OPTIONS = dict(_native.options())
+
+
+def _words(said: Mapping[str, Any]) -> list[str]:
+    """Keywords as the command's words."""
+    words: list[str] = []
+    for name, value in said.items():
+        if name not in _OPTIONS:
+            near = difflib.get_close_matches(name, _OPTIONS, 1)
+            hint = f"did you mean {near[0]!r}?" if near else "there are: " + ", ".join(sorted(_OPTIONS))
+            raise OptionError(f"no option is called {name!r}; {hint}")
+        option = "--" + name.replace("_", "-")
+        if value is None or (_OPTIONS[name] and value is False):
+            continue
+        if _OPTIONS[name]:
+            words.append(option)
+        elif isinstance(value, bool):
+            words.append(f"{option}={'on' if value else 'off'}")
+        else:
+            words.append(option + "=" + ",".join(str(one) for one in _several(value)))
+    return words
+
+
+@contextmanager
+def _bar(progress: bool | None) -> Iterator[Callable[[int, int, float], None] | None]:
+    """What is told how far the runs are; nobody where no bar is wanted, or tqdm is not installed."""
+    shown = sys.stderr.isatty() if progress is None else progress
+    try:
+        from tqdm.auto import tqdm
+    except ImportError:
+        shown = False
+    if not shown:
+        yield None
+        return
+    with tqdm(unit="run", bar_format="{l_bar}{bar}| {n:.1f}/{total} runs [{elapsed}<{remaining}]", leave=False) as bar:
+
+        def told(ended: int, all: int, under_way: float) -> None:
+            if all:
+                bar.total = all
+            bar.n = ended + under_way
+            bar.refresh()
+
+        yield told

@@ -1,0 +1,145 @@
+"""Traces: what programs asked for, from a file or from arrays."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from . import _native
+from ._native import OptionError
+
+
+class Trace:
+    """Requests in memory. Make one with ``Trace.open`` or ``Trace.from_arrays``.
+
+    It is an Arrow table to whoever asks (``pyarrow.table(trace)``, ``polars.DataFrame(trace)``, DuckDB): the columns
+    ``time_ns``, ``process``, ``device``, ``file``, ``offset`` and ``bytes`` (bytes), ``op`` (R or W), ``took_ns``.
+    """
+
+    __slots__ = ("_native",)
+
+    def __init__(self, native: _native.Trace) -> None:
+        self._native = native
+
+    @classmethod
+    def open(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        format: str | None = None,
+        columns: str | None = None,
+        skip_bad: bool = False,
+        limit: int | None = None,
+    ) -> Trace:
+        """Reads a trace file of any format that ``forerun trace info --help`` lists, found by its content; .gz, .xz and .zst
+        are unpacked.
+
+        ``columns`` says what the columns of a CSV of your own are ("time=0:us,offset=3:sectors,bytes=4,op=2"), ``skip_bad``
+        passes over malformed records and counts them in ``skipped``, ``limit`` stops after so many records.
+
+        Raises ``TraceError`` with the place in the file and the remedy.
+        """
+        native = _native.Trace.open(
+            os.fspath(path), format=format, columns=columns, skip_bad=skip_bad, limit=limit
+        )
+        return cls(native)
+
+    @classmethod
+    def from_arrays(
+        cls,
+        offset: Any,
+        size: Any,
+        *,
+        time: Any = None,
+        op: Any = None,
+        context: Any = None,
+        name: str = "arrays",
+    ) -> Trace:
+        """Makes a trace of columns of one length: numpy arrays, ``array.array`` or any sequence of integers.
+
+        ``offset`` and ``size`` are bytes, ``time`` nanoseconds from the trace's own zero, ``op`` "R" and "W" or 0 and 1 (1
+        writes; all read where it is left out), ``context`` numbers of the processes that ask. Reports call it ``name``.
+
+        Raises ``OptionError`` for columns of different lengths or of something else than whole numbers from 0.
+        """
+        write = None if op is None else [_writes(one) for one in op]
+        columns = [_column(what, column) for what, column in
+                   (("offset", offset), ("size", size), ("time", time), ("op", write), ("context", context))]
+        return cls(_native.Trace.from_columns(name, *columns))
+
+    @property
+    def name(self) -> str:
+        """What reports call it: the path, or the name that it was given."""
+        return self._native.name
+
+    @property
+    def sha256(self) -> str:
+        """Hash of the file's bytes, or of the columns' numbers."""
+        return self._native.sha256
+
+    @property
+    def skipped(self) -> int:
+        """Malformed records that were passed over."""
+        return self._native.skipped
+
+    def info(self) -> dict[str, Any]:
+        """What is in it: requests, bytes, footprint, sizes, how sequential. As ``forerun trace info --json``."""
+        return json.loads(self._native.info_json())
+
+    def patterns(self, *, by: str | None = None, threshold: int | None = None) -> dict[str, Any]:
+        """How it is read: shares of sequential, looping, strided, reverse and random blocks, ``by`` "process" or "file" with
+        a row for each. ``threshold`` is how many blocks of 4 KiB a run must exceed. As ``forerun trace patterns --json``.
+        """
+        return json.loads(self._native.patterns_json(by, threshold))
+
+    def write(self, path: str | os.PathLike[str], *, format: str = "parquet") -> None:
+        """Writes it to a file, in a format that ``forerun trace convert --help`` calls written."""
+        self._native.write(os.fspath(path), format)
+
+    def to_arrow(self) -> Any:
+        """As a ``pyarrow.Table``, of the same memory. Needs pyarrow."""
+        import pyarrow
+
+        return pyarrow.table(self)
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        return self._native.__arrow_c_stream__(requested_schema)
+
+    def __len__(self) -> int:
+        return len(self._native)
+
+    def __repr__(self) -> str:
+        return repr(self._native)
+
+
+def _writes(op: Any) -> int:
+    """1 for a write, 0 for a read."""
+    if isinstance(op, str):
+        if op in ("R", "W"):
+            return int(op == "W")
+        raise OptionError(f'op: {op!r} is none of "R", "W", 0, 1')
+    return int(bool(op))
+
+
+def _column(what: str, column: Sequence[int] | Any) -> Any:
+    """A buffer of unsigned integers of 64 bits: the column itself where it is one."""
+    if column is None:
+        return None
+    try:
+        view = memoryview(column)
+    except TypeError:
+        view = None
+    if view is not None and view.format in ("Q", "L") and view.itemsize == 8 and view.c_contiguous:
+        return column
+    from array import array
+
+    try:
+        if hasattr(column, "astype"):  # numpy, without a loop in Python
+            if column.dtype.kind not in "iub" or (column.size and int(column.min()) < 0):
+                raise OptionError(f"{what}: wants whole numbers from 0, not {column.dtype}")
+            return column.astype("u8")
+        return array("Q", column)
+    except (TypeError, OverflowError) as problem:
+        raise OptionError(f"{what}: wants whole numbers from 0 ({problem})") from None

@@ -1,0 +1,182 @@
+//! Traces: opened from files, made of arrays, described, and handed on.
+
+use crate::arrow;
+use crate::errors::{ForerunError, OptionError, json, raised};
+use forerun_sim::input::Input;
+use forerun_sim::replay::Map;
+use forerun_study::traces::{self, Classes, Columns, Info};
+use forerun_trace::patterns::{GroupBy, PatternOptions, patterns};
+use forerun_trace::record::Trace as Records;
+use forerun_trace::{ColumnMapping, Format, ReadOptions};
+use pyo3::buffer::PyBuffer;
+use pyo3::prelude::*;
+use pyo3::types::PyCapsule;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Requests of programs, in memory.
+#[pyclass(frozen, module = "forerun")]
+pub(crate) struct Trace {
+    /// As it was named.
+    #[pyo3(get)]
+    name: String,
+    records: Arc<Records>,
+    sha256: String,
+}
+
+/// The numbers of a column.
+fn numbers(what: &str, column: &Bound<'_, PyAny>) -> PyResult<Vec<u64>> {
+    let wrong = |problem: PyErr| {
+        OptionError::new_err(format!(
+            "{what}: {problem} (give one dimension of unsigned integers of 64 bits)"
+        ))
+    };
+    if column.len().is_ok_and(|values| values == 0) {
+        return Ok(Vec::new()); // an empty buffer has no address that would be aligned
+    }
+    PyBuffer::<u64>::get(column).and_then(|buffer| buffer.to_vec(column.py())).map_err(wrong)
+}
+
+#[pymethods]
+impl Trace {
+    /// Reads a file of any format, by its content.
+    #[staticmethod]
+    #[pyo3(signature = (path, *, format=None, columns=None, skip_bad=false, limit=None))]
+    fn open(
+        py: Python<'_>,
+        path: PathBuf,
+        format: Option<&str>,
+        columns: Option<&str>,
+        skip_bad: bool,
+        limit: Option<u64>,
+    ) -> PyResult<Self> {
+        let wrong = |problem: &dyn std::fmt::Display| OptionError::new_err(problem.to_string());
+        let format = format.map(str::parse::<Format>).transpose().map_err(|problem| wrong(&problem))?;
+        let columns =
+            columns.map(str::parse::<ColumnMapping>).transpose().map_err(|problem| wrong(&problem))?;
+        let options = ReadOptions { format, skip_bad, csv_mapping: columns, limit, ..ReadOptions::default() };
+        let opened = py.detach(|| forerun_trace::open(&path, &options));
+        let opened = opened.map_err(|problem| raised(py, &traces::unreadable(&problem, skip_bad)))?;
+        let (records, sha256) = (Arc::new(opened.trace), opened.hash_hex);
+        Ok(Self { name: path.display().to_string(), records, sha256 })
+    }
+
+    /// Makes one of columns; see `forerun.Trace.from_arrays`.
+    #[staticmethod]
+    fn from_columns(
+        name: &str,
+        offset: &Bound<'_, PyAny>,
+        size: &Bound<'_, PyAny>,
+        time: Option<&Bound<'_, PyAny>>,
+        write: Option<&Bound<'_, PyAny>>,
+        context: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Self> {
+        let py = offset.py();
+        let columns = Columns {
+            offset: numbers("offset", offset)?,
+            size: numbers("size", size)?,
+            time: time.map(|column| numbers("time", column)).transpose()?,
+            write: write.map(|column| numbers("op", column)).transpose()?,
+            context: context.map(|column| numbers("context", column)).transpose()?,
+        };
+        let made = py.detach(|| columns.into_trace()).map_err(|problem| raised(py, &problem))?;
+        Ok(Self { name: name.to_owned(), records: Arc::new(made.0), sha256: made.1 })
+    }
+
+    fn __len__(&self) -> usize {
+        self.records.records.len()
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<forerun.Trace {}: {} requests>", self.name, self.records.records.len())
+    }
+
+    /// Hash of the content.
+    #[getter]
+    fn sha256(&self) -> &str {
+        &self.sha256
+    }
+
+    /// Bad records that were passed over.
+    #[getter]
+    fn skipped(&self) -> u64 {
+        self.records.skipped
+    }
+
+    /// As `forerun trace info --json`.
+    fn info_json(&self, py: Python<'_>) -> PyResult<String> {
+        let info = py.detach(|| self.records.info());
+        json(&Info { file: self.name.clone(), sha256: &self.sha256, info: &info })
+    }
+
+    /// As `forerun trace patterns --json`.
+    fn patterns_json(&self, py: Python<'_>, by: Option<&str>, threshold: Option<u64>) -> PyResult<String> {
+        let by = match by {
+            None => None,
+            Some("process") => Some(GroupBy::Process),
+            Some("file") => Some(GroupBy::File),
+            Some(other) => {
+                return Err(OptionError::new_err(format!("by: {other:?} is none of process, file")));
+            }
+        };
+        let threshold = threshold.unwrap_or(forerun_core::pattern::THRESHOLD_DEFAULT);
+        let options = PatternOptions { threshold, by, points_max: 0 };
+        let found = py.detach(|| patterns(&self.records, &options));
+        let found = found.map_err(|problem| OptionError::new_err(problem.to_string()))?;
+        json(&Classes::new(self.name.clone(), &self.sha256, by, &found))
+    }
+
+    /// Writes it: the format by name, or by the ending of the file.
+    fn write(&self, py: Python<'_>, path: PathBuf, format: &str) -> PyResult<()> {
+        let format: Format =
+            format.parse().map_err(|problem| OptionError::new_err(format!("format: {problem}")))?;
+        let written = py.detach(|| forerun_trace::write(&path, format, &self.records));
+        written.map(drop).map_err(|problem| ForerunError::new_err(problem.to_string()))
+    }
+
+    /// The requests as an Arrow stream.
+    #[pyo3(signature = (requested_schema=None))]
+    fn __arrow_c_stream__<'py>(
+        &self,
+        py: Python<'py>,
+        requested_schema: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyCapsule>> {
+        drop(requested_schema); // a wish, which a producer may leave unheard
+        arrow::capsule(py, arrow::of_trace(&self.records)?)
+    }
+}
+
+impl Trace {
+    /// As an input of runs, under its name.
+    pub(crate) fn input(&self) -> Input {
+        let mut input = Input::of_shared(&self.name, &self.sha256, Arc::clone(&self.records));
+        self.short_name().clone_into(&mut input.name);
+        input
+    }
+
+    /// As reports call it: a file's name without its folders.
+    fn short_name(&self) -> &str {
+        self.name.rsplit('/').next().unwrap_or(&self.name)
+    }
+}
+
+/// As `forerun mrc --json`.
+#[pyfunction]
+pub(crate) fn mrc(
+    py: Python<'_>,
+    trace: &Trace,
+    retentions: Vec<String>,
+    cache_blocks: Vec<String>,
+    map: &str,
+) -> PyResult<String> {
+    let wrong = |what: &str, why: String| OptionError::new_err(format!("{what}: {why}"));
+    let map: Map = map.parse().map_err(|problem| wrong("map", format!("{problem}")))?;
+    let kept = retentions.iter().map(|name| traces::kept_by(name).map_err(|why| wrong("retention", why)));
+    let kept = kept.collect::<PyResult<Vec<_>>>()?;
+    let sizes =
+        cache_blocks.iter().map(|text| traces::blocks(text).map_err(|why| wrong("cache_blocks", why)));
+    let sizes = sizes.collect::<PyResult<Vec<_>>>()?;
+    let name = trace.short_name();
+    let misses = py.detach(|| traces::misses((&trace.name, name), &trace.records, &map, &kept, &sizes));
+    json(&misses.map_err(|problem| raised(py, &problem))?)
+}

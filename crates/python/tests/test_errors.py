@@ -1,0 +1,67 @@
+"""What goes wrong is typed, and says where and what to do; and Ctrl-C is heard."""
+
+import signal
+import time
+
+import pytest
+from conftest import HARDWARE, SMALL
+
+import forerun
+
+
+@pytest.mark.parametrize(
+    ("kind", "said", "call"),
+    [
+        (forerun.SchemeError, "no scheme", lambda: forerun.compare(SMALL, "aspp", **HARDWARE)),
+        (forerun.DeviceError, "did you mean", lambda: forerun.compare(SMALL, "asp", device="nvme-pcie")),
+        (forerun.OptionError, "array", lambda: forerun.compare(SMALL, "asp", array="raid9")),
+        (forerun.OptionError, "did you mean 'cluster'", lambda: forerun.compare(SMALL, "asp", clustr=1)),
+        (forerun.OptionError, "12M", lambda: forerun.compare(SMALL, "asp", cache=12)),
+        (forerun.OptionError, "at least one", lambda: forerun.compare(SMALL, "asp", seeds=[])),
+        (forerun.TraceError, "no such file", lambda: forerun.compare("nowhere.csv", "asp", **HARDWARE)),
+        (forerun.TraceError, "cannot read", lambda: forerun.Trace.open("nowhere.csv")),
+        (forerun.OptionError, "there are: ", lambda: forerun.mrc("x", "fifo", cache_blocks=1)),
+    ],
+)
+def test_every_mistake_has_its_type(kind, said, call, small, monkeypatch):
+    if kind is forerun.OptionError and said.startswith("there"):
+        call = lambda: forerun.mrc(small, "fifo", cache_blocks=1)  # noqa: E731
+    with pytest.raises(kind, match=said) as raised:
+        call()
+    assert isinstance(raised.value, forerun.ForerunError)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_malformed_trace_says_its_line_and_what_passes_over_it(tmp_path):
+    path = tmp_path / "bad.csv"
+    path.write_text("128166372003061629,hm,0,Read,0,4096,100\n" * 3 + "nonsense\n")
+    with pytest.raises(forerun.TraceError, match="line 4") as raised:
+        forerun.Trace.open(path, format="msr")
+    assert raised.value.place == f"{path}: line 4 (msr)"
+    assert raised.value.remedy == "--skip-bad passes over such records"
+    assert forerun.Trace.open(path, format="msr", skip_bad=True).skipped == 1
+
+
+def test_ctrl_c_is_heard_within_a_fifth_of_a_second():
+    began = {}
+
+    def interrupt(*_):
+        began["at"] = time.monotonic()
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    due = time.monotonic() + 0.3
+    signal.setitimer(signal.ITIMER_REAL, 0.3)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            forerun.compare("random:size=1GiB,requests=3000000", ["asp", "strip"], **HARDWARE)
+        ended = time.monotonic()
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert began["at"] - due < 0.2 and ended - began["at"] < 0.2
+
+
+def test_progress_is_told(capsys):
+    pytest.importorskip("tqdm")
+    forerun.compare("random:size=256MiB,requests=20000", "asp", progress=True, **HARDWARE)
+    assert "run" in capsys.readouterr().err

@@ -1,0 +1,102 @@
+"""Policies written in Python, beside the built-in schemes."""
+
+import traceback
+
+import pytest
+from conftest import HARDWARE, SMALL
+
+import forerun
+
+FORWARD = "forward:size=8MiB,block=4KiB"
+
+
+class Next(forerun.Policy):
+    """Reads 32 blocks on behind a miss that follows the last read of its process."""
+
+    def __init__(self):
+        self.last = {}
+
+    def on_access(self, access):
+        end = access.first + access.blocks
+        follows = self.last.get(access.process) == access.first
+        self.last[access.process] = end
+        return [(end, 32, "with-demand")] if follows and access.missing else None
+
+
+def test_a_policy_runs_beside_the_others_and_pays():
+    runs = forerun.compare(FORWARD, [Next, "linux-6"], array="single", device="wd-7200", drive_cache="off")
+    rate = {run["scheme"]: run["throughput_bytes_per_s"] for run in runs.runs}
+    assert rate["Next"] > 2 * rate["none"]
+    assert [run["scheme"] for run in runs.runs] == ["none", "bound", "oracle", "auto", "Next", "linux-6"]
+    assert runs.failures == []
+    again = forerun.compare(FORWARD, [Next(), "linux-6"], array="single", device="wd-7200", drive_cache="off")
+    assert again.to_json() == runs.to_json()
+
+
+def test_in_the_array_s_layer_and_told_of_arrivals():
+    heard = []
+
+    class Arrivals(forerun.Policy):
+        name, layer = "arrivals", "array"
+
+        def on_fetched(self, fetched):
+            heard.append((fetched.blocks, fetched.was_prefetch))
+            return [(fetched.first + fetched.blocks, 32)]
+
+    runs = forerun.sim(SMALL, Arrivals, **HARDWARE)
+    assert runs.runs[0]["prefetch_hits"] > 0
+    assert any(was_prefetch for _, was_prefetch in heard)
+
+
+def test_what_a_policy_raises_ends_its_run_alone_and_keeps_its_traceback():
+    class Broken(forerun.Policy):
+        def on_access(self, access):
+            return [] if access.first < 100 else self.nothing
+
+    with pytest.warns(RuntimeWarning, match="Broken on"):
+        runs = forerun.compare([FORWARD, SMALL], [Broken, Next, "asp"], **HARDWARE, bounds=False)
+    assert [run["scheme"] for run in runs.runs] == ["Next", "asp", "Next", "asp"]
+    assert [(scheme, name) for scheme, name, _ in runs.failures] == [("Broken", FORWARD), ("Broken", SMALL)]
+    told = "".join(traceback.format_exception(runs.failures[0][2]))
+    assert "AttributeError" in told and "self.nothing" in told
+    with pytest.raises(forerun.PolicyError) as raised:
+        forerun.sim(FORWARD, Broken, **HARDWARE)
+    assert isinstance(raised.value.__cause__, AttributeError)
+
+
+@pytest.mark.parametrize("wish", [[(1,)], [3], ["ab"], 7, [(-1, 1)], [(0, 1, "now")]])
+def test_a_wish_that_is_none_is_told(wish):
+    class Odd(forerun.Policy):
+        def on_access(self, access):
+            return wish
+
+    with pytest.raises(forerun.PolicyError):
+        forerun.sim(FORWARD, Odd, **HARDWARE)
+
+
+def test_names_that_are_taken_and_layers_that_are_not_there_are_refused():
+    with pytest.raises(forerun.OptionError, match="two called 'asp'"):
+        forerun.compare(SMALL, type("asp", (forerun.Policy,), {}))
+    with pytest.raises(forerun.OptionError, match="none of host, array"):
+        forerun.compare(SMALL, type("Lost", (forerun.Policy,), {"layer": "disk"}))
+    with pytest.raises(forerun.OptionError, match="neither text nor"):
+        forerun.compare(SMALL, 7)
+
+
+def test_batches_are_columns_that_numpy_takes():
+    numpy = pytest.importorskip("numpy")
+    sizes = []
+
+    class Batched(forerun.Policy):
+        batch = 64
+
+        def on_batch(self, batch):
+            first = numpy.asarray(batch.first)
+            assert first.dtype == numpy.uint64 and not first.flags.owndata
+            sizes.append((len(batch), int(numpy.asarray(batch.blocks).sum())))
+            ends = first + numpy.asarray(batch.blocks)
+            return [(int(ends.max()), 64)]
+
+    runs = forerun.sim(FORWARD, Batched, **HARDWARE)
+    assert set(sizes) == {(64, 64)} and len(sizes) == 2048 // 64
+    assert runs.runs[0]["prefetch_hits"] > 0

@@ -1,0 +1,136 @@
+//! The report page: one HTML file that needs nothing else, to be kept, sent and read offline.
+//!
+//! Every picture is drawn here as SVG, so the page shows everything without a script; the script adds hover
+//! details, hides schemes that the reader clicks away, and switches light and dark. Every string that comes from
+//! outside (scheme, trace and device names) passes through [`esc`]. No time, host or path of ours is in the page:
+//! the same runs give the same bytes.
+
+mod charts;
+mod chrome;
+mod decisions;
+mod figures;
+mod patterns;
+mod reproduction;
+mod sections;
+
+use crate::words;
+use forerun_papers::{Reproduction, Study};
+use forerun_sim::report::{Comparison, RunReport};
+use forerun_trace::patterns::{GroupBy, Patterns};
+use std::fmt::Write as _;
+
+/// The colours and letters of every page of Forerun: the server's live page has the same file.
+const BASE_STYLE: &str = include_str!("../../../serve/web/base.css");
+const STYLE: &str = include_str!("assets/page.css");
+const SCRIPT: &str = include_str!("assets/page.js");
+
+/// The page of a comparison, with what was assumed for it.
+pub fn comparison(comparison: &Comparison, remarks: &[String]) -> String {
+    let groups = words::by_input(&comparison.runs);
+    let mut body = sections::remarks(remarks);
+    if groups.len() > 1 {
+        body.push_str(&sections::overview(&groups));
+    }
+    for (number, group) in groups.iter().enumerate() {
+        body.push_str(&sections::input(group, number, groups.len() > 1));
+    }
+    body.push_str(&sections::how_to_read());
+    page(&title(&comparison.runs), &body, true)
+}
+
+/// The page of a reproduction.
+pub fn reproduction(study: &Study, result: &Reproduction) -> String {
+    page(study.title, &reproduction::body(study, result), true)
+}
+
+/// The page of a trace's patterns; `by` says what its rows are.
+pub fn patterns(name: &str, by: Option<GroupBy>, found: &Patterns) -> String {
+    page(&format!("Patterns of {name}"), &patterns::body(name, by, found), false)
+}
+
+fn title(runs: &[RunReport]) -> String {
+    let schemes = runs.iter().filter(|run| !words::is_baseline(run)).count();
+    let s = if schemes == 1 { "" } else { "s" };
+    match words::by_input(runs).as_slice() {
+        [group] => format!("{schemes} scheme{s} on {}", group[0].input),
+        groups => format!("{schemes} run{s} on {} inputs", groups.len()),
+    }
+}
+
+/// A whole document around `body`, which is HTML already; `simulated` says whose times are in it.
+pub fn page(title: &str, body: &str, simulated: bool) -> String {
+    let mut text = String::with_capacity(body.len() + BASE_STYLE.len() + STYLE.len() + SCRIPT.len() + 2048);
+    // Writing to a string cannot fail.
+    let _ = write!(
+        text,
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <meta name=\"color-scheme\" content=\"light dark\">\n<title>{title} – Forerun</title>\n\
+         <link rel=\"icon\" href=\"data:,\">\n\
+         <style>\n{BASE_STYLE}{STYLE}</style>\n</head>\n<body>\n{}\n<main>\n{body}</main>\n{}\n\
+         <script>\n{SCRIPT}</script>\n</body>\n</html>\n",
+        chrome::header(title),
+        chrome::footer(simulated),
+        title = esc(title),
+    );
+    text
+}
+
+/// Text made safe inside elements and quoted attributes.
+pub fn esc(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '&' => safe.push_str("&amp;"),
+            '<' => safe.push_str("&lt;"),
+            '>' => safe.push_str("&gt;"),
+            '"' => safe.push_str("&quot;"),
+            '\'' => safe.push_str("&#39;"),
+            other => safe.push(other),
+        }
+    }
+    safe
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_comes_from_outside_cannot_become_markup() {
+        assert_eq!(esc("<script>'\"&"), "&lt;script&gt;&#39;&quot;&amp;");
+        assert!(
+            page("a</title><script>", "", true)
+                .contains("<title>a&lt;/title&gt;&lt;script&gt; – Forerun</title>")
+        );
+    }
+
+    #[test]
+    fn names_of_traces_are_escaped_on_the_page() {
+        let run = |scheme| crate::sample::run("<b>trace</b>", scheme, 10);
+        let page = comparison(&Comparison { runs: vec![run("none"), run("asp")] }, &[]);
+        assert!(page.contains("&lt;b&gt;trace&lt;/b&gt;") && !page.contains("<b>trace"));
+    }
+
+    #[test]
+    fn several_inputs_have_an_overview_first() {
+        let runs = vec![
+            crate::sample::run("one", "none", 10),
+            crate::sample::run("one", "asp", 30),
+            crate::sample::run("two", "none", 10),
+            crate::sample::run("two", "asp", 5),
+        ];
+        let page = comparison(&Comparison { runs }, &[]);
+        let overview = page.find("All inputs").expect("an overview");
+        assert!(overview < page.find("id=\"input-0\"").expect("a first section"));
+        assert!(page.contains("3.00×") && page.contains("0.50×"));
+    }
+
+    #[test]
+    fn the_page_asks_for_nothing_from_outside() {
+        let text = page("x", "", true);
+        for word in ["http://", "https://", "@import", "url(", "src="] {
+            assert!(!text.contains(word), "{word}");
+        }
+    }
+}

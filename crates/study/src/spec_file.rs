@@ -1,0 +1,115 @@
+//! Spec files: the runs of a command as TOML, so that they can be run again to the same bytes.
+//!
+//! `[[runs]]` tables hold one run each, in order; an optional `[defaults]` table is merged under each of them, and
+//! what both leave out is the command line's default. A file with neither is one run. Files written by
+//! `--save-spec` hold every field and the hash of each input, so that a changed input is noticed.
+
+use crate::error::StudyError;
+use crate::plan::default_spec;
+use forerun_sim::spec::{RunSpec, SPEC_VERSION};
+use std::path::Path;
+use toml::{Table, Value};
+
+/// Reads the runs of `path`.
+pub fn read(path: &Path) -> Result<Vec<RunSpec>, StudyError> {
+    let text = std::fs::read_to_string(path).map_err(|problem| StudyError::file(path, &problem))?;
+    parse(&text).map_err(|what| {
+        StudyError::usage(
+            &path.display().to_string(),
+            what,
+            "`forerun compare … --save-spec FILE` writes a spec file with every field",
+        )
+    })
+}
+
+/// The file's text.
+pub fn print(specs: &[RunSpec]) -> Result<String, StudyError> {
+    #[derive(serde::Serialize)]
+    struct File<'a> {
+        runs: &'a [RunSpec],
+    }
+    let body =
+        toml::to_string(&File { runs: specs }).map_err(|problem| StudyError::failure("spec", problem))?;
+    Ok(format!("# Run again with: forerun compare --spec THIS-FILE\n\n{body}"))
+}
+
+fn parse(text: &str) -> Result<Vec<RunSpec>, String> {
+    let mut file: Table = text.parse::<Table>().map_err(|problem| problem.to_string())?;
+    let defaults = take_table(&mut file, "defaults")?;
+    let runs = match file.remove("runs") {
+        Some(Value::Array(runs)) => {
+            if let Some(key) = file.keys().next() {
+                return Err(format!("unknown key `{key}` beside [defaults] and [[runs]]"));
+            }
+            runs
+        }
+        Some(_) => return Err("`runs` must be [[runs]] tables".into()),
+        None => vec![Value::Table(file)],
+    };
+    if runs.is_empty() {
+        return Err("no [[runs]] in it".into());
+    }
+    let base = Table::try_from(default_spec()).map_err(|problem| problem.to_string())?;
+    runs.into_iter().enumerate().map(|(index, run)| one(index, run, &defaults, &base)).collect()
+}
+
+fn take_table(file: &mut Table, key: &str) -> Result<Table, String> {
+    match file.remove(key) {
+        None => Ok(Table::new()),
+        Some(Value::Table(table)) => Ok(table),
+        Some(_) => Err(format!("`{key}` must be a table")),
+    }
+}
+
+fn one(index: usize, run: Value, defaults: &Table, base: &Table) -> Result<RunSpec, String> {
+    let place = format!("run {}", index + 1);
+    let Value::Table(run) = run else { return Err(format!("{place}: must be a table")) };
+    let mut merged = base.clone();
+    merged.extend(defaults.clone());
+    merged.extend(run);
+    let spec: RunSpec = merged.try_into().map_err(|problem| {
+        format!("{place}: {}", problem.to_string().split_whitespace().collect::<Vec<_>>().join(" "))
+    })?;
+    if spec.spec_version > SPEC_VERSION {
+        return Err(format!("{place}: spec_version {} is newer than {SPEC_VERSION}", spec.spec_version));
+    }
+    if spec.input.is_empty() {
+        return Err(format!("{place}: `input` is missing"));
+    }
+    Ok(spec)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use forerun_sim::said::Said;
+
+    #[test]
+    fn what_is_written_is_read_back() {
+        let mut first = default_spec();
+        first.input = "forward:size=1GiB".into();
+        let mut second = first.clone();
+        second.scheme = Said::of("asp+msp");
+        second.drive_readahead = Some(false);
+        let specs = vec![first, second];
+        assert_eq!(parse(&print(&specs).expect("specs are plain data")).expect("our own file"), specs);
+    }
+
+    #[test]
+    fn defaults_stand_under_each_run() {
+        let runs = parse(
+            "[defaults]\ninput = 'a.csv'\narray = 'raid5:5x128KiB'\n[[runs]]\nscheme = 'asp'\n[[runs]]\nseed = 7\n",
+        )
+        .expect("a hand-written file");
+        assert_eq!((runs[0].scheme.text(), runs[0].array.text()), ("asp", "raid5:5x128KiB"));
+        assert_eq!((runs[1].scheme.text(), runs[1].seed), ("none", 7));
+    }
+
+    #[test]
+    fn a_wrong_key_is_named_with_its_run() {
+        let problem =
+            parse("[[runs]]\ninput = 'x'\n[[runs]]\ninput = 'y'\nshceme = 'asp'\n").expect_err("a typo");
+        assert!(problem.starts_with("run 2:") && problem.contains("shceme"), "{problem}");
+        assert!(parse("[[runs]]\nscheme = 'asp'\n").expect_err("no input").contains("`input` is missing"));
+    }
+}

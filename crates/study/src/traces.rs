@@ -1,0 +1,253 @@
+//! What is said of a trace, as plain data: what is in it, how it is read, what misses in caches of given sizes.
+
+use crate::error::{Fault, StudyError};
+use forerun_core::access::Op;
+use forerun_core::retention::{self, BASELINES, Baseline};
+use forerun_core::size::parse_size;
+use forerun_core::units::{BLOCK_BYTES, Nanos};
+use forerun_sim::mrc::{MrcRow, Sequence, mrc};
+use forerun_sim::replay::Map;
+use forerun_trace::patterns::{GroupBy, Patterns, Shares};
+use forerun_trace::record::{Name, Record, Trace};
+use forerun_trace::{TraceError, TraceInfo};
+use serde::Serialize;
+use sha2::{Digest as _, Sha256};
+use std::collections::HashMap;
+
+/// What is in a trace.
+#[derive(Debug, Serialize)]
+pub struct Info<'a> {
+    /// As it was named.
+    pub file: String,
+    /// Hash of the file's content.
+    pub sha256: &'a str,
+    /// The figures.
+    #[serde(flatten)]
+    pub info: &'a TraceInfo,
+}
+
+/// The classes of one group, or of all.
+#[derive(Debug, Serialize)]
+pub struct Row<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<&'a str>,
+    #[serde(flatten)]
+    shares: &'a Shares,
+    seq_share: f64,
+    loop_share: f64,
+}
+
+impl<'a> Row<'a> {
+    fn new(name: Option<&'a str>, shares: &'a Shares) -> Self {
+        Self { name, shares, seq_share: shares.seq_share(), loop_share: shares.loop_share() }
+    }
+}
+
+/// How a trace is read.
+#[derive(Debug, Serialize)]
+pub struct Classes<'a> {
+    file: String,
+    sha256: &'a str,
+    threshold: u64,
+    by: Option<GroupBy>,
+    total: Row<'a>,
+    groups: Vec<Row<'a>>,
+}
+
+impl<'a> Classes<'a> {
+    /// What was found, with rows where they were asked for.
+    #[must_use]
+    pub fn new(file: String, sha256: &'a str, by: Option<GroupBy>, found: &'a Patterns) -> Self {
+        let groups = found.groups.iter().filter(|_| by.is_some());
+        Self {
+            file,
+            sha256,
+            threshold: found.threshold,
+            by,
+            total: Row::new(None, &found.total),
+            groups: groups.map(|group| Row::new(Some(&group.name), &group.shares)).collect(),
+        }
+    }
+}
+
+/// What cannot be read, with the word that passes over it where one would.
+#[must_use]
+pub fn unreadable(problem: &TraceError, skip_bad: bool) -> StudyError {
+    let TraceError::Malformed(bad) = problem else {
+        return StudyError { fault: Fault::Input, ..StudyError::usage("", problem, "") };
+    };
+    let place = format!("{}: {} ({})", bad.file, bad.place, bad.format);
+    let what = format!("expected {}, found {}; {}", bad.expected, bad.found, bad.remedy);
+    // Of a file that is no trace at all, no record would be left.
+    let passes_over = !skip_bad && bad.format != "unknown";
+    let remedy = if passes_over { "--skip-bad passes over such records" } else { "" };
+    StudyError { fault: Fault::Input, ..StudyError::usage(&place, what, remedy) }
+}
+
+/// A number of blocks; with a unit, so many bytes in blocks.
+///
+/// # Errors
+/// What was expected.
+pub fn blocks(text: &str) -> Result<u64, String> {
+    let wrong = || "expected blocks (1000) or a size of at least a block (10M)".to_owned();
+    let blocks = match text.parse() {
+        Ok(blocks) => blocks,
+        Err(_) => parse_size(text).map_err(|_| wrong())? / BLOCK_BYTES,
+    };
+    if blocks == 0 { Err(wrong()) } else { Ok(blocks) }
+}
+
+/// A retention of `mrc`.
+///
+/// # Errors
+/// Those that there are.
+pub fn kept_by(name: &str) -> Result<&'static Baseline, String> {
+    retention::by_name(name).map_err(|_| {
+        let known: Vec<&str> = BASELINES.iter().map(|row| row.name).collect();
+        format!("there are: {}", known.join(", "))
+    })
+}
+
+/// Misses of a trace under retentions at sizes.
+#[derive(Debug, Serialize)]
+pub struct Misses {
+    /// A row for each cache, retention and size.
+    pub runs: Vec<MrcRow>,
+}
+
+/// Runs all sizes and retentions over the caches that a map gives; `file` stands for the trace in errors, `name` in rows.
+///
+/// # Errors
+/// See [`StudyError`].
+pub fn misses(
+    (file, name): (&str, &str),
+    trace: &Trace,
+    map: &Map,
+    retentions: &[&'static Baseline],
+    cache_blocks: &[u64],
+) -> Result<Misses, StudyError> {
+    let mut runs = Vec::new();
+    for (device, sequence) in sequences(trace, map, file)? {
+        let input = if device.is_empty() { name.to_owned() } else { format!("{name}, device {device}") };
+        let rows = mrc(&input, &sequence, retentions, cache_blocks);
+        runs.extend(rows.map_err(|problem| StudyError::failure(file, problem))?);
+    }
+    Ok(Misses { runs })
+}
+
+/// The references of each cache, with the device that it serves; no device for a cache that serves all.
+fn sequences(trace: &Trace, map: &Map, place: &str) -> Result<Vec<(String, Sequence)>, StudyError> {
+    let name = |device: Name| trace.names[device.0 as usize].clone();
+    let devices: Vec<Name> = match map {
+        Map::Concat => {
+            let all = Sequence::from_trace(trace).map_err(|problem| StudyError::failure(place, problem))?;
+            return Ok(vec![(String::new(), all)]);
+        }
+        Map::OneArrayEach => trace.devices(),
+        Map::Only(wanted) => trace.devices().into_iter().filter(|&device| name(device) == *wanted).collect(),
+    };
+    if devices.is_empty() {
+        let known: Vec<String> = trace.devices().into_iter().map(name).collect();
+        let what = format!("no request on such a device moves a byte; devices: {}", known.join(", "));
+        return Err(StudyError::usage("--map", what, "use concat, one-array-each or only:DEV"));
+    }
+    let of = |device| Sequence::from_device(trace, device).map(|sequence| (name(device), sequence));
+    let all = devices.into_iter().map(of).collect::<Result<_, _>>();
+    all.map_err(|problem| StudyError::failure(place, problem))
+}
+
+/// The requests of a trace as columns of numbers, all as long as `offset`.
+#[derive(Clone, Debug, Default)]
+pub struct Columns {
+    /// First byte of each request.
+    pub offset: Vec<u64>,
+    /// Bytes of each.
+    pub size: Vec<u64>,
+    /// When each was issued, ns.
+    pub time: Option<Vec<u64>>,
+    /// Whether each writes: anything but 0.
+    pub write: Option<Vec<u64>>,
+    /// Who issued each, as a number.
+    pub context: Option<Vec<u64>>,
+}
+
+impl Columns {
+    /// The trace that they are, and the hash of their numbers.
+    ///
+    /// # Errors
+    /// [`StudyError`] for columns of different lengths.
+    pub fn into_trace(self) -> Result<(Trace, String), StudyError> {
+        let mut hash = Sha256::new();
+        let all = [
+            Some(&self.offset),
+            Some(&self.size),
+            self.time.as_ref(),
+            self.write.as_ref(),
+            self.context.as_ref(),
+        ];
+        for (name, column) in ["offset", "size", "time", "op", "context"].iter().zip(all) {
+            let Some(column) = column else { continue };
+            if column.len() != self.offset.len() {
+                let what = format!("has {} values, and offset {}", column.len(), self.offset.len());
+                return Err(StudyError::usage(name, what, "give columns of one length"));
+            }
+            hash.update(name);
+            column.iter().for_each(|number| hash.update(number.to_le_bytes()));
+        }
+        let hash = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+        Ok((self.records(), hash))
+    }
+
+    fn records(&self) -> Trace {
+        let mut names = vec![String::new()];
+        let mut known: HashMap<u64, Name> = HashMap::new();
+        let mut process = |context: u64| {
+            *known.entry(context).or_insert_with(|| {
+                names.push(context.to_string());
+                Name(u32::try_from(names.len() - 1).unwrap_or(u32::MAX))
+            })
+        };
+        let records = (0..self.offset.len()).map(|at| Record {
+            time: self.time.as_ref().map(|time| Nanos(time[at])),
+            process: self.context.as_ref().map_or(Name::ABSENT, |context| process(context[at])),
+            offset: self.offset[at],
+            bytes: self.size[at],
+            op: if self.write.as_ref().is_some_and(|write| write[at] != 0) { Op::Write } else { Op::Read },
+            ..Record::BLANK
+        });
+        let records = records.collect();
+        Trace { names, records, format: "arrays".into(), ..Trace::default() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_malformed_trace_is_told_as_the_reader_tells_it() {
+        let options = forerun_trace::ReadOptions::default();
+        let bad = forerun_trace::read_bytes("x", b"nonsense\n", &options).expect_err("no trace");
+        let said = unreadable(&bad, false);
+        assert_eq!((said.to_string(), said.place.as_str()), (bad.to_string(), "x: byte 0 (unknown)"));
+    }
+
+    #[test]
+    fn columns_are_a_trace_whose_hash_is_that_of_their_numbers() {
+        let columns = Columns {
+            offset: vec![0, 4096, 0],
+            size: vec![4096; 3],
+            write: Some(vec![0, 0, 1]),
+            context: Some(vec![7, 8, 7]),
+            ..Columns::default()
+        };
+        let (trace, hash) = columns.clone().into_trace().expect("columns");
+        assert_eq!(trace.names, ["", "7", "8"]);
+        assert_eq!((trace.records[2].op, trace.records[2].process), (Op::Write, Name(1)));
+        assert_eq!(columns.clone().into_trace().expect("columns").1, hash);
+        let other = Columns { write: None, ..columns.clone() }.into_trace().expect("columns");
+        assert_ne!(other.1, hash);
+        let short = Columns { size: vec![1], ..columns }.into_trace().expect_err("short");
+        assert_eq!(short.to_string(), "size: has 1 values, and offset 3 (give columns of one length)");
+    }
+}

@@ -1,0 +1,276 @@
+//! What a comparison says in words: who won, by how much, and where prefetching did not pay and why.
+//!
+//! The same sentences close the table and open the HTML page. A scheme counts as better or worse only beyond two
+//! percent; closer than that it "made no difference".
+
+use crate::human;
+use crate::plan::BASELINES;
+use forerun_sim::report::RunReport;
+
+/// Below this change of throughput nothing is claimed.
+const NOTICEABLE: f64 = 0.02;
+
+/// The verdict over the runs of one input.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Verdict {
+    /// Index of the fastest scheme among the runs, the baselines left out; `None` if only baselines ran.
+    pub winner: Option<usize>,
+    /// One sentence: who won.
+    pub headline: String,
+    /// Further sentences: latency, what did not pay.
+    pub details: Vec<String>,
+}
+
+/// Whether the run is there to compare against.
+pub fn is_baseline(run: &RunReport) -> bool {
+    BASELINES.contains(&run.spec.scheme.text())
+}
+
+/// Throughput relative to the run without prefetching of the same input, where there is one.
+pub fn speedup(run: &RunReport, group: &[&RunReport]) -> Option<f64> {
+    let none = group.iter().find(|other| other.spec.scheme == *"none")?;
+    (none.throughput_bytes_per_s > 0.0).then(|| run.throughput_bytes_per_s / none.throughput_bytes_per_s)
+}
+
+/// The runs in order, cut into groups of one input (or one device of a trace), one pair of caches and one seed each.
+pub fn by_input(runs: &[RunReport]) -> Vec<Vec<&RunReport>> {
+    let mut groups: Vec<Vec<&RunReport>> = Vec::new();
+    for run in runs {
+        let of = |run: &RunReport| (run.spec.cache_bytes, run.spec.host_cache_bytes, run.spec.seed);
+        let same = |other: &RunReport| {
+            (&other.spec.input, &other.spec.map, of(other)) == (&run.spec.input, &run.spec.map, of(run))
+        };
+        match groups.iter_mut().find(|group| same(group[0])) {
+            Some(group) => group.push(run),
+            None => groups.push(vec![run]),
+        }
+    }
+    groups
+}
+
+/// Says what the runs of one input show.
+pub fn verdict(group: &[&RunReport]) -> Verdict {
+    let schemes = || group.iter().enumerate().filter(|(_, run)| !is_baseline(run));
+    let winner = schemes().fold(None::<(usize, &RunReport)>, |best, (index, run)| match best {
+        Some((_, champion)) if champion.throughput_bytes_per_s >= run.throughput_bytes_per_s => best,
+        _ => Some((index, run)),
+    });
+    let Some((index, best)) = winner else {
+        return Verdict { headline: "Only baselines were run.".into(), ..Verdict::default() };
+    };
+    let headline = headline(best, group);
+    let mut details = Vec::new();
+    details.extend(found_sentence(group));
+    details.extend(latency_sentence(best, group));
+    details.extend(no_difference(&schemes().map(|(_, run)| *run).collect::<Vec<_>>(), group));
+    details.extend(schemes().filter_map(|(_, run)| not_paid(run, group)));
+    Verdict { winner: Some(index), headline, details }
+}
+
+fn headline(best: &RunReport, group: &[&RunReport]) -> String {
+    let mut text = match speedup(best, group) {
+        Some(factor) if factor > 1.0 + NOTICEABLE => format!(
+            "{} was fastest: {}, {} reading without prefetching",
+            best.scheme,
+            human::rate(best.throughput_bytes_per_s),
+            human::times(factor),
+        ),
+        Some(factor) => format!(
+            "No scheme beat reading without prefetching; {} came closest at {}",
+            best.scheme,
+            human::times(factor),
+        ),
+        None if group.len() == 1 => {
+            format!("{}: {}", best.scheme, human::rate(best.throughput_bytes_per_s))
+        }
+        None => format!("{} was fastest: {}", best.scheme, human::rate(best.throughput_bytes_per_s)),
+    };
+    if let Some(share) = best.share_of_clairvoyant {
+        text.push_str(&format!(", {} of the best that was found offline", human::percent(share)));
+        text.push('.');
+        return text;
+    }
+    let bound = group.iter().find(|run| run.spec.scheme == *"bound");
+    if let Some(bound) = bound.filter(|run| run.throughput_bytes_per_s > 0.0) {
+        let share = best.throughput_bytes_per_s / bound.throughput_bytes_per_s;
+        text.push_str(&format!(", {} of what the disks could give at best", human::percent(share)));
+    }
+    text.push('.');
+    text
+}
+
+/// What the reference is.
+fn found_sentence(group: &[&RunReport]) -> Option<String> {
+    let oracle = group.iter().find(|run| run.spec.scheme == *"oracle")?;
+    Some(format!("oracle, the best that was found offline: {}.", oracle.found_by.as_deref()?))
+}
+
+fn latency_sentence(best: &RunReport, group: &[&RunReport]) -> Option<String> {
+    let none = group.iter().find(|run| run.spec.scheme == *"none")?;
+    let (before, after) = (none.latency_ns.p99, best.latency_ns.p99);
+    let verb = if human::float(after) > human::float(before) * (1.0 + NOTICEABLE) {
+        "rose"
+    } else if human::float(after) < human::float(before) * (1.0 - NOTICEABLE) {
+        "fell"
+    } else {
+        return None;
+    };
+    Some(format!(
+        "With {} one request in a hundred took longer than {}; it {verb} from {}.",
+        best.scheme,
+        human::duration(human::float(after)),
+        human::duration(human::float(before)),
+    ))
+}
+
+fn no_difference(schemes: &[&RunReport], group: &[&RunReport]) -> Option<String> {
+    let names: Vec<&str> = schemes
+        .iter()
+        .filter(|run| speedup(run, group).is_some_and(|factor| (factor - 1.0).abs() <= NOTICEABLE))
+        .map(|run| run.scheme.as_str())
+        .collect();
+    let verb = if names.len() == 1 { "made" } else { "each made" };
+    (!names.is_empty()).then(|| format!("{} {verb} no difference beyond 2%.", list(&names)))
+}
+
+/// The sentence about a scheme that lost against reading without prefetching, with the likeliest cause.
+fn not_paid(run: &RunReport, group: &[&RunReport]) -> Option<String> {
+    let factor = speedup(run, group)?;
+    if factor >= 1.0 - NOTICEABLE {
+        return None;
+    }
+    if run.counts.prefetched_blocks == 0 {
+        return Some(format!("{} read nothing ahead and was slower ({}).", run.scheme, human::times(factor)));
+    }
+    Some(format!(
+        "Prefetching did not pay with {} ({}): {}.",
+        run.scheme,
+        human::times(factor),
+        cause(run, group)
+    ))
+}
+
+fn cause(run: &RunReport, group: &[&RunReport]) -> String {
+    let stall = run.stall;
+    let waited = stall.miss_ns + stall.late_prefetch_ns + stall.behind_prefetch_ns;
+    let none_amplification =
+        group.iter().find(|other| other.spec.scheme == *"none").map_or(1.0, |none| none.amplification);
+    if run.amplification > none_amplification * 1.2 && run.precision < 0.5 {
+        format!(
+            "it read {} bytes from the devices for each byte asked for, and {} of what it prefetched was used",
+            human::digits(run.amplification),
+            human::percent(run.precision),
+        )
+    } else if stall.behind_prefetch_ns * 5 > waited {
+        format!(
+            "readers waited {} in queues behind prefetches",
+            human::duration(human::float(stall.behind_prefetch_ns))
+        )
+    } else if stall.late_prefetch_ns * 2 > waited {
+        format!(
+            "its prefetches came late: readers waited {} for them",
+            human::duration(human::float(stall.late_prefetch_ns))
+        )
+    } else if run.amplification > none_amplification * 1.2 {
+        format!("it read {} bytes from the devices for each byte asked for", human::digits(run.amplification))
+    } else {
+        format!(
+            "it moved heads {} times, and {} of what it prefetched was used",
+            human::count(run.devices.iter().map(|device| device.seeks).sum()),
+            human::percent(run.precision),
+        )
+    }
+}
+
+/// `a`, `a and b`, `a, b and c`.
+fn list(names: &[&str]) -> String {
+    match names {
+        [] => String::new(),
+        [only] => (*only).to_owned(),
+        [first @ .., last] => format!("{} and {last}", first.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::run;
+
+    fn said(runs: &[RunReport]) -> Verdict {
+        verdict(&runs.iter().collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn the_winner_is_named_with_its_factor_and_its_share_of_the_bound() {
+        let verdict =
+            said(&[run("x", "none", 10), run("x", "bound", 50), run("x", "strip", 20), run("x", "asp", 40)]);
+        assert_eq!(verdict.winner, Some(3));
+        assert_eq!(
+            verdict.headline,
+            "asp was fastest: 40.0 MiB/s, 4.00× reading without prefetching, 80.0% of what the disks could give at best."
+        );
+        assert!(verdict.details[0].contains("it fell from"), "{:?}", verdict.details);
+    }
+
+    #[test]
+    fn beside_the_best_found_offline_the_winner_is_measured_by_it_and_it_says_what_found_it() {
+        let mut runs = [run("x", "none", 10), run("x", "oracle", 50), run("x", "strip", 20)];
+        runs[1].found_by = Some("foresight in the array's cache".into());
+        for (run, share) in runs.iter_mut().zip([0.2, 1.0, 0.4]) {
+            run.share_of_clairvoyant = Some(share);
+        }
+        let verdict = said(&runs);
+        assert!(verdict.headline.ends_with(", 40.0% of the best that was found offline."), "{verdict:?}");
+        assert_eq!(
+            verdict.details[0],
+            "oracle, the best that was found offline: foresight in the array's cache."
+        );
+    }
+
+    #[test]
+    fn what_lost_is_named_with_a_cause() {
+        let mut slow = run("x", "strip", 5);
+        slow.amplification = 8.0;
+        slow.precision = 0.1;
+        let verdict = said(&[run("x", "none", 10), slow]);
+        assert!(
+            verdict.headline.starts_with("No scheme beat reading without prefetching"),
+            "{}",
+            verdict.headline
+        );
+        let last = verdict.details.last().expect("a sentence about it");
+        assert!(last.starts_with("Prefetching did not pay with strip (0.50×): it read 8.00 bytes"), "{last}");
+    }
+
+    #[test]
+    fn who_reads_nothing_ahead_is_not_told_that_prefetching_did_not_pay() {
+        let mut slow = run("x", "lru", 5);
+        slow.counts.prefetched_blocks = 0;
+        let verdict = said(&[run("x", "none", 10), slow]);
+        let last = verdict.details.last().expect("a sentence about it");
+        assert_eq!(last, "lru read nothing ahead and was slower (0.50×).");
+    }
+
+    #[test]
+    fn two_percent_is_no_difference() {
+        let verdict = said(&[run("x", "none", 100), run("x", "asp", 101), run("x", "msp", 99)]);
+        assert!(verdict.details.iter().any(|line| line == "asp and msp each made no difference beyond 2%."));
+    }
+
+    #[test]
+    fn who_ran_alone_is_not_called_the_fastest() {
+        assert_eq!(said(&[run("x", "asp", 40)]).headline, "asp: 40.0 MiB/s.");
+    }
+
+    #[test]
+    fn inputs_are_kept_apart_in_the_order_asked() {
+        let runs = [run("b", "none", 1), run("a", "none", 1), run("b", "asp", 2)];
+        let groups = by_input(&runs);
+        assert_eq!((groups.len(), groups[0].len(), groups[1][0].input.as_str()), (2, 2, "a"));
+    }
+
+    #[test]
+    fn baselines_alone_have_no_winner() {
+        assert_eq!(said(&[run("x", "none", 1), run("x", "bound", 2)]).winner, None);
+    }
+}

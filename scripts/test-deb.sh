@@ -1,0 +1,59 @@
+#!/usr/bin/env bash
+# The Debian package from outside: lintian, the exposure of its units, and a root of its own in which it is installed, run and purged.
+# Usage: scripts/test-deb.sh [BINARY] (the release binary unless said). Root; installs lintian and mmdebstrap where they are missing.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+EXPOSURE_MAX=20 # tenths, of systemd-analyze security
+BYTES_MAX=20000000 # of the command, as installed
+
+[ "$(id -u)" -eq 0 ] || { echo "skipped: test-deb needs root, to make a root of its own"; exit 0; }
+missing=()
+command -v lintian >/dev/null || missing+=(lintian)
+command -v mmdebstrap >/dev/null || missing+=(mmdebstrap)
+command -v dpkg-shlibdeps >/dev/null || missing+=(dpkg-dev)
+if [ ${#missing[@]} -gt 0 ]; then
+    apt-get update -qq
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}"
+fi
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+OUT=$work scripts/deb.sh "$@"
+package=$(echo "$work"/*.deb)
+
+echo "== lintian"
+# The address is of whoever publishes the package (MAINTAINER=), and what groff says of manual pages is of words longer than a line.
+lintian --fail-on error,warning --allow-root --suppress-tags \
+    bogus-mail-host,bogus-mail-host-in-debian-changelog,groff-message,initial-upload-closes-no-bugs "$package"
+
+echo "== units"
+dpkg-deb -x "$package" "$work/tree"
+units=$work/tree/lib/systemd/system
+cp "$units/forerun-serve@.service" "$work/forerun-serve@x.service"
+exposure=$(systemd-analyze security --offline=true --no-pager "$work/forerun-serve@x.service" | sed -n 's/.*Overall exposure level.*: \([0-9.]*\) .*/\1/p')
+echo "exposure of forerun-serve@.service: $exposure"
+[ "$(echo "$exposure" | tr -d .)" -le "$EXPOSURE_MAX" ]
+! grep -l '^WantedBy' "$units"/*.service || { echo "the service is enabled by its socket alone"; exit 1; }
+
+echo "== size"
+bytes=$(stat -c %s "$work/tree/usr/bin/forerun")
+echo "command: $bytes bytes"
+[ -n "${ANY_SIZE:-}" ] || [ "$bytes" -le "$BYTES_MAX" ]
+
+echo "== installed, run, purged"
+# Debian's smallest, without systemd: nothing may be left running, and nothing enabled.
+chmod 755 "$work"
+mmdebstrap --quiet --variant=essential bookworm "$work/base"
+cp "$package" "$work/base/forerun.deb"
+inside() { chroot "$work/base" "$@"; }
+inside dpkg -i /forerun.deb
+inside forerun --version
+inside forerun compare 'forward:size=4MiB' --scheme asp --device wd-7200 --json >"$work/run.json"
+python3 -c 'import json, sys; assert len(json.load(open(sys.argv[1]))["runs"]) == 5' "$work/run.json"
+inside sh -c 'truncate -s 8M /disk.img && forerun serve --over /disk.img --cache 4MiB --run "test -S \$unixsocket"'
+inside sh -c 'test -z "$(find /etc/systemd -name "*forerun*")"'
+inside sh -c 'zcat /usr/share/man/man1/forerun.1.gz | grep -q forerun'
+inside dpkg --purge forerun
+left=$(inside sh -c 'find / -xdev -path /proc -prune -o -name "*forerun*" -print | grep -v -e /forerun.deb -e /var/log/ || true')
+[ -z "$left" ] || { echo "left behind: $left"; exit 1; }
+echo "1 passed, 0 failed"
