@@ -15,7 +15,7 @@
 //! counted is places: a fault, or a stretch that is mapped without one, before the trial; in the trial, when each page that is touched
 //! faults, the faults that are not near one before. A reader who wants many pages of each place is slower then, and shows it. What a
 //! window loads may be wanted much later, which no trial sees: so the trial has to win clearly, and afterwards it is remembered which windows would
-//! have been loaded. Once the usual window would have saved more faults than it is slower by, it is back.
+//! have been loaded. Once loading those would have taken less time than the faults so far, the usual window is back.
 //!
 //! Never governed: an open file whose window is not its device's (the program, or somebody, chose it), and a mapped one that is also
 //! read and that the kernel has never read ahead of (the program may have said `RANDOM`, which nothing tells). The windows that are given
@@ -191,9 +191,9 @@ struct Faults {
     skip: u32,
     near: u32,
     recent: Vec<u64>,
-    /// Windows that would have been loaded, and faults in this epoch that one of them would have served.
+    /// Windows that would have been loaded since single pages were kept, and faults since.
     windows: BTreeSet<u64>,
-    again: u32,
+    single: u64,
     /// Faults until the next trial.
     wait: u32,
     back_off: u32,
@@ -472,9 +472,10 @@ impl Reader {
         faults.count += 1;
         faults.near += u32::from(near);
         if matches!(faults.state, Around::Small { .. }) {
-            let window = page / u64::from(faults.window.max(1));
-            let new = faults.windows.len() < WINDOWS_MAX && faults.windows.insert(window);
-            faults.again += u32::from(!new && faults.windows.contains(&window));
+            faults.single += 1;
+            if faults.windows.len() < WINDOWS_MAX {
+                faults.windows.insert(page / u64::from(faults.window.max(1)));
+            }
         }
         if faults.state == Around::Usual {
             faults.wait = faults.wait.saturating_sub(1);
@@ -523,6 +524,7 @@ impl Reader {
                 if percent >= SHRUNK {
                     faults.state = Around::Small { percent };
                     faults.windows.clear();
+                    faults.single = 0;
                     act(self.given, Why::Shrunk { from: faults.window, used, percent });
                 } else {
                     faults.later();
@@ -532,8 +534,9 @@ impl Reader {
                 acts.push(Act::Follow { file, on: false });
             }
             Around::Small { percent } => {
-                let first = count.saturating_sub(u64::from(faults.again));
-                if first * percent < count * 100 {
+                // So many windows, each so much slower than a page, would have been all.
+                let windows = faults.windows.len() as u64 * percent / 100;
+                if faults.single > windows || u64::from(faults.near) * 2 >= count {
                     faults.later();
                     self.given = None;
                     act(None, Why::Near);
@@ -554,8 +557,7 @@ impl Faults {
     }
 
     fn restart(&mut self, now: u64) {
-        (self.since, self.count, self.mapped, self.maps) = (now, 1, 0, 0);
-        (self.near, self.again) = (0, 0);
+        (self.since, self.count, self.mapped, self.maps, self.near) = (now, 1, 0, 0, 0);
     }
 
     /// Faults of an epoch.
