@@ -50,7 +50,7 @@ inside dpkg -i /forerun.deb
 inside forerun --version
 inside forerun compare 'forward:size=4MiB' --scheme asp --device wd-7200 --json >"$work/run.json"
 python3 -c 'import json, sys; assert len(json.load(open(sys.argv[1]))["runs"]) == 5' "$work/run.json"
-inside sh -c 'truncate -s 8M /disk.img && forerun serve --over /disk.img --cache 4MiB --run "test -S \$unixsocket"'
+inside sh -c 'truncate -s 8M /disk.img && forerun serve --over /disk.img --cache 16MiB --run "test -S \$unixsocket"'
 inside sh -c 'test -z "$(find /etc/systemd -name "*forerun*")"'
 inside sh -c 'zcat /usr/share/man/man1/forerun.1.gz | grep -q forerun'
 inside dpkg --purge forerun
