@@ -26,7 +26,7 @@ pub(super) fn claims(scale: &Scale) -> Vec<Claim> {
         claims.push(
             Claim::new("19", case, vec![all(100, r), all(10, r)], test)
                 .says("throughput drops regardless of R")
-                .suppose(FEW_BUFFERS, "clients come in any order", Setup::in_any_order)
+                .suppose(super::sched::IN_ORDER, "clients come in any order", Setup::in_any_order)
                 .again("buffers cost nothing", Setup::without_buffer_cost),
         );
     }
@@ -70,9 +70,6 @@ pub(super) fn claims(scale: &Scale) -> Vec<Claim> {
 /// MB/s for each disk.
 const PER_DISK: super::Measure = |run| THROUGHPUT(run) / run.devices.len().max(1) as f64;
 
-/// Why the controller is not what all dispatched streams meet here.
-const FEW_BUFFERS: &str = "of all dispatched streams two commands a disk leave at a time, so the controller never holds more than 16 \
-                           buffers; and turns follow the order of the titles, so that more streams have shorter seeks";
 /// What a controller does.
 const CONTROLLER_BOUND: &str =
     "the controller moves one command's data at a time and looks through its buffers first";
