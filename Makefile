@@ -38,8 +38,9 @@ test: deps ## Everything that CI holds: format, lints, tests, docs, licences
 	@scripts/install-deps.sh clients
 	@scripts/test.sh
 
-lint: deps ## Clippy with the workspace's lints, warnings as errors
+lint: deps ## Clippy with the workspace's lints, warnings as errors, of the small build that knows no objects too
 	cargo clippy --workspace --all-targets --locked -- -D warnings
+	cargo clippy -p forerun-serve -p forerun --no-default-features --all-targets --locked -- -D warnings
 
 fmt: deps ## Format the sources
 	cargo fmt --all

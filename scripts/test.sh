@@ -11,9 +11,6 @@ cargo fmt --all --check
 step "lints"
 cargo clippy --workspace --all-targets --locked -- -D warnings
 
-step "lints of the small build, which knows no objects"
-cargo clippy -p forerun-serve -p forerun --no-default-features --locked -- -D warnings
-
 step "docs"
 RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" cargo doc --workspace --no-deps --locked --document-private-items --quiet
 
