@@ -170,7 +170,8 @@ pub fn key_of_process(pid: u32) -> Option<Key> {
     let file = sys::open(&at("exe"), libc::O_RDONLY).ok()?;
     let uuid = sys::fs_uuid(std::os::fd::AsFd::as_fd(&file)).unwrap_or_default();
     let folder = fs::read_link(at("cwd")).ok()?;
-    let words = fs::read(at("cmdline")).ok()?;
+    // For a moment of its start a process has its program and not yet its arguments.
+    let words = fs::read(at("cmdline")).ok().filter(|words| !words.is_empty())?;
     let words = words.strip_suffix(b"\0").unwrap_or(&words);
     let arguments = words.split(|&byte| byte == 0).skip(1).map(|word| OsString::from_vec(word.to_vec()));
     Some(Key::Program { path, uuid, inode, folder, arguments: arguments.collect() })
@@ -410,7 +411,12 @@ mod tests {
         let Ok(mut child) = std::process::Command::new(&command[0]).args(&command[1..]).spawn() else {
             return;
         };
-        let (of_process, of_command) = (key_of_process(child.id()), key_of(&command));
+        let (mut of_process, of_command) = (None, key_of(&command));
+        let begun = std::time::Instant::now();
+        while of_process.is_none() && begun.elapsed().as_secs() < 10 {
+            of_process = key_of_process(child.id());
+            std::thread::yield_now();
+        }
         child.kill().expect("ours");
         child.wait().expect("ours");
         assert!(of_command.is_some());
