@@ -4,7 +4,7 @@
 //! several blocks that fails is read again block by block into the same memory, and the engine is told which did not come; all others
 //! are in the cache like any. A block that fails alone is remembered. Whatever else wants to read over it reads the runs beside it, so
 //! a block on which a drive works for seconds costs them once. Who wants the block itself has an error at once while it rests, and
-//! after that tries it alone, before anything else. A write heals a block, and time does.
+//! after that tries it alone, before anything else. A write heals a block, a read that comes does, and time.
 //!
 //! ```text
 //!   command fails ------------> each block alone --> Hole for each that fails --> Done
@@ -101,7 +101,7 @@ impl BadBlocks {
         }
     }
 
-    /// Blocks of a disk have been written.
+    /// Blocks of a disk have been written, or read.
     pub(super) fn healed(&mut self, disk: Disk, extent: Extent) {
         if planted::is(Bug::BadIsForEver) {
             return;
@@ -248,6 +248,8 @@ impl Volume {
         let good = matches!(done.result, Ok(moved) if moved >= inside);
         if good {
             lease.clear_from(inside);
+            // It may have left before another read of the same block failed: what comes is not bad.
+            self.bad.healed(flying.disk, Extent { start: first, blocks: piece.blocks });
         }
         self.arena.take_back(lease);
         let split = self.bad.splits.get_mut(&command).expect("a command stays until its last piece is here");
