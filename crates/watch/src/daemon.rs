@@ -301,14 +301,7 @@ impl Daemon {
     }
 
     fn see(&mut self, time: u64, pid: u32, sight: &Sight, acts: &mut Vec<Act>) {
-        let (Sight::Asked { file, .. }
-        | Sight::Window { file, .. }
-        | Sight::Fault { file, .. }
-        | Sight::Mapped { file, .. }
-        | Sight::Read { file, .. }) = *sight
-        else {
-            return;
-        };
+        let Some(file) = sight.file() else { return };
         if let Some(ground) = self.ground((file.major, file.minor)) {
             self.governor.see(time, pid, sight, ground, acts);
         }

@@ -219,14 +219,7 @@ pub(crate) struct Governor {
 impl Governor {
     /// Takes what was seen of a process, and says what to do.
     pub(crate) fn see(&mut self, now: u64, pid: u32, sight: &Sight, ground: Ground, acts: &mut Vec<Act>) {
-        let (Sight::Asked { file, .. }
-        | Sight::Window { file, .. }
-        | Sight::Fault { file, .. }
-        | Sight::Mapped { file, .. }
-        | Sight::Read { file, .. }) = *sight
-        else {
-            return;
-        };
+        let Some(file) = sight.file() else { return };
         let device = (file.major, file.minor);
         if !self.readers.contains_key(&(pid, file)) && self.readers.len() >= READERS_MAX {
             return;

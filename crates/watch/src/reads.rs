@@ -48,6 +48,20 @@ pub(crate) enum Sight {
     Started,
 }
 
+impl Sight {
+    /// The file that it is about.
+    pub(crate) const fn file(&self) -> Option<FileId> {
+        match *self {
+            Self::Asked { file, .. }
+            | Self::Window { file, .. }
+            | Self::Fault { file, .. }
+            | Self::Mapped { file, .. }
+            | Self::Read { file, .. } => Some(file),
+            Self::Started => None,
+        }
+    }
+}
+
 /// Where the fields of one tracepoint are.
 #[derive(Clone, Copy, Debug)]
 enum Kind {

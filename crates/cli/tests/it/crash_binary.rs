@@ -319,13 +319,24 @@ impl Lossy {
     }
 }
 
+/// A server, which ends with whoever holds it: also where a judge panics.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Killed already, where all went well; and nothing can be done about what cannot be killed.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 /// Starts the server. The kernel may still work at what a killed one had in hand, and holds its lock until then.
-fn start(over: &str, socket: &Path) -> Child {
+fn start(over: &str, socket: &Path) -> Running {
     (0..1000).find_map(|_| try_start(over, socket)).expect("it starts once the lock is free")
 }
 
-fn try_start(over: &str, socket: &Path) -> Option<Child> {
-    let mut server = std::process::Command::new(assert_cmd::cargo::cargo_bin("forerun"))
+fn try_start(over: &str, socket: &Path) -> Option<Running> {
+    let server = std::process::Command::new(assert_cmd::cargo::cargo_bin("forerun"))
         .args([
             "serve",
             "--quiet",
@@ -344,20 +355,17 @@ fn try_start(over: &str, socket: &Path) -> Option<Child> {
         .stderr(Stdio::null())
         .spawn()
         .expect("it starts");
+    let mut server = Running(server);
     let mut line = String::new();
-    BufReader::new(server.stdout.take().expect("piped")).read_line(&mut line).expect("an address");
-    if line.starts_with("nbd+unix:") {
-        return Some(server);
-    }
-    server.wait().expect("it ended");
-    None
+    BufReader::new(server.0.stdout.take().expect("piped")).read_line(&mut line).expect("an address");
+    line.starts_with("nbd+unix:").then_some(server)
 }
 
 /// Kills and starts the server again and again; `lossy` is the member that loses power with it, if it is not a file.
 fn rounds(over: &str, folder: &Path, lossy: Option<&Lossy>, seed: u64) {
     let (socket, mut draw, mut model) = (folder.join("s"), Draw(seed), Model::new());
     for _ in 0..cycles() {
-        let mut server = start(over, &socket);
+        let server = start(over, &socket);
         let mut client = Client::connect(&socket);
         let found = read_all(&mut client, &model, seed, lossy.is_some());
         model.begin_anew(found);
@@ -368,18 +376,15 @@ fn rounds(over: &str, folder: &Path, lossy: Option<&Lossy>, seed: u64) {
                 client.receive(&mut model, seed).expect("it is served");
             }
         }
-        server.kill().expect("it ran");
-        server.wait().expect("it ended");
+        drop(server);
         // What it had sent before counts.
         while client.receive(&mut model, seed).is_some() {}
         if let Some(lossy) = lossy {
             lossy.cut(&mut draw);
         }
     }
-    let mut server = start(over, &socket);
+    let _server = start(over, &socket);
     read_all(&mut Client::connect(&socket), &model, seed, lossy.is_some());
-    server.kill().expect("it ran");
-    server.wait().expect("it ended");
 }
 
 /// Reads and judges everything.
