@@ -3,7 +3,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-step() { printf '\n== %s\n' "$*"; }
+# Each step says when it begins, so that a slow one is seen.
+step() { printf '\n== %02d:%02d  %s\n' $((SECONDS / 60)) $((SECONDS % 60)) "$*"; }
 
 step "format"
 cargo fmt --all --check
@@ -54,3 +55,5 @@ FORERUN_CRASH_POINTS=4000000 cargo test --locked --quiet --workspace --features 
 
 step "figures of the docs in virtual time, those that take seconds"
 python3 scripts/docs-figures.py --check --quick --binary "${CARGO_TARGET_DIR:-target}/debug"
+
+step "done"
