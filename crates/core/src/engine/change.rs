@@ -8,10 +8,8 @@
 
 use super::config::shape;
 use super::parts::Parts;
-use crate::dispatch::DemandFirst;
 use crate::registry::{BuiltLayer, Layer, SchemeSpec};
 use crate::units::Nanos;
-use alloc::boxed::Box;
 
 impl Parts {
     /// Everything that can leave the cache leaves.
@@ -31,33 +29,16 @@ impl Parts {
     /// The same with a scheme that has been made.
     pub(super) fn switch_to(&mut self, now: Nanos, built: BuiltLayer) {
         let BuiltLayer { mut scheme, line_blocks, ahead_blocks_max } = built;
-        let own_dispatch = scheme.dispatch().is_some();
-        let other_dispatch = self.own_dispatch || own_dispatch;
+        let dispatches = scheme.dispatch().is_some();
         self.config.line_blocks = line_blocks;
         self.config.ahead_blocks_max = ahead_blocks_max;
-        self.own_dispatch = own_dispatch;
         let order = self.memory.relay(scheme, line_blocks);
-        if other_dispatch {
-            let disks = if self.config.strip_aligned { self.array.disks() } else { 1 };
-            self.dispatch = Box::new(DemandFirst::new(usize::from(disks)));
-            self.queue_again(now);
-        }
+        let disks = if self.config.strip_aligned { self.array.disks() } else { 1 };
+        self.commands.relay(now, dispatches, usize::from(disks), &mut self.memory);
         self.memory.plan.clear();
         self.memory.wakes.clear();
         self.memory.introduce(&order);
         self.retry_starved(now);
-    }
-
-    /// Commands that have not left go to the dispatch that decides now; of those that have left it is told nothing.
-    fn queue_again(&mut self, now: Nanos) {
-        for number in self.commands.alive() {
-            if self.commands[number].left {
-                self.commands[number].of_another_dispatch = true;
-            } else {
-                let queued = self.queued(number);
-                self.dispatch().enqueue(now, queued);
-            }
-        }
     }
 }
 
@@ -205,7 +186,7 @@ mod tests {
                 Step::Scheme(scheme) => {
                     let before = self.states();
                     let taken = self.engine.cache().slots.taken();
-                    let starved = !self.engine.starved.is_empty();
+                    let starved = self.engine.accesses.is_any_starved();
                     let LayerSpec { scheme: next, layer, .. } = layer(scheme);
                     self.engine.handle(now, Input::Switch { scheme: &next, layer });
                     // The new scheme may cull what nobody has read, and readers that waited may begin.

@@ -12,20 +12,19 @@ use super::messages::Output;
 use super::parts::Parts;
 use crate::access::Access;
 use crate::policy::{Event, Lookup};
-use crate::slots::Slot;
 use crate::stats::tally;
-use crate::units::{Extent, Nanos};
+use crate::units::Nanos;
 
 impl Parts {
     /// Answers a read of one resident block. False, and nothing done, for any other read.
     pub(super) fn read_short(&mut self, now: Nanos, id: u64, access: &Access) -> bool {
-        if access.extent.blocks != 1 || !self.starved.is_empty() {
+        if access.extent.blocks != 1 || self.accesses.is_any_starved() {
             return false;
         }
         let block = access.extent.start;
         let Some(here) = self.memory.here(block) else { return false };
         let Here { slot, outcome, .. } = here;
-        let number = self.admit_answered(access.extent, slot);
+        let number = self.accesses.admit_answered(access.extent, slot);
         self.tell(now, &Event::Access(access, Lookup { outcomes: &[outcome] }));
         tally(&mut self.memory.stats.all, outcome);
         if access.demand.contains(block) {
@@ -40,18 +39,6 @@ impl Parts {
         self.fulfil_ahead(now, access.context);
         self.outputs.push_back(Output::Ready { id, handle: number, error: false });
         true
-    }
-
-    /// Puts an access that is answered as it comes into the table; only its slot and extent are ever asked for.
-    fn admit_answered(&mut self, extent: Extent, slot: Slot) -> u32 {
-        let number = self.accesses.take();
-        self.serial += 1;
-        let pending = &mut self.accesses[number];
-        pending.access.extent = extent;
-        pending.serial = 0;
-        pending.slots.push(slot);
-        pending.ready = true;
-        number
     }
 }
 
