@@ -35,8 +35,6 @@ impl Parts {
         let order = self.memory.relay(scheme, line_blocks);
         let disks = if self.config.strip_aligned { self.array.disks() } else { 1 };
         self.commands.relay(now, dispatches, usize::from(disks), &mut self.memory);
-        self.memory.plan.clear();
-        self.memory.wakes.clear();
         self.memory.introduce(&order);
         self.retry_starved(now);
     }

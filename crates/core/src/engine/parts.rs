@@ -24,7 +24,6 @@ use crate::units::{Disk, Extent, Nanos};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
-use core::cmp::Reverse;
 
 /// All of a layer but the door: what an engine may be asked, and what it does inside.
 pub struct Parts {
@@ -99,17 +98,15 @@ impl Parts {
     /// When to say [`crate::engine::Input::Wake`] if nothing happens before.
     #[must_use]
     pub fn next_wake(&self) -> Option<Nanos> {
-        let policy = self.memory.wakes.peek().map(|Reverse((at, _))| *at);
-        [policy, self.commands.next_wake(), self.destager.next_wake()].into_iter().flatten().min()
+        [self.memory.next_wake(), self.commands.next_wake(), self.destager.next_wake()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     pub(super) fn wake(&mut self, now: Nanos) {
-        while let Some(&Reverse((at, token))) = self.memory.wakes.peek() {
-            if at > now {
-                break;
-            }
-            self.memory.wakes.pop();
-            self.tell(now, &Event::Wake(token));
+        while let Some(wake) = self.memory.take_due(now) {
+            self.tell(now, &Event::Wake(wake));
             self.fulfil_ahead(now, Context::default());
         }
         self.destage_aged(now);
