@@ -188,7 +188,7 @@ impl Plan {
         &self.wakes
     }
     /// The wake-ups behind the first `asked` are for this part of a scheme.
-    #[inline]
+    #[inline(never)]
     pub(crate) fn name_wakes(&mut self, asked: usize, part: usize) {
         for wake in self.wakes.iter_mut().skip(asked) {
             wake.part = wake.part * PARTS_MAX as u64 + part as u64;

@@ -80,6 +80,7 @@ impl Scheme {
         self.parts[self.dispatcher?].own_dispatch()
     }
     /// A wake-up is for the part that asked for it.
+    #[inline(never)]
     fn wake(&mut self, wake: Wake, world: &World<'_>, plan: &mut Plan) {
         let (number, wake) = wake.for_part();
         let asked = plan.wakes.len();
@@ -98,7 +99,7 @@ impl Scheme {
 }
 
 impl Policy for Scheme {
-    #[inline]
+    #[inline(always)]
     fn tell(&mut self, event: &Event<'_>, world: &World<'_>, plan: &mut Plan) {
         if let Event::Wake(wake) = event {
             return self.wake(*wake, world, plan);
@@ -106,7 +107,9 @@ impl Policy for Scheme {
         for (number, part) in self.parts.iter_mut().enumerate() {
             let asked = plan.wakes.len();
             part.tell(event, world, plan);
-            plan.name_wakes(asked, number);
+            if plan.wakes.len() > asked {
+                plan.name_wakes(asked, number);
+            }
         }
     }
     fn show(&mut self, sink: &mut Show<'_>) {

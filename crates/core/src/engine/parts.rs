@@ -126,7 +126,7 @@ impl Parts {
     }
 
     /// Tells the scheme what happened; its wishes join those that wait in the plan.
-    #[inline]
+    #[inline(always)]
     pub(super) fn tell(&mut self, now: Nanos, event: &Event<'_>) {
         self.memory.at(now);
         self.memory.tell(event);
