@@ -20,6 +20,7 @@ use forerun_core::spec::LayerSpec;
 use forerun_core::units::{BLOCK_BYTES, Extent, Nanos};
 use proptest::prelude::*;
 use support::Rng;
+use support::hand::outputs;
 use support::schemes::{lines, none};
 
 /// A poll of the default configuration.
@@ -474,12 +475,16 @@ fn first_poll_observed() -> Vec<(Extent, Context, bool)> {
     assert_eq!(observer.next_wake(), Some(POLL));
     let mut starts = Vec::new();
     observer.handle(POLL, Sight::Wake);
-    while let Some(output) = observer.poll() {
-        let Output::Start(Start { command, .. }) = output else { continue };
-        starts.extend(started(&output));
-        observer.handle(POLL, Sight::Done { command, status: Status::Ok });
+    loop {
+        let said = outputs(&mut observer);
+        starts.extend(said.iter().filter_map(started));
+        if said.is_empty() {
+            return starts;
+        }
+        for Start { command, .. } in support::hand::starts(&said) {
+            observer.handle(POLL, Sight::Done { command, status: Status::Ok });
+        }
     }
-    starts
 }
 
 fn started(output: &Output) -> Option<(Extent, Context, bool)> {

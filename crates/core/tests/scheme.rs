@@ -3,7 +3,7 @@
 mod support;
 
 use forerun_core::access::{Access, Context};
-use forerun_core::engine::{Engine, Input, Output, Status, WriteMode};
+use forerun_core::engine::{Engine, Input, WriteMode};
 use forerun_core::policy::rpp::Rpp;
 use forerun_core::policy::{DeviceRead, Event, Fate, Fetched, Lookup, Plan, Policy, Show, When, World};
 use forerun_core::registry::{Layer, LayerShape, SchemeSpec};
@@ -103,15 +103,7 @@ fn read(engine: &mut Engine, block: u64) {
     let access = Access::read(Context::new(1, 0), Extent::new(block, 1));
     engine.handle(Nanos(block), Input::Read { id: block, access });
     engine.handle(Nanos(block), Input::Wake);
-    while let Some(output) = engine.poll() {
-        match output {
-            Output::Start(start) => {
-                engine.handle(Nanos(block), Input::Done { command: start.command, status: Status::Ok });
-            }
-            Output::Ready { handle, .. } => engine.handle(Nanos(block), Input::Release { handle }),
-            _ => {}
-        }
-    }
+    engine.settle(Nanos(block), |_| {});
 }
 
 #[test]

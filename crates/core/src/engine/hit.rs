@@ -46,11 +46,11 @@ impl Parts {
 mod tests {
     use crate::access::{Access, Context};
     use crate::array::Array;
-    use crate::engine::{Engine, Input, Output, Status};
+    use crate::engine::{Engine, Input, Output};
+    use crate::hand::Hand;
     use crate::registry::SchemeSpec;
     use crate::spec::LayerSpec;
     use crate::units::{Extent, Nanos};
-    use alloc::collections::VecDeque;
     use alloc::vec::Vec;
     use proptest::prelude::*;
 
@@ -89,39 +89,26 @@ mod tests {
         layer.build().expect("fits")
     }
 
-    /// Feeds one read, the short way where it is open or never; then lets up to `ends` commands end.
-    fn step(
-        engine: &mut Engine,
-        now: Nanos,
-        access: Access,
-        short: bool,
-        running: &mut VecDeque<u32>,
-        ends: usize,
-    ) -> Vec<Output> {
-        if short {
-            engine.handle(now, Input::Read { id: now.0, access });
+    /// Feeds one read, the short way where it is open or never; then lets up to `ends` commands end. Answers are given back at
+    /// once.
+    fn step(host: &mut Hand, now: Nanos, access: Access, short: bool, ends: usize) -> Vec<Output> {
+        host.now = now;
+        let mut said = if short {
+            host.feed(Input::Read { id: now.0, access })
         } else {
-            engine.read_long(now, now.0, &access);
-            engine.pump(now);
-        }
-        let mut said = Vec::new();
-        let mut left = ends;
-        loop {
-            while let Some(output) = engine.poll() {
-                said.push(output);
-                match output {
-                    Output::Start(start) => running.push_back(start.command),
-                    Output::Ready { handle, .. } => engine.handle(now, Input::Release { handle }),
-                    _ => {}
-                }
+            host.engine.read_long(now, now.0, &access);
+            host.engine.pump(now);
+            host.listen()
+        };
+        for left in (0..=ends).rev() {
+            while let Some(more) = host.release_first() {
+                said.extend(more);
             }
-            if left == 0 {
-                return said;
-            }
-            let Some(command) = running.pop_front() else { return said };
-            left -= 1;
-            engine.handle(now, Input::Done { command, status: Status::Ok });
+            let ended = if left > 0 { host.end_first() } else { None };
+            let Some(more) = ended else { break };
+            said.extend(more);
         }
+        said
     }
 
     proptest! {
@@ -130,22 +117,21 @@ mod tests {
             scheme in prop::sample::select(SCHEMES),
             reads in prop::collection::vec((0_u64..4, 0_u64..3, 0_u64..2_000, 0_usize..4), 1..400),
         ) {
-            let (mut fast, mut slow) = (engine(scheme), engine(scheme));
-            let (mut fast_running, mut slow_running) = (VecDeque::new(), VecDeque::new());
+            let (mut fast, mut slow) = (Hand::new(engine(scheme)), Hand::new(engine(scheme)));
             let mut heads = [0, 500, 1_000, 1_500];
             for (now, (context, jump, far, ends)) in (1..).map(Nanos).zip(reads) {
                 // Two steps of three go on, so that there is something to hit.
                 let head = &mut heads[context as usize];
                 *head = if jump == 0 { far } else { *head + 1 };
                 let access = Access::read(Context(context), Extent::new(*head, 1));
-                let a = step(&mut fast, now, access, true, &mut fast_running, ends);
-                let b = step(&mut slow, now, access, false, &mut slow_running, ends);
+                let a = step(&mut fast, now, access, true, ends);
+                let b = step(&mut slow, now, access, false, ends);
                 prop_assert_eq!(a, b);
             }
-            prop_assert_eq!(fast.stats(), slow.stats());
+            prop_assert_eq!(fast.engine.stats(), slow.engine.stats());
             let (mut a, mut b) = (Vec::new(), Vec::new());
-            fast.gauges(&mut a);
-            slow.gauges(&mut b);
+            fast.engine.gauges(&mut a);
+            slow.engine.gauges(&mut b);
             prop_assert_eq!(a, b);
         }
     }
