@@ -21,7 +21,6 @@ pub mod auto;
 #[cfg(test)]
 mod bench;
 pub mod decisions;
-pub mod files;
 pub mod flashy;
 pub mod grain;
 pub mod linux24;
