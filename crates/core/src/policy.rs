@@ -101,7 +101,8 @@ pub struct Wake {
     pub at: Nanos,
     /// What for, to the one who asked.
     pub token: u64,
-    /// The number of its part in the outermost scheme in the lowest byte, and those of the schemes in that above it.
+    /// The number of its part in the outermost scheme in the lowest byte, and those of the schemes in that above it. A scheme of
+    /// one part adds nothing.
     part: u64,
 }
 

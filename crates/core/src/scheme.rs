@@ -79,7 +79,7 @@ impl Scheme {
     pub fn dispatch(&mut self) -> Option<&mut dyn Dispatch> {
         self.parts[self.dispatcher?].own_dispatch()
     }
-    /// A wake-up is for the part that asked for it.
+    /// A wake-up is for that one of several parts that asked for it.
     #[inline(never)]
     fn wake(&mut self, wake: Wake, world: &World<'_>, plan: &mut Plan) {
         let (number, wake) = wake.for_part();
@@ -101,6 +101,9 @@ impl Scheme {
 impl Policy for Scheme {
     #[inline(always)]
     fn tell(&mut self, event: &Event<'_>, world: &World<'_>, plan: &mut Plan) {
+        if let [only] = &mut self.parts[..] {
+            return only.tell(event, world, plan); // every wake-up is its own
+        }
         if let Event::Wake(wake) = event {
             return self.wake(*wake, world, plan);
         }

@@ -193,8 +193,10 @@ fn a_wake_up_is_told_to_the_part_that_asked_for_it_alone_however_deep_it_lies() 
     let part = |name| Sleeper { name, told: Arc::clone(&told) };
     let keep = || ByLine::new(Lru::new(8));
     let deep = Scheme::split(part("third"), keep()).with(part("fourth"));
-    let scheme = Scheme::split(part("first"), keep()).with(part("second")).with(Around(deep));
-    let mut engine = engine(scheme);
+    let alone = Scheme::split(part("fifth"), keep());
+    let scheme =
+        Scheme::split(part("first"), keep()).with(part("second")).with(Around(deep)).with(Around(alone));
+    let mut engine = engine(Scheme::split(Around(scheme), keep()));
     let access = Access::read(Context::new(1, 0), Extent::new(0, 1));
     engine.handle(Nanos(0), Input::Read { id: 0, access });
     while let Some(at) = engine.next_wake() {
@@ -203,6 +205,6 @@ fn a_wake_up_is_told_to_the_part_that_asked_for_it_alone_however_deep_it_lies() 
     }
     let mut told = told.lock().expect("one thread").clone();
     told.sort_unstable();
-    let each = ["first", "fourth", "second", "third"].map(|name| [(name, 7), (name, 8), (name, 9)]);
+    let each = ["fifth", "first", "fourth", "second", "third"].map(|name| [(name, 7), (name, 8), (name, 9)]);
     assert_eq!(told, each.concat(), "each token comes back once to each");
 }
