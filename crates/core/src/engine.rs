@@ -10,15 +10,21 @@
 //!
 //! What happens to a read, in order: memory for its missing blocks is reserved (or the read waits); the policy is told
 //! and writes wishes; hits are served and pinned; misses and wishes become fetches, cut at strips; the dispatch sends
-//! their member commands; completions fill cells, wake readers and are told to the policy. Writes and destaging are
-//! in `write.rs`, fetches in `fetch.rs`, cells and leaving in `memory.rs`.
+//! their member commands; completions fill cells, wake readers and are told to the policy.
+//!
+//! What is true is known by parts whose state is their own: `memory.rs` (cells, and their leaving), `accesses.rs`, `fetches.rs`,
+//! `commands.rs`, `destage.rs`, `syncs.rs`. They return values. What follows from one for another is routed by `read.rs`, `hit.rs`,
+//! `write.rs`, `fetch.rs`, `rebuild.rs`, `sync.rs`, `limits.rs` and `change.rs`, in the order above.
 
+mod accesses;
 mod buffer;
 mod change;
 mod choose;
+mod commands;
 mod config;
 mod destage;
 mod fetch;
+mod fetches;
 mod hit;
 mod limits;
 mod memory;
@@ -28,9 +34,9 @@ mod pace;
 mod parts;
 mod read;
 mod rebuild;
+mod slab;
 mod sync;
 mod syncs;
-mod tables;
 mod write;
 
 use crate::policy::decisions::Decision;

@@ -5,9 +5,17 @@
 //! give the same outputs, byte for byte, in a simulator, an array server and a page-cache daemon.
 #![no_std]
 extern crate alloc;
+/// Files that unit tests share with those in `tests/` name the crate as these do.
+#[cfg(test)]
+extern crate self as forerun_core;
+
+#[cfg(test)]
+#[path = "../tests/support/hand.rs"]
+mod hand;
 
 pub mod access;
 pub mod array;
+pub mod bounded;
 pub mod cache;
 pub mod cost;
 pub mod dispatch;

@@ -19,9 +19,7 @@
 //! UBM (Kim et al., OSDI 2000) that it builds on; the paper gives neither the threshold's value nor what a jump does to
 //! what was known, nor does it say how a loop is told from a block that is read twice (docs/schemes/rpp.md).
 
-mod recent;
-
-pub use recent::Recent;
+pub use crate::bounded::{FILES_MAX, Recent};
 
 use crate::units::{Block, Extent};
 use alloc::vec::Vec;
@@ -32,8 +30,6 @@ pub const THRESHOLD_DEFAULT: u64 = 4;
 /// Finished runs that a file remembers; the paper remembers none. 32: programs that read a file in passes of several runs
 /// (an index, then a part of the data, again and again) come back after more than four (DECISIONS.md); half a KiB at most.
 pub const REMEMBERED_MAX: usize = 32;
-/// Files followed at once; the one not read for longest is forgotten (the paper's "last accessed time").
-pub const FILES_MAX: usize = 65_536;
 
 /// What a file is being read as (RPP paper, section 3.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

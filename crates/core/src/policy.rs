@@ -21,7 +21,6 @@ pub mod auto;
 #[cfg(test)]
 mod bench;
 pub mod decisions;
-pub mod files;
 pub mod flashy;
 pub mod grain;
 pub mod linux24;
@@ -92,11 +91,41 @@ pub const WISHES_MAX: usize = 64;
 /// Most wake-ups asked for in one event.
 pub const WAKES_MAX: usize = 8;
 
+/// A wake-up that somebody has asked for, and whom it wakes.
+///
+/// Whoever asks chooses a token for itself alone. A scheme adds which of its parts it was, on the way out, and takes that off again on
+/// the way back, so that two parts may use the same token. What wraps a policy and what it wraps are one part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Wake {
+    /// When.
+    pub at: Nanos,
+    /// What for, to the one who asked.
+    pub token: u64,
+    /// The number of its part in the outermost scheme in the lowest byte, and those of the schemes in that above it. A scheme of
+    /// one part adds nothing.
+    part: u64,
+}
+
+impl Wake {
+    /// Asked for by the only policy that there is, for tests of a policy on its own.
+    #[must_use]
+    pub const fn new(at: Nanos, token: u64) -> Self {
+        Self { at, token, part: 0 }
+    }
+    /// The part that it is for, and what to tell that part.
+    pub(crate) const fn for_part(self) -> (usize, Self) {
+        ((self.part % PARTS_MAX as u64) as usize, Self { part: self.part / PARTS_MAX as u64, ..self })
+    }
+}
+
+/// Most parts of one scheme.
+pub(crate) const PARTS_MAX: usize = 1 << 8;
+
 /// The bounded list of wishes that the engine executes or drops.
 #[derive(Debug, Default)]
 pub struct Plan {
     pub(crate) wishes: Vec<Wish>,
-    pub(crate) wakes: Vec<(Nanos, u64)>,
+    pub(crate) wakes: Vec<Wake>,
     pub(crate) overflow: u64,
 }
 
@@ -143,7 +172,7 @@ impl Plan {
     /// Asks for [`Policy::on_wake`] with `token` at `at`.
     pub fn wake_at(&mut self, at: Nanos, token: u64) {
         if self.wakes.len() < WAKES_MAX {
-            self.wakes.push((at, token));
+            self.wakes.push(Wake::new(at, token));
         } else {
             self.overflow += 1;
         }
@@ -153,10 +182,17 @@ impl Plan {
     pub fn wishes(&self) -> &[Wish] {
         &self.wishes
     }
-    /// What wake-ups have been asked for so far: when, and their tokens.
+    /// What wake-ups have been asked for so far.
     #[must_use]
-    pub fn wakes(&self) -> &[(Nanos, u64)] {
+    pub fn wakes(&self) -> &[Wake] {
         &self.wakes
+    }
+    /// The wake-ups behind the first `asked` are for this part of a scheme.
+    #[inline(never)]
+    pub(crate) fn name_wakes(&mut self, asked: usize, part: usize) {
+        for wake in self.wakes.iter_mut().skip(asked) {
+            wake.part = wake.part * PARTS_MAX as u64 + part as u64;
+        }
     }
     /// Forgets all wishes and wake-ups, and keeps the memory.
     pub fn clear(&mut self) {
@@ -215,8 +251,8 @@ pub enum Event<'a> {
     /// Blocks that a prefetch loaded have left, or were used. It comes in the middle of other work: nothing that is
     /// wished then is heard.
     Left(Extent, Fate),
-    /// A wake-up asked for by [`Plan::wake_at`], with its token.
-    Wake(u64),
+    /// A wake-up asked for by [`Plan::wake_at`]. Only the part of a scheme that asked for it is told.
+    Wake(Wake),
 }
 
 /// Where a policy puts what it has to show.
@@ -263,7 +299,7 @@ pub trait Policy: Any + Send {
             Event::Fetched(fetched) => self.on_fetched(fetched, world, plan),
             Event::DeviceRead(read) => self.on_device_read(read, world, plan),
             Event::Left(extent, fate) => self.on_left(extent, fate),
-            Event::Wake(token) => self.on_wake(token, world, plan),
+            Event::Wake(wake) => self.on_wake(wake.token, world, plan),
         }
     }
     /// Shows its own numbers or decisions, then those of the one it wraps.
@@ -331,7 +367,7 @@ pub trait Policy: Any + Send {
     fn on_left(&mut self, extent: Extent, fate: Fate) {
         let _ = (extent, fate);
     }
-    /// [`Event::Wake`].
+    /// [`Event::Wake`], with the token that it asked with.
     fn on_wake(&mut self, token: u64, world: &World<'_>, plan: &mut Plan) {
         let _ = (token, world, plan);
     }

@@ -3,10 +3,11 @@
 //! ASP's cost test needs the tiers that its retention keeps, so a policy may come with a retention (and `streams` with a
 //! dispatch): these are views of one object, and the policy hands them out. `+` makes a scheme of several: each is told
 //! everything in turn. At most one of them keeps; where none does, a retention that shares nothing with them stands beside.
-//! A scheme is a policy itself, so that what listens to a whole one, or controls it, wraps it like any other.
+//! A scheme is a policy itself, so that what listens to a whole one, or controls it, wraps it like any other. Only a wake-up is not for
+//! all of them: it is told to the part that asked for it.
 
 use crate::dispatch::Dispatch;
-use crate::policy::{Event, Learned, Plan, Policy, Show, Wants, World};
+use crate::policy::{Event, Learned, PARTS_MAX, Plan, Policy, Show, Wake, Wants, World};
 use crate::retention::contract::Retention;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -26,7 +27,11 @@ pub struct Scheme {
 
 impl Scheme {
     /// Of these parts. `beside` makes the retention where none of them comes with one.
+    ///
+    /// # Panics
+    /// If they are more than 256.
     pub fn new(mut parts: Vec<Box<dyn Policy>>, beside: impl FnOnce() -> Box<dyn Retention>) -> Self {
+        assert!(parts.len() <= PARTS_MAX, "a scheme has at most {PARTS_MAX} parts");
         let keeper = parts.iter_mut().position(|part| part.own_retention().is_some());
         let dispatcher = parts.iter_mut().position(|part| part.own_dispatch().is_some());
         let retention = if keeper.is_none() { Some(beside()) } else { None };
@@ -46,8 +51,12 @@ impl Scheme {
         Self::new(Vec::from([Box::new(part) as Box<dyn Policy>]), || Box::new(retention))
     }
     /// With one more policy, which is told everything after the others.
+    ///
+    /// # Panics
+    /// If there are 256 already.
     #[must_use]
     pub fn with(mut self, part: impl Policy) -> Self {
+        assert!(self.parts.len() < PARTS_MAX, "a scheme has at most {PARTS_MAX} parts");
         self.parts.push(Box::new(part));
         self
     }
@@ -70,6 +79,14 @@ impl Scheme {
     pub fn dispatch(&mut self) -> Option<&mut dyn Dispatch> {
         self.parts[self.dispatcher?].own_dispatch()
     }
+    /// A wake-up is for that one of several parts that asked for it.
+    #[inline(never)]
+    fn wake(&mut self, wake: Wake, world: &World<'_>, plan: &mut Plan) {
+        let (number, wake) = wake.for_part();
+        let asked = plan.wakes.len();
+        self.parts[number].tell(&Event::Wake(wake), world, plan);
+        plan.name_wakes(asked, number);
+    }
     /// The first part of this type, to look at.
     #[must_use]
     pub fn part<P: Policy>(&self) -> Option<&P> {
@@ -82,10 +99,20 @@ impl Scheme {
 }
 
 impl Policy for Scheme {
-    #[inline]
+    #[inline(always)]
     fn tell(&mut self, event: &Event<'_>, world: &World<'_>, plan: &mut Plan) {
-        for part in &mut self.parts {
+        if let [only] = &mut self.parts[..] {
+            return only.tell(event, world, plan); // every wake-up is its own
+        }
+        if let Event::Wake(wake) = event {
+            return self.wake(*wake, world, plan);
+        }
+        for (number, part) in self.parts.iter_mut().enumerate() {
+            let asked = plan.wakes.len();
             part.tell(event, world, plan);
+            if plan.wakes.len() > asked {
+                plan.name_wakes(asked, number);
+            }
         }
     }
     fn show(&mut self, sink: &mut Show<'_>) {

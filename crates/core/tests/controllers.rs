@@ -11,7 +11,7 @@ use forerun_core::pattern::Pattern;
 use forerun_core::policy::linux26::Linux26;
 use forerun_core::policy::regions::Regions;
 use forerun_core::policy::rpp::Rpp;
-use forerun_core::policy::{DeviceRead, Event, Fetched, Lookup, Outcome, Plan, Policy, When, World};
+use forerun_core::policy::{DeviceRead, Event, Fetched, Lookup, Outcome, Plan, Policy, Wake, When, World};
 use forerun_core::registry::{Layer, LayerShape, SchemeSpec};
 use forerun_core::units::{Extent, Nanos};
 use proptest::prelude::*;
@@ -292,7 +292,7 @@ proptest! {
             for wish in wishes {
                 prop_assert!(wish.start.0 >= proof && wish.end() <= end + 1, "{wish:?} of {proof} to {end}");
             }
-            let woken = bench.tell(&Event::Wake(at));
+            let woken = bench.tell(&Event::Wake(Wake::new(Nanos(at), at)));
             prop_assert!(woken.is_empty(), "a wake-up proves nothing");
         }
     }

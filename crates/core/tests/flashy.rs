@@ -11,7 +11,7 @@ use forerun_core::engine::{Input, Output, Seen, Sight, Start, Status};
 use forerun_core::policy::flashy::{
     AHEAD_WANTS, FLIGHT_MAX, FLIGHT_MIN, Flashy, FlashyConfig, SCALE_MAX, SCALE_MIN, SCALE_ONE, Thresholds,
 };
-use forerun_core::policy::{DeviceRead, Fetched, Lookup, Outcome, Plan, Policy, World};
+use forerun_core::policy::{DeviceRead, Fetched, Lookup, Outcome, Plan, Policy, Wake, World};
 use forerun_core::registry::BuiltLayer;
 use forerun_core::retention::adapter::ByLine;
 use forerun_core::retention::lru::Lru;
@@ -20,6 +20,7 @@ use forerun_core::spec::LayerSpec;
 use forerun_core::units::{BLOCK_BYTES, Extent, Nanos};
 use proptest::prelude::*;
 use support::Rng;
+use support::hand::outputs;
 use support::schemes::{lines, none};
 
 /// A poll of the default configuration.
@@ -37,7 +38,7 @@ struct Bench {
     array: Array,
     cache: Cache,
     now: Nanos,
-    wakes: Vec<(Nanos, u64)>,
+    wakes: Vec<Wake>,
 }
 
 impl Bench {
@@ -80,11 +81,11 @@ impl Bench {
     }
     /// Lets time pass to the next poll; its wishes, all events of it together, those that adjoin as one.
     fn poll(&mut self) -> Vec<Extent> {
-        let Some(at) = self.wakes.iter().map(|wake| wake.0).min() else { return Vec::new() };
+        let Some(at) = self.wakes.iter().map(|wake| wake.at).min() else { return Vec::new() };
         self.now = at;
         let mut wishes = Vec::new();
-        while let Some(due) = self.wakes.iter().position(|wake| wake.0 <= self.now) {
-            let (_, token) = self.wakes.remove(due);
+        while let Some(due) = self.wakes.iter().position(|wake| wake.at <= self.now) {
+            let token = self.wakes.remove(due).token;
             let mut more = self.tell(|policy, world, plan| policy.on_wake(token, world, plan));
             while let Some(wish) = more.last() {
                 let fetched = arrived(*wish);
@@ -300,7 +301,7 @@ fn no_more_is_on_its_way_at_once_than_a_positioning_takes() {
         bench.read(1, i * 4, 4, Outcome::CacheHit);
     }
     bench.now = POLL;
-    let (_, token) = bench.wakes.remove(0);
+    let token = bench.wakes.remove(0).token;
     let flight = bench.tell(|policy, world, plan| policy.on_wake(token, world, plan));
     assert!((FLIGHT_MIN..=FLIGHT_MAX).contains(&blocks(&flight)), "{flight:?}");
     let next = bench.tell(|policy, world, plan| policy.on_fetched(&arrived(flight[0]), world, plan));
@@ -331,7 +332,7 @@ fn plain_neither_halves_the_scale_nor_leaves_small_pieces_nor_limits_what_is_on_
         bench.read(1, i * 4, 4, Outcome::CacheHit);
     }
     bench.now = POLL;
-    let (_, token) = bench.wakes.remove(0);
+    let token = bench.wakes.remove(0).token;
     let flight = bench.tell(|policy, world, plan| policy.on_wake(token, world, plan));
     assert_eq!(blocks(&flight), 800, "all of the poll at once");
 }
@@ -474,12 +475,16 @@ fn first_poll_observed() -> Vec<(Extent, Context, bool)> {
     assert_eq!(observer.next_wake(), Some(POLL));
     let mut starts = Vec::new();
     observer.handle(POLL, Sight::Wake);
-    while let Some(output) = observer.poll() {
-        let Output::Start(Start { command, .. }) = output else { continue };
-        starts.extend(started(&output));
-        observer.handle(POLL, Sight::Done { command, status: Status::Ok });
+    loop {
+        let said = outputs(&mut observer);
+        starts.extend(said.iter().filter_map(started));
+        if said.is_empty() {
+            return starts;
+        }
+        for Start { command, .. } in support::hand::starts(&said) {
+            observer.handle(POLL, Sight::Done { command, status: Status::Ok });
+        }
     }
-    starts
 }
 
 fn started(output: &Output) -> Option<(Extent, Context, bool)> {

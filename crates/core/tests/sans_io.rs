@@ -5,7 +5,7 @@ mod support;
 use forerun_core::access::{Access, Context, Op};
 use forerun_core::cache::State;
 use forerun_core::dispatch::{Class, Dispatch, Queued};
-use forerun_core::engine::{Buffer, Engine, Input, Observer, Output, Seen, Sight, Start, Status, WriteMode};
+use forerun_core::engine::{Buffer, Input, Observer, Output, Seen, Sight, Status, WriteMode};
 use forerun_core::filemap::FileMap;
 use forerun_core::policy::none::None as NoPrefetch;
 use forerun_core::policy::strip::Strip;
@@ -19,6 +19,7 @@ use forerun_core::spec::LayerSpec;
 use forerun_core::units::{Block, Disk, Extent, Nanos};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
+use support::hand::{Hand, answers, outputs, starts};
 use support::schemes::{lines, none};
 
 /// What a policy was told.
@@ -94,56 +95,15 @@ fn scheme(spec: &LayerSpec, policy: impl Policy + 'static) -> BuiltLayer {
     lines(Scheme::split(policy, retention), line_blocks, 64)
 }
 
-/// An engine and the time that its inputs carry.
-struct Rig {
-    engine: Engine,
-    now: u64,
+/// An engine to which an input comes every 10 ns.
+fn rig(spec: &LayerSpec, policy: impl Policy + 'static) -> Hand {
+    Hand::ticking(spec.build_with(scheme(spec, policy)).expect("fits"), Nanos(10))
 }
 
-impl Rig {
-    fn new(spec: &LayerSpec, policy: impl Policy + 'static) -> Self {
-        Self { engine: spec.build_with(scheme(spec, policy)).expect("fits"), now: 0 }
-    }
-    fn with_dispatch(
-        spec: &LayerSpec,
-        policy: impl Policy + 'static,
-        dispatch: impl Dispatch + 'static,
-    ) -> Self {
-        let engine = spec.build_around(scheme(spec, policy), Box::new(dispatch));
-        Self { engine: engine.expect("fits"), now: 0 }
-    }
-    fn feed(&mut self, input: Input<'_>) -> Vec<Output> {
-        self.now += 10;
-        self.engine.handle(Nanos(self.now), input);
-        std::iter::from_fn(|| self.engine.poll()).collect()
-    }
-    fn read(&mut self, id: u64, start: u64, blocks: u64) -> Vec<Output> {
-        self.feed(Input::Read { id, access: Access::read(Context(1), Extent::new(start, blocks)) })
-    }
-    fn write(&mut self, id: u64, start: u64, blocks: u64) -> Vec<Output> {
-        let access = Access::write(Context(1), Extent::new(start, blocks));
-        self.feed(Input::Write { id, access, durable: false })
-    }
-    fn done(&mut self, command: u32) -> Vec<Output> {
-        self.feed(Input::Done { command, status: Status::Ok })
-    }
-    fn state(&self, block: u64) -> State {
-        self.engine.cache().state(Block(block))
-    }
-}
-
-fn starts(outputs: &[Output]) -> Vec<Start> {
-    let start = |o: &Output| if let Output::Start(start) = o { Some(*start) } else { None };
-    outputs.iter().filter_map(start).collect()
-}
-
-/// (id, handle, error) of every answer.
-fn answers(outputs: &[Output]) -> Vec<(u64, u32, bool)> {
-    let ready = |o: &Output| match *o {
-        Output::Ready { id, handle, error } => Some((id, handle, error)),
-        _ => None,
-    };
-    outputs.iter().filter_map(ready).collect()
+/// The same with a dispatch of the layer's own.
+fn rig_around(spec: &LayerSpec, policy: impl Policy + 'static, dispatch: impl Dispatch + 'static) -> Hand {
+    let engine = spec.build_around(scheme(spec, policy), Box::new(dispatch));
+    Hand::ticking(engine.expect("fits"), Nanos(10))
 }
 
 /// A script that wishes for `ahead` along with the first access.
@@ -155,7 +115,7 @@ fn ahead_of_first(ahead: Extent) -> Scripted {
 fn a_reader_that_comes_while_a_prefetch_is_in_flight_joins_it_and_hurries_it() {
     let policy = ahead_of_first(Extent::new(8, 4));
     let told = Arc::clone(&policy.told);
-    let mut rig = Rig::new(&layer(32, "single:16KiB"), policy);
+    let mut rig = rig(&layer(32, "single:16KiB"), policy);
     let commands = starts(&rig.read(1, 0, 1));
     assert_eq!(
         commands.iter().map(|s| (s.extent, s.class)).collect::<Vec<_>>(),
@@ -178,11 +138,11 @@ fn a_reader_that_comes_while_a_prefetch_is_in_flight_joins_it_and_hurries_it() {
 
 #[test]
 fn a_write_makes_the_fetch_in_flight_stale_and_its_reader_gets_the_written_block() {
-    let mut rig = Rig::new(&layer(32, "single:16KiB"), NoPrefetch);
+    let mut rig = rig(&layer(32, "single:16KiB"), NoPrefetch);
     let fetch = starts(&rig.read(1, 5, 1))[0].command;
     let mut buffers = Vec::new();
     rig.engine.buffers(fetch, &mut buffers);
-    let outputs = rig.write(2, 5, 1);
+    let outputs = rig.write(2, 5, 1, false);
     assert!(matches!(outputs[0], Output::Fill { id: 2, .. }), "the data comes before whoever waits for it");
     let answered = answers(&outputs);
     assert_eq!(answered.iter().map(|a| a.0).collect::<Vec<_>>(), [1, 2]);
@@ -198,7 +158,7 @@ fn a_write_makes_the_fetch_in_flight_stale_and_its_reader_gets_the_written_block
 
 #[test]
 fn a_slot_of_an_evicted_block_is_used_again_only_after_its_release() {
-    let mut rig = Rig::new(&layer(4, "single:16KiB"), NoPrefetch);
+    let mut rig = rig(&layer(4, "single:16KiB"), NoPrefetch);
     let fetch = starts(&rig.read(1, 0, 4))[0].command;
     let handle = answers(&rig.done(fetch))[0].1;
     let slot = rig.engine.slots(handle)[0];
@@ -217,7 +177,7 @@ fn a_slot_of_an_evicted_block_is_used_again_only_after_its_release() {
 
 #[test]
 fn a_short_command_fails_only_the_blocks_that_did_not_move() {
-    let mut rig = Rig::new(&layer(32, "single:16KiB"), NoPrefetch);
+    let mut rig = rig(&layer(32, "single:16KiB"), NoPrefetch);
     let fetch = starts(&rig.read(1, 0, 4))[0].command;
     assert!(rig.read(2, 1, 1).is_empty(), "joins");
     let outputs = rig.feed(Input::Done { command: fetch, status: Status::Short { good: 2 } });
@@ -231,7 +191,7 @@ fn a_short_command_fails_only_the_blocks_that_did_not_move() {
 
 #[test]
 fn a_member_that_fails_a_read_is_made_up_for_by_the_others() {
-    let mut rig = Rig::new(&layer(64, "raid5:3x16KiB"), NoPrefetch);
+    let mut rig = rig(&layer(64, "raid5:3x16KiB"), NoPrefetch);
     let fetch = starts(&rig.read(1, 0, 2))[0];
     let retry = rig.feed(Input::Done { command: fetch.command, status: Status::Short { good: 0 } });
     let reads = starts(&retry);
@@ -246,7 +206,7 @@ fn a_member_that_fails_a_read_is_made_up_for_by_the_others() {
 
 #[test]
 fn a_degraded_read_reads_all_survivors_and_sums_them_up() {
-    let mut rig = Rig::new(&layer(64, "raid5:4x16KiB"), NoPrefetch);
+    let mut rig = rig(&layer(64, "raid5:4x16KiB"), NoPrefetch);
     let home = rig.engine.array().locate(Block(4)).0;
     rig.feed(Input::Member { disk: home, failed: true });
     let reads = starts(&rig.read(1, 4, 4));
@@ -295,12 +255,12 @@ impl Dispatch for Gate {
 
 #[test]
 fn a_dispatch_may_hold_demand_back_until_its_turn_comes() {
-    let mut rig = Rig::with_dispatch(&layer(32, "single:16KiB"), NoPrefetch, Gate::default());
+    let mut rig = rig_around(&layer(32, "single:16KiB"), NoPrefetch, Gate::default());
     assert!(rig.read(1, 0, 1).is_empty());
     assert_eq!(rig.engine.next_wake(), Some(Nanos(510)));
     assert!(rig.feed(Input::Wake).is_empty(), "too early");
     assert!(!rig.engine.is_idle());
-    rig.now = 510;
+    rig.now = Nanos(510);
     let sent = starts(&rig.feed(Input::Wake));
     assert_eq!(sent.iter().map(|s| s.extent).collect::<Vec<_>>(), [Extent::new(0, 1)]);
     assert_eq!(rig.engine.next_wake(), None);
@@ -312,11 +272,11 @@ fn a_reader_promotes_a_prefetch_that_is_still_queued() {
     let gate = Gate::default();
     let promoted = Arc::clone(&gate.promoted);
     let policy = ahead_of_first(Extent::new(8, 4));
-    let mut rig = Rig::with_dispatch(&layer(32, "single:16KiB"), policy, gate);
+    let mut rig = rig_around(&layer(32, "single:16KiB"), policy, gate);
     assert!(rig.read(1, 0, 1).is_empty());
     assert!(rig.read(2, 8, 1).is_empty(), "queued here, so nobody outside needs to hurry it");
     assert_eq!(promoted.lock().expect("promoted").len(), 1);
-    rig.now = 1_000;
+    rig.now = Nanos(1_000);
     let sent = starts(&rig.feed(Input::Wake));
     assert!(sent.iter().all(|s| s.class == Class::Demand && !s.read_ahead), "{sent:?}");
 }
@@ -326,11 +286,11 @@ fn a_policy_is_woken_when_it_asked_to_be_and_its_wishes_are_fulfilled() {
     let policy =
         Scripted { wake: Some((Nanos(700), 42)), on_wake: Some(Extent::new(16, 2)), ..Scripted::default() };
     let told = Arc::clone(&policy.told);
-    let mut rig = Rig::new(&layer(32, "single:16KiB"), policy);
+    let mut rig = rig(&layer(32, "single:16KiB"), policy);
     rig.read(1, 0, 1);
     assert_eq!(rig.engine.next_wake(), Some(Nanos(700)));
     assert!(rig.feed(Input::Wake).is_empty(), "too early");
-    rig.now = 700;
+    rig.now = Nanos(700);
     let sent = starts(&rig.feed(Input::Wake));
     assert_eq!(
         sent.iter().map(|s| (s.extent, s.class)).collect::<Vec<_>>(),
@@ -351,7 +311,7 @@ impl Watch {
     fn see(&mut self, start: u64, blocks: u64, seen: Seen) -> Vec<Output> {
         let access = Access::read(Context(1), Extent::new(start, blocks));
         self.0.handle(Nanos(10), Sight::Seen { access, seen });
-        std::iter::from_fn(|| self.0.poll()).collect()
+        outputs(&mut self.0)
     }
 }
 
@@ -409,8 +369,7 @@ fn an_observer_reads_ahead_within_a_file_and_forgets_what_is_gone_of_it() {
         let within = map.within(block.start).expect("mapped");
         let access = Access { within, ..Access::read(Context::new(1, 8), block) };
         observer.handle(Nanos(at), Sight::Seen { access, seen: Seen::Unknown });
-        while let Some(output) = observer.poll() {
-            let Output::Start(start) = output else { continue };
+        for start in starts(&outputs(&mut observer)) {
             ahead.extend(start.extent.iter().map(|block| map.file(block).expect("within the file")));
             observer.handle(Nanos(at), Sight::Done { command: start.command, status: Status::Unknown });
         }
@@ -424,7 +383,7 @@ fn an_observer_reads_ahead_within_a_file_and_forgets_what_is_gone_of_it() {
 
 #[test]
 fn strip_prefetching_reads_the_strip_of_a_miss_in_one_command_on_one_disk() {
-    let mut rig = Rig::new(&layer(32, "raid5:4x16KiB"), Strip);
+    let mut rig = rig(&layer(32, "raid5:4x16KiB"), Strip);
     let sent = starts(&rig.read(1, 6, 1));
     assert_eq!(sent.len(), 1);
     assert_eq!((sent[0].extent.blocks, sent[0].class, sent[0].read_ahead), (4, Class::Demand, false));
@@ -438,7 +397,7 @@ fn strip_prefetching_reads_the_strip_of_a_miss_in_one_command_on_one_disk() {
 
 #[test]
 fn few_holes_are_read_over_and_many_are_not() {
-    let mut rig = Rig::new(&layer(32, "single:32KiB"), NoPrefetch);
+    let mut rig = rig(&layer(32, "single:32KiB"), NoPrefetch);
     for (id, block) in [(1, 2), (2, 9), (3, 12), (4, 13)] {
         let fetch = starts(&rig.read(id, block, 1))[0].command;
         rig.done(fetch);
@@ -460,7 +419,7 @@ fn few_holes_are_read_over_and_many_are_not() {
 #[test]
 fn prefetches_in_flight_stay_within_their_budget() {
     let spec = LayerSpec { ahead_blocks_max: Some(6), ..layer(32, "single:16KiB") };
-    let mut rig = Rig::new(&spec, ahead_of_first(Extent::new(4, 12)));
+    let mut rig = rig(&spec, ahead_of_first(Extent::new(4, 12)));
     let sent = starts(&rig.read(1, 0, 1));
     let ahead: u64 = sent[1..].iter().map(|s| s.extent.blocks).sum();
     assert_eq!((ahead, rig.engine.stats().ahead_in_flight), (6, 6));
@@ -473,7 +432,7 @@ fn prefetches_in_flight_stay_within_their_budget() {
 
 #[test]
 fn a_durable_write_gives_its_data_first_and_is_acknowledged_from_the_members() {
-    let mut rig = Rig::new(&layer(64, "raid5:3x16KiB"), NoPrefetch);
+    let mut rig = rig(&layer(64, "raid5:3x16KiB"), NoPrefetch);
     let access = Access::write(Context(1), Extent::new(0, 8));
     let outputs = rig.feed(Input::Write { id: 1, access, durable: true });
     let kinds: Vec<u8> = outputs
@@ -497,8 +456,8 @@ fn a_durable_write_gives_its_data_first_and_is_acknowledged_from_the_members() {
 
 #[test]
 fn writes_that_no_member_can_take_are_told_by_the_next_flush() {
-    let mut rig = Rig::new(&layer(64, "raid0:2x16KiB"), NoPrefetch);
-    let acknowledged = rig.write(1, 0, 2);
+    let mut rig = rig(&layer(64, "raid0:2x16KiB"), NoPrefetch);
+    let acknowledged = rig.write(1, 0, 2, false);
     assert_eq!(answers(&acknowledged).iter().map(|a| a.2).collect::<Vec<_>>(), [false]);
     rig.feed(Input::Release { handle: answers(&acknowledged)[0].1 });
     let home = rig.engine.array().locate(Block(0)).0;
@@ -510,10 +469,10 @@ fn writes_that_no_member_can_take_are_told_by_the_next_flush() {
 
 #[test]
 fn dirty_stripes_are_destaged_when_they_are_old() {
-    let mut rig = Rig::new(&layer(64, "single:16KiB"), NoPrefetch);
-    rig.write(1, 0, 2);
+    let mut rig = rig(&layer(64, "single:16KiB"), NoPrefetch);
+    rig.write(1, 0, 2, false);
     assert_eq!(rig.engine.next_wake(), Some(Nanos(1_000_010)));
-    rig.now = 1_000_010;
+    rig.now = Nanos(1_000_010);
     let sent = starts(&rig.feed(Input::Wake));
     assert_eq!(sent.iter().map(|s| (s.op, s.class)).collect::<Vec<_>>(), [(Op::Write, Class::Background)]);
     rig.done(sent[0].command);

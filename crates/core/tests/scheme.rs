@@ -3,7 +3,7 @@
 mod support;
 
 use forerun_core::access::{Access, Context};
-use forerun_core::engine::{Engine, Input, Output, Status, WriteMode};
+use forerun_core::engine::{Engine, Input, WriteMode};
 use forerun_core::policy::rpp::Rpp;
 use forerun_core::policy::{DeviceRead, Event, Fate, Fetched, Lookup, Plan, Policy, Show, When, World};
 use forerun_core::registry::{Layer, LayerShape, SchemeSpec};
@@ -103,15 +103,7 @@ fn read(engine: &mut Engine, block: u64) {
     let access = Access::read(Context::new(1, 0), Extent::new(block, 1));
     engine.handle(Nanos(block), Input::Read { id: block, access });
     engine.handle(Nanos(block), Input::Wake);
-    while let Some(output) = engine.poll() {
-        match output {
-            Output::Start(start) => {
-                engine.handle(Nanos(block), Input::Done { command: start.command, status: Status::Ok });
-            }
-            Output::Ready { handle, .. } => engine.handle(Nanos(block), Input::Release { handle }),
-            _ => {}
-        }
-    }
+    engine.settle(Nanos(block), |_| {});
 }
 
 #[test]
@@ -163,4 +155,56 @@ fn what_is_wished_when_blocks_leave_is_not_heard() {
     (0..40).for_each(|n| read(&mut engine, 7 * n));
     assert!(engine.stats().wasted > 10);
     assert_eq!(engine.cache().find(forerun_core::units::Block(1_000)), None);
+}
+
+/// Asks to be woken whenever it is told of an access, and writes down what it asked for and what it was woken for.
+struct Sleeper {
+    name: &'static str,
+    told: Arc<Mutex<Vec<(&'static str, u64)>>>,
+}
+
+impl Policy for Sleeper {
+    fn on_access(&mut self, _: &Access, _: &Lookup<'_>, world: &World<'_>, plan: &mut Plan) {
+        plan.wake_at(world.now + Nanos(10), 7);
+    }
+    fn on_wake(&mut self, token: u64, world: &World<'_>, plan: &mut Plan) {
+        self.told.lock().expect("one thread").push((self.name, token));
+        if token < 9 {
+            plan.wake_at(world.now + Nanos(10), token + 1);
+        }
+    }
+}
+
+/// A whole scheme as one part of another.
+struct Around(Scheme);
+
+impl Policy for Around {
+    fn inner(&mut self) -> Option<&mut dyn Policy> {
+        Some(&mut self.0)
+    }
+    fn tell(&mut self, event: &Event<'_>, world: &World<'_>, plan: &mut Plan) {
+        self.0.tell(event, world, plan);
+    }
+}
+
+#[test]
+fn a_wake_up_is_told_to_the_part_that_asked_for_it_alone_however_deep_it_lies() {
+    let told = Arc::default();
+    let part = |name| Sleeper { name, told: Arc::clone(&told) };
+    let keep = || ByLine::new(Lru::new(8));
+    let deep = Scheme::split(part("third"), keep()).with(part("fourth"));
+    let alone = Scheme::split(part("fifth"), keep());
+    let scheme =
+        Scheme::split(part("first"), keep()).with(part("second")).with(Around(deep)).with(Around(alone));
+    let mut engine = engine(Scheme::split(Around(scheme), keep()));
+    let access = Access::read(Context::new(1, 0), Extent::new(0, 1));
+    engine.handle(Nanos(0), Input::Read { id: 0, access });
+    while let Some(at) = engine.next_wake() {
+        engine.handle(at, Input::Wake);
+        engine.settle(at, |_| {});
+    }
+    let mut told = told.lock().expect("one thread").clone();
+    told.sort_unstable();
+    let each = ["fifth", "first", "fourth", "second", "third"].map(|name| [(name, 7), (name, 8), (name, 9)]);
+    assert_eq!(told, each.concat(), "each token comes back once to each");
 }

@@ -6,13 +6,14 @@ mod support;
 use forerun_core::access::{Access, Context};
 use forerun_core::array::Array;
 use forerun_core::cost::CostModel;
-use forerun_core::engine::{Engine, Input, Output, Start, Status};
+use forerun_core::engine::{Input, Start, Status};
 use forerun_core::registry::SchemeSpec;
 use forerun_core::spec::LayerSpec;
 use forerun_core::units::{BLOCK_BYTES, Extent, Nanos};
 use proptest::prelude::*;
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 use support::Rng;
+use support::hand::Hand;
 
 /// From one stream's end to another's beginning, and a block's transfer: 12 ms and 55 MB/s.
 const SWITCH: u64 = 12_000_000;
@@ -43,14 +44,12 @@ struct Seen {
 
 /// An engine over one disk that serves commands in the order in which they leave.
 struct Host {
-    engine: Engine,
-    queue: VecDeque<Start>,
+    hand: Hand,
     busy_until: u64,
     head: u64,
     readers: Vec<Reader>,
     /// When readers ask next.
     asks: BTreeSet<(u64, usize)>,
-    now: u64,
     rng: Rng,
     /// Percent of commands that end short.
     short: u64,
@@ -78,13 +77,11 @@ impl Host {
         let engine = layer.build().expect("fits");
         let one = |n: usize| Reader { next: n as u64 * TITLE, left: requests, asked: Nanos(0), every: 0 };
         Self {
-            engine,
-            queue: VecDeque::new(),
+            hand: Hand::new(engine),
             busy_until: 0,
             head: 0,
             readers: (0..readers).map(one).collect(),
             asks: (0..readers).map(|n| (n as u64, n)).collect(),
-            now: 0,
             rng: Rng::new(7),
             short: 0,
             warm_up: 0,
@@ -93,26 +90,23 @@ impl Host {
     }
     fn gauge(&mut self, name: &str) -> u64 {
         let mut gauges = Vec::new();
-        self.engine.gauges(&mut gauges);
+        self.hand.engine.gauges(&mut gauges);
         gauges.iter().find(|(n, _)| *n == name).expect("such a gauge").1 as u64
     }
     fn feed(&mut self, input: Input<'_>) {
-        self.engine.handle(Nanos(self.now), input);
-        while let Some(output) = self.engine.poll() {
-            match output {
-                Output::Start(start) => {
-                    if self.queue.is_empty() {
-                        self.busy_until = self.now + self.service(&start);
-                    }
-                    self.queue.push_back(start);
-                }
-                Output::Ready { id, handle, error } => {
-                    self.answered(id as usize, error);
-                    self.engine.handle(Nanos(self.now), Input::Release { handle });
-                }
-                _ => {}
-            }
+        // The head goes to the next command when there was none or the last one has ended.
+        let is_free = self.hand.running.is_empty() || matches!(input, Input::Done { .. });
+        self.hand.feed(input);
+        while let Some(&(id, handle, error)) = self.hand.answered.front() {
+            self.answered(id as usize, error);
+            self.hand.feed(Input::Release { handle });
         }
+        if let Some(first) = self.hand.running.front().copied().filter(|_| is_free) {
+            self.busy_until = self.now() + self.service(&first);
+        }
+    }
+    const fn now(&self) -> u64 {
+        self.hand.now.0
     }
     fn service(&mut self, start: &Start) -> u64 {
         let seek = if self.head == start.extent.start.0 { 0 } else { SWITCH };
@@ -124,27 +118,25 @@ impl Host {
         self.seen.errors += u64::from(error);
         let Reader { asked, every, left, .. } = self.readers[reader];
         if asked.0 >= self.warm_up {
-            self.seen.waits.push((reader, self.now - asked.0));
+            self.seen.waits.push((reader, self.now() - asked.0));
         }
         if left > 0 {
-            self.asks.insert((self.now.max(asked.0 + every), reader));
+            self.asks.insert((self.now().max(asked.0 + every), reader));
         }
     }
     /// Runs until every reader has read all.
     fn run(&mut self) -> &Seen {
         loop {
             let ask = self.asks.first().map(|ask| ask.0);
-            let end = self.queue.front().map(|_| self.busy_until);
-            let wake = self.engine.next_wake().map(|at| at.0.max(self.now));
+            let end = self.hand.running.front().map(|_| self.busy_until);
+            let wake = self.hand.engine.next_wake().map(|at| at.0.max(self.now()));
             if ask.is_none() && end.is_none() {
                 break; // only the collector still wants to be woken
             }
-            self.now = [ask, end, wake].into_iter().flatten().min().expect("something is to come");
-            if end == Some(self.now) {
-                let ended = self.queue.pop_front().expect("a command runs");
-                if let Some(next) = self.queue.front().copied() {
-                    self.busy_until = self.now + self.service(&next);
-                }
+            self.hand.now =
+                Nanos([ask, end, wake].into_iter().flatten().min().expect("something is to come"));
+            if end == Some(self.now()) {
+                let ended = self.hand.running[0];
                 let short = self.rng.percent(self.short);
                 let status = if short {
                     Status::Short { good: self.rng.below(ended.extent.blocks) }
@@ -152,20 +144,20 @@ impl Host {
                     Status::Ok
                 };
                 self.feed(Input::Done { command: ended.command, status });
-            } else if ask == Some(self.now) {
+            } else if ask == Some(self.now()) {
                 let (_, reader) = self.asks.pop_first().expect("somebody asks");
                 let one = &mut self.readers[reader];
                 let extent = Extent::new(one.next, REQUEST);
                 one.next += REQUEST;
                 one.left -= 1;
-                one.asked = Nanos(self.now);
+                one.asked = self.hand.now;
                 let access = Access::read(Context::new(reader as u64, 0), extent);
                 self.feed(Input::Read { id: reader as u64, access });
             } else {
                 self.feed(Input::Wake);
             }
         }
-        self.seen.elapsed = self.now;
+        self.seen.elapsed = self.now();
         &self.seen
     }
 }
@@ -253,10 +245,10 @@ proptest! {
         }
         let answered = host.run().answered;
         prop_assert_eq!(answered, 60 * streams as u64);
-        prop_assert!(host.engine.is_idle());
+        prop_assert!(host.hand.engine.is_idle());
         let limit = 2 << 20;
         let peak = host.gauge("streams_memory_peak_bytes");
         prop_assert!(peak <= limit, "{peak} bytes");
-        prop_assert!(host.engine.cache().slots.peak() * BLOCK_BYTES <= 4 << 20);
+        prop_assert!(host.hand.engine.cache().slots.peak() * BLOCK_BYTES <= 4 << 20);
     }
 }

@@ -144,8 +144,9 @@ pub struct ExportFigures {
     pub cache_bytes: u64,
     /// Bytes that it may use.
     pub cache_bytes_max: u64,
-    /// How reads fared as a whole, and how long their readers waited.
-    pub fared: Vec<FaredFigures>,
+    /// How reads were answered as a whole, and how long their readers waited. Its name in the file is of the first version.
+    #[serde(rename = "fared")]
+    pub outcomes: Vec<OutcomeFigures>,
     /// How long reads took.
     pub lag: LagFigures,
     /// The members.
@@ -156,10 +157,10 @@ pub struct ExportFigures {
     pub decisions: Vec<Told>,
 }
 
-/// Reads that fared alike: by the worst of their blocks.
+/// Reads that were answered alike: by the worst of their blocks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct FaredFigures {
+pub struct OutcomeFigures {
     /// `cache_hit`, `prefetch_hit`, `late_hit`, `miss`, or `starved`: waited for memory before anything was looked up.
     pub how: String,
     /// Reads; a request over 1 MiB is several.

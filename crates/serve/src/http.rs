@@ -90,14 +90,14 @@ fn serve(listener: &TcpListener, board: &Arc<Mutex<Board>>) {
             std::thread::sleep(Duration::from_millis(50));
             continue;
         };
-        let place = Visitors::welcome(&visitors, visitor);
+        let visit = Visitors::admit(&visitors, visitor);
         let board = Arc::clone(board);
         let thread = std::thread::Builder::new().name("visitor".into()).stack_size(STACK_BYTES);
         // A thread that cannot be had is a visitor turned away.
         drop(thread.spawn(move || {
             // One that does not listen, or leaves, is his own business.
-            drop(answer(&place.stream, &board));
-            drop(place);
+            drop(answer(&visit.stream, &board));
+            drop(visit);
         }));
     }
 }

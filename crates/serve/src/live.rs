@@ -1,4 +1,4 @@
-//! What the live page shows of one volume: how its reads fared, what its members do, where programs read, and why the scheme
+//! What the live page shows of one volume: how its reads were answered, what its members do, where programs read, and why the scheme
 //! does what it does.
 //!
 //! A watch stands beside the volume and is told what passes: reads as they are asked and answered, commands as they leave
@@ -10,11 +10,11 @@
 //! Time is the loop's: a read that is answered in the turn in which it was asked has not waited.
 
 mod lag;
-mod pen;
+mod picture;
 
 use lag::Lag;
 pub use lag::{ClientLag, LagFigures, LagStep};
-pub(crate) use pen::{Dash, Pen, Place};
+pub(crate) use picture::{Dash, Picture, Point};
 
 use forerun_core::access::Context;
 use forerun_core::array::{Array, Role};
@@ -34,7 +34,7 @@ const AHEAD_MAX: usize = 80;
 
 /// How a read as a whole was answered: by the worst of its blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fared {
+pub(crate) enum ReadOutcome {
     /// All blocks were here and had been read before.
     Cached = 0,
     /// All were here, and some only because a prefetch had brought them.
@@ -47,13 +47,13 @@ pub(crate) enum Fared {
     Starved = 4,
 }
 
-/// Number of what was brought unasked, beside those of [`Fared`].
+/// Number of what was brought unasked, beside those of [`ReadOutcome`].
 const AHEAD: u8 = 5;
 
-/// Names of [`Fared`], by number.
-pub(crate) const FARED: [&str; 5] = ["cache_hit", "prefetch_hit", "late_hit", "miss", "starved"];
+/// Names of [`ReadOutcome`], by number.
+pub(crate) const READ_OUTCOMES: [&str; 5] = ["cache_hit", "prefetch_hit", "late_hit", "miss", "starved"];
 
-impl Fared {
+impl ReadOutcome {
     /// From what the engine counted for `blocks` blocks.
     fn of(before: &Outcomes, after: &Outcomes, blocks: u64) -> Self {
         if after.blocks_read() - before.blocks_read() < blocks {
@@ -70,13 +70,13 @@ impl Fared {
     }
 }
 
-/// Reads as the volume saw them (a request over 1 MiB is several), by [`Fared`].
+/// Reads as the volume saw them (a request over 1 MiB is several), by [`ReadOutcome`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Waits {
     /// Reads answered.
-    pub(crate) reads: [u64; FARED.len()],
+    pub(crate) reads: [u64; READ_OUTCOMES.len()],
     /// Time from asking to answer, summed over readers.
-    pub(crate) waited: [Nanos; FARED.len()],
+    pub(crate) waited: [Nanos; READ_OUTCOMES.len()],
 }
 
 /// What one member did, summed since the server began.
@@ -137,7 +137,7 @@ pub(crate) struct Sample {
     pub(crate) engine: Stats,
     /// Blocks of the cache in use, and its size.
     pub(crate) cache_blocks: (u64, u64),
-    /// How reads fared.
+    /// How reads were answered.
     pub(crate) waits: Waits,
     /// How long they took.
     pub(crate) lag: LagFigures,
@@ -163,12 +163,12 @@ pub(crate) struct Watch {
     /// It was answered at once.
     answered: bool,
     /// Reads that wait, by tag, with when they were asked, and by whom. As many as clients have credit for.
-    waiting: NumberMap<(Nanos, Fared, u64)>,
+    waiting: NumberMap<(Nanos, ReadOutcome, u64)>,
     waits: Waits,
     lag: Lag,
     members: Vec<Member>,
-    reads: Pen,
-    ahead: Pen,
+    reads: Picture,
+    ahead: Picture,
     /// When the sample before was taken.
     since: Nanos,
     number: u64,
@@ -184,8 +184,8 @@ impl Watch {
             waits: Waits::default(),
             lag: Lag::default(),
             members: vec![Member::default(); members],
-            reads: Pen::new(READS_MAX),
-            ahead: Pen::new(AHEAD_MAX),
+            reads: Picture::new(READS_MAX),
+            ahead: Picture::new(AHEAD_MAX),
             since: Nanos::ZERO,
             number: 0,
         }
@@ -206,17 +206,17 @@ impl Watch {
         before: &Outcomes,
         after: &Outcomes,
     ) {
-        let fared = Fared::of(before, after, extent.blocks);
-        if fared != Fared::Starved {
-            let place = Place { at: now.since(self.since), context: context.0, extent };
-            self.reads.draw(place, fared as u8);
+        let outcome = ReadOutcome::of(before, after, extent.blocks);
+        if outcome != ReadOutcome::Starved {
+            let point = Point { at: now.since(self.since), context: context.0, extent };
+            self.reads.draw(point, outcome as u8);
         }
         let Some((tag, _)) = self.asking.take() else { return };
         if self.answered {
-            self.waits.reads[fared as usize] += 1;
+            self.waits.reads[outcome as usize] += 1;
             self.lag.add(now, context.0, Nanos::ZERO);
         } else {
-            self.waiting.insert(tag, (now, fared, context.0));
+            self.waiting.insert(tag, (now, outcome, context.0));
         }
     }
 
@@ -224,10 +224,10 @@ impl Watch {
     pub(crate) fn answered(&mut self, now: Nanos, tag: u64) {
         if self.asking.is_some_and(|(asking, _)| asking == tag) {
             self.answered = true;
-        } else if let Some((since, fared, client)) = self.waiting.remove(&tag) {
+        } else if let Some((since, outcome, client)) = self.waiting.remove(&tag) {
             self.lag.add(now, client, now.since(since));
-            self.waits.reads[fared as usize] += 1;
-            self.waits.waited[fared as usize] += now.since(since);
+            self.waits.reads[outcome as usize] += 1;
+            self.waits.waited[outcome as usize] += now.since(since);
         }
     }
 
@@ -247,8 +247,8 @@ impl Watch {
         // its turn at the member only the former is known.
         let more = |(_, asked): (u64, Extent)| asked.intersect(extent) != extent;
         if !write && (start.read_ahead || self.asking.is_some_and(more)) {
-            let place = Place { at: now.since(self.since), context: 0, extent };
-            self.ahead.draw(place, AHEAD);
+            let point = Point { at: now.since(self.since), context: 0, extent };
+            self.ahead.draw(point, AHEAD);
         }
     }
 
@@ -285,7 +285,7 @@ impl Watch {
         });
         let members = members.collect();
         self.since = now;
-        let (reads, one_in) = self.reads.lift();
+        let (reads, one_in) = self.reads.take();
         Sample {
             number: self.number,
             at: now,
@@ -294,7 +294,7 @@ impl Watch {
             members,
             reads,
             one_in,
-            ahead: self.ahead.lift().0,
+            ahead: self.ahead.take().0,
             ..Sample::default()
         }
     }
@@ -314,11 +314,11 @@ mod tests {
     #[test]
     fn a_read_fares_as_the_worst_of_its_blocks() {
         let none = Outcomes::default();
-        assert_eq!(Fared::of(&none, &outcomes(4, 0, 0, 0), 4), Fared::Cached);
-        assert_eq!(Fared::of(&none, &outcomes(3, 1, 0, 0), 4), Fared::Prefetched);
-        assert_eq!(Fared::of(&none, &outcomes(0, 3, 1, 0), 4), Fared::Late);
-        assert_eq!(Fared::of(&none, &outcomes(0, 2, 1, 1), 4), Fared::Missed);
-        assert_eq!(Fared::of(&none, &none, 4), Fared::Starved);
+        assert_eq!(ReadOutcome::of(&none, &outcomes(4, 0, 0, 0), 4), ReadOutcome::Cached);
+        assert_eq!(ReadOutcome::of(&none, &outcomes(3, 1, 0, 0), 4), ReadOutcome::Prefetched);
+        assert_eq!(ReadOutcome::of(&none, &outcomes(0, 3, 1, 0), 4), ReadOutcome::Late);
+        assert_eq!(ReadOutcome::of(&none, &outcomes(0, 2, 1, 1), 4), ReadOutcome::Missed);
+        assert_eq!(ReadOutcome::of(&none, &none, 4), ReadOutcome::Starved);
     }
 
     #[test]
@@ -335,7 +335,7 @@ mod tests {
         watch.answered(Nanos(120), 8);
         let late = watch.sample(Nanos(130), |_| None);
         assert_eq!(late.waits.reads, [0, 1, 0, 1, 0]);
-        assert_eq!(late.waits.waited[Fared::Missed as usize], Nanos(100));
+        assert_eq!(late.waits.waited[ReadOutcome::Missed as usize], Nanos(100));
         assert_eq!((early.reads.len(), late.reads.len()), (2, 0), "a dash belongs to one sample");
     }
 

@@ -9,7 +9,7 @@ const sum = values => values.reduce((a, b) => a + b, 0);
 // What happened between two samples, as differences of their sums.
 function between(a, b) {
   const minus = (x, y) => x.map((value, i) => Math.max(value - (y[i] || 0), 0));
-  const [reads, waited] = [0, 1].map(k => minus(b.fared[k], a.fared[k]));
+  const [reads, waited] = [0, 1].map(k => minus(b.outcomes[k], a.outcomes[k]));
   return {
     seconds: Math.max((b.t - a.t) / 1e9, 1e-3),
     asked: minus(b.asked, a.asked), blocks: minus(b.blocks, a.blocks), ahead: minus(b.ahead, a.ahead),
@@ -17,7 +17,7 @@ function between(a, b) {
     members: b.members.map((m, i) => minus(m, a.members[i] || [])),
   };
 }
-const ZERO = { t: 0, fared: [[], []], asked: [], blocks: [], ahead: [], member_blocks: 0, members: [] };
+const ZERO = { t: 0, outcomes: [[], []], asked: [], blocks: [], ahead: [], member_blocks: 0, members: [] };
 const latest = () => samples[samples.length - 1];
 function last(ns) {
   const end = latest(), begin = samples.find(s => s.t >= end.t - ns) || end;

@@ -386,7 +386,7 @@ pub fn patterns(trace: &Trace, options: &PatternOptions) -> Result<Patterns, Map
             counter.points.push(point(&layout, record, if timed { record.time } else { None }, number));
             counter.points.len() - 1
         });
-        counter.read(files.entry(file), Extent::covering(record.offset, record.bytes), row, point);
+        counter.read(files.or_default(file), Extent::covering(record.offset, record.bytes), row, point);
     }
     let shares = counter.rows;
     let mut starts: Vec<u64> = layout.spaces.iter().map(|space| space.start).collect();

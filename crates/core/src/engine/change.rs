@@ -8,10 +8,8 @@
 
 use super::config::shape;
 use super::parts::Parts;
-use crate::dispatch::DemandFirst;
 use crate::registry::{BuiltLayer, Layer, SchemeSpec};
 use crate::units::Nanos;
-use alloc::boxed::Box;
 
 impl Parts {
     /// Everything that can leave the cache leaves.
@@ -31,33 +29,14 @@ impl Parts {
     /// The same with a scheme that has been made.
     pub(super) fn switch_to(&mut self, now: Nanos, built: BuiltLayer) {
         let BuiltLayer { mut scheme, line_blocks, ahead_blocks_max } = built;
-        let own_dispatch = scheme.dispatch().is_some();
-        let other_dispatch = self.own_dispatch || own_dispatch;
+        let dispatches = scheme.dispatch().is_some();
         self.config.line_blocks = line_blocks;
         self.config.ahead_blocks_max = ahead_blocks_max;
-        self.own_dispatch = own_dispatch;
         let order = self.memory.relay(scheme, line_blocks);
-        if other_dispatch {
-            let disks = if self.config.strip_aligned { self.array.disks() } else { 1 };
-            self.dispatch = Box::new(DemandFirst::new(usize::from(disks)));
-            self.queue_again(now);
-        }
-        self.memory.plan.clear();
-        self.memory.wakes.clear();
+        let disks = if self.config.strip_aligned { self.array.disks() } else { 1 };
+        self.commands.relay(now, dispatches, usize::from(disks), &mut self.memory);
         self.memory.introduce(&order);
         self.retry_starved(now);
-    }
-
-    /// Commands that have not left go to the dispatch that decides now; of those that have left it is told nothing.
-    fn queue_again(&mut self, now: Nanos) {
-        for number in self.commands.alive() {
-            if self.commands[number].left {
-                self.commands[number].of_another_dispatch = true;
-            } else {
-                let queued = self.queued(number);
-                self.dispatch().enqueue(now, queued);
-            }
-        }
     }
 }
 
@@ -65,11 +44,12 @@ impl Parts {
 mod tests {
     use crate::access::{Access, Context};
     use crate::array::Array;
-    use crate::engine::{Engine, Input, Output, Status};
+    use crate::engine::{Engine, Input, Output, Start, Status};
+    use crate::hand::{Hand, answers};
     use crate::registry::{Layer, SchemeSpec};
     use crate::spec::LayerSpec;
     use crate::units::{Block, Extent, Nanos};
-    use alloc::collections::{BTreeMap, VecDeque};
+    use alloc::collections::BTreeMap;
     use alloc::vec::Vec;
     use proptest::prelude::*;
 
@@ -134,55 +114,39 @@ mod tests {
         Wake,
     }
 
-    /// An engine with what is in flight and what was answered.
+    /// A host that checks what it is answered.
     struct Host {
-        engine: Engine,
-        running: VecDeque<u32>,
-        answered: VecDeque<u32>,
+        hand: Hand,
         asked: BTreeMap<u64, ()>,
         read_blocks: u64,
         said: Vec<Output>,
     }
 
     impl Host {
-        fn new(scheme: &str) -> Self {
-            Self {
-                engine: engine(scheme),
-                running: VecDeque::new(),
-                answered: VecDeque::new(),
-                asked: BTreeMap::new(),
-                read_blocks: 0,
-                said: Vec::new(),
-            }
+        fn new(engine: Engine) -> Self {
+            Self { hand: Hand::new(engine), asked: BTreeMap::new(), read_blocks: 0, said: Vec::new() }
         }
 
-        fn drain(&mut self) {
-            while let Some(output) = self.engine.poll() {
-                self.said.push(output);
-                match output {
-                    Output::Start(start) => self.running.push_back(start.command),
-                    Output::Ready { id, handle, .. } => {
-                        assert!(self.asked.remove(&id).is_some(), "answered once");
-                        self.answered.push_back(handle);
-                    }
-                    _ => {}
-                }
+        fn feed(&mut self, now: Nanos, input: Input<'_>) {
+            self.hand.now = now;
+            let said = self.hand.feed(input);
+            for (id, ..) in answers(&said) {
+                assert!(self.asked.remove(&id).is_some(), "answered once");
             }
+            self.said.extend(said);
         }
 
         fn end(&mut self, now: Nanos, count: usize) {
             for _ in 0..count {
-                let Some(command) = self.running.pop_front() else { break };
-                self.engine.handle(now, Input::Done { command, status: Status::Ok });
-                self.drain();
+                let Some(&Start { command, .. }) = self.hand.running.front() else { break };
+                self.feed(now, Input::Done { command, status: Status::Ok });
             }
         }
 
         fn release(&mut self, now: Nanos, count: usize) {
             for _ in 0..count {
-                let Some(handle) = self.answered.pop_front() else { break };
-                self.engine.handle(now, Input::Release { handle });
-                self.drain();
+                let Some(&(_, handle, _)) = self.hand.answered.front() else { break };
+                self.feed(now, Input::Release { handle });
             }
         }
 
@@ -193,49 +157,48 @@ mod tests {
                     self.asked.insert(id, ());
                     self.read_blocks += blocks;
                     let access = Access::read(Context(context), Extent::new(at, blocks));
-                    self.engine.handle(now, Input::Read { id, access });
+                    self.feed(now, Input::Read { id, access });
                 }
                 Step::Write { at, blocks } => {
                     self.asked.insert(id, ());
                     let access = Access::write(Context(9), Extent::new(at, blocks));
-                    self.engine.handle(now, Input::Write { id, access, durable: false });
+                    self.feed(now, Input::Write { id, access, durable: false });
                 }
                 Step::End(count) => self.end(now, count),
                 Step::Release(count) => self.release(now, count),
                 Step::Scheme(scheme) => {
                     let before = self.states();
-                    let taken = self.engine.cache().slots.taken();
-                    let starved = !self.engine.starved.is_empty();
+                    let taken = self.hand.engine.cache().slots.taken();
+                    let starved = self.hand.engine.accesses.is_any_starved();
                     let LayerSpec { scheme: next, layer, .. } = layer(scheme);
-                    self.engine.handle(now, Input::Switch { scheme: &next, layer });
+                    self.feed(now, Input::Switch { scheme: &next, layer });
                     // The new scheme may cull what nobody has read, and readers that waited may begin.
                     let culls = ["asp", "tap"].iter().any(|name| scheme.contains(name));
                     if !starved && !culls {
                         assert_eq!(self.states(), before, "every block is as it was");
-                        assert_eq!(self.engine.cache().slots.taken(), taken);
+                        assert_eq!(self.hand.engine.cache().slots.taken(), taken);
                     }
                 }
                 Step::Drop => {
-                    self.engine.handle(now, Input::Drop);
-                    let lines = (0..self.engine.cache().lines_made() as u32).map(crate::cache::LineId);
-                    let left = lines.map(|line| *self.engine.cache().line(line));
+                    self.feed(now, Input::Drop);
+                    let lines = (0..self.hand.engine.cache().lines_made() as u32).map(crate::cache::LineId);
+                    let left = lines.map(|line| *self.hand.engine.cache().line(line));
                     assert!(
                         left.filter(|line| line.used && !line.is_empty())
-                            .all(|line| line.dirty + line.in_flight > 0 || !self.running.is_empty()),
+                            .all(|line| line.dirty + line.in_flight > 0 || !self.hand.running.is_empty()),
                         "only what is under way stays"
                     );
                 }
                 Step::Wake => {
-                    if self.engine.next_wake().is_some() {
-                        self.engine.handle(now, Input::Wake);
+                    if self.hand.engine.next_wake().is_some() {
+                        self.feed(now, Input::Wake);
                     }
                 }
             }
-            self.drain();
         }
 
         fn states(&self) -> Vec<(crate::cache::State, bool)> {
-            let cache = self.engine.cache();
+            let cache = self.hand.engine.cache();
             (0..array().capacity_blocks())
                 .map(Block)
                 .map(|block| {
@@ -246,19 +209,19 @@ mod tests {
 
         /// Lets everything end, and checks that nothing was lost.
         fn finish(&mut self, now: Nanos) {
-            while !self.running.is_empty() || !self.answered.is_empty() {
+            while !self.hand.running.is_empty() || !self.hand.answered.is_empty() {
                 self.end(now, usize::MAX);
                 self.release(now, usize::MAX);
             }
             assert!(self.asked.is_empty(), "never answered: {:?}", self.asked);
-            assert!(self.engine.is_idle());
-            let stats = self.engine.stats();
+            assert!(self.hand.engine.is_idle());
+            let stats = self.hand.engine.stats();
             assert_eq!(stats.program.blocks_read(), self.read_blocks, "each block read has one outcome");
-            let (unread, in_flight) = self.engine.unproven_blocks();
+            let (unread, in_flight) = self.hand.engine.unproven_blocks();
             assert!(in_flight == 0 && unread <= CACHE_BLOCKS, "{unread} of {stats:?}");
-            self.engine.handle(now, Input::Drop);
-            assert_eq!(self.engine.cache().slots.taken(), 0, "no slot is lost");
-            let stats = self.engine.stats();
+            self.feed(now, Input::Drop);
+            assert_eq!(self.hand.engine.cache().slots.taken(), 0, "no slot is lost");
+            let stats = self.hand.engine.stats();
             assert_eq!(stats.prefetched, stats.used + stats.wasted, "every prefetch has one end");
         }
     }
@@ -279,7 +242,7 @@ mod tests {
     }
 
     fn run(scheme: &str, steps: &[Step]) -> (Vec<Output>, crate::stats::Stats) {
-        let mut host = Host::new(scheme);
+        let mut host = Host::new(engine(scheme));
         let mut heads = [0_u64, 700, 1400];
         let mut now = Nanos(0);
         for step in steps {
@@ -295,7 +258,8 @@ mod tests {
             host.step(now, &step);
         }
         host.finish(Nanos(now.0 + 1));
-        (host.said, *host.engine.stats())
+        let stats = *host.hand.engine.stats();
+        (host.said, stats)
     }
 
     proptest! {
@@ -319,8 +283,7 @@ mod tests {
             ahead_blocks_max: Some(1 << 10),
             ..LayerSpec::array_cache(scheme, array, 1 << 14)
         };
-        let engine = spec.build().expect("fits");
-        Host { engine, ..Host::new("none") }
+        Host::new(spec.build().expect("fits"))
     }
 
     /// Reads of single blocks all over the volume; the most memory that the table took.
@@ -331,7 +294,7 @@ mod tests {
             host.step(Nanos(seed + n), &Step::Read { context: 0, at, blocks: 1 });
             host.step(Nanos(seed + n), &Step::End(9));
             host.step(Nanos(seed + n), &Step::Release(9));
-            most = most.max(host.engine.cache().table_bytes());
+            most = most.max(host.hand.engine.cache().table_bytes());
         }
         most
     }
@@ -343,7 +306,7 @@ mod tests {
             let mut host = long_strips(scheme, "raid0:4x4MiB");
             let most = scattered(&mut host, 40_000, 0);
             assert!(most < max + (1 << 12), "{scheme}: {most} bytes of {max}");
-            let taken = host.engine.cache().slots.taken();
+            let taken = host.hand.engine.cache().slots.taken();
             assert!(taken > slots, "{scheme}: {taken} blocks are cached");
         }
     }
@@ -354,9 +317,8 @@ mod tests {
         let mut host = long_strips("linux-6", "raid0:4x256MiB");
         scattered(&mut host, 40_000, 0);
         let none = SchemeSpec::parse("none").expect("a scheme");
-        host.engine.handle(Nanos(50_000), Input::Switch { scheme: &none, layer: Layer::Array });
-        host.drain();
-        let cache = host.engine.cache();
+        host.feed(Nanos(50_000), Input::Switch { scheme: &none, layer: Layer::Array });
+        let cache = host.hand.engine.cache();
         assert!(cache.table_bytes() <= max, "{} bytes of {max}", cache.table_bytes());
         assert!(cache.slots.taken() > 200, "{} blocks stay", cache.slots.taken());
         host.finish(Nanos(60_000));
@@ -364,13 +326,14 @@ mod tests {
 
     #[test]
     fn what_was_to_leave_next_still_is() {
-        let mut host = Host::new("none");
+        let mut host = Host::new(engine("none"));
         for at in (0..CACHE_BLOCKS).step_by(4) {
             host.step(Nanos(at), &Step::Read { context: 0, at: 1020 - at, blocks: 4 });
             host.step(Nanos(at), &Step::End(9));
             host.step(Nanos(at), &Step::Release(9));
         }
-        let here = |host: &Host, at: u64| host.engine.cache().state(Block(at)) == crate::cache::State::Cached;
+        let here =
+            |host: &Host, at: u64| host.hand.engine.cache().state(Block(at)) == crate::cache::State::Cached;
         // From strips to blocks, and room for four more: the four that were read first go.
         host.step(Nanos(2000), &Step::Scheme("linux-6"));
         assert!(here(&host, 1020) && here(&host, 1016));

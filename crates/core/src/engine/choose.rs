@@ -214,7 +214,7 @@ impl Chooser {
             self.busy = (now, 0);
         }
         let number = self.ring.count;
-        let last = self.processes.entry(access.context.process());
+        let last = self.processes.or_default(access.context.process());
         // What it came after must still be in the ring when it is given to the shadows.
         let known = last.access > 0 && last.access + RING > number + 1;
         let after = if known {
@@ -269,7 +269,7 @@ impl Chooser {
                     return;
                 }
                 let Entry { access, came, .. } = *self.ring.entry(number);
-                *self.processes.entry(access.context.process()) =
+                *self.processes.or_default(access.context.process()) =
                     Last { access: number + 1, answered: true, at: now };
                 if access.op == Op::Read {
                     self.at_once[(number % RING) as usize] = now == came;

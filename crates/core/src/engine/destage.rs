@@ -5,9 +5,10 @@
 //! works on a stripe, and rebuilding a lost block of that stripe waits for it, so old and new parity never mix. When jobs begin and who is
 //! answered is decided in `write.rs`; here is what is true of each stripe, and it is returned as values.
 
+use super::accesses::Waiter;
 use super::buffer::{Buffer, CombineStep};
 use super::memory::Memory;
-use super::tables::Slab;
+use super::slab::Slab;
 use crate::access::Op;
 use crate::array::{Array, Content, DiskSet, MemberExtent, Source, Stripe, WritePlan};
 use crate::dispatch::Class;
@@ -23,9 +24,6 @@ pub(super) const JOBS_MAX: usize = 8;
 
 /// Entries of stripes already taken that the list of dirty stripes may hold beside as many as there are dirty ones.
 const ORDER_SLACK: usize = 64;
-
-/// An access that waits for a stripe, and its serial.
-pub(super) type Waiter = (u32, u64);
 
 /// What a job is doing. When the last command of a phase has ended, the next begins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -53,8 +51,8 @@ struct Job {
     left: u32,
     phase: Phase,
     urgent: bool,
-    /// Accesses (number, serial) that wait for what this job takes.
-    waiters: Vec<(u32, u64)>,
+    /// Accesses that wait for what this job takes.
+    waiters: Vec<Waiter>,
     steps: Vec<CombineStep>,
 }
 

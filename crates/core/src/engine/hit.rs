@@ -12,20 +12,19 @@ use super::messages::Output;
 use super::parts::Parts;
 use crate::access::Access;
 use crate::policy::{Event, Lookup};
-use crate::slots::Slot;
 use crate::stats::tally;
-use crate::units::{Extent, Nanos};
+use crate::units::Nanos;
 
 impl Parts {
     /// Answers a read of one resident block. False, and nothing done, for any other read.
     pub(super) fn read_short(&mut self, now: Nanos, id: u64, access: &Access) -> bool {
-        if access.extent.blocks != 1 || !self.starved.is_empty() {
+        if access.extent.blocks != 1 || self.accesses.is_any_starved() {
             return false;
         }
         let block = access.extent.start;
         let Some(here) = self.memory.here(block) else { return false };
         let Here { slot, outcome, .. } = here;
-        let number = self.admit_answered(access.extent, slot);
+        let number = self.accesses.admit_answered(access.extent, slot);
         self.tell(now, &Event::Access(access, Lookup { outcomes: &[outcome] }));
         tally(&mut self.memory.stats.all, outcome);
         if access.demand.contains(block) {
@@ -41,29 +40,17 @@ impl Parts {
         self.outputs.push_back(Output::Ready { id, handle: number, error: false });
         true
     }
-
-    /// Puts an access that is answered as it comes into the table; only its slot and extent are ever asked for.
-    fn admit_answered(&mut self, extent: Extent, slot: Slot) -> u32 {
-        let number = self.accesses.take();
-        self.serial += 1;
-        let pending = &mut self.accesses[number];
-        pending.access.extent = extent;
-        pending.serial = 0;
-        pending.slots.push(slot);
-        pending.ready = true;
-        number
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use crate::access::{Access, Context};
     use crate::array::Array;
-    use crate::engine::{Engine, Input, Output, Status};
+    use crate::engine::{Engine, Input, Output};
+    use crate::hand::Hand;
     use crate::registry::SchemeSpec;
     use crate::spec::LayerSpec;
     use crate::units::{Extent, Nanos};
-    use alloc::collections::VecDeque;
     use alloc::vec::Vec;
     use proptest::prelude::*;
 
@@ -102,39 +89,26 @@ mod tests {
         layer.build().expect("fits")
     }
 
-    /// Feeds one read, the short way where it is open or never; then lets up to `ends` commands end.
-    fn step(
-        engine: &mut Engine,
-        now: Nanos,
-        access: Access,
-        short: bool,
-        running: &mut VecDeque<u32>,
-        ends: usize,
-    ) -> Vec<Output> {
-        if short {
-            engine.handle(now, Input::Read { id: now.0, access });
+    /// Feeds one read, the short way where it is open or never; then lets up to `ends` commands end. Answers are given back at
+    /// once.
+    fn step(host: &mut Hand, now: Nanos, access: Access, short: bool, ends: usize) -> Vec<Output> {
+        host.now = now;
+        let mut said = if short {
+            host.feed(Input::Read { id: now.0, access })
         } else {
-            engine.read_long(now, now.0, &access);
-            engine.pump(now);
-        }
-        let mut said = Vec::new();
-        let mut left = ends;
-        loop {
-            while let Some(output) = engine.poll() {
-                said.push(output);
-                match output {
-                    Output::Start(start) => running.push_back(start.command),
-                    Output::Ready { handle, .. } => engine.handle(now, Input::Release { handle }),
-                    _ => {}
-                }
+            host.engine.read_long(now, now.0, &access);
+            host.engine.pump(now);
+            host.listen()
+        };
+        for left in (0..=ends).rev() {
+            while let Some(more) = host.release_first() {
+                said.extend(more);
             }
-            if left == 0 {
-                return said;
-            }
-            let Some(command) = running.pop_front() else { return said };
-            left -= 1;
-            engine.handle(now, Input::Done { command, status: Status::Ok });
+            let ended = if left > 0 { host.end_first() } else { None };
+            let Some(more) = ended else { break };
+            said.extend(more);
         }
+        said
     }
 
     proptest! {
@@ -143,22 +117,21 @@ mod tests {
             scheme in prop::sample::select(SCHEMES),
             reads in prop::collection::vec((0_u64..4, 0_u64..3, 0_u64..2_000, 0_usize..4), 1..400),
         ) {
-            let (mut fast, mut slow) = (engine(scheme), engine(scheme));
-            let (mut fast_running, mut slow_running) = (VecDeque::new(), VecDeque::new());
+            let (mut fast, mut slow) = (Hand::new(engine(scheme)), Hand::new(engine(scheme)));
             let mut heads = [0, 500, 1_000, 1_500];
             for (now, (context, jump, far, ends)) in (1..).map(Nanos).zip(reads) {
                 // Two steps of three go on, so that there is something to hit.
                 let head = &mut heads[context as usize];
                 *head = if jump == 0 { far } else { *head + 1 };
                 let access = Access::read(Context(context), Extent::new(*head, 1));
-                let a = step(&mut fast, now, access, true, &mut fast_running, ends);
-                let b = step(&mut slow, now, access, false, &mut slow_running, ends);
+                let a = step(&mut fast, now, access, true, ends);
+                let b = step(&mut slow, now, access, false, ends);
                 prop_assert_eq!(a, b);
             }
-            prop_assert_eq!(fast.stats(), slow.stats());
+            prop_assert_eq!(fast.engine.stats(), slow.engine.stats());
             let (mut a, mut b) = (Vec::new(), Vec::new());
-            fast.gauges(&mut a);
-            slow.gauges(&mut b);
+            fast.engine.gauges(&mut a);
+            slow.engine.gauges(&mut b);
             prop_assert_eq!(a, b);
         }
     }

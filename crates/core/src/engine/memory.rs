@@ -11,7 +11,7 @@ use crate::array::Array;
 use crate::cache::{Cache, Cell, LineId, NO_FETCH, State};
 use crate::cost::CostModel;
 use crate::planted::{self, Bug};
-use crate::policy::{Event, Fate, Outcome, Plan, Policy as _, World};
+use crate::policy::{Event, Fate, Outcome, Plan, Policy as _, Wake, World};
 use crate::retention::contract::Victim;
 use crate::scheme::Scheme;
 use crate::slots::Slot;
@@ -35,8 +35,8 @@ pub(super) struct Memory {
     now: Nanos,
     /// What the scheme wishes.
     pub(super) plan: Plan,
-    /// When it wants to be woken, and with which token.
-    pub(super) wakes: BinaryHeap<Reverse<(Nanos, u64)>>,
+    /// When its parts want to be woken.
+    wakes: BinaryHeap<Reverse<Wake>>,
     /// Memory has been short once.
     filled: bool,
     /// Runs of blocks that leave a line unread, while it is emptied.
@@ -141,6 +141,16 @@ impl Memory {
             self.wakes.extend(self.plan.wakes.drain(..).map(Reverse));
         }
         self.stats.wishes_dropped += core::mem::take(&mut self.plan.overflow);
+    }
+
+    /// When a part of the scheme wants to be woken next.
+    pub(super) fn next_wake(&self) -> Option<Nanos> {
+        self.wakes.peek().map(|Reverse(wake)| wake.at)
+    }
+    /// The next wake-up that is due.
+    pub(super) fn take_due(&mut self, now: Nanos) -> Option<Wake> {
+        self.next_wake().filter(|&at| at <= now)?;
+        self.wakes.pop().map(|Reverse(wake)| wake)
     }
 
     /// Tells the scheme, if it listens, how prefetched blocks ended. It is amid other work, so nothing is wished.

@@ -1,13 +1,15 @@
 //! The parts of a layer, and how they work together, whoever owns the cache: what [`crate::engine::Engine`] and
 //! [`crate::engine::Observer`] share.
 
+use super::accesses::Accesses;
+use super::commands::Commands;
 use super::config::{Config, WriteMode};
 use super::destage::Destager;
+use super::fetches::Fetches;
 use super::memory::Memory;
-use super::messages::{Limits, Output, Start};
+use super::messages::{Limits, Output};
 use super::pace::Pace;
 use super::syncs::Syncs;
-use super::tables::{Command, Fetch, Owner, Pending, Slab};
 use crate::access::Context;
 use crate::array::{Array, DiskSet};
 use crate::cache::Cache;
@@ -22,30 +24,25 @@ use crate::units::{Disk, Extent, Nanos};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
-use core::cmp::Reverse;
 
 /// All of a layer but the door: what an engine may be asked, and what it does inside.
 pub struct Parts {
     pub(super) config: Config,
     pub(super) array: Array,
     pub(super) memory: Memory,
-    pub(super) dispatch: Box<dyn Dispatch>,
-    /// The scheme sends commands in an order of its own.
-    pub(super) own_dispatch: bool,
-    pub(super) accesses: Slab<Pending>,
-    pub(super) fetches: Slab<Fetch>,
-    pub(super) commands: Slab<Command>,
-    pub(super) outputs: VecDeque<Output>,
-    pub(super) starved: VecDeque<u32>,
-    pub(super) outcomes: Vec<Outcome>,
-    pub(super) failed: DiskSet,
+    pub(super) accesses: Accesses,
+    pub(super) fetches: Fetches,
+    pub(super) commands: Commands,
     pub(super) destager: Destager,
     pub(super) syncs: Syncs,
+    pub(super) outputs: VecDeque<Output>,
+    /// As what the blocks of the access under way were found.
+    pub(super) outcomes: Vec<Outcome>,
+    /// Members that are out.
+    pub(super) failed: DiskSet,
     /// What the host can give now.
     pub(super) limits: Limits,
     pub(super) pace: Pace,
-    /// Accesses admitted so far.
-    pub(super) serial: u64,
     /// On whose behalf wishes are fulfilled.
     pub(super) ahead_context: Context,
     /// Whether they were made by a policy's timer for a context of its own choice.
@@ -67,22 +64,18 @@ impl Parts {
         };
         Self {
             config,
-            own_dispatch: scheme.dispatch().is_some(),
+            commands: Commands::new(dispatch, scheme.dispatch().is_some()),
             memory: Memory::new(Cache::new(config.line_blocks, config.cache_blocks), scheme, array, cost),
             array,
-            dispatch,
-            accesses: Slab::default(),
-            fetches: Slab::default(),
-            commands: Slab::default(),
-            outputs: VecDeque::new(),
-            starved: VecDeque::new(),
-            outcomes: Vec::new(),
-            failed: DiskSet::default(),
+            accesses: Accesses::default(),
+            fetches: Fetches::default(),
             destager: Destager::new(config.staging_blocks, age),
             syncs: Syncs::default(),
+            outputs: VecDeque::new(),
+            outcomes: Vec::new(),
+            failed: DiskSet::default(),
             limits: Limits::default(),
             pace: Pace::default(),
-            serial: 0,
             ahead_context: Context::default(),
             ahead_by_timer: false,
         }
@@ -105,17 +98,15 @@ impl Parts {
     /// When to say [`crate::engine::Input::Wake`] if nothing happens before.
     #[must_use]
     pub fn next_wake(&self) -> Option<Nanos> {
-        let policy = self.memory.wakes.peek().map(|Reverse((at, _))| *at);
-        [policy, self.dispatch.next_wake(), self.destager.next_wake()].into_iter().flatten().min()
+        [self.memory.next_wake(), self.commands.next_wake(), self.destager.next_wake()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     pub(super) fn wake(&mut self, now: Nanos) {
-        while let Some(&Reverse((at, token))) = self.memory.wakes.peek() {
-            if at > now {
-                break;
-            }
-            self.memory.wakes.pop();
-            self.tell(now, &Event::Wake(token));
+        while let Some(wake) = self.memory.take_due(now) {
+            self.tell(now, &Event::Wake(wake));
             self.fulfil_ahead(now, Context::default());
         }
         self.destage_aged(now);
@@ -123,48 +114,19 @@ impl Parts {
 
     /// Sends what the dispatch lets go.
     pub(super) fn pump(&mut self, now: Nanos) {
-        while let Some(number) = self.dispatch().pick(now) {
+        while let Some(number) = self.commands.pick(now, &mut self.memory) {
             self.start(number);
         }
-    }
-
-    /// Who decides what leaves when: the scheme if it wants to, otherwise the layer's own dispatch.
-    #[inline]
-    pub(super) fn dispatch(&mut self) -> &mut dyn Dispatch {
-        if self.own_dispatch {
-            return self.memory.scheme_mut().dispatch().expect("a scheme that dispatches does so always");
-        }
-        &mut *self.dispatch
     }
 
     /// A member command leaves.
     #[inline(never)]
     fn start(&mut self, number: u32) {
-        self.commands[number].left = true;
-        let command = &self.commands[number];
-        let demand = self.demand_part(command);
-        self.outputs.push_back(Output::Start(Start {
-            command: number,
-            disk: command.disk,
-            extent: command.extent,
-            demand,
-            op: command.op,
-            class: command.class,
-            context: command.context,
-            read_ahead: command.read_ahead,
-        }));
-    }
-
-    /// The blocks of a command that some program asked for, for a layer below that keeps them apart.
-    pub(super) fn demand_part(&self, command: &Command) -> Extent {
-        match command.owner {
-            Owner::Fetch(fetch, _) if !self.config.strip_aligned => self.fetches[fetch].demand,
-            Owner::Fetch(..) | Owner::Staged(_) | Owner::Destage(_) => command.extent,
-        }
+        self.outputs.push_back(Output::Start(self.commands.start(number)));
     }
 
     /// Tells the scheme what happened; its wishes join those that wait in the plan.
-    #[inline]
+    #[inline(always)]
     pub(super) fn tell(&mut self, now: Nanos, event: &Event<'_>) {
         self.memory.at(now);
         self.memory.tell(event);
@@ -177,12 +139,12 @@ impl Parts {
     /// Slots of an answered access, one per block, for copying. [`Slot::NONE`] where an error left a hole.
     #[must_use]
     pub fn slots(&self, handle: u32) -> &[Slot] {
-        &self.accesses[handle].slots
+        self.accesses.slots(handle)
     }
     /// Blocks of an answered access.
     #[must_use]
     pub fn extent(&self, handle: u32) -> Extent {
-        self.accesses[handle].access.extent
+        self.accesses.access(handle).extent
     }
     /// The table of lines, for reports and tests.
     #[must_use]
@@ -246,10 +208,7 @@ impl Parts {
     /// Whether nothing is outstanding: no fetch, no access, no dirty stripe on its way.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        self.fetches.live() == 0
-            && self.accesses.live() == 0
-            && self.destager.is_idle()
-            && self.syncs.is_idle()
+        self.fetches.is_idle() && self.accesses.is_idle() && self.destager.is_idle() && self.syncs.is_idle()
     }
     /// Prefetched blocks that are resident and unread, and those still in flight (for the end of a run).
     #[must_use]

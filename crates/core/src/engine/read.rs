@@ -1,9 +1,9 @@
 //! Reads: classify, reserve, ask the policy, serve what is here, fetch what is not.
 
+use super::accesses::Complete;
 use super::memory::{Room, Search, Served};
-use super::messages::{ACCESS_BLOCKS_MAX, Output};
+use super::messages::ACCESS_BLOCKS_MAX;
 use super::parts::Parts;
-use super::tables::{Pending, Waiter};
 use crate::access::{Access, Op};
 use crate::policy::{DeviceRead, Event, Lookup, Outcome};
 use crate::slots::Slot;
@@ -20,16 +20,14 @@ impl Parts {
     /// A read of any length, of blocks in any state.
     #[inline(never)]
     pub(super) fn read_long(&mut self, now: Nanos, id: u64, access: &Access) {
-        let number = self.admit(id, access);
-        self.accesses[number].slots.resize(access.extent.blocks as usize, Slot::NONE);
-        if !self.starved.is_empty() || !self.start_read(now, number) {
-            self.memory.stats.starved += 1;
-            self.starved.push_back(number);
+        let number = self.admit(id, access, false);
+        if self.accesses.is_any_starved() || !self.start_read(now, number) {
+            self.starve(number);
         }
     }
 
-    /// Puts an access into the table, with no slot listed yet.
-    pub(super) fn admit(&mut self, id: u64, access: &Access) -> u32 {
+    /// Puts an access into the table.
+    pub(super) fn admit(&mut self, id: u64, access: &Access, durable: bool) -> u32 {
         let extent = access.extent;
         assert!(!extent.is_empty() && extent.blocks <= ACCESS_BLOCKS_MAX, "a host splits longer requests");
         assert!(extent.end() <= self.blocks(), "an access lies within the volume");
@@ -37,37 +35,32 @@ impl Parts {
             extent.blocks <= self.config.cache_blocks,
             "an access fits the layer's memory, or it would wait for ever"
         );
-        let number = self.accesses.take();
-        self.serial += 1;
-        let pending = &mut self.accesses[number];
-        pending.id = id;
-        pending.serial = self.serial;
-        pending.access = *access;
-        pending.missing = extent.blocks;
-        pending.slots.clear();
-        pending.error = false;
-        pending.ready = false;
-        pending.durable = false;
-        number
+        self.accesses.admit(id, access, durable)
+    }
+
+    /// An access waits for memory.
+    pub(super) fn starve(&mut self, number: u32) {
+        self.memory.stats.starved += 1;
+        self.accesses.starve(number);
     }
 
     /// Tries again whoever waits for memory, in order.
     pub(super) fn retry_starved(&mut self, now: Nanos) {
-        while let Some(&number) = self.starved.front() {
-            let started = match self.accesses[number].access.op {
+        while let Some((number, op)) = self.accesses.first_starved() {
+            let started = match op {
                 Op::Read => self.start_read(now, number),
                 Op::Write => self.start_write(now, number),
             };
             if !started {
                 break;
             }
-            self.starved.pop_front();
+            self.accesses.feed();
         }
     }
 
     /// Starts a read if memory for its missing blocks can be had; otherwise changes nothing.
     fn start_read(&mut self, now: Nanos, number: u32) -> bool {
-        let access = self.accesses[number].access;
+        let access = *self.accesses.access(number);
         loop {
             let missing = self.memory.classify(access.extent, &mut self.outcomes);
             if self.memory.available() >= missing {
@@ -85,7 +78,7 @@ impl Parts {
         }
         self.outcomes = outcomes;
         self.tell_late_reads(now, &access);
-        if self.accesses[number].missing > 0 {
+        if self.accesses.is_missing_some(number) {
             self.fetch_missing(now, number);
         }
         self.memory.trim();
@@ -132,67 +125,39 @@ impl Parts {
 
     /// Gives one block of an access its memory.
     pub(super) fn hand_over(&mut self, number: u32, block: Block, slot: Slot) {
-        let pending = &mut self.accesses[number];
-        let at = (block.0 - pending.access.extent.start.0) as usize;
-        if !pending.slots[at].is_some() {
-            pending.slots[at] = slot;
-            pending.missing -= 1;
+        if self.accesses.hand_over(number, block, slot) {
             self.memory.pin(slot);
         }
     }
 
     /// Waits for a block of a fetch in flight, and hurries it if nobody had waited.
     fn join(&mut self, number: u32, block: Block, fetch: u32) {
-        let serial = self.accesses[number].serial;
-        let waiting = &mut self.fetches[fetch];
-        match waiting.waiters.last_mut() {
-            Some(last) if last.serial == serial && last.extent.end() == block.0 => last.extent.blocks += 1,
-            _ => {
-                let extent = Extent { start: block, blocks: 1 };
-                waiting.waiters.push(Waiter { access: number, serial, extent });
-            }
-        }
-        if waiting.ahead && !waiting.joined {
-            waiting.joined = true;
+        if self.fetches.join(fetch, self.accesses.waiter(number), block) {
             self.promote(fetch);
         }
     }
 
     /// Says `Ready` once every block has its memory, and a durable access once the members keep it.
     pub(super) fn ready_if_complete(&mut self, number: u32) {
-        let pending = &mut self.accesses[number];
-        if pending.missing == 0 && !pending.ready {
-            pending.ready = true;
-            if pending.durable {
-                self.settle_durable(number);
-            } else {
-                self.answer(number);
-            }
+        match self.accesses.complete(number) {
+            Complete::No => {}
+            Complete::Yes => self.answer(number),
+            Complete::Durable => self.settle_durable(number),
         }
     }
 
     /// Says `Ready`.
     pub(super) fn answer(&mut self, number: u32) {
-        let Pending { id, error, .. } = self.accesses[number];
-        self.outputs.push_back(Output::Ready { id, handle: number, error });
+        self.outputs.push_back(self.accesses.answer(number));
     }
 
     /// The host has copied: unpin, and drop what a layer without memory does not keep.
     pub(super) fn release(&mut self, now: Nanos, number: u32) {
-        assert!(self.accesses[number].ready, "only an answered access is released");
-        let pending = &mut self.accesses[number];
-        for &slot in pending.slots.iter().filter(|s| s.is_some()) {
-            self.memory.unpin(slot);
-        }
-        pending.slots.clear();
-        let extent = pending.access.extent;
-        // Fetches and jobs that still name this access must not take it for one that waits.
-        pending.serial = 0;
-        self.accesses.give_back(number);
+        let extent = self.accesses.release(number, &mut self.memory);
         if !self.config.retain {
             self.memory.drop_unpinned(extent);
         }
-        if !self.starved.is_empty() {
+        if self.accesses.is_any_starved() {
             self.retry_starved(now);
         }
     }

@@ -10,7 +10,7 @@ use super::parts::Parts;
 impl Parts {
     /// The blocks of a durable access are on the members: it is answered, now or when they keep them.
     pub(super) fn settle_durable(&mut self, access: u32) {
-        if !self.config.syncs || self.accesses[access].error {
+        if !self.config.syncs || self.accesses.has_failed(access) {
             return self.answer(access);
         }
         if let Some(sync) = self.syncs.wait(access) {
@@ -20,9 +20,8 @@ impl Parts {
 
     /// A sync has ended.
     pub(super) fn synced(&mut self, sync: u32, failed: bool) {
-        assert!(!self.syncs.running.is_empty() && sync == self.syncs.number, "a sync under way ends once");
-        for access in core::mem::take(&mut self.syncs.running) {
-            self.accesses[access].error |= failed;
+        for access in self.syncs.end(sync) {
+            self.accesses.blame(access, failed);
             self.answer(access);
         }
         if let Some(sync) = self.syncs.begin() {

@@ -6,10 +6,11 @@ use alloc::vec::Vec;
 #[derive(Debug, Default)]
 pub(super) struct Syncs {
     /// They wait for the sync under way; empty when none is.
-    pub(super) running: Vec<u32>,
-    pub(super) next: Vec<u32>,
+    running: Vec<u32>,
+    /// They wait for the one after it.
+    next: Vec<u32>,
     /// Of the sync that began last.
-    pub(super) number: u32,
+    number: u32,
 }
 
 impl Syncs {
@@ -19,6 +20,13 @@ impl Syncs {
         self.begin()
     }
 
+    /// A sync has ended. Returns who waited for it.
+    pub(super) fn end(&mut self, sync: u32) -> Vec<u32> {
+        assert!(!self.running.is_empty() && sync == self.number, "a sync under way ends once");
+        core::mem::take(&mut self.running)
+    }
+
+    /// Begins the next sync, if somebody waits for it and none is under way; returns its number.
     pub(super) fn begin(&mut self) -> Option<u32> {
         if !self.running.is_empty() || self.next.is_empty() {
             return None;

@@ -3,35 +3,33 @@
 //! A write fills cells and marks them dirty; in write-back mode it is acknowledged at once. What is too old, too much or waited for is
 //! destaged (`destage.rs`), those stripes first that were written longest ago (ASP paper section 2.2.1; WOW).
 
+use super::accesses::Waiter;
 use super::buffer::{Buffer, CombineStep};
+use super::commands::{Command, Owner};
 use super::config::WriteMode;
-use super::destage::{Begun, Ended, Waiter};
+use super::destage::{Begun, Ended};
 use super::memory::Written;
 use super::messages::Output;
 use super::parts::Parts;
-use super::tables::{Command, Owner};
 use crate::access::{Access, Context, Op};
 use crate::array::{MemberExtent, Stripe};
 use crate::planted::{self, Bug};
 use crate::policy::{Event, Lookup};
 use crate::slots::Slot;
-use crate::units::{Block, Extent, Nanos};
+use crate::units::{Block, Disk, Extent, Nanos};
 use alloc::vec::Vec;
 
 impl Parts {
     pub(super) fn write(&mut self, now: Nanos, id: u64, access: Access, durable: bool) {
-        let number = self.admit(id, &access);
-        self.accesses[number].slots.resize(access.extent.blocks as usize, Slot::NONE);
-        self.accesses[number].durable = durable || self.config.write == WriteMode::Through;
-        if !self.starved.is_empty() || !self.start_write(now, number) {
-            self.memory.stats.starved += 1;
-            self.starved.push_back(number);
+        let number = self.admit(id, &access, durable || self.config.write == WriteMode::Through);
+        if self.accesses.is_any_starved() || !self.start_write(now, number) {
+            self.starve(number);
         }
     }
 
     /// Takes the blocks of a write into the cache if memory can be had; otherwise changes nothing.
     pub(super) fn start_write(&mut self, now: Nanos, number: u32) -> bool {
-        let access = self.accesses[number].access;
+        let access = *self.accesses.access(number);
         loop {
             let needed = self.memory.needed(access.extent);
             if self.memory.available() >= needed {
@@ -44,7 +42,7 @@ impl Parts {
         }
         self.tell(now, &Event::Access(&access, Lookup { outcomes: &[] }));
         // Ahead of every output that reads what it brings: a reader may have waited for one of these blocks.
-        self.outputs.push_back(Output::Fill { id: self.accesses[number].id, handle: number });
+        self.outputs.push_back(Output::Fill { id: self.accesses.id(number), handle: number });
         let mut line = None;
         for block in access.extent.iter() {
             let Written { line: id, slot, overtaken } = self.memory.write(block);
@@ -66,9 +64,10 @@ impl Parts {
 
     /// Readers that wait for a block of a fetch which a write has overtaken get the written content.
     fn overtake(&mut self, fetch: u32, block: Block, slot: Slot) {
-        for index in 0..self.fetches[fetch].waiters.len() {
-            let waiter = self.fetches[fetch].waiters[index];
-            if waiter.extent.contains(block) && self.accesses[waiter.access].serial == waiter.serial {
+        let mut index = 0;
+        while let Some((waiter, extent)) = self.fetches.waiter_at(fetch, index) {
+            index += 1;
+            if extent.contains(block) && self.accesses.is_waiting(waiter) {
                 self.hand_over(waiter.access, block, slot);
                 self.ready_if_complete(waiter.access);
             }
@@ -82,11 +81,11 @@ impl Parts {
             let part = self.array.stripe_extent(Stripe(stripe)).intersect(extent);
             self.destager.touch(now, stripe, part.start, Block(part.end() - 1));
         }
-        if self.accesses[number].durable {
-            let serial = self.accesses[number].serial;
-            self.accesses[number].missing = last - first + 1;
+        if self.accesses.is_durable(number) {
+            let waiter = self.accesses.waiter(number);
+            self.accesses.expect(number, last - first + 1);
             for stripe in first..=last {
-                self.destager.wait(stripe, (number, serial));
+                self.destager.wait(stripe, waiter);
                 self.want(now, stripe, true);
             }
         } else {
@@ -110,19 +109,18 @@ impl Parts {
 
     /// Everything acknowledged so far must reach the members before this is answered.
     pub(super) fn flush(&mut self, now: Nanos, id: u64) {
-        let number = self.admit(id, &Access::write(Context::default(), Extent::new(0, 1)));
-        let serial = self.accesses[number].serial;
-        self.accesses[number].access.extent = Extent::default();
-        self.accesses[number].durable = true;
+        let number = self.accesses.admit_flush(id);
+        let waiter = self.accesses.waiter(number);
         for stripe in self.destager.dirty_stripes() {
-            self.destager.wait(stripe, (number, serial));
-            self.accesses[number].missing += 1;
+            self.destager.wait(stripe, waiter);
+            self.accesses.expect(number, 1);
             self.want(now, stripe, true);
         }
         // Stripes already at work: their job covers what was acknowledged before it began.
-        self.accesses[number].missing += self.destager.wait_for_jobs((number, serial));
-        self.accesses[number].error |= self.destager.take_lost();
-        self.accesses[number].missing -= 1; // the block that `admit` counted
+        let jobs = self.destager.wait_for_jobs(waiter);
+        self.accesses.expect(number, jobs);
+        self.accesses.blame(number, self.destager.take_lost());
+        self.accesses.got(number); // the list of what it waits for
         self.ready_if_complete(number);
     }
 
@@ -192,23 +190,31 @@ impl Parts {
     fn send_members(&mut self, now: Nanos, job: u32, op: Op) -> u64 {
         let (mut index, mut blocks) = (0, 0);
         while let Some((MemberExtent { disk, extent }, class)) = self.destager.send(job, op, &mut index) {
-            let (owner, context) = (Owner::Destage(job), Context::default());
-            self.enqueue(now, Command { owner, disk, extent, op, class, context, ..Command::default() });
+            let (owner, context, volume) = (Owner::Destage(job), Context::default(), Extent::default());
+            let command = Command {
+                owner,
+                disk,
+                extent,
+                demand: extent,
+                volume,
+                op,
+                class,
+                context,
+                read_ahead: false,
+            };
+            self.commands.enqueue(now, command, &mut self.memory);
             blocks += extent.blocks;
         }
         blocks
     }
 
     /// A command of a job has ended.
-    pub(super) fn destage_done(&mut self, now: Nanos, number: u32, command: u32, good: bool) {
-        if !good {
-            let disk = self.commands[command].disk;
-            // Where the others cannot stand in for it, to take the member out would only refuse what it may still do.
-            if self.array.redundancy() > 0 {
-                self.failed.insert(disk);
-            }
-        }
+    pub(super) fn destage_done(&mut self, now: Nanos, number: u32, disk: Disk, good: bool) {
         let redundant = self.array.redundancy() > 0;
+        // Where the others cannot stand in for it, to take the member out would only refuse what it may still do.
+        if !good && redundant {
+            self.failed.insert(disk);
+        }
         match self.destager.ended(number, good) {
             Ended::Waits => {}
             Ended::Read => self.send_job(now, number),
@@ -234,12 +240,11 @@ impl Parts {
 
     /// A stripe that these wait for is on the members, or never will be.
     fn answer_written(&mut self, waiters: &[Waiter], failed: bool) {
-        for &(access, serial) in waiters {
-            let pending = &mut self.accesses[access];
-            if pending.serial == serial {
-                pending.error |= failed;
-                pending.missing -= 1;
-                self.ready_if_complete(access);
+        for &waiter in waiters {
+            if self.accesses.is_waiting(waiter) {
+                self.accesses.blame(waiter.access, failed);
+                self.accesses.got(waiter.access);
+                self.ready_if_complete(waiter.access);
             }
         }
     }
@@ -253,7 +258,7 @@ impl Parts {
         if !self.config.retain {
             self.memory.drop_unpinned(extent);
         }
-        let short = matches!(self.config.write, WriteMode::Back { .. }) && !self.starved.is_empty();
+        let short = matches!(self.config.write, WriteMode::Back { .. }) && self.accesses.is_any_starved();
         if short || self.is_too_dirty() {
             self.destage_more(now);
         }
@@ -272,31 +277,18 @@ impl Parts {
     /// The sums of a job or of a rebuilt fetch, valid until the next input.
     #[must_use]
     pub fn combine_steps(&self, job: u32) -> &[CombineStep] {
-        if job & REBUILD_JOB != 0 {
-            &self.fetches[job & !REBUILD_JOB].steps
-        } else {
-            self.destager.steps(job)
-        }
+        if job & REBUILD_JOB != 0 { self.fetches.steps(job & !REBUILD_JOB) } else { self.destager.steps(job) }
     }
 
     /// Where the bytes of each block of a member command are, in block order.
     pub fn buffers(&self, command: u32, out: &mut Vec<Buffer>) {
         out.clear();
-        let info = &self.commands[command];
-        match info.owner {
-            Owner::Fetch(fetch, offset) => {
-                let slots = &self.fetches[fetch].slots[offset as usize..];
-                let buffer = |s: &Slot| if s.is_some() { Buffer::Cache(*s) } else { Buffer::Discard };
-                out.extend(slots.iter().take(info.extent.blocks as usize).map(buffer));
-            }
-            Owner::Staged(fetch) => {
-                let fetch = &self.fetches[fetch];
-                let find = |b: Block| fetch.staged(info.disk, b);
-                out.extend(info.extent.iter().map(find));
-            }
+        let command = self.commands.command(command);
+        match command.owner {
+            Owner::Fetch(_) | Owner::Staged(_) => self.fetches.buffers(command, out),
             Owner::Destage(job) => {
-                let member = MemberExtent { disk: info.disk, extent: info.extent };
-                out.extend(self.destager.buffers(job, info.op, member));
+                let member = MemberExtent { disk: command.disk, extent: command.extent };
+                out.extend(self.destager.buffers(job, command.op, member));
             }
         }
     }

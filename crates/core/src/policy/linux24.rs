@@ -16,10 +16,10 @@
 //! flight counts as locked, so it is not yet here. The kernel reads nothing ahead for the first half page of a file; a
 //! block layer sees no half pages. Where a group would pass the end of the file only its wish is cut.
 
-use super::files::{FILES_MAX, Table};
 use super::readahead::MAX;
 use super::{Lookup, Outcome, Plan, Policy, When, World};
 use crate::access::{Access, Op};
+use crate::bounded::{Bounded, FILES_MAX, SecondChance};
 use crate::row::{Layer, Make, Role, Row};
 use crate::units::Extent;
 use alloc::boxed::Box;
@@ -68,7 +68,7 @@ pub static ROW: Row = Row {
 pub struct Linux24 {
     /// Longest group less the block that it is read for (`MAX_READAHEAD`).
     ahead_max: u64,
-    files: Table<File>,
+    files: Bounded<File, SecondChance>,
     groups: u64,
 }
 
@@ -80,7 +80,7 @@ impl Linux24 {
     #[must_use]
     pub fn new(max: u64) -> Self {
         assert!(max > 0, "a group has at least one block");
-        Self { ahead_max: max - 1, files: Table::new(FILES_MAX), groups: 0 }
+        Self { ahead_max: max - 1, files: Bounded::new(FILES_MAX), groups: 0 }
     }
 }
 

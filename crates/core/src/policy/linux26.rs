@@ -12,10 +12,10 @@
 //! what the ASP paper compares with. Source: torvalds/linux mm/readahead.c of 2.6.15, described in algorithms.md 3.2;
 //! the congestion test of the kernel's queue is left out (the layer below takes what it is given).
 
-use super::files::{FILES_MAX, Table};
 use super::readahead::{MAX, init_size};
 use super::{Lookup, Plan, Policy, When, World};
 use crate::access::{Access, Op};
+use crate::bounded::{Bounded, FILES_MAX, SecondChance};
 use crate::cache::State;
 use crate::row::{Layer, Make, Role, Row};
 use crate::units::Extent;
@@ -69,7 +69,7 @@ pub static SEQP: Row = Row {
 #[derive(Debug)]
 pub struct Linux26 {
     max: u64,
-    files: Table<File>,
+    files: Bounded<File, SecondChance>,
     windows: u64,
 }
 
@@ -81,7 +81,7 @@ impl Linux26 {
     #[must_use]
     pub fn new(max: u64) -> Self {
         assert!(max > 0, "a window has at least one block");
-        Self { max, files: Table::new(FILES_MAX), windows: 0 }
+        Self { max, files: Bounded::new(FILES_MAX), windows: 0 }
     }
 }
 

@@ -19,10 +19,10 @@
 //! with the end of the last read. Source: torvalds/linux mm/readahead.c of 6.12 and 6.17, in the rules of
 //! algorithms.md 3.4; compared with a running kernel by `forerun-watch`'s test `kernel_readahead`.
 
-use super::files::{FILES_MAX, Table};
 use super::readahead::{Generation, MAX, Markers, Request, init_size, next_size};
 use super::{Fate, Lookup, Plan, Policy, When, World};
 use crate::access::{Access, Op};
+use crate::bounded::{Bounded, FILES_MAX, SecondChance};
 use crate::row::{Layer, Make, Param, Role, Row};
 use crate::units::Extent;
 use alloc::boxed::Box;
@@ -96,10 +96,10 @@ impl File {
 #[derive(Debug)]
 pub struct Linux6 {
     config: Linux6Config,
-    files: Table<File>,
+    files: Bounded<File, SecondChance>,
     markers: Markers,
     /// By one past the last block of a window, the logarithm of its last folio; folios of one block are left out.
-    ends: Table<u32>,
+    ends: Bounded<u32, SecondChance>,
     windows: u64,
 }
 
@@ -111,7 +111,7 @@ impl Linux6 {
     #[must_use]
     pub fn new(config: Linux6Config) -> Self {
         assert!(config.max > 0, "a window has at least one block");
-        let (files, ends) = (Table::new(FILES_MAX), Table::new(ENDS_MAX));
+        let (files, ends) = (Bounded::new(FILES_MAX), Bounded::new(ENDS_MAX));
         Self { config, files, markers: Markers::new(), ends, windows: 0 }
     }
 }
@@ -189,7 +189,7 @@ fn missing_after(request: &Request<'_, '_>, block: u64, order: u32, max: u64) ->
 /// The two calls of the kernel for one open file.
 struct Call<'a> {
     file: &'a mut File,
-    ends: &'a mut Table<u32>,
+    ends: &'a mut Bounded<u32, SecondChance>,
     config: Linux6Config,
 }
 

@@ -28,10 +28,10 @@
 //! Source: torvalds/linux mm/readahead.c and mm/filemap.c of 2.6.25 and 5.18, in the rules of algorithms.md 3.3. The tests for a congested
 //! queue and for pages under writeback are left out: the layer below takes what it is given.
 
-use super::files::{FILES_MAX, Table};
 use super::readahead::{Generation, MAX, Markers, Request, init_size, next_size};
 use super::{Fate, Lookup, Plan, Policy, When, World};
 use crate::access::{Access, Op};
+use crate::bounded::{Bounded, FILES_MAX, SecondChance};
 use crate::row::{Layer, Make, Param, Role, Row};
 use crate::units::Extent;
 use alloc::boxed::Box;
@@ -101,7 +101,7 @@ impl File {
 #[derive(Debug)]
 pub struct LinuxOndemand {
     config: OndemandConfig,
-    files: Table<File>,
+    files: Bounded<File, SecondChance>,
     markers: Markers,
     windows: u64,
 }
@@ -114,7 +114,7 @@ impl LinuxOndemand {
     #[must_use]
     pub fn new(config: OndemandConfig) -> Self {
         assert!(config.max > 0, "a window has at least one block");
-        Self { config, files: Table::new(FILES_MAX), markers: Markers::new(), windows: 0 }
+        Self { config, files: Bounded::new(FILES_MAX), markers: Markers::new(), windows: 0 }
     }
 }
 

@@ -16,15 +16,15 @@
 //! mm/readahead.c of 2.6.15, 2.6.25, 5.18 and 6.17 and mm/filemap.c, described in algorithms.md section 3. Nothing
 //! here decides by itself: the rules of a generation are in its own file.
 
-use super::files::Table;
 use super::{Lookup, Plan, When, World};
 use crate::access::Access;
+use crate::bounded::{Bounded, FILES_MAX, SecondChance};
 use crate::cache::State;
 use crate::row::Param;
 use crate::units::{Block, Extent};
 
 /// Most marked blocks. One for each file that is followed; a forgotten mark costs its reader one miss.
-const MARKERS_MAX: usize = super::files::FILES_MAX;
+const MARKERS_MAX: usize = FILES_MAX;
 
 /// What the rows of all generations share.
 pub(super) const MAX: Param = Param::bytes("max", 128 << 10, "Largest window.");
@@ -56,14 +56,14 @@ pub(crate) const fn next_size(size: u64, max: u64) -> u64 {
 #[derive(Debug)]
 pub(crate) struct Markers {
     /// By first block of the folio; the logarithm of its blocks.
-    table: Table<u32>,
+    table: Bounded<u32, SecondChance>,
     /// Largest folio marked so far, as a logarithm.
     order_max: u32,
 }
 
 impl Markers {
     pub(crate) fn new() -> Self {
-        Self { table: Table::new(MARKERS_MAX), order_max: 0 }
+        Self { table: Bounded::new(MARKERS_MAX), order_max: 0 }
     }
     /// Marks the folio of `2^order` blocks that begins at `block`.
     pub(crate) fn set(&mut self, block: u64, order: u32) {

@@ -285,7 +285,7 @@ impl Recall {
     fn read(&mut self, access: &Access, lookup: &Lookup<'_>, world: &World<'_>, plan: &mut Plan) {
         let cold = lookup.outcomes.iter().any(|outcome| *outcome != Outcome::CacheHit);
         let Self { history, readers, judge, .. } = self;
-        let reader = readers.entry(access.context.process());
+        let reader = readers.or_default(access.context.process());
         if !cold && reader.met < PROOF {
             return; // nothing to learn, and nothing to follow
         }
@@ -322,7 +322,7 @@ impl Recall {
     fn stray(&mut self, access: &Access, world: &World<'_>) {
         let Self { history, readers, .. } = self;
         let (now, extent) = (world.now, access.extent);
-        let reader = readers.entry(access.context.process());
+        let reader = readers.or_default(access.context.process());
         reader.strays += 1;
         if reader.at != Link::NONE && reader.strays > STRAYS_MAX {
             history.lead(reader.at, reader.detour); // next time it goes there

@@ -270,8 +270,8 @@ impl Regions {
         now: Nanos,
         plan: &mut Plan,
     ) -> Option<(Access, usize)> {
-        let habit = self.habits.entry(access.context.process());
-        let reader = self.readers.entry(access.context.0);
+        let habit = self.habits.or_default(access.context.process());
+        let reader = self.readers.or_default(access.context.0);
         reader.requests += 1;
         let (requests, file_begins) = (reader.requests, access.extent.start == access.within.start);
         let mut extent = access.extent;

@@ -5,7 +5,8 @@ use super::Policy;
 use crate::access::{Access, Context};
 use crate::array::Array;
 use crate::cache::Cache;
-use crate::engine::{Engine, Input, Output, Start, Status};
+use crate::engine::{Input, Status};
+use crate::hand::{Hand, starts};
 use crate::registry::{BuiltLayer, SchemeSpec};
 use crate::retention::adapter::ByLine;
 use crate::retention::contract::Retention;
@@ -23,12 +24,9 @@ pub(crate) const VOLUME: u64 = 1 << 16;
 /// A page cache under a scheme.
 pub(crate) struct Rig<P> {
     policy: PhantomData<P>,
-    pub(crate) engine: Engine,
-    /// Fetches that have left and not ended.
-    flying: Vec<Start>,
+    pub(crate) hand: Hand,
     /// Fetches end when [`Rig::done`] says so; otherwise at once.
     pub(crate) held: bool,
-    pub(crate) now: Nanos,
     reads: u64,
 }
 
@@ -44,16 +42,16 @@ impl<P: Policy> Rig<P> {
         let lru = || Box::new(ByLine::new(Lru::new(cache_blocks as usize))) as Box<dyn Retention>;
         let scheme = Scheme::new(Vec::from([Box::new(policy) as Box<dyn Policy>]), lru);
         let built = BuiltLayer { scheme, line_blocks: 1, ahead_blocks_max: cache_blocks };
-        let engine = layer.build_with(built).expect("fits");
-        Self { policy: PhantomData, engine, flying: Vec::new(), held: false, now: Nanos::ZERO, reads: 0 }
+        let hand = Hand::ticking(layer.build_with(built).expect("fits"), Nanos(1_000));
+        Self { policy: PhantomData, hand, held: false, reads: 0 }
     }
     /// The policy, to look at.
     pub(crate) fn policy(&self) -> &P {
-        self.engine.scheme().part().expect("the policy is what the rig was made with")
+        self.hand.engine.scheme().part().expect("the policy is what the rig was made with")
     }
     /// The same, to change, beside the cache that it works with.
     pub(crate) fn policy_mut(&mut self) -> (&mut P, &Cache) {
-        let (scheme, cache) = self.engine.scheme_mut();
+        let (scheme, cache) = self.hand.engine.scheme_mut();
         (scheme.part_mut().expect("the policy is what the rig was made with"), cache)
     }
     /// One read; returns the fetches that leave because of it.
@@ -73,40 +71,24 @@ impl<P: Policy> Rig<P> {
     }
     /// The fetch that begins with this block ends.
     pub(crate) fn done(&mut self, start: u64) {
-        let place = self.flying.iter().position(|f| f.extent.start.0 == start);
-        let command = self.flying.remove(place.expect("such a fetch is in flight")).command;
+        let fetch = self.hand.running.iter().find(|f| f.extent.start.0 == start);
+        let command = fetch.expect("such a fetch is in flight").command;
         self.feed(Input::Done { command, status: Status::Ok });
     }
     /// Fetches in flight, by first block.
     pub(crate) fn flying(&self) -> Vec<u64> {
-        self.flying.iter().map(|f| f.extent.start.0).collect()
+        self.hand.running.iter().map(|f| f.extent.start.0).collect()
     }
     fn feed(&mut self, input: Input<'_>) -> Vec<(u64, u64)> {
-        let mut started = Vec::new();
-        let mut inputs = Vec::from([input]);
-        while !inputs.is_empty() {
-            for input in core::mem::take(&mut inputs) {
-                self.now += Nanos(1_000);
-                self.engine.handle(self.now, input);
-            }
-            while let Some(output) = self.engine.poll() {
-                match output {
-                    Output::Start(start) => {
-                        started.push((start.extent.start.0, start.extent.blocks));
-                        self.flying.push(start);
-                    }
-                    Output::Ready { handle, .. } => inputs.push(Input::Release { handle }),
-                    Output::Promote { .. }
-                    | Output::Fill { .. }
-                    | Output::Combine { .. }
-                    | Output::Sync { .. } => {}
-                }
-            }
-            if !self.held {
-                let ended = self.flying.drain(..);
-                inputs.extend(ended.map(|f| Input::Done { command: f.command, status: Status::Ok }));
-            }
+        let mut said = self.hand.feed(input);
+        loop {
+            let given_back = self.hand.release_first();
+            let ended = if given_back.is_none() && !self.held { self.hand.end_first() } else { None };
+            let Some(more) = given_back.or(ended) else { break };
+            said.extend(more);
         }
+        let mut started: Vec<(u64, u64)> =
+            starts(&said).iter().map(|s| (s.extent.start.0, s.extent.blocks)).collect();
         started.sort_unstable();
         started
     }

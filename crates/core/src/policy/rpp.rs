@@ -179,7 +179,7 @@ impl Rpp {
     /// What X is shown of an access; `None` in a file read at random. What was held back in a loop that has just gone on
     /// is wished as `held` says.
     fn show_run(&mut self, access: &Access, held: When, now: Nanos, plan: &mut Plan) -> Option<Access> {
-        let file = self.files.entry(access.context.file());
+        let file = self.files.or_default(access.context.file());
         let before = file.runs.run();
         let reading = file.runs.read(access.extent, self.threshold);
         file.runs.remember_at_most(self.remember);

@@ -67,11 +67,11 @@ mod tests {
     fn as_many_strips_as_a_plan_holds_are_widened_and_more_are_counted() {
         let mut rig = Rig::new(Strip, 4_096);
         rig.read(2, 4 * WISHES_MAX as u64 - 3);
-        assert_eq!(rig.engine.stats().wishes_dropped, 0, "1 MiB less 12 KiB on strips of 16 KiB");
-        let here = |rig: &Rig<Strip>, block| rig.engine.cache().find(Block(block)).is_some();
+        assert_eq!(rig.hand.engine.stats().wishes_dropped, 0, "1 MiB less 12 KiB on strips of 16 KiB");
+        let here = |rig: &Rig<Strip>, block| rig.hand.engine.cache().find(Block(block)).is_some();
         assert!(here(&rig, 0) && here(&rig, 1) && here(&rig, 255), "the first and the last strip are whole");
         rig.read(1_026, 4 * WISHES_MAX as u64);
-        assert_eq!(rig.engine.stats().wishes_dropped, 1, "the sixty-fifth strip");
+        assert_eq!(rig.hand.engine.stats().wishes_dropped, 1, "the sixty-fifth strip");
         assert!(here(&rig, 1_024) && !here(&rig, 1_282), "its rest is not read");
     }
 }

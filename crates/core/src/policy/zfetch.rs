@@ -541,14 +541,14 @@ mod tests {
         rig.read(9_001, 1);
         assert!(!rig.expected().contains(&9_002));
         assert_eq!(rig.policy().refused, 1);
-        rig.now += IDLE_REUSE;
+        rig.hand.now += IDLE_REUSE;
         rig.read(9_001, 1);
         assert!(
             rig.expected().contains(&9_002) && !rig.expected().contains(&3),
             "the first was idle longest"
         );
         assert_eq!(rig.expected().len(), 8);
-        rig.now += IDLE_DROP + IDLE_REUSE;
+        rig.hand.now += IDLE_DROP + IDLE_REUSE;
         rig.read(20_001, 1);
         assert_eq!(rig.expected(), [20_002], "after two seconds idle streams are dropped");
     }
@@ -574,16 +574,16 @@ mod tests {
         rig.read(10, 200); // a distance of 200, then 400, 800: more than 512 blocks are in flight at no time
         rig.read(210, 200);
         assert_eq!((rig.streams()[0].wanted, rig.streams()[0].issued), (810, 722));
-        assert_eq!(rig.engine.unproven_blocks().1, 312);
+        assert_eq!(rig.hand.engine.unproven_blocks().1, 312);
         for start in rig.flying() {
             rig.done(start);
         }
         rig.read(410, 200);
         let stream = rig.streams()[0].clone();
         assert_eq!((stream.wanted, stream.issued), (1_410, 1_234));
-        let cache = rig.engine.cache();
+        let cache = rig.hand.engine.cache();
         assert!((10..stream.issued).all(|block| cache.find(Block(block)).is_some()));
-        assert_eq!(rig.engine.stats().wishes_dropped, 0);
+        assert_eq!(rig.hand.engine.stats().wishes_dropped, 0);
     }
 
     #[test]
@@ -619,7 +619,7 @@ mod tests {
                 }
                 prop_assert!(rig.streams().len() <= 8);
             }
-            let cache = rig.engine.cache();
+            let cache = rig.hand.engine.cache();
             prop_assert!((0..VOLUME).filter(|&b| cache.find(Block(b)).is_some()).count() <= 4096);
         }
     }

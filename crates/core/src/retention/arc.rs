@@ -46,7 +46,6 @@ pub static ROW: Row = Row {
 #[derive(Clone, Debug)]
 pub struct Arc {
     lists: Lists,
-    capacity: usize,
     /// The paper's p, the target for |T1|: 0 to `capacity`, in units of 2^-`FRACTION_BITS`.
     target: u64,
 }
@@ -66,9 +65,7 @@ impl Arc {
     /// For `capacity` resident keys, at least one and fewer than 2^32.
     #[must_use]
     pub fn new(capacity: usize) -> Self {
-        assert!(capacity > 0, "a cache has room for a block");
-        assert!(u32::try_from(capacity).is_ok(), "keys are 32 bits wide");
-        Self { lists: Lists::new(), capacity, target: 0 }
+        Self { lists: Lists::for_cache(capacity), target: 0 }
     }
 
     fn drop_oldest(&mut self, ghosts: u8) -> Option<Key> {
@@ -100,7 +97,7 @@ impl Arc {
 
     fn adapt_up(&mut self) {
         let step = ratio(self.lists.len(B2), self.lists.len(B1));
-        self.target = (self.target + step).min(fixed(self.capacity));
+        self.target = (self.target + step).min(fixed(self.capacity()));
     }
     fn adapt_down(&mut self) {
         let step = ratio(self.lists.len(B1), self.lists.len(B2));
@@ -122,11 +119,8 @@ impl Replacement for Arc {
     fn lists_mut(&mut self) -> &mut Lists {
         &mut self.lists
     }
-    fn capacity(&self) -> usize {
-        self.capacity
-    }
     fn max_keys(&self) -> usize {
-        2 * self.capacity + 1
+        2 * self.capacity() + 1
     }
     fn is_remembered(&self, key: Key) -> bool {
         matches!(self.lists.list_of(key), B1 | B2)
@@ -172,7 +166,7 @@ impl Replacement for Arc {
         // case IV
         let (t1, t2) = (self.lists.len_with_aside(T1), self.lists.len_with_aside(T2));
         let (b1, b2) = (self.lists.len(B1), self.lists.len(B2));
-        if t1 + b1 >= self.capacity {
+        if t1 + b1 >= self.capacity() {
             // A: L1 is full
             if b1 > 0 {
                 let dropped = self.drop_oldest(B1);
@@ -186,7 +180,7 @@ impl Replacement for Arc {
             return self.replace(false, None);
         }
         // B: all four lists together are full
-        let dropped = if t1 + b1 + t2 + b2 >= 2 * self.capacity { self.drop_oldest(B2) } else { None };
+        let dropped = if t1 + b1 + t2 + b2 >= 2 * self.capacity() { self.drop_oldest(B2) } else { None };
         self.replace(false, dropped)
     }
     #[inline]

@@ -60,6 +60,8 @@ pub struct Lists {
     nodes: Vec<Node>,
     tags: Vec<u8>,
     lens: [usize; LISTS_MAX],
+    /// Keys that may be resident at once, where the owner asks for a bound.
+    capacity: usize,
     /// How many keys aside belong to `FIRST` and to `SECOND`.
     aside: [usize; 2],
 }
@@ -73,7 +75,19 @@ impl Lists {
     #[expect(clippy::cast_possible_truncation, reason = "eight sentinels")]
     pub(crate) fn new() -> Self {
         let nodes = (0..LISTS_MAX as u32).map(|s| Node { younger: s, older: s }).collect();
-        Self { nodes, tags: Vec::new(), lens: [0; LISTS_MAX], aside: [0; 2] }
+        Self { nodes, tags: Vec::new(), lens: [0; LISTS_MAX], capacity: usize::MAX, aside: [0; 2] }
+    }
+
+    /// The same for a policy of at most `capacity` resident keys, at least one and fewer than 2^32.
+    pub(crate) fn for_cache(capacity: usize) -> Self {
+        assert!(capacity > 0, "a cache has room for a block");
+        assert!(u32::try_from(capacity).is_ok(), "keys are 32 bits wide");
+        Self { capacity, ..Self::new() }
+    }
+    /// Keys that may be resident at once.
+    #[inline]
+    pub(crate) const fn capacity(&self) -> usize {
+        self.capacity
     }
 
     /// Makes room for the keys `0..keys`.
@@ -132,6 +146,14 @@ impl Lists {
     /// Gives an unlinked key a fresh state: `state` is no list that has members.
     pub(crate) fn set_state(&mut self, key: Key, state: ListId, unread: bool) {
         self.tags[key.index()] = state | if unread { UNREAD } else { 0 };
+    }
+
+    /// A key that is not resident is on its way in: it is in no list, and a prefetched one is unread.
+    #[inline]
+    pub(crate) fn enter(&mut self, key: Key, unread: bool) {
+        self.grow(key.index() + 1);
+        debug_assert!(!self.is_resident(key), "a resident key is hit, not admitted");
+        self.set_state(key, NONE, unread);
     }
 
     /// Links an unlinked key at the young end of `list`.

@@ -6,7 +6,7 @@
 //! that exists, and for one size. A prefetched key enters at the young end like a demanded one.
 
 use super::adapter::ByLine;
-use super::list::{FIRST as QUEUE, Lists, NONE};
+use super::list::{FIRST as QUEUE, Lists};
 use super::replacement::{Arrival, Evicted, Key, Replacement};
 use crate::row::{Layer, Make, Role, Row};
 use alloc::boxed::Box;
@@ -26,15 +26,13 @@ pub static ROW: Row = Row {
 #[derive(Clone, Debug)]
 pub struct Lru {
     lists: Lists,
-    capacity: usize,
 }
 
 impl Lru {
     /// For `capacity` resident keys, at least one.
     #[must_use]
     pub fn new(capacity: usize) -> Self {
-        assert!(capacity > 0, "a cache has room for a block");
-        Self { lists: Lists::new(), capacity }
+        Self { lists: Lists::for_cache(capacity) }
     }
 }
 
@@ -47,17 +45,9 @@ impl Replacement for Lru {
     fn lists_mut(&mut self) -> &mut Lists {
         &mut self.lists
     }
-    fn capacity(&self) -> usize {
-        self.capacity
-    }
-    fn max_keys(&self) -> usize {
-        self.capacity + 1
-    }
     #[inline]
     fn admit(&mut self, key: Key, arrival: Arrival) {
-        self.lists.grow(key.index() + 1);
-        debug_assert!(!self.is_resident(key), "a resident key is hit, not admitted");
-        self.lists.set_state(key, NONE, arrival == Arrival::Prefetch);
+        self.lists.enter(key, arrival == Arrival::Prefetch);
     }
     #[inline]
     fn evict(&mut self, _incoming: Option<Key>) -> Option<Evicted> {

@@ -59,12 +59,15 @@ pub struct Evicted {
 /// A replacement policy over dense keys. The module's page has the contract; breaking it is a bug of the caller
 /// and asserts in debug builds.
 pub trait Replacement: Debug + Send {
-    /// How many resident keys it was built for, in entries. Sizes of ghosts and segments follow from it.
-    fn capacity(&self) -> usize;
     /// The lists that hold its keys. What every policy does with them alike stands below.
     fn lists(&self) -> &Lists;
     /// The same, to change.
     fn lists_mut(&mut self) -> &mut Lists;
+    /// How many resident keys it was built for, in entries. Sizes of ghosts and segments follow from it.
+    #[inline]
+    fn capacity(&self) -> usize {
+        self.lists().capacity()
+    }
     /// How many keys are resident now (those set aside by `put_back` included).
     #[inline]
     fn len(&self) -> usize {
@@ -75,7 +78,9 @@ pub trait Replacement: Debug + Send {
         self.len() == 0
     }
     /// Most keys that may be resident, admitted or remembered at once when one key is admitted at a time.
-    fn max_keys(&self) -> usize;
+    fn max_keys(&self) -> usize {
+        self.capacity() + 1
+    }
     /// Whether `key` is resident. False for keys never seen.
     #[inline]
     fn is_resident(&self, key: Key) -> bool {

@@ -37,7 +37,6 @@ pub static ROW: Row = Row {
 #[derive(Clone, Debug)]
 pub struct S3Fifo {
     lists: Lists,
-    capacity: usize,
     small_share: usize,
     ghosts_max: usize,
     has_evicted: bool,
@@ -47,10 +46,8 @@ impl S3Fifo {
     /// For `capacity` resident keys, at least one.
     #[must_use]
     pub fn new(capacity: usize) -> Self {
-        assert!(capacity > 0, "a cache has room for a block");
         Self {
-            lists: Lists::new(),
-            capacity,
+            lists: Lists::for_cache(capacity),
             small_share: (capacity / 10).max(1),
             ghosts_max: capacity - capacity.div_ceil(10),
             has_evicted: false,
@@ -112,11 +109,8 @@ impl Replacement for S3Fifo {
     fn lists_mut(&mut self) -> &mut Lists {
         &mut self.lists
     }
-    fn capacity(&self) -> usize {
-        self.capacity
-    }
     fn max_keys(&self) -> usize {
-        self.capacity + self.ghosts_max + 1
+        self.capacity() + self.ghosts_max + 1
     }
     fn is_remembered(&self, key: Key) -> bool {
         self.lists.list_of(key) == GHOST
@@ -135,7 +129,7 @@ impl Replacement for S3Fifo {
     #[inline]
     fn evict(&mut self, _incoming: Option<Key>) -> Option<Evicted> {
         self.has_evicted = true;
-        let main_share = self.capacity - self.small_share;
+        let main_share = self.capacity() - self.small_share;
         if self.lists.len(MAIN) > main_share {
             return self.evict_main();
         }

@@ -7,7 +7,7 @@
 //! No ghosts. A prefetched key's first use leaves the bit clear: it is then what a demanded key is when new.
 
 use super::adapter::ByLine;
-use super::list::{FIRST as QUEUE, Lists, NONE};
+use super::list::{FIRST as QUEUE, Lists};
 use super::replacement::{Arrival, Evicted, Key, Replacement};
 use crate::row::{Layer, Make, Role, Row};
 use alloc::boxed::Box;
@@ -27,7 +27,6 @@ pub static ROW: Row = Row {
 #[derive(Clone, Debug)]
 pub struct Sieve {
     lists: Lists,
-    capacity: usize,
     /// Where the next search starts; `None` is the oldest key.
     hand: Option<Key>,
 }
@@ -36,8 +35,7 @@ impl Sieve {
     /// For `capacity` resident keys, at least one.
     #[must_use]
     pub fn new(capacity: usize) -> Self {
-        assert!(capacity > 0, "a cache has room for a block");
-        Self { lists: Lists::new(), capacity, hand: None }
+        Self { lists: Lists::for_cache(capacity), hand: None }
     }
 }
 
@@ -50,17 +48,9 @@ impl Replacement for Sieve {
     fn lists_mut(&mut self) -> &mut Lists {
         &mut self.lists
     }
-    fn capacity(&self) -> usize {
-        self.capacity
-    }
-    fn max_keys(&self) -> usize {
-        self.capacity + 1
-    }
     #[inline]
     fn admit(&mut self, key: Key, arrival: Arrival) {
-        self.lists.grow(key.index() + 1);
-        debug_assert!(!self.is_resident(key), "a resident key is hit, not admitted");
-        self.lists.set_state(key, NONE, arrival == Arrival::Prefetch);
+        self.lists.enter(key, arrival == Arrival::Prefetch);
     }
     #[inline]
     fn evict(&mut self, _incoming: Option<Key>) -> Option<Evicted> {

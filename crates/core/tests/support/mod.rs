@@ -3,9 +3,11 @@
 //! A word says which block it is and which write made it, so every answer can be judged. Parity is computed in those
 //! words byte by byte over GF(2^8), with a multiplication of its own. Whatever may happen in any order is drawn from one
 //! seeded generator: when a command ends, whether its data moves when it leaves or when it ends, when an answer is
-//! released, which member fails. [`host`] executes outputs, [`model`] knows what may be answered, [`schemes`] builds layers.
+//! released, which member fails. [`host`] executes outputs, [`model`] knows what may be answered, [`schemes`] builds layers. Where bytes do not matter a test has
+//! its engine by [`hand`].
 #![allow(dead_code, reason = "each test binary uses its part of the support")]
 
+pub(crate) mod hand;
 pub(crate) mod host;
 pub(crate) mod model;
 pub(crate) mod runs;

@@ -3,9 +3,9 @@
 //! Samples are shared by pointer. A visitor copies what it needs while it holds the board and formats afterwards, so the
 //! loop never waits for text to be made.
 
-use crate::figures::{Counters, ExportFigures, FaredFigures, Figures, MemberFigures, VERSION};
+use crate::figures::{Counters, ExportFigures, Figures, MemberFigures, OutcomeFigures, VERSION};
 use crate::health::Health;
-use crate::live::{FARED, MemberSums, Sample};
+use crate::live::{MemberSums, READ_OUTCOMES, Sample};
 use forerun_core::policy::decisions::{Decision, Told};
 use forerun_core::units::{BLOCK_BYTES, Nanos};
 use std::collections::VecDeque;
@@ -157,7 +157,7 @@ impl View {
 fn export(seen: &Seen) -> ExportFigures {
     let Seen { about, changed, health, sample, turns } = seen;
     let engine = &sample.engine;
-    let fared = FARED.iter().zip(sample.waits.reads).zip(sample.waits.waited);
+    let outcomes = READ_OUTCOMES.iter().zip(sample.waits.reads).zip(sample.waits.waited);
     let member = |(number, sums): (usize, &MemberSums)| member(about.members.get(number), sums);
     let gauges = sample.gauges.iter().filter(|(_, value)| value.is_finite());
     ExportFigures {
@@ -177,8 +177,8 @@ fn export(seen: &Seen) -> ExportFigures {
         member_bytes_read: engine.member_blocks_read * BLOCK_BYTES,
         cache_bytes: sample.cache_blocks.0 * BLOCK_BYTES,
         cache_bytes_max: sample.cache_blocks.1 * BLOCK_BYTES,
-        fared: fared
-            .map(|((&how, reads), waited)| FaredFigures { how: how.to_owned(), reads, waited_ns: waited.0 })
+        outcomes: outcomes
+            .map(|((&how, reads), waited)| OutcomeFigures { how: how.to_owned(), reads, waited_ns: waited.0 })
             .collect(),
         lag: sample.lag.clone(),
         members: sample.members.iter().enumerate().map(member).collect(),

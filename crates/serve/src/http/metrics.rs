@@ -3,7 +3,7 @@
 //! Each family has its HELP and TYPE and stands in one piece; sums end in `_total`, units are base units and stand in the
 //! name. What belongs to an export has the label `export`, what belongs to a member also `member` (its number from 0).
 
-use crate::figures::{ExportFigures, FaredFigures, Figures, MemberFigures};
+use crate::figures::{ExportFigures, Figures, MemberFigures, OutcomeFigures};
 use std::fmt::{Display, Write as _};
 
 /// The text.
@@ -92,8 +92,8 @@ impl Exports<'_> {
         let number = |(number, member): (usize, &MemberFigures)| (number.to_string(), value(member));
         self.split("member", |export| export.members.iter().enumerate().map(number).collect())
     }
-    fn fared<V: Display>(&self, value: impl Fn(&FaredFigures) -> V) -> Vec<Line> {
-        self.split("fared", |export| export.fared.iter().map(|f| (f.how.clone(), value(f))).collect())
+    fn by_outcome<V: Display>(&self, value: impl Fn(&OutcomeFigures) -> V) -> Vec<Line> {
+        self.split("outcome", |export| export.outcomes.iter().map(|f| (f.how.clone(), value(f))).collect())
     }
 }
 
@@ -168,9 +168,9 @@ fn requests(page: &mut Page, exports: &Exports<'_>) {
     let help = "Blocks of 4 KiB that clients read, by how they were served";
     page.counter("forerun_blocks_read_total", help, exports.split("outcome", outcomes));
     let help = "Reads, by the worst outcome of their blocks";
-    page.counter("forerun_reads_total", help, exports.fared(|f| f.reads));
+    page.counter("forerun_reads_total", help, exports.by_outcome(|f| f.reads));
     let help = "Time that readers waited, by the worst outcome of the blocks of their read";
-    page.counter("forerun_read_wait_seconds_total", help, exports.fared(|f| seconds(f.waited_ns)));
+    page.counter("forerun_read_wait_seconds_total", help, exports.by_outcome(|f| seconds(f.waited_ns)));
 }
 
 /// How long reads took: since the server began for whoever takes differences, and the last ten seconds for who looks now.

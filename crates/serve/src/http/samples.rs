@@ -4,7 +4,7 @@
 //! read `/stats.json`. Text is made straight from the samples, without a tree of values in between, which would
 //! be twenty times their size.
 
-use crate::live::{Dash, EVERY, FARED, MemberSums, Sample};
+use crate::live::{Dash, EVERY, MemberSums, READ_OUTCOMES, Sample};
 use serde::{Serialize, Serializer};
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ struct Shown<'s> {
     ahead: [u64; 4],
     member_blocks: u64,
     cache: (u64, u64),
-    fared: [[u64; FARED.len()]; 2],
+    outcomes: [[u64; READ_OUTCOMES.len()]; 2],
     members: Members<'s>,
     gauges: Gauges<'s>,
     one_in: u64,
@@ -49,7 +49,7 @@ impl<'s> Shown<'s> {
             ahead: [engine.prefetched, engine.used, engine.wasted, engine.ahead_in_flight],
             member_blocks: engine.member_blocks_read,
             cache: sample.cache_blocks,
-            fared: [sample.waits.reads, sample.waits.waited.map(|waited| waited.0)],
+            outcomes: [sample.waits.reads, sample.waits.waited.map(|waited| waited.0)],
             members: Members(&sample.members),
             gauges: Gauges(&sample.gauges),
             one_in: sample.one_in,

@@ -28,9 +28,9 @@ struct State {
     threads: usize,
 }
 
-/// A visitor's place; free again when dropped.
+/// A visit; its place is free again when it is dropped.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct Visit {
     visitors: Arc<Visitors>,
     pub(super) stream: Arc<TcpStream>,
 }
@@ -42,7 +42,7 @@ impl Visitors {
     }
 
     /// A place for who comes. Waits at most for the threads of some who were sent away.
-    pub(super) fn welcome(visitors: &Arc<Self>, stream: TcpStream) -> Place {
+    pub(super) fn admit(visitors: &Arc<Self>, stream: TcpStream) -> Visit {
         let stream = Arc::new(stream);
         let mut state = visitors.lock();
         if state.streams.len() == VISITORS_MAX
@@ -56,11 +56,11 @@ impl Visitors {
         state.streams.push_back(Arc::clone(&stream));
         state.threads += 1;
         drop(state);
-        Place { visitors: Arc::clone(visitors), stream }
+        Visit { visitors: Arc::clone(visitors), stream }
     }
 }
 
-impl Drop for Place {
+impl Drop for Visit {
     fn drop(&mut self) {
         let mut state = self.visitors.lock();
         state.threads -= 1;

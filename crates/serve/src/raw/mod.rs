@@ -89,7 +89,9 @@ impl Arena {
             .checked_add(1)
             .and_then(|n| n.checked_mul(BLOCK))
             .ok_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory))?;
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        // Miri (`make miri`) knows no reserving, and so no flag that leaves it out.
+        let lazily = if cfg!(miri) { 0 } else { libc::MAP_NORESERVE };
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | lazily;
         // SAFETY: an anonymous mapping at an address of the kernel's choice touches no memory of ours.
         let base = unsafe {
             libc::mmap(std::ptr::null_mut(), bytes, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0)

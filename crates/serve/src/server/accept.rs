@@ -187,7 +187,7 @@ impl Server {
                 Listener::Tcp(listener) => listener.accept().map(|(stream, _)| Stream::Tcp(stream)),
             };
             match stream {
-                Ok(stream) => self.welcome(now, stream),
+                Ok(stream) => self.admit(now, stream),
                 Err(problem) if is_exhausted(&problem) => return self.pause_accepting(&problem),
                 // A client that left before it was taken: others come another time.
                 Err(_) => return,
@@ -225,7 +225,7 @@ impl Server {
         }
     }
 
-    fn welcome(&mut self, now: Nanos, stream: Stream) {
+    fn admit(&mut self, now: Nanos, stream: Stream) {
         if stream.prepare(Some(self.keep_alive)).is_err() {
             return;
         }

@@ -74,8 +74,9 @@ fn the_figures_move_with_what_clients_read_and_add_up() {
     assert_eq!(outcomes, after.counters.blocks_read);
     assert!(after.counters.cache_hits >= SIZE as u64 / 4096, "the second pass finds all: {after:?}");
     assert!(after.counters.prefetch_hits > 0 && after.counters.misses > 0);
-    let of = |how: &str| after.fared.iter().find(|fared| fared.how == how).expect("all are listed").clone();
-    assert_eq!(after.fared.iter().map(|fared| fared.reads).sum::<u64>(), after.counters.reads);
+    let of =
+        |how: &str| after.outcomes.iter().find(|outcome| outcome.how == how).expect("all are listed").clone();
+    assert_eq!(after.outcomes.iter().map(|outcome| outcome.reads).sum::<u64>(), after.counters.reads);
     assert_eq!(of("cache_hit").waited_ns, 0, "who is answered at once has not waited");
     assert!(of("miss").waited_ns > 0);
     let read: u64 = after.members.iter().map(|member| member.bytes_read).sum();

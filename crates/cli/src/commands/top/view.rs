@@ -5,7 +5,7 @@
 
 use super::History;
 use forerun_core::policy::decisions::Told;
-use forerun_serve::figures::{ExportFigures, FaredFigures, Figures, MemberFigures};
+use forerun_serve::figures::{ExportFigures, Figures, MemberFigures, OutcomeFigures};
 use forerun_study::human;
 use forerun_study::reasons::{self, Who};
 use ratatui::Frame;
@@ -79,16 +79,17 @@ fn step(before: &Figures, after: &Figures, export: usize) -> Step {
     let none = ExportFigures::default();
     let [a, b] = [before, after].map(|figures| figures.exports.get(export).unwrap_or(&none));
     let [was, is] = [a, b].map(outcomes);
-    let sum = |of: fn(&FaredFigures) -> u64, export: &ExportFigures| export.fared.iter().map(of).sum::<u64>();
-    let grown = |of: fn(&FaredFigures) -> u64| sum(of, b).saturating_sub(sum(of, a));
+    let sum =
+        |of: fn(&OutcomeFigures) -> u64, export: &ExportFigures| export.outcomes.iter().map(of).sum::<u64>();
+    let grown = |of: fn(&OutcomeFigures) -> u64| sum(of, b).saturating_sub(sum(of, a));
     Step {
         seconds: human::float(after.now_ns.saturating_sub(before.now_ns)) / 1e9,
         outcomes: std::array::from_fn(|k| is[k].saturating_sub(was[k])),
         bytes_read: b.counters.bytes_read.saturating_sub(a.counters.bytes_read),
         member_bytes: b.member_bytes_read.saturating_sub(a.member_bytes_read),
         reads: b.counters.reads.saturating_sub(a.counters.reads),
-        waited_ns: grown(|fared| fared.waited_ns),
-        answered: grown(|fared| fared.reads),
+        waited_ns: grown(|outcome| outcome.waited_ns),
+        answered: grown(|outcome| outcome.reads),
     }
 }
 
@@ -400,7 +401,7 @@ mod tests {
                 wasted: 1,
                 ..Counters::default()
             },
-            fared: vec![FaredFigures {
+            outcomes: vec![OutcomeFigures {
                 how: "miss".into(),
                 reads: 10 * second,
                 waited_ns: second * 20_000_000,

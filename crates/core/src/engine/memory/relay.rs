@@ -21,6 +21,8 @@ impl Memory {
         self.cache.lay_out(line_blocks);
         self.hears_left = scheme.hears_left();
         self.scheme = scheme;
+        self.plan.clear();
+        self.wakes.clear();
         order
     }
 

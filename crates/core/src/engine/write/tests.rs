@@ -4,7 +4,8 @@ use crate::access::{Access, Context};
 use crate::array::Array;
 use crate::cache::State;
 use crate::engine::destage::JOBS_MAX;
-use crate::engine::{Engine, Input, Output, Status};
+use crate::engine::{Engine, Input, Status};
+use crate::hand::Hand;
 use crate::registry::SchemeSpec;
 use crate::spec::LayerSpec;
 use crate::units::{Block, Extent, Nanos};
@@ -21,70 +22,56 @@ fn engine_on(array: &str) -> Engine {
     LayerSpec::array_cache(none, array, 1 << 10).build().expect("fits")
 }
 
-/// Takes the outputs: commands that left, and answers with whether they are errors.
-fn drain(engine: &mut Engine, started: &mut Vec<u32>, answers: &mut Vec<(u64, bool)>) {
-    while let Some(output) = engine.poll() {
-        match output {
-            Output::Start(start) => started.push(start.command),
-            Output::Ready { id, handle, error } => {
-                answers.push((id, error));
-                engine.handle(Nanos(1), Input::Release { handle });
-            }
-            _ => {}
-        }
+/// Hands an input over; returns the answers that come of it, which are given back at once: id, and whether it is an error.
+fn feed(host: &mut Hand, at: u64, input: Input<'_>) -> Vec<(u64, bool)> {
+    host.now = Nanos(at);
+    host.feed(input);
+    host.release_all()
+}
+
+/// Everything under way ends well.
+fn end_all(host: &mut Hand) -> Vec<(u64, bool)> {
+    let mut answers = Vec::new();
+    while host.end_first().is_some() {
+        answers.extend(host.release_all());
     }
+    answers
 }
 
 #[test]
 fn one_failed_write_fails_itself_alone_and_its_blocks_are_read_anew() {
-    let mut engine = engine();
-    let (mut started, mut answers) = (Vec::new(), Vec::new());
+    let mut host = Hand::new(engine());
     let writes = JOBS_MAX as u64 + 8;
     for id in 0..writes {
-        let access = Access::write(Context(0), Extent::new(id * 16, 2));
-        engine.handle(Nanos(1), Input::Write { id, access, durable: true });
-        drain(&mut engine, &mut started, &mut answers);
+        host.write(id, id * 16, 2, true);
+        assert_eq!(host.release_all(), []);
     }
-    assert!(answers.is_empty() && !started.is_empty());
-    engine.handle(Nanos(1), Input::Done { command: started.remove(0), status: Status::Short { good: 0 } });
-    drain(&mut engine, &mut started, &mut answers);
-    assert_eq!(answers, [(0, true)], "nobody else hears of it");
-    assert_eq!(engine.cache().state(Block(0)), State::Empty);
-    while let Some(command) = started.pop() {
-        engine.handle(Nanos(1), Input::Done { command, status: Status::Ok });
-        drain(&mut engine, &mut started, &mut answers);
-    }
+    let command = host.running[0].command;
+    let failed = feed(&mut host, 1, Input::Done { command, status: Status::Short { good: 0 } });
+    assert_eq!(failed, [(0, true)], "nobody else hears of it");
+    assert_eq!(host.state(0), State::Empty);
+    let mut answers = [failed, end_all(&mut host)].concat();
     answers.sort_unstable();
     let all: Vec<_> = (0..writes).map(|id| (id, id == 0)).collect();
     assert_eq!(answers, all);
-    assert_eq!(engine.cache().state(Block(16)), State::Cached);
-    assert!(engine.is_idle());
+    assert_eq!(host.state(16), State::Cached);
+    assert!(host.engine.is_idle());
     // The next flush says it once more, the one after that does not.
     for (id, error) in [(100, true), (101, false)] {
-        answers.clear();
-        engine.handle(Nanos(2), Input::Flush { id });
-        drain(&mut engine, &mut started, &mut answers);
-        assert_eq!(answers, [(id, error)]);
+        assert_eq!(feed(&mut host, 2, Input::Flush { id }), [(id, error)]);
     }
 }
 
 #[test]
 fn a_write_to_a_wide_stripe_without_parity_holds_what_it_writes_and_nothing_else_of_it() {
-    let mut engine = engine_on("raid0:4x16KiB");
-    let (mut started, mut answers) = (Vec::new(), Vec::new());
-    let read = Access::read(Context(0), Extent::new(0, 16));
-    engine.handle(Nanos(1), Input::Read { id: 0, access: read });
-    drain(&mut engine, &mut started, &mut answers);
-    for command in core::mem::take(&mut started) {
-        engine.handle(Nanos(1), Input::Done { command, status: Status::Ok });
-    }
-    drain(&mut engine, &mut started, &mut answers);
+    let mut host = Hand::new(engine_on("raid0:4x16KiB"));
+    host.read(0, 0, 16);
+    let mut answers = end_all(&mut host);
     let write = |id, block| {
         let access = Access::write(Context(0), Extent::new(block, 1));
         Input::Write { id, access, durable: true }
     };
-    engine.handle(Nanos(2), write(1, 9));
-    drain(&mut engine, &mut started, &mut answers);
+    answers.extend(feed(&mut host, 2, write(1, 9)));
     let held = |engine: &Engine| {
         let is_held = |block: &u64| {
             let (cache, block) = (engine.cache(), Block(*block));
@@ -93,20 +80,18 @@ fn a_write_to_a_wide_stripe_without_parity_holds_what_it_writes_and_nothing_else
         };
         (0..16).filter(is_held).collect::<Vec<u64>>()
     };
-    assert_eq!((held(&engine), started.len()), (vec![9], 1));
+    assert_eq!((held(&host.engine), host.running.len()), (vec![9], 1));
     // What is written meanwhile waits for the job, and then goes together, whatever lies between.
-    engine.handle(Nanos(3), write(2, 14));
-    engine.handle(Nanos(3), write(3, 2));
-    drain(&mut engine, &mut started, &mut answers);
-    assert_eq!(started.len(), 1);
-    engine.handle(Nanos(4), Input::Done { command: started.remove(0), status: Status::Ok });
-    drain(&mut engine, &mut started, &mut answers);
-    assert_eq!(started.len(), 2);
-    for command in core::mem::take(&mut started) {
-        engine.handle(Nanos(5), Input::Done { command, status: Status::Ok });
-    }
-    drain(&mut engine, &mut started, &mut answers);
+    answers.extend(feed(&mut host, 3, write(2, 14)));
+    answers.extend(feed(&mut host, 3, write(3, 2)));
+    assert_eq!(host.running.len(), 1);
+    host.now = Nanos(4);
+    host.end_first();
+    assert_eq!(host.running.len(), 2);
+    answers.extend(host.release_all());
+    answers.extend(end_all(&mut host));
     answers.sort_unstable();
     assert_eq!(answers, [(0, false), (1, false), (2, false), (3, false)]);
-    assert!(engine.is_idle() && held(&engine).is_empty() && engine.cache().dirty_blocks == 0);
+    let engine = &host.engine;
+    assert!(engine.is_idle() && held(engine).is_empty() && engine.cache().dirty_blocks == 0);
 }

@@ -230,7 +230,7 @@ proptest! {
             }
             let mut here = 0;
             for block in 0..200 {
-                if rig.engine.cache().find(Block(block)).is_none() {
+                if rig.hand.engine.cache().find(Block(block)).is_none() {
                     continue;
                 }
                 here += 1;
@@ -241,7 +241,7 @@ proptest! {
             }
             let amp = rig.policy();
             prop_assert_eq!(amp.list.resident(), here, "every page is listed once");
-            prop_assert!(here as u64 <= rig.engine.cache().slots.capacity());
+            prop_assert!(here as u64 <= rig.hand.engine.cache().slots.capacity());
         }
     }
 }

@@ -20,7 +20,7 @@ impl Ledger {
     pub(super) fn read(&mut self, run: Extent, mut missed: impl FnMut(u64, bool)) {
         let (mut commands, mut open) = (0_u64, 0_u64);
         for number in run.start.0 / self.blocks..=(run.end() - 1) / self.blocks {
-            let held = core::mem::replace(self.held.entry(number), true);
+            let held = core::mem::replace(self.held.or_default(number), true);
             if !held {
                 open += self.blocks;
             } else if open > 0 {

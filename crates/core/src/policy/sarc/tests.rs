@@ -35,7 +35,7 @@ impl Rig<Sarc> {
         (sarc.desired, sarc.misses)
     }
     fn is_here(&self, block: u64) -> bool {
-        self.engine.cache().state(Block(block)) != State::Empty
+        self.hand.state(block) != State::Empty
     }
 }
 

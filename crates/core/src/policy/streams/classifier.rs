@@ -76,7 +76,7 @@ impl Classifier {
         let unit = |block: u64| block / self.unit % REGION_UNITS;
         let (first, last) = (unit(part.start.0), unit(part.end() - 1));
         let before = number.checked_sub(1).and_then(|n| self.regions.peek(n)).copied().unwrap_or_default();
-        let region = self.regions.entry(number);
+        let region = self.regions.or_default(number);
         let from = if region.bits != 0 {
             Some(i64::from(region.last))
         } else {
@@ -109,7 +109,7 @@ impl Classifier {
 
     /// Regions remembered.
     #[cfg(test)]
-    pub(super) const fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.regions.len()
     }
 }

@@ -19,7 +19,7 @@ fn fixed(cache_blocks: u64, size: u64) -> Rig<Tap> {
 
 impl Rig<Tap> {
     fn state(&self, block: u64) -> State {
-        self.engine.cache().state(Block(block))
+        self.hand.state(block)
     }
     /// Blocks below `end` that are here.
     fn here(&self, end: u64) -> Vec<u64> {
@@ -200,7 +200,7 @@ fn sequential_hits(policy: impl Policy) -> usize {
             rig.read(VOLUME / 2 + (random >> 33) % (VOLUME / 2), 1);
         }
         let block = (n % 16) * 1_000 + n / 16;
-        hits += usize::from(rig.engine.cache().state(Block(block)) == State::Prefetched);
+        hits += usize::from(rig.hand.engine.cache().state(Block(block)) == State::Prefetched);
         rig.read(block, 1);
     }
     hits
@@ -241,7 +241,7 @@ proptest! {
             prop_assert_eq!(demand + ahead, here.len());
             let tap = rig.policy();
             for &block in &here {
-                let line = rig.engine.cache().find(Block(block)).expect("it is here");
+                let line = rig.hand.engine.cache().find(Block(block)).expect("it is here");
                 let unread = matches!(rig.state(block), State::Prefetched | State::FetchPrefetch);
                 prop_assert_eq!(tap.lists.list_of(key(line)) == AHEAD, unread, "block {}", block);
             }

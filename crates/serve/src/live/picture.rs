@@ -33,7 +33,7 @@ pub(crate) struct Dash {
 
 /// One read, as the picture has it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
+pub(crate) struct Point {
     /// From the beginning of the sample.
     pub(crate) at: Nanos,
     /// Whose.
@@ -44,7 +44,7 @@ pub(crate) struct Place {
 
 /// Draws.
 #[derive(Debug)]
-pub(crate) struct Pen {
+pub(crate) struct Picture {
     dashes: Vec<Dash>,
     /// The reader of each dash.
     whose: Vec<u64>,
@@ -53,21 +53,21 @@ pub(crate) struct Pen {
     seen: u64,
 }
 
-impl Pen {
+impl Picture {
     /// With room for so many dashes.
     pub(crate) const fn new(max: usize) -> Self {
         Self { dashes: Vec::new(), whose: Vec::new(), max, one_in: 1, seen: 0 }
     }
 
     /// A read.
-    pub(crate) fn draw(&mut self, place: Place, kind: u8) {
-        let at = u32::try_from(place.at.0 / 1000).unwrap_or(u32::MAX);
-        let (first, end) = (place.extent.start.0, place.extent.end());
-        let blocks = u32::try_from(place.extent.blocks).unwrap_or(u32::MAX);
+    pub(crate) fn draw(&mut self, point: Point, kind: u8) {
+        let at = u32::try_from(point.at.0 / 1000).unwrap_or(u32::MAX);
+        let (first, end) = (point.extent.start.0, point.extent.end());
+        let blocks = u32::try_from(point.extent.blocks).unwrap_or(u32::MAX);
         let open = self.dashes.len().saturating_sub(OPEN_MAX);
         let recent = self.dashes[open..].iter_mut().zip(&self.whose[open..]).rev();
         for (dash, &whose) in recent {
-            if dash.kind != kind || whose != place.context {
+            if dash.kind != kind || whose != point.context {
                 continue;
             }
             let single = dash.from_us == dash.to_us;
@@ -98,11 +98,11 @@ impl Pen {
             }
         }
         self.dashes.push(Dash { from_us: at, to_us: at, first, blocks, kind, down: false });
-        self.whose.push(place.context);
+        self.whose.push(point.context);
     }
 
     /// Hands over what was drawn, and of how many reads each dash is one; begins anew.
-    pub(crate) fn lift(&mut self) -> (Vec<Dash>, u64) {
+    pub(crate) fn take(&mut self) -> (Vec<Dash>, u64) {
         let dashes = self.dashes.clone();
         let one_in = self.one_in;
         self.dashes.clear();
@@ -116,54 +116,54 @@ impl Pen {
 mod tests {
     use super::*;
 
-    fn place(us: u64, context: u64, first: u64, blocks: u64) -> Place {
-        Place { at: Nanos::from_micros(us), context, extent: Extent::new(first, blocks) }
+    fn point(us: u64, context: u64, first: u64, blocks: u64) -> Point {
+        Point { at: Nanos::from_micros(us), context, extent: Extent::new(first, blocks) }
     }
 
     #[test]
     fn interleaved_sequential_readers_are_a_line_each() {
-        let mut pen = Pen::new(100);
+        let mut picture = Picture::new(100);
         for step in 0..1000 {
-            pen.draw(place(step, 1, step * 2, 2), 1);
-            pen.draw(place(step, 2, 100_000 + step, 1), 1);
-            pen.draw(place(step, 3, 90_000 - step, 1), 1);
+            picture.draw(point(step, 1, step * 2, 2), 1);
+            picture.draw(point(step, 2, 100_000 + step, 1), 1);
+            picture.draw(point(step, 3, 90_000 - step, 1), 1);
         }
-        let (dashes, one_in) = pen.lift();
+        let (dashes, one_in) = picture.take();
         assert_eq!((dashes.len(), one_in), (3, 1));
         let up = Dash { from_us: 0, to_us: 999, first: 0, blocks: 2000, kind: 1, down: false };
         assert_eq!(dashes[0], up);
         assert_eq!((dashes[2].first, dashes[2].blocks, dashes[2].down), (89_001, 1000, true));
-        assert!(pen.lift().0.is_empty());
+        assert!(picture.take().0.is_empty());
     }
 
     #[test]
     fn another_outcome_or_another_reader_begins_another_dash() {
-        let mut pen = Pen::new(100);
+        let mut picture = Picture::new(100);
         for (context, first, kind) in [(1, 0, 3), (1, 1, 1), (2, 2, 1), (2, 3, 1)] {
-            pen.draw(place(0, context, first, 1), kind);
+            picture.draw(point(0, context, first, 1), kind);
         }
-        let seen: Vec<_> = pen.lift().0.iter().map(|dash| (dash.first, dash.blocks, dash.kind)).collect();
+        let seen: Vec<_> = picture.take().0.iter().map(|dash| (dash.first, dash.blocks, dash.kind)).collect();
         assert_eq!(seen, [(0, 1, 3), (1, 1, 1), (2, 2, 1)]);
     }
 
     #[test]
     fn a_line_of_hits_bridges_a_short_wait_and_waits_are_never_joined_over_a_gap() {
-        let mut pen = Pen::new(100);
+        let mut picture = Picture::new(100);
         for step in 0..90 {
-            pen.draw(place(step, 1, step, 1), if step % 30 == 29 { 2 } else { 1 });
+            picture.draw(point(step, 1, step, 1), if step % 30 == 29 { 2 } else { 1 });
         }
-        pen.draw(place(99, 1, 90 + GAP_BLOCKS, 1), 1);
-        let seen: Vec<_> = pen.lift().0.iter().map(|dash| (dash.first, dash.blocks, dash.kind)).collect();
+        picture.draw(point(99, 1, 90 + GAP_BLOCKS, 1), 1);
+        let seen: Vec<_> = picture.take().0.iter().map(|dash| (dash.first, dash.blocks, dash.kind)).collect();
         assert_eq!(seen, [(0, 89, 1), (29, 1, 2), (59, 1, 2), (89, 1, 2), (90 + GAP_BLOCKS, 1, 1)]);
     }
 
     #[test]
     fn of_many_scattered_reads_an_even_choice_is_kept_within_the_bound() {
-        let mut pen = Pen::new(64);
+        let mut picture = Picture::new(64);
         for step in 0..10_000 {
-            pen.draw(place(step, 1, (step * 7919) % 1_000_003 * 10, 1), 3);
+            picture.draw(point(step, 1, (step * 7919) % 1_000_003 * 10, 1), 3);
         }
-        let (dashes, one_in) = pen.lift();
+        let (dashes, one_in) = picture.take();
         assert!((32..=64).contains(&dashes.len()), "{}", dashes.len());
         assert_eq!(one_in, 256);
         let gaps: Vec<u32> = dashes.windows(2).map(|pair| pair[1].from_us - pair[0].from_us).collect();
