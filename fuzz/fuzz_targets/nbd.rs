@@ -4,6 +4,7 @@
 use forerun_serve::nbd::credit::Credit;
 use forerun_serve::nbd::handshake::{Export, Tls, export_flags};
 use forerun_serve::nbd::session::{Ask, Blocks, Memory, Room, Session, Shared, World};
+use forerun_serve::nbd::wire::Run;
 use std::io::IoSlice;
 
 struct Zeros([u8; 4096]);
@@ -34,6 +35,10 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
                 }
                 Ask::Write(ticket, ..) | Ask::Flush(ticket, _) | Ask::Zero(ticket, _) => {
                     session.acknowledge(ticket, None);
+                }
+                Ask::Status(ticket, request) => {
+                    let run = Run { bytes: request.length, flags: 0 };
+                    session.describe(ticket, Ok(&[run]));
                 }
                 Ask::Memory(_) => {
                     let blocks = session.memory_wanted().expect("it asks for some");

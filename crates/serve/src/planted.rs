@@ -52,6 +52,7 @@ bugs! {
     ZeroesAreNothing: "Zeroes are answered as written, and nothing is.",
     ZeroesTakeTheRest: "Zeroes that end within a block take the rest of it along.",
     ZeroesUnlooked: "A command to where somebody writes zeroes is made a hole, whatever else it carries.",
+    HolesAstray: "Holes are told of one block before where they are.",
     ReleasePinned: "The memory of an answer is used again before its client has taken it.",
     ; rare:
     FlushJoinsRunning: "A flush that comes while a sync is under way is answered with it.",

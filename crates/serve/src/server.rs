@@ -283,7 +283,9 @@ impl Server {
             add(listener.as_fd(), Token::Listener(index as u32))?;
         }
         for (index, served) in self.served.iter().enumerate() {
-            add(served.volume.poll_fd(), Token::Members(index as u32))?;
+            for file in served.volume.poll_fds() {
+                add(file, Token::Members(index as u32))?;
+            }
         }
         Ok(())
     }

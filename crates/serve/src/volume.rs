@@ -9,6 +9,7 @@
 //!   write --edges read--> Input::Write --Fill: copied in--> Ready --FUA: sync--> Event::Written
 //!   flush ---> Input::Flush ----> Ready --sync of members--> Event::Flushed
 //!   hint ----> Input::Read -----> Ready, released
+//!   status --> members are asked, not the engine -----------> Event::Mapped
 //! ```
 //!
 //! A member command that fails is read once more, block by block, before a client hears of it: an error in a block that only a
@@ -21,6 +22,7 @@ mod blank;
 mod change;
 mod claims;
 mod health;
+mod map;
 mod patience;
 #[cfg(test)]
 mod rig;
@@ -37,8 +39,9 @@ pub(crate) use write::NewWrite;
 use crate::backend::{Backend, Done, Kind, Lateness, Task, Token, lend_for};
 use crate::live::Watch;
 use crate::log::Log;
+use crate::mapper::Mapper;
 use crate::nbd::session::Blocks;
-use crate::nbd::wire::Errno;
+use crate::nbd::wire::{Errno, Run};
 use crate::planted::{self, Bug};
 use crate::raw::Arena;
 use crate::source::Source;
@@ -49,6 +52,7 @@ use forerun_core::access::{Access, Context, Op};
 use forerun_core::array::Role;
 use forerun_core::engine::{Buffer, Engine, Input, Output, Start, Status};
 use forerun_core::units::{BLOCK_BYTES, Block, Disk, Extent, Nanos};
+use map::Maps;
 use patience::Patience;
 use std::collections::VecDeque;
 use std::io;
@@ -73,6 +77,19 @@ pub(crate) enum Event {
     Written { tag: Tag, error: Option<Errno> },
     /// A flush, likewise.
     Flushed { tag: Tag, error: Option<Errno> },
+    /// Where holes are: runs from the first byte on that was asked about, at least one.
+    Mapped { tag: Tag, result: Result<Vec<Run>, Errno> },
+}
+
+impl Event {
+    /// Who is answered.
+    pub(crate) const fn tag(&self) -> Tag {
+        let (Self::Read { tag, .. }
+        | Self::Written { tag, .. }
+        | Self::Flushed { tag, .. }
+        | Self::Mapped { tag, .. }) = self;
+        *tag
+    }
 }
 
 /// Blocks that are held for a reader.
@@ -134,6 +151,8 @@ pub(crate) struct Volume {
     intake_low: usize,
     writes: Writes,
     syncs: Syncs,
+    maps: Maps,
+    mapper: Mapper,
     log: Option<Log>,
     notes: Vec<String>,
     /// Messages beyond [`NOTES_MAX`].
@@ -206,6 +225,8 @@ impl Volume {
             intake: (first_intake..first_intake + INTAKE_BLOCKS).rev().collect(),
             intake_low: INTAKE_BLOCKS as usize,
             syncs: Syncs::default(),
+            maps: Maps::default(),
+            mapper: Mapper::new()?,
             log: None,
             notes: Vec::new(),
             notes_left_out: 0,
@@ -324,11 +345,13 @@ impl Volume {
             }
             Event::Written { tag, .. } => Event::Written { tag, error: Some(Errno::Io) },
             Event::Flushed { tag, .. } => Event::Flushed { tag, error: Some(Errno::Io) },
+            Event::Mapped { tag, .. } => Event::Mapped { tag, result: Err(Errno::Io) },
         })
     }
 
-    /// The file of [`Volume::poll_fd`] said that something has ended.
+    /// A file of [`Volume::poll_fds`] said that something has ended.
     pub(crate) fn woken(&mut self) {
+        self.mapper.woken();
         self.backend.woken();
     }
 
@@ -340,6 +363,7 @@ impl Volume {
     /// Sends what was started, and takes what has ended.
     pub(crate) fn turn(&mut self) {
         self.backend.kick();
+        self.take_maps();
         if self.in_flight == 0 {
             return;
         }
@@ -370,8 +394,8 @@ impl Volume {
     }
 
     /// What the loop polls for completions.
-    pub(crate) fn poll_fd(&self) -> std::os::fd::BorrowedFd<'_> {
-        self.backend.poll_fd()
+    pub(crate) fn poll_fds(&self) -> [std::os::fd::BorrowedFd<'_>; 2] {
+        [self.backend.poll_fd(), self.mapper.poll_fd()]
     }
 
     /// The engine, for reports.
@@ -390,6 +414,7 @@ impl Volume {
             && self.bad.is_idle()
             && self.syncs.is_idle()
             && self.writes.is_idle()
+            && self.maps.is_idle()
             && self.inputs.is_empty()
     }
 

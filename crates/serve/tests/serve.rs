@@ -17,6 +17,8 @@ mod fake;
 mod faults;
 #[path = "it/floods.rs"]
 mod floods;
+#[path = "it/holes.rs"]
+mod holes;
 #[path = "it/hostile.rs"]
 mod hostile;
 #[path = "it/intake.rs"]

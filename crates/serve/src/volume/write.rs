@@ -139,6 +139,12 @@ impl Writes {
         queued.iter().copied().enumerate().find(|&(_, at)| !full || writes.get(at).new.zeroes.is_none())
     }
 
+    /// What writes that are not answered touch of an extent.
+    pub(super) fn touching(&mut self, extent: Extent) -> Vec<Extent> {
+        let parts = self.writes.iter_mut().map(|write| write.extent.intersect(extent));
+        parts.filter(|part| !part.is_empty()).collect()
+    }
+
     /// How zeroes that lie in an extent of the volume may reach a member; nothing where nobody writes zeroes there.
     pub(super) fn zeroes_in(&mut self, extent: Extent) -> Option<Zeroes> {
         if self.zeroes_flying == 0 {
