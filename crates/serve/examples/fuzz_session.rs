@@ -244,6 +244,25 @@ fn run(rng: &mut Rng, bytes: &[u8]) -> bool {
     served
 }
 
+/// What a server might answer requests with.
+fn replies(rng: &mut Rng) -> Vec<u8> {
+    let mut session = Vec::new();
+    for cookie in 0..rng.below(4) as u64 {
+        let runs: Vec<Run> = (0..rng.below(4)).map(|n| Run { bytes: 4096 << n, flags: n as u32 }).collect();
+        match rng.below(5) {
+            0 => session.extend(error_chunk(Errno::Io, cookie)),
+            1 if !runs.is_empty() => session.extend(status_chunk(cookie, &runs)),
+            2 => {
+                let bytes = rng.below(600) as u32;
+                session.extend(data_chunk(rng.below(2) == 0, cookie, rng.below(1000) as u64, bytes));
+                session.extend(vec![7; bytes as usize]);
+            }
+            _ => session.extend(simple_reply(None, cookie)),
+        }
+    }
+    session
+}
+
 /// What a server might answer: a greeting, answers to GO, replies.
 fn answers(rng: &mut Rng) -> Vec<u8> {
     let mut session = greeting().to_vec();
@@ -264,19 +283,7 @@ fn answers(rng: &mut Rng) -> Vec<u8> {
         session.extend([option, kind, data.len() as u32].iter().flat_map(|n| n.to_be_bytes()));
         session.extend(data);
     }
-    for cookie in 0..rng.below(4) as u64 {
-        let runs: Vec<Run> = (0..rng.below(4)).map(|n| Run { bytes: 4096 << n, flags: n as u32 }).collect();
-        match rng.below(5) {
-            0 => session.extend(error_chunk(Errno::Io, cookie)),
-            1 if !runs.is_empty() => session.extend(status_chunk(cookie, &runs)),
-            2 => {
-                let bytes = rng.below(600) as u32;
-                session.extend(data_chunk(rng.below(2) == 0, cookie, rng.below(1000) as u64, bytes));
-                session.extend(vec![7; bytes as usize]);
-            }
-            _ => session.extend(simple_reply(None, cookie)),
-        }
-    }
+    session.extend(replies(rng));
     session
 }
 
@@ -349,11 +356,16 @@ fn main() -> ExitCode {
         let asks = turn % 2 == 1;
         let mut session = if asks { answers(&mut rng) } else { legal(&mut rng) };
         mutate(&mut rng, &mut session);
-        let feed = |rng: &mut Rng| if asks { ask(rng, &session) } else { run(rng, &session) };
+        let mut answers = replies(&mut rng);
+        mutate(&mut rng, &mut answers);
+        let feed = |rng: &mut Rng| {
+            replied(rng, turn % 8 > 1, &answers);
+            if asks { ask(rng, &session) } else { run(rng, &session) }
+        };
         match catch_unwind(AssertUnwindSafe(|| feed(&mut rng))) {
             Ok(came_to_requests) => opened[usize::from(asks)] += u64::from(came_to_requests),
             Err(_) => {
-                println!("nbd: panics on {session:02x?}");
+                println!("nbd: panics on {session:02x?} or {answers:02x?}");
                 return ExitCode::FAILURE;
             }
         }
