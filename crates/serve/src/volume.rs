@@ -17,11 +17,13 @@
 //! member refuses is an error to its client and to the next flush; a sync that fails with something to lose is for ever,
 //! because the kernel may have dropped what it could not write.
 
+mod ahead;
 mod bad;
 mod blank;
 mod change;
 mod claims;
 mod health;
+mod learn;
 mod map;
 mod patience;
 #[cfg(test)]
@@ -47,11 +49,13 @@ use crate::raw::Arena;
 use crate::source::Source;
 use crate::spec::EngineSpec;
 use crate::ticket::{Id, Tag};
+use ahead::Ahead;
 use bad::BadBlocks;
 use forerun_core::access::{Access, Context, Op};
 use forerun_core::array::Role;
 use forerun_core::engine::{Buffer, Engine, Input, Output, Start, Status};
 use forerun_core::units::{BLOCK_BYTES, Block, Disk, Extent, Nanos};
+use learn::Learn;
 use map::Maps;
 use patience::Patience;
 use std::collections::VecDeque;
@@ -153,6 +157,10 @@ pub(crate) struct Volume {
     syncs: Syncs,
     maps: Maps,
     mapper: Mapper,
+    /// Learns what clients read.
+    learn: Option<Box<Learn>>,
+    /// Reads ahead what it was told that they read.
+    ahead: Option<Box<Ahead>>,
     log: Option<Log>,
     notes: Vec<String>,
     /// Messages beyond [`NOTES_MAX`].
@@ -227,6 +235,8 @@ impl Volume {
             syncs: Syncs::default(),
             maps: Maps::default(),
             mapper: Mapper::new()?,
+            learn: None,
+            ahead: None,
             log: None,
             notes: Vec::new(),
             notes_left_out: 0,
@@ -262,6 +272,8 @@ impl Volume {
 
     /// Somebody wants blocks. Answered by [`Event::Read`] with the tag.
     pub(crate) fn read(&mut self, tag: Tag, context: Context, extent: Extent) {
+        self.learn_wanted(extent);
+        self.ahead_read(extent);
         if self.needs_lost(extent) {
             return self.events.push_back(Event::Read { tag, result: Err(Errno::Io) });
         }
@@ -364,6 +376,7 @@ impl Volume {
     pub(crate) fn turn(&mut self) {
         self.backend.kick();
         self.take_maps();
+        self.go_ahead();
         if self.in_flight == 0 {
             return;
         }
@@ -380,6 +393,7 @@ impl Volume {
             self.ended(end);
         }
         self.done = done;
+        self.go_ahead();
         self.backend.kick();
     }
 
@@ -672,6 +686,9 @@ impl Volume {
                 }
                 self.answered(tag);
                 let result = if error { Err(Errno::Io) } else { Ok(Answer { handle }) };
+                if let Ok(answer) = &result {
+                    self.learn_answered(answer);
+                }
                 if error {
                     self.inputs.push_back(Input::Release { handle });
                 }

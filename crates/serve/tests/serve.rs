@@ -25,6 +25,8 @@ mod hostile;
 mod intake;
 #[path = "it/live.rs"]
 mod live;
+#[path = "it/manifest.rs"]
+mod manifest;
 #[path = "it/member_tls.rs"]
 mod member_tls;
 #[cfg(feature = "objects")]

@@ -55,6 +55,7 @@ impl Server {
             Ask::StartTls => self.start_tls(now, at),
             Ask::Begin => {
                 self.serving += 1;
+                self.volume_of(at).0.welcome();
                 self.send(now, at);
             }
             Ask::Read(request) => self.taken(at, request),
