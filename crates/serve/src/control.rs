@@ -13,7 +13,7 @@
 //! ```
 
 use crate::error::ServeError;
-use crate::figures::Counters;
+use crate::figures::{Counters, LagFigures};
 use crate::metrics::{ExportMetrics, Metrics};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -126,6 +126,12 @@ pub struct ExportStats {
     pub cache_blocks: u64,
     /// Blocks that it may use.
     pub cache_blocks_max: u64,
+    /// How long reads took, where there is a live page (`--http`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lag: Option<LagFigures>,
+    /// And writes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub write_lag: Option<LagFigures>,
 }
 
 impl Stats {
@@ -156,6 +162,8 @@ impl ExportStats {
             counters: export.counters,
             cache_blocks: export.cache_blocks.0,
             cache_blocks_max: export.cache_blocks.1,
+            lag: export.lags.as_ref().map(|lags| lags.0.clone()),
+            write_lag: export.lags.as_ref().map(|lags| lags.1.clone()),
         }
     }
 }

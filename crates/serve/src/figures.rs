@@ -148,6 +148,8 @@ pub struct ExportFigures {
     pub fared: Vec<FaredFigures>,
     /// How long reads took.
     pub lag: LagFigures,
+    /// How long WRITE, WRITE_ZEROES and TRIM took.
+    pub write_lag: LagFigures,
     /// The members.
     pub members: Vec<MemberFigures>,
     /// What the scheme shows, by name.
@@ -244,7 +246,16 @@ mod tests {
             "cache_bytes_max",
             "fared",
             "lag",
-            "reads",
+            "requests",
+            "p50_ns",
+            "p95_ns",
+            "p99_ns",
+            "clients",
+            "steps",
+            "all",
+            "all_waited_ns",
+            "write_lag",
+            "requests",
             "p50_ns",
             "p95_ns",
             "p99_ns",

@@ -141,6 +141,8 @@ pub(crate) struct Sample {
     pub(crate) waits: Waits,
     /// How long they took.
     pub(crate) lag: LagFigures,
+    /// And writes.
+    pub(crate) write_lag: LagFigures,
     /// The members, by their number.
     pub(crate) members: Vec<MemberSums>,
     /// What the scheme shows.
@@ -166,6 +168,9 @@ pub(crate) struct Watch {
     waiting: NumberMap<(Nanos, Fared, u64)>,
     waits: Waits,
     lag: Lag,
+    /// Writes that are not answered, likewise.
+    writing: NumberMap<(Nanos, u64)>,
+    write_lag: Lag,
     members: Vec<Member>,
     reads: Pen,
     ahead: Pen,
@@ -183,6 +188,8 @@ impl Watch {
             waiting: NumberMap::default(),
             waits: Waits::default(),
             lag: Lag::default(),
+            writing: NumberMap::default(),
+            write_lag: Lag::default(),
             members: vec![Member::default(); members],
             reads: Pen::new(READS_MAX),
             ahead: Pen::new(AHEAD_MAX),
@@ -229,6 +236,23 @@ impl Watch {
             self.waits.reads[fared as usize] += 1;
             self.waits.waited[fared as usize] += now.since(since);
         }
+    }
+
+    /// A client writes, or has bytes become zero.
+    pub(crate) fn writing(&mut self, now: Nanos, tag: u64, client: u64) {
+        self.writing.insert(tag, (now, client));
+    }
+
+    /// Its write is answered.
+    pub(crate) fn written(&mut self, now: Nanos, tag: u64) {
+        if let Some((since, client)) = self.writing.remove(&tag) {
+            self.write_lag.add(now, client, now.since(since));
+        }
+    }
+
+    /// How long reads took, and writes.
+    pub(crate) fn lags(&mut self, now: Nanos) -> (LagFigures, LagFigures) {
+        (self.lag.figures(now), self.write_lag.figures(now))
     }
 
     /// A command leaves for a member.
@@ -291,6 +315,7 @@ impl Watch {
             at: now,
             waits: self.waits,
             lag: self.lag.figures(now),
+            write_lag: self.write_lag.figures(now),
             members,
             reads,
             one_in,
@@ -337,6 +362,19 @@ mod tests {
         assert_eq!(late.waits.reads, [0, 1, 0, 1, 0]);
         assert_eq!(late.waits.waited[Fared::Missed as usize], Nanos(100));
         assert_eq!((early.reads.len(), late.reads.len()), (2, 0), "a dash belongs to one sample");
+    }
+
+    #[test]
+    fn a_write_takes_from_its_coming_to_its_answer_and_is_its_clients() {
+        let mut watch = Watch::new(1);
+        watch.writing(Nanos(10), 7, 3);
+        watch.writing(Nanos(10), 8, 4);
+        watch.written(Nanos(10), 8);
+        watch.written(Nanos::from_millis(40), 7);
+        watch.written(Nanos::from_millis(41), 7);
+        let shown = watch.sample(Nanos::from_secs(11), |_| None).write_lag;
+        assert_eq!((shown.requests, shown.all, shown.clients.len()), (2, 2, 2), "each once");
+        assert_eq!((shown.clients[0].client, shown.all_waited_ns), (3, 40_000_000 - 10));
     }
 
     fn start(disk: u16, extent: Extent, read_ahead: bool) -> Start {

@@ -52,9 +52,9 @@ bugs! {
     ZeroesAreNothing: "Zeroes are answered as written, and nothing is.",
     ZeroesTakeTheRest: "Zeroes that end within a block take the rest of it along.",
     ZeroesUnlooked: "A command to where somebody writes zeroes is made a hole, whatever else it carries.",
-    HolesAstray: "Holes are told of one block before where they are.",
     ReleasePinned: "The memory of an answer is used again before its client has taken it.",
     ; rare:
+    HolesAstray: "Holes are told of one block before where they are.",
     FlushJoinsRunning: "A flush that comes while a sync is under way is answered with it.",
     FirstSyncIsHarmless: "A first sync that fails has nothing to lose: what was written before the process began is forgotten.",
     BadIsForgotten: "A block that failed is not remembered: whoever reads beside it waits for it each time.",

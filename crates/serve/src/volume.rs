@@ -347,6 +347,9 @@ impl Volume {
     /// The next answer.
     pub(crate) fn event(&mut self) -> Option<Event> {
         let event = self.events.pop_front()?;
+        if let (Some(watch), Event::Written { tag, .. }) = (&mut self.watch, &event) {
+            watch.written(self.now, Id::Read(*tag, 0).number());
+        }
         if self.spoiled.is_none() {
             return Some(event);
         }

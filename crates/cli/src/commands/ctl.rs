@@ -2,12 +2,14 @@
 //!
 //! Every subcommand is one line to the server's control socket and one line back; this file only words them.
 
+use super::top::lag_words;
 use crate::error::{CliError, Kind};
 use crate::ui::{Style, Ui};
 use clap::{Args, Subcommand};
 use forerun_core::units::BLOCK_BYTES;
 use forerun_serve::control::{ExportState, Request, Stats, ask};
 use forerun_serve::error::ServeError;
+use forerun_serve::figures::LagFigures;
 use forerun_study::human::{self, float};
 use forerun_study::table::{Align, aligned};
 use serde::de::DeserializeOwned;
@@ -218,7 +220,18 @@ fn stats(stats: &Stats, ui: &Ui) -> String {
         stats.clients,
         stats.member_errors
     );
-    head + &table(&header, &rows, ui)
+    let lags = stats.exports.iter().map(|export| {
+        let words = |kind: &str, lag: &Option<LagFigures>| {
+            lag.as_ref().map_or_else(String::new, |lag| lag_words(kind, lag))
+        };
+        let words = words("reads ", &export.lag) + &words("writes ", &export.write_lag);
+        if words.is_empty() {
+            words
+        } else {
+            format!("{}, the last ten seconds:{words}\n", shown(&export.name))
+        }
+    });
+    head + &table(&header, &rows, ui) + &lags.collect::<String>()
 }
 
 fn exports(exports: &[ExportState], ui: &Ui) -> String {

@@ -172,6 +172,7 @@ impl Disks {
 
     /// A process begins on what is there: zeros that never came to a member are nobody's.
     pub(super) fn begin_anew(&mut self) {
+        self.asked.clear();
         self.zeroes.fill(None);
         for (cell, &grain) in self.view.iter().zip(&self.home).filter(|(cell, _)| cell.stamp == ZERO) {
             self.zeroes[grain as usize] = Some(cell.order);

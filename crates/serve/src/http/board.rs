@@ -181,6 +181,7 @@ fn export(seen: &Seen) -> ExportFigures {
             .map(|((&how, reads), waited)| FaredFigures { how: how.to_owned(), reads, waited_ns: waited.0 })
             .collect(),
         lag: sample.lag.clone(),
+        write_lag: sample.write_lag.clone(),
         members: sample.members.iter().enumerate().map(member).collect(),
         gauges: gauges.map(|&(name, value)| (name.to_owned(), value)).collect(),
         decisions: turns.iter().map(Told::from).collect(),

@@ -34,6 +34,10 @@ fn http() -> Http {
             clients: vec![ClientLag { client: 3, p99_ns: 40_000_000, ..ClientLag::default() }],
             ..LagFigures::default()
         },
+        write_lag: LagFigures {
+            clients: vec![ClientLag { client: 4, p95_ns: 20_000_000, ..ClientLag::default() }],
+            ..LagFigures::default()
+        },
         gauges: vec![("n_u", 1.5), ("odd", f64::NAN)],
         decisions: vec![Decision {
             at: Nanos(3),
@@ -170,6 +174,7 @@ fn the_metrics_are_well_formed() {
         "forerun_scheme{export=\"a\\\"b\\\\c\\nd\",name=\"n_u\"} 1.5",
         "forerun_read_latency_seconds_bucket{export=\"a\\\"b\\\\c\\nd\",le=\"+Inf\"} 9",
         "forerun_read_latency_worst_client_seconds{export=\"a\\\"b\\\\c\\nd\",quantile=\"0.99\"} 0.04",
+        "forerun_write_latency_worst_client_seconds{export=\"a\\\"b\\\\c\\nd\",quantile=\"0.95\"} 0.02",
     ] {
         assert!(text.lines().any(|other| other == line), "{line} in\n{text}");
     }

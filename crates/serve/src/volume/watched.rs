@@ -1,7 +1,7 @@
 //! The volume as the live page sees it: it tells its watch what passes, and is asked for a sample now and then.
 
 use super::Volume;
-use crate::live::{Sample, Watch};
+use crate::live::{LagFigures, Sample, Watch};
 use crate::ticket::{Id, Tag};
 use forerun_core::access::{Access, Context};
 use forerun_core::units::Extent;
@@ -28,6 +28,12 @@ impl Volume {
         if let Some(watch) = &mut self.watch {
             watch.answered(self.now, Id::Read(tag, 0).number());
         }
+    }
+
+    /// How long reads took, and writes; nothing where nobody looks.
+    pub(crate) fn lags(&mut self) -> Option<(LagFigures, LagFigures)> {
+        let now = self.now;
+        self.watch.as_mut().map(|watch| watch.lags(now))
     }
 
     /// How the volume stands now; nothing where nobody looks.
