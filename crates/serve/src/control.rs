@@ -8,6 +8,7 @@
 //!   {"command":"stats"}                                  → {"ok":{"clients":3,"exports":[…]}}
 //!   {"command":"exports"}                                → {"ok":[{"name":"a","uri":"…",…}]}
 //!   {"command":"set","export":"a","key":"scheme","value":"none"} → {"ok":{"name":"a","scheme":"none",…}}
+//!   {"command":"watch","export":"a"}                     → {"ok":null}
 //!   {"command":"drop","export":"a"}                      → {"ok":{"dropped_blocks":1234}}
 //!   {"command":"stop"}                                   → {"ok":null}
 //! ```
@@ -45,6 +46,11 @@ pub enum Request {
         key: String,
         /// To what.
         value: String,
+    },
+    /// From now on how long requests take is counted, and is in [`Stats`]: where there is a live page it is already.
+    Watch {
+        /// Name of the export; not needed where there is one.
+        export: Option<String>,
     },
     /// Everything that can leave the cache leaves.
     Drop {
@@ -126,7 +132,7 @@ pub struct ExportStats {
     pub cache_blocks: u64,
     /// Blocks that it may use.
     pub cache_blocks_max: u64,
-    /// How long reads took, where there is a live page (`--http`).
+    /// How long reads took, where there is a live page (`--http`) or somebody has asked for it ([`Request::Watch`]).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lag: Option<LagFigures>,
     /// And writes.

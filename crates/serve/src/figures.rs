@@ -156,6 +156,18 @@ pub struct ExportFigures {
     pub gauges: BTreeMap<String, f64>,
     /// The last turns of the scheme's switches, oldest first.
     pub decisions: Vec<Told>,
+    /// When an operator changed the scheme or a parameter of it, oldest first: the last few.
+    pub changes: Vec<ChangeFigures>,
+}
+
+/// Another scheme.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ChangeFigures {
+    /// Since the server began, nanoseconds; at most half a second late.
+    pub at_ns: u64,
+    /// The scheme from then on.
+    pub scheme: String,
 }
 
 /// Reads that fared alike: by the worst of their blocks.
@@ -266,6 +278,7 @@ mod tests {
             "members",
             "gauges",
             "decisions",
+            "changes",
         ];
         assert_eq!(names(&ExportFigures::default()), [&before[..], &COUNTERS, &after].concat());
         let stats = crate::control::ExportStats::default();

@@ -280,7 +280,8 @@ impl Watch {
     pub(crate) fn ended(&mut self, now: Nanos, disk: usize, left: Nanos, bytes: u64, write: bool) {
         let Some(member) = self.members.get_mut(disk) else { return };
         let sums = &mut member.sums;
-        sums.queue -= 1;
+        // What was under way before somebody looked was not seen to leave.
+        sums.queue = sums.queue.saturating_sub(1);
         sums.took += now.since(left);
         if write {
             sums.writes += 1;

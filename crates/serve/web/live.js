@@ -368,6 +368,7 @@ function show() {
     choice.replaceChildren(...stats.exports.map((e, i) => new Option(e.name || "(default)", i)));
   }
   set("foot", `Forerun ${stats.forerun}: ${bytes(stats.resident_bytes)} resident, ${duration(stats.cpu_ns)} of processor time.`);
+  marks = view.changes;
   verdict(view);
   tiles(view);
   charts(view);

@@ -2,6 +2,8 @@
 //!
 //! Every subcommand is one line to the server's control socket and one line back; this file only words them.
 
+mod trial;
+
 use super::top::lag_words;
 use crate::error::{CliError, Kind};
 use crate::ui::{Style, Ui};
@@ -70,6 +72,12 @@ enum CtlCommand {
         #[arg(long, value_name = "NAME")]
         export: Option<String>,
     },
+    /// Try another scheme in turns with the one that there is, and keep the one whose readers wait less
+    #[command(
+        after_help = "Examples:\n  forerun ctl try asp+msp\n  forerun ctl try linux-6 --for 10m --export archive --html trial.html\n\n\
+        Clients are served all the time. The scheme that was there stays unless it is shown that readers wait less under the new one."
+    )]
+    Try(trial::TryArgs),
     /// Empty the cache of what can leave it
     #[command(after_help = "Example:\n  forerun ctl drop")]
     Drop {
@@ -96,6 +104,7 @@ pub(crate) fn run(args: &CtlArgs, ui: &Ui) -> Result<(), CliError> {
         None => the_one_server()?,
     };
     let request = match &args.command {
+        CtlCommand::Try(trial) => return ui.print(&trial::run(&path, trial, ui.json)?),
         CtlCommand::Stats => Request::Stats,
         CtlCommand::Exports => Request::Exports,
         CtlCommand::Set { key, value, export } => {
@@ -104,10 +113,7 @@ pub(crate) fn run(args: &CtlArgs, ui: &Ui) -> Result<(), CliError> {
         CtlCommand::Drop { export } => Request::Drop { export: export.clone() },
         CtlCommand::Stop => Request::Stop,
     };
-    let answer = ask(&path, &request).map_err(|problem| match problem {
-        ServeError::Option { why, .. } => CliError::usage("ctl", why, ""),
-        other => CliError::new(Kind::Failure, "", other, ""),
-    })?;
+    let answer = ask(&path, &request).map_err(refused)?;
     if ui.json {
         return ui.print_json(&answer);
     }
@@ -119,9 +125,17 @@ pub(crate) fn run(args: &CtlArgs, ui: &Ui) -> Result<(), CliError> {
             let blocks = answer["dropped_blocks"].as_u64().unwrap_or(0);
             format!("{} have left the cache\n", human::bytes(float(blocks * BLOCK_BYTES)))
         }
-        CtlCommand::Stop => String::new(),
+        CtlCommand::Stop | CtlCommand::Try(_) => String::new(),
     };
     ui.print(&text)
+}
+
+/// What a server has refused, or why it did not answer.
+fn refused(problem: ServeError) -> CliError {
+    match problem {
+        ServeError::Option { why, .. } => CliError::usage("ctl", why, ""),
+        other => CliError::new(Kind::Failure, "", other, ""),
+    }
 }
 
 fn parse<T: DeserializeOwned>(answer: Value) -> Result<T, CliError> {

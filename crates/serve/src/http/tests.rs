@@ -111,7 +111,11 @@ fn another_scheme_takes_the_reasons_of_the_one_before_away() {
     http.board().about(0, "asp", || unreachable!("it is known"));
     assert_eq!(scheme(&get(&http, "/stats.json")), ("asp".to_owned(), 1));
     http.board().about(0, "none", || About { scheme: "none".into(), ..About::default() });
-    assert_eq!(scheme(&get(&http, "/stats.json")), ("none".to_owned(), 0));
+    let text = get(&http, "/stats.json");
+    assert_eq!(scheme(&text), ("none".to_owned(), 0));
+    let figures: crate::figures::Figures = serde_json::from_str(body(&text)).expect("its shape");
+    let changes: Vec<&str> = figures.exports[0].changes.iter().map(|change| change.scheme.as_str()).collect();
+    assert_eq!(changes, ["none"], "the first scheme is no change");
 }
 
 #[test]

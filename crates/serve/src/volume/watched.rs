@@ -10,7 +10,7 @@ impl Volume {
     /// From now on somebody looks.
     pub(crate) fn watch(&mut self) {
         let members = usize::from(self.source.array.disks());
-        self.watch = Some(Box::new(Watch::new(members)));
+        self.watch.get_or_insert_with(|| Box::new(Watch::new(members)));
     }
 
     /// A read that the watch has been told of.
