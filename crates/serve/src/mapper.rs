@@ -16,9 +16,12 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 /// Most runs of one answer. Who wants more asks for what is behind them.
 const RUNS_MAX: usize = 256;
 
+/// What the thread is asked, and the file that it asks about it.
+type Asked = (Question, Arc<File>);
+
 /// The thread, and the way to it and back.
 pub(crate) struct Mapper {
-    way: Option<(Sender<(Question, Arc<File>)>, Receiver<Mapped>)>,
+    way: Option<(Sender<Asked>, Receiver<Mapped>)>,
     /// Readable when there are answers.
     event: Arc<OwnedFd>,
 }
@@ -33,7 +36,7 @@ impl Mapper {
     /// Asks. False where there can be no thread: then nothing is known.
     pub(crate) fn ask(&mut self, question: Question, file: Arc<File>) -> bool {
         if self.way.is_none() {
-            let (ask, asked) = channel::<(Question, Arc<File>)>();
+            let (ask, asked) = channel::<Asked>();
             let (tell, told) = channel();
             let event = Arc::clone(&self.event);
             let work = move || {

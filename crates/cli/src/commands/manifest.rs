@@ -334,9 +334,11 @@ fn show(args: &ShowArgs, ui: &Ui) -> Result<(), CliError> {
     let mut text = format!("{}\n", ui.paint(Style::Bold, &manifest.key.to_string()));
     // Writing to a string cannot fail, here and below.
     let _ = writeln!(text, "  recordings  {}", manifest.recordings);
-    let files = human::count(manifest.files.len() as u64);
-    let _ = writeln!(text, "  files       {files}, {}", bytes(manifest.file_pages()));
-    let _ = writeln!(text, "  metadata    {}", bytes(manifest.metadata_pages()));
+    if manifest.exports.is_empty() || !manifest.files.is_empty() {
+        let files = human::count(manifest.files.len() as u64);
+        let _ = writeln!(text, "  files       {files}, {}", bytes(manifest.file_pages()));
+        let _ = writeln!(text, "  metadata    {}", bytes(manifest.metadata_pages()));
+    }
     for fs in &manifest.file_systems {
         let _ = writeln!(text, "  on          {} at {} ({})", fs.kind, fs.mount.display(), hex(fs.uuid));
     }
@@ -352,7 +354,12 @@ fn show(args: &ShowArgs, ui: &Ui) -> Result<(), CliError> {
     }
     for run in &manifest.history {
         let how = if run.replayed { "read ahead of" } else { "left alone" };
-        let _ = write!(text, "  run         {how}: {}, waited {}", nanos(run.elapsed), nanos(run.waited));
+        let _ = write!(text, "  run         {how}: {}", nanos(run.elapsed));
+        if manifest.exports.is_empty() {
+            let _ = write!(text, ", waited {}", nanos(run.waited));
+        } else if run.replayed {
+            let _ = write!(text, ", {} read ahead, of it {} used", bytes(run.loaded), bytes(run.used));
+        }
         if run.without > 0 {
             let _ = write!(text, ", without {} (hold-out)", nanos(run.without));
         }

@@ -30,6 +30,9 @@ const DUE_BLOCKS: u64 = 2048;
 /// One block in so many must have been.
 const USED_ONE_IN: u64 = 4;
 
+/// Most stretches, and most blocks of them all: 16 GiB, and 30 MiB of memory; of more, those that were wanted first.
+const STRETCHES_MAX: usize = 1 << 18;
+const BLOCKS_MAX: u64 = 1 << 22;
 /// Parts of the order in which is counted.
 const PARTS: usize = 256;
 
@@ -81,22 +84,25 @@ impl Ahead {
     fn new(export: &Export, recordings: u16) -> Self {
         let seen = |run: &&forerun_manifest::Run| run.seen.saturating_mul(2) >= recordings;
         let mut runs: Vec<_> = export.runs.iter().filter(seen).collect();
-        let mut before_in_place = 0;
-        let mut named = Vec::with_capacity(runs.len());
-        for run in &runs {
-            let extent = Extent::new(run.first, run.pages);
-            named.push(Named { extent, before_in_place, before_in_order: 0 });
-            before_in_place += run.pages;
-        }
         runs.sort_by_key(|run| run.rank);
-        let (mut before, mut steps) = (0, VecDeque::new());
-        for run in &runs {
-            let at = named.partition_point(|one| one.extent.start.0 < run.first);
-            named[at].before_in_order = before;
-            before += run.pages;
-            steps.extend(by_region(Extent::new(run.first, run.pages)));
+        runs.truncate(STRETCHES_MAX);
+        let (mut before, mut named, mut steps) = (0, Vec::with_capacity(runs.len()), VecDeque::new());
+        for run in runs {
+            let extent = Extent::new(run.first, run.pages.min(BLOCKS_MAX - before));
+            if extent.is_empty() {
+                break;
+            }
+            named.push(Named { extent, before_in_place: 0, before_in_order: before });
+            before += extent.blocks;
+            steps.extend(by_region(extent));
         }
-        let blocks = usize::try_from(before).expect("an export is addressed");
+        named.sort_by_key(|named| named.extent.start);
+        let mut before_in_place = 0;
+        for named in &mut named {
+            named.before_in_place = before_in_place;
+            before_in_place += named.extent.blocks;
+        }
+        let blocks = before as usize;
         let mut ahead = Self {
             named,
             steps,
@@ -257,11 +263,10 @@ impl Volume {
             return Ok(());
         }
         let ahead = Ahead::new(export, manifest.recordings);
-        let mib = ahead.asked.len() as u64 * BLOCK_BYTES >> 20;
-        self.say(format!(
-            "{shown}: {mib} MiB are read ahead, as {} starts have read them",
-            manifest.recordings
-        ));
+        let mib = (ahead.asked.len() as u64 * BLOCK_BYTES) >> 20;
+        let starts = manifest.recordings;
+        let whose = if starts == 1 { "one start has".into() } else { format!("{starts} starts have") };
+        self.say(format!("{shown}: {mib} MiB are read ahead, as {whose} read them"));
         self.ahead = Some(Box::new(ahead));
         Ok(())
     }
@@ -328,7 +333,7 @@ impl Volume {
         let Some(ahead) = &mut self.ahead else { return };
         ahead.over = true;
         let (blocks, stale) = (ahead.asked_blocks, ahead.stale());
-        let mib = blocks * BLOCK_BYTES >> 20;
+        let mib = (blocks * BLOCK_BYTES) >> 20;
         let changed = if stale == 0 {
             String::new()
         } else {
@@ -373,6 +378,13 @@ mod tests {
         let mut ahead = Ahead::new(&export, 4);
         let next = |ahead: &mut Ahead| ahead.next(9).map(|extent| extent.start.0);
         assert_eq!([next(&mut ahead), next(&mut ahead), next(&mut ahead)], [Some(5), Some(9), None]);
+    }
+
+    #[test]
+    fn of_more_than_there_is_memory_for_the_first_are_taken() {
+        let mut ahead = ahead(&[(0, BLOCKS_MAX - 1), (1 << 30, 5), (1 << 31, 5)], &[]);
+        let (blocks, last) = (ahead.asked.len() as u64, std::iter::from_fn(|| ahead.next(u64::MAX)).last());
+        assert_eq!((blocks, last), (BLOCKS_MAX, Some(Extent::new(1 << 30, 1))));
     }
 
     #[test]

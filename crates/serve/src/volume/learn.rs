@@ -217,7 +217,7 @@ impl Volume {
             _ => newer,
         };
         write(&learn.path, &manifest)?;
-        let (mib, starts) = (learn.blocks * BLOCK_BYTES >> 20, manifest.recordings);
+        let (mib, starts) = ((learn.blocks * BLOCK_BYTES) >> 20, manifest.recordings);
         let from = if starts == 1 { "one start".into() } else { format!("{starts} starts") };
         self.say(format!("{}: {mib} MiB were read; it has {from}", learn.path.display()));
         Ok(())
