@@ -221,9 +221,9 @@ impl Watch {
         let Some((tag, _)) = self.asking.take() else { return };
         if self.answered {
             self.waits.reads[fared as usize] += 1;
-            self.lag.add(now, context.0, Nanos::ZERO);
+            self.lag.add(now, context.process(), Nanos::ZERO);
         } else {
-            self.waiting.insert(tag, (now, fared, context.0));
+            self.waiting.insert(tag, (now, fared, context.process()));
         }
     }
 
@@ -376,6 +376,12 @@ mod tests {
         let shown = watch.sample(Nanos::from_secs(11), |_| None).write_lag;
         assert_eq!((shown.requests, shown.all, shown.clients.len()), (2, 2, 2), "each once");
         assert_eq!((shown.clients[0].client, shown.all_waited_ns), (3, 40_000_000 - 10));
+        let (mut watch, none) = (Watch::new(1), Outcomes::default());
+        watch.asking(7, Extent::new(0, 1));
+        watch.asked(Nanos(10), Context::new(5, 0), Extent::new(0, 1), &none, &outcomes(0, 0, 0, 1));
+        watch.answered(Nanos(20), 7);
+        let shown = watch.sample(Nanos::from_secs(11), |_| None).lag;
+        assert_eq!(shown.clients[0].client, 5, "a client by the number that it came in with");
     }
 
     fn start(disk: u16, extent: Extent, read_ahead: bool) -> Start {

@@ -163,7 +163,7 @@ impl Volume {
         let intake = if new.zeroes.is_some() { 0 } else { extent.blocks };
         self.learn_written(extent);
         if let Some(watch) = &mut self.watch {
-            watch.writing(self.now, Id::Read(new.tag, 0).number(), new.context.0);
+            watch.writing(self.now, Id::Read(new.tag, 0).number(), new.context.process());
         }
         assert_eq!(new.intake.len() as u64, intake, "one intake block for each block touched");
         // What is written now could no more be made durable than what was lost; and nobody knows when a member will answer.
