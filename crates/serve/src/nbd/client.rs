@@ -255,7 +255,7 @@ pub enum Step {
     More,
     /// A message was dealt with; there may be more in the buffer.
     Again,
-    /// What is to be sent goes out, then TLS begins, and [`Opening::go`] goes on under it. Bytes that are here already are
+    /// What is to be sent goes out, then TLS begins, and [`Opening::begin`] goes on under it. Bytes that are here already are
     /// none of it: nobody has asked for them.
     StartTls,
     /// Requests may be sent.
