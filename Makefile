@@ -20,7 +20,7 @@ FIRST ?= 0
 # Kills of `make crash-binary`, of each kind of member: 50 take less than two minutes, a soak is 1000.
 CYCLES ?= 50
 
-.PHONY: help deps build demo test lint fmt docs tidy test-arrays deny fuzz miri bench-sim record-demo-trace record-traces docs-figures docs-check reproduce install clean soak-serve soak-crash crash-binary crash-table bench-serve bench-policies bench-streams bench-watch bench-device bench-advise compare-kernel figure-live matrix matrix-quick matrix-cells
+.PHONY: help deps build demo test lint fmt docs tidy test-arrays deny fuzz miri bench-sim record-demo-trace record-traces docs-figures docs-check reproduce install clean soak-serve soak-crash crash-binary crash-table bench-serve bench-policies bench-streams bench-watch bench-device bench-advise bench-manifest compare-kernel figure-live matrix matrix-quick matrix-cells
 
 help: ## List the entry points
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-20s %s\n", $$1, $$2}'
@@ -110,6 +110,11 @@ bench-advise: build ## Whether what advise says of read_ahead_kb comes true: pro
 	cargo build --release --locked -p forerun-rig
 	@mkdir -p $(OUT)/bench
 	@scripts/bench-advise.py | tee $(OUT)/bench/advise.txt
+
+bench-manifest: build ## What a manifest earns at a start: a program from a file system on a far store and on a slow disk (root, FUSE; some minutes)
+	@scripts/install-deps.sh clients
+	@mkdir -p $(OUT)/bench
+	@scripts/bench-manifest.py | tee $(OUT)/bench/manifest.txt
 
 compare-kernel: deps ## Whether the running kernel reads ahead page for page as linux-6 says (Linux 6.12, ext4 or xfs)
 	@scripts/compare-kernel.sh

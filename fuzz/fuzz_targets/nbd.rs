@@ -3,7 +3,9 @@
 
 use forerun_serve::nbd::credit::Credit;
 use forerun_serve::nbd::handshake::{Export, Tls, export_flags};
+use forerun_serve::nbd::replies::{Got, Replies, What};
 use forerun_serve::nbd::session::{Ask, Blocks, Memory, Room, Session, Shared, World};
+use forerun_serve::nbd::wire::Run;
 use std::io::IoSlice;
 
 struct Zeros([u8; 4096]);
@@ -35,6 +37,10 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
                 Ask::Write(ticket, ..) | Ask::Flush(ticket, _) | Ask::Zero(ticket, _) => {
                     session.acknowledge(ticket, None);
                 }
+                Ask::Status(ticket, request) => {
+                    let run = Run { bytes: request.length, flags: 0 };
+                    session.describe(ticket, Ok(&[run]));
+                }
                 Ask::Memory(_) => {
                     let blocks = session.memory_wanted().expect("it asks for some");
                     session.grant(vec![0; blocks]);
@@ -60,6 +66,21 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
         };
         session.received(took);
         rest = &rest[took..];
+    }
+    // What a far server answers, from the same bytes.
+    let (mut replies, mut got, mut rest) = (Replies::new(true), Got::default(), data);
+    while !rest.is_empty() {
+        let room = replies.room();
+        let take = rest.len().min(room.len());
+        room[..take].copy_from_slice(&rest[..take]);
+        rest = &rest[take..];
+        let Ok(part) = replies.got(take) else { break };
+        if let Some(What::Data(first, bytes)) = part.map(|part| part.what) {
+            if got.take(first, bytes, 1 << 20).is_err() {
+                break;
+            }
+            rest = &rest[(bytes as usize).min(rest.len())..];
+        }
     }
     session.hang_up(&mut shared);
     assert!(session.is_done(), "nothing is in anybody's hands");

@@ -43,6 +43,7 @@ pub(crate) fn write(path: &Path, volume_bytes: u64, way: &[Extent]) -> Result<()
         name: VOLUME.into(),
         bytes: volume_bytes,
         runs: run::pack(runs.collect()),
+        ..Export::default()
     });
     manifest.recordings = 1;
     manifest.tidy();

@@ -35,6 +35,8 @@ mod stumbles;
 mod sweep;
 #[path = "it/top.rs"]
 mod top;
+#[path = "it/trial.rs"]
+mod trial;
 #[path = "it/watching.rs"]
 mod watching;
 

@@ -147,6 +147,7 @@ impl Engine {
             Input::Wake => self.parts.wake(now),
             Input::Synced { sync, failed } => self.parts.synced(sync, failed),
             Input::Gone { extent } => self.parts.gone(now, extent),
+            Input::Ahead { context, extent } => self.parts.ahead(now, context, extent),
             Input::Limits(limits) => self.parts.limit(now, limits),
             Input::Switch { scheme, layer } => {
                 self.parts.switch(now, scheme, layer);

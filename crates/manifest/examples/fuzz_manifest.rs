@@ -7,7 +7,7 @@
 #![expect(clippy::print_stdout, reason = "a program that reports to a person")]
 
 use forerun_manifest::format::{body, decode_body};
-use forerun_manifest::{Export, File, FileState, FileSystem, History, Key, Manifest, Run};
+use forerun_manifest::{Export, File, FileState, FileSystem, History, Key, Manifest, Run, Sample};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 
@@ -53,7 +53,13 @@ fn legal(rng: &mut Rng) -> Manifest {
         let path = format!("/a/b{inode}").into();
         manifest.files.push(File { file_system: 0, inode, state, path, handle, runs: runs(rng) });
     }
-    manifest.exports.push(Export { name: "x".into(), bytes: 4096, runs: runs(rng) });
+    manifest.exports.push(Export {
+        name: "x".into(),
+        bytes: 4096,
+        runs: runs(rng),
+        samples: (0..rng.below(4) as u64).map(|n| Sample { block: n * 300, sum: n }).collect(),
+        pace: (0..rng.below(4) as u32).collect(),
+    });
     manifest
 }
 

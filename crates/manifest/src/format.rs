@@ -4,7 +4,9 @@
 //! and of the unpacked body, and every number is checked against what follows it. A file of a later version is refused too,
 //! by name; a later field goes behind the last one of the body, with a new version.
 
-use crate::manifest::{Export, File, FileState, FileSystem, HISTORY_MAX, History, Key, Manifest};
+use crate::manifest::{
+    Export, File, FileState, FileSystem, HISTORY_MAX, History, Key, Manifest, PACE_MAX, Sample,
+};
 use crate::run::{self, Run};
 use crate::wire::{Reader, put, put_bytes, put_signed};
 use sha2::{Digest as _, Sha256};
@@ -17,7 +19,7 @@ use std::path::{Path, PathBuf};
 /// The first eight bytes.
 pub const MAGIC: [u8; 8] = *b"FORERUNM";
 /// The version that is written, and the latest that is read.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 /// Bytes of the header.
 pub const HEADER_BYTES: usize = 56;
 /// Largest body, unpacked: a manifest of a million files takes less.
@@ -102,6 +104,7 @@ impl Manifest {
             put(&mut body, export.bytes);
             put_runs(&mut body, &export.runs);
         }
+        self.exports.iter().for_each(|export| put_samples(&mut body, export));
         assert!(body.len() as u64 <= BODY_BYTES_MAX, "a manifest beyond {BODY_BYTES_MAX} bytes");
         let mut out = header(body.len() as u64, &body);
         out.extend(zstd::bulk::compress(&body, LEVEL).expect("memory to memory cannot fail"));
@@ -113,7 +116,7 @@ impl Manifest {
     /// # Errors
     /// [`FormatError`]: whatever is not exactly what [`Manifest::encode`] writes.
     pub fn decode(bytes: &[u8]) -> Result<Self, FormatError> {
-        let body = unpack(bytes)?;
+        let (version, body) = unpack(bytes)?;
         let mut reader = Reader(&body);
         let read = |reader: &mut Reader<'_>| -> Result<Self, &'static str> {
             let mut manifest = Self::new(key(reader).ok_or("the key")?);
@@ -132,6 +135,11 @@ impl Manifest {
             }
             for _ in 0..reader.count(FEW_MAX).ok_or("the number of exports")? {
                 manifest.exports.push(export(reader).ok_or("an export")?);
+            }
+            if version > 1 {
+                for export in &mut manifest.exports {
+                    samples(reader, export).ok_or("the samples of an export")?;
+                }
             }
             if reader.0.is_empty() { Ok(manifest) } else { Err("the end, where more follows") }
         };
@@ -174,9 +182,13 @@ impl Key {
 
 /// The header of a body.
 fn header(bytes: u64, body: &[u8]) -> Vec<u8> {
+    header_of(VERSION, bytes, body)
+}
+
+fn header_of(version: u16, bytes: u64, body: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(HEADER_BYTES);
     out.extend(MAGIC);
-    out.extend(VERSION.to_le_bytes());
+    out.extend(version.to_le_bytes());
     out.extend([0; 6]);
     out.extend(bytes.to_le_bytes());
     let sum = sum(&out, body);
@@ -188,15 +200,15 @@ fn sum(front: &[u8], body: &[u8]) -> [u8; 32] {
     Sha256::new().chain_update(front).chain_update(body).finalize().into()
 }
 
-/// The body, if the header vouches for it.
-fn unpack(bytes: &[u8]) -> Result<Vec<u8>, FormatError> {
+/// The version and the body, if the header vouches for it.
+fn unpack(bytes: &[u8]) -> Result<(u16, Vec<u8>), FormatError> {
     let cut = FormatError::Cut { bytes: bytes.len() };
     if !bytes.starts_with(&MAGIC[..bytes.len().min(MAGIC.len())]) {
         return Err(FormatError::Magic);
     }
     let (header, packed) = bytes.split_at_checked(HEADER_BYTES).ok_or(cut)?;
     let found = u16::from_le_bytes([header[8], header[9]]);
-    if found != VERSION {
+    if !(1..=VERSION).contains(&found) {
         return Err(FormatError::Version { found });
     }
     let size = u64::from_le_bytes(header[16..24].try_into().expect("eight bytes"));
@@ -213,7 +225,7 @@ fn unpack(bytes: &[u8]) -> Result<Vec<u8>, FormatError> {
     if header[SUM] != sum(&header[..SUM.start], &body) {
         return Err(FormatError::Sum);
     }
-    Ok(body)
+    Ok((found, body))
 }
 
 fn put_key(out: &mut Vec<u8>, key: &Key) {
@@ -274,7 +286,43 @@ fn file_system(reader: &mut Reader<'_>) -> Option<FileSystem> {
 }
 
 fn export(reader: &mut Reader<'_>) -> Option<Export> {
-    Some(Export { name: text(reader)?, bytes: reader.number()?, runs: runs(reader)? })
+    Some(Export { name: text(reader)?, bytes: reader.number()?, runs: runs(reader)?, ..Export::default() })
+}
+
+/// Samples by the gaps between their blocks, and after how long each part was wanted, by the time since the part before.
+fn put_samples(out: &mut Vec<u8>, export: &Export) {
+    let sorted = export.samples.windows(2).all(|two| two[0].block < two[1].block);
+    let paced = export.pace.is_sorted() && export.pace.len() <= PACE_MAX;
+    assert!(sorted && paced && export.samples.len() <= ENTRIES_MAX, "samples or times that are in no order");
+    put(out, export.samples.len() as u64);
+    let mut before = 0;
+    for sample in &export.samples {
+        put(out, sample.block - before);
+        out.extend_from_slice(&sample.sum.to_le_bytes());
+        before = sample.block;
+    }
+    put(out, export.pace.len() as u64);
+    let mut before = 0;
+    for &time in &export.pace {
+        put(out, u64::from(time - before));
+        before = time;
+    }
+}
+
+fn samples(reader: &mut Reader<'_>, export: &mut Export) -> Option<()> {
+    let mut block = 0_u64;
+    for index in 0..reader.count(ENTRIES_MAX)? {
+        let gap = reader.number()?;
+        block = block.checked_add(gap).filter(|_| gap > 0 || index == 0)?;
+        let sum = u64::from_le_bytes(reader.take(8)?.try_into().ok()?);
+        export.samples.push(Sample { block, sum });
+    }
+    let mut time = 0_u32;
+    for _ in 0..reader.count(PACE_MAX)? {
+        time = time.checked_add(reader.narrow()?)?;
+        export.pace.push(time);
+    }
+    Some(())
 }
 
 /// Files in order, each told by how it differs from the one before.
@@ -385,7 +433,7 @@ pub fn decode_body(body: &[u8]) -> Result<Manifest, FormatError> {
 /// # Errors
 /// As of [`Manifest::decode`].
 pub fn body(bytes: &[u8]) -> Result<Vec<u8>, FormatError> {
-    unpack(bytes)
+    unpack(bytes).map(|(_, body)| body)
 }
 
 #[cfg(test)]

@@ -22,5 +22,5 @@ pub mod merge;
 pub mod run;
 mod wire;
 
-pub use manifest::{Export, File, FileState, FileSystem, History, Key, Manifest, Stale};
+pub use manifest::{Export, File, FileState, FileSystem, History, Key, Manifest, Sample, Stale};
 pub use run::Run;

@@ -1,6 +1,8 @@
 //! The whole: whose reads these are, and what was read of which file, file system and export.
 
 use crate::run::{self, Run};
+use sha2::{Digest as _, Sha256};
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -131,6 +133,62 @@ pub struct Export {
     pub bytes: u64,
     /// Its blocks of 4 KiB.
     pub runs: Vec<Run>,
+    /// What some of these blocks held, at most one of each [`REGION_BLOCKS`], by block.
+    pub samples: Vec<Sample>,
+    /// After how many milliseconds from the first client's arrival on each part of its blocks was wanted: of equal parts, the
+    /// first first; at most [`PACE_MAX`].
+    pub pace: Vec<u32>,
+}
+
+/// Blocks of an export that are judged by one sample: 1 MiB.
+pub const REGION_BLOCKS: u64 = 256;
+/// Most parts of [`Export::pace`].
+pub const PACE_MAX: usize = 64;
+
+/// What a block held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Sample {
+    /// Which.
+    pub block: u64,
+    /// See [`Sample::of`].
+    pub sum: u64,
+}
+
+impl Sample {
+    /// Of a block with these bytes: the first eight bytes of their SHA-256, as a little-endian number.
+    #[must_use]
+    pub fn of(block: u64, bytes: &[u8]) -> Self {
+        let sum = Sha256::digest(bytes);
+        Self { block, sum: u64::from_le_bytes(sum[..8].try_into().expect("eight bytes")) }
+    }
+
+    /// Which region it speaks of.
+    #[must_use]
+    pub const fn region(&self) -> u64 {
+        self.block / REGION_BLOCKS
+    }
+}
+
+impl Export {
+    /// Takes a newer recording of the same export in.
+    pub(crate) fn unite(&mut self, newer: Self) {
+        self.runs = run::union(&self.runs, &newer.runs);
+        let regions: BTreeSet<u64> = newer.samples.iter().map(Sample::region).collect();
+        self.samples.retain(|sample| !regions.contains(&sample.region()));
+        self.samples.extend(newer.samples);
+        self.samples.sort_unstable_by_key(|sample| sample.block);
+        self.pace = newer.pace;
+    }
+
+    /// Forgets samples of blocks that it has no more.
+    fn tidy(&mut self) {
+        let has = |block: u64| {
+            let at = self.runs.partition_point(|run| run.end() <= block);
+            self.runs.get(at).is_some_and(|run| run.first <= block)
+        };
+        let samples = std::mem::take(&mut self.samples);
+        self.samples = samples.into_iter().filter(|sample| has(sample.block)).collect();
+    }
 }
 
 /// How one run went.
@@ -225,6 +283,7 @@ impl Manifest {
         self.all_runs_mut().for_each(|runs| runs.retain(|run| run.seen > least || run.seen >= FORGET_BELOW));
         self.files.retain(|file| !file.runs.is_empty());
         self.files.sort_by_key(|file| (file.file_system, file.inode));
+        self.exports.iter_mut().for_each(Export::tidy);
         self.exports.sort_by(|a, b| a.name.cmp(&b.name));
         let mut ranks: Vec<u32> = self.all_runs().flatten().map(|run| run.rank).collect();
         ranks.sort_unstable();
@@ -260,6 +319,26 @@ mod tests {
         manifest.files = vec![file(9, vec![run(0, 50, 30), run(5, 900, 2)]), file(3, vec![run(1, 7, 4)])];
         manifest.tidy();
         assert_eq!(manifest.files, [file(9, vec![run(0, 0, 30)])]);
+    }
+
+    #[test]
+    fn samples_of_a_newer_recording_replace_those_of_their_region_and_go_with_their_blocks() {
+        let run = |first, pages| Run { first, pages, rank: 0, seen: 1 };
+        let of = |runs, blocks: &[u64], byte| Export {
+            name: "x".into(),
+            bytes: 1 << 30,
+            runs,
+            samples: blocks.iter().map(|&block| Sample::of(block, &[byte; 4096])).collect(),
+            pace: vec![u32::from(byte)],
+        };
+        let mut export = of(vec![run(0, 600)], &[3, 300], 1);
+        export.unite(of(vec![run(250, 10), run(700, 1)], &[255, 700], 2));
+        let blocks: Vec<u64> = export.samples.iter().map(|sample| sample.block).collect();
+        assert_eq!((blocks, export.pace.clone()), (vec![255, 300, 700], vec![2]));
+        assert_ne!(export.samples[0].sum, export.samples[1].sum);
+        export.runs = vec![run(256, 600)];
+        export.tidy();
+        assert_eq!(export.samples.iter().map(|sample| sample.block).collect::<Vec<_>>(), [300, 700]);
     }
 
     #[test]

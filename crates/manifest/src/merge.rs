@@ -46,9 +46,7 @@ impl Manifest {
         }
         for export in newer.exports {
             match self.exports.iter_mut().find(|known| known.name == export.name) {
-                Some(known) if known.bytes == export.bytes => {
-                    known.runs = run::union(&known.runs, &export.runs);
-                }
+                Some(known) if known.bytes == export.bytes => known.unite(export),
                 Some(known) => *known = export,
                 None => self.exports.push(export),
             }
@@ -153,6 +151,7 @@ mod tests {
             name: "x".into(),
             bytes,
             runs: vec![Run { first: 0, pages: 1, rank: 0, seen: 1 }],
+            ..Export::default()
         };
         old.exports = vec![export(4096)];
         let mut new = of(vec![]);

@@ -9,11 +9,14 @@
 #![expect(clippy::print_stdout, reason = "a program that reports to a person")]
 
 use forerun_core::units::Extent;
-use forerun_serve::nbd::client::{Opening, Reply, Step as ClientStep, parse_reply};
+use forerun_serve::nbd::client::{Opening, Step as ClientStep};
 use forerun_serve::nbd::credit::Credit;
 use forerun_serve::nbd::handshake::{Export, Tls, export_flags, greeting, option_bytes};
+use forerun_serve::nbd::replies::{Got, Replies, What};
 use forerun_serve::nbd::session::{self, Ask, Blocks, Room, Session, Shared, World};
-use forerun_serve::nbd::wire::{Command, Errno, Request, request_bytes, simple_reply};
+use forerun_serve::nbd::wire::{
+    Command, Errno, Request, Run, data_chunk, error_chunk, request_bytes, simple_reply, status_chunk,
+};
 use std::io::IoSlice;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
@@ -47,6 +50,18 @@ fn legal(rng: &mut Rng) -> Vec<u8> {
         let wanted = rng.below(4);
         data.extend((wanted as u16).to_be_bytes());
         (0..wanted).for_each(|kind| data.extend((kind as u16).to_be_bytes()));
+        if matches!(number, 9 | 10) {
+            // Structured replies come first, and the queries are in the place of what is wanted.
+            session.extend(option_bytes(8, &[]));
+            data.truncate(4 + name.len());
+            let queries = [&b"base:allocation"[..], b"base:", b"", b"x-context:"];
+            let queries = &queries[..rng.below(5)];
+            data.extend((queries.len() as u32).to_be_bytes());
+            for query in queries {
+                data.extend((query.len() as u32).to_be_bytes());
+                data.extend_from_slice(query);
+            }
+        }
         session.extend(option_bytes(number, if rng.below(3) == 0 { &[] } else { &data }));
     }
     for _ in 0..rng.below(4) {
@@ -57,8 +72,9 @@ fn legal(rng: &mut Rng) -> Vec<u8> {
             Command::Trim,
             Command::Cache,
             Command::WriteZeroes,
-            Command::Other(7),
-        ][rng.below(7)];
+            Command::BlockStatus,
+            Command::Other(9),
+        ][rng.below(8)];
         let request =
             Request { flags: 0, command, cookie: 1, offset: rng.below(1 << 21) as u64, length: 4096 };
         session.extend(request_bytes(&request));
@@ -170,6 +186,16 @@ impl Around {
                 Ask::Write(ticket, ..) | Ask::Flush(ticket, _) | Ask::Zero(ticket, _) => {
                     self.session.acknowledge(ticket, None);
                 }
+                Ask::Status(ticket, request) => {
+                    assert!(
+                        request.offset + u64::from(request.length) <= SIZE,
+                        "what is accepted lies inside"
+                    );
+                    let run = Run { bytes: request.length, flags: 0 };
+                    let result =
+                        if request.offset.is_multiple_of(5) { Err(Errno::Io) } else { Ok(&[run; 3][..]) };
+                    self.session.describe(ticket, result);
+                }
                 Ask::StartTls => {
                     assert!(
                         self.tls != Tls::Off && !self.secure,
@@ -218,6 +244,25 @@ fn run(rng: &mut Rng, bytes: &[u8]) -> bool {
     served
 }
 
+/// What a server might answer requests with.
+fn replies(rng: &mut Rng) -> Vec<u8> {
+    let mut session = Vec::new();
+    for cookie in 0..rng.below(4) as u64 {
+        let runs: Vec<Run> = (0..rng.below(4)).map(|n| Run { bytes: 4096 << n, flags: n as u32 }).collect();
+        match rng.below(5) {
+            0 => session.extend(error_chunk(Errno::Io, cookie)),
+            1 if !runs.is_empty() => session.extend(status_chunk(cookie, &runs)),
+            2 => {
+                let bytes = rng.below(600) as u32;
+                session.extend(data_chunk(rng.below(2) == 0, cookie, rng.below(1000) as u64, bytes));
+                session.extend(vec![7; bytes as usize]);
+            }
+            _ => session.extend(simple_reply(None, cookie)),
+        }
+    }
+    session
+}
+
 /// What a server might answer: a greeting, answers to GO, replies.
 fn answers(rng: &mut Rng) -> Vec<u8> {
     let mut session = greeting().to_vec();
@@ -227,42 +272,72 @@ fn answers(rng: &mut Rng) -> Vec<u8> {
         let words = rng.below(5);
         (0..words).for_each(|_| data.extend(NUMBERS[rng.below(NUMBERS.len())].to_be_bytes()));
         session.extend(0x0003_e889_0455_65a9_u64.to_be_bytes());
-        let option = if rng.below(4) == 0 { 5 } else { 7 };
-        if option == 5 && rng.below(2) == 0 {
-            data.clear();
+        let option = [5, 8, 10, 7, 7, 7, 7][rng.below(7)];
+        let (mut kind, context) = (kind, option == 10 && rng.below(2) == 0);
+        if option != 7 && !context && rng.below(2) == 0 {
+            (data, kind) = (Vec::new(), 1);
+        } else if context {
+            kind = 4;
+            data = [&[0, 0, 0, 9][..], b"base:allocation"].concat();
         }
         session.extend([option, kind, data.len() as u32].iter().flat_map(|n| n.to_be_bytes()));
         session.extend(data);
     }
-    (0..rng.below(3)).for_each(|cookie| session.extend(simple_reply(None, cookie as u64)));
+    session.extend(replies(rng));
     session
+}
+
+/// What a server answers requests of 1000 bytes with, fed to the side that asks.
+fn replied(rng: &mut Rng, structured: bool, mut bytes: &[u8]) {
+    let (mut machine, mut got) = (Replies::new(structured), Got::default());
+    while !bytes.is_empty() {
+        let room = machine.room();
+        let take = room.len().min(1 + rng.below(64)).min(bytes.len());
+        room[..take].copy_from_slice(&bytes[..take]);
+        bytes = &bytes[take..];
+        let Ok(part) = machine.got(take) else { return };
+        match part.map(|part| part.what) {
+            Some(What::Data(at, length)) => {
+                if got.take(at, length, 1000).is_err() {
+                    return;
+                }
+                assert!(at + length <= 1000, "what is taken lies inside");
+                bytes = &bytes[(length as usize).min(bytes.len())..];
+            }
+            Some(What::Zeros(at, length)) => drop(got.take(at, length, 1000)),
+            Some(What::Runs(_, runs)) => assert!((1..=1024).contains(&runs.len()), "some runs, and not many"),
+            _ => {}
+        }
+    }
+    let whole = got.is_whole(1000);
+    assert!(!whole || got.take(0, 1, 1000).is_err(), "nothing comes twice");
 }
 
 /// A server's session, fed to the side that asks. Returns whether they came to agree.
 fn ask(rng: &mut Rng, session: &[u8]) -> bool {
     let secured = rng.below(4) == 0;
-    let mut machine = if secured { Opening::secured("a") } else { Opening::new("a") };
+    let mut secure = false;
+    let machine = if secured { Opening::secured("a") } else { Opening::new("a") };
+    let mut machine = if rng.below(2) == 0 { machine.mapping() } else { machine };
     let (mut out, mut start, mut end) = (Vec::new(), 0, 0);
     loop {
         let Ok((took, step)) = machine.step(&session[start..end], &mut out) else { return false };
-        assert!(took <= end - start && out.len() < 100, "it takes what is there and asks once");
+        assert!(took <= end - start && out.len() < 200, "it takes what is there and asks once");
         start += took;
         match step {
             ClientStep::Again => {}
             ClientStep::StartTls => {
                 assert!(
-                    secured && out.len() == 20,
+                    secured && out.len() == 20 && !std::mem::replace(&mut secure, true),
                     "TLS begins where it was asked for, before the export is named"
                 );
-                machine.go(&mut out);
+                machine.begin(&mut out);
             }
             ClientStep::More if end == session.len() => return false,
             ClientStep::More => end = (end + 1 + rng.below(64)).min(session.len()),
             ClientStep::Agreed(agreed) => {
                 assert!(agreed.request_bytes_max >= 4096 && agreed.block_bytes <= 4096, "{agreed:?}");
-                while let Reply::Simple { .. } = parse_reply(&session[start..]) {
-                    start += 16;
-                }
+                replied(rng, agreed.structured, &session[start..]);
                 return true;
             }
         }
@@ -281,11 +356,16 @@ fn main() -> ExitCode {
         let asks = turn % 2 == 1;
         let mut session = if asks { answers(&mut rng) } else { legal(&mut rng) };
         mutate(&mut rng, &mut session);
-        let feed = |rng: &mut Rng| if asks { ask(rng, &session) } else { run(rng, &session) };
+        let mut answers = replies(&mut rng);
+        mutate(&mut rng, &mut answers);
+        let feed = |rng: &mut Rng| {
+            replied(rng, turn % 8 > 1, &answers);
+            if asks { ask(rng, &session) } else { run(rng, &session) }
+        };
         match catch_unwind(AssertUnwindSafe(|| feed(&mut rng))) {
             Ok(came_to_requests) => opened[usize::from(asks)] += u64::from(came_to_requests),
             Err(_) => {
-                println!("nbd: panics on {session:02x?}");
+                println!("nbd: panics on {session:02x?} or {answers:02x?}");
                 return ExitCode::FAILURE;
             }
         }

@@ -4,6 +4,7 @@
 //! kernel and file; the ring of [`crate::raw`] is io_uring. Both take tasks at once or at [`Backend::kick`], and both have a
 //! file that is readable while completions wait, so the loop sleeps on one `epoll` for sockets and members alike.
 
+use crate::nbd::wire::Run;
 use crate::raw::{Lease, Lend};
 use forerun_core::access::Context;
 use forerun_core::units::Nanos;
@@ -122,6 +123,28 @@ pub(crate) struct Done {
     pub(crate) lease: Option<Lease>,
 }
 
+/// Where a member has holes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Question {
+    /// Comes back in [`Mapped`].
+    pub(crate) number: u64,
+    /// Number of the member.
+    pub(crate) member: u16,
+    /// First byte.
+    pub(crate) offset: u64,
+    /// Bytes, at least one.
+    pub(crate) len: u64,
+}
+
+/// A question was answered.
+#[derive(Debug)]
+pub(crate) struct Mapped {
+    /// Its number.
+    pub(crate) question: u64,
+    /// What is known from its first byte on; none if nothing is.
+    pub(crate) runs: Vec<Run>,
+}
+
 /// Executes tasks. All calls return at once.
 pub(crate) trait Backend: Send {
     /// Takes a task at `now`.
@@ -148,6 +171,15 @@ pub(crate) trait Backend: Send {
     fn model(&self, member: usize) -> Option<DeviceStats> {
         let _ = member;
         None
+    }
+    /// Asks where a far member has holes. False where nobody can say.
+    fn map(&mut self, now: Nanos, question: Question) -> bool {
+        let _ = (now, question);
+        false
+    }
+    /// Takes the answers to that.
+    fn mapped(&mut self, out: &mut Vec<Mapped>) {
+        let _ = out;
     }
     /// Why what members hold is not what it was, if so.
     fn changed(&mut self) -> Option<String> {

@@ -8,12 +8,13 @@
 //!   {"command":"stats"}                                  → {"ok":{"clients":3,"exports":[…]}}
 //!   {"command":"exports"}                                → {"ok":[{"name":"a","uri":"…",…}]}
 //!   {"command":"set","export":"a","key":"scheme","value":"none"} → {"ok":{"name":"a","scheme":"none",…}}
+//!   {"command":"watch","export":"a"}                     → {"ok":null}
 //!   {"command":"drop","export":"a"}                      → {"ok":{"dropped_blocks":1234}}
 //!   {"command":"stop"}                                   → {"ok":null}
 //! ```
 
 use crate::error::ServeError;
-use crate::figures::Counters;
+use crate::figures::{Counters, LagFigures};
 use crate::metrics::{ExportMetrics, Metrics};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -45,6 +46,11 @@ pub enum Request {
         key: String,
         /// To what.
         value: String,
+    },
+    /// From now on how long requests take is counted, and is in [`Stats`]: where there is a live page it is already.
+    Watch {
+        /// Name of the export; not needed where there is one.
+        export: Option<String>,
     },
     /// Everything that can leave the cache leaves.
     Drop {
@@ -126,6 +132,12 @@ pub struct ExportStats {
     pub cache_blocks: u64,
     /// Blocks that it may use.
     pub cache_blocks_max: u64,
+    /// How long reads took, where there is a live page (`--http`) or somebody has asked for it ([`Request::Watch`]).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lag: Option<LagFigures>,
+    /// And writes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub write_lag: Option<LagFigures>,
 }
 
 impl Stats {
@@ -156,6 +168,8 @@ impl ExportStats {
             counters: export.counters,
             cache_blocks: export.cache_blocks.0,
             cache_blocks_max: export.cache_blocks.1,
+            lag: export.lags.as_ref().map(|lags| lags.0.clone()),
+            write_lag: export.lags.as_ref().map(|lags| lags.1.clone()),
         }
     }
 }

@@ -149,8 +149,8 @@ fn secure(socket: &mut Socket, target: &Target, deadline: Instant) -> Result<(),
 
 fn negotiate(socket: &mut Socket, target: &Target, deadline: Instant) -> Result<Agreed, DialError> {
     let export = &target.address.export;
-    let mut machine =
-        if target.address.tls.is_some() { Opening::secured(export) } else { Opening::new(export) };
+    let machine = if target.address.tls.is_some() { Opening::secured(export) } else { Opening::new(export) };
+    let mut machine = machine.mapping();
     // The longest answer with its head; the machine takes it before more is read.
     let (mut buffer, mut end) = (vec![0; 20 + ANSWER_BYTES_MAX], 0);
     loop {
@@ -170,7 +170,7 @@ fn negotiate(socket: &mut Socket, target: &Target, deadline: Instant) -> Result<
                 Step::StartTls => {
                     secure(socket, target, deadline)?;
                     let mut out = Vec::new();
-                    machine.go(&mut out);
+                    machine.begin(&mut out);
                     write_all(socket, &out)?;
                 }
                 Step::Agreed(agreed) => return Ok(agreed),

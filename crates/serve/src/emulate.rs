@@ -6,7 +6,7 @@
 //! with what the simulator predicts for it. How late tasks are handed up, measured against the model, is counted in steps of
 //! 10 us; a machine too busy to keep time shows there. Syncs pass: a drive of these models has nothing to sync.
 
-use crate::backend::{Backend, Done, Kind, Lateness, Task, Token};
+use crate::backend::{Backend, Done, Kind, Lateness, Mapped, Question, Task, Token};
 use forerun_core::access::Op;
 use forerun_core::units::{Nanos, SECTOR_BYTES};
 use forerun_disk::device::{Command, Device, DeviceStats};
@@ -146,6 +146,14 @@ impl Backend for Emulated {
 
     fn model(&self, member: usize) -> Option<DeviceStats> {
         self.models.get(member)?.as_ref().map(|model| model.stats())
+    }
+
+    fn map(&mut self, now: Nanos, question: Question) -> bool {
+        self.inner.map(now, question)
+    }
+
+    fn mapped(&mut self, out: &mut Vec<Mapped>) {
+        self.inner.mapped(out);
     }
 
     fn changed(&mut self) -> Option<String> {

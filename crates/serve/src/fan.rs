@@ -3,7 +3,7 @@
 //! A task names its file or none; one without is for the far member of its number. All of them are polled through one
 //! `epoll`, which the loop polls in turn.
 
-use crate::backend::{Backend, Done, Lateness, Task};
+use crate::backend::{Backend, Done, Lateness, Mapped, Question, Task};
 use forerun_core::units::Nanos;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use std::io;
@@ -65,6 +65,15 @@ impl Backend for Fan {
 
     fn lateness(&self) -> Option<Lateness> {
         self.files.lateness()
+    }
+
+    fn map(&mut self, now: Nanos, question: Question) -> bool {
+        let far = self.far.get_mut(usize::from(question.member)).and_then(Option::as_mut);
+        far.is_some_and(|far| far.map(now, question))
+    }
+
+    fn mapped(&mut self, out: &mut Vec<Mapped>) {
+        self.all().for_each(|backend| backend.mapped(out));
     }
 
     fn changed(&mut self) -> Option<String> {

@@ -149,12 +149,26 @@ pub struct ExportFigures {
     pub outcomes: Vec<OutcomeFigures>,
     /// How long reads took.
     pub lag: LagFigures,
+    /// How long WRITE, WRITE_ZEROES and TRIM took.
+    pub write_lag: LagFigures,
     /// The members.
     pub members: Vec<MemberFigures>,
     /// What the scheme shows, by name.
     pub gauges: BTreeMap<String, f64>,
     /// The last turns of the scheme's switches, oldest first.
     pub decisions: Vec<Told>,
+    /// When an operator changed the scheme or a parameter of it, oldest first: the last few.
+    pub changes: Vec<ChangeFigures>,
+}
+
+/// Another scheme.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ChangeFigures {
+    /// Since the server began, nanoseconds; at most half a second late.
+    pub at_ns: u64,
+    /// The scheme from then on.
+    pub scheme: String,
 }
 
 /// Reads that were answered alike: by the worst of their blocks.
@@ -245,7 +259,16 @@ mod tests {
             "cache_bytes_max",
             "fared",
             "lag",
-            "reads",
+            "requests",
+            "p50_ns",
+            "p95_ns",
+            "p99_ns",
+            "clients",
+            "steps",
+            "all",
+            "all_waited_ns",
+            "write_lag",
+            "requests",
             "p50_ns",
             "p95_ns",
             "p99_ns",
@@ -256,6 +279,7 @@ mod tests {
             "members",
             "gauges",
             "decisions",
+            "changes",
         ];
         assert_eq!(names(&ExportFigures::default()), [&before[..], &COUNTERS, &after].concat());
         let stats = crate::control::ExportStats::default();

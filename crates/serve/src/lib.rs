@@ -32,6 +32,7 @@ mod health;
 mod http;
 mod live;
 pub mod log;
+mod mapper;
 mod member_tls;
 mod memory;
 pub mod messages;

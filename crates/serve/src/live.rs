@@ -141,6 +141,8 @@ pub(crate) struct Sample {
     pub(crate) waits: Waits,
     /// How long they took.
     pub(crate) lag: LagFigures,
+    /// And writes.
+    pub(crate) write_lag: LagFigures,
     /// The members, by their number.
     pub(crate) members: Vec<MemberSums>,
     /// What the scheme shows.
@@ -166,6 +168,9 @@ pub(crate) struct Watch {
     waiting: NumberMap<(Nanos, ReadOutcome, u64)>,
     waits: Waits,
     lag: Lag,
+    /// Writes that are not answered, likewise.
+    writing: NumberMap<(Nanos, u64)>,
+    write_lag: Lag,
     members: Vec<Member>,
     reads: Picture,
     ahead: Picture,
@@ -183,6 +188,8 @@ impl Watch {
             waiting: NumberMap::default(),
             waits: Waits::default(),
             lag: Lag::default(),
+            writing: NumberMap::default(),
+            write_lag: Lag::default(),
             members: vec![Member::default(); members],
             reads: Picture::new(READS_MAX),
             ahead: Picture::new(AHEAD_MAX),
@@ -214,9 +221,9 @@ impl Watch {
         let Some((tag, _)) = self.asking.take() else { return };
         if self.answered {
             self.waits.reads[outcome as usize] += 1;
-            self.lag.add(now, context.0, Nanos::ZERO);
+            self.lag.add(now, context.process(), Nanos::ZERO);
         } else {
-            self.waiting.insert(tag, (now, outcome, context.0));
+            self.waiting.insert(tag, (now, outcome, context.process()));
         }
     }
 
@@ -229,6 +236,23 @@ impl Watch {
             self.waits.reads[outcome as usize] += 1;
             self.waits.waited[outcome as usize] += now.since(since);
         }
+    }
+
+    /// A client writes, or has bytes become zero.
+    pub(crate) fn writing(&mut self, now: Nanos, tag: u64, client: u64) {
+        self.writing.insert(tag, (now, client));
+    }
+
+    /// Its write is answered.
+    pub(crate) fn written(&mut self, now: Nanos, tag: u64) {
+        if let Some((since, client)) = self.writing.remove(&tag) {
+            self.write_lag.add(now, client, now.since(since));
+        }
+    }
+
+    /// How long reads took, and writes.
+    pub(crate) fn lags(&mut self, now: Nanos) -> (LagFigures, LagFigures) {
+        (self.lag.figures(now), self.write_lag.figures(now))
     }
 
     /// A command leaves for a member.
@@ -256,7 +280,8 @@ impl Watch {
     pub(crate) fn ended(&mut self, now: Nanos, disk: usize, left: Nanos, bytes: u64, write: bool) {
         let Some(member) = self.members.get_mut(disk) else { return };
         let sums = &mut member.sums;
-        sums.queue -= 1;
+        // What was under way before somebody looked was not seen to leave.
+        sums.queue = sums.queue.saturating_sub(1);
         sums.took += now.since(left);
         if write {
             sums.writes += 1;
@@ -291,6 +316,7 @@ impl Watch {
             at: now,
             waits: self.waits,
             lag: self.lag.figures(now),
+            write_lag: self.write_lag.figures(now),
             members,
             reads,
             one_in,
@@ -337,6 +363,25 @@ mod tests {
         assert_eq!(late.waits.reads, [0, 1, 0, 1, 0]);
         assert_eq!(late.waits.waited[ReadOutcome::Missed as usize], Nanos(100));
         assert_eq!((early.reads.len(), late.reads.len()), (2, 0), "a dash belongs to one sample");
+    }
+
+    #[test]
+    fn a_write_takes_from_its_coming_to_its_answer_and_is_its_clients() {
+        let mut watch = Watch::new(1);
+        watch.writing(Nanos(10), 7, 3);
+        watch.writing(Nanos(10), 8, 4);
+        watch.written(Nanos(10), 8);
+        watch.written(Nanos::from_millis(40), 7);
+        watch.written(Nanos::from_millis(41), 7);
+        let shown = watch.sample(Nanos::from_secs(11), |_| None).write_lag;
+        assert_eq!((shown.requests, shown.all, shown.clients.len()), (2, 2, 2), "each once");
+        assert_eq!((shown.clients[0].client, shown.all_waited_ns), (3, 40_000_000 - 10));
+        let (mut watch, none) = (Watch::new(1), Outcomes::default());
+        watch.asking(7, Extent::new(0, 1));
+        watch.asked(Nanos(10), Context::new(5, 0), Extent::new(0, 1), &none, &outcomes(0, 0, 0, 1));
+        watch.answered(Nanos(20), 7);
+        let shown = watch.sample(Nanos::from_secs(11), |_| None).lag;
+        assert_eq!(shown.clients[0].client, 5, "a client by the number that it came in with");
     }
 
     fn start(disk: u16, extent: Extent, read_ahead: bool) -> Start {

@@ -106,6 +106,9 @@ fn write_input(out: &mut impl io::Write, now: Nanos, input: &Input<'_>) -> io::R
         Input::Wake => writeln!(out, "wake"),
         Input::Synced { sync, failed } => writeln!(out, "synced {sync} {}", u8::from(*failed)),
         Input::Gone { extent } => writeln!(out, "gone {} {}", extent.start.0, extent.blocks),
+        Input::Ahead { context, extent } => {
+            writeln!(out, "ahead {} {} {}", context.0, extent.start.0, extent.blocks)
+        }
         Input::Limits(Limits { memory_blocks, ahead_blocks, ahead_bytes_per_s }) => {
             let word = |limit: &Option<u64>| limit.map_or_else(|| NO_LIMIT.into(), |limit| limit.to_string());
             writeln!(out, "limits {} {} {}", word(memory_blocks), word(ahead_blocks), word(ahead_bytes_per_s))
@@ -303,6 +306,10 @@ fn parse_input(what: &str) -> Option<Input<'static>> {
             Input::Synced { sync: u32::try_from(*sync).ok()?, failed: *failed == 1 }
         }
         ("gone", [start, blocks]) => Input::Gone { extent: Extent { start: Block(*start), blocks: *blocks } },
+        ("ahead", [context, start, blocks]) => Input::Ahead {
+            context: Context(*context),
+            extent: Extent { start: Block(*start), blocks: *blocks },
+        },
         ("drop", []) => Input::Drop,
         _ => return None,
     };
@@ -370,8 +377,15 @@ mod tests {
     fn every_input_is_written_as_it_is_read() {
         let limits = Limits { memory_blocks: Some(4_096), ahead_blocks: None, ahead_bytes_per_s: Some(0) };
         let gone = Input::Gone { extent: Extent::new(3, 4) };
-        let inputs =
-            [gone, Input::Limits(limits), Input::Drop, Input::Synced { sync: 2, failed: true }, Input::Wake];
+        let ahead = Input::Ahead { context: Context(5), extent: Extent::new(3, 4) };
+        let inputs = [
+            gone,
+            ahead,
+            Input::Limits(limits),
+            Input::Drop,
+            Input::Synced { sync: 2, failed: true },
+            Input::Wake,
+        ];
         for input in inputs {
             let mut line = Vec::new();
             write_input(&mut line, Nanos(7), &input).expect("memory");

@@ -2,7 +2,7 @@
 //! the control socket read it.
 
 use crate::backend::Lateness;
-use crate::figures::Counters;
+use crate::figures::{Counters, LagFigures};
 use forerun_core::stats::Stats;
 
 /// What one export counts.
@@ -24,6 +24,8 @@ pub struct ExportMetrics {
     pub gauges: Vec<(&'static str, f64)>,
     /// Blocks of its cache that are in use, and its size.
     pub cache_blocks: (u64, u64),
+    /// How long reads took, and writes, where there is a live page.
+    pub lags: Option<(LagFigures, LagFigures)>,
 }
 
 /// Sums since the server began, over all exports.

@@ -117,6 +117,10 @@ pub struct ExportOptions {
     pub member_timeout: Duration,
     /// File for the log of inputs.
     pub log_inputs: Option<PathBuf>,
+    /// Manifest that takes in what clients read.
+    pub learn: Option<PathBuf>,
+    /// Manifest by which is read ahead.
+    pub manifest: Option<PathBuf>,
     /// Whom members over TLS are trusted by.
     pub member_tls: MemberTlsOptions,
 }
@@ -186,6 +190,8 @@ impl ExportOptions {
             unsafe_no_flush: false,
             member_timeout: Duration::from_secs(MEMBER_TIMEOUT_DEFAULT),
             log_inputs: None,
+            learn: None,
+            manifest: None,
             member_tls: MemberTlsOptions::default(),
         }
     }
@@ -234,6 +240,9 @@ impl Options {
         let mut read: Vec<PathBuf> = others.to_vec();
         for export in &self.exports {
             outputs.extend(export.log_inputs.iter().map(|path| ("--log-inputs", path.as_path())));
+            outputs.extend(export.learn.iter().map(|path| ("--learn", path.as_path())));
+            // The same manifest may be read at the start and taken up at the end.
+            read.extend(export.manifest.iter().filter(|path| export.learn.as_ref() != Some(path)).cloned());
             let members = match &export.what {
                 What::Over { member, .. } => std::slice::from_ref(member),
                 What::Stripe { members, .. } => members,

@@ -54,6 +54,7 @@ bugs! {
     ZeroesUnlooked: "A command to where somebody writes zeroes is made a hole, whatever else it carries.",
     ReleasePinned: "The memory of an answer is used again before its client has taken it.",
     ; rare:
+    HolesAstray: "Holes are told of one block before where they are.",
     FlushJoinsRunning: "A flush that comes while a sync is under way is answered with it.",
     FirstSyncIsHarmless: "A first sync that fails has nothing to lose: what was written before the process began is forgotten.",
     BadIsForgotten: "A block that failed is not remembered: whoever reads beside it waits for it each time.",

@@ -14,12 +14,13 @@
 //! be checked is checked: when the server is reached again, size and flags must be what they were. A connection that is lost
 //! while acknowledged writes were not flushed ends everything, since the server may have lost them and the cache has them.
 
-use crate::backend::{Backend, Done, Kind, Task, Zeroes};
+use crate::backend::{Backend, Done, Kind, Mapped, Question, Task, Zeroes};
 use crate::dial::{DialError, Target, dial, redial};
-use crate::nbd::client::{Agreed, REPLY_BYTES, Reply, parse_reply};
-use crate::nbd::wire::{Command, Request, request, request_bytes};
+use crate::nbd::client::Agreed;
+use crate::nbd::replies::{Got, Part, Replies, What};
+use crate::nbd::wire::{Command, Request, Run, request, request_bytes};
 use crate::socket::Socket;
-use forerun_core::units::Nanos;
+use forerun_core::units::{BLOCK_BYTES, Nanos};
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::event::{EventfdFlags, eventfd};
 use std::collections::VecDeque;
@@ -36,6 +37,8 @@ const TRIES_MAX: u8 = 3;
 
 /// Bytes that are deciphered, or are to be enciphered, at once: four records of TLS.
 const BOUNCE_BYTES: usize = 64 << 10;
+/// What a hole brings.
+static ZEROS: [u8; BOUNCE_BYTES] = [0; BOUNCE_BYTES];
 
 /// A task and what is left of it.
 #[derive(Debug)]
@@ -45,16 +48,45 @@ struct Flight {
     error: Option<io::Error>,
 }
 
-/// A part of a task that is one request.
+/// What a request is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum For {
+    /// A part of a task.
+    Task(Kind),
+    /// A question about holes.
+    Map,
+}
+
+/// A part of a task that is one request, or a question.
 #[derive(Clone, Copy, Debug)]
 struct Ask {
+    /// Number of the task or of the question.
     flight: usize,
-    kind: Kind,
+    kind: For,
     /// First byte in the task.
     skip: u64,
     len: u64,
     /// Connections that were lost while it was asked.
     lost: u8,
+}
+
+/// What has come of the answer to an ask.
+#[derive(Debug, Default)]
+struct Progress {
+    got: Got,
+    error: Option<u32>,
+    runs: Vec<Run>,
+}
+
+/// Data of a read that comes now.
+#[derive(Clone, Copy, Debug)]
+struct Incoming {
+    cookie: usize,
+    /// Where in the ask the next byte goes, and how many are still to come.
+    at: u64,
+    left: u64,
+    /// Nothing comes behind it.
+    last: bool,
 }
 
 /// The connection.
@@ -75,8 +107,12 @@ pub(crate) struct Remote {
     /// Readable when the thread has ended.
     reached: Arc<OwnedFd>,
     flights: Vec<Option<Flight>>,
+    questions: Vec<Option<Question>>,
+    mapped: Vec<Mapped>,
     /// Asks by cookie, from the time that their head is written until their reply is read.
     asked: Vec<Option<Ask>>,
+    /// What has come for them, by cookie.
+    progress: Vec<Progress>,
     sent: usize,
     waiting: VecDeque<Ask>,
     /// Heads that are written and not sent.
@@ -85,10 +121,8 @@ pub(crate) struct Remote {
     sending: Option<(usize, u64)>,
     /// Between TLS and the leases, whose memory is no plain slice; empty without TLS.
     bounce: Vec<u8>,
-    head: [u8; REPLY_BYTES],
-    head_len: usize,
-    /// The read whose data comes now, by cookie, and how much of it is here.
-    incoming: Option<(usize, u64)>,
+    replies: Replies,
+    incoming: Option<Incoming>,
     blocked: bool,
     /// Writes that were acknowledged; how many of them the flush on its way covers; how many are flushed.
     acknowledged: u64,
@@ -124,13 +158,15 @@ impl Remote {
             epoll,
             reached: Arc::new(reached),
             flights: Vec::new(),
+            questions: Vec::new(),
+            mapped: Vec::new(),
             asked: Vec::new(),
+            progress: Vec::new(),
             sent: 0,
             waiting: VecDeque::new(),
             outbox: Vec::new(),
             sending: None,
-            head: [0; REPLY_BYTES],
-            head_len: 0,
+            replies: Replies::new(agreed.structured),
             incoming: None,
             blocked: false,
             acknowledged: 0,
@@ -153,6 +189,9 @@ impl Remote {
 
     /// An ask is over.
     fn answered(&mut self, ask: Ask, error: Option<io::Error>) {
+        if ask.kind == For::Map {
+            return self.told(ask, Vec::new());
+        }
         let entry = &mut self.flights[ask.flight];
         let flight = entry.as_mut().expect("a task stays until its last request is answered");
         flight.error = flight.error.take().or(error);
@@ -171,6 +210,18 @@ impl Remote {
         }
     }
 
+    /// A question is over: what is known of its bytes, which begin within those that were asked about.
+    fn told(&mut self, ask: Ask, mut runs: Vec<Run>) {
+        let Some(question) = self.questions[ask.flight].take() else { return };
+        let mut before = question.offset - ask.skip;
+        for run in &mut runs {
+            let cut = before.min(u64::from(run.bytes));
+            run.bytes -= cut as u32;
+            before -= cut;
+        }
+        self.mapped.push(Mapped { question: question.number, runs });
+    }
+
     /// Ends everything that is not answered.
     fn fail_all(&mut self, why: &str) {
         let asked: Vec<Ask> = self.asked.iter_mut().filter_map(Option::take).collect();
@@ -187,7 +238,7 @@ impl Remote {
         let _ = epoll::delete(&self.epoll, socket);
         self.link = Link::Down;
         self.outbox.clear();
-        (self.sending, self.incoming, self.head_len, self.blocked) = (None, None, 0, false);
+        (self.sending, self.incoming, self.blocked) = (None, None, false);
         if self.acknowledged > self.flushed && !self.each_is_durable() {
             self.change(format!("{why} before everything acknowledged was flushed"));
             return;
@@ -199,7 +250,7 @@ impl Remote {
             let why = format!("{}: asked {TRIES_MAX} times, each time {why}", self.target.address);
             self.answered(ask, Some(io::Error::other(why)));
         }
-        again.sort_by_key(|ask| ask.kind == Kind::Sync);
+        again.sort_by_key(|ask| ask.kind == For::Task(Kind::Sync));
         for ask in again.into_iter().rev() {
             self.waiting.push_front(ask);
         }
@@ -236,13 +287,14 @@ impl Remote {
         let Ok(result) = receiver.try_recv() else { return };
         self.link = Link::Down;
         match result {
-            Ok((_, agreed)) if agreed != self.agreed => {
+            Ok((_, agreed)) if !agreed.is_same(&self.agreed) => {
                 self.change(format!(
                     "its server came back with another export ({} bytes instead of {})",
                     agreed.size, self.agreed.size
                 ));
             }
-            Ok((socket, _)) => {
+            Ok((socket, agreed)) => {
+                (self.agreed, self.replies) = (agreed, Replies::new(agreed.structured));
                 let added = epoll::add(&self.epoll, &socket, EventData::new_u64(0), EventFlags::IN);
                 self.link = Link::Up(socket);
                 match added {
@@ -264,30 +316,44 @@ impl Remote {
                 return;
             }
             let Some(ask) = self.waiting.pop_front() else { return };
-            let flight = self.flights[ask.flight].as_ref().expect("a task stays until it is answered");
-            let zeroes = flight.task.zeroes.filter(|_| self.agreed.can_zero());
+            let task = if ask.kind == For::Map { None } else { self.flights[ask.flight].as_ref() };
+            let task = task.map(|flight| &flight.task);
+            let zeroes = task.and_then(|task| task.zeroes).filter(|_| self.agreed.can_zero());
+            let offset = task.map_or(0, |task| task.offset) + ask.skip;
             let (command, offset) = match ask.kind {
-                Kind::Write if zeroes.is_some() => (Command::WriteZeroes, flight.task.offset + ask.skip),
-                Kind::Read => (Command::Read, flight.task.offset + ask.skip),
-                Kind::Write => (Command::Write, flight.task.offset + ask.skip),
-                Kind::Sync => (Command::Flush, 0),
+                For::Task(Kind::Write) if zeroes.is_some() => (Command::WriteZeroes, offset),
+                For::Task(Kind::Read) => (Command::Read, offset),
+                For::Task(Kind::Write) => (Command::Write, offset),
+                For::Task(Kind::Sync) => (Command::Flush, 0),
+                For::Map => (Command::BlockStatus, offset),
             };
-            let cookie = put(&mut self.asked, ask);
+            let cookie = self.put_ask(ask);
             self.sent += 1;
             let length = u32::try_from(ask.len).expect("an ask is at most what the server takes");
             // A server that has no other way makes each write durable, so there is nothing left to flush.
-            let mut flags = if ask.kind == Kind::Write && self.each_is_durable() { request::FUA } else { 0 };
+            let writes = ask.kind == For::Task(Kind::Write);
+            let mut flags = if writes && self.each_is_durable() { request::FUA } else { 0 };
             flags |= if zeroes == Some(Zeroes::Kept) { request::NO_HOLE } else { 0 };
             let request = Request { flags, command, cookie: cookie as u64, offset, length };
             self.outbox.extend_from_slice(&request_bytes(&request));
             match ask.kind {
-                Kind::Read => {}
-                Kind::Write if zeroes.is_some() => {}
-                Kind::Write => self.sending = Some((cookie, 0)),
+                For::Task(Kind::Read) | For::Map => {}
+                For::Task(Kind::Write) if zeroes.is_some() => {}
+                For::Task(Kind::Write) => self.sending = Some((cookie, 0)),
                 // One at a time: the volume sees to that.
-                Kind::Sync => self.covered = self.acknowledged,
+                For::Task(Kind::Sync) => self.covered = self.acknowledged,
             }
         }
+    }
+
+    /// Gives an ask its cookie.
+    fn put_ask(&mut self, ask: Ask) -> usize {
+        let cookie = put(&mut self.asked, ask);
+        if self.progress.len() <= cookie {
+            self.progress.resize_with(cookie + 1, Progress::default);
+        }
+        self.progress[cookie] = Progress::default();
+        cookie
     }
 
     /// Sends what the socket takes.
@@ -368,20 +434,21 @@ impl Remote {
         loop {
             let Link::Up(socket) = &mut self.link else { return };
             let result = match self.incoming {
-                None => socket.read(&mut self.head[self.head_len..]),
-                Some((cookie, done)) => {
+                None => socket.read(self.replies.room()),
+                Some(Incoming { cookie, at, left, .. }) => {
                     let ask = self.asked[cookie].expect("its reply is being read");
                     let flight =
                         self.flights[ask.flight].as_mut().expect("a task stays until it is answered");
                     let lease = flight.task.lease.as_mut().expect("a read has a lease");
-                    let (skip, len) = (ask.skip + done, ask.len - done);
+                    let skip = ask.skip + at;
                     if socket.is_secure() {
-                        let bounce = &mut self.bounce[..len.min(BOUNCE_BYTES as u64) as usize];
+                        let bounce = &mut self.bounce[..left.min(BOUNCE_BYTES as u64) as usize];
                         socket.read(bounce).inspect(|&bytes| {
                             lease.copy_from(skip, &bounce[..bytes]);
                         })
                     } else {
-                        lease.receive(socket.as_fd(), skip, len, &mut self.head).map(|bytes| bytes as usize)
+                        let rest = self.replies.room();
+                        lease.receive(socket.as_fd(), skip, left, rest).map(|bytes| bytes as usize)
                     }
                 }
             };
@@ -403,42 +470,101 @@ impl Remote {
         }
     }
 
-    /// So many bytes came: data of the read that comes, then the head of the next reply.
+    /// So many bytes came: data of the read that comes, then what is next of an answer.
     fn take(&mut self, bytes: usize) -> Result<(), &'static str> {
         let mut bytes = bytes;
-        if let Some((cookie, done)) = self.incoming {
-            let ask = self.asked[cookie].expect("its reply is being read");
-            let data = (bytes as u64).min(ask.len - done);
+        if let Some(mut incoming) = self.incoming.take() {
+            let data = (bytes as u64).min(incoming.left);
             bytes -= data as usize;
-            if done + data < ask.len {
-                self.incoming = Some((cookie, done + data));
+            (incoming.at, incoming.left) = (incoming.at + data, incoming.left - data);
+            if incoming.left > 0 {
+                self.incoming = Some(incoming);
                 return Ok(());
             }
-            self.incoming = None;
-            self.over(cookie, None);
+            if incoming.last {
+                self.end(incoming.cookie)?;
+            }
         }
-        self.head_len += bytes;
-        if self.head_len < REPLY_BYTES {
-            return Ok(());
+        match self.replies.got(bytes)? {
+            Some(part) => self.part(part),
+            None => Ok(()),
         }
-        self.head_len = 0;
-        let Reply::Simple { cookie, error } = parse_reply(&self.head) else {
-            return Err("its server sent what is no reply");
-        };
+    }
+
+    /// A part of an answer is here.
+    fn part(&mut self, part: Part) -> Result<(), &'static str> {
         let known =
-            usize::try_from(cookie).ok().filter(|&at| self.asked.get(at).is_some_and(Option::is_some));
+            usize::try_from(part.cookie).ok().filter(|&at| self.asked.get(at).is_some_and(Option::is_some));
         let Some(cookie) = known else { return Err("its server answered what nobody asked") };
         let ask = self.asked[cookie].expect("looked at above");
         if self.sending.is_some_and(|(sending, _)| sending == cookie) {
             return Err("its server answered a write before it had its data");
         }
-        if error != 0 {
-            self.over(cookie, Some(io::Error::from_raw_os_error(i32::try_from(error).unwrap_or(libc::EIO))));
-        } else if ask.kind == Kind::Read {
-            self.incoming = Some((cookie, 0));
-        } else {
-            self.over(cookie, None);
+        let reads = ask.kind == For::Task(Kind::Read);
+        let progress = &mut self.progress[cookie];
+        match part.what {
+            What::All if reads => {
+                progress.got.take(0, ask.len, ask.len)?;
+                self.incoming = Some(Incoming { cookie, at: 0, left: ask.len, last: true });
+                return Ok(());
+            }
+            What::Data(first, bytes) if reads => {
+                let at = self.within(ask, first)?;
+                self.progress[cookie].got.take(at, bytes, ask.len)?;
+                self.incoming = Some(Incoming { cookie, at, left: bytes, last: part.last });
+                return Ok(());
+            }
+            What::Zeros(first, bytes) if reads => {
+                let at = self.within(ask, first)?;
+                self.progress[cookie].got.take(at, bytes, ask.len)?;
+                self.clear(ask, at, bytes);
+            }
+            What::Runs(context, runs) if ask.kind == For::Map => {
+                if self.agreed.allocation == Some(context) {
+                    progress.runs = runs;
+                }
+            }
+            What::Failed(error) => progress.error = Some(error.max(1)),
+            What::Done | What::All => {}
+            What::Data(..) | What::Zeros(..) | What::Runs(..) => {
+                return Err("its server answered with what was not asked for");
+            }
         }
+        if part.last { self.end(cookie) } else { Ok(()) }
+    }
+
+    /// Where in an ask a byte of the export is.
+    fn within(&self, ask: Ask, first: u64) -> Result<u64, &'static str> {
+        let flight = self.flights[ask.flight].as_ref().expect("a task stays until it is answered");
+        first.checked_sub(flight.task.offset + ask.skip).ok_or("its server sent bytes that nobody asked for")
+    }
+
+    /// Bytes of a read are zeros.
+    fn clear(&mut self, ask: Ask, at: u64, bytes: u64) {
+        let flight = self.flights[ask.flight].as_mut().expect("a task stays until it is answered");
+        let lease = flight.task.lease.as_mut().expect("a read has a lease");
+        for from in (0..bytes).step_by(ZEROS.len()) {
+            let take = (bytes - from).min(ZEROS.len() as u64) as usize;
+            lease.copy_from(ask.skip + at + from, &ZEROS[..take]);
+        }
+    }
+
+    /// The last of an answer is here.
+    fn end(&mut self, cookie: usize) -> Result<(), &'static str> {
+        let ask = self.asked[cookie].expect("its answer has ended");
+        let progress = std::mem::take(&mut self.progress[cookie]);
+        let error = progress.error.map(|error| i32::try_from(error).unwrap_or(libc::EIO));
+        if ask.kind == For::Map {
+            self.asked[cookie] = None;
+            self.sent -= 1;
+            self.told(ask, if error.is_some() { Vec::new() } else { progress.runs });
+            return Ok(());
+        }
+        let reads = ask.kind == For::Task(Kind::Read);
+        if reads && error.is_none() && !progress.got.is_whole(ask.len) {
+            return Err("its server left out a part of what was asked for");
+        }
+        self.over(cookie, error.map(io::Error::from_raw_os_error));
         Ok(())
     }
 
@@ -467,11 +593,33 @@ impl Backend for Remote {
         let flight = put(&mut self.flights, Flight { task, left, error: None });
         for part in 0..u64::from(left) {
             let skip = part * most;
+            let kind = For::Task(kind);
             self.waiting.push_back(Ask { flight, kind, skip, len: (len - skip).min(most), lost: 0 });
         }
         if matches!(self.link, Link::Down) {
             self.reach();
         }
+    }
+
+    fn map(&mut self, _now: Nanos, question: Question) -> bool {
+        if self.changed.is_some() || self.agreed.allocation.is_none() {
+            return false;
+        }
+        // What a server takes is whole blocks, or the end of the export.
+        let skip = question.offset / BLOCK_BYTES * BLOCK_BYTES;
+        let end = (question.offset + question.len).next_multiple_of(BLOCK_BYTES).min(self.agreed.size);
+        let len = (end - skip).min(u64::from(u32::MAX) / BLOCK_BYTES * BLOCK_BYTES);
+        let flight = put(&mut self.questions, question);
+        self.waiting.push_back(Ask { flight, kind: For::Map, skip, len, lost: 0 });
+        if matches!(self.link, Link::Down) {
+            self.reach();
+        }
+        self.kick();
+        true
+    }
+
+    fn mapped(&mut self, out: &mut Vec<Mapped>) {
+        out.append(&mut self.mapped);
     }
 
     fn kick(&mut self) {

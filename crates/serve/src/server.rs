@@ -223,7 +223,7 @@ impl Prepared {
             answers_of_turn: 0,
             linger: Linger::default(),
             memory_bound: options.memory_bound(),
-            unsettled: false,
+            unsettled: true,
             begin: real_time(),
             next_tick: TICK,
             stopping: None,
@@ -283,7 +283,9 @@ impl Server {
             add(listener.as_fd(), Token::Listener(index as u32))?;
         }
         for (index, served) in self.served.iter().enumerate() {
-            add(served.volume.poll_fd(), Token::Members(index as u32))?;
+            for file in served.volume.poll_fds() {
+                add(file, Token::Members(index as u32))?;
+            }
         }
         Ok(())
     }
@@ -370,7 +372,9 @@ impl Server {
         for served in &mut self.served {
             served.volume.forsake();
             served.volume.finish_log().map_err(system("log of inputs"))?;
+            served.volume.finish_learning().map_err(system("--learn"))?;
         }
+        self.pass_on_notes(self.now(), messages);
         self.record.as_mut().map_or(Ok(()), Record::finish).map_err(system("--record"))?;
         Ok(self.metrics)
     }

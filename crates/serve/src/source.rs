@@ -23,7 +23,7 @@ use crate::shown::shown;
 use crate::unsynced::Unsynced;
 use files::{Files, Look, look_at};
 use forerun_core::array::{Array, ArraySpec, Level, Role};
-use forerun_core::units::{BLOCK_BYTES, Disk, Extent, Nanos};
+use forerun_core::units::{BLOCK_BYTES, Block, Disk, Extent, Nanos};
 use rustls::ClientConfig;
 use std::fs::File;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
@@ -210,6 +210,17 @@ impl Source {
         let offset = first * BLOCK_BYTES;
         let inside = self.members[member].size.saturating_sub(offset).min(extent.bytes());
         Place { member, offset, inside }
+    }
+
+    /// Where bytes of the volume lie: the member, the first byte there, and how many of at most `len` follow it.
+    pub(crate) fn place_of_bytes(&self, at: u64, len: u64) -> (usize, u64, u64) {
+        if self.over {
+            return (0, at, len);
+        }
+        let (block, within) = (Block(at / BLOCK_BYTES), at % BLOCK_BYTES);
+        let (disk, first) = self.array.locate(block);
+        let strip = self.array.strip_extent(self.array.strip_of(block));
+        (usize::from(disk.0), first.0 * BLOCK_BYTES + within, len.min(strip.end() * BLOCK_BYTES - at))
     }
 
     /// Bytes of members that no strip lies on: what larger members have beyond the smallest, and the part of a strip at their
@@ -465,7 +476,6 @@ fn open_far(address: Address, how: &Opening) -> Result<Remote, ServeError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use forerun_core::units::Block;
     use std::os::unix::fs::FileExt as _;
 
     fn how(read_only: bool) -> Opening {

@@ -9,6 +9,7 @@
 //!   write --edges read--> Input::Write --Fill: copied in--> Ready --FUA: sync--> Event::Written
 //!   flush ---> Input::Flush ----> Ready --sync of members--> Event::Flushed
 //!   hint ----> Input::Read -----> Ready, released
+//!   status --> members are asked, not the engine -----------> Event::Mapped
 //! ```
 //!
 //! A member command that fails is read once more, block by block, before a client hears of it: an error in a block that only a
@@ -16,11 +17,14 @@
 //! member refuses is an error to its client and to the next flush; a sync that fails with something to lose is for ever,
 //! because the kernel may have dropped what it could not write.
 
+mod ahead;
 mod bad;
 mod blank;
 mod change;
 mod claims;
 mod health;
+mod learn;
+mod map;
 mod patience;
 #[cfg(test)]
 mod rig;
@@ -37,18 +41,22 @@ pub(crate) use write::NewWrite;
 use crate::backend::{Backend, Done, Kind, Lateness, Task, Token, lend_for};
 use crate::live::Watch;
 use crate::log::Log;
+use crate::mapper::Mapper;
 use crate::nbd::session::Blocks;
-use crate::nbd::wire::Errno;
+use crate::nbd::wire::{Errno, Run};
 use crate::planted::{self, Bug};
 use crate::raw::Arena;
 use crate::source::Source;
 use crate::spec::EngineSpec;
 use crate::ticket::{Id, Tag};
+use ahead::Ahead;
 use bad::BadBlocks;
 use forerun_core::access::{Access, Context, Op};
 use forerun_core::array::Role;
 use forerun_core::engine::{Buffer, Engine, Input, Output, Start, Status};
 use forerun_core::units::{BLOCK_BYTES, Block, Disk, Extent, Nanos};
+use learn::Learn;
+use map::Maps;
 use patience::Patience;
 use std::collections::VecDeque;
 use std::io;
@@ -73,6 +81,19 @@ pub(crate) enum Event {
     Written { tag: Tag, error: Option<Errno> },
     /// A flush, likewise.
     Flushed { tag: Tag, error: Option<Errno> },
+    /// Where holes are: runs from the first byte on that was asked about, at least one.
+    Mapped { tag: Tag, result: Result<Vec<Run>, Errno> },
+}
+
+impl Event {
+    /// Who is answered.
+    pub(crate) const fn tag(&self) -> Tag {
+        let (Self::Read { tag, .. }
+        | Self::Written { tag, .. }
+        | Self::Flushed { tag, .. }
+        | Self::Mapped { tag, .. }) = self;
+        *tag
+    }
 }
 
 /// Blocks that are held for a reader.
@@ -134,6 +155,12 @@ pub(crate) struct Volume {
     intake_low: usize,
     writes: Writes,
     syncs: Syncs,
+    maps: Maps,
+    mapper: Mapper,
+    /// Learns what clients read.
+    learn: Option<Box<Learn>>,
+    /// Reads ahead what it was told that they read.
+    ahead: Option<Box<Ahead>>,
     log: Option<Log>,
     notes: Vec<String>,
     /// Messages beyond [`NOTES_MAX`].
@@ -206,6 +233,10 @@ impl Volume {
             intake: (first_intake..first_intake + INTAKE_BLOCKS).rev().collect(),
             intake_low: INTAKE_BLOCKS as usize,
             syncs: Syncs::default(),
+            maps: Maps::default(),
+            mapper: Mapper::new()?,
+            learn: None,
+            ahead: None,
             log: None,
             notes: Vec::new(),
             notes_left_out: 0,
@@ -241,6 +272,8 @@ impl Volume {
 
     /// Somebody wants blocks. Answered by [`Event::Read`] with the tag.
     pub(crate) fn read(&mut self, tag: Tag, context: Context, extent: Extent) {
+        self.learn_wanted(extent);
+        self.ahead_read(extent);
         if self.needs_lost(extent) {
             return self.events.push_back(Event::Read { tag, result: Err(Errno::Io) });
         }
@@ -314,6 +347,9 @@ impl Volume {
     /// The next answer.
     pub(crate) fn event(&mut self) -> Option<Event> {
         let event = self.events.pop_front()?;
+        if let (Some(watch), Event::Written { tag, .. }) = (&mut self.watch, &event) {
+            watch.written(self.now, Id::Read(*tag, 0).number());
+        }
         if self.spoiled.is_none() {
             return Some(event);
         }
@@ -324,11 +360,13 @@ impl Volume {
             }
             Event::Written { tag, .. } => Event::Written { tag, error: Some(Errno::Io) },
             Event::Flushed { tag, .. } => Event::Flushed { tag, error: Some(Errno::Io) },
+            Event::Mapped { tag, .. } => Event::Mapped { tag, result: Err(Errno::Io) },
         })
     }
 
-    /// The file of [`Volume::poll_fd`] said that something has ended.
+    /// A file of [`Volume::poll_fds`] said that something has ended.
     pub(crate) fn woken(&mut self) {
+        self.mapper.woken();
         self.backend.woken();
     }
 
@@ -340,6 +378,8 @@ impl Volume {
     /// Sends what was started, and takes what has ended.
     pub(crate) fn turn(&mut self) {
         self.backend.kick();
+        self.take_maps();
+        self.go_ahead();
         if self.in_flight == 0 {
             return;
         }
@@ -356,6 +396,7 @@ impl Volume {
             self.ended(end);
         }
         self.done = done;
+        self.go_ahead();
         self.backend.kick();
     }
 
@@ -370,8 +411,8 @@ impl Volume {
     }
 
     /// What the loop polls for completions.
-    pub(crate) fn poll_fd(&self) -> std::os::fd::BorrowedFd<'_> {
-        self.backend.poll_fd()
+    pub(crate) fn poll_fds(&self) -> [std::os::fd::BorrowedFd<'_>; 2] {
+        [self.backend.poll_fd(), self.mapper.poll_fd()]
     }
 
     /// The engine, for reports.
@@ -390,6 +431,7 @@ impl Volume {
             && self.bad.is_idle()
             && self.syncs.is_idle()
             && self.writes.is_idle()
+            && self.maps.is_idle()
             && self.inputs.is_empty()
     }
 
@@ -647,6 +689,9 @@ impl Volume {
                 }
                 self.answered(tag);
                 let result = if error { Err(Errno::Io) } else { Ok(Answer { handle }) };
+                if let Ok(answer) = &result {
+                    self.learn_answered(answer);
+                }
                 if error {
                     self.inputs.push_back(Input::Release { handle });
                 }

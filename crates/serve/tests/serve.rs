@@ -17,12 +17,16 @@ mod fake;
 mod faults;
 #[path = "it/floods.rs"]
 mod floods;
+#[path = "it/holes.rs"]
+mod holes;
 #[path = "it/hostile.rs"]
 mod hostile;
 #[path = "it/intake.rs"]
 mod intake;
 #[path = "it/live.rs"]
 mod live;
+#[path = "it/manifest.rs"]
+mod manifest;
 #[path = "it/member_tls.rs"]
 mod member_tls;
 #[cfg(feature = "objects")]

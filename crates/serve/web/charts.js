@@ -9,6 +9,8 @@ const probe = document.createElement("span");
 probe.hidden = true;
 document.body.append(probe);
 let palette = new Map();
+// Changes of the scheme, of the export that is shown.
+let marks = [];
 function color(name) {
   if (!palette.has(name)) {
     probe.style.color = `var(--${name})`;
@@ -150,6 +152,15 @@ function chart(id, { from, to, times, series, format, stacked = false, share = f
       draw.stroke();
       draw.setLineDash([]);
     }
+  });
+  // Where the scheme became another.
+  marks.filter(mark => mark.at_ns >= from && mark.at_ns <= to).forEach(mark => {
+    const at = x(mark.at_ns);
+    draw.strokeStyle = draw.fillStyle = color("ink"); draw.setLineDash([2, 3]); draw.lineWidth = 1;
+    draw.beginPath(); draw.moveTo(at, 0); draw.lineTo(at, paper.h - BOTTOM); draw.stroke();
+    draw.setLineDash([]);
+    draw.textAlign = "left";
+    draw.fillText(mark.scheme, Math.min(at + 3, paper.w - RIGHT - draw.measureText(mark.scheme).width), 10);
   });
   if (limit !== null) {
     draw.strokeStyle = color("warn"); draw.setLineDash([5, 4]); draw.lineWidth = 1.5;

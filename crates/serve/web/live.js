@@ -125,6 +125,8 @@ function tiles(view) {
     [rate(d.asked[2] / d.seconds), "clients read"],
     [any ? percent(cache + prefetch) : "–", any ? `hits: ${percent(cache)} cache, ${percent(prefetch)} prefetch` : "hits"],
     [!reads ? "–" : sum(d.waited) ? duration(sum(d.waited) / reads) : "none", "mean wait of a read"],
+    ...[["reads", view.lag], ["writes", view.write_lag]].filter(([, lag]) => lag.requests).map(([kind, lag]) =>
+      [duration(lag.p99_ns), `p99 of ${kind}, of client ${lag.clients[0].client} ${duration(lag.clients[0].p99_ns)}`]),
     [d.asked[2] ? (d.memberBlocks * BLOCK / d.asked[2]).toFixed(2) : "–", "bytes from members per byte read"],
     [used + wasted ? percent(used / (used + wasted)) : "–", "of what was read ahead and decided was read"],
     [perSecond(sum(d.members.map(m => m[6])) / d.seconds), "seeks of all members"],
@@ -366,6 +368,7 @@ function show() {
     choice.replaceChildren(...stats.exports.map((e, i) => new Option(e.name || "(default)", i)));
   }
   set("foot", `Forerun ${stats.forerun}: ${bytes(stats.resident_bytes)} resident, ${duration(stats.cpu_ns)} of processor time.`);
+  marks = view.changes;
   verdict(view);
   tiles(view);
   charts(view);

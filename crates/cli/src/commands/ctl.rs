@@ -2,12 +2,16 @@
 //!
 //! Every subcommand is one line to the server's control socket and one line back; this file only words them.
 
+mod trial;
+
+use super::top::lag_words;
 use crate::error::{CliError, Kind};
 use crate::ui::{Style, Ui};
 use clap::{Args, Subcommand};
 use forerun_core::units::BLOCK_BYTES;
 use forerun_serve::control::{ExportState, Request, Stats, ask};
 use forerun_serve::error::ServeError;
+use forerun_serve::figures::LagFigures;
 use forerun_study::human::{self, float};
 use forerun_study::table::{Align, aligned};
 use serde::de::DeserializeOwned;
@@ -68,6 +72,12 @@ enum CtlCommand {
         #[arg(long, value_name = "NAME")]
         export: Option<String>,
     },
+    /// Try another scheme in turns with the one that there is, and keep the one whose readers wait less
+    #[command(
+        after_help = "Examples:\n  forerun ctl try asp+msp\n  forerun ctl try linux-6 --for 10m --export archive --html trial.html\n\n\
+        Clients are served all the time. The scheme that was there stays unless it is shown that readers wait less under the new one."
+    )]
+    Try(trial::TryArgs),
     /// Empty the cache of what can leave it
     #[command(after_help = "Example:\n  forerun ctl drop")]
     Drop {
@@ -94,6 +104,7 @@ pub(crate) fn run(args: &CtlArgs, ui: &Ui) -> Result<(), CliError> {
         None => the_one_server()?,
     };
     let request = match &args.command {
+        CtlCommand::Try(trial) => return ui.print(&trial::run(&path, trial, ui.json)?),
         CtlCommand::Stats => Request::Stats,
         CtlCommand::Exports => Request::Exports,
         CtlCommand::Set { key, value, export } => {
@@ -102,10 +113,7 @@ pub(crate) fn run(args: &CtlArgs, ui: &Ui) -> Result<(), CliError> {
         CtlCommand::Drop { export } => Request::Drop { export: export.clone() },
         CtlCommand::Stop => Request::Stop,
     };
-    let answer = ask(&path, &request).map_err(|problem| match problem {
-        ServeError::Option { why, .. } => CliError::usage("ctl", why, ""),
-        other => CliError::new(Kind::Failure, "", other, ""),
-    })?;
+    let answer = ask(&path, &request).map_err(refused)?;
     if ui.json {
         return ui.print_json(&answer);
     }
@@ -117,9 +125,17 @@ pub(crate) fn run(args: &CtlArgs, ui: &Ui) -> Result<(), CliError> {
             let blocks = answer["dropped_blocks"].as_u64().unwrap_or(0);
             format!("{} have left the cache\n", human::bytes(float(blocks * BLOCK_BYTES)))
         }
-        CtlCommand::Stop => String::new(),
+        CtlCommand::Stop | CtlCommand::Try(_) => String::new(),
     };
     ui.print(&text)
+}
+
+/// What a server has refused, or why it did not answer.
+fn refused(problem: ServeError) -> CliError {
+    match problem {
+        ServeError::Option { why, .. } => CliError::usage("ctl", why, ""),
+        other => CliError::new(Kind::Failure, "", other, ""),
+    }
 }
 
 fn parse<T: DeserializeOwned>(answer: Value) -> Result<T, CliError> {
@@ -218,7 +234,18 @@ fn stats(stats: &Stats, ui: &Ui) -> String {
         stats.clients,
         stats.member_errors
     );
-    head + &table(&header, &rows, ui)
+    let lags = stats.exports.iter().map(|export| {
+        let words = |kind: &str, lag: &Option<LagFigures>| {
+            lag.as_ref().map_or_else(String::new, |lag| lag_words(kind, lag))
+        };
+        let words = words("reads ", &export.lag) + &words("writes ", &export.write_lag);
+        if words.is_empty() {
+            words
+        } else {
+            format!("{}, the last ten seconds:{words}\n", shown(&export.name))
+        }
+    });
+    head + &table(&header, &rows, ui) + &lags.collect::<String>()
 }
 
 fn exports(exports: &[ExportState], ui: &Ui) -> String {

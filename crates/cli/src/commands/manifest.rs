@@ -253,6 +253,9 @@ struct ExportJson {
     name: String,
     bytes: u64,
     runs: Vec<RunJson>,
+    samples: usize,
+    /// When each of so many equal parts of it had been wanted.
+    pace_ms: Vec<u32>,
 }
 
 #[derive(Serialize)]
@@ -307,6 +310,8 @@ impl ShowJson {
             name: export.name.clone(),
             bytes: export.bytes,
             runs: runs(&export.runs),
+            samples: export.samples.len(),
+            pace_ms: export.pace.clone(),
         });
         Self {
             key: manifest.key.to_string(),
@@ -329,15 +334,32 @@ fn show(args: &ShowArgs, ui: &Ui) -> Result<(), CliError> {
     let mut text = format!("{}\n", ui.paint(Style::Bold, &manifest.key.to_string()));
     // Writing to a string cannot fail, here and below.
     let _ = writeln!(text, "  recordings  {}", manifest.recordings);
-    let files = human::count(manifest.files.len() as u64);
-    let _ = writeln!(text, "  files       {files}, {}", bytes(manifest.file_pages()));
-    let _ = writeln!(text, "  metadata    {}", bytes(manifest.metadata_pages()));
+    if manifest.exports.is_empty() || !manifest.files.is_empty() {
+        let files = human::count(manifest.files.len() as u64);
+        let _ = writeln!(text, "  files       {files}, {}", bytes(manifest.file_pages()));
+        let _ = writeln!(text, "  metadata    {}", bytes(manifest.metadata_pages()));
+    }
     for fs in &manifest.file_systems {
         let _ = writeln!(text, "  on          {} at {} ({})", fs.kind, fs.mount.display(), hex(fs.uuid));
     }
+    for export in &manifest.exports {
+        let (here, runs) = (bytes(pages(&export.runs)), export.runs.len());
+        let name = if export.name.is_empty() { "(the default)" } else { &export.name };
+        let _ = write!(text, "  export      {name}, {}: {here} in {runs} runs", bytes(export.bytes / PAGE));
+        if let (Some(&half), Some(&all)) = (export.pace.get(export.pace.len() / 2), export.pace.last()) {
+            let [half, all] = [half, all].map(|ms| nanos(u64::from(ms) * 1_000_000));
+            let _ = write!(text, ", half of it wanted within {half} of a client's arrival, all within {all}");
+        }
+        text.push('\n');
+    }
     for run in &manifest.history {
         let how = if run.replayed { "read ahead of" } else { "left alone" };
-        let _ = write!(text, "  run         {how}: {}, waited {}", nanos(run.elapsed), nanos(run.waited));
+        let _ = write!(text, "  run         {how}: {}", nanos(run.elapsed));
+        if manifest.exports.is_empty() {
+            let _ = write!(text, ", waited {}", nanos(run.waited));
+        } else if run.replayed {
+            let _ = write!(text, ", {} read ahead, of it {} used", bytes(run.loaded), bytes(run.used));
+        }
         if run.without > 0 {
             let _ = write!(text, ", without {} (hold-out)", nanos(run.without));
         }

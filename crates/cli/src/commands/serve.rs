@@ -186,6 +186,12 @@ pub(crate) struct ServeArgs {
     /// Write every input and output of the engine to a file, for --replay-log
     #[arg(long, value_name = "FILE")]
     log_inputs: Option<PathBuf>,
+    /// Take what clients read, and in which order, into a manifest when the server ends
+    #[arg(long, value_name = "FILE")]
+    learn: Option<PathBuf>,
+    /// Read ahead what a manifest says that clients will read
+    #[arg(long, value_name = "FILE")]
+    manifest: Option<PathBuf>,
     /// Write what clients ask for to a file, as a trace that compare replays: .parquet, .csv, or as trace convert
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
@@ -435,6 +441,8 @@ fn export(args: &ServeArgs, instead: Option<What>) -> Result<ExportOptions, CliE
         unsafe_no_flush: args.unsafe_no_flush,
         member_timeout: Duration::from_secs(args.member_timeout),
         log_inputs: args.log_inputs.clone(),
+        learn: args.learn.clone(),
+        manifest: args.manifest.clone(),
         member_tls: MemberTlsOptions {
             ca: args.member_tls_ca.clone(),
             cert: args.member_tls_cert.clone(),

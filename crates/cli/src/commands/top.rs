@@ -7,6 +7,8 @@
 mod source;
 mod view;
 
+pub(crate) use view::lag_words;
+
 use crate::error::CliError;
 use crate::ui::Ui;
 use clap::Args;

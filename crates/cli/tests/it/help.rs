@@ -27,6 +27,7 @@ const SUBCOMMANDS: &[&[&str]] = &[
     &["ctl", "stats"],
     &["ctl", "exports"],
     &["ctl", "set"],
+    &["ctl", "try"],
     &["ctl", "drop"],
     &["ctl", "stop"],
     &["reproduce", "flashy"],

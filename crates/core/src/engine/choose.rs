@@ -198,6 +198,7 @@ impl Chooser {
             | Input::Release { .. }
             | Input::Wake
             | Input::Synced { .. }
+            | Input::Ahead { .. }
             | Input::Limits(_)
             | Input::Switch { .. } => {}
         }

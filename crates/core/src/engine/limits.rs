@@ -5,6 +5,7 @@
 
 use super::messages::{ACCESS_BLOCKS_MAX, Limits};
 use super::parts::Parts;
+use crate::access::Context;
 use crate::units::{Extent, Nanos};
 
 impl Parts {
@@ -20,11 +21,18 @@ impl Parts {
     }
 
     /// Prefetched blocks that may be issued now.
-    pub(super) fn ahead_budget(&self, now: Nanos) -> u64 {
+    #[must_use]
+    pub fn ahead_budget(&self, now: Nanos) -> u64 {
         let most = self.config.ahead_blocks_max;
         let most = self.limits.ahead_blocks.map_or(most, |limit| limit.min(most));
         let left = most.saturating_sub(self.stats().ahead_in_flight);
         self.limits.ahead_bytes_per_s.map_or(left, |rate| left.min(self.pace.blocks(now, rate)))
+    }
+
+    /// The host knows what will be wanted.
+    pub(super) fn ahead(&mut self, now: Nanos, context: Context, extent: Extent) {
+        self.memory.plan.fetch_for(context, extent);
+        self.fulfil_ahead(now, context);
     }
 
     /// So many have been issued.

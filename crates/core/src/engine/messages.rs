@@ -91,6 +91,14 @@ pub enum Input<'a> {
     },
     /// The host has less to give, or more again. Obeyed at once, as far as nothing is dirty, in flight or being copied.
     Limits(Limits),
+    /// The host knows of blocks that will be wanted: they are read behind all that somebody waits for, as far as the budget of what may be
+    /// read ahead goes ([`crate::engine::Parts::ahead_budget`]), and nobody is told.
+    Ahead {
+        /// On whose behalf.
+        context: Context,
+        /// Which.
+        extent: Extent,
+    },
     /// From now on another scheme decides, which the host has checked for this layer. The cache keeps what it holds.
     Switch {
         /// Which.

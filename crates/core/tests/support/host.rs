@@ -268,7 +268,12 @@ impl Host {
             ahead_blocks: self.rng.percent(50).then_some(self.rng.below(8)),
             ahead_bytes_per_s: self.rng.percent(50).then_some(self.rng.below(1 << 40)),
         };
-        let input = self.rng.pick(&[Input::Gone { extent }, Input::Limits(limits), Input::Drop]);
+        let input = self.rng.pick(&[
+            Input::Gone { extent },
+            Input::Limits(limits),
+            Input::Drop,
+            Input::Ahead { context: Context(0), extent },
+        ]);
         self.feed(layer, input)
     }
 

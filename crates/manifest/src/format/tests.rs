@@ -33,7 +33,13 @@ pub(crate) fn sample() -> Manifest {
             file(12, "/srv/linux/a", None, vec![run(0, 17, 1, 3)]),
             file(11, "/srv/linux/arch", Some((0x81, vec![1; 12])), vec![run(3, 1, 5, 3), run(4, 2, 2, 1)]),
         ],
-        exports: vec![Export { name: "vm".into(), bytes: 1 << 30, runs: vec![run(0, 1, 9, 1)] }],
+        exports: vec![Export {
+            name: "vm".into(),
+            bytes: 1 << 30,
+            runs: vec![run(0, 1, 9, 1)],
+            samples: vec![Sample::of(0, b"what it held"), Sample { block: 1 << 40, sum: u64::MAX }],
+            pace: vec![0, 0, 1500],
+        }],
     }
 }
 
@@ -63,12 +69,24 @@ fn every_cut_and_every_flipped_bit_is_refused() {
 }
 
 #[test]
+fn a_manifest_of_version_1_is_read_and_has_no_samples() {
+    let mut old = sample();
+    old.exports[0] = Export { samples: Vec::new(), pace: Vec::new(), ..old.exports[0].clone() };
+    let body = body(&old.encode()).expect("whole");
+    // Version 1 ends where the samples of each export begin: here two lists of one export, with nothing in them.
+    let body = body.strip_suffix(&[0, 0]).expect("two empty lists");
+    let mut bytes = header_of(1, body.len() as u64, body);
+    bytes.extend(zstd::bulk::compress(body, 1).expect("memory to memory"));
+    assert_eq!(Manifest::decode(&bytes), Ok(old));
+}
+
+#[test]
 fn other_files_and_later_versions_are_named() {
     assert_eq!(Manifest::decode(b"PK\x03\x04 something else"), Err(FormatError::Magic));
     let mut bytes = sample().encode();
-    bytes[8] = 2;
+    bytes[8] = 3;
     let error = Manifest::decode(&bytes).expect_err("of tomorrow");
-    assert_eq!(error, FormatError::Version { found: 2 });
+    assert_eq!(error, FormatError::Version { found: 3 });
     assert!(error.to_string().contains("use a newer forerun"), "{error}");
 }
 

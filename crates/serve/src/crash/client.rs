@@ -21,6 +21,8 @@ pub(super) struct Habits {
     shares: [u64; 4],
     /// One in so many writes brings zeroes.
     zeroes: u64,
+    /// One in so many requests of who may ask it asks where holes are.
+    maps: u64,
     /// One in so many writes is durable.
     durable: u64,
     /// Blocks at the beginning to which half of all goes, where it meets others.
@@ -33,10 +35,14 @@ impl Habits {
         let shares = draw.pick(&[[8, 7, 1, 1], [3, 8, 5, 0], [9, 4, 1, 2], [4, 5, 4, 1], [2, 6, 7, 0]]);
         let shares = if careful { [1, 3, 3 + draw.below(5), 0] } else { shares };
         let zeroes = draw.pick(&[3, 10]);
-        Self { shares, zeroes, durable: draw.pick(&[3, 10]), hot_blocks: draw.pick(&[2, 5, 16]) }
+        let maps = draw.pick(&[8, 30]);
+        Self { shares, zeroes, maps, durable: draw.pick(&[3, 10]), hot_blocks: draw.pick(&[2, 5, 16]) }
     }
 
-    fn command(&self, draw: &mut Draw) -> Command {
+    fn command(&self, draw: &mut Draw, structured: bool) -> Command {
+        if structured && draw.one_in(self.maps) {
+            return Command::BlockStatus;
+        }
         let mut at = draw.below(self.shares.iter().sum());
         for (share, command) in
             self.shares.iter().zip([Command::Read, Command::Write, Command::Flush, Command::Cache])
@@ -97,6 +103,14 @@ pub(super) struct Reply {
     pub(super) failed: bool,
     /// Of a read: bytes by their offset, as they came.
     pub(super) data: Vec<(u64, Vec<u8>)>,
+    /// Of BLOCK_STATUS: bytes and flags of each run.
+    pub(super) runs: Vec<(u32, u32)>,
+}
+
+/// What a client says that wants to know where the export `name` has holes.
+fn allocation_of(name: &str) -> Vec<u8> {
+    let text = |text: &str| [&(text.len() as u32).to_be_bytes()[..], text.as_bytes()].concat();
+    [text(name), 1_u32.to_be_bytes().to_vec(), text("base:allocation")].concat()
 }
 
 /// One client.
@@ -126,6 +140,7 @@ impl Client {
         let mut out = 3_u32.to_be_bytes().to_vec();
         if structured {
             out.extend(option_bytes(8, &[]));
+            out.extend(option_bytes(10, &allocation_of(name)));
         }
         let mut go = (name.len() as u32).to_be_bytes().to_vec();
         go.extend(name.as_bytes());
@@ -159,7 +174,7 @@ impl Client {
         let first = draw.below(range - len + 1) / align * align;
         // Who comes back after a server was away makes sure of what it had.
         let first_is_flush = self.next_cookie == 1 && draw.one_in(3);
-        let command = if first_is_flush { Command::Flush } else { habits.command(draw) };
+        let command = if first_is_flush { Command::Flush } else { habits.command(draw, self.structured) };
         let flags = u16::from(command == Command::Write && draw.one_in(habits.durable));
         let (command, flags) = match command {
             Command::Write if draw.one_in(habits.zeroes) => {
@@ -254,9 +269,10 @@ impl Client {
                 let data = self.heard[16..16 + length].to_vec();
                 self.heard.drain(..16 + length);
                 let data = if length > 0 { vec![(request.offset, data)] } else { Vec::new() };
-                return Ok(Some(Reply { cookie, failed, data }));
+                return Ok(Some(Reply { cookie, failed, data, runs: Vec::new() }));
             }
-            if word(0) != CHUNK_MAGIC || !self.structured || !is_read {
+            let is_map = request.command == Command::BlockStatus;
+            if word(0) != CHUNK_MAGIC || !self.structured || !(is_read || is_map) {
                 return Err(format!("an answer to {cookie} does not begin as one"));
             }
             if self.heard.len() < 20 || self.heard.len() < 20 + word(16) as usize {
@@ -270,9 +286,14 @@ impl Client {
                 let offset = u64::from_be_bytes(payload[..8].try_into().expect("eight bytes"));
                 self.parts.entry(cookie).or_default().push((offset, payload[8..].to_vec()));
             }
+            let mut runs = Vec::new();
+            if kind == 5 && is_map {
+                let number = |at: usize| u32::from_be_bytes(payload[at..at + 4].try_into().expect("four"));
+                runs.extend((4..length).step_by(8).map(|at| (number(at), number(at + 4))));
+            }
             if last {
                 let data = self.parts.remove(&cookie).unwrap_or_default();
-                return Ok(Some(Reply { cookie, failed, data }));
+                return Ok(Some(Reply { cookie, failed, data, runs }));
             }
         }
     }

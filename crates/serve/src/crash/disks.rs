@@ -12,7 +12,8 @@ use super::draw::Draw;
 use super::floors::{ANY, Floors, OVER, UNSENT};
 use super::stamp::{BLOCK_GRAINS, GARBAGE, GRAIN, SECTOR_GRAINS, ZERO, decode, encode, grain_of, version_of};
 use super::weather::Weather;
-use crate::backend::{Done, Kind, Task, Token};
+use crate::backend::{Done, Kind, Mapped, Question, Task, Token};
+use crate::nbd::wire::{Run, allocation};
 use forerun_core::units::Nanos;
 use std::collections::BTreeMap;
 use std::io;
@@ -95,6 +96,8 @@ pub(super) struct Disks {
     pending: Vec<Pending>,
     held: Vec<Held>,
     ended: Vec<Done>,
+    /// Where holes are is to be told; of a member that did not answer when it was asked never.
+    asked: Vec<(Question, bool)>,
     commands: u64,
     /// When each write of a client arrived at the volume, by version.
     orders: Vec<u32>,
@@ -139,6 +142,7 @@ impl Disks {
             pending: Vec::new(),
             held: Vec::new(),
             ended: Vec::new(),
+            asked: Vec::new(),
             commands: 0,
             orders: vec![0],
             zeroes: vec![None; blocks * BLOCK_GRAINS],
@@ -168,6 +172,7 @@ impl Disks {
 
     /// A process begins on what is there: zeros that never came to a member are nobody's.
     pub(super) fn begin_anew(&mut self) {
+        self.asked.clear();
         self.zeroes.fill(None);
         for (cell, &grain) in self.view.iter().zip(&self.home).filter(|(cell, _)| cell.stamp == ZERO) {
             self.zeroes[grain as usize] = Some(cell.order);
@@ -303,6 +308,30 @@ impl Disks {
         let told = format!("member {member}: {kind:?} {token:?} at {offset}, {len} bytes: {result:?}");
         self.ended.push(Done { token, result, lease });
         told
+    }
+
+    /// Somebody wants to know where a member has holes.
+    pub(super) fn ask_map(&mut self, now: Nanos, question: Question) {
+        let answers = self.hung[usize::from(question.member)] <= now;
+        self.asked.push((question, answers));
+    }
+
+    /// Some of those hear of it now: what reads as zeros is a hole.
+    pub(super) fn tell_maps(&mut self, out: &mut Vec<Mapped>) {
+        for (question, answers) in std::mem::take(&mut self.asked) {
+            if !answers || self.draw.one_in(3) {
+                self.asked.push((question, answers));
+                continue;
+            }
+            let first = self.firsts[usize::from(question.member)] + question.offset as usize / GRAIN;
+            let cells = &self.view[first..first + question.len as usize / GRAIN];
+            let hole = |cell: &Cell| cell.stamp == ZERO;
+            let runs = cells.chunk_by(|one, next| hole(one) == hole(next)).map(|alike| Run {
+                bytes: (alike.len() * GRAIN) as u32,
+                flags: if hole(&alike[0]) { allocation::HOLE | allocation::ZERO } else { 0 },
+            });
+            out.push(Mapped { question: question.number, runs: runs.collect() });
+        }
     }
 
     /// What has ended and was not taken.

@@ -1,7 +1,7 @@
 //! The way of a volume to the simulated members: the production trait, over members that are shared with the run.
 
 use super::disks::Disks;
-use crate::backend::{Backend, Done, Task};
+use crate::backend::{Backend, Done, Mapped, Question, Task};
 use forerun_core::units::Nanos;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -32,6 +32,13 @@ impl Backend for Wires {
     fn kick(&mut self) {}
     fn reap(&mut self, _now: Nanos, out: &mut Vec<Done>) {
         self.disks().reap(out);
+    }
+    fn map(&mut self, now: Nanos, question: Question) -> bool {
+        self.disks().ask_map(now, question);
+        true
+    }
+    fn mapped(&mut self, out: &mut Vec<Mapped>) {
+        self.disks().tell_maps(out);
     }
     fn poll_fd(&self) -> BorrowedFd<'_> {
         self.poll.as_fd()

@@ -476,6 +476,12 @@ impl World {
                 op.floors = self.floors.snapshot();
                 self.volume.flush(tag(ticket));
             }
+            Ask::Status(ticket, request) => {
+                let op = client.ops.get_mut(&request.cookie).ok_or("a BLOCK_STATUS that nobody sent")?;
+                op.arrived = Some(self.now);
+                op.floors = op.grains().map(|grain| self.floors.acked(self.places.there[grain])).collect();
+                self.volume.map(tag(ticket), &request);
+            }
             Ask::Hint(request) => {
                 let blocks = Extent::covering(request.offset, u64::from(request.length));
                 self.volume.hint(context, blocks);

@@ -3,7 +3,7 @@
 //! Samples are shared by pointer. A visitor copies what it needs while it holds the board and formats afterwards, so the
 //! loop never waits for text to be made.
 
-use crate::figures::{Counters, ExportFigures, Figures, MemberFigures, OutcomeFigures, VERSION};
+use crate::figures::{ChangeFigures, Counters, ExportFigures, Figures, MemberFigures, OutcomeFigures, VERSION};
 use crate::health::Health;
 use crate::live::{MemberSums, READ_OUTCOMES, Sample};
 use forerun_core::policy::decisions::{Decision, Told};
@@ -19,6 +19,8 @@ const SAMPLES_ALL_MAX: usize = 1440;
 const ANSWER_MAX: usize = 60;
 /// Turns of switches kept of an export.
 const DECISIONS_MAX: usize = 100;
+/// Changes of the scheme that are remembered: a trial of ten pairs, and some.
+const CHANGES_MAX: usize = 64;
 
 /// What does not change, or seldom.
 #[derive(Clone, Debug, Default)]
@@ -47,6 +49,8 @@ struct Shown {
     health: Health,
     samples: VecDeque<Arc<Sample>>,
     decisions: VecDeque<Decision>,
+    /// When it got another scheme, and which.
+    changes: VecDeque<ChangeFigures>,
 }
 
 /// Figures of the whole server.
@@ -74,8 +78,13 @@ impl Board {
         if self.exports.len() <= export {
             self.exports.resize_with(export + 1, Shown::default);
         }
-        let shown = &mut self.exports[export];
+        let (shown, at_ns) = (&mut self.exports[export], self.whole.now.0);
         if shown.about.scheme != scheme {
+            if !shown.about.scheme.is_empty() {
+                shown.changes.push_back(ChangeFigures { at_ns, scheme: scheme.into() });
+                let too_many = shown.changes.len().saturating_sub(CHANGES_MAX);
+                shown.changes.drain(..too_many);
+            }
             shown.about = Arc::new(make());
             // What another scheme has decided holds no longer.
             shown.decisions.clear();
@@ -112,7 +121,8 @@ impl Board {
             let sample = shown.samples.back().cloned().unwrap_or_default();
             let turns: Vec<Decision> = shown.decisions.iter().copied().collect();
             let (about, health) = (Arc::clone(&shown.about), shown.health.clone());
-            Seen { about, changed: shown.changed.clone(), health, sample, turns }
+            let changes = shown.changes.iter().cloned().collect();
+            Seen { about, changed: shown.changed.clone(), health, sample, turns, changes }
         });
         View { whole: self.whole, exports: exports.collect() }
     }
@@ -131,6 +141,7 @@ struct Seen {
     health: Health,
     sample: Arc<Sample>,
     turns: Vec<Decision>,
+    changes: Vec<ChangeFigures>,
 }
 
 impl View {
@@ -155,7 +166,7 @@ impl View {
 }
 
 fn export(seen: &Seen) -> ExportFigures {
-    let Seen { about, changed, health, sample, turns } = seen;
+    let Seen { about, changed, health, sample, turns, changes } = seen;
     let engine = &sample.engine;
     let outcomes = READ_OUTCOMES.iter().zip(sample.waits.reads).zip(sample.waits.waited);
     let member = |(number, sums): (usize, &MemberSums)| member(about.members.get(number), sums);
@@ -181,9 +192,11 @@ fn export(seen: &Seen) -> ExportFigures {
             .map(|((&how, reads), waited)| OutcomeFigures { how: how.to_owned(), reads, waited_ns: waited.0 })
             .collect(),
         lag: sample.lag.clone(),
+        write_lag: sample.write_lag.clone(),
         members: sample.members.iter().enumerate().map(member).collect(),
         gauges: gauges.map(|&(name, value)| (name.to_owned(), value)).collect(),
         decisions: turns.iter().map(Told::from).collect(),
+        changes: changes.clone(),
     }
 }
 

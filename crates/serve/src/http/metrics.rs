@@ -3,7 +3,7 @@
 //! Each family has its HELP and TYPE and stands in one piece; sums end in `_total`, units are base units and stand in the
 //! name. What belongs to an export has the label `export`, what belongs to a member also `member` (its number from 0).
 
-use crate::figures::{ExportFigures, Figures, MemberFigures, OutcomeFigures};
+use crate::figures::{ExportFigures, Figures, LagFigures, MemberFigures, OutcomeFigures};
 use std::fmt::{Display, Write as _};
 
 /// The text.
@@ -173,29 +173,41 @@ fn requests(page: &mut Page, exports: &Exports<'_>) {
     page.counter("forerun_read_wait_seconds_total", help, exports.by_outcome(|f| seconds(f.waited_ns)));
 }
 
-/// How long reads took: since the server began for whoever takes differences, and the last ten seconds for who looks now.
+/// How long reads and writes took: since the server began for whoever takes differences, and the last ten seconds for who looks now.
 fn lag(page: &mut Page, exports: &Exports<'_>) {
+    let reads = "Time from asking to answer of reads (of a request over 1 MiB, of its parts)";
+    one_lag(page, exports, ("read", reads), |export| &export.lag);
+    let writes = "Time from the last byte of a WRITE, or the head of a WRITE_ZEROES or TRIM, to its answer";
+    one_lag(page, exports, ("write", writes), |export| &export.write_lag);
+}
+
+fn one_lag(
+    page: &mut Page,
+    exports: &Exports<'_>,
+    (kind, help): (&str, &str),
+    lag: impl Fn(&ExportFigures) -> &LagFigures,
+) {
     let mut lines = Vec::new();
     for export in exports.0 {
-        let (of, lag) = (label("export", &export.name), &export.lag);
+        let (of, lag) = (label("export", &export.name), lag(export));
         for step in &lag.steps {
             let le = label("le", seconds(step.up_to_ns));
-            lines.push(("_bucket", format!("{of},{le}"), step.reads.to_string()));
+            lines.push(("_bucket", format!("{of},{le}"), step.requests.to_string()));
         }
         lines.push(("_bucket", format!("{of},{}", label("le", "+Inf")), lag.all.to_string()));
         lines.push(("_sum", of.clone(), seconds(lag.all_waited_ns).to_string()));
         lines.push(("_count", of, lag.all.to_string()));
     }
-    let help = "Time from asking to answer of reads (of a request over 1 MiB, of its parts)";
-    page.histogram("forerun_read_latency_seconds", help, lines);
+    page.histogram(&format!("forerun_{kind}_latency_seconds"), help, lines);
     let quantiles = |p50: u64, p95: u64, p99: u64| {
         [("0.5", p50), ("0.95", p95), ("0.99", p99)].map(|(q, ns)| (q.to_owned(), seconds(ns))).to_vec()
     };
     let worst = |e: &ExportFigures| {
-        e.lag.clients.first().map_or(Vec::new(), |worst| quantiles(worst.p50_ns, worst.p95_ns, worst.p99_ns))
+        lag(e).clients.first().map_or(Vec::new(), |worst| quantiles(worst.p50_ns, worst.p95_ns, worst.p99_ns))
     };
-    let help = "Time of the reads of the client who waited longest, in the last whole ten seconds";
-    page.gauge("forerun_read_latency_worst_client_seconds", help, exports.split("quantile", worst));
+    let help = format!("Time of the {kind}s of the client who waited longest, in the last whole ten seconds");
+    let name = format!("forerun_{kind}_latency_worst_client_seconds");
+    page.gauge(&name, &help, exports.split("quantile", worst));
 }
 
 fn prefetching(page: &mut Page, exports: &Exports<'_>) {

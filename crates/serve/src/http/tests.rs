@@ -34,6 +34,10 @@ fn http() -> Http {
             clients: vec![ClientLag { client: 3, p99_ns: 40_000_000, ..ClientLag::default() }],
             ..LagFigures::default()
         },
+        write_lag: LagFigures {
+            clients: vec![ClientLag { client: 4, p95_ns: 20_000_000, ..ClientLag::default() }],
+            ..LagFigures::default()
+        },
         gauges: vec![("n_u", 1.5), ("odd", f64::NAN)],
         decisions: vec![Decision {
             at: Nanos(3),
@@ -107,7 +111,11 @@ fn another_scheme_takes_the_reasons_of_the_one_before_away() {
     http.board().about(0, "asp", || unreachable!("it is known"));
     assert_eq!(scheme(&get(&http, "/stats.json")), ("asp".to_owned(), 1));
     http.board().about(0, "none", || About { scheme: "none".into(), ..About::default() });
-    assert_eq!(scheme(&get(&http, "/stats.json")), ("none".to_owned(), 0));
+    let text = get(&http, "/stats.json");
+    assert_eq!(scheme(&text), ("none".to_owned(), 0));
+    let figures: crate::figures::Figures = serde_json::from_str(body(&text)).expect("its shape");
+    let changes: Vec<&str> = figures.exports[0].changes.iter().map(|change| change.scheme.as_str()).collect();
+    assert_eq!(changes, ["none"], "the first scheme is no change");
 }
 
 #[test]
@@ -170,6 +178,7 @@ fn the_metrics_are_well_formed() {
         "forerun_scheme{export=\"a\\\"b\\\\c\\nd\",name=\"n_u\"} 1.5",
         "forerun_read_latency_seconds_bucket{export=\"a\\\"b\\\\c\\nd\",le=\"+Inf\"} 9",
         "forerun_read_latency_worst_client_seconds{export=\"a\\\"b\\\\c\\nd\",quantile=\"0.99\"} 0.04",
+        "forerun_write_latency_worst_client_seconds{export=\"a\\\"b\\\\c\\nd\",quantile=\"0.95\"} 0.02",
     ] {
         assert!(text.lines().any(|other| other == line), "{line} in\n{text}");
     }

@@ -1,5 +1,5 @@
-//! How long reads took, as they were felt: not a mean, which one reader who waits long hides among many who do not, but how many took how long, of
-//! all and of each client.
+//! How long reads took, and how long writes, as they were felt: not a mean, which one client who waits long hides among many who do not, but how
+//! many took how long, of all and of each client.
 //!
 //! Times fall into steps of a quarter of a doubling, so a quantile is at most 19% above the truth and never below it. Sums since the server
 //! began are for Prometheus, which takes differences; for people there is a window of ten seconds, of which the last whole one
@@ -20,13 +20,13 @@ const CLIENTS_MAX: usize = 512;
 /// Clients that are shown: those who waited longest.
 const SHOWN_MAX: usize = 8;
 
-/// How long reads took, from asking to answer in the loop's time. The quantiles are of the last whole window of ten seconds; steps and sums
+/// How long requests of one kind took, from asking to answer in the loop's time. The quantiles are of the last whole window of ten seconds; steps and sums
 /// are since the server began.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct LagFigures {
-    /// Reads of the window.
-    pub reads: u64,
+    /// Requests of the window.
+    pub requests: u64,
     /// Half of them took no longer, nanoseconds; at most a fifth above the truth.
     pub p50_ns: u64,
     /// All but one in twenty.
@@ -35,9 +35,9 @@ pub struct LagFigures {
     pub p99_ns: u64,
     /// The clients of the window who waited longest, the worst first.
     pub clients: Vec<ClientLag>,
-    /// Reads that took at most so long, in doublings.
+    /// Requests that took at most so long, in doublings.
     pub steps: Vec<LagStep>,
-    /// All reads.
+    /// All requests.
     pub all: u64,
     /// Their time, summed, nanoseconds.
     pub all_waited_ns: u64,
@@ -49,8 +49,8 @@ pub struct LagFigures {
 pub struct ClientLag {
     /// Its number: clients are numbered as they come.
     pub client: u64,
-    /// Its reads.
-    pub reads: u64,
+    /// Its requests.
+    pub requests: u64,
     /// Half of them took no longer, nanoseconds.
     pub p50_ns: u64,
     /// All but one in twenty.
@@ -59,26 +59,26 @@ pub struct ClientLag {
     pub p99_ns: u64,
 }
 
-/// Reads that took at most so long.
+/// Requests that took at most so long.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct LagStep {
     /// How long, nanoseconds.
     pub up_to_ns: u64,
     /// How many, since the server began.
-    pub reads: u64,
+    pub requests: u64,
 }
 
-/// How many reads took how long.
+/// How many requests took how long.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Histogram {
     counts: [u32; STEPS],
-    reads: u64,
+    requests: u64,
 }
 
 impl Default for Histogram {
     fn default() -> Self {
-        Self { counts: [0; STEPS], reads: 0 }
+        Self { counts: [0; STEPS], requests: 0 }
     }
 }
 
@@ -102,18 +102,18 @@ fn step_of(time: Nanos) -> usize {
 impl Histogram {
     fn add(&mut self, step: usize) {
         self.counts[step] = self.counts[step].saturating_add(1);
-        self.reads += 1;
+        self.requests += 1;
     }
 
-    /// The time that so many thousandths of the reads did not exceed; 0 where there are none.
+    /// The time that so many thousandths of the requests did not exceed; 0 where there are none.
     fn quantile(&self, thousandths: u64) -> u64 {
-        let wanted = (self.reads * thousandths).div_ceil(1000);
+        let wanted = (self.requests * thousandths).div_ceil(1000);
         let mut seen = 0;
         let reached = self.counts.iter().position(|&count| {
             seen += u64::from(count);
             seen >= wanted
         });
-        if self.reads == 0 { 0 } else { reached.map_or(0, upper) }
+        if self.requests == 0 { 0 } else { reached.map_or(0, upper) }
     }
 }
 
@@ -124,10 +124,10 @@ struct Window {
     clients: NumberMap<Box<Histogram>>,
 }
 
-/// The reads of an export.
+/// The requests of one kind of an export.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Lag {
-    /// Reads by step, and their time, since the server began.
+    /// By step, and their time, since the server began.
     sums: Vec<u64>,
     waited: u64,
     begin: Nanos,
@@ -137,7 +137,7 @@ pub(crate) struct Lag {
 }
 
 impl Lag {
-    /// A read of a client took so long.
+    /// A request of a client took so long.
     pub(crate) fn add(&mut self, now: Nanos, client: u64, took: Nanos) {
         self.turn(now);
         let step = step_of(took);
@@ -172,7 +172,7 @@ impl Lag {
         // One line a doubling: what a chart needs.
         let steps = self.sums.iter().enumerate().filter_map(|(step, &count)| {
             sum += count;
-            (step % 4 == 0).then(|| LagStep { up_to_ns: upper(step), reads: sum })
+            (step % 4 == 0).then(|| LagStep { up_to_ns: upper(step), requests: sum })
         });
         let steps: Vec<LagStep> = steps.collect();
         LagFigures { steps, all: sum, all_waited_ns: self.waited, ..self.shown.clone() }
@@ -182,18 +182,18 @@ impl Lag {
 fn figures(window: Window) -> LagFigures {
     let of = |client: u64, histogram: &Histogram| ClientLag {
         client,
-        reads: histogram.reads,
+        requests: histogram.requests,
         p50_ns: histogram.quantile(500),
         p95_ns: histogram.quantile(950),
         p99_ns: histogram.quantile(990),
     };
-    let ClientLag { reads, p50_ns, p95_ns, p99_ns, .. } = of(0, &window.all);
+    let ClientLag { requests, p50_ns, p95_ns, p99_ns, .. } = of(0, &window.all);
     let mut clients: Vec<ClientLag> =
         window.clients.into_iter().map(|(client, histogram)| of(client, &histogram)).collect();
     // The order of the map must not be seen.
     clients.sort_unstable_by_key(|lag| (std::cmp::Reverse(lag.p99_ns), lag.client));
     clients.truncate(SHOWN_MAX);
-    LagFigures { reads, p50_ns, p95_ns, p99_ns, clients, ..LagFigures::default() }
+    LagFigures { requests, p50_ns, p95_ns, p99_ns, clients, ..LagFigures::default() }
 }
 
 #[cfg(test)]
@@ -219,16 +219,16 @@ mod tests {
                 lag.add(Nanos::from_millis(turn), client, took);
             }
         }
-        assert_eq!(lag.figures(Nanos::from_secs(9)).reads, 0, "the window is not over");
+        assert_eq!(lag.figures(Nanos::from_secs(9)).requests, 0, "the window is not over");
         let shown = lag.figures(Nanos::from_secs(11));
-        assert_eq!((shown.reads, shown.p50_ns, shown.clients.len()), (4000, 16_000, 4));
+        assert_eq!((shown.requests, shown.p50_ns, shown.clients.len()), (4000, 16_000, 4));
         assert!((39_000_000..47_000_000).contains(&shown.p95_ns), "{shown:?}");
         let worst = &shown.clients[0];
-        assert_eq!((worst.client, worst.reads), (3, 1000));
+        assert_eq!((worst.client, worst.requests), (3, 1000));
         assert!((39_000_000..47_000_000).contains(&worst.p50_ns));
         assert_eq!((shown.all, shown.all_waited_ns), (4000, 39_000_000_000));
-        assert_eq!(shown.steps.last().map(|step| step.reads), Some(4000));
+        assert_eq!(shown.steps.last().map(|step| step.requests), Some(4000));
         let later = lag.figures(Nanos::from_secs(40));
-        assert_eq!((later.reads, later.clients.len(), later.all), (0, 0, 4000), "nobody reads any more");
+        assert_eq!((later.requests, later.clients.len(), later.all), (0, 0, 4000), "nobody reads any more");
     }
 }

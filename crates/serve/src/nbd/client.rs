@@ -1,20 +1,22 @@
 //! The other side of the protocol: a session with a server of somebody else, for members that are exports of other machines.
 //!
 //! ```text
-//!   greeting --flags, GO--> answers --EXPORT, BLOCK_SIZE, ACK--> agreed --requests--> simple replies
+//!   greeting --flags, (STRUCTURED_REPLY, SET_META_CONTEXT,) GO--> answers --EXPORT, BLOCK_SIZE, ACK--> agreed --requests--> replies
 //!       | \                 ^   \
 //!       |  `--not newstyle--|----`--refused: unknown name, TLS, policy--> an error that says what to do
 //!       `--flags, STARTTLS--> ACK: TLS begins, then GO
 //! ```
 //!
-//! Structured replies are not asked for: a simple reply has all data of a read in one piece, which is received where it
-//! belongs, and a server may send nothing else to who did not ask. What a server sends is taken as hostile like what a client
+//! Structured replies are asked for by who wants to know where the export has holes ([`Opening::mapping`]), and a server that does not
+//! have them is as good as before. What a server sends is taken as hostile like what a client
 //! sends: lengths are compared before they are believed, texts are shortened, and a machine that was given nonsense says so
 //! and is not used again. Source: proto.md, "Fixed newstyle negotiation", "Simple reply message", and the URI
 //! specification (uri.md) for addresses.
 
-use super::handshake::{FIXED_NEWSTYLE, MAGIC, NO_ZEROES, OPTION_MAGIC, REPLY_MAGIC, info, option, reply};
-use super::handshake::{option_bytes, split};
+use super::handshake::{
+    ALLOCATION, FIXED_NEWSTYLE, MAGIC, NO_ZEROES, OPTION_MAGIC, REPLY_MAGIC, info, option,
+};
+use super::handshake::{option_bytes, reply, split};
 use super::wire::{REQUEST_BYTES_MAX, SIMPLE_MAGIC, export};
 use crate::shown::shown;
 use forerun_core::units::BLOCK_BYTES;
@@ -208,9 +210,19 @@ pub struct Agreed {
     pub block_bytes: u32,
     /// Largest request, bytes.
     pub request_bytes_max: u32,
+    /// It answers in chunks.
+    pub structured: bool,
+    /// The number that it gave to the context in which it tells of holes.
+    pub allocation: Option<u32>,
 }
 
 impl Agreed {
+    /// Whether it is the export that it was: how it answers may be another way.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        *self == Self { structured: self.structured, allocation: self.allocation, ..*other }
+    }
+
     /// Whether the server refuses writes.
     #[must_use]
     pub const fn is_read_only(&self) -> bool {
@@ -243,7 +255,7 @@ pub enum Step {
     More,
     /// A message was dealt with; there may be more in the buffer.
     Again,
-    /// What is to be sent goes out, then TLS begins, and [`Opening::go`] goes on under it. Bytes that are here already are
+    /// What is to be sent goes out, then TLS begins, and [`Opening::begin`] goes on under it. Bytes that are here already are
     /// none of it: nobody has asked for them.
     StartTls,
     /// Requests may be sent.
@@ -261,6 +273,12 @@ pub struct Opening {
     size_and_flags: Option<(u64, u16)>,
     block_bytes: u32,
     request_bytes_max: u32,
+    /// The option that is answered next.
+    asked: u32,
+    /// Where there are holes is to be asked.
+    maps: bool,
+    structured: bool,
+    allocation: Option<u32>,
 }
 
 impl Opening {
@@ -275,7 +293,17 @@ impl Opening {
             size_and_flags: None,
             block_bytes: 1,
             request_bytes_max: REQUEST_BYTES_MAX,
+            asked: option::GO,
+            maps: false,
+            structured: false,
+            allocation: None,
         }
+    }
+
+    /// The same with structured replies and word of holes, as far as the server has them.
+    #[must_use]
+    pub fn mapping(self) -> Self {
+        Self { maps: true, ..self }
     }
 
     /// The same with TLS before the export is named.
@@ -302,7 +330,7 @@ impl Opening {
         let Some((kind, rest)) = split::<4>(rest) else { return more };
         let Some((length, rest)) = split::<4>(rest) else { return more };
         let length = u32::from_be_bytes(length) as usize;
-        let asked = if self.insecure { option::STARTTLS } else { option::GO };
+        let asked = if self.insecure { option::STARTTLS } else { self.asked };
         if u32::from_be_bytes(number) != asked || length > ANSWER_BYTES_MAX {
             return Err(ClientError::Protocol("its answer to an option makes no sense"));
         }
@@ -314,7 +342,10 @@ impl Opening {
         if self.answers > ANSWERS_MAX {
             return Err(ClientError::Protocol("its answer to GO has no end"));
         }
-        Ok((20 + length, self.answer(u32::from_be_bytes(kind), data)?))
+        let kind = u32::from_be_bytes(kind);
+        let step =
+            if asked == option::GO { self.answer(kind, data)? } else { self.prepared(kind, data, out)? };
+        Ok((20 + length, step))
     }
 
     fn greeting(&mut self, input: &[u8], out: &mut Vec<u8>) -> Result<(usize, Step), ClientError> {
@@ -334,13 +365,52 @@ impl Opening {
         if self.insecure {
             out.extend(option_bytes(option::STARTTLS, &[]));
         } else {
-            self.go(out);
+            self.begin(out);
         }
         Ok((18, Step::Again))
     }
 
-    /// Names the export: the first thing under TLS, and without it what follows the greeting by itself.
-    pub fn go(&self, out: &mut Vec<u8>) {
+    /// What comes first under TLS, and without it follows the greeting by itself.
+    pub fn begin(&mut self, out: &mut Vec<u8>) {
+        if self.maps {
+            self.asked = option::STRUCTURED_REPLY;
+            out.extend(option_bytes(option::STRUCTURED_REPLY, &[]));
+        } else {
+            self.go(out);
+        }
+    }
+
+    /// What an option before GO was answered with. What a server does not have is done without.
+    fn prepared(&mut self, kind: u32, data: &[u8], out: &mut Vec<u8>) -> Result<Step, ClientError> {
+        let refused = kind >> 31 == 1;
+        match (self.asked, kind) {
+            (option::STRUCTURED_REPLY, reply::ACK) => {
+                self.structured = true;
+                self.asked = option::SET_META_CONTEXT;
+                let text = |text: &str| [&(text.len() as u32).to_be_bytes()[..], text.as_bytes()].concat();
+                let data = [text(&self.name), 1_u32.to_be_bytes().to_vec(), text(ALLOCATION)].concat();
+                out.extend(option_bytes(option::SET_META_CONTEXT, &data));
+            }
+            (option::SET_META_CONTEXT, reply::META_CONTEXT) => {
+                let (number, name) =
+                    split::<4>(data).ok_or(ClientError::Protocol("a context has no number"))?;
+                if name == ALLOCATION.as_bytes() {
+                    self.allocation = Some(u32::from_be_bytes(number));
+                }
+            }
+            (option::SET_META_CONTEXT, reply::ACK) => self.go(out),
+            _ if refused => {
+                self.allocation = None;
+                self.go(out);
+            }
+            _ => return Err(ClientError::Protocol("its answer to an option makes no sense")),
+        }
+        Ok(Step::Again)
+    }
+
+    /// Names the export.
+    fn go(&mut self, out: &mut Vec<u8>) {
+        self.asked = option::GO;
         let mut data = (self.name.len() as u32).to_be_bytes().to_vec();
         data.extend_from_slice(self.name.as_bytes());
         data.extend_from_slice(&1_u16.to_be_bytes());
@@ -378,6 +448,8 @@ impl Opening {
                     flags,
                     block_bytes: self.block_bytes,
                     request_bytes_max: self.request_bytes_max,
+                    structured: self.structured,
+                    allocation: self.allocation,
                 }))
             }
             kind => Err(refusal(kind, data)),
@@ -483,7 +555,7 @@ mod tests {
     /// Our own server's machine against this one, `chunk` bytes at a time.
     fn negotiate(name: &str, flags: u16, chunk: usize) -> Result<Agreed, ClientError> {
         let exports = [Export { name: "disk".into(), description: String::new(), size: 1 << 30, flags }];
-        let (mut server, mut client) = (Handshake::default(), Opening::new(name));
+        let (mut server, mut client) = (Handshake::default(), Opening::new(name).mapping());
         let (mut to_client, mut to_server) = (greeting().to_vec(), Vec::new());
         let (mut at_client, mut at_server, mut here) = (0, 0, 0);
         loop {
@@ -509,7 +581,8 @@ mod tests {
         for chunk in [1, 2, 7, 19, 1000] {
             let agreed = negotiate("disk", export_flags(true, false), chunk).expect("agreed");
             assert_eq!((agreed.size, agreed.block_bytes, agreed.request_bytes_max), (1 << 30, 1, 4 << 20));
-            assert!(agreed.is_read_only() && agreed.can_flush());
+            assert!(agreed.is_read_only() && agreed.can_flush() && agreed.structured);
+            assert_eq!(agreed.allocation, Some(super::super::wire::ALLOCATION_ID));
         }
     }
 
@@ -571,7 +644,7 @@ mod tests {
             assert_eq!(out, [&3_u32.to_be_bytes()[..], &option_bytes(option::STARTTLS, &[])].concat());
             let (_, step) = client.step(&input[took..], &mut out)?;
             assert_eq!(out.len(), 20, "nothing more before TLS");
-            client.go(&mut out);
+            client.begin(&mut out);
             Ok((step, out.ends_with(&[0, 1, 0, 3]), String::from_utf8_lossy(&out).contains("secret name")))
         };
         assert_eq!(answered(option::STARTTLS, reply::ACK, &[]), Ok((Step::StartTls, true, true)));
@@ -608,6 +681,45 @@ mod tests {
                 return Ok(step);
             }
         }
+    }
+
+    #[test]
+    fn a_server_that_lacks_chunks_or_contexts_is_used_without() {
+        let says = |option: u32, kind: u32, data: &[u8]| told_of(option, kind, data)[18..].to_vec();
+        let size = [0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1];
+        let end = [says(option::GO, reply::INFO, &size), says(option::GO, reply::ACK, &[])].concat();
+        let context = [&5_u32.to_be_bytes()[..], b"base:allocation"].concat();
+        let set = option::SET_META_CONTEXT;
+        let chunks = says(option::STRUCTURED_REPLY, reply::ACK, &[]);
+        for (answers, structured, allocation) in [
+            (says(option::STRUCTURED_REPLY, reply::UNSUPPORTED, b"what?"), false, None),
+            ([chunks.clone(), says(set, reply::UNSUPPORTED, &[])].concat(), true, None),
+            ([chunks.clone(), says(set, reply::ACK, &[])].concat(), true, None),
+            (
+                [chunks, says(set, reply::META_CONTEXT, &context), says(set, reply::ACK, &[])].concat(),
+                true,
+                Some(5),
+            ),
+        ] {
+            let input = [&greeting()[..], &answers, &end].concat();
+            let (mut client, mut at) = (Opening::new("").mapping(), 0);
+            let agreed = loop {
+                let (took, step) = client.step(&input[at..], &mut Vec::new()).expect("a server");
+                at += took;
+                if let Step::Agreed(agreed) = step {
+                    break agreed;
+                }
+                assert_eq!(step, Step::Again);
+            };
+            assert_eq!(
+                (agreed.structured, agreed.allocation, agreed.size),
+                (structured, allocation, 1 << 16)
+            );
+        }
+        let early = [&greeting()[..], &says(option::STRUCTURED_REPLY, reply::INFO, &size)].concat();
+        let mut client = Opening::new("").mapping();
+        client.step(&early, &mut Vec::new()).expect("greeted");
+        assert!(client.step(&early[18..], &mut Vec::new()).is_err());
     }
 
     #[test]

@@ -3,9 +3,11 @@
 //! ```text
 //!   greeting sent --client flags--> options --GO / EXPORT_NAME--> transmission
 //!                        \             |  ^
-//!                         \            v  | LIST, INFO, STRUCTURED_REPLY, STARTTLS, anything unknown
+//!                         \            v  | LIST, INFO, STRUCTURED_REPLY, LIST/SET_META_CONTEXT, STARTTLS, anything unknown
 //!                          `--bad--> closed <--ABORT-- options
 //! ```
+//!
+//! A client that wants to know where an export has holes names the context `base:allocation` for it; that is the only one there is.
 //!
 //! STARTTLS ends the machine's trust in what it has heard: what was agreed on is forgotten, and the caller must not take a
 //! byte that came before the first record. Where TLS is required nothing but STARTTLS and ABORT is answered before.
@@ -44,6 +46,8 @@ pub(super) mod option {
     pub(in crate::nbd) const INFO: u32 = 6;
     pub(in crate::nbd) const GO: u32 = 7;
     pub(in crate::nbd) const STRUCTURED_REPLY: u32 = 8;
+    pub(in crate::nbd) const LIST_META_CONTEXT: u32 = 9;
+    pub(in crate::nbd) const SET_META_CONTEXT: u32 = 10;
 }
 
 /// Replies to options, by number.
@@ -51,6 +55,7 @@ pub(super) mod reply {
     pub(in crate::nbd) const ACK: u32 = 1;
     pub(in crate::nbd) const SERVER: u32 = 2;
     pub(in crate::nbd) const INFO: u32 = 3;
+    pub(in crate::nbd) const META_CONTEXT: u32 = 4;
     pub(in crate::nbd) const UNSUPPORTED: u32 = (1 << 31) + 1;
     pub(in crate::nbd) const POLICY: u32 = (1 << 31) + 2;
     pub(in crate::nbd) const INVALID: u32 = (1 << 31) + 3;
@@ -60,6 +65,10 @@ pub(super) mod reply {
     pub(in crate::nbd) const BLOCK_SIZE_REQUIRED: u32 = (1 << 31) + 8;
     pub(in crate::nbd) const TOO_BIG: u32 = (1 << 31) + 9;
 }
+
+/// The context that says where an export has holes, and the namespace that it is in.
+pub(super) const ALLOCATION: &str = "base:allocation";
+const NAMESPACE: &str = "base:";
 
 /// Information items, by number.
 pub(super) mod info {
@@ -107,6 +116,8 @@ pub struct Terms {
     pub structured: bool,
     /// The client was told the largest request.
     pub told: bool,
+    /// BLOCK_STATUS is answered, for `base:allocation`.
+    pub allocation: bool,
 }
 
 /// What a server does about TLS.
@@ -128,6 +139,8 @@ pub struct Handshake {
     no_zeroes: bool,
     structured: bool,
     told: bool,
+    /// The export of which the client wants to know where it has holes.
+    allocation: Option<usize>,
     tls: Tls,
     /// TLS has begun.
     secure: bool,
@@ -279,6 +292,7 @@ impl Handshake {
                 self.structured = true;
                 answer(out, number, reply::ACK, &[]);
             }
+            option::LIST_META_CONTEXT | option::SET_META_CONTEXT => self.contexts(number, data, exports, out),
             option::INFO | option::GO => return self.info(number, data, exports, full, out),
             _ => answer(out, number, reply::UNSUPPORTED, b"this server does not have that option"),
         }
@@ -293,7 +307,46 @@ impl Handshake {
         if !self.no_zeroes {
             out.extend_from_slice(&[0; 124]);
         }
-        Step::Transmission(Terms { export, structured: self.structured, told: self.told })
+        Step::Transmission(self.terms(export))
+    }
+
+    fn terms(&self, export: usize) -> Terms {
+        let allocation = self.allocation == Some(export);
+        Terms { export, structured: self.structured, told: self.told, allocation }
+    }
+
+    /// `NBD_OPT_LIST_META_CONTEXT` and `NBD_OPT_SET_META_CONTEXT`: a name and what the client would like to know of that export. What was
+    /// chosen before is forgotten, whatever comes of it.
+    fn contexts(&mut self, number: u32, data: &[u8], exports: &[Export], out: &mut Vec<u8>) {
+        let set = number == option::SET_META_CONTEXT;
+        if set {
+            self.allocation = None;
+        }
+        if !self.structured {
+            return answer(
+                out,
+                number,
+                reply::INVALID,
+                b"contexts need structured replies: agree on them first",
+            );
+        }
+        let Some((name, queries)) = parse_contexts(data) else {
+            return answer(out, number, reply::INVALID, b"lengths within the option contradict each other");
+        };
+        let Some(export) = find(name, exports) else {
+            return answer(out, number, reply::UNKNOWN, b"there is no export of this name");
+        };
+        let all = !set && queries.is_empty();
+        let asked =
+            |query: &&[u8]| *query == ALLOCATION.as_bytes() || (!set && *query == NAMESPACE.as_bytes());
+        if all || queries.iter().any(asked) {
+            // The number is of no meaning in a list.
+            let mut item = u32::from(set).to_be_bytes().to_vec();
+            item.extend_from_slice(ALLOCATION.as_bytes());
+            answer(out, number, reply::META_CONTEXT, &item);
+            self.allocation = if set { Some(export) } else { self.allocation };
+        }
+        answer(out, number, reply::ACK, &[]);
     }
 
     /// What an export can do for this client: chunks of a READ are only spoken of where chunks were agreed on ("MUST leave
@@ -328,7 +381,7 @@ impl Handshake {
         if number == option::INFO {
             return Step::Again;
         }
-        Step::Transmission(Terms { export, structured: self.structured, told: self.told })
+        Step::Transmission(self.terms(export))
     }
 
     fn tell(&mut self, number: u32, kind: u16, export: &Export, out: &mut Vec<u8>) {
@@ -355,6 +408,24 @@ fn parse_info(data: &[u8]) -> Option<(&[u8], &[u8])> {
     let name = rest.get(..length)?;
     let (count, wanted) = split::<2>(&rest[length..])?;
     (wanted.len() == 2 * usize::from(u16::from_be_bytes(count))).then_some((name, wanted))
+}
+
+/// Name and queries of LIST_META_CONTEXT and SET_META_CONTEXT, or nothing if the lengths do not add up.
+fn parse_contexts(data: &[u8]) -> Option<(&[u8], Vec<&[u8]>)> {
+    let text = |data| -> Option<(&[u8], &[u8])> {
+        let (length, rest) = split::<4>(data)?;
+        rest.split_at_checked(u32::from_be_bytes(length) as usize)
+    };
+    let (name, rest) = text(data)?;
+    let (count, mut rest) = split::<4>(rest)?;
+    let mut queries = Vec::new();
+    for _ in 0..u32::from_be_bytes(count) {
+        // Each takes four bytes at least, so a wrong count ends where the option does.
+        let (query, behind) = text(rest)?;
+        queries.push(query);
+        rest = behind;
+    }
+    rest.is_empty().then_some((name, queries))
 }
 
 /// The export of a name; the empty name, where no export has it, is the first.
@@ -457,7 +528,8 @@ mod tests {
         input.extend(option_bytes(option::STRUCTURED_REPLY, &[]));
         input.extend(go(b"b", &[info::BLOCK_SIZE, 77]));
         let (out, step) = run(&input);
-        assert_eq!(step, Step::Transmission(Terms { export: 1, structured: true, told: true }));
+        let terms = Terms { export: 1, structured: true, told: true, allocation: false };
+        assert_eq!(step, Step::Transmission(terms));
         assert_eq!(kinds(&out), [reply::ACK, reply::INFO, reply::INFO, reply::ACK]);
     }
 
@@ -513,7 +585,8 @@ mod tests {
         assert_eq!(feed(&mut machine, &option_bytes(option::STARTTLS, &[])).1, Step::StartTls);
         assert_eq!(feed(&mut machine, &option_bytes(option::STARTTLS, &[])).0, [reply::INVALID], "once");
         let (_, step) = feed(&mut machine, &go(b"b", &[]));
-        assert_eq!(step, Step::Transmission(Terms { export: 1, structured: false, told: false }));
+        let terms = Terms { export: 1, structured: false, told: false, allocation: false };
+        assert_eq!(step, Step::Transmission(terms));
         let unsupported = feed(&mut greeted(Tls::Off), &option_bytes(option::STARTTLS, &[]));
         assert_eq!(unsupported, (vec![reply::UNSUPPORTED], Step::More));
     }
@@ -530,6 +603,55 @@ mod tests {
             let flags = u16::from_be_bytes([out[out.len() - 2], out[out.len() - 1]]);
             assert_eq!(flags & export::SEND_DF != 0, structured);
             assert_eq!(flags & export::HAS_FLAGS, export::HAS_FLAGS);
+        }
+    }
+
+    /// The data of an option about contexts.
+    fn queries(name: &str, queries: &[&str]) -> Vec<u8> {
+        let text = |text: &str| [&(text.len() as u32).to_be_bytes()[..], text.as_bytes()].concat();
+        let count = (queries.len() as u32).to_be_bytes().to_vec();
+        [text(name), count, queries.iter().flat_map(|query| text(query)).collect()].concat()
+    }
+
+    #[test]
+    fn a_context_holds_for_the_export_it_was_chosen_for_and_only_with_structured_replies() {
+        let structured = option_bytes(option::STRUCTURED_REPLY, &[]);
+        let set = |name, all: &[&str]| option_bytes(option::SET_META_CONTEXT, &queries(name, all));
+        let list = |all: &[&str]| option_bytes(option::LIST_META_CONTEXT, &queries("b", all));
+        let (context, ack) = (reply::META_CONTEXT, reply::ACK);
+        let mut machine = greeted(Tls::Off);
+        let mut says = |option: &[u8], answered: &[u32]| assert_eq!(feed(&mut machine, option).0, answered);
+        says(&set("b", &["base:allocation"]), &[reply::INVALID]);
+        says(&structured, &[ack]);
+        says(&list(&[]), &[context, ack]);
+        says(&list(&["base:"]), &[context, ack]);
+        says(&list(&["qemu:dirty-bitmap:x"]), &[ack]);
+        says(&set("b", &["base:"]), &[ack]);
+        says(&set("c", &["base:allocation"]), &[reply::UNKNOWN]);
+        says(&set("b", &["x", "base:allocation", "base:allocation"]), &[context, ack]);
+        let chosen = |machine: &Handshake, name: &[u8]| match feed(&mut machine.clone(), &go(name, &[])).1 {
+            Step::Transmission(terms) => terms.allocation,
+            other => panic!("{other:?}"),
+        };
+        assert!(chosen(&machine, b"b") && !chosen(&machine, b"a"), "of this export alone");
+        let mut forgets = machine.clone();
+        assert_eq!(feed(&mut forgets, &set("c", &["base:allocation"])).0, [reply::UNKNOWN]);
+        assert!(!chosen(&forgets, b"b"), "what was chosen before is forgotten");
+    }
+
+    #[test]
+    fn lengths_within_a_context_option_are_checked_against_the_option() {
+        let good = queries("b", &["base:allocation"]);
+        for at in [0, 5, 9] {
+            for number in [1, 16, 4096, 1 << 31, u32::MAX] {
+                let mut data = good.clone();
+                data[at..at + 4].copy_from_slice(&u32::to_be_bytes(number));
+                let mut machine = greeted(Tls::Off);
+                feed(&mut machine, &option_bytes(option::STRUCTURED_REPLY, &[]));
+                let answered = feed(&mut machine, &option_bytes(option::SET_META_CONTEXT, &data)).0;
+                let wrong = data != good;
+                assert_eq!(answered.last() == Some(&reply::ACK), !wrong, "{number} at {at}: {answered:?}");
+            }
         }
     }
 

@@ -30,7 +30,7 @@ mod tests;
 
 use super::credit::{Credit, Held};
 use super::handshake::{Export, Handshake, OPTION_BYTES_MAX, Step, Terms, Tls, greeting};
-use super::wire::{self, Command, Errno, Limits, Parsed, REQUEST_BYTES, Request, export, parse_request};
+use super::wire::{self, Command, Errno, Limits, Parsed, REQUEST_BYTES, Request, Run, export, parse_request};
 use crate::planted::{self, Bug};
 use asked::{Asked, Part, Table};
 use forerun_core::units::{BLOCK_BYTES, Extent};
@@ -49,6 +49,12 @@ pub const REQUESTS_MAX: usize = 256;
 const WAITING_MAX: usize = 4 * REQUESTS_MAX;
 /// The same while it negotiates: it has nothing to be ahead of, answers are long, and it has to take them one by one.
 const WAITING_NEGOTIATING_MAX: usize = 2;
+/// Answers to BLOCK_STATUS that may be on their way to a client before it is not read any more: they are long and bring no data.
+const STATUSES_MAX: usize = 4;
+/// Most runs of such an answer: 4 KiB.
+pub(crate) const RUNS_MAX: usize = 512;
+/// Bytes of long answers that wait for a client to take them before it is not read any more: four such.
+const LONG_MAX: usize = 16 << 10;
 /// Most blocks of a part, 1 MiB; of a simulated one few, so that small reads have several.
 const PART_BLOCKS: u64 = if cfg!(feature = "crash") { 4 } else { 256 };
 /// Most parts of one request at once: a request of the advertised size is asked for as a whole.
@@ -84,6 +90,8 @@ pub enum Ask {
     Flush(Ticket, Request),
     /// Bytes are to become zero, or nobody needs them (TRIM); for [`Session::acknowledge`].
     Zero(Ticket, Request),
+    /// Where holes are is to be told; for [`Session::describe`].
+    Status(Ticket, Request),
     /// Something will be read; it was acknowledged.
     Hint(Request),
     /// A request was answered.
@@ -100,6 +108,7 @@ impl Ask {
                 | Self::Memory(_)
                 | Self::Flush(..)
                 | Self::Zero(..)
+                | Self::Status(..)
                 | Self::Hint(_)
                 | Self::Ended(_)
         )
@@ -158,6 +167,8 @@ pub struct Session<A> {
     skip: usize,
     held: Held,
     asked: Table<A>,
+    /// BLOCK_STATUS among them.
+    statuses: usize,
     /// The READ that is not wholly asked for: the last, and there is one at most.
     waiting: Option<u16>,
     /// A reply in one piece that others may come before: it waits for them.
@@ -188,6 +199,7 @@ impl<A> Session<A> {
             skip: 0,
             held: Held::default(),
             asked: Table::default(),
+            statuses: 0,
             waiting: None,
             held_back: None,
             alone: None,
@@ -205,7 +217,9 @@ impl<A> Session<A> {
             && self.outstanding() < REQUESTS_MAX
             && self.waiting.is_none()
             && self.alone.is_none()
+            && self.statuses < STATUSES_MAX
             && self.out.pieces() < self.waiting_max()
+            && (!self.is_serving() || self.out.long_bytes() < LONG_MAX)
             && !self.wants_memory()
     }
 
@@ -416,6 +430,9 @@ impl<A> Session<A> {
         if request.flags & wire::request::DF != 0 && !terms.structured {
             checked = Err(Errno::Inval); // "MUST NOT" be set where chunks were not agreed on
         }
+        if request.command == Command::BlockStatus && !terms.allocation {
+            checked = Err(Errno::Inval); // "MUST NOT" be sent where no context was agreed on
+        }
         let refused = if world.failed { Some(Errno::Io) } else { checked.err() };
         if let Some(error) = refused {
             if request.command == Command::Write {
@@ -435,6 +452,10 @@ impl<A> Session<A> {
             }
             Command::Flush => Ask::Flush(self.ticket(request), request),
             Command::Trim | Command::WriteZeroes => Ask::Zero(self.ticket(request), request),
+            Command::BlockStatus => {
+                self.statuses += 1;
+                Ask::Status(self.ticket(request), request)
+            }
             Command::Cache => {
                 self.out.head(&wire::simple_reply(None, request.cookie));
                 Ask::Hint(request)
@@ -629,9 +650,28 @@ impl<A> Session<A> {
         Some(Ended { request, error: error.is_some() })
     }
 
+    /// Where holes are: runs from the first byte that was asked about on, of which at least one comes and at most all that there are.
+    pub fn describe(&mut self, ticket: Ticket, runs: Result<&[Run], Errno>) -> Option<Ended> {
+        let request = self.asked.remove(ticket.request).request;
+        self.statuses -= 1;
+        if self.gone {
+            return None;
+        }
+        let Phase::Serving(terms) = self.phase else { unreachable!("requests come after negotiation") };
+        match runs {
+            Ok(runs) => {
+                assert!((1..=RUNS_MAX).contains(&runs.len()), "an answer has runs, and not many");
+                self.out.bytes(wire::status_chunk(request.cookie, runs));
+            }
+            Err(error) => self.refuse(terms, &request, error),
+        }
+        Some(Ended { request, error: runs.is_err() })
+    }
+
     /// Answers with an error.
     fn refuse(&mut self, terms: Terms, request: &Request, error: Errno) {
-        if terms.structured && request.command == Command::Read {
+        let chunks = matches!(request.command, Command::Read | Command::BlockStatus);
+        if terms.structured && chunks {
             self.out.head(&wire::error_chunk(error, request.cookie));
         } else {
             self.out.head(&wire::simple_reply(Some(error), request.cookie));

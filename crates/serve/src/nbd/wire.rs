@@ -1,7 +1,8 @@
 //! Messages of the transmission phase: requests as they are parsed, replies as they are written.
 //!
 //! All numbers are big-endian. A request is 28 bytes, and a WRITE is followed by its data. A simple reply is 16 bytes and
-//! a READ's data; a structured reply is chunks of 20 bytes and a payload, the last of them marked done. Source: proto.md,
+//! a READ's data; a structured reply is chunks of 20 bytes and a payload, the last of them marked done. What BLOCK_STATUS
+//! answers is runs of bytes, each with what is known of it. Source: proto.md,
 //! "Transmission phase", "Structured reply chunk message".
 
 /// Magic of a request.
@@ -74,10 +75,32 @@ pub mod request {
     pub const NO_HOLE: u16 = 1 << 1;
     /// The reply's data in one chunk.
     pub const DF: u16 = 1 << 2;
+    /// One run and no more.
+    pub const REQ_ONE: u16 = 1 << 3;
     /// Refused if it is no faster than a WRITE.
     pub const FAST_ZERO: u16 = 1 << 4;
     /// All that are defined for the commands here.
-    pub const KNOWN: u16 = FUA | NO_HOLE | DF | FAST_ZERO;
+    pub const KNOWN: u16 = FUA | NO_HOLE | DF | REQ_ONE | FAST_ZERO;
+}
+
+/// The number of `base:allocation` in answers to BLOCK_STATUS.
+pub const ALLOCATION_ID: u32 = 1;
+
+/// What is known of a run of bytes in the context `base:allocation`.
+pub mod allocation {
+    /// They take no room.
+    pub const HOLE: u32 = 1;
+    /// They read as zeros.
+    pub const ZERO: u32 = 1 << 1;
+}
+
+/// Bytes that follow each other, of which the same is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// How many.
+    pub bytes: u32,
+    /// See [`allocation`].
+    pub flags: u32,
 }
 
 /// What a request asks for ("Request types").
@@ -97,6 +120,8 @@ pub enum Command {
     Cache,
     /// Bytes become zero.
     WriteZeroes,
+    /// Where there are holes.
+    BlockStatus,
     /// Anything else, by its number.
     Other(u16),
 }
@@ -151,6 +176,7 @@ pub fn parse_request(bytes: &[u8]) -> Parsed {
         4 => Command::Trim,
         5 => Command::Cache,
         6 => Command::WriteZeroes,
+        7 => Command::BlockStatus,
         other => Command::Other(other),
     };
     Parsed::Request(Request {
@@ -204,7 +230,8 @@ impl Request {
             Command::WriteZeroes if limits.offered & export::SEND_WRITE_ZEROES == 0 => {
                 return Err(Errno::NotSup);
             }
-            Command::Read | Command::Write | Command::Cache | Command::Trim | Command::WriteZeroes => {}
+            Command::Read | Command::Write | Command::Cache => {}
+            Command::Trim | Command::WriteZeroes | Command::BlockStatus => {}
         }
         self.check_flags(limits)?;
         let fills = matches!(self.command, Command::Write | Command::WriteZeroes);
@@ -231,6 +258,7 @@ impl Request {
         let fast = zeroes && limits.offered & export::SEND_FAST_ZERO != 0;
         let wrong = (has(request::DF) && self.command != Command::Read)
             || (has(request::NO_HOLE) && !zeroes)
+            || (has(request::REQ_ONE) && self.command != Command::BlockStatus)
             || (has(request::FAST_ZERO) && !fast);
         if wrong { Err(Errno::Inval) } else { Ok(()) }
     }
@@ -252,6 +280,18 @@ pub fn data_chunk(done: bool, cookie: u64, offset: u64, bytes: u32) -> [u8; 28] 
     let mut out = [0; 28];
     out[..20].copy_from_slice(&chunk(done, 1, cookie, bytes + 8));
     out[20..].copy_from_slice(&offset.to_be_bytes());
+    out
+}
+
+/// A whole answer to BLOCK_STATUS (`NBD_REPLY_TYPE_BLOCK_STATUS`).
+#[must_use]
+pub fn status_chunk(cookie: u64, runs: &[Run]) -> Vec<u8> {
+    let mut out = chunk(true, 5, cookie, 4 + 8 * runs.len() as u32).to_vec();
+    out.extend_from_slice(&ALLOCATION_ID.to_be_bytes());
+    for run in runs {
+        out.extend_from_slice(&run.bytes.to_be_bytes());
+        out.extend_from_slice(&run.flags.to_be_bytes());
+    }
     out
 }
 
@@ -286,6 +326,7 @@ pub fn request_bytes(request: &Request) -> [u8; REQUEST_BYTES] {
         Command::Trim => 4,
         Command::Cache => 5,
         Command::WriteZeroes => 6,
+        Command::BlockStatus => 7,
         Command::Other(number) => number,
     };
     out[..4].copy_from_slice(&REQUEST_MAGIC.to_be_bytes());
@@ -347,6 +388,9 @@ mod tests {
             (Command::Other(99), 0, 1, Err(Errno::NotSup)),
             (Command::Trim, 0, 1 << 29, Ok(())),
             (Command::Trim, size, 1, Err(Errno::Inval)),
+            (Command::BlockStatus, 0, 1 << 30, Ok(())),
+            (Command::BlockStatus, 0, 0, Err(Errno::Inval)),
+            (Command::BlockStatus, 1, 1 << 30, Err(Errno::Inval)),
             (Command::WriteZeroes, 0, 1 << 30, Ok(())),
             (Command::WriteZeroes, 1, 1 << 30, Err(Errno::NoSpace)),
             (Command::WriteZeroes, u64::MAX, u32::MAX, Err(Errno::NoSpace)),
@@ -384,7 +428,9 @@ mod tests {
         let with = |flags, command| Request { flags, ..request(command, 0, 1) };
         assert_eq!(with(request::FAST_ZERO | request::NO_HOLE, Command::WriteZeroes).check(&LIMITS), Ok(()));
         assert_eq!(with(request::FAST_ZERO, Command::WriteZeroes).check(&slow), Err(Errno::Inval));
+        assert_eq!(with(request::REQ_ONE, Command::BlockStatus).check(&LIMITS), Ok(()));
         for command in [Command::Read, Command::Write, Command::Trim] {
+            assert_eq!(with(request::REQ_ONE, command).check(&LIMITS), Err(Errno::Inval), "{command:?}");
             assert_eq!(with(request::NO_HOLE, command).check(&LIMITS), Err(Errno::Inval), "{command:?}");
             assert_eq!(with(request::FAST_ZERO, command).check(&LIMITS), Err(Errno::Inval), "{command:?}");
         }

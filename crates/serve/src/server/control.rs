@@ -204,6 +204,11 @@ impl Server {
                 self.set_scheme(export, &key, &value)?;
                 Ok(json!(self.state(export)))
             }
+            Request::Watch { export } => {
+                let export = self.the_export(export.as_deref())?;
+                self.served[export].volume.watch();
+                Ok(Value::Null)
+            }
             Request::Drop { export } => {
                 let all = 0..self.served.len();
                 let wanted = match export {

@@ -45,6 +45,7 @@ impl Metrics {
         }
         let mut gauges = Vec::new();
         served.volume.gauges(&mut gauges);
+        let lags = served.volume.lags();
         self.exports.push(ExportMetrics {
             name: served.name.clone(),
             scheme: served.volume.spec.scheme.clone(),
@@ -54,6 +55,7 @@ impl Metrics {
             counters: Counters::new(&asked, &engine),
             gauges,
             cache_blocks,
+            lags,
         });
     }
 }

@@ -55,6 +55,7 @@ impl Server {
             Ask::StartTls => self.start_tls(now, at),
             Ask::Begin => {
                 self.serving += 1;
+                self.volume_of(at).0.welcome();
                 self.send(now, at);
             }
             Ask::Read(request) => self.taken(at, request),
@@ -79,6 +80,10 @@ impl Server {
                 self.taken(at, request);
                 let (volume, context) = self.volume_of(at);
                 volume.zero(Tag { client: at as u32, ticket }, context, &request);
+            }
+            Ask::Status(ticket, request) => {
+                self.taken(at, request);
+                self.volume_of(at).0.map(Tag { client: at as u32, ticket }, &request);
             }
             Ask::Hint(request) => {
                 self.taken(at, request);
@@ -141,7 +146,7 @@ impl Server {
     /// The volume has an answer.
     pub(super) fn answer(&mut self, event: Event) {
         self.answers_of_turn += 1;
-        let (Event::Read { tag, .. } | Event::Written { tag, .. } | Event::Flushed { tag, .. }) = event;
+        let tag = event.tag();
         let at = tag.client as usize;
         let connection = self.connections[at].as_mut().expect("a client stays until its answers are here");
         let session = &mut connection.session;
@@ -155,6 +160,10 @@ impl Server {
             Event::Read { result, .. } => session.part(tag.ticket, result, &mut served.shared),
             Event::Written { error, .. } | Event::Flushed { error, .. } => {
                 session.acknowledge(tag.ticket, error.or(failed.then_some(Errno::Io)))
+            }
+            Event::Mapped { result, .. } => {
+                let runs = result.as_deref().map_err(|&error| error);
+                session.describe(tag.ticket, if failed { Err(Errno::Io) } else { runs })
             }
         };
         if let Some(ended) = ended {
@@ -191,6 +200,7 @@ impl Server {
             }
             Command::Flush => counts.flushes += 1,
             Command::Trim | Command::WriteZeroes => counts.writes += 1,
+            Command::BlockStatus => {}
             _ => counts.hints += 1,
         }
     }

@@ -32,8 +32,14 @@ impl Served {
         options.check_memory()?;
         let mut all = Vec::with_capacity(count);
         for export in &options.exports {
-            let volume =
+            let mut volume =
                 open::volume(options, export).map_err(|problem| problem.of_export(&export.name, count))?;
+            if let Some(path) = &export.manifest {
+                volume.follow(path, &export.name).map_err(|problem| ServeError::file(path, problem))?;
+            }
+            if let Some(path) = &export.learn {
+                volume.learn(path, &export.name).map_err(|problem| ServeError::file(path, problem))?;
+            }
             all.push(Self {
                 name: export.name.clone(),
                 shared: Shared {

@@ -120,6 +120,11 @@ impl Patience {
         (self.times % TIMES) as u16
     }
 
+    /// Whether nothing is waited for of this one.
+    pub(super) fn lost_member(&self, member: usize) -> bool {
+        self.lost[member]
+    }
+
     pub(super) fn new(members: usize) -> Self {
         Self {
             timeout: TIMEOUT,
@@ -281,10 +286,11 @@ impl Volume {
             }
             self.patience.lost[member] = lost;
         }
+        let late = |since: Nanos| now.since(since) >= patience;
+        self.give_up_maps(late);
         if !self.patience.has_lost() {
             return;
         }
-        let late = |since: Nanos| now.since(since) >= patience;
         let ids: Vec<u64> =
             self.patience.waiting.iter().filter(|(_, since)| late(**since)).map(|(&id, _)| id).collect();
         if !ids.is_empty() {

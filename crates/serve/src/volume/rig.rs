@@ -89,6 +89,7 @@ impl Rig {
                         None
                     }
                     Event::Read { result: Err(error), .. } => Some(error),
+                    Event::Mapped { result, .. } => result.err(),
                 });
             }
         }

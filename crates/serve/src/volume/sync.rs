@@ -234,6 +234,7 @@ mod tests {
             match last.expect("it is answered") {
                 Event::Written { error, .. } | Event::Flushed { error, .. } => error,
                 Event::Read { result, .. } => result.err(),
+                Event::Mapped { result, .. } => result.err(),
             }
         }
 

@@ -1,7 +1,7 @@
 //! The volume as the live page sees it: it tells its watch what passes, and is asked for a sample now and then.
 
 use super::Volume;
-use crate::live::{Sample, Watch};
+use crate::live::{LagFigures, Sample, Watch};
 use crate::ticket::{Id, Tag};
 use forerun_core::access::{Access, Context};
 use forerun_core::units::Extent;
@@ -10,7 +10,7 @@ impl Volume {
     /// From now on somebody looks.
     pub(crate) fn watch(&mut self) {
         let members = usize::from(self.source.array.disks());
-        self.watch = Some(Box::new(Watch::new(members)));
+        self.watch.get_or_insert_with(|| Box::new(Watch::new(members)));
     }
 
     /// A read that the watch has been told of.
@@ -28,6 +28,12 @@ impl Volume {
         if let Some(watch) = &mut self.watch {
             watch.answered(self.now, Id::Read(tag, 0).number());
         }
+    }
+
+    /// How long reads took, and writes; nothing where nobody looks.
+    pub(crate) fn lags(&mut self) -> Option<(LagFigures, LagFigures)> {
+        let now = self.now;
+        self.watch.as_mut().map(|watch| watch.lags(now))
     }
 
     /// How the volume stands now; nothing where nobody looks.

@@ -139,6 +139,12 @@ impl Writes {
         queued.iter().copied().enumerate().find(|&(_, at)| !full || writes.get(at).new.zeroes.is_none())
     }
 
+    /// What writes that are not answered touch of an extent.
+    pub(super) fn touching(&mut self, extent: Extent) -> Vec<Extent> {
+        let parts = self.writes.iter_mut().map(|write| write.extent.intersect(extent));
+        parts.filter(|part| !part.is_empty()).collect()
+    }
+
     /// How zeroes that lie in an extent of the volume may reach a member; nothing where nobody writes zeroes there.
     pub(super) fn zeroes_in(&mut self, extent: Extent) -> Option<Zeroes> {
         if self.zeroes_flying == 0 {
@@ -155,6 +161,10 @@ impl Volume {
     pub(crate) fn write(&mut self, new: NewWrite) {
         let extent = Extent::covering(new.offset, new.bytes);
         let intake = if new.zeroes.is_some() { 0 } else { extent.blocks };
+        self.learn_written(extent);
+        if let Some(watch) = &mut self.watch {
+            watch.writing(self.now, Id::Read(new.tag, 0).number(), new.context.process());
+        }
         assert_eq!(new.intake.len() as u64, intake, "one intake block for each block touched");
         // What is written now could no more be made durable than what was lost; and nobody knows when a member will answer.
         if self.syncs.has_failed() || self.touches_lost(extent, |_| true) {

@@ -2,7 +2,7 @@
 
 use forerun_serve::messages::Messages;
 use forerun_serve::nbd::handshake::option_bytes;
-use forerun_serve::nbd::wire::{CHUNK_MAGIC, Command, Request, SIMPLE_MAGIC, request_bytes};
+use forerun_serve::nbd::wire::{CHUNK_MAGIC, Command, Request, SIMPLE_MAGIC, request, request_bytes};
 use forerun_serve::options::{Listen, Options};
 use forerun_serve::{Metrics, Server, Stop};
 use std::collections::BTreeMap;
@@ -151,6 +151,44 @@ impl Client {
         client
     }
 
+    /// One that may ask where the first export has holes.
+    pub(crate) fn connect_mapping(socket: &Path) -> Self {
+        let mut stream = UnixStream::connect(socket).expect("connected");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a deadline");
+        let mut greeting = [0; 18];
+        stream.read_exact(&mut greeting).expect("greeted");
+        let mut bytes = 3_u32.to_be_bytes().to_vec();
+        bytes.extend(option_bytes(8, &[]));
+        // Of the export without a name, one query.
+        bytes.extend(option_bytes(10, &[&[0; 7][..], &[1, 0, 0, 0, 15], b"base:allocation"].concat()));
+        bytes.extend(option_bytes(7, &[0; 6]));
+        stream.write_all(&bytes).expect("sent");
+        let mut client =
+            Self { stream, structured: true, size: 0, flags: 0, cookie: 0, reads: BTreeMap::new() };
+        client.finish_options(3);
+        client
+    }
+
+    /// What is told of holes: bytes and flags of each run, or the error.
+    pub(crate) fn map(&mut self, offset: u64, bytes: u32, one: bool) -> Result<Vec<(u32, u32)>, u32> {
+        let flags = if one { request::REQ_ONE } else { 0 };
+        let cookie = self.send(Command::BlockStatus, flags, offset, bytes, &[]);
+        let head: [u8; 20] = self.take();
+        let word = |at: usize| u32::from_be_bytes(head[at..at + 4].try_into().expect("four bytes"));
+        assert_eq!(
+            (word(0), u64::from_be_bytes(head[8..16].try_into().expect("eight"))),
+            (CHUNK_MAGIC, cookie)
+        );
+        let mut payload = vec![0; word(16) as usize];
+        self.stream.read_exact(&mut payload).expect("a chunk's data");
+        let number = |at: usize| u32::from_be_bytes(payload[at..at + 4].try_into().expect("four bytes"));
+        if word(4) & 0x8000 != 0 {
+            return Err(number(0));
+        }
+        assert_eq!((word(4), number(0)), (1 << 16 | 5, 1), "the last chunk, of the one context");
+        Ok((4..payload.len()).step_by(8).map(|at| (number(at), number(at + 4))).collect())
+    }
+
     /// Whether a client that asks for the export gets a place. It hangs up at once.
     pub(crate) fn is_welcome(socket: &Path) -> bool {
         let mut stream = UnixStream::connect(socket).expect("connected");
@@ -194,8 +232,8 @@ impl Client {
         data: &[u8],
     ) -> u64 {
         self.cookie += 1;
-        let request = Request { flags, command, cookie: self.cookie, offset, length };
-        let mut bytes = request_bytes(&request).to_vec();
+        let asked = Request { flags, command, cookie: self.cookie, offset, length };
+        let mut bytes = request_bytes(&asked).to_vec();
         bytes.extend_from_slice(data);
         self.stream.write_all(&bytes).expect("sent");
         if command == Command::Read {

@@ -1,7 +1,10 @@
 //! A far member made of a closure: an NBD server that offers what a test says, and answers as it says.
 
 use forerun_serve::nbd::handshake::{Export, Handshake, Step, Tls, greeting};
-use forerun_serve::nbd::wire::{Command, Parsed, REQUEST_BYTES, Request, parse_request, simple_reply};
+use forerun_serve::nbd::wire::{
+    Command, Errno, Parsed, REQUEST_BYTES, Request, Run, data_chunk, error_chunk, parse_request,
+    simple_reply, status_chunk,
+};
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
@@ -52,7 +55,7 @@ fn serve(
     let exports = [Export { name: String::new(), description: String::new(), size, flags }];
     let (mut machine, mut input) = (Handshake::new(Tls::Off), Vec::new());
     stream.write_all(&greeting()).ok()?;
-    loop {
+    let structured = loop {
         let mut out = Vec::new();
         let (took, step) = machine.step(&input, &exports, false, &mut out);
         input.drain(..took);
@@ -60,23 +63,32 @@ fn serve(
         match step {
             Step::More => input.extend(take(&mut stream, 1)?),
             Step::Again => {}
-            Step::Transmission(_) => break,
+            Step::Transmission(terms) => break terms.structured,
             _ => return None,
         }
-    }
+    };
     loop {
         let Parsed::Request(request) = parse_request(&take(&mut stream, REQUEST_BYTES)?) else { return None };
         let range = request.offset as usize..request.offset as usize + request.length as usize;
         let data =
             if request.command == Command::Write { take(&mut stream, range.len())? } else { Vec::new() };
+        let chunks = structured && matches!(request.command, Command::Read | Command::BlockStatus);
         let mut reply = match fate(&request) {
             Fate::Silence => continue,
             Fate::Fails(error) => {
-                let mut head = simple_reply(None, request.cookie);
+                let mut head = simple_reply(None, request.cookie).to_vec();
                 head[7] = error;
+                if chunks {
+                    head = error_chunk(Errno::Io, request.cookie).to_vec();
+                    head[23] = error;
+                }
                 stream.write_all(&head).ok()?;
                 continue;
             }
+            Fate::Well if request.command == Command::BlockStatus => {
+                status_chunk(request.cookie, &[Run { bytes: request.length, flags: 0 }])
+            }
+            Fate::Well if chunks => data_chunk(true, request.cookie, request.offset, request.length).to_vec(),
             Fate::Well => simple_reply(None, request.cookie).to_vec(),
         };
         match request.command {

@@ -115,7 +115,7 @@ fn refused_requests_leave_the_session_in_step() {
         (Command::Read, 0, 0, u32::MAX, 0, 22),
         (Command::Read, 0, 0, 0, 0, 22),
         (Command::Flush, 0, 5, 0, 0, 22),
-        (Command::Other(7), 0, 0, 4096, 0, 95),
+        (Command::Other(8), 0, 0, 4096, 0, 95),
         (Command::Other(99), 0, 0, 4096, 0, 95),
         (Command::Other(999), 0, 0, 4096, 0, 95),
     ] {

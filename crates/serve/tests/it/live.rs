@@ -1,7 +1,9 @@
 //! The live page of a running server: what clients do is what its figures say.
 
 use super::client::{Client, PATIENCE, Running, image};
-use forerun_serve::figures::{ExportFigures, Figures};
+use forerun_serve::control::{Request, Stats, ask};
+use forerun_serve::figures::{ExportFigures, Figures, LagFigures};
+use forerun_serve::nbd::wire::Command;
 use forerun_serve::options::{MemberSpec, Options, What};
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -87,6 +89,32 @@ fn the_figures_move_with_what_clients_read_and_add_up() {
     let metrics = get(&server, "/metrics");
     let line = format!("forerun_read_bytes_total{{export=\"\"}} {}", 2 * SIZE);
     assert!(metrics.lines().any(|other| other == line), "{metrics}");
+}
+
+#[test]
+fn how_long_writes_took_is_on_the_page_and_told_by_ctl() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut options = options(folder.path());
+    let control = folder.path().join("s.ctl");
+    options.control = Some(control.clone());
+    let server = Running::start(&options);
+    let mut client = Client::connect(&server.socket, true);
+    for k in 0..5 {
+        assert_eq!(client.write(k * 4096, &[7; 4096], 0), 0);
+    }
+    client.send(Command::WriteZeroes, 0, 0, 8192, &[]);
+    assert_eq!(client.receive().error, 0);
+    assert_eq!(client.read(0, 4096).error, 0);
+    let seen = figures(&server, |export| export.write_lag.all == 6 && export.lag.all == 1);
+    assert!(seen.write_lag.all_waited_ns > 0, "a write waits for its member: {seen:?}");
+    let metrics = get(&server, "/metrics");
+    let line = "forerun_write_latency_seconds_count{export=\"\"} 6";
+    assert!(metrics.lines().any(|other| other == line), "{metrics}");
+    let stats: Stats =
+        serde_json::from_value(ask(&control, &Request::Stats).expect("answered")).expect("statistics");
+    let counted = |lag: &Option<LagFigures>| lag.as_ref().map(|lag| lag.all);
+    let export = &stats.exports[0];
+    assert_eq!((counted(&export.lag), counted(&export.write_lag)), (Some(1), Some(6)));
 }
 
 #[test]

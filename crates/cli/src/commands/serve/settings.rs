@@ -31,7 +31,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 /// Options of one export; all others are the server's.
-const OF_EXPORT: [&str; 17] = [
+const OF_EXPORT: [&str; 19] = [
     "over",
     "stripe",
     "members",
@@ -46,12 +46,14 @@ const OF_EXPORT: [&str; 17] = [
     "unsafe-no-flush",
     "member-timeout",
     "log-inputs",
+    "learn",
+    "manifest",
     "member-tls-ca",
     "member-tls-cert",
     "member-tls-key",
 ];
 /// Of these no two exports can have the same.
-const OF_ONE_EXPORT: [&str; 5] = ["over", "stripe", "members", "name", "log-inputs"];
+const OF_ONE_EXPORT: [&str; 6] = ["over", "stripe", "members", "name", "log-inputs", "learn"];
 /// Options that exclude each other, or make sense together only.
 const ALTERNATIVES: [&[&str]; 3] =
     [&["socket", "listen"], &["over", "stripe", "members"], &["array", "strip", "disks"]];

@@ -5,7 +5,7 @@
 
 use super::History;
 use forerun_core::policy::decisions::Told;
-use forerun_serve::figures::{ExportFigures, Figures, MemberFigures, OutcomeFigures};
+use forerun_serve::figures::{ExportFigures, Figures, LagFigures, MemberFigures, OutcomeFigures};
 use forerun_study::human;
 use forerun_study::reasons::{self, Who};
 use ratatui::Frame;
@@ -242,19 +242,18 @@ fn served(frame: &mut Frame<'_>, area: Rect, screen: &Screen, export: &ExportFig
     frame.render_widget(Paragraph::new(lines).block(block), area);
 }
 
-/// How long reads took in the last ten seconds, and those of the client who waited longest: a mean hides him.
+/// How long reads and writes took in the last ten seconds, and those of the client who waited longest: a mean hides him.
 fn lag(export: &ExportFigures) -> String {
-    let Some(worst) = export.lag.clients.first() else { return String::new() };
+    lag_words("", &export.lag) + &lag_words("writes ", &export.write_lag)
+}
+
+/// The same of one kind of requests; nothing where there were none.
+pub(crate) fn lag_words(kind: &str, lag: &LagFigures) -> String {
+    let Some(worst) = lag.clients.first() else { return String::new() };
     let time = |ns: u64| human::duration(human::float(ns));
-    let all = [export.lag.p50_ns, export.lag.p95_ns, export.lag.p99_ns].map(time);
-    format!(
-        "   p50 {}, p95 {}, p99 {}; of client {} p99 {}",
-        all[0],
-        all[1],
-        all[2],
-        worst.client,
-        time(worst.p99_ns)
-    )
+    let [p50, p95, p99] = [lag.p50_ns, lag.p95_ns, lag.p99_ns].map(time);
+    let (client, worst) = (worst.client, time(worst.p99_ns));
+    format!("   {kind}p50 {p50}, p95 {p95}, p99 {p99}; of client {client} p99 {worst}")
 }
 
 fn curves(frame: &mut Frame<'_>, area: Rect, screen: &Screen) {
@@ -473,6 +472,33 @@ mod tests {
         let row = text.lines().find(|line| line.starts_with("m0.img")).expect("the member's row");
         let cells: Vec<&str> = row.split_whitespace().collect();
         assert_eq!(cells[3..9], ["50.0%", "3", "50.0/s", "7.00/s", "4.00", "ms"], "{row}");
+    }
+
+    #[test]
+    fn who_waited_longest_is_named_of_reads_and_of_writes() {
+        use forerun_serve::figures::ClientLag;
+        let lag = |client, p99_ns| LagFigures {
+            p50_ns: 16_000,
+            p95_ns: 1_000_000,
+            p99_ns: 2_000_000,
+            clients: vec![ClientLag { client, p99_ns, ..ClientLag::default() }],
+            ..LagFigures::default()
+        };
+        let export = ExportFigures {
+            lag: lag(3, 39_000_000),
+            write_lag: lag(4, 50_000_000),
+            ..ExportFigures::default()
+        };
+        let words = super::lag(&export);
+        assert!(
+            words.contains("   p50 16.0 µs, p95 1.00 ms, p99 2.00 ms; of client 3 p99 39.0 ms"),
+            "{words}"
+        );
+        assert!(
+            words.ends_with("   writes p50 16.0 µs, p95 1.00 ms, p99 2.00 ms; of client 4 p99 50.0 ms"),
+            "{words}"
+        );
+        assert_eq!(super::lag(&ExportFigures::default()), "");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::World;
 use crate::crash::client::{Op, Reply};
-use crate::crash::stamp::{GRAIN, decode};
+use crate::crash::stamp::{GRAIN, ZERO, decode};
 use crate::nbd::wire::{Command, Request, export, request};
 use crate::volume::Event;
 use std::io::IoSlice;
@@ -14,7 +14,7 @@ impl World {
     /// Answers of the volume go to their sessions.
     pub(super) fn take_events(&mut self) -> Result<(), String> {
         while let Some(event) = self.volume.event() {
-            let (Event::Read { tag, .. } | Event::Written { tag, .. } | Event::Flushed { tag, .. }) = event;
+            let tag = event.tag();
             let at = tag.client as usize;
             let client = self.clients.get_mut(at).and_then(Option::as_mut);
             let client = client.ok_or("an answer for a client that is not there")?;
@@ -24,6 +24,9 @@ impl World {
                 Event::Read { result, .. } => client.session.part(tag.ticket, result, &mut self.shared),
                 Event::Written { error, .. } | Event::Flushed { error, .. } => {
                     client.session.acknowledge(tag.ticket, error)
+                }
+                Event::Mapped { result, .. } => {
+                    client.session.describe(tag.ticket, result.as_deref().map_err(|&error| error))
                 }
             };
             if let Some(ended) = ended {
@@ -148,9 +151,39 @@ impl World {
         match (op.request.command, reply.failed) {
             (Command::Read, false) => self.is_true(&op, reply),
             (Command::Read, true) => self.may_fail(&op),
+            (Command::BlockStatus, false) => self.is_empty(&op, reply),
             // Judged when it was answered.
             _ => Ok(()),
         }
+    }
+
+    /// Whether what is called a hole may be read as zeros, by the same measure as what is read.
+    fn is_empty(&self, op: &Op, reply: &Reply) -> Result<(), String> {
+        let disks = self.wires.disks();
+        let mut grain = op.grains().start;
+        for &(bytes, flags) in &reply.runs {
+            let end = grain + bytes as usize / GRAIN;
+            if bytes == 0 || end > op.grains().end {
+                return Err(format!("{:?} tells of {:?}", op.request, reply.runs));
+            }
+            for number in (grain..end).filter(|_| flags != 0) {
+                let at = self.places.there[number];
+                if disks.is_tainted(at) {
+                    continue;
+                }
+                let order = disks.order_of(ZERO, number as u32);
+                let order = order.map_err(|why| format!("{:?} tells of a hole: {why}", op.request))?;
+                let floor = op.floors[number - op.grains().start];
+                if !self.floors.may_be_read(order, floor) {
+                    return Err(format!(
+                        "{:?} tells of a hole at grain {number}, where write {floor} was acknowledged before it",
+                        op.request
+                    ));
+                }
+            }
+            grain = end;
+        }
+        if grain == op.grains().start { Err(format!("{:?} tells nothing", op.request)) } else { Ok(()) }
     }
 
     /// Whether a read brought all that it asked for, and nothing older than what was acknowledged when it arrived.

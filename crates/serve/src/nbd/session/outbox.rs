@@ -40,11 +40,13 @@ pub(super) struct Outbox<A> {
     segments: VecDeque<Segment<A>>,
     /// Bytes of the first segment that are sent.
     sent: usize,
+    /// Bytes of all that is long and brings no data.
+    long: usize,
 }
 
 impl<A> Default for Outbox<A> {
     fn default() -> Self {
-        Self { segments: VecDeque::new(), sent: 0 }
+        Self { segments: VecDeque::new(), sent: 0, long: 0 }
     }
 }
 
@@ -57,6 +59,11 @@ impl<A> Outbox<A> {
         self.segments.len()
     }
 
+    /// Bytes of what is long and brings no data.
+    pub(super) const fn long_bytes(&self) -> usize {
+        self.long
+    }
+
     pub(super) fn head(&mut self, head: &[u8]) {
         let mut bytes = [0; HEAD_BYTES];
         bytes[..head.len()].copy_from_slice(head);
@@ -65,6 +72,7 @@ impl<A> Outbox<A> {
 
     pub(super) fn bytes(&mut self, bytes: Vec<u8>) {
         if !bytes.is_empty() {
+            self.long += bytes.len();
             self.segments.push_back(Segment::Long(bytes));
         }
     }
@@ -131,16 +139,20 @@ impl<A> Outbox<A> {
             if planted::is(Bug::SentTwice) {
                 self.sent = 0;
             }
-            if let Some(Segment::Data { answer, credit, .. }) = self.segments.pop_front() {
-                back.push(answer);
-                give(credit);
+            match self.segments.pop_front() {
+                Some(Segment::Data { answer, credit, .. }) => {
+                    back.push(answer);
+                    give(credit);
+                }
+                Some(Segment::Long(bytes)) => self.long -= bytes.len(),
+                Some(Segment::Head { .. }) | None => {}
             }
         }
     }
 
     /// Nothing of it will be sent.
     pub(super) fn clear(&mut self, back: &mut Vec<A>) {
-        self.sent = 0;
+        (self.sent, self.long) = (0, 0);
         for segment in self.segments.drain(..) {
             if let Segment::Data { answer, .. } = segment {
                 back.push(answer);

@@ -113,8 +113,11 @@ impl Model {
                 let offset = u64::from_be_bytes(payload[..8].try_into().expect("eight"));
                 self.data.entry(cookie).or_default().push((offset, payload[8..].to_vec()));
             }
+            if kind == 5 {
+                assert_eq!(payload, wire::status_chunk(cookie, &runs(&request))[20..], "what was told");
+            }
             if flags & 1 == 1 {
-                self.close(cookie, kind == 1);
+                self.close(cookie, kind == 1 || kind == 5);
             }
         }
     }
@@ -124,6 +127,7 @@ impl Model {
         let request = self.open.remove(&cookie).expect("answered once");
         let data = self.data.remove(&cookie).unwrap_or_default();
         let legal = request.length > 0 && request.offset + u64::from(request.length) <= SIZE;
+        let legal = legal && (self.structured || request.command != Command::BlockStatus);
         assert!(
             good || !legal || request.cookie.is_multiple_of(7),
             "only what is refused or fails is an error: {request:?}"
@@ -155,8 +159,15 @@ struct Run {
     negotiation: Option<usize>,
     parts: Vec<(Ticket, Extent)>,
     acks: Vec<(Ticket, Request, Vec<u32>)>,
+    maps: Vec<(Ticket, Request)>,
     wants_memory: bool,
     lent: usize,
+}
+
+/// What a request is told of holes.
+fn runs(request: &Request) -> Vec<wire::Run> {
+    let one = wire::Run { bytes: request.length, flags: request.cookie as u32 };
+    vec![one; 1 + request.cookie as usize % RUNS_MAX]
 }
 
 /// The byte `n` of the data of a write.
@@ -171,6 +182,9 @@ impl Run {
         let mut wire = 3_u32.to_be_bytes().to_vec();
         if structured {
             wire.extend(option_bytes(8, &[]));
+            // Of the export without a name, one query.
+            let allocation = [&[0; 7][..], &[1, 0, 0, 0, 15], b"base:allocation"].concat();
+            wire.extend(option_bytes(10, &allocation));
         }
         wire.extend(option_bytes(7, &[0; 6]));
         let mut open = BTreeMap::new();
@@ -183,7 +197,8 @@ impl Run {
                 Command::Cache,
                 Command::WriteZeroes,
                 Command::Trim,
-            ][rng.below(7)];
+                Command::BlockStatus,
+            ][rng.below(8)];
             let longest =
                 if command == Command::Write { 70_000 } else { [4096, 70_000, 3 << 20][rng.below(3)] };
             let (mut offset, mut length) =
@@ -224,6 +239,7 @@ impl Run {
             negotiation: None,
             parts: Vec::new(),
             acks: Vec::new(),
+            maps: Vec::new(),
             wants_memory: false,
             lent: 0,
         }
@@ -276,6 +292,7 @@ impl Run {
                 Ask::Flush(ticket, request) | Ask::Zero(ticket, request) => {
                     self.acks.push((ticket, request, Vec::new()))
                 }
+                Ask::Status(ticket, request) => self.maps.push((ticket, request)),
                 Ask::Begin => {
                     let said = self.session.gather(&Volume, &mut [IoSlice::new(&[]); 4]).1;
                     self.negotiation = Some(self.model.heard.len() + said);
@@ -298,6 +315,12 @@ impl Run {
             let (ticket, request, _) = self.acks.swap_remove(self.rng.below(self.acks.len()));
             let error = (request.cookie.is_multiple_of(7) && self.rng.below(2) == 0).then_some(Errno::Io);
             self.session.acknowledge(ticket, error);
+        }
+        if !self.maps.is_empty() && self.rng.below(2) == 0 {
+            let (ticket, request) = self.maps.swap_remove(self.rng.below(self.maps.len()));
+            let fails = request.cookie.is_multiple_of(7) && self.rng.below(2) == 0;
+            let runs = runs(&request);
+            self.session.describe(ticket, if fails { Err(Errno::Io) } else { Ok(&runs) });
         }
         if !self.parts.is_empty() {
             let (ticket, extent) = self.parts.swap_remove(self.rng.below(self.parts.len()));
@@ -371,6 +394,10 @@ fn whenever_a_client_hangs_up_everything_lent_comes_back() {
         while let Some((ticket, extent)) = run.parts.pop() {
             assert!(!run.session.is_done(), "seed {seed}: it stays until the last answer");
             run.session.part(ticket, Ok(extent), &mut run.shared);
+        }
+        while let Some((ticket, _)) = run.maps.pop() {
+            assert!(!run.session.is_done(), "seed {seed}: it stays until the last answer");
+            run.session.describe(ticket, Err(Errno::Io));
         }
         while let Some((ticket, ..)) = run.acks.pop() {
             run.session.acknowledge(ticket, None);

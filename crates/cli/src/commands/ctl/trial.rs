@@ -1,0 +1,370 @@
+//! `ctl try`: another scheme on a running server, in turns with the one that it has, and the better of the two stays.
+//!
+//! What clients do is never twice the same, so the schemes take turns (A-B-A-B…), and each turn of the one is compared with the turn of the
+//! other beside it. What is judged is how long a read waited in the mean. The first quarter of each turn is not counted: it is
+//! the other scheme's doing. The interval of the differences is Student's; only where all of it says that the new scheme
+//! waits less does it stay. Whatever goes wrong, the old one is put back.
+
+use super::{parse, refused};
+use crate::error::CliError;
+use crate::outputs;
+use clap::Args;
+use forerun_serve::control::{ExportState, Request, Stats, ask};
+use forerun_study::html::{esc, page};
+use forerun_study::human::{self, float};
+use serde::Serialize;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// Seconds of a pair of turns that are aimed at, and least and most pairs.
+const PAIR_SECONDS: f64 = 10.0;
+const PAIRS: (usize, usize) = (2, 10);
+/// Student's factor of a 95% interval by degrees of freedom, from 1 on.
+const STUDENT: [f64; 9] = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262];
+/// Reads that a turn needs to say anything.
+const READS_LEAST: u64 = 10;
+/// How often it is looked whether somebody has had enough.
+const NAP: Duration = Duration::from_millis(50);
+
+/// Options of `try`.
+#[derive(Debug, Args)]
+pub(super) struct TryArgs {
+    /// The scheme to try (forerun schemes)
+    scheme: String,
+    /// How long, all together: 60s, 10m
+    #[arg(long = "for", value_name = "TIME", default_value = "60s", value_parser = time)]
+    long: Duration,
+    /// Which export, where there are several
+    #[arg(long, value_name = "NAME")]
+    export: Option<String>,
+    /// Write what came of it to a page
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+}
+
+/// `60s`, `2m` or a number of seconds.
+fn time(text: &str) -> Result<Duration, String> {
+    let (number, unit) = match text.strip_suffix('m') {
+        Some(minutes) => (minutes, 60.0),
+        None => (text.strip_suffix('s').unwrap_or(text), 1.0),
+    };
+    let seconds =
+        number.parse::<f64>().map_err(|_| format!("{text:?} is no time, such as 60s or 10m"))? * unit;
+    let fits = (2.0..=86_400.0).contains(&seconds);
+    fits.then(|| Duration::from_secs_f64(seconds)).ok_or_else(|| "from 2 seconds to a day".to_owned())
+}
+
+/// What was read in one turn.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+struct Turn {
+    reads: u64,
+    waited_ns: u64,
+}
+
+impl Turn {
+    /// Mean wait of a read, nanoseconds; nothing of too few.
+    fn mean(self) -> Option<f64> {
+        (self.reads >= READS_LEAST).then(|| float(self.waited_ns) / float(self.reads))
+    }
+}
+
+/// A turn of each.
+#[derive(Clone, Copy, Debug, Serialize)]
+struct Pair {
+    before: Turn,
+    tried: Turn,
+}
+
+/// What is said of the two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+enum Verdict {
+    /// The new scheme waits less.
+    Better,
+    /// It waits more.
+    Worse,
+    /// The interval has both.
+    NoDifference,
+    /// Nobody has read enough.
+    TooFewReads,
+}
+
+/// What came of it.
+#[derive(Debug, Serialize)]
+struct Outcome {
+    export: String,
+    before: String,
+    tried: String,
+    /// The scheme that the server has now.
+    kept: String,
+    verdict: Verdict,
+    /// How much longer a read waits under the new scheme, nanoseconds: the mean over pairs, and its 95% interval.
+    difference_ns: f64,
+    interval_ns: (f64, f64),
+    turn_s: f64,
+    pairs: Vec<Pair>,
+}
+
+/// The mean of the differences of pairs, its interval and what they say.
+fn judge(pairs: &[Pair]) -> (f64, (f64, f64), Verdict) {
+    let difference = |pair: &Pair| Some(pair.tried.mean()? - pair.before.mean()?);
+    let all: Vec<f64> = pairs.iter().filter_map(difference).collect();
+    let Some(student) = all.len().checked_sub(2).and_then(|at| STUDENT.get(at)) else {
+        return (0.0, (0.0, 0.0), Verdict::TooFewReads);
+    };
+    let count = float(all.len() as u64);
+    let mean = all.iter().sum::<f64>() / count;
+    let squares: f64 = all.iter().map(|value| (value - mean) * (value - mean)).sum();
+    let half = student * (squares / (count - 1.0) / count).sqrt();
+    let verdict = if mean + half < 0.0 {
+        Verdict::Better
+    } else if mean - half > 0.0 {
+        Verdict::Worse
+    } else {
+        Verdict::NoDifference
+    };
+    (mean, (mean - half, mean + half), verdict)
+}
+
+/// One export of a server.
+struct Server<'a> {
+    control: &'a Path,
+    export: String,
+    stop: &'a AtomicBool,
+}
+
+impl Server<'_> {
+    fn set(&self, scheme: &str) -> Result<(), CliError> {
+        let export = Some(self.export.clone());
+        let request = Request::Set { export, key: "scheme".into(), value: scheme.into() };
+        ask(self.control, &request).map(drop).map_err(refused)
+    }
+
+    /// Reads so far, and how long they waited.
+    fn counted(&self) -> Result<Turn, CliError> {
+        let stats: Stats = parse(ask(self.control, &Request::Stats).map_err(refused)?)?;
+        let export = stats.exports.iter().find(|export| export.name == self.export);
+        let lag = export.and_then(|export| export.lag.as_ref());
+        let lag =
+            lag.ok_or_else(|| CliError::failure("ctl", "the server does not count how long reads take"))?;
+        Ok(Turn { reads: lag.all, waited_ns: lag.all_waited_ns })
+    }
+
+    /// Lets time pass.
+    fn pass(&self, long: Duration) -> Result<(), CliError> {
+        let begin = Instant::now();
+        while let Some(left) = long.checked_sub(begin.elapsed()).filter(|left| !left.is_zero()) {
+            if self.stop.load(Ordering::Relaxed) {
+                return Err(CliError::failure("ctl", "stopped: the scheme is what it was"));
+            }
+            std::thread::sleep(left.min(NAP));
+        }
+        Ok(())
+    }
+
+    /// A turn of a scheme.
+    fn turn(&self, scheme: &str, long: Duration) -> Result<Turn, CliError> {
+        self.set(scheme)?;
+        self.pass(long / 4)?;
+        let before = self.counted()?;
+        self.pass(long * 3 / 4)?;
+        let after = self.counted()?;
+        Ok(Turn { reads: after.reads - before.reads, waited_ns: after.waited_ns - before.waited_ns })
+    }
+
+    fn pairs(&self, before: &str, tried: &str, long: Duration) -> Result<(f64, Vec<Pair>), CliError> {
+        let (least, most) = PAIRS;
+        let wanted = (long.as_secs_f64() / PAIR_SECONDS).clamp(least as f64, most as f64) as usize;
+        let turn = long / (2 * wanted as u32);
+        let pair = |_| Ok(Pair { before: self.turn(before, turn)?, tried: self.turn(tried, turn)? });
+        Ok((turn.as_secs_f64(), (0..wanted).map(pair).collect::<Result<_, CliError>>()?))
+    }
+}
+
+/// Tries it. Returns what is printed.
+pub(super) fn run(control: &Path, args: &TryArgs, json: bool) -> Result<String, CliError> {
+    outputs::check(&[("--html", args.html.as_deref())], &[])?;
+    let exports: Vec<ExportState> = parse(ask(control, &Request::Exports).map_err(refused)?)?;
+    ask(control, &Request::Watch { export: args.export.clone() }).map_err(refused)?;
+    let export = match &args.export {
+        Some(name) => exports.into_iter().find(|export| export.name == *name),
+        None => exports.into_iter().next(),
+    };
+    let export = export.ok_or_else(|| CliError::failure("ctl", "the export is gone"))?;
+    let stop =
+        forerun_watch::signals::stop_flag().map_err(|problem| CliError::failure("signals", problem))?;
+    let server = Server { control, export: export.name, stop: &stop };
+    let ran = server.pairs(&export.scheme, &args.scheme, args.long);
+    let outcome = ran.map(|(turn_s, pairs)| {
+        let (difference_ns, interval_ns, verdict) = judge(&pairs);
+        let kept = if verdict == Verdict::Better { args.scheme.clone() } else { export.scheme.clone() };
+        let (before, tried) = (export.scheme.clone(), args.scheme.clone());
+        Outcome {
+            export: server.export.clone(),
+            before,
+            tried,
+            kept,
+            verdict,
+            difference_ns,
+            interval_ns,
+            turn_s,
+            pairs,
+        }
+    });
+    // Also where it went wrong, as far as the server still answers.
+    let put = server.set(outcome.as_ref().map_or(&export.scheme, |outcome| &outcome.kept));
+    let outcome = outcome?;
+    put?;
+    if let Some(path) = &args.html {
+        outputs::write(path, html(&outcome))?;
+    }
+    if json {
+        return serde_json::to_string(&outcome)
+            .map(|text| text + "\n")
+            .map_err(|why| CliError::failure("ctl", why));
+    }
+    Ok(words(&outcome))
+}
+
+/// The sentence of it.
+fn sentence(outcome: &Outcome) -> String {
+    let Outcome { before, tried, difference_ns, interval_ns, .. } = outcome;
+    let time = |ns: f64| human::duration(ns.abs());
+    let more = |ns: f64| format!("{} {}", time(ns), if ns < 0.0 { "less" } else { "more" });
+    let (mean, low, high) = (more(*difference_ns), more(interval_ns.0), more(interval_ns.1));
+    match outcome.verdict {
+        Verdict::Better => format!("Under {tried} a read waits {mean} (95%: {low} to {high}): it stays."),
+        Verdict::Worse => {
+            format!("Under {tried} a read waits {mean} (95%: {low} to {high}): {before} stays.")
+        }
+        Verdict::NoDifference => format!(
+            "No difference is shown: under {tried} a read waits {mean}, 95% {low} to {high}. {before} stays; a longer trial may tell."
+        ),
+        Verdict::TooFewReads => format!("Clients read too little for a verdict: {before} stays."),
+    }
+}
+
+fn mean(turn: Turn) -> String {
+    turn.mean().map_or_else(|| "–".into(), human::duration)
+}
+
+fn words(outcome: &Outcome) -> String {
+    let mut text = String::new();
+    // Writing to a string cannot fail, here and below.
+    let (before, tried) = (&outcome.before, &outcome.tried);
+    let _ = writeln!(text, "turns of {:.1} s, mean wait of a read: {before}, then {tried}", outcome.turn_s);
+    for pair in &outcome.pairs {
+        let _ = writeln!(
+            text,
+            "  {:>10} of {:>8} reads   {:>10} of {:>8} reads",
+            mean(pair.before),
+            human::count(pair.before.reads),
+            mean(pair.tried),
+            human::count(pair.tried.reads)
+        );
+    }
+    text + &sentence(outcome) + "\n"
+}
+
+/// One bar a turn, as long as a read waited.
+fn bars(outcome: &Outcome) -> String {
+    let means = outcome.pairs.iter().flat_map(|pair| [(pair.before, false), (pair.tried, true)]);
+    let means: Vec<(f64, bool)> = means.map(|(turn, new)| (turn.mean().unwrap_or(0.0), new)).collect();
+    let longest = means.iter().map(|(mean, _)| *mean).fold(1.0, f64::max);
+    let mut svg = format!(
+        "<svg viewBox=\"0 0 640 {}\" role=\"img\" aria-label=\"mean wait of a read in each turn\">\n",
+        means.len() * 22
+    );
+    for (index, (mean, new)) in means.iter().enumerate() {
+        let (y, width) = (index * 22, mean / longest * 400.0);
+        let name = if *new { &outcome.tried } else { &outcome.before };
+        let shade = if *new { "1" } else { "0.45" };
+        let _ = writeln!(
+            svg,
+            "<rect x=\"150\" y=\"{}\" width=\"{width:.1}\" height=\"16\" fill=\"currentColor\" opacity=\"{shade}\"/>\
+             <text x=\"144\" y=\"{}\" text-anchor=\"end\" font-size=\"12\" fill=\"currentColor\">{}</text>\
+             <text x=\"{:.1}\" y=\"{}\" font-size=\"12\" fill=\"currentColor\">{}</text>",
+            y + 3,
+            y + 15,
+            esc(name),
+            156.0 + width,
+            y + 15,
+            human::duration(*mean)
+        );
+    }
+    svg + "</svg>\n"
+}
+
+fn html(outcome: &Outcome) -> String {
+    let name = if outcome.export.is_empty() { "the export" } else { &outcome.export };
+    let title = format!("{} against {} on {name}", outcome.tried, outcome.before);
+    let mut body = format!(
+        "<p>{}</p>\n<h2>Turns</h2>\n<p>Each took {:.1} s, of which the first quarter is not counted. The longer a bar, the longer a read waited in the \
+         mean.</p>\n{}",
+        esc(&sentence(outcome)),
+        outcome.turn_s,
+        bars(outcome)
+    );
+    body.push_str("<table><thead><tr><th>pair</th><th>before</th><th>reads</th><th>tried</th><th>reads</th></tr></thead><tbody>\n");
+    for (index, pair) in outcome.pairs.iter().enumerate() {
+        let cells = [
+            (index + 1).to_string(),
+            mean(pair.before),
+            human::count(pair.before.reads),
+            mean(pair.tried),
+            human::count(pair.tried.reads),
+        ];
+        let cells: String = cells.iter().map(|cell| format!("<td>{cell}</td>")).collect();
+        let _ = writeln!(body, "<tr>{cells}</tr>");
+    }
+    body.push_str("</tbody></table>\n");
+    page(&title, &body, false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pairs(waits: &[(u64, u64)]) -> Vec<Pair> {
+        let turn = |mean_us: u64| Turn { reads: 100, waited_ns: 100_000 * mean_us };
+        waits.iter().map(|&(before, tried)| Pair { before: turn(before), tried: turn(tried) }).collect()
+    }
+
+    #[test]
+    fn only_what_waits_less_all_over_the_interval_is_better() {
+        let judged = |waits: &[(u64, u64)]| judge(&pairs(waits)).2;
+        assert_eq!(judged(&[(1000, 500), (1100, 520), (900, 480)]), Verdict::Better);
+        assert_eq!(judged(&[(500, 1000), (520, 1100), (480, 900)]), Verdict::Worse);
+        assert_eq!(judged(&[(1000, 500), (1000, 1600), (1000, 800)]), Verdict::NoDifference);
+        assert_eq!(judged(&[(1000, 500)]), Verdict::TooFewReads, "one pair has no interval");
+        let mut few = pairs(&[(1000, 500), (1000, 500)]);
+        few[1].tried.reads = READS_LEAST - 1;
+        assert_eq!(judge(&few).2, Verdict::TooFewReads);
+        let (mean, (low, high), _) = judge(&pairs(&[(1000, 500), (1000, 700)]));
+        assert!((mean + 400_000.0).abs() < 1e-6 && (high - low - 2.0 * 12.706 * 100_000.0).abs() < 1e-3);
+    }
+
+    #[test]
+    fn the_page_says_what_the_command_says_and_names_cannot_be_markup() {
+        let pairs = pairs(&[(1000, 500), (1100, 520)]);
+        let (difference_ns, interval_ns, verdict) = judge(&pairs);
+        let (before, tried) = ("none".to_owned(), "asp".to_owned());
+        let (kept, export) = (before.clone(), "<b>".to_owned());
+        let outcome =
+            Outcome { export, before, tried, kept, verdict, difference_ns, interval_ns, turn_s: 2.5, pairs };
+        let text = html(&outcome);
+        assert!(text.contains(&esc(&sentence(&outcome))) && !text.contains("<b>"), "{text}");
+        assert_eq!(bars(&outcome).matches("<rect").count(), 4, "one a turn");
+        assert!(words(&outcome).contains("1.00 ms of      100 reads"), "{}", words(&outcome));
+    }
+
+    #[test]
+    fn a_time_has_a_unit_or_is_in_seconds() {
+        for (text, seconds) in [("60s", 60), ("2m", 120), ("5", 5)] {
+            assert_eq!(time(text), Ok(Duration::from_secs(seconds)));
+        }
+        assert!(time("1s").is_err() && time("long").is_err() && time("-5s").is_err());
+    }
+}
