@@ -11,6 +11,7 @@ The table goes to stdout, everything else to stderr.
 import json
 import os
 import pathlib
+import secrets
 import shutil
 import signal
 import subprocess
@@ -25,8 +26,8 @@ import forerun
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BIN = pathlib.Path(sysconfig.get_path("scripts"))
 CORES = os.cpu_count() or 1
-# So that nothing is asked of a network, and nothing is left behind.
-QUIET = dict(os.environ, RAY_USAGE_STATS_ENABLED="0", RAY_DEDUP_LOGS="0", RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER="0")
+# Nothing is told to anybody, and nobody else may use the cluster: its token is drawn for this run.
+QUIET = dict(os.environ, RAY_USAGE_STATS_ENABLED="0", RAY_AUTH_MODE="token", RAY_AUTH_TOKEN=secrets.token_hex(32))
 
 
 def say(line):
@@ -41,6 +42,7 @@ class Cluster:
         self.nodes = {}
         self.head = self._start("head", "--head", "--port=6399", "--num-cpus=0", "--include-dashboard=false")
         self.address = "127.0.0.1:6399"
+        until(lambda: "Ray runtime started" in (folder / "head.log").read_text(), 300)
         for number in range(workers):
             self.add(f"worker{number}")
 
@@ -56,12 +58,15 @@ class Cluster:
 
     def kill(self, name):
         """The node and all that it started, at once."""
-        os.killpg(self.nodes.pop(name).pid, signal.SIGKILL)
+        node = self.nodes.pop(name)
+        if node.poll() is None:
+            os.killpg(node.pid, signal.SIGKILL)
+        node.wait()
 
     def wait(self, cores):
         """Until so many cores are there."""
         words = [sys.executable, "-c", f"import ray; ray.init(address={self.address!r}, log_to_driver=False); print(ray.cluster_resources().get('CPU', 0))"]
-        until(lambda: float((subprocess.run(words, env=QUIET, capture_output=True, text=True).stdout.split() or ["0"])[-1]) >= cores, 120)
+        until(lambda: float((subprocess.run(words, env=QUIET, capture_output=True, text=True).stdout.split() or ["0"])[-1]) >= cores, 300)
 
     def stop(self):
         for name in list(self.nodes):
