@@ -8,6 +8,7 @@ overhead of each cell: in batches and one by one, for cells that take next to no
 The table goes to stdout, everything else to stderr.
 """
 
+import atexit
 import json
 import os
 import pathlib
@@ -34,12 +35,16 @@ def say(line):
     print(line, file=sys.stderr, flush=True)
 
 
+DRIVERS = []
+
+
 class Cluster:
     """A head without cores, and workers that share this machine's."""
 
     def __init__(self, folder, workers=2):
         self.folder = folder
         self.nodes = {}
+        atexit.register(self.stop)
         self.head = self._start("head", "--head", "--port=6399", "--num-cpus=0", "--include-dashboard=false")
         self.address = "127.0.0.1:6399"
         until(lambda: "Ray runtime started" in (folder / "head.log").read_text(), 300)
@@ -69,6 +74,9 @@ class Cluster:
         until(lambda: float((subprocess.run(words, env=QUIET, capture_output=True, text=True).stdout.split() or ["0"])[-1]) >= cores, 300)
 
     def stop(self):
+        for started in DRIVERS:
+            if started.poll() is None:
+                os.killpg(started.pid, signal.SIGKILL)
         for name in list(self.nodes):
             self.kill(name)
 
@@ -102,7 +110,8 @@ def lines(folder):
 
 def driver(path, folder, address, *more):
     words = [sys.executable, "-m", "forerun.sweep", path, "-o", folder, "--address", address, "--quiet", *more]
-    return subprocess.Popen(words, env=QUIET, stdout=sys.stderr, start_new_session=True)
+    DRIVERS.append(subprocess.Popen(words, env=QUIET, stdout=sys.stderr, start_new_session=True))
+    return DRIVERS[-1]
 
 
 def local(path, folder):
@@ -158,6 +167,8 @@ def main():
     work = pathlib.Path(sys.argv[2] if len(sys.argv) > 2 else ROOT / "out/ray").resolve()
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
+    # Whoever ends this script ends its cluster.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ray-sweep: ended"))
     cluster = Cluster(work)
     try:
         cluster.wait(2 * max(CORES // 2, 1))
@@ -169,7 +180,7 @@ def main():
         rows = [
             ("small cells in batches", *overhead(cluster, work, "batched", cells, "random:size=16MiB,requests=50")),
             ("small cells one by one", *overhead(cluster, work, "single", cells // 5, "random:size=16MiB,requests=50", "--batch", "0")),
-            ("long cells", *overhead(cluster, work, "long", 16, "random:size=1GiB,requests=400000")),
+            ("long cells", *overhead(cluster, work, "long", 16, "random:size=1GiB,requests=150000")),
         ]
     finally:
         cluster.stop()
