@@ -123,7 +123,7 @@ def misses(requests):
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "blocks.oracleGeneral.bin")
         sizes = numpy.full(requests, 4096, dtype="u8")
-        forerun.Trace.from_arrays(blocks * 4096, sizes, time=numpy.arange(requests, dtype="u8") * 1000).write(path, format="oraclegeneral")
+        forerun.Trace.from_arrays(blocks * 4096, sizes, time=numpy.arange(requests, dtype="u8") * 1000).write(path, format="oracle-general")
         for ours, theirs in (("lru", "LRU"), ("arc", "ARC"), ("s3fifo", "S3FIFO"), ("sieve", "Sieve")):
             took = {"array": [], "file": [], "their file": []}
             counts = set()

@@ -46,6 +46,8 @@ class Wishes:
 
     __slots__ = ("native",)
 
+    native: _native.Wishes
+
     def __init__(self, first: Any, blocks: Any, when: str = "ahead") -> None:
         self.native = _native.Wishes(column("first", first), column("blocks", blocks), when)
 
