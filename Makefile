@@ -149,7 +149,7 @@ docs-check: build ## Whether the figures of virtual time in the docs are what th
 figure-live: build ## Draw the live page of four emulated disks under reads (fio, chromium)
 	PATH="$(CURDIR)/target/release:$$PATH" scripts/figure-live.sh
 
-.PHONY: wheel test-python deb test-deb
+.PHONY: wheel test-python deb test-deb test-packaging static release bench-python test-ray
 
 wheel: deps ## The Python wheel, module and command in one, in out/wheel (maturin, fetched where it is missing)
 	@scripts/wheel.sh release
@@ -157,11 +157,29 @@ wheel: deps ## The Python wheel, module and command in one, in out/wheel (maturi
 test-python: deps ## Install a wheel into a fresh environment and run the tests of the Python module there (some minutes)
 	@scripts/test-python.sh
 
+bench-python: deps ## Policies in Python, and replacement beside libCacheSim's wheel: a release wheel in an environment of its own
+	@mkdir -p $(OUT)/bench
+	@scripts/python-lab.sh 'libcachesim~=0.3.5' numpy -- scripts/bench-python.py policies | tee $(OUT)/bench/python-policies.txt
+	@scripts/python-lab.sh 'libcachesim~=0.3.5' numpy -- scripts/bench-python.py misses | tee $(OUT)/bench/python-misses.txt
+
+test-ray: deps ## A sweep of 2,000 cells on a Ray cluster on this machine that loses a worker and its driver (some minutes)
+	@mkdir -p $(OUT)/bench
+	@scripts/python-lab.sh 'ray>=2.40' -- scripts/ray-sweep.py | tee $(OUT)/bench/ray.txt
+
 deb: build ## The Debian package, in out/deb: command, manual pages, completions, units that nobody has enabled
 	@scripts/deb.sh
 
+test-packaging: build ## Prometheus rules, Grafana dashboard and Kubernetes example, against the server, promtool and the schema
+	@scripts/test-packaging.py
+
 test-deb: build ## lintian, the units' exposure, and the package installed, run and purged in a root of its own (root)
 	@scripts/test-deb.sh
+
+static: deps ## A binary that needs no library of the system (musl), in out/static
+	@scripts/static.sh
+
+release: ## Everything that a release hands out, tested, with checksums, SBOM and how it was made, in out/release (.ci/release; long)
+	@.ci/release
 
 install: build ## Install the binary, the manual pages and the shell completions under PREFIX (~/.local)
 	@scripts/install.sh

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Makes the Debian package of a built binary in OUT (out/deb): command, manual pages, completions, configuration, units that nobody
-# has enabled. Usage: scripts/deb.sh [BINARY], the release binary unless said; MAINTAINER='Name <address>' of who publishes it. Debug information goes into a file of its own beside it.
+# has enabled. Usage: scripts/deb.sh [BINARY], the release binary unless said; MAINTAINER='Name <address>' of who publishes it. Debug
+# information goes into a package of its own beside it, forerun-dbgsym, where gdb finds it by the binary's build id.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 binary=${1:-${CARGO_TARGET_DIR:-target}/release/forerun}
@@ -15,7 +16,6 @@ trap 'rm -rf "$root"' EXIT
 chmod 755 "$root"
 install -d "$root/DEBIAN" "$root/usr/bin" "$root/usr/share/doc/forerun" "$out"
 strip --strip-unneeded --remove-section=.comment --remove-section=.note -o "$root/usr/bin/forerun" "$binary"
-objcopy --only-keep-debug --compress-debug-sections "$binary" "$out/forerun_${version}_${architecture}.debug"
 
 "$binary" --quiet man "$root/usr/share/man/man1"
 find "$root/usr/share/man" -name '*.1' -exec gzip -9n {} +
@@ -25,6 +25,9 @@ completion zsh usr/share/zsh/vendor-completions/_forerun
 completion fish usr/share/fish/vendor_completions.d/forerun.fish
 install -Dm644 packaging/forerun.toml "$root/etc/forerun/forerun.toml"
 install -Dm644 -t "$root/lib/systemd/system" packaging/systemd/*
+install -Dm644 -t "$root/usr/share/forerun/prometheus" packaging/prometheus/forerun.rules.yml
+install -Dm644 -t "$root/usr/share/forerun/grafana" packaging/grafana/forerun.json
+install -Dm644 -t "$root/usr/share/doc/forerun/examples" packaging/kubernetes/forerun.yaml
 install -m644 packaging/deb/copyright "$root/usr/share/doc/forerun/copyright"
 when=$(git log -1 --format=%cD 2>/dev/null || date -uR)
 gzip -9n >"$root/usr/share/doc/forerun/changelog.gz" <<END
@@ -57,7 +60,37 @@ Description: prefetching for storage that shows whether it pays
  prefetching schemes on traces, serves files and devices over NBD through a
  prefetching cache, and reads ahead of commands into the kernel's page cache.
 END
-(cd "$root" && find . -path ./DEBIAN -prune -o -type f -printf '%P\0' | sort -z | xargs -0 md5sum >DEBIAN/md5sums)
-package=$out/forerun_${version}_${architecture}.deb
-dpkg-deb --root-owner-group -Zxz --build "$root" "$package" >/dev/null
-ls -l "$package" | awk '{ print $5, $9 }'
+
+# Packs a root into NAME_VERSION_ARCHITECTURE.deb.
+pack() {
+    (cd "$2" && find . -path ./DEBIAN -prune -o -type f -printf '%P\0' | sort -z | xargs -0 md5sum >DEBIAN/md5sums)
+    local package=$out/$1_${version}_${architecture}.deb
+    dpkg-deb --root-owner-group -Zxz --build "$2" "$package" >/dev/null
+    ls -l "$package" | awk '{ print $5, $9 }'
+}
+pack forerun "$root"
+
+id=$(readelf -n "$binary" | sed -n 's/.*Build ID: //p')
+[ -n "$id" ] || { echo "deb.sh: $binary has no build id, so its debug information stays with it" >&2; exit 1; }
+debug=$(mktemp -d)
+trap 'rm -rf "$root" "$debug"' EXIT
+chmod 755 "$debug"
+install -d "$debug/DEBIAN" "$debug/usr/lib/debug/.build-id/${id:0:2}" "$debug/usr/share/doc"
+objcopy --only-keep-debug --compress-debug-sections "$binary" "$debug/usr/lib/debug/.build-id/${id:0:2}/${id:2}.debug"
+chmod 644 "$debug/usr/lib/debug/.build-id/${id:0:2}/${id:2}.debug"
+ln -s forerun "$debug/usr/share/doc/forerun-dbgsym"
+cat >"$debug/DEBIAN/control" <<END
+Package: forerun-dbgsym
+Source: forerun
+Version: $version
+Auto-Built-Package: debug-symbols
+Architecture: $architecture
+Maintainer: $maintainer
+Installed-Size: $(du -sk --exclude=DEBIAN "$debug" | cut -f1)
+Depends: forerun (= $version)
+Section: debug
+Priority: optional
+Description: debug symbols for forerun
+Build-Ids: $id
+END
+pack forerun-dbgsym "$debug"

@@ -19,12 +19,13 @@ fi
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 OUT=$work scripts/deb.sh "$@"
-package=$(echo "$work"/*.deb)
+package=$(echo "$work"/forerun_*.deb)
+symbols=$(echo "$work"/forerun-dbgsym_*.deb)
 
 echo "== lintian"
 # The address is of whoever publishes the package (MAINTAINER=), and what groff says of manual pages is of words longer than a line.
 lintian --fail-on error,warning --allow-root --suppress-tags \
-    bogus-mail-host,bogus-mail-host-in-debian-changelog,groff-message,initial-upload-closes-no-bugs "$package"
+    bogus-mail-host,bogus-mail-host-in-debian-changelog,groff-message,initial-upload-closes-no-bugs "$package" "$symbols"
 
 echo "== units"
 dpkg-deb -x "$package" "$work/tree"
@@ -39,6 +40,16 @@ echo "== size"
 bytes=$(stat -c %s "$work/tree/usr/bin/forerun")
 echo "command: $bytes bytes"
 [ -n "${ANY_SIZE:-}" ] || [ "$bytes" -le "$BYTES_MAX" ]
+
+echo "== debug information"
+dpkg-deb -x "$symbols" "$work/symbols"
+told() { readelf -n "$1" 2>/dev/null | sed -n 's/.*Build ID: //p'; }
+id=$(told "$work/tree/usr/bin/forerun")
+file=$work/symbols/usr/lib/debug/.build-id/${id:0:2}/${id:2}.debug
+[ "$(told "$file")" = "$id" ]
+readelf -S --wide "$file" | grep -q '\.debug_line'
+if readelf -S --wide "$work/tree/usr/bin/forerun" | grep -E '\.debug_(info|line|str)'; then exit 1; fi
+echo "of $id: $(stat -c %s "$file") bytes, in a package of its own"
 
 echo "== installed, run, purged"
 # Debian's smallest, without systemd: nothing may be left running, and nothing enabled.

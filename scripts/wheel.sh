@@ -23,7 +23,7 @@ if [ -z "$maturin" ]; then
 fi
 
 # One build of both, with the same features, so that what they share is compiled once.
-cargo build --locked --quiet --profile "$profile" -p forerun -p forerun-python
+FORERUN_VERSION="$(scripts/version.sh)" cargo build --locked --quiet --profile "$profile" -p forerun -p forerun-python
 target=${CARGO_TARGET_DIR:-target}
 data=crates/python/forerun.data/scripts
 rm -rf crates/python/forerun.data

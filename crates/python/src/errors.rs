@@ -27,6 +27,13 @@ create_exception!(
     "A policy written in Python failed; `__cause__` is what it raised."
 );
 
+create_exception!(
+    forerun,
+    UnsupportedError,
+    ForerunError,
+    "The kernel lacks a feature, or the user a right."
+);
+
 /// The exception of a study's error.
 pub(crate) fn raised(py: Python<'_>, problem: &StudyError) -> PyErr {
     let message = problem.to_string();

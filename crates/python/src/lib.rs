@@ -15,11 +15,13 @@ mod words;
 #[pyo3::pymodule]
 mod _native {
     #[pymodule_export]
-    use crate::errors::{DeviceError, ForerunError, OptionError, PolicyError, SchemeError, TraceError};
+    use crate::errors::{
+        DeviceError, ForerunError, OptionError, PolicyError, SchemeError, TraceError, UnsupportedError,
+    };
     #[pymodule_export]
-    use crate::policy::{Access, Batch, Fetched};
+    use crate::policy::{Access, Batch, Fetched, Wishes};
     #[pymodule_export]
-    use crate::runs::{Runs, compare, sim};
+    use crate::runs::{Runs, compare, sim, trial};
     #[pymodule_export]
     use crate::sweep::{Sweep, sweep_cells};
     #[pymodule_export]

@@ -3,6 +3,7 @@
 //! The engine tells a policy of every access; this file hands it on, one by one or in batches, and takes the wishes back. What
 //! a hook raises ends the run that it was raised in, by unwinding to the runner, and is kept for whoever asked for the runs.
 
+use crate::trace::numbers;
 use forerun_core::access::{Access as CoreAccess, Lookup, Op};
 use forerun_core::policy::{Fetched as CoreFetched, Plan, Policy, WISHES_MAX, When, World};
 use forerun_core::registry::Layer;
@@ -16,8 +17,13 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
+/// Numbers of each access in a batch.
+const COLUMNS: usize = 5;
 /// Wishes of a batch that wait for the next accesses; what comes beyond is dropped.
 const WAITING_MAX: usize = 1 << 16;
+
+/// Files whose ends are remembered, for the wishes of batches; beyond, a wish is cut at the end of the file that is being read.
+const FILES_MAX: usize = 1 << 16;
 
 /// What a hook raised, by the place that the runner's error names.
 #[derive(Clone, Default)]
@@ -144,26 +150,79 @@ pub(crate) struct Batch {
     missing: Py<PyBytes>,
 }
 
+/// Wishes as columns: arrays in place of a list of tuples.
+#[pyclass(frozen, module = "forerun._native")]
+pub(crate) struct Wishes {
+    extents: Vec<Extent>,
+    when: When,
+}
+
+#[pymethods]
+impl Wishes {
+    /// `first` and `blocks` are buffers of unsigned integers of 64 bits.
+    #[new]
+    fn new(first: &Bound<'_, PyAny>, blocks: &Bound<'_, PyAny>, when: &str) -> PyResult<Self> {
+        let (first, blocks) = (numbers("first", first)?, numbers("blocks", blocks)?);
+        if first.len() != blocks.len() {
+            let what = format!("blocks: has {} values, and first {}", blocks.len(), first.len());
+            return Err(PyValueError::new_err(what));
+        }
+        let extents = first.into_iter().zip(blocks).map(|(first, blocks)| extent(first, blocks)).collect();
+        Ok(Self { extents, when: moment(Some(when))? })
+    }
+    fn __len__(&self) -> usize {
+        self.extents.len()
+    }
+}
+
 /// Numbers of accesses, until they are a batch.
 #[derive(Default)]
 struct Gathered {
-    columns: [Vec<u8>; 5],
-    accesses: usize,
+    accesses: Vec<[u64; COLUMNS]>,
 }
 
 impl Gathered {
-    fn push(&mut self, numbers: [u64; 5]) {
-        for (column, number) in self.columns.iter_mut().zip(numbers) {
-            column.extend_from_slice(&number.to_le_bytes());
-        }
-        self.accesses += 1;
+    fn take(&mut self, py: Python<'_>) -> PyResult<Batch> {
+        let column = |number: usize| {
+            let filled = PyBytes::new_with(py, self.accesses.len() * size_of::<u64>(), |bytes| {
+                let (cells, _) = bytes.as_chunks_mut();
+                for (cell, access) in cells.iter_mut().zip(&self.accesses) {
+                    *cell = access[number].to_ne_bytes();
+                }
+                Ok(())
+            });
+            filled.map(Bound::unbind)
+        };
+        let (now_ns, process, first) = (column(0)?, column(1)?, column(2)?);
+        let batch = Batch { now_ns, process, first, blocks: column(3)?, missing: column(4)? };
+        self.accesses.clear();
+        Ok(batch)
     }
-    fn take(&mut self, py: Python<'_>) -> Batch {
-        let [now_ns, process, first, blocks, missing] =
-            self.columns.each_ref().map(|column| PyBytes::new(py, column).unbind());
-        self.columns.iter_mut().for_each(Vec::clear);
-        self.accesses = 0;
-        Batch { now_ns, process, first, blocks, missing }
+}
+
+/// Where files lie, as far as they have been read: a wish of a batch is for one of them, and no longer for that being read.
+#[derive(Default)]
+struct Files {
+    ends: BTreeMap<u64, u64>,
+    latest: Extent,
+}
+
+impl Files {
+    fn read(&mut self, within: Extent) {
+        if within != self.latest {
+            self.latest = within;
+            if self.ends.len() < FILES_MAX {
+                self.ends.insert(within.start.0, within.end());
+            }
+        }
+    }
+    /// What of an extent lies in the file that it begins in.
+    fn cut(&self, extent: Extent) -> Extent {
+        let at = extent.start.0;
+        match self.ends.range(..=at).next_back() {
+            Some((&start, &end)) if at < end => extent.intersect(Extent::new(start, end - start)),
+            _ => extent.intersect(self.latest),
+        }
     }
 }
 
@@ -175,6 +234,7 @@ struct InPython {
     on_access: Option<Py<PyAny>>,
     on_fetched: Option<Py<PyAny>>,
     gathered: Gathered,
+    files: Files,
     waiting: VecDeque<(Extent, When)>,
 }
 
@@ -187,6 +247,7 @@ impl InPython {
             on_access: None,
             on_fetched: None,
             gathered: Gathered::default(),
+            files: Files::default(),
             waiting: VecDeque::new(),
         };
         let hook = if given.batch > 0 { "on_batch" } else { "on_access" };
@@ -215,15 +276,25 @@ impl InPython {
     }
 
     /// Puts what waits into the plan, as far as it has room.
-    fn wish(&mut self, within: Extent, plan: &mut Plan) {
+    fn wish(&mut self, within: Option<Extent>, plan: &mut Plan) {
         let room = WISHES_MAX.saturating_sub(plan.wishes().len());
         for (extent, when) in self.waiting.drain(..room.min(self.waiting.len())) {
-            plan.fetch(extent.intersect(within), when);
+            let extent = match within {
+                Some(within) => extent.intersect(within),
+                None => self.files.cut(extent),
+            };
+            plan.fetch(extent, when);
         }
     }
 
     fn heard(&mut self, wishes: &Bound<'_, PyAny>) -> PyResult<()> {
         if wishes.is_none() {
+            return Ok(());
+        }
+        if let Ok(columns) = wishes.cast::<Wishes>() {
+            let Wishes { extents, when } = columns.get();
+            let room = WAITING_MAX.saturating_sub(self.waiting.len());
+            self.waiting.extend(extents.iter().take(room).map(|&extent| (extent, *when)));
             return Ok(());
         }
         for wish in wishes.try_iter()? {
@@ -247,15 +318,22 @@ fn read(wish: &Bound<'_, PyAny>) -> PyResult<(Extent, When)> {
             (parts.get_item(0)?.extract()?, parts.get_item(1)?.extract()?, when)
         }
     };
-    let when = match when.as_deref() {
-        None | Some("ahead") => When::Ahead,
-        Some("with-demand") => When::WithDemand,
+    Ok((extent(first, blocks), moment(when.as_deref())?))
+}
+
+/// These blocks, as far as there can be any.
+fn extent(first: u64, blocks: u64) -> Extent {
+    Extent::new(first, blocks.min(u64::MAX - first))
+}
+
+fn moment(word: Option<&str>) -> PyResult<When> {
+    match word {
+        None | Some("ahead") => Ok(When::Ahead),
+        Some("with-demand") => Ok(When::WithDemand),
         Some(other) => {
-            return Err(PyValueError::new_err(format!("a wish is `ahead` or `with-demand`, not {other:?}")));
+            Err(PyValueError::new_err(format!("a wish is `ahead` or `with-demand`, not {other:?}")))
         }
-    };
-    let blocks = blocks.min(u64::MAX - first);
-    Ok((Extent::new(first, blocks), when))
+    }
 }
 
 impl Policy for InPython {
@@ -264,13 +342,14 @@ impl Policy for InPython {
         let (first, blocks) = (access.extent.start.0, access.extent.blocks);
         let (now_ns, process) = (world.now.0, access.context.process());
         if self.batch > 0 {
-            self.gathered.push([now_ns, process, first, blocks, missing]);
+            self.gathered.accesses.push([now_ns, process, first, blocks, missing]);
+            self.files.read(access.within);
         }
-        if self.batch == 0 || self.gathered.accesses >= self.batch {
+        if self.batch == 0 || self.gathered.accesses.len() >= self.batch {
             self.in_python(|py, policy| {
                 let Some(hook) = &policy.on_access else { return Ok(()) };
                 let wishes = if policy.batch > 0 {
-                    hook.bind(py).call1((policy.gathered.take(py),))?
+                    hook.bind(py).call1((policy.gathered.take(py)?,))?
                 } else {
                     let (file, write) = (access.context.file(), access.op == Op::Write);
                     let file_end = access.within.end();
@@ -280,7 +359,9 @@ impl Policy for InPython {
                 policy.heard(&wishes)
             });
         }
-        self.wish(access.within, plan);
+        if !self.waiting.is_empty() {
+            self.wish((self.batch == 0).then_some(access.within), plan);
+        }
     }
 
     fn on_fetched(&mut self, fetched: &CoreFetched, world: &World<'_>, plan: &mut Plan) {
@@ -300,7 +381,7 @@ impl Policy for InPython {
             let wishes = hook.bind(py).call1((told,))?;
             policy.heard(&wishes)
         });
-        self.wish(Extent::new(0, u64::MAX), plan);
+        self.wish(Some(Extent::new(0, u64::MAX)), plan);
     }
 
     fn hears_left(&mut self) -> bool {

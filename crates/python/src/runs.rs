@@ -4,7 +4,7 @@
 //! long a run goes without a word; the runs then end the next time that they tell how far they are.
 
 use crate::arrow;
-use crate::errors::{ForerunError, json, raised};
+use crate::errors::{ForerunError, OptionError, json, raised};
 use crate::policy::{Given, Mishaps};
 use crate::trace::Trace;
 use forerun_sim::input::Input;
@@ -21,7 +21,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::Duration;
 
 /// How often signals are looked after and progress is shown.
@@ -83,6 +83,34 @@ impl Runs {
 struct Shared {
     stop: AtomicBool,
     told: Mutex<Told>,
+    /// Who judges a run before its end, and what came of it.
+    judge: Option<Judge>,
+}
+
+/// Asked by the run itself, so always at the same moments of virtual time.
+struct Judge {
+    asked: Py<PyAny>,
+    verdict: Mutex<Option<PyResult<()>>>,
+}
+
+impl Judge {
+    /// Ends the run if it is not to go on, or if what was asked raised.
+    fn hears(&self, progress: Progress) {
+        let given_up = Python::try_attach(|py| {
+            let told = (progress.done, progress.total, progress.now.0);
+            let goes_on = self.asked.bind(py).call1(told).and_then(|said| said.is_truthy());
+            let verdict = match goes_on {
+                Ok(true) => return false,
+                Ok(false) => Ok(()),
+                Err(raised) => Err(raised),
+            };
+            *self.verdict.lock().unwrap_or_else(PoisonError::into_inner) = Some(verdict);
+            true
+        });
+        if given_up != Some(false) {
+            runner::end_run(StudyError::stopped());
+        }
+    }
 }
 
 /// How far the runs are.
@@ -99,6 +127,9 @@ impl Watch for Shared {
     fn progress(&self, run: &Running<'_>, progress: Progress) {
         if let Ok(mut told) = self.told.lock() {
             told.shares.insert(run.number, progress.done as f64 / progress.total.max(1) as f64);
+        }
+        if let Some(judge) = &self.judge {
+            judge.hears(progress);
         }
     }
     fn ended(&self, run: &Ended<'_>) {
@@ -117,21 +148,30 @@ impl Watch for Shared {
     }
 }
 
-/// Does the work on a thread of its own, and looks after signals and progress until it is done.
+/// As [`watched_by`], by nobody else.
 fn watched<T: Send + 'static>(
     py: Python<'_>,
     progress: Option<&Bound<'_, PyAny>>,
     work: impl FnOnce(&Shared) -> Result<T, StudyError> + Send + 'static,
 ) -> PyResult<T> {
-    let shared = Arc::new(Shared::default());
+    watched_by(py, progress, &Arc::new(Shared::default()), work)
+}
+
+/// Does the work on a thread of its own, and looks after signals and progress until it is done.
+fn watched_by<T: Send + 'static>(
+    py: Python<'_>,
+    progress: Option<&Bound<'_, PyAny>>,
+    shared: &Arc<Shared>,
+    work: impl FnOnce(&Shared) -> Result<T, StudyError> + Send + 'static,
+) -> PyResult<T> {
     let (send, mut receive) = mpsc::channel();
-    let theirs = Arc::clone(&shared);
+    let theirs = Arc::clone(shared);
     std::thread::spawn(move || drop(send.send(work(&theirs))));
     loop {
         let waiting = &mut receive;
         let heard = match py.detach(move || waiting.recv_timeout(LOOK_EVERY)) {
             Ok(done) => return done.map_err(|problem| raised(py, &problem)),
-            Err(mpsc::RecvTimeoutError::Timeout) => tell(py, progress, &shared),
+            Err(mpsc::RecvTimeoutError::Timeout) => tell(py, progress, shared),
             Err(mpsc::RecvTimeoutError::Disconnected) => Err(gone()),
         };
         if let Err(raised) = heard {
@@ -163,18 +203,22 @@ pub(crate) enum Asks<'py> {
     Words(String),
 }
 
-fn inputs(asked: &[Asks<'_>]) -> (Vec<String>, Vec<Input>) {
+fn inputs(asked: &[Asks<'_>]) -> PyResult<(Vec<String>, Vec<Input>)> {
     let mut brought: Vec<Input> = Vec::new();
     let mut name = |asked: &Asks<'_>| match asked {
-        Asks::Words(words) => words.clone(),
+        Asks::Words(words) => Ok(words.clone()),
         Asks::Memory(trace) => {
             let input = trace.input();
+            if brought.iter().any(|other| other.given == input.given && other.hash != input.hash) {
+                let what = format!("inputs: two traces are called {:?}; give one another name", input.given);
+                return Err(OptionError::new_err(what));
+            }
             brought.push(input.clone());
-            input.given
+            Ok(input.given)
         }
     };
-    let names = asked.iter().map(&mut name).collect();
-    (names, brought)
+    let names = asked.iter().map(&mut name).collect::<PyResult<_>>()?;
+    Ok((names, brought))
 }
 
 /// `forerun compare`: inputs under schemes, once for each seed.
@@ -190,7 +234,7 @@ pub(crate) fn compare(
     words: Vec<Vec<String>>,
     progress: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<Runs> {
-    let (names, brought) = inputs(&asked);
+    let (names, brought) = inputs(&asked)?;
     let mishaps = Mishaps::default();
     let own: Vec<Own> = policies.into_iter().map(|policy| policy.own(&mishaps)).collect();
     let outcome = watched(py, progress, move |watch| {
@@ -263,4 +307,29 @@ pub(crate) fn sim(
 ) -> PyResult<Runs> {
     let policies = policy.into_iter().collect();
     compare(py, vec![asked], vec![scheme], policies, false, 1, vec![words], progress)
+}
+
+/// One run that is judged before its end: `judge(requests done, of all, virtual ns)`, every few thousand requests, says whether it
+/// goes on. Nothing, if it did not.
+#[pyfunction]
+pub(crate) fn trial(
+    py: Python<'_>,
+    asked: Asks<'_>,
+    scheme: String,
+    words: Vec<String>,
+    judge: Py<PyAny>,
+) -> PyResult<Option<Runs>> {
+    let (names, brought) = inputs(&[asked])?;
+    let judge = Some(Judge { asked: judge, verdict: Mutex::default() });
+    let shared = Arc::new(Shared { judge, ..Shared::default() });
+    let ended = watched_by(py, None, &shared, move |watch| {
+        let brought = Brought { inputs: &brought, own: &[] };
+        study(&names, &[scheme], false, &[words], 1, brought, watch)
+    });
+    let verdict = shared.judge.as_ref().and_then(|judge| judge.verdict.lock().ok()?.take());
+    match verdict {
+        Some(Ok(())) => Ok(None),
+        Some(Err(raised)) => Err(raised),
+        None => ended.map(|(outcome, _)| Some(Runs { outcome, failures: Vec::new() })),
+    }
 }

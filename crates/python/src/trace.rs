@@ -5,6 +5,7 @@ use crate::errors::{ForerunError, OptionError, json, raised};
 use forerun_sim::input::Input;
 use forerun_sim::replay::Map;
 use forerun_study::traces::{self, Classes, Columns, Info};
+use forerun_trace::cut::Cut;
 use forerun_trace::patterns::{GroupBy, PatternOptions, patterns};
 use forerun_trace::record::Trace as Records;
 use forerun_trace::{ColumnMapping, Format, ReadOptions};
@@ -25,7 +26,7 @@ pub(crate) struct Trace {
 }
 
 /// The numbers of a column.
-fn numbers(what: &str, column: &Bound<'_, PyAny>) -> PyResult<Vec<u64>> {
+pub(crate) fn numbers(what: &str, column: &Bound<'_, PyAny>) -> PyResult<Vec<u64>> {
     let wrong = |problem: PyErr| {
         OptionError::new_err(format!(
             "{what}: {problem} (give one dimension of unsigned integers of 64 bits)"
@@ -83,6 +84,11 @@ impl Trace {
         Ok(Self { name: name.to_owned(), records: Arc::new(made.0), sha256: made.1 })
     }
 
+    /// The same under another name.
+    fn named(&self, name: String) -> Self {
+        Self { name, records: Arc::clone(&self.records), sha256: self.sha256.clone() }
+    }
+
     fn __len__(&self) -> usize {
         self.records.records.len()
     }
@@ -124,6 +130,39 @@ impl Trace {
         let found = py.detach(|| patterns(&self.records, &options));
         let found = found.map_err(|problem| OptionError::new_err(problem.to_string()))?;
         json(&Classes::new(self.name.clone(), &self.sha256, by, &found))
+    }
+
+    /// As `forerun trace cut`.
+    #[pyo3(signature = (name, *, from_s=None, until_s=None, process=Vec::new(), sample=None, seed=1))]
+    #[expect(clippy::too_many_arguments, reason = "a call from Python, where they have names")]
+    fn cut(
+        &self,
+        py: Python<'_>,
+        name: String,
+        from_s: Option<f64>,
+        until_s: Option<f64>,
+        process: Vec<String>,
+        sample: Option<f64>,
+        seed: u64,
+    ) -> PyResult<Self> {
+        let wrong = |what: &str, why: &str| OptionError::new_err(format!("{what}: {why}"));
+        let moment = |what: &str, seconds: Option<f64>| {
+            seconds.map(|seconds| traces::moment(seconds).map_err(|why| wrong(what, &why))).transpose()
+        };
+        let (from, until) = (moment("from_", from_s)?, moment("until", until_s)?);
+        let sample =
+            sample.map(|share| traces::share(share).map_err(|why| wrong("sample", &why))).transpose()?;
+        let what = Cut { from, until, processes: process, sample, seed };
+        let part = py.detach(|| traces::part(&self.records, &what));
+        let part = part.map_err(|problem| raised(py, &problem))?;
+        let sha256 = traces::part_hash(&self.sha256, &what);
+        Ok(Self { name, records: Arc::new(part), sha256 })
+    }
+
+    /// The requests from one to before another.
+    fn stretch(&self, py: Python<'_>, from: usize, until: usize) -> Self {
+        let (part, sha256) = py.detach(|| traces::stretch(&self.records, &self.sha256, from, until));
+        Self { name: format!("{}[{from}:{until}]", self.name), records: Arc::new(part), sha256 }
     }
 
     /// Writes it: the format by name, or by the ending of the file.

@@ -100,3 +100,46 @@ def test_batches_are_columns_that_numpy_takes():
     runs = forerun.sim(FORWARD, Batched, **HARDWARE)
     assert set(sizes) == {(64, 64)} and len(sizes) == 2048 // 64
     assert runs.runs[0]["prefetch_hits"] > 0
+
+
+def test_wishes_as_arrays_are_those_of_a_list():
+    numpy = pytest.importorskip("numpy")
+
+    class Listed(forerun.Policy):
+        batch = 16
+
+        def on_batch(self, batch):
+            return [(first + 64, 8) for first in batch.first]
+
+    class Columns(Listed):
+        def on_batch(self, batch):
+            first = numpy.asarray(batch.first) + 64
+            return forerun.Wishes(first, numpy.full_like(first, 8))
+
+    class Sequences(Listed):
+        def on_batch(self, batch):
+            return forerun.Wishes([first + 64 for first in batch.first], range(8, 9) if len(batch) == 1 else [8] * len(batch))
+
+    reports = [forerun.sim(FORWARD, kind, **HARDWARE).runs[0] for kind in (Listed, Columns, Sequences)]
+    assert reports[0]["prefetched_blocks"] > 0
+    told = ("elapsed_ns", "prefetched_blocks", "prefetch_hits", "misses")
+    assert len({tuple(report[key] for key in told) for report in reports}) == 1
+
+
+@pytest.mark.parametrize(("said", "wishes"), [("has 1 values", ([1, 2], [1])), ("whole numbers", ([-1], [1])), ("ahead", ([1], [1], "now"))])
+def test_arrays_that_are_no_wishes_are_told(said, wishes):
+    with pytest.raises((ValueError, forerun.OptionError), match=said):
+        forerun.Wishes(*wishes)
+
+
+def test_a_wish_of_a_batch_is_for_the_file_that_it_begins_in():
+    class Behind(forerun.Policy):
+        """Told of two readers of two files together: what it wishes for one of them is drained while the other reads."""
+
+        batch = 2
+
+        def on_batch(self, batch):
+            return [(first + blocks, 4) for first, blocks in zip(batch.first, batch.blocks)]
+
+    report = forerun.sim("forward:processes=2,size=8MiB,block=4KiB", Behind, **HARDWARE).runs[0]
+    assert report["prefetched_blocks"] > 1000 and report["precision"] > 0.9

@@ -63,3 +63,70 @@ def test_rows_of_runs_are_typed_and_named_as_in_csv(command):
     assert pytest.importorskip("polars") and runs.to_polars().height == 5
     chart = pytest.importorskip("altair") and runs.plot().to_dict()
     assert {row["scheme"] for row in chart["data"]["values"]} == {"none", "oracle", "auto", "asp"}
+
+
+def test_a_part_is_what_the_command_cuts(command, small, tmp_path):
+    trace = forerun.Trace.open(small)
+    command("trace", "cut", str(small), str(tmp_path / "command.parquet"), "--from", "0.2", "--until", "0.5", "--process", "1")
+    part = trace.cut(from_=0.2, until=0.5, process="1")
+    part.write(tmp_path / "module.parquet")
+    assert (tmp_path / "module.parquet").read_bytes() == (tmp_path / "command.parquet").read_bytes()
+    assert 0 < len(part) < len(trace) and part.name == f"{small} (cut)"
+    sample = trace.cut(sample=0.5, seed=2, name="half")
+    assert 0 < len(sample) < len(trace) and sample.name == "half"
+    assert len({trace.sha256, part.sha256, sample.sha256, trace.cut(sample=0.5, seed=3).sha256}) == 4
+
+
+@pytest.mark.parametrize(
+    ("said", "more"),
+    [
+        ("nothing says what to keep", {}),
+        ("no request is in this part", {"process": "nobody"}),
+        ("sample: above 0 and at most 1", {"sample": 2.0}),
+        ("from_: from 0 to", {"from_": -1.0}),
+    ],
+)
+def test_a_part_that_is_none_is_refused(said, more, small):
+    with pytest.raises(forerun.OptionError, match=said):
+        forerun.Trace.open(small).cut(**more)
+
+
+def test_slices_are_counted_in_requests(small):
+    trace = forerun.Trace.open(small)
+    part = trace[100:300]
+    rows = pyarrow.table(part).to_pylist()
+    assert len(part) == 200 and rows[0]["time_ns"] == 0
+    assert [row["offset"] for row in rows] == [row["offset"] for row in pyarrow.table(trace).to_pylist()[100:300]]
+    assert len(trace[:50]) == len(trace[-50:]) == 50 and len(trace[5:3]) == 0
+    assert part.sha256 == trace[100:300].sha256 != trace[100:301].sha256
+    with pytest.raises(forerun.OptionError, match="no step"):
+        trace[::2]
+
+
+def test_two_traces_of_one_name_are_not_taken_for_one(small):
+    trace = forerun.Trace.open(small)
+    parts = [trace.cut(until=0.2), trace.cut(until=0.4)]
+    with pytest.raises(forerun.OptionError, match="two traces are called"):
+        forerun.compare(parts, "none", bounds=False, **HARDWARE)
+    named = [part.cut(until=1.0, name=str(number)) for number, part in enumerate(parts)]
+    runs = forerun.compare(named, "none", bounds=False, **HARDWARE).runs
+    assert runs[0]["blocks_read"] < runs[1]["blocks_read"]
+
+
+def test_a_command_is_recorded_or_it_is_said_why_not(tmp_path):
+    path = tmp_path / "read.me"
+    path.write_bytes(b"x" * 100_000)
+    try:
+        trace = forerun.Trace.record(["cat", path], files=True, dir=tmp_path, name="one cat")
+    except forerun.UnsupportedError as problem:
+        pytest.skip(f"no recording here: {problem}")
+    assert trace.name == "one cat" and trace.info()["bytes"] == 100_000
+    with pytest.warns(RuntimeWarning, match="ended with 3"):
+        forerun.Trace.record(["sh", "-c", f"cat {path} >/dev/null; exit 3"], files=True, dir=tmp_path)
+
+
+def test_a_recording_that_cannot_be_is_an_error_with_its_reason():
+    with pytest.raises(forerun.ForerunError, match="nothing is named"):
+        forerun.Trace.record()
+    with pytest.raises(forerun.ForerunError, match="nowhere"):
+        forerun.Trace.record(device="/dev/nowhere", seconds=1)

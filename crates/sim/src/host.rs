@@ -402,7 +402,7 @@ impl<'a> Run<'a> {
         self.meter.curve(now, self.stack.top());
         self.meter.turns(now, &mut self.stack);
         if self.meter.requests.is_multiple_of(PROGRESS_EVERY) {
-            (self.progress)(Progress { done: self.meter.requests, total: self.total });
+            (self.progress)(Progress { done: self.meter.requests, total: self.total, now });
         }
         if let Some(process) = self.processes.get_mut(done.process) {
             process.pulled -= 1;

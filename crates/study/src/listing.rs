@@ -28,6 +28,9 @@ struct Parameter {
     name: &'static str,
     unit: &'static str,
     default: String,
+    /// The least and the greatest value, where it has bounds beside those of its unit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bounds: Option<(String, String)>,
     about: &'static str,
 }
 
@@ -50,6 +53,7 @@ fn scheme(row: &Row) -> Scheme {
                 name: param.name,
                 unit: param.unit.name(),
                 default: param.default.to_string(),
+                bounds: param.bounds.map(|(least, most)| (least.to_string(), most.to_string())),
                 about: param.about,
             })
             .collect(),

@@ -7,6 +7,7 @@ use forerun_core::size::parse_size;
 use forerun_core::units::{BLOCK_BYTES, Nanos};
 use forerun_sim::mrc::{MrcRow, Sequence, mrc};
 use forerun_sim::replay::Map;
+use forerun_trace::cut::{Cut, cut};
 use forerun_trace::patterns::{GroupBy, Patterns, Shares};
 use forerun_trace::record::{Name, Record, Trace};
 use forerun_trace::{TraceError, TraceInfo};
@@ -82,6 +83,80 @@ pub fn unreadable(problem: &TraceError, skip_bad: bool) -> StudyError {
     let passes_over = !skip_bad && bad.format != "unknown";
     let remedy = if passes_over { "--skip-bad passes over such records" } else { "" };
     StudyError { fault: Fault::Input, ..StudyError::usage(&place, what, remedy) }
+}
+
+/// A time in a trace, of seconds.
+///
+/// # Errors
+/// What can be.
+pub fn moment(seconds: f64) -> Result<Nanos, String> {
+    let fits = (0.0..=1e9).contains(&seconds);
+    fits.then_some(Nanos((seconds * 1e9) as u64)).ok_or_else(|| "from 0 to 1000000000 seconds".to_owned())
+}
+
+/// A share of all places.
+///
+/// # Errors
+/// What can be.
+pub fn share(value: f64) -> Result<f64, String> {
+    (value > 0.0 && value <= 1.0).then_some(value).ok_or_else(|| "above 0 and at most 1".to_owned())
+}
+
+/// Whether something says which part of a trace is wanted.
+///
+/// # Errors
+/// [`StudyError`] where all of it would be kept.
+pub fn names_a_part(what: &Cut) -> Result<(), StudyError> {
+    if what.from.is_some() || what.until.is_some() || !what.processes.is_empty() || what.sample.is_some() {
+        return Ok(());
+    }
+    let remedy = "--from, --until, --process or --sample says which part";
+    Err(StudyError::usage("trace cut", "nothing says what to keep", remedy))
+}
+
+/// The part of a trace that is wanted.
+///
+/// # Errors
+/// [`StudyError`] where nothing says which it is, or it is empty.
+pub fn part(trace: &Trace, what: &Cut) -> Result<Trace, StudyError> {
+    names_a_part(what)?;
+    let kept = cut(trace, what);
+    if kept.records.is_empty() {
+        let remedy =
+            "`forerun trace info` says how long the trace is, and `trace patterns` which processes it has";
+        return Err(StudyError::usage("trace cut", "no request is in this part", remedy));
+    }
+    Ok(kept)
+}
+
+/// The requests from one to before another, counted in the order of the trace, and the hash of that part; its times begin where
+/// it does.
+#[must_use]
+pub fn stretch(trace: &Trace, whole: &str, from: usize, until: usize) -> (Trace, String) {
+    let until = until.min(trace.records.len());
+    let mut records = trace.records[from.min(until)..until].to_vec();
+    let zero = records.iter().filter_map(|record| record.time).min().unwrap_or(Nanos::ZERO);
+    for record in &mut records {
+        record.time = record.time.map(|time| time.since(zero));
+    }
+    let mut hash = Sha256::new();
+    hash.update(format!("{whole} {from}..{until}"));
+    let (names, file_sizes) = (trace.names.clone(), trace.file_sizes.clone());
+    let (about, format) = (trace.about.clone(), trace.format.clone());
+    let part = Trace { names, records, file_sizes, about, format, ..Trace::default() };
+    (part.compacted(), hex(&hash.finalize()))
+}
+
+/// The hash of a part, of that of the whole and of what was kept: the same part of the same trace is the same input.
+#[must_use]
+pub fn part_hash(whole: &str, what: &Cut) -> String {
+    let mut hash = Sha256::new();
+    hash.update(format!("{whole} {what:?}"));
+    hex(&hash.finalize())
+}
+
+fn hex(digest: &[u8]) -> String {
+    digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// A number of blocks; with a unit, so many bytes in blocks.
@@ -194,7 +269,7 @@ impl Columns {
             hash.update(name);
             column.iter().for_each(|number| hash.update(number.to_le_bytes()));
         }
-        let hash = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+        let hash = hex(&hash.finalize());
         Ok((self.records(), hash))
     }
 
@@ -230,6 +305,42 @@ mod tests {
         let bad = forerun_trace::read_bytes("x", b"nonsense\n", &options).expect_err("no trace");
         let said = unreadable(&bad, false);
         assert_eq!((said.to_string(), said.place.as_str()), (bad.to_string(), "x: byte 0 (unknown)"));
+    }
+
+    #[test]
+    fn a_stretch_is_counted_in_requests_and_begins_at_its_own_zero() {
+        let columns = Columns {
+            offset: vec![0, 4096, 8192],
+            size: vec![512; 3],
+            time: Some(vec![5, 9, 20]),
+            ..Columns::default()
+        };
+        let (trace, hash) = columns.into_trace().expect("columns");
+        let (part, of_part) = stretch(&trace, &hash, 1, 99);
+        let times: Vec<_> = part.records.iter().map(|record| (record.offset, record.time)).collect();
+        assert_eq!(times, [(4096, Some(Nanos(0))), (8192, Some(Nanos(11)))]);
+        assert_eq!(stretch(&trace, &hash, 1, 3).1, of_part, "the same requests");
+        assert_ne!(stretch(&trace, &hash, 0, 3).1, of_part);
+        assert!(stretch(&trace, &hash, 3, 1).0.records.is_empty());
+    }
+
+    #[test]
+    fn a_part_is_named_and_holds_something() {
+        let columns = Columns {
+            offset: vec![0, 4096],
+            size: vec![512; 2],
+            time: Some(vec![0, 9]),
+            ..Columns::default()
+        };
+        let (trace, hash) = columns.into_trace().expect("columns");
+        let all = Cut::default();
+        assert!(part(&trace, &all).expect_err("all of it").to_string().contains("nothing says what to keep"));
+        let late = Cut { from: Some(moment(1.0).expect("a second")), ..all.clone() };
+        assert!(part(&trace, &late).expect_err("nothing").to_string().contains("no request"));
+        let early = Cut { until: Some(Nanos(5)), ..all };
+        assert_eq!(part(&trace, &early).expect("one").records.len(), 1);
+        assert_ne!(part_hash(&hash, &early), part_hash(&hash, &late));
+        assert!(moment(-1.0).is_err() && share(0.0).is_err() && share(1.0).is_ok());
     }
 
     #[test]

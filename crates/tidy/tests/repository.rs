@@ -103,3 +103,19 @@ fn every_reason_of_a_policy_is_told_in_the_docs() {
 fn every_promise_names_the_tests_that_hold_it() {
     hold("SPECIFICATION.md", &forerun_tidy::promises_held(&tree()));
 }
+
+#[test]
+fn the_oldest_rust_that_is_promised_is_the_one_that_everything_is_built_with() {
+    let tree = tree();
+    let of = |path: &str| &tree.iter().find(|file| file.path == path).expect("it is there").text;
+    let said = |path: &str, key: &str| {
+        let line = of(path).lines().find_map(|line| line.strip_prefix(key)).expect("it is said");
+        line.trim_matches([' ', '=', '"']).to_owned()
+    };
+    let promised = said("Cargo.toml", "rust-version");
+    assert_eq!(said("rust-toolchain.toml", "channel"), format!("{promised}.0"));
+    assert!(
+        of("docs/guide.md").contains(&format!("Rust {promised} or later")),
+        "docs/guide.md does not tell"
+    );
+}

@@ -7,9 +7,10 @@ use crate::outputs;
 use crate::ui::Ui;
 use clap::Args;
 use forerun_core::units::Nanos;
+use forerun_study::traces;
 use forerun_trace::Format;
 use forerun_trace::anonymize::{Key, anonymize as hashed};
-use forerun_trace::cut::{Cut, cut as part};
+use forerun_trace::cut::Cut;
 use std::io::Read as _;
 use std::path::PathBuf;
 
@@ -78,26 +79,15 @@ pub(crate) struct AnonymizeArgs {
 }
 
 fn seconds(text: &str) -> Result<Nanos, String> {
-    let value: f64 = text.parse().map_err(|_| format!("{text:?} is no number of seconds"))?;
-    let fits = (0.0..=1e9).contains(&value);
-    fits.then_some(Nanos((value * 1e9) as u64)).ok_or_else(|| "from 0 to 1000000000 seconds".to_owned())
+    traces::moment(text.parse().map_err(|_| format!("{text:?} is no number of seconds"))?)
 }
 
 fn share(text: &str) -> Result<f64, String> {
-    let value: f64 = text.parse().map_err(|_| format!("{text:?} is no share, such as 0.1"))?;
-    (value > 0.0 && value <= 1.0).then_some(value).ok_or_else(|| "above 0 and at most 1".to_owned())
+    traces::share(text.parse().map_err(|_| format!("{text:?} is no share, such as 0.1"))?)
 }
 
 /// Cuts.
 pub(crate) fn cut(args: &CutArgs, ui: &Ui) -> Result<(), CliError> {
-    let none =
-        args.from.is_none() && args.until.is_none() && args.process.is_empty() && args.sample.is_none();
-    if none {
-        let remedy = "--from, --until, --process or --sample says which part";
-        return Err(CliError::usage("trace cut", "nothing says what to keep", remedy));
-    }
-    outputs::check(&[("OUTPUT", Some(&args.output))], std::slice::from_ref(&args.input))?;
-    let opened = open(&args.input, &args.read, ui)?;
     let what = Cut {
         from: args.from,
         until: args.until,
@@ -105,12 +95,10 @@ pub(crate) fn cut(args: &CutArgs, ui: &Ui) -> Result<(), CliError> {
         sample: args.sample,
         seed: args.seed,
     };
-    let kept = part(&opened.trace, &what);
-    if kept.records.is_empty() {
-        let remedy =
-            "`forerun trace info` says how long the trace is, and `trace patterns` which processes it has";
-        return Err(CliError::usage("trace cut", "no request is in this part", remedy));
-    }
+    traces::names_a_part(&what)?;
+    outputs::check(&[("OUTPUT", Some(&args.output))], std::slice::from_ref(&args.input))?;
+    let opened = open(&args.input, &args.read, ui)?;
+    let kept = traces::part(&opened.trace, &what)?;
     finish(&args.output, args.to, &kept, ui)
 }
 

@@ -17,13 +17,15 @@ from ._native import (
     PolicyError,
     SchemeError,
     TraceError,
+    UnsupportedError,
     version as _version,
 )
 from ._comparison import Comparison
 from ._device import Device, devices, schemes
-from ._policy import Access, Batch, Fetched, Policy
+from ._policy import Access, Batch, Fetched, Policy, Wish, Wishes
 from ._run import compare, mrc, sim
 from ._trace import Trace
+from ._tune import Tuned, tune
 
 __version__: str = _version()
 
@@ -41,9 +43,14 @@ __all__ = [
     "SchemeError",
     "Trace",
     "TraceError",
+    "Tuned",
+    "UnsupportedError",
+    "Wish",
+    "Wishes",
     "compare",
     "devices",
     "mrc",
     "schemes",
     "sim",
+    "tune",
 ]

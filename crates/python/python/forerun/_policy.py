@@ -6,11 +6,14 @@ import copy
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
+from . import _native
 from ._native import Access, Batch as _Columns, Fetched, OptionError
+from ._trace import column
 
-__all__ = ["Access", "Batch", "Fetched", "Policy"]
+__all__ = ["Access", "Batch", "Fetched", "Policy", "Wishes"]
 
 Wish = tuple[int, int] | tuple[int, int, str]
+"""First block, how many, and "ahead" or "with-demand"."""
 
 
 class Batch:
@@ -22,12 +25,34 @@ class Batch:
 
     __slots__ = ("now_ns", "process", "first", "blocks", "missing")
 
+    now_ns: memoryview
+    process: memoryview
+    first: memoryview
+    blocks: memoryview
+    missing: memoryview
+
     def __init__(self, columns: _Columns) -> None:
         for name in self.__slots__:
             setattr(self, name, memoryview(getattr(columns, name)).cast("Q"))
 
     def __len__(self) -> int:
         return len(self.first)
+
+
+class Wishes:
+    """Wishes as columns, for ``on_batch``: ``first`` blocks and how many ``blocks`` of 4 KiB, numpy arrays or any sequences of whole
+    numbers; all of them "ahead" or "with-demand". At most 65,536 wait; what comes beyond is dropped.
+    """
+
+    __slots__ = ("native",)
+
+    native: _native.Wishes
+
+    def __init__(self, first: Any, blocks: Any, when: str = "ahead") -> None:
+        self.native = _native.Wishes(column("first", first), column("blocks", blocks), when)
+
+    def __len__(self) -> int:
+        return len(self.native)
 
 
 class Policy:
@@ -39,7 +64,8 @@ class Policy:
     your own. Each run has a fresh copy.
 
     ``layer`` is "host" (the page cache) or "array" (the array's cache). ``batch``, where it is not 0, has ``on_batch`` told of
-    so many accesses at once, when the last of them is made, in place of ``on_access``; what is left at the end is not told.
+    so many accesses at once, when the last of them is made, in place of ``on_access``; what is left at the end is not told. Its
+    wishes may be ``Wishes``, made of arrays.
 
     What a hook raises ends that run, and no other: ``Comparison.failures`` holds it with its traceback.
     """
@@ -54,7 +80,7 @@ class Policy:
     def on_fetched(self, fetched: Fetched) -> Iterable[Wish] | None:
         """A fetch has arrived."""
 
-    def on_batch(self, batch: Batch) -> Iterable[Wish] | None:
+    def on_batch(self, batch: Batch) -> Wishes | Iterable[Wish] | None:
         """``self.batch`` accesses have reached the layer."""
 
 
@@ -75,8 +101,9 @@ class _Batched:
         self._policy = policy
         self.on_fetched = policy.on_fetched
 
-    def on_batch(self, columns: _Columns) -> Iterable[Wish] | None:
-        return self._policy.on_batch(Batch(columns))
+    def on_batch(self, columns: _Columns) -> _native.Wishes | Iterable[Wish] | None:
+        wishes = self._policy.on_batch(Batch(columns))
+        return wishes.native if isinstance(wishes, Wishes) else wishes
 
 
 def given(policy: Policy | type[Policy]) -> Given:

@@ -154,11 +154,12 @@ def _words(said: Mapping[str, Any]) -> list[str]:
 def _bar(progress: bool | None) -> Iterator[Callable[[int, int, float], None] | None]:
     """What is told how far the runs are; nobody where no bar is wanted, or tqdm is not installed."""
     shown = sys.stderr.isatty() if progress is None else progress
+    if not shown:
+        yield None
+        return
     try:
         from tqdm.auto import tqdm
     except ImportError:
-        shown = False
-    if not shown:
         yield None
         return
     with tqdm(unit="run", bar_format="{l_bar}{bar}| {n:.1f}/{total} runs [{elapsed}<{remaining}]", leave=False) as bar:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import tempfile
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
-from . import _native
+from . import _command, _native
 from ._native import OptionError
 
 
@@ -65,7 +67,7 @@ class Trace:
         Raises ``OptionError`` for columns of different lengths or of something else than whole numbers from 0.
         """
         write = None if op is None else [_writes(one) for one in op]
-        columns = [_column(what, column) for what, column in
+        columns = [column(what, numbers) for what, numbers in
                    (("offset", offset), ("size", size), ("time", time), ("op", write), ("context", context))]
         return cls(_native.Trace.from_columns(name, *columns))
 
@@ -93,6 +95,67 @@ class Trace:
         a row for each. ``threshold`` is how many blocks of 4 KiB a run must exceed. As ``forerun trace patterns --json``.
         """
         return json.loads(self._native.patterns_json(by, threshold))
+
+    def cut(
+        self,
+        *,
+        from_: float | None = None,
+        until: float | None = None,
+        process: str | Sequence[str] = (),
+        sample: float | None = None,
+        seed: int = 1,
+        name: str | None = None,
+    ) -> Trace:
+        """A part of it: requests ``from_`` this second on and before the second ``until``, of this ``process`` or of several, or
+        a ``sample`` of this share of all places, which keeps reuse; each narrows. As ``forerun trace cut``. Reports call it
+        ``name``; without one the trace's own with " (cut)" behind it.
+
+        Raises ``OptionError`` where nothing says what to keep, or nothing is kept.
+        """
+        processes = [process] if isinstance(process, str) else list(process)
+        part = self._native.cut(
+            name or f"{self.name} (cut)", from_s=from_, until_s=until, process=processes, sample=sample, seed=seed
+        )
+        return Trace(part)
+
+    def __getitem__(self, requests: slice) -> Trace:
+        """``trace[1000:2000]``: these requests, counted in the order of the trace, as a trace whose times begin where it does."""
+        from_, until, step = requests.indices(len(self))
+        if step != 1:
+            raise OptionError(f"a part of a trace has no step, and {step} was given")
+        return Trace(self._native.stretch(from_, max(from_, until)))
+
+    @classmethod
+    def record(
+        cls,
+        command: Sequence[str | os.PathLike[str]] = (),
+        *,
+        files: bool = False,
+        dir: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] = (),
+        device: str | os.PathLike[str] | None = None,
+        seconds: int | None = None,
+        read_ahead: str = "keep",
+        name: str | None = None,
+    ) -> Trace:
+        """Records what a command and its children read and write on devices, or with ``files=True`` what they read of files: what
+        ``forerun trace record`` does, which it runs. ``command`` is a list of words, as of ``subprocess``; ``device`` records
+        all that reaches it, for so many ``seconds``. Needs root and a kernel with tracepoints.
+
+        A command that fails is recorded all the same, and warned of. Ctrl-C ends the recording and the command. Raises
+        ``UnsupportedError`` where the kernel or a right is missing, and ``ForerunError`` for anything else.
+        """
+        with tempfile.TemporaryDirectory(prefix="forerun-") as folder:
+            path = Path(folder) / "recording.parquet"
+            words: list[str] = ["trace", "record", "--output", str(path), f"--read-ahead={read_ahead}"]
+            words += ["--files"] if files else []
+            words += [f"--dir={os.fspath(one)}" for one in ([dir] if isinstance(dir, (str, os.PathLike)) else dir)]
+            words += [] if device is None else [f"--device={os.fspath(device)}"]
+            words += [] if seconds is None else [f"--seconds={seconds}"]
+            said = [str(os.fspath(word)) for word in command]
+            words += ["--", *said] if said else []
+            _command.recorded(words, path)
+            label = name or " ".join(said) or str(os.fspath(device or ""))
+            return cls(_native.Trace.open(str(path)).named(label))
 
     def write(self, path: str | os.PathLike[str], *, format: str = "parquet") -> None:
         """Writes it to a file, in a format that ``forerun trace convert --help`` calls written."""
@@ -123,23 +186,23 @@ def _writes(op: Any) -> int:
     return int(bool(op))
 
 
-def _column(what: str, column: Sequence[int] | Any) -> Any:
+def column(what: str, numbers: Any) -> Any:
     """A buffer of unsigned integers of 64 bits: the column itself where it is one."""
-    if column is None:
+    if numbers is None:
         return None
     try:
-        view = memoryview(column)
+        view = memoryview(numbers)
     except TypeError:
         view = None
     if view is not None and view.format in ("Q", "L") and view.itemsize == 8 and view.c_contiguous:
-        return column
+        return numbers
     from array import array
 
     try:
-        if hasattr(column, "astype"):  # numpy, without a loop in Python
-            if column.dtype.kind not in "iub" or (column.size and int(column.min()) < 0):
-                raise OptionError(f"{what}: wants whole numbers from 0, not {column.dtype}")
-            return column.astype("u8")
-        return array("Q", column)
+        if hasattr(numbers, "astype"):  # numpy, without a loop in Python
+            if numbers.dtype.kind not in "iub" or (numbers.size and int(numbers.min()) < 0):
+                raise OptionError(f"{what}: wants whole numbers from 0, not {numbers.dtype}")
+            return numbers.astype("u8")
+        return array("Q", numbers)
     except (TypeError, OverflowError) as problem:
         raise OptionError(f"{what}: wants whole numbers from 0 ({problem})") from None

@@ -62,7 +62,7 @@ def run(study: str, folder: str, *, address: str | None = None, seconds: float =
     left = sum(map(len, queue.left.values()))
     if left:
         if not ray.is_initialized():
-            ray.init(address=address, log_to_driver=False, configure_logging=False)
+            ray.init(address=address or "local", log_to_driver=False, configure_logging=False)
         _spread(ray, sweep, queue, left, quiet)
     return sweep.finish()
 
