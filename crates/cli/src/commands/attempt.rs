@@ -3,6 +3,7 @@
 //! `try` records the command (by the kernel's tracepoints, else by strace), and `advise` takes what was recorded before. Both
 //! then simulate the reads on the device of this machine, as it is and under each change that could be made.
 
+use super::measure;
 use super::reading::{self, ReadArgs};
 use crate::advice::{self, Advice, Ground};
 use crate::error::{CliError, Kind};
@@ -10,10 +11,11 @@ use crate::outputs;
 use crate::ui::{Style, Ui};
 use clap::Args;
 use forerun_core::words::nearest;
-use forerun_disk::preset::Preset;
+use forerun_disk::preset::{Preset, PresetError};
 use forerun_machine::likeness::{self, Likeness};
 use forerun_machine::{Machine, Root};
 use forerun_sim::report::Comparison;
+use forerun_sim::said::Said;
 use forerun_study::human::{self, float};
 use forerun_study::table::{self, Align};
 use forerun_study::{assumed, html};
@@ -63,8 +65,9 @@ pub(crate) struct TryArgs {
     /// Write a self-contained HTML page
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Simulate on this preset, as a current Linux reads it, instead of this machine's device (forerun device list)
-    #[arg(long, value_name = "PRESET")]
+    /// Simulate on this preset or preset file (forerun device list, forerun device measure) instead of what is assumed of this
+    /// machine's device. A preset, or a file of another machine, is read as a current Linux reads it
+    #[arg(long, value_name = "DEVICE")]
     device: Option<String>,
     /// Keep the recording, as a trace that compare and advise read
     #[arg(long, value_name = "FILE")]
@@ -80,8 +83,9 @@ pub(crate) struct AdviseArgs {
     /// Trace file
     #[arg(value_name = "TRACE")]
     file: PathBuf,
-    /// Simulate on this preset, as a current Linux reads it, instead of this machine's device (forerun device list)
-    #[arg(long, value_name = "PRESET")]
+    /// Simulate on this preset or preset file (forerun device list, forerun device measure) instead of what is assumed of this
+    /// machine's device. A preset, or a file of another machine, is read as a current Linux reads it
+    #[arg(long, value_name = "DEVICE")]
     device: Option<String>,
     /// Write a self-contained HTML page
     #[arg(long, value_name = "FILE")]
@@ -109,7 +113,7 @@ impl Drop for Scratch {
 /// Records a command and says what would help it.
 pub(crate) fn attempt(args: &TryArgs, ui: &Ui) -> Result<(), CliError> {
     outputs::check(&[("--html", args.html.as_deref()), ("--keep", args.keep.as_deref())], &[])?;
-    let on = args.device.as_deref().map(preset).transpose()?;
+    let on = args.device.as_deref().map(named).transpose()?;
     if args.cold {
         empty_page_cache()?;
     }
@@ -126,7 +130,7 @@ pub(crate) fn attempt(args: &TryArgs, ui: &Ui) -> Result<(), CliError> {
 /// Says what would have helped what was recorded.
 pub(crate) fn advise(args: &AdviseArgs, ui: &Ui) -> Result<(), CliError> {
     outputs::check(&[("--html", args.html.as_deref())], std::slice::from_ref(&args.file))?;
-    let on = args.device.as_deref().map(preset).transpose()?;
+    let on = args.device.as_deref().map(named).transpose()?;
     let opened = reading::open(&args.file, &args.read, ui)?;
     let manner = Manner { on, halves: true };
     let told = told(&args.file.display().to_string(), "the trace", &opened.trace, manner, ui)?;
@@ -200,8 +204,8 @@ struct Told {
 
 /// On what the reads are simulated, and whether values are judged on another part than that on which they were chosen.
 struct Manner {
-    /// A device that was said; else this machine's.
-    on: Option<Here>,
+    /// A preset that was said; else this machine's.
+    on: Option<Said<Preset>>,
     halves: bool,
 }
 
@@ -213,8 +217,12 @@ fn told(what: &str, how: &str, trace: &Trace, manner: Manner, ui: &Ui) -> Result
     }
     let of_files = reads.iter().any(|record| record.file != Name::ABSENT);
     let machine = Machine::read(&Root::host()).ok();
-    let here = manner.on.unwrap_or_else(|| device_of(trace, machine.as_ref()));
-    let Here { likeness, rule, can_serve } = here;
+    let here = device_of(trace, machine.as_ref());
+    let here = match manner.on {
+        Some(preset) => here.on(preset, machine.as_ref()),
+        None => here,
+    };
+    let Here { likeness, preset, rule, can_serve } = here;
     let timed = reads.iter().filter(|record| record.took.is_some() && record.time.is_some()).count();
     let available = machine.as_ref().map_or(1 << 30, |machine| machine.system.available_bytes);
     let footprint = trace.info().footprint_bytes;
@@ -225,6 +233,7 @@ fn told(what: &str, how: &str, trace: &Trace, manner: Manner, ui: &Ui) -> Result
         of_files,
         can_serve,
         likeness,
+        preset,
     };
     let mut notes = Vec::new();
     let (choose, judge) = parts(trace, manner.halves, &mut notes)?;
@@ -246,7 +255,7 @@ fn told(what: &str, how: &str, trace: &Trace, manner: Manner, ui: &Ui) -> Result
     Ok(Told {
         what: what.into(),
         facts: facts(trace, how, &ground),
-        device: ground.likeness.device.into(),
+        device: ground.preset.text().into(),
         assumed: ground.likeness.why.clone(),
         advice,
         todo: commands(fix),
@@ -262,38 +271,59 @@ fn path(scratch: &Scratch) -> String {
 /// A device of this machine.
 struct Here {
     likeness: Likeness,
+    /// The preset that stands for it.
+    preset: Said<Preset>,
     /// What a udev rule for it matches.
     rule: Option<String>,
     /// Whether it could be unmounted and served.
     can_serve: bool,
 }
 
-/// A preset that was said, with the kernel's defaults before it.
-fn preset(name: &str) -> Result<Here, CliError> {
-    let device = Preset::names().find(|&known| known == name).ok_or_else(|| {
-        let near = nearest(name, Preset::names())
-            .map_or_else(String::new, |near| format!("; did you mean `{near}`?"));
-        CliError::usage(
-            "--device",
-            format!("no preset is called {name:?}{near}"),
-            "`forerun device list` has all",
-        )
-    })?;
-    let platters = Preset::load(name).is_ok_and(|preset| preset.is_mechanical());
-    let likeness = Likeness {
-        device,
-        scheduler: if platters { "clook" } else { "none" },
-        read_ahead_kib: Some(128),
-        guessed: false,
-        why: "as said, with the kernel's default read-ahead".into(),
-        ..Likeness::unknown()
-    };
-    Ok(Here { likeness, rule: None, can_serve: true })
+impl Here {
+    fn like(likeness: Likeness) -> Self {
+        Self { preset: Said::of(likeness.device), likeness, rule: None, can_serve: true }
+    }
+
+    /// The preset that was said in place of what was assumed. Where it was measured on this very device, the device's own
+    /// settings stand; else those that a kernel begins with.
+    fn on(self, preset: Said<Preset>, machine: Option<&Machine>) -> Self {
+        let measured = measure::measured_at(&preset).and_then(|place| measure::number(Path::new(place)));
+        let own = measured.zip(machine).is_some_and(|(number, machine)| {
+            machine.device_of_number(&number).is_some_and(|device| device.name == self.likeness.name)
+        });
+        if own {
+            let why = "as measured, with the settings that it has here".into();
+            return Self { likeness: Likeness { guessed: false, why, ..self.likeness }, preset, ..self };
+        }
+        let scheduler = if preset.is_mechanical() { "clook" } else { "none" };
+        let why = "as said, with the kernel's default read-ahead".into();
+        let likeness =
+            Likeness { scheduler, read_ahead_kib: Some(128), guessed: false, why, ..Likeness::unknown() };
+        Self { likeness, preset, rule: None, can_serve: true }
+    }
+}
+
+/// A preset by its name, or the file of one.
+fn named(said: &str) -> Result<Said<Preset>, CliError> {
+    match Preset::load(said) {
+        Ok(preset) => Ok(Said::named(said, preset)),
+        Err(PresetError::Unknown { source, .. }) => {
+            let near = nearest(said, Preset::names())
+                .map_or_else(String::new, |near| format!("; did you mean `{near}`?"));
+            let what = format!("no preset is called {said:?}, and as a file: {source}{near}");
+            Err(CliError::usage(
+                "--device",
+                what,
+                "`forerun device list` has all, `forerun device measure` makes one",
+            ))
+        }
+        Err(problem) => Err(CliError::usage("--device", problem, "")),
+    }
 }
 
 /// The device from which most is read, if this machine has it, else that of the current folder.
 fn device_of(trace: &Trace, machine: Option<&Machine>) -> Here {
-    let unknown = || Here { likeness: Likeness::unknown(), rule: None, can_serve: true };
+    let unknown = || Here::like(Likeness::unknown());
     let Some(machine) = machine else { return unknown() };
     let mut bytes: BTreeMap<Name, u64> = BTreeMap::new();
     for record in &trace.records {
@@ -305,9 +335,9 @@ fn device_of(trace: &Trace, machine: Option<&Machine>) -> Here {
     let folder = std::fs::metadata(".").ok().map(|folder| assumed::number(folder.dev()));
     let device = named.or_else(|| likeness::device_of_folder(machine, folder.as_deref()));
     device.map_or_else(unknown, |device| Here {
-        likeness: Likeness::of(machine, device),
         rule: Some(device.udev_match()),
         can_serve: !device.swap && !device.mounts.iter().any(|place| place == "/"),
+        ..Here::like(Likeness::of(machine, device))
     })
 }
 
@@ -422,4 +452,37 @@ fn row(effect: &advice::Effect) -> Vec<String> {
         format!("{} and {}", human::times(low), human::times(high)),
         human::bytes(float(effect.device_bytes)),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn measured(place: &str) -> Said<Preset> {
+        let text = Preset::load("gp3").and_then(|preset| preset.to_toml()).expect("shipped");
+        let text: String = text
+            .lines()
+            .filter(|line| !line.starts_with("about") && !line.starts_with("sources"))
+            .map(|line| format!("{line}\n"))
+            .collect();
+        let head = format!(
+            "about = \"{place}, measured: a volume\"\nsources = [\"forerun device measure, 30 s of reads\"]\n"
+        );
+        Said::named("mine.toml", Preset::parse("mine.toml", &(head + &text)).expect("a preset"))
+    }
+
+    #[test]
+    fn what_was_measured_here_keeps_the_settings_that_the_device_has_here() {
+        let Ok(machine) = Machine::read(&Root::host()) else { return };
+        let Some(device) = machine.devices.iter().find(|device| device.read_ahead_kib.is_some()) else { return };
+        let here = || Here { rule: Some("x".into()), ..Here::like(Likeness::of(&machine, device)) };
+        let own = here().on(measured(&format!("/dev/{}", device.name)), Some(&machine));
+        if !Path::new("/dev").join(&device.name).exists() {
+            return; // A container without its device nodes.
+        }
+        assert_eq!((own.likeness.read_ahead_kib, own.rule.is_some()), (device.read_ahead_kib, true));
+        assert_eq!((own.likeness.guessed, own.preset.text()), (false, "mine.toml"));
+        let other = here().on(measured("/dev/of-another-machine"), Some(&machine));
+        assert_eq!((other.likeness.read_ahead_kib, other.rule), (Some(128), None));
+    }
 }

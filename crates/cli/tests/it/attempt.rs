@@ -63,6 +63,12 @@ fn on_a_device_that_is_said_the_same_advice_is_given_everywhere() {
         "{told}"
     );
     assert!(fails(&["advise", &path, "--device", "gp4"], 2).contains("did you mean `gp3`"));
+    // The same preset as a file is the same device; a file that is none is said.
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../disk/presets/gp3.toml");
+    let as_file = json(&["advise", &path, "--device", file, "--json"]);
+    assert_eq!((&as_file["device"], &as_file["advice"]), (&file.into(), &told["advice"]));
+    let said = fails(&["advise", &path, "--device", &path], 2);
+    assert!(said.contains("reads.csv"), "{said}");
 }
 
 #[test]
