@@ -125,11 +125,7 @@ pub(crate) fn study(choose: &str, judge: &str, ground: &Ground, ui: &Ui) -> Resu
     let fastest = (0..servers.len()).min_by_key(|&n| runs[0][n].elapsed_ns);
     changes.extend(fastest.map(|n| servers[n].clone()));
     changes.push(Change::MoreMemory);
-    changes.push(Change::Disk(if ground.preset == *"nvme-pcie4" {
-        "nvme-pcie5"
-    } else {
-        "nvme-pcie4"
-    }));
+    changes.push(Change::Disk(if ground.preset == *"nvme-pcie4" { "nvme-pcie5" } else { "nvme-pcie4" }));
     changes.push(Change::Foresight);
     let runs = run(judge, &changes, &variants, ground, ui)?;
     Ok(advise(&changes, runs, ground))

@@ -3,6 +3,7 @@
 //! `try` records the command (by the kernel's tracepoints, else by strace), and `advise` takes what was recorded before. Both
 //! then simulate the reads on the device of this machine, as it is and under each change that could be made.
 
+use super::applying::{self, Applied, Wish};
 use super::measure;
 use super::reading::{self, ReadArgs};
 use crate::advice::{self, Advice, Ground};
@@ -12,6 +13,7 @@ use crate::ui::{Style, Ui};
 use clap::Args;
 use forerun_core::words::nearest;
 use forerun_disk::preset::{Preset, PresetError};
+use forerun_machine::apply::Change;
 use forerun_machine::likeness::{self, Likeness};
 use forerun_machine::{Machine, Root};
 use forerun_sim::report::Comparison;
@@ -47,6 +49,8 @@ pub(crate) const ADVISE_HELP: &str = "\
 Examples:
   forerun advise day.parquet
   forerun advise day.parquet --html advice.html --json
+  sudo forerun advise day.parquet --apply -- ./nightly-report      # measured before and after, kept only if it pays
+  sudo forerun advise --undo
 
 Values are chosen on the first half of the trace and judged on the second, so that none is praised for what it happened to
 fit. Traces of files are judged as the page cache reads ahead; traces of a device as `forerun serve` in front of it would.";
@@ -81,8 +85,18 @@ pub(crate) struct TryArgs {
 #[derive(Debug, Args)]
 pub(crate) struct AdviseArgs {
     /// Trace file
-    #[arg(value_name = "TRACE")]
-    file: PathBuf,
+    #[arg(value_name = "TRACE", required_unless_present = "undo")]
+    file: Option<PathBuf>,
+    /// Apply the advice if it is another read_ahead_kb: asks, notes what was there, runs the command that is given with the old and the new
+    /// value in turns, and keeps the new one only if it pays (root)
+    #[arg(long)]
+    apply: bool,
+    /// With --apply: do not ask
+    #[arg(long, requires = "apply")]
+    yes: bool,
+    /// Take back what was applied, where it is still as it was left
+    #[arg(long, conflicts_with_all = ["file", "apply", "device", "html"])]
+    undo: bool,
     /// Simulate on this preset or preset file (forerun device list, forerun device measure) instead of what is assumed of this
     /// machine's device. A preset, or a file of another machine, is read as a current Linux reads it
     #[arg(long, value_name = "DEVICE")]
@@ -92,6 +106,9 @@ pub(crate) struct AdviseArgs {
     html: Option<PathBuf>,
     #[command(flatten)]
     read: ReadArgs,
+    /// With --apply: the program to measure with, each time with an empty page cache
+    #[arg(last = true, value_name = "CMD", requires = "apply")]
+    command: Vec<OsString>,
 }
 
 /// A file of ours that goes when we do.
@@ -129,24 +146,63 @@ pub(crate) fn attempt(args: &TryArgs, ui: &Ui) -> Result<(), CliError> {
 
 /// Says what would have helped what was recorded.
 pub(crate) fn advise(args: &AdviseArgs, ui: &Ui) -> Result<(), CliError> {
-    outputs::check(&[("--html", args.html.as_deref())], std::slice::from_ref(&args.file))?;
+    let root = Root::host();
+    let Some(file) = args.file.as_ref().filter(|_| !args.undo) else { return applying::undo(&root, ui) };
+    outputs::check(&[("--html", args.html.as_deref())], std::slice::from_ref(file))?;
     let on = args.device.as_deref().map(named).transpose()?;
-    let opened = reading::open(&args.file, &args.read, ui)?;
+    let opened = reading::open(file, &args.read, ui)?;
     let manner = Manner { on, halves: true };
-    let told = told(&args.file.display().to_string(), "the trace", &opened.trace, manner, ui)?;
-    show(&told, args.html.as_deref(), ui)
+    let mut told = told(&file.display().to_string(), "the trace", &opened.trace, manner, ui)?;
+    if !args.apply {
+        return show(&told, args.html.as_deref(), ui);
+    }
+    let change = change(&root, &told)?;
+    if !ui.json {
+        show(&told, args.html.as_deref(), ui)?;
+    }
+    if let Some(change) = change {
+        let wish = Wish { yes: args.yes, command: args.command.clone(), cold: empty_page_cache };
+        told.applied = applying::apply(&root, &change, &wish, ui)?;
+    }
+    if ui.json {
+        return show(&told, args.html.as_deref(), ui);
+    }
+    let lines = told.applied.iter().flat_map(Applied::lines);
+    ui.print(&lines.map(|line| format!("{line}\n")).collect::<String>())
+}
+
+/// What is to be set for the advice to come true; nothing where it is to leave things as they are.
+fn change(root: &Root, told: &Told) -> Result<Option<Change>, CliError> {
+    let Some(pick) = told.advice.pick else { return Ok(None) };
+    let effect = &told.advice.effects[pick];
+    let advice::Change::Window(kib) = effect.change else {
+        let what = format!("what is advised is: {}, which is not for a program to set", effect.name);
+        return Err(CliError::new(
+            Kind::Unsupported,
+            "advise --apply",
+            what,
+            "advise without --apply says how",
+        ));
+    };
+    let machine = Machine::read(root).ok();
+    let device = machine.as_ref().and_then(|machine| machine.device(&told.place)).ok_or_else(|| {
+        let what = "the device that this was simulated on is not one of this machine";
+        CliError::new(
+            Kind::Unsupported,
+            "advise --apply",
+            what,
+            "leave out --device, or name what was measured here",
+        )
+    })?;
+    Change::of(root, device, kib).map(Some).map_err(|problem| CliError::failure("advise --apply", problem))
 }
 
 fn empty_page_cache() -> Result<(), CliError> {
     // What is dirty stays, so it is written first.
     let _ = Command::new("sync").status();
     std::fs::write("/proc/sys/vm/drop_caches", "1").map_err(|problem| {
-        CliError::new(
-            Kind::Unsupported,
-            "--cold",
-            problem,
-            "run as root, or leave it out: the simulation is cold anyway",
-        )
+        let remedy = "run as root, or leave out --cold of try and the command of advise";
+        CliError::new(Kind::Unsupported, "the page cache cannot be emptied", problem, remedy)
     })
 }
 
@@ -200,6 +256,11 @@ struct Told {
     todo: Vec<String>,
     undo: Vec<String>,
     notes: Vec<String>,
+    /// The device here; empty where there is none.
+    #[serde(skip)]
+    place: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    applied: Option<Applied>,
 }
 
 /// On what the reads are simulated, and whether values are judged on another part than that on which they were chosen.
@@ -261,6 +322,8 @@ fn told(what: &str, how: &str, trace: &Trace, manner: Manner, ui: &Ui) -> Result
         todo: commands(fix),
         undo: commands(undo),
         notes,
+        place: ground.likeness.name.clone(),
+        applied: None,
     })
 }
 
@@ -457,24 +520,23 @@ fn row(effect: &advice::Effect) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use forerun_disk::preset::PresetSpec;
 
     fn measured(place: &str) -> Said<Preset> {
-        let text = Preset::load("gp3").and_then(|preset| preset.to_toml()).expect("shipped");
-        let text: String = text
-            .lines()
-            .filter(|line| !line.starts_with("about") && !line.starts_with("sources"))
-            .map(|line| format!("{line}\n"))
-            .collect();
-        let head = format!(
-            "about = \"{place}, measured: a volume\"\nsources = [\"forerun device measure, 30 s of reads\"]\n"
-        );
-        Said::named("mine.toml", Preset::parse("mine.toml", &(head + &text)).expect("a preset"))
+        let mut preset = Preset::load("gp3").expect("shipped");
+        if let PresetSpec::Cloud { about, sources, .. } = &mut preset.spec {
+            *about = format!("{place}, measured: a volume");
+            *sources = vec!["forerun device measure, 30 s of reads".into()];
+        }
+        Said::named("mine.toml", preset)
     }
 
     #[test]
     fn what_was_measured_here_keeps_the_settings_that_the_device_has_here() {
         let Ok(machine) = Machine::read(&Root::host()) else { return };
-        let Some(device) = machine.devices.iter().find(|device| device.read_ahead_kib.is_some()) else { return };
+        let Some(device) = machine.devices.iter().find(|device| device.read_ahead_kib.is_some()) else {
+            return;
+        };
         let here = || Here { rule: Some("x".into()), ..Here::like(Likeness::of(&machine, device)) };
         let own = here().on(measured(&format!("/dev/{}", device.name)), Some(&machine));
         if !Path::new("/dev").join(&device.name).exists() {

@@ -72,6 +72,17 @@ fn on_a_device_that_is_said_the_same_advice_is_given_everywhere() {
 }
 
 #[test]
+fn what_is_not_a_setting_is_not_applied_and_nothing_applied_is_nothing_to_undo() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = trace(&folder, |n| n);
+    // A preset is no device of this machine.
+    let said = fails(&["advise", &path, "--device", "gp3", "--apply", "--yes"], 4);
+    assert!(said.contains("advise --apply: ") && said.contains("not one of this machine"), "{said}");
+    assert!(fails(&["advise", &path, "--yes"], 2).contains("--apply"));
+    assert!(fails(&["advise", &path, "--undo"], 2).contains("--undo"));
+}
+
+#[test]
 fn a_command_is_tried_and_its_own_status_kept_where_it_can_be_recorded() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("data");
