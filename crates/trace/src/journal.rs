@@ -6,6 +6,7 @@
 //! the disk did not take whole is taken away again.
 
 use crate::formats::csv;
+pub use crate::formats::csv::{CUT_SHORT, END, OPEN};
 use crate::record::Record;
 use crate::write::{letter, seconds};
 use std::collections::BTreeMap;
@@ -14,14 +15,6 @@ use std::fs::File;
 use std::io::{self, Write as _};
 use std::path::Path;
 
-/// The line below the heading of a recording that is being written.
-pub const OPEN: &str = "# recording: whole if the last line is `# end`";
-/// The last line of one that ended in order.
-pub const END: &str = "# end";
-/// Under which key a trace says that its recording was cut short.
-pub const CUT_SHORT: &str = "cut_short";
-/// What it says there.
-pub(crate) const CUT_SHORT_SAYS: &str = "this recording did not end in order: what came after is missing";
 /// Text that is written at once, bytes.
 const TEXT_BYTES: usize = 64 << 10;
 

@@ -13,7 +13,6 @@
 use super::LineReader;
 use crate::error::Fault;
 use crate::field::{self, Fields};
-use crate::journal;
 use crate::record::Record;
 use crate::sink::Sink;
 use crate::time_unit::TimeUnit;
@@ -21,6 +20,14 @@ use std::collections::BTreeMap;
 
 /// The columns that every file has: its heading line begins so.
 pub(crate) const HEADING: &str = "t,dev,off,bytes,op,pid,file";
+/// The line below the heading of a recording that is being written.
+pub const OPEN: &str = "# recording: whole if the last line is `# end`";
+/// The last line of one that ended in order.
+pub const END: &str = "# end";
+/// Under which key a trace says that its recording was cut short.
+pub const CUT_SHORT: &str = "cut_short";
+/// What it says there.
+const CUT_SHORT_SAYS: &str = "this recording did not end in order: what came after is missing";
 /// How many they are.
 const COLUMNS: usize = 7;
 /// Optional columns, in the order in which they may follow.
@@ -77,7 +84,7 @@ impl LineReader for Reader {
 
     fn finish(&mut self, sink: &mut Sink<'_>) -> Result<(), Fault> {
         if self.open && !sink.full() {
-            sink.say_about(journal::CUT_SHORT, journal::CUT_SHORT_SAYS);
+            sink.say_about(CUT_SHORT, CUT_SHORT_SAYS);
         }
         Ok(())
     }
@@ -87,8 +94,8 @@ impl Reader {
     /// A line that is no request.
     fn remark(&mut self, line: &str, remark: &str, sink: &mut Sink<'_>) {
         match line {
-            journal::OPEN => self.open = true,
-            journal::END => self.open = false,
+            OPEN => self.open = true,
+            END => self.open = false,
             _ => {
                 let said = remark.split_once(':').map(|(key, value)| (key.trim(), value.trim()));
                 if let Some((key, value)) = said.filter(|(key, value)| is_key(key) && !value.is_empty()) {
