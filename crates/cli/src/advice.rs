@@ -12,6 +12,7 @@
 use crate::error::CliError;
 use crate::progress::Bars;
 use crate::ui::Ui;
+use forerun_disk::preset::Preset;
 use forerun_machine::finding::Step;
 use forerun_machine::likeness::Likeness;
 use forerun_sim::report::RunReport;
@@ -38,6 +39,8 @@ const WAITING: f64 = 0.05;
 pub(crate) struct Ground {
     /// The device here.
     pub(crate) likeness: Likeness,
+    /// The preset that stands for it, by name or as a file.
+    pub(crate) preset: Said<Preset>,
     /// Memory for the page cache.
     pub(crate) memory_bytes: u64,
     /// `paced` where the trace says how long reads took, else `closed:1`.
@@ -122,11 +125,7 @@ pub(crate) fn study(choose: &str, judge: &str, ground: &Ground, ui: &Ui) -> Resu
     let fastest = (0..servers.len()).min_by_key(|&n| runs[0][n].elapsed_ns);
     changes.extend(fastest.map(|n| servers[n].clone()));
     changes.push(Change::MoreMemory);
-    changes.push(Change::Disk(if ground.likeness.device == "nvme-pcie4" {
-        "nvme-pcie5"
-    } else {
-        "nvme-pcie4"
-    }));
+    changes.push(Change::Disk(if ground.preset == *"nvme-pcie4" { "nvme-pcie5" } else { "nvme-pcie4" }));
     changes.push(Change::Foresight);
     let runs = run(judge, &changes, &variants, ground, ui)?;
     Ok(advise(&changes, runs, ground))
@@ -134,20 +133,23 @@ pub(crate) fn study(choose: &str, judge: &str, ground: &Ground, ui: &Ui) -> Resu
 
 /// What was assumed, and what else it could be.
 fn variants(ground: &Ground) -> Vec<Variant> {
-    let Likeness { device, scheduler, guessed, .. } = ground.likeness;
+    let Likeness { scheduler, guessed, .. } = ground.likeness;
     let other = if scheduler == "none" { "clook" } else { "none" };
-    let mut variants =
-        vec![Variant { device, scheduler, seed: 1 }, Variant { device, scheduler: other, seed: 2 }];
+    let device = || ground.preset.clone();
+    let mut variants = vec![
+        Variant { device: device(), scheduler, seed: 1 },
+        Variant { device: device(), scheduler: other, seed: 2 },
+    ];
     if guessed {
-        let other = if device == "gp3" { "nvme-pcie4" } else { "gp3" };
-        variants.push(Variant { device: other, scheduler: "none", seed: 3 });
+        let other = if ground.preset == *"gp3" { "nvme-pcie4" } else { "gp3" };
+        variants.push(Variant { device: Said::of(other), scheduler: "none", seed: 3 });
     }
     variants
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Variant {
-    device: &'static str,
+    device: Said<Preset>,
     scheduler: &'static str,
     seed: u64,
 }
@@ -160,7 +162,7 @@ fn run(
     ground: &Ground,
     ui: &Ui,
 ) -> Result<Vec<Vec<RunReport>>, CliError> {
-    let of = |variant: &Variant| changes.iter().map(|change| spec(input, change, *variant, ground)).collect();
+    let of = |variant: &Variant| changes.iter().map(|change| spec(input, change, variant, ground)).collect();
     let specs: Vec<Vec<RunSpec>> = variants.iter().map(of).collect();
     let quiet = Ui { quiet: true, ..*ui };
     let mut reports =
@@ -168,14 +170,14 @@ fn run(
     Ok(specs.iter().map(|specs| reports.by_ref().take(specs.len()).collect()).collect())
 }
 
-fn spec(input: &str, change: &Change, variant: Variant, ground: &Ground) -> RunSpec {
+fn spec(input: &str, change: &Change, variant: &Variant, ground: &Ground) -> RunSpec {
     let here = window_scheme(ground.likeness.read_ahead_kib.unwrap_or(128), ground);
     let mut spec = RunSpec {
         input: input.into(),
         fit: Said::of("modulo"),
         scheme: if ground.of_files { Said::of(&here) } else { Said::of("none") },
         array: Said::read(&ground.likeness.array).unwrap_or_else(|_| Said::of("single")),
-        device: Said::of(variant.device),
+        device: variant.device.clone(),
         scheduler: Said::of(variant.scheduler),
         cpu: Said::of(forerun_study::assumed::CPU),
         mode: Said::of(ground.mode),

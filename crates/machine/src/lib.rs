@@ -4,9 +4,10 @@
 //!   /sys, /proc ──Root──▶ Machine: devices, mounts, memory ──checks──▶ Finding: what is, why it matters, evidence, fix, undo
 //! ```
 //!
-//! Nothing here writes, asks a device, or needs a privilege: only small files of the kernel are read, below a [`Root`] that
+//! Nothing here but [`apply`] writes, and nothing asks a device: only small files of the kernel are read, below a [`Root`] that
 //! a test may put anywhere. What a kernel does not tell is absent, never guessed.
 
+pub mod apply;
 pub mod checks;
 pub mod device;
 pub mod evidence;

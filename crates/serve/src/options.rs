@@ -1,6 +1,7 @@
 //! What a server is asked to do: plain data, made by the command line or by a test.
 
 use crate::error::ServeError;
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -171,6 +172,8 @@ pub struct Options {
     pub tls: Option<TlsOptions>,
     /// File for a trace of what clients ask for.
     pub record: Option<PathBuf>,
+    /// What that trace says of the machine and its members, by key.
+    pub record_about: BTreeMap<String, String>,
     /// Address of the live page.
     pub http: Option<SocketAddr>,
 }
@@ -211,6 +214,7 @@ impl Options {
             control: None,
             tls: None,
             record: None,
+            record_about: BTreeMap::new(),
             http: None,
         }
     }

@@ -7,10 +7,11 @@
 //!
 //! Rows stand in the order of asking, so a row waits here for its answer. It waits no longer than [`PATIENCE`], nor behind
 //! more than [`ROWS_MAX`] others; then it is written without. Only whole lines go to the file, every second: a server that is
-//! killed leaves a trace that ends a second early.
+//! killed leaves a trace that ends a second early. Lines that begin with `#` say what the members are, and the last of them that the
+//! server ended in order; a trace without it was cut short. What a full disk took of a line is taken away again.
 
 use forerun_core::units::Nanos;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{self, Write as _};
@@ -20,6 +21,9 @@ use std::path::Path;
 const ROWS_MAX: usize = 4096;
 /// How long a row waits. A client that left is never answered.
 const PATIENCE: Nanos = Nanos::from_secs(10);
+/// The line below the heading, and the last one of a server that ended in order: what readers of traces look for.
+const OPEN: &str = "# recording: whole if the last line is `# end`";
+const END: &str = "# end";
 /// Text that is written at once, bytes.
 const TEXT_BYTES: usize = 64 << 10;
 
@@ -55,15 +59,28 @@ pub(crate) struct Record {
     text: String,
     /// Name and size of each export, and whether its size was written.
     exports: Vec<(String, u64, bool)>,
+    /// Bytes of the file that are whole lines.
+    whole: u64,
     problem: Option<io::Error>,
 }
 
 impl Record {
     /// Starts a trace of exports with these names and sizes.
-    pub(crate) fn create(path: &Path, exports: impl Iterator<Item = (String, u64)>) -> io::Result<Self> {
+    /// Its first lines go to the file at once: a disk that is full is no place for a recording.
+    pub(crate) fn create(
+        path: &Path,
+        exports: impl Iterator<Item = (String, u64)>,
+        about: &BTreeMap<String, String>,
+    ) -> io::Result<Self> {
         let exports = exports.map(|(name, size)| (quote(&name), size, false)).collect();
-        let text = "t,dev,off,bytes,op,pid,file,took,size\n".to_owned();
-        Ok(Self { out: File::create(path)?, rows: VecDeque::new(), text, exports, problem: None })
+        let mut text = format!("t,dev,off,bytes,op,pid,file,took,size\n{OPEN}\n");
+        for (key, value) in about {
+            let _ = writeln!(text, "# {key}: {}", value.replace(['\n', '\r'], " "));
+        }
+        let out = File::create(path)?;
+        let mut record = Self { out, rows: VecDeque::new(), text, exports, whole: 0, problem: None };
+        record.send();
+        record.problem.take().map_or(Ok(record), Err)
     }
 
     /// A client asks.
@@ -103,6 +120,8 @@ impl Record {
         while !self.rows.is_empty() {
             self.write_first();
         }
+        self.text.push_str(END);
+        self.text.push('\n');
         self.send();
         self.problem.take().map_or(Ok(()), Err)
     }
@@ -132,12 +151,27 @@ impl Record {
 
     /// Whole lines only. A trace that cannot be written is no reason to stop serving.
     fn send(&mut self) {
-        if self.problem.is_none()
-            && let Err(problem) = self.out.write_all(self.text.as_bytes())
-        {
-            self.problem = Some(problem);
+        if self.problem.is_none() {
+            match self.out.write_all(self.text.as_bytes()) {
+                Ok(()) => self.whole += self.text.len() as u64,
+                Err(problem) => {
+                    self.problem = Some(problem);
+                    self.keep_whole_lines();
+                }
+            }
         }
         self.text.clear();
+    }
+
+    /// As much as the disk took of the last text, up to its last whole line.
+    fn keep_whole_lines(&mut self) {
+        let taken = self.out.metadata().map_or(self.whole, |about| about.len()).saturating_sub(self.whole);
+        let taken = usize::try_from(taken).unwrap_or(usize::MAX).min(self.text.len());
+        let lines =
+            self.text.as_bytes()[..taken].iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1);
+        self.whole += lines as u64;
+        // Where even this fails, who reads it passes over the torn line.
+        drop(self.out.set_len(self.whole));
     }
 }
 
@@ -167,7 +201,8 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("trace.csv");
         let exports = names.iter().map(|name| ((*name).to_owned(), 1 << 20));
-        let record = Record::create(&path, exports).expect("made");
+        let about = BTreeMap::from([("device".to_owned(), "sda".to_owned())]);
+        let record = Record::create(&path, exports, &about).expect("made");
         (folder, path, record)
     }
 
@@ -177,7 +212,7 @@ mod tests {
 
     fn lines(path: &Path) -> Vec<String> {
         let text = std::fs::read_to_string(path).expect("written");
-        text.lines().skip(1).map(str::to_owned).collect()
+        text.lines().skip(1).filter(|line| !line.starts_with('#')).map(str::to_owned).collect()
     }
 
     #[test]
@@ -193,6 +228,23 @@ mod tests {
         let expected =
             ["1.000000000,,0,4096,R,1,,0.000002000,1048576", "1.000000500,,4096,4096,R,2,,0.000000400,"];
         assert_eq!(lines(&path), expected);
+    }
+
+    #[test]
+    fn a_recording_says_what_its_members_are_and_whether_it_was_cut_short() {
+        let (_folder, path, mut record) = record(&["a"]);
+        record.asked(Nanos(1), read(1, 1, 0));
+        record.answered(Nanos(2), 1, 1);
+        assert_eq!(record.tick(Nanos(3)), None);
+        let read =
+            || forerun_trace::open(&path, &forerun_trace::ReadOptions::default()).expect("a trace").trace;
+        let open = read();
+        assert_eq!((open.records.len(), open.about["device"].as_str()), (1, "sda"));
+        assert!(open.about.contains_key(forerun_trace::journal::CUT_SHORT));
+        record.finish().expect("room");
+        assert!(!read().about.contains_key(forerun_trace::journal::CUT_SHORT));
+        let full = Record::create(Path::new("/dev/full"), std::iter::empty(), &BTreeMap::new());
+        assert!(full.is_err(), "a full disk is found out before anybody is served");
     }
 
     #[test]

@@ -238,7 +238,8 @@ impl Prepared {
         start_logs(&mut server.served, &options.exports)?;
         if let Some(path) = &options.record {
             let sizes = server.served.iter().map(|served| (served.name.clone(), served.volume.source.size));
-            let record = Record::create(path, sizes).map_err(|problem| ServeError::file(path, problem))?;
+            let record = Record::create(path, sizes, &options.record_about);
+            let record = record.map_err(|problem| ServeError::file(path, problem))?;
             server.record = Some(record);
         }
         // Who asks at once is told what there is.

@@ -120,10 +120,11 @@ pub fn number(device: u64) -> String {
 pub fn recorded_on(inputs: &[String], skip_bad: bool) -> Option<Likeness> {
     let options = ReadOptions { limit: Some(1), skip_bad, ..ReadOptions::default() };
     let about = |input: &String| {
-        // Only our own format says it, and another may be long to read.
+        // Only our own formats say it, and another may be long to read.
         let own = std::fs::File::open(input).is_ok_and(|mut file| {
             let mut head = [0; 4];
-            std::io::Read::read_exact(&mut file, &mut head).is_ok() && &head == b"PAR1"
+            let read = std::io::Read::read_exact(&mut file, &mut head).is_ok();
+            read && (&head == b"PAR1" || &head == b"t,de")
         });
         let opened = own.then(|| forerun_trace::open(input, &options).ok()).flatten()?;
         recorded::likeness(&opened.trace.about)

@@ -7,6 +7,7 @@ pub mod assumed;
 pub mod claims;
 pub mod compare;
 pub mod csv;
+pub mod curve;
 pub mod error;
 pub mod flips;
 pub mod html;

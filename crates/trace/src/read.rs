@@ -170,6 +170,9 @@ fn lines(
             break;
         };
         number += 1;
+        if source.is_torn() && reader.may_be_torn() {
+            break;
+        }
         let result = if fits {
             one_line(&mut *reader, &line, number, sink)
         } else {

@@ -101,6 +101,7 @@ pub(crate) struct ByteSource<'r> {
     held_from: usize,
     rest: Box<dyn BufRead + 'r>,
     at: u64,
+    torn: bool,
 }
 
 impl<'r> ByteSource<'r> {
@@ -108,7 +109,7 @@ impl<'r> ByteSource<'r> {
     pub(crate) fn new(file: &str, mut rest: Box<dyn BufRead + 'r>) -> Result<Self, TraceError> {
         let mut held = Vec::new();
         let result = rest.by_ref().take(HEAD_BYTES).read_to_end(&mut held);
-        let source = Self { file: file.to_owned(), held, held_from: 0, rest, at: 0 };
+        let source = Self { file: file.to_owned(), held, held_from: 0, rest, at: 0, torn: false };
         match result {
             Ok(_) => Ok(source),
             Err(error) => Err(source.failed(error, source.held.len() as u64)),
@@ -164,6 +165,10 @@ impl<'r> ByteSource<'r> {
         self.at += all.len() as u64;
         Ok(all)
     }
+    /// Whether the last line that was read had no end.
+    pub(crate) const fn is_torn(&self) -> bool {
+        self.torn
+    }
     /// Reads one line without its end into `line`. `None` at the end of the stream; `Some(false)` when the line is
     /// longer than [`LINE_BYTES_MAX`], and is then passed over.
     pub(crate) fn line(&mut self, line: &mut Vec<u8>) -> Result<Option<bool>, TraceError> {
@@ -185,6 +190,7 @@ impl<'r> ByteSource<'r> {
                 }
             };
             any = true;
+            self.torn = !ended;
             self.consume(used);
             if ended {
                 return Ok(Some(fits));

@@ -63,7 +63,7 @@ pub enum Loss {
     Durations,
     /// The format does not say how large a file is.
     FileSizes,
-    /// Only Parquet says on what machine a trace was recorded.
+    /// Only our own formats say on what machine a trace was recorded.
     Machine,
 }
 
@@ -86,7 +86,7 @@ impl fmt::Display for Loss {
             Self::EmptyRequests => "requests of no bytes: left out",
             Self::Durations => "how long requests took: the format has no durations",
             Self::FileSizes => "sizes of files: the format has none",
-            Self::Machine => "the machine on which it was recorded: only parquet says it",
+            Self::Machine => "the machine on which it was recorded: only parquet and csv say it",
         })
     }
 }
@@ -255,7 +255,7 @@ pub fn write_to(out: &mut (impl Write + Send), format: Format, trace: &Trace) ->
         job.lose_if(job.any(|r| r.took.is_some()), Loss::Durations);
         job.lose_if(!trace.file_sizes.is_empty(), Loss::FileSizes);
     }
-    job.lose_if(format != Format::Parquet && !trace.about.is_empty(), Loss::Machine);
+    job.lose_if(!matches!(format, Format::Parquet | Format::Csv) && !trace.about.is_empty(), Loss::Machine);
     match format {
         Format::Parquet => {
             columnar::write(out, trace).map_err(|error| WriteError::Parquet(error.to_string()))?
@@ -312,6 +312,9 @@ impl Job<'_> {
         let (timed, sized) = (self.any(|r| r.took.is_some()), !trace.file_sizes.is_empty());
         let optional = (if timed { ",took" } else { "" }, if sized { ",size" } else { "" });
         writeln!(out, "{}{}{}", csv::HEADING, optional.0, optional.1)?;
+        let mut said = String::new();
+        csv::say_about(&mut said, &trace.about);
+        out.write_all(said.as_bytes())?;
         let mut sizes = trace.file_sizes.clone();
         for r in &trace.records {
             let (device, process, file) = (name(r.device), name(r.process), name(r.file));
@@ -525,7 +528,7 @@ impl Job<'_> {
 }
 
 /// Seconds with nine decimals, or nothing.
-fn seconds(time: Option<Nanos>) -> String {
+pub(crate) fn seconds(time: Option<Nanos>) -> String {
     time.map_or_else(String::new, |t| format!("{}.{:09}", t.0 / 1_000_000_000, t.0 % 1_000_000_000))
 }
 
@@ -543,7 +546,7 @@ fn spaces(trace: &Trace) -> Vec<(Name, Name)> {
     trace.records.iter().map(|r| (r.device, r.file)).filter(|&space| seen.insert(space)).collect()
 }
 
-const fn letter(op: Op) -> char {
+pub(crate) const fn letter(op: Op) -> char {
     match op {
         Op::Read => 'R',
         Op::Write => 'W',

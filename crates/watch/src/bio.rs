@@ -104,6 +104,55 @@ impl BioLayout {
     }
 }
 
+/// Sectors of a whole disk that a device has done with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// The whole disk, also when a partition was asked.
+    pub device: DeviceNumber,
+    /// First sector of 512 bytes, from the start of the disk.
+    pub sector: u64,
+    /// How many sectors.
+    pub sectors: u32,
+    /// Read, write or neither.
+    pub action: Action,
+}
+
+/// Where the fields of an answer's tracepoint are on this kernel.
+#[derive(Clone, Debug)]
+pub struct AnswerLayout {
+    dev: usize,
+    sector: usize,
+    nr_sector: usize,
+    rwbs: Field,
+}
+
+impl AnswerLayout {
+    /// The tracepoints: of what the hardware did, and of what a device did that is stacked on others or has no queue.
+    pub const EVENTS: [&'static str; 2] = ["block/block_rq_complete", "block/block_bio_complete"];
+
+    /// Finds the fields.
+    ///
+    /// # Errors
+    /// [`FormatError::NoField`] if the kernel's record lacks one or has it in another size.
+    pub fn new(format: &Format) -> Result<Self, FormatError> {
+        Ok(Self {
+            dev: format.field("dev", 4)?.offset,
+            sector: format.field("sector", 8)?.offset,
+            nr_sector: format.field("nr_sector", 4)?.offset,
+            rwbs: format.field("rwbs", 0)?.clone(),
+        })
+    }
+
+    /// Reads one raw record; `None` if it is shorter than its format says.
+    #[must_use]
+    pub fn read(&self, raw: &[u8]) -> Option<Answer> {
+        let sectors = u32_at(raw, self.nr_sector)?;
+        let action = if sectors == 0 { Action::NoData } else { action(text(raw, &self.rwbs)?) };
+        let (device, sector) = (DeviceNumber(u32_at(raw, self.dev)?), u64_at(raw, self.sector)?);
+        Some(Answer { device, sector, sectors, action })
+    }
+}
+
 /// The bytes of a fixed array of characters before its first zero.
 fn text<'a>(raw: &'a [u8], field: &Field) -> Option<&'a [u8]> {
     let whole = raw.get(field.offset..field.offset.checked_add(field.size)?)?;

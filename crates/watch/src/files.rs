@@ -13,12 +13,14 @@
 use crate::bio::DeviceNumber;
 use crate::device::DiskNames;
 use crate::filemap::Tracepoints;
+use crate::keep::{KeepAt, Keeper};
 use crate::names::{self, Mounts};
 use crate::outcome::{Ended, Progress, RecordError};
 use crate::record::unsupported;
 use crate::ring::{Beside, Scope};
 use crate::sample::{self, Sample, SampleError};
 use crate::session::{self, Collect, Plan, Tally};
+use crate::sys;
 use crate::tracefs::TracefsError;
 use forerun_core::units::Nanos;
 use forerun_trace::assemble::{Assembler, Event, FileId, FileRead};
@@ -51,13 +53,15 @@ pub struct FilesOptions {
     pub stop: Option<Arc<AtomicBool>>,
     /// Stop after this many events.
     pub events_max: usize,
+    /// Keep the reads in this file while they come: under the names that are known by then.
+    pub keep: Option<KeepAt>,
 }
 
 impl FilesOptions {
     /// All that `command` and its children read, with the default bound on memory.
     #[must_use]
     pub const fn new(command: Vec<OsString>) -> Self {
-        Self { command, folders: Vec::new(), duration: None, stop: None, events_max: EVENTS_MAX }
+        Self { command, folders: Vec::new(), duration: None, stop: None, events_max: EVENTS_MAX, keep: None }
     }
 }
 
@@ -98,6 +102,7 @@ pub fn record_files(
     let ids = tracepoints.ids.clone();
     let plan = Plan {
         ids: &ids,
+        everyone: &[],
         scope: Scope::StartedByThisThread,
         beside: Beside::Tasks,
         filter: None,
@@ -107,8 +112,12 @@ pub fn record_files(
         stop: options.stop.as_deref(),
         look_every: session::LOOK_EVERY,
     };
-    let collector = Collector::new(tracepoints, options.events_max);
-    let done = session::run(&plan, collector, progress).map_err(another_way)?;
+    let mut collector = Collector::new(tracepoints, options.events_max);
+    collector.lines.keeper = Keeper::begin(options.keep.as_ref())?;
+    collector.lines.folders.clone_from(&folders);
+    let mut done = session::run(&plan, collector, progress).map_err(another_way)?;
+    done.collector.write_lines(u64::MAX);
+    done.collector.lines.keeper.finish();
     let (exact, lost, ended, elapsed) =
         (done.collector.tracepoints.calls, done.lost, done.ended, done.elapsed);
     let Made { trace, idle, outside, unnamed } = done.collector.into_trace(&folders);
@@ -151,6 +160,22 @@ enum Life {
     MadeBy(u32),
 }
 
+/// What is written while the command runs: the same reads, put together as far as everything before a time is known. Their
+/// programs are numbered by thread, and files without a path yet are called by their inode.
+#[derive(Default)]
+struct Lines {
+    keeper: Keeper,
+    folders: Vec<PathBuf>,
+    assembler: Assembler,
+    /// Events that were put together, and when all before is known.
+    taken: usize,
+    horizon: u64,
+    zero: Option<u64>,
+    programs: BTreeMap<u32, String>,
+    lives: usize,
+    disks: DiskNames,
+}
+
 /// Keeps events, names and paths until the command has ended.
 struct Collector {
     tracepoints: Tracepoints,
@@ -161,6 +186,7 @@ struct Collector {
     /// Files without a path yet that a process has just read; each is looked for once.
     looked: BTreeSet<FileId>,
     to_look: BTreeMap<u32, BTreeSet<FileId>>,
+    lines: Lines,
     seen: u64,
     lost: u64,
 }
@@ -174,7 +200,7 @@ struct Made {
 }
 
 impl Collector {
-    const fn new(tracepoints: Tracepoints, events_max: usize) -> Self {
+    fn new(tracepoints: Tracepoints, events_max: usize) -> Self {
         Self {
             tracepoints,
             events_max,
@@ -183,6 +209,7 @@ impl Collector {
             paths: BTreeMap::new(),
             looked: BTreeSet::new(),
             to_look: BTreeMap::new(),
+            lines: Lines::default(),
             seen: 0,
             lost: 0,
         }
@@ -196,6 +223,52 @@ impl Collector {
             self.to_look.entry(process).or_default().insert(file);
         }
         self.events.push((time, thread, event));
+    }
+
+    /// Writes the reads of which all is known that happened before a time.
+    fn write_lines(&mut self, before: u64) {
+        let Lines { keeper, folders, assembler, taken, zero, programs, lives, disks, .. } = &mut self.lines;
+        if !keeper.is_wanted() {
+            return;
+        }
+        for (_, thread, life) in &self.lives[*lives..] {
+            let name = match life {
+                Life::Named(name) => name.clone(),
+                Life::MadeBy(parent) => programs.get(parent).cloned().unwrap_or_default(),
+            };
+            programs.insert(*thread, name);
+        }
+        *lives = self.lives.len();
+        // Rings are read one after another: what came out last is in order only among itself.
+        self.events[*taken..].sort_by_key(|&(time, ..)| time);
+        let due = self.events[*taken..].partition_point(|&(time, ..)| time < before);
+        let mut reads = Vec::new();
+        for &(time, thread, event) in &self.events[*taken..*taken + due] {
+            assembler.take(thread, time, event, &mut |read| reads.push(read));
+        }
+        *taken += due;
+        reads.sort_by_key(|read: &FileRead| read.time);
+        for read in reads {
+            let zero = *zero.get_or_insert(read.time);
+            let device = DeviceNumber::new(read.file.major, read.file.minor).unwrap_or_default();
+            let program = programs.get(&read.thread).map_or("", String::as_str);
+            let process = format!("{program}#{}", read.thread);
+            let file = self.paths.get(&read.file).cloned();
+            let inside = |path: &String| folders.iter().any(|folder| Path::new(path).starts_with(folder));
+            if !folders.is_empty() && !file.as_ref().is_some_and(inside) {
+                continue;
+            }
+            let file = file.unwrap_or_else(|| format!("inode:{}", read.file.inode));
+            let record = Record {
+                time: Some(Nanos(read.time.saturating_sub(zero))),
+                took: read.took.map(Nanos),
+                offset: read.offset,
+                bytes: read.bytes,
+                ..Record::BLANK
+            };
+            keeper.note(&record, [disks.get(device), &process, &file]);
+        }
+        keeper.look();
     }
 
     /// The program of each thread over time: by thread, when it got which name.
@@ -363,6 +436,8 @@ impl Collect for Collector {
         for (process, wanted) in std::mem::take(&mut self.to_look).into_iter().take(LOOKS_MAX) {
             self.paths.extend(names::open_files(process, &wanted));
         }
+        let horizon = std::mem::replace(&mut self.lines.horizon, sys::now());
+        self.write_lines(horizon);
     }
 
     fn full(&self) -> bool {
@@ -370,7 +445,8 @@ impl Collect for Collector {
     }
 
     fn tally(&self) -> Tally {
-        Tally { records: self.events.len() as u64, seen: self.seen, lost: self.lost }
+        let unkept = self.lines.keeper.problem();
+        Tally { records: self.events.len() as u64, seen: self.seen, lost: self.lost, unkept }
     }
 }
 

@@ -268,6 +268,7 @@ fn plan<'a>(
     let process = options.process.as_ref().map(|(pid, _)| *pid);
     Plan {
         ids,
+        everyone: &[],
         scope: process.map_or(Scope::StartedByThisThread, Scope::Process),
         beside: Beside::TasksAndSwitches,
         filter: None,

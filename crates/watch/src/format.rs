@@ -143,6 +143,26 @@ format:
 print fmt: \"%d,%d %s\", ((unsigned int) ((REC->dev) >> 20)), REC->rwbs
 ";
 
+    /// What the hardware has done, as Linux 6.18 describes it.
+    pub(crate) const RQ_COMPLETE_6_18: &str = "name: block_rq_complete
+ID: 2107
+format:
+\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;
+\tfield:unsigned char common_flags;\toffset:2;\tsize:1;\tsigned:0;
+\tfield:unsigned char common_preempt_count;\toffset:3;\tsize:1;\tsigned:0;
+\tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;
+
+\tfield:dev_t dev;\toffset:8;\tsize:4;\tsigned:0;
+\tfield:sector_t sector;\toffset:16;\tsize:8;\tsigned:0;
+\tfield:unsigned int nr_sector;\toffset:24;\tsize:4;\tsigned:0;
+\tfield:int error;\toffset:28;\tsize:4;\tsigned:1;
+\tfield:unsigned short ioprio;\toffset:32;\tsize:2;\tsigned:0;
+\tfield:char rwbs[10];\toffset:34;\tsize:10;\tsigned:0;
+\tfield:__data_loc char[] cmd;\toffset:44;\tsize:4;\tsigned:0;
+
+print fmt: \"%d\", REC->error
+";
+
     #[test]
     fn fields_are_found_by_name_with_the_offsets_that_this_kernel_states() {
         let format = Format::parse(BIO_QUEUE_6_18).expect("the kernel's own text");

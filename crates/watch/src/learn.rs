@@ -274,7 +274,7 @@ impl Collect for Learner {
     }
 
     fn tally(&self) -> Tally {
-        Tally { records: self.stretches as u64, seen: self.seen, lost: self.lost }
+        Tally { records: self.stretches as u64, seen: self.seen, lost: self.lost, ..Tally::default() }
     }
 }
 

@@ -26,6 +26,7 @@ pub mod files;
 pub mod follow;
 pub mod format;
 mod govern;
+pub mod keep;
 pub mod kernel;
 mod learn;
 mod ledger;

@@ -16,6 +16,8 @@ pub struct Progress {
     pub lost: u64,
     /// Time since the start.
     pub elapsed: Duration,
+    /// Why what is recorded is no longer kept in a file beside, if that is so ([`crate::keep`]).
+    pub unkept: Option<io::ErrorKind>,
 }
 
 /// Why a recording ended.
@@ -55,6 +57,14 @@ pub enum RecordError {
     Folder {
         /// As given.
         folder: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The file that keeps the recording while it is made cannot be written.
+    #[error("{path}: {source}")]
+    Keep {
+        /// The file.
+        path: PathBuf,
         /// What the system said.
         source: io::Error,
     },

@@ -12,28 +12,41 @@
 //! stacked devices (LVM, md, dm-crypt) a command's record keeps the topmost. A process that outlives the
 //! command is followed until the command ends. The recorder's own requests are never in the record.
 //!
-//! Nothing is lost silently: the kernel counts every event that matched, and what did not reach us is reported.
+//! A request took from being handed over to its last sector's answer, so waiting in the kernel's queues is in it; answers
+//! come while anybody runs, and [`answers`] finds whose they are. What is known of no request is said of none: of arrays that hand
+//! a request on under another device's name, and of requests under way when the recording ends.
+//!
+//! Nothing is lost silently: the kernel counts every event that matched, and what did not reach us is reported. With
+//! [`RecordOptions::keep`] requests go to a file while they come, so that a recorder that is killed leaves them.
 
-use crate::bio::{Action, Bio, BioLayout, DeviceNumber};
+mod answers;
+
+use crate::bio::{Action, AnswerLayout, Bio, BioLayout, DeviceNumber};
 use crate::device::{Device, DiskNames, Grounds};
 use crate::format::FormatError;
+use crate::keep::{KeepAt, Keeper};
 use crate::outcome::{Ended, Progress, RecordError};
 use crate::ring::{Beside, Scope};
 use crate::sample::{self, Sample, SampleError};
 use crate::session::{self, Collect, Plan, Tally};
+use crate::sys;
 use crate::tracefs::{self, TracefsError};
+use answers::Answers;
 use forerun_core::access::Op;
 use forerun_core::units::{Nanos, SECTOR_BYTES};
 use forerun_trace::record::{Name, Record, Trace};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-/// Most requests that are kept by default; one takes 32 bytes while recording and 56 in the trace.
+/// Most requests that are kept by default; one takes 48 bytes while recording and 56 in the trace.
 pub const RECORDS_MAX: usize = 50_000_000;
+/// How long a request waits for its answer before its line is written without.
+const PATIENCE: Nanos = Nanos::from_secs(1);
 
 /// Whose requests are recorded, and when.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,13 +70,15 @@ pub struct RecordOptions {
     pub stop: Option<Arc<AtomicBool>>,
     /// Stop after this many requests.
     pub records_max: usize,
+    /// Keep the requests in this file while they come.
+    pub keep: Option<KeepAt>,
 }
 
 impl RecordOptions {
     /// All of `source`, with the default bound on memory.
     #[must_use]
     pub const fn new(source: Source) -> Self {
-        Self { source, duration: None, stop: None, records_max: RECORDS_MAX }
+        Self { source, duration: None, stop: None, records_max: RECORDS_MAX, keep: None }
     }
 }
 
@@ -83,6 +98,8 @@ pub struct Recording {
     pub ended: Ended,
     /// How long it took.
     pub elapsed: Duration,
+    /// Why the file that kept the requests while they came ends early, if it does.
+    pub unkept: Option<ErrorKind>,
 }
 
 /// Records until the command ends, the time is over, the flag is set or the bound is reached. `progress` is called
@@ -94,27 +111,45 @@ pub struct Recording {
 pub fn record(options: &RecordOptions, progress: &mut dyn FnMut(Progress)) -> Result<Recording, RecordError> {
     let format = tracefs::load(BioLayout::EVENT).map_err(unsupported)?;
     let layout = BioLayout::new(&format).map_err(|error| unsupported(error.into()))?;
+    let points = Points { layout, answers: answer_layouts() };
     let (device, argv) = match &options.source {
         Source::Device(path) => (Some(Device::find(path)?), None),
         Source::Command(argv) => (None, Some(argv)),
         Source::DeviceDuring(path, argv) => (Some(Device::find(path)?), Some(argv)),
     };
+    let filter = device.as_ref().map(Device::filter);
+    let everyone: Vec<u64> = points.answers.keys().map(|&id| u64::from(id)).collect();
     let scope = if device.is_some() { Scope::Everyone } else { Scope::StartedByThisThread };
     let plan = Plan {
         ids: &[format.id],
+        everyone: &everyone,
         scope,
         beside: Beside::Nothing,
-        filter: device.as_ref().map(Device::filter),
+        filter: filter.as_deref(),
         narrow: &[],
         argv: argv.map(Vec::as_slice),
         duration: options.duration,
         stop: options.stop.as_deref(),
         look_every: session::LOOK_EVERY,
     };
-    let collector = Collector::new(layout, device, options.records_max);
-    let session::Outcome { collector, lost, ended, elapsed } = session::run(&plan, collector, progress)?;
+    let mut collector = Collector::new(points, device, options.records_max);
+    collector.keeper = Keeper::begin(options.keep.as_ref())?;
+    collector.for_command = argv.is_some();
+    let session::Outcome { mut collector, lost, ended, elapsed } = session::run(&plan, collector, progress)?;
+    let unkept = collector.finish();
     let (without_data, below_stacked) = (collector.without_data, collector.below_stacked);
-    Ok(Recording { trace: collector.into_trace(), lost, without_data, below_stacked, ended, elapsed })
+    Ok(Recording { trace: collector.into_trace(), lost, without_data, below_stacked, ended, elapsed, unkept })
+}
+
+/// The tracepoints of answers that this kernel has, by number. Without them nobody knows how long requests took, and they are
+/// recorded all the same.
+fn answer_layouts() -> BTreeMap<u16, AnswerLayout> {
+    let found = AnswerLayout::EVENTS.iter().filter_map(|event| {
+        let format = tracefs::load(event).ok()?;
+        // `common_type`, by which records are told apart, has 16 bits.
+        Some((u16::try_from(format.id).ok()?, AnswerLayout::new(&format).ok()?))
+    });
+    found.collect()
 }
 
 /// A tracepoint that cannot be looked up, as the error that carries a remedy.
@@ -141,6 +176,7 @@ pub(crate) fn unsupported(error: TracefsError) -> RecordError {
 #[derive(Clone, Copy, Debug)]
 struct Request {
     time: u64,
+    took: Option<u64>,
     sector: u64,
     sectors: u32,
     device: DeviceNumber,
@@ -148,9 +184,24 @@ struct Request {
     op: Op,
 }
 
+/// What happened, until all that happened before is known.
+#[derive(Clone, Copy, Debug)]
+enum Happened {
+    Asked(Request),
+    Answered { device: DeviceNumber, op: Op, sector: u64, sectors: u32 },
+}
+
+/// Where the fields of the tracepoints are.
+#[derive(Clone, Debug)]
+struct Points {
+    layout: BioLayout,
+    /// Those of answers, by number.
+    answers: BTreeMap<u16, AnswerLayout>,
+}
+
 /// Turns raw records into requests.
 struct Collector {
-    layout: BioLayout,
+    points: Points,
     /// The one device that is recorded; `None` = all.
     device: Option<Device>,
     grounds: Grounds,
@@ -158,7 +209,20 @@ struct Collector {
     records_max: usize,
     names: Vec<String>,
     by_name: BTreeMap<String, Name>,
+    /// What came out of the rings and is not in order yet: each processor has a ring of its own.
+    pending: Vec<(u64, Happened)>,
+    /// Requests among them.
+    asked: usize,
+    /// Everything before this time has come out of the rings.
+    horizon: u64,
     requests: Vec<Request>,
+    answers: Answers,
+    keeper: Keeper,
+    /// Requests whose lines were written.
+    kept: usize,
+    disks: DiskNames,
+    /// Whether a command runs, which is not ended because a disk is full.
+    for_command: bool,
     seen: u64,
     lost: u64,
     without_data: u64,
@@ -166,17 +230,25 @@ struct Collector {
 }
 
 impl Collector {
-    fn new(layout: BioLayout, device: Option<Device>, records_max: usize) -> Self {
+    fn new(points: Points, device: Option<Device>, records_max: usize) -> Self {
         let grounds = if device.is_some() { Grounds::default() } else { Grounds::of_this_machine() };
         Self {
-            layout,
+            points,
             device,
             grounds,
             own_pid: std::process::id(),
             records_max,
             names: vec![String::new()],
             by_name: BTreeMap::new(),
+            pending: Vec::new(),
+            asked: 0,
+            horizon: 0,
             requests: Vec::new(),
+            answers: Answers::default(),
+            keeper: Keeper::default(),
+            kept: 0,
+            disks: DiskNames::default(),
+            for_command: false,
             seen: 0,
             lost: 0,
             without_data: 0,
@@ -194,9 +266,76 @@ impl Collector {
             return;
         }
         let process = self.intern(process_name(&String::from_utf8_lossy(bio.comm)));
+        let Bio { sector, sectors, device, .. } = *bio;
+        let request = Request { time, took: None, sector, sectors, device, process, op };
+        self.pending.push((time, Happened::Asked(request)));
+        self.asked += 1;
+    }
+
+    /// Takes up all that happened before a time, in order.
+    fn settle(&mut self, before: u64) {
+        let mut due: Vec<_> = self.pending.extract_if(.., |&mut (time, _)| time < before).collect();
+        due.sort_by_key(|&(time, _)| time);
+        let range = |sector: u64, sectors: u32| sector..sector.saturating_add(u64::from(sectors));
+        for (time, happened) in due {
+            match happened {
+                Happened::Asked(request) => {
+                    let (number, sectors) = (self.requests.len(), range(request.sector, request.sectors));
+                    self.answers.asked(request.device, request.op, sectors, number);
+                    self.requests.push(request);
+                    self.asked -= 1;
+                }
+                Happened::Answered { device, op, sector, sectors } => {
+                    let requests = &mut self.requests;
+                    self.answers.answered(device, op, range(sector, sectors), &mut |number| {
+                        let asked = requests[number].time;
+                        requests[number].took = Some(time.saturating_sub(asked));
+                    });
+                }
+            }
+        }
+    }
+
+    /// Writes the lines of requests that are answered, or have waited long enough, in their order.
+    fn write_lines(&mut self, now: u64) {
+        while let Some(&request) = self.requests.get(self.kept)
+            && (request.took.is_some() || now.saturating_sub(request.time) > PATIENCE.0)
+        {
+            let record = self.record(&request, self.requests[0].time);
+            let device = match &self.device {
+                Some(device) => device.name.as_str(),
+                None => self.disks.get(request.device),
+            };
+            let process = &self.names[request.process.0 as usize];
+            self.keeper.note(&record, [device, process, ""]);
+            self.kept += 1;
+        }
+        self.keeper.look();
+    }
+
+    /// A request as a record, without the name of its device.
+    fn record(&self, request: &Request, zero: u64) -> Record {
         let start = self.device.as_ref().map_or(0, |device| device.start);
-        let sector = bio.sector.saturating_sub(start);
-        self.requests.push(Request { time, sector, sectors: bio.sectors, device: bio.device, process, op });
+        Record {
+            time: Some(Nanos(request.time.saturating_sub(zero))),
+            took: request.took.map(Nanos),
+            process: request.process,
+            offset: request.sector.saturating_sub(start) * SECTOR_BYTES,
+            bytes: u64::from(request.sectors) * SECTOR_BYTES,
+            op: request.op,
+            ..Record::BLANK
+        }
+    }
+
+    /// What is left is taken up, and the lines end. Says why they end early, if they do.
+    fn finish(&mut self) -> Option<ErrorKind> {
+        self.settle(u64::MAX);
+        if !self.keeper.is_wanted() {
+            return None;
+        }
+        self.write_lines(u64::MAX);
+        let problem = self.keeper.problem();
+        self.keeper.finish().or(problem)
     }
 
     fn intern(&mut self, name: &str) -> Name {
@@ -218,27 +357,16 @@ impl Collector {
 
     /// The requests of all processors in order of time, as a trace.
     fn into_trace(mut self) -> Trace {
-        self.requests.sort_by_key(|request| request.time);
-        let zero = self.requests.first().map_or(0, |request| request.time);
-        let mut disks = DiskNames::default();
-        let requests = std::mem::take(&mut self.requests);
+        self.settle(u64::MAX);
+        let mut requests = std::mem::take(&mut self.requests);
+        requests.sort_by_key(|request| request.time);
+        let zero = requests.first().map_or(0, |request| request.time);
         let only = self.device.as_ref().map(|device| device.name.clone());
-        let records = requests
-            .into_iter()
-            .map(|request| {
-                let device = only.clone().unwrap_or_else(|| disks.get(request.device).to_owned());
-                Record {
-                    time: Some(Nanos(request.time - zero)),
-                    took: None,
-                    device: self.intern(&device),
-                    process: request.process,
-                    file: Name::ABSENT,
-                    offset: request.sector * SECTOR_BYTES,
-                    bytes: u64::from(request.sectors) * SECTOR_BYTES,
-                    op: request.op,
-                }
-            })
-            .collect();
+        let mut records = Vec::with_capacity(requests.len());
+        for request in requests {
+            let device = only.clone().unwrap_or_else(|| self.disks.get(request.device).to_owned());
+            records.push(Record { device: self.intern(&device), ..self.record(&request, zero) });
+        }
         Trace { names: self.names, records, format: "recorded".to_owned(), ..Trace::default() }
     }
 }
@@ -254,21 +382,44 @@ impl Collect for Collector {
             }
             _ => return Ok(()),
         };
+        let short = || SampleError { kind: 0, size: raw.len() };
+        let id = raw.first_chunk::<2>().map(|id| u16::from_ne_bytes(*id));
+        if let Some(layout) = id.and_then(|id| self.points.answers.get(&id)) {
+            // Answers come in whatever context the interrupt met: their process is nobody's.
+            let answer = layout.read(raw).ok_or_else(short)?;
+            if let Action::Data(op) = answer.action {
+                let crate::bio::Answer { device, sector, sectors, .. } = answer;
+                self.pending.push((time, Happened::Answered { device, op, sector, sectors }));
+            }
+            return Ok(());
+        }
         self.seen += 1;
-        let layout = self.layout.clone();
-        let bio = layout.read(raw).ok_or(SampleError { kind: 0, size: raw.len() })?;
+        let layout = self.points.layout.clone();
+        let bio = layout.read(raw).ok_or_else(short)?;
         if pid != self.own_pid && !self.full() {
             self.keep(time, &bio);
         }
         Ok(())
     }
 
+    /// The rings were emptied since the last look, so all that happened before it is known.
+    fn look(&mut self) {
+        let now = sys::now();
+        self.settle(self.horizon);
+        self.horizon = now;
+        if self.keeper.is_wanted() {
+            self.write_lines(now);
+        }
+    }
+
     fn full(&self) -> bool {
-        self.requests.len() >= self.records_max
+        let ends = self.keeper.problem().is_some() && !self.for_command;
+        ends || self.requests.len() + self.asked >= self.records_max
     }
 
     fn tally(&self) -> Tally {
-        Tally { records: self.requests.len() as u64, seen: self.seen, lost: self.lost }
+        let records = (self.requests.len() + self.asked) as u64;
+        Tally { records, seen: self.seen, lost: self.lost, unkept: self.keeper.problem() }
     }
 }
 

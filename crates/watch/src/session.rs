@@ -50,20 +50,24 @@ pub(crate) trait Collect {
 pub(crate) struct Tally {
     /// Requests that it keeps.
     pub(crate) records: u64,
-    /// Events that it was handed.
+    /// Events of the plan's own tracepoints that it was handed.
     pub(crate) seen: u64,
     /// Events that the kernel said it dropped.
     pub(crate) lost: u64,
+    /// Why nothing more is kept in a file beside, if that is so.
+    pub(crate) unkept: Option<io::ErrorKind>,
 }
 
 /// What is recorded, and until when.
 pub(crate) struct Plan<'a> {
     /// Numbers of the tracepoints.
     pub(crate) ids: &'a [u64],
+    /// Further ones, in rings of their own, which are everybody's whatever the scope: answers of devices come while anybody runs.
+    pub(crate) everyone: &'a [u64],
     pub(crate) scope: Scope,
     pub(crate) beside: Beside,
     /// Expression by which the kernel drops what does not matter.
-    pub(crate) filter: Option<String>,
+    pub(crate) filter: Option<&'a str>,
     /// The same for single tracepoints, by their place in `ids`.
     pub(crate) narrow: &'a [(usize, String)],
     /// The command, if there is one.
@@ -93,9 +97,19 @@ pub(crate) fn run<C: Collect>(
     collector: C,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Outcome<C>, RecordError> {
-    let rings = open_rings(plan)?;
+    let mut rings = open_rings(plan.ids, plan.scope, plan)?;
+    let counted = rings.len();
     if matches!(plan.scope, Scope::Everyone | Scope::Process(_)) {
         rings.iter().try_for_each(Ring::enable)?;
+    }
+    if !plan.everyone.is_empty() {
+        let further = open_rings(
+            plan.everyone,
+            Scope::Everyone,
+            &Plan { narrow: &[], beside: Beside::Nothing, ..*plan },
+        )?;
+        further.iter().try_for_each(Ring::enable)?;
+        rings.extend(further);
     }
     let start = Instant::now();
     let other = if let Scope::Process(pid) = plan.scope { Some(opened(pid)?) } else { None };
@@ -109,7 +123,7 @@ pub(crate) fn run<C: Collect>(
         Some(other) => Some(other.try_clone()?),
         None => end,
     };
-    let mut session = Session { rings, end, collector, reported: start, start };
+    let mut session = Session { rings, counted, end, collector, reported: start, start };
     let ended = session.run(plan, &mut running, progress)?;
     let ended = match running.end()? {
         Some(status) if ended.is_none() => Ended::Command(status),
@@ -121,6 +135,8 @@ pub(crate) fn run<C: Collect>(
 /// The loop that reads the rings.
 struct Session<C> {
     rings: Vec<Ring>,
+    /// Rings of the plan's own tracepoints, which come first: of everybody's nothing is missed but what they would add.
+    counted: usize,
     /// Readable once the command has ended.
     end: Option<OwnedFd>,
     collector: C,
@@ -178,8 +194,8 @@ impl<C: Collect> Session<C> {
     }
 
     fn progress(&self) -> Progress {
-        let Tally { records, lost, .. } = self.collector.tally();
-        Progress { records, lost, elapsed: self.start.elapsed() }
+        let Tally { records, lost, unkept, .. } = self.collector.tally();
+        Progress { records, lost, elapsed: self.start.elapsed(), unkept }
     }
 
     /// Switches the events off and reads what is left.
@@ -188,7 +204,7 @@ impl<C: Collect> Session<C> {
         let elapsed = self.start.elapsed();
         self.drain()?;
         let mut counted = 0;
-        for ring in &self.rings {
+        for ring in &self.rings[..self.counted] {
             counted += ring.count()?;
         }
         // The kernel announces a loss only with the next event that fits; its counter knows of the last ones too.
@@ -297,10 +313,9 @@ pub(crate) fn rings(ids: &[u64], scope: Scope, beside: Beside) -> Result<Vec<Rin
 }
 
 /// The rings of a plan, with its filters in place.
-fn open_rings(plan: &Plan<'_>) -> Result<Vec<Ring>, RecordError> {
-    let rings = rings(plan.ids, plan.scope, plan.beside)?;
-    let filter =
-        plan.filter.as_deref().map(|text| CString::new(text).map_err(io::Error::from)).transpose()?;
+fn open_rings(ids: &[u64], scope: Scope, plan: &Plan<'_>) -> Result<Vec<Ring>, RecordError> {
+    let rings = rings(ids, scope, plan.beside)?;
+    let filter = plan.filter.map(|text| CString::new(text).map_err(io::Error::from)).transpose()?;
     let narrow = plan.narrow.iter().map(|(at, text)| Ok((*at, CString::new(text.as_str())?)));
     let narrow: Vec<(usize, CString)> = narrow.collect::<io::Result<_>>()?;
     for ring in &rings {

@@ -3,6 +3,8 @@
 //! `try` records the command (by the kernel's tracepoints, else by strace), and `advise` takes what was recorded before. Both
 //! then simulate the reads on the device of this machine, as it is and under each change that could be made.
 
+use super::applying::{self, Applied, Wish};
+use super::measure;
 use super::reading::{self, ReadArgs};
 use crate::advice::{self, Advice, Ground};
 use crate::error::{CliError, Kind};
@@ -10,10 +12,12 @@ use crate::outputs;
 use crate::ui::{Style, Ui};
 use clap::Args;
 use forerun_core::words::nearest;
-use forerun_disk::preset::Preset;
+use forerun_disk::preset::{Preset, PresetError};
+use forerun_machine::apply::Change;
 use forerun_machine::likeness::{self, Likeness};
 use forerun_machine::{Machine, Root};
 use forerun_sim::report::Comparison;
+use forerun_sim::said::Said;
 use forerun_study::human::{self, float};
 use forerun_study::table::{self, Align};
 use forerun_study::{assumed, html};
@@ -45,6 +49,8 @@ pub(crate) const ADVISE_HELP: &str = "\
 Examples:
   forerun advise day.parquet
   forerun advise day.parquet --html advice.html --json
+  sudo forerun advise day.parquet --apply -- ./nightly-report      # measured before and after, kept only if it pays
+  sudo forerun advise --undo
 
 Values are chosen on the first half of the trace and judged on the second, so that none is praised for what it happened to
 fit. Traces of files are judged as the page cache reads ahead; traces of a device as `forerun serve` in front of it would.";
@@ -63,8 +69,9 @@ pub(crate) struct TryArgs {
     /// Write a self-contained HTML page
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Simulate on this preset, as a current Linux reads it, instead of this machine's device (forerun device list)
-    #[arg(long, value_name = "PRESET")]
+    /// Simulate on this preset or preset file (forerun device list, forerun device measure) instead of what is assumed of this
+    /// machine's device. A preset, or a file of another machine, is read as a current Linux reads it
+    #[arg(long, value_name = "DEVICE")]
     device: Option<String>,
     /// Keep the recording, as a trace that compare and advise read
     #[arg(long, value_name = "FILE")]
@@ -78,16 +85,30 @@ pub(crate) struct TryArgs {
 #[derive(Debug, Args)]
 pub(crate) struct AdviseArgs {
     /// Trace file
-    #[arg(value_name = "TRACE")]
-    file: PathBuf,
-    /// Simulate on this preset, as a current Linux reads it, instead of this machine's device (forerun device list)
-    #[arg(long, value_name = "PRESET")]
+    #[arg(value_name = "TRACE", required_unless_present = "undo")]
+    file: Option<PathBuf>,
+    /// Apply the advice if it is another read_ahead_kb: asks, notes what was there, runs the command that is given with the old and the new
+    /// value in turns, and keeps the new one only if it pays (root)
+    #[arg(long)]
+    apply: bool,
+    /// With --apply: do not ask
+    #[arg(long, requires = "apply")]
+    yes: bool,
+    /// Take back what was applied, where it is still as it was left
+    #[arg(long, conflicts_with_all = ["file", "apply", "device", "html"])]
+    undo: bool,
+    /// Simulate on this preset or preset file (forerun device list, forerun device measure) instead of what is assumed of this
+    /// machine's device. A preset, or a file of another machine, is read as a current Linux reads it
+    #[arg(long, value_name = "DEVICE")]
     device: Option<String>,
     /// Write a self-contained HTML page
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
     #[command(flatten)]
     read: ReadArgs,
+    /// With --apply: the program to measure with, each time with an empty page cache
+    #[arg(last = true, value_name = "CMD", requires = "apply")]
+    command: Vec<OsString>,
 }
 
 /// A file of ours that goes when we do.
@@ -109,7 +130,7 @@ impl Drop for Scratch {
 /// Records a command and says what would help it.
 pub(crate) fn attempt(args: &TryArgs, ui: &Ui) -> Result<(), CliError> {
     outputs::check(&[("--html", args.html.as_deref()), ("--keep", args.keep.as_deref())], &[])?;
-    let on = args.device.as_deref().map(preset).transpose()?;
+    let on = args.device.as_deref().map(named).transpose()?;
     if args.cold {
         empty_page_cache()?;
     }
@@ -125,24 +146,63 @@ pub(crate) fn attempt(args: &TryArgs, ui: &Ui) -> Result<(), CliError> {
 
 /// Says what would have helped what was recorded.
 pub(crate) fn advise(args: &AdviseArgs, ui: &Ui) -> Result<(), CliError> {
-    outputs::check(&[("--html", args.html.as_deref())], std::slice::from_ref(&args.file))?;
-    let on = args.device.as_deref().map(preset).transpose()?;
-    let opened = reading::open(&args.file, &args.read, ui)?;
+    let root = Root::host();
+    let Some(file) = args.file.as_ref().filter(|_| !args.undo) else { return applying::undo(&root, ui) };
+    outputs::check(&[("--html", args.html.as_deref())], std::slice::from_ref(file))?;
+    let on = args.device.as_deref().map(named).transpose()?;
+    let opened = reading::open(file, &args.read, ui)?;
     let manner = Manner { on, halves: true };
-    let told = told(&args.file.display().to_string(), "the trace", &opened.trace, manner, ui)?;
-    show(&told, args.html.as_deref(), ui)
+    let mut told = told(&file.display().to_string(), "the trace", &opened.trace, manner, ui)?;
+    if !args.apply {
+        return show(&told, args.html.as_deref(), ui);
+    }
+    let change = change(&root, &told)?;
+    if !ui.json {
+        show(&told, args.html.as_deref(), ui)?;
+    }
+    if let Some(change) = change {
+        let wish = Wish { yes: args.yes, command: args.command.clone(), cold: empty_page_cache };
+        told.applied = applying::apply(&root, &change, &wish, ui)?;
+    }
+    if ui.json {
+        return show(&told, args.html.as_deref(), ui);
+    }
+    let lines = told.applied.iter().flat_map(Applied::lines);
+    ui.print(&lines.map(|line| format!("{line}\n")).collect::<String>())
+}
+
+/// What is to be set for the advice to come true; nothing where it is to leave things as they are.
+fn change(root: &Root, told: &Told) -> Result<Option<Change>, CliError> {
+    let Some(pick) = told.advice.pick else { return Ok(None) };
+    let effect = &told.advice.effects[pick];
+    let advice::Change::Window(kib) = effect.change else {
+        let what = format!("what is advised is: {}, which is not for a program to set", effect.name);
+        return Err(CliError::new(
+            Kind::Unsupported,
+            "advise --apply",
+            what,
+            "advise without --apply says how",
+        ));
+    };
+    let machine = Machine::read(root).ok();
+    let device = machine.as_ref().and_then(|machine| machine.device(&told.place)).ok_or_else(|| {
+        let what = "the device that this was simulated on is not one of this machine";
+        CliError::new(
+            Kind::Unsupported,
+            "advise --apply",
+            what,
+            "leave out --device, or name what was measured here",
+        )
+    })?;
+    Change::of(root, device, kib).map(Some).map_err(|problem| CliError::failure("advise --apply", problem))
 }
 
 fn empty_page_cache() -> Result<(), CliError> {
     // What is dirty stays, so it is written first.
     let _ = Command::new("sync").status();
     std::fs::write("/proc/sys/vm/drop_caches", "1").map_err(|problem| {
-        CliError::new(
-            Kind::Unsupported,
-            "--cold",
-            problem,
-            "run as root, or leave it out: the simulation is cold anyway",
-        )
+        let remedy = "run as root, or leave out --cold of try and the command of advise";
+        CliError::new(Kind::Unsupported, "the page cache cannot be emptied", problem, remedy)
     })
 }
 
@@ -196,12 +256,17 @@ struct Told {
     todo: Vec<String>,
     undo: Vec<String>,
     notes: Vec<String>,
+    /// The device here; empty where there is none.
+    #[serde(skip)]
+    place: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    applied: Option<Applied>,
 }
 
 /// On what the reads are simulated, and whether values are judged on another part than that on which they were chosen.
 struct Manner {
-    /// A device that was said; else this machine's.
-    on: Option<Here>,
+    /// A preset that was said; else this machine's.
+    on: Option<Said<Preset>>,
     halves: bool,
 }
 
@@ -213,8 +278,12 @@ fn told(what: &str, how: &str, trace: &Trace, manner: Manner, ui: &Ui) -> Result
     }
     let of_files = reads.iter().any(|record| record.file != Name::ABSENT);
     let machine = Machine::read(&Root::host()).ok();
-    let here = manner.on.unwrap_or_else(|| device_of(trace, machine.as_ref()));
-    let Here { likeness, rule, can_serve } = here;
+    let here = device_of(trace, machine.as_ref());
+    let here = match manner.on {
+        Some(preset) => here.on(preset, machine.as_ref()),
+        None => here,
+    };
+    let Here { likeness, preset, rule, can_serve } = here;
     let timed = reads.iter().filter(|record| record.took.is_some() && record.time.is_some()).count();
     let available = machine.as_ref().map_or(1 << 30, |machine| machine.system.available_bytes);
     let footprint = trace.info().footprint_bytes;
@@ -225,6 +294,7 @@ fn told(what: &str, how: &str, trace: &Trace, manner: Manner, ui: &Ui) -> Result
         of_files,
         can_serve,
         likeness,
+        preset,
     };
     let mut notes = Vec::new();
     let (choose, judge) = parts(trace, manner.halves, &mut notes)?;
@@ -246,12 +316,14 @@ fn told(what: &str, how: &str, trace: &Trace, manner: Manner, ui: &Ui) -> Result
     Ok(Told {
         what: what.into(),
         facts: facts(trace, how, &ground),
-        device: ground.likeness.device.into(),
+        device: ground.preset.text().into(),
         assumed: ground.likeness.why.clone(),
         advice,
         todo: commands(fix),
         undo: commands(undo),
         notes,
+        place: ground.likeness.name.clone(),
+        applied: None,
     })
 }
 
@@ -262,38 +334,59 @@ fn path(scratch: &Scratch) -> String {
 /// A device of this machine.
 struct Here {
     likeness: Likeness,
+    /// The preset that stands for it.
+    preset: Said<Preset>,
     /// What a udev rule for it matches.
     rule: Option<String>,
     /// Whether it could be unmounted and served.
     can_serve: bool,
 }
 
-/// A preset that was said, with the kernel's defaults before it.
-fn preset(name: &str) -> Result<Here, CliError> {
-    let device = Preset::names().find(|&known| known == name).ok_or_else(|| {
-        let near = nearest(name, Preset::names())
-            .map_or_else(String::new, |near| format!("; did you mean `{near}`?"));
-        CliError::usage(
-            "--device",
-            format!("no preset is called {name:?}{near}"),
-            "`forerun device list` has all",
-        )
-    })?;
-    let platters = Preset::load(name).is_ok_and(|preset| preset.is_mechanical());
-    let likeness = Likeness {
-        device,
-        scheduler: if platters { "clook" } else { "none" },
-        read_ahead_kib: Some(128),
-        guessed: false,
-        why: "as said, with the kernel's default read-ahead".into(),
-        ..Likeness::unknown()
-    };
-    Ok(Here { likeness, rule: None, can_serve: true })
+impl Here {
+    fn like(likeness: Likeness) -> Self {
+        Self { preset: Said::of(likeness.device), likeness, rule: None, can_serve: true }
+    }
+
+    /// The preset that was said in place of what was assumed. Where it was measured on this very device, the device's own
+    /// settings stand; else those that a kernel begins with.
+    fn on(self, preset: Said<Preset>, machine: Option<&Machine>) -> Self {
+        let measured = measure::measured_at(&preset).and_then(|place| measure::number(Path::new(place)));
+        let own = measured.zip(machine).is_some_and(|(number, machine)| {
+            machine.device_of_number(&number).is_some_and(|device| device.name == self.likeness.name)
+        });
+        if own {
+            let why = "as measured, with the settings that it has here".into();
+            return Self { likeness: Likeness { guessed: false, why, ..self.likeness }, preset, ..self };
+        }
+        let scheduler = if preset.is_mechanical() { "clook" } else { "none" };
+        let why = "as said, with the kernel's default read-ahead".into();
+        let likeness =
+            Likeness { scheduler, read_ahead_kib: Some(128), guessed: false, why, ..Likeness::unknown() };
+        Self { likeness, preset, rule: None, can_serve: true }
+    }
+}
+
+/// A preset by its name, or the file of one.
+fn named(said: &str) -> Result<Said<Preset>, CliError> {
+    match Preset::load(said) {
+        Ok(preset) => Ok(Said::named(said, preset)),
+        Err(PresetError::Unknown { source, .. }) => {
+            let near = nearest(said, Preset::names())
+                .map_or_else(String::new, |near| format!("; did you mean `{near}`?"));
+            let what = format!("no preset is called {said:?}, and as a file: {source}{near}");
+            Err(CliError::usage(
+                "--device",
+                what,
+                "`forerun device list` has all, `forerun device measure` makes one",
+            ))
+        }
+        Err(problem) => Err(CliError::usage("--device", problem, "")),
+    }
 }
 
 /// The device from which most is read, if this machine has it, else that of the current folder.
 fn device_of(trace: &Trace, machine: Option<&Machine>) -> Here {
-    let unknown = || Here { likeness: Likeness::unknown(), rule: None, can_serve: true };
+    let unknown = || Here::like(Likeness::unknown());
     let Some(machine) = machine else { return unknown() };
     let mut bytes: BTreeMap<Name, u64> = BTreeMap::new();
     for record in &trace.records {
@@ -305,9 +398,9 @@ fn device_of(trace: &Trace, machine: Option<&Machine>) -> Here {
     let folder = std::fs::metadata(".").ok().map(|folder| assumed::number(folder.dev()));
     let device = named.or_else(|| likeness::device_of_folder(machine, folder.as_deref()));
     device.map_or_else(unknown, |device| Here {
-        likeness: Likeness::of(machine, device),
         rule: Some(device.udev_match()),
         can_serve: !device.swap && !device.mounts.iter().any(|place| place == "/"),
+        ..Here::like(Likeness::of(machine, device))
     })
 }
 
@@ -422,4 +515,36 @@ fn row(effect: &advice::Effect) -> Vec<String> {
         format!("{} and {}", human::times(low), human::times(high)),
         human::bytes(float(effect.device_bytes)),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use forerun_disk::preset::PresetSpec;
+
+    fn measured(place: &str) -> Said<Preset> {
+        let mut preset = Preset::load("gp3").expect("shipped");
+        if let PresetSpec::Cloud { about, sources, .. } = &mut preset.spec {
+            *about = format!("{place}, measured: a volume");
+            *sources = vec!["forerun device measure, 30 s of reads".into()];
+        }
+        Said::named("mine.toml", preset)
+    }
+
+    #[test]
+    fn what_was_measured_here_keeps_the_settings_that_the_device_has_here() {
+        let Ok(machine) = Machine::read(&Root::host()) else { return };
+        let Some(device) = machine.devices.iter().find(|device| device.read_ahead_kib.is_some()) else {
+            return;
+        };
+        let here = || Here { rule: Some("x".into()), ..Here::like(Likeness::of(&machine, device)) };
+        let own = here().on(measured(&format!("/dev/{}", device.name)), Some(&machine));
+        if !Path::new("/dev").join(&device.name).exists() {
+            return; // A container without its device nodes.
+        }
+        assert_eq!((own.likeness.read_ahead_kib, own.rule.is_some()), (device.read_ahead_kib, true));
+        assert_eq!((own.likeness.guessed, own.preset.text()), (false, "mine.toml"));
+        let other = here().on(measured("/dev/of-another-machine"), Some(&machine));
+        assert_eq!((other.likeness.read_ahead_kib, other.rule), (Some(128), None));
+    }
 }

@@ -2,6 +2,7 @@
 //!
 //! Every subcommand is one line to the server's control socket and one line back; this file only words them.
 
+mod servers;
 mod trial;
 
 use super::top::lag_words;
@@ -16,7 +17,6 @@ use forerun_study::human::{self, float};
 use forerun_study::table::{Align, aligned};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
 /// What the control socket of a server is called, beside that of its clients.
@@ -36,7 +36,7 @@ Examples:
   forerun ctl drop && forerun ctl stats --json
 
 The control socket of a server lies beside that of its clients: SOCKET.ctl, for its owner alone. Without --control the one
-server of this user that runs on a socket of its own is asked. Changes last until the server ends; a new scheme takes the
+server of this user that runs is asked. Changes last until the server ends; a new scheme takes the
 cache over as it is, and no client is dropped.";
 
 /// Options of `ctl`.
@@ -144,30 +144,16 @@ fn parse<T: DeserializeOwned>(answer: Value) -> Result<T, CliError> {
     })
 }
 
-/// The control socket of the only server of this user that made a folder for its socket.
+/// The control socket of the only server of this user.
 fn the_one_server() -> Result<PathBuf, CliError> {
     let remedy = "name the control socket: --control PATH; of a server with --socket PATH it is PATH.ctl, of one with \
                   --socket inherited it is what its own --control says";
-    let folder = std::env::temp_dir();
-    let entries = std::fs::read_dir(&folder).map_err(|problem| CliError::file(&folder, &problem))?;
-    let mut found = Vec::new();
-    let me = std::fs::metadata("/proc/self").map(|about| about.uid()).ok();
-    for entry in entries.flatten() {
-        let ours = entry.file_name().to_string_lossy().starts_with("forerun-");
-        let path = beside(&entry.path().join(OWN_SOCKET));
-        let Some(about) = ours.then(|| std::fs::symlink_metadata(&path).ok()).flatten() else { continue };
-        // A socket that a dead server has left behind answers nobody.
-        let alive = std::os::unix::net::UnixStream::connect(&path).is_ok();
-        if about.file_type().is_socket() && Some(about.uid()) == me && alive {
-            found.push(path);
-        }
-    }
-    match &found[..] {
+    match &servers::of_this_user()?[..] {
         [one] => Ok(one.clone()),
-        [] => {
-            let what = "no server of this user runs with --listen or without a socket of its own choice";
-            Err(CliError::failure("ctl", format!("{what}; {remedy}")))
-        }
+        [] => Err(CliError::failure(
+            "ctl",
+            format!("no server of this user runs that could be found; {remedy}"),
+        )),
         many => {
             let mut names: Vec<String> =
                 many.iter().take(LISTED_MAX).map(|path| path.display().to_string()).collect();

@@ -32,6 +32,11 @@ the figures worse, so it says how much that was. Random and sequential reads of 
 flash drive and from platters; on platters also the turn, the arm, the zones and the drive's cache are found. What cannot be
 told from outside is listed, and stands in the file.";
 
+/// Between the place and what was found there, in what a measured preset says of itself.
+const MEASURED: &str = ", measured: ";
+/// What the source of a measured preset begins with.
+const SOURCE: &str = "forerun device measure";
+
 /// Options of `device measure`.
 #[derive(Debug, Args)]
 pub(crate) struct MeasureArgs {
@@ -154,8 +159,14 @@ fn open(path: &Path) -> Result<DirectFile, CliError> {
     })
 }
 
+/// What was measured into a preset, as a path; none of a preset that came about otherwise.
+pub(super) fn measured_at(preset: &Preset) -> Option<&str> {
+    let ours = preset.sources().iter().any(|source| source.starts_with(SOURCE));
+    preset.about().split_once(MEASURED).filter(|_| ours).map(|(place, _)| place)
+}
+
 /// Number of the device behind a path.
-fn number(path: &Path) -> Option<String> {
+pub(super) fn number(path: &Path) -> Option<String> {
     let about = std::fs::metadata(path).ok()?;
     Some(assumed::number(if about.file_type().is_block_device() { about.rdev() } else { about.dev() }))
 }
@@ -215,8 +226,8 @@ fn show(
     rows: &[Row],
     ui: &Ui,
 ) -> Result<(), CliError> {
-    let about = format!("{place}, measured: a {}", found.what);
-    let source = format!("forerun device measure, {} s of reads", args.time);
+    let about = format!("{place}{MEASURED}a {}", found.what);
+    let source = format!("{SOURCE}, {} s of reads", args.time);
     let text = found.to_toml(&about, &source).map_err(|problem| CliError::failure("device", problem))?;
     if let Some(path) = &args.output {
         outputs::write(path, &text)?;

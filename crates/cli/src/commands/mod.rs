@@ -1,5 +1,6 @@
 //! One file for each subcommand.
 
+mod applying;
 pub(crate) mod attempt;
 pub(crate) mod compare;
 pub(crate) mod config;

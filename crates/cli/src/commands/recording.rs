@@ -1,8 +1,8 @@
-//! `serve --record`: from the lines that the server writes to the file that was asked for.
+//! Recordings while they are made: the lines of `serve --record` and `trace record`, and the file that was asked for.
 //!
-//! A server may be killed at any time, and Parquet and packed files are worth nothing without their end. So it writes
-//! plain lines: into the file itself if that is to be plain CSV, else into FILE.partial.csv, which becomes FILE in its format
-//! when the server has ended. After a kill the lines are still there and are a trace like any other.
+//! A recorder may be killed at any time, and Parquet and packed files are worth nothing without their end. So it writes
+//! plain lines: a server into the file itself if that is to be plain CSV, else into FILE.partial.csv, which becomes FILE in its format
+//! when the recording has ended. After a kill the lines are still there and are a trace like any other, which says that it was cut short.
 
 use super::writing;
 use crate::error::CliError;
@@ -28,19 +28,7 @@ impl Recording {
         if writing::target(file, None)? == Format::Csv && !packed {
             return Ok(Self { file: file.to_owned(), lines: file.to_owned() });
         }
-        let mut lines = file.as_os_str().to_owned();
-        lines.push(".partial.csv");
-        let lines = PathBuf::from(lines);
-        if lines.exists() {
-            let why = format!(
-                "{0} was left by a server that did not end in order: keep it with `forerun trace convert {0} {1}`, \
-                 then remove it",
-                lines.display(),
-                file.display()
-            );
-            return Err(CliError::usage("--record", why, ""));
-        }
-        Ok(Self { file: file.to_owned(), lines })
+        Ok(Self { file: file.to_owned(), lines: lines_of(file, "--record")? })
     }
 
     /// The file that the server is to write.
@@ -61,6 +49,26 @@ impl Recording {
         let _ = writing::write(&self.file, None, &opened.trace, ui)?;
         std::fs::remove_file(&self.lines).map_err(|problem| CliError::file(&self.lines, &problem))
     }
+}
+
+/// Where the lines of a recording are that `option` asked for.
+///
+/// # Errors
+/// When those of one that was killed would be lost.
+pub(crate) fn lines_of(file: &Path, option: &str) -> Result<PathBuf, CliError> {
+    let mut lines = file.as_os_str().to_owned();
+    lines.push(".partial.csv");
+    let lines = PathBuf::from(lines);
+    if lines.exists() {
+        let why = format!(
+            "{0} was left by a recording that did not end in order: keep it with `forerun trace convert {0} {1}`, \
+             then remove it",
+            lines.display(),
+            file.display()
+        );
+        return Err(CliError::usage(option, why, ""));
+    }
+    Ok(lines)
 }
 
 #[cfg(test)]

@@ -13,10 +13,10 @@ use forerun_study::claims::{holds, interval, memory, paper, tally, tells_interva
 use forerun_study::human;
 use forerun_study::table::{self, Align};
 use forerun_study::{csv, html};
-use indicatif::ProgressBar;
+use indicatif::{ProgressBar, ProgressStyle};
 use std::path::PathBuf;
-use std::sync::OnceLock;
-use std::time::Instant;
+use std::sync::{Mutex, OnceLock};
+use std::time::{Duration, Instant};
 
 const ASP_HELP: &str = "\
 Examples:
@@ -161,8 +161,10 @@ pub(crate) fn run(command: &ReproduceCommand, ui: &Ui) -> Result<(), CliError> {
         clock: args.clock.then_some(clock as fn() -> u64),
     };
     check_outputs(args, &options)?;
-    let bar = ui.bars.then(|| ProgressBar::new(0));
-    let result = forerun_papers::reproduce(study, &options, &|step: Step| show(&step, bar.as_ref(), ui));
+    let bar = ui.bars.then(new_bar);
+    let round = Mutex::new(Instant::now());
+    let result =
+        forerun_papers::reproduce(study, &options, &|step: Step| show(&step, &round, bar.as_ref(), ui));
     if let Some(bar) = &bar {
         bar.finish_and_clear();
     }
@@ -190,16 +192,44 @@ fn check_outputs(args: &StudyArgs, options: &Options) -> Result<(), CliError> {
     outputs::check(&outputs, &read)
 }
 
-fn show(step: &Step, bar: Option<&ProgressBar>, ui: &Ui) {
+fn new_bar() -> ProgressBar {
+    let bar = ProgressBar::new(0);
+    // The template is a constant; a mistake in it falls back to the plain bar.
+    match ProgressStyle::with_template("{bar:24} {pos}/{len} {msg}") {
+        Ok(style) => bar.with_style(style),
+        Err(_) => bar,
+    }
+}
+
+/// Says how far it is, and about how long the rest of the round takes. `round` is when it began.
+fn show(step: &Step, round: &Mutex<Instant>, bar: Option<&ProgressBar>, ui: &Ui) {
+    let begun = {
+        // A thread that panicked while it looked at the clock has not spoiled it.
+        let mut begun = round.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if step.done == 0 {
+            *begun = Instant::now();
+        }
+        *begun
+    };
+    let left = left(begun.elapsed(), step.done, step.total)
+        .map_or_else(String::new, |left| format!(", about {} left", human::duration(left)));
     match bar {
         Some(bar) => {
             bar.set_length(step.total as u64);
             bar.set_position(step.done as u64);
-            bar.set_message(step.case.clone());
+            bar.set_message(format!("{}{left}", step.case));
         }
-        None if step.done > 0 => ui.say(&format!("[{}/{}] {}", step.done, step.total, step.case)),
+        None if step.done > 0 => ui.say(&format!("[{}/{}] {}{left}", step.done, step.total, step.case)),
+        None if step.total > 0 => ui.say(&format!("{} runs", step.total)),
         None => {}
     }
+}
+
+/// About how long the rest takes, ns, if it goes on as it went; none at the beginning and at the end.
+fn left(elapsed: Duration, done: usize, total: usize) -> Option<f64> {
+    let rest = total.saturating_sub(done);
+    (done > 0 && rest > 0)
+        .then(|| elapsed.as_secs_f64() * 1e9 * human::float(rest as u64) / human::float(done as u64))
 }
 
 fn problem(problem: ReproduceError) -> CliError {
@@ -369,4 +399,16 @@ fn text(study: &Study, result: &Reproduction, ui: &Ui) -> String {
     }
     text.push_str(&format!("\n{}\n", ui.paint(Style::Bold, &tally(result))));
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rest_takes_as_long_for_each_run_as_those_that_ended() {
+        let ten = Duration::from_secs(10);
+        assert_eq!(left(ten, 2, 8), Some(30e9));
+        assert_eq!((left(ten, 0, 8), left(ten, 8, 8)), (None, None));
+    }
 }

@@ -4,9 +4,12 @@
 //! socket lies in a folder of its own that only this user may enter. `--run` starts a command with the address in
 //! its environment and ends with it.
 
+mod members;
 pub(crate) mod settings;
 mod speech;
+mod summary;
 
+use self::summary::Summary;
 use super::recording::Recording;
 use crate::error::{CliError, Kind};
 use crate::ui::Ui;
@@ -19,15 +22,16 @@ use forerun_serve::options::{
     CONNECTIONS_DEFAULT, ExportOptions, KEEP_ALIVE_DEFAULT, Listen, MEMBER_TIMEOUT_DEFAULT, MemberSpec,
     MemberTlsOptions, Options, TlsOptions, Transfer, What,
 };
-use forerun_serve::{Direct, Metrics, Prepared, Server};
+use forerun_serve::{Direct, Prepared, Server};
 use forerun_study::human;
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Longest path of a unix socket, bytes (unix(7): 108 with the zero at its end).
 const SOCKET_PATH_MAX: usize = 107;
@@ -203,34 +207,6 @@ pub(crate) struct ServeArgs {
     replay_log: Option<PathBuf>,
 }
 
-/// What the server did, for `--json`.
-#[derive(Debug, Serialize)]
-struct Summary {
-    clients: u64,
-    reads: u64,
-    writes: u64,
-    flushes: u64,
-    hints: u64,
-    errors: u64,
-    bytes_read: u64,
-    bytes_written: u64,
-    blocks_read: u64,
-    cache_hits: u64,
-    prefetch_hits: u64,
-    late_hits: u64,
-    misses: u64,
-    hit_ratio: f64,
-    prefetched_blocks: u64,
-    used: u64,
-    wasted: u64,
-    member_reads: u64,
-    member_writes: u64,
-    member_blocks_read: u64,
-    member_errors: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    emulated_late_p99_us: Option<u64>,
-}
-
 /// What a replay found, for `--json`.
 #[derive(Debug, Serialize)]
 struct Replayed {
@@ -289,6 +265,9 @@ pub(crate) fn serve(args: &ServeArgs, matches: Option<&ArgMatches>, ui: &Ui) -> 
     options.check_outputs(&config).map_err(|problem| refused(&problem, &effective))?;
     let recording = options.record.as_deref().map(Recording::to).transpose()?;
     options.record = recording.as_ref().map(|recording| recording.lines().to_owned());
+    if options.record.is_some() {
+        options.record_about = members::about(&options);
+    }
     options.check_memory().map_err(|problem| refused(&problem, &effective))?;
     announce_large_caches(&options, ui);
     // Before there is a folder or a socket: a signal that ends the program here leaves nothing behind.
@@ -311,9 +290,11 @@ pub(crate) fn serve(args: &ServeArgs, matches: Option<&ArgMatches>, ui: &Ui) -> 
         }
     };
     tell_service_manager("READY=1\n");
+    let begun = Instant::now();
     let metrics = server.run(&mut messages).map_err(|e| from_serve(&e))?;
+    let summary = Summary::new(&metrics, begun.elapsed());
     if !ui.json {
-        messages.say(Priority::Info, &summary_line(&summary(&metrics)));
+        summary.lines().iter().for_each(|line| messages.say(Priority::Info, line));
     }
     // Who does not take messages is told nothing more: it would be waited for.
     let quiet = !messages.finish(GOODBYE);
@@ -321,7 +302,7 @@ pub(crate) fn serve(args: &ServeArgs, matches: Option<&ArgMatches>, ui: &Ui) -> 
     // The recording goes first: whoever would read the summary may have gone with the terminal.
     let recorded = recording.map_or(Ok(()), |recording| recording.finish(ui));
     if ui.json {
-        ui.print_json_line(&summary(&metrics))?;
+        ui.print_json_line(&summary)?;
     }
     recorded?;
     child.map_or(Ok(()), |child| child.join().unwrap_or_else(|_| Err(CliError::failure("--run", "was lost"))))
@@ -378,12 +359,12 @@ fn replay(path: &Path, ui: &Ui) -> Result<(), CliError> {
     ui.print(&format!("{} inputs, {} outputs, {same}\n", found.inputs, found.outputs))
 }
 
-/// Where clients find the exports: the first one's address, or with `--json` all of them in one line.
+/// Where clients find the exports: an address a line, or with `--json` all of them in one line.
 fn announce(server: &Server, exports: usize, ui: &Ui) -> Result<(), CliError> {
-    if !ui.json {
-        return ui.print(&format!("{}\n", server.uri()));
-    }
     let exports: Vec<String> = (0..exports).map(|number| server.uri_of(number)).collect();
+    if !ui.json {
+        return ui.print(&exports.iter().map(|uri| format!("{uri}\n")).collect::<String>());
+    }
     let page = server.page().map(|page| page.to_string());
     ui.print_json_line(&serde_json::json!({"uri": server.uri(), "exports": exports, "page": page}))
 }
@@ -502,6 +483,7 @@ fn options(exports: &[ServeArgs], folder: &Path) -> Result<Options, CliError> {
             DirectIo::Off => Direct::Off,
         },
         record: args.record.clone(),
+        record_about: BTreeMap::new(),
         tls: tls(args)?,
         http: args.http,
     })
@@ -663,56 +645,4 @@ fn tell_service_manager(message: &str) {
     {
         drop(socket.send_to(message.as_bytes(), PathBuf::from(path)));
     }
-}
-
-fn summary(metrics: &Metrics) -> Summary {
-    let engine = &metrics.engine;
-    let outcomes = &engine.program;
-    Summary {
-        clients: metrics.clients,
-        reads: metrics.reads,
-        writes: metrics.writes,
-        flushes: metrics.flushes,
-        hints: metrics.hints,
-        errors: metrics.errors,
-        bytes_read: metrics.bytes_read,
-        bytes_written: metrics.bytes_written,
-        blocks_read: outcomes.blocks_read(),
-        cache_hits: outcomes.cache_hits,
-        prefetch_hits: outcomes.prefetch_hits,
-        late_hits: outcomes.late_hits,
-        misses: outcomes.misses,
-        hit_ratio: metrics.hit_ratio(),
-        prefetched_blocks: engine.prefetched,
-        used: engine.used,
-        wasted: engine.wasted,
-        member_reads: metrics.member_reads,
-        member_writes: metrics.member_writes,
-        member_blocks_read: engine.member_blocks_read,
-        member_errors: metrics.member_errors,
-        emulated_late_p99_us: metrics.lateness.map(|late| late.p99.0 / 1000),
-    }
-}
-
-/// The same for a person.
-fn summary_line(summary: &Summary) -> String {
-    format!(
-        "{} reads ({}), {} writes ({}); hits {:.1}% (cache {}, prefetch {}), late {}, misses {}; \
-         prefetched {} blocks, used {}, wasted {}; {} member reads, {} member writes, {} errors",
-        summary.reads,
-        human::bytes(human::float(summary.bytes_read)),
-        summary.writes,
-        human::bytes(human::float(summary.bytes_written)),
-        100.0 * summary.hit_ratio,
-        summary.cache_hits,
-        summary.prefetch_hits,
-        summary.late_hits,
-        summary.misses,
-        summary.prefetched_blocks,
-        summary.used,
-        summary.wasted,
-        summary.member_reads,
-        summary.member_writes,
-        summary.member_errors + summary.errors,
-    )
 }

@@ -4,13 +4,14 @@ use super::part;
 use super::patterns;
 use super::quieted::{self, Quieted};
 use super::reading::{ReadArgs, open};
-use super::writing::{target, write, wrote};
+use super::recording;
+use super::writing::{is_dash, target, write, wrote};
 use crate::error::{CliError, Kind};
 use crate::outputs;
 use crate::ui::{Style, Ui};
 use clap::{Args, Subcommand};
 use forerun_machine::device::BlockDevice;
-use forerun_machine::{Machine, Root, likeness, recorded};
+use forerun_machine::{Machine, Root, likeness};
 use forerun_sim::workload::Workload;
 use forerun_study::assumed;
 use forerun_study::human::{self, float};
@@ -18,8 +19,10 @@ use forerun_trace::record::Trace;
 use forerun_trace::{Format, TraceInfo};
 use forerun_watch::device::Device;
 use forerun_watch::files::{self, FilesOptions};
+use forerun_watch::keep::KeepAt;
 use forerun_watch::outcome::{Ended, Progress, RecordError};
 use forerun_watch::record::{self, RecordOptions, Recording, Source};
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::os::unix::fs::MetadataExt as _;
@@ -348,6 +351,8 @@ fn record(args: &RecordArgs, ui: &Ui) -> Result<(), CliError> {
     let mut options = RecordOptions::new(source);
     options.duration = args.seconds.map(Duration::from_secs);
     options.stop = Some(stop);
+    options.keep = keep_at(args, &place)?;
+    let lines = options.keep.as_ref().map(|keep| keep.path.clone());
     let recording = watched("requests", ui, |progress| record::record(&options, progress))?;
     remarks(&recording, ui);
     if let Some(kib) = place.read_ahead().filter(|kib| *kib > 0 && args.read_ahead == "keep") {
@@ -356,8 +361,20 @@ fn record(args: &RecordArgs, ui: &Ui) -> Result<(), CliError> {
              with --read-ahead off"
         ));
     }
-    let trace = place.said(recording.trace, args);
-    finish(args, &trace, recording.ended, recording.lost, ui)
+    let trace = Trace { about: place.about(args), ..recording.trace };
+    let cut = recording.unkept.is_some() && recording.ended == Ended::Full;
+    let ended = (!cut).then_some(recording.ended);
+    finish(args, &Done { trace, ended, lost: recording.lost, lines }, ui)
+}
+
+/// Where the requests are kept while they come; nowhere for a trace that goes to a pipe.
+fn keep_at(args: &RecordArgs, place: &Place) -> Result<Option<KeepAt>, CliError> {
+    let is_file =
+        !is_dash(&args.output) && std::fs::metadata(&args.output).map_or(true, |about| about.is_file());
+    if !is_file {
+        return Ok(None);
+    }
+    Ok(Some(KeepAt { path: recording::lines_of(&args.output, "--output")?, about: place.about(args) }))
 }
 
 /// Records with a spinner that says how much there is.
@@ -367,7 +384,11 @@ fn watched<T>(
     record: impl FnOnce(&mut dyn FnMut(Progress)) -> Result<T, RecordError>,
 ) -> Result<T, CliError> {
     let bar = ui.bars.then(indicatif::ProgressBar::new_spinner);
+    let mut told = false;
     let recording = record(&mut |progress| {
+        if let Some(problem) = progress.unkept.filter(|_| !std::mem::replace(&mut told, true)) {
+            ui.say(&format!("{problem}: a kill from here on would lose what comes"));
+        }
         if let Some(bar) = &bar {
             bar.set_message(format!("{} {what}, {} lost", human::count(progress.records), progress.lost));
             bar.tick();
@@ -391,6 +412,8 @@ fn record_files(args: &RecordArgs, place: &Place, stop: Arc<AtomicBool>, ui: &Ui
     options.folders.clone_from(&args.dir);
     options.duration = args.seconds.map(Duration::from_secs);
     options.stop = Some(stop);
+    options.keep = keep_at(args, place)?;
+    let lines = options.keep.as_ref().map(|keep| keep.path.clone());
     let recording = watched("events", ui, |progress| files::record_files(&options, progress))?;
     let counted = |count: u64, what: &str| {
         if count > 0 {
@@ -403,8 +426,8 @@ fn record_files(args: &RecordArgs, place: &Place, stop: Arc<AtomicBool>, ui: &Ui
     if !recording.exact {
         ui.say("this kernel does not trace system calls: reads are in whole pages, without durations");
     }
-    let trace = place.said(recording.trace, args);
-    finish(args, &trace, recording.ended, recording.lost, ui)
+    let trace = Trace { about: place.about(args), ..recording.trace };
+    finish(args, &Done { trace, ended: Some(recording.ended), lost: recording.lost, lines }, ui)
 }
 
 /// The machine, and the device that is recorded.
@@ -439,17 +462,17 @@ impl Place {
         self.device()?.read_ahead_kib
     }
 
-    /// The trace with what is known of the machine.
-    fn said(&self, mut trace: Trace, args: &RecordArgs) -> Trace {
-        let Some(machine) = &self.machine else { return trace };
-        trace.about = recorded::about(&Root::host(), machine, self.device());
+    /// What is known of the machine.
+    fn about(&self, args: &RecordArgs) -> BTreeMap<String, String> {
+        let Some(machine) = &self.machine else { return BTreeMap::new() };
+        let mut about = forerun_machine::recorded::about(&Root::host(), machine, self.device());
         // Of reads of files it is known before the kernel has read ahead.
         let ahead = if args.files { None } else { self.read_ahead() };
         if let Some(kib) = ahead {
             let told = if args.read_ahead == "off" { "off".to_owned() } else { format!("{kib} KiB") };
-            trace.about.insert("kernel_read_ahead".into(), told);
+            about.insert("kernel_read_ahead".into(), told);
         }
-        trace
+        about
     }
 }
 
@@ -465,14 +488,38 @@ fn remarks(recording: &Recording, ui: &Ui) {
     }
 }
 
+/// A recording that has ended.
+struct Done {
+    trace: Trace,
+    /// How; without a word the disk was full.
+    ended: Option<Ended>,
+    lost: u64,
+    /// The lines that were written while it was made.
+    lines: Option<PathBuf>,
+}
+
 /// Writes the trace, whatever became of the command; a command that failed fails us, as it would without us.
-fn finish(args: &RecordArgs, trace: &Trace, ended: Ended, lost: u64, ui: &Ui) -> Result<(), CliError> {
-    if ended == Ended::Full {
-        ui.say("stopped at the largest number of requests that is kept");
+fn finish(args: &RecordArgs, done: &Done, ui: &Ui) -> Result<(), CliError> {
+    match done.ended {
+        Some(Ended::Full) => ui.say("stopped at the largest number of requests that is kept"),
+        None => ui.say("stopped because the disk of the recording takes no more"),
+        Some(_) => {}
     }
-    wrote(&args.output, &write(&args.output, args.to, trace, ui)?, Some(lost), ui)?;
-    match ended {
-        Ended::Command(status) => CliError::command("record", status),
-        _ => Ok(()),
+    let written = write(&args.output, args.to, &done.trace, ui).inspect_err(|_| {
+        if let Some(lines) = &done.lines {
+            ui.say(&format!("what was recorded is in {}, which is a trace too", lines.display()));
+        }
+    })?;
+    if let Some(lines) = &done.lines {
+        drop(std::fs::remove_file(lines));
+    }
+    wrote(&args.output, &written, Some(done.lost), ui)?;
+    match done.ended {
+        Some(Ended::Command(status)) => CliError::command("record", status),
+        Some(_) => Ok(()),
+        None => {
+            let what = "the recording ended early: its disk was full";
+            Err(CliError::failure(&args.output.display().to_string(), what))
+        }
     }
 }

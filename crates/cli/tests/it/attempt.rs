@@ -63,6 +63,23 @@ fn on_a_device_that_is_said_the_same_advice_is_given_everywhere() {
         "{told}"
     );
     assert!(fails(&["advise", &path, "--device", "gp4"], 2).contains("did you mean `gp3`"));
+    // The same preset as a file is the same device; a file that is none is said.
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../disk/presets/gp3.toml");
+    let as_file = json(&["advise", &path, "--device", file, "--json"]);
+    assert_eq!((&as_file["device"], &as_file["advice"]), (&file.into(), &told["advice"]));
+    let said = fails(&["advise", &path, "--device", &path], 2);
+    assert!(said.contains("reads.csv"), "{said}");
+}
+
+#[test]
+fn what_is_not_a_setting_is_not_applied_and_nothing_applied_is_nothing_to_undo() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = trace(&folder, |n| n);
+    // A preset is no device of this machine.
+    let said = fails(&["advise", &path, "--device", "gp3", "--apply", "--yes"], 4);
+    assert!(said.contains("advise --apply: ") && said.contains("not one of this machine"), "{said}");
+    assert!(fails(&["advise", &path, "--yes"], 2).contains("--apply"));
+    assert!(fails(&["advise", &path, "--undo"], 2).contains("--undo"));
 }
 
 #[test]

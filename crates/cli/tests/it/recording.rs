@@ -52,12 +52,14 @@ fn the_recording_of_a_server_that_was_killed_is_a_trace_up_to_then() {
     let lines = folder.path().join("t.parquet.partial.csv");
     // The shell's parent is the server.
     let run = format!(
-        "nbdcopy \"$uri\" null:; until [ $(wc -l < {}) -gt 1 ]; do sleep 0.1; done; kill -9 $PPID",
+        "nbdcopy \"$uri\" null:; until grep -q '^[0-9]' {}; do sleep 0.1; done; kill -9 $PPID",
         lines.display()
     );
     let record = trace.to_str().expect("a name in UTF-8");
     forerun(&["serve", "--over", &disk, "--record", record, "--run", &run]).assert().failure();
     assert!(compared(&lines) > 0);
+    let told = crate::output(&["trace", "info", lines.to_str().expect("UTF-8")]);
+    assert!(told.contains("cut_short") && told.contains("export.0.member.0"), "{told}");
     let again = ["serve", "--over", &disk, "--record", record, "--run", "true"];
     let said = forerun(&again).assert().code(2).get_output().stderr.clone();
     let said = String::from_utf8(said).expect("text");

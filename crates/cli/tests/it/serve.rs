@@ -72,6 +72,37 @@ fn a_config_with_two_exports_serves_both() {
 }
 
 #[test]
+fn two_exports_have_an_address_a_line_and_totals_each_and_ctl_finds_the_server_by_itself() {
+    let (_keep, folder) = folder();
+    let config = two_exports(&folder);
+    let program = env!("CARGO_BIN_EXE_forerun");
+    let out = folder.join("out");
+    let run = format!("{program} ctl exports > {} 2>&1; true", out.display());
+    let done = forerun(&["serve", "--config", &config, "--run", &run]).output().expect("it runs");
+    let said = String::from_utf8_lossy(&done.stderr).into_owned();
+    assert!(done.status.success(), "{said}");
+    for start in ["forerun: a: 0 reads (0 B, ", "forerun: b: 0 reads", "forerun: all: 0 reads"] {
+        assert!(said.lines().any(|line| line.starts_with(start)), "{start}: {said}");
+    }
+    assert!(said.contains(" in ") && !said.contains("hits"), "{said}");
+    // Others of this user may serve at the same time: then all are named.
+    let found = std::fs::read_to_string(out).expect("asked");
+    let socket = format!("{}/s", folder.display());
+    assert!(found.contains(&socket) || found.contains(" servers run: "), "{found}");
+    // Without --run the addresses stand on stdout; the first line is enough to know that both are there.
+    let mut child = std::process::Command::new(program)
+        .args(["serve", "--quiet", "--config", &config])
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+    let uris: Vec<String> = lines.by_ref().take(2).map(|line| line.expect("text")).collect();
+    let asked = output(&["ctl", "--control", &format!("{socket}.ctl"), "stop"]);
+    assert!(child.wait().expect("it ends").success() && asked.is_empty());
+    assert!(uris[0].contains("/a?") && uris[1].contains("/b?"), "{uris:?}");
+}
+
+#[test]
 fn options_that_do_not_fit_are_refused_with_their_place() {
     let (_keep, folder) = folder();
     let config = two_exports(&folder);

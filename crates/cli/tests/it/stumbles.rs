@@ -25,6 +25,22 @@ fn cache_blocks_take_a_size_too() {
     let both = output(&["mrc", trace, "--cache-blocks", "256,1M", "--json"]);
     assert_eq!(both.matches("\"cache_blocks\": 256").count(), 2, "1 MiB is 256 blocks: {both}");
     assert!(fails(&["mrc", trace, "--cache-blocks", "10 parsecs"], 2).contains("10M"));
+    assert!(fails(&["mrc", trace, "--cache", "0%"], 2).contains("such as 10%"));
+    // Shares of the footprint, and without a word the whole curve, drawn.
+    let half = output(&["mrc", trace, "--cache", "50%", "--json"]);
+    let report: serde_json::Value = serde_json::from_str(&half).expect("JSON");
+    let info: serde_json::Value =
+        serde_json::from_str(&output(&["trace", "info", trace, "--json"])).expect("JSON");
+    let footprint =
+        info["info"]["footprint_blocks"].as_u64().or(info["footprint_blocks"].as_u64()).expect("known");
+    assert_eq!(
+        report["runs"][0]["cache_blocks"].as_u64(),
+        Some((footprint as f64 / 2.0).round() as u64),
+        "{info}"
+    );
+    let drawn = output(&["mrc", trace, "--retention", "lru,arc"]);
+    assert!(drawn.contains("100% │") && drawn.contains("● lru") && drawn.contains("+ arc"), "{drawn}");
+    assert!(drawn.lines().all(|line| line.chars().count() <= 80), "{drawn}");
 }
 
 #[test]

@@ -167,7 +167,7 @@ impl Meter {
 
     /// A program's request was answered after `took`.
     pub(super) fn answered(&mut self, took: Nanos) {
-        self.latency.saturating_record(took.0.max(1));
+        self.latency.saturating_record(took.0);
         self.latency_sum += u128::from(took.0);
         self.latency_count += 1;
         self.requests += 1;

@@ -6,6 +6,9 @@
 //! of the file (or device) in bytes, on any of its rows, the largest counts. Names that contain a comma, a quote or
 //! outer blanks stand in quotes, with quotes doubled (RFC 4180); a name never contains a line end. Times are kept as
 //! they stand, from the file's own zero.
+//!
+//! Lines below the heading that begin with `#` are no requests: `# KEY: VALUE` is what a recording says of its machine, and two of them
+//! tell a recording that was cut short ([`crate::journal`]).
 
 use super::LineReader;
 use crate::error::Fault;
@@ -13,9 +16,18 @@ use crate::field::{self, Fields};
 use crate::record::Record;
 use crate::sink::Sink;
 use crate::time_unit::TimeUnit;
+use std::collections::BTreeMap;
 
 /// The columns that every file has: its heading line begins so.
 pub(crate) const HEADING: &str = "t,dev,off,bytes,op,pid,file";
+/// The line below the heading of a recording that is being written.
+pub const OPEN: &str = "# recording: whole if the last line is `# end`";
+/// The last line of one that ended in order.
+pub const END: &str = "# end";
+/// Under which key a trace says that its recording was cut short.
+pub const CUT_SHORT: &str = "cut_short";
+/// What it says there.
+const CUT_SHORT_SAYS: &str = "this recording did not end in order: what came after is missing";
 /// How many they are.
 const COLUMNS: usize = 7;
 /// Optional columns, in the order in which they may follow.
@@ -41,10 +53,16 @@ pub(crate) fn heading(line: &str) -> Option<Vec<&'static str>> {
 #[derive(Default)]
 pub(crate) struct Reader {
     optional: Vec<&'static str>,
+    /// A recording whose end was not read yet.
+    open: bool,
 }
 
 impl LineReader for Reader {
     fn line(&mut self, line: &str, sink: &mut Sink<'_>) -> Result<(), Fault> {
+        if let Some(remark) = line.strip_prefix('#') {
+            self.remark(line, remark, sink);
+            return Ok(());
+        }
         if line.contains('"') {
             let quoted = unquote(line).ok_or_else(|| Fault::new("quotes that close", line))?;
             return self.row(&quoted.iter().map(String::as_str).collect::<Vec<_>>(), line, sink);
@@ -59,9 +77,34 @@ impl LineReader for Reader {
         let parts: [&str; COLUMNS + OPTIONAL.len() + 1] = std::array::from_fn(|i| fields.get(i));
         self.row(&parts[..fields.len().min(parts.len())], line, sink)
     }
+
+    fn may_be_torn(&self) -> bool {
+        self.open
+    }
+
+    fn finish(&mut self, sink: &mut Sink<'_>) -> Result<(), Fault> {
+        if self.open && !sink.full() {
+            sink.say_about(CUT_SHORT, CUT_SHORT_SAYS);
+        }
+        Ok(())
+    }
 }
 
 impl Reader {
+    /// A line that is no request.
+    fn remark(&mut self, line: &str, remark: &str, sink: &mut Sink<'_>) {
+        match line {
+            OPEN => self.open = true,
+            END => self.open = false,
+            _ => {
+                let said = remark.split_once(':').map(|(key, value)| (key.trim(), value.trim()));
+                if let Some((key, value)) = said.filter(|(key, value)| is_key(key) && !value.is_empty()) {
+                    sink.say_about(key, value);
+                }
+            }
+        }
+    }
+
     fn row(&self, parts: &[&str], line: &str, sink: &mut Sink<'_>) -> Result<(), Fault> {
         let Some((&[t, dev, off, bytes, op, pid, file], rest)) = parts.split_first_chunk::<COLUMNS>() else {
             return Err(Fault::new(EXPECTED, line));
@@ -93,6 +136,19 @@ impl Reader {
             sink.know_size(device, file, size);
         }
         sink.push(Record { time, took, device, process, file, offset, bytes, op })
+    }
+}
+
+/// Whether a word is a key of what a recording says of its machine.
+fn is_key(word: &str) -> bool {
+    !word.is_empty()
+        && word.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'_' | b'.'))
+}
+
+/// Writes what a recording says of its machine.
+pub(crate) fn say_about(text: &mut String, about: &BTreeMap<String, String>) {
+    for (key, value) in about {
+        text.push_str(&format!("# {key}: {}\n", value.replace(['\n', '\r'], " ")));
     }
 }
 

@@ -30,6 +30,10 @@ pub(crate) mod vscsi;
 pub(crate) trait LineReader {
     /// Takes one line, without its end; never empty.
     fn line(&mut self, line: &str, sink: &mut Sink<'_>) -> Result<(), Fault>;
+    /// Whether a last line without its end is one that a recorder could not finish.
+    fn may_be_torn(&self) -> bool {
+        false
+    }
     /// After the last line.
     fn finish(&mut self, _sink: &mut Sink<'_>) -> Result<(), Fault> {
         Ok(())

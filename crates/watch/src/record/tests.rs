@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::format::Format;
-use crate::format::tests::BIO_QUEUE_6_18;
+use crate::format::tests::{BIO_QUEUE_6_18, RQ_COMPLETE_6_18};
 use crate::session::{cpu_list, refused};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
@@ -29,9 +29,21 @@ fn event(pid: u32, time: u64, sector: u64, sectors: u32, rwbs: &[u8], comm: &[u8
     record
 }
 
+/// The hardware has done with sectors, seen by whoever ran.
+fn answer(time: u64, sector: u64, sectors: u32, rwbs: &[u8]) -> Vec<u8> {
+    let mut record = event(99, time, sector, sectors, b"", b"");
+    let raw = &mut record[28..];
+    raw[..2].copy_from_slice(&2107u16.to_ne_bytes());
+    raw[34..34 + rwbs.len()].copy_from_slice(rwbs);
+    record
+}
+
 fn collector(device: Option<Device>, records_max: usize) -> Collector {
     let format = Format::parse(BIO_QUEUE_6_18).expect("the kernel's own text");
-    Collector::new(BioLayout::new(&format).expect("all fields"), device, records_max)
+    let layout = BioLayout::new(&format).expect("all fields");
+    let complete = Format::parse(RQ_COMPLETE_6_18).expect("the kernel's own text");
+    let answers = BTreeMap::from([(2107, AnswerLayout::new(&complete).expect("all fields"))]);
+    Collector::new(Points { layout, answers }, device, records_max)
 }
 
 fn loop0() -> Device {
@@ -70,6 +82,55 @@ fn events_of_several_processors_become_one_trace_in_order_of_time() {
 }
 
 #[test]
+fn a_request_took_until_its_last_sector_was_answered_whoever_ran_then() {
+    let partition = Device { name: "loop0p2".into(), start: 2048, sectors: Some(1000), ..loop0() };
+    let mut collector = collector(Some(partition), 10);
+    // Out of the rings of several processors, so not in order: two are merged, one is split, one is under way at the end.
+    for record in [
+        answer(9_000, 2048, 16, b"RA"),
+        answer(8_000, 2100, 8, b"R"),
+        answer(9_500, 2108, 8, b"R"),
+        event(7, 1_000, 2048, 8, b"RA", b"tar"),
+        event(7, 1_500, 2056, 8, b"RA", b"tar"),
+        event(8, 2_000, 2100, 16, b"R", b"dd"),
+        event(8, 9_600, 2048, 8, b"R", b"dd"),
+        event(8, 9_700, 2200, 8, b"WS", b"dd"),
+        answer(9_800, 2200, 8, b"R"),
+    ] {
+        collector.take(&record).expect("well formed");
+    }
+    assert_eq!(collector.seen, 5, "an answer that is missed loses no request");
+    let trace = collector.into_trace();
+    let took: Vec<_> = trace.records.iter().map(|r| (r.offset / 512, r.took.map(|took| took.0))).collect();
+    let expected = [(0, Some(8_000)), (8, Some(7_500)), (52, Some(7_500)), (0, None), (152, None)];
+    assert_eq!(took, expected);
+}
+
+#[test]
+fn requests_are_in_a_file_while_they_come_and_the_file_is_whole_at_the_end() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("t.parquet.partial.csv");
+    let at = KeepAt { path: path.clone(), about: BTreeMap::from([("device".into(), "loop0".into())]) };
+    let mut collector = collector(Some(loop0()), 10);
+    collector.keeper = Keeper::begin(Some(&at)).expect("room on disk");
+    for record in [event(7, 1, 0, 8, b"R", b"dd"), answer(500, 0, 8, b"R"), event(7, 600, 8, 8, b"R", b"dd")]
+    {
+        collector.take(&record).expect("well formed");
+    }
+    // What came out of the rings is in order at the second look after it.
+    collector.horizon = sys::now();
+    collector.look();
+    let read = || forerun_trace::open(&path, &forerun_trace::ReadOptions::default()).expect("a trace").trace;
+    let now = read();
+    assert_eq!((now.records.len(), now.records[0].took), (2, Some(Nanos(499))), "{now:?}");
+    assert!(now.about.contains_key("device") && now.about.contains_key(forerun_trace::journal::CUT_SHORT));
+    assert_eq!(collector.finish(), None);
+    assert!(!read().about.contains_key(forerun_trace::journal::CUT_SHORT));
+    let nowhere = KeepAt { path: folder.path().join("none/t.csv"), ..at };
+    assert!(matches!(Keeper::begin(Some(&nowhere)), Err(RecordError::Keep { .. })));
+}
+
+#[test]
 fn a_partition_s_offsets_start_at_its_own_beginning() {
     let device = Device { name: "loop0p2".into(), start: 2048, sectors: Some(1000), ..loop0() };
     let mut collector = collector(Some(device), 10);
@@ -81,11 +142,12 @@ fn a_partition_s_offsets_start_at_its_own_beginning() {
 fn the_recorder_leaves_itself_out_and_stops_at_its_bound() {
     let mut collector = collector(Some(loop0()), 2);
     collector.take(&event(std::process::id(), 1, 0, 8, b"R", b"forerun")).expect("well formed");
-    assert!(collector.requests.is_empty());
+    assert_eq!(collector.asked, 0);
     for time in 2..9 {
         collector.take(&event(7, time, 0, 8, b"R", b"dd")).expect("well formed");
     }
     assert!(collector.full());
+    collector.settle(u64::MAX);
     assert_eq!((collector.requests.len(), collector.seen), (2, 8));
 }
 
@@ -177,6 +239,9 @@ fn a_command_s_direct_reads_are_recorded_byte_for_byte_on_a_live_kernel() {
     let bytes: u64 = reads.iter().filter(|r| r.bytes >= 4096).map(|r| r.bytes).sum();
     assert!(bytes >= 4 << 20, "dd read 4 MiB, {bytes} bytes are in the record");
     assert!(reads.windows(2).all(|two| two[0].time <= two[1].time));
+    // Stacked devices may hide whose answer it is; on a plain disk each is known, since dd waited for it.
+    let known = reads.iter().filter(|r| r.took.is_some_and(|took| took.0 > 0)).count();
+    assert!(known == 0 || known == reads.len(), "{known} of {} durations are known", reads.len());
     assert!(
         reads.iter().all(|r| r.offset % SECTOR_BYTES == 0 && !trace.names[r.device.0 as usize].is_empty())
     );
@@ -218,6 +283,15 @@ fn every_offset_that_reaches_a_device_is_recorded_in_order_on_a_live_kernel() {
         trace.records.iter().filter(|r| name(r.process) == "dd").map(|r| (r.offset, r.bytes)).collect();
     assert_eq!(reads, (0..16).map(|i| (i * 65_536, 65_536)).collect::<Vec<_>>());
     assert!(trace.records.iter().all(|r| device.0.ends_with(name(r.device))));
+    assert!(
+        trace
+            .records
+            .iter()
+            .filter(|r| name(r.process) == "dd")
+            .all(|r| r.took.is_some_and(|took| took.0 > 0)),
+        "dd waited for each: {:?}",
+        trace.records
+    );
     assert_eq!(recording.lost, 0);
 }
 

@@ -1,0 +1,107 @@
+//! A setting that is changed on a made-up machine, and what taking it back leaves alone.
+
+use forerun_machine::apply::{ApplyError, Back, Change, TakenBack, applied};
+use forerun_machine::{Machine, Root};
+use std::path::Path;
+use tempfile::TempDir;
+
+fn put(folder: &Path, path: &str, text: &str) {
+    let path = folder.join(path);
+    std::fs::create_dir_all(path.parent().expect("has one")).expect("made");
+    std::fs::write(path, text).expect("written");
+}
+
+/// A machine with udev and one disk whose window is 8192 KiB.
+fn machine() -> (TempDir, Root, Change) {
+    let folder = tempfile::tempdir().expect("a folder");
+    for (path, text) in [
+        ("proc/sys/kernel/osrelease", "6.18.0\n"),
+        ("proc/meminfo", "MemTotal: 1000 kB\nMemAvailable: 1000 kB\n"),
+        ("etc/udev/udev.conf", "\n"),
+        ("sys/block/vda/dev", "254:0\n"),
+        ("sys/block/vda/size", "1048576\n"),
+        ("sys/block/vda/queue/rotational", "1\n"),
+        ("sys/block/vda/queue/read_ahead_kb", "8192\n"),
+    ] {
+        put(folder.path(), path, text);
+    }
+    let root = Root::at(folder.path());
+    let read = Machine::read(&root).expect("a machine");
+    let change = Change::of(&root, read.device("vda").expect("there"), 128).expect("it has a window");
+    (folder, root, change)
+}
+
+fn window(root: &Root) -> Option<u64> {
+    root.number("sys/block/vda/queue/read_ahead_kb")
+}
+
+#[test]
+fn a_change_is_noted_before_it_is_made_kept_over_a_boot_and_taken_back() {
+    let (_folder, root, change) = machine();
+    assert_eq!((change.before_kib, change.after_kib), (8192, 128));
+    change.begin(&root).expect("a note");
+    assert_eq!((window(&root), applied(&root).expect("readable")), (Some(8192), vec![change.clone()]));
+    assert!(matches!(change.begin(&root), Err(ApplyError::Applied { before: 8192, after: 128, .. })));
+    change.keep(&root).expect("set");
+    assert_eq!(window(&root), Some(128));
+    let rule = std::fs::read_to_string(change.rule_path(&root)).expect("a rule");
+    assert!(rule.contains(r#"KERNEL=="vda", ATTR{queue/read_ahead_kb}="128""#), "{rule}");
+    let back = change.take_back(&root).expect("taken back");
+    assert_eq!(back, TakenBack { setting: Back::Restored, rule: Back::Restored });
+    assert_eq!((window(&root), change.rule_path(&root).exists()), (Some(8192), false));
+    assert_eq!(applied(&root).expect("readable"), []);
+}
+
+#[test]
+fn what_an_administrator_has_changed_since_is_left_alone() {
+    let (folder, root, change) = machine();
+    change.begin(&root).expect("a note");
+    change.keep(&root).expect("set");
+    put(folder.path(), "sys/block/vda/queue/read_ahead_kb", "512\n");
+    std::fs::write(change.rule_path(&root), "# mine now\n").expect("written");
+    let back = change.take_back(&root).expect("nothing to do");
+    assert_eq!(back, TakenBack { setting: Back::LeftAlone, rule: Back::LeftAlone });
+    assert_eq!(window(&root), Some(512));
+    assert!(change.rule_path(&root).exists());
+    assert_eq!(applied(&root).expect("readable"), [], "it is nobody's business any more");
+}
+
+#[test]
+fn a_trial_that_was_killed_is_taken_back_and_a_device_that_is_gone_is_no_problem() {
+    let (folder, root, change) = machine();
+    change.begin(&root).expect("a note");
+    change.set(&root, change.after_kib).expect("set");
+    // Killed here; the next one finds the note.
+    let found = applied(&root).expect("readable");
+    assert_eq!(
+        found[0].take_back(&root).expect("back"),
+        TakenBack { setting: Back::Restored, rule: Back::Gone }
+    );
+    assert_eq!(window(&root), Some(8192));
+    change.begin(&root).expect("a note again");
+    std::fs::remove_dir_all(folder.path().join("sys/block/vda")).expect("unplugged");
+    assert_eq!(change.take_back(&root).expect("gone"), TakenBack { setting: Back::Gone, rule: Back::Gone });
+}
+
+#[test]
+fn a_rule_of_somebody_else_and_a_note_that_is_none_are_not_touched() {
+    let (folder, root, change) = machine();
+    std::fs::create_dir_all(folder.path().join("etc/udev/rules.d")).expect("made");
+    std::fs::write(change.rule_path(&root), "# mine\n").expect("written");
+    assert!(matches!(change.begin(&root), Err(ApplyError::Rule { .. })));
+    assert_eq!(applied(&root).expect("readable"), []);
+    put(folder.path(), "var/lib/forerun/applied/read-ahead-vda.toml", "not = 'ours'\n");
+    assert!(matches!(applied(&root), Err(ApplyError::Note { .. })));
+}
+
+#[test]
+fn a_machine_without_udev_gets_no_rule() {
+    let (folder, root, _) = machine();
+    std::fs::remove_dir_all(folder.path().join("etc")).expect("removed");
+    let read = Machine::read(&root).expect("a machine");
+    let change = Change::of(&root, read.device("vda").expect("there"), 0).expect("it has a window");
+    assert_eq!(change.rule, None);
+    change.begin(&root).expect("a note");
+    change.keep(&root).expect("set");
+    assert_eq!((window(&root), change.rule_path(&root).exists()), (Some(0), false));
+}
