@@ -49,11 +49,11 @@ def fill(path, mib, seed=9):
         out.writelines(chance.randbytes(1 << 20) for _ in range(mib))
 
 
-def make_tree(at, files):
-    """Text files in folders, the same on every machine."""
+def make_tree(at, files, unpacked=False):
+    """Text files in folders, the same on every machine; `unpacked`: one folder after the other, as tar and git leave them."""
     chance = random.Random(7)
     words = [bytes(chance.choices(b"abcdefghijklmnopqrstuvwxyz", k=chance.randint(2, 9))) for _ in range(5000)]
-    for number in range(files):
+    for number in sorted(range(files), key=lambda number: (number % 37, number % 11)) if unpacked else range(files):
         folder = at / f"d{number % 37:02}" / f"e{number % 11:02}"
         folder.mkdir(parents=True, exist_ok=True)
         size = int(min(chance.lognormvariate(8.9, 1.3), 1 << 20))
