@@ -94,11 +94,12 @@ bench-streams: deps ## Requests a second that the stream schedulers decide, at 1
 	@mkdir -p $(OUT)/bench
 	cargo run --release --locked --quiet -p forerun-core --example decide_streams | tee $(OUT)/bench/streams.txt
 
-bench-watch: build ## What watch and load earn on emulated devices: second runs, whole files, all programs (root, Linux 6.18; some minutes)
+bench-watch: build ## What watch and load earn on emulated devices: second runs, whole files, all programs, first runs by patterns (root, Linux 6.18; some minutes)
 	cargo build --release --locked -p forerun-rig
 	@mkdir -p $(OUT)/bench
 	@scripts/bench-watch.py | tee $(OUT)/bench/watch.txt
 	@scripts/bench-watch-all.py | tee $(OUT)/bench/watch-all.txt
+	@scripts/bench-watch-first.py | tee $(OUT)/bench/watch-first.txt
 
 bench-device: build ## How well presets that `device measure` makes predict other loads: models, emulated devices, this disk (some minutes)
 	cargo build --release --locked -p forerun-rig

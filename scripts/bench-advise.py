@@ -3,33 +3,23 @@
 
     scripts/bench-advise.py [--models wd-7200,gp3] [--rounds 3] [--files 1500] [--big 96] [--bin DIR]
 
-As root, on Linux 6.12 or later. The rig of scripts/bench-watch.py: an image in memory with ext4 is shown by forerun-rig with the
-timing of a preset, a loop device lies over it, every run begins cold. Each program is recorded once, `advise` says what another
+As root, on Linux 6.12 or later. On devices as scripts/bench_rig.py makes them, with the timing of
+presets, every run from cold. Each program is recorded once, `advise` says what another
 read_ahead_kb would give on that preset, and then the program runs with 128 and with that value in turns. Where it says to leave it,
 1024 is tried all the same. Medians are printed. What is timed goes before other programs of the machine;
 the kernel's workers under the loop device do not, so the load average stands at the head.
 """
-import argparse
-import importlib.util
 import json
 import os
-import pathlib
 import random
-import shutil
 import sqlite3
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
-spec = importlib.util.spec_from_file_location("bench_watch", ROOT / "scripts/bench-watch.py")
-rig_of = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(rig_of)
-run = rig_of.run
-# What is timed must not wait for other programs of the machine.
-FIRST = ["chrt", "-f", "40"] if shutil.which("chrt") else []
+import bench_rig
+from bench_rig import FIRST, run
 
 LOOKUPS = ("import sqlite3,sys\nc=sqlite3.connect(f'file:{sys.argv[1]}?mode=ro&immutable=1',uri=True)\n"
            "for k in range(400): c.execute('select v from t where k=?',(k*7919%90000,)).fetchone()\n")
@@ -39,10 +29,12 @@ MAPPED = ("import mmap,sys\nf=open(sys.argv[1],'rb')\nm=mmap.mmap(f.fileno(),0,p
           "print(sum(m[at] for at in range(0,len(m),4096)))\n")
 
 
-def add_programs(image, mount):
-    """A database in order of another key than the one that is asked for, and the programs."""
-    run("mount", "-o", "loop,noatime", str(image), str(mount))
-    try:
+def make_image(image, mount, files, big_mib):
+    """A repository, a large file, a database in order of another key than the one that is asked for, and the programs."""
+    bench_rig.format_image(image, 3 << 10)
+    with bench_rig.mounted(image, mount):
+        bench_rig.make_repository(mount / "tree", files)
+        bench_rig.fill(mount / "big", big_mib)
         base = sqlite3.connect(mount / "app.db")
         base.execute("create table t(k integer, v text)")
         chance = random.Random(11)
@@ -52,10 +44,9 @@ def add_programs(image, mount):
         base.execute("create index i on t(k)")
         base.commit()
         base.close()
-        for name, text in (("lookups.py", LOOKUPS), ("scan.py", SCAN), ("mapped.py", MAPPED)):
-            (mount / name).write_text(text)
-    finally:
-        run("umount", str(mount))
+        programs = {"lookups": LOOKUPS, "scan": SCAN, "mapped": MAPPED, "stride": bench_rig.STRIDE, "read": bench_rig.READ}
+        for name, text in programs.items():
+            (mount / f"{name}.py").write_text(text)
 
 
 def cases(mount):
@@ -121,7 +112,7 @@ def measure(rig, forerun, rounds, trace):
 
 def floor(image, work, binary, rounds):
     """What the rig itself costs: the same sequential reads with no model below."""
-    rig = rig_of.Rig("none", image, work, binary)
+    rig = bench_rig.Rig("none", image, work, binary)
     try:
         words = dict(cases(rig.mount))["sequential 64K"]
         pairs = [(timed(rig, words, 128), timed(rig, words, 1024)) for _ in range(rounds)]
@@ -131,42 +122,16 @@ def floor(image, work, binary, rounds):
     print(f"The rig with no model: sequential 64K takes {before:.2f} s with 128 and {after:.2f} s with 1024, {before / after:.2f}×")
 
 
-def table(rows):
-    names = list(rows[0])
-    widths = {name: max(len(name), *(len(row[name]) for row in rows)) for name in names}
-    left = ("model", "program", "advice")
-    line = lambda row: "  ".join(row[name].ljust(widths[name]) if name in left else row[name].rjust(widths[name]) for name in names)
-    return "\n".join([line({name: name for name in names})] + [line(row) for row in rows])
-
-
 def main():
-    parser = argparse.ArgumentParser(description="whether what forerun advise says comes true (root, Linux 6.12)")
-    parser.add_argument("--models", default="wd-7200,gp3")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--files", type=int, default=1500)
-    parser.add_argument("--big", type=int, default=96, metavar="MIB")
-    parser.add_argument("--bin", type=pathlib.Path, default=ROOT / "target/release", help="folder of forerun and forerun-rig")
-    said = parser.parse_args()
-    if os.geteuid() != 0:
-        sys.exit("bench-advise: run as root: it mounts file systems and traces")
+    said = bench_rig.options("whether what forerun advise says comes true (root, Linux 6.12)", models="wd-7200,gp3", rounds=3, files=1500,
+                             big=(96, "MiB of the large file"))
     print(f"load average at the start: {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors")
-    rows = []
-    with tempfile.TemporaryDirectory(prefix="bench-advise.", dir="/dev/shm") as folder:
-        work = pathlib.Path(folder)
-        for name in ("rig", "mount"):
-            (work / name).mkdir()
-        rig_of.make_image(work / "image", work / "mount", said.files, said.big)
-        add_programs(work / "image", work / "mount")
+    with bench_rig.work_folder("bench-advise") as work:
+        make_image(work / "image", work / "mount", said.files, said.big)
         floor(work / "image", work, said.bin / "forerun-rig", said.rounds)
-        for model in said.models.split(","):
-            rig = rig_of.Rig(model, work / "image", work, said.bin / "forerun-rig")
-            try:
-                for row in measure(rig, said.bin / "forerun", said.rounds, work / "trace.parquet"):
-                    rows.append(row)
-                    print(f"bench-advise: {row}", file=sys.stderr, flush=True)
-            finally:
-                rig.close()
-    print(table(rows))
+        each = lambda rig: measure(rig, said.bin / "forerun", said.rounds, work / "trace.parquet")
+        rows = bench_rig.on_rigs(said.models.split(","), work, said, each)
+    print(bench_rig.table(rows))
     print(f"{sum(row['within 10%'] == 'yes' for row in rows)} of {len(rows)} within the interval, a tenth wider on either side; "
           "of what is to be left alone, with 1024 not above 1.1×")
 

@@ -8,52 +8,14 @@ is confined to the rig's file system (--only), and nothing else of the machine i
 compared with alone, *moved* the same in MB, *CPU* the seconds of the daemon in a run, *kept* the windows that paid, *neighbour* how long single
 random reads of another file waited, median and slowest twentieth.
 """
-import argparse
-import importlib.util
-import json
 import os
-import pathlib
-import random
 import shutil
-import signal
 import statistics
 import subprocess
-import sys
-import tempfile
 import time
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
-spec = importlib.util.spec_from_file_location("bench_watch", ROOT / "scripts/bench-watch.py")
-bench = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(bench)
-
-REVERSE = ("import os,sys\nf=os.open(sys.argv[1],os.O_RDONLY)\n"
-           "for at in range(os.fstat(f).st_size//8-16384,-1,-16384): os.pread(f,16384,at)\n")
-EIGHT = ("import os,sys\nfs=[os.open(sys.argv[1],os.O_RDONLY) for _ in range(8)]\nn=os.fstat(fs[0]).st_size//8\n"
-         "for at in range(0,n,65536):\n for i,f in enumerate(fs): os.pread(f,65536,i*n+at)\n")
-RANDOM = ("import mmap,os,random,sys\nf=os.open(sys.argv[1],os.O_RDONLY)\nm=mmap.mmap(f,0,prot=mmap.PROT_READ)\nrandom.seed(1)\n"
-          "for _ in range(int(sys.argv[2])): m[random.randrange(len(m)//4096)*4096]\n")
-NEIGHBOUR = ("import os,random,sys,time\nf=os.open(sys.argv[1],os.O_RDONLY)\nn=os.fstat(f).st_size//4096\nos.posix_fadvise(f,0,0,os.POSIX_FADV_RANDOM)\n"
-             "random.seed(5)\nt=[]\nend=time.monotonic()+float(sys.argv[2])\n"
-             "while time.monotonic()<end:\n b=time.monotonic(); os.pread(f,4096,random.randrange(n)*4096); t.append(time.monotonic()-b)\n"
-             "t.sort(); print(t[len(t)//2]*1e6, t[len(t)*19//20]*1e6, len(t))\n")
-
-
-class Daemon:
-    """`forerun watch --only` on the rig's file system."""
-
-    def __init__(self, forerun, mount, state):
-        words = [str(forerun), "watch", "--only", str(mount), "--state", str(state), "--json", "--quiet"]
-        self.process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
-        ready = self.process.stdout.readline()
-        assert json.loads(ready)["event"] == "ready", ready
-
-    def end(self):
-        """Its lines, the last of them the sums."""
-        self.process.send_signal(signal.SIGTERM)
-        lines = [json.loads(line) for line in self.process.stdout]
-        assert self.process.wait() == 0
-        return lines
+import bench_rig
+from bench_rig import Daemon
 
 
 def once(rig, words, daemon):
@@ -74,21 +36,21 @@ def rows(mount, models):
     big = str(mount / "big")
     python = lambda text, *words: ["python3", "-c", text, big, *words]
     # So large that its windows do not come to hold all of it.
-    chance = ["python3", "-c", RANDOM, str(mount / "vast"), "1500"]
+    chance = ["python3", "-c", bench_rig.RANDOM, str(mount / "vast"), "1500"]
     every = [
         ("net", "sequential 64K", 128, ["dd", f"if={big}", "of=/dev/null", "bs=64K", "status=none"]),
-        ("net", "8 interleaved", 128, python(EIGHT)),
-        ("hdd", "8 interleaved", 128, python(EIGHT)),
+        ("net", "8 interleaved", 128, python(bench_rig.EIGHT)),
+        ("hdd", "8 interleaved", 128, python(bench_rig.EIGHT)),
         ("hdd", "sequential 64K", 128, ["dd", f"if={big}", "of=/dev/null", "bs=64K", "status=none"]),
         ("ssd", "sequential 64K", 128, ["dd", f"if={big}", "of=/dev/null", "bs=64K", "status=none"]),
         ("cloud", "sequential 64K", 128, ["dd", f"if={big}", "of=/dev/null", "bs=64K", "status=none"]),
         ("ssd", "mmap random", 128, chance),
         ("ssd", "mmap random", 4096, chance),
         ("cloud", "mmap random", 128, chance),
-        ("ssd", "mmap random, small", 128, python(RANDOM, "3000")),
-        ("ssd", "stride 16K/256K", 128, python(bench.STRIDE)),
-        ("ssd", "reverse 16K", 128, python(REVERSE)),
-        ("cloud", "reverse 16K", 128, python(REVERSE)),
+        ("ssd", "mmap random, small", 128, python(bench_rig.RANDOM, "3000")),
+        ("ssd", "stride 16K/256K", 128, python(bench_rig.STRIDE)),
+        ("ssd", "reverse 16K", 128, python(bench_rig.REVERSE)),
+        ("cloud", "reverse 16K", 128, python(bench_rig.REVERSE)),
     ]
     return [row for row in every if row[0] in models]
 
@@ -123,7 +85,7 @@ def neighbour(rig, forerun, rounds, state, seconds=1.5):
         for way in found:
             rig.cold()
             watch = Daemon(forerun, rig.mount, state) if way == "beside its replay" else None
-            reader = subprocess.Popen(["python3", "-c", NEIGHBOUR, other, str(seconds)], stdout=subprocess.PIPE, text=True)
+            reader = subprocess.Popen(["python3", "-c", bench_rig.NEIGHBOUR, other, str(seconds)], stdout=subprocess.PIPE, text=True)
             busy = subprocess.Popen(program) if way != "alone" else None
             median, slow, _ = map(float, reader.communicate()[0].split())
             found[way].append((median, slow))
@@ -137,51 +99,27 @@ def neighbour(rig, forerun, rounds, state, seconds=1.5):
 
 
 def main():
-    parser = argparse.ArgumentParser(description="measures forerun watch of all programs on emulated devices (root, Linux 6.18)")
-    parser.add_argument("--models", default="net,hdd,ssd,cloud")
-    parser.add_argument("--neighbours", default="ssd,cloud", help="models on which a neighbour's waits are measured")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--big", type=int, default=128, help="MiB of the large file")
-    parser.add_argument("--vast", type=int, default=1024, help="MiB of the file that is mapped and read by chance")
-    parser.add_argument("--bin", type=pathlib.Path, default=ROOT / "target/release", help="folder of forerun and forerun-rig")
-    said = parser.parse_args()
-    if os.geteuid() != 0:
-        sys.exit("bench-watch-all: run as root: it mounts file systems and traces")
-    shm = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-    work = pathlib.Path(tempfile.mkdtemp(prefix="bench-watch.", dir=shm))
-    loads, table, waits = [os.getloadavg()[0]], [], []
-    try:
-        for folder in ("rig", "mount", "state"):
-            (work / folder).mkdir()
-        with open(work / "image", "wb") as out:
-            out.truncate((said.big + said.vast + 192) << 20)
-        bench.run("mkfs.ext4", "-q", "-F", str(work / "image"))
-        bench.run("mount", "-o", "loop,noatime", str(work / "image"), str(work / "mount"))
-        chance = random.Random(9)
-        for name, mib in (("big", said.big), ("other", 64), ("vast", said.vast)):
-            with open(work / "mount" / name, "wb") as out:
-                out.writelines(chance.randbytes(1 << 20) for _ in range(mib))
-        bench.run("umount", str(work / "mount"))
-        for model in said.models.split(","):
-            rig = bench.Rig(model, work / "image", work, said.bin / "forerun-rig")
-            try:
-                for row in measure(rig, said.bin / "forerun", said.rounds, work / "state"):
-                    print(bench.table([row]).split("\n")[1], file=sys.stderr, flush=True)
-                    table.append(row)
-                if model in said.neighbours.split(","):
-                    waits += neighbour(rig, said.bin / "forerun", said.rounds, work / "state")
-            finally:
-                rig.close()
-            loads.append(os.getloadavg()[0])
-    finally:
-        subprocess.run(["umount", str(work / "mount")], stderr=subprocess.DEVNULL, check=False)
-        shutil.rmtree(work, ignore_errors=True)
-    kernel = os.uname().release.split("-")[0]
-    print(f"Linux {kernel}, {os.cpu_count()} CPUs, load {' '.join(f'{load:.1f}' for load in loads)}; ext4, cold; medians of {said.rounds}; seconds; moved in MB\n")
-    print(bench.table(table))
+    said = bench_rig.options("measures forerun watch of all programs on emulated devices (root, Linux 6.18)", models="net,hdd,ssd,cloud",
+                             neighbours=("ssd,cloud", "models on which a neighbour's waits are measured"), rounds=3,
+                             big=(128, "MiB of the large file"), vast=(1024, "MiB of the file that is mapped and read by chance"))
+    loads, waits = [os.getloadavg()[0]], []
+    with bench_rig.work_folder("bench-watch-all") as work:
+        bench_rig.format_image(work / "image", said.big + said.vast + 192)
+        with bench_rig.mounted(work / "image", work / "mount") as mount:
+            for name, mib in (("big", said.big), ("other", 64), ("vast", said.vast)):
+                bench_rig.fill(mount / name, mib)
+
+        def each(rig):
+            yield from measure(rig, said.bin / "forerun", said.rounds, work / "state")
+            if rig.model in said.neighbours.split(","):
+                waits.extend(neighbour(rig, said.bin / "forerun", said.rounds, work / "state"))
+
+        rows = bench_rig.on_rigs(said.models.split(","), work, said, each, loads)
+    print(bench_rig.head(loads, f"ext4, cold; medians of {said.rounds}; seconds; moved in MB"))
+    print(bench_rig.table(rows))
     if waits:
         print("\nA neighbour's random reads of 4 KiB, microseconds\n")
-        print(bench.table(waits))
+        print(bench_rig.table(waits))
 
 
 if __name__ == "__main__":

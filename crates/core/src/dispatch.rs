@@ -60,6 +60,9 @@ pub trait Dispatch: Send {
 pub const DEPTH_MAX: u32 = 32;
 /// Most of them that nobody waits for, so that demand finds room.
 pub const AHEAD_DEPTH_MAX: u32 = 16;
+/// Most prefetches outstanding where the commands of programs go past the engine, and the kernel's queue lies below: what a wide device takes
+/// at once. With the depth of a disk a reader of storage 5 ms away would get 16 pieces in 5 ms, however far ahead its scheme is.
+pub const OBSERVED_DEPTH_MAX: u32 = 256;
 
 #[derive(Debug, Default)]
 struct DiskQueues {
@@ -73,6 +76,8 @@ pub struct DemandFirst {
     by_disk: Vec<DiskQueues>,
     /// Disks that may have something to send, so that `pick` does not look at all.
     ready: u64,
+    /// Most commands outstanding at one disk, and most of them that nobody waits for.
+    depth: (u32, u32),
 }
 
 impl DemandFirst {
@@ -85,16 +90,22 @@ impl DemandFirst {
         assert!(disks <= 64, "an array has at most 64 disks");
         let mut by_disk = Vec::new();
         by_disk.resize_with(disks, DiskQueues::default);
-        Self { by_disk, ready: 0 }
+        Self { by_disk, ready: 0, depth: (DEPTH_MAX, AHEAD_DEPTH_MAX) }
+    }
+
+    /// For a volume whose cache the kernel owns: it only ever sees prefetches.
+    #[must_use]
+    pub fn observed() -> Self {
+        Self { depth: (OBSERVED_DEPTH_MAX, OBSERVED_DEPTH_MAX), ..Self::new(1) }
     }
 }
 
 impl DiskQueues {
-    fn pop(&mut self) -> Option<Queued> {
-        if self.outstanding >= DEPTH_MAX {
+    fn pop(&mut self, (depth, ahead): (u32, u32)) -> Option<Queued> {
+        if self.outstanding >= depth {
             return None;
         }
-        let limit = if self.outstanding >= AHEAD_DEPTH_MAX { 2 } else { self.queues.len() };
+        let limit = if self.outstanding >= ahead { 2 } else { self.queues.len() };
         let queued = self.queues[..limit].iter_mut().find_map(VecDeque::pop_front)?;
         self.outstanding += 1;
         Some(queued)
@@ -136,7 +147,7 @@ impl DemandFirst {
     fn pick_ready(&mut self) -> Option<u32> {
         while self.ready != 0 {
             let disk = self.ready.trailing_zeros() as usize;
-            if let Some(queued) = self.by_disk[disk].pop() {
+            if let Some(queued) = self.by_disk[disk].pop(self.depth) {
                 return Some(queued.command);
             }
             self.ready &= !(1 << disk);
@@ -169,6 +180,20 @@ mod tests {
         dispatch.enqueue(Nanos(0), queued(2, Class::Prefetch));
         dispatch.promote(2, Disk(0));
         assert_eq!(dispatch.pick(Nanos(1)), Some(2));
+    }
+
+    #[test]
+    fn an_observer_lets_as_many_prefetches_go_as_a_wide_device_takes() {
+        let mut dispatch = DemandFirst::observed();
+        for n in 0..2 * OBSERVED_DEPTH_MAX {
+            dispatch.enqueue(Nanos(0), queued(n, Class::Prefetch));
+        }
+        assert_eq!(
+            (0..).take_while(|_| dispatch.pick(Nanos(0)).is_some()).count(),
+            OBSERVED_DEPTH_MAX as usize
+        );
+        dispatch.complete(Nanos(1), Disk(0), 0);
+        assert_eq!(dispatch.pick(Nanos(1)), Some(OBSERVED_DEPTH_MAX));
     }
 
     #[test]

@@ -39,6 +39,7 @@ pub mod sarc;
 #[cfg(test)]
 pub mod skeleton;
 pub mod streams;
+pub mod stride;
 pub mod strip;
 pub mod tap;
 pub mod zfetch;

@@ -17,7 +17,7 @@ pub use parse::{Part, SchemeError, SchemeSpec};
 
 use crate::policy::{
     amp, asp, auto, flashy, grain, linux_ondemand, linux6, linux24, linux26, msp, none, recall, regions, rpp,
-    sarc, streams, strip, tap, zfetch,
+    sarc, streams, stride, strip, tap, zfetch,
 };
 use crate::retention::{arc, lru, s3fifo, sieve};
 
@@ -42,6 +42,7 @@ pub static ROWS: &[&Row] = &[
     &zfetch::ROW,
     &rpp::ROW,
     &flashy::ROW,
+    &stride::ROW,
     &regions::ROW,
     &recall::ROW,
     &lru::ROW,

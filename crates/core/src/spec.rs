@@ -192,7 +192,9 @@ impl LayerSpec {
     /// # Errors
     /// [`LayerError`], with the remedy.
     pub fn observe_with(&self, built: BuiltLayer) -> Result<Observer, LayerError> {
-        self.parts(built, self.dispatch()).map(Observer::over)
+        let dispatch: Box<dyn Dispatch> =
+            if self.strip_aligned { self.dispatch() } else { Box::new(DemandFirst::observed()) };
+        self.parts(built, dispatch).map(Observer::over)
     }
 
     fn dispatch(&self) -> Box<dyn Dispatch> {

@@ -11,7 +11,7 @@
 )]
 
 use forerun_manifest::Manifest;
-use forerun_watch::daemon::{self, DaemonOptions, RunWhat, Said, Sums, Told, Why};
+use forerun_watch::daemon::{self, DaemonOptions, RunWhat, Said, Sums, Told, What, Why};
 use forerun_watch::follow::{self, Decision, FollowOptions};
 use forerun_watch::store::Store;
 use std::ffi::OsString;
@@ -40,6 +40,12 @@ static ONE: Mutex<()> = Mutex::new(());
 const RANDOM: &str = "import mmap,os,random,sys
 f=os.open(sys.argv[1],os.O_RDONLY); m=mmap.mmap(f,0,prot=mmap.PROT_READ); random.seed(1)
 for _ in range(int(sys.argv[2])): m[random.randrange(len(m)//4096)*4096]
+";
+
+/// A process that reads 16 KiB of every 256: path; and backwards, if there is another word.
+const STRIDE: &str = "import os,sys
+f=os.open(sys.argv[1],os.O_RDONLY); n=os.fstat(f).st_size
+for at in range(n-16384,-1,-16384)[:512] if sys.argv[2:] else range(0,n,262144): os.pread(f,16384,at)
 ";
 
 /// A process that reads a file in order and then keeps it open until its input ends.
@@ -187,6 +193,13 @@ impl Rig {
         dd.args([&input, "of=/dev/null", "bs=64K", "status=none"]).spawn().expect("dd is everywhere")
     }
 
+    /// Reads at equal distances.
+    fn strided(&self, backwards: bool) -> Option<Child> {
+        let file = self.text("mount/big");
+        let words = ["-c", STRIDE, &file, "backwards"];
+        Command::new("python3").args(&words[..3 + usize::from(backwards)]).spawn().ok()
+    }
+
     fn random(&self, touches: &str) -> Option<Child> {
         let file = self.text("mount/big");
         Command::new("python3").args(["-c", RANDOM, &file, touches]).spawn().ok()
@@ -225,6 +238,17 @@ impl Watch {
             }
         }
         runs
+    }
+
+    /// Ends it; what it said of patterns, and what came of it.
+    fn patterns(self) -> (Vec<What>, Sums) {
+        self.stop.store(true, Ordering::Relaxed);
+        let sums = self.thread.join().expect("it ends as it should");
+        let said = |told| if let Told::Pattern(pattern) = told { Some(pattern) } else { None };
+        let said: Vec<_> = self.told.try_iter().filter_map(said).collect();
+        let of = |file: &Path| file.ends_with("mount/big");
+        assert!(said.iter().all(|said| of(&said.file) && said.program == "python3"), "{said:?}");
+        (said.into_iter().map(|said| said.what).collect(), sums)
     }
 
     /// Ends it; what it said, and what came of it.
@@ -378,6 +402,7 @@ fn a_program_that_was_recorded_once_is_read_ahead_of_whenever_it_starts() {
             key: None,
             given: None,
             scheme: None,
+            patterns: false,
             replay: false,
             stop: None,
         },
@@ -415,4 +440,56 @@ fn who_only_observes_says_what_it_would_try_and_changes_nothing() {
     assert!(matches!(said[..], [Said { why: Why::Grow { from: 32, .. }, .. }]), "{said:?} {sums:?}");
     assert_eq!((sums.tried, sums.kept), (1, 0));
     assert!(!rig.path("state/windows").exists(), "no books");
+}
+
+/// A reader whose distances are equal, alone and beside the daemon: what is said of it, until it is twice as fast.
+fn strides(backwards: bool, step: u64) {
+    let Some(rig) = Rig::new("net", 96) else { return };
+    let Some(mut alone) = rig.strided(backwards) else { return eprintln!("skipped: needs python3") };
+    assert!(alone.wait().expect("it ends").success());
+    let without = rig.bytes();
+    let mut turns = Vec::new();
+    // Where the machine is busy with something else it may be late.
+    for _ in 0..TURNS_MAX {
+        rig.cold();
+        let before = rig.bytes();
+        let watch = rig.watch(false);
+        assert!(rig.strided(backwards).expect("as before").wait().expect("it ends").success());
+        let (said, sums) = watch.patterns();
+        assert_eq!(said.first(), Some(&What::On { reverse: backwards, step, piece: 4 }), "{said:?} {sums:?}");
+        let with = rig.bytes() - before;
+        assert!(with * 10 < without * 11 + (10 << 20), "{with} of {without}: {said:?}");
+        let over = said.iter().any(|said| matches!(said, What::Over { percent: 200.., .. }));
+        if over && sums.patterns.nanos > 0 && sums.patterns.used * 10 > sums.patterns.pages * 8 {
+            return;
+        }
+        turns.push((said, sums));
+    }
+    panic!("it is never twice as fast: {turns:?}");
+}
+
+#[test]
+fn a_strided_reader_is_read_ahead_of_on_its_first_run_and_no_byte_too_many() {
+    strides(false, 64);
+}
+
+#[test]
+fn a_file_that_is_read_backwards_is_read_ahead_of_on_its_first_run() {
+    strides(true, 4);
+}
+
+#[test]
+fn who_only_observes_names_a_stride_and_reads_nothing() {
+    let Some(rig) = Rig::new("net", 16) else { return };
+    let Some(mut alone) = rig.strided(false) else { return eprintln!("skipped: needs python3") };
+    assert!(alone.wait().expect("it ends").success());
+    let without = rig.bytes();
+    rig.cold();
+    let before = rig.bytes();
+    let watch = rig.watch(true);
+    assert!(rig.strided(false).expect("as before").wait().expect("it ends").success());
+    let (said, sums) = watch.patterns();
+    assert_eq!(said, [What::On { reverse: false, step: 64, piece: 4 }]);
+    assert_eq!((sums.patterns.readers, sums.patterns.pages), (1, 0));
+    assert!(rig.bytes() - before <= without, "the device moved no more");
 }

@@ -1,8 +1,12 @@
 //! A scheme over the page cache that the kernel owns: reads are shown to an observing engine, its wishes become `readahead`.
 //!
 //! ```text
-//!   mm_filemap_get_pages ─▶ FileMap ─▶ Observer (scheme) ─▶ Start ─▶ worker: open, readahead, wait ─▶ Done
+//!   mm_filemap_get_pages ─▶ FileMap ─▶ Observer (scheme) ─▶ Start ─▶ worker: open, readahead × n, wait ─▶ Done × n
 //! ```
+//!
+//! What the engine starts in one turn goes to workers by file, many pieces at a time: a file is opened once for all of them, they are
+//! all asked for before the first is waited for, and a batch of small pieces does not cost a thread each. Workers are made as they
+//! are needed. A piece whose reader has come to it before it went out is not asked for.
 //!
 //! The same schemes decide as in the simulator and the server. A file's blocks have a place in the engine's volume
 //! ([`FileMap`]); its size is asked once, so that nothing is wished beyond its end. Only buffered reads are shown: what is
@@ -13,16 +17,19 @@ use crate::volumes::{self, Volume, Volumes};
 use crate::{load, sys};
 use forerun_core::access::{Access, Context};
 use forerun_core::array::Array;
+use forerun_core::cache::State;
 use forerun_core::engine::{Observer, Output, Seen, Sight, Start, Status};
 use forerun_core::filemap::FileMap;
+use forerun_core::policy::decisions::Decision;
 use forerun_core::registry::SchemeSpec;
 use forerun_core::spec::{LayerError, LayerSpec};
-use forerun_core::units::{Extent, Nanos};
+use forerun_core::units::{Block, Extent, Nanos};
 use forerun_trace::assemble::FileId;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::fd::AsFd as _;
 use std::os::unix::fs::FileExt as _;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, TrySendError, channel, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -36,8 +43,14 @@ const SHADOW_BLOCKS: u64 = 1 << 17;
 const STRIP_BLOCKS: u64 = 32;
 /// Requests in flight at most, each by a worker of its own.
 const WORKERS: usize = 64;
+/// Pieces of one request: so few that a far device gets a batch from several workers at once, which may wait for extents of the file.
+const PIECES_MAX: usize = 32;
+/// Pages of one request, 8 MiB, unless one piece is longer.
+const REQUEST_PAGES_MAX: u64 = 2_048;
 /// Requests that wait for a worker; what comes when they are many is not read ahead.
 const WAITING_MAX: usize = 1_024;
+/// How long a reader who was read ahead of is looked at without a pause, nanoseconds.
+const AT_WORK: u64 = 50_000_000;
 /// Stack of a worker.
 const STACK_BYTES: usize = 256 << 10;
 /// Processes that an engine tells apart.
@@ -50,13 +63,25 @@ struct Followed {
     blocks: u64,
 }
 
-/// What a worker does.
-struct Request {
+/// What is read ahead as a whole.
+#[derive(Clone, Copy, Debug)]
+struct Piece {
     command: u32,
-    volume: Arc<Volume>,
-    inode: u64,
     first: u64,
     pages: u64,
+}
+
+/// What a worker does.
+struct Request {
+    volume: Arc<Volume>,
+    file: FileId,
+    pieces: Vec<Piece>,
+}
+
+impl Request {
+    fn pages(&self) -> u64 {
+        self.pieces.iter().map(|piece| piece.pages).sum()
+    }
 }
 
 /// Blocks that were asked for, and what came of it.
@@ -93,11 +118,54 @@ pub(crate) struct Ahead {
     files: BTreeMap<FileId, Option<Followed>>,
     by_number: Vec<FileId>,
     volumes: BTreeMap<(u32, u32), Arc<Volume>>,
-    requests: SyncSender<Request>,
-    done: Receiver<u32>,
-    /// Requests that workers have, or that wait for one.
+    crew: Crew,
+    /// Pieces that workers have, or that wait for one.
     in_flight: usize,
     wished: Wished,
+    /// Nothing is really asked for.
+    pub(crate) only_say: bool,
+    /// When something was asked for last.
+    asked: u64,
+    /// Whom something was asked for since it was last taken: process and file.
+    helped: BTreeSet<(u32, FileId)>,
+}
+
+/// The workers.
+struct Crew {
+    requests: SyncSender<Request>,
+    queue: Arc<Mutex<Receiver<Request>>>,
+    say: Sender<u32>,
+    done: Receiver<u32>,
+    made: usize,
+    /// Workers that wait for a request.
+    idle: Arc<AtomicUsize>,
+}
+
+impl Crew {
+    fn new() -> Self {
+        let (requests, queue) = sync_channel(WAITING_MAX);
+        let (say, done) = channel();
+        Self { requests, queue: Arc::new(Mutex::new(queue)), say, done, made: 0, idle: Arc::default() }
+    }
+
+    /// Gives a request to whoever is free, or gets free first; back where too many wait.
+    fn give(&mut self, request: Request) -> Result<(), Request> {
+        match self.requests.try_send(request) {
+            Ok(()) => {}
+            Err(TrySendError::Full(request) | TrySendError::Disconnected(request)) => return Err(request),
+        }
+        if self.idle.load(Ordering::Relaxed) == 0 && self.made < WORKERS {
+            let (queue, say, idle) = (Arc::clone(&self.queue), self.say.clone(), Arc::clone(&self.idle));
+            let named = std::thread::Builder::new().name("forerun-ahead".into()).stack_size(STACK_BYTES);
+            // With fewer workers less is in flight.
+            self.made += usize::from(named.spawn(move || work(&queue, &say, &idle)).is_ok());
+        } else {
+            // Taken by the one that it was meant for, even before that one wakes.
+            let less = |idle: usize| idle.checked_sub(1);
+            let _ = self.idle.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+        }
+        Ok(())
+    }
 }
 
 impl Ahead {
@@ -114,15 +182,6 @@ impl Ahead {
         assert!(VOLUME_BLOCKS.is_multiple_of(STRIP_BLOCKS), "the volume is whole strips");
         let shadow = SHADOW_BLOCKS.min(load::window_pages().saturating_mul(4)).max(STRIP_BLOCKS * 8);
         let layer = LayerSpec::page_cache(scheme, array, shadow);
-        let (requests, queue) = sync_channel(WAITING_MAX);
-        let (say, done) = channel();
-        let queue = Arc::new(Mutex::new(queue));
-        for _ in 0..WORKERS {
-            let (queue, say) = (Arc::clone(&queue), say.clone());
-            let named = std::thread::Builder::new().name("forerun-ahead".into()).stack_size(STACK_BYTES);
-            // With fewer workers less is in flight.
-            drop(named.spawn(move || work(&queue, &say)));
-        }
         // Only file systems whose files are opened by number: a path would have to be found first.
         let by_number = volumes.all().iter().filter(|volume| volume.finds_by_inode());
         let key = |volume: &Volume| (volume.device.major(), volume.device.minor());
@@ -132,14 +191,16 @@ impl Ahead {
             files: BTreeMap::new(),
             by_number: Vec::new(),
             volumes: by_number.map(|volume| (key(volume), Arc::new(volume.clone()))).collect(),
-            requests,
-            done,
+            crew: Crew::new(),
             in_flight: 0,
             wished: Wished::default(),
+            only_say: false,
+            asked: 0,
+            helped: BTreeSet::new(),
         })
     }
 
-    /// A thread has read pages `first..end` of a file.
+    /// A thread has read pages `first..end` of a file. What comes of it goes out with the next turn.
     pub(crate) fn see(&mut self, time: u64, thread: u32, file: FileId, first: u64, end: u64) {
         let Some(followed) = self.follow(file) else { return };
         let extent = Extent::new(first, end.min(followed.blocks).saturating_sub(first));
@@ -149,13 +210,12 @@ impl Ahead {
             let Some(within) = self.map.within(place.start) else { continue };
             let access = Access { within, ..Access::read(context, place) };
             self.observer.handle(Nanos(time), Sight::Seen { access, seen: Seen::Unknown });
-            self.send(time);
         }
     }
 
     /// What has ended meanwhile, and whose time has come.
     pub(crate) fn turn(&mut self, now: u64) {
-        while let Ok(command) = self.done.try_recv() {
+        while let Ok(command) = self.crew.done.try_recv() {
             self.ended(now, command);
         }
         if self.observer.next_wake().is_some_and(|at| at.0 <= now) {
@@ -183,7 +243,8 @@ impl Ahead {
         let volume = self.volumes.get(&(file.major, file.minor));
         let found = volume.filter(|volume| volume.metadata_file() != file && self.files.len() < FILES_MAX);
         let size = found.and_then(|volume| Some(volumes::identify(volume, file.inode, None)?.state.size));
-        let followed = size.map(|size| Followed { number, blocks: size.div_ceil(4096) });
+        let found = size.filter(|_| self.by_number.len() < FILES_MAX);
+        let followed = found.map(|size| Followed { number, blocks: size.div_ceil(4096) });
         let followed = followed.filter(|followed| self.map.grow(number, followed.blocks).is_ok());
         if followed.is_some() {
             self.by_number.push(file);
@@ -196,70 +257,149 @@ impl Ahead {
 
     /// Hands what the engine starts to workers.
     fn send(&mut self, now: u64) {
-        while let Some(output) = self.observer.poll() {
-            let Output::Start(start) = output else { continue };
-            let Some(request) = self.request(&start) else {
-                self.observer
-                    .handle(Nanos(now), Sight::Done { command: start.command, status: Status::Unknown });
+        loop {
+            let mut starts: Vec<Start> = Vec::new();
+            while let Some(output) = self.observer.poll() {
+                if let Output::Start(start) = output {
+                    starts.push(start);
+                }
+            }
+            if starts.is_empty() {
+                return;
+            }
+            for request in self.requests(now, starts) {
+                self.give(now, request);
+            }
+        }
+    }
+
+    /// What was started, by file; what needs no reading has ended.
+    fn requests(&mut self, now: u64, starts: Vec<Start>) -> Vec<Request> {
+        let mut requests: Vec<Request> = Vec::new();
+        for start in starts {
+            // Who has come to the last block of it meanwhile reads it without us.
+            let last = self.observer.cache().state(Block(start.extent.end() - 1));
+            let found = self.piece(&start).filter(|_| last != State::FetchDemand);
+            let Some((file, piece)) = found else {
+                let ended = Sight::Done { command: start.command, status: Status::Unknown };
+                self.observer.handle(Nanos(now), ended);
                 continue;
             };
-            let pages = request.pages;
-            match self.requests.try_send(request) {
-                Ok(()) => {
-                    self.wished.pages += pages;
-                    self.in_flight += 1;
+            let Some(volume) = self.volumes.get(&(file.major, file.minor)) else { continue };
+            // Processes are numbered by 24 bits.
+            self.helped.insert((start.context.process() as u32, file));
+            let fits = |request: &&mut Request| {
+                request.file == file
+                    && request.pieces.len() < PIECES_MAX
+                    && request.pages() + piece.pages <= REQUEST_PAGES_MAX
+            };
+            match requests.last_mut().filter(fits) {
+                Some(request) => request.pieces.push(piece),
+                None => {
+                    requests.push(Request { volume: Arc::clone(volume), file, pieces: Vec::from([piece]) })
                 }
-                Err(TrySendError::Full(request) | TrySendError::Disconnected(request)) => {
-                    self.wished.dropped += 1;
-                    let ended = Sight::Done { command: request.command, status: Status::Unknown };
+            }
+        }
+        requests
+    }
+
+    fn give(&mut self, now: u64, request: Request) {
+        let (pages, pieces) = (request.pages(), request.pieces.len());
+        match if self.only_say { Err(request) } else { self.crew.give(request) } {
+            Ok(()) => {
+                self.asked = now;
+                self.wished.pages += pages;
+                self.in_flight += pieces;
+            }
+            Err(request) => {
+                self.wished.dropped += if self.only_say { 0 } else { pieces as u64 };
+                for piece in request.pieces {
+                    let ended = Sight::Done { command: piece.command, status: Status::Unknown };
                     self.observer.handle(Nanos(now), ended);
                 }
             }
         }
     }
 
-    fn request(&self, start: &Start) -> Option<Request> {
+    /// Where in which file a fetch reads.
+    fn piece(&self, start: &Start) -> Option<(FileId, Piece)> {
         let (number, block) = self.map.file(start.extent.start)?;
         let file = *self.by_number.get(usize::try_from(number).ok()?)?;
         let followed = (*self.files.get(&file)?)?;
         let pages = start.extent.blocks.min(followed.blocks.saturating_sub(block.0));
-        let volume = Arc::clone(self.volumes.get(&(file.major, file.minor))?);
-        (pages > 0).then_some(Request {
-            command: start.command,
-            volume,
-            inode: file.inode,
-            first: block.0,
-            pages,
-        })
+        let known = self.volumes.contains_key(&(file.major, file.minor));
+        (pages > 0 && known).then_some((file, Piece { command: start.command, first: block.0, pages }))
+    }
+
+    /// Nothing is believed of a file any more: nobody reads it now, and what is in memory of it later nobody knows.
+    pub(crate) fn forget(&mut self, file: FileId) {
+        let Some(Some(followed)) = self.files.remove(&file) else { return };
+        for extent in self.map.forget(followed.number).collect::<Vec<_>>() {
+            self.observer.handle(Nanos(sys::now()), Sight::Gone { extent });
+        }
+    }
+
+    /// So many files were followed that no number is left for half as many more.
+    pub(crate) fn is_worn(&self) -> bool {
+        self.by_number.len().max(self.files.len()) > FILES_MAX / 2
+    }
+
+    /// Something is on its way, or was asked for a moment ago: what is read next is wanted at once.
+    pub(crate) fn is_at_work(&self, now: u64) -> bool {
+        self.in_flight > 0 || now.saturating_sub(self.asked) < AT_WORK
+    }
+
+    /// Whom something was asked for since the last call: process (of 24 bits) and file.
+    pub(crate) fn helped(&mut self) -> BTreeSet<(u32, FileId)> {
+        std::mem::take(&mut self.helped)
+    }
+
+    /// The turns of the scheme's switches since the last call.
+    pub(crate) fn decisions(&mut self) -> Vec<(FileId, Decision)> {
+        let mut decisions = Vec::new();
+        self.observer.decisions(&mut decisions);
+        let file = |decision: &Decision| {
+            let number = usize::try_from(decision.of?.context.file()).ok()?;
+            self.by_number.get(number).copied()
+        };
+        decisions.into_iter().filter_map(|decision| Some((file(&decision)?, decision))).collect()
     }
 }
 
-fn work(queue: &Mutex<Receiver<Request>>, say: &Sender<u32>) {
+fn work(queue: &Mutex<Receiver<Request>>, say: &Sender<u32>, idle: &AtomicUsize) {
     loop {
         // One worker waits for the next request, the others for it.
         let next = queue.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let Ok(request) = next else { return };
-        read(&request);
-        if say.send(request.command).is_err() {
+        if !read(&request, say) {
             return;
         }
+        idle.fetch_add(1, Ordering::Relaxed);
     }
 }
 
-/// Reads ahead and waits for the last page of each part.
-fn read(request: &Request) {
-    let Ok(file) = volumes::open_number(&request.volume, request.inode) else { return };
-    let end = request.first + request.pages;
-    let mut at = request.first;
-    while at < end {
-        let until = end.min(at + request.volume.chunk_pages);
-        if sys::readahead(file.as_fd(), at * 4096, (until - at) * 4096).is_err() {
-            return;
+/// Reads pieces ahead, and says of each when its last page is there; false if nobody listens any more.
+fn read(request: &Request, say: &Sender<u32>) -> bool {
+    let file = volumes::open_number(&request.volume, request.file.inode);
+    let Ok(file) = file else { return request.pieces.iter().all(|piece| say.send(piece.command).is_ok()) };
+    for piece in &request.pieces {
+        let end = piece.first + piece.pages;
+        let mut at = piece.first;
+        while at < end {
+            let until = end.min(at + request.volume.chunk_pages);
+            // What cannot be read ahead here is a later miss of the reader, who is told why.
+            if sys::readahead(file.as_fd(), at * 4096, (until - at) * 4096).is_err() {
+                break;
+            }
+            at = until;
         }
-        at = until;
     }
-    // What cannot be read here is a later miss of the reader, who is told why.
-    let _ = fs::File::from(file).read_at(&mut [0], (end - 1) * 4096);
+    let file = fs::File::from(file);
+    request.pieces.iter().all(|piece| {
+        let last = (piece.first + piece.pages - 1) * 4096;
+        let _ = file.read_at(&mut [0], last);
+        say.send(piece.command).is_ok()
+    })
 }
 
 #[cfg(test)]
@@ -292,7 +432,7 @@ mod tests {
             ahead.turn(turn * 100_000 + 50_000);
             // Made-up time is quick: what is under way has ended before it goes on.
             while ahead.in_flight > 0 {
-                let command = ahead.done.recv().expect("workers live");
+                let command = ahead.crew.done.recv().expect("workers live");
                 ahead.ended(turn * 100_000 + 60_000, command);
             }
         }

@@ -243,6 +243,7 @@ mod tests {
                 key: None,
                 given: None,
                 scheme: None,
+                patterns: false,
                 replay: false,
                 stop: None,
             },

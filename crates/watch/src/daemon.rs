@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   tracepoints ─▶ ring of each processor ─▶ in the order of time ─▶ Governor ─▶ windows of open files
+//!                                                     ├─ misses, and reads of who is helped ─▶ Patterns ─▶ readahead
 //!                                                     └─ exec ─▶ Runs ─▶ replays of what known programs load
 //! ```
 //!
@@ -9,11 +10,16 @@
 //! back at its end, and what a killed run changed at its beginning (`window.rs`). With `observe` it decides and changes nothing: of
 //! each reader its first decision is told.
 
+use crate::ahead::AheadError;
 pub use crate::govern::Why;
 use crate::govern::{Act, Governor, Ground, RUNGS};
 use crate::memory;
 use crate::names;
+pub use crate::neighbours::SmallFiles;
+use crate::neighbours::{Neighbours, Turn};
 use crate::outcome::RecordError;
+use crate::patterns::{self, Patterns};
+pub use crate::patterns::{Earned, What};
 use crate::pressure::Pressure;
 use crate::reads::{ReadPoints, SYNC, Sight};
 use crate::record::unsupported;
@@ -41,8 +47,12 @@ const SLEEP: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 /// After events more are waited for: no decision is urgent, and waking for each costs a busy reader. The first after a pause is
 /// taken at once, so that a program that begins is known at once where little else happens.
 const MOMENT: std::time::Duration = std::time::Duration::from_millis(10);
+/// The same while somebody waits for what is read ahead of it.
+const MOMENT_URGENT: std::time::Duration = std::time::Duration::from_micros(300);
 /// How often settings of devices are read again, and who is idle is forgotten, nanoseconds.
 const LOOK_EVERY: u64 = 5_000_000_000;
+/// How often readers of a pattern are looked at that have fallen silent, nanoseconds.
+const TICK_EVERY: u64 = 250_000_000;
 /// Files that are followed at once: the kernel compares each read with all of them.
 const FOLLOWED_MAX: usize = 32;
 /// A window may be one part in so many of the memory that the reader's cgroup leaves, or the machine.
@@ -76,6 +86,19 @@ pub struct Said {
     pub why: Why,
 }
 
+/// What is said of a reader whose pattern is known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pattern {
+    /// Whose reads.
+    pub pid: u32,
+    /// The process's name.
+    pub program: String,
+    /// The file, as the process has opened it.
+    pub file: PathBuf,
+    /// What.
+    pub what: What,
+}
+
 /// What a running daemon tells.
 #[derive(Clone, Debug)]
 pub enum Told {
@@ -83,6 +106,8 @@ pub enum Told {
     Ready(usize),
     /// A decision.
     Said(Said),
+    /// A reader whose pattern is known.
+    Pattern(Pattern),
     /// A run of a known program.
     Run(Run),
 }
@@ -98,6 +123,10 @@ pub struct Sums {
     pub tried: u64,
     /// Of them, those that paid.
     pub kept: u64,
+    /// What patterns earned.
+    pub patterns: Earned,
+    /// What was read beside small files.
+    pub beside: SmallFiles,
     /// Processor time, nanoseconds.
     pub cpu: u64,
 }
@@ -108,6 +137,9 @@ pub enum DaemonError {
     /// The kernel or a privilege is missing.
     #[error(transparent)]
     Record(#[from] RecordError),
+    /// What knows patterns could not be made.
+    #[error(transparent)]
+    Patterns(#[from] AheadError),
     /// A path whose file system was to be watched holds none that can be.
     #[error("{}: not on a file system of a device; `forerun watch --check` lists those that are", .path.display())]
     Place {
@@ -144,6 +176,7 @@ pub fn run(options: &DaemonOptions, say: &mut dyn FnMut(&Told)) -> Result<Sums, 
     let store = Store::new(options.state.clone());
     let gate = Arc::clone(&pressure.gate);
     let runs = Runs::new(store, only.clone(), gate, Arc::clone(&options.stop), options.observe);
+    let volumes = Volumes::now();
     let rings = session::rings(&points.ids, Scope::EveryoneAtOnce, Beside::Nothing)?;
     let mut daemon = Daemon {
         rings,
@@ -153,11 +186,16 @@ pub fn run(options: &DaemonOptions, say: &mut dyn FnMut(&Told)) -> Result<Sums, 
         runs,
         pressure,
         governor: Governor::default(),
+        patterns: Patterns::new(&volumes, options.observe)?,
+        neighbours: Neighbours::new(&volumes, options.observe),
+        turns: Vec::new(),
+        gone: BTreeMap::new(),
         grounds: BTreeMap::new(),
         followed: BTreeMap::new(),
         batch: Vec::new(),
         sums: Sums::default(),
         looked: sys::now(),
+        ticked: sys::now(),
         own: std::process::id(),
     };
     daemon.begin().map_err(RecordError::Ring)?;
@@ -169,11 +207,12 @@ pub fn run(options: &DaemonOptions, say: &mut dyn FnMut(&Told)) -> Result<Sums, 
     let mut acts = Vec::new();
     daemon.governor.end(&mut acts);
     daemon.act(&acts, say);
+    daemon.end_patterns(say);
     if let Some(windows) = &mut daemon.windows {
         windows.end();
     }
     ended?;
-    Ok(Sums { cpu: sys::own_cpu(), ..daemon.sums })
+    Ok(daemon.sums())
 }
 
 /// The same refusal, with the kernel that has what is missing.
@@ -207,12 +246,19 @@ struct Daemon {
     runs: Runs,
     pressure: Pressure,
     governor: Governor,
+    patterns: Patterns,
+    neighbours: Neighbours,
+    /// Files of small files' readers, and how their marks turned out, that are still to be told.
+    turns: Vec<(u32, FileId, Turn)>,
+    /// Names of readers whose pattern is known: at their end there may be none.
+    gone: BTreeMap<(u32, FileId), (String, PathBuf)>,
     grounds: BTreeMap<(u32, u32), Option<Ground>>,
     /// How many readers of each are judged by its touches.
     followed: BTreeMap<FileId, u32>,
     batch: Vec<(u64, u32, Sight)>,
     sums: Sums,
     looked: u64,
+    ticked: u64,
     own: u32,
 }
 
@@ -250,8 +296,9 @@ impl Daemon {
                 self.act(&acts, say);
             }
             self.batch = batch;
-            self.runs.ended().for_each(|run| say(&Told::Run(run)));
             let now = sys::now();
+            self.turn_patterns(now, say);
+            self.runs.ended().for_each(|run| say(&Told::Run(run)));
             if now.saturating_sub(self.looked) > LOOK_EVERY {
                 self.looked = now;
                 self.grounds.clear();
@@ -260,7 +307,8 @@ impl Daemon {
                 self.act(&acts, say);
             }
             if any {
-                std::thread::sleep(MOMENT);
+                let urgent = self.patterns.is_urgent(now) || self.neighbours.is_urgent(now);
+                std::thread::sleep(if urgent { MOMENT_URGENT } else { MOMENT });
             }
         }
         Ok(())
@@ -304,6 +352,83 @@ impl Daemon {
         let Some(file) = sight.file() else { return };
         if let Some(ground) = self.ground((file.major, file.minor)) {
             self.governor.see(time, pid, sight, ground, acts);
+            match *sight {
+                Sight::Asked { first, pages, missing: true, .. } => {
+                    self.patterns.missed(time, pid, file, first, pages);
+                    if first == 0 {
+                        let turn = self.neighbours.opened(time, pid, file);
+                        self.turns.extend(turn.map(|turn| (pid, file, turn)));
+                    }
+                }
+                Sight::Read { first, last, .. } => {
+                    self.patterns.read(time, pid, file, first, last.saturating_add(1));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// What patterns ask for goes out, and what is to be said of them is told.
+    fn turn_patterns(&mut self, now: u64, say: &mut dyn FnMut(&Told)) {
+        let mut acts = Vec::new();
+        self.patterns.hold(self.pressure.gate.share(256) == 0);
+        self.patterns.turn(now, &mut acts);
+        if now.saturating_sub(self.ticked) > TICK_EVERY {
+            self.ticked = now;
+            self.patterns.tick(now, Volumes::now, &mut acts);
+        }
+        self.act_patterns(&acts, say);
+        for (pid, file, turn) in std::mem::take(&mut self.turns) {
+            let Said { program, file, .. } = said(pid, file, Why::End);
+            let what = match turn {
+                Turn::On => What::Beside,
+                Turn::Off { hit, set } => What::Alone { hit, set },
+            };
+            say(&Told::Pattern(Pattern { pid, program, file, what }));
+        }
+    }
+
+    /// What came of it so far.
+    fn sums(&self) -> Sums {
+        Sums {
+            cpu: sys::own_cpu(),
+            patterns: self.patterns.earned(),
+            beside: self.neighbours.sums,
+            ..self.sums
+        }
+    }
+
+    fn end_patterns(&mut self, say: &mut dyn FnMut(&Told)) {
+        let mut acts = Vec::new();
+        self.patterns.end(&mut acts);
+        self.act_patterns(&acts, say);
+    }
+
+    fn act_patterns(&mut self, acts: &[patterns::Act], say: &mut dyn FnMut(&Told)) {
+        for act in acts {
+            match *act {
+                patterns::Act::Follow { file, on } => {
+                    if !self.follow(file, on) {
+                        self.patterns.not_followed(file);
+                    }
+                }
+                patterns::Act::Say { pid, file, what } => {
+                    let names = || {
+                        let Said { program, file, .. } = said(pid, file, Why::End);
+                        (program, file)
+                    };
+                    let (program, path) = match what {
+                        What::On { .. } => self.gone.entry((pid, file)).or_insert_with(names).clone(),
+                        What::Over { .. } | What::Slow { .. } => {
+                            self.gone.remove(&(pid, file)).unwrap_or_else(names)
+                        }
+                        What::Faster { .. } | What::Beside | What::Alone { .. } => {
+                            self.gone.get(&(pid, file)).cloned().unwrap_or_else(names)
+                        }
+                    };
+                    say(&Told::Pattern(Pattern { pid, program, file: path, what }));
+                }
+            }
         }
     }
 
@@ -324,7 +449,11 @@ impl Daemon {
     fn act(&mut self, acts: &[Act], say: &mut dyn FnMut(&Told)) {
         for act in acts {
             match *act {
-                Act::Follow { file, on } => self.follow(file, on),
+                Act::Follow { file, on } => {
+                    if !self.follow(file, on) {
+                        self.governor.not_followed(file);
+                    }
+                }
                 Act::Window { pid, file, pages, why } => {
                     if self.give(pid, file, pages, why) {
                         say(&Told::Said(said(pid, file, why)));
@@ -357,10 +486,10 @@ impl Daemon {
         why != Why::End
     }
 
-    /// Which files are followed has changed.
-    fn follow(&mut self, file: FileId, on: bool) {
+    /// Which files are followed has changed; false if the touches of this one cannot be seen.
+    fn follow(&mut self, file: FileId, on: bool) -> bool {
         if on && self.followed.len() >= FOLLOWED_MAX && !self.followed.contains_key(&file) {
-            return self.governor.not_followed(file);
+            return false;
         }
         let readers = self.followed.entry(file).or_insert(0);
         let before = *readers;
@@ -368,13 +497,14 @@ impl Daemon {
         if *readers == 0 {
             self.followed.remove(&file);
         } else if before > 0 {
-            return;
+            return true;
         }
-        if self.choose_followed().is_err() {
+        let chosen = self.choose_followed().is_ok();
+        if !chosen {
             // Without its touches a file is not to be judged.
             self.followed.remove(&file);
-            self.governor.not_followed(file);
         }
+        chosen
     }
 
     /// Tells the kernel whose touches are wanted.

@@ -37,8 +37,8 @@ use std::time::Duration;
 
 /// Shortest sleep of the loop: how far behind the pacing may be.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
-/// The same where a scheme has to be quick.
-const LOOK_EVERY_AHEAD: Duration = Duration::from_millis(1);
+/// The same where a scheme may have to be quick; once it has asked for something it is looked at sooner (`session.rs`).
+const LOOK_EVERY_AHEAD: Duration = Duration::from_millis(2);
 /// How long a process that somebody else started is learnt from: a start, not a life.
 const PROCESS_MAX: Duration = Duration::from_secs(120);
 /// After so many runs that were read ahead of, one is not.
@@ -47,6 +47,8 @@ const HOLD_OUT_EVERY: usize = 20;
 const LOSSES_MAX: usize = 3;
 /// And tried again after so many runs.
 const RETRY_AFTER: usize = 8;
+/// Who knows patterns that the kernel does not.
+pub(crate) const PATTERNS: &str = "stride";
 /// Folders in which a program is looked for at most.
 const PATH_MAX: usize = 256;
 
@@ -67,6 +69,8 @@ pub struct FollowOptions {
     pub given: Option<(Manifest, Volumes)>,
     /// A scheme that reads ahead by patterns, beside the replay.
     pub scheme: Option<SchemeSpec>,
+    /// Without one, strides and reverse reads are read ahead of, unless the run is held out.
+    pub patterns: bool,
     /// Whether a manifest that is there is replayed.
     pub replay: bool,
     /// End the command when somebody sets this.
@@ -206,7 +210,7 @@ pub fn follow(options: &FollowOptions, progress: &mut dyn FnMut(Progress)) -> Re
         .as_ref()
         .filter(|_| decision == Decision::Replay)
         .map(|known| Replay::start(known, &replayable(options, &volumes), Pacing::On, &options.gate));
-    let ahead = options.scheme.clone().map(|scheme| Ahead::new(scheme, &volumes)).transpose()?;
+    let ahead = by_patterns(options, decision).map(|scheme| Ahead::new(scheme, &volumes)).transpose()?;
     let touches = points.touches;
     let (ids, narrow) = (points.ids.clone(), points.narrow.clone());
     let plan = plan(options, &ids, &narrow, ahead.is_some());
@@ -236,6 +240,7 @@ pub fn follow(options: &FollowOptions, progress: &mut dyn FnMut(Progress)) -> Re
         used: replayed.used,
     };
     let wished = learner.ahead.as_ref().map(Ahead::wished);
+    let wished = wished.filter(|wished| options.scheme.is_some() || wished.pages > 0);
     let rotating = replay.as_ref().is_some_and(|replay| replay.rotating);
     let manifest = combine(known, learner, replay.take(), key, run);
     // Part of a run is not to be compared with whole ones.
@@ -256,6 +261,13 @@ pub fn follow(options: &FollowOptions, progress: &mut dyn FnMut(Progress)) -> Re
         ended,
         damaged,
     })
+}
+
+/// The scheme that reads ahead by patterns, if there is one. A run that is held out is left alone.
+fn by_patterns(options: &FollowOptions, decision: Decision) -> Option<SchemeSpec> {
+    let usual = || SchemeSpec::parse(PATTERNS).expect("a scheme of the registry");
+    let wanted = options.patterns && decision != Decision::HoldOut;
+    options.scheme.clone().or_else(|| wanted.then(usual))
 }
 
 /// Whose events are taken, and until when.

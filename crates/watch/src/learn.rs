@@ -269,6 +269,10 @@ impl Collect for Learner {
         }
     }
 
+    fn urgent(&self) -> bool {
+        self.ahead.as_ref().is_some_and(|ahead| ahead.is_at_work(sys::now()))
+    }
+
     fn full(&self) -> bool {
         false
     }

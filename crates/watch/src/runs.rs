@@ -105,6 +105,7 @@ impl Runs {
             key: Some(key),
             given: Some((manifest, Volumes::now())),
             scheme: None,
+            patterns: false,
             replay: true,
             stop: Some(Arc::clone(&self.stop)),
         };

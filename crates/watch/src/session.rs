@@ -27,6 +27,8 @@ const RING_BYTES: usize = 4 << 20;
 const RING_BYTES_MIN: usize = 64 << 10;
 /// Longest sleep of a recorder between two looks at the rings, the command and the stop flag.
 pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// The same while what comes next is wanted at once.
+const LOOK_EVERY_URGENT: Duration = Duration::from_micros(500);
 /// Shortest time between two calls of the progress callback.
 const PROGRESS_EVERY: Duration = Duration::from_millis(200);
 
@@ -39,6 +41,10 @@ pub(crate) trait Collect {
     fn take(&mut self, record: &[u8]) -> Result<(), RecordError>;
     /// The rings are empty for a moment: time to look at what is still there to be seen.
     fn look(&mut self) {}
+    /// Whether what comes next is wanted at once, not when the plan looks again.
+    fn urgent(&self) -> bool {
+        false
+    }
     /// Whether nothing more is kept.
     fn full(&self) -> bool;
     /// What it has so far.
@@ -171,7 +177,8 @@ impl<C: Collect> Session<C> {
                 self.reported = Instant::now();
                 progress(self.progress());
             }
-            self.wait(plan.look_every)?;
+            let longest = if self.collector.urgent() { LOOK_EVERY_URGENT } else { plan.look_every };
+            self.wait(longest)?;
         }
     }
 

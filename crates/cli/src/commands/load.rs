@@ -134,6 +134,7 @@ fn beside(args: &LoadArgs, files: Files, ui: &Ui) -> Result<(), CliError> {
         given: Some((files.manifest, files.volumes)),
         replay: true,
         scheme: None,
+        patterns: false,
         stop: Some(stop),
     };
     let report = follow::follow(&options, &mut |_| {}).map_err(watch::problem)?;

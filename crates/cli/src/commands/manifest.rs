@@ -198,6 +198,7 @@ fn record(args: &RecordArgs, ui: &Ui) -> Result<(), CliError> {
         given: None,
         replay: false,
         scheme: None,
+        patterns: false,
         stop: Some(stop),
     };
     let report = follow::follow(&options, &mut |_| {}).map_err(watch::problem)?;

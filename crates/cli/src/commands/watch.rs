@@ -42,7 +42,8 @@ pub(crate) struct WatchArgs {
     /// Record, but do not read ahead
     #[arg(long, requires = "command")]
     no_replay: bool,
-    /// Also read ahead by patterns, as this scheme of a page cache decides: `flashy(poll=20ms,max_rate=2G)` knows strides (ext4)
+    /// Also read ahead by patterns, as this scheme of a page cache decides, or by none; without it, in runs that are not replayed,
+    /// `stride` (ext4)
     #[arg(long, value_name = "SCHEME", value_parser = scheme, requires = "command")]
     scheme: Option<SchemeSpec>,
     /// Say what works here and what is missing, and run nothing; exit code 4 if nothing works
@@ -64,6 +65,10 @@ impl WatchArgs {
     pub(crate) fn is_of_all(&self) -> bool {
         self.command.is_empty() && !self.check
     }
+}
+
+fn is_none(scheme: &SchemeSpec) -> bool {
+    scheme.to_string() == "none"
 }
 
 fn scheme(text: &str) -> Result<SchemeSpec, String> {
@@ -96,7 +101,8 @@ pub(crate) fn run(args: &WatchArgs, ui: &Ui) -> Result<(), CliError> {
         key: None,
         given: None,
         replay: !args.no_replay,
-        scheme: args.scheme.clone(),
+        scheme: args.scheme.clone().filter(|scheme| !is_none(scheme)),
+        patterns: args.scheme.is_none(),
         stop: Some(stop),
     };
     let report = follow::follow(&options, &mut |_| {}).map_err(problem)?;

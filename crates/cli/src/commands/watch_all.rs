@@ -4,7 +4,9 @@ use super::watch::{RunJson, WatchArgs, summary};
 use crate::error::{CliError, Kind};
 use crate::ui::Ui;
 use forerun_study::human;
-use forerun_watch::daemon::{self, DaemonError, DaemonOptions, Run, RunWhat, Said, Sums, Told, Why};
+use forerun_watch::daemon::{
+    self, DaemonError, DaemonOptions, Pattern, Run, RunWhat, Said, Sums, Told, What, Why,
+};
 use forerun_watch::follow::Decision;
 use forerun_watch::outcome::RecordError;
 use forerun_watch::store;
@@ -49,6 +51,23 @@ struct EndedJson {
     run: RunJson,
 }
 
+/// What is said of a pattern as JSON.
+#[derive(Serialize)]
+struct PatternJson<'a> {
+    event: &'static str,
+    time_s: f64,
+    pid: u32,
+    program: &'a str,
+    file: String,
+    decision: &'static str,
+    step_pages: Option<u64>,
+    piece_pages: Option<u64>,
+    places: Option<u64>,
+    rate_percent: Option<u64>,
+    earned_ns: Option<u64>,
+    text: String,
+}
+
 /// The beginning as JSON.
 #[derive(Serialize)]
 struct ReadyJson {
@@ -65,6 +84,15 @@ struct SumsJson {
     lost_events: u64,
     windows_tried: u64,
     windows_kept: u64,
+    pattern_readers: u64,
+    pattern_readers_slow: u64,
+    pattern_pages: u64,
+    pattern_pages_read: u64,
+    pattern_earned_ns: u64,
+    beside_readers: u64,
+    beside_files: u64,
+    beside_marks: u64,
+    beside_marks_hit: u64,
     cpu_ns: u64,
 }
 
@@ -81,6 +109,7 @@ pub(crate) fn run(args: &WatchArgs, ui: &Ui) -> Result<(), CliError> {
         let done = match told {
             Told::Ready(taken_back) => ready(*taken_back, observe, ui),
             Told::Said(said) => tell(said, ui),
+            Told::Pattern(pattern) => tell_pattern(pattern, observe, ui),
             Told::Run(run) => tell_run(run, observe, ui),
         };
         if done.is_err() {
@@ -190,6 +219,63 @@ fn tell(said: &Said, ui: &Ui) -> Result<(), CliError> {
     })
 }
 
+fn tell_pattern(pattern: &Pattern, observe: bool, ui: &Ui) -> Result<(), CliError> {
+    let would = if observe { "would be " } else { "" };
+    let (decision, numbers, text) = match pattern.what {
+        What::On { reverse, step, piece } => {
+            let word = if reverse { "reverse" } else { "stride" };
+            let text = format!("{word} {}/{}: {would}read ahead of", memory(piece), memory(step));
+            (word, [Some(step), Some(piece), None, None, None], text)
+        }
+        What::Beside => {
+            ("beside", [None; 5], format!("small files one after the other: {would}read ahead beside them"))
+        }
+        What::Alone { hit, set } => {
+            let text = format!("let alone: it read {hit} of {set} files beside those that it reads");
+            ("alone", [None; 5], text)
+        }
+        What::Faster { percent } => {
+            let text = format!("{} as fast as before", times(percent));
+            ("faster", [None, None, None, Some(percent), None], text)
+        }
+        What::Slow { percent } => {
+            let text = format!("let alone: {} as fast as before", times(percent));
+            ("slow", [None, None, None, Some(percent), None], text)
+        }
+        What::Over { places, percent, earned } => {
+            #[expect(clippy::cast_precision_loss, reason = "for people")]
+            let spared = human::duration(earned as f64);
+            let count = human::count(places);
+            let text = format!("over: {count} places, {} as fast, {spared} less waited for", times(percent));
+            ("over", [None, None, Some(places), Some(percent), Some(earned)], text)
+        }
+    };
+    if !ui.json {
+        let name = pattern.file.file_name().unwrap_or_default().to_string_lossy();
+        return line(pattern.pid, &pattern.program, &name, &text, ui);
+    }
+    let [step_pages, piece_pages, places, rate_percent, earned_ns] = numbers;
+    ui.print_json_line(&PatternJson {
+        event: "pattern",
+        time_s: now().as_secs_f64(),
+        pid: pattern.pid,
+        program: &pattern.program,
+        file: pattern.file.display().to_string(),
+        decision,
+        step_pages,
+        piece_pages,
+        places,
+        rate_percent,
+        earned_ns,
+        text,
+    })
+}
+
+#[expect(clippy::cast_precision_loss, reason = "for people")]
+fn memory(pages: u64) -> String {
+    human::bytes(pages as f64 * 4096.0)
+}
+
 fn pages(pages: u32) -> String {
     human::bytes(f64::from(pages) * 4096.0)
 }
@@ -257,12 +343,28 @@ fn end(sums: &Sums, observe: bool, ui: &Ui) -> Result<(), CliError> {
             lost_events: sums.lost,
             windows_tried: sums.tried,
             windows_kept: sums.kept,
+            pattern_readers: sums.patterns.readers,
+            pattern_readers_slow: sums.patterns.slow,
+            pattern_pages: sums.patterns.pages,
+            pattern_pages_read: sums.patterns.used,
+            pattern_earned_ns: sums.patterns.nanos,
+            beside_readers: sums.beside.readers,
+            beside_files: sums.beside.files,
+            beside_marks: sums.beside.marks,
+            beside_marks_hit: sums.beside.marks_hit,
             cpu_ns: sums.cpu,
         });
     }
     #[expect(clippy::cast_precision_loss, reason = "for people")]
     let cpu = human::duration(sums.cpu as f64);
     let would = if observe { " would have been" } else { "" };
+    if sums.patterns.readers > 0 {
+        #[expect(clippy::cast_precision_loss, reason = "for people")]
+        let earned = human::duration(sums.patterns.nanos as f64);
+        let readers = human::count(sums.patterns.readers);
+        let earned = if observe { String::new() } else { format!(", {earned} less waited for") };
+        ui.say(&format!("forerun: {readers} readers{would} read ahead of by their pattern{earned}"));
+    }
     ui.say(&format!(
         "forerun: {} windows{would} tried, {} kept; {} events, {} lost · {cpu} CPU",
         human::count(sums.tried),

@@ -1,0 +1,424 @@
+//! Patterns of all programs: readers whose misses follow one that the kernel does not know are read ahead of, and what it earns is measured.
+//!
+//! ```text
+//!   misses of a process in a file ──3──▶ shown to the scheme (ahead.rs) ──it asks for something──▶ reader: its reads are followed
+//!                                              ▲                                                     │ 64 places
+//!                                              └── deaf for 256, 512, … misses ◀──not faster────────┤
+//!                                                     told what it earned ◀──silent, or another way─┘
+//! ```
+//!
+//! A miss costs the daemon a look into a table. Only the third of a process in a file shows all of them to the scheme, so that programs
+//! which read many small files cost no look at each. Hits are not seen, until something was asked for: then the kernel tells of each read
+//! of that file. How long a place took before, when each was a miss, and how long it takes now is what was earned; a reader who is not
+//! faster is let alone, and tried again after twice as many misses each time. The scheme itself stops where what it wishes is not read.
+
+use crate::ahead::{Ahead, AheadError, Wished};
+use crate::follow::PATTERNS;
+use crate::volumes::Volumes;
+use forerun_core::policy::decisions::Decision;
+use forerun_core::registry::SchemeSpec;
+use forerun_trace::assemble::FileId;
+use std::collections::BTreeMap;
+
+/// Readers whose misses are counted at once.
+const SUSPECTS_MAX: usize = 4_096;
+/// Misses of a reader before the scheme is shown them: with less there is no distance.
+const MISSES: usize = 3;
+/// Longest time between two places that counts: a reader that sleeps is not slow.
+const PAUSE: u64 = 200_000_000;
+/// A reader that was silent for so long is over.
+const SILENT: u64 = 1_000_000_000;
+/// Places without anything to ask for after which a reader is followed no more.
+const UNHELPED: u64 = 512;
+/// Places over which it is measured whether a reader is faster.
+const PLACES: u64 = 64;
+/// Percent of the time before that has to be saved at least.
+const FASTER: u64 = 105;
+/// Misses for which a reader that was not faster is let alone, at first and at most.
+const DEAF: u32 = 256;
+const DEAF_MAX: u32 = 1 << 20;
+
+/// What is said of a reader.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum What {
+    /// It is read ahead of.
+    On {
+        /// Backwards.
+        reverse: bool,
+        /// Pages between the beginnings of two pieces.
+        step: u64,
+        /// Pages of a piece.
+        piece: u64,
+    },
+    /// It comes to its places in so many percent of the speed before.
+    Faster {
+        /// 250: two and a half times as fast.
+        percent: u64,
+    },
+    /// It reads small files one after the other: those beside them are read ahead.
+    Beside,
+    /// It does not read the files beside those that it reads, and is let alone.
+    Alone {
+        /// Files that were left out to be counted, and that it came to.
+        hit: u32,
+        /// Of so many.
+        set: u32,
+    },
+    /// It does not become faster, and is let alone.
+    Slow {
+        /// Of the speed before.
+        percent: u64,
+    },
+    /// It is over.
+    Over {
+        /// Places that it came to.
+        places: u64,
+        /// Of the speed before.
+        percent: u64,
+        /// Time that it was spared, nanoseconds.
+        earned: u64,
+    },
+}
+
+/// What is to be done, or told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Act {
+    /// The reads of the file are wanted, or no longer.
+    Follow { file: FileId, on: bool },
+    /// Something is said of a reader.
+    Say { pid: u32, file: FileId, what: What },
+}
+
+/// Times between places.
+#[derive(Clone, Copy, Debug, Default)]
+struct Pace {
+    last: u64,
+    places: u64,
+    spent: u64,
+}
+
+impl Pace {
+    fn place(&mut self, time: u64) {
+        let took = time.saturating_sub(self.last);
+        if self.last > 0 && took < PAUSE {
+            self.spent += took;
+            self.places += 1;
+        }
+        self.last = self.last.max(time);
+    }
+    /// How much faster `now` is than this, percent.
+    fn percent(&self, now: &Self) -> u64 {
+        let each = |pace: &Self| u128::from(pace.spent) * 1_000 / u128::from(pace.places.max(1));
+        u64::try_from(each(self) * 100 / each(now).max(1)).unwrap_or(u64::MAX)
+    }
+    /// Time that these places would have taken at the pace of `before`, less what they took.
+    fn earned(&self, before: &Self) -> u64 {
+        let without = u128::from(before.spent) * u128::from(self.places) / u128::from(before.places.max(1));
+        u64::try_from(without).unwrap_or(u64::MAX).saturating_sub(self.spent)
+    }
+}
+
+/// Somebody who misses.
+#[derive(Debug, Default)]
+struct Suspect {
+    pace: Pace,
+    /// What it missed, until the scheme is shown it.
+    kept: Vec<(u64, u64, u64)>,
+    shown: bool,
+    deaf: u32,
+    back_off: u32,
+}
+
+/// Somebody who is read ahead of.
+#[derive(Debug)]
+struct Reader {
+    before: Pace,
+    now: Pace,
+    /// End of the last read: a long one is told once for each part.
+    end: u64,
+    /// Places when something was last asked for.
+    helped: u64,
+    judged: bool,
+    back_off: u32,
+}
+
+/// Sums of all readers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Earned {
+    /// Readers that were read ahead of.
+    pub readers: u64,
+    /// Of them, those that became no faster.
+    pub slow: u64,
+    /// Time that was spared, nanoseconds.
+    pub nanos: u64,
+    /// Pages that were asked for.
+    pub pages: u64,
+    /// Of them, those that were read.
+    pub used: u64,
+}
+
+/// Readers of all programs.
+pub(crate) struct Patterns {
+    ahead: Ahead,
+    /// Nothing is read ahead.
+    observe: bool,
+    suspects: BTreeMap<(u32, FileId), Suspect>,
+    readers: BTreeMap<(u32, FileId), Reader>,
+    earned: Earned,
+    /// What engines before this one asked for.
+    past: Wished,
+    /// A suspect was shown to the scheme then.
+    shown: u64,
+}
+
+impl Patterns {
+    /// With nobody known.
+    ///
+    /// # Errors
+    /// [`AheadError`], which would be a mistake of ours.
+    pub(crate) fn new(volumes: &Volumes, observe: bool) -> Result<Self, AheadError> {
+        Ok(Self {
+            ahead: engine(volumes, observe)?,
+            observe,
+            suspects: BTreeMap::new(),
+            readers: BTreeMap::new(),
+            earned: Earned::default(),
+            past: Wished::default(),
+            shown: 0,
+        })
+    }
+
+    /// A process reads pages of a file, and the first is not there.
+    pub(crate) fn missed(&mut self, time: u64, pid: u32, file: FileId, first: u64, pages: u64) {
+        if self.readers.contains_key(&(pid, file)) {
+            return; // of whom each read is told
+        }
+        if self.suspects.len() >= SUSPECTS_MAX && !self.suspects.contains_key(&(pid, file)) {
+            self.suspects.retain(|_, suspect| time.saturating_sub(suspect.pace.last) < SILENT);
+            if self.suspects.len() >= SUSPECTS_MAX {
+                return;
+            }
+        }
+        let suspect = self.suspects.entry((pid, file)).or_default();
+        suspect.pace.place(time);
+        if suspect.deaf > 0 {
+            suspect.deaf -= 1;
+            suspect.pace = Pace { last: time, ..Pace::default() };
+            return;
+        }
+        suspect.kept.push((time, first, first + pages));
+        if suspect.shown || suspect.kept.len() >= MISSES {
+            suspect.shown = true;
+            self.shown = time;
+            for (time, first, end) in suspect.kept.drain(..) {
+                self.ahead.see(time, pid, file, first, end);
+            }
+        }
+    }
+
+    /// A process has read pages of a file that is followed.
+    pub(crate) fn read(&mut self, time: u64, pid: u32, file: FileId, first: u64, end: u64) {
+        let Some(reader) = self.readers.get_mut(&(pid, file)) else { return };
+        let again = reader.end == end && reader.now.places > 0;
+        reader.end = end;
+        if !again {
+            reader.now.place(time);
+            self.ahead.see(time, pid, file, first, end);
+        }
+    }
+
+    /// Nothing more is read ahead while this is so: programs wait for memory.
+    pub(crate) const fn hold(&mut self, on: bool) {
+        self.ahead.only_say = on || self.observe;
+    }
+
+    /// Asks for what is wished now, and looks at what came of it.
+    pub(crate) fn turn(&mut self, now: u64, acts: &mut Vec<Act>) {
+        self.ahead.turn(now);
+        let decisions = self.ahead.decisions();
+        for (pid, file) in self.ahead.helped() {
+            if let Some(reader) = self.readers.get_mut(&(pid, file)) {
+                reader.helped = reader.now.places;
+                continue;
+            }
+            self.begin(pid, file, &decisions, acts);
+        }
+        self.judge(acts);
+    }
+
+    /// A reader is read ahead of from now on.
+    fn begin(&mut self, pid: u32, file: FileId, decisions: &[(FileId, Decision)], acts: &mut Vec<Act>) {
+        let suspect = self.suspects.remove(&(pid, file)).unwrap_or_default();
+        let is_its = |(of, decision): &&(FileId, Decision)| {
+            *of == file && decision.on && decision.of.is_some_and(|of| of.context.process() == u64::from(pid))
+        };
+        if let Some((_, decision)) = decisions.iter().rev().find(is_its) {
+            let number = |name| decision.because.iter().find(|(is, _)| *is == name).map_or(0, |(_, of)| *of);
+            let (step, piece) = (number("step_blocks"), number("piece_blocks"));
+            let what = What::On { reverse: decision.to == "reverse", step, piece };
+            acts.push(Act::Say { pid, file, what });
+        }
+        self.earned.readers += 1;
+        if self.observe {
+            // It was told; what it would have earned nobody knows.
+            self.suspects.insert((pid, file), Suspect { deaf: u32::MAX, ..Suspect::default() });
+            return;
+        }
+        acts.push(Act::Follow { file, on: true });
+        let (before, back_off) = (suspect.pace, suspect.back_off);
+        let now = Pace { last: before.last, ..Pace::default() };
+        let reader = Reader { before, now, end: 0, helped: 0, judged: false, back_off };
+        self.readers.insert((pid, file), reader);
+    }
+
+    /// Whether readers have become faster.
+    fn judge(&mut self, acts: &mut Vec<Act>) {
+        let mut slow = Vec::new();
+        for (&(pid, file), reader) in &mut self.readers {
+            if reader.judged || reader.now.places < PLACES {
+                continue;
+            }
+            reader.judged = true;
+            let percent = reader.before.percent(&reader.now);
+            let what = if percent < FASTER { What::Slow { percent } } else { What::Faster { percent } };
+            acts.push(Act::Say { pid, file, what });
+            if percent < FASTER {
+                slow.push((pid, file, reader.back_off));
+            }
+        }
+        for (pid, file, back_off) in slow {
+            self.earned.slow += 1;
+            self.end_one(pid, file, acts);
+            let deaf = DEAF.checked_shl(back_off).unwrap_or(DEAF_MAX).min(DEAF_MAX);
+            let suspect = Suspect { deaf, back_off: back_off + 1, ..Suspect::default() };
+            self.suspects.insert((pid, file), suspect);
+        }
+    }
+
+    /// Who was silent, or is not helped any more, is over.
+    pub(crate) fn tick(&mut self, now: u64, volumes: impl FnOnce() -> Volumes, acts: &mut Vec<Act>) {
+        let over = |reader: &Reader| {
+            now.saturating_sub(reader.now.last) > SILENT || reader.now.places > reader.helped + UNHELPED
+        };
+        self.end_those(over, acts);
+        self.suspects.retain(|_, suspect| {
+            now.saturating_sub(suspect.pace.last) < 10 * SILENT || suspect.deaf > 0 && suspect.deaf < u32::MAX
+        });
+        if self.readers.is_empty() && self.ahead.is_worn() && !self.ahead.is_at_work(now) {
+            // A new engine knows the file systems of today, and no file that is no more.
+            if let Ok(ahead) = engine(&volumes(), self.observe) {
+                let wished = std::mem::replace(&mut self.ahead, ahead).wished();
+                self.past.pages += wished.pages;
+                self.past.used += wished.used;
+            }
+        }
+    }
+
+    /// The end of all.
+    pub(crate) fn end(&mut self, acts: &mut Vec<Act>) {
+        self.end_those(|_| true, acts);
+    }
+
+    fn end_those(&mut self, which: impl Fn(&Reader) -> bool, acts: &mut Vec<Act>) {
+        let over: Vec<_> =
+            self.readers.iter().filter(|(_, reader)| which(reader)).map(|(&of, _)| of).collect();
+        for (pid, file) in over {
+            let Some(reader) = self.readers.get(&(pid, file)) else { continue };
+            if reader.now.places > 0 {
+                let (places, percent) = (reader.now.places, reader.before.percent(&reader.now));
+                let earned = reader.now.earned(&reader.before);
+                acts.push(Act::Say { pid, file, what: What::Over { places, percent, earned } });
+            }
+            self.end_one(pid, file, acts);
+        }
+    }
+
+    fn end_one(&mut self, pid: u32, file: FileId, acts: &mut Vec<Act>) {
+        if let Some(reader) = self.readers.remove(&(pid, file)) {
+            self.earned.nanos += reader.now.earned(&reader.before);
+            acts.push(Act::Follow { file, on: false });
+            if !self.readers.keys().any(|(_, other)| *other == file) {
+                self.ahead.forget(file);
+            }
+        }
+    }
+
+    /// The reads of a file cannot be seen: its readers are read ahead of no more.
+    pub(crate) fn not_followed(&mut self, file: FileId) {
+        self.readers.retain(|(_, of), _| *of != file);
+        self.ahead.forget(file);
+    }
+
+    /// Somebody waits for what comes next.
+    pub(crate) fn is_urgent(&self, now: u64) -> bool {
+        self.ahead.is_at_work(now) || now.saturating_sub(self.shown) < PAUSE / 4
+    }
+
+    /// What was earned so far, readers that go on included.
+    pub(crate) fn earned(&self) -> Earned {
+        let going = self.readers.values().map(|reader| reader.now.earned(&reader.before)).sum::<u64>();
+        let wished = self.ahead.wished();
+        Earned {
+            nanos: self.earned.nanos + going,
+            pages: self.past.pages + wished.pages,
+            used: self.past.used + wished.used,
+            ..self.earned
+        }
+    }
+}
+
+fn engine(volumes: &Volumes, observe: bool) -> Result<Ahead, AheadError> {
+    let scheme = SchemeSpec::parse(PATTERNS).expect("a scheme of the registry");
+    let mut ahead = Ahead::new(scheme, volumes)?;
+    ahead.only_say = observe;
+    Ok(ahead)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: FileId = FileId { major: 7, minor: 0, inode: 12 };
+
+    #[test]
+    fn what_is_earned_is_the_time_of_its_places_before_less_what_they_take_now() {
+        let mut before = Pace::default();
+        (1..=5).for_each(|k| before.place(k * 1_000_000));
+        let mut now = Pace { last: 5_000_000, ..Pace::default() };
+        (1..=100).for_each(|k| now.place(5_000_000 + k * 100_000));
+        assert_eq!(before.percent(&now), 1_000, "ten times as fast");
+        assert_eq!(now.earned(&before), 90_000_000);
+        now.place(now.last + PAUSE);
+        assert_eq!((now.places, now.earned(&before)), (100, 90_000_000), "sleep is not slowness");
+    }
+
+    #[test]
+    fn a_reader_that_becomes_no_faster_is_let_alone_and_longer_each_time() {
+        let mut patterns = Patterns::new(&Volumes::default(), false).expect("a scheme of a page cache");
+        let mut acts = Vec::new();
+        for turn in 0..2_u32 {
+            patterns.suspects.entry((1, FILE)).or_default().pace = Pace { last: 1, places: 4, spent: 4_000 };
+            patterns.begin(1, FILE, &[], &mut acts);
+            (1..=PLACES).for_each(|k| patterns.read(k * 1_000, 1, FILE, k, k + 1));
+            patterns.judge(&mut acts);
+            let suspect = &patterns.suspects[&(1, FILE)];
+            assert_eq!((suspect.deaf, suspect.back_off), (DEAF << turn, turn + 1));
+        }
+        let follows: Vec<_> = acts.iter().filter(|act| matches!(act, Act::Follow { .. })).collect();
+        assert_eq!(follows.len(), 4, "followed twice, and each time no longer: {acts:?}");
+        assert!(acts.iter().any(|act| matches!(act, Act::Say { what: What::Slow { percent: 100 }, .. })));
+        // For as many misses it is not even shown to the scheme.
+        patterns.missed(9, 1, FILE, 5, 1);
+        assert_eq!(patterns.suspects[&(1, FILE)].deaf, DEAF * 2 - 1);
+        assert_eq!(patterns.earned().slow, 2);
+    }
+
+    #[test]
+    fn a_reader_of_one_place_in_each_of_many_files_is_never_shown_to_the_scheme() {
+        let mut patterns = Patterns::new(&Volumes::default(), false).expect("a scheme of a page cache");
+        for inode in 0..10_000 {
+            patterns.missed(inode, 1, FileId { inode, ..FILE }, 0, 4);
+        }
+        assert!(patterns.suspects.len() <= SUSPECTS_MAX && patterns.shown == 0);
+    }
+}

@@ -1,0 +1,198 @@
+"""What the benchmarks on emulated devices share: the device, cold runs, readers, options, tables.
+
+An image in memory with ext4 is shown by forerun-rig with the timing of a model, a loop device with direct I/O lies over it, and every
+run begins cold: the file system is mounted anew, nothing else of the machine is dropped. Everything is taken away at the end. The
+scripts scripts/bench-watch.py, bench-watch-all.py, bench-watch-first.py and bench-advise.py say what is measured on it.
+"""
+import argparse
+import contextlib
+import json
+import os
+import pathlib
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+# What is timed must not wait for other programs of the machine.
+FIRST = ["chrt", "-f", "40"] if shutil.which("chrt") else []
+
+# Readers in Python: path, and what else they say.
+STRIDE = ("import os,sys\nf=os.open(sys.argv[1],os.O_RDONLY)\n"
+          "for at in range(0,os.fstat(f).st_size,262144): os.pread(f,16384,at)\n")
+READ = ("import sys\nf=open(sys.argv[1],'rb',buffering=0)\nb=bytearray(65536)\n"
+        "while f.readinto(b): pass\n")
+REVERSE = ("import os,sys\nf=os.open(sys.argv[1],os.O_RDONLY)\n"
+           "for at in range(os.fstat(f).st_size//8-16384,-1,-16384): os.pread(f,16384,at)\n")
+EIGHT = ("import os,sys\nfs=[os.open(sys.argv[1],os.O_RDONLY) for _ in range(8)]\nn=os.fstat(fs[0]).st_size//8\n"
+         "for at in range(0,n,65536):\n for i,f in enumerate(fs): os.pread(f,65536,i*n+at)\n")
+RANDOM = ("import mmap,os,random,sys\nf=os.open(sys.argv[1],os.O_RDONLY)\nm=mmap.mmap(f,0,prot=mmap.PROT_READ)\nrandom.seed(1)\n"
+          "for _ in range(int(sys.argv[2])): m[random.randrange(len(m)//4096)*4096]\n")
+NEIGHBOUR = ("import os,random,sys,time\nf=os.open(sys.argv[1],os.O_RDONLY)\nn=os.fstat(f).st_size//4096\nos.posix_fadvise(f,0,0,os.POSIX_FADV_RANDOM)\n"
+             "random.seed(5)\nt=[]\nend=time.monotonic()+float(sys.argv[2])\n"
+             "while time.monotonic()<end:\n b=time.monotonic(); os.pread(f,4096,random.randrange(n)*4096); t.append(time.monotonic()-b)\n"
+             "t.sort(); print(t[len(t)//2]*1e6, t[len(t)*19//20]*1e6, len(t))\n")
+
+
+def run(*words, **more):
+    return subprocess.run(words, check=True, capture_output=True, text=True, **more).stdout
+
+
+def fill(path, mib, seed=9):
+    """A file of chance, the same on every machine."""
+    chance = random.Random(seed)
+    with open(path, "wb") as out:
+        out.writelines(chance.randbytes(1 << 20) for _ in range(mib))
+
+
+def make_tree(at, files, unpacked=False):
+    """Text files in folders, the same on every machine; `unpacked`: one folder after the other, as tar and git leave them."""
+    chance = random.Random(7)
+    words = [bytes(chance.choices(b"abcdefghijklmnopqrstuvwxyz", k=chance.randint(2, 9))) for _ in range(5000)]
+    for number in sorted(range(files), key=lambda number: (number % 37, number % 11)) if unpacked else range(files):
+        folder = at / f"d{number % 37:02}" / f"e{number % 11:02}"
+        folder.mkdir(parents=True, exist_ok=True)
+        size = int(min(chance.lognormvariate(8.9, 1.3), 1 << 20))
+        text = b" ".join(chance.choices(words, k=max(1, size // 7)))
+        (folder / f"f{number:05}.txt").write_bytes(text.replace(b" q", b"\nq"))
+
+
+def make_repository(at, files):
+    """The same as a repository."""
+    make_tree(at, files)
+    git = ["git", "-C", str(at), "-c", "user.email=a@b", "-c", "user.name=a", "-c", "gc.auto=0"]
+    for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "all"]):
+        run(*git, *words)
+
+
+@contextlib.contextmanager
+def mounted(image, mount):
+    """The image as it is, for files to be put on it."""
+    run("mount", "-o", "loop,noatime", str(image), str(mount))
+    try:
+        yield mount
+    finally:
+        run("umount", str(mount))
+
+
+def format_image(image, mib):
+    with open(image, "wb") as out:
+        out.truncate(mib << 20)
+    run("mkfs.ext4", "-q", "-F", str(image))
+
+
+@contextlib.contextmanager
+def work_folder(name):
+    """A folder in memory with places for a rig; nothing of it is left."""
+    shm = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    work = pathlib.Path(tempfile.mkdtemp(prefix=f"{name}.", dir=shm))
+    try:
+        for folder in ("rig", "mount", "state"):
+            (work / folder).mkdir()
+        yield work
+    finally:
+        subprocess.run(["umount", str(work / "mount")], stderr=subprocess.DEVNULL, check=False)
+        shutil.rmtree(work, ignore_errors=True)
+
+
+class Rig:
+    """The image under a model, mounted."""
+
+    def __init__(self, model, image, work, binary):
+        self.model, self.work = model, work
+        self.at, self.mount = work / "rig", work / "mount"
+        self.loop = None
+        # The timer must not wait for the work it times.
+        first = ["chrt", "-f", "50"] if shutil.which("chrt") else []
+        self.server = subprocess.Popen(first + [str(binary), "--model", model, "--image", str(image), "--at", str(self.at)])
+        while not (self.at / "disk").exists():
+            if self.server.poll() is not None:
+                sys.exit(f"{pathlib.Path(sys.argv[0]).stem}: forerun-rig did not start")
+            time.sleep(0.02)
+        self.loop = run("losetup", "--direct-io=on", "--show", "-f", str(self.at / "disk")).strip()
+        queue = pathlib.Path("/sys/block") / pathlib.Path(self.loop).name / "queue"
+        # In this order: the first resets the second.
+        self.setting = queue / "read_ahead_kb"
+        self.before = self.setting.read_text()
+        for name, value in (("rotational", str(int(model == "hdd"))), ("read_ahead_kb", "128")):
+            (queue / name).write_text(value)
+            assert (queue / name).read_text().strip() == value, f"{name} is not {value}"
+        run("mount", "-o", "noatime", self.loop, str(self.mount))
+
+    def cold(self):
+        run("umount", str(self.mount))
+        run("mount", "-o", "noatime", self.loop, str(self.mount))
+
+    def stats(self):
+        return json.loads((self.at / "stats").read_text())
+
+    def close(self):
+        if self.loop:
+            subprocess.run(["umount", str(self.mount)], check=False)
+            self.setting.write_text(self.before)
+            subprocess.run(["losetup", "-d", self.loop], check=False)
+        self.server.terminate()
+        self.server.wait()
+
+
+def on_rigs(models, work, said, each, loads=None):
+    """What `each` yields of the image under each model in turn, said on stderr as it comes."""
+    rows = []
+    for model in models:
+        rig = Rig(model, work / "image", work, said.bin / "forerun-rig")
+        try:
+            for row in each(rig):
+                print(table([row]).split("\n")[1], file=sys.stderr, flush=True)
+                rows.append(row)
+        finally:
+            rig.close()
+        if loads is not None:
+            loads.append(os.getloadavg()[0])
+    return rows
+
+
+class Daemon:
+    """`forerun watch --only` on the rig's file system."""
+
+    def __init__(self, forerun, mount, state, first=()):
+        words = [*first, str(forerun), "watch", "--only", str(mount), "--state", str(state), "--json", "--quiet"]
+        self.process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+        ready = self.process.stdout.readline()
+        assert json.loads(ready)["event"] == "ready", ready
+
+    def end(self):
+        """Its lines, the last of them the sums."""
+        self.process.send_signal(signal.SIGTERM)
+        lines = [json.loads(line) for line in self.process.stdout]
+        assert self.process.wait() == 0
+        return lines
+
+
+def table(rows, left=("model", "work", "program", "advice")):
+    names = list(rows[0])
+    widths = {name: max(len(name), *(len(row[name]) for row in rows)) for name in names}
+    pad = lambda name, text: text.ljust(widths[name]) if name in left else text.rjust(widths[name])
+    line = lambda row: "  ".join(pad(name, row[name]) for name in names).rstrip()
+    return "\n".join([line({name: name for name in names})] + [line(row) for row in rows])
+
+
+def head(loads, more):
+    """The line above a table: the machine, what else it did, and how was measured."""
+    kernel = os.uname().release.split("-")[0]
+    return f"Linux {kernel}, {os.cpu_count()} CPUs, load {' '.join(f'{load:.1f}' for load in loads)}; {more}\n"
+
+
+def options(description, **usual):
+    """Options that every benchmark on the rig has, and those given by name with their default (and help)."""
+    if os.geteuid() != 0 and not {"-h", "--help"} & set(sys.argv):
+        sys.exit(f"{pathlib.Path(sys.argv[0]).stem}: run as root: it mounts file systems and traces")
+    parser = argparse.ArgumentParser(description=description)
+    for name, value in usual.items():
+        value, words = value if isinstance(value, tuple) else (value, None)
+        parser.add_argument(f"--{name}", type=type(value), default=value, help=words)
+    parser.add_argument("--bin", type=pathlib.Path, default=ROOT / "target/release", help="folder of forerun and forerun-rig")
+    return parser.parse_args()
