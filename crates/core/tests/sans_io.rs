@@ -140,13 +140,13 @@ fn a_reader_that_comes_while_a_prefetch_is_in_flight_joins_it_and_hurries_it() {
 fn what_a_host_knows_is_read_behind_demand_within_the_budget_and_told_to_nobody() {
     let policy = Scripted::default();
     let told = Arc::clone(&policy.told);
-    let mut rig = Rig::new(&LayerSpec { ahead_blocks_max: Some(6), ..layer(64, "single:16KiB") }, policy);
+    let mut rig = rig(&LayerSpec { ahead_blocks_max: Some(6), ..layer(64, "single:16KiB") }, policy);
     let extent = Extent::new(2, 9);
     let commands = starts(&rig.feed(Input::Ahead { context: Context(3), extent }));
     let seen: Vec<_> = commands.iter().map(|s| (s.extent, s.class, s.read_ahead)).collect();
     let ahead = |start, blocks| (Extent::new(start, blocks), Class::Prefetch, true);
     assert_eq!(seen, [ahead(2, 2), ahead(4, 4)], "by strips, as far as the budget goes");
-    assert_eq!(rig.engine.ahead_budget(Nanos(rig.now)), 0);
+    assert_eq!(rig.engine.ahead_budget(rig.now), 0);
     assert!(told.lock().expect("told").is_empty(), "nobody has asked for anything");
     commands.iter().for_each(|start| drop(rig.done(start.command)));
     assert_eq!((rig.state(5), rig.state(6 + 2)), (State::Prefetched, State::Empty));

@@ -314,7 +314,7 @@ impl Stride {
         let config = self.config;
         let Some(reader) = self.readers.peek_mut(access.context.0) else { return };
         let stream = &mut reader.streams[at];
-        let books = self.books.entry(access.context.process());
+        let books = self.books.entry(access.context.process(), Default::default);
         if stream.ahead >= steps {
             books.used += 1;
             self.used += u64::from(!books.off);
@@ -354,7 +354,7 @@ impl Stride {
 
     /// Whether the program goes on to be read ahead of.
     fn judge(&mut self, now: Nanos, access: &Access, off: bool) {
-        let books = self.books.entry(access.context.process());
+        let books = self.books.entry(access.context.process(), Default::default);
         if core::mem::replace(&mut books.off, off) != off {
             let numbers = because([("wished_pieces", books.wished), ("read_pieces", books.used)]);
             let of = Subject {
@@ -394,7 +394,7 @@ impl Policy for Stride {
             return;
         }
         let proof = self.config.proof;
-        let reader = self.readers.entry(access.context.0);
+        let reader = self.readers.entry(access.context.0, Default::default);
         reader.requests += 1;
         let before = reader.streams.iter().rposition(|s| s.equal >= proof && s.used + 1 == reader.requests);
         let left = before.map(|at| reader.streams[at]);

@@ -3,7 +3,9 @@
 //! Samples are shared by pointer. A visitor copies what it needs while it holds the board and formats afterwards, so the
 //! loop never waits for text to be made.
 
-use crate::figures::{ChangeFigures, Counters, ExportFigures, Figures, MemberFigures, OutcomeFigures, VERSION};
+use crate::figures::{
+    ChangeFigures, Counters, ExportFigures, Figures, MemberFigures, OutcomeFigures, VERSION,
+};
 use crate::health::Health;
 use crate::live::{MemberSums, READ_OUTCOMES, Sample};
 use forerun_core::policy::decisions::{Decision, Told};

@@ -43,7 +43,7 @@ impl Reach {
 
     /// A read of a process.
     pub(super) fn note(&mut self, process: u64, read: Extent) {
-        let end = core::mem::replace(self.ends.entry(process), read.end() + 1);
+        let end = core::mem::replace(self.ends.entry(process, u64::default), read.end() + 1);
         if end == read.start.0 + 1 {
             self.going_on += 1;
             return;
