@@ -7,25 +7,19 @@
 //!
 //! Rows stand in the order of asking, so a row waits here for its answer. It waits no longer than [`PATIENCE`], nor behind
 //! more than [`ROWS_MAX`] others; then it is written without. Only whole lines go to the file, every second: a server that is
-//! killed leaves a trace that ends a second early. Lines that begin with `#` say what the members are, and the last of them that the
-//! server ended in order; a trace without it was cut short. What a full disk took of a line is taken away again.
+//! killed leaves a trace that ends a second early ([`forerun_trace::journal`]: it says what the members are, and whether it was cut short).
 
+use forerun_core::access::Op;
 use forerun_core::units::Nanos;
+use forerun_trace::Journal;
 use std::collections::{BTreeMap, VecDeque};
-use std::fmt::Write as _;
-use std::fs::File;
-use std::io::{self, Write as _};
+use std::io;
 use std::path::Path;
 
 /// Rows that wait for an answer: more than all clients may have in flight on a busy day, 300 KiB.
 const ROWS_MAX: usize = 4096;
 /// How long a row waits. A client that left is never answered.
 const PATIENCE: Nanos = Nanos::from_secs(10);
-/// The line below the heading, and the last one of a server that ended in order: what readers of traces look for.
-const OPEN: &str = "# recording: whole if the last line is `# end`";
-const END: &str = "# end";
-/// Text that is written at once, bytes.
-const TEXT_BYTES: usize = 64 << 10;
 
 /// A request, as the trace has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,14 +48,10 @@ struct Row {
 
 /// A trace that is being written.
 pub(crate) struct Record {
-    out: File,
+    journal: Journal,
     rows: VecDeque<Row>,
-    text: String,
     /// Name and size of each export, and whether its size was written.
     exports: Vec<(String, u64, bool)>,
-    /// Bytes of the file that are whole lines.
-    whole: u64,
-    problem: Option<io::Error>,
 }
 
 impl Record {
@@ -72,15 +62,8 @@ impl Record {
         exports: impl Iterator<Item = (String, u64)>,
         about: &BTreeMap<String, String>,
     ) -> io::Result<Self> {
-        let exports = exports.map(|(name, size)| (quote(&name), size, false)).collect();
-        let mut text = format!("t,dev,off,bytes,op,pid,file,took,size\n{OPEN}\n");
-        for (key, value) in about {
-            let _ = writeln!(text, "# {key}: {}", value.replace(['\n', '\r'], " "));
-        }
-        let out = File::create(path)?;
-        let mut record = Self { out, rows: VecDeque::new(), text, exports, whole: 0, problem: None };
-        record.send();
-        record.problem.take().map_or(Ok(record), Err)
+        let exports = exports.map(|(name, size)| (name, size, false)).collect();
+        Ok(Self { journal: Journal::create(path, about)?, rows: VecDeque::new(), exports })
     }
 
     /// A client asks.
@@ -109,21 +92,18 @@ impl Record {
         while self.rows.front().is_some_and(|row| now.since(row.at) > PATIENCE) {
             self.write_first();
         }
-        let before = self.problem.is_some();
-        self.send();
-        let problem = self.problem.as_ref().filter(|_| !before)?;
+        let before = self.journal.problem().is_some();
+        self.journal.send();
+        let problem = self.journal.problem().filter(|_| !before)?;
         Some(format!("--record: {problem}: the trace ends here; serving goes on"))
     }
 
     /// The last rows; says the first problem there was.
-    pub(crate) fn finish(&mut self) -> io::Result<()> {
+    pub(crate) fn finish(mut self) -> io::Result<()> {
         while !self.rows.is_empty() {
             self.write_first();
         }
-        self.text.push_str(END);
-        self.text.push('\n');
-        self.send();
-        self.problem.take().map_or(Ok(()), Err)
+        self.journal.finish()
     }
 
     fn write_first(&mut self) {
@@ -132,64 +112,16 @@ impl Record {
             Some((name, size, said)) => (name.as_str(), (!std::mem::replace(said, true)).then_some(*size)),
             None => ("", None),
         };
-        let Request { offset, bytes, client, .. } = request;
-        let op = if request.write { 'W' } else { 'R' };
-        // Writing to a string cannot fail.
-        let _ = write!(self.text, "{},{name},{offset},{bytes},{op},{client},,", Seconds(at));
-        if let Some(took) = took {
-            let _ = write!(self.text, "{}", Seconds(took));
-        }
-        self.text.push(',');
-        if let Some(size) = size {
-            let _ = write!(self.text, "{size}");
-        }
-        self.text.push('\n');
-        if self.text.len() >= TEXT_BYTES {
-            self.send();
-        }
+        let record = forerun_trace::record::Record {
+            time: Some(at),
+            took,
+            offset: request.offset,
+            bytes: request.bytes.into(),
+            op: if request.write { Op::Write } else { Op::Read },
+            ..forerun_trace::record::Record::BLANK
+        };
+        self.journal.note(&record, [name, &request.client.to_string(), ""], size);
     }
-
-    /// Whole lines only. A trace that cannot be written is no reason to stop serving.
-    fn send(&mut self) {
-        if self.problem.is_none() {
-            match self.out.write_all(self.text.as_bytes()) {
-                Ok(()) => self.whole += self.text.len() as u64,
-                Err(problem) => {
-                    self.problem = Some(problem);
-                    self.keep_whole_lines();
-                }
-            }
-        }
-        self.text.clear();
-    }
-
-    /// As much as the disk took of the last text, up to its last whole line.
-    fn keep_whole_lines(&mut self) {
-        let taken = self.out.metadata().map_or(self.whole, |about| about.len()).saturating_sub(self.whole);
-        let taken = usize::try_from(taken).unwrap_or(usize::MAX).min(self.text.len());
-        let lines =
-            self.text.as_bytes()[..taken].iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1);
-        self.whole += lines as u64;
-        // Where even this fails, who reads it passes over the torn line.
-        drop(self.out.set_len(self.whole));
-    }
-}
-
-/// A time with all its nanoseconds.
-struct Seconds(Nanos);
-
-impl std::fmt::Display for Seconds {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}.{:09}", self.0.0 / 1_000_000_000, self.0.0 % 1_000_000_000)
-    }
-}
-
-/// A name as a field of the trace (RFC 4180); line ends become blanks.
-fn quote(name: &str) -> String {
-    if !name.contains([',', '"', '\n', '\r']) && name.trim() == name {
-        return name.to_owned();
-    }
-    format!("\"{}\"", name.replace(['\n', '\r'], " ").replace('"', "\"\""))
 }
 
 #[cfg(test)]
@@ -267,8 +199,13 @@ mod tests {
 
     #[test]
     fn a_trace_that_cannot_be_written_is_said_once_and_at_the_end() {
-        let (_folder, _path, mut record) = record(&[""]);
-        record.out = File::open("/dev/null").expect("there");
+        use rustix::fs::{CWD, FileType, Mode, mknodat};
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("pipe");
+        mknodat(CWD, &path, FileType::Fifo, Mode::RWXU, 0).expect("a pipe");
+        let reader = std::fs::File::options().read(true).write(true).open(&path).expect("opened");
+        let mut record = Record::create(&path, std::iter::empty(), &BTreeMap::new()).expect("somebody reads");
+        drop(reader);
         record.asked(Nanos(1), read(1, 1, 0));
         record.answered(Nanos(2), 1, 1);
         assert!(record.tick(Nanos(3)).is_some_and(|said| said.contains("serving goes on")));

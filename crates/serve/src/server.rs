@@ -376,7 +376,7 @@ impl Server {
             served.volume.finish_learning().map_err(system("--learn"))?;
         }
         self.pass_on_notes(self.now(), messages);
-        self.record.as_mut().map_or(Ok(()), Record::finish).map_err(system("--record"))?;
+        self.record.take().map_or(Ok(()), Record::finish).map_err(system("--record"))?;
         Ok(self.metrics)
     }
 
