@@ -10,14 +10,12 @@ use super::{Kind, Reports};
 use forerun_disk::preset::{Preset, PresetSpec};
 use forerun_sim::input::Input;
 use forerun_sim::report::RunReport;
+use forerun_sim::student;
 use serde::Serialize;
 use std::collections::BTreeSet;
 
-/// Most seeds of a study: two-sided 95% points of Student's distribution are here for as many.
-pub const SEEDS_MAX: u64 = 10;
-
-/// Student's t at 95%, two-sided, by degrees of freedom from 1 on (any table of it; Gosset, Biometrika 1908).
-const STUDENT: [f64; 9] = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262];
+/// Most seeds of a study: for as many there are intervals.
+pub const SEEDS_MAX: u64 = student::VALUES_MAX as u64;
 
 /// A row over its seeds.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -34,25 +32,13 @@ pub struct Spread {
     pub unclear: bool,
 }
 
-/// Mean and interval of the mean; a single value is its own interval.
-fn interval(values: &[f64]) -> (f64, (f64, f64)) {
-    let count = values.len().max(1) as f64;
-    let mean = values.iter().sum::<f64>() / count;
-    let Some(student) = values.len().checked_sub(2).and_then(|at| STUDENT.get(at)) else {
-        return (mean, (mean, mean));
-    };
-    let squares: f64 = values.iter().map(|value| (value - mean) * (value - mean)).sum();
-    let half = student * libm::sqrt(squares / (count - 1.0) / count);
-    (mean, (mean - half, mean + half))
-}
-
 /// What the same claim came to under each seed, put together; none where no seed changes it.
 pub(super) fn spread(claim: &Claim, verdicts: &[Verdict]) -> Option<(Spread, Option<bool>)> {
     let values: Vec<f64> = verdicts.iter().filter_map(|verdict| verdict.ours).collect();
-    if values.len() < 2 || values.len() != verdicts.len() {
+    if values.len() != verdicts.len() {
         return None;
     }
-    let (mean, interval) = interval(&values);
+    let (mean, interval) = student::interval(&values)?;
     let alone: Option<Vec<bool>> = verdicts.iter().map(|verdict| verdict.holds).collect();
     // Where a claim is a rule about its number, it is asked all over the interval; any other one, under each seed.
     let asked = [interval.0, mean, interval.1].map(|ours| claim.rules(ours));
@@ -104,7 +90,7 @@ impl Rounds {
 
 #[cfg(test)]
 mod tests {
-    use super::{interval, spread};
+    use super::spread;
     use crate::Kind;
     use crate::claim::{Claim, SPEED, Test, Verdict};
 
@@ -118,15 +104,6 @@ mod tests {
     fn verdicts(values: &[f64], least: f64) -> Vec<Verdict> {
         let of = |ours: &f64| Verdict { ours: Some(*ours), holds: Some(*ours >= least), said: String::new() };
         values.iter().map(of).collect()
-    }
-
-    #[test]
-    fn an_interval_is_students() {
-        let (mean, (low, high)) = interval(&[1.0, 2.0, 3.0, 4.0, 5.0]);
-        // sd = 1.5811, over the root of 5 is 0.70711, times 2.776.
-        assert!((mean - 3.0).abs() < 1e-12 && (low - 1.0371).abs() < 1e-3 && (high - 4.9629).abs() < 1e-3);
-        assert_eq!(interval(&[7.0]), (7.0, (7.0, 7.0)));
-        assert_eq!(interval(&[2.0, 2.0]), (2.0, (2.0, 2.0)));
     }
 
     #[test]

@@ -15,4 +15,5 @@ pub mod report;
 pub mod run;
 pub mod said;
 pub mod spec;
+pub mod student;
 pub mod workload;

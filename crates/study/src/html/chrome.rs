@@ -17,15 +17,26 @@ pub(super) fn header(title: &str) -> String {
     )
 }
 
-/// Which program wrote the page; times that a simulation made are said to be virtual.
-pub(super) fn footer(simulated: bool) -> String {
-    let times = if simulated {
-        " Times are virtual: the same spec gives the same numbers on every machine."
-    } else {
-        " Times are those of the recording."
+/// Whose times are on a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Times {
+    /// A simulation's.
+    Virtual,
+    /// Those of a trace.
+    Recorded,
+    /// Those of a machine that was watched.
+    Measured,
+}
+
+/// Which program wrote the page, and whose times are on it.
+pub(super) fn footer(times: Times) -> String {
+    let times = match times {
+        Times::Virtual => "Times are virtual: the same spec gives the same numbers on every machine.",
+        Times::Recorded => "Times are those of the recording.",
+        Times::Measured => "Times were measured: another run gives others.",
     };
     format!(
-        "<footer><p>Written by Forerun {}.{times} Sizes are in powers of 1024.</p></footer>\n<div id=\"tip\" role=\"status\" hidden></div>",
+        "<footer><p>Written by Forerun {}. {times} Sizes are in powers of 1024.</p></footer>\n<div id=\"tip\" role=\"status\" hidden></div>",
         env!("CARGO_PKG_VERSION")
     )
 }

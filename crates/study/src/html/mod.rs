@@ -13,6 +13,8 @@ mod patterns;
 mod reproduction;
 mod sections;
 
+pub use chrome::Times;
+
 use crate::words;
 use forerun_papers::{Reproduction, Study};
 use forerun_sim::report::{Comparison, RunReport};
@@ -35,17 +37,17 @@ pub fn comparison(comparison: &Comparison, remarks: &[String]) -> String {
         body.push_str(&sections::input(group, number, groups.len() > 1));
     }
     body.push_str(&sections::how_to_read());
-    page(&title(&comparison.runs), &body, true)
+    page(&title(&comparison.runs), &body, Times::Virtual)
 }
 
 /// The page of a reproduction.
 pub fn reproduction(study: &Study, result: &Reproduction) -> String {
-    page(study.title, &reproduction::body(study, result), true)
+    page(study.title, &reproduction::body(study, result), Times::Virtual)
 }
 
 /// The page of a trace's patterns; `by` says what its rows are.
 pub fn patterns(name: &str, by: Option<GroupBy>, found: &Patterns) -> String {
-    page(&format!("Patterns of {name}"), &patterns::body(name, by, found), false)
+    page(&format!("Patterns of {name}"), &patterns::body(name, by, found), Times::Recorded)
 }
 
 fn title(runs: &[RunReport]) -> String {
@@ -57,8 +59,8 @@ fn title(runs: &[RunReport]) -> String {
     }
 }
 
-/// A whole document around `body`, which is HTML already; `simulated` says whose times are in it.
-pub fn page(title: &str, body: &str, simulated: bool) -> String {
+/// A whole document around `body`, which is HTML already; `times` says whose are in it.
+pub fn page(title: &str, body: &str, times: Times) -> String {
     let mut text = String::with_capacity(body.len() + BASE_STYLE.len() + STYLE.len() + SCRIPT.len() + 2048);
     // Writing to a string cannot fail.
     let _ = write!(
@@ -70,7 +72,7 @@ pub fn page(title: &str, body: &str, simulated: bool) -> String {
          <style>\n{BASE_STYLE}{STYLE}</style>\n</head>\n<body>\n{}\n<main>\n{body}</main>\n{}\n\
          <script>\n{SCRIPT}</script>\n</body>\n</html>\n",
         chrome::header(title),
-        chrome::footer(simulated),
+        chrome::footer(times),
         title = esc(title),
     );
     text
@@ -100,7 +102,7 @@ mod tests {
     fn what_comes_from_outside_cannot_become_markup() {
         assert_eq!(esc("<script>'\"&"), "&lt;script&gt;&#39;&quot;&amp;");
         assert!(
-            page("a</title><script>", "", true)
+            page("a</title><script>", "", Times::Virtual)
                 .contains("<title>a&lt;/title&gt;&lt;script&gt; – Forerun</title>")
         );
     }
@@ -128,7 +130,7 @@ mod tests {
 
     #[test]
     fn the_page_asks_for_nothing_from_outside() {
-        let text = page("x", "", true);
+        let text = page("x", "", Times::Virtual);
         for word in ["http://", "https://", "@import", "url(", "src="] {
             assert!(!text.contains(word), "{word}");
         }

@@ -10,7 +10,8 @@ use crate::error::CliError;
 use crate::outputs;
 use clap::Args;
 use forerun_serve::control::{ExportState, Request, Stats, ask};
-use forerun_study::html::{esc, page};
+use forerun_sim::student;
+use forerun_study::html::{Times, esc, page};
 use forerun_study::human::{self, float};
 use serde::Serialize;
 use std::fmt::Write as _;
@@ -20,9 +21,7 @@ use std::time::{Duration, Instant};
 
 /// Seconds of a pair of turns that are aimed at, and least and most pairs.
 const PAIR_SECONDS: f64 = 10.0;
-const PAIRS: (usize, usize) = (2, 10);
-/// Student's factor of a 95% interval by degrees of freedom, from 1 on.
-const STUDENT: [f64; 9] = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262];
+const PAIRS: (usize, usize) = (2, student::VALUES_MAX);
 /// Reads that a turn needs to say anything.
 const READS_LEAST: u64 = 10;
 /// How often it is looked whether somebody has had enough.
@@ -111,21 +110,17 @@ struct Outcome {
 fn judge(pairs: &[Pair]) -> (f64, (f64, f64), Verdict) {
     let difference = |pair: &Pair| Some(pair.tried.mean()? - pair.before.mean()?);
     let all: Vec<f64> = pairs.iter().filter_map(difference).collect();
-    let Some(student) = all.len().checked_sub(2).and_then(|at| STUDENT.get(at)) else {
+    let Some((mean, (low, high))) = student::interval(&all) else {
         return (0.0, (0.0, 0.0), Verdict::TooFewReads);
     };
-    let count = float(all.len() as u64);
-    let mean = all.iter().sum::<f64>() / count;
-    let squares: f64 = all.iter().map(|value| (value - mean) * (value - mean)).sum();
-    let half = student * (squares / (count - 1.0) / count).sqrt();
-    let verdict = if mean + half < 0.0 {
+    let verdict = if high < 0.0 {
         Verdict::Better
-    } else if mean - half > 0.0 {
+    } else if low > 0.0 {
         Verdict::Worse
     } else {
         Verdict::NoDifference
     };
-    (mean, (mean - half, mean + half), verdict)
+    (mean, (low, high), verdict)
 }
 
 /// One export of a server.
@@ -239,6 +234,9 @@ fn sentence(outcome: &Outcome) -> String {
         Verdict::Worse => {
             format!("Under {tried} a read waits {mean} (95%: {low} to {high}): {before} stays.")
         }
+        Verdict::NoDifference if *interval_ns == (0.0, 0.0) => {
+            format!("Under both, reads were answered at once: {before} stays.")
+        }
         Verdict::NoDifference => format!(
             "No difference is shown: under {tried} a read waits {mean}, 95% {low} to {high}. {before} stays; a longer trial may tell."
         ),
@@ -307,7 +305,7 @@ fn html(outcome: &Outcome) -> String {
         outcome.turn_s,
         bars(outcome)
     );
-    body.push_str("<table><thead><tr><th>pair</th><th>before</th><th>reads</th><th>tried</th><th>reads</th></tr></thead><tbody>\n");
+    body.push_str("<div class=\"card\"><table><thead><tr><th>pair</th><th>before</th><th>reads</th><th>tried</th><th>reads</th></tr></thead><tbody>\n");
     for (index, pair) in outcome.pairs.iter().enumerate() {
         let cells = [
             (index + 1).to_string(),
@@ -319,8 +317,8 @@ fn html(outcome: &Outcome) -> String {
         let cells: String = cells.iter().map(|cell| format!("<td>{cell}</td>")).collect();
         let _ = writeln!(body, "<tr>{cells}</tr>");
     }
-    body.push_str("</tbody></table>\n");
-    page(&title, &body, false)
+    body.push_str("</tbody></table></div>\n");
+    page(&title, &body, Times::Measured)
 }
 
 #[cfg(test)]
@@ -339,6 +337,9 @@ mod tests {
         assert_eq!(judged(&[(500, 1000), (520, 1100), (480, 900)]), Verdict::Worse);
         assert_eq!(judged(&[(1000, 500), (1000, 1600), (1000, 800)]), Verdict::NoDifference);
         assert_eq!(judged(&[(1000, 500)]), Verdict::TooFewReads, "one pair has no interval");
+        let at_once = pairs(&[(0, 0), (0, 0)]);
+        let (_, interval, verdict) = judge(&at_once);
+        assert_eq!((interval, verdict), ((0.0, 0.0), Verdict::NoDifference));
         let mut few = pairs(&[(1000, 500), (1000, 500)]);
         few[1].tried.reads = READS_LEAST - 1;
         assert_eq!(judge(&few).2, Verdict::TooFewReads);
