@@ -155,6 +155,7 @@ impl fmt::Display for Key {
                 arguments.iter().try_for_each(|word| write!(f, " {}", word.display()))?;
                 write!(f, " in {}", folder.display())
             }
+            Self::Named { kind, name } if name.is_empty() => write!(f, "{kind} (default)"),
             Self::Named { kind, name } => write!(f, "{kind} {name}"),
         }
     }

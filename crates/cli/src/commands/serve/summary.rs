@@ -107,9 +107,9 @@ impl Summary {
             .collect();
         let all = if lines.is_empty() { "" } else { "all: " };
         lines.push(format!(
-            "{all}{} in {}; {} and {} of members, {}",
-            self.all.line(seconds),
+            "{all}in {}: {}; {} and {} of members, {}",
             human::duration(float(self.elapsed_ns)),
+            self.all.line(seconds),
             counted(self.member_reads, "read"),
             counted(self.member_writes, "write"),
             counted(self.member_errors + self.errors, "error"),
@@ -196,8 +196,8 @@ mod tests {
     #[test]
     fn amounts_have_a_rate_and_a_time_and_the_shares_add_up() {
         let lines = summary(&[""]).lines();
-        let expected = "100 reads (100 MiB, 10.0 MiB/s): 25.0% from the cache, 50.0% read ahead, 0.0% late, 25.0% missed; prefetched \
-                        1.00 MiB, 50.0% used, 0.0% wasted in 10.0 s; 1 read and 0 writes of members, 0 errors";
+        let expected = "in 10.0 s: 100 reads (100 MiB, 10.0 MiB/s): 25.0% from the cache, 50.0% read ahead, 0.0% late, 25.0% missed; prefetched \
+                        1.00 MiB, 50.0% used, 0.0% wasted; 1 read and 0 writes of members, 0 errors";
         assert_eq!(lines, [expected]);
     }
 
@@ -206,6 +206,6 @@ mod tests {
         let lines = summary(&["a", ""]).lines();
         assert_eq!(lines.len(), 3);
         assert!(lines[0].starts_with("a: 0 reads") && lines[1].starts_with("(default): "), "{lines:?}");
-        assert!(lines[2].starts_with("all: 100 reads"), "{lines:?}");
+        assert!(lines[2].starts_with("all: in 10.0 s: 100 reads"), "{lines:?}");
     }
 }
