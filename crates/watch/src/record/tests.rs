@@ -217,9 +217,33 @@ fn dd(file: &std::path::Path) -> Vec<OsString> {
     ["dd", &input, "of=/dev/null", "bs=64K", "iflag=direct", "status=none"].map(OsString::from).to_vec()
 }
 
+/// Something to do for each processor: what interrupts an idle one is counted by the kernel and may not be handed over.
+struct Busy(Vec<std::process::Child>);
+
+impl Busy {
+    fn now() -> Self {
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        let spin = |processor: usize| {
+            let words = ["-c", &processor.to_string(), "sh", "-c", "while :; do :; done"];
+            Command::new("taskset").args(words).spawn().ok()
+        };
+        Self((0..processors).filter_map(spin).collect())
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        for child in &mut self.0 {
+            drop(child.kill());
+            drop(child.wait());
+        }
+    }
+}
+
 #[test]
 fn a_command_s_direct_reads_are_recorded_byte_for_byte_on_a_live_kernel() {
     let Some(file) = file_on_disk() else { return };
+    let _busy = Busy::now();
     // Through a shell, so that the reader is a child of a child.
     let mut argv = ["sh", "-c", "\"$@\"; exit 3", "sh"].map(OsString::from).to_vec();
     argv.extend(dd(file.path()));
