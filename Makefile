@@ -20,7 +20,7 @@ FIRST ?= 0
 # Kills of `make crash-binary`, of each kind of member: 50 take less than two minutes, a soak is 1000.
 CYCLES ?= 50
 
-.PHONY: help deps build demo test lint fmt docs tidy test-arrays deny fuzz miri bench-sim record-demo-trace record-traces docs-figures docs-check reproduce install clean soak-serve soak-crash crash-binary crash-table bench-serve bench-policies bench-streams bench-watch bench-device bench-advise bench-manifest compare-kernel figure-live matrix matrix-quick matrix-cells
+.PHONY: help deps build demo test lint fmt docs tidy test-arrays deny fuzz miri bench-sim record-demo-trace record-traces docs-figures docs-check reproduce install clean soak-serve soak-crash crash-binary crash-table bench-serve bench-flood bench-policies bench-streams bench-watch bench-device bench-advise bench-manifest compare-kernel figure-live matrix matrix-quick matrix-cells
 
 help: ## List the entry points
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-20s %s\n", $$1, $$2}'
@@ -81,6 +81,11 @@ crash-table: deps ## The counts of docs/reliability.md: points judged, and point
 bench-serve: build ## The server beside nbdkit and qemu-nbd, and an emulated array beside the simulator's prediction
 	@scripts/install-deps.sh clients
 	@scripts/bench-serve.sh
+
+bench-flood: deps ## Whether a cached read waits 10 ms or less beside a flood of writes that overlap (a quiet machine)
+	FORERUN_FLOOD_MS=10 cargo test --locked --workspace --test serve \
+	    --config 'profile.dev.package.forerun-serve.opt-level=3' --config 'profile.dev.package.forerun-core.opt-level=3' \
+	    -- --nocapture writes_that_overlap_do_not_hold_up_a_cached_read
 
 bench-sim: deps ## Speed of the simulator and of cache-only runs, beside libCacheSim
 	@scripts/bench-sim.sh

@@ -50,7 +50,7 @@ step "planted bugs: the engine's model test must find each of them"
 cargo test --locked --quiet --workspace --features forerun-core/planted-bugs --test planted_bugs
 
 step "crash points: the server's volume and sessions over simulated members, and bugs planted in them"
-FORERUN_CRASH_POINTS=4000000 cargo test --locked --quiet --workspace --features forerun-serve/crash --test crash_points \
+FORERUN_CRASH_POINTS=2000000 cargo test --locked --quiet --workspace --features forerun-serve/crash --test crash_points \
     --config 'profile.dev.package.forerun-serve.opt-level=3' --config 'profile.dev.package.forerun-core.opt-level=3'
 
 step "figures of the docs in virtual time, those that take seconds"

@@ -188,8 +188,8 @@ fn ten_thousand_idle_sockets_do_not_keep_a_client_out() {
     drop(idle);
 }
 
-/// The longest that a cached read of another client took while 60 clients had 128 writes of 512 bytes each under way, many of them of
-/// the same bytes.
+/// How long cached reads of another client took while 60 clients had 128 writes of 512 bytes each under way, many of them of the same
+/// bytes.
 #[test]
 fn writes_that_overlap_do_not_hold_up_a_cached_read() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -205,18 +205,27 @@ fn writes_that_overlap_do_not_hold_up_a_cached_read() {
             writer.send(Command::Write, 0, offset, 512, &[number as u8; 512]);
         }
     }
-    let mut longest = Duration::ZERO;
     let answers = std::thread::spawn(move || {
         for writer in &mut writers {
             (0..128).for_each(|_| assert_eq!(writer.receive().error, 0));
         }
     });
-    while !answers.is_finished() {
+    let mut waits = Vec::new();
+    loop {
         let begin = Instant::now();
         assert_eq!(reader.read(512 << 10, 4096).data.len(), 4096);
-        longest = longest.max(begin.elapsed());
+        waits.push(begin.elapsed());
+        if answers.is_finished() {
+            break;
+        }
     }
     answers.join().expect("all are answered");
-    // On a quiet machine it is below 10 ms; others may be at work beside a test.
-    assert!(longest < Duration::from_secs(1), "{longest:?}");
+    waits.sort_unstable();
+    let (median, longest) = (waits[waits.len() / 2], waits[waits.len() - 1]);
+    println!("{} cached reads beside the writes: median {median:?}, longest {longest:?}", waits.len());
+    // The freeze that this keeps away was one wait of 6.7 s. Other tests run beside this one and may hold up a thread for a second;
+    // `make bench-flood` has the machine to itself and holds 10 ms.
+    let bound = std::env::var("FORERUN_FLOOD_MS").map_or(4_000, |text| text.parse().expect("milliseconds"));
+    assert!(longest < Duration::from_millis(bound), "{longest:?}");
+    assert!(median < Duration::from_millis(bound / 20), "{median:?}");
 }
