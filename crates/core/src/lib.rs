@@ -15,6 +15,7 @@ mod hand;
 
 pub mod access;
 pub mod array;
+pub mod assemble;
 pub mod bounded;
 pub mod cache;
 pub mod cost;

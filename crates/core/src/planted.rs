@@ -14,6 +14,10 @@ pub enum Bug {
     SkipParity = 3,
     /// A destaged block is clean when its write leaves, whether it ends well or not.
     CleanEarly = 4,
+    /// Writes of parts of one block do not wait for each other.
+    OverlapsIgnored = 5,
+    /// A write that waits for another begins when that one begins.
+    NextBeginsEarly = 6,
 }
 
 #[cfg(feature = "planted-bugs")]

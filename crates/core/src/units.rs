@@ -135,6 +135,11 @@ impl Extent {
     pub const fn bytes(self) -> u64 {
         self.blocks * BLOCK_BYTES
     }
+    /// Itself cut from its start on into parts of at most `blocks_max` blocks.
+    pub fn parts(self, blocks_max: u64) -> impl Iterator<Item = Self> {
+        let starts = (self.start.0..self.end()).step_by(blocks_max as usize);
+        starts.map(move |start| Self::new(start, blocks_max.min(self.end() - start)))
+    }
     /// Its blocks, in order.
     pub fn iter(self) -> impl Iterator<Item = Block> {
         (self.start.0..self.end()).map(Block)

@@ -78,6 +78,8 @@ mod choice {
         core::plant(match bug {
             Some(Bug::ReleasePinned) => Some(Core::ReleasePinned),
             Some(Bug::KeepStale) => Some(Core::KeepStale),
+            Some(Bug::OverlapsIgnored) => Some(Core::OverlapsIgnored),
+            Some(Bug::NextBeginsEarly) => Some(Core::NextBeginsEarly),
             _ => None,
         });
         PLANTED.store(bug.map_or(0, |bug| bug as u8 + 1), Ordering::SeqCst);

@@ -21,7 +21,6 @@ mod ahead;
 mod bad;
 mod blank;
 mod change;
-mod claims;
 mod health;
 mod learn;
 mod map;

@@ -21,6 +21,7 @@ use crate::said::FileSizes;
 use crate::spec::RunSpec;
 use crate::workload::{Request, Source};
 use forerun_core::access::{Access, Context, Op};
+use forerun_core::assemble::{Assembler, ByteRange, Outline, PART_BLOCKS};
 use forerun_core::engine::Engine;
 use forerun_core::policy::Policy;
 use forerun_core::registry::Layer;
@@ -34,8 +35,6 @@ pub(crate) use build::{Layers, STAGING_STRIPES, TRANSIT_BLOCKS, explain, host_la
 
 /// Id of the flush at the end: no request has it.
 const FLUSH_ID: u64 = u64::MAX;
-/// Most blocks of one access; longer requests go down in parts at once. 1 MiB, as a block layer cuts them.
-pub(crate) const ACCESS_BLOCKS: u64 = 256;
 /// How often progress is told, in requests.
 const PROGRESS_EVERY: u64 = 4096;
 
@@ -46,7 +45,7 @@ struct Issued {
     at: Nanos,
     parts: u64,
     request: Request,
-    /// Edge blocks of a partial-block write are being read.
+    /// Edges of a write are being read. A block lies in one place, so each is one access.
     reading_edges: bool,
     misses: u64,
     lates: u64,
@@ -75,6 +74,8 @@ struct Run<'a> {
     timed_next: usize,
     issued: Vec<Issued>,
     free: Vec<u64>,
+    /// Writes that are not with the storage yet: they read edges, or wait for those before them.
+    assembler: Assembler,
     /// Scratch.
     parts: Vec<Access>,
     outstanding: u64,
@@ -175,6 +176,7 @@ impl<'a> Run<'a> {
             timed_next: 0,
             issued: Vec::new(),
             free: Vec::new(),
+            assembler: Assembler::default(),
             parts: Vec::new(),
             outstanding: 0,
             depth: 1,
@@ -283,50 +285,47 @@ impl<'a> Run<'a> {
             }
             process.active += 1;
         }
-        let extent = Extent::covering(request.offset, request.bytes);
+        let bytes = ByteRange::new(request.offset, request.bytes);
         match request.op {
             Op::Read => {
                 self.meter.bytes_read += request.bytes;
-                self.send(now, id, extent, Op::Read, extent);
+                self.send(now, id, bytes.blocks(), Op::Read);
             }
             Op::Write => {
                 self.meter.bytes_written += request.bytes;
-                self.write(now, id, request, extent);
+                self.assembler.add(id as usize, Outline::new(bytes, request.appends));
+                self.begin_writes(now);
             }
         }
     }
 
-    /// A write whose ends cover blocks only in part reads those blocks first; behind the end of a file there is nothing to read.
-    fn write(&mut self, now: Nanos, id: u64, request: Request, extent: Extent) {
-        let head = !request.offset.is_multiple_of(BLOCK_BYTES);
-        let tail = !request.appends && !(request.offset + request.bytes).is_multiple_of(BLOCK_BYTES);
-        let last = Extent::new(extent.end() - 1, 1);
-        let first = Extent { start: extent.start, blocks: 1 };
-        let nobody = Extent::default();
-        if !head && !tail {
-            self.send(now, id, extent, Op::Write, extent);
-            return;
-        }
-        self.issued[id as usize].reading_edges = true;
-        // A block lies in one place, so each edge is one access.
-        self.issued[id as usize].parts = u64::from(head) + u64::from(tail && (!head || last != first));
-        if head {
-            self.part(now, id, first, Op::Read, nobody);
-        }
-        if tail && (!head || last != first) {
-            self.part(now, id, last, Op::Read, nobody);
+    /// Lets the writes go that wait for no other: those that cover a block only in part read it first.
+    fn begin_writes(&mut self, now: Nanos) {
+        while let Some(number) = self.assembler.begin() {
+            let (id, outline) = (number as u64, self.assembler.outline(number));
+            if outline.edges().next().is_none() {
+                self.hand_over(now, id);
+                continue;
+            }
+            self.issued[number].reading_edges = true;
+            for edge in outline.edges() {
+                self.read_edge(now, id, edge.extent());
+            }
         }
     }
 
-    /// Sends an extent down in parts of at most [`ACCESS_BLOCKS`].
-    fn send(&mut self, now: Nanos, id: u64, extent: Extent, op: Op, demand: Extent) {
+    /// A write goes to the storage, all of it at once.
+    fn hand_over(&mut self, now: Nanos, id: u64) {
+        let extent = self.assembler.next(id as usize, u64::MAX);
+        self.assembler.handed(id as usize, extent);
+        self.send(now, id, extent, Op::Write);
+    }
+
+    /// Sends an extent down in parts.
+    fn send(&mut self, now: Nanos, id: u64, extent: Extent, op: Op) {
         let mut parts = std::mem::take(&mut self.parts);
-        let mut at = extent.start.0;
-        while at < extent.end() {
-            let part = Extent::new(at, ACCESS_BLOCKS.min(extent.end() - at));
-            at = part.end();
-            let access = self.access(id, part, op, demand.intersect(part));
-            self.cut(access, &mut parts);
+        for part in extent.parts(PART_BLOCKS) {
+            self.cut(self.access(id, part, op, part), &mut parts);
         }
         self.issued[id as usize].parts = parts.len() as u64;
         for access in parts.drain(..) {
@@ -335,9 +334,9 @@ impl<'a> Run<'a> {
         self.parts = parts;
     }
 
-    fn part(&mut self, now: Nanos, id: u64, extent: Extent, op: Op, demand: Extent) {
+    fn read_edge(&mut self, now: Nanos, id: u64, extent: Extent) {
         let mut parts = Vec::with_capacity(1);
-        self.cut(self.access(id, extent, op, demand), &mut parts);
+        self.cut(self.access(id, extent, Op::Read, Extent::default()), &mut parts);
         for access in parts {
             self.ask(now, id, access);
         }
@@ -370,14 +369,16 @@ impl<'a> Run<'a> {
     /// A part of a request is answered; the last one lets the program go on.
     fn answered(&mut self, now: Nanos, id: u64) {
         let issued = &mut self.issued[id as usize];
-        issued.parts -= 1;
-        if issued.parts > 0 {
+        if issued.reading_edges {
+            if self.assembler.edge_here(id as usize) {
+                issued.reading_edges = false;
+                self.hand_over(now, id);
+                self.begin_writes(now);
+            }
             return;
         }
-        if issued.reading_edges {
-            issued.reading_edges = false;
-            let extent = Extent::covering(issued.request.offset, issued.request.bytes);
-            self.send(now, id, extent, Op::Write, extent);
+        issued.parts -= 1;
+        if issued.parts > 0 {
             return;
         }
         let done = *issued;
@@ -455,4 +456,35 @@ fn served(stack: &Stack) -> (u64, u64) {
     let top = stack.host.as_ref().unwrap_or(&stack.array);
     let all = &top.stats().all;
     (all.misses, all.late_hits)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::said::Said;
+    use forerun_trace::record::{Record, Trace};
+
+    #[test]
+    fn writes_of_parts_of_one_block_read_it_one_after_the_other() {
+        let write = |offset| Record {
+            time: Some(Nanos::ZERO),
+            op: Op::Write,
+            offset: 5 * BLOCK_BYTES + offset,
+            bytes: 100,
+            ..Record::BLANK
+        };
+        let records = [0, 1_000, 2_000].map(write).to_vec();
+        let trace = Trace { names: vec![String::new()], records, format: "test".into(), ..Trace::default() };
+        let input = Input::of_trace("one block", "", trace);
+        let spec = RunSpec { mode: Said::of("open"), ..RunSpec::default() };
+        let hardware = hardware(&spec).expect("a device");
+        let layers = Layers::new(&hardware, &spec);
+        let mut run = prepare(&input, &spec, &hardware, layers, &|_| {}).expect("fits");
+        run.go();
+        let all = run.stack.top().stats().all;
+        // Who comes while the first one reads the block would join that read, and bring back what the first one replaces.
+        assert_eq!((all.misses, all.late_hits, all.cache_hits), (1, 0, 2));
+        assert_eq!(run.meter.requests, 3);
+        assert!(run.assembler.is_idle());
+    }
 }

@@ -7,6 +7,7 @@
 //! its engine by [`hand`].
 #![allow(dead_code, reason = "each test binary uses its part of the support")]
 
+pub(crate) mod assembly;
 pub(crate) mod hand;
 pub(crate) mod host;
 pub(crate) mod model;

@@ -25,7 +25,7 @@ use crate::spec::Change;
 use crate::ticket::Tag;
 use crate::volume::{Answer, NewWrite, Volume};
 use forerun_core::access::Context;
-use forerun_core::units::{Extent, Nanos};
+use forerun_core::units::Nanos;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
@@ -483,7 +483,7 @@ impl World {
                 self.volume.map(tag(ticket), &request);
             }
             Ask::Hint(request) => {
-                let blocks = Extent::covering(request.offset, u64::from(request.length));
+                let blocks = request.range().blocks();
                 self.volume.hint(context, blocks);
                 self.ended(at, request, false)?;
             }

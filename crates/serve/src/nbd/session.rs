@@ -33,6 +33,7 @@ use super::handshake::{Export, Handshake, OPTION_BYTES_MAX, Step, Terms, Tls, gr
 use super::wire::{self, Command, Errno, Limits, Parsed, REQUEST_BYTES, Request, Run, export, parse_request};
 use crate::planted::{self, Bug};
 use asked::{Asked, Part, Table};
+use forerun_core::assemble::ByteRange;
 use forerun_core::units::{BLOCK_BYTES, Extent};
 pub use outbox::Blocks;
 use outbox::Outbox;
@@ -503,23 +504,22 @@ impl<A> Session<A> {
     fn issue(&mut self, credit: &mut Credit) -> Option<Ask> {
         let at = self.waiting?;
         let asked = self.asked.get(at);
-        let length = u64::from(asked.request.length);
+        let range = asked.request.range();
         if asked.parts.len() == PARTS_MAX {
             return None;
         }
-        let rest = Extent::covering(asked.request.offset + asked.issued, length - asked.issued);
+        let rest = ByteRange::new(range.offset + asked.issued, range.bytes - asked.issued).blocks();
         let granted = credit.take(&mut self.held, rest.blocks.min(PART_BLOCKS));
         if granted == 0 {
             // It has more in flight, or waits for what this client holds.
             return None;
         }
         let extent = Extent { start: rest.start, blocks: granted };
-        let end = (extent.end() * BLOCK_BYTES).min(asked.request.offset + length);
-        asked.issued = end - asked.request.offset;
+        asked.issued = range.within(extent).end() - asked.request.offset;
         let number = asked.next_part;
         asked.next_part += 1;
         asked.parts.push_back(Part { number, extent, answer: None });
-        if asked.issued == length {
+        if asked.issued == range.bytes {
             self.waiting = None;
         }
         Some(Ask::Part(Ticket { request: at, part: number }, extent))
@@ -591,10 +591,9 @@ impl<A> Session<A> {
     /// A part goes out, behind the head that it needs.
     fn send(&mut self, terms: Terms, at: u16, extent: Extent, answer: A) {
         let asked = self.asked.get(at);
-        let Request { offset, length, cookie, .. } = asked.request;
-        let begin = (extent.start.0 * BLOCK_BYTES).max(offset);
-        let end = (extent.end() * BLOCK_BYTES).min(offset + u64::from(length));
-        let bytes = (end - begin) as usize;
+        let Request { length, cookie, .. } = asked.request;
+        let ByteRange { offset: begin, bytes } = asked.request.range().within(extent);
+        let bytes = bytes as usize;
         let last = asked.is_issued() && asked.parts.is_empty();
         let one_piece = asked.is_one_piece(terms);
         let begun = std::mem::replace(&mut asked.head_sent, one_piece);

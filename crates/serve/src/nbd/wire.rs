@@ -5,6 +5,8 @@
 //! answers is runs of bytes, each with what is known of it. Source: proto.md,
 //! "Transmission phase", "Structured reply chunk message".
 
+use forerun_core::assemble::ByteRange;
+
 /// Magic of a request.
 pub const REQUEST_MAGIC: u32 = 0x2560_9513;
 /// Magic of a simple reply.
@@ -139,6 +141,14 @@ pub struct Request {
     pub offset: u64,
     /// Bytes.
     pub length: u32,
+}
+
+impl Request {
+    /// The bytes that it is about. They have been judged to lie within the export.
+    #[must_use]
+    pub const fn range(&self) -> ByteRange {
+        ByteRange::new(self.offset, self.length as u64)
+    }
 }
 
 /// What a head says at first sight.
@@ -400,6 +410,42 @@ mod tests {
                 expected,
                 "{command:?} {offset} {length}"
             );
+        }
+    }
+
+    /// What is taken lies in the export and in blocks of it, by arithmetic that cannot wrap: every offset and length of exports of a
+    /// few bytes, and all that lie within three of a boundary in larger ones.
+    #[test]
+    fn every_extent_that_is_taken_lies_within_the_export() {
+        let near = |boundaries: &[u64]| -> Vec<u64> {
+            let three = |&at: &u64| at.saturating_sub(3)..=at.saturating_add(3);
+            boundaries.iter().flat_map(three).collect()
+        };
+        let few: Vec<u64> = (0..14).collect();
+        let small = (1..12).map(|size| (size, few.clone(), few.clone()));
+        let sizes = [4096, 10_000, 1 << 30, u64::MAX - 4096];
+        let large = sizes.into_iter().map(|size| {
+            let offsets = near(&[0, 4096, size / 2 / 4096 * 4096, size, u64::MAX - 3]);
+            (size, offsets, near(&[0, 4096, u64::from(ADVERTISED_BYTES_MAX), u64::from(u32::MAX) - 3]))
+        });
+        let commands = [Command::Read, Command::Write, Command::Cache, Command::Trim, Command::WriteZeroes];
+        for (size, offsets, lengths) in small.chain(large) {
+            let limits = Limits { size, ..LIMITS };
+            for (&offset, &length) in offsets.iter().flat_map(|at| lengths.iter().map(move |len| (at, len))) {
+                let end = u128::from(offset) + u128::from(length);
+                let inside = length > 0 && end <= u128::from(size);
+                for command in commands {
+                    let is_data = matches!(command, Command::Read | Command::Write);
+                    let fits = !is_data || length <= u64::from(ADVERTISED_BYTES_MAX);
+                    let request = request(command, offset, length as u32);
+                    assert_eq!(request.check(&limits).is_ok(), inside && fits, "{request:?} of {size}");
+                }
+                if inside {
+                    let blocks = request(Command::Read, offset, length as u32).range().blocks();
+                    let (first, last) = (u128::from(offset) / 4096, (end - 1) / 4096);
+                    assert_eq!((u128::from(blocks.start.0), u128::from(blocks.end())), (first, last + 1));
+                }
+            }
         }
     }
 

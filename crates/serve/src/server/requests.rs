@@ -135,7 +135,7 @@ impl Server {
     /// A client says what it will read: the first blocks of it are read ahead, if reading ahead has room for them.
     fn hint(&mut self, at: usize, request: &Request) {
         let (volume, context) = self.volume_of(at);
-        let extent = Extent::covering(request.offset, u64::from(request.length));
+        let extent = request.range().blocks();
         let room = (volume.spec.cache_blocks / 8).min(HINT_BLOCKS_MAX);
         let flying = volume.hints_in_flight();
         if flying + extent.blocks.min(room) <= room {

@@ -2,18 +2,16 @@
 
 use crate::planted::{self, Bug};
 use crate::raw::BLOCK;
+use std::ops::Range;
 
 /// Blocks of zeroes that are under way at once: what is filled in one go holds up nobody for a millisecond.
 pub(super) const FLYING_MAX: u64 = 1024;
 
-/// What to keep of a block, of which the bytes from `head` to `tail` (or its end) become zero.
-pub(super) fn kept(old: &[u8], head: usize, tail: Option<usize>) -> Box<[u8]> {
-    let mut block = vec![0; BLOCK].into_boxed_slice();
-    block[..head].copy_from_slice(&old[..head]);
-    if let Some(tail) = tail {
-        let tail = if planted::is(Bug::ZeroesTakeTheRest) { BLOCK } else { tail };
-        block[tail..].copy_from_slice(&old[tail..]);
-    }
+/// What to keep of a block, of which the bytes `own` become zero.
+pub(super) fn kept(old: &[u8], own: Range<usize>) -> Box<[u8]> {
+    let mut block = old.to_vec().into_boxed_slice();
+    let rest = planted::is(Bug::ZeroesTakeTheRest);
+    block[own.start..if rest { BLOCK } else { own.end }].fill(0);
     block
 }
 
@@ -38,7 +36,7 @@ mod tests {
     #[test]
     fn what_zeroes_do_not_cover_is_kept() {
         let old = vec![7; BLOCK];
-        let edge = kept(&old, 100, Some(200));
+        let edge = kept(&old, 100..200);
         assert!(edge[..100].iter().all(|&byte| byte == 7) && edge[100..200].iter().all(|&byte| byte == 0));
         assert!(edge[200..].iter().all(|&byte| byte == 7));
         let both = [Some(edge.clone()), None];

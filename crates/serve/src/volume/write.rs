@@ -1,19 +1,17 @@
 //! Writes, from the client's bytes to the engine's slots.
 //!
-//! The bytes of a write lie in intake memory, block by block as they will lie in the volume. Where a write covers a block
-//! only in part, the block is read first and the rest of it copied in; until all of a write is in the engine's hands, no
-//! other write that touches one of its blocks is begun, or one of them would bring back what the other has replaced. Then
-//! the write goes to the engine in parts; each part's memory is named by `Fill`, its end by `Ready`. How much of the cache
-//! writes may hold at once is bounded, so they never crowd out the reads.
+//! The bytes of a write lie in intake memory, block by block as they will lie in the volume. Which blocks it covers only in part, what
+//! parts it goes to the engine in, and which write must wait for which, is the assembler's to say ([`forerun_core::assemble`]); here the
+//! edges are read and the rest of them copied in. Each part's memory is named by `Fill`, its end by `Ready`. How much of
+//! the cache writes may hold at once is bounded, so they never crowd out the reads.
 //!
 //! ```text
-//!   new --overlaps one that is not handed over--> blocked --> ...
+//!   new --overlaps one that is not handed over--> waits --> ...
 //!    |--partial blocks--> reading edges --> queued --room--> handed over --all parts ready--> (sync) --> answered
 //!    `--whole blocks------------------------^
 //! ```
 
 use super::blank;
-use super::claims::Claims;
 use super::table::Table;
 use super::{Event, Volume};
 use crate::backend::Zeroes;
@@ -22,12 +20,11 @@ use crate::planted::{self, Bug};
 use crate::raw::BLOCK;
 use crate::ticket::{Id, Tag};
 use forerun_core::access::{Access, Context};
+use forerun_core::assemble::{Assembler, ByteRange, Outline, PART_BLOCKS};
 use forerun_core::engine::Input;
-use forerun_core::units::{BLOCK_BYTES, Extent, Nanos};
+use forerun_core::units::{Extent, Nanos};
 use std::collections::VecDeque;
 
-/// Most blocks of a part: 1 MiB.
-const PART_BLOCKS: u64 = 256;
 /// One in so many blocks of the cache may be held by writes that are not on the members yet.
 const FLYING_ONE_IN: u64 = 4;
 
@@ -68,23 +65,16 @@ impl NewWrite {
 #[derive(Debug)]
 struct Write {
     new: NewWrite,
-    extent: Extent,
-    /// Bytes before the write in its first block, that must be read.
-    head: usize,
-    /// Bytes of the last block that the write covers (counted from the block's start) if the rest must be read.
-    tail: Option<usize>,
+    outline: Outline,
     /// What is left of the first and the last block, of a write of zeroes.
     kept: [Option<Box<[u8]>>; 2],
     /// When it came, or a part of its zeroes was on the members.
     since: Nanos,
     /// Its client has an error already.
     given_up: bool,
-    /// Writes before it that must be in the engine's hands first.
-    waits_for: usize,
-    /// Writes that wait for it, in order.
-    awaited_by: Vec<usize>,
-    edges_left: u32,
-    issued: u64,
+    /// All of it is in the engine's hands.
+    handed: bool,
+    /// Parts of it that are in the engine's hands and not on the members.
     parts_left: u32,
     error: Option<Errno>,
 }
@@ -101,8 +91,8 @@ struct Part {
 pub(super) struct Writes {
     writes: Table<Write>,
     parts: Table<Part>,
-    /// Of those that are not wholly in the engine's hands, the last of each run of blocks.
-    claims: Claims,
+    /// Those that are not wholly in the engine's hands.
+    assembler: Assembler,
     /// Ready to be handed over, waiting for room; in order.
     queued: VecDeque<usize>,
     flying_blocks: u64,
@@ -116,7 +106,7 @@ impl Writes {
         Self {
             writes: Table::default(),
             parts: Table::default(),
-            claims: Claims::default(),
+            assembler: Assembler::default(),
             queued: VecDeque::new(),
             flying_blocks: 0,
             zeroes_flying: 0,
@@ -141,7 +131,7 @@ impl Writes {
 
     /// What writes that are not answered touch of an extent.
     pub(super) fn touching(&mut self, extent: Extent) -> Vec<Extent> {
-        let parts = self.writes.iter_mut().map(|write| write.extent.intersect(extent));
+        let parts = self.writes.iter_mut().map(|write| write.outline.extent.intersect(extent));
         parts.filter(|part| !part.is_empty()).collect()
     }
 
@@ -150,7 +140,7 @@ impl Writes {
         if self.zeroes_flying == 0 {
             return None;
         }
-        let there = self.writes.iter_mut().filter(|write| !write.extent.intersect(extent).is_empty());
+        let there = self.writes.iter_mut().filter(|write| !write.outline.extent.intersect(extent).is_empty());
         let all = there.filter_map(|write| write.new.zeroes);
         all.reduce(|one, other| if one == other { one } else { Zeroes::Kept })
     }
@@ -159,7 +149,11 @@ impl Writes {
 impl Volume {
     /// Somebody replaces bytes. Answered by [`Event::Written`].
     pub(crate) fn write(&mut self, new: NewWrite) {
-        let extent = Extent::covering(new.offset, new.bytes);
+        let bytes = ByteRange::new(new.offset, new.bytes);
+        // What lies behind the end of the volume is nobody's: zeros.
+        let is_end = bytes.end() == self.source.size;
+        let outline = Outline::new(bytes, is_end);
+        let extent = outline.extent;
         let intake = if new.zeroes.is_some() { 0 } else { extent.blocks };
         self.learn_written(extent);
         if let Some(watch) = &mut self.watch {
@@ -171,75 +165,44 @@ impl Volume {
             self.give_intake(new.intake);
             return self.events.push_back(Event::Written { tag: new.tag, error: Some(Errno::Io) });
         }
-        let head = (new.offset % BLOCK_BYTES) as usize;
-        let end = new.offset + new.bytes;
-        let last = (end % BLOCK_BYTES) as usize;
-        // What lies behind the end of the volume is nobody's: zeros.
-        let behind = end == self.source.size && last > 0;
-        if let (true, Some(&block)) = (behind, new.intake.last()) {
-            self.arena.block_mut(block)[last..].fill(0);
+        if let (true, Some(&block)) = (is_end, new.intake.last()) {
+            let inside = (bytes.end() - (extent.end() - 1) * BLOCK as u64) as usize;
+            self.arena.block_mut(block)[inside..].fill(0);
         }
-        let tail = (last > 0 && !behind).then_some(last);
         let write = Write {
             new,
-            extent,
-            head,
-            tail,
+            outline,
             kept: [None, None],
             since: self.now,
             given_up: false,
-            waits_for: 0,
-            awaited_by: Vec::new(),
-            edges_left: 0,
-            issued: 0,
+            handed: false,
             parts_left: 0,
             error: None,
         };
         let at = self.writes.writes.put(write);
-        let mut before = self.writes.claims.take(extent, at);
-        if planted::is(Bug::OverlapsIgnored) {
-            before.clear();
-        }
         if planted::is(Bug::IntakeGivenBackEarly) {
             let intake = self.writes.get(at).new.intake.clone();
             self.give_intake(intake);
         }
-        self.writes.get(at).waits_for = before.len();
-        for &earlier in &before {
-            self.writes.get(earlier).awaited_by.push(at);
-        }
-        if before.is_empty() {
-            self.begin(at);
-        }
+        self.writes.assembler.add(at, outline);
+        self.begin();
         self.hand_over();
     }
 
-    fn begin(&mut self, at: usize) {
-        let write = self.writes.get(at);
-        let first = Extent { start: write.extent.start, blocks: 1 };
-        let last = Extent::new(write.extent.end() - 1, 1);
-        let context = write.new.context;
-        let one = first == last;
-        let (head, tail) = (write.head > 0, write.tail.is_some());
-        let read_head = head || (one && tail);
-        let read_tail = tail && !one;
-        write.edges_left = u32::from(read_head) + u32::from(read_tail);
-        if planted::is(Bug::EdgesUnread) {
-            write.edges_left = 0;
-        }
-        if planted::is(Bug::NextBeginsEarly) {
-            self.closed(at);
-        }
-        let write = self.writes.get(at);
-        if write.edges_left == 0 {
-            self.writes.queued.push_back(at);
-            return;
-        }
-        for (wanted, extent, tail) in [(read_head, first, false), (read_tail, last, true)] {
-            if wanted {
-                let mut access = Access::read(context, extent);
-                access.demand = Extent::default();
-                self.want(Id::Edge { write: at as u32, tail }, access);
+    /// Reads the edges of the writes that may begin.
+    fn begin(&mut self) {
+        while let Some(at) = self.writes.assembler.begin() {
+            let Write { outline, new: NewWrite { context, .. }, .. } = *self.writes.get(at);
+            if outline.edges().next().is_none() || planted::is(Bug::EdgesUnread) {
+                self.writes.queued.push_back(at);
+                continue;
+            }
+            for (edge, tail) in [(outline.first(), false), (outline.last(), true)] {
+                if let Some(edge) = edge {
+                    let mut access = Access::read(context, edge.extent());
+                    access.demand = Extent::default();
+                    self.want(Id::Edge { write: at as u32, tail }, access);
+                }
             }
         }
     }
@@ -251,33 +214,28 @@ impl Volume {
         } else {
             let slot = self.engine.slots(handle)[0].0;
             let write = self.writes.get(at);
-            let one = write.extent.blocks == 1;
-            let head = if is_tail { 0 } else { write.head };
-            let tail = if is_tail || one { write.tail } else { None };
+            let edge = if is_tail { write.outline.last() } else { write.outline.first() };
+            let own = edge.expect("only edges are read").own;
             let old = self.arena.block(slot).to_vec();
             if write.new.zeroes.is_some() {
-                write.kept[usize::from(is_tail)] = Some(blank::kept(&old, head, tail));
+                write.kept[usize::from(is_tail)] = Some(blank::kept(&old, own));
             } else {
                 let block = if is_tail { write.new.intake.last() } else { write.new.intake.first() };
                 let block = *block.expect("a write touches a block");
                 let target = self.arena.block_mut(block);
-                target[..head].copy_from_slice(&old[..head]);
-                if let Some(mut tail) = tail {
-                    if planted::is(Bug::TailOneSectorShort) {
-                        tail = (tail + 512).min(BLOCK);
-                    }
-                    target[tail..BLOCK].copy_from_slice(&old[tail..]);
-                }
+                let short = if planted::is(Bug::TailOneSectorShort) { 512 } else { 0 };
+                let end = (own.end + short).min(BLOCK);
+                target[..own.start].copy_from_slice(&old[..own.start]);
+                target[end..BLOCK].copy_from_slice(&old[end..]);
             }
         }
         self.inputs.push_back(Input::Release { handle });
-        let write = self.writes.get(at);
-        write.edges_left -= 1;
-        if write.edges_left > 0 {
+        if !self.writes.assembler.edge_here(at) {
             return;
         }
-        if write.error.is_some() {
-            self.closed(at);
+        if self.writes.get(at).error.is_some() {
+            self.writes.assembler.forget(at);
+            self.begin();
             self.finish(at);
         } else {
             self.writes.queued.push_back(at);
@@ -288,20 +246,17 @@ impl Volume {
     /// Gives queued writes to the engine while they may hold more of the cache.
     fn hand_over(&mut self) {
         while let Some((place, at)) = self.writes.next() {
-            let write = self.writes.get(at);
-            let left = write.extent.blocks - write.issued;
-            let first = write.extent.start.0 + write.issued;
-            let context = write.new.context;
-            let extent = Extent::new(first, left.min(PART_BLOCKS).min(self.writes.flying_max));
+            let blocks_max = PART_BLOCKS.min(self.writes.flying_max);
+            let extent = self.writes.assembler.next(at, blocks_max);
             if self.writes.flying_blocks + extent.blocks > self.writes.flying_max {
                 break;
             }
             self.writes.flying_blocks += extent.blocks;
+            let last = self.writes.assembler.handed(at, extent);
             let write = self.writes.get(at);
-            let zeroes = write.new.zeroes.is_some();
-            write.issued += extent.blocks;
+            let (zeroes, context) = (write.new.zeroes.is_some(), write.new.context);
+            write.handed = last;
             write.parts_left += 1;
-            let last = extent.blocks == left;
             if last || zeroes {
                 self.writes.queued.remove(place);
             }
@@ -320,7 +275,7 @@ impl Volume {
                 durable: false,
             });
             if last {
-                self.closed(at);
+                self.begin();
                 self.answer_early(at);
             }
         }
@@ -336,28 +291,14 @@ impl Volume {
         }
     }
 
-    /// All of a write is in the engine's hands: those that it blocked may begin.
-    fn closed(&mut self, at: usize) {
-        let write = self.writes.get(at);
-        let (extent, next) = (write.extent, std::mem::take(&mut write.awaited_by));
-        self.writes.claims.give_back(extent, at);
-        for next in next {
-            let write = self.writes.get(next);
-            write.waits_for -= 1;
-            if write.waits_for == 0 {
-                self.begin(next);
-            }
-        }
-    }
-
     /// The engine names the memory of a part: the bytes are copied there.
     pub(super) fn fill(&mut self, part: usize, handle: u32) {
         let part = *self.writes.parts.get(part);
         let write = self.writes.writes.get(part.write);
         let alike = planted::is(Bug::PartsAlike);
-        let first = if alike { 0 } else { (part.extent.start.0 - write.extent.start.0) as usize };
+        let first = if alike { 0 } else { (part.extent.start.0 - write.outline.extent.start.0) as usize };
         if write.new.zeroes.is_some() {
-            let last = (write.extent.blocks - 1) as usize;
+            let last = (write.outline.extent.blocks - 1) as usize;
             for (index, slot) in self.engine.slots(handle).iter().enumerate() {
                 let kept = blank::kept_of(&write.kept, first + index, last);
                 blank::fill(self.arena.block_mut(slot.0), kept);
@@ -372,7 +313,7 @@ impl Volume {
     /// A member has refused blocks of the volume for a reason that clients can be told: writes that have them say it.
     pub(super) fn refused_write(&mut self, extent: Extent, error: Errno) {
         for write in self.writes.writes.iter_mut() {
-            if !write.extent.intersect(extent).is_empty() && !planted::is(Bug::FailedWriteIsGood) {
+            if !write.outline.extent.intersect(extent).is_empty() && !planted::is(Bug::FailedWriteIsGood) {
                 write.error = Some(error);
             }
         }
@@ -402,7 +343,7 @@ impl Volume {
         write.parts_left -= 1;
         let error = error && !planted::is(Bug::FailedWriteIsGood);
         write.error = write.error.or(error.then_some(Errno::Io));
-        let whole = write.parts_left == 0 && write.issued == write.extent.blocks;
+        let whole = write.parts_left == 0 && write.handed;
         self.writes.zeroes_flying -= zeroes;
         if whole {
             self.finish(at);

@@ -19,7 +19,7 @@
 //! So are blocks of failed members, which may be computed from others.
 
 use crate::error::RunError;
-use crate::host::{self, ACCESS_BLOCKS, Hardware, STAGING_STRIPES, TRANSIT_BLOCKS};
+use crate::host::{self, Hardware, STAGING_STRIPES, TRANSIT_BLOCKS};
 use crate::input::{Input, Programs};
 use crate::layout::Placement;
 use crate::replay::Drive;
@@ -28,6 +28,7 @@ use crate::said::Said;
 use crate::spec::RunSpec;
 use crate::workload::Request;
 use forerun_core::access::Op;
+use forerun_core::assemble::PART_BLOCKS;
 use forerun_core::hash::NumberMap;
 use forerun_core::retention::Key;
 use forerun_core::retention::belady::min_loads;
@@ -225,7 +226,7 @@ impl Asked {
         // A long request goes down in parts that are answered side by side: the longest of them counts, and of a
         // file in pieces that may be one block.
         let whole = spec.host_cache_bytes > 0 || placement.is_identity();
-        let longest = if whole { ACCESS_BLOCKS } else { 1 };
+        let longest = if whole { PART_BLOCKS } else { 1 };
         let delay = |request: &Request| {
             let blocks = Extent::covering(request.offset, request.bytes).blocks.min(longest);
             cpu.delay(blocks * BLOCK_BYTES).0

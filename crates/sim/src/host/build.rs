@@ -8,6 +8,7 @@ use crate::layout::{Apart, Ground, LayoutError, LayoutSpec, Placement};
 use crate::replay::Fit;
 use crate::spec::{RunSpec, SPEC_VERSION};
 use forerun_core::array::{Array, ArraySpec, Level};
+use forerun_core::assemble::PART_BLOCKS;
 use forerun_core::cost::CostModel;
 use forerun_core::engine::{ACCESS_BLOCKS_MAX, Engine, Input, WriteMode};
 use forerun_core::registry::{BuiltLayer, Explained, Grounds, Layer, SchemeSpec};
@@ -215,8 +216,8 @@ fn scheduler(hardware: &Hardware, spec: &RunSpec) -> Option<HostPolicy> {
 
 /// The engine of a layer whose memory is given by `field` of a spec.
 fn engine(layer: LayerSpec, built: BuiltLayer, field: &'static str) -> Result<Engine, RunError> {
-    if layer.cache_blocks < 2 * super::ACCESS_BLOCKS {
-        let least = forerun_core::size::format_size(2 * super::ACCESS_BLOCKS * BLOCK_BYTES);
+    if layer.cache_blocks < 2 * PART_BLOCKS {
+        let least = forerun_core::size::format_size(2 * PART_BLOCKS * BLOCK_BYTES);
         let what = if layer.layer == Layer::Host { "a page cache" } else { "a cache" };
         return Err(wrong(field, format!("{what} holds at least {least}; give 0 for none")));
     }
