@@ -102,7 +102,7 @@ def once(rig, forerun, words, way, state):
     if beside:
         beside.wait()
     sums = daemon.end()[-1] if daemon else {}
-    # Who does not measure itself is measured from outside.
+    # A program that does not measure itself is measured from outside.
     own = [float(line.split()[1]) for line in told.stdout.splitlines() if line.startswith("seconds ")]
     return {"seconds": (own or [seconds])[0], "bytes": moved, "pages": sums.get("pattern_pages", 0) + sums.get("beside_marks", 0),
             "used": sums.get("pattern_pages_read", 0) + sums.get("beside_marks_hit", 0), "cpu": sums.get("cpu_ns", 0) / 1e9}
