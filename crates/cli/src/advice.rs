@@ -93,7 +93,7 @@ pub(crate) struct Effect {
 /// All effects, and the one thing to do.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Advice {
-    /// As it is first.
+    /// The state as it is comes first.
     pub(crate) effects: Vec<Effect>,
     /// Which of them is advised; none: leave it.
     pub(crate) pick: Option<usize>,

@@ -350,7 +350,7 @@ impl Cache {
         }
     }
     /// Empties those cells of line `id` that `goes` names: they are empty already, or here, clean and not in flight. Their
-    /// slots are free once nobody copies from them. `past` says what each shall remember, and `unproven` is told which
+    /// slots are free once nobody copies from them. `past` says what each is to remember, and `unproven` is told which
     /// of them (by their place in the line) a prefetch had loaded in vain. Returns (change of `cached`, of `unread`).
     pub(crate) fn clear(
         &mut self,

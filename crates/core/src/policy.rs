@@ -335,14 +335,14 @@ pub trait Policy: Any + Send {
     fn invests(&mut self) -> bool {
         self.inner().is_some_and(Policy::invests)
     }
-    /// Takes over what another of its kind has learned of who reads how, when it is chosen in place of that one. Nothing that
+    /// Takes over what another of its kind has learned of how readers read, when it is chosen in place of that one. Nothing that
     /// is cached is handed over so.
     fn inherit(&mut self, elder: &dyn Any) {
         if let Some(inner) = self.inner() {
             inner.inherit(elder);
         }
     }
-    /// Whether it listens to [`Event::Left`] at all. Asked once: who does not is not told of every block.
+    /// Whether it listens to [`Event::Left`] at all. Asked once: a policy that does not is not told of every block.
     fn hears_left(&mut self) -> bool {
         self.inner().is_none_or(Policy::hears_left)
     }

@@ -61,9 +61,9 @@ pub struct Stats {
     pub blocks_written: u64,
     /// Blocks whose prefetch was issued.
     pub prefetched: u64,
-    /// Of them, read before they left (late hits included).
+    /// Those of them that were read before they left (late hits included).
     pub used: u64,
-    /// Of them, left unread, were overwritten unread, or failed to arrive.
+    /// Those of them that left unread, were overwritten unread, or failed to arrive.
     pub wasted: u64,
     /// Blocks read from members for reads.
     pub member_blocks_read: u64,

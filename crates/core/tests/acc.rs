@@ -5,7 +5,7 @@ mod support;
 use forerun_core::access::{Access, Context};
 use forerun_core::cache::{Cache, LineId};
 use forerun_core::engine::{Engine, Input, WriteMode};
-use forerun_core::policy::asp::{Asp, AspConfig, Place};
+use forerun_core::policy::asp::{Asp, AspConfig, Tier};
 use forerun_core::scheme::Scheme;
 use forerun_core::units::{Block, Extent, Nanos};
 use proptest::prelude::*;
@@ -100,12 +100,12 @@ fn with_strips_off_a_miss_that_a_strip_would_have_saved_brings_them_back() {
 fn culling_leaves_what_was_read_and_a_hit_downstream_stays_downstream() {
     let mut engine = culled_to_the_bottom();
     let line = engine.cache().find(Block(5 * STRIP)).expect("downstream, not evicted");
-    assert_eq!(asp(&engine).tiers().place(line), Place::Down);
+    assert_eq!(asp(&engine).tiers().place(line), Tier::Down);
     assert_eq!((engine.cache().line(line).cached, engine.cache().line(line).unread), (2, 0));
     read(&mut engine, 5 * STRIP + 1);
-    assert_eq!(asp(&engine).tiers().place(line), Place::Down);
+    assert_eq!(asp(&engine).tiers().place(line), Tier::Down);
     read(&mut engine, 5 * STRIP + 3); // a miss brings it up
-    assert_eq!(asp(&engine).tiers().place(line), Place::Up);
+    assert_eq!(asp(&engine).tiers().place(line), Tier::Up);
 }
 
 #[test]
@@ -123,7 +123,7 @@ fn a_reborn_strip_keeps_what_was_read_in_its_past_life() {
     assert!(asp(&engine).is_ghost(ghost) && engine.cache().line(ghost).is_empty());
     read(&mut engine, 1); // born again: blocks 0 and 2 were read in the past life, 3 was not
     strips(&mut engine, &[40, 44, 48]); // pushed downstream and culled
-    assert_eq!(asp(&engine).tiers().place(ghost), Place::Down);
+    assert_eq!(asp(&engine).tiers().place(ghost), Tier::Down);
     let here: Vec<bool> = engine.cache().cells(ghost).map(|c| c.slot.is_some()).collect();
     assert_eq!(here, [true, true, true, false]);
 }
@@ -132,7 +132,7 @@ fn a_reborn_strip_keeps_what_was_read_in_its_past_life() {
 fn invariants(asp: &Asp, cache: &Cache, stripe_strips: u64) -> Result<(), String> {
     let tiers = asp.tiers();
     let (up, down): (Vec<LineId>, Vec<LineId>) =
-        (tiers.strips(Place::Up).collect(), tiers.strips(Place::Down).collect());
+        (tiers.strips(Tier::Up).collect(), tiers.strips(Tier::Down).collect());
     if (up.len() as u64, down.len() as u64) != (tiers.up_len(), tiers.down_len())
         || tiers.up_len() > asp.upstream_max()
     {
@@ -149,7 +149,7 @@ fn invariants(asp: &Asp, cache: &Cache, stripe_strips: u64) -> Result<(), String
     let (mut none, mut strip) = (0, 0);
     let mut alive = BTreeSet::new();
     for id in (0..cache.lines_made() as u32).map(LineId) {
-        let listed = tiers.place(id) != Place::Out;
+        let listed = tiers.place(id) != Tier::Out;
         if tiers.in_ub(id) != ub.contains(&id) || tiers.in_gb(id) != gb.contains(&id) {
             return Err(format!("segments of {id:?}"));
         }

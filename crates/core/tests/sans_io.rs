@@ -153,7 +153,7 @@ fn what_a_host_knows_is_read_behind_demand_within_the_budget_and_told_to_nobody(
     let beyond = Extent::new(rig.engine.array().capacity_blocks() - 1, 50);
     let last = starts(&rig.feed(Input::Ahead { context: Context(3), extent: beyond }));
     assert_eq!(last.iter().map(|s| s.extent.blocks).sum::<u64>(), 1, "nothing lies behind the end");
-    assert_eq!(answers(&rig.read(1, 4, 2)).len(), 1, "who comes then has it at once");
+    assert_eq!(answers(&rig.read(1, 4, 2)).len(), 1, "a reader that comes then has it at once");
 }
 
 #[test]

@@ -128,7 +128,7 @@ impl std::str::FromStr for DriveCache {
         let wrong = || {
             format!(
                 "{text:?} is no drive cache: write off, or SEGMENTSxSIZE, as in 16x512KiB (at most {SEGMENTS_MAX} segments, \
-                 whole sectors), and ,fill behind it if a miss shall fill its segment"
+                 whole sectors), and ,fill behind it if a miss is to fill its segment"
             )
         };
         if text == "off" {

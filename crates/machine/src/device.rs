@@ -43,7 +43,7 @@ pub struct Md {
     pub level: String,
     /// Members.
     pub disks: u64,
-    /// Of them, those that hold data of a stripe.
+    /// Those of them that hold data of a stripe.
     pub data_disks: u64,
     /// Bytes of a chunk; 0 where there is none.
     pub chunk_bytes: u64,

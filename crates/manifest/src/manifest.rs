@@ -204,7 +204,7 @@ pub struct History {
     pub without: u64,
     /// Pages that were read ahead; of a run that was not, those that it loaded itself.
     pub loaded: u64,
-    /// Of them, those that it used.
+    /// Those of them that it used.
     pub used: u64,
 }
 

@@ -1,7 +1,7 @@
 //! How a member command is executed: a task goes in, its completion comes out, the loop never waits.
 //!
 //! Two backends answer the same four calls. [`Threads`] is plain `preadv` and `pwritev` on a few threads and works on every
-//! kernel and file; the ring of [`crate::raw`] is io_uring. Both take tasks at once or at [`Backend::kick`], and both have a
+//! kernel and file; the ring of [`crate::raw`] is io_uring. Both take tasks at once or at [`Backend::launch`], and both have a
 //! file that is readable while completions wait, so the loop sleeps on one `epoll` for sockets and members alike.
 
 use crate::nbd::wire::Run;
@@ -150,7 +150,7 @@ pub(crate) trait Backend: Send {
     /// Takes a task at `now`.
     fn submit(&mut self, now: Nanos, task: Task);
     /// Everything submitted leaves now.
-    fn kick(&mut self);
+    fn launch(&mut self);
     /// Takes what has ended until `now`.
     fn reap(&mut self, now: Nanos, out: &mut Vec<Done>);
     /// The file said that something has ended: it may stop saying so.
@@ -295,7 +295,7 @@ impl Backend for Threads {
         lock(&self.shared.queue).tasks.push_back(task);
         self.shared.wake.notify_one();
     }
-    fn kick(&mut self) {}
+    fn launch(&mut self) {}
     fn woken(&mut self) {
         let mut count = [0; 8];
         // Nothing to read means that somebody was quicker, which is as good.

@@ -192,13 +192,13 @@ mod tests {
     use crate::nbd::handshake::{Export, export_flags, option_bytes};
     use crate::nbd::session::{Ask, World};
     use crate::nbd::wire::{Command, Request, request_bytes};
-    use crate::socket::Stream;
+    use crate::socket::Transport;
     use std::io::Write as _;
 
     #[test]
     fn a_byte_now_and_then_does_not_keep_memory_that_others_wait_for() {
         let (ours, mut theirs) = std::os::unix::net::UnixStream::pair().expect("a pair");
-        let mut connection = Connection::new(Socket::plain(Stream::Unix(ours)), 1, Tls::Off, Nanos::ZERO);
+        let mut connection = Connection::new(Socket::plain(Transport::Unix(ours)), 1, Tls::Off, Nanos::ZERO);
         let mut arena = Arena::new(0, 1024).expect("memory");
         let mut shared = Shared { credit: crate::nbd::credit::Credit::new(4096, 1), back: Vec::new() };
         let name = String::new();

@@ -1,6 +1,6 @@
 //! The control socket: what an operator asks of a running server, and how it is asked.
 //!
-//! A unix socket beside that of the clients, for its owner alone. Who connects sends one line of JSON and gets one line
+//! A unix socket beside that of the clients, for its owner alone. Whoever connects sends one line of JSON and gets one line
 //! back: `{"ok": …}` or `{"error": "…"}`. Everything is answered by the loop between two turns, so an answer is a state that
 //! was, and a change is made when it says so. Places and bytes are bounded, as for clients.
 //!
@@ -33,7 +33,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// What is asked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "lowercase", deny_unknown_fields)]
-pub enum Request {
+pub enum Order {
     /// The counters of all exports: [`Stats`].
     Stats,
     /// What is served: a list of [`ExportState`].
@@ -132,7 +132,7 @@ pub struct ExportStats {
     pub cache_blocks: u64,
     /// Blocks that it may use.
     pub cache_blocks_max: u64,
-    /// How long reads took, where there is a live page (`--http`) or somebody has asked for it ([`Request::Watch`]).
+    /// How long reads took, where there is a live page (`--http`) or somebody has asked for it ([`Order::Watch`]).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lag: Option<LagFigures>,
     /// And writes.
@@ -178,7 +178,7 @@ impl ExportStats {
 ///
 /// # Errors
 /// When nobody answers there, or the server refuses; its own words then.
-pub fn ask(path: &Path, request: &Request) -> Result<Value, ServeError> {
+pub fn ask(path: &Path, request: &Order) -> Result<Value, ServeError> {
     let failed = |source| ServeError::File {
         path: path.into(),
         source,
@@ -211,15 +211,12 @@ mod tests {
 
     #[test]
     fn requests_are_one_object_each_and_nothing_else_is_taken() {
-        let set: Request =
+        let set: Order =
             serde_json::from_str(r#"{"command":"set","key":"scheme","value":"none"}"#).expect("a request");
-        assert_eq!(set, Request::Set { export: None, key: "scheme".into(), value: "none".into() });
-        assert_eq!(
-            serde_json::from_str::<Request>(r#"{"command":"stop"}"#).expect("a request"),
-            Request::Stop
-        );
+        assert_eq!(set, Order::Set { export: None, key: "scheme".into(), value: "none".into() });
+        assert_eq!(serde_json::from_str::<Order>(r#"{"command":"stop"}"#).expect("a request"), Order::Stop);
         for wrong in [r#"{"command":"fly"}"#, "{}", "[]", r#"{"command":"drop","exprot":"a"}"#, "", "\0"] {
-            assert!(serde_json::from_str::<Request>(wrong).is_err(), "{wrong}");
+            assert!(serde_json::from_str::<Order>(wrong).is_err(), "{wrong}");
         }
     }
 }

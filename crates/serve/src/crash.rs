@@ -17,7 +17,7 @@
 //! - a read brings what was last acknowledged before it, or newer, and nothing that was not written there;
 //! - after a kill everything acknowledged is there; after a power cut everything that a FLUSH or FUA has covered;
 //! - what was lost does not come back;
-//! - an error has a cause in what the request needs; a bad block fails nobody but who wants it;
+//! - an error has a cause in what the request needs; a bad block fails nobody but those that want it;
 //! - every request is answered, whatever members do.
 //!
 //! A member that lies about syncs takes the second promise along, one that misplaces writes the first, for the blocks in question. Only with
@@ -60,7 +60,7 @@ pub struct Counts {
     pub kills: u64,
     /// Requests answered.
     pub answers: u64,
-    /// Of them with an error.
+    /// Those of them with an error.
     pub errors: u64,
 }
 

@@ -5,7 +5,7 @@
 
 use crate::member_tls;
 use crate::nbd::client::{ANSWER_BYTES_MAX, Address, Agreed, ClientError, Endpoint, Opening, Step};
-use crate::socket::{Socket, Stream};
+use crate::socket::{Socket, Transport};
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use std::io;
@@ -93,14 +93,14 @@ pub(crate) fn redial(target: &Target) -> Result<(Socket, Agreed), DialError> {
     }
 }
 
-fn connect(server: &Endpoint, deadline: Instant) -> io::Result<Stream> {
+fn connect(server: &Endpoint, deadline: Instant) -> io::Result<Transport> {
     match server {
-        Endpoint::Unix(path) => UnixStream::connect(path).map(Stream::Unix),
+        Endpoint::Unix(path) => UnixStream::connect(path).map(Transport::Unix),
         Endpoint::Tcp(host, port) => {
             let mut problem = io::Error::new(io::ErrorKind::NotFound, "the name of the host has no address");
             for address in (host.as_str(), *port).to_socket_addrs()? {
                 match TcpStream::connect_timeout(&address, left(deadline)?) {
-                    Ok(stream) => return Ok(Stream::Tcp(stream)),
+                    Ok(stream) => return Ok(Transport::Tcp(stream)),
                     Err(why) => problem = why,
                 }
             }

@@ -103,8 +103,8 @@ impl Backend for Emulated {
         self.inner.submit(now, task);
     }
 
-    fn kick(&mut self) {
-        self.inner.kick();
+    fn launch(&mut self) {
+        self.inner.launch();
     }
 
     fn reap(&mut self, now: Nanos, out: &mut Vec<Done>) {
@@ -185,7 +185,7 @@ mod tests {
         fn submit(&mut self, _now: Nanos, task: Task) {
             self.0.push(execute(task));
         }
-        fn kick(&mut self) {}
+        fn launch(&mut self) {}
         fn reap(&mut self, _now: Nanos, out: &mut Vec<Done>) {
             out.append(&mut self.0);
         }

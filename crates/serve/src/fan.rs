@@ -43,8 +43,8 @@ impl Backend for Fan {
         }
     }
 
-    fn kick(&mut self) {
-        self.all().for_each(|backend| backend.kick());
+    fn launch(&mut self) {
+        self.all().for_each(|backend| backend.launch());
     }
 
     fn reap(&mut self, now: Nanos, out: &mut Vec<Done>) {

@@ -18,7 +18,7 @@ pub const VERSION: u32 = 1;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Figures {
-    /// [`VERSION`] of who wrote it.
+    /// [`VERSION`] of the server that wrote it.
     pub version: u32,
     /// Version of the server's program.
     pub forerun: String,
@@ -61,7 +61,7 @@ pub struct Counters {
     pub bytes_written: u64,
     /// Blocks that clients read: the sum of the four outcomes.
     pub blocks_read: u64,
-    /// Of them, had been read since they were loaded.
+    /// Those of them that had been read since they were loaded.
     pub cache_hits: u64,
     /// Loaded by a prefetch, first use.
     pub prefetch_hits: u64,
@@ -73,9 +73,9 @@ pub struct Counters {
     pub hit_ratio: f64,
     /// Blocks whose prefetch was issued.
     pub prefetched_blocks: u64,
-    /// Of them, read before they left.
+    /// Those of them that were read before they left.
     pub used: u64,
-    /// Of them, left unread.
+    /// Those of them that left unread.
     pub wasted: u64,
 }
 
@@ -136,7 +136,7 @@ pub struct ExportFigures {
     /// What clients asked, and what prefetching came to.
     #[serde(flatten)]
     pub counters: Counters,
-    /// Of them, on their way, bytes.
+    /// Bytes of prefetches on their way.
     pub prefetch_in_flight_bytes: u64,
     /// Bytes read from members for reads.
     pub member_bytes_read: u64,

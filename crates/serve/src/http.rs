@@ -1,26 +1,26 @@
 //! `--http`: a live page, its figures as JSON, and the same for Prometheus.
 //!
 //! ```text
-//!   loop --- twice a second ---> board (a mutex, held for a copy of pointers) <--- one thread a visitor, few of them
+//!   loop --- twice a second ---> published (a mutex, held for a copy of pointers) <--- one thread a visitor, few of them
 //! ```
 //!
-//! Nothing that a visitor does reaches the loop: he is answered from the board, which the loop renews. There is nothing to
+//! Nothing that a visitor does reaches the loop: he is answered from what the loop has published. There is nothing to
 //! change here, only GET and HEAD. Visitors are taken as hostile. Each has a request of bounded length and a deadline over
-//! everything, there are few of them at once, and when one more comes who has been there longest is sent away (`visitors`). A page of another site must not read along by giving its own
+//! everything, there are few of them at once, and when one more comes the one who has been there longest is sent away (`visitors`). A page of another site must not read along by giving its own
 //! name our address (DNS rebinding), so a request must name us by an address or as `localhost`. Why this is not a
 //! framework stands in DECISIONS.md.
 
-mod board;
 mod metrics;
 mod process;
+mod published;
 mod request;
 mod samples;
 mod visitors;
 
-pub(crate) use board::{About, Board, MemberAbout, Whole};
+pub(crate) use published::{About, MemberAbout, Published, Whole};
 
 use crate::error::{ServeError, system};
-use request::{Method, Refusal, Request};
+use request::{Method, PageRequest, Refusal};
 use std::io::{self, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -42,13 +42,13 @@ const FILES: [(&str, &str, &str); 5] = [
     ("/live.js", "text/javascript; charset=utf-8", include_str!("../web/live.js")),
     ("/charts.js", "text/javascript; charset=utf-8", include_str!("../web/charts.js")),
 ];
-/// What is there, for who asks for something else.
+/// What there is, for visitors who ask for something else.
 const WHAT: &str = "there is /, /stats.json, /live.json and /metrics\n";
 
 /// The page's side that the loop holds.
 #[derive(Debug)]
 pub(crate) struct Http {
-    board: Arc<Mutex<Board>>,
+    published: Arc<Mutex<Published>>,
     address: SocketAddr,
 }
 
@@ -59,11 +59,11 @@ impl Http {
             ServeError::option("--http", format!("cannot listen on {address}: {why}; choose another port"))
         })?;
         let address = listener.local_addr().map_err(system("--http"))?;
-        let board = Arc::new(Mutex::new(Board::default()));
-        let shared = Arc::clone(&board);
+        let published = Arc::new(Mutex::new(Published::default()));
+        let shared = Arc::clone(&published);
         let thread = std::thread::Builder::new().name("http".into());
         thread.spawn(move || serve(&listener, &shared)).map_err(system("--http"))?;
-        Ok(Self { board, address })
+        Ok(Self { published, address })
     }
 
     /// Where it listens.
@@ -71,18 +71,18 @@ impl Http {
         self.address
     }
 
-    /// The board, to write on. Visitors hold it only while they copy pointers.
-    pub(crate) fn board(&self) -> MutexGuard<'_, Board> {
-        lock(&self.board)
+    /// What visitors are answered from, to be renewed. They hold it only while they copy pointers.
+    pub(crate) fn published(&self) -> MutexGuard<'_, Published> {
+        lock(&self.published)
     }
 }
 
-fn lock(board: &Mutex<Board>) -> MutexGuard<'_, Board> {
+fn lock(published: &Mutex<Published>) -> MutexGuard<'_, Published> {
     // A visitor's thread that panicked has changed nothing.
-    board.lock().unwrap_or_else(PoisonError::into_inner)
+    published.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn serve(listener: &TcpListener, board: &Arc<Mutex<Board>>) {
+fn serve(listener: &TcpListener, published: &Arc<Mutex<Published>>) {
     let visitors = Arc::new(Visitors::default());
     for visitor in listener.incoming() {
         let Ok(visitor) = visitor else {
@@ -91,12 +91,12 @@ fn serve(listener: &TcpListener, board: &Arc<Mutex<Board>>) {
             continue;
         };
         let visit = Visitors::admit(&visitors, visitor);
-        let board = Arc::clone(board);
+        let published = Arc::clone(published);
         let thread = std::thread::Builder::new().name("visitor".into()).stack_size(STACK_BYTES);
         // A thread that cannot be had is a visitor turned away.
         drop(thread.spawn(move || {
             // One that does not listen, or leaves, is his own business.
-            drop(answer(&visit.stream, &board));
+            drop(answer(&visit.stream, &published));
             drop(visit);
         }));
     }
@@ -145,18 +145,18 @@ impl Hurried<'_> {
     }
 }
 
-fn answer(stream: &TcpStream, board: &Mutex<Board>) -> io::Result<()> {
+fn answer(stream: &TcpStream, published: &Mutex<Published>) -> io::Result<()> {
     let mut visitor = Hurried { stream, until: Instant::now() + DEADLINE };
     let Some(head) = visitor.head()? else { return Ok(()) };
-    let reply = reply(&head, board);
+    let reply = reply(&head, published);
     visitor.send(&reply)
 }
 
 /// The whole answer to a request.
-fn reply(head: &[u8], board: &Mutex<Board>) -> Vec<u8> {
-    match Request::parse(head) {
+fn reply(head: &[u8], published: &Mutex<Published>) -> Vec<u8> {
+    match PageRequest::parse(head) {
         Ok(request) => {
-            let (status, kind, body) = content(&request, board);
+            let (status, kind, body) = content(&request, published);
             message(status, kind, &body, request.method == Method::Head)
         }
         Err(refusal) => {
@@ -172,7 +172,7 @@ fn reply(head: &[u8], board: &Mutex<Board>) -> Vec<u8> {
 
 type Content = (&'static str, &'static str, String);
 
-fn content(request: &Request, board: &Mutex<Board>) -> Content {
+fn content(request: &PageRequest, published: &Mutex<Published>) -> Content {
     const FINE: &str = "200 OK";
     const JSON: &str = "application/json";
     if let Some((_, kind, text)) = FILES.iter().find(|(path, ..)| *path == request.path) {
@@ -180,16 +180,16 @@ fn content(request: &Request, board: &Mutex<Board>) -> Content {
     }
     match request.path.as_str() {
         "/stats.json" => {
-            let view = lock(board).view();
+            let view = lock(published).view();
             (FINE, JSON, serde_json::to_string(&view.figures()).unwrap_or_default())
         }
         "/live.json" => {
             let (export, since) = (request.number("export"), request.number("since"));
-            let samples = lock(board).samples(export as usize, since);
+            let samples = lock(published).samples(export as usize, since);
             (FINE, JSON, samples::json(&samples))
         }
         "/metrics" => {
-            let view = lock(board).view();
+            let view = lock(published).view();
             (FINE, "text/plain; version=0.0.4; charset=utf-8", metrics::text(&view.figures()))
         }
         _ => ("404 Not Found", "text/plain; charset=utf-8", WHAT.to_owned()),

@@ -13,7 +13,7 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-/// Most runs of one answer. Who wants more asks for what is behind them.
+/// Most runs of one answer. A client that wants more asks for what is behind them.
 const RUNS_MAX: usize = 256;
 
 /// What the thread is asked, and the file that it asks about it.

@@ -1,6 +1,6 @@
 //! What a server has to say to a person, said by a thread of its own.
 //!
-//! Who reads the messages may be slow, or gone: a pipe that nobody reads, a terminal that is stopped, a journal that hangs. The
+//! Whoever reads the messages may be slow, or gone: a pipe that nobody reads, a terminal that is stopped, a journal that hangs. The
 //! loop must wait for none of them, nor must the end of the server. So a message is put into a queue and a thread writes
 //! it. The queue is bounded, and so is what is said in a while, since a member that fails has the same to say thousands of
 //! times a second. What does not fit is counted, and how much that was is said as soon as something can be said again.

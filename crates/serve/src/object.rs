@@ -228,7 +228,7 @@ impl Backend for Object {
             lock(&self.shared.ended).push(Done { token, result, lease });
         }
     }
-    fn kick(&mut self) {}
+    fn launch(&mut self) {}
     fn woken(&mut self) {
         let mut count = [0; 8];
         // Nothing to read means that somebody was quicker, which is as good.

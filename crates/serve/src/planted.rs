@@ -41,7 +41,7 @@ bugs! {
     PieceMisplaced: "A block that is read alone lands where its neighbour belongs.",
     HolesUntold: "A block that could not be read counts as read.",
     PrefetchFailsNeighbours: "A read that a prefetch had widened fails as a whole for all who wait for a part of it.",
-    NoPatience: "Who waits for a member that never answers waits for ever.",
+    NoPatience: "A client waits for ever for a member that never answers.",
     GivenUpIsGood: "A flush that was given up is answered as done.",
     LateAnswerIsTaken: "What comes too late for one request is taken for the next of its place.",
     GivenUpTwice: "A write that was given up is answered again when it ends.",

@@ -23,7 +23,7 @@ const PATIENCE: Nanos = Nanos::from_secs(10);
 
 /// A request, as the trace has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Request {
+pub(crate) struct Recorded {
     /// Number of the client.
     pub(crate) client: u64,
     /// By which the client knows the answer.
@@ -41,7 +41,7 @@ pub(crate) struct Request {
 /// A request that may still be answered.
 #[derive(Clone, Copy, Debug)]
 struct Row {
-    request: Request,
+    request: Recorded,
     at: Nanos,
     took: Option<Nanos>,
 }
@@ -67,7 +67,7 @@ impl Record {
     }
 
     /// A client asks.
-    pub(crate) fn asked(&mut self, now: Nanos, request: Request) {
+    pub(crate) fn asked(&mut self, now: Nanos, request: Recorded) {
         if self.rows.len() == ROWS_MAX {
             self.write_first();
         }
@@ -138,8 +138,8 @@ mod tests {
         (folder, path, record)
     }
 
-    fn read(client: u64, cookie: u64, offset: u64) -> Request {
-        Request { client, cookie, export: 0, offset, bytes: 4096, write: false }
+    fn read(client: u64, cookie: u64, offset: u64) -> Recorded {
+        Recorded { client, cookie, export: 0, offset, bytes: 4096, write: false }
     }
 
     fn lines(path: &Path) -> Vec<String> {
@@ -182,8 +182,8 @@ mod tests {
     #[test]
     fn a_request_that_is_never_answered_holds_up_nobody_for_long() {
         let (_folder, path, mut record) = record(&["a,b", "c"]);
-        record.asked(Nanos(5), Request { write: true, ..read(1, 1, 0) });
-        record.asked(Nanos(6), Request { export: 1, ..read(2, 2, 8) });
+        record.asked(Nanos(5), Recorded { write: true, ..read(1, 1, 0) });
+        record.asked(Nanos(6), Recorded { export: 1, ..read(2, 2, 8) });
         record.answered(Nanos(7), 2, 2);
         record.tick(Nanos::from_secs(11));
         let expected =

@@ -614,7 +614,7 @@ impl Backend for Remote {
         if matches!(self.link, Link::Down) {
             self.reach();
         }
-        self.kick();
+        self.launch();
         true
     }
 
@@ -622,7 +622,7 @@ impl Backend for Remote {
         out.append(&mut self.mapped);
     }
 
-    fn kick(&mut self) {
+    fn launch(&mut self) {
         if !self.waiting.is_empty() && !self.blocked {
             self.send();
         }

@@ -242,7 +242,7 @@ impl Prepared {
             let record = record.map_err(|problem| ServeError::file(path, problem))?;
             server.record = Some(record);
         }
-        // Who asks at once is told what there is.
+        // A client that asks at once is told what there is.
         server.look(Nanos::ZERO);
         Ok(server)
     }
@@ -361,7 +361,7 @@ impl Server {
             if now >= self.next_tick {
                 self.next_tick = now + TICK;
                 self.tick(now);
-                // Who was given up hears of it now.
+                // Clients that were given up hear of it now.
                 self.settle(now);
             }
             self.pass_on_notes(now, messages);
@@ -482,9 +482,9 @@ impl Server {
         loop {
             let mut moved = std::mem::take(&mut self.unsettled);
             for export in 0..self.served.len() {
-                // What ends as soon as it leaves has taken its time in here: who writes times down looks at the clock again.
+                // What ends as soon as it leaves has taken its time in here: where times are written down the clock is read again.
                 if self.record.is_some() || self.show.is_some() {
-                    self.served[export].volume.kick();
+                    self.served[export].volume.launch();
                     now = self.now();
                     self.served[export].volume.at(now);
                 }

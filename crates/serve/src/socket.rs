@@ -18,14 +18,14 @@ const PROBE_EVERY: Duration = Duration::from_secs(10);
 
 /// The two kinds of stream.
 #[derive(Debug)]
-pub(crate) enum Stream {
+pub(crate) enum Transport {
     /// Within the machine.
     Unix(UnixStream),
     /// Over a network.
     Tcp(TcpStream),
 }
 
-impl Stream {
+impl Transport {
     /// Makes it ready for the loop: no call waits, small answers leave at once, and a far side that is gone without a word
     /// is found out: when something lies unacknowledged, and, if it is silent for `keep_alive`, by probes of the kernel (two hours
     /// unless something else is said, `net.ipv4.tcp_keepalive_time`).
@@ -54,7 +54,7 @@ impl Stream {
     }
 }
 
-impl Read for Stream {
+impl Read for Transport {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
             Self::Unix(stream) => stream.read(buffer),
@@ -69,7 +69,7 @@ impl Read for Stream {
     }
 }
 
-impl Write for Stream {
+impl Write for Transport {
     fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
         match self {
             Self::Unix(stream) => stream.write(buffer),
@@ -90,12 +90,12 @@ impl Write for Stream {
 /// A stream, and the TLS over it once that was agreed on.
 #[derive(Debug)]
 pub(crate) struct Socket {
-    stream: Stream,
+    stream: Transport,
     tls: Option<Box<Session>>,
 }
 
 impl Socket {
-    pub(crate) const fn plain(stream: Stream) -> Self {
+    pub(crate) const fn plain(stream: Transport) -> Self {
         Self { stream, tls: None }
     }
 
@@ -127,7 +127,7 @@ impl Socket {
     }
 
     /// What lies below.
-    pub(crate) const fn stream(&self) -> &Stream {
+    pub(crate) const fn stream(&self) -> &Transport {
         &self.stream
     }
 
@@ -137,7 +137,7 @@ impl Socket {
 
     /// Whether a call hands its bytes to a program of this machine as they are.
     pub(crate) const fn is_plain_and_local(&self) -> bool {
-        self.tls.is_none() && matches!(self.stream, Stream::Unix(_))
+        self.tls.is_none() && matches!(self.stream, Transport::Unix(_))
     }
 
     /// Whether bytes are here that `epoll` does not know of.
@@ -195,7 +195,7 @@ impl AsFd for Socket {
     }
 }
 
-impl AsFd for Stream {
+impl AsFd for Transport {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match self {
             Self::Unix(stream) => stream.as_fd(),
@@ -214,7 +214,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let _client = TcpStream::connect(listener.local_addr().expect("bound")).expect("connected");
         let stream = listener.accept().expect("one comes").0;
-        Stream::Tcp(stream.try_clone().expect("a copy"))
+        Transport::Tcp(stream.try_clone().expect("a copy"))
             .prepare(Some(Duration::from_secs(60)))
             .expect("prepared");
         assert!(rustix::net::sockopt::socket_keepalive(&stream).expect("told"));

@@ -9,7 +9,7 @@ use crate::nbd::session::Ticket;
 pub(crate) struct Tag {
     /// Its place among the clients.
     pub(crate) client: u32,
-    /// Of its session.
+    /// Which request of its session.
     pub(crate) ticket: Ticket,
 }
 

@@ -13,7 +13,7 @@
 //! ```
 //!
 //! A member command that fails is read once more, block by block, before a client hears of it: an error in a block that only a
-//! prefetch wanted must not reach who asked for its neighbour (`bad`). A write that a
+//! prefetch wanted must not reach whoever asked for its neighbour (`bad`). A write that a
 //! member refuses is an error to its client and to the next flush; a sync that fails with something to lose is for ever,
 //! because the kernel may have dropped what it could not write.
 
@@ -29,8 +29,8 @@ mod patience;
 mod rig;
 #[cfg(test)]
 mod scenarios;
+mod slab;
 mod sync;
-mod table;
 mod watched;
 mod write;
 mod zeroes;
@@ -370,13 +370,13 @@ impl Volume {
     }
 
     /// Sends what was started.
-    pub(crate) fn kick(&mut self) {
-        self.backend.kick();
+    pub(crate) fn launch(&mut self) {
+        self.backend.launch();
     }
 
     /// Sends what was started, and takes what has ended.
     pub(crate) fn turn(&mut self) {
-        self.backend.kick();
+        self.backend.launch();
         self.take_maps();
         self.go_ahead();
         if self.in_flight == 0 {
@@ -396,7 +396,7 @@ impl Volume {
         }
         self.done = done;
         self.go_ahead();
-        self.backend.kick();
+        self.backend.launch();
     }
 
     /// Whether members have something in hand.

@@ -87,7 +87,7 @@ pub struct FileRead {
     pub time: u64,
     /// How long it took, ns, where its end was seen.
     pub took: Option<u64>,
-    /// Of which file.
+    /// Which file it read.
     pub file: FileId,
     /// From which byte.
     pub offset: u64,

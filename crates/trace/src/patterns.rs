@@ -61,7 +61,7 @@ impl Class {
 pub struct Shares {
     /// Blocks read.
     pub references: u64,
-    /// Of them, in each class.
+    /// How many of them in each class.
     pub sequential: u64,
     /// Passes over a run after the first.
     pub looping: u64,

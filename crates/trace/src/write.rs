@@ -151,21 +151,21 @@ pub fn write(path: impl AsRef<Path>, format: Format, trace: &Trace) -> Result<Wr
     let path = path.as_ref();
     // A link stays a link: the file that it leads to is replaced.
     let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    let place = place_of(&target);
+    let sink = sink_of(&target);
     let mut partial = target.clone().into_os_string();
     partial.push(".partial");
     let partial = Path::new(&partial);
-    let result = place.map_err(WriteError::from).and_then(|place| {
-        let at = if place == Place::Stream { &target } else { partial };
+    let result = sink.map_err(WriteError::from).and_then(|sink| {
+        let at = if sink == Sink::Stream { &target } else { partial };
         let mut out = Output::create(path, at)?;
         let written = write_to(&mut out, format, trace)?;
-        out.finish(place)?;
-        if place == Place::File {
+        out.finish(sink)?;
+        if sink == Sink::File {
             fs::rename(partial, &target)?;
         }
         Ok(written)
     });
-    if result.is_err() && matches!(place_of(&target), Ok(Place::File)) {
+    if result.is_err() && matches!(sink_of(&target), Ok(Sink::File)) {
         // Where it was never made, or the disk refuses this as well, the first error is the one to tell.
         drop(fs::remove_file(partial));
     }
@@ -177,7 +177,7 @@ pub fn write(path: impl AsRef<Path>, format: Format, trace: &Trace) -> Result<Wr
 
 /// What a trace is written to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum Sink {
     /// A file, there or not yet.
     File,
     /// A pipe, a terminal, `/dev/null`: nothing that could be replaced.
@@ -185,14 +185,14 @@ enum Place {
 }
 
 /// A name of the file system is replaced only where it is a file's: a device node or a folder is not.
-fn place_of(path: &Path) -> io::Result<Place> {
+fn sink_of(path: &Path) -> io::Result<Sink> {
     use std::os::unix::fs::FileTypeExt as _;
-    let Ok(about) = fs::metadata(path) else { return Ok(Place::File) };
+    let Ok(about) = fs::metadata(path) else { return Ok(Sink::File) };
     let kind = about.file_type();
     if kind.is_file() {
-        Ok(Place::File)
+        Ok(Sink::File)
     } else if kind.is_char_device() || kind.is_fifo() {
-        Ok(Place::Stream)
+        Ok(Sink::Stream)
     } else {
         Err(io::Error::new(io::ErrorKind::InvalidInput, "there is something that is no file: name a file"))
     }
@@ -216,7 +216,7 @@ impl Output {
             _ => Self::Plain(file),
         })
     }
-    fn finish(self, place: Place) -> io::Result<()> {
+    fn finish(self, sink: Sink) -> io::Result<()> {
         let file = match self {
             Self::Plain(file) => file,
             Self::Gzip(encoder) => encoder.finish()?,
@@ -224,7 +224,7 @@ impl Output {
             Self::Zstd(encoder) => encoder.finish()?,
         };
         let file = file.into_inner().map_err(io::IntoInnerError::into_error)?;
-        if place == Place::File { file.sync_all() } else { Ok(()) }
+        if sink == Sink::File { file.sync_all() } else { Ok(()) }
     }
     fn inner(&mut self) -> &mut dyn Write {
         match self {

@@ -277,7 +277,7 @@ impl Ahead {
     fn requests(&mut self, now: u64, starts: Vec<Start>) -> Vec<Request> {
         let mut requests: Vec<Request> = Vec::new();
         for start in starts {
-            // Who has come to the last block of it meanwhile reads it without us.
+            // Whoever has come to the last block of it meanwhile reads it without us.
             let last = self.observer.cache().state(Block(start.extent.end() - 1));
             let found = self.piece(&start).filter(|_| last != State::FetchDemand);
             let Some((file, piece)) = found else {

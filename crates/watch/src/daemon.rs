@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   tracepoints ─▶ ring of each processor ─▶ in the order of time ─▶ Governor ─▶ windows of open files
-//!                                                     ├─ misses, and reads of who is helped ─▶ Patterns ─▶ readahead
+//!                                                     ├─ misses, and reads of the helped ────▶ Patterns ─▶ readahead
 //!                                                     └─ exec ─▶ Runs ─▶ replays of what known programs load
 //! ```
 //!
@@ -121,7 +121,7 @@ pub struct Sums {
     pub lost: u64,
     /// Windows that were tried.
     pub tried: u64,
-    /// Of them, those that paid.
+    /// Those of them that paid.
     pub kept: u64,
     /// What patterns earned.
     pub patterns: Earned,

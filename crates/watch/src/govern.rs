@@ -250,7 +250,7 @@ impl Governor {
         }
     }
 
-    /// Forgets who was not seen for long.
+    /// Forgets readers that were not seen for long.
     pub(crate) fn tick(&mut self, now: u64, acts: &mut Vec<Act>) {
         self.drop_readers(Why::Idle, acts, |reader| now.saturating_sub(reader.seen) > IDLE);
     }

@@ -128,7 +128,7 @@ pub struct Pattern {
 pub struct Verdict {
     /// Reads compared.
     pub reads: u64,
-    /// Of them, those after which both have the same pages in memory.
+    /// Those of them after which both have the same pages in memory.
     pub agreeing: u64,
     /// Pages in memory at the end: on the kernel, in the engine, and in both.
     pub pages: (u64, u64, u64),

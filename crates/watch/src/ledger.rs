@@ -36,7 +36,7 @@ pub(crate) struct Ledger {
 pub(crate) struct Sums {
     /// Read ahead.
     pub(crate) issued: u64,
-    /// Of them, touched.
+    /// How many of them were touched.
     pub(crate) used: u64,
 }
 

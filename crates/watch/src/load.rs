@@ -2,7 +2,7 @@
 //!
 //! The files become a manifest of all their pages, in the order in which they were named, and the replay does the rest:
 //! requests of what one command moves, as many in flight as fill the device, each waited for. What is in flight never
-//! exceeds a quarter of what the cgroup's limit leaves: pages are charged to who loads them, and a window beyond the limit
+//! exceeds a quarter of what the cgroup's limit leaves: pages are charged to whoever loads them, and a window beyond the limit
 //! pushes out what nobody has read yet. With a command the replay stays so close before its reads; without, files are
 //! loaded up to the budget and no further.
 

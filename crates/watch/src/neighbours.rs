@@ -106,9 +106,9 @@ pub struct SmallFiles {
     pub readers: u64,
     /// Numbers of files that were asked for.
     pub files: u64,
-    /// Marks that were left out, and those that a reader came to.
+    /// Marks: files that were left out, to see whether a reader comes to them.
     pub marks: u64,
-    /// Of them.
+    /// How many of them a reader came to.
     pub marks_hit: u64,
 }
 
@@ -117,7 +117,7 @@ pub(crate) struct Neighbours {
     trails: BTreeMap<(u32, (u32, u32)), Trail>,
     volumes: BTreeMap<(u32, u32), Arc<Volume>>,
     jobs: Option<SyncSender<Job>>,
-    /// When a file was opened last by who is, or may be, read ahead of.
+    /// When a file was last opened by somebody who is, or may be, read ahead of.
     busy: u64,
     pub(crate) sums: SmallFiles,
 }

@@ -147,13 +147,13 @@ struct Reader {
 pub struct Earned {
     /// Readers that were read ahead of.
     pub readers: u64,
-    /// Of them, those that became no faster.
+    /// Those of them that became no faster.
     pub slow: u64,
     /// Time that was spared, nanoseconds.
     pub nanos: u64,
     /// Pages that were asked for.
     pub pages: u64,
-    /// Of them, those that were read.
+    /// Those of them that were read.
     pub used: u64,
 }
 
@@ -295,7 +295,7 @@ impl Patterns {
         }
     }
 
-    /// Who was silent, or is not helped any more, is over.
+    /// Readers that were silent, or are not helped any more, are over.
     pub(crate) fn tick(&mut self, now: u64, volumes: impl FnOnce() -> Volumes, acts: &mut Vec<Act>) {
         let over = |reader: &Reader| {
             now.saturating_sub(reader.now.last) > SILENT || reader.now.places > reader.helped + UNHELPED

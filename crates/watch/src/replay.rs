@@ -121,7 +121,7 @@ pub(crate) struct Replay {
 pub struct Replayed {
     /// Pages of files and of metadata that were asked of devices.
     pub pages: u64,
-    /// Of them, those that were touched; metadata is not seen to be touched and does not count.
+    /// Those of them that were touched; metadata is not seen to be touched and does not count.
     pub used: u64,
     /// Pages of metadata among them.
     pub metadata_pages: u64,

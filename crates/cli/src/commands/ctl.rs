@@ -10,7 +10,7 @@ use crate::error::{CliError, Kind};
 use crate::ui::{Style, Ui};
 use clap::{Args, Subcommand};
 use forerun_core::units::BLOCK_BYTES;
-use forerun_serve::control::{ExportState, Request, Stats, ask};
+use forerun_serve::control::{ExportState, Order, Stats, ask};
 use forerun_serve::error::ServeError;
 use forerun_serve::figures::LagFigures;
 use forerun_study::human::{self, float};
@@ -105,13 +105,13 @@ pub(crate) fn run(args: &CtlArgs, ui: &Ui) -> Result<(), CliError> {
     };
     let request = match &args.command {
         CtlCommand::Try(trial) => return ui.print(&trial::run(&path, trial, ui.json)?),
-        CtlCommand::Stats => Request::Stats,
-        CtlCommand::Exports => Request::Exports,
+        CtlCommand::Stats => Order::Stats,
+        CtlCommand::Exports => Order::Exports,
         CtlCommand::Set { key, value, export } => {
-            Request::Set { export: export.clone(), key: key.clone(), value: value.clone() }
+            Order::Set { export: export.clone(), key: key.clone(), value: value.clone() }
         }
-        CtlCommand::Drop { export } => Request::Drop { export: export.clone() },
-        CtlCommand::Stop => Request::Stop,
+        CtlCommand::Drop { export } => Order::Drop { export: export.clone() },
+        CtlCommand::Stop => Order::Stop,
     };
     let answer = ask(&path, &request).map_err(refused)?;
     if ui.json {

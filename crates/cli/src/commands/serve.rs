@@ -39,7 +39,7 @@ const SOCKET_PATH_MAX: usize = 107;
 /// Caches from here on are announced before they are made, bytes: pinning memory takes some 0.3 s a GiB.
 const LARGE_CACHE_BYTES: u64 = 2 << 30;
 
-/// How long the end waits for who reads the messages.
+/// How long the end waits for whoever reads the messages.
 const GOODBYE: Duration = Duration::from_secs(2);
 
 /// Examples of the command, below its options.
@@ -296,7 +296,7 @@ pub(crate) fn serve(args: &ServeArgs, matches: Option<&ArgMatches>, ui: &Ui) -> 
     if !ui.json {
         summary.lines().iter().for_each(|line| messages.say(Priority::Info, line));
     }
-    // Who does not take messages is told nothing more: it would be waited for.
+    // A reader that does not take messages is told nothing more: it would be waited for.
     let quiet = !messages.finish(GOODBYE);
     let ui = &Ui { quiet: ui.quiet || quiet, ..*ui };
     // The recording goes first: whoever would read the summary may have gone with the terminal.

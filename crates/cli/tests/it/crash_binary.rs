@@ -226,7 +226,7 @@ struct Medium {
     seen: Vec<u8>,
     /// Of what was not flushed, the sectors in the order in which they were written.
     pending: Vec<(usize, Vec<u8>)>,
-    /// Power cuts so far: who was connected before one is not heard any more.
+    /// Power cuts so far: clients that were connected before one are not heard any more.
     cuts: u64,
 }
 

@@ -1,4 +1,4 @@
-//! A set of member disks: who has failed, or who is to be avoided.
+//! A set of member disks: those that have failed, or are to be avoided.
 //!
 //! Plans take such a set by reference at every call, so the host's view of its members is never copied into the
 //! geometry and never stale. It is a fixed bitmap: no allocation, and iteration is in disk order.

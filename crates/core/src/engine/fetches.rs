@@ -23,9 +23,9 @@ use alloc::vec::Vec;
 pub(super) struct Order {
     pub(super) span: Extent,
     pub(super) context: Context,
-    /// Of the span, what the access asked for; empty for a prefetch.
+    /// What of the span the access asked for; empty for a prefetch.
     pub(super) demand: Extent,
-    /// Of it, what the access's program asked for.
+    /// What of it the access's program asked for.
     pub(super) program: Extent,
     /// Who waits for `demand`.
     pub(super) waiter: Waiter,
@@ -53,7 +53,7 @@ pub(super) enum Waits {
 struct Fetch {
     context: Context,
     extent: Extent,
-    /// Of it, what the access's program asked for; empty for a prefetch.
+    /// What of it the access's program asked for; empty for a prefetch.
     demand: Extent,
     /// One per block; NONE where the block was resident and is read over.
     slots: Vec<Slot>,
@@ -65,7 +65,7 @@ struct Fetch {
     /// A reader that came later waits now.
     joined: bool,
     commands: Vec<u32>,
-    /// Of them, those that have not ended.
+    /// Those of them that have not ended.
     left: u32,
     /// Blocks of `extent` (by index) that could not be read: `[from, to)`; empty when all is well.
     bad: (u64, u64),

@@ -49,7 +49,7 @@ pub(super) struct Memory {
 #[derive(Clone, Copy)]
 pub(super) struct Here {
     line: LineId,
-    /// Of its cell.
+    /// Where its cell is.
     place: usize,
     pub(super) slot: Slot,
     pub(super) outcome: Outcome,

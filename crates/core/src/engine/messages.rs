@@ -177,7 +177,7 @@ pub struct Start {
     pub disk: Disk,
     /// Which blocks of the member.
     pub extent: Extent,
-    /// Of them, the part that a program waits for or has asked for; the rest carries the read-ahead tag.
+    /// The part of them that a program waits for or has asked for; the rest carries the read-ahead tag.
     pub demand: Extent,
     /// Read or write.
     pub op: Op,

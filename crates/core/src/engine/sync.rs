@@ -1,7 +1,7 @@
 //! Flushes down to the members, where these forget what they have not been told to keep.
 //!
 //! A flush, or a durable write, is answered when its blocks are on the members *and* a sync that began after that has ended. One
-//! sync is under way at a time; who comes meanwhile waits for the next, which then serves all of them. So the log of inputs, a
+//! sync is under way at a time; whoever comes meanwhile waits for the next, which then serves all of them. So the log of inputs, a
 //! replay and a simulated crash see where a host's promise begins: at the `Ready` behind the `Synced`.
 
 use super::messages::Output;

@@ -36,7 +36,7 @@ use crate::row::{Layer, LayerShape, Make, Param, Role, Row, Values};
 use crate::units::{Block, Disk, Nanos};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-pub use tiers::{Place, Tiers};
+pub use tiers::{Tier, Tiers};
 
 /// One strip in the fixed point of N_U.
 const ONE: i64 = 65_536;
@@ -383,9 +383,9 @@ impl Asp {
     fn observe_prefetch_hit(&mut self, line: LineId, block: Block, strip: u64, world: &World<'_>) {
         if world.filled {
             match self.tiers.place(line) {
-                Place::Up if self.tiers.in_ub(line) => self.feed_up(),
+                Tier::Up if self.tiers.in_ub(line) => self.feed_up(),
                 // A past cached block was kept as D's decision: for ΔC it is a cache hit (algorithms.md 1.3).
-                Place::Down if self.tiers.in_gb(line) => self.feed_down(world.cache.line_blocks()),
+                Tier::Down if self.tiers.in_gb(line) => self.feed_down(world.cache.line_blocks()),
                 _ => {}
             }
         }
@@ -398,7 +398,7 @@ impl Asp {
 
     #[inline(never)]
     fn observe_miss(&mut self, line: Option<LineId>, block: Block, strip: u64, world: &World<'_>) {
-        let up = line.is_some_and(|l| self.tiers.place(l) == Place::Up);
+        let up = line.is_some_and(|l| self.tiers.place(l) == Tier::Up);
         if up && self.off && world.filled && line.is_some_and(|l| self.tiers.in_ub(l)) {
             self.feed_up(); // virtual: strip prefetching would have had it
         }
@@ -406,7 +406,7 @@ impl Asp {
         // Rule 1: in the world of always prefetching, a strip in U would have the block. A strip that this access has
         // just charged is on its way into U, whether it has no line yet or stands in D.
         let charged = self.pending.iter().any(|p| p.strip == strip && p.whole > Nanos::ZERO);
-        let down = line.is_some_and(|l| self.tiers.place(l) == Place::Down && self.strip(l).charged);
+        let down = line.is_some_and(|l| self.tiers.place(l) == Tier::Down && self.strip(l).charged);
         let whole = if up || charged || down { Nanos::ZERO } else { self.cost_of_strip(block, world) };
         self.charge(line, strip, none, whole);
     }
@@ -441,7 +441,7 @@ impl Asp {
     #[inline(never)]
     fn send_down(&mut self) -> Option<Victim> {
         let line = self.tiers.up_oldest()?;
-        self.tiers.to_mru(line, Place::Down);
+        self.tiers.to_mru(line, Tier::Down);
         self.strip(line).charged = false;
         Some(Victim::Unread(line))
     }
@@ -527,7 +527,7 @@ impl Retention for Asp {
     fn on_insert(&mut self, line: LineId, _ahead: bool, cache: &Cache) {
         self.tiers.reserve(cache.lines_made());
         self.admit(line, cache);
-        self.tiers.to_mru(line, Place::Up);
+        self.tiers.to_mru(line, Tier::Up);
     }
     fn on_hit(&mut self, line: LineId, _outcome: Outcome, _cache: &Cache) {
         // Section 2.2.2: a hit moves a strip to the young end of the list that it is on, and never from D to U.

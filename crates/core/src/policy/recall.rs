@@ -470,7 +470,7 @@ impl Policy for Recall {
     fn learned(&mut self) -> Option<&mut dyn Learned> {
         Some(self)
     }
-    /// Who knows more is believed: a new one that is chosen in the middle of a run has seen nothing.
+    /// The one that knows more is believed: a new one that is chosen in the middle of a run has seen nothing.
     fn inherit(&mut self, elder: &dyn Any) {
         let Some(elder) = elder.downcast_ref::<Self>().filter(|it| it.history.len() > self.history.len())
         else {

@@ -145,7 +145,7 @@ pub struct Regions {
 }
 
 /// How a request came to its stream.
-enum Place {
+enum Joined {
     Goes(usize),
     Hole(usize),
     /// A new stream, and the runs of the one that made room for it.
@@ -153,16 +153,16 @@ enum Place {
 }
 
 impl Reader {
-    fn place(&mut self, extent: Extent, threshold: u64) -> Place {
+    fn place(&mut self, extent: Extent, threshold: u64) -> Joined {
         let (first, end) = (extent.start.0, extent.end());
         let proven = |s: &Stream| s.runs.pattern() != Pattern::Random;
         let next = |s: &Stream| s.runs.next();
         let goes_on = |s: &Stream| next(s) == Some(first) || next(s) == Some(first + 1);
         if let Some(at) = self.streams.iter().position(goes_on) {
-            return Place::Goes(at);
+            return Joined::Goes(at);
         }
         if let Some(at) = self.streams.iter().position(|s| proven(s) && s.runs.start() == first) {
-            return Place::Goes(at);
+            return Joined::Goes(at);
         }
         // Overlaps what comes next, or leaves a hole before it. A stream that has hardly been read on has no such habit.
         let near = |s: &Stream| {
@@ -170,10 +170,10 @@ impl Reader {
         };
         let used_to = |s: &Stream| proven(s) && s.went_on >= threshold;
         if let Some(at) = self.streams.iter().position(|s| used_to(s) && near(s)) {
-            return Place::Hole(at);
+            return Joined::Hole(at);
         }
         let (at, gone) = self.room();
-        Place::New(at, gone)
+        Joined::New(at, gone)
     }
 
     /// A place for a new stream, and what was there.
@@ -276,17 +276,17 @@ impl Regions {
         let (requests, file_begins) = (reader.requests, access.extent.start == access.within.start);
         let mut extent = access.extent;
         let (at, mut threshold) = match reader.place(extent, self.threshold) {
-            Place::Goes(at) => {
+            Joined::Goes(at) => {
                 reader.streams[at].went_on += 1;
                 (at, self.threshold)
             }
-            Place::Hole(at) => {
+            Joined::Hole(at) => {
                 // X sees no hole: the stream goes on at its next block.
                 let next = reader.streams[at].runs.next().expect("a proven stream has been read");
                 extent = Extent::new(next, extent.end() - next);
                 (at, self.threshold)
             }
-            Place::New(at, gone) => {
+            Joined::New(at, gone) => {
                 let was = reader.stride.steady;
                 self.strided += reader.stride.jump(extent, access.within, self.threshold, plan);
                 let told = |runs: &Runs| reader.scattered && runs.pattern() == Pattern::Random;

@@ -74,7 +74,7 @@ pub(super) struct Shown {
     pub(super) context: Context,
     /// Its address range, up to the file's end; empty while there is none.
     pub(super) within: Extent,
-    /// Of it, what may be wished: in a loop, up to the loop's end.
+    /// What of it may be wished: in a loop, up to the loop's end.
     permitted: Extent,
     /// What X wished behind the loop's end and has not got.
     pub(super) held: Extent,

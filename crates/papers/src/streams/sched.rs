@@ -25,7 +25,7 @@ const FEW_TO_MANY: [u64; 3] = [1, 10, 100];
 const WAIT_MEMORY_MIB: [u64; 3] = [8, 64, 256];
 /// Read-ahead of slide 22.
 const WAIT_SIZES: [u64; 3] = [256 << 10, MIB, 8 * MIB];
-/// Streams over which the scheduler shall be as fast as with one.
+/// Streams with which the scheduler is to be as fast as with one.
 const SPREAD: [u64; 6] = [1, 10, 30, 60, 100, 256];
 
 /// Rows of the five slides.

@@ -21,7 +21,7 @@ pub(super) struct Habits {
     shares: [u64; 4],
     /// One in so many writes brings zeroes.
     zeroes: u64,
-    /// One in so many requests of who may ask it asks where holes are.
+    /// One in so many requests of a client that may ask it asks where holes are.
     maps: u64,
     /// One in so many writes is durable.
     durable: u64,
@@ -172,7 +172,7 @@ impl Client {
         let len = len.min(grains);
         let range = if draw.one_in(2) { (habits.hot_blocks * per_block).max(len) } else { grains };
         let first = draw.below(range - len + 1) / align * align;
-        // Who comes back after a server was away makes sure of what it had.
+        // A client that comes back after a server was away makes sure of what it had.
         let first_is_flush = self.next_cookie == 1 && draw.one_in(3);
         let command = if first_is_flush { Command::Flush } else { habits.command(draw, self.structured) };
         let flags = u16::from(command == Command::Write && draw.one_in(habits.durable));

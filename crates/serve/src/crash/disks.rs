@@ -242,7 +242,7 @@ impl Disks {
         self.held.push(Held { task, due, came: self.commands, first, cells, doomed: false });
     }
 
-    /// Whether a read goes over blocks that take long to fail. One that need not is a mistake of who sent it.
+    /// Whether a read goes over blocks that take long to fail. One that need not is a mistake of whoever sent it.
     fn is_over_bad(&mut self, task: &Task, first: usize, grains: usize) -> bool {
         let (from, to) = (first / BLOCK_GRAINS, (first + grains).div_ceil(BLOCK_GRAINS));
         let over: Vec<(usize, Bad)> = self.bad.range(from..to).map(|(&at, &bad)| (at, bad)).collect();
@@ -546,7 +546,7 @@ impl Disks {
         self.bad.clear();
     }
 
-    /// Whether an error in blocks of the volume is no surprise to who asked at `since`.
+    /// Whether an error in blocks of the volume is no surprise to a client that asked at `since`.
     pub(super) fn is_excused(&self, since: Nanos, blocks: std::ops::Range<usize>) -> bool {
         let bad = |block: usize| {
             self.bad.keys().any(|&at| self.home[at * BLOCK_GRAINS] as usize / BLOCK_GRAINS == block)

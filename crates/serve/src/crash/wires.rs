@@ -29,7 +29,7 @@ impl Backend for Wires {
     fn submit(&mut self, now: Nanos, task: Task) {
         self.disks().take(now, task);
     }
-    fn kick(&mut self) {}
+    fn launch(&mut self) {}
     fn reap(&mut self, _now: Nanos, out: &mut Vec<Done>) {
         self.disks().reap(out);
     }

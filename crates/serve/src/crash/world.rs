@@ -162,7 +162,7 @@ impl World {
 
     /// Nobody asks any more: everything is answered in time, members come back, and then nothing is under way.
     fn finish(&mut self) -> Result<(), String> {
-        // Each request has its time behind the one that it waits for; who waits longer is found at a tick.
+        // Each request has its time behind the one that it waits for; whoever waits longer is found at a tick.
         let end = self.now + ANSWER + Nanos(ANSWER.0 * (DEPTH_MAX * CLIENTS_MAX) as u64);
         while self.now < end && self.is_awaited() {
             self.settle_quietly()?;
@@ -249,7 +249,7 @@ impl World {
         Ok(())
     }
 
-    /// Answers go to their clients, memory to who waits for it, and the moment is judged.
+    /// Answers go to their clients, memory to whoever waits for it, and the moment is judged.
     fn after(&mut self) -> Result<(), String> {
         let before = self.tally.answers;
         self.volume.turn();

@@ -173,7 +173,7 @@ fn requests(page: &mut Page, exports: &Exports<'_>) {
     page.counter("forerun_read_wait_seconds_total", help, exports.by_outcome(|f| seconds(f.waited_ns)));
 }
 
-/// How long reads and writes took: since the server began for whoever takes differences, and the last ten seconds for who looks now.
+/// How long reads and writes took: since the server began for whoever takes differences, and the last ten seconds for whoever looks now.
 fn lag(page: &mut Page, exports: &Exports<'_>) {
     let reads = "Time from asking to answer of reads (of a request over 1 MiB, of its parts)";
     one_lag(page, exports, ("read", reads), |export| &export.lag);

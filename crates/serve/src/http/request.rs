@@ -14,7 +14,7 @@ pub(super) enum Method {
 
 /// A request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Request {
+pub(super) struct PageRequest {
     pub(super) method: Method,
     pub(super) path: String,
     query: String,
@@ -42,7 +42,7 @@ impl Refusal {
     }
 }
 
-impl Request {
+impl PageRequest {
     /// Parses what stands before the blank line, which must be there.
     pub(super) fn parse(head: &[u8]) -> Result<Self, Refusal> {
         let end = head.windows(4).position(|end| end == b"\r\n\r\n").ok_or(Refusal::Malformed)?;
@@ -99,8 +99,8 @@ fn is_port(text: Option<&str>) -> bool {
 mod tests {
     use super::*;
 
-    fn parse(text: &str) -> Result<Request, Refusal> {
-        Request::parse(text.as_bytes())
+    fn parse(text: &str) -> Result<PageRequest, Refusal> {
+        PageRequest::parse(text.as_bytes())
     }
 
     #[test]
@@ -155,7 +155,7 @@ mod tests {
                     _ => bytes.insert(at, b" \r\n:/?&=[]"[next(10)]),
                 }
             }
-            match Request::parse(&bytes) {
+            match PageRequest::parse(&bytes) {
                 Ok(request) => {
                     fine += 1;
                     let named = String::from_utf8_lossy(&bytes).to_ascii_lowercase();
@@ -182,7 +182,10 @@ mod tests {
                 "{wrong}"
             );
         }
-        assert_eq!(Request::parse(b"GET /\xff HTTP/1.1\r\nHost: localhost\r\n\r\n"), Err(Refusal::Malformed));
+        assert_eq!(
+            PageRequest::parse(b"GET /\xff HTTP/1.1\r\nHost: localhost\r\n\r\n"),
+            Err(Refusal::Malformed)
+        );
         assert_eq!(parse("GET / HTTP/1.1"), Err(Refusal::Malformed));
     }
 }

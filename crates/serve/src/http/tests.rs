@@ -11,7 +11,7 @@ use std::net::Shutdown;
 
 const LOCAL: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
 
-/// A board of one export with odd names, after one sample.
+/// What is published of one export with odd names, after one sample.
 fn http() -> Http {
     let http = Http::start(LOCAL).expect("started");
     let about = About {
@@ -51,17 +51,17 @@ fn http() -> Http {
         }],
         ..Sample::default()
     };
-    let mut board = http.board();
-    board.about(0, "asp", || about);
-    board.add(0, sample);
-    drop(board);
+    let mut published = http.published();
+    published.about(0, "asp", || about);
+    published.add(0, sample);
+    drop(published);
     http
 }
 
 /// Sends bytes, and returns what comes until the end.
 fn send(http: &Http, bytes: &[u8]) -> String {
     let mut stream = TcpStream::connect(http.address()).expect("it listens");
-    // Who is turned away may find the connection closed while it sends.
+    // A visitor who is turned away may find the connection closed while it sends.
     drop(stream.write_all(bytes));
     let mut all = Vec::new();
     drop(stream.read_to_end(&mut all));
@@ -108,9 +108,9 @@ fn another_scheme_takes_the_reasons_of_the_one_before_away() {
         let figures: crate::figures::Figures = serde_json::from_str(body(text)).expect("its shape");
         (figures.exports[0].scheme.clone(), figures.exports[0].decisions.len())
     };
-    http.board().about(0, "asp", || unreachable!("it is known"));
+    http.published().about(0, "asp", || unreachable!("it is known"));
     assert_eq!(scheme(&get(&http, "/stats.json")), ("asp".to_owned(), 1));
-    http.board().about(0, "none", || About { scheme: "none".into(), ..About::default() });
+    http.published().about(0, "none", || About { scheme: "none".into(), ..About::default() });
     let text = get(&http, "/stats.json");
     assert_eq!(scheme(&text), ("none".to_owned(), 0));
     let figures: crate::figures::Figures = serde_json::from_str(body(&text)).expect("its shape");
@@ -237,7 +237,7 @@ fn idle_visitors_do_not_keep_out_who_asks_and_who_came_first_makes_room() {
     let answer = get(&http, "/metrics");
     assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
     assert!(begin.elapsed() < DEADLINE, "nobody's deadline was waited for: {:?}", begin.elapsed());
-    http.board().whole.clients = 5;
+    http.published().whole.clients = 5;
     assert!(get(&http, "/stats.json").contains("\"clients\":5"));
     let mut first = &idle[0];
     assert!(matches!(first.read(&mut [0; 1]), Ok(0) | Err(_)), "it was shut");
@@ -248,7 +248,7 @@ fn visitors_who_take_nothing_do_not_keep_out_who_asks() {
     let http = http();
     let ask = |_| {
         let mut stream = TcpStream::connect(http.address()).expect("it listens");
-        // Who is sent away while he asks has asked too late.
+        // A visitor who is sent away while he asks has asked too late.
         drop(stream.write_all(b"GET /live.js HTTP/1.1\r\nHost: localhost\r\n\r\n"));
         stream
     };

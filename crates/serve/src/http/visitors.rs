@@ -2,7 +2,7 @@
 //!
 //! A visitor who asks at once is answered within milliseconds. Those who send nothing, or take nothing, must not keep him out, or
 //! a dozen idle sockets would blind a whole monitoring. So nobody is turned away at the door: when all places are taken, the stream
-//! of who came first is shut, and the thread that waits for him ends.
+//! of whoever came first is shut, and the thread that waits for him ends.
 
 use std::collections::VecDeque;
 use std::net::{Shutdown, TcpStream};
@@ -41,7 +41,7 @@ impl Visitors {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A place for who comes. Waits at most for the threads of some who were sent away.
+    /// A place for a new visitor. Waits at most for the threads of some who were sent away.
     pub(super) fn admit(visitors: &Arc<Self>, stream: TcpStream) -> Visit {
         let stream = Arc::new(stream);
         let mut state = visitors.lock();

@@ -157,7 +157,7 @@ impl Lag {
         if passed < WINDOW {
             return;
         }
-        // Who was silent for longer than a window has none to show.
+        // A client that was silent for longer than a window has none to show.
         let over =
             if passed < Nanos(2 * WINDOW.0) { std::mem::take(&mut self.now) } else { Window::default() };
         self.now = Window::default();

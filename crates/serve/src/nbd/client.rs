@@ -7,7 +7,7 @@
 //!       `--flags, STARTTLS--> ACK: TLS begins, then GO
 //! ```
 //!
-//! Structured replies are asked for by who wants to know where the export has holes ([`Opening::mapping`]), and a server that does not
+//! Structured replies are asked for by those that want to know where the export has holes ([`Opening::mapping`]), and a server that does not
 //! have them is as good as before. What a server sends is taken as hostile like what a client
 //! sends: lengths are compared before they are believed, texts are shortened, and a machine that was given nonsense says so
 //! and is not used again. Source: proto.md, "Fixed newstyle negotiation", "Simple reply message", and the URI

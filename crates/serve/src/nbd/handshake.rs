@@ -98,7 +98,7 @@ pub enum Step {
     More,
     /// An option was dealt with; there may be more in the buffer.
     Again,
-    /// What has been said is to be sent, then TLS begins. Bytes that are here already are none of it: who sends ahead of
+    /// What has been said is to be sent, then TLS begins. Bytes that are here already are none of it: a client that sends ahead of
     /// the answer is no client of this protocol, or somebody between it and us.
     StartTls,
     /// Requests follow.
@@ -126,9 +126,9 @@ pub enum Tls {
     /// It has no certificate.
     #[default]
     Off,
-    /// Who asks for it gets it.
+    /// Clients that ask for it get it.
     Allow,
-    /// Who does not ask for it gets nothing.
+    /// Clients that do not ask for it get nothing.
     Require,
 }
 

@@ -32,7 +32,7 @@ use super::credit::{Credit, Held};
 use super::handshake::{Export, Handshake, OPTION_BYTES_MAX, Step, Terms, Tls, greeting};
 use super::wire::{self, Command, Errno, Limits, Parsed, REQUEST_BYTES, Request, Run, export, parse_request};
 use crate::planted::{self, Bug};
-use asked::{Asked, Part, Table};
+use asked::{Asked, Part, Requests};
 use forerun_core::assemble::ByteRange;
 use forerun_core::units::{BLOCK_BYTES, Extent};
 pub use outbox::Blocks;
@@ -167,7 +167,7 @@ pub struct Session<A> {
     /// Bytes of a refused write that are still to come.
     skip: usize,
     held: Held,
-    asked: Table<A>,
+    asked: Requests<A>,
     /// BLOCK_STATUS among them.
     statuses: usize,
     /// The READ that is not wholly asked for: the last, and there is one at most.
@@ -199,7 +199,7 @@ impl<A> Session<A> {
             payload: None,
             skip: 0,
             held: Held::default(),
-            asked: Table::default(),
+            asked: Requests::default(),
             statuses: 0,
             waiting: None,
             held_back: None,
@@ -264,7 +264,7 @@ impl<A> Session<A> {
         }
     }
 
-    /// Nothing can be said to it, or shall be.
+    /// Nothing can be said to it, or is to be.
     pub const fn lose(&mut self) {
         self.lost = true;
     }
@@ -616,7 +616,7 @@ impl<A> Session<A> {
         }
         let whole = asked.is_issued() && asked.parts.iter().all(|part| part.answer.is_some());
         if !whole && others {
-            // Who is asked for as a whole comes back with each of its parts; the other waits for its memory, too.
+            // A read that must be whole is looked at again with each of its parts; the other waits for its memory, too.
             if !asked.is_issued() {
                 self.held_back = Some(at);
             }

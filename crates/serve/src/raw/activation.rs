@@ -18,7 +18,7 @@ const SOCKETS_MAX: i64 = 16;
 static TAKEN: Mutex<Option<Result<Vec<OwnedFd>, String>>> = Mutex::new(None);
 
 /// Takes the sockets that were handed to this process. To be called before anything else opens a file; what is wrong
-/// with them is said to who wants to listen on them.
+/// with them is said to whoever wants to listen on them.
 pub fn take_inherited_sockets() {
     let mut taken = TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
     if taken.is_none() {

@@ -187,7 +187,7 @@ impl Backend for Ring {
         }
     }
 
-    fn kick(&mut self) {
+    fn launch(&mut self) {
         self.push_waiting();
         while self.unsubmitted {
             match self.ring.submit() {
@@ -304,7 +304,7 @@ mod tests {
         let mut ended = Vec::new();
         while ended.len() < 10 {
             assert!(ring.in_kernel <= 3, "{} are in the kernel", ring.in_kernel);
-            ring.kick();
+            ring.launch();
             ring.ring.submit_and_wait(1).expect("it ends");
             ring.reap(Nanos::ZERO, &mut ended);
         }

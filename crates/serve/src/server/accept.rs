@@ -10,7 +10,7 @@ use crate::connection::Connection;
 use crate::error::{ServeError, system};
 use crate::nbd::handshake::Tls;
 use crate::options::Listen;
-use crate::socket::{Socket, Stream};
+use crate::socket::{Socket, Transport};
 use forerun_core::units::Nanos;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
@@ -183,8 +183,10 @@ impl Server {
         for _ in 0..ACCEPTS_MAX {
             let Some(listener) = self.listeners.get(index) else { return };
             let stream = match listener {
-                Listener::Unix { listener, .. } => listener.accept().map(|(stream, _)| Stream::Unix(stream)),
-                Listener::Tcp(listener) => listener.accept().map(|(stream, _)| Stream::Tcp(stream)),
+                Listener::Unix { listener, .. } => {
+                    listener.accept().map(|(stream, _)| Transport::Unix(stream))
+                }
+                Listener::Tcp(listener) => listener.accept().map(|(stream, _)| Transport::Tcp(stream)),
             };
             match stream {
                 Ok(stream) => self.admit(now, stream),
@@ -210,7 +212,7 @@ impl Server {
         }
     }
 
-    /// Something may be had again: who waits to come in is looked at.
+    /// Something may be had again: those that wait to come in are looked at.
     pub(super) fn resume_accepting(&mut self) {
         if std::mem::take(&mut self.accepting.paused) {
             self.listen_for(EventFlags::IN);
@@ -225,7 +227,7 @@ impl Server {
         }
     }
 
-    fn admit(&mut self, now: Nanos, stream: Stream) {
+    fn admit(&mut self, now: Nanos, stream: Transport) {
         if stream.prepare(Some(self.keep_alive)).is_err() {
             return;
         }

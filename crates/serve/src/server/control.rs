@@ -3,7 +3,7 @@
 use super::accept::{Listener, is_exhausted, listen_unix};
 use super::token::Token;
 use super::{DEADLINE, Server};
-use crate::control::{Answer, ExportState, REQUEST_BYTES_MAX, Request, Stats};
+use crate::control::{Answer, ExportState, Order, REQUEST_BYTES_MAX, Stats};
 use crate::error::{ServeError, system};
 use crate::spec::{Change, EngineSpec};
 use forerun_core::registry::SchemeSpec;
@@ -23,11 +23,11 @@ pub(super) const OPERATORS_MAX: usize = 8;
 pub(super) struct Control {
     listener: Listener,
     operators: [Option<Operator>; OPERATORS_MAX],
-    /// A file number for an operator when there is no other left: who has to mend that must come in.
+    /// A file number for an operator when there is no other left: whoever has to mend that must come in.
     spare: Option<OwnedFd>,
 }
 
-/// One who asks.
+/// An operator.
 #[derive(Debug)]
 struct Operator {
     stream: UnixStream,
@@ -186,30 +186,30 @@ impl Server {
 
     /// Does what is asked.
     fn obey(&mut self, now: Nanos, line: &[u8]) -> Result<Value, String> {
-        let request: Request =
+        let request: Order =
             serde_json::from_slice(line).map_err(|problem| format!("not a request: {problem}"))?;
         match request {
-            Request::Stats => {
+            Order::Stats => {
                 self.metrics.take(&mut self.served);
                 let stats =
                     Stats::new(now.0, (self.serving, self.serving_max), self.memory_bound, &self.metrics);
                 serde_json::to_value(stats).map_err(|problem| problem.to_string())
             }
-            Request::Exports => Ok((0..self.served.len()).map(|export| json!(self.state(export))).collect()),
-            Request::Set { export, key, value } if key == "connections" && export.is_none() => {
+            Order::Exports => Ok((0..self.served.len()).map(|export| json!(self.state(export))).collect()),
+            Order::Set { export, key, value } if key == "connections" && export.is_none() => {
                 self.set_connections(&value)
             }
-            Request::Set { export, key, value } => {
+            Order::Set { export, key, value } => {
                 let export = self.the_export(export.as_deref())?;
                 self.set_scheme(export, &key, &value)?;
                 Ok(json!(self.state(export)))
             }
-            Request::Watch { export } => {
+            Order::Watch { export } => {
                 let export = self.the_export(export.as_deref())?;
                 self.served[export].volume.watch();
                 Ok(Value::Null)
             }
-            Request::Drop { export } => {
+            Order::Drop { export } => {
                 let all = 0..self.served.len();
                 let wanted = match export {
                     Some(name) => {
@@ -227,7 +227,7 @@ impl Server {
                 }
                 Ok(json!({ "dropped_blocks": before.saturating_sub(taken(self)) }))
             }
-            Request::Stop => {
+            Order::Stop => {
                 self.begin_stop(now);
                 Ok(Value::Null)
             }

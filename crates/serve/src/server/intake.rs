@@ -6,7 +6,7 @@
 //! - Every client has a share of its own that long writes cannot take: a write that fits into it waits for nothing but short
 //!   ones that are on their way to the members.
 //! - Longer writes get memory in the order in which they were announced, whoever comes again is behind those who waited.
-//! - Who has memory that others wait for must send ([`crate::connection`] says how fast), or is sent away.
+//! - Whoever has memory that others wait for must send ([`crate::connection`] says how fast), or is sent away.
 //!
 //! The memory is one budget for all exports: what the others use is not there, and memory that they have used is given back to
 //! the system before more is touched than one of them may.

@@ -31,7 +31,7 @@ const PAID: u32 = 64;
 const SCORE_MIN: i32 = -1024;
 const SCORE_MAX: i32 = 64;
 
-/// Who is waited for.
+/// Whom the loop lingers for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Awaited {
     /// Only clients can end the wait.

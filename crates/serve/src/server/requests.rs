@@ -1,4 +1,4 @@
-//! What sessions ask for, done: reads, writes, flushes and hints go to the volume, and its answers back to who asked.
+//! What sessions ask for, done: reads, writes, flushes and hints go to the volume, and its answers back to whoever asked.
 //!
 //! A client's session says what it wants ([`Ask`]); the volume answers by its [`Tag`]. The client of an answer is there, even
 //! if it has hung up: its session stays in its place until the last answer is here, so places and credit are not to be had
@@ -55,7 +55,7 @@ impl Server {
             Ask::StartTls => self.start_tls(now, at),
             Ask::Begin => {
                 self.serving += 1;
-                self.volume_of(at).0.welcome();
+                self.volume_of(at).0.client_came();
                 self.send(now, at);
             }
             Ask::Read(request) => self.taken(at, request),
@@ -120,7 +120,7 @@ impl Server {
         let Some(record) = &mut self.record else { return };
         if let (Some(connection), Command::Read | Command::Write) = (&self.connections[at], request.command) {
             let export = connection.session.export();
-            let row = crate::record::Request {
+            let row = crate::record::Recorded {
                 client: connection.number,
                 cookie: request.cookie,
                 export,

@@ -1,4 +1,4 @@
-//! The loop's side of the live page: twice a second it writes how every export stands on the board.
+//! The loop's side of the live page: twice a second it publishes how every export stands.
 
 use super::Server;
 use crate::http::{About, Http, MemberAbout, Whole};
@@ -45,7 +45,7 @@ impl Server {
         if self.show.is_some() { Duration::from_nanos(EVERY.0) } else { SLEEP }
     }
 
-    /// Writes on the board if it is time to.
+    /// Publishes if it is time to.
     pub(super) fn look(&mut self, now: Nanos) {
         let due = self.show.as_ref().is_some_and(|show| now >= show.next);
         let Some(mut show) = self.show.take_if(|_| due) else { return };
@@ -58,8 +58,8 @@ impl Server {
         });
         let late = late.unwrap_or_default();
         let samples: Vec<_> = (0..self.served.len()).map(|export| self.sample(export)).collect();
-        let mut board = show.http.board();
-        board.whole = Whole {
+        let mut published = show.http.published();
+        published.whole = Whole {
             now,
             clients: self.clients,
             connections: u64::from(self.serving),
@@ -70,13 +70,13 @@ impl Server {
         };
         for (export, sample) in samples.into_iter().enumerate() {
             let volume = &self.served[export].volume;
-            board.about(export, &volume.spec.scheme, || self.about(export, &show.members[export]));
-            board.stands(export, self.served[export].changed.as_ref(), volume.health());
+            published.about(export, &volume.spec.scheme, || self.about(export, &show.members[export]));
+            published.stands(export, self.served[export].changed.as_ref(), volume.health());
             if let Some(sample) = sample {
-                board.add(export, sample);
+                published.add(export, sample);
             }
         }
-        drop(board);
+        drop(published);
         self.show = Some(show);
     }
 

@@ -19,7 +19,7 @@ pub(super) enum Token {
     Client {
         /// Its place.
         at: u32,
-        /// The lower half of its number. It tells it from who had the place before, of whom an event of the same turn may still be
+        /// The lower half of its number. It tells it from the client that had the place before, an event of which may still be
         /// there; so many clients do not come within a turn that half were not enough.
         number: u32,
     },

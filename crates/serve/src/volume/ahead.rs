@@ -69,7 +69,7 @@ pub(super) struct Ahead {
     used: Vec<bool>,
     asked_blocks: u64,
     used_blocks: u64,
-    /// Of those that were asked for.
+    /// The used ones of those that were asked for.
     used_of_asked: u64,
     /// Blocks that were read, by their place in the order: of equal parts of all.
     places: [u64; PARTS],

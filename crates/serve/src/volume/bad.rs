@@ -3,7 +3,7 @@
 //! A read fails as a whole, and nobody says at which block. So what a prefetch had widened must not fail with it: a read of
 //! several blocks that fails is read again block by block into the same memory, and the engine is told which did not come; all others
 //! are in the cache like any. A block that fails alone is remembered. Whatever else wants to read over it reads the runs beside it, so
-//! a block on which a drive works for seconds costs them once. Who wants the block itself has an error at once while it rests, and
+//! a block on which a drive works for seconds costs them once. Whoever wants the block itself has an error at once while it rests, and
 //! after that tries it alone, before anything else. A write heals a block, a read that comes does, and time.
 //!
 //! ```text
@@ -12,7 +12,7 @@
 //!   read of one that rested --> that block alone --> the read
 //! ```
 
-use super::table::Table;
+use super::slab::Slab;
 use super::{Flying, Volume};
 use crate::backend::{Done, Kind, Task, Token};
 use crate::planted::{self, Bug};
@@ -38,7 +38,7 @@ pub(super) struct BadBlocks {
     /// Commands that are read in pieces.
     splits: BTreeMap<u32, Split>,
     /// Reads that wait for blocks that are tried alone.
-    probes: Table<Probe>,
+    probes: Slab<Probe>,
 }
 
 /// A command that is read in pieces.
@@ -385,7 +385,7 @@ mod tests {
         assert_eq!(over_5(&reads).len(), 2);
         rig.at(11);
         assert_eq!(rig.read(2, 1), [None]);
-        assert_eq!(over_5(&reads).len(), 2, "who wants its neighbour does not wait for it");
+        assert_eq!(over_5(&reads).len(), 2, "a read of its neighbour does not wait for it");
         assert_eq!(rig.read(5, 1), [Some(Errno::Io)]);
         assert_eq!(over_5(&reads)[2..], [(5, 1)]);
         rig.at(11 + 3600);

@@ -175,7 +175,7 @@ impl Volume {
     }
 
     /// A client has come.
-    pub(crate) fn welcome(&mut self) {
+    pub(crate) fn client_came(&mut self) {
         let now = self.now;
         if let Some(learn) = &mut self.learn {
             learn.begun.get_or_insert(now);

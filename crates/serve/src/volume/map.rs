@@ -161,7 +161,7 @@ impl Volume {
         self.maps.mapped = mapped;
     }
 
-    /// Who has waited too long is told what is certain: that there may be data everywhere.
+    /// Clients that have waited too long are told what is certain: that there may be data everywhere.
     pub(super) fn give_up_maps(&mut self, late: impl Fn(Nanos) -> bool) {
         let given_up = self.maps.asking.extract_if(.., |_, asking| late(asking.since));
         let given_up: Vec<Asking> = given_up.map(|(_, asking)| asking).collect();
@@ -243,7 +243,7 @@ mod tests {
             self.open.insert(tag.ticket.request, (fills, extent));
             let (offset, bytes) = (extent.start.0 * BLOCK_BYTES, extent.bytes());
             if !fills {
-                // Who asks meanwhile may be told of before or after.
+                // A client that asks meanwhile may be told of before or after.
                 for (_, taken) in self.asked.values_mut() {
                     extent.iter().for_each(|block| taken[block.0 as usize] = false);
                 }

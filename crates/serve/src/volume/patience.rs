@@ -1,6 +1,6 @@
 //! Members that do not answer, and members that are slower than they use to be.
 //!
-//! Nothing can take a command back from a kernel or a server that has it, and its memory stays lent until it ends. But who waits for it
+//! Nothing can take a command back from a kernel or a server that has it, and its memory stays lent until it ends. But whoever waits for it
 //! need not wait for ever: after the member's time is over, requests that wait are answered with an error although the engine still
 //! has them, and what the engine says of them later is for nobody. From then on whatever needs that member is refused at once, so
 //! nothing piles up; what is in the cache, and what other members hold, is served. When the member answers after all, everything is
@@ -176,7 +176,7 @@ impl Patience {
 }
 
 impl Volume {
-    /// How long a member may owe an answer before who waits for it has an error.
+    /// How long a member may owe an answer before whoever waits for it has an error.
     pub(crate) fn set_patience(&mut self, timeout: Nanos) {
         self.patience.timeout = timeout;
     }
@@ -223,7 +223,7 @@ impl Volume {
             })
     }
 
-    /// A second has passed: who has waited too long for a member that does not answer has an error.
+    /// A second has passed: clients that have waited too long for a member that does not answer have an error.
     pub(crate) fn look_at_members(&mut self) {
         self.see_who_owes();
         for pace in &mut self.patience.paces {

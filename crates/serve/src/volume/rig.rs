@@ -31,7 +31,7 @@ impl Backend for Fake {
             None => self.hung.push(task),
         }
     }
-    fn kick(&mut self) {}
+    fn launch(&mut self) {}
     fn reap(&mut self, _now: Nanos, out: &mut Vec<Done>) {
         for task in std::mem::take(&mut self.hung) {
             match (self.fate)(&task) {

@@ -46,7 +46,7 @@ impl Backend for Scripted {
             script.end(0..all);
         }
     }
-    fn kick(&mut self) {}
+    fn launch(&mut self) {}
     fn reap(&mut self, _now: Nanos, out: &mut Vec<Done>) {
         out.append(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner).ended);
     }

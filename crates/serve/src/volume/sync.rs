@@ -4,7 +4,7 @@
 //! begun before their write; all of them share it. A sync that failed while something was written that no sync has covered is
 //! never tried again: the kernel may have marked as clean what it could not write, so a second try that succeeds would prove
 //! nothing. From then on every flush and every write is answered with an error, until the server is started anew. A sync that failed with nothing to
-//! lose (a far server is away, and all that was written was flushed before) is an error to who waits for it, and no more:
+//! lose (a far server is away, and all that was written was flushed before) is an error to whoever waits for it, and no more:
 //! [`Unsynced`](crate::unsynced::Unsynced) knows which it was.
 
 use super::{Event, Volume};
@@ -117,7 +117,7 @@ impl Volume {
         }
     }
 
-    /// Who has waited too long has an error; what becomes of the sync is seen when it ends.
+    /// Clients that have waited too long have an error; what becomes of the sync is seen when it ends.
     pub(super) fn give_up_syncs(&mut self, late: impl Fn(Nanos) -> bool) {
         for waiters in [&mut self.syncs.running, &mut self.syncs.next] {
             let given_up = waiters.extract_if(.., |waiter| late(waiter.since));
@@ -191,7 +191,7 @@ mod tests {
             };
             self.1.push(Done { token: task.token, result, lease: task.lease });
         }
-        fn kick(&mut self) {}
+        fn launch(&mut self) {}
         fn reap(&mut self, _now: Nanos, out: &mut Vec<Done>) {
             out.append(&mut self.1);
         }

@@ -12,7 +12,7 @@
 //! ```
 
 use super::blank;
-use super::table::Table;
+use super::slab::Slab;
 use super::{Event, Volume};
 use crate::backend::Zeroes;
 use crate::nbd::wire::{self, Errno, Request};
@@ -89,14 +89,14 @@ struct Part {
 /// All writes that are not answered.
 #[derive(Debug)]
 pub(super) struct Writes {
-    writes: Table<Write>,
-    parts: Table<Part>,
+    writes: Slab<Write>,
+    parts: Slab<Part>,
     /// Those that are not wholly in the engine's hands.
     assembler: Assembler,
     /// Ready to be handed over, waiting for room; in order.
     queued: VecDeque<usize>,
     flying_blocks: u64,
-    /// Of them zeroes.
+    /// Those of them that are zeroes.
     zeroes_flying: u64,
     flying_max: u64,
 }
@@ -104,8 +104,8 @@ pub(super) struct Writes {
 impl Writes {
     pub(super) fn new(cache_blocks: u64) -> Self {
         Self {
-            writes: Table::default(),
-            parts: Table::default(),
+            writes: Slab::default(),
+            parts: Slab::default(),
             assembler: Assembler::default(),
             queued: VecDeque::new(),
             flying_blocks: 0,

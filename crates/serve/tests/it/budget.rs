@@ -145,7 +145,7 @@ fn a_server_lives_in_a_control_group_whose_limit_is_its_bound() {
 /// Asks for samples, and reads none.
 fn visit(page: std::net::SocketAddr) -> std::net::TcpStream {
     let mut stream = std::net::TcpStream::connect(page).expect("connected");
-    // Who is turned away may be told so while he asks.
+    // A client that is turned away may be told so while it asks.
     drop(stream.write_all(b"GET /live.json HTTP/1.1\r\nHost: localhost\r\n\r\n"));
     stream
 }

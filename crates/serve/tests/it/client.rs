@@ -50,7 +50,7 @@ impl Running {
         };
         let thread = std::thread::spawn(move || {
             let metrics = server.run(&mut messages).expect("the server runs");
-            // Who does not listen is not waited for.
+            // A server that does not listen is not waited for.
             let _ = messages.finish(Duration::from_secs(1));
             (metrics, std::mem::take(&mut *said.lock().expect("whole")))
         });

@@ -2,7 +2,7 @@
 
 use super::client::{Client, Running, image};
 use super::shadow::{Draw, batch, run_batch};
-use forerun_serve::control::{ExportState, Request, Stats, ask};
+use forerun_serve::control::{ExportState, Order, Stats, ask};
 use forerun_serve::options::{ExportOptions, Options};
 use serde_json::Value;
 use std::io::{Read as _, Write as _};
@@ -33,16 +33,16 @@ fn server(names: &[&str]) -> (TempDir, Running, PathBuf, Vec<u8>) {
 }
 
 fn set(control: &Path, export: Option<&str>, key: &str, value: &str) -> Result<Value, String> {
-    let request = Request::Set { export: export.map(str::to_owned), key: key.into(), value: value.into() };
+    let request = Order::Set { export: export.map(str::to_owned), key: key.into(), value: value.into() };
     ask(control, &request).map_err(|problem| problem.to_string())
 }
 
 fn stats(control: &Path) -> Stats {
-    serde_json::from_value(ask(control, &Request::Stats).expect("answered")).expect("statistics")
+    serde_json::from_value(ask(control, &Order::Stats).expect("answered")).expect("statistics")
 }
 
 fn exports(control: &Path) -> Vec<ExportState> {
-    serde_json::from_value(ask(control, &Request::Exports).expect("answered")).expect("exports")
+    serde_json::from_value(ask(control, &Order::Exports).expect("answered")).expect("exports")
 }
 
 #[test]
@@ -58,7 +58,7 @@ fn schemes_change_and_caches_are_dropped_under_load_and_every_byte_and_output_st
                 set(&control, None, "scheme", scheme).expect("changed");
                 assert_eq!(exports(&control)[0].scheme, scheme);
                 if changes % 3 == 0 {
-                    ask(&control, &Request::Drop { export: None }).expect("dropped");
+                    ask(&control, &Order::Drop { export: None }).expect("dropped");
                 }
                 changes += 1;
             }
@@ -106,7 +106,7 @@ fn a_new_scheme_takes_the_cache_over_and_dropping_it_empties_it() {
     let after = stats(&control).exports[0].clone();
     assert_eq!(after.counters.misses, before.counters.misses, "all of it was still there");
     assert_eq!((after.counters.reads, after.scheme.as_str()), (before.counters.reads + 8, "linux-6"));
-    let dropped = ask(&control, &Request::Drop { export: None }).expect("dropped");
+    let dropped = ask(&control, &Order::Drop { export: None }).expect("dropped");
     // What was read is not in flight, so all of it goes; of what is read ahead behind it some may still be on its way.
     let dropped = dropped["dropped_blocks"].as_u64().expect("a number");
     assert!(dropped >= 2048, "{dropped} of {}", after.cache_blocks);
@@ -184,10 +184,10 @@ fn the_socket_is_its_owners_alone_and_stop_ends_the_server_in_order() {
     assert_eq!(mode & 0o777, 0o600);
     let mut client = Client::connect(&server.socket, true);
     assert_eq!(client.read(4096, 4096).data, content[4096..8192]);
-    assert_eq!(ask(&control, &Request::Stop).expect("answered"), Value::Null);
+    assert_eq!(ask(&control, &Order::Stop).expect("answered"), Value::Null);
     let (metrics, _) = server.stop();
     assert_eq!(metrics.reads, 1);
     assert!(!control.exists(), "a server cleans up after itself");
-    let gone = ask(&control, &Request::Stats).expect_err("nobody there").to_string();
+    let gone = ask(&control, &Order::Stats).expect_err("nobody there").to_string();
     assert!(gone.contains("is it the control socket of a server that runs?"), "{gone}");
 }

@@ -113,7 +113,7 @@ fn holes_that_clients_make_and_fill_are_told_of() {
     assert_eq!(one.len(), 1, "one run where one is asked for");
     assert_eq!(client.map(SIZE - 1, 2, false), Err(22), "beyond the end");
     let mut plain = Client::connect(&server.socket, true);
-    assert_eq!(plain.map(0, 4096, false), Err(22), "who has agreed on no context has none");
+    assert_eq!(plain.map(0, 4096, false), Err(22), "a client that has agreed on no context has none");
     assert_eq!(plain.read(12 << 20, 4096).data, [0; 4096], "and its session is in step");
 }
 

@@ -1,7 +1,7 @@
 //! The live page of a running server: what clients do is what its figures say.
 
 use super::client::{Client, PATIENCE, Running, image};
-use forerun_serve::control::{Request, Stats, ask};
+use forerun_serve::control::{Order, Stats, ask};
 use forerun_serve::figures::{ExportFigures, Figures, LagFigures};
 use forerun_serve::nbd::wire::Command;
 use forerun_serve::options::{MemberSpec, Options, What};
@@ -79,7 +79,7 @@ fn the_figures_move_with_what_clients_read_and_add_up() {
     let of =
         |how: &str| after.outcomes.iter().find(|outcome| outcome.how == how).expect("all are listed").clone();
     assert_eq!(after.outcomes.iter().map(|outcome| outcome.reads).sum::<u64>(), after.counters.reads);
-    assert_eq!(of("cache_hit").waited_ns, 0, "who is answered at once has not waited");
+    assert_eq!(of("cache_hit").waited_ns, 0, "a client that is answered at once has not waited");
     assert!(of("miss").waited_ns > 0);
     let read: u64 = after.members.iter().map(|member| member.bytes_read).sum();
     assert_eq!(read, after.member_bytes_read);
@@ -111,7 +111,7 @@ fn how_long_writes_took_is_on_the_page_and_told_by_ctl() {
     let line = "forerun_write_latency_seconds_count{export=\"\"} 6";
     assert!(metrics.lines().any(|other| other == line), "{metrics}");
     let stats: Stats =
-        serde_json::from_value(ask(&control, &Request::Stats).expect("answered")).expect("statistics");
+        serde_json::from_value(ask(&control, &Order::Stats).expect("answered")).expect("statistics");
     let counted = |lag: &Option<LagFigures>| lag.as_ref().map(|lag| lag.all);
     let export = &stats.exports[0];
     assert_eq!((counted(&export.lag), counted(&export.write_lag)), (Some(1), Some(6)));

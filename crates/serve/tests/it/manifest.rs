@@ -61,7 +61,7 @@ impl Setup {
 /// A server that reads ahead, and what it says as it says it.
 fn start(options: &Options) -> (Running, Receiver<String>) {
     let (tell, told) = channel();
-    // Who has heard enough listens no more.
+    // A listener that has heard enough listens no more.
     let messages = Messages::start(move |_, line| drop(tell.send(line.to_owned())));
     (Running::start_with(options, messages.expect("a thread"), Arc::new(Mutex::new(Vec::new()))), told)
 }

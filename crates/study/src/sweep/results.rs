@@ -1,7 +1,7 @@
 //! Results of a sweep: lines that only grow, and the one file that comes of them.
 //!
 //! A folder holds a file of lines for each shard, `cells.jsonl` or `cells-2of3.jsonl`, and in the end `results.parquet`. A line is
-//! written with one call, so that what a kill leaves torn is at most the last line, which the next sweep takes away. Who writes a
+//! written with one call, so that what a kill leaves torn is at most the last line, which the next sweep takes away. Whoever writes a
 //! file of lines holds its lock.
 
 use super::parquet;

@@ -9,7 +9,7 @@ use super::{parse, refused};
 use crate::error::CliError;
 use crate::outputs;
 use clap::Args;
-use forerun_serve::control::{ExportState, Request, Stats, ask};
+use forerun_serve::control::{ExportState, Order, Stats, ask};
 use forerun_sim::student;
 use forerun_study::html::{Times, esc, page};
 use forerun_study::human::{self, float};
@@ -133,13 +133,13 @@ struct Server<'a> {
 impl Server<'_> {
     fn set(&self, scheme: &str) -> Result<(), CliError> {
         let export = Some(self.export.clone());
-        let request = Request::Set { export, key: "scheme".into(), value: scheme.into() };
+        let request = Order::Set { export, key: "scheme".into(), value: scheme.into() };
         ask(self.control, &request).map(drop).map_err(refused)
     }
 
     /// Reads so far, and how long they waited.
     fn counted(&self) -> Result<Turn, CliError> {
-        let stats: Stats = parse(ask(self.control, &Request::Stats).map_err(refused)?)?;
+        let stats: Stats = parse(ask(self.control, &Order::Stats).map_err(refused)?)?;
         let export = stats.exports.iter().find(|export| export.name == self.export);
         let lag = export.and_then(|export| export.lag.as_ref());
         let lag =
@@ -181,8 +181,8 @@ impl Server<'_> {
 /// Tries it. Returns what is printed.
 pub(super) fn run(control: &Path, args: &TryArgs, json: bool) -> Result<String, CliError> {
     outputs::check(&[("--html", args.html.as_deref())], &[])?;
-    let exports: Vec<ExportState> = parse(ask(control, &Request::Exports).map_err(refused)?)?;
-    ask(control, &Request::Watch { export: args.export.clone() }).map_err(refused)?;
+    let exports: Vec<ExportState> = parse(ask(control, &Order::Exports).map_err(refused)?)?;
+    ask(control, &Order::Watch { export: args.export.clone() }).map_err(refused)?;
     let export = match &args.export {
         Some(name) => exports.into_iter().find(|export| export.name == *name),
         None => exports.into_iter().next(),

@@ -52,7 +52,7 @@ const OF_EXPORT: [&str; 19] = [
     "member-tls-cert",
     "member-tls-key",
 ];
-/// Of these no two exports can have the same.
+/// No two exports can have the same of these.
 const OF_ONE_EXPORT: [&str; 6] = ["over", "stripe", "members", "name", "log-inputs", "learn"];
 /// Options that exclude each other, or make sense together only.
 const ALTERNATIVES: [&[&str]; 3] =

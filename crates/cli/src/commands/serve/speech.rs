@@ -1,6 +1,6 @@
 //! Where a server's messages go: to stderr, or, where that is the journal's, with the level that the journal understands.
 //!
-//! They are written past the lock that the rest of the program takes for stderr: who waits there for a reader that never comes
+//! They are written past the lock that the rest of the program takes for stderr: whoever waits there for a reader that never comes
 //! must not hold up the end of the program.
 
 use crate::error::CliError;

@@ -4,7 +4,7 @@
 //! not be one of ours. A control socket knows the counters only: no members, no waits, no reasons.
 
 use forerun_core::units::BLOCK_BYTES;
-use forerun_serve::control::{ExportState, ExportStats, Request, Stats, ask};
+use forerun_serve::control::{ExportState, ExportStats, Order, Stats, ask};
 use forerun_serve::figures::{ExportFigures, Figures, VERSION};
 use std::io::{Read as _, Write as _};
 use std::net::{TcpStream, ToSocketAddrs as _};
@@ -69,8 +69,8 @@ impl Source {
 fn ask_control(path: &Path) -> Result<Figures, String> {
     let asked = |request| ask(path, &request).map_err(|why| why.to_string());
     let read = |why: serde_json::Error| format!("what answers is no forerun serve: {why}");
-    let stats: Stats = serde_json::from_value(asked(Request::Stats)?).map_err(read)?;
-    let states: Vec<ExportState> = serde_json::from_value(asked(Request::Exports)?).map_err(read)?;
+    let stats: Stats = serde_json::from_value(asked(Order::Stats)?).map_err(read)?;
+    let states: Vec<ExportState> = serde_json::from_value(asked(Order::Exports)?).map_err(read)?;
     let export = |(stats, state): (ExportStats, ExportState)| ExportFigures {
         name: stats.name,
         uri: state.uri,

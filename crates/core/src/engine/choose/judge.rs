@@ -319,7 +319,7 @@ impl Judge {
             return None;
         }
         let live = self.foretold(self.live, kept);
-        // Who does the same has nothing to show.
+        // A scheme that does the same has nothing to show.
         let other = |at: usize| (self.foretold(at, kept) - live).abs() * SAME_ONE_IN > live;
         let wait = |at: usize| (other(at) || at == self.live).then(|| self.corrected(at, kept));
         let waits: Vec<Option<i128>> = (0..self.candidates).map(wait).collect();

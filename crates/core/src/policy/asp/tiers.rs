@@ -16,7 +16,7 @@ const NIL: u32 = u32::MAX;
 
 /// Which list a strip is on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Place {
+pub enum Tier {
     /// On none: unknown, or a ghost.
     #[default]
     Out,
@@ -30,7 +30,7 @@ pub enum Place {
 struct Node {
     younger: u32,
     older: u32,
-    place: Place,
+    place: Tier,
     /// Member of U_b.
     in_ub: bool,
     /// Member of G_b.
@@ -40,7 +40,7 @@ struct Node {
 }
 
 const BLANK: Node =
-    Node { younger: NIL, older: NIL, place: Place::Out, in_ub: false, in_gb: false, cached: 0, unread: 0 };
+    Node { younger: NIL, older: NIL, place: Tier::Out, in_ub: false, in_gb: false, cached: 0, unread: 0 };
 
 /// A bottom segment of one list.
 #[derive(Clone, Copy, Debug)]
@@ -104,8 +104,8 @@ impl Tiers {
     }
     /// Which list `line` is on.
     #[must_use]
-    pub fn place(&self, line: LineId) -> Place {
-        self.nodes.get(line.index()).map_or(Place::Out, |n| n.place)
+    pub fn place(&self, line: LineId) -> Tier {
+        self.nodes.get(line.index()).map_or(Tier::Out, |n| n.place)
     }
     /// Whether `line` is in U_b.
     #[must_use]
@@ -128,11 +128,11 @@ impl Tiers {
         self.down.len
     }
     /// The strips of a list, youngest first, for tests that recount.
-    pub fn strips(&self, place: Place) -> impl Iterator<Item = LineId> + '_ {
+    pub fn strips(&self, place: Tier) -> impl Iterator<Item = LineId> + '_ {
         let first = match place {
-            Place::Out => NIL,
-            Place::Up => self.up.youngest,
-            Place::Down => self.down.youngest,
+            Tier::Out => NIL,
+            Tier::Up => self.up.youngest,
+            Tier::Down => self.down.youngest,
         };
         let next = |&at: &u32| Some(self.nodes[at as usize].older).filter(|&older| older != NIL);
         core::iter::successors(Some(first).filter(|&at| at != NIL), next).map(LineId)
@@ -175,7 +175,7 @@ impl Tiers {
     #[inline]
     pub fn renew(&mut self, line: LineId) {
         let Some(node) = self.nodes.get(line.index()) else { return };
-        if node.place == Place::Out || node.younger == NIL {
+        if node.place == Tier::Out || node.younger == NIL {
             return;
         }
         if node.in_ub || node.in_gb {
@@ -187,7 +187,7 @@ impl Tiers {
     }
 
     /// Puts `line` at the young end of a list, wherever it was.
-    pub fn to_mru(&mut self, line: LineId, place: Place) {
+    pub fn to_mru(&mut self, line: LineId, place: Tier) {
         if self.nodes.len() <= line.index() {
             self.reserve(line.index() + 1);
         }
@@ -203,7 +203,7 @@ impl Tiers {
         }
         self.take_out(line);
         let at = line.0;
-        let list = if place == Place::Up { &mut self.up } else { &mut self.down };
+        let list = if place == Tier::Up { &mut self.up } else { &mut self.down };
         let youngest = list.youngest;
         self.nodes[at as usize].place = place;
         self.nodes[at as usize].older = youngest;
@@ -221,7 +221,7 @@ impl Tiers {
     /// Moves a strip that is neither the youngest nor in a segment to the young end of its list: no segment changes.
     fn refresh(&mut self, at: u32) {
         let node = self.nodes[at as usize];
-        let list = if node.place == Place::Up { &mut self.up } else { &mut self.down };
+        let list = if node.place == Tier::Up { &mut self.up } else { &mut self.down };
         self.nodes[node.younger as usize].older = node.older;
         if node.older == NIL {
             list.oldest = node.younger;
@@ -239,9 +239,9 @@ impl Tiers {
         let at = line.0;
         let node = self.nodes[line.index()];
         let list = match node.place {
-            Place::Out => return,
-            Place::Up => &mut self.up,
-            Place::Down => &mut self.down,
+            Tier::Out => return,
+            Tier::Up => &mut self.up,
+            Tier::Down => &mut self.down,
         };
         for segment in &mut list.segments {
             let member = if segment.global { node.in_gb } else { node.in_ub };
@@ -291,20 +291,20 @@ impl Tiers {
     }
 
     /// Lets the segments of a list grow or shrink to their targets; D's length sets how far G_b reaches into U.
-    fn settle(&mut self, place: Place) {
-        if place == Place::Down {
-            self.settle_segment(Place::Down, 0);
+    fn settle(&mut self, place: Tier) {
+        if place == Tier::Down {
+            self.settle_segment(Tier::Down, 0);
             self.up.segments[1].target = self.bottom.saturating_sub(self.down.len);
-            self.settle_segment(Place::Up, 1);
+            self.settle_segment(Tier::Up, 1);
         } else {
-            self.settle_segment(Place::Up, 0);
-            self.settle_segment(Place::Up, 1);
+            self.settle_segment(Tier::Up, 0);
+            self.settle_segment(Tier::Up, 1);
         }
     }
 
-    fn settle_segment(&mut self, place: Place, index: usize) {
+    fn settle_segment(&mut self, place: Tier, index: usize) {
         loop {
-            let list = if place == Place::Up { &mut self.up } else { &mut self.down };
+            let list = if place == Tier::Up { &mut self.up } else { &mut self.down };
             let oldest = list.oldest;
             let segment = &mut list.segments[index];
             if segment.size < segment.target {
@@ -362,8 +362,8 @@ mod tests {
             for (line, action, amount) in steps {
                 let gone = |q: &mut VecDeque<u32>| q.retain(|&l| l != line);
                 match action {
-                    0 => { gone(&mut naive.up); gone(&mut naive.down); naive.up.push_front(line); tiers.to_mru(LineId(line), Place::Up); }
-                    1 => { gone(&mut naive.up); gone(&mut naive.down); naive.down.push_front(line); tiers.to_mru(LineId(line), Place::Down); }
+                    0 => { gone(&mut naive.up); gone(&mut naive.down); naive.up.push_front(line); tiers.to_mru(LineId(line), Tier::Up); }
+                    1 => { gone(&mut naive.up); gone(&mut naive.down); naive.down.push_front(line); tiers.to_mru(LineId(line), Tier::Down); }
                     2 => { gone(&mut naive.up); gone(&mut naive.down); tiers.take_out(LineId(line)); }
                     _ => {
                         let (cached, unread) = naive.counts[line as usize];

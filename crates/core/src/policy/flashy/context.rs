@@ -4,7 +4,7 @@
 //! device). Each keeps three counters of consecutive matches (slides, "Trace Collection"), the bytes asked for in its pattern
 //! since the last poll, a frontier up to which that has been prefetched, and what became of the blocks wished for: read
 //! after all, gone before they were read, or left behind by a reader that went elsewhere. A stream that crosses into the next region
-//! takes its context along. The table is bounded and forgets, clock-wise, who has not read for longest.
+//! takes its context along. The table is bounded and forgets, clock-wise, the context that has not read for longest.
 //!
 //! ```text
 //!            start = last end (+ gap)            end = last start             same distance as before
@@ -344,7 +344,7 @@ impl Table {
         }
     }
 
-    /// A poll at `now`: forgets who has been idle, and takes everybody's pace. Returns the blocks
+    /// A poll at `now`: forgets contexts that have been idle, and takes everybody's pace. Returns the blocks
     /// that were wished for and that nobody comes towards any more.
     pub(super) fn poll(&mut self, now: Nanos, after: &After, thresholds: &Thresholds) -> u64 {
         let silent = Nanos(now.0.saturating_sub(after.silent.0));
@@ -501,7 +501,7 @@ mod tests {
             table.read(access::Context::new(9_999_999, 0), Extent::new(0, 1), ALL, Nanos(process));
         }
         assert_eq!(table.len(), CONTEXTS_MAX);
-        assert!(table.places.contains_key(&key(9_999_999, 0)), "who reads stays");
+        assert!(table.places.contains_key(&key(9_999_999, 0)), "a context that reads stays");
         assert_eq!(table.places.len(), CONTEXTS_MAX);
         let last = Nanos(3 * CONTEXTS_MAX as u64 - 1);
         let after = After { silent: Nanos(4), idle: Nanos(12) };

@@ -11,7 +11,7 @@
 
 use crate::cache::{Cache, LineId};
 use crate::hash::NumberMap;
-use crate::policy::asp::{Place, Tiers};
+use crate::policy::asp::{Tier, Tiers};
 use crate::units::Block;
 use alloc::vec::Vec;
 
@@ -21,9 +21,9 @@ pub const TRACK_BLOCKS_MAX: u64 = 64;
 const NIL: u32 = u32::MAX;
 
 /// The list of sequential tracks.
-pub const SEQ: Place = Place::Up;
+pub const SEQ: Tier = Tier::Up;
 /// The list of the others.
-pub const RANDOM: Place = Place::Down;
+pub const RANDOM: Tier = Tier::Down;
 
 /// What is kept of one track.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -126,7 +126,7 @@ impl Tracks {
     }
     /// The list of a track.
     #[must_use]
-    pub fn place(&self, index: u32) -> Place {
+    pub fn place(&self, index: u32) -> Tier {
         self.tiers.place(id(index))
     }
     /// Whether it lies in the bottom of RANDOM.
@@ -136,12 +136,12 @@ impl Tracks {
     }
     /// The oldest track of a list.
     #[must_use]
-    pub fn oldest(&self, place: Place) -> Option<u32> {
+    pub fn oldest(&self, place: Tier) -> Option<u32> {
         let oldest = if place == SEQ { self.tiers.up_oldest() } else { self.tiers.oldest() };
         oldest.map(|line| line.0).filter(|&index| self.place(index) == place)
     }
     /// Puts a track that is here at the young end of a list.
-    pub fn to_mru(&mut self, index: u32, place: Place) {
+    pub fn to_mru(&mut self, index: u32, place: Tier) {
         let blocks = u64::from(self.get(index).here.count_ones());
         *self.sum(self.place(index)) -= blocks;
         *self.sum(place) += blocks;
@@ -149,13 +149,13 @@ impl Tracks {
         self.clock += 1;
         self.tracks[index as usize].stamp = self.clock;
     }
-    fn sum(&mut self, place: Place) -> &mut u64 {
+    fn sum(&mut self, place: Tier) -> &mut u64 {
         if place == SEQ { &mut self.seq_blocks } else { &mut self.random_blocks }
     }
 
     /// A block comes: its track is at the young end of `place` then, or of SEQ where it is there already. Nothing
     /// changes for a block that was here.
-    pub fn insert(&mut self, line: LineId, block: u64, place: Place, counter: u8) {
+    pub fn insert(&mut self, line: LineId, block: u64, place: Tier, counter: u8) {
         if self.of_line.len() <= line.index() {
             self.of_line.resize(line.index() + 1, NIL);
         }
@@ -167,7 +167,7 @@ impl Tracks {
         self.of_line[line.index()] = index;
         let now = self.place(index);
         let place = if now == SEQ { SEQ } else { place };
-        if now != Place::Out {
+        if now != Tier::Out {
             *self.sum(now) += 1;
         }
         let bit = 1 << (block % self.track_blocks);
@@ -175,7 +175,7 @@ impl Tracks {
         track.here |= bit;
         track.counter = track.counter.max(counter);
         self.tiers.count(id(index), 1, 0);
-        if now == Place::Out {
+        if now == Tier::Out {
             *self.sum(place) += 1;
             self.tiers.to_mru(id(index), place);
             self.clock += 1;

@@ -12,7 +12,7 @@
 //! rounds, so that nobody runs dry; with little each stream runs dry in every round, and waits up to half of what is promised. Nobody
 //! holds memory for a reader that waits, so a promise of a second serves more streams than memory could hold.
 //!
-//! Who has run dry first, or will, has the next turn; while nobody is late it goes on in the order of addresses, for shorter
+//! The stream that has run dry first, or will, has the next turn; while nobody is late it goes on in the order of addresses, for shorter
 //! seeks. First turns are short: twice what a stream has read.
 //!
 //! A new stream is refused when there is no such T, or when memory passes M with the shortest F. A refused stream is not turned

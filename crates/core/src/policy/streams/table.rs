@@ -68,7 +68,7 @@ impl Stream {
         let blocks = self.proven.min(self.next);
         Extent::new(self.next - blocks, blocks)
     }
-    /// Of its last [`HISTORY`] requests, the sequential ones.
+    /// How many of its last [`HISTORY`] requests were sequential.
     pub(super) const fn sequential_lately(&self) -> u32 {
         (self.history & ((1 << HISTORY) - 1)).count_ones()
     }

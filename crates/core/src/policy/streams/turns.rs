@@ -44,7 +44,7 @@ const ROWS: u64 = 3;
 pub(super) struct Queue {
     /// Lanes that wait for a turn, and the number of the wait; some have stopped waiting since.
     waiting: VecDeque<(LaneId, u64)>,
-    /// Where a wait is promised: who runs dry first, the lane, and the number of the wait.
+    /// Where a wait is promised: when a stream runs dry, the lane, and the number of the wait.
     by_time: BTreeSet<(Nanos, LaneId, u64)>,
     /// Where the last turn began, as a block of the volume.
     head: u64,
@@ -54,7 +54,7 @@ pub(super) struct Queue {
     refused: VecDeque<(LaneId, u64)>,
     /// Turns of others since one of these had one.
     since_refused: u32,
-    /// Of those that wait, the ones whose memory is reserved: they go first.
+    /// Those that wait and whose memory is reserved: they go first.
     admitted: VecDeque<LaneId>,
     /// Lanes that have one.
     turns: Vec<LaneId>,

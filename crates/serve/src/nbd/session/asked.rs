@@ -46,18 +46,18 @@ impl<A> Asked<A> {
 
 /// All of them.
 #[derive(Debug)]
-pub(super) struct Table<A> {
+pub(super) struct Requests<A> {
     table: Vec<Option<Asked<A>>>,
     free: Vec<u16>,
 }
 
-impl<A> Default for Table<A> {
+impl<A> Default for Requests<A> {
     fn default() -> Self {
         Self { table: Vec::new(), free: Vec::new() }
     }
 }
 
-impl<A> Table<A> {
+impl<A> Requests<A> {
     pub(super) fn put(&mut self, request: Request) -> u16 {
         let asked = Asked {
             request,

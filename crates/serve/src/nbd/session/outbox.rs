@@ -8,7 +8,7 @@ use std::io::IoSlice;
 const BLOCK: usize = BLOCK_BYTES as usize;
 /// Longest head of a reply, bytes: a chunk's.
 const HEAD_BYTES: usize = 28;
-/// Bytes from which on copying an answer takes as long as waking who waits for it: 32 KiB.
+/// Bytes from which on copying an answer takes as long as waking the client that waits for it: 32 KiB.
 const LONG_ANSWER: usize = 32 << 10;
 
 /// The memory in which the blocks of answers of the type `A` lie.

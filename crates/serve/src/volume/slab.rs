@@ -1,19 +1,19 @@
-//! A table of things in flight: places are numbers that are used again, and taking one costs the same however many there are.
+//! A slab of things in flight: places are numbers that are used again, and taking one costs the same however many there are.
 
-/// The table.
+/// The slab.
 #[derive(Debug)]
-pub(super) struct Table<T> {
+pub(super) struct Slab<T> {
     places: Vec<Option<T>>,
     free: Vec<usize>,
 }
 
-impl<T> Default for Table<T> {
+impl<T> Default for Slab<T> {
     fn default() -> Self {
         Self { places: Vec::new(), free: Vec::new() }
     }
 }
 
-impl<T> Table<T> {
+impl<T> Slab<T> {
     /// Puts something in; returns its number.
     pub(super) fn put(&mut self, value: T) -> usize {
         if let Some(at) = self.free.pop() {

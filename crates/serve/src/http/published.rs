@@ -1,6 +1,6 @@
 //! What visitors are answered from: the last minutes of every export, renewed by the loop.
 //!
-//! Samples are shared by pointer. A visitor copies what it needs while it holds the board and formats afterwards, so the
+//! Samples are shared by pointer. A visitor copies what it needs while it holds the lock and formats afterwards, so the
 //! loop never waits for text to be made.
 
 use crate::figures::{
@@ -69,12 +69,12 @@ pub(crate) struct Whole {
 
 /// All that is shown.
 #[derive(Debug, Default)]
-pub(crate) struct Board {
+pub(crate) struct Published {
     pub(crate) whole: Whole,
     exports: Vec<Shown>,
 }
 
-impl Board {
+impl Published {
     /// What an export is. `make` is asked when it is new, or `scheme` is another.
     pub(crate) fn about(&mut self, export: usize, scheme: &str, make: impl FnOnce() -> About) {
         if self.exports.len() <= export {
@@ -93,13 +93,13 @@ impl Board {
         }
     }
 
-    /// Whether an export that [`Board::about`] knows is still answered from, why not, and how well.
+    /// Whether an export that [`Published::about`] knows is still answered from, why not, and how well.
     pub(crate) fn stands(&mut self, export: usize, why: Option<&String>, health: Health) {
         self.exports[export].changed = why.cloned();
         self.exports[export].health = health;
     }
 
-    /// One more sample of an export that [`Board::about`] knows.
+    /// One more sample of an export that [`Published::about`] knows.
     pub(crate) fn add(&mut self, export: usize, sample: Sample) {
         let room = (SAMPLES_ALL_MAX / self.exports.len()).clamp(1, SAMPLES_MAX);
         let shown = &mut self.exports[export];
