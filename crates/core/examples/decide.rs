@@ -41,7 +41,9 @@ fn engine() -> Engine {
 
 fn read(engine: &mut Engine, now: u64, context: u64, block: u64) {
     let access = Access::read(Context(context), Extent::new(block, 1));
-    engine.handle(Nanos(now), Input::Read { id: now, access });
+    if !engine.read_at_once(Nanos(now), &access) {
+        engine.handle(Nanos(now), Input::Read { id: now, access });
+    }
     engine.settle(Nanos(now), |_| {});
 }
 

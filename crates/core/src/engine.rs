@@ -39,6 +39,7 @@ mod sync;
 mod syncs;
 mod write;
 
+use crate::access::Access;
 use crate::policy::decisions::Decision;
 use crate::registry::{Layer, SchemeSpec};
 use crate::units::Nanos;
@@ -77,6 +78,19 @@ impl Engine {
             return self.handle_choosing(now, input);
         }
         self.act(now, input);
+    }
+
+    /// A read by a host that copies nothing, as a simulator: if it is of one block that is here, it is answered and given back now, as
+    /// by [`Input::Read`], its `Ready` and [`Input::Release`], and this is all of it. False, and nothing done, for any other read.
+    /// No log of inputs has it.
+    #[inline]
+    pub fn read_at_once(&mut self, now: Nanos, access: &Access) -> bool {
+        // Whoever chooses among schemes listens to inputs and outputs; a layer without memory drops what is given back.
+        if self.chooser.is_some() || !self.parts.config.retain {
+            return false;
+        }
+        self.parts.memory.at(now);
+        self.parts.read_at_once(now, access)
     }
 
     #[inline]

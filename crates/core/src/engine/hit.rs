@@ -12,19 +12,36 @@ use super::messages::Output;
 use super::parts::Parts;
 use crate::access::Access;
 use crate::policy::{Event, Lookup};
+use crate::slots::Slot;
 use crate::stats::tally;
 use crate::units::Nanos;
 
 impl Parts {
     /// Answers a read of one resident block. False, and nothing done, for any other read.
     pub(super) fn read_short(&mut self, now: Nanos, id: u64, access: &Access) -> bool {
+        let Some(slot) = self.hit(now, access) else { return false };
+        let handle = self.accesses.admit_answered(access.extent, slot);
+        self.outputs.push_back(Output::Ready { id, handle, error: false });
+        true
+    }
+
+    /// The same where nobody copies: what was answered is given back at once, and needs neither a place in the table nor an output.
+    pub(super) fn read_at_once(&mut self, now: Nanos, access: &Access) -> bool {
+        let Some(slot) = self.hit(now, access) else { return false };
+        self.pump(now);
+        self.memory.unpin(slot);
+        true
+    }
+
+    /// Everything of a read of one resident block but its answer. The slot stays pinned.
+    #[inline(always)]
+    fn hit(&mut self, now: Nanos, access: &Access) -> Option<Slot> {
         if access.extent.blocks != 1 || self.accesses.is_any_starved() {
-            return false;
+            return None;
         }
         let block = access.extent.start;
-        let Some(here) = self.memory.here(block) else { return false };
+        let here = self.memory.here(block)?;
         let Here { slot, outcome, .. } = here;
-        let number = self.accesses.admit_answered(access.extent, slot);
         self.tell(now, &Event::Access(access, Lookup { outcomes: &[outcome] }));
         tally(&mut self.memory.stats.all, outcome);
         if access.demand.contains(block) {
@@ -37,8 +54,7 @@ impl Parts {
             self.memory.trim();
         }
         self.fulfil_ahead(now, access.context);
-        self.outputs.push_back(Output::Ready { id, handle: number, error: false });
-        true
+        Some(slot)
     }
 }
 
@@ -89,16 +105,28 @@ mod tests {
         layer.build().expect("fits")
     }
 
-    /// Feeds one read, the short way where it is open or never; then lets up to `ends` commands end. Answers are given back at
-    /// once.
-    fn step(host: &mut Hand, now: Nanos, access: Access, short: bool, ends: usize) -> Vec<Output> {
+    /// How a read is asked for.
+    #[derive(Clone, Copy, Debug)]
+    enum Way {
+        /// As an input: the short way where it is open.
+        Input,
+        /// Without it.
+        Long,
+        /// By a host that copies nothing.
+        AtOnce,
+    }
+
+    /// Feeds one read; then lets up to `ends` commands end. Answers are given back at once.
+    fn step(host: &mut Hand, now: Nanos, access: Access, way: Way, ends: usize) -> Vec<Output> {
         host.now = now;
-        let mut said = if short {
-            host.feed(Input::Read { id: now.0, access })
-        } else {
-            host.engine.read_long(now, now.0, &access);
-            host.engine.pump(now);
-            host.listen()
+        let mut said = match way {
+            Way::AtOnce if host.engine.read_at_once(now, &access) => host.listen(),
+            Way::AtOnce | Way::Input => host.feed(Input::Read { id: now.0, access }),
+            Way::Long => {
+                host.engine.read_long(now, now.0, &access);
+                host.engine.pump(now);
+                host.listen()
+            }
         };
         for left in (0..=ends).rev() {
             while let Some(more) = host.release_first() {
@@ -113,26 +141,33 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_short_way_and_the_long_way_say_the_same(
+        fn every_way_of_a_read_says_the_same(
             scheme in prop::sample::select(SCHEMES),
             reads in prop::collection::vec((0_u64..4, 0_u64..3, 0_u64..2_000, 0_usize..4), 1..400),
         ) {
-            let (mut fast, mut slow) = (Hand::new(engine(scheme)), Hand::new(engine(scheme)));
+            let [mut fast, mut slow, mut prompt] = [(); 3].map(|()| Hand::new(engine(scheme)));
             let mut heads = [0, 500, 1_000, 1_500];
             for (now, (context, jump, far, ends)) in (1..).map(Nanos).zip(reads) {
                 // Two steps of three go on, so that there is something to hit.
                 let head = &mut heads[context as usize];
                 *head = if jump == 0 { far } else { *head + 1 };
                 let access = Access::read(Context(context), Extent::new(*head, 1));
-                let a = step(&mut fast, now, access, true, ends);
-                let b = step(&mut slow, now, access, false, ends);
-                prop_assert_eq!(a, b);
+                let a = step(&mut fast, now, access, Way::Input, ends);
+                let b = step(&mut slow, now, access, Way::Long, ends);
+                let c = step(&mut prompt, now, access, Way::AtOnce, ends);
+                prop_assert_eq!(&a, &b);
+                let starts = |said: &[Output]| {
+                    said.iter().filter(|output| !matches!(output, Output::Ready { .. })).copied().collect::<Vec<_>>()
+                };
+                prop_assert_eq!(starts(&a), starts(&c), "its answers are no outputs");
             }
-            prop_assert_eq!(fast.engine.stats(), slow.engine.stats());
-            let (mut a, mut b) = (Vec::new(), Vec::new());
-            fast.engine.gauges(&mut a);
-            slow.engine.gauges(&mut b);
-            prop_assert_eq!(a, b);
+            let [a, b, c] = [&mut fast, &mut slow, &mut prompt].map(|host| {
+                let mut gauges = Vec::new();
+                host.engine.gauges(&mut gauges);
+                (*host.engine.stats(), gauges)
+            });
+            prop_assert_eq!(&a, &b);
+            prop_assert_eq!(a, c);
         }
     }
 }

@@ -125,6 +125,15 @@ impl Stack {
 
     /// A program's access goes to the top layer.
     pub(super) fn access(&mut self, now: Nanos, id: u64, access: Access) {
+        if access.op == Op::Read && self.top().read_at_once(now, &access) {
+            let bytes = access.extent.bytes();
+            if self.host.is_some() {
+                self.host_answered(now, id, bytes, false);
+            } else {
+                self.array_answered(now, id, bytes, false);
+            }
+            return self.drain(now);
+        }
         let input = match access.op {
             Op::Read => Input::Read { id, access },
             Op::Write => Input::Write { id, access, durable: false },
@@ -230,10 +239,7 @@ impl Stack {
                 let host = self.host.as_mut().expect("the host layer spoke");
                 let bytes = host.extent(handle).bytes();
                 host.handle(now, Input::Release { handle });
-                let delay = self.cpu.host.delay(bytes);
-                self.cpu_host += delay;
-                self.errors += u64::from(error);
-                self.at(now + delay, Event::Answered(id));
+                self.host_answered(now, id, bytes, error);
             }
             // No bytes here: parity is combined by nobody, and the layer below has no queue to hurry.
             Output::Combine { .. } | Output::Promote { .. } | Output::Fill { .. } | Output::Sync { .. } => {}
@@ -301,19 +307,29 @@ impl Stack {
             Output::Ready { id, handle, error } => {
                 let bytes = self.array.extent(handle).bytes();
                 self.array.handle(now, Input::Release { handle });
-                let delay = self.cpu.array.delay(bytes);
-                self.cpu_array += delay;
-                self.errors += u64::from(error);
-                let event = if self.host.is_some() && id != super::FLUSH_ID {
-                    Event::HostDone(
-                        u32::try_from(id).expect("ids are the host layer's command numbers"),
-                        error,
-                    )
-                } else {
-                    Event::Answered(id)
-                };
-                self.at(now + delay, event);
+                self.array_answered(now, id, bytes, error);
             }
         }
+    }
+
+    /// The page cache has answered a program.
+    fn host_answered(&mut self, now: Nanos, id: u64, bytes: u64, error: bool) {
+        let delay = self.cpu.host.delay(bytes);
+        self.cpu_host += delay;
+        self.errors += u64::from(error);
+        self.at(now + delay, Event::Answered(id));
+    }
+
+    /// The array has answered the page cache, or a program where there is none.
+    fn array_answered(&mut self, now: Nanos, id: u64, bytes: u64, error: bool) {
+        let delay = self.cpu.array.delay(bytes);
+        self.cpu_array += delay;
+        self.errors += u64::from(error);
+        let event = if self.host.is_some() && id != super::FLUSH_ID {
+            Event::HostDone(u32::try_from(id).expect("ids are the host layer's command numbers"), error)
+        } else {
+            Event::Answered(id)
+        };
+        self.at(now + delay, event);
     }
 }
