@@ -4,8 +4,8 @@
 //! or joined, so one look at the block's cell answers all that [`Parts::read_long`] asks step by step. Everybody is
 //! told the same things in the same order: the policy of the access, retention of the changed counts, the policy of the
 //! proof, retention of the hit; then comes what may leave, then what is wished ahead, then `Ready`. It does nothing for
-//! a longer read, for a block that is missing or in flight, or while somebody waits for memory. The test at the foot
-//! runs both ways side by side.
+//! a longer read, for a block that is missing or in flight, or while somebody waits for memory. A host that copies nothing
+//! has the answer back in the same call ([`Parts::read_at_once`]). The test at the foot runs all ways side by side.
 
 use super::memory::Here;
 use super::messages::Output;

@@ -196,7 +196,7 @@ impl Memory {
     }
 
     /// Tells of a hit on a block that is here; returns what retention would cull now.
-    #[inline]
+    #[inline(always)]
     pub(super) fn hit(&mut self, block: Block, here: Here) -> Option<Victim> {
         let Here { line, place, outcome, .. } = here;
         if outcome == Outcome::PrefetchHit && self.cache.first_read(line, place) {

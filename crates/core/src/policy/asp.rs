@@ -316,7 +316,7 @@ impl Asp {
         self.total_strip += whole;
     }
 
-    #[inline]
+    #[inline(always)]
     fn cost_of_block(&mut self, line: Option<LineId>, block: Block, world: &World<'_>) -> Nanos {
         let (disk, at) = self.locate(line, block, world);
         // Without prefetching, each request is a command of its own on each strip that it touches.
@@ -492,7 +492,11 @@ impl Policy for Asp {
             self.total_strip = self.total_strip.since(lost.whole);
         }
         self.charged_to = None;
-        if lookup.any_miss() {
+        if let [outcome] = *lookup.outcomes
+            && !outcome.is_miss()
+        {
+            self.observe(access.extent.start, outcome, world);
+        } else if lookup.any_miss() {
             self.on_misses(access, lookup, world, plan);
         } else {
             for (block, &outcome) in access.extent.iter().zip(lookup.outcomes) {
