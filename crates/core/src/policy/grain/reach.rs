@@ -5,8 +5,8 @@
 //! believed. It is a guess of where reads may go next, not of which blocks they touch. A read that goes on where the last one of its
 //! process ended is no such read: a reader in sequence meets its region again and again, however far it will go.
 
-use crate::hash::NumberMap;
 use crate::bounded::Recent;
+use crate::hash::NumberMap;
 use crate::units::Extent;
 
 /// Blocks of a region, of each size, as powers of two: 128 KiB, 1 MiB, 8 MiB, 64 MiB, 512 MiB, 4 GiB, 32 GiB.
