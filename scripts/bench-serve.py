@@ -6,9 +6,10 @@ emulated disks have all processors but the client's: the kernel threads that mov
 the server, or the disks would be late. Runs are interleaved, so a change of the machine's mood hits all servers alike; a cell is the median of REPS runs, the best in
 brackets. CPU is the server's own time, user and system, for each request, the least of the runs.
 
-Usage: bench-serve.py FORERUN REPLAY OUT [hits] [misses] [emulated]     (default: all three)
+Usage: bench-serve.py FORERUN REPLAY OUT [hits] [misses] [emulated] [clients]     (default: all four)
   REPLAY is the example of crates/serve that replays a trace over NBD; OUT.txt and OUT.json are written.
-Environment: REPS (3), SECONDS_EACH (3), EMULATED (names of workloads, default all), BENCH_DIR (where the file for misses lies).
+Environment: REPS (3), SECONDS_EACH (3), EMULATED (names of workloads, default all), BENCH_DIR (where the file for misses lies),
+CLIENTS_SECONDS (10).
 """
 
 import csv
@@ -299,7 +300,7 @@ EMULATED = [
 ]
 MEMBERS = 4
 MEMBER_MIB = 1024
-SCHEMES = ["none", "asp", "asp+msp"]
+SCHEMES = ["none", "asp", "asp+msp", "auto"]
 BETWEEN = "nbdkit readahead"
 # Beyond this error of the emulator's own timing a comparison in real time means nothing.
 LATE_US_MAX = 100
@@ -332,8 +333,9 @@ def emulated_server(forerun, folder, scheme):
                    "--connections", "32"], socket, EMULATED_CPUS)
 
 
-def replayed(replay, server, trace):
-    run = subprocess.run(pinned(CLIENT_CPU, [replay, server.socket, trace]), capture_output=True, text=True, timeout=PATIENCE)
+def replayed(replay, server, trace, seconds=None):
+    command = [replay, server.socket, trace] + ([str(seconds)] if seconds else [])
+    run = subprocess.run(pinned(CLIENT_CPU, command), capture_output=True, text=True, timeout=PATIENCE)
     if run.returncode != 0:
         raise RuntimeError(f"replay of {trace}: {run.stdout}{run.stderr}")
     return json.loads(run.stdout)
@@ -381,15 +383,19 @@ def measure_between(forerun, replay, folder, trace):
     """nbdkit with its readahead filter before the same emulated members."""
     below = emulated_server(forerun, folder, "none")
     try:
-        socket = os.path.join(folder, "readahead")
-        between = Server(["nbdkit", "-f", "-U", socket, "--filter=readahead", "nbd", f"socket={below.socket}"], socket)
-        try:
-            run = replayed(replay, between, trace)
-        finally:
-            between.stop()
+        run = read_between(replay, folder, below, trace)
     finally:
         below.stop()
     return {"s": run["elapsed_s"], "mib": run["bytes"] / MIB}
+
+
+def read_between(replay, folder, below, trace, seconds=None):
+    socket = os.path.join(folder, "readahead")
+    between = Server(["nbdkit", "-f", "-U", socket, "--filter=readahead", "nbd", f"socket={below.socket}"], socket)
+    try:
+        return replayed(replay, between, trace, seconds)
+    finally:
+        between.stop()
 
 
 def report_emulated(figures, late, out):
@@ -435,14 +441,83 @@ def chart(figures, columns, out):
     out.say("```")
 
 
+# Clients of one disk, as on slides 15 and 16 of the stream scheduler: each reads a title of its own from its beginning, requests of
+# 64 KiB, one after the other, as fast as it is answered.
+CLIENTS = [10, 30, 100, 300]
+CLIENTS_DISK = "wd-7200"
+CLIENTS_SCHEMES = ["none", "linux-6", "streams", "cadence", "auto"]
+CLIENTS_CACHE = "256M"
+CLIENTS_SECONDS = float(os.environ.get("CLIENTS_SECONDS", "10"))
+TITLE = 128 * MIB
+REQUEST = 65_536
+
+
+def write_titles(clients, path):
+    """The reads of all clients: more than any of them gets to."""
+    with open(path, "w", newline="") as file:
+        file.write("t,dev,off,bytes,op,pid,file\n")
+        for client in range(clients):
+            file.writelines(f",,{client * TITLE + at},{REQUEST},R,{client},\n" for at in range(0, TITLE, REQUEST))
+
+
+def clients_server(forerun, folder, scheme):
+    socket = os.path.join(folder, "s")
+    return Server([forerun, "--json", "serve", "--over", f"emulate({CLIENTS_DISK}):{folder}/disk.img", "--cache", CLIENTS_CACHE,
+                   "--scheme", scheme, "--socket", socket, "--connections", str(max(CLIENTS) + 8)], socket, EMULATED_CPUS)
+
+
+def measure_clients(forerun, replay, out):
+    figures, late = {}, []
+    folder = tempfile.mkdtemp(dir="/dev/shm")
+    try:
+        with open(f"{folder}/disk.img", "wb") as file:
+            file.truncate(max(CLIENTS) * TITLE)
+        trace = os.path.join(folder, "trace.csv")
+        for clients in CLIENTS:
+            write_titles(clients, trace)
+            figures[clients] = {}
+            for scheme in CLIENTS_SCHEMES:
+                server = clients_server(forerun, folder, scheme)
+                try:
+                    figures[clients][scheme] = replayed(replay, server, trace, CLIENTS_SECONDS)
+                finally:
+                    summary = server.stop()
+                late.append(json.loads(summary.splitlines()[-1])["emulated_late_p99_us"])
+            if shutil.which("nbdkit"):
+                below = clients_server(forerun, folder, "none")
+                try:
+                    figures[clients][BETWEEN] = read_between(replay, folder, below, trace, CLIENTS_SECONDS)
+                finally:
+                    below.stop()
+    finally:
+        shutil.rmtree(folder)
+    report_clients(figures, late, out)
+
+
+def report_clients(figures, late, out):
+    columns = [*CLIENTS_SCHEMES, BETWEEN]
+    out.data["clients"] = figures
+
+    def cell(run):
+        return f"{run['bytes'] / run['elapsed_s'] / 1e6:.1f} MB/s, {run['p99_us'] / 1e3:.1f} ms" if run else "–"
+    rows = [(str(clients), [cell(cells.get(name)) for name in columns]) for clients, cells in figures.items()]
+    out.table(f"Clients of one emulated {CLIENTS_DISK} that each read a title in requests of 64 KiB, cache of {CLIENTS_CACHE}iB, for "
+              f"{CLIENTS_SECONDS:g} s: what all of them were served, and how long one request in a hundred took at least",
+              "clients", columns, rows)
+    out.verdict(f"the emulator's own timing error, p99 of every run at most {LATE_US_MAX} µs (else this comparison is void)",
+                max(late) <= LATE_US_MAX, f"worst run {max(late)} µs")
+
+
 def main():
     if len(sys.argv) < 4:
         sys.exit(__doc__)
     forerun, replay, path = sys.argv[1:4]
-    wanted = sys.argv[4:] or ["hits", "misses", "emulated"]
-    unknown = set(wanted) - {"hits", "misses", "emulated"}
+    parts = {"hits": lambda: measure_hits(forerun, out), "misses": lambda: measure_misses(forerun, out),
+             "emulated": lambda: measure_emulated(forerun, replay, out), "clients": lambda: measure_clients(forerun, replay, out)}
+    wanted = sys.argv[4:] or list(parts)
+    unknown = set(wanted) - set(parts)
     if unknown:
-        sys.exit(f"bench-serve: unknown part {', '.join(sorted(unknown))}: hits, misses, emulated")
+        sys.exit(f"bench-serve: unknown part {', '.join(sorted(unknown))}: {', '.join(parts)}")
     out = Output(path)
     load = os.getloadavg()[0]
     out.data["machine"] = {"processors": len(CPUS), "kernel": platform.release(), "load_at_start": load, "reps": REPS,
@@ -453,8 +528,7 @@ def main():
     out.say(f"Linux {platform.release()}, {len(CPUS)} processors, load {load:.1f} at the start{how}; median of {REPS} runs of "
             f"{SECONDS:g} s (best in brackets)")
     for name in wanted:
-        {"hits": lambda: measure_hits(forerun, out), "misses": lambda: measure_misses(forerun, out),
-         "emulated": lambda: measure_emulated(forerun, replay, out)}[name]()
+        parts[name]()
     out.say(f"\nload {os.getloadavg()[0]:.1f} at the end")
     out.write()
 

@@ -2,8 +2,8 @@
 # The server on this machine, beside its peers in the same run, and an emulated array beside what the simulator predicts
 # for it. Needs fio with its nbd engine; nbdkit and qemu-nbd are compared where they are installed. Results are printed
 # and kept in out/bench/serve.txt and serve.json; `docs` as the first word keeps them in docs/figures instead, for a release.
-# Run it on a quiet machine; compare only figures of one run. A full run takes about ten minutes.
-# Usage: scripts/bench-serve.sh [docs] [hits] [misses] [emulated]    (default: all three parts)
+# Run it on a quiet machine; compare only figures of one run. A full run takes about fifteen minutes.
+# Usage: scripts/bench-serve.sh [docs] [hits] [misses] [emulated] [clients]    (default: all four parts)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 mkdir -p out/bench

@@ -118,6 +118,8 @@ pub struct HostQueue {
     device_max: usize,
     anticipate: u64,
     expire: [u64; 2],
+    /// When it was last asked whether requests of a side have waited too long.
+    asked: [u64; 2],
     batch: [u64; 2],
     sides: [Side; 2],
     sequence: u64,
@@ -259,6 +261,7 @@ impl HostQueue {
             device_max: spec.device_commands_max.max(1) as usize,
             anticipate: ns(spec.anticipate_us),
             expire: [ns(spec.read_expire_us), ns(spec.write_expire_us)],
+            asked: [0; 2],
             batch: [ns(spec.read_batch_us), ns(spec.write_batch_us)],
             sides: [Side::default(), Side::default()],
             sequence: 0,
@@ -326,8 +329,13 @@ impl HostQueue {
         next(READ).into_iter().chain(next(WRITE)).min().map(|(_, _, key, side)| (side, key))
     }
 
-    /// Key of the oldest request of `side` if it has waited too long.
-    fn expired(&self, now: u64, side: usize) -> Option<(u64, u64)> {
+    /// Key of the oldest request of `side` if it has waited too long. Asked once in that time only, so that a queue in which all wait
+    /// longer is not served by age alone (2.6.18: as_fifo_expired, last_check_fifo).
+    fn expired(&mut self, now: u64, side: usize) -> Option<(u64, u64)> {
+        if now.saturating_sub(self.asked[side]) < self.expire[side] {
+            return None;
+        }
+        self.asked[side] = now;
         let (key, group) = self.sides[side].oldest()?;
         (now.saturating_sub(group.arrived) > self.expire[side]).then_some(key)
     }
@@ -368,6 +376,9 @@ impl HostQueue {
         self.batch_ends = now + self.batch[side];
         let oldest = self.sides[side].oldest().map(|(key, _)| key)?;
         let next = self.sides[side].nearest(self.position, false).unwrap_or(oldest);
+        if side == READ {
+            self.asked[READ] = now;
+        }
         let key = if side == READ { oldest } else { next };
         Some((side, self.expired(now, side).unwrap_or(key)))
     }
@@ -627,6 +638,20 @@ mod tests {
         queue.submit(Nanos(10), read(1, 1 << 23, 2));
         let done = drain(&mut queue);
         assert_eq!(done, [(0, 1), (1, 8)]);
+    }
+
+    #[test]
+    fn a_queue_in_which_all_wait_too_long_is_still_swept() {
+        let mut queue = queue(HostPolicy::Anticipatory);
+        // The oldest lie apart from the sweep; one command takes a millisecond.
+        for id in 0..600 {
+            queue.submit(Nanos(0), read((id + 300) % 600, (id + 300) % 600 * 1000, 1));
+        }
+        let done = drain(&mut queue);
+        let turns = done.windows(2).filter(|pair| pair[1].0.abs_diff(pair[0].0) != 1).count();
+        // Each 125 ms the oldest goes first, and the sweep goes on from there.
+        assert!((1..=12).contains(&turns), "{turns} turns in {done:?}");
+        assert!(done.windows(2).all(|pair| pair[0].1 < pair[1].1));
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! Replays a trace over NBD: a connection for each process, each with one read outstanding, in the order of the trace.
 //!
-//! `cargo run --release -p forerun-serve --example replay -- SOCKET TRACE.csv`
+//! `cargo run --release -p forerun-serve --example replay -- SOCKET TRACE.csv [SECONDS]`
 //!
+//! With SECONDS it ends after that time, though reads are left.
 //! The trace is this project's CSV, `t,dev,off,bytes,op,pid,file`, with offsets of the export; times are not looked at, writes
 //! and the columns `dev` and `file` neither. Prints how long it took as one JSON object. It is what `scripts/bench-serve.py`
 //! measures with: the simulator runs the same list (`forerun sim TRACE.csv`), and the client costs little beside a disk.
@@ -16,7 +17,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Barrier;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 type Problem = Box<dyn Error + Send + Sync>;
 /// First byte and bytes of a read.
@@ -67,14 +68,30 @@ fn connect(socket: &Path) -> Result<UnixStream, Problem> {
     }
 }
 
-/// One process: its reads, one after the other. Returns their latencies in microseconds.
-fn replay(mut stream: UnixStream, reads: &[Read], start: &Barrier) -> Result<Vec<u64>, Problem> {
+/// What one process, or all, came to.
+#[derive(Default)]
+struct Outcome {
+    latencies_us: Vec<u64>,
+    bytes: u64,
+}
+
+/// One process: its reads, one after the other, for so long.
+fn replay(
+    mut stream: UnixStream,
+    reads: &[Read],
+    start: &Barrier,
+    most: Duration,
+) -> Result<Outcome, Problem> {
     let longest = reads.iter().map(|read| read.1).max().unwrap_or(0);
     let mut data = vec![0; longest as usize];
-    let mut latencies = Vec::with_capacity(reads.len());
+    let mut outcome = Outcome { latencies_us: Vec::with_capacity(reads.len()), bytes: 0 };
     start.wait();
+    let first = Instant::now();
     for (cookie, &(offset, length)) in (0..).zip(reads) {
         let begin = Instant::now();
+        if begin - first >= most {
+            break;
+        }
         stream.write_all(&request_bytes(&Request {
             flags: 0,
             command: Command::Read,
@@ -88,35 +105,37 @@ fn replay(mut stream: UnixStream, reads: &[Read], start: &Barrier) -> Result<Vec
             return Err(format!("the read of {length} bytes at {offset} failed").into());
         }
         stream.read_exact(&mut data[..length as usize])?;
-        latencies.push(u64::try_from(begin.elapsed().as_micros())?);
+        outcome.latencies_us.push(u64::try_from(begin.elapsed().as_micros())?);
+        outcome.bytes += u64::from(length);
     }
-    Ok(latencies)
+    Ok(outcome)
 }
 
-fn run(socket: &Path, trace: &Path) -> Result<(), Problem> {
+fn run(socket: &Path, trace: &Path, most: Duration) -> Result<(), Problem> {
     let text = std::fs::read_to_string(trace)?;
     let processes = parse(&text)?;
     let streams: Vec<UnixStream> =
         processes.keys().map(|_| connect(socket)).collect::<Result<_, Problem>>()?;
     let start = Barrier::new(processes.len() + 1);
-    let (took, latencies) = std::thread::scope(|scope| {
+    let (took, outcome) = std::thread::scope(|scope| {
         let handles: Vec<_> = processes
             .values()
             .zip(streams)
-            .map(|(reads, stream)| scope.spawn(|| replay(stream, reads, &start)))
+            .map(|(reads, stream)| scope.spawn(|| replay(stream, reads, &start, most)))
             .collect();
         start.wait();
         let begin = Instant::now();
-        let mut latencies = Vec::new();
+        let mut all = Outcome::default();
         for handle in handles {
-            latencies.extend(handle.join().map_err(|_| "a client panicked")??);
+            let one = handle.join().map_err(|_| "a client panicked")??;
+            all.latencies_us.extend(one.latencies_us);
+            all.bytes += one.bytes;
         }
-        Ok::<_, Problem>((begin.elapsed(), latencies))
+        Ok::<_, Problem>((begin.elapsed(), all))
     })?;
-    let mut latencies = latencies;
+    let Outcome { latencies_us: mut latencies, bytes } = outcome;
     latencies.sort_unstable();
     let at = |share: usize| latencies.get(latencies.len() * share / 100).copied().unwrap_or(0);
-    let bytes: u64 = processes.values().flatten().map(|read| u64::from(read.1)).sum();
     println!(
         "{{\"requests\": {}, \"bytes\": {bytes}, \"elapsed_s\": {:.6}, \"p50_us\": {}, \"p99_us\": {}}}",
         latencies.len(),
@@ -128,12 +147,17 @@ fn run(socket: &Path, trace: &Path) -> Result<(), Problem> {
 }
 
 fn main() -> ExitCode {
-    let arguments: Vec<_> = std::env::args_os().skip(1).collect();
-    let [socket, trace] = &arguments[..] else {
-        println!("usage: replay SOCKET TRACE.csv");
+    let arguments: Vec<_> = std::env::args().skip(1).collect();
+    let seconds = arguments.get(2).map_or(Ok(f64::from(u32::MAX)), |text| text.parse::<f64>());
+    let ([socket, trace] | [socket, trace, _], Ok(seconds)) = (&arguments[..], seconds) else {
+        println!("usage: replay SOCKET TRACE.csv [SECONDS]");
         return ExitCode::from(2);
     };
-    match run(Path::new(socket), Path::new(trace)) {
+    let Ok(most) = Duration::try_from_secs_f64(seconds) else {
+        println!("replay: {seconds} s is no time to run for");
+        return ExitCode::from(2);
+    };
+    match run(Path::new(socket), Path::new(trace), most) {
         Ok(()) => ExitCode::SUCCESS,
         Err(problem) => {
             println!("replay: {problem}");

@@ -158,7 +158,7 @@ impl Grains {
             sample,
             times: None,
             ends: [u64::MAX].repeat(usize::from(shape.disks.max(1))),
-            reach: Reach::default(),
+            reach: Reach::new(),
             trusts: trust,
             asks: trust,
             missed_strips: 0,
@@ -261,7 +261,7 @@ impl Policy for Grains {
             let run = Extent::new(at, strip.end().min(access.extent.end()) - at);
             let outcomes = &lookup.outcomes[index..index + run.blocks as usize];
             (at, index) = (run.end(), index + run.blocks as usize);
-            self.reach.note(run.start.0);
+            self.reach.note(access.context.process(), run);
             self.charge(run, world);
             let missed = |outcome: &super::Outcome| outcome.is_miss();
             let Some(first) = outcomes.iter().position(missed) else { continue };
@@ -288,7 +288,8 @@ impl Policy for Grains {
         }
     }
     fn invests(&mut self) -> bool {
-        self.trusts
+        // Strips of readers in sequence pay at once or never.
+        self.trusts && self.reach.is_jumped_about()
     }
     fn inherit(&mut self, elder: &dyn Any) {
         let Some(elder) = elder.downcast_ref::<Self>() else { return };
