@@ -5,9 +5,11 @@
 //! crash replay SEED [--bug NAME]                 one seed again, with what happens in it
 //! crash bugs [--trials N]                        points until each planted bug is found, a table
 //! ```
+//!
+//! Each with `--back` is about write-back over a device and its journal.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program that reports to a person")]
 
-use forerun_serve::crash::{Counts, Failure, POINTS, campaign, find, quiet_runs, replay};
+use forerun_serve::crash::{Counts, Failure, Subject, quiet_runs};
 use forerun_serve::planted::{Bug, plant};
 use std::process::ExitCode;
 use std::time::Instant;
@@ -22,10 +24,15 @@ fn option(args: &[String], name: &str, usual: u64) -> Result<u64, String> {
     text.parse().map_err(|_| format!("{name}: {text:?} is no number"))
 }
 
-fn show(failure: &Failure) -> ExitCode {
+/// What the command line is about.
+fn subject(args: &[String]) -> Subject {
+    if args.iter().any(|arg| arg == "--back") { Subject::WriteBack } else { Subject::Volume }
+}
+
+fn show(subject: Subject, failure: &Failure) -> ExitCode {
     let Failure { seed, why, points, .. } = failure;
     println!("seed {seed}, point {points}: {why}");
-    if let Err(again) = replay(*seed, POINTS) {
+    if let Err(again) = subject.replay(*seed, subject.points()) {
         println!("{}{}", again.story, again.why);
     }
     ExitCode::from(1)
@@ -38,9 +45,9 @@ fn points(args: &[String]) -> Result<ExitCode, String> {
     let (mut first, begin) = (option(args, "--first", 0)?, Instant::now());
     let mut all = Counts::default();
     while all.points < wanted {
-        match campaign(first, ROUND.min(wanted - all.points), threads) {
+        match subject(args).campaign(first, ROUND.min(wanted - all.points), threads) {
             Ok(counts) => all.add(&counts),
-            Err(failure) => return Ok(show(&failure)),
+            Err(failure) => return Ok(show(subject(args), &failure)),
         }
         first += ROUND;
         eprintln!("{} points, {:.0} s", all.points, begin.elapsed().as_secs_f64());
@@ -58,7 +65,12 @@ fn points(args: &[String]) -> Result<ExitCode, String> {
 fn bug_of(args: &[String]) -> Result<Option<Bug>, String> {
     let Some(at) = args.iter().position(|arg| arg == "--bug") else { return Ok(None) };
     let name = args.get(at + 1).ok_or("--bug needs a name")?;
-    let known = Bug::ALL.iter().chain(Bug::RARE).find(|(bug, _)| format!("{bug:?}") == *name);
+    let known = Bug::ALL
+        .iter()
+        .chain(Bug::RARE)
+        .chain(Bug::BACK)
+        .chain(Bug::BACK_RARE)
+        .find(|(bug, _)| format!("{bug:?}") == *name);
     known.map(|&(bug, _)| Some(bug)).ok_or(format!("no bug is called {name}"))
 }
 
@@ -66,11 +78,13 @@ fn bugs(args: &[String]) -> Result<ExitCode, String> {
     let trials = option(args, "--trials", 9)?;
     println!("{:<22} {:>8} {:>8} {:>8}  what is wrong", "bug", "median", "least", "most");
     let only = bug_of(args)?;
-    for &(bug, what) in
-        Bug::ALL.iter().chain(Bug::RARE).filter(|(bug, _)| only.is_none_or(|only| only == *bug))
-    {
+    let all: Vec<_> = match subject(args) {
+        Subject::Volume => Bug::ALL.iter().chain(Bug::RARE).collect(),
+        Subject::WriteBack => Bug::BACK.iter().chain(Bug::BACK_RARE).collect(),
+    };
+    for &(bug, what) in all.into_iter().filter(|(bug, _)| only.is_none_or(|only| only == *bug)) {
         let mut found: Vec<Option<u64>> =
-            (0..trials).map(|trial| find(bug, 1_000_000 * (trial + 1))).collect();
+            (0..trials).map(|trial| subject(args).find(bug, 1_000_000 * (trial + 1))).collect();
         found.sort_unstable_by_key(|points| points.unwrap_or(u64::MAX));
         let text = |points: Option<u64>| points.map_or("missed".into(), |points| points.to_string());
         let [median, least, most] = [found.len() / 2, 0, found.len() - 1].map(|at| text(found[at]));
@@ -87,9 +101,9 @@ fn main() -> ExitCode {
         Some("replay") => bug_of(&args).and_then(|bug| {
             plant(bug);
             let seed = args.get(1).and_then(|text| text.parse().ok()).ok_or("which seed?")?;
-            match replay(seed, POINTS) {
+            match subject(&args).replay(seed, subject(&args).points()) {
                 Ok(counts) => println!("seed {seed}: {counts:?}"),
-                Err(failure) => return Ok(show(&failure)),
+                Err(failure) => return Ok(show(subject(&args), &failure)),
             }
             Ok(ExitCode::SUCCESS)
         }),

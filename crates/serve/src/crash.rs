@@ -23,6 +23,7 @@
 //! A member that lies about syncs takes the second promise along, one that misplaces writes the first, for the blocks in question. Only with
 //! the feature `crash`.
 
+mod back;
 mod client;
 mod disks;
 mod draw;
@@ -39,10 +40,13 @@ use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use world::World;
+use world::{Tally, World};
 
 /// Points of a run: enough for faults to meet, few enough that a thousand points see several layouts and kinds of weather.
 pub const POINTS: u64 = 70;
+
+/// The same of write-back: several checkpoints.
+const POINTS_BACK: u64 = 300;
 
 /// Points after which a bug that was not found is given up.
 const FIND_MAX: u64 = 20_000;
@@ -89,6 +93,115 @@ pub struct Failure {
     pub story: String,
 }
 
+/// What is simulated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Subject {
+    /// Volume and sessions over members.
+    Volume,
+    /// Write-back over a device and a journal.
+    WriteBack,
+}
+
+/// One run of either.
+trait Run {
+    /// Runs until so many points are judged, and to a quiet end.
+    fn run(&mut self, points: u64) -> Result<(), String>;
+    /// What it has counted.
+    fn tally(&self) -> Tally;
+    /// What happened last, if somebody wants to read it.
+    fn story(&self) -> String;
+}
+
+impl Subject {
+    /// Points of a run.
+    #[must_use]
+    pub const fn points(self) -> u64 {
+        match self {
+            Self::Volume => POINTS,
+            Self::WriteBack => POINTS_BACK,
+        }
+    }
+
+    /// Runs a seed for about so many points.
+    ///
+    /// # Errors
+    /// What was not as promised.
+    ///
+    /// # Panics
+    /// If the system has no memory.
+    pub fn run(self, seed: u64, points: u64) -> Result<Counts, Failure> {
+        self.one(seed, points, false)
+    }
+
+    /// Runs a seed that has failed once more, and tells what happens.
+    ///
+    /// # Errors
+    /// What was not as promised, with its story.
+    pub fn replay(self, seed: u64, points: u64) -> Result<Counts, Failure> {
+        self.one(seed, points, true)
+    }
+
+    /// Runs seeds from `first` on, on so many threads, until so many points are judged, or one fails.
+    ///
+    /// # Errors
+    /// The first failure.
+    pub fn campaign(self, first: u64, points: u64, threads: usize) -> Result<Counts, Failure> {
+        let (next, done, over) = (AtomicU64::new(first), AtomicU64::new(0), AtomicBool::new(false));
+        let all = Mutex::new((Counts::default(), None::<Failure>));
+        std::thread::scope(|scope| {
+            for _ in 0..threads {
+                scope.spawn(|| {
+                    while done.load(Ordering::Relaxed) < points && !over.load(Ordering::Relaxed) {
+                        let ran = self.run(next.fetch_add(1, Ordering::Relaxed), self.points());
+                        let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
+                        match ran {
+                            Ok(counts) => {
+                                done.fetch_add(counts.points, Ordering::Relaxed);
+                                all.0.add(&counts);
+                            }
+                            Err(failure) => {
+                                over.store(true, Ordering::Relaxed);
+                                all.1.get_or_insert(failure);
+                            }
+                        }
+                    }
+                });
+            }
+        });
+        let (counts, failure) = all.into_inner().unwrap_or_else(PoisonError::into_inner);
+        failure.map_or(Ok(counts), Err)
+    }
+
+    /// Points until a bug is found from a seed on; nothing if it is not found within 20,000.
+    #[must_use]
+    pub fn find(self, bug: Bug, first: u64) -> Option<u64> {
+        plant(Some(bug));
+        let (mut points, mut seed) = (0, first);
+        let found = loop {
+            match self.run(seed, self.points()) {
+                Err(failure) => break Some(points + failure.points),
+                Ok(counts) => points += counts.points,
+            }
+            seed += 1;
+            if points > FIND_MAX {
+                break None;
+            }
+        };
+        plant(None);
+        found
+    }
+
+    fn one(self, seed: u64, points: u64, told: bool) -> Result<Counts, Failure> {
+        match self {
+            Self::Volume => {
+                let poll = Arc::new(eventfd(0, EventfdFlags::CLOEXEC).expect("an eventfd"));
+                one(World::new(seed, &poll, told), seed, points)
+            }
+            Self::WriteBack => one(back::World::new(seed, told), seed, points),
+        }
+    }
+}
+
 /// Runs a seed for about so many points.
 ///
 /// # Errors
@@ -97,7 +210,7 @@ pub struct Failure {
 /// # Panics
 /// If the system has no memory.
 pub fn run(seed: u64, points: u64) -> Result<Counts, Failure> {
-    one(seed, points, false)
+    Subject::Volume.run(seed, points)
 }
 
 /// Runs a seed that has failed once more, and tells what happens.
@@ -105,57 +218,7 @@ pub fn run(seed: u64, points: u64) -> Result<Counts, Failure> {
 /// # Errors
 /// What was not as promised, with its story.
 pub fn replay(seed: u64, points: u64) -> Result<Counts, Failure> {
-    one(seed, points, true)
-}
-
-/// Runs seeds from `first` on, on so many threads, until so many points are judged, or one fails.
-///
-/// # Errors
-/// The first failure.
-pub fn campaign(first: u64, points: u64, threads: usize) -> Result<Counts, Failure> {
-    let (next, done, over) = (AtomicU64::new(first), AtomicU64::new(0), AtomicBool::new(false));
-    let all = Mutex::new((Counts::default(), None::<Failure>));
-    std::thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| {
-                while done.load(Ordering::Relaxed) < points && !over.load(Ordering::Relaxed) {
-                    let ran = run(next.fetch_add(1, Ordering::Relaxed), POINTS);
-                    let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
-                    match ran {
-                        Ok(counts) => {
-                            done.fetch_add(counts.points, Ordering::Relaxed);
-                            all.0.add(&counts);
-                        }
-                        Err(failure) => {
-                            over.store(true, Ordering::Relaxed);
-                            all.1.get_or_insert(failure);
-                        }
-                    }
-                }
-            });
-        }
-    });
-    let (counts, failure) = all.into_inner().unwrap_or_else(PoisonError::into_inner);
-    failure.map_or(Ok(counts), Err)
-}
-
-/// Points until a bug is found from a seed on; nothing if it is not found within 20,000.
-#[must_use]
-pub fn find(bug: Bug, first: u64) -> Option<u64> {
-    plant(Some(bug));
-    let (mut points, mut seed) = (0, first);
-    let found = loop {
-        match run(seed, POINTS) {
-            Err(failure) => break Some(points + failure.points),
-            Ok(counts) => points += counts.points,
-        }
-        seed += 1;
-        if points > FIND_MAX {
-            break None;
-        }
-    };
-    plant(None);
-    found
+    Subject::Volume.replay(seed, points)
 }
 
 /// From now on panics in runs are not told as they happen: they are failures of the run, and a planted bug may make many.
@@ -176,9 +239,7 @@ thread_local! {
     static RUNNING: Cell<bool> = const { Cell::new(false) };
 }
 
-fn one(seed: u64, points: u64, told: bool) -> Result<Counts, Failure> {
-    let poll = Arc::new(eventfd(0, EventfdFlags::CLOEXEC).expect("an eventfd"));
-    let mut world = World::new(seed, &poll, told);
+fn one(mut world: impl Run, seed: u64, points: u64) -> Result<Counts, Failure> {
     RUNNING.set(true);
     let ran = catch_unwind(AssertUnwindSafe(|| world.run(points)));
     RUNNING.set(false);
@@ -191,7 +252,7 @@ fn one(seed: u64, points: u64, told: bool) -> Result<Counts, Failure> {
             Some(format!("it panicked: {text}"))
         }
     };
-    let tally = world.tally;
+    let tally = world.tally();
     match why {
         Some(why) => Err(Failure { seed, why, points: tally.points, story: world.story() }),
         None => Ok(Counts {

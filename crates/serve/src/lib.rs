@@ -17,6 +17,12 @@
 //! on its way in has 36 MiB for all clients together, answers that nobody takes hold at most half of the cache, and the number
 //! of connections is bounded.
 
+#[cfg(any(test, feature = "crash"))]
+#[cfg_attr(
+    not(feature = "crash"),
+    expect(dead_code, reason = "its simulator drives it, and no option of the server yet")
+)]
+mod back;
 mod backend;
 mod connection;
 pub mod control;

@@ -3,13 +3,16 @@
 //! compile time, and nothing of this is in a product.
 
 macro_rules! bugs {
-    ($($name:ident: $what:literal,)*; rare: $($rare:ident: $seldom:literal,)*) => {
+    ($($name:ident: $what:literal,)*; rare: $($rare:ident: $seldom:literal,)*;
+     back: $($back:ident: $behind:literal,)*; back, rare: $($deep:ident: $deeper:literal,)*) => {
         /// What can be planted.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[repr(u8)]
         pub enum Bug {
             $(#[doc = $what] $name,)*
             $(#[doc = $seldom] $rare,)*
+            $(#[doc = $behind] $back,)*
+            $(#[doc = $deeper] $deep,)*
         }
 
         impl Bug {
@@ -17,6 +20,10 @@ macro_rules! bugs {
             pub const ALL: &[(Self, &str)] = &[$((Self::$name, $what),)*];
             /// Those that take a meeting of several things, and many points.
             pub const RARE: &[(Self, &str)] = &[$((Self::$rare, $seldom),)*];
+            /// Those of write-back, which its own simulator finds.
+            pub const BACK: &[(Self, &str)] = &[$((Self::$back, $behind),)*];
+            /// Those of write-back that take a meeting of several things.
+            pub const BACK_RARE: &[(Self, &str)] = &[$((Self::$deep, $deeper),)*];
         }
     };
 }
@@ -62,6 +69,25 @@ bugs! {
     BadIsForEver: "A block that was written stays bad.",
     InFlightIsForgotten: "What was under way when a sync failed is not at risk.",
     FreshIsForgotten: "A sync that ends well counts what was written while it ran as durable.",
+    ; back:
+    AnsweredBeforeJournal: "A write is answered before its record is on the journal.",
+    FlushPastJournal: "A flush is answered without a sync of the journal.",
+    ReadPastJournal: "A read is answered by the device alone, whatever the journal holds.",
+    HomeUnread: "A write home that failed counts as one that did not.",
+    TailBeforeDevice: "The tail passes records before the device was synced.",
+    SuperInPlace: "Superblocks are written over the newest one.",
+    ThroughOverRecord: "A write passes by the journal while that holds an older one of its blocks.",
+    ThroughUnsynced: "A flush does not sync the device behind writes that passed by the journal.",
+    PayloadUnchecked: "A record counts although its payload is torn.",
+    GenerationUnchecked: "Records of an earlier start count.",
+    ReplayAnyNumber: "A record counts although it is not the one that follows.",
+    ReplayOldest: "Of several records of a block the oldest is brought home.",
+    ReplayUnsynced: "After a replay the journal begins anew before the device was synced.",
+    ; back, rare:
+    StripeTwice: "A stripe of which a write home has failed goes again while another write of it is under way.",
+    HomeBeforeJournal: "Blocks go home that the journal may still lose.",
+    TailBeforeJournal: "The tail passes records before the journal keeps those that replace them.",
+    RoomBeforeSuper: "Room is used again before the superblock that gives it free was synced.",
 }
 
 #[cfg(feature = "crash")]

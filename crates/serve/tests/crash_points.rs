@@ -4,7 +4,7 @@
 //! stand; `FORERUN_CRASH_SEED` replays one seed and tells what happens in it.
 #![allow(missing_docs, reason = "tests say in their names what they show")]
 
-use forerun_serve::crash::{Failure, POINTS, campaign, find, quiet_runs, replay, run};
+use forerun_serve::crash::{Failure, POINTS, Subject, quiet_runs, replay, run};
 use forerun_serve::planted::{Bug, plant};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -40,7 +40,7 @@ fn the_product_keeps_its_promises_at_every_crash_point() {
         assert!(failure.is_none(), "{}", failure.as_ref().map_or(String::new(), told));
         return;
     }
-    let ran = campaign(0, number("FORERUN_CRASH_POINTS").unwrap_or(USUAL), 2);
+    let ran = Subject::Volume.campaign(0, number("FORERUN_CRASH_POINTS").unwrap_or(USUAL), 2);
     let counts = ran.unwrap_or_else(|failure| panic!("{}", told(&failure)));
     assert!(counts.cuts > 0 && counts.kills > 0 && counts.errors > 0, "{counts:?}");
 }
@@ -50,11 +50,49 @@ fn every_planted_bug_is_found_within_a_thousand_points() {
     let _turn = turn();
     let mut missed = Vec::new();
     for &(bug, what) in Bug::ALL {
-        let mut trials: Vec<u64> =
-            (0..TRIALS).map(|trial| find(bug, 1_000_000 * (trial + 1)).unwrap_or(u64::MAX)).collect();
+        let mut trials: Vec<u64> = (0..TRIALS)
+            .map(|trial| Subject::Volume.find(bug, 1_000_000 * (trial + 1)).unwrap_or(u64::MAX))
+            .collect();
         trials.sort_unstable();
         let median = trials[trials.len() / 2];
         if median > FOUND_WITHIN {
+            missed.push(format!("{bug:?} ({what}): {trials:?}"));
+        }
+    }
+    assert!(missed.is_empty(), "not found within {FOUND_WITHIN} points: {missed:#?}");
+}
+
+/// Points of write-back unless the environment says how many for all: each is a start of its own, which replays.
+const USUAL_BACK: u64 = 20_000;
+/// The environment's points are of the volume; of these one in so many.
+const BACK_ONE_IN: u64 = 40;
+const BACK_TRIALS: u64 = 5;
+
+#[test]
+fn write_back_keeps_its_promises_at_every_crash_point() {
+    let _turn = turn();
+    plant(None);
+    let points = number("FORERUN_CRASH_POINTS").map_or(USUAL_BACK, |points| points / BACK_ONE_IN);
+    let counts = Subject::WriteBack.campaign(0, points, 2).unwrap_or_else(|failure| {
+        let Failure { seed, why, points, .. } = &failure;
+        let story = Subject::WriteBack
+            .replay(*seed, Subject::WriteBack.points())
+            .err()
+            .map_or(String::new(), |again| again.story);
+        panic!("{story}seed {seed}, point {points}: {why}")
+    });
+    assert!(counts.cuts > 0 && counts.kills > 0 && counts.errors > 0, "{counts:?}");
+}
+
+#[test]
+fn every_bug_planted_in_write_back_is_found_within_a_thousand_points() {
+    let _turn = turn();
+    let mut missed = Vec::new();
+    for &(bug, what) in Bug::BACK {
+        let find = |trial| Subject::WriteBack.find(bug, 1_000_000 * (trial + 1)).unwrap_or(u64::MAX);
+        let mut trials: Vec<u64> = (0..BACK_TRIALS).map(find).collect();
+        trials.sort_unstable();
+        if trials[trials.len() / 2] > FOUND_WITHIN {
             missed.push(format!("{bug:?} ({what}): {trials:?}"));
         }
     }
@@ -67,5 +105,7 @@ fn a_seed_says_all_there_is_to_say() {
     plant(None);
     for seed in [3, 14, 159] {
         assert_eq!(run(seed, POINTS), run(seed, POINTS), "the same seed, the same run");
+        let back = || Subject::WriteBack.run(seed, Subject::WriteBack.points());
+        assert_eq!(back(), back(), "of write-back too");
     }
 }

@@ -10,6 +10,7 @@
 mod answers;
 mod restart;
 
+use super::Run;
 use super::client::{Client, Habits};
 use super::disks::Disks;
 use super::draw::Draw;
@@ -93,6 +94,24 @@ fn reserve(layout: &Layout) -> Shared<Answer> {
     Shared { credit: Credit::new(layout.cache_blocks(), CLIENTS_MAX as u64), back: Vec::new() }
 }
 
+impl Run for World {
+    fn run(&mut self, points: u64) -> Result<(), String> {
+        let mut idle = 0;
+        while self.tally.points < points && idle < IDLE_MAX {
+            let before = self.tally.points;
+            self.step()?;
+            idle = if self.tally.points == before { idle + 1 } else { 0 };
+        }
+        self.finish()
+    }
+    fn tally(&self) -> Tally {
+        self.tally
+    }
+    fn story(&self) -> String {
+        self.story.iter().flatten().fold(String::new(), |all, line| all + line + "\n")
+    }
+}
+
 impl World {
     pub(super) fn new(seed: u64, poll: &Arc<OwnedFd>, told: bool) -> Self {
         let mut draw = Draw::new(seed);
@@ -142,22 +161,6 @@ impl World {
             }
             story.push_back(format!("{:.6} s: {}", self.now.0 as f64 / 1e9, what()));
         }
-    }
-
-    /// What happened last.
-    pub(super) fn story(&self) -> String {
-        self.story.iter().flatten().fold(String::new(), |all, line| all + line + "\n")
-    }
-
-    /// Runs until so many points are judged, and to a quiet end.
-    pub(super) fn run(&mut self, points: u64) -> Result<(), String> {
-        let mut idle = 0;
-        while self.tally.points < points && idle < IDLE_MAX {
-            let before = self.tally.points;
-            self.step()?;
-            idle = if self.tally.points == before { idle + 1 } else { 0 };
-        }
-        self.finish()
     }
 
     /// Nobody asks any more: everything is answered in time, members come back, and then nothing is under way.
