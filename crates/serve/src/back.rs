@@ -382,8 +382,8 @@ impl WriteBack {
         self.use_log();
         // What the log has taken has left room for more.
         self.admit();
-        self.device.kick();
-        self.log.backend.kick();
+        self.device.launch();
+        self.log.backend.launch();
     }
 
     /// A block of the device holds these bytes now.
@@ -424,7 +424,7 @@ impl Backend for WriteBack {
         }
     }
 
-    fn kick(&mut self) {
+    fn launch(&mut self) {
         self.advance();
     }
 

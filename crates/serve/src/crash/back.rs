@@ -284,7 +284,7 @@ impl World {
         let now = self.now;
         let mut done = Vec::new();
         let back = self.back();
-        back.kick();
+        back.launch();
         back.reap(now, &mut done);
         let (said, wrote) = (back.take_notes(), back.wrote_behind());
         for said in said.into_iter().chain(wrote.then(|| "blocks go home".into())) {

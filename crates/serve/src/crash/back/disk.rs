@@ -286,7 +286,7 @@ impl Backend for Wire {
     fn submit(&mut self, _now: Nanos, task: Task) {
         self.disk().take(task);
     }
-    fn kick(&mut self) {}
+    fn launch(&mut self) {}
     fn reap(&mut self, _now: Nanos, out: &mut Vec<Done>) {
         out.append(&mut self.disk().ended);
     }
