@@ -55,9 +55,10 @@ def run(study: str, folder: str, *, address: str | None = None, seconds: float =
 
     Raises what ``forerun sweep`` would refuse, and ``ImportError`` without Ray (``pip install forerun[ray]``).
     """
+    # A study that cannot be read is said first, also where there is no Ray.
+    sweep = _native.Sweep(study, folder)
     import ray
 
-    sweep = _native.Sweep(study, folder)
     queue = _Queue(sweep.open_cells(), seconds)
     left = sum(map(len, queue.left.values()))
     if left:
