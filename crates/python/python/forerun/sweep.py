@@ -55,13 +55,13 @@ def run(study: str, folder: str, *, address: str | None = None, seconds: float =
 
     Raises what ``forerun sweep`` would refuse, and ``ImportError`` without Ray (``pip install forerun[ray]``).
     """
-    # A study that cannot be read is said first, also where there is no Ray.
     sweep = _native.Sweep(study, folder)
-    import ray
-
     queue = _Queue(sweep.open_cells(), seconds)
     left = sum(map(len, queue.left.values()))
     if left:
+        # Here, so that a study that cannot be read is said first, and one that is done needs no Ray.
+        import ray
+
         if not ray.is_initialized():
             ray.init(address=address or "local", log_to_driver=False, configure_logging=False)
         _spread(ray, sweep, queue, left, quiet)
