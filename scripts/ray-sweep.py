@@ -72,7 +72,16 @@ class Cluster:
     def wait(self, cores):
         """Until so many cores are there."""
         words = [sys.executable, "-c", f"import ray; ray.init(address={self.address!r}, log_to_driver=False); print(ray.cluster_resources().get('CPU', 0))"]
-        until(lambda: float((subprocess.run(words, env=QUIET, capture_output=True, text=True).stdout.split() or ["0"])[-1]) >= cores, 300)
+
+        def there():
+            # Ray gives a node thirty seconds to start; on a busy machine that may be too little, and it is started again.
+            for name in [name for name, node in self.nodes.items() if name != "head" and node.poll() is not None]:
+                say(f"{name} has ended: started again")
+                self.add(name)
+            said = subprocess.run(words, env=QUIET, capture_output=True, text=True).stdout.split()
+            return float(said[-1] if said else 0) >= cores
+
+        until(there, 600)
 
     def stop(self):
         for started in DRIVERS:
