@@ -12,6 +12,7 @@ import atexit
 import json
 import os
 import pathlib
+import re
 import secrets
 import shutil
 import signal
@@ -71,7 +72,16 @@ class Cluster:
     def wait(self, cores):
         """Until so many cores are there."""
         words = [sys.executable, "-c", f"import ray; ray.init(address={self.address!r}, log_to_driver=False); print(ray.cluster_resources().get('CPU', 0))"]
-        until(lambda: float((subprocess.run(words, env=QUIET, capture_output=True, text=True).stdout.split() or ["0"])[-1]) >= cores, 300)
+
+        def there():
+            # Ray gives a node thirty seconds to start; on a busy machine that may be too little, and it is started again.
+            for name in [name for name, node in self.nodes.items() if name != "head" and node.poll() is not None]:
+                say(f"{name} has ended: started again")
+                self.add(name)
+            said = subprocess.run(words, env=QUIET, capture_output=True, text=True).stdout.split()
+            return float(said[-1] if said else 0) >= cores
+
+        until(there, 600)
 
     def stop(self):
         for started in DRIVERS:
@@ -162,7 +172,26 @@ def overhead(cluster, work, name, cells, shape, *more):
     return cells, alone, spread
 
 
+def check_launcher():
+    """Holds the file for Ray's launcher that docs/sweeps.md shows against Ray's own schema."""
+    import jsonschema
+    import yaml
+
+    shown = re.search(r"```yaml\n(.*?)```", (ROOT / "docs/sweeps.md").read_text(), re.S)[1]
+    schema = json.loads((pathlib.Path(ray.__file__).parent / "autoscaler/ray-schema.json").read_text())
+    told = yaml.safe_load(shown)
+    jsonschema.validate(told, schema)
+    assert told["head_node_type"] in told["available_node_types"]
+    try:
+        jsonschema.validate({**told, "max_workers": "many"}, schema)
+    except jsonschema.ValidationError:
+        say("docs/sweeps.md: the file for Ray's launcher has the shape that Ray wants")
+        return
+    sys.exit("ray-sweep: the schema refuses nothing")
+
+
 def main():
+    check_launcher()
     cells = int(sys.argv[1]) if len(sys.argv) > 1 else 2000
     work = pathlib.Path(sys.argv[2] if len(sys.argv) > 2 else ROOT / "out/ray").resolve()
     shutil.rmtree(work, ignore_errors=True)

@@ -12,6 +12,7 @@ BLOCKS = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.S) if PAGE.exis
 def test_the_first_lines_are_ten_at_most_and_give_a_table_and_a_picture(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert len(BLOCKS[0].strip().splitlines()) <= 10
+    assert BLOCKS[0] in (PAGE.parents[1] / "README.md").read_text(), "the README's lines are others"
     exec(compile(BLOCKS[0], "docs/python.md", "exec"), {})
     assert "was fastest" in capsys.readouterr().out
     assert "<svg" in (tmp_path / "report.html").read_text()

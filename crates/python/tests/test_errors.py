@@ -42,6 +42,12 @@ def test_a_malformed_trace_says_its_line_and_what_passes_over_it(tmp_path):
     assert forerun.Trace.open(path, format="msr", skip_bad=True).skipped == 1
 
 
+def test_every_error_has_a_place_and_a_remedy_if_only_empty_ones(small):
+    with pytest.raises(forerun.OptionError) as raised:
+        forerun.Trace.open(small)[::2]
+    assert (raised.value.place, raised.value.remedy) == ("", "")
+
+
 def test_ctrl_c_is_heard_within_a_fifth_of_a_second():
     began = {}
 

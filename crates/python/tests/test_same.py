@@ -50,6 +50,20 @@ def test_mrc_schemes_devices_info_and_patterns(command, small):
     assert trace.patterns(by="process") == json.loads(said)
 
 
+def test_a_device_is_measured_and_advice_given_as_the_command_does(command, small, tmp_path):
+    measured = forerun.Device.measure(output=tmp_path / "ours.toml", model="gp3", seconds=1)
+    command("device", "measure", "--model", "gp3", "--time", "1", "-o", str(tmp_path / "theirs.toml"))
+    assert measured.spec == json.loads(command("device", "show", str(tmp_path / "theirs.toml"), "--json"))
+    with pytest.raises(forerun.OptionError):
+        forerun.Device.measure(output=tmp_path / "neither.toml")
+    said = json.loads(command("advise", str(small), "--device", "gp3", "--json"))
+    assert said["advice"]["effects"] and forerun.advise(small, device=forerun.Device("gp3")) == said
+    in_memory = forerun.advise(forerun.Trace.open(small), device=measured, html=tmp_path / "page.html")
+    assert in_memory["advice"]["effects"][0]["factor"] == 1 and "<svg" in (tmp_path / "page.html").read_text()
+    with pytest.raises(forerun.OptionError):
+        forerun.advise(small, device="gp4")
+
+
 def test_the_command_and_the_module_are_one_version(command):
     assert command("--version").split()[1] == forerun.__version__
 

@@ -37,6 +37,7 @@ def test_cells_run_elsewhere_give_the_bytes_of_the_command(command, study, tmp_p
     assert sweep.finish() == (tmp_path / "spread" / "results.parquet")
     results = [(tmp_path / name / "results.parquet").read_bytes() for name in ("local", "spread")]
     assert results[0] == results[1]
+    assert forerun.sweep.run(str(study), str(tmp_path / "local"), address="nowhere:1") == tmp_path / "local" / "results.parquet", "all is done"
 
 
 def test_on_a_cluster_of_this_machine(command, study, tmp_path):

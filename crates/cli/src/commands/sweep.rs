@@ -120,22 +120,17 @@ fn bar(cells: usize, done: usize) -> ProgressBar {
 }
 
 fn show(so_far: &SoFar<'_>, bar: Option<&ProgressBar>, ui: &Ui) {
-    let left = so_far.left.as_secs_f64() * 1e9;
+    let told = |time: Duration| human::duration(time.as_secs_f64() * 1e9);
+    let left = format!("{} left, {} of one core", told(so_far.left), told(so_far.cost));
     match bar {
         Some(bar) => {
             bar.set_position(so_far.done as u64);
-            bar.set_message(format!("{} left", human::duration(left)));
+            bar.set_message(left);
         }
         None => {
             let at: Vec<&str> = so_far.cell.at.iter().map(|(_, word)| word.as_str()).collect();
-            let took = human::duration(Duration::as_secs_f64(&so_far.took) * 1e9);
-            let place = at.join(" ");
-            ui.say(&format!(
-                "[{}/{}] {place}: {took} so far, {} left",
-                so_far.done,
-                so_far.all,
-                human::duration(left)
-            ));
+            let (took, place) = (told(so_far.took), at.join(" "));
+            ui.say(&format!("[{}/{}] {place}: {took} so far, {left}", so_far.done, so_far.all));
         }
     }
 }

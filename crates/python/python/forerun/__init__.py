@@ -20,6 +20,7 @@ from ._native import (
     UnsupportedError,
     version as _version,
 )
+from ._advise import advise
 from ._comparison import Comparison
 from ._device import Device, devices, schemes
 from ._policy import Access, Batch, Fetched, Policy, Wish, Wishes
@@ -28,6 +29,9 @@ from ._trace import Trace
 from ._tune import Tuned, tune
 
 __version__: str = _version()
+
+# Where nothing else is known.
+ForerunError.place = ForerunError.remedy = ""
 
 __all__ = [
     "Access",
@@ -47,6 +51,7 @@ __all__ = [
     "UnsupportedError",
     "Wish",
     "Wishes",
+    "advise",
     "compare",
     "devices",
     "mrc",

@@ -13,10 +13,10 @@ import warnings
 from pathlib import Path
 from typing import IO
 
-from ._native import ForerunError, UnsupportedError
+from ._native import ForerunError, OptionError, UnsupportedError
 
-UNSUPPORTED = 4
-"""Its exit code where the kernel or a right is missing."""
+USAGE, UNSUPPORTED = 2, 4
+"""Its exit codes for words that it refuses, and where the kernel or a right is missing."""
 
 
 def path() -> str:
@@ -26,6 +26,14 @@ def path() -> str:
     if found is None:
         raise ForerunError("the command forerun is not there; the wheel brings it, so install that again")
     return found
+
+
+def told(words: list[str]) -> str:
+    """Runs it: what it prints. What it refuses or cannot do is raised."""
+    done = subprocess.run([path(), "--quiet", *words], capture_output=True, text=True, errors="replace", check=False)
+    if done.returncode != 0:
+        raise _problem(done.returncode, done.stderr.splitlines())
+    return done.stdout
 
 
 def recorded(words: list[str], written: Path) -> None:
@@ -44,11 +52,16 @@ def recorded(words: list[str], written: Path) -> None:
     finally:
         listener.join(timeout=1)
     if not written.exists():
-        why = next((line for line in reversed(said) if line.startswith("forerun: ")), f"ended with {code}, without a word")
-        error = UnsupportedError if code == UNSUPPORTED else ForerunError
-        raise error(why.removeprefix("forerun: "))
+        raise _problem(code, said)
     if code:
         warnings.warn(f"the command that was recorded ended with {code}", RuntimeWarning, stacklevel=4)
+
+
+def _problem(code: int, said: list[str]) -> ForerunError:
+    """What it said when it ended with this code, as an exception."""
+    why = next((line for line in reversed(said) if line.startswith("forerun: ")), f"ended with {code}, without a word")
+    error = {USAGE: OptionError, UNSUPPORTED: UnsupportedError}.get(code, ForerunError)
+    return error(why.removeprefix("forerun: "))
 
 
 def _hear(stream: IO[str] | None, said: list[str]) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import Any
 
-from . import _native
+from . import _command, _native
 
 
 class Device:
@@ -23,6 +24,27 @@ class Device:
 
     def __repr__(self) -> str:
         return f"forerun.Device({self.name!r})"
+
+    @classmethod
+    def measure(
+        cls,
+        path: str | os.PathLike[str] | None = None,
+        output: str | os.PathLike[str] = "measured.toml",
+        *,
+        seconds: int = 30,
+        model: str | None = None,
+    ) -> Device:
+        """Reads a device or a large file for about so many ``seconds`` and writes a preset file that behaves like it, the ``output``:
+        what ``forerun device measure`` does, which it runs. ``model`` measures a preset in virtual time instead.
+
+        Raises ``OptionError`` where neither or both are given, ``UnsupportedError`` where the page cache cannot be passed by, and
+        ``ForerunError`` for what cannot be read or written.
+        """
+        words = ["device", "measure", f"--output={os.fspath(output)}", f"--time={seconds}"]
+        words += [] if model is None else [f"--model={model}"]
+        words += [] if path is None else ["--", os.fspath(path)]
+        _command.told(words)
+        return cls(os.fspath(output))
 
     @staticmethod
     def presets() -> list[str]:

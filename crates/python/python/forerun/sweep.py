@@ -55,12 +55,13 @@ def run(study: str, folder: str, *, address: str | None = None, seconds: float =
 
     Raises what ``forerun sweep`` would refuse, and ``ImportError`` without Ray (``pip install forerun[ray]``).
     """
-    import ray
-
     sweep = _native.Sweep(study, folder)
     queue = _Queue(sweep.open_cells(), seconds)
     left = sum(map(len, queue.left.values()))
     if left:
+        # Here, so that a study that cannot be read is said first, and one that is done needs no Ray.
+        import ray
+
         if not ray.is_initialized():
             ray.init(address=address or "local", log_to_driver=False, configure_logging=False)
         _spread(ray, sweep, queue, left, quiet)
@@ -73,7 +74,7 @@ def _spread(ray: Any, sweep: _native.Sweep, queue: _Queue, left: int, quiet: boo
     under_way: dict[Any, tuple[str, int]] = {}
     # Two for each core: one that runs and one that waits at its door.
     most = 2 * max(int(ray.cluster_resources().get("CPU", 1)), 1)
-    began, done = time.monotonic(), 0
+    began, done, spent = time.monotonic(), 0, 0.0
     while True:
         while len(under_way) < most and (batch := queue.take()) is not None:
             given, cells = batch
@@ -88,10 +89,11 @@ def _spread(ray: Any, sweep: _native.Sweep, queue: _Queue, left: int, quiet: boo
             lines, seconds = ray.get(one)
             sweep.append(lines)
             queue.timed(given, seconds, cells_run)
-            done += cells_run
+            done, spent = done + cells_run, spent + seconds
         if not quiet:
-            pace = (time.monotonic() - began) / done
-            print(f"[{len(sweep) - left + done}/{len(sweep)}] {pace * (left - done):.0f} s left", file=sys.stderr)
+            rest = (left - done) / done
+            said = f"{(time.monotonic() - began) * rest:.0f} s left, {spent * rest:.0f} s of one core"
+            print(f"[{len(sweep) - left + done}/{len(sweep)}] {said}", file=sys.stderr)
 
 
 def main(words: list[str] | None = None) -> int:

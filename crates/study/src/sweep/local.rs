@@ -45,6 +45,8 @@ pub struct SoFar<'a> {
     pub took: Duration,
     /// What is left would take so long, at the pace so far.
     pub left: Duration,
+    /// What is left would cost so much time of one core, by what cells have taken so far.
+    pub cost: Duration,
 }
 
 /// How a sweep ended.
@@ -125,6 +127,8 @@ struct State {
     lines: Lines,
     next: usize,
     ended: usize,
+    /// What the cells that ended took, each on its core.
+    spent: Duration,
     /// Memory that is promised to cells that run, and to inputs that they read.
     taken: u64,
     running: usize,
@@ -135,7 +139,16 @@ struct State {
 
 impl State {
     const fn new(lines: Lines) -> Self {
-        Self { lines, next: 0, ended: 0, taken: 0, running: 0, inputs: BTreeMap::new(), problem: None }
+        Self {
+            lines,
+            next: 0,
+            ended: 0,
+            spent: Duration::ZERO,
+            taken: 0,
+            running: 0,
+            inputs: BTreeMap::new(),
+            problem: None,
+        }
     }
 }
 
@@ -152,8 +165,9 @@ impl Work<'_> {
     /// Takes cells until there is none, or one has failed.
     fn go(&self) {
         while let Some((cell, input)) = self.take() {
+            let began = Instant::now();
             let ended = self.one(cell, input);
-            self.put_back(cell, ended);
+            self.put_back(cell, ended, began.elapsed());
         }
     }
 
@@ -196,7 +210,7 @@ impl Work<'_> {
         run_cell(cell, input)
     }
 
-    fn put_back(&self, cell: &Cell, ended: Result<String, StudyError>) {
+    fn put_back(&self, cell: &Cell, ended: Result<String, StudyError>, took: Duration) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let written = ended.and_then(|line| state.lines.append(&line));
         state.running -= 1;
@@ -212,22 +226,27 @@ impl Work<'_> {
         match written {
             Ok(()) => {
                 state.ended += 1;
-                (self.told)(&self.so_far(cell, state.ended));
+                state.spent += took;
+                (self.told)(&self.so_far(cell, state.ended, state.spent));
             }
             Err(problem) => drop(state.problem.get_or_insert(problem)),
         }
         self.freed.notify_all();
     }
 
-    fn so_far<'c>(&self, cell: &'c Cell, ended: usize) -> SoFar<'c> {
+    fn so_far<'c>(&self, cell: &'c Cell, ended: usize, spent: Duration) -> SoFar<'c> {
         let (took, left) = (self.started.elapsed(), self.sweep.open.len() - ended);
-        let each = took / u32::try_from(ended.max(1)).unwrap_or(u32::MAX);
+        let of_rest = |all: Duration| {
+            let each = all / u32::try_from(ended.max(1)).unwrap_or(u32::MAX);
+            each.saturating_mul(u32::try_from(left).unwrap_or(u32::MAX))
+        };
         SoFar {
             cell,
             done: self.sweep.in_shard - left,
             all: self.sweep.in_shard,
             took,
-            left: each.saturating_mul(u32::try_from(left).unwrap_or(u32::MAX)),
+            left: of_rest(took),
+            cost: of_rest(spent),
         }
     }
 }
@@ -282,8 +301,16 @@ mod tests {
     fn shards_together_give_the_bytes_of_the_whole_and_what_is_done_is_not_run_again() {
         let (whole, parts) = (tempfile::tempdir().expect("one"), tempfile::tempdir().expect("another"));
         let told = |_: &SoFar<'_>| {};
-        let swept = sweep(whole.path(), Shard::WHOLE, 1).run(&told).expect("runs");
+        let costs = Mutex::new(Vec::new());
+        let costly = |so_far: &SoFar<'_>| costs.lock().expect("one thread").push((so_far.left, so_far.cost));
+        let swept = sweep(whole.path(), Shard::WHOLE, 1).run(&costly).expect("runs");
         assert_eq!((swept.cells, swept.run), (8, 8));
+        let costs = costs.into_inner().expect("one thread");
+        assert_eq!(costs.last(), Some(&(Duration::ZERO, Duration::ZERO)), "nothing is left");
+        assert!(
+            costs[..7].iter().all(|(left, cost)| *cost > Duration::ZERO && cost <= left),
+            "one core: {costs:?}"
+        );
         let first = sweep(parts.path(), Shard { number: 1, of: 2 }, 2).run(&told).expect("runs");
         assert_eq!((first.cells, first.run, first.results), (4, 4, None), "the other half is not done");
         let second = sweep(parts.path(), Shard { number: 2, of: 2 }, 2).run(&told).expect("runs");
