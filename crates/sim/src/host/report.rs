@@ -4,7 +4,7 @@ use super::meter::{Meter, layer_counts, program_counts};
 use super::stack::Stack;
 use super::streams::StreamMeter;
 use crate::input::Input;
-use crate::report::{Counts, DeviceReport, LayerReport, RunReport, StallReport, ratio};
+use crate::report::{BlameReport, Counts, DeviceReport, LayerReport, RunReport, StallReport, ratio};
 use crate::spec::RunSpec;
 use forerun_core::engine::Engine;
 use forerun_core::units::{BLOCK_BYTES, Nanos};
@@ -64,6 +64,12 @@ pub(super) fn draft(
             late_prefetch_ns: meter.stall_late.0,
             behind_prefetch_ns: stack.members.behind_prefetch.0,
         },
+        blame: BlameReport {
+            spindle_demand_ns: stack.members.worked.demand.0,
+            spindle_ahead_ns: stack.members.worked.ahead.0,
+            spindle_writes_ns: stack.members.worked.writes.0,
+            ..meter.blame
+        },
         devices: stack.members.stats().iter().map(device).collect(),
         time: meter.time(),
         streams: meter.streams.as_ref().map(StreamMeter::report),
@@ -73,6 +79,7 @@ pub(super) fn draft(
         share_of_clairvoyant: None,
         found_by: None,
         timeline: meter.timeline.clone(),
+        marks: meter.marks.shown(),
         seed: spec.seed,
         spec: RunSpec { input_hash: input.hash.clone(), ..spec.clone() },
     }
