@@ -59,17 +59,8 @@ pub(super) fn draft(
         cost: ratio(counts.prefetched_blocks * BLOCK_BYTES, meter.bytes_read),
         amplification: ratio(from_devices, meter.bytes_read),
         latency_ns: meter.latency(),
-        stall: StallReport {
-            miss_ns: meter.stall_miss.0,
-            late_prefetch_ns: meter.stall_late.0,
-            behind_prefetch_ns: stack.members.behind_prefetch.0,
-        },
-        blame: BlameReport {
-            spindle_demand_ns: stack.members.worked.demand.0,
-            spindle_ahead_ns: stack.members.worked.ahead.0,
-            spindle_writes_ns: stack.members.worked.writes.0,
-            ..meter.blame
-        },
+        stall: stall(stack, meter),
+        blame: blame(stack, meter),
         devices: stack.members.stats().iter().map(device).collect(),
         time: meter.time(),
         streams: meter.streams.as_ref().map(StreamMeter::report),
@@ -82,6 +73,25 @@ pub(super) fn draft(
         marks: meter.marks.shown(),
         seed: spec.seed,
         spec: RunSpec { input_hash: input.hash.clone(), ..spec.clone() },
+    }
+}
+
+fn stall(stack: &Stack, meter: &Meter) -> StallReport {
+    StallReport {
+        miss_ns: meter.stall_miss.0,
+        late_prefetch_ns: meter.stall_late.0,
+        behind_prefetch_ns: stack.members.behind_prefetch.0,
+    }
+}
+
+/// The causes, and what the devices worked on.
+fn blame(stack: &Stack, meter: &Meter) -> BlameReport {
+    let worked = stack.members.worked;
+    BlameReport {
+        spindle_demand_ns: worked.demand.0,
+        spindle_ahead_ns: worked.ahead.0,
+        spindle_writes_ns: worked.writes.0,
+        ..meter.blame
     }
 }
 
