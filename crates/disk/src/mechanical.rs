@@ -117,6 +117,9 @@ struct Pending {
     after_read: usize,
 }
 
+/// A command on its way to the host: its end, its number, its id, whether it reads, and when it was begun with.
+type Running = (u64, u64, u64, bool, u64);
+
 /// The drive. Build it from a preset, or from a [`DriveSpec`]; drive it through [`Device`].
 #[derive(Debug)]
 pub struct Drive {
@@ -144,7 +147,7 @@ pub struct Drive {
     sweep: u64,
     link_free: u64,
     after_read: usize,
-    running: BinaryHeap<Reverse<(u64, u64, u64, bool, u64)>>,
+    running: BinaryHeap<Reverse<Running>>,
     sequence: u64,
     ended: VecDeque<Completion>,
     stats: DeviceStats,

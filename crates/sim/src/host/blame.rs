@@ -30,7 +30,10 @@ struct Page {
 /// What is known of the blocks of a layer that are not in its memory.
 #[derive(Default)]
 pub(super) struct Past {
-    pages: NumberMap<Page>,
+    pages: Vec<Page>,
+    numbers: NumberMap<usize>,
+    /// The page that was asked for last and its place: most reads are near the one before.
+    last: Option<(u64, usize)>,
     left: Vec<Extent>,
 }
 
@@ -46,28 +49,33 @@ fn pieces(extent: Extent) -> impl Iterator<Item = (u64, usize, usize)> {
     )
 }
 
-/// Bits `from` to `to` of word `word`.
-fn mask(word: usize, from: usize, to: usize) -> u64 {
-    let (from, to) = (from.saturating_sub(word * 64).min(64), to.saturating_sub(word * 64).min(64));
-    let below = |n: usize| if n == 64 { u64::MAX } else { (1 << n) - 1 };
-    below(to) & !below(from)
-}
-
-fn set(bits: &mut Bits, from: usize, to: usize, on: bool) {
-    for (word, value) in bits.iter_mut().enumerate().take(to.div_ceil(64)).skip(from / 64) {
-        let mask = mask(word, from, to);
-        *value = if on { *value | mask } else { *value & !mask };
-    }
-}
-
-fn count(bits: &Bits, from: usize, to: usize) -> u64 {
-    bits.iter().enumerate().map(|(word, value)| u64::from((value & mask(word, from, to)).count_ones())).sum()
+/// The words that have bits `from` to `to`, and which bits of each.
+fn words(from: usize, to: usize) -> impl Iterator<Item = (usize, u64)> {
+    let below = |bits: usize| if bits >= 64 { u64::MAX } else { (1 << bits) - 1 };
+    (from / 64..to.div_ceil(64)).map(move |word| {
+        let first = word * 64;
+        (word, below(to - first) & !below(from.saturating_sub(first)))
+    })
 }
 
 impl Past {
     fn page(&mut self, number: u64) -> Option<&mut Page> {
-        let room = self.pages.len() < PAGES_MAX;
-        if room { Some(self.pages.entry(number).or_default()) } else { self.pages.get_mut(&number) }
+        let place = match self.last.filter(|&(last, _)| last == number) {
+            Some((_, place)) => place,
+            None => self.place(number)?,
+        };
+        self.last = Some((number, place));
+        self.pages.get_mut(place)
+    }
+
+    fn place(&mut self, number: u64) -> Option<usize> {
+        if let Some(&place) = self.numbers.get(&number) {
+            return Some(place);
+        }
+        let place = Some(self.pages.len()).filter(|&place| place < PAGES_MAX)?;
+        self.numbers.insert(number, place);
+        self.pages.push(Page::default());
+        Some(place)
     }
 
     /// Takes from a layer what it lost unread since.
@@ -77,7 +85,7 @@ impl Past {
         for extent in left.drain(..) {
             for (number, from, to) in pieces(extent) {
                 if let Some(page) = self.page(number) {
-                    set(&mut page.unread, from, to, true);
+                    words(from, to).for_each(|(word, bits)| page.unread[word] |= bits);
                 }
             }
         }
@@ -90,12 +98,13 @@ impl Past {
         let (mut unread, mut touched) = (0, 0);
         for (number, from, to) in pieces(extent) {
             let Some(page) = self.page(number) else { continue };
-            let both = count(&page.unread, from, to);
-            let any: Bits = core::array::from_fn(|word| page.unread[word] | page.touched[word]);
-            touched += count(&any, from, to) - both;
-            unread += both;
-            set(&mut page.unread, from, to, false);
-            set(&mut page.touched, from, to, true);
+            for (word, bits) in words(from, to) {
+                let (lost, known) = (page.unread[word] & bits, page.touched[word] & bits);
+                unread += u64::from(lost.count_ones());
+                touched += u64::from((known & !lost).count_ones());
+                page.unread[word] &= !bits;
+                page.touched[word] |= bits;
+            }
         }
         (unread, touched)
     }
