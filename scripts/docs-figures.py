@@ -28,7 +28,7 @@ FIGURE = re.compile(r"^<!-- figure: (\S+): ([^\n]+) -->\n(```\w*\n.*?^```\n)?", 
 
 
 def output(command, binary):
-    environment = dict(os.environ, PATH=f"{ROOT / binary}:{os.environ['PATH']}", NO_COLOR="1", COLUMNS="160")
+    environment = dict(os.environ, PATH=f"{ROOT / binary}:{os.environ['PATH']}", NO_COLOR="1", COLUMNS="1000")
     done = subprocess.run(["bash", "-c", command], cwd=ROOT, env=environment, capture_output=True, text=True)
     if done.returncode != 0:
         sys.exit(f"docs-figures: {command}\n{done.stderr}")

@@ -9,8 +9,15 @@ import subprocess
 
 PROCESSES = [1, 2, 4, 8, 16]
 SCHEMES = ["none", "seqp:128KiB", "asp", "asp+msp"]
+# What they do, for those who do not know their names.
+NAMES = {
+    "none": ["no read-ahead above", "the drives (none)"],
+    "seqp:128KiB": ["a window of 128 KiB", "a reader (seqp)"],
+    "asp": ["whole strips where", "that pays (asp)"],
+    "asp+msp": ["and all disks at once", "for few readers", "(asp+msp)"],
+}
 COLOURS = ["#767676", "#c8660a", "#0072b2", "#00805e"]
-WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 720, 360, 64, 110, 46, 48
+WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 720, 380, 64, 180, 46, 48
 
 
 def measure():
@@ -19,7 +26,7 @@ def measure():
     for count in PROCESSES:
         command = ["forerun", "--quiet", "compare", f"iozone:test=forward,processes={count}", "--array", "raid5:5x128KiB",
                    "--device", "cheetah-15k4", "--scheduler", "anticipatory", "--cpu", "xeon-2005"]
-        command += ["--cache", "500MiB", "--drive-readahead", "off", "--no-bounds", "--json"]
+        command += ["--cache", "500MiB", "--no-bounds", "--json"]
         for scheme in SCHEMES:
             command += ["--scheme", scheme]
         runs = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)["runs"]
@@ -41,7 +48,7 @@ def draw(curves):
         "<style>text{font:13px system-ui,sans-serif;fill:#333}.g{stroke:#ddd}"
         "@media(prefers-color-scheme:dark){text{fill:#ccc}.g{stroke:#444}}</style>",
         f'<text x="{LEFT}" y="20" style="font-weight:600">Forward read of 2 GiB in 4 KiB requests, five-disk RAID-5, '
-        "drive read-ahead off</text>",
+        "drives that read ahead too</text>",
         f'<text x="{LEFT}" y="37">MiB/s by number of processes (virtual time)</text>',
     ]
     for tick in range(0, int(top) + 1, 50):
@@ -59,10 +66,16 @@ def draw(curves):
         svg += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5" fill="{colour}"/>' for x, y in points]
         labels.append([points[-1][1], scheme, colour])
     labels.sort()
+    # None over another, and none below the axis.
     for before, label in zip(labels, labels[1:]):
-        label[0] = max(label[0], before[0] + 16)
+        label[0] = max(label[0], before[0] + 16 * len(NAMES[before[1]]) + 4)
+    low = HEIGHT - BOTTOM
+    for label in reversed(labels):
+        label[0] = min(label[0], low - 16 * (len(NAMES[label[1]]) - 1))
+        low = label[0] - 20
     for y, scheme, colour in labels:
-        svg.append(f'<text x="{WIDTH - RIGHT + 10}" y="{y + 4:.1f}" style="fill:{colour};font-weight:600">{scheme}</text>')
+        for line, words in enumerate(NAMES[scheme]):
+            svg.append(f'<text x="{WIDTH - RIGHT + 10}" y="{y + 4 + 16 * line:.1f}" style="fill:{colour};font-weight:600">{words}</text>')
     svg.append("</svg>")
     return "\n".join(svg)
 

@@ -48,6 +48,18 @@ pub(crate) struct Ui {
     pub(crate) color: bool,
     /// Progress bars on stderr: a terminal, and not quiet.
     pub(crate) bars: bool,
+    /// Characters of a line of stdout: COLUMNS, else the terminal's; none where lines go into a file or a pipe.
+    pub(crate) columns: Option<usize>,
+}
+
+/// How long a line of stdout may be.
+fn columns() -> Option<usize> {
+    let said = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
+    let terminal = || {
+        let size = std::io::stdout().is_terminal().then(|| ratatui::crossterm::terminal::size().ok());
+        size.flatten().map(|(columns, _)| usize::from(columns))
+    };
+    said.or_else(terminal).filter(|&columns| columns > 0)
 }
 
 impl Ui {
@@ -66,6 +78,7 @@ impl Ui {
             verbose: global.verbose,
             color,
             bars: std::io::stderr().is_terminal() && !global.quiet,
+            columns: columns(),
         }
     }
     /// Text to stdout, as it is.

@@ -72,7 +72,7 @@ pub struct Cloud {
     operations: Bucket,
     bytes: Bucket,
     waiting: VecDeque<Command>,
-    running: BinaryHeap<Reverse<(u64, u64, u64)>>,
+    running: BinaryHeap<Reverse<(u64, u64, u64, u64)>>,
     sequence: u64,
     ended: VecDeque<Completion>,
     stats: DeviceStats,
@@ -128,7 +128,8 @@ impl Cloud {
         let byte_cost = u64::try_from(u128::from(bytes) * 1_000_000_000 / rate).unwrap_or(u64::MAX);
         let admitted = self.operations.take(now, operation_cost, self.burst);
         let moved = self.bytes.take(now, byte_cost, self.burst);
-        let end = admitted.max(moved) + self.latency() + alone(bytes, self.spec.stream_mib_per_s);
+        let begun = admitted.max(moved);
+        let end = begun + self.latency() + alone(bytes, self.spec.stream_mib_per_s);
         self.stats.commands += 1;
         match command.op {
             Op::Read => self.stats.bytes_read += bytes,
@@ -137,7 +138,7 @@ impl Cloud {
         self.stats.busy += Nanos(end.saturating_sub(now.max(self.counted_until)));
         self.counted_until = self.counted_until.max(end);
         self.sequence += 1;
-        self.running.push(Reverse((end, self.sequence, command.id)));
+        self.running.push(Reverse((end, self.sequence, command.id, begun)));
     }
 }
 
@@ -160,13 +161,13 @@ impl Device for Cloud {
     }
 
     fn advance(&mut self, now: Nanos) {
-        while let Some(&Reverse((at, _, id))) = self.running.peek() {
+        while let Some(&Reverse((at, _, id, begun))) = self.running.peek() {
             if at > now.0 {
                 break;
             }
             self.running.pop();
             self.clock = self.clock.max(at);
-            self.ended.push_back(Completion { id, at: Nanos(at) });
+            self.ended.push_back(Completion { id, at: Nanos(at), begun: Nanos(begun) });
             if let Some(next) = self.waiting.pop_front() {
                 self.start(at, &next);
             }

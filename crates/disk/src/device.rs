@@ -31,6 +31,8 @@ pub struct Completion {
     pub id: u64,
     /// When its last byte was at the host (read) or accepted (write).
     pub at: Nanos,
+    /// When the device began with it; until then it stood in line.
+    pub begun: Nanos,
 }
 
 /// What a device did, summed since it was made.

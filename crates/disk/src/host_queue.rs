@@ -431,7 +431,7 @@ impl HostQueue {
                 continue;
             };
             for id in group.parts {
-                self.ended.push_back(Completion { id, at: done.at });
+                self.ended.push_back(Completion { id, ..done });
             }
             if group.op == Op::Read {
                 self.readers.done(group.context, now);

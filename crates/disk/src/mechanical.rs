@@ -117,6 +117,9 @@ struct Pending {
     after_read: usize,
 }
 
+/// A command on its way to the host: its end, its number, its id, whether it reads, and when it was begun with.
+type Running = (u64, u64, u64, bool, u64);
+
 /// The drive. Build it from a preset, or from a [`DriveSpec`]; drive it through [`Device`].
 #[derive(Debug)]
 pub struct Drive {
@@ -144,7 +147,7 @@ pub struct Drive {
     sweep: u64,
     link_free: u64,
     after_read: usize,
-    running: BinaryHeap<Reverse<(u64, u64, u64, bool)>>,
+    running: BinaryHeap<Reverse<Running>>,
     sequence: u64,
     ended: VecDeque<Completion>,
     stats: DeviceStats,
@@ -235,7 +238,7 @@ impl Drive {
     fn complete(&mut self, at: u64, p: &Pending) {
         let read = p.command.op == Op::Read;
         self.sequence += 1;
-        self.running.push(Reverse((at, self.sequence, p.command.id, read)));
+        self.running.push(Reverse((at, self.sequence, p.command.id, read, self.clock)));
         let bytes = p.command.sectors * SECTOR_BYTES;
         self.stats.commands += 1;
         if read {
@@ -695,9 +698,9 @@ impl Device for Drive {
                 if let Some(next) = self.pick(at) {
                     self.begin(at, &next, false);
                 }
-            } else if let Some(Reverse((at, _, id, read))) = self.running.pop() {
+            } else if let Some(Reverse((at, _, id, read, begun))) = self.running.pop() {
                 self.after_read = usize::from(read);
-                self.ended.push_back(Completion { id, at: Nanos(at) });
+                self.ended.push_back(Completion { id, at: Nanos(at), begun: Nanos(begun) });
             }
         }
         self.clock = self.clock.max(now.0);

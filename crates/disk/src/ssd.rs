@@ -69,7 +69,7 @@ pub struct Ssd {
     channel_free: Vec<u64>,
     die_free: Vec<u64>,
     waiting: VecDeque<Command>,
-    running: BinaryHeap<Reverse<(u64, u64, u64)>>,
+    running: BinaryHeap<Reverse<(u64, u64, u64, u64)>>,
     sequence: u64,
     ended: VecDeque<Completion>,
     stats: DeviceStats,
@@ -131,16 +131,17 @@ impl Ssd {
         let begin = now.max(self.controller_free);
         self.controller_free = begin + self.interval;
         let at = begin + self.command;
-        let end = match command.op {
-            Op::Read => self.read(at, command),
-            Op::Write => self.write(at, command),
+        let (_, first) = self.home(command.lba / self.page_sectors);
+        let (begun, end) = match command.op {
+            Op::Read => (at.max(self.die_free[first]), self.read(at, command)),
+            Op::Write => (at.max(self.link_free), self.write(at, command)),
         };
         self.stats.commands += 1;
         let from = now.max(self.counted_until);
         self.stats.busy += Nanos(end.saturating_sub(from));
         self.counted_until = self.counted_until.max(end);
         self.sequence += 1;
-        self.running.push(Reverse((end, self.sequence, command.id)));
+        self.running.push(Reverse((end, self.sequence, command.id, begun)));
     }
 
     /// The pages of a command: `(page, sectors of it)`.
@@ -206,13 +207,13 @@ impl Device for Ssd {
     }
 
     fn advance(&mut self, now: Nanos) {
-        while let Some(&Reverse((at, _, id))) = self.running.peek() {
+        while let Some(&Reverse((at, _, id, begun))) = self.running.peek() {
             if at > now.0 {
                 break;
             }
             self.running.pop();
             self.clock = self.clock.max(at);
-            self.ended.push_back(Completion { id, at: Nanos(at) });
+            self.ended.push_back(Completion { id, at: Nanos(at), begun: Nanos(begun) });
             if let Some(next) = self.waiting.pop_front() {
                 self.start(at, &next);
             }

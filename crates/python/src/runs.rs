@@ -45,7 +45,7 @@ impl Runs {
     }
     /// The command's table, without colour.
     fn table(&self) -> String {
-        table::comparison(&self.outcome.comparison.runs, Paint::default())
+        table::comparison(&self.outcome.comparison.runs, Paint::default(), None)
     }
     /// The command's page.
     fn html(&self, py: Python<'_>) -> String {

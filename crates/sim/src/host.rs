@@ -3,6 +3,7 @@
 //! The event loop is the only place in the simulator where time passes. Programs pull requests from the input, the
 //! stack carries them through the layers to the device models, and answers let the next request go.
 
+mod blame;
 mod build;
 mod members;
 mod meter;
@@ -16,10 +17,11 @@ use crate::layout::Apart;
 use crate::own::Own;
 use crate::progress::Progress;
 use crate::replay::{Drive, TimedRequest};
-use crate::report::RunReport;
+use crate::report::{Mark, RunReport, Served};
 use crate::said::FileSizes;
 use crate::spec::RunSpec;
 use crate::workload::{Request, Source};
+use blame::{Past, Why};
 use forerun_core::access::{Access, Context, Op};
 use forerun_core::assemble::{Assembler, ByteRange, Outline, PART_BLOCKS};
 use forerun_core::engine::Engine;
@@ -49,6 +51,19 @@ struct Issued {
     reading_edges: bool,
     misses: u64,
     lates: u64,
+    why: Why,
+}
+
+impl Issued {
+    /// For the picture.
+    const fn mark(&self) -> Mark {
+        let served = match (self.misses, self.lates) {
+            (0, 0) => Served::Hit,
+            (0, _) => Served::Late,
+            _ => Served::Miss,
+        };
+        Mark { at_ns: self.at.0, offset: self.request.offset, served }
+    }
 }
 
 /// A process.
@@ -82,6 +97,8 @@ struct Run<'a> {
     /// Requests that each process may always have outstanding.
     depth: u64,
     meter: Meter,
+    /// What the top layer no longer has.
+    past: Past,
     last_answer: Nanos,
     total: u64,
     progress: &'a (dyn Fn(Progress) + Sync),
@@ -181,6 +198,7 @@ impl<'a> Run<'a> {
             outstanding: 0,
             depth: 1,
             meter: Meter::new(),
+            past: Past::default(),
             last_answer: Nanos::ZERO,
             total: programs.requests.unwrap_or(0),
             progress,
@@ -249,7 +267,16 @@ impl<'a> Run<'a> {
     }
 
     fn admit(&mut self, at: Nanos, process: usize, request: Request) -> u64 {
-        let issued = Issued { process, at, parts: 0, request, reading_edges: false, misses: 0, lates: 0 };
+        let issued = Issued {
+            process,
+            at,
+            parts: 0,
+            request,
+            reading_edges: false,
+            misses: 0,
+            lates: 0,
+            why: Why::default(),
+        };
         self.outstanding += 1;
         if let Some(id) = self.free.pop() {
             self.issued[id as usize] = issued;
@@ -359,11 +386,16 @@ impl<'a> Run<'a> {
     }
 
     fn ask(&mut self, now: Nanos, id: u64, access: Access) {
+        self.past.hear(self.stack.top());
         let before = served(&self.stack);
         self.stack.access(now, id, access);
         let after = served(&self.stack);
-        self.issued[id as usize].misses += after.0 - before.0;
-        self.issued[id as usize].lates += after.1 - before.1;
+        let (misses, lates, starved) = (after.0 - before.0, after.1 - before.1, after.2 > before.2);
+        let why = Why::of(misses, lates, self.past.touch(access.extent), self.stack.take_below());
+        let issued = &mut self.issued[id as usize];
+        issued.misses += misses;
+        issued.lates += lates;
+        issued.why.join(Why { starved, ..why });
     }
 
     /// A part of a request is answered; the last one lets the program go on.
@@ -388,6 +420,8 @@ impl<'a> Run<'a> {
             streams.answered(done.process, &done.request, done.at, now);
         }
         if done.request.op == Op::Read {
+            blame::divide(took, done.why, self.stack.cause(id), &mut self.meter.blame);
+            self.meter.marks.add(done.mark());
             if done.misses > 0 {
                 self.meter.stall_miss += took;
                 self.meter.look_for_refusal(now, &mut self.stack.array);
@@ -399,7 +433,8 @@ impl<'a> Run<'a> {
         self.outstanding -= 1;
         self.free.push(id);
         let (host, array) = (self.stack.host.as_ref(), &self.stack.array);
-        self.meter.sample(now, || meter::program_counts(host, array));
+        let worked = self.stack.members.worked.all();
+        self.meter.sample(now, worked, || meter::program_counts(host, array));
         self.meter.curve(now, self.stack.top());
         self.meter.turns(now, &mut self.stack);
         if self.meter.requests.is_multiple_of(PROGRESS_EVERY) {
@@ -451,11 +486,11 @@ impl<'a> Run<'a> {
     }
 }
 
-/// Program blocks that missed, and that were late, so far; in the layer that programs talk to.
-fn served(stack: &Stack) -> (u64, u64) {
-    let top = stack.host.as_ref().unwrap_or(&stack.array);
-    let all = &top.stats().all;
-    (all.misses, all.late_hits)
+/// Program blocks that missed, and that were late, and accesses that had to wait for memory, so far; in the layer that programs
+/// talk to.
+fn served(stack: &Stack) -> (u64, u64, u64) {
+    let stats = stack.host.as_ref().unwrap_or(&stack.array).stats();
+    (stats.all.misses, stats.all.late_hits, stats.starved)
 }
 
 #[cfg(test)]

@@ -51,11 +51,11 @@ pub enum ReplayError {
         text: String,
     },
     /// `only:` names a device that is not in the trace.
-    #[error("the trace has no device `{device}`; it has: {known}")]
+    #[error("the trace has no device `{device}`; {known}")]
     Device {
         /// What was asked for.
         device: String,
-        /// The devices of the trace.
+        /// What it has.
         known: String,
     },
     /// The mode needs times.
@@ -276,8 +276,13 @@ pub fn map_trace(trace: &Trace, map: &Map, capacity: u64, fit: Fit) -> Result<Ve
         Map::OneArrayEach => devices.iter().map(|&device| (name(device), Some(device))).collect(),
         Map::Only(wanted) => {
             let device = devices.iter().copied().find(|&d| name(d) == *wanted).ok_or_else(|| {
-                let known: Vec<String> = devices.iter().map(|&d| name(d)).collect();
-                ReplayError::Device { device: wanted.clone(), known: known.join(", ") }
+                let known: Vec<String> =
+                    devices.iter().map(|&d| name(d)).filter(|name| !name.is_empty()).collect();
+                let known = match known.as_slice() {
+                    [] => "it names none: leave --map out".into(),
+                    names => format!("it has: {}", names.join(", ")),
+                };
+                ReplayError::Device { device: wanted.clone(), known }
             })?;
             vec![(wanted.clone(), Some(device))]
         }

@@ -115,6 +115,52 @@ pub struct StallReport {
     pub behind_prefetch_ns: u64,
 }
 
+/// Time of the programs' reads, each from being asked for to its answer, by cause: the causes sum to `reads_ns`. Beside it what the
+/// devices worked on meanwhile.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BlameReport {
+    /// Reads that were answered.
+    pub reads: u64,
+    /// All of their time. Reads of one process that overlap count each.
+    pub reads_ns: u64,
+    /// Nobody had asked for the block before its reader.
+    pub no_prediction_ns: u64,
+    /// A prefetch was under way and had not come.
+    pub late_ns: u64,
+    /// The block had been here and read; or no memory was free for it.
+    pub memory_ns: u64,
+    /// A prefetch had brought the block, and it had left before its reader came.
+    pub evicted_ns: u64,
+    /// In line at a device while it served prefetches.
+    pub behind_prefetch_ns: u64,
+    /// In line at a device while it served others, or was kept idle by its scheduler.
+    pub device_ns: u64,
+    /// Handed over from memory: the processor's time.
+    pub handing_ns: u64,
+    /// Time in which the devices worked on reads that somebody waited for.
+    pub spindle_demand_ns: u64,
+    /// On reads ahead.
+    pub spindle_ahead_ns: u64,
+    /// On writes.
+    pub spindle_writes_ns: u64,
+}
+
+impl BlameReport {
+    /// The causes with their names, those first against which a scheme can do most.
+    #[must_use]
+    pub const fn causes(&self) -> [(&'static str, u64); 7] {
+        [
+            ("no prediction", self.no_prediction_ns),
+            ("late", self.late_ns),
+            ("too little memory", self.memory_ns),
+            ("evicted before use", self.evicted_ns),
+            ("queue behind prefetch", self.behind_prefetch_ns),
+            ("device", self.device_ns),
+            ("handing over", self.handing_ns),
+        ]
+    }
+}
+
 /// What one member device did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceReport {
@@ -181,6 +227,33 @@ pub struct Sample {
     pub bytes_delivered: u64,
     /// Counts by then.
     pub counts: Counts,
+    /// Time in which devices had worked by then, summed over them.
+    #[serde(default)]
+    pub worked_ns: u64,
+}
+
+/// How a read was served.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Served {
+    /// From memory.
+    #[default]
+    Hit,
+    /// By a prefetch that was under way.
+    Late,
+    /// From a device.
+    Miss,
+}
+
+/// A read of a program, for a picture of offset against time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mark {
+    /// When it was asked for, ns.
+    pub at_ns: u64,
+    /// Where, in the volume.
+    pub offset: u64,
+    /// How.
+    pub served: Served,
 }
 
 /// One run's result. Field names are the public JSON.
@@ -229,6 +302,9 @@ pub struct RunReport {
     pub latency_ns: LatencyReport,
     /// Waiting time by cause.
     pub stall: StallReport,
+    /// Reads' time by cause.
+    #[serde(default)]
+    pub blame: BlameReport,
     /// One per member device.
     pub devices: Vec<DeviceReport>,
     /// Each layer's own counts.
@@ -243,6 +319,9 @@ pub struct RunReport {
     pub streams: Option<StreamsReport>,
     /// Curves over virtual time, at most a few hundred points.
     pub timeline: Vec<Sample>,
+    /// Some of the reads, spread evenly: at most a thousand.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub marks: Vec<Mark>,
     /// How near the run came to the best that was found offline, the row `oracle`: its time over that of this run (`open`: by the
     /// mean response). Only where that row was run too.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -12,6 +12,7 @@ use forerun_core::array::ArraySpec;
 use forerun_core::engine::WriteMode;
 use forerun_core::registry::SchemeSpec;
 use forerun_core::units::Nanos;
+use forerun_core::words::{did_you_mean, nearest};
 use forerun_disk::host_queue::HostPolicy;
 use forerun_disk::preset::{DriveCache, Preset};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
@@ -183,7 +184,8 @@ impl Part for Cpu {
     fn read(text: &str) -> Result<Self, String> {
         Self::named(text).copied().ok_or_else(|| {
             let known: Vec<&str> = crate::cpu::PRESETS.iter().map(|cpu| cpu.name).collect();
-            format!("no preset is called {text:?}; there are: {}", known.join(", "))
+            let near = did_you_mean(nearest(text, known.iter().copied()));
+            format!("no preset is called {text:?}{near}; there are: {}", known.join(", "))
         })
     }
 }
@@ -197,7 +199,11 @@ impl Part for Option<HostPolicy> {
             "fcfs" => Ok(Some(HostPolicy::Fcfs)),
             "clook" => Ok(Some(HostPolicy::CLook)),
             "anticipatory" => Ok(Some(HostPolicy::Anticipatory)),
-            _ => Err(format!("{text:?} is none of none, fcfs, clook, anticipatory")),
+            _ => {
+                let known = ["none", "fcfs", "clook", "anticipatory"];
+                let near = did_you_mean(nearest(text, known));
+                Err(format!("no scheduler is called {text:?}{near}; there are: {}", known.join(", ")))
+            }
         }
     }
 }

@@ -5,7 +5,7 @@ use forerun_sim::report::RunReport;
 use serde_json::Value;
 
 /// Parts of the report that are lists of their own; they stay in the JSON.
-const LEFT_OUT: [&str; 3] = ["devices", "layers", "timeline"];
+const LEFT_OUT: [&str; 4] = ["devices", "layers", "timeline", "marks"];
 
 /// The names of all columns, in the order in which they first appear, and each run's cells: a number, a word, on or off; null
 /// where a run has no such column.

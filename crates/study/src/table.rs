@@ -43,8 +43,9 @@ pub fn aligned(header: &[(&str, Align)], rows: &[Vec<String>]) -> Vec<String> {
         .collect()
 }
 
-/// All runs, a block for each input, each closed by its verdict.
-pub fn comparison(runs: &[RunReport], paint: Paint) -> String {
+/// All runs, a block for each input, each closed by its verdict. In lines of at most `width`, where there is one: columns that have
+/// no room are named below.
+pub fn comparison(runs: &[RunReport], paint: Paint, width: Option<usize>) -> String {
     let mut text = String::new();
     for group in words::by_input(runs) {
         if !text.is_empty() {
@@ -52,7 +53,7 @@ pub fn comparison(runs: &[RunReport], paint: Paint) -> String {
         }
         text.push_str(&heading(group[0], paint));
         let verdict = words::verdict(&group);
-        text.push_str(&block(&group, &verdict, paint));
+        text.push_str(&block(&group, &verdict, paint, width));
         text.push('\n');
         text.push_str(&paint.paint(Style::Bold, &verdict.headline));
         text.push('\n');
@@ -83,7 +84,7 @@ fn heading(run: &RunReport, paint: Paint) -> String {
     format!("{}\n\n", paint.paint(Style::Bold, &line))
 }
 
-fn block(group: &[&RunReport], verdict: &Verdict, paint: Paint) -> String {
+fn block(group: &[&RunReport], verdict: &Verdict, paint: Paint, width: Option<usize>) -> String {
     use Align::{Left, Right};
     let mut header = vec![
         ("scheme", Left),
@@ -130,7 +131,8 @@ fn block(group: &[&RunReport], verdict: &Verdict, paint: Paint) -> String {
         }
         cells
     };
-    let rows: Vec<Vec<String>> = group.iter().map(row).collect();
+    let mut rows: Vec<Vec<String>> = group.iter().map(row).collect();
+    let hidden = width.map_or_else(Vec::new, |width| fit(&mut header, &mut rows, width));
     let mut text = String::new();
     for (index, line) in aligned(&header, &rows).iter().enumerate() {
         let style = match index.checked_sub(1) {
@@ -140,7 +142,77 @@ fn block(group: &[&RunReport], verdict: &Verdict, paint: Paint) -> String {
         text.push_str(&style.map_or_else(|| line.clone(), |style| paint.paint(style, line)));
         text.push('\n');
     }
+    if !hidden.is_empty() {
+        let said =
+            format!("No room for {}: --csv, --json and a wider terminal have all.", words::list(&hidden));
+        for line in wrapped(&said, width.unwrap_or(usize::MAX)) {
+            text.push_str(&paint.paint(Style::Dim, &line));
+            text.push('\n');
+        }
+    }
     text
+}
+
+/// Columns in the order in which they go where there is no room; what is not named here stays.
+const GOES: [&str; 14] = [
+    "",
+    "fairness",
+    "stall",
+    "p50",
+    "amplif.",
+    "seeks",
+    "precision",
+    "late",
+    "of clairvoyant",
+    "too late",
+    "elapsed",
+    "hit ratio",
+    "p99 of worst",
+    "p99",
+];
+
+/// Takes columns away, the least important first, until the rest fits; returns the names of those that are gone, in their order. At
+/// last the names of schemes are cut.
+fn fit(header: &mut Vec<(&'static str, Align)>, rows: &mut [Vec<String>], width: usize) -> Vec<&'static str> {
+    let all: Vec<&str> = header.iter().map(|(name, _)| *name).collect();
+    let is_wide = |header: &[(&'static str, Align)], rows: &[Vec<String>]| {
+        aligned(header, rows).iter().any(|line| line.chars().count() > width)
+    };
+    for name in GOES {
+        if !is_wide(header, rows) {
+            break;
+        }
+        if let Some(at) = header.iter().position(|(other, _)| *other == name) {
+            header.remove(at);
+            rows.iter_mut().for_each(|row| drop(row.remove(at)));
+        }
+    }
+    while is_wide(header, rows) {
+        let Some(longest) = rows.iter().map(|row| row[0].chars().count()).max().filter(|&most| most > 8)
+        else {
+            break;
+        };
+        for row in rows.iter_mut().filter(|row| row[0].chars().count() == longest) {
+            row[0] = row[0].chars().take(longest - 2).chain(['…']).collect();
+        }
+    }
+    let gone = |name: &&str| !name.is_empty() && header.iter().all(|(other, _)| other != name);
+    all.into_iter().filter(gone).collect()
+}
+
+/// Words in lines of at most `width`.
+fn wrapped(words: &str, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in words.split(' ') {
+        match lines.last_mut() {
+            Some(last) if last.chars().count() + 1 + word.chars().count() <= width => {
+                last.push(' ');
+                last.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
 }
 
 fn row_style(row: usize, group: &[&RunReport], verdict: &Verdict) -> Option<Style> {
@@ -223,6 +295,41 @@ mod tests {
             &[vec!["long".into(), "1".into()], vec!["x".into(), "22×".into()]],
         );
         assert_eq!(lines, ["a       b", "long    1", "x     22×"]);
+    }
+
+    #[test]
+    fn a_table_of_80_columns_fits_and_says_what_is_left_out() {
+        let runs: Vec<RunReport> = [("none", 10), ("asp+msp+seqp:128KiB", 44), ("bound", 900)]
+            .into_iter()
+            .map(|(scheme, rate)| RunReport {
+                share_of_clairvoyant: Some(0.5),
+                ..crate::sample::run("x", scheme, rate)
+            })
+            .collect();
+        let table = |width| {
+            let text = comparison(&runs, Paint::default(), width);
+            let mut lines = text.lines().skip_while(|line| !line.starts_with("scheme"));
+            lines.by_ref().take_while(|line| !line.is_empty()).map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            table(Some(80)),
+            [
+                "scheme               throughput  × none  elapsed  hit ratio     p99",
+                "none                 10.0 MiB/s   1.00×    102 s      50.0%  900 ms",
+                "asp+msp+seqp:128KiB  44.0 MiB/s   4.40×   23.3 s      50.0%  205 ms",
+                "bound                 900 MiB/s   90.0×   1.14 s          –       –",
+                "No room for of clairvoyant, late, precision, amplif., seeks and p50: --csv,",
+                "--json and a wider terminal have all.",
+            ]
+        );
+        for width in [30, 40, 60, 80, 100, 120] {
+            assert!(
+                table(Some(width)).iter().all(|line| line.chars().count() <= width),
+                "{:#?}",
+                table(Some(width))
+            );
+        }
+        assert_eq!(table(Some(500)), table(None));
     }
 
     #[test]

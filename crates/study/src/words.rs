@@ -5,6 +5,7 @@
 
 use crate::human;
 use crate::plan::BASELINES;
+use forerun_core::registry::SchemeSpec;
 use forerun_sim::report::RunReport;
 
 /// Below this change of throughput nothing is claimed.
@@ -17,6 +18,8 @@ pub struct Verdict {
     pub winner: Option<usize>,
     /// One sentence: who won.
     pub headline: String,
+    /// The one thing to do first, where that can be told.
+    pub to_do: Option<String>,
     /// Further sentences: latency, what did not pay.
     pub details: Vec<String>,
 }
@@ -64,7 +67,7 @@ pub fn verdict(group: &[&RunReport]) -> Verdict {
     details.extend(latency_sentence(best, group));
     details.extend(no_difference(&schemes().map(|(_, run)| *run).collect::<Vec<_>>(), group));
     details.extend(schemes().filter_map(|(_, run)| not_paid(run, group)));
-    Verdict { winner: Some(index), headline, details }
+    Verdict { winner: Some(index), headline, to_do: to_do(best, group), details }
 }
 
 fn headline(best: &RunReport, group: &[&RunReport]) -> String {
@@ -97,6 +100,48 @@ fn headline(best: &RunReport, group: &[&RunReport]) -> String {
     }
     text.push('.');
     text
+}
+
+/// The parts of a sum of schemes that an array runs, which a server can.
+fn of_the_array(scheme: &str) -> String {
+    let (mut parts, mut depth) = (vec![String::new()], 0);
+    for character in scheme.chars() {
+        depth += i32::from(character == '(') - i32::from(character == ')');
+        match parts.last_mut() {
+            Some(part) if character != '+' || depth > 0 => part.push(character),
+            _ => parts.push(String::new()),
+        }
+    }
+    parts.retain(|part| SchemeSpec::parse(part).is_ok_and(|spec| spec.has_array()));
+    parts.join("+")
+}
+
+/// What to do first: with a scheme that pays, where it is to be had; else what readers mostly wait for without one.
+fn to_do(best: &RunReport, group: &[&RunReport]) -> Option<String> {
+    let none = group.iter().find(|run| run.spec.scheme == *"none")?;
+    if speedup(best, group)? > 1.0 + NOTICEABLE {
+        let served = of_the_array(best.spec.scheme.text());
+        let where_to = if served.is_empty() {
+            "read ahead above the device: `forerun advise` says how".into()
+        } else {
+            format!("put `forerun serve --scheme '{served}'` in front of the device")
+        };
+        return Some(format!(
+            "To do first: {where_to}, and see by `forerun try -- COMMAND` what the program itself gains."
+        ));
+    }
+    let (cause, most) =
+        none.blame.causes().into_iter().max_by_key(|&(_, ns)| ns).filter(|&(_, ns)| ns > 0)?;
+    let share = human::percent(human::float(most) / human::float(none.blame.reads_ns));
+    let why = match cause {
+        "too little memory" => "more memory would help: see how much by `--cache` with a list of sizes",
+        "device" => "the devices have more to do than they can: more of them, or faster ones, would help",
+        "handing over" => "what is read is in memory already",
+        _ => "what is read cannot be foreseen by these schemes; a faster device would help",
+    };
+    Some(format!(
+        "To do first: leave it as it is. Without prefetching {share} of the waiting is put to `{cause}`: {why}."
+    ))
 }
 
 /// What the reference is.
@@ -183,7 +228,7 @@ fn cause(run: &RunReport, group: &[&RunReport]) -> String {
 }
 
 /// `a`, `a and b`, `a, b and c`.
-fn list(names: &[&str]) -> String {
+pub fn list(names: &[&str]) -> String {
     match names {
         [] => String::new(),
         [only] => (*only).to_owned(),
@@ -260,6 +305,25 @@ mod tests {
     #[test]
     fn who_ran_alone_is_not_called_the_fastest() {
         assert_eq!(said(&[run("x", "asp", 40)]).headline, "asp: 40.0 MiB/s.");
+    }
+
+    #[test]
+    fn what_to_do_first_is_the_scheme_that_pays_or_what_readers_wait_for() {
+        use forerun_sim::report::BlameReport;
+        let to_do = |runs: &[RunReport]| said(runs).to_do.expect("something to do");
+        let pays = to_do(&[run("x", "none", 10), run("x", "asp", 40)]);
+        assert!(pays.starts_with("To do first: put `forerun serve --scheme 'asp'` in front"), "{pays}");
+        let both = to_do(&[run("x", "none", 10), run("x", "asp(cost=off)+msp+seqp:128KiB", 40)]);
+        assert!(both.contains("--scheme 'asp(cost=off)+msp'"), "{both}");
+        let host = to_do(&[run("x", "none", 10), run("x", "linux-6", 40)]);
+        assert!(host.contains("forerun advise"), "{host}");
+        let mut none = run("x", "none", 10);
+        none.blame = BlameReport { reads_ns: 100, memory_ns: 75, device_ns: 25, ..BlameReport::default() };
+        let leave = to_do(&[none, run("x", "asp", 10)]);
+        assert!(
+            leave.contains("leave it") && leave.contains("75.0%") && leave.contains("`--cache`"),
+            "{leave}"
+        );
     }
 
     #[test]

@@ -278,7 +278,7 @@ mod tests {
         Ok(())
     }
 
-    const QUIET: Ui = Ui { quiet: true, json: false, verbose: 0, color: false, bars: false };
+    const QUIET: Ui = Ui { quiet: true, json: false, verbose: 0, color: false, bars: false, columns: None };
 
     #[test]
     fn without_a_program_the_advice_is_applied_and_can_be_taken_back() {

@@ -18,9 +18,10 @@ use forerun_machine::likeness::{self, Likeness};
 use forerun_machine::{Machine, Root};
 use forerun_sim::report::Comparison;
 use forerun_sim::said::Said;
+use forerun_study::assumed;
+use forerun_study::html::{self, Advised};
 use forerun_study::human::{self, float};
 use forerun_study::table::{self, Align};
-use forerun_study::{assumed, html};
 use forerun_trace::patterns::{Class, PatternOptions, patterns};
 use forerun_trace::record::{Name, Trace};
 use forerun_trace::{Format, ReadOptions};
@@ -477,13 +478,7 @@ fn show(told: &Told, page: Option<&Path>, ui: &Ui) -> Result<(), CliError> {
     ];
     let lines = table::aligned(&header, &rows);
     if let Some(path) = page {
-        let mut remarks = vec![verdict.clone()];
-        remarks.extend(told.facts.iter().map(|fact| format!("{}: {fact}", told.what)));
-        remarks.extend(rows.iter().map(|row| row.join(" · ")));
-        remarks.extend(told.todo.iter().cloned());
-        remarks.extend(told.undo.iter().map(|line| format!("undo, {line}")));
-        let comparison = Comparison { runs: advice.runs.clone() };
-        outputs::write(path, html::comparison(&comparison, &remarks))?;
+        outputs::write(path, advice_page(told, &verdict, &header.map(|(name, _)| name), &rows))?;
         ui.say(&format!("page written to {}", path.display()));
     }
     if ui.json {
@@ -504,6 +499,16 @@ fn show(told: &Told, page: Option<&Path>, ui: &Ui) -> Result<(), CliError> {
         }
     }
     ui.print(&text)
+}
+
+fn advice_page(told: &Told, verdict: &str, header: &[&str], rows: &[Vec<String>]) -> String {
+    let undo = told.undo.iter().map(|line| format!("undo, {line}"));
+    let steps: Vec<String> =
+        told.todo.iter().cloned().chain(undo).chain(told.notes.iter().cloned()).collect();
+    let assumed = format!("simulated cold on {}: {}", told.device, told.assumed);
+    let facts: Vec<String> = told.facts.iter().cloned().chain([assumed]).collect();
+    let advised = Advised { what: &told.what, verdict, steps: &steps, facts: &facts, header, rows };
+    html::advice(&advised, &Comparison { runs: told.advice.runs.clone() })
 }
 
 fn row(effect: &advice::Effect) -> Vec<String> {

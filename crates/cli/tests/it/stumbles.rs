@@ -93,6 +93,53 @@ fn a_dash_is_standard_input_and_standard_output() {
 }
 
 #[test]
+fn a_part_of_a_run_that_nothing_is_called_is_answered_with_the_nearest() {
+    let said = |option: &str, word: &str| fails(&["sim", SMALL, "--scheme", "asp", option, word], 2);
+    let scheme = fails(&["sim", SMALL, "--scheme", "apsd"], 2);
+    assert!(scheme.contains("did you mean `asp`"), "{scheme}");
+    let scheduler = said("--scheduler", "anticipatry");
+    assert!(scheduler.contains("did you mean `anticipatory`"), "{scheduler}");
+    let cpu = said("--cpu", "xeon-2006");
+    assert!(cpu.contains("did you mean `xeon-2005`"), "{cpu}");
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("t.csv");
+    std::fs::write(&file, "t,dev,off,bytes,op,pid,file\n0,,0,4096,R,a,\n").expect("written");
+    let part = fails(&["sim", file.to_str().expect("UTF-8"), "--scheme", "asp", "--map", "only:sda"], 2);
+    assert!(part.contains("it names none: leave --map out"), "{part}");
+}
+
+#[test]
+fn what_takes_no_time_is_not_said_to_take_a_nanosecond() {
+    let words =
+        ["--quiet", "sim", "forward:size=1MiB,passes=3", "--scheme", "asp", "--cpu", "none", "--json"];
+    let report: serde_json::Value = serde_json::from_str(&output(&words)).expect("JSON");
+    assert_eq!(report["runs"][0]["latency_ns"]["p50"], 0, "memory without a processor's time");
+}
+
+#[test]
+fn a_terminal_of_80_columns_gets_a_table_that_fits_and_is_told_what_is_left_out() {
+    let told = |columns: &str| {
+        let words = ["--quiet", "compare", SMALL, "--scheme", "asp", "--scheme", "asp+msp+seqp:128KiB"];
+        let done = forerun(&words).env("COLUMNS", columns).assert().success();
+        String::from_utf8(done.get_output().stdout.clone()).expect("UTF-8")
+    };
+    let table = |text: &str| -> Vec<String> {
+        let lines = text.lines().skip_while(|line| !line.starts_with("scheme"));
+        lines.take_while(|line| !line.is_empty()).map(str::to_owned).collect()
+    };
+    let narrow = told("80");
+    assert!(table(&narrow).iter().all(|line| line.chars().count() <= 80), "{narrow}");
+    assert!(narrow.contains("No room for ") && narrow.contains("--csv"), "{narrow}");
+    assert!(table(&narrow)[0].contains("× none") && !table(&narrow)[0].contains("amplif."), "{narrow}");
+    let wide = told("200");
+    assert!(table(&wide)[0].contains("amplif.") && !wide.contains("No room"), "{wide}");
+    let one = ["--quiet", "sim", SMALL, "--scheme", "asp"];
+    let done = forerun(&one).env("COLUMNS", "60").assert().success();
+    let one = String::from_utf8(done.get_output().stdout.clone()).expect("UTF-8");
+    assert!(table(&one).len() > 1 && table(&one).iter().all(|line| line.chars().count() <= 60), "{one}");
+}
+
+#[test]
 fn more_requests_than_anybody_can_wait_for_are_refused() {
     let said = fails(&["sim", "random:requests=99999999999999", "--scheme", "none"], 2);
     assert!(said.contains("requests") && said.contains("1000000000"), "{said}");

@@ -41,6 +41,8 @@ pub(super) struct Memory {
     filled: bool,
     /// Runs of blocks that leave a line unread, while it is emptied.
     unread_runs: Vec<Extent>,
+    /// What has left unread since the host last took it; only for a host that asks why readers wait.
+    left_unread: Option<Vec<Extent>>,
     /// Sums of the layer: every part counts here.
     pub(super) stats: Stats,
 }
@@ -84,6 +86,7 @@ impl Memory {
             wakes: BinaryHeap::new(),
             filled: false,
             unread_runs: Vec::new(),
+            left_unread: None,
             stats: Stats::default(),
         }
     }
@@ -153,8 +156,22 @@ impl Memory {
         self.wakes.pop().map(|Reverse(wake)| wake)
     }
 
+    /// Keeps from now on what leaves unread, for [`Memory::take_left_unread`].
+    pub(super) fn keep_left_unread(&mut self) {
+        self.left_unread.get_or_insert_default();
+    }
+    /// Moves what has left unread to the end of `into`.
+    pub(super) fn take_left_unread(&mut self, into: &mut Vec<Extent>) {
+        if let Some(left) = &mut self.left_unread {
+            into.append(left);
+        }
+    }
+
     /// Tells the scheme, if it listens, how prefetched blocks ended. It is amid other work, so nothing is wished.
     fn tell_left(&mut self, extent: Extent, fate: Fate) {
+        if let (Fate::Wasted, Some(left)) = (fate, &mut self.left_unread) {
+            left.push(extent);
+        }
         if self.hears_left {
             let wished = self.plan.wishes.len();
             self.tell(&Event::Left(extent, fate));

@@ -205,6 +205,14 @@ impl Parts {
         self.memory.scheme_mut().show(&mut Show::Decisions(out));
         out[first..].sort_by_key(|decision| decision.at);
     }
+    /// Keeps from now on which prefetched blocks leave unread, until the host takes them.
+    pub fn keep_left_unread(&mut self) {
+        self.memory.keep_left_unread();
+    }
+    /// Moves the extents that have left unread to the end of `into`; none without [`Self::keep_left_unread`].
+    pub fn take_left_unread(&mut self, into: &mut Vec<Extent>) {
+        self.memory.take_left_unread(into);
+    }
     /// Whether nothing is outstanding: no fetch, no access, no dirty stripe on its way.
     #[must_use]
     pub fn is_idle(&self) -> bool {

@@ -23,7 +23,7 @@ use crate::host::{self, Hardware, STAGING_STRIPES, TRANSIT_BLOCKS};
 use crate::input::{Input, Programs};
 use crate::layout::Placement;
 use crate::replay::Drive;
-use crate::report::{Counts, DeviceReport, LatencyReport, RunReport, StallReport};
+use crate::report::{BlameReport, Counts, DeviceReport, LatencyReport, RunReport, StallReport};
 use crate::said::Said;
 use crate::spec::RunSpec;
 use crate::workload::Request;
@@ -124,6 +124,7 @@ fn empty(input: &Input, spec: &RunSpec) -> RunReport {
         amplification: 0.0,
         latency_ns: LatencyReport::default(),
         stall: StallReport::default(),
+        blame: BlameReport::default(),
         devices: Vec::new(),
         layers: Vec::new(),
         cpu_share: 0.0,
@@ -131,6 +132,7 @@ fn empty(input: &Input, spec: &RunSpec) -> RunReport {
         streams: None,
         share_of_clairvoyant: None,
         found_by: None,
+        marks: Vec::new(),
         timeline: Vec::new(),
         spec: RunSpec { input_hash: input.hash.clone(), ..spec.clone() },
         seed: spec.seed,

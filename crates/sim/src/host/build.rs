@@ -204,6 +204,7 @@ pub(super) fn stack(
     let devices = devices.map_err(|e| wrong("device", e))?;
     let members = Members::new(devices, spec.bus_bytes_per_s, Nanos(spec.buffer_cost_ns));
     let mut stack = Stack::new(host, array, members, *spec.cpu, placement);
+    stack.keep_left_unread();
     stack.apart = apart;
     Ok(stack)
 }

@@ -15,6 +15,13 @@ struct Outstanding {
     /// A reader waits, and prefetches that were here first held the disk until then.
     behind_until: Nanos,
     bytes: u64,
+    op: Op,
+    /// Nobody waited for it when it was handed over.
+    was_ahead: bool,
+    /// Up to when somebody has been named for its waiting.
+    told: Nanos,
+    /// Waiting while prefetches ended before it, and while others did.
+    weights: [u64; 2],
 }
 
 struct Member {
@@ -22,6 +29,8 @@ struct Member {
     /// When the event queue will look at it next; a later look-up at another time is stale.
     looked_at: Option<Nanos>,
     outstanding: Vec<Outstanding>,
+    /// When its last command ended.
+    last_end: Nanos,
 }
 
 /// A command that has ended.
@@ -29,6 +38,36 @@ struct Member {
 pub(super) struct Ended {
     pub(super) command: u32,
     pub(super) at: Nanos,
+    pub(super) spent: Spent,
+}
+
+/// What the time of a command consisted of.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Spent {
+    /// From when the device began with it.
+    pub(super) own: Nanos,
+    /// Until then.
+    pub(super) in_line: Nanos,
+    /// How that divides: while prefetches ended that it stood behind, and while others did.
+    pub(super) weight_ahead: u64,
+    pub(super) weight_others: u64,
+    /// Nobody waited for it when it was handed over.
+    pub(super) ahead: bool,
+}
+
+/// What the members worked on, so that the sums are the time in which they worked.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Worked {
+    pub(super) demand: Nanos,
+    pub(super) ahead: Nanos,
+    pub(super) writes: Nanos,
+}
+
+impl Worked {
+    /// The time in which they worked.
+    pub(super) fn all(self) -> Nanos {
+        self.demand + self.ahead + self.writes
+    }
 }
 
 /// All members, and the bus that they share.
@@ -42,11 +81,13 @@ pub(super) struct Members {
     bus_free: Nanos,
     /// Time that demand commands stood behind prefetches.
     pub(super) behind_prefetch: Nanos,
+    pub(super) worked: Worked,
 }
 
 impl Members {
     pub(super) fn new(devices: Vec<Box<dyn Device>>, bus_bytes_per_s: u64, buffer_cost: Nanos) -> Self {
-        let member = |device| Member { device, looked_at: None, outstanding: Vec::new() };
+        let member =
+            |device| Member { device, looked_at: None, outstanding: Vec::new(), last_end: Nanos::ZERO };
         Self {
             members: devices.into_iter().map(member).collect(),
             bus_bytes_per_s,
@@ -54,6 +95,7 @@ impl Members {
             held: 0,
             bus_free: Nanos::ZERO,
             behind_prefetch: Nanos::ZERO,
+            worked: Worked::default(),
         }
     }
 
@@ -80,6 +122,10 @@ impl Members {
             ahead,
             behind_until: Nanos::ZERO,
             bytes,
+            op: start.op,
+            was_ahead: start.read_ahead,
+            told: now,
+            weights: [0; 2],
         });
     }
 
@@ -112,16 +158,19 @@ impl Members {
         self.members[disk].device.advance(now);
         while let Some(completion) = self.members[disk].device.pop() {
             let command = u32::try_from(completion.id).expect("ids are the engine's command numbers");
-            let bytes = self.finish(disk, command, now);
+            let (bytes, spent) = self.finish(disk, command, now, completion.begun);
             let at = self.over_bus(completion.at.max(now), bytes);
-            ended.push(Ended { command, at });
+            ended.push(Ended { command, at, spent });
         }
         true
     }
 
-    /// Takes a command off the list and notes who stood behind it.
-    fn finish(&mut self, disk: usize, command: u32, now: Nanos) -> u64 {
-        let list = &mut self.members[disk].outstanding;
+    /// Takes a command off the list and notes who stood behind it. Returns its bytes, and what its time consisted of.
+    fn finish(&mut self, disk: usize, command: u32, now: Nanos, begun: Nanos) -> (u64, Spent) {
+        let member = &mut self.members[disk];
+        let worked = now.since(begun.max(member.last_end));
+        member.last_end = now;
+        let list = &mut member.outstanding;
         let at = list.iter().position(|o| o.command == command).expect("a device ends what it was given");
         let ended = list.swap_remove(at);
         if ended.ahead {
@@ -131,7 +180,25 @@ impl Members {
         } else {
             self.behind_prefetch += ended.behind_until.since(ended.submitted);
         }
-        ended.bytes
+        let (kind, sum) = match (ended.op, ended.was_ahead) {
+            (Op::Write, _) => (1, &mut self.worked.writes),
+            (Op::Read, true) => (0, &mut self.worked.ahead),
+            (Op::Read, false) => (1, &mut self.worked.demand),
+        };
+        *sum += worked;
+        for waiting in list.iter_mut() {
+            waiting.weights[kind] += now.since(waiting.told).0;
+            waiting.told = now;
+        }
+        let begun = begun.max(ended.submitted).min(now);
+        let spent = Spent {
+            own: now.since(begun),
+            in_line: begun.since(ended.submitted),
+            weight_ahead: ended.weights[0],
+            weight_others: ended.weights[1],
+            ahead: ended.was_ahead,
+        };
+        (ended.bytes, spent)
     }
 
     /// The transfer of `bytes` shares the controller with those before it: it moves them at the bus's rate, and first

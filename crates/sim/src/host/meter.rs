@@ -3,7 +3,8 @@
 use super::stack::Stack;
 use super::streams::StreamMeter;
 use crate::report::{
-    Counts, Curve, DECISIONS_FIRST, DECISIONS_LAST, LatencyReport, Sample, TimeReport, ratio,
+    BlameReport, Counts, Curve, DECISIONS_FIRST, DECISIONS_LAST, LatencyReport, Mark, Sample, TimeReport,
+    ratio,
 };
 use forerun_core::engine::Engine;
 use forerun_core::policy::decisions::{Decision, Told};
@@ -49,6 +50,41 @@ impl Turns {
     }
 }
 
+/// Most reads that a picture has.
+const MARKS_MAX: usize = 1000;
+
+/// Reads for a picture: of all at first, then of ever fewer, chosen by a mix of their numbers. By every second one alone, readers that
+/// take turns would vanish.
+#[derive(Default)]
+pub(super) struct Marks {
+    kept: Vec<(u64, Mark)>,
+    reads: u64,
+    thinned: u32,
+}
+
+impl Marks {
+    const fn stays(number: u64, thinned: u32) -> bool {
+        (number.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32).trailing_zeros() >= thinned
+    }
+    /// Another read.
+    pub(super) fn add(&mut self, mark: Mark) {
+        self.reads += 1;
+        if !Self::stays(self.reads, self.thinned) {
+            return;
+        }
+        if self.kept.len() == MARKS_MAX {
+            self.thinned += 1;
+            let thinned = self.thinned;
+            self.kept.retain(|&(number, _)| Self::stays(number, thinned));
+        }
+        self.kept.push((self.reads, mark));
+    }
+    /// For the report.
+    pub(super) fn shown(&self) -> Vec<Mark> {
+        self.kept.iter().map(|&(_, mark)| mark).collect()
+    }
+}
+
 /// Sums of one run.
 pub(super) struct Meter {
     latency: Histogram<u64>,
@@ -63,7 +99,11 @@ pub(super) struct Meter {
     pub(super) requests: u64,
     pub(super) stall_miss: Nanos,
     pub(super) stall_late: Nanos,
+    /// Time of reads by cause.
+    pub(super) blame: BlameReport,
     pub(super) timeline: Vec<Sample>,
+    /// Some of the reads.
+    pub(super) marks: Marks,
     every: u64,
     /// When a miss of a program was first refused a strip by ASP, and bytes asked for until then.
     pub(super) first_refusal: Option<(Nanos, u64)>,
@@ -94,7 +134,9 @@ impl Meter {
             requests: 0,
             stall_miss: Nanos::ZERO,
             stall_late: Nanos::ZERO,
+            blame: BlameReport::default(),
             timeline: Vec::new(),
+            marks: Marks::default(),
             every: 1,
             first_refusal: None,
             gauges: Vec::new(),
@@ -174,12 +216,12 @@ impl Meter {
     }
 
     /// Takes a point of the curves if one is due.
-    pub(super) fn sample(&mut self, now: Nanos, counts: impl FnOnce() -> Counts) {
+    pub(super) fn sample(&mut self, now: Nanos, worked: Nanos, counts: impl FnOnce() -> Counts) {
         if !self.requests.is_multiple_of(self.every) {
             return;
         }
         let bytes_delivered = self.bytes_read + self.bytes_written;
-        self.timeline.push(Sample { at_ns: now.0, bytes_delivered, counts: counts() });
+        self.timeline.push(Sample { at_ns: now.0, bytes_delivered, counts: counts(), worked_ns: worked.0 });
         if self.timeline.len() == SAMPLES_MAX {
             let mut keep = false;
             self.timeline.retain(|_| {

@@ -4,7 +4,7 @@ use super::meter::{Meter, layer_counts, program_counts};
 use super::stack::Stack;
 use super::streams::StreamMeter;
 use crate::input::Input;
-use crate::report::{Counts, DeviceReport, LayerReport, RunReport, StallReport, ratio};
+use crate::report::{BlameReport, Counts, DeviceReport, LayerReport, RunReport, StallReport, ratio};
 use crate::spec::RunSpec;
 use forerun_core::engine::Engine;
 use forerun_core::units::{BLOCK_BYTES, Nanos};
@@ -59,11 +59,8 @@ pub(super) fn draft(
         cost: ratio(counts.prefetched_blocks * BLOCK_BYTES, meter.bytes_read),
         amplification: ratio(from_devices, meter.bytes_read),
         latency_ns: meter.latency(),
-        stall: StallReport {
-            miss_ns: meter.stall_miss.0,
-            late_prefetch_ns: meter.stall_late.0,
-            behind_prefetch_ns: stack.members.behind_prefetch.0,
-        },
+        stall: stall(stack, meter),
+        blame: blame(stack, meter),
         devices: stack.members.stats().iter().map(device).collect(),
         time: meter.time(),
         streams: meter.streams.as_ref().map(StreamMeter::report),
@@ -73,8 +70,28 @@ pub(super) fn draft(
         share_of_clairvoyant: None,
         found_by: None,
         timeline: meter.timeline.clone(),
+        marks: meter.marks.shown(),
         seed: spec.seed,
         spec: RunSpec { input_hash: input.hash.clone(), ..spec.clone() },
+    }
+}
+
+fn stall(stack: &Stack, meter: &Meter) -> StallReport {
+    StallReport {
+        miss_ns: meter.stall_miss.0,
+        late_prefetch_ns: meter.stall_late.0,
+        behind_prefetch_ns: stack.members.behind_prefetch.0,
+    }
+}
+
+/// The causes, and what the devices worked on.
+fn blame(stack: &Stack, meter: &Meter) -> BlameReport {
+    let worked = stack.members.worked;
+    BlameReport {
+        spindle_demand_ns: worked.demand.0,
+        spindle_ahead_ns: worked.ahead.0,
+        spindle_writes_ns: worked.writes.0,
+        ..meter.blame
     }
 }
 

@@ -3,7 +3,8 @@
 //! This is the whole contract of a host in one place: feed inputs, drain outputs, come back when asked. It owns the
 //! event queue; ties are broken by the order in which events were made, so a run is the same on every machine.
 
-use super::members::{Ended, Members};
+use super::blame::{Below, Cause, Past};
+use super::members::{Ended, Members, Spent};
 use crate::cpu::Cpu;
 use crate::layout::{Apart, Placement};
 use crate::workload::process_of;
@@ -56,6 +57,18 @@ pub(super) struct Stack {
     now: Nanos,
     ended: Vec<Ended>,
     wakes: [Option<Nanos>; 2],
+    /// What the command consisted of that ended just now.
+    spent: Option<Spent>,
+    /// By number of a member command: the same, while its data crosses the bus.
+    crossing: Vec<Spent>,
+    /// By number of a command of the host layer: what let the array answer it at last.
+    spent_below: Vec<Option<Spent>>,
+    /// By number of a program's request: what let it go on.
+    causes: Vec<Cause>,
+    /// What the array no longer has.
+    past: Past,
+    /// What the array said to the host layer since somebody asked.
+    below: Below,
     /// Some answer carried an error.
     pub(super) errors: u64,
 }
@@ -86,6 +99,12 @@ impl Stack {
             now: Nanos::ZERO,
             ended: Vec::new(),
             wakes: [None; 2],
+            spent: None,
+            crossing: Vec::new(),
+            spent_below: Vec::new(),
+            causes: Vec::new(),
+            past: Past::default(),
+            below: Below::default(),
             errors: 0,
         }
     }
@@ -155,14 +174,18 @@ impl Stack {
                 self.members.look(disk, now, &mut ended);
                 for end in ended.drain(..) {
                     if end.at > now {
+                        self.remember(end.command, end.spent);
                         self.at(end.at, Event::Arrived(end.command));
                     } else {
-                        self.array.handle(now, Input::Done { command: end.command, status: Status::Ok });
+                        self.done(now, end.command, end.spent);
                     }
                 }
                 self.ended = ended;
             }
-            Event::Arrived(command) => self.array.handle(now, Input::Done { command, status: Status::Ok }),
+            Event::Arrived(command) => {
+                let spent = self.crossing[command as usize];
+                self.done(now, command, spent);
+            }
             Event::HostDone(command, error) => {
                 let join = &mut self.joins[command as usize];
                 join.0 -= 1;
@@ -172,6 +195,7 @@ impl Stack {
                     return; // nothing was told to any engine
                 }
                 let status = if error { Status::Short { good: 0 } } else { Status::Ok };
+                self.spent = self.spent_below[command as usize];
                 if let Some(host) = &mut self.host {
                     host.handle(now, Input::Done { command, status });
                 }
@@ -189,6 +213,58 @@ impl Stack {
             Event::Answered(_) | Event::Issue(_) => unreachable!("a program's events are the program's"),
         }
         self.drain(now);
+        self.spent = None;
+    }
+
+    /// A member command has ended. Of several that end at once, merged on their way, the last speaks for all.
+    fn done(&mut self, now: Nanos, command: u32, spent: Spent) {
+        self.spent = Some(spent);
+        self.array.handle(now, Input::Done { command, status: Status::Ok });
+    }
+
+    /// Data of a command is on the bus.
+    fn remember(&mut self, command: u32, spent: Spent) {
+        let number = command as usize;
+        if self.crossing.len() <= number {
+            self.crossing.resize(number + 1, Spent::default());
+        }
+        self.crossing[number] = spent;
+    }
+
+    /// Every layer keeps what leaves it unread, for whoever asks why readers waited.
+    pub(super) fn keep_left_unread(&mut self) {
+        self.array.keep_left_unread();
+        if let Some(host) = &mut self.host {
+            host.keep_left_unread();
+        }
+    }
+
+    /// What let a request go on at last.
+    pub(super) fn cause(&self, id: u64) -> Cause {
+        usize::try_from(id).ok().and_then(|id| self.causes.get(id)).copied().unwrap_or_default()
+    }
+
+    /// What the array said to the host layer since this was asked last.
+    pub(super) fn take_below(&mut self) -> Below {
+        std::mem::take(&mut self.below)
+    }
+
+    /// The array answers a program, or a command of the host layer.
+    fn answered_below(&mut self, id: u64, handing: Nanos) {
+        if self.host.is_none() {
+            self.caused(id, handing);
+        } else if let Some(spent) = usize::try_from(id).ok().and_then(|id| self.spent_below.get_mut(id)) {
+            *spent = self.spent;
+        }
+    }
+
+    /// A request is answered, after `handing` from now.
+    fn caused(&mut self, id: u64, handing: Nanos) {
+        let Some(id) = usize::try_from(id).ok().filter(|_| id != super::FLUSH_ID) else { return };
+        if id >= self.causes.len() {
+            self.causes.resize(id + 1, Cause::default());
+        }
+        self.causes[id] = Cause { spent: self.spent, handing };
     }
 
     /// Carries outputs to where they go until every layer waits, then arranges what they asked for.
@@ -253,7 +329,9 @@ impl Stack {
         let number = command as usize;
         if self.joins.len() <= number {
             self.joins.resize(number + 1, (0, false));
+            self.spent_below.resize(number + 1, None);
         }
+        self.spent_below[number] = None;
         self.joins[number] = (u32::try_from(parts.len()).expect("at most one part per block"), false);
         let id = u64::from(command);
         for access in parts.drain(..) {
@@ -261,9 +339,21 @@ impl Stack {
                 Op::Read => Input::Read { id, access },
                 Op::Write => Input::Write { id, access, durable: false },
             };
-            self.array.handle(now, input);
+            self.ask_below(now, input, access.demand);
         }
         self.parts = parts;
+    }
+
+    /// Hands an access to the array and notes what became of the part that a program waits for.
+    fn ask_below(&mut self, now: Nanos, input: Input<'_>, demand: Extent) {
+        self.past.hear(&mut self.array);
+        let before = self.array.stats().program;
+        self.array.handle(now, input);
+        let after = self.array.stats().program;
+        let misses = after.misses - before.misses;
+        self.below.hits += after.cache_hits + after.prefetch_hits - before.cache_hits - before.prefetch_hits;
+        self.below.late += after.late_hits - before.late_hits;
+        self.below.evicted += self.past.touch(demand).0.min(misses);
     }
 
     /// An access by addresses of the page cache as accesses by places.
@@ -317,6 +407,7 @@ impl Stack {
         let delay = self.cpu.host.delay(bytes);
         self.cpu_host += delay;
         self.errors += u64::from(error);
+        self.caused(id, delay);
         self.at(now + delay, Event::Answered(id));
     }
 
@@ -325,6 +416,7 @@ impl Stack {
         let delay = self.cpu.array.delay(bytes);
         self.cpu_array += delay;
         self.errors += u64::from(error);
+        self.answered_below(id, delay);
         let event = if self.host.is_some() && id != super::FLUSH_ID {
             Event::HostDone(u32::try_from(id).expect("ids are the host layer's command numbers"), error)
         } else {

@@ -179,14 +179,26 @@ pub(super) fn dots(rows: &[Dots], ticks: &[(f64, String)]) -> String {
     text
 }
 
-/// Width and height of the drawing space of [`lines`]; the picture is stretched, so only precision matters.
-const SPACE: (f64, f64) = (1000.0, 400.0);
+/// Width and height of the drawing space of [`plot`]; the picture is stretched, so only precision matters.
+pub(super) const SPACE: (f64, f64) = (1000.0, 400.0);
 
 /// Curves over one x axis from 0 to `x_max`; y from 0 to `y_max`. Ticks are (share, words). `unit` tells the
 /// script how to print what is under the pointer: `rate` or `share` over seconds, or `plain:NAME-OF-X`.
 pub(super) fn lines(
     curves: &[Line],
     (x_max, y_max): (f64, f64),
+    x_ticks: &[(f64, String)],
+    y_ticks: &[(f64, String)],
+    unit: &str,
+) -> String {
+    let drawing: String = curves.iter().map(|curve| polyline(curve, x_max, y_max)).collect();
+    plot(&drawing, x_max, x_ticks, y_ticks, unit)
+}
+
+/// A drawing within [`SPACE`] and its axes; arguments as of [`lines`].
+pub(super) fn plot(
+    drawing: &str,
+    x_max: f64,
     x_ticks: &[(f64, String)],
     y_ticks: &[(f64, String)],
     unit: &str,
@@ -208,9 +220,7 @@ pub(super) fn lines(
         let _ =
             write!(text, "<line class=\"grid\" x1=\"0\" x2=\"{}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/>", SPACE.0);
     }
-    for curve in curves {
-        text.push_str(&polyline(curve, x_max, y_max));
-    }
+    text.push_str(drawing);
     text.push_str("</svg><div class=\"cross\" hidden></div></div><div class=\"xticks\">");
     for (at, words) in x_ticks {
         let _ = write!(text, "<span style=\"left:{}\">{}</span>", percent(*at), esc(words));

@@ -22,6 +22,8 @@ pub(super) fn header(title: &str) -> String {
 pub enum Times {
     /// A simulation's.
     Virtual,
+    /// A recording's, and those of simulations of it.
+    Both,
     /// Those of a trace.
     Recorded,
     /// Those of a machine that was watched.
@@ -32,6 +34,9 @@ pub enum Times {
 pub(super) fn footer(times: Times) -> String {
     let times = match times {
         Times::Virtual => "Times are virtual: the same spec gives the same numbers on every machine.",
+        Times::Both => {
+            "What was seen was recorded; what each change would give is simulated, in virtual time."
+        }
         Times::Recorded => "Times are those of the recording.",
         Times::Measured => "Times were measured: another run gives others.",
     };

@@ -1,14 +1,14 @@
 //! The pictures of one input: each takes the runs and gives one figure.
 
-use super::charts::{self, Bar, Dots, Label, Line, Stack};
+use super::charts::{self, Bar, Dots, Label, Stack};
 use super::esc;
 use crate::human::{self, float};
 use crate::words;
-use forerun_sim::report::{RunReport, Sample, ratio};
+use forerun_sim::report::{RunReport, ratio};
 use std::fmt::Write as _;
 
-/// Most points that a curve is drawn with; more cannot be told apart.
-const CURVE_POINTS_MAX: usize = 160;
+/// Most curves of schemes that are drawn at first.
+const CURVES_MAX: usize = 5;
 
 /// The runs of one input and which of them won.
 #[derive(Clone, Copy, Debug)]
@@ -18,7 +18,26 @@ pub(super) struct Group<'a> {
 }
 
 impl Group<'_> {
-    fn label(&self, run: usize) -> Label {
+    /// The classes that colour a run's curve: greys for the baselines, colours for the schemes. Of more than five schemes the best
+    /// five have colours; the others, and the baselines but `none`, are grey and wait until they are asked for (`rest`).
+    pub(super) fn stroke(&self, run: usize) -> String {
+        let mut schemes: Vec<usize> =
+            (0..self.runs.len()).filter(|&index| !words::is_baseline(self.runs[index])).collect();
+        let many = schemes.len() > CURVES_MAX;
+        if words::is_baseline(self.runs[run]) {
+            let rest = if many && self.runs[run].spec.scheme != *"none" { " rest" } else { "" };
+            return format!("s-{}{rest}", self.runs[run].spec.scheme);
+        }
+        let rate = |index: usize| self.runs[index].throughput_bytes_per_s;
+        schemes.sort_by(|&a, &b| rate(b).total_cmp(&rate(a)));
+        schemes.truncate(CURVES_MAX);
+        schemes.sort_unstable();
+        match schemes.iter().position(|&index| index == run) {
+            Some(place) => format!("s{place}"),
+            None => "s-rest rest".into(),
+        }
+    }
+    pub(super) fn label(&self, run: usize) -> Label {
         let name = self.runs[run].scheme.clone();
         let factor = words::speedup(self.runs[run], self.runs).unwrap_or(1.0);
         let class = if words::is_baseline(self.runs[run]) {
@@ -35,16 +54,6 @@ impl Group<'_> {
     fn largest(&self, of: impl Fn(&RunReport) -> f64) -> f64 {
         self.runs.iter().map(|run| of(run)).fold(0.0, f64::max)
     }
-}
-
-/// The class that colours a run's curve: greys for the baselines, else seven colours, then the same ones dashed,
-/// then dotted, so that neighbours differ in more than hue.
-pub(super) fn stroke(runs: &[&RunReport], run: usize) -> String {
-    if words::is_baseline(runs[run]) {
-        return format!("s-{}", runs[run].spec.scheme);
-    }
-    let before = runs[..run].iter().filter(|other| !words::is_baseline(other)).count();
-    format!("s{} d{}", before % 7, (before / 7).min(2))
 }
 
 fn share(part: f64, whole: f64) -> f64 {
@@ -252,130 +261,6 @@ fn decades(from: f64, to: f64) -> Vec<(f64, String)> {
     let step = if to - from > 6.0 { 2 } else { 1 };
     let ticks = (from as i32..=to as i32).step_by(step);
     ticks.map(|power| ((f64::from(power) - from) / (to - from), human::tick(10f64.powi(power)))).collect()
-}
-
-/// What readers waited for.
-pub(super) fn stall(group: Group<'_>) -> String {
-    let total = |run: &RunReport| {
-        float(run.stall.miss_ns) + float(run.stall.late_prefetch_ns) + float(run.stall.behind_prefetch_ns)
-    };
-    let full = group.largest(total);
-    if full == 0.0 {
-        return String::new();
-    }
-    let rows: Vec<Stack> = (0..group.runs.len())
-        .filter(|&index| total(group.runs[index]) > 0.0)
-        .map(|index| {
-            let run = group.runs[index];
-            let part = |class, name, ns: u64| (class, name, float(ns) / full, human::duration(float(ns)));
-            Stack {
-                label: group.label(index),
-                parts: vec![
-                    part("o-miss", "for a read from disk", run.stall.miss_ns),
-                    part("o-late", "for a prefetch under way", run.stall.late_prefetch_ns),
-                    part("o-behind", "in a queue behind prefetches", run.stall.behind_prefetch_ns),
-                ],
-                value: human::duration(total(run)),
-            }
-        })
-        .collect();
-    charts::figure(
-        "What readers waited for",
-        "Summed over all readers; shorter is better.",
-        &charts::legend(&[
-            ("o-miss", "a read from disk"),
-            ("o-late", "a prefetch under way"),
-            ("o-behind", "a queue behind prefetches"),
-        ]),
-        &charts::stacks(&rows),
-    )
-}
-
-/// Throughput and hit ratio over virtual time: two figures.
-pub(super) fn timelines(group: Group<'_>) -> String {
-    let curves = |of: &dyn Fn(&Sample, &Sample) -> Option<f64>| -> Vec<Line> {
-        (0..group.runs.len())
-            .filter(|&index| group.runs[index].timeline.len() > 1)
-            .map(|index| Line {
-                label: group.label(index),
-                stroke: stroke(group.runs, index),
-                points: curve(&group.runs[index].timeline, of),
-            })
-            .collect()
-    };
-    let rates = curves(&|before, after| {
-        let seconds = float(after.at_ns.saturating_sub(before.at_ns)) / 1e9;
-        (seconds > 0.0).then(|| float(after.bytes_delivered.saturating_sub(before.bytes_delivered)) / seconds)
-    });
-    let hits = curves(&|before, after| {
-        let hits = |sample: &Sample| sample.counts.cache_hits + sample.counts.prefetch_hits;
-        let blocks = after.counts.blocks_read.saturating_sub(before.counts.blocks_read);
-        (blocks > 0).then(|| ratio(hits(after).saturating_sub(hits(before)), blocks))
-    });
-    if rates.is_empty() {
-        return String::new();
-    }
-    let seconds = rates.iter().flat_map(|line| &line.points).map(|point| point.0).fold(0.0, f64::max);
-    let (top, cut) = rate_top(&rates);
-    let x_ticks: Vec<(f64, String)> =
-        [0.0, 0.25, 0.5, 0.75, 1.0].iter().map(|&at| (at, human::tick(at * seconds * 1e9))).collect();
-    let rate_ticks: Vec<(f64, String)> =
-        [0.0, 0.25, 0.5, 0.75, 1.0].iter().map(|&at| (at, human::rate(at * top))).collect();
-    let hit_ticks: Vec<(f64, String)> =
-        [0.0, 0.25, 0.5, 0.75, 1.0].iter().map(|&at| (at, format!("{:.0}%", at * 100.0))).collect();
-    let first = charts::figure(
-        "Throughput over time",
-        if cut {
-            "Virtual time; a curve ends where its run ends. Short bursts from memory reach beyond the picture. Point at it for figures."
-        } else {
-            "Virtual time; a curve ends where its run ends. Point at it for figures."
-        },
-        "",
-        &charts::lines(&rates, (seconds, top), &x_ticks, &rate_ticks, "rate"),
-    );
-    let second = charts::figure(
-        "Hit ratio over time",
-        "Share of blocks served from memory in each slice of time.",
-        "",
-        &charts::lines(&hits, (seconds, 1.0), &x_ticks, &hit_ticks, "share"),
-    );
-    first + &second
-}
-
-/// The end of the axis of rates, and whether some points lie beyond it: a few bursts served from memory must not
-/// flatten everything that the disks did.
-fn rate_top(rates: &[Line]) -> (f64, bool) {
-    let mut all: Vec<f64> = rates.iter().flat_map(|line| &line.points).map(|point| point.1).collect();
-    all.sort_by(f64::total_cmp);
-    let most = all.last().copied().unwrap_or(0.0);
-    let usual = all.get(all.len().saturating_sub(1) * 9 / 10).copied().unwrap_or(0.0);
-    if usual > 0.0 && most > usual * 3.0 { (nice(usual * 1.5), true) } else { (nice(most), false) }
-}
-
-/// Differences between samples, thinned to at most [`CURVE_POINTS_MAX`] points.
-fn curve(samples: &[Sample], of: &dyn Fn(&Sample, &Sample) -> Option<f64>) -> Vec<(f64, f64)> {
-    let step = samples.len().div_ceil(CURVE_POINTS_MAX).max(1);
-    let mut kept: Vec<&Sample> = samples.iter().step_by(step).collect();
-    if let (Some(last), Some(kept_last)) = (samples.last(), kept.last())
-        && last != *kept_last
-    {
-        kept.push(last);
-    }
-    let pairs = kept.windows(2);
-    pairs.filter_map(|pair| of(pair[0], pair[1]).map(|y| (float(pair[1].at_ns) / 1e9, y))).collect()
-}
-
-/// The next larger 1, 2 or 5 times a power of two thousand-odd: a round end for an axis of bytes per second.
-fn nice(value: f64) -> f64 {
-    let mut unit = 1.0;
-    while value / unit >= 1024.0 {
-        unit *= 1024.0;
-    }
-    let steps = [
-        1.0, 2.0, 4.0, 6.0, 8.0, 10.0, 12.0, 16.0, 20.0, 24.0, 32.0, 40.0, 60.0, 80.0, 100.0, 120.0, 160.0,
-        200.0, 240.0, 320.0, 400.0, 600.0, 800.0, 1024.0,
-    ];
-    unit * steps.iter().copied().find(|&step| step * unit >= value).unwrap_or(1024.0)
 }
 
 /// Busy share and seeks of every member device under every scheme.

@@ -5,6 +5,7 @@
 //! outside (scheme, trace and device names) passes through [`esc`]. No time, host or path of ours is in the page:
 //! the same runs give the same bytes.
 
+mod blame;
 mod charts;
 mod chrome;
 mod decisions;
@@ -12,6 +13,7 @@ mod figures;
 mod patterns;
 mod reproduction;
 mod sections;
+mod times;
 
 pub use chrome::Times;
 
@@ -29,15 +31,46 @@ const SCRIPT: &str = include_str!("assets/page.js");
 /// The page of a comparison, with what was assumed for it.
 pub fn comparison(comparison: &Comparison, remarks: &[String]) -> String {
     let groups = words::by_input(&comparison.runs);
-    let mut body = sections::remarks(remarks);
+    let mut body = String::new();
     if groups.len() > 1 {
         body.push_str(&sections::overview(&groups));
+        body.push_str(&sections::remarks(remarks));
     }
     for (number, group) in groups.iter().enumerate() {
-        body.push_str(&sections::input(group, number, groups.len() > 1));
+        body.push_str(&sections::input(group, number, groups.len() > 1, remarks));
     }
     body.push_str(&sections::how_to_read());
     page(&title(&comparison.runs), &body, Times::Virtual)
+}
+
+/// What a program or a trace is advised to, above the runs that it rests on.
+#[derive(Clone, Copy, Debug)]
+pub struct Advised<'a> {
+    /// What was looked at.
+    pub what: &'a str,
+    /// The one thing to do, or to leave it.
+    pub verdict: &'a str,
+    /// How to do it, and how to take it back.
+    pub steps: &'a [String],
+    /// What was seen.
+    pub facts: &'a [String],
+    /// What each change would give: names of the columns, and rows.
+    pub header: &'a [&'a str],
+    /// See there.
+    pub rows: &'a [Vec<String>],
+}
+
+/// The page of an advice: first what to do, then what each change would give, then, folded, the runs.
+pub fn advice(advised: &Advised<'_>, comparison: &Comparison) -> String {
+    let groups = words::by_input(&comparison.runs);
+    let mut body = sections::advised(advised);
+    body.push_str("<details class=\"fold\"><summary>The simulation that this rests on</summary>\n");
+    for (number, group) in groups.iter().enumerate() {
+        body.push_str(&sections::input(group, number, groups.len() > 1, &[]));
+    }
+    body.push_str("</details>\n");
+    body.push_str(&sections::how_to_read());
+    page(&format!("Advice for {}", advised.what), &body, Times::Both)
 }
 
 /// The page of a reproduction.
@@ -126,6 +159,30 @@ mod tests {
         let overview = page.find("All inputs").expect("an overview");
         assert!(overview < page.find("id=\"input-0\"").expect("a first section"));
         assert!(page.contains("3.00×") && page.contains("0.50×"));
+    }
+
+    #[test]
+    fn a_page_of_advice_begins_with_what_to_do_and_folds_what_it_rests_on() {
+        let runs = vec![crate::sample::run("t", "none", 10), crate::sample::run("t", "asp", 30)];
+        let rows = [vec!["more memory".to_owned(), "1.20×".to_owned()]];
+        let (steps, facts) = (["echo <1>".to_owned()], ["it reads".to_owned()]);
+        let advised = Advised {
+            what: "sqlite3",
+            verdict: "Do this: more memory.",
+            steps: &steps,
+            facts: &facts,
+            header: &["", "faster"],
+            rows: &rows,
+        };
+        let page = advice(&advised, &Comparison { runs });
+        let at = |text: &str| page.find(text).unwrap_or_else(|| panic!("{text}"));
+        assert!(page.contains("What was seen was recorded;") && !page.contains("Times are virtual"));
+        assert!(at("Do this: more memory.") < at("echo &lt;1&gt;"));
+        assert!(at("echo &lt;1&gt;") < at("<td>1.20×</td>") && at("<td>1.20×</td>") < at("it reads"));
+        assert!(
+            at("it reads") < at("The simulation that this rests on")
+                && at("The simulation") < at("asp was fastest")
+        );
     }
 
     #[test]

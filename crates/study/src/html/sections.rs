@@ -2,7 +2,7 @@
 //! that explain what is seen.
 
 use super::figures::{self, Group};
-use super::{decisions, esc};
+use super::{Advised, blame, decisions, esc, times};
 use crate::human::{self, float};
 use crate::words::{self, Verdict};
 use forerun_sim::report::{RunReport, ratio};
@@ -49,32 +49,77 @@ pub(super) fn overview(groups: &[Vec<&RunReport>]) -> String {
     text
 }
 
+/// What to do, what each change would give, and what was seen.
+pub(super) fn advised(advised: &Advised<'_>) -> String {
+    let mut text = format!(
+        "<section><h2>{}</h2><div class=\"verdict\"><p class=\"headline\">{}</p>",
+        esc(advised.what),
+        code(advised.verdict)
+    );
+    for step in advised.steps {
+        let _ = write!(text, "<p class=\"todo\">{}</p>", code(step));
+    }
+    text.push_str(
+        "</div>\n<figure class=\"wide\"><figcaption><h3>What each change would give</h3></figcaption>",
+    );
+    text.push_str("<div class=\"scroll\"><table><thead><tr>");
+    for name in advised.header {
+        let _ = write!(text, "<th>{}</th>", esc(name));
+    }
+    text.push_str("</tr></thead><tbody>");
+    for row in advised.rows {
+        text.push_str("<tr>");
+        for cell in row {
+            let _ = write!(text, "<td>{}</td>", esc(cell));
+        }
+        text.push_str("</tr>");
+    }
+    text.push_str("</tbody></table></div></figure>\n<div class=\"card facts\"><h3>What was seen</h3><ul>");
+    for fact in advised.facts {
+        let _ = write!(text, "<li>{}</li>", esc(fact));
+    }
+    text.push_str("</ul></div></section>\n");
+    text
+}
+
 /// Everything about one input.
-pub(super) fn input(runs: &[&RunReport], number: usize, several: bool) -> String {
+pub(super) fn input(runs: &[&RunReport], number: usize, several: bool, said: &[String]) -> String {
     let verdict = words::verdict(runs);
     let group = Group { runs, winner: verdict.winner };
     let mut text = format!("<section id=\"input-{number}\">\n<h2>{}</h2>", esc(&runs[0].input));
     let _ = writeln!(text, "<p class=\"setup\">{}</p>", esc(&setup(runs[0])));
     text.push_str(&verdict_card(&verdict, runs));
     if !several {
+        text.push_str(&remarks(said));
         text.push_str(&tiles(&verdict, runs));
     }
-    text.push_str(&chips(runs));
+    text.push_str(&chips(group));
     text.push_str("<div class=\"charts\">\n");
     text.push_str(&figures::throughput(group));
     text.push_str(&figures::outcomes(group));
-    text.push_str(&figures::latency(group));
-    text.push_str(&figures::stall(group));
-    text.push_str(&figures::precision(group));
-    text.push_str(&figures::amplification(group));
-    text.push_str(&figures::timelines(group));
-    text.push_str(&figures::disks(group));
-    text.push_str(&table(runs, &verdict));
+    text.push_str(&blame::waiting(group));
+    text.push_str(&blame::worked(group));
+    text.push_str(&times::figures(group));
     text.push_str("</div>\n");
+    let more = [figures::latency(group), figures::amplification(group), figures::precision(group)].concat();
+    text.push_str(&folded(
+        "Response times, and what was read in vain",
+        &format!("<div class=\"charts\">{more}</div>"),
+    ));
+    text.push_str(&folded("All figures", &tables(runs, &verdict)));
+    text.push_str(&folded("What the disks did", &figures::disks(group)));
     text.push_str(&decisions::card(runs));
     text.push_str(&specs(runs));
     text.push_str("</section>\n");
     text
+}
+
+/// Details that wait under their title; nothing of nothing.
+fn folded(title: &str, content: &str) -> String {
+    if content.is_empty() {
+        return String::new();
+    }
+    format!("<details class=\"fold\"><summary>{title}</summary>{content}</details>\n")
 }
 
 fn setup(run: &RunReport) -> String {
@@ -94,6 +139,14 @@ fn setup(run: &RunReport) -> String {
     )
 }
 
+/// Text in which what stands between backticks is code.
+fn code(text: &str) -> String {
+    let parts = text.split('`').enumerate();
+    parts
+        .map(|(n, part)| if n % 2 == 1 { format!("<code>{}</code>", esc(part)) } else { esc(part) })
+        .collect()
+}
+
 fn verdict_card(verdict: &Verdict, runs: &[&RunReport]) -> String {
     let factor = verdict.winner.and_then(|index| words::speedup(runs[index], runs)).unwrap_or(1.0);
     let mut text = format!(
@@ -101,6 +154,9 @@ fn verdict_card(verdict: &Verdict, runs: &[&RunReport]) -> String {
         if factor > 1.02 { "" } else { " lost" },
         esc(&verdict.headline)
     );
+    if let Some(to_do) = &verdict.to_do {
+        let _ = write!(text, "<p class=\"todo\">{}</p>", code(to_do));
+    }
     if !verdict.details.is_empty() {
         text.push_str("<ul>");
         for line in &verdict.details {
@@ -137,14 +193,14 @@ fn tiles(verdict: &Verdict, runs: &[&RunReport]) -> String {
 }
 
 /// One switch for each run: hides it in every picture of its section.
-fn chips(runs: &[&RunReport]) -> String {
+fn chips(group: Group<'_>) -> String {
     let mut text = String::from("<div class=\"chips\" role=\"group\" aria-label=\"Schemes shown\">");
-    for (index, run) in runs.iter().enumerate() {
+    for (index, run) in group.runs.iter().enumerate() {
         let _ = write!(
             text,
             "<button type=\"button\" aria-pressed=\"true\" data-for=\"{index}\"><svg aria-hidden=\"true\">\
              <line class=\"line {}\" x1=\"0\" x2=\"20\" y1=\"4\" y2=\"4\"/></svg>{}</button>",
-            figures::stroke(runs, index),
+            group.stroke(index).replace(" rest", ""),
             esc(&run.scheme)
         );
     }
@@ -152,12 +208,11 @@ fn chips(runs: &[&RunReport]) -> String {
     text
 }
 
-const COLUMNS: [&str; 20] = [
+/// Columns of the two tables; the scheme stands first in both, and both fit a page.
+const GOT: [&str; 10] =
+    ["scheme", "throughput", "× none", "of clairvoyant", "elapsed", "mean", "p50", "p95", "p99", "max"];
+const TOOK: [&str; 11] = [
     "scheme",
-    "throughput",
-    "× none",
-    "of clairvoyant",
-    "elapsed",
     "hit ratio",
     "late",
     "misses",
@@ -165,22 +220,29 @@ const COLUMNS: [&str; 20] = [
     "coverage",
     "cost",
     "amplif.",
-    "mean",
-    "p50",
-    "p95",
-    "p99",
-    "max",
     "commands",
     "seeks",
     "CPU",
 ];
 
-fn table(runs: &[&RunReport], verdict: &Verdict) -> String {
-    let mut text = String::from(
-        "<figure class=\"wide\"><figcaption><h3>All figures</h3><p>One row for each run; the JSON and CSV outputs \
-         have more.</p></figcaption><div class=\"scroll\"><table><thead><tr>",
+/// Every figure of every run, what readers got and what it took.
+fn tables(runs: &[&RunReport], verdict: &Verdict) -> String {
+    let got = table("What readers got", &GOT, runs, verdict, got);
+    got + &table("What it took", &TOOK, runs, verdict, |run, _| took(run))
+}
+
+fn table(
+    title: &str,
+    columns: &[&str],
+    runs: &[&RunReport],
+    verdict: &Verdict,
+    cells: impl Fn(&RunReport, &[&RunReport]) -> Vec<String>,
+) -> String {
+    let mut text = format!(
+        "<figure class=\"wide all\"><figcaption><h3>{title}</h3><p>One row for each run; the JSON and CSV outputs \
+         have more.</p></figcaption><div class=\"scroll\"><table><thead><tr>"
     );
-    for column in COLUMNS {
+    for column in columns {
         let _ = write!(text, "<th>{column}</th>");
     }
     text.push_str("</tr></thead><tbody>");
@@ -193,7 +255,9 @@ fn table(runs: &[&RunReport], verdict: &Verdict) -> String {
             ""
         };
         let _ = write!(text, "<tr class=\"{class}\" data-run=\"{index}\">");
-        for cell in cells(run, runs) {
+        let mut cells = cells(run, runs);
+        cells.resize(columns.len(), "–".into());
+        for cell in cells {
             let _ = write!(text, "<td>{}</td>", esc(&cell));
         }
         text.push_str("</tr>");
@@ -202,11 +266,10 @@ fn table(runs: &[&RunReport], verdict: &Verdict) -> String {
     text
 }
 
-fn cells(run: &RunReport, runs: &[&RunReport]) -> Vec<String> {
-    let counts = &run.counts;
+/// Of `bound` nothing was counted but a time and a rate; nothing is said of the rest.
+fn got(run: &RunReport, runs: &[&RunReport]) -> Vec<String> {
     let time = |ns: u64| human::duration(float(ns));
     let dash = || "–".to_owned();
-    let if_prefetched = |words: String| if counts.prefetched_blocks > 0 { words } else { dash() };
     let mut cells = vec![
         run.scheme.clone(),
         human::rate(run.throughput_bytes_per_s),
@@ -214,12 +277,22 @@ fn cells(run: &RunReport, runs: &[&RunReport]) -> Vec<String> {
         run.share_of_clairvoyant.map_or_else(dash, human::percent),
         time(run.elapsed_ns),
     ];
-    if run.scheme == "bound" {
-        // A time and a rate; nothing else was counted for it.
-        cells.resize(COLUMNS.len(), dash());
-        return cells;
+    if run.scheme != "bound" {
+        let latency = run.latency_ns;
+        cells.push(human::duration(latency.mean));
+        cells.extend([latency.p50, latency.p95, latency.p99, latency.max].map(time));
     }
-    cells.extend([
+    cells
+}
+
+fn took(run: &RunReport) -> Vec<String> {
+    let counts = &run.counts;
+    let if_prefetched = |words: String| if counts.prefetched_blocks > 0 { words } else { "–".into() };
+    if run.scheme == "bound" {
+        return vec![run.scheme.clone()];
+    }
+    vec![
+        run.scheme.clone(),
         human::percent(run.hit_ratio),
         human::percent(ratio(counts.late_hits, counts.blocks_read)),
         human::count(counts.misses),
@@ -227,16 +300,10 @@ fn cells(run: &RunReport, runs: &[&RunReport]) -> Vec<String> {
         if_prefetched(human::percent(run.coverage)),
         if_prefetched(human::digits(run.cost)),
         human::digits(run.amplification),
-        human::duration(run.latency_ns.mean),
-        time(run.latency_ns.p50),
-        time(run.latency_ns.p95),
-        time(run.latency_ns.p99),
-        time(run.latency_ns.max),
         human::count(run.devices.iter().map(|device| device.commands).sum()),
         human::count(run.devices.iter().map(|device| device.seeks).sum()),
         human::percent(run.cpu_share),
-    ]);
-    cells
+    ]
 }
 
 fn specs(runs: &[&RunReport]) -> String {
@@ -258,7 +325,7 @@ fn specs(runs: &[&RunReport]) -> String {
     text
 }
 
-const TERMS: [(&str, &str); 13] = [
+const TERMS: [(&str, &str); 20] = [
     ("none", "Every miss goes to disk; nothing is read ahead. What all factors compare with."),
     (
         "bound",
@@ -281,12 +348,18 @@ const TERMS: [(&str, &str); 13] = [
     ("coverage", "Of the blocks that were read, the share that a prefetch had brought or was bringing."),
     ("amplification", "Bytes read from the devices for each byte that programs asked to read."),
     ("p99", "Ninety-nine of a hundred requests were faster."),
+    ("no prediction", "Waiting for a block that nobody had asked for before its reader."),
+    ("late", "Waiting for a prefetch that was under way and had not come."),
+    ("too little memory", "Waiting for a block that had been here and read, or for memory to be free."),
+    ("evicted before use", "Waiting for a block that a prefetch had brought and that had left again."),
+    ("queue behind prefetch", "Waiting in line at a device while it served prefetches."),
+    ("device", "Waiting in line at a device while it served others, or was kept idle by its scheduler."),
+    ("handing over", "The processor's time for a request."),
 ];
 
 /// Every word of the page, explained.
 pub(super) fn how_to_read() -> String {
-    let mut text =
-        String::from("<section><details class=\"card\" open><summary>How to read this</summary><dl>");
+    let mut text = String::from("<section><details class=\"card\"><summary>How to read this</summary><dl>");
     for (term, meaning) in TERMS {
         let _ = write!(text, "<dt>{}</dt><dd>{}</dd>", esc(term), esc(meaning));
     }
