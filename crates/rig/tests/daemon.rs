@@ -175,6 +175,7 @@ impl Rig {
             observe,
             only: vec![self.path("mount")],
             state: self.path("state"),
+            show: true,
             stop: Arc::clone(&stop),
         };
         let (tell, told) = channel();
@@ -305,7 +306,7 @@ fn a_mapped_reader_by_chance_gets_single_pages_and_moves_a_part_of_the_bytes() {
 fn be_the_victim(folder: &Path) {
     let stop = Arc::new(AtomicBool::new(false));
     let (only, state) = (vec![folder.join("mount")], folder.join("state"));
-    let options = DaemonOptions { observe: false, only, state, stop };
+    let options = DaemonOptions { observe: false, only, state, show: false, stop };
     let ended = daemon::run(&options, &mut |told| println!("{told:?}"));
     println!("Ended {ended:?}");
 }

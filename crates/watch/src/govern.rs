@@ -31,7 +31,7 @@ pub(crate) const RUNGS: [u32; 3] = [129, 513, 2_049];
 /// The window that is tried for mapped readers, pages. None at all would be 0, which nothing can be told by.
 pub(crate) const SMALL: u32 = 1;
 /// Readers that are known at once.
-const READERS_MAX: usize = 1_024;
+pub(crate) const READERS_MAX: usize = 1_024;
 /// A reader that was not seen for so long is forgotten, and its window taken back, nanoseconds.
 const IDLE: u64 = 30_000_000_000;
 /// A pause in which no rate is measured, nanoseconds.
@@ -248,6 +248,11 @@ impl Governor {
             Sight::Mapped { first, last, .. } => reader.faults.mapped(first, last),
             _ => {}
         }
+    }
+
+    /// Readers that are known, and those that have a window of ours.
+    pub(crate) fn levels(&self) -> (usize, usize) {
+        (self.readers.len(), self.readers.values().filter(|reader| reader.given.is_some()).count())
     }
 
     /// Forgets who was not seen for long.

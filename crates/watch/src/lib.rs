@@ -39,6 +39,7 @@ mod pace;
 pub mod pages;
 mod patterns;
 pub mod pressure;
+mod programs;
 mod reads;
 pub mod record;
 pub mod replay;
