@@ -11,6 +11,8 @@
 //! each reader its first decision is told.
 
 use crate::ahead::{self, AheadError};
+pub use crate::density::Dense;
+use crate::density::{self, Density};
 pub use crate::govern::Why;
 use crate::govern::{self, Act, Governor, Ground, RUNGS};
 use crate::memory;
@@ -158,6 +160,8 @@ pub struct Sums {
     pub patterns: Earned,
     /// What was read beside small files.
     pub beside: SmallFiles,
+    /// What was read whole.
+    pub dense: Dense,
     /// Processor time, nanoseconds.
     pub cpu: u64,
 }
@@ -219,7 +223,9 @@ pub fn run(options: &DaemonOptions, say: &mut dyn FnMut(&Told)) -> Result<Sums, 
         governor: Governor::default(),
         patterns: Patterns::new(&volumes, options.observe)?,
         neighbours: Neighbours::new(&volumes, options.observe),
+        density: Density::new(&volumes, options.observe),
         turns: Vec::new(),
+        dense: Vec::new(),
         gone: BTreeMap::new(),
         grounds: BTreeMap::new(),
         followed: BTreeMap::new(),
@@ -285,6 +291,9 @@ struct Daemon {
     turns: Vec<(u32, FileId, Turn)>,
     /// Names of readers whose pattern is known: at their end there may be none.
     gone: BTreeMap<(u32, FileId), (String, PathBuf)>,
+    density: Density,
+    /// What is still to be told of it.
+    dense: Vec<(u32, FileId, density::Turn)>,
     grounds: BTreeMap<(u32, u32), Option<Ground>>,
     /// How many readers of each are judged by its touches.
     followed: BTreeMap<FileId, u32>,
@@ -345,7 +354,9 @@ impl Daemon {
                 self.act(&acts, say);
             }
             if any {
-                let urgent = self.patterns.is_urgent(now) || self.neighbours.is_urgent(now);
+                let urgent = self.patterns.is_urgent(now)
+                    || self.neighbours.is_urgent(now)
+                    || self.density.is_urgent(now);
                 std::thread::sleep(if urgent { MOMENT_URGENT } else { MOMENT });
             }
         }
@@ -394,13 +405,15 @@ impl Daemon {
                 Sight::Asked { first, pages, missing: true, .. } => {
                     self.programs.iter_mut().for_each(|programs| programs.missed(pid, pages));
                     self.patterns.missed(time, pid, file, first, pages);
+                    self.missed(time, pid, file, first);
                     if first == 0 {
                         let turn = self.neighbours.opened(time, pid, file);
                         self.turns.extend(turn.map(|turn| (pid, file, turn)));
                     }
                 }
-                Sight::Fault { .. } => {
+                Sight::Fault { page, .. } => {
                     self.programs.iter_mut().for_each(|programs| programs.missed(pid, 1));
+                    self.missed(time, pid, file, page);
                 }
                 Sight::Read { first, last, .. } => {
                     self.patterns.read(time, pid, file, first, last.saturating_add(1));
@@ -410,22 +423,40 @@ impl Daemon {
         }
     }
 
+    /// One page more that was not there; who reads by a pattern is helped by that.
+    fn missed(&mut self, time: u64, pid: u32, file: FileId, page: u64) {
+        if self.patterns.helps(pid, file) {
+            self.density.forget(pid, file);
+        } else if let Some(turn) = self.density.missed(time, pid, file, page) {
+            self.dense.push((pid, file, turn));
+        }
+    }
+
     /// What patterns ask for goes out, and what is to be said of them is told.
     fn turn_patterns(&mut self, now: u64, say: &mut dyn FnMut(&Told)) {
         let mut acts = Vec::new();
-        self.patterns.hold(self.pressure.gate.share(256) == 0);
+        let hold = self.pressure.gate.share(pressure::ALL) == 0;
+        self.patterns.hold(hold);
+        self.density.hold(hold);
         self.patterns.turn(now, &mut acts);
         if now.saturating_sub(self.ticked) > TICK_EVERY {
             self.ticked = now;
             self.patterns.tick(now, Volumes::now, &mut acts);
         }
         self.act_patterns(&acts, say);
-        for (pid, file, turn) in std::mem::take(&mut self.turns) {
+        let beside = |turn| match turn {
+            Turn::On => What::Beside,
+            Turn::Off { hit, set } => What::Alone { hit, set },
+        };
+        let dense = |turn| match turn {
+            density::Turn::On { misses } => What::Dense { misses },
+            density::Turn::Off { misses } => What::Sparse { misses },
+        };
+        let turns = std::mem::take(&mut self.turns).into_iter();
+        let whole = std::mem::take(&mut self.dense).into_iter();
+        let turns = turns.map(|(pid, file, turn)| (pid, file, beside(turn)));
+        for (pid, file, what) in turns.chain(whole.map(|(pid, file, turn)| (pid, file, dense(turn)))) {
             let Said { program, file, .. } = said(pid, file, Why::End);
-            let what = match turn {
-                Turn::On => What::Beside,
-                Turn::Off { hit, set } => What::Alone { hit, set },
-            };
             say(&Told::Pattern(Pattern { pid, program, file, what }));
         }
     }
@@ -447,6 +478,7 @@ impl Daemon {
             level("streams", self.patterns.readers(), FOLLOWED_MAX),
             level("followed_files", self.followed.len(), FOLLOWED_MAX),
             level("pieces_in_flight", self.patterns.in_flight(), ahead::PIECES_IN_FLIGHT_MAX),
+            level("dense_readers", self.density.readers(), density::READERS_MAX),
             level("trails", self.neighbours.trails(), neighbours::TRAILS_MAX),
             level("runs", self.runs.going(), runs::RUNS_MAX),
         ];
@@ -466,6 +498,7 @@ impl Daemon {
             cpu: sys::own_cpu(),
             patterns: self.patterns.earned(),
             beside: self.neighbours.sums,
+            dense: self.density.sums(),
             ..self.sums
         }
     }
@@ -494,9 +527,11 @@ impl Daemon {
                         What::Over { .. } | What::Slow { .. } => {
                             self.gone.remove(&(pid, file)).unwrap_or_else(names)
                         }
-                        What::Faster { .. } | What::Beside | What::Alone { .. } => {
-                            self.gone.get(&(pid, file)).cloned().unwrap_or_else(names)
-                        }
+                        What::Faster { .. }
+                        | What::Beside
+                        | What::Alone { .. }
+                        | What::Dense { .. }
+                        | What::Sparse { .. } => self.gone.get(&(pid, file)).cloned().unwrap_or_else(names),
                     };
                     say(&Told::Pattern(Pattern { pid, program, file: path, what }));
                 }

@@ -20,6 +20,7 @@ pub mod ahead;
 pub mod bio;
 pub mod check;
 pub mod daemon;
+mod density;
 pub mod device;
 mod filemap;
 pub mod files;

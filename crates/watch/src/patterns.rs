@@ -64,6 +64,16 @@ pub enum What {
         /// Of so many.
         set: u32,
     },
+    /// It comes back to the same MiB of a file: whole ones are read ahead.
+    Dense {
+        /// Misses in one that was left alone, after its second.
+        misses: u64,
+    },
+    /// It does not any more, and is let alone.
+    Sparse {
+        /// The same.
+        misses: u64,
+    },
     /// It does not become faster, and is let alone.
     Slow {
         /// Of the speed before.
@@ -347,6 +357,11 @@ impl Patterns {
     pub(crate) fn not_followed(&mut self, file: FileId) {
         self.readers.retain(|(_, of), _| *of != file);
         self.ahead.forget(file);
+    }
+
+    /// Whether somebody is read ahead of in a file.
+    pub(crate) fn helps(&self, pid: u32, file: FileId) -> bool {
+        self.readers.contains_key(&(pid, file))
     }
 
     /// Who misses, and is not read ahead of.

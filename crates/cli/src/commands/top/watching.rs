@@ -217,7 +217,7 @@ mod tests {
             "4.40×",
             "vecdb",
             "one page",
-            "50% of budgets",
+            "50.0% of budgets",
         ] {
             assert!(drawn.contains(words), "{words} in {drawn}");
         }

@@ -62,6 +62,10 @@ pub(crate) struct SumsFigures {
     pub(crate) beside_files: u64,
     pub(crate) beside_marks: u64,
     pub(crate) beside_marks_hit: u64,
+    pub(crate) dense_readers: u64,
+    pub(crate) dense_strips: u64,
+    pub(crate) dense_held: u64,
+    pub(crate) dense_held_misses: u64,
     pub(crate) cpu_ns: u64,
 }
 
@@ -108,7 +112,7 @@ pub(crate) struct StreamFigures {
     pub(crate) pid: u32,
     pub(crate) program: String,
     pub(crate) file: String,
-    /// `window`, `stride`, `reverse`, `beside` or `replay`.
+    /// `window`, `stride`, `reverse`, `beside`, `dense` or `replay`.
     pub(crate) kind: String,
     pub(crate) since_ns: u64,
     /// Of its speed before, where that is known.
@@ -143,6 +147,10 @@ impl From<&Sums> for SumsFigures {
             beside_files: sums.beside.files,
             beside_marks: sums.beside.marks,
             beside_marks_hit: sums.beside.marks_hit,
+            dense_readers: sums.dense.readers,
+            dense_strips: sums.dense.strips,
+            dense_held: sums.dense.held,
+            dense_held_misses: sums.dense.held_misses,
             cpu_ns: sums.cpu,
         }
     }
@@ -245,13 +253,19 @@ impl Board {
         let (pid, program, file) =
             (pattern.pid, pattern.program.as_str(), pattern.file.display().to_string());
         match pattern.what {
-            What::On { .. } | What::Beside if self.figures.observe => {}
-            What::On { .. } | What::Beside => self.helped(pid, program, &file, decision, None),
+            What::On { .. } | What::Beside | What::Dense { .. } if self.figures.observe => {}
+            What::On { .. } | What::Beside | What::Dense { .. } => {
+                self.helped(pid, program, &file, decision, None)
+            }
             What::Faster { percent } => {
                 let streams = self.figures.streams.iter_mut();
-                let of = streams.filter(|stream| stream.pid == pid && stream.file == file);
+                let is_its = |stream: &&mut StreamFigures| {
+                    stream.pid == pid && stream.file == file && stream.kind != "window"
+                };
+                let of = streams.filter(is_its);
                 of.for_each(|stream| stream.rate_percent = Some(percent));
             }
+            What::Sparse { .. } => self.left(pid, &file, "dense"),
             What::Alone { .. } => self.left(pid, &file, "beside"),
             What::Slow { .. } | What::Over { .. } => {
                 self.left(pid, &file, "stride");

@@ -116,6 +116,11 @@ fn metrics(figures: &WatchFigures) -> String {
     let lines = [("set", sums.beside_marks), ("hit", sums.beside_marks_hit)];
     let help = "Small files that were left out to be counted, and those that the reader came to";
     page.counter("forerun_watch_beside_marks_total", help, by("fate", &lines));
+    let lines = [("read", sums.dense_strips), ("held_out", sums.dense_held)];
+    let help = "Stretches of 1 MiB of files that readers come back to: read whole, and held out";
+    page.counter("forerun_watch_dense_strips_total", help, by("fate", &lines));
+    let help = "Misses in those that were held out, after the second of each";
+    page.counter("forerun_watch_dense_misses_total", help, alone(sums.dense_held_misses));
     runs(&mut page, figures);
     budgets(&mut page, figures);
     programs(&mut page, &figures.programs);

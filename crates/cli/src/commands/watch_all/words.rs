@@ -56,6 +56,13 @@ pub(super) fn pattern(what: &What, observe: bool) -> Words {
         What::Alone { hit, set } => {
             ("alone", none, format!("let alone: it read {hit} of {set} files beside those that it reads"))
         }
+        What::Dense { misses } => {
+            let text = format!("comes back to the same MiB, {misses} more misses in each: {would}read whole");
+            ("dense", none, text)
+        }
+        What::Sparse { misses } => {
+            ("sparse", none, format!("let alone: {misses} more misses in each MiB that was left out"))
+        }
         What::Faster { percent } => {
             let text = format!("{} as fast as before", times(percent));
             ("faster", Numbers { rate: Some(percent), ..none }, text)
