@@ -97,7 +97,10 @@ impl Mean {
     }
     /// A hundred times the mean.
     const fn percent(&self) -> u64 {
-        if self.count == 0 { 0 } else { self.sum * 100 / self.count }
+        match (self.sum * 100).checked_div(self.count) {
+            Some(percent) => percent,
+            None => 0,
+        }
     }
 }
 
@@ -113,8 +116,9 @@ struct Strip {
 struct Reader {
     seen: u64,
     strips: BTreeMap<u64, Strip>,
-    /// Time of a miss.
+    /// Time of a miss: until the next, after one in a strip that is left alone.
     miss: Mean,
+    alone: bool,
     /// Time of a strip that was read as a whole.
     whole: Mean,
     /// Strips that were left alone, and misses after the second.
@@ -130,7 +134,7 @@ impl Reader {
     /// A page was missed; the strip that is to be read now, and what is to be told.
     fn miss(&mut self, now: u64, page: u64) -> (Option<u64>, Option<Turn>) {
         let took = now.saturating_sub(self.seen);
-        if self.seen > 0 && took < PAUSE {
+        if std::mem::replace(&mut self.alone, true) && took < PAUSE {
             self.miss.add(took);
         }
         self.seen = now;
@@ -141,6 +145,7 @@ impl Reader {
         let strip = self.strips.entry(number).or_default();
         strip.misses += 1;
         if strip.asked {
+            self.alone = false;
             return (None, None);
         }
         if strip.misses > PROOF {
@@ -160,6 +165,7 @@ impl Reader {
             if let Some(strip) = self.strips.get_mut(&number) {
                 strip.asked = true;
             }
+            self.alone = false;
             return (Some(number), turn);
         }
         self.left.add(0);
@@ -171,7 +177,14 @@ impl Reader {
         self.left.percent() >= 200
     }
 
-    /// Whether whole strips pay.
+    /// Whether a whole strip takes less time than the misses in one that is left alone; clearly less, where that is new.
+    fn pays(&self) -> bool {
+        let spared = u128::from(self.left.percent()) * u128::from(self.miss.percent()) / 100;
+        let clearly = if self.on { 100 } else { PAYS };
+        spared * 100 > u128::from(self.whole.percent()) * u128::from(clearly)
+    }
+
+    /// What is to be changed: whole strips are read while that pays.
     fn judge(&mut self) -> Option<Turn> {
         if self.wait > 0 {
             self.wait -= 1;
@@ -180,15 +193,12 @@ impl Reader {
         if self.left.count < STRIPS_MIN || self.whole.count == 0 {
             return None;
         }
-        let spared = u128::from(self.left.percent()) * u128::from(self.miss.percent()) / 100;
-        let pays =
-            spared * 100 > u128::from(self.whole.percent()) * u128::from(if self.on { 100 } else { PAYS });
+        let pays = self.pays();
         let misses = self.left.percent() / 100;
         if pays == self.on {
             return None;
         }
         if pays {
-            // The misses of strips that were left alone before are of another time.
             self.on = true;
             return Some(Turn::On { misses });
         }
@@ -206,13 +216,8 @@ impl Reader {
     /// A strip was read in so many nanoseconds.
     fn read(&mut self, nanos: u64) {
         self.whole.add(nanos);
-        if !self.on
-            && self.wait == 0
-            && self.sampled >= SAMPLE
-            && self.whole.count >= SAMPLE
-            && self.judge().is_none()
-            && !self.on
-        {
+        let is_known = self.sampled >= SAMPLE && self.whole.count >= SAMPLE;
+        if is_known && !self.on && self.wait == 0 && !self.pays() {
             self.let_alone();
         }
     }
