@@ -7,6 +7,8 @@ use std::fs;
 const PROCESSES_MAX: usize = 4_096;
 /// Programs that are told apart.
 const PROGRAMS_MAX: usize = 64;
+/// The name of who has ended before it was asked for.
+const ENDED: &str = "(ended)";
 /// The name of all others.
 const OTHERS: &str = "(others)";
 
@@ -33,7 +35,8 @@ impl Programs {
             if self.names.len() >= PROCESSES_MAX {
                 self.names.clear();
             }
-            self.names.insert(pid, name_of(pid));
+            let name = name_of(pid);
+            self.names.insert(pid, if name.is_empty() { ENDED.to_owned() } else { name });
         }
         let Some(name) = self.names.get(&pid) else { return };
         let is_known = self.misses.contains_key(name) || self.misses.len() < PROGRAMS_MAX;
