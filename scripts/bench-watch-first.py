@@ -31,12 +31,21 @@ path, pattern, knows = sys.argv[1], sys.argv[2], sys.argv[3] == "ideal"
 f = os.open(path, os.O_RDONLY)
 n = os.fstat(f).st_size
 random.seed(3)
+mapped = None
 if pattern == "stride":
     size, places = 16384, range(0, n, 262144)
 elif pattern == "wide":
     size, places = 4096, range(0, n, 1 << 20)
 elif pattern == "reverse":
     size, places = 16384, range(n // 8 - 16384, -1, -16384)
+elif pattern == "dense":
+    # A mapped file, MiB by MiB, all of each but in an order that is none.
+    mapped = mmap.mmap(f, 0, prot=mmap.PROT_READ)
+    size, places = 65536, []
+    for strip in range(0, n // 4, 1 << 20):
+        blocks = list(range(strip, strip + (1 << 20), 65536))
+        random.shuffle(blocks)
+        places += blocks
 elif pattern == "random":
     size, places = 16384, [random.randrange(n // 16384) * 16384 for _ in range(1500)]
 def ask():
@@ -46,7 +55,7 @@ begun = time.monotonic()
 if knows:
     threading.Thread(target=ask).start()
 for at in places:
-    os.pread(f, size, at)
+    mapped[at] if mapped else os.pread(f, size, at)
 print("seconds", time.monotonic() - begun, flush=True)
 os._exit(0)
 """
@@ -75,10 +84,10 @@ for part in range(16):
     threading.Thread(target=ask, args=[part]).start()
 """
 NAMES = {"stride": "stride 16K/256K", "wide": "stride 4K/1M", "reverse": "reverse 16K", "random": "random 16K", "grep": "grep -r",
-         "sparse": "one file in 9"}
+         "sparse": "one file in 9", "dense": "dense mmap"}
 # On a disk that turns the platter passes a gap of 256 KiB anyway.
-WORKS = {"hdd": ["wide", "reverse", "random", "grep", "sparse"]}
-USUAL = ["stride", "reverse", "random", "grep", "sparse"]
+WORKS = {"hdd": ["wide", "reverse", "random", "dense", "grep", "sparse"]}
+USUAL = ["stride", "reverse", "random", "dense", "grep", "sparse"]
 
 
 def once(rig, forerun, words, way, state):
@@ -165,7 +174,7 @@ def measure(rig, forerun, rounds, state, works):
 def main():
     said = bench_rig.options("measures what forerun watch earns by patterns, in first runs (root, Linux 6.18)", models="ssd,cloud,net,hdd",
                              rounds=3, big=(512, "MiB of the file"), files=(6000, "files of the tree"),
-                             works=("", "only these of stride, wide, reverse, random, grep, sparse"))
+                             works=("", "only these of stride, wide, reverse, random, dense, grep, sparse"))
     loads = [os.getloadavg()[0]]
     with bench_rig.work_folder("bench-watch-first") as work:
         bench_rig.format_image(work / "image", said.big + 512)

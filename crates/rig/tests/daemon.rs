@@ -48,6 +48,14 @@ f=os.open(sys.argv[1],os.O_RDONLY); n=os.fstat(f).st_size
 for at in range(n-16384,-1,-16384)[:512] if sys.argv[2:] else range(0,n,262144): os.pread(f,16384,at)
 ";
 
+/// A process that touches each 64 KiB of a mapped file, MiB by MiB, within one by chance: path.
+const DENSE: &str = "import mmap,os,random,sys
+f=os.open(sys.argv[1],os.O_RDONLY); m=mmap.mmap(f,0,prot=mmap.PROT_READ); random.seed(1)
+for strip in range(0,len(m),1<<20):
+  blocks=list(range(strip,strip+(1<<20),65536)); random.shuffle(blocks)
+  for at in blocks: m[at]
+";
+
 /// A process that reads a file in order and then keeps it open until its input ends.
 const KEEP: &str = "import os,sys
 f=os.open(sys.argv[1],os.O_RDONLY)
@@ -175,6 +183,7 @@ impl Rig {
             observe,
             only: vec![self.path("mount")],
             state: self.path("state"),
+            show: true,
             stop: Arc::clone(&stop),
         };
         let (tell, told) = channel();
@@ -305,7 +314,7 @@ fn a_mapped_reader_by_chance_gets_single_pages_and_moves_a_part_of_the_bytes() {
 fn be_the_victim(folder: &Path) {
     let stop = Arc::new(AtomicBool::new(false));
     let (only, state) = (vec![folder.join("mount")], folder.join("state"));
-    let options = DaemonOptions { observe: false, only, state, stop };
+    let options = DaemonOptions { observe: false, only, state, show: false, stop };
     let ended = daemon::run(&options, &mut |told| println!("{told:?}"));
     println!("Ended {ended:?}");
 }
@@ -476,6 +485,62 @@ fn a_strided_reader_is_read_ahead_of_on_its_first_run_and_no_byte_too_many() {
 #[test]
 fn a_file_that_is_read_backwards_is_read_ahead_of_on_its_first_run() {
     strides(true, 4);
+}
+
+#[test]
+fn who_comes_back_to_the_same_mib_gets_all_of_it_but_what_is_held_out() {
+    let Some(rig) = Rig::new("hdd", 128) else { return };
+    let file = rig.text("mount/big");
+    let reader = || Command::new("python3").args(["-c", DENSE, &file]).spawn();
+    let Ok(mut alone) = reader() else { return eprintln!("skipped: needs python3") };
+    assert!(alone.wait().expect("it ends").success());
+    let without = rig.bytes();
+    let mut turns = Vec::new();
+    // Where the machine is busy with something else a strip may take longer than the misses in it.
+    for _ in 0..TURNS_MAX {
+        rig.cold();
+        let before = rig.bytes();
+        let watch = rig.watch(false);
+        assert!(reader().expect("as before").wait().expect("it ends").success());
+        let (said, sums) = watch.patterns();
+        let with = rig.bytes() - before;
+        assert!(with * 10 < without * 12, "{with} of {without}: {said:?}");
+        let (on, dense) = (said.iter().any(|said| matches!(said, What::Dense { .. })), sums.dense);
+        if on && dense.strips > 16 && dense.held > 0 {
+            return;
+        }
+        turns.push((said, sums));
+    }
+    panic!("no strip is read as a whole: {turns:?}");
+}
+
+#[test]
+fn a_file_system_is_unmounted_while_its_reader_is_read_ahead_of_and_files_are_cut_and_renamed_under_it() {
+    let Some(rig) = Rig::new("net", 96) else { return };
+    let watch = rig.watch(false);
+    let Some(mut reader) = rig.strided(false) else { return eprintln!("skipped: needs python3") };
+    let on = |told: &Told| matches!(told, Told::Pattern(pattern) if matches!(pattern.what, What::On { .. }));
+    while !on(&watch.told.recv_timeout(SOON).expect("the stride is seen")) {}
+    fs::File::options()
+        .write(true)
+        .open(rig.path("mount/big"))
+        .and_then(|file| file.set_len(48 << 20))
+        .expect("root");
+    fs::rename(rig.path("mount/big"), rig.path("mount/other")).expect("root");
+    assert!(reader.wait().expect("it ends").success());
+    // What is on its way keeps a file open until it has come, and nothing does so longer.
+    let begun = Instant::now();
+    while run(&["umount", &rig.text("mount")]).is_err() {
+        assert!(begun.elapsed() < SOON, "somebody keeps a file open");
+    }
+    let device = rig.device.clone().expect("mounted before");
+    run(&["mount", "-o", "noatime", &device, &rig.text("mount")]).expect("as before");
+    // And it goes on.
+    fs::rename(rig.path("mount/other"), rig.path("mount/big")).expect("root");
+    rig.cold();
+    assert!(rig.sequential().wait().expect("it ends").success());
+    let (said, _) = watch.end();
+    assert!(said.iter().any(|said| said.file.ends_with("mount/big")), "{said:?}");
 }
 
 #[test]

@@ -62,9 +62,6 @@ mod tls;
 mod unsynced;
 mod volume;
 
-/// The style that the live page shares with the report of `forerun compare`.
-pub const BASE_STYLE: &str = include_str!("../web/base.css");
-
 pub use backend::Lateness;
 pub use metrics::{ExportMetrics, Metrics};
 pub use options::Direct;

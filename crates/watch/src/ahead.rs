@@ -51,6 +51,8 @@ const REQUEST_PAGES_MAX: u64 = 2_048;
 const WAITING_MAX: usize = 1_024;
 /// How long a reader who was read ahead of is looked at without a pause, nanoseconds.
 const AT_WORK: u64 = 50_000_000;
+/// Pieces that may have been asked for and not have come.
+pub(crate) const PIECES_IN_FLIGHT_MAX: usize = (WAITING_MAX + WORKERS) * PIECES_MAX;
 /// Stack of a worker.
 const STACK_BYTES: usize = 256 << 10;
 /// Processes that an engine tells apart.
@@ -120,7 +122,7 @@ pub(crate) struct Ahead {
     volumes: BTreeMap<(u32, u32), Arc<Volume>>,
     crew: Crew,
     /// Pieces that workers have, or that wait for one.
-    in_flight: usize,
+    pub(crate) in_flight: usize,
     wished: Wished,
     /// Nothing is really asked for.
     pub(crate) only_say: bool,

@@ -10,21 +10,25 @@
 //! back at its end, and what a killed run changed at its beginning (`window.rs`). With `observe` it decides and changes nothing: of
 //! each reader its first decision is told.
 
-use crate::ahead::AheadError;
+use crate::ahead::{self, AheadError};
+pub use crate::density::Dense;
+use crate::density::{self, Density};
 pub use crate::govern::Why;
-use crate::govern::{Act, Governor, Ground, RUNGS};
+use crate::govern::{self, Act, Governor, Ground, RUNGS};
 use crate::memory;
 use crate::names;
 pub use crate::neighbours::SmallFiles;
-use crate::neighbours::{Neighbours, Turn};
+use crate::neighbours::{self, Neighbours, Turn};
 use crate::outcome::RecordError;
 use crate::patterns::{self, Patterns};
 pub use crate::patterns::{Earned, What};
-use crate::pressure::Pressure;
+use crate::pressure::{self, Pressure};
+pub use crate::programs::Misses;
+use crate::programs::{self, Programs};
 use crate::reads::{ReadPoints, SYNC, Sight};
 use crate::record::unsupported;
 use crate::ring::{Beside, Ring, Scope};
-use crate::runs::Runs;
+use crate::runs::{self, Runs};
 pub use crate::runs::{Run, RunWhat};
 use crate::sample::{self, Sample};
 use crate::session;
@@ -36,7 +40,6 @@ use forerun_trace::assemble::FileId;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::CString;
-use std::fs;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -53,6 +56,8 @@ const MOMENT_URGENT: std::time::Duration = std::time::Duration::from_micros(300)
 const LOOK_EVERY: u64 = 5_000_000_000;
 /// How often readers of a pattern are looked at that have fallen silent, nanoseconds.
 const TICK_EVERY: u64 = 250_000_000;
+/// How often it is told how the daemon stands, nanoseconds.
+const SHOW_EVERY: u64 = 500_000_000;
 /// Files that are followed at once: the kernel compares each read with all of them.
 const FOLLOWED_MAX: usize = 32;
 /// A window may be one part in so many of the memory that the reader's cgroup leaves, or the machine.
@@ -69,6 +74,8 @@ pub struct DaemonOptions {
     pub only: Vec<PathBuf>,
     /// Where manifests are, and the books of windows.
     pub state: PathBuf,
+    /// Tell how it stands, twice a second while something happens.
+    pub show: bool,
     /// End when somebody sets this.
     pub stop: Arc<AtomicBool>,
 }
@@ -110,6 +117,32 @@ pub enum Told {
     Pattern(Pattern),
     /// A run of a known program.
     Run(Run),
+    /// How it stands.
+    Standing(Box<Standing>),
+}
+
+/// How much of something there is, and how much there may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Level {
+    /// What.
+    pub name: &'static str,
+    /// Now.
+    pub now: u64,
+    /// At most.
+    pub most: u64,
+}
+
+/// How the daemon stands.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Standing {
+    /// What came of it so far.
+    pub sums: Sums,
+    /// Of 256, the part of budgets that pressure of memory leaves.
+    pub share: u64,
+    /// What is bounded.
+    pub levels: Vec<Level>,
+    /// Who missed how much, by name.
+    pub programs: Vec<(String, Misses)>,
 }
 
 /// What came of it.
@@ -127,6 +160,8 @@ pub struct Sums {
     pub patterns: Earned,
     /// What was read beside small files.
     pub beside: SmallFiles,
+    /// What was read whole.
+    pub dense: Dense,
     /// Processor time, nanoseconds.
     pub cpu: u64,
 }
@@ -188,14 +223,18 @@ pub fn run(options: &DaemonOptions, say: &mut dyn FnMut(&Told)) -> Result<Sums, 
         governor: Governor::default(),
         patterns: Patterns::new(&volumes, options.observe)?,
         neighbours: Neighbours::new(&volumes, options.observe),
+        density: Density::new(&volumes, options.observe),
         turns: Vec::new(),
+        dense: Vec::new(),
         gone: BTreeMap::new(),
         grounds: BTreeMap::new(),
         followed: BTreeMap::new(),
         batch: Vec::new(),
+        programs: options.show.then(Programs::default),
         sums: Sums::default(),
         looked: sys::now(),
         ticked: sys::now(),
+        shown: 0,
         own: std::process::id(),
     };
     daemon.begin().map_err(RecordError::Ring)?;
@@ -252,13 +291,19 @@ struct Daemon {
     turns: Vec<(u32, FileId, Turn)>,
     /// Names of readers whose pattern is known: at their end there may be none.
     gone: BTreeMap<(u32, FileId), (String, PathBuf)>,
+    density: Density,
+    /// What is still to be told of it.
+    dense: Vec<(u32, FileId, density::Turn)>,
     grounds: BTreeMap<(u32, u32), Option<Ground>>,
     /// How many readers of each are judged by its touches.
     followed: BTreeMap<FileId, u32>,
     batch: Vec<(u64, u32, Sight)>,
+    /// Where somebody wants to know.
+    programs: Option<Programs>,
     sums: Sums,
     looked: u64,
     ticked: u64,
+    shown: u64,
     own: u32,
 }
 
@@ -288,6 +333,7 @@ impl Daemon {
             let any = !batch.is_empty();
             for (time, pid, sight) in batch.drain(..) {
                 if sight == Sight::Started {
+                    self.programs.iter_mut().for_each(|programs| programs.started(pid));
                     self.runs.started(pid).into_iter().for_each(|run| say(&Told::Run(run)));
                     continue;
                 }
@@ -299,6 +345,7 @@ impl Daemon {
             let now = sys::now();
             self.turn_patterns(now, say);
             self.runs.ended().for_each(|run| say(&Told::Run(run)));
+            self.show(now, say);
             if now.saturating_sub(self.looked) > LOOK_EVERY {
                 self.looked = now;
                 self.grounds.clear();
@@ -307,7 +354,9 @@ impl Daemon {
                 self.act(&acts, say);
             }
             if any {
-                let urgent = self.patterns.is_urgent(now) || self.neighbours.is_urgent(now);
+                let urgent = self.patterns.is_urgent(now)
+                    || self.neighbours.is_urgent(now)
+                    || self.density.is_urgent(now);
                 std::thread::sleep(if urgent { MOMENT_URGENT } else { MOMENT });
             }
         }
@@ -354,11 +403,17 @@ impl Daemon {
             self.governor.see(time, pid, sight, ground, acts);
             match *sight {
                 Sight::Asked { first, pages, missing: true, .. } => {
+                    self.programs.iter_mut().for_each(|programs| programs.missed(pid, pages));
                     self.patterns.missed(time, pid, file, first, pages);
+                    self.missed(time, pid, file, first);
                     if first == 0 {
                         let turn = self.neighbours.opened(time, pid, file);
                         self.turns.extend(turn.map(|turn| (pid, file, turn)));
                     }
+                }
+                Sight::Fault { page, .. } => {
+                    self.programs.iter_mut().for_each(|programs| programs.missed(pid, 1));
+                    self.missed(time, pid, file, page);
                 }
                 Sight::Read { first, last, .. } => {
                     self.patterns.read(time, pid, file, first, last.saturating_add(1));
@@ -368,24 +423,73 @@ impl Daemon {
         }
     }
 
+    /// One page more that was not there; who reads by a pattern is helped by that.
+    fn missed(&mut self, time: u64, pid: u32, file: FileId, page: u64) {
+        if self.patterns.helps(pid, file) {
+            self.density.forget(pid, file);
+        } else if let Some(turn) = self.density.missed(time, pid, file, page) {
+            self.dense.push((pid, file, turn));
+        }
+    }
+
     /// What patterns ask for goes out, and what is to be said of them is told.
     fn turn_patterns(&mut self, now: u64, say: &mut dyn FnMut(&Told)) {
         let mut acts = Vec::new();
-        self.patterns.hold(self.pressure.gate.share(256) == 0);
+        let hold = self.pressure.gate.share(pressure::ALL) == 0;
+        self.patterns.hold(hold);
+        self.density.hold(hold);
         self.patterns.turn(now, &mut acts);
         if now.saturating_sub(self.ticked) > TICK_EVERY {
             self.ticked = now;
             self.patterns.tick(now, Volumes::now, &mut acts);
         }
         self.act_patterns(&acts, say);
-        for (pid, file, turn) in std::mem::take(&mut self.turns) {
+        let beside = |turn| match turn {
+            Turn::On => What::Beside,
+            Turn::Off { hit, set } => What::Alone { hit, set },
+        };
+        let dense = |turn| match turn {
+            density::Turn::On { misses } => What::Dense { misses },
+            density::Turn::Off { misses } => What::Sparse { misses },
+        };
+        let turns = std::mem::take(&mut self.turns).into_iter();
+        let whole = std::mem::take(&mut self.dense).into_iter();
+        let turns = turns.map(|(pid, file, turn)| (pid, file, beside(turn)));
+        for (pid, file, what) in turns.chain(whole.map(|(pid, file, turn)| (pid, file, dense(turn)))) {
             let Said { program, file, .. } = said(pid, file, Why::End);
-            let what = match turn {
-                Turn::On => What::Beside,
-                Turn::Off { hit, set } => What::Alone { hit, set },
-            };
             say(&Told::Pattern(Pattern { pid, program, file, what }));
         }
+    }
+
+    /// Tells how it stands, where somebody wants to know.
+    fn show(&mut self, now: u64, say: &mut dyn FnMut(&Told)) {
+        let Some(programs) = self.programs.as_ref().filter(|_| now.saturating_sub(self.shown) >= SHOW_EVERY)
+        else {
+            return;
+        };
+        self.shown = now;
+        let level = |name, now: usize, most: usize| Level { name, now: now as u64, most: most as u64 };
+        let (readers, given) = self.governor.levels();
+        let memory = memory::cgroup();
+        let mut levels = vec![
+            level("readers", readers, govern::READERS_MAX),
+            level("windows", given, govern::READERS_MAX),
+            level("suspects", self.patterns.suspects(), patterns::SUSPECTS_MAX),
+            level("streams", self.patterns.readers(), FOLLOWED_MAX),
+            level("followed_files", self.followed.len(), FOLLOWED_MAX),
+            level("pieces_in_flight", self.patterns.in_flight(), ahead::PIECES_IN_FLIGHT_MAX),
+            level("dense_readers", self.density.readers(), density::READERS_MAX),
+            level("trails", self.neighbours.trails(), neighbours::TRAILS_MAX),
+            level("runs", self.runs.going(), runs::RUNS_MAX),
+        ];
+        levels.extend(memory.map(|of| Level { name: "memory_bytes", now: of.used, most: of.limit }));
+        let standing = Standing {
+            sums: self.sums(),
+            share: self.pressure.gate.share(pressure::ALL),
+            levels,
+            programs: programs.all(),
+        };
+        say(&Told::Standing(Box::new(standing)));
     }
 
     /// What came of it so far.
@@ -394,6 +498,7 @@ impl Daemon {
             cpu: sys::own_cpu(),
             patterns: self.patterns.earned(),
             beside: self.neighbours.sums,
+            dense: self.density.sums(),
             ..self.sums
         }
     }
@@ -422,9 +527,11 @@ impl Daemon {
                         What::Over { .. } | What::Slow { .. } => {
                             self.gone.remove(&(pid, file)).unwrap_or_else(names)
                         }
-                        What::Faster { .. } | What::Beside | What::Alone { .. } => {
-                            self.gone.get(&(pid, file)).cloned().unwrap_or_else(names)
-                        }
+                        What::Faster { .. }
+                        | What::Beside
+                        | What::Alone { .. }
+                        | What::Dense { .. }
+                        | What::Sparse { .. } => self.gone.get(&(pid, file)).cloned().unwrap_or_else(names),
                     };
                     say(&Told::Pattern(Pattern { pid, program, file: path, what }));
                 }
@@ -524,7 +631,7 @@ impl Daemon {
 
 /// A decision in words that need the process: its name, and the file's.
 fn said(pid: u32, file: FileId, why: Why) -> Said {
-    let program = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default().trim().to_owned();
+    let program = programs::name_of(pid);
     let wanted = BTreeSet::from([file]);
     let path = names::open_files(pid, &wanted).pop().map(|(_, path)| path.into());
     Said { pid, program, file: path.unwrap_or_default(), why }

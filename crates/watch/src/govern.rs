@@ -31,9 +31,11 @@ pub(crate) const RUNGS: [u32; 3] = [129, 513, 2_049];
 /// The window that is tried for mapped readers, pages. None at all would be 0, which nothing can be told by.
 pub(crate) const SMALL: u32 = 1;
 /// Readers that are known at once.
-const READERS_MAX: usize = 1_024;
+pub(crate) const READERS_MAX: usize = 1_024;
 /// A reader that was not seen for so long is forgotten, and its window taken back, nanoseconds.
 const IDLE: u64 = 30_000_000_000;
+/// How often room is looked for where there is none, nanoseconds.
+const ROOM_EVERY: u64 = 100_000_000;
 /// A pause in which no rate is measured, nanoseconds.
 const PAUSE: u64 = 1_000_000_000;
 /// Streams of one reader of one file.
@@ -214,6 +216,8 @@ pub(crate) struct Governor {
     readers: BTreeMap<(u32, FileId), Reader>,
     /// The rung that last paid on a device.
     best: BTreeMap<(u32, u32), usize>,
+    /// When room was looked for last.
+    looked: u64,
 }
 
 impl Governor {
@@ -221,7 +225,10 @@ impl Governor {
     pub(crate) fn see(&mut self, now: u64, pid: u32, sight: &Sight, ground: Ground, acts: &mut Vec<Act>) {
         let Some(file) = sight.file() else { return };
         let device = (file.major, file.minor);
-        if !self.readers.contains_key(&(pid, file)) && self.readers.len() >= READERS_MAX {
+        if !self.readers.contains_key(&(pid, file))
+            && self.readers.len() >= READERS_MAX
+            && !self.has_room(now)
+        {
             return;
         }
         let best = self.best.get(&device).copied().unwrap_or(0);
@@ -250,7 +257,23 @@ impl Governor {
         }
     }
 
-    /// Forgets readers that were not seen for long.
+    /// Readers that are known, and those that have a window of ours.
+    pub(crate) fn levels(&self) -> (usize, usize) {
+        (self.readers.len(), self.readers.values().filter(|reader| reader.given.is_some()).count())
+    }
+
+    /// Makes room: who has no window, is not judged and was not seen for a second goes; looked for ten times a second at most.
+    fn has_room(&mut self, now: u64) -> bool {
+        if now.saturating_sub(self.looked) >= ROOM_EVERY {
+            self.looked = now;
+            self.readers.retain(|_, reader| {
+                reader.given.is_some() || reader.faults.followed || now.saturating_sub(reader.seen) < PAUSE
+            });
+        }
+        self.readers.len() < READERS_MAX
+    }
+
+    /// Forgets who was not seen for long.
     pub(crate) fn tick(&mut self, now: u64, acts: &mut Vec<Act>) {
         self.drop_readers(Why::Idle, acts, |reader| now.saturating_sub(reader.seen) > IDLE);
     }

@@ -27,7 +27,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Processes that are looked at at once.
-const TRAILS_MAX: usize = 256;
+pub(crate) const TRAILS_MAX: usize = 256;
 /// Who opened nothing for so long is forgotten, nanoseconds.
 const SILENT: u64 = 2_000_000_000;
 /// How long the next file is waited for without a pause, nanoseconds.
@@ -209,6 +209,11 @@ impl Neighbours {
             busy: 0,
             sums: SmallFiles::default(),
         }
+    }
+
+    /// Processes that are looked at.
+    pub(crate) fn trails(&self) -> usize {
+        self.trails.len()
     }
 
     /// Somebody opens files faster than a pause is long.

@@ -21,7 +21,7 @@ use forerun_trace::assemble::FileId;
 use std::collections::BTreeMap;
 
 /// Readers whose misses are counted at once.
-const SUSPECTS_MAX: usize = 4_096;
+pub(crate) const SUSPECTS_MAX: usize = 4_096;
 /// Misses of a reader before the scheme is shown them: with less there is no distance.
 const MISSES: usize = 3;
 /// Longest time between two places that counts: a reader that sleeps is not slow.
@@ -63,6 +63,16 @@ pub enum What {
         hit: u32,
         /// Of so many.
         set: u32,
+    },
+    /// It comes back to the same MiB of a file: whole ones are read ahead.
+    Dense {
+        /// Misses in one that was left alone, after its second.
+        misses: u64,
+    },
+    /// It does not any more, and is let alone.
+    Sparse {
+        /// The same.
+        misses: u64,
     },
     /// It does not become faster, and is let alone.
     Slow {
@@ -347,6 +357,26 @@ impl Patterns {
     pub(crate) fn not_followed(&mut self, file: FileId) {
         self.readers.retain(|(_, of), _| *of != file);
         self.ahead.forget(file);
+    }
+
+    /// Whether somebody is read ahead of in a file.
+    pub(crate) fn helps(&self, pid: u32, file: FileId) -> bool {
+        self.readers.contains_key(&(pid, file))
+    }
+
+    /// Who misses, and is not read ahead of.
+    pub(crate) fn suspects(&self) -> usize {
+        self.suspects.len()
+    }
+
+    /// Who is read ahead of.
+    pub(crate) fn readers(&self) -> usize {
+        self.readers.len()
+    }
+
+    /// Pieces that were asked for and have not come.
+    pub(crate) const fn in_flight(&self) -> usize {
+        self.ahead.in_flight
     }
 
     /// Somebody waits for what comes next.

@@ -21,7 +21,7 @@ const FILE: &str = "/proc/pressure/memory";
 const SOME: &[u8] = b"some 100000 2000000\0";
 const FULL: &[u8] = b"full 100000 2000000\0";
 /// All of a budget.
-const ALL: u64 = 256;
+pub(crate) const ALL: u64 = 256;
 /// The least before nothing.
 const LEAST: u64 = 16;
 /// Calm after which there is more again, nanoseconds.

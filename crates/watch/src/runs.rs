@@ -21,7 +21,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
 /// Runs that are followed at once: each has rings of its own.
-const RUNS_MAX: usize = 4;
+pub(crate) const RUNS_MAX: usize = 4;
 
 /// A run of a known program.
 #[derive(Clone, Debug)]
@@ -121,6 +121,11 @@ impl Runs {
         // Without a thread it is not read ahead of.
         let thread = std::thread::Builder::new().name("forerun-run".into()).spawn(run);
         self.threads.extend(thread.ok());
+    }
+
+    /// Runs that are followed.
+    pub(crate) fn going(&self) -> usize {
+        self.threads.iter().filter(|thread| !thread.is_finished()).count()
     }
 
     /// Runs that are over.

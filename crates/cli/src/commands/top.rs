@@ -1,4 +1,4 @@
-//! `top`: a running server in the terminal.
+//! `top`: a running server, or a watching daemon, in the terminal.
 //!
 //! Asks the server for its figures once a second and draws them; the differences between two answers are the rates. What is
 //! drawn is in `view`, how the server is asked in `source`; here are the keys and the clock. `--once` asks once and prints,
@@ -6,16 +6,18 @@
 
 mod source;
 mod view;
+mod watching;
 
 pub(crate) use view::lag_words;
 
+use super::watch_all::WatchFigures;
 use crate::error::CliError;
 use crate::ui::Ui;
 use clap::Args;
 use forerun_serve::figures::Figures;
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
-use source::Source;
+use source::{Answer, Source};
 use std::collections::VecDeque;
 use std::io::IsTerminal as _;
 use std::time::{Duration, Instant};
@@ -28,6 +30,7 @@ Examples:
   forerun top http://10.0.0.7:8000
   forerun top 8001 --interval 0.2
   forerun top /run/forerun/md0.sock             # by its control socket: counters, no members and no reasons
+  forerun top /run/forerun-watch/page.sock      # what `forerun watch --http` does
   forerun top --once --json | jq '.exports[0].hit_ratio'
 
 Members, waits and reasons are known to a server that was started with --http. Keys: q or Ctrl-C ends, up and down choose the export, space holds
@@ -39,7 +42,8 @@ const KEPT_MAX: usize = 120;
 /// Options of `top`.
 #[derive(Debug, Args)]
 pub(crate) struct TopArgs {
-    /// A live page: http://HOST:PORT, HOST:PORT, or a port of this machine; or a server's socket, which shows less
+    /// A live page, of a server or of `watch`: http://HOST:PORT, HOST:PORT, a port of this machine, or its socket; or a server's
+    /// own socket, which shows less
     #[arg(value_name = "ADDRESS", default_value = "127.0.0.1:8000")]
     source: String,
     /// Seconds between two looks
@@ -93,10 +97,12 @@ pub(crate) fn top(args: &TopArgs, ui: &Ui) -> Result<(), CliError> {
     let source = Source::parse(&args.source).map_err(|why| CliError::usage("address", why, ""))?;
     let first = source.ask().map_err(|why| CliError::failure(&args.source, why))?;
     if args.once {
-        if ui.json {
-            return ui.print_json(&first);
-        }
-        return ui.print(&view::text(&first));
+        return match &first {
+            Answer::Server(figures) if ui.json => ui.print_json(figures),
+            Answer::Server(figures) => ui.print(&view::text(figures)),
+            Answer::Watch(figures) if ui.json => ui.print_json(figures),
+            Answer::Watch(figures) => ui.print(&watching::text(figures)),
+        };
     }
     if ui.json || !std::io::stdout().is_terminal() {
         let what = "it draws on a terminal, and this is none";
@@ -112,15 +118,23 @@ fn watch(
     terminal: &mut DefaultTerminal,
     args: &TopArgs,
     source: &Source,
-    first: Figures,
+    first: Answer,
     ui: &Ui,
 ) -> Result<(), CliError> {
     let every = Duration::from_secs_f64(args.interval);
     let mut screen = Screen { color: ui.color, counters_only: !source.is_page(), ..Screen::default() };
-    screen.history.add(first);
+    let mut daemon: Option<Box<WatchFigures>> = None;
+    let hear = |answer: Answer, screen: &mut Screen, daemon: &mut Option<Box<WatchFigures>>| match answer {
+        Answer::Server(figures) => screen.history.add(*figures),
+        Answer::Watch(figures) => *daemon = Some(figures),
+    };
+    hear(first, &mut screen, &mut daemon);
     let mut next = Instant::now() + every;
     loop {
-        terminal.draw(|frame| view::draw(frame, &screen))?;
+        terminal.draw(|frame| match &daemon {
+            Some(figures) => watching::draw(frame, &screen, figures),
+            None => view::draw(frame, &screen),
+        })?;
         if event::poll(next.saturating_duration_since(Instant::now()))? {
             match event::read()? {
                 Event::Key(key) if key.kind != KeyEventKind::Release && !press(&mut screen, key) => {
@@ -133,8 +147,8 @@ fn watch(
             next = Instant::now() + every;
             if !screen.held {
                 match source.ask() {
-                    Ok(figures) => {
-                        screen.history.add(figures);
+                    Ok(answer) => {
+                        hear(answer, &mut screen, &mut daemon);
                         screen.trouble = None;
                     }
                     Err(why) => screen.trouble = Some(why),

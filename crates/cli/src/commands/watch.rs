@@ -21,6 +21,7 @@ Examples:
   forerun watch --check                      # what works here, and why not
   sudo forerun watch --observe               # all programs: what would be decided; nothing is changed
   sudo forerun watch --only /srv             # all programs, on the file system that holds /srv
+  sudo forerun watch --http 8000             # and show what it does: a page, /metrics, and for `forerun top`
   forerun manifest show /var/lib/forerun/manifests/git-*.manifest
 
 A run is known by its program, its arguments and the folder it is started in. What it loaded, in which order, is kept as a
@@ -47,7 +48,7 @@ pub(crate) struct WatchArgs {
     #[arg(long, value_name = "SCHEME", value_parser = scheme, requires = "command")]
     scheme: Option<SchemeSpec>,
     /// Say what works here and what is missing, and run nothing; exit code 4 if nothing works
-    #[arg(long, conflicts_with_all = ["command", "state", "no_replay", "scheme", "observe", "only"])]
+    #[arg(long, conflicts_with_all = ["command", "state", "no_replay", "scheme", "observe", "only", "http"])]
     check: bool,
     /// All programs: decide and say so, but change nothing
     #[arg(long, conflicts_with = "command")]
@@ -55,6 +56,10 @@ pub(crate) struct WatchArgs {
     /// All programs: only files of the file system that holds PATH; may be repeated
     #[arg(long, value_name = "PATH", conflicts_with = "command")]
     pub(crate) only: Vec<PathBuf>,
+    /// All programs: a live page, its figures as JSON and for Prometheus, and what `forerun top` shows; HOST:PORT, a port of
+    /// 127.0.0.1, or the path of a unix socket (with a slash), which is its owner's alone
+    #[arg(long, value_name = "PLACE", conflicts_with = "command")]
+    pub(crate) http: Option<forerun_page::place::Place>,
     /// Command to run; without one, all programs are watched
     #[arg(last = true, value_name = "CMD")]
     command: Vec<OsString>,

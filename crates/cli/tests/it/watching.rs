@@ -153,6 +153,47 @@ fn a_command_that_fails_fails_as_it_would_alone() {
     assert!(matches!(done.status.code(), Some(7 | 4)), "{done:?}");
 }
 
+#[test]
+fn a_watching_daemon_is_seen_through_its_socket_by_top() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name).to_str().expect("UTF-8").to_owned();
+    let (state, socket) = (path("state"), path("page.sock"));
+    let mut daemon = std::process::Command::new(env!("CARGO_BIN_EXE_forerun"))
+        .args(["watch", "--observe", "--json", "--state", &state, "--http", &socket])
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .expect("the binary is built with its tests");
+    let mut first = String::new();
+    let mut lines = std::io::BufReader::new(daemon.stdout.take().expect("piped"));
+    std::io::BufRead::read_line(&mut lines, &mut first).expect("text");
+    // What else it says nobody wants, but somebody has to take it.
+    std::thread::spawn(move || std::io::copy(&mut lines, &mut std::io::sink()));
+    if first.is_empty() {
+        assert_eq!(daemon.wait().expect("ours").code(), Some(4));
+        return skipped("needs root and Linux 6.18");
+    }
+    assert!(first.contains("\"event\":\"ready\"") && first.contains(&socket), "{first}");
+    let begun = std::time::Instant::now();
+    let figures = loop {
+        let figures = json(&["top", "--once", "--json", &socket]);
+        if figures["budgets"].as_array().is_some_and(|budgets| !budgets.is_empty()) {
+            break figures;
+        }
+        assert!(begun.elapsed().as_secs() < 30, "it never says how it stands: {figures}");
+    };
+    assert_eq!((&figures["host"], &figures["observe"]), (&"watch".into(), &true.into()), "{figures}");
+    let budgets = figures["budgets"].as_array().expect("a list");
+    let runs = budgets.iter().find(|budget| budget["name"] == "runs").expect("runs are bounded");
+    assert_eq!((&runs["now"], &runs["max"]), (&0.into(), &4.into()));
+    assert!(output(&["top", "--once", &socket]).contains("watching, observing"));
+    assert!(
+        std::process::Command::new("kill").arg(daemon.id().to_string()).status().is_ok_and(|s| s.success())
+    );
+    assert!(daemon.wait().expect("ours").success());
+    assert!(!Path::new(&socket).exists(), "the socket goes with it");
+}
+
 #[expect(clippy::print_stderr, reason = "whoever reads the test's output must see that nothing was tested")]
 fn skipped(why: &str) {
     eprintln!("skipped: {why}");

@@ -4,11 +4,12 @@
 //! name. What belongs to an export has the label `export`, what belongs to a member also `member` (its number from 0).
 
 use crate::figures::{ExportFigures, Figures, LagFigures, MemberFigures, OutcomeFigures};
-use std::fmt::{Display, Write as _};
+use forerun_page::metrics::{Line, Page, alone, label, seconds};
+use std::fmt::Display;
 
 /// The text.
 pub(super) fn text(figures: &Figures) -> String {
-    let mut page = Page(String::new());
+    let mut page = Page::default();
     whole(&mut page, figures);
     let exports = Exports(&figures.exports);
     requests(&mut page, &exports);
@@ -16,59 +17,7 @@ pub(super) fn text(figures: &Figures) -> String {
     prefetching(&mut page, &exports);
     members(&mut page, &exports);
     scheme(&mut page, &exports);
-    page.0
-}
-
-/// The text so far.
-struct Page(String);
-
-/// Labels and value of one line.
-type Line = (String, String);
-
-impl Page {
-    /// A family; nothing of one that has no lines.
-    fn family(&mut self, name: &str, kind: &str, help: &str, lines: impl IntoIterator<Item = Line>) {
-        let mut lines = lines.into_iter().peekable();
-        if lines.peek().is_none() {
-            return;
-        }
-        // Writing to a string cannot fail.
-        let _ = writeln!(self.0, "# HELP {name} {help}.\n# TYPE {name} {kind}");
-        for (labels, value) in lines {
-            let braces = if labels.is_empty() { String::new() } else { format!("{{{labels}}}") };
-            let _ = writeln!(self.0, "{name}{braces} {value}");
-        }
-    }
-    /// A histogram: the ends of its lines' names, their labels and values.
-    fn histogram(&mut self, name: &str, help: &str, lines: Vec<(&str, String, String)>) {
-        if !lines.is_empty() {
-            let _ = writeln!(self.0, "# HELP {name} {help}.\n# TYPE {name} histogram");
-        }
-        for (end, labels, value) in lines {
-            let _ = writeln!(self.0, "{name}{end}{{{labels}}} {value}");
-        }
-    }
-    fn counter(&mut self, name: &str, help: &str, lines: impl IntoIterator<Item = Line>) {
-        self.family(name, "counter", help, lines);
-    }
-    fn gauge(&mut self, name: &str, help: &str, lines: impl IntoIterator<Item = Line>) {
-        self.family(name, "gauge", help, lines);
-    }
-}
-
-/// A line without labels.
-fn alone(value: impl Display) -> [Line; 1] {
-    [(String::new(), value.to_string())]
-}
-
-fn label(name: &str, value: impl Display) -> String {
-    let value = value.to_string().replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
-    format!("{name}=\"{value}\"")
-}
-
-#[expect(clippy::cast_precision_loss, reason = "sums of seconds are printed, not computed with")]
-fn seconds(ns: u64) -> f64 {
-    ns as f64 / 1e9
+    page.text()
 }
 
 /// The exports, and lines made of them.

@@ -149,7 +149,7 @@ struct Seen {
 impl View {
     /// The figures.
     pub(super) fn figures(&self) -> Figures {
-        let process = super::process::usage();
+        let process = forerun_page::process::usage();
         Figures {
             version: VERSION,
             forerun: env!("CARGO_PKG_VERSION").to_owned(),

@@ -1,13 +1,15 @@
 //! The page as visitors see it, well-meaning and other.
 
-use super::visitors::VISITORS_MAX;
 use super::*;
 use crate::figures::{ClientLag, LagFigures};
 use crate::live::{Asked, MemberSums, Sample};
 use forerun_core::policy::decisions::{Decision, because};
 use forerun_core::stats::{Outcomes, Stats};
 use forerun_core::units::Nanos;
-use std::net::Shutdown;
+use forerun_page::{DEADLINE, REQUEST_BYTES_MAX, VISITORS_MAX};
+use std::io::{Read as _, Write as _};
+use std::net::{Shutdown, TcpStream};
+use std::time::Instant;
 
 const LOCAL: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
 

@@ -24,7 +24,7 @@ use forerun_trace::patterns::{GroupBy, Patterns};
 use std::fmt::Write as _;
 
 /// The colours and letters of every page of Forerun: the server's live page has the same file.
-const BASE_STYLE: &str = include_str!("../../../serve/web/base.css");
+const BASE_STYLE: &str = include_str!("../../../page/web/base.css");
 const STYLE: &str = include_str!("assets/page.css");
 const SCRIPT: &str = include_str!("assets/page.js");
 

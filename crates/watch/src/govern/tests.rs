@@ -271,3 +271,16 @@ fn who_is_not_seen_for_long_is_forgotten() {
     world.governor.tick(world.now + IDLE + 1, &mut acts);
     assert_eq!(acts, [Act::Window { pid: PID, file: FILE, pages: None, why: Why::Idle }]);
 }
+
+#[test]
+fn many_short_readers_take_no_place_from_one_that_reads_long() {
+    let mut world = World::new();
+    for pid in 100..100 + 4 * READERS_MAX as u32 {
+        world.now += 1_000_000;
+        let sight = Sight::Asked { file: FILE, first: 0, pages: 1, window: 32, missing: true, idle: false };
+        world.governor.see(world.now, pid, &sight, GROUND, &mut Vec::new());
+        assert!(world.governor.readers.len() <= READERS_MAX);
+    }
+    world.sequential(256, 5_000_000, 1_600);
+    assert_eq!(world.window, 2_049);
+}

@@ -1,13 +1,16 @@
-//! Where `top` has its figures from: `/stats.json` of a live page, or the control socket of a server without one.
+//! Where `top` has its figures from: `/stats.json` of a live page, of a server or a daemon, or the control socket of a server
+//! without one.
 //!
 //! One request a look, over a connection of its own, with a deadline and a bound on the answer; who answers there need
 //! not be one of ours. A control socket knows the counters only: no members, no waits, no reasons.
 
+use crate::commands::watch_all::{HOST, VERSION as WATCH_VERSION, WatchFigures};
 use forerun_core::units::BLOCK_BYTES;
 use forerun_serve::control::{ExportState, ExportStats, Order, Stats, ask};
 use forerun_serve::figures::{ExportFigures, Figures, VERSION};
-use std::io::{Read as _, Write as _};
+use std::io::{Read, Write};
 use std::net::{TcpStream, ToSocketAddrs as _};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -21,8 +24,17 @@ const ANSWER_BYTES_MAX: u64 = 8 << 20;
 pub(super) enum Source {
     /// A live page at `HOST:PORT`.
     Page(String),
-    /// A control socket.
+    /// A control socket of a server, or the page's of a daemon.
     Control(PathBuf),
+}
+
+/// What answers.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Answer {
+    /// A server.
+    Server(Box<Figures>),
+    /// A daemon that watches.
+    Watch(Box<WatchFigures>),
 }
 
 impl Source {
@@ -52,10 +64,19 @@ impl Source {
     }
 
     /// The figures of now, or why there are none.
-    pub(super) fn ask(&self) -> Result<Figures, String> {
+    pub(super) fn ask(&self) -> Result<Answer, String> {
         match self {
-            Self::Page(address) => ask_page(address),
-            Self::Control(path) => ask_control(path),
+            Self::Page(address) => {
+                let answer = get(address).map_err(|why| {
+                    format!("{why}; is a server there, or a daemon, that was started with --http {address}?")
+                })?;
+                read_page(&answer)
+            }
+            // A control socket takes a line, and answers that this is none of its own.
+            Self::Control(path) => match get_socket(path) {
+                Ok(answer) if answer.starts_with("HTTP/") => read_page(&answer),
+                _ => Ok(Answer::Server(Box::new(ask_control(path)?))),
+            },
         }
     }
 
@@ -96,29 +117,52 @@ fn ask_control(path: &Path) -> Result<Figures, String> {
     })
 }
 
-fn ask_page(address: &str) -> Result<Figures, String> {
-    let answer = get(address)
-        .map_err(|why| format!("{why}; is a server there that was started with --http {address}?"))?;
+fn read_page(answer: &str) -> Result<Answer, String> {
     let (head, body) = answer.split_once("\r\n\r\n").ok_or("what answers does not speak HTTP")?;
     let status = head.split(' ').nth(1).unwrap_or_default();
     if status != "200" {
         return Err(format!("it answers {status}: {}", body.trim()));
     }
-    let figures: Figures =
+    let value: serde_json::Value =
         serde_json::from_str(body).map_err(|why| format!("what answers is no forerun serve: {why}"))?;
-    if figures.version != VERSION {
+    let read = |why: serde_json::Error| format!("what answers is no forerun serve or watch: {why}");
+    let is_watch = value.get("host").is_some_and(|host| host == HOST);
+    let (answer, forerun, version, ours) = if is_watch {
+        let figures: WatchFigures = serde_json::from_value(value).map_err(read)?;
+        let (forerun, version) = (figures.forerun.clone(), figures.version);
+        (Answer::Watch(Box::new(figures)), forerun, version, WATCH_VERSION)
+    } else {
+        let figures: Figures = serde_json::from_value(value).map_err(read)?;
+        let (forerun, version) = (figures.forerun.clone(), figures.version);
+        (Answer::Server(Box::new(figures)), forerun, version, VERSION)
+    };
+    if version != ours {
         return Err(format!(
-            "the server (forerun {}) speaks version {} of the figures, this program {}: use the same",
-            figures.forerun, figures.version, VERSION
+            "what answers (forerun {forerun}) speaks version {version} of the figures, this program {ours}: use the same"
         ));
     }
-    Ok(figures)
+    Ok(answer)
+}
+
+fn get_socket(path: &Path) -> std::io::Result<String> {
+    let stream = UnixStream::connect(path)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    exchange(stream, "localhost")
+}
+
+/// One request and its answer.
+fn exchange(mut stream: impl Read + Write, host: &str) -> std::io::Result<String> {
+    stream.write_all(format!("GET /stats.json HTTP/1.1\r\nHost: {host}\r\n\r\n").as_bytes())?;
+    let mut answer = String::new();
+    stream.take(ANSWER_BYTES_MAX).read_to_string(&mut answer)?;
+    Ok(answer)
 }
 
 fn get(address: &str) -> std::io::Result<String> {
     let mut last = std::io::Error::from(std::io::ErrorKind::NotFound);
     for address in address.to_socket_addrs()? {
-        let mut stream = match TcpStream::connect_timeout(&address, PATIENCE) {
+        let stream = match TcpStream::connect_timeout(&address, PATIENCE) {
             Ok(stream) => stream,
             Err(why) => {
                 last = why;
@@ -128,10 +172,7 @@ fn get(address: &str) -> std::io::Result<String> {
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
         // By its address: the server does not listen to names.
-        stream.write_all(format!("GET /stats.json HTTP/1.1\r\nHost: {address}\r\n\r\n").as_bytes())?;
-        let mut answer = String::new();
-        stream.take(ANSWER_BYTES_MAX).read_to_string(&mut answer)?;
-        return Ok(answer);
+        return exchange(stream, &address.to_string());
     }
     Err(last)
 }
@@ -157,7 +198,7 @@ mod tests {
     }
 
     /// Answers one request with these bytes.
-    fn answering(bytes: &'static [u8]) -> Result<Figures, String> {
+    fn answering(bytes: &'static [u8]) -> Result<Answer, String> {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("bound").to_string();
         let thread = std::thread::spawn(move || {
@@ -175,7 +216,11 @@ mod tests {
     #[test]
     fn what_is_no_server_of_ours_is_said_to_be_none() {
         let fine = answering(b"HTTP/1.1 200 OK\r\n\r\n{\"version\":1,\"forerun\":\"9\",\"now_ns\":5}");
-        assert_eq!(fine.map(|figures| figures.now_ns), Ok(5), "fields that are not there are zero");
+        let Ok(Answer::Server(figures)) = fine else { panic!("{fine:?}") };
+        assert_eq!(figures.now_ns, 5, "fields that are not there are zero");
+        let watch = answering(b"HTTP/1.1 200 OK\r\n\r\n{\"host\":\"watch\",\"version\":1,\"now_ns\":6}");
+        let Ok(Answer::Watch(figures)) = watch else { panic!("{watch:?}") };
+        assert_eq!(figures.now_ns, 6);
         assert!(answering(b"HTTP/1.1 403 Forbidden\r\n\r\nno").is_err_and(|why| why.contains("403: no")));
         assert!(
             answering(b"HTTP/1.1 200 OK\r\n\r\n<html>").is_err_and(|why| why.contains("no forerun serve"))

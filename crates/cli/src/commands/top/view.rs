@@ -44,7 +44,7 @@ const DECISIONS_MAX: usize = 5;
 const MEMBERS_MAX: usize = 16;
 
 impl Screen {
-    fn style(&self, color: Color) -> Style {
+    pub(crate) fn style(&self, color: Color) -> Style {
         if self.color { Style::new().fg(color) } else { Style::new() }
     }
 }

@@ -4,18 +4,18 @@
 //! a dozen idle sockets would blind a whole monitoring. So nobody is turned away at the door: when all places are taken, the stream
 //! of whoever came first is shut, and the thread that waits for him ends.
 
+use crate::stream::Stream;
 use std::collections::VecDeque;
-use std::net::{Shutdown, TcpStream};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 /// Visitors at once. A browser opens six; an answer takes at most half a MiB.
-pub(super) const VISITORS_MAX: usize = 16;
+pub const VISITORS_MAX: usize = 16;
 /// Threads of visitors that may be on their way out besides.
 const LEAVING_MAX: usize = 4;
 
 /// Those who are there.
 #[derive(Debug, Default)]
-pub(super) struct Visitors {
+pub(crate) struct Visitors {
     state: Mutex<State>,
     left: Condvar,
 }
@@ -23,16 +23,16 @@ pub(super) struct Visitors {
 #[derive(Debug, Default)]
 struct State {
     /// In the order in which they came.
-    streams: VecDeque<Arc<TcpStream>>,
+    streams: VecDeque<Arc<Stream>>,
     /// Threads that have not ended.
     threads: usize,
 }
 
 /// A visit; its place is free again when it is dropped.
 #[derive(Debug)]
-pub(super) struct Visit {
+pub(crate) struct Visit {
     visitors: Arc<Visitors>,
-    pub(super) stream: Arc<TcpStream>,
+    pub(crate) stream: Arc<Stream>,
 }
 
 impl Visitors {
@@ -41,15 +41,15 @@ impl Visitors {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A place for a new visitor. Waits at most for the threads of some who were sent away.
-    pub(super) fn admit(visitors: &Arc<Self>, stream: TcpStream) -> Visit {
+    /// A place for who comes. Waits at most for the threads of some who were sent away.
+    pub(crate) fn admit(visitors: &Arc<Self>, stream: Stream) -> Visit {
         let stream = Arc::new(stream);
         let mut state = visitors.lock();
         if state.streams.len() == VISITORS_MAX
             && let Some(longest) = state.streams.pop_front()
         {
             // One that is shut already has a thread that ends.
-            drop(longest.shutdown(Shutdown::Both));
+            drop(longest.shutdown());
         }
         let crowded = |state: &mut State| state.threads >= VISITORS_MAX + LEAVING_MAX;
         let mut state = visitors.left.wait_while(state, crowded).unwrap_or_else(PoisonError::into_inner);

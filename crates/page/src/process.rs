@@ -6,15 +6,16 @@ use std::fs;
 
 /// Memory and processor time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Usage {
+pub struct Usage {
     /// Resident memory, bytes; 0 where the system does not say.
-    pub(super) resident_bytes: u64,
+    pub resident_bytes: u64,
     /// User and system time; 0 likewise.
-    pub(super) cpu: Nanos,
+    pub cpu: Nanos,
 }
 
 /// Asks the system.
-pub(super) fn usage() -> Usage {
+#[must_use]
+pub fn usage() -> Usage {
     let read = |name: &str| fs::read_to_string(name).unwrap_or_default();
     parse(&read("/proc/self/statm"), &read("/proc/self/stat"), page_size() as u64, clock_ticks_per_second())
         .unwrap_or_default()

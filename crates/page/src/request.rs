@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 /// What may be asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Method {
+pub(crate) enum Method {
     Get,
     /// As GET, without the content.
     Head,
@@ -14,15 +14,15 @@ pub(super) enum Method {
 
 /// A request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct PageRequest {
-    pub(super) method: Method,
-    pub(super) path: String,
+pub struct Request {
+    method: Method,
+    path: String,
     query: String,
 }
 
 /// Why a request is not answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Refusal {
+pub(crate) enum Refusal {
     /// It is no HTTP/1 request.
     Malformed,
     /// Neither GET nor HEAD.
@@ -33,7 +33,7 @@ pub(super) enum Refusal {
 
 impl Refusal {
     /// What is wrong, and what to do.
-    pub(super) const fn words(self) -> &'static str {
+    pub(crate) const fn words(self) -> &'static str {
         match self {
             Self::Malformed => "this is no HTTP/1.1 request with one Host\n",
             Self::Method => "only GET and HEAD: nothing can be changed here\n",
@@ -42,9 +42,9 @@ impl Refusal {
     }
 }
 
-impl PageRequest {
+impl Request {
     /// Parses what stands before the blank line, which must be there.
-    pub(super) fn parse(head: &[u8]) -> Result<Self, Refusal> {
+    pub(crate) fn parse(head: &[u8]) -> Result<Self, Refusal> {
         let end = head.windows(4).position(|end| end == b"\r\n\r\n").ok_or(Refusal::Malformed)?;
         let head = std::str::from_utf8(&head[..end]).map_err(|_| Refusal::Malformed)?;
         let mut lines = head.split("\r\n");
@@ -72,8 +72,19 @@ impl PageRequest {
         Ok(Self { method, path: path.to_owned(), query: query.to_owned() })
     }
 
+    /// What it asks for, without the query.
+    #[must_use]
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    pub(crate) const fn method(&self) -> Method {
+        self.method
+    }
+
     /// A number of the query; 0 where there is none.
-    pub(super) fn number(&self, name: &str) -> u64 {
+    #[must_use]
+    pub fn number(&self, name: &str) -> u64 {
         let mut pairs = self.query.split('&').filter_map(|pair| pair.split_once('='));
         pairs.find(|(key, _)| *key == name).and_then(|(_, value)| value.parse().ok()).unwrap_or(0)
     }
@@ -99,8 +110,8 @@ fn is_port(text: Option<&str>) -> bool {
 mod tests {
     use super::*;
 
-    fn parse(text: &str) -> Result<PageRequest, Refusal> {
-        PageRequest::parse(text.as_bytes())
+    fn parse(text: &str) -> Result<Request, Refusal> {
+        Request::parse(text.as_bytes())
     }
 
     #[test]
@@ -155,7 +166,7 @@ mod tests {
                     _ => bytes.insert(at, b" \r\n:/?&=[]"[next(10)]),
                 }
             }
-            match PageRequest::parse(&bytes) {
+            match Request::parse(&bytes) {
                 Ok(request) => {
                     fine += 1;
                     let named = String::from_utf8_lossy(&bytes).to_ascii_lowercase();
@@ -182,10 +193,7 @@ mod tests {
                 "{wrong}"
             );
         }
-        assert_eq!(
-            PageRequest::parse(b"GET /\xff HTTP/1.1\r\nHost: localhost\r\n\r\n"),
-            Err(Refusal::Malformed)
-        );
+        assert_eq!(Request::parse(b"GET /\xff HTTP/1.1\r\nHost: localhost\r\n\r\n"), Err(Refusal::Malformed));
         assert_eq!(parse("GET / HTTP/1.1"), Err(Refusal::Malformed));
     }
 }
