@@ -14,7 +14,7 @@ NAMES = {
     "none": ["no read-ahead above", "the drives (none)"],
     "seqp:128KiB": ["a window of 128 KiB", "a reader (seqp)"],
     "asp": ["whole strips where", "that pays (asp)"],
-    "asp+msp": ["and all disks at once", "for few readers", "(asp+msp)"],
+    "asp+msp": ["strips, and all disks", "at once for few", "readers (asp+msp)"],
 }
 COLOURS = ["#767676", "#c8660a", "#0072b2", "#00805e"]
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 720, 380, 64, 180, 46, 48
