@@ -251,6 +251,19 @@ impl Memory {
         outcomes.iter().filter(|outcome| outcome.is_miss()).count() as u64
     }
 
+    /// Shows the state of each block of an extent, line by line.
+    pub(super) fn states(&self, extent: Extent, mut show: impl FnMut(State)) {
+        let mut at = extent.start.0;
+        while at < extent.end() {
+            let range = self.cache.chunk(at, extent.end()).1;
+            at = range.end();
+            match self.cache.find(range.start) {
+                Some(line) => self.cache.cells_of(line, range).for_each(|cell| show(cell.state)),
+                None => (0..range.blocks).for_each(|_| show(State::Empty)),
+            }
+        }
+    }
+
     /// A block that is no miss is asked for.
     pub(super) fn serve(&mut self, block: Block, outcome: Outcome) -> Served {
         let line = self.cache.find(block).expect("a block that is not a miss has a line");
@@ -289,8 +302,7 @@ impl Memory {
     }
 
     /// A prefetched block turns out to be gone unread, though its cell still says that it is here.
-    pub(super) fn disprove(&mut self, block: Block) {
-        let Some(line) = self.cache.find(block) else { return };
+    pub(super) fn disprove(&mut self, line: LineId, block: Block) {
         let cell = *self.cache.cell(line, block);
         if cell.state == State::Prefetched && cell.unproven {
             self.change(line, block, |cell| cell.unproven = false);
