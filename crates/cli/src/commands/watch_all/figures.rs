@@ -158,14 +158,14 @@ impl From<&Sums> for SumsFigures {
 
 /// The figures while they are put together.
 #[derive(Debug)]
-pub(crate) struct Board {
+pub(crate) struct Tally {
     figures: WatchFigures,
     begun: Instant,
     /// By name: windows that were kept, and time that was spared.
     earned: BTreeMap<String, (u64, u64)>,
 }
 
-impl Board {
+impl Tally {
     pub(crate) fn new(observe: bool) -> Self {
         let figures = WatchFigures {
             host: HOST.into(),
