@@ -110,7 +110,7 @@ fn block(group: &[&RunReport], verdict: &Verdict, paint: Paint, width: Option<us
     if shares {
         header.insert(4, ("of clairvoyant", Right));
     }
-    // Only where streams are measured one by one: how differently they were served, and who came too late.
+    // Only where streams are measured one by one: how differently they were served, and which came too late.
     let streams = group.iter().any(|run| run.streams.is_some());
     if streams {
         header.extend([("fairness", Right), ("p99 of worst", Right), ("too late", Right)]);

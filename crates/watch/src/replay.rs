@@ -211,7 +211,7 @@ impl Replay {
         Self { shared, feeders, systems: meant.iter().map(|volume| volume.map(device)).collect(), rotating }
     }
 
-    /// The bits, for who sees touches.
+    /// The bits, for the part that sees touches.
     pub(crate) fn ledger(&self) -> Arc<Ledger> {
         Arc::clone(&self.shared.ledger)
     }
