@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Tests what is shipped for other programs to read: Prometheus rules, the Grafana dashboard, the Kubernetes example.
 
-Usage: scripts/test-packaging.py [BINARY] (the release binary unless said). A server of that binary runs for it, and every metric that a
-rule or a panel names must be one that it shows. promtool is taken from the PATH, or out of Debian's package, which is not
+Usage: scripts/test-packaging.py [BINARY] (the release binary unless said). A server of that binary runs for it, and every metric and every
+label that a rule or a panel names must be one that it shows. promtool is taken from the PATH, or out of Debian's package, which is not
 installed; the schema of Kubernetes is that of the package kubernetes-validate, in an environment of its own. What cannot be had is said.
 """
 
@@ -28,6 +28,8 @@ KUBERNETES = ROOT / "packaging/kubernetes/forerun.yaml"
 VARIABLES = {"$job": "forerun", "$instance": ".*", "$export": ".*", "$__rate_interval": "5m"}
 # Of Prometheus itself.
 FOREIGN = {"up"}
+# What Prometheus adds to all it reads.
+FOREIGN_LABELS = {"job", "instance"}
 
 
 def run(*words, **more):
@@ -110,11 +112,14 @@ def prometheus(tool, shown, work):
     assert len(names) == len(dashboard["panels"]), "two panels have one id"
     known = {line.split()[2] for line in shown.splitlines() if line.startswith("# TYPE")}
     known |= {name + end for name in known for end in ("_bucket", "_sum", "_count")} | FOREIGN
+    labels = set(re.findall(r'[{,](\w+)="', shown)) | FOREIGN_LABELS
     alerts = re.findall(r"(?:expr: (?:>-\n)?)(.*(?:\n +and .*)?)", RULES.read_text())
     for where, text in [*panels, *(("a rule", text) for text in alerts)]:
         for name in re.findall(r"\b(?:forerun|process)_\w+|\bup\b", text):
             assert name in known, f"{where}: the server shows no {name}"
-    print(f"{len(panels)} expressions of the dashboard and {len(alerts)} alerts name only metrics that the server shows")
+        for name in re.findall(r"\w+", " ".join(re.findall(r"\bby \(([^)]*)\)", text))):
+            assert name in labels, f"{where}: the server shows no label {name}"
+    print(f"{len(panels)} expressions of the dashboard and {len(alerts)} alerts name only metrics and labels that the server shows")
     if tool is None:
         print("skipped: promtool cannot be had, so no rule was run")
         return
@@ -158,7 +163,7 @@ def main():
     if sys.argv[1:2] == ["--fetch"]:
         _, _, path, address, out = sys.argv
         read_some(path)
-        # The board that a visitor sees is renewed while the server has nothing to do.
+        # What a visitor sees is renewed while the server has nothing to do.
         for _ in range(100):
             with urllib.request.urlopen(address, timeout=30) as answer:
                 pathlib.Path(out).write_bytes(answer.read())

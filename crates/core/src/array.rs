@@ -21,6 +21,8 @@ pub mod gf;
 #[cfg(test)]
 mod model;
 mod plan;
+#[cfg(any(test, kani))]
+mod properties;
 mod read;
 mod spec;
 mod write;

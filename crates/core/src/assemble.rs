@@ -277,8 +277,45 @@ impl Claims {
     }
 }
 
+/// What must hold of a write's outline, for any bytes: the tests below go through all boundaries, and a verifier proves it.
+#[cfg(any(test, kani))]
+mod properties {
+    use super::*;
+
+    /// What a write owns of its edges and of the blocks between them is as many bytes as it has, and an edge lies in a block of it.
+    pub(super) fn a_write_is_its_edges_and_the_blocks_between(write: ByteRange) {
+        let outline = Outline::new(write, false);
+        let (mut bytes, mut whole) = (0, outline.extent.blocks);
+        for edge in outline.edges() {
+            assert!(outline.extent.contains(edge.block) && edge.own.end <= BLOCK_BYTES as usize, "{write:?}");
+            bytes += edge.own.len() as u64;
+            whole -= 1;
+        }
+        assert_eq!(bytes + whole * BLOCK_BYTES, write.bytes, "{write:?}");
+    }
+}
+
+#[cfg(kani)]
+mod proofs {
+    use super::properties::*;
+    use super::*;
+    use kani::any;
+
+    /// Any write of a byte to 4 GiB, anywhere.
+    #[kani::proof]
+    #[kani::unwind(4)]
+    fn writes() {
+        let bytes = u64::from(any::<u32>().max(1));
+        a_write_is_its_edges_and_the_blocks_between(ByteRange::new(
+            any::<u64>().min(u64::MAX - bytes),
+            bytes,
+        ));
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use super::properties::*;
     use super::*;
 
     #[test]
@@ -305,6 +342,7 @@ mod tests {
                 continue;
             }
             let range = ByteRange::new(from, to - from);
+            a_write_is_its_edges_and_the_blocks_between(range);
             let own = |block: u64| {
                 let part = range.within(Extent::new(block, 1));
                 assert!(part.bytes == 0 || (part.offset >= from && part.end() <= to));

@@ -205,6 +205,24 @@ impl DerefMut for Engine {
 }
 
 /// One cache layer that watches a cache which the kernel owns. Made by [`crate::spec::LayerSpec::observe`].
+///
+/// It owns no memory that a reader could be given, so what an engine does with its own does not compile here. It is told what was seen:
+///
+/// ```
+/// # use forerun_core::{access::Access, engine::{Observer, Seen, Sight}, units::Nanos};
+/// fn tell(observer: &mut Observer, access: Access) {
+///     observer.handle(Nanos(1), Sight::Seen { access, seen: Seen::Hit });
+/// }
+/// ```
+///
+/// and asked for nothing:
+///
+/// ```compile_fail,E0308
+/// # use forerun_core::{access::Access, engine::{Input, Observer}, units::Nanos};
+/// fn read(observer: &mut Observer, access: Access) {
+///     observer.handle(Nanos(1), Input::Read { id: 7, access });
+/// }
+/// ```
 pub struct Observer(Parts);
 
 impl Observer {

@@ -346,6 +346,13 @@ pub trait Policy: Any + Send {
     fn hears_left(&mut self) -> bool {
         self.inner().is_none_or(Policy::hears_left)
     }
+    /// Whether it listens to blocks that were used, too, and not only to those that left unread. Asked once, as well.
+    fn hears_used(&mut self) -> bool {
+        match self.inner() {
+            Some(inner) => inner.hears_used(),
+            None => self.hears_left(),
+        }
+    }
 
     /// What it learns, if it learns anything that is of use another time.
     fn learned(&mut self) -> Option<&mut dyn Learned> {

@@ -142,4 +142,7 @@ impl Policy for Scheme {
     fn hears_left(&mut self) -> bool {
         self.parts.iter_mut().any(|part| part.hears_left())
     }
+    fn hears_used(&mut self) -> bool {
+        self.parts.iter_mut().any(|part| part.hears_used())
+    }
 }

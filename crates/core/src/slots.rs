@@ -34,7 +34,7 @@ struct SlotState {
 
 /// The ledger. `capacity` is the hard budget in blocks.
 #[derive(Debug)]
-#[cfg_attr(test, derive(Clone))]
+#[cfg_attr(any(test, kani), derive(Clone))]
 pub struct Slots {
     states: Vec<SlotState>,
     free: Vec<Slot>,
@@ -144,8 +144,85 @@ impl Slots {
     }
 }
 
+/// What must hold of the ledger after any step: the tests below go through all short histories, and a verifier proves it.
+#[cfg(any(test, kani))]
+mod properties {
+    use super::*;
+
+    /// Slots of the ledgers that are looked at, at most.
+    pub(super) const SLOTS: usize = 3;
+    /// Things that may be done: one is taken, or one of them is given up, pinned or unpinned.
+    pub(super) const STEPS: usize = 1 + 3 * SLOTS;
+
+    /// What a slot should be: who owns it, and who reads it.
+    #[derive(Clone, Copy, Default)]
+    struct Model {
+        owned: bool,
+        pins: u32,
+    }
+
+    /// A ledger beside what it should be.
+    #[derive(Clone)]
+    pub(super) struct Pair {
+        slots: Slots,
+        model: [Model; SLOTS],
+    }
+
+    impl Pair {
+        pub(super) fn new(capacity: u64) -> Self {
+            Self { slots: Slots::new(capacity), model: [Model::default(); SLOTS] }
+        }
+        /// Does step number `step` and compares. Whether a caller may do it now; nothing was done if not.
+        pub(super) fn step(&mut self, step: usize) -> bool {
+            let taken = self.model.iter().filter(|it| it.owned || it.pins > 0).count() as u64;
+            let Some(step) = step.checked_sub(1) else {
+                match self.slots.take() {
+                    None => {
+                        assert_eq!(taken, self.slots.capacity, "a slot is refused only when all are taken");
+                    }
+                    Some(slot) => {
+                        let it = &mut self.model[slot.index()];
+                        assert!(!it.owned && it.pins == 0, "what is given out belongs to nobody");
+                        it.owned = true;
+                    }
+                }
+                self.compare();
+                return true;
+            };
+            let (it, slot) = (&mut self.model[step / 3], Slot((step / 3) as u32));
+            match step % 3 {
+                0 if it.owned => {
+                    self.slots.disown(slot);
+                    it.owned = false;
+                }
+                1 if it.owned && it.pins < 2 => {
+                    self.slots.pin(slot);
+                    it.pins += 1;
+                }
+                2 if it.pins > 0 => {
+                    it.pins -= 1;
+                    assert_eq!(self.slots.unpin(slot), !it.owned && it.pins == 0);
+                }
+                _ => return false,
+            }
+            self.compare();
+            true
+        }
+        fn compare(&self) {
+            let taken = self.model.iter().filter(|it| it.owned || it.pins > 0).count() as u64;
+            let slots = &self.slots;
+            assert_eq!((slots.taken(), slots.available()), (taken, slots.capacity - taken));
+            assert!(slots.taken() <= slots.peak() && slots.peak() <= slots.capacity);
+            for (at, it) in self.model.iter().enumerate().take(slots.states.len()) {
+                assert_eq!(slots.is_pinned(Slot(at as u32)), it.pins > 0);
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use super::properties::*;
     use super::*;
 
     #[test]
@@ -183,63 +260,38 @@ mod tests {
         assert!(slots.take().is_some());
     }
 
-    /// What a slot should be: who owns it, who reads it, and whether anything of it is left.
-    #[derive(Clone, Copy, Default)]
-    struct Model {
-        owned: bool,
-        pins: u32,
-    }
-
-    /// Goes on from here in every way that a caller may, `more` steps deep, and compares after each.
-    fn every_way(slots: &Slots, model: &[Model], more: u32) {
-        let taken = model.iter().filter(|slot| slot.owned || slot.pins > 0).count() as u64;
-        assert_eq!((slots.taken(), slots.available()), (taken, slots.capacity - taken));
-        assert!(slots.taken() <= slots.peak() && slots.peak() <= slots.capacity);
+    /// Goes on from here in every way that a caller may, `more` steps deep.
+    fn every_way(pair: &Pair, more: u32) -> u64 {
         if more == 0 {
-            return;
+            return 1;
         }
-        let step = |act: &dyn Fn(&mut Slots, &mut Vec<Model>)| {
-            let (mut slots, mut model) = (slots.clone(), model.to_vec());
-            act(&mut slots, &mut model);
-            every_way(&slots, &model, more - 1);
-        };
-        step(&|slots, model| match slots.take() {
-            None => assert_eq!(taken, slots.capacity, "a slot is refused only when all are taken"),
-            Some(slot) => {
-                model.resize(model.len().max(slot.index() + 1), Model::default());
-                let it = &mut model[slot.index()];
-                assert!(!it.owned && it.pins == 0, "what is given out belongs to nobody");
-                it.owned = true;
-            }
+        let histories = (0..STEPS).map(|step| {
+            let mut pair = pair.clone();
+            if pair.step(step) { every_way(&pair, more - 1) } else { 0 }
         });
-        for (at, it) in model.iter().enumerate() {
-            let slot = Slot(at as u32);
-            assert_eq!(slots.is_pinned(slot), it.pins > 0);
-            if it.owned {
-                step(&|slots, model| {
-                    slots.disown(slot);
-                    model[at].owned = false;
-                });
-            }
-            if it.owned && it.pins < 2 {
-                step(&|slots, model| {
-                    slots.pin(slot);
-                    model[at].pins += 1;
-                });
-            }
-            if it.pins > 0 {
-                step(&|slots, model| {
-                    model[at].pins -= 1;
-                    assert_eq!(slots.unpin(slot), !model[at].owned && model[at].pins == 0);
-                });
-            }
-        }
+        histories.sum()
     }
 
     #[test]
     fn every_history_of_eight_steps_over_three_slots_keeps_the_ledger() {
-        for capacity in 0..=3 {
-            every_way(&Slots::new(capacity), &[], 8);
+        let histories: Vec<u64> =
+            (0..=SLOTS as u64).map(|capacity| every_way(&Pair::new(capacity), 8)).collect();
+        assert!(histories[0] == 1 && histories.is_sorted_by(|a, b| a < b), "{histories:?}");
+    }
+}
+
+#[cfg(kani)]
+mod proofs {
+    use super::properties::*;
+    use kani::any;
+
+    /// Any six steps over any ledger of up to three slots.
+    #[kani::proof]
+    #[kani::unwind(7)]
+    fn histories() {
+        let mut pair = Pair::new(u64::from(any::<u8>() % (SLOTS as u8 + 1)));
+        for _ in 0..6 {
+            pair.step(usize::from(any::<u8>() % STEPS as u8));
         }
     }
 }

@@ -180,8 +180,47 @@ impl Divisor {
     }
 }
 
+/// What must hold of the arithmetic here, for any numbers: the tests below go through their boundaries, and a verifier proves it.
+#[cfg(any(test, kani))]
+mod properties {
+    use super::*;
+
+    pub(super) fn a_divisor_divides(by: u64, n: u64) {
+        assert_eq!(Divisor::new(by).split(n), (n / by, n % by), "{n} / {by}");
+    }
+
+    /// Bytes that end within 64 bits touch a run of blocks that begins and ends with them.
+    pub(super) fn bytes_touch_their_blocks(offset: u64, bytes: u64) {
+        let blocks = Extent::covering(offset, bytes);
+        assert_eq!(blocks.start.0, offset / BLOCK_BYTES);
+        match bytes.checked_sub(1) {
+            None => assert!(blocks.is_empty()),
+            Some(more) => assert_eq!(blocks.end() - 1, (offset + more) / BLOCK_BYTES),
+        }
+    }
+}
+
+#[cfg(kani)]
+mod proofs {
+    use super::properties::*;
+    use kani::any;
+
+    /// The way by a shift and the one by a reciprocal, which is where a mistake could hide; 16 bits are what a solver multiplies.
+    #[kani::proof]
+    fn divisors() {
+        a_divisor_divides(u64::from(any::<u16>().max(1)), u64::from(any::<u16>()));
+    }
+
+    #[kani::proof]
+    fn bytes() {
+        let offset: u64 = any();
+        bytes_touch_their_blocks(offset, any::<u64>().min(u64::MAX - offset));
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use super::properties::*;
     use super::*;
 
     #[test]
@@ -215,7 +254,20 @@ mod tests {
             for n in
                 edges.into_iter().flat_map(|n| [n, n.wrapping_mul(by), n.wrapping_mul(by).wrapping_sub(1)])
             {
-                assert_eq!(Divisor::new(by).split(n), (n / by, n % by), "{n} / {by}");
+                a_divisor_divides(by, n);
+            }
+        }
+        for (by, n) in (1..300).flat_map(|by| (0..1_000).map(move |n| (by, n))) {
+            a_divisor_divides(by, n);
+        }
+    }
+
+    #[test]
+    fn any_bytes_touch_the_blocks_that_they_begin_and_end_in() {
+        let near = |at: u64| at.saturating_sub(2)..=at.saturating_add(2);
+        for offset in [0, 4096, 8192, 1 << 40, u64::MAX - 4096, u64::MAX - 2].into_iter().flat_map(near) {
+            for bytes in [0, 4096, 8192, u64::from(u32::MAX), u64::MAX - 2].into_iter().flat_map(near) {
+                bytes_touch_their_blocks(offset, bytes.min(u64::MAX - offset));
             }
         }
     }

@@ -39,19 +39,20 @@ fn a_controller_shows_the_curves_of_what_it_controls() {
 
 #[test]
 fn a_controller_listens_to_what_left_if_what_it_controls_does() {
-    for (inner, hears) in [("linux-2.6", false), ("linux-6", true), ("amp", true), ("tap", true)] {
+    for (inner, hears) in [("linux-2.6", false), ("linux-6", true), ("amp", false), ("tap", true)] {
         assert_eq!(of(inner).hears_left(), hears, "{inner}");
         for controller in ["rpp", "regions"] {
             assert_eq!(of(&format!("{controller}({inner})")).hears_left(), hears, "{controller}({inner})");
         }
     }
-    assert!(of("linux-2.6+flashy").hears_left() != of("amp+flashy").hears_left());
+    assert!(of("linux-2.6+flashy").hears_left() != of("tap+flashy").hears_left());
 }
 
 /// Reads one block ahead of every access, asks to be woken, and writes down which hooks were called.
 struct Noting {
     name: &'static str,
     hears_left: bool,
+    hears_used: bool,
     told: Arc<Mutex<Vec<(&'static str, &'static str)>>>,
 }
 
@@ -82,6 +83,9 @@ impl Policy for Noting {
     fn hears_left(&mut self) -> bool {
         self.hears_left
     }
+    fn hears_used(&mut self) -> bool {
+        self.hears_used
+    }
 }
 
 fn engine(scheme: Scheme) -> Engine {
@@ -109,7 +113,7 @@ fn read(engine: &mut Engine, block: u64) {
 #[test]
 fn who_does_not_listen_is_not_told_of_blocks_that_were_used_or_left_unread() {
     let told = Arc::default();
-    let deaf = Noting { name: "deaf", hears_left: false, told: Arc::clone(&told) };
+    let deaf = Noting { name: "deaf", hears_left: false, hears_used: false, told: Arc::clone(&told) };
     let mut engine = engine(Scheme::split(deaf, ByLine::new(Lru::new(8))));
     (0..20).for_each(|block| read(&mut engine, block));
     (0..40).for_each(|n| read(&mut engine, 100 + 7 * n));
@@ -119,9 +123,30 @@ fn who_does_not_listen_is_not_told_of_blocks_that_were_used_or_left_unread() {
 }
 
 #[test]
+fn who_listens_to_waste_alone_is_not_told_of_blocks_that_were_used_even_below_a_controller() {
+    for controlled in [false, true] {
+        let told = Arc::default();
+        let part = Noting { name: "part", hears_left: true, hears_used: false, told: Arc::clone(&told) };
+        let keep = ByLine::new(Lru::new(8));
+        let scheme = if controlled {
+            Scheme::split(Rpp::new(Box::new(part), 1), keep)
+        } else {
+            Scheme::split(part, keep)
+        };
+        let mut engine = engine(scheme);
+        (0..20).for_each(|block| read(&mut engine, block));
+        (0..40).for_each(|n| read(&mut engine, 100 + 7 * n));
+        assert!(engine.stats().used > 10);
+        let told = told.lock().expect("one thread");
+        let of = |hook| told.iter().filter(|told| told.1 == hook).count() as u64;
+        assert_eq!((of("used"), of("wasted")), (0, engine.stats().wasted), "controlled: {controlled}");
+    }
+}
+
+#[test]
 fn any_number_of_parts_are_told_every_event_each_in_turn_wrapped_or_not() {
     let told = Arc::default();
-    let part = |name| Noting { name, hears_left: true, told: Arc::clone(&told) };
+    let part = |name| Noting { name, hears_left: true, hears_used: true, told: Arc::clone(&told) };
     let wrapped = Rpp::new(Box::new(part("wrapped")), 1);
     let scheme = Scheme::split(part("first"), ByLine::new(Lru::new(8)));
     let mut engine = engine(scheme.with(wrapped).with(part("third")).with(part("last")));

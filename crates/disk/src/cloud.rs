@@ -6,15 +6,12 @@
 //! wider than one volume (algorithms.md 9.6). Of an object store, where one request is a connection of its own, an operation also
 //! takes the time of its bytes at the rate of one.
 
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
-
-use forerun_core::access::Op;
-use forerun_core::units::{Nanos, SECTOR_BYTES};
+use forerun_core::units::SECTOR_BYTES;
 use serde::{Deserialize, Serialize};
 
-use crate::device::{Command, Completion, Device, DeviceStats};
+use crate::device::Command;
 use crate::mechanical::us_to_ns;
+use crate::parallel::{Parallel, Times};
 use crate::random::SplitMix;
 
 /// A volume as a preset states it.
@@ -61,9 +58,12 @@ impl Bucket {
     }
 }
 
-/// The volume.
+/// A volume.
+pub type Cloud = Parallel<Volume>;
+
+/// What is special about volumes.
 #[derive(Debug)]
-pub struct Cloud {
+pub struct Volume {
     spec: CloudSpec,
     burst: u64,
     median: f64,
@@ -71,13 +71,6 @@ pub struct Cloud {
     random: SplitMix,
     operations: Bucket,
     bytes: Bucket,
-    waiting: VecDeque<Command>,
-    running: BinaryHeap<Reverse<(u64, u64, u64, u64)>>,
-    sequence: u64,
-    ended: VecDeque<Completion>,
-    stats: DeviceStats,
-    counted_until: u64,
-    clock: u64,
 }
 
 /// The 99th percentile of the standard normal distribution.
@@ -97,7 +90,7 @@ impl Cloud {
     pub fn new(spec: &CloudSpec, seed: u64) -> Self {
         let median = us_to_ns(spec.latency_median_us.max(1.0)) as f64;
         let sigma = libm::log((spec.latency_p99_us / spec.latency_median_us).max(1.0)) / NORMAL_P99;
-        Self {
+        let volume = Volume {
             spec: *spec,
             burst: spec.burst_ms * 1_000_000,
             median,
@@ -105,22 +98,24 @@ impl Cloud {
             random: SplitMix::new(seed),
             operations: Bucket::default(),
             bytes: Bucket::default(),
-            waiting: VecDeque::new(),
-            running: BinaryHeap::new(),
-            sequence: 0,
-            ended: VecDeque::new(),
-            stats: DeviceStats::default(),
-            counted_until: 0,
-            clock: 0,
-        }
+        };
+        Self::of(volume, spec.queue_depth)
     }
+}
 
+impl Volume {
     fn latency(&mut self) -> u64 {
         let ns = self.median * libm::exp(self.sigma * self.random.normal());
         us_to_ns(ns / 1e3)
     }
+}
 
-    fn start(&mut self, now: u64, command: &Command) {
+impl Times for Volume {
+    fn sectors(&self) -> u64 {
+        self.spec.sectors
+    }
+
+    fn begin(&mut self, now: u64, command: &Command) -> (u64, u64) {
         let bytes = command.sectors * SECTOR_BYTES;
         let tokens = bytes.div_ceil(self.spec.operation_bytes.max(SECTOR_BYTES));
         let operation_cost = tokens * 1_000_000_000 / self.spec.operations_per_s.max(1);
@@ -129,57 +124,6 @@ impl Cloud {
         let admitted = self.operations.take(now, operation_cost, self.burst);
         let moved = self.bytes.take(now, byte_cost, self.burst);
         let begun = admitted.max(moved);
-        let end = begun + self.latency() + alone(bytes, self.spec.stream_mib_per_s);
-        self.stats.commands += 1;
-        match command.op {
-            Op::Read => self.stats.bytes_read += bytes,
-            Op::Write => self.stats.bytes_written += bytes,
-        }
-        self.stats.busy += Nanos(end.saturating_sub(now.max(self.counted_until)));
-        self.counted_until = self.counted_until.max(end);
-        self.sequence += 1;
-        self.running.push(Reverse((end, self.sequence, command.id, begun)));
-    }
-}
-
-impl Device for Cloud {
-    fn sectors(&self) -> u64 {
-        self.spec.sectors
-    }
-
-    fn submit(&mut self, now: Nanos, command: Command) {
-        self.advance(now);
-        if self.running.len() < self.spec.queue_depth.max(1) as usize {
-            self.start(now.0.max(self.clock), &command);
-        } else {
-            self.waiting.push_back(command);
-        }
-    }
-
-    fn next_event(&self) -> Option<Nanos> {
-        self.running.peek().map(|Reverse((at, ..))| Nanos(*at))
-    }
-
-    fn advance(&mut self, now: Nanos) {
-        while let Some(&Reverse((at, _, id, begun))) = self.running.peek() {
-            if at > now.0 {
-                break;
-            }
-            self.running.pop();
-            self.clock = self.clock.max(at);
-            self.ended.push_back(Completion { id, at: Nanos(at), begun: Nanos(begun) });
-            if let Some(next) = self.waiting.pop_front() {
-                self.start(at, &next);
-            }
-        }
-        self.clock = self.clock.max(now.0);
-    }
-
-    fn pop(&mut self) -> Option<Completion> {
-        self.ended.pop_front()
-    }
-
-    fn stats(&self) -> DeviceStats {
-        self.stats
+        (begun, begun + self.latency() + alone(bytes, self.spec.stream_mib_per_s))
     }
 }

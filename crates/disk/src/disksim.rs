@@ -379,7 +379,7 @@ fn overheads(disk: &Block) -> OverheadSpec {
     let scale = disk.number("Time scale for overheads").unwrap_or(1.0);
     let time = |key: &str| us(disk.number(key).unwrap_or(0.0) * scale);
     let every = time("Per-request overhead time");
-    // Who keeps the link throughout neither leaves it nor comes back.
+    // A drive that keeps the link throughout neither leaves it nor comes back.
     let stays = disk.number("Never disconnect").unwrap_or(0.0) != 0.0;
     let leaving = |key: &str| if stays { 0.0 } else { time(key) };
     // Leaving the link after a read command overlaps its seek, so those two parameters have no effect here.

@@ -13,6 +13,7 @@ pub mod floor;
 pub mod host_queue;
 pub mod layout;
 pub mod mechanical;
+pub mod parallel;
 pub mod preset;
 pub mod random;
 pub mod seek;

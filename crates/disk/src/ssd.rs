@@ -7,15 +7,13 @@
 //! once the buffer is full the host waits for them. The numbers of a preset are effective ones: they are chosen so
 //! that a lone 4 KiB read and long sequential reads and writes take what was measured (algorithms.md 9.5).
 
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
-
 use forerun_core::access::Op;
-use forerun_core::units::{Nanos, SECTOR_BYTES};
+use forerun_core::units::SECTOR_BYTES;
 use serde::{Deserialize, Serialize};
 
-use crate::device::{Command, Completion, Device, DeviceStats};
+use crate::device::Command;
 use crate::mechanical::us_to_ns;
+use crate::parallel::{Parallel, Times};
 
 /// A flash drive as a preset states it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -49,9 +47,12 @@ pub struct SsdSpec {
     pub queue_depth: u32,
 }
 
-/// The drive.
+/// A flash drive.
+pub type Ssd = Parallel<Flash>;
+
+/// What is special about flash drives.
 #[derive(Debug)]
-pub struct Ssd {
+pub struct Flash {
     sectors: u64,
     channels: usize,
     page_sectors: u64,
@@ -63,18 +64,10 @@ pub struct Ssd {
     read_rate: u64,
     write_rate: u64,
     buffer: u64,
-    depth: usize,
     controller_free: u64,
     link_free: u64,
     channel_free: Vec<u64>,
     die_free: Vec<u64>,
-    waiting: VecDeque<Command>,
-    running: BinaryHeap<Reverse<(u64, u64, u64, u64)>>,
-    sequence: u64,
-    ended: VecDeque<Completion>,
-    stats: DeviceStats,
-    counted_until: u64,
-    clock: u64,
 }
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped")]
@@ -92,7 +85,7 @@ impl Ssd {
     pub fn new(spec: &SsdSpec) -> Self {
         let channels = spec.channels.max(1) as usize;
         let dies = channels * spec.dies_per_channel.max(1) as usize;
-        Self {
+        let flash = Flash {
             sectors: spec.sectors.max(1),
             channels,
             page_sectors: (spec.page_bytes / SECTOR_BYTES).max(1),
@@ -104,44 +97,22 @@ impl Ssd {
             read_rate: rate(spec.read_link_mb_per_s),
             write_rate: rate(spec.write_link_mb_per_s),
             buffer: us_to_ns(spec.write_buffer_us),
-            depth: spec.queue_depth.max(1) as usize,
             controller_free: 0,
             link_free: 0,
             channel_free: vec![0; channels],
             die_free: vec![0; dies],
-            waiting: VecDeque::new(),
-            running: BinaryHeap::new(),
-            sequence: 0,
-            ended: VecDeque::new(),
-            stats: DeviceStats::default(),
-            counted_until: 0,
-            clock: 0,
-        }
+        };
+        Self::of(flash, spec.queue_depth)
     }
+}
 
+impl Flash {
     /// Channel and die of `page`.
     fn home(&self, page: u64) -> (usize, usize) {
         // Both remainders are below the number of dies.
         let channel = usize::try_from(page % self.channels as u64).unwrap_or(0);
         let die = usize::try_from(page % self.die_free.len() as u64).unwrap_or(0);
         (channel, die)
-    }
-
-    fn start(&mut self, now: u64, command: &Command) {
-        let begin = now.max(self.controller_free);
-        self.controller_free = begin + self.interval;
-        let at = begin + self.command;
-        let (_, first) = self.home(command.lba / self.page_sectors);
-        let (begun, end) = match command.op {
-            Op::Read => (at.max(self.die_free[first]), self.read(at, command)),
-            Op::Write => (at.max(self.link_free), self.write(at, command)),
-        };
-        self.stats.commands += 1;
-        let from = now.max(self.counted_until);
-        self.stats.busy += Nanos(end.saturating_sub(from));
-        self.counted_until = self.counted_until.max(end);
-        self.sequence += 1;
-        self.running.push(Reverse((end, self.sequence, command.id, begun)));
     }
 
     /// The pages of a command: `(page, sectors of it)`.
@@ -167,7 +138,6 @@ impl Ssd {
             end = moved.max(self.link_free) + moving(sectors * SECTOR_BYTES, self.read_rate);
             self.link_free = end;
         }
-        self.stats.bytes_read += command.sectors * SECTOR_BYTES;
         end
     }
 
@@ -183,49 +153,23 @@ impl Ssd {
             self.die_free[die] = programmed;
             end = end.max(arrived).max(programmed.saturating_sub(self.buffer));
         }
-        self.stats.bytes_written += command.sectors * SECTOR_BYTES;
         end
     }
 }
 
-impl Device for Ssd {
+impl Times for Flash {
     fn sectors(&self) -> u64 {
         self.sectors
     }
 
-    fn submit(&mut self, now: Nanos, command: Command) {
-        self.advance(now);
-        if self.running.len() < self.depth {
-            self.start(now.0.max(self.clock), &command);
-        } else {
-            self.waiting.push_back(command);
+    fn begin(&mut self, now: u64, command: &Command) -> (u64, u64) {
+        let begin = now.max(self.controller_free);
+        self.controller_free = begin + self.interval;
+        let at = begin + self.command;
+        let (_, first) = self.home(command.lba / self.page_sectors);
+        match command.op {
+            Op::Read => (at.max(self.die_free[first]), self.read(at, command)),
+            Op::Write => (at.max(self.link_free), self.write(at, command)),
         }
-    }
-
-    fn next_event(&self) -> Option<Nanos> {
-        self.running.peek().map(|Reverse((at, ..))| Nanos(*at))
-    }
-
-    fn advance(&mut self, now: Nanos) {
-        while let Some(&Reverse((at, _, id, begun))) = self.running.peek() {
-            if at > now.0 {
-                break;
-            }
-            self.running.pop();
-            self.clock = self.clock.max(at);
-            self.ended.push_back(Completion { id, at: Nanos(at), begun: Nanos(begun) });
-            if let Some(next) = self.waiting.pop_front() {
-                self.start(at, &next);
-            }
-        }
-        self.clock = self.clock.max(now.0);
-    }
-
-    fn pop(&mut self) -> Option<Completion> {
-        self.ended.pop_front()
-    }
-
-    fn stats(&self) -> DeviceStats {
-        self.stats
     }
 }

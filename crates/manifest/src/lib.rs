@@ -4,8 +4,8 @@
 //! systems the blocks of metadata that had to be read on the way, of exports their blocks, each stretch with its place in
 //! the order of first touch and the number of recordings that saw it. Whoever knows it can read ahead of the next run
 //! without guessing. Here is the plain data, its one file format, what becomes of two recordings of the same thing, and
-//! the judgement whether an entry still speaks of the file that is there. Nothing here asks the system anything: who
-//! records and who replays are hosts.
+//! the judgement whether an entry still speaks of the file that is there. Nothing here asks the system anything: what
+//! records and what replays are hosts.
 //!
 //! ```text
 //!   recorder ─▶ Pieces ─▶ Manifest ─encode─▶ file ─decode─▶ Manifest ─▶ replay

@@ -122,7 +122,7 @@ struct Shared<'a> {
 
 impl DirectFile {
     /// One request in flight of one reader, until a limit.
-    fn lane(&self, shared: &Shared<'_>, reader: usize) -> io::Result<Vec<Done>> {
+    fn in_turn(&self, shared: &Shared<'_>, reader: usize) -> io::Result<Vec<Done>> {
         let of = &shared.load.readers[reader];
         let mut buffer = Buffer::new(of.bytes);
         let mut ended = Vec::new();
@@ -156,15 +156,17 @@ impl Target for DirectFile {
             until: this.now() + load.time.0,
         };
         let shared = &shared;
-        let lanes =
+        let in_flight =
             load.readers.iter().enumerate().flat_map(|(reader, of)| (0..of.depth).map(move |_| reader));
-        let lanes: Vec<usize> = lanes.collect();
-        if let [reader] = lanes[..] {
-            return this.lane(shared, reader);
+        let in_flight: Vec<usize> = in_flight.collect();
+        if let [reader] = in_flight[..] {
+            return this.in_turn(shared, reader);
         }
         let mut ended = std::thread::scope(|scope| {
-            let threads: Vec<_> =
-                lanes.into_iter().map(|reader| scope.spawn(move || this.lane(shared, reader))).collect();
+            let threads: Vec<_> = in_flight
+                .into_iter()
+                .map(|reader| scope.spawn(move || this.in_turn(shared, reader)))
+                .collect();
             let mut all = Vec::new();
             for thread in threads {
                 all.extend(thread.join().unwrap_or_else(|_| Err(io::Error::other("a reader ended early")))?);

@@ -1,12 +1,12 @@
 //! A live page, its figures as JSON, and the same for Prometheus: what answers visitors, of whatever there is to show.
 //!
 //! ```text
-//!   program --- now and then ---> board (a mutex, held for a copy) <--- Site::content <--- one thread a visitor, few of them
+//!   program --- now and then ---> published (a mutex, held for a copy) <--- Site::content <--- one thread a visitor, few of them
 //! ```
 //!
-//! Nothing that a visitor does reaches the program: a [`Site`] answers him from a board that the program renews. There is nothing to
+//! Nothing that a visitor does reaches the program: a [`Site`] answers them from what the program has published and renews. There is nothing to
 //! change here, only GET and HEAD. Visitors are taken as hostile. Each has a request of bounded length and a deadline over
-//! everything, there are few of them at once, and when one more comes who has been there longest is sent away (`visitors`). A page of
+//! everything, there are few of them at once, and when one more comes, the one that has been there longest is sent away (`visitors`). A page of
 //! another site must not read along by giving its own name our address (DNS rebinding), so a request must name us by an address or as
 //! `localhost`. A page listens on an address, or on a unix socket, which only its owner may open. Why this is not a framework stands
 //! in DECISIONS.md.

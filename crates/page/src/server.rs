@@ -20,7 +20,7 @@ pub trait Site: Send + Sync + 'static {
     /// What lies at the path of a request; `None`: nothing.
     fn content(&self, request: &Request) -> Option<Content>;
 
-    /// What there is, for who asks for something else: a line.
+    /// What there is, as a line for visitors that ask for something else.
     fn what(&self) -> &'static str;
 }
 

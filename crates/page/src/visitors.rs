@@ -1,4 +1,4 @@
-//! Who visits: so many at once, and who has been there longest makes room.
+//! Visitors: so many at once, and the one that has been there longest makes room.
 //!
 //! A visitor who asks at once is answered within milliseconds. Those who send nothing, or take nothing, must not keep him out, or
 //! a dozen idle sockets would blind a whole monitoring. So nobody is turned away at the door: when all places are taken, the stream
@@ -41,7 +41,7 @@ impl Visitors {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A place for who comes. Waits at most for the threads of some who were sent away.
+    /// A place for a visitor that comes. Waits at most for the threads of some that were sent away.
     pub(crate) fn admit(visitors: &Arc<Self>, stream: Stream) -> Visit {
         let stream = Arc::new(stream);
         let mut state = visitors.lock();

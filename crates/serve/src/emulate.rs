@@ -23,7 +23,7 @@ struct Held {
     token: Option<Token>,
     /// When the model ended it.
     model: Option<Nanos>,
-    /// How the bytes fared.
+    /// What came of the bytes.
     done: Option<Done>,
 }
 

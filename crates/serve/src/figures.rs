@@ -80,7 +80,7 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// Of what clients were answered, and of their engine.
+    /// Counters made of what clients were answered and of their engine.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "a ratio for a report")]
     pub(crate) fn new(asked: &Asked, engine: &Stats) -> Self {

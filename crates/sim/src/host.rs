@@ -517,7 +517,7 @@ mod tests {
         let mut run = prepare(&input, &spec, &hardware, layers, &|_| {}).expect("fits");
         run.go();
         let all = run.stack.top().stats().all;
-        // Who comes while the first one reads the block would join that read, and bring back what the first one replaces.
+        // A write that comes while the first one reads the block would join that read, and bring back what the first one replaces.
         assert_eq!((all.misses, all.late_hits, all.cache_hits), (1, 0, 2));
         assert_eq!(run.meter.requests, 3);
         assert!(run.assembler.is_idle());

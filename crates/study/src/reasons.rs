@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 /// Lines that `sim` prints of a layer at most.
 const LINES_MAX: usize = 12;
 
-/// Who reads where decisions are made.
+/// What the readers are where decisions are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Who {
     /// A client of a server, whose exports have no files.

@@ -110,7 +110,7 @@ fn block(group: &[&RunReport], verdict: &Verdict, paint: Paint, width: Option<us
     if shares {
         header.insert(4, ("of clairvoyant", Right));
     }
-    // Only where streams are measured one by one: how differently they fared, and who came too late.
+    // Only where streams are measured one by one: how differently they were served, and which came too late.
     let streams = group.iter().any(|run| run.streams.is_some());
     if streams {
         header.extend([("fairness", Right), ("p99 of worst", Right), ("too late", Right)]);
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_of_streams_says_how_the_worst_of_them_fared() {
+    fn a_run_of_streams_says_how_the_worst_of_them_was_served() {
         use forerun_sim::report::{Spread, StreamsReport};
         let mut run = crate::sample::run("streams", "none", 10);
         assert_eq!(stream_cells(&run), ["–", "–", "–"]);

@@ -65,9 +65,9 @@ pub struct Shares {
     pub sequential: u64,
     /// Passes over a run after the first.
     pub looping: u64,
-    /// Of what is random to the paper: equally spaced, forwards.
+    /// What the paper calls random and is equally spaced, forwards.
     pub strided: u64,
-    /// Of what is random to the paper: equally spaced, backwards.
+    /// The same backwards.
     pub reverse: u64,
     /// The rest.
     pub random: u64,

@@ -52,7 +52,7 @@ const SLEEP: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 const MOMENT: std::time::Duration = std::time::Duration::from_millis(10);
 /// The same while somebody waits for what is read ahead of it.
 const MOMENT_URGENT: std::time::Duration = std::time::Duration::from_micros(300);
-/// How often settings of devices are read again, and who is idle is forgotten, nanoseconds.
+/// How often settings of devices are read again, and programs that are idle are forgotten, nanoseconds.
 const LOOK_EVERY: u64 = 5_000_000_000;
 /// How often readers of a pattern are looked at that have fallen silent, nanoseconds.
 const TICK_EVERY: u64 = 250_000_000;

@@ -12,7 +12,7 @@
 //! ```
 //!
 //! So a reader that stops wanting all of each strip shows it in those that are held out, and is let alone; it is asked again after twice
-//! as many strips each time. Who reads by a pattern, or in order, is not looked at: others help it. The upper half decides, its
+//! as many strips each time. A reader by a pattern, or in order, is not looked at: others help it. The upper half decides, its
 //! workers read; files are opened by number (ext4), and nothing is kept open.
 
 use crate::sys;
@@ -52,7 +52,7 @@ const KNOWN_MAX: usize = 8_192;
 pub(crate) const READERS_MAX: usize = 64;
 /// Longest time between two misses that counts: a reader that sleeps does not wait.
 const PAUSE: u64 = 200_000_000;
-/// Who missed nothing for so long makes room.
+/// A reader that missed nothing for so long makes room.
 const SILENT: u64 = 2_000_000_000;
 /// Workers, and strips that wait for one; beyond, they are left out.
 const WORKERS: usize = 4;
@@ -313,7 +313,7 @@ impl Density {
         let volume = self.volumes.get(&(file.major, file.minor))?;
         let jobs = self.jobs.as_ref()?;
         if self.readers.len() >= READERS_MAX && !self.readers.contains_key(&(pid, file)) {
-            // Who reads many small files takes no place from who reads a large one.
+            // A reader of many small files takes no place from the reader of a large one.
             self.readers
                 .retain(|_, reader| reader.strips.len() > 1 && now.saturating_sub(reader.seen) < SILENT);
             if self.readers.len() >= READERS_MAX {

@@ -13,10 +13,10 @@
 use crate::bio::DeviceNumber;
 use crate::device::DiskNames;
 use crate::filemap::Tracepoints;
-use crate::keep::{KeepAt, Keeper};
 use crate::names::{self, Mounts};
 use crate::outcome::{Ended, Progress, RecordError};
 use crate::record::unsupported;
+use crate::rescue::{Rescue, RescueAt};
 use crate::ring::{Beside, Scope};
 use crate::sample::{self, Sample, SampleError};
 use crate::session::{self, Collect, Plan, Tally};
@@ -54,14 +54,21 @@ pub struct FilesOptions {
     /// Stop after this many events.
     pub events_max: usize,
     /// Keep the reads in this file while they come: under the names that are known by then.
-    pub keep: Option<KeepAt>,
+    pub rescue: Option<RescueAt>,
 }
 
 impl FilesOptions {
     /// All that `command` and its children read, with the default bound on memory.
     #[must_use]
     pub const fn new(command: Vec<OsString>) -> Self {
-        Self { command, folders: Vec::new(), duration: None, stop: None, events_max: EVENTS_MAX, keep: None }
+        Self {
+            command,
+            folders: Vec::new(),
+            duration: None,
+            stop: None,
+            events_max: EVENTS_MAX,
+            rescue: None,
+        }
     }
 }
 
@@ -113,11 +120,11 @@ pub fn record_files(
         look_every: session::LOOK_EVERY,
     };
     let mut collector = Collector::new(tracepoints, options.events_max);
-    collector.lines.keeper = Keeper::begin(options.keep.as_ref())?;
+    collector.lines.rescue = Rescue::begin(options.rescue.as_ref())?;
     collector.lines.folders.clone_from(&folders);
     let mut done = session::run(&plan, collector, progress).map_err(another_way)?;
     done.collector.write_lines(u64::MAX);
-    done.collector.lines.keeper.finish();
+    done.collector.lines.rescue.finish();
     let (exact, lost, ended, elapsed) =
         (done.collector.tracepoints.calls, done.lost, done.ended, done.elapsed);
     let Made { trace, idle, outside, unnamed } = done.collector.into_trace(&folders);
@@ -164,7 +171,7 @@ enum Life {
 /// programs are numbered by thread, and files without a path yet are called by their inode.
 #[derive(Default)]
 struct Lines {
-    keeper: Keeper,
+    rescue: Rescue,
     folders: Vec<PathBuf>,
     assembler: Assembler,
     /// Events that were put together, and when all before is known.
@@ -227,8 +234,8 @@ impl Collector {
 
     /// Writes the reads of which all is known that happened before a time.
     fn write_lines(&mut self, before: u64) {
-        let Lines { keeper, folders, assembler, taken, zero, programs, lives, disks, .. } = &mut self.lines;
-        if !keeper.is_wanted() {
+        let Lines { rescue, folders, assembler, taken, zero, programs, lives, disks, .. } = &mut self.lines;
+        if !rescue.is_wanted() {
             return;
         }
         for (_, thread, life) in &self.lives[*lives..] {
@@ -266,9 +273,9 @@ impl Collector {
                 bytes: read.bytes,
                 ..Record::BLANK
             };
-            keeper.note(&record, [disks.get(device), &process, &file]);
+            rescue.note(&record, [disks.get(device), &process, &file]);
         }
-        keeper.look();
+        rescue.look();
     }
 
     /// The program of each thread over time: by thread, when it got which name.
@@ -445,7 +452,7 @@ impl Collect for Collector {
     }
 
     fn tally(&self) -> Tally {
-        let unkept = self.lines.keeper.problem();
+        let unkept = self.lines.rescue.problem();
         Tally { records: self.events.len() as u64, seen: self.seen, lost: self.lost, unkept }
     }
 }

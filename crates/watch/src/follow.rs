@@ -47,7 +47,7 @@ const HOLD_OUT_EVERY: usize = 20;
 const LOSSES_MAX: usize = 3;
 /// And tried again after so many runs.
 const RETRY_AFTER: usize = 8;
-/// Who knows patterns that the kernel does not.
+/// The part that knows patterns that the kernel does not.
 pub(crate) const PATTERNS: &str = "stride";
 /// Folders in which a program is looked for at most.
 const PATH_MAX: usize = 256;

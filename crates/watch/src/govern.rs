@@ -11,7 +11,7 @@
 //!                                                               └─no──▶ back, next trial after 8 × as many faults
 //! ```
 //!
-//! Of what is read around a fault the kernel maps 64 KiB at once, and which of those pages are then touched nobody sees. So what is
+//! The kernel maps 64 KiB at once of what is read around a fault, and nobody sees which of those pages are then touched. So what is
 //! counted is places: a fault, or a stretch that is mapped without one, before the trial; in the trial, when each page that is touched
 //! faults, the faults that are not near one before. A reader who wants many pages of each place is slower then, and shows it. What a
 //! window loads may be wanted much later, which no trial sees: so the trial has to win clearly, and afterwards it is remembered which windows would

@@ -28,7 +28,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// Processes that are looked at at once.
 pub(crate) const TRAILS_MAX: usize = 256;
-/// Who opened nothing for so long is forgotten, nanoseconds.
+/// A program that opened nothing for so long is forgotten, nanoseconds.
 const SILENT: u64 = 2_000_000_000;
 /// How long the next file is waited for without a pause, nanoseconds.
 const URGENT: u64 = 20_000_000;

@@ -16,7 +16,7 @@ pub struct Progress {
     pub lost: u64,
     /// Time since the start.
     pub elapsed: Duration,
-    /// Why what is recorded is no longer kept in a file beside, if that is so ([`crate::keep`]).
+    /// Why what is recorded is no longer kept in a file beside, if that is so ([`crate::rescue`]).
     pub unkept: Option<io::ErrorKind>,
 }
 
@@ -62,7 +62,7 @@ pub enum RecordError {
     },
     /// The file that keeps the recording while it is made cannot be written.
     #[error("{path}: {source}")]
-    Keep {
+    Rescue {
         /// The file.
         path: PathBuf,
         /// What the system said.

@@ -364,12 +364,12 @@ impl Patterns {
         self.readers.contains_key(&(pid, file))
     }
 
-    /// Who misses, and is not read ahead of.
+    /// Readers that miss, and are not read ahead of.
     pub(crate) fn suspects(&self) -> usize {
         self.suspects.len()
     }
 
-    /// Who is read ahead of.
+    /// Readers that are read ahead of.
     pub(crate) fn readers(&self) -> usize {
         self.readers.len()
     }

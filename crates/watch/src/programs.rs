@@ -7,7 +7,7 @@ use std::fs;
 const PROCESSES_MAX: usize = 4_096;
 /// Programs that are told apart.
 const PROGRAMS_MAX: usize = 64;
-/// The name of who has ended before it was asked for.
+/// The name of a program that ended before its name was asked for.
 const ENDED: &str = "(ended)";
 /// The name of all others.
 const OTHERS: &str = "(others)";

@@ -65,16 +65,16 @@ impl Sight {
 /// Where the fields of one tracepoint are.
 #[derive(Clone, Copy, Debug)]
 enum Kind {
-    Asked { at: Place, pages: usize, window: usize, size: usize, missing: bool },
-    Window { at: Place, window: usize },
-    Fault(Place),
-    Touched { at: Place, last: usize, read: bool },
+    Asked { at: PageFields, pages: usize, window: usize, size: usize, missing: bool },
+    Window { at: PageFields, window: usize },
+    Fault(PageFields),
+    Touched { at: PageFields, last: usize, read: bool },
     Started,
 }
 
-/// File and page.
+/// Where file and page stand.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct PageFields {
     inode: usize,
     device: usize,
     page: usize,
@@ -109,14 +109,14 @@ impl ReadPoints {
         }
         let format = tracefs::load(ORDER)?;
         let window = format.field("ra_pages", 4)?.offset;
-        all.insert(&format, Kind::Window { at: place(&format)?, window });
+        all.insert(&format, Kind::Window { at: page_fields(&format)?, window });
         let format = tracefs::load(FAULT)?;
-        all.insert(&format, Kind::Fault(place(&format)?));
+        all.insert(&format, Kind::Fault(page_fields(&format)?));
         all.always = 0..all.ids.len();
         for (name, read) in [(GET, true), (MAP, false)] {
             let format = tracefs::load(name)?;
             let last = format.field("last_index", 8)?.offset;
-            all.insert(&format, Kind::Touched { at: place(&format)?, last, read });
+            all.insert(&format, Kind::Touched { at: page_fields(&format)?, last, read });
         }
         all.followed = all.always.end..all.ids.len();
         all.insert(&tracefs::load(EXEC)?, Kind::Started);
@@ -158,7 +158,7 @@ impl ReadPoints {
     }
 }
 
-impl Place {
+impl PageFields {
     fn file(self, raw: &[u8]) -> Option<FileId> {
         let device = u32_at(raw, self.device)?;
         let (major, minor) = (device >> MINOR_BITS, device & ((1 << MINOR_BITS) - 1));
@@ -166,14 +166,14 @@ impl Place {
     }
 }
 
-fn place(format: &Format) -> Result<Place, TracefsError> {
+fn page_fields(format: &Format) -> Result<PageFields, TracefsError> {
     let inode = format.field("i_ino", 8)?.offset;
-    Ok(Place { inode, device: format.field("s_dev", 4)?.offset, page: format.field("index", 8)?.offset })
+    Ok(PageFields { inode, device: format.field("s_dev", 4)?.offset, page: format.field("index", 8)?.offset })
 }
 
 fn asked(format: &Format, missing: bool) -> Result<Kind, TracefsError> {
     Ok(Kind::Asked {
-        at: place(format)?,
+        at: page_fields(format)?,
         pages: format.field("req_count", 8)?.offset,
         window: format.field("ra_pages", 4)?.offset,
         size: format.field("size", 4)?.offset,

@@ -17,15 +17,15 @@
 //! a request on under another device's name, and of requests under way when the recording ends.
 //!
 //! Nothing is lost silently: the kernel counts every event that matched, and what did not reach us is reported. With
-//! [`RecordOptions::keep`] requests go to a file while they come, so that a recorder that is killed leaves them.
+//! [`RecordOptions::rescue`] requests go to a file while they come, so that a recorder that is killed leaves them.
 
 mod answers;
 
 use crate::bio::{Action, AnswerLayout, Bio, BioLayout, DeviceNumber};
 use crate::device::{Device, DiskNames, Grounds};
 use crate::format::FormatError;
-use crate::keep::{KeepAt, Keeper};
 use crate::outcome::{Ended, Progress, RecordError};
+use crate::rescue::{Rescue, RescueAt};
 use crate::ring::{Beside, Scope};
 use crate::sample::{self, Sample, SampleError};
 use crate::session::{self, Collect, Plan, Tally};
@@ -71,14 +71,14 @@ pub struct RecordOptions {
     /// Stop after this many requests.
     pub records_max: usize,
     /// Keep the requests in this file while they come.
-    pub keep: Option<KeepAt>,
+    pub rescue: Option<RescueAt>,
 }
 
 impl RecordOptions {
     /// All of `source`, with the default bound on memory.
     #[must_use]
     pub const fn new(source: Source) -> Self {
-        Self { source, duration: None, stop: None, records_max: RECORDS_MAX, keep: None }
+        Self { source, duration: None, stop: None, records_max: RECORDS_MAX, rescue: None }
     }
 }
 
@@ -133,7 +133,7 @@ pub fn record(options: &RecordOptions, progress: &mut dyn FnMut(Progress)) -> Re
         look_every: session::LOOK_EVERY,
     };
     let mut collector = Collector::new(points, device, options.records_max);
-    collector.keeper = Keeper::begin(options.keep.as_ref())?;
+    collector.rescue = Rescue::begin(options.rescue.as_ref())?;
     collector.for_command = argv.is_some();
     let session::Outcome { mut collector, lost, ended, elapsed } = session::run(&plan, collector, progress)?;
     let unkept = collector.finish();
@@ -217,7 +217,7 @@ struct Collector {
     horizon: u64,
     requests: Vec<Request>,
     answers: Answers,
-    keeper: Keeper,
+    rescue: Rescue,
     /// Requests whose lines were written.
     kept: usize,
     disks: DiskNames,
@@ -245,7 +245,7 @@ impl Collector {
             horizon: 0,
             requests: Vec::new(),
             answers: Answers::default(),
-            keeper: Keeper::default(),
+            rescue: Rescue::default(),
             kept: 0,
             disks: DiskNames::default(),
             for_command: false,
@@ -307,10 +307,10 @@ impl Collector {
                 None => self.disks.get(request.device),
             };
             let process = &self.names[request.process.0 as usize];
-            self.keeper.note(&record, [device, process, ""]);
+            self.rescue.note(&record, [device, process, ""]);
             self.kept += 1;
         }
-        self.keeper.look();
+        self.rescue.look();
     }
 
     /// A request as a record, without the name of its device.
@@ -330,12 +330,12 @@ impl Collector {
     /// What is left is taken up, and the lines end. Says why they end early, if they do.
     fn finish(&mut self) -> Option<ErrorKind> {
         self.settle(u64::MAX);
-        if !self.keeper.is_wanted() {
+        if !self.rescue.is_wanted() {
             return None;
         }
         self.write_lines(u64::MAX);
-        let problem = self.keeper.problem();
-        self.keeper.finish().or(problem)
+        let problem = self.rescue.problem();
+        self.rescue.finish().or(problem)
     }
 
     fn intern(&mut self, name: &str) -> Name {
@@ -407,19 +407,19 @@ impl Collect for Collector {
         let now = sys::now();
         self.settle(self.horizon);
         self.horizon = now;
-        if self.keeper.is_wanted() {
+        if self.rescue.is_wanted() {
             self.write_lines(now);
         }
     }
 
     fn full(&self) -> bool {
-        let ends = self.keeper.problem().is_some() && !self.for_command;
+        let ends = self.rescue.problem().is_some() && !self.for_command;
         ends || self.requests.len() + self.asked >= self.records_max
     }
 
     fn tally(&self) -> Tally {
         let records = (self.requests.len() + self.asked) as u64;
-        Tally { records, seen: self.seen, lost: self.lost, unkept: self.keeper.problem() }
+        Tally { records, seen: self.seen, lost: self.lost, unkept: self.rescue.problem() }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Reads ahead what a manifest knows, beside the run that will ask for it.
 //!
-//! One lane for each file system, each with a thread that decides what comes next and workers that ask the device for it
+//! One feeder for each file system, each with a thread that decides what comes next and workers that ask the device for it
 //! and wait for the last page of each request, which bounds what is in flight (`pace.rs`) and is how the device is learnt.
 //!
 //! ```text
@@ -72,7 +72,7 @@ enum Job {
 
 /// What one file system's thread works through.
 #[derive(Debug)]
-struct Lane {
+struct Feeder {
     volume: Volume,
     metadata: Vec<Part>,
     /// Numbers of files, in order.
@@ -111,7 +111,7 @@ struct Shared {
 #[derive(Debug)]
 pub(crate) struct Replay {
     shared: Arc<Shared>,
-    lanes: Vec<JoinHandle<()>>,
+    feeders: Vec<JoinHandle<()>>,
     systems: Vec<Option<FileId>>,
     pub(crate) rotating: bool,
 }
@@ -181,37 +181,37 @@ impl Replay {
     pub(crate) fn start(manifest: &Manifest, volumes: &Volumes, pacing: Pacing, gate: &Arc<Gate>) -> Self {
         let meant: Vec<Option<&Volume>> = manifest.file_systems.iter().map(|fs| volumes.meant(fs)).collect();
         let mut ledger = Ledger::default();
-        let mut lanes: Vec<Option<Lane>> = meant.iter().map(|volume| volume.map(Lane::new)).collect();
-        for (fs, lane) in manifest.file_systems.iter().zip(&mut lanes) {
-            if let Some(lane) = lane.as_mut().filter(|lane| lane.volume.has_metadata_pages()) {
-                let at = ledger.add(lane.volume.metadata_file(), &fs.metadata, false);
-                lane.take_metadata(at, &fs.metadata);
+        let mut feeders: Vec<Option<Feeder>> = meant.iter().map(|volume| volume.map(Feeder::new)).collect();
+        for (fs, feeder) in manifest.file_systems.iter().zip(&mut feeders) {
+            if let Some(feeder) = feeder.as_mut().filter(|feeder| feeder.volume.has_metadata_pages()) {
+                let at = ledger.add(feeder.volume.metadata_file(), &fs.metadata, false);
+                feeder.take_metadata(at, &fs.metadata);
             }
         }
         for (number, file) in manifest.files.iter().enumerate() {
-            if let Some(Some(lane)) = lanes.get_mut(file.file_system as usize) {
-                let id = FileId { inode: file.inode, ..lane.volume.metadata_file() };
+            if let Some(Some(feeder)) = feeders.get_mut(file.file_system as usize) {
+                let id = FileId { inode: file.inode, ..feeder.volume.metadata_file() };
                 let at = ledger.add(id, &file.runs, true);
-                lane.take_file(number, at, &file.runs);
+                feeder.take_file(number, at, &file.runs);
             }
         }
         ledger.seal();
-        let mut lanes: Vec<Lane> = lanes.into_iter().flatten().collect();
-        lanes.iter_mut().for_each(|lane| lane.put_in_order(manifest));
-        let largest = lanes.iter().max_by_key(|lane| lane.parts.len());
-        let rotating = largest.is_some_and(|lane| lane.volume.rotational);
+        let mut feeders: Vec<Feeder> = feeders.into_iter().flatten().collect();
+        feeders.iter_mut().for_each(|feeder| feeder.put_in_order(manifest));
+        let largest = feeders.iter().max_by_key(|feeder| feeder.parts.len());
+        let rotating = largest.is_some_and(|feeder| feeder.volume.rotational);
         let shared = Arc::new(Shared::new(manifest, ledger, pacing, gate));
-        let start = |lane: Lane| {
+        let start = |feeder: Feeder| {
             let shared = Arc::clone(&shared);
-            let named = std::thread::Builder::new().name("forerun-lane".into());
-            named.spawn(move || lane.drive(&shared)).ok()
+            let named = std::thread::Builder::new().name("forerun-replay".into());
+            named.spawn(move || feeder.drive(&shared)).ok()
         };
-        let lanes = lanes.into_iter().filter_map(start).collect();
+        let feeders = feeders.into_iter().filter_map(start).collect();
         let device = |volume: &Volume| FileId { inode: 0, ..volume.metadata_file() };
-        Self { shared, lanes, systems: meant.iter().map(|volume| volume.map(device)).collect(), rotating }
+        Self { shared, feeders, systems: meant.iter().map(|volume| volume.map(device)).collect(), rotating }
     }
 
-    /// The bits, for who sees touches.
+    /// The bits, for the part that sees touches.
     pub(crate) fn ledger(&self) -> Arc<Ledger> {
         Arc::clone(&self.shared.ledger)
     }
@@ -223,14 +223,14 @@ impl Replay {
 
     /// Waits until everything is loaded.
     pub(crate) fn finish(&mut self) {
-        for lane in self.lanes.drain(..) {
-            drop(lane.join());
+        for feeder in self.feeders.drain(..) {
+            drop(feeder.join());
         }
     }
 
     /// Whether everything has been begun.
     pub(crate) fn is_over(&self) -> bool {
-        self.lanes.iter().all(JoinHandle::is_finished)
+        self.feeders.iter().all(JoinHandle::is_finished)
     }
 
     /// What it did so far.
@@ -391,7 +391,7 @@ impl Shared {
     }
 }
 
-impl Lane {
+impl Feeder {
     fn new(volume: &Volume) -> Self {
         Self { volume: volume.clone(), metadata: Vec::new(), files: Vec::new(), parts: Vec::new() }
     }
@@ -532,7 +532,7 @@ fn batch_length(parts: &[(usize, Part)]) -> usize {
     parts.iter().take_while(fits).count().max(1)
 }
 
-/// The workers of one lane.
+/// The workers of one feeder.
 struct Crew {
     inner: Arc<Inner>,
 }

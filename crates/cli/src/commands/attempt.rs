@@ -264,7 +264,7 @@ struct Told {
     applied: Option<Applied>,
 }
 
-/// On what the reads are simulated, and whether values are judged on another part than that on which they were chosen.
+/// What the reads are simulated on, and whether values are judged on another part than that on which they were chosen.
 struct Manner {
     /// A preset that was said; else this machine's.
     on: Option<Said<Preset>>,

@@ -19,9 +19,9 @@ use forerun_trace::record::Trace;
 use forerun_trace::{Format, TraceInfo};
 use forerun_watch::device::Device;
 use forerun_watch::files::{self, FilesOptions};
-use forerun_watch::keep::KeepAt;
 use forerun_watch::outcome::{Ended, Progress, RecordError};
 use forerun_watch::record::{self, RecordOptions, Recording, Source};
+use forerun_watch::rescue::RescueAt;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt::Write as _;
@@ -351,8 +351,8 @@ fn record(args: &RecordArgs, ui: &Ui) -> Result<(), CliError> {
     let mut options = RecordOptions::new(source);
     options.duration = args.seconds.map(Duration::from_secs);
     options.stop = Some(stop);
-    options.keep = keep_at(args, &place)?;
-    let lines = options.keep.as_ref().map(|keep| keep.path.clone());
+    options.rescue = rescue_at(args, &place)?;
+    let lines = options.rescue.as_ref().map(|at| at.path.clone());
     let recording = watched("requests", ui, |progress| record::record(&options, progress))?;
     remarks(&recording, ui);
     if let Some(kib) = place.read_ahead().filter(|kib| *kib > 0 && args.read_ahead == "keep") {
@@ -368,13 +368,13 @@ fn record(args: &RecordArgs, ui: &Ui) -> Result<(), CliError> {
 }
 
 /// Where the requests are kept while they come; nowhere for a trace that goes to a pipe.
-fn keep_at(args: &RecordArgs, place: &Place) -> Result<Option<KeepAt>, CliError> {
+fn rescue_at(args: &RecordArgs, place: &Place) -> Result<Option<RescueAt>, CliError> {
     let is_file =
         !is_dash(&args.output) && std::fs::metadata(&args.output).map_or(true, |about| about.is_file());
     if !is_file {
         return Ok(None);
     }
-    Ok(Some(KeepAt { path: recording::lines_of(&args.output, "--output")?, about: place.about(args) }))
+    Ok(Some(RescueAt { path: recording::lines_of(&args.output, "--output")?, about: place.about(args) }))
 }
 
 /// Records with a spinner that says how much there is.
@@ -412,8 +412,8 @@ fn record_files(args: &RecordArgs, place: &Place, stop: Arc<AtomicBool>, ui: &Ui
     options.folders.clone_from(&args.dir);
     options.duration = args.seconds.map(Duration::from_secs);
     options.stop = Some(stop);
-    options.keep = keep_at(args, place)?;
-    let lines = options.keep.as_ref().map(|keep| keep.path.clone());
+    options.rescue = rescue_at(args, place)?;
+    let lines = options.rescue.as_ref().map(|at| at.path.clone());
     let recording = watched("events", ui, |progress| files::record_files(&options, progress))?;
     let counted = |count: u64, what: &str| {
         if count > 0 {

@@ -467,7 +467,7 @@ fn a_server_that_is_killed_as_its_member_loses_power_has_lost_nothing_that_it_ca
     rounds_over_lossy(false);
 }
 
-/// Who finds nothing may be blind.
+/// A test that finds nothing may be blind.
 #[test]
 #[should_panic(expected = "lost is")]
 fn a_member_that_lies_about_its_flushes_is_found_out() {

@@ -61,8 +61,9 @@ pub fn inv(a: u8) -> u8 {
     TABLES.exp[(ORDER - usize::from(TABLES.log[usize::from(a)])) % ORDER]
 }
 
-#[cfg(test)]
-pub(super) mod tests {
+/// What must hold of the field, for any elements: the tests below go through all of them, and a verifier proves it.
+#[cfg(any(test, kani))]
+pub(in crate::array) mod properties {
     use super::*;
 
     /// Multiplication by shifting and adding, as on paper: the model that the tables are held against.
@@ -78,24 +79,72 @@ pub(super) mod tests {
         product
     }
 
+    pub(super) fn a_product_is_the_one_on_paper(a: u8, b: u8) {
+        assert_eq!(mul(a, b), slow_mul(a, b), "{a} * {b}");
+    }
+
+    pub(super) fn a_product_of_a_sum_is_the_sum_of_products(a: u8, b: u8, c: u8) {
+        assert_eq!(mul(a, b ^ c), mul(a, b) ^ mul(a, c), "{a} * ({b} + {c})");
+    }
+
+    pub(super) fn an_inverse_undoes(a: u8) {
+        assert!(a == 0 || mul(a, inv(a)) == 1, "{a}");
+    }
+
+    pub(super) fn powers_repeat_after_255_and_not_before(one: u8, other: u8) {
+        let (one, other) = (u64::from(one), u64::from(other));
+        assert_eq!(exp(one) == exp(other), one % 255 == other % 255, "2^{one} and 2^{other}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::properties::*;
+
     #[test]
     fn the_tables_agree_with_multiplication_on_paper() {
-        for a in 0..=255 {
-            for b in 0..=255 {
-                assert_eq!(mul(a, b), slow_mul(a, b), "{a} * {b}");
+        for (a, b) in (0..=255).flat_map(|a| (0..=255).map(move |b| (a, b))) {
+            a_product_is_the_one_on_paper(a, b);
+            for c in 0..=255 {
+                a_product_of_a_sum_is_the_sum_of_products(a, b, c);
             }
         }
     }
 
     #[test]
     fn every_element_but_zero_has_an_inverse_and_is_a_power_of_two() {
-        let mut seen = [false; 256];
-        for power in 0..255 {
-            let element = exp(power);
-            assert!(!seen[usize::from(element)], "a power repeats early");
-            seen[usize::from(element)] = true;
-            assert_eq!(mul(element, inv(element)), 1);
+        for a in 0..=255 {
+            an_inverse_undoes(a);
+            for b in 0..=255 {
+                powers_repeat_after_255_and_not_before(a, b);
+            }
         }
-        assert_eq!(exp(255), 1);
+    }
+}
+
+#[cfg(kani)]
+mod proofs {
+    use super::properties::*;
+    use kani::any;
+
+    #[kani::proof]
+    #[kani::unwind(9)]
+    fn products() {
+        a_product_is_the_one_on_paper(any(), any());
+    }
+
+    #[kani::proof]
+    fn sums() {
+        a_product_of_a_sum_is_the_sum_of_products(any(), any(), any());
+    }
+
+    #[kani::proof]
+    fn inverses() {
+        an_inverse_undoes(any());
+    }
+
+    #[kani::proof]
+    fn powers() {
+        powers_repeat_after_255_and_not_before(any(), any());
     }
 }

@@ -4,7 +4,8 @@
 //! failed member, and then asks three things. Does the volume read back, whoever has failed? Is every parity block
 //! of a living member what the definition says? Did the plan read no more than the better method needs?
 
-use super::gf::tests::slow_mul;
+use super::gf::properties::slow_mul;
+use super::properties::{a_block_leads_to_its_places, a_place_leads_to_its_block};
 use super::*;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -458,25 +459,12 @@ fn every_small_array(check: impl Fn(&Array)) {
 #[test]
 fn every_block_of_every_small_array_has_its_places_and_every_place_one_role() {
     every_small_array(|array| {
-        let mut used = vec![vec![false; array.member_blocks() as usize]; usize::from(array.disks())];
         for block in (0..array.capacity_blocks()).map(Block) {
-            let strip = array.strip_of(block);
-            let within = block.0 - array.strip_extent(strip).start.0;
-            let places: Vec<(Disk, Block)> =
-                array.copies(strip).map(|(disk, start)| (disk, start.plus(within))).collect();
-            assert_eq!(places.len(), usize::from(array.copies_per_block()), "{array:?} {block:?}");
-            assert!(places.contains(&array.locate(block)));
-            for (disk, at) in places {
-                let role = array.logical(disk, at);
-                let back = matches!(role, Role::Data(it) | Role::Mirror { block: it, .. } if it == block);
-                assert!(back, "{array:?}: {block:?} lies on {disk:?} at {at:?}, which is {role:?}");
-                assert!(!core::mem::replace(&mut used[usize::from(disk.0)][at.0 as usize], true));
-            }
+            a_block_leads_to_its_places(array, block);
         }
         for disk in (0..array.disks()).map(Disk) {
             for at in (0..array.member_blocks()).map(Block) {
-                let holds_data = matches!(array.logical(disk, at), Role::Data(_) | Role::Mirror { .. });
-                assert_eq!(holds_data, used[usize::from(disk.0)][at.0 as usize], "{array:?} {disk:?} {at:?}");
+                a_place_leads_to_its_block(array, disk, at);
             }
         }
     });

@@ -42,7 +42,7 @@ impl Parts {
         }
     }
 
-    /// Blocks are no more what they were.
+    /// Blocks are no longer what they were.
     pub(super) fn gone(&mut self, now: Nanos, extent: Extent) {
         self.memory.gone(extent.intersect(Extent::new(0, self.blocks())));
         self.retry_starved(now);

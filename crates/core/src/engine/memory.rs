@@ -26,8 +26,10 @@ pub(super) use leave::{Room, Search};
 pub(super) struct Memory {
     cache: Cache,
     scheme: Scheme,
-    /// The policy wants to know what becomes of prefetched blocks.
+    /// The policy wants to know which prefetched blocks have left unread.
     hears_left: bool,
+    /// And which were used.
+    hears_used: bool,
     /// What the scheme sees of the layer beside the memory.
     array: Array,
     cost: CostModel,
@@ -78,6 +80,7 @@ impl Memory {
         Self {
             cache,
             hears_left: scheme.hears_left(),
+            hears_used: scheme.hears_used(),
             scheme,
             array,
             cost,
@@ -172,7 +175,7 @@ impl Memory {
         if let (Fate::Wasted, Some(left)) = (fate, &mut self.left_unread) {
             left.push(extent);
         }
-        if self.hears_left {
+        if self.hears_left && (fate == Fate::Wasted || self.hears_used) {
             let wished = self.plan.wishes.len();
             self.tell(&Event::Left(extent, fate));
             self.plan.wishes.truncate(wished);
@@ -218,7 +221,7 @@ impl Memory {
         let Here { line, place, outcome, .. } = here;
         if outcome == Outcome::PrefetchHit && self.cache.first_read(line, place) {
             self.stats.used += 1;
-            if self.hears_left {
+            if self.hears_used {
                 self.recount(line, (1, -1));
                 self.tell_left(Extent { start: block, blocks: 1 }, Fate::Used);
                 let keep = self.scheme.retention();
@@ -249,6 +252,19 @@ impl Memory {
             }));
         }
         outcomes.iter().filter(|outcome| outcome.is_miss()).count() as u64
+    }
+
+    /// Shows the state of each block of an extent, line by line.
+    pub(super) fn states(&self, extent: Extent, mut show: impl FnMut(State)) {
+        let mut at = extent.start.0;
+        while at < extent.end() {
+            let range = self.cache.chunk(at, extent.end()).1;
+            at = range.end();
+            match self.cache.find(range.start) {
+                Some(line) => self.cache.cells_of(line, range).for_each(|cell| show(cell.state)),
+                None => (0..range.blocks).for_each(|_| show(State::Empty)),
+            }
+        }
     }
 
     /// A block that is no miss is asked for.
@@ -289,8 +305,7 @@ impl Memory {
     }
 
     /// A prefetched block turns out to be gone unread, though its cell still says that it is here.
-    pub(super) fn disprove(&mut self, block: Block) {
-        let Some(line) = self.cache.find(block) else { return };
+    pub(super) fn disprove(&mut self, line: LineId, block: Block) {
         let cell = *self.cache.cell(line, block);
         if cell.state == State::Prefetched && cell.unproven {
             self.change(line, block, |cell| cell.unproven = false);

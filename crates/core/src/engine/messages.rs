@@ -83,7 +83,7 @@ pub enum Input<'a> {
         /// Some member could not.
         failed: bool,
     },
-    /// These blocks are no more what they were: truncated, discarded. What is clean leaves, and a prefetch in flight brings
+    /// These blocks are no longer what they were: truncated, discarded. What is clean leaves, and a prefetch in flight brings
     /// nothing; what is dirty, or on its way to a reader, stays.
     Gone {
         /// Which.

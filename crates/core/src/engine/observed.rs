@@ -7,7 +7,7 @@
 use super::messages::Seen;
 use super::parts::Parts;
 use crate::access::{Access, Op};
-use crate::cache::State;
+use crate::cache::{LineId, State};
 use crate::policy::{Event, Lookup, Outcome};
 use crate::units::{Block, Extent, Nanos};
 
@@ -17,15 +17,12 @@ impl Parts {
         let mut outcomes = core::mem::take(&mut self.outcomes);
         outcomes.clear();
         if access.op == Op::Read {
-            outcomes.extend(access.extent.iter().map(|block| believed(self.cache().state(block), seen)));
+            self.memory.states(access.extent, |state| outcomes.push(believed(state, seen)));
         }
         self.tell(now, &Event::Access(&access, Lookup { outcomes: &outcomes }));
         self.count(&access, &outcomes);
-        for (block, &outcome) in access.extent.iter().zip(&outcomes) {
-            if outcome.is_miss() {
-                self.memory.disprove(block);
-            }
-            self.believe(now, block, outcome);
+        if access.op == Op::Read {
+            self.believe_all(now, access.extent, &outcomes);
         }
         self.outcomes = outcomes;
         if seen == Seen::DeviceRead && access.op == Op::Read {
@@ -49,26 +46,43 @@ impl Parts {
         }
     }
 
-    /// The block is in the kernel's cache now: so it is in the shadow, if the shadow has room.
-    fn believe(&mut self, now: Nanos, block: Block, outcome: Outcome) {
-        let line = self.cache().find(block);
-        match (line, self.cache().state(block)) {
-            (Some(line), State::Prefetched) => self.memory.prove(line, block, State::Cached),
-            (Some(line), State::FetchPrefetch) => {
+    /// The blocks of an access are in the kernel's cache now. Each line is looked up once, and again where memory was taken, which
+    /// moves lines.
+    fn believe_all(&mut self, now: Nanos, extent: Extent, outcomes: &[Outcome]) {
+        let mut at = extent.start.0;
+        while at < extent.end() {
+            let range = self.cache().chunk(at, extent.end()).1;
+            let mut line = self.cache().find(range.start);
+            for block in range.iter() {
+                let outcome = outcomes[(block.0 - extent.start.0) as usize];
+                match line.filter(|&line| self.cache().cell(line, block).state != State::Empty) {
+                    Some(line) => self.believe(line, block, outcome),
+                    None => {
+                        if self.memory.available() > 0 || self.make_room(now, 1) {
+                            self.memory.take_in(block);
+                        }
+                        line = self.cache().find(block);
+                    }
+                }
+            }
+            at = range.end();
+        }
+    }
+
+    /// A block that the shadow has, or waits for, was asked for.
+    fn believe(&mut self, line: LineId, block: Block, outcome: Outcome) {
+        if outcome.is_miss() {
+            self.memory.disprove(line, block);
+        }
+        match self.cache().cell(line, block).state {
+            State::Prefetched => self.memory.prove(line, block, State::Cached),
+            State::FetchPrefetch => {
                 self.memory.stats.ahead_in_flight -= 1;
                 self.memory.prove(line, block, State::FetchDemand);
             }
-            (None, _) | (_, State::Empty) => {
-                if self.memory.available() > 0 || self.make_room(now, 1) {
-                    self.memory.take_in(block);
-                }
-                return;
-            }
-            (_, State::Cached | State::FetchDemand) => {}
+            State::Cached | State::FetchDemand | State::Empty => {}
         }
-        if let Some(line) = line {
-            self.memory.touch(line, outcome);
-        }
+        self.memory.touch(line, outcome);
     }
 }
 

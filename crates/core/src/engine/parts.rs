@@ -36,7 +36,7 @@ pub struct Parts {
     pub(super) destager: Destager,
     pub(super) syncs: Syncs,
     pub(super) outputs: VecDeque<Output>,
-    /// As what the blocks of the access under way were found.
+    /// What the blocks of the access under way were found to be.
     pub(super) outcomes: Vec<Outcome>,
     /// Members that are out.
     pub(super) failed: DiskSet,

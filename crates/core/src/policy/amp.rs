@@ -223,6 +223,9 @@ impl Amp {
 }
 
 impl Policy for Amp {
+    fn hears_left(&mut self) -> bool {
+        false
+    }
     fn own_retention(&mut self) -> Option<&mut dyn Retention> {
         Some(self)
     }

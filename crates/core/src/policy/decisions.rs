@@ -4,7 +4,7 @@
 //! [`Switch`] and tells it of its decisions; what differs from the decision before is a turn, and is kept until the host
 //! takes it ([`super::Policy::decisions`]). A scheme that decides as a whole asks [`Switch::set`], which compares; one that
 //! decides for each file, stream or reader knows by its own records when one turns, and tells [`Switch::turn`] which.
-//! Nothing here decides anything, and who never asks pays for one comparison.
+//! Nothing here decides anything, and a run in which nobody asks pays for one comparison.
 
 mod told;
 

@@ -123,6 +123,9 @@ impl Call {
 }
 
 impl Policy for Linux24 {
+    fn hears_left(&mut self) -> bool {
+        false
+    }
     fn on_access(&mut self, access: &Access, lookup: &Lookup<'_>, world: &World<'_>, plan: &mut Plan) {
         if access.op == Op::Write {
             return;

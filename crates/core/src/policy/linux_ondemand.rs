@@ -266,6 +266,9 @@ impl Policy for LinuxOndemand {
         self.windows += request.windows;
         file.next = access.extent.end();
     }
+    fn hears_used(&mut self) -> bool {
+        false
+    }
     fn on_left(&mut self, extent: Extent, fate: Fate) {
         if fate == Fate::Wasted {
             self.markers.drop_in(extent);

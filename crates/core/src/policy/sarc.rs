@@ -259,6 +259,9 @@ impl Sarc {
 }
 
 impl Policy for Sarc {
+    fn hears_left(&mut self) -> bool {
+        false
+    }
     fn own_retention(&mut self) -> Option<&mut dyn Retention> {
         Some(self)
     }

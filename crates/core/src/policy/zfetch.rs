@@ -267,15 +267,46 @@ impl File {
     }
 }
 
+/// Which files the last advances of streams were in.
+#[derive(Debug, Default)]
+struct Advances {
+    /// The newest last.
+    lately: VecDeque<u64>,
+    /// How many of them each file has.
+    of_file: NumberMap<u32>,
+}
+
+impl Advances {
+    /// A stream of this file advances.
+    fn note(&mut self, number: u64) {
+        let oldest = if self.lately.len() == ADVANCES_MAX { self.lately.pop_front() } else { None };
+        self.lately.push_back(number);
+        if oldest == Some(number) {
+            return; // one less and one more
+        }
+        if let Some(oldest) = oldest
+            && let Some(count) = self.of_file.get_mut(&oldest)
+        {
+            *count -= 1;
+            if *count == 0 {
+                self.of_file.remove(&oldest);
+            }
+        }
+        *self.of_file.entry(number).or_default() += 1;
+    }
+    /// Files at work.
+    fn files(&self) -> usize {
+        self.of_file.len()
+    }
+}
+
 /// Streams of files.
 #[derive(Debug)]
 pub struct Zfetch {
     config: ZfetchConfig,
     files: NumberMap<File>,
     order: VecDeque<u64>,
-    /// Files of the last advances, the newest last, and how many of these each has.
-    lately: VecDeque<u64>,
-    at_work: NumberMap<u32>,
+    advances: Advances,
     issued: u64,
     jumps: u64,
     refused: u64,
@@ -294,8 +325,7 @@ impl Zfetch {
             config,
             files: NumberMap::default(),
             order: VecDeque::new(),
-            lately: VecDeque::new(),
-            at_work: NumberMap::default(),
+            advances: Advances::default(),
             issued: 0,
             jumps: 0,
             refused: 0,
@@ -315,23 +345,6 @@ impl Zfetch {
         self.files.entry(number).or_default()
     }
 
-    /// A stream of this file advances: how many blocks of the cache may lie ahead of each of the streams at work?
-    fn share(&mut self, number: u64, cache_blocks: u64) -> u64 {
-        if self.lately.len() == ADVANCES_MAX
-            && let Some(oldest) = self.lately.pop_front()
-            && let Some(count) = self.at_work.get_mut(&oldest)
-        {
-            *count -= 1;
-            if *count == 0 {
-                self.at_work.remove(&oldest);
-            }
-        }
-        self.lately.push_back(number);
-        *self.at_work.entry(number).or_default() += 1;
-        let streams = self.at_work.len().max(self.file(number).streams.len()) as u64;
-        cache_blocks / AHEAD_ONE_IN / streams.max(1)
-    }
-
     /// A stream has advanced by `by` blocks: how far ahead of it should be read, and what of that is due?
     fn extend(
         &mut self,
@@ -345,8 +358,11 @@ impl Zfetch {
         let config = self.config;
         let (cache_blocks, flying) = (world.cache.slots.capacity(), world.ahead_in_flight);
         let busy = flying >= cache_blocks / ACTIVE_ONE_IN;
-        let most = config.max_distance.min(self.share(number, cache_blocks)).max(by);
+        self.advances.note(number);
+        let files = self.advances.files();
         let streams = &mut self.file(number).streams;
+        let share = cache_blocks / AHEAD_ONE_IN / files.max(streams.len()).max(1) as u64;
+        let most = config.max_distance.min(share).max(by);
         let stream = &mut streams[at];
         stream.missed |= missed;
         if stream.expected + 1 >= file_end {
@@ -376,6 +392,9 @@ impl Zfetch {
 }
 
 impl Policy for Zfetch {
+    fn hears_left(&mut self) -> bool {
+        false
+    }
     fn on_access(&mut self, access: &Access, lookup: &Lookup<'_>, world: &World<'_>, plan: &mut Plan) {
         let within = access.within.intersect(Extent::new(0, world.blocks));
         if access.op == Op::Write || within.blocks < FILE_BLOCKS_MIN {

@@ -2,7 +2,7 @@
 //!
 //! The end of the records is where power went while one was written, or where those begin that no sync had covered. It must
 //! not be where the medium lost what a sync had covered: if a later record says that the missing one was safe, the
-//! journal is damaged, and who asks is told so instead of being given less than was promised.
+//! journal is damaged, and whoever asks is told so instead of being given less than was promised.
 
 use super::format::{BLOCK, Blocks, Header, PRINTS, Page, SUPERS, Super, sum};
 use crate::planted::{self, Bug};

@@ -348,23 +348,82 @@ pub fn request_bytes(request: &Request) -> [u8; REQUEST_BYTES] {
     out
 }
 
-#[cfg(test)]
-mod tests {
+/// What must hold of requests, for any numbers in them: the tests below go through all boundaries, and a verifier proves it.
+#[cfg(any(test, kani))]
+mod properties {
     use super::*;
 
-    const LIMITS: Limits =
+    pub(super) const LIMITS: Limits =
         Limits { size: 1 << 30, read_only: false, no_flush: false, offered: export::ZEROES, told: true };
 
-    fn request(command: Command, offset: u64, length: u32) -> Request {
+    /// Commands with an extent.
+    pub(super) const COMMANDS: [Command; 6] = [
+        Command::Read,
+        Command::Write,
+        Command::Cache,
+        Command::Trim,
+        Command::WriteZeroes,
+        Command::BlockStatus,
+    ];
+
+    pub(super) fn request(command: Command, offset: u64, length: u32) -> Request {
         Request { flags: 0, command, cookie: 7, offset, length }
     }
+
+    /// A request is taken if its bytes lie in an export of `size` bytes, are some, and are no more than was told, by arithmetic that cannot
+    /// wrap; and the blocks that it touches are those that its first and its last byte lie in.
+    pub(super) fn what_is_taken_lies_within(size: u64, command: Command, offset: u64, length: u32) {
+        let end = u128::from(offset) + u128::from(length);
+        let is_data = matches!(command, Command::Read | Command::Write);
+        let right = length > 0 && end <= u128::from(size) && (!is_data || length <= ADVERTISED_BYTES_MAX);
+        let request = request(command, offset, length);
+        assert_eq!(request.check(&Limits { size, ..LIMITS }).is_ok(), right, "{request:?} of {size}");
+        if right {
+            let blocks = request.range().blocks();
+            let (first, last) = (u128::from(offset) / 4096, (end - 1) / 4096);
+            assert_eq!((u128::from(blocks.start.0), u128::from(blocks.end())), (first, last + 1));
+        }
+    }
+
+    /// The bytes of a request say what it says.
+    pub(super) fn what_is_sent_is_understood(request: Request) {
+        assert_eq!(parse_request(&request_bytes(&request)), Parsed::Request(request));
+    }
+}
+
+#[cfg(kani)]
+mod proofs {
+    use super::properties::*;
+    use super::*;
+    use kani::any;
+
+    fn any_command() -> Command {
+        COMMANDS[usize::from(any::<u8>()) % COMMANDS.len()]
+    }
+
+    #[kani::proof]
+    fn extents() {
+        what_is_taken_lies_within(any(), any_command(), any(), any());
+    }
+
+    #[kani::proof]
+    fn heads() {
+        let (flags, cookie, offset, length) = (any(), any(), any(), any());
+        what_is_sent_is_understood(Request { flags, command: any_command(), cookie, offset, length });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::properties::*;
+    use super::*;
 
     #[test]
     fn a_request_survives_its_own_bytes_and_is_short_at_every_cut() {
         let sent =
             Request { flags: 1, command: Command::Write, cookie: u64::MAX, offset: 1 << 40, length: 9 };
+        what_is_sent_is_understood(sent);
         let bytes = request_bytes(&sent);
-        assert_eq!(parse_request(&bytes), Parsed::Request(sent));
         for cut in 0..REQUEST_BYTES {
             assert_eq!(parse_request(&bytes[..cut]), Parsed::Short);
         }
@@ -428,22 +487,10 @@ mod tests {
             let offsets = near(&[0, 4096, size / 2 / 4096 * 4096, size, u64::MAX - 3]);
             (size, offsets, near(&[0, 4096, u64::from(ADVERTISED_BYTES_MAX), u64::from(u32::MAX) - 3]))
         });
-        let commands = [Command::Read, Command::Write, Command::Cache, Command::Trim, Command::WriteZeroes];
         for (size, offsets, lengths) in small.chain(large) {
-            let limits = Limits { size, ..LIMITS };
             for (&offset, &length) in offsets.iter().flat_map(|at| lengths.iter().map(move |len| (at, len))) {
-                let end = u128::from(offset) + u128::from(length);
-                let inside = length > 0 && end <= u128::from(size);
-                for command in commands {
-                    let is_data = matches!(command, Command::Read | Command::Write);
-                    let fits = !is_data || length <= u64::from(ADVERTISED_BYTES_MAX);
-                    let request = request(command, offset, length as u32);
-                    assert_eq!(request.check(&limits).is_ok(), inside && fits, "{request:?} of {size}");
-                }
-                if inside {
-                    let blocks = request(Command::Read, offset, length as u32).range().blocks();
-                    let (first, last) = (u128::from(offset) / 4096, (end - 1) / 4096);
-                    assert_eq!((u128::from(blocks.start.0), u128::from(blocks.end())), (first, last + 1));
+                for command in COMMANDS {
+                    what_is_taken_lies_within(size, command, offset, length as u32);
                 }
             }
         }

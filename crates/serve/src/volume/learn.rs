@@ -166,7 +166,7 @@ impl Volume {
                 return Err(io::Error::other(why));
             }
         } else {
-            // Who may not write there is told now, and not when all is over.
+            // A server that may not write there says so now, and not when all is over.
             write(path, &learn.recording(self.source.size, false, (0, 0)))?;
             std::fs::remove_file(path)?;
         }

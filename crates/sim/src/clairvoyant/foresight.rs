@@ -213,9 +213,9 @@ impl Rig<'_> {
     }
 
     fn usual(&self, place: Place) -> Manner {
-        let lanes = if place == Place::Host { 1 } else { usize::from(self.hardware.array.disks()) };
+        let disks = if place == Place::Host { 1 } else { usize::from(self.hardware.array.disks()) };
         let depth = self.depths(place).last().expect("there are two");
-        Manner { batch_one_in: 8, eager: false, gap: gap_blocks(&self.hardware), lanes, depth }
+        Manner { batch_one_in: 8, eager: false, gap: gap_blocks(&self.hardware), disks, depth }
     }
 }
 

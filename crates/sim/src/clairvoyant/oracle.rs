@@ -43,7 +43,7 @@ pub(super) struct Manner {
     /// Gaps of so many blocks are read over.
     pub(super) gap: u64,
     /// Disks of the layer.
-    pub(super) lanes: usize,
+    pub(super) disks: usize,
     /// Prefetches that are with a disk.
     pub(super) depth: u32,
 }
@@ -71,7 +71,7 @@ impl Oracle {
             future,
             kept: Kept::default(),
             batches: Batches::new(array, size, manner.gap, window),
-            sweep: Sweep::new(manner.lanes, manner.eager, manner.depth),
+            sweep: Sweep::new(manner.disks, manner.eager, manner.depth),
             seen: 0,
             window: cache_blocks,
             expired: 0,

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 /// One disk's commands that have not left.
 #[derive(Default)]
-struct Lane {
+struct Backlog {
     demand: VecDeque<u32>,
     urgent: VecDeque<u32>,
     ahead: BTreeMap<(u64, u32), ()>,
@@ -23,7 +23,7 @@ struct Lane {
 
 /// Prefetches by place, everything else as usual.
 pub(super) struct Sweep {
-    lanes: Vec<Lane>,
+    backlogs: Vec<Backlog>,
     /// Where a waiting prefetch begins.
     starts: NumberMap<u64>,
     eager: bool,
@@ -33,13 +33,13 @@ pub(super) struct Sweep {
 impl Sweep {
     /// For `disks` disks; so many prefetches at most are with a disk.
     pub(super) fn new(disks: usize, eager: bool, depth: u32) -> Self {
-        let mut lanes = Vec::new();
-        lanes.resize_with(disks, Lane::default);
-        Self { lanes, starts: NumberMap::default(), eager, depth }
+        let mut backlogs = Vec::new();
+        backlogs.resize_with(disks, Backlog::default);
+        Self { backlogs, starts: NumberMap::default(), eager, depth }
     }
 }
 
-impl Lane {
+impl Backlog {
     fn pick(&mut self, depth: u32, starts: &mut NumberMap<u64>) -> Option<u32> {
         if self.outstanding >= depth.max(DEPTH_MAX) {
             return None;
@@ -65,33 +65,33 @@ impl Lane {
 
 impl Dispatch for Sweep {
     fn enqueue(&mut self, _now: Nanos, queued: Queued) {
-        let lane = &mut self.lanes[usize::from(queued.disk.0)];
+        let backlog = &mut self.backlogs[usize::from(queued.disk.0)];
         let command = queued.command;
         match queued.class {
-            Class::Demand => lane.demand.push_back(command),
-            Class::Urgent => lane.urgent.push_back(command),
-            Class::Background => lane.background.push_back(command),
+            Class::Demand => backlog.demand.push_back(command),
+            Class::Urgent => backlog.urgent.push_back(command),
+            Class::Background => backlog.background.push_back(command),
             Class::Prefetch => {
-                lane.ahead.insert((queued.volume.start.0, command), ());
+                backlog.ahead.insert((queued.volume.start.0, command), ());
                 self.starts.insert(u64::from(command), queued.volume.start.0);
             }
         }
     }
     fn promote(&mut self, command: u32, disk: Disk) {
-        let lane = &mut self.lanes[usize::from(disk.0)];
+        let backlog = &mut self.backlogs[usize::from(disk.0)];
         if !self.eager {
             return;
         }
         if let Some(start) = self.starts.remove(&u64::from(command)) {
-            lane.ahead.remove(&(start, command));
-            lane.demand.push_back(command);
+            backlog.ahead.remove(&(start, command));
+            backlog.demand.push_back(command);
         }
     }
     fn pick(&mut self, _now: Nanos) -> Option<u32> {
-        self.lanes.iter_mut().find_map(|lane| lane.pick(self.depth, &mut self.starts))
+        self.backlogs.iter_mut().find_map(|backlog| backlog.pick(self.depth, &mut self.starts))
     }
     fn complete(&mut self, _now: Nanos, disk: Disk, _command: u32) {
-        self.lanes[usize::from(disk.0)].outstanding -= 1;
+        self.backlogs[usize::from(disk.0)].outstanding -= 1;
     }
 }
 

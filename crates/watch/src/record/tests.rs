@@ -110,9 +110,9 @@ fn a_request_took_until_its_last_sector_was_answered_whoever_ran_then() {
 fn requests_are_in_a_file_while_they_come_and_the_file_is_whole_at_the_end() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("t.parquet.partial.csv");
-    let at = KeepAt { path: path.clone(), about: BTreeMap::from([("device".into(), "loop0".into())]) };
+    let at = RescueAt { path: path.clone(), about: BTreeMap::from([("device".into(), "loop0".into())]) };
     let mut collector = collector(Some(loop0()), 10);
-    collector.keeper = Keeper::begin(Some(&at)).expect("room on disk");
+    collector.rescue = Rescue::begin(Some(&at)).expect("room on disk");
     for record in [event(7, 1, 0, 8, b"R", b"dd"), answer(500, 0, 8, b"R"), event(7, 600, 8, 8, b"R", b"dd")]
     {
         collector.take(&record).expect("well formed");
@@ -126,8 +126,8 @@ fn requests_are_in_a_file_while_they_come_and_the_file_is_whole_at_the_end() {
     assert!(now.about.contains_key("device") && now.about.contains_key(forerun_trace::journal::CUT_SHORT));
     assert_eq!(collector.finish(), None);
     assert!(!read().about.contains_key(forerun_trace::journal::CUT_SHORT));
-    let nowhere = KeepAt { path: folder.path().join("none/t.csv"), ..at };
-    assert!(matches!(Keeper::begin(Some(&nowhere)), Err(RecordError::Keep { .. })));
+    let nowhere = RescueAt { path: folder.path().join("none/t.csv"), ..at };
+    assert!(matches!(Rescue::begin(Some(&nowhere)), Err(RecordError::Rescue { .. })));
 }
 
 #[test]

@@ -37,7 +37,7 @@ pub(crate) struct WatchFigures {
     /// The part of budgets that pressure of memory leaves, 0 to 1.
     pub(crate) budget_share: f64,
     pub(crate) budgets: Vec<BudgetFigures>,
-    /// Who missed most stands first.
+    /// The program that missed most stands first.
     pub(crate) programs: Vec<ProgramFigures>,
     /// Readers that are helped now.
     pub(crate) streams: Vec<StreamFigures>,
@@ -158,14 +158,14 @@ impl From<&Sums> for SumsFigures {
 
 /// The figures while they are put together.
 #[derive(Debug)]
-pub(crate) struct Board {
+pub(crate) struct Tally {
     figures: WatchFigures,
     begun: Instant,
     /// By name: windows that were kept, and time that was spared.
     earned: BTreeMap<String, (u64, u64)>,
 }
 
-impl Board {
+impl Tally {
     pub(crate) fn new(observe: bool) -> Self {
         let figures = WatchFigures {
             host: HOST.into(),
@@ -221,7 +221,7 @@ impl Board {
         figures
             .programs
             .sort_by(|a, b| b.missed_pages.cmp(&a.missed_pages).then_with(|| a.name.cmp(&b.name)));
-        // Who has ended without a word is helped no more.
+        // A program that has ended without a word is helped no more.
         figures.streams.retain(|stream| Path::new(&format!("/proc/{}", stream.pid)).exists());
     }
 

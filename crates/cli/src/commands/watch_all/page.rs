@@ -1,6 +1,6 @@
 //! The page of `watch --http`: what lies at which path, and the figures for Prometheus.
 
-use super::figures::{Board, BudgetFigures, ProgramFigures, WatchFigures};
+use super::figures::{BudgetFigures, ProgramFigures, Tally, WatchFigures};
 use crate::error::CliError;
 use forerun_page::metrics::{Line, Page as Text, alone, label, seconds};
 use forerun_page::place::{Listener, Place};
@@ -27,7 +27,7 @@ pub(super) struct Page {
 }
 
 #[derive(Debug)]
-struct Shown(Mutex<Board>);
+struct Shown(Mutex<Tally>);
 
 impl Page {
     /// Listens, and answers from now on.
@@ -36,7 +36,7 @@ impl Page {
             CliError::failure("--http", format!("cannot listen at {place}: {why}; choose another place"))
         };
         let listener = Arc::new(Listener::bind(place).map_err(failed)?);
-        let shown = Arc::new(Shown(Mutex::new(Board::new(observe))));
+        let shown = Arc::new(Shown(Mutex::new(Tally::new(observe))));
         forerun_page::start(Arc::clone(&listener), Arc::clone(&shown) as _).map_err(failed)?;
         let socket = if let Place::Socket(path) = place { Some(path.clone()) } else { None };
         Ok(Self { shown, listener, socket })
@@ -48,7 +48,7 @@ impl Page {
 
     /// Takes what the daemon tells.
     pub(super) fn hear(&self, told: &Told) {
-        self.shown.board().hear(told);
+        self.shown.tally().hear(told);
     }
 }
 
@@ -61,7 +61,7 @@ impl Drop for Page {
 }
 
 impl Shown {
-    fn board(&self) -> MutexGuard<'_, Board> {
+    fn tally(&self) -> MutexGuard<'_, Tally> {
         // Whoever panicked has left a decision out at worst.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -72,7 +72,7 @@ impl Site for Shown {
         if let Some((_, kind, text)) = FILES.iter().find(|(path, ..)| *path == request.path()) {
             return Some(Content::new(kind, *text));
         }
-        let figures = || self.board().figures();
+        let figures = || self.tally().figures();
         match request.path() {
             "/stats.json" => Some(Content::json(serde_json::to_string(&figures()).unwrap_or_default())),
             "/metrics" => Some(Content::metrics(metrics(&figures()))),
@@ -282,13 +282,13 @@ mod tests {
 
     #[test]
     fn what_is_remembered_is_bounded() {
-        let mut board = Board::new(false);
+        let mut tally = Tally::new(false);
         for pid in 0..1_000_u32 {
             let said = |why| Told::Said(Said { pid, program: format!("p{pid}"), file: "/f".into(), why });
-            board.hear(&said(Why::Grow { from: 32, to: 129, rate: 1 }));
-            board.hear(&said(Why::Grown { from: 32, to: 129, percent: 200 }));
+            tally.hear(&said(Why::Grow { from: 32, to: 129, rate: 1 }));
+            tally.hear(&said(Why::Grown { from: 32, to: 129, percent: 200 }));
         }
-        let figures = board.figures();
+        let figures = tally.figures();
         assert_eq!((figures.streams.len(), figures.decisions.len()), (64, 100));
         assert_eq!(figures.sums, SumsFigures::default());
     }

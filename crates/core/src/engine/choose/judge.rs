@@ -227,7 +227,7 @@ impl Judge {
         }
     }
 
-    /// By how much what a shadow says is corrected: by its own ratio, and as long as little is known of that, by the harmonic mean
+    /// How much what a shadow says is corrected: by its own ratio, and as long as little is known of that, by the harmonic mean
     /// of those that are known. That of the present scheme alone may be its own fault.
     fn ratio(&self, candidate: usize) -> i128 {
         let known = self.ratios.iter().filter_map(Ratio::value);
@@ -288,7 +288,7 @@ impl Judge {
         if let Some(trial) = self.trials.under_way() {
             return self.trial_verdict(trial.before, trial.lost, kept);
         }
-        // Who loses before he gains is left alone: what he may lose is his own to bound, and half of it is all loss.
+        // A scheme that loses before it gains is left alone: what it may lose is its own to bound, and half of it is all loss.
         if kept < LEAST || self.spans < self.changed + self.pause || invests {
             return None;
         }

@@ -19,7 +19,7 @@ impl Memory {
         let mut order = self.leaving_order();
         self.thin_for(line_blocks, &mut order);
         self.cache.lay_out(line_blocks);
-        self.hears_left = scheme.hears_left();
+        (self.hears_left, self.hears_used) = (scheme.hears_left(), scheme.hears_used());
         self.scheme = scheme;
         self.plan.clear();
         self.wakes.clear();

@@ -87,7 +87,7 @@ pub(super) struct Context {
     pub(super) awake: bool,
     /// Blocks that it may still have prefetched in this poll.
     pub(super) grant: u64,
-    /// As what it was prefetched for at the last poll, as it has been noted.
+    /// The pattern for which it was prefetched at the last poll, as noted.
     pub(super) fed: Option<Pattern>,
     /// Polls in a row in which it was granted nothing.
     pub(super) hungry: u64,

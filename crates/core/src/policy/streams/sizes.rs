@@ -111,7 +111,7 @@ pub enum Missing {
 pub const BUSY_SHARE: u64 = 92;
 /// Waits within which streams that begin together are brought into step.
 const RUSH_WAITS: u128 = 3;
-/// Of what streams that were let in cost, so much is borne.
+/// Streams that were let in may take so much of the time of a disk, percent.
 const BORNE_SHARE: u64 = 97;
 /// A stream of which no rate is known is given at least so many requests of R in a turn: 512 KiB, so that a paced reader
 /// that has waited for a round catches up and shows its pace.

@@ -43,7 +43,7 @@ pub(super) struct Staging {
     pub(super) unread: u64,
     /// Blocks that running turns may still issue.
     pub(super) reserved: u64,
-    /// Of what they have issued in this event, blocks that have no memory yet.
+    /// Blocks that they have issued in this event and that have no memory yet.
     pub(super) wished: u64,
     /// Most of all together.
     pub(super) peak: u64,

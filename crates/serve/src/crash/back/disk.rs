@@ -95,7 +95,7 @@ impl Disk {
         self.held.len()
     }
 
-    /// Some sectors of a write are there for who reads, and may go with power.
+    /// Some sectors of a write can be read, and may go with power.
     fn apply(&mut self, offset: usize, bytes: &[u8], keeps: impl Fn(&mut Draw) -> bool) {
         let mut sectors = Vec::new();
         for (at, sector) in (offset..).step_by(SECTOR).zip(bytes.chunks(SECTOR)) {
@@ -222,7 +222,7 @@ impl Disk {
         lost.flat_map(sectors).filter(|(_, sector)| sector.is_some()).map(|(at, _)| at).collect()
     }
 
-    /// What lies there for who reads.
+    /// What a read finds there.
     pub(super) fn view(&self) -> &[u8] {
         &self.view
     }

@@ -17,7 +17,7 @@ const SEND_EVERY: Duration = Duration::from_millis(500);
 
 /// Where the lines go.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct KeepAt {
+pub struct RescueAt {
     /// The file; what was there is replaced.
     pub path: PathBuf,
     /// What is said of the machine at its beginning.
@@ -26,20 +26,20 @@ pub struct KeepAt {
 
 /// The lines that are being written; nothing happens where none were asked for.
 #[derive(Debug, Default)]
-pub(crate) struct Keeper {
+pub(crate) struct Rescue {
     journal: Option<Journal>,
     sent: Option<Instant>,
 }
 
-impl Keeper {
+impl Rescue {
     /// Begins the file.
     ///
     /// # Errors
-    /// [`RecordError::Keep`] if it cannot be written.
-    pub(crate) fn begin(at: Option<&KeepAt>) -> Result<Self, RecordError> {
-        let begun = |at: &KeepAt| {
+    /// [`RecordError::Rescue`] if it cannot be written.
+    pub(crate) fn begin(at: Option<&RescueAt>) -> Result<Self, RecordError> {
+        let begun = |at: &RescueAt| {
             Journal::create(&at.path, &at.about)
-                .map_err(|source| RecordError::Keep { path: at.path.clone(), source })
+                .map_err(|source| RecordError::Rescue { path: at.path.clone(), source })
         };
         Ok(Self { journal: at.map(begun).transpose()?, sent: None })
     }
