@@ -5,6 +5,11 @@
 //! operation takes a time drawn from a log-normal distribution, seeded, whatever else is going on: the store is far
 //! wider than one volume (algorithms.md 9.6). Of an object store, where one request is a connection of its own, an operation also
 //! takes the time of its bytes at the rate of one.
+//!
+//! The disk of a virtual machine often has one thread that serves it, in rounds: what is in flight together is taken, moved and
+//! answered together. There an operation has no tokens to wait for, and takes besides its latency its own time at the full rates
+//! and that of all that are in flight when it comes. With N in flight that is latency + N · time: small reads become slow
+//! beside large ones, and the rates are reached only by many.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -30,7 +35,10 @@ pub struct CloudSpec {
     /// Bytes a second of one operation, in MiB, where a single one does not get the whole rate; 0: it does.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub stream_mib_per_s: u64,
-    /// What may be used at once after a pause, as time at the full rates.
+    /// One thread serves all in flight, in rounds: each takes the time of all of them at the full rates.
+    #[serde(default, skip_serializing_if = "is_not")]
+    pub in_rounds: bool,
+    /// What may be used at once after a pause, as time at the full rates; of no meaning in rounds.
     pub burst_ms: u64,
     /// Bytes that one operation may move for one token.
     pub operation_bytes: u64,
@@ -45,6 +53,11 @@ pub struct CloudSpec {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
 const fn is_zero(number: &u64) -> bool {
     *number == 0
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
+const fn is_not(said: &bool) -> bool {
+    !*said
 }
 
 /// Times at which a bucket that leaks at a steady rate would be empty: tokens as one number.
@@ -72,12 +85,25 @@ pub struct Cloud {
     operations: Bucket,
     bytes: Bucket,
     waiting: VecDeque<Command>,
-    running: BinaryHeap<Reverse<(u64, u64, u64, u64)>>,
+    running: BinaryHeap<Reverse<Running>>,
+    /// Time at the full rates of all that run.
+    in_flight: u64,
     sequence: u64,
     ended: VecDeque<Completion>,
     stats: DeviceStats,
     counted_until: u64,
     clock: u64,
+}
+
+/// An operation on its way, in order of its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Running {
+    end: u64,
+    sequence: u64,
+    id: u64,
+    begun: u64,
+    /// Its time at the full rates.
+    cost: u64,
 }
 
 /// The 99th percentile of the standard normal distribution.
@@ -107,6 +133,7 @@ impl Cloud {
             bytes: Bucket::default(),
             waiting: VecDeque::new(),
             running: BinaryHeap::new(),
+            in_flight: 0,
             sequence: 0,
             ended: VecDeque::new(),
             stats: DeviceStats::default(),
@@ -126,9 +153,13 @@ impl Cloud {
         let operation_cost = tokens * 1_000_000_000 / self.spec.operations_per_s.max(1);
         let rate = u128::from(self.spec.throughput_mib_per_s.max(1)) << 20;
         let byte_cost = u64::try_from(u128::from(bytes) * 1_000_000_000 / rate).unwrap_or(u64::MAX);
-        let admitted = self.operations.take(now, operation_cost, self.burst);
-        let moved = self.bytes.take(now, byte_cost, self.burst);
-        let begun = admitted.max(moved);
+        let cost = operation_cost + byte_cost;
+        let begun = if self.spec.in_rounds {
+            now + self.in_flight + cost
+        } else {
+            let admitted = self.operations.take(now, operation_cost, self.burst);
+            admitted.max(self.bytes.take(now, byte_cost, self.burst))
+        };
         let end = begun + self.latency() + alone(bytes, self.spec.stream_mib_per_s);
         self.stats.commands += 1;
         match command.op {
@@ -138,7 +169,8 @@ impl Cloud {
         self.stats.busy += Nanos(end.saturating_sub(now.max(self.counted_until)));
         self.counted_until = self.counted_until.max(end);
         self.sequence += 1;
-        self.running.push(Reverse((end, self.sequence, command.id, begun)));
+        self.in_flight += cost;
+        self.running.push(Reverse(Running { end, sequence: self.sequence, id: command.id, begun, cost }));
     }
 }
 
@@ -157,15 +189,16 @@ impl Device for Cloud {
     }
 
     fn next_event(&self) -> Option<Nanos> {
-        self.running.peek().map(|Reverse((at, ..))| Nanos(*at))
+        self.running.peek().map(|Reverse(next)| Nanos(next.end))
     }
 
     fn advance(&mut self, now: Nanos) {
-        while let Some(&Reverse((at, _, id, begun))) = self.running.peek() {
+        while let Some(&Reverse(Running { end: at, id, begun, cost, .. })) = self.running.peek() {
             if at > now.0 {
                 break;
             }
             self.running.pop();
+            self.in_flight -= cost;
             self.clock = self.clock.max(at);
             self.ended.push_back(Completion { id, at: Nanos(at), begun: Nanos(begun) });
             if let Some(next) = self.waiting.pop_front() {
