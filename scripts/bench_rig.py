@@ -86,10 +86,10 @@ def format_image(image, mib):
 
 
 @contextlib.contextmanager
-def work_folder(name):
-    """A folder in memory with places for a rig; nothing of it is left."""
+def work_folder(name, place=None):
+    """A folder in memory, or at a place, with places for a rig; nothing of it is left."""
     shm = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-    work = pathlib.Path(tempfile.mkdtemp(prefix=f"{name}.", dir=shm))
+    work = pathlib.Path(tempfile.mkdtemp(prefix=f"{name}.", dir=place or shm))
     try:
         for folder in ("rig", "mount", "state"):
             (work / folder).mkdir()
@@ -100,20 +100,16 @@ def work_folder(name):
 
 
 class Rig:
-    """The image under a model, mounted."""
+    """The image under a model, mounted; under `own` the image itself, so that the disk is that on which it lies."""
 
     def __init__(self, model, image, work, binary):
         self.model, self.work = model, work
         self.at, self.mount = work / "rig", work / "mount"
-        self.loop = None
-        # The timer must not wait for the work it times.
-        first = ["chrt", "-f", "50"] if shutil.which("chrt") else []
-        self.server = subprocess.Popen(first + [str(binary), "--model", model, "--image", str(image), "--at", str(self.at)])
-        while not (self.at / "disk").exists():
-            if self.server.poll() is not None:
-                sys.exit(f"{pathlib.Path(sys.argv[0]).stem}: forerun-rig did not start")
-            time.sleep(0.02)
-        self.loop = run("losetup", "--direct-io=on", "--show", "-f", str(self.at / "disk")).strip()
+        self.loop = self.server = None
+        if model != "own":
+            self.serve(image, binary)
+            image = self.at / "disk"
+        self.loop = run("losetup", "--direct-io=on", "--show", "-f", str(image)).strip()
         queue = pathlib.Path("/sys/block") / pathlib.Path(self.loop).name / "queue"
         # In this order: the first resets the second.
         self.setting = queue / "read_ahead_kb"
@@ -122,6 +118,16 @@ class Rig:
             (queue / name).write_text(value)
             assert (queue / name).read_text().strip() == value, f"{name} is not {value}"
         run("mount", "-o", "noatime", self.loop, str(self.mount))
+
+    def serve(self, image, binary):
+        # The timer must not wait for the work it times.
+        first = ["chrt", "-f", "50"] if shutil.which("chrt") else []
+        words = [str(binary), "--model", self.model, "--image", str(image), "--at", str(self.at)]
+        self.server = subprocess.Popen(first + words)
+        while not (self.at / "disk").exists():
+            if self.server.poll() is not None:
+                sys.exit(f"{pathlib.Path(sys.argv[0]).stem}: forerun-rig did not start")
+            time.sleep(0.02)
 
     def cold(self):
         run("umount", str(self.mount))
@@ -135,8 +141,9 @@ class Rig:
             subprocess.run(["umount", str(self.mount)], check=False)
             self.setting.write_text(self.before)
             subprocess.run(["losetup", "-d", self.loop], check=False)
-        self.server.terminate()
-        self.server.wait()
+        if self.server:
+            self.server.terminate()
+            self.server.wait()
 
 
 def on_rigs(models, work, said, each, loads=None):

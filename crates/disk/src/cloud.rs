@@ -5,6 +5,14 @@
 //! operation takes a time drawn from a log-normal distribution, seeded, whatever else is going on: the store is far
 //! wider than one volume (algorithms.md 9.6). Of an object store, where one request is a connection of its own, an operation also
 //! takes the time of its bytes at the rate of one.
+//!
+//! The disk of a virtual machine often has one thread that serves it, in rounds: what is in flight together is taken, moved and
+//! answered together. There an operation has no tokens to wait for, and takes besides its latency its own time at the full rates
+//! and that of all that are in flight when it comes. With N in flight that is latency + N · time: small reads become slow
+//! beside large ones, and the rates are reached only by many.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 
 use forerun_core::units::SECTOR_BYTES;
 use serde::{Deserialize, Serialize};
@@ -27,7 +35,10 @@ pub struct CloudSpec {
     /// Bytes a second of one operation, in MiB, where a single one does not get the whole rate; 0: it does.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub stream_mib_per_s: u64,
-    /// What may be used at once after a pause, as time at the full rates.
+    /// One thread serves all in flight, in rounds: each takes the time of all of them at the full rates.
+    #[serde(default, skip_serializing_if = "is_not")]
+    pub in_rounds: bool,
+    /// What may be used at once after a pause, as time at the full rates; of no meaning in rounds.
     pub burst_ms: u64,
     /// Bytes that one operation may move for one token.
     pub operation_bytes: u64,
@@ -42,6 +53,11 @@ pub struct CloudSpec {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
 const fn is_zero(number: &u64) -> bool {
     *number == 0
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
+const fn is_not(said: &bool) -> bool {
+    !*said
 }
 
 /// Times at which a bucket that leaks at a steady rate would be empty: tokens as one number.
@@ -71,6 +87,9 @@ pub struct Volume {
     random: SplitMix,
     operations: Bucket,
     bytes: Bucket,
+    /// What runs in rounds: when it ends, and its time at the full rates, the sum of which is `in_flight`.
+    running: BinaryHeap<Reverse<(u64, u64)>>,
+    in_flight: u64,
 }
 
 /// The 99th percentile of the standard normal distribution.
@@ -98,6 +117,8 @@ impl Cloud {
             random: SplitMix::new(seed),
             operations: Bucket::default(),
             bytes: Bucket::default(),
+            running: BinaryHeap::new(),
+            in_flight: 0,
         };
         Self::of(volume, spec.queue_depth)
     }
@@ -107,6 +128,18 @@ impl Volume {
     fn latency(&mut self) -> u64 {
         let ns = self.median * libm::exp(self.sigma * self.random.normal());
         us_to_ns(ns / 1e3)
+    }
+
+    /// Time at the full rates of all that run at `now`.
+    fn in_flight_at(&mut self, now: u64) -> u64 {
+        while let Some(&Reverse((end, cost))) = self.running.peek() {
+            if end > now {
+                break;
+            }
+            self.running.pop();
+            self.in_flight -= cost;
+        }
+        self.in_flight
     }
 }
 
@@ -121,9 +154,18 @@ impl Times for Volume {
         let operation_cost = tokens * 1_000_000_000 / self.spec.operations_per_s.max(1);
         let rate = u128::from(self.spec.throughput_mib_per_s.max(1)) << 20;
         let byte_cost = u64::try_from(u128::from(bytes) * 1_000_000_000 / rate).unwrap_or(u64::MAX);
-        let admitted = self.operations.take(now, operation_cost, self.burst);
-        let moved = self.bytes.take(now, byte_cost, self.burst);
-        let begun = admitted.max(moved);
-        (begun, begun + self.latency() + alone(bytes, self.spec.stream_mib_per_s))
+        let cost = operation_cost + byte_cost;
+        let begun = if self.spec.in_rounds {
+            now + self.in_flight_at(now) + cost
+        } else {
+            let admitted = self.operations.take(now, operation_cost, self.burst);
+            admitted.max(self.bytes.take(now, byte_cost, self.burst))
+        };
+        let end = begun + self.latency() + alone(bytes, self.spec.stream_mib_per_s);
+        if self.spec.in_rounds {
+            self.in_flight += cost;
+            self.running.push(Reverse((end, cost)));
+        }
+        (begun, end)
     }
 }

@@ -5,8 +5,8 @@
 
 use crate::fit::{candidate, distance};
 use crate::found::{Estimate, Value};
-use crate::probes::{Point, Probe, Probed, flat_plan};
-use crate::statistics::{half_interval, quantile};
+use crate::probes::{Point, Probe, Probed, READERS, flat_plan};
+use crate::statistics::{half_interval, least_squares, quantile};
 use forerun_core::units::BLOCK_BYTES;
 use forerun_disk::cloud::CloudSpec;
 use forerun_disk::preset::PresetSpec;
@@ -19,6 +19,9 @@ const NORMAL_P99: f64 = 2.326_347_9;
 const NORMAL_P90: f64 = 1.281_551_6;
 /// Spread of the logarithm of a lone read's time above which it scatters as a volume's does.
 const SCATTER: f64 = 0.03;
+
+/// A model that is looked for is taken if its distance is below this share of that of the one that is read off.
+const CLEARLY: f64 = 0.9;
 
 /// What is read off the probes, before any model.
 #[derive(Clone, Copy)]
@@ -79,21 +82,70 @@ fn read_off(seen: &Probed) -> Flat {
 fn cloud(flat: &Flat, sectors: u64) -> CloudSpec {
     let stream = flat.stream.map_or(0, |rate| (rate / 1_048_576.0).round().max(1.0) as u64);
     let moving = if stream == 0 { 0.0 } else { BLOCK_BYTES as f64 * 1e9 / (stream << 20) as f64 };
-    // What is to be right is the mean: programs wait for sums.
-    let median = (flat.lone - moving).max(1_000.0) / (flat.sigma * flat.sigma / 2.0).exp();
     let reached = |value: f64, limit: bool| if limit { value } else { value * 4.0 };
+    let (per_s, bytes) = (reached(flat.per_s, flat.per_s_limit), reached(flat.bytes, flat.bytes_limit));
     let throttled = flat.burst > 5e6 && flat.per_s_limit;
+    // Without credit even a lone read waits for its own tokens.
+    let tokens =
+        if throttled { 0.0 } else { (1e9 / per_s.max(1.0)).max(BLOCK_BYTES as f64 * 1e9 / bytes.max(1.0)) };
+    // What is to be right is the mean: programs wait for sums.
+    let median = (flat.lone - moving - tokens).max(1_000.0) / (flat.sigma * flat.sigma / 2.0).exp();
     CloudSpec {
         sectors,
-        operations_per_s: (reached(flat.per_s, flat.per_s_limit).round() as u64).max(1),
-        throughput_mib_per_s: ((reached(flat.bytes, flat.bytes_limit) / 1_048_576.0).round() as u64).max(1),
+        operations_per_s: (per_s.round() as u64).max(1),
+        throughput_mib_per_s: ((bytes / 1_048_576.0).round() as u64).max(1),
         stream_mib_per_s: stream,
+        in_rounds: false,
         burst_ms: if throttled { (flat.burst / 1e6).round() as u64 } else { 0 },
         operation_bytes: 1 << 20,
         latency_median_us: median / 1e3,
         latency_p99_us: median / 1e3 * (flat.sigma * NORMAL_P99).exp(),
         queue_depth: 256,
     }
+}
+
+/// What a request takes where N are in flight and one thread serves them in rounds: latency + N · (operation + bytes) + bytes of its
+/// own. Four numbers, by least squares over all loads of one kind of request, each as far off as its share says. None where
+/// that makes no device.
+fn in_rounds(flat: &Flat, seen: &Probed) -> Option<CloudSpec> {
+    // A device that reads ahead answers a sequence of small reads from memory.
+    let loads =
+        seen.points.iter().filter(|point| point.name != "sequential 4 KiB, depth 1" && point.per_s > 0.0);
+    let rows: Vec<[f64; 5]> = loads
+        .map(|point| {
+            let (many, bytes) = (point.depth as f64, point.bytes as f64);
+            // Of several readers the rate is that of one.
+            let alone = if point.name == READERS { 1.0 } else { many };
+            let took = alone * 1e9 / point.per_s;
+            [1.0 / took, many / took, many * bytes / took, bytes / took, 1.0]
+        })
+        .collect();
+    let solve = |with: &[usize]| {
+        let found = least_squares(&rows, with)?;
+        let of = |term: usize| with.iter().position(|&one| one == term).map_or(0.0, |at| found[at]);
+        Some([of(0), of(1), of(2), of(3)])
+    };
+    let all = solve(&[0, 1, 2, 3])?;
+    let [latency, operation, byte, own] = if all[3] > 0.0 { all } else { solve(&[0, 1, 2])? };
+    if latency < 1_000.0 || operation <= 0.0 || byte <= 0.0 {
+        return None;
+    }
+    // The same scatter, of a smaller time.
+    let sigma = (flat.sigma * flat.lone / latency).min(1.0);
+    let median = latency / (sigma * sigma / 2.0).exp();
+    let mib = |ns_per_byte: f64| (1e9 / ns_per_byte / 1_048_576.0).round().max(1.0) as u64;
+    Some(CloudSpec {
+        sectors: seen.sectors,
+        operations_per_s: ((1e9 / operation).round() as u64).max(1),
+        throughput_mib_per_s: mib(byte),
+        stream_mib_per_s: if own > 0.0 { mib(own) } else { 0 },
+        in_rounds: true,
+        burst_ms: 0,
+        operation_bytes: 1 << 20,
+        latency_median_us: median / 1e3,
+        latency_p99_us: median / 1e3 * (sigma * NORMAL_P99).exp(),
+        queue_depth: 256,
+    })
 }
 
 fn ssd(flat: &Flat, sectors: u64) -> SsdSpec {
@@ -212,9 +264,15 @@ fn nearest_volume(flat: &Flat, seen: &Probed, plan: &[Probe]) -> (CloudSpec, f64
             let volume = cloud(&Flat { lone, sigma, stream, ..*flat }, seen.sectors);
             let found = distance(&candidate(as_cloud(volume)), plan, &seen.points);
             // What reads off directly wins unless another is clearly nearer.
-            if found < best.1 * 0.9 {
+            if found < best.1 * CLEARLY {
                 best = (volume, found);
             }
+        }
+    }
+    if let Some(volume) = in_rounds(flat, seen) {
+        let found = distance(&candidate(as_cloud(volume)), plan, &seen.points);
+        if found < best.1 * CLEARLY {
+            best = (volume, found);
         }
     }
     best

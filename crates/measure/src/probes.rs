@@ -19,6 +19,8 @@ const PLACES: u64 = 140;
 const CYCLES: u64 = 3;
 /// Seed of all places.
 const SEED: u64 = 12;
+/// Name of the load of several readers.
+pub(crate) const READERS: &str = "4 readers of 64 KiB";
 /// Most requests of one probe.
 const REQUESTS_MAX: u64 = 20_000;
 
@@ -203,7 +205,7 @@ pub fn flat_plan(sectors: u64, scale: f64, requests: u64) -> Vec<Probe> {
     add("sequential 4 KiB, depth 1".into(), load, 150.0);
     let load = one(sequential(sectors / 5, kib(128)), kib(128), 1, requests, 1.2 * scale, SEED);
     add("sequential 128 KiB, depth 1".into(), load, 150.0);
-    add("4 readers of 64 KiB".into(), streams(sectors, 4, requests, 1.2 * scale), 0.0);
+    add(READERS.into(), streams(sectors, 4, requests, 1.2 * scale), 0.0);
     add("random 64 KiB, depth 16".into(), one(whole(sectors), kib(64), 16, requests, 1.5 * scale, 51), 0.0);
     add(
         "random 4 KiB, depth 64".into(),
@@ -227,11 +229,7 @@ pub fn queue_plan(sectors: u64, scale: f64) -> Vec<Probe> {
             rest,
         })
         .collect();
-    plan.push(Probe {
-        name: "4 readers of 64 KiB".into(),
-        load: streams(sectors, 4, 800, 2.0 * scale),
-        rest,
-    });
+    plan.push(Probe { name: READERS.into(), load: streams(sectors, 4, 800, 2.0 * scale), rest });
     plan.push(Probe {
         name: "strided 4 KiB, every 64 KiB".into(),
         load: one(

@@ -23,6 +23,32 @@ pub(crate) fn half_interval(sample: &[f64]) -> f64 {
     1.96 * (sum / (count - 1.0) / count).sqrt()
 }
 
+/// Factors of the named columns by which each row comes nearest to its last number; none where the rows do not tell them apart.
+pub(crate) fn least_squares(rows: &[[f64; 5]], columns: &[usize]) -> Option<Vec<f64>> {
+    let count = columns.len();
+    let mut sums = vec![vec![0.0; count + 1]; count];
+    for row in rows {
+        for (line, &left) in sums.iter_mut().zip(columns) {
+            for (sum, &right) in line.iter_mut().zip(columns.iter().chain(&[4])) {
+                *sum += row[left] * row[right];
+            }
+        }
+    }
+    for at in 0..count {
+        let largest = (at..count).max_by(|&a, &b| sums[a][at].abs().total_cmp(&sums[b][at].abs()))?;
+        sums.swap(at, largest);
+        let pivot = sums[at].clone();
+        if pivot[at].abs() < f64::MIN_POSITIVE {
+            return None;
+        }
+        for (_, line) in sums.iter_mut().enumerate().filter(|&(number, _)| number != at) {
+            let factor = line[at] / pivot[at];
+            line.iter_mut().zip(&pivot).for_each(|(value, own)| *value -= factor * own);
+        }
+    }
+    Some((0..count).map(|at| sums[at][count] / sums[at][at]).collect())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -34,5 +60,16 @@ mod tests {
         assert!((mean(&sample) - 50.0).abs() < 1e-9);
         assert!((half_interval(&sample) - 5.7).abs() < 0.1);
         assert!(half_interval(&[1.0]).is_infinite());
+    }
+
+    #[test]
+    fn factors_are_found_again_and_columns_that_are_alike_are_not_told_apart() {
+        let rows: Vec<[f64; 5]> = [[1.0, 2.0], [3.0, 1.0], [2.0, 5.0]]
+            .iter()
+            .map(|&[a, b]| [a, b, 0.0, a, 7.0 * a + 0.5 * b])
+            .collect();
+        let found = least_squares(&rows, &[0, 1]).expect("two columns");
+        assert!((found[0] - 7.0).abs() < 1e-9 && (found[1] - 0.5).abs() < 1e-9, "{found:?}");
+        assert_eq!(least_squares(&rows, &[0, 2]), None);
     }
 }

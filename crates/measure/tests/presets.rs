@@ -8,16 +8,15 @@ use forerun_measure::rows;
 use forerun_measure::simulated::Simulated;
 
 /// Measures a model, and compares rows of the finding with rows of the model: `(name, truth, predicted)`.
-fn judged(name: &str) -> (Estimate, Vec<(&'static str, f64, f64)>) {
-    let truth = Preset::load(name).expect("a preset");
-    let mut target = Simulated::new(&truth, 5).expect("a model");
+fn judged(truth: &Preset) -> (Estimate, Vec<(&'static str, f64, f64)>) {
+    let mut target = Simulated::new(truth, 5).expect("a model");
     let seen = probe(&mut target, 1.0, &mut |_, _| {}).expect("models do not fail");
     let found = estimate(&seen).expect("a preset");
     let preset = Preset { name: "found".into(), spec: found.spec.clone() };
     let rows_of = |preset: &Preset| {
         rows::run(&mut Simulated::new(preset, 9).expect("a model"), 1_500, 20.0).expect("models do not fail")
     };
-    let (real, own) = (rows_of(&truth), rows_of(&preset));
+    let (real, own) = (rows_of(truth), rows_of(&preset));
     let rows = rows::ROWS.into_iter().zip(real.iter().zip(&own));
     (found, rows.map(|(name, (a, b))| (name, a.per_s, b.per_s)).collect())
 }
@@ -50,7 +49,7 @@ fn allowed(name: &str, row: &str) -> f64 {
 
 fn hold(names: impl Iterator<Item = &'static str>, what: &str) {
     for name in names {
-        let (found, rows) = judged(name);
+        let (found, rows) = judged(&Preset::load(name).expect("a preset"));
         assert_eq!(found.what, what, "{name}");
         for (row, truth, own) in rows {
             let error = own / truth - 1.0;
@@ -86,6 +85,21 @@ fn flash_is_found_and_predicts_loads_that_were_not_probed() {
 #[test]
 fn volumes_are_found_and_predict_loads_that_were_not_probed() {
     hold(of("volume behind a queue"), "volume behind a queue");
+}
+
+#[test]
+fn a_disk_that_one_thread_serves_in_rounds_is_found_and_small_reads_beside_large_ones_are_predicted() {
+    // As the disk of a virtual machine: 60 us a read, 12 us of a thread, 2 GiB a second.
+    let text = "kind = \"cloud\"\nabout = \"a disk\"\nsources = []\n[volume]\nsectors = 536870912\noperations_per_s = 83000\n\
+                throughput_mib_per_s = 2000\nstream_mib_per_s = 4000\nin_rounds = true\nburst_ms = 0\noperation_bytes = 1048576\n\
+                latency_median_us = 58.0\nlatency_p99_us = 90.0\nqueue_depth = 256\n";
+    let truth = Preset::parse("rounds", text).expect("a preset");
+    let (found, rows) = judged(&truth);
+    for (row, truth, own) in rows {
+        assert!((own / truth - 1.0).abs() <= 0.10, "{row}: {own:.0} for {truth:.0}");
+    }
+    let PresetSpec::Cloud { volume, .. } = &found.spec else { panic!("{}", found.what) };
+    assert!(volume.in_rounds, "{volume:?}");
 }
 
 #[test]

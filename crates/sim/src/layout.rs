@@ -22,6 +22,7 @@
 use crate::random::scramble;
 use forerun_core::size::{format_size, parse_size};
 use forerun_core::units::{BLOCK_BYTES, Block, Extent};
+use forerun_core::words::{did_you_mean, nearest};
 use std::fmt;
 use std::str::FromStr;
 
@@ -57,7 +58,10 @@ pub enum LayoutSpec {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LayoutError {
     /// Not a layout.
-    #[error("`{text}` is not a layout: write contiguous or fragmented(extent=64KiB,spread=1); {why}")]
+    #[error(
+        "`{text}` is not a layout: write contiguous or fragmented(extent=64KiB,spread=1); {why}{}",
+        did_you_mean(nearest(text.split('(').next().unwrap_or(text), ["contiguous", "fragmented"]).filter(|word| !text.starts_with(word)))
+    )]
     Text {
         /// What was written.
         text: String,

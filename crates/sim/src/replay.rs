@@ -18,6 +18,7 @@ use crate::workload::{PROCESS_SHIFT, Request, Source};
 use forerun_core::access::{Context, Op};
 use forerun_core::size::about_size;
 use forerun_core::units::{BLOCK_BYTES, Nanos};
+use forerun_core::words::{did_you_mean, nearest};
 use forerun_trace::record::{Name, Record, Trace};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -29,23 +30,34 @@ pub const OUTSTANDING_MAX: u64 = 1 << 20;
 /// Overlap that is taken for none: times and durations of many formats are microseconds, each rounded by itself.
 const TICKS: Nanos = Nanos::from_micros(2);
 
+/// Words of modes and maps, as they are meant when one is misspelt.
+const MODES: [&str; 3] = ["open", "closed:1", "paced"];
+const MAPS: [&str; 3] = ["concat", "one-array-each", "only:"];
+
+/// `; did you mean …?` of one of these words, or nothing.
+fn near(text: &str, known: &[&str]) -> String {
+    did_you_mean(nearest(text, known.iter().copied()))
+}
+
 /// Why a trace cannot be replayed as asked.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReplayError {
     /// Not a mode.
-    #[error("`{text}` is not a replay mode: write open, closed:N (N from 1 to {OUTSTANDING_MAX}) or paced")]
+    #[error(
+        "`{text}` is not a replay mode: write open, closed:N (N from 1 to {OUTSTANDING_MAX}) or paced{}", near(text, &MODES)
+    )]
     Mode {
         /// What was written.
         text: String,
     },
     /// Not a way to lay devices.
-    #[error("`{text}` is not a map: write concat, one-array-each or only:DEVICE")]
+    #[error("`{text}` is not a map: write concat, one-array-each or only:DEVICE{}", near(text, &MAPS))]
     Map {
         /// What was written.
         text: String,
     },
     /// Not a way to fit.
-    #[error("`{text}` is not a fit: write modulo, or leave it out")]
+    #[error("`{text}` is not a fit: write modulo, or leave it out{}", near(text, &["modulo"]))]
     Fit {
         /// What was written.
         text: String,
@@ -280,7 +292,10 @@ pub fn map_trace(trace: &Trace, map: &Map, capacity: u64, fit: Fit) -> Result<Ve
                     devices.iter().map(|&d| name(d)).filter(|name| !name.is_empty()).collect();
                 let known = match known.as_slice() {
                     [] => "it names none: leave --map out".into(),
-                    names => format!("it has: {}", names.join(", ")),
+                    names => {
+                        let hint = did_you_mean(nearest(wanted, names.iter().map(String::as_str)));
+                        format!("it has: {}{hint}", names.join(", "))
+                    }
                 };
                 ReplayError::Device { device: wanted.clone(), known }
             })?;

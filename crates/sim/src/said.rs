@@ -223,7 +223,10 @@ impl Part for FileSizes {
         match text {
             "known" => Ok(Self::Known),
             "unknown" => Ok(Self::Unknown),
-            other => Err(format!("{other:?} is neither known nor unknown")),
+            other => {
+                let near = did_you_mean(nearest(other, ["known", "unknown"]));
+                Err(format!("{other:?} is neither known nor unknown{near}"))
+            }
         }
     }
 }
@@ -232,7 +235,8 @@ impl Part for FileSizes {
 impl Part for WriteMode {
     const FIELD: &'static str = "write";
     fn read(text: &str) -> Result<Self, String> {
-        let grammar = || format!("{text:?} is not through, back, or back(dirty=25%,age=30s)");
+        let near = || did_you_mean(nearest(text, ["through", "back"]).filter(|word| !text.starts_with(word)));
+        let grammar = || format!("{text:?} is not through, back, or back(dirty=25%,age=30s){}", near());
         if text == "through" {
             return Ok(Self::Through);
         }

@@ -57,7 +57,7 @@ pub fn comparison(runs: &[RunReport], paint: Paint, width: Option<usize>) -> Str
         text.push('\n');
         text.push_str(&paint.paint(Style::Bold, &verdict.headline));
         text.push('\n');
-        for line in &verdict.details {
+        for line in verdict.to_do.iter().chain(&verdict.details) {
             text.push_str(line);
             text.push('\n');
         }

@@ -5,6 +5,7 @@ use forerun_core::access::Op;
 use forerun_core::retention::{self, BASELINES, Baseline};
 use forerun_core::size::parse_size;
 use forerun_core::units::{BLOCK_BYTES, Nanos};
+use forerun_core::words::{did_you_mean, nearest};
 use forerun_sim::mrc::{MrcRow, Sequence, mrc};
 use forerun_sim::replay::Map;
 use forerun_trace::cut::{Cut, cut};
@@ -13,7 +14,7 @@ use forerun_trace::record::{Name, Record, Trace};
 use forerun_trace::{TraceError, TraceInfo};
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 /// What is in a trace.
 #[derive(Debug, Serialize)]
@@ -121,6 +122,16 @@ pub fn names_a_part(what: &Cut) -> Result<(), StudyError> {
 pub fn part(trace: &Trace, what: &Cut) -> Result<Trace, StudyError> {
     names_a_part(what)?;
     let kept = cut(trace, what);
+    let known: BTreeSet<&str> = trace.records.iter().map(|record| trace.name(record.process)).collect();
+    if let Some(process) = what.processes.iter().find(|&name| !known.contains(name.as_str())) {
+        let near = did_you_mean(nearest(process, known));
+        let remedy = "`forerun trace patterns` names the processes of a trace";
+        return Err(StudyError::usage(
+            "--process",
+            format!("no process is called {process:?}{near}"),
+            remedy,
+        ));
+    }
     if kept.records.is_empty() {
         let remedy =
             "`forerun trace info` says how long the trace is, and `trace patterns` which processes it has";
@@ -223,7 +234,9 @@ fn sequences(trace: &Trace, map: &Map, place: &str) -> Result<Vec<(String, Seque
     };
     if devices.is_empty() {
         let known: Vec<String> = trace.devices().into_iter().map(name).collect();
-        let what = format!("no request on such a device moves a byte; devices: {}", known.join(", "));
+        let wanted = if let Map::Only(wanted) = map { wanted.as_str() } else { "" };
+        let near = did_you_mean(nearest(wanted, known.iter().map(String::as_str)));
+        let what = format!("no request on such a device moves a byte; devices: {}{near}", known.join(", "));
         return Err(StudyError::usage("--map", what, "use concat, one-array-each or only:DEV"));
     }
     let of = |device| Sequence::from_device(trace, device).map(|sequence| (name(device), sequence));

@@ -22,6 +22,8 @@ use std::collections::BTreeMap;
 const THREADS_MAX: usize = 1 << 16;
 /// Descriptors of a thread whose position is remembered; beyond, all are forgotten and found again by their pages.
 const POSITIONS_MAX: usize = 256;
+/// Pages of a folio that are more than a fault maps around itself, up to what one entry of a page table's upper level maps.
+const FOLIO_PAGES: std::ops::RangeInclusive<u64> = 32..=512;
 
 /// A file as the kernel knows it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -104,6 +106,35 @@ struct Asked {
     last: u64,
 }
 
+/// Where a thread touches a mapped file after it has touched it before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Then {
+    /// Around the same pages: a fault that waits is told when it begins, and with the pages around it whenever it tries again.
+    Same,
+    /// On at the end of pages that were mapped with the ones before and told nothing.
+    Onwards,
+    /// Anywhere else.
+    Elsewhere,
+}
+
+impl Asked {
+    /// Since Linux 6.18 a fault maps the whole of a large folio and tells of the 16 pages around it only, so that a thread that
+    /// goes through a file touches only the beginning of each folio as far as events say. Folios begin at a multiple of their
+    /// size, which is a power of two.
+    fn then(&self, next: &Self) -> Then {
+        if self.file != next.file {
+            Then::Elsewhere
+        } else if next.first <= self.first && self.last <= next.last {
+            Then::Same
+        } else {
+            let step = next.first.wrapping_sub(self.first);
+            let folio =
+                step.is_power_of_two() && FOLIO_PAGES.contains(&step) && self.first.is_multiple_of(step);
+            if folio && self.last < next.first { Then::Onwards } else { Then::Elsewhere }
+        }
+    }
+}
+
 /// A call under way.
 #[derive(Clone, Copy, Debug)]
 struct Call {
@@ -127,6 +158,8 @@ struct Thread {
     placing: Option<Placing>,
     /// A read without a call, which further events may continue.
     open: Option<Asked>,
+    /// What it touched last of a mapped file: how far that goes shows when it touches on.
+    mapped: Option<Asked>,
     /// By descriptor: where its last read ended, and of which file; not of which, after a seek or an open.
     positions: BTreeMap<u64, (Option<FileId>, u64)>,
 }
@@ -144,12 +177,14 @@ impl Assembler {
     pub fn take(&mut self, thread: u32, time: u64, event: Event, out: &mut impl FnMut(FileRead)) {
         if !self.threads.contains_key(&thread) && self.threads.len() >= THREADS_MAX {
             let given_up = self.threads.pop_first();
-            flush(given_up.map(|(number, state)| (number, state.open)), out);
+            if let Some((number, mut state)) = given_up {
+                state.flush(number, out);
+            }
         }
         let state = self.threads.entry(thread).or_default();
         match event {
             Event::Enter { descriptor, count, offset } => {
-                flush(Some((thread, state.open.take())), out);
+                state.flush(thread, out);
                 self.idle += u64::from(state.call.is_some());
                 state.call = Some(Call { entered: time, descriptor, count, offset, asked: None });
             }
@@ -157,6 +192,7 @@ impl Assembler {
             Event::Open => state.placing = Some(Placing::Open),
             Event::Pages { file, first, last } => {
                 let asked = Asked { time, file, first, last };
+                flush(Some((thread, state.mapped.take())), out);
                 if let Some(call) = &mut state.call {
                     call.asked.get_or_insert(asked);
                     return;
@@ -168,7 +204,17 @@ impl Assembler {
             }
             Event::Mapped { file, first, last } => {
                 flush(Some((thread, state.open.take())), out);
-                flush(Some((thread, Some(Asked { time, file, first, last }))), out);
+                let mut touched = Asked { time, file, first, last };
+                if let Some(before) = state.mapped.take() {
+                    match before.then(&touched) {
+                        Then::Same => touched.time = before.time,
+                        Then::Onwards => {
+                            flush(Some((thread, Some(Asked { last: first - 1, ..before }))), out)
+                        }
+                        Then::Elsewhere => flush(Some((thread, Some(before))), out),
+                    }
+                }
+                state.mapped = Some(touched);
             }
             Event::Exit { result } if state.placing.is_some() => state.placed(result),
             Event::Exit { result } => match state.call.take() {
@@ -183,8 +229,8 @@ impl Assembler {
 
     /// The reads that nothing continues any more. A call whose end was not seen is a read of the pages it asked for.
     pub fn finish(&mut self, out: &mut impl FnMut(FileRead)) {
-        for (number, state) in std::mem::take(&mut self.threads) {
-            flush(Some((number, state.open)), out);
+        for (number, mut state) in std::mem::take(&mut self.threads) {
+            state.flush(number, out);
             flush(Some((number, state.call.and_then(|call| call.asked))), out);
         }
     }
@@ -207,6 +253,12 @@ fn flush(asked: Option<(u32, Option<Asked>)>, out: &mut impl FnMut(FileRead)) {
 }
 
 impl Thread {
+    /// The reads without a call, which nothing continues any more.
+    fn flush(&mut self, number: u32, out: &mut impl FnMut(FileRead)) {
+        flush(Some((number, self.open.take())), out);
+        flush(Some((number, self.mapped.take())), out);
+    }
+
     /// The read that a call was, if it was one.
     fn end(&mut self, thread: u32, time: u64, call: &Call, result: i64) -> Option<FileRead> {
         let asked = call.asked?;
@@ -331,8 +383,29 @@ mod tests {
 
     #[test]
     fn a_touched_page_of_a_mapped_file_is_a_read_of_its_own() {
-        let touched = Event::Mapped { file: FILE, first: 16, last: 31 };
-        assert_eq!(places(&reads(&[(1, touched), (1, touched)])), [(65_536, 65_536, None); 2]);
+        let touched = |first| Event::Mapped { file: FILE, first, last: first + 15 };
+        let again = [(1, touched(16)), (1, touched(16)), (1, touched(48)), (1, touched(16))];
+        assert_eq!(
+            places(&reads(&again)),
+            [(65_536, 65_536, None), (196_608, 65_536, None), (65_536, 65_536, None)]
+        );
+    }
+
+    #[test]
+    fn a_walk_through_a_mapped_file_reads_large_folios_to_their_end() {
+        // What Linux 6.18 tells of a walk through folios of 128 KiB: a fault that waits, the pages around it, the next fault.
+        let touched = |first, last| Event::Mapped { file: FILE, first, last };
+        let walk = [touched(64, 64), touched(64, 79), touched(96, 96), touched(96, 111), touched(128, 143)];
+        let places = |events: &[Event]| {
+            let events: Vec<(u32, Event)> = events.iter().map(|&event| (1, event)).collect();
+            reads(&events).iter().map(|read| (read.offset / 4096, read.bytes / 4096)).collect::<Vec<_>>()
+        };
+        assert_eq!(places(&walk), [(64, 32), (96, 32), (128, 16)]);
+        // Not so far as a folio, not from where one begins, back, and in another file: touched as told.
+        let others = [touched(0, 15), touched(16, 31), touched(48, 63), touched(80, 95), touched(0, 15)];
+        assert_eq!(places(&others), [(0, 16), (16, 16), (48, 16), (80, 16), (0, 16)]);
+        let far = [touched(0, 15), touched(1024, 1039)];
+        assert_eq!(places(&far), [(0, 16), (1024, 16)]);
     }
 
     #[test]

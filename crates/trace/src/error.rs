@@ -6,6 +6,7 @@
 //! three (a [`Fault`]); the driver adds the file and the place. Everything else that can fail is the operating
 //! system saying no.
 
+use forerun_core::words::{did_you_mean, nearest};
 use std::fmt;
 use std::io;
 
@@ -75,7 +76,7 @@ impl From<Malformed> for TraceError {
 
 /// A word that names none of the values of an option.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{what} {found:?} is not known; one of: {known}")]
+#[error("{what} {found:?} is not known; one of: {known}{}", did_you_mean(nearest(found, known.split(", "))))]
 pub struct UnknownWord {
     /// What was asked for.
     pub what: &'static str,

@@ -11,6 +11,7 @@
 use crate::error::UnknownWord;
 use crate::record::{Name, Record, Trace};
 use forerun_core::units::BLOCK_BYTES;
+use forerun_core::words::{did_you_mean, nearest};
 use serde::Serialize;
 use std::collections::HashMap;
 use std::fmt;
@@ -155,7 +156,8 @@ fn laid(trace: &Trace, rule: &MapRule, mut drafts: Vec<Draft>, round: u64) -> Re
     let devices = devices(trace);
     if let MapRule::Only(wanted) = rule {
         let Some(&device) = devices.iter().find(|&&device| trace.name(device) == wanted) else {
-            let known = devices.iter().map(|&device| trace.name(device)).collect::<Vec<_>>().join(", ");
+            let names: Vec<&str> = devices.iter().map(|&device| trace.name(device)).collect();
+            let known = names.join(", ") + &did_you_mean(nearest(wanted, names));
             return Err(MapError::NoSuchDevice { device: wanted.clone(), known });
         };
         drafts.retain(|draft| draft.device == device);

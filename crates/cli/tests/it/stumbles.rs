@@ -106,6 +106,47 @@ fn a_part_of_a_run_that_nothing_is_called_is_answered_with_the_nearest() {
     std::fs::write(&file, "t,dev,off,bytes,op,pid,file\n0,,0,4096,R,a,\n").expect("written");
     let part = fails(&["sim", file.to_str().expect("UTF-8"), "--scheme", "asp", "--map", "only:sda"], 2);
     assert!(part.contains("it names none: leave --map out"), "{part}");
+    for (option, word, meant) in [
+        ("--array", "riad5:5", "raid5"),
+        ("--mode", "pacd", "paced"),
+        ("--map", "contact", "concat"),
+        ("--layout", "fragmentd(spread=2)", "fragmented"),
+        ("--write", "thruogh", "through"),
+    ] {
+        let told = said(option, word);
+        assert!(told.contains(&format!("did you mean `{meant}`?")), "{option} {word}: {told}");
+    }
+}
+
+#[test]
+fn a_part_of_a_trace_that_nothing_is_called_is_answered_with_the_nearest() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("t.csv");
+    let lines = "t,dev,off,bytes,op,pid,file\n0,nvme0n1,0,4096,R,sqlite3,\n1,nvme1n1,0,4096,R,postgres,\n";
+    std::fs::write(&file, lines).expect("written");
+    let file = file.to_str().expect("UTF-8");
+    for words in [
+        &["sim", file, "--scheme", "asp", "--map", "only:nvme0n"][..],
+        &["mrc", file, "--cache", "1M", "--map", "only:nvme0n"],
+    ] {
+        let said = fails(words, 2);
+        assert!(said.contains("did you mean `nvme0n1`?"), "{said}");
+    }
+    let said = fails(&["trace", "cut", file, "-", "--process", "sqlite"], 2);
+    assert!(said.contains("no process is called \"sqlite\"; did you mean `sqlite3`?"), "{said}");
+    let said = fails(&["trace", "convert", file, "-", "--to", "parqet"], 2);
+    assert!(said.contains("did you mean `parquet`?"), "{said}");
+}
+
+#[test]
+fn the_table_says_what_to_do_first_right_below_who_won() {
+    let text = output(&["--quiet", "compare", SMALL, "--scheme", "asp"]);
+    let at = |word: &str| {
+        text.lines().position(|line| line.starts_with(word)).unwrap_or_else(|| panic!("{word}: {text}"))
+    };
+    let verdict =
+        text.lines().position(|line| line.contains("was fastest") || line.starts_with("No scheme beat"));
+    assert_eq!(Some(at("To do first: ")), verdict.map(|line| line + 1), "{text}");
 }
 
 #[test]
@@ -153,7 +194,7 @@ fn a_part_of_a_trace_is_cut_and_a_trace_to_be_shown_names_nothing() {
     let file = file.to_str().expect("UTF-8");
     let part = output(&["--quiet", "trace", "cut", file, "-", "--process", "a", "--from", "1"]);
     assert_eq!(part.lines().count(), 2, "{part}");
-    let said = fails(&["trace", "cut", file, "-", "--process", "nobody"], 2);
+    let said = fails(&["trace", "cut", file, "-", "--from", "100"], 2);
     assert!(said.contains("no request is in this part"), "{said}");
     fails(&["trace", "cut", file, "-"], 2);
     let key = folder.path().join("key");

@@ -7,6 +7,7 @@
 use super::DISKS_MAX;
 use crate::size::{SizeError, format_size, parse_size};
 use crate::units::BLOCK_BYTES;
+use crate::words::{did_you_mean, nearest};
 use alloc::string::String;
 use core::fmt;
 use core::str::FromStr;
@@ -91,7 +92,10 @@ pub struct ArraySpec {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ArraySpecError {
     /// The word before the colon is no level.
-    #[error("unknown array `{word}`: use single, raid0, raid1, raid5, raid6 or raid10, as in raid5:5x128KiB")]
+    #[error(
+        "unknown array `{word}`: use single, raid0, raid1, raid5, raid6 or raid10, as in raid5:5x128KiB{}",
+        did_you_mean(nearest(word, LEVELS.map(Level::name)))
+    )]
     Level {
         /// That word.
         word: String,

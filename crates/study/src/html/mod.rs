@@ -6,6 +6,8 @@
 //! the same runs give the same bytes.
 
 mod blame;
+#[cfg(test)]
+mod brushing;
 mod charts;
 mod chrome;
 mod decisions;
