@@ -24,7 +24,7 @@ completion bash usr/share/bash-completion/completions/forerun
 completion zsh usr/share/zsh/vendor-completions/_forerun
 completion fish usr/share/fish/vendor_completions.d/forerun.fish
 install -Dm644 packaging/forerun.toml "$root/etc/forerun/forerun.toml"
-install -Dm644 -t "$root/lib/systemd/system" packaging/systemd/*
+install -Dm644 -t "$root/lib/systemd/system" packaging/systemd/* packaging/forerun-watch.service
 install -Dm644 -t "$root/usr/share/forerun/prometheus" packaging/prometheus/forerun.rules.yml
 install -Dm644 -t "$root/usr/share/forerun/grafana" packaging/grafana/forerun.json
 install -Dm644 -t "$root/usr/share/doc/forerun/examples" packaging/kubernetes/forerun.yaml

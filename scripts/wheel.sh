@@ -22,8 +22,9 @@ if [ -z "$maturin" ]; then
     maturin=$tools/bin/maturin
 fi
 
-# One build of both, with the same features, so that what they share is compiled once.
-FORERUN_VERSION="$(scripts/version.sh)" cargo build --locked --quiet --profile "$profile" -p forerun -p forerun-python
+# The command as `make build` makes it, so that it is compiled once for all packages. The module has fewer features of what both use, and
+# maturin builds a package alone: built here together with the command, it would be compiled with the command's and then anew.
+FORERUN_VERSION="$(scripts/version.sh)" cargo build --locked --quiet --profile "$profile" -p forerun
 target=${CARGO_TARGET_DIR:-target}
 data=crates/python/forerun.data/scripts
 rm -rf crates/python/forerun.data

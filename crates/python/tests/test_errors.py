@@ -1,6 +1,7 @@
 """What goes wrong is typed, and says where and what to do; and Ctrl-C is heard."""
 
 import signal
+import threading
 import time
 
 import pytest
@@ -65,6 +66,29 @@ def test_ctrl_c_is_heard_within_a_fifth_of_a_second():
     finally:
         signal.signal(signal.SIGALRM, before)
     assert began["at"] - due < 0.2 and ended - began["at"] < 0.2
+
+
+def test_other_threads_of_python_work_while_a_run_goes_on():
+    counted, began = [0], threading.Event()
+    over = threading.Event()
+
+    def count():
+        began.set()
+        while not over.is_set():
+            counted[0] += 1
+
+    counting = threading.Thread(target=count)
+    counting.start()
+    began.wait()
+    try:
+        before = counted[0]
+        forerun.sim("random:size=1GiB,requests=1000000", "asp", **HARDWARE)
+        during = counted[0] - before
+    finally:
+        over.set()
+        counting.join()
+    # With the interpreter held, the other thread would have a slice of a few milliseconds before the run and one behind it.
+    assert during > 1_000_000
 
 
 def test_progress_is_told(capsys):

@@ -41,7 +41,7 @@ def compare(
     oracle and auto. ``array`` is text ("raid5:5x128KiB"), ``device`` a preset, a preset file or a ``Device``, ``cache`` a size
     or several ("64MiB", or bytes), of which each has runs of its own; ``seeds`` runs everything once for each seed.
     ``threads`` is how many runs at a time, 0 for one on each core; it changes no number. ``progress`` shows a bar (tqdm, where
-    it is installed), by itself on a terminal. Every other option of ``forerun compare --help`` is a keyword with ``_`` for ``-``:
+    it is installed), by itself on a terminal and in a notebook. Every other option of ``forerun compare --help`` is a keyword with ``_`` for ``-``:
     ``host_cache="1GiB"``, ``mode="paced"``, ``failed=[1]``, ``skip_bad=True``. What is left out is taken as the command takes it.
 
     Runs release the interpreter; Ctrl-C ends them. Raises ``TraceError``, ``SchemeError``, ``DeviceError`` or ``OptionError``
@@ -150,15 +150,24 @@ def _words(said: Mapping[str, Any]) -> list[str]:
     return words
 
 
+def _in_notebook() -> bool:
+    """What is written goes to a page: IPython runs in a kernel, whose stderr is no terminal."""
+    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+    return hasattr(shell, "kernel")
+
+
 @contextmanager
 def _bar(progress: bool | None) -> Iterator[Callable[[int, int, float], None] | None]:
     """What is told how far the runs are; nobody where no bar is wanted, or tqdm is not installed."""
-    shown = sys.stderr.isatty() if progress is None else progress
+    shown = (sys.stderr.isatty() or _in_notebook()) if progress is None else progress
     if not shown:
         yield None
         return
     try:
-        from tqdm.auto import tqdm
+        with warnings.catch_warnings():
+            # A notebook without widgets gets the bar as text.
+            warnings.simplefilter("ignore")
+            from tqdm.auto import tqdm
     except ImportError:
         yield None
         return
