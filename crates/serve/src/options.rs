@@ -254,7 +254,8 @@ impl Options {
             read.extend(members.iter().map(|member| member.path.clone()));
             let keys = &export.member_tls;
             read.extend([&keys.ca, &keys.cert, &keys.key].into_iter().flatten().cloned());
-            let presets = members.iter().filter_map(|member| member.emulate.as_ref()).chain([&export.device]);
+            let emulated = members.iter().filter_map(|member| member.emulate.as_deref());
+            let presets = emulated.map(crate::emulate::preset_of).chain([export.device.as_str()]);
             read.extend(presets.map(PathBuf::from));
         }
         outputs.extend(self.record.iter().map(|path| ("--record", path.as_path())));

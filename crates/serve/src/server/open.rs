@@ -1,7 +1,7 @@
 //! What one export becomes before anybody is served: its options checked, its members opened, its volume made.
 
 use crate::backend::{Backend, Threads};
-use crate::emulate::Emulated;
+use crate::emulate::{Emulated, preset_of};
 use crate::error::{ServeError, system};
 use crate::fan::Fan;
 use crate::options::{EXPORTS_MAX, ExportOptions, MemberSpec, Options, Transfer, What};
@@ -15,7 +15,6 @@ use forerun_core::array::ArraySpec;
 use forerun_core::size::format_size;
 use forerun_core::units::{Nanos, SECTOR_BYTES};
 use forerun_disk::device::Device;
-use forerun_disk::preset::{BuildOptions, Preset};
 use std::io;
 
 /// Whether these can be the exports of one server.
@@ -47,7 +46,8 @@ pub(super) fn check_export(export: &ExportOptions) -> Result<(), ServeError> {
         }
         What::Stripe { members, .. } => members.iter().find_map(|member| member.emulate.as_ref()),
     };
-    EngineSpec::new(&export.scheme, export.cache_bytes, believed.unwrap_or(&export.device)).map(drop)
+    let believed = believed.map_or(export.device.as_str(), |text| preset_of(text));
+    EngineSpec::new(&export.scheme, export.cache_bytes, believed).map(drop)
 }
 
 fn make_backend(transfer: Transfer, direct: bool, arena: &Arena) -> io::Result<Box<dyn Backend>> {
@@ -65,9 +65,7 @@ fn make_backend(transfer: Transfer, direct: bool, arena: &Arena) -> io::Result<B
 fn models(members: &[&MemberSpec], sizes: &[u64]) -> Result<Vec<Option<Box<dyn Device>>>, ServeError> {
     let model = |(member, &size): (&&MemberSpec, &u64)| {
         let Some(name) = &member.emulate else { return Ok(None) };
-        let preset = Preset::load(name).map_err(|why| ServeError::option("emulate", why))?;
-        let device =
-            preset.build(&BuildOptions::default()).map_err(|why| ServeError::option("emulate", why))?;
+        let device = crate::emulate::build(name).map_err(|why| ServeError::option("emulate", why))?;
         if size.div_ceil(SECTOR_BYTES) > device.sectors() {
             let why = format!("{} is larger than a {name}", shown(&member.path));
             return Err(ServeError::option("emulate", why));
@@ -104,7 +102,8 @@ pub(super) fn volume(options: &Options, export: &ExportOptions) -> Result<Volume
     };
     let sizes: Vec<u64> = source.members.iter().map(|member| member.size).collect();
     let models = models(&members, &sizes)?;
-    let believed = members.iter().find_map(|member| member.emulate.as_ref()).unwrap_or(&export.device);
+    let believed = members.iter().find_map(|member| member.emulate.as_ref());
+    let believed = believed.map_or(export.device.as_str(), |text| preset_of(text));
     let spec = EngineSpec::new(&export.scheme, export.cache_bytes, believed)?;
     spec.check(&source.array)?;
     let (direct, far) = (source.is_direct(), source.take_far());
