@@ -58,9 +58,10 @@ deny: deps ## Licences and advisories of all dependencies (cargo-deny, where it 
 	@if cargo deny --version >/dev/null 2>&1; then cargo deny --locked check licenses bans sources; \
 	else echo "cargo-deny is not installed: cargo install --locked cargo-deny"; fi
 
-fuzz: deps ## Mutate the sample traces, NBD sessions and manifests against every parser, FUZZ_EXECUTIONS each (1,000,000)
+fuzz: deps ## Mutate the sample traces, NBD sessions, journals and manifests against every parser, FUZZ_EXECUTIONS each (1,000,000)
 	cargo run --release --locked -p forerun-trace --example fuzz_traces -- --executions $(FUZZ_EXECUTIONS)
 	cargo run --release --locked -p forerun-serve --example fuzz_session -- --executions $(FUZZ_EXECUTIONS)
+	cargo run --release --locked -p forerun-serve --example fuzz_journal -- --executions $(FUZZ_EXECUTIONS)
 	cargo run --release --locked -p forerun-manifest --example fuzz_manifest -- --executions $(FUZZ_EXECUTIONS)
 
 miri: deps ## Tests of the server's unsafe code and of core's tables under miri, which finds undefined behaviour (a nightly toolchain; some minutes)

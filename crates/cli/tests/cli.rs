@@ -39,6 +39,8 @@ mod top;
 mod trial;
 #[path = "it/watching.rs"]
 mod watching;
+#[path = "it/write_back.rs"]
+mod write_back;
 
 use assert_cmd::Command;
 use serde_json::Value;

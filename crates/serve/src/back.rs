@@ -21,19 +21,23 @@
 //!   A journal that fails, or a sync of either that fails, ends writing until the next start, which replays.
 
 mod check;
+mod figures;
 pub(crate) mod format;
 mod held;
+pub(crate) mod identity;
 mod log;
-#[cfg_attr(not(test), expect(dead_code, reason = "no option of the server reaches it yet"))]
 pub(crate) mod open;
+pub(crate) mod parse;
 pub(crate) mod replay;
 mod ring;
 mod slots;
 
 use crate::backend::{Backend, Done, Kind, Lateness, Mapped, Question, Task, Token};
+use crate::behind::Behind;
 use crate::planted::{self, Bug};
 use crate::raw::Lease;
 use check::Check;
+use figures::Sums;
 use forerun_core::access::Context;
 use forerun_core::array::Array;
 use forerun_core::units::Nanos;
@@ -74,7 +78,13 @@ pub(crate) struct Limits {
     pub(crate) age: Nanos,
 }
 
-/// A command to the device.
+/// A command to the device, and when it left.
+struct Sent {
+    flight: Flight,
+    since: Nanos,
+}
+
+/// What it is for.
 enum Flight {
     /// A read, with what of it memory has: block of the lease, and where.
     Read { token: Token, over: Vec<(u64, u32)> },
@@ -102,7 +112,7 @@ pub(crate) struct WriteBack {
     ring: Ring,
     /// Writes that wait for memory or for room.
     waiting: VecDeque<Task>,
-    flights: BTreeMap<u32, Flight>,
+    flights: BTreeMap<u32, Sent>,
     number: u32,
     ended: Vec<Done>,
     now: Nanos,
@@ -120,6 +130,7 @@ pub(crate) struct WriteBack {
     said: Vec<String>,
     /// The device was written to since somebody asked.
     wrote: bool,
+    sums: Sums,
     /// On the device, while the journal may hold what it lacks.
     mark: Mark,
 }
@@ -163,38 +174,9 @@ impl WriteBack {
             leaving: false,
             said: Vec::new(),
             wrote: false,
+            sums: Sums::default(),
             mark,
         })
-    }
-
-    /// Whether nothing is written any more.
-    pub(crate) const fn is_broken(&self) -> bool {
-        self.broken
-    }
-
-    /// Whether something is held back, or under way.
-    pub(crate) fn works_behind(&self) -> bool {
-        !self.flights.is_empty() || !self.ring.is_empty() || !self.log.is_idle()
-    }
-
-    /// Whether the device was written to of which no task says so, since the last call.
-    pub(crate) fn wrote_behind(&mut self) -> bool {
-        std::mem::take(&mut self.wrote)
-    }
-
-    /// Everything goes home, and nothing is held back any more.
-    pub(crate) fn go_home(&mut self) {
-        self.leaving = true;
-    }
-
-    /// Whether nothing is held back, as far as that can be had.
-    pub(crate) fn is_home(&self) -> bool {
-        self.broken || !self.works_behind()
-    }
-
-    /// What a person should know.
-    pub(crate) fn take_notes(&mut self) -> Vec<String> {
-        std::mem::take(&mut self.said)
     }
 
     /// Bytes of `len` from a byte of the device on that lie before its end.
@@ -228,7 +210,7 @@ impl WriteBack {
             self.number = self.number.wrapping_add(1);
         }
         task.token = Token::Command(self.number);
-        self.flights.insert(self.number, flight);
+        self.flights.insert(self.number, Sent { flight, since: self.now });
         self.number = self.number.wrapping_add(1);
         self.device.submit(self.now, task);
     }
@@ -279,6 +261,11 @@ impl WriteBack {
     /// Takes writes into the next record, as many as it and memory hold.
     fn admit(&mut self) {
         while let Some(task) = self.waiting.front() {
+            if self.passes_by(task) {
+                let Some(task) = self.waiting.pop_front() else { break };
+                self.pass_by(task);
+                continue;
+            }
             let blocks = task.len.div_ceil(BLOCK as u64) as usize;
             let record =
                 self.log.batch_blocks() + blocks <= PAYLOAD_MAX && self.log.batch.len() < EXTENTS_MAX;
@@ -333,26 +320,49 @@ impl WriteBack {
             let end = first + task.len.div_ceil(BLOCK as u64);
             let clear = self.held.is_clear(first, end) && !self.log.touches(first, end);
             let clear = clear || planted::is(Bug::ThroughOverRecord);
-            let apart = !self.flights.values().any(|flight| {
-                matches!(flight, Flight::Through { first: one, end: other, .. } if *one < end && first < *other)
-            });
             let before = self.waiting.iter().any(|task| {
                 let one = task.offset / BLOCK as u64;
                 one < end && first < one + task.len.div_ceil(BLOCK as u64)
             });
-            if clear && apart && !before && first >= PRINTS as u64 {
-                let token = task.token;
-                self.pass(task, Flight::Through { token, first, end });
+            if clear && self.is_apart(first, end) && !before && first >= PRINTS as u64 {
+                self.pass_by(task);
             } else {
                 self.waiting.push_back(task);
             }
         }
     }
 
+    /// Whether nothing that passes by the journal is under way to these blocks.
+    fn is_apart(&self, first: u64, end: u64) -> bool {
+        let passes = |sent: &Sent| matches!(&sent.flight, Flight::Through { first: one, end: other, .. } if *one < end && first < *other);
+        !self.flights.values().any(passes)
+    }
+
+    /// A write goes to the device alone.
+    fn pass_by(&mut self, task: Task) {
+        let (token, first) = (task.token, task.offset / BLOCK as u64);
+        let end = first + task.len.div_ceil(BLOCK as u64);
+        self.sums.through += task.len;
+        self.pass(task, Flight::Through { token, first, end });
+    }
+
+    /// Zeroes pass by a journal that has nothing of their blocks, as a full one is passed by: a TRIM of a whole disk would fill it with
+    /// zeros, and the device makes holes of them. Whatever is not clear is written as zeros like other bytes.
+    fn passes_by(&self, task: &Task) -> bool {
+        let first = task.offset / BLOCK as u64;
+        let end = first + task.len.div_ceil(BLOCK as u64);
+        task.zeroes.is_some()
+            && self.refuses().is_none()
+            && first >= PRINTS as u64
+            && self.held.is_clear(first, end)
+            && !self.log.touches(first, end)
+            && self.is_apart(first, end)
+    }
+
     fn landed(&mut self, done: Done) {
         let Token::Command(number) = done.token else { unreachable!("commands of ours have numbers") };
-        let Some(flight) = self.flights.remove(&number) else { unreachable!("what was sent ends once") };
-        match flight {
+        let Some(sent) = self.flights.remove(&number) else { unreachable!("what was sent ends once") };
+        match sent.flight {
             Flight::Read { token, over } => self.read_ended(token, over, done),
             Flight::Through { token, .. } => {
                 self.wrote = true;
@@ -408,7 +418,7 @@ impl WriteBack {
 
 impl Drop for WriteBack {
     fn drop(&mut self) {
-        if !self.broken && !self.works_behind() {
+        if !self.broken && !self.works() {
             self.mark.take_off();
         }
     }
@@ -440,6 +450,7 @@ impl Backend for WriteBack {
             self.logged(end);
         }
         self.advance();
+        self.sums.tick(now);
         out.append(&mut self.ended);
     }
 
@@ -480,6 +491,14 @@ impl Backend for WriteBack {
     fn forsake(&mut self) {
         self.device.forsake();
         self.log.backend.forsake();
+    }
+
+    fn behind(&self) -> Option<&dyn Behind> {
+        Some(self)
+    }
+
+    fn behind_mut(&mut self) -> Option<&mut dyn Behind> {
+        Some(self)
     }
 
     fn poll_fd(&self) -> BorrowedFd<'_> {

@@ -4,6 +4,7 @@
 //! kernel and file; the ring of [`crate::raw`] is io_uring. Both take tasks at once or at [`Backend::launch`], and both have a
 //! file that is readable while completions wait, so the loop sleeps on one `epoll` for sockets and members alike.
 
+use crate::behind::Behind;
 use crate::nbd::wire::Run;
 use crate::raw::{Lease, Lend};
 use forerun_core::access::Context;
@@ -187,6 +188,14 @@ pub(crate) trait Backend: Send {
     }
     /// What has not ended is not waited for when this goes: it may never end.
     fn forsake(&mut self) {}
+    /// What it does when all tasks have ended, if it does something.
+    fn behind(&self) -> Option<&dyn Behind> {
+        None
+    }
+    /// The same, to be told something.
+    fn behind_mut(&mut self) -> Option<&mut dyn Behind> {
+        None
+    }
     /// Readable while something has ended and was not reaped.
     fn poll_fd(&self) -> BorrowedFd<'_>;
 }

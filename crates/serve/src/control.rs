@@ -14,7 +14,7 @@
 //! ```
 
 use crate::error::ServeError;
-use crate::figures::{Counters, LagFigures};
+use crate::figures::{BackFigures, Counters, LagFigures};
 use crate::metrics::{ExportMetrics, Metrics};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -132,6 +132,9 @@ pub struct ExportStats {
     pub cache_blocks: u64,
     /// Blocks that it may use.
     pub cache_blocks_max: u64,
+    /// How write-back stands, where there is some.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub write_back: Option<BackFigures>,
     /// How long reads took, where there is a live page (`--http`) or somebody has asked for it ([`Order::Watch`]).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lag: Option<LagFigures>,
@@ -168,6 +171,7 @@ impl ExportStats {
             counters: export.counters,
             cache_blocks: export.cache_blocks.0,
             cache_blocks_max: export.cache_blocks.1,
+            write_back: export.write_back,
             lag: export.lags.as_ref().map(|lags| lags.0.clone()),
             write_lag: export.lags.as_ref().map(|lags| lags.1.clone()),
         }

@@ -6,6 +6,10 @@
 //! with what the simulator predicts for it. How late tasks are handed up, measured against the model, is counted in steps of
 //! 10 us; a machine too busy to keep time shows there. Syncs pass: a drive of these models has nothing to sync.
 
+mod array;
+
+pub(crate) use array::{build, preset_of};
+
 use crate::backend::{Backend, Done, Kind, Lateness, Mapped, Question, Task, Token};
 use forerun_core::access::Op;
 use forerun_core::units::{Nanos, SECTOR_BYTES};

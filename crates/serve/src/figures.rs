@@ -4,6 +4,7 @@
 //! differences. Names are those of every report (blocks of 4 KiB; hit, prefetch hit, late hit, miss). A field is added
 //! without a new version, and one that is not there is read as zero; [`VERSION`] changes when one goes or means something else.
 
+pub use crate::behind::BackFigures;
 use crate::live::Asked;
 pub use crate::live::{ClientLag, LagFigures, LagStep};
 use forerun_core::policy::decisions::Told;
@@ -133,6 +134,9 @@ pub struct ExportFigures {
     pub hung_members: u64,
     /// Members of which a command took more than 8 times what all but one in a thousand take, in the last 10 s.
     pub slow_members: u64,
+    /// How write-back stands, where there is some.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub write_back: Option<BackFigures>,
     /// What clients asked, and what prefetching came to.
     #[serde(flatten)]
     pub counters: Counters,

@@ -2,6 +2,8 @@
 //!
 //! Nothing stands here when all is well. Numbers are for alarms; a sentence says what is wrong, and of what.
 
+use crate::behind::BackFigures;
+
 /// How an export stands.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Health {
@@ -13,6 +15,8 @@ pub(crate) struct Health {
     pub(crate) hung_members: u64,
     /// Members that were much slower lately than they use to be.
     pub(crate) slow_members: u64,
+    /// How write-back stands, where there is some.
+    pub(crate) behind: Option<BackFigures>,
     /// What a person should know.
     pub(crate) warnings: Vec<String>,
 }

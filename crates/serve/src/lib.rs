@@ -13,17 +13,13 @@
 //! [`nbd`] is the protocol without a socket, up to a client's whole session; `tls` what lies under it where it is asked for; `connection` a session and its socket;
 //! `server` the loop; `ticket` what the ids mean that the engine carries; `volume` the engine with its bytes; `source` what is served, opened so that nobody changes it unseen; `backend` and `raw` the ways to the members, the
 //! latter with all the unsafe code there is; `remote` (with `dial` and `member_tls`) a member that is an export of another machine, `fan` near
-//! and far members together; [`log`] what replays a run. Budgets: the cache is what `--cache` says, data
+//! and far members together; `back` write-back over one device, with its journal (`behind` is what a volume asks of it); [`log`] what replays a run. Budgets: the cache is what `--cache` says, data
 //! on its way in has 36 MiB for all clients together, answers that nobody takes hold at most half of the cache, and the number
 //! of connections is bounded.
 
-#[cfg(any(test, feature = "crash"))]
-#[cfg_attr(
-    not(feature = "crash"),
-    expect(dead_code, reason = "its simulator drives it, and no option of the server yet")
-)]
 mod back;
 mod backend;
+mod behind;
 mod connection;
 pub mod control;
 #[cfg(feature = "crash")]
@@ -62,7 +58,9 @@ mod tls;
 mod unsynced;
 mod volume;
 
+pub use back::parse::journal_brings_home;
 pub use backend::Lateness;
+pub use behind::BackFigures;
 pub use metrics::{ExportMetrics, Metrics};
 pub use options::Direct;
 pub use raw::take_inherited_sockets;

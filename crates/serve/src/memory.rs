@@ -23,14 +23,24 @@ const EXPORT_BYTES: u64 = 2 << 20;
 /// One in so many bytes of a cache beside it: marks, slots, lists by slot.
 const BESIDE_ONE_IN: u64 = 100;
 
+/// Beside each block that is held back from a member: its entry in the list of those, with what the list leaves empty, its marks and
+/// its places in lists, bytes.
+const HELD_BESIDE_BYTES: u64 = 128;
+/// What write-back has beside those: threads or a ring for its journal, the list of its records, what it reads at the start, bytes.
+const JOURNAL_BYTES: u64 = 6 << 20;
+
 /// The most memory that a server with these caches takes, bytes: each cache with its table at its largest, and what is beside them.
-/// `more` is how many connections there may be beyond the usual number.
-pub(crate) fn bound(caches: &[u64], more: u32) -> u64 {
+/// `held_back` is what each export with write-back may hold back, and `more` how many connections there may be beyond the usual number.
+pub(crate) fn bound(caches: &[u64], held_back: &[u64], more: u32) -> u64 {
     let of_export = |&cache: &u64| {
         let table = forerun_core::cache::table_bytes_max(cache / BLOCK_BYTES);
         cache.saturating_add(cache / BESIDE_ONE_IN).saturating_add(table)
     };
     let exports = caches.iter().map(of_export).fold(0, u64::saturating_add);
+    let of_journal = |&bytes: &u64| {
+        bytes.saturating_add(bytes / BLOCK_BYTES * HELD_BESIDE_BYTES).saturating_add(JOURNAL_BYTES)
+    };
+    let exports = held_back.iter().map(of_journal).fold(exports, u64::saturating_add);
     let more = u64::from(more) * CONNECTION_BYTES;
     let further = (caches.len() as u64).saturating_sub(1) * EXPORT_BYTES;
     exports.saturating_add(INTAKE_BYTES + REST_BYTES + more + further)
@@ -170,12 +180,14 @@ mod tests {
 
     #[test]
     fn the_bound_counts_caches_tables_and_what_is_beside_them() {
-        let one = bound(&[64 << 20], 0);
+        let one = bound(&[64 << 20], &[], 0);
         assert!((64 << 20..=(64 << 20) + (64 << 20) / 100 + (65 << 20)).contains(&one), "{one}");
-        let large = bound(&[1 << 30], 0);
+        let large = bound(&[1 << 30], &[], 0);
         assert!(large - (1 << 30) > 64 << 20, "the table of a large cache is not forgotten: {large}");
-        assert!(bound(&[64 << 20; 4], 0) > 4 * (64 << 20) + 4 * (20 << 20));
-        assert!(bound(&[64 << 20], 448) > one && bound(&[u64::MAX; 2], 0) == u64::MAX);
+        let held = bound(&[64 << 20], &[64 << 20; 2], 0) - one;
+        assert!((128 << 20..150 << 20).contains(&held), "what is held back counts: {held}");
+        assert!(bound(&[64 << 20; 4], &[], 0) > 4 * (64 << 20) + 4 * (20 << 20));
+        assert!(bound(&[64 << 20], &[], 448) > one && bound(&[u64::MAX; 2], &[], 0) == u64::MAX);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! the control socket read it.
 
 use crate::backend::Lateness;
+use crate::behind::BackFigures;
 use crate::figures::{Counters, LagFigures};
 use forerun_core::stats::Stats;
 
@@ -24,6 +25,8 @@ pub struct ExportMetrics {
     pub gauges: Vec<(&'static str, f64)>,
     /// Blocks of its cache that are in use, and its size.
     pub cache_blocks: (u64, u64),
+    /// How its write-back stands, where there is some.
+    pub write_back: Option<BackFigures>,
     /// How long reads took, and writes, where there is a live page.
     pub lags: Option<(LagFigures, LagFigures)>,
 }

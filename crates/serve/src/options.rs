@@ -1,6 +1,7 @@
 //! What a server is asked to do: plain data, made by the command line or by a test.
 
 use crate::error::ServeError;
+use forerun_core::size::parse_size;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -15,6 +16,18 @@ pub const CONNECTIONS_MAX: u32 = 512;
 pub const MEMBER_TIMEOUT_DEFAULT: u64 = 30;
 /// Seconds that a client over a network may be silent before it is asked whether it is there: below what routers and firewalls keep in mind.
 pub const KEEP_ALIVE_DEFAULT: u64 = 60;
+/// Bytes that may be held back from a member with a journal unless said otherwise.
+pub const DIRTY_DEFAULT: u64 = 64 << 20;
+/// How long they may be, likewise: what Linux gives a dirty page.
+pub const DIRTY_AGE_DEFAULT: Duration = Duration::from_secs(30);
+/// Least bytes of a journal: several of the longest records.
+pub const JOURNAL_MIN: u64 = 16 << 20;
+/// Bytes of a journal that is made, likewise: four times what may be held back, so that records of a few blocks have room too.
+pub const JOURNAL_DEFAULT: u64 = 256 << 20;
+/// Least and most bytes that may be held back: a few of the longest writes, and what memory may be given to it.
+const DIRTY_BYTES: std::ops::RangeInclusive<u64> = 8 << 20..=64 << 30;
+/// Least and most of the time that they may be.
+const DIRTY_AGE: std::ops::RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(3600);
 /// Most exports of one server: each has memory, an engine and a way to its members of its own, all turned by one loop.
 pub const EXPORTS_MAX: usize = 64;
 
@@ -62,6 +75,65 @@ pub enum What {
         /// Files, devices and far exports, in order.
         members: Vec<MemberSpec>,
     },
+}
+
+/// When a write reaches the member.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WriteMode {
+    /// Before it is acknowledged.
+    #[default]
+    Through,
+    /// It is acknowledged when it is on a journal.
+    Back {
+        /// Bytes that may be held back.
+        dirty_bytes: u64,
+        /// How long they may be.
+        age: Duration,
+    },
+}
+
+impl FromStr for WriteMode {
+    type Err = String;
+
+    /// `through`, or `back` with its limits.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let grammar = || format!("{text:?} is not through, back, or back(dirty=64MiB,age=30s)");
+        if text == "through" {
+            return Ok(Self::Through);
+        }
+        let inside = text.strip_prefix("back").ok_or_else(grammar)?;
+        let (mut dirty_bytes, mut age) = (DIRTY_DEFAULT, DIRTY_AGE_DEFAULT);
+        if !inside.is_empty() {
+            let inside = inside.strip_prefix('(').and_then(|t| t.strip_suffix(')')).ok_or_else(grammar)?;
+            for pair in inside.split(',').filter(|pair| !pair.is_empty()) {
+                match pair.trim().split_once('=') {
+                    Some(("dirty", size)) => dirty_bytes = parse_size(size).map_err(|why| why.to_string())?,
+                    Some(("age", time)) => {
+                        let seconds =
+                            time.strip_suffix('s').and_then(|n| n.parse().ok()).ok_or_else(grammar)?;
+                        age = Duration::from_secs(seconds);
+                    }
+                    _ => return Err(grammar()),
+                }
+            }
+        }
+        if !DIRTY_BYTES.contains(&dirty_bytes) {
+            return Err("dirty is a size from 8MiB to 64GiB".into());
+        }
+        if !DIRTY_AGE.contains(&age) {
+            return Err("age is a time from 1s to 3600s".into());
+        }
+        Ok(Self::Back { dirty_bytes, age })
+    }
+}
+
+/// The journal of an export.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JournalOptions {
+    /// File or block device.
+    pub path: PathBuf,
+    /// It is made: a file of so many bytes, or the whole of a block device.
+    pub new: Option<u64>,
 }
 
 /// Where clients come in.
@@ -114,6 +186,12 @@ pub struct ExportOptions {
     pub read_only: bool,
     /// Written to although a far member offers neither FLUSH nor FUA: nothing is promised to be durable then.
     pub unsafe_no_flush: bool,
+    /// When a write reaches the member.
+    pub write: WriteMode,
+    /// Its journal; without write-back what it holds is brought home, and it is not used any more.
+    pub journal: Option<JournalOptions>,
+    /// Goes on although acknowledged writes of a journal are lost.
+    pub force: bool,
     /// How long a member may owe an answer before requests that wait for it fail.
     pub member_timeout: Duration,
     /// File for the log of inputs.
@@ -191,6 +269,9 @@ impl ExportOptions {
             device: "cheetah-15k4".into(),
             read_only: false,
             unsafe_no_flush: false,
+            write: WriteMode::Through,
+            journal: None,
+            force: false,
             member_timeout: Duration::from_secs(MEMBER_TIMEOUT_DEFAULT),
             log_inputs: None,
             learn: None,
@@ -223,7 +304,12 @@ impl Options {
     #[must_use]
     pub fn memory_bound(&self) -> u64 {
         let caches: Vec<u64> = self.exports.iter().map(|export| export.cache_bytes).collect();
-        crate::memory::bound(&caches, self.connections.saturating_sub(CONNECTIONS_DEFAULT))
+        let held_back = |export: &ExportOptions| match export.write {
+            WriteMode::Through => None,
+            WriteMode::Back { dirty_bytes, .. } => Some(dirty_bytes),
+        };
+        let held_back: Vec<u64> = self.exports.iter().filter_map(held_back).collect();
+        crate::memory::bound(&caches, &held_back, self.connections.saturating_sub(CONNECTIONS_DEFAULT))
     }
 
     /// Refuses caches that do not fit into memory together. A server asks it for itself when it is made.
@@ -252,9 +338,11 @@ impl Options {
                 What::Stripe { members, .. } => members,
             };
             read.extend(members.iter().map(|member| member.path.clone()));
+            read.extend(export.journal.iter().map(|journal| journal.path.clone()));
             let keys = &export.member_tls;
             read.extend([&keys.ca, &keys.cert, &keys.key].into_iter().flatten().cloned());
-            let presets = members.iter().filter_map(|member| member.emulate.as_ref()).chain([&export.device]);
+            let emulated = members.iter().filter_map(|member| member.emulate.as_deref());
+            let presets = emulated.map(crate::emulate::preset_of).chain([export.device.as_str()]);
             read.extend(presets.map(PathBuf::from));
         }
         outputs.extend(self.record.iter().map(|path| ("--record", path.as_path())));
@@ -268,6 +356,26 @@ impl Options {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn writes_go_through_or_back_with_limits() {
+        assert_eq!("through".parse(), Ok(WriteMode::Through));
+        let back = |dirty_bytes, age| Ok(WriteMode::Back { dirty_bytes, age: Duration::from_secs(age) });
+        assert_eq!("back".parse::<WriteMode>(), back(DIRTY_DEFAULT, 30));
+        assert_eq!("back(dirty=1G, age=5s)".parse::<WriteMode>(), back(1 << 30, 5));
+        for wrong in [
+            "",
+            "both",
+            "back(",
+            "back(dirty=25%)",
+            "back(age=30)",
+            "back(size=1M)",
+            "back(age=0s)",
+            "back(dirty=1K)",
+        ] {
+            assert!(wrong.parse::<WriteMode>().is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn a_member_is_a_path_or_an_emulated_path() {

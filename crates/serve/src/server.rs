@@ -10,6 +10,7 @@
 //! clients nor keep new ones out. `requests` is what was asked and not yet answered, `accept` how clients come in.
 
 mod accept;
+mod back;
 mod control;
 mod intake;
 mod linger;
@@ -19,6 +20,7 @@ mod requests;
 mod served;
 mod show;
 mod token;
+mod ways;
 
 use crate::connection::{Connection, Received, TURN_BYTES_MAX};
 use crate::error::{ServeError, system};
@@ -623,6 +625,7 @@ impl Server {
             // What it was let ask is answered. A write that is not wholly here is not begun, nor is what stands behind its limits.
             connection.session.close();
         }
+        self.served.iter_mut().for_each(|served| served.volume.go_home());
     }
 
     fn is_finished(&mut self, now: Nanos) -> bool {
@@ -635,7 +638,9 @@ impl Server {
             self.settle(now);
         }
         let gone = self.connections.iter().flatten().all(|connection| connection.socket.is_none());
-        gone && (late || self.served.iter().all(|served| served.volume.is_idle() || served.volume.is_hung()))
+        let over =
+            |served: &Served| (served.volume.is_idle() && served.volume.is_home()) || served.volume.is_hung();
+        gone && (late || self.served.iter().all(over))
     }
 
     /// A client goes. What members still work for keeps its credit and its place.

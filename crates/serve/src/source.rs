@@ -10,6 +10,7 @@
 //! strips and stripes lie. *Stripe* is several members, striped as RAID-0, read-only.
 
 mod files;
+mod journal;
 
 use crate::backend::{Backend, Holes};
 use crate::dial::Target;
@@ -24,6 +25,7 @@ use crate::unsynced::Unsynced;
 use files::{Files, Look, look_at};
 use forerun_core::array::{Array, ArraySpec, Level, Role};
 use forerun_core::units::{BLOCK_BYTES, Block, Disk, Extent, Nanos};
+pub(crate) use journal::{Journal, shares_a_disk};
 use rustls::ClientConfig;
 use std::fs::File;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
@@ -38,6 +40,9 @@ pub(crate) const STRIP_BYTES_MAX: u64 = 4 << 20;
 const OBJECT_STRIP_BYTES: u64 = 1 << 20;
 /// Most members of a stripe: what the dispatch has queues for.
 pub(crate) const MEMBERS_MAX: usize = 64;
+
+/// The option that members are named by, where errors point to.
+const OVER: &str = "--over";
 
 /// How members are opened.
 #[derive(Clone, Default)]
@@ -135,6 +140,8 @@ pub(crate) struct Source {
     /// The backends of far members, until [`Source::take_far`].
     far: Far,
     looks: Option<Looks>,
+    /// What write-back writes to, held and watched as members are.
+    journal: Option<Journal>,
 }
 
 impl Source {
@@ -154,7 +161,7 @@ impl Source {
             Array::new(spec, blocks_over(spec, size)).map_err(|why| ServeError::option("--over", why))?;
         let members = vec![member];
         let looks = Looks::at(&members)?;
-        Ok(Self { members, array, size, over: true, far: vec![far], looks })
+        Ok(Self { members, array, size, over: true, far: vec![far], looks, journal: None })
     }
 
     /// Members striped as RAID-0, read-only.
@@ -177,7 +184,7 @@ impl Source {
             Array::new(spec, smallest / BLOCK_BYTES).map_err(|why| ServeError::option("--stripe", why))?;
         let size = array.capacity_blocks() * BLOCK_BYTES;
         let looks = Looks::at(&members)?;
-        Ok(Self { members, array, size, over: false, far, looks })
+        Ok(Self { members, array, size, over: false, far, looks, journal: None })
     }
 
     /// Members that are simulated: one of `array`'s disks each, or one in all if they lie `over` it.
@@ -194,7 +201,7 @@ impl Source {
         let size = members.iter().map(|member| member.size).sum::<u64>();
         let blocks = if over { blocks_over(spec, size) } else { sizes[0] / BLOCK_BYTES };
         let array = Array::new(spec, blocks).map_err(|why| ServeError::option("--over", why))?;
-        Ok(Self { members, array, size, over, far: Far::new(), looks: None })
+        Ok(Self { members, array, size, over, far: Far::new(), looks: None, journal: None })
     }
 
     /// Where the bytes of a member command are.
@@ -268,7 +275,20 @@ impl Source {
 
     /// Why what members hold is not what it was, as far as the kernel tells at once.
     pub(crate) fn is_spoiled(&self) -> Option<String> {
-        self.members.iter().find_map(|member| member.file.as_ref()?.is_spoiled())
+        let journal = self.journal.as_ref().and_then(Journal::is_spoiled);
+        self.members.iter().find_map(|member| member.file.as_ref()?.is_spoiled()).or(journal)
+    }
+
+    /// From now on a journal is held and watched too.
+    pub(crate) fn keep(&mut self, journal: Journal) {
+        self.journal = Some(journal);
+    }
+
+    /// Members were written to of which the volume knows nothing.
+    pub(crate) fn wrote_behind(&mut self) {
+        for file in self.members.iter_mut().filter_map(|member| member.file.as_mut()) {
+            file.wrote();
+        }
     }
 }
 
@@ -328,7 +348,7 @@ impl Member {
             let (far, size) = open_object(text, how.read_only)?;
             return Ok((Self::new(None, size), Some(far)));
         }
-        let (file, size) = Files::open(path, how.read_only, how.direct)?;
+        let (file, size) = Files::open(OVER, path, how.read_only, how.direct)?;
         Ok((Self { holes: file.holes, ..Self::new(Some(file), size) }, None))
     }
 
@@ -374,6 +394,11 @@ impl Member {
     /// The file for a sync: one sync covers what went either way.
     pub(crate) fn for_sync(&self) -> Option<Arc<File>> {
         self.file.as_ref().map(|file| Arc::clone(&file.plain))
+    }
+
+    /// The file around the page cache, where there is one, and through it; none for a far member.
+    pub(crate) fn files(&self) -> Option<(Option<Arc<File>>, Arc<File>)> {
+        self.file.as_ref().map(|file| (file.direct.clone(), Arc::clone(&file.plain)))
     }
 
     /// A write of ours has ended.

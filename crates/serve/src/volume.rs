@@ -19,9 +19,12 @@
 
 mod ahead;
 mod bad;
+mod behind;
 mod blank;
 mod change;
 mod health;
+#[cfg(test)]
+mod held;
 mod learn;
 mod map;
 mod patience;
@@ -38,6 +41,7 @@ mod zeroes;
 pub(crate) use write::NewWrite;
 
 use crate::backend::{Backend, Done, Kind, Lateness, Task, Token, lend_for};
+use crate::behind::Behind;
 use crate::live::Watch;
 use crate::log::Log;
 use crate::mapper::Mapper;
@@ -379,7 +383,7 @@ impl Volume {
         self.backend.launch();
         self.take_maps();
         self.go_ahead();
-        if self.in_flight == 0 {
+        if self.in_flight == 0 && !self.backend.behind().is_some_and(Behind::works) {
             return;
         }
         let mut done = std::mem::take(&mut self.done);
@@ -437,6 +441,7 @@ impl Volume {
     /// Whether the members are what they were; why not, otherwise.
     pub(crate) fn check(&mut self) -> Result<(), String> {
         self.bad.age(self.now);
+        self.see_behind();
         if self.spoiled.is_none() {
             let seen = self.source.check(self.now).and_then(|()| self.backend.changed().map_or(Ok(()), Err));
             seen.unwrap_or_else(|why| self.spoil(why));
@@ -452,6 +457,9 @@ impl Volume {
 
     /// Messages about members since the last call, and how many more there were.
     pub(crate) fn take_notes(&mut self) -> (Vec<String>, u64) {
+        if let Some(behind) = self.backend.behind_mut() {
+            self.notes.extend(behind.take_said());
+        }
         (std::mem::take(&mut self.notes), std::mem::take(&mut self.notes_left_out))
     }
 

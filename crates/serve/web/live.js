@@ -127,6 +127,8 @@ function tiles(view) {
     [!reads ? "–" : sum(d.waited) ? duration(sum(d.waited) / reads) : "none", "mean wait of a read"],
     ...[["reads", view.lag], ["writes", view.write_lag]].filter(([, lag]) => lag.requests).map(([kind, lag]) =>
       [duration(lag.p99_ns), `p99 of ${kind}, of client ${lag.clients[0].client} ${duration(lag.clients[0].p99_ns)}`]),
+    ...(view.write_back ? [[bytes(view.write_back.dirty_bytes), `held back on the journal (${percent(view.write_back.journal_bytes / view.write_back.journal_bytes_max)} of it), ` +
+      `the oldest ${duration(view.write_back.dirty_age_ns)}; ${rate(view.write_back.home_bytes_per_second)} go home`]] : []),
     [d.asked[2] ? (d.memberBlocks * BLOCK / d.asked[2]).toFixed(2) : "–", "bytes from members per byte read"],
     [used + wasted ? percent(used / (used + wasted)) : "–", "of what was read ahead and decided was read"],
     [perSecond(sum(d.members.map(m => m[6])) / d.seconds), "seeks of all members"],

@@ -5,7 +5,7 @@
 mod servers;
 mod trial;
 
-use super::top::lag_words;
+use super::top::{back_words, lag_words};
 use crate::error::{CliError, Kind};
 use crate::ui::{Style, Ui};
 use clap::{Args, Subcommand};
@@ -231,7 +231,26 @@ fn stats(stats: &Stats, ui: &Ui) -> String {
             format!("{}, the last ten seconds:{words}\n", shown(&export.name))
         }
     });
-    head + &table(&header, &rows, ui) + &lags.collect::<String>()
+    head + &table(&header, &rows, ui) + &lags.collect::<String>() + &write_back(stats)
+}
+
+/// How write-back stands, a line for each export that has it.
+fn write_back(stats: &Stats) -> String {
+    let lines = stats.exports.iter().filter_map(|export| {
+        let back = export.write_back?;
+        let bytes = |bytes: u64| human::bytes(float(bytes));
+        Some(format!(
+            "{}, write-back: {}; since the start {} brought home from before, {} put on the journal, {} home in {} writes, {} past it\n",
+            shown(&export.name),
+            back_words(&back),
+            bytes(back.replayed_bytes),
+            bytes(back.journalled_bytes),
+            bytes(back.home_bytes),
+            back.home_writes,
+            bytes(back.through_bytes),
+        ))
+    });
+    lines.collect()
 }
 
 fn exports(exports: &[ExportState], ui: &Ui) -> String {

@@ -19,8 +19,9 @@ use forerun_core::size::parse_size;
 use forerun_serve::error::ServeError;
 use forerun_serve::messages::{Messages, Priority};
 use forerun_serve::options::{
-    CONNECTIONS_DEFAULT, ExportOptions, KEEP_ALIVE_DEFAULT, Listen, MEMBER_TIMEOUT_DEFAULT, MemberSpec,
-    MemberTlsOptions, Options, TlsOptions, Transfer, What,
+    CONNECTIONS_DEFAULT, ExportOptions, JOURNAL_DEFAULT, JOURNAL_MIN, JournalOptions, KEEP_ALIVE_DEFAULT,
+    Listen, MEMBER_TIMEOUT_DEFAULT, MemberSpec, MemberTlsOptions, Options, TlsOptions, Transfer, What,
+    WriteMode,
 };
 use forerun_serve::{Direct, Prepared, Server};
 use forerun_study::human;
@@ -53,6 +54,7 @@ Examples:
   forerun serve --over s3://images/disk.img --cache 2G --read-only      # AWS_REGION, AWS_ACCESS_KEY_ID, … as usual
   forerun serve --config /etc/forerun.toml
   forerun serve --over disk.img --listen 0.0.0.0:10809 --tls-cert c.pem --tls-key k.pem --tls-ca ca.pem
+  forerun serve --over /dev/md0 --write back --journal /dev/nvme0n1p4 --journal-new     # once; then without --journal-new
   forerun serve --over 'emulate(cheetah-15k4):disk.img' --read-only --run 'nbdcopy \"$uri\" null:'
 
 The address of the export is printed when clients may come. A member is a file, a block device,
@@ -61,6 +63,8 @@ it), an
 object that stays as it is (s3://BUCKET/KEY, https://HOST/PATH, file:///PATH; --read-only), or
 emulate(PRESET):MEMBER, which has the timing of a disk model (forerun device list). Writes go through the cache to the
 member before they are acknowledged; FLUSH and FUA reach its stable storage. SIGTERM answers what was asked and ends.
+With --write back (experimental) they are acknowledged when they are on a journal, and go to the member later, by whole stripes. FLUSH and FUA sync
+the journal; the next start brings home what a crash has left there; until then use the member through --journal alone.
 Every option is a key of --config FILE, in TOML; [[export]] tables make several exports (forerun config show).
 With --socket inherited the socket is the one that a service manager hands over.";
 
@@ -148,6 +152,22 @@ pub(crate) struct ServeArgs {
     /// Write to a far member that offers neither FLUSH nor FUA: nothing is promised to survive a power cut
     #[arg(long)]
     unsafe_no_flush: bool,
+    /// When a write is acknowledged: through (it is on the member), or back (it is on the journal; experimental): back(dirty=64MiB,age=30s)
+    /// says how much may be held back from the member, and for how long
+    #[arg(long, value_name = "MODE", default_value = "through")]
+    write: WriteMode,
+    /// File or device for the journal of --write back; with --write through what it holds is brought home, and it is done with
+    #[arg(long, value_name = "PATH")]
+    journal: Option<PathBuf>,
+    /// Make the journal: a new file, or over a device that begins with zeros
+    #[arg(long, requires = "journal")]
+    journal_new: bool,
+    /// Size of the file that --journal-new makes [default: 256MiB]
+    #[arg(long, value_name = "SIZE", requires = "journal")]
+    journal_size: Option<String>,
+    /// Go on although acknowledged writes are lost, where a journal is missing, damaged or of another time; says what is lost
+    #[arg(long)]
+    force: bool,
     /// Seconds that a member may owe an answer before requests that wait for it fail
     #[arg(long, value_name = "SECONDS", default_value_t = MEMBER_TIMEOUT_DEFAULT, value_parser = clap::value_parser!(u64).range(1..=86400))]
     member_timeout: u64,
@@ -420,6 +440,9 @@ fn export(args: &ServeArgs, instead: Option<What>) -> Result<ExportOptions, CliE
         device: args.device.clone(),
         read_only: args.read_only,
         unsafe_no_flush: args.unsafe_no_flush,
+        write: args.write,
+        journal: journal(args)?,
+        force: args.force,
         member_timeout: Duration::from_secs(args.member_timeout),
         log_inputs: args.log_inputs.clone(),
         learn: args.learn.clone(),
@@ -430,6 +453,17 @@ fn export(args: &ServeArgs, instead: Option<What>) -> Result<ExportOptions, CliE
             key: args.member_tls_key.clone(),
         },
     })
+}
+
+/// The journal of an export.
+fn journal(args: &ServeArgs) -> Result<Option<JournalOptions>, CliError> {
+    let Some(path) = &args.journal else { return Ok(None) };
+    let bytes =
+        args.journal_size.as_ref().map_or(Ok(JOURNAL_DEFAULT), |text| size("--journal-size", text))?;
+    if bytes < JOURNAL_MIN {
+        return Err(CliError::usage("--journal-size", "a journal has at least 16 MiB", "give 256M"));
+    }
+    Ok(Some(JournalOptions { path: path.clone(), new: args.journal_new.then_some(bytes) }))
 }
 
 fn tls(args: &ServeArgs) -> Result<Option<TlsOptions>, CliError> {
@@ -459,6 +493,16 @@ fn tls(args: &ServeArgs) -> Result<Option<TlsOptions>, CliError> {
 /// The options of a server: each export's own, and the server's, which are the same in all.
 fn options(exports: &[ServeArgs], folder: &Path) -> Result<Options, CliError> {
     let args = &exports[0];
+    if exports.len() > 1
+        && let Some(option) = args.journal_new.then_some("--journal-new").or(args.force.then_some("--force"))
+    {
+        let what = "the file has several exports, and this is about one journal";
+        return Err(CliError::usage(
+            option,
+            what,
+            "start that export by itself once, with its options on the command line",
+        ));
+    }
     let own = folder.join(super::ctl::OWN_SOCKET);
     let listen = match (&args.socket, args.listen) {
         (Some(path), _) if path.as_os_str() == "inherited" => Listen::Inherited,

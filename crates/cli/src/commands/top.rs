@@ -8,7 +8,7 @@ mod source;
 mod view;
 mod watching;
 
-pub(crate) use view::lag_words;
+pub(crate) use view::{back_words, lag_words};
 
 use super::watch_all::WatchFigures;
 use crate::error::CliError;

@@ -3,7 +3,7 @@
 //! A client keeps writes, reads and flushes under way, each 512 bytes of what it writes say which write brought them; the server
 //! is killed with requests in its hands and started anew, and every sector is judged: what was acknowledged is there, or
 //! newer. The lossy member forgets at the kill a part of what was not flushed, sector by sector, so there only what FLUSH or
-//! FUA had acknowledged must be left. fio writes with sums of its own, and verifies them through the next server. `make crash-binary` does fifty rounds of each, `FORERUN_CRASH_CYCLES=1000` as many.
+//! FUA had acknowledged must be left. With write-back the next server brings home what is on the journal. fio writes with sums of its own, and verifies them through the next server. `make crash-binary` does fifty rounds of each, `FORERUN_CRASH_CYCLES=1000` as many.
 
 use forerun_serve::nbd::handshake::{Export, Handshake, Step, Tls, greeting, option_bytes};
 use forerun_serve::nbd::wire::{
@@ -336,24 +336,14 @@ impl Drop for Running {
 }
 
 /// Starts the server. The kernel may still work at what a killed one had in hand, and holds its lock until then.
-fn start(over: &str, socket: &Path) -> Running {
-    (0..1000).find_map(|_| try_start(over, socket)).expect("it starts once the lock is free")
+fn start(words: &[&str], socket: &Path) -> Running {
+    (0..1000).find_map(|_| try_start(words, socket)).expect("it starts once the lock is free")
 }
 
-fn try_start(over: &str, socket: &Path) -> Option<Running> {
+fn try_start(words: &[&str], socket: &Path) -> Option<Running> {
     let server = std::process::Command::new(assert_cmd::cargo::cargo_bin("forerun"))
-        .args([
-            "serve",
-            "--quiet",
-            "--cache",
-            "16M",
-            "--scheme",
-            "asp+msp",
-            "--over",
-            over,
-            "--control",
-            "off",
-        ])
+        .args(["serve", "--quiet", "--cache", "16M", "--scheme", "asp+msp", "--control", "off", "--over"])
+        .args(words)
         .arg("--socket")
         .arg(socket)
         .stdout(Stdio::piped())
@@ -367,10 +357,10 @@ fn try_start(over: &str, socket: &Path) -> Option<Running> {
 }
 
 /// Kills and starts the server again and again; `lossy` is the member that loses power with it, if it is not a file.
-fn rounds(over: &str, folder: &Path, lossy: Option<&Lossy>, seed: u64) {
+fn rounds(words: &[&str], folder: &Path, lossy: Option<&Lossy>, seed: u64) {
     let (socket, mut draw, mut model) = (folder.join("s"), Draw(seed), Model::new());
     for _ in 0..cycles() {
-        let server = start(over, &socket);
+        let server = start(words, &socket);
         let mut client = Client::connect(&socket);
         let found = read_all(&mut client, &model, seed, lossy.is_some());
         model.begin_anew(found);
@@ -388,7 +378,7 @@ fn rounds(over: &str, folder: &Path, lossy: Option<&Lossy>, seed: u64) {
             lossy.cut(&mut draw);
         }
     }
-    let _server = start(over, &socket);
+    let _server = start(words, &socket);
     read_all(&mut Client::connect(&socket), &model, seed, lossy.is_some());
 }
 
@@ -414,7 +404,45 @@ fn a_server_that_is_killed_over_a_file_has_lost_nothing_that_it_acknowledged() {
     let folder = tempfile::tempdir().expect("a folder");
     let path: PathBuf = folder.path().join("disk.img");
     std::fs::write(&path, image()).expect("written");
-    rounds(&path.display().to_string(), folder.path(), None, seed());
+    rounds(&[&path.display().to_string()], folder.path(), None, seed());
+}
+
+/// The words of write-back with a journal in a folder, which is made. Blocks go home once a second, and when 4 MiB are held back.
+fn write_back(over: &str, folder: &Path) -> Vec<String> {
+    let journal = folder.join("journal").display().to_string();
+    let words = [over, "--write", "back(dirty=8M,age=1s)", "--journal", &journal].map(str::to_owned).to_vec();
+    let mut new: Vec<&str> = words.iter().map(String::as_str).collect();
+    new.extend(["--journal-new", "--journal-size", "16M"]);
+    drop(start(&new, &folder.join("s")));
+    words
+}
+
+fn borrowed(words: &[String]) -> Vec<&str> {
+    words.iter().map(String::as_str).collect()
+}
+
+#[test]
+fn a_server_with_write_back_that_is_killed_has_lost_nothing_that_it_acknowledged() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path: PathBuf = folder.path().join("disk.img");
+    std::fs::write(&path, image()).expect("written");
+    let words = write_back(&path.display().to_string(), folder.path());
+    rounds(&borrowed(&words), folder.path(), None, seed());
+}
+
+/// Who finds nothing may be blind.
+#[test]
+#[should_panic(expected = "lost is")]
+fn a_journal_that_is_given_up_is_found_out() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path: PathBuf = folder.path().join("disk.img");
+    std::fs::write(&path, image()).expect("written");
+    let over = path.display().to_string();
+    write_back(&over, folder.path());
+    // Each start gives up what the one before has left.
+    let journal = folder.path().join("journal").display().to_string();
+    let forced = [&over, "--write", "back", "--journal", &journal, "--journal-new", "--force"];
+    rounds(&forced, folder.path(), None, seed());
 }
 
 /// Runs fio over a server; its words if it fails.
@@ -443,14 +471,22 @@ fn what_fio_wrote_is_verified_through_the_server_after_the_one_that_was_killed()
     let folder = tempfile::tempdir().expect("a folder");
     let (path, socket) = (folder.path().join("disk.img"), folder.path().join("s"));
     std::fs::write(&path, vec![0; 8 << 20]).expect("written");
-    let (over, first) = (path.display().to_string(), seed());
+    let over = path.display().to_string();
+    verified(&[&over], folder.path(), &socket);
+    let words = write_back(&over, folder.path());
+    verified(&borrowed(&words), folder.path(), &socket);
+}
+
+/// fio writes, the server is killed, and fio verifies through the next.
+fn verified(words: &[&str], folder: &Path, socket: &Path) {
+    let first = seed();
     // Two runs of fio take a second.
     for seed in first..first + cycles().div_ceil(5) {
-        let server = start(&over, &socket);
-        fio(&socket, folder.path(), seed, &["--do_verify=0", "--fsync=64"]);
+        let server = start(words, socket);
+        fio(socket, folder, seed, &["--do_verify=0", "--fsync=64"]);
         drop(server);
-        let _next = start(&over, &socket);
-        fio(&socket, folder.path(), seed, &["--verify_only"]);
+        let _next = start(words, socket);
+        fio(socket, folder, seed, &["--verify_only"]);
     }
 }
 
@@ -459,7 +495,7 @@ fn rounds_over_lossy(lies: bool) {
     let folder = tempfile::tempdir().expect("a folder");
     let far = folder.path().join("far");
     let lossy = Lossy::start(&far, lies);
-    rounds(&format!("nbd+unix:///?socket={}", far.display()), folder.path(), Some(&lossy), seed());
+    rounds(&[&format!("nbd+unix:///?socket={}", far.display())], folder.path(), Some(&lossy), seed());
 }
 
 #[test]

@@ -62,7 +62,7 @@ impl WriteBack {
     }
 
     fn is_due(&self) -> bool {
-        let half = self.ring.used() * 2 > self.about.ring || self.slots.free() * 2 < self.slots.all();
+        let half = self.ring.is_half_full() || self.slots.free() * 2 < self.slots.all();
         let old = self.log.made.front().is_some_and(|(_, made)| *made + self.limits.age <= self.now);
         let full = self.is_full() || self.ring.room(1 + self.log.batch_blocks() as u64).is_none();
         !self.broken && !self.ring.is_empty() && (half || full || old || self.leaving)
@@ -167,7 +167,11 @@ impl WriteBack {
         let good = result.is_ok() || planted::is(Bug::HomeUnread);
         self.mark(blocks, if good { State::Written } else { State::Dirty });
         match result {
-            Ok(()) => self.stuck = None,
+            Ok(()) => {
+                self.stuck = None;
+                self.sums.home += len;
+                self.sums.home_writes += 1;
+            }
             Err(problem) => self.sticks(&problem),
         }
         let Some(check) = &mut self.check else { return };

@@ -24,12 +24,15 @@ pub(crate) const EXTENTS_MAX: usize = 256;
 pub(crate) const PAYLOAD_MAX: usize = 1024;
 /// First blocks of the device whose sums a superblock keeps: where file systems, volume managers and partitions have their heads.
 pub(crate) const PRINTS: usize = 16;
-/// The version that is written, and the newest that is read.
-pub(crate) const VERSION: u32 = 1;
+/// The version that is written, and the newest that is read. Version 1 did not say who the device is.
+pub(crate) const VERSION: u32 = 2;
+/// The oldest that is read.
+const VERSION_OLDEST: u32 = 1;
 
 const SUPER_MAGIC: [u8; 8] = *b"forerunJ";
 const RECORD_MAGIC: [u8; 8] = *b"forerunR";
-const NAME_MAX: usize = 255;
+/// Bytes of a text.
+pub(crate) const TEXT_MAX: usize = 255;
 const CRC_AT: usize = BLOCK - 4;
 /// Where the extents of a record begin, and bytes of each.
 const EXTENTS_AT: usize = 64;
@@ -68,6 +71,8 @@ pub(crate) struct Super {
     pub(crate) prints: [u32; PRINTS],
     /// The device bears a mark while the journal may hold what it lacks.
     pub(crate) marked: bool,
+    /// Who the device is, if it says so wherever it is plugged in: a block device does, a file bears the mark instead.
+    pub(crate) identity: String,
 }
 
 /// Why a block is no superblock.
@@ -99,6 +104,12 @@ impl Writer {
         self.0[self.1..self.1 + bytes.len()].copy_from_slice(bytes);
         self.1 += bytes.len();
     }
+    /// A text, as much of it as has room.
+    fn text(&mut self, text: &str) {
+        let text = &text[..text.floor_char_boundary(TEXT_MAX)];
+        self.bytes(&(text.len() as u16).to_le_bytes());
+        self.bytes(text.as_bytes());
+    }
     fn finish(mut self) -> Box<Page> {
         let sum = sum(&self.0[..CRC_AT]);
         self.0[CRC_AT..].copy_from_slice(&sum.to_le_bytes());
@@ -129,6 +140,11 @@ impl<'a> Reader<'a> {
     fn u64(&mut self) -> u64 {
         u64::from_le_bytes(self.bytes())
     }
+    /// A text; none if it is longer than texts are.
+    fn text(&mut self) -> Option<String> {
+        let bytes = usize::from(self.u16());
+        (bytes <= TEXT_MAX).then(|| String::from_utf8_lossy(self.some(bytes)).into_owned())
+    }
 }
 
 fn is_whole(page: &Page) -> bool {
@@ -153,12 +169,8 @@ impl Super {
         for print in self.prints {
             page.bytes(&print.to_le_bytes());
         }
-        let mut end = self.name.len().min(NAME_MAX);
-        while !self.name.is_char_boundary(end) {
-            end -= 1;
-        }
-        page.bytes(&(end as u16).to_le_bytes());
-        page.bytes(&self.name.as_bytes()[..end]);
+        page.text(&self.name);
+        page.text(&self.identity);
         page.finish()
     }
 
@@ -172,19 +184,22 @@ impl Super {
             return Err(Unread::Torn);
         }
         let version = fields.u32();
-        if version != VERSION {
+        if !(VERSION_OLDEST..=VERSION).contains(&version) {
             return Err(Unread::Newer(version));
         }
         let marked = fields.u32() != 0;
         let id = u128::from_le_bytes(fields.bytes());
         let [size, generation, turn, block, seq, ring] = std::array::from_fn(|_| fields.u64());
         let prints = std::array::from_fn(|_| fields.u32());
-        let bytes = usize::from(fields.u16());
-        if bytes > NAME_MAX || ring == 0 || block > ring {
+        let name = fields.text();
+        let identity = if version == VERSION_OLDEST { Some(String::new()) } else { fields.text() };
+        let (Some(name), Some(identity)) = (name, identity) else { return Err(Unread::Torn) };
+        // Numbers at their end cannot be counted on from.
+        if ring == 0 || block > ring || turn == u64::MAX || seq == u64::MAX {
             return Err(Unread::Torn);
         }
-        let name = String::from_utf8_lossy(fields.some(bytes)).into_owned();
-        Ok(Self { id, size, name, generation, turn, tail: Position { block, seq }, ring, prints, marked })
+        let tail = Position { block, seq };
+        Ok(Self { id, size, name, generation, turn, tail, ring, prints, marked, identity })
     }
 
     /// The newer of the two.

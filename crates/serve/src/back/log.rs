@@ -72,6 +72,8 @@ pub(super) struct Log {
     pub(super) made: VecDeque<(u64, Nanos)>,
     /// The last thing done was a flush: a record goes before the next.
     flushed: bool,
+    /// When the command that is under way left.
+    since: Nanos,
 }
 
 impl Log {
@@ -85,7 +87,13 @@ impl Log {
             synced: 0,
             made: VecDeque::new(),
             flushed: false,
+            since: Nanos::ZERO,
         }
+    }
+
+    /// For how long a command is under way.
+    pub(super) fn since(&self, now: Nanos) -> Option<Nanos> {
+        (!self.is_idle()).then(|| now.since(self.since))
     }
 
     pub(super) fn is_idle(&self) -> bool {
@@ -116,6 +124,7 @@ impl Log {
             lease,
             zeroes: None,
         };
+        self.since = now;
         self.backend.submit(now, task);
     }
 }
@@ -245,6 +254,7 @@ impl WriteBack {
         for taken in taken {
             let answer = match &result {
                 Ok(()) => {
+                    self.sums.journalled += taken.len;
                     for (block, &slot) in (taken.first..).zip(&taken.slots) {
                         if let Some(old) = self.held.put(block, slot, seq) {
                             self.slots.give(old);

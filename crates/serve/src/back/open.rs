@@ -2,24 +2,27 @@
 //!
 //! Nothing is replayed onto a device that is not the one, or was changed since: the journal says whose it is and what the device's first
 //! blocks were, and a device that is a file bears a mark (an extended attribute) with the journal's number and generation from
-//! the first start until everything is home. What does not fit is refused with its remedy; `force` goes on without what cannot be had.
+//! the first start until everything is home. A block device has no place for a mark: it is known by what it says of itself
+//! ([`identity`](super::identity)). One that neither bears a mark nor says who it is gets no journal. What does not fit is refused with its remedy;
+//! `force` goes on without what cannot be had.
 
 use super::format::{BLOCK, Blocks, Page, Position, SUPERS, Super, Unread};
-use super::replay::{Stop, begin, bring_home, check_device, prints, scan, write_super};
+use super::replay::{Stop, begin, bring_home, check_device, prints, scan, scan_before_damage, write_super};
 use crate::error::ServeError;
+use crate::options::JOURNAL_MIN;
 use rustix::fs::XattrFlags;
 use rustix::io::Errno;
 use std::fs::File;
 use std::io::{self, Read as _};
-use std::os::unix::fs::FileExt as _;
+use std::os::unix::fs::{FileExt as _, FileTypeExt as _};
 use std::path::Path;
 use std::sync::Arc;
 
-/// The least journal, bytes: several of the longest records.
-pub(crate) const JOURNAL_MIN: u64 = 16 << 20;
 /// The mark on a device that is a file.
 const MARK: &str = "user.forerun.journal";
 const MARK_BYTES: usize = 64;
+/// What is tried to see whether a file bears marks.
+const PROBE: &str = "user.forerun.probe";
 /// Bytes at the start of a new journal that must be zero: there would stand what other programs leave.
 const EMPTY_BYTES: usize = 64 << 10;
 /// Where errors point to.
@@ -52,6 +55,8 @@ pub(crate) struct Opening<'a> {
     pub(crate) device: &'a Arc<File>,
     pub(crate) device_size: u64,
     pub(crate) device_path: &'a Path,
+    /// Who the device says it is, if it is a block device and says so.
+    pub(crate) identity: Option<String>,
     /// It is made anew.
     pub(crate) new: bool,
     /// Goes on without what is lost.
@@ -64,6 +69,7 @@ pub(crate) struct Mark(Option<Arc<File>>);
 
 impl Mark {
     /// None: what is simulated bears none.
+    #[cfg(any(test, feature = "crash"))]
     pub(crate) const fn none() -> Self {
         Self(None)
     }
@@ -83,6 +89,8 @@ pub(crate) struct Opened {
     pub(crate) mark: Mark,
     /// What a person should know.
     pub(crate) said: Vec<String>,
+    /// Blocks that an earlier start had left, and that were brought home.
+    pub(crate) replayed_blocks: u64,
 }
 
 /// What a device's mark says: the number of its journal and the generation.
@@ -98,8 +106,9 @@ fn mark_of(device: &File) -> Option<(u128, u64)> {
 pub(crate) fn needs_journal(device: &File, path: &Path) -> Option<String> {
     let (id, _) = mark_of(device)?;
     Some(format!(
-        "{} was served with a journal ({id:032x}), which may hold writes that it lacks: start with --write back --journal PATH, which \
-         brings them home; where the journal is lost, --force serves it without them: what was acknowledged last is lost",
+        "{} was served with a journal ({id:032x}), which may hold writes that it lacks: give --journal PATH, which brings them home (with \
+         --write back, or with --write through and is done with then); where the journal is lost, --force serves it without them: \
+         what was acknowledged last is lost",
         path.display()
     ))
 }
@@ -107,6 +116,12 @@ pub(crate) fn needs_journal(device: &File, path: &Path) -> Option<String> {
 /// Takes the mark off a device whose journal is given up.
 pub(crate) fn forget_journal(device: &File) {
     let _ = rustix::fs::fremovexattr(device, MARK);
+}
+
+/// Whether a device can bear a mark.
+fn bears_marks(device: &File) -> bool {
+    let bears = rustix::fs::fsetxattr(device, PROBE, b"1", XattrFlags::empty()).is_ok();
+    bears && rustix::fs::fremovexattr(device, PROBE).is_ok()
 }
 
 fn put_mark(device: &Arc<File>, about: &Super) -> io::Result<bool> {
@@ -173,9 +188,20 @@ impl Opening<'_> {
     /// A journal that is too small, lost, damaged, of another device or of another time, with the remedy.
     pub(crate) fn open(&self) -> Result<Opened, ServeError> {
         if self.journal_size < JOURNAL_MIN {
-            return Err(refuse(self.journal_path, "a journal has at least 16 MiB"));
+            return Err(refuse(
+                self.journal_path,
+                "a journal has at least 16 MiB: --journal-new --journal-size 256M makes a larger one",
+            ));
         }
-        let (mut about, mut said) = if self.new { self.make()? } else { self.resume()? };
+        self.check_known()?;
+        let (mut about, mut said, replayed_blocks) = if self.new {
+            let (about, said) = self.make()?;
+            (about, said, 0)
+        } else {
+            self.resume()?
+        };
+        about.name = self.device_path.display().to_string();
+        about.identity = self.identity.clone().unwrap_or_default();
         let io = |path: &Path, problem| ServeError::file(path, problem);
         about.prints =
             prints(&mut Plain(self.device), self.device_size).map_err(|e| io(self.device_path, e))?;
@@ -188,12 +214,52 @@ impl Opening<'_> {
         }
         if !marked {
             said.push(format!(
-                "{} takes no mark: nobody is stopped from using it while the journal holds writes that it lacks",
+                "{} has no place for a mark: use it (mount it, check it, serve it) through this server alone while the journal may hold \
+                 writes that it lacks, which nothing else knows of",
                 self.device_path.display()
             ));
         }
         let mark = Mark(marked.then(|| Arc::clone(self.device)));
-        Ok(Opened { about, mark, said })
+        Ok(Opened { about, mark, said, replayed_blocks })
+    }
+
+    /// Refuses a device that could not be told from another when the journal is brought home.
+    fn check_known(&self) -> Result<(), ServeError> {
+        if self.identity.is_some() || bears_marks(self.device) {
+            return Ok(());
+        }
+        let path = self.device_path.display();
+        let block = self.device.metadata().is_ok_and(|about| about.file_type().is_block_device());
+        let why = if block {
+            format!(
+                "{path} says nothing of itself that stays its own (serial number, WWN, UUID), so a journal could be brought home onto \
+                 another: put LVM or md on it and serve that, or serve it with --write through"
+            )
+        } else {
+            format!(
+                "{path} cannot bear a mark (a user attribute), so nothing would stop it from being used without its journal: put it on a \
+                 file system that has them (ext4, xfs, btrfs), or serve it with --write through"
+            )
+        };
+        Err(ServeError::option("--write", why))
+    }
+
+    /// What a new journal takes the place of, where that is forced.
+    fn lost_by_making(&self) -> Vec<String> {
+        let mut said = Vec::new();
+        if let Ok(Ok(about)) = read_super(self)
+            && let Ok(found) = scan_before_damage(&mut Plain(self.journal), &about)
+            && found.records > 0
+        {
+            said.push(lost(self.journal_path, &about, found.blocks.len()));
+        }
+        if let Some((id, _)) = mark_of(self.device) {
+            said.push(format!(
+                "{}: its journal {id:032x} was given up, as --force says: what that held and was not brought home is lost",
+                self.device_path.display()
+            ));
+        }
+        said
     }
 
     /// A new journal over what is none, or is done with.
@@ -231,6 +297,7 @@ impl Opening<'_> {
                 }
             }
         }
+        let said = if self.force { self.lost_by_making() } else { Vec::new() };
         // All of it is written once: a file has its room then, and no old record is left.
         let zeros = vec![0; 1 << 20];
         let whole = self.journal_size / BLOCK as u64 * BLOCK as u64;
@@ -250,13 +317,14 @@ impl Opening<'_> {
             ring: self.journal_size / BLOCK as u64 - SUPERS,
             prints: [0; super::format::PRINTS],
             marked: false,
+            identity: String::new(),
         };
         write_super(&mut Plain(self.journal), &mut about).map_err(io)?;
-        Ok((about, Vec::new()))
+        Ok((about, said))
     }
 
     /// The journal of an earlier start: what it holds goes home.
-    fn resume(&self) -> Result<(Super, Vec<String>), ServeError> {
+    fn resume(&self) -> Result<(Super, Vec<String>, u64), ServeError> {
         let path = self.journal_path;
         let about = read_super(self)?.map_err(|why| match why {
             Unread::Foreign => refuse(
@@ -280,10 +348,14 @@ impl Opening<'_> {
             );
             return Err(refuse(path, &why));
         }
-        let scanned = scan(&mut Plain(self.journal), &about);
-        let found = match scanned {
-            Err(Stop::Damaged(_)) if self.force => {
-                super::replay::scan_before_damage(&mut Plain(self.journal), &about)
+        let mut said = Vec::new();
+        let found = match scan(&mut Plain(self.journal), &about) {
+            Err(Stop::Damaged(seq)) if self.force => {
+                said.push(format!(
+                    "{}: it is damaged from record {seq} on: what was acknowledged since is lost, as --force says",
+                    path.display()
+                ));
+                scan_before_damage(&mut Plain(self.journal), &about)
             }
             scanned => scanned,
         };
@@ -298,14 +370,28 @@ impl Opening<'_> {
         }
         bring_home(&mut Plain(self.journal), &mut Plain(self.device), &about, &found)
             .map_err(|stop| stopped(self, stop))?;
-        let said =
-            format!("{}: {held} blocks of {} records were brought home", path.display(), found.records);
-        Ok((about, if found.records > 0 { vec![said] } else { Vec::new() }))
+        if found.records > 0 {
+            said.push(format!(
+                "{}: {held} blocks of {} records were brought home",
+                path.display(),
+                found.records
+            ));
+        }
+        Ok((about, said, held as u64))
     }
 
     /// Whether the device's mark is of this journal and of its last start.
     fn fits(&self, about: &Super, records: u64) -> Result<(), ServeError> {
         let device = self.device_path.display();
+        if records > 0 && !about.identity.is_empty() && self.identity.as_ref() != Some(&about.identity) {
+            let now = self.identity.as_deref().unwrap_or("one that says nothing of itself");
+            let why = format!(
+                "it holds writes for {}, which is {}, and {device} is {now}: serve that device with it; where it is gone, --force gives \
+                 the writes up",
+                about.name, about.identity
+            );
+            return Err(refuse(self.journal_path, &why));
+        }
         match mark_of(self.device) {
             Some((id, _)) if id != about.id => {
                 let why = format!(
@@ -334,15 +420,23 @@ impl Opening<'_> {
     }
 
     /// Goes on without what the journal holds.
-    fn give_up(&self, mut about: Super, held: usize) -> Result<(Super, Vec<String>), ServeError> {
+    fn give_up(&self, mut about: Super, held: usize) -> Result<(Super, Vec<String>, u64), ServeError> {
         let random = random().map_err(|e| ServeError::file(self.journal_path, e))?;
         let number = |from: usize| u64::from_le_bytes(std::array::from_fn(|at| random[from + at]));
+        let said = lost(self.journal_path, &about, held);
         about.id = u128::from(number(0)) << 64 | u128::from(number(8));
-        about.name = self.device_path.display().to_string();
-        let path = self.journal_path.display();
-        let said = format!("{path}: {held} blocks that it held were given up, as --force says");
-        Ok((about, if held > 0 { vec![said] } else { Vec::new() }))
+        Ok((about, if held > 0 { vec![said] } else { Vec::new() }, 0))
     }
+}
+
+/// What is lost with a journal that is given up.
+fn lost(path: &Path, about: &Super, blocks: usize) -> String {
+    format!(
+        "{}: {blocks} blocks of 4 KiB that it held for {} were given up, as --force says: what was acknowledged there and not brought home \
+         is lost",
+        path.display(),
+        about.name
+    )
 }
 
 fn newer(path: &Path, version: u32) -> ServeError {

@@ -83,7 +83,7 @@ fn records(journal: &mut impl Blocks, about: &Super) -> Result<(Found, u64), Sto
             at = 0;
             next = record(journal, about, (at, seq), &mut bytes).map_err(io)?;
         }
-        let Some(header) = next else { break };
+        let Some(header) = next.filter(|header| header.seq < u64::MAX) else { break };
         let mut from = SUPERS + at + 1;
         for span in &header.spans {
             for block in span.first..span.first + u64::from(span.blocks) {

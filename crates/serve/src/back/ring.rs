@@ -6,6 +6,9 @@
 use super::format::Position;
 use std::collections::VecDeque;
 
+/// Most records at once: what is known of each takes memory.
+pub(crate) const RECORDS_MAX: usize = 32 << 10;
+
 /// The ring's arithmetic.
 #[derive(Debug)]
 pub(crate) struct Ring {
@@ -24,6 +27,9 @@ impl Ring {
 
     /// Where a record of so many blocks has room.
     pub(crate) fn room(&self, blocks: u64) -> Option<u64> {
+        if self.ends.len() >= RECORDS_MAX {
+            return None;
+        }
         let (head, tail) = (self.head.block, self.tail.block);
         let behind = head + blocks <= self.blocks;
         if self.ends.is_empty() || head > tail {
@@ -74,6 +80,11 @@ impl Ring {
         }
     }
 
+    /// Whether half of it is used, of its blocks or of its records.
+    pub(crate) fn is_half_full(&self) -> bool {
+        self.used() * 2 > self.blocks || self.ends.len() * 2 > RECORDS_MAX
+    }
+
     /// Whether it holds no record.
     pub(crate) fn is_empty(&self) -> bool {
         self.ends.is_empty()
@@ -83,6 +94,19 @@ impl Ring {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_ring_with_room_for_more_records_than_there_may_be_is_full_with_those() {
+        let mut ring = Ring::new(1 << 40, Position { block: 0, seq: 1 });
+        for number in 0..RECORDS_MAX {
+            assert_eq!(ring.is_half_full(), number > RECORDS_MAX / 2);
+            let at = ring.room(2).expect("room");
+            ring.push(at, 2);
+        }
+        assert_eq!((ring.room(2), ring.ends.len()), (None, RECORDS_MAX));
+        ring.free_to(ring.behind(1));
+        assert!(ring.room(2).is_some());
+    }
 
     #[test]
     fn records_never_overlap_and_an_empty_ring_takes_the_largest() {

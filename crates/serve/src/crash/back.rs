@@ -15,7 +15,8 @@ use crate::back::format::{BLOCK, Blocks as _, PRINTS, Page, Position, SUPERS, Su
 use crate::back::open::Mark;
 use crate::back::replay::{Found, Stop, begin, bring_home, check_device, prints, scan, write_super};
 use crate::back::{Limits, Paths, WriteBack};
-use crate::backend::{Backend as _, Done, Kind, Task, Token};
+use crate::backend::{Backend as _, Done, Kind, Task, Token, Zeroes};
+use crate::behind::Behind as _;
 use crate::raw::{Arena, Lend};
 use forerun_core::access::Context;
 use forerun_core::array::{Array, ArraySpec};
@@ -128,6 +129,7 @@ impl World {
             ring,
             prints: prints(&mut device, size as u64).expect("memory"),
             marked: false,
+            identity: String::new(),
         };
         write_super(&mut journal, &mut about).expect("memory");
         let weather = faults(&mut draw);
@@ -252,6 +254,7 @@ impl World {
             Kind::Read => op.floors = self.shadow.acked()[self.sectors(&op)].to_vec(),
             Kind::Sync => op.floors = self.shadow.acked().to_vec(),
         }
+        let zeroes = self.draw.one_in(5);
         let how = if kind == Kind::Read { Lend::Fill } else { Lend::Drain };
         let lease = (kind != Kind::Sync).then(|| self.arena.lend(op.slots.iter().copied().map(Some), how));
         self.number += 1;
@@ -269,7 +272,8 @@ impl World {
             offset: offset as u64,
             len: if kind == Kind::Sync { 0 } else { len as u64 },
             lease,
-            zeroes: None,
+            // What is called zeroes takes other ways; here it has bytes that say who wrote them all the same.
+            zeroes: (kind == Kind::Write && zeroes).then_some(Zeroes::Hole),
         };
         self.back().submit(now, task);
     }
@@ -286,7 +290,7 @@ impl World {
         let back = self.back();
         back.launch();
         back.reap(now, &mut done);
-        let (said, wrote) = (back.take_notes(), back.wrote_behind());
+        let (said, wrote) = (back.take_said(), back.wrote());
         for said in said.into_iter().chain(wrote.then(|| "blocks go home".into())) {
             self.tell(|| said);
         }

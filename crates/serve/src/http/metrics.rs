@@ -3,7 +3,7 @@
 //! Each family has its HELP and TYPE and stands in one piece; sums end in `_total`, units are base units and stand in the
 //! name. What belongs to an export has the label `export`, what belongs to a member also `member` (its number from 0).
 
-use crate::figures::{ExportFigures, Figures, LagFigures, MemberFigures, OutcomeFigures};
+use crate::figures::{BackFigures, ExportFigures, Figures, LagFigures, MemberFigures, OutcomeFigures};
 use forerun_page::metrics::{Line, Page, alone, label, seconds};
 use std::fmt::Display;
 
@@ -16,6 +16,7 @@ pub(super) fn text(figures: &Figures) -> String {
     lag(&mut page, &exports);
     prefetching(&mut page, &exports);
     members(&mut page, &exports);
+    write_back(&mut page, &exports);
     scheme(&mut page, &exports);
     page.text()
 }
@@ -194,6 +195,40 @@ fn members(page: &mut Page, exports: &Exports<'_>) {
     page.counter("forerun_member_busy_seconds_total", help, exports.member(|m| seconds(m.busy_ns)));
     let help = "Time from leaving to end, summed over commands of a member";
     page.counter("forerun_member_command_seconds_total", help, exports.member(|m| seconds(m.took_ns)));
+}
+
+fn write_back(page: &mut Page, exports: &Exports<'_>) {
+    if exports.0.iter().all(|export| export.write_back.is_none()) {
+        return;
+    }
+    let of = |value: fn(&BackFigures) -> u64| -> Vec<Line> {
+        let line =
+            |e: &ExportFigures| Some((label("export", &e.name), value(e.write_back.as_ref()?).to_string()));
+        exports.0.iter().filter_map(line).collect()
+    };
+    let help = "Bytes on the journal that the member may lack";
+    page.gauge("forerun_write_back_dirty_bytes", help, of(|b| b.dirty_bytes));
+    page.gauge("forerun_write_back_dirty_max_bytes", "Most of them", of(|b| b.dirty_bytes_max));
+    let age = |e: &ExportFigures| {
+        Some((label("export", &e.name), seconds(e.write_back.as_ref()?.dirty_age_ns).to_string()))
+    };
+    let help = "How long the oldest of them has been there";
+    page.gauge("forerun_write_back_dirty_age_seconds", help, exports.0.iter().filter_map(age));
+    page.gauge("forerun_write_back_journal_bytes", "Bytes of the journal in use", of(|b| b.journal_bytes));
+    page.gauge("forerun_write_back_journal_max_bytes", "Bytes of the journal", of(|b| b.journal_bytes_max));
+    let help = "Bytes that an earlier start had left on the journal and this one has brought home";
+    page.gauge("forerun_write_back_replayed_bytes", help, of(|b| b.replayed_bytes));
+    let help = "Bytes that were put on the journal";
+    page.counter("forerun_write_back_journalled_bytes_total", help, of(|b| b.journalled_bytes));
+    let help = "Bytes that went from the journal to the member";
+    page.counter("forerun_write_back_home_bytes_total", help, of(|b| b.home_bytes));
+    page.counter("forerun_write_back_home_writes_total", "Writes in which they did", of(|b| b.home_writes));
+    let help = "Bytes of writes that passed by the journal";
+    page.counter("forerun_write_back_through_bytes_total", help, of(|b| b.through_bytes));
+    let help = "Whether the member refuses what is to go home, so that writes are refused";
+    page.gauge("forerun_write_back_stuck", help, of(|b| u64::from(b.stuck)));
+    let help = "Whether nothing is written until the next start, since a write or a sync has failed";
+    page.gauge("forerun_write_back_broken", help, of(|b| u64::from(b.broken)));
 }
 
 fn scheme(page: &mut Page, exports: &Exports<'_>) {

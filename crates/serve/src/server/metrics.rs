@@ -55,6 +55,7 @@ impl Metrics {
             counters: Counters::new(&asked, &engine),
             gauges,
             cache_blocks,
+            write_back: served.volume.behind(),
             lags,
         });
     }

@@ -1,12 +1,13 @@
 //! What one export becomes before anybody is served: its options checked, its members opened, its volume made.
 
-use crate::backend::{Backend, Threads};
-use crate::emulate::Emulated;
+use super::back;
+use super::ways::make_backend;
+use crate::backend::Backend;
+use crate::emulate::{Emulated, preset_of};
 use crate::error::{ServeError, system};
 use crate::fan::Fan;
-use crate::options::{EXPORTS_MAX, ExportOptions, MemberSpec, Options, Transfer, What};
+use crate::options::{EXPORTS_MAX, ExportOptions, MemberSpec, Options, What};
 use crate::raw::Arena;
-use crate::raw::ring::Ring;
 use crate::shown::shown;
 use crate::source::{Opening, Source};
 use crate::spec::EngineSpec;
@@ -15,8 +16,6 @@ use forerun_core::array::ArraySpec;
 use forerun_core::size::format_size;
 use forerun_core::units::{Nanos, SECTOR_BYTES};
 use forerun_disk::device::Device;
-use forerun_disk::preset::{BuildOptions, Preset};
-use std::io;
 
 /// Whether these can be the exports of one server.
 pub(super) fn check_exports(exports: &[ExportOptions]) -> Result<(), ServeError> {
@@ -38,6 +37,7 @@ pub(super) fn check_exports(exports: &[ExportOptions]) -> Result<(), ServeError>
 
 /// One export, without its members.
 pub(super) fn check_export(export: &ExportOptions) -> Result<(), ServeError> {
+    back::check(export)?;
     let believed = match &export.what {
         What::Over { member, array } => {
             if let Some(text) = array {
@@ -47,27 +47,15 @@ pub(super) fn check_export(export: &ExportOptions) -> Result<(), ServeError> {
         }
         What::Stripe { members, .. } => members.iter().find_map(|member| member.emulate.as_ref()),
     };
-    EngineSpec::new(&export.scheme, export.cache_bytes, believed.unwrap_or(&export.device)).map(drop)
-}
-
-fn make_backend(transfer: Transfer, direct: bool, arena: &Arena) -> io::Result<Box<dyn Backend>> {
-    match transfer {
-        Transfer::Threads => Ok(Box::new(Threads::new()?)),
-        Transfer::Ring => Ok(Box::new(Ring::new(arena, direct)?)),
-        Transfer::Auto => match Ring::new(arena, direct) {
-            Ok(ring) => Ok(Box::new(ring)),
-            Err(_) => Ok(Box::new(Threads::new()?)),
-        },
-    }
+    let believed = believed.map_or(export.device.as_str(), |text| preset_of(text));
+    EngineSpec::new(&export.scheme, export.cache_bytes, believed).map(drop)
 }
 
 /// The models of emulated members; a member without one is as fast as it is.
 fn models(members: &[&MemberSpec], sizes: &[u64]) -> Result<Vec<Option<Box<dyn Device>>>, ServeError> {
     let model = |(member, &size): (&&MemberSpec, &u64)| {
         let Some(name) = &member.emulate else { return Ok(None) };
-        let preset = Preset::load(name).map_err(|why| ServeError::option("emulate", why))?;
-        let device =
-            preset.build(&BuildOptions::default()).map_err(|why| ServeError::option("emulate", why))?;
+        let device = crate::emulate::build(name).map_err(|why| ServeError::option("emulate", why))?;
         if size.div_ceil(SECTOR_BYTES) > device.sectors() {
             let why = format!("{} is larger than a {name}", shown(&member.path));
             return Err(ServeError::option("emulate", why));
@@ -104,10 +92,12 @@ pub(super) fn volume(options: &Options, export: &ExportOptions) -> Result<Volume
     };
     let sizes: Vec<u64> = source.members.iter().map(|member| member.size).collect();
     let models = models(&members, &sizes)?;
-    let believed = members.iter().find_map(|member| member.emulate.as_ref()).unwrap_or(&export.device);
+    let believed = members.iter().find_map(|member| member.emulate.as_ref());
+    let believed = believed.map_or(export.device.as_str(), |text| preset_of(text));
     let spec = EngineSpec::new(&export.scheme, export.cache_bytes, believed)?;
     spec.check(&source.array)?;
-    let (direct, far) = (source.is_direct(), source.take_far());
+    let (ready, said) = back::ready(options, export, &mut source)?;
+    let (direct, far, array) = (source.is_direct(), source.take_far(), source.array);
     let backend = |arena: &Arena| {
         let files = make_backend(options.transfer, direct, arena)?;
         let plain = match far {
@@ -115,10 +105,18 @@ pub(super) fn volume(options: &Options, export: &ExportOptions) -> Result<Volume
             None => files,
         };
         let emulated = models.iter().any(Option::is_some);
-        Ok(if emulated { Box::new(Emulated::new(plain, models)) as Box<dyn Backend> } else { plain })
+        let device =
+            if emulated { Box::new(Emulated::new(plain, models)) as Box<dyn Backend> } else { plain };
+        match ready {
+            Some(ready) => ready.before(device, options.transfer, array),
+            None => Ok(device),
+        }
     };
     let mut volume = Volume::new(spec, source, backend).map_err(system("memory and members"))?;
     volume.set_patience(Nanos(u64::try_from(export.member_timeout.as_nanos()).unwrap_or(u64::MAX)));
+    for said in said {
+        volume.say(said);
+    }
     for warning in volume.health().warnings {
         volume.say(warning);
     }

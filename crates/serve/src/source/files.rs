@@ -95,12 +95,18 @@ fn holes_of(plain: &File, size: u64) -> Holes {
 }
 
 impl Files {
-    pub(super) fn open(path: &Path, read_only: bool, direct: Direct) -> Result<(Self, u64), ServeError> {
+    /// Opens a file or a device that `option` has named.
+    pub(super) fn open(
+        option: &'static str,
+        path: &Path,
+        read_only: bool,
+        direct: Direct,
+    ) -> Result<(Self, u64), ServeError> {
         let about = std::fs::metadata(path).map_err(|e| ServeError::file(path, e))?;
         let is_block = about.file_type().is_block_device();
         if !is_block && !about.is_file() {
             let why = format!("{} is neither a file nor a block device", path.display());
-            return Err(ServeError::option("--over", why));
+            return Err(ServeError::option(option, why));
         }
         let exclusive = if is_block { OFlags::EXCL } else { OFlags::empty() };
         let plain = open_with(path, read_only, exclusive)?;
@@ -120,7 +126,7 @@ impl Files {
                 },
             })?;
             lock_as_qemu_does(&plain, path, read_only)?;
-            refuse_under_loop(path, &about, read_only)?;
+            refuse_under_loop(option, path, &about, read_only)?;
         }
         // The exclusive claim is held by the first; a second claim of the same process is refused too, so it has none.
         let around = match direct {
@@ -129,7 +135,7 @@ impl Files {
         };
         let size = (&plain).seek(SeekFrom::End(0)).map_err(|e| ServeError::file(path, e))?;
         if size == 0 {
-            return Err(ServeError::option("--over", format!("{} is empty", path.display())));
+            return Err(ServeError::option(option, format!("{} is empty", path.display())));
         }
         let holes = if read_only { Holes::No } else { holes_of(&plain, size) };
         let seen = look(&plain, size).map_err(|e| ServeError::file(path, e))?;
@@ -246,7 +252,12 @@ fn lock_as_qemu_does(file: &File, path: &Path, read_only: bool) -> Result<(), Se
 }
 
 /// Refuses a file that a loop device stands on: what is written there we would not see, nor it what we write.
-fn refuse_under_loop(path: &Path, about: &std::fs::Metadata, read_only: bool) -> Result<(), ServeError> {
+fn refuse_under_loop(
+    option: &'static str,
+    path: &Path,
+    about: &std::fs::Metadata,
+    read_only: bool,
+) -> Result<(), ServeError> {
     let Ok(devices) = std::fs::read_dir("/sys/block") else { return Ok(()) };
     for device in devices.flatten() {
         let read = |name: &str| std::fs::read_to_string(device.path().join(name)).unwrap_or_default();
@@ -264,7 +275,7 @@ fn refuse_under_loop(path: &Path, about: &std::fs::Metadata, read_only: bool) ->
             "{} is under /dev/{name}: detach that (losetup -d /dev/{name}), or serve the device",
             path.display()
         );
-        return Err(ServeError::option("--over", why));
+        return Err(ServeError::option(option, why));
     }
     Ok(())
 }

@@ -28,6 +28,7 @@ impl Volume {
         let mut health = Health {
             no_flush: self.source.no_flush(),
             bad_blocks: self.bad.len() as u64,
+            behind: self.behind(),
             ..Health::default()
         };
         if health.no_flush {
@@ -46,6 +47,9 @@ impl Volume {
             health.warnings.push(format!(
                 "member {member} is slow: a command took {took} ms, and of a thousand all but one {usual} ms at most"
             ));
+        }
+        if let Some(behind) = self.backend.behind() {
+            behind.warnings(&mut health.warnings);
         }
         if let Some((disk, block)) = self.bad.first() {
             let (count, s) = (health.bad_blocks, if health.bad_blocks == 1 { "" } else { "s" });

@@ -2,8 +2,9 @@
 //!
 //! "Data" is always true, and a hole that is none would cost somebody bytes. So a hole is told of only where a member that was asked after
 //! the request came says so, and where no write was under way, neither when it came nor when it is answered: the cache shows
-//! the bytes of such a write before its member has them. What is acknowledged is on the members, since every write goes through. A
-//! member that cannot say, does not answer, or has gone, has data everywhere.
+//! the bytes of such a write before its member has them. What is acknowledged is on the members, since every write goes through, or
+//! write-back holds it, which is asked at the same two times: what it held when the request came and holds no more has gone home, and
+//! counts as data all the same. A member that cannot say, does not answer, or has gone, has data everywhere.
 //!
 //! Members are asked one after the other along the volume, and an answer may end before the request does, which the protocol allows.
 
@@ -96,9 +97,12 @@ impl Volume {
         self.ask_on(asking);
     }
 
-    /// What is being written of these bytes.
+    /// What is being written of these bytes, or was and is held back from the member.
     fn being_written(&mut self, first: u64, end: u64) -> Vec<Extent> {
-        self.writes.touching(Extent::covering(first, end - first))
+        let extent = Extent::covering(first, end - first);
+        let mut written = self.writes.touching(extent);
+        written.extend(self.held_behind(extent));
+        written
     }
 
     /// Asks the next member, or answers.

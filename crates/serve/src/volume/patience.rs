@@ -16,6 +16,7 @@
 //! place, so ids carry the number of the time that requests were last given up.
 
 use super::{Event, Volume};
+use crate::behind::Behind;
 use crate::nbd::wire::Errno;
 use crate::planted::{self, Bug};
 use crate::ticket::{Id, TIMES};
@@ -240,7 +241,8 @@ impl Volume {
 
     /// The server ends, and what has not ended by now is not waited for.
     pub(crate) fn forsake(&mut self) {
-        if !self.is_idle() {
+        self.say_what_stays();
+        if !self.is_idle() || self.backend.behind().is_some_and(Behind::works) {
             self.backend.forsake();
         }
     }

@@ -1,8 +1,11 @@
 //! A volume over a member made of a closure, in virtual time: for the tests of what becomes of its failures.
 
 use super::{Event, NewWrite, Volume};
+use crate::back::format::{PRINTS, Position, Super};
+use crate::back::open::Mark;
+use crate::back::{Limits, Paths, WriteBack};
 use crate::backend::{Backend, Done, Task};
-use crate::nbd::wire::Errno;
+use crate::nbd::wire::{Command, Errno, Request};
 use crate::options::Direct;
 use crate::source::{Opening, Source};
 use crate::spec::EngineSpec;
@@ -22,6 +25,15 @@ struct Fake {
     /// What does not end before it is asked about again and said to.
     hung: Vec<Task>,
     poll: OwnedFd,
+}
+
+impl Fake {
+    fn boxed(
+        fate: impl FnMut(&Task) -> Option<io::Result<u64>> + Send + 'static,
+    ) -> io::Result<Box<dyn Backend>> {
+        let poll = eventfd(0, EventfdFlags::CLOEXEC)?;
+        Ok(Box::new(Self { fate: Box::new(fate), ended: Vec::new(), hung: Vec::new(), poll }))
+    }
 }
 
 impl Backend for Fake {
@@ -47,10 +59,7 @@ impl Backend for Fake {
 }
 
 /// The volume, and what holds its file.
-pub(super) struct Rig(
-    pub(super) Volume,
-    #[expect(dead_code, reason = "the file goes with it")] tempfile::NamedTempFile,
-);
+pub(super) struct Rig(pub(super) Volume, tempfile::NamedTempFile);
 
 impl Rig {
     /// A disk of 4 MiB in strips of 128 KiB.
@@ -63,10 +72,38 @@ impl Rig {
         let how = Opening { direct: Direct::Off, ..Opening::default() };
         let source = Source::over(disk.path(), "single".parse().expect("an array"), &how).expect("opened");
         let spec = EngineSpec::new(scheme, 16 << 20, "cheetah-15k4").expect("valid");
-        let fate: Fate = Box::new(fate);
+        let backend = |_: &_| Fake::boxed(fate);
+        Self(Volume::new(spec, source, backend).expect("memory"), disk)
+    }
+
+    /// The same behind write-back, whose journal is another fake: with so many blocks of memory and of journal, for an hour.
+    pub(super) fn back(
+        device: impl FnMut(&Task) -> Option<io::Result<u64>> + Send + 'static,
+        journal: impl FnMut(&Task) -> Option<io::Result<u64>> + Send + 'static,
+        blocks: usize,
+        ring: u64,
+    ) -> Self {
+        let Self(plain, disk) = Self::new("none", |task| Some(Ok(task.len)));
+        let (spec, source) = (plain.spec, plain.source);
+        let about = Super {
+            id: 1,
+            size: source.size,
+            name: "a fake".into(),
+            generation: 1,
+            turn: 0,
+            tail: Position { block: 0, seq: 1 },
+            ring,
+            prints: [0; PRINTS],
+            marked: false,
+            identity: String::new(),
+        };
+        let limits = Limits { blocks, age: Nanos::from_secs(3600) };
+        let array = source.array;
         let backend = |_: &_| {
-            let poll = eventfd(0, EventfdFlags::CLOEXEC)?;
-            Ok(Box::new(Fake { fate, ended: Vec::new(), hung: Vec::new(), poll }) as Box<dyn Backend>)
+            let (device, journal) = (Fake::boxed(device)?, Fake::boxed(journal)?);
+            let back =
+                WriteBack::new(device, journal, Paths::default(), array, (about, Mark::none()), limits)?;
+            Ok(Box::new(back) as Box<dyn Backend>)
         };
         Self(Volume::new(spec, source, backend).expect("memory"), disk)
     }
@@ -115,6 +152,13 @@ impl Rig {
             durable,
             zeroes: None,
         });
+        self.errors()
+    }
+
+    /// Makes bytes zero.
+    pub(super) fn zero(&mut self, offset: u64, length: u32) -> Vec<Option<Errno>> {
+        let request = Request { flags: 0, command: Command::WriteZeroes, cookie: 1, offset, length };
+        self.0.zero(Tag::default(), Context(1), &request);
         self.errors()
     }
 

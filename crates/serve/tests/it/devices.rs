@@ -5,22 +5,23 @@
 use super::client::{Client, Running, image};
 use super::tools::{has, sh_with};
 use forerun_serve::Server;
-use forerun_serve::options::Options;
+use forerun_serve::options::{Options, WriteMode};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 /// Says why a test did not run.
 #[expect(clippy::print_stderr, reason = "a person should know that a test did nothing")]
-fn skip(why: &str) {
+pub(crate) fn skip(why: &str) {
     eprintln!("skipped: {why}");
 }
 
 /// A loop device over a file; detached with the test.
-struct Loop(PathBuf);
+pub(crate) struct Loop(pub(crate) PathBuf);
 
 impl Loop {
     /// `None` where there is no root, no tool or no device.
-    fn over(file: &Path) -> Option<Self> {
+    pub(crate) fn over(file: &Path) -> Option<Self> {
         let done = Command::new("losetup").args(["--find", "--show"]).arg(file).output().ok()?;
         let name = String::from_utf8(done.stdout).ok().filter(|_| done.status.success())?;
         Some(Self(name.trim().into()))
@@ -129,13 +130,25 @@ fn a_file_system_lives_on_it_through_fuse_and_a_loop_device() {
     let (path, _) = image(folder.path(), 32 << 20);
     let mut options = Options::over(&path, folder.path().join("s"));
     options.exports[0].cache_bytes = 16 << 20;
-    let server = Running::start(&options);
-    let variables = [("uri", server.uri.as_ref()), ("dir", folder.path().as_os_str())];
+    lives_on(&options, &path, folder.path());
+    // And behind write-back, with blocks going home meanwhile.
+    let folder = tempfile::tempdir().expect("a folder");
+    let (path, _) = image(folder.path(), 32 << 20);
+    let mut options = super::back::back(&path, folder.path(), true);
+    options.exports[0].write = WriteMode::Back { dirty_bytes: 8 << 20, age: Duration::from_secs(1) };
+    lives_on(&options, &path, folder.path());
+}
+
+/// Makes it, uses it, and checks it.
+fn lives_on(options: &Options, path: &Path, folder: &Path) {
+    let back = options.exports[0].journal.is_some();
+    let server = Running::start(options);
+    let variables = [("uri", server.uri.as_ref()), ("dir", folder.as_os_str())];
     let said = sh_with(&variables, FILE_SYSTEM);
     assert_eq!(said.lines().last(), Some("3"), "{said}");
     let (metrics, said) = server.stop();
     assert!(metrics.writes > 0 && metrics.flushes > 0 && metrics.member_errors == 0, "{metrics:?}");
-    assert_eq!(said, Vec::<String>::new());
+    assert!(said.iter().all(|line| back && line.contains("on the same disk")), "{said:?}");
     // The file below holds the same file system, without the server.
     sh_with(&[("img", path.as_os_str())], "fsck.ext4 -f -n $img");
 }

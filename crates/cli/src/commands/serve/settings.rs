@@ -31,7 +31,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 /// Options of one export; all others are the server's.
-const OF_EXPORT: [&str; 19] = [
+const OF_EXPORT: [&str; 22] = [
     "over",
     "stripe",
     "members",
@@ -44,6 +44,9 @@ const OF_EXPORT: [&str; 19] = [
     "name",
     "read-only",
     "unsafe-no-flush",
+    "write",
+    "journal",
+    "journal-size",
     "member-timeout",
     "log-inputs",
     "learn",
@@ -53,12 +56,12 @@ const OF_EXPORT: [&str; 19] = [
     "member-tls-key",
 ];
 /// No two exports can have the same of these.
-const OF_ONE_EXPORT: [&str; 6] = ["over", "stripe", "members", "name", "log-inputs", "learn"];
+const OF_ONE_EXPORT: [&str; 7] = ["over", "stripe", "members", "name", "log-inputs", "learn", "journal"];
 /// Options that exclude each other, or make sense together only.
 const ALTERNATIVES: [&[&str]; 3] =
     [&["socket", "listen"], &["over", "stripe", "members"], &["array", "strip", "disks"]];
 /// Options that are about one call.
-const COMMAND_LINE_ONLY: [&str; 2] = ["config", "replay-log"];
+const COMMAND_LINE_ONLY: [&str; 4] = ["config", "replay-log", "journal-new", "force"];
 /// Longest configuration that is read, bytes: some thousands of exports.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 

@@ -5,7 +5,9 @@
 
 use super::History;
 use forerun_core::policy::decisions::Told;
-use forerun_serve::figures::{ExportFigures, Figures, LagFigures, MemberFigures, OutcomeFigures};
+use forerun_serve::figures::{
+    BackFigures, ExportFigures, Figures, LagFigures, MemberFigures, OutcomeFigures,
+};
 use forerun_study::human;
 use forerun_study::reasons::{self, Who};
 use ratatui::Frame;
@@ -236,7 +238,13 @@ fn served(frame: &mut Frame<'_>, area: Rect, screen: &Screen, export: &ExportFig
             format!("clients {}", human::rate(per(now.bytes_read, now.seconds)))
         } else {
             let (clients, members) = (per(now.bytes_read, now.seconds), per(now.member_bytes, now.seconds));
-            format!("clients {}   members {}{}", human::rate(clients), human::rate(members), lag(export))
+            let back = export.write_back.map_or_else(String::new, |back| format!("   {}", back_words(&back)));
+            format!(
+                "clients {}   members {}{}{back}",
+                human::rate(clients),
+                human::rate(members),
+                lag(export)
+            )
         }),
     ];
     frame.render_widget(Paragraph::new(lines).block(block), area);
@@ -245,6 +253,25 @@ fn served(frame: &mut Frame<'_>, area: Rect, screen: &Screen, export: &ExportFig
 /// How long reads and writes took in the last ten seconds, and those of the client who waited longest: a mean hides him.
 fn lag(export: &ExportFigures) -> String {
     lag_words("", &export.lag) + &lag_words("writes ", &export.write_lag)
+}
+
+/// How write-back stands, in one line.
+pub(crate) fn back_words(back: &BackFigures) -> String {
+    let bytes = |bytes: u64| human::bytes(human::float(bytes));
+    let state = match (back.broken, back.stuck) {
+        (true, _) => ", NOTHING IS WRITTEN ANY MORE",
+        (false, true) => ", WRITES ARE REFUSED",
+        (false, false) => "",
+    };
+    format!(
+        "held back {} of {} (the oldest {}), journal {} of {}, {} go home{state}",
+        bytes(back.dirty_bytes),
+        bytes(back.dirty_bytes_max),
+        human::duration(human::float(back.dirty_age_ns)),
+        bytes(back.journal_bytes),
+        bytes(back.journal_bytes_max),
+        human::rate(human::float(back.home_bytes_per_second)),
+    )
 }
 
 /// The same of one kind of requests; nothing where there were none.

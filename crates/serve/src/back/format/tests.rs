@@ -1,4 +1,4 @@
-use super::super::replay::{Stop, scan};
+use super::super::replay::{Stop, begin, scan};
 use super::super::ring::Ring;
 use super::*;
 use std::collections::BTreeMap;
@@ -52,6 +52,7 @@ fn about(ring: u64) -> Super {
         ring,
         prints: std::array::from_fn(|at| at as u32 * 3),
         marked: false,
+        identity: "md:0011:2233".into(),
     }
 }
 
@@ -180,30 +181,54 @@ fn a_newer_version_is_refused_by_name_and_nothing_of_it_is_believed() {
     let mut about = about(8);
     let mut image = Image::new(&mut about);
     let mut newer = about.encode();
-    newer[8] = 2;
+    newer[8] = 3;
     let sum = sum(&newer[..CRC_AT]);
     newer[CRC_AT..].copy_from_slice(&sum.to_le_bytes());
     image.write(1 - about.place(), &newer[..]).expect("memory");
-    assert_eq!(image.newest(), Err(Unread::Newer(2)));
+    assert_eq!(image.newest(), Err(Unread::Newer(3)));
     image.write(0, &[0; BLOCK]).expect("memory");
     image.write(1, &[0; BLOCK]).expect("memory");
     assert_eq!(image.newest(), Err(Unread::Foreign));
 }
 
-/// What version 1 looks like, as it was when it was made: journals that are in use must open for ever.
-#[test]
-fn the_golden_image_of_version_1_opens() {
-    let golden = include_bytes!("golden-v1.bin");
+/// A journal of the golden images: two records of three blocks.
+fn golden() -> Image {
     let mut about = about(8);
     let mut image = Image::new(&mut about);
     image.write(SUPERS, &record(7, 1, 0, &[(3, 1), (200, 2)])).expect("memory");
     image.write(SUPERS + 3, &record(7, 2, 1, &[(3, 5)])).expect("memory");
-    assert!(image.0 == golden, "what is written has changed: raise the version, and keep reading this one");
-    let mut golden = Image(golden.to_vec());
-    let opened = golden.newest().expect("version 1");
+    image
+}
+
+/// Opens one of them; who its device is.
+fn opened(bytes: &[u8]) -> String {
+    let mut golden = Image(bytes.to_vec());
+    let opened = golden.newest().expect("a version that is known");
     assert_eq!((opened.name.as_str(), opened.size, opened.turn), ("/dev/md0", 1 << 20, 2));
     let found = scan(&mut golden, &opened).expect("whole");
     assert_eq!(found.blocks, BTreeMap::from([(3, SUPERS + 4), (200, SUPERS + 2)]));
+    opened.identity
+}
+
+/// What version 1 looked like, as it was when it was made: journals that are in use must open for ever.
+#[test]
+fn the_golden_image_of_version_1_opens_and_goes_on_as_version_2() {
+    let bytes = include_bytes!("golden-v1.bin");
+    assert_eq!(opened(bytes), "", "it did not say who its device is");
+    let mut image = Image(bytes.to_vec());
+    let mut about = image.newest().expect("version 1");
+    about.identity = "wwid:5".into();
+    begin(&mut image, &mut about).expect("memory");
+    assert_eq!(image.page(about.place())[8], 2, "the older superblock is of the new version");
+    assert_eq!(image.page(1 - about.place())[8], 1, "and the newer one stood until it was there");
+    assert_eq!(image.newest(), Ok(about));
+}
+
+#[test]
+fn the_golden_image_of_version_2_opens_and_is_what_is_written() {
+    let bytes = include_bytes!("golden-v2.bin");
+    assert!(golden().0 == bytes, "what is written has changed: raise the version, and keep reading this one");
+    assert_eq!(opened(bytes), "md:0011:2233");
 }
 
 #[test]

@@ -9,6 +9,8 @@ struct Rig {
     folder: tempfile::TempDir,
     device: Arc<File>,
     journal: Arc<File>,
+    /// Who the device says it is, if it were a block device.
+    identity: Option<String>,
 }
 
 fn file(path: &Path, bytes: u64) -> Arc<File> {
@@ -23,7 +25,7 @@ impl Rig {
         let folder = tempfile::tempdir().expect("a folder");
         let device = file(&folder.path().join("disk"), DEVICE);
         let journal = file(&folder.path().join("journal"), JOURNAL_MIN);
-        Self { folder, device, journal }
+        Self { folder, device, journal, identity: None }
     }
     fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
@@ -37,6 +39,7 @@ impl Rig {
             device: &self.device,
             device_size: DEVICE,
             device_path: &device_path,
+            identity: self.identity.clone(),
             new,
             force,
         };
@@ -117,6 +120,7 @@ fn a_journal_of_another_device_is_refused() {
         device: &other.device,
         device_size: 2 * DEVICE,
         device_path: &other.path("other"),
+        identity: None,
         new: false,
         force: false,
     };
@@ -180,4 +184,52 @@ fn a_journal_that_lost_what_was_safe_is_refused_and_what_stands_before_goes_home
     assert_eq!(rig.byte(40), 0);
     rig.open_as(false, true).expect("forced");
     assert_eq!(rig.byte(40), 7);
+}
+
+#[test]
+fn a_journal_with_writes_is_brought_home_only_onto_the_device_that_says_it_is_the_one() {
+    let mut rig = Rig { identity: Some("serial:7".into()), ..Rig::new() };
+    let about = rig.open_as(true, false).expect("made").about;
+    assert_eq!(about.identity, "serial:7");
+    rig.record(&about, 40, 7);
+    for other in [Some("serial:8".to_owned()), None] {
+        rig.identity = other;
+        let why = rig.refused(false);
+        assert!(why.contains("which is serial:7") && why.contains("--force"), "{why}");
+        assert_eq!(rig.byte(40), 0);
+    }
+    rig.identity = Some("serial:7".into());
+    rig.open_as(false, false).expect("the one");
+    assert_eq!(rig.byte(40), 7);
+    // Without writes it is anybody's, and says so from then on.
+    rig.identity = Some("serial:9".into());
+    assert_eq!(rig.open_as(false, false).expect("nothing is lost").about.identity, "serial:9");
+}
+
+#[test]
+fn what_is_given_up_by_force_is_said() {
+    let (rig, about) = Rig::made();
+    rig.record(&about, 40, 7);
+    let said = rig.open_as(true, true).expect("forced").said.join("\n");
+    assert!(said.contains("1 blocks of 4 KiB") && said.contains("is lost"), "{said}");
+    assert_eq!(said.contains("its journal"), rig.marks(), "{said}");
+}
+
+#[test]
+fn a_device_that_neither_bears_a_mark_nor_says_who_it_is_gets_no_journal() {
+    let rig = Rig::new();
+    // Nothing can be written into the attributes of what is no file of a file system.
+    let Ok(null) = File::options().read(true).write(true).open("/dev/null") else { return };
+    if bears_marks(&null) {
+        return; // a /dev of a kind that is not known here
+    }
+    let rig = Rig { device: Arc::new(null), ..rig };
+    let why = rig.open_as(true, false).err().expect("refused").to_string();
+    assert!(why.starts_with("--write: ") && why.contains("--write through"), "{why}");
+    assert!(
+        Rig { identity: Some("serial:7".into()), ..rig }
+            .open_as(true, false)
+            .err()
+            .is_none_or(|e| !e.to_string().contains("--write:"))
+    );
 }

@@ -1,0 +1,230 @@
+//! `serve --write back` as a person meets it: what it refuses and with which code, what it says, and what it leaves behind.
+
+use super::output;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+const SIZE: usize = 4 << 20;
+
+fn folder() -> (TempDir, PathBuf) {
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::write(folder.path().join("a.img"), vec![b'a'; SIZE]).expect("written");
+    let path = folder.path().to_path_buf();
+    (folder, path)
+}
+
+/// `serve` over the image, in its folder.
+fn serve(folder: &Path, words: &[&str]) -> Command {
+    let mut serve = Command::new(assert_cmd::cargo::cargo_bin("forerun"));
+    serve.current_dir(folder).args(["serve", "--cache", "16M", "--socket", "s"]).args(words);
+    serve.stdout(Stdio::piped()).stderr(Stdio::piped());
+    serve
+}
+
+const OVER: [&str; 2] = ["--over", "a.img"];
+const BACK: [&str; 6] = ["--over", "a.img", "--write", "back", "--journal", "j"];
+
+fn new() -> Vec<&'static str> {
+    [&BACK[..], &["--journal-new", "--journal-size", "16M"]].concat()
+}
+
+/// Refused: its code and what was said.
+fn refused(folder: &Path, words: &[&str]) -> (i32, String) {
+    let Output { status, stderr, .. } = serve(folder, words).output().expect("it ends");
+    (status.code().expect("a code"), String::from_utf8(stderr).expect("text"))
+}
+
+/// Runs until clients may come.
+fn start(folder: &Path, words: &[&str]) -> Child {
+    // The kernel may still hold the locks of one that was killed.
+    for _ in 0..1000 {
+        let mut server = serve(folder, words).spawn().expect("it starts");
+        let mut line = String::new();
+        BufReader::new(server.stdout.as_mut().expect("piped")).read_line(&mut line).expect("an address");
+        if line.starts_with("nbd+unix:") {
+            return server;
+        }
+        let said = said(&mut server);
+        assert!(said.contains("locked it") || said.contains("use"), "{said}");
+        server.wait().expect("it ends");
+    }
+    unreachable!("its locks come free")
+}
+
+fn said(server: &mut Child) -> String {
+    let mut said = String::new();
+    server.stderr.take().expect("piped").read_to_string(&mut said).expect("text");
+    said
+}
+
+/// Ends it; what it said.
+fn end(mut server: Child) -> String {
+    Command::new("kill").arg(server.id().to_string()).status().expect("it is told");
+    let said = said(&mut server);
+    assert_eq!(server.wait().expect("it ends").code(), Some(0), "{said}");
+    said
+}
+
+fn kill(mut server: Child) {
+    server.kill().expect("killed");
+    server.wait().expect("it ends");
+}
+
+/// Writes 4 KiB of one byte at 1 MiB.
+fn write(folder: &Path, byte: u8) {
+    let mut stream = std::os::unix::net::UnixStream::connect(folder.join("s")).expect("it listens");
+    let mut take = |bytes: &[u8], answer: usize| {
+        stream.write_all(bytes).expect("sent");
+        let mut all = vec![0; answer];
+        stream.read_exact(&mut all).expect("answered");
+        all
+    };
+    take(&[], 18);
+    // No zeroes, export of no name: its size and flags follow.
+    take(&3_u32.to_be_bytes(), 0);
+    take(&[&b"IHAVEOPT"[..], &[0, 0, 0, 1, 0, 0, 0, 0]].concat(), 10);
+    let head = [
+        &0x2560_9513_u32.to_be_bytes()[..],
+        &[0, 0, 0, 1],
+        &[0; 8],
+        &(1_u64 << 20).to_be_bytes(),
+        &4096_u32.to_be_bytes(),
+    ];
+    let answer = take(&[&head.concat()[..], &[byte; 4096]].concat(), 16);
+    assert_eq!(answer[4..8], [0; 4]);
+}
+
+fn byte(folder: &Path) -> u8 {
+    std::fs::read(folder.join("a.img")).expect("read")[1 << 20]
+}
+
+#[test]
+fn options_of_write_back_that_do_not_fit_are_refused_with_their_remedy() {
+    let (_keep, folder) = folder();
+    for (words, wanted) in [
+        (
+            &["--write", "back"][..],
+            "--write: write-back acknowledges what is on a journal: give --journal PATH",
+        ),
+        (&["--write", "both"], "\"both\" is not through, back, or back(dirty=64MiB,age=30s)"),
+        (&["--write", "back(dirty=25%)"], "25%"),
+        (
+            &["--write", "back", "--journal", "j"],
+            "--journal: j: there is no such file. --journal-new makes it",
+        ),
+        (&["--write", "back", "--journal", "a.img", "--journal-new"], "it is what --over names"),
+        (&["--write", "back", "--journal", "j", "--journal-new", "--journal-size", "1M"], "at least 16 MiB"),
+        (&["--journal-new"], "--journal <PATH>"),
+        (&["--write", "back", "--journal", "j", "--read-only"], "with --read-only nothing is written"),
+    ] {
+        let (code, said) = refused(&folder, &[&OVER[..], words].concat());
+        assert!(code == 2 && said.contains(wanted), "{words:?}: {code} {said}");
+        assert!(!folder.join("j").exists(), "{words:?} left a journal");
+    }
+}
+
+#[test]
+fn every_option_but_those_of_one_call_is_a_key_of_the_file() {
+    let (_keep, folder) = folder();
+    end(start(&folder, &new()));
+    let file = "over = 'a.img'\nwrite = 'back(dirty=8M,age=5s)'\njournal = 'j'\njournal-size = '16M'\n";
+    std::fs::write(folder.join("f.toml"), file).expect("written");
+    end(start(&folder, &["--config", "f.toml"]));
+    for once in ["journal-new", "force"] {
+        std::fs::write(folder.join("g.toml"), format!("{file}{once} = true\n")).expect("written");
+        let (code, said) = refused(&folder, &["--config", "g.toml"]);
+        assert!(code == 2 && said.contains("g.toml:5:") && said.contains("command line alone"), "{said}");
+    }
+}
+
+#[test]
+fn what_a_server_that_was_killed_has_left_is_brought_home_or_refused_and_given_up_by_force_alone() {
+    let (_keep, folder) = folder();
+    let server = start(&folder, &new());
+    write(&folder, b'b');
+    kill(server);
+    assert_eq!(byte(&folder), b'a');
+    // The file is not to be served without it, be it only to be read.
+    for words in [&OVER[..], &[&OVER[..], &["--read-only"]].concat(), &["--stripe", "64K", "a.img"]] {
+        let (code, said) = refused(&folder, words);
+        assert!(
+            code == 2 && said.contains("give --journal PATH, which brings them home"),
+            "{words:?}: {said}"
+        );
+    }
+    let (code, said) = refused(&folder, &new());
+    assert!(code == 2 && said.contains("a new journal would be another"), "{said}");
+    // A journal that is another's.
+    std::fs::copy(folder.join("a.img"), folder.join("b.img")).expect("copied");
+    let (code, said) = refused(&folder, &["--over", "b.img", "--write", "back", "--journal", "j"]);
+    assert!(
+        code == 2 && said.contains("it was served without this journal since, or is another file"),
+        "{said}"
+    );
+    let said = end(start(&folder, &BACK));
+    assert!(said.contains("1 blocks of 1 records were brought home"), "{said}");
+    assert_eq!(byte(&folder), b'b');
+    // The journal is lost.
+    let server = start(&folder, &BACK);
+    write(&folder, b'c');
+    kill(server);
+    std::fs::rename(folder.join("j"), folder.join("gone")).expect("lost");
+    let (code, said) = refused(&folder, &BACK);
+    assert!(
+        code == 2 && said.contains("there is no such file") && said.contains("--journal-new --force"),
+        "{said}"
+    );
+    let said = end(start(&folder, &[&OVER[..], &["--force"]].concat()));
+    assert!(
+        said.contains("served without its journal, as --force says") && said.contains("is lost"),
+        "{said}"
+    );
+    assert_eq!(byte(&folder), b'b');
+    // What was forced is done with: nobody is refused any more, but the journal that was found again is.
+    end(start(&folder, &OVER));
+    std::fs::rename(folder.join("gone"), folder.join("j")).expect("found");
+    let (code, said) = refused(&folder, &BACK);
+    assert!(code == 2 && said.contains("--force gives them up"), "{said}");
+    let said = end(start(&folder, &[&BACK[..], &["--force"]].concat()));
+    assert!(said.contains("1 blocks of 4 KiB that it held for a.img were given up"), "{said}");
+    assert_eq!(byte(&folder), b'b');
+}
+
+#[test]
+fn write_through_with_the_journal_brings_home_what_it_holds_and_is_done_with_it() {
+    let (_keep, folder) = folder();
+    let server = start(&folder, &new());
+    write(&folder, b'b');
+    kill(server);
+    end(start(&folder, &[&OVER[..], &["--journal", "j"]].concat()));
+    assert_eq!(byte(&folder), b'b');
+    end(start(&folder, &OVER));
+}
+
+#[test]
+fn how_write_back_stands_is_in_ctl_stats_in_json_and_in_metrics() {
+    let (_keep, folder) = folder();
+    let server = start(&folder, &[&new()[..], &["--http", "127.0.0.1:0"]].concat());
+    write(&folder, b'b');
+    let control = folder.join("s.ctl").display().to_string();
+    let stats = output(&["ctl", "stats", "--control", &control]);
+    assert!(stats.contains("write-back: held back 4.00 KiB of "), "{stats}");
+    let json: serde_json::Value =
+        serde_json::from_str(&output(&["ctl", "stats", "--control", &control, "--json"])).expect("json");
+    let back = &json["exports"][0]["write_back"];
+    assert_eq!(
+        (back["dirty_bytes"].as_u64(), back["journalled_bytes"].as_u64()),
+        (Some(4096), Some(4096)),
+        "{json}"
+    );
+    assert_eq!((back["home_bytes"].as_u64(), back["broken"].as_bool()), (Some(0), Some(false)));
+    let begin = Instant::now();
+    let said = end(server);
+    assert!(begin.elapsed() < Duration::from_secs(10), "within its limit");
+    assert!(said.contains("live page:"), "{said}");
+    assert_eq!(byte(&folder), b'b', "it went home");
+    assert!(output(&["serve", "--help"]).contains("experimental"));
+}

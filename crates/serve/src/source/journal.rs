@@ -1,0 +1,182 @@
+//! The journal of write-back: a file or a device of this machine, held against others and watched as a member is.
+
+use super::OVER;
+use super::files::Files;
+use crate::back::identity::disks_under;
+use crate::error::ServeError;
+use crate::options::{Direct, JournalOptions};
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Where errors point to.
+const OPTION: &str = "--journal";
+
+/// A journal, open and locked.
+#[derive(Debug)]
+pub(crate) struct Journal {
+    files: Files,
+    /// Bytes.
+    pub(crate) size: u64,
+    /// It was made just now, and goes again if nothing comes of it.
+    made: Option<PathBuf>,
+}
+
+/// Which file or device a name means.
+fn identity(path: &Path) -> io::Result<(bool, u64, u64)> {
+    let about = std::fs::metadata(path)?;
+    let block = about.file_type().is_block_device();
+    Ok(if block { (true, about.rdev(), 0) } else { (false, about.dev(), about.ino()) })
+}
+
+/// The number of the device on which the bytes of a name lie.
+fn device_of(path: &Path) -> Option<u64> {
+    let (block, device, _) = identity(path).ok()?;
+    if block {
+        return Some(device);
+    }
+    // A file that is to be made lies where its folder does.
+    Some(device)
+}
+
+fn refuse(path: &Path, why: &str) -> ServeError {
+    ServeError::option(OPTION, format!("{}: {why}", path.display()))
+}
+
+impl Journal {
+    /// Opens the journal for the member of this name, or makes its file.
+    pub(crate) fn open(how: &JournalOptions, member: &Path, direct: Direct) -> Result<Self, ServeError> {
+        let path = how.path.as_path();
+        let made = match (identity(path), how.new) {
+            (Ok(there), _) if identity(member).is_ok_and(|member| member == there) => {
+                let why = format!("it is what {OVER} names: a journal is another file or device");
+                return Err(refuse(path, &why));
+            }
+            (Ok((_, device, _)), _) if identity(member).is_ok_and(|member| member == (true, device, 0)) => {
+                let why = format!("its file system lies on what {OVER} names: a journal lies elsewhere");
+                return Err(refuse(path, &why));
+            }
+            (Ok(_), Some(bytes))
+                if std::fs::metadata(path).is_ok_and(|about| about.is_file() && about.len() == 0) =>
+            {
+                let sized = File::options().write(true).open(path).and_then(|file| file.set_len(bytes));
+                sized.map_err(|problem| ServeError::file(path, problem))?;
+                None
+            }
+            (Ok(_), _) => None,
+            (Err(problem), Some(bytes)) if problem.kind() == io::ErrorKind::NotFound => {
+                make(path, bytes).map_err(|problem| ServeError::file(path, problem))?;
+                Some(path.to_path_buf())
+            }
+            (Err(problem), None) if problem.kind() == io::ErrorKind::NotFound => {
+                let why = "there is no such file. --journal-new makes it; where the journal of this device is lost, --journal-new \
+                           --force goes on without what it held";
+                return Err(refuse(path, why));
+            }
+            (Err(problem), _) => return Err(ServeError::file(path, problem)),
+        };
+        let (files, size) = match Files::open(OPTION, path, false, direct) {
+            Ok(open) => open,
+            Err(problem) => {
+                made.iter().for_each(|path| drop(std::fs::remove_file(path)));
+                return Err(problem);
+            }
+        };
+        Ok(Self { files, size, made })
+    }
+
+    /// For whole blocks and for syncs.
+    pub(crate) fn file(&self) -> Arc<File> {
+        Arc::clone(self.files.direct.as_ref().unwrap_or(&self.files.plain))
+    }
+
+    /// For bytes wherever they lie in memory.
+    pub(crate) fn plain(&self) -> Arc<File> {
+        Arc::clone(&self.files.plain)
+    }
+
+    /// Whether transfers go around the page cache.
+    pub(crate) const fn is_direct(&self) -> bool {
+        self.files.direct.is_some()
+    }
+
+    /// It holds something from now on.
+    pub(crate) fn stays(&mut self) {
+        self.made = None;
+    }
+
+    /// Whether somebody else has written to it, as far as the kernel tells.
+    pub(super) fn is_spoiled(&self) -> Option<String> {
+        self.files.is_spoiled()
+    }
+}
+
+impl Drop for Journal {
+    fn drop(&mut self) {
+        if let Some(path) = &self.made {
+            drop(std::fs::remove_file(path));
+        }
+    }
+}
+
+/// Makes a file for nobody else's eyes, and makes its name stay.
+fn make(path: &Path, bytes: u64) -> io::Result<()> {
+    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let made = file.set_len(bytes).and_then(|()| File::open(folder)?.sync_all());
+    if made.is_err() {
+        drop(std::fs::remove_file(path));
+    }
+    made
+}
+
+/// What is said of a journal on a disk that the member lies on too.
+pub(crate) fn shares_a_disk(journal: &Path, member: &Path) -> Option<String> {
+    let (journal_disks, member_disks) = (disks_under(device_of(journal)?), disks_under(device_of(member)?));
+    let shared = journal_disks.iter().find(|disk| member_disks.contains(disk))?;
+    Some(format!(
+        "{} is on the same disk as {} ({shared}): nothing is lost by that, and little won, since that disk goes to and fro between them",
+        journal.display(),
+        member.display()
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn how(path: &Path, new: Option<u64>) -> JournalOptions {
+        JournalOptions { path: path.into(), new }
+    }
+
+    #[test]
+    fn a_journal_is_made_for_its_owner_alone_and_goes_again_if_nothing_comes_of_it() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (member, path) = (folder.path().join("disk"), folder.path().join("journal"));
+        std::fs::write(&member, [1; 4096]).expect("written");
+        let why = Journal::open(&how(&path, None), &member, Direct::Off).expect_err("none").to_string();
+        assert!(why.contains("--journal-new makes it") && why.contains("--force"), "{why}");
+        drop(Journal::open(&how(&path, Some(1 << 20)), &member, Direct::Off).expect("made"));
+        assert!(!path.exists(), "a server that did not start leaves nothing");
+        let mut journal = Journal::open(&how(&path, Some(1 << 20)), &member, Direct::Off).expect("made");
+        journal.stays();
+        assert_eq!(std::fs::metadata(&path).expect("there").mode() & 0o777, 0o600);
+        let why = Journal::open(&how(&path, None), &member, Direct::Off).expect_err("held").to_string();
+        assert!(why.contains("another program has locked it"), "{why}");
+        drop(journal);
+        assert_eq!(Journal::open(&how(&path, None), &member, Direct::Off).expect("there").size, 1 << 20);
+    }
+
+    #[test]
+    fn a_journal_that_is_the_member_is_refused() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (member, link) = (folder.path().join("disk"), folder.path().join("link"));
+        std::fs::write(&member, [1; 4096]).expect("written");
+        std::os::unix::fs::symlink(&member, &link).expect("linked");
+        let why =
+            Journal::open(&how(&link, Some(1 << 20)), &member, Direct::Off).expect_err("same").to_string();
+        assert!(why.contains("it is what --over names"), "{why}");
+    }
+}
