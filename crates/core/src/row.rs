@@ -399,6 +399,8 @@ pub struct Choice {
     pub layer: Layer,
     /// As written. Its parts decide there whatever layer they are made for.
     pub scheme: &'static str,
+    /// It decides first over so many members and more; of several such choices the one that asks for most members.
+    pub begins_over: Option<u16>,
 }
 
 /// One number that a scheme would use, and why.

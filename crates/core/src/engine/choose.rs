@@ -153,8 +153,9 @@ impl Chooser {
         if candidates.len() < 2 {
             return None;
         }
+        let first = scheme.first_choice(layer, &shape(&parts.array, parts.config.cache_blocks, true))?;
         Some(Box::new(Self {
-            live: 0,
+            live: candidates.iter().position(|candidate| candidate.name == first.scheme)?,
             none: candidates.iter().position(|candidate| candidate.name == "none")?,
             disks: Real::new(Times::new(*parts.memory.cost(), disks), disks),
             ring: Ring { entries: Vec::new(), count: 0 },

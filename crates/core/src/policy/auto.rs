@@ -35,19 +35,27 @@ pub(crate) const fn way(candidate: &'static str, reason: &'static str) -> Way {
 }
 
 const fn of(layer: Layer, scheme: &'static str) -> Choice {
-    Choice { layer, scheme }
+    Choice { layer, scheme, begins_over: None }
 }
 
-/// What there is to choose from; in each layer the first is what it begins with, and one of them is `none`.
+/// One that it begins with over so many members.
+const fn begins(layer: Layer, scheme: &'static str, members: u16) -> Choice {
+    Choice { layer, scheme, begins_over: Some(members) }
+}
+
+/// What there is to choose from; in each layer one of them is `none`.
+///
+/// Over one member, MSP has nothing to spread a stream over, and many readers in sequence lose by what it reads. Over several
+/// members it is the better guess.
 static CANDIDATES: &[Choice] = &[
-    of(Layer::Array, "grain"),
+    begins(Layer::Array, "grain", 1),
     of(Layer::Array, "none"),
-    of(Layer::Array, "grain+msp"),
+    begins(Layer::Array, "grain+msp", 2),
     of(Layer::Array, "grain+msp+recall"),
     of(Layer::Array, "linux-6"),
     of(Layer::Array, "regions(linux-6)"),
     of(Layer::Array, "cadence"),
-    of(Layer::Host, "linux-6"),
+    begins(Layer::Host, "linux-6", 1),
     of(Layer::Host, "none"),
     of(Layer::Host, "regions(linux-6)"),
     of(Layer::Host, "linux-6+recall"),
@@ -63,3 +71,24 @@ pub static ROW: Row = Row {
     make: Make::Choose(CANDIDATES),
     ..Row::PLAIN
 };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::registry::SchemeSpec;
+    use crate::row::LayerShape;
+
+    #[test]
+    fn the_first_guess_is_one_for_the_members_that_there_are() {
+        let auto = SchemeSpec::parse("auto").unwrap();
+        let begins = |layer, disks| {
+            let shape = LayerShape { cache_blocks: 4_096, strip_blocks: 32, stripe_strips: 1, disks };
+            auto.first_choice(layer, &shape).map(|choice| choice.scheme)
+        };
+        assert_eq!(begins(Layer::Array, 1), Some("grain"));
+        assert_eq!(begins(Layer::Array, 2), Some("grain+msp"));
+        assert_eq!(begins(Layer::Array, 5), Some("grain+msp"));
+        assert_eq!(begins(Layer::Host, 1), Some("linux-6"));
+        assert_eq!(begins(Layer::Host, 5), Some("linux-6"));
+    }
+}

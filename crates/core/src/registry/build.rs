@@ -28,7 +28,7 @@ impl SchemeSpec {
     /// the array layer, blocks in the host layer (design.md, "Contracts").
     #[must_use]
     pub fn build(&self, layer: Layer, shape: &LayerShape) -> BuiltLayer {
-        if let Some(first) = self.choices(layer).next() {
+        if let Some(first) = self.first_choice(layer, shape) {
             let scheme = Self::parse(first.scheme).expect("a candidate is a scheme");
             return scheme.build(scheme.only_layer(), shape);
         }
@@ -77,6 +77,14 @@ impl SchemeSpec {
     pub fn choices(&self, layer: Layer) -> impl Iterator<Item = &'static Choice> {
         let all: &[Choice] = self.parts().iter().find_map(Part::chooses).unwrap_or_default();
         all.iter().filter(move |choice| choice.layer == layer)
+    }
+
+    /// What it begins with there, if it chooses.
+    #[must_use]
+    pub fn first_choice(&self, layer: Layer, shape: &LayerShape) -> Option<&'static Choice> {
+        let members = shape.disks.max(1);
+        let begins = |choice: &&Choice| choice.begins_over.is_some_and(|least| least <= members);
+        self.choices(layer).filter(begins).max_by_key(|choice| choice.begins_over)
     }
 
     /// The layer whose parts decide where there is one layer only: those of the page cache, if there are any.
