@@ -98,7 +98,7 @@ fn measure(scheme: &str, files: u64, accesses: u64) -> (f64, f64, f64) {
     let shape = LayerShape { cache_blocks: 1 << 17, strip_blocks: 32, stripe_strips: 4, disks: 1 };
     let spec = SchemeSpec::parse(scheme).expect("a scheme of the registry");
     let mut built = spec.build(Layer::Host, &shape).scheme;
-    let hears_left = built.hears_left();
+    let hears_used = built.hears_used();
     let (cache, cost) = (Cache::new(1, shape.cache_blocks), CostModel::default());
     let (mut readers, mut plan, mut wished) = (Readers::new(files), Plan::new(), 0);
     let held = HELD.load(Ordering::Relaxed);
@@ -120,7 +120,7 @@ fn measure(scheme: &str, files: u64, accesses: u64) -> (f64, f64, f64) {
         if outcome == Outcome::Miss {
             let read = DeviceRead { context, extent, ahead_blocks: 0, was_prefetched: false };
             built.tell(&Event::DeviceRead(&read), &world, &mut plan);
-        } else if hears_left {
+        } else if hears_used {
             built.tell(&Event::Left(extent, Fate::Used), &world, &mut plan);
         }
         for index in 0..plan.wishes().len() {
