@@ -5,7 +5,8 @@
 
 Three tables. First every shipped preset, measured in virtual time: what is wrong there is the estimator's. Then some of them as
 the file of forerun-rig, which keeps their timing in real time (root): truth is the preset itself. Last a file on this
-machine's own disk, where truth is fio. Rows are loads that no probe ran; figures are errors of the prediction in per cent.
+machine's own disk, where truth is fio: once as it comes, one thread with many requests in flight (libaio), and once as many threads with
+one each, which is how `device measure` asks. Rows are loads that no probe ran; figures are errors of the prediction in per cent.
 """
 import argparse
 import json
@@ -99,15 +100,15 @@ def on_rig(said, name, work):
         server.wait()
 
 
-def fio(said, path, jobs):
-    words = [*FIRST, "fio", "--output-format=json", f"--filename={path}", "--readonly", "--direct=1", "--ioengine=libaio",
-             "--time_based", "--runtime=4", "--ramp_time=1", "--randrepeat=0"]
+def fio(said, path, jobs, engine):
+    words = [*FIRST, "fio", "--output-format=json", f"--filename={path}", "--readonly", "--direct=1", f"--ioengine={engine}", "--thread",
+             "--group_reporting", "--time_based", "--runtime=4", "--ramp_time=1", "--randrepeat=0"]
     for number, job in enumerate(jobs):
-        words += [f"--name=j{number}", *job.split()]
-    jobs_seen = json.loads(run(*words))["jobs"]
-    if len(jobs) == 2:
-        return [job["read"]["iops"] for job in jobs_seen]
-    return [sum(job["read"]["iops"] for job in jobs_seen)]
+        if engine == "psync":
+            job = job.replace("--iodepth=", "--numjobs=") if "numjobs" not in job else job
+        words += [f"--name=j{number}", "--new_group", *job.split()]
+    # One report for each group.
+    return [job["read"]["iops"] for job in json.loads(run(*words))["jobs"]]
 
 
 def disk(said):
@@ -123,13 +124,16 @@ def disk(said):
         # Read once before: blocks that were never touched are slower, and truth and model should see the same.
         run("dd", f"if={path}", "of=/dev/null", "bs=1M", "iflag=direct")
         found = measure(said, str(path))
-        rounds = [[rate for jobs in FIO for rate in fio(said, path, jobs)] for _ in range(2)]
-    real = [max(pair) for pair in zip(*rounds)]
+        rounds = {engine: [[rate for jobs in FIO for rate in fio(said, path, jobs, engine)] for _ in range(2)]
+                  for engine in ("libaio", "psync")}
     predicted = [row["predicted_per_s"] for row in found["check"]]
-    for label, values in [("fio, 1/s", real), ("predicted, 1/s", predicted)]:
-        print(f"{label:16}" + "".join(f"{value:10.0f}" for value in values))
-    print(f"{'error, %':16}" + "".join(f"{100 * (p / r - 1):+10.1f}" for p, r in zip(predicted, real)))
-    print(f"{'fio apart, %':16}" + "".join(f"{100 * (max(pair) / min(pair) - 1):10.1f}" for pair in zip(*rounds)))
+    line = lambda label, values, form: print(f"{label:16}" + "".join(format(value, form) for value in values))
+    line("predicted, 1/s", predicted, "10.0f")
+    for engine, name in (("libaio", "one thread"), ("psync", "many")):
+        real = [max(pair) for pair in zip(*rounds[engine])]
+        line(f"fio, {name}", real, "10.0f")
+        line("error, %", [100 * (p / r - 1) for p, r in zip(predicted, real)], "+10.1f")
+        line("fio apart, %", [100 * (max(pair) / min(pair) - 1) for pair in zip(*rounds[engine])], "10.1f")
     print(f"found: a {found['what']}; others moved {100 * (found['others'] or {'share': 0})['share']:.1f}% of all bytes")
 
 

@@ -54,6 +54,16 @@ pub(crate) struct Ground {
     pub(crate) can_serve: bool,
 }
 
+/// The same reads as files to be run.
+#[derive(Clone, Debug)]
+pub(crate) struct Reads {
+    /// As they were asked for.
+    pub(crate) whole: String,
+    /// Each cut at pages, one after the other: what the kernel makes of them with a `read_ahead_kb` of 0. None where they would be
+    /// too many.
+    pub(crate) by_pages: Option<String>,
+}
+
 /// A thing that could be done, in order of effort.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -110,13 +120,13 @@ pub(crate) struct Advice {
 }
 
 /// Chooses on one input and judges on another; both may be the same.
-pub(crate) fn study(choose: &str, judge: &str, ground: &Ground, ui: &Ui) -> Result<Advice, CliError> {
+pub(crate) fn study(choose: &Reads, judge: &Reads, ground: &Ground, ui: &Ui) -> Result<Advice, CliError> {
     let variants = variants(ground);
     let first = &variants[..1];
     let mut changes = vec![Change::AsItIs];
     if ground.of_files {
         let here = ground.likeness.read_ahead_kib.unwrap_or(128);
-        let others = WINDOWS_KIB.iter().filter(|&&kib| kib != here);
+        let others = WINDOWS_KIB.iter().filter(|&&kib| kib != here && (kib > 0 || choose.by_pages.is_some()));
         let windows: Vec<Change> =
             std::iter::once(&here).chain(others).map(|&kib| Change::Window(kib)).collect();
         let runs = run(choose, &windows, first, ground, ui)?;
@@ -159,7 +169,7 @@ struct Variant {
 
 /// The reports of each variant, one for each change.
 fn run(
-    input: &str,
+    input: &Reads,
     changes: &[Change],
     variants: &[Variant],
     ground: &Ground,
@@ -173,10 +183,20 @@ fn run(
     Ok(specs.iter().map(|specs| reports.by_ref().take(specs.len()).collect()).collect())
 }
 
-fn spec(input: &str, change: &Change, variant: &Variant, ground: &Ground) -> RunSpec {
+/// Whether the kernel reads page by page under this change: without a window it does, whatever a program asks for or says.
+fn by_pages(change: &Change, ground: &Ground) -> bool {
+    match change {
+        Change::Window(kib) => *kib == 0,
+        Change::Foresight => false,
+        _ => ground.of_files && ground.likeness.read_ahead_kib == Some(0),
+    }
+}
+
+fn spec(input: &Reads, change: &Change, variant: &Variant, ground: &Ground) -> RunSpec {
     let here = window_scheme(ground.likeness.read_ahead_kib.unwrap_or(128), ground);
+    let pages = input.by_pages.as_ref().filter(|_| by_pages(change, ground));
     let mut spec = RunSpec {
-        input: input.into(),
+        input: pages.unwrap_or(&input.whole).clone(),
         fit: Said::of("modulo"),
         scheme: if ground.of_files { Said::of(&here) } else { Said::of("none") },
         array: Said::read(&ground.likeness.array).unwrap_or_else(|_| Said::of("single")),
@@ -193,7 +213,7 @@ fn spec(input: &str, change: &Change, variant: &Variant, ground: &Ground) -> Run
         Change::Window(kib) => spec.scheme = Said::of(&window_scheme(*kib, ground)),
         Change::AdviseRandom => spec.scheme = Said::of("none"),
         Change::AdviseSequential => {
-            let twice = 2 * ground.likeness.read_ahead_kib.unwrap_or(128).max(4);
+            let twice = 2 * ground.likeness.read_ahead_kib.unwrap_or(128);
             spec.scheme = Said::of(&window_scheme(twice, ground));
         }
         Change::Serve(scheme) => {

@@ -8,6 +8,8 @@ use crate::plan::BASELINES;
 use forerun_core::registry::SchemeSpec;
 use forerun_sim::report::RunReport;
 
+/// How the schemes begin that the running kernel has itself.
+const KERNEL: &str = "linux-6";
 /// Below this change of throughput nothing is claimed.
 const NOTICEABLE: f64 = 0.02;
 
@@ -121,7 +123,13 @@ fn to_do(best: &RunReport, group: &[&RunReport]) -> Option<String> {
     let none = group.iter().find(|run| run.spec.scheme == *"none")?;
     if speedup(best, group)? > 1.0 + NOTICEABLE {
         let served = of_the_array(best.spec.scheme.text());
-        let where_to = if served.is_empty() {
+        let as_fast = |run: &&&RunReport| {
+            run.throughput_bytes_per_s >= best.throughput_bytes_per_s * (1.0 - NOTICEABLE)
+        };
+        let kernel = group.iter().filter(|run| run.spec.scheme.text().starts_with(KERNEL)).find(as_fast);
+        let where_to = if let Some(kernel) = kernel.filter(|_| !best.spec.scheme.text().starts_with(KERNEL)) {
+            format!("leave it to the kernel, whose `{}` is as fast within 2%", kernel.scheme)
+        } else if served.is_empty() {
             "read ahead above the device: `forerun advise` says how".into()
         } else {
             format!("put `forerun serve --scheme '{served}'` in front of the device")
@@ -317,6 +325,8 @@ mod tests {
         assert!(both.contains("--scheme 'asp(cost=off)+msp'"), "{both}");
         let host = to_do(&[run("x", "none", 10), run("x", "linux-6", 40)]);
         assert!(host.contains("forerun advise"), "{host}");
+        let kernel = to_do(&[run("x", "none", 10), run("x", "linux-6(max=1MiB)", 398), run("x", "asp", 400)]);
+        assert!(kernel.contains("leave it to the kernel, whose `linux-6(max=1MiB)`"), "{kernel}");
         let mut none = run("x", "none", 10);
         none.blame = BlameReport { reads_ns: 100, memory_ns: 75, device_ns: 25, ..BlameReport::default() };
         let leave = to_do(&[none, run("x", "asp", 10)]);

@@ -6,11 +6,13 @@
 use super::applying::{self, Applied, Wish};
 use super::measure;
 use super::reading::{self, ReadArgs};
-use crate::advice::{self, Advice, Ground};
+use crate::advice::{self, Advice, Ground, Reads};
 use crate::error::{CliError, Kind};
 use crate::outputs;
 use crate::ui::{Style, Ui};
 use clap::Args;
+use forerun_core::access::Op;
+use forerun_core::units::{BLOCK_BYTES, Nanos};
 use forerun_core::words::nearest;
 use forerun_disk::preset::{Preset, PresetError};
 use forerun_machine::apply::Change;
@@ -23,7 +25,7 @@ use forerun_study::html::{self, Advised};
 use forerun_study::human::{self, float};
 use forerun_study::table::{self, Align};
 use forerun_trace::patterns::{Class, PatternOptions, patterns};
-use forerun_trace::record::{Name, Trace};
+use forerun_trace::record::{Name, Record, Trace};
 use forerun_trace::{Format, ReadOptions};
 use forerun_watch::files::{self, FilesOptions};
 use forerun_watch::outcome::{Ended, RecordError};
@@ -58,6 +60,8 @@ fit. Traces of files are judged as the page cache reads ahead; traces of a devic
 
 /// Most records that are simulated; the rest is left out and said.
 const RECORDS_MAX: usize = 200_000;
+/// Most pieces of reads that are cut at pages.
+const PAGES_MAX: usize = 8 * RECORDS_MAX;
 /// Records of a half below which the whole trace is judged on what it was chosen on.
 const HALF_MIN: usize = 200;
 
@@ -272,8 +276,7 @@ struct Manner {
 }
 
 fn told(what: &str, how: &str, trace: &Trace, manner: Manner, ui: &Ui) -> Result<Told, CliError> {
-    let reads: Vec<_> =
-        trace.records.iter().filter(|record| record.op == forerun_core::access::Op::Read).collect();
+    let reads: Vec<_> = trace.records.iter().filter(|record| record.op == Op::Read).collect();
     if reads.iter().all(|record| record.bytes == 0) {
         return Err(CliError::failure(what, format!("it read nothing of files that {how} could see")));
     }
@@ -299,7 +302,7 @@ fn told(what: &str, how: &str, trace: &Trace, manner: Manner, ui: &Ui) -> Result
     };
     let mut notes = Vec::new();
     let (choose, judge) = parts(trace, manner.halves, &mut notes)?;
-    let advice = advice::study(&path(&choose), &path(judge.as_ref().unwrap_or(&choose)), &ground, ui)?;
+    let advice = advice::study(&choose.reads(), &judge.as_ref().unwrap_or(&choose).reads(), &ground, ui)?;
     let (fix, undo) = match advice.pick {
         Some(pick) => advice::steps(&advice.effects[pick].change, &ground, rule.as_deref()),
         None => (Vec::new(), Vec::new()),
@@ -405,34 +408,76 @@ fn device_of(trace: &Trace, machine: Option<&Machine>) -> Here {
     })
 }
 
+/// A part of a trace as files that go when we do.
+struct Part {
+    whole: Scratch,
+    by_pages: Option<Scratch>,
+}
+
+impl Part {
+    fn new(records: &[Record], of: &Trace, name: &str) -> Result<Self, CliError> {
+        let write = |records: Vec<Record>, name: String| {
+            let scratch = Scratch::new(&name);
+            forerun_trace::write(&scratch.0, Format::Parquet, &Trace { records, ..of.clone() })
+                .map_err(|problem| CliError::failure(&path(&scratch), problem))?;
+            Ok::<_, CliError>(scratch)
+        };
+        let pages =
+            by_pages(records).map(|pages| write(pages, format!("{name}-pages.parquet"))).transpose()?;
+        Ok(Self { whole: write(records.to_vec(), format!("{name}.parquet"))?, by_pages: pages })
+    }
+
+    fn reads(&self) -> Reads {
+        Reads { whole: path(&self.whole), by_pages: self.by_pages.as_ref().map(path) }
+    }
+}
+
+/// Reads of files cut at pages, each piece asked for when the one before is here; none of too many.
+fn by_pages(records: &[Record]) -> Option<Vec<Record>> {
+    let mut pages = Vec::new();
+    for record in records {
+        let (start, end) = (record.offset, record.offset.saturating_add(record.bytes));
+        let count = end.div_ceil(BLOCK_BYTES) - start / BLOCK_BYTES;
+        if record.op != Op::Read || count < 2 {
+            pages.push(*record);
+            continue;
+        }
+        if count > PAGES_MAX as u64 || pages.len() + count as usize > PAGES_MAX {
+            return None;
+        }
+        // The time that it took, in equal parts without a gap: the program computes behind the last one.
+        let share =
+            |part: u64| record.took.map(|took| Nanos(took.0 / count * part + took.0 % count * part / count));
+        pages.extend((0..count).map(|part| {
+            let offset = start.max((start / BLOCK_BYTES + part) * BLOCK_BYTES);
+            let until = end.min((start / BLOCK_BYTES + part + 1) * BLOCK_BYTES);
+            let (from, to) = (share(part), share(part + 1));
+            let time = record.time.map(|time| time + from.unwrap_or(Nanos::ZERO));
+            let took = from.zip(to).map(|(from, to)| to.since(from));
+            Record { time, took, offset, bytes: until - offset, ..*record }
+        }));
+    }
+    Some(pages)
+}
+
 /// The trace as files to be run: to choose on, and to judge on where that is another part.
-fn parts(
-    trace: &Trace,
-    halves: bool,
-    notes: &mut Vec<String>,
-) -> Result<(Scratch, Option<Scratch>), CliError> {
+fn parts(trace: &Trace, halves: bool, notes: &mut Vec<String>) -> Result<(Part, Option<Part>), CliError> {
     let kept = trace.records.len().min(RECORDS_MAX);
     if kept < trace.records.len() {
         let (kept, all) = (human::count(kept as u64), human::count(trace.records.len() as u64));
         notes.push(format!("only the first {kept} of {all} requests were simulated."));
     }
-    let part = |from: usize, to: usize, name: &str| -> Result<Scratch, CliError> {
-        let part = Trace { records: trace.records[from..to].to_vec(), ..trace.clone() };
-        let scratch = Scratch::new(name);
-        forerun_trace::write(&scratch.0, Format::Parquet, &part)
-            .map_err(|problem| CliError::failure(&path(&scratch), problem))?;
-        Ok(scratch)
-    };
+    let part = |from: usize, to: usize, name: &str| Part::new(&trace.records[from..to], trace, name);
     let half = kept / 2;
     if halves && half >= HALF_MIN {
-        return Ok((part(0, half, "choose.parquet")?, Some(part(half, kept, "judge.parquet")?)));
+        return Ok((part(0, half, "choose")?, Some(part(half, kept, "judge")?)));
     }
     if halves {
         notes.push(
             "the trace is too short to judge on another part than that on which values were chosen.".into(),
         );
     }
-    Ok((part(0, kept, "reads.parquet")?, None))
+    Ok((part(0, kept, "reads")?, None))
 }
 
 fn facts(trace: &Trace, how: &str, ground: &Ground) -> Vec<String> {
@@ -534,6 +579,29 @@ mod tests {
             *sources = vec!["forerun device measure, 30 s of reads".into()];
         }
         Said::named("mine.toml", preset)
+    }
+
+    #[test]
+    fn reads_cut_at_pages_ask_for_the_same_bytes_one_after_the_other() {
+        let read = Record {
+            time: Some(Nanos(1_000)),
+            took: Some(Nanos(1_000)),
+            offset: 5_000,
+            bytes: 10_000,
+            ..Record::BLANK
+        };
+        let (write, short) =
+            (Record { op: Op::Write, ..read }, Record { offset: 4_096, bytes: 4_096, ..read });
+        let pages = by_pages(&[read, write, short]).expect("few");
+        let places: Vec<(u64, u64)> = pages.iter().map(|page| (page.offset, page.bytes)).collect();
+        assert_eq!(
+            places,
+            [(5_000, 3_192), (8_192, 4_096), (12_288, 2_712), (5_000, 10_000), (4_096, 4_096)]
+        );
+        let times: Vec<u64> = pages.iter().filter_map(|page| page.time).map(|time| time.0).collect();
+        let took: Vec<u64> = pages.iter().filter_map(|page| page.took).map(|took| took.0).collect();
+        assert_eq!((&times[..3], &took[..3]), (&[1_000, 1_333, 1_666][..], &[333, 333, 334][..]));
+        assert_eq!(by_pages(&[Record { bytes: u64::MAX, ..read }]), None);
     }
 
     #[test]
