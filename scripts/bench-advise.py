@@ -97,7 +97,7 @@ def predicted(rig, words, forerun, work, start):
     trace = work / "trace.parquet"
     rig.setting.write_text(str(start))
     rig.cold()
-    subprocess.run([str(forerun), "--quiet", "trace", "record", "--files", "--dir", str(rig.mount), "-o", str(trace), "--"] + words,
+    subprocess.run(FIRST + [str(forerun), "--quiet", "trace", "record", "--files", "--dir", str(rig.mount), "-o", str(trace), "--"] + words,
                    capture_output=True)
     told = json.loads(run(str(forerun), "--quiet", "advise", str(trace), "--device", str(rig.preset), "--json"))
     assert f"read_ahead_kb {start})" in told["advice"]["effects"][0]["name"], told["advice"]["effects"][0]

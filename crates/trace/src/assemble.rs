@@ -101,6 +101,8 @@ pub struct FileRead {
 #[derive(Clone, Copy, Debug)]
 struct Asked {
     time: u64,
+    /// When a fault that waited tried again for the last time.
+    until: Option<u64>,
     file: FileId,
     first: u64,
     last: u64,
@@ -191,7 +193,7 @@ impl Assembler {
             Event::Seek { descriptor } => state.placing = Some(Placing::Seek { descriptor }),
             Event::Open => state.placing = Some(Placing::Open),
             Event::Pages { file, first, last } => {
-                let asked = Asked { time, file, first, last };
+                let asked = Asked { time, until: None, file, first, last };
                 flush(Some((thread, state.mapped.take())), out);
                 if let Some(call) = &mut state.call {
                     call.asked.get_or_insert(asked);
@@ -204,10 +206,10 @@ impl Assembler {
             }
             Event::Mapped { file, first, last } => {
                 flush(Some((thread, state.open.take())), out);
-                let mut touched = Asked { time, file, first, last };
+                let mut touched = Asked { time, until: None, file, first, last };
                 if let Some(before) = state.mapped.take() {
                     match before.then(&touched) {
-                        Then::Same => touched.time = before.time,
+                        Then::Same => (touched.time, touched.until) = (before.time, Some(time)),
                         Then::Onwards => {
                             flush(Some((thread, Some(Asked { last: first - 1, ..before }))), out)
                         }
@@ -244,11 +246,12 @@ impl Assembler {
 
 /// Whole pages, as a read.
 fn flush(asked: Option<(u32, Option<Asked>)>, out: &mut impl FnMut(FileRead)) {
-    let Some((thread, Some(Asked { time, file, first, last }))) = asked else { return };
+    let Some((thread, Some(Asked { time, until, file, first, last }))) = asked else { return };
     let pages = last.saturating_sub(first).saturating_add(1);
     let (offset, bytes) = (first.saturating_mul(BLOCK_BYTES), pages.saturating_mul(BLOCK_BYTES));
     if offset.checked_add(bytes).is_some() {
-        out(FileRead { thread, time, took: None, file, offset, bytes });
+        let took = until.map(|until| until.saturating_sub(time));
+        out(FileRead { thread, time, took, file, offset, bytes });
     }
 }
 
@@ -387,7 +390,7 @@ mod tests {
         let again = [(1, touched(16)), (1, touched(16)), (1, touched(48)), (1, touched(16))];
         assert_eq!(
             places(&reads(&again)),
-            [(65_536, 65_536, None), (196_608, 65_536, None), (65_536, 65_536, None)]
+            [(65_536, 65_536, Some(100)), (196_608, 65_536, None), (65_536, 65_536, None)]
         );
     }
 
@@ -400,6 +403,10 @@ mod tests {
             let events: Vec<(u32, Event)> = events.iter().map(|&event| (1, event)).collect();
             reads(&events).iter().map(|read| (read.offset / 4096, read.bytes / 4096)).collect::<Vec<_>>()
         };
+        // A fault that waited took until it tried again.
+        let waited: Vec<(u32, Event)> = walk.iter().map(|&event| (1, event)).collect();
+        let took: Vec<Option<u64>> = reads(&waited).iter().map(|read| read.took).collect();
+        assert_eq!(took, [Some(100), Some(100), None]);
         assert_eq!(places(&walk), [(64, 32), (96, 32), (128, 16)]);
         // Not so far as a folio, not from where one begins, back, and in another file: touched as told.
         let others = [touched(0, 15), touched(16, 31), touched(48, 63), touched(80, 95), touched(0, 15)];
