@@ -156,4 +156,5 @@ def misses(requests):
 if __name__ == "__main__":
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     what = sys.argv[1] if len(sys.argv) > 1 else "policies"
+    print(f"load average at the start: {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors")
     {"policies": policies, "misses": misses}[what](int(sys.argv[2]) if len(sys.argv) > 2 else 2_000_000)

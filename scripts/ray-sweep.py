@@ -193,6 +193,7 @@ def check_launcher():
 def main():
     check_launcher()
     cells = int(sys.argv[1]) if len(sys.argv) > 1 else 2000
+    load = os.getloadavg()[0]
     work = pathlib.Path(sys.argv[2] if len(sys.argv) > 2 else ROOT / "out/ray").resolve()
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
@@ -215,6 +216,7 @@ def main():
         cluster.stop()
     print(f"{total} cells on 1 head and 2 workers of {max(CORES // 2, 1)} cores each, on one machine, Ray {ray.__version__}: a worker was killed")
     print(f"after {at_worker} cells, the driver after {at_driver} and started again: none lost, none twice, the bytes of a local run.")
+    print(f"Load average at the start: {load:.1f} on {CORES} processors.")
     print(f"\n{'cells':24} {'number':>7} {'local':>9} {'Ray':>9} {'of it to start':>15} {'over, a cell':>13} {'of local':>9}")
     for name, number, alone, spread in rows:
         over = max(spread - start - alone, 0.0) / number

@@ -1,5 +1,6 @@
 """What every test needs: the command that the wheel installed, and a small trace."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -19,7 +20,9 @@ def command():
     """Runs the installed command: its stdout."""
 
     def run(*words: str) -> str:
-        done = subprocess.run([COMMAND, "--quiet", *words], capture_output=True, text=True, check=False)
+        # Where Python has GNU readline loaded, that tells every child how wide the terminal is, and a table leaves columns out.
+        environment = {key: value for key, value in os.environ.items() if key != "COLUMNS"}
+        done = subprocess.run([COMMAND, "--quiet", *words], capture_output=True, text=True, check=False, env=environment)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
