@@ -175,7 +175,6 @@ fn small_writes_over_raid_5_are_four_times_as_fast_and_whole_stripes_are_not_fas
     if std::env::var_os("FORERUN_WRITE_FIGURES").is_some() {
         std::fs::write(FIGURE, &table).expect("written");
     }
-    println!("{table}");
     assert!(burst.0 >= 4.0 && local.0 >= 4.0, "{table}");
     assert!(wide.0 > 1.0 && wide.1 > 1.0, "{table}");
     // Whoever keeps whole stripes under way has what RAID-5 can give already, and pays for the journal.
