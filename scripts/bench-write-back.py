@@ -55,7 +55,8 @@ def run(folder, back, job):
     fio = ["fio", "--name=w", "--ioengine=nbd", f"--uri=nbd+unix:///?socket={socket}", "--randrepeat=1", "--norandommap", "--end_fsync=1",
            "--output-format=json", *job]
     said = subprocess.run(fio, cwd=folder, check=True, capture_output=True)
-    done = json.loads(said.stdout)["jobs"][0]["write"]
+    # Some of its words may stand before.
+    done = json.loads(said.stdout[said.stdout.index(b"{") :])["jobs"][0]["write"]
     acknowledged = time.monotonic() - begin
     while back and stats(socket + ".ctl")["write_back"]["dirty_bytes"] > 0:
         time.sleep(0.05)

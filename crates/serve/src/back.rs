@@ -31,6 +31,8 @@ pub(crate) mod parse;
 pub(crate) mod replay;
 mod ring;
 mod slots;
+#[cfg(test)]
+mod speed;
 
 use crate::backend::{Backend, Done, Kind, Lateness, Mapped, Question, Task, Token};
 use crate::behind::Behind;

@@ -2,15 +2,16 @@
 //!
 //! `emulate(raid5:5x128K,cheetah-15k4):FILE` is what a driver like md makes of five such drives, with its reads and writes of parity: what is served
 //! sees one device, as it does of md. The plans are those of the engine's geometry (`forerun_core::array`). A write of a part
-//! of a stripe reads what parity needs, then writes. Of one stripe one job is under way; what is written to it meanwhile goes together in the next,
-//! as in md's stripe cache, so a sequential writer gets whole stripes here too. What is written is not kept in memory: a job reads anew.
+//! of a stripe reads what parity needs, then writes. What is written to a stripe at one moment goes together, and of one stripe one job is
+//! under way; what is written to it meanwhile goes together in the next. So md does it, which waits for more while requests still come (plugging) and has
+//! a stripe cache, so a sequential writer gets whole stripes here too. What is written is not kept in memory: a job reads anew.
 
 use forerun_core::access::{Context, Op};
 use forerun_core::array::{Array, ArraySpec, DiskSet, MemberExtent, Stripe, WritePlan};
 use forerun_core::units::{BLOCK_BYTES, Extent, Nanos, SECTOR_BYTES};
 use forerun_disk::device::{Command, Completion, Device, DeviceStats};
 use forerun_disk::preset::{BuildOptions, Preset};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 const SECTORS: u64 = BLOCK_BYTES / SECTOR_BYTES;
 
@@ -39,6 +40,8 @@ pub(crate) fn build(text: &str) -> Result<Box<dyn Device>, String> {
         jobs: BTreeMap::new(),
         parts: BTreeMap::new(),
         stripes: BTreeMap::new(),
+        new: BTreeSet::new(),
+        came: Nanos::ZERO,
         number: 0,
         ended: VecDeque::new(),
         plan: WritePlan::new(),
@@ -69,8 +72,11 @@ struct Disks {
     jobs: BTreeMap<u64, Job>,
     /// Commands to members, by their number: which job.
     parts: BTreeMap<u64, u64>,
-    /// Stripes with a job under way, and the writes that wait for it.
+    /// Stripes with a job under way, or that have none yet, and the writes that wait for it.
     stripes: BTreeMap<u64, Vec<(u64, Extent)>>,
+    /// Those that have none yet, and since when.
+    new: BTreeSet<u64>,
+    came: Nanos,
     number: u64,
     ended: VecDeque<Completion>,
     plan: WritePlan,
@@ -186,23 +192,26 @@ impl Device for Disks {
         );
         self.hosts.insert(id, Host { left: (to - from + 1) as u32, begun: None });
         for stripe in from..=to {
-            match self.stripes.get_mut(&stripe) {
-                Some(waiting) => waiting.push((id, extent)),
-                None => {
-                    self.stripes.insert(stripe, Vec::new());
-                    self.write(now, stripe, &[(id, extent)]);
-                }
+            if !self.stripes.contains_key(&stripe) {
+                self.new.insert(stripe);
+                self.came = now;
             }
+            self.stripes.entry(stripe).or_default().push((id, extent));
         }
     }
 
     fn next_event(&self) -> Option<Nanos> {
-        self.members.iter().filter_map(|member| member.next_event()).min()
+        let came = (!self.new.is_empty()).then_some(self.came);
+        self.members.iter().filter_map(|member| member.next_event()).chain(came).min()
     }
 
     fn advance(&mut self, now: Nanos) {
         // One moment after the other: what a job writes leaves when its reads are here, not when somebody looks.
         while let Some(at) = self.next_event().filter(|&at| at <= now) {
+            for stripe in std::mem::take(&mut self.new) {
+                let writes = self.stripes.insert(stripe, Vec::new()).unwrap_or_default();
+                self.write(at, stripe, &writes);
+            }
             let mut done = Vec::new();
             for member in &mut self.members {
                 member.advance(at);
