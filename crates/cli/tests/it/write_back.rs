@@ -48,7 +48,7 @@ fn start(folder: &Path, words: &[&str]) -> Child {
             return server;
         }
         let said = said(&mut server);
-        assert!(said.contains("locked it") || said.contains("use"), "{said}");
+        assert!(said.contains("locked it") || said.contains("in use"), "{said}");
         server.wait().expect("it ends");
     }
     unreachable!("its locks come free")
