@@ -98,7 +98,7 @@ fn measure(scheme: &str, files: u64, accesses: u64) -> (f64, f64, f64) {
     let shape = LayerShape { cache_blocks: 1 << 17, strip_blocks: 32, stripe_strips: 4, disks: 1 };
     let spec = SchemeSpec::parse(scheme).expect("a scheme of the registry");
     let mut built = spec.build(Layer::Host, &shape).scheme;
-    let hears_used = built.hears_used();
+    let (hears_used, hears_device_reads) = (built.hears_used(), built.hears_device_reads());
     let (cache, cost) = (Cache::new(1, shape.cache_blocks), CostModel::default());
     let (mut readers, mut plan, mut wished) = (Readers::new(files), Plan::new(), 0);
     let held = HELD.load(Ordering::Relaxed);
@@ -117,10 +117,10 @@ fn measure(scheme: &str, files: u64, accesses: u64) -> (f64, f64, f64) {
         };
         built.tell(&Event::Access(&access, Lookup { outcomes: &[outcome] }), &world, &mut plan);
         let Access { context, extent, .. } = access;
-        if outcome == Outcome::Miss {
+        if outcome == Outcome::Miss && hears_device_reads {
             let read = DeviceRead { context, extent, ahead_blocks: 0, was_prefetched: false };
             built.tell(&Event::DeviceRead(&read), &world, &mut plan);
-        } else if hears_used {
+        } else if outcome != Outcome::Miss && hears_used {
             built.tell(&Event::Left(extent, Fate::Used), &world, &mut plan);
         }
         for index in 0..plan.wishes().len() {

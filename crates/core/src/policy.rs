@@ -354,6 +354,11 @@ pub trait Policy: Any + Send {
         }
     }
 
+    /// Whether it listens to [`Event::DeviceRead`]. Asked once, as well: a policy is told of none unless it says so.
+    fn hears_device_reads(&mut self) -> bool {
+        self.inner().is_some_and(Policy::hears_device_reads)
+    }
+
     /// What it learns, if it learns anything that is of use another time.
     fn learned(&mut self) -> Option<&mut dyn Learned> {
         self.inner()?.learned()
@@ -367,7 +372,7 @@ pub trait Policy: Any + Send {
     fn on_fetched(&mut self, fetched: &Fetched, world: &World<'_>, plan: &mut Plan) {
         let _ = (fetched, world, plan);
     }
-    /// [`Event::DeviceRead`].
+    /// [`Event::DeviceRead`], if [`Policy::hears_device_reads`].
     fn on_device_read(&mut self, read: &DeviceRead, world: &World<'_>, plan: &mut Plan) {
         let _ = (read, world, plan);
     }

@@ -145,4 +145,7 @@ impl Policy for Scheme {
     fn hears_used(&mut self) -> bool {
         self.parts.iter_mut().any(|part| part.hears_used())
     }
+    fn hears_device_reads(&mut self) -> bool {
+        self.parts.iter_mut().any(|part| part.hears_device_reads())
+    }
 }

@@ -194,6 +194,9 @@ impl Policy for Greedy {
     fn on_fetched(&mut self, fetched: &Fetched, _: &World<'_>, plan: &mut Plan) {
         Self::wish(fetched.extent.start.0, plan);
     }
+    fn hears_device_reads(&mut self) -> bool {
+        true
+    }
     fn on_device_read(&mut self, read: &DeviceRead, _: &World<'_>, plan: &mut Plan) {
         Self::wish(read.extent.start.0, plan);
     }

@@ -61,6 +61,9 @@ impl Policy for Scripted {
     fn on_fetched(&mut self, fetched: &Fetched, _: &World<'_>, _: &mut Plan) {
         self.say(Told::Fetched(fetched.extent, fetched.was_prefetch, fetched.reader_waiting));
     }
+    fn hears_device_reads(&mut self) -> bool {
+        true
+    }
     fn on_device_read(&mut self, read: &DeviceRead, _: &World<'_>, _: &mut Plan) {
         self.say(Told::DeviceRead(read.extent, read.was_prefetched));
     }

@@ -15,7 +15,7 @@ pub use rules::{
     debris, docs_links, ignored_tests, make_targets, promises_held, reasons_told, scheme_pages,
     scheme_scenarios, scheme_tables,
 };
-pub use rust::{file_lengths, function_lengths, module_essays, sleeping_tests};
+pub use rust::{deaf_hooks, file_lengths, function_lengths, module_essays, sleeping_tests};
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -73,6 +73,15 @@ pub fn sleeping_tests(files: &[File]) -> Vec<String> {
     found
 }
 
+/// A hook for reads that reach a device, in a file where nobody says that he listens to them: it would never be called.
+#[must_use]
+pub fn deaf_hooks(files: &[File]) -> Vec<String> {
+    let (hook, says) = ("fn on_device_read(", "fn hears_device_reads(");
+    let deaf = |file: &&File| file.text.contains(hook) && !file.text.contains(says);
+    let rust = files.iter().filter(|file| file.path.ends_with(".rs"));
+    rust.filter(deaf).map(|file| format!("{}: has `{hook}…)` and not `{says}…)`", file.path)).collect()
+}
+
 /// Library and binary modules that do not open with `//!`.
 #[must_use]
 pub fn module_essays(files: &[File]) -> Vec<String> {
@@ -212,6 +221,16 @@ mod tests {
     #[test]
     fn a_signature_over_several_lines_counts() {
         assert_eq!(functions("pub(crate) const fn a(\n    x: [u8; 4],\n) -> u8 {\n    1\n}\n"), [(1, 5)]);
+    }
+
+    #[test]
+    fn a_hook_is_deaf_where_nobody_says_that_he_listens() {
+        let file = |path: &str, text: &str| File { path: path.into(), text: text.into() };
+        let (hook, says) =
+            ("    fn on_device_read(&mut self) {}\n", "    fn hears_device_reads(&mut self) -> bool {\n");
+        let files = [file("src/a.rs", hook), file("src/b.rs", &[says, hook].concat()), file("src/c.rs", "")];
+        let found = deaf_hooks(&files);
+        assert!(matches!(&found[..], [one] if one.starts_with("src/a.rs: ")), "{found:?}");
     }
 
     #[test]

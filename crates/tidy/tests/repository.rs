@@ -43,6 +43,11 @@ fn no_test_is_ignored_without_a_reason() {
 }
 
 #[test]
+fn no_hook_is_deaf() {
+    hold("`on_device_read` with `hears_device_reads`", &forerun_tidy::deaf_hooks(&tree()));
+}
+
+#[test]
 fn no_test_sleeps() {
     hold("tests without sleep", &forerun_tidy::sleeping_tests(&tree()));
 }

@@ -11,7 +11,7 @@ use crate::array::Array;
 use crate::cache::{Cache, Cell, LineId, NO_FETCH, State};
 use crate::cost::CostModel;
 use crate::planted::{self, Bug};
-use crate::policy::{Event, Fate, Outcome, Plan, Policy as _, Wake, World};
+use crate::policy::{DeviceRead, Event, Fate, Outcome, Plan, Policy as _, Wake, World};
 use crate::retention::contract::Victim;
 use crate::scheme::Scheme;
 use crate::slots::Slot;
@@ -26,10 +26,8 @@ pub(super) use leave::{Room, Search};
 pub(super) struct Memory {
     cache: Cache,
     scheme: Scheme,
-    /// The policy wants to know which prefetched blocks have left unread.
-    hears_left: bool,
-    /// And which were used.
-    hears_used: bool,
+    /// What the scheme listens to.
+    hears: Hears,
     /// What the scheme sees of the layer beside the memory.
     array: Array,
     cost: CostModel,
@@ -47,6 +45,27 @@ pub(super) struct Memory {
     left_unread: Option<Vec<Extent>>,
     /// Sums of the layer: every part counts here.
     pub(super) stats: Stats,
+}
+
+/// Events of which a scheme is told only if it listens.
+#[derive(Clone, Copy)]
+struct Hears {
+    /// Which prefetched blocks have left unread.
+    left: bool,
+    /// And which were used.
+    used: bool,
+    /// What reached a device.
+    device_reads: bool,
+}
+
+impl Hears {
+    fn of(scheme: &mut Scheme) -> Self {
+        Self {
+            left: scheme.hears_left(),
+            used: scheme.hears_used(),
+            device_reads: scheme.hears_device_reads(),
+        }
+    }
 }
 
 /// A block that is here.
@@ -79,8 +98,7 @@ impl Memory {
     pub(super) fn new(cache: Cache, mut scheme: Scheme, array: Array, cost: CostModel) -> Self {
         Self {
             cache,
-            hears_left: scheme.hears_left(),
-            hears_used: scheme.hears_used(),
+            hears: Hears::of(&mut scheme),
             scheme,
             array,
             cost,
@@ -149,6 +167,13 @@ impl Memory {
         self.stats.wishes_dropped += core::mem::take(&mut self.plan.overflow);
     }
 
+    /// Tells the scheme, if it listens, of a read that reaches a device.
+    pub(super) fn tell_device(&mut self, read: &DeviceRead) {
+        if self.hears.device_reads {
+            self.tell(&Event::DeviceRead(read));
+        }
+    }
+
     /// When a part of the scheme wants to be woken next.
     pub(super) fn next_wake(&self) -> Option<Nanos> {
         self.wakes.peek().map(|Reverse(wake)| wake.at)
@@ -175,7 +200,7 @@ impl Memory {
         if let (Fate::Wasted, Some(left)) = (fate, &mut self.left_unread) {
             left.push(extent);
         }
-        if self.hears_left && (fate == Fate::Wasted || self.hears_used) {
+        if self.hears.left && (fate == Fate::Wasted || self.hears.used) {
             let wished = self.plan.wishes.len();
             self.tell(&Event::Left(extent, fate));
             self.plan.wishes.truncate(wished);
@@ -221,7 +246,7 @@ impl Memory {
         let Here { line, place, outcome, .. } = here;
         if outcome == Outcome::PrefetchHit && self.cache.first_read(line, place) {
             self.stats.used += 1;
-            if self.hears_used {
+            if self.hears.used {
                 self.recount(line, (1, -1));
                 self.tell_left(Extent { start: block, blocks: 1 }, Fate::Used);
                 let keep = self.scheme.retention();

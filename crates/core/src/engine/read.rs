@@ -192,6 +192,7 @@ impl Parts {
 
     /// Tells the policy of a read that reaches a device.
     pub(super) fn tell_device(&mut self, now: Nanos, read: &DeviceRead) {
-        self.tell(now, &Event::DeviceRead(read));
+        self.memory.at(now);
+        self.memory.tell_device(read);
     }
 }

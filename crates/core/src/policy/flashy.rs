@@ -522,8 +522,8 @@ impl Ahead<'_, '_> {
 
 impl Policy for Flashy {
     fn on_access(&mut self, access: &Access, lookup: &Lookup<'_>, world: &World<'_>, plan: &mut Plan) {
-        self.linear = None;
         if access.op == Op::Write || access.demand.is_empty() {
+            self.linear = None;
             return; // writes, and what a layer above reads ahead, are nobody's pattern
         }
         let (context, fresh) = self.table.read(access.context, access.demand, access.within, world.now);
@@ -538,13 +538,14 @@ impl Policy for Flashy {
         }
     }
     fn on_device_read(&mut self, read: &DeviceRead, _: &World<'_>, _: &mut Plan) {
+        let bytes = (read.extent.blocks + read.ahead_blocks) * BLOCK_BYTES;
         if !read.was_prefetched {
-            self.window.device += read.extent.bytes() + read.ahead_blocks * BLOCK_BYTES;
+            self.window.device += bytes;
         }
         // Told right after the access that it belongs to, whose context has counted it already. What the kernel reads
         // around a miss reached the disk with it; what it reads ahead alone keeps nobody waiting.
         if self.linear == Some(read.context) && !read.extent.is_empty() {
-            self.window.missed += read.extent.bytes() + read.ahead_blocks * BLOCK_BYTES;
+            self.window.missed += bytes;
         }
     }
     fn on_fetched(&mut self, _: &Fetched, world: &World<'_>, plan: &mut Plan) {
@@ -554,6 +555,9 @@ impl Policy for Flashy {
     }
     fn hears_left(&mut self) -> bool {
         false
+    }
+    fn hears_device_reads(&mut self) -> bool {
+        true
     }
     fn on_wake(&mut self, token: u64, world: &World<'_>, plan: &mut Plan) {
         if token == REST {

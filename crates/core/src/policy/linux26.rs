@@ -186,11 +186,12 @@ impl Policy for Linux26 {
         }
         let next = access.within.start.0;
         let file = self.files.entry(access.context.0, || File { next, ..File::default() });
-        let missing = access.extent.iter().zip(lookup.outcomes).find(|(_, o)| o.is_miss());
-        if let Some((block, _)) = missing {
+        let missing = lookup.outcomes.iter().position(|outcome| outcome.is_miss());
+        if let Some(index) = missing {
+            let block = access.extent.start.0 + index as u64;
             file.in_cache = false;
             file.cache_hit = 0;
-            file.missed |= file.size > 0 && (file.start..file.start + file.size).contains(&block.0);
+            file.missed |= file.size > 0 && (file.start..file.start + file.size).contains(&block);
         }
         let first = if missing.is_some() { When::WithDemand } else { When::Ahead };
         let mut call = Call { access, world, max: self.max, first, windows: 0 };

@@ -245,6 +245,7 @@ impl Generation for Call<'_> {
 }
 
 impl Policy for LinuxOndemand {
+    #[inline(never)]
     fn on_access(&mut self, access: &Access, lookup: &Lookup<'_>, world: &World<'_>, plan: &mut Plan) {
         if access.op == Op::Write {
             return;
@@ -269,6 +270,7 @@ impl Policy for LinuxOndemand {
     fn hears_used(&mut self) -> bool {
         false
     }
+    #[inline(never)]
     fn on_left(&mut self, extent: Extent, fate: Fate) {
         if fate == Fate::Wasted {
             self.markers.drop_in(extent);

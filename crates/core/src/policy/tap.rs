@@ -276,6 +276,7 @@ impl Policy for Tap {
     fn own_retention(&mut self) -> Option<&mut dyn Retention> {
         Some(self)
     }
+    #[inline(never)]
     fn on_access(&mut self, access: &Access, lookup: &Lookup<'_>, world: &World<'_>, plan: &mut Plan) {
         self.settle(world.cache);
         if access.op == Op::Write {
@@ -295,17 +296,18 @@ impl Policy for Tap {
             self.missed(access.extent.start.0 + first as u64, access.extent.end(), limit, plan);
         }
     }
+    #[inline(never)]
     fn on_fetched(&mut self, _fetched: &Fetched, world: &World<'_>, _plan: &mut Plan) {
         self.settle(world.cache);
     }
-    fn on_left(&mut self, extent: Extent, fate: Fate) {
-        match fate {
-            Fate::Used => self.period.read += extent.blocks,
-            Fate::Wasted => {
-                self.period.wasted += extent.blocks;
-                extent.iter().for_each(|block| self.table.flag(block.0));
-            }
-        }
+    #[inline(never)]
+    /// Its own retention sees which blocks are used ([`Retention::on_hit`]).
+    fn hears_used(&mut self) -> bool {
+        false
+    }
+    fn on_left(&mut self, extent: Extent, _wasted: Fate) {
+        self.period.wasted += extent.blocks;
+        extent.iter().for_each(|block| self.table.flag(block.0));
     }
     fn gauges(&self, out: &mut Vec<(&'static str, f64)>) {
         #[expect(clippy::cast_precision_loss, reason = "gauges for a report")]
@@ -329,7 +331,9 @@ impl Retention for Tap {
     fn on_insert(&mut self, line: LineId, ahead: bool, cache: &Cache) {
         debug_assert_eq!(cache.line_blocks(), 1, "a line is a block");
         self.lists.grow(cache.lines_made());
-        self.triggers.resize(cache.lines_made().max(self.triggers.len()), 0);
+        if self.triggers.len() < cache.lines_made() {
+            self.triggers.resize(cache.lines_made(), 0);
+        }
         let known = self.lists.is_resident(key(line));
         if known && ahead {
             return;
@@ -354,6 +358,7 @@ impl Retention for Tap {
         if self.lists.list_of(key(line)) == DEMAND {
             self.lists.refresh(DEMAND, key(line));
         } else {
+            self.period.read += 1;
             self.lists.unlink(key(line));
             self.lists.push_young(DEMAND, key(line));
         }

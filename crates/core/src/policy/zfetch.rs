@@ -31,6 +31,7 @@ use crate::units::{Extent, Nanos};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
+use hashbrown::hash_map::Entry;
 
 /// Future ranges of a stream (`ZFETCH_RANGES`).
 const RANGES_MAX: usize = 9;
@@ -53,7 +54,7 @@ const ASKED_ONE_IN: u64 = 8;
 /// does not grow with what is asked for, as the target of the ARC does.
 const AHEAD_ONE_IN: u64 = 4;
 /// The files of so many advances are at work.
-const ADVANCES_MAX: usize = 64;
+const ADVANCES_MAX: u64 = u64::BITS as u64;
 /// Smallest file, in blocks, that is worth a stream.
 const FILE_BLOCKS_MIN: u64 = 3;
 
@@ -112,6 +113,9 @@ impl Ranges {
     }
     /// Takes the first `count` out.
     fn drop_first(&mut self, count: usize) {
+        if count == 0 {
+            return;
+        }
         self.items.copy_within(count..self.count, 0);
         self.count -= count;
     }
@@ -205,6 +209,8 @@ impl Stream {
 struct File {
     /// The newest first.
     streams: Vec<Stream>,
+    /// Number of the last advance of one of them; 0 before the first.
+    advanced: u64,
 }
 
 /// What an access is to the streams of its file.
@@ -267,36 +273,33 @@ impl File {
     }
 }
 
-/// Which files the last advances of streams were in.
+/// In how many files the last advances of streams were.
+///
+/// Each advance has a number, and each file the number of its last one. A bit for each of the latest advances says whether its
+/// file has had none since, so there are as many files as bits that are set. A file that was forgotten and comes back within
+/// so few advances is another one.
 #[derive(Debug, Default)]
 struct Advances {
-    /// The newest last.
-    lately: VecDeque<u64>,
-    /// How many of them each file has.
-    of_file: NumberMap<u32>,
+    /// How many there were.
+    count: u64,
+    /// Of the advance with number n, bit n modulo [`ADVANCES_MAX`].
+    last_of_its_file: u64,
 }
 
 impl Advances {
     /// A stream of this file advances.
-    fn note(&mut self, number: u64) {
-        let oldest = if self.lately.len() == ADVANCES_MAX { self.lately.pop_front() } else { None };
-        self.lately.push_back(number);
-        if oldest == Some(number) {
-            return; // one less and one more
+    fn note(&mut self, file: &mut File) {
+        let bit = |number: u64| 1 << (number % ADVANCES_MAX);
+        self.count += 1;
+        self.last_of_its_file |= bit(self.count);
+        if file.advanced > 0 && self.count - file.advanced < ADVANCES_MAX {
+            self.last_of_its_file &= !bit(file.advanced);
         }
-        if let Some(oldest) = oldest
-            && let Some(count) = self.of_file.get_mut(&oldest)
-        {
-            *count -= 1;
-            if *count == 0 {
-                self.of_file.remove(&oldest);
-            }
-        }
-        *self.of_file.entry(number).or_default() += 1;
+        file.advanced = self.count;
     }
     /// Files at work.
-    fn files(&self) -> usize {
-        self.of_file.len()
+    const fn files(&self) -> usize {
+        self.last_of_its_file.count_ones() as usize
     }
 }
 
@@ -332,37 +335,31 @@ impl Zfetch {
         }
     }
 
-    /// The streams of a file, which is followed from now on.
-    fn file(&mut self, number: u64) -> &mut File {
-        if !self.files.contains_key(&number) {
-            if self.files.len() == FILES_MAX
-                && let Some(oldest) = self.order.pop_front()
-            {
-                self.files.remove(&oldest);
-            }
-            self.order.push_back(number);
+    /// Forgets the file followed for longest where the last access brought one too many.
+    fn make_room(&mut self) {
+        if self.files.len() > FILES_MAX
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.files.remove(&oldest);
         }
-        self.files.entry(number).or_default()
     }
+}
 
-    /// A stream has advanced by `by` blocks: how far ahead of it should be read, and what of that is due?
+impl ZfetchConfig {
+    /// A stream has advanced by `by` blocks while streams of `files` files are at work: how far ahead of it should be read, and what of
+    /// that is due?
     fn extend(
-        &mut self,
-        number: u64,
-        at: usize,
-        by: u64,
-        missed: bool,
+        &self,
+        streams: &mut Vec<Stream>,
+        (at, by, missed): (usize, u64, bool),
+        files: usize,
         world: &World<'_>,
         file_end: u64,
     ) -> Extent {
-        let config = self.config;
         let (cache_blocks, flying) = (world.cache.slots.capacity(), world.ahead_in_flight);
         let busy = flying >= cache_blocks / ACTIVE_ONE_IN;
-        self.advances.note(number);
-        let files = self.advances.files();
-        let streams = &mut self.file(number).streams;
         let share = cache_blocks / AHEAD_ONE_IN / files.max(streams.len()).max(1) as u64;
-        let most = config.max_distance.min(share).max(by);
+        let most = self.max_distance.min(share).max(by);
         let stream = &mut streams[at];
         stream.missed |= missed;
         if stream.expected + 1 >= file_end {
@@ -371,7 +368,7 @@ impl Zfetch {
         }
         if stream.distance < by {
             stream.distance = by;
-        } else if stream.distance < config.min_distance.min(most) && !busy {
+        } else if stream.distance < self.min_distance.min(most) && !busy {
             stream.distance *= 2;
         } else if stream.more {
             stream.distance += stream.distance / 8;
@@ -400,9 +397,16 @@ impl Policy for Zfetch {
         if access.op == Op::Write || within.blocks < FILE_BLOCKS_MIN {
             return;
         }
+        self.make_room();
         let number = file_of(access.context);
         let (config, read, now) = (self.config, access.extent, world.now);
-        let file = self.file(number);
+        let file = match self.files.entry(number) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => {
+                self.order.push_back(number);
+                new.insert(File::default())
+            }
+        };
         if read.start == within.start && file.streams.is_empty() {
             return;
         }
@@ -419,7 +423,9 @@ impl Policy for Zfetch {
                 self.jumps += u64::from(by > read.blocks);
                 let here = |o: &Outcome| matches!(o, Outcome::CacheHit | Outcome::PrefetchHit);
                 let missed = !lookup.outcomes.iter().all(here);
-                let due = self.extend(number, at, by, missed, world, within.end());
+                self.advances.note(file);
+                let (streams, files) = (&mut file.streams, self.advances.files());
+                let due = config.extend(streams, (at, by, missed), files, world, within.end());
                 self.issued += due.blocks;
                 plan.fetch(due, When::Ahead);
             }

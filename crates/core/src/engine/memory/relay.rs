@@ -3,10 +3,9 @@
 //! If the new retention keeps lines of another size, the table is laid out again. Lines are handed to it in the order in which the
 //! old one would have given them up, as far as it says so, so that what is to leave next is about what was.
 
-use super::Memory;
+use super::{Hears, Memory};
 use crate::cache::{Cache, Cell, LineId, State};
 use crate::hash::NumberMap;
-use crate::policy::Policy as _;
 use crate::retention::contract::Victim;
 use crate::scheme::Scheme;
 use crate::units::Block;
@@ -19,7 +18,7 @@ impl Memory {
         let mut order = self.leaving_order();
         self.thin_for(line_blocks, &mut order);
         self.cache.lay_out(line_blocks);
-        (self.hears_left, self.hears_used) = (scheme.hears_left(), scheme.hears_used());
+        self.hears = Hears::of(&mut scheme);
         self.scheme = scheme;
         self.plan.clear();
         self.wakes.clear();

@@ -71,6 +71,8 @@ pub enum Newest {
 pub struct Pages {
     pages: Vec<Page>,
     planned: Vec<Planned>,
+    /// The pages that came of the set being settled.
+    came: Vec<LineId>,
 }
 
 impl Pages {
@@ -130,15 +132,15 @@ impl Pages {
 
     fn settle_one(&mut self, set: Planned, cache: &Cache) {
         let start = set.extent.start.0;
-        let came = set.extent.iter().take_while(|&block| cache.find(block).is_some()).count() as u64;
-        if came == 0 {
+        self.came.clear();
+        self.came.extend(set.extent.iter().map_while(|block| cache.find(block)));
+        if self.came.is_empty() {
             return;
         }
-        let last = start + came - 1;
+        let last = start + self.came.len() as u64 - 1;
         // A page that the request itself asks for cannot be hit ahead of need, so it is never the one that triggers.
         let tag = set.ahead.max(last.saturating_sub(u64::from(set.trigger)));
-        for block in start..=last {
-            let Some(line) = cache.find(Block(block)) else { continue };
+        for (block, line) in (start..).zip(&self.came) {
             let page = &mut self.pages[line.index()];
             let tagged = set.tagged && block == tag;
             *page = Page { last, first: block == start, tag: tagged, old: page.old, ..Page::default() };

@@ -166,22 +166,23 @@ impl Context {
     /// Counts a read (algorithms.md 6.2, "Per event"). Returns the bytes that are new to the reader.
     fn count(&mut self, extent: Extent) -> u64 {
         let (start, end) = (extent.start.0, extent.end());
-        if start + 1 >= self.last.end() && end == self.last.end() {
+        let (before, behind) = (self.last.start.0, self.last.end());
+        if end == behind && start + 1 >= behind {
             return 0; // less than a block at a time: the last block again
         }
         let delta = distance(self.last, extent);
-        let (from, until) = (self.last.end() - 1, self.last.end() + GAP_BLOCKS);
+        let (from, until) = (behind - 1, behind + GAP_BLOCKS);
         let steady = delta != 0 && delta == self.delta;
         let mut fresh = extent.blocks;
         if start >= from && start <= until {
             self.sequential = (self.sequential + 1).min(MATCHES_MAX);
             self.reverse = 0;
             // Without a gap a constant distance is only a constant size.
-            let apart = steady && start > self.last.end();
+            let apart = steady && start > behind;
             self.strided = if apart { (self.strided + 1).min(MATCHES_MAX) } else { 0 };
             self.stride = delta;
-            fresh = end - start.max(self.last.end());
-        } else if end == self.last.start.0 {
+            fresh = end - start.max(behind);
+        } else if end == before {
             self.reverse = (self.reverse + 1).min(MATCHES_MAX);
             (self.sequential, self.strided) = (0, 0);
         } else if steady {
@@ -299,7 +300,7 @@ impl Table {
         let context = &mut self.entries[place];
         let fresh = context.count(extent);
         (context.reader, context.within, context.seen, context.used) = (reader, within, now, true);
-        (&mut self.entries[place], fresh)
+        (context, fresh)
     }
 
     /// A stream of this process that comes out of a neighbouring region takes its context along.

@@ -14,6 +14,7 @@ use crate::hash::NumberMap;
 use crate::retention::list::{FIRST as QUEUE, Lists};
 use crate::retention::replacement::Key;
 use alloc::vec::Vec;
+use hashbrown::hash_map::Entry as MapEntry;
 
 /// Bound of the entries whatever the parameter says: with their links and the map, 40 MiB.
 pub const ENTRIES_LIMIT: u64 = 1 << 20;
@@ -29,6 +30,8 @@ struct Entry {
 pub struct Table {
     max: usize,
     entries: Vec<Entry>,
+    /// How many of them are flagged.
+    flagged: usize,
     free: Vec<u32>,
     map: NumberMap<u32>,
     order: Lists,
@@ -40,7 +43,7 @@ impl Table {
     pub fn new(max: u64) -> Self {
         let max = max.clamp(1, ENTRIES_LIMIT) as usize;
         let (entries, free) = (Vec::new(), Vec::new());
-        Self { max, entries, free, map: NumberMap::default(), order: Lists::new() }
+        Self { max, entries, flagged: 0, free, map: NumberMap::default(), order: Lists::new() }
     }
     /// Addresses in it.
     #[must_use]
@@ -65,26 +68,36 @@ impl Table {
         let index = self.map.remove(&block)?;
         self.order.unlink(Key(index));
         self.free.push(index);
-        Some(self.entries[index as usize].flagged)
+        let flagged = self.entries[index as usize].flagged;
+        self.flagged -= usize::from(flagged);
+        Some(flagged)
     }
     /// `block` is in the cache again: that it once left too early is over.
     pub fn unflag(&mut self, block: u64) {
-        if self.map.get(&block).is_some_and(|&index| self.entries[index as usize].flagged) {
+        if self.flagged > 0 && self.map.get(&block).is_some_and(|&index| self.entries[index as usize].flagged)
+        {
             self.take(block);
         }
     }
 
     fn put(&mut self, block: u64, flagged: bool) {
-        if let Some(&index) = self.map.get(&block) {
-            self.entries[index as usize].flagged |= flagged;
-            self.order.refresh(QUEUE, Key(index));
-            return;
-        }
         if self.map.len() == self.max
+            && !self.map.contains_key(&block)
             && let Some(oldest) = self.order.oldest(QUEUE)
         {
             self.take(self.entries[oldest.index()].block);
         }
+        let new = match self.map.entry(block) {
+            MapEntry::Occupied(known) => {
+                let index = *known.get();
+                let known = &mut self.entries[index as usize].flagged;
+                self.flagged += usize::from(flagged && !*known);
+                *known |= flagged;
+                return self.order.refresh(QUEUE, Key(index));
+            }
+            MapEntry::Vacant(new) => new,
+        };
+        self.flagged += usize::from(flagged);
         let entry = Entry { block, flagged };
         let index = if let Some(index) = self.free.pop() {
             self.entries[index as usize] = entry;
@@ -94,7 +107,7 @@ impl Table {
             self.order.grow(self.entries.len());
             u32::try_from(self.entries.len() - 1).expect("ENTRIES_LIMIT is far below")
         };
-        self.map.insert(block, index);
+        new.insert(index);
         self.order.push_young(QUEUE, Key(index));
     }
 }
