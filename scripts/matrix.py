@@ -13,6 +13,7 @@ still hold; `--again SCHEME` runs that one anew all the same.
     scripts/matrix.py --quick                      a few minutes on one core
     scripts/matrix.py --device nvme --input zipf   part of it
     scripts/matrix.py --sample 5%                  some cells, the same ones each time
+    scripts/matrix.py --without dlio_hdf5_8proc    not this input: what is left out is said above the table
     scripts/matrix.py --write                      and write docs/figures/matrix.{txt,csv}
     scripts/matrix.py --cells development          a fixed set of cells, each shown, on which changes are judged
     scripts/matrix.py --cells held-out             and others of other parameters, seeds and hardware: looked at when a change is done
@@ -254,6 +255,13 @@ def speeds(matrix, cells, schemes):
     return table
 
 
+def of_what(args):
+    """Which part of the matrix a table is of, where it is not all of it."""
+    part = [f"a sample of {args.sample:.1%} of the cells"] if args.sample < 1 else []
+    part += [f"without {name}" for name in args.without]
+    return [", ".join(part)] if part else []
+
+
 def name(cell):
     return f"{cell.input} {cell.array} {cell.device} {cell.share} {cell.mode} {cell.state}"
 
@@ -307,7 +315,7 @@ def bars(matrix, table, fixed, means, devices):
     lines.append(f"  below {OVER_BEST} × the best single scheme, of cells of 60 s and more: {len(below_best)}")
     lines += [f"    {value:.3f}  {name(cell)}, best {winner}" for value, cell, winner in sorted(below_best)]
     lines.append(f"  mean of {CHOICE} over the best single scheme: {mean(shares):.3f}")
-    for device in devices:
+    for device in devices if fixed else []:
         best = max(fixed, key=lambda scheme: means[scheme, device])
         ratio = means[CHOICE, device] / means[best, device]
         verdict = "holds" if ratio >= OVER_FIXED else "is missed"
@@ -391,6 +399,7 @@ def arguments():
     parser.add_argument("--scheme", action="append", help="run these instead of the usual set")
     for what in ["input", "array", "device", "share", "mode", "state"]:
         parser.add_argument(f"--{what}", action="append", help=f"only this {what}; may be given many times")
+    parser.add_argument("--without", action="append", default=[], metavar="INPUT", help="leave out this input, and say so")
     parser.add_argument("--sample", type=fraction, default=1.0, metavar="SHARE", help="only such a share of the cells, e.g. 5%%")
     parser.add_argument("--quick", action="store_true", help="a subset of a few minutes on one core")
     parser.add_argument("--cells", choices=SETS, help="a fixed set of cells (scripts/matrix_cells.py), each of them shown")
@@ -448,7 +457,7 @@ def main():
     inputs = Inputs(forerun, workloads, folders, args.out)
     if args.cells:
         args.input = [f"={cell.input}" for cell in cells_of_set(args) if wanted(cell.input, args.input)]
-    inputs.lines = {n: line for n, line in inputs.lines.items() if wanted(n, args.input)}
+    inputs.lines = {n: line for n, line in inputs.lines.items() if wanted(n, args.input) and n not in args.without}
     for input_name in inputs.lines:
         inputs.load(input_name)
     chosen = list(cells_of_set(args) if args.cells else cells(args, inputs))
@@ -462,7 +471,7 @@ def main():
     matrix = Matrix(forerun, inputs, args.out, args.keep, args.again)
     run_all(matrix, chosen, schemes, args.jobs)
     table = speeds(matrix, chosen, schemes)
-    text = "\n".join(summary(matrix, table, schemes) if not args.cells else each(table)) + "\n"
+    text = "\n".join(of_what(args) + summary(matrix, table, schemes) if not args.cells else each(table)) + "\n"
     print(text, end="")
     figures = [args.csv] if args.csv else []
     if args.write:

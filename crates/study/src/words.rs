@@ -118,6 +118,12 @@ fn of_the_array(scheme: &str) -> String {
     parts.join("+")
 }
 
+/// As a shell takes it for one word: brackets need quotes.
+fn as_a_word(scheme: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "+-_:.=,%".contains(c);
+    if scheme.chars().all(plain) { scheme.into() } else { format!("'{scheme}'") }
+}
+
 /// What to do first: with a scheme that pays, where it is to be had; else what readers mostly wait for without one.
 fn to_do(best: &RunReport, group: &[&RunReport]) -> Option<String> {
     let none = group.iter().find(|run| run.spec.scheme == *"none")?;
@@ -132,7 +138,7 @@ fn to_do(best: &RunReport, group: &[&RunReport]) -> Option<String> {
         } else if served.is_empty() {
             "read ahead above the device: `forerun advise` says how".into()
         } else {
-            format!("put `forerun serve --scheme '{served}'` in front of the device")
+            format!("put `forerun serve --scheme {}` in front of the device", as_a_word(&served))
         };
         return Some(format!(
             "To do first: {where_to}, and see by `forerun try -- COMMAND` what the program itself gains."
@@ -320,7 +326,7 @@ mod tests {
         use forerun_sim::report::BlameReport;
         let to_do = |runs: &[RunReport]| said(runs).to_do.expect("something to do");
         let pays = to_do(&[run("x", "none", 10), run("x", "asp", 40)]);
-        assert!(pays.starts_with("To do first: put `forerun serve --scheme 'asp'` in front"), "{pays}");
+        assert!(pays.starts_with("To do first: put `forerun serve --scheme asp` in front"), "{pays}");
         let both = to_do(&[run("x", "none", 10), run("x", "asp(cost=off)+msp+seqp:128KiB", 40)]);
         assert!(both.contains("--scheme 'asp(cost=off)+msp'"), "{both}");
         let host = to_do(&[run("x", "none", 10), run("x", "linux-6", 40)]);
