@@ -81,7 +81,8 @@ crash-binary: deps ## Kills the program itself again and again, over a file and 
 	FORERUN_CRASH_CYCLES=$(CYCLES) cargo test --locked --quiet -p forerun --test cli crash_binary
 
 crash-table: deps ## The counts of docs/reliability.md: points judged, and points until each planted bug is found
-	python3 scripts/docs-figures.py docs/figures/crash-points.txt docs/figures/crash-bugs.txt docs/figures/crash-back-points.txt
+	python3 scripts/docs-figures.py docs/figures/crash-points.txt docs/figures/crash-bugs.txt docs/figures/crash-back-points.txt \
+		docs/figures/crash-over-back-points.txt docs/figures/crash-over-back-bugs.txt
 
 bench-serve: build ## The server beside nbdkit and qemu-nbd, and an emulated array beside the simulator's prediction
 	@scripts/install-deps.sh clients
