@@ -20,7 +20,10 @@ FIRST ?= 0
 # Kills of `make crash-binary`, of each kind of member: 50 take less than two minutes, a soak is 1000.
 CYCLES ?= 50
 
-.PHONY: help deps build demo test lint fmt docs tidy test-arrays deny fuzz miri prove bench-sim record-demo-trace record-traces docs-figures docs-check reproduce install clean soak-serve soak-crash crash-binary crash-table bench-serve bench-flood bench-policies bench-streams bench-watch bench-device bench-advise bench-manifest compare-kernel figure-live matrix matrix-quick matrix-cells
+# Power cuts of `make power-cuts`.
+CUTS ?= 200
+
+.PHONY: help deps build demo test lint fmt docs tidy test-arrays deny fuzz miri prove bench-sim record-demo-trace record-traces docs-figures docs-check reproduce install clean soak-serve soak-crash crash-binary power-cuts crash-table bench-serve bench-flood bench-policies bench-streams bench-watch bench-device bench-advise bench-manifest compare-kernel figure-live matrix matrix-quick matrix-cells
 
 help: ## List the entry points
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-20s %s\n", $$1, $$2}'
@@ -80,8 +83,12 @@ soak-crash: deps ## A hundred million crash points of the server's volume and se
 crash-binary: deps ## Kills the program itself again and again, over a file and over a member that loses power with it (CYCLES=50)
 	FORERUN_CRASH_CYCLES=$(CYCLES) cargo test --locked --quiet -p forerun --test cli crash_binary
 
+power-cuts: deps ## Power cuts under ext4 on write-back on RAID-5 of md, in a virtual machine (CUTS=200; an hour or more, fetches a kernel)
+	scripts/arrays-vm.sh power $(CUTS)
+
 crash-table: deps ## The counts of docs/reliability.md: points judged, and points until each planted bug is found
-	python3 scripts/docs-figures.py docs/figures/crash-points.txt docs/figures/crash-bugs.txt docs/figures/crash-back-points.txt
+	python3 scripts/docs-figures.py docs/figures/crash-points.txt docs/figures/crash-bugs.txt docs/figures/crash-back-points.txt \
+		docs/figures/crash-over-back-points.txt docs/figures/crash-over-back-bugs.txt
 
 bench-serve: build ## The server beside nbdkit and qemu-nbd, and an emulated array beside the simulator's prediction
 	@scripts/install-deps.sh clients

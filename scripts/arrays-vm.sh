@@ -1,11 +1,22 @@
 #!/usr/bin/env bash
-# Runs the tests of real arrays (crates/cli/tests/it/devices.rs) in a virtual machine, for machines whose own kernel has neither md
-# nor the device mapper: a stock kernel of Debian with busybox, mdadm and dmsetup, emulated by QEMU without KVM. Fails if a test
-# fails or was skipped. Needs a Debian system with network (it fetches the kernel and what is missing), root or sudo for
-# that, and some 300 MB below OUT. Environment: OUT (out), KERNEL (the package of the kernel).
+# Runs tests that want a kernel with md, the device mapper and nbd in a virtual machine, for machines whose own has none of them: a stock
+# kernel of Debian with busybox, mdadm, dmsetup and what else they need, emulated by QEMU without KVM. Fails if a test fails or was skipped.
+#
+#   scripts/arrays-vm.sh             the tests of real arrays (crates/cli/tests/it/devices.rs)
+#   scripts/arrays-vm.sh power N     N power cuts under ext4 on write-back on md (crates/cli/tests/it/power.rs); prints what was counted
+#
+# Needs a Debian system with network (it fetches the kernel and what is missing), root or sudo for that, and some 300 MB below OUT.
+# Environment: OUT (out), KERNEL (the package of the kernel), BINARY (a `forerun` for `power`; else the tests' own), MINUTES (how long the
+# machine may run), FORERUN_CRASH_SEED (of `power`).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export PATH="$HOME/.cargo/bin:/usr/sbin:/sbin:$PATH"
+what=${1:-arrays} cuts=${2:-200}
+case $what in
+arrays) filter="devices::arrays devices::striped devices::a_raid" minutes=${MINUTES:-15} ;;
+power) filter="power::" minutes=${MINUTES:-$((15 + cuts / 2))} ;;
+*) echo "arrays-vm: what is $what?" >&2; exit 2 ;;
+esac
 out=$(realpath -m "${OUT:-out}")/arrays-vm
 mkdir -p "$out"
 
@@ -21,6 +32,10 @@ need dmsetup dmsetup
 need cpio cpio
 need modprobe kmod
 need xz xz-utils
+if [ "$what" = power ]; then
+    need nbd-client nbd-client
+    need mkfs.ext4 e2fsprogs
+fi
 if [ ${#missing[@]} -gt 0 ]; then
     sudo=(); [ "$(id -u)" -eq 0 ] || sudo=(sudo)
     say "installing ${missing[*]}"
@@ -47,7 +62,7 @@ for line in sys.stdin:
     said = json.loads(line)
     if said.get("profile", {}).get("test") and said["target"]["name"] == "cli":
         print(said["executable"])')
-program=$(dirname "$(dirname "$tests")")/forerun
+program=${BINARY:-$(dirname "$(dirname "$tests")")/forerun}
 
 root="$out/root"
 rm -rf "$root"
@@ -57,6 +72,11 @@ strip -o "$root/bin/tests" "$tests"
 strip -o "$root/bin/forerun" "$program"
 # A shell of its own: that of busybox takes its own losetup before ours.
 programs=("$(command -v mdadm)" "$(command -v dmsetup)" "$(command -v losetup)" "$(command -v dash)")
+modules="loop raid0 raid1 raid10 raid456 dm-mod dm-raid"
+if [ "$what" = power ]; then
+    programs+=("$(command -v nbd-client)" "$(command -v mkfs.ext4)")
+    modules="nbd raid456"
+fi
 cp "${programs[@]}" "$root/bin/"
 ln -s dash "$root/bin/sh"
 ldd "${programs[@]}" "$tests" "$program" | grep -o '/[^ ]*\.so[^ ]*' | sort -u | while read -r library; do
@@ -65,33 +85,37 @@ ldd "${programs[@]}" "$tests" "$program" | grep -o '/[^ ]*\.so[^ ]*' | sort -u |
 done
 # The modules and what they need, in the order in which they load.
 count=100
-for module in loop raid0 raid1 raid10 raid456 dm-mod dm-raid; do
+for module in $modules; do
     modprobe -d "$out/$kernel" -S "$version" --show-depends "$module" 2>/dev/null | awk '$1 == "insmod" {print $2}'
 done | awk '!seen[$0]++' | while read -r file; do
     count=$((count + 1))
     xz -dc "$file" > "$root/modules/$count-$(basename "$file" .xz)"
 done
 
-cat > "$root/init" <<'INIT'
+cat > "$root/init" <<INIT
 #!/bin/busybox sh
 /bin/busybox --install -s /bin
-export PATH=/bin HOME=/tmp CARGO_BIN_EXE_forerun=/bin/forerun
+export PATH=/bin HOME=/tmp CARGO_BIN_EXE_forerun=/bin/forerun RUST_BACKTRACE=0
+[ $what = arrays ] || export FORERUN_POWER_CUTS=$cuts FORERUN_CRASH_SEED=${FORERUN_CRASH_SEED:-1}
 mount -t devtmpfs dev /dev
 mount -t proc proc /proc
 mount -t sysfs sys /sys
 mount -t tmpfs tmp /tmp
-for module in /modules/*; do insmod "$module" || echo "insmod $module: $?"; done
+for module in /modules/*; do insmod "\$module" || echo "insmod \$module: \$?"; done
 uname -r
-tests devices::arrays devices::striped devices::a_raid --nocapture --test-threads 1
-echo "tests ended with $?"
+tests $filter --nocapture --test-threads 1
+echo "tests ended with \$?"
 poweroff -f
 INIT
 chmod +x "$root/init"
 (cd "$root" && find . | cpio --quiet -o -H newc | gzip -1) > "$out/initrd.gz"
 
 say "booting $version, emulated: some minutes"
-timeout 900 qemu-system-x86_64 -accel tcg,thread=multi -smp 2 -cpu max -m 1536 -nographic -nic none -no-reboot \
+timeout $((minutes * 60)) qemu-system-x86_64 -accel tcg,thread=multi -smp 2 -cpu max -m 1536 -nographic -nic none -no-reboot \
     -kernel "$out/$kernel/boot/vmlinuz-$version" -initrd "$out/initrd.gz" \
-    -append "console=ttyS0 panic=-1 quiet tsc=unstable mitigations=off" < /dev/null | tr -d '\r' | tee "$out/log" || true
+    -append "console=ttyS0 panic=-1 quiet tsc=unstable mitigations=off" < /dev/null | sed -u 's/\r//' | tee "$out/log" >&2 || true
 grep -q '^tests ended with 0' "$out/log" && ! grep -q 'skipped:' "$out/log" ||
     { say "not every test ran and passed: $out/log"; exit 3; }
+if [ "$what" = power ]; then
+    grep -o -e 'power cuts: .*' -e 'told to end over a hung array: .*' -e 'a journal that is given up: .*' "$out/log"
+fi

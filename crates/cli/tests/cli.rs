@@ -16,8 +16,12 @@ mod doctor;
 mod files;
 #[path = "it/help.rs"]
 mod help;
+#[path = "it/lossy.rs"]
+mod lossy;
 #[path = "it/measuring.rs"]
 mod measuring;
+#[path = "it/power.rs"]
+mod power;
 #[path = "it/recording.rs"]
 mod recording;
 #[path = "it/runs.rs"]

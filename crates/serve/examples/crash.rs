@@ -6,7 +6,7 @@
 //! crash bugs [--trials N]                        points until each planted bug is found, a table
 //! ```
 //!
-//! Each with `--back` is about write-back over a device and its journal.
+//! Each with `--back` is about write-back over a device and its journal, with `--over-back` about volume and sessions over that.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program that reports to a person")]
 
 use forerun_serve::crash::{Counts, Failure, Subject, quiet_runs};
@@ -26,7 +26,12 @@ fn option(args: &[String], name: &str, usual: u64) -> Result<u64, String> {
 
 /// What the command line is about.
 fn subject(args: &[String]) -> Subject {
-    if args.iter().any(|arg| arg == "--back") { Subject::WriteBack } else { Subject::Volume }
+    let says = |word: &str| args.iter().any(|arg| arg == word);
+    match (says("--back"), says("--over-back")) {
+        (true, _) => Subject::WriteBack,
+        (_, true) => Subject::OverBack,
+        _ => Subject::Volume,
+    }
 }
 
 fn show(subject: Subject, failure: &Failure) -> ExitCode {
@@ -80,7 +85,7 @@ fn bugs(args: &[String]) -> Result<ExitCode, String> {
     let only = bug_of(args)?;
     let all: Vec<_> = match subject(args) {
         Subject::Volume => Bug::ALL.iter().chain(Bug::RARE).collect(),
-        Subject::WriteBack => Bug::BACK.iter().chain(Bug::BACK_RARE).collect(),
+        Subject::WriteBack | Subject::OverBack => Bug::BACK.iter().chain(Bug::BACK_RARE).collect(),
     };
     for &(bug, what) in all.into_iter().filter(|(bug, _)| only.is_none_or(|only| only == *bug)) {
         let mut found: Vec<Option<u64>> =

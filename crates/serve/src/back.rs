@@ -57,6 +57,8 @@ use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
+/// How many of the last writes are known by where they ended.
+const TAILS: usize = 16;
 /// How long a device that refuses a write is left alone.
 const RETRY: Nanos = Nanos::from_secs(5);
 
@@ -88,8 +90,8 @@ struct Sent {
 
 /// What it is for.
 enum Flight {
-    /// A read, with what of it memory has: block of the lease, and where.
-    Read { token: Token, over: Vec<(u64, u32)> },
+    /// A read from a byte on, with what of it memory has: block of the lease, and where.
+    Read { token: Token, at: u64, over: Vec<(u64, u32)> },
     /// A write that passes by the journal.
     Through { token: Token, first: u64, end: u64 },
     /// Blocks of a stripe go home.
@@ -129,6 +131,8 @@ pub(crate) struct WriteBack {
     stuck: Option<(i32, Nanos)>,
     /// Everything is to go home.
     leaving: bool,
+    /// Blocks behind the last writes: what begins at one of them continues that.
+    tails: VecDeque<u64>,
     said: Vec<String>,
     /// The device was written to since somebody asked.
     wrote: bool,
@@ -174,6 +178,7 @@ impl WriteBack {
             broken: false,
             stuck: None,
             leaving: false,
+            tails: VecDeque::new(),
             said: Vec::new(),
             wrote: false,
             sums: Sums::default(),
@@ -239,13 +244,24 @@ impl WriteBack {
             return self.end(task.token, Ok(len), Some(lease));
         }
         over.iter().for_each(|(_, slot)| self.slots.pin(*slot));
-        let token = task.token;
-        self.pass(task, Flight::Read { token, over });
+        let (token, at) = (task.token, task.offset);
+        self.pass(task, Flight::Read { token, at, over });
     }
 
-    /// A read of the device has ended: what memory has of it is newer.
-    fn read_ended(&mut self, token: Token, over: Vec<(u64, u32)>, done: Done) {
-        let Done { result, mut lease, .. } = done;
+    /// A read of the device has ended: what memory has of it is newer. One that failed, of blocks that were all written meanwhile, wants nothing
+    /// of the device any more: who is told that they are bad would leave them alone, and nobody would tell it when they went home.
+    fn read_ended(&mut self, (token, at): (Token, u64), over: Vec<(u64, u32)>, done: Done) {
+        let Done { mut result, mut lease, .. } = done;
+        let len = lease.as_ref().map_or(0, Lease::bytes);
+        let first = at / BLOCK as u64;
+        if result.is_err() && self.holds_all(first, len / BLOCK as u64) {
+            for (block, entry) in self.held.range(first, first + len / BLOCK as u64) {
+                if let Some(lease) = &mut lease {
+                    lease.copy_from((block - first) * BLOCK as u64, self.slots.bytes(entry.slot));
+                }
+            }
+            result = Ok(self.inside(at, len));
+        }
         for (block, slot) in over {
             if let Some(lease) = &mut lease {
                 lease.copy_from(block * BLOCK as u64, self.slots.bytes(slot));
@@ -253,6 +269,11 @@ impl WriteBack {
             self.slots.unpin(slot);
         }
         self.end(token, result, lease);
+    }
+
+    /// Whether memory has all of these blocks.
+    fn holds_all(&self, first: u64, blocks: u64) -> bool {
+        blocks > 0 && self.held.range(first, first + blocks).count() as u64 == blocks
     }
 
     /// With which error a write is refused now.
@@ -287,6 +308,7 @@ impl WriteBack {
 
     fn take(&mut self, task: Task, blocks: usize) {
         let Task { token, offset, len, lease, .. } = task;
+        self.ends_at(offset / BLOCK as u64 + blocks as u64);
         let slots: Vec<u32> = (0..blocks).filter_map(|_| self.slots.take()).collect();
         if let Some(lease) = &lease {
             for (&slot, at) in slots.iter().zip(0..) {
@@ -315,7 +337,8 @@ impl WriteBack {
     }
 
     /// Lets writes that wait pass by the journal, which has no room, if it holds nothing of their blocks: a replay brings nothing over
-    /// them. The device's first blocks stay what the superblock says of them.
+    /// them. The device's first blocks stay what the superblock says of them. What continues another write waits: it makes whole stripes with
+    /// that, and would only draw the disks away from those that go home.
     fn write_through(&mut self) {
         for task in std::mem::take(&mut self.waiting) {
             let first = task.offset / BLOCK as u64;
@@ -326,12 +349,33 @@ impl WriteBack {
                 let one = task.offset / BLOCK as u64;
                 one < end && first < one + task.len.div_ceil(BLOCK as u64)
             });
-            if clear && self.is_apart(first, end) && !before && first >= PRINTS as u64 {
+            if clear
+                && self.is_apart(first, end)
+                && !before
+                && first >= PRINTS as u64
+                && !self.continues(&task)
+            {
                 self.pass_by(task);
             } else {
                 self.waiting.push_back(task);
             }
         }
+    }
+
+    /// A write ends before this block.
+    fn ends_at(&mut self, end: u64) {
+        if self.tails.len() == TAILS {
+            self.tails.pop_front();
+        }
+        self.tails.push_back(end);
+    }
+
+    /// Whether a write begins where one of the last has ended, or one that waits, and will have room.
+    fn continues(&self, task: &Task) -> bool {
+        let (first, blocks) = (task.offset / BLOCK as u64, task.len.div_ceil(BLOCK as u64));
+        let fits = blocks <= self.slots.all() as u64 && blocks < self.about.ring;
+        let behind = |task: &Task| task.offset / BLOCK as u64 + task.len.div_ceil(BLOCK as u64) == first;
+        fits && (self.tails.contains(&first) || self.waiting.iter().any(behind))
     }
 
     /// Whether nothing that passes by the journal is under way to these blocks.
@@ -345,6 +389,7 @@ impl WriteBack {
         let (token, first) = (task.token, task.offset / BLOCK as u64);
         let end = first + task.len.div_ceil(BLOCK as u64);
         self.sums.through += task.len;
+        self.ends_at(end);
         self.pass(task, Flight::Through { token, first, end });
     }
 
@@ -365,7 +410,7 @@ impl WriteBack {
         let Token::Command(number) = done.token else { unreachable!("commands of ours have numbers") };
         let Some(sent) = self.flights.remove(&number) else { unreachable!("what was sent ends once") };
         match sent.flight {
-            Flight::Read { token, over } => self.read_ended(token, over, done),
+            Flight::Read { token, at, over } => self.read_ended((token, at), over, done),
             Flight::Through { token, .. } => {
                 self.wrote = true;
                 self.through_unsynced |= !planted::is(Bug::ThroughUnsynced);

@@ -20,6 +20,9 @@
 //! - an error has a cause in what the request needs; a bad block fails nobody but those that want it;
 //! - every request is answered, whatever members do.
 //!
+//! With write-back ([`Subject::OverBack`]) a journal stands between the two, and what would be found is what a start makes of both
+//! (`world/under`); without clients and volume it is tried by itself in `back`.
+//!
 //! A member that lies about syncs takes the second promise along, one that misplaces writes the first, for the blocks in question. Only with
 //! the feature `crash`.
 
@@ -47,6 +50,9 @@ pub const POINTS: u64 = 70;
 
 /// The same of write-back: several checkpoints.
 const POINTS_BACK: u64 = 300;
+
+/// And of clients over write-back.
+const POINTS_OVER_BACK: u64 = 200;
 
 /// Points after which a bug that was not found is given up.
 const FIND_MAX: u64 = 20_000;
@@ -100,6 +106,8 @@ pub enum Subject {
     Volume,
     /// Write-back over a device and a journal.
     WriteBack,
+    /// Volume and sessions over write-back.
+    OverBack,
 }
 
 /// One run of either.
@@ -119,6 +127,7 @@ impl Subject {
         match self {
             Self::Volume => POINTS,
             Self::WriteBack => POINTS_BACK,
+            Self::OverBack => POINTS_OVER_BACK,
         }
     }
 
@@ -193,9 +202,9 @@ impl Subject {
 
     fn one(self, seed: u64, points: u64, told: bool) -> Result<Counts, Failure> {
         match self {
-            Self::Volume => {
+            Self::Volume | Self::OverBack => {
                 let poll = Arc::new(eventfd(0, EventfdFlags::CLOEXEC).expect("an eventfd"));
-                one(World::new(seed, &poll, told), seed, points)
+                one(World::new(seed, &poll, self == Self::OverBack, told), seed, points)
             }
             Self::WriteBack => one(back::World::new(seed, told), seed, points),
         }

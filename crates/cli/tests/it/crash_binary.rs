@@ -5,19 +5,15 @@
 //! newer. The lossy member forgets at the kill a part of what was not flushed, sector by sector, so there only what FLUSH or
 //! FUA had acknowledged must be left. With write-back the next server brings home what is on the journal. fio writes with sums of its own, and verifies them through the next server. `make crash-binary` does fifty rounds of each, `FORERUN_CRASH_CYCLES=1000` as many.
 
-use forerun_serve::nbd::handshake::{Export, Handshake, Step, Tls, greeting, option_bytes};
-use forerun_serve::nbd::wire::{
-    Command, Parsed, REQUEST_BYTES, Request, data_chunk, export, parse_request, request, request_bytes,
-    simple_reply,
-};
+use super::lossy::{Draw, Lossy, SECTOR};
+use forerun_serve::nbd::handshake::option_bytes;
+use forerun_serve::nbd::wire::{Command, Request, request, request_bytes};
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
-use std::sync::{Arc, Mutex};
 
-const SECTOR: usize = 512;
 const SECTORS: usize = 2048;
 /// Requests under way.
 const DEPTH: usize = 16;
@@ -26,19 +22,6 @@ const LENGTH_MAX: usize = 100;
 
 fn cycles() -> u64 {
     std::env::var("FORERUN_CRASH_CYCLES").ok().and_then(|text| text.parse().ok()).unwrap_or(3)
-}
-
-/// SplitMix64.
-struct Draw(u64);
-
-impl Draw {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        (z ^ (z >> 31)) % n
-    }
 }
 
 /// A sector as a write leaves it.
@@ -214,116 +197,6 @@ impl Client {
     }
 }
 
-/// A member with a volatile cache, as an NBD server of this process.
-struct Lossy {
-    medium: Mutex<Medium>,
-    /// Flushes are acknowledged, and nothing is done.
-    lies: bool,
-}
-
-struct Medium {
-    durable: Vec<u8>,
-    seen: Vec<u8>,
-    /// Of what was not flushed, the sectors in the order in which they were written.
-    pending: Vec<(usize, Vec<u8>)>,
-    /// Power cuts so far: clients that were connected before one are not heard any more.
-    cuts: u64,
-}
-
-impl Lossy {
-    fn start(socket: &Path, lies: bool) -> Arc<Self> {
-        let listener = UnixListener::bind(socket).expect("bound");
-        let medium = Medium { durable: image(), seen: image(), pending: Vec::new(), cuts: 0 };
-        let lossy = Arc::new(Self { medium: Mutex::new(medium), lies });
-        let member = Arc::clone(&lossy);
-        std::thread::spawn(move || {
-            while let Ok((stream, _)) = listener.accept() {
-                let member = Arc::clone(&member);
-                std::thread::spawn(move || member.serve(stream));
-            }
-        });
-        lossy
-    }
-
-    /// Power goes: of what was not flushed each sector is there or not.
-    fn cut(&self, draw: &mut Draw) {
-        let mut medium = self.medium.lock().expect("whole");
-        medium.cuts += 1;
-        for (sector, bytes) in std::mem::take(&mut medium.pending) {
-            if draw.below(2) == 0 {
-                medium.durable[sector * SECTOR..][..SECTOR].copy_from_slice(&bytes);
-            }
-        }
-        medium.seen = medium.durable.clone();
-    }
-
-    fn serve(&self, mut stream: UnixStream) -> Option<()> {
-        let cuts = self.medium.lock().expect("whole").cuts;
-        let flags = export::HAS_FLAGS | export::SEND_FLUSH | export::SEND_FUA;
-        let size = (SECTORS * SECTOR) as u64;
-        let exports = [Export { name: String::new(), description: String::new(), size, flags }];
-        let (mut machine, mut input) = (Handshake::new(Tls::Off), Vec::new());
-        stream.write_all(&greeting()).ok()?;
-        let structured = loop {
-            let mut out = Vec::new();
-            let (took, step) = machine.step(&input, &exports, false, &mut out);
-            input.drain(..took);
-            stream.write_all(&out).ok()?;
-            match step {
-                Step::More => {
-                    let mut byte = [0];
-                    stream.read_exact(&mut byte).ok()?;
-                    input.extend(byte);
-                }
-                Step::Again => {}
-                Step::Transmission(terms) => break terms.structured,
-                _ => return None,
-            }
-        };
-        loop {
-            let mut head = [0; REQUEST_BYTES];
-            stream.read_exact(&mut head).ok()?;
-            let Parsed::Request(request) = parse_request(&head) else { return None };
-            let mut data =
-                vec![0; if request.command == Command::Write { request.length as usize } else { 0 }];
-            stream.read_exact(&mut data).ok()?;
-            let mut reply = self.answer(&request, &data, cuts)?;
-            if structured && request.command == Command::Read {
-                let head = data_chunk(true, request.cookie, request.offset, request.length);
-                reply.splice(..16, head);
-            }
-            stream.write_all(&reply).ok()?;
-        }
-    }
-
-    fn answer(&self, request: &Request, data: &[u8], cuts: u64) -> Option<Vec<u8>> {
-        let mut reply = simple_reply(None, request.cookie).to_vec();
-        let mut medium = self.medium.lock().expect("whole");
-        if medium.cuts != cuts {
-            return None;
-        }
-        let range = request.offset as usize..request.offset as usize + request.length as usize;
-        match request.command {
-            Command::Read => reply.extend_from_slice(&medium.seen[range]),
-            Command::Write => {
-                medium.seen[range.clone()].copy_from_slice(data);
-                let first = range.start / SECTOR;
-                let sectors =
-                    data.chunks(SECTOR).enumerate().map(|(index, bytes)| (first + index, bytes.to_vec()));
-                medium.pending.extend(sectors);
-            }
-            Command::Flush => {}
-            _ => return None,
-        }
-        let asked = request.command == Command::Flush || request.flags & request::FUA != 0;
-        if asked && !self.lies {
-            medium.durable = medium.seen.clone();
-            medium.pending.clear();
-        }
-        Some(reply)
-    }
-}
-
 /// A server, which ends with whoever holds it: also where a judge panics.
 struct Running(Child);
 
@@ -375,7 +248,7 @@ fn rounds(words: &[&str], folder: &Path, lossy: Option<&Lossy>, seed: u64) {
         // What it had sent before counts.
         while client.receive(&mut model, seed).is_some() {}
         if let Some(lossy) = lossy {
-            lossy.cut(&mut draw);
+            Lossy::cut(&[lossy], &mut draw);
         }
     }
     let _server = start(words, &socket);
@@ -494,7 +367,7 @@ fn verified(words: &[&str], folder: &Path, socket: &Path) {
 fn rounds_over_lossy(lies: bool) {
     let folder = tempfile::tempdir().expect("a folder");
     let far = folder.path().join("far");
-    let lossy = Lossy::start(&far, lies);
+    let lossy = Lossy::start(&far, image(), lies);
     rounds(&[&format!("nbd+unix:///?socket={}", far.display())], folder.path(), Some(&lossy), seed());
 }
 

@@ -78,6 +78,14 @@ fn a_loop_device_is_served_to_a_client_and_refused_while_it_is_held_or_mounted()
     let (dev, mnt) = (device.display(), path("mnt"));
     sh(&format!("mkfs.ext4 -q {dev}; mount {dev} {}", mnt.display())).expect("mounted");
     let (code, said) = serve(&device, &["--read-only"], "true");
+    // Nor with a journal on the file system that lies on it.
+    let journal = mnt.join("journal").display().to_string();
+    let words = ["--write", "back", "--journal", &journal, "--journal-new", "--journal-size", "16M"];
+    let (own, why) = serve(&device, &words, "true");
+    assert!(
+        own == Some(1) && why.contains("unmount it first") && !mnt.join("journal").exists(),
+        "{own:?} {why}"
+    );
     sh(&format!("umount {}", mnt.display())).expect("unmounted");
     assert!(code == Some(1) && said.contains("unmount it first"), "{code:?} {said}");
     assert_eq!(serve(&device, &[], "true").0, Some(0));

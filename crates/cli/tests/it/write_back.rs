@@ -1,7 +1,9 @@
 //! `serve --write back` as a person meets it: what it refuses and with which code, what it says, and what it leaves behind.
 
 use super::output;
+use std::fs::File;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -98,28 +100,35 @@ fn kill(mut server: Child) {
     server.wait().expect("it ends");
 }
 
-/// Writes 4 KiB of one byte at 1 MiB.
-fn write(folder: &Path, byte: u8) {
-    let mut stream = std::os::unix::net::UnixStream::connect(folder.join("s")).expect("it listens");
-    let mut take = |bytes: &[u8], answer: usize| {
-        stream.write_all(bytes).expect("sent");
-        let mut all = vec![0; answer];
-        stream.read_exact(&mut all).expect("answered");
-        all
-    };
-    take(&[], 18);
+/// A connection that may write.
+fn connect(folder: &Path) -> UnixStream {
+    let mut stream = UnixStream::connect(folder.join("s")).expect("it listens");
+    stream.read_exact(&mut [0; 18]).expect("greeted");
     // No zeroes, export of no name: its size and flags follow.
-    take(&3_u32.to_be_bytes(), 0);
-    take(&[&b"IHAVEOPT"[..], &[0, 0, 0, 1, 0, 0, 0, 0]].concat(), 10);
+    stream.write_all(&3_u32.to_be_bytes()).expect("sent");
+    stream.write_all(&[&b"IHAVEOPT"[..], &[0, 0, 0, 1, 0, 0, 0, 0]].concat()).expect("sent");
+    stream.read_exact(&mut [0; 10]).expect("answered");
+    stream
+}
+
+/// Writes bytes at a place, and waits for the answer.
+fn write_at(stream: &mut UnixStream, at: u64, bytes: &[u8]) {
     let head = [
         &0x2560_9513_u32.to_be_bytes()[..],
         &[0, 0, 0, 1],
         &[0; 8],
-        &(1_u64 << 20).to_be_bytes(),
-        &4096_u32.to_be_bytes(),
+        &at.to_be_bytes(),
+        &(bytes.len() as u32).to_be_bytes(),
     ];
-    let answer = take(&[&head.concat()[..], &[byte; 4096]].concat(), 16);
+    stream.write_all(&[&head.concat()[..], bytes].concat()).expect("sent");
+    let mut answer = [0; 16];
+    stream.read_exact(&mut answer).expect("answered");
     assert_eq!(answer[4..8], [0; 4]);
+}
+
+/// Writes 4 KiB of one byte at 1 MiB.
+fn write(folder: &Path, byte: u8) {
+    write_at(&mut connect(folder), 1 << 20, &[byte; 4096]);
 }
 
 fn byte(folder: &Path) -> u8 {
@@ -265,4 +274,71 @@ fn how_write_back_stands_is_in_ctl_stats_in_json_and_in_metrics() {
     assert!(begin.elapsed() < Duration::from_secs(10), "within its limit");
     assert_eq!(byte(&folder), b'b', "it went home");
     assert!(output(&["serve", "--help"]).contains("experimental"));
+}
+
+/// Of a folder that has room for 4 MiB, in a name space of its own; none where nothing may be mounted.
+fn in_little_room(folder: &Path, words: &str) -> Option<Output> {
+    let program = assert_cmd::cargo::cargo_bin("forerun");
+    let script = format!(
+        "mkdir small && mount -t tmpfs -o size=4m none small && echo room\n\
+         {} serve --cache 16M --socket s {words} && code=0 || code=$?; ls small; exit $code",
+        program.display()
+    );
+    let mut command = Command::new("unshare");
+    command.current_dir(folder).args(["--mount", "--map-root-user", "sh", "-c", &script]);
+    let output = command.output().ok()?;
+    output.stdout.starts_with(b"room").then_some(output)
+}
+
+#[test]
+fn a_journal_for_which_there_is_no_room_is_refused_and_nothing_of_it_stays() {
+    let (_keep, folder) = folder();
+    let words = "--over a.img --write back --journal small/j --journal-new --journal-size 16M";
+    let Some(Output { status, stdout, stderr }) = in_little_room(&folder, words) else { return };
+    let (stdout, stderr) = (String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
+    assert_eq!(status.code(), Some(1), "{stderr}");
+    assert!(stderr.contains("small/j: No space left on device"), "{stderr}");
+    assert_eq!(stdout, "room\n", "no journal is left behind");
+    // Nor does the file wait for one.
+    end(start(&folder, &OVER));
+}
+
+/// Bytes of a process that are no file's.
+fn anonymous(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
+    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).expect("the kernel says so");
+    let kib: u64 = line.trim().trim_end_matches(" kB").parse().expect("a number");
+    kib << 10
+}
+
+#[test]
+fn what_is_held_back_stays_within_the_memory_that_is_said() {
+    const DIRTY: u64 = 64 << 20;
+    let (_keep, folder) = folder();
+    File::options()
+        .write(true)
+        .open(folder.join("a.img"))
+        .and_then(|image| image.set_len(160 << 20))
+        .expect("larger");
+    let words =
+        ["--write", "back(dirty=64M,age=60s)", "--journal", "j", "--journal-new", "--journal-size", "256M"];
+    let server = start(&folder, &[&OVER[..], &words].concat());
+    let control = folder.join("s.ctl").display().to_string();
+    let stats = || -> serde_json::Value {
+        serde_json::from_str(&output(&["ctl", "stats", "--control", &control, "--json"])).expect("json")
+    };
+    let bound = stats()["memory_bound_bytes"].as_u64().expect("a number");
+    let (mut most, mut held) = (0, 0);
+    let mut streams: Vec<UnixStream> = (0..4).map(|_| connect(&folder)).collect();
+    for at in 0..128_u64 {
+        let stream = &mut streams[at as usize % 4];
+        write_at(stream, at << 20, &vec![at as u8; 1 << 20]);
+        most = most.max(anonymous(server.id()));
+        if at % 16 == 15 {
+            held = held.max(stats()["exports"][0]["write_back"]["dirty_bytes"].as_u64().expect("a number"));
+        }
+    }
+    assert!(held > DIRTY / 4 && held <= DIRTY, "{held}");
+    assert!(most > DIRTY / 4 && most <= bound, "{most} of {bound}");
+    end(server);
 }

@@ -9,13 +9,14 @@ use super::held::State;
 use super::{Flight, RETRY, WriteBack};
 use crate::backend::{Done, Kind};
 use crate::planted::{self, Bug};
-use forerun_core::array::Stripe;
+use forerun_core::array::{Array, Stripe};
 use forerun_core::units::{Block, Nanos};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
-/// Stripes that go home at once.
-const JOBS: usize = 16;
+/// Stripes that go home at once, where they are parts: their blocks lie anywhere, and a disk with many of them at hand goes short ways. A
+/// whole stripe goes alone: it has work for all disks, and of several the disks take parts out of their order.
+const JOBS: usize = 64;
 /// Most blocks of one write home: what one transfer takes.
 const RUN_MAX: usize = 1024;
 
@@ -46,6 +47,14 @@ pub(super) struct Check {
     todo: BTreeSet<u64>,
     /// Writes under way, by stripe.
     jobs: BTreeMap<u64, u32>,
+    /// Whole stripes of them.
+    wholes: u32,
+}
+
+/// Whether a write of so many blocks is a whole stripe of several disks, or the most of it that is one write.
+fn is_whole(array: &Array, blocks: usize) -> bool {
+    let stripe = array.stripe_blocks() as usize;
+    array.strip_blocks() < array.stripe_blocks() && blocks >= stripe.min(RUN_MAX)
 }
 
 impl WriteBack {
@@ -95,14 +104,14 @@ impl WriteBack {
         if self.check.is_none() && self.is_due() && self.log.is_idle() {
             let (todo, jobs) = (BTreeSet::new(), BTreeMap::new());
             let upto = self.ring.next() - 1;
-            self.check = Some(Check { upto, step: Step::Keep, logging: false, todo, jobs });
+            self.check = Some(Check { upto, step: Step::Keep, logging: false, todo, jobs, wholes: 0 });
         }
         if self.stuck.is_some_and(|(_, at)| at > self.now) {
             return;
         }
         loop {
             let Some(check) = self.check.as_mut().filter(|check| check.step == Step::Home) else { return };
-            if check.jobs.len() >= JOBS {
+            if check.jobs.len() >= JOBS || check.wholes > 0 {
                 return;
             }
             // A stripe of which a write has failed is to go again, but not beside another write of it: the older could end last.
@@ -139,6 +148,7 @@ impl WriteBack {
         let extent = self.array.stripe_extent(Stripe(stripe));
         let keeps = if planted::is(Bug::HomeBeforeJournal) { u64::MAX } else { self.log.synced };
         let dirty = self.held.dirty(extent.start.0, extent.end(), keeps);
+        let array = self.array;
         for run in dirty.chunk_by(|one, next| one.0 + 1 == next.0).flat_map(|run| run.chunks(RUN_MAX)) {
             for &(block, slot) in run {
                 self.held.go(block, slot, State::Flying);
@@ -149,6 +159,7 @@ impl WriteBack {
             let len = self.inside(offset, lease.bytes());
             if let Some(check) = &mut self.check {
                 *check.jobs.entry(stripe).or_default() += 1;
+                check.wholes += u32::from(is_whole(&array, run.len()));
             }
             self.send(Kind::Write, (offset, len), Some(lease), Flight::Home { stripe, blocks: run.to_vec() });
         }
@@ -174,7 +185,9 @@ impl WriteBack {
             }
             Err(problem) => self.sticks(&problem),
         }
+        let array = self.array;
         let Some(check) = &mut self.check else { return };
+        check.wholes -= u32::from(is_whole(&array, blocks.len()));
         if !good {
             check.todo.insert(stripe);
         }

@@ -145,6 +145,12 @@ impl WriteBack {
             self.start_flush();
         } else if let Some(at) = record {
             self.start_record(at);
+        } else if self.check.is_some() && self.is_full() && self.log.synced + 1 < self.ring.next() {
+            // Nobody can be answered now, so the journal has time to keep what came since: that goes home with the stripes that are still
+            // to go, and not by a way of its own.
+            let upto = self.ring.next() - 1;
+            self.log.busy = Busy::Flush { tokens: Vec::new(), upto, left: 1, failed: false };
+            self.log.send(self.now, Kind::Sync, (0, 0), None);
         }
     }
 

@@ -8,6 +8,8 @@
 //! Commands end when the run says so ([`Disks::complete`]), in any order, and what becomes of them is drawn then. Whoever may complain of a
 //! fault is noted in [`Blame`]: an error that nobody can be blamed for is a failure of the run.
 
+pub(super) mod image;
+
 use super::draw::Draw;
 use super::floors::{ANY, Floors, OVER, UNSENT};
 use super::stamp::{BLOCK_GRAINS, GARBAGE, GRAIN, SECTOR_GRAINS, ZERO, decode, encode, grain_of, version_of};
@@ -19,7 +21,7 @@ use std::collections::BTreeMap;
 use std::io;
 
 /// A time that does not come.
-const NEVER: Nanos = Nanos(u64::MAX);
+pub(super) const NEVER: Nanos = Nanos(u64::MAX);
 /// How long a bad block takes to fail on a drive that tries hard.
 const TRIES: Nanos = Nanos::from_secs(2);
 /// Writes that the cache of a member holds; of more it brings the oldest to its medium.
@@ -247,6 +249,7 @@ impl Disks {
         let (from, to) = (first / BLOCK_GRAINS, (first + grains).div_ceil(BLOCK_GRAINS));
         let over: Vec<(usize, Bad)> = self.bad.range(from..to).map(|(&at, &bad)| (at, bad)).collect();
         if to - from > 1
+            && !self.weather.journalled
             && let Some((at, _)) = over.iter().find(|(_, bad)| bad.known)
         {
             self.complain(format!("a read of {task:?} goes over block {at}, which is known to be bad"));
@@ -616,29 +619,12 @@ impl Disks {
 
     /// Power goes and comes back. Returns how much of what was not durable survived, in words.
     pub(super) fn power_cut(&mut self) -> &'static str {
-        let how = self.draw.index(4);
-        let held = std::mem::take(&mut self.held);
-        let held = held.into_iter().map(|held| (held.first, held.cells));
-        let pending = std::mem::take(&mut self.pending);
-        let writes = pending.into_iter().map(|write| (write.first, write.cells)).chain(held);
-        for (first, cells) in writes.collect::<Vec<_>>() {
-            let whole = self.draw.one_in(2);
-            for (index, sector) in cells.chunks(SECTOR_GRAINS).enumerate() {
-                let kept = match how {
-                    0 => false,
-                    1 => true,
-                    2 => whole,
-                    _ => self.draw.one_in(2),
-                };
-                if kept {
-                    let from = first + index * SECTOR_GRAINS;
-                    for (at, &cell) in (from..).zip(sector).filter(|(_, cell)| cell.order != OVER) {
-                        self.durable[at] = cell;
-                    }
-                }
-            }
-        }
-        self.view.clone_from(&self.durable);
+        let mut draw = self.draw.clone();
+        let (cells, how) = self.survivors(&mut draw);
+        self.draw = draw;
+        self.pending.clear();
+        self.durable.clone_from(&cells);
+        self.view = cells;
         self.disconnect();
         ["nothing", "all", "some writes", "some sectors"][how]
     }

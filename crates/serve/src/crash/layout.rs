@@ -29,9 +29,10 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    pub(super) fn of(draw: &mut Draw) -> Self {
+    /// Over one member, or over one or two.
+    pub(super) fn of(draw: &mut Draw, one: bool) -> Self {
         let strip = draw.pick(&[4, 8, 16]) * BLOCK_BYTES;
-        let over = !draw.one_in(2);
+        let over = !draw.one_in(2) || one;
         let disks = if over { draw.pick(&[1, 1, 3]) } else { 2 };
         let text = if disks == 1 { format!("single:{strip}") } else { format!("raid0:{disks}x{strip}") };
         let array: ArraySpec = text.parse().expect("an array");

@@ -27,6 +27,8 @@ pub(super) struct Weather {
     pub(super) far: bool,
     /// Reads, writes and syncs take long: each of them by itself.
     pub(super) slow: [bool; 3],
+    /// Writes are held back before they come to the member: a block that was written may be bad there still.
+    pub(super) journalled: bool,
     /// One in so many steps the cache is emptied, so that what it holds is read again.
     pub(super) emptied: u64,
     /// One in so many steps something rare happens.
@@ -98,6 +100,7 @@ impl Weather {
                 kind != Kind::Calm && draw.one_in(if kind == Kind::Syncs { 2 } else { 4 }),
                 draw.one_in(2),
             ],
+            journalled: false,
             rare: draw.pick(&[10, 20, 50]),
             emptied: if matches!(kind, Kind::Calm | Kind::Media) { 12 } else { 50 },
         };
@@ -111,6 +114,18 @@ impl Weather {
         weather
     }
 
+    /// The same over a journal, which wants a member of this machine that keeps what it says it has kept.
+    pub(super) const fn with_journal(self) -> Self {
+        Self { journalled: true, lies: false, misdirects: 0, no_flush: false, far: false, ..self }
+    }
+
+    /// Whether no member fails in any way.
+    pub(super) const fn is_calm(&self) -> bool {
+        let rates = [self.read_errors, self.write_errors, self.short, self.sync_errors, self.misdirects];
+        let some = rates[0] + rates[1] + rates[2] + rates[3] + rates[4] > 0;
+        !some && !self.bad_blocks && !self.hangs && !self.lies
+    }
+
     /// Whether syncs matter most in it.
     pub(super) const fn is_of_syncs(&self) -> bool {
         self.sync_errors > 0
@@ -118,7 +133,7 @@ impl Weather {
 
     /// Nothing fails any more.
     pub(super) fn clear_up(&mut self) {
-        let Self { no_flush, far, slow, rare, emptied, .. } = *self;
-        *self = Self { no_flush, far, slow, rare, emptied, ..Self::default() };
+        let Self { no_flush, far, journalled, slow, rare, emptied, .. } = *self;
+        *self = Self { no_flush, far, journalled, slow, rare, emptied, ..Self::default() };
     }
 }

@@ -9,6 +9,7 @@
 
 mod answers;
 mod restart;
+mod under;
 
 use super::Run;
 use super::client::{Client, Habits};
@@ -18,6 +19,7 @@ use super::floors::Floors;
 use super::layout::{Layout, Places};
 use super::weather::Weather;
 use super::wires::Wires;
+use crate::back::format::Super;
 use crate::nbd::credit::Credit;
 use crate::nbd::handshake::Export;
 use crate::nbd::session::{Ask, Shared, World as Around};
@@ -29,6 +31,7 @@ use forerun_core::access::Context;
 use forerun_core::units::Nanos;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use under::Under;
 
 /// Clients at once.
 const CLIENTS_MAX: usize = 3;
@@ -75,6 +78,8 @@ pub(super) struct World {
     habits: Habits,
     places: Places,
     wires: Wires,
+    /// Write-back between the two.
+    under: Option<Under>,
     volume: Volume,
     clients: Vec<Option<Client>>,
     numbers: u64,
@@ -113,20 +118,25 @@ impl Run for World {
 }
 
 impl World {
-    pub(super) fn new(seed: u64, poll: &Arc<OwnedFd>, told: bool) -> Self {
+    /// One of volume and members, or with write-back between them.
+    pub(super) fn new(seed: u64, poll: &Arc<OwnedFd>, back: bool, told: bool) -> Self {
         let mut draw = Draw::new(seed);
         let weather = Weather::of(seed, &mut draw);
-        let layout = Layout::of(&mut draw);
+        let weather = if back { weather.with_journal() } else { weather };
+        let layout = Layout::of(&mut draw, back);
         let habits = Habits::of(&mut draw, weather.is_of_syncs());
         let source = layout.source(&weather);
         let places = Places::of(&source);
         let (firsts, home) = (places.firsts.clone(), places.home.clone());
         let disks = Disks::new(Draw::new(seed ^ 0x5eed), weather.clone(), firsts, home, places.stripe_blocks);
         let wires = Wires::new(disks, Arc::clone(poll));
-        let volume = Self::volume(&layout, source, &wires);
+        let under = back.then(|| Under::new(seed, &mut draw, &weather, &wires.disks(), source.size));
+        let (under, about) = under.map_or((None, None), |(under, about)| (Some(under), Some(about)));
+        let volume = Self::volume(&layout, source, &wires, under.as_ref().zip(about));
         let flags = volume.export_flags(false);
         let size = volume.source.size;
-        let story = told.then(|| std::collections::VecDeque::from([format!("{layout:?} {weather:?}")]));
+        let story =
+            told.then(|| std::collections::VecDeque::from([format!("{layout:?} {weather:?} {under:?}")]));
         Self {
             draw,
             now: BEGIN,
@@ -137,6 +147,7 @@ impl World {
             habits,
             places,
             wires,
+            under,
             volume,
             clients: Vec::new(),
             numbers: 0,
@@ -149,9 +160,17 @@ impl World {
         }
     }
 
-    fn volume(layout: &Layout, source: crate::source::Source, wires: &Wires) -> Volume {
-        let backend = wires.clone();
-        Volume::new(layout.spec(), source, |_| Ok(Box::new(backend))).expect("memory")
+    fn volume(
+        layout: &Layout,
+        source: crate::source::Source,
+        wires: &Wires,
+        under: Option<(&Under, Super)>,
+    ) -> Volume {
+        let backend = match under {
+            Some((under, about)) => under.before(wires, &source, about),
+            None => Box::new(wires.clone()),
+        };
+        Volume::new(layout.spec(), source, |_| Ok(backend)).expect("memory")
     }
 
     fn tell(&mut self, what: impl FnOnce() -> String) {
@@ -173,7 +192,7 @@ impl World {
         if self.is_awaited() {
             return Err(format!("at the end something is not answered: {}", self.unanswered()));
         }
-        self.wires.disks().come_back(self.now);
+        self.come_back();
         let end = self.now + ANSWER;
         while self.now < end && !self.volume.is_idle() {
             self.settle_quietly()?;
@@ -181,6 +200,7 @@ impl World {
         if !self.volume.is_idle() {
             return Err("at the end something is under way that never ends".into());
         }
+        self.bring_home()?;
         if self.draw.one_in(4) { self.read_back() } else { Ok(()) }
     }
 
@@ -200,7 +220,7 @@ impl World {
             self.speak(at, usize::MAX)?;
             self.listen(at, usize::MAX)?;
         }
-        let ready = self.wires.disks().ready(self.now);
+        let ready = self.ready();
         if ready > 0 {
             self.complete(ready)
         } else {
@@ -211,10 +231,10 @@ impl World {
 
     /// One thing happens, and the moment is judged.
     fn step(&mut self) -> Result<(), String> {
-        let before = (self.wires.disks().changes, self.tally.answers);
-        let ready = self.wires.disks().ready(self.now);
+        let before = (self.changes(), self.tally.answers);
+        let ready = self.ready();
         let what = self.draw.below(100);
-        let stuck = self.wires.disks().blame.sync;
+        let stuck = self.wires.disks().blame.sync || self.is_broken();
         if self.draw.one_in(self.weather.emptied) {
             self.volume.change(Change::Drop);
         }
@@ -225,7 +245,7 @@ impl World {
             self.wires.disks().spoil_block();
         }
         if self.weather.hangs && self.draw.one_in(HUNG) {
-            self.wires.disks().hang(self.now);
+            self.hang();
         }
         if self.draw.one_in(self.weather.rare) {
             self.something_rare()?;
@@ -245,7 +265,7 @@ impl World {
             self.pass_time()?;
         }
         self.after()?;
-        if before == (self.wires.disks().changes, self.tally.answers) {
+        if before == (self.changes(), self.tally.answers) {
             self.pass_time()?;
             return self.after();
         }
@@ -267,34 +287,54 @@ impl World {
         }
         if self.tally.answers != before || self.has_changed() {
             self.tally.points += 1;
-            let disks = self.wires.disks();
-            disks.judge(&self.floors)?;
+            if self.under.is_some() {
+                self.judge_over_journal()?;
+            } else {
+                self.wires.disks().judge(&self.floors)?;
+            }
         }
         self.part_with_the_lost()?;
         let problem = self.wires.disks().take_problem();
         problem.map_or(Ok(()), Err)
     }
 
-    /// Whether a member's state has changed since the last call.
+    /// Whether the state of a member or a journal has changed since the last call.
     fn has_changed(&mut self) -> bool {
-        self.wires.disks().take_changed()
+        let journal = self.under.as_mut().is_some_and(Under::take_changed);
+        self.wires.disks().take_changed() || journal
+    }
+
+    /// Changes so far.
+    fn changes(&self) -> u64 {
+        self.wires.disks().changes + self.under.as_ref().map_or(0, Under::changes)
+    }
+
+    /// Commands that may end now: those of members, and those of a journal behind them.
+    fn ready(&self) -> usize {
+        let journal = self.under.as_ref().map_or(0, |under| under.ready(self.now));
+        self.wires.disks().ready(self.now) + journal
     }
 
     fn complete(&mut self, ready: usize) {
         let index = self.draw.index(ready);
-        let told = self.wires.disks().complete(self.now, index);
+        let members = self.wires.disks().ready(self.now);
+        let told = match &self.under {
+            Some(under) if index >= members => under.complete(self.now, index - members),
+            _ => self.wires.disks().complete(self.now, index),
+        };
         self.tell(|| told);
     }
 
     /// On to the next moment at which something may happen by itself.
     fn pass_time(&mut self) -> Result<(), String> {
-        let ready = self.wires.disks().ready(self.now);
+        let ready = self.ready();
         if ready > 0 {
             // What may end ends before time goes on: nothing waits for seconds but on a member that hangs.
             self.complete(ready);
             return Ok(());
         }
-        let due = self.wires.disks().next_due();
+        let journal = self.under.as_ref().and_then(|under| under.next_due(self.now));
+        let due = [self.wires.disks().next_due(), journal].into_iter().flatten().min();
         let next = [due, self.volume.next_wake()].into_iter().flatten().filter(|&at| at > self.now);
         // Where nothing is due clients think, for a little while; where a member hangs, everybody waits.
         let thinks = self.now + Nanos(1 + self.draw.below(100_000_000));
@@ -348,11 +388,11 @@ impl World {
             }
             8 | 9 => {
                 self.tell(|| "a member stops answering, if this run has that".into());
-                self.wires.disks().hang(self.now);
+                self.hang();
                 Ok(())
             }
             10 => {
-                self.wires.disks().come_back(self.now);
+                self.come_back();
                 Ok(())
             }
             _ => {

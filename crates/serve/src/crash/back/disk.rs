@@ -8,13 +8,13 @@ use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-pub(super) const SECTOR: usize = 512;
+pub(in crate::crash) const SECTOR: usize = 512;
 
 /// One in so many commands fails; never for 0.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Faults {
-    pub(super) writes: u64,
-    pub(super) syncs: u64,
+pub(in crate::crash) struct Faults {
+    pub(in crate::crash) writes: u64,
+    pub(in crate::crash) syncs: u64,
 }
 
 /// A write that no sync has covered: a sector is none where a later one is durable.
@@ -38,9 +38,9 @@ struct Held {
 
 /// What there is.
 #[derive(Debug)]
-pub(super) struct Disk {
+pub(in crate::crash) struct Disk {
     draw: Draw,
-    pub(super) faults: Faults,
+    pub(in crate::crash) faults: Faults,
     view: Vec<u8>,
     durable: Vec<u8>,
     pending: Vec<Pending>,
@@ -48,9 +48,9 @@ pub(super) struct Disk {
     ended: Vec<Done>,
     commands: u64,
     /// Changes so far.
-    pub(super) changes: u64,
+    pub(in crate::crash) changes: u64,
     /// Commands of [`Blocks`] after which power goes.
-    pub(super) fuse: Option<u64>,
+    pub(in crate::crash) fuse: Option<u64>,
 }
 
 /// How much of what is not durable a cut leaves.
@@ -63,7 +63,7 @@ enum How {
 }
 
 impl Disk {
-    pub(super) fn new(draw: Draw, bytes: Vec<u8>) -> Self {
+    pub(in crate::crash) fn new(draw: Draw, bytes: Vec<u8>) -> Self {
         Self {
             draw,
             faults: Faults::default(),
@@ -91,7 +91,7 @@ impl Disk {
     }
 
     /// Commands that may end.
-    pub(super) fn held(&self) -> usize {
+    pub(in crate::crash) fn held(&self) -> usize {
         self.held.len()
     }
 
@@ -110,7 +110,7 @@ impl Disk {
     }
 
     /// One of the commands ends.
-    pub(super) fn complete(&mut self, index: usize) -> String {
+    pub(in crate::crash) fn complete(&mut self, index: usize) -> String {
         self.changes += 1;
         self.commands += 1;
         let Held { mut task, bytes, came } = self.held.swap_remove(index);
@@ -165,7 +165,7 @@ impl Disk {
     }
 
     /// What could be found if power went now.
-    pub(super) fn cut_image(&self, draw: &mut Draw) -> Vec<u8> {
+    pub(in crate::crash) fn cut_image(&self, draw: &mut Draw) -> Vec<u8> {
         let how = draw.pick(&[How::Nothing, How::All, How::Writes, How::Sectors]);
         let mut image = self.durable.clone();
         let held = self.held.iter().filter(|held| held.task.kind == Kind::Write).map(|held| Pending {
@@ -192,7 +192,7 @@ impl Disk {
     }
 
     /// What could be found if the process was killed now.
-    pub(super) fn kill_image(&self, draw: &mut Draw) -> Vec<u8> {
+    pub(in crate::crash) fn kill_image(&self, draw: &mut Draw) -> Vec<u8> {
         let mut image = self.view.clone();
         for held in self.held.iter().filter(|held| held.task.kind == Kind::Write) {
             for (at, sector) in (held.task.offset as usize..).step_by(SECTOR).zip(held.bytes.chunks(SECTOR)) {
@@ -205,7 +205,7 @@ impl Disk {
     }
 
     /// The process is killed: commands under way are done in part.
-    pub(super) fn kill(&mut self) {
+    pub(in crate::crash) fn kill(&mut self) {
         for held in std::mem::take(&mut self.held) {
             self.commands += 1;
             if held.task.kind == Kind::Write {
@@ -216,19 +216,19 @@ impl Disk {
     }
 
     /// Sectors that show what a sync that failed has lost: the kernel calls them clean, and no sync brings them to the medium.
-    pub(super) fn lost(&self) -> Vec<usize> {
+    pub(in crate::crash) fn lost(&self) -> Vec<usize> {
         let lost = self.pending.iter().filter(|pending| pending.lost);
         let sectors = |pending: &Pending| (pending.first..).zip(pending.sectors.clone()).collect::<Vec<_>>();
         lost.flat_map(sectors).filter(|(_, sector)| sector.is_some()).map(|(at, _)| at).collect()
     }
 
     /// What a read finds there.
-    pub(super) fn view(&self) -> &[u8] {
+    pub(in crate::crash) fn view(&self) -> &[u8] {
         &self.view
     }
 
     /// What lies there for good.
-    pub(super) fn durable(&self) -> &[u8] {
+    pub(in crate::crash) fn durable(&self) -> &[u8] {
         &self.durable
     }
 
@@ -267,17 +267,17 @@ impl Blocks for Disk {
 
 /// The way of write-back to it.
 #[derive(Clone, Debug)]
-pub(super) struct Wire {
+pub(in crate::crash) struct Wire {
     disk: Arc<Mutex<Disk>>,
     poll: Arc<OwnedFd>,
 }
 
 impl Wire {
-    pub(super) fn new(disk: Disk, poll: OwnedFd) -> Self {
+    pub(in crate::crash) fn new(disk: Disk, poll: OwnedFd) -> Self {
         Self { disk: Arc::new(Mutex::new(disk)), poll: Arc::new(poll) }
     }
 
-    pub(super) fn disk(&self) -> MutexGuard<'_, Disk> {
+    pub(in crate::crash) fn disk(&self) -> MutexGuard<'_, Disk> {
         self.disk.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

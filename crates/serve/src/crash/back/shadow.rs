@@ -91,8 +91,8 @@ impl Shadow {
 
     /// Whether a read brought what it may.
     pub(super) fn check_read(&self, first: usize, bytes: &[u8], floors: &[u32]) -> Result<(), String> {
-        let sectors = bytes.chunks(SECTOR).zip(floors).enumerate();
-        sectors.map(|(at, (bytes, &floor))| self.check(first + at, bytes, floor).map(drop)).collect()
+        let mut sectors = bytes.chunks(SECTOR).zip(floors).enumerate();
+        sectors.try_for_each(|(at, (bytes, &floor))| self.check(first + at, bytes, floor).map(drop))
     }
 
     /// A process begins on what was found.

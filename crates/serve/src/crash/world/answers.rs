@@ -103,7 +103,8 @@ impl World {
         let Request { command, flags, .. } = op.request;
         let refused = self.exports[0].flags & export::SEND_FLUSH == 0
             && (command == Command::Flush || flags & request::FUA != 0);
-        let written = command != Command::Read && disks.blame.sync;
+        let behind = self.under.as_ref().is_some_and(|under| under.faulty);
+        let written = command != Command::Read && (disks.blame.sync || behind);
         let flushed = command == Command::Flush && disks.blame.write >= self.last_good_flush;
         if refused || written || flushed || disks.is_excused(op.sent, op.blocks()) {
             return Ok(());

@@ -42,6 +42,9 @@ impl World {
     pub(super) fn power_cut(&mut self) -> Result<(), String> {
         self.tally.cuts += 1;
         let survived = self.wires.disks().power_cut();
+        if let Some(under) = &mut self.under {
+            under.end(true, &mut self.draw);
+        }
         self.tell(|| format!("power goes: of what was not durable survives {survived}"));
         self.begin(true)
     }
@@ -54,6 +57,9 @@ impl World {
         }
         self.tally.kills += 1;
         self.wires.disks().kill();
+        if let Some(under) = &mut self.under {
+            under.end(false, &mut self.draw);
+        }
         self.tell(|| "the process is killed".into());
         self.begin(false)
     }
@@ -61,7 +67,8 @@ impl World {
     fn begin(&mut self, powered: bool) -> Result<(), String> {
         self.clients.clear();
         let source = self.layout.source(&self.weather);
-        let mut volume = Self::volume(&self.layout, source, &self.wires);
+        let about = self.under.as_ref().map(|under| under.start(&mut self.wires.disks())).transpose()?;
+        let mut volume = Self::volume(&self.layout, source, &self.wires, self.under.as_ref().zip(about));
         volume.at(self.now);
         self.volume = volume;
         self.shared = reserve(&self.layout);
