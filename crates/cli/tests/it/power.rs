@@ -459,34 +459,3 @@ fn who_gives_up_a_journal_at_each_start_is_found_out_on_ext4() {
     println!("a journal that is given up: found out after {} cuts: {found}", world.counts.cuts);
     assert!(found, "nothing was lost");
 }
-
-/// Nobody waits for ever for a server that is told to end over an array that does not answer.
-#[test]
-fn when_a_server_is_told_to_end_over_a_hung_array_it_says_what_stays_and_the_next_brings_it_home() {
-    if wanted().is_none() {
-        return;
-    }
-    let mut world = World::new("hung", 3);
-    world.power_on();
-    let mut places = Places::new(&world.mnt());
-    let mut draw = Draw(4);
-    let here = world.mnt();
-    world.members.iter().for_each(|member| member.hang(true));
-    places.work(&here, &mut draw).expect("the journal takes it");
-    let server = world.server.as_mut().expect("it runs");
-    let begin = Instant::now();
-    sh(&format!("kill {}", server.id())).expect("told");
-    let said = until(&format!("grep 'stay on the journal' {}", world.folder.join("said").display()));
-    println!("told to end over a hung array: said what stays after {} s", begin.elapsed().as_secs());
-    assert!(said.contains("stay on the journal, since the member has not taken them in time"), "{said}");
-    // The kernel keeps the process for as long as its commands hang.
-    world.members.iter().for_each(|member| member.hang(false));
-    world.kill_server();
-    world.tear_down();
-    world.power_on();
-    let lost = places.judge(&world.mnt());
-    assert!(lost.is_empty(), "{lost:#?}");
-    world.kill_server();
-    world.tear_down();
-    assert_eq!(world.counts.replays, 1, "blocks were brought home");
-}
