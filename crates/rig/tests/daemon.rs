@@ -10,13 +10,16 @@
     reason = "a test says why it is skipped, and talks to its victim"
 )]
 
+use forerun_core::registry::SchemeSpec;
 use forerun_manifest::Manifest;
 use forerun_watch::daemon::{self, DaemonOptions, RunWhat, Said, Sums, Told, What, Why};
 use forerun_watch::follow::{self, Decision, FollowOptions};
+use forerun_watch::inputs;
 use forerun_watch::store::Store;
 use std::ffi::OsString;
 use std::fs;
 use std::io::{BufRead as _, BufReader};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -178,9 +181,15 @@ impl Rig {
     }
 
     fn watch(&self, observe: bool) -> Watch {
+        self.watch_as(observe, None, None)
+    }
+
+    fn watch_as(&self, observe: bool, scheme: Option<&str>, log: Option<PathBuf>) -> Watch {
         let stop = Arc::new(AtomicBool::new(false));
         let options = DaemonOptions {
             observe,
+            scheme: scheme.map(|text| SchemeSpec::parse(text).expect("a scheme of the registry")),
+            log_inputs: log,
             only: vec![self.path("mount")],
             state: self.path("state"),
             show: true,
@@ -271,7 +280,7 @@ impl Watch {
 
 #[test]
 fn a_sequential_reader_of_a_far_device_gets_a_window_that_was_measured_and_the_setting_is_as_before() {
-    let Some(rig) = Rig::new("net", 48) else { return };
+    let Some(rig) = Rig::new("net", 96) else { return };
     let watch = rig.watch(false);
     assert!(rig.sequential().wait().expect("it ends").success());
     let (said, sums) = watch.end();
@@ -314,7 +323,8 @@ fn a_mapped_reader_by_chance_gets_single_pages_and_moves_a_part_of_the_bytes() {
 fn be_the_victim(folder: &Path) {
     let stop = Arc::new(AtomicBool::new(false));
     let (only, state) = (vec![folder.join("mount")], folder.join("state"));
-    let options = DaemonOptions { observe: false, only, state, show: false, stop };
+    let options =
+        DaemonOptions { observe: false, scheme: None, log_inputs: None, only, state, show: false, stop };
     let ended = daemon::run(&options, &mut |told| println!("{told:?}"));
     println!("Ended {ended:?}");
 }
@@ -557,4 +567,169 @@ fn who_only_observes_names_a_stride_and_reads_nothing() {
     assert_eq!(said, [What::On { reverse: false, step: 64, piece: 4 }]);
     assert_eq!((sums.patterns.readers, sums.patterns.pages), (1, 0));
     assert!(rig.bytes() - before <= without, "the device moved no more");
+}
+
+#[test]
+fn a_scheme_that_is_named_decides_alone_and_its_log_is_replayed_to_the_same_bytes() {
+    let Some(rig) = Rig::new("net", 64) else { return };
+    for scheme in ["stride", "flashy(poll=20ms,max_rate=2G)", "linux-6"] {
+        rig.cold();
+        let log = rig.path("log");
+        let watch = rig.watch_as(false, Some(scheme), Some(log.clone()));
+        let Some(mut reader) = rig.strided(false) else { return eprintln!("skipped: needs python3") };
+        assert!(reader.wait().expect("it ends").success());
+        // A reader in order would get a window, if windows were given.
+        rig.cold();
+        assert!(rig.sequential().wait().expect("it ends").success());
+        assert!(!rig.path("state/windows").exists(), "{scheme}: no books");
+        let (said, sums) = watch.end();
+        assert!(said.is_empty() && sums.tried == 0, "{scheme}: {said:?}");
+        let found = inputs::verify(&log).expect("the same outputs");
+        assert!(found.inputs > 100 && found.cut.is_none(), "{scheme}: {found:?}");
+        if scheme == "stride" {
+            assert!(found.outputs > 100 && sums.patterns.pages > 0, "{found:?} {sums:?}");
+        }
+    }
+}
+
+#[test]
+fn a_number_that_is_another_file_or_a_fifo_by_now_is_not_read_ahead() {
+    let Some(rig) = Rig::new("ssd", 8) else { return };
+    let file = rig.path("mount/big");
+    let input = format!("if={}", rig.text("mount/big"));
+    let command: Vec<_> = ["dd", &input, "of=/dev/null", "bs=64K", "status=none"].map(OsString::from).into();
+    let options = |replay: bool| FollowOptions {
+        command: command.clone(),
+        process: None,
+        gate: Arc::default(),
+        store: Some(Store::new(rig.path("state"))),
+        key: None,
+        given: None,
+        scheme: None,
+        patterns: false,
+        replay,
+        stop: None,
+    };
+    follow::follow(&options(false), &mut |_| {}).expect("root, Linux 6.18");
+    let number = fs::metadata(&file).expect("there").ino();
+    // ext4 gives the lowest free number: what is made next has that of what was just removed.
+    fs::remove_file(&file).expect("ours");
+    run(&["mkfifo", &rig.text("mount/fifo")]).expect("coreutils");
+    if fs::metadata(rig.path("mount/fifo")).expect("there").ino() != number {
+        return eprintln!("skipped: this kernel gives another number");
+    }
+    // As large as the file before, so that its size tells nothing.
+    fs::write(&file, vec![9; 8 << 20]).expect("room");
+    rig.cold();
+    let before = rig.bytes();
+    let report = follow::follow(&options(true), &mut |_| {}).expect("it does not wait for the FIFO");
+    assert_eq!(report.decision, Decision::Replay);
+    assert_eq!(report.replayed.stale.iter().sum::<u64>(), 1, "{:?}", report.replayed);
+    // The other file is read by its reader alone: with what the kernel loads of metadata, once.
+    assert!(report.replayed.pages < 256, "{:?}", report.replayed);
+    assert!(rig.bytes() - before < 10 << 20, "{}", rig.bytes() - before);
+    // And the same where the number is another regular file.
+    fs::remove_file(rig.path("mount/fifo")).expect("ours");
+    fs::write(rig.path("mount/third"), vec![5; 8 << 20]).expect("room");
+    rig.cold();
+    let third = fs::metadata(rig.path("mount/third")).expect("there").ino();
+    let known = Store::new(rig.path("state")).load(&follow::key_of(&command).expect("on the path"));
+    let known = known.expect("readable").expect("kept");
+    assert!(known.files.iter().all(|file| file.inode != third), "what is stale is forgotten");
+}
+
+#[test]
+fn a_device_that_goes_away_under_its_readers_ends_no_daemon() {
+    let Some(mut rig) = Rig::new("net", 96) else { return };
+    let watch = rig.watch(false);
+    let Some(mut reader) = rig.strided(false) else { return eprintln!("skipped: needs python3") };
+    let on = |told: &Told| matches!(told, Told::Pattern(pattern) if matches!(pattern.what, What::On { .. }));
+    while !on(&watch.told.recv_timeout(SOON).expect("the stride is seen")) {}
+    // What is in flight is answered with an error, and so is all that follows.
+    rig.server.kill().expect("ours");
+    rig.server.wait().expect("ours");
+    assert!(!reader.wait().expect("it ends").success(), "the reader is told");
+    assert!(!watch.thread.is_finished(), "the daemon goes on");
+    let (_, sums) = watch.patterns();
+    assert_eq!(sums.patterns.readers, 1, "{sums:?}");
+    run(&["umount", &rig.text("mount")]).expect("nobody keeps a file open");
+}
+
+#[test]
+fn a_kill_leaves_nothing_that_keeps_a_file_open_or_a_tracepoint_on() {
+    if let Some(folder) = std::env::var_os(VICTIM) {
+        return be_the_victim(Path::new(&folder));
+    }
+    let Some(rig) = Rig::new("net", 96) else { return };
+    fs::create_dir(rig.path(TRACING)).expect("room");
+    run(&["mount", "-t", "tracefs", "tracefs", &rig.text(TRACING)]).expect("root");
+    let on = || -> Vec<String> {
+        let groups =
+            ["readahead", "filemap", "sched"].map(|group| format!("{TRACING}/events/{group}/enable"));
+        groups.iter().map(|at| fs::read_to_string(rig.path(at)).expect("readable")).collect()
+    };
+    let before = on();
+    let (mut victim, mut lines) =
+        victim(&rig, &[], "a_kill_leaves_nothing_that_keeps_a_file_open_or_a_tracepoint_on")
+            .expect("it runs");
+    assert!(lines.any(|line| line.contains("Ready")), "it begins");
+    let Some(mut reader) = rig.strided(false) else { return eprintln!("skipped: needs python3") };
+    assert!(lines.any(|line| line.contains("On {")), "the stride is seen");
+    victim.kill().expect("ours");
+    victim.wait().expect("ours");
+    assert!(reader.wait().expect("it ends").success(), "its reader reads on");
+    run(&["umount", &rig.text("mount")]).expect("nobody keeps a file open");
+    assert_eq!((on(), rig.setting()), (before, "128".to_owned()));
+}
+
+#[test]
+fn each_right_of_the_unit_is_needed_for_what_the_security_page_says() {
+    if let Some(folder) = std::env::var_os(VICTIM) {
+        return be_the_victim(Path::new(&folder));
+    }
+    if let Err(problem) = run(&["setpriv", "--inh-caps=-all", "--bounding-set=-all", "true"]) {
+        return eprintln!("skipped: {problem}");
+    }
+    let Some(rig) = Rig::new("net", 96) else { return };
+    fs::create_dir(rig.path(TRACING)).expect("room");
+    run(&["mount", "-t", "tracefs", "tracefs", &rig.text(TRACING)]).expect("root");
+    let rights = ["perfmon", "dac_read_search", "sys_ptrace"];
+    for without in rights {
+        let rest: Vec<_> =
+            rights.iter().filter(|right| **right != without).map(|right| format!("+{right}")).collect();
+        let set = format!("--bounding-set=-all,{}", rest.join(","));
+        let words = ["setpriv", "--inh-caps=-all", &set];
+        rig.cold();
+        let test = "each_right_of_the_unit_is_needed_for_what_the_security_page_says";
+        let (mut victim, mut lines) = victim(&rig, &words, test).expect("it runs again");
+        let first = lines.find(|line| line.contains("Ready") || line.contains("Ended")).unwrap_or_default();
+        assert_eq!(first.contains("Ready"), without != "perfmon", "without {without}: {first}");
+        if without == "perfmon" {
+            assert!(first.contains("Unsupported"), "nothing is traced: {first}");
+            victim.wait().expect("ours");
+            continue;
+        }
+        // Windows are given through the process, patterns are read ahead of by the number of the file: one of them is told, at the last
+        // of these readers, and the other before it is not.
+        let (told, untold) =
+            if without == "sys_ptrace" { ("Over {", "Grow {") } else { ("Grow {", "Over {") };
+        for strided in [without == "dac_read_search", without == "sys_ptrace"] {
+            rig.cold();
+            let reader = if strided { rig.strided(false) } else { Some(rig.sequential()) };
+            let Some(mut reader) = reader else { return eprintln!("skipped: needs python3") };
+            assert!(reader.wait().expect("it ends").success());
+        }
+        let mut before = Vec::new();
+        let found = lines.by_ref().map_while(|line| {
+            let more = !line.contains(told);
+            before.push(line);
+            more.then_some(())
+        });
+        let _ = found.count();
+        victim.kill().expect("ours");
+        victim.wait().expect("ours");
+        assert!(before.last().is_some_and(|line| line.contains(told)), "without {without}: {before:?}");
+        assert!(!before.iter().any(|line| line.contains(untold)), "without {without}: {before:?}");
+    }
+    rig.watch(false).end();
 }

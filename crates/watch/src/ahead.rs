@@ -13,34 +13,31 @@
 //! mapped around a fault says more of the kernel than of the program. Events come in the order of time and a moment late
 //! (`learn.rs`), so a scheme that works by a timer is at home here.
 
+use crate::inputs::{Engine, Log, STRIP_BLOCKS, VOLUME_BLOCKS};
 use crate::volumes::{self, Volume, Volumes};
 use crate::{load, sys};
 use forerun_core::access::{Access, Context};
-use forerun_core::array::Array;
 use forerun_core::cache::State;
-use forerun_core::engine::{Observer, Output, Seen, Sight, Start, Status};
+use forerun_core::engine::{Output, Seen, Sight, Start, Status};
 use forerun_core::filemap::FileMap;
 use forerun_core::policy::decisions::Decision;
 use forerun_core::registry::SchemeSpec;
-use forerun_core::spec::{LayerError, LayerSpec};
+use forerun_core::spec::LayerError;
 use forerun_core::units::{Block, Extent, Nanos};
 use forerun_trace::assemble::FileId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::ops::Range;
 use std::os::fd::AsFd as _;
 use std::os::unix::fs::FileExt as _;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, TrySendError, channel, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Blocks of the volume that files are given places in.
-const VOLUME_BLOCKS: u64 = 1 << 40;
 /// Files that are followed at once.
 const FILES_MAX: usize = 1 << 16;
 /// Blocks that the engine believes to be in memory, at most: 512 MiB.
 const SHADOW_BLOCKS: u64 = 1 << 17;
-/// Strip of the volume, blocks; it only has to divide the volume.
-const STRIP_BLOCKS: u64 = 32;
 /// Requests in flight at most, each by a worker of its own.
 const WORKERS: usize = 64;
 /// Pieces of one request: so few that a far device gets a batch from several workers at once, which may wait for extents of the file.
@@ -115,7 +112,7 @@ pub enum AheadError {
 
 /// The engine and its workers.
 pub(crate) struct Ahead {
-    observer: Observer,
+    engine: Engine,
     map: FileMap,
     files: BTreeMap<FileId, Option<Followed>>,
     by_number: Vec<FileId>,
@@ -179,16 +176,12 @@ impl Ahead {
         if !scheme.has_host() || scheme.has_array() {
             return Err(AheadError::Array { scheme: scheme.to_string() });
         }
-        let array = Array::new("single:128KiB".parse().expect("a valid name"), VOLUME_BLOCKS)
-            .expect("a multiple of the strip");
-        assert!(VOLUME_BLOCKS.is_multiple_of(STRIP_BLOCKS), "the volume is whole strips");
         let shadow = SHADOW_BLOCKS.min(load::window_pages().saturating_mul(4)).max(STRIP_BLOCKS * 8);
-        let layer = LayerSpec::page_cache(scheme, array, shadow);
         // Only file systems whose files are opened by number: a path would have to be found first.
         let by_number = volumes.all().iter().filter(|volume| volume.finds_by_inode());
         let key = |volume: &Volume| (volume.device.major(), volume.device.minor());
         Ok(Self {
-            observer: layer.observe()?,
+            engine: Engine::new(scheme, shadow)?,
             map: FileMap::new(VOLUME_BLOCKS, FILES_MAX),
             files: BTreeMap::new(),
             by_number: Vec::new(),
@@ -202,8 +195,24 @@ impl Ahead {
         })
     }
 
-    /// A thread has read pages `first..end` of a file. What comes of it goes out with the next turn.
-    pub(crate) fn see(&mut self, time: u64, thread: u32, file: FileId, first: u64, end: u64) {
+    /// From now on everything that the engine is told goes to a log; nothing has happened yet.
+    pub(crate) fn log_to(&mut self, log: Log) {
+        self.engine.log_to(log);
+    }
+
+    /// The log, for the next engine or to be ended.
+    pub(crate) fn take_log(&mut self) -> Option<Log> {
+        self.engine.take_log()
+    }
+
+    /// When the scheme wants to be woken.
+    pub(crate) fn next_wake(&self) -> Option<u64> {
+        self.engine.next_wake().map(|at| at.0)
+    }
+
+    /// A thread has read pages `pages` of a file, and so much is known of it. What comes of it goes out with the next turn.
+    pub(crate) fn see(&mut self, time: u64, thread: u32, file: FileId, pages: Range<u64>, seen: Seen) {
+        let (first, end) = (pages.start, pages.end);
         let Some(followed) = self.follow(file) else { return };
         let extent = Extent::new(first, end.min(followed.blocks).saturating_sub(first));
         let context = Context::new(u64::from(thread) % PROCESSES, followed.number);
@@ -211,7 +220,7 @@ impl Ahead {
         for place in places.into_iter().filter(|place| !place.is_empty()) {
             let Some(within) = self.map.within(place.start) else { continue };
             let access = Access { within, ..Access::read(context, place) };
-            self.observer.handle(Nanos(time), Sight::Seen { access, seen: Seen::Unknown });
+            self.engine.handle(Nanos(time), Sight::Seen { access, seen });
         }
     }
 
@@ -220,8 +229,8 @@ impl Ahead {
         while let Ok(command) = self.crew.done.try_recv() {
             self.ended(now, command);
         }
-        if self.observer.next_wake().is_some_and(|at| at.0 <= now) {
-            self.observer.handle(Nanos(now), Sight::Wake);
+        if self.engine.next_wake().is_some_and(|at| at.0 <= now) {
+            self.engine.handle(Nanos(now), Sight::Wake);
         }
         self.send(now);
     }
@@ -229,12 +238,12 @@ impl Ahead {
     /// A worker has done a request.
     fn ended(&mut self, now: u64, command: u32) {
         self.in_flight -= 1;
-        self.observer.handle(Nanos(now), Sight::Done { command, status: Status::Unknown });
+        self.engine.handle(Nanos(now), Sight::Done { command, status: Status::Unknown });
     }
 
     /// What has come of it.
     pub(crate) fn wished(&self) -> Wished {
-        Wished { used: self.observer.stats().used.min(self.wished.pages), ..self.wished }
+        Wished { used: self.engine.stats().used.min(self.wished.pages), ..self.wished }
     }
 
     fn follow(&mut self, file: FileId) -> Option<Followed> {
@@ -261,7 +270,7 @@ impl Ahead {
     fn send(&mut self, now: u64) {
         loop {
             let mut starts: Vec<Start> = Vec::new();
-            while let Some(output) = self.observer.poll() {
+            while let Some(output) = self.engine.poll() {
                 if let Output::Start(start) = output {
                     starts.push(start);
                 }
@@ -280,11 +289,11 @@ impl Ahead {
         let mut requests: Vec<Request> = Vec::new();
         for start in starts {
             // Whoever has come to the last block of it meanwhile reads it without us.
-            let last = self.observer.cache().state(Block(start.extent.end() - 1));
+            let last = self.engine.cache().state(Block(start.extent.end() - 1));
             let found = self.piece(&start).filter(|_| last != State::FetchDemand);
             let Some((file, piece)) = found else {
                 let ended = Sight::Done { command: start.command, status: Status::Unknown };
-                self.observer.handle(Nanos(now), ended);
+                self.engine.handle(Nanos(now), ended);
                 continue;
             };
             let Some(volume) = self.volumes.get(&(file.major, file.minor)) else { continue };
@@ -317,7 +326,7 @@ impl Ahead {
                 self.wished.dropped += if self.only_say { 0 } else { pieces as u64 };
                 for piece in request.pieces {
                     let ended = Sight::Done { command: piece.command, status: Status::Unknown };
-                    self.observer.handle(Nanos(now), ended);
+                    self.engine.handle(Nanos(now), ended);
                 }
             }
         }
@@ -337,7 +346,7 @@ impl Ahead {
     pub(crate) fn forget(&mut self, file: FileId) {
         let Some(Some(followed)) = self.files.remove(&file) else { return };
         for extent in self.map.forget(followed.number).collect::<Vec<_>>() {
-            self.observer.handle(Nanos(sys::now()), Sight::Gone { extent });
+            self.engine.handle(Nanos(sys::now()), Sight::Gone { extent });
         }
     }
 
@@ -359,7 +368,7 @@ impl Ahead {
     /// The turns of the scheme's switches since the last call.
     pub(crate) fn decisions(&mut self) -> Vec<(FileId, Decision)> {
         let mut decisions = Vec::new();
-        self.observer.decisions(&mut decisions);
+        self.engine.observer().decisions(&mut decisions);
         let file = |decision: &Decision| {
             let number = usize::try_from(decision.of?.context.file()).ok()?;
             self.by_number.get(number).copied()
@@ -405,6 +414,9 @@ fn read(request: &Request, say: &Sender<u32>) -> bool {
 }
 
 #[cfg(test)]
+mod scenarios;
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use std::os::unix::fs::MetadataExt as _;
@@ -430,7 +442,7 @@ mod tests {
         let mut ahead = Ahead::new(scheme, &volumes).expect("fits");
         // Times are made up: a read of 16 KiB every 100 us, 256 KiB apart.
         for turn in 0..200_u64 {
-            ahead.see(turn * 100_000, 1, id, turn * 64, turn * 64 + 4);
+            ahead.see(turn * 100_000, 1, id, turn * 64..turn * 64 + 4, Seen::Unknown);
             ahead.turn(turn * 100_000 + 50_000);
             // Made-up time is quick: what is under way has ended before it goes on.
             while ahead.in_flight > 0 {

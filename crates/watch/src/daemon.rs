@@ -8,13 +8,14 @@
 //!
 //! It sleeps until an event comes, and then a moment longer, so that they come in batches. What it changes it takes
 //! back at its end, and what a killed run changed at its beginning (`window.rs`). With `observe` it decides and changes nothing: of
-//! each reader its first decision is told.
+//! each reader its first decision is told. Where a scheme is named it decides alone: no windows, no replays, nothing beside it.
 
 use crate::ahead::{self, AheadError};
 pub use crate::density::Dense;
 use crate::density::{self, Density};
 pub use crate::govern::Why;
 use crate::govern::{self, Act, Governor, Ground, RUNGS};
+use crate::inputs::Log;
 use crate::memory;
 use crate::names;
 pub use crate::neighbours::SmallFiles;
@@ -36,6 +37,7 @@ use crate::store::Store;
 use crate::sys;
 use crate::volumes::Volumes;
 use crate::window::{Knob, Windows};
+use forerun_core::registry::SchemeSpec;
 use forerun_trace::assemble::FileId;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::{BTreeMap, BTreeSet};
@@ -46,7 +48,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Longest sleep: how late a signal may be seen that comes between a look and the sleep.
-const SLEEP: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
+const SLEEP_NANOS: u64 = 999_999_999;
 /// After events more are waited for: no decision is urgent, and waking for each costs a busy reader. The first after a pause is
 /// taken at once, so that a program that begins is known at once where little else happens.
 const MOMENT: std::time::Duration = std::time::Duration::from_millis(10);
@@ -70,6 +72,10 @@ const PAGE: u64 = 4_096;
 pub struct DaemonOptions {
     /// Decide, and change nothing.
     pub observe: bool,
+    /// This scheme of a page cache decides, and nothing else.
+    pub scheme: Option<SchemeSpec>,
+    /// Everything that the engine of patterns is told, and answers, goes to this file.
+    pub log_inputs: Option<PathBuf>,
     /// Only files of the file systems that hold these; empty: all.
     pub only: Vec<PathBuf>,
     /// Where manifests are, and the books of windows.
@@ -181,6 +187,14 @@ pub enum DaemonError {
         /// As given.
         path: PathBuf,
     },
+    /// The log of inputs cannot be written.
+    #[error("{}: {source}", .path.display())]
+    Log {
+        /// Which.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
     /// The books cannot be kept, so nothing is changed.
     #[error("the books of windows in {}: {source}; --state DIR puts them elsewhere, --observe needs none", .folder.display())]
     Books {
@@ -199,7 +213,8 @@ pub fn run(options: &DaemonOptions, say: &mut dyn FnMut(&Told)) -> Result<Sums, 
     let points = ReadPoints::load().map_err(|error| needs(unsupported(error)))?;
     let only = devices(&options.only)?;
     let mut taken_back = 0;
-    let windows = if options.observe {
+    let alone = options.scheme.is_some();
+    let windows = if options.observe || alone {
         None
     } else {
         let books = |source| DaemonError::Books { folder: options.state.clone(), source };
@@ -212,6 +227,10 @@ pub fn run(options: &DaemonOptions, say: &mut dyn FnMut(&Told)) -> Result<Sums, 
     let gate = Arc::clone(&pressure.gate);
     let runs = Runs::new(store, only.clone(), gate, Arc::clone(&options.stop), options.observe);
     let volumes = Volumes::now();
+    let mut patterns = Patterns::new(&volumes, options.observe, options.scheme.clone())?;
+    if let Some(path) = &options.log_inputs {
+        patterns.log_to(Log::create(path).map_err(|source| DaemonError::Log { path: path.clone(), source })?);
+    }
     let rings = session::rings(&points.ids, Scope::EveryoneAtOnce, Beside::Nothing)?;
     let mut daemon = Daemon {
         rings,
@@ -221,9 +240,11 @@ pub fn run(options: &DaemonOptions, say: &mut dyn FnMut(&Told)) -> Result<Sums, 
         runs,
         pressure,
         governor: Governor::default(),
-        patterns: Patterns::new(&volumes, options.observe)?,
+        patterns,
+        alone,
         neighbours: Neighbours::new(&volumes, options.observe),
         density: Density::new(&volumes, options.observe),
+        left: Vec::new(),
         turns: Vec::new(),
         dense: Vec::new(),
         gone: BTreeMap::new(),
@@ -247,10 +268,14 @@ pub fn run(options: &DaemonOptions, say: &mut dyn FnMut(&Told)) -> Result<Sums, 
     daemon.governor.end(&mut acts);
     daemon.act(&acts, say);
     daemon.end_patterns(say);
+    let logged = daemon.patterns.take_log().map_or(Ok(()), Log::finish);
     if let Some(windows) = &mut daemon.windows {
         windows.end();
     }
     ended?;
+    if let (Some(path), Err(source)) = (&options.log_inputs, logged) {
+        return Err(DaemonError::Log { path: path.clone(), source });
+    }
     Ok(daemon.sums())
 }
 
@@ -266,7 +291,10 @@ fn needs(error: RecordError) -> RecordError {
 }
 
 /// Devices of the file systems that hold these paths.
-fn devices(paths: &[PathBuf]) -> Result<BTreeSet<(u32, u32)>, DaemonError> {
+///
+/// # Errors
+/// [`DaemonError::Place`] for a path that no such file system holds.
+pub fn devices(paths: &[PathBuf]) -> Result<BTreeSet<(u32, u32)>, DaemonError> {
     let mut volumes = Volumes::now();
     let device = |path: &PathBuf| {
         let found = path.canonicalize().ok().and_then(|path| volumes.holding(&path));
@@ -286,7 +314,11 @@ struct Daemon {
     pressure: Pressure,
     governor: Governor,
     patterns: Patterns,
+    /// Their scheme was named, and decides alone.
+    alone: bool,
     neighbours: Neighbours,
+    /// What is still to be done of patterns.
+    left: Vec<patterns::Act>,
     /// Files of small files' readers, and how their marks turned out, that are still to be told.
     turns: Vec<(u32, FileId, Turn)>,
     /// Names of readers whose pattern is known: at their end there may be none.
@@ -334,7 +366,9 @@ impl Daemon {
             for (time, pid, sight) in batch.drain(..) {
                 if sight == Sight::Started {
                     self.programs.iter_mut().for_each(|programs| programs.started(pid));
-                    self.runs.started(pid).into_iter().for_each(|run| say(&Told::Run(run)));
+                    if !self.alone {
+                        self.runs.started(pid).into_iter().for_each(|run| say(&Told::Run(run)));
+                    }
                     continue;
                 }
                 let mut acts = Vec::new();
@@ -366,7 +400,10 @@ impl Daemon {
     fn sleep(&mut self) -> Result<(), RecordError> {
         let rings = self.rings.iter().map(|ring| PollFd::new(ring, PollFlags::IN));
         let mut fds: Vec<_> = self.pressure.fds().chain(rings).collect();
-        match poll(&mut fds, Some(&SLEEP)) {
+        // A scheme that wants to be woken is.
+        let wake = self.patterns.next_wake().map(|at| at.saturating_sub(sys::now()).min(SLEEP_NANOS));
+        let sleep = Timespec { tv_sec: 0, tv_nsec: wake.unwrap_or(SLEEP_NANOS).cast_signed() };
+        match poll(&mut fds, Some(&sleep)) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(RecordError::Ring(error.into())),
         }
@@ -400,22 +437,29 @@ impl Daemon {
     fn see(&mut self, time: u64, pid: u32, sight: &Sight, acts: &mut Vec<Act>) {
         let Some(file) = sight.file() else { return };
         if let Some(ground) = self.ground((file.major, file.minor)) {
-            self.governor.see(time, pid, sight, ground, acts);
+            if !self.alone {
+                self.governor.see(time, pid, sight, ground, acts);
+            }
             match *sight {
                 Sight::Asked { first, pages, missing: true, .. } => {
                     self.programs.iter_mut().for_each(|programs| programs.missed(pid, pages));
                     self.patterns.missed(time, pid, file, first, pages);
                     self.missed(time, pid, file, first);
-                    if first == 0 {
+                    if first == 0 && !self.alone {
                         let turn = self.neighbours.opened(time, pid, file);
                         self.turns.extend(turn.map(|turn| (pid, file, turn)));
                     }
+                }
+                Sight::Asked { missing: false, .. } => {
+                    self.patterns.marked(pid, file, &mut self.left);
                 }
                 Sight::Fault { page, .. } => {
                     self.programs.iter_mut().for_each(|programs| programs.missed(pid, 1));
                     self.missed(time, pid, file, page);
                 }
+                Sight::Mapped { first, .. } => self.density.touched(time, pid, file, first),
                 Sight::Read { first, last, .. } => {
+                    self.density.touched(time, pid, file, first);
                     self.patterns.read(time, pid, file, first, last.saturating_add(1));
                 }
                 _ => {}
@@ -425,7 +469,7 @@ impl Daemon {
 
     /// One page more that was not there; who reads by a pattern is helped by that.
     fn missed(&mut self, time: u64, pid: u32, file: FileId, page: u64) {
-        if self.patterns.helps(pid, file) {
+        if self.alone || self.patterns.helps(pid, file) {
             self.density.forget(pid, file);
         } else if let Some(turn) = self.density.missed(time, pid, file, page) {
             self.dense.push((pid, file, turn));
@@ -434,7 +478,7 @@ impl Daemon {
 
     /// What patterns ask for goes out, and what is to be said of them is told.
     fn turn_patterns(&mut self, now: u64, say: &mut dyn FnMut(&Told)) {
-        let mut acts = Vec::new();
+        let mut acts = std::mem::take(&mut self.left);
         let hold = self.pressure.gate.share(pressure::ALL) == 0;
         self.patterns.hold(hold);
         self.density.hold(hold);
@@ -442,8 +486,14 @@ impl Daemon {
         if now.saturating_sub(self.ticked) > TICK_EVERY {
             self.ticked = now;
             self.patterns.tick(now, Volumes::now, &mut acts);
+            self.density.tick(now);
         }
         self.act_patterns(&acts, say);
+        for (file, on) in self.density.follows() {
+            if !self.follow(file, on) {
+                self.density.not_followed(file);
+            }
+        }
         let beside = |turn| match turn {
             Turn::On => What::Beside,
             Turn::Off { hit, set } => What::Alone { hit, set },
@@ -456,6 +506,13 @@ impl Daemon {
         let whole = std::mem::take(&mut self.dense).into_iter();
         let turns = turns.map(|(pid, file, turn)| (pid, file, beside(turn)));
         for (pid, file, what) in turns.chain(whole.map(|(pid, file, turn)| (pid, file, dense(turn)))) {
+            let mut acts = Vec::new();
+            match what {
+                What::Dense { .. } => self.governor.helped(pid, file, true, &mut acts),
+                What::Sparse { .. } => self.governor.helped(pid, file, false, &mut acts),
+                _ => {}
+            }
+            self.act(&acts, say);
             let Said { program, file, .. } = said(pid, file, Why::End);
             say(&Told::Pattern(Pattern { pid, program, file, what }));
         }

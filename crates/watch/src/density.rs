@@ -11,6 +11,9 @@
 //!   on while   misses that a strip held out gets after its second  ×  time of a miss   >   time of a strip
 //! ```
 //!
+//! A reader that goes from strip to strip in order, whatever it does within them, gets the next ones before its first miss there. Its
+//! touches are followed for that while strips are read: of pages that are there nothing else tells.
+//!
 //! So a reader that stops wanting all of each strip shows it in those that are held out, and is let alone; it is asked again after twice
 //! as many strips each time. A reader by a pattern, or in order, is not looked at: others help it. The upper half decides, its
 //! workers read; files are opened by number (ext4), and nothing is kept open.
@@ -18,7 +21,7 @@
 use crate::sys;
 use crate::volumes::{self, Volume, Volumes};
 use forerun_trace::assemble::FileId;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::fd::AsFd as _;
 use std::os::unix::fs::FileExt as _;
@@ -43,6 +46,9 @@ const VALUES_MAX: u64 = 64;
 const SAMPLE: u64 = 4;
 /// Percent of the time of a strip that it has to spare at least.
 const PAYS: u64 = 125;
+/// Strips ahead of a reader that goes from one to the next, at most, and after so many in order.
+const AHEAD_MAX: u64 = 4;
+const IN_ORDER: u64 = 2;
 /// Strips for which a reader that is let alone is not asked, at first and at most.
 const OFF: u64 = 64;
 const OFF_MAX: u64 = 1 << 16;
@@ -118,19 +124,25 @@ struct Strip {
 /// A process and a file.
 #[derive(Debug, Default)]
 struct Reader {
+    /// When it missed last, and when it was seen to touch a page.
     seen: u64,
+    touched: u64,
     strips: BTreeMap<u64, Strip>,
     /// Time of a miss: until the next, after one in a strip that is left alone.
     miss: Mean,
     alone: bool,
-    /// Time of a strip that was read as a whole.
+    /// Time of a strip that was read as a whole, and when the last was there.
     whole: Mean,
+    done: u64,
     /// Strips that were left alone, and their misses after the second: of this epoch, of the last, and of all. A strip that is come to
     /// again much later, as by chance, is no dense one.
     left: [Mean; 2],
     all: Mean,
     epoch: u32,
     sampled: u64,
+    /// The strip that was touched last, and how many in order it ends.
+    last: u64,
+    in_order: u64,
     on: bool,
     /// Strips until it is asked again.
     wait: u64,
@@ -190,6 +202,27 @@ impl Reader {
         (None, turn)
     }
 
+    /// A page was touched: the strips that come next, if it goes from one to the next.
+    fn next(&mut self, page: u64) -> std::ops::Range<u64> {
+        let number = page / STRIP;
+        if number != self.last {
+            self.in_order = if number == self.last + 1 { self.in_order + 1 } else { 0 };
+            self.last = number;
+        }
+        let ahead = if self.on && self.in_order >= IN_ORDER { self.in_order.min(AHEAD_MAX) } else { 0 };
+        number + 1..number + 1 + ahead
+    }
+
+    /// Whether a strip that was not missed yet is to be read; if so it counts as asked for.
+    fn asks(&mut self, number: u64) -> bool {
+        let known = self.strips.len() >= KNOWN_MAX;
+        if number % HELD == HELD - 1 || known || self.strips.contains_key(&number) {
+            return false;
+        }
+        self.strips.insert(number, Strip { asked: true, ..Strip::default() });
+        true
+    }
+
     /// Strips that were left alone lately.
     const fn left(&self) -> Mean {
         let [now, before] = self.left;
@@ -237,9 +270,10 @@ impl Reader {
         self.sampled = 0;
     }
 
-    /// A strip was read in so many nanoseconds.
-    fn read(&mut self, nanos: u64) {
-        self.whole.add(nanos);
+    /// A strip was read from one time to another. Of strips that are read side by side each has cost the time since the last was there.
+    fn read(&mut self, begun: u64, ended: u64) {
+        self.whole.add(ended.saturating_sub(begun.max(self.done)));
+        self.done = self.done.max(ended);
         let is_known = self.sampled >= SAMPLE && self.whole.count >= SAMPLE;
         if is_known && !self.on && self.wait == 0 && !self.pays() {
             self.let_alone();
@@ -254,13 +288,24 @@ struct Job {
     strip: u64,
 }
 
+/// A strip that was read.
+struct Done {
+    of: (u32, FileId),
+    begun: u64,
+    ended: u64,
+}
+
 /// Readers of all programs.
 pub(crate) struct Density {
     readers: BTreeMap<(u32, FileId), Reader>,
     volumes: BTreeMap<(u32, u32), Arc<Volume>>,
     jobs: Option<SyncSender<Job>>,
-    done: Receiver<((u32, FileId), u64)>,
+    done: Receiver<Done>,
     sums: Dense,
+    /// Files whose touches are wanted, or no longer, since that was asked last.
+    follows: Vec<(FileId, bool)>,
+    /// Those that cannot be seen.
+    unseen: BTreeSet<FileId>,
     /// Nothing is read now.
     hold: bool,
     asked: u64,
@@ -278,6 +323,8 @@ impl Density {
             jobs: (!observe).then(|| workers(&tell)),
             done,
             sums: Dense::default(),
+            follows: Vec::new(),
+            unseen: BTreeSet::new(),
             hold: false,
             asked: 0,
         }
@@ -305,21 +352,20 @@ impl Density {
 
     /// A process missed a page of a file; what is to be told.
     pub(crate) fn missed(&mut self, now: u64, pid: u32, file: FileId, page: u64) -> Option<Turn> {
-        while let Ok((of, nanos)) = self.done.try_recv() {
+        while let Ok(Done { of, begun, ended }) = self.done.try_recv() {
             if let Some(reader) = self.readers.get_mut(&of) {
-                reader.read(nanos);
+                reader.read(begun, ended);
             }
         }
-        let volume = self.volumes.get(&(file.major, file.minor))?;
-        let jobs = self.jobs.as_ref()?;
         if self.readers.len() >= READERS_MAX && !self.readers.contains_key(&(pid, file)) {
             // A reader of many small files takes no place from the reader of a large one.
-            self.readers
-                .retain(|_, reader| reader.strips.len() > 1 && now.saturating_sub(reader.seen) < SILENT);
+            self.drop_those(|reader| reader.strips.len() < 2 || now.saturating_sub(reader.seen) >= SILENT);
             if self.readers.len() >= READERS_MAX {
                 return None;
             }
         }
+        let volume = self.volumes.get(&(file.major, file.minor))?;
+        let jobs = self.jobs.as_ref()?;
         let reader = self.readers.entry((pid, file)).or_default();
         let Mean { sum, count } = reader.all;
         let (strip, turn) = reader.miss(now, page);
@@ -336,16 +382,73 @@ impl Density {
             }
         }
         self.sums.readers += u64::from(matches!(turn, Some(Turn::On { .. })));
+        self.follows.extend(turn.map(|turn| (file, matches!(turn, Turn::On { .. }))));
+        self.touched(now, pid, file, page);
         turn
+    }
+
+    /// A process touched a page of a file, there or not.
+    pub(crate) fn touched(&mut self, now: u64, pid: u32, file: FileId, page: u64) {
+        let Some(reader) = self.readers.get_mut(&(pid, file)) else { return };
+        reader.touched = now;
+        let next = reader.next(page);
+        let Some((volume, jobs)) = self.volumes.get(&(file.major, file.minor)).zip(self.jobs.as_ref()) else {
+            return;
+        };
+        for strip in next.filter(|_| !self.hold) {
+            if !reader.asks(strip) {
+                continue;
+            }
+            let job = Job { volume: Arc::clone(volume), of: (pid, file), strip };
+            if jobs.try_send(job).is_err() {
+                // Where all are busy the device is; it is asked for at the next touch.
+                reader.strips.remove(&strip);
+                return;
+            }
+            self.sums.strips += 1;
+            self.asked = now;
+        }
+    }
+
+    /// Whose touches are wanted, or no longer.
+    pub(crate) fn follows(&mut self) -> Vec<(FileId, bool)> {
+        let mut follows = std::mem::take(&mut self.follows);
+        follows.retain(|(file, on)| *on || !self.unseen.remove(file));
+        follows
+    }
+
+    /// The touches of a file cannot be seen: its strips are read when they are missed.
+    pub(crate) fn not_followed(&mut self, file: FileId) {
+        self.unseen.insert(file);
+    }
+
+    /// Readers that fell silent are followed no more.
+    pub(crate) fn tick(&mut self, now: u64) {
+        self.drop_those(|reader| {
+            reader.on && now.saturating_sub(reader.seen.max(reader.touched)) >= 5 * SILENT
+        });
     }
 
     /// Others help this reader now.
     pub(crate) fn forget(&mut self, pid: u32, file: FileId) {
-        self.readers.remove(&(pid, file));
+        if self.readers.remove(&(pid, file)).is_some_and(|reader| reader.on) {
+            self.follows.push((file, false));
+        }
+    }
+
+    fn drop_those(&mut self, which: impl Fn(&Reader) -> bool) {
+        let follows = &mut self.follows;
+        self.readers.retain(|(_, file), reader| {
+            let drop = which(reader);
+            if drop && reader.on {
+                follows.push((*file, false));
+            }
+            !drop
+        });
     }
 }
 
-fn workers(tell: &Sender<((u32, FileId), u64)>) -> SyncSender<Job> {
+fn workers(tell: &Sender<Done>) -> SyncSender<Job> {
     let (jobs, queue) = sync_channel(WAITING_MAX);
     let queue = Arc::new(Mutex::new(queue));
     for _ in 0..WORKERS {
@@ -357,12 +460,12 @@ fn workers(tell: &Sender<((u32, FileId), u64)>) -> SyncSender<Job> {
     jobs
 }
 
-fn work(queue: &Mutex<Receiver<Job>>, tell: &Sender<((u32, FileId), u64)>) {
+fn work(queue: &Mutex<Receiver<Job>>, tell: &Sender<Done>) {
     loop {
         let next = queue.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let Ok(job) = next else { return };
         let begun = sys::now();
-        if read(&job).is_some() && tell.send((job.of, sys::now() - begun)).is_err() {
+        if read(&job).is_some() && tell.send(Done { of: job.of, begun, ended: sys::now() }).is_err() {
             return;
         }
     }
@@ -392,7 +495,7 @@ mod tests {
     /// were read, and what was told. A window is 32 pages.
     fn run(miss: u64, whole: u64, pages: impl IntoIterator<Item = u64>) -> (u64, u64, Vec<Turn>) {
         let (mut now, mut misses, mut strips, mut turns) = (1, 0, 0, Vec::new());
-        let (mut windows, mut reader) = (std::collections::BTreeSet::new(), Reader::default());
+        let (mut windows, mut reader) = (BTreeSet::new(), Reader::default());
         for page in pages {
             if !windows.insert(page / 32) {
                 continue;
@@ -404,7 +507,9 @@ mod tests {
             if let Some(strip) = strip {
                 strips += 1;
                 windows.extend(strip * 8..strip * 8 + 8);
-                reader.read(whole);
+                reader.read(now, now + whole);
+                // Who wants a page of it waits for it.
+                now += whole;
             }
         }
         (misses, strips, turns)
@@ -429,6 +534,45 @@ mod tests {
         let (misses, strips, turns) = run(10_000_000, 14_000_000, dense(400));
         assert!(misses < 400 * 8 / 2 && (350..390).contains(&strips), "{misses} misses, {strips} strips");
         assert!(matches!(turns[..], [Turn::On { misses: 4.. }]), "{turns:?}");
+    }
+
+    #[test]
+    fn who_goes_from_strip_to_strip_gets_the_next_ones_and_who_jumps_does_not() {
+        let mut reader = Reader { on: true, ..Reader::default() };
+        let asked: Vec<u64> = (20..40)
+            .flat_map(|strip| {
+                reader.next(strip * STRIP + 9).filter(|&next| reader.asks(next)).collect::<Vec<_>>()
+            })
+            .collect();
+        // Two in order first, then up to four ahead, and never the one that is held out.
+        assert_eq!(asked, (23..44).filter(|strip| *strip != 31).collect::<Vec<_>>());
+        let jumps = (0..50).map(|turn| reader.next(turn * 7 * STRIP)).filter(|next| !next.is_empty());
+        assert_eq!(jumps.count(), 0);
+        reader.on = false;
+        assert!(
+            (100..110).all(|strip| reader.next(strip * STRIP).is_empty()),
+            "nothing while it does not pay"
+        );
+    }
+
+    #[test]
+    fn strips_that_are_read_side_by_side_cost_what_the_device_takes_for_each() {
+        let mut reader = Reader::default();
+        // Four at once, each of which is there after 40 ms, one every 10.
+        (4..40_u64).for_each(|turn| reader.read((turn - 4) * 10_000_000, turn * 10_000_000));
+        assert!((10_000_000..11_000_000).contains(&(reader.whole.percent() / 100)), "{:?}", reader.whole);
+    }
+
+    #[test]
+    fn a_touch_says_nothing_of_the_time_of_a_miss() {
+        let mut density = Density::new(&Volumes::default(), true);
+        let file = FileId { major: 7, minor: 0, inode: 12 };
+        let reader = density.readers.entry((1, file)).or_default();
+        let _ = reader.miss(1_000_000, 5);
+        (1..9).for_each(|turn| density.touched(1_000_000 + turn * 1_000_000, 1, file, 600));
+        let reader = density.readers.get_mut(&(1, file)).expect("known");
+        let _ = reader.miss(11_000_000, 700);
+        assert_eq!(reader.miss.percent(), 100 * 10_000_000);
     }
 
     #[test]

@@ -11,6 +11,7 @@ use crate::sample::{u32_at, u64_at};
 use crate::tracefs::{self, TracefsError};
 use forerun_trace::assemble::{Event, FileId};
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 /// The tracepoint without which nothing can be recorded.
 pub(crate) const PAGES: &str = "filemap/mm_filemap_get_pages";
@@ -23,8 +24,8 @@ const MINOR_BITS: u32 = 20;
 /// Where the fields of one tracepoint are.
 #[derive(Clone, Copy, Debug)]
 enum Kind {
-    Pages(Range),
-    Mapped(Range),
+    Pages(Pages),
+    Mapped(Pages),
     Enter { fd: usize, count: Option<usize>, offset: Option<usize> },
     Seek { fd: usize },
     Open,
@@ -33,7 +34,7 @@ enum Kind {
 
 /// A file and a run of its pages.
 #[derive(Clone, Copy, Debug)]
-struct Range {
+struct Pages {
     inode: usize,
     device: usize,
     first: usize,
@@ -48,7 +49,14 @@ pub(crate) struct Tracepoints {
     pub(crate) ids: Vec<u64>,
     /// Whether calls are among them: reads then have exact bytes and a duration.
     pub(crate) calls: bool,
+    /// Places in `ids` of those that tell of pages.
+    pub(crate) of_pages: Range<usize>,
     kinds: BTreeMap<u16, Kind>,
+}
+
+/// A device as the kernel's filters know it.
+pub(crate) const fn number(major: u32, minor: u32) -> u32 {
+    major << MINOR_BITS | minor
 }
 
 impl Tracepoints {
@@ -57,10 +65,11 @@ impl Tracepoints {
     /// # Errors
     /// [`TracefsError`] where the page cache cannot be traced.
     pub(crate) fn load() -> Result<Self, TracefsError> {
-        let mut all = Self { ids: Vec::new(), calls: false, kinds: BTreeMap::new() };
-        all.take(PAGES, |format| Ok(Kind::Pages(Range::new(format, true)?)))?;
-        all.take("filemap/mm_filemap_fault", |format| Ok(Kind::Mapped(Range::new(format, false)?)))?;
-        all.take("filemap/mm_filemap_map_pages", |format| Ok(Kind::Mapped(Range::new(format, true)?)))?;
+        let mut all = Self { ids: Vec::new(), calls: false, of_pages: 0..0, kinds: BTreeMap::new() };
+        all.take(PAGES, |format| Ok(Kind::Pages(Pages::new(format, true)?)))?;
+        all.take("filemap/mm_filemap_fault", |format| Ok(Kind::Mapped(Pages::new(format, false)?)))?;
+        all.take("filemap/mm_filemap_map_pages", |format| Ok(Kind::Mapped(Pages::new(format, true)?)))?;
+        all.of_pages = 0..all.ids.len();
         for call in CALLS {
             let enter = tracefs::load(&format!("syscalls/sys_enter_{call}"));
             let exit = tracefs::load(&format!("syscalls/sys_exit_{call}"));
@@ -135,7 +144,7 @@ fn entered(format: &Format, call: &str) -> Option<Kind> {
     Some(Kind::Enter { fd: field("fd")?, count: field("count"), offset })
 }
 
-impl Range {
+impl Pages {
     fn new(format: &Format, ends: bool) -> Result<Self, TracefsError> {
         Ok(Self {
             inode: format.field("i_ino", 8)?.offset,
@@ -177,9 +186,9 @@ ID: 838
 ";
 
     fn tracepoints() -> Tracepoints {
-        let mut all = Tracepoints { ids: Vec::new(), calls: false, kinds: BTreeMap::new() };
+        let mut all = Tracepoints { ids: Vec::new(), calls: false, of_pages: 0..0, kinds: BTreeMap::new() };
         let pages = Format::parse(GET_PAGES_6_18).expect("the kernel's own text");
-        all.insert(&pages, Kind::Pages(Range::new(&pages, true).expect("all fields")));
+        all.insert(&pages, Kind::Pages(Pages::new(&pages, true).expect("all fields")));
         let enter = Format::parse(ENTER_PREAD).expect("the kernel's own text");
         all.insert(&enter, entered(&enter, "pread64").expect("all fields"));
         all

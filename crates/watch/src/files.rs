@@ -12,7 +12,7 @@
 
 use crate::bio::DeviceNumber;
 use crate::device::DiskNames;
-use crate::filemap::Tracepoints;
+use crate::filemap::{self, Tracepoints};
 use crate::names::{self, Mounts};
 use crate::outcome::{Ended, Progress, RecordError};
 use crate::record::unsupported;
@@ -43,8 +43,10 @@ const OTHER_WAY: &str = "or record with `strace -f -ttt -T -y -o OUT CMD`, which
 /// What to record.
 #[derive(Clone, Debug)]
 pub struct FilesOptions {
-    /// The command: program and arguments.
+    /// The command: program and arguments; empty: whatever runs, but this process.
     pub command: Vec<OsString>,
+    /// Only files of the file systems on these devices, by number; of all where there are none.
+    pub devices: BTreeSet<(u32, u32)>,
     /// Only files below these folders; all files where there are none.
     pub folders: Vec<PathBuf>,
     /// End the command with SIGTERM after this long.
@@ -63,6 +65,7 @@ impl FilesOptions {
     pub const fn new(command: Vec<OsString>) -> Self {
         Self {
             command,
+            devices: BTreeSet::new(),
             folders: Vec::new(),
             duration: None,
             stop: None,
@@ -107,19 +110,22 @@ pub fn record_files(
     let folders = canonical(&options.folders)?;
     let tracepoints = Tracepoints::load().map_err(cannot)?;
     let ids = tracepoints.ids.clone();
+    let everyone = options.command.is_empty();
+    let narrow = narrow(&options.devices, &tracepoints);
     let plan = Plan {
         ids: &ids,
         everyone: &[],
-        scope: Scope::StartedByThisThread,
+        scope: if everyone { Scope::Everyone } else { Scope::StartedByThisThread },
         beside: Beside::Tasks,
         filter: None,
-        narrow: &[],
-        argv: Some(&options.command),
+        narrow: &narrow,
+        argv: (!everyone).then_some(&options.command[..]),
         duration: options.duration,
         stop: options.stop.as_deref(),
         look_every: session::LOOK_EVERY,
     };
     let mut collector = Collector::new(tracepoints, options.events_max);
+    collector.not_us = everyone.then(std::process::id);
     collector.lines.rescue = Rescue::begin(options.rescue.as_ref())?;
     collector.lines.folders.clone_from(&folders);
     let mut done = session::run(&plan, collector, progress).map_err(another_way)?;
@@ -129,6 +135,15 @@ pub fn record_files(
         (done.collector.tracepoints.calls, done.lost, done.ended, done.elapsed);
     let Made { trace, idle, outside, unnamed } = done.collector.into_trace(&folders);
     Ok(FilesRecording { trace, lost, idle, outside, unnamed, exact, ended, elapsed })
+}
+
+/// Pages of other devices are dropped by the kernel.
+fn narrow(devices: &BTreeSet<(u32, u32)>, tracepoints: &Tracepoints) -> Vec<(usize, String)> {
+    let names = devices.iter().map(|(major, minor)| format!("s_dev=={}", filemap::number(*major, *minor)));
+    let filter = names.collect::<Vec<_>>().join("||");
+    let wanted = |filter: &String| !filter.is_empty();
+    let of = |at: usize| Some((at, filter.clone())).filter(|(_, filter)| wanted(filter));
+    tracepoints.of_pages.clone().filter_map(of).collect()
 }
 
 fn canonical(folders: &[PathBuf]) -> Result<Vec<PathBuf>, RecordError> {
@@ -194,6 +209,9 @@ struct Collector {
     looked: BTreeSet<FileId>,
     to_look: BTreeMap<u32, BTreeSet<FileId>>,
     lines: Lines,
+    /// Of everybody's reads ours are left out, and programs that ran before are asked for their name.
+    not_us: Option<u32>,
+    asked: BTreeSet<u32>,
     seen: u64,
     lost: u64,
 }
@@ -217,12 +235,19 @@ impl Collector {
             looked: BTreeSet::new(),
             to_look: BTreeMap::new(),
             lines: Lines::default(),
+            not_us: None,
+            asked: BTreeSet::new(),
             seen: 0,
             lost: 0,
         }
     }
 
     fn keep(&mut self, process: u32, thread: u32, time: u64, event: Event) {
+        if self.not_us.is_some() && matches!(event, Event::Pages { .. }) && self.asked.insert(thread) {
+            let name = std::fs::read_to_string(format!("/proc/{process}/task/{thread}/comm"));
+            let named = name.map(|name| (0, thread, Life::Named(name.trim_end().to_owned())));
+            self.lives.extend(named);
+        }
         if let Event::Pages { file, .. } = event
             && !self.paths.contains_key(&file)
             && self.looked.insert(file)
@@ -417,7 +442,7 @@ impl Collect for Collector {
             Sample::Event { pid, thread, time, raw } => {
                 self.seen += 1;
                 let event = self.tracepoints.read(raw).ok_or(SampleError { kind: 0, size: raw.len() })?;
-                if !self.full() {
+                if !self.full() && self.not_us != Some(pid) {
                     self.keep(pid, thread, time, event);
                 }
             }

@@ -4,12 +4,17 @@
 //! smaller one earns in the places a second that a mapped reader comes to:
 //!
 //! ```text
-//!   sequential:  8 marks ─▶ rate ─▶ next window ─▶ rate ≥ 1.15 × before? ──yes──▶ kept, and the next
-//!                                                                         └─no──▶ back to the last, settled
+//!   sequential:  8 marks ─▶ rate ─▶ largest window ─▶ all streams have it ─▶ 2 marks ─▶ rate ≥ 1.15 × before? ──yes──▶ kept
+//!                                                                                                          └─no──▶ back, settled
 //!   mapped:      64 faults, and little of what they loaded is mapped afterwards
 //!                   ─▶ one page ─▶ places a second ≥ 1.5 × before? ──yes──▶ kept until the windows would have been used again
 //!                                                               └─no──▶ back, next trial after 8 × as many faults
 //! ```
+//!
+//! A reader may read several streams in turns (as many as there are places from which marks go on), and a change shows in each of them only
+//! when what was asked for before it has been read; from then on the kernel doubles the windows of a stream up to the new one. So the
+//! measure waits until marks of all streams are as far apart as the window is long, and takes whole rounds of them. Because of that
+//! doubling the largest window is tried at once where the device is slow: no stream is ever read much further ahead than it has come.
 //!
 //! The kernel maps 64 KiB at once of what is read around a fault, and nobody sees which of those pages are then touched. So what is
 //! counted is places: a fault, or a stretch that is mapped without one, before the trial; in the trial, when each page that is touched
@@ -26,7 +31,7 @@ use crate::reads::Sight;
 use forerun_trace::assemble::FileId;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Windows that are tried for sequential readers, pages: 516 KiB, 2 MiB, 8 MiB and a page each.
+/// Windows for sequential readers, pages: 516 KiB, 2 MiB, 8 MiB and a page each.
 pub(crate) const RUNGS: [u32; 3] = [129, 513, 2_049];
 /// The window that is tried for mapped readers, pages. None at all would be 0, which nothing can be told by.
 pub(crate) const SMALL: u32 = 1;
@@ -40,16 +45,24 @@ const ROOM_EVERY: u64 = 100_000_000;
 const PAUSE: u64 = 1_000_000_000;
 /// Streams of one reader of one file.
 const CURSORS_MAX: usize = 16;
-/// Marks, and time, over which a sequential rate is measured.
+/// Marks, and time, over which a sequential rate is measured; of a large window fewer, which are more pages.
 const MARKS: u32 = 8;
+const MARKS_LARGE: u32 = 2;
 const MARKS_TIME: u64 = 20_000_000;
-/// Marks of the old window that still come after it was changed.
-const MARKS_SKIPPED: u32 = 2;
+/// Marks after a window was changed, of each stream, that are not measured at most: what was asked for before is on its way, and the
+/// kernel's windows grow to a larger one by doubling. The measure begins when all streams have come to it.
+const MARKS_SKIPPED: u32 = 9;
+/// How long marks may still come from before a window was given, nanoseconds: events are taken in batches, and late where much is going on.
+const LATE: u64 = 100_000_000;
+/// Marks with the device's window although another was given, later than that, after which the file was opened anew.
+const MARKS_LOST: u32 = 2;
+/// A window that takes so long, nanoseconds, is waited for: the largest is tried. Of others the next, which costs little where it does not pay.
+const LONG: u128 = 1_000_000;
 /// Percent by which the rate has to grow. Less is chance on a busy machine.
 const GROWTH: u64 = 115;
-/// Faults, and time, over which a mapped reader is measured; fewer, where they load 16 MiB.
+/// Faults, and time, over which a mapped reader is measured; fewer, where they load 16 MiB: how much faster a page is than such a window is no matter of chance.
 const FAULTS: u32 = 64;
-const FAULTS_MIN: u32 = 16;
+const FAULTS_MIN: u32 = 8;
 const FAULTS_PAGES: u32 = 4_096;
 const FAULTS_TIME: u64 = 5_000_000;
 /// Percent of the places a second that a page at a time has to reach.
@@ -129,6 +142,8 @@ pub enum Why {
     },
     /// The usual window would serve it better now: it comes again to where it was.
     Near,
+    /// Whole MiB of the file are read ahead now.
+    Helped,
     /// It was not seen for a while.
     Idle,
     /// It was opened in the instant in which the device's setting was another.
@@ -145,9 +160,13 @@ struct Reader {
     was_given: bool,
     /// Somebody else chose its window.
     foreign: bool,
+    /// What it misses is read ahead otherwise, which no window is to be measured beside.
+    helped: bool,
     seen: u64,
     idle_reads: u32,
-    cursors: Vec<u64>,
+    /// Where its streams are, and at which mark each was seen last; the latest behind.
+    cursors: Vec<(u64, u64)>,
+    marks: u64,
     climb: Climb,
     faults: Faults,
 }
@@ -164,6 +183,12 @@ struct Climb {
     pages: u64,
     marks: u32,
     skip: u32,
+    /// When that was.
+    changed: u64,
+    /// Marks since then that were as far apart as the window is long.
+    arrived: u32,
+    /// Streams that began since a rate was measured.
+    began: usize,
     lost: u32,
 }
 
@@ -214,8 +239,6 @@ pub(crate) struct Ground {
 #[derive(Debug, Default)]
 pub(crate) struct Governor {
     readers: BTreeMap<(u32, FileId), Reader>,
-    /// The rung that last paid on a device.
-    best: BTreeMap<(u32, u32), usize>,
     /// When room was looked for last.
     looked: u64,
 }
@@ -224,30 +247,26 @@ impl Governor {
     /// Takes what was seen of a process, and says what to do.
     pub(crate) fn see(&mut self, now: u64, pid: u32, sight: &Sight, ground: Ground, acts: &mut Vec<Act>) {
         let Some(file) = sight.file() else { return };
-        let device = (file.major, file.minor);
         if !self.readers.contains_key(&(pid, file))
             && self.readers.len() >= READERS_MAX
             && !self.has_room(now)
         {
             return;
         }
-        let best = self.best.get(&device).copied().unwrap_or(0);
         let reader = self.readers.entry((pid, file)).or_insert_with(|| Reader::new(now));
         reader.seen = now;
         if let Sight::Asked { window, .. } | Sight::Window { window, .. } = *sight {
             reader.judge_window(window, ground.usual, (pid, file), acts);
         }
-        if reader.foreign {
+        if reader.foreign || reader.helped {
             return;
         }
         match *sight {
             Sight::Asked { first, window, missing, idle, .. } => {
                 reader.idle_reads += u32::from(missing && idle);
-                reader.opened_anew(window, ground.usual);
-                if let (false, Some(rung)) =
-                    (missing, reader.marked(now, first, (pid, file), ground, best, acts))
-                {
-                    self.best.insert(device, rung);
+                reader.opened_anew(now, window, ground.usual);
+                if !missing {
+                    reader.marked(now, (first, window), (pid, file), ground, acts);
                 }
             }
             Sight::Window { window, .. } if reader.faults.count > 0 => reader.around(window, ground.usual),
@@ -281,6 +300,22 @@ impl Governor {
     /// Takes everything back.
     pub(crate) fn end(&mut self, acts: &mut Vec<Act>) {
         self.drop_readers(Why::End, acts, |_| true);
+    }
+
+    /// A reader is read ahead of otherwise from now on, or no more: its window is the device's meanwhile.
+    pub(crate) fn helped(&mut self, pid: u32, file: FileId, on: bool, acts: &mut Vec<Act>) {
+        let Some(reader) = self.readers.get_mut(&(pid, file)) else { return };
+        reader.helped = on;
+        if !on {
+            return;
+        }
+        if reader.given.take().is_some() {
+            acts.push(Act::Window { pid, file, pages: None, why: Why::Helped });
+        }
+        if std::mem::take(&mut reader.faults.followed) {
+            acts.push(Act::Follow { file, on: false });
+        }
+        (reader.climb, reader.faults) = (Climb::default(), Faults { back_off: 1, ..Faults::default() });
     }
 
     /// A window could not be given: the reader is let alone.
@@ -331,9 +366,11 @@ impl Reader {
             given: None,
             was_given: false,
             foreign: false,
+            helped: false,
             seen: now,
             idle_reads: 0,
             cursors: Vec::new(),
+            marks: 0,
             climb: Climb::default(),
             faults: Faults { back_off: 1, ..Faults::default() },
         }
@@ -355,88 +392,90 @@ impl Reader {
         (self.foreign, self.given) = (true, None);
     }
 
-    /// A mark was reached; returns the rung that has just paid.
+    /// A mark was reached.
     fn marked(
         &mut self,
         now: u64,
-        page: u64,
+        (page, window): (u64, u32),
         (pid, file): (u32, FileId),
         ground: Ground,
-        best: usize,
         acts: &mut Vec<Act>,
-    ) -> Option<usize> {
+    ) {
         let went = self.went(page, u64::from(self.given.unwrap_or(ground.usual)));
+        let streams = self.streams();
         let climb = &mut self.climb;
         let paused = now.saturating_sub(climb.last) > PAUSE;
         climb.last = now;
-        if climb.skip > 0 || climb.marks == 0 || paused {
-            climb.skip = climb.skip.saturating_sub(1);
+        // How far a stream came to its first mark nobody knows.
+        let new = went == 0 && climb.began < CURSORS_MAX;
+        climb.began += usize::from(new);
+        let early = self.given.is_some_and(|given| given != window) && now < climb.changed + LATE;
+        if climb.skip > 0 && self.given.is_none_or(|window| 2 * went > u64::from(window)) {
+            climb.arrived += 1;
+            climb.skip = if climb.arrived >= streams { 1 } else { climb.skip };
+        }
+        if climb.skip > 0 || climb.marks == 0 || paused || new || early {
+            climb.skip = climb.skip.saturating_sub(u32::from(!early));
             (climb.since, climb.pages, climb.marks) = (now, 0, 1);
-            return None;
+            return;
         }
         climb.marks += 1;
         climb.pages += went;
         let nanos = now.saturating_sub(climb.since);
-        if climb.settled || climb.marks <= MARKS || nanos < MARKS_TIME {
-            return None;
+        // Streams come to their marks together, so whole rounds of them are measured.
+        let round = (climb.marks - 1).is_multiple_of(streams);
+        let round = round && climb.pages > 0;
+        let needed = if climb.trial.is_some() { MARKS_LARGE } else { MARKS };
+        if climb.settled || climb.marks <= needed || nanos < MARKS_TIME || !round {
+            return;
         }
         let rate = rate(climb.pages, nanos);
-        (climb.since, climb.pages, climb.marks) = (now, 0, 1);
-        self.climb_on(rate, (pid, file), ground, best, acts)
+        (climb.since, climb.pages, climb.marks, climb.began) = (now, 0, 1, 0);
+        self.climb_on(rate, (pid, file), ground, acts);
     }
 
     /// A rate was measured: the trial is judged, and the next begun.
-    fn climb_on(
-        &mut self,
-        rate: u64,
-        (pid, file): (u32, FileId),
-        ground: Ground,
-        best: usize,
-        acts: &mut Vec<Act>,
-    ) -> Option<usize> {
+    fn climb_on(&mut self, rate: u64, (pid, file): (u32, FileId), ground: Ground, acts: &mut Vec<Act>) {
+        let skip = MARKS_SKIPPED * self.streams();
         let climb = &mut self.climb;
         let window = |rung: usize| if rung == 0 { ground.usual } else { RUNGS[rung - 1] };
-        let mut paid = None;
         if let Some(trial) = climb.trial.take() {
             let (from, to) = (window(climb.kept), window(trial));
             let percent = percent(rate, climb.before);
             if percent < GROWTH {
                 climb.settled = true;
-                climb.skip = MARKS_SKIPPED;
+                (climb.skip, climb.arrived, climb.changed) = (skip, 0, climb.last);
                 self.given = (climb.kept > 0).then_some(from);
                 let why = Why::NotGrown { from, to, percent };
                 acts.push(Act::Window { pid, file, pages: self.given, why });
-                return None;
+                return;
             }
             climb.kept = trial;
-            paid = Some(trial);
             acts.push(Act::Window { pid, file, pages: self.given, why: Why::Grown { from, to, percent } });
         }
         climb.before = rate;
         let from = window(climb.kept);
-        let fits =
-            |rung: &usize| *rung <= RUNGS.len() && window(*rung) <= ground.most && window(*rung) >= 2 * from;
-        let next = [best, climb.kept + 1, climb.kept + 2, climb.kept + 3]
-            .into_iter()
-            .filter(|rung| *rung > climb.kept)
-            .find(fits);
+        let fits = |rung: &usize| window(*rung) <= ground.most && window(*rung) >= 2 * from;
+        let mut rungs = climb.kept + 1..=RUNGS.len();
+        let waits = u128::from(from) * 1_000_000_000 >= u128::from(rate) * LONG;
+        let next = if waits { rungs.rev().find(fits) } else { rungs.find(fits) };
         match next {
             Some(next) => {
-                (climb.trial, climb.skip) = (Some(next), MARKS_SKIPPED);
+                (climb.trial, climb.skip, climb.arrived) = (Some(next), skip, 0);
+                climb.changed = climb.last;
                 (self.given, self.was_given) = (Some(window(next)), true);
                 let why = Why::Grow { from, to: window(next), rate };
                 acts.push(Act::Window { pid, file, pages: self.given, why });
             }
             None => climb.settled = true,
         }
-        paid
     }
 
     /// Marks with the device's window although another was given: the file was opened again, and what was given is gone.
-    fn opened_anew(&mut self, window: u32, usual: u32) {
-        let lost = self.given.is_some() && self.climb.skip == 0 && window == usual;
+    fn opened_anew(&mut self, now: u64, window: u32, usual: u32) {
+        let lost = self.given.is_some() && now > self.climb.changed + LATE && window == usual;
         self.climb.lost = if lost { self.climb.lost + 1 } else { 0 };
-        if self.climb.lost > MARKS_SKIPPED && self.faults.state == Around::Usual {
+        if self.climb.lost > MARKS_LOST && self.faults.state == Around::Usual {
             (self.given, self.climb) = (None, Climb::default());
         }
     }
@@ -457,18 +496,24 @@ impl Reader {
     /// How far the stream has come that is nearest before `page`; 0 for a new one.
     fn went(&mut self, page: u64, window: u64) -> u64 {
         let reach = 4 * window.max(32);
-        let near = |&(_, &at): &(usize, &u64)| at < page && page - at <= reach;
-        let found = self.cursors.iter().enumerate().filter(near).max_by_key(|&(_, &at)| at);
-        if let Some((at, &before)) = found {
-            self.cursors.remove(at);
-            self.cursors.push(page);
-            return page - before;
+        self.marks += 1;
+        let near = |&(_, &(at, _)): &(usize, &(u64, u64))| at < page && page - at <= reach;
+        let found = self.cursors.iter().enumerate().filter(near).max_by_key(|&(_, &(at, _))| at);
+        let went = found.map_or(0, |(_, &(at, _))| page - at);
+        match found {
+            Some((at, _)) => drop(self.cursors.remove(at)),
+            None if self.cursors.len() >= CURSORS_MAX => drop(self.cursors.remove(0)),
+            None => {}
         }
-        if self.cursors.len() >= CURSORS_MAX {
-            self.cursors.remove(0);
-        }
-        self.cursors.push(page);
-        0
+        self.cursors.push((page, self.marks));
+        went
+    }
+
+    /// How many streams it reads in turns, as far as that was seen lately.
+    fn streams(&self) -> u32 {
+        let lately = 2 * self.cursors.len() as u64;
+        let live = self.cursors.iter().filter(|&&(_, mark)| self.marks.saturating_sub(mark) < lately);
+        (live.count() as u32).max(1)
     }
 
     fn fault(&mut self, now: u64, page: u64, (pid, file): (u32, FileId), acts: &mut Vec<Act>) {

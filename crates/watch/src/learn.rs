@@ -14,6 +14,7 @@ use crate::session::{Collect, Tally};
 use crate::sys;
 use crate::touches::{Points, Touch};
 use crate::volumes::{self, Volume, Volumes};
+use forerun_core::engine::Seen;
 use forerun_manifest::run::pack;
 use forerun_manifest::{File, FileSystem, Key, Manifest, Run};
 use forerun_trace::assemble::FileId;
@@ -161,7 +162,7 @@ impl Learner {
                 }
                 thread.asked = Some((file, last));
                 if let (Touch::Read(..), Some(ahead)) = (touch, &mut self.ahead) {
-                    ahead.see(time, number, file, first, last.saturating_add(1));
+                    ahead.see(time, number, file, first..last.saturating_add(1), Seen::Unknown);
                 }
                 self.note(file, first, last.saturating_add(1));
             }

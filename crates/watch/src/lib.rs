@@ -27,6 +27,7 @@ pub mod files;
 pub mod follow;
 pub mod format;
 mod govern;
+pub mod inputs;
 pub mod kernel;
 mod learn;
 mod ledger;

@@ -11,10 +11,13 @@
 //! which read many small files cost no look at each. Hits are not seen, until something was asked for: then the kernel tells of each read
 //! of that file. How long a place took before, when each was a miss, and how long it takes now is what was earned; a reader who is not
 //! faster is let alone, and tried again after twice as many misses each time. The scheme itself stops where what it wishes is not read.
+//! A scheme that was named is taken at its word: it is shown every miss, and nobody is let alone because it did not become faster.
 
 use crate::ahead::{Ahead, AheadError, Wished};
 use crate::follow::PATTERNS;
+use crate::inputs::Log;
 use crate::volumes::Volumes;
+use forerun_core::engine::Seen;
 use forerun_core::policy::decisions::Decision;
 use forerun_core::registry::SchemeSpec;
 use forerun_trace::assemble::FileId;
@@ -34,6 +37,9 @@ const UNHELPED: u64 = 512;
 const PLACES: u64 = 64;
 /// Percent of the time before that has to be saved at least.
 const FASTER: u64 = 105;
+/// Marks of the kernel's own read-ahead, and how many for each three places, after which a reader is in order and none of ours.
+const MARKS: u64 = 8;
+const MARKS_OF_PLACES: u64 = 3;
 /// Misses for which a reader that was not faster is let alone, at first and at most.
 const DEAF: u32 = 256;
 const DEAF_MAX: u32 = 1 << 20;
@@ -83,7 +89,7 @@ pub enum What {
     Over {
         /// Places that it came to.
         places: u64,
-        /// Of the speed before.
+        /// Of the speed before; 0 where that is not known.
         percent: u64,
         /// Time that it was spared, nanoseconds.
         earned: u64,
@@ -146,8 +152,12 @@ struct Reader {
     now: Pace,
     /// End of the last read: a long one is told once for each part.
     end: u64,
+    /// A page of the next read that is not there.
+    missing: Option<u64>,
     /// Places when something was last asked for.
     helped: u64,
+    /// Marks of the kernel's own read-ahead that it came to.
+    marks: u64,
     judged: bool,
     back_off: u32,
 }
@@ -172,6 +182,8 @@ pub(crate) struct Patterns {
     ahead: Ahead,
     /// Nothing is read ahead.
     observe: bool,
+    /// Who decides, if somebody was named.
+    named: Option<SchemeSpec>,
     suspects: BTreeMap<(u32, FileId), Suspect>,
     readers: BTreeMap<(u32, FileId), Reader>,
     earned: Earned,
@@ -182,14 +194,19 @@ pub(crate) struct Patterns {
 }
 
 impl Patterns {
-    /// With nobody known.
+    /// With nobody known; a scheme that was named decides alone.
     ///
     /// # Errors
-    /// [`AheadError`], which would be a mistake of ours.
-    pub(crate) fn new(volumes: &Volumes, observe: bool) -> Result<Self, AheadError> {
+    /// [`AheadError`] for a scheme that is none of a page cache.
+    pub(crate) fn new(
+        volumes: &Volumes,
+        observe: bool,
+        named: Option<SchemeSpec>,
+    ) -> Result<Self, AheadError> {
         Ok(Self {
-            ahead: engine(volumes, observe)?,
+            ahead: engine(volumes, observe, named.as_ref())?,
             observe,
+            named,
             suspects: BTreeMap::new(),
             readers: BTreeMap::new(),
             earned: Earned::default(),
@@ -198,9 +215,25 @@ impl Patterns {
         })
     }
 
+    /// From now on everything that the scheme is told goes to a log.
+    pub(crate) fn log_to(&mut self, log: Log) {
+        self.ahead.log_to(log);
+    }
+
+    /// The log, which is to be ended.
+    pub(crate) fn take_log(&mut self) -> Option<Log> {
+        self.ahead.take_log()
+    }
+
+    /// When the scheme wants to be woken.
+    pub(crate) fn next_wake(&self) -> Option<u64> {
+        self.ahead.next_wake()
+    }
+
     /// A process reads pages of a file, and the first is not there.
     pub(crate) fn missed(&mut self, time: u64, pid: u32, file: FileId, first: u64, pages: u64) {
-        if self.readers.contains_key(&(pid, file)) {
+        if let Some(reader) = self.readers.get_mut(&(pid, file)) {
+            reader.missing = Some(first);
             return; // of whom each read is told
         }
         if self.suspects.len() >= SUSPECTS_MAX && !self.suspects.contains_key(&(pid, file)) {
@@ -217,12 +250,28 @@ impl Patterns {
             return;
         }
         suspect.kept.push((time, first, first + pages));
-        if suspect.shown || suspect.kept.len() >= MISSES {
+        if suspect.shown || self.named.is_some() || suspect.kept.len() >= MISSES {
             suspect.shown = true;
             self.shown = time;
+            let seen = if self.named.is_some() { Seen::DeviceRead } else { Seen::Unknown };
             for (time, first, end) in suspect.kept.drain(..) {
-                self.ahead.see(time, pid, file, first, end);
+                self.ahead.see(time, pid, file, first..end, seen);
             }
+        }
+    }
+
+    /// A process came to a mark in pages that the kernel has read ahead: it reads in order, or several streams in turns, whose
+    /// beginnings are as far from each other as the places of a stride.
+    pub(crate) fn marked(&mut self, pid: u32, file: FileId, acts: &mut Vec<Act>) {
+        let Some(reader) = self.readers.get_mut(&(pid, file)) else { return };
+        reader.marks += 1;
+        if self.named.is_none() && reader.marks >= MARKS && reader.marks * MARKS_OF_PLACES > reader.now.places
+        {
+            // Places before were misses, and now they are not: that was not ours.
+            let what = What::Over { places: reader.now.places, percent: 0, earned: 0 };
+            reader.now = Pace { last: reader.now.last, ..Pace::default() };
+            acts.push(Act::Say { pid, file, what });
+            self.let_alone((pid, file), acts);
         }
     }
 
@@ -233,7 +282,14 @@ impl Patterns {
         reader.end = end;
         if !again {
             reader.now.place(time);
-            self.ahead.see(time, pid, file, first, end);
+            // Its own scheme stops by what is used; another may want to know what the device was asked for.
+            let missing = reader.missing.take().is_some_and(|page| (first..end).contains(&page));
+            let seen = match (&self.named, missing) {
+                (None, _) => Seen::Unknown,
+                (Some(_), true) => Seen::DeviceRead,
+                (Some(_), false) => Seen::Hit,
+            };
+            self.ahead.see(time, pid, file, first..end, seen);
         }
     }
 
@@ -253,7 +309,9 @@ impl Patterns {
             }
             self.begin(pid, file, &decisions, acts);
         }
-        self.judge(acts);
+        if self.named.is_none() {
+            self.judge(acts);
+        }
     }
 
     /// A reader is read ahead of from now on.
@@ -277,7 +335,8 @@ impl Patterns {
         acts.push(Act::Follow { file, on: true });
         let (before, back_off) = (suspect.pace, suspect.back_off);
         let now = Pace { last: before.last, ..Pace::default() };
-        let reader = Reader { before, now, end: 0, helped: 0, judged: false, back_off };
+        let reader =
+            Reader { before, now, end: 0, missing: None, helped: 0, marks: 0, judged: false, back_off };
         self.readers.insert((pid, file), reader);
     }
 
@@ -293,16 +352,22 @@ impl Patterns {
             let what = if percent < FASTER { What::Slow { percent } } else { What::Faster { percent } };
             acts.push(Act::Say { pid, file, what });
             if percent < FASTER {
-                slow.push((pid, file, reader.back_off));
+                slow.push((pid, file));
             }
         }
-        for (pid, file, back_off) in slow {
+        for of in slow {
             self.earned.slow += 1;
-            self.end_one(pid, file, acts);
-            let deaf = DEAF.checked_shl(back_off).unwrap_or(DEAF_MAX).min(DEAF_MAX);
-            let suspect = Suspect { deaf, back_off: back_off + 1, ..Suspect::default() };
-            self.suspects.insert((pid, file), suspect);
+            self.let_alone(of, acts);
         }
+    }
+
+    /// A reader is not read ahead of any more, and not looked at for a while.
+    fn let_alone(&mut self, (pid, file): (u32, FileId), acts: &mut Vec<Act>) {
+        let back_off = self.readers.get(&(pid, file)).map_or(0, |reader| reader.back_off);
+        self.end_one(pid, file, acts);
+        let deaf = DEAF.checked_shl(back_off).unwrap_or(DEAF_MAX).min(DEAF_MAX);
+        let suspect = Suspect { deaf, back_off: back_off + 1, ..Suspect::default() };
+        self.suspects.insert((pid, file), suspect);
     }
 
     /// Readers that were silent, or are not helped any more, are over.
@@ -316,7 +381,8 @@ impl Patterns {
         });
         if self.readers.is_empty() && self.ahead.is_worn() && !self.ahead.is_at_work(now) {
             // A new engine knows the file systems of today, and no file that is no more.
-            if let Ok(ahead) = engine(&volumes(), self.observe) {
+            if let Ok(mut ahead) = engine(&volumes(), self.observe, self.named.as_ref()) {
+                self.ahead.take_log().into_iter().for_each(|log| ahead.log_to(log));
                 let wished = std::mem::replace(&mut self.ahead, ahead).wished();
                 self.past.pages += wished.pages;
                 self.past.used += wished.used;
@@ -335,8 +401,13 @@ impl Patterns {
         for (pid, file) in over {
             let Some(reader) = self.readers.get(&(pid, file)) else { continue };
             if reader.now.places > 0 {
-                let (places, percent) = (reader.now.places, reader.before.percent(&reader.now));
-                let earned = reader.now.earned(&reader.before);
+                let (mut percent, mut earned) =
+                    (reader.before.percent(&reader.now), reader.now.earned(&reader.before));
+                if self.named.is_some() {
+                    // Nobody knows what a place was before: hits are seen only now.
+                    (percent, earned) = (0, 0);
+                }
+                let places = reader.now.places;
                 acts.push(Act::Say { pid, file, what: What::Over { places, percent, earned } });
             }
             self.end_one(pid, file, acts);
@@ -345,7 +416,9 @@ impl Patterns {
 
     fn end_one(&mut self, pid: u32, file: FileId, acts: &mut Vec<Act>) {
         if let Some(reader) = self.readers.remove(&(pid, file)) {
-            self.earned.nanos += reader.now.earned(&reader.before);
+            if self.named.is_none() {
+                self.earned.nanos += reader.now.earned(&reader.before);
+            }
             acts.push(Act::Follow { file, on: false });
             if !self.readers.keys().any(|(_, other)| *other == file) {
                 self.ahead.forget(file);
@@ -386,7 +459,8 @@ impl Patterns {
 
     /// What was earned so far, readers that go on included.
     pub(crate) fn earned(&self) -> Earned {
-        let going = self.readers.values().map(|reader| reader.now.earned(&reader.before)).sum::<u64>();
+        let going = self.readers.values().filter(|_| self.named.is_none());
+        let going = going.map(|reader| reader.now.earned(&reader.before)).sum::<u64>();
         let wished = self.ahead.wished();
         Earned {
             nanos: self.earned.nanos + going,
@@ -397,9 +471,9 @@ impl Patterns {
     }
 }
 
-fn engine(volumes: &Volumes, observe: bool) -> Result<Ahead, AheadError> {
-    let scheme = SchemeSpec::parse(PATTERNS).expect("a scheme of the registry");
-    let mut ahead = Ahead::new(scheme, volumes)?;
+fn engine(volumes: &Volumes, observe: bool, named: Option<&SchemeSpec>) -> Result<Ahead, AheadError> {
+    let usual = || SchemeSpec::parse(PATTERNS).expect("a scheme of the registry");
+    let mut ahead = Ahead::new(named.cloned().unwrap_or_else(usual), volumes)?;
     ahead.only_say = observe;
     Ok(ahead)
 }
@@ -424,7 +498,7 @@ mod tests {
 
     #[test]
     fn a_reader_that_becomes_no_faster_is_let_alone_and_longer_each_time() {
-        let mut patterns = Patterns::new(&Volumes::default(), false).expect("a scheme of a page cache");
+        let mut patterns = Patterns::new(&Volumes::default(), false, None).expect("a scheme of a page cache");
         let mut acts = Vec::new();
         for turn in 0..2_u32 {
             patterns.suspects.entry((1, FILE)).or_default().pace = Pace { last: 1, places: 4, spent: 4_000 };
@@ -444,8 +518,28 @@ mod tests {
     }
 
     #[test]
+    fn streams_in_turns_are_the_kernels_and_a_stride_with_few_marks_is_not() {
+        for (marks_of_ten, stays) in [(5, false), (2, true)] {
+            let mut patterns =
+                Patterns::new(&Volumes::default(), false, None).expect("a scheme of a page cache");
+            let mut acts = Vec::new();
+            patterns.suspects.entry((1, FILE)).or_default().pace = Pace { last: 1, places: 4, spent: 4_000 };
+            patterns.begin(1, FILE, &[], &mut acts);
+            for turn in 1..60_u64 {
+                patterns.read(turn * 1_000, 1, FILE, turn * 64, turn * 64 + 16);
+                if turn % 10 < marks_of_ten {
+                    patterns.marked(1, FILE, &mut acts);
+                }
+            }
+            assert_eq!(patterns.helps(1, FILE), stays, "{acts:?}");
+            assert!(stays || patterns.suspects[&(1, FILE)].deaf == DEAF && patterns.earned().slow == 0);
+            assert!(stays || patterns.earned().nanos == 0, "what the kernel did is not ours");
+        }
+    }
+
+    #[test]
     fn a_reader_of_one_place_in_each_of_many_files_is_never_shown_to_the_scheme() {
-        let mut patterns = Patterns::new(&Volumes::default(), false).expect("a scheme of a page cache");
+        let mut patterns = Patterns::new(&Volumes::default(), false, None).expect("a scheme of a page cache");
         for inode in 0..10_000 {
             patterns.missed(inode, 1, FileId { inode, ..FILE }, 0, 4);
         }

@@ -6,12 +6,13 @@ use clap::Args;
 use forerun_core::registry::SchemeSpec;
 use forerun_study::human;
 use forerun_watch::follow::{self, Decision, FollowError, FollowOptions, Report};
+use forerun_watch::inputs::{self, LogError, Verified};
 use forerun_watch::outcome::{Ended, RecordError};
 use forerun_watch::replay::Replayed;
 use forerun_watch::store::{self, Store};
 use serde::Serialize;
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The closing paragraphs of the help.
 pub(crate) const HELP: &str = "\
@@ -21,6 +22,7 @@ Examples:
   forerun watch --check                      # what works here, and why not
   sudo forerun watch --observe               # all programs: what would be decided; nothing is changed
   sudo forerun watch --only /srv             # all programs, on the file system that holds /srv
+  sudo forerun watch --scheme 'flashy(poll=250ms)'   # all programs, as this scheme decides alone
   sudo forerun watch --http 8000             # and show what it does: a page, /metrics, and for `forerun top`
   forerun manifest show /var/lib/forerun/manifests/git-*.manifest
 
@@ -43,12 +45,21 @@ pub(crate) struct WatchArgs {
     /// Record, but do not read ahead
     #[arg(long, requires = "command")]
     no_replay: bool,
-    /// Also read ahead by patterns, as this scheme of a page cache decides, or by none; without it, in runs that are not replayed,
-    /// `stride` (ext4)
-    #[arg(long, value_name = "SCHEME", value_parser = scheme, requires = "command")]
-    scheme: Option<SchemeSpec>,
+    /// A command: also read ahead by patterns, as this scheme of a page cache decides, or by none; without it, in runs that are not
+    /// replayed, `stride` (ext4). All programs: this scheme decides alone; `auto` is what is done without it
+    #[arg(long, value_name = "SCHEME", value_parser = scheme)]
+    pub(crate) scheme: Option<SchemeSpec>,
+    /// All programs: write every input and output of the scheme's engine to a file, for --replay-log
+    #[arg(long, value_name = "FILE", conflicts_with = "command")]
+    pub(crate) log_inputs: Option<PathBuf>,
+    /// All programs: write what they read of files, with how long each read took, as a trace that compare replays
+    #[arg(long, value_name = "FILE", conflicts_with = "command")]
+    pub(crate) record: Option<PathBuf>,
+    /// Replay a log of inputs: the engine must give the same outputs, byte for byte
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["command", "state", "no_replay", "scheme", "check", "observe", "only", "http", "log_inputs", "record"])]
+    replay_log: Option<PathBuf>,
     /// Say what works here and what is missing, and run nothing; exit code 4 if nothing works
-    #[arg(long, conflicts_with_all = ["command", "state", "no_replay", "scheme", "observe", "only", "http"])]
+    #[arg(long, conflicts_with_all = ["command", "state", "no_replay", "scheme", "observe", "only", "http", "log_inputs", "record"])]
     check: bool,
     /// All programs: decide and say so, but change nothing
     #[arg(long, conflicts_with = "command")]
@@ -68,7 +79,7 @@ pub(crate) struct WatchArgs {
 impl WatchArgs {
     /// Whether all programs are to be watched.
     pub(crate) fn is_of_all(&self) -> bool {
-        self.command.is_empty() && !self.check
+        self.command.is_empty() && !self.check && self.replay_log.is_none()
     }
 }
 
@@ -95,6 +106,9 @@ pub(crate) fn run(args: &WatchArgs, ui: &Ui) -> Result<(), CliError> {
     if args.check {
         return super::watch_check::run(ui);
     }
+    if let Some(log) = &args.replay_log {
+        return replay(log, ui);
+    }
     let stop =
         forerun_watch::signals::stop_flag().map_err(|problem| CliError::failure("signals", problem))?;
     let folder = args.state.clone().unwrap_or_else(store::default_folder);
@@ -113,6 +127,30 @@ pub(crate) fn run(args: &WatchArgs, ui: &Ui) -> Result<(), CliError> {
     let report = follow::follow(&options, &mut |_| {}).map_err(problem)?;
     tell(&report, ui)?;
     ended("watch", report.ended)
+}
+
+/// Feeds a log of inputs to an engine and says what came of it. Only another output is a finding; what is no log is a failure.
+fn replay(log: &Path, ui: &Ui) -> Result<(), CliError> {
+    let found = inputs::verify(log).map_err(|problem| match problem {
+        LogError::Differs { .. } => CliError::new(Kind::Finding, "", problem, ""),
+        other => CliError::new(Kind::Failure, "", other, ""),
+    })?;
+    let Verified { inputs, outputs, cut } = found;
+    if ui.json {
+        return ui.print_json_line(&ReplayedLog { inputs, outputs, same: true, cut });
+    }
+    let cut = cut.map(|line| format!("; the log is cut at line {line}, as by a watch that was killed"));
+    ui.print(&format!("{inputs} inputs, {outputs} outputs, all the same{}\n", cut.unwrap_or_default()))
+}
+
+/// What a replay of a log found.
+#[derive(Serialize)]
+struct ReplayedLog {
+    inputs: u64,
+    outputs: u64,
+    /// Every output; where one is not, the exit code says it.
+    same: bool,
+    cut: Option<u64>,
 }
 
 /// How a run went, behind the command's own output.

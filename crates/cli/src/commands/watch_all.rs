@@ -2,16 +2,19 @@
 
 mod figures;
 mod page;
+mod reads;
 mod words;
 
 use super::watch::{RunJson, WatchArgs};
 use crate::error::{CliError, Kind};
+use crate::outputs;
 use crate::ui::Ui;
 use forerun_study::human;
 use forerun_watch::daemon::{self, DaemonError, DaemonOptions, Pattern, Run, RunWhat, Said, Sums, Told};
 use forerun_watch::outcome::RecordError;
 use forerun_watch::store;
 use page::Page;
+use reads::Reads;
 use serde::Serialize;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use words::Words;
@@ -98,10 +101,22 @@ struct SumsJson {
 pub(crate) fn run(args: &WatchArgs, ui: &Ui) -> Result<(), CliError> {
     let stop =
         forerun_watch::signals::stop_flag().map_err(|problem| CliError::failure("signals", problem))?;
+    let outputs = [("--record", args.record.as_deref()), ("--log-inputs", args.log_inputs.as_deref())];
+    outputs::check(&outputs, &[])?;
     let observe = args.observe;
     let state = args.state.clone().unwrap_or_else(store::default_folder);
     let page = args.http.as_ref().map(|place| Page::start(place, observe)).transpose()?;
-    let options = DaemonOptions { observe, only: args.only.clone(), state, show: page.is_some(), stop };
+    let options = DaemonOptions {
+        observe,
+        scheme: args.scheme.clone().filter(|scheme| scheme.to_string() != "auto"),
+        log_inputs: args.log_inputs.clone(),
+        only: args.only.clone(),
+        state,
+        show: page.is_some(),
+        stop,
+    };
+    let recording =
+        args.record.as_ref().map(|path| Reads::start(path, &args.only, &options.stop)).transpose()?;
     // Nobody who reads the lines: then nobody wants more of them.
     let stop = options.stop.clone();
     let sums = daemon::run(&options, &mut |told| {
@@ -117,13 +132,16 @@ pub(crate) fn run(args: &WatchArgs, ui: &Ui) -> Result<(), CliError> {
             stop.store(true, std::sync::atomic::Ordering::Relaxed);
         }
     });
-    end(&sums.map_err(problem)?, observe, ui)
+    stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    let recorded = recording.map_or(Ok(()), |recording| recording.finish(ui));
+    end(&sums.map_err(problem)?, observe, ui)?;
+    recorded
 }
 
 fn problem(error: DaemonError) -> CliError {
     let kind = match &error {
         DaemonError::Record(RecordError::Unsupported { .. }) => Kind::Unsupported,
-        DaemonError::Place { .. } => Kind::Usage,
+        DaemonError::Place { .. } | DaemonError::Patterns(_) => Kind::Usage,
         _ => Kind::Failure,
     };
     CliError::new(kind, "watch", error, "")
@@ -245,7 +263,11 @@ fn end(sums: &Sums, observe: bool, ui: &Ui) -> Result<(), CliError> {
         #[expect(clippy::cast_precision_loss, reason = "for people")]
         let earned = human::duration(sums.patterns.nanos as f64);
         let readers = human::count(sums.patterns.readers);
-        let earned = if observe { String::new() } else { format!(", {earned} less waited for") };
+        let earned = if observe || sums.patterns.nanos == 0 {
+            String::new()
+        } else {
+            format!(", {earned} less waited for")
+        };
         ui.say(&format!("forerun: {readers} readers{would} read ahead of by their pattern{earned}"));
     }
     ui.say(&format!(

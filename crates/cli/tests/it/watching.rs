@@ -216,3 +216,23 @@ fn the_unit_of_the_daemon_is_hardened() {
     }
     assert!(judged.status.success(), "{text}");
 }
+
+#[test]
+fn a_log_of_inputs_is_replayed_without_privilege_and_another_output_is_a_finding() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("log");
+    let path = path.to_str().expect("a name in UTF-8");
+    let write = |text: &str| std::fs::write(path, text).expect("written");
+    write("forerun watched inputs 1\nengine 4096 stride\n> 5 seen 1 8 2 8 2 0 1024\nend\n");
+    assert_eq!(output(&["watch", "--replay-log", path]), "1 inputs, 0 outputs, all the same\n");
+    assert_eq!(json(&["watch", "--replay-log", path, "--json"])["same"], true);
+    write("forerun watched inputs 1\nengine 4096 stride\n> 5 wake\n< Start(nothing)\nend\n");
+    forerun(&["watch", "--replay-log", path]).assert().code(3);
+    write("forerun inputs 1\n");
+    forerun(&["watch", "--replay-log", path]).assert().code(1);
+    // A command's reads are `trace record --files`, and no file is written twice.
+    forerun(&["watch", "--record", path, "--", "true"]).assert().code(2);
+    forerun(&["watch", "--log-inputs", path, "--", "true"]).assert().code(2);
+    forerun(&["watch", "--record", path, "--log-inputs", path]).assert().code(2);
+    forerun(&["watch", "--scheme", "msp", "--only", "/"]).assert().failure();
+}

@@ -228,7 +228,10 @@ impl Tally {
     fn window(&mut self, said: &Said) {
         let Words { decision, text, .. } = words::window(&said.why);
         let file = said.file.display().to_string();
-        let over = matches!(said.why, Why::Idle | Why::Stray | Why::End | Why::Near | Why::NotShrunk { .. });
+        let over = matches!(
+            said.why,
+            Why::Idle | Why::Helped | Why::Stray | Why::End | Why::Near | Why::NotShrunk { .. }
+        );
         match said.why {
             Why::Grown { percent, .. } | Why::Shrunk { percent, .. } => {
                 self.helped(said.pid, &said.program, &file, "window", Some(percent));

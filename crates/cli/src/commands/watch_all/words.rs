@@ -47,7 +47,12 @@ pub(super) fn pattern(what: &What, observe: bool) -> Words {
     let (decision, numbers, text) = match *what {
         What::On { reverse, step, piece } => {
             let word = if reverse { "reverse" } else { "stride" };
-            let text = format!("{word} {}/{}: {would}read ahead of", memory(piece), memory(step));
+            let shape = if step == 0 {
+                "by its scheme".to_owned()
+            } else {
+                format!("{word} {}/{}", memory(piece), memory(step))
+            };
+            let text = format!("{shape}: {would}read ahead of");
             (word, Numbers { step: Some(step), piece: Some(piece), ..none }, text)
         }
         What::Beside => {
@@ -73,7 +78,12 @@ pub(super) fn pattern(what: &What, observe: bool) -> Words {
         }
         What::Over { places, percent, earned } => {
             let (count, spared) = (human::count(places), human::duration(human::float(earned)));
-            let text = format!("over: {count} places, {} as fast, {spared} less waited for", times(percent));
+            let text = match percent {
+                0 => format!("over: {count} places"),
+                percent => {
+                    format!("over: {count} places, {} as fast, {spared} less waited for", times(percent))
+                }
+            };
             let numbers = Numbers { places: Some(places), rate: Some(percent), earned: Some(earned), ..none };
             ("over", numbers, text)
         }
@@ -138,6 +148,7 @@ fn text(why: &Why) -> String {
             times(percent)
         ),
         Why::NotShrunk { percent } => format!("window as usual again: {} as fast without", times(percent)),
+        Why::Helped => "window as usual again: whole MiB of it are read ahead".to_owned(),
         Why::Near => "window as usual again: its faults are near each other now".to_owned(),
         Why::Idle => "window as usual again: not read for half a minute".to_owned(),
         Why::Stray => "window as usual: it was opened while another was being given".to_owned(),
@@ -156,6 +167,7 @@ fn parts(why: &Why) -> Parts {
         Why::Shrink { from, used } => ("shrink", Some(from), Some(1), None, Some(used)),
         Why::Shrunk { from, used, percent } => ("shrunk", Some(from), Some(1), Some(percent), Some(used)),
         Why::NotShrunk { percent } => ("not-shrunk", Some(1), None, Some(percent), None),
+        Why::Helped => ("helped", None, None, None, None),
         Why::Near => ("near", Some(1), None, None, None),
         Why::Idle => ("idle", None, None, None, None),
         Why::Stray => ("stray", None, None, None, None),
