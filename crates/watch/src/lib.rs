@@ -17,6 +17,7 @@
 //! kernel's read-ahead with the scheme that describes it. Unsafe code is in `ring` and [`pages`] only.
 
 pub mod ahead;
+mod behind;
 pub mod bio;
 pub mod check;
 pub mod daemon;

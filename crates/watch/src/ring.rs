@@ -13,7 +13,7 @@ use crate::sample::{HEADER_BYTES, record_bytes};
 use std::ffi::CStr;
 use std::io;
 use std::ops::Range;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -109,6 +109,11 @@ pub(crate) struct Ring {
 }
 
 impl Ring {
+    /// What is open.
+    pub(crate) fn descriptors(&self) -> Vec<RawFd> {
+        [&self.fd].into_iter().chain(&self.others).map(AsRawFd::as_raw_fd).collect()
+    }
+
     /// Opens the tracepoints `ids` (one at least) on processor `cpu`, switched off, with `pages` data pages (a power of
     /// two).
     ///

@@ -11,6 +11,7 @@
 //!                                           └── command ended / stop / time / full ──┘
 //! ```
 
+use crate::behind;
 use crate::outcome::{Ended, Progress, RecordError};
 use crate::ring::{Beside, Ring, Scope};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -218,6 +219,7 @@ impl<C: Collect> Session<C> {
         let tally = self.collector.tally();
         let lost = tally.lost.max(counted.saturating_sub(tally.seen));
         progress(Progress { lost, ..self.progress() });
+        behind::close(self.rings, Ring::descriptors);
         Ok(Outcome { collector: self.collector, lost, ended, elapsed })
     }
 }

@@ -1,0 +1,106 @@
+//! Closes tracepoints behind a command that has ended, so that whoever waits for it does not wait for them.
+//!
+//! The last descriptor of a tracepoint takes some 40 ms to close: the kernel waits until nobody can be in the middle of it any more, for one
+//! after the other. A command that reads for a quarter of a second would take half as long again. So a process is left behind that has these
+//! descriptors and nothing else; it ends when ours are closed, and closing is done on its time. Where none can be made, we close and wait.
+//!
+//! It is made twice removed, so that nobody has to wait for it, and between `fork` and its end it calls the kernel alone: other threads may
+//! hold any lock of this process.
+#![expect(unsafe_code, reason = "fork has no safe interface")]
+
+use std::io;
+use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd, RawFd};
+
+/// Closes what was opened; returns before that is done.
+pub(crate) fn close<T>(opened: Vec<T>, descriptors: impl FnMut(&T) -> Vec<RawFd>) {
+    let mut keep: Vec<RawFd> = opened.iter().flat_map(descriptors).collect();
+    let held = hold(&mut keep);
+    drop(opened);
+    drop(held); // now it ends
+}
+
+/// Leaves a process behind that has `keep` open, and of all others none, until what is returned is dropped.
+fn hold(keep: &mut Vec<RawFd>) -> io::Result<OwnedFd> {
+    let mut pipe = [0; 2];
+    // SAFETY: the call fills two descriptors that nobody else has.
+    if unsafe { libc::pipe2(pipe.as_mut_ptr(), libc::O_CLOEXEC) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: both were just made for us.
+    let (end, go) = unsafe { (OwnedFd::from_raw_fd(pipe[0]), OwnedFd::from_raw_fd(pipe[1])) };
+    keep.push(end.as_raw_fd());
+    keep.sort_unstable();
+    // SAFETY: the child calls the kernel alone and ends by `_exit`.
+    match unsafe { libc::fork() } {
+        -1 => Err(io::Error::last_os_error()),
+        0 => left(keep, end.as_raw_fd()),
+        child => {
+            let mut status = 0;
+            // SAFETY: a child of ours, which nobody else waits for, and a number to fill.
+            while unsafe { libc::waitpid(child, &raw mut status, 0) } < 0
+                && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted
+            {}
+            Ok(go)
+        }
+    }
+}
+
+/// What the processes do that are left: the first makes the second and ends, which waits and ends.
+fn left(keep: &[RawFd], end: RawFd) -> ! {
+    // SAFETY: calls of the kernel with numbers and a byte of our own; a process that has just been made has one thread.
+    unsafe {
+        if libc::fork() != 0 {
+            libc::_exit(0);
+        }
+        // Nothing is kept from being unmounted, unlocked or seen to end.
+        let mut from = 0;
+        for &fd in keep {
+            if fd > from && !close_from(from, fd - 1) {
+                libc::_exit(1);
+            }
+            from = fd + 1;
+        }
+        if !close_from(from, RawFd::MAX) || libc::chdir(c"/".as_ptr()) < 0 {
+            libc::_exit(1);
+        }
+        let mut byte = 0_u8;
+        libc::read(end, (&raw mut byte).cast(), 1);
+        libc::_exit(0)
+    }
+}
+
+/// Closes descriptors of this process, both ends included; whether the kernel can do that (Linux 5.9).
+fn close_from(first: RawFd, last: RawFd) -> bool {
+    // SAFETY: numbers alone. Only the process that is left calls it, which has no use for what is closed.
+    unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) == 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    use rustix::fs::{FlockOperation, flock};
+    use std::fs::File;
+    use std::io::Read as _;
+
+    #[test]
+    fn who_is_left_behind_has_what_it_is_to_close_and_nothing_else() {
+        let (mut reader, writer) = io::pipe().expect("two descriptors");
+        let folder = tempfile::tempdir().expect("a folder");
+        let lock = folder.path().join("lock");
+        let held = File::create(&lock).expect("created");
+        flock(&held, FlockOperation::NonBlockingLockExclusive).expect("nobody else has it");
+
+        let go = hold(&mut vec![writer.as_raw_fd()]).expect("a process is left");
+        drop((writer, held));
+        let again = File::open(&lock).expect("it is there");
+        // Blocks until it has closed what is none of its business, as it does first of all.
+        flock(&again, FlockOperation::LockExclusive).expect("nobody has it any more");
+        let moment = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+        let ended = poll(&mut [PollFd::new(&reader, PollFlags::HUP)], Some(&moment)).expect("asked");
+        assert_eq!(ended, 0, "it holds what it is to close");
+
+        drop(go);
+        assert_eq!(reader.read(&mut [0]).expect("read"), 0, "closed on its time");
+    }
+}
