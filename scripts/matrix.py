@@ -457,10 +457,12 @@ def main():
     inputs = Inputs(forerun, workloads, folders, args.out)
     if args.cells:
         args.input = [f"={cell.input}" for cell in cells_of_set(args) if wanted(cell.input, args.input)]
+    if unknown := [name for name in args.without if name not in inputs.lines]:
+        sys.exit(f"matrix: --without {unknown[0]}: there is no such input; --list shows the cells, each of which begins with its input")
     inputs.lines = {n: line for n, line in inputs.lines.items() if wanted(n, args.input) and n not in args.without}
     for input_name in inputs.lines:
         inputs.load(input_name)
-    chosen = list(cells_of_set(args) if args.cells else cells(args, inputs))
+    chosen = [cell for cell in (cells_of_set(args) if args.cells else cells(args, inputs)) if cell.input not in args.without]
     if args.list:
         print("\n".join(map(name, chosen)))
         return
