@@ -234,14 +234,18 @@ pub fn verify(path: &Path) -> Result<Verified, LogError> {
         let wrong = |why: String| LogError::Log { path: path.into(), line: number, why };
         let Some(line) = line.strip_suffix(b"\n") else {
             if line.len() as u64 == LINE_BYTES_MAX || number == 1 {
-                return Err(wrong("this is no log of inputs".into()));
+                return Err(wrong(
+                    "this is no log of inputs; `forerun watch --log-inputs FILE` writes one".into(),
+                ));
             }
             return Ok(Verified { cut: Some(number), ..found });
         };
         let line = std::str::from_utf8(line).map_err(|problem| wrong(problem.to_string()))?;
         if number == 1 {
             if line != HEAD {
-                return Err(wrong(format!("`{HEAD}` is missing: this is no log of inputs of this version")));
+                return Err(wrong(format!(
+                    "`{HEAD}` is missing: this is no log of inputs of this version; `forerun watch --log-inputs FILE` writes one"
+                )));
             }
             continue;
         }
