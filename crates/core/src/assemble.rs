@@ -96,6 +96,11 @@ impl Outline {
         let tail = ((bytes.end() - 1) % BLOCK_BYTES) as usize + 1;
         Self { extent: bytes.blocks(), head, tail: if is_end { whole } else { tail } }
     }
+    /// Of a write that needs nothing of the blocks that it touches beyond its own bytes.
+    #[must_use]
+    pub const fn of_blocks(extent: Extent) -> Self {
+        Self { extent, head: 0, tail: BLOCK_BYTES as usize }
+    }
     /// The first block, if it must be read.
     #[must_use]
     pub fn first(&self) -> Option<Edge> {

@@ -31,6 +31,8 @@ pub struct Floor {
     kind: Kind,
     /// Blocks of the longest command that a host makes.
     command_blocks: u64,
+    /// Of each block at least so many sectors are read.
+    sectors: u64,
 }
 
 enum Kind {
@@ -45,7 +47,7 @@ struct Arm {
     seeks: Vec<u64>,
     /// Least time to another track.
     hop: u64,
-    link_block: u64,
+    link_sector: u64,
 }
 
 impl Floor {
@@ -62,16 +64,24 @@ impl Floor {
             PresetSpec::Ssd { ssd, .. } => Kind::Flash(*ssd),
             PresetSpec::Cloud { volume, .. } => Kind::Volume(*volume),
         };
-        Ok(Self { kind, command_blocks: command_blocks.max(1) })
+        Ok(Self { kind, command_blocks: command_blocks.max(1), sectors: SECTORS_PER_BLOCK })
+    }
+
+    /// The same where of each block perhaps no more than `sectors` are read, nobody knows which.
+    #[must_use]
+    pub fn of_sectors(self, sectors: u64) -> Self {
+        Self { sectors: sectors.clamp(1, SECTORS_PER_BLOCK), ..self }
     }
 
     /// Least time, ns, to read `blocks`, which ascend.
     #[must_use]
     pub fn all(&self, blocks: &[u64]) -> u64 {
         match &self.kind {
-            Kind::Head(arm) => arm.all(blocks).max(blocks.len() as u64 * arm.link_block),
-            Kind::Flash(ssd) => flash(ssd, blocks, self.command_blocks),
-            Kind::Volume(volume) => cloud(volume, blocks),
+            Kind::Head(arm) => {
+                arm.all(blocks, self.sectors).max(blocks.len() as u64 * self.sectors * arm.link_sector)
+            }
+            Kind::Flash(ssd) => flash(ssd, blocks, self.sectors, self.command_blocks),
+            Kind::Volume(volume) => cloud(volume, blocks, self.sectors),
         }
     }
 
@@ -79,7 +89,7 @@ impl Floor {
     #[must_use]
     pub fn all_but(&self, blocks: &[u64], held: usize) -> u64 {
         match &self.kind {
-            Kind::Head(arm) => arm.all_but(blocks, held),
+            Kind::Head(arm) => arm.all_but(blocks, self.sectors, held),
             // For these a block is as good as any other, but for how it joins others in a command or a page.
             Kind::Flash(_) | Kind::Volume(_) => 0,
         }
@@ -99,8 +109,8 @@ impl Arm {
         }
         let shortest = seeks.get(1).copied().unwrap_or(0);
         let hop = shortest.min(us_to_ns(spec.head_switch_us));
-        let link_block = us_to_ns(spec.link.read_sector_us) * SECTORS_PER_BLOCK;
-        Ok(Self { layout, seeks, hop, link_block })
+        let link_sector = us_to_ns(spec.link.read_sector_us);
+        Ok(Self { layout, seeks, hop, link_sector })
     }
 
     fn seek(&self, cylinders: u32) -> u64 {
@@ -108,9 +118,9 @@ impl Arm {
         self.seeks[(cylinders as usize).min(last)]
     }
 
-    /// What each block costs: its passing and the gap before it, of the first of a track the way to it instead; and for each
+    /// What each block costs, of which at least `least` sectors are read: its passing and the gap before it, of the first of a track the way to it instead; and for each
     /// track its dearest gap.
-    fn costs(&self, blocks: &[u64]) -> Costs {
+    fn costs(&self, blocks: &[u64], least: u64) -> Costs {
         let mut costs = Costs { blocks: Vec::with_capacity(blocks.len()), free: Vec::new(), longest: 0 };
         let mut tracks: Vec<(u32, usize)> = Vec::new();
         let mut last: Option<(u32, u32, u64)> = None;
@@ -119,7 +129,7 @@ impl Arm {
             let place = self.layout.place(lbn);
             let sectors = u64::from(place.run).min(SECTORS_PER_BLOCK);
             let pass = |sectors| self.layout.pass_ns(sectors, place.sectors_per_track);
-            let mut cost = pass(sectors);
+            let mut cost = pass(sectors.min(least));
             match (last, costs.free.last_mut()) {
                 (Some((cylinder, surface, end)), Some(dearest))
                     if (cylinder, surface) == (place.cylinder, place.surface) =>
@@ -146,16 +156,16 @@ impl Arm {
         costs
     }
 
-    fn all(&self, blocks: &[u64]) -> u64 {
-        let costs = self.costs(blocks);
+    fn all(&self, blocks: &[u64], least: u64) -> u64 {
+        let costs = self.costs(blocks, least);
         costs.blocks.iter().sum::<u64>() - costs.free.iter().sum::<u64>()
     }
 
     /// Without a block the gaps around it become one, which costs at least as much as the dearer of them, and another may be its
     /// track's free one: at most a hop a track more is saved. Without a track the ways around it become one in the same manner,
     /// but for the first, behind which one way more is saved.
-    fn all_but(&self, blocks: &[u64], held: usize) -> u64 {
-        let Costs { blocks: mut costs, free, longest } = self.costs(blocks);
+    fn all_but(&self, blocks: &[u64], least: u64, held: usize) -> u64 {
+        let Costs { blocks: mut costs, free, longest } = self.costs(blocks, least);
         if held >= costs.len() {
             return 0;
         }
@@ -201,13 +211,15 @@ fn moving(bytes: u64, bytes_per_s: f64) -> u64 {
     ns.saturating_sub(1)
 }
 
-fn flash(ssd: &SsdSpec, blocks: &[u64], command_blocks: u64) -> u64 {
+fn flash(ssd: &SsdSpec, blocks: &[u64], sectors: u64, command_blocks: u64) -> u64 {
     let page_sectors = (ssd.page_bytes / SECTOR_BYTES).max(1);
     let channels = u64::from(ssd.channels.max(1));
     let dies = channels * u64::from(ssd.dies_per_channel.max(1));
     let (mut on_die, mut on_channel) = (vec![0_u64; dies as usize], vec![0_u64; channels as usize]);
     let mut next = 0;
-    for &block in blocks {
+    // Of a block that lies in several pages and is read in part nobody knows which.
+    let known = sectors == SECTORS_PER_BLOCK || page_sectors >= SECTORS_PER_BLOCK;
+    for &block in blocks.iter().filter(|_| known) {
         let first = block * SECTORS_PER_BLOCK / page_sectors;
         let last = ((block + 1) * SECTORS_PER_BLOCK - 1) / page_sectors;
         for page in first.max(next)..=last {
@@ -222,16 +234,17 @@ fn flash(ssd: &SsdSpec, blocks: &[u64], command_blocks: u64) -> u64 {
     let starts = commands.saturating_sub(1) * us_to_ns(ssd.command_interval_us);
     // What passes the link of each page rounds down once.
     let pieces = blocks.len() as u64 * SECTORS_PER_BLOCK.div_ceil(page_sectors);
-    let link = moving(blocks.len() as u64 * BLOCK_BYTES, ssd.read_link_mb_per_s * 1e6).saturating_sub(pieces);
+    let link = moving(blocks.len() as u64 * sectors * SECTOR_BYTES, ssd.read_link_mb_per_s * 1e6)
+        .saturating_sub(pieces);
     most(&on_die, read + transfer).max(most(&on_channel, transfer)).max(starts).max(link)
 }
 
-fn cloud(volume: &CloudSpec, blocks: &[u64]) -> u64 {
+fn cloud(volume: &CloudSpec, blocks: &[u64], sectors: u64) -> u64 {
     let operation_blocks = (volume.operation_bytes.max(SECTOR_BYTES) / BLOCK_BYTES).max(1);
     let tokens = stretches(blocks.iter().copied(), operation_blocks);
     let operations = tokens * (1_000_000_000 / volume.operations_per_s.max(1));
     let rate = u128::from(volume.throughput_mib_per_s.max(1)) << 20;
-    let bytes = u128::from(blocks.len() as u64 * BLOCK_BYTES) * 1_000_000_000 / rate;
+    let bytes = u128::from(blocks.len() as u64 * sectors * SECTOR_BYTES) * 1_000_000_000 / rate;
     let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
     // Each command rounds down once.
     let bytes = bytes.saturating_sub(blocks.len() as u64);

@@ -8,6 +8,7 @@ mod build;
 mod members;
 mod meter;
 mod report;
+mod sectors;
 mod stack;
 mod streams;
 
@@ -320,7 +321,13 @@ impl<'a> Run<'a> {
             }
             Op::Write => {
                 self.meter.bytes_written += request.bytes;
-                self.assembler.add(id as usize, Outline::new(bytes, request.appends));
+                let alone = self.stack.sectors.as_ref().is_some_and(|sectors| sectors.writes_alone(bytes));
+                let outline = if alone {
+                    Outline::of_blocks(bytes.blocks())
+                } else {
+                    Outline::new(bytes, request.appends)
+                };
+                self.assembler.add(id as usize, outline);
                 self.begin_writes(now);
             }
         }
@@ -353,6 +360,10 @@ impl<'a> Run<'a> {
         let mut parts = std::mem::take(&mut self.parts);
         for part in extent.parts(PART_BLOCKS) {
             self.cut(self.access(id, part, op, part), &mut parts);
+        }
+        let Issued { request, .. } = self.issued[id as usize];
+        if let Some(sectors) = &mut self.stack.sectors {
+            sectors.sets_out(id, op, ByteRange::new(request.offset, request.bytes), &parts);
         }
         self.issued[id as usize].parts = parts.len() as u64;
         for access in parts.drain(..) {
@@ -414,6 +425,9 @@ impl<'a> Run<'a> {
             return;
         }
         let done = *issued;
+        if let Some(sectors) = &mut self.stack.sectors {
+            sectors.answered(id);
+        }
         let took = now.since(done.at);
         self.meter.answered(took);
         if let Some(streams) = &mut self.meter.streams {
@@ -498,6 +512,51 @@ mod tests {
     use super::*;
     use crate::said::Said;
     use forerun_trace::record::{Record, Trace};
+
+    fn went(spec: &RunSpec, records: Vec<Record>) -> RunReport {
+        let trace = Trace { names: vec![String::new()], records, format: "test".into(), ..Trace::default() };
+        let input = Input::of_trace("parts", "", trace);
+        run(&input, spec, &|_| {}).expect("fits")
+    }
+
+    #[test]
+    fn without_a_cache_a_request_moves_the_sectors_that_it_names_and_with_one_its_blocks() {
+        let of = |op| {
+            let record = |n: u64| Record { op, offset: n * 40_960 + 1_000, bytes: 1_024, ..Record::BLANK };
+            (0..100).map(record).collect::<Vec<_>>()
+        };
+        for array in ["single", "raid0:3x64KiB", "raid10:4x64KiB", "raid5:3x64KiB"] {
+            let alone = RunSpec { array: Said::of(array), ..RunSpec::default() };
+            let cached = RunSpec { cache_bytes: 2 << 20, ..alone.clone() };
+            // Bytes 1,000 to 2,023 lie in three sectors.
+            assert_eq!(went(&alone, of(Op::Read)).bytes_from_devices, 100 * 3 * 512, "{array}");
+            assert_eq!(went(&cached, of(Op::Read)).bytes_from_devices, 100 * BLOCK_BYTES, "{array}");
+        }
+        let aligned =
+            |n: u64| Record { op: Op::Write, offset: n * 40_960 + 1_536, bytes: 1_024, ..Record::BLANK };
+        for (array, copies) in [("single", 1), ("raid0:3x64KiB", 1), ("raid10:4x64KiB", 2)] {
+            let spec = RunSpec { array: Said::of(array), write: Said::of("through"), ..RunSpec::default() };
+            let wrote = went(&spec, (0..100).map(aligned).collect());
+            assert_eq!(
+                (wrote.bytes_from_devices, wrote.bytes_to_devices),
+                (0, copies * 100 * 1_024),
+                "{array}"
+            );
+            assert_eq!(wrote.bytes_from_devices_for_writes, 0, "{array}");
+        }
+        let parity = RunSpec { array: Said::of("raid5:3x64KiB"), ..RunSpec::default() };
+        let edges = went(&parity, (0..100).map(aligned).collect()).bytes_from_devices;
+        assert_eq!(edges, 100 * BLOCK_BYTES, "parity is made of whole blocks");
+    }
+
+    #[test]
+    fn requests_for_parts_of_a_block_that_meet_move_what_they_name_together() {
+        let read = |offset| Record { time: Some(Nanos::ZERO), offset, bytes: 512, ..Record::BLANK };
+        let spec = RunSpec { mode: Said::of("open"), ..RunSpec::default() };
+        // The first keeps the drive busy; the others come before anything of theirs has left.
+        let both = went(&spec, vec![read(5 * BLOCK_BYTES + 1_024), read(5 * BLOCK_BYTES + 2_048)]);
+        assert!(both.bytes_from_devices <= 3 * 512, "{}", both.bytes_from_devices);
+    }
 
     #[test]
     fn writes_of_parts_of_one_block_read_it_one_after_the_other() {

@@ -60,7 +60,15 @@ impl Input {
     pub fn load(given: &str, options: &ReadOptions) -> Result<Self, RunError> {
         let wrong = |why: String| RunError::Input { input: given.into(), why };
         if Path::new(given).is_file() {
-            let opened = forerun_trace::open(given, options).map_err(|error| wrong(error.to_string()))?;
+            let opened = forerun_trace::open(given, options).map_err(|error| {
+                // Both name the file; once is enough.
+                let why = error.to_string();
+                wrong(
+                    why.strip_prefix(given)
+                        .and_then(|why| why.strip_prefix(": "))
+                        .map_or(why.clone(), Into::into),
+                )
+            })?;
             let name =
                 Path::new(given).file_name().map_or(given.into(), |n| n.to_string_lossy().into_owned());
             return Ok(Self {

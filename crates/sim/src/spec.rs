@@ -130,6 +130,14 @@ impl Default for RunSpec {
     }
 }
 
+impl RunSpec {
+    /// Whether a request moves the sectors that it names: where no layer keeps anything, nobody has use for the rest of a block.
+    #[must_use]
+    pub const fn moves_sectors(&self) -> bool {
+        self.cache_bytes == 0 && self.host_cache_bytes == 0 && self.failed.is_empty()
+    }
+}
+
 // What is at its default is not written, so that a spec of an earlier version comes out as it went in.
 fn default_layout() -> Said<LayoutSpec> {
     Said::of("contiguous")

@@ -32,7 +32,7 @@ use forerun_core::assemble::PART_BLOCKS;
 use forerun_core::hash::NumberMap;
 use forerun_core::retention::Key;
 use forerun_core::retention::belady::min_loads;
-use forerun_core::units::{BLOCK_BYTES, Block, Extent, Nanos, SECTORS_PER_BLOCK};
+use forerun_core::units::{BLOCK_BYTES, Block, Extent, Nanos, SECTOR_BYTES, SECTORS_PER_BLOCK};
 use forerun_disk::floor::Floor;
 use forerun_disk::preset::PresetSpec;
 
@@ -69,18 +69,21 @@ pub fn bound(input: &Input, spec: &RunSpec) -> Result<RunReport, RunError> {
     let asked = Asked::of(programs, spec, &placement);
     let loads = Loads::of(&asked, &hardware, spec, &placement)?;
     let free = burst_ns(&hardware);
-    let transfer = |blocks: u64| blocks.saturating_mul(hardware.outer_ns_per_block).saturating_sub(free);
+    let sectors = asked.sectors_of_a_block();
+    let block_ns = hardware.outer_ns_per_block * sectors / SECTORS_PER_BLOCK;
+    let transfer = |blocks: u64| blocks.saturating_mul(block_ns).saturating_sub(free);
     let per_disk: Vec<u64> =
         loads.disks.iter().zip(&loads.least).map(|(&n, &least)| transfer(n).max(least)).collect();
     let shared = transfer(loads.all.div_ceil(loads.disks.len().max(1) as u64));
-    let bus = (BLOCK_BYTES * 1_000_000_000).checked_div(spec.bus_bytes_per_s).unwrap_or(0);
+    let block_bytes = sectors * SECTOR_BYTES;
+    let bus = (block_bytes * 1_000_000_000).checked_div(spec.bus_bytes_per_s).unwrap_or(0);
     let elapsed = asked
         .compute
         .max(per_disk.iter().copied().max().unwrap_or(0))
         .max(shared)
         .max(loads.all.saturating_mul(bus));
     let device = |(&blocks, &busy_ns): (&u64, &u64)| DeviceReport {
-        bytes: blocks * BLOCK_BYTES,
+        bytes: blocks * block_bytes,
         busy_ns,
         ..DeviceReport::default()
     };
@@ -88,7 +91,7 @@ pub fn bound(input: &Input, spec: &RunSpec) -> Result<RunReport, RunError> {
         elapsed_ns: elapsed,
         bytes_requested: asked.bytes_read + asked.bytes_written,
         bytes_read_requested: asked.bytes_read,
-        bytes_from_devices: loads.all * BLOCK_BYTES,
+        bytes_from_devices: loads.all * block_bytes,
         throughput_bytes_per_s: per_second(asked.bytes_read + asked.bytes_written, elapsed),
         devices: loads.disks.iter().zip(&per_disk).map(device).collect(),
         ..empty(input, spec)
@@ -159,6 +162,7 @@ fn drive_cache_blocks(hardware: &Hardware) -> u64 {
 }
 
 /// What the programs ask for, walked once.
+#[derive(Default)]
 struct Asked {
     /// At least this long the programs take by themselves, ns.
     compute: u64,
@@ -173,6 +177,8 @@ struct Asked {
     /// Per key: it was read before it was exempt.
     read: Vec<bool>,
     any_write: bool,
+    /// Some read names only a part of a block, and no layer reads the rest: of a block at least a sector is read.
+    in_parts: bool,
 }
 
 /// How far the order of requests is known beforehand.
@@ -214,16 +220,7 @@ impl Chain {
 
 impl Asked {
     fn of(programs: Programs, spec: &RunSpec, placement: &Placement) -> Self {
-        let mut asked = Self {
-            compute: 0,
-            bytes_read: 0,
-            bytes_written: 0,
-            blocks: Vec::new(),
-            exempt: Vec::new(),
-            reads: Vec::new(),
-            read: Vec::new(),
-            any_write: false,
-        };
+        let mut asked = Self::default();
         let cpu = if spec.host_cache_bytes > 0 { spec.cpu.host } else { spec.cpu.array };
         // A long request goes down in parts that are answered side by side: the longest of them counts, and of a
         // file in pieces that may be one block.
@@ -281,13 +278,22 @@ impl Asked {
         if order != Order::Serial {
             asked.read.iter_mut().zip(&asked.exempt).for_each(|(read, exempt)| *read &= !exempt);
         }
+        asked.in_parts &= spec.moves_sectors();
         asked
+    }
+
+    /// Of each block that is read at least so much.
+    const fn sectors_of_a_block(&self) -> u64 {
+        if self.in_parts { 1 } else { SECTORS_PER_BLOCK }
     }
 
     fn take(&mut self, request: &Request, order: Order, keys: &mut NumberMap<Key>) {
         let extent = Extent::covering(request.offset, request.bytes);
         match request.op {
-            Op::Read => self.bytes_read += request.bytes,
+            Op::Read => {
+                self.bytes_read += request.bytes;
+                self.in_parts |= extent.bytes() != request.bytes;
+            }
             Op::Write => {
                 self.bytes_written += request.bytes;
                 self.any_write = true;
@@ -368,7 +374,8 @@ impl Loads {
         let wrong =
             |why: forerun_disk::preset::PresetError| RunError::Spec { field: "device", why: why.to_string() };
         let longest = array.strip_blocks().max(spec.cluster_blocks);
-        let floor = Floor::new(&hardware.preset, longest).map_err(wrong)?;
+        let floor =
+            Floor::new(&hardware.preset, longest).map_err(wrong)?.of_sectors(asked.sectors_of_a_block());
         let (mut disks, mut least) = (Vec::new(), Vec::new());
         for disk in 0..array.disks() {
             let read = (0..).map(Key).zip(&asked.read).filter(|(_, read)| **read).map(|(key, _)| key);

@@ -1,6 +1,7 @@
 //! From a spec to the objects of a run: geometry, devices, layers.
 
 use super::members::Members;
+use super::sectors::Sectors;
 use super::stack::Stack;
 use crate::error::RunError;
 use crate::input::Programs;
@@ -206,6 +207,7 @@ pub(super) fn stack(
     let mut stack = Stack::new(host, array, members, *spec.cpu, placement);
     stack.keep_left_unread();
     stack.apart = apart;
+    stack.sectors = spec.moves_sectors().then(|| Sectors::new(hardware.array));
     Ok(stack)
 }
 

@@ -2,7 +2,7 @@
 
 use forerun_core::access::{Context, Op};
 use forerun_core::engine::Start;
-use forerun_core::units::{BLOCK_BYTES, Nanos, SECTORS_PER_BLOCK};
+use forerun_core::units::{Nanos, SECTOR_BYTES, SECTORS_PER_BLOCK};
 use forerun_disk::device::{Command, Device, DeviceStats};
 
 /// A command that a device works on, as the array's engine knows it.
@@ -99,23 +99,25 @@ impl Members {
         }
     }
 
-    /// Hands a command of the array's engine to its device. `context` is who the device's scheduler should know it by.
-    pub(super) fn submit(&mut self, now: Nanos, start: &Start, context: Context) {
+    /// Hands a command of the array's engine to its device, without the sectors at its beginning and end that nobody asked for.
+    /// `context` is who the device's scheduler should know it by.
+    pub(super) fn submit(&mut self, now: Nanos, start: &Start, [lead, tail]: [u64; 2], context: Context) {
         let member = &mut self.members[usize::from(start.disk.0)];
+        let sectors = start.extent.blocks * SECTORS_PER_BLOCK - lead - tail;
         member.device.submit(
             now,
             Command {
                 id: u64::from(start.command),
                 op: start.op,
-                lba: start.extent.start.0 * SECTORS_PER_BLOCK,
-                sectors: start.extent.blocks * SECTORS_PER_BLOCK,
+                lba: start.extent.start.0 * SECTORS_PER_BLOCK + lead,
+                sectors,
                 context,
                 read_ahead: start.read_ahead,
             },
         );
         self.held += 1;
         let ahead = start.read_ahead || start.op == Op::Write;
-        let bytes = start.extent.blocks * BLOCK_BYTES;
+        let bytes = sectors * SECTOR_BYTES;
         member.outstanding.push(Outstanding {
             command: start.command,
             submitted: now,

@@ -7,7 +7,7 @@ use crate::input::Input;
 use crate::report::{BlameReport, Counts, DeviceReport, LayerReport, RunReport, StallReport, ratio};
 use crate::spec::RunSpec;
 use forerun_core::engine::Engine;
-use forerun_core::units::{BLOCK_BYTES, Nanos};
+use forerun_core::units::{BLOCK_BYTES, Nanos, SECTOR_BYTES};
 
 /// The report of a run whose programs have their last answer at `end`.
 pub(super) fn draft(
@@ -25,7 +25,9 @@ pub(super) fn draft(
     );
     let stats = *stack.array.stats();
     let requested = meter.bytes_read + meter.bytes_written;
-    let from_devices = stats.member_blocks_read * BLOCK_BYTES;
+    let [unread, unwritten] =
+        stack.sectors.as_ref().map_or([0; 2], |sectors| sectors.spared.map(|spared| spared * SECTOR_BYTES));
+    let from_devices = stats.member_blocks_read * BLOCK_BYTES - unread;
     let unused = counts.prefetched_unused_resident;
     let cpu = [stack.cpu_host, stack.cpu_array];
     let mut layers = Vec::new();
@@ -51,7 +53,7 @@ pub(super) fn draft(
         bytes_read_requested: meter.bytes_read,
         bytes_from_devices: from_devices,
         bytes_from_devices_for_writes: stats.member_blocks_read_for_writes * BLOCK_BYTES,
-        bytes_to_devices: stats.member_blocks_written * BLOCK_BYTES,
+        bytes_to_devices: stats.member_blocks_written * BLOCK_BYTES - unwritten,
         throughput_bytes_per_s: per_second(requested, end),
         hit_ratio: ratio(counts.cache_hits + counts.prefetch_hits, counts.blocks_read),
         precision: ratio(counts.prefetched_used, counts.prefetched_used + counts.prefetched_wasted + unused),

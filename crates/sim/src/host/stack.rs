@@ -5,6 +5,7 @@
 
 use super::blame::{Below, Cause, Past};
 use super::members::{Ended, Members, Spent};
+use super::sectors::Sectors;
 use crate::cpu::Cpu;
 use crate::layout::{Apart, Placement};
 use crate::workload::process_of;
@@ -49,6 +50,8 @@ pub(super) struct Stack {
     pub(super) placement: Placement,
     /// The page cache's addresses, where read-ahead may run past the ends of files.
     pub(super) apart: Option<Apart>,
+    /// Which sectors requests want, where no layer keeps blocks.
+    pub(super) sectors: Option<Sectors>,
     /// By number of a command of the host layer: accesses below that it still waits for, and whether one failed.
     joins: Vec<(u32, bool)>,
     parts: Vec<Access>,
@@ -92,6 +95,7 @@ impl Stack {
             sizes_known: true,
             placement,
             apart: None,
+            sectors: None,
             joins: Vec::new(),
             parts: Vec::new(),
             queue: BinaryHeap::new(),
@@ -390,7 +394,8 @@ impl Stack {
         match output {
             Output::Start(start) => {
                 let process = Context(process_of(start.context));
-                self.members.submit(now, &start, process);
+                let spared = self.sectors.as_mut().map_or([0; 2], |sectors| sectors.cut(&start));
+                self.members.submit(now, &start, spared, process);
             }
             Output::Promote { command } => self.members.promote(command),
             Output::Combine { .. } | Output::Fill { .. } | Output::Sync { .. } => {}
