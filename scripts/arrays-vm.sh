@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs tests that want a kernel with md, the device mapper and nbd in a virtual machine, for machines whose own has none of them: a stock
-# kernel of Debian with busybox, mdadm, dmsetup and what else they need, emulated by QEMU without KVM. Fails if a test fails or was skipped.
+# kernel of Debian with busybox, mdadm, dmsetup and what else they need, in QEMU: by KVM where that runs it, else emulated. Fails if a test fails or was skipped.
 #
 #   scripts/arrays-vm.sh             the tests of real arrays (crates/cli/tests/it/devices.rs)
 #   scripts/arrays-vm.sh power N     N power cuts under ext4 on write-back on md (crates/cli/tests/it/power.rs); prints what was counted
@@ -19,6 +19,9 @@ power) filter="power::" minutes=${MINUTES:-$((15 + cuts / 2))} ;;
 esac
 out=$(realpath -m "${OUT:-out}")/arrays-vm
 mkdir -p "$out"
+
+# How long the boot may take that shows whether KVM is of use: it is over in two seconds where it is.
+PROBE_SECONDS=15
 
 say() { printf 'arrays-vm: %s\n' "$*" >&2; }
 
@@ -110,8 +113,22 @@ INIT
 chmod +x "$root/init"
 (cd "$root" && find . | cpio --quiet -o -H newc | gzip -1) > "$out/initrd.gz"
 
-say "booting $version, emulated: some minutes"
-timeout $((minutes * 60)) qemu-system-x86_64 -accel tcg,thread=multi -smp 2 -cpu max -m 1536 -nographic -nic none -no-reboot \
+# A /dev/kvm that opens may still not run a kernel that was not made for it (some clouds' runs only their own): one boot says whether it does.
+accelerator=tcg,thread=multi how="emulated: some minutes"
+if [ -w /dev/kvm ]; then
+    mkdir -p "$out/probe/bin"
+    cp "$(command -v busybox)" "$out/probe/bin/busybox"
+    printf '#!/bin/busybox sh\necho the probe is up\nexec /bin/busybox poweroff -f\n' > "$out/probe/init"
+    chmod +x "$out/probe/init"
+    (cd "$out/probe" && find . | cpio --quiet -o -H newc | gzip -1) > "$out/probe.gz"
+    if timeout "$PROBE_SECONDS" qemu-system-x86_64 -accel kvm -cpu max -m 512 -nographic -nic none -no-reboot \
+        -kernel "$out/$kernel/boot/vmlinuz-$version" -initrd "$out/probe.gz" \
+        -append "console=ttyS0 panic=-1 quiet mitigations=off" < /dev/null 2>&1 | grep 'the probe is up' > /dev/null; then
+        accelerator=kvm how="by KVM"
+    fi
+fi
+say "booting $version, $how"
+timeout $((minutes * 60)) qemu-system-x86_64 -accel "$accelerator" -smp 2 -cpu max -m 1536 -nographic -nic none -no-reboot \
     -kernel "$out/$kernel/boot/vmlinuz-$version" -initrd "$out/initrd.gz" \
     -append "console=ttyS0 panic=-1 quiet tsc=unstable mitigations=off" < /dev/null | sed -u 's/\r//' | tee "$out/log" >&2 || true
 grep -q '^tests ended with 0' "$out/log" && ! grep -q 'skipped:' "$out/log" ||
