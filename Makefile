@@ -23,7 +23,10 @@ CYCLES ?= 50
 # Power cuts of `make power-cuts`.
 CUTS ?= 200
 
-.PHONY: help deps build demo test lint fmt docs tidy test-arrays deny fuzz miri prove bench-sim record-demo-trace record-traces docs-figures docs-check reproduce install clean soak-serve soak-crash crash-binary power-cuts crash-table bench-serve bench-flood bench-policies bench-streams bench-watch bench-device bench-advise bench-manifest compare-kernel figure-live matrix matrix-quick matrix-cells
+# Kills of `make test-ublk`, half of them over write-back.
+KILLS ?= 20
+
+.PHONY: help deps build demo test lint fmt docs tidy test-arrays test-ublk deny fuzz miri prove bench-sim record-demo-trace record-traces docs-figures docs-check reproduce install clean soak-serve soak-crash crash-binary power-cuts crash-table bench-serve bench-ublk bench-flood bench-policies bench-streams bench-watch bench-device bench-advise bench-manifest compare-kernel figure-live matrix matrix-quick matrix-cells
 
 help: ## List the entry points
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-20s %s\n", $$1, $$2}'
@@ -57,6 +60,12 @@ tidy: deps ## Only the repository's own rules (crates/tidy)
 
 test-arrays: deps ## The tests over real arrays of md and dm, in a virtual machine (Debian, QEMU; some minutes, fetches a kernel)
 	scripts/arrays-vm.sh
+
+test-ublk: deps ## Kills of a server under ext4 and fio on its block device, in a virtual machine (KILLS=20; some minutes, fetches a kernel)
+	scripts/arrays-vm.sh ublk $(KILLS)
+
+bench-ublk: build ## Reads over ublk beside reads over the kernel's nbd client, in a virtual machine (some minutes, fetches a kernel)
+	BINARY=target/release/forerun scripts/arrays-vm.sh ublk-latency
 
 deny: deps ## Licences and advisories of all dependencies (cargo-deny, where it is installed)
 	@if cargo deny --version >/dev/null 2>&1; then cargo deny --locked check licenses bans sources; \

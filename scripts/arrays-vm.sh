@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
-# Runs tests that want a kernel with md, the device mapper and nbd in a virtual machine, for machines whose own has none of them: a stock
-# kernel of Debian with busybox, mdadm, dmsetup and what else they need, emulated by QEMU without KVM. Fails if a test fails or was skipped.
+# Runs tests that want a kernel with md, the device mapper, nbd and ublk in a virtual machine, for machines whose own has none of them: a stock
+# kernel of Debian with busybox, mdadm, dmsetup and what else they need, in QEMU: by KVM where that runs it, else emulated. Fails if a test fails or was skipped.
 #
 #   scripts/arrays-vm.sh             the tests of real arrays (crates/cli/tests/it/devices.rs)
+#   scripts/arrays-vm.sh ublk N      N kills of a server under ext4 on its block device (crates/cli/tests/it/ublk.rs); prints what was counted
+#   scripts/arrays-vm.sh ublk-latency N   reads over ublk beside reads over the kernel's nbd client, medians of N rounds (scripts/ublk-latency.sh)
 #   scripts/arrays-vm.sh power N     N power cuts under ext4 on write-back on md (crates/cli/tests/it/power.rs); prints what was counted
 #
 # Needs a Debian system with network (it fetches the kernel and what is missing), root or sudo for that, and some 300 MB below OUT.
@@ -11,14 +13,19 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export PATH="$HOME/.cargo/bin:/usr/sbin:/sbin:$PATH"
-what=${1:-arrays} cuts=${2:-200}
+what=${1:-arrays} cuts=${2:-200} kills=${2:-20} rounds=${2:-5}
 case $what in
 arrays) filter="devices::arrays devices::striped devices::a_raid" minutes=${MINUTES:-15} ;;
 power) filter="power::" minutes=${MINUTES:-$((15 + cuts / 2))} ;;
+ublk) filter="ublk::" minutes=${MINUTES:-$((15 + kills / 4))} ;;
+ublk-latency) filter="" minutes=${MINUTES:-$((10 + 2 * rounds))} ;;
 *) echo "arrays-vm: what is $what?" >&2; exit 2 ;;
 esac
 out=$(realpath -m "${OUT:-out}")/arrays-vm
 mkdir -p "$out"
+
+# How long the boot may take that shows whether KVM is of use: it is over in two seconds where it is.
+PROBE_SECONDS=15
 
 say() { printf 'arrays-vm: %s\n' "$*" >&2; }
 
@@ -27,15 +34,17 @@ missing=()
 need() { command -v "$1" >/dev/null || missing+=("$2"); }
 need qemu-system-x86_64 qemu-system-x86
 need busybox busybox-static
-need mdadm mdadm
-need dmsetup dmsetup
+case $what in
+arrays | power)
+    need mdadm mdadm
+    need dmsetup dmsetup ;;
+ublk | ublk-latency) need fio fio ;;
+esac
 need cpio cpio
 need modprobe kmod
 need xz xz-utils
-if [ "$what" = power ]; then
-    need nbd-client nbd-client
-    need mkfs.ext4 e2fsprogs
-fi
+case $what in power | ublk-latency) need nbd-client nbd-client ;; esac
+case $what in power | ublk) need mkfs.ext4 e2fsprogs ;; esac
 if [ ${#missing[@]} -gt 0 ]; then
     sudo=(); [ "$(id -u)" -eq 0 ] || sudo=(sudo)
     say "installing ${missing[*]}"
@@ -71,12 +80,23 @@ cp "$(command -v busybox)" "$root/bin/busybox"
 strip -o "$root/bin/tests" "$tests"
 strip -o "$root/bin/forerun" "$program"
 # A shell of its own: that of busybox takes its own losetup before ours.
-programs=("$(command -v mdadm)" "$(command -v dmsetup)" "$(command -v losetup)" "$(command -v dash)")
-modules="loop raid0 raid1 raid10 raid456 dm-mod dm-raid"
-if [ "$what" = power ]; then
-    programs+=("$(command -v nbd-client)" "$(command -v mkfs.ext4)")
-    modules="nbd raid456"
-fi
+case $what in
+arrays)
+    programs=("$(command -v mdadm)" "$(command -v dmsetup)" "$(command -v losetup)" "$(command -v dash)")
+    modules="loop raid0 raid1 raid10 raid456 dm-mod dm-raid" ;;
+power)
+    programs=("$(command -v mdadm)" "$(command -v dash)" "$(command -v nbd-client)" "$(command -v mkfs.ext4)")
+    modules="nbd raid456" ;;
+ublk)
+    programs=("$(command -v dash)" "$(command -v fio)" "$(command -v mkfs.ext4)" "$(command -v e2fsck)")
+    modules="ublk_drv" ;;
+ublk-latency)
+    programs=("$(command -v dash)" "$(command -v fio)" "$(command -v nbd-client)")
+    cp scripts/ublk-latency.sh "$root/bin/"
+    modules="ublk_drv nbd" ;;
+esac
+run="tests $filter --nocapture --test-threads 1"
+[ "$what" != ublk-latency ] || run="sh /bin/ublk-latency.sh $rounds 5"
 cp "${programs[@]}" "$root/bin/"
 ln -s dash "$root/bin/sh"
 ldd "${programs[@]}" "$tests" "$program" | grep -o '/[^ ]*\.so[^ ]*' | sort -u | while read -r library; do
@@ -96,26 +116,48 @@ cat > "$root/init" <<INIT
 #!/bin/busybox sh
 /bin/busybox --install -s /bin
 export PATH=/bin HOME=/tmp CARGO_BIN_EXE_forerun=/bin/forerun RUST_BACKTRACE=0
-[ $what = arrays ] || export FORERUN_POWER_CUTS=$cuts FORERUN_CRASH_SEED=${FORERUN_CRASH_SEED:-1}
+[ $what != power ] || export FORERUN_POWER_CUTS=$cuts FORERUN_CRASH_SEED=${FORERUN_CRASH_SEED:-1}
+[ $what != ublk ] || export FORERUN_UBLK_KILLS=$kills
 mount -t devtmpfs dev /dev
 mount -t proc proc /proc
 mount -t sysfs sys /sys
 mount -t tmpfs tmp /tmp
 for module in /modules/*; do insmod "\$module" || echo "insmod \$module: \$?"; done
 uname -r
-tests $filter --nocapture --test-threads 1
+$run
 echo "tests ended with \$?"
 poweroff -f
 INIT
 chmod +x "$root/init"
 (cd "$root" && find . | cpio --quiet -o -H newc | gzip -1) > "$out/initrd.gz"
 
-say "booting $version, emulated: some minutes"
-timeout $((minutes * 60)) qemu-system-x86_64 -accel tcg,thread=multi -smp 2 -cpu max -m 1536 -nographic -nic none -no-reboot \
+# A /dev/kvm that opens may still not run a kernel that was not made for it (some clouds' runs only their own): one boot says whether it does.
+accelerator=tcg,thread=multi how="emulated"
+if [ -w /dev/kvm ]; then
+    mkdir -p "$out/probe/bin"
+    cp "$(command -v busybox)" "$out/probe/bin/busybox"
+    printf '#!/bin/busybox sh\necho the probe is up\nexec /bin/busybox poweroff -f\n' > "$out/probe/init"
+    chmod +x "$out/probe/init"
+    (cd "$out/probe" && find . | cpio --quiet -o -H newc | gzip -1) > "$out/probe.gz"
+    if timeout "$PROBE_SECONDS" qemu-system-x86_64 -accel kvm -cpu max -m 512 -nographic -nic none -no-reboot \
+        -kernel "$out/$kernel/boot/vmlinuz-$version" -initrd "$out/probe.gz" \
+        -append "console=ttyS0 panic=-1 quiet mitigations=off" < /dev/null 2>&1 | grep 'the probe is up' > /dev/null; then
+        accelerator=kvm how="by KVM"
+    fi
+fi
+say "booting $version, $how: some minutes"
+timeout $((minutes * 60)) qemu-system-x86_64 -accel "$accelerator" -smp 2 -cpu max -m 1536 -nographic -nic none -no-reboot \
     -kernel "$out/$kernel/boot/vmlinuz-$version" -initrd "$out/initrd.gz" \
     -append "console=ttyS0 panic=-1 quiet tsc=unstable mitigations=off" < /dev/null | sed -u 's/\r//' | tee "$out/log" >&2 || true
 grep -q '^tests ended with 0' "$out/log" && ! grep -q 'skipped:' "$out/log" ||
     { say "not every test ran and passed: $out/log"; exit 3; }
+if [ "$what" = ublk ]; then
+    grep -o -e 'ublk: .*' "$out/log"
+fi
+if [ "$what" = ublk-latency ]; then
+    echo "Linux $version in a virtual machine, $how"
+    sed -n '/^what /,/^tests ended/p' "$out/log" | grep -v '^tests ended'
+fi
 if [ "$what" = power ]; then
     grep -o -e 'power cuts: .*' -e 'a journal that is given up: .*' "$out/log"
 fi

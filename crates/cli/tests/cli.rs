@@ -41,6 +41,8 @@ mod sweep;
 mod top;
 #[path = "it/trial.rs"]
 mod trial;
+#[path = "it/ublk.rs"]
+mod ublk;
 #[path = "it/watching.rs"]
 mod watching;
 #[path = "it/write_back.rs"]

@@ -3,7 +3,7 @@
 //! Bytes of requests go from the socket into the session's inbox, those of a WRITE's data into intake memory. What is to be
 //! sent goes from where it lies, in the session or in the cache, to the socket in one call.
 
-use crate::nbd::handshake::Tls;
+use crate::nbd::handshake::{Terms, Tls};
 use crate::nbd::session::{Room, Session, Shared};
 use crate::raw::{Arena, BLOCK};
 use crate::socket::Socket;
@@ -66,6 +66,11 @@ impl Connection {
         }
     }
 
+    /// A client that has this export already.
+    pub(crate) fn serving(socket: Socket, number: u64, terms: Terms, now: Nanos) -> Self {
+        Self { session: Session::serving(terms), ..Self::new(socket, number, Tls::Off, now) }
+    }
+
     /// What `epoll` should say of it.
     pub(crate) fn wants(&self) -> EventFlags {
         let mut wants = EventFlags::empty();
@@ -118,7 +123,8 @@ impl Connection {
             Ok(bytes) => {
                 self.session.received(bytes);
                 self.progress = now;
-                if bytes < room { Received::Last } else { Received::Bytes(bytes) }
+                let last = bytes < room && !socket.has_readable();
+                if last { Received::Last } else { Received::Bytes(bytes) }
             }
             Err(problem) if is_later(&problem) => Received::Nothing,
             Err(_) => {

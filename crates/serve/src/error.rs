@@ -33,6 +33,14 @@ pub enum ServeError {
         /// What it said.
         source: io::Error,
     },
+    /// The kernel lacks a feature, or the user a privilege.
+    #[error("{what}: {why}")]
+    Unsupported {
+        /// The option that needs it.
+        what: &'static str,
+        /// What is missing, and the remedy.
+        why: String,
+    },
     /// The replay of a log of inputs differs from it.
     #[error("{}: {why}", path.display())]
     Differs {
@@ -56,6 +64,11 @@ impl ServeError {
     #[must_use]
     pub const fn is_usage(&self) -> bool {
         matches!(self, Self::Option { .. })
+    }
+    /// Whether the machine cannot do what was asked.
+    #[must_use]
+    pub const fn is_unsupported(&self) -> bool {
+        matches!(self, Self::Unsupported { .. })
     }
     /// Says which of several exports it is about.
     pub(crate) fn of_export(self, name: &str, count: usize) -> Self {

@@ -55,6 +55,7 @@ mod source;
 mod spec;
 mod ticket;
 mod tls;
+mod ublk;
 mod unsynced;
 mod volume;
 

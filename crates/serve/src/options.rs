@@ -200,6 +200,8 @@ pub struct ExportOptions {
     pub learn: Option<PathBuf>,
     /// Manifest by which is read ahead.
     pub manifest: Option<PathBuf>,
+    /// Number of the kernel's block device that it is besides (`/dev/ublkbN`).
+    pub ublk: Option<u32>,
     /// Whom members over TLS are trusted by.
     pub member_tls: MemberTlsOptions,
 }
@@ -276,6 +278,7 @@ impl ExportOptions {
             log_inputs: None,
             learn: None,
             manifest: None,
+            ublk: None,
             member_tls: MemberTlsOptions::default(),
         }
     }

@@ -12,6 +12,7 @@
 mod accept;
 mod back;
 mod control;
+mod device;
 mod intake;
 mod linger;
 mod metrics;
@@ -34,6 +35,7 @@ use crate::record::Record;
 use crate::tls::Validity;
 use accept::{Accepting, Listener};
 use control::Control;
+use device::Device;
 use forerun_core::units::Nanos;
 use intake::Intake;
 use linger::{Awaited, Linger};
@@ -131,6 +133,10 @@ pub struct Server {
     tls_policy: Tls,
     record: Option<Record>,
     show: Option<Show>,
+    /// Exports that are block devices of the kernel.
+    devices: Vec<Device>,
+    /// Why it ends though nobody has stopped it.
+    failure: Option<ServeError>,
 }
 
 /// The clock is the one place of this crate that asks the real time; everything behind it is told.
@@ -235,6 +241,8 @@ impl Prepared {
             tls_policy: policy(options),
             record: None,
             show,
+            devices: Vec::new(),
+            failure: None,
         };
         server.register().map_err(system("epoll"))?;
         start_logs(&mut server.served, &options.exports)?;
@@ -244,6 +252,8 @@ impl Prepared {
             let record = record.map_err(|problem| ServeError::file(path, problem))?;
             server.record = Some(record);
         }
+        // Last of all: a server that does not start makes no device.
+        server.open_devices(&options.exports)?;
         // A client that asks at once is told what there is.
         server.look(Nanos::ZERO);
         Ok(server)
@@ -348,6 +358,7 @@ impl Server {
     /// When the kernel refuses to wait for events, or the log of inputs could not be written.
     pub fn run(mut self, messages: &mut Messages) -> Result<Metrics, ServeError> {
         let mut events = Vec::with_capacity(EVENTS);
+        self.begin_devices()?;
         loop {
             self.arm().map_err(system("timer"))?;
             self.wait(&mut events).map_err(system("epoll"))?;
@@ -367,6 +378,7 @@ impl Server {
                 self.settle(now);
             }
             self.pass_on_notes(now, messages);
+            self.speak_of_devices(messages, false);
             if self.is_finished(now) {
                 break;
             }
@@ -378,8 +390,9 @@ impl Server {
             served.volume.finish_learning().map_err(system("--learn"))?;
         }
         self.pass_on_notes(self.now(), messages);
+        self.speak_of_devices(messages, true);
         self.record.take().map_or(Ok(()), Record::finish).map_err(system("--record"))?;
-        Ok(self.metrics)
+        self.failure.map_or(Ok(self.metrics), Err)
     }
 
     /// Says what the volumes have to say; of several, which of them.
@@ -407,8 +420,9 @@ impl Server {
         let members = self.served.iter().any(|served| served.volume.waits_for_members());
         let awaited = if members { Awaited::Members } else { Awaited::Clients };
         let (begin, lingering) = (self.now(), self.linger.after(awaited, moved));
-        // Bytes that TLS has deciphered and nobody could take yet are announced by no socket.
-        let hidden = self.tls.is_some() && self.receive_unannounced();
+        // Bytes that TLS has deciphered and nobody could take yet are announced by no socket, nor is data whose head a device has brought.
+        let may_hide = self.tls.is_some() || !self.devices.is_empty();
+        let hidden = may_hide && self.receive_unannounced();
         let unannounced = std::mem::take(&mut self.unsettled) || hidden;
         let nap = if unannounced { 0 } else { self.nap().as_nanos() as i64 };
         events.clear();
@@ -475,6 +489,7 @@ impl Server {
             Token::Control => self.accept_operator(now),
             Token::Operator(at) => self.operate(now, at as usize),
             Token::Listener(index) => self.accept(now, index as usize),
+            Token::Device(index) => self.hear_of_device(index as usize),
         }
     }
 
@@ -621,7 +636,14 @@ impl Server {
         for listener in self.listeners.drain(..) {
             let _ = epoll::delete(&self.epoll, listener.as_fd());
         }
-        for connection in self.connections.iter_mut().flatten() {
+        let devices = &self.devices;
+        devices.iter().for_each(Device::leave);
+        for (at, connection) in self.connections.iter_mut().enumerate() {
+            let Some(connection) = connection else { continue };
+            // What its going makes the kernel ask of a device is answered.
+            if devices.iter().any(|device| device.holds(at)) {
+                continue;
+            }
             // What it was let ask is answered. A write that is not wholly here is not begun, nor is what stands behind its limits.
             connection.session.close();
         }
@@ -637,7 +659,8 @@ impl Server {
             }
             self.settle(now);
         }
-        let gone = self.connections.iter().flatten().all(|connection| connection.socket.is_none());
+        let said = late || self.devices.iter().all(Device::is_over);
+        let gone = said && self.connections.iter().flatten().all(|connection| connection.socket.is_none());
         let over =
             |served: &Served| (served.volume.is_idle() && served.volume.is_home()) || served.volume.is_hung();
         gone && (late || self.served.iter().all(over))
@@ -659,6 +682,7 @@ impl Server {
         self.intake.forget(at);
         self.leave(at);
         drop(socket);
+        self.device_is_gone(at);
         self.resume_accepting();
     }
 }

@@ -1,6 +1,7 @@
 //! A stream of bytes to one client, or to the server of a member: within the machine or over a network, plain or under TLS.
 
 use crate::tls::Session;
+use crate::ublk::stream::Stream;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ServerConfig};
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
@@ -16,13 +17,15 @@ const UNACKNOWLEDGED_MS: u32 = 30_000;
 /// How long it takes from a probe that was not answered to the next.
 const PROBE_EVERY: Duration = Duration::from_secs(10);
 
-/// The two kinds of stream.
+/// The kinds of stream.
 #[derive(Debug)]
 pub(crate) enum Transport {
     /// Within the machine.
     Unix(UnixStream),
     /// Over a network.
     Tcp(TcpStream),
+    /// The requests of a block device of the kernel.
+    Device(Box<Stream>),
 }
 
 impl Transport {
@@ -32,6 +35,7 @@ impl Transport {
     pub(crate) fn prepare(&self, keep_alive: Option<Duration>) -> io::Result<()> {
         match self {
             Self::Unix(stream) => stream.set_nonblocking(true),
+            Self::Device(_) => Ok(()),
             Self::Tcp(stream) => {
                 stream.set_nonblocking(true)?;
                 stream.set_nodelay(true)?;
@@ -50,6 +54,7 @@ impl Transport {
         match self {
             Self::Unix(stream) => stream.set_read_timeout(time),
             Self::Tcp(stream) => stream.set_read_timeout(time),
+            Self::Device(_) => Err(io::ErrorKind::Unsupported.into()),
         }
     }
 }
@@ -59,12 +64,14 @@ impl Read for Transport {
         match self {
             Self::Unix(stream) => stream.read(buffer),
             Self::Tcp(stream) => stream.read(buffer),
+            Self::Device(stream) => stream.read(buffer),
         }
     }
     fn read_vectored(&mut self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
         match self {
             Self::Unix(stream) => stream.read_vectored(buffers),
             Self::Tcp(stream) => stream.read_vectored(buffers),
+            Self::Device(stream) => stream.read_vectored(buffers),
         }
     }
 }
@@ -74,16 +81,21 @@ impl Write for Transport {
         match self {
             Self::Unix(stream) => stream.write(buffer),
             Self::Tcp(stream) => stream.write(buffer),
+            Self::Device(stream) => stream.write_vectored(&[IoSlice::new(buffer)]),
         }
     }
     fn write_vectored(&mut self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
         match self {
             Self::Unix(stream) => stream.write_vectored(buffers),
             Self::Tcp(stream) => stream.write_vectored(buffers),
+            Self::Device(stream) => stream.write_vectored(buffers),
         }
     }
     fn flush(&mut self) -> io::Result<()> {
-        Ok(())
+        match self {
+            Self::Unix(_) | Self::Tcp(_) => Ok(()),
+            Self::Device(stream) => stream.push(),
+        }
     }
 }
 
@@ -142,7 +154,10 @@ impl Socket {
 
     /// Whether bytes are here that `epoll` does not know of.
     pub(crate) fn has_readable(&self) -> bool {
-        self.tls.as_ref().is_some_and(|tls| tls.has_readable())
+        match &self.stream {
+            Transport::Device(stream) => stream.has_readable(),
+            Transport::Unix(_) | Transport::Tcp(_) => self.tls.as_ref().is_some_and(|tls| tls.has_readable()),
+        }
     }
 
     /// Whether bytes that were taken wait for the stream.
@@ -178,7 +193,18 @@ impl Socket {
 
     /// Sends what was taken and waits. `WouldBlock` when the stream does not take it all.
     pub(crate) fn push(&mut self) -> io::Result<()> {
-        self.tls.as_mut().map_or(Ok(()), |tls| tls.push(&mut self.stream))
+        match &mut self.tls {
+            None => self.stream.flush(),
+            Some(tls) => tls.push(&mut self.stream),
+        }
+    }
+
+    /// Requests are taken from now on by this thread, where that has to be said.
+    pub(crate) fn begin(&mut self) -> io::Result<()> {
+        match &mut self.stream {
+            Transport::Device(stream) => stream.begin(),
+            Transport::Unix(_) | Transport::Tcp(_) => Ok(()),
+        }
     }
 
     /// Nothing will follow.
@@ -200,6 +226,7 @@ impl AsFd for Transport {
         match self {
             Self::Unix(stream) => stream.as_fd(),
             Self::Tcp(stream) => stream.as_fd(),
+            Self::Device(stream) => stream.as_fd(),
         }
     }
 }

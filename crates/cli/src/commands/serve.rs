@@ -55,6 +55,7 @@ Examples:
   forerun serve --config /etc/forerun.toml
   forerun serve --over disk.img --listen 0.0.0.0:10809 --tls-cert c.pem --tls-key k.pem --tls-ca ca.pem
   forerun serve --over /dev/md0 --write back --journal /dev/nvme0n1p4 --journal-new     # once; then without --journal-new
+  forerun serve --over disk.img --ublk 0                # a block device of the kernel besides: /dev/ublkb0
   forerun serve --over 'emulate(cheetah-15k4):disk.img' --read-only --run 'nbdcopy \"$uri\" null:'
 
 The address of the export is printed when clients may come. A member is a file, a block device,
@@ -216,6 +217,10 @@ pub(crate) struct ServeArgs {
     /// Read ahead what a manifest says that clients will read
     #[arg(long, value_name = "FILE")]
     manifest: Option<PathBuf>,
+    /// Be a block device of the kernel besides, /dev/ublkbN: made at the start (or taken up where a killed server has left it), removed
+    /// at the end unless it is in use; Linux 6.7, root
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=1_048_575))]
+    ublk: Option<u32>,
     /// Write what clients ask for to a file, as a trace that compare replays: .parquet, .csv, or as trace convert
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
@@ -402,7 +407,11 @@ fn refused(problem: &ServeError, effective: &settings::Effective) -> CliError {
 }
 
 fn from_serve(problem: &ServeError) -> CliError {
-    let kind = if problem.is_usage() { Kind::Usage } else { Kind::Failure };
+    let kind = match problem {
+        problem if problem.is_usage() => Kind::Usage,
+        problem if problem.is_unsupported() => Kind::Unsupported,
+        _ => Kind::Failure,
+    };
     CliError::new(kind, "", problem, "")
 }
 
@@ -447,6 +456,7 @@ fn export(args: &ServeArgs, instead: Option<What>) -> Result<ExportOptions, CliE
         log_inputs: args.log_inputs.clone(),
         learn: args.learn.clone(),
         manifest: args.manifest.clone(),
+        ublk: args.ublk,
         member_tls: MemberTlsOptions {
             ca: args.member_tls_ca.clone(),
             cert: args.member_tls_cert.clone(),

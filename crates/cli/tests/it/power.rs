@@ -41,7 +41,7 @@ const PLACE: usize = 8;
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Runs a shell command; what it printed, or said.
-fn sh(command: &str) -> Result<String, String> {
+pub(super) fn sh(command: &str) -> Result<String, String> {
     let done = Command::new("sh").args(["-ec", command]).output().expect("there is a shell");
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
     if done.status.success() {
@@ -51,7 +51,7 @@ fn sh(command: &str) -> Result<String, String> {
 }
 
 /// Until it can be done.
-fn until(command: &str) -> String {
+pub(super) fn until(command: &str) -> String {
     let begin = Instant::now();
     loop {
         match sh(command) {
@@ -75,9 +75,9 @@ fn stamp(bytes: &[u8], sector: usize) -> Option<u64> {
 
 /// Small files, each written once and made durable with its name.
 #[derive(Default)]
-struct Files {
+pub(super) struct Files {
     /// Sectors of those whose `fsync` has ended, by number.
-    kept: BTreeMap<u64, usize>,
+    pub(super) kept: BTreeMap<u64, usize>,
     next: u64,
 }
 
@@ -87,7 +87,7 @@ impl Files {
     }
 
     /// One more, and the oldest goes where there are many. An error means that the disk is no more.
-    fn work(&mut self, folder: &Path, draw: &mut Draw) -> std::io::Result<()> {
+    pub(super) fn work(&mut self, folder: &Path, draw: &mut Draw) -> std::io::Result<()> {
         if self.kept.len() >= FILES_MAX {
             let (old, _) = self.kept.pop_first().expect("there are many");
             std::fs::remove_file(Self::path(folder, old))?;
@@ -103,7 +103,7 @@ impl Files {
     }
 
     /// What is missing; what is there of others goes.
-    fn judge(&self, folder: &Path) -> Vec<String> {
+    pub(super) fn judge(&self, folder: &Path) -> Vec<String> {
         let mut lost = Vec::new();
         for (&number, &sectors) in &self.kept {
             match std::fs::read(Self::path(folder, number)) {
@@ -120,7 +120,7 @@ impl Files {
 }
 
 /// One file that is written in place.
-struct Places {
+pub(super) struct Places {
     /// The last write of each sector that `fdatasync` has covered, and the last that there was.
     durable: Vec<u64>,
     last: Vec<u64>,
@@ -128,7 +128,7 @@ struct Places {
 }
 
 impl Places {
-    fn new(folder: &Path) -> Self {
+    pub(super) fn new(folder: &Path) -> Self {
         let path = folder.join("places");
         std::fs::write(&path, stamped(0, 0, PLACES)).expect("written");
         File::open(path).and_then(|file| file.sync_all()).expect("synced");
@@ -136,7 +136,7 @@ impl Places {
         Self { durable: vec![0; PLACES], last: vec![0; PLACES], next: 1 }
     }
 
-    fn work(&mut self, folder: &Path, draw: &mut Draw) -> std::io::Result<()> {
+    pub(super) fn work(&mut self, folder: &Path, draw: &mut Draw) -> std::io::Result<()> {
         let file = File::options().write(true).open(folder.join("places"))?;
         let mut written = Vec::new();
         for _ in 0..1 + draw.below(6) {
@@ -154,7 +154,7 @@ impl Places {
     }
 
     /// What is lost. What was found is what there is from now on.
-    fn judge(&mut self, folder: &Path) -> Vec<String> {
+    pub(super) fn judge(&mut self, folder: &Path) -> Vec<String> {
         let bytes = std::fs::read(folder.join("places")).unwrap_or_default();
         let mut lost = Vec::new();
         for (sector, bytes) in bytes.chunks(SECTOR).enumerate() {
@@ -174,7 +174,7 @@ impl Places {
 }
 
 /// The programs work for so many milliseconds, or until their disk is no more. How often they were told that something is safe.
-fn go_on(done: &Receiver<()>, millis: u64) -> u64 {
+pub(super) fn go_on(done: &Receiver<()>, millis: u64) -> u64 {
     let (begin, long) = (Instant::now(), Duration::from_millis(millis));
     let mut safe = 0;
     while done.recv_timeout(long.saturating_sub(begin.elapsed())).is_ok() {
@@ -184,7 +184,7 @@ fn go_on(done: &Receiver<()>, millis: u64) -> u64 {
 }
 
 /// Works until it is told to end or the disk is no more.
-fn worker<T: Send + 'static>(
+pub(super) fn worker<T: Send + 'static>(
     mut state: T,
     (stop, tell): (&Arc<AtomicBool>, &Sender<()>),
     seed: u64,

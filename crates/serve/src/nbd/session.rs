@@ -210,6 +210,12 @@ impl<A> Session<A> {
         }
     }
 
+    /// A client that has agreed on everything: it is told nothing before its first answer.
+    #[must_use]
+    pub fn serving(terms: Terms) -> Self {
+        Self { phase: Phase::Serving(terms), out: Outbox::default(), ..Self::new(Tls::Off) }
+    }
+
     /// Whether its next bytes may be looked at.
     #[must_use]
     pub fn may_receive(&self) -> bool {

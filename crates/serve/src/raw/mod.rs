@@ -18,6 +18,7 @@
 mod activation;
 mod foreign;
 pub(crate) mod ring;
+pub(crate) mod ublk;
 
 pub(crate) use activation::inherited_sockets;
 pub use activation::take_inherited_sockets;

@@ -15,6 +15,8 @@ pub(super) enum Token {
     Operator(u32),
     /// Members of this export have ended something.
     Members(u32),
+    /// What has become of this block device.
+    Device(u32),
     /// The client in the place `at`.
     Client {
         /// Its place.
@@ -44,6 +46,7 @@ impl Token {
             Self::Control => (3, 0),
             Self::Operator(index) => (4, index),
             Self::Members(index) => (5, index),
+            Self::Device(index) => (6, index),
             Self::Client { at, number } => return u64::from(number) << 32 | u64::from(CLIENTS + at),
         };
         assert!(index < 1 << KIND_SHIFT, "listeners, operators and exports are few");
@@ -64,6 +67,7 @@ impl Token {
             3 => Self::Control,
             4 => Self::Operator(index),
             5 => Self::Members(index),
+            6 => Self::Device(index),
             kind => unreachable!("nothing of kind {kind} is polled"),
         }
     }
@@ -79,7 +83,7 @@ mod tests {
         assert_ne!(was.number(), is.number());
         assert_eq!(Token::of_client(1023, (5 << 32) + 9), Token::Client { at: 1023, number: 9 });
         let others = [Token::Stop, Token::Timer, Token::Control, Token::Listener(3), Token::Operator(7)];
-        for token in others.into_iter().chain([Token::Members(511), was, is]) {
+        for token in others.into_iter().chain([Token::Members(511), Token::Device(63), was, is]) {
             assert_eq!(Token::of(token.number()), token);
         }
     }

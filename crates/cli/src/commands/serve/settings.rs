@@ -31,7 +31,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 /// Options of one export; all others are the server's.
-const OF_EXPORT: [&str; 22] = [
+const OF_EXPORT: [&str; 23] = [
     "over",
     "stripe",
     "members",
@@ -51,12 +51,14 @@ const OF_EXPORT: [&str; 22] = [
     "log-inputs",
     "learn",
     "manifest",
+    "ublk",
     "member-tls-ca",
     "member-tls-cert",
     "member-tls-key",
 ];
 /// No two exports can have the same of these.
-const OF_ONE_EXPORT: [&str; 7] = ["over", "stripe", "members", "name", "log-inputs", "learn", "journal"];
+const OF_ONE_EXPORT: [&str; 8] =
+    ["over", "stripe", "members", "name", "log-inputs", "learn", "journal", "ublk"];
 /// Options that exclude each other, or make sense together only.
 const ALTERNATIVES: [&[&str]; 3] =
     [&["socket", "listen"], &["over", "stripe", "members"], &["array", "strip", "disks"]];
