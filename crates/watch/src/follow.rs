@@ -463,6 +463,72 @@ mod tests {
         History { replayed, waited, without, ..History::default() }
     }
 
+    /// A store that knows a command with what its runs took, and options to run it.
+    fn with_times(folder: &Path, times: Times) -> FollowOptions {
+        let command: Vec<OsString> = ["sh", "-c", "exit 3"].map(OsString::from).into();
+        let store = Store::new(folder.join("state"));
+        let mut manifest = Manifest::new(key_of(&command).expect("a shell is on the path"));
+        manifest.times = times;
+        store.keep(&manifest).expect("room on disk");
+        let (key, given, scheme, stop, process) = (None, None, None, None, None);
+        let (gate, store) = (Arc::default(), Some(store));
+        FollowOptions {
+            command,
+            process,
+            gate,
+            store,
+            key,
+            given,
+            scheme,
+            patterns: true,
+            replay: true,
+            stop,
+        }
+    }
+
+    fn kept(options: &FollowOptions) -> Vec<u8> {
+        let store = options.store.as_ref().expect("one");
+        fs::read(store.path(&key_of(&options.command).expect("as before"))).expect("kept")
+    }
+
+    #[test]
+    fn a_run_that_is_left_alone_needs_no_rights_ends_as_the_command_does_and_is_timed_once() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let run = |elapsed| vec![Timed { elapsed, pages: 1 }];
+        let times = Times { ahead: run(100), since_alone: 1, ..Times::default() };
+        let options = with_times(folder.path(), times);
+        let report = follow(&options, &mut |_| {}).expect("nothing is traced");
+        let Ended::Command(status) = report.ended else { panic!("{:?}", report.ended) };
+        assert_eq!((report.decision, status.code()), (Decision::Alone, Some(3)));
+        let times = Manifest::decode(&kept(&options)).expect("whole").times;
+        assert_eq!((times.alone.len(), times.since_alone), (1, 0));
+        assert!(times.alone[0].elapsed > 0 && report.run.elapsed == times.alone[0].elapsed);
+    }
+
+    #[test]
+    fn what_is_slower_read_ahead_of_is_run_without_a_trace_and_nothing_is_written() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let run = |elapsed| vec![Timed { elapsed, pages: 1 }];
+        let times = Times { ahead: run(400), alone: run(270), retry: 8, ..Times::default() };
+        let options = with_times(folder.path(), times);
+        let before = kept(&options);
+        // One in eight is tried, by lot: that may need rights, and is looked at elsewhere.
+        let slower = (0..64).find_map(|_| {
+            let report = follow(&options, &mut |_| {}).ok();
+            let alone = report.filter(|report| report.decision.leaves_alone());
+            let alone = alone.map(|report| (report, kept(&options) == before));
+            fs::write(options.store.as_ref()?.path(&key_of(&options.command)?), &before).ok()?;
+            alone
+        });
+        let (report, nothing_written) = slower.expect("seven of eight");
+        assert!(nothing_written);
+        assert_eq!(report.decision, Decision::Slower { ahead: 400, alone: 270, retry: 8 });
+        assert!(
+            report.kept.is_none()
+                && matches!(report.ended, Ended::Command(status) if status.code() == Some(3))
+        );
+    }
+
     #[test]
     fn what_it_would_have_waited_follows_the_last_run_that_was_left_alone() {
         let alone = |waited, loaded| History { waited, loaded, ..History::default() };

@@ -249,11 +249,13 @@ impl Planned {
         Self { shared, feeders, systems, rotating }
     }
 
-    /// Whether samples of everything are in memory already, as far as that is known without reading: only of file systems whose metadata
-    /// can be looked for first, since to open a file may take long.
+    /// Whether samples of everything are in memory already, and nothing among them has changed. Only where metadata can be looked for
+    /// first: else to open a file may take long, and the command waits.
     pub(crate) fn is_here(&self) -> bool {
+        let here = |feeder: &Feeder| feeder.volume.has_metadata_pages() && feeder.is_here(&self.shared);
         !self.feeders.is_empty()
-            && self.feeders.iter().all(|feeder| !feeder.metadata.is_empty() && feeder.is_here(&self.shared))
+            && self.feeders.iter().all(here)
+            && self.shared.verdicts.iter().all(|verdict| verdict.load(Ordering::Relaxed) <= FRESH)
     }
 
     /// Begins.

@@ -173,13 +173,14 @@ fn judge(times: &Times) -> Worth {
     }
 }
 
-/// What a command waited for reads that it was not read ahead of, and what that would cost, where that is more. Only before the first
-/// replay: later that is measured.
+/// What a command waited for reads when it was recorded and what reading ahead of it would cost, where that is more. Only before the first
+/// replay, later that is measured; and only of a recording that loaded half of what is known: another says nothing of a run from cold.
 fn cheaper_alone(known: &Manifest) -> Option<(u64, u64)> {
     let alone = known.history.iter().rev().find(|run| !run.replayed)?;
     let costs = (known.files.len() as u64).saturating_mul(NANOS_A_FILE);
-    (known.times.ahead.is_empty() && !known.times.watched.is_empty() && alone.waited < costs)
-        .then_some((alone.waited, costs))
+    let cold = alone.loaded > 0 && alone.loaded.saturating_mul(COMPARABLE) >= known.file_pages();
+    let first = known.times.ahead.is_empty() && !known.times.watched.is_empty();
+    (first && cold && alone.waited < costs).then_some((alone.waited, costs))
 }
 
 #[cfg(test)]
@@ -294,6 +295,9 @@ mod tests {
         known.history[0].waited = MS;
         assert_eq!(decide(&known, 1), Decision::Cheaper { waited: MS, costs: 2 * MS });
         assert_eq!(decide(&known, 8), Decision::Replay, "tried by lot");
+        known.history[0].loaded = 0;
+        assert_eq!(decide(&known, 1), Decision::Replay, "all was in memory, which says nothing");
+        known.history[0].loaded = 1000;
         known.history[0].waited = 2 * MS;
         assert_eq!(decide(&known, 1), Decision::Replay);
         known.times.ahead = vec![timed(20)];
