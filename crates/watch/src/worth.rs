@@ -19,6 +19,7 @@
 //!
 //! A recording is slower than a run that is left alone, by its events; so it proves something only where the difference is large.
 
+use forerun_manifest::manifest::TIMES_MAX;
 use forerun_manifest::{History, Manifest, Timed, Times};
 
 /// After so many runs that were read ahead of, one is not.
@@ -36,7 +37,7 @@ const RETRY_FIRST: u32 = 8;
 const RETRY_LAST: u32 = 256;
 /// Runs that loaded less than a part of what the largest did, one in so many, began with much of it in memory and say nothing.
 const COMPARABLE: u64 = 2;
-/// A run that was left alone and says nothing is repeated after so many others.
+/// A run that was left alone is repeated after so many others, where it says nothing, or until there are three.
 const ALONE_AGAIN: u32 = 8;
 /// What reading a file ahead costs of processor time, nanoseconds: finding it, opening it twice, asking, and its events. Measured with 2,000
 /// small files on two processors of 2026: some 40 ms of the 60 that it used, the rest for its start, its end and the manifest.
@@ -102,6 +103,10 @@ pub(crate) fn decide(known: &Manifest, lot: u32) -> Decision {
             return Decision::Slower { ahead, alone, retry: times.retry.max(RETRY_FIRST) };
         }
         Worth::Unknown if is_alone_next(times) => return Decision::Alone,
+        // One run may have been slow by chance.
+        Worth::Pays if (1..TIMES_MAX).contains(&times.alone.len()) && times.since_alone >= ALONE_AGAIN => {
+            return Decision::Alone;
+        }
         _ => {}
     }
     if let Some((waited, costs)) = cheaper_alone(known)
@@ -262,7 +267,13 @@ mod tests {
         known.times.ahead = vec![timed(200)];
         learn(&mut known.times, Decision::Replay);
         assert_eq!(known.times.retry, 0, "a try that paid");
-        assert_eq!((decide(&known, 1), decide_beside(&known)), (Decision::Replay, Decision::Replay));
+        assert_eq!(
+            (decide(&known, 1), decide_beside(&known)),
+            (Decision::Alone, Decision::Replay),
+            "is it so still?"
+        );
+        known.times.since_alone = 0;
+        assert_eq!(decide(&known, 1), Decision::Replay);
     }
 
     #[test]
@@ -275,6 +286,19 @@ mod tests {
             judge(&Times { ahead: vec![huge], alone: vec![huge], ..Times::default() }),
             Worth::Loses(u64::MAX, u64::MAX)
         );
+    }
+
+    #[test]
+    fn one_run_that_was_left_alone_is_followed_by_two_more_in_time() {
+        let mut known = known(&[300], &[900], &[350]);
+        for count in 1..=TIMES_MAX {
+            known.times.alone = vec![timed(900); count];
+            known.times.since_alone = ALONE_AGAIN - 1;
+            assert_eq!(decide(&known, 1), Decision::Replay, "{count}");
+            known.times.since_alone = ALONE_AGAIN;
+            let wanted = if count < TIMES_MAX { Decision::Alone } else { Decision::Replay };
+            assert_eq!(decide(&known, 1), wanted, "{count}");
+        }
     }
 
     #[test]
