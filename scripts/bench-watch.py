@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Measures `forerun watch` and `forerun load` on emulated devices, and prints a table.
 
-    scripts/bench-watch.py [--models ssd,cloud] [--rounds 5] [--files 4000] [--bin DIR]
+    scripts/bench-watch.py [--models ssd,cloud] [--works 'git grep,rustc'] [--rounds 5] [--files 4000] [--bin DIR]
 
 As root, on Linux 6.12 or later, on devices as scripts/bench_rig.py makes them, each run from cold. Ways of running a command take turns, and medians are printed. Beside the elapsed time stands how long the command's
-threads waited for reads: on a machine with other work that is the steadier figure.
+threads waited for reads: on a machine with other work that is the steadier figure. rustc is measured where it is installed.
 """
 import json
 import os
@@ -25,7 +25,49 @@ IMPORTS = ("argparse ast asyncio base64 bdb bz2 calendar cgi cmd code codecs con
            "telnetlib tempfile textwrap timeit tokenize trace turtle typing unittest.mock urllib.request uuid venv wave webbrowser wsgiref.simple_server "
            "xml.dom.minidom xml.etree.ElementTree xml.sax xmlrpc.client xmlrpc.server zipapp zipfile zoneinfo")
 
-def make_image(image, mount, files, big_mib):
+# A program that needs the standard library and the optimiser, and little else.
+PROGRAM = """use std::collections::{BTreeMap, HashMap};
+use std::io::{BufRead, Write};
+fn main() -> std::io::Result<()> {
+    let (mut words, mut lengths) = (HashMap::<String, usize>::new(), BTreeMap::<usize, f64>::new());
+    for line in std::io::stdin().lock().lines() {
+        for word in line?.split_whitespace() {
+            *words.entry(word.to_lowercase()).or_default() += 1;
+            *lengths.entry(word.len()).or_default() += 1.0;
+        }
+    }
+    let mut sorted: Vec<_> = words.into_iter().collect();
+    sorted.sort_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(&b.0)));
+    let mut out = std::io::stdout().lock();
+    sorted.iter().take(10).try_for_each(|(word, count)| writeln!(out, "{word} {count}"))?;
+    lengths.iter().try_for_each(|(length, count)| writeln!(out, "{length:>3} {count:.1}"))
+}
+"""
+
+
+def toolchain():
+    """The compiler's folder and its host, where there is one."""
+    if not shutil.which("rustc"):
+        return None
+    root = pathlib.Path(bench_rig.run("rustc", "--print", "sysroot").strip())
+    host = next(line.split()[1] for line in bench_rig.run("rustc", "-vV").split("\n") if line.startswith("host:"))
+    return root, host
+
+
+def copy_toolchain(to):
+    """The compiler and the standard library of its host."""
+    root, host = toolchain()
+    target = pathlib.Path("lib/rustlib") / host / "lib"
+    (to / "bin").mkdir(parents=True)
+    (to / target).mkdir(parents=True)
+    shutil.copy2(root / "bin/rustc", to / "bin")
+    for found in (*(root / "lib").glob("*.so*"), *(root / target).iterdir()):
+        if not found.is_dir():
+            shutil.copy2(found, to / found.parent.relative_to(root), follow_symlinks=False)
+    (to / "words.rs").write_text(PROGRAM)
+
+
+def make_image(image, mount, files, big_mib, works=None):
     bench_rig.format_image(image, 3 << 10)
     with bench_rig.mounted(image, mount):
         bench_rig.make_repository(mount / "tree", files)
@@ -38,6 +80,8 @@ def make_image(image, mount, files, big_mib):
         shutil.copytree(home / "lib" / version, mount / "py/lib" / version, ignore=left_out, symlinks=True)
         for library in (home / "lib").glob("libpython*.so*"):
             shutil.copy2(library, mount / "py/lib", follow_symlinks=False)
+        if toolchain() and (not works or "rustc" in works):
+            copy_toolchain(mount / "rust")
         bench_rig.fill(mount / "big", big_mib)
         (mount / "stride.py").write_text(bench_rig.STRIDE)
         (mount / "read.py").write_text(bench_rig.READ)
@@ -47,9 +91,11 @@ def cases(mount):
     """Name, folder, command, and whether it is loaded as a whole file."""
     python = ["env", f"PYTHONHOME={mount}/py", f"LD_LIBRARY_PATH={mount}/py/lib", "PYTHONDONTWRITEBYTECODE=1", f"{mount}/py/bin/python3", "-W", "ignore"]
     safe = "\n".join(f"try: import {name}\nexcept ImportError: pass" for name in IMPORTS.split())
+    rust = mount / "rust"
     return [
         ("git grep", mount / "tree", ["git", "grep", "-c", "qua"], False),
         ("Python imports", mount, python + ["-c", safe], False),
+        ("rustc", rust, [f"{rust}/bin/rustc", "-O", "--edition", "2021", "--emit", "obj", "-o", "/dev/null", f"{rust}/words.rs"], False),
         ("stride 16K/256K", mount, ["python3", f"{mount}/stride.py", f"{mount}/big"], False),
         ("sequential 64K", mount, ["python3", f"{mount}/read.py", f"{mount}/big"], True),
     ]
@@ -77,8 +123,10 @@ def once(rig, folder, words, forerun, watch):
     }
 
 
-def measure(rig, forerun, rounds, state):
+def measure(rig, forerun, rounds, state, works):
     for name, folder, words, whole in cases(rig.mount):
+        if works and name not in works or not folder.exists():
+            continue
         shutil.rmtree(state, ignore_errors=True)
         watch = ["watch", "--state", str(state)]
         ways = {"alone": None, "recorded": watch + ["--no-replay"], "replayed": watch}
@@ -113,11 +161,13 @@ def measure(rig, forerun, rounds, state):
 
 def main():
     said = bench_rig.options("measures forerun watch and load on emulated devices (root, Linux 6.12)",
-                             models="hdd,ssd,cloud,net", rounds=5, files=4000, big=(256, "MiB of the large file"))
+                             models="hdd,ssd,cloud,net", rounds=5, files=4000, big=(256, "MiB of the large file"),
+                             works=("", "only these of git grep, Python imports, rustc, stride 16K/256K, sequential 64K"))
+    works = [name for name in said.works.split(",") if name]
     loads = [os.getloadavg()[0]]
     with bench_rig.work_folder("bench-watch") as work:
-        make_image(work / "image", work / "mount", said.files, said.big)
-        each = lambda rig: measure(rig, said.bin / "forerun", said.rounds, work / "state")
+        make_image(work / "image", work / "mount", said.files, said.big, works)
+        each = lambda rig: measure(rig, said.bin / "forerun", said.rounds, work / "state", works)
         rows = bench_rig.on_rigs(said.models.split(","), work, said, each, loads)
     print(bench_rig.head(loads, f"ext4, read-ahead 128 KiB, cold; medians of {said.rounds}; seconds"))
     print(bench_rig.table(rows))

@@ -7,7 +7,7 @@
 #![expect(clippy::print_stdout, reason = "a program that reports to a person")]
 
 use forerun_manifest::format::{body, decode_body};
-use forerun_manifest::{Export, File, FileState, FileSystem, History, Key, Manifest, Run, Sample};
+use forerun_manifest::{Export, File, FileState, FileSystem, History, Key, Manifest, Run, Sample, Timed};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 
@@ -42,6 +42,9 @@ fn legal(rng: &mut Rng) -> Manifest {
     let mut manifest = Manifest::new(Key::Named { kind: "unit".into(), name: "a".into() });
     manifest.recordings = 1 + rng.below(70) as u16;
     manifest.history.push(History { replayed: true, elapsed: rng.next(), ..History::default() });
+    manifest.times.ahead =
+        (0..rng.below(4)).map(|_| Timed { elapsed: rng.next(), pages: rng.next() }).collect();
+    manifest.times.retry = rng.next() as u32;
     manifest.file_systems.push(FileSystem {
         kind: "ext4".into(),
         metadata: runs(rng),

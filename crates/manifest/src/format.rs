@@ -5,7 +5,8 @@
 //! by name; a later field goes behind the last one of the body, with a new version.
 
 use crate::manifest::{
-    Export, File, FileState, FileSystem, HISTORY_MAX, History, Key, Manifest, PACE_MAX, Sample,
+    Export, File, FileState, FileSystem, HISTORY_MAX, History, Key, Manifest, PACE_MAX, Sample, TIMES_MAX,
+    Timed, Times,
 };
 use crate::run::{self, Run};
 use crate::wire::{Reader, put, put_bytes, put_signed};
@@ -19,7 +20,7 @@ use std::path::{Path, PathBuf};
 /// The first eight bytes.
 pub const MAGIC: [u8; 8] = *b"FORERUNM";
 /// The version that is written, and the latest that is read.
-pub const VERSION: u16 = 2;
+pub const VERSION: u16 = 3;
 /// Bytes of the header.
 pub const HEADER_BYTES: usize = 56;
 /// Largest body, unpacked: a manifest of a million files takes less.
@@ -105,6 +106,7 @@ impl Manifest {
             put_runs(&mut body, &export.runs);
         }
         self.exports.iter().for_each(|export| put_samples(&mut body, export));
+        put_times(&mut body, &self.times);
         assert!(body.len() as u64 <= BODY_BYTES_MAX, "a manifest beyond {BODY_BYTES_MAX} bytes");
         let mut out = header(body.len() as u64, &body);
         out.extend(zstd::bulk::compress(&body, LEVEL).expect("memory to memory cannot fail"));
@@ -140,6 +142,9 @@ impl Manifest {
                 for export in &mut manifest.exports {
                     samples(reader, export).ok_or("the samples of an export")?;
                 }
+            }
+            if version > 2 {
+                manifest.times = times(reader).ok_or("what runs took")?;
             }
             if reader.0.is_empty() { Ok(manifest) } else { Err("the end, where more follows") }
         };
@@ -324,6 +329,30 @@ fn samples(reader: &mut Reader<'_>, export: &mut Export) -> Option<()> {
         export.pace.push(time);
     }
     Some(())
+}
+
+fn put_times(out: &mut Vec<u8>, times: &Times) {
+    for list in [&times.ahead, &times.alone, &times.watched] {
+        assert!(list.len() <= TIMES_MAX, "more runs than are kept");
+        put(out, list.len() as u64);
+        for run in list {
+            put(out, run.elapsed);
+            put(out, run.pages);
+        }
+    }
+    put(out, u64::from(times.retry));
+    put(out, u64::from(times.since_alone));
+}
+
+fn times(reader: &mut Reader<'_>) -> Option<Times> {
+    let mut times = Times::default();
+    for list in times.lists() {
+        for _ in 0..reader.count(TIMES_MAX)? {
+            list.push(Timed { elapsed: reader.number()?, pages: reader.number()? });
+        }
+    }
+    (times.retry, times.since_alone) = (reader.narrow()?, reader.narrow()?);
+    Some(times)
 }
 
 /// Files in order, each told by how it differs from the one before.

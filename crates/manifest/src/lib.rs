@@ -22,5 +22,7 @@ pub mod merge;
 pub mod run;
 mod wire;
 
-pub use manifest::{Export, File, FileState, FileSystem, History, Key, Manifest, Sample, Stale};
+pub use manifest::{
+    Export, File, FileState, FileSystem, History, Key, Manifest, Sample, Stale, Timed, Times,
+};
 pub use run::Run;

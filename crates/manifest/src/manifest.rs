@@ -208,6 +208,49 @@ pub struct History {
     pub used: u64,
 }
 
+/// How long a run took, and how much it loaded: runs that loaded as much are compared.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Timed {
+    /// From start to end with all that was done for it, nanoseconds.
+    pub elapsed: u64,
+    /// Pages that devices gave, to it or for it.
+    pub pages: u64,
+}
+
+/// What runs took by the way they were run, the last of each: whether reading ahead pays is decided by these.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Times {
+    /// Of runs that were read ahead of; at most [`TIMES_MAX`], the oldest first.
+    pub ahead: Vec<Timed>,
+    /// Of runs that were left wholly alone.
+    pub alone: Vec<Timed>,
+    /// Of runs that were watched and not read ahead of.
+    pub watched: Vec<Timed>,
+    /// Where it does not pay: one run in so many is read ahead of all the same. 0 where it pays, or nobody knows.
+    pub retry: u32,
+    /// Runs that were read ahead of since the last that was left alone.
+    pub since_alone: u32,
+}
+
+/// Runs that are kept of each way.
+pub const TIMES_MAX: usize = 3;
+
+impl Times {
+    /// The ways, to be kept within bounds and order.
+    pub(crate) fn lists(&mut self) -> [&mut Vec<Timed>; 3] {
+        [&mut self.ahead, &mut self.alone, &mut self.watched]
+    }
+
+    /// Takes newer runs in.
+    fn take_in(&mut self, mut newer: Self) {
+        for (known, new) in self.lists().into_iter().zip(newer.lists()) {
+            known.append(new);
+            let over = known.len().saturating_sub(TIMES_MAX);
+            known.drain(..over);
+        }
+    }
+}
+
 /// What was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Manifest {
@@ -217,6 +260,8 @@ pub struct Manifest {
     pub recordings: u16,
     /// The last runs, the oldest first; at most [`HISTORY_MAX`].
     pub history: Vec<History>,
+    /// What runs took.
+    pub times: Times,
     /// File systems.
     pub file_systems: Vec<FileSystem>,
     /// Files, sorted by file system and inode, each once.
@@ -233,6 +278,13 @@ impl Manifest {
             key,
             recordings: 0,
             history: Vec::new(),
+            times: Times {
+                ahead: Vec::new(),
+                alone: Vec::new(),
+                watched: Vec::new(),
+                retry: 0,
+                since_alone: 0,
+            },
             file_systems: Vec::new(),
             files: Vec::new(),
             exports: Vec::new(),
@@ -270,6 +322,11 @@ impl Manifest {
         self.history.push(run);
         let over = self.history.len().saturating_sub(HISTORY_MAX);
         self.history.drain(..over);
+    }
+
+    /// Remembers what runs took.
+    pub fn remember_times(&mut self, newer: Times) {
+        self.times.take_in(newer);
     }
 
     /// Puts everything in its order, numbers the ranks without gaps, halves counts that grew too large, and forgets what
@@ -348,6 +405,12 @@ mod tests {
             manifest.remember(History { elapsed, ..History::default() });
         }
         assert_eq!((manifest.history.len(), manifest.history[0].elapsed), (HISTORY_MAX, 68));
+        let timed = |elapsed| Timed { elapsed, pages: 1 };
+        for elapsed in 0..9 {
+            manifest.remember_times(Times { alone: vec![timed(elapsed)], ..Times::default() });
+        }
+        assert_eq!(manifest.times.alone, [timed(6), timed(7), timed(8)], "the last ones");
+        assert!(manifest.times.ahead.is_empty());
         manifest.recordings = RECORDINGS_MAX + 1;
         manifest.tidy();
         assert_eq!(manifest.recordings, 32);

@@ -31,6 +31,7 @@ impl Manifest {
         in_proportion(self, &mut newer);
         self.recordings = self.recordings.saturating_add(newer.recordings);
         newer.history.iter().for_each(|run| self.remember(*run));
+        self.remember_times(std::mem::take(&mut newer.times));
         let places: Vec<u32> = newer.file_systems.into_iter().map(|fs| self.place(fs)).collect();
         let mut index: BTreeMap<(u32, u64), usize> =
             self.files.iter().enumerate().map(|(at, file)| ((file.file_system, file.inode), at)).collect();

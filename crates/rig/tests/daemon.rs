@@ -610,6 +610,7 @@ fn a_number_that_is_another_file_or_a_fifo_by_now_is_not_read_ahead() {
         replay,
         stop: None,
     };
+    rig.cold();
     follow::follow(&options(false), &mut |_| {}).expect("root, Linux 6.18");
     let number = fs::metadata(&file).expect("there").ino();
     // ext4 gives the lowest free number: what is made next has that of what was just removed.

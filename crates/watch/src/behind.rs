@@ -30,11 +30,14 @@ fn hold(keep: &mut Vec<RawFd>) -> io::Result<OwnedFd> {
     let (end, go) = unsafe { (OwnedFd::from_raw_fd(pipe[0]), OwnedFd::from_raw_fd(pipe[1])) };
     keep.push(end.as_raw_fd());
     keep.sort_unstable();
+    let copying = crate::sys::COPYING.write();
     // SAFETY: the child calls the kernel alone and ends by `_exit`.
-    match unsafe { libc::fork() } {
+    let child = unsafe { libc::fork() };
+    match child {
         -1 => Err(io::Error::last_os_error()),
         0 => left(keep, end.as_raw_fd()),
         child => {
+            drop(copying);
             let mut status = 0;
             // SAFETY: a child of ours, which nobody else waits for, and a number to fill.
             while unsafe { libc::waitpid(child, &raw mut status, 0) } < 0
@@ -45,14 +48,11 @@ fn hold(keep: &mut Vec<RawFd>) -> io::Result<OwnedFd> {
     }
 }
 
-/// What the processes do that are left: the first makes the second and ends, which waits and ends.
+/// What the processes do that are left: the first lets go of everything else, makes the second and ends, which waits and ends.
 fn left(keep: &[RawFd], end: RawFd) -> ! {
     // SAFETY: calls of the kernel with numbers and a byte of our own; a process that has just been made has one thread.
     unsafe {
-        if libc::fork() != 0 {
-            libc::_exit(0);
-        }
-        // Nothing is kept from being unmounted, unlocked or seen to end.
+        // Nothing is kept from being unmounted, unlocked or seen to end, not even until the second comes to run.
         let mut from = 0;
         for &fd in keep {
             if fd > from && !close_from(from, fd - 1) {
@@ -62,6 +62,9 @@ fn left(keep: &[RawFd], end: RawFd) -> ! {
         }
         if !close_from(from, RawFd::MAX) || libc::chdir(c"/".as_ptr()) < 0 {
             libc::_exit(1);
+        }
+        if libc::fork() != 0 {
+            libc::_exit(0);
         }
         let mut byte = 0_u8;
         libc::read(end, (&raw mut byte).cast(), 1);
@@ -94,8 +97,8 @@ mod tests {
         let go = hold(&mut vec![writer.as_raw_fd()]).expect("a process is left");
         drop((writer, held));
         let again = File::open(&lock).expect("it is there");
-        // Blocks until it has closed what is none of its business, as it does first of all.
-        flock(&again, FlockOperation::LockExclusive).expect("nobody has it any more");
+        // At once: what is none of its business was closed before it was left.
+        flock(&again, FlockOperation::NonBlockingLockExclusive).expect("nobody has it any more");
         let moment = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
         let ended = poll(&mut [PollFd::new(&reader, PollFlags::HUP)], Some(&moment)).expect("asked");
         assert_eq!(ended, 0, "it holds what it is to close");

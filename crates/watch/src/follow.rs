@@ -3,7 +3,7 @@
 //! ```text
 //!   key ─▶ manifest? ──no──▶ run, learn ─────────────────────────────────▶ keep
 //!             │ yes
-//!             ├─ decide: replay · hold this run out · leave it, it did not pay
+//!             ├─ decide: replay · hold this run out · leave it alone, it does not pay (`worth.rs`)
 //!             └─▶ replay beside the run, learn, measure ─▶ merge ─▶ keep
 //! ```
 //!
@@ -16,24 +16,26 @@ use crate::learn::Learner;
 use crate::outcome::{Ended, Progress, RecordError};
 use crate::pressure::Gate;
 use crate::record::unsupported;
-use crate::replay::{Pacing, Replay, Replayed};
+use crate::replay::{Pacing, Planned, Replay, Replayed};
 use crate::ring::{Beside, Scope};
 use crate::session::{self, Plan};
 use crate::store::{Store, StoreError};
 use crate::touches::Points;
 use crate::volumes::Volumes;
-use crate::{names, sys};
+pub use crate::worth::Decision;
+use crate::{names, sys, worth};
 use forerun_core::registry::SchemeSpec;
-use forerun_manifest::{History, Key, Manifest};
+use forerun_manifest::{History, Key, Manifest, Timed, Times};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs;
+use std::hash::{BuildHasher as _, Hasher as _};
 use std::os::unix::ffi::OsStringExt as _;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Shortest sleep of the loop: how far behind the pacing may be.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
@@ -41,14 +43,10 @@ const LOOK_EVERY: Duration = Duration::from_millis(5);
 const LOOK_EVERY_AHEAD: Duration = Duration::from_millis(2);
 /// How long a process that somebody else started is learnt from: a start, not a life.
 const PROCESS_MAX: Duration = Duration::from_secs(120);
-/// After so many runs that were read ahead of, one is not.
-const HOLD_OUT_EVERY: usize = 20;
-/// A replay that earned nothing in so many runs is left off.
-const LOSSES_MAX: usize = 3;
-/// And tried again after so many runs.
-const RETRY_AFTER: usize = 8;
 /// The part that knows patterns that the kernel does not.
 pub(crate) const PATTERNS: &str = "stride";
+/// Of a command that was in memory, one run in so many is watched all the same: it may want something new.
+const HERE_AGAIN: u32 = 8;
 /// Folders in which a program is looked for at most.
 const PATH_MAX: usize = 256;
 
@@ -75,21 +73,6 @@ pub struct FollowOptions {
     pub replay: bool,
     /// End the command when somebody sets this.
     pub stop: Option<Arc<AtomicBool>>,
-}
-
-/// What was decided before the run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Decision {
-    /// Nothing is known yet.
-    Record,
-    /// Read ahead.
-    Replay,
-    /// Not this time, to have something to compare with.
-    HoldOut,
-    /// The last replays earned nothing.
-    Off,
-    /// It was not wanted.
-    NotAsked,
 }
 
 /// How it went.
@@ -137,22 +120,6 @@ pub enum FollowError {
     Store(#[from] StoreError),
 }
 
-/// What the past says.
-#[must_use]
-pub fn decide(history: &[History]) -> Decision {
-    let since = |replayed: bool| history.iter().rev().take_while(|run| run.replayed == replayed).count();
-    let (with, without) = (since(true), since(false));
-    if with >= HOLD_OUT_EVERY - 1 {
-        return Decision::HoldOut;
-    }
-    // The runs before those that were not read ahead of: did they pay?
-    let before = &history[..history.len() - without];
-    let last = &before[before.len().saturating_sub(LOSSES_MAX)..];
-    let lost = |run: &History| run.replayed && run.without > 0 && run.waited >= run.without;
-    let lossy = last.len() == LOSSES_MAX && last.iter().all(lost);
-    if lossy && without < RETRY_AFTER { Decision::Off } else { Decision::Replay }
-}
-
 /// The key of a command: the file that would be run, where, with which arguments.
 #[must_use]
 pub fn key_of(command: &[OsString]) -> Option<Key> {
@@ -198,53 +165,136 @@ fn program_path(program: &Path) -> Option<PathBuf> {
 /// [`FollowError::Record`] where the kernel or a privilege is missing, or the command cannot be started;
 /// [`FollowError::Store`] if what was learnt cannot be kept.
 pub fn follow(options: &FollowOptions, progress: &mut dyn FnMut(Progress)) -> Result<Report, FollowError> {
-    let points = Points::load().map_err(unsupported)?;
-    let Known { key, known, volumes, damaged } = what_is_known(options);
-    let decision = match &known {
+    let begun = Begun { at: Instant::now(), read: sys::children_read() };
+    let known = what_is_known(options);
+    let mut decision = decision(options, known.known.as_ref());
+    // Before the events are opened: they are inherited by whatever this thread starts afterwards.
+    let planned = known.known.as_ref().filter(|_| decision == Decision::Replay).map(|manifest| {
+        Planned::new(manifest, &replayable(options, &known.volumes), Pacing::On, &options.gate)
+    });
+    if may_leave_alone(options)
+        && planned.as_ref().is_some_and(Planned::is_here)
+        && !lot().is_multiple_of(HERE_AGAIN)
+    {
+        decision = Decision::Here;
+    }
+    match known.known {
+        Some(manifest) if decision.leaves_alone() => leave_alone(options, manifest, decision, &begun),
+        _ => watched(options, known, decision, planned.map(Planned::start), &begun, progress),
+    }
+}
+
+/// What there was before a run.
+struct Begun {
+    at: Instant,
+    /// Bytes that children had devices read.
+    read: u64,
+}
+
+impl Begun {
+    /// How long it took, and what it loaded beside `pages` that were loaded for it.
+    fn timed(&self, pages: u64) -> Timed {
+        let elapsed = u64::try_from(self.at.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        Timed { elapsed, pages: pages + (sys::children_read() - self.read) / 4096 }
+    }
+}
+
+/// Whether a run may be left wholly alone: a command of which something is kept, and nothing else is asked for.
+fn may_leave_alone(options: &FollowOptions) -> bool {
+    options.process.is_none()
+        && options.store.is_some()
+        && options.given.is_none()
+        && options.scheme.is_none()
+}
+
+/// A number of even chance.
+fn lot() -> u32 {
+    // Each of these has keys of its own, by chance of the system.
+    std::hash::RandomState::new().build_hasher().finish() as u32
+}
+
+fn decision(options: &FollowOptions, known: Option<&Manifest>) -> Decision {
+    match known {
         _ if !options.replay => Decision::NotAsked,
         None => Decision::Record,
-        Some(known) => decide(&known.history),
-    };
-    // Before the events are opened: they are inherited by whatever this thread starts afterwards.
-    let mut replay = known
-        .as_ref()
-        .filter(|_| decision == Decision::Replay)
-        .map(|known| Replay::start(known, &replayable(options, &volumes), Pacing::On, &options.gate));
+        Some(known) if may_leave_alone(options) => worth::decide(known, lot()),
+        Some(known) => worth::decide_beside(known),
+    }
+}
+
+/// A run of which nothing is watched.
+fn leave_alone(
+    options: &FollowOptions,
+    mut manifest: Manifest,
+    decision: Decision,
+    begun: &Begun,
+) -> Result<Report, FollowError> {
+    let ended = session::run_alone(&options.command, options.stop.as_deref())?;
+    let timed = begun.timed(0);
+    let mut kept = None;
+    if decision == Decision::Alone && ended != Ended::Stopped {
+        manifest.remember_times(Times { alone: vec![timed], ..Times::default() });
+        worth::learn(&mut manifest.times, decision);
+        kept = options.store.as_ref().map(|store| store.keep(&manifest)).transpose()?;
+    }
+    Ok(Report {
+        decision,
+        manifest,
+        kept,
+        replayed: Replayed::default(),
+        wished: None,
+        rotating: false,
+        run: History { elapsed: timed.elapsed, ..History::default() },
+        estimated: false,
+        cpu: sys::own_cpu(),
+        lost: 0,
+        touches: true,
+        ended,
+        damaged: None,
+    })
+}
+
+/// A run that is watched, and perhaps read ahead of.
+fn watched(
+    options: &FollowOptions,
+    known: Known,
+    decision: Decision,
+    mut replay: Option<Replay>,
+    begun: &Begun,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Report, FollowError> {
+    let Known { key, known, volumes, damaged } = known;
+    let points = Points::load().map_err(unsupported)?;
     let ahead = by_patterns(options, decision).map(|scheme| Ahead::new(scheme, &volumes)).transpose()?;
     let touches = points.touches;
     let (ids, narrow) = (points.ids.clone(), points.narrow.clone());
     let plan = plan(options, &ids, &narrow, ahead.is_some());
     let mut learner = Learner::new(points, volumes, replay.as_ref().map(Replay::ledger));
-    learner.ahead = ahead;
+    (learner.ahead, learner.patient) = (ahead, options.scheme.is_none());
     let done = session::run(&plan, learner, progress);
     if let Some(replay) = &replay {
         replay.stop();
     }
     let done = done?;
-    let (lost, ended, elapsed) = (done.lost, done.ended, done.elapsed);
+    let (lost, ended) = (done.lost, done.ended);
     let mut learner = done.collector;
     learner.close();
     if options.process.is_none() {
         find_names(&mut learner);
     }
     let replayed = replay.as_ref().map(Replay::sums).unwrap_or_default();
-    let needed = learner.loaded + replayed.used + replayed.metadata_pages;
     let past = known.as_ref().map_or(&[][..], |known| &known.history);
-    let estimate = if replay.is_some() { without(past, needed) } else { None };
-    let run = History {
-        replayed: replay.is_some(),
-        elapsed: u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX),
-        waited: learner.waited,
-        without: estimate.unwrap_or(0),
-        loaded: if replay.is_some() { replayed.pages } else { learner.loaded },
-        used: replayed.used,
-    };
+    let (run, estimate) = how_it_went(&learner, replay.as_ref().map(|_| &replayed), past, done.elapsed);
     let wished = learner.ahead.as_ref().map(Ahead::wished);
     let wished = wished.filter(|wished| options.scheme.is_some() || wished.pages > 0);
     let rotating = replay.as_ref().is_some_and(|replay| replay.rotating);
-    let manifest = combine(known, learner, replay.take(), key, run);
+    let mut manifest = combine(known, learner, replay.take(), key, run);
     // Part of a run is not to be compared with whole ones.
-    let whole = options.process.is_none() || ended != Ended::Stopped;
+    let whole = ended != Ended::Stopped;
+    if whole && options.process.is_none() {
+        time(&mut manifest.times, decision, run.replayed, begun.timed(replayed.pages), &options.scheme);
+    }
+    let whole = whole || options.process.is_none();
     let kept = options.store.as_ref().filter(|_| whole).map(|store| store.keep(&manifest)).transpose()?;
     Ok(Report {
         decision,
@@ -261,6 +311,36 @@ pub fn follow(options: &FollowOptions, progress: &mut dyn FnMut(Progress)) -> Re
         ended,
         damaged,
     })
+}
+
+/// What a run took and waited, and what it would have waited without being read ahead of.
+fn how_it_went(
+    learner: &Learner,
+    replayed: Option<&Replayed>,
+    past: &[History],
+    elapsed: Duration,
+) -> (History, Option<u64>) {
+    let estimate = replayed.and_then(|did| without(past, learner.loaded + did.used + did.metadata_pages));
+    let run = History {
+        replayed: replayed.is_some(),
+        elapsed: u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX),
+        waited: learner.waited,
+        without: estimate.unwrap_or(0),
+        loaded: replayed.map_or(learner.loaded, |did| did.pages),
+        used: replayed.map_or(0, |did| did.used),
+    };
+    (run, estimate)
+}
+
+/// Remembers what a run took, unless a scheme was to be tried on it.
+fn time(times: &mut Times, decision: Decision, replayed: bool, timed: Timed, scheme: &Option<SchemeSpec>) {
+    if scheme.is_some() {
+        return;
+    }
+    let list = if replayed { &mut times.ahead } else { &mut times.watched };
+    list.push(timed);
+    list.drain(..list.len().saturating_sub(forerun_manifest::manifest::TIMES_MAX));
+    worth::learn(times, decision);
 }
 
 /// The scheme that reads ahead by patterns, if there is one. A run that is held out is left alone.
@@ -347,8 +427,8 @@ fn combine(
     key: Key,
     run: History,
 ) -> Manifest {
-    let (fresh, stale) = replay.as_ref().map(Replay::verdicts).unwrap_or_default();
-    let mut new = learner.into_manifest(key, &fresh);
+    let (standing, stale) = replay.as_ref().map(Replay::verdicts).unwrap_or_default();
+    let mut new = learner.into_manifest(key, &standing);
     new.history.push(run);
     let Some(mut manifest) = known else { return new };
     let mut number = 0;
@@ -383,30 +463,70 @@ mod tests {
         History { replayed, waited, without, ..History::default() }
     }
 
-    #[test]
-    fn every_twentieth_run_is_held_out() {
-        assert_eq!(decide(&[ran(false, 9, 0)]), Decision::Replay);
-        let mut history = vec![ran(false, 9, 0)];
-        history.extend([ran(true, 1, 9); 18]);
-        assert_eq!(decide(&history), Decision::Replay);
-        history.push(ran(true, 1, 9));
-        assert_eq!(decide(&history), Decision::HoldOut);
-        history.push(ran(false, 9, 0));
-        assert_eq!(decide(&history), Decision::Replay);
+    /// A store that knows a command with what its runs took, and options to run it.
+    fn with_times(folder: &Path, times: Times) -> FollowOptions {
+        let command: Vec<OsString> = ["sh", "-c", "exit 3"].map(OsString::from).into();
+        let store = Store::new(folder.join("state"));
+        let mut manifest = Manifest::new(key_of(&command).expect("a shell is on the path"));
+        manifest.times = times;
+        store.keep(&manifest).expect("room on disk");
+        let (key, given, scheme, stop, process) = (None, None, None, None, None);
+        let (gate, store) = (Arc::default(), Some(store));
+        FollowOptions {
+            command,
+            process,
+            gate,
+            store,
+            key,
+            given,
+            scheme,
+            patterns: true,
+            replay: true,
+            stop,
+        }
+    }
+
+    fn kept(options: &FollowOptions) -> Vec<u8> {
+        let store = options.store.as_ref().expect("one");
+        fs::read(store.path(&key_of(&options.command).expect("as before"))).expect("kept")
     }
 
     #[test]
-    fn what_earns_nothing_three_times_is_left_off_and_tried_again_later() {
-        let mut history = vec![ran(false, 9, 0), ran(true, 9, 9), ran(true, 10, 9)];
-        assert_eq!(decide(&history), Decision::Replay, "twice may be chance");
-        history.push(ran(true, 9, 9));
-        assert_eq!(decide(&history), Decision::Off);
-        history.extend([ran(false, 9, 0); 7]);
-        assert_eq!(decide(&history), Decision::Off);
-        history.push(ran(false, 9, 0));
-        assert_eq!(decide(&history), Decision::Replay);
-        let idle = [ran(true, 0, 0); 3];
-        assert_eq!(decide(&idle), Decision::Replay, "nothing waited, nothing lost");
+    fn a_run_that_is_left_alone_needs_no_rights_ends_as_the_command_does_and_is_timed_once() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let run = |elapsed| vec![Timed { elapsed, pages: 1 }];
+        let times = Times { ahead: run(100), since_alone: 1, ..Times::default() };
+        let options = with_times(folder.path(), times);
+        let report = follow(&options, &mut |_| {}).expect("nothing is traced");
+        let Ended::Command(status) = report.ended else { panic!("{:?}", report.ended) };
+        assert_eq!((report.decision, status.code()), (Decision::Alone, Some(3)));
+        let times = Manifest::decode(&kept(&options)).expect("whole").times;
+        assert_eq!((times.alone.len(), times.since_alone), (1, 0));
+        assert!(times.alone[0].elapsed > 0 && report.run.elapsed == times.alone[0].elapsed);
+    }
+
+    #[test]
+    fn what_is_slower_read_ahead_of_is_run_without_a_trace_and_nothing_is_written() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let run = |elapsed| vec![Timed { elapsed, pages: 1 }];
+        let times = Times { ahead: run(400), alone: run(270), retry: 8, ..Times::default() };
+        let options = with_times(folder.path(), times);
+        let before = kept(&options);
+        // One in eight is tried, by lot: that may need rights, and is looked at elsewhere.
+        let slower = (0..64).find_map(|_| {
+            let report = follow(&options, &mut |_| {}).ok();
+            let alone = report.filter(|report| report.decision.leaves_alone());
+            let alone = alone.map(|report| (report, kept(&options) == before));
+            fs::write(options.store.as_ref()?.path(&key_of(&options.command)?), &before).ok()?;
+            alone
+        });
+        let (report, nothing_written) = slower.expect("seven of eight");
+        assert!(nothing_written);
+        assert_eq!(report.decision, Decision::Slower { ahead: 400, alone: 270, retry: 8 });
+        assert!(
+            report.kept.is_none()
+                && matches!(report.ended, Ended::Command(status) if status.code() == Some(3))
+        );
     }
 
     #[test]
@@ -425,7 +545,7 @@ mod tests {
             return;
         };
         let (mut of_process, of_command) = (None, key_of(&command));
-        let begun = std::time::Instant::now();
+        let begun = Instant::now();
         while of_process.is_none() && begun.elapsed().as_secs() < 10 {
             of_process = key_of_process(child.id());
             std::thread::yield_now();

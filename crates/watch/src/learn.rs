@@ -36,6 +36,17 @@ const FRESH: u32 = 4;
 struct Known {
     chunks: BTreeMap<u64, [u64; 8]>,
     stretches: Vec<Run>,
+    shown: Shown,
+}
+
+/// What the scheme that reads ahead by patterns was shown of a file.
+#[derive(Clone, Copy, Debug, Default)]
+enum Shown {
+    #[default]
+    Nothing,
+    /// Its first read waits for a second: time, thread, first page and the one behind the last.
+    Waits(u64, u32, u64, u64),
+    All,
 }
 
 impl Known {
@@ -87,6 +98,8 @@ pub(crate) struct Learner {
     volumes: Volumes,
     ledger: Option<Arc<Ledger>>,
     pub(crate) ahead: Option<Ahead>,
+    /// One read of a file makes no pattern: a file is shown to the scheme with its second, since most have none.
+    pub(crate) patient: bool,
     batch: Vec<(u64, u32, What)>,
     complete_until: u64,
     known: BTreeMap<FileId, Known>,
@@ -110,6 +123,7 @@ impl Learner {
             volumes,
             ledger,
             ahead: None,
+            patient: false,
             batch: Vec::new(),
             complete_until: 0,
             known: BTreeMap::new(),
@@ -161,10 +175,11 @@ impl Learner {
                     return;
                 }
                 thread.asked = Some((file, last));
-                if let (Touch::Read(..), Some(ahead)) = (touch, &mut self.ahead) {
-                    ahead.see(time, number, file, first..last.saturating_add(1), Seen::Unknown);
+                let end = last.saturating_add(1);
+                if matches!(touch, Touch::Read(..)) {
+                    self.show(time, number, file, first, end);
                 }
-                self.note(file, first, last.saturating_add(1));
+                self.note(file, first, end);
             }
             What::Touch(Touch::Loaded(file, first, pages)) => {
                 let file = self.volumes.of_block_device(file).map_or(file, Volume::metadata_file);
@@ -172,6 +187,25 @@ impl Learner {
                 self.note(file, first, first.saturating_add(pages));
             }
         }
+    }
+
+    /// Shows a read to the scheme that reads ahead by patterns, and the one before it that waited for that.
+    fn show(&mut self, time: u64, thread: u32, file: FileId, first: u64, end: u64) {
+        let Some(ahead) = &mut self.ahead else { return };
+        if self.patient {
+            let shown = &mut self.known.entry(file).or_default().shown;
+            match std::mem::replace(shown, Shown::All) {
+                Shown::Nothing => {
+                    *shown = Shown::Waits(time, thread, first, end);
+                    return;
+                }
+                Shown::Waits(time, thread, first, end) => {
+                    ahead.see(time, thread, file, first..end, Seen::Unknown);
+                }
+                Shown::All => {}
+            }
+        }
+        ahead.see(time, thread, file, first..end, Seen::Unknown);
     }
 
     fn note(&mut self, file: FileId, first: u64, end: u64) {
@@ -182,12 +216,13 @@ impl Learner {
         }
     }
 
-    /// What was learnt, as one recording. Entries of `verified` files are taken as they are; others are looked up.
-    pub(crate) fn into_manifest(mut self, key: Key, verified: &BTreeMap<FileId, File>) -> Manifest {
+    /// What was learnt, as one recording. Entries of `trusted` files are taken as they are; others are looked up.
+    pub(crate) fn into_manifest(mut self, key: Key, trusted: &BTreeMap<FileId, File>) -> Manifest {
         let mut manifest = Manifest::new(key);
         manifest.recordings = 1;
         let mut places: BTreeMap<FileId, u32> = BTreeMap::new();
-        for (id, known) in std::mem::take(&mut self.known) {
+        let known = std::mem::take(&mut self.known);
+        for (id, known) in known.into_iter().filter(|(_, known)| !known.stretches.is_empty()) {
             let Some(volume) = self.volumes.by_device(id.major, id.minor) else { continue };
             let device = FileId { inode: 0, ..id };
             let at = *places.entry(device).or_insert_with(|| {
@@ -200,7 +235,7 @@ impl Learner {
                 continue;
             }
             let path = self.paths.get(&id).map(Path::new);
-            let entry = verified.get(&id).cloned().or_else(|| volumes::identify(volume, id.inode, path));
+            let entry = trusted.get(&id).cloned().or_else(|| volumes::identify(volume, id.inode, path));
             if let Some(mut file) = entry {
                 file.file_system = at;
                 file.runs = clipped(pack(known.stretches), file.state.size);

@@ -58,3 +58,4 @@ mod touches;
 pub mod tracefs;
 pub mod volumes;
 mod window;
+mod worth;

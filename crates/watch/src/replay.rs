@@ -6,8 +6,12 @@
 //! ```text
 //!   metadata, sorted, through the block device ─▶ (xfs, btrfs: open all) ─▶ pages of files
 //!                                                   rotating: 64 MiB of first touches at a time, in the order of the disk
-//!                                                   else: in the order of first touch, what most recordings saw first
+//!                                                   else: 32 MiB at a time, what most recordings saw first, and in the
+//!                                                   order of first touch, each with what lies beside it on the device
 //! ```
+//!
+//! Small files cost calls and requests, not bytes. So what one worker asks for at a time is as much as one request may have, of however many
+//! files, in the order of the device: what lies side by side there goes out as one request ([`sys::Together`]), and only its end is waited for.
 //!
 //! What is issued and not yet touched is bounded ([`AHEAD_PAGES`]): a manifest of something else loads that much and stops. A
 //! file that is not the one that was recorded is skipped. Nothing is written, nothing evicted, and no descriptor outlives a request.
@@ -21,9 +25,7 @@ use crate::volumes::{self, Volume, Volumes};
 use forerun_manifest::{File, Manifest, Run, Stale};
 use forerun_trace::assemble::FileId;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::fs;
 use std::os::fd::{AsFd as _, OwnedFd};
-use std::os::unix::fs::FileExt as _;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -33,8 +35,14 @@ use std::time::Duration;
 pub const AHEAD_PAGES: u64 = 8_192;
 /// On a rotating disk, once a sixteenth of what was issued was touched: two batches.
 const AHEAD_PAGES_ROTATING: u64 = 2 * BATCH_PAGES;
-/// Pages that are sorted by their place at a time: 64 MiB.
+/// Pages that are sorted by their place at a time on a rotating disk: 64 MiB.
 const BATCH_PAGES: u64 = 16_384;
+/// The same elsewhere: what may be unread, since that bounds how much earlier than it is wanted anything is loaded.
+const BATCH_PAGES_SOLID: u64 = AHEAD_PAGES;
+/// The first of them, which is on its way while the places of the next are looked up: 1 MiB.
+const BATCH_PAGES_FIRST: u64 = 256;
+/// Stretches that one worker asks for at a time: that many files are open.
+const PARTS_MAX: usize = 32;
 /// Pages of one request: 128 KiB keep a neighbour's wait short; a rotating disk gets what one command moves.
 const REQUEST_PAGES: u64 = 32;
 const REQUEST_PAGES_ROTATING: u64 = 320;
@@ -59,15 +67,33 @@ struct Part {
     end: u64,
 }
 
+/// A part of a file, and where it lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Piece {
+    number: usize,
+    part: Part,
+    /// When it is wanted, among those of its batch.
+    rank: usize,
+    /// Bytes from the beginning of the device; where that is not known, they are in the order in which they are wanted, and far apart.
+    place: u64,
+}
+
+impl Piece {
+    /// Whether another lies right behind it.
+    fn touches(&self, next: &Self) -> bool {
+        self.place != u64::MAX && self.place + (self.part.end - self.part.first) * 4096 == next.place
+    }
+}
+
 /// What one worker does at a time.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 enum Job {
     /// Pages of the block device.
-    Metadata(Part),
+    Metadata(Vec<Part>),
     /// Only opens: that loads its inode.
     Open(usize),
-    /// Pages of a file.
-    Data(usize, Vec<Part>),
+    /// Pages of files.
+    Data(Vec<Piece>),
 }
 
 /// What one file system's thread works through.
@@ -156,29 +182,46 @@ fn cut(stretch: usize, run: &Run, pages_max: u64) -> impl Iterator<Item = Part> 
     })
 }
 
-/// Joins parts of one file that follow each other into requests.
-fn jobs(parts: &[(usize, Part)], pages_max: u64) -> Vec<Job> {
-    let mut jobs: Vec<Job> = Vec::new();
+/// Takes parts that follow each other together, as far as one worker may ask for them at a time.
+fn together<T>(
+    parts: impl IntoIterator<Item = T>,
+    pages_max: u64,
+    part_of: impl Fn(&T) -> &Part,
+    fit: impl Fn(&T, &T) -> bool,
+) -> Vec<Vec<T>> {
+    let mut all: Vec<Vec<T>> = Vec::new();
     let mut pages = 0;
-    for &(file, part) in parts {
-        let size = part.end - part.first;
-        match jobs.last_mut() {
-            Some(Job::Data(last, parts)) if *last == file && pages + size <= pages_max => {
-                parts.push(part);
+    for one in parts {
+        let size = part_of(&one).end - part_of(&one).first;
+        match all.last_mut() {
+            Some(last)
+                if pages + size <= pages_max
+                    && last.len() < PARTS_MAX
+                    && last.last().is_some_and(|last| fit(last, &one)) =>
+            {
+                last.push(one);
                 pages += size;
             }
             _ => {
-                jobs.push(Job::Data(file, vec![part]));
+                all.push(vec![one]);
                 pages = size;
             }
         }
     }
-    jobs
+    all
 }
 
-impl Replay {
-    /// Plans a manifest, and begins.
-    pub(crate) fn start(manifest: &Manifest, volumes: &Volumes, pacing: Pacing, gate: &Arc<Gate>) -> Self {
+/// A replay that has not begun.
+pub(crate) struct Planned {
+    shared: Arc<Shared>,
+    feeders: Vec<Feeder>,
+    systems: Vec<Option<FileId>>,
+    rotating: bool,
+}
+
+impl Planned {
+    /// Plans a manifest.
+    pub(crate) fn new(manifest: &Manifest, volumes: &Volumes, pacing: Pacing, gate: &Arc<Gate>) -> Self {
         let meant: Vec<Option<&Volume>> = manifest.file_systems.iter().map(|fs| volumes.meant(fs)).collect();
         let mut ledger = Ledger::default();
         let mut feeders: Vec<Option<Feeder>> = meant.iter().map(|volume| volume.map(Feeder::new)).collect();
@@ -201,16 +244,34 @@ impl Replay {
         let largest = feeders.iter().max_by_key(|feeder| feeder.parts.len());
         let rotating = largest.is_some_and(|feeder| feeder.volume.rotational);
         let shared = Arc::new(Shared::new(manifest, ledger, pacing, gate));
+        let device = |volume: &Volume| FileId { inode: 0, ..volume.metadata_file() };
+        let systems = meant.iter().map(|volume| volume.map(device)).collect();
+        Self { shared, feeders, systems, rotating }
+    }
+
+    /// Whether samples of everything are in memory already, and nothing among them has changed. Only where metadata can be looked for
+    /// first: else to open a file may take long, and the command waits.
+    pub(crate) fn is_here(&self) -> bool {
+        let here = |feeder: &Feeder| feeder.volume.has_metadata_pages() && feeder.is_here(&self.shared);
+        !self.feeders.is_empty()
+            && self.feeders.iter().all(here)
+            && self.shared.verdicts.iter().all(|verdict| verdict.load(Ordering::Relaxed) <= FRESH)
+    }
+
+    /// Begins.
+    pub(crate) fn start(self) -> Replay {
+        let Self { shared, feeders, systems, rotating } = self;
         let start = |feeder: Feeder| {
             let shared = Arc::clone(&shared);
             let named = std::thread::Builder::new().name("forerun-replay".into());
             named.spawn(move || feeder.drive(&shared)).ok()
         };
         let feeders = feeders.into_iter().filter_map(start).collect();
-        let device = |volume: &Volume| FileId { inode: 0, ..volume.metadata_file() };
-        Self { shared, feeders, systems: meant.iter().map(|volume| volume.map(device)).collect(), rotating }
+        Replay { shared, feeders, systems, rotating }
     }
+}
 
+impl Replay {
     /// The bits, for the part that sees touches.
     pub(crate) fn ledger(&self) -> Arc<Ledger> {
         Arc::clone(&self.shared.ledger)
@@ -254,13 +315,13 @@ impl Replay {
         }
     }
 
-    /// The entries that were found to be what was recorded, without their runs; and the numbers of those that are not.
+    /// The entries that stand, without their runs, and the numbers of those that are not what was recorded. One that was not looked at
+    /// stands too: if its file has changed, the next replay looks.
     pub(crate) fn verdicts(&self) -> (BTreeMap<FileId, File>, BTreeSet<usize>) {
         let (mut fresh, mut stale) = (BTreeMap::new(), BTreeSet::new());
         for (number, (file, verdict)) in self.shared.files.iter().zip(&self.shared.verdicts).enumerate() {
             match verdict.load(Ordering::Relaxed) {
-                UNKNOWN => {}
-                FRESH => {
+                UNKNOWN | FRESH => {
                     if let Some(Some(system)) = self.systems.get(file.file_system as usize) {
                         fresh.insert(FileId { inode: file.inode, ..*system }, file.clone());
                     }
@@ -309,71 +370,90 @@ impl Shared {
         self.stop.load(Ordering::Acquire)
     }
 
-    /// Opens a file for its entry, and remembers what came of it.
-    fn open(&self, volume: &Volume, number: usize) -> Option<OwnedFd> {
+    /// Opens a file for its entry, and remembers what came of it; `root` is that of its file system.
+    fn open(&self, volume: &Volume, root: Option<&OwnedFd>, number: usize) -> Option<OwnedFd> {
         let verdict = &self.verdicts[number];
         if verdict.load(Ordering::Relaxed) > FRESH {
             return None;
         }
-        match volumes::open(volume, &self.files[number]) {
-            Ok(opened) => {
+        match volumes::open_below(volume, root.map(OwnedFd::as_fd), &self.files[number]) {
+            Ok(Ok(opened)) => {
                 verdict.store(FRESH, Ordering::Relaxed);
                 Some(opened.file)
             }
-            Err(reason) => {
+            Ok(Err(reason)) => {
                 verdict.store(code(reason), Ordering::Relaxed);
                 None
             }
+            // Too much is open just now: the reader reads this one.
+            Err(_) => None,
         }
     }
 
     /// Does one job; returns the pages that were asked of the device.
-    fn work(&self, volume: &Volume, job: &Job) -> u64 {
+    fn work(&self, volume: &Volume, job: Job) -> u64 {
         match job {
-            Job::Metadata(part) => {
+            Job::Metadata(parts) => {
                 let device = volume.block_device.as_deref();
                 let Some(Ok(device)) = device.map(|at| sys::open(at, libc::O_RDONLY)) else { return 0 };
-                let pages = self.read(device, &[*part]);
+                let device = Arc::new(device);
+                let pages = self.read(parts.into_iter().map(|part| (Arc::clone(&device), part)).collect());
                 self.metadata_requests.fetch_add(u64::from(pages > 0), Ordering::Relaxed);
                 self.metadata_pages.fetch_add(pages, Ordering::Relaxed);
                 pages
             }
             Job::Open(number) => {
-                drop(self.open(volume, *number));
+                drop(self.open(volume, None, number));
                 0
             }
-            Job::Data(number, parts) => self.open(volume, *number).map_or(0, |file| self.read(file, parts)),
+            Job::Data(pieces) => {
+                let root = volumes::root(volume).ok();
+                let mut last: Option<(usize, Arc<OwnedFd>)> = None;
+                let open = |piece: Piece| {
+                    let known = last.as_ref().filter(|(number, _)| *number == piece.number);
+                    let known = known.map(|(_, file)| Arc::clone(file));
+                    let opened = || self.open(volume, root.as_ref(), piece.number).map(Arc::new);
+                    let file = known.or_else(opened)?;
+                    last = Some((piece.number, Arc::clone(&file)));
+                    Some((file, piece.part))
+                };
+                let opened = pieces.into_iter().filter_map(open).collect();
+                drop(last);
+                self.read(opened)
+            }
         }
     }
 
-    /// Reads parts ahead and waits for the last page of each.
-    fn read(&self, file: OwnedFd, parts: &[Part]) -> u64 {
-        let mut asked = Vec::with_capacity(parts.len());
-        for part in parts {
-            let (offset, pages) = (part.first * 4096, part.end - part.first);
-            if sys::cached(file.as_fd(), offset, pages * 4096).is_ok_and(|here| here >= pages) {
-                self.here.fetch_add(pages, Ordering::Relaxed);
-                continue;
-            }
-            if self.ledger.issue(part.stretch, part.first, part.end)
-                && sys::readahead(file.as_fd(), offset, pages * 4096).is_ok()
-            {
-                asked.push(part);
-            }
+    /// Reads parts ahead, and waits for the last page of the last; returns the pages that were asked of the device.
+    fn read(&self, mut parts: Vec<(Arc<OwnedFd>, Part)>) -> u64 {
+        parts.retain(|(file, part)| {
+            let pages = part.end - part.first;
+            let here = is_cached(file, part);
+            self.here.fetch_add(if here { pages } else { 0 }, Ordering::Relaxed);
+            !here && self.ledger.issue(part.stretch, part.first, part.end)
+        });
+        let bytes = |part: &Part| (part.first * 4096, (part.end - part.first) * 4096);
+        let asked = parts.iter().map(|(_, part)| part.end - part.first).sum();
+        let each = parts.iter().map(|(file, part)| (file.as_fd(), bytes(part).0, bytes(part).1));
+        let all = if parts.len() > 1 { sys::Together::of(each.clone()).ok() } else { None };
+        if all.is_none() {
+            // One, or a file system that maps nothing. What cannot be read here is a later miss of the reader, who is told why.
+            each.for_each(|(file, offset, bytes)| drop(sys::readahead(file, offset, bytes)));
         }
-        let file = fs::File::from(file);
-        for part in &asked {
-            // What cannot be read here is a later miss of the reader, who is told why.
-            let _ = file.read_at(&mut [0], (part.end - 1) * 4096);
+        let Some((file, part)) = parts.pop() else { return 0 };
+        // The device may be full for a while: until then nothing is kept open but what is mapped.
+        drop(parts);
+        if let Some(all) = all {
+            drop(all.readahead());
         }
-        self.requests.fetch_add(asked.len() as u64, Ordering::Relaxed);
-        asked.iter().map(|part| part.end - part.first).sum()
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        let _ = rustix::io::pread(&file, &mut [0_u8], (part.end - 1) * 4096);
+        asked
     }
 
     /// Whether the reader has all of it already.
-    fn is_late(&self, job: &Job) -> bool {
-        let touched = |part: &Part| self.ledger.is_touched(part.stretch, part.first, part.end);
-        matches!(job, Job::Data(_, parts) if parts.iter().all(touched))
+    fn is_late(&self, part: &Part) -> bool {
+        self.ledger.is_touched(part.stretch, part.first, part.end)
     }
 
     /// Pages that may be issued and untouched now.
@@ -434,30 +514,28 @@ impl Feeder {
             return;
         }
         let crew = Crew::new(shared, &self.volume, max);
-        for part in &self.metadata {
-            crew.push(Job::Metadata(*part), u64::MAX);
+        for parts in together(self.metadata.iter().copied(), pages, |part| part, |_, _| true) {
+            crew.push(Job::Metadata(parts), u64::MAX);
         }
         crew.drain();
         if !self.volume.has_metadata_pages() {
             self.files.iter().for_each(|&number| crew.push(Job::Open(number), u64::MAX));
             crew.drain();
         }
-        if self.volume.rotational {
-            let mut rest = &self.parts[..];
-            while !rest.is_empty() && !shared.stopped() {
-                let (batch, later) = rest.split_at(batch_length(rest));
-                rest = later;
-                for job in self.in_place(batch, pages, shared) {
-                    if !shared.is_late(&job) {
-                        crew.push(job, shared.ahead_max(&self.volume));
-                    }
-                }
-            }
+        let (first, later) = if self.volume.rotational {
+            (BATCH_PAGES, BATCH_PAGES)
         } else {
-            for job in jobs(&self.parts, pages) {
+            (BATCH_PAGES_FIRST, BATCH_PAGES_SOLID)
+        };
+        let (mut rest, mut batch_pages) = (&self.parts[..], first);
+        while !rest.is_empty() && !shared.stopped() {
+            let (batch, after) = rest.split_at(batch_length(rest, batch_pages));
+            (rest, batch_pages) = (after, later);
+            for mut pieces in requests(self.in_place(batch, shared), pages, self.volume.rotational) {
                 // The reader may have come further than we: what it passed is not worth a call.
-                if !shared.is_late(&job) {
-                    crew.push(job, shared.ahead_max(&self.volume));
+                pieces.retain(|piece| !shared.is_late(&piece.part));
+                if !pieces.is_empty() {
+                    crew.push(Job::Data(pieces), shared.ahead_max(&self.volume));
                 }
             }
         }
@@ -476,11 +554,10 @@ impl Feeder {
             }
         }
         let every = self.parts.len().div_ceil(SAMPLES).max(1);
-        let sampled = || self.parts.iter().step_by(every);
         let here = |(number, part): &(usize, Part)| {
-            shared.open(&self.volume, *number).is_none_or(|file| is_cached(&file, part))
+            shared.open(&self.volume, None, *number).is_none_or(|file| is_cached(&file, part))
         };
-        let all = sampled().all(here);
+        let all = self.parts.iter().step_by(every).all(here);
         if all {
             let pages = self.parts.iter().map(|(_, part)| part.end - part.first).sum();
             shared.here.fetch_add(pages, Ordering::Relaxed);
@@ -488,21 +565,22 @@ impl Feeder {
         all
     }
 
-    /// A batch in the order in which it lies on the disk.
-    fn in_place(&self, batch: &[(usize, Part)], pages: u64, shared: &Shared) -> Vec<Job> {
-        let mut by_file = batch.to_vec();
-        by_file.sort_by_key(|(number, part)| (*number, part.first));
-        let mut placed: Vec<(u64, usize, Part)> = Vec::with_capacity(batch.len());
-        for parts in by_file.chunk_by(|a, b| a.0 == b.0) {
+    /// A batch in the order in which it lies on the device, as far as that tells; else in its own.
+    fn in_place(&self, batch: &[(usize, Part)], shared: &Shared) -> Vec<Piece> {
+        let root = volumes::root(&self.volume).ok();
+        let piece = |(rank, &(number, part)): (usize, &_)| Piece { number, part, rank, place: u64::MAX };
+        let mut by_file: Vec<Piece> = batch.iter().enumerate().map(piece).collect();
+        by_file.sort_by_key(|piece| (piece.number, piece.part.first));
+        let mut placed: Vec<Piece> = Vec::with_capacity(batch.len());
+        for parts in by_file.chunk_by(|a, b| a.number == b.number) {
             if shared.stopped() {
                 break;
             }
-            let number = parts[0].0;
-            if parts.iter().all(|(_, part)| shared.ledger.is_touched(part.stretch, part.first, part.end)) {
+            if parts.iter().all(|piece| shared.is_late(&piece.part)) {
                 continue;
             }
-            let Some(file) = shared.open(&self.volume, number) else { continue };
-            let (first, end) = (parts[0].1.first, parts[parts.len() - 1].1.end);
+            let Some(file) = shared.open(&self.volume, root.as_ref(), parts[0].number) else { continue };
+            let (first, end) = (parts[0].part.first, parts[parts.len() - 1].part.end);
             let extents = sys::first_extents(file.as_fd(), first * 4096, (end - first) * 4096);
             let extents = extents.unwrap_or_default();
             let place = |part: &Part| {
@@ -510,26 +588,48 @@ impl Feeder {
                 let holding = extents.iter().find(|e| e.logical <= at && at < e.logical + e.length);
                 holding.map_or(u64::MAX, |e| e.physical + at - e.logical)
             };
-            placed.extend(parts.iter().map(|(number, part)| (place(part), *number, *part)));
+            placed.extend(parts.iter().map(|piece| Piece { place: place(&piece.part), ..*piece }));
         }
-        placed.sort_by_key(|&(place, number, part)| (place, number, part.first));
-        jobs(&placed.iter().map(|&(_, number, part)| (number, part)).collect::<Vec<_>>(), pages)
+        placed.sort_by_key(|piece| (piece.place, piece.rank));
+        placed
     }
+}
+
+/// What is asked for at a time, of a batch in the order of the device. A rotating disk gets it in that order, whatever lies between;
+/// others what lies side by side, in the order in which the first of it is wanted, and what lies alone by several.
+fn requests(placed: Vec<Piece>, pages_max: u64, rotational: bool) -> Vec<Vec<Piece>> {
+    let beside = |a: &Piece, b: &Piece| rotational || a.touches(b);
+    let mut all = together(placed, pages_max, |piece| &piece.part, beside);
+    if rotational {
+        return all;
+    }
+    all.sort_by_key(|pieces| pieces.iter().map(|piece| piece.rank).min());
+    let pages = |pieces: &[Piece]| pieces.iter().map(|piece| piece.part.end - piece.part.first).sum::<u64>();
+    all.into_iter().fold(Vec::new(), |mut jobs: Vec<Vec<Piece>>, pieces| {
+        let fit = |last: &&mut Vec<Piece>| {
+            last.len() + pieces.len() <= PARTS_MAX && pages(last) + pages(&pieces) <= pages_max
+        };
+        match jobs.last_mut().filter(fit) {
+            Some(last) => last.extend(pieces),
+            None => jobs.push(pieces),
+        }
+        jobs
+    })
+}
+
+/// How many parts make a batch.
+fn batch_length(parts: &[(usize, Part)], pages_max: u64) -> usize {
+    let mut pages = 0;
+    let fits = |(_, part): &&(usize, Part)| {
+        pages += part.end - part.first;
+        pages <= pages_max
+    };
+    parts.iter().take_while(fits).count().max(1)
 }
 
 fn is_cached(file: &OwnedFd, part: &Part) -> bool {
     let pages = part.end - part.first;
     sys::cached(file.as_fd(), part.first * 4096, pages * 4096).is_ok_and(|here| here >= pages)
-}
-
-/// How many parts make a batch.
-fn batch_length(parts: &[(usize, Part)]) -> usize {
-    let mut pages = 0;
-    let fits = |(_, part): &&(usize, Part)| {
-        pages += part.end - part.first;
-        pages <= BATCH_PAGES
-    };
-    parts.iter().take_while(fits).count().max(1)
 }
 
 /// The workers of one feeder.
@@ -541,14 +641,17 @@ struct Inner {
     shared: Arc<Shared>,
     volume: Volume,
     state: Mutex<State>,
-    changed: Condvar,
+    /// There is something to do for one worker, or nothing any more for all.
+    work: Condvar,
+    /// A job has ended, which only the feeder waits for.
+    ended: Condvar,
 }
 
 struct State {
     queue: VecDeque<Job>,
     depth: Depth,
     in_flight: u32,
-    idle: u32,
+    idle: usize,
     over: bool,
 }
 
@@ -558,8 +661,9 @@ impl Inner {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Until a job has ended, or for a moment: readers and the end of the run are not told.
     fn wait<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
-        let waited = self.changed.wait_timeout(state, LOOK_AGAIN);
+        let waited = self.ended.wait_timeout(state, LOOK_AGAIN);
         waited.unwrap_or_else(PoisonError::into_inner).0
     }
 
@@ -568,13 +672,14 @@ impl Inner {
         while !state.over && !self.shared.stopped() {
             let Some(job) = state.queue.pop_front() else {
                 state.idle += 1;
-                state = self.wait(state);
+                // The feeder looks at the clock, and tells all when it ends.
+                state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
                 state.idle -= 1;
                 continue;
             };
             drop(state);
             let begun = sys::now();
-            let pages = self.shared.work(&self.volume, &job);
+            let pages = self.shared.work(&self.volume, job);
             let now = sys::now();
             state = self.lock();
             state.in_flight -= 1;
@@ -582,7 +687,7 @@ impl Inner {
             if pages > 0 {
                 state.depth.done(now, now - begun);
             }
-            self.changed.notify_all();
+            self.ended.notify_one();
         }
     }
 }
@@ -597,7 +702,8 @@ impl Crew {
             over: false,
         };
         let (shared, volume) = (Arc::clone(shared), volume.clone());
-        Self { inner: Arc::new(Inner { shared, volume, state: Mutex::new(state), changed: Condvar::new() }) }
+        let (state, work, ended) = (Mutex::new(state), Condvar::new(), Condvar::new());
+        Self { inner: Arc::new(Inner { shared, volume, state, work, ended }) }
     }
 
     /// Hands a job to a worker as soon as the device may have one more and no more than `ahead` pages are unread.
@@ -619,14 +725,15 @@ impl Crew {
         }
         state.queue.push_back(job);
         state.in_flight += 1;
-        if state.idle == 0 {
+        // One that was woken for the job before may not have come to it yet.
+        if state.idle < state.queue.len() {
             let inner = Arc::clone(inner);
             let named = std::thread::Builder::new().name("forerun-read".into()).stack_size(STACK_BYTES);
             // Without a worker more, those that there are do it later.
             drop(named.spawn(move || inner.work()));
         }
         drop(state);
-        inner.changed.notify_all();
+        inner.work.notify_one();
     }
 
     /// Waits until everything handed out is done.
@@ -642,7 +749,7 @@ impl Crew {
 impl Drop for Crew {
     fn drop(&mut self) {
         self.inner.lock().over = true;
-        self.inner.changed.notify_all();
+        self.inner.work.notify_all();
     }
 }
 
@@ -658,7 +765,7 @@ pub fn replay(
 ) -> Replayed {
     let mut within = manifest.clone();
     bound(&mut within, pages_max);
-    let mut replay = Replay::start(&within, volumes, Pacing::Off, &Arc::default());
+    let mut replay = Planned::new(&within, volumes, Pacing::Off, &Arc::default()).start();
     while !replay.is_over() && !stop.load(Ordering::Relaxed) {
         progress(&replay.sums());
         std::thread::park_timeout(Duration::from_millis(20));

@@ -11,6 +11,7 @@ use crate::follow::{self, Decision, FollowOptions, Report};
 use crate::pressure::Gate;
 use crate::store::Store;
 use crate::volumes::Volumes;
+use crate::worth;
 use forerun_manifest::{Key, Manifest};
 use std::collections::BTreeSet;
 use std::fs;
@@ -88,7 +89,7 @@ impl Runs {
         }
         let Key::Program { path, .. } = &key else { return None };
         let program = path.clone();
-        let decision = follow::decide(&manifest.history);
+        let decision = worth::decide_beside(&manifest);
         let begun = RunWhat::Begun { decision, pages: manifest.file_pages(), runs: manifest.recordings };
         if !self.observe {
             self.follow(pid, program.clone(), key, manifest);

@@ -121,15 +121,7 @@ pub(crate) fn run<C: Collect>(
     let start = Instant::now();
     let other = if let Scope::Process(pid) = plan.scope { Some(opened(pid)?) } else { None };
     let mut running = Running { child: plan.argv.map(start_command).transpose()?, other };
-    // Its end wakes the loop, where the kernel can tell (Linux 5.3); else it is found within a moment.
-    let end = running.child.as_ref().and_then(|child| {
-        let pid = rustix::process::Pid::from_child(child);
-        rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()).ok()
-    });
-    let end = match &running.other {
-        Some(other) => Some(other.try_clone()?),
-        None => end,
-    };
+    let end = running.readable_at_end()?;
     let mut session = Session { rings, counted, end, collector, reported: start, start };
     let ended = session.run(plan, &mut running, progress)?;
     let ended = match running.end()? {
@@ -137,6 +129,29 @@ pub(crate) fn run<C: Collect>(
         _ => ended.unwrap_or(Ended::Gone),
     };
     session.finish(ended, progress)
+}
+
+/// Runs a command and watches nothing of it, until it ends or the flag is set.
+///
+/// # Errors
+/// [`RecordError::Start`], or what the system said of the waiting.
+pub(crate) fn run_alone(argv: &[OsString], stop: Option<&AtomicBool>) -> Result<Ended, RecordError> {
+    let mut running = Running { child: Some(start_command(argv)?), other: None };
+    let end = running.readable_at_end()?;
+    let is_stopped = || stop.is_some_and(|stop| stop.load(Ordering::Relaxed));
+    while !running.is_over()? && !is_stopped() {
+        let mut fds: Vec<_> = end.iter().map(|end| PollFd::new(end, PollFlags::IN)).collect();
+        let timeout = Timespec { tv_sec: 0, tv_nsec: i64::from(LOOK_EVERY.subsec_nanos()) };
+        match poll(&mut fds, Some(&timeout)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(io::Error::from(error).into()),
+        }
+    }
+    let over = running.is_over()?;
+    match running.end()? {
+        Some(status) if over => Ok(Ended::Command(status)),
+        _ => Ok(Ended::Stopped),
+    }
 }
 
 /// The loop that reads the rings.
@@ -238,6 +253,18 @@ struct Running {
 }
 
 impl Running {
+    /// What becomes readable when it ends, where the kernel can tell (Linux 5.3); else its end is found within a moment.
+    fn readable_at_end(&self) -> io::Result<Option<OwnedFd>> {
+        if let Some(other) = &self.other {
+            return other.try_clone().map(Some);
+        }
+        let of_child = |child: &Child| {
+            let pid = rustix::process::Pid::from_child(child);
+            rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()).ok()
+        };
+        Ok(self.child.as_ref().and_then(of_child))
+    }
+
     /// Whether it has ended.
     fn is_over(&mut self) -> io::Result<bool> {
         if let Some(other) = &self.other {

@@ -9,6 +9,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
+use std::sync::RwLock;
 
 /// `FS_IOC_GETVERSION`: `_IOR('v', 1, long)`.
 const IOC_GETVERSION: libc::c_ulong = 0x8000_7601 | (size_of::<libc::c_long>() as libc::c_ulong) << 16;
@@ -87,6 +88,78 @@ pub(crate) fn readahead(file: BorrowedFd<'_>, offset: u64, bytes: u64) -> io::Re
     match unsafe { libc::readahead(file.as_raw_fd(), offset, bytes) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Who makes a copy of this process holds it to write, so that the copy has no mapping of [`Together`], which would keep a file system busy.
+pub(crate) static COPYING: RwLock<()> = RwLock::new(());
+
+/// Stretches of files, one behind the other in memory, without any right to their bytes: to be asked for as one.
+///
+/// A `readahead` each would send each to the device before the next is known; what one `madvise` asks for is put together first, and
+/// what lies side by side on the device becomes one request of it. The files need not stay open; dropping it ends the mapping.
+pub(crate) struct Together {
+    base: *mut libc::c_void,
+    room: usize,
+}
+
+impl Together {
+    /// Maps stretches: file, offset and bytes, both of them whole pages.
+    ///
+    /// # Errors
+    /// What the system said, of the first that cannot be mapped.
+    pub(crate) fn of<'a>(
+        stretches: impl Iterator<Item = (BorrowedFd<'a>, u64, u64)> + Clone,
+    ) -> io::Result<Self> {
+        let too_long = || io::Error::from(io::ErrorKind::InvalidInput);
+        let sizes = stretches.clone().map(|(_, _, bytes)| usize::try_from(bytes).ok());
+        let room =
+            sizes.clone().try_fold(0_usize, |sum, size| sum.checked_add(size?)).ok_or_else(too_long)?;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        let _until_it_is_marked = COPYING.read();
+        // SAFETY: a new mapping at an address of the kernel's choice touches no memory of ours; the result is checked.
+        let base = unsafe { libc::mmap(std::ptr::null_mut(), room, libc::PROT_NONE, flags, -1, 0) };
+        if base == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let together = Self { base, room };
+        let mut at = 0;
+        for ((file, offset, _), size) in stretches.zip(sizes.flatten()) {
+            let offset = libc::off_t::try_from(offset).map_err(|_| too_long())?;
+            let flags = libc::MAP_SHARED | libc::MAP_FIXED;
+            // SAFETY: `at + size` lies within the `room` bytes that were just reserved and that nobody else knows of.
+            let mapped = unsafe {
+                libc::mmap(base.byte_add(at), size, libc::PROT_NONE, flags, file.as_raw_fd(), offset)
+            };
+            if mapped == libc::MAP_FAILED {
+                return Err(io::Error::last_os_error());
+            }
+            at += size;
+        }
+        // SAFETY: the call is about the mapping that was just made, and changes no byte of it.
+        match unsafe { libc::madvise(base, room, libc::MADV_DONTFORK) } {
+            0 => Ok(together),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
+    /// Starts reading all that is not in memory, and does not wait for it.
+    ///
+    /// # Errors
+    /// What the system said.
+    pub(crate) fn readahead(&self) -> io::Result<()> {
+        // SAFETY: the call is about a mapping of ours, of whose bytes no reference was ever made, and changes none.
+        match unsafe { libc::madvise(self.base, self.room, libc::MADV_WILLNEED) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+}
+
+impl Drop for Together {
+    fn drop(&mut self) {
+        // SAFETY: this is the mapping that `of` made, in its length, and nothing borrows from it.
+        unsafe { libc::munmap(self.base, self.room) };
     }
 }
 
@@ -203,6 +276,18 @@ pub(crate) fn own_cpu() -> u64 {
     time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
 }
 
+/// Bytes that the children of this process that have ended had devices read, and theirs; 0 where the kernel does not count them.
+pub(crate) fn children_read() -> u64 {
+    // SAFETY: all zero is a value of it, as the kernel's own are numbers.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: the kernel writes one `rusage` of ours.
+    if unsafe { libc::getrusage(libc::RUSAGE_CHILDREN, &raw mut usage) } != 0 {
+        return 0;
+    }
+    // In sectors, whatever the device's are.
+    u64::try_from(usage.ru_inblock).unwrap_or(0) * 512
+}
+
 /// The monotonic clock, which the times of events are of, nanoseconds.
 pub(crate) fn now() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -261,6 +346,48 @@ mod tests {
             }
             Err(error) => assert_eq!(error.raw_os_error(), Some(libc::EPERM), "not root: {error}"),
         }
+    }
+
+    #[test]
+    fn stretches_of_several_files_are_asked_for_at_once_though_the_files_are_closed() {
+        let root = tempfile::tempdir().expect("a temporary folder");
+        let path = |number: usize| root.path().join(number.to_string());
+        let cold = |number| {
+            std::fs::write(path(number), vec![1; 9_000]).expect("room on disk");
+            let file = std::fs::File::open(path(number)).expect("just written");
+            file.sync_all().expect("room");
+            rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).expect("a file");
+            file
+        };
+        let files: Vec<std::fs::File> = (0..3).map(cold).collect();
+        let together = Together::of(files.iter().map(|file| (file.as_fd(), 0, 12_288))).expect("files");
+        drop(files);
+        together.readahead().expect("a stretch may end behind its file");
+        for number in 0..3 {
+            let file = std::fs::File::open(path(number)).expect("still there");
+            // Before Linux 6.5 nothing tells.
+            assert!(
+                cached(file.as_fd(), 0, 12_288).is_ok_and(|pages| pages == 3)
+                    || cached(file.as_fd(), 0, 1).is_err()
+            );
+        }
+        let maps = || std::fs::read_to_string("/proc/self/maps").expect("ours");
+        let name = root.path().display().to_string();
+        assert_eq!(maps().matches(&name).count(), 3);
+        let all = std::fs::read_to_string("/proc/self/smaps").expect("ours");
+        let mut ours =
+            all.split("VmFlags:").zip(all.split("VmFlags:").skip(1)).filter(|(of, _)| of.contains(&name));
+        let not_copied =
+            |(_, flags): (&str, &str)| flags.lines().next().is_some_and(|line| line.contains(" dc"));
+        assert!(ours.all(not_copied), "a process that is left behind would hold it for longer");
+        drop(together);
+        assert_eq!(maps().matches(&name).count(), 0, "a mapping holds its file system");
+        let folder = open(Path::new("/"), libc::O_RDONLY | libc::O_DIRECTORY).expect("there is a root");
+        assert!(Together::of([(folder.as_fd(), 0, 4096)].into_iter()).is_err(), "a folder has no bytes");
+        assert!(
+            Together::of([(folder.as_fd(), 0, u64::MAX); 2].into_iter()).is_err(),
+            "more than memory has addresses"
+        );
     }
 
     #[test]

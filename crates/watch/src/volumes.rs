@@ -12,7 +12,7 @@ use forerun_trace::assemble::FileId;
 use std::collections::BTreeSet;
 use std::fs;
 use std::io;
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
@@ -187,14 +187,13 @@ impl Volumes {
     }
 }
 
-fn state(file: &OwnedFd, data: &fs::Metadata) -> FileState {
+fn state_of(generation: u32, data: &fs::Metadata) -> FileState {
     let ctime_nanos = u32::try_from(data.ctime_nsec()).unwrap_or(0);
-    FileState {
-        generation: sys::generation(file.as_fd()),
-        size: data.len(),
-        ctime: data.ctime(),
-        ctime_nanos,
-    }
+    FileState { generation, size: data.len(), ctime: data.ctime(), ctime_nanos }
+}
+
+fn state(file: &OwnedFd, data: &fs::Metadata) -> FileState {
+    state_of(sys::generation(file.as_fd()), data)
 }
 
 /// Opens what a place stands for, to be read, without changing its time of access where one may.
@@ -214,14 +213,37 @@ fn handle(volume: &Volume, file: &File) -> Option<(i32, Vec<u8>)> {
     Some((HANDLE_INO32_GEN, [inode.to_ne_bytes(), file.state.generation.to_ne_bytes()].concat()))
 }
 
+/// The folder where a file system is mounted, by which handles are opened.
+///
+/// # Errors
+/// What the system said.
+pub fn root(volume: &Volume) -> io::Result<OwnedFd> {
+    sys::open(&volume.mount, libc::O_RDONLY | libc::O_DIRECTORY)
+}
+
+/// Opens by handle below `root`, or below one that is opened for it; `None` where handles open nothing here.
+fn by_handle(
+    volume: &Volume,
+    root: Option<BorrowedFd<'_>>,
+    (kind, bytes): &(i32, Vec<u8>),
+    flags: i32,
+) -> Option<io::Result<OwnedFd>> {
+    let own = match root {
+        Some(_) => None,
+        None => Some(self::root(volume).ok()?),
+    };
+    let root = root.or_else(|| own.as_ref().map(OwnedFd::as_fd))?;
+    match sys::open_by_handle(root, *kind, bytes, flags) {
+        Err(error) if matches!(error.raw_os_error(), Some(libc::EPERM | libc::EOPNOTSUPP)) => None,
+        found => Some(found),
+    }
+}
+
 /// The place of a file, by handle or by path.
-fn place(volume: &Volume, file: &File) -> io::Result<OwnedFd> {
-    if let Some((kind, bytes)) = handle(volume, file) {
-        let mount = sys::open(&volume.mount, libc::O_RDONLY | libc::O_DIRECTORY)?;
-        match sys::open_by_handle(mount.as_fd(), kind, &bytes, libc::O_PATH) {
-            Err(error) if matches!(error.raw_os_error(), Some(libc::EPERM | libc::EOPNOTSUPP)) => {}
-            found => return found,
-        }
+fn place(volume: &Volume, root: Option<BorrowedFd<'_>>, file: &File) -> io::Result<OwnedFd> {
+    let found = handle(volume, file).and_then(|handle| by_handle(volume, root, &handle, libc::O_PATH));
+    if let Some(found) = found {
+        return found;
     }
     if file.path.as_os_str().is_empty() {
         return Err(io::ErrorKind::NotFound.into());
@@ -229,20 +251,68 @@ fn place(volume: &Volume, file: &File) -> io::Result<OwnedFd> {
     sys::open(&file.path, libc::O_PATH)
 }
 
+/// Opens a file to be read by a handle that names its inode's present life: `None` where there is no such handle, or none may be used.
+/// What was a file when it was recorded is one for as long as that life lasts, so it need not be judged first.
+fn at_once(volume: &Volume, root: BorrowedFd<'_>, file: &File) -> Option<io::Result<Result<Opened, Stale>>> {
+    if file.state.generation == 0 {
+        return None;
+    }
+    let handle = handle(volume, file)?;
+    let flags = libc::O_RDONLY | libc::O_NONBLOCK | libc::O_NOATIME;
+    let found = match by_handle(volume, Some(root), &handle, flags)? {
+        Ok(found) => fs::File::from(found),
+        Err(error) => return Some(gone(error)),
+    };
+    let Ok(data) = found.metadata() else { return Some(Ok(Err(Stale::Gone))) };
+    if !data.is_file() || data.ino() != file.inode {
+        return Some(Ok(Err(Stale::Generation)));
+    }
+    let state = state_of(file.state.generation, &data);
+    Some(Ok(file.stale(&state).map_or(Ok(Opened { file: found.into(), state }), Err)))
+}
+
+/// What a refusal says of a file: that it is gone, unless this process or the machine has no room for one more.
+fn gone(error: io::Error) -> io::Result<Result<Opened, Stale>> {
+    match error.raw_os_error() {
+        Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM) => Err(error),
+        _ => Ok(Err(Stale::Gone)),
+    }
+}
+
 /// Opens the file of an entry, if it is still the one that was recorded.
 ///
 /// # Errors
 /// Why it is not. What may not be opened is [`Stale::Gone`] too.
 pub fn open(volume: &Volume, file: &File) -> Result<Opened, Stale> {
-    let place = place(volume, file).map_err(|_| Stale::Gone)?;
-    let data = fs::File::from(place.try_clone().map_err(|_| Stale::Gone)?).metadata();
-    let data = data.map_err(|_| Stale::Gone)?;
-    if !data.is_file() || data.ino() != file.inode {
-        return Err(Stale::Generation);
+    open_below(volume, None, file).unwrap_or(Err(Stale::Gone))
+}
+
+/// The same for several files one after the other: `root` is [`root`] of the file system.
+///
+/// # Errors
+/// Where there is no room for one more open file, which says nothing of this one. Within: as of [`open`].
+pub fn open_below(
+    volume: &Volume,
+    root: Option<BorrowedFd<'_>>,
+    file: &File,
+) -> io::Result<Result<Opened, Stale>> {
+    if let Some(found) = root.and_then(|root| at_once(volume, root, file)) {
+        return found;
     }
-    let opened = to_read(&place).map_err(|_| Stale::Gone)?;
+    let place = match place(volume, root, file) {
+        Ok(place) => place,
+        Err(error) => return gone(error),
+    };
+    let data = fs::File::from(place.try_clone()?).metadata()?;
+    if !data.is_file() || data.ino() != file.inode {
+        return Ok(Err(Stale::Generation));
+    }
+    let opened = match to_read(&place) {
+        Ok(opened) => opened,
+        Err(error) => return gone(error),
+    };
     let state = state(&opened, &data);
-    file.stale(&state).map_or(Ok(Opened { file: opened, state }), Err)
+    Ok(file.stale(&state).map_or(Ok(Opened { file: opened, state }), Err))
 }
 
 /// Opens a file by its number alone, whatever it is like, if it is a regular one.
@@ -250,7 +320,7 @@ pub fn open(volume: &Volume, file: &File) -> Result<Opened, Stale> {
 /// # Errors
 /// What the system said; `NotFound` where that number is no regular file, or numbers open nothing here.
 pub fn open_number(volume: &Volume, inode: u64) -> io::Result<OwnedFd> {
-    let place = place(volume, &File { inode, ..File::default() })?;
+    let place = place(volume, None, &File { inode, ..File::default() })?;
     let data = fs::File::from(place.try_clone()?).metadata()?;
     if !data.is_file() || data.ino() != inode {
         return Err(io::ErrorKind::NotFound.into());
@@ -262,7 +332,7 @@ pub fn open_number(volume: &Volume, inode: u64) -> io::Result<OwnedFd> {
 #[must_use]
 pub fn identify(volume: &Volume, inode: u64, path: Option<&Path>) -> Option<File> {
     let blank = File { inode, path: path.map_or_else(PathBuf::new, Path::to_owned), ..File::default() };
-    let place = place(volume, &blank).ok()?;
+    let place = place(volume, None, &blank).ok()?;
     let data = fs::File::from(place.try_clone().ok()?).metadata().ok()?;
     if !data.is_file() || data.ino() != inode || data.len() == 0 {
         return None;
@@ -310,6 +380,25 @@ mod tests {
         assert_eq!(open(&volume, &entry).err(), Some(Stale::Size));
         fs::remove_file(&path).expect("it is there");
         assert_eq!(open(&volume, &entry).err(), Some(Stale::Gone));
+    }
+
+    #[test]
+    fn one_root_opens_what_a_root_for_each_opens_and_refuses_what_is_another() {
+        let (_folder, volume, inode) = here();
+        let path = volume.mount.join("a");
+        let entry = identify(&volume, inode, Some(&path)).expect("it is there");
+        let root = root(&volume).expect("a folder");
+        let below = |entry: &File| open_below(&volume, Some(root.as_fd()), entry).expect("few are open");
+        assert_eq!(
+            below(&entry).map(|opened| opened.state),
+            open(&volume, &entry).map(|opened| opened.state)
+        );
+        fs::write(&path, b"shorter").expect("room on disk");
+        assert_eq!(below(&entry).err(), Some(Stale::Size));
+        fs::remove_file(&path).expect("it is there");
+        assert_eq!(below(&entry).err(), Some(Stale::Gone));
+        assert!(gone(io::Error::from_raw_os_error(libc::EMFILE)).is_err(), "no fault of the file");
+        assert!(matches!(gone(io::Error::from_raw_os_error(libc::ESTALE)), Ok(Err(Stale::Gone))));
     }
 
     #[test]

@@ -29,7 +29,8 @@ Examples:
 A run is known by its program, its arguments and the folder it is started in. What it loaded, in which order, is kept as a
 manifest (docs/manifest.md) in /var/lib/forerun/manifests, for users in ~/.local/state/forerun/manifests. Files that have
 changed since are skipped. Nothing is written beside the manifest and nothing evicted. One run in twenty is not read ahead of, so
-that what the others earned is measured and not guessed; where three in a row earned nothing, reading ahead stops.
+that what the others earned is measured and not guessed; where three in a row earned nothing, reading ahead stops. What is not faster
+by it, by the time from start to end, is left alone, and rarely tried again.
 
 Without a command all programs are watched until Ctrl-C: open files get windows of the kernel's own read-ahead that were tried and
 measured on their reader, and programs that were recorded once (watch -- CMD) are read ahead of whenever they start. A line tells each decision. All of it is taken back at the end, and after a kill by the next run.
@@ -227,10 +228,29 @@ pub(crate) fn summary(report: &Report) -> Vec<String> {
             vec![format!("forerun: held out, to have a run to compare with; {waited} · {cpu}")]
         }
         Decision::Off => vec![format!("forerun: off: the last replays earned nothing; {waited} · {cpu}")],
+        Decision::Alone | Decision::Slower { .. } | Decision::Cheaper { .. } | Decision::Here => {
+            vec![format!("forerun: {}; took {} · {cpu}", left_alone(report.decision), nanos(run.elapsed))]
+        }
         Decision::Replay if did.pages == 0 && did.here > 0 => {
             vec![format!("forerun: all in memory already, nothing was read ahead; {waited} · {cpu}")]
         }
         Decision::Replay => vec![replayed(did, report.rotating), earned(report, &waited, &cpu)],
+    }
+}
+
+/// Why a run was left wholly alone.
+fn left_alone(decision: Decision) -> String {
+    match decision {
+        Decision::Slower { ahead, alone, retry } => format!(
+            "left alone: takes {} read ahead of and {} alone; one run in {retry} tries again",
+            nanos(ahead),
+            nanos(alone)
+        ),
+        Decision::Cheaper { waited, costs } => {
+            format!("left alone: waits {} for reads, and reading ahead costs {}", nanos(waited), nanos(costs))
+        }
+        Decision::Here => "left alone: all in memory already".to_owned(),
+        _ => "left alone, to have a run to compare with".to_owned(),
     }
 }
 
@@ -300,6 +320,10 @@ impl RunJson {
                 Decision::HoldOut => "hold-out",
                 Decision::Off => "off",
                 Decision::NotAsked => "not-asked",
+                Decision::Alone => "alone",
+                Decision::Slower { .. } => "slower",
+                Decision::Cheaper { .. } => "cheaper",
+                Decision::Here => "here",
             },
             files: report.manifest.files.len() as u64,
             file_pages: report.manifest.file_pages(),

@@ -23,6 +23,13 @@ pub(crate) fn sample() -> Manifest {
         key,
         recordings: 3,
         history: vec![History { replayed: true, elapsed: 5, waited: 4, without: 9, loaded: 3, used: 2 }],
+        times: Times {
+            ahead: vec![Timed { elapsed: 400_000_000, pages: 9_000 }],
+            alone: vec![Timed { elapsed: 270_000_000, pages: 9_100 }, Timed { elapsed: 1, pages: 0 }],
+            watched: Vec::new(),
+            retry: 8,
+            since_alone: 1,
+        },
         file_systems: vec![FileSystem {
             uuid: [1; 16],
             kind: "ext4".into(),
@@ -68,25 +75,32 @@ fn every_cut_and_every_flipped_bit_is_refused() {
     assert!(Manifest::decode(&bytes[..40]).is_err_and(|e| e == FormatError::Cut { bytes: 40 }));
 }
 
-#[test]
-fn a_manifest_of_version_1_is_read_and_has_no_samples() {
-    let mut old = sample();
-    old.exports[0] = Export { samples: Vec::new(), pace: Vec::new(), ..old.exports[0].clone() };
-    let body = body(&old.encode()).expect("whole");
-    // Version 1 ends where the samples of each export begin: here two lists of one export, with nothing in them.
-    let body = body.strip_suffix(&[0, 0]).expect("two empty lists");
-    let mut bytes = header_of(1, body.len() as u64, body);
+/// The bytes of a manifest of an earlier version, which ends before `left_out`.
+fn of_version(version: u16, manifest: &Manifest, left_out: &[u8]) -> Vec<u8> {
+    let body = body(&manifest.encode()).expect("whole");
+    let body = body.strip_suffix(left_out).expect("empty lists and zeros");
+    let mut bytes = header_of(version, body.len() as u64, body);
     bytes.extend(zstd::bulk::compress(body, 1).expect("memory to memory"));
-    assert_eq!(Manifest::decode(&bytes), Ok(old));
+    bytes
+}
+
+#[test]
+fn manifests_of_earlier_versions_are_read_and_lack_what_came_later() {
+    let mut old = Manifest { times: Times::default(), ..sample() };
+    // Version 2 ends before what runs took: three lists with nothing in them and two numbers.
+    assert_eq!(Manifest::decode(&of_version(2, &old, &[0; 5])), Ok(old.clone()));
+    old.exports[0] = Export { samples: Vec::new(), pace: Vec::new(), ..old.exports[0].clone() };
+    // Version 1 before the samples of each export: here two lists of one export.
+    assert_eq!(Manifest::decode(&of_version(1, &old, &[0; 7])), Ok(old));
 }
 
 #[test]
 fn other_files_and_later_versions_are_named() {
     assert_eq!(Manifest::decode(b"PK\x03\x04 something else"), Err(FormatError::Magic));
     let mut bytes = sample().encode();
-    bytes[8] = 3;
+    bytes[8] = 4;
     let error = Manifest::decode(&bytes).expect_err("of tomorrow");
-    assert_eq!(error, FormatError::Version { found: 3 });
+    assert_eq!(error, FormatError::Version { found: 4 });
     assert!(error.to_string().contains("use a newer forerun"), "{error}");
 }
 

@@ -1,6 +1,7 @@
 use super::*;
 use crate::pages::Pages;
 use forerun_manifest::{FileSystem, Key};
+use std::fs;
 use std::path::Path;
 
 fn run(first: u64, pages: u64, rank: u32) -> Run {
@@ -8,26 +9,72 @@ fn run(first: u64, pages: u64, rank: u32) -> Run {
 }
 
 #[test]
-fn runs_are_cut_into_requests_and_short_ones_of_a_file_share_one() {
+fn runs_are_cut_into_requests_and_short_ones_share_one_whatever_their_files() {
     let parts: Vec<Part> = cut(3, &run(10, 70, 0), 32).collect();
     assert_eq!(parts.iter().map(|p| (p.first, p.end)).collect::<Vec<_>>(), [(10, 42), (42, 74), (74, 80)]);
     let part = |first, end| Part { stretch: 0, first, end };
-    let list = [(1, part(0, 4)), (1, part(8, 12)), (2, part(0, 32)), (2, part(32, 33)), (1, part(20, 24))];
-    let sizes: Vec<(usize, usize)> = jobs(&list, 32)
-        .iter()
-        .map(|job| match job {
-            Job::Data(file, parts) => (*file, parts.len()),
-            other => panic!("{other:?}"),
-        })
-        .collect();
-    assert_eq!(sizes, [(1, 2), (2, 1), (2, 1), (1, 1)]);
+    let list = [(1, part(0, 4)), (1, part(8, 12)), (2, part(0, 24)), (2, part(24, 25)), (1, part(20, 84))];
+    let sizes = |list: &[(usize, Part)]| {
+        together(list.to_vec(), 32, |(_, part)| part, |_, _| true).iter().map(Vec::len).collect::<Vec<_>>()
+    };
+    assert_eq!(sizes(&list), [3, 1, 1], "a part larger than all goes alone");
+    assert_eq!(sizes(&vec![(1, part(0, 0)); PARTS_MAX + 1]), [PARTS_MAX, 1], "files are open meanwhile");
 }
 
 #[test]
-fn a_batch_has_64_mib_or_one_part() {
+fn a_batch_has_so_many_pages_or_one_part() {
     let part = |pages| (0, Part { stretch: 0, first: 0, end: pages });
-    assert_eq!(batch_length(&vec![part(320); 100]), 51);
-    assert_eq!(batch_length(&[part(BATCH_PAGES * 2), part(1)]), 1);
+    assert_eq!(batch_length(&vec![part(320); 100], BATCH_PAGES), 51);
+    assert_eq!(batch_length(&vec![part(32); 100], BATCH_PAGES_FIRST), 8);
+    assert_eq!(batch_length(&[part(BATCH_PAGES * 2), part(1)], BATCH_PAGES), 1);
+}
+
+/// Pieces of one page each where they are: rank and place in pages.
+fn pieces(list: &[(usize, u64)]) -> Vec<Piece> {
+    let part = Part { stretch: 0, first: 0, end: 1 };
+    let one = |&(rank, place): &(usize, u64)| Piece { number: rank, part, rank, place: place * 4096 };
+    list.iter().map(one).collect()
+}
+
+fn ranks(requests: &[Vec<Piece>]) -> Vec<Vec<usize>> {
+    requests.iter().map(|pieces| pieces.iter().map(|piece| piece.rank).collect()).collect()
+}
+
+#[test]
+fn what_lies_beside_what_is_wanted_first_comes_with_it() {
+    let placed = pieces(&[(7, 10), (0, 11), (5, 12), (9, 13), (3, 20), (1, 21), (2, 40)]);
+    assert_eq!(ranks(&requests(placed.clone(), 3, false)), [vec![7, 0, 5], vec![3, 1, 2], vec![9]]);
+    assert_eq!(
+        ranks(&requests(placed, 3, true)),
+        [vec![7, 0, 5], vec![9, 3, 1], vec![2]],
+        "in the order of the disk"
+    );
+    let unknown = |rank| Piece { place: u64::MAX, ..pieces(&[(rank, 0)])[0] };
+    assert_eq!(ranks(&requests(vec![unknown(0), unknown(1), unknown(2)], 2, false)), [vec![0, 1], vec![2]]);
+}
+
+#[test]
+fn requests_are_never_too_large_lose_nothing_and_no_later_one_is_wanted_before() {
+    let mut chance = 7_u64;
+    let mut next = |below: u64| {
+        chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (chance >> 33) % below
+    };
+    for round in 0..200 {
+        let count = 1 + next(60);
+        let mut places: Vec<u64> = (0..count * 2).collect();
+        (0..places.len()).rev().for_each(|at| places.swap(at, next(at as u64 + 1) as usize));
+        let mut list: Vec<(usize, u64)> = (0..count as usize).map(|rank| (rank, places[rank])).collect();
+        list.sort_by_key(|&(_, place)| place);
+        let (max, placed) = (1 + next(40), pieces(&list));
+        let all = requests(placed.clone(), max, false);
+        assert!(all.iter().all(|one| one.len() as u64 <= max && one.len() <= PARTS_MAX), "round {round}");
+        let mut back: Vec<Piece> = all.concat();
+        back.sort_by_key(|piece| piece.place);
+        assert_eq!(back, placed, "round {round}");
+        let firsts: Vec<_> = all.iter().map(|one| one.iter().map(|piece| piece.rank).min()).collect();
+        assert!(firsts.is_sorted(), "round {round}: {firsts:?}");
+    }
 }
 
 #[test]
