@@ -1,7 +1,7 @@
 //! Traces: opened from files, made of arrays, described, and handed on.
 
 use crate::errors::{ForerunError, OptionError, json, raised};
-use crate::arrow;
+use crate::{arrow, arrow_in};
 use forerun_sim::input::Input;
 use forerun_sim::replay::Map;
 use forerun_study::traces::{self, Classes, Columns, Info};
@@ -81,6 +81,18 @@ impl Trace {
             context: context.map(|column| numbers("context", column)).transpose()?,
         };
         let made = py.detach(|| columns.into_trace()).map_err(|problem| raised(py, &problem))?;
+        Ok(Self { name: name.to_owned(), records: Arc::new(made.0), sha256: made.1 })
+    }
+
+    /// Makes one of a table's rows; see `forerun.Trace.from_arrow`.
+    #[staticmethod]
+    fn from_table(name: &str, table: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let batches = arrow_in::batches(table)?;
+        let made = table.py().detach(|| {
+            let trace = arrow_in::trace(&batches)?;
+            let sha256 = traces::content_hash(&trace);
+            Ok::<_, PyErr>((trace, sha256))
+        })?;
         Ok(Self { name: name.to_owned(), records: Arc::new(made.0), sha256: made.1 })
     }
 

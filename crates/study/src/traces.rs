@@ -167,6 +167,24 @@ pub fn part_hash(whole: &str, what: &Cut) -> String {
     hex(&hash.finalize())
 }
 
+/// The hash of a trace that comes from no file: of what its requests say, names by their words.
+#[must_use]
+pub fn content_hash(trace: &Trace) -> String {
+    let mut hash = Sha256::new();
+    for record in &trace.records {
+        // A moment that is not known is no moment: all are below 2^64 - 1.
+        let moment = |time: Option<Nanos>| time.map_or(u64::MAX, |time| time.0);
+        let numbers = [moment(record.time), moment(record.took), record.offset, record.bytes];
+        numbers.iter().for_each(|number| hash.update(number.to_le_bytes()));
+        hash.update([u8::from(record.op == Op::Write)]);
+        for name in [record.device, record.process, record.file] {
+            hash.update(trace.name(name).as_bytes());
+            hash.update([0]);
+        }
+    }
+    hex(&hash.finalize())
+}
+
 fn hex(digest: &[u8]) -> String {
     digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }
