@@ -192,6 +192,7 @@ bench-python: deps ## Policies in Python, and replacement beside libCacheSim's w
 test-ray: deps ## A sweep of 2,000 cells on a Ray cluster on this machine that loses a worker and its driver (some minutes)
 	@mkdir -p $(OUT)/bench
 	@scripts/python-lab.sh 'ray>=2.40' -- scripts/ray-sweep.py | tee $(OUT)/bench/ray.txt
+	@echo "scripts/docs-figures.py docs/figures/ray.txt makes the table of the docs" >&2
 
 deb: build ## The Debian package, in out/deb: command, manual pages, completions, units that nobody has enabled
 	@scripts/deb.sh

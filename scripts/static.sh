@@ -1,11 +1,17 @@
 #!/usr/bin/env bash
 # Builds a binary that needs no library of the system (musl), into OUT (out/static): for other distributions and for an image that
 # holds nothing else.
-# Usage: scripts/static.sh. Needs the Rust target and a C compiler for musl; what is missing is installed, or said with exit code 4.
+# Usage: scripts/static.sh [release|dev]. Needs the Rust target and a C compiler for musl; what is missing is installed, or said with exit code 4.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export PATH="$HOME/.cargo/bin:$PATH"
 out=${OUT:-out/static}
+profile=${1:-release}
+case $profile in
+release) folder=release ;;
+dev) folder=debug ;;
+*) echo "static.sh: release or dev, not $profile" >&2; exit 2 ;;
+esac
 target=$(uname -m)-unknown-linux-musl
 if ! [ -d "$(rustc --print sysroot)/lib/rustlib/$target" ] && ! rustup target add "$target" 2>/dev/null; then
     echo "static.sh: the target $target cannot be had here" >&2
@@ -18,9 +24,9 @@ if ! command -v musl-gcc >/dev/null; then
 fi
 compiler=CC_${target//-/_}
 export "$compiler=musl-gcc" "CARGO_TARGET_$(echo "${target//-/_}" | tr '[:lower:]' '[:upper:]')_LINKER=musl-gcc"
-FORERUN_VERSION="$(scripts/version.sh)" cargo build --release --locked -p forerun --target "$target"
+FORERUN_VERSION="$(scripts/version.sh)" cargo build --profile "$profile" --locked -p forerun --target "$target"
 install -d "$out"
-strip -o "$out/forerun" "${CARGO_TARGET_DIR:-target}/$target/release/forerun"
+strip -o "$out/forerun" "${CARGO_TARGET_DIR:-target}/$target/$folder/forerun"
 # It asks for no library, and it runs.
 if readelf -d "$out/forerun" | grep -q NEEDED; then
     echo "static.sh: the binary asks for a library of the system" >&2

@@ -15,7 +15,7 @@ use pyo3::types::PyCapsule;
 use std::sync::Arc;
 
 /// What the consumer looks for.
-const NAME: &std::ffi::CStr = c"arrow_array_stream";
+pub(crate) const NAME: &std::ffi::CStr = c"arrow_array_stream";
 
 /// A table as a capsule that holds a stream of its one batch.
 pub(crate) fn capsule<'py>(py: Python<'py>, batch: RecordBatch) -> PyResult<Bound<'py, PyCapsule>> {

@@ -4,6 +4,7 @@
 //! typed exceptions go out. What is pleasant to call stands in `python/forerun/`.
 
 mod arrow;
+mod arrow_in;
 mod errors;
 mod policy;
 mod runs;

@@ -1,7 +1,7 @@
 //! Traces: opened from files, made of arrays, described, and handed on.
 
-use crate::arrow;
 use crate::errors::{ForerunError, OptionError, json, raised};
+use crate::{arrow, arrow_in};
 use forerun_sim::input::Input;
 use forerun_sim::replay::Map;
 use forerun_study::traces::{self, Classes, Columns, Info};
@@ -81,6 +81,18 @@ impl Trace {
             context: context.map(|column| numbers("context", column)).transpose()?,
         };
         let made = py.detach(|| columns.into_trace()).map_err(|problem| raised(py, &problem))?;
+        Ok(Self { name: name.to_owned(), records: Arc::new(made.0), sha256: made.1 })
+    }
+
+    /// Makes one of a table's rows; see `forerun.Trace.from_arrow`.
+    #[staticmethod]
+    fn from_table(name: &str, table: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let batches = arrow_in::batches(table)?;
+        let made = table.py().detach(|| {
+            let trace = arrow_in::trace(&batches)?;
+            let sha256 = traces::content_hash(&trace);
+            Ok::<_, PyErr>((trace, sha256))
+        })?;
         Ok(Self { name: name.to_owned(), records: Arc::new(made.0), sha256: made.1 })
     }
 
@@ -189,21 +201,16 @@ impl Trace {
     /// As an input of runs, under its name.
     pub(crate) fn input(&self) -> Input {
         let mut input = Input::of_shared(&self.name, &self.sha256, Arc::clone(&self.records));
-        self.short_name().clone_into(&mut input.name);
+        short(&self.name).clone_into(&mut input.name);
         input
-    }
-
-    /// As reports call it: a file's name without its folders.
-    fn short_name(&self) -> &str {
-        self.name.rsplit('/').next().unwrap_or(&self.name)
     }
 }
 
-/// As `forerun mrc --json`.
+/// As `forerun mrc --json`: of a trace, or of the path of a file, which is read through and not kept.
 #[pyfunction]
 pub(crate) fn mrc(
     py: Python<'_>,
-    trace: &Trace,
+    trace: &Bound<'_, PyAny>,
     retentions: Vec<String>,
     cache_blocks: Vec<String>,
     map: &str,
@@ -215,7 +222,23 @@ pub(crate) fn mrc(
     let sizes =
         cache_blocks.iter().map(|text| traces::blocks(text).map_err(|why| wrong("cache_blocks", why)));
     let sizes = sizes.collect::<PyResult<Vec<_>>>()?;
-    let name = trace.short_name();
-    let misses = py.detach(|| traces::misses((&trace.name, name), &trace.records, &map, &kept, &sizes));
+    let (file, references) = match trace.cast::<Trace>() {
+        Ok(trace) => {
+            let trace = trace.get();
+            (trace.name.clone(), py.detach(|| traces::references(&trace.name, &trace.records, &map)))
+        }
+        Err(_) => {
+            let path: PathBuf = trace.extract()?;
+            let references = py.detach(|| traces::references_in(&path, &ReadOptions::default(), &map));
+            (path.display().to_string(), references)
+        }
+    };
+    let references = references.map_err(|problem| raised(py, &problem))?;
+    let misses = py.detach(|| traces::misses((&file, short(&file)), &references, &kept, &sizes));
     json(&misses.map_err(|problem| raised(py, &problem))?)
+}
+
+/// As reports call a file: its name without its folders.
+fn short(name: &str) -> &str {
+    name.rsplit('/').next().unwrap_or(name)
 }

@@ -49,6 +49,44 @@ def test_a_trace_goes_to_polars_and_pandas(small):
     assert polars.DataFrame(trace)["bytes"].sum() == 1000 * 4096
 
 
+def test_a_table_comes_back_as_the_trace_that_it_was(small):
+    trace = forerun.Trace.open(small)
+    polars, pandas = pytest.importorskip("polars"), pytest.importorskip("pandas")
+    table = trace.to_arrow()
+    tables = [table, trace, polars.DataFrame(trace), table.to_pandas(), pandas.DataFrame(table.to_pylist())]
+    again = [forerun.Trace.from_arrow(one, name="again") for one in tables]
+    assert len({one.sha256 for one in again}) == 1 and again[0].name == "again"
+    assert all(one.to_arrow().to_pylist() == table.to_pylist() for one in again)
+    parts = pyarrow.concat_tables([table.slice(0, 10), table.slice(10)])
+    assert len(parts.column("offset").chunks) == 2 and forerun.Trace.from_arrow(parts).sha256 == again[0].sha256
+    assert forerun.Trace.from_arrow(table.slice(0, 999)).sha256 != again[0].sha256
+
+
+def test_a_table_needs_places_alone():
+    table = pyarrow.table({"offset": pyarrow.array([0, 4096], "int32"), "bytes": pyarrow.array([512, 512], "uint16"), "more": ["x", "y"]})
+    info = forerun.Trace.from_arrow(table).info()
+    assert (info["reads"], info["bytes"], info["duration_ns"], info["processes"]) == (2, 1024, None, 0)
+
+
+@pytest.mark.parametrize(
+    ("said", "columns"),
+    [
+        ("bytes: the table has no such column", {"offset": [0]}),
+        ("offset: 1 of 2 rows have none", {"offset": [0, None], "bytes": [1, 1]}),
+        ("offset: wants whole numbers from 0, not all of Int64", {"offset": [-1], "bytes": [1]}),
+        ("bytes: wants whole numbers from 0, not all of Float64", {"offset": [0], "bytes": [0.5]}),
+        ("offset: row 0 ends beyond", {"offset": pyarrow.array([2**64 - 1], "uint64"), "bytes": [2]}),
+        ("process: wants text, not Int64", {"offset": [0], "bytes": [1], "process": [7]}),
+        ('op: "read" is none of', {"offset": [0], "bytes": [1], "op": ["read"]}),
+    ],
+)
+def test_a_table_that_is_no_trace_is_refused(said, columns):
+    with pytest.raises(forerun.OptionError, match=said):
+        forerun.Trace.from_arrow(pyarrow.table(columns))
+    with pytest.raises(forerun.OptionError, match="wants a table"):
+        forerun.Trace.from_arrow([1, 2])
+
+
 def test_rows_of_runs_are_typed_and_named_as_in_csv(command):
     from conftest import SMALL, WORDS
 
@@ -81,7 +119,8 @@ def test_a_part_is_what_the_command_cuts(command, small, tmp_path):
     ("said", "more"),
     [
         ("nothing says what to keep", {}),
-        ("no request is in this part", {"process": "nobody"}),
+        ("no process is called", {"process": "nobody"}),
+        ("no request is in this part", {"from_": 1e6}),
         ("sample: above 0 and at most 1", {"sample": 2.0}),
         ("from_: from 0 to", {"from_": -1.0}),
     ],

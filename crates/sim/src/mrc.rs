@@ -57,29 +57,12 @@ impl Sequence {
     /// # Errors
     /// [`MrcError::TooManyBlocks`].
     pub fn from_trace(trace: &Trace) -> Result<Self, MrcError> {
-        Self::from_records(&trace.records)
+        let mut numbering = Numbering::default();
+        numbering.take(&trace.records);
+        numbering.finish()
     }
 
-    /// The same of one device alone.
-    ///
-    /// # Errors
-    /// [`MrcError::TooManyBlocks`].
-    pub fn from_device(trace: &Trace, device: Name) -> Result<Self, MrcError> {
-        Self::from_records(trace.records.iter().filter(|record| record.device == device))
-    }
-
-    fn from_records<'a>(records: impl IntoIterator<Item = &'a Record>) -> Result<Self, MrcError> {
-        let mut tables: BTreeMap<(Name, Name), Interner> = BTreeMap::new();
-        let mut sequence = Self::default();
-        for record in records {
-            let table = tables.entry((record.device, record.file)).or_default();
-            for block in Extent::covering(record.offset, record.bytes).iter() {
-                sequence.push(table, block.0)?;
-            }
-        }
-        Ok(sequence)
-    }
-
+    #[inline]
     fn push(&mut self, table: &mut Interner, block: u64) -> Result<(), MrcError> {
         let fresh = u32::try_from(self.footprint).map_err(|_| MrcError::TooManyBlocks)?;
         let key = table.intern(block, fresh);
@@ -102,6 +85,54 @@ impl Sequence {
     #[must_use]
     pub const fn footprint(&self) -> usize {
         self.footprint
+    }
+}
+
+/// Numbers the blocks of requests as they come, so that nobody need keep a trace for its blocks.
+#[derive(Clone, Debug, Default)]
+pub struct Numbering {
+    /// Where the address spaces of a device and file are.
+    places: BTreeMap<(Name, Name), usize>,
+    tables: Vec<Interner>,
+    /// The address space of the last request: the next one is often of the same.
+    last: Option<((Name, Name), usize)>,
+    sequence: Sequence,
+    refused: Option<MrcError>,
+}
+
+impl Numbering {
+    /// The next requests.
+    pub fn take<'a>(&mut self, records: impl IntoIterator<Item = &'a Record>) {
+        for record in records {
+            let place = (record.device, record.file);
+            let at = match self.last {
+                Some((last, at)) if last == place => at,
+                _ => self.find(place),
+            };
+            for block in Extent::covering(record.offset, record.bytes).iter() {
+                if self.refused.is_none() {
+                    self.refused = self.sequence.push(&mut self.tables[at], block.0).err();
+                }
+            }
+        }
+    }
+
+    fn find(&mut self, place: (Name, Name)) -> usize {
+        let tables = &mut self.tables;
+        let at = *self.places.entry(place).or_insert_with(|| {
+            tables.push(Interner::default());
+            tables.len() - 1
+        });
+        self.last = Some((place, at));
+        at
+    }
+
+    /// All that came.
+    ///
+    /// # Errors
+    /// [`MrcError::TooManyBlocks`].
+    pub fn finish(self) -> Result<Sequence, MrcError> {
+        self.refused.map_or(Ok(self.sequence), Err)
     }
 }
 
@@ -158,40 +189,77 @@ pub fn mrc(
     Ok(rows.collect())
 }
 
-/// Number of a free slot of the table; no block has it, because numbers end at `FOOTPRINT_MAX`.
+/// Number of a free slot of the hash table; no block has it, because numbers end at `FOOTPRINT_MAX`.
 const FREE: u32 = u32::MAX;
-/// Slots of the table at first; a power of two, as all its sizes.
+/// Slots of the hash table at first; a power of two, as all its sizes.
 const SLOTS_MIN: usize = 64;
 /// 2^64 divided by the golden ratio, odd: spreads consecutive blocks over the high bits.
 const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
+/// Places of the plain table for each block that is known, before it is rounded up to a power of two: 64 bytes at most. Where blocks
+/// lie farther apart, hashing takes less memory.
+const NEAR_PLACES: usize = 8;
+/// Places of the plain table, at least: a table that small is there before its blocks are.
+const NEAR_MIN: usize = 64;
 
-/// From block numbers to dense numbers: open addressing, at most two thirds full (a miss of the table costs more than a probe).
+/// From block numbers to dense numbers. Low block numbers, of which a good part is used, are places in a plain table, which neither
+/// hashes nor compares and is a fraction as large; the others are hashed: open addressing, at most two thirds full (a miss of the
+/// table costs more than a probe).
 #[derive(Clone, Debug)]
 struct Interner {
+    /// By block, its number and one; 0 for none, which fresh memory holds.
+    near: Vec<u32>,
     slots: Vec<(u64, u32)>,
+    hashed: usize,
     used: usize,
 }
 
 impl Default for Interner {
     fn default() -> Self {
-        Self { slots: vec![(0, FREE); SLOTS_MIN], used: 0 }
+        Self { near: Vec::new(), slots: vec![(0, FREE); SLOTS_MIN], hashed: 0, used: 0 }
     }
 }
 
 impl Interner {
     /// The number of `block`, which is `fresh` if it had none.
+    #[inline]
     fn intern(&mut self, block: u64, fresh: u32) -> u32 {
+        let place = usize::try_from(block).ok().and_then(|at| self.near.get_mut(at));
+        let Some(place) = place else { return self.far(block, fresh) };
+        if *place == 0 {
+            *place = fresh + 1;
+            self.used += 1;
+        }
+        *place - 1
+    }
+
+    /// The same of a block beyond the plain table, which may grow to hold it.
+    #[inline(never)]
+    fn far(&mut self, block: u64, fresh: u32) -> u32 {
+        if block < (self.used * NEAR_PLACES).max(NEAR_MIN) as u64 {
+            self.widen(block);
+            return self.intern(block, fresh);
+        }
         let at = self.find(block);
         let (_, key) = self.slots[at];
         if key != FREE {
             return key;
         }
         self.slots[at] = (block, fresh);
+        self.hashed += 1;
         self.used += 1;
-        if self.used * 3 > self.slots.len() * 2 {
-            self.grow();
+        if self.hashed * 3 > self.slots.len() * 2 {
+            self.rehash(self.slots.len() * 2);
         }
         fresh
+    }
+
+    /// Makes the plain table hold `block`, and what was hashed of such numbers before.
+    #[expect(clippy::cast_possible_truncation, reason = "fewer than there are places for")]
+    fn widen(&mut self, block: u64) {
+        let mut wider = vec![0; (block as usize + 1).next_power_of_two().max(NEAR_MIN)];
+        wider[..self.near.len()].copy_from_slice(&self.near);
+        self.near = wider;
+        self.rehash(self.slots.len());
     }
 
     /// The slot of `block`, or the free one where it belongs.
@@ -209,13 +277,18 @@ impl Interner {
         }
     }
 
-    fn grow(&mut self) {
-        let doubled = vec![(0, FREE); self.slots.len() * 2];
-        let old = std::mem::replace(&mut self.slots, doubled);
-        for (block, key) in old {
-            if key != FREE {
-                let at = self.find(block);
-                self.slots[at] = (block, key);
+    /// Hashes anew into so many slots what the plain table does not hold.
+    fn rehash(&mut self, slots: usize) {
+        let old = std::mem::replace(&mut self.slots, vec![(0, FREE); slots]);
+        self.hashed = 0;
+        for (block, key) in old.into_iter().filter(|&(_, key)| key != FREE) {
+            match usize::try_from(block).ok().and_then(|at| self.near.get_mut(at)) {
+                Some(place) => *place = key + 1,
+                None => {
+                    let at = self.find(block);
+                    self.slots[at] = (block, key);
+                    self.hashed += 1;
+                }
             }
         }
     }
@@ -242,6 +315,22 @@ mod tests {
     }
 
     #[test]
+    fn blocks_move_into_the_plain_table_when_enough_are_near_and_far_ones_stay_hashed() {
+        let mut table = Interner::default();
+        let scattered = [7_000, 1 << 40, 900, 20, 300];
+        for (number, block) in (0..).zip(scattered) {
+            assert_eq!(table.intern(block, number), number);
+        }
+        assert_eq!((table.near.len(), table.hashed), (64, 4), "20 is among the first");
+        for block in 0..1000 {
+            table.intern(block + 1000, u32::try_from(block).expect("few") + 5);
+        }
+        assert_eq!((table.near.len(), table.hashed), (2048, 2));
+        assert!((0..).zip(scattered).all(|(number, block)| table.intern(block, 5000) == number));
+        assert_eq!(table.used, 1005);
+    }
+
+    #[test]
     fn rows_come_in_the_order_asked_for_whatever_runs_first() {
         let sequence = Sequence::from_blocks((0..4000).map(|i| i * 5 % 301)).expect("301 blocks");
         let retentions = [by_name("sieve").expect("known"), by_name("lru").expect("known")];
@@ -265,7 +354,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn interning_numbers_blocks_by_first_use(blocks in prop::collection::vec(0_u64..500, 0..2000), wide in any::<u64>()) {
+        fn interning_numbers_blocks_by_first_use(
+            blocks in prop::collection::vec(0_u64..500, 0..2000),
+            wide in prop_oneof![0_u64..30, any::<u64>()],
+        ) {
+            // Beside each other, so that they are in the plain table from the beginning or come into it later; or far apart.
             let blocks: Vec<u64> = blocks.iter().map(|block| block.wrapping_mul(wide | 1)).collect();
             let sequence = Sequence::from_blocks(blocks.iter().copied()).expect("few blocks");
             let mut seen = Vec::new();

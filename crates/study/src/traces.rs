@@ -6,15 +6,16 @@ use forerun_core::retention::{self, BASELINES, Baseline};
 use forerun_core::size::parse_size;
 use forerun_core::units::{BLOCK_BYTES, Nanos};
 use forerun_core::words::{did_you_mean, nearest};
-use forerun_sim::mrc::{MrcRow, Sequence, mrc};
+use forerun_sim::mrc::{MrcRow, Numbering, Sequence, mrc};
 use forerun_sim::replay::Map;
 use forerun_trace::cut::{Cut, cut};
 use forerun_trace::patterns::{GroupBy, Patterns, Shares};
 use forerun_trace::record::{Name, Record, Trace};
-use forerun_trace::{TraceError, TraceInfo};
+use forerun_trace::{Malformed, ReadOptions, TraceError, TraceInfo};
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 use std::collections::{BTreeSet, HashMap};
+use std::path::Path;
 
 /// What is in a trace.
 #[derive(Debug, Serialize)]
@@ -166,6 +167,24 @@ pub fn part_hash(whole: &str, what: &Cut) -> String {
     hex(&hash.finalize())
 }
 
+/// The hash of a trace that comes from no file: of what its requests say, names by their words.
+#[must_use]
+pub fn content_hash(trace: &Trace) -> String {
+    let mut hash = Sha256::new();
+    for record in &trace.records {
+        // A moment that is not known is no moment: all are below 2^64 - 1.
+        let moment = |time: Option<Nanos>| time.map_or(u64::MAX, |time| time.0);
+        let numbers = [moment(record.time), moment(record.took), record.offset, record.bytes];
+        numbers.iter().for_each(|number| hash.update(number.to_le_bytes()));
+        hash.update([u8::from(record.op == Op::Write)]);
+        for name in [record.device, record.process, record.file] {
+            hash.update(trace.name(name).as_bytes());
+            hash.update([0]);
+        }
+    }
+    hex(&hash.finalize())
+}
+
 fn hex(digest: &[u8]) -> String {
     digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }
@@ -201,47 +220,112 @@ pub struct Misses {
     pub runs: Vec<MrcRow>,
 }
 
-/// Runs all sizes and retentions over the caches that a map gives; `file` stands for the trace in errors, `name` in rows.
+/// The references of a trace to blocks, for each cache that a map gives: what [`misses`] needs of it.
+#[derive(Clone, Debug)]
+pub struct References {
+    /// With the device that the cache serves; no device for a cache that serves all.
+    caches: Vec<(String, Sequence)>,
+    /// Distinct blocks of the whole trace.
+    pub footprint: u64,
+    /// Bad records that were passed over, and the first of them.
+    pub skipped: u64,
+    /// At most 16.
+    pub bad: Vec<Malformed>,
+}
+
+/// Numbers blocks for each cache.
+struct Numberings<'a> {
+    map: &'a Map,
+    /// By device, in the order in which they first move a byte; where one cache serves all, under the first name.
+    each: Vec<(Name, Numbering)>,
+    at: HashMap<Name, usize>,
+}
+
+impl<'a> Numberings<'a> {
+    fn new(map: &'a Map) -> Self {
+        let all = matches!(map, Map::Concat).then(|| (Name::ABSENT, Numbering::default()));
+        Self { map, each: all.into_iter().collect(), at: HashMap::new() }
+    }
+
+    fn take(&mut self, records: &[Record]) {
+        if matches!(self.map, Map::Concat) {
+            self.each[0].1.take(records);
+            return;
+        }
+        for record in records.iter().filter(|record| record.bytes > 0) {
+            let at = *self.at.entry(record.device).or_insert_with(|| {
+                self.each.push((record.device, Numbering::default()));
+                self.each.len() - 1
+            });
+            self.each[at].1.take([record]);
+        }
+    }
+
+    /// With the names of the trace; `place` stands for it in errors.
+    fn finish(self, trace: &Trace, bad: Vec<Malformed>, place: &str) -> Result<References, StudyError> {
+        let mut caches = Vec::new();
+        for (device, numbering) in self.each {
+            let sequence = numbering.finish().map_err(|problem| StudyError::failure(place, problem))?;
+            let name = if matches!(self.map, Map::Concat) { "" } else { trace.name(device) };
+            caches.push((name.to_owned(), sequence));
+        }
+        let footprint = caches.iter().map(|(_, sequence)| sequence.footprint() as u64).sum();
+        let wanted = if let Map::Only(wanted) = self.map { Some(wanted.as_str()) } else { None };
+        let known: Vec<String> = caches.iter().map(|(name, _)| name.clone()).collect();
+        caches.retain(|(name, _)| wanted.is_none_or(|wanted| name == wanted));
+        if caches.is_empty() {
+            let near = did_you_mean(nearest(wanted.unwrap_or_default(), known.iter().map(String::as_str)));
+            let what =
+                format!("no request on such a device moves a byte; devices: {}{near}", known.join(", "));
+            return Err(StudyError::usage("--map", what, "use concat, one-array-each or only:DEV"));
+        }
+        Ok(References { caches, footprint, skipped: trace.skipped, bad })
+    }
+}
+
+/// The references of a trace in memory; `file` stands for it in errors.
+///
+/// # Errors
+/// See [`StudyError`].
+pub fn references(file: &str, trace: &Trace, map: &Map) -> Result<References, StudyError> {
+    let mut numberings = Numberings::new(map);
+    numberings.take(&trace.records);
+    numberings.finish(trace, Vec::new(), file)
+}
+
+/// The references of a trace file, which is read through and not kept; `-` is standard input.
+///
+/// # Errors
+/// As reading the trace, and as [`references`].
+pub fn references_in(file: &Path, options: &ReadOptions, map: &Map) -> Result<References, StudyError> {
+    let mut numberings = Numberings::new(map);
+    let mut take = |records: &[Record]| numberings.take(records);
+    let passed = if file.as_os_str() == "-" {
+        forerun_trace::pass_from("standard input", std::io::stdin().lock(), options, &mut take)
+    } else {
+        forerun_trace::pass(file, options, &mut take)
+    };
+    let passed = passed.map_err(|problem| unreadable(&problem, options.skip_bad))?;
+    numberings.finish(&passed.trace, passed.bad, &file.display().to_string())
+}
+
+/// Runs all sizes and retentions over each cache; `file` stands for the trace in errors, `name` in rows.
 ///
 /// # Errors
 /// See [`StudyError`].
 pub fn misses(
     (file, name): (&str, &str),
-    trace: &Trace,
-    map: &Map,
+    references: &References,
     retentions: &[&'static Baseline],
     cache_blocks: &[u64],
 ) -> Result<Misses, StudyError> {
     let mut runs = Vec::new();
-    for (device, sequence) in sequences(trace, map, file)? {
+    for (device, sequence) in &references.caches {
         let input = if device.is_empty() { name.to_owned() } else { format!("{name}, device {device}") };
-        let rows = mrc(&input, &sequence, retentions, cache_blocks);
+        let rows = mrc(&input, sequence, retentions, cache_blocks);
         runs.extend(rows.map_err(|problem| StudyError::failure(file, problem))?);
     }
     Ok(Misses { runs })
-}
-
-/// The references of each cache, with the device that it serves; no device for a cache that serves all.
-fn sequences(trace: &Trace, map: &Map, place: &str) -> Result<Vec<(String, Sequence)>, StudyError> {
-    let name = |device: Name| trace.names[device.0 as usize].clone();
-    let devices: Vec<Name> = match map {
-        Map::Concat => {
-            let all = Sequence::from_trace(trace).map_err(|problem| StudyError::failure(place, problem))?;
-            return Ok(vec![(String::new(), all)]);
-        }
-        Map::OneArrayEach => trace.devices(),
-        Map::Only(wanted) => trace.devices().into_iter().filter(|&device| name(device) == *wanted).collect(),
-    };
-    if devices.is_empty() {
-        let known: Vec<String> = trace.devices().into_iter().map(name).collect();
-        let wanted = if let Map::Only(wanted) = map { wanted.as_str() } else { "" };
-        let near = did_you_mean(nearest(wanted, known.iter().map(String::as_str)));
-        let what = format!("no request on such a device moves a byte; devices: {}{near}", known.join(", "));
-        return Err(StudyError::usage("--map", what, "use concat, one-array-each or only:DEV"));
-    }
-    let of = |device| Sequence::from_device(trace, device).map(|sequence| (name(device), sequence));
-    let all = devices.into_iter().map(of).collect::<Result<_, _>>();
-    all.map_err(|problem| StudyError::failure(place, problem))
 }
 
 /// The requests of a trace as columns of numbers, all as long as `offset`.
@@ -314,7 +398,7 @@ mod tests {
 
     #[test]
     fn a_malformed_trace_is_told_as_the_reader_tells_it() {
-        let options = forerun_trace::ReadOptions::default();
+        let options = ReadOptions::default();
         let bad = forerun_trace::read_bytes("x", b"nonsense\n", &options).expect_err("no trace");
         let said = unreadable(&bad, false);
         assert_eq!((said.to_string(), said.place.as_str()), (bad.to_string(), "x: byte 0 (unknown)"));

@@ -13,8 +13,8 @@ use crate::formats::{
     oracle_general, perf, spc, strace, tencent, vscsi,
 };
 use crate::options::ReadOptions;
-use crate::record::Trace;
-use crate::sink::Sink;
+use crate::record::{Record, Trace};
+use crate::sink::{Sink, Taker};
 use crate::source::{ByteSource, Chained, Hashed, LINE_BYTES_MAX, decompressed, stream_error};
 use std::fs::File;
 use std::io::Read;
@@ -40,20 +40,63 @@ pub struct Opened {
 /// [`TraceError::Io`] when the file cannot be read; [`TraceError::Malformed`] at the first record that does not follow
 /// its format (unless `skip_bad`), when no format claims the content, or when a compressed stream is broken.
 pub fn open(path: impl AsRef<Path>, options: &ReadOptions) -> Result<Opened, TraceError> {
-    let path = path.as_ref();
+    let (name, bytes) = file(path.as_ref())?;
+    read_from(&name, bytes, options)
+}
+
+/// The bytes of the trace at `path`, and what stands for it in messages.
+fn file(path: &Path) -> Result<(String, Box<dyn Read>), TraceError> {
     let name = path.display().to_string();
     let failed = |source| TraceError::Io { file: name.clone(), source };
     match File::open(path) {
-        Ok(file) => read_from(&name, file, options),
+        Ok(file) => Ok((name, Box::new(file))),
         Err(error) => {
             let parts = processor_files(path);
             if parts.is_empty() {
                 return Err(failed(error));
             }
             let files = parts.iter().map(File::open).collect::<Result<Vec<_>, _>>().map_err(failed)?;
-            read_from(&format!("{name}.blktrace.*"), Chained::new(files), options)
+            Ok((format!("{name}.blktrace.*"), Box::new(Chained::new(files))))
         }
     }
+}
+
+/// What was learned of a trace whose records were handed on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Passed {
+    /// The names of the records; it has none of these itself.
+    pub trace: Trace,
+    /// The first bad records that were passed over, at most 16.
+    pub bad: Vec<Malformed>,
+}
+
+/// Reads the trace at `path` without keeping it: `take` is given its records in parts and in order, as they are read. Of each the
+/// device, file, offset, length and operation are as [`open`] gives them; times may have another zero, and processes no name.
+/// The file is not hashed.
+///
+/// # Errors
+/// As [`open`]; what was read before was handed on.
+pub fn pass(
+    path: impl AsRef<Path>,
+    options: &ReadOptions,
+    take: &mut dyn FnMut(&[Record]),
+) -> Result<Passed, TraceError> {
+    let (name, bytes) = file(path.as_ref())?;
+    pass_from(&name, bytes, options, take)
+}
+
+/// The same of a stream; `name` stands for it in messages.
+///
+/// # Errors
+/// As [`pass`].
+pub fn pass_from(
+    name: &str,
+    raw: impl Read,
+    options: &ReadOptions,
+    take: &mut dyn FnMut(&[Record]),
+) -> Result<Passed, TraceError> {
+    let (_, trace, bad) = decode(name, raw, options, Some(take))?;
+    Ok(Passed { trace, bad })
 }
 
 /// The files of a blktrace recording: `base.blktrace.0` and so on, without a gap.
@@ -80,17 +123,28 @@ pub fn read_bytes(name: &str, bytes: &[u8], options: &ReadOptions) -> Result<Ope
 /// As [`open`].
 pub fn read_from(name: &str, raw: impl Read, options: &ReadOptions) -> Result<Opened, TraceError> {
     let mut hashed = Hashed::new(raw);
-    let (format, trace, bad) = {
-        let stream = decompressed(&mut hashed).map_err(|error| stream_error(name, error, 0))?;
-        let mut source = ByteSource::new(name, stream)?;
-        let format = choose(name, source.peek(), options)?;
-        let mut sink = Sink::new(name, format, options);
-        drive(format, &mut source, &mut sink)?;
-        let (trace, bad) = sink.finish(is_rebased(format, options))?;
-        (format, trace, bad)
-    };
+    let (format, trace, bad) = decode(name, &mut hashed, options, None)?;
     let hash_hex = hashed.finish().map_err(|error| stream_error(name, error, 0))?;
     Ok(Opened { trace, hash_hex, format, bad })
+}
+
+/// Unpacks, recognises and reads a stream; who takes its records, where they are not kept.
+fn decode(
+    name: &str,
+    raw: impl Read,
+    options: &ReadOptions,
+    take: Option<Taker<'_>>,
+) -> Result<(Format, Trace, Vec<Malformed>), TraceError> {
+    let stream = decompressed(raw).map_err(|error| stream_error(name, error, 0))?;
+    let mut source = ByteSource::new(name, stream)?;
+    let format = choose(name, source.peek(), options)?;
+    let mut sink = Sink::new(name, format, options);
+    if let Some(take) = take {
+        sink = sink.handing_on(take);
+    }
+    drive(format, &mut source, &mut sink)?;
+    let (trace, bad) = sink.finish(is_rebased(format, options))?;
+    Ok((format, trace, bad))
 }
 
 /// The format named, meant by a mapping, or found.

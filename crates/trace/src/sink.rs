@@ -17,10 +17,20 @@ use std::collections::HashMap;
 /// Faults kept word for word when bad records are passed over; the rest are only counted.
 pub(crate) const BAD_KEPT_MAX: usize = 16;
 
-/// Collects the records of one trace.
+/// Records that are handed on at once where nobody keeps them: so many stay in the cache of a core.
+const PART: usize = 256;
+
+/// Who takes records as they are read.
+pub(crate) type Taker<'a> = &'a mut dyn FnMut(&[Record]);
+
+/// Collects the records of one trace, or hands them on.
 pub(crate) struct Sink<'a> {
     /// Options of the caller.
     pub(crate) options: &'a ReadOptions,
+    taker: Option<Taker<'a>>,
+    /// Records that were handed on, and the last of them.
+    handed: u64,
+    last: Record,
     file: String,
     format: Format,
     trace: Trace,
@@ -38,6 +48,9 @@ impl<'a> Sink<'a> {
             Trace { names: vec![String::new()], format: format.name().to_owned(), ..Trace::default() };
         Self {
             options,
+            taker: None,
+            handed: 0,
+            last: BLANK,
             file: file.to_owned(),
             format,
             trace,
@@ -46,6 +59,10 @@ impl<'a> Sink<'a> {
             limit: options.limit.unwrap_or(u64::MAX),
             threads: Vec::new(),
         }
+    }
+    /// The same, which keeps no record: all go to `taker`, in order, and the trace at the end has none.
+    pub(crate) fn handing_on(self, taker: Taker<'a>) -> Self {
+        Self { taker: Some(taker), ..self }
     }
     /// Number of a name; the empty string is [`Name::ABSENT`].
     pub(crate) fn name(&mut self, text: &str) -> Result<Name, Fault> {
@@ -70,33 +87,69 @@ impl<'a> Sink<'a> {
     }
     /// The record before this one, or an empty one.
     pub(crate) fn last(&self) -> Record {
-        self.trace.records.last().copied().unwrap_or(BLANK)
+        self.trace.records.last().copied().unwrap_or(self.last)
     }
     /// Takes one record.
     pub(crate) fn push(&mut self, record: Record) -> Result<(), Fault> {
         if record.offset.checked_add(record.bytes).is_none() {
-            let found = format!("offset {} with length {}", record.offset, record.bytes);
-            return Err(Fault::told("a range that ends below 2^64 bytes", found));
+            return Err(past_the_end(record.offset, record.bytes));
         }
         if !self.full() {
             self.trace.records.push(record);
+            self.pushed();
         }
         Ok(())
     }
+    /// Takes a read of which nothing but time and place is known. It is written where it is kept: a record that is made elsewhere and
+    /// moved costs a processor more than all else that a binary format does with it.
+    #[inline]
+    pub(crate) fn push_read(&mut self, time: Nanos, offset: u64, bytes: u64) -> Result<(), Fault> {
+        if offset.checked_add(bytes).is_none() {
+            return Err(past_the_end(offset, bytes));
+        }
+        if !self.full() {
+            self.trace.records.push(BLANK);
+            if let Some(record) = self.trace.records.last_mut() {
+                record.time = Some(time);
+                record.offset = offset;
+                record.bytes = bytes;
+            }
+            self.pushed();
+        }
+        Ok(())
+    }
+    #[inline]
+    fn pushed(&mut self) {
+        if self.trace.records.len() >= PART && self.taker.is_some() {
+            self.hand_on();
+        }
+    }
+    /// Gives what was collected to whoever takes it.
+    #[inline(never)]
+    fn hand_on(&mut self) {
+        if let Some(taker) = &mut self.taker {
+            taker(&self.trace.records);
+            self.last = self.last();
+            self.handed += self.trace.records.len() as u64;
+            self.trace.records.clear();
+        }
+    }
     /// Whether the caller's limit is reached.
+    #[inline]
     pub(crate) fn full(&self) -> bool {
-        self.trace.records.len() as u64 >= self.limit
+        self.handed + self.trace.records.len() as u64 >= self.limit
     }
     /// Whether no record was taken yet.
     pub(crate) fn is_empty(&self) -> bool {
-        self.trace.records.is_empty()
+        self.handed == 0 && self.trace.records.is_empty()
     }
     /// Takes one record of a thread, which becomes a process when all are known (see [`crate::chains`]). Either all
     /// records of a trace come this way, in order of time, or none.
     pub(crate) fn push_of(&mut self, thread: Thread, record: Record) -> Result<(), Fault> {
-        let before = self.trace.records.len();
+        // Who takes records as they come is not told their processes.
+        let kept = !self.full() && self.taker.is_none();
         self.push(record)?;
-        self.threads.extend((self.trace.records.len() > before).then_some(thread));
+        self.threads.extend(kept.then_some(thread));
         Ok(())
     }
     /// Counts events that are well formed and no request for data.
@@ -139,11 +192,12 @@ impl<'a> Sink<'a> {
     /// The trace and the faults kept. With `rebase`, the earliest time becomes zero (formats that record an
     /// absolute clock). A file of nothing but bad records is malformed even when bad records are passed over.
     pub(crate) fn finish(mut self, rebase: bool) -> Result<(Trace, Vec<Malformed>), TraceError> {
-        if self.trace.records.is_empty()
+        if self.is_empty()
             && let Some(first) = self.bad.first()
         {
             return Err(first.clone().into());
         }
+        self.hand_on();
         if !self.threads.is_empty() {
             name_processes(&mut self.trace, &self.threads.iter().collect::<Vec<_>>());
         }
@@ -155,6 +209,12 @@ impl<'a> Sink<'a> {
         }
         Ok((self.trace, self.bad))
     }
+}
+
+#[cold]
+fn past_the_end(offset: u64, bytes: u64) -> Fault {
+    let found = format!("offset {offset} with length {bytes}");
+    Fault::told("a range that ends below 2^64 bytes", found)
 }
 
 /// A record of nothing, to fill in.

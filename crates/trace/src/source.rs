@@ -135,6 +135,28 @@ impl<'r> ByteSource<'r> {
         }
         Ok(got)
     }
+    /// Hands out records of `N` bytes with their places, as many as are at hand whole, without a copy, until `take` says that it wants no
+    /// more. How many there were: none where the next one lies across two reads, and at the end.
+    pub(crate) fn each_at_hand<const N: usize>(
+        &mut self,
+        mut take: impl FnMut(u64, &[u8; N]) -> Result<bool, TraceError>,
+    ) -> Result<usize, TraceError> {
+        let at = self.at;
+        let taken = self.buffered().map(|bytes| {
+            let mut taken = 0;
+            for record in bytes.as_chunks().0 {
+                let more = take(at + (taken * N) as u64, record)?;
+                taken += 1;
+                if !more {
+                    break;
+                }
+            }
+            Ok::<usize, TraceError>(taken)
+        });
+        let taken = taken.map_err(|error| self.failed(error, at))??;
+        self.consume(taken * N);
+        Ok(taken)
+    }
     /// Takes back bytes that were handed out last, to hand them out again.
     pub(crate) fn give_back(&mut self, bytes: &[u8]) {
         self.at -= bytes.len() as u64;

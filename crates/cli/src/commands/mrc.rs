@@ -77,10 +77,11 @@ fn size(text: &str) -> Result<Size, String> {
 
 /// Runs all sizes and retentions.
 pub(crate) fn mrc(args: &MrcArgs, ui: &Ui) -> Result<(), CliError> {
-    let opened = reading::open(&args.file, &args.read, ui)?;
+    let references = traces::references_in(&args.file, &args.read.options(), &args.map)?;
+    reading::say_passed_over(&args.file, references.skipped, &references.bad, ui);
     let name = args.file.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
     let place = args.file.display().to_string();
-    let footprint = opened.trace.info().footprint_blocks;
+    let footprint = references.footprint;
     let said: &[Size] = &args.cache_blocks;
     let usual = SHARES.map(Size::Share);
     let sizes = if said.is_empty() { &usual } else { said };
@@ -89,7 +90,7 @@ pub(crate) fn mrc(args: &MrcArgs, ui: &Ui) -> Result<(), CliError> {
         // Of a small footprint some are the same.
         sizes.dedup();
     }
-    let misses = traces::misses((&place, &name), &opened.trace, &args.map, &args.retention, &sizes)?;
+    let misses = traces::misses((&place, &name), &references, &args.retention, &sizes)?;
     if ui.json {
         return ui.print_json(&misses);
     }

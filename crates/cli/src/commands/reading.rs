@@ -4,7 +4,7 @@ use crate::error::CliError;
 use crate::ui::Ui;
 use clap::Args;
 use forerun_study::human;
-use forerun_trace::{ColumnMapping, Format, Opened, ReadOptions};
+use forerun_trace::{ColumnMapping, Format, Malformed, Opened, ReadOptions};
 use std::path::Path;
 
 /// How a trace is read.
@@ -24,30 +24,38 @@ pub(crate) struct ReadArgs {
     pub(crate) limit: Option<u64>,
 }
 
+impl ReadArgs {
+    /// As the reader takes them.
+    pub(crate) fn options(&self) -> ReadOptions {
+        ReadOptions {
+            format: self.format,
+            skip_bad: self.skip_bad,
+            csv_mapping: self.columns.clone(),
+            limit: self.limit,
+            ..ReadOptions::default()
+        }
+    }
+}
+
 /// Reads a trace; what was passed over is said on stderr.
 pub(crate) fn open(path: &Path, args: &ReadArgs, ui: &Ui) -> Result<Opened, CliError> {
-    let options = ReadOptions {
-        format: args.format,
-        skip_bad: args.skip_bad,
-        csv_mapping: args.columns.clone(),
-        limit: args.limit,
-        ..ReadOptions::default()
-    };
+    let options = args.options();
     let opened = if path.as_os_str() == "-" {
         forerun_trace::read_from("standard input", std::io::stdin().lock(), &options)
     } else {
         forerun_trace::open(path, &options)
     };
     let opened = opened.map_err(|problem| forerun_study::traces::unreadable(&problem, args.skip_bad))?;
-    if opened.trace.skipped > 0 {
-        ui.say(&format!(
-            "{}: {} bad records passed over",
-            path.display(),
-            human::count(opened.trace.skipped)
-        ));
-        for bad in &opened.bad {
+    say_passed_over(path, opened.trace.skipped, &opened.bad, ui);
+    Ok(opened)
+}
+
+/// Says on stderr how many records were passed over, and the first of them.
+pub(crate) fn say_passed_over(path: &Path, skipped: u64, bad: &[Malformed], ui: &Ui) {
+    if skipped > 0 {
+        ui.say(&format!("{}: {} bad records passed over", path.display(), human::count(skipped)));
+        for bad in bad {
             ui.say(&format!("  {bad}"));
         }
     }
-    Ok(opened)
 }

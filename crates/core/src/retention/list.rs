@@ -91,12 +91,17 @@ impl Lists {
     }
 
     /// Makes room for the keys `0..keys`.
+    #[inline]
     pub(crate) fn grow(&mut self, keys: usize) {
         if keys > self.tags.len() {
-            assert!(keys <= KEY_MAX as usize, "keys fit in 32 bits");
-            self.tags.resize(keys, NONE);
-            self.nodes.resize(keys + LISTS_MAX, Node { younger: 0, older: 0 });
+            self.grow_to(keys);
         }
+    }
+    #[cold]
+    fn grow_to(&mut self, keys: usize) {
+        assert!(keys <= KEY_MAX as usize, "keys fit in 32 bits");
+        self.tags.resize(keys, NONE);
+        self.nodes.resize(keys + LISTS_MAX, Node { younger: 0, older: 0 });
     }
 
     #[inline]

@@ -85,9 +85,9 @@ def mrc(
 
     Raises ``OptionError`` for a retention or size that cannot be, ``TraceError`` for a file that cannot be read.
     """
-    trace = trace if isinstance(trace, Trace) else Trace.open(trace)
+    asked = trace._native if isinstance(trace, Trace) else os.fspath(trace)
     sizes = [str(size) for size in _several(cache_blocks)]
-    return json.loads(_native.mrc(trace._native, list(_several(retention)), sizes, map))["runs"]
+    return json.loads(_native.mrc(asked, list(_several(retention)), sizes, map))["runs"]
 
 
 def _several(one_or_more: Any) -> list[Any]:

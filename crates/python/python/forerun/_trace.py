@@ -14,7 +14,7 @@ from ._native import OptionError
 
 
 class Trace:
-    """Requests in memory. Make one with ``Trace.open`` or ``Trace.from_arrays``.
+    """Requests in memory. Make one with ``Trace.open``, ``Trace.from_arrays`` or ``Trace.from_arrow``.
 
     It is an Arrow table to whoever asks (``pyarrow.table(trace)``, ``polars.DataFrame(trace)``, DuckDB): the columns
     ``time_ns``, ``process``, ``device``, ``file``, ``offset`` and ``bytes`` (bytes), ``op`` (R or W), ``took_ns``.
@@ -70,6 +70,19 @@ class Trace:
         columns = [column(what, numbers) for what, numbers in
                    (("offset", offset), ("size", size), ("time", time), ("op", write), ("context", context))]
         return cls(_native.Trace.from_columns(name, *columns))
+
+    @classmethod
+    def from_arrow(cls, table: Any, *, name: str = "table") -> Trace:
+        """Makes a trace of a table that has Arrow's stream: of pyarrow, polars, pandas 2.2 and later, DuckDB, or another ``Trace``.
+
+        A row is a request, under the names that ``to_arrow`` gives: ``offset`` and ``bytes`` (bytes, in every row), and where they are
+        there ``time_ns`` and ``took_ns`` (nanoseconds), ``op`` ("R" or "W"; all read without it), ``process``, ``device`` and ``file``
+        (text). Whole numbers may be of any width, text may be categories; other columns are not looked at. The columns are read
+        from where they are. Reports call it ``name``.
+
+        Raises ``OptionError`` for what is no such table, with the column and what was wrong with it.
+        """
+        return cls(_native.Trace.from_table(name, table))
 
     @property
     def name(self) -> str:

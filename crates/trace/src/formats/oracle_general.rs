@@ -8,8 +8,7 @@
 //! that a cache simulator counts what Forerun's caches count.
 
 use crate::error::{Fault, Place, TraceError};
-use crate::record::Record;
-use crate::sink::{BLANK, Sink};
+use crate::sink::Sink;
 use crate::source::ByteSource;
 use crate::time_unit::TimeUnit;
 use forerun_core::units::{BLOCK_BYTES, Nanos};
@@ -70,33 +69,45 @@ pub(crate) fn plausible(head: &[u8]) -> bool {
 /// Reads a whole stream.
 pub(crate) fn read(source: &mut ByteSource<'_>, sink: &mut Sink<'_>) -> Result<(), TraceError> {
     let unit = sink.options.object_bytes.unwrap_or(BLOCK_BYTES);
-    let mut record = [0; RECORD_BYTES];
     while !sink.full() {
-        let place = Place::Byte(source.at());
-        let got = source.fill(&mut record)?;
-        if got == 0 {
+        let taken = source.each_at_hand(|at, bytes| {
+            if let Err(fault) = take(Packed::parse(bytes), unit, sink) {
+                sink.bad(Place::Byte(at), fault)?;
+            }
+            Ok(!sink.full())
+        })?;
+        if taken == 0 && !across(source, unit, sink)? {
             break;
-        }
-        let result = if got < RECORD_BYTES {
-            Err(Fault::told("a record of 24 bytes", format!("{got} bytes before the end")))
-        } else {
-            take(Packed::parse(&record), unit, sink)
-        };
-        if let Err(fault) = result {
-            sink.bad(place, fault)?;
         }
     }
     Ok(())
 }
 
+/// Reads the next record, wherever its bytes are; whether there was one.
+fn across(source: &mut ByteSource<'_>, unit: u64, sink: &mut Sink<'_>) -> Result<bool, TraceError> {
+    let mut record = [0; RECORD_BYTES];
+    let place = Place::Byte(source.at());
+    let result = match source.fill(&mut record)? {
+        0 => return Ok(false),
+        RECORD_BYTES => take(Packed::parse(&record), unit, sink),
+        got => Err(Fault::told("a record of 24 bytes", format!("{got} bytes before the end"))),
+    };
+    if let Err(fault) = result {
+        sink.bad(place, fault)?;
+    }
+    Ok(true)
+}
+
+#[inline]
 fn take(packed: Packed, unit: u64, sink: &mut Sink<'_>) -> Result<(), Fault> {
-    let offset = packed.object.checked_mul(unit).ok_or_else(|| {
-        Fault::told(
-            format!("an object id that is below 2^64 when multiplied by {unit}"),
-            packed.object.to_string(),
-        )
-        .remedy("if the ids are hashes rather than block numbers, say that an object is 1 byte")
-    })?;
+    let offset = packed.object.checked_mul(unit).ok_or_else(|| too_large(packed.object, unit))?;
     let time = Nanos(u64::from(packed.time) * TimeUnit::Secs.nanos());
-    sink.push(Record { time: Some(time), offset, bytes: u64::from(packed.size), ..BLANK })
+    sink.push_read(time, offset, u64::from(packed.size))
+}
+
+#[cold]
+fn too_large(object: u64, unit: u64) -> Fault {
+    let wanted = format!("an object id that is below 2^64 when multiplied by {unit}");
+    Fault::told(wanted, object.to_string())
+        .remedy("if the ids are hashes rather than block numbers, say that an object is 1 byte")
 }
