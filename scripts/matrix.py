@@ -13,6 +13,7 @@ still hold; `--again SCHEME` runs that one anew all the same.
     scripts/matrix.py --quick                      a few minutes on one core
     scripts/matrix.py --device nvme --input zipf   part of it
     scripts/matrix.py --sample 5%                  some cells, the same ones each time
+    scripts/matrix.py --sample 5% --sample-from 50%   as many others: samples whose shares do not meet have no cell in common
     scripts/matrix.py --without dlio_hdf5_8proc    not this input: what is left out is said above the table
     scripts/matrix.py --write                      and write docs/figures/matrix.{txt,csv}
     scripts/matrix.py --cells development          a fixed set of cells, each shown, on which changes are judged
@@ -258,6 +259,7 @@ def speeds(matrix, cells, schemes):
 def of_what(args):
     """Which part of the matrix a table is of, where it is not all of it."""
     part = [f"a sample of {args.sample:.1%} of the cells"] if args.sample < 1 else []
+    part += [f"from {args.sample_from:.1%} on"] if args.sample_from else []
     part += [f"without {name}" for name in args.without]
     return [", ".join(part)] if part else []
 
@@ -373,14 +375,14 @@ def cells(args, inputs):
                     for share in args.share or SHARES:
                         for state in args.state or STATES:
                             cell = Cell(input_name, array, device, share, mode, state)
-                            if (not args.mode or mode in args.mode) and sampled(cell, args.sample):
+                            if (not args.mode or mode in args.mode) and sampled(cell, args.sample, args.sample_from):
                                 yield cell
 
 
-def sampled(cell, share):
+def sampled(cell, share, begin):
     """Whether a cell is one of the sample: decided by its name, so the same ones each time."""
     number = int(hashlib.sha256(name(cell).encode()).hexdigest()[:8], 16)
-    return number < share * 2**32
+    return begin * 2**32 <= number < (begin + share) * 2**32
 
 
 def fraction(text):
@@ -401,6 +403,7 @@ def arguments():
         parser.add_argument(f"--{what}", action="append", help=f"only this {what}; may be given many times")
     parser.add_argument("--without", action="append", default=[], metavar="INPUT", help="leave out this input, and say so")
     parser.add_argument("--sample", type=fraction, default=1.0, metavar="SHARE", help="only such a share of the cells, e.g. 5%%")
+    parser.add_argument("--sample-from", type=fraction, default=0.0, metavar="SHARE", help="other cells: those behind such a share of them")
     parser.add_argument("--quick", action="store_true", help="a subset of a few minutes on one core")
     parser.add_argument("--cells", choices=SETS, help="a fixed set of cells (scripts/matrix_cells.py), each of them shown")
     parser.add_argument("--keep", action="store_true", help="results of another binary count too")

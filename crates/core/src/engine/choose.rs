@@ -318,6 +318,7 @@ impl Chooser {
         let reason = match why {
             Why::Steady => auto::WAITS_LESS,
             Why::Lately => auto::WAITS_MUCH_LESS,
+            Why::Unearned => auto::HARDLY_LONGER,
             Why::Trial => auto::TRIED,
             Why::Back => auto::WAITED_MORE,
         };

@@ -24,6 +24,9 @@ use crate::row::{Choice, Layer, Make, Role, Row};
 pub(crate) const WAITS_LESS: &str = "readers of its shadow waited less, on the same reads";
 /// And when the difference is large enough to be believed after a few reads.
 pub(crate) const WAITS_MUCH_LESS: &str = "readers of its shadow waited much less lately";
+/// When what is read ahead does nothing for anybody.
+pub(crate) const HARDLY_LONGER: &str =
+    "readers of its shadow waited hardly longer, and nothing is read ahead";
 /// What it is tried for, and what came out.
 pub(crate) const TRIED: &str = "tried: its shadow may be wrong";
 pub(crate) const WAITED_MORE: &str = "back: readers really waited more in the trial";

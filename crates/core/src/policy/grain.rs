@@ -50,6 +50,9 @@ const GAIN_PERCENT: u64 = 3;
 /// Strips read on trust before it is asked whether that may pay, and blocks at most.
 const TRIAL_STRIPS: u64 = 64;
 const TRIAL_BLOCKS: u64 = 2_048;
+/// What these strips may cost beyond what is asked for, all together, in reads of a block far away. Behind a head there is room for
+/// nearly all of them; flash reads four to eight blocks in the time of a strip, and a short run would pay for little else.
+const TRIAL_BLOCK_READS: u64 = 32;
 /// Misses between two questions while strips are read on trust.
 const TRUST_EVERY: u64 = 32;
 /// Misses up to which trust that was lost may come back.
@@ -131,6 +134,8 @@ pub struct Grains {
     /// They may be again: the first guesses are rough.
     asks: bool,
     missed_strips: u64,
+    /// What the first of them cost beyond what was asked for, ns.
+    staked: u64,
     grain: Grain,
     reads: [u64; 3],
     switch: Switch,
@@ -162,20 +167,21 @@ impl Grains {
             trusts: trust,
             asks: trust,
             missed_strips: 0,
+            staked: 0,
             grain: Grain::Strip,
             reads: [0; 3],
             switch: Switch::default(),
         }
     }
 
-    /// A read of blocks that lie in one strip: charges every ledger.
-    fn charge(&mut self, run: Extent, world: &World<'_>) {
+    /// A read of blocks that lie in one strip: charges every ledger. Whether it goes on behind the last one of its disk.
+    fn charge(&mut self, run: Extent, world: &World<'_>) -> bool {
         let (disk, at) = world.array.locate(run.start);
-        let Some(end) = self.ends.get_mut(usize::from(disk.0)) else { return };
+        let Some(end) = self.ends.get_mut(usize::from(disk.0)) else { return false };
         let goes_on = core::mem::replace(end, at.0 + run.blocks) == at.0;
         let strip = world.array.strip_of(run.start).0;
         if self.sample > 1 && !(strip.wrapping_mul(SPREAD) >> 40).is_multiple_of(self.sample) {
-            return;
+            return goes_on;
         }
         let times = self.times.as_ref().expect("made before the first charge");
         for (ledger, cost) in self.ledgers.iter_mut().zip(&mut self.costs) {
@@ -191,6 +197,7 @@ impl Grains {
             self.charged /= 2;
             self.costs.iter_mut().for_each(|cost| *cost /= 2);
         }
+        goes_on
     }
 
     /// Whether a stake in strips is likely to come back soon.
@@ -219,13 +226,30 @@ impl Grains {
         });
     }
 
+    /// Strips of which it is not asked whether they may pay.
+    fn trial_strips(&self) -> u64 {
+        TRIAL_STRIPS.min(TRIAL_BLOCKS / self.strip_blocks).max(1)
+    }
+
+    /// So many blocks of a strip that is read on trust are missed: whether the stake of the beginning has room for the others.
+    fn has_room(&mut self, near: bool, missed: u64) -> bool {
+        if self.missed_strips >= self.trial_strips() {
+            return true;
+        }
+        let times = self.times.as_ref().expect("made before the first charge");
+        let more = times.charge(near, self.strip_blocks).saturating_sub(times.charge(near, missed));
+        let room = self.staked + more <= TRIAL_BLOCK_READS * times.charge(false, 1);
+        self.staked += if room { more } else { 0 };
+        room
+    }
+
     /// A strip is missed: whether it is read on trust.
     fn trusts(&mut self, world: &World<'_>) -> bool {
         if !self.trusts && !self.asks {
             return false;
         }
         self.missed_strips += 1;
-        let trial = TRIAL_STRIPS.min(TRIAL_BLOCKS / self.strip_blocks).max(1);
+        let trial = self.trial_strips();
         if self.missed_strips < trial {
             self.switch.set(world.now, "grain", &TRIAL, || because([]));
             return true;
@@ -262,11 +286,15 @@ impl Policy for Grains {
             let outcomes = &lookup.outcomes[index..index + run.blocks as usize];
             (at, index) = (run.end(), index + run.blocks as usize);
             self.reach.note(access.context.process(), run);
-            self.charge(run, world);
+            let near = self.charge(run, world);
             let missed = |outcome: &super::Outcome| outcome.is_miss();
             let Some(first) = outcomes.iter().position(missed) else { continue };
             let last = outcomes.iter().rposition(missed).unwrap_or(first);
-            let grain = if self.trusts(world) { Grain::Strip } else { self.grain };
+            let grain = match self.trusts(world) {
+                true if self.has_room(near, (last - first + 1) as u64) => Grain::Strip,
+                true => Grain::Block,
+                false => self.grain,
+            };
             self.reads[grain as usize] += 1;
             if grain != Grain::Block {
                 let blocks = grain.blocks(strip.blocks);
@@ -300,7 +328,8 @@ impl Policy for Grains {
         // The ledgers of a smaller cache, as that of a shadow may be, say nothing of this one. The device and the readers are the same.
         self.times.clone_from(&elder.times);
         self.reach.clone_from(&elder.reach);
-        (self.trusts, self.asks, self.missed_strips) = (elder.trusts, elder.asks, elder.missed_strips);
+        (self.trusts, self.asks) = (elder.trusts, elder.asks);
+        (self.missed_strips, self.staked) = (elder.missed_strips, elder.staked);
         self.grain = elder.grain;
     }
     fn hears_left(&mut self) -> bool {
@@ -320,5 +349,37 @@ impl Policy for Grains {
     }
     fn decisions(&mut self, out: &mut Vec<Decision>) {
         self.switch.take(out);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cost::CostModel;
+
+    /// Strips among the first that there is room for, on a device of this model.
+    fn staked(model: CostModel) -> usize {
+        let shape = LayerShape { cache_blocks: 8_192, strip_blocks: 32, stripe_strips: 1, disks: 1 };
+        let mut grains = Grains::new(&shape, true);
+        grains.times = Some(Times::new(model, 1));
+        let next = |missed| {
+            grains.missed_strips = missed;
+            grains.has_room(false, 1)
+        };
+        (1..TRIAL_STRIPS).map(next).filter(|&room| room).count()
+    }
+
+    #[test]
+    fn the_stake_of_the_beginning_is_bounded_by_what_it_costs() {
+        assert!(staked(CostModel::default()) >= 60, "a disk reads a strip in half as long again as a block");
+        let seeks = CostModel { seek_min_ns: 0.0, seek_a_ns: 0.0, seek_b_ns: 0.0, ..CostModel::default() };
+        let flash = CostModel {
+            half_rotation: Nanos::ZERO,
+            command: Nanos(80_000),
+            per_block: Nanos(20_000),
+            ..seeks
+        };
+        // 32 turns, each a quarter of 100 us until some were seen; and 620 us more for each strip.
+        assert_eq!(staked(flash), 1);
     }
 }

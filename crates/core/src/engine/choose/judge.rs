@@ -39,6 +39,8 @@ const SAME_ONE_IN: i128 = 256;
 /// Least gain, in percent of what readers wait now; and over the last few spans.
 const GAIN_PERCENT: i128 = 3;
 const GAIN_LATELY_PERCENT: i128 = 25;
+/// Shadows whose readers wait alike by less than this, in percent, are corrected alike: what was off by more was off at another time, of other reads.
+const ALIKE_PERCENT: i128 = 5;
 /// And so much more for each doubling by which the shadow of the present scheme is off, in percent.
 const DOUBT_PERCENT: i128 = 10;
 /// How many standard errors the mean difference must be from none, squared.
@@ -94,6 +96,8 @@ pub(super) enum Why {
     Steady,
     /// By the last few spans only.
     Lately,
+    /// Hardly anybody would wait longer without any scheme.
+    Unearned,
     /// To see what its readers really wait.
     Trial,
     /// That was seen, and it was more.
@@ -119,6 +123,7 @@ pub(super) struct Judge {
     /// Spans so far.
     spans: u64,
     live: usize,
+    none: usize,
     real: u64,
     /// What readers of the live shadow waited in the span under way for what real ones found: the scheme before had read it.
     inherited: u64,
@@ -148,6 +153,7 @@ impl Judge {
             reads: [0; KEPT],
             spans: 0,
             live: 0,
+            none: 0,
             real: 0,
             inherited: 0,
             ratios: [Ratio::default()].repeat(candidates),
@@ -251,16 +257,39 @@ impl Judge {
         doublings * DOUBT_PERCENT + (off - whole) * DOUBT_PERCENT / whole
     }
 
+    /// Whether readers of the shadow of a candidate wait as long as those of the live one, give or take so many percent.
+    fn is_alike(&self, candidate: usize, spans: usize, percent: i128) -> bool {
+        let (live, other) = (self.foretold(self.live, spans), self.foretold(candidate, spans));
+        (live - other).abs() * 100 <= live * percent
+    }
+
     /// What readers wait less under a candidate than under the live one over the last `spans`, ns; none if that is by
     /// chance, or not enough.
     fn gain(&self, candidate: usize, spans: usize, percent: i128, certain: i128) -> Option<i128> {
-        let (ours, its) = (self.ratio(self.live), self.ratio(candidate));
+        let (sum, now) = self.less(candidate, spans, 0, certain)?;
+        (sum * 100 > now * percent).then_some(sum)
+    }
+
+    /// Whether the live one has not earned what it reads: readers of the shadow of `none` surely wait less than [`GAIN_PERCENT`] longer.
+    fn is_unearned(&self, spans: usize) -> bool {
+        let none = self.none;
+        none != self.live
+            && spans >= TRIAL_LEAST
+            && self.is_alike(none, spans, GAIN_PERCENT)
+            && self.less(none, spans, GAIN_PERCENT, CERTAIN).is_some()
+    }
+
+    /// What readers wait less under a candidate than under the live one, if these waited `slack` percent longer, beside what they wait
+    /// then; none if that is by chance.
+    fn less(&self, candidate: usize, spans: usize, slack: i128, certain: i128) -> Option<(i128, i128)> {
+        let ours = self.ratio(self.live);
+        let its = if self.is_alike(candidate, spans, ALIKE_PERCENT) { ours } else { self.ratio(candidate) };
         let (mut sum, mut now) = (0_i128, 0_i128);
         // Of each span the difference as a share, so that one long or bad span says no more than another.
         let (mut shares, mut squares) = (0_i128, 0_i128);
         for span in self.spans - spans as u64..self.spans {
             let row = self.row(span);
-            let live = i128::from(self.waits[row + self.live]) * ours / ONE;
+            let live = i128::from(self.waits[row + self.live]) * ours / ONE * (100 + slack) / 100;
             let other = i128::from(self.waits[row + candidate]) * its / ONE;
             let share = (live - other) * ONE / live.max(other).max(1);
             (sum, now) = (sum + live - other, now + live);
@@ -270,7 +299,7 @@ impl Judge {
         // Of n shares with mean m: m² n² against certain · n · variance.
         let variance_n = (squares - shares * shares / n).max(0);
         let sure = shares > 0 && shares * shares * n > certain * (n + CERTAIN_OF_FEW) * variance_n;
-        (sum * 100 > now * percent && sure).then_some(sum)
+        sure.then_some((sum, now))
     }
 
     /// Whether a span has ended since the last verdict.
@@ -283,7 +312,7 @@ impl Judge {
         if !core::mem::take(&mut self.fresh) {
             return None;
         }
-        self.live = live;
+        (self.live, self.none) = (live, none);
         let kept = (self.spans as usize).min(KEPT - 1);
         if let Some(trial) = self.trials.under_way() {
             return self.trial_verdict(trial.before, trial.lost, kept);
@@ -357,10 +386,14 @@ impl Judge {
             gains.max_by_key(|&(gain, at)| (gain, core::cmp::Reverse(at)))
         };
         let steady = best(kept, GAIN_PERCENT, CERTAIN);
+        let unearned = || self.is_unearned(kept).then_some((self.none, Why::Unearned, kept));
         let lately = || best(kept.min(LATELY), GAIN_LATELY_PERCENT, CERTAIN_LATELY);
         let (candidate, why, spans) = match steady {
             Some((_, at)) => (at, Why::Steady, kept),
-            None => (lately()?.1, Why::Lately, kept.min(LATELY)),
+            None => match unearned() {
+                Some(none) => none,
+                None => (lately()?.1, Why::Lately, kept.min(LATELY)),
+            },
         };
         let verdict = Verdict { candidate, why, because: self.numbers(candidate, spans) };
         // Twice as long after each change, and half as long for each while without one.
@@ -446,9 +479,37 @@ mod tests {
     }
 
     #[test]
-    fn who_does_the_same_is_not_tried() {
-        let (judge, _) = run(&Load { shadows: [NS_A_READ; 3], real: [NS_A_READ; 3] }, 60);
-        assert_eq!((judge.trials.count(), judge.changes), (0, 0));
+    fn who_does_the_same_is_not_tried_and_without_any_nobody_waits_longer() {
+        let (judge, lived) = run(&Load { shadows: [NS_A_READ; 3], real: [NS_A_READ; 3] }, 60);
+        assert_eq!((judge.trials.count(), judge.changes), (0, 1));
+        assert_eq!(lived.last(), Some(&2));
+    }
+
+    #[test]
+    fn what_gains_less_than_a_change_is_worth_is_not_read_ahead_and_what_gains_more_is() {
+        for (gain, last) in [(101, 2), (102, 2), (106, 0), (120, 0)] {
+            let shadows = [100, 200, gain].map(|n| n * NS_A_READ / 100);
+            let (judge, lived) = run(&Load { shadows, real: shadows }, 30);
+            assert_eq!((lived.last(), judge.changes), (Some(&last), u64::from(last == 2)), "none at {gain}");
+        }
+    }
+
+    #[test]
+    fn shadows_that_are_alike_are_off_alike() {
+        let mut judge = Judge::new(2, Nanos(0));
+        // The first was seen to wait three times what its shadow does, and the other at another time a third.
+        for _ in 0..32 {
+            judge.ratios[0].add(3 * NS_A_READ, NS_A_READ);
+            judge.ratios[1].add(NS_A_READ, 3 * NS_A_READ);
+        }
+        let spans = |judge: &mut Judge, other: u64| {
+            judge.waits.chunks_mut(2).for_each(|row| row.copy_from_slice(&[NS_A_READ, other]));
+            judge.spans = 40;
+            judge.gain(1, 40, GAIN_PERCENT, CERTAIN).is_some()
+        };
+        assert!(!spans(&mut judge, NS_A_READ * 99 / 100), "a hundredth less is no gain");
+        assert!(spans(&mut judge, NS_A_READ * 96 / 100), "what shadows say themselves counts");
+        assert!(spans(&mut judge, NS_A_READ * 2), "and what they were off, where they differ");
     }
 
     #[test]
