@@ -550,6 +550,26 @@ mod tests {
     }
 
     #[test]
+    fn who_reads_sectors_does_not_beat_the_bound() {
+        // Of each block another sector, one behind the other and far apart.
+        for apart in [4_608, 1 << 20] {
+            let record = |n: u64| Record { offset: n * apart, bytes: 512, ..Record::BLANK };
+            let records = (0..200).map(record).collect();
+            let trace =
+                Trace { names: vec![String::new()], records, format: "test".into(), ..Trace::default() };
+            let input = Input::of_trace("sectors", "", trace);
+            for device in ["cheetah-15k4", "wd-7200", "intel-510", "nvme", "gp3"] {
+                let spec = RunSpec { device: Said::of(device), cpu: Said::of("none"), ..RunSpec::default() };
+                let took = run(&input, &spec, &|_| {}).expect("fits").elapsed_ns;
+                let least = crate::clairvoyant::bound(&input, &spec).expect("fits").elapsed_ns;
+                assert!(least <= took, "{device}, {apart}: {least} ns, and {took} were taken");
+                // A cloud's burst serves all of so little at once; of the others each read takes some time.
+                assert!(0 < least || device == "gp3", "{device}, {apart}: a bound of nothing");
+            }
+        }
+    }
+
+    #[test]
     fn requests_for_parts_of_a_block_that_meet_move_what_they_name_together() {
         let read = |offset| Record { time: Some(Nanos::ZERO), offset, bytes: 512, ..Record::BLANK };
         let spec = RunSpec { mode: Said::of("open"), ..RunSpec::default() };
