@@ -57,6 +57,9 @@ function reasons(f) {
   if (sums.dense_strips) {
     lines.push(`${some(sums.dense_readers, "reader came", "readers came")} back to the same MiB of a file: ${count(sums.dense_strips)} of them were read whole.`);
   }
+  if (sums.whole_bytes) {
+    lines.push(`${bytes(sums.whole_bytes)} of mapped files were read as a whole: windows would have loaded half of each.`);
+  }
   if (sums.beside_marks) {
     lines.push(`Of ${count(sums.beside_marks)} small files that were left out to be counted their readers came to ${count(sums.beside_marks_hit)}.`);
   }

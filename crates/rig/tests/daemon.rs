@@ -296,7 +296,7 @@ fn a_mapped_reader_by_chance_gets_single_pages_and_moves_a_part_of_the_bytes() {
     let Some(rig) = Rig::new("ssd", 128) else { return };
     // So much larger than a page that the difference is more than what a busy machine hides.
     fs::write(&rig.knob, "512").expect("root");
-    let Some(mut alone) = rig.random("400") else { return eprintln!("skipped: needs python3") };
+    let Some(mut alone) = rig.random("250") else { return eprintln!("skipped: needs python3") };
     assert!(alone.wait().expect("it ends").success());
     let without = rig.bytes();
     let mut turns = Vec::new();
@@ -305,13 +305,40 @@ fn a_mapped_reader_by_chance_gets_single_pages_and_moves_a_part_of_the_bytes() {
         rig.cold();
         let before = rig.bytes();
         let watch = rig.watch(false);
-        assert!(rig.random("400").expect("as before").wait().expect("it ends").success());
+        assert!(rig.random("250").expect("as before").wait().expect("it ends").success());
         let (said, _) = watch.end();
         assert_eq!(rig.setting(), "512");
         assert!(said.iter().any(|said| matches!(said.why, Why::Shrink { from: 128, .. })), "{said:?}");
         if said.iter().any(|said| matches!(said.why, Why::Shrunk { .. })) {
             let with = rig.bytes() - before;
             assert!(with * 2 < without, "{with} of {without}: {said:?}");
+            return;
+        }
+        turns.push(said);
+    }
+    panic!("a page at a time is never faster: {turns:?}");
+}
+
+#[test]
+fn a_small_mapped_file_of_which_windows_would_have_loaded_half_is_read_whole() {
+    const MIB: u64 = 48;
+    let Some(rig) = Rig::new("ssd", MIB as usize) else { return };
+    fs::write(&rig.knob, "512").expect("root");
+    let mut turns = Vec::new();
+    for _ in 0..TURNS_MAX {
+        rig.cold();
+        let before = rig.bytes();
+        let watch = rig.watch(false);
+        let Some(mut reader) = rig.random("2000") else { return eprintln!("skipped: needs python3") };
+        assert!(reader.wait().expect("it ends").success());
+        let (said, sums) = watch.patterns();
+        if let Some(What::Whole { bytes }) = said.iter().find(|what| matches!(what, What::Whole { .. })) {
+            assert_eq!((*bytes, sums.whole_bytes), (MIB << 20, MIB << 20));
+            let moved = rig.bytes() - before;
+            assert!(
+                (MIB << 20..(MIB << 20) * 5 / 4).contains(&moved),
+                "each page is moved about once: {moved}"
+            );
             return;
         }
         turns.push(said);

@@ -36,6 +36,7 @@ use crate::session;
 use crate::store::Store;
 use crate::sys;
 use crate::volumes::Volumes;
+use crate::whole::Whole;
 use crate::window::{Knob, Windows};
 use forerun_core::registry::SchemeSpec;
 use forerun_trace::assemble::FileId;
@@ -168,6 +169,8 @@ pub struct Sums {
     pub beside: SmallFiles,
     /// What was read whole.
     pub dense: Dense,
+    /// Bytes of mapped files that were read from their beginning to their end.
+    pub whole_bytes: u64,
     /// Processor time, nanoseconds.
     pub cpu: u64,
 }
@@ -244,6 +247,7 @@ pub fn run(options: &DaemonOptions, say: &mut dyn FnMut(&Told)) -> Result<Sums, 
         alone,
         neighbours: Neighbours::new(&volumes, options.observe),
         density: Density::new(&volumes, options.observe),
+        whole: Whole::new(&volumes, options.observe),
         left: Vec::new(),
         turns: Vec::new(),
         dense: Vec::new(),
@@ -324,6 +328,7 @@ struct Daemon {
     /// Names of readers whose pattern is known: at their end there may be none.
     gone: BTreeMap<(u32, FileId), (String, PathBuf)>,
     density: Density,
+    whole: Whole,
     /// What is still to be told of it.
     dense: Vec<(u32, FileId, density::Turn)>,
     grounds: BTreeMap<(u32, u32), Option<Ground>>,
@@ -482,6 +487,7 @@ impl Daemon {
         let hold = self.pressure.gate.share(pressure::ALL) == 0;
         self.patterns.hold(hold);
         self.density.hold(hold);
+        self.whole.hold(hold);
         self.patterns.turn(now, &mut acts);
         if now.saturating_sub(self.ticked) > TICK_EVERY {
             self.ticked = now;
@@ -588,7 +594,8 @@ impl Daemon {
                         | What::Beside
                         | What::Alone { .. }
                         | What::Dense { .. }
-                        | What::Sparse { .. } => self.gone.get(&(pid, file)).cloned().unwrap_or_else(names),
+                        | What::Sparse { .. }
+                        | What::Whole { .. } => self.gone.get(&(pid, file)).cloned().unwrap_or_else(names),
                     };
                     say(&Told::Pattern(Pattern { pid, program, file: path, what }));
                 }
@@ -621,6 +628,15 @@ impl Daemon {
                 Act::Window { pid, file, pages, why } => {
                     if self.give(pid, file, pages, why) {
                         say(&Told::Said(said(pid, file, why)));
+                    }
+                }
+                Act::Whole { pid, file, pages } => {
+                    if let Some(bytes) = self.whole.wish(file, pages) {
+                        self.governor.whole(pid, file);
+                        self.sums.whole_bytes += bytes;
+                        let Said { program, file, .. } = said(pid, file, Why::End);
+                        let what = What::Whole { bytes };
+                        say(&Told::Pattern(Pattern { pid, program, file, what }));
                     }
                 }
             }

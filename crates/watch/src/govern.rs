@@ -20,7 +20,8 @@
 //! counted is places: a fault, or a stretch that is mapped without one, before the trial; in the trial, when each page that is touched
 //! faults, the faults that are not near one before. A reader who wants many pages of each place is slower then, and shows it. What a
 //! window loads may be wanted much later, which no trial sees: so the trial has to win clearly, and afterwards it is remembered which windows would
-//! have been loaded. Once loading those would have taken less time than the faults so far, the usual window is back.
+//! have been loaded. Once loading those would have taken less time than the faults so far, the usual window is back. A small file is
+//! read whole before that (`whole.rs`).
 //!
 //! Never governed: an open file whose window is not its device's (the program, or somebody, chose it), and a mapped one that is also
 //! read and that the kernel has never read ahead of (the program may have said `RANDOM`, which nothing tells). The windows that are given
@@ -69,6 +70,9 @@ const FAULTS_TIME: u64 = 5_000_000;
 const SHRUNK: u64 = 150;
 /// Windows that are remembered of a reader that gets a page at a time; then it is judged by those.
 const WINDOWS_MAX: usize = 1 << 16;
+/// Windows of such a reader after which it is asked for the first time whether to read the file whole, and percent of them until the next time.
+const WHOLE_MIN: usize = 64;
+const WHOLE_STEP: usize = 125;
 /// Faults that still belong to the old window after it was changed.
 const FAULTS_SKIPPED: u32 = 4;
 /// A window that is as small gains nothing by being smaller, pages.
@@ -87,6 +91,8 @@ pub(crate) enum Act {
     Window { pid: u32, file: FileId, pages: Option<u32>, why: Why },
     /// Touches of the file are wanted, or no longer.
     Follow { file: FileId, on: bool },
+    /// A reader gets a page at a time where windows would have loaded so many pages: whether to read the file whole.
+    Whole { pid: u32, file: FileId, pages: u64 },
 }
 
 /// Why a window is changed.
@@ -221,6 +227,8 @@ struct Faults {
     /// Windows that would have been loaded since single pages were kept, and faults since.
     windows: BTreeSet<u64>,
     single: u64,
+    /// At how many of them it is asked next whether to read the file whole; `None`: it is read.
+    ask_at: Option<usize>,
     /// Faults until the next trial.
     wait: u32,
     back_off: u32,
@@ -323,6 +331,13 @@ impl Governor {
         if let Some(reader) = self.readers.get_mut(&(pid, file)) {
             reader.given = None;
             reader.foreign = true;
+        }
+    }
+
+    /// The file is read whole now: that is not asked again while the reader gets single pages.
+    pub(crate) fn whole(&mut self, pid: u32, file: FileId) {
+        if let Some(reader) = self.readers.get_mut(&(pid, file)) {
+            reader.faults.ask_at = None;
         }
     }
 
@@ -586,6 +601,7 @@ impl Reader {
                     faults.state = Around::Small { percent };
                     faults.windows.clear();
                     faults.single = 0;
+                    faults.ask_at = Some(WHOLE_MIN);
                     act(self.given, Why::Shrunk { from: faults.window, used, percent });
                 } else {
                     faults.later();
@@ -601,6 +617,10 @@ impl Reader {
                     faults.later();
                     self.given = None;
                     act(None, Why::Near);
+                } else if faults.ask_at.is_some_and(|at| faults.windows.len() >= at) {
+                    let windows = faults.windows.len();
+                    faults.ask_at = Some(windows * WHOLE_STEP / 100);
+                    acts.push(Act::Whole { pid, file, pages: windows as u64 * u64::from(faults.window) });
                 }
             }
         }

@@ -57,5 +57,6 @@ mod sys;
 mod touches;
 pub mod tracefs;
 pub mod volumes;
+mod whole;
 mod window;
 mod worth;

@@ -80,6 +80,11 @@ pub enum What {
         /// The same.
         misses: u64,
     },
+    /// Windows would have loaded half of a mapped file: all of it is read.
+    Whole {
+        /// Of the file.
+        bytes: u64,
+    },
     /// It does not become faster, and is let alone.
     Slow {
         /// Of the speed before.

@@ -11,11 +11,20 @@ struct World {
     window: u32,
     said: Vec<Why>,
     followed: bool,
+    /// Pages at which it was asked whether to read the file whole, and whether that is answered with yes.
+    whole: (Vec<u64>, bool),
 }
 
 impl World {
     fn new() -> Self {
-        Self { governor: Governor::default(), now: 0, window: 32, said: Vec::new(), followed: false }
+        Self {
+            governor: Governor::default(),
+            now: 0,
+            window: 32,
+            said: Vec::new(),
+            followed: false,
+            whole: (Vec::new(), false),
+        }
     }
 
     fn see(&mut self, sight: Sight) {
@@ -35,6 +44,12 @@ impl World {
                 Act::Follow { file, on } => {
                     assert_eq!(file, FILE);
                     self.followed = on;
+                }
+                Act::Whole { pid, file, pages } => {
+                    self.whole.0.push(pages);
+                    if self.whole.1 {
+                        self.governor.whole(pid, file);
+                    }
                 }
             }
         }
@@ -234,6 +249,20 @@ fn who_comes_again_to_what_the_windows_would_have_loaded_gets_them_back() {
     }
     assert!(matches!(world.said[..2], [Why::Shrink { .. }, Why::Shrunk { .. }]), "{:?}", world.said);
     assert_eq!(world.said.get(2), Some(&Why::Near), "{:?}", world.said);
+}
+
+#[test]
+fn as_windows_would_have_loaded_more_of_a_file_it_is_asked_whether_to_read_all_of_it() {
+    let mut world = World::new();
+    world.random(1_500, 333_000, 97_000);
+    let asked = world.whole.0;
+    assert!(asked[0] >= 64 * 32 && asked.len() > 4, "{asked:?}");
+    assert!(asked.windows(2).all(|two| two[1] * 4 >= two[0] * 5 - 128), "not at each fault: {asked:?}");
+    // Faults of the trial and before count for nothing: what they loaded is there.
+    assert!(asked.last().is_some_and(|&pages| pages <= 1_500 * 32), "{asked:?}");
+    let mut world = World { whole: (Vec::new(), true), ..World::new() };
+    world.random(1_500, 333_000, 97_000);
+    assert_eq!(world.whole.0, asked[..1], "who is told that it is read asks no more");
 }
 
 #[test]

@@ -66,6 +66,8 @@ pub(crate) struct SumsFigures {
     pub(crate) dense_strips: u64,
     pub(crate) dense_held: u64,
     pub(crate) dense_held_misses: u64,
+    /// Bytes of mapped files that were read as a whole, since windows would have loaded half of each.
+    pub(crate) whole_bytes: u64,
     pub(crate) cpu_ns: u64,
 }
 
@@ -151,6 +153,7 @@ impl From<&Sums> for SumsFigures {
             dense_strips: sums.dense.strips,
             dense_held: sums.dense.held,
             dense_held_misses: sums.dense.held_misses,
+            whole_bytes: sums.whole_bytes,
             cpu_ns: sums.cpu,
         }
     }
@@ -268,6 +271,7 @@ impl Tally {
                 let of = streams.filter(is_its);
                 of.for_each(|stream| stream.rate_percent = Some(percent));
             }
+            What::Whole { .. } => self.helped(pid, program, &file, decision, None),
             What::Sparse { .. } => self.left(pid, &file, "dense"),
             What::Alone { .. } => self.left(pid, &file, "beside"),
             What::Slow { .. } | What::Over { .. } => {

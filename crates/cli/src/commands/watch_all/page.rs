@@ -121,6 +121,9 @@ fn metrics(figures: &WatchFigures) -> String {
     page.counter("forerun_watch_dense_strips_total", help, by("fate", &lines));
     let help = "Misses in those that were held out, after the second of each";
     page.counter("forerun_watch_dense_misses_total", help, alone(sums.dense_held_misses));
+    let help =
+        "Bytes of mapped files that were read as a whole, since windows would have loaded half of each";
+    page.counter("forerun_watch_whole_bytes_total", help, alone(sums.whole_bytes));
     runs(&mut page, figures);
     budgets(&mut page, figures);
     programs(&mut page, &figures.programs);

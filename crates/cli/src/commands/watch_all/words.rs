@@ -68,6 +68,10 @@ pub(super) fn pattern(what: &What, observe: bool) -> Words {
         What::Sparse { misses } => {
             ("sparse", none, format!("let alone: {misses} more misses in each MiB that was left out"))
         }
+        What::Whole { bytes } => {
+            let size = human::bytes(human::float(bytes));
+            ("whole", none, format!("windows would have loaded half of it by now: all {size} {would}read"))
+        }
         What::Faster { percent } => {
             let text = format!("{} as fast as before", times(percent));
             ("faster", Numbers { rate: Some(percent), ..none }, text)
