@@ -62,6 +62,8 @@ pub(crate) struct Reads {
     /// Each cut at pages, one after the other: what the kernel makes of them with a `read_ahead_kb` of 0. None where they would be
     /// too many.
     pub(crate) by_pages: Option<String>,
+    /// What the program ran before the first of them and after the last one, ns: it takes as long whatever is changed. 0 where nobody knows.
+    pub(crate) outside_ns: u64,
 }
 
 /// A thing that could be done, in order of effort.
@@ -130,7 +132,7 @@ pub(crate) fn study(choose: &Reads, judge: &Reads, ground: &Ground, ui: &Ui) -> 
         let windows: Vec<Change> =
             std::iter::once(&here).chain(others).map(|&kib| Change::Window(kib)).collect();
         let runs = run(choose, &windows, first, ground, ui)?;
-        changes.extend(best_window(&windows, &runs[0]));
+        changes.extend(best_window(&windows, &runs[0], choose.outside_ns));
         changes.extend([Change::AdviseRandom, Change::AdviseSequential]);
     }
     let servers: Vec<Change> = ["strip", "asp+msp"].iter().map(|&name| Change::Serve(name.into())).collect();
@@ -141,7 +143,7 @@ pub(crate) fn study(choose: &Reads, judge: &Reads, ground: &Ground, ui: &Ui) -> 
     changes.push(Change::Disk(if ground.preset == *"nvme-pcie4" { "nvme-pcie5" } else { "nvme-pcie4" }));
     changes.push(Change::Foresight);
     let runs = run(judge, &changes, &variants, ground, ui)?;
-    Ok(advise(&changes, runs, ground))
+    Ok(advise(&changes, runs, judge.outside_ns, ground))
 }
 
 /// What was assumed, and what else it could be.
@@ -244,27 +246,25 @@ fn window_scheme(kib: u64, ground: &Ground) -> String {
 }
 
 /// The smallest window that is as good as the best; none where the one in use, which stands first, is as good.
-fn best_window(windows: &[Change], runs: &[RunReport]) -> Option<Change> {
-    let best = runs.iter().map(|run| run.elapsed_ns).min()?;
-    #[expect(clippy::cast_precision_loss, reason = "virtual nanoseconds of one program")]
-    let good = |run: &RunReport| run.elapsed_ns as f64 <= best as f64 * (1.0 + AS_GOOD);
-    let at = runs.iter().position(good)?;
+fn best_window(windows: &[Change], runs: &[RunReport], outside: u64) -> Option<Change> {
+    let best = runs.iter().min_by_key(|run| run.elapsed_ns)?;
+    let at = runs.iter().position(|run| factor(run, best, outside) <= 1.0 + AS_GOOD)?;
     (at > 0).then(|| windows[at].clone())
 }
 
 /// Puts the effects together and picks.
-fn advise(changes: &[Change], mut runs: Vec<Vec<RunReport>>, ground: &Ground) -> Advice {
+fn advise(changes: &[Change], mut runs: Vec<Vec<RunReport>>, outside: u64, ground: &Ground) -> Advice {
     let mut effects: Vec<Effect> = Vec::with_capacity(changes.len());
     for (index, change) in changes.iter().enumerate() {
-        let factors = runs.iter().map(|variant| factor(&variant[0], &variant[index]));
+        let factors = runs.iter().map(|variant| factor(&variant[0], &variant[index], outside));
         let (low, high) = factors.fold((f64::MAX, 0.0_f64), |(low, high), f| (low.min(f), high.max(f)));
         let interval = if index == 0 { (low, high) } else { (low / (1.0 + MODEL), high * (1.0 + MODEL)) };
         let run = &runs[0][index];
         effects.push(Effect {
             change: change.clone(),
             name: name(change, ground),
-            elapsed_ns: run.elapsed_ns,
-            factor: factor(&runs[0][0], run),
+            elapsed_ns: run.elapsed_ns.saturating_add(outside),
+            factor: factor(&runs[0][0], run, outside),
             interval,
             device_bytes: run.bytes_from_devices,
         });
@@ -275,7 +275,8 @@ fn advise(changes: &[Change], mut runs: Vec<Vec<RunReport>>, ground: &Ground) ->
     let kept: Vec<bool> = effects.iter().map(effects_of_memory).collect();
     let mut keep = kept.iter().copied();
     effects.retain(|_| keep.next().unwrap_or(true));
-    let waiting = runs[0][0].time.map_or(1.0, |time| time.stall_share);
+    let as_it_is = &runs[0][0];
+    let waiting = as_it_is.time.map_or(1.0, |time| time.stall_share) * of_all(as_it_is, outside);
     let pick = pick(&effects, ground.can_serve);
     let why = why(&effects, pick, waiting);
     let mut keep = kept.into_iter();
@@ -284,9 +285,17 @@ fn advise(changes: &[Change], mut runs: Vec<Vec<RunReport>>, ground: &Ground) ->
     Advice { effects, pick, why, waiting, runs }
 }
 
+/// How much faster the program is by a run of its reads, with `outside` beside the reads in both.
 #[expect(clippy::cast_precision_loss, reason = "virtual nanoseconds of one program")]
-fn factor(as_it_is: &RunReport, run: &RunReport) -> f64 {
-    as_it_is.elapsed_ns as f64 / (run.elapsed_ns as f64).max(1.0)
+fn factor(as_it_is: &RunReport, run: &RunReport, outside: u64) -> f64 {
+    let took = |run: &RunReport| run.elapsed_ns as f64 + outside as f64;
+    took(as_it_is) / took(run).max(1.0)
+}
+
+/// The share of the program's time that the reads take with what lies between them.
+#[expect(clippy::cast_precision_loss, reason = "virtual nanoseconds of one program")]
+fn of_all(run: &RunReport, outside: u64) -> f64 {
+    run.elapsed_ns as f64 / (run.elapsed_ns as f64 + outside as f64).max(1.0)
 }
 
 fn name(change: &Change, ground: &Ground) -> String {

@@ -6,7 +6,7 @@
 //! in files stay: a file's beginning is part of how it is read. Times stay. What the recording says of its machine stays except
 //! what names it.
 
-use crate::record::{Name, Trace};
+use crate::record::{COMMAND_NS, Name, Trace};
 use sha2::{Digest as _, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +15,7 @@ const STEP: u64 = 1 << 20;
 /// Most of them: 4 TiB.
 const STEPS: u64 = 1 << 22;
 /// What a recording says of its machine and that tells no more than its kind.
-const KEPT: [&str; 10] = [
+const KEPT: [&str; 11] = [
     "rotational",
     "scheduler",
     "nr_requests",
@@ -26,6 +26,7 @@ const KEPT: [&str; 10] = [
     "like.array",
     "like.scheduler",
     "kernel_read_ahead",
+    COMMAND_NS,
 ];
 
 /// A secret under which names are hashed.

@@ -5,7 +5,7 @@
 //! bytes, scaled, and a cache of a tenth behaves on a sample of a tenth as the whole one on the whole (SHARDS: Waldspurger,
 //! Park, Garthwaite, Ahmad, FAST 2015). The stretch is long enough that sequential reads within it stay sequential.
 
-use crate::record::{Name, Record, Trace};
+use crate::record::{COMMAND_NS, Name, Record, Trace};
 use forerun_core::units::Nanos;
 use sha2::{Digest as _, Sha256};
 use std::collections::BTreeMap;
@@ -70,7 +70,10 @@ pub fn cut(trace: &Trace, what: &Cut) -> Trace {
     });
     let zero = what.from.unwrap_or(Nanos::ZERO);
     let moved = |record: &Record| Record { time: record.time.map(|time| time.since(zero)), ..*record };
-    Trace { records: kept.map(moved).collect(), ..trace.clone() }.compacted()
+    let mut trace = Trace { records: kept.map(moved).collect(), ..trace.clone() }.compacted();
+    // How long the command ran says nothing of a part of its reads.
+    trace.about.remove(COMMAND_NS);
+    trace
 }
 
 impl Trace {
@@ -147,7 +150,9 @@ mod tests {
             processes: vec!["b".into()],
             ..Cut::default()
         };
-        let part = cut(&trace(100), &what);
+        let whole = Trace { about: [(COMMAND_NS.into(), "9000".into())].into(), ..trace(100) };
+        let part = cut(&whole, &what);
+        assert_eq!((whole.about.len(), part.about.len()), (1, 0), "how long the command ran is of the whole");
         let times: Vec<u64> =
             part.records.iter().filter_map(|record| record.time).map(|time| time.0).collect();
         assert_eq!(times, [1_000, 3_000, 5_000, 7_000, 9_000]);

@@ -74,7 +74,24 @@ pub struct Trace {
     pub format: String,
 }
 
+/// Key of [`Trace::about`]: how long the recorded command ran, from its start to its end, ns.
+pub const COMMAND_NS: &str = "command_ns";
+
 impl Trace {
+    /// How long the recorded command ran before its first request and after the answer to its last one: time that no way of
+    /// reading makes shorter. Zero where the recording does not say how long it ran, or not when all requests were made.
+    #[must_use]
+    pub fn outside(&self) -> Nanos {
+        let ran = self.about.get(COMMAND_NS).and_then(|text| text.parse().ok()).map(Nanos);
+        let times: Option<Vec<Nanos>> = self.records.iter().map(|record| record.time).collect();
+        let (Some(ran), Some(times)) = (ran, times) else { return Nanos::ZERO };
+        let answers =
+            self.records.iter().zip(&times).map(|(record, &time)| time + record.took.unwrap_or(Nanos::ZERO));
+        let span =
+            answers.max().zip(times.iter().min()).map_or(Nanos::ZERO, |(end, &start)| end.since(start));
+        ran.since(span)
+    }
+
     /// Notes that a file has at least `bytes`.
     pub fn know_size(&mut self, device: Name, file: Name, bytes: u64) {
         let known = self.file_sizes.entry((device, file)).or_default();

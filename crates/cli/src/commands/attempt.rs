@@ -6,6 +6,7 @@
 use super::applying::{self, Applied, Wish};
 use super::measure;
 use super::reading::{self, ReadArgs};
+use super::recording::note_command;
 use crate::advice::{self, Advice, Ground, Reads};
 use crate::error::{CliError, Kind};
 use crate::outputs;
@@ -221,7 +222,9 @@ fn recorded(command: &[OsString], ui: &Ui) -> Result<(Trace, String, Option<Exit
                 Ended::Command(status) => Some(status),
                 _ => None,
             };
-            Ok((recording.trace, "the kernel's page cache".into(), status))
+            let mut trace = recording.trace;
+            note_command(&mut trace, &recording.ended, recording.elapsed);
+            Ok((trace, "the kernel's page cache".into(), status))
         }
         Err(RecordError::Unsupported { what, .. }) => {
             ui.say(&format!("{what}: recording with strace instead"));
@@ -412,6 +415,8 @@ fn device_of(trace: &Trace, machine: Option<&Machine>) -> Here {
 struct Part {
     whole: Scratch,
     by_pages: Option<Scratch>,
+    /// Its share of the time in which the program did not read.
+    outside: Nanos,
 }
 
 impl Part {
@@ -424,11 +429,17 @@ impl Part {
         };
         let pages =
             by_pages(records).map(|pages| write(pages, format!("{name}-pages.parquet"))).transpose()?;
-        Ok(Self { whole: write(records.to_vec(), format!("{name}.parquet"))?, by_pages: pages })
+        let (part, all) = (records.len() as u64, of.records.len() as u64);
+        let outside = Nanos(of.outside().0 / all.max(1) * part);
+        Ok(Self { whole: write(records.to_vec(), format!("{name}.parquet"))?, by_pages: pages, outside })
     }
 
     fn reads(&self) -> Reads {
-        Reads { whole: path(&self.whole), by_pages: self.by_pages.as_ref().map(path) }
+        Reads {
+            whole: path(&self.whole),
+            by_pages: self.by_pages.as_ref().map(path),
+            outside_ns: self.outside.0,
+        }
     }
 }
 
@@ -502,6 +513,13 @@ fn facts(trace: &Trace, how: &str, ground: &Ground) -> Vec<String> {
         facts.push(format!(
             "this time it waited {} for reads, all processes together",
             human::duration(float(waited))
+        ));
+    }
+    let outside = trace.outside();
+    if outside > Nanos::ZERO {
+        facts.push(format!(
+            "before its first read and after its last one it ran for {}, which stays",
+            human::duration(float(outside.0))
         ));
     }
     facts

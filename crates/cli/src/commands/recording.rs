@@ -7,8 +7,11 @@
 use super::writing;
 use crate::error::CliError;
 use crate::ui::Ui;
+use forerun_trace::record::{COMMAND_NS, Trace};
 use forerun_trace::{Format, ReadOptions};
+use forerun_watch::outcome::Ended;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Where a recording goes, and by which way.
 #[derive(Debug)]
@@ -48,6 +51,13 @@ impl Recording {
             .map_err(|problem| CliError::failure("--record", problem))?;
         let _ = writing::write(&self.file, None, &opened.trace, ui)?;
         std::fs::remove_file(&self.lines).map_err(|problem| CliError::file(&self.lines, &problem))
+    }
+}
+
+/// Notes how long the recorded command ran, if a command was recorded to its end.
+pub(crate) fn note_command(trace: &mut Trace, ended: &Ended, took: Duration) {
+    if matches!(ended, Ended::Command(_)) {
+        trace.about.insert(COMMAND_NS.into(), took.as_nanos().to_string());
     }
 }
 

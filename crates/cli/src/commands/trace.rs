@@ -361,7 +361,8 @@ fn record(args: &RecordArgs, ui: &Ui) -> Result<(), CliError> {
              with --read-ahead off"
         ));
     }
-    let trace = Trace { about: place.about(args), ..recording.trace };
+    let mut trace = Trace { about: place.about(args), ..recording.trace };
+    recording::note_command(&mut trace, &recording.ended, recording.elapsed);
     let cut = recording.unkept.is_some() && recording.ended == Ended::Full;
     let ended = (!cut).then_some(recording.ended);
     finish(args, &Done { trace, ended, lost: recording.lost, lines }, ui)
@@ -426,7 +427,8 @@ fn record_files(args: &RecordArgs, place: &Place, stop: Arc<AtomicBool>, ui: &Ui
     if !recording.exact {
         ui.say("this kernel does not trace system calls: reads are in whole pages, without durations");
     }
-    let trace = Trace { about: place.about(args), ..recording.trace };
+    let mut trace = Trace { about: place.about(args), ..recording.trace };
+    recording::note_command(&mut trace, &recording.ended, recording.elapsed);
     finish(args, &Done { trace, ended: Some(recording.ended), lost: recording.lost, lines }, ui)
 }
 

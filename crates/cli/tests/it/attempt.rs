@@ -72,6 +72,36 @@ fn on_a_device_that_is_said_the_same_advice_is_given_everywhere() {
 }
 
 #[test]
+fn what_a_program_runs_beside_its_reads_is_made_no_shorter() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = trace(&folder, |n| n);
+    let text = std::fs::read_to_string(&path).expect("written");
+    let told = |ran: &str| {
+        std::fs::write(&path, format!("{text}{ran}")).expect("written");
+        json(&["advise", &path, "--device", "gp3", "--json"])
+    };
+    let (alone, beside) = (told(""), told("# command_ns: 999005000000000\n"));
+    let effects = |told: &serde_json::Value| told["advice"]["effects"].as_array().expect("effects").clone();
+    // The last of its reads came 999,000 s after the first, and of five seconds more half stand beside the half that is judged.
+    let mut compared = 0;
+    for effect in effects(&alone) {
+        let Some(same) = effects(&beside).into_iter().find(|other| other["change"] == effect["change"])
+        else {
+            continue;
+        };
+        assert_eq!(same["elapsed_ns"].as_u64(), effect["elapsed_ns"].as_u64().map(|ns| ns + 2_500_000_000));
+        compared += 1;
+    }
+    assert!(compared >= 5, "{beside}");
+    assert!(effects(&alone).iter().any(|effect| effect["factor"].as_f64() > Some(1.2)), "{alone}");
+    assert!(effects(&beside).iter().all(|effect| effect["factor"].as_f64() < Some(1.02)), "{beside}");
+    assert!(
+        beside["advice"]["pick"].is_null() && beside["facts"].to_string().contains("5.00 s, which stays"),
+        "{beside}"
+    );
+}
+
+#[test]
 fn what_is_not_a_setting_is_not_applied_and_nothing_applied_is_nothing_to_undo() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = trace(&folder, |n| n);
