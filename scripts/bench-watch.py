@@ -4,11 +4,12 @@
     scripts/bench-watch.py [--models ssd,cloud] [--works 'git grep,rustc'] [--rounds 5] [--files 4000] [--bin DIR]
 
 As root, on Linux 6.12 or later, on devices as scripts/bench_rig.py makes them, each run from cold. Ways of running a command take turns, and medians are printed. Beside the elapsed time stands how long the command's
-threads waited for reads: on a machine with other work that is the steadier figure. rustc is measured where it is installed.
+threads waited for reads: on a machine with other work that is the steadier figure. rustc and PostgreSQL are measured where they are installed.
 """
 import json
 import os
 import pathlib
+import shlex
 import shutil
 import statistics
 import subprocess
@@ -43,6 +44,38 @@ fn main() -> std::io::Result<()> {
     lengths.iter().try_for_each(|(length, count)| writeln!(out, "{length:>3} {count:.1}"))
 }
 """
+
+
+# A table in an order that has nothing to do with its index, and no hint left to be written.
+TABLE = """create table orders as select (k::bigint * 7919 % 120011)::int as customer, repeat(md5(k::text), 18) as note from generate_series(1, 120000) k;
+create index by_customer on orders (customer);
+vacuum (freeze, analyze) orders;
+checkpoint;
+"""
+QUERY = "select count(*), sum(length(note)) from orders where customer between 20000 and 25000\n"
+POSTGRES = ["-c", "shared_buffers=16MB", "-c", "enable_seqscan=off", "-c", "enable_bitmapscan=off", "-c", "autovacuum=off"]
+
+
+def postgres():
+    """The folder of the newest server, where there is one and its user."""
+    found = sorted(pathlib.Path("/usr/lib/postgresql").glob("*/bin/postgres"), key=lambda path: int(path.parts[-3]))
+    known = subprocess.run(["id", "postgres"], capture_output=True).returncode == 0
+    return found[-1].parent if found and known and shutil.which("setpriv") else None
+
+
+def as_postgres(*words):
+    return ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups", *words]
+
+
+def make_database(at):
+    # The server does not run as root, and has to come here.
+    at.parent.parent.chmod(0o755)
+    at.mkdir()
+    shutil.chown(at, "postgres", "postgres")
+    server = postgres()
+    bench_rig.run(*as_postgres(f"{server}/initdb", "-D", str(at), "--no-sync", "-A", "trust", "-E", "UTF8", "--locale=C"), cwd="/")
+    bench_rig.run(*as_postgres(f"{server}/postgres", "--single", *POSTGRES, "-D", str(at), "postgres"), input=TABLE, cwd="/")
+    (at / "query.sql").write_text(QUERY)
 
 
 def toolchain():
@@ -82,6 +115,8 @@ def make_image(image, mount, files, big_mib, works=None):
             shutil.copy2(library, mount / "py/lib", follow_symlinks=False)
         if toolchain() and (not works or "rustc" in works):
             copy_toolchain(mount / "rust")
+        if postgres() and (not works or "PostgreSQL index" in works):
+            make_database(mount / "pg")
         bench_rig.fill(mount / "big", big_mib)
         (mount / "stride.py").write_text(bench_rig.STRIDE)
         (mount / "read.py").write_text(bench_rig.READ)
@@ -92,10 +127,13 @@ def cases(mount):
     python = ["env", f"PYTHONHOME={mount}/py", f"LD_LIBRARY_PATH={mount}/py/lib", "PYTHONDONTWRITEBYTECODE=1", f"{mount}/py/bin/python3", "-W", "ignore"]
     safe = "\n".join(f"try: import {name}\nexcept ImportError: pass" for name in IMPORTS.split())
     rust = mount / "rust"
+    # A server without a socket that runs what it reads, and ends.
+    server = shlex.join(as_postgres(f"{postgres()}/postgres", "--single", *POSTGRES, "-D", f"{mount}/pg", "postgres"))
     return [
         ("git grep", mount / "tree", ["git", "grep", "-c", "qua"], False),
         ("Python imports", mount, python + ["-c", safe], False),
         ("rustc", rust, [f"{rust}/bin/rustc", "-O", "--edition", "2021", "--emit", "obj", "-o", "/dev/null", f"{rust}/words.rs"], False),
+        ("PostgreSQL index", mount / "pg", ["sh", "-c", f"exec {server} < {mount}/pg/query.sql > /dev/null"], False),
         ("stride 16K/256K", mount, ["python3", f"{mount}/stride.py", f"{mount}/big"], False),
         ("sequential 64K", mount, ["python3", f"{mount}/read.py", f"{mount}/big"], True),
     ]
@@ -162,7 +200,7 @@ def measure(rig, forerun, rounds, state, works):
 def main():
     said = bench_rig.options("measures forerun watch and load on emulated devices (root, Linux 6.12)",
                              models="hdd,ssd,cloud,net", rounds=5, files=4000, big=(256, "MiB of the large file"),
-                             works=("", "only these of git grep, Python imports, rustc, stride 16K/256K, sequential 64K"))
+                             works=("", "only these of git grep, Python imports, rustc, PostgreSQL index, stride 16K/256K, sequential 64K"))
     works = [name for name in said.works.split(",") if name]
     loads = [os.getloadavg()[0]]
     with bench_rig.work_folder("bench-watch") as work:
