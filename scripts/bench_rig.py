@@ -32,6 +32,9 @@ EIGHT = ("import os,sys\nfs=[os.open(sys.argv[1],os.O_RDONLY) for _ in range(8)]
          "for at in range(0,n,65536):\n for i,f in enumerate(fs): os.pread(f,65536,i*n+at)\n")
 RANDOM = ("import mmap,os,random,sys\nf=os.open(sys.argv[1],os.O_RDONLY)\nm=mmap.mmap(f,0,prot=mmap.PROT_READ)\nrandom.seed(1)\n"
           "for _ in range(int(sys.argv[2])): m[random.randrange(len(m)//4096)*4096]\n")
+LONE = ("import mmap,os,sys,time\nf=os.open(sys.argv[1],os.O_RDONLY|os.O_DIRECT)\nb=mmap.mmap(-1,4096)\nt=[]\n"
+        "for n in range(int(sys.argv[2])):\n s=time.perf_counter_ns(); os.preadv(f,[b],n*65536); t.append(time.perf_counter_ns()-s)\n"
+        "print(sorted(t)[len(t)//2])\n")
 NEIGHBOUR = ("import os,random,sys,time\nf=os.open(sys.argv[1],os.O_RDONLY)\nn=os.fstat(f).st_size//4096\nos.posix_fadvise(f,0,0,os.POSIX_FADV_RANDOM)\n"
              "random.seed(5)\nt=[]\nend=time.monotonic()+float(sys.argv[2])\n"
              "while time.monotonic()<end:\n b=time.monotonic(); os.pread(f,4096,random.randrange(n)*4096); t.append(time.monotonic()-b)\n"
@@ -102,7 +105,8 @@ def work_folder(name, place=None):
 class Rig:
     """The image under a model, mounted; under `own` the image itself, so that the disk is that on which it lies."""
 
-    def __init__(self, model, image, work, binary):
+    def __init__(self, model, image, work, binary, way=0):
+        self.way = way
         self.model, self.work = model, work
         self.at, self.mount = work / "rig", work / "mount"
         self.loop = self.server = None
@@ -122,7 +126,7 @@ class Rig:
     def serve(self, image, binary):
         # The timer must not wait for the work it times.
         first = ["chrt", "-f", "50"] if shutil.which("chrt") else []
-        words = [str(binary), "--model", self.model, "--image", str(image), "--at", str(self.at)]
+        words = [str(binary), "--model", self.model, "--image", str(image), "--at", str(self.at), "--way", str(self.way)]
         self.server = subprocess.Popen(first + words)
         while not (self.at / "disk").exists():
             if self.server.poll() is not None:
@@ -146,11 +150,20 @@ class Rig:
             self.server.wait()
 
 
-def on_rigs(models, work, said, each, loads=None):
+def way(work, binary, count=4000):
+    """What the way to the rig and back takes, nanoseconds: the median of lone reads of 4 KiB with no model."""
+    rig = Rig("none", work / "image", work, binary)
+    try:
+        return int(float(run(*FIRST, "python3", "-c", LONE, rig.loop, str(count))))
+    finally:
+        rig.close()
+
+
+def on_rigs(models, work, said, each, loads=None, way=0):
     """What `each` yields of the image under each model in turn, said on stderr as it comes."""
     rows = []
     for model in models:
-        rig = Rig(model, work / "image", work, said.bin / "forerun-rig")
+        rig = Rig(model, work / "image", work, said.bin / "forerun-rig", way)
         try:
             for row in each(rig):
                 print(table([row]).split("\n")[1], file=sys.stderr, flush=True)

@@ -2,6 +2,7 @@
 //!
 //! A read is handed to the model when it arrives and waits in a table. One thread sleeps until the model's next event,
 //! lets it advance, reads the bytes of what has ended and answers. The thread's timer is as fine as the system allows.
+//! The way to here and back, through loop device and FUSE, takes time that the model knows nothing of: answers leave so much earlier.
 
 use forerun_core::access::{Context, Op};
 use forerun_core::units::{Nanos, SECTOR_BYTES};
@@ -42,6 +43,8 @@ struct Held {
 
 struct Inner {
     model: Option<Box<dyn Device>>,
+    /// Up to when the model has come: a little ahead of the clock, for the way back.
+    modelled: Nanos,
     held: BTreeMap<u64, Held>,
     next_id: u64,
     stats: Stats,
@@ -52,20 +55,29 @@ pub(crate) struct Timed {
     image: File,
     pub(crate) bytes: u64,
     start: Instant,
+    /// What the way to here and back takes.
+    way: Nanos,
     inner: Mutex<Inner>,
     changed: Condvar,
 }
 
 impl Timed {
-    /// Opens the image and starts the thread that answers.
-    pub(crate) fn new(model: Option<Box<dyn Device>>, image: &Path) -> io::Result<Arc<Self>> {
+    /// Opens the image and starts the thread that answers, each read `way` before the model has it end.
+    pub(crate) fn new(model: Option<Box<dyn Device>>, image: &Path, way: Nanos) -> io::Result<Arc<Self>> {
         let image = File::options().read(true).write(true).open(image)?;
         let bytes = image.metadata()?.len();
-        let inner = Inner { model, held: BTreeMap::new(), next_id: 0, stats: Stats::default() };
+        let inner = Inner {
+            model,
+            modelled: Nanos::ZERO,
+            held: BTreeMap::new(),
+            next_id: 0,
+            stats: Stats::default(),
+        };
         let timed = Arc::new(Self {
             image,
             bytes,
             start: Instant::now(),
+            way,
             inner: Mutex::new(inner),
             changed: Condvar::new(),
         });
@@ -95,7 +107,7 @@ impl Timed {
         inner.stats.bytes += bytes as u64;
         let id = inner.next_id;
         inner.next_id += 1;
-        let now = self.now();
+        let now = self.now().max(inner.modelled);
         let Some(model) = inner.model.as_mut().filter(|_| bytes > 0) else {
             drop(inner);
             return self.give(offset, bytes, answer);
@@ -131,12 +143,16 @@ impl Timed {
             let now = self.now();
             let mut over = Vec::new();
             let mut due = None;
-            if let Some(model) = inner.model.as_mut() {
-                model.advance(now);
+            let Inner { model, modelled, .. } = &mut *inner;
+            if let Some(model) = model {
+                // Not further than to what is to be answered: a command that comes now is not to find itself in the past.
+                let near = model.next_event().filter(|at| *at <= now + self.way);
+                *modelled = near.unwrap_or(now).max(now).max(*modelled);
+                model.advance(*modelled);
                 while let Some(done) = model.pop() {
                     over.push(done);
                 }
-                due = model.next_event();
+                due = model.next_event().map(|at| Nanos(at.0.saturating_sub(self.way.0)));
             }
             if over.is_empty() {
                 let left = due.map_or(IDLE, |due| Duration::from_nanos(due.0.saturating_sub(now.0)));

@@ -15,6 +15,7 @@ mod device;
 mod mount;
 
 use clap::Parser;
+use forerun_core::units::Nanos;
 use forerun_disk::preset::{BuildOptions, Preset};
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -44,6 +45,10 @@ struct Args {
     /// Seed of models with chance in them
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// What the way to here and back takes, in nanoseconds (a read of 4 KiB with the model `none`): answers leave so much before the
+    /// model has them end, so that the device as a whole has the model's timing
+    #[arg(long, value_name = "NS", default_value_t = 0)]
+    way: u64,
 }
 
 fn model(args: &Args) -> Result<Option<Box<dyn forerun_disk::device::Device>>, String> {
@@ -61,7 +66,7 @@ fn model(args: &Args) -> Result<Option<Box<dyn forerun_disk::device::Device>>, S
 
 fn run(args: &Args) -> Result<(), String> {
     let model = model(args)?;
-    let device = device::Timed::new(model, &args.image)
+    let device = device::Timed::new(model, &args.image, Nanos(args.way))
         .map_err(|problem| format!("{}: {problem}", args.image.display()))?;
     mount::serve(device, &args.at).map_err(|problem| format!("{}: {problem}", args.at.display()))
 }
@@ -80,11 +85,10 @@ fn main() -> ExitCode {
 mod tests {
     use super::*;
     use forerun_core::access::{Context, Op};
-    use forerun_core::units::Nanos;
     use forerun_disk::device::{Command, Device};
 
     fn build(name: &str) -> Box<dyn Device> {
-        let args = Args { model: name.into(), image: "".into(), at: "".into(), seed: 1 };
+        let args = Args { model: name.into(), image: "".into(), at: "".into(), seed: 1, way: 0 };
         model(&args).expect("a model of the rig").expect("not `none`")
     }
 
