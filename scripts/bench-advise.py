@@ -7,7 +7,7 @@ As root, on Linux 6.12 or later. On devices as scripts/bench_rig.py makes them, 
 machine's own disk (`own`), every run from cold. The device begins with each of the `starts` as its read_ahead_kb. Each program is recorded
 once, `advise` says what another value would give there, and then the program runs with the first value and with that one in turns.
 What advise is told of the device is what `forerun device measure` writes: of `own` it is measured, of the others it is the preset, since the
-rig has its timing; what the way to the rig and back takes is measured first, and taken off. Where it says to leave the value, 1024 is tried all the same, or 128 where 1024 is near. Medians are printed. What
+rig has its timing (without the way to it and back, which is measured first and taken off). Where it says to leave the value, 1024 is tried all the same, or 128 where 1024 is near. Medians are printed. What
 is timed goes before other programs of the machine; the kernel's workers under the loop device do not, so the load average stands
 at the head.
 """
@@ -165,9 +165,8 @@ def main():
         with bench_rig.work_folder("bench-advise") as work:
             make_image(work / "image", work / "mount", said.files, said.big)
             floor(work / "image", work, said)
-            way = bench_rig.way(work, said.bin / "forerun-rig")
-            print(f"The way to the rig and back takes {way / 1000:.0f} µs, by which its answers leave earlier")
-            rows += bench_rig.on_rigs(emulated, work, said, each, way=way)
+            rows += bench_rig.on_rigs(emulated, work, said, each)
+            print(f"The way to the rig and back takes {said.way / 1000:.0f} µs, by which its answers leave earlier")
     if "own" in said.models.split(","):
         with bench_rig.work_folder("bench-advise", ROOT) as work:
             make_image(work / "image", work / "mount", said.files, said.big)

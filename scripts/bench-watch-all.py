@@ -115,7 +115,7 @@ def main():
                 waits.extend(neighbour(rig, said.bin / "forerun", said.rounds, work / "state"))
 
         rows = bench_rig.on_rigs(said.models.split(","), work, said, each, loads)
-    print(bench_rig.head(loads, f"ext4, cold; medians of {said.rounds}; seconds; moved in MB"))
+    print(bench_rig.head(loads, said.way, f"ext4, cold; medians of {said.rounds}; seconds; moved in MB"))
     print(bench_rig.table(rows))
     if waits:
         print("\nA neighbour's random reads of 4 KiB, microseconds\n")

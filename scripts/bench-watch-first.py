@@ -184,7 +184,7 @@ def main():
             write_lists(mount, work / "lists")
         each = lambda rig: measure(rig, said.bin / "forerun", said.rounds, work / "state", [name for name in said.works.split(",") if name])
         rows = bench_rig.on_rigs(said.models.split(","), work, said, each, loads)
-    print(bench_rig.head(loads, f"ext4, read-ahead 128 KiB, cold; medians of {said.rounds}; alone and CPU in seconds"))
+    print(bench_rig.head(loads, said.way, f"ext4, read-ahead 128 KiB, cold; medians of {said.rounds}; alone and CPU in seconds"))
     print(bench_rig.table(rows))
 
 

@@ -207,7 +207,7 @@ def main():
         make_image(work / "image", work / "mount", said.files, said.big, works)
         each = lambda rig: measure(rig, said.bin / "forerun", said.rounds, work / "state", works)
         rows = bench_rig.on_rigs(said.models.split(","), work, said, each, loads)
-    print(bench_rig.head(loads, f"ext4, read-ahead 128 KiB, cold; medians of {said.rounds}; seconds"))
+    print(bench_rig.head(loads, said.way, f"ext4, read-ahead 128 KiB, cold; medians of {said.rounds}; seconds"))
     print(bench_rig.table(rows))
 
 
