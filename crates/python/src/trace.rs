@@ -200,7 +200,7 @@ impl Trace {
 impl Trace {
     /// As an input of runs, under its name.
     pub(crate) fn input(&self) -> Input {
-        let mut input = Input::of_shared(&self.name, &self.sha256, Arc::clone(&self.records));
+        let mut input = Input::of_shared(&self.name, &self.sha256, &self.records);
         short(&self.name).clone_into(&mut input.name);
         input
     }

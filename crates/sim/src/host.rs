@@ -17,7 +17,7 @@ use crate::input::{Input, Programs};
 use crate::layout::Apart;
 use crate::own::Own;
 use crate::progress::Progress;
-use crate::replay::{Drive, TimedRequest};
+use crate::replay::{Drive, Timed, TimedRequest};
 use crate::report::{Mark, RunReport, Served};
 use crate::said::FileSizes;
 use crate::spec::RunSpec;
@@ -86,7 +86,7 @@ struct Process {
 struct Run<'a> {
     stack: Stack,
     processes: Vec<Process>,
-    timed: Vec<TimedRequest>,
+    timed: Option<Timed>,
     timed_next: usize,
     issued: Vec<Issued>,
     free: Vec<u64>,
@@ -190,7 +190,7 @@ impl<'a> Run<'a> {
         let mut run = Self {
             stack,
             processes: Vec::new(),
-            timed: Vec::new(),
+            timed: None,
             timed_next: 0,
             issued: Vec::new(),
             free: Vec::new(),
@@ -205,17 +205,22 @@ impl<'a> Run<'a> {
             progress,
         };
         match programs.drive {
-            Drive::Timed(timed) => run.timed = timed,
+            Drive::Timed(timed) => run.timed = Some(timed),
             Drive::Sources { sources, outstanding } => {
                 run.meter.streams = programs.of_streams.then(StreamMeter::default);
                 run.depth = outstanding;
                 run.start(sources);
             }
         }
-        if let Some(first) = run.timed.first() {
+        if let Some(first) = run.next_timed() {
             run.stack.at(first.at, Event::Issue(u64::MAX));
         }
         run
+    }
+
+    /// The next request at a recorded time.
+    fn next_timed(&self) -> Option<TimedRequest> {
+        self.timed.as_ref()?.get(self.timed_next)
     }
 
     fn start(&mut self, sources: Vec<Box<dyn Source>>) {
@@ -230,7 +235,7 @@ impl<'a> Run<'a> {
 
     /// Lets everything happen until the programs have their last answer.
     fn go(&mut self) {
-        while self.outstanding > 0 || self.timed_next < self.timed.len() {
+        while self.outstanding > 0 || self.timed.as_ref().is_some_and(|timed| self.timed_next < timed.len()) {
             let Some((now, event)) = self.stack.next() else {
                 unreachable!("requests are outstanding and nothing is going to happen");
             };
@@ -289,7 +294,7 @@ impl<'a> Run<'a> {
 
     /// Issues what the trace recorded for this instant, and arranges the next.
     fn issue_timed(&mut self, now: Nanos) {
-        while let Some(next) = self.timed.get(self.timed_next) {
+        while let Some(next) = self.next_timed() {
             if next.at > now {
                 self.stack.at(next.at, Event::Issue(u64::MAX));
                 break;

@@ -3,6 +3,7 @@
 //! Loading is apart from running, so that a comparison reads its input once and every run starts from the same one.
 
 use crate::error::RunError;
+use crate::records::Kept;
 use crate::replay::{Drive, Map, Mapped, Mode, map_trace};
 use crate::said::Said;
 use crate::spec::RunSpec;
@@ -16,7 +17,7 @@ use std::sync::Arc;
 /// What kind of input it is.
 #[derive(Clone, Debug)]
 enum Kind {
-    Trace(Arc<Trace>),
+    Trace(Arc<Kept>),
     Workload(Arc<Workload>),
 }
 
@@ -60,15 +61,18 @@ impl Input {
     pub fn load(given: &str, options: &ReadOptions) -> Result<Self, RunError> {
         let wrong = |why: String| RunError::Input { input: given.into(), why };
         if Path::new(given).is_file() {
-            let opened = forerun_trace::open(given, options).map_err(|error| {
-                // Both name the file; once is enough.
-                let why = error.to_string();
-                wrong(
-                    why.strip_prefix(given)
-                        .and_then(|why| why.strip_prefix(": "))
-                        .map_or(why.clone(), Into::into),
-                )
-            })?;
+            let mut kept = Kept::default();
+            let opened = forerun_trace::through(given, options, &mut |records| kept.take(records)).map_err(
+                |error| {
+                    // Both name the file; once is enough.
+                    let why = error.to_string();
+                    wrong(
+                        why.strip_prefix(given)
+                            .and_then(|why| why.strip_prefix(": "))
+                            .map_or(why.clone(), Into::into),
+                    )
+                },
+            )?;
             let name =
                 Path::new(given).file_name().map_or(given.into(), |n| n.to_string_lossy().into_owned());
             return Ok(Self {
@@ -76,7 +80,7 @@ impl Input {
                 name,
                 hash: opened.hash_hex,
                 skipped: opened.trace.skipped,
-                kind: Kind::Trace(Arc::new(opened.trace)),
+                kind: Kind::Trace(Arc::new(kept.finish(opened.trace.names, opened.trace.file_sizes))),
             });
         }
         let workload = if given.trim_start().starts_with('[') {
@@ -104,19 +108,23 @@ impl Input {
     /// A trace in memory, under a name.
     #[must_use]
     pub fn of_trace(name: &str, hash: &str, trace: Trace) -> Self {
-        Self::of_shared(name, hash, Arc::new(trace))
+        Self::of_shared(name, hash, &trace)
     }
 
-    /// A trace in memory that others hold too.
+    /// A trace in memory that others hold.
     #[must_use]
-    pub fn of_shared(name: &str, hash: &str, trace: Arc<Trace>) -> Self {
-        let (skipped, kind) = (trace.skipped, Kind::Trace(trace));
+    pub fn of_shared(name: &str, hash: &str, trace: &Trace) -> Self {
+        let (skipped, kind) = (trace.skipped, Kind::Trace(Arc::new(Kept::of(trace))));
         Self { given: name.into(), name: name.into(), hash: hash.into(), skipped, kind }
     }
 
-    /// The trace, if it is one.
+    /// The trace with its records as a list, if it is one.
     #[must_use]
-    pub fn trace(&self) -> Option<&Trace> {
+    pub fn trace(&self) -> Option<Trace> {
+        self.kept().map(Kept::to_trace)
+    }
+
+    fn kept(&self) -> Option<&Kept> {
         match &self.kind {
             Kind::Trace(trace) => Some(trace),
             Kind::Workload(_) => None,
@@ -132,7 +140,7 @@ impl Input {
     /// What a report calls it: its name, and the device where the spec keeps only one of a trace.
     #[must_use]
     pub fn name_under(&self, spec: &RunSpec) -> String {
-        match (self.trace(), &*spec.map) {
+        match (self.kept(), &*spec.map) {
             (Some(_), Map::Only(device)) if !device.is_empty() => format!("{}, device {device}", self.name),
             _ => self.name.clone(),
         }
@@ -144,10 +152,10 @@ impl Input {
     /// # Errors
     /// [`RunError::Spec`] for a trace of which no request moves a byte.
     pub fn each_device(&self, spec: &RunSpec) -> Result<Vec<RunSpec>, RunError> {
-        let Some(trace) = self.trace().filter(|_| *spec.map == Map::OneArrayEach) else {
+        let Some(trace) = self.kept().filter(|_| *spec.map == Map::OneArrayEach) else {
             return Ok(vec![spec.clone()]);
         };
-        let devices = trace.devices();
+        let devices = trace.moving();
         if devices.is_empty() {
             let why = "the trace has no request that moves a byte".into();
             return Err(RunError::Spec { field: "input", why });

@@ -14,22 +14,20 @@
 //! to the next: an upper approximation, too long by the recorded response time. A process starts when it was recorded
 //! to. The event loop is not here; it pulls from what [`Mapped::drive`] returns.
 
-use crate::workload::{PROCESS_SHIFT, Request, Source};
-use forerun_core::access::{Context, Op};
+use crate::placed::{Ends, List, Placing, Recorded};
+pub use crate::placed::{Timed, TimedRequest};
+use crate::records::Kept;
+use crate::workload::Source;
 use forerun_core::size::about_size;
 use forerun_core::units::{BLOCK_BYTES, Nanos};
 use forerun_core::words::{did_you_mean, nearest};
-use forerun_trace::record::{Name, Record, Trace};
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use forerun_trace::record::Name;
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 /// Most requests that `closed:N` keeps outstanding: each takes a place in the event queue.
 pub const OUTSTANDING_MAX: u64 = 1 << 20;
-/// Overlap that is taken for none: times and durations of many formats are microseconds, each rounded by itself.
-const TICKS: Nanos = Nanos::from_micros(2);
-
 /// Words of modes and maps, as they are meant when one is misspelt.
 const MODES: [&str; 3] = ["open", "closed:1", "paced"];
 const MAPS: [&str; 3] = ["concat", "one-array-each", "only:"];
@@ -220,20 +218,6 @@ impl Fit {
     }
 }
 
-/// One recorded request at its place on the volume.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Placed {
-    time: Option<Nanos>,
-    took: Option<Nanos>,
-    process: Name,
-    context: Context,
-    op: Op,
-    offset: u64,
-    bytes: u64,
-    /// A write that goes on where its file ends.
-    appends: bool,
-}
-
 /// The requests of a trace that go to one volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mapped {
@@ -247,16 +231,9 @@ pub struct Mapped {
     pub files: Vec<u64>,
     /// End of the last of them, where the trace knows its size; whole blocks.
     pub files_end: Option<u64>,
-    placed: Vec<Placed>,
-}
-
-/// A request with its recorded time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TimedRequest {
-    /// When it is issued, from the start of the replay.
-    pub at: Nanos,
-    /// The request; its think time is zero.
-    pub request: Request,
+    placing: Arc<Placing>,
+    /// Those of its records.
+    which: List,
 }
 
 /// What an event loop pulls requests from.
@@ -269,19 +246,15 @@ pub enum Drive {
         outstanding: u64,
     },
     /// Requests at given times, ascending.
-    Timed(Vec<TimedRequest>),
+    Timed(Timed),
 }
 
 /// Lays `trace` onto volumes of `capacity` bytes: one volume, or one per device with [`Map::OneArrayEach`].
 ///
 /// # Errors
 /// [`ReplayError`] when a device is unknown or a volume too small.
-pub fn map_trace(trace: &Trace, map: &Map, capacity: u64, fit: Fit) -> Result<Vec<Mapped>, ReplayError> {
-    let mut devices: Vec<Name> = Vec::new();
-    let mut seen = BTreeMap::new();
-    for record in &trace.records {
-        seen.entry(record.device).or_insert_with(|| devices.push(record.device));
-    }
+pub fn map_trace(trace: &Arc<Kept>, map: &Map, capacity: u64, fit: Fit) -> Result<Vec<Mapped>, ReplayError> {
+    let devices = trace.devices();
     let name = |device: Name| trace.names[device.0 as usize].clone();
     let groups: Vec<(String, Option<Name>)> = match map {
         Map::Concat => vec![(String::new(), None)],
@@ -306,11 +279,10 @@ pub fn map_trace(trace: &Trace, map: &Map, capacity: u64, fit: Fit) -> Result<Ve
 }
 
 /// Where each device or file of a volume starts.
-#[derive(Default)]
 struct Layout {
-    /// Number, in order of appearance.
-    numbers: BTreeMap<(Name, Name), usize>,
-    /// Bytes, then first byte.
+    /// Number of each object of the trace, in order of appearance among those of the volume.
+    numbers: Vec<Option<u32>>,
+    /// First byte of each, by that number.
     starts: Vec<u64>,
     /// End of the last in address order, where its size is known.
     end: Option<u64>,
@@ -320,35 +292,42 @@ impl Layout {
     /// Measures every device, or every file of it; then lays them in the order of devices and of appearance.
     ///
     /// A file of known size takes all of it, also where nothing asks for its end.
-    fn of<'a>(
-        records: impl Iterator<Item = (usize, &'a Record)>,
-        sizes: &BTreeMap<(Name, Name), u64>,
-    ) -> Result<(Self, u64), ReplayError> {
-        let mut layout = Self::default();
-        let mut order: Vec<(usize, usize)> = Vec::new();
-        let mut known: Vec<bool> = Vec::new();
-        let mut devices: BTreeMap<Name, usize> = BTreeMap::new();
-        for (number, record) in records {
-            let too_far = || ReplayError::Address { record: number + 1 };
-            let end = record.offset.checked_add(record.bytes).ok_or_else(too_far)?;
-            let end = end.checked_next_multiple_of(BLOCK_BYTES).ok_or_else(too_far)?;
-            let next = devices.len();
-            let device = *devices.entry(record.device).or_insert(next);
-            let object = *layout.numbers.entry((record.device, record.file)).or_insert_with(|| {
-                order.push((device, order.len()));
-                let size = sizes.get(&(record.device, record.file)).copied();
-                layout.starts.push(size.unwrap_or(0).div_ceil(BLOCK_BYTES).saturating_mul(BLOCK_BYTES));
-                known.push(size.is_some());
-                layout.starts.len() - 1
-            });
-            layout.starts[object] = layout.starts[object].max(end);
+    fn of(trace: &Kept, only: Option<Name>) -> Result<(Self, u64), ReplayError> {
+        let mut bytes: Vec<u64> = Vec::with_capacity(trace.objects.len());
+        let mut known: Vec<bool> = Vec::with_capacity(trace.objects.len());
+        for object in &trace.objects {
+            let size = trace.file_sizes.get(object).copied();
+            bytes.push(size.unwrap_or(0).div_ceil(BLOCK_BYTES).saturating_mul(BLOCK_BYTES));
+            known.push(size.is_some());
         }
+        let is_ours = |object: usize| only.is_none_or(|device| trace.objects[object].0 == device);
+        for at in (0..trace.len()).filter(|&at| is_ours(trace.object(at))) {
+            let too_far = || ReplayError::Address { record: at + 1 };
+            let (offset, length) = trace.range(at);
+            let end = offset.checked_add(length).ok_or_else(too_far)?;
+            let end = end.checked_next_multiple_of(BLOCK_BYTES).ok_or_else(too_far)?;
+            bytes[trace.object(at)] = bytes[trace.object(at)].max(end);
+        }
+        let ours: Vec<usize> = (0..trace.objects.len()).filter(|&object| is_ours(object)).collect();
+        let mut layout =
+            Self { numbers: vec![None; trace.objects.len()], starts: vec![0; ours.len()], end: None };
+        for (number, &object) in ours.iter().enumerate() {
+            layout.numbers[object] = u32::try_from(number).ok();
+        }
+        // Files of a device lie together, in the order in which they and their devices appear.
+        let devices = trace.devices();
+        let place = |device: Name| devices.iter().position(|&known| known == device);
+        let mut order: Vec<(Option<usize>, usize)> = ours
+            .iter()
+            .enumerate()
+            .map(|(number, &object)| (place(trace.objects[object].0), number))
+            .collect();
         order.sort_unstable();
         let mut at = 0_u64;
-        for (_, object) in order {
-            let bytes = std::mem::replace(&mut layout.starts[object], at);
-            at = at.checked_add(bytes).ok_or(ReplayError::Span)?;
-            layout.end = known[object].then_some(at);
+        for (_, number) in order {
+            layout.starts[number] = at;
+            at = at.checked_add(bytes[ours[number]]).ok_or(ReplayError::Span)?;
+            layout.end = known[ours[number]].then_some(at);
         }
         Ok((layout, at))
     }
@@ -356,14 +335,13 @@ impl Layout {
 
 /// The requests of `only`, or of all devices, on one volume.
 fn place(
-    trace: &Trace,
+    trace: &Arc<Kept>,
     device: String,
     only: Option<Name>,
     capacity: u64,
     fit: Fit,
 ) -> Result<Mapped, ReplayError> {
-    let records = || trace.records.iter().enumerate().filter(|(_, r)| only.is_none_or(|d| r.device == d));
-    let (layout, footprint) = Layout::of(records(), &trace.file_sizes)?;
+    let (layout, footprint) = Layout::of(trace, only)?;
     let too_small = ReplayError::Footprint { footprint, capacity };
     if footprint > capacity && fit == Fit::Refuse {
         return Err(too_small);
@@ -371,80 +349,39 @@ fn place(
     let mut files = layout.starts.clone();
     files.sort_unstable();
     let files_end = layout.end.filter(|_| footprint <= capacity);
-    let mut mapped =
-        Mapped { device, footprint_bytes: footprint, empty: 0, files, files_end, placed: Vec::new() };
-    let room = capacity / BLOCK_BYTES * BLOCK_BYTES;
+    let room = (footprint > capacity).then_some(capacity / BLOCK_BYTES * BLOCK_BYTES);
+    let mut placing = Placing::new(trace, layout.numbers, layout.starts, room);
+    let (mut which, mut empty) = (List::default(), 0);
     let mut ends = Ends::default();
-    for (_, record) in records() {
-        if record.bytes == 0 {
-            mapped.empty += 1;
+    for at in 0..trace.len() {
+        let Some(object) = placing.object(at) else { continue };
+        if trace.range(at).1 == 0 {
+            empty += 1;
             continue;
         }
-        let object = layout.numbers[&(record.device, record.file)];
-        let mut offset = layout.starts[object] + record.offset;
-        if footprint > capacity {
-            offset = if room == 0 { 0 } else { offset % room };
-            if record.bytes > room - offset {
-                offset %= BLOCK_BYTES;
-            }
-            if record.bytes > room.saturating_sub(offset) {
-                return Err(too_small);
-            }
+        if !placing.fits(at) {
+            return Err(too_small);
         }
-        mapped.placed.push(Placed {
-            time: record.time,
-            took: record.took,
-            process: record.process,
-            context: Context((u64::from(record.process.0) << PROCESS_SHIFT) + object as u64),
-            op: record.op,
-            offset,
-            bytes: record.bytes,
-            appends: ends.appends(object, record),
-        });
+        ends.note(&mut placing, at, object);
+        which.push(at);
     }
-    Ok(mapped)
-}
-
-/// Where the files of a trace end, as far as its requests have shown.
-#[derive(Default)]
-struct Ends(Vec<u64>);
-
-impl Ends {
-    /// Whether a request is a write that goes on where its file ends so far; a file that nothing was asked of ends at its
-    /// beginning. A device has no end.
-    fn appends(&mut self, object: usize, record: &Record) -> bool {
-        if self.0.len() <= object {
-            self.0.resize(object + 1, 0);
-        }
-        let end = &mut self.0[object];
-        let goes_on = record.op == Op::Write && record.offset == *end && record.file != Name(0);
-        *end = (*end).max(record.offset.saturating_add(record.bytes));
-        goes_on
-    }
-}
-
-impl Placed {
-    /// As a request after `think`, with `overlap` earlier ones of its process under way.
-    const fn request(&self, think: Nanos, overlap: u64) -> Request {
-        Request {
-            think,
-            context: self.context,
-            op: self.op,
-            offset: self.offset,
-            bytes: self.bytes,
-            due: Nanos::ZERO,
-            deadline: None,
-            overlap,
-            appends: self.appends,
-        }
-    }
+    let which = which.finish();
+    Ok(Mapped {
+        device,
+        footprint_bytes: footprint,
+        empty,
+        files,
+        files_end,
+        placing: Arc::new(placing),
+        which,
+    })
 }
 
 impl Mapped {
     /// How many requests one replay makes.
     #[must_use]
     pub fn requests(&self) -> u64 {
-        self.placed.len() as u64
+        self.which.len() as u64
     }
 
     /// What drives `repeat` replays, one after the other, in `mode`. A paced process starts at its recorded time
@@ -453,122 +390,42 @@ impl Mapped {
     /// # Errors
     /// [`ReplayError::NoTime`] when the mode needs times that the trace does not have.
     pub fn drive(&self, mode: Mode, repeat: u64) -> Result<Drive, ReplayError> {
-        match mode {
-            Mode::Open => Ok(Drive::Timed(self.timed(repeat)?)),
+        Ok(match mode {
+            Mode::Open => Drive::Timed(Timed::new(&self.placing, &self.which, self.start(mode)?, repeat)),
             Mode::Closed { outstanding } => {
-                Ok(Drive::Sources { sources: self.by_process(None, repeat), outstanding })
+                Drive::Sources { sources: self.by_process(None, repeat), outstanding }
             }
             Mode::Paced => {
-                let times = self.times(mode)?;
-                Ok(Drive::Sources { sources: self.by_process(Some(&times), repeat), outstanding: 1 })
+                Drive::Sources { sources: self.by_process(Some(self.start(mode)?), repeat), outstanding: 1 }
             }
+        })
+    }
+
+    /// The time of the earliest request; all of them have one.
+    fn start(&self, mode: Mode) -> Result<Nanos, ReplayError> {
+        let mut start = None;
+        for (place, number) in self.which.iter().enumerate() {
+            let time = self.placing.time(number).ok_or(ReplayError::NoTime { mode, record: place + 1 })?;
+            start = Some(start.map_or(time, |start: Nanos| start.min(time)));
         }
+        Ok(start.unwrap_or(Nanos::ZERO))
     }
 
-    /// The time of every request, from the earliest one.
-    fn times(&self, mode: Mode) -> Result<Vec<Nanos>, ReplayError> {
-        let times = self
-            .placed
-            .iter()
-            .enumerate()
-            .map(|(i, placed)| placed.time.ok_or(ReplayError::NoTime { mode, record: i + 1 }));
-        let mut times = times.collect::<Result<Vec<Nanos>, _>>()?;
-        let start = times.iter().copied().min().unwrap_or(Nanos::ZERO);
-        times.iter_mut().for_each(|time| *time = time.since(start));
-        Ok(times)
-    }
-
-    fn timed(&self, repeat: u64) -> Result<Vec<TimedRequest>, ReplayError> {
-        let times = self.times(Mode::Open)?;
-        let span = times.iter().copied().max().unwrap_or(Nanos::ZERO) + Nanos(1);
-        let mut order: Vec<usize> = (0..times.len()).collect();
-        order.sort_by_key(|&i| times[i]);
-        let replay = |k: u64| {
-            let start = Nanos(span.0.saturating_mul(k));
-            let (placed, times) = (&self.placed, &times);
-            order.iter().map(move |&i| TimedRequest {
-                at: start + times[i],
-                request: placed[i].request(Nanos::ZERO, 0),
-            })
-        };
-        Ok((0..repeat).flat_map(replay).collect())
-    }
-
-    /// One source per process, in order of appearance. With times a process thinks from one to the next.
-    fn by_process(&self, times: Option<&[Nanos]>, repeat: u64) -> Vec<Box<dyn Source>> {
-        let mut numbers: BTreeMap<Name, usize> = BTreeMap::new();
-        let mut lists: Vec<(Vec<Request>, Pace)> = Vec::new();
-        for (i, placed) in self.placed.iter().enumerate() {
-            let number = *numbers.entry(placed.process).or_insert_with(|| {
-                lists.push((Vec::new(), Pace::default()));
-                lists.len() - 1
-            });
-            let (list, pace) = &mut lists[number];
-            let (think, overlap) = times.map_or((Nanos::ZERO, 0), |times| pace.next(times[i], placed.took));
-            list.push(placed.request(think, overlap));
-        }
-        let source =
-            |(requests, _)| Box::new(Recorded { requests, at: 0, repeats: repeat }) as Box<dyn Source>;
+    /// One source per process, in order of appearance. With the time of the start a process thinks from one to the next.
+    fn by_process(&self, start: Option<Nanos>, repeat: u64) -> Vec<Box<dyn Source>> {
+        let lists = self.placing.by_process(&self.which);
+        let source = |list| Box::new(Recorded::new(&self.placing, list, start, repeat)) as Box<dyn Source>;
         lists.into_iter().map(source).collect()
-    }
-}
-
-/// A process as it was recorded: what it was waiting for, and since when it was not.
-#[derive(Default)]
-struct Pace {
-    /// When its latest request was issued.
-    issued: Nanos,
-    /// Answers that had not come then, earliest first; as many as it had requests outstanding.
-    waiting: BinaryHeap<Reverse<Nanos>>,
-    /// Its last answer before that, or the start.
-    answered: Nanos,
-}
-
-impl Pace {
-    /// Its next request, issued at `now` and answered after `took`: how long it computed before, and how many earlier
-    /// requests were without an answer. A request whose `took` nobody knows is taken as answered at once.
-    fn next(&mut self, now: Nanos, took: Option<Nanos>) -> (Nanos, u64) {
-        self.issued = self.issued.max(now);
-        while let Some(&Reverse(answer)) = self.waiting.peek()
-            && answer <= self.issued + TICKS
-        {
-            self.waiting.pop();
-            self.answered = self.answered.max(answer);
-        }
-        let of_this = (self.issued.since(self.answered), self.waiting.len() as u64);
-        self.waiting.push(Reverse(self.issued + took.unwrap_or(Nanos::ZERO)));
-        of_this
-    }
-}
-
-/// The recorded requests of one process.
-struct Recorded {
-    requests: Vec<Request>,
-    at: usize,
-    /// Replays left, with the one under way; the first of a later replay follows at once.
-    repeats: u64,
-}
-
-impl Source for Recorded {
-    fn next(&mut self) -> Option<Request> {
-        if self.repeats == 0 {
-            return None;
-        }
-        let request = self.requests[self.at];
-        self.at += 1;
-        if self.at == self.requests.len() {
-            self.at = 0;
-            self.repeats -= 1;
-            self.requests[0].think = Nanos::ZERO; // Its overlap is zero: nothing was before it.
-        }
-        Some(request)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workload::Workload;
+    use crate::workload::{Request, Workload};
+    use forerun_core::access::Op;
+    use forerun_trace::record::{Record, Trace};
+    use std::cmp::Reverse;
 
     type Row = (Option<u64>, u32, u32, u32, u64, u64);
 
@@ -594,7 +451,16 @@ mod tests {
     }
 
     fn one(trace: &Trace) -> Mapped {
-        map_trace(trace, &Map::Concat, 1 << 40, Fit::Refuse).expect("fits").remove(0)
+        mapped(trace, &Map::Concat, 1 << 40, Fit::Refuse).expect("fits").remove(0)
+    }
+
+    fn mapped(trace: &Trace, map: &Map, capacity: u64, fit: Fit) -> Result<Vec<Mapped>, ReplayError> {
+        map_trace(&Arc::new(Kept::of(trace)), map, capacity, fit)
+    }
+
+    /// Its requests in the order of the trace.
+    fn placed(mapped: &Mapped) -> Vec<Request> {
+        mapped.which.iter().map(|at| mapped.placing.request(at, Nanos::ZERO, 0)).collect()
     }
 
     fn pull(drive: Drive) -> (Vec<Vec<Request>>, u64) {
@@ -622,7 +488,7 @@ mod tests {
     fn devices_lie_end_to_end_with_their_files_together() {
         let t = trace(&[(None, 1, 0, 1, 0, 100), (None, 2, 0, 0, 8192, 4096), (None, 1, 0, 2, 4096, 1)]);
         let mapped = one(&t);
-        let offsets: Vec<u64> = mapped.placed.iter().map(|p| p.offset).collect();
+        let offsets: Vec<u64> = placed(&mapped).iter().map(|p| p.offset).collect();
         assert_eq!(offsets, [0, 12288 + 8192, 4096 + 4096]);
         assert_eq!(mapped.footprint_bytes, 12288 + 12288);
     }
@@ -630,12 +496,11 @@ mod tests {
     #[test]
     fn one_array_each_and_only_keep_devices_apart() {
         let t = trace(&[(None, 1, 0, 0, 0, 4096), (None, 2, 0, 0, 8192, 4096)]);
-        let each = map_trace(&t, &Map::OneArrayEach, 1 << 20, Fit::Refuse).expect("fits");
+        let each = mapped(&t, &Map::OneArrayEach, 1 << 20, Fit::Refuse).expect("fits");
         assert_eq!(each.iter().map(|m| &*m.device).collect::<Vec<_>>(), ["a", "b"]);
-        let only = map_trace(&t, &Map::Only("b".into()), 1 << 20, Fit::Refuse).expect("there");
-        assert_eq!((only[0].requests(), only[0].placed[0].offset), (1, 8192));
-        let told =
-            map_trace(&t, &Map::Only("c".into()), 1 << 20, Fit::Refuse).expect_err("absent").to_string();
+        let only = mapped(&t, &Map::Only("b".into()), 1 << 20, Fit::Refuse).expect("there");
+        assert_eq!((only[0].requests(), placed(&only[0])[0].offset), (1, 8192));
+        let told = mapped(&t, &Map::Only("c".into()), 1 << 20, Fit::Refuse).expect_err("absent").to_string();
         assert!(told.contains("a, b"), "{told}");
     }
 
@@ -658,26 +523,26 @@ mod tests {
             of(1, Op::Write, 8000, 100),
             of(0, Op::Write, 0, 1000),
         ];
-        let mapped = map_trace(&t, &Map::Concat, 1 << 20, Fit::Refuse).expect("fits");
-        let appends: Vec<bool> = mapped[0].placed.iter().map(|placed| placed.appends).collect();
+        let all = mapped(&t, &Map::Concat, 1 << 20, Fit::Refuse).expect("fits");
+        let appends: Vec<bool> = placed(&all[0]).iter().map(|request| request.appends).collect();
         assert_eq!(appends, [true, true, false, false, false, true, false]);
     }
 
     #[test]
     fn a_footprint_beyond_capacity_is_refused_with_both_sizes_or_wrapped() {
         let t = trace(&[(None, 1, 0, 0, 1 << 30, 8192), (None, 1, 0, 0, (1 << 20) - 4096, 8192)]);
-        let told = map_trace(&t, &Map::Concat, 1 << 20, Fit::Refuse).expect_err("too small").to_string();
+        let told = mapped(&t, &Map::Concat, 1 << 20, Fit::Refuse).expect_err("too small").to_string();
         assert!(told.contains("1MiB") && told.contains("1.0GiB"), "{told}");
-        let wrapped = map_trace(&t, &Map::Concat, 1 << 20, Fit::Modulo).expect("wrapped");
-        assert!(wrapped[0].placed.iter().all(|p| p.offset == 0));
-        assert!(map_trace(&t, &Map::Concat, 4096, Fit::Modulo).is_err(), "one request is larger");
-        assert!(map_trace(&t, &Map::Concat, 0, Fit::Modulo).is_err());
+        let wrapped = mapped(&t, &Map::Concat, 1 << 20, Fit::Modulo).expect("wrapped");
+        assert!(placed(&wrapped[0]).iter().all(|p| p.offset == 0));
+        assert!(mapped(&t, &Map::Concat, 4096, Fit::Modulo).is_err(), "one request is larger");
+        assert!(mapped(&t, &Map::Concat, 0, Fit::Modulo).is_err());
     }
 
     #[test]
     fn an_address_past_64_bits_is_an_error() {
         let t = trace(&[(None, 1, 0, 0, u64::MAX - 10, 4096)]);
-        assert_eq!(map_trace(&t, &Map::Concat, 1, Fit::Refuse), Err(ReplayError::Address { record: 1 }));
+        assert_eq!(mapped(&t, &Map::Concat, 1, Fit::Refuse), Err(ReplayError::Address { record: 1 }));
     }
 
     #[test]

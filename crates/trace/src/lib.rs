@@ -34,6 +34,6 @@ pub use format::Format;
 pub use info::TraceInfo;
 pub use journal::Journal;
 pub use options::{BlkEvent, ReadOptions};
-pub use read::{Opened, Passed, open, pass, pass_from, read_bytes, read_from};
+pub use read::{Opened, Passed, open, pass, pass_from, read_bytes, read_from, through};
 pub use time_unit::TimeUnit;
 pub use write::{Loss, WriteError, Written, write, write_to};

@@ -95,8 +95,43 @@ pub fn pass_from(
     options: &ReadOptions,
     take: &mut dyn FnMut(&[Record]),
 ) -> Result<Passed, TraceError> {
-    let (_, trace, bad) = decode(name, raw, options, Some(take))?;
+    let (_, trace, bad) = decode(name, raw, options, Hand::Early(take))?;
     Ok(Passed { trace, bad })
+}
+
+/// Reads the trace at `path` as [`open`] does, and hands its records on in parts and in order instead of keeping them: `trace.records` is
+/// empty then. Times may have another zero. Formats that know what a record is only at their end (strace, perf, logs of fio)
+/// are kept until then, and handed on whole.
+///
+/// # Errors
+/// As [`open`]; what was read before was handed on.
+pub fn through(
+    path: impl AsRef<Path>,
+    options: &ReadOptions,
+    take: &mut dyn FnMut(&[Record]),
+) -> Result<Opened, TraceError> {
+    let (name, bytes) = file(path.as_ref())?;
+    let mut hashed = Hashed::new(bytes);
+    let (format, mut trace, bad) = decode(&name, &mut hashed, options, Hand::Exact(take))?;
+    take(&trace.records);
+    trace.records = Vec::new();
+    let hash_hex = hashed.finish().map_err(|error| stream_error(&name, error, 0))?;
+    Ok(Opened { trace, hash_hex, format, bad })
+}
+
+/// Where records go.
+enum Hand<'a> {
+    /// Into the trace.
+    Keep,
+    /// To this taker as they come, whatever is learned of them later.
+    Early(Taker<'a>),
+    /// To this taker as they come, where nothing is learned of them later; else into the trace.
+    Exact(Taker<'a>),
+}
+
+/// Whether a format says only at its end whose a request is, or that it has no times.
+const fn knows_late(format: Format) -> bool {
+    matches!(format, Format::Strace | Format::Perf | Format::FioV2 | Format::FioV3)
 }
 
 /// The files of a blktrace recording: `base.blktrace.0` and so on, without a gap.
@@ -123,7 +158,7 @@ pub fn read_bytes(name: &str, bytes: &[u8], options: &ReadOptions) -> Result<Ope
 /// As [`open`].
 pub fn read_from(name: &str, raw: impl Read, options: &ReadOptions) -> Result<Opened, TraceError> {
     let mut hashed = Hashed::new(raw);
-    let (format, trace, bad) = decode(name, &mut hashed, options, None)?;
+    let (format, trace, bad) = decode(name, &mut hashed, options, Hand::Keep)?;
     let hash_hex = hashed.finish().map_err(|error| stream_error(name, error, 0))?;
     Ok(Opened { trace, hash_hex, format, bad })
 }
@@ -133,14 +168,16 @@ fn decode(
     name: &str,
     raw: impl Read,
     options: &ReadOptions,
-    take: Option<Taker<'_>>,
+    hand: Hand<'_>,
 ) -> Result<(Format, Trace, Vec<Malformed>), TraceError> {
     let stream = decompressed(raw).map_err(|error| stream_error(name, error, 0))?;
     let mut source = ByteSource::new(name, stream)?;
     let format = choose(name, source.peek(), options)?;
     let mut sink = Sink::new(name, format, options);
-    if let Some(take) = take {
-        sink = sink.handing_on(take);
+    match hand {
+        Hand::Early(take) => sink = sink.handing_on(take),
+        Hand::Exact(take) if !knows_late(format) => sink = sink.handing_on(take),
+        Hand::Keep | Hand::Exact(_) => {}
     }
     drive(format, &mut source, &mut sink)?;
     let (trace, bad) = sink.finish(is_rebased(format, options))?;

@@ -2,7 +2,7 @@
 
 use forerun_core::access::Op;
 use forerun_trace::record::{Record, Trace};
-use forerun_trace::{Format, ReadOptions, open, pass, pass_from, read_bytes, write_to};
+use forerun_trace::{Format, ReadOptions, open, pass, pass_from, read_bytes, through, write_to};
 use std::path::Path;
 
 /// A record in words, by the names of its trace: device, file, offset, bytes, operation.
@@ -34,6 +34,31 @@ fn records_of_every_sample_are_handed_on_as_they_are_kept() {
         }
     }
     assert!(files > 30, "{files} readings of samples");
+}
+
+#[test]
+fn what_is_read_through_is_what_is_opened_but_for_the_zero_of_times() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/samples");
+    let from_zero = |records: &mut [Record]| {
+        let zero = records.iter().filter_map(|record| record.time).min().unwrap_or_default();
+        records.iter_mut().for_each(|record| record.time = record.time.map(|time| time.since(zero)));
+    };
+    let mut files = 0;
+    for entry in std::fs::read_dir(folder).expect("samples") {
+        let path = entry.expect("a file").path();
+        let options = ReadOptions { skip_bad: true, ..ReadOptions::default() };
+        let Ok(mut kept) = open(&path, &options) else { continue };
+        let mut handed = Vec::new();
+        let mut passed = through(&path, &options, &mut |records| handed.extend_from_slice(records))
+            .expect("what can be opened can be read through");
+        assert_eq!(passed.trace.records.len(), 0);
+        passed.trace.records = handed;
+        from_zero(&mut kept.trace.records);
+        from_zero(&mut passed.trace.records);
+        assert_eq!(passed, kept, "{}", path.display());
+        files += 1;
+    }
+    assert!(files > 15, "{files} samples");
 }
 
 /// Seventy thousand records of 24 bytes: more than the beginning that is looked at, and than any one read, none of which is a

@@ -38,7 +38,7 @@ pub(super) fn rows(subjects: &[Subject], quick: bool) -> Result<Vec<Row>, Reprod
 fn count(subject: &Subject, input: &Input) -> Result<Shares, ReproduceError> {
     let Some(trace) = input.trace() else { return Ok(Shares::default()) };
     let options = PatternOptions { points_max: 0, ..PatternOptions::default() };
-    let counted = patterns(trace, &options).map_err(|error| ReproduceError::Run {
+    let counted = patterns(&trace, &options).map_err(|error| ReproduceError::Run {
         case: subject.label(),
         error: RunError::Input { input: input.given.clone(), why: error.to_string() },
     })?;

@@ -233,7 +233,7 @@ impl Asked {
         let mut keys = NumberMap::default();
         let order = match programs.drive {
             Drive::Timed(timed) => {
-                for next in &timed {
+                for next in timed.iter() {
                     asked.compute = asked.compute.max(next.at.0 + delay(&next.request));
                     asked.take(&next.request, Order::Arrivals, &mut keys);
                 }
