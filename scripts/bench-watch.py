@@ -52,7 +52,7 @@ create index by_customer on orders (customer);
 vacuum (freeze, analyze) orders;
 checkpoint;
 """
-QUERY = "select count(*), sum(length(note)) from orders where customer between 20000 and 25000\n"
+QUERY = "select count(*), sum(length(note)) from orders where customer between 20000 and 22000\n"
 POSTGRES = ["-c", "shared_buffers=16MB", "-c", "enable_seqscan=off", "-c", "enable_bitmapscan=off", "-c", "autovacuum=off"]
 
 
