@@ -22,7 +22,7 @@ SAME_BYTES = [
     "commit, with a clean tree",
     "rustc, cc and libc as above; of the static binary musl's headers of the same Debian, too",
     "the path of the checkout, of CARGO_HOME and of CARGO_TARGET_DIR",
-    "SOURCE_DATE_EPOCH, the time of the commit, which .ci/release sets",
+    "SOURCE_DATE_EPOCH where it is set; the packages have the time of the commit without it",
 ]
 
 
@@ -54,7 +54,7 @@ def main():
         "architecture": platform.machine(),
         "profile_release": profile[1].splitlines() if profile else [],
         "rustflags": os.environ.get("RUSTFLAGS", ""),
-        "source_date_epoch": os.environ.get("SOURCE_DATE_EPOCH"),
+        "source_date_epoch": os.environ.get("SOURCE_DATE_EPOCH", ""),
         "same_bytes_need_the_same": SAME_BYTES,
         "files": {str(path.relative_to(folder)): {"bytes": path.stat().st_size, "sha256": sha256(path)} for path in files},
     }
