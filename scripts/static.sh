@@ -5,6 +5,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export PATH="$HOME/.cargo/bin:$PATH"
+BYTES_MAX=20000000 # of the release binary, as the Debian package's
 out=${OUT:-out/static}
 profile=${1:-release}
 case $profile in
@@ -39,4 +40,9 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 truncate -s 8M "$work/disk.img"
 "$out/forerun" --quiet serve --over "$work/disk.img" --cache 16MiB --run 'test -S "$unixsocket"' >/dev/null
+bytes=$(stat -c %s "$out/forerun")
+if [ "$profile" = release ] && [ "$bytes" -gt "$BYTES_MAX" ]; then
+    echo "static.sh: $bytes bytes, and $BYTES_MAX is the most" >&2
+    exit 1
+fi
 ls -l "$out" | awk 'NR > 1 { print $5, $9 }'
