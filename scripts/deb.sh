@@ -29,7 +29,11 @@ install -Dm644 -t "$root/usr/share/forerun/prometheus" packaging/prometheus/fore
 install -Dm644 -t "$root/usr/share/forerun/grafana" packaging/grafana/forerun.json
 install -Dm644 -t "$root/usr/share/doc/forerun/examples" packaging/kubernetes/forerun.yaml
 install -m644 packaging/deb/copyright "$root/usr/share/doc/forerun/copyright"
+# The time of what is packed is that of the commit, so that the same binary gives the same package. Not for what compiles: the C in it would
+# be compiled anew for every commit.
 when=$(git log -1 --format=%cD 2>/dev/null || date -uR)
+SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(date -d "$when" +%s)}
+export SOURCE_DATE_EPOCH
 gzip -9n >"$root/usr/share/doc/forerun/changelog.gz" <<END
 forerun ($version) unstable; urgency=medium
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Says how the files of a release were made, as JSON on stdout: commit, tools, settings, and the hash of each file.
 
-Usage: scripts/provenance.py FOLDER. Whoever doubts a file checks the commit out, makes it with the same tools and compares. Nothing in
-it names the machine.
+Usage: scripts/provenance.py FOLDER. Whoever doubts a file checks the commit out, makes it with the same tools and compares; what has to be
+the same for the same bytes stands in it. Nothing in it names the machine.
 """
 
 import hashlib
@@ -15,6 +15,15 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+
+# Panics name source files, so the compiler writes their paths into the binary.
+SAME_BYTES = [
+    "commit, with a clean tree",
+    "rustc, cc and libc as above; of the static binary musl's headers of the same Debian, too",
+    "the path of the checkout, of CARGO_HOME and of CARGO_TARGET_DIR",
+    "SOURCE_DATE_EPOCH where it is set; the packages have the time of the commit without it",
+]
 
 
 def said(*words):
@@ -45,6 +54,8 @@ def main():
         "architecture": platform.machine(),
         "profile_release": profile[1].splitlines() if profile else [],
         "rustflags": os.environ.get("RUSTFLAGS", ""),
+        "source_date_epoch": os.environ.get("SOURCE_DATE_EPOCH", ""),
+        "same_bytes_need_the_same": SAME_BYTES,
         "files": {str(path.relative_to(folder)): {"bytes": path.stat().st_size, "sha256": sha256(path)} for path in files},
     }
     print(json.dumps(told, indent=1))

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The Debian package from outside: lintian, the exposure of its units, and a root of its own in which it is installed, run and purged.
-# Usage: scripts/test-deb.sh [BINARY] (the release binary unless said). Root; installs lintian and mmdebstrap where they are missing.
+# Usage: scripts/test-deb.sh [BINARY] (the release binary unless said); SAME_AS=FOLDER of packages that must be the same bytes. Root; installs lintian and mmdebstrap where they are missing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 EXPOSURE_MAX=20 # tenths, of systemd-analyze security
@@ -21,6 +21,11 @@ trap 'rm -rf "$work"' EXIT
 OUT=$work scripts/deb.sh "$@"
 package=$(echo "$work"/forerun_*.deb)
 symbols=$(echo "$work"/forerun-dbgsym_*.deb)
+
+if [ -n "${SAME_AS:-}" ]; then
+    echo "== packed twice"
+    for made in "$package" "$symbols"; do cmp "$made" "$SAME_AS/$(basename "$made")"; done
+fi
 
 echo "== lintian"
 # The address is of whoever publishes the package (MAINTAINER=), and what groff says of manual pages is of words longer than a line.
@@ -49,7 +54,7 @@ told() { readelf -n "$1" 2>/dev/null | sed -n 's/.*Build ID: //p'; }
 id=$(told "$work/tree/usr/bin/forerun")
 file=$work/symbols/usr/lib/debug/.build-id/${id:0:2}/${id:2}.debug
 [ "$(told "$file")" = "$id" ]
-readelf -S --wide "$file" | grep -q '\.debug_line'
+readelf -S --wide "$file" 2>/dev/null | grep -q '\.debug_line'
 if readelf -S --wide "$work/tree/usr/bin/forerun" | grep -E '\.debug_(info|line|str)'; then exit 1; fi
 echo "of $id: $(stat -c %s "$file") bytes, in a package of its own"
 

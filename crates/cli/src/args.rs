@@ -147,7 +147,8 @@ pub(crate) fn report_problem(problem: &clap::Error) -> ExitCode {
         drop(problem.print());
         return ExitCode::from(2);
     }
-    drop(writeln!(std::io::stderr().lock(), "forerun: {}", one_line(&problem.to_string())));
+    let line = crate::journal::last_line(&one_line(&problem.to_string()));
+    drop(std::io::stderr().lock().write_all(line.as_bytes()));
     ExitCode::from(2)
 }
 

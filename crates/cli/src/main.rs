@@ -11,6 +11,7 @@ mod args;
 mod commands;
 mod error;
 mod fail_if;
+mod journal;
 mod learned;
 mod outputs;
 mod progress;

@@ -1,6 +1,7 @@
 //! How the command line speaks: results to stdout, everything else to stderr, colour only where it is wanted.
 
 use crate::error::CliError;
+use crate::journal;
 use clap::{Args, ValueEnum};
 use forerun_study::paint::Paint;
 pub(crate) use forerun_study::paint::Style;
@@ -110,7 +111,8 @@ impl Ui {
     }
     /// An error on stderr: one line.
     pub(crate) fn problem(&self, problem: &CliError) {
-        drop(writeln!(std::io::stderr().lock(), "forerun: {problem}"));
+        let line = journal::last_line(&problem.to_string());
+        drop(std::io::stderr().lock().write_all(line.as_bytes()));
     }
     /// `text` in the given style when colour is on.
     pub(crate) fn paint(&self, style: Style, text: &str) -> String {

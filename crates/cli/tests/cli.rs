@@ -16,6 +16,8 @@ mod doctor;
 mod files;
 #[path = "it/help.rs"]
 mod help;
+#[path = "it/journal.rs"]
+mod journal;
 #[path = "it/lossy.rs"]
 mod lossy;
 #[path = "it/measuring.rs"]

@@ -7,7 +7,6 @@
 
 use forerun_core::units::Nanos;
 use std::collections::VecDeque;
-use std::fmt::Write as _;
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -30,10 +29,21 @@ pub enum Priority {
     Info = 6,
 }
 
+/// What a person should know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Message {
+    /// How much it matters.
+    pub level: Priority,
+    /// The name of the export that it is of; none where it is of the server, or of the export without a name.
+    pub export: Option<String>,
+    /// The words, at most 4,096 bytes.
+    pub text: String,
+}
+
 /// The queue, and what became of it.
 #[derive(Debug, Default)]
 struct State {
-    lines: VecDeque<(Priority, String)>,
+    lines: VecDeque<Message>,
     /// A line is being written, or the thread has gone.
     writing: bool,
     /// Nothing more will come.
@@ -70,7 +80,7 @@ impl Messages {
     ///
     /// # Errors
     /// When there is no thread to be had.
-    pub fn start(write: impl FnMut(Priority, &str) + Send + 'static) -> io::Result<Self> {
+    pub fn start(write: impl FnMut(&Message) + Send + 'static) -> io::Result<Self> {
         let shared = Arc::new(Shared::default());
         let theirs = Arc::clone(&shared);
         let thread = std::thread::Builder::new().name("messages".into()).stack_size(128 << 10);
@@ -80,19 +90,25 @@ impl Messages {
 
     /// Something that there is no limit for but the queue: what a server says once.
     pub fn say(&self, level: Priority, line: &str) {
+        self.say_of("", level, line);
+    }
+
+    /// The same, of the export of that name.
+    pub fn say_of(&self, export: &str, level: Priority, line: &str) {
         let end = (0..=line.len().min(LINE_BYTES_MAX)).rev().find(|&at| line.is_char_boundary(at));
         let mut state = self.shared.lock();
         if state.lines.len() == QUEUE_MAX {
             state.dropped += 1;
             return;
         }
-        state.lines.push_back((level, line[..end.unwrap_or(0)].to_owned()));
+        let export = Some(export.to_owned()).filter(|name| !name.is_empty());
+        state.lines.push_back(Message { level, export, text: line[..end.unwrap_or(0)].to_owned() });
         drop(state);
         self.shared.wake.notify_one();
     }
 
-    /// Something that happened at `now` and may happen again and again.
-    pub(crate) fn warn(&mut self, now: Nanos, line: &str) {
+    /// Something that happened to an export at `now` and may happen again and again.
+    pub(crate) fn warn(&mut self, now: Nanos, export: &str, line: &str) {
         let (begin, said) = &mut self.window;
         if now.since(*begin) >= WINDOW {
             (*begin, *said) = (now, 0);
@@ -101,7 +117,7 @@ impl Messages {
             return self.left_out(1);
         }
         *said += 1;
-        self.say(Priority::Warning, line);
+        self.say_of(export, Priority::Warning, line);
     }
 
     /// So many messages were not even made.
@@ -139,13 +155,11 @@ impl State {
     }
 
     /// What is to be written next, if anything.
-    fn next(&mut self) -> Option<(Priority, String)> {
+    fn next(&mut self) -> Option<Message> {
         if self.has_more_to_confess() && (self.ended || !self.lines.is_empty()) {
             let new = self.dropped - std::mem::replace(&mut self.confessed, self.dropped);
-            let mut line = String::new();
-            // Writing to a string cannot fail.
-            let _ = write!(line, "{new} messages were left out: more came than can be said");
-            return Some((Priority::Warning, line));
+            let text = format!("{new} messages were left out: more came than can be said");
+            return Some(Message { level: Priority::Warning, export: None, text });
         }
         self.lines.pop_front()
     }
@@ -163,15 +177,15 @@ impl Drop for Farewell<'_> {
     }
 }
 
-fn speak(shared: &Shared, mut write: impl FnMut(Priority, &str)) {
+fn speak(shared: &Shared, mut write: impl FnMut(&Message)) {
     let _farewell = Farewell(shared);
     let mut state = shared.lock();
     loop {
         match state.next() {
-            Some((level, line)) => {
+            Some(message) => {
                 state.writing = true;
                 drop(state);
-                write(level, &line);
+                write(&message);
                 state = shared.lock();
                 state.writing = false;
                 shared.quiet.notify_all();
@@ -190,10 +204,10 @@ mod tests {
     /// Messages that are written when the test says so, and what was written.
     fn held_up() -> (Messages, mpsc::Sender<()>, mpsc::Receiver<String>) {
         let ((go, may), (wrote, written)) = (mpsc::channel(), mpsc::channel());
-        let messages = Messages::start(move |_, line| {
+        let messages = Messages::start(move |message| {
             // The end of the test is leave enough.
             let _ = may.recv();
-            let _ = wrote.send(line.to_owned());
+            let _ = wrote.send(message.text.clone());
         });
         (messages.expect("a thread"), go, written)
     }
@@ -226,14 +240,37 @@ mod tests {
         let (mut messages, go, written) = held_up();
         drop(go);
         for number in 0..250_u64 {
-            messages.warn(Nanos::from_millis(number), "again");
+            messages.warn(Nanos::from_millis(number), "", "again");
         }
         assert_eq!(messages.dropped(), 150);
-        messages.warn(Nanos::from_secs(11), "later");
+        messages.warn(Nanos::from_secs(11), "", "later");
         assert!(messages.finish(Duration::from_secs(60)));
         let lines: Vec<String> = written.iter().collect();
         assert_eq!(lines.len(), 102, "{lines:?}");
         assert_eq!(lines.iter().filter(|line| *line == "again").count(), 100);
+    }
+
+    #[test]
+    fn a_message_names_its_export_where_that_has_a_name() {
+        let (wrote, written) = mpsc::channel();
+        let mut messages =
+            Messages::start(move |message| drop(wrote.send(message.clone()))).expect("a thread");
+        messages.say(Priority::Info, "the server's");
+        messages.say_of("archive", Priority::Info, "its own");
+        messages.warn(Nanos::ZERO, "", "of the only one");
+        messages.warn(Nanos::ZERO, "disk", "again and again");
+        assert!(messages.finish(Duration::from_secs(60)));
+        let got: Vec<_> = written.iter().map(|message| (message.level, message.export)).collect();
+        let of = |name: &str| Some(name.to_owned());
+        assert_eq!(
+            got,
+            [
+                (Priority::Info, None),
+                (Priority::Info, of("archive")),
+                (Priority::Warning, None),
+                (Priority::Warning, of("disk"))
+            ]
+        );
     }
 
     #[test]

@@ -404,11 +404,8 @@ impl Server {
                 messages.left_out(left_out);
             }
             for note in notes {
-                if several {
-                    messages.warn(now, &format!("{:?}: {note}", served.name));
-                } else {
-                    messages.warn(now, &note);
-                }
+                let line = if several { format!("{:?}: {note}", served.name) } else { note };
+                messages.warn(now, &served.name, &line);
             }
         }
         self.metrics.messages_dropped = messages.dropped();

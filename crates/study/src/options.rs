@@ -77,7 +77,7 @@ pub struct SetupArgs {
     /// Write policy of the array layer: through, or back(dirty=25%,age=30s)
     #[arg(long, value_name = "POLICY", default_value = "back(dirty=25%,age=30s)", help_heading = "Hardware")]
     pub write: String,
-    /// CPU cost preset of the layers
+    /// What a request and a byte cost the processor: vm-2026 (this decade's), xeon-2005, nbd-2026 (through a server), none
     #[arg(long, value_name = "PRESET", default_value = crate::assumed::CPU, help_heading = "Hardware")]
     pub cpu: String,
     /// Bytes per second of the controller's bus that all members share, such as 450MB; 0 is unlimited
@@ -86,7 +86,7 @@ pub struct SetupArgs {
     /// Time that the controller takes for each buffer that it holds whenever one of them passes, such as 400ns
     #[arg(long, value_name = "TIME", value_parser = time, default_value = "0", help_heading = "Hardware")]
     pub buffer_cost: u64,
-    /// Members that have failed: their blocks are rebuilt from the others
+    /// Members that have failed, counted from 0: their blocks are rebuilt from the others
     #[arg(long, value_name = "DISK,…", value_delimiter = ',', help_heading = "Hardware")]
     pub failed: Vec<u16>,
     /// Replay: open (recorded times), closed:N (N outstanding), paced (recorded think times)
@@ -115,7 +115,7 @@ pub struct SetupArgs {
     /// Whether read-ahead knows where a file ends: known, or unknown (it may run past the end)
     #[arg(long, value_name = "known|unknown", default_value = "known", help_heading = "Replay")]
     pub file_sizes: String,
-    /// Most blocks of one command of the page cache, merged ones included; the RPP paper's model has 32
+    /// Most blocks (of 4 KiB) of one command of the page cache, merged ones included; the RPP paper's model has 32
     #[arg(long, value_name = "BLOCKS", default_value_t = CLUSTER_BLOCKS, help_heading = "Hardware")]
     pub cluster: u64,
 }

@@ -48,7 +48,7 @@ pub(crate) struct OutputArgs {
 #[derive(Debug, Args)]
 #[command(after_help = SIM_EXAMPLES)]
 pub(crate) struct SimArgs {
-    /// Trace file or workload
+    /// Trace file, or workload such as random:size=1GiB,requests=2000
     #[arg(value_name = "INPUT", required_unless_present = "spec")]
     input: Option<String>,
     /// Scheme, in the grammar of `forerun schemes`
@@ -73,7 +73,7 @@ pub(crate) struct SimArgs {
 #[derive(Debug, Args)]
 #[command(after_help = COMPARE_HELP.as_str())]
 pub(crate) struct CompareArgs {
-    /// Trace files or workloads
+    /// Trace files, or workloads such as random:size=1GiB,requests=2000
     #[arg(value_name = "INPUT", required_unless_present = "spec")]
     inputs: Vec<String>,
     /// Scheme to compare, in the grammar of `forerun schemes`; may be given many times [default: a sensible set]

@@ -34,7 +34,7 @@ pub(crate) struct LoadArgs {
     /// Most bytes to load, in the order of the files [default: half of what memory is available; with a command, all]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     budget: Option<u64>,
-    /// Files
+    /// Files to load, in this order
     #[arg(required = true)]
     files: Vec<PathBuf>,
     /// Command that will read them

@@ -70,7 +70,7 @@ pub(crate) struct RecordArgs {
 /// A manifest.
 #[derive(Debug, Args)]
 pub(crate) struct ShowArgs {
-    /// The manifest
+    /// Manifest to read
     manifest: PathBuf,
 }
 
@@ -94,7 +94,7 @@ pub(crate) struct ReplayArgs {
     /// Most bytes to load: what was touched first [default: half of what memory is available]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     budget: Option<u64>,
-    /// The manifest
+    /// Manifest to read
     manifest: PathBuf,
 }
 

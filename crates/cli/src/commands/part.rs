@@ -48,7 +48,7 @@ pub(crate) struct CutArgs {
     /// Only requests of this process; may be given many times
     #[arg(long, value_name = "NAME")]
     process: Vec<String>,
-    /// Only this share of all places, above 0 and at most 1
+    /// Keep only this share of the places that are read and written, above 0 and at most 1
     #[arg(long, value_name = "SHARE", value_parser = share)]
     sample: Option<f64>,
     /// Another seed samples other places

@@ -10,7 +10,7 @@ use std::path::Path;
 /// How a trace is read.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct ReadArgs {
-    /// The format, where content must not decide
+    /// Format of the trace [default: found by its content]
     #[arg(long, value_name = "FORMAT")]
     pub(crate) format: Option<Format>,
     /// Columns of a CSV of your own: time=0:us,offset=3:sectors,bytes=4,op=2

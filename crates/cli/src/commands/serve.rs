@@ -100,135 +100,144 @@ enum TlsMode {
     Off,
 }
 
+/// Headings of the options in the help: what a newcomer needs stands first.
+const WHAT: &str = "What is served";
+const AHEAD: &str = "Reading ahead";
+const CLIENTS: &str = "Clients";
+const TLS: &str = "Encryption";
+const WRITES: &str = "Writes";
+const MEMBERS: &str = "Members";
+const INSIDE: &str = "Looking inside";
+
 /// Options of `serve`.
 #[derive(Debug, Args)]
 #[command(group = clap::ArgGroup::new("what").args(["over", "stripe", "replay_log"]))]
 pub(crate) struct ServeArgs {
-    /// Options from a file, in TOML; those given here go before (forerun config show)
-    #[arg(long, value_name = "FILE")]
+    /// Take options from this file, in TOML; what the command line says goes before (forerun config show says what comes of it)
+    #[arg(long, help_heading = WHAT, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     /// Serve this as it is: FILE, DEV, nbd://HOST/NAME, s3://BUCKET/KEY or emulate(PRESET):MEMBER
-    #[arg(long, value_name = "MEMBER")]
+    #[arg(long, help_heading = WHAT, value_name = "MEMBER")]
     over: Option<MemberSpec>,
     /// Serve the members, striped as RAID-0 with strips of this size, read-only
-    #[arg(long, value_name = "SIZE", requires = "members")]
+    #[arg(long, help_heading = WHAT, value_name = "SIZE", requires = "members")]
     stripe: Option<String>,
     /// Members of --stripe, in order
     #[arg(value_name = "MEMBER")]
     members: Vec<MemberSpec>,
     /// Where strips lie in what --over names: single:STRIP or raid0:NxSTRIP [default: what the kernel says of a striped
     /// device, else single:128KiB]
-    #[arg(long, value_name = "ARRAY", conflicts_with_all = ["strip", "disks", "stripe"])]
+    #[arg(long, help_heading = WHAT, value_name = "ARRAY", conflicts_with_all = ["strip", "disks", "stripe"])]
     array: Option<String>,
     /// Size of a strip: with --disks N the same as --array raid0:NxSIZE
-    #[arg(long, value_name = "SIZE", conflicts_with = "stripe")]
+    #[arg(long, help_heading = WHAT, value_name = "SIZE", conflicts_with = "stripe")]
     strip: Option<String>,
-    /// Data disks under what --over names
-    #[arg(long, value_name = "N", conflicts_with = "stripe")]
+    /// How many data disks lie under what --over names
+    #[arg(long, help_heading = WHAT, value_name = "N", conflicts_with = "stripe")]
     disks: Option<u16>,
-    /// Memory of the cache
-    #[arg(long, value_name = "SIZE", default_value = "256MiB")]
+    /// Memory of the cache, such as 500M or 2GiB
+    #[arg(long, help_heading = AHEAD, value_name = "SIZE", default_value = "256MiB")]
     cache: String,
-    /// Scheme, as in compare; auto chooses among them while it serves
-    #[arg(long, value_name = "SCHEME", default_value = "auto")]
+    /// What decides what is read ahead, from the list of forerun schemes; auto chooses among them while it serves
+    #[arg(long, help_heading = AHEAD, value_name = "SCHEME", default_value = "auto")]
     scheme: String,
     /// Preset or preset file whose costs the scheme believes in; emulated members bring their own
-    #[arg(long, value_name = "DEVICE", default_value = "cheetah-15k4")]
+    #[arg(long, help_heading = AHEAD, value_name = "DEVICE", default_value = "cheetah-15k4")]
     device: String,
     /// Unix socket to listen on, or `inherited` [default: one in a folder of its own]
-    #[arg(long, value_name = "PATH", conflicts_with = "listen")]
+    #[arg(long, help_heading = CLIENTS, value_name = "PATH", conflicts_with = "listen")]
     socket: Option<PathBuf>,
     /// Address and port to listen on: 10809 is 127.0.0.1:10809
-    #[arg(long, value_name = "[ADDR:]PORT", value_parser = tcp_address)]
+    #[arg(long, help_heading = CLIENTS, value_name = "[ADDR:]PORT", value_parser = tcp_address)]
     listen: Option<SocketAddr>,
     /// Socket for forerun ctl, or `off` [default: SOCKET.ctl beside the unix socket; with --listen in a folder of its own]
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, help_heading = INSIDE, value_name = "PATH")]
     control: Option<PathBuf>,
     /// Name of the export; the empty name always works
-    #[arg(long, value_name = "NAME", default_value = "")]
+    #[arg(long, help_heading = WHAT, value_name = "NAME", default_value = "")]
     name: String,
     /// Refuse writes
-    #[arg(long)]
+    #[arg(long, help_heading = WHAT)]
     read_only: bool,
     /// Write to a far member that offers neither FLUSH nor FUA: nothing is promised to survive a power cut
-    #[arg(long)]
+    #[arg(long, help_heading = WRITES)]
     unsafe_no_flush: bool,
     /// When a write is acknowledged: through (it is on the member), or back (it is on the journal; experimental): back(dirty=64MiB,age=30s)
     /// says how much may be held back from the member, and for how long
-    #[arg(long, value_name = "MODE", default_value = "through")]
+    #[arg(long, help_heading = WRITES, value_name = "MODE", default_value = "through")]
     write: WriteMode,
     /// File or device for the journal of --write back; with --write through what it holds is brought home, and it is done with
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, help_heading = WRITES, value_name = "PATH")]
     journal: Option<PathBuf>,
     /// Make the journal: a new file, or over a device that begins with zeros
-    #[arg(long, requires = "journal")]
+    #[arg(long, help_heading = WRITES, requires = "journal")]
     journal_new: bool,
     /// Size of the file that --journal-new makes [default: 256MiB]
-    #[arg(long, value_name = "SIZE", requires = "journal")]
+    #[arg(long, help_heading = WRITES, value_name = "SIZE", requires = "journal")]
     journal_size: Option<String>,
     /// Go on although acknowledged writes are lost, where a journal is missing, damaged or of another time; says what is lost
-    #[arg(long)]
+    #[arg(long, help_heading = WRITES)]
     force: bool,
     /// Seconds that a member may owe an answer before requests that wait for it fail
-    #[arg(long, value_name = "SECONDS", default_value_t = MEMBER_TIMEOUT_DEFAULT, value_parser = clap::value_parser!(u64).range(1..=86400))]
+    #[arg(long, help_heading = MEMBERS, value_name = "SECONDS", default_value_t = MEMBER_TIMEOUT_DEFAULT, value_parser = clap::value_parser!(u64).range(1..=86400))]
     member_timeout: u64,
-    /// Clients at once
-    #[arg(long, value_name = "N", default_value_t = CONNECTIONS_DEFAULT)]
+    /// Most clients that are served at once
+    #[arg(long, help_heading = CLIENTS, value_name = "N", default_value_t = CONNECTIONS_DEFAULT)]
     connections: u32,
     /// Seconds that a client over TCP may be silent before it is asked whether it is there; one that is gone is found out
-    #[arg(long, value_name = "SECONDS", default_value_t = KEEP_ALIVE_DEFAULT, value_parser = clap::value_parser!(u64).range(1..=7200))]
+    #[arg(long, help_heading = CLIENTS, value_name = "SECONDS", default_value_t = KEEP_ALIVE_DEFAULT, value_parser = clap::value_parser!(u64).range(1..=7200))]
     keep_alive: u64,
     /// How members are read and written
-    #[arg(long, value_enum, default_value_t = Io::Auto)]
+    #[arg(long, help_heading = MEMBERS, value_enum, default_value_t = Io::Auto)]
     io: Io,
     /// Whether the page cache of the members is bypassed
-    #[arg(long, value_enum, default_value_t = DirectIo::Auto)]
+    #[arg(long, help_heading = MEMBERS, value_enum, default_value_t = DirectIo::Auto)]
     direct: DirectIo,
     /// Certificate of this server and those between it and the authority, PEM
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, help_heading = TLS, value_name = "FILE")]
     tls_cert: Option<PathBuf>,
     /// Private key of --tls-cert, PEM
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, help_heading = TLS, value_name = "FILE")]
     tls_key: Option<PathBuf>,
-    /// Authorities of clients, PEM: a client needs a certificate of one of them
-    #[arg(long, value_name = "FILE")]
+    /// Certificate authorities of clients, PEM: a client needs a certificate of one of them
+    #[arg(long, help_heading = TLS, value_name = "FILE")]
     tls_ca: Option<PathBuf>,
     /// Whether clients must use TLS [default: require with --tls-cert, else off]
-    #[arg(long, value_enum, value_name = "WHETHER")]
+    #[arg(long, help_heading = TLS, value_enum, value_name = "WHETHER")]
     tls: Option<TlsMode>,
-    /// Authorities of the servers of members over TLS (nbds://), PEM; there are no others
-    #[arg(long, value_name = "FILE")]
+    /// Certificate authorities of the servers of members over TLS (nbds://), PEM; no other is trusted
+    #[arg(long, help_heading = TLS, value_name = "FILE")]
     member_tls_ca: Option<PathBuf>,
     /// Our certificate for such servers, where they want one, PEM
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, help_heading = TLS, value_name = "FILE")]
     member_tls_cert: Option<PathBuf>,
     /// Private key of --member-tls-cert, PEM
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, help_heading = TLS, value_name = "FILE")]
     member_tls_key: Option<PathBuf>,
     /// Run this with sh -c and $uri, $unixsocket, $export and $page set, and end with it and its exit status
-    #[arg(long, value_name = "COMMAND")]
+    #[arg(long, help_heading = CLIENTS, value_name = "COMMAND")]
     run: Option<String>,
     /// Write every input and output of the engine to a file, for --replay-log
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, help_heading = INSIDE, value_name = "FILE")]
     log_inputs: Option<PathBuf>,
     /// Take what clients read, and in which order, into a manifest when the server ends
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, help_heading = AHEAD, value_name = "FILE")]
     learn: Option<PathBuf>,
     /// Read ahead what a manifest says that clients will read
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, help_heading = AHEAD, value_name = "FILE")]
     manifest: Option<PathBuf>,
     /// Be a block device of the kernel besides, /dev/ublkbN: made at the start (or taken up where a killed server has left it), removed
     /// at the end unless it is in use; Linux 6.7, root
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=1_048_575))]
+    #[arg(long, help_heading = CLIENTS, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=1_048_575))]
     ublk: Option<u32>,
     /// Write what clients ask for to a file, as a trace that compare replays: .parquet, .csv, or as trace convert
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, help_heading = INSIDE, value_name = "FILE")]
     record: Option<PathBuf>,
     /// Show a live page at this address, and /metrics for Prometheus: 8000 is 127.0.0.1:8000
-    #[arg(long, value_name = "[ADDR:]PORT", value_parser = tcp_address)]
+    #[arg(long, help_heading = INSIDE, value_name = "[ADDR:]PORT", value_parser = tcp_address)]
     http: Option<SocketAddr>,
     /// Replay a log of inputs: the engine must give the same outputs, byte for byte
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, help_heading = INSIDE, value_name = "FILE")]
     replay_log: Option<PathBuf>,
 }
 
@@ -345,7 +354,7 @@ fn introduce(server: &Server, options: &Options, messages: &Messages) {
             human::bytes(human::float(export.cache_bytes)),
             export.scheme
         );
-        messages.say(Priority::Info, &line);
+        messages.say_of(&export.name, Priority::Info, &line);
     }
     if let Some(page) = server.page() {
         messages.say(Priority::Info, &format!("live page: {page}"));

@@ -46,8 +46,8 @@ pub(crate) struct WatchArgs {
     /// Record, but do not read ahead
     #[arg(long, requires = "command")]
     no_replay: bool,
-    /// A command: also read ahead by patterns, as this scheme of a page cache decides, or by none; without it, in runs that are not
-    /// replayed, `stride` (ext4). All programs: this scheme decides alone; `auto` is what is done without it
+    /// With a command: the scheme of a page cache that reads ahead by pattern besides, or none [default: stride, on ext4, in runs that
+    /// are not replayed]. All programs: the scheme that decides alone [default: auto]
     #[arg(long, value_name = "SCHEME", value_parser = scheme)]
     pub(crate) scheme: Option<SchemeSpec>,
     /// All programs: write every input and output of the scheme's engine to a file, for --replay-log

@@ -368,7 +368,8 @@ impl Lease {
         // SAFETY: a message of zeros is an empty one; its list of pieces is set below and lives until the call is over.
         let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
         message.msg_iov = pieces.as_mut_ptr();
-        message.msg_iovlen = pieces.len();
+        // At most [`PIECES_MAX`]; which integer that is, one C library says otherwise than another.
+        message.msg_iovlen = pieces.len() as _;
         // SAFETY: the pieces lie in blocks that nobody writes while the lease is held.
         let moved = unsafe { libc::sendmsg(stream.as_raw_fd(), &raw const message, libc::MSG_NOSIGNAL) };
         u64::try_from(moved).map_err(|_| io::Error::last_os_error())

@@ -31,7 +31,7 @@ impl Running {
     pub(crate) fn start(options: &Options) -> Self {
         let said = Arc::new(Mutex::new(Vec::new()));
         let lines = Arc::clone(&said);
-        let messages = Messages::start(move |_, line| lines.lock().expect("whole").push(line.to_owned()));
+        let messages = Messages::start(move |said| lines.lock().expect("whole").push(said.text.clone()));
         Self::start_with(options, messages.expect("a thread"), said)
     }
 

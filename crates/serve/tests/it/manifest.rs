@@ -62,7 +62,7 @@ impl Setup {
 fn start(options: &Options) -> (Running, Receiver<String>) {
     let (tell, told) = channel();
     // A listener that has heard enough listens no more.
-    let messages = Messages::start(move |_, line| drop(tell.send(line.to_owned())));
+    let messages = Messages::start(move |said| drop(tell.send(said.text.clone())));
     (Running::start_with(options, messages.expect("a thread"), Arc::new(Mutex::new(Vec::new()))), told)
 }
 

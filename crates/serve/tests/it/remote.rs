@@ -394,7 +394,7 @@ fn messages_that_nobody_reads_hold_up_neither_clients_nor_the_end() {
     full.set_nonblocking(true).expect("set");
     while full.write(&[b'x'; 4096]).is_ok() {}
     full.set_nonblocking(false).expect("set");
-    let messages = Messages::start(move |_, line| drop(full.write_all(line.as_bytes()))).expect("a thread");
+    let messages = Messages::start(move |said| drop(full.write_all(said.text.as_bytes()))).expect("a thread");
     let server = Running::start_with(&options, messages, Arc::default());
     let mut far = Client::connect_to(&server.socket, "far", true, true);
     let mut near = Client::connect_to(&server.socket, "near", true, true);
