@@ -17,6 +17,7 @@
 //! on its way in has 36 MiB for all clients together, answers that nobody takes hold at most half of the cache, and the number
 //! of connections is bounded.
 
+pub mod array;
 mod back;
 mod backend;
 mod behind;
@@ -48,6 +49,7 @@ pub mod planted;
 mod raw;
 mod record;
 mod remote;
+mod sealed;
 mod server;
 mod shown;
 mod socket;

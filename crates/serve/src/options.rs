@@ -68,13 +68,29 @@ pub enum What {
         /// `single[:STRIP]` or `raid0:NxSTRIP`; none means what the kernel says of a device, else `single`.
         array: Option<String>,
     },
-    /// Members striped as RAID-0, read-only.
+    /// Members striped as RAID-0, read-only: in another order they would be other bytes, and nothing on them says which is right.
     Stripe {
         /// Bytes of a strip.
         strip_bytes: u64,
         /// Files, devices and far exports, in order.
         members: Vec<MemberSpec>,
     },
+    /// Members that say themselves of which array they are (`forerun array create`).
+    Array {
+        /// Files and devices, in any order.
+        members: Vec<MemberSpec>,
+    },
+}
+
+impl What {
+    /// Its members as they were named.
+    #[must_use]
+    pub const fn members(&self) -> &[MemberSpec] {
+        match self {
+            Self::Over { member, .. } => std::slice::from_ref(member),
+            Self::Stripe { members, .. } | Self::Array { members } => members.as_slice(),
+        }
+    }
 }
 
 /// When a write reaches the member.
@@ -336,10 +352,7 @@ impl Options {
             outputs.extend(export.learn.iter().map(|path| ("--learn", path.as_path())));
             // The same manifest may be read at the start and taken up at the end.
             read.extend(export.manifest.iter().filter(|path| export.learn.as_ref() != Some(path)).cloned());
-            let members = match &export.what {
-                What::Over { member, .. } => std::slice::from_ref(member),
-                What::Stripe { members, .. } => members,
-            };
+            let members = export.what.members();
             read.extend(members.iter().map(|member| member.path.clone()));
             read.extend(export.journal.iter().map(|journal| journal.path.clone()));
             let keys = &export.member_tls;

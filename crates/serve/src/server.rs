@@ -195,7 +195,8 @@ impl Prepared {
     pub fn listen(self, options: &Options) -> Result<Server, ServeError> {
         let Self { mut served, tls } = self;
         let (tls, validity) = tls.unzip();
-        let show = options.http.map(|address| Http::start(address).map(|http| Show::new(http, options)));
+        let show =
+            options.http.map(|address| Http::start(address).map(|http| Show::new(http, options, &served)));
         let show = show.transpose()?;
         if show.is_some() {
             served.iter_mut().for_each(|served| served.volume.watch());

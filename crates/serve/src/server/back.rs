@@ -1,6 +1,7 @@
 //! An export's journal before anybody is served: refused where it cannot be, opened, brought home, and put before the member.
 
 use super::ways::make_backend;
+use crate::array::refuse_member;
 use crate::back::format::BLOCK;
 use crate::back::identity::identity;
 use crate::back::open::{Opened, Opening, forget_journal, needs_journal};
@@ -45,7 +46,7 @@ pub(super) fn check(export: &ExportOptions) -> Result<(), ServeError> {
     let What::Over { member, .. } = &export.what else {
         return refuse(
             "--journal",
-            "a journal is of one member: a stripe is read-only, so leave --journal out",
+            "a journal is of one member: leave --journal out, or put md over the members and serve that",
         );
     };
     let text = member.path.to_str().unwrap_or_default();
@@ -60,13 +61,14 @@ pub(super) fn check(export: &ExportOptions) -> Result<(), ServeError> {
 
 /// Refuses members that wait for a journal when none was named.
 pub(super) fn refuse_without(export: &ExportOptions, source: &Source) -> Result<Vec<String>, ServeError> {
-    let members = match &export.what {
-        What::Over { member, .. } => std::slice::from_ref(member),
-        What::Stripe { members, .. } => members,
-    };
     let mut said = Vec::new();
+    // Members of an array were looked at when it was made, and stand in another order.
+    let members = if matches!(export.what, What::Array { .. }) { &[] } else { export.what.members() };
     for (spec, member) in members.iter().zip(&source.members) {
         let Some((_, file)) = member.files() else { continue };
+        if !export.read_only && matches!(export.what, What::Over { .. }) && !export.force {
+            refuse_member("--over", &file, &spec.path)?;
+        }
         let Some(why) = needs_journal(&file, &spec.path) else { continue };
         if !export.force {
             return Err(ServeError::option("--journal", why));

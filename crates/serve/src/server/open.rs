@@ -2,6 +2,7 @@
 
 use super::back;
 use super::ways::make_backend;
+use crate::array::superblock::DATA_AT;
 use crate::backend::Backend;
 use crate::emulate::{Emulated, preset_of};
 use crate::error::{ServeError, system};
@@ -45,7 +46,9 @@ pub(super) fn check_export(export: &ExportOptions) -> Result<(), ServeError> {
             }
             member.emulate.as_ref()
         }
-        What::Stripe { members, .. } => members.iter().find_map(|member| member.emulate.as_ref()),
+        What::Stripe { members, .. } | What::Array { members } => {
+            members.iter().find_map(|member| member.emulate.as_ref())
+        }
     };
     let believed = believed.map_or(export.device.as_str(), |text| preset_of(text));
     EngineSpec::new(&export.scheme, export.cache_bytes, believed).map(drop)
@@ -63,6 +66,24 @@ fn models(members: &[&MemberSpec], sizes: &[u64]) -> Result<Vec<Option<Box<dyn D
         Ok(Some(device))
     };
     members.iter().zip(sizes).map(model).collect()
+}
+
+/// Says what of the members lies on no strip.
+fn say_unserved(volume: &mut Volume) {
+    let unserved = volume.source.unserved();
+    if unserved > 0 {
+        volume.say(format!(
+            "{} of the members are not served: a stripe takes whole strips, and as many of each as the smallest has",
+            format_size(unserved)
+        ));
+    }
+}
+
+/// Puts an array together of its members, in whatever order they were named. A start that writes says so on each of them.
+fn assemble(members: &[MemberSpec], how: &Opening) -> Result<Source, ServeError> {
+    let paths: Vec<_> = members.iter().map(|member| member.path.clone()).collect();
+    let opened = crate::array::open(&paths, how.read_only, how.direct)?;
+    Source::array(opened.members, opened.spec, opened.blocks, DATA_AT)
 }
 
 /// Opens the members of an export and makes its cache.
@@ -88,6 +109,11 @@ pub(super) fn volume(options: &Options, export: &ExportOptions) -> Result<Volume
         What::Stripe { strip_bytes, members } => {
             let paths: Vec<_> = members.iter().map(|member| member.path.clone()).collect();
             (Source::stripe(&paths, *strip_bytes, &how)?, members.iter().collect())
+        }
+        What::Array { members } => {
+            let source = assemble(members, &how)?;
+            let order = source.in_order(members);
+            (source, order)
         }
     };
     let sizes: Vec<u64> = source.members.iter().map(|member| member.size).collect();
@@ -120,13 +146,7 @@ pub(super) fn volume(options: &Options, export: &ExportOptions) -> Result<Volume
     for warning in volume.health().warnings {
         volume.say(warning);
     }
-    let unserved = volume.source.unserved();
-    if unserved > 0 {
-        volume.say(format!(
-            "{} of the members are not served: a stripe takes whole strips, and as many of each as the smallest has",
-            format_size(unserved)
-        ));
-    }
+    say_unserved(&mut volume);
     if let (Some(found), Some(member)) = (found, members.first()) {
         volume.say(format!("{} is {}: served as {}", shown(&member.path), found.words, found.data));
     }
