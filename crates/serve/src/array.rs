@@ -6,11 +6,12 @@
 
 pub(crate) mod assemble;
 mod create;
+mod journal;
 mod members;
 pub(crate) mod signatures;
 mod status;
 pub(crate) mod superblock;
 
 pub use create::{CreateOptions, Created, create};
-pub(crate) use members::{open, refuse_member};
+pub(crate) use members::{Held, Opened, become_member, draw, look_at_new, open, refuse_member};
 pub use status::{Member, State, Status, status};

@@ -18,6 +18,8 @@ pub const MEMBER_TIMEOUT_DEFAULT: u64 = 30;
 pub const KEEP_ALIVE_DEFAULT: u64 = 60;
 /// Bytes that may be held back from a member with a journal unless said otherwise.
 pub const DIRTY_DEFAULT: u64 = 64 << 20;
+/// Memory for what an array with redundancy reads of its members: several of the largest stripes.
+pub(crate) const ARRAY_BYTES: u64 = 16 << 20;
 /// How long they may be, likewise: what Linux gives a dirty page.
 pub const DIRTY_AGE_DEFAULT: Duration = Duration::from_secs(30);
 /// Least bytes of a journal: several of the longest records.
@@ -208,6 +210,8 @@ pub struct ExportOptions {
     pub journal: Option<JournalOptions>,
     /// Goes on although acknowledged writes of a journal are lost.
     pub force: bool,
+    /// An array goes on without members that were not named, if it can.
+    pub degraded: bool,
     /// How long a member may owe an answer before requests that wait for it fail.
     pub member_timeout: Duration,
     /// File for the log of inputs.
@@ -290,6 +294,7 @@ impl ExportOptions {
             write: WriteMode::Through,
             journal: None,
             force: false,
+            degraded: false,
             member_timeout: Duration::from_secs(MEMBER_TIMEOUT_DEFAULT),
             log_inputs: None,
             learn: None,
@@ -324,7 +329,11 @@ impl Options {
     pub fn memory_bound(&self) -> u64 {
         let caches: Vec<u64> = self.exports.iter().map(|export| export.cache_bytes).collect();
         let held_back = |export: &ExportOptions| match export.write {
-            WriteMode::Through => None,
+            // An array with a journal holds back what stands there.
+            WriteMode::Through => {
+                let journalled = matches!(export.what, What::Array { .. }) && export.journal.is_some();
+                journalled.then_some(DIRTY_DEFAULT + ARRAY_BYTES)
+            }
             WriteMode::Back { dirty_bytes, .. } => Some(dirty_bytes),
         };
         let held_back: Vec<u64> = self.exports.iter().filter_map(held_back).collect();

@@ -17,6 +17,7 @@ mod intake;
 mod linger;
 mod metrics;
 mod open;
+mod raid;
 mod requests;
 mod served;
 mod show;

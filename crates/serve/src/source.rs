@@ -148,6 +148,8 @@ pub(crate) struct Source {
     looks: Option<Looks>,
     /// What write-back writes to, held and watched as members are.
     journal: Option<Journal>,
+    /// Members of an array behind the one that there is, likewise; by number, none of one that is missing.
+    behind: Vec<Option<(Files, u64)>>,
 }
 
 impl Source {
@@ -167,7 +169,17 @@ impl Source {
             Array::new(spec, blocks_over(spec, size)).map_err(|why| ServeError::option("--over", why))?;
         let members = vec![member];
         let looks = Looks::at(&members)?;
-        Ok(Self { members, array, size, over: true, base: 0, far: vec![far], looks, journal: None })
+        Ok(Self {
+            members,
+            array,
+            size,
+            over: true,
+            base: 0,
+            far: vec![far],
+            looks,
+            journal: None,
+            behind: Vec::new(),
+        })
     }
 
     /// Members striped as RAID-0, read-only.
@@ -190,7 +202,7 @@ impl Source {
             Array::new(spec, smallest / BLOCK_BYTES).map_err(|why| ServeError::option("--stripe", why))?;
         let size = array.capacity_blocks() * BLOCK_BYTES;
         let looks = Looks::at(&members)?;
-        Ok(Self { members, array, size, over: false, base: 0, far, looks, journal: None })
+        Ok(Self { members, array, size, over: false, base: 0, far, looks, journal: None, behind: Vec::new() })
     }
 
     /// Members of an array, open and in their order, each with its bytes; data begins at the byte `base` of each, and takes so many blocks.
@@ -207,7 +219,35 @@ impl Source {
         let members: Vec<Member> = members.into_iter().map(member).collect();
         let size = array.capacity_blocks() * BLOCK_BYTES;
         let (far, looks) = (Far::new(), Looks::at(&members)?);
-        Ok(Self { members, array, size, over: false, base, far, looks, journal: None })
+        Ok(Self { members, array, size, over: false, base, far, looks, journal: None, behind: Vec::new() })
+    }
+
+    /// An array with redundancy as one member of so many bytes, whose strips lie as `spec` says; what it is made of is behind it.
+    pub(crate) fn before(
+        spec: ArraySpec,
+        size: u64,
+        behind: Vec<Option<(Files, u64)>>,
+    ) -> Result<Self, ServeError> {
+        check_strip(&spec)?;
+        let array =
+            Array::new(spec, blocks_over(spec, size)).map_err(|why| ServeError::option(ASSEMBLE, why))?;
+        let members = vec![Member { far: false, ..Member::new(None, size) }];
+        Ok(Self {
+            members,
+            array,
+            size,
+            over: true,
+            base: 0,
+            far: Far::new(),
+            looks: None,
+            journal: None,
+            behind,
+        })
+    }
+
+    /// The members of an array behind the one that there is.
+    pub(crate) fn behind(&self) -> &[Option<(Files, u64)>] {
+        &self.behind
     }
 
     /// Members that are simulated: one of `array`'s disks each, or one in all if they lie `over` it.
@@ -224,7 +264,17 @@ impl Source {
         let size = members.iter().map(|member| member.size).sum::<u64>();
         let blocks = if over { blocks_over(spec, size) } else { sizes[0] / BLOCK_BYTES };
         let array = Array::new(spec, blocks).map_err(|why| ServeError::option("--over", why))?;
-        Ok(Self { members, array, size, over, base: 0, far: Far::new(), looks: None, journal: None })
+        Ok(Self {
+            members,
+            array,
+            size,
+            over,
+            base: 0,
+            far: Far::new(),
+            looks: None,
+            journal: None,
+            behind: Vec::new(),
+        })
     }
 
     /// Where the bytes of a member command are.
@@ -315,7 +365,8 @@ impl Source {
     /// Why what members hold is not what it was, as far as the kernel tells at once.
     pub(crate) fn is_spoiled(&self) -> Option<String> {
         let journal = self.journal.as_ref().and_then(Journal::is_spoiled);
-        self.members.iter().find_map(|member| member.file.as_ref()?.is_spoiled()).or(journal)
+        let behind = self.behind.iter().flatten().find_map(|(files, _)| files.is_spoiled());
+        self.members.iter().find_map(|member| member.file.as_ref()?.is_spoiled()).or(journal).or(behind)
     }
 
     /// From now on a journal is held and watched too.
@@ -327,6 +378,9 @@ impl Source {
     pub(crate) fn wrote_behind(&mut self) {
         for file in self.members.iter_mut().filter_map(|member| member.file.as_mut()) {
             file.wrote();
+        }
+        for (files, _) in self.behind.iter_mut().flatten() {
+            files.wrote();
         }
     }
 }

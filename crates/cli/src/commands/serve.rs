@@ -174,6 +174,9 @@ pub(crate) struct ServeArgs {
     /// Go on although acknowledged writes are lost, where a journal is missing, damaged or of another time; says what is lost
     #[arg(long)]
     force: bool,
+    /// Go on without members of an array that were not named, if it can do without them: they are out from then on
+    #[arg(long, requires = "assemble")]
+    degraded: bool,
     /// Seconds that a member may owe an answer before requests that wait for it fail
     #[arg(long, value_name = "SECONDS", default_value_t = MEMBER_TIMEOUT_DEFAULT, value_parser = clap::value_parser!(u64).range(1..=86400))]
     member_timeout: u64,
@@ -459,6 +462,7 @@ fn export(args: &ServeArgs, instead: Option<What>) -> Result<ExportOptions, CliE
         write: args.write,
         journal: journal(args)?,
         force: args.force,
+        degraded: args.degraded,
         member_timeout: Duration::from_secs(args.member_timeout),
         log_inputs: args.log_inputs.clone(),
         learn: args.learn.clone(),

@@ -65,3 +65,42 @@ fn an_array_is_an_export_of_a_file_of_options() {
     let image = image.display().to_string();
     forerun(&["serve", "--config", &config, "--over", &image, "--run", "true"]).assert().success();
 }
+
+#[test]
+fn an_array_with_redundancy_goes_on_without_a_member_gets_a_new_one_and_is_scrubbed() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut names = members(folder.path(), 4);
+    let new = names.pop().expect("one more");
+    let journal = folder.path().join("j").display().to_string();
+    let why = refusal(&words(&["array", "create", "raid5:16K"], &names), 2);
+    assert!(why.contains("give --journal PATH"), "{why}");
+    let made = output(&words(
+        &["array", "create", "raid5:16K", "--journal", &journal, "--journal-size", "16M"],
+        &names,
+    ));
+    assert!(made.contains(&format!("--journal {journal} --assemble")), "{made}");
+    let serve = ["serve", "--cache", "16M", "--run", "true", "--journal", &journal, "--assemble"];
+    forerun(&words(&serve, &names)).assert().success();
+    let why = refusal(&words(&serve, &names[..2]), 2);
+    assert!(why.contains("lacks member 2") && why.contains("--degraded"), "{why}");
+    let ran = forerun(&words(&[&serve[..], &["--degraded"]].concat(), &names[..2])).assert().success();
+    let said = String::from_utf8_lossy(&ran.get_output().stderr).into_owned();
+    assert!(said.contains("goes on without member 2"), "{said}");
+    let told = forerun(&words(&["array", "status"], &names)).assert().code(3);
+    let told = String::from_utf8_lossy(&told.get_output().stdout).into_owned();
+    assert!(told.contains("2 of 3 members in") && told.contains("stale"), "{told}");
+    let made =
+        output(&words(&["array", "replace", &new, "--journal", &journal, "--rate", "1G"], &names[..2]));
+    assert!(made.contains("is member 2 of the array now"), "{made}");
+    names[2] = new;
+    output(&words(&["array", "status"], &names));
+    let scrubbed = output(&words(&["array", "scrub", "--journal", &journal], &names));
+    assert!(scrubbed.contains("0 differ"), "{scrubbed}");
+    let file = File::options().write(true).open(&names[0]).expect("opened");
+    std::os::unix::fs::FileExt::write_all_at(&file, b"x", (2 << 20) + 5).expect("written");
+    drop(file);
+    let found =
+        forerun(&words(&["--json", "array", "scrub", "--journal", &journal], &names)).assert().code(3);
+    let found: serde_json::Value = serde_json::from_slice(&found.get_output().stdout).expect("JSON");
+    assert_eq!(found["wrong"], 1);
+}

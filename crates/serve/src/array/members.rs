@@ -6,26 +6,38 @@ use super::superblock::{DATA_AT, SUPERS, Superblock};
 use crate::error::ServeError;
 use crate::nbd::client::Address;
 use crate::options::Direct;
+use crate::raid::standing::bears;
 use crate::sealed::{BLOCK, Page, Unread};
 use crate::shown::shown;
 use crate::source::{Files, check_distinct, is_object};
-use forerun_core::array::{ArraySpec, DiskSet};
-use forerun_core::units::BLOCK_BYTES;
+use forerun_core::array::{Array, DiskSet};
+use forerun_core::units::{BLOCK_BYTES, Disk};
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Where errors point to.
 pub(super) const OPTION: &str = "--assemble";
 
-/// An array whose members are open, in their order.
+/// A member that is open.
+pub(crate) struct Held {
+    pub(crate) files: Files,
+    pub(crate) path: PathBuf,
+    /// Bytes.
+    pub(crate) size: u64,
+    own: Superblock,
+}
+
+/// An array whose members are open.
 pub(crate) struct Opened {
-    pub(crate) spec: ArraySpec,
-    /// Blocks of data on each member.
-    pub(crate) blocks: u64,
-    /// By number: the member, and its bytes.
-    pub(crate) members: Vec<(Files, u64)>,
+    /// What it is.
+    pub(crate) newest: Superblock,
+    /// By number; none of one that is missing.
+    pub(crate) members: Vec<Option<Held>>,
+    /// Those.
+    pub(crate) missing: DiskSet,
 }
 
 /// The superblock of a file or a device.
@@ -49,7 +61,7 @@ pub(super) fn write(file: &File, one: &Superblock) -> io::Result<()> {
 }
 
 /// A number that nobody else has.
-pub(super) fn draw() -> io::Result<u128> {
+pub(crate) fn draw() -> io::Result<u128> {
     let mut bytes = [0; 16];
     File::open("/dev/urandom")?.read_exact(&mut bytes)?;
     Ok(u128::from_le_bytes(bytes))
@@ -102,74 +114,145 @@ pub(super) fn wrong(what: Wrong, own: &Superblock, array: &Superblock, paths: &[
     }
 }
 
-/// Opens the members of an array, given in any order; what is read-only stays as it is.
-pub(crate) fn open(paths: &[PathBuf], read_only: bool, direct: Direct) -> Result<Opened, ServeError> {
+/// Opens the members of an array, given in any order; nothing is written. With `degraded` it may lack some that it can do without.
+pub(crate) fn open(
+    paths: &[PathBuf],
+    read_only: bool,
+    degraded: bool,
+    direct: Direct,
+) -> Result<Opened, ServeError> {
     refuse_far(OPTION, paths)?;
     check_distinct(OPTION, paths)?;
-    let (mut files, mut found) = (Vec::new(), Vec::new());
+    let mut held = Vec::new();
     for path in paths {
-        let (file, size) = Files::open(OPTION, path, read_only, direct)?;
-        let own = read(&file.plain).map_err(|problem| ServeError::file(path, problem))?;
+        let (files, size) = Files::open(OPTION, path, read_only, direct)?;
+        let own = read(&files.plain).map_err(|problem| ServeError::file(path, problem))?;
         let own =
             own.map_err(|why| ServeError::option(OPTION, format!("{}: {}", path.display(), unread(why))))?;
-        if size < DATA_AT + own.blocks * BLOCK_BYTES {
+        let least = DATA_AT.saturating_add(own.blocks.saturating_mul(BLOCK_BYTES));
+        if size < least {
+            let path = path.display();
             let why = format!(
-                "{} has {size} bytes and had {} at least when it became a member: it was cut",
-                path.display(),
-                DATA_AT + own.blocks * BLOCK_BYTES
+                "{path} has {size} bytes and had {least} at least when it became a member: it was cut"
             );
             return Err(ServeError::option(OPTION, why));
         }
-        files.push((file, path.clone(), size));
-        found.push(own);
+        held.push(Held { files, path: path.clone(), size, own });
     }
+    let found: Vec<Superblock> = held.iter().map(|held| held.own.clone()).collect();
     let Some(judged) = judge(&found) else {
         return Err(ServeError::option(OPTION, "name the members of an array, in any order"));
     };
-    refuse(&judged, &found, paths)?;
-    if !read_only {
-        begin(&mut found, &mut files)?;
+    refuse(&judged, &found, paths, degraded)?;
+    let mut members: Vec<Option<Held>> = (0..judged.newest.spec.disks()).map(|_| None).collect();
+    for one in held {
+        let index = usize::from(one.own.index);
+        members[index] = Some(one);
     }
-    let mut members: Vec<_> = found.iter().map(|own| own.index).zip(files).collect();
-    members.sort_unstable_by_key(|(index, _)| *index);
-    let Superblock { spec, blocks, .. } = judged.newest;
-    Ok(Opened {
-        spec,
-        blocks,
-        members: members.into_iter().map(|(_, (file, _, size))| (file, size)).collect(),
-    })
+    Ok(Opened { newest: judged.newest, members, missing: judged.missing })
 }
 
 /// Refuses an array of which something is not as it was left.
-fn refuse(judged: &Judgement, found: &[Superblock], paths: &[PathBuf]) -> Result<(), ServeError> {
-    let bad =
-        judged.wrong.iter().zip(found).zip(paths).find_map(|((bad, own), path)| Some(((*bad)?, own, path)));
-    if let Some((bad, own, path)) = bad {
+fn refuse(
+    judged: &Judgement,
+    found: &[Superblock],
+    paths: &[PathBuf],
+    degraded: bool,
+) -> Result<(), ServeError> {
+    let all = judged.wrong.iter().zip(found).zip(paths);
+    if let Some((bad, own, path)) = all.into_iter().find_map(|((bad, own), path)| Some(((*bad)?, own, path)))
+    {
         let why = format!("{}: {}", path.display(), wrong(bad, own, &judged.newest, paths));
         return Err(ServeError::option(OPTION, why));
     }
-    if judged.missing.is_empty() {
-        return Ok(());
+    if judged.missing.iter().all(|disk| judged.out.contains(disk)) && bears_missing(judged) {
+        return Ok(()); // it went on without them before
     }
     let missing: Vec<String> = judged.missing.iter().map(|disk| disk.0.to_string()).collect();
     let spec = judged.newest.spec;
-    let why = format!(
-        "{spec} lacks member {} of its {}: give all of them; {} has nothing from which their bytes could be had",
-        missing.join(", "),
-        spec.disks(),
-        spec.level().name()
-    );
+    let lacks =
+        format!("{spec} lacks member {} of its {}: give all of them", missing.join(", "), spec.disks());
+    let why = match (bears_missing(judged), degraded) {
+        (true, true) => return Ok(()),
+        (true, false) => format!(
+            "{lacks}; where they are lost, --degraded goes on without them, and they are out from then on"
+        ),
+        (false, _) => format!("{lacks}; what is left has nothing from which their bytes could be had"),
+    };
     Err(ServeError::option(OPTION, why))
 }
 
-/// A start that writes is an epoch of its own: a member that is not here now is known for stale from now on.
-fn begin(found: &mut [Superblock], files: &mut [(Files, PathBuf, u64)]) -> Result<(), ServeError> {
+/// Whether the array can do without those that are missing.
+fn bears_missing(judged: &Judgement) -> bool {
+    Array::new(judged.newest.spec, judged.newest.blocks).is_ok_and(|array| bears(&array, &judged.missing))
+}
+
+impl Opened {
+    /// A start that writes is an epoch of its own: a member that is not here now is known for stale from now on. Of an array without a journal, which
+    /// all members are needed for.
+    pub(crate) fn begin(&mut self) -> Result<(), ServeError> {
+        let number = draw().map_err(|problem| ServeError::file(Path::new("/dev/urandom"), problem))? as u64;
+        let mut found: Vec<Superblock> = self.members.iter().flatten().map(|held| held.own.clone()).collect();
+        let mut held: Vec<&mut Held> = self.members.iter_mut().flatten().collect();
+        begin_epoch(&mut found, number, DiskSet::EMPTY, |at, own| {
+            let Held { files, path, .. } = &mut *held[at];
+            files.wrote();
+            write(&files.plain, own).map_err(|problem| ServeError::file(path, problem))
+        })
+    }
+}
+
+/// What is to be a new member, held against others and blank: or what it holds is given up by `force`, and said.
+pub(crate) fn look_at_new(
+    path: &Path,
+    least: u64,
+    force: bool,
+) -> Result<(Files, Option<String>), ServeError> {
+    const OPTION: &str = "array replace";
+    refuse_far(OPTION, &[path.into()])?;
+    let (files, size) = Files::open(OPTION, path, false, Direct::Off)?;
+    let problem = |problem| ServeError::file(path, problem);
+    if size < least {
+        let why = format!(
+            "{} has {size} bytes, and a member of this array {least} at least: take a larger one",
+            path.display()
+        );
+        return Err(ServeError::option(OPTION, why));
+    }
+    let what = signatures::held(&files.plain, size).map_err(problem)?;
+    if let Some(what) = what.filter(|_| !force) {
+        let why = format!(
+            "{} holds {what}: take another, or give it up with --force. Nothing was written to it",
+            path.display()
+        );
+        return Err(ServeError::option(OPTION, why));
+    }
+    signatures::wipe(&files.plain, size).and_then(|()| files.plain.sync_all()).map_err(problem)?;
+    Ok((files, what.map(str::to_owned)))
+}
+
+/// What has all bytes of member `index` becomes it: first it says of itself what the others say, that it is out, and then all of them that it is in.
+/// Returns who is out then.
+pub(crate) fn become_member(
+    index: u16,
+    (new, path): (&Arc<File>, &Path),
+    mut others: Vec<(Superblock, Arc<File>, PathBuf)>,
+    mut out: DiskSet,
+) -> Result<DiskSet, ServeError> {
+    let Some((head, ..)) = others.first() else {
+        return Err(ServeError::option("array replace", "no member is in"));
+    };
+    let own = Superblock { index, turn: 0, ..head.clone() };
+    write(new, &own).map_err(|problem| ServeError::file(path, problem))?;
+    others.push((own, Arc::clone(new), path.into()));
+    out.remove(Disk(index));
     let number = draw().map_err(|problem| ServeError::file(Path::new("/dev/urandom"), problem))? as u64;
-    begin_epoch(found, number, DiskSet::EMPTY, |at, own| {
-        let (file, path, _) = &mut files[at];
-        file.wrote();
-        write(&file.plain, own).map_err(|problem| ServeError::file(path, problem))
-    })
+    let mut heads: Vec<Superblock> = others.iter().map(|(head, ..)| head.clone()).collect();
+    begin_epoch(&mut heads, number, out, |at, head| {
+        let (_, file, path) = &others[at];
+        write(file, head).map_err(|problem| ServeError::file(path, problem))
+    })?;
+    Ok(out)
 }
 
 /// Refuses what is a member of an array, where somebody would write to it as if it was none.

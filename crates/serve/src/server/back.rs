@@ -26,6 +26,16 @@ pub(super) struct Ready {
 /// Whether the options about writing fit each other; what is named is not looked at.
 pub(super) fn check(export: &ExportOptions) -> Result<(), ServeError> {
     let refuse = |option, why: &str| Err(ServeError::option(option, why));
+    let array = matches!(export.what, What::Array { .. });
+    if export.degraded && !array {
+        return refuse("--degraded", "it is for an array (--assemble) that lacks a member: leave it out");
+    }
+    if array && export.write != WriteMode::Through {
+        return refuse(
+            "--write",
+            "an array has a journal of its own where it has redundancy: leave --write out",
+        );
+    }
     if export.journal.is_none() {
         let wanted = export.write != WriteMode::Through;
         return if wanted {
@@ -42,6 +52,11 @@ pub(super) fn check(export: &ExportOptions) -> Result<(), ServeError> {
             "--journal",
             "with --read-only nothing is written, not even what the journal holds: leave one of them out",
         );
+    }
+    if array {
+        let new = export.journal.as_ref().is_some_and(|how| how.new.is_some());
+        let why = "the journal of an array is made with it (forerun array create --journal PATH): leave --journal-new out";
+        return if new { refuse("--journal", why) } else { Ok(()) };
     }
     let What::Over { member, .. } = &export.what else {
         return refuse(
@@ -95,6 +110,9 @@ pub(super) fn open(
 ) -> Result<Ready, ServeError> {
     let What::Over { member: spec, .. } = &export.what else { unreachable!("checked") };
     let Some((direct, plain)) = source.members[0].files() else { unreachable!("checked") };
+    if !export.force {
+        refuse_member("--over", &plain, &spec.path)?;
+    }
     let mut journal = Journal::open(how, &spec.path, options.direct)?;
     let opening = Opening {
         journal: &journal.plain(),

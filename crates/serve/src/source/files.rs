@@ -35,7 +35,7 @@ pub(crate) struct Files {
     /// Through the page cache; for the bytes behind the last whole sector, and for syncs.
     pub(crate) plain: Arc<File>,
     /// Around it.
-    pub(super) direct: Option<Arc<File>>,
+    pub(crate) direct: Option<Arc<File>>,
     seen: Seen,
     pub(super) holes: Holes,
     /// Looks from now on whose time of change says nothing, because we wrote: a write of ours may have come before or after the

@@ -5,7 +5,8 @@ use super::client::{Client, Running, mix};
 use forerun_serve::Server;
 use forerun_serve::array::{CreateOptions, State, create, status};
 use forerun_serve::nbd::wire::{Command, request};
-use forerun_serve::options::{ExportOptions, MemberSpec, Options, Transfer, What};
+use forerun_serve::options::{ExportOptions, JournalOptions, MemberSpec, Options, Transfer, What};
+use forerun_serve::repair::{replace, scrub};
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
@@ -22,7 +23,7 @@ fn members(folder: &Path, count: usize) -> Vec<PathBuf> {
 }
 
 fn make(layout: &str, members: &[PathBuf], force: bool) -> Result<forerun_serve::array::Created, String> {
-    let options = CreateOptions { layout: layout.into(), members: members.to_vec(), force };
+    let options = CreateOptions { layout: layout.into(), members: members.to_vec(), journal: None, force };
     create(&options).map_err(|why| why.to_string())
 }
 
@@ -201,7 +202,9 @@ fn what_holds_something_becomes_no_member_unless_it_is_forced_and_nothing_is_wri
         ("raid0:5K", "use 8KiB"),
         ("raid9:64K", "unknown array"),
         ("raid0:8M", "use at most 4MiB"),
-        ("raid5:64K", "take raid0, or md"),
+        ("raid5:64K", "raid5 wants a journal"),
+        ("raid6:64K", "takes 4 to 256 disks"),
+        ("raid5:2M", "use smaller strips"),
         ("raid0:x", "raid0"),
         ("raid0:lots", "lots"),
     ] {
@@ -234,4 +237,180 @@ fn what_members_say_is_told_while_they_are_served() {
     assert!(!odd.whole && odd.members[3].state == State::Unreadable, "{odd:?}");
     assert!(status(&["/nowhere".into()]).is_err());
     drop(server);
+}
+
+/// Options of an array with redundancy, and its journal.
+fn journalled(folder: &Path, members: &[PathBuf]) -> Options {
+    let mut options = options(folder, members);
+    options.exports[0].journal = Some(JournalOptions { path: folder.join("j"), new: None });
+    options
+}
+
+fn make_journalled(folder: &Path, layout: &str, members: &[PathBuf]) -> u64 {
+    let journal = Some(JournalOptions { path: folder.join("j"), new: Some(16 << 20) });
+    let options = CreateOptions { layout: layout.into(), members: members.to_vec(), journal, force: false };
+    create(&options).expect("made").size
+}
+
+/// Writes, reads and flushes through a server beside a copy in memory.
+fn work(server: &Running, model: &mut [u8], seed: u64, steps: u64) {
+    let mut client = Client::connect(&server.socket, true);
+    assert_eq!(client.size, model.len() as u64);
+    for step in 0..steps {
+        let draw = |what: u64, n: u64| mix(seed * 1_000_000 + step * 10 + what) % n;
+        let length = 1 + draw(0, if step % 4 == 0 { 300_000 } else { 9000 }) as usize;
+        let at = draw(1, (model.len() - length) as u64) as usize;
+        match draw(2, 6) {
+            0..3 => {
+                let data: Vec<u8> =
+                    (0..length as u64).map(|n| (mix(n / 8 + seed + step) >> (n % 8)) as u8).collect();
+                assert_eq!(client.write(at as u64, &data, if step % 5 == 0 { request::FUA } else { 0 }), 0);
+                model[at..at + length].copy_from_slice(&data);
+            }
+            3 => assert_eq!(client.flush(), 0),
+            _ => {
+                let reply = client.read(at as u64, length as u32);
+                assert!(reply.error == 0 && reply.data == model[at..at + length], "{length} bytes at {at}");
+            }
+        }
+    }
+    let all = client.read(0, model.len() as u32);
+    assert!(all.error == 0 && all.data == model, "all of it");
+}
+
+#[test]
+fn every_member_of_every_level_is_lost_in_turn_and_the_bytes_are_the_same() {
+    for (layout, count, losses) in [
+        ("raid1:16K", 2, 1),
+        ("raid1:16K", 3, 2),
+        ("raid5:16K", 3, 1),
+        ("raid5:64K", 5, 1),
+        ("raid6:16K", 5, 2),
+        ("raid10:16K", 4, 1),
+    ] {
+        for lost in 0..count {
+            let folder = tempfile::tempdir().expect("a folder");
+            let paths = members(folder.path(), count);
+            let mut model = vec![0_u8; make_journalled(folder.path(), layout, &paths) as usize];
+            let server = Running::start(&journalled(folder.path(), &paths));
+            work(&server, &mut model, 1, 60);
+            let (_, said) = server.stop();
+            assert!(said.is_empty(), "{layout}: {said:?}");
+            let left: Vec<PathBuf> = (0..count)
+                .filter(|at| (at + count - lost) % count >= losses)
+                .map(|at| paths[at].clone())
+                .collect();
+            let mut degraded = journalled(folder.path(), &left);
+            let why = Server::bind(&degraded).err().expect("a word is wanted").to_string();
+            assert!(why.contains("lacks member") && why.contains("--degraded"), "{layout}: {why}");
+            degraded.exports[0].degraded = true;
+            let server = Running::start(&degraded);
+            work(&server, &mut model, 2, 60);
+            let (_, said) = server.stop();
+            assert!(said.iter().any(|line| line.contains("goes on without member")), "{said:?}");
+            // From then on no word is wanted, and who was out is refused.
+            degraded.exports[0].degraded = false;
+            let server = Running::start(&degraded);
+            work(&server, &mut model, 3, 5);
+            drop(server);
+            let why = Server::bind(&journalled(folder.path(), &paths)).err().expect("stale").to_string();
+            assert!(why.contains("the others have gone on without it"), "{layout}: {why}");
+            let told = status(&paths).expect("told");
+            assert!(
+                !told.whole
+                    && told.members.iter().filter(|member| member.state == State::Stale).count() == losses
+            );
+        }
+    }
+}
+
+#[test]
+fn a_journal_of_another_array_or_time_is_refused_and_so_is_none() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let dir = folder.path();
+    let paths = members(dir, 3);
+    make_journalled(dir, "raid5:16K", &paths);
+    let why = refused(dir, &paths);
+    assert!(why.contains("--journal") && why.contains("was made with"), "{why}");
+    let old = dir.join("old");
+    std::fs::copy(dir.join("j"), &old).expect("copied");
+    let server = Running::start(&journalled(dir, &paths));
+    let mut model = vec![0; Client::connect(&server.socket, true).size as usize];
+    work(&server, &mut model, 1, 20);
+    drop(server);
+    let mut options = journalled(dir, &paths);
+    options.exports[0].journal = Some(JournalOptions { path: old, new: None });
+    let why = Server::bind(&options).err().expect("old").to_string();
+    assert!(why.contains("of another time") && why.contains("last served with"), "{why}");
+    let others = dir.join("others");
+    std::fs::create_dir(&others).expect("made");
+    let other = members(&others, 3);
+    make_journalled(&others, "raid5:16K", &other);
+    options.exports[0].journal = Some(JournalOptions { path: others.join("j"), new: None });
+    let why = Server::bind(&options).err().expect("another").to_string();
+    assert!(why.contains("another journal"), "{why}");
+    options.exports[0].read_only = true;
+    let why = Server::bind(&options).err().expect("read-only").to_string();
+    assert!(why.contains("leave one of them out"), "{why}");
+    // Nobody else's either.
+    let image = dir.join("image");
+    File::create(&image).and_then(|file| file.set_len(1 << 20)).expect("made");
+    let mut over = Options::over(&image, dir.join("s2"));
+    over.exports[0].write = "back".parse().expect("valid");
+    over.exports[0].journal = Some(JournalOptions { path: dir.join("j"), new: Some(16 << 20) });
+    let why = Server::bind(&over).err().expect("taken").to_string();
+    assert!(why.contains("it is the journal of array"), "{why}");
+}
+
+#[test]
+fn a_lost_member_is_replaced_by_a_new_one_and_then_another_may_be_lost() {
+    for (layout, count) in
+        [("raid1:16K", 2), ("raid5:16K", 3), ("raid6:16K", 4), ("raid10:16K", 4), ("raid10:16K", 3)]
+    {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (dir, journal) = (folder.path(), folder.path().join("j"));
+        let mut paths = members(dir, count);
+        let mut model = vec![0_u8; make_journalled(dir, layout, &paths) as usize];
+        let server = Running::start(&journalled(dir, &paths));
+        work(&server, &mut model, 1, 60);
+        drop(server);
+        let found = scrub(&paths, &journal, |_, _| ()).expect("scrubbed");
+        assert!(found.blocks > 0 && (found.wrong, &found.out) == (0, &vec![]), "{layout}: {found:?}");
+        for lost in 0..count {
+            let left: Vec<PathBuf> = paths.iter().filter(|path| **path != paths[lost]).cloned().collect();
+            let new = dir.join(format!("new{lost}"));
+            File::create(&new).and_then(|file| file.set_len(MEMBER - 8192)).expect("made");
+            let why =
+                replace(&new, &left, &journal, (false, None), |_, _| ()).expect_err("too small").to_string();
+            assert!(why.contains("take a larger one"), "{layout}: {why}");
+            std::fs::write(&new, vec![1; MEMBER as usize]).expect("filled");
+            let why =
+                replace(&new, &left, &journal, (false, None), |_, _| ()).expect_err("filled").to_string();
+            assert!(why.contains("holds something") && why.contains("--force"), "{layout}: {why}");
+            let made = replace(&new, &left, &journal, (true, None), |_, _| ()).expect("made");
+            assert_eq!((usize::from(made.index), made.out.len()), (lost, 0), "{layout}");
+            let old = std::mem::replace(&mut paths[lost], new);
+            let why = Server::bind(&journalled(dir, &[&left[..], &[old]].concat()))
+                .err()
+                .expect("stale")
+                .to_string();
+            assert!(why.contains("without it"), "{layout}: {why}");
+            let server = Running::start(&journalled(dir, &paths));
+            work(&server, &mut model, lost as u64 + 2, 20);
+            drop(server);
+        }
+        assert!(status(&paths).expect("told").whole);
+        let why = replace(&dir.join("new0"), &paths, &journal, (true, None), |_, _| ())
+            .expect_err("whole")
+            .to_string();
+        assert!(why.contains("no member is missing"), "{why}");
+        let found = scrub(&paths, &journal, |_, _| ()).expect("scrubbed");
+        assert_eq!((found.wrong, found.out.len()), (0, 0), "{layout}: {found:?}");
+        // What differs is found, and where.
+        let file = File::options().write(true).open(&paths[1]).expect("opened");
+        file.write_all_at(b"flipped", (1 << 20) + 3 * 4096 + 7).expect("written");
+        drop(file);
+        let found = scrub(&paths, &journal, |_, _| ()).expect("scrubbed");
+        assert!(found.wrong > 0 && found.first.iter().any(|(_, block)| *block == 3), "{layout}: {found:?}");
+    }
 }

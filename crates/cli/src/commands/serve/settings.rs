@@ -64,7 +64,7 @@ const OF_ONE_EXPORT: [&str; 9] =
 const ALTERNATIVES: [&[&str]; 3] =
     [&["socket", "listen"], &["over", "stripe", "assemble", "members"], &["array", "strip", "disks"]];
 /// Options that are about one call.
-const COMMAND_LINE_ONLY: [&str; 4] = ["config", "replay-log", "journal-new", "force"];
+const COMMAND_LINE_ONLY: [&str; 5] = ["config", "replay-log", "journal-new", "force", "degraded"];
 /// Longest configuration that is read, bytes: some thousands of exports.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
