@@ -4,8 +4,8 @@
 
 use crate::commands::attempt;
 use crate::commands::{
-    compare, config, ctl, device, doctor, explain, generate, load, manifest, mrc, reproduce, serve, sweep,
-    top, trace, watch,
+    array, compare, config, ctl, device, doctor, explain, generate, load, manifest, mrc, reproduce, serve,
+    sweep, top, trace, watch,
 };
 use crate::ui::Global;
 use clap::{CommandFactory as _, Parser, Subcommand};
@@ -85,6 +85,9 @@ pub(crate) enum Command {
     /// Serve a file, a device or striped members over NBD, through a prefetching cache
     #[command(after_help = serve::HELP)]
     Serve(Box<serve::ServeArgs>),
+    /// Arrays of several members that serve puts together: make one, look at one (experimental; md is what to trust)
+    #[command(subcommand)]
+    Array(array::ArrayCommand),
     /// Ask a running server, and change its scheme or its cache
     #[command(after_help = ctl::HELP)]
     Ctl(ctl::CtlArgs),

@@ -4,6 +4,8 @@
 //! are present (`FORERUN_SHARED`, else `../shared` beside the workspace), the command lines of the first issue are
 //! run on them too.
 
+#[path = "it/arrays.rs"]
+mod arrays;
 #[path = "it/attempt.rs"]
 mod attempt;
 #[path = "it/crash_binary.rs"]

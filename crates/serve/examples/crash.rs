@@ -6,7 +6,8 @@
 //! crash bugs [--trials N]                        points until each planted bug is found, a table
 //! ```
 //!
-//! Each with `--back` is about write-back over a device and its journal, with `--over-back` about volume and sessions over that.
+//! Each with `--back` is about write-back over a device and its journal, with `--over-back` about volume and sessions over that, with
+//! `--array` about arrays with redundancy.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program that reports to a person")]
 
 use forerun_serve::crash::{Counts, Failure, Subject, quiet_runs};
@@ -27,9 +28,10 @@ fn option(args: &[String], name: &str, usual: u64) -> Result<u64, String> {
 /// What the command line is about.
 fn subject(args: &[String]) -> Subject {
     let says = |word: &str| args.iter().any(|arg| arg == word);
-    match (says("--back"), says("--over-back")) {
-        (true, _) => Subject::WriteBack,
-        (_, true) => Subject::OverBack,
+    match (says("--back"), says("--over-back"), says("--array")) {
+        (true, ..) => Subject::WriteBack,
+        (_, true, _) => Subject::OverBack,
+        (_, _, true) => Subject::Array,
         _ => Subject::Volume,
     }
 }
@@ -75,6 +77,7 @@ fn bug_of(args: &[String]) -> Result<Option<Bug>, String> {
         .chain(Bug::RARE)
         .chain(Bug::BACK)
         .chain(Bug::BACK_RARE)
+        .chain(Bug::ARRAY)
         .find(|(bug, _)| format!("{bug:?}") == *name);
     known.map(|&(bug, _)| Some(bug)).ok_or(format!("no bug is called {name}"))
 }
@@ -85,6 +88,7 @@ fn bugs(args: &[String]) -> Result<ExitCode, String> {
     let only = bug_of(args)?;
     let all: Vec<_> = match subject(args) {
         Subject::Volume => Bug::ALL.iter().chain(Bug::RARE).collect(),
+        Subject::Array => Bug::ARRAY.iter().collect(),
         Subject::WriteBack | Subject::OverBack => Bug::BACK.iter().chain(Bug::BACK_RARE).collect(),
     };
     for &(bug, what) in all.into_iter().filter(|(bug, _)| only.is_none_or(|only| only == *bug)) {

@@ -23,6 +23,7 @@
 mod check;
 mod figures;
 pub(crate) mod format;
+mod group;
 mod held;
 pub(crate) mod identity;
 mod log;
@@ -45,6 +46,7 @@ use forerun_core::array::Array;
 use forerun_core::units::Nanos;
 use forerun_disk::device::DeviceStats;
 use format::{BLOCK, EXTENTS_MAX, PAYLOAD_MAX, PRINTS, Super};
+pub(crate) use group::Group;
 use held::{Held, State};
 use log::{FIXED, Log, Taken};
 use open::Mark;
@@ -94,6 +96,8 @@ enum Flight {
     Read { token: Token, at: u64, over: Vec<(u64, u32)> },
     /// A write that passes by the journal.
     Through { token: Token, first: u64, end: u64 },
+    /// A part of a group that passes by it (a planted bug).
+    Bare { token: Token, slots: Vec<u32> },
     /// Blocks of a stripe go home.
     Home { stripe: u64, blocks: Vec<(u64, u32)> },
     /// The sync of a checkpoint.
@@ -116,6 +120,12 @@ pub(crate) struct WriteBack {
     ring: Ring,
     /// Writes that wait for memory or for room.
     waiting: VecDeque<Task>,
+    /// Groups of blocks that do.
+    groups: VecDeque<Group>,
+    /// A write home goes no further than a strip: what is below are members, and not one device.
+    by_strip: bool,
+    /// Memory that commands have kept although whoever waited for them was answered, by their number.
+    kept: BTreeMap<u32, Vec<u32>>,
     flights: BTreeMap<u32, Sent>,
     number: u32,
     ended: Vec<Done>,
@@ -167,6 +177,9 @@ impl WriteBack {
             held: Held::default(),
             ring,
             waiting: VecDeque::new(),
+            groups: VecDeque::new(),
+            by_strip: false,
+            kept: BTreeMap::new(),
             flights: BTreeMap::new(),
             number: 0,
             ended: Vec::new(),
@@ -213,7 +226,7 @@ impl WriteBack {
 
     /// Sends a command of the volume to the device, under a number of ours.
     fn pass(&mut self, mut task: Task, flight: Flight) {
-        while self.flights.contains_key(&self.number) {
+        while self.flights.contains_key(&self.number) || self.kept.contains_key(&self.number) {
             self.number = self.number.wrapping_add(1);
         }
         task.token = Token::Command(self.number);
@@ -301,6 +314,7 @@ impl WriteBack {
                 None => self.take(task, blocks),
             }
         }
+        self.admit_groups();
         if self.is_full() {
             self.write_through();
         }
@@ -330,8 +344,9 @@ impl WriteBack {
 
     /// Whether the next write cannot be taken before something has gone home.
     fn is_full(&self) -> bool {
-        let Some(task) = self.waiting.front() else { return false };
-        let memory = self.slots.free() < task.len.div_ceil(BLOCK as u64) as usize;
+        let task = self.waiting.front().map(|task| task.len.div_ceil(BLOCK as u64) as usize);
+        let Some(wanted) = task.or_else(|| self.groups.front().map(Group::blocks)) else { return false };
+        let memory = self.slots.free() < wanted;
         let blocks = self.log.batch_blocks() as u64;
         memory || (blocks > 0 && self.log.is_idle() && self.ring.room(1 + blocks).is_none())
     }
@@ -408,15 +423,16 @@ impl WriteBack {
 
     fn landed(&mut self, done: Done) {
         let Token::Command(number) = done.token else { unreachable!("commands of ours have numbers") };
-        let Some(sent) = self.flights.remove(&number) else { unreachable!("what was sent ends once") };
+        let Some(sent) = self.flights.remove(&number) else { return self.given_back(number, done) };
         match sent.flight {
+            Flight::Bare { token, slots } => self.bare_ended(token, &slots, done),
             Flight::Read { token, at, over } => self.read_ended((token, at), over, done),
             Flight::Through { token, .. } => {
                 self.wrote = true;
                 self.through_unsynced |= !planted::is(Bug::ThroughUnsynced);
                 self.end(token, done.result, done.lease);
             }
-            Flight::Home { stripe, blocks } => self.home_ended(stripe, &blocks, done),
+            Flight::Home { stripe, blocks } => self.home_ended(number, stripe, &blocks, done),
             Flight::Check => self.device_synced(done.result.map(drop)),
             Flight::Flush => self.flush_part_ended(done.result.map(drop)),
         }
@@ -451,14 +467,16 @@ impl WriteBack {
         }
     }
 
-    /// Marks what a write home has brought, or has not.
-    fn mark(&mut self, blocks: &[(u64, u32)], state: State) {
+    /// Marks what a write home has brought, or has not; whether its memory is free of it.
+    fn mark(&mut self, blocks: &[(u64, u32)], state: State, free: bool) {
         for &(block, slot) in blocks {
             if state == State::Written {
                 self.note_print(block, slot);
             }
             self.held.go(block, slot, state);
-            self.slots.unpin(slot);
+            if free {
+                self.slots.unpin(slot);
+            }
         }
     }
 }

@@ -23,9 +23,12 @@
 //! With write-back ([`Subject::OverBack`]) a journal stands between the two, and what would be found is what a start makes of both
 //! (`world/under`); without clients and volume it is tried by itself in `back`.
 //!
+//! Arrays with redundancy are tried in `array`, with members that are lost at the moment of the crash.
+//!
 //! A member that lies about syncs takes the second promise along, one that misplaces writes the first, for the blocks in question. Only with
 //! the feature `crash`.
 
+mod array;
 mod back;
 mod client;
 mod disks;
@@ -108,6 +111,8 @@ pub enum Subject {
     WriteBack,
     /// Volume and sessions over write-back.
     OverBack,
+    /// An array with redundancy over its members and a journal.
+    Array,
 }
 
 /// One run of either.
@@ -126,7 +131,7 @@ impl Subject {
     pub const fn points(self) -> u64 {
         match self {
             Self::Volume => POINTS,
-            Self::WriteBack => POINTS_BACK,
+            Self::WriteBack | Self::Array => POINTS_BACK,
             Self::OverBack => POINTS_OVER_BACK,
         }
     }
@@ -207,6 +212,7 @@ impl Subject {
                 one(World::new(seed, &poll, self == Self::OverBack, told), seed, points)
             }
             Self::WriteBack => one(back::World::new(seed, told), seed, points),
+            Self::Array => one(array::World::new(seed, told), seed, points),
         }
     }
 }

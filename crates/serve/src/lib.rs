@@ -17,6 +17,7 @@
 //! on its way in has 36 MiB for all clients together, answers that nobody takes hold at most half of the cache, and the number
 //! of connections is bounded.
 
+pub mod array;
 mod back;
 mod backend;
 mod behind;
@@ -45,9 +46,12 @@ mod object;
 pub mod options;
 pub mod output;
 pub mod planted;
+mod raid;
 mod raw;
 mod record;
 mod remote;
+pub mod repair;
+mod sealed;
 mod server;
 mod shown;
 mod socket;

@@ -18,6 +18,8 @@ pub const MEMBER_TIMEOUT_DEFAULT: u64 = 30;
 pub const KEEP_ALIVE_DEFAULT: u64 = 60;
 /// Bytes that may be held back from a member with a journal unless said otherwise.
 pub const DIRTY_DEFAULT: u64 = 64 << 20;
+/// Memory for what an array with redundancy reads of its members: several of the largest stripes.
+pub(crate) const ARRAY_BYTES: u64 = 16 << 20;
 /// How long they may be, likewise: what Linux gives a dirty page.
 pub const DIRTY_AGE_DEFAULT: Duration = Duration::from_secs(30);
 /// Least bytes of a journal: several of the longest records.
@@ -68,13 +70,29 @@ pub enum What {
         /// `single[:STRIP]` or `raid0:NxSTRIP`; none means what the kernel says of a device, else `single`.
         array: Option<String>,
     },
-    /// Members striped as RAID-0, read-only.
+    /// Members striped as RAID-0, read-only: in another order they would be other bytes, and nothing on them says which is right.
     Stripe {
         /// Bytes of a strip.
         strip_bytes: u64,
         /// Files, devices and far exports, in order.
         members: Vec<MemberSpec>,
     },
+    /// Members that say themselves of which array they are (`forerun array create`).
+    Array {
+        /// Files and devices, in any order.
+        members: Vec<MemberSpec>,
+    },
+}
+
+impl What {
+    /// Its members as they were named.
+    #[must_use]
+    pub const fn members(&self) -> &[MemberSpec] {
+        match self {
+            Self::Over { member, .. } => std::slice::from_ref(member),
+            Self::Stripe { members, .. } | Self::Array { members } => members.as_slice(),
+        }
+    }
 }
 
 /// When a write reaches the member.
@@ -192,6 +210,8 @@ pub struct ExportOptions {
     pub journal: Option<JournalOptions>,
     /// Goes on although acknowledged writes of a journal are lost.
     pub force: bool,
+    /// An array goes on without members that were not named, if it can.
+    pub degraded: bool,
     /// How long a member may owe an answer before requests that wait for it fail.
     pub member_timeout: Duration,
     /// File for the log of inputs.
@@ -274,6 +294,7 @@ impl ExportOptions {
             write: WriteMode::Through,
             journal: None,
             force: false,
+            degraded: false,
             member_timeout: Duration::from_secs(MEMBER_TIMEOUT_DEFAULT),
             log_inputs: None,
             learn: None,
@@ -308,7 +329,11 @@ impl Options {
     pub fn memory_bound(&self) -> u64 {
         let caches: Vec<u64> = self.exports.iter().map(|export| export.cache_bytes).collect();
         let held_back = |export: &ExportOptions| match export.write {
-            WriteMode::Through => None,
+            // An array with a journal holds back what stands there.
+            WriteMode::Through => {
+                let journalled = matches!(export.what, What::Array { .. }) && export.journal.is_some();
+                journalled.then_some(DIRTY_DEFAULT + ARRAY_BYTES)
+            }
             WriteMode::Back { dirty_bytes, .. } => Some(dirty_bytes),
         };
         let held_back: Vec<u64> = self.exports.iter().filter_map(held_back).collect();
@@ -336,10 +361,7 @@ impl Options {
             outputs.extend(export.learn.iter().map(|path| ("--learn", path.as_path())));
             // The same manifest may be read at the start and taken up at the end.
             read.extend(export.manifest.iter().filter(|path| export.learn.as_ref() != Some(path)).cloned());
-            let members = match &export.what {
-                What::Over { member, .. } => std::slice::from_ref(member),
-                What::Stripe { members, .. } => members,
-            };
+            let members = export.what.members();
             read.extend(members.iter().map(|member| member.path.clone()));
             read.extend(export.journal.iter().map(|journal| journal.path.clone()));
             let keys = &export.member_tls;

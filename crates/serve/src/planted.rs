@@ -4,7 +4,8 @@
 
 macro_rules! bugs {
     ($($name:ident: $what:literal,)*; rare: $($rare:ident: $seldom:literal,)*;
-     back: $($back:ident: $behind:literal,)*; back, rare: $($deep:ident: $deeper:literal,)*) => {
+     back: $($back:ident: $behind:literal,)*; back, rare: $($deep:ident: $deeper:literal,)*;
+     array: $($array:ident: $of_array:literal,)*) => {
         /// What can be planted.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[repr(u8)]
@@ -13,6 +14,7 @@ macro_rules! bugs {
             $(#[doc = $seldom] $rare,)*
             $(#[doc = $behind] $back,)*
             $(#[doc = $deeper] $deep,)*
+            $(#[doc = $of_array] $array,)*
         }
 
         impl Bug {
@@ -24,6 +26,8 @@ macro_rules! bugs {
             pub const BACK: &[(Self, &str)] = &[$((Self::$back, $behind),)*];
             /// Those of write-back that take a meeting of several things.
             pub const BACK_RARE: &[(Self, &str)] = &[$((Self::$deep, $deeper),)*];
+            /// Those of arrays with redundancy.
+            pub const ARRAY: &[(Self, &str)] = &[$((Self::$array, $of_array),)*];
         }
     };
 }
@@ -88,6 +92,13 @@ bugs! {
     HomeBeforeJournal: "Blocks go home that the journal may still lose.",
     TailBeforeJournal: "The tail passes records before the journal keeps those that replace them.",
     RoomBeforeSuper: "Room is used again before the superblock that gives it free was synced.",
+    ; array:
+    StripesUnjournalled: "Data and parity of a stripe go to the members at once, without a journal.",
+    RecordsApart: "Data and parity of a stripe stand in records of their own.",
+    StripesUnreplayed: "What the journal holds is not brought home by a start.",
+    ParityUnwritten: "Data is written without its parity.",
+    OutUnsaid: "A member is put out before the others say so.",
+    StripesAtOnce: "What reads other blocks of a stripe does not wait for what changes it.",
 }
 
 #[cfg(feature = "crash")]

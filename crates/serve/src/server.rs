@@ -17,6 +17,7 @@ mod intake;
 mod linger;
 mod metrics;
 mod open;
+mod raid;
 mod requests;
 mod served;
 mod show;
@@ -195,7 +196,8 @@ impl Prepared {
     pub fn listen(self, options: &Options) -> Result<Server, ServeError> {
         let Self { mut served, tls } = self;
         let (tls, validity) = tls.unzip();
-        let show = options.http.map(|address| Http::start(address).map(|http| Show::new(http, options)));
+        let show =
+            options.http.map(|address| Http::start(address).map(|http| Show::new(http, options, &served)));
         let show = show.transpose()?;
         if show.is_some() {
             served.iter_mut().for_each(|served| served.volume.watch());

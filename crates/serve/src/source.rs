@@ -6,8 +6,9 @@
 //! A member may also be far: an export of another machine, or an object of a store. It has no file here; its backend reaches
 //! and watches it.
 //!
-//! Two kinds of sources: *over* is one file whose own blocks are the volume's; its geometry only tells the schemes where
-//! strips and stripes lie. *Stripe* is several members, striped as RAID-0, read-only.
+//! Three kinds of sources: *over* is one file whose own blocks are the volume's; its geometry only tells the schemes where
+//! strips and stripes lie. *Stripe* is several members, striped as RAID-0 in the order in which they were named, read-only. An *array* is
+//! several members that say themselves which of it they are ([`crate::array`]).
 
 mod files;
 mod journal;
@@ -18,11 +19,12 @@ use crate::error::ServeError;
 use crate::error::system;
 use crate::fan::Far;
 use crate::nbd::client::{Address, Endpoint};
-use crate::options::Direct;
+use crate::options::{Direct, MemberSpec};
 use crate::remote::Remote;
 use crate::shown::shown;
 use crate::unsynced::Unsynced;
-use files::{Files, Look, look_at};
+pub(crate) use files::Files;
+use files::{Look, look_at};
 use forerun_core::array::{Array, ArraySpec, Level, Role};
 use forerun_core::units::{BLOCK_BYTES, Block, Disk, Extent, Nanos};
 pub(crate) use journal::{Journal, shares_a_disk};
@@ -43,6 +45,8 @@ pub(crate) const MEMBERS_MAX: usize = 64;
 
 /// The option that members are named by, where errors point to.
 const OVER: &str = "--over";
+/// The same for those of an array.
+const ASSEMBLE: &str = "--assemble";
 
 /// How members are opened.
 #[derive(Clone, Default)]
@@ -137,11 +141,15 @@ pub(crate) struct Source {
     /// Bytes of the volume.
     pub(crate) size: u64,
     over: bool,
+    /// First byte of data on each member.
+    base: u64,
     /// The backends of far members, until [`Source::take_far`].
     far: Far,
     looks: Option<Looks>,
     /// What write-back writes to, held and watched as members are.
     journal: Option<Journal>,
+    /// Members of an array behind the one that there is, likewise; by number, none of one that is missing.
+    behind: Vec<Option<(Files, u64)>>,
 }
 
 impl Source {
@@ -161,7 +169,17 @@ impl Source {
             Array::new(spec, blocks_over(spec, size)).map_err(|why| ServeError::option("--over", why))?;
         let members = vec![member];
         let looks = Looks::at(&members)?;
-        Ok(Self { members, array, size, over: true, far: vec![far], looks, journal: None })
+        Ok(Self {
+            members,
+            array,
+            size,
+            over: true,
+            base: 0,
+            far: vec![far],
+            looks,
+            journal: None,
+            behind: Vec::new(),
+        })
     }
 
     /// Members striped as RAID-0, read-only.
@@ -170,7 +188,7 @@ impl Source {
             let why = format!("{} members are more than {MEMBERS_MAX}", paths.len());
             return Err(ServeError::option("--stripe", why));
         }
-        check_distinct(paths)?;
+        check_distinct("--stripe", paths)?;
         let level = if paths.len() == 1 { Level::Single } else { Level::Raid0 };
         let spec = ArraySpec::new(level, paths.len() as u16, strip_bytes)
             .map_err(|why| ServeError::option("--stripe", why))?;
@@ -184,7 +202,52 @@ impl Source {
             Array::new(spec, smallest / BLOCK_BYTES).map_err(|why| ServeError::option("--stripe", why))?;
         let size = array.capacity_blocks() * BLOCK_BYTES;
         let looks = Looks::at(&members)?;
-        Ok(Self { members, array, size, over: false, far, looks, journal: None })
+        Ok(Self { members, array, size, over: false, base: 0, far, looks, journal: None, behind: Vec::new() })
+    }
+
+    /// Members of an array, open and in their order, each with its bytes; data begins at the byte `base` of each, and takes so many blocks.
+    pub(crate) fn array(
+        members: Vec<(Files, u64)>,
+        spec: ArraySpec,
+        blocks: u64,
+        base: u64,
+    ) -> Result<Self, ServeError> {
+        check_strip(&spec)?;
+        let array = Array::new(spec, blocks).map_err(|why| ServeError::option(ASSEMBLE, why))?;
+        let member =
+            |(file, size): (Files, u64)| Member { holes: file.holes, ..Member::new(Some(file), size) };
+        let members: Vec<Member> = members.into_iter().map(member).collect();
+        let size = array.capacity_blocks() * BLOCK_BYTES;
+        let (far, looks) = (Far::new(), Looks::at(&members)?);
+        Ok(Self { members, array, size, over: false, base, far, looks, journal: None, behind: Vec::new() })
+    }
+
+    /// An array with redundancy as one member of so many bytes, whose strips lie as `spec` says; what it is made of is behind it.
+    pub(crate) fn before(
+        spec: ArraySpec,
+        size: u64,
+        behind: Vec<Option<(Files, u64)>>,
+    ) -> Result<Self, ServeError> {
+        check_strip(&spec)?;
+        let array =
+            Array::new(spec, blocks_over(spec, size)).map_err(|why| ServeError::option(ASSEMBLE, why))?;
+        let members = vec![Member { far: false, ..Member::new(None, size) }];
+        Ok(Self {
+            members,
+            array,
+            size,
+            over: true,
+            base: 0,
+            far: Far::new(),
+            looks: None,
+            journal: None,
+            behind,
+        })
+    }
+
+    /// The members of an array behind the one that there is.
+    pub(crate) fn behind(&self) -> &[Option<(Files, u64)>] {
+        &self.behind
     }
 
     /// Members that are simulated: one of `array`'s disks each, or one in all if they lie `over` it.
@@ -201,7 +264,17 @@ impl Source {
         let size = members.iter().map(|member| member.size).sum::<u64>();
         let blocks = if over { blocks_over(spec, size) } else { sizes[0] / BLOCK_BYTES };
         let array = Array::new(spec, blocks).map_err(|why| ServeError::option("--over", why))?;
-        Ok(Self { members, array, size, over, far: Far::new(), looks: None, journal: None })
+        Ok(Self {
+            members,
+            array,
+            size,
+            over,
+            base: 0,
+            far: Far::new(),
+            looks: None,
+            journal: None,
+            behind: Vec::new(),
+        })
     }
 
     /// Where the bytes of a member command are.
@@ -214,7 +287,7 @@ impl Source {
         } else {
             (usize::from(disk.0), extent.start.0)
         };
-        let offset = first * BLOCK_BYTES;
+        let offset = self.base + first * BLOCK_BYTES;
         let inside = self.members[member].size.saturating_sub(offset).min(extent.bytes());
         Place { member, offset, inside }
     }
@@ -227,13 +300,29 @@ impl Source {
         let (block, within) = (Block(at / BLOCK_BYTES), at % BLOCK_BYTES);
         let (disk, first) = self.array.locate(block);
         let strip = self.array.strip_extent(self.array.strip_of(block));
-        (usize::from(disk.0), first.0 * BLOCK_BYTES + within, len.min(strip.end() * BLOCK_BYTES - at))
+        (
+            usize::from(disk.0),
+            self.base + first.0 * BLOCK_BYTES + within,
+            len.min(strip.end() * BLOCK_BYTES - at),
+        )
+    }
+
+    /// Members as they were named, in the order in which they lie.
+    pub(crate) fn in_order<'a>(&self, named: &'a [MemberSpec]) -> Vec<&'a MemberSpec> {
+        let all = self.members.iter().zip(named);
+        let is = |member: &Member, spec: &MemberSpec| {
+            member.file.as_ref().is_some_and(|file| file.path() == spec.path)
+        };
+        all.map(|(member, same)| named.iter().find(|spec| is(member, spec)).unwrap_or(same)).collect()
     }
 
     /// Bytes of members that no strip lies on: what larger members have beyond the smallest, and the part of a strip at their
     /// end. 0 for what is served as it is.
     pub(crate) fn unserved(&self) -> u64 {
-        if self.over { 0 } else { self.members.iter().map(|member| member.size).sum::<u64>() - self.size }
+        if self.over {
+            return 0;
+        }
+        self.members.iter().map(|member| member.size - self.base).sum::<u64>() - self.size
     }
 
     /// How all of it can be made zero without being sent zeros.
@@ -276,7 +365,8 @@ impl Source {
     /// Why what members hold is not what it was, as far as the kernel tells at once.
     pub(crate) fn is_spoiled(&self) -> Option<String> {
         let journal = self.journal.as_ref().and_then(Journal::is_spoiled);
-        self.members.iter().find_map(|member| member.file.as_ref()?.is_spoiled()).or(journal)
+        let behind = self.behind.iter().flatten().find_map(|(files, _)| files.is_spoiled());
+        self.members.iter().find_map(|member| member.file.as_ref()?.is_spoiled()).or(journal).or(behind)
     }
 
     /// From now on a journal is held and watched too.
@@ -288,6 +378,9 @@ impl Source {
     pub(crate) fn wrote_behind(&mut self) {
         for file in self.members.iter_mut().filter_map(|member| member.file.as_mut()) {
             file.wrote();
+        }
+        for (files, _) in self.behind.iter_mut().flatten() {
+            files.wrote();
         }
     }
 }
@@ -303,7 +396,7 @@ fn blocks_over(spec: ArraySpec, size: u64) -> u64 {
 }
 
 /// Refuses members that are one: the same file under whatever name, or the same address.
-fn check_distinct(paths: &[PathBuf]) -> Result<(), ServeError> {
+pub(crate) fn check_distinct(option: &'static str, paths: &[PathBuf]) -> Result<(), ServeError> {
     // Which file or device; an address has none.
     let identity = |path: &PathBuf| {
         let about = std::fs::metadata(path).ok()?;
@@ -314,12 +407,9 @@ fn check_distinct(paths: &[PathBuf]) -> Result<(), ServeError> {
         let same =
             |other: &&PathBuf| *other == path || identity(path).is_some_and(|id| identity(other) == Some(id));
         if let Some(other) = paths[..index].iter().find(same) {
-            let why = format!(
-                "{} is {} again: every member of a stripe holds data of its own",
-                shown(path),
-                shown(other)
-            );
-            return Err(ServeError::option("--stripe", why));
+            let why =
+                format!("{} is {} again: every member holds data of its own", shown(path), shown(other));
+            return Err(ServeError::option(option, why));
         }
     }
     Ok(())

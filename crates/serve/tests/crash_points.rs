@@ -130,6 +130,45 @@ fn bugs_planted_in_write_back_are_found_through_its_clients() {
     assert!(missed.is_empty(), "not found within {FOUND_OVER_BACK_WITHIN} points: {missed:#?}");
 }
 
+/// Of an array: points of the product, and those within which the stripes without a journal must be found.
+const USUAL_ARRAY: u64 = 10_000;
+const FOUND_IN_ARRAY_WITHIN: u64 = 50;
+/// The environment's points are of the volume; of these one in so many: at each of them several members are looked at.
+const ARRAY_ONE_IN: u64 = 100;
+/// What takes a meeting of several things, and how long it may.
+const SELDOM_IN_ARRAY: &[(Bug, u64)] = &[(Bug::OutUnsaid, 20_000), (Bug::StripesAtOnce, 1_000)];
+
+#[test]
+fn arrays_keep_their_promises_at_every_crash_point_with_members_lost_at_the_same_instant() {
+    let _turn = turn();
+    plant(None);
+    let points = number("FORERUN_CRASH_POINTS").map_or(USUAL_ARRAY, |points| points / ARRAY_ONE_IN);
+    let counts = Subject::Array.campaign(0, points, 2).unwrap_or_else(|failure| {
+        let Failure { seed, why, points, .. } = &failure;
+        let again = Subject::Array.replay(*seed, Subject::Array.points()).err();
+        panic!("{}seed {seed}, point {points}: {why}", again.map_or(String::new(), |again| again.story))
+    });
+    assert!(counts.cuts > 0 && counts.kills > 0 && counts.errors > 0, "{counts:?}");
+}
+
+#[test]
+fn an_array_without_a_journal_and_other_bugs_of_arrays_are_found_within_fifty_points() {
+    let _turn = turn();
+    let mut missed = Vec::new();
+    for &(bug, what) in Bug::ARRAY {
+        let seldom = SELDOM_IN_ARRAY.iter().find(|(one, _)| *one == bug);
+        let within = seldom.map_or(FOUND_IN_ARRAY_WITHIN, |(_, within)| *within);
+        let trials = if bug == Bug::OutUnsaid { 1 } else { BACK_TRIALS };
+        let find = |trial| Subject::Array.find(bug, 1_000_000 * (trial + 1)).unwrap_or(u64::MAX);
+        let mut trials: Vec<u64> = (0..trials).map(find).collect();
+        trials.sort_unstable();
+        if trials[trials.len() / 2] > within {
+            missed.push(format!("{bug:?} ({what}): {trials:?}"));
+        }
+    }
+    assert!(missed.is_empty(), "not found: {missed:#?}");
+}
+
 #[test]
 fn a_seed_says_all_there_is_to_say() {
     let _turn = turn();
@@ -140,5 +179,7 @@ fn a_seed_says_all_there_is_to_say() {
         assert_eq!(back(), back(), "of write-back too");
         let over = || Subject::OverBack.run(seed, Subject::OverBack.points());
         assert_eq!(over(), over(), "and of clients over it");
+        let array = || Subject::Array.run(seed, Subject::Array.points());
+        assert_eq!(array(), array(), "and of arrays");
     }
 }

@@ -1,6 +1,8 @@
 //! The server as its clients see it, over real sockets.
 #![allow(missing_docs, reason = "tests say in their names what they show")]
 
+#[path = "it/arrays.rs"]
+mod arrays;
 #[path = "it/back.rs"]
 mod back;
 #[path = "it/budget.rs"]

@@ -1,6 +1,7 @@
 //! One file for each subcommand.
 
 mod applying;
+pub(crate) mod array;
 pub(crate) mod attempt;
 pub(crate) mod compare;
 pub(crate) mod config;
@@ -50,6 +51,7 @@ pub(crate) fn dispatch(command: Command, matches: &ArgMatches, ui: &Ui) -> Resul
         Command::Mrc(args) => mrc::mrc(&args, ui),
         Command::Reproduce(command) => reproduce::run(&command, ui),
         Command::Serve(args) => serve::serve(&args, of_subcommand(matches), ui),
+        Command::Array(command) => array::run(&command, ui),
         Command::Ctl(args) => ctl::run(&args, ui),
         Command::Top(args) => top::top(&args, ui),
         Command::Config(command) => config::run(&command, of_subcommand(matches), ui),

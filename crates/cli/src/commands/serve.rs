@@ -49,6 +49,7 @@ Examples:
   forerun serve --over disk.img --strip 128K --disks 4 --cache 500M --scheme asp+msp
   forerun serve --over /dev/md0 --array raid0:4x128K --cache 2G --socket /run/forerun/md0.sock
   forerun serve --stripe 128K m0.img m1.img m2.img m3.img
+  forerun serve --assemble m2.img m0.img m1.img         # made by forerun array create; experimental
   forerun serve --over nbd://far.example:10809/disk --cache 2G --read-only
   forerun serve --over nbds://far.example/disk --member-tls-ca ca.pem --read-only
   forerun serve --over s3://images/disk.img --cache 2G --read-only      # AWS_REGION, AWS_ACCESS_KEY_ID, … as usual
@@ -111,7 +112,7 @@ const INSIDE: &str = "Looking inside";
 
 /// Options of `serve`.
 #[derive(Debug, Args)]
-#[command(group = clap::ArgGroup::new("what").args(["over", "stripe", "replay_log"]))]
+#[command(group = clap::ArgGroup::new("what").args(["over", "stripe", "assemble", "replay_log"]))]
 pub(crate) struct ServeArgs {
     /// Take options from this file, in TOML; what the command line says goes before (forerun config show says what comes of it)
     #[arg(long, help_heading = WHAT, value_name = "FILE")]
@@ -119,21 +120,25 @@ pub(crate) struct ServeArgs {
     /// Serve this as it is: FILE, DEV, nbd://HOST/NAME, s3://BUCKET/KEY or emulate(PRESET):MEMBER
     #[arg(long, help_heading = WHAT, value_name = "MEMBER")]
     over: Option<MemberSpec>,
-    /// Serve the members, striped as RAID-0 with strips of this size, read-only
+    /// Serve the members, striped as RAID-0 with strips of this size in the order given, read-only (forerun array create makes what can be
+    /// written)
     #[arg(long, help_heading = WHAT, value_name = "SIZE", requires = "members")]
     stripe: Option<String>,
-    /// Members of --stripe, in order
+    /// Serve the array that the members, in any order, say they are of (forerun array create; experimental)
+    #[arg(long, help_heading = WHAT, requires = "members")]
+    assemble: bool,
+    /// Members of --stripe, in order, or of --assemble, in any
     #[arg(value_name = "MEMBER")]
     members: Vec<MemberSpec>,
     /// Where strips lie in what --over names: single:STRIP or raid0:NxSTRIP [default: what the kernel says of a striped
     /// device, else single:128KiB]
-    #[arg(long, help_heading = WHAT, value_name = "ARRAY", conflicts_with_all = ["strip", "disks", "stripe"])]
+    #[arg(long, help_heading = WHAT, value_name = "ARRAY", conflicts_with_all = ["strip", "disks", "stripe", "assemble"])]
     array: Option<String>,
     /// Size of a strip: with --disks N the same as --array raid0:NxSIZE
-    #[arg(long, help_heading = WHAT, value_name = "SIZE", conflicts_with = "stripe")]
+    #[arg(long, help_heading = WHAT, value_name = "SIZE", conflicts_with_all = ["stripe", "assemble"])]
     strip: Option<String>,
     /// How many data disks lie under what --over names
-    #[arg(long, help_heading = WHAT, value_name = "N", conflicts_with = "stripe")]
+    #[arg(long, help_heading = WHAT, value_name = "N", conflicts_with_all = ["stripe", "assemble"])]
     disks: Option<u16>,
     /// Memory of the cache, such as 500M or 2GiB
     #[arg(long, help_heading = AHEAD, value_name = "SIZE", default_value = "256MiB")]
@@ -178,6 +183,9 @@ pub(crate) struct ServeArgs {
     /// Go on although acknowledged writes are lost, where a journal is missing, damaged or of another time; says what is lost
     #[arg(long, help_heading = WRITES)]
     force: bool,
+    /// Go on without members of an array that were not named, if it can do without them: they are out from then on
+    #[arg(long, help_heading = MEMBERS, requires = "assemble")]
+    degraded: bool,
     /// Seconds that a member may owe an answer before requests that wait for it fail
     #[arg(long, help_heading = MEMBERS, value_name = "SECONDS", default_value_t = MEMBER_TIMEOUT_DEFAULT, value_parser = clap::value_parser!(u64).range(1..=86400))]
     member_timeout: u64,
@@ -256,9 +264,10 @@ struct Replayed {
 fn misnamed(args: &ServeArgs) -> Result<(), CliError> {
     const SCHEMES: [&str; 9] =
         ["nbd", "nbds", "nbd+unix", "nbds+unix", "s3", "http", "https", "file", "emulate"];
-    if let (Some(member), None, None) = (args.members.first(), &args.over, &args.stripe) {
+    if let (Some(member), None, None, false) = (args.members.first(), &args.over, &args.stripe, args.assemble)
+    {
         let path = forerun_serve::shown(&member.path);
-        let remedy = format!("say --over {path}, or --stripe SIZE before several members");
+        let remedy = format!("say --over {path}, or --assemble or --stripe SIZE before several members");
         return Err(CliError::usage(&path, "a member without a word of how it is served", &remedy));
     }
     for member in args.over.iter().chain(&args.members) {
@@ -433,20 +442,21 @@ fn export(args: &ServeArgs, instead: Option<What>) -> Result<ExportOptions, CliE
     let what = match (&args.over, &args.stripe, instead) {
         (Some(_), ..) if !args.members.is_empty() => {
             let what = format!("{} is one member too many", forerun_serve::shown(&args.members[0].path));
-            let remedy = "--over serves one; several are served with --stripe SIZE MEMBER…";
+            let remedy = "--over serves one; several are served with --assemble or --stripe SIZE MEMBER…";
             return Err(CliError::usage("--over", what, remedy));
         }
         (Some(member), ..) => What::Over { member: member.clone(), array: array(args)? },
         (None, Some(strip), _) => {
             What::Stripe { strip_bytes: size("--stripe", strip)?, members: args.members.clone() }
         }
+        (None, None, _) if args.assemble => What::Array { members: args.members.clone() },
         (None, None, Some(what)) => what,
         (None, None, None) => {
             let what = "nothing to serve";
             return Err(CliError::usage(
                 "serve",
                 what,
-                "give --over, --stripe, or --config with one of them",
+                "give --over, --assemble, --stripe, or --config with one of them",
             ));
         }
     };
@@ -461,6 +471,7 @@ fn export(args: &ServeArgs, instead: Option<What>) -> Result<ExportOptions, CliE
         write: args.write,
         journal: journal(args)?,
         force: args.force,
+        degraded: args.degraded,
         member_timeout: Duration::from_secs(args.member_timeout),
         log_inputs: args.log_inputs.clone(),
         learn: args.learn.clone(),
@@ -661,7 +672,7 @@ impl Drop for Folder {
 pub(crate) fn check(effective: &settings::Effective) -> Result<(), CliError> {
     let over = MemberSpec { path: PathBuf::new(), emulate: None };
     let drafted = |args: &ServeArgs| {
-        let nothing = args.over.is_none() && args.stripe.is_none();
+        let nothing = args.over.is_none() && args.stripe.is_none() && !args.assemble;
         let what = What::Over { member: over.clone(), array: array(args)? };
         export(args, nothing.then_some(what))
     };

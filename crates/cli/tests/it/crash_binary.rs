@@ -215,7 +215,8 @@ fn start(words: &[&str], socket: &Path) -> Running {
 
 fn try_start(words: &[&str], socket: &Path) -> Option<Running> {
     let server = std::process::Command::new(assert_cmd::cargo::cargo_bin("forerun"))
-        .args(["serve", "--quiet", "--cache", "16M", "--scheme", "asp+msp", "--control", "off", "--over"])
+        .args(["serve", "--quiet", "--cache", "16M", "--scheme", "asp+msp", "--control", "off"])
+        .args(words.first().filter(|word| !word.starts_with("--")).map(|_| "--over"))
         .args(words)
         .arg("--socket")
         .arg(socket)
@@ -231,28 +232,33 @@ fn try_start(words: &[&str], socket: &Path) -> Option<Running> {
 
 /// Kills and starts the server again and again; `lossy` is the member that loses power with it, if it is not a file.
 fn rounds(words: &[&str], folder: &Path, lossy: Option<&Lossy>, seed: u64) {
-    let (socket, mut draw, mut model) = (folder.join("s"), Draw(seed), Model::new());
+    rounds_of(&mut Model::new(), words, folder, lossy, seed);
+}
+
+/// The same of sectors of which something is known.
+fn rounds_of(model: &mut Model, words: &[&str], folder: &Path, lossy: Option<&Lossy>, seed: u64) {
+    let (socket, mut draw) = (folder.join("s"), Draw(seed));
     for _ in 0..cycles() {
         let server = start(words, &socket);
         let mut client = Client::connect(&socket);
-        let found = read_all(&mut client, &model, seed, lossy.is_some());
+        let found = read_all(&mut client, model, seed, lossy.is_some());
         model.begin_anew(found);
         let until = 20 + draw.below(400);
         for _ in 0..until {
-            client.draw(&mut model, &mut draw);
+            client.draw(model, &mut draw);
             while client.flying.len() >= DEPTH {
-                client.receive(&mut model, seed).expect("it is served");
+                client.receive(model, seed).expect("it is served");
             }
         }
         drop(server);
         // What it had sent before counts.
-        while client.receive(&mut model, seed).is_some() {}
+        while client.receive(model, seed).is_some() {}
         if let Some(lossy) = lossy {
             Lossy::cut(&[lossy], &mut draw);
         }
     }
     let _server = start(words, &socket);
-    read_all(&mut Client::connect(&socket), &model, seed, lossy.is_some());
+    read_all(&mut Client::connect(&socket), model, seed, lossy.is_some());
 }
 
 /// Reads and judges everything.
@@ -301,6 +307,40 @@ fn a_server_with_write_back_that_is_killed_has_lost_nothing_that_it_acknowledged
     std::fs::write(&path, image()).expect("written");
     let words = write_back(&path.display().to_string(), folder.path());
     rounds(&borrowed(&words), folder.path(), None, seed());
+}
+
+#[test]
+fn an_array_whose_server_is_killed_has_lost_nothing_that_it_acknowledged_nor_when_a_member_is_lost_too() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let name = |n: &str| folder.path().join(n).display().to_string();
+    let members = ["m0", "m1", "m2"].map(name);
+    for member in &members {
+        // Data of half of all sectors, behind what an array keeps for itself.
+        let size = (1 << 20) + (SECTORS * SECTOR / 2) as u64;
+        std::fs::File::create(member).and_then(|file| file.set_len(size)).expect("made");
+    }
+    let journal = name("journal");
+    let made = ["array", "create", "raid5:16K", "--journal", &journal, "--journal-size", "16M"];
+    super::output(&made.into_iter().chain(members.iter().map(String::as_str)).collect::<Vec<_>>());
+    let words = |members: &[String], more: &[&str]| -> Vec<String> {
+        let words = ["--assemble", "--journal", &journal].into_iter().chain(more.iter().copied());
+        words.map(str::to_owned).chain(members.iter().cloned()).collect()
+    };
+    let all = words(&members, &[]);
+    {
+        let _server = start(&borrowed(&all), &folder.path().join("s"));
+        let mut client = Client::connect(&folder.path().join("s"));
+        let length = (SECTORS * SECTOR) as u32;
+        let first = Request { flags: request::FUA, command: Command::Write, cookie: 0, offset: 0, length };
+        client.stream.write_all(&[&request_bytes(&first)[..], &image()].concat()).expect("sent");
+        client.stream.read_exact(&mut [0; 16]).expect("answered");
+    }
+    let mut model = Model::new();
+    rounds_of(&mut model, &borrowed(&all), folder.path(), None, seed());
+    // One is gone with the server that was killed last, and the others go on.
+    let left = [members[2].clone(), members[0].clone()];
+    let left = words(&left, &["--degraded"]);
+    rounds_of(&mut model, &borrowed(&left), folder.path(), None, seed() + 1);
 }
 
 /// Who finds nothing may be blind.

@@ -149,7 +149,10 @@ impl WriteBack {
         let keeps = if planted::is(Bug::HomeBeforeJournal) { u64::MAX } else { self.log.synced };
         let dirty = self.held.dirty(extent.start.0, extent.end(), keeps);
         let array = self.array;
-        for run in dirty.chunk_by(|one, next| one.0 + 1 == next.0).flat_map(|run| run.chunks(RUN_MAX)) {
+        let strip = if self.by_strip { array.strip_blocks() } else { u64::MAX };
+        let together =
+            |one: &(u64, u32), next: &(u64, u32)| one.0 + 1 == next.0 && !next.0.is_multiple_of(strip);
+        for run in dirty.chunk_by(together).flat_map(|run| run.chunks(RUN_MAX)) {
             for &(block, slot) in run {
                 self.held.go(block, slot, State::Flying);
                 self.slots.pin(slot);
@@ -166,17 +169,20 @@ impl WriteBack {
     }
 
     /// Blocks of a stripe are home, or not.
-    pub(super) fn home_ended(&mut self, stripe: u64, blocks: &[(u64, u32)], done: Done) {
+    pub(super) fn home_ended(&mut self, number: u32, stripe: u64, blocks: &[(u64, u32)], done: Done) {
         self.wrote = true;
         let offset = blocks[0].0 * BLOCK as u64;
         let len = self.inside(offset, (blocks.len() * BLOCK) as u64);
-        if let Some(lease) = done.lease {
-            self.slots.take_back(lease);
+        let free = done.lease.is_some();
+        match done.lease {
+            Some(lease) => self.slots.take_back(lease),
+            // Whoever has it may answer for ever never: nobody else uses that memory before.
+            None => drop(self.kept.insert(number, blocks.iter().map(|(_, slot)| *slot).collect())),
         }
         let short = || io::Error::other("only a part was written");
         let result = done.result.and_then(|moved| if moved < len { Err(short()) } else { Ok(()) });
         let good = result.is_ok() || planted::is(Bug::HomeUnread);
-        self.mark(blocks, if good { State::Written } else { State::Dirty });
+        self.mark(blocks, if good { State::Written } else { State::Dirty }, free);
         match result {
             Ok(()) => {
                 self.stuck = None;

@@ -12,10 +12,10 @@
 //! the ring. All numbers are little-endian. The magic, the version and the place of the CRC stay where they are in
 //! every version, so an older program can say that a journal is newer than itself.
 
+pub(crate) use crate::sealed::{BLOCK, Page, TEXT_MAX, Unread, sum};
+use crate::sealed::{Reader, Writer, is_whole};
 use std::io;
 
-/// Bytes of a block.
-pub(crate) const BLOCK: usize = 4096;
 /// Blocks before the ring.
 pub(crate) const SUPERS: u64 = 2;
 /// Most extents of a record: what its header holds.
@@ -31,15 +31,9 @@ const VERSION_OLDEST: u32 = 1;
 
 const SUPER_MAGIC: [u8; 8] = *b"forerunJ";
 const RECORD_MAGIC: [u8; 8] = *b"forerunR";
-/// Bytes of a text.
-pub(crate) const TEXT_MAX: usize = 255;
-const CRC_AT: usize = BLOCK - 4;
 /// Where the extents of a record begin, and bytes of each.
 const EXTENTS_AT: usize = 64;
 const EXTENT_BYTES: usize = 12;
-
-/// A block of memory.
-pub(crate) type Page = [u8; BLOCK];
 
 /// Where a record begins or will begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,82 +69,6 @@ pub(crate) struct Super {
     pub(crate) identity: String,
 }
 
-/// Why a block is no superblock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unread {
-    /// It is none.
-    Foreign,
-    /// It was one.
-    Torn,
-    /// Of a version that is not known here.
-    Newer(u32),
-}
-
-/// The sum of a run of bytes.
-pub(crate) fn sum(bytes: &[u8]) -> u32 {
-    crc32fast::hash(bytes)
-}
-
-/// A page that is written field by field.
-struct Writer(Box<Page>, usize);
-
-impl Writer {
-    fn new(magic: [u8; 8]) -> Self {
-        let mut page = Self(Box::new([0; BLOCK]), 0);
-        page.bytes(&magic);
-        page
-    }
-    fn bytes(&mut self, bytes: &[u8]) {
-        self.0[self.1..self.1 + bytes.len()].copy_from_slice(bytes);
-        self.1 += bytes.len();
-    }
-    /// A text, as much of it as has room.
-    fn text(&mut self, text: &str) {
-        let text = &text[..text.floor_char_boundary(TEXT_MAX)];
-        self.bytes(&(text.len() as u16).to_le_bytes());
-        self.bytes(text.as_bytes());
-    }
-    fn finish(mut self) -> Box<Page> {
-        let sum = sum(&self.0[..CRC_AT]);
-        self.0[CRC_AT..].copy_from_slice(&sum.to_le_bytes());
-        self.0
-    }
-}
-
-/// A page that is read field by field.
-struct Reader<'a>(&'a [u8]);
-
-impl<'a> Reader<'a> {
-    fn bytes<const N: usize>(&mut self) -> [u8; N] {
-        let (head, rest) = self.0.split_first_chunk().expect("fields lie within a page");
-        self.0 = rest;
-        *head
-    }
-    fn some(&mut self, many: usize) -> &'a [u8] {
-        let (head, rest) = self.0.split_at(many);
-        self.0 = rest;
-        head
-    }
-    fn u16(&mut self) -> u16 {
-        u16::from_le_bytes(self.bytes())
-    }
-    fn u32(&mut self) -> u32 {
-        u32::from_le_bytes(self.bytes())
-    }
-    fn u64(&mut self) -> u64 {
-        u64::from_le_bytes(self.bytes())
-    }
-    /// A text; none if it is longer than texts are.
-    fn text(&mut self) -> Option<String> {
-        let bytes = usize::from(self.u16());
-        (bytes <= TEXT_MAX).then(|| String::from_utf8_lossy(self.some(bytes)).into_owned())
-    }
-}
-
-fn is_whole(page: &Page) -> bool {
-    page[CRC_AT..] == sum(&page[..CRC_AT]).to_le_bytes()
-}
-
 impl Super {
     /// Which of the two places it is written to.
     pub(crate) const fn place(&self) -> u64 {
@@ -176,7 +94,7 @@ impl Super {
 
     /// What a block says, if it is a superblock.
     pub(crate) fn decode(page: &Page) -> Result<Self, Unread> {
-        let mut fields = Reader(page);
+        let mut fields = Reader::new(page);
         if fields.bytes() != SUPER_MAGIC {
             return Err(Unread::Foreign);
         }
@@ -265,7 +183,7 @@ impl Header {
         }
         page.bytes(&self.sum.to_le_bytes());
         page.bytes(&(self.spans.len() as u32).to_le_bytes());
-        page.1 = EXTENTS_AT;
+        page.skip_to(EXTENTS_AT);
         for span in &self.spans {
             page.bytes(&span.first.to_le_bytes());
             page.bytes(&span.blocks.to_le_bytes());
@@ -275,7 +193,7 @@ impl Header {
 
     /// What a block says, if it is the header of a record that could be.
     pub(crate) fn decode(page: &Page) -> Option<Self> {
-        let mut fields = Reader(page);
+        let mut fields = Reader::new(page);
         if fields.bytes() != RECORD_MAGIC || !is_whole(page) {
             return None;
         }
@@ -284,7 +202,7 @@ impl Header {
         if many == 0 || many > EXTENTS_MAX {
             return None;
         }
-        let mut fields = Reader(&page[EXTENTS_AT..EXTENTS_AT + many * EXTENT_BYTES]);
+        let mut fields = Reader::new(&page[EXTENTS_AT..EXTENTS_AT + many * EXTENT_BYTES]);
         let spans: Vec<Span> =
             (0..many).map(|_| Span { first: fields.u64(), blocks: fields.u32() }).collect();
         let can_be =

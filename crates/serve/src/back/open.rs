@@ -29,7 +29,7 @@ const EMPTY_BYTES: usize = 64 << 10;
 const OPTION: &str = "--journal";
 
 /// A file or a device, block by block.
-struct Plain<'a>(&'a File);
+pub(crate) struct Plain<'a>(pub(crate) &'a File);
 
 impl Blocks for Plain<'_> {
     fn read(&mut self, at: u64, bytes: &mut [u8]) -> io::Result<()> {
@@ -68,8 +68,7 @@ pub(crate) struct Opening<'a> {
 pub(crate) struct Mark(Option<Arc<File>>);
 
 impl Mark {
-    /// None: what is simulated bears none.
-    #[cfg(any(test, feature = "crash"))]
+    /// None: what is simulated bears none, and members of an array say themselves whose they are.
     pub(crate) const fn none() -> Self {
         Self(None)
     }
@@ -270,6 +269,13 @@ impl Opening<'_> {
                 return Err(refuse(self.journal_path, &format!("a new journal would be another: {why}")));
             }
             match read_super(self)? {
+                Ok(about) if about.name.starts_with("array ") => {
+                    let why = format!(
+                        "it is the journal of {}, which nothing else may write to: take another, or --force",
+                        about.name
+                    );
+                    return Err(refuse(self.journal_path, &why));
+                }
                 Ok(about) => {
                     let found = scan(&mut Plain(self.journal), &about).map_err(|stop| stopped(self, stop))?;
                     if found.records > 0 {

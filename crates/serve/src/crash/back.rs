@@ -5,7 +5,7 @@
 //! replays it (perhaps after power went while another did), and every sector is judged. Now and then the run goes on from such an image.
 
 pub(super) mod disk;
-mod shadow;
+pub(super) mod shadow;
 
 use self::disk::{Disk, Faults, SECTOR, Wire};
 use self::shadow::{Shadow, stamped};

@@ -1,6 +1,7 @@
 //! An export's journal before anybody is served: refused where it cannot be, opened, brought home, and put before the member.
 
 use super::ways::make_backend;
+use crate::array::refuse_member;
 use crate::back::format::BLOCK;
 use crate::back::identity::identity;
 use crate::back::open::{Opened, Opening, forget_journal, needs_journal};
@@ -25,6 +26,16 @@ pub(super) struct Ready {
 /// Whether the options about writing fit each other; what is named is not looked at.
 pub(super) fn check(export: &ExportOptions) -> Result<(), ServeError> {
     let refuse = |option, why: &str| Err(ServeError::option(option, why));
+    let array = matches!(export.what, What::Array { .. });
+    if export.degraded && !array {
+        return refuse("--degraded", "it is for an array (--assemble) that lacks a member: leave it out");
+    }
+    if array && export.write != WriteMode::Through {
+        return refuse(
+            "--write",
+            "an array has a journal of its own where it has redundancy: leave --write out",
+        );
+    }
     if export.journal.is_none() {
         let wanted = export.write != WriteMode::Through;
         return if wanted {
@@ -42,10 +53,15 @@ pub(super) fn check(export: &ExportOptions) -> Result<(), ServeError> {
             "with --read-only nothing is written, not even what the journal holds: leave one of them out",
         );
     }
+    if array {
+        let new = export.journal.as_ref().is_some_and(|how| how.new.is_some());
+        let why = "the journal of an array is made with it (forerun array create --journal PATH): leave --journal-new out";
+        return if new { refuse("--journal", why) } else { Ok(()) };
+    }
     let What::Over { member, .. } = &export.what else {
         return refuse(
             "--journal",
-            "a journal is of one member: a stripe is read-only, so leave --journal out",
+            "a journal is of one member: leave --journal out, or put md over the members and serve that",
         );
     };
     let text = member.path.to_str().unwrap_or_default();
@@ -60,13 +76,14 @@ pub(super) fn check(export: &ExportOptions) -> Result<(), ServeError> {
 
 /// Refuses members that wait for a journal when none was named.
 pub(super) fn refuse_without(export: &ExportOptions, source: &Source) -> Result<Vec<String>, ServeError> {
-    let members = match &export.what {
-        What::Over { member, .. } => std::slice::from_ref(member),
-        What::Stripe { members, .. } => members,
-    };
     let mut said = Vec::new();
+    // Members of an array were looked at when it was made, and stand in another order.
+    let members = if matches!(export.what, What::Array { .. }) { &[] } else { export.what.members() };
     for (spec, member) in members.iter().zip(&source.members) {
         let Some((_, file)) = member.files() else { continue };
+        if !export.read_only && matches!(export.what, What::Over { .. }) && !export.force {
+            refuse_member("--over", &file, &spec.path)?;
+        }
         let Some(why) = needs_journal(&file, &spec.path) else { continue };
         if !export.force {
             return Err(ServeError::option("--journal", why));
@@ -93,6 +110,9 @@ pub(super) fn open(
 ) -> Result<Ready, ServeError> {
     let What::Over { member: spec, .. } = &export.what else { unreachable!("checked") };
     let Some((direct, plain)) = source.members[0].files() else { unreachable!("checked") };
+    if !export.force {
+        refuse_member("--over", &plain, &spec.path)?;
+    }
     let mut journal = Journal::open(how, &spec.path, options.direct)?;
     let opening = Opening {
         journal: &journal.plain(),

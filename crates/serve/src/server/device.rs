@@ -56,12 +56,12 @@ impl Device {
 
 /// What tells an export from others: its name, and where its members are.
 fn mark(export: &ExportOptions) -> u64 {
-    let (strip, members) = match &export.what {
-        What::Over { member, .. } => (0, std::slice::from_ref(member)),
-        What::Stripe { strip_bytes, members } => (*strip_bytes, &members[..]),
-    };
+    let strip = if let What::Stripe { strip_bytes, .. } = &export.what { *strip_bytes } else { 0 };
     let place = |path: &PathBuf| path.canonicalize().unwrap_or_else(|_| path.clone());
-    let places: Vec<PathBuf> = members.iter().map(|member| place(&member.path)).collect();
+    let mut places: Vec<PathBuf> = export.what.members().iter().map(|member| place(&member.path)).collect();
+    if matches!(export.what, What::Array { .. }) {
+        places.sort(); // in whatever order it is put together
+    }
     let strip = strip.to_be_bytes();
     let head = [export.name.as_bytes(), &strip];
     ublk::mark_of(head.into_iter().chain(places.iter().map(|place| place.as_os_str().as_bytes())))

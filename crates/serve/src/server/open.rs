@@ -1,15 +1,17 @@
 //! What one export becomes before anybody is served: its options checked, its members opened, its volume made.
 
 use super::back;
+use super::raid;
 use super::ways::make_backend;
 use crate::backend::Backend;
 use crate::emulate::{Emulated, preset_of};
 use crate::error::{ServeError, system};
 use crate::fan::Fan;
+use crate::geometry::Geometry;
 use crate::options::{EXPORTS_MAX, ExportOptions, MemberSpec, Options, What};
 use crate::raw::Arena;
 use crate::shown::shown;
-use crate::source::{Opening, Source};
+use crate::source::{Files, Opening, Source};
 use crate::spec::EngineSpec;
 use crate::volume::Volume;
 use forerun_core::array::ArraySpec;
@@ -45,7 +47,9 @@ pub(super) fn check_export(export: &ExportOptions) -> Result<(), ServeError> {
             }
             member.emulate.as_ref()
         }
-        What::Stripe { members, .. } => members.iter().find_map(|member| member.emulate.as_ref()),
+        What::Stripe { members, .. } | What::Array { members } => {
+            members.iter().find_map(|member| member.emulate.as_ref())
+        }
     };
     let believed = believed.map_or(export.device.as_str(), |text| preset_of(text));
     EngineSpec::new(&export.scheme, export.cache_bytes, believed).map(drop)
@@ -65,16 +69,51 @@ fn models(members: &[&MemberSpec], sizes: &[u64]) -> Result<Vec<Option<Box<dyn D
     members.iter().zip(sizes).map(model).collect()
 }
 
-/// Opens the members of an export and makes its cache.
-pub(super) fn volume(options: &Options, export: &ExportOptions) -> Result<Volume, ServeError> {
-    let mut found = None;
+/// Says what of the members lies on no strip.
+fn say_unserved(volume: &mut Volume) {
+    let unserved = volume.source.unserved();
+    if unserved > 0 {
+        volume.say(format!(
+            "{} of the members are not served: a stripe takes whole strips, and as many of each as the smallest has",
+            format_size(unserved)
+        ));
+    }
+}
+
+/// The models of an array's members, by number.
+fn models_behind(named: &[MemberSpec], source: &Source) -> Result<Vec<Option<Box<dyn Device>>>, ServeError> {
+    let mut all = Vec::new();
+    for behind in source.behind() {
+        let of = |(files, size): &(Files, u64)| {
+            let spec = named.iter().find(|spec| spec.path == files.path())?;
+            Some(models(&[spec], &[*size]))
+        };
+        all.push(behind.as_ref().and_then(of).transpose()?.and_then(|mut one| one.pop().flatten()));
+    }
+    Ok(all)
+}
+
+/// What an export serves, open.
+struct Sourced<'a> {
+    source: Source,
+    /// As they were named, in the order in which they lie.
+    members: Vec<&'a MemberSpec>,
+    /// What an array with redundancy is made of.
+    array: Option<raid::Ready>,
+    /// What the kernel says of a device.
+    found: Option<Geometry>,
+}
+
+/// Opens the members of an export.
+fn sourced<'a>(options: &Options, export: &'a ExportOptions) -> Result<Sourced<'a>, ServeError> {
     let how = Opening {
         read_only: export.read_only,
         direct: options.direct,
         unsafe_no_flush: export.unsafe_no_flush,
         tls: crate::member_tls::config(&export.member_tls)?,
     };
-    let (mut source, members): (Source, Vec<&MemberSpec>) = match &export.what {
+    let (mut array, mut found) = (None, None);
+    let (source, members): (Source, Vec<&MemberSpec>) = match &export.what {
         What::Over { member, array } => {
             let array: ArraySpec = if let Some(text) = array {
                 text.parse().map_err(|why| ServeError::option("--array", why))?
@@ -89,15 +128,34 @@ pub(super) fn volume(options: &Options, export: &ExportOptions) -> Result<Volume
             let paths: Vec<_> = members.iter().map(|member| member.path.clone()).collect();
             (Source::stripe(&paths, *strip_bytes, &how)?, members.iter().collect())
         }
+        What::Array { members } => {
+            let (source, ready) = raid::assemble(options, export, members, &how)?;
+            array = ready;
+            let order = source.in_order(members);
+            (source, order)
+        }
     };
+    Ok(Sourced { source, members, array, found })
+}
+
+/// Opens the members of an export and makes its cache.
+pub(super) fn volume(options: &Options, export: &ExportOptions) -> Result<Volume, ServeError> {
+    let Sourced { mut source, members, mut array, found } = sourced(options, export)?;
     let sizes: Vec<u64> = source.members.iter().map(|member| member.size).collect();
-    let models = models(&members, &sizes)?;
+    let models = match &array {
+        Some(_) => models_behind(export.what.members(), &source)?,
+        None => models(&members, &sizes)?,
+    };
     let believed = members.iter().find_map(|member| member.emulate.as_ref());
     let believed = believed.map_or(export.device.as_str(), |text| preset_of(text));
     let spec = EngineSpec::new(&export.scheme, export.cache_bytes, believed)?;
     spec.check(&source.array)?;
-    let (ready, said) = back::ready(options, export, &mut source)?;
-    let (direct, far, array) = (source.is_direct(), source.take_far(), source.array);
+    let (ready, said) = match &mut array {
+        Some(array) => (None, std::mem::take(&mut array.said)),
+        None => back::ready(options, export, &mut source)?,
+    };
+    let patience = if array.is_some() { raid::patience(export) } else { export.member_timeout };
+    let (direct, far, lies) = (source.is_direct(), source.take_far(), source.array);
     let backend = |arena: &Arena| {
         let files = make_backend(options.transfer, direct, arena)?;
         let plain = match far {
@@ -107,26 +165,21 @@ pub(super) fn volume(options: &Options, export: &ExportOptions) -> Result<Volume
         let emulated = models.iter().any(Option::is_some);
         let device =
             if emulated { Box::new(Emulated::new(plain, models)) as Box<dyn Backend> } else { plain };
-        match ready {
-            Some(ready) => ready.before(device, options.transfer, array),
-            None => Ok(device),
+        match (ready, array) {
+            (Some(ready), _) => ready.before(device, options.transfer, lies),
+            (None, Some(array)) => array.before(device, options),
+            (None, None) => Ok(device),
         }
     };
     let mut volume = Volume::new(spec, source, backend).map_err(system("memory and members"))?;
-    volume.set_patience(Nanos(u64::try_from(export.member_timeout.as_nanos()).unwrap_or(u64::MAX)));
+    volume.set_patience(Nanos(u64::try_from(patience.as_nanos()).unwrap_or(u64::MAX)));
     for said in said {
         volume.say(said);
     }
     for warning in volume.health().warnings {
         volume.say(warning);
     }
-    let unserved = volume.source.unserved();
-    if unserved > 0 {
-        volume.say(format!(
-            "{} of the members are not served: a stripe takes whole strips, and as many of each as the smallest has",
-            format_size(unserved)
-        ));
-    }
+    say_unserved(&mut volume);
     if let (Some(found), Some(member)) = (found, members.first()) {
         volume.say(format!("{} is {}: served as {}", shown(&member.path), found.words, found.data));
     }

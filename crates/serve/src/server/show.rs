@@ -1,9 +1,11 @@
 //! The loop's side of the live page: twice a second it publishes how every export stands.
 
 use super::Server;
+use super::served::Served;
 use crate::http::{About, Http, MemberAbout, Whole};
 use crate::live::EVERY;
-use crate::options::{ExportOptions, Options, What};
+use crate::options::{ExportOptions, Options};
+use crate::source::Source;
 use forerun_core::units::Nanos;
 use std::time::Duration;
 
@@ -22,19 +24,17 @@ pub(super) struct Show {
 
 impl Show {
     /// For the exports of `options`.
-    pub(super) fn new(http: Http, options: &Options) -> Self {
-        let members = options.exports.iter().map(members).collect();
+    pub(super) fn new(http: Http, options: &Options, served: &[Served]) -> Self {
+        let exports = options.exports.iter().zip(served);
+        let members = exports.map(|(export, served)| members(export, &served.volume.source)).collect();
         Self { http, next: Nanos::ZERO, members }
     }
 }
 
-fn members(export: &ExportOptions) -> Vec<MemberAbout> {
-    let specs = match &export.what {
-        What::Over { member, .. } => std::slice::from_ref(member),
-        What::Stripe { members, .. } => members,
-    };
+fn members(export: &ExportOptions, source: &Source) -> Vec<MemberAbout> {
+    let specs = source.in_order(export.what.members());
     let about = specs
-        .iter()
+        .into_iter()
         .map(|spec| MemberAbout { name: crate::shown::shown(&spec.path), emulates: spec.emulate.clone() });
     about.collect()
 }

@@ -30,12 +30,12 @@ const RESIZES: i64 = 3;
 
 /// A member that is a file or a device of this machine.
 #[derive(Debug)]
-pub(super) struct Files {
+pub(crate) struct Files {
     path: PathBuf,
     /// Through the page cache; for the bytes behind the last whole sector, and for syncs.
-    pub(super) plain: Arc<File>,
+    pub(crate) plain: Arc<File>,
     /// Around it.
-    pub(super) direct: Option<Arc<File>>,
+    pub(crate) direct: Option<Arc<File>>,
     seen: Seen,
     pub(super) holes: Holes,
     /// Looks from now on whose time of change says nothing, because we wrote: a write of ours may have come before or after the
@@ -96,7 +96,7 @@ fn holes_of(plain: &File, size: u64) -> Holes {
 
 impl Files {
     /// Opens a file or a device that `option` has named.
-    pub(super) fn open(
+    pub(crate) fn open(
         option: &'static str,
         path: &Path,
         read_only: bool,
@@ -146,8 +146,13 @@ impl Files {
         Ok((Self { path: path.into(), plain, direct, seen, excused: 0, foreign, holes }, size))
     }
 
+    /// How it was named.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// A write of ours has ended, or is under way.
-    pub(super) const fn wrote(&mut self) {
+    pub(crate) const fn wrote(&mut self) {
         self.excused = 2;
     }
 

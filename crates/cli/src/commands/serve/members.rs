@@ -48,11 +48,8 @@ pub(super) fn about(options: &Options) -> BTreeMap<String, String> {
     about
 }
 
-fn members(export: &ExportOptions) -> &[MemberSpec] {
-    match &export.what {
-        What::Over { member, .. } => std::slice::from_ref(member),
-        What::Stripe { members, .. } => members,
-    }
+const fn members(export: &ExportOptions) -> &[MemberSpec] {
+    export.what.members()
 }
 
 /// The geometry as it was said; none where the kernel is asked for it, whose words stand in the machine's already.
@@ -61,6 +58,10 @@ fn served_array(export: &ExportOptions) -> Option<String> {
         What::Over { array, .. } => array.clone(),
         What::Stripe { strip_bytes, members } => {
             Some(format!("raid0:{}x{}KiB", members.len(), strip_bytes >> 10))
+        }
+        What::Array { members } => {
+            let paths: Vec<_> = members.iter().map(|member| member.path.clone()).collect();
+            forerun_serve::array::status(&paths).ok()?.array
         }
     }
 }

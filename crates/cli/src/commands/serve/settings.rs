@@ -31,9 +31,10 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 /// Options of one export; all others are the server's.
-const OF_EXPORT: [&str; 23] = [
+const OF_EXPORT: [&str; 24] = [
     "over",
     "stripe",
+    "assemble",
     "members",
     "array",
     "strip",
@@ -57,13 +58,13 @@ const OF_EXPORT: [&str; 23] = [
     "member-tls-key",
 ];
 /// No two exports can have the same of these.
-const OF_ONE_EXPORT: [&str; 8] =
-    ["over", "stripe", "members", "name", "log-inputs", "learn", "journal", "ublk"];
+const OF_ONE_EXPORT: [&str; 9] =
+    ["over", "stripe", "assemble", "members", "name", "log-inputs", "learn", "journal", "ublk"];
 /// Options that exclude each other, or make sense together only.
 const ALTERNATIVES: [&[&str]; 3] =
-    [&["socket", "listen"], &["over", "stripe", "members"], &["array", "strip", "disks"]];
+    [&["socket", "listen"], &["over", "stripe", "assemble", "members"], &["array", "strip", "disks"]];
 /// Options that are about one call.
-const COMMAND_LINE_ONLY: [&str; 4] = ["config", "replay-log", "journal-new", "force"];
+const COMMAND_LINE_ONLY: [&str; 5] = ["config", "replay-log", "journal-new", "force", "degraded"];
 /// Longest configuration that is read, bytes: some thousands of exports.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 

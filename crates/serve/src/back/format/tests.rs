@@ -1,6 +1,7 @@
 use super::super::replay::{Stop, begin, scan};
 use super::super::ring::Ring;
 use super::*;
+use crate::sealed::CRC_AT;
 use std::collections::BTreeMap;
 
 const SECTOR: usize = 512;

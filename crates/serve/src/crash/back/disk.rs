@@ -15,6 +15,7 @@ pub(in crate::crash) const SECTOR: usize = 512;
 pub(in crate::crash) struct Faults {
     pub(in crate::crash) writes: u64,
     pub(in crate::crash) syncs: u64,
+    pub(in crate::crash) reads: u64,
 }
 
 /// A write that no sync has covered: a sector is none where a later one is durable.
@@ -115,6 +116,7 @@ impl Disk {
         self.commands += 1;
         let Held { mut task, bytes, came } = self.held.swap_remove(index);
         let result = match task.kind {
+            Kind::Read if self.draw.one_in(self.faults.reads) => Err(io::Error::from_raw_os_error(libc::EIO)),
             Kind::Read => {
                 let from = task.offset as usize;
                 let lease = task.lease.as_mut().expect("a read has memory");

@@ -3,7 +3,7 @@
 use super::disk::SECTOR;
 
 /// Bytes of a sector of the device as a write brings it.
-pub(super) fn stamped(sector: usize, version: u32) -> [u8; SECTOR] {
+pub(in crate::crash) fn stamped(sector: usize, version: u32) -> [u8; SECTOR] {
     let mut bytes = [0; SECTOR];
     for word in bytes.chunks_exact_mut(8) {
         word[..4].copy_from_slice(&(sector as u32 ^ 0x5a5a_0000).to_le_bytes());
@@ -26,7 +26,7 @@ fn version(sector: usize, bytes: &[u8]) -> Result<u32, String> {
 
 /// The floors of all sectors.
 #[derive(Debug)]
-pub(super) struct Shadow {
+pub(in crate::crash) struct Shadow {
     acked: Vec<u32>,
     durable: Vec<u32>,
     /// What was found when the process began; of what is not newer than `since` only that is true.
@@ -36,11 +36,11 @@ pub(super) struct Shadow {
     /// promised of it.
     loose: Vec<bool>,
     /// The last write so far.
-    pub(super) last: u32,
+    pub(in crate::crash) last: u32,
 }
 
 impl Shadow {
-    pub(super) fn new(sectors: usize) -> Self {
+    pub(in crate::crash) fn new(sectors: usize) -> Self {
         Self {
             acked: vec![0; sectors],
             durable: vec![0; sectors],
@@ -51,17 +51,17 @@ impl Shadow {
         }
     }
 
-    pub(super) fn acked(&self) -> &[u32] {
+    pub(in crate::crash) fn acked(&self) -> &[u32] {
         &self.acked
     }
 
-    pub(super) fn acknowledge(&mut self, sectors: std::ops::Range<usize>, version: u32) {
+    pub(in crate::crash) fn acknowledge(&mut self, sectors: std::ops::Range<usize>, version: u32) {
         for floor in &mut self.acked[sectors] {
             *floor = (*floor).max(version);
         }
     }
 
-    pub(super) fn flushed(&mut self, floors: &[u32]) {
+    pub(in crate::crash) fn flushed(&mut self, floors: &[u32]) {
         for (durable, &floor) in self.durable.iter_mut().zip(floors) {
             *durable = (*durable).max(floor);
         }
@@ -83,20 +83,25 @@ impl Shadow {
     }
 
     /// Whether an image is what may be found.
-    pub(super) fn check_image(&self, image: &[u8], power: bool) -> Result<Vec<u32>, String> {
+    pub(in crate::crash) fn check_image(&self, image: &[u8], power: bool) -> Result<Vec<u32>, String> {
         let floors = if power { &self.durable } else { &self.acked };
         let sectors = image.chunks(SECTOR).zip(floors).enumerate();
         sectors.map(|(at, (bytes, &floor))| self.check(at, bytes, floor)).collect()
     }
 
     /// Whether a read brought what it may.
-    pub(super) fn check_read(&self, first: usize, bytes: &[u8], floors: &[u32]) -> Result<(), String> {
+    pub(in crate::crash) fn check_read(
+        &self,
+        first: usize,
+        bytes: &[u8],
+        floors: &[u32],
+    ) -> Result<(), String> {
         let mut sectors = bytes.chunks(SECTOR).zip(floors).enumerate();
         sectors.try_for_each(|(at, (bytes, &floor))| self.check(first + at, bytes, floor).map(drop))
     }
 
     /// A process begins on what was found.
-    pub(super) fn begin(&mut self, found: Vec<u32>, lost: &[usize], power: bool) {
+    pub(in crate::crash) fn begin(&mut self, found: Vec<u32>, lost: &[usize], power: bool) {
         self.loose.fill(false);
         lost.iter().for_each(|&sector| self.loose[sector] = true);
         self.acked.clone_from(&found);

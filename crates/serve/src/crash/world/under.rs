@@ -52,8 +52,8 @@ impl Under {
         let (mut journal, about) = fresh(u128::from(seed), size, ring, &mut disks.as_found());
         let fails = draw.one_in(8) || weather.is_calm() && draw.one_in(2);
         journal.faults = match draw.below(2) {
-            0 if fails => Faults { writes: 25, syncs: 0 },
-            _ if fails => Faults { writes: 0, syncs: 12 },
+            0 if fails => Faults { writes: 25, ..Faults::default() },
+            _ if fails => Faults { syncs: 12, ..Faults::default() },
             _ => Faults::default(),
         };
         let faulty = fails || weather.write_errors + weather.short + weather.sync_errors > 0;

@@ -1,0 +1,106 @@
+//! `array create`, `array status` and `serve --assemble` as a user meets them.
+
+use super::{forerun, output};
+use std::fs::File;
+use std::path::Path;
+
+fn members(folder: &Path, count: usize) -> Vec<String> {
+    let name = |n: usize| folder.join(format!("m{n}")).display().to_string();
+    let names: Vec<String> = (0..count).map(name).collect();
+    names.iter().for_each(|name| File::create(name).and_then(|file| file.set_len(4 << 20)).expect("made"));
+    names
+}
+
+fn words<'a>(first: &[&'a str], rest: &'a [String]) -> Vec<&'a str> {
+    first.iter().copied().chain(rest.iter().map(String::as_str)).collect()
+}
+
+fn refusal(words: &[&str], code: i32) -> String {
+    let ran = forerun(words).assert().code(code);
+    let said = String::from_utf8_lossy(&ran.get_output().stderr).into_owned();
+    assert_eq!(said.lines().count(), 1, "{said}");
+    said
+}
+
+#[test]
+fn an_array_is_made_looked_at_and_served_and_what_is_wrong_has_its_exit_code() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut names = members(folder.path(), 3);
+    let made = output(&words(&["array", "create", "raid0:128K"], &names));
+    assert!(made.contains("raid0:3x128KiB, 9.00 MiB") && made.contains("serve --assemble"), "{made}");
+    names.reverse();
+    let status = output(&words(&["array", "status"], &names));
+    assert!(status.contains("3 of 3 members in"), "{status}");
+    let run = "test -S \"$unixsocket\"";
+    let served = words(&["serve", "--cache", "16M", "--run", run, "--assemble"], &names);
+    let served = forerun(&served).assert().success();
+    let said = String::from_utf8_lossy(&served.get_output().stderr).into_owned();
+    assert!(said.contains("9.00 MiB of raid0:3x128KiB"), "{said}");
+    let found = forerun(&words(&["--json", "array", "status"], &names[1..])).assert().code(3);
+    let found: serde_json::Value = serde_json::from_slice(&found.get_output().stdout).expect("JSON");
+    assert_eq!((&found["whole"], &found["members"][2]["state"]), (&false.into(), &"missing".into()));
+    let why = refusal(&words(&["array", "create", "raid0:128K"], &names), 2);
+    assert!(why.contains("--force"), "{why}");
+    let why = refusal(&words(&["serve", "--cache", "16M", "--assemble"], &names[1..]), 2);
+    assert!(why.contains("lacks member 2"), "{why}");
+    refusal(&["array", "create", "raid0:128K", "/nowhere/m0", "/nowhere/m1"], 1);
+    let why = refusal(&["serve", "--assemble"], 2);
+    assert!(why.contains("MEMBER"), "{why}");
+}
+
+#[test]
+fn an_array_is_an_export_of_a_file_of_options() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let names = members(folder.path(), 2);
+    output(&words(&["array", "create", "raid0"], &names));
+    let config = folder.path().join("f.toml");
+    let text = format!("cache = '16M'\nassemble = true\nmembers = ['{}', '{}']\n", names[1], names[0]);
+    std::fs::write(&config, text).expect("written");
+    let config = config.display().to_string();
+    output(&["config", "show", "--config", &config]);
+    forerun(&["serve", "--config", &config, "--run", "true"]).assert().success();
+    // What the command line serves takes the place of it.
+    let image = folder.path().join("image");
+    File::create(&image).and_then(|file| file.set_len(1 << 20)).expect("made");
+    let image = image.display().to_string();
+    forerun(&["serve", "--config", &config, "--over", &image, "--run", "true"]).assert().success();
+}
+
+#[test]
+fn an_array_with_redundancy_goes_on_without_a_member_gets_a_new_one_and_is_scrubbed() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut names = members(folder.path(), 4);
+    let new = names.pop().expect("one more");
+    let journal = folder.path().join("j").display().to_string();
+    let why = refusal(&words(&["array", "create", "raid5:16K"], &names), 2);
+    assert!(why.contains("give --journal PATH"), "{why}");
+    let made = output(&words(
+        &["array", "create", "raid5:16K", "--journal", &journal, "--journal-size", "16M"],
+        &names,
+    ));
+    assert!(made.contains(&format!("--journal {journal} --assemble")), "{made}");
+    let serve = ["serve", "--cache", "16M", "--run", "true", "--journal", &journal, "--assemble"];
+    forerun(&words(&serve, &names)).assert().success();
+    let why = refusal(&words(&serve, &names[..2]), 2);
+    assert!(why.contains("lacks member 2") && why.contains("--degraded"), "{why}");
+    let ran = forerun(&words(&[&serve[..], &["--degraded"]].concat(), &names[..2])).assert().success();
+    let said = String::from_utf8_lossy(&ran.get_output().stderr).into_owned();
+    assert!(said.contains("goes on without member 2"), "{said}");
+    let told = forerun(&words(&["array", "status"], &names)).assert().code(3);
+    let told = String::from_utf8_lossy(&told.get_output().stdout).into_owned();
+    assert!(told.contains("2 of 3 members in") && told.contains("stale"), "{told}");
+    let made =
+        output(&words(&["array", "replace", &new, "--journal", &journal, "--rate", "1G"], &names[..2]));
+    assert!(made.contains("is member 2 of the array now"), "{made}");
+    names[2] = new;
+    output(&words(&["array", "status"], &names));
+    let scrubbed = output(&words(&["array", "scrub", "--journal", &journal], &names));
+    assert!(scrubbed.contains("0 differ"), "{scrubbed}");
+    let file = File::options().write(true).open(&names[0]).expect("opened");
+    std::os::unix::fs::FileExt::write_all_at(&file, b"x", (2 << 20) + 5).expect("written");
+    drop(file);
+    let found =
+        forerun(&words(&["--json", "array", "scrub", "--journal", &journal], &names)).assert().code(3);
+    let found: serde_json::Value = serde_json::from_slice(&found.get_output().stdout).expect("JSON");
+    assert_eq!(found["wrong"], 1);
+}

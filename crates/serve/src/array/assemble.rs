@@ -1,0 +1,246 @@
+//! Which members belong together: judged by what their superblocks say, and by nothing else.
+//!
+//! The newest epoch of an array decides. A member is in if it has that epoch, or the one before (a crash came while the new one began, in which
+//! nothing was written yet), and no member of the newest epoch says that it is out. Everything else is refused by name: another array's, twice
+//! there, out, or of a time when the others were used without it.
+
+use super::superblock::{Epoch, Superblock};
+use forerun_core::array::DiskSet;
+use forerun_core::units::Disk;
+
+/// What is wrong with a member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wrong {
+    /// It is of another array.
+    Foreign,
+    /// Another that was given, of this number, is the same member.
+    Twice(usize),
+    /// It is not written to any more since this generation began, or was used apart from the others.
+    Stale(u64),
+}
+
+/// What superblocks say together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Judgement {
+    /// What the array is: the superblock of a member that has the newest epoch.
+    pub(crate) newest: Superblock,
+    /// Of each that was given, what is wrong with it.
+    pub(crate) wrong: Vec<Option<Wrong>>,
+    /// Members that were not given, or cannot be used.
+    pub(crate) missing: DiskSet,
+    /// Members that the array is said to go on without.
+    pub(crate) out: DiskSet,
+}
+
+/// The array that most of these are of; of several, that of the first.
+fn array_of_most(found: &[Superblock]) -> u128 {
+    let count = |id: u128| found.iter().filter(|other| other.id == id).count();
+    let most = found.iter().map(|one| count(one.id)).max().unwrap_or(0);
+    found.iter().map(|one| one.id).find(|&id| count(id) == most).unwrap_or(0)
+}
+
+/// Judges members by their superblocks; nothing where there are none.
+pub(crate) fn judge(found: &[Superblock]) -> Option<Judgement> {
+    let id = array_of_most(found);
+    let own = || found.iter().filter(|one| one.id == id);
+    let newest = own().max_by_key(|one| one.epoch.generation)?.clone();
+    let Epoch { generation, number, before } = newest.epoch;
+    // Two that have the same generation and are of different epochs were used apart: neither says what is right of the other.
+    let apart = own().any(|one| one.epoch.generation == generation && one.epoch.number != number);
+    let of_newest = || own().filter(|one| one.epoch.number == number);
+    let out: DiskSet = of_newest().flat_map(|one| one.out.iter().collect::<Vec<_>>()).collect();
+    let mut wrong = Vec::with_capacity(found.len());
+    for (at, one) in found.iter().enumerate() {
+        let same = |other: &&Superblock| other.id == one.id && other.index == one.index;
+        let twice = found[..at].iter().position(|other| same(&other));
+        let of_time = one.epoch.number == number || one.epoch.number == before;
+        wrong.push(if one.id != id || one.spec != newest.spec || one.blocks != newest.blocks {
+            Some(Wrong::Foreign)
+        } else if let Some(other) = twice {
+            Some(Wrong::Twice(other))
+        } else if out.contains(Disk(one.index)) || !of_time || apart {
+            Some(Wrong::Stale(generation))
+        } else {
+            None
+        });
+    }
+    let mut missing: DiskSet = (0..newest.spec.disks()).map(Disk).collect();
+    for (one, _) in found.iter().zip(&wrong).filter(|(_, wrong)| wrong.is_none()) {
+        missing.remove(Disk(one.index));
+    }
+    Some(Judgement { newest, wrong, missing, out })
+}
+
+/// Begins a new epoch of the members that are in: first all of them have the newest, then all the new. `write` writes one and makes it stay, and
+/// is told which. In the new epoch these are out.
+///
+/// # Errors
+/// The first that `write` has: then nothing may be written.
+pub(crate) fn begin_epoch<E>(
+    members: &mut [Superblock],
+    number: u64,
+    out: DiskSet,
+    mut write: impl FnMut(usize, &Superblock) -> Result<(), E>,
+) -> Result<(), E> {
+    let newest = members.iter().max_by_key(|one| one.epoch.generation).map(|one| (one.epoch, one.out));
+    let Some((newest, was_out)) = newest else { return Ok(()) };
+    for (at, one) in members.iter_mut().enumerate().filter(|(_, one)| one.epoch != newest) {
+        *one = Superblock { epoch: newest, out: was_out, turn: one.turn + 1, ..one.clone() };
+        write(at, one)?;
+    }
+    let epoch = Epoch { generation: newest.generation + 1, number, before: newest.number };
+    for (at, one) in members.iter_mut().enumerate() {
+        *one = Superblock { epoch, out, turn: one.turn + 1, ..one.clone() };
+        write(at, one)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn members(count: u16) -> Vec<Superblock> {
+        let spec = format!("raid5:{count}x64K").parse().expect("valid");
+        let one = |index| Superblock {
+            id: 1,
+            spec,
+            index,
+            blocks: 64,
+            turn: 1,
+            epoch: Epoch { generation: 1, number: 100, before: 0 },
+            out: DiskSet::EMPTY,
+            journal: 0,
+            journal_generation: 0,
+        };
+        (0..count).map(one).collect()
+    }
+
+    fn set(of: &[u16]) -> DiskSet {
+        of.iter().copied().map(Disk).collect()
+    }
+
+    #[test]
+    fn members_are_found_in_any_order_and_what_is_wrong_is_said() {
+        let mut given = members(4);
+        given.swap(0, 3);
+        let all = judge(&given).expect("some");
+        assert_eq!((all.wrong, all.missing), (vec![None; 4], DiskSet::EMPTY));
+        given[1].id = 2;
+        let judged = judge(&given).expect("some");
+        assert_eq!((judged.wrong[1], judged.missing), (Some(Wrong::Foreign), set(&[1])));
+        given[1] = given[0].clone();
+        assert_eq!(judge(&given).expect("some").wrong[1], Some(Wrong::Twice(0)));
+        assert_eq!(judge(&[]), None);
+    }
+
+    #[test]
+    fn a_member_that_was_left_behind_is_stale_and_those_that_were_used_apart_are_all() {
+        let mut given = members(3);
+        begin_epoch(&mut given[1..], 7, set(&[0]), |_, _| Ok::<_, ()>(())).expect("written");
+        let judged = judge(&given).expect("some");
+        assert_eq!(judged.wrong, [Some(Wrong::Stale(2)), None, None]);
+        assert_eq!((judged.missing, judged.out), (set(&[0]), set(&[0])));
+        begin_epoch(&mut given[..1], 8, set(&[1]), |_, _| Ok::<_, ()>(())).expect("written");
+        assert!(judge(&given).expect("some").wrong.iter().all(Option::is_some), "neither knows of the other");
+    }
+
+    /// Starts of all members, cut after any write; how often a member is not in at the next.
+    fn locked_out(
+        begin: impl Fn(&mut [Superblock], u64, &mut dyn FnMut(usize, &Superblock) -> Result<(), ()>),
+    ) -> u32 {
+        let mut seed = 5_u64;
+        let mut below = |n: u64| {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (seed >> 33) % n
+        };
+        let mut locked_out = 0;
+        for _ in 0..500 {
+            let mut there = members(3 + below(3) as u16);
+            for _ in 0..8 {
+                locked_out += u32::from(!judge(&there).expect("some").missing.is_empty());
+                let (mut own, mut fuse) = (there.clone(), below(12));
+                begin(&mut own, below(u64::MAX >> 31), &mut |at, one| {
+                    fuse = fuse.checked_sub(1).ok_or(())?;
+                    there[at] = one.clone();
+                    Ok(())
+                });
+            }
+        }
+        locked_out
+    }
+
+    #[test]
+    fn starts_that_are_cut_lock_nobody_out() {
+        let ours = |own: &mut [Superblock],
+                    number: u64,
+                    write: &mut dyn FnMut(usize, &Superblock) -> Result<(), ()>| {
+            let _ = begin_epoch(own, number, DiskSet::EMPTY, write);
+        };
+        assert_eq!(locked_out(ours), 0);
+        // Without bringing all of them to the newest epoch before the next begins, two cuts in a row would.
+        let naive = |own: &mut [Superblock],
+                     number: u64,
+                     write: &mut dyn FnMut(usize, &Superblock) -> Result<(), ()>| {
+            let newest = own.iter().map(|one| one.epoch).max_by_key(|epoch| epoch.generation).expect("some");
+            own.iter_mut().for_each(|one| one.epoch = newest);
+            let _ = begin_epoch(own, number, DiskSet::EMPTY, write);
+        };
+        assert!(locked_out(naive) > 0);
+    }
+
+    /// Any number of starts and losses of which each may be cut after any write, by any members that may start: no member that was left out of
+    /// an epoch in which something was written is ever in again.
+    #[test]
+    fn whatever_starts_are_cut_a_member_that_missed_a_write_is_never_in() {
+        let mut seed = 3_u64;
+        let mut below = |n: u64| {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (seed >> 33) % n
+        };
+        let (mut starts, mut refused, mut cuts) = (0, 0, 0);
+        for round in 0..2000 {
+            let count = 3 + below(3) as u16;
+            let mut there = members(count);
+            // Which members lack what was written.
+            let mut lacks = vec![false; usize::from(count)];
+            for step in 0..8 {
+                let mut given: Vec<usize> = (0..usize::from(count)).filter(|_| below(5) > 0).collect();
+                let found: Vec<Superblock> = given.iter().map(|&at| there[at].clone()).collect();
+                let Some(judged) = judge(&found) else { continue };
+                given =
+                    given.iter().zip(&judged.wrong).filter(|(_, w)| w.is_none()).map(|(at, _)| *at).collect();
+                if judged.missing.len() > 1 {
+                    refused += 1;
+                    continue;
+                }
+                for &at in &given {
+                    assert!(!lacks[at], "round {round}, step {step}: {at} is in and lacks what was written");
+                }
+                starts += 1;
+                let mut own: Vec<Superblock> = given.iter().map(|&at| there[at].clone()).collect();
+                let fuse = below(2 * u64::from(count) + 2);
+                let mut written = 0;
+                let begun = begin_epoch(&mut own, below(u64::MAX >> 31), judged.missing, |at, one| {
+                    written += 1;
+                    if written > fuse {
+                        return Err(());
+                    }
+                    there[given[at]] = one.clone();
+                    Ok(())
+                });
+                if begun.is_err() {
+                    cuts += 1;
+                    continue;
+                }
+                if below(2) == 0 {
+                    (0..usize::from(count)).filter(|at| !given.contains(at)).for_each(|at| lacks[at] = true);
+                }
+            }
+        }
+        assert!(
+            starts > 2000 && cuts > 500 && refused > 100,
+            "{starts} starts, {cuts} cuts, {refused} refused"
+        );
+    }
+}

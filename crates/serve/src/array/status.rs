@@ -1,0 +1,126 @@
+//! What members say of their array, without using it: nothing is locked and nothing written, so it may be served meanwhile.
+
+use super::assemble::{Wrong, judge};
+use super::members::{read, refuse_far, unread, wrong};
+use crate::error::ServeError;
+use forerun_core::array::{Array, ArraySpec};
+use forerun_core::units::{BLOCK_BYTES, Disk};
+use serde::Serialize;
+use std::fs::File;
+use std::path::PathBuf;
+
+/// How a member stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum State {
+    /// It belongs there.
+    In,
+    /// The others have gone on without it.
+    Stale,
+    /// It is of another array.
+    Foreign,
+    /// It is there twice.
+    Twice,
+    /// It is no member, or its superblocks cannot be read.
+    Unreadable,
+    /// Nothing that was given is it.
+    Missing,
+}
+
+/// A member.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Member {
+    /// What was given; none of one that is missing.
+    pub path: Option<PathBuf>,
+    /// Its number in its array, if it says one.
+    pub index: Option<u16>,
+    /// How it stands.
+    pub state: State,
+    /// Its generation.
+    pub generation: Option<u64>,
+    /// What is wrong with it and what to do; empty if nothing is.
+    pub why: String,
+}
+
+/// An array as its members tell of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Status {
+    /// Its number; none where nothing that was given is a member.
+    pub id: Option<String>,
+    /// Its geometry.
+    pub array: Option<String>,
+    /// Bytes that it holds.
+    pub size: u64,
+    /// Members in, and members of the array.
+    pub members_in: u16,
+    /// Members of the array.
+    pub members_all: u16,
+    /// All of them are there, and nothing else is.
+    pub whole: bool,
+    /// By number, those without one behind.
+    pub members: Vec<Member>,
+}
+
+/// Asks members what they are.
+///
+/// # Errors
+/// A path that cannot be opened or read.
+pub fn status(paths: &[PathBuf]) -> Result<Status, ServeError> {
+    refuse_far("array status", paths)?;
+    let (mut members, mut own, mut of) = (Vec::new(), Vec::new(), Vec::new());
+    for path in paths {
+        let read = File::open(path).and_then(|file| read(&file));
+        match read.map_err(|problem| ServeError::file(path, problem))? {
+            Ok(one) => {
+                own.push(one);
+                of.push(path.clone());
+            }
+            Err(why) => members.push(Member {
+                path: Some(path.clone()),
+                index: None,
+                state: State::Unreadable,
+                generation: None,
+                why: unread(why),
+            }),
+        }
+    }
+    let Some(judged) = judge(&own) else {
+        let (id, array) = (None, None);
+        return Ok(Status { id, array, size: 0, members_in: 0, members_all: 0, whole: false, members });
+    };
+    let spec: ArraySpec = judged.newest.spec;
+    for ((one, bad), path) in own.iter().zip(&judged.wrong).zip(&of) {
+        let state = match bad {
+            None => State::In,
+            Some(Wrong::Stale(_)) => State::Stale,
+            Some(Wrong::Foreign) => State::Foreign,
+            Some(Wrong::Twice(_)) => State::Twice,
+        };
+        members.push(Member {
+            path: Some(path.clone()),
+            index: Some(one.index),
+            state,
+            generation: Some(one.epoch.generation),
+            why: bad.map_or_else(String::new, |bad| wrong(bad, one, &judged.newest, &of)),
+        });
+    }
+    for Disk(index) in judged.missing.iter() {
+        let given = |member: &Member| member.index == Some(index) && member.state == State::Stale;
+        if !members.iter().any(given) {
+            let why = "nothing that was given is it: name it too".into();
+            let (path, generation) = (None, None);
+            members.push(Member { path, index: Some(index), state: State::Missing, generation, why });
+        }
+    }
+    members.sort_by_key(|member| member.index.unwrap_or(u16::MAX));
+    let capacity = Array::new(spec, judged.newest.blocks).map_or(0, |array| array.capacity_blocks());
+    Ok(Status {
+        id: Some(format!("{:032x}", judged.newest.id)),
+        array: Some(spec.to_string()),
+        size: capacity * BLOCK_BYTES,
+        members_in: spec.disks() - judged.missing.len() as u16,
+        members_all: spec.disks(),
+        whole: members.iter().all(|member| member.state == State::In),
+        members,
+    })
+}

@@ -1,0 +1,628 @@
+//! Arrays with redundancy under the same weather: the product's way to members and journal, over members and a journal made of bytes, any of which fail,
+//! stop answering, or are gone at the very moment at which power goes.
+//!
+//! What is above does what the volume does: reads, writes that never overlap, flushes. After each step that changed something the moment is a crash point:
+//! power goes, or the process is killed, one image of every member and of the journal that there could be is drawn, and as many members as the array can do
+//! without are lost with it. A start replays (perhaps after power went while another did), and then every sector is judged, as a plain model of the geometry
+//! reads it, and so is all parity. Members that were put out are offered to each start again, which must leave them out.
+
+mod model;
+
+use self::model::{decode, encode};
+use super::back::disk::{Disk, Faults, SECTOR, Wire};
+use super::back::shadow::{Shadow, stamped};
+use super::back::{fresh, poll};
+use super::draw::Draw;
+use super::{Run, Tally};
+use crate::array::superblock::{Epoch, Superblock};
+use crate::back::format::{BLOCK, Blocks as _};
+use crate::back::open::Mark;
+use crate::back::{Limits, Paths, WriteBack};
+use crate::backend::{Backend, Done, Kind, Task, Token};
+use crate::behind::Behind as _;
+use crate::raid::flat::Flat;
+use crate::raid::standing::{Standing, bears};
+use crate::raid::start::{NoStart, Started, rows, start};
+use crate::raid::{Raid, flat};
+use crate::raw::{Arena, Lend};
+use forerun_core::access::Context;
+use forerun_core::array::{Array, ArraySpec, DiskSet};
+use forerun_core::units::{Block, Disk as Member, Nanos};
+use std::collections::{BTreeMap, VecDeque};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+/// What is simulated: level, members, blocks of a strip.
+const LAYOUTS: &[&str] = &[
+    "raid5:3x4096",
+    "raid1:2x4096",
+    "raid5:4x8192",
+    "raid6:4x4096",
+    "raid10:4x4096",
+    "raid6:5x8192",
+    "raid1:3x8192",
+    "raid10:3x4096",
+];
+/// Blocks before the data of a member: what there is of its first MiB here.
+pub(super) const BASE: u64 = 2;
+/// Commands of the volume at once.
+const OPS_MAX: usize = 8;
+/// Longest command, blocks.
+const BLOCKS_MAX: usize = 4;
+/// One in so many steps the process ends, by power or by a kill.
+const ENDS: u64 = 70;
+/// How long nothing happens, mostly and at times.
+const SHORT: Nanos = Nanos::from_millis(20);
+const LONG: Nanos = Nanos::from_secs(8);
+/// How long a member may owe an answer.
+const TIMEOUT: Nanos = Nanos::from_secs(10);
+/// Lines of what happened last that a failure shows.
+const STORY_MAX: usize = 400;
+/// How long anything may take when nothing fails any more.
+const ANSWER: Nanos = Nanos::from_secs(200);
+
+/// A command of the volume.
+struct Op {
+    kind: Kind,
+    first: usize,
+    blocks: usize,
+    slots: Vec<u32>,
+    version: u32,
+    floors: Vec<u32>,
+}
+
+/// The way to all members.
+struct Wires {
+    wires: Vec<Wire>,
+    poll: Arc<OwnedFd>,
+}
+
+impl Backend for Wires {
+    fn submit(&mut self, now: Nanos, task: Task) {
+        self.wires[usize::from(task.member)].submit(now, task);
+    }
+    fn launch(&mut self) {}
+    fn reap(&mut self, now: Nanos, out: &mut Vec<Done>) {
+        self.wires.iter_mut().for_each(|wire| wire.reap(now, out));
+    }
+    fn poll_fd(&self) -> BorrowedFd<'_> {
+        self.poll.as_fd()
+    }
+}
+
+/// One run.
+pub(super) struct World {
+    draw: Draw,
+    now: Nanos,
+    array: Array,
+    members: Vec<Wire>,
+    journal: Wire,
+    limits: Limits,
+    /// Blocks of the array, and bytes.
+    blocks: usize,
+    raid: Option<Raid>,
+    standing: Standing,
+    arena: Arena,
+    free: Vec<u32>,
+    ops: BTreeMap<u32, Op>,
+    number: u32,
+    shadow: Shadow,
+    /// Members that may fail in this run, together no more than the array can do without.
+    victims: DiskSet,
+    /// The one of them that does not answer.
+    hung: Option<usize>,
+    /// Those of them that are gone for good.
+    gone: DiskSet,
+    faulty: bool,
+    /// Members may have no space left.
+    full: bool,
+    few: usize,
+    changes: u64,
+    tally: Tally,
+    story: Option<VecDeque<String>>,
+}
+
+/// Members that may be lost together: a set that the array bears, as large as may be, beside those that are lost.
+fn losable(array: &Array, lost: &DiskSet, draw: &mut Draw) -> DiskSet {
+    let mut set = DiskSet::EMPTY;
+    for _ in 0..4 {
+        let disk = Member(draw.below(u64::from(array.disks())) as u16);
+        let mut all: DiskSet = lost.iter().chain(set.iter()).collect();
+        all.insert(disk);
+        if bears(array, &all) && !lost.contains(disk) {
+            set.insert(disk);
+        }
+    }
+    set
+}
+
+impl World {
+    pub(super) fn new(seed: u64, told: bool) -> Self {
+        let mut draw = Draw::new(seed);
+        let spec: ArraySpec = LAYOUTS[(seed % LAYOUTS.len() as u64) as usize].parse().expect("an array");
+        let strip = spec.strip_bytes() / BLOCK as u64;
+        let array = Array::new(spec, strip * (3 + draw.below(4))).expect("it fits");
+        let blocks = array.capacity_blocks() as usize;
+        let sectors = blocks * BLOCK / SECTOR;
+        let image: Vec<u8> = (0..sectors).flat_map(|sector| stamped(sector, 0)).collect();
+        let id = u128::from(seed) + 1;
+        let mut members = Vec::new();
+        for (index, data) in (0..).zip(encode(&array, &image)) {
+            let mut bytes = vec![0; BASE as usize * BLOCK];
+            bytes.extend(data);
+            let mut disk = Disk::new(Draw::new(draw.below(u64::MAX)), bytes);
+            let epoch = Epoch { generation: 1, number: 1, before: 0 };
+            let head = Superblock {
+                id,
+                spec,
+                index,
+                blocks: array.member_blocks(),
+                turn: 0,
+                epoch,
+                out: DiskSet::EMPTY,
+                journal: id,
+                journal_generation: 1,
+            };
+            disk.write(head.place(), &head.encode()[..]).and_then(|()| disk.sync()).expect("memory");
+            members.push(Wire::new(disk, poll()));
+        }
+        let slots = 24 + draw.index(20);
+        let ring = (slots + 2 + draw.index(12)) as u64;
+        let limits = Limits { blocks: slots, age: Nanos::from_millis(draw.pick(&[5, 50, 5000])) };
+        let places = array.member_blocks() * u64::from(array.disks()) * BLOCK as u64;
+        let mut none = Disk::new(Draw::new(1), vec![0; places as usize]);
+        let (journal, _) = fresh(id, places, ring, &mut none);
+        let victims = losable(&array, &DiskSet::EMPTY, &mut draw);
+        let few = draw.index(blocks);
+        let story = told.then(|| {
+            VecDeque::from([format!("{spec}, {blocks} blocks, {limits:?}, ring {ring}, {victims:?}")])
+        });
+        let mut world = Self {
+            draw,
+            now: Nanos::from_secs(1),
+            array,
+            members,
+            journal: Wire::new(journal, poll()),
+            limits,
+            blocks,
+            raid: None,
+            standing: Standing::new(array, DiskSet::EMPTY),
+            free: (0..(OPS_MAX * BLOCKS_MAX) as u32).collect(),
+            arena: Arena::new(0, OPS_MAX * BLOCKS_MAX).expect("memory"),
+            ops: BTreeMap::new(),
+            number: 0,
+            shadow: Shadow::new(sectors),
+            victims,
+            hung: None,
+            gone: DiskSet::EMPTY,
+            faulty: false,
+            full: false,
+            few,
+            changes: 0,
+            tally: Tally::default(),
+            story,
+        };
+        world.begin().expect("a first start");
+        world.fail(seed);
+        world
+    }
+
+    /// What fails in a run, by its seed.
+    fn fail(&mut self, seed: u64) {
+        let none = Faults::default();
+        let of_members = match seed / LAYOUTS.len() as u64 % 6 {
+            1 => Faults { writes: 8, ..none },
+            2 => Faults { syncs: 6, ..none },
+            3 => Faults { reads: 4, ..none },
+            _ => none,
+        };
+        for disk in self.victims.iter() {
+            self.members[usize::from(disk.0)].disk().faults = of_members;
+        }
+        let of_journal = match seed / 3 % 12 {
+            5 => Faults { writes: 25, ..none },
+            11 => Faults { syncs: 12, ..none },
+            _ => none,
+        };
+        self.full = of_members.writes > 0;
+        self.faulty = of_journal.writes + of_journal.syncs > 0;
+        self.journal.disk().faults = of_journal;
+    }
+
+    fn tell(&mut self, what: impl FnOnce() -> String) {
+        if let Some(story) = &mut self.story {
+            if story.len() == STORY_MAX {
+                story.remove(1);
+            }
+            story.push_back(format!("{:.6} s: {}", self.now.0 as f64 / 1e9, what()));
+        }
+    }
+
+    /// A process begins.
+    fn begin(&mut self) -> Result<(), String> {
+        let mut there: Vec<Option<Disk>> = Vec::new();
+        for (at, wire) in self.members.iter().enumerate() {
+            let gone = self.gone.contains(Member(at as u16));
+            there.push(
+                (!gone).then(|| std::mem::replace(&mut *wire.disk(), Disk::new(Draw::new(0), Vec::new()))),
+            );
+        }
+        let number = self.draw.below(u64::MAX);
+        let started = start(&self.array, &mut there, &mut *self.journal.disk(), number, BASE);
+        for (wire, disk) in self.members.iter().zip(there) {
+            if let Some(disk) = disk {
+                *wire.disk() = disk;
+            }
+        }
+        let Started { about, heads, out, replayed } =
+            started.map_err(|why| format!("a start is refused: {why:?}"))?;
+        self.tell(|| format!("{replayed} blocks are brought home, {out:?} are out"));
+        self.standing = Standing::new(self.array, out);
+        let numbers = self.draw.below(u64::MAX);
+        let mut draw = Draw::new(numbers);
+        let wires = Wires { wires: self.members.clone(), poll: Arc::new(poll()) };
+        let all = rows(*self.array.spec(), self.array.member_blocks());
+        let paths = vec![flat::Paths::default(); self.members.len()];
+        let ways = flat::Ways { paths, heads, base: BASE * BLOCK as u64, timeout: TIMEOUT };
+        let flat = Flat::new(
+            Box::new(wires),
+            all,
+            ways,
+            self.standing.clone(),
+            Box::new(move || draw.below(u64::MAX)),
+        );
+        let journal = Box::new(self.journal.clone());
+        let mut back = WriteBack::new(
+            Box::new(flat.expect("memory")),
+            journal,
+            Paths::default(),
+            all,
+            (about, Mark::none()),
+            self.limits,
+        )
+        .expect("memory");
+        back.over_members();
+        let raid = Raid::new(self.array, all, back, self.standing.clone(), 128);
+        self.raid = Some(raid.expect("memory"));
+        Ok(())
+    }
+
+    fn raid(&mut self) -> &mut Raid {
+        self.raid.as_mut().expect("a process runs")
+    }
+
+    /// The members that answer and have something to do.
+    fn held(&self) -> Vec<usize> {
+        let works = |&at: &usize| self.hung != Some(at) && self.members[at].disk().held() > 0;
+        (0..self.members.len()).filter(works).collect()
+    }
+
+    fn step(&mut self) -> Result<(), String> {
+        let what = self.draw.below(100);
+        let (held, logs) = (self.held(), self.journal.disk().held());
+        if self.draw.one_in(ENDS) {
+            self.end()?;
+        } else if self.draw.one_in(90) && self.hung.is_none() {
+            self.hung =
+                self.victims.iter().next().map(|disk| usize::from(disk.0)).filter(|_| self.draw.one_in(3));
+            let hung = self.hung;
+            self.tell(|| format!("member {hung:?} stops answering"));
+        } else if what < 40 && self.ops.len() < OPS_MAX {
+            self.ask();
+        } else if what < 65 && logs > 0 {
+            self.complete(None);
+        } else if what < 92 && !held.is_empty() {
+            let member = self.draw.pick(&held);
+            self.complete(Some(member));
+        } else {
+            // What may end ends before time goes on: nothing waits for seconds but on a member that does not answer.
+            let most = if held.is_empty() && logs == 0 && self.draw.one_in(3) { LONG } else { SHORT };
+            self.now = Nanos(self.now.0 + self.draw.below(most.0));
+        }
+        self.after()
+    }
+
+    /// A command of a member, or of the journal, ends.
+    fn complete(&mut self, member: Option<usize>) {
+        let wire = member.map_or(&self.journal, |at| &self.members[at]).clone();
+        let mut disk = wire.disk();
+        let index = self.draw.index(disk.held());
+        let told = disk.complete(index);
+        drop(disk);
+        self.tell(|| format!("{}: {told}", member.map_or("journal".into(), |at| format!("member {at}"))));
+    }
+
+    /// The volume asks for something.
+    fn ask(&mut self) {
+        let few = !self.draw.one_in(3);
+        let first = if few { self.few + self.draw.index(5) } else { self.draw.index(self.blocks) };
+        let first = first.min(self.blocks - 1);
+        let stripe = self.array.stripe_extent(self.array.stripe_of(Block(first as u64)));
+        let blocks = (1 + self.draw.index(BLOCKS_MAX)).min(stripe.end() as usize - first);
+        let kind = self.draw.pick(&[Kind::Read, Kind::Write, Kind::Write, Kind::Write, Kind::Sync]);
+        let apart =
+            |op: &Op| op.kind != Kind::Write || op.first + op.blocks <= first || first + blocks <= op.first;
+        if kind == Kind::Write && !self.ops.values().all(apart) {
+            return;
+        }
+        let blocks = if kind == Kind::Sync { 0 } else { blocks };
+        let slots: Vec<u32> = self.free.split_off(self.free.len() - blocks);
+        let mut op = Op { kind, first, blocks, slots, version: 0, floors: Vec::new() };
+        match kind {
+            Kind::Write => {
+                self.shadow.last += 1;
+                op.version = self.shadow.last;
+                for (at, &slot) in op.slots.iter().enumerate() {
+                    for (sector, bytes) in self.arena.block_mut(slot).chunks_mut(SECTOR).enumerate() {
+                        bytes.copy_from_slice(&stamped((first + at) * (BLOCK / SECTOR) + sector, op.version));
+                    }
+                }
+            }
+            Kind::Read => op.floors = self.shadow.acked()[sectors(&op)].to_vec(),
+            Kind::Sync => op.floors = self.shadow.acked().to_vec(),
+        }
+        let how = if kind == Kind::Read { Lend::Fill } else { Lend::Drain };
+        let lease = (kind != Kind::Sync).then(|| self.arena.lend(op.slots.iter().copied().map(Some), how));
+        self.number += 1;
+        let (number, now) = (self.number, self.now);
+        let told = (op.version, op.first, op.blocks);
+        self.ops.insert(number, op);
+        self.tell(|| format!("{number}: {kind:?} of {} blocks at {}, write {}", told.2, told.1, told.0));
+        let task = Task {
+            token: Token::Command(number),
+            kind,
+            member: 0,
+            ahead: false,
+            context: Context::default(),
+            file: None,
+            offset: (first * BLOCK) as u64,
+            len: (blocks * BLOCK) as u64,
+            lease,
+            zeroes: None,
+        };
+        self.raid().submit(now, task);
+    }
+
+    /// Answers are taken, and the moment is judged.
+    fn after(&mut self) -> Result<(), String> {
+        let now = self.now;
+        let mut done = Vec::new();
+        let raid = self.raid();
+        raid.launch();
+        raid.reap(now, &mut done);
+        let said = raid.take_said();
+        for said in said {
+            self.tell(|| said);
+        }
+        let answered = !done.is_empty();
+        for done in done {
+            self.answered(done)?;
+        }
+        let members: u64 = self.members.iter().map(|wire| wire.disk().changes).sum();
+        let changes = members + self.journal.disk().changes;
+        if std::mem::replace(&mut self.changes, changes) != changes || answered {
+            self.judge()?;
+        }
+        Ok(())
+    }
+
+    fn answered(&mut self, done: Done) -> Result<(), String> {
+        let Token::Command(number) = done.token else { return Err("nobody asked for that".into()) };
+        let op = self.ops.remove(&number).ok_or("a command has ended twice")?;
+        self.tally.answers += 1;
+        let told = format!("{number}: {:?}", done.result);
+        self.tell(|| told);
+        if let Some(lease) = done.lease {
+            self.arena.take_back(lease);
+        }
+        match (&done.result, op.kind) {
+            (Err(problem), _) => {
+                self.tally.errors += 1;
+                let full = self.full && problem.raw_os_error() == Some(libc::ENOSPC);
+                if !(self.faulty || full) || op.kind == Kind::Read {
+                    return Err(format!("{number} failed without a cause: {problem}"));
+                }
+            }
+            (Ok(_), Kind::Write) => self.shadow.acknowledge(sectors(&op), op.version),
+            (Ok(_), Kind::Read) => {
+                let bytes: Vec<u8> =
+                    op.slots.iter().flat_map(|&slot| self.arena.block(slot).to_vec()).collect();
+                let read = self.shadow.check_read(sectors(&op).start, &bytes, &op.floors);
+                read.map_err(|why| format!("read {number}: {why}"))?;
+            }
+            (Ok(_), Kind::Sync) => self.shadow.flushed(&op.floors),
+        }
+        self.free.extend(op.slots);
+        Ok(())
+    }
+
+    /// Whether a failed sync has lost something that a member still shows: then only power ends the process, since the next one could not know.
+    fn has_lost(&self) -> bool {
+        self.members.iter().any(|wire| !wire.disk().lost().is_empty())
+    }
+
+    /// What if the process ended now, and members with it?
+    fn judge(&mut self) -> Result<(), String> {
+        self.tally.points += 1;
+        let power = !self.draw.one_in(4) || self.has_lost();
+        let lost: DiskSet = self.standing.lost().iter().chain(self.gone.iter()).collect();
+        let drop =
+            if self.draw.one_in(3) { DiskSet::EMPTY } else { losable(&self.array, &lost, &mut self.draw) };
+        let draw = &mut self.draw;
+        let mut image = |wire: &Wire| {
+            let disk = wire.disk();
+            let bytes = if power { disk.cut_image(draw) } else { disk.kill_image(draw) };
+            Disk::new(Draw::new(draw.below(u64::MAX)), bytes)
+        };
+        let mut members: Vec<Option<Disk>> = Vec::new();
+        for (at, wire) in self.members.iter().enumerate() {
+            let there = !drop.contains(Member(at as u16)) && !self.gone.contains(Member(at as u16));
+            members.push(there.then(|| image(wire)));
+        }
+        let mut journal = image(&self.journal);
+        if self.draw.one_in(6) {
+            self.cut_start(&mut journal, &mut members);
+        }
+        let kind = if power { "power cut" } else { "kill" };
+        let why = |why: String| format!("after a {kind} with {drop:?} lost: {why}");
+        let number = self.draw.below(u64::MAX);
+        let started = start(&self.array, &mut members, &mut journal, number, BASE);
+        let out = started.map_err(|refused: NoStart| why(format!("a start is refused: {refused:?}")))?.out;
+        let found = self.found(&members, &out).map_err(why)?;
+        self.shadow.check_image(&found, power).map_err(why)?;
+        Ok(())
+    }
+
+    /// What members hold together; all parity and all copies must be of it.
+    fn found(&self, members: &[Option<Disk>], out: &DiskSet) -> Result<Vec<u8>, String> {
+        let data = |at: usize, disk: &Disk| {
+            let is_in = !out.contains(Member(at as u16));
+            is_in.then(|| disk.view()[BASE as usize * BLOCK..].to_vec())
+        };
+        let members: Vec<Option<Vec<u8>>> = members
+            .iter()
+            .enumerate()
+            .map(|(at, disk)| disk.as_ref().and_then(|disk| data(at, disk)))
+            .collect();
+        let image = decode(&self.array, &members)?;
+        for (at, (is, ought)) in members.iter().zip(encode(&self.array, &image)).enumerate() {
+            let Some(is) = is else { continue };
+            if let Some(block) = is.chunks(BLOCK).zip(ought.chunks(BLOCK)).position(|(is, ought)| is != ought)
+            {
+                return Err(format!("block {block} of member {at} is not what the others say"));
+            }
+        }
+        Ok(image)
+    }
+
+    /// Power goes while a start replays.
+    fn cut_start(&mut self, journal: &mut Disk, members: &mut [Option<Disk>]) {
+        for disk in members.iter_mut().flatten() {
+            disk.fuse = Some(self.draw.below(12));
+        }
+        journal.fuse = Some(self.draw.below(3));
+        let number = self.draw.below(u64::MAX);
+        drop(start(&self.array, members, journal, number, BASE));
+        for disk in members.iter_mut().flatten().chain(std::iter::once(journal)) {
+            let image = disk.cut_image(&mut self.draw);
+            *disk = Disk::new(Draw::new(self.draw.below(u64::MAX)), image);
+        }
+    }
+
+    /// The process ends, and another begins on what is there; at times a member is gone for good.
+    fn end(&mut self) -> Result<(), String> {
+        let power = self.draw.one_in(2) || self.has_lost();
+        self.tell(|| format!("the process ends, {}", if power { "with power" } else { "killed" }));
+        self.raid = None;
+        self.hung = None;
+        for (_, op) in std::mem::take(&mut self.ops) {
+            self.free.extend(op.slots);
+        }
+        // Leases that went with it never come back: their memory is another's now.
+        self.arena = Arena::new(0, OPS_MAX * BLOCKS_MAX).expect("memory");
+        for wire in self.members.iter().chain(std::iter::once(&self.journal)) {
+            let mut disk = wire.disk();
+            disk.kill();
+            if power {
+                let image = disk.cut_image(&mut self.draw);
+                let faults = disk.faults;
+                *disk = Disk::new(Draw::new(self.draw.below(u64::MAX)), image);
+                disk.faults = faults;
+            }
+        }
+        if power {
+            self.tally.cuts += 1;
+        } else {
+            self.tally.kills += 1;
+        }
+        if self.draw.one_in(3) {
+            self.gone = self.victims;
+        }
+        let lost = self.standing.lost();
+        self.begin()?;
+        // Who was out stays out, and so does whoever was not there.
+        let out = self.standing.out();
+        let members: Vec<Option<Disk>> = self
+            .members
+            .iter()
+            .enumerate()
+            .map(|(at, wire)| {
+                (!out.contains(Member(at as u16)))
+                    .then(|| Disk::new(Draw::new(0), wire.disk().view().to_vec()))
+            })
+            .collect();
+        let image = self
+            .found(&members, &out)
+            .map_err(|why| format!("a start leaves ({lost:?} were lost): {why}"))?;
+        let there = self.shadow.check_image(&image, power)?;
+        self.shadow.begin(there, &[], power);
+        Ok(())
+    }
+
+    /// Nothing fails any more: everything is answered, and goes home.
+    fn finish(&mut self) -> Result<(), String> {
+        for wire in self.members.iter().chain(std::iter::once(&self.journal)) {
+            wire.disk().faults = Faults::default();
+        }
+        self.hung = None;
+        let end = Nanos(self.now.0 + ANSWER.0);
+        while !self.ops.is_empty() {
+            self.settle(end, "something is not answered")?;
+        }
+        self.raid().go_home();
+        while !self.raid().is_home() || !self.standing.going().is_empty() {
+            self.settle(end, "something does not go home")?;
+        }
+        if self.raid().figures().broken {
+            return Ok(());
+        }
+        let out: DiskSet = self.standing.out().iter().chain(self.gone.iter()).collect();
+        for (kept, power) in [(false, false), (true, true)] {
+            let of = |(at, wire): (usize, &Wire)| {
+                let disk = wire.disk();
+                let bytes = if kept { disk.durable() } else { disk.view() };
+                (!out.contains(Member(at as u16))).then(|| Disk::new(Draw::new(0), bytes.to_vec()))
+            };
+            let members: Vec<Option<Disk>> = self.members.iter().enumerate().map(of).collect();
+            let image = self.found(&members, &out);
+            let judged = image.and_then(|image| self.shadow.check_image(&image, power).map(drop));
+            judged.map_err(|why| format!("everything is home, and {why}"))?;
+        }
+        Ok(())
+    }
+
+    fn settle(&mut self, end: Nanos, what: &str) -> Result<(), String> {
+        let held = self.held();
+        if self.journal.disk().held() > 0 {
+            self.complete(None);
+        } else if let Some(&member) = held.first() {
+            self.complete(Some(member));
+        } else {
+            let wake = self.raid().next_wake().filter(|&at| at > self.now);
+            self.now = wake.unwrap_or(Nanos(self.now.0 + 100_000_000));
+        }
+        if self.now > end {
+            return Err(format!("at the end {what}"));
+        }
+        self.after()
+    }
+}
+
+fn sectors(op: &Op) -> std::ops::Range<usize> {
+    op.first * (BLOCK / SECTOR)..(op.first + op.blocks) * (BLOCK / SECTOR)
+}
+
+impl Run for World {
+    fn run(&mut self, points: u64) -> Result<(), String> {
+        while self.tally.points < points {
+            self.step()?;
+        }
+        self.finish()
+    }
+    fn tally(&self) -> Tally {
+        self.tally
+    }
+    fn story(&self) -> String {
+        self.story.iter().flatten().fold(String::new(), |all, line| all + line + "\n")
+    }
+}

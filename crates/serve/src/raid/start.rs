@@ -1,0 +1,216 @@
+//! A start: who is in, what the journal holds for them brought home, and an epoch begun before anything is written.
+//!
+//! ```text
+//!   superblocks judged -> journal found to be theirs -> epoch begun -> journal brought home -> journal begun -> its generation on members
+//! ```
+//!
+//! Whoever is stopped anywhere between begins again: what is brought home is the same, and the journal is begun only behind that. A journal of an earlier
+//! time is one whose generation is older than that on the members. One that is newer by one was begun when the last start was cut, and
+//! holds nothing.
+
+use crate::array::assemble::{begin_epoch, judge};
+use crate::array::superblock::{SUPERS, Superblock};
+use crate::back::format::{Blocks, SUPERS as JOURNAL_SUPERS, Super};
+use crate::back::replay::{Stop, begin, bring_home, scan};
+use crate::error::ServeError;
+use crate::planted::{self, Bug};
+use crate::sealed::{BLOCK, Page};
+use forerun_core::array::{Array, ArraySpec, DiskSet, Level};
+use forerun_core::units::{Block, Disk};
+use std::io;
+
+/// What there is after a start.
+pub(crate) struct Started {
+    /// The journal's superblock.
+    pub(crate) about: Super,
+    /// By number, of members that are in.
+    pub(crate) heads: Vec<Option<Superblock>>,
+    pub(crate) out: DiskSet,
+    /// Blocks that were brought home.
+    pub(crate) replayed: u64,
+}
+
+/// Why there is no start.
+#[derive(Debug)]
+pub(crate) enum NoStart {
+    /// Members do not make an array.
+    Members(String),
+    /// The journal is not theirs, or of another time.
+    Journal(String),
+    /// It cannot be brought home.
+    Stop(Stop),
+}
+
+impl From<Stop> for NoStart {
+    fn from(stop: Stop) -> Self {
+        Self::Stop(stop)
+    }
+}
+
+/// In words, with a remedy.
+pub(crate) fn refused(why: NoStart) -> ServeError {
+    match why {
+        NoStart::Members(why) => ServeError::option("--assemble", why),
+        NoStart::Journal(why) => ServeError::option(
+            "--journal",
+            format!(
+                "{why}: give the journal that the array was last served with. Without it nothing says which stripes are whole"
+            ),
+        ),
+        NoStart::Stop(stop) => ServeError::System {
+            what: "array: the journal could not be brought home (it is as it was: mend what is wrong, or leave that member out with --degraded, and \
+                   start again)",
+            source: io::Error::other(format!("{stop:?}")),
+        },
+    }
+}
+
+/// Striping over all members: where places lie.
+pub(crate) fn rows(spec: ArraySpec, blocks: u64) -> Array {
+    let spec = ArraySpec::new(Level::Raid0, spec.disks(), spec.strip_bytes()).expect("members of an array");
+    Array::new(spec, blocks).expect("an array has a strip")
+}
+
+/// Members as one run of blocks; what belongs to one that is out goes nowhere.
+struct Places<'a, B> {
+    rows: Array,
+    members: &'a mut [Option<B>],
+    out: DiskSet,
+    /// Blocks before the data of each.
+    base: u64,
+}
+
+impl<B: Blocks> Places<'_, B> {
+    /// Runs of a transfer that lie on one member each: the member, the block there, and bytes.
+    fn runs(&self, at: u64, bytes: usize) -> Vec<(usize, u64, usize)> {
+        let strip = self.rows.strip_blocks();
+        let (mut runs, mut block, mut left) = (Vec::new(), at, bytes);
+        while left > 0 {
+            let (disk, there) = self.rows.locate(Block(block));
+            let many = ((strip - there.0 % strip) as usize * BLOCK).min(left);
+            runs.push((usize::from(disk.0), self.base + there.0, many));
+            block += (many / BLOCK) as u64;
+            left -= many;
+        }
+        runs
+    }
+}
+
+impl<B: Blocks> Blocks for Places<'_, B> {
+    fn read(&mut self, at: u64, bytes: &mut [u8]) -> io::Result<()> {
+        let mut from = 0;
+        for (member, block, many) in self.runs(at, bytes.len()) {
+            let Some(member) = &mut self.members[member] else { return Err(io::ErrorKind::NotFound.into()) };
+            member.read(block, &mut bytes[from..from + many])?;
+            from += many;
+        }
+        Ok(())
+    }
+    fn write(&mut self, at: u64, bytes: &[u8]) -> io::Result<()> {
+        let mut from = 0;
+        for (member, block, many) in self.runs(at, bytes.len()) {
+            if !self.out.contains(Disk(member as u16))
+                && let Some(member) = &mut self.members[member]
+            {
+                member.write(block, &bytes[from..from + many])?;
+            }
+            from += many;
+        }
+        Ok(())
+    }
+    fn sync(&mut self) -> io::Result<()> {
+        let out = self.out;
+        let own = self.members.iter_mut().enumerate().filter(|(at, _)| !out.contains(Disk(*at as u16)));
+        own.filter_map(|(_, member)| member.as_mut()).try_for_each(Blocks::sync)
+    }
+}
+
+fn head(member: &mut impl Blocks) -> io::Result<Option<Superblock>> {
+    let mut pages: [Box<Page>; SUPERS as usize] = [Box::new([0; BLOCK]), Box::new([0; BLOCK])];
+    for (page, at) in pages.iter_mut().zip(0..) {
+        member.read(at, &mut page[..])?;
+    }
+    Ok(Superblock::newest([&pages[0], &pages[1]]).ok())
+}
+
+fn write_head(member: &mut impl Blocks, head: &Superblock) -> io::Result<()> {
+    member.write(head.place(), &head.encode()[..])?;
+    member.sync()
+}
+
+/// The journal of this array, with what it holds.
+fn journal_of(journal: &mut impl Blocks, newest: &Superblock) -> Result<Super, NoStart> {
+    let mut pages: [Box<Page>; JOURNAL_SUPERS as usize] = [Box::new([0; BLOCK]), Box::new([0; BLOCK])];
+    for (page, at) in pages.iter_mut().zip(0..) {
+        journal.read(at, &mut page[..]).map_err(|problem| Stop::Io("reading the journal", problem))?;
+    }
+    let about = Super::newest([&pages[0], &pages[1]])
+        .map_err(|why| NoStart::Journal(format!("it is no journal that can be read ({why:?})")))?;
+    if about.id != newest.journal {
+        let why = format!(
+            "it is another journal ({:032x}; that of the array is {:032x})",
+            about.id, newest.journal
+        );
+        return Err(NoStart::Journal(why));
+    }
+    Ok(about)
+}
+
+/// Starts an array of the members that there are, by number; `number` is drawn for the epoch, and data begins at the block `base`.
+pub(crate) fn start(
+    array: &Array,
+    members: &mut [Option<impl Blocks>],
+    journal: &mut impl Blocks,
+    number: u64,
+    base: u64,
+) -> Result<Started, NoStart> {
+    let io = |problem| NoStart::Stop(Stop::Io("reading a member", problem));
+    let mut found = Vec::new();
+    for member in members.iter_mut().flatten() {
+        let own = head(member).map_err(io)?;
+        found.push(own.ok_or_else(|| NoStart::Members("a member has no superblock".into()))?);
+    }
+    let judged = judge(&found).ok_or_else(|| NoStart::Members("there are no members".into()))?;
+    if !super::standing::bears(array, &judged.missing) {
+        return Err(NoStart::Members(format!("too many members are missing: {:?}", judged.missing)));
+    }
+    let mut own: Vec<Superblock> = found
+        .into_iter()
+        .zip(&judged.wrong)
+        .filter(|(_, wrong)| wrong.is_none())
+        .map(|(one, _)| one)
+        .collect();
+    let mut about = journal_of(journal, &judged.newest)?;
+    let known = own.iter().map(|one| one.journal_generation).max().unwrap_or(0);
+    let contents = scan(journal, &about)?;
+    let begun = about.generation == known + 1 && contents.records == 0;
+    if about.generation != known && !begun {
+        return Err(NoStart::Journal(format!(
+            "it is of another time: of generation {}, and members were last used with {known}",
+            about.generation
+        )));
+    }
+    let write = |problem| Stop::Io("writing a member", problem);
+    begin_epoch(&mut own, number, judged.missing, |_, one| {
+        let member = members[usize::from(one.index)].as_mut().expect("it was read");
+        write_head(member, one).map_err(write)
+    })?;
+    let mut places =
+        Places { rows: rows(*array.spec(), judged.newest.blocks), members, out: judged.missing, base };
+    if !planted::is(Bug::StripesUnreplayed) {
+        bring_home(journal, &mut places, &about, &contents)?;
+    }
+    // One that was begun for a start that was cut holds nothing, and members are behind it by no more than that.
+    if !begun {
+        begin(journal, &mut about)?;
+    }
+    let mut heads = vec![None; usize::from(array.disks())];
+    for one in &mut own {
+        one.journal_generation = about.generation;
+        one.turn += 1;
+        let member = members[usize::from(one.index)].as_mut().expect("it was read");
+        write_head(member, one).map_err(write)?;
+        heads[usize::from(one.index)] = Some(one.clone());
+    }
+    Ok(Started { about, heads, out: judged.missing, replayed: contents.blocks.len() as u64 })
+}
