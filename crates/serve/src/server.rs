@@ -335,7 +335,7 @@ impl Server {
     /// If there is no such export.
     #[must_use]
     pub fn array(&self, export: usize) -> String {
-        self.served[export].volume.source.array.spec().to_string()
+        self.served[export].volume.source.layout().to_string()
     }
 
     /// Where the live page is, if there is one.

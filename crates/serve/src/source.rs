@@ -150,6 +150,8 @@ pub(crate) struct Source {
     journal: Option<Journal>,
     /// Members of an array behind the one that there is, likewise; by number, none of one that is missing.
     behind: Vec<Option<(Files, u64)>>,
+    /// How they lie, where that is another array than the volume sees.
+    layout: Option<ArraySpec>,
 }
 
 impl Source {
@@ -179,6 +181,7 @@ impl Source {
             looks,
             journal: None,
             behind: Vec::new(),
+            layout: None,
         })
     }
 
@@ -202,7 +205,18 @@ impl Source {
             Array::new(spec, smallest / BLOCK_BYTES).map_err(|why| ServeError::option("--stripe", why))?;
         let size = array.capacity_blocks() * BLOCK_BYTES;
         let looks = Looks::at(&members)?;
-        Ok(Self { members, array, size, over: false, base: 0, far, looks, journal: None, behind: Vec::new() })
+        Ok(Self {
+            members,
+            array,
+            size,
+            over: false,
+            base: 0,
+            far,
+            looks,
+            journal: None,
+            behind: Vec::new(),
+            layout: None,
+        })
     }
 
     /// Members of an array, open and in their order, each with its bytes; data begins at the byte `base` of each, and takes so many blocks.
@@ -219,11 +233,24 @@ impl Source {
         let members: Vec<Member> = members.into_iter().map(member).collect();
         let size = array.capacity_blocks() * BLOCK_BYTES;
         let (far, looks) = (Far::new(), Looks::at(&members)?);
-        Ok(Self { members, array, size, over: false, base, far, looks, journal: None, behind: Vec::new() })
+        Ok(Self {
+            members,
+            array,
+            size,
+            over: false,
+            base,
+            far,
+            looks,
+            journal: None,
+            behind: Vec::new(),
+            layout: None,
+        })
     }
 
-    /// An array with redundancy as one member of so many bytes, whose strips lie as `spec` says; what it is made of is behind it.
+    /// An array with redundancy, which lies as `layout` says, as one member of so many bytes, whose strips lie as `spec` says; what it is made of is
+    /// behind it.
     pub(crate) fn before(
+        layout: ArraySpec,
         spec: ArraySpec,
         size: u64,
         behind: Vec<Option<(Files, u64)>>,
@@ -242,7 +269,13 @@ impl Source {
             looks: None,
             journal: None,
             behind,
+            layout: Some(layout),
         })
+    }
+
+    /// How what is served lies on its members.
+    pub(crate) fn layout(&self) -> ArraySpec {
+        self.layout.unwrap_or(*self.array.spec())
     }
 
     /// The members of an array behind the one that there is.
@@ -274,6 +307,7 @@ impl Source {
             looks: None,
             journal: None,
             behind: Vec::new(),
+            layout: None,
         })
     }
 

@@ -80,7 +80,9 @@ fn an_array_with_redundancy_goes_on_without_a_member_gets_a_new_one_and_is_scrub
     ));
     assert!(made.contains(&format!("--journal {journal} --assemble")), "{made}");
     let serve = ["serve", "--cache", "16M", "--run", "true", "--journal", &journal, "--assemble"];
-    forerun(&words(&serve, &names)).assert().success();
+    let ran = forerun(&words(&serve, &names)).assert().success();
+    let said = String::from_utf8_lossy(&ran.get_output().stderr).into_owned();
+    assert!(said.contains("of raid5:3x16KiB"), "{said}");
     let why = refusal(&words(&serve, &names[..2]), 2);
     assert!(why.contains("lacks member 2") && why.contains("--degraded"), "{why}");
     let ran = forerun(&words(&[&serve[..], &["--degraded"]].concat(), &names[..2])).assert().success();

@@ -116,7 +116,8 @@ fn journalled(
     let direct = members.iter().map(|held| held.as_ref().and_then(|held| held.files.direct.clone()));
     let paths = files.iter().zip(direct).map(|(file, direct)| way(file, direct)).collect();
     let behind = members.into_iter().map(|held| held.map(|held| (held.files, held.size))).collect();
-    let mut source = Source::before(seen(&array)?, array.capacity_blocks() * BLOCK_BYTES, behind)?;
+    let mut source =
+        Source::before(*array.spec(), seen(&array)?, array.capacity_blocks() * BLOCK_BYTES, behind)?;
     let (log, direct) = (journal.file(), journal.is_direct());
     source.keep(journal);
     // What the start wrote is ours.

@@ -59,7 +59,7 @@ impl Served {
     pub(super) fn describe(&self) -> Export {
         Export {
             name: self.name.clone(),
-            description: format!("{} behind {}", self.volume.source.array.spec(), self.volume.spec.scheme),
+            description: format!("{} behind {}", self.volume.source.layout(), self.volume.spec.scheme),
             size: self.volume.source.size,
             flags: self.volume.export_flags(self.read_only),
         }
