@@ -157,6 +157,8 @@ def main():
     said = bench_rig.options("whether what forerun advise says comes true (root, Linux 6.12)", models="wd-7200,gp3,own",
                              starts=("0,128,8192", "read_ahead_kb that devices begin with"), rounds=3, files=1500,
                              big=(96, "MiB of the large file"))
+    # What is predicted is the model's device, without the way to it.
+    said.way = said.way or -1
     print(f"load average at the start: {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors")
     each = lambda rig: measure(rig, said.bin / "forerun", said, rig.work)
     emulated = [model for model in said.models.split(",") if model != "own"]

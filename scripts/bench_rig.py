@@ -162,10 +162,10 @@ def way(work, binary, count=4000):
 def on_rigs(models, work, said, each, loads=None):
     """What `each` yields of the image under each model in turn, said on stderr as it comes."""
     rows = []
-    if said.way is None and models != ["own"]:
+    if said.way < 0 and models != ["own"]:
         said.way = way(work, said.bin / "forerun-rig")
     for model in models:
-        rig = Rig(model, work / "image", work, said.bin / "forerun-rig", said.way or 0)
+        rig = Rig(model, work / "image", work, said.bin / "forerun-rig", max(0, said.way))
         try:
             for row in each(rig):
                 print(table([row]).split("\n")[1], file=sys.stderr, flush=True)
@@ -204,8 +204,9 @@ def table(rows, left=("model", "work", "program", "advice")):
 
 def head(loads, way, more):
     """The line above a table: the machine, what else it did, what the way to the rig and back takes, and how was measured."""
+    taken = f"{way / 1000:.0f} µs of way taken off; " if way else ""
     kernel = os.uname().release.split("-")[0]
-    return f"Linux {kernel}, {os.cpu_count()} CPUs, load {' '.join(f'{load:.1f}' for load in loads)}; {way / 1000:.0f} µs of way taken off; {more}\n"
+    return f"Linux {kernel}, {os.cpu_count()} CPUs, load {' '.join(f'{load:.1f}' for load in loads)}; {taken}{more}\n"
 
 
 def options(description, **usual):
@@ -216,6 +217,6 @@ def options(description, **usual):
     for name, value in usual.items():
         value, words = value if isinstance(value, tuple) else (value, None)
         parser.add_argument(f"--{name}", type=type(value), default=value, help=words)
-    parser.add_argument("--way", type=int, help="nanoseconds that the way to the rig and back takes [measured]: its answers leave so much earlier")
+    parser.add_argument("--way", type=int, default=0, help="nanoseconds that the way to the rig and back takes: answers leave so much earlier; -1 measures it")
     parser.add_argument("--bin", type=pathlib.Path, default=ROOT / "target/release", help="folder of forerun and forerun-rig")
     return parser.parse_args()

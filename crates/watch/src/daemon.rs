@@ -630,8 +630,8 @@ impl Daemon {
                         say(&Told::Said(said(pid, file, why)));
                     }
                 }
-                Act::Whole { pid, file, pages } => {
-                    if let Some(bytes) = self.whole.wish(file, pages) {
+                Act::Whole { pid, file, most } => {
+                    if let Some(bytes) = self.whole.wish(file, most) {
                         self.governor.whole(pid, file);
                         self.sums.whole_bytes += bytes;
                         let Said { program, file, .. } = said(pid, file, Why::End);

@@ -73,6 +73,10 @@ const WINDOWS_MAX: usize = 1 << 16;
 /// Windows of such a reader after which it is asked for the first time whether to read the file whole, and percent of them until the next time.
 const WHOLE_MIN: usize = 64;
 const WHOLE_STEP: usize = 125;
+/// The file may be so many times what windows would have loaded by now, and take so many times as long to read by windows as the faults of single pages
+/// have taken by now.
+const WHOLE_BYTES: u64 = 2;
+const WHOLE_TIME: u64 = 4;
 /// Faults that still belong to the old window after it was changed.
 const FAULTS_SKIPPED: u32 = 4;
 /// A window that is as small gains nothing by being smaller, pages.
@@ -91,8 +95,8 @@ pub(crate) enum Act {
     Window { pid: u32, file: FileId, pages: Option<u32>, why: Why },
     /// Touches of the file are wanted, or no longer.
     Follow { file: FileId, on: bool },
-    /// A reader gets a page at a time where windows would have loaded so many pages: whether to read the file whole.
-    Whole { pid: u32, file: FileId, pages: u64 },
+    /// A reader that gets a page at a time has waited for so long that its file might be read whole, if it has no more pages than this.
+    Whole { pid: u32, file: FileId, most: u64 },
 }
 
 /// Why a window is changed.
@@ -620,7 +624,13 @@ impl Reader {
                 } else if faults.ask_at.is_some_and(|at| faults.windows.len() >= at) {
                     let windows = faults.windows.len();
                     faults.ask_at = Some(windows * WHOLE_STEP / 100);
-                    acts.push(Act::Whole { pid, file, pages: windows as u64 * u64::from(faults.window) });
+                    let by_bytes = WHOLE_BYTES * windows as u64;
+                    let by_time = WHOLE_TIME * faults.single * 100 / percent.max(1);
+                    acts.push(Act::Whole {
+                        pid,
+                        file,
+                        most: by_bytes.min(by_time) * u64::from(faults.window),
+                    });
                 }
             }
         }

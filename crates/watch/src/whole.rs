@@ -2,11 +2,12 @@
 //!
 //! A reader by chance that gets a page at a time (`govern.rs`) comes sooner than one with windows to few places of a file, and later
 //! to all of them. Where a file is small that is soon: then one long read in order costs less than the faults to come, of single pages
-//! or of windows. Nobody knows how many are to come, so the bytes decide: once the windows that the kernel would have loaded by now make up half of the
-//! file, all of it is read, which moves at most twice what the kernel would have moved, whenever the reader stops.
+//! or of windows. Nobody knows how many are to come, so what was spent decides: the file is read once the windows that the kernel would have loaded by now make up half
+//! of it, which moves at most twice what the kernel would have moved, whenever the reader stops; and once single pages have taken a quarter
+//! of the time that all of its windows would take, so that a large file is not read for a few pages of it.
 //!
 //! ```text
-//!   single pages ─▶ windows that would have been loaded × 2 ≥ the file? ──yes──▶ fits a quarter of free memory? ──yes──▶ read in order
+//!   single pages ─▶ half of the file by windows, and a quarter of its time? ──yes──▶ fits a quarter of free memory? ──yes──▶ read in order
 //! ```
 //!
 //! One file is read at a time, a MiB after the other, by a thread that opens it by number (ext4) and keeps nothing open.
@@ -64,22 +65,22 @@ impl Whole {
         self.hold.store(on, Ordering::Relaxed);
     }
 
-    /// Windows would have loaded so many pages of a file by now: the bytes of the file if it is read as a whole from now on.
-    pub(crate) fn wish(&self, file: FileId, pages: u64) -> Option<u64> {
+    /// A file of at most so many pages is worth it: the bytes of the file if it is read as a whole from now on.
+    pub(crate) fn wish(&self, file: FileId, most: u64) -> Option<u64> {
         let volume = self.volumes.get(&(file.major, file.minor))?;
         let jobs = self.jobs.as_ref().filter(|_| !self.hold.load(Ordering::Relaxed))?;
         let open = fs::File::from(volumes::open_number(volume, file.inode).ok()?);
         let bytes = open.metadata().ok()?.len();
-        let pays = is_half(pages, bytes) && bytes <= memory::available() / MEMORY_PARTS;
+        let pays = is_within(most, bytes) && bytes <= memory::available() / MEMORY_PARTS;
         // Where another file is being read this one has to wait for its next turn.
         let begun = || jobs.try_send(Job { volume: Arc::clone(volume), inode: file.inode }).is_ok();
         (pays && begun()).then_some(bytes)
     }
 }
 
-/// Whether so many pages are half of a file.
-const fn is_half(pages: u64, bytes: u64) -> bool {
-    bytes > 0 && pages.saturating_mul(2 * PAGE) >= bytes
+/// Whether a file that has bytes has no more than so many pages.
+const fn is_within(most: u64, bytes: u64) -> bool {
+    bytes > 0 && bytes.div_ceil(PAGE) <= most
 }
 
 fn worker(hold: &Arc<AtomicBool>) -> Option<SyncSender<Job>> {
@@ -120,10 +121,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn half_of_a_file_is_half_of_its_bytes() {
-        assert!(is_half(4, 32 << 10) && is_half(4, (28 << 10) + 1));
-        assert!(!is_half(4, (32 << 10) + 1), "a byte more");
-        assert!(!is_half(0, 0) && is_half(u64::MAX, u64::MAX));
+    fn a_file_is_read_up_to_the_pages_that_it_may_have() {
+        assert!(is_within(8, 32 << 10) && is_within(8, (28 << 10) + 1));
+        assert!(!is_within(8, (32 << 10) + 1), "a byte more");
+        assert!(!is_within(8, 0) && is_within(u64::MAX, u64::MAX));
     }
 
     #[test]

@@ -29,14 +29,14 @@ Examples:
   forerun array status --json /dev/sdb /dev/sdc
 
 Reads the superblocks and nothing else, so the array may be in use. Exit code 3 if a member is missing, stale, of another array, there twice
-or none.";
+or none. Experimental: md is what to trust today.";
 
 const SCRUB_HELP: &str = "\
 Examples:
   forerun array scrub --journal j.img m0.img m1.img m2.img
 
 For an array that is not served. Brings the journal home, then compares every copy and all parity with the data beside it; changes nothing
-else. Exit code 3 if something differs.";
+else. Exit code 3 if something differs. Experimental: md is what to trust today.";
 
 const REPLACE_HELP: &str = "\
 Examples:
@@ -44,7 +44,7 @@ Examples:
   forerun array replace /dev/sde --rate 100M --journal /dev/nvme0n1p4 /dev/sdb /dev/sdd
 
 For an array that is not served: name the members that are left. The new one has the place of the first that is missing; it is a member when
-all is on it, and whoever is stopped before that begins again.";
+all is on it, and whoever is stopped before that begins again. Experimental: md is what to trust today.";
 
 /// What `array` does.
 #[derive(Debug, Subcommand)]

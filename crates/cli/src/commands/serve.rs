@@ -183,7 +183,7 @@ pub(crate) struct ServeArgs {
     /// Go on although acknowledged writes are lost, where a journal is missing, damaged or of another time; says what is lost
     #[arg(long, help_heading = WRITES)]
     force: bool,
-    /// Go on without members of an array that were not named, if it can do without them: they are out from then on
+    /// Go on without members of an array that were not named, if it can do without them: they are out from then on (experimental)
     #[arg(long, help_heading = MEMBERS, requires = "assemble")]
     degraded: bool,
     /// Seconds that a member may owe an answer before requests that wait for it fail
