@@ -1,6 +1,6 @@
 //! `watch`, `load` and `manifest` from outside. What needs root and Linux 6.12 says so with exit code 4 elsewhere.
 
-use crate::{forerun, json, output};
+use crate::{forerun, json, output, skipped};
 use std::path::{Path, PathBuf};
 
 fn file(folder: &Path, name: &str, bytes: usize) -> String {
@@ -198,11 +198,6 @@ fn a_watching_daemon_is_seen_through_its_socket_by_top() {
     );
     assert!(daemon.wait().expect("ours").success());
     assert!(!Path::new(&socket).exists(), "the socket goes with it");
-}
-
-#[expect(clippy::print_stderr, reason = "whoever reads the test's output must see that nothing was tested")]
-fn skipped(why: &str) {
-    eprintln!("skipped: {why}");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use crate::array::superblock::DATA_AT;
 use crate::array::{Opened, draw};
 use crate::back::open::{Mark, Plain};
 use crate::back::{Limits, Paths, WriteBack};
-use crate::backend::Backend;
+use crate::backend::{Backend, Reach};
 use crate::error::ServeError;
 use crate::options::{ARRAY_BYTES, DIRTY_AGE_DEFAULT, DIRTY_DEFAULT, ExportOptions, MemberSpec, Options};
 use crate::raid::Raid;
@@ -32,7 +32,7 @@ pub(super) struct Ready {
     started: Started,
     paths: Vec<flat::Paths>,
     log: Arc<std::fs::File>,
-    direct: bool,
+    reach: Reach,
     timeout: Nanos,
     /// What a person should know.
     pub(super) said: Vec<String>,
@@ -118,12 +118,12 @@ fn journalled(
     let behind = members.into_iter().map(|held| held.map(|held| (held.files, held.size))).collect();
     let mut source =
         Source::before(*array.spec(), seen(&array)?, array.capacity_blocks() * BLOCK_BYTES, behind)?;
-    let (log, direct) = (journal.file(), journal.is_direct());
+    let (log, reach) = (journal.file(), journal.reach());
     source.keep(journal);
     // What the start wrote is ours.
     source.wrote_behind();
     let timeout = Nanos(u64::try_from(export.member_timeout.as_nanos()).unwrap_or(u64::MAX));
-    Ok((source, Ready { array, started, paths, log, direct, timeout, said }))
+    Ok((source, Ready { array, started, paths, log, reach, timeout, said }))
 }
 
 /// How long the volume above is patient: the array puts members out before.
@@ -144,13 +144,13 @@ fn numbers(mut state: u64) -> Box<dyn FnMut() -> u64 + Send> {
 impl Ready {
     /// The array before the way to its members.
     pub(super) fn before(self, members: Box<dyn Backend>, options: &Options) -> io::Result<Box<dyn Backend>> {
-        let Self { array, started, paths, log, direct, timeout, .. } = self;
+        let Self { array, started, paths, log, reach, timeout, .. } = self;
         let Started { about, heads, out, replayed } = started;
         let all = rows(*array.spec(), array.member_blocks());
         let standing = Standing::new(array, out);
         let ways = flat::Ways { paths, heads, base: DATA_AT, timeout };
         let flat = Flat::new(members, all, ways, standing.clone(), numbers(draw()? as u64))?;
-        let to_log = make_backend(options.transfer, direct, &Arena::new(0, 0)?)?;
+        let to_log = make_backend(options.transfer, reach, &Arena::new(0, 0)?)?;
         let limits = Limits {
             blocks: (DIRTY_DEFAULT / BLOCK_BYTES).min(about.ring) as usize,
             age: Nanos(u64::try_from(DIRTY_AGE_DEFAULT.as_nanos()).unwrap_or(u64::MAX)),
