@@ -283,6 +283,13 @@ impl Source {
         &self.behind
     }
 
+    /// Another member of that array, in the place of one that is out.
+    pub(crate) fn put_behind(&mut self, member: u16, files: Files, size: u64) {
+        if let Some(place) = self.behind.get_mut(usize::from(member)) {
+            *place = Some((files, size));
+        }
+    }
+
     /// Members that are simulated: one of `array`'s disks each, or one in all if they lie `over` it.
     #[cfg(feature = "crash")]
     pub(crate) fn simulated(

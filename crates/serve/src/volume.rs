@@ -168,6 +168,10 @@ pub(crate) struct Volume {
     notes: Vec<String>,
     /// Messages beyond [`NOTES_MAX`].
     notes_left_out: u64,
+    /// What is to be a new member of an array, while somebody looks at it.
+    looking: Option<behind::Looking>,
+    /// Why the last one was refused.
+    refused: Option<String>,
     /// Why what members hold is not what it was: nothing is answered any more.
     spoiled: Option<String>,
     pub(crate) counts: Counts,
@@ -243,6 +247,8 @@ impl Volume {
             log: None,
             notes: Vec::new(),
             notes_left_out: 0,
+            looking: None,
+            refused: None,
             spoiled: None,
             counts: Counts::default(),
             watch: None,
