@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Whether what `forerun advise` says of read_ahead_kb comes true: programs on emulated devices and on this machine's disk, before and after.
 
-    scripts/bench-advise.py [--models wd-7200,gp3,own] [--starts 0,128,8192] [--rounds 3] [--files 1500] [--big 96] [--bin DIR]
+    scripts/bench-advise.py [--models wd-7200,gp3,own] [--starts 0,128,8192] [--rounds 3] [--files 1500] [--big 96] [--own 8] [--bin DIR]
 
 As root, on Linux 6.12 or later. On devices as scripts/bench_rig.py makes them, with the timing of presets, and on an image on this
-machine's own disk (`own`), every run from cold. The device begins with each of the `starts` as its read_ahead_kb. Each program is recorded
+machine's own disk (`own`), every run from cold. On that one everything is `--own` times as large: else a run there is over in a few
+hundredths of a second, of which starting a program is the larger part. The device begins with each of the `starts` as its read_ahead_kb. Each program is recorded
 once, `advise` says what another value would give there, and then the program runs with the first value and with that one in turns.
 What advise is told of the device is what `forerun device measure` writes: of `own` it is measured, of the others it is the preset, since the
 rig has its timing (without the way to it and back, which is measured first and taken off). Where it says to leave the value, 1024 is tried all the same, or 128 where 1024 is near. Medians are printed. What
@@ -24,27 +25,30 @@ import time
 import bench_rig
 from bench_rig import FIRST, ROOT, run
 
+# Rows of the database where nothing is said of how many.
+ROWS = 90000
 # A change that gives more than this and was not advised has been missed.
 MISSED = 1.15
 
 LOOKUPS = ("import sqlite3,sys\nc=sqlite3.connect(f'file:{sys.argv[1]}?mode=ro&immutable=1',uri=True)\n"
-           "for k in range(400): c.execute('select v from t where k=?',(k*7919%90000,)).fetchone()\n")
+           "for k in range(int(sys.argv[2])//225): c.execute('select v from t where k=?',(k*7919%int(sys.argv[2]),)).fetchone()\n")
 SCAN = ("import sqlite3,sys\nc=sqlite3.connect(f'file:{sys.argv[1]}?mode=ro&immutable=1',uri=True)\n"
         "print(c.execute('select sum(length(v)) from t').fetchone())\n")
 MAPPED = ("import mmap,sys\nf=open(sys.argv[1],'rb')\nm=mmap.mmap(f.fileno(),0,prot=mmap.PROT_READ)\n"
           "print(sum(m[at] for at in range(0,len(m),4096)))\n")
 
 
-def make_image(image, mount, files, big_mib):
+def make_image(work, said, times=1):
     """A repository, a large file, a database in order of another key than the one that is asked for, and the programs."""
+    image, mount, rows = work / "image", work / "mount", ROWS * times
     bench_rig.format_image(image, 3 << 10)
     with bench_rig.mounted(image, mount):
-        bench_rig.make_repository(mount / "tree", files)
-        bench_rig.fill(mount / "big", big_mib)
+        bench_rig.make_repository(mount / "tree", said.files * times)
+        bench_rig.fill(mount / "big", said.big * times)
         base = sqlite3.connect(mount / "app.db")
         base.execute("create table t(k integer, v text)")
         chance = random.Random(11)
-        keys = list(range(90000))
+        keys = list(range(rows))
         chance.shuffle(keys)
         base.executemany("insert into t values(?,?)", ((key, "%0600d" % key) for key in keys))
         base.execute("create index i on t(k)")
@@ -55,11 +59,11 @@ def make_image(image, mount, files, big_mib):
             (mount / f"{name}.py").write_text(text)
 
 
-def cases(mount):
+def cases(mount, times=1):
     # The rig's machine runs the interpreter from its own disk; what is read cold is the data.
     python = [sys.executable, "-S"]
     return [
-        ("sqlite lookups", python + [f"{mount}/lookups.py", f"{mount}/app.db"]),
+        ("sqlite lookups", python + [f"{mount}/lookups.py", f"{mount}/app.db", str(ROWS * times)]),
         ("sqlite scan", python + [f"{mount}/scan.py", f"{mount}/app.db"]),
         ("grep -r", ["grep", "-rc", "qua", f"{mount}/tree"]),
         ("git status", ["git", "-c", "safe.directory=*", "-C", f"{mount}/tree", "status", "--short"]),
@@ -107,10 +111,10 @@ def predicted(rig, words, forerun, work, start):
     return None, 1.0, [1.0, 1.0]
 
 
-def measure(rig, forerun, said, work):
+def measure(rig, forerun, said, work, times=1):
     rig.preset = described(rig, forerun, work)
     for start in map(int, said.starts.split(",")):
-        for name, words in cases(rig.mount):
+        for name, words in cases(rig.mount, times):
             kib, factor, (low, high) = predicted(rig, words, forerun, work, start)
             tried = kib if kib is not None else (128 if start >= 512 else 1024)
             pairs = [(timed(rig, words, start), timed(rig, words, tried)) for _ in range(said.rounds)]
@@ -156,23 +160,24 @@ def summary(rows):
 def main():
     said = bench_rig.options("whether what forerun advise says comes true (root, Linux 6.12)", models="wd-7200,gp3,own",
                              starts=("0,128,8192", "read_ahead_kb that devices begin with"), rounds=3, files=1500,
-                             big=(96, "MiB of the large file"))
+                             big=(96, "MiB of the large file"),
+                             own=(8, "how many times as much there is on this machine's own disk"))
     # What is predicted is the model's device, without the way to it.
     said.way = said.way or -1
     print(f"load average at the start: {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors")
-    each = lambda rig: measure(rig, said.bin / "forerun", said, rig.work)
+    each = lambda rig, times=1: measure(rig, said.bin / "forerun", said, rig.work, times)
     emulated = [model for model in said.models.split(",") if model != "own"]
     rows = []
     if emulated:
         with bench_rig.work_folder("bench-advise") as work:
-            make_image(work / "image", work / "mount", said.files, said.big)
+            make_image(work, said)
             floor(work / "image", work, said)
             rows += bench_rig.on_rigs(emulated, work, said, each)
             print(f"The way to the rig and back takes {said.way / 1000:.0f} µs, by which its answers leave earlier")
     if "own" in said.models.split(","):
         with bench_rig.work_folder("bench-advise", ROOT) as work:
-            make_image(work / "image", work / "mount", said.files, said.big)
-            rows += bench_rig.on_rigs(["own"], work, said, each)
+            make_image(work, said, said.own)
+            rows += bench_rig.on_rigs(["own"], work, said, lambda rig: each(rig, said.own))
     print(bench_rig.table(rows))
     print(summary(rows))
 

@@ -37,6 +37,8 @@ mod s3;
 mod serve;
 #[path = "it/serve_limits.rs"]
 mod serve_limits;
+#[path = "../../serve/tests/it/shaken.rs"]
+mod shaken;
 #[path = "it/stumbles.rs"]
 mod stumbles;
 #[path = "it/sweep.rs"]

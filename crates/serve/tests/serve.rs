@@ -44,6 +44,8 @@ mod remote;
 mod replies;
 #[path = "it/shadow.rs"]
 mod shadow;
+#[path = "it/shaken.rs"]
+mod shaken;
 #[path = "it/tls.rs"]
 mod tls;
 #[path = "it/tools.rs"]

@@ -43,12 +43,19 @@ impl Sequence {
     pub fn from_blocks(blocks: impl IntoIterator<Item = u64>) -> Result<Self, MrcError> {
         let mut table = Interner::default();
         let mut sequence = Self::default();
-        let blocks = blocks.into_iter();
+        let mut blocks = blocks.into_iter();
         sequence.keys.reserve(blocks.size_hint().0);
-        for block in blocks {
-            sequence.push(&mut table, block)?;
+        let mut group = Vec::with_capacity(GROUP);
+        loop {
+            group.extend(blocks.by_ref().take(GROUP));
+            if group.is_empty() {
+                return Ok(sequence);
+            }
+            table.fetch(&group);
+            for block in group.drain(..) {
+                sequence.push(&mut table, block)?;
+            }
         }
-        Ok(sequence)
     }
 
     /// Cuts the requests of `trace` into the 4 KiB blocks that they touch. Each device, and each file on it, is an
@@ -195,6 +202,8 @@ const FREE: u32 = u32::MAX;
 const SLOTS_MIN: usize = 64;
 /// 2^64 divided by the golden ratio, odd: spreads consecutive blocks over the high bits.
 const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
+/// Blocks whose slots are looked for together: about as many reads of memory as a processor has under way at once.
+const GROUP: usize = 16;
 /// Places of the plain table for each block that is known, before it is rounded up to a power of two: 64 bytes at most. Where blocks
 /// lie farther apart, hashing takes less memory.
 const NEAR_PLACES: usize = 8;
@@ -253,6 +262,21 @@ impl Interner {
         fresh
     }
 
+    /// Brings the slots at which these blocks are looked for first into the processor's caches, all at once: one after the other, each
+    /// look-up would wait for memory.
+    fn fetch(&self, blocks: &[u64]) {
+        let first = |&block: &u64| self.slots[self.home(block)].0;
+        std::hint::black_box(blocks.iter().map(first).fold(0, |sum, held| sum ^ held));
+    }
+
+    /// Where `block` is looked for first.
+    fn home(&self, block: u64) -> usize {
+        let mixed = (block ^ block >> 32).wrapping_mul(SPREAD);
+        #[expect(clippy::cast_possible_truncation, reason = "fewer bits than the table has slots")]
+        let at = (mixed >> (64 - self.slots.len().trailing_zeros())) as usize;
+        at
+    }
+
     /// Makes the plain table hold `block`, and what was hashed of such numbers before.
     #[expect(clippy::cast_possible_truncation, reason = "fewer than there are places for")]
     fn widen(&mut self, block: u64) {
@@ -265,9 +289,7 @@ impl Interner {
     /// The slot of `block`, or the free one where it belongs.
     fn find(&self, block: u64) -> usize {
         let mask = self.slots.len() - 1;
-        let mixed = (block ^ block >> 32).wrapping_mul(SPREAD);
-        #[expect(clippy::cast_possible_truncation, reason = "fewer bits than the table has slots")]
-        let mut at = (mixed >> (64 - self.slots.len().trailing_zeros())) as usize;
+        let mut at = self.home(block);
         loop {
             let (held, key) = self.slots[at];
             if key == FREE || held == block {

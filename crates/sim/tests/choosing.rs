@@ -89,3 +89,22 @@ fn auto_turns_to_what_suits_and_says_what_reads_would_have_waited_without() {
     assert!(gauge("auto_wait_without_ns") > 1.5 * gauge("auto_wait_ns"));
     assert!(speedup(&auto, &none) > 0.98);
 }
+
+/// Readers in strides on one slow disk: one waits while others find hundreds of blocks in memory.
+#[test]
+fn what_readers_waited_is_told_in_full_however_long_one_of_them_waits() {
+    let spec = RunSpec {
+        input: "stride:processes=4,size=128MiB,block=4KiB,stride=3".into(),
+        array: Said::read("single").expect("an array"),
+        device: Said::of("wd-7200"),
+        cache_bytes: 16 << 20,
+        scheme: Said::read("auto").expect("a scheme"),
+        ..RunSpec::default()
+    };
+    let report = forerun_sim::run::run_spec(&spec, &|_| {}).expect("it runs");
+    let layer = report.layers.last().expect("an array layer");
+    let told = layer.gauges.iter().find(|(of, _)| of == "auto_wait_ns").expect("a gauge").1;
+    // All readers wait for are answers of this layer, but for the last accesses, which are not judged yet.
+    let waited = report.blame.reads_ns as f64;
+    assert!((told / waited - 1.0).abs() < 0.05, "{told} told, {waited} waited");
+}

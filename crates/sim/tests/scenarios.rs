@@ -7,30 +7,9 @@
 
 mod scenario;
 
+use forerun_scenario::{Page, Settings, difference, pages};
 use scenario::layer::Rig;
 use scenario::machine::Machine;
-use scenario::{Block, Settings, blocks, difference};
-use std::path::{Path, PathBuf};
-
-fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios")
-}
-
-/// The pages, in the order of their names.
-fn pages() -> Vec<(String, String)> {
-    let mut pages: Vec<(String, String)> = std::fs::read_dir(folder())
-        .expect("the folder of scenarios is part of the repository")
-        .map(|entry| entry.expect("an entry of the folder").path())
-        .filter(|path| path.extension().is_some_and(|e| e == "md"))
-        .map(|path| {
-            let name = path.file_name().expect("a file has a name").to_string_lossy().into_owned();
-            (name, std::fs::read_to_string(path).expect("a page is text"))
-        })
-        .filter(|(name, _)| name != "README.md")
-        .collect();
-    pages.sort();
-    pages
-}
 
 /// Whatever takes steps and says what came of them.
 trait Takes {
@@ -68,27 +47,19 @@ fn replay(settings: &Settings, steps: &[&str]) -> Result<String, String> {
 }
 
 /// What is wrong with a page; empty when nothing is.
-fn judge(name: &str, page: &str) -> String {
-    let mut found = String::new();
-    let mut settings = Settings::default();
-    let mut runs = 0;
-    for Block { line, kind, text } in blocks(page) {
-        match kind {
-            "settings" => settings = Settings::parse(text),
-            "run" => {
-                runs += 1;
-                let steps: Vec<&str> =
-                    text.lines().filter(|l| !l.trim().is_empty() && !l.starts_with(' ')).collect();
-                match replay(&settings, &steps) {
-                    Ok(real) if real.trim_end() == text.trim_end() => {}
-                    Ok(real) => found.push_str(&format!("{name}:{line}\n{}\n", difference(text, &real))),
-                    Err(why) => found.push_str(&format!("{name}:{line}: {why}\n")),
-                }
+fn judge(page: &Page) -> String {
+    let (mut found, runs, name) = (String::new(), page.runs(), &page.name);
+    for (settings, block) in &runs {
+        let steps: Vec<&str> = block.steps().iter().map(|step| step.0).collect();
+        match replay(settings, &steps) {
+            Ok(real) if real.trim_end() == block.text.trim_end() => {}
+            Ok(real) => {
+                found.push_str(&format!("{name}:{}\n{}\n", block.line, difference(block.text, &real)));
             }
-            _ => {}
+            Err(why) => found.push_str(&format!("{name}:{}: {why}\n", block.line)),
         }
     }
-    if runs == 0 {
+    if runs.is_empty() {
         found.push_str(&format!("{name}: has no `run` block\n"));
     }
     found
@@ -98,15 +69,16 @@ fn judge(name: &str, page: &str) -> String {
 fn every_scheme_decides_as_its_page_says() {
     let pages = pages();
     assert!(!pages.is_empty());
-    let found: String = pages.iter().map(|(name, page)| judge(name, page)).collect();
+    let found: String = pages.iter().map(judge).collect();
     assert!(found.is_empty(), "- is what the page says, + what happens:\n{found}");
 }
 
 #[test]
 fn a_page_that_expects_something_else_is_told_the_difference() {
-    let page =
+    let told =
         "```settings\nscheme: none\narray: single:16KiB\ncache: 8\n```\n```run\nread 1\n  cache hit 1\n```\n";
-    let said = judge("page.md", page);
+    let page = |text: &str| Page { name: "page.md".into(), text: text.into() };
+    let said = judge(&page(told));
     assert!(said.contains("-   cache hit 1") && said.contains("+   miss 1"), "{said}");
-    assert!(judge("page.md", "no block").contains("no `run` block"));
+    assert!(judge(&page("no block")).contains("no `run` block"));
 }

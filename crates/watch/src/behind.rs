@@ -2,7 +2,12 @@
 //!
 //! The last descriptor of a tracepoint takes some 40 ms to close: the kernel waits until nobody can be in the middle of it any more, for one
 //! after the other. A command that reads for a quarter of a second would take half as long again. So a process is left behind that has these
-//! descriptors and nothing else; it ends when ours are closed, and closing is done on its time. Where none can be made, we close and wait.
+//! descriptors and nothing else; it ends some time after ours are closed, and closing is done on its time. Where none can be made, we close
+//! and wait.
+//!
+//! While one process closes tracepoints no other can open any: a command that is run again at once would wait at its start for what it was
+//! spared at its end. So what is left behind rests first ([`REST_MS`]). Meanwhile the next run opens tracepoints that are open still, which takes no
+//! time, and closing those of the run before is no longer the last descriptor's, which takes none either.
 //!
 //! It is made twice removed, so that nobody has to wait for it, and between `fork` and its end it calls the kernel alone: other threads may
 //! hold any lock of this process.
@@ -11,16 +16,20 @@
 use std::io;
 use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd, RawFd};
 
+/// How long what is left behind rests before it closes anything, milliseconds: the next run of a loop of short commands begins within it. Nothing
+/// is recorded by then; a tracepoint that is on with nobody listening costs whoever comes to it some nanoseconds.
+const REST_MS: libc::c_int = 2_000;
+
 /// Closes what was opened; returns before that is done.
 pub(crate) fn close<T>(opened: Vec<T>, descriptors: impl FnMut(&T) -> Vec<RawFd>) {
     let mut keep: Vec<RawFd> = opened.iter().flat_map(descriptors).collect();
-    let held = hold(&mut keep);
+    let held = hold(&mut keep, REST_MS);
     drop(opened);
     drop(held); // now it ends
 }
 
-/// Leaves a process behind that has `keep` open, and of all others none, until what is returned is dropped.
-fn hold(keep: &mut Vec<RawFd>) -> io::Result<OwnedFd> {
+/// Leaves a process behind that has `keep` open, and of all others none, until `rest` milliseconds after what is returned is dropped.
+fn hold(keep: &mut Vec<RawFd>, rest: libc::c_int) -> io::Result<OwnedFd> {
     let mut pipe = [0; 2];
     // SAFETY: the call fills two descriptors that nobody else has.
     if unsafe { libc::pipe2(pipe.as_mut_ptr(), libc::O_CLOEXEC) } < 0 {
@@ -35,7 +44,7 @@ fn hold(keep: &mut Vec<RawFd>) -> io::Result<OwnedFd> {
     let child = unsafe { libc::fork() };
     match child {
         -1 => Err(io::Error::last_os_error()),
-        0 => left(keep, end.as_raw_fd()),
+        0 => left(keep, end.as_raw_fd(), rest),
         child => {
             drop(copying);
             let mut status = 0;
@@ -48,8 +57,8 @@ fn hold(keep: &mut Vec<RawFd>) -> io::Result<OwnedFd> {
     }
 }
 
-/// What the processes do that are left: the first lets go of everything else, makes the second and ends, which waits and ends.
-fn left(keep: &[RawFd], end: RawFd) -> ! {
+/// What the processes do that are left: the first lets go of everything else, makes the second and ends, which waits, rests and ends.
+fn left(keep: &[RawFd], end: RawFd, rest: libc::c_int) -> ! {
     // SAFETY: calls of the kernel with numbers and a byte of our own; a process that has just been made has one thread.
     unsafe {
         // Nothing is kept from being unmounted, unlocked or seen to end, not even until the second comes to run.
@@ -68,6 +77,7 @@ fn left(keep: &[RawFd], end: RawFd) -> ! {
         }
         let mut byte = 0_u8;
         libc::read(end, (&raw mut byte).cast(), 1);
+        libc::poll(std::ptr::null_mut(), 0, rest);
         libc::_exit(0)
     }
 }
@@ -94,7 +104,7 @@ mod tests {
         let held = File::create(&lock).expect("created");
         flock(&held, FlockOperation::NonBlockingLockExclusive).expect("nobody else has it");
 
-        let go = hold(&mut vec![writer.as_raw_fd()]).expect("a process is left");
+        let go = hold(&mut vec![writer.as_raw_fd()], 0).expect("a process is left");
         drop((writer, held));
         let again = File::open(&lock).expect("it is there");
         // At once: what is none of its business was closed before it was left.
@@ -105,5 +115,16 @@ mod tests {
 
         drop(go);
         assert_eq!(reader.read(&mut [0]).expect("read"), 0, "closed on its time");
+    }
+
+    #[test]
+    fn who_is_left_behind_rests_before_it_closes_so_that_the_next_run_opens_what_is_open() {
+        let (mut reader, writer) = io::pipe().expect("two descriptors");
+        let go = hold(&mut vec![writer.as_raw_fd()], REST_MS).expect("a process is left");
+        drop((writer, go));
+        let moment = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
+        let ended = poll(&mut [PollFd::new(&reader, PollFlags::HUP)], Some(&moment)).expect("asked");
+        assert_eq!(ended, 0, "it still has what it is to close");
+        assert_eq!(reader.read(&mut [0]).expect("read"), 0, "and closes it after all");
     }
 }

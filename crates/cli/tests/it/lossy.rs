@@ -1,10 +1,7 @@
 //! A member with a volatile cache, as an NBD server of this process: power takes from it what was not flushed, sector by sector.
 
-use forerun_serve::nbd::handshake::{Export, Handshake, Step, Tls, greeting};
-use forerun_serve::nbd::wire::{
-    Command, Parsed, REQUEST_BYTES, Request, data_chunk, export, parse_request, request, simple_reply,
-};
-use std::io::{Read as _, Write as _};
+use crate::shaken::Shaken;
+use forerun_serve::nbd::wire::{Command, Request, data_chunk, export, request, simple_reply};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
@@ -98,41 +95,18 @@ impl Lossy {
         self.answers.notify_all();
     }
 
-    fn serve(&self, mut stream: UnixStream) -> Option<()> {
+    fn serve(&self, stream: UnixStream) -> Option<()> {
         let cuts = self.medium().cuts;
         let flags = export::HAS_FLAGS | export::SEND_FLUSH | export::SEND_FUA;
-        let exports = [Export { name: String::new(), description: String::new(), size: self.size, flags }];
-        let (mut machine, mut input) = (Handshake::new(Tls::Off), Vec::new());
-        stream.write_all(&greeting()).ok()?;
-        let structured = loop {
-            let mut out = Vec::new();
-            let (took, step) = machine.step(&input, &exports, false, &mut out);
-            input.drain(..took);
-            stream.write_all(&out).ok()?;
-            match step {
-                Step::More => {
-                    let mut byte = [0];
-                    stream.read_exact(&mut byte).ok()?;
-                    input.extend(byte);
-                }
-                Step::Again => {}
-                Step::Transmission(terms) => break terms.structured,
-                _ => return None,
-            }
-        };
+        let mut client = Shaken::hands(stream, self.size, flags)?;
         loop {
-            let mut head = [0; REQUEST_BYTES];
-            stream.read_exact(&mut head).ok()?;
-            let Parsed::Request(request) = parse_request(&head) else { return None };
-            let mut data =
-                vec![0; if request.command == Command::Write { request.length as usize } else { 0 }];
-            stream.read_exact(&mut data).ok()?;
+            let (request, data) = client.request()?;
             let mut reply = self.answer(&request, &data, cuts)?;
-            if structured && request.command == Command::Read {
+            if client.structured && request.command == Command::Read {
                 let head = data_chunk(true, request.cookie, request.offset, request.length);
                 reply.splice(..16, head);
             }
-            stream.write_all(&reply).ok()?;
+            client.answer(&reply)?;
         }
     }
 

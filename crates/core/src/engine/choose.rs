@@ -103,6 +103,14 @@ struct Last {
     at: Nanos,
 }
 
+/// An access under way: what is to be known of it when it ends, however many came meanwhile.
+#[derive(Clone, Copy, Debug)]
+struct Flight {
+    number: u64,
+    came: Nanos,
+    op: Op,
+}
+
 /// A scheme that may be chosen.
 struct Candidate {
     name: &'static str,
@@ -119,12 +127,16 @@ pub(super) struct Chooser {
     none: usize,
     disks: Real,
     ring: Ring,
-    /// Numbers of the accesses under way, by the host's ids.
-    numbers: NumberMap<u64>,
+    /// The accesses under way, by the host's ids.
+    flights: NumberMap<Flight>,
     processes: Recent<Last>,
     /// What real readers waited in each batch, ns; and of each of the last accesses, whether it was answered at once.
     waits: [u64; BATCHES],
     at_once: [bool; RING as usize],
+    /// What readers waited for accesses that outlasted the ring, ns: it is told, and compared with nothing.
+    outlasted: u64,
+    /// Number of the first access of the batches that have not been judged.
+    judged: u64,
     judge: Judge,
     switch: Switch,
     /// One region in so many is seen.
@@ -159,10 +171,12 @@ impl Chooser {
             none: candidates.iter().position(|candidate| candidate.name == "none")?,
             disks: Real::new(Times::new(*parts.memory.cost(), disks), disks),
             ring: Ring { entries: Vec::new(), count: 0 },
-            numbers: NumberMap::default(),
+            flights: NumberMap::default(),
             processes: Recent::new(PROCESSES_MAX),
             waits: [0; BATCHES],
             at_once: [false; RING as usize],
+            outlasted: 0,
+            judged: 0,
             judge: Judge::new(candidates.len(), now),
             switch: Switch::default(),
             candidates,
@@ -228,7 +242,7 @@ impl Chooser {
             None
         };
         *last = Last { access: number + 1, answered: false, at: now };
-        self.numbers.insert(id, number);
+        self.flights.insert(id, Flight { number, came: now, op: access.op });
         self.at_once[(number % RING) as usize] = false;
         self.ring.push(Entry { access, came: now, after });
         let Self { candidates, ring, disks, .. } = self;
@@ -244,6 +258,7 @@ impl Chooser {
     fn judge_batch(&mut self, now: Nanos, last: u64) {
         let place = (last / BATCH) as usize % BATCHES;
         let real = core::mem::take(&mut self.waits[place]);
+        self.judged = last + 1;
         let Self { candidates, ring, disks, judge, live, at_once, .. } = self;
         judge.begin(real, *live);
         for (at, candidate) in candidates.iter_mut().enumerate() {
@@ -265,21 +280,35 @@ impl Chooser {
         match output {
             Output::Start(start) => self.disks.left(now, start),
             Output::Ready { id, .. } => {
-                let Some(number) = self.numbers.remove(id) else { return };
-                // An access that took longer than the ring lasts is no measure of anything.
-                if number + RING <= self.ring.count {
-                    return;
-                }
-                let Entry { access, came, .. } = *self.ring.entry(number);
-                *self.processes.or_default(access.context.process()) =
-                    Last { access: number + 1, answered: true, at: now };
-                if access.op == Op::Read {
-                    self.at_once[(number % RING) as usize] = now == came;
-                    self.waits[(number / BATCH) as usize % BATCHES] += now.since(came).0;
+                if let Some(flight) = self.flights.remove(id) {
+                    self.ended(now, flight);
                 }
             }
             Output::Promote { .. } | Output::Fill { .. } | Output::Sync { .. } | Output::Combine { .. } => {}
         }
+    }
+
+    /// An access is answered.
+    fn ended(&mut self, now: Nanos, Flight { number, came, op }: Flight) {
+        let waited = if op == Op::Read { now.since(came).0 } else { 0 };
+        // An access that took longer than the ring lasts is no measure of anything but of what its reader waited.
+        if number + RING <= self.ring.count {
+            self.outlasted += waited;
+            return;
+        }
+        let process = self.ring.entry(number).access.context.process();
+        *self.processes.or_default(process) = Last { access: number + 1, answered: true, at: now };
+        if op == Op::Read {
+            self.at_once[(number % RING) as usize] = now == came;
+            self.waits[(number / BATCH) as usize % BATCHES] += waited;
+        }
+    }
+
+    /// What readers waited who had their answers after their batch was judged, and of which no later batch says it yet, ns.
+    fn late(&self) -> u64 {
+        let open = self.judged / BATCH..self.ring.count.div_ceil(BATCH);
+        let is_open = |place: usize| open.clone().any(|batch| batch as usize % BATCHES == place);
+        (0..BATCHES).filter(|&place| !is_open(place)).map(|place| self.waits[place]).sum()
     }
 
     /// Whether another batch has been judged since the last decision.
@@ -299,8 +328,10 @@ impl Chooser {
         for (candidate, shadow) in self.candidates.iter_mut().zip(shadows) {
             candidate.shadow = shadow;
         }
+        self.outlasted += self.late();
+        self.judged = 0;
         self.ring = Ring { entries: Vec::new(), count: 0 };
-        self.numbers.clear();
+        self.flights.clear();
         self.processes = Recent::new(PROCESSES_MAX);
         self.waits = [0; BATCHES];
     }
@@ -336,6 +367,7 @@ impl Chooser {
         self.judge.gauges(self.none, out);
         #[expect(clippy::cast_precision_loss, reason = "gauges for a report")]
         out.extend([
+            ("auto_wait_ns", (self.judge.waited_really() + self.outlasted + self.late()) as f64),
             ("auto_candidates", self.candidates.len() as f64),
             ("auto_scheme", self.live as f64),
             ("auto_regions_one_in", self.one_in as f64),

@@ -527,10 +527,12 @@ impl Policy for Flashy {
             return; // writes, and what a layer above reads ahead, are nobody's pattern
         }
         let (context, fresh) = self.table.read(access.context, access.demand, access.within, world.now);
-        let (served, gone) = context.settle(access, lookup);
+        if context.awaits() {
+            let (served, gone) = context.settle(access, lookup);
+            self.window.served += served;
+            self.window.lost += gone;
+        }
         self.linear = context.pattern(&self.config.thresholds).map(|_| access.context);
-        self.window.served += served;
-        self.window.lost += gone;
         self.window.requested += fresh;
         if !self.armed {
             self.armed = true;

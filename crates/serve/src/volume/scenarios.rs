@@ -17,6 +17,7 @@ use forerun_core::array::{ArraySpec, Level};
 use forerun_core::cache::State;
 use forerun_core::stats::Outcomes;
 use forerun_core::units::{BLOCK_BYTES, Block, Extent, Nanos};
+use forerun_scenario::{Block as Fenced, Settings, pages, range};
 use rustix::event::{EventfdFlags, eventfd};
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
@@ -63,13 +64,6 @@ impl Script {
     }
 }
 
-/// `3` or `4-7`: first block and number of blocks.
-fn range(text: &str) -> (u64, u64) {
-    let (first, last) = text.split_once('-').unwrap_or((text, text));
-    let number = |text: &str| text.parse::<u64>().expect("a page has numbers of blocks");
-    (number(first), number(last) - number(first) + 1)
-}
-
 /// The volume of a page's settings.
 struct Rig {
     volume: Volume,
@@ -81,10 +75,9 @@ struct Rig {
 
 impl Rig {
     /// `None` if the page is not of one layer of an array.
-    fn new(settings: &BTreeMap<&str, &str>, file: &Path) -> Option<Self> {
-        let whole: ArraySpec =
-            settings.get("array").copied().unwrap_or("single:16KiB").parse().expect("a page has an array");
-        let spec = match (whole.level(), settings.contains_key("device")) {
+    fn new(settings: &Settings, file: &Path) -> Option<Self> {
+        let whole: ArraySpec = settings.or("array", "single:16KiB").parse().expect("a page has an array");
+        let spec = match (whole.level(), settings.has("device")) {
             (_, true) => return None,
             (Level::Single | Level::Raid0, _) => whole,
             // What is served is where data lies.
@@ -95,16 +88,15 @@ impl Rig {
         };
         let scheme = settings.get("scheme").expect("a page has a scheme");
         let engine = EngineSpec::new(scheme, 64 << 20, "cheetah-15k4").ok().filter(EngineSpec::is_array)?;
-        let cache = settings.get("cache").copied().unwrap_or("64").parse().expect("blocks of cache");
+        let cache = settings.number("cache", "64").expect("blocks of cache");
         // As many blocks on each disk as the page says: a scheme may reckon with the length of a seek.
-        let member: u64 =
-            settings.get("member").copied().unwrap_or("1024").parse().expect("blocks of a disk");
+        let member = settings.number("member", "1024").expect("blocks of a disk");
         let resized = std::fs::OpenOptions::new().write(true).open(file);
         let length = member * u64::from(spec.disks()) * BLOCK_BYTES;
         resized.and_then(|file| file.set_len(length)).expect("its length");
         let how = Opening { read_only: true, direct: Direct::Off, ..Opening::default() };
         let source = Source::over(file, spec, &how).expect("opened");
-        let held = settings.get("fetches") == Some(&"held");
+        let held = settings.or("fetches", "") == "held";
         let script = Arc::new(Mutex::new(Script { held, ..Script::default() }));
         let shared = Arc::clone(&script);
         let volume = Volume::new(engine.of_a_page(cache), source, |_| {
@@ -126,14 +118,14 @@ impl Rig {
                     ["by", reader] => Context(reader.parse().expect("a reader")),
                     _ => return None,
                 };
-                let (start, count) = range(blocks);
+                let (start, count) = range(blocks).expect("blocks of a page");
                 self.asked.push(blocks.into());
                 let ticket = Ticket { request: self.asked.len() as u16 - 1, part: 0 };
                 self.volume.read(Tag { client: 0, ticket }, context, Extent::new(start, count));
             }
             ["done", blocks] => {
                 let mut script = self.script.lock().unwrap_or_else(PoisonError::into_inner);
-                let (start, _) = range(blocks);
+                let (start, _) = range(blocks).expect("blocks of a page");
                 let at = script.flying.iter().position(|task| task.offset / BLOCK_BYTES == start);
                 let at = at.expect("the fetch is in flight");
                 script.end(at..at + 1);
@@ -143,7 +135,7 @@ impl Rig {
                 self.volume.at(self.now);
             }
             ["show", blocks] => {
-                let (start, count) = range(blocks);
+                let (start, count) = range(blocks).expect("blocks of a page");
                 let cache = self.volume.engine().cache();
                 let letter = |block: Block| match cache.state(block) {
                     State::Empty => '.',
@@ -211,12 +203,12 @@ fn translate(line: &str) -> Option<String> {
     let line = line.trim();
     for name in ["miss", "merged miss", "late hit", "prefetch hit", "cache hit"] {
         if let Some(blocks) = line.strip_prefix(name).and_then(|rest| rest.strip_prefix(' ')) {
-            let count: u64 = blocks.split(", ").map(|part| range(part).1).sum();
+            let count: u64 = blocks.split(", ").map(|part| range(part).expect("blocks of a page").1).sum();
             return Some(format!("{name} of {count}"));
         }
     }
     if let Some(rest) = line.strip_prefix("fetch ") {
-        let (first, count) = range(rest.split(' ').next().unwrap_or_default());
+        let (first, count) = range(rest.split(' ').next().unwrap_or_default()).expect("blocks of a page");
         return Some(format!("fetch {first} of {count}"));
     }
     let unseen = ["wish", "cull", "evict", "wasted", "remember", "forget", "hurry"];
@@ -225,52 +217,31 @@ fn translate(line: &str) -> Option<String> {
 }
 
 /// Runs one block; how many steps were compared.
-fn run(page: &str, settings: &BTreeMap<&str, &str>, text: &str, file: &Path) -> usize {
-    if text.lines().any(|line| line.starts_with("write ") || line.contains(" of ") && !line.starts_with(' '))
-    {
+fn run(page: &str, settings: &Settings, block: &Fenced<'_>, file: &Path) -> usize {
+    let beyond = |line: &str| line.starts_with("write ") || line.contains(" of ") && !line.starts_with(' ');
+    if block.text.lines().any(beyond) {
         return 0;
     }
     let Some(mut rig) = Rig::new(settings, file) else { return 0 };
-    let mut lines = text.lines().filter(|line| !line.trim().is_empty()).peekable();
-    let mut steps = 0;
-    while let Some(step) = lines.next() {
-        let mut expected = Vec::new();
-        while let Some(line) = lines.next_if(|line| line.starts_with(' ')) {
-            expected.extend(translate(line));
-        }
-        let Some(real) = rig.step(step) else { return steps };
-        assert_eq!(real, expected, "{page}: step {} `{step}`", steps + 1);
-        steps += 1;
+    let mut compared = 0;
+    for (step, lines) in block.steps() {
+        let expected: Vec<String> = lines.into_iter().filter_map(translate).collect();
+        let Some(real) = rig.step(step) else { return compared };
+        assert_eq!(real, expected, "{page}: step {} `{step}`", compared + 1);
+        compared += 1;
     }
-    steps
+    compared
 }
 
 #[test]
 fn this_host_does_on_scripted_members_what_the_pages_of_scenarios_say() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios");
     let file = tempfile::NamedTempFile::new().expect("a file");
     let mut compared = BTreeMap::new();
-    let mut paths: Vec<_> =
-        std::fs::read_dir(folder).expect("the pages").map(|entry| entry.expect("an entry").path()).collect();
-    paths.sort();
-    for path in paths.iter().filter(|path| !path.ends_with("README.md")) {
-        let page = std::fs::read_to_string(path).expect("a page is text");
-        let name = path.file_stem().expect("a name").to_string_lossy().into_owned();
-        let mut settings = BTreeMap::new();
-        // Between fences stands every second piece; its first word is its kind.
-        for block in page.split("```").skip(1).step_by(2) {
-            let (kind, text) = block.split_once('\n').unwrap_or((block, ""));
-            match kind {
-                "settings" => {
-                    let pairs = text.lines().filter_map(|line| line.split_once(':'));
-                    settings = pairs.map(|(key, value)| (key.trim(), value.trim())).collect();
-                }
-                "run" => {
-                    *compared.entry(name.clone()).or_insert(0) += run(&name, &settings, text, file.path())
-                }
-                _ => {}
-            }
-        }
+    for page in pages() {
+        let of_run =
+            |(settings, block): &(Settings, Fenced<'_>)| run(page.stem(), settings, block, file.path());
+        let steps: usize = page.runs().iter().map(of_run).sum();
+        compared.insert(page.stem().to_owned(), steps);
     }
     for name in ["none", "strip", "asp", "msp"] {
         assert!(compared[name] > 3, "{name} is compared: {compared:?}");

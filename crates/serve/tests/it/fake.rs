@@ -1,11 +1,9 @@
 //! A far member made of a closure: an NBD server that offers what a test says, and answers as it says.
 
-use forerun_serve::nbd::handshake::{Export, Handshake, Step, Tls, greeting};
+use crate::shaken::Shaken;
 use forerun_serve::nbd::wire::{
-    Command, Errno, Parsed, REQUEST_BYTES, Request, Run, data_chunk, error_chunk, parse_request,
-    simple_reply, status_chunk,
+    Command, Errno, Request, Run, data_chunk, error_chunk, simple_reply, status_chunk,
 };
-use std::io::{Read as _, Write as _};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -39,40 +37,18 @@ pub(crate) fn far(
     });
 }
 
-/// Bytes from the front of what has come, waiting for them. None at the end.
-fn take(stream: &mut UnixStream, bytes: usize) -> Option<Vec<u8>> {
-    let mut taken = vec![0; bytes];
-    stream.read_exact(&mut taken).ok().map(|()| taken)
-}
-
 fn serve(
-    mut stream: UnixStream,
+    stream: UnixStream,
     flags: u16,
     content: &Mutex<Vec<u8>>,
     fate: &dyn Fn(&Request) -> Fate,
 ) -> Option<()> {
     let size = content.lock().expect("whole").len() as u64;
-    let exports = [Export { name: String::new(), description: String::new(), size, flags }];
-    let (mut machine, mut input) = (Handshake::new(Tls::Off), Vec::new());
-    stream.write_all(&greeting()).ok()?;
-    let structured = loop {
-        let mut out = Vec::new();
-        let (took, step) = machine.step(&input, &exports, false, &mut out);
-        input.drain(..took);
-        stream.write_all(&out).ok()?;
-        match step {
-            Step::More => input.extend(take(&mut stream, 1)?),
-            Step::Again => {}
-            Step::Transmission(terms) => break terms.structured,
-            _ => return None,
-        }
-    };
+    let mut client = Shaken::hands(stream, size, flags)?;
     loop {
-        let Parsed::Request(request) = parse_request(&take(&mut stream, REQUEST_BYTES)?) else { return None };
+        let (request, data) = client.request()?;
         let range = request.offset as usize..request.offset as usize + request.length as usize;
-        let data =
-            if request.command == Command::Write { take(&mut stream, range.len())? } else { Vec::new() };
-        let chunks = structured && matches!(request.command, Command::Read | Command::BlockStatus);
+        let chunks = client.structured && matches!(request.command, Command::Read | Command::BlockStatus);
         let mut reply = match fate(&request) {
             Fate::Silence => continue,
             Fate::Fails(error) => {
@@ -82,7 +58,7 @@ fn serve(
                     head = error_chunk(Errno::Io, request.cookie).to_vec();
                     head[23] = error;
                 }
-                stream.write_all(&head).ok()?;
+                client.answer(&head)?;
                 continue;
             }
             Fate::Well if request.command == Command::BlockStatus => {
@@ -97,6 +73,6 @@ fn serve(
             Command::Disconnect => return None,
             _ => {}
         }
-        stream.write_all(&reply).ok()?;
+        client.answer(&reply)?;
     }
 }

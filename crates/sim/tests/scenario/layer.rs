@@ -4,7 +4,6 @@
 //! engine's outputs, and what leaves is seen by comparing the cells before and after. Fetches end at once, in the
 //! order in which they left, or, with `fetches: held`, when a step says `done`.
 
-use super::{Settings, range, ranges};
 use forerun_core::access::{Access, Context, Op};
 use forerun_core::array::{Array, Role};
 use forerun_core::cache::{Cache, LineId, State};
@@ -17,6 +16,7 @@ use forerun_core::scheme::Scheme;
 use forerun_core::size::parse_size;
 use forerun_core::spec::LayerSpec;
 use forerun_core::units::{Block, Extent, Nanos};
+use forerun_scenario::{Settings, range, ranges};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 

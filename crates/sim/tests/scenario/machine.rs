@@ -1,9 +1,9 @@
 //! A whole simulated machine, for the schemes that are computed from the whole input: one run in virtual time and its sums.
 
-use super::Settings;
 use forerun_core::size::parse_size;
 use forerun_core::units::BLOCK_BYTES;
 use forerun_disk::preset::Preset;
+use forerun_scenario::Settings;
 use forerun_sim::input::Input;
 use forerun_sim::report::RunReport;
 use forerun_sim::run::run;

@@ -11,19 +11,18 @@ use crate::inputs::Engine;
 use crate::volumes::{Volume, Volumes};
 use forerun_core::engine::Seen;
 use forerun_core::registry::SchemeSpec;
+use forerun_scenario::{Block, Settings, pages};
 use forerun_trace::assemble::FileId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
-use std::path::Path;
 use std::sync::{Arc, PoisonError};
 
 const FILE: FileId = FileId { major: 7, minor: 0, inode: 12 };
 
 /// `3` or `4-7`.
 fn range(text: &str) -> Range<u64> {
-    let (first, last) = text.split_once('-').unwrap_or((text, text));
-    let number = |text: &str| text.parse::<u64>().expect("a page has numbers of blocks");
-    number(first)..number(last) + 1
+    let (first, blocks) = forerun_scenario::range(text).expect("a page has numbers of blocks");
+    first..first + blocks
 }
 
 /// Blocks of the lines that begin with a word.
@@ -40,15 +39,15 @@ struct Rig {
 
 impl Rig {
     /// `None` if the page is not of one page cache.
-    fn new(settings: &BTreeMap<&str, &str>) -> Option<Self> {
-        if ["device", "fetches", "syncs"].iter().any(|key| settings.contains_key(key)) {
+    fn new(settings: &Settings) -> Option<Self> {
+        if ["device", "fetches", "syncs"].iter().any(|key| settings.has(key)) {
             return None;
         }
-        let number =
-            |key: &str, usual: u64| settings.get(key).map_or(usual, |text| text.parse().expect("a number"));
-        let scheme = SchemeSpec::parse(settings["scheme"]).expect("a page has a scheme");
+        let number = |key: &str, usual: &str| settings.number(key, usual).expect("a number");
+        let scheme = SchemeSpec::parse(settings.get("scheme").expect("a page has a scheme"))
+            .expect("a page has a scheme");
         let mut ahead = Ahead::new(scheme.clone(), &Volumes::default()).ok()?;
-        ahead.engine = Engine::new(scheme, number("cache", 64)).expect("as before");
+        ahead.engine = Engine::new(scheme, number("cache", "64")).expect("as before");
         // A file that is not there, and workers that are nobody: the test takes what is handed to them.
         let device = DeviceNumber::new(FILE.major, FILE.minor).expect("a number");
         let (kind, mount) = ("ext4".into(), "/nowhere".into());
@@ -62,7 +61,7 @@ impl Rig {
             block_device: None,
         };
         ahead.volumes.insert((FILE.major, FILE.minor), Arc::new(volume));
-        let followed = Followed { number: 0, blocks: number("member", 1024) };
+        let followed = Followed { number: 0, blocks: number("member", "1024") };
         ahead.map.grow(0, followed.blocks).expect("room");
         ahead.by_number.push(FILE);
         ahead.files.insert(FILE, Some(followed));
@@ -128,44 +127,18 @@ impl Rig {
 }
 
 /// Runs one block; how many steps were compared.
-fn run(page: &str, settings: &BTreeMap<&str, &str>, text: &str) -> usize {
+fn run(page: &str, settings: &Settings, block: &Block<'_>) -> usize {
     let Some(mut rig) = Rig::new(settings) else { return 0 };
-    let mut lines = text.lines().filter(|line| !line.trim().is_empty()).peekable();
-    let mut steps = 0;
-    while let Some(step) = lines.next() {
-        let expected: Vec<&str> =
-            std::iter::from_fn(|| lines.next_if(|line| line.starts_with(' '))).collect();
-        if !rig.step(page, step, &expected) {
-            return steps;
-        }
-        steps += 1;
-    }
-    steps
+    block.steps().iter().take_while(|(step, lines)| rig.step(page, step, lines)).count()
 }
 
 #[test]
 fn this_host_does_what_the_pages_of_scenarios_say() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios");
-    let entries = std::fs::read_dir(folder).expect("the pages");
-    let mut paths: Vec<_> = entries.map(|entry| entry.expect("an entry").path()).collect();
-    paths.sort();
     let mut compared = BTreeMap::new();
-    for path in paths.iter().filter(|path| !path.ends_with("README.md")) {
-        let page = std::fs::read_to_string(path).expect("a page is text");
-        let name = path.file_stem().expect("a name").to_string_lossy().into_owned();
-        let mut settings = BTreeMap::new();
-        // Between fences stands every second piece; its first word is its kind.
-        for block in page.split("```").skip(1).step_by(2) {
-            let (kind, text) = block.split_once('\n').unwrap_or((block, ""));
-            match kind {
-                "settings" => {
-                    let pairs = text.lines().filter_map(|line| line.split_once(':'));
-                    settings = pairs.map(|(key, value)| (key.trim(), value.trim())).collect();
-                }
-                "run" => *compared.entry(name.clone()).or_insert(0) += run(&name, &settings, text),
-                _ => {}
-            }
-        }
+    for page in pages() {
+        let steps: usize =
+            page.runs().iter().map(|(settings, block)| run(page.stem(), settings, block)).sum();
+        compared.insert(page.stem().to_owned(), steps);
     }
     for name in ["flashy", "stride"] {
         assert!(compared[name] > 8, "{name} is compared: {compared:?}");

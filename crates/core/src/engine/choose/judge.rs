@@ -414,6 +414,11 @@ impl Judge {
         ])
     }
 
+    /// All that real readers waited of what was compared, ns.
+    pub(super) const fn waited_really(&self) -> u64 {
+        self.real_sum
+    }
+
     pub(super) fn gauges(&self, none: usize, out: &mut Vec<(&'static str, f64)>) {
         #[expect(clippy::cast_precision_loss, reason = "gauges for a report")]
         out.extend([
@@ -421,7 +426,6 @@ impl Judge {
             ("auto_trials", self.trials.count() as f64),
             ("auto_trials_lost_ns", self.trials.lost() as f64),
             ("auto_reads", self.read_sum as f64),
-            ("auto_wait_ns", self.real_sum as f64),
             ("auto_wait_foretold_ns", self.live_sum as f64),
             ("auto_wait_without_ns", self.sums[none] as f64),
         ]);

@@ -215,12 +215,15 @@ impl Context {
         self.wished += extent.blocks;
     }
 
+    /// Whether the end of some block that was wished for is not known.
+    pub(super) const fn awaits(&self) -> bool {
+        self.wished > 0
+    }
+
     /// What a read says of the blocks that were wished for: (served, not there any more), blocks.
+    #[inline(never)]
     pub(super) fn settle(&mut self, access: &Access, lookup: &Lookup<'_>) -> (u64, u64) {
         let (mut served, mut gone) = (0, 0);
-        if self.wished == 0 {
-            return (served, gone);
-        }
         for (block, outcome) in access.extent.iter().zip(lookup.outcomes) {
             if self.ahead.contains(block) {
                 match outcome {
@@ -274,6 +277,8 @@ fn key(process: u64, region: u64) -> u64 {
 pub(super) struct Table {
     entries: Vec<Context>,
     places: NumberMap<usize>,
+    /// Place of the context that read last, which is most often the one that reads next.
+    latest: usize,
     hand: usize,
     /// Contexts that there have been.
     made: u64,
@@ -292,18 +297,22 @@ impl Table {
     ) -> (&mut Context, u64) {
         let region = extent.start.0 / REGION_BLOCKS;
         let own = key(reader.process(), region);
-        let place = self.places.get(&own).copied().or_else(|| self.crossed(reader, region, extent));
-        let Some(place) = place else {
-            let place = self.insert(Context::new(own, reader, extent, within, now));
-            return (&mut self.entries[place], extent.bytes());
-        };
-        let context = &mut self.entries[place];
+        if self.entries.get(self.latest).is_none_or(|context| context.key != own) {
+            let place = self.places.get(&own).copied().or_else(|| self.crossed(reader, region, extent));
+            let Some(place) = place else {
+                self.latest = self.insert(Context::new(own, reader, extent, within, now));
+                return (&mut self.entries[self.latest], extent.bytes());
+            };
+            self.latest = place;
+        }
+        let context = &mut self.entries[self.latest];
         let fresh = context.count(extent);
         (context.reader, context.within, context.seen, context.used) = (reader, within, now, true);
         (context, fresh)
     }
 
     /// A stream of this process that comes out of a neighbouring region takes its context along.
+    #[inline(never)]
     fn crossed(&mut self, reader: access::Context, region: u64, extent: Extent) -> Option<usize> {
         let before = region.checked_sub(1);
         let from = [before, Some(region + 1)].into_iter().flatten().find_map(|neighbour| {
