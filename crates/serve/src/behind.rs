@@ -90,12 +90,16 @@ impl WorkFigures {
     /// In a sentence.
     #[must_use]
     pub fn words(&self) -> String {
-        let what = self.member.map_or_else(|| "scrub".to_owned(), |member| format!("rebuild of member {member}"));
+        let what =
+            self.member.map_or_else(|| "scrub".to_owned(), |member| format!("rebuild of member {member}"));
         let percent = self.percent();
         let so = self.paused.as_ref().map_or_else(String::new, |why| format!(", and stands still: {why}"));
         let found = match self.member {
             Some(_) => String::new(),
-            None => format!(", {} blocks compared, {} differ, {} stripes unread", self.blocks, self.wrong, self.unread),
+            None => format!(
+                ", {} blocks compared, {} differ, {} stripes unread",
+                self.blocks, self.wrong, self.unread
+            ),
         };
         format!("{what}: {percent}% of {} stripes{found}{so}", self.all)
     }

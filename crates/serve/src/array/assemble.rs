@@ -103,8 +103,7 @@ pub(crate) fn begin_epoch<E>(
     let Some(Superblock { epoch: newest, out: was_out, rebuilding: was, .. }) = newest else { return Ok(()) };
     for (at, one) in members.iter_mut().enumerate().filter(|(_, one)| one.epoch != newest) {
         let was = was.and_then(|was| if one.rebuilt().is_some() { one.rebuilding } else { Some(was) });
-        *one =
-            Superblock { epoch: newest, out: was_out, rebuilding: was, turn: one.turn + 1, ..one.clone() };
+        *one = Superblock { epoch: newest, out: was_out, rebuilding: was, turn: one.turn + 1, ..one.clone() };
         write(at, one)?;
     }
     let epoch = Epoch { generation: newest.generation + 1, number, before: newest.number };
@@ -241,14 +240,15 @@ mod tests {
                 let mut own: Vec<Superblock> = given.iter().map(|&at| there[at].clone()).collect();
                 let fuse = below(2 * u64::from(count) + 2);
                 let mut written = 0;
-                let begun = begin_epoch(&mut own, below(u64::MAX >> 31), (judged.missing, None), |at, one| {
-                    written += 1;
-                    if written > fuse {
-                        return Err(());
-                    }
-                    there[given[at]] = one.clone();
-                    Ok(())
-                });
+                let begun =
+                    begin_epoch(&mut own, below(u64::MAX >> 31), (judged.missing, None), |at, one| {
+                        written += 1;
+                        if written > fuse {
+                            return Err(());
+                        }
+                        there[given[at]] = one.clone();
+                        Ok(())
+                    });
                 if begun.is_err() {
                     cuts += 1;
                     continue;

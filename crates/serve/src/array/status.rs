@@ -68,7 +68,9 @@ pub struct Status {
 fn rebuilt(array: &Superblock, upto: u64) -> String {
     let stripes = Array::new(array.spec, array.blocks).map_or(0, |array| array.stripes());
     let percent = upto * 100 / stripes.max(1);
-    format!("it is being rebuilt while the array is served: {upto} of {stripes} stripes ({percent}%) are on it for good")
+    format!(
+        "it is being rebuilt while the array is served: {upto} of {stripes} stripes ({percent}%) are on it for good"
+    )
 }
 
 /// Asks members what they are.
@@ -121,7 +123,9 @@ pub fn status(paths: &[PathBuf]) -> Result<Status, ServeError> {
         });
     }
     for Disk(index) in judged.missing.iter() {
-        let given = |member: &Member| member.index == Some(index) && matches!(member.state, State::Stale | State::Rebuilding);
+        let given = |member: &Member| {
+            member.index == Some(index) && matches!(member.state, State::Stale | State::Rebuilding)
+        };
         if !members.iter().any(given) {
             let why = "nothing that was given is it: name it too".into();
             let (path, generation) = (None, None);

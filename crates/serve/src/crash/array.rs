@@ -17,12 +17,12 @@ use super::back::shadow::{Shadow, stamped};
 use super::back::{fresh, poll};
 use super::draw::Draw;
 use super::{Run, Tally};
+use crate::array::superblock::Rebuilding;
 use crate::array::superblock::{Epoch, Superblock};
 use crate::back::format::{BLOCK, Blocks as _};
 use crate::back::open::Mark;
 use crate::back::{Limits, Paths, WriteBack};
 use crate::backend::{Backend, Done, Kind, Task, Token};
-use crate::array::superblock::Rebuilding;
 use crate::behind::{ArrayOrder, Behind as _, Files};
 use crate::raid::flat::Flat;
 use crate::raid::standing::{Standing, bears};
@@ -526,15 +526,7 @@ impl World {
             self.cut_start(&mut journal, &mut members);
         }
         let kind = if power { "power cut" } else { "kill" };
-        let heads: Vec<_> = members
-            .iter()
-            .map(|disk| {
-                let disk = disk.as_ref()?;
-                let page = |at: usize| disk.view()[at * BLOCK..].first_chunk().expect("whole blocks");
-                Superblock::newest([page(0), page(1)]).ok().map(|h| (h.epoch, h.turn, h.out, h.rebuilding))
-            })
-            .collect();
-        let why = |why: String| format!("after a {kind} with {drop:?} lost: {why} {heads:#?}");
+        let why = |why: String| format!("after a {kind} with {drop:?} lost: {why}");
         let number = self.draw.below(u64::MAX);
         let started = start(&self.array, &mut members, &mut journal, number, BASE);
         let started = started.map_err(|refused: NoStart| why(format!("a start is refused: {refused:?}")))?;
@@ -572,14 +564,20 @@ impl World {
             let is = bytes(at).ok_or("a member that is not there is said to be rebuilt")?;
             for (block, (is, ought)) in is.chunks(BLOCK).zip(all[at].chunks(BLOCK)).enumerate() {
                 if self.stripe_of(member, block).is_some_and(|stripe| stripe < upto) && is != ought {
-                    return Err(format!("block {block} of member {at}, rebuilt up to stripe {upto}, is something else"));
+                    return Err(format!(
+                        "block {block} of member {at}, rebuilt up to stripe {upto}, is something else"
+                    ));
                 }
             }
         }
         for (at, (is, ought)) in whole.iter().zip(all).enumerate() {
             let Some(is) = is else { continue };
-            if let Some(block) = is.chunks(BLOCK).zip(ought.chunks(BLOCK)).position(|(is, ought)| is != ought)
-            {
+            // What belongs to nobody, behind the last copies of an odd number of members, may hold anything.
+            let differs = |&block: &usize| {
+                let bytes = block * BLOCK..(block + 1) * BLOCK;
+                self.stripe_of(at as u16, block).is_some() && is[bytes.clone()] != ought[bytes]
+            };
+            if let Some(block) = (0..is.len() / BLOCK).find(differs) {
                 return Err(format!("block {block} of member {at} is not what the others say"));
             }
         }

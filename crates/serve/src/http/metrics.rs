@@ -3,7 +3,9 @@
 //! Each family has its HELP and TYPE and stands in one piece; sums end in `_total`, units are base units and stand in the
 //! name. What belongs to an export has the label `export`, what belongs to a member also `member` (its number from 0).
 
-use crate::figures::{ArrayFigures, BackFigures, WorkFigures, ExportFigures, Figures, LagFigures, MemberFigures, OutcomeFigures};
+use crate::figures::{
+    ArrayFigures, BackFigures, ExportFigures, Figures, LagFigures, MemberFigures, OutcomeFigures, WorkFigures,
+};
 use forerun_page::metrics::{Line, Page, alone, label, seconds};
 use std::fmt::Display;
 
@@ -246,15 +248,27 @@ fn arrays(page: &mut Page, exports: &Exports<'_>) {
     let scrub = |value: fn(&WorkFigures) -> u64| of(&|array| array.scrub.as_ref().map(value));
     let help = "Stripes that are on the member that is being rebuilt";
     page.gauge("forerun_array_rebuild_done_stripes", help, rebuild(|work| work.done));
-    page.gauge("forerun_array_rebuild_stripes", "Stripes of an array that rebuilds", rebuild(|work| work.all));
+    page.gauge(
+        "forerun_array_rebuild_stripes",
+        "Stripes of an array that rebuilds",
+        rebuild(|work| work.all),
+    );
     let help = "Whether a rebuild stands still";
     page.gauge("forerun_array_rebuild_paused", help, rebuild(|work| u64::from(work.paused.is_some())));
     let help = "Stripes that the scrub under way, or the last one, has compared";
     page.gauge("forerun_array_scrub_done_stripes", help, scrub(|work| work.done));
-    page.gauge("forerun_array_scrub_stripes", "Stripes of an array that was scrubbed", scrub(|work| work.all));
+    page.gauge(
+        "forerun_array_scrub_stripes",
+        "Stripes of an array that was scrubbed",
+        scrub(|work| work.all),
+    );
     let help = "Blocks that a scrub has found to be something else than the others say";
     page.gauge("forerun_array_scrub_wrong_blocks", help, scrub(|work| work.wrong));
-    page.gauge("forerun_array_scrub_unread_stripes", "Stripes that it could not read", scrub(|work| work.unread));
+    page.gauge(
+        "forerun_array_scrub_unread_stripes",
+        "Stripes that it could not read",
+        scrub(|work| work.unread),
+    );
 }
 
 fn scheme(page: &mut Page, exports: &Exports<'_>) {

@@ -7,8 +7,8 @@
 
 use super::standing::Standing;
 use crate::array::superblock::{Epoch, Rebuilding, Superblock};
-use crate::behind::Files;
 use crate::backend::{Backend, Done, Kind, Lateness, Task, Token};
+use crate::behind::Files;
 use crate::planted::{self, Bug};
 use crate::raw::{Arena, Lend};
 use crate::sealed::BLOCK;
@@ -253,9 +253,10 @@ impl Flat {
     /// A new member, and what superblocks are to say although nobody is going. Only when the time is known: what leaves now is late some day.
     fn take_orders(&mut self) {
         if let Some((member, paths)) = self.standing.take_files() {
-            let others = self.ways.heads.iter().enumerate();
-            let other =
-                others.filter(|(at, _)| *at != usize::from(member)).find_map(|(_, head)| head.clone());
+            // What one that is out says is of the time at which it went.
+            let others =
+                (0..).zip(&self.ways.heads).filter(|&(at, _)| at != member && !self.standing.is_gone(at));
+            let other = others.map(|(_, head)| head).find_map(Clone::clone);
             self.ways.paths[usize::from(member)] = paths;
             self.ways.heads[usize::from(member)] =
                 other.map(|head| Superblock { index: member, turn: 0, ..head });

@@ -2,8 +2,8 @@
 
 use crate::array::superblock::Rebuilding;
 use crate::behind::Files;
-use forerun_core::array::{Array, DiskSet};
 use crate::planted::{self, Bug};
+use forerun_core::array::{Array, DiskSet};
 use forerun_core::units::Disk;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -280,7 +280,11 @@ impl Standing {
     /// Whether commands of a member that is out have not ended.
     pub(super) fn set_late(&self, member: u16, late: bool) {
         let mut state = self.state();
-        if late { state.late.insert(Disk(member)) } else { state.late.remove(Disk(member)) };
+        if late {
+            state.late.insert(Disk(member))
+        } else {
+            state.late.remove(Disk(member))
+        };
     }
 
     /// Nothing may be written any more.

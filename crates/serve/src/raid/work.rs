@@ -113,7 +113,9 @@ impl Raid {
         let (rebuilds, now) = (self.work.as_ref().map(|work| work.rebuilds.is_some()), self.now);
         match (order, rebuilds) {
             (ArrayOrder::Scrub, None) => self.work = Some(Work::new(None, 0, now, self.pace)),
-            (ArrayOrder::Scrub, Some(true)) => return Err("a member is being rebuilt: scrub when it is in".into()),
+            (ArrayOrder::Scrub, Some(true)) => {
+                return Err("a member is being rebuilt: scrub when it is in".into());
+            }
             (ArrayOrder::GoOn, Some(true)) | (ArrayOrder::Scrub, Some(false)) => {
                 let Some(work) = &mut self.work else { return Ok(()) };
                 work.paused = None;
@@ -180,11 +182,8 @@ impl Raid {
                 return self.keep(upto);
             }
         } else if work.next == self.array.stripes() && !work.runs {
-            self.scrubbed = self.work.take().map(|work| WorkFigures {
-                done: work.next,
-                all: work.next,
-                ..work.found
-            });
+            self.scrubbed =
+                self.work.take().map(|work| WorkFigures { done: work.next, all: work.next, ..work.found });
             return self.say_scrubbed();
         }
         self.next_stripe();

@@ -4,8 +4,8 @@
 use super::Volume;
 use crate::array::{Candidate, look_at_new};
 use crate::behind::{ArrayFigures, ArrayOrder, BackFigures, Behind, Files, Wanted};
-use crate::source;
 use crate::options::Direct;
+use crate::source;
 use forerun_core::size::format_size;
 use forerun_core::units::Extent;
 use std::path::PathBuf;
@@ -50,7 +50,12 @@ impl Volume {
     }
 
     /// A thread looks at what is to be a member that the array lacks, and makes it blank: a device may take its time.
-    pub(crate) fn look_for_member(&mut self, path: PathBuf, force: bool, direct: Direct) -> Result<(), String> {
+    pub(crate) fn look_for_member(
+        &mut self,
+        path: PathBuf,
+        force: bool,
+        direct: Direct,
+    ) -> Result<(), String> {
         let none = "it is no array with redundancy of our own (--assemble)";
         if self.looking.is_some() {
             return Err("another new member is being looked at: try again".into());

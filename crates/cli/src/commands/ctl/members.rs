@@ -54,7 +54,8 @@ pub(super) struct ScrubArgs {
 
 /// Shows how it stands.
 pub(super) fn array(path: &Path, args: &ArrayArgs, ui: &Ui) -> Result<(), CliError> {
-    let state: ArrayState = parse(ask(path, &Order::Array { export: args.export.clone() }).map_err(refused)?)?;
+    let state: ArrayState =
+        parse(ask(path, &Order::Array { export: args.export.clone() }).map_err(refused)?)?;
     show(&state, ui)
 }
 
