@@ -74,8 +74,10 @@ pub struct WorkFigures {
     pub blocks: u64,
     /// Those that are something else.
     pub wrong: u64,
-    /// Stripes that could not be read.
+    /// Stripes of which a member could not read its part.
     pub unread: u64,
+    /// Blocks of members that were written anew, so that they agree.
+    pub mended: u64,
     /// The first places that differ: member, and its block of data.
     pub first: Vec<(u16, u64)>,
 }
@@ -84,7 +86,19 @@ impl WorkFigures {
     /// In hundredths.
     #[must_use]
     pub const fn percent(&self) -> u64 {
-        if self.all == 0 { 100 } else { self.done * 100 / self.all }
+        match (self.done * 100).checked_div(self.all) {
+            Some(percent) => percent,
+            None => 100,
+        }
+    }
+
+    /// What a scrub has found, in words.
+    pub(crate) fn found(&self) -> String {
+        let Self { blocks, wrong, unread, mended, .. } = self;
+        let unread =
+            if *unread > 0 { format!(", {unread} stripes not read by a member") } else { String::new() };
+        let mended = if *mended > 0 { format!(", {mended} written anew") } else { String::new() };
+        format!("{blocks} blocks compared, {wrong} differ{unread}{mended}")
     }
 
     /// In a sentence.
@@ -94,13 +108,7 @@ impl WorkFigures {
             self.member.map_or_else(|| "scrub".to_owned(), |member| format!("rebuild of member {member}"));
         let percent = self.percent();
         let so = self.paused.as_ref().map_or_else(String::new, |why| format!(", and stands still: {why}"));
-        let found = match self.member {
-            Some(_) => String::new(),
-            None => format!(
-                ", {} blocks compared, {} differ, {} stripes unread",
-                self.blocks, self.wrong, self.unread
-            ),
-        };
+        let found = if self.member.is_some() { String::new() } else { format!(", {}", self.found()) };
         format!("{what}: {percent}% of {} stripes{found}{so}", self.all)
     }
 }
@@ -108,8 +116,11 @@ impl WorkFigures {
 /// What an operator wants of an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ArrayOrder {
-    /// Copies and parity are compared with the data.
-    Scrub,
+    /// Copies and parity are compared with the data, and made anew of it where that is wanted.
+    Scrub {
+        /// Whether it is.
+        mend: bool,
+    },
     /// That ends.
     StopScrub,
     /// A rebuild stands still until it is told to go on, or the next start.
@@ -142,6 +153,10 @@ pub(crate) struct Wanted {
 pub(crate) trait Behind {
     /// Whether something is held back or under way.
     fn works(&self) -> bool;
+    /// Whether it wants a turn although nobody asks for anything.
+    fn wants_turns(&self) -> bool {
+        self.works()
+    }
     /// Whether members were written to, or are, of which no task says so, since the last call.
     fn wrote(&mut self) -> bool;
     /// Which blocks of an extent of the device something else is known of than the device says.
@@ -167,6 +182,10 @@ pub(crate) trait Behind {
     /// A new member, blank and held against others, in the place of one that is out.
     fn attach(&mut self, _member: u16, _files: Files) -> Result<(), String> {
         Err("it is no array with redundancy of our own (--assemble)".into())
+    }
+    /// Members of an array that nothing is asked of any more, and that have nothing in hand.
+    fn forgone(&self) -> Vec<u16> {
+        Vec::new()
     }
     /// What is not well, in sentences.
     fn warnings(&self, out: &mut Vec<String>);

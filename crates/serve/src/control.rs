@@ -79,6 +79,9 @@ pub enum Order {
         /// It stands still.
         #[serde(default)]
         stop: bool,
+        /// What differs is made anew of the data.
+        #[serde(default)]
+        mend: bool,
     },
     /// Everything that can leave the cache leaves.
     Drop {

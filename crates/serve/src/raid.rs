@@ -52,8 +52,8 @@ enum What {
     Group(u32),
     /// A sync of the volume.
     Sync(Token),
-    /// A sync behind which so many stripes of a member that is rebuilt are kept.
-    Keep(u64),
+    /// A sync behind which so many stripes are kept that this work has rebuilt.
+    Keep { work: u32, upto: u64 },
 }
 
 /// A command below.
@@ -96,8 +96,9 @@ pub(crate) struct Raid {
     now: Nanos,
     said: Vec<String>,
     sums: Sums,
-    /// What goes over all stripes, and how fast.
+    /// What goes over all stripes, how many before it did, and how fast.
     work: Option<Work>,
+    works: u32,
     pace: Pace,
     /// What the last scrub has found.
     scrubbed: Option<WorkFigures>,
@@ -146,6 +147,7 @@ impl Raid {
             said: Vec::new(),
             sums: Sums::default(),
             work: None,
+            works: 0,
             pace: Pace { rate: u64::MAX, keep: Nanos::from_secs(10) },
             scrubbed: None,
             leaving: false,
@@ -267,7 +269,7 @@ impl Raid {
         }
         match what {
             What::Sync(token) => self.end(token, moved, None),
-            What::Keep(upto) => self.kept(upto, moved),
+            What::Keep { work, upto } => self.kept(work, upto, moved),
             What::Group(operation) => self.group_ended(operation, moved),
             What::Part(operation) => {
                 let good = matches!(moved, Ok(moved) if moved >= wanted);
@@ -359,8 +361,12 @@ impl Behind for Raid {
     fn works(&self) -> bool {
         !self.operations.is_empty() || !self.standing.going().is_empty() || self.back.works()
     }
+    fn wants_turns(&self) -> bool {
+        self.work.is_some() || self.works()
+    }
     fn wrote(&mut self) -> bool {
-        self.back.wrote()
+        let superblocks = self.standing.take_wrote();
+        self.back.wrote() || superblocks
     }
     fn held(&self, extent: Extent) -> Vec<Extent> {
         vec![extent] // places are not blocks of the array: all of it may be
@@ -383,8 +389,10 @@ impl Behind for Raid {
                 lost.join(", ")
             ));
         }
-        if let Some(work) = &self.array_figures().rebuild {
-            out.push(work.words());
+        let figures = self.array_figures();
+        out.extend(figures.rebuild.iter().map(WorkFigures::words));
+        if let Some(scrub) = figures.scrub.filter(|scrub| scrub.wrong + scrub.unread > 0) {
+            out.push(format!("{}: forerun ctl array says where", scrub.words()));
         }
         self.back.warnings(out);
     }
@@ -399,6 +407,9 @@ impl Behind for Raid {
     }
     fn attach(&mut self, member: u16, files: Files) -> Result<(), String> {
         self.attach(member, files)
+    }
+    fn forgone(&self) -> Vec<u16> {
+        self.standing.forgone().iter().map(|disk| disk.0).collect()
     }
     fn take_said(&mut self) -> Vec<String> {
         let mut said = std::mem::take(&mut self.said);

@@ -389,7 +389,7 @@ impl Volume {
         self.backend.launch();
         self.take_maps();
         self.go_ahead();
-        if self.in_flight == 0 && !self.backend.behind().is_some_and(Behind::works) {
+        if self.in_flight == 0 && !self.backend.behind().is_some_and(Behind::wants_turns) {
             return;
         }
         let mut done = std::mem::take(&mut self.done);
@@ -448,6 +448,7 @@ impl Volume {
     pub(crate) fn check(&mut self) -> Result<(), String> {
         self.bad.age(self.now);
         self.see_behind();
+        self.forgo();
         if self.spoiled.is_none() {
             let seen = self.source.check(self.now).and_then(|()| self.backend.changed().map_or(Ok(()), Err));
             seen.unwrap_or_else(|why| self.spoil(why));

@@ -88,8 +88,11 @@ enum CtlCommand {
         The new one has the place of the first member that is out. It goes on after a restart; serve --rebuild-max says how fast."
     )]
     Rebuild(members::RebuildArgs),
-    /// Compare copies and parity of an array while it is served; mends nothing (experimental)
-    #[command(after_help = "Examples:\n  forerun ctl scrub && forerun ctl array\n  forerun ctl scrub --stop")]
+    /// Compare copies and parity of an array with the data beside them, while it is served (experimental)
+    #[command(
+        after_help = "Examples:\n  forerun ctl scrub && forerun ctl array\n  forerun ctl scrub --mend\n  forerun ctl scrub --stop\n\n\
+        Of two copies that differ nobody knows which is right: --mend takes what a read returns."
+    )]
     Scrub(members::ScrubArgs),
     /// Empty the cache of what can leave it
     #[command(after_help = "Example:\n  forerun ctl drop")]

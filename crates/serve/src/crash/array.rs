@@ -62,8 +62,9 @@ const LONG: Nanos = Nanos::from_secs(8);
 const TIMEOUT: Nanos = Nanos::from_secs(10);
 /// Lines of what happened last that a failure shows.
 const STORY_MAX: usize = 400;
-/// How fast a member is rebuilt, and how often superblocks say how far it is: several times while that lasts.
-const PACE: Pace = Pace { rate: 1 << 20, keep: Nanos::from_millis(30) };
+/// How fast a member is rebuilt, and how often superblocks say how far it is, milliseconds: mostly several times while that lasts.
+const RATE: u64 = 1 << 20;
+const KEEPS: &[u64] = &[2, 10, 30];
 /// How long anything may take when nothing fails any more.
 const ANSWER: Nanos = Nanos::from_secs(200);
 
@@ -300,7 +301,8 @@ impl World {
         back.over_members();
         let raid = Raid::new(self.array, all, back, self.standing.clone(), 128);
         let mut raid = raid.expect("memory");
-        raid.goes_on(PACE);
+        let keep = Nanos::from_millis(self.draw.pick(KEEPS));
+        raid.goes_on(Pace { rate: RATE, keep });
         self.raid = Some(raid);
         Ok(())
     }
@@ -325,7 +327,7 @@ impl World {
                 self.victims.iter().next().map(|disk| usize::from(disk.0)).filter(|_| self.draw.one_in(3));
             let hung = self.hung;
             self.tell(|| format!("member {hung:?} stops answering"));
-        } else if self.mends && self.draw.one_in(25) {
+        } else if self.mends && self.draw.one_in(40) {
             self.mend();
         } else if what < 40 && self.ops.len() < OPS_MAX {
             self.ask();
@@ -345,8 +347,9 @@ impl World {
     /// A new member comes in the place of one that is out, or members are compared with each other.
     fn mend(&mut self) {
         if self.draw.one_in(4) {
-            let ordered = self.raid().order(ArrayOrder::Scrub);
-            return self.tell(|| format!("a scrub: {ordered:?}"));
+            let mend = self.draw.one_in(2);
+            let ordered = self.raid().order(ArrayOrder::Scrub { mend });
+            return self.tell(|| format!("a scrub, mend {mend}: {ordered:?}"));
         }
         let Some(member) = self.standing.out().iter().next() else { return };
         let at = usize::from(member.0);
@@ -363,10 +366,13 @@ impl World {
         let (changes, seed) = (disk.changes, self.draw.below(u64::MAX));
         *disk = Disk::new(Draw::new(seed), bytes);
         disk.changes = changes;
-        // Of those that may fail this one may not any more, in some runs: or no rebuild would come to its end.
-        if seed.is_multiple_of(4) {
-            disk.faults = faults;
-        }
+        // Of those that may fail this one may not any more, mostly: or no rebuild would come to its end. One that fails syncs fails them while superblocks are
+        // written.
+        disk.faults = match seed % 4 {
+            0 => faults,
+            1 => Faults { syncs: 4, ..Faults::default() },
+            _ => Faults::default(),
+        };
         drop(disk);
         self.gone.remove(member);
         self.hung = self.hung.filter(|&hung| hung != at);

@@ -266,9 +266,11 @@ fn arrays(page: &mut Page, exports: &Exports<'_>) {
     page.gauge("forerun_array_scrub_wrong_blocks", help, scrub(|work| work.wrong));
     page.gauge(
         "forerun_array_scrub_unread_stripes",
-        "Stripes that it could not read",
+        "Stripes of which a member could not read its part",
         scrub(|work| work.unread),
     );
+    let help = "Blocks that a scrub has written anew, so that members agree";
+    page.gauge("forerun_array_scrub_mended_blocks", help, scrub(|work| work.mended));
 }
 
 fn scheme(page: &mut Page, exports: &Exports<'_>) {

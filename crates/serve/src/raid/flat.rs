@@ -53,6 +53,7 @@ struct Sent {
     flight: Flight,
     member: u16,
     since: Nanos,
+    writes: bool,
 }
 
 /// A sync of all members for one above.
@@ -130,7 +131,11 @@ impl Flat {
         task.file = direct.or_else(|| paths.plain.clone());
         task.member = member;
         task.token = Token::Command(self.number);
-        self.flights.insert(self.number, Sent { flight, member, since: self.now });
+        let writes = task.kind == Kind::Write;
+        if writes {
+            self.standing.writes(true);
+        }
+        self.flights.insert(self.number, Sent { flight, member, since: self.now, writes });
         self.number = self.number.wrapping_add(1);
         self.inner.submit(self.now, task);
     }
@@ -250,8 +255,8 @@ impl Flat {
         true
     }
 
-    /// A new member, and what superblocks are to say although nobody is going. Only when the time is known: what leaves now is late some day.
-    fn take_orders(&mut self) {
+    /// A new member; and one that nothing is asked of any more is not held.
+    fn take_files(&mut self) {
         if let Some((member, paths)) = self.standing.take_files() {
             // What one that is out says is of the time at which it went.
             let others =
@@ -261,6 +266,14 @@ impl Flat {
             self.ways.heads[usize::from(member)] =
                 other.map(|head| Superblock { index: member, turn: 0, ..head });
         }
+        for member in self.standing.forgone().iter() {
+            self.ways.paths[usize::from(member.0)] = Files::default();
+        }
+    }
+
+    /// A new member, and what superblocks are to say although nobody is going. Only when the time is known: what leaves now is late some day.
+    fn take_orders(&mut self) {
+        self.take_files();
         if self.epoch.is_none() && self.standing.take_epoch_wanted() {
             self.begin_epoch();
         }
@@ -348,6 +361,9 @@ impl Flat {
         let Token::Command(number) = done.token else { unreachable!("commands of ours have numbers") };
         let Some(sent) = self.flights.remove(&number) else { unreachable!("what was sent ends once") };
         let member = sent.member;
+        if sent.writes {
+            self.standing.writes(false);
+        }
         if self.standing.is_gone(member) {
             let late = self.flights.values().any(|sent| sent.member == member);
             self.standing.set_late(member, late);
@@ -388,6 +404,7 @@ impl Flat {
 impl Backend for Flat {
     fn submit(&mut self, now: Nanos, mut task: Task) {
         self.now = now;
+        self.take_files();
         if task.kind == Kind::Sync {
             return self.start_sync(task.token);
         }

@@ -39,6 +39,9 @@ struct State {
     epoch_wanted: bool,
     /// Commands of these, which are out, have not ended.
     late: DiskSet,
+    /// Writes to members that have not ended, and whether any has been sent or has ended since somebody asked.
+    writing: u32,
+    wrote: bool,
     /// These have failed, and are needed: it was said.
     needed: DiskSet,
     /// Nothing may be written any more.
@@ -102,6 +105,8 @@ impl Standing {
             files: None,
             epoch_wanted: false,
             late: none,
+            writing: 0,
+            wrote: false,
             needed: none,
             stopped: false,
             said: Vec::new(),
@@ -114,6 +119,7 @@ impl Standing {
     }
 
     /// Those that are out, going, or not whole.
+    #[cfg(feature = "crash")]
     pub(crate) fn lost(&self) -> DiskSet {
         let state = self.state();
         state.gone().iter().chain(state.growing.map(|one| Disk(one.member))).collect()
@@ -220,7 +226,7 @@ impl Standing {
 
     /// A new member in the place of one that is out; superblocks are to say so before anything is written to it.
     pub(super) fn attach(&self, member: u16, files: Files) -> Result<(), String> {
-        let mut state = self.state();
+        let state = self.state();
         if let Some(one) = state.growing {
             return Err(format!("member {} is being rebuilt: one at a time", one.member));
         }
@@ -230,12 +236,9 @@ impl Standing {
         if state.stopped {
             return Err("nothing is written to this array any more: start the server anew".into());
         }
-        if state.late.contains(Disk(member)) {
-            return Err(format!(
-                "commands that member {member} had when it was put out have not ended, and could still be done: try again when they have, or \
-                 start the server anew"
-            ));
-        }
+        drop(state);
+        self.has_ended(member)?;
+        let mut state = self.state();
         state.out.remove(Disk(member));
         state.needed.remove(Disk(member));
         state.growing = Some(Growing { member, upto: 0, kept: 0, known: false, joins: false });
@@ -275,6 +278,36 @@ impl Standing {
         let Some(one) = &mut state.growing else { return };
         one.joins = true;
         state.epoch_wanted = true;
+    }
+
+    /// Whether all commands of a member that is out have ended: what comes in its place would get them.
+    pub(super) fn has_ended(&self, member: u16) -> Result<(), String> {
+        if !self.state().late.contains(Disk(member)) {
+            return Ok(());
+        }
+        Err(format!(
+            "commands that member {member} had when it was put out have not ended, and could still be done: try again when they have, or start \
+             the server anew"
+        ))
+    }
+
+    /// Members that are out and have nothing in hand.
+    pub(super) fn forgone(&self) -> DiskSet {
+        let state = self.state();
+        state.out.iter().filter(|disk| !state.late.contains(*disk)).collect()
+    }
+
+    /// A write to a member leaves, or has ended.
+    pub(super) fn writes(&self, leaves: bool) {
+        let mut state = self.state();
+        state.writing = if leaves { state.writing + 1 } else { state.writing - 1 };
+        state.wrote = true;
+    }
+
+    /// Whether members were written to, or are, since the last call.
+    pub(super) fn take_wrote(&self) -> bool {
+        let mut state = self.state();
+        std::mem::take(&mut state.wrote) || state.writing > 0
     }
 
     /// Whether commands of a member that is out have not ended.

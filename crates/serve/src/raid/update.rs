@@ -5,7 +5,7 @@
 //!
 //! What goes over all stripes ([`super::work`]) reads them so from the first, and then writes one member's places alone, or none.
 
-use super::work::Ended;
+use super::work::{Ended, Places};
 use super::{Operation, Parts, Raid, blank, eio, sums};
 use crate::back::Group;
 use crate::back::format::EXTENTS_MAX;
@@ -28,12 +28,28 @@ pub(super) enum Goal {
     Compare,
 }
 
+/// What was found where members were compared.
+#[derive(Debug, Default)]
+pub(super) struct Seen {
+    /// Blocks that were compared.
+    pub(super) blocks: u64,
+    /// Those that are something else than they ought to be.
+    pub(super) differ: Vec<(Disk, Block)>,
+    /// A member could not read its part.
+    pub(super) unread: bool,
+    /// Blocks that were written anew.
+    pub(super) mended: u64,
+}
+
 /// Writes to a stripe, under way.
 pub(super) struct Update {
     stripe: Stripe,
     goal: Goal,
+    /// Number of the work that goes over all stripes, where this is of one.
+    work: u32,
     /// What members ought to hold, where that is read and compared.
-    ought: Option<BTreeMap<(Disk, Block), Box<Page>>>,
+    ought: Option<Places>,
+    seen: Seen,
     tasks: Vec<Task>,
     plan: WritePlan,
     /// Instead, all of the stripe is read.
@@ -50,13 +66,21 @@ fn set(bits: &mut [u64], at: u64) {
 
 impl Update {
     /// For a stripe that is read as a whole, of so many blocks, of which as many are there.
-    pub(super) fn whole(stripe: Stripe, plan: ReadPlan, goal: Goal, blocks: u64, inside: u64) -> Self {
+    pub(super) fn whole(
+        (stripe, work): (Stripe, u32),
+        plan: ReadPlan,
+        goal: Goal,
+        blocks: u64,
+        inside: u64,
+    ) -> Self {
         let mut dirty = vec![0; blocks.div_ceil(64) as usize];
         (0..inside).for_each(|at| set(&mut dirty, at));
         Self {
             stripe,
             goal,
+            work,
             ought: None,
+            seen: Seen::default(),
             tasks: Vec::new(),
             plan: WritePlan::new(),
             whole: Some(plan),
@@ -106,9 +130,20 @@ impl Raid {
         let number = self.number();
         self.busy.insert(stripe.0, number);
         let parts = Parts::default();
-        let goal = Goal::Write;
-        let update =
-            Update { stripe, goal, ought: None, tasks: own, plan, whole: None, memory, dirty, parts };
+        let (goal, seen) = (Goal::Write, Seen::default());
+        let update = Update {
+            stripe,
+            goal,
+            work: 0,
+            ought: None,
+            seen,
+            tasks: own,
+            plan,
+            whole: None,
+            memory,
+            dirty,
+            parts,
+        };
         self.operations.insert(number, Operation::Update(update));
         reads.iter().for_each(|read| self.send_part(number, read.disk, read.extent));
         if reads.is_empty() {
@@ -129,7 +164,7 @@ impl Raid {
     pub(super) fn update_on(&mut self, number: u32) {
         let Some(Operation::Update(mut update)) = self.operations.remove(&number) else { return };
         if update.ought.is_some() {
-            return self.compare(update);
+            return self.compare(number, update);
         }
         // Who is in may have changed while it was read: what is written is planned for those who are.
         if update.parts.failed || !self.may_write() || self.is_planned_for_others(&update) {
@@ -156,11 +191,17 @@ impl Raid {
         if update.goal == Goal::Compare {
             return self.read_to_compare(number, update);
         }
-        let parts = self.group_of(&update);
+        let places = self.places_of(&update);
         self.give(std::mem::take(&mut update.parts.got).into_values());
-        if parts.is_empty() {
+        self.write(number, update, places);
+    }
+
+    /// The places that change are one record.
+    fn write(&mut self, number: u32, update: Update, places: Vec<(Disk, Block, Box<Page>)>) {
+        if places.is_empty() {
             return self.finish_update(update, Ok(0));
         }
+        let parts = self.runs(places);
         let below = self.number();
         let sent =
             super::Sent { what: super::What::Group(number), disk: None, start: Block(0), blocks: Vec::new() };
@@ -218,24 +259,29 @@ impl Raid {
         }
     }
 
-    fn compare(&mut self, mut update: Update) {
-        let ended = if update.parts.failed {
-            // Nobody has failed a read where somebody has gone.
-            Err(if update.parts.avoid.is_empty() { Ended::Later } else { Ended::Unread })
-        } else {
-            let ought = update.ought.take().unwrap_or_default();
-            self.compared(&ought, &update.parts.got);
-            Ok(())
-        };
-        self.finish_work(update, ended);
+    /// What members hold is known, too. If it is to agree, whoever differs or cannot read its part gets all of that anew.
+    fn compare(&mut self, number: u32, mut update: Update) {
+        // Nobody has failed a read where somebody has gone.
+        if update.parts.failed && (update.parts.avoid.is_empty() || !self.may_write()) {
+            return self.finish_work(update, Err(Ended::Later));
+        }
+        let ought = update.ought.take().unwrap_or_default();
+        let differ = self.differ(&ought, &update.parts.got);
+        let unread = !update.parts.avoid.is_empty();
+        self.give(std::mem::take(&mut update.parts.got).into_values());
+        let bad: DiskSet = differ.iter().map(|(disk, _)| *disk).chain(update.parts.avoid.iter()).collect();
+        let anew = ought.iter().filter(|((disk, _), _)| self.mends() && bad.contains(*disk));
+        let anew: Vec<_> = anew.map(|(&(disk, block), page)| (disk, block, page.clone())).collect();
+        update.seen = Seen { blocks: ought.len() as u64, differ, unread, mended: anew.len() as u64 };
+        self.write(number, update, anew);
     }
 
     /// A stripe of what goes over all of them has ended.
     fn finish_work(&mut self, update: Update, ended: Result<(), Ended>) {
-        let Update { stripe, goal, parts, .. } = update;
+        let Update { stripe, goal, work, parts, seen, .. } = update;
         self.give(parts.got.into_values());
         self.busy.remove(&stripe.0);
-        self.stripe_ended(stripe, goal, ended);
+        self.stripe_ended((stripe, work), goal, seen, ended);
     }
 
     /// The places that an update changes, and what they will hold.
@@ -272,11 +318,11 @@ impl Raid {
         places
     }
 
-    /// The same in runs that lie beside each other.
-    fn group_of(&self, update: &Update) -> Vec<(u64, Vec<Box<Page>>)> {
+    /// Places in runs that lie beside each other.
+    fn runs(&self, places: Vec<(Disk, Block, Box<Page>)>) -> Vec<(u64, Vec<Box<Page>>)> {
         let strip = self.rows.strip_blocks();
         let mut parts: Vec<(u64, Vec<Box<Page>>)> = Vec::new();
-        for (disk, block, page) in self.places_of(update) {
+        for (disk, block, page) in places {
             let place = self.place(disk, block);
             match parts.last_mut() {
                 Some((first, pages)) if block.0 % strip > 0 && *first + pages.len() as u64 == place => {

@@ -13,8 +13,11 @@
 //! What the new member gets passes through the journal as every write does, so an older write that goes home late is never the last one there. From then on the
 //! member is read and written in that stripe, and in no other. What superblocks say is no more than a power cut leaves, so whoever is stopped goes on
 //! there.
+//!
+//! Where members are compared and differ, nobody knows which of them is right. Who wants them to agree all the same (`mend`) gets what a read returns: copies and
+//! parity are made anew of the data, and what a member cannot read is written to it anew, in records as any write.
 
-use super::update::{Goal, Update};
+use super::update::{Goal, Seen, Update};
 use super::{Operation, Raid, What};
 use crate::backend::{Backend as _, Kind};
 use crate::behind::{ArrayFigures, ArrayOrder, Files, Wanted, WorkFigures};
@@ -32,6 +35,8 @@ const AGAIN: Nanos = Nanos::from_secs(1);
 
 /// How long it is before somebody looks whether a stripe that was held is free.
 const LOOK: Nanos = Nanos::from_millis(100);
+/// How late a stripe may begin without making the next ones begin later.
+const LATE_MAX: Nanos = Nanos::from_millis(100);
 
 /// How fast it goes.
 #[derive(Clone, Copy, Debug)]
@@ -44,8 +49,12 @@ pub(crate) struct Pace {
 
 /// It.
 pub(super) struct Work {
+    /// Its number: what the one before it has begun may end now, and says nothing of this one.
+    number: u32,
     /// The member that is rebuilt; none where stripes are compared.
     rebuilds: Option<u16>,
+    /// What differs is made to agree.
+    mends: bool,
     /// The next stripe.
     next: u64,
     /// A stripe is under way.
@@ -62,10 +71,33 @@ pub(super) struct Work {
 }
 
 impl Work {
-    fn new(rebuilds: Option<u16>, next: u64, now: Nanos, pace: Pace) -> Self {
+    fn new(number: u32, rebuilds: Option<u16>, next: u64, (now, pace): (Nanos, Pace)) -> Self {
         let keep_at = now + pace.keep;
         let found = WorkFigures { member: rebuilds, ..WorkFigures::default() };
-        Self { rebuilds, next, runs: false, syncs: false, due: now, keep_at, paused: None, found }
+        Self {
+            number,
+            rebuilds,
+            mends: false,
+            next,
+            runs: false,
+            syncs: false,
+            due: now,
+            keep_at,
+            paused: None,
+            found,
+        }
+    }
+
+    /// A stripe more was compared.
+    fn add(&mut self, seen: Seen) {
+        let Seen { blocks, differ, unread, mended } = seen;
+        let found = &mut self.found;
+        found.blocks += blocks;
+        found.wrong += differ.len() as u64;
+        found.unread += u64::from(unread);
+        found.mended += mended;
+        let room = TOLD_MAX - found.first.len();
+        found.first.extend(differ.into_iter().take(room).map(|(disk, block)| (disk.0, block.0)));
     }
 }
 
@@ -74,8 +106,14 @@ impl Raid {
     pub(crate) fn goes_on(&mut self, pace: Pace) {
         self.pace = pace;
         if let Some(one) = self.standing.growing() {
-            self.work = Some(Work::new(Some(one.member), one.upto, self.now, pace));
+            self.begin_work(Some(one.member), one.upto, false);
         }
+    }
+
+    fn begin_work(&mut self, rebuilds: Option<u16>, next: u64, mends: bool) {
+        self.works = self.works.wrapping_add(1);
+        let work = Work::new(self.works, rebuilds, next, (self.now, self.pace));
+        self.work = Some(Work { mends, ..work });
     }
 
     /// A new member, blank and held against others, in the place of one that is out.
@@ -84,7 +122,7 @@ impl Raid {
             return Err("a scrub is under way: stop it first (forerun ctl scrub --stop)".into());
         }
         self.standing.attach(member, files)?;
-        self.work = Some(Work::new(Some(member), 0, self.now, self.pace));
+        self.begin_work(Some(member), 0, false);
         Ok(())
     }
 
@@ -106,18 +144,20 @@ impl Raid {
         }
         let out = self.standing.out().iter().next();
         let member = out.ok_or("no member is out: all of the array is there")?.0;
+        self.standing.has_ended(member)?;
         Ok(Wanted { array: self.id, member, blocks: self.array.member_blocks() })
     }
 
     pub(crate) fn order(&mut self, order: ArrayOrder) -> Result<(), String> {
         let (rebuilds, now) = (self.work.as_ref().map(|work| work.rebuilds.is_some()), self.now);
         match (order, rebuilds) {
-            (ArrayOrder::Scrub, None) => self.work = Some(Work::new(None, 0, now, self.pace)),
-            (ArrayOrder::Scrub, Some(true)) => {
+            (ArrayOrder::Scrub { mend }, None) => self.begin_work(None, 0, mend),
+            (ArrayOrder::Scrub { .. }, Some(true)) => {
                 return Err("a member is being rebuilt: scrub when it is in".into());
             }
-            (ArrayOrder::GoOn, Some(true)) | (ArrayOrder::Scrub, Some(false)) => {
+            (ArrayOrder::GoOn, Some(true)) | (ArrayOrder::Scrub { .. }, Some(false)) => {
                 let Some(work) = &mut self.work else { return Ok(()) };
+                work.mends = order == ArrayOrder::Scrub { mend: true };
                 work.paused = None;
                 work.due = now;
             }
@@ -158,7 +198,8 @@ impl Raid {
     /// When the next stripe may begin although nothing happens.
     pub(super) fn work_due(&self) -> Option<Nanos> {
         let work = self.work.as_ref().filter(|work| !work.runs && work.paused.is_none() && !self.leaving)?;
-        Some(work.due.max(self.now + LOOK))
+        // What is due and has not begun waits for something that may end without a word.
+        Some(if work.due > self.now { work.due } else { self.now + LOOK })
     }
 
     /// What may begin of it begins.
@@ -176,10 +217,10 @@ impl Raid {
             let whole = work.next == self.array.stripes();
             let late = self.now >= work.keep_at && growing.upto > growing.kept;
             if !work.syncs && !work.runs && (whole || late) && self.now >= work.due {
-                let upto = growing.upto;
+                let (number, upto) = (work.number, growing.upto);
                 work.syncs = true;
                 work.keep_at = self.now + self.pace.keep;
-                return self.keep(upto);
+                return self.keep(number, upto);
             }
         } else if work.next == self.array.stripes() && !work.runs {
             self.scrubbed =
@@ -191,26 +232,24 @@ impl Raid {
 
     fn say_scrubbed(&mut self) {
         let Some(found) = &self.scrubbed else { return };
-        let WorkFigures { blocks, wrong, unread, .. } = found;
-        let unread =
-            if *unread > 0 { format!(", {unread} stripes could not be read") } else { String::new() };
-        self.said.push(format!("scrub: {blocks} blocks compared, {wrong} differ{unread}"));
+        self.said.push(format!("scrub: {}", found.found()));
     }
 
     /// Superblocks will say that so many stripes are rebuilt, when all records up to now are kept.
-    fn keep(&mut self, upto: u64) {
+    fn keep(&mut self, work: u32, upto: u64) {
         if planted::is(Bug::RebuiltUnsynced) {
-            return self.kept(upto, Ok(0));
+            return self.kept(work, upto, Ok(0));
         }
         let number = self.number();
-        let sent = super::Sent { what: What::Keep(upto), disk: None, start: Block(0), blocks: Vec::new() };
+        let sent =
+            super::Sent { what: What::Keep { work, upto }, disk: None, start: Block(0), blocks: Vec::new() };
         self.sent.insert(number, sent);
         self.back.submit(self.now, super::task(number, Kind::Sync, 0, 0, None));
     }
 
     /// They are, or are not.
-    pub(super) fn kept(&mut self, upto: u64, result: io::Result<u64>) {
-        let Some(work) = self.work.as_mut().filter(|work| work.rebuilds.is_some()) else { return };
+    pub(super) fn kept(&mut self, of: u32, upto: u64, result: io::Result<u64>) {
+        let Some(work) = self.work.as_mut().filter(|work| work.number == of) else { return };
         work.syncs = false;
         match result {
             Ok(_) if upto == self.array.stripes() => self.standing.join(),
@@ -239,23 +278,31 @@ impl Raid {
         }
         let Some(work) = &mut self.work else { return };
         work.runs = true;
+        let of = work.number;
         let bytes = self.array.member_blocks() * BLOCK_BYTES / self.array.stripes().max(1);
         let takes = bytes.saturating_mul(1_000_000_000) / self.pace.rate.max(1);
-        work.due = self.now + Nanos(takes);
+        let slack = Nanos(self.now.0.saturating_sub(LATE_MAX.0));
+        work.due = work.due.max(slack) + Nanos(takes);
         let number = self.number();
         if !planted::is(Bug::RebuildUnlocked) {
             self.busy.insert(stripe.0, number);
         }
         let reads = plan.reads().to_vec();
-        let update = Update::whole(stripe, plan, goal, self.array.stripe_blocks(), extent.blocks);
+        let update = Update::whole((stripe, of), plan, goal, self.array.stripe_blocks(), extent.blocks);
         self.operations.insert(number, Operation::Update(update));
         reads.iter().for_each(|read| self.send_part(number, read.disk, read.extent));
     }
 
     /// A stripe of it has ended; one that could not be begun at the time is begun anew.
-    pub(super) fn stripe_ended(&mut self, stripe: Stripe, goal: Goal, result: Result<(), Ended>) {
+    pub(super) fn stripe_ended(
+        &mut self,
+        (stripe, of): (Stripe, u32),
+        goal: Goal,
+        seen: Seen,
+        result: Result<(), Ended>,
+    ) {
         let now = self.now;
-        let Some(work) = self.work.as_mut().filter(|work| work.next == stripe.0) else { return };
+        let Some(work) = self.work.as_mut().filter(|work| work.number == of) else { return };
         work.runs = false;
         match (goal, result) {
             (_, Err(Ended::Later)) => {}
@@ -271,6 +318,7 @@ impl Raid {
             }
             (_, Ok(())) => {
                 work.next += 1;
+                work.add(seen);
                 if matches!(goal, Goal::Rebuild(_)) {
                     self.standing.grow(stripe.0 + 1);
                 }
@@ -278,20 +326,16 @@ impl Raid {
         }
     }
 
-    /// What members hold of a stripe is compared with what they ought to.
-    pub(super) fn compared(&mut self, ought: &BTreeMap<(Disk, Block), Box<Page>>, got: &super::Got) {
-        let mut differ = Vec::new();
-        for (&(disk, block), page) in ought {
-            let Some(&is) = got.get(&(disk, block)) else { continue };
-            if self.page(is) != &page[..] {
-                differ.push((disk.0, block.0));
-            }
-        }
-        let Some(work) = &mut self.work else { return };
-        work.found.blocks += ought.len() as u64;
-        work.found.wrong += differ.len() as u64;
-        let room = TOLD_MAX - work.found.first.len();
-        work.found.first.extend(differ.into_iter().take(room));
+    /// Which places of a stripe hold something else than they ought to, of those that were read.
+    pub(super) fn differ(&self, ought: &Places, got: &super::Got) -> Vec<(Disk, Block)> {
+        let is_other = |place, page: &Page| got.get(place).is_some_and(|&is| self.page(is) != page);
+        let other = ought.iter().filter(|(place, page)| is_other(place, page));
+        other.map(|(&place, _)| place).collect()
+    }
+
+    /// Whether what differs is made to agree.
+    pub(super) fn mends(&self) -> bool {
+        self.work.as_ref().is_some_and(|work| work.mends)
     }
 
     /// Whether what a stripe must hold there says more than was read of it already: copies and parity.
@@ -299,6 +343,9 @@ impl Raid {
         self.array.copies_per_block() > 1 || !matches!(content, Content::Data(_))
     }
 }
+
+/// What members ought to hold of a stripe.
+pub(super) type Places = BTreeMap<(Disk, Block), Box<Page>>;
 
 /// Why a stripe of it is not done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -220,9 +220,9 @@ impl Server {
                 }
                 self.array_state(export.as_deref())
             }
-            Order::Scrub { export, stop } => {
+            Order::Scrub { export, stop, mend } => {
                 let at = self.the_export(export.as_deref())?;
-                let order = if stop { ArrayOrder::StopScrub } else { ArrayOrder::Scrub };
+                let order = if stop { ArrayOrder::StopScrub } else { ArrayOrder::Scrub { mend } };
                 self.served[at].volume.order(order)?;
                 self.array_state(export.as_deref())
             }

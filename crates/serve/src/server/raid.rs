@@ -25,7 +25,7 @@ use std::time::Duration;
 const ASSEMBLE: &str = "--assemble";
 const JOURNAL: &str = "--journal";
 /// How often superblocks say how far a rebuild is: what a crash makes it do again.
-const KEEP: Nanos = Nanos::from_secs(10);
+const KEEP: Nanos = Nanos::from_secs(2);
 /// What a volume above an array is more patient than the array is with its members.
 const LONGER: Duration = Duration::from_secs(10);
 

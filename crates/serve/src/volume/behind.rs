@@ -26,6 +26,12 @@ impl Volume {
         }
     }
 
+    /// Members that an array goes on without are not held any more, and may change.
+    pub(super) fn forgo(&mut self) {
+        let forgone = self.backend.behind().map_or_else(Vec::new, Behind::forgone);
+        forgone.into_iter().for_each(|member| self.source.forgo(member));
+    }
+
     /// Of which blocks something else is known than the member says.
     pub(super) fn held_behind(&self, extent: Extent) -> Vec<Extent> {
         self.backend.behind().map_or_else(Vec::new, |behind| behind.held(extent))
@@ -61,6 +67,8 @@ impl Volume {
             return Err("another new member is being looked at: try again".into());
         }
         let wanted: Wanted = self.backend.behind().ok_or(none)?.wants()?;
+        // It may be what the array was put together of, and has gone on without.
+        self.source.forgo(wanted.member);
         let (tell, told) = sync_channel(1);
         let look = move || {
             let was = Some((wanted.array, wanted.member));

@@ -47,6 +47,9 @@ pub(super) struct ScrubArgs {
     /// It stands still; asked again without this it goes on
     #[arg(long)]
     stop: bool,
+    /// Make what differs anew of the data, and what a member cannot read of the others
+    #[arg(long, conflicts_with = "stop")]
+    mend: bool,
     /// Which export, where there are several
     #[arg(long, value_name = "NAME")]
     export: Option<String>,
@@ -80,7 +83,7 @@ pub(super) fn rebuild(path: &Path, args: &RebuildArgs, ui: &Ui) -> Result<(), Cl
 
 /// A scrub begins, goes on or stands still.
 pub(super) fn scrub(path: &Path, args: &ScrubArgs, ui: &Ui) -> Result<(), CliError> {
-    let order = Order::Scrub { export: args.export.clone(), stop: args.stop };
+    let order = Order::Scrub { export: args.export.clone(), stop: args.stop, mend: args.mend };
     show(&parse(ask(path, &order).map_err(refused)?)?, ui)
 }
 
