@@ -59,7 +59,10 @@ fn points(args: &[String]) -> Result<ExitCode, String> {
         first += ROUND;
         eprintln!("{} points, {:.0} s", all.points, begin.elapsed().as_secs_f64());
     }
-    let Counts { runs, points, cuts, kills, answers, errors } = all;
+    let Counts { runs, points, cuts, kills, answers, errors, rebuilding, rebuilds } = all;
+    if rebuilding > 0 {
+        println!("{rebuilding} points while a member was rebuilt, {rebuilds} rebuilds came to their end");
+    }
     println!(
         "{points} crash points in {runs} runs, {cuts} power cuts and {kills} kills with a new process behind them, \
          {answers} answers, {errors} of them errors: nothing lost, nothing wrong"

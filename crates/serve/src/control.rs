@@ -10,17 +10,19 @@
 //!   {"command":"set","export":"a","key":"scheme","value":"none"} → {"ok":{"name":"a","scheme":"none",…}}
 //!   {"command":"watch","export":"a"}                     → {"ok":null}
 //!   {"command":"drop","export":"a"}                      → {"ok":{"dropped_blocks":1234}}
+//!   {"command":"scrub","export":"a"}                     → {"ok":{"level":"raid5:3x64KiB",…}}
 //!   {"command":"stop"}                                   → {"ok":null}
 //! ```
 
 use crate::error::ServeError;
-use crate::figures::{BackFigures, Counters, LagFigures};
+use crate::figures::{ArrayFigures, BackFigures, Counters, LagFigures};
 use crate::metrics::{ExportMetrics, Metrics};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Longest request, bytes: an export's name (4096, each byte escaped at worst), a scheme and room to spare.
@@ -51,6 +53,35 @@ pub enum Order {
     Watch {
         /// Name of the export; not needed where there is one.
         export: Option<String>,
+    },
+    /// How an array of our own stands: [`ArrayState`].
+    Array {
+        /// Name of the export; not needed where there is one.
+        export: Option<String>,
+    },
+    /// A new member of an array, or a rebuild that stands still or goes on. Answered at once with an [`ArrayState`]; that says later what has become of it.
+    Rebuild {
+        /// Name of the export; not needed where there is one.
+        export: Option<String>,
+        /// What is to be the new member; none is about the rebuild that is under way.
+        new: Option<PathBuf>,
+        /// What the new one holds is given up.
+        #[serde(default)]
+        force: bool,
+        /// It stands still, until it is asked to go on or the next start.
+        #[serde(default)]
+        pause: bool,
+    },
+    /// Copies and parity of an array are compared with the data beside them, likewise.
+    Scrub {
+        /// Name of the export; not needed where there is one.
+        export: Option<String>,
+        /// It stands still.
+        #[serde(default)]
+        stop: bool,
+        /// What differs is made anew of the data.
+        #[serde(default)]
+        mend: bool,
     },
     /// Everything that can leave the cache leaves.
     Drop {
@@ -95,6 +126,20 @@ pub struct ExportState {
     pub warnings: Vec<String>,
 }
 
+/// An array of our own as it is served.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ArrayState {
+    /// How it stands.
+    #[serde(flatten)]
+    pub array: ArrayFigures,
+    /// What is to be a new member is being looked at.
+    #[serde(default)]
+    pub looking: bool,
+    /// Why the last that was to be one was refused, if it was.
+    #[serde(default)]
+    pub refused: Option<String>,
+}
+
 /// The counters of a server since it began. Blocks are of 4 KiB; the words are those of every report.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Stats {
@@ -135,6 +180,9 @@ pub struct ExportStats {
     /// How write-back stands, where there is some.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub write_back: Option<BackFigures>,
+    /// How its array of our own stands, where it is one with redundancy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub raid: Option<ArrayFigures>,
     /// How long reads took, where there is a live page (`--http`) or somebody has asked for it ([`Order::Watch`]).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lag: Option<LagFigures>,
@@ -172,6 +220,7 @@ impl ExportStats {
             cache_blocks: export.cache_blocks.0,
             cache_blocks_max: export.cache_blocks.1,
             write_back: export.write_back,
+            raid: export.raid.clone(),
             lag: export.lags.as_ref().map(|lags| lags.0.clone()),
             write_lag: export.lags.as_ref().map(|lags| lags.1.clone()),
         }

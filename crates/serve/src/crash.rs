@@ -75,6 +75,10 @@ pub struct Counts {
     pub answers: u64,
     /// Those of them with an error.
     pub errors: u64,
+    /// Points at which a member of an array was being rebuilt.
+    pub rebuilding: u64,
+    /// Members that were, to the end.
+    pub rebuilds: u64,
 }
 
 impl Counts {
@@ -86,6 +90,8 @@ impl Counts {
         self.kills += other.kills;
         self.answers += other.answers;
         self.errors += other.errors;
+        self.rebuilding += other.rebuilding;
+        self.rebuilds += other.rebuilds;
     }
 }
 
@@ -277,6 +283,8 @@ fn one(mut world: impl Run, seed: u64, points: u64) -> Result<Counts, Failure> {
             kills: tally.kills,
             answers: tally.answers,
             errors: tally.errors,
+            rebuilding: tally.rebuilding,
+            rebuilds: tally.rebuilds,
         }),
     }
 }

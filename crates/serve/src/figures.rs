@@ -4,7 +4,7 @@
 //! differences. Names are those of every report (blocks of 4 KiB; hit, prefetch hit, late hit, miss). A field is added
 //! without a new version, and one that is not there is read as zero; [`VERSION`] changes when one goes or means something else.
 
-pub use crate::behind::BackFigures;
+pub use crate::behind::{ArrayFigures, BackFigures, WorkFigures};
 use crate::live::Asked;
 pub use crate::live::{ClientLag, LagFigures, LagStep};
 use forerun_core::policy::decisions::Told;
@@ -137,6 +137,9 @@ pub struct ExportFigures {
     /// How write-back stands, where there is some.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub write_back: Option<BackFigures>,
+    /// How its array of our own stands, where it is one with redundancy.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub raid: Option<ArrayFigures>,
     /// What clients asked, and what prefetching came to.
     #[serde(flatten)]
     pub counters: Counters,

@@ -2,7 +2,7 @@
 //!
 //! Nothing stands here when all is well. Numbers are for alarms; a sentence says what is wrong, and of what.
 
-use crate::behind::BackFigures;
+use crate::behind::{ArrayFigures, BackFigures};
 
 /// How an export stands.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -17,6 +17,8 @@ pub(crate) struct Health {
     pub(crate) slow_members: u64,
     /// How write-back stands, where there is some.
     pub(crate) behind: Option<BackFigures>,
+    /// How its array stands, where it is one of ours with redundancy.
+    pub(crate) array: Option<ArrayFigures>,
     /// What a person should know.
     pub(crate) warnings: Vec<String>,
 }

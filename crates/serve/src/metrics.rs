@@ -2,7 +2,7 @@
 //! the control socket read it.
 
 use crate::backend::Lateness;
-use crate::behind::BackFigures;
+use crate::behind::{ArrayFigures, BackFigures};
 use crate::figures::{Counters, LagFigures};
 use forerun_core::stats::Stats;
 
@@ -27,6 +27,8 @@ pub struct ExportMetrics {
     pub cache_blocks: (u64, u64),
     /// How its write-back stands, where there is some.
     pub write_back: Option<BackFigures>,
+    /// How its array of our own stands, where it is one with redundancy.
+    pub raid: Option<ArrayFigures>,
     /// How long reads took, and writes, where there is a live page.
     pub lags: Option<(LagFigures, LagFigures)>,
 }

@@ -20,6 +20,9 @@ pub const KEEP_ALIVE_DEFAULT: u64 = 60;
 pub const DIRTY_DEFAULT: u64 = 64 << 20;
 /// Memory for what an array with redundancy reads of its members: several of the largest stripes.
 pub(crate) const ARRAY_BYTES: u64 = 16 << 20;
+/// Bytes of each member that a rebuild or a scrub goes through in a second at most, unless said otherwise: a fraction of what a disk moves, so that
+/// clients keep the rest.
+pub const REBUILD_MAX_DEFAULT: u64 = 32 << 20;
 /// How long they may be, likewise: what Linux gives a dirty page.
 pub const DIRTY_AGE_DEFAULT: Duration = Duration::from_secs(30);
 /// Least bytes of a journal: several of the longest records.
@@ -212,6 +215,8 @@ pub struct ExportOptions {
     pub force: bool,
     /// An array goes on without members that were not named, if it can.
     pub degraded: bool,
+    /// Most bytes of each member that a rebuild or a scrub goes through in a second.
+    pub rebuild_max: u64,
     /// How long a member may owe an answer before requests that wait for it fail.
     pub member_timeout: Duration,
     /// File for the log of inputs.
@@ -295,6 +300,7 @@ impl ExportOptions {
             journal: None,
             force: false,
             degraded: false,
+            rebuild_max: REBUILD_MAX_DEFAULT,
             member_timeout: Duration::from_secs(MEMBER_TIMEOUT_DEFAULT),
             log_inputs: None,
             learn: None,

@@ -98,6 +98,10 @@ bugs! {
     StripesUnreplayed: "What the journal holds is not brought home by a start.",
     ParityUnwritten: "Data is written without its parity.",
     OutUnsaid: "A member is put out before the others say so.",
+    RebuildUnlocked: "A stripe of which a member is rebuilt is not held against writes.",
+    RebuiltUnsynced: "Superblocks say how far a rebuild is before the journal keeps what it wrote.",
+    RebuildUnwritten: "Writes to stripes that are rebuilt do not go to the new member.",
+    RebuildNotEnded: "A member whose rebuild has failed is out before superblocks say that it is not being rebuilt.",
     StripesAtOnce: "What reads other blocks of a stripe does not wait for what changes it.",
 }
 

@@ -21,10 +21,11 @@ pub(crate) mod standing;
 pub(crate) mod start;
 pub(crate) mod sums;
 mod update;
+mod work;
 
 use crate::back::WriteBack;
 use crate::backend::{Backend, Done, Kind, Lateness, Mapped, Question, Task, Token};
-use crate::behind::{BackFigures, Behind};
+use crate::behind::{ArrayFigures, ArrayOrder, BackFigures, Behind, Files, Wanted, WorkFigures};
 use crate::planted::{self, Bug};
 use crate::raw::{Arena, Lease, Lend};
 use crate::sealed::{BLOCK, Page};
@@ -38,6 +39,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::os::fd::BorrowedFd;
 use update::Update;
+pub(crate) use work::Pace;
+use work::Work;
 
 /// Most blocks of all members that one stripe may take: what one record holds.
 pub(crate) const STRIPE_MAX: u64 = 1024;
@@ -49,6 +52,8 @@ enum What {
     Group(u32),
     /// A sync of the volume.
     Sync(Token),
+    /// A sync behind which so many stripes are kept that this work has rebuilt.
+    Keep { work: u32, upto: u64 },
 }
 
 /// A command below.
@@ -91,6 +96,16 @@ pub(crate) struct Raid {
     now: Nanos,
     said: Vec<String>,
     sums: Sums,
+    /// What goes over all stripes, how many before it did, and how fast.
+    work: Option<Work>,
+    works: u32,
+    pace: Pace,
+    /// What the last scrub has found.
+    scrubbed: Option<WorkFigures>,
+    /// Nothing new begins of its own accord.
+    leaving: bool,
+    /// Number of the array, where it has one.
+    id: u128,
 }
 
 /// What was done so far.
@@ -131,6 +146,12 @@ impl Raid {
             now: Nanos::ZERO,
             said: Vec::new(),
             sums: Sums::default(),
+            work: None,
+            works: 0,
+            pace: Pace { rate: u64::MAX, keep: Nanos::from_secs(10) },
+            scrubbed: None,
+            leaving: false,
+            id: 0,
         })
     }
 
@@ -248,6 +269,7 @@ impl Raid {
         }
         match what {
             What::Sync(token) => self.end(token, moved, None),
+            What::Keep { work, upto } => self.kept(work, upto, moved),
             What::Group(operation) => self.group_ended(operation, moved),
             What::Part(operation) => {
                 let good = matches!(moved, Ok(moved) if moved >= wanted);
@@ -290,7 +312,7 @@ impl Raid {
 
     /// Operations that wait for a member which is going or out are planned anew: it may never answer.
     fn go_round(&mut self) {
-        let lost = self.standing.lost();
+        let lost = self.standing.gone();
         if lost.is_empty() {
             return;
         }
@@ -339,13 +361,18 @@ impl Behind for Raid {
     fn works(&self) -> bool {
         !self.operations.is_empty() || !self.standing.going().is_empty() || self.back.works()
     }
+    fn wants_turns(&self) -> bool {
+        self.work.is_some() || self.works()
+    }
     fn wrote(&mut self) -> bool {
-        self.back.wrote()
+        let superblocks = self.standing.take_wrote();
+        self.back.wrote() || superblocks
     }
     fn held(&self, extent: Extent) -> Vec<Extent> {
         vec![extent] // places are not blocks of the array: all of it may be
     }
     fn go_home(&mut self) {
+        self.leaving = true;
         self.back.go_home();
     }
     fn is_home(&self) -> bool {
@@ -355,14 +382,34 @@ impl Behind for Raid {
         self.back.figures()
     }
     fn warnings(&self, out: &mut Vec<String>) {
-        let lost: Vec<String> = self.standing.lost().iter().map(|disk| disk.0.to_string()).collect();
+        let lost: Vec<String> = self.standing.gone().iter().map(|disk| disk.0.to_string()).collect();
         if !lost.is_empty() {
             out.push(format!(
                 "the array goes on without member {}: what it can lose beside that is less (forerun array status)",
                 lost.join(", ")
             ));
         }
+        let figures = self.array_figures();
+        out.extend(figures.rebuild.iter().map(WorkFigures::words));
+        if let Some(scrub) = figures.scrub.filter(|scrub| scrub.wrong + scrub.unread > 0) {
+            out.push(format!("{}: forerun ctl array says where", scrub.words()));
+        }
         self.back.warnings(out);
+    }
+    fn array(&self) -> Option<ArrayFigures> {
+        Some(self.array_figures())
+    }
+    fn order(&mut self, order: ArrayOrder) -> Result<(), String> {
+        self.order(order)
+    }
+    fn wants(&self) -> Result<Wanted, String> {
+        self.wanted()
+    }
+    fn attach(&mut self, member: u16, files: Files) -> Result<(), String> {
+        self.attach(member, files)
+    }
+    fn forgone(&self) -> Vec<u16> {
+        self.standing.forgone().iter().map(|disk| disk.0).collect()
     }
     fn take_said(&mut self) -> Vec<String> {
         let mut said = std::mem::take(&mut self.said);
@@ -416,6 +463,8 @@ impl Backend for Raid {
         for end in done {
             self.landed(end);
         }
+        // Before what waits, which would take a stripe that many write to again and again; and never before the time is known.
+        self.work_on();
         self.advance();
         out.append(&mut self.ended);
     }
@@ -430,7 +479,7 @@ impl Backend for Raid {
 
     fn next_wake(&self) -> Option<Nanos> {
         let at_once = (!self.ended.is_empty()).then_some(self.now);
-        [at_once, self.back.next_wake()].into_iter().flatten().min()
+        [at_once, self.work_due(), self.back.next_wake()].into_iter().flatten().min()
     }
 
     fn lateness(&self) -> Option<Lateness> {

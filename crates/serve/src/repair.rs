@@ -4,7 +4,7 @@
 //! superblock is written last, with an epoch that all others have too. Whoever is stopped before that begins again with an array that is as it was.
 
 use crate::array::superblock::{DATA_AT, Superblock};
-use crate::array::{Opened, become_member, draw, look_at_new, open};
+use crate::array::{Candidate, Opened, become_member, draw, look_at_new, open};
 use crate::back::open::Plain;
 use crate::error::ServeError;
 use crate::options::{Direct, JournalOptions};
@@ -61,7 +61,14 @@ struct Still {
 
 impl Still {
     fn start(members: &[PathBuf], journal: &Path, degraded: bool) -> Result<Self, ServeError> {
-        let Opened { newest, members, .. } = open(members, false, degraded, Direct::Off)?;
+        let Opened { newest, members, rebuilding, .. } = open(members, false, degraded, Direct::Off)?;
+        if let Some(one) = rebuilding {
+            let why = format!(
+                "member {} is being rebuilt, which goes on when the array is served: serve it, or leave that member out and begin anew",
+                one.member
+            );
+            return Err(ServeError::option("array", why));
+        }
         if newest.spec.level() == Level::Raid0 {
             let why = format!("{} has nothing to compare, and nothing to make a member of", newest.spec);
             return Err(ServeError::option("array", why));
@@ -207,9 +214,8 @@ pub fn replace(
         let why = "no member is missing: leave out the one that is to be replaced";
         return Err(ServeError::option("array replace", why));
     };
-    let least = DATA_AT + still.array.member_blocks() * BLOCK_BYTES;
-    let (file, blanked) = look_at_new(new, least, force)?;
-    drop(blanked);
+    let (blocks, direct) = (still.array.member_blocks(), Direct::Off);
+    let (file, ..) = look_at_new(&Candidate { path: new, blocks, force, was: None, direct })?;
     let begun = Instant::now();
     let mut bytes = 0;
     let problem = |problem| ServeError::file(new, problem);

@@ -136,6 +136,8 @@ pub struct Server {
     show: Option<Show>,
     /// Exports that are block devices of the kernel.
     devices: Vec<Device>,
+    /// Whether the page cache of new members is bypassed.
+    direct: crate::options::Direct,
     /// Why it ends though nobody has stopped it.
     failure: Option<ServeError>,
 }
@@ -244,6 +246,7 @@ impl Prepared {
             record: None,
             show,
             devices: Vec::new(),
+            direct: options.direct,
             failure: None,
         };
         server.register().map_err(system("epoll"))?;

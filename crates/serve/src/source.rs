@@ -82,7 +82,7 @@ pub(crate) struct Member {
     pub(crate) unsynced: Unsynced,
 }
 
-/// The thread that looks at members that are files, and what it has seen.
+/// A thread that looks at members that are files, and what it has seen.
 struct Looks {
     ask: SyncSender<()>,
     seen: Receiver<(usize, Look)>,
@@ -93,9 +93,11 @@ impl Looks {
     fn at(members: &[Member]) -> Result<Option<Self>, ServeError> {
         let files = |(index, member): (usize, &Member)| Some((index, member.file.as_ref()?.to_look_at()));
         let files: Vec<_> = members.iter().enumerate().filter_map(files).collect();
-        if files.is_empty() {
-            return Ok(None);
-        }
+        if files.is_empty() { Ok(None) } else { Self::of(files).map(Some) }
+    }
+
+    /// At these, by number.
+    fn of(files: Vec<(usize, (Arc<File>, PathBuf))>) -> Result<Self, ServeError> {
         // It is asked when it has answered.
         let (ask, asked) = sync_channel(1);
         let (tell, seen) = sync_channel(files.len());
@@ -110,7 +112,7 @@ impl Looks {
         };
         let thread = std::thread::Builder::new().name("looks".into()).stack_size(128 << 10);
         thread.spawn(looks).map_err(system("thread"))?;
-        Ok(Some(Self { ask, seen }))
+        Ok(Self { ask, seen })
     }
 
     /// Lets it look at all.
@@ -150,6 +152,8 @@ pub(crate) struct Source {
     journal: Option<Journal>,
     /// Members of an array behind the one that there is, likewise; by number, none of one that is missing.
     behind: Vec<Option<(Files, u64)>>,
+    /// Who looks at each of them.
+    behind_looks: Vec<Option<Looks>>,
     /// How they lie, where that is another array than the volume sees.
     layout: Option<ArraySpec>,
 }
@@ -181,6 +185,7 @@ impl Source {
             looks,
             journal: None,
             behind: Vec::new(),
+            behind_looks: Vec::new(),
             layout: None,
         })
     }
@@ -215,6 +220,7 @@ impl Source {
             looks,
             journal: None,
             behind: Vec::new(),
+            behind_looks: Vec::new(),
             layout: None,
         })
     }
@@ -243,6 +249,7 @@ impl Source {
             looks,
             journal: None,
             behind: Vec::new(),
+            behind_looks: Vec::new(),
             layout: None,
         })
     }
@@ -259,7 +266,11 @@ impl Source {
         let array =
             Array::new(spec, blocks_over(spec, size)).map_err(|why| ServeError::option(ASSEMBLE, why))?;
         let members = vec![Member { far: false, ..Member::new(None, size) }];
+        let looks =
+            |held: &Option<(Files, u64)>| held.as_ref().map(|(files, _)| looks_behind(files)).transpose();
+        let behind_looks = behind.iter().map(looks).collect::<Result<_, _>>()?;
         Ok(Self {
+            behind_looks,
             members,
             array,
             size,
@@ -281,6 +292,20 @@ impl Source {
     /// The members of an array behind the one that there is.
     pub(crate) fn behind(&self) -> &[Option<(Files, u64)>] {
         &self.behind
+    }
+
+    /// Another member of that array, in the place of one that is out.
+    pub(crate) fn put_behind(&mut self, member: u16, mut files: Files, size: u64) {
+        let at = usize::from(member);
+        // What was there has been wiped.
+        files.wrote();
+        self.behind_looks[at] = looks_behind(&files).ok();
+        self.behind[at] = Some((files, size));
+    }
+
+    /// One that nothing is asked of any more.
+    pub(crate) fn forgo(&mut self, member: u16) {
+        (self.behind[usize::from(member)], self.behind_looks[usize::from(member)]) = (None, None);
     }
 
     /// Members that are simulated: one of `array`'s disks each, or one in all if they lie `over` it.
@@ -307,6 +332,7 @@ impl Source {
             looks: None,
             journal: None,
             behind: Vec::new(),
+            behind_looks: Vec::new(),
             layout: None,
         })
     }
@@ -387,6 +413,19 @@ impl Source {
 
     /// Whether every member that is a file was what it was when a thread looked last; lets it look again.
     pub(crate) fn check(&mut self, now: Nanos) -> Result<(), String> {
+        self.check_members(now)?;
+        for (member, looks) in self.behind.iter_mut().zip(&self.behind_looks) {
+            let (Some((files, _)), Some(looks)) = (member, looks) else { continue };
+            for (_, look) in looks.seen() {
+                // Writes of ours were said before.
+                files.judge(look, false)?;
+            }
+            looks.look();
+        }
+        self.is_spoiled().map_or(Ok(()), Err)
+    }
+
+    fn check_members(&mut self, now: Nanos) -> Result<(), String> {
         let Some(looks) = &self.looks else { return Ok(()) };
         for (index, look) in looks.seen() {
             self.members[index].judge(look)?;
@@ -397,7 +436,7 @@ impl Source {
             }
             looks.look();
         }
-        self.is_spoiled().map_or(Ok(()), Err)
+        Ok(())
     }
 
     /// Why what members hold is not what it was, as far as the kernel tells at once.
@@ -421,6 +460,11 @@ impl Source {
             files.wrote();
         }
     }
+}
+
+/// One of an array has a thread of its own: one that hangs is put out, and the others are looked at all the same.
+fn looks_behind(files: &Files) -> Result<Looks, ServeError> {
+    Looks::of(vec![(0, files.to_look_at())])
 }
 
 /// Blocks of each disk of a geometry that lies over one member of so many bytes.

@@ -168,6 +168,10 @@ pub(crate) struct Volume {
     notes: Vec<String>,
     /// Messages beyond [`NOTES_MAX`].
     notes_left_out: u64,
+    /// What is to be a new member of an array, while somebody looks at it.
+    looking: Option<behind::Looking>,
+    /// Why the last one was refused.
+    refused: Option<String>,
     /// Why what members hold is not what it was: nothing is answered any more.
     spoiled: Option<String>,
     pub(crate) counts: Counts,
@@ -243,6 +247,8 @@ impl Volume {
             log: None,
             notes: Vec::new(),
             notes_left_out: 0,
+            looking: None,
+            refused: None,
             spoiled: None,
             counts: Counts::default(),
             watch: None,
@@ -383,7 +389,7 @@ impl Volume {
         self.backend.launch();
         self.take_maps();
         self.go_ahead();
-        if self.in_flight == 0 && !self.backend.behind().is_some_and(Behind::works) {
+        if self.in_flight == 0 && !self.backend.behind().is_some_and(Behind::wants_turns) {
             return;
         }
         let mut done = std::mem::take(&mut self.done);
@@ -442,6 +448,7 @@ impl Volume {
     pub(crate) fn check(&mut self) -> Result<(), String> {
         self.bad.age(self.now);
         self.see_behind();
+        self.forgo();
         if self.spoiled.is_none() {
             let seen = self.source.check(self.now).and_then(|()| self.backend.changed().map_or(Ok(()), Err));
             seen.unwrap_or_else(|why| self.spoil(why));

@@ -36,6 +36,8 @@ mod member_tls;
 #[cfg(feature = "objects")]
 #[path = "it/objects.rs"]
 mod objects;
+#[path = "it/rebuilds.rs"]
+mod rebuilds;
 #[path = "it/record.rs"]
 mod record;
 #[path = "it/remote.rs"]

@@ -129,6 +129,8 @@ function tiles(view) {
       [duration(lag.p99_ns), `p99 of ${kind}, of client ${lag.clients[0].client} ${duration(lag.clients[0].p99_ns)}`]),
     ...(view.write_back ? [[bytes(view.write_back.dirty_bytes), `held back on the journal (${percent(view.write_back.journal_bytes / view.write_back.journal_bytes_max)} of it), ` +
       `the oldest ${duration(view.write_back.dirty_age_ns)}; ${rate(view.write_back.home_bytes_per_second)} go home`]] : []),
+    ...[view.raid?.rebuild, view.raid?.scrub].filter(work => work && work.done < work.all).map(work =>
+      [percent(work.done / work.all), work.member === undefined ? `scrubbed, ${count(work.wrong)} blocks differ` : `of member ${work.member} rebuilt${work.paused ? ", stands still" : ""}`]),
     [d.asked[2] ? (d.memberBlocks * BLOCK / d.asked[2]).toFixed(2) : "–", "bytes from members per byte read"],
     [used + wasted ? percent(used / (used + wasted)) : "–", "of what was read ahead and decided was read"],
     [perSecond(sum(d.members.map(m => m[6])) / d.seconds), "seeks of all members"],

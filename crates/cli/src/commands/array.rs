@@ -168,6 +168,7 @@ const fn word(state: State) -> &'static str {
     match state {
         State::In => "in",
         State::Stale => "stale",
+        State::Rebuilding => "rebuilding",
         State::Foreign => "foreign",
         State::Twice => "twice",
         State::Unreadable => "no member",

@@ -2,6 +2,7 @@
 //!
 //! Every subcommand is one line to the server's control socket and one line back; this file only words them.
 
+mod members;
 mod servers;
 mod trial;
 
@@ -78,6 +79,21 @@ enum CtlCommand {
         Clients are served all the time. The scheme that was there stays unless it is shown that readers wait less under the new one."
     )]
     Try(trial::TryArgs),
+    /// Print how an array of our own stands: who is out, what is rebuilt or scrubbed (experimental)
+    #[command(after_help = "Examples:\n  forerun ctl array\n  forerun ctl array --json")]
+    Array(members::ArrayArgs),
+    /// Rebuild a member of an array while it is served (experimental)
+    #[command(
+        after_help = "Examples:\n  forerun ctl rebuild new.img\n  forerun ctl rebuild /dev/sde --force\n  forerun ctl rebuild --pause\n\n\
+        The new one has the place of the first member that is out. It goes on after a restart; serve --rebuild-max says how fast."
+    )]
+    Rebuild(members::RebuildArgs),
+    /// Compare copies and parity of an array with the data beside them, while it is served (experimental)
+    #[command(
+        after_help = "Examples:\n  forerun ctl scrub && forerun ctl array\n  forerun ctl scrub --mend\n  forerun ctl scrub --stop\n\n\
+        Of two copies that differ nobody knows which is right: --mend takes what a read returns."
+    )]
+    Scrub(members::ScrubArgs),
     /// Empty the cache of what can leave it
     #[command(after_help = "Example:\n  forerun ctl drop")]
     Drop {
@@ -104,6 +120,9 @@ pub(crate) fn run(args: &CtlArgs, ui: &Ui) -> Result<(), CliError> {
         None => the_one_server()?,
     };
     let request = match &args.command {
+        CtlCommand::Array(args) => return members::array(&path, args, ui),
+        CtlCommand::Rebuild(args) => return members::rebuild(&path, args, ui),
+        CtlCommand::Scrub(args) => return members::scrub(&path, args, ui),
         CtlCommand::Try(trial) => return ui.print(&trial::run(&path, trial, ui.json)?),
         CtlCommand::Stats => Order::Stats,
         CtlCommand::Exports => Order::Exports,
@@ -125,7 +144,11 @@ pub(crate) fn run(args: &CtlArgs, ui: &Ui) -> Result<(), CliError> {
             let blocks = answer["dropped_blocks"].as_u64().unwrap_or(0);
             format!("{} have left the cache\n", human::bytes(float(blocks * BLOCK_BYTES)))
         }
-        CtlCommand::Stop | CtlCommand::Try(_) => String::new(),
+        CtlCommand::Stop
+        | CtlCommand::Try(_)
+        | CtlCommand::Array(_)
+        | CtlCommand::Rebuild(_)
+        | CtlCommand::Scrub(_) => String::new(),
     };
     ui.print(&text)
 }
@@ -231,7 +254,7 @@ fn stats(stats: &Stats, ui: &Ui) -> String {
             format!("{}, the last ten seconds:{words}\n", shown(&export.name))
         }
     });
-    head + &table(&header, &rows, ui) + &lags.collect::<String>() + &write_back(stats)
+    head + &table(&header, &rows, ui) + &lags.collect::<String>() + &write_back(stats) + &arrays(stats)
 }
 
 /// How write-back stands, a line for each export that has it.
@@ -249,6 +272,17 @@ fn write_back(stats: &Stats) -> String {
             back.home_writes,
             bytes(back.through_bytes),
         ))
+    });
+    lines.collect()
+}
+
+/// What is rebuilt or scrubbed, a line each.
+fn arrays(stats: &Stats) -> String {
+    let lines = stats.exports.iter().filter_map(|export| {
+        let array = export.raid.as_ref()?;
+        let works = array.rebuild.iter().chain(&array.scrub).map(forerun_serve::figures::WorkFigures::words);
+        let lines = works.map(|words| format!("{}, {words}\n", shown(&export.name)));
+        Some(lines.collect::<String>())
     });
     lines.collect()
 }

@@ -186,6 +186,9 @@ pub(crate) struct ServeArgs {
     /// Go on without members of an array that were not named, if it can do without them: they are out from then on (experimental)
     #[arg(long, help_heading = MEMBERS, requires = "assemble")]
     degraded: bool,
+    /// Most bytes of each member of an array that a rebuild or a scrub goes through in a second (experimental)
+    #[arg(long, help_heading = MEMBERS, value_name = "SIZE", default_value = "32MiB", requires = "assemble")]
+    rebuild_max: String,
     /// Seconds that a member may owe an answer before requests that wait for it fail
     #[arg(long, help_heading = MEMBERS, value_name = "SECONDS", default_value_t = MEMBER_TIMEOUT_DEFAULT, value_parser = clap::value_parser!(u64).range(1..=86400))]
     member_timeout: u64,
@@ -472,6 +475,7 @@ fn export(args: &ServeArgs, instead: Option<What>) -> Result<ExportOptions, CliE
         journal: journal(args)?,
         force: args.force,
         degraded: args.degraded,
+        rebuild_max: rebuild_max(args)?,
         member_timeout: Duration::from_secs(args.member_timeout),
         log_inputs: args.log_inputs.clone(),
         learn: args.learn.clone(),
@@ -483,6 +487,14 @@ fn export(args: &ServeArgs, instead: Option<What>) -> Result<ExportOptions, CliE
             key: args.member_tls_key.clone(),
         },
     })
+}
+
+/// How fast an array is rebuilt.
+fn rebuild_max(args: &ServeArgs) -> Result<u64, CliError> {
+    match size("--rebuild-max", &args.rebuild_max)? {
+        0 => Err(CliError::usage("--rebuild-max", "nothing would be rebuilt", "give 32M")),
+        rate => Ok(rate),
+    }
 }
 
 /// The journal of an export.

@@ -7,16 +7,20 @@
 
 use super::client::{Running, connect};
 use super::lossy::{Draw, Lossy, SECTOR};
+use forerun_serve::array::{State, status};
 use forerun_serve::nbd::wire::{Command, Request, request, request_bytes};
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::time::{Duration, Instant};
 
 const SECTORS: usize = 2048;
 /// Requests under way.
 const DEPTH: usize = 16;
+/// How long a rebuild of half a MiB may take that is made slow: far above what a loaded machine needs.
+const PATIENCE: Duration = Duration::from_secs(120);
 /// Most sectors of a request: several blocks, and parts of them.
 const LENGTH_MAX: usize = 100;
 
@@ -192,7 +196,8 @@ fn start(words: &[&str], socket: &Path) -> Running {
 
 fn try_start(words: &[&str], socket: &Path) -> Option<Running> {
     let server = std::process::Command::new(assert_cmd::cargo::cargo_bin("forerun"))
-        .args(["serve", "--quiet", "--cache", "16M", "--scheme", "asp+msp", "--control", "off"])
+        .args(["serve", "--quiet", "--cache", "16M", "--scheme", "asp+msp"])
+        .args(["--control", "off"].iter().filter(|_| !words.contains(&"--control")))
         .args(words.first().filter(|word| !word.starts_with("--")).map(|_| "--over"))
         .args(words)
         .arg("--socket")
@@ -289,34 +294,91 @@ fn a_server_with_write_back_that_is_killed_has_lost_nothing_that_it_acknowledged
 #[test]
 fn an_array_whose_server_is_killed_has_lost_nothing_that_it_acknowledged_nor_when_a_member_is_lost_too() {
     let folder = tempfile::tempdir().expect("a folder");
-    let name = |n: &str| folder.path().join(n).display().to_string();
-    let members = ["m0", "m1", "m2"].map(name);
+    let members = array(folder.path());
+    let words = |members: &[String], more: &[&str]| assembled(folder.path(), members, more);
+    let mut model = Model::new();
+    rounds_of(&mut model, &borrowed(&words(&members, &[])), folder.path(), None, seed());
+    // One is gone with the server that was killed last, and the others go on.
+    let left = [members[2].clone(), members[0].clone()];
+    let left = words(&left, &["--degraded"]);
+    rounds_of(&mut model, &borrowed(&left), folder.path(), None, seed() + 1);
+}
+
+/// RAID-5 of three members with a journal in a folder, full of sectors that nobody has written to since.
+fn array(folder: &Path) -> [String; 3] {
+    let name = |n: &str| folder.join(n).display().to_string();
+    let (members, journal) = (["m0", "m1", "m2"].map(name), name("journal"));
     for member in &members {
         // Data of half of all sectors, behind what an array keeps for itself.
         let size = (1 << 20) + (SECTORS * SECTOR / 2) as u64;
         std::fs::File::create(member).and_then(|file| file.set_len(size)).expect("made");
     }
-    let journal = name("journal");
     let made = ["array", "create", "raid5:16K", "--journal", &journal, "--journal-size", "16M"];
     super::output(&made.into_iter().chain(members.iter().map(String::as_str)).collect::<Vec<_>>());
-    let words = |members: &[String], more: &[&str]| -> Vec<String> {
-        let words = ["--assemble", "--journal", &journal].into_iter().chain(more.iter().copied());
-        words.map(str::to_owned).chain(members.iter().cloned()).collect()
-    };
-    let all = words(&members, &[]);
-    {
-        let _server = start(&borrowed(&all), &folder.path().join("s"));
-        let mut client = Client::connect(&folder.path().join("s"));
-        let length = (SECTORS * SECTOR) as u32;
-        let first = Request { flags: request::FUA, command: Command::Write, cookie: 0, offset: 0, length };
-        client.stream.write_all(&[&request_bytes(&first)[..], &image()].concat()).expect("sent");
-        client.stream.read_exact(&mut [0; 16]).expect("answered");
+    let _server = start(&borrowed(&assembled(folder, &members, &[])), &folder.join("s"));
+    let mut client = Client::connect(&folder.join("s"));
+    let length = (SECTORS * SECTOR) as u32;
+    let first = Request { flags: request::FUA, command: Command::Write, cookie: 0, offset: 0, length };
+    client.stream.write_all(&[&request_bytes(&first)[..], &image()].concat()).expect("sent");
+    client.stream.read_exact(&mut [0; 16]).expect("answered");
+    members
+}
+
+/// The words that serve it.
+fn assembled(folder: &Path, members: &[String], more: &[&str]) -> Vec<String> {
+    let journal = folder.join("journal").display().to_string();
+    let words = ["--assemble", "--journal", &journal].into_iter().chain(more.iter().copied());
+    words.map(str::to_owned).chain(members.iter().cloned()).collect()
+}
+
+/// How the last member stands, and how many stripes are on it for good if it is being rebuilt.
+fn stands(members: &[String]) -> (State, u64) {
+    let told = status(&members.iter().map(PathBuf::from).collect::<Vec<_>>()).expect("told");
+    let last = told.members.last().expect("three");
+    let stripes = last.why.split(": ").nth(1).and_then(|text| text.split(' ').next()?.parse().ok());
+    (last.state, stripes.unwrap_or(0))
+}
+
+/// Reads all of it until the last member stands as it should.
+fn read_until(client: &mut Client, model: &Model, members: &[String], good: impl Fn((State, u64)) -> bool) {
+    let begun = Instant::now();
+    while !good(stands(members)) {
+        assert!(begun.elapsed() < PATIENCE, "{:?}", stands(members));
+        read_all(client, model, 0, false);
     }
+}
+
+#[test]
+fn a_rebuild_whose_server_is_killed_goes_on_where_it_was_and_nothing_is_lost_with_another_member() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (members, socket) = (array(folder.path()), folder.path().join("s"));
+    let control = folder.path().join("c").display().to_string();
+    let words = |members: &[String], rate: &str, more: &[&str]| {
+        assembled(folder.path(), members, &[&["--rebuild-max", rate, "--control", &control], more].concat())
+    };
     let mut model = Model::new();
-    rounds_of(&mut model, &borrowed(&all), folder.path(), None, seed());
-    // One is gone with the server that was killed last, and the others go on.
-    let left = [members[2].clone(), members[0].clone()];
-    let left = words(&left, &["--degraded"]);
+    let server = start(&borrowed(&words(&members[..2], "64K", &["--degraded"])), &socket);
+    // Who was it comes back.
+    let told = super::output(&["ctl", "--control", &control, "rebuild", &members[2]]);
+    assert!(told.contains("rebuild of member 2"), "{told}");
+    let mut client = Client::connect(&socket);
+    read_until(&mut client, &model, &members, |(state, at)| state == State::Rebuilding && at > 0);
+    let (_, stripes) = stands(&members);
+    drop(server);
+    // Killed again and again, with clients that write, it begins nowhere anew.
+    let slow = words(&members, "64K", &[]);
+    rounds_of(&mut model, &borrowed(&slow), folder.path(), None, seed());
+    let (state, later) = stands(&members);
+    assert!(state == State::In || later >= stripes, "{state:?}, {later} of {stripes} stripes");
+    let server = start(&borrowed(&words(&members, "1G", &[])), &socket);
+    let mut client = Client::connect(&socket);
+    let found = read_all(&mut client, &model, 0, false);
+    model.begin_anew(found);
+    read_until(&mut client, &model, &members, |(state, _)| state == State::In);
+    let told = super::output(&["ctl", "--control", &control, "array"]);
+    assert!(told.contains("no member is out"), "{told}");
+    drop(server);
+    let left = words(&members[1..], "64K", &["--degraded"]);
     rounds_of(&mut model, &borrowed(&left), folder.path(), None, seed() + 1);
 }
 

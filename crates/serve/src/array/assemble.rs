@@ -3,8 +3,12 @@
 //! The newest epoch of an array decides. A member is in if it has that epoch, or the one before (a crash came while the new one began, in which
 //! nothing was written yet), and no member of the newest epoch says that it is out. Everything else is refused by name: another array's, twice
 //! there, out, or of a time when the others were used without it.
+//!
+//! A member that is being rebuilt has no voice. It goes on where it was if the others say that it is being rebuilt and it is of their epoch, of the one before
+//! that, or of the next, which a crash had begun on it alone: nothing is written in an epoch that is not everywhere. It is in if they say nothing of it: all was on it
+//! before they did.
 
-use super::superblock::{Epoch, Superblock};
+use super::superblock::{Epoch, Rebuilding, Superblock};
 use forerun_core::array::DiskSet;
 use forerun_core::units::Disk;
 
@@ -26,8 +30,10 @@ pub(crate) struct Judgement {
     pub(crate) newest: Superblock,
     /// Of each that was given, what is wrong with it.
     pub(crate) wrong: Vec<Option<Wrong>>,
-    /// Members that were not given, or cannot be used.
+    /// Members that were not given, or cannot be used, or are being rebuilt.
     pub(crate) missing: DiskSet,
+    /// The one of them that was given and goes on being rebuilt.
+    pub(crate) rebuilding: Option<Rebuilding>,
     /// Members that the array is said to go on without.
     pub(crate) out: DiskSet,
 }
@@ -42,22 +48,29 @@ fn array_of_most(found: &[Superblock]) -> u128 {
 /// Judges members by their superblocks; nothing where there are none.
 pub(crate) fn judge(found: &[Superblock]) -> Option<Judgement> {
     let id = array_of_most(found);
-    let own = || found.iter().filter(|one| one.id == id);
-    let newest = own().max_by_key(|one| one.epoch.generation)?.clone();
+    let own = || found.iter().filter(|one| one.id == id && one.rebuilt().is_none());
+    let any = found.iter().filter(|one| one.id == id).max_by_key(|one| one.epoch.generation);
+    let newest = own().max_by_key(|one| one.epoch.generation).or(any)?.clone();
     let Epoch { generation, number, before } = newest.epoch;
     // Two that have the same generation and are of different epochs were used apart: neither says what is right of the other.
     let apart = own().any(|one| one.epoch.generation == generation && one.epoch.number != number);
     let of_newest = || own().filter(|one| one.epoch.number == number);
     let out: DiskSet = of_newest().flat_map(|one| one.out.iter().collect::<Vec<_>>()).collect();
-    let mut wrong = Vec::with_capacity(found.len());
+    let said = of_newest().find_map(|one| one.rebuilding).map(|one| one.member);
+    let (mut wrong, mut rebuilding) = (Vec::with_capacity(found.len()), None);
     for (at, one) in found.iter().enumerate() {
         let same = |other: &&Superblock| other.id == one.id && other.index == one.index;
         let twice = found[..at].iter().position(|other| same(&other));
         let of_time = one.epoch.number == number || one.epoch.number == before;
+        let goes_on = one.rebuilt().filter(|_| said == Some(one.index) && !apart);
+        let goes_on = goes_on.filter(|_| of_time || one.epoch.before == number);
         wrong.push(if one.id != id || one.spec != newest.spec || one.blocks != newest.blocks {
             Some(Wrong::Foreign)
         } else if let Some(other) = twice {
             Some(Wrong::Twice(other))
+        } else if let Some(upto) = goes_on {
+            rebuilding = Some(Rebuilding { member: one.index, upto });
+            None
         } else if out.contains(Disk(one.index)) || !of_time || apart {
             Some(Wrong::Stale(generation))
         } else {
@@ -68,29 +81,34 @@ pub(crate) fn judge(found: &[Superblock]) -> Option<Judgement> {
     for (one, _) in found.iter().zip(&wrong).filter(|(_, wrong)| wrong.is_none()) {
         missing.remove(Disk(one.index));
     }
-    Some(Judgement { newest, wrong, missing, out })
+    if let Some(one) = rebuilding {
+        missing.insert(Disk(one.member));
+    }
+    Some(Judgement { newest, wrong, missing, rebuilding, out })
 }
 
 /// Begins a new epoch of the members that are in: first all of them have the newest, then all the new. `write` writes one and makes it stay, and
-/// is told which. In the new epoch these are out.
+/// is told which. In the new epoch these are out, and of them one is being rebuilt.
 ///
 /// # Errors
 /// The first that `write` has: then nothing may be written.
 pub(crate) fn begin_epoch<E>(
     members: &mut [Superblock],
     number: u64,
-    out: DiskSet,
+    (out, rebuilding): (DiskSet, Option<Rebuilding>),
     mut write: impl FnMut(usize, &Superblock) -> Result<(), E>,
 ) -> Result<(), E> {
-    let newest = members.iter().max_by_key(|one| one.epoch.generation).map(|one| (one.epoch, one.out));
-    let Some((newest, was_out)) = newest else { return Ok(()) };
+    let voices = members.iter().filter(|one| one.rebuilt().is_none());
+    let newest = voices.max_by_key(|one| one.epoch.generation).cloned();
+    let Some(Superblock { epoch: newest, out: was_out, rebuilding: was, .. }) = newest else { return Ok(()) };
     for (at, one) in members.iter_mut().enumerate().filter(|(_, one)| one.epoch != newest) {
-        *one = Superblock { epoch: newest, out: was_out, turn: one.turn + 1, ..one.clone() };
+        let was = was.and_then(|was| if one.rebuilt().is_some() { one.rebuilding } else { Some(was) });
+        *one = Superblock { epoch: newest, out: was_out, rebuilding: was, turn: one.turn + 1, ..one.clone() };
         write(at, one)?;
     }
     let epoch = Epoch { generation: newest.generation + 1, number, before: newest.number };
     for (at, one) in members.iter_mut().enumerate() {
-        *one = Superblock { epoch, out, turn: one.turn + 1, ..one.clone() };
+        *one = Superblock { epoch, out, rebuilding, turn: one.turn + 1, ..one.clone() };
         write(at, one)?;
     }
     Ok(())
@@ -112,6 +130,7 @@ mod tests {
             out: DiskSet::EMPTY,
             journal: 0,
             journal_generation: 0,
+            rebuilding: None,
         };
         (0..count).map(one).collect()
     }
@@ -137,11 +156,11 @@ mod tests {
     #[test]
     fn a_member_that_was_left_behind_is_stale_and_those_that_were_used_apart_are_all() {
         let mut given = members(3);
-        begin_epoch(&mut given[1..], 7, set(&[0]), |_, _| Ok::<_, ()>(())).expect("written");
+        begin_epoch(&mut given[1..], 7, (set(&[0]), None), |_, _| Ok::<_, ()>(())).expect("written");
         let judged = judge(&given).expect("some");
         assert_eq!(judged.wrong, [Some(Wrong::Stale(2)), None, None]);
         assert_eq!((judged.missing, judged.out), (set(&[0]), set(&[0])));
-        begin_epoch(&mut given[..1], 8, set(&[1]), |_, _| Ok::<_, ()>(())).expect("written");
+        begin_epoch(&mut given[..1], 8, (set(&[1]), None), |_, _| Ok::<_, ()>(())).expect("written");
         assert!(judge(&given).expect("some").wrong.iter().all(Option::is_some), "neither knows of the other");
     }
 
@@ -175,7 +194,7 @@ mod tests {
         let ours = |own: &mut [Superblock],
                     number: u64,
                     write: &mut dyn FnMut(usize, &Superblock) -> Result<(), ()>| {
-            let _ = begin_epoch(own, number, DiskSet::EMPTY, write);
+            let _ = begin_epoch(own, number, (DiskSet::EMPTY, None), write);
         };
         assert_eq!(locked_out(ours), 0);
         // Without bringing all of them to the newest epoch before the next begins, two cuts in a row would.
@@ -184,7 +203,7 @@ mod tests {
                      write: &mut dyn FnMut(usize, &Superblock) -> Result<(), ()>| {
             let newest = own.iter().map(|one| one.epoch).max_by_key(|epoch| epoch.generation).expect("some");
             own.iter_mut().for_each(|one| one.epoch = newest);
-            let _ = begin_epoch(own, number, DiskSet::EMPTY, write);
+            let _ = begin_epoch(own, number, (DiskSet::EMPTY, None), write);
         };
         assert!(locked_out(naive) > 0);
     }
@@ -221,14 +240,15 @@ mod tests {
                 let mut own: Vec<Superblock> = given.iter().map(|&at| there[at].clone()).collect();
                 let fuse = below(2 * u64::from(count) + 2);
                 let mut written = 0;
-                let begun = begin_epoch(&mut own, below(u64::MAX >> 31), judged.missing, |at, one| {
-                    written += 1;
-                    if written > fuse {
-                        return Err(());
-                    }
-                    there[given[at]] = one.clone();
-                    Ok(())
-                });
+                let begun =
+                    begin_epoch(&mut own, below(u64::MAX >> 31), (judged.missing, None), |at, one| {
+                        written += 1;
+                        if written > fuse {
+                            return Err(());
+                        }
+                        there[given[at]] = one.clone();
+                        Ok(())
+                    });
                 if begun.is_err() {
                     cuts += 1;
                     continue;

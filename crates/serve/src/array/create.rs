@@ -208,6 +208,7 @@ fn write_all(
             out: DiskSet::EMPTY,
             journal: journal_id,
             journal_generation: u64::from(journal_id != 0),
+            rebuilding: None,
         };
         write(&file.plain, &one).map_err(|problem| ServeError::file(path, problem))?;
     }

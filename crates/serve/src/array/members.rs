@@ -2,7 +2,7 @@
 
 use super::assemble::{Judgement, Wrong, begin_epoch, judge};
 use super::signatures;
-use super::superblock::{DATA_AT, SUPERS, Superblock};
+use super::superblock::{DATA_AT, Rebuilding, SUPERS, Superblock};
 use crate::error::ServeError;
 use crate::nbd::client::Address;
 use crate::options::Direct;
@@ -36,8 +36,8 @@ pub(crate) struct Opened {
     pub(crate) newest: Superblock,
     /// By number; none of one that is missing.
     pub(crate) members: Vec<Option<Held>>,
-    /// Those.
-    pub(crate) missing: DiskSet,
+    /// The one that goes on being rebuilt, if it is there.
+    pub(crate) rebuilding: Option<Rebuilding>,
 }
 
 /// The superblock of a file or a device.
@@ -149,7 +149,8 @@ pub(crate) fn open(
         let index = usize::from(one.own.index);
         members[index] = Some(one);
     }
-    Ok(Opened { newest: judged.newest, members, missing: judged.missing })
+    let Judgement { newest, rebuilding, .. } = judged;
+    Ok(Opened { newest, members, rebuilding })
 }
 
 /// Refuses an array of which something is not as it was left.
@@ -194,7 +195,7 @@ impl Opened {
         let number = draw().map_err(|problem| ServeError::file(Path::new("/dev/urandom"), problem))? as u64;
         let mut found: Vec<Superblock> = self.members.iter().flatten().map(|held| held.own.clone()).collect();
         let mut held: Vec<&mut Held> = self.members.iter_mut().flatten().collect();
-        begin_epoch(&mut found, number, DiskSet::EMPTY, |at, own| {
+        begin_epoch(&mut found, number, (DiskSet::EMPTY, None), |at, own| {
             let Held { files, path, .. } = &mut *held[at];
             files.wrote();
             write(&files.plain, own).map_err(|problem| ServeError::file(path, problem))
@@ -202,15 +203,25 @@ impl Opened {
     }
 }
 
-/// What is to be a new member, held against others and blank: or what it holds is given up by `force`, and said.
-pub(crate) fn look_at_new(
-    path: &Path,
-    least: u64,
-    force: bool,
-) -> Result<(Files, Option<String>), ServeError> {
+/// What is to be a new member.
+pub(crate) struct Candidate<'a> {
+    pub(crate) path: &'a Path,
+    /// Blocks of data that it must hold.
+    pub(crate) blocks: u64,
+    /// What it holds is given up.
+    pub(crate) force: bool,
+    /// The array and the member that it may have been: then it holds nothing that somebody would miss.
+    pub(crate) was: Option<(u128, u16)>,
+    pub(crate) direct: Direct,
+}
+
+/// What is to be a new member, held against others and blank: or what it holds is given up, and said. With its bytes.
+pub(crate) fn look_at_new(new: &Candidate<'_>) -> Result<(Files, u64, Option<String>), ServeError> {
     const OPTION: &str = "array replace";
+    let Candidate { path, direct, .. } = *new;
+    let least = DATA_AT + new.blocks * BLOCK_BYTES;
     refuse_far(OPTION, &[path.into()])?;
-    let (files, size) = Files::open(OPTION, path, false, Direct::Off)?;
+    let (files, size) = Files::open(OPTION, path, false, direct)?;
     let problem = |problem| ServeError::file(path, problem);
     if size < least {
         let why = format!(
@@ -220,6 +231,9 @@ pub(crate) fn look_at_new(
         return Err(ServeError::option(OPTION, why));
     }
     let what = signatures::held(&files.plain, size).map_err(problem)?;
+    let own = read(&files.plain).map_err(problem)?.ok();
+    let returns = own.is_some_and(|own| new.was == Some((own.id, own.index)));
+    let force = new.force || returns;
     if let Some(what) = what.filter(|_| !force) {
         let why = format!(
             "{} holds {what}: take another, or give it up with --force. Nothing was written to it",
@@ -228,7 +242,7 @@ pub(crate) fn look_at_new(
         return Err(ServeError::option(OPTION, why));
     }
     signatures::wipe(&files.plain, size).and_then(|()| files.plain.sync_all()).map_err(problem)?;
-    Ok((files, what.map(str::to_owned)))
+    Ok((files, size, what.map(str::to_owned)))
 }
 
 /// What has all bytes of member `index` becomes it: first it says of itself what the others say, that it is out, and then all of them that it is in.
@@ -242,13 +256,13 @@ pub(crate) fn become_member(
     let Some((head, ..)) = others.first() else {
         return Err(ServeError::option("array replace", "no member is in"));
     };
-    let own = Superblock { index, turn: 0, ..head.clone() };
+    let own = Superblock { index, turn: 0, rebuilding: None, ..head.clone() };
     write(new, &own).map_err(|problem| ServeError::file(path, problem))?;
     others.push((own, Arc::clone(new), path.into()));
     out.remove(Disk(index));
     let number = draw().map_err(|problem| ServeError::file(Path::new("/dev/urandom"), problem))? as u64;
     let mut heads: Vec<Superblock> = others.iter().map(|(head, ..)| head.clone()).collect();
-    begin_epoch(&mut heads, number, out, |at, head| {
+    begin_epoch(&mut heads, number, (out, None), |at, head| {
         let (_, file, path) = &others[at];
         write(file, head).map_err(|problem| ServeError::file(path, problem))
     })?;

@@ -2,6 +2,7 @@
 
 use super::assemble::{Wrong, judge};
 use super::members::{read, refuse_far, unread, wrong};
+use super::superblock::Superblock;
 use crate::error::ServeError;
 use forerun_core::array::{Array, ArraySpec};
 use forerun_core::units::{BLOCK_BYTES, Disk};
@@ -21,6 +22,8 @@ pub enum State {
     Foreign,
     /// It is there twice.
     Twice,
+    /// It is being rebuilt while the array is served, and is not whole.
+    Rebuilding,
     /// It is no member, or its superblocks cannot be read.
     Unreadable,
     /// Nothing that was given is it.
@@ -61,6 +64,15 @@ pub struct Status {
     pub members: Vec<Member>,
 }
 
+/// How far a rebuild is.
+fn rebuilt(array: &Superblock, upto: u64) -> String {
+    let stripes = Array::new(array.spec, array.blocks).map_or(0, |array| array.stripes());
+    let percent = upto * 100 / stripes.max(1);
+    format!(
+        "it is being rebuilt while the array is served: {upto} of {stripes} stripes ({percent}%) are on it for good"
+    )
+}
+
 /// Asks members what they are.
 ///
 /// # Errors
@@ -90,7 +102,9 @@ pub fn status(paths: &[PathBuf]) -> Result<Status, ServeError> {
     };
     let spec: ArraySpec = judged.newest.spec;
     for ((one, bad), path) in own.iter().zip(&judged.wrong).zip(&of) {
+        let rebuilding = judged.rebuilding.filter(|now| now.member == one.index && bad.is_none());
         let state = match bad {
+            None if rebuilding.is_some() => State::Rebuilding,
             None => State::In,
             Some(Wrong::Stale(_)) => State::Stale,
             Some(Wrong::Foreign) => State::Foreign,
@@ -101,11 +115,17 @@ pub fn status(paths: &[PathBuf]) -> Result<Status, ServeError> {
             index: Some(one.index),
             state,
             generation: Some(one.epoch.generation),
-            why: bad.map_or_else(String::new, |bad| wrong(bad, one, &judged.newest, &of)),
+            why: match (bad, rebuilding) {
+                (Some(bad), _) => wrong(*bad, one, &judged.newest, &of),
+                (None, Some(now)) => rebuilt(&judged.newest, now.upto),
+                (None, None) => String::new(),
+            },
         });
     }
     for Disk(index) in judged.missing.iter() {
-        let given = |member: &Member| member.index == Some(index) && member.state == State::Stale;
+        let given = |member: &Member| {
+            member.index == Some(index) && matches!(member.state, State::Stale | State::Rebuilding)
+        };
         if !members.iter().any(given) {
             let why = "nothing that was given is it: name it too".into();
             let (path, generation) = (None, None);

@@ -35,6 +35,15 @@ pub(crate) struct Epoch {
     pub(crate) before: u64,
 }
 
+/// A member that is being rebuilt while the array is served: it is out for whoever does not know of rebuilds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Rebuilding {
+    /// Which one.
+    pub(crate) member: u16,
+    /// Stripes that are on it for good, from the first on: as its own superblock says it, and no other.
+    pub(crate) upto: u64,
+}
+
 /// What a superblock says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Superblock {
@@ -54,6 +63,8 @@ pub(crate) struct Superblock {
     pub(crate) journal: u128,
     /// The generation of that journal when it began to be written to.
     pub(crate) journal_generation: u64,
+    /// The member that is being rebuilt, which is one of those that are out.
+    pub(crate) rebuilding: Option<Rebuilding>,
 }
 
 const LEVELS: [Level; 5] = [Level::Raid0, Level::Raid1, Level::Raid5, Level::Raid6, Level::Raid10];
@@ -62,6 +73,11 @@ impl Superblock {
     /// Which of the two places it is written to.
     pub(crate) const fn place(&self) -> u64 {
         self.turn % SUPERS
+    }
+
+    /// How far this member is rebuilt, if it is one that is not whole: then it says nothing of the array that others do not.
+    pub(crate) fn rebuilt(&self) -> Option<u64> {
+        self.rebuilding.filter(|one| one.member == self.index).map(|one| one.upto)
     }
 
     /// As it is written.
@@ -82,6 +98,9 @@ impl Superblock {
         self.out.iter().for_each(|disk| out[usize::from(disk.0 / 8)] |= 1 << (disk.0 % 8));
         page.bytes(&out);
         page.bytes(&self.journal_generation.to_le_bytes());
+        let (member, upto) = self.rebuilding.map_or((0, 0), |one| (u64::from(one.member) + 1, one.upto));
+        page.bytes(&member.to_le_bytes());
+        page.bytes(&upto.to_le_bytes());
         page.finish()
     }
 
@@ -102,7 +121,7 @@ impl Superblock {
         let [id, journal] = std::array::from_fn(|_| u128::from_le_bytes(fields.bytes()));
         let [strip, blocks, turn, generation, number, before] = std::array::from_fn(|_| fields.u64());
         let bits: [u8; DISKS_MAX as usize / 8] = fields.bytes();
-        let journal_generation = fields.u64();
+        let [journal_generation, rebuilt, upto] = std::array::from_fn(|_| fields.u64());
         let level = LEVELS.get(level as usize).copied().ok_or(Unread::Torn)?;
         let spec = u16::try_from(disks).ok().and_then(|disks| ArraySpec::new(level, disks, strip).ok());
         let spec = spec.ok_or(Unread::Torn)?;
@@ -115,7 +134,14 @@ impl Superblock {
             return Err(Unread::Torn);
         }
         let epoch = Epoch { generation, number, before };
-        Ok(Self { id, spec, index, blocks, turn, epoch, out, journal, journal_generation })
+        let rebuilding = match rebuilt.checked_sub(1) {
+            None => None,
+            Some(member) => {
+                let member = u16::try_from(member).ok().filter(inside).ok_or(Unread::Torn)?;
+                Some(Rebuilding { member, upto })
+            }
+        };
+        Ok(Self { id, spec, index, blocks, turn, epoch, out, journal, journal_generation, rebuilding })
     }
 
     /// The newer of the two.
@@ -151,6 +177,7 @@ mod tests {
             out: [Disk(1), Disk(6)].into_iter().collect(),
             journal: 77,
             journal_generation: 78,
+            rebuilding: None,
         }
     }
 
@@ -158,7 +185,11 @@ mod tests {
     fn what_is_written_is_read() {
         for text in ["raid0:2", "raid1:3x64K", "raid5:5x128K", "raid6:8x4K", "raid10:5x1M"] {
             let one = Superblock { spec: text.parse().expect("valid"), index: 1, ..any(3) };
-            assert_eq!(Superblock::decode(&one.encode()), Ok(one));
+            assert_eq!(Superblock::decode(&one.encode()), Ok(one.clone()));
+            let one = Superblock { rebuilding: Some(Rebuilding { member: 1, upto: 9 }), ..one };
+            assert_eq!(Superblock::decode(&one.encode()), Ok(one.clone()));
+            assert_eq!(one.rebuilt(), Some(9));
+            assert_eq!(Superblock { index: 0, ..one }.rebuilt(), None, "the others are whole");
         }
     }
 

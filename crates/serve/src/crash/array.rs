@@ -5,6 +5,9 @@
 //! power goes, or the process is killed, one image of every member and of the journal that there could be is drawn, and as many members as the array can do
 //! without are lost with it. A start replays (perhaps after power went while another did), and then every sector is judged, as a plain model of the geometry
 //! reads it, and so is all parity. Members that were put out are offered to each start again, which must leave them out.
+//!
+//! In some runs a new member comes in the place of one that is out, blank but for what nobody wrote, and is rebuilt while all that goes on; a crash must find that
+//! it goes on where superblocks say, and that what they say is on it is. At times copies and parity are compared meanwhile, and nothing may differ.
 
 mod model;
 
@@ -14,19 +17,20 @@ use super::back::shadow::{Shadow, stamped};
 use super::back::{fresh, poll};
 use super::draw::Draw;
 use super::{Run, Tally};
+use crate::array::superblock::Rebuilding;
 use crate::array::superblock::{Epoch, Superblock};
 use crate::back::format::{BLOCK, Blocks as _};
 use crate::back::open::Mark;
 use crate::back::{Limits, Paths, WriteBack};
 use crate::backend::{Backend, Done, Kind, Task, Token};
-use crate::behind::Behind as _;
+use crate::behind::{ArrayOrder, Behind as _, Files};
 use crate::raid::flat::Flat;
 use crate::raid::standing::{Standing, bears};
 use crate::raid::start::{NoStart, Started, rows, start};
-use crate::raid::{Raid, flat};
+use crate::raid::{Pace, Raid, flat};
 use crate::raw::{Arena, Lend};
 use forerun_core::access::Context;
-use forerun_core::array::{Array, ArraySpec, DiskSet};
+use forerun_core::array::{Array, ArraySpec, DiskSet, Role};
 use forerun_core::units::{Block, Disk as Member, Nanos};
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
@@ -58,6 +62,9 @@ const LONG: Nanos = Nanos::from_secs(8);
 const TIMEOUT: Nanos = Nanos::from_secs(10);
 /// Lines of what happened last that a failure shows.
 const STORY_MAX: usize = 400;
+/// How fast a member is rebuilt, and how often superblocks say how far it is, milliseconds: mostly several times while that lasts.
+const RATE: u64 = 1 << 20;
+const KEEPS: &[u64] = &[2, 10, 30];
 /// How long anything may take when nothing fails any more.
 const ANSWER: Nanos = Nanos::from_secs(200);
 
@@ -117,9 +124,17 @@ pub(super) struct World {
     /// Members may have no space left.
     full: bool,
     few: usize,
+    /// New members come in this run.
+    mends: bool,
     changes: u64,
     tally: Tally,
     story: Option<VecDeque<String>>,
+}
+
+/// Whether it says that it is a member: a new one whose first superblock has not come, or not as a whole, is left out by whoever starts the array.
+fn is_member(disk: &Disk) -> bool {
+    let page = |at: usize| disk.view()[at * BLOCK..].first_chunk().expect("whole blocks");
+    Superblock::newest([page(0), page(1)]).is_ok()
 }
 
 /// Members that may be lost together: a set that the array bears, as large as may be, beside those that are lost.
@@ -162,6 +177,7 @@ impl World {
                 out: DiskSet::EMPTY,
                 journal: id,
                 journal_generation: 1,
+                rebuilding: None,
             };
             disk.write(head.place(), &head.encode()[..]).and_then(|()| disk.sync()).expect("memory");
             members.push(Wire::new(disk, poll()));
@@ -186,7 +202,7 @@ impl World {
             limits,
             blocks,
             raid: None,
-            standing: Standing::new(array, DiskSet::EMPTY),
+            standing: Standing::new(array, DiskSet::EMPTY, None),
             free: (0..(OPS_MAX * BLOCKS_MAX) as u32).collect(),
             arena: Arena::new(0, OPS_MAX * BLOCKS_MAX).expect("memory"),
             ops: BTreeMap::new(),
@@ -198,6 +214,7 @@ impl World {
             faulty: false,
             full: false,
             few,
+            mends: seed / 2 % 3 > 0,
             changes: 0,
             tally: Tally::default(),
             story,
@@ -242,7 +259,7 @@ impl World {
     fn begin(&mut self) -> Result<(), String> {
         let mut there: Vec<Option<Disk>> = Vec::new();
         for (at, wire) in self.members.iter().enumerate() {
-            let gone = self.gone.contains(Member(at as u16));
+            let gone = self.gone.contains(Member(at as u16)) || !is_member(&wire.disk());
             there.push(
                 (!gone).then(|| std::mem::replace(&mut *wire.disk(), Disk::new(Draw::new(0), Vec::new()))),
             );
@@ -254,15 +271,15 @@ impl World {
                 *wire.disk() = disk;
             }
         }
-        let Started { about, heads, out, replayed } =
+        let Started { about, heads, out, rebuilding, replayed } =
             started.map_err(|why| format!("a start is refused: {why:?}"))?;
-        self.tell(|| format!("{replayed} blocks are brought home, {out:?} are out"));
-        self.standing = Standing::new(self.array, out);
+        self.tell(|| format!("{replayed} blocks are brought home, {out:?} are out, {rebuilding:?}"));
+        self.standing = Standing::new(self.array, out, rebuilding);
         let numbers = self.draw.below(u64::MAX);
         let mut draw = Draw::new(numbers);
         let wires = Wires { wires: self.members.clone(), poll: Arc::new(poll()) };
         let all = rows(*self.array.spec(), self.array.member_blocks());
-        let paths = vec![flat::Paths::default(); self.members.len()];
+        let paths = vec![Files::default(); self.members.len()];
         let ways = flat::Ways { paths, heads, base: BASE * BLOCK as u64, timeout: TIMEOUT };
         let flat = Flat::new(
             Box::new(wires),
@@ -283,7 +300,10 @@ impl World {
         .expect("memory");
         back.over_members();
         let raid = Raid::new(self.array, all, back, self.standing.clone(), 128);
-        self.raid = Some(raid.expect("memory"));
+        let mut raid = raid.expect("memory");
+        let keep = Nanos::from_millis(self.draw.pick(KEEPS));
+        raid.goes_on(Pace { rate: RATE, keep });
+        self.raid = Some(raid);
         Ok(())
     }
 
@@ -307,6 +327,8 @@ impl World {
                 self.victims.iter().next().map(|disk| usize::from(disk.0)).filter(|_| self.draw.one_in(3));
             let hung = self.hung;
             self.tell(|| format!("member {hung:?} stops answering"));
+        } else if self.mends && self.draw.one_in(40) {
+            self.mend();
         } else if what < 40 && self.ops.len() < OPS_MAX {
             self.ask();
         } else if what < 65 && logs > 0 {
@@ -320,6 +342,40 @@ impl World {
             self.now = Nanos(self.now.0 + self.draw.below(most.0));
         }
         self.after()
+    }
+
+    /// A new member comes in the place of one that is out, or members are compared with each other.
+    fn mend(&mut self) {
+        if self.draw.one_in(4) {
+            let mend = self.draw.one_in(2);
+            let ordered = self.raid().order(ArrayOrder::Scrub { mend });
+            return self.tell(|| format!("a scrub, mend {mend}: {ordered:?}"));
+        }
+        let Some(member) = self.standing.out().iter().next() else { return };
+        let at = usize::from(member.0);
+        let attached = self.raid().attach(member.0, Files::default());
+        self.tell(|| format!("a new member {at}: {attached:?}"));
+        if attached.is_err() {
+            return;
+        }
+        let mut disk = self.members[at].disk();
+        assert_eq!(disk.held(), 0, "what is under way to the old one would be done to the new");
+        let mut bytes = vec![0xa5; disk.view().len()];
+        bytes[..BASE as usize * BLOCK].fill(0);
+        let faults = disk.faults;
+        let (changes, seed) = (disk.changes, self.draw.below(u64::MAX));
+        *disk = Disk::new(Draw::new(seed), bytes);
+        disk.changes = changes;
+        // Of those that may fail this one may not any more, mostly: or no rebuild would come to its end. One that fails syncs fails them while superblocks are
+        // written.
+        disk.faults = match seed % 4 {
+            0 => faults,
+            1 => Faults { syncs: 4, ..Faults::default() },
+            _ => Faults::default(),
+        };
+        drop(disk);
+        self.gone.remove(member);
+        self.hung = self.hung.filter(|&hung| hung != at);
     }
 
     /// A command of a member, or of the journal, ends.
@@ -391,6 +447,11 @@ impl World {
         raid.launch();
         raid.reap(now, &mut done);
         let said = raid.take_said();
+        let figures = raid.array_figures();
+        if let Some(scrub) = figures.scrub.filter(|scrub| scrub.wrong > 0) {
+            return Err(format!("a scrub finds what nobody did: {scrub:?}"));
+        }
+        self.tally.rebuilds += said.iter().filter(|line| line.ends_with("is rebuilt, and in")).count() as u64;
         for said in said {
             self.tell(|| said);
         }
@@ -446,8 +507,15 @@ impl World {
         self.tally.points += 1;
         let power = !self.draw.one_in(4) || self.has_lost();
         let lost: DiskSet = self.standing.lost().iter().chain(self.gone.iter()).collect();
-        let drop =
+        let mut drop =
             if self.draw.one_in(3) { DiskSet::EMPTY } else { losable(&self.array, &lost, &mut self.draw) };
+        // One that is not whole may be lost beside all that the array can do without.
+        let growing = self.standing.rebuilding().map(|(member, _)| Member(member));
+        self.tally.rebuilding += u64::from(growing.is_some());
+        if let Some(member) = growing.filter(|_| self.draw.one_in(4)) {
+            drop.insert(member);
+        }
+        let goes_on = growing.filter(|&member| self.raid().is_rebuild_known() && !drop.contains(member));
         let draw = &mut self.draw;
         let mut image = |wire: &Wire| {
             let disk = wire.disk();
@@ -457,7 +525,7 @@ impl World {
         let mut members: Vec<Option<Disk>> = Vec::new();
         for (at, wire) in self.members.iter().enumerate() {
             let there = !drop.contains(Member(at as u16)) && !self.gone.contains(Member(at as u16));
-            members.push(there.then(|| image(wire)));
+            members.push(there.then(|| image(wire)).filter(is_member));
         }
         let mut journal = image(&self.journal);
         if self.draw.one_in(6) {
@@ -467,32 +535,68 @@ impl World {
         let why = |why: String| format!("after a {kind} with {drop:?} lost: {why}");
         let number = self.draw.below(u64::MAX);
         let started = start(&self.array, &mut members, &mut journal, number, BASE);
-        let out = started.map_err(|refused: NoStart| why(format!("a start is refused: {refused:?}")))?.out;
-        let found = self.found(&members, &out).map_err(why)?;
+        let started = started.map_err(|refused: NoStart| why(format!("a start is refused: {refused:?}")))?;
+        let Started { out, rebuilding, .. } = started;
+        if let Some(member) = goes_on.filter(|&member| out.contains(member)) {
+            return Err(why(format!("the rebuild of {member:?} does not go on")));
+        }
+        let found = self.found(&members, &out, rebuilding).map_err(why)?;
         self.shadow.check_image(&found, power).map_err(why)?;
         Ok(())
     }
 
-    /// What members hold together; all parity and all copies must be of it.
-    fn found(&self, members: &[Option<Disk>], out: &DiskSet) -> Result<Vec<u8>, String> {
+    /// What members hold together; all parity and all copies must be of it, and of one that is rebuilt as far as that is said.
+    fn found(
+        &self,
+        members: &[Option<Disk>],
+        out: &DiskSet,
+        rebuilding: Option<Rebuilding>,
+    ) -> Result<Vec<u8>, String> {
+        let bytes = |at: usize| members[at].as_ref().map(|disk| &disk.view()[BASE as usize * BLOCK..]);
         let data = |at: usize, disk: &Disk| {
-            let is_in = !out.contains(Member(at as u16));
+            let not = rebuilding.is_some_and(|one| usize::from(one.member) == at);
+            let is_in = !not && !out.contains(Member(at as u16));
             is_in.then(|| disk.view()[BASE as usize * BLOCK..].to_vec())
         };
-        let members: Vec<Option<Vec<u8>>> = members
+        let whole: Vec<Option<Vec<u8>>> = members
             .iter()
             .enumerate()
             .map(|(at, disk)| disk.as_ref().and_then(|disk| data(at, disk)))
             .collect();
-        let image = decode(&self.array, &members)?;
-        for (at, (is, ought)) in members.iter().zip(encode(&self.array, &image)).enumerate() {
+        let image = decode(&self.array, &whole)?;
+        let all = encode(&self.array, &image);
+        if let Some(Rebuilding { member, upto }) = rebuilding {
+            let at = usize::from(member);
+            let is = bytes(at).ok_or("a member that is not there is said to be rebuilt")?;
+            for (block, (is, ought)) in is.chunks(BLOCK).zip(all[at].chunks(BLOCK)).enumerate() {
+                if self.stripe_of(member, block).is_some_and(|stripe| stripe < upto) && is != ought {
+                    return Err(format!(
+                        "block {block} of member {at}, rebuilt up to stripe {upto}, is something else"
+                    ));
+                }
+            }
+        }
+        for (at, (is, ought)) in whole.iter().zip(all).enumerate() {
             let Some(is) = is else { continue };
-            if let Some(block) = is.chunks(BLOCK).zip(ought.chunks(BLOCK)).position(|(is, ought)| is != ought)
-            {
+            // What belongs to nobody, behind the last copies of an odd number of members, may hold anything.
+            let differs = |&block: &usize| {
+                let bytes = block * BLOCK..(block + 1) * BLOCK;
+                self.stripe_of(at as u16, block).is_some() && is[bytes.clone()] != ought[bytes]
+            };
+            if let Some(block) = (0..is.len() / BLOCK).find(differs) {
                 return Err(format!("block {block} of member {at} is not what the others say"));
             }
         }
         Ok(image)
+    }
+
+    /// The stripe that a block of a member is of.
+    fn stripe_of(&self, member: u16, block: usize) -> Option<u64> {
+        match self.array.logical(Member(member), Block(block as u64)) {
+            Role::Data(block) | Role::Mirror { block, .. } => Some(self.array.stripe_of(block).0),
+            Role::P { stripe, .. } | Role::Q { stripe, .. } => Some(stripe.0),
+            Role::Unused => None,
+        }
     }
 
     /// Power goes while a start replays.
@@ -551,8 +655,9 @@ impl World {
                     .then(|| Disk::new(Draw::new(0), wire.disk().view().to_vec()))
             })
             .collect();
+        let rebuilding = self.standing.rebuilding().map(|(member, upto)| Rebuilding { member, upto });
         let image = self
-            .found(&members, &out)
+            .found(&members, &out, rebuilding)
             .map_err(|why| format!("a start leaves ({lost:?} were lost): {why}"))?;
         let there = self.shadow.check_image(&image, power)?;
         self.shadow.begin(there, &[], power);
@@ -569,6 +674,11 @@ impl World {
         while !self.ops.is_empty() {
             self.settle(end, "something is not answered")?;
         }
+        while self.standing.rebuilding().is_some() && !self.raid().figures().broken {
+            // What could not be read before is read now; that it goes on already is no matter.
+            drop(self.raid().order(ArrayOrder::GoOn));
+            self.settle(end, "a rebuild does not end")?;
+        }
         self.raid().go_home();
         while !self.raid().is_home() || !self.standing.going().is_empty() {
             self.settle(end, "something does not go home")?;
@@ -577,6 +687,7 @@ impl World {
             return Ok(());
         }
         let out: DiskSet = self.standing.out().iter().chain(self.gone.iter()).collect();
+        let rebuilding = self.standing.rebuilding().map(|(member, upto)| Rebuilding { member, upto });
         for (kept, power) in [(false, false), (true, true)] {
             let of = |(at, wire): (usize, &Wire)| {
                 let disk = wire.disk();
@@ -584,7 +695,7 @@ impl World {
                 (!out.contains(Member(at as u16))).then(|| Disk::new(Draw::new(0), bytes.to_vec()))
             };
             let members: Vec<Option<Disk>> = self.members.iter().enumerate().map(of).collect();
-            let image = self.found(&members, &out);
+            let image = self.found(&members, &out, rebuilding);
             let judged = image.and_then(|image| self.shadow.check_image(&image, power).map(drop));
             judged.map_err(|why| format!("everything is home, and {why}"))?;
         }

@@ -66,6 +66,9 @@ pub(super) struct Tally {
     pub(super) kills: u64,
     pub(super) answers: u64,
     pub(super) errors: u64,
+    /// Points at which a member was being rebuilt, and members that came in.
+    pub(super) rebuilding: u64,
+    pub(super) rebuilds: u64,
 }
 
 /// Everything of one run.

@@ -3,7 +3,9 @@
 //! Each family has its HELP and TYPE and stands in one piece; sums end in `_total`, units are base units and stand in the
 //! name. What belongs to an export has the label `export`, what belongs to a member also `member` (its number from 0).
 
-use crate::figures::{BackFigures, ExportFigures, Figures, LagFigures, MemberFigures, OutcomeFigures};
+use crate::figures::{
+    ArrayFigures, BackFigures, ExportFigures, Figures, LagFigures, MemberFigures, OutcomeFigures, WorkFigures,
+};
 use forerun_page::metrics::{Line, Page, alone, label, seconds};
 use std::fmt::Display;
 
@@ -17,6 +19,7 @@ pub(super) fn text(figures: &Figures) -> String {
     prefetching(&mut page, &exports);
     members(&mut page, &exports);
     write_back(&mut page, &exports);
+    arrays(&mut page, &exports);
     scheme(&mut page, &exports);
     page.text()
 }
@@ -229,6 +232,45 @@ fn write_back(page: &mut Page, exports: &Exports<'_>) {
     page.gauge("forerun_write_back_stuck", help, of(|b| u64::from(b.stuck)));
     let help = "Whether nothing is written until the next start, since a write or a sync has failed";
     page.gauge("forerun_write_back_broken", help, of(|b| u64::from(b.broken)));
+}
+
+fn arrays(page: &mut Page, exports: &Exports<'_>) {
+    if exports.0.iter().all(|export| export.raid.is_none()) {
+        return;
+    }
+    let of = |value: &dyn Fn(&ArrayFigures) -> Option<u64>| -> Vec<Line> {
+        let line = |e: &ExportFigures| Some((label("export", &e.name), value(e.raid.as_ref()?)?.to_string()));
+        exports.0.iter().filter_map(line).collect()
+    };
+    let out = of(&|array| Some(array.out.len() as u64));
+    page.gauge("forerun_array_members_out", "Members that an array goes on without", out);
+    let rebuild = |value: fn(&WorkFigures) -> u64| of(&|array| array.rebuild.as_ref().map(value));
+    let scrub = |value: fn(&WorkFigures) -> u64| of(&|array| array.scrub.as_ref().map(value));
+    let help = "Stripes that are on the member that is being rebuilt";
+    page.gauge("forerun_array_rebuild_done_stripes", help, rebuild(|work| work.done));
+    page.gauge(
+        "forerun_array_rebuild_stripes",
+        "Stripes of an array that rebuilds",
+        rebuild(|work| work.all),
+    );
+    let help = "Whether a rebuild stands still";
+    page.gauge("forerun_array_rebuild_paused", help, rebuild(|work| u64::from(work.paused.is_some())));
+    let help = "Stripes that the scrub under way, or the last one, has compared";
+    page.gauge("forerun_array_scrub_done_stripes", help, scrub(|work| work.done));
+    page.gauge(
+        "forerun_array_scrub_stripes",
+        "Stripes of an array that was scrubbed",
+        scrub(|work| work.all),
+    );
+    let help = "Blocks that a scrub has found to be something else than the others say";
+    page.gauge("forerun_array_scrub_wrong_blocks", help, scrub(|work| work.wrong));
+    page.gauge(
+        "forerun_array_scrub_unread_stripes",
+        "Stripes of which a member could not read its part",
+        scrub(|work| work.unread),
+    );
+    let help = "Blocks that a scrub has written anew, so that members agree";
+    page.gauge("forerun_array_scrub_mended_blocks", help, scrub(|work| work.mended));
 }
 
 fn scheme(page: &mut Page, exports: &Exports<'_>) {

@@ -186,6 +186,7 @@ fn export(seen: &Seen) -> ExportFigures {
         hung_members: health.hung_members,
         slow_members: health.slow_members,
         write_back: health.behind,
+        raid: health.array.clone(),
         counters: Counters::new(&sample.asked, engine),
         prefetch_in_flight_bytes: engine.ahead_in_flight * BLOCK_BYTES,
         member_bytes_read: engine.member_blocks_read * BLOCK_BYTES,

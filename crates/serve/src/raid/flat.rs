@@ -6,8 +6,9 @@
 //! by [`Standing`]. A member that the others cannot do without keeps its errors, and so does one that has no space left.
 
 use super::standing::Standing;
-use crate::array::superblock::{Epoch, Superblock};
+use crate::array::superblock::{Epoch, Rebuilding, Superblock};
 use crate::backend::{Backend, Done, Kind, Lateness, Task, Token};
+use crate::behind::Files;
 use crate::planted::{self, Bug};
 use crate::raw::{Arena, Lend};
 use crate::sealed::BLOCK;
@@ -16,23 +17,12 @@ use forerun_core::array::{Array, DiskSet};
 use forerun_core::units::{BLOCK_BYTES, Block, Disk, Nanos};
 use forerun_disk::device::DeviceStats;
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io;
 use std::os::fd::BorrowedFd;
-use std::sync::Arc;
-
-/// Files of a member; none of one that a test has made of numbers.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Paths {
-    /// For whole blocks.
-    pub(crate) direct: Option<Arc<File>>,
-    /// For syncs, and for all where that is not there.
-    pub(crate) plain: Option<Arc<File>>,
-}
 
 /// The members, by number.
 pub(crate) struct Ways {
-    pub(crate) paths: Vec<Paths>,
+    pub(crate) paths: Vec<Files>,
     /// Of those that are in.
     pub(crate) heads: Vec<Option<Superblock>>,
     /// Bytes before the data of each.
@@ -63,6 +53,7 @@ struct Sent {
     flight: Flight,
     member: u16,
     since: Nanos,
+    writes: bool,
 }
 
 /// A sync of all members for one above.
@@ -87,8 +78,8 @@ pub(crate) struct Flat {
     next_sync: u64,
     /// Ends that wait for the epoch: of members that are going.
     held: Vec<(u16, Done)>,
-    /// Members whose part of the epoch that begins has not ended, and whom it is without.
-    epoch: Option<(DiskSet, DiskSet)>,
+    /// Members whose part of the epoch that begins has not ended, and what it says: whom it is without, and who is being rebuilt.
+    epoch: Option<(DiskSet, (DiskSet, Option<Rebuilding>))>,
     /// A number for each epoch.
     draw: Box<dyn FnMut() -> u64 + Send>,
     now: Nanos,
@@ -140,7 +131,11 @@ impl Flat {
         task.file = direct.or_else(|| paths.plain.clone());
         task.member = member;
         task.token = Token::Command(self.number);
-        self.flights.insert(self.number, Sent { flight, member, since: self.now });
+        let writes = task.kind == Kind::Write;
+        if writes {
+            self.standing.writes(true);
+        }
+        self.flights.insert(self.number, Sent { flight, member, since: self.now, writes });
         self.number = self.number.wrapping_add(1);
         self.inner.submit(self.now, task);
     }
@@ -225,7 +220,7 @@ impl Flat {
             return false;
         }
         if planted::is(Bug::OutUnsaid) {
-            self.standing.gone();
+            self.standing.gone_unsaid();
             self.release();
             return true;
         }
@@ -242,6 +237,7 @@ impl Flat {
             .filter(|(_, sent)| sent.member == member)
             .map(|(&number, _)| number)
             .collect();
+        self.standing.set_late(member, !own.is_empty());
         for number in own {
             let Some(sent) = self.flights.get_mut(&number) else { continue };
             match sent.flight {
@@ -259,18 +255,43 @@ impl Flat {
         true
     }
 
+    /// A new member; and one that nothing is asked of any more is not held.
+    fn take_files(&mut self) {
+        if let Some((member, paths)) = self.standing.take_files() {
+            // What one that is out says is of the time at which it went.
+            let others =
+                (0..).zip(&self.ways.heads).filter(|&(at, _)| at != member && !self.standing.is_gone(at));
+            let other = others.map(|(_, head)| head).find_map(Clone::clone);
+            self.ways.paths[usize::from(member)] = paths;
+            self.ways.heads[usize::from(member)] =
+                other.map(|head| Superblock { index: member, turn: 0, ..head });
+        }
+        for member in self.standing.forgone().iter() {
+            self.ways.paths[usize::from(member.0)] = Files::default();
+        }
+    }
+
+    /// A new member, and what superblocks are to say although nobody is going. Only when the time is known: what leaves now is late some day.
+    fn take_orders(&mut self) {
+        self.take_files();
+        if self.epoch.is_none() && self.standing.take_epoch_wanted() {
+            self.begin_epoch();
+        }
+    }
+
     /// An epoch without those who are going.
     fn begin_epoch(&mut self) {
         if self.standing.is_stopped() {
             return self.stop();
         }
-        let out: DiskSet = self.standing.lost();
+        let (out, rebuilding) = self.standing.next();
         let number = (self.draw)();
         let mut waits = DiskSet::EMPTY;
-        for member in (0..self.rows.disks()).filter(|&member| !out.contains(Disk(member))) {
+        let gone = self.standing.gone();
+        for member in (0..self.rows.disks()).filter(|&member| !gone.contains(Disk(member))) {
             let Some(head) = &mut self.ways.heads[usize::from(member)] else { continue };
             let epoch = Epoch { generation: head.epoch.generation + 1, number, before: head.epoch.number };
-            *head = Superblock { epoch, out, turn: head.turn + 1, ..head.clone() };
+            *head = Superblock { epoch, out, rebuilding, turn: head.turn + 1, ..head.clone() };
             let (page, place) = (head.encode(), head.place());
             self.arena.block_mut(u32::from(member)).copy_from_slice(&page[..]);
             let lease = self.arena.lend(std::iter::once(Some(u32::from(member))), Lend::Drain);
@@ -285,7 +306,7 @@ impl Flat {
             waits.insert(Disk(member));
             self.send(member, task, Flight::Head);
         }
-        self.epoch = Some((waits, out));
+        self.epoch = Some((waits, (out, rebuilding)));
         self.epoch_on();
     }
 
@@ -324,12 +345,11 @@ impl Flat {
 
     /// Whether the epoch stands everywhere: then whom it is without is out.
     fn epoch_on(&mut self) {
-        let Some((_, out)) = self.epoch.take_if(|(waits, _)| waits.is_empty()) else { return };
-        if self.standing.lost() != out {
+        let Some((_, said)) = self.epoch.take_if(|(waits, _)| waits.is_empty()) else { return };
+        if !self.standing.stands(said) {
             // More are going: they are not out before the others say so.
             return self.begin_epoch();
         }
-        self.standing.gone();
         self.release();
     }
 
@@ -341,6 +361,13 @@ impl Flat {
         let Token::Command(number) = done.token else { unreachable!("commands of ours have numbers") };
         let Some(sent) = self.flights.remove(&number) else { unreachable!("what was sent ends once") };
         let member = sent.member;
+        if sent.writes {
+            self.standing.writes(false);
+        }
+        if self.standing.is_gone(member) {
+            let late = self.flights.values().any(|sent| sent.member == member);
+            self.standing.set_late(member, late);
+        }
         match sent.flight {
             Flight::Move { token, write } => self.move_ended(member, token, write, done),
             Flight::Sync(of) => {
@@ -377,6 +404,7 @@ impl Flat {
 impl Backend for Flat {
     fn submit(&mut self, now: Nanos, mut task: Task) {
         self.now = now;
+        self.take_files();
         if task.kind == Kind::Sync {
             return self.start_sync(task.token);
         }
@@ -410,6 +438,7 @@ impl Backend for Flat {
             self.landed(done);
         }
         self.look();
+        self.take_orders();
         self.inner.launch();
         out.append(&mut self.ended);
     }

@@ -23,14 +23,14 @@ fn is_summed(plan: &ReadPlan) -> bool {
 }
 
 impl Raid {
-    /// The members that are not read: those that are lost, and others.
-    pub(super) fn not_read(&self, others: &DiskSet) -> DiskSet {
-        self.standing.lost().iter().chain(others.iter()).collect()
+    /// The members that are not read in a stripe: those that have nothing of it, and others.
+    pub(super) fn not_read(&self, stripe: Stripe, others: &DiskSet) -> DiskSet {
+        self.standing.lacking(stripe.0, true).iter().chain(others.iter()).collect()
     }
 
     /// A read begins, unless it has to wait: then it comes back.
     pub(super) fn begin_read(&mut self, task: Task, extent: Extent, stripe: Stripe) -> Option<Task> {
-        let Ok(plan) = self.array.read_plan(extent, &self.not_read(&DiskSet::EMPTY)) else {
+        let Ok(plan) = self.array.read_plan(extent, &self.not_read(stripe, &DiskSet::EMPTY)) else {
             self.end(task.token, Err(eio()), task.lease);
             return None;
         };
@@ -88,7 +88,7 @@ impl Raid {
         let got = std::mem::take(&mut read.parts.got);
         self.give(got.into_values());
         read.parts.failed = false;
-        let not = self.not_read(&read.parts.avoid);
+        let not = self.not_read(read.stripe, &read.parts.avoid);
         match self.array.read_plan(read.extent, &not) {
             Ok(plan) if plan.blocks() <= self.free.len() as u64 => {
                 let held = self.busy.get(&read.stripe.0).is_some_and(|&by| by != number);

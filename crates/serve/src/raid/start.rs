@@ -9,7 +9,7 @@
 //! holds nothing.
 
 use crate::array::assemble::{begin_epoch, judge};
-use crate::array::superblock::{SUPERS, Superblock};
+use crate::array::superblock::{Rebuilding, SUPERS, Superblock};
 use crate::back::format::{Blocks, SUPERS as JOURNAL_SUPERS, Super};
 use crate::back::replay::{Stop, begin, bring_home, scan};
 use crate::error::ServeError;
@@ -26,6 +26,8 @@ pub(crate) struct Started {
     /// By number, of members that are in.
     pub(crate) heads: Vec<Option<Superblock>>,
     pub(crate) out: DiskSet,
+    /// The member that goes on being rebuilt; it is none of those that are out.
+    pub(crate) rebuilding: Option<Rebuilding>,
     /// Blocks that were brought home.
     pub(crate) replayed: u64,
 }
@@ -191,12 +193,16 @@ pub(crate) fn start(
         )));
     }
     let write = |problem| Stop::Io("writing a member", problem);
-    begin_epoch(&mut own, number, judged.missing, |_, one| {
+    begin_epoch(&mut own, number, (judged.missing, judged.rebuilding), |_, one| {
         let member = members[usize::from(one.index)].as_mut().expect("it was read");
         write_head(member, one).map_err(write)
     })?;
-    let mut places =
-        Places { rows: rows(*array.spec(), judged.newest.blocks), members, out: judged.missing, base };
+    // What the journal holds goes to all of a member that is being rebuilt, too.
+    let mut out = judged.missing;
+    if let Some(one) = judged.rebuilding {
+        out.remove(Disk(one.member));
+    }
+    let mut places = Places { rows: rows(*array.spec(), judged.newest.blocks), members, out, base };
     if !planted::is(Bug::StripesUnreplayed) {
         bring_home(journal, &mut places, &about, &contents)?;
     }
@@ -212,5 +218,6 @@ pub(crate) fn start(
         write_head(member, one).map_err(write)?;
         heads[usize::from(one.index)] = Some(one.clone());
     }
-    Ok(Started { about, heads, out: judged.missing, replayed: contents.blocks.len() as u64 })
+    let (rebuilding, replayed) = (judged.rebuilding, contents.blocks.len() as u64);
+    Ok(Started { about, heads, out, rebuilding, replayed })
 }

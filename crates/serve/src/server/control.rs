@@ -3,7 +3,8 @@
 use super::accept::{Listener, is_exhausted, listen_unix};
 use super::token::Token;
 use super::{DEADLINE, Server};
-use crate::control::{Answer, ExportState, Order, REQUEST_BYTES_MAX, Stats};
+use crate::behind::ArrayOrder;
+use crate::control::{Answer, ArrayState, ExportState, Order, REQUEST_BYTES_MAX, Stats};
 use crate::error::{ServeError, system};
 use crate::spec::{Change, EngineSpec};
 use forerun_core::registry::SchemeSpec;
@@ -209,6 +210,22 @@ impl Server {
                 self.served[export].volume.watch();
                 Ok(Value::Null)
             }
+            Order::Array { export } => self.array_state(export.as_deref()),
+            Order::Rebuild { export, new, force, pause } => {
+                let at = self.the_export(export.as_deref())?;
+                let (volume, direct) = (&mut self.served[at].volume, self.direct);
+                match new {
+                    Some(path) => volume.look_for_member(path, force, direct)?,
+                    None => volume.order(if pause { ArrayOrder::Pause } else { ArrayOrder::GoOn })?,
+                }
+                self.array_state(export.as_deref())
+            }
+            Order::Scrub { export, stop, mend } => {
+                let at = self.the_export(export.as_deref())?;
+                let order = if stop { ArrayOrder::StopScrub } else { ArrayOrder::Scrub { mend } };
+                self.served[at].volume.order(order)?;
+                self.array_state(export.as_deref())
+            }
             Order::Drop { export } => {
                 let all = 0..self.served.len();
                 let wanted = match export {
@@ -248,6 +265,17 @@ impl Server {
                 .position(|export| export.name == name)
                 .ok_or_else(|| format!("no export is called {name:?}; there are: {}", names())),
         }
+    }
+
+    /// How an array of our own stands.
+    fn array_state(&mut self, export: Option<&str>) -> Result<Value, String> {
+        let at = self.the_export(export)?;
+        let volume = &mut self.served[at].volume;
+        volume.see_new_member();
+        let array = volume.array().ok_or("it is no array with redundancy of our own (--assemble)")?;
+        let (looking, refused) = volume.new_member();
+        let state = ArrayState { array, looking, refused: refused.map(str::to_owned) };
+        serde_json::to_value(state).map_err(|problem| problem.to_string())
     }
 
     fn set_connections(&mut self, value: &str) -> Result<Value, String> {

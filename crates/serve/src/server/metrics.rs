@@ -56,6 +56,7 @@ impl Metrics {
             gauges,
             cache_blocks,
             write_back: served.volume.behind(),
+            raid: served.volume.array(),
             lags,
         });
     }

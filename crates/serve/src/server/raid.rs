@@ -6,12 +6,13 @@ use crate::array::{Opened, draw};
 use crate::back::open::{Mark, Plain};
 use crate::back::{Limits, Paths, WriteBack};
 use crate::backend::{Backend, Reach};
+use crate::behind::Files;
 use crate::error::ServeError;
 use crate::options::{ARRAY_BYTES, DIRTY_AGE_DEFAULT, DIRTY_DEFAULT, ExportOptions, MemberSpec, Options};
-use crate::raid::Raid;
 use crate::raid::flat::{self, Flat};
 use crate::raid::standing::Standing;
 use crate::raid::start::{Started, refused, rows, start};
+use crate::raid::{Pace, Raid};
 use crate::raw::Arena;
 use crate::source::{Journal, Opening, Source};
 use forerun_core::array::{Array, ArraySpec, Level};
@@ -23,6 +24,8 @@ use std::time::Duration;
 
 const ASSEMBLE: &str = "--assemble";
 const JOURNAL: &str = "--journal";
+/// How often superblocks say how far a rebuild is: what a crash makes it do again.
+const KEEP: Nanos = Nanos::from_secs(2);
 /// What a volume above an array is more patient than the array is with its members.
 const LONGER: Duration = Duration::from_secs(10);
 
@@ -30,10 +33,13 @@ const LONGER: Duration = Duration::from_secs(10);
 pub(super) struct Ready {
     array: Array,
     started: Started,
-    paths: Vec<flat::Paths>,
+    paths: Vec<Files>,
     log: Arc<std::fs::File>,
     reach: Reach,
     timeout: Nanos,
+    /// Its number.
+    id: u128,
+    pace: Pace,
     /// What a person should know.
     pub(super) said: Vec<String>,
 }
@@ -90,7 +96,7 @@ fn journalled(
         let why = "an array with redundancy brings its journal home when it starts, which writes: leave --read-only out";
         return Err(ServeError::option("--read-only", why));
     }
-    let Opened { newest, members, missing } = opened;
+    let Opened { newest, members, .. } = opened;
     let array = Array::new(newest.spec, newest.blocks).map_err(|why| ServeError::option(ASSEMBLE, why))?;
     let first = members.iter().flatten().next().map_or(Path::new(""), |held| held.path.as_path());
     let journal = journal(options, export, first)?;
@@ -108,11 +114,14 @@ fn journalled(
             started.replayed
         ));
     }
-    let lost: Vec<String> = missing.iter().map(|disk| disk.0.to_string()).collect();
+    if let Some(one) = started.rebuilding {
+        said.push(format!("array: the rebuild of member {} goes on at stripe {}", one.member, one.upto));
+    }
+    let lost: Vec<String> = started.out.iter().map(|disk| disk.0.to_string()).collect();
     if !lost.is_empty() {
         said.push(format!("array: it goes on without member {}, which is out from now on", lost.join(", ")));
     }
-    let way = |file: &Option<Arc<std::fs::File>>, direct| flat::Paths { direct, plain: file.clone() };
+    let way = |file: &Option<Arc<std::fs::File>>, direct| Files { direct, plain: file.clone() };
     let direct = members.iter().map(|held| held.as_ref().and_then(|held| held.files.direct.clone()));
     let paths = files.iter().zip(direct).map(|(file, direct)| way(file, direct)).collect();
     let behind = members.into_iter().map(|held| held.map(|held| (held.files, held.size))).collect();
@@ -123,7 +132,9 @@ fn journalled(
     // What the start wrote is ours.
     source.wrote_behind();
     let timeout = Nanos(u64::try_from(export.member_timeout.as_nanos()).unwrap_or(u64::MAX));
-    Ok((source, Ready { array, started, paths, log, reach, timeout, said }))
+    let pace = Pace { rate: export.rebuild_max, keep: KEEP };
+    let id = newest.id;
+    Ok((source, Ready { array, started, paths, log, reach, timeout, id, pace, said }))
 }
 
 /// How long the volume above is patient: the array puts members out before.
@@ -144,10 +155,10 @@ fn numbers(mut state: u64) -> Box<dyn FnMut() -> u64 + Send> {
 impl Ready {
     /// The array before the way to its members.
     pub(super) fn before(self, members: Box<dyn Backend>, options: &Options) -> io::Result<Box<dyn Backend>> {
-        let Self { array, started, paths, log, reach, timeout, .. } = self;
-        let Started { about, heads, out, replayed } = started;
+        let Self { array, started, paths, log, reach, timeout, id, pace, .. } = self;
+        let Started { about, heads, out, rebuilding, replayed } = started;
         let all = rows(*array.spec(), array.member_blocks());
-        let standing = Standing::new(array, out);
+        let standing = Standing::new(array, out, rebuilding);
         let ways = flat::Ways { paths, heads, base: DATA_AT, timeout };
         let flat = Flat::new(members, all, ways, standing.clone(), numbers(draw()? as u64))?;
         let to_log = make_backend(options.transfer, reach, &Arena::new(0, 0)?)?;
@@ -160,6 +171,9 @@ impl Ready {
         back.over_members();
         back.replayed(replayed * BLOCK_BYTES);
         let memory = (ARRAY_BYTES / BLOCK_BYTES) as usize;
-        Ok(Box::new(Raid::new(array, all, back, standing, memory)?))
+        let mut raid = Raid::new(array, all, back, standing, memory)?;
+        raid.called(id);
+        raid.goes_on(pace);
+        Ok(Box::new(raid))
     }
 }

@@ -76,6 +76,7 @@ impl Served {
     /// A second has passed: looks whether the members are what they were, and whether they answer.
     pub(super) fn tick(&mut self, stopping: bool) {
         self.volume.tick_log();
+        self.volume.see_new_member();
         if stopping {
             self.volume.give_up_hung();
         } else {

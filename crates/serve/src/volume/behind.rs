@@ -2,9 +2,21 @@
 //! lack, and wants its time at the end.
 
 use super::Volume;
-use crate::behind::{BackFigures, Behind};
+use crate::array::{Candidate, look_at_new};
+use crate::behind::{ArrayFigures, ArrayOrder, BackFigures, Behind, Files, Wanted};
+use crate::options::Direct;
+use crate::source;
 use forerun_core::size::format_size;
 use forerun_core::units::Extent;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
+
+/// What a thread has found: a member, and its bytes.
+type Found = Result<(source::Files, u64), String>;
+
+/// Whoever looks at what is to be the member of this number.
+pub(super) type Looking = (u16, Receiver<Found>);
 
 impl Volume {
     /// Writes behind the volume's back are ours: the member's time of change says nothing then.
@@ -12,6 +24,12 @@ impl Volume {
         if self.backend.behind_mut().is_some_and(Behind::wrote) {
             self.source.wrote_behind();
         }
+    }
+
+    /// Members that an array goes on without are not held any more, and may change.
+    pub(super) fn forgo(&mut self) {
+        let forgone = self.backend.behind().map_or_else(Vec::new, Behind::forgone);
+        forgone.into_iter().for_each(|member| self.source.forgo(member));
     }
 
     /// Of which blocks something else is known than the member says.
@@ -22,6 +40,81 @@ impl Volume {
     /// How write-back stands, where there is some.
     pub(crate) fn behind(&self) -> Option<BackFigures> {
         self.backend.behind().map(Behind::figures)
+    }
+
+    /// How its array stands, where it is one of ours with redundancy.
+    pub(crate) fn array(&self) -> Option<ArrayFigures> {
+        self.backend.behind().and_then(Behind::array)
+    }
+
+    /// An operator wants something of the array.
+    pub(crate) fn order(&mut self, order: ArrayOrder) -> Result<(), String> {
+        let none = "it is no array with redundancy of our own (--assemble)";
+        self.backend.behind_mut().ok_or(none)?.order(order)?;
+        self.backend.launch();
+        Ok(())
+    }
+
+    /// A thread looks at what is to be a member that the array lacks, and makes it blank: a device may take its time.
+    pub(crate) fn look_for_member(
+        &mut self,
+        path: PathBuf,
+        force: bool,
+        direct: Direct,
+    ) -> Result<(), String> {
+        let none = "it is no array with redundancy of our own (--assemble)";
+        if self.looking.is_some() {
+            return Err("another new member is being looked at: try again".into());
+        }
+        let wanted: Wanted = self.backend.behind().ok_or(none)?.wants()?;
+        // It may be what the array was put together of, and has gone on without.
+        self.source.forgo(wanted.member);
+        let (tell, told) = sync_channel(1);
+        let look = move || {
+            let was = Some((wanted.array, wanted.member));
+            let new = Candidate { path: &path, blocks: wanted.blocks, force, was, direct };
+            let found = look_at_new(&new).map(|(files, size, _)| (files, size));
+            // Whoever asked may be gone.
+            drop(tell.send(found.map_err(|problem| problem.to_string())));
+        };
+        let thread = std::thread::Builder::new().name("new member".into()).stack_size(256 << 10);
+        thread.spawn(look).map_err(|problem| problem.to_string())?;
+        self.looking = Some((wanted.member, told));
+        self.refused = None;
+        Ok(())
+    }
+
+    /// What has become of it: it is being rebuilt then, or why not.
+    pub(crate) fn see_new_member(&mut self) {
+        let Some((member, told)) = &self.looking else { return };
+        let found: Found = match told.try_recv() {
+            Ok(found) => found,
+            Err(TryRecvError::Empty) => return,
+            Err(TryRecvError::Disconnected) => Err("whoever looked at it has failed".into()),
+        };
+        let member = *member;
+        self.looking = None;
+        let attached = found.and_then(|(files, size)| {
+            let ways = Files { direct: files.direct.clone(), plain: Some(Arc::clone(&files.plain)) };
+            let behind = self.backend.behind_mut().ok_or("the array is gone")?;
+            behind.attach(member, ways)?;
+            let path = files.path().display().to_string();
+            self.source.put_behind(member, files, size);
+            Ok(path)
+        });
+        match attached {
+            Ok(path) => self.say(format!("array: {path} is to be member {member}, which is being rebuilt")),
+            Err(why) => {
+                self.say(format!("array: no new member {member}: {why}"));
+                self.refused = Some(why);
+            }
+        }
+        self.backend.launch();
+    }
+
+    /// Whether a new member is being looked at, and why the last was refused, if it was.
+    pub(crate) fn new_member(&self) -> (bool, Option<&str>) {
+        (self.looking.is_some(), self.refused.as_deref())
     }
 
     /// The server ends: what is held back goes home.

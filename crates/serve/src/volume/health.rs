@@ -29,6 +29,7 @@ impl Volume {
             no_flush: self.source.no_flush(),
             bad_blocks: self.bad.len() as u64,
             behind: self.behind(),
+            array: self.array(),
             ..Health::default()
         };
         if health.no_flush {

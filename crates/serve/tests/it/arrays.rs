@@ -11,10 +11,10 @@ use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
-const MEMBER: u64 = (1 << 20) + (1 << 20) + 5000;
+pub(crate) const MEMBER: u64 = (1 << 20) + (1 << 20) + 5000;
 
 /// Empty members of one size each.
-fn members(folder: &Path, count: usize) -> Vec<PathBuf> {
+pub(crate) fn members(folder: &Path, count: usize) -> Vec<PathBuf> {
     let paths: Vec<PathBuf> = (0..count).map(|n| folder.join(format!("m{n}"))).collect();
     for path in &paths {
         File::create(path).and_then(|file| file.set_len(MEMBER)).expect("made");
@@ -240,20 +240,20 @@ fn what_members_say_is_told_while_they_are_served() {
 }
 
 /// Options of an array with redundancy, and its journal.
-fn journalled(folder: &Path, members: &[PathBuf]) -> Options {
+pub(crate) fn journalled(folder: &Path, members: &[PathBuf]) -> Options {
     let mut options = options(folder, members);
     options.exports[0].journal = Some(JournalOptions { path: folder.join("j"), new: None });
     options
 }
 
-fn make_journalled(folder: &Path, layout: &str, members: &[PathBuf]) -> u64 {
+pub(crate) fn make_journalled(folder: &Path, layout: &str, members: &[PathBuf]) -> u64 {
     let journal = Some(JournalOptions { path: folder.join("j"), new: Some(16 << 20) });
     let options = CreateOptions { layout: layout.into(), members: members.to_vec(), journal, force: false };
     create(&options).expect("made").size
 }
 
 /// Writes, reads and flushes through a server beside a copy in memory.
-fn work(server: &Running, model: &mut [u8], seed: u64, steps: u64) {
+pub(crate) fn work(server: &Running, model: &mut [u8], seed: u64, steps: u64) {
     let mut client = Client::connect(&server.socket, true);
     assert_eq!(client.size, model.len() as u64);
     for step in 0..steps {

@@ -31,7 +31,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 /// Options of one export; all others are the server's.
-const OF_EXPORT: [&str; 24] = [
+const OF_EXPORT: [&str; 25] = [
     "over",
     "stripe",
     "assemble",
@@ -48,6 +48,7 @@ const OF_EXPORT: [&str; 24] = [
     "write",
     "journal",
     "journal-size",
+    "rebuild-max",
     "member-timeout",
     "log-inputs",
     "learn",
