@@ -20,6 +20,8 @@ mod files;
 mod help;
 #[path = "it/journal.rs"]
 mod journal;
+#[path = "it/kernels.rs"]
+mod kernels;
 #[path = "it/lossy.rs"]
 mod lossy;
 #[path = "it/measuring.rs"]

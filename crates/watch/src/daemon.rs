@@ -16,6 +16,8 @@ use crate::density::{self, Density};
 pub use crate::govern::Why;
 use crate::govern::{self, Act, Governor, Ground, RUNGS};
 use crate::inputs::Log;
+pub use crate::lag::Lag;
+use crate::lag::Lags;
 use crate::memory;
 use crate::names;
 pub use crate::neighbours::SmallFiles;
@@ -26,7 +28,7 @@ pub use crate::patterns::{Earned, What};
 use crate::pressure::{self, Pressure};
 pub use crate::programs::Misses;
 use crate::programs::{self, Programs};
-use crate::reads::{ReadPoints, SYNC, Sight};
+use crate::reads::{ReadPoints, Sight};
 use crate::record::unsupported;
 use crate::ring::{Beside, Ring, Scope};
 use crate::runs::{self, Runs};
@@ -35,6 +37,7 @@ use crate::sample::{self, Sample};
 use crate::session;
 use crate::store::Store;
 use crate::sys;
+use crate::tracefs::TracefsError;
 use crate::volumes::Volumes;
 use crate::whole::Whole;
 use crate::window::{Knob, Windows};
@@ -116,8 +119,13 @@ pub struct Pattern {
 /// What a running daemon tells.
 #[derive(Clone, Debug)]
 pub enum Told {
-    /// It sees reads from now on; so many open files had a window of a run that was killed, and have their device's again.
-    Ready(usize),
+    /// It has begun.
+    Ready {
+        /// What it sees from now on.
+        sees: Sees,
+        /// Open files that had a window of a run that was killed, and have their device's again.
+        taken_back: usize,
+    },
     /// A decision.
     Said(Said),
     /// A reader whose pattern is known.
@@ -126,6 +134,15 @@ pub enum Told {
     Run(Run),
     /// How it stands.
     Standing(Box<Standing>),
+}
+
+/// What a kernel tells of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sees {
+    /// Where the kernel reads ahead and what is missed, and programs that are started (Linux 6.18).
+    Reads,
+    /// Programs that are started, and nothing else: those that are known are read ahead of, and nobody is helped without a history.
+    Programs,
 }
 
 /// How much of something there is, and how much there may be.
@@ -171,6 +188,8 @@ pub struct Sums {
     pub dense: Dense,
     /// Bytes of mapped files that were read from their beginning to their end.
     pub whole_bytes: u64,
+    /// How late reads of those who are read ahead of were known.
+    pub lag: Lag,
     /// Processor time, nanoseconds.
     pub cpu: u64,
 }
@@ -213,7 +232,8 @@ pub enum DaemonError {
 /// # Errors
 /// [`DaemonError`].
 pub fn run(options: &DaemonOptions, say: &mut dyn FnMut(&Told)) -> Result<Sums, DaemonError> {
-    let points = ReadPoints::load().map_err(|error| needs(unsupported(error)))?;
+    // A scheme that decides alone has nothing to decide where no read is seen.
+    let (points, sees) = points(options.scheme.is_none())?;
     let only = devices(&options.only)?;
     let mut taken_back = 0;
     let alone = options.scheme.is_some();
@@ -257,13 +277,15 @@ pub fn run(options: &DaemonOptions, say: &mut dyn FnMut(&Told)) -> Result<Sums, 
         batch: Vec::new(),
         programs: options.show.then(Programs::default),
         sums: Sums::default(),
+        helped: Vec::new(),
+        lags: Lags::default(),
         looked: sys::now(),
         ticked: sys::now(),
         shown: 0,
         own: std::process::id(),
     };
     daemon.begin().map_err(RecordError::Ring)?;
-    say(&Told::Ready(taken_back));
+    say(&Told::Ready { sees, taken_back });
     let ended = daemon.watch(&options.stop, say);
     // Whatever happened: nothing stays.
     options.stop.store(true, Ordering::Relaxed);
@@ -283,12 +305,24 @@ pub fn run(options: &DaemonOptions, say: &mut dyn FnMut(&Told)) -> Result<Sums, 
     Ok(daemon.sums())
 }
 
+/// The tracepoints of this machine: those that tell of reads, or where only `programs` are wanted and the kernel has no others, of programs.
+fn points(programs: bool) -> Result<(ReadPoints, Sees), RecordError> {
+    match ReadPoints::load() {
+        Ok(points) => Ok((points, Sees::Reads)),
+        Err(TracefsError::NoEvent { .. }) if programs => {
+            Ok((ReadPoints::of_programs().map_err(unsupported)?, Sees::Programs))
+        }
+        Err(error) => Err(needs(unsupported(error))),
+    }
+}
+
 /// The same refusal, with the kernel that has what is missing.
 fn needs(error: RecordError) -> RecordError {
     match error {
         RecordError::Unsupported { what, .. } if what.contains("readahead/") => RecordError::Unsupported {
             what,
-            remedy: "watching all programs needs Linux 6.18; `forerun watch -- COMMAND` needs 6.12".into(),
+            remedy: "use Linux 6.18 or later; without --scheme older ones do for programs that are known"
+                .into(),
         },
         other => other,
     }
@@ -338,6 +372,9 @@ struct Daemon {
     /// Where somebody wants to know.
     programs: Option<Programs>,
     sums: Sums,
+    /// When those who are read ahead of read, in this batch.
+    helped: Vec<u64>,
+    lags: Lags,
     looked: u64,
     ticked: u64,
     shown: u64,
@@ -382,6 +419,9 @@ impl Daemon {
             }
             self.batch = batch;
             let now = sys::now();
+            for time in self.helped.drain(..) {
+                self.lags.note(now.saturating_sub(time));
+            }
             self.turn_patterns(now, say);
             self.runs.ended().for_each(|run| say(&Told::Run(run)));
             self.show(now, say);
@@ -465,7 +505,9 @@ impl Daemon {
                 Sight::Mapped { first, .. } => self.density.touched(time, pid, file, first),
                 Sight::Read { first, last, .. } => {
                     self.density.touched(time, pid, file, first);
-                    self.patterns.read(time, pid, file, first, last.saturating_add(1));
+                    if self.patterns.read(time, pid, file, first, last.saturating_add(1)) {
+                        self.helped.push(time);
+                    }
                 }
                 _ => {}
             }
@@ -562,6 +604,7 @@ impl Daemon {
             patterns: self.patterns.earned(),
             beside: self.neighbours.sums,
             dense: self.density.sums(),
+            lag: self.lags.told(),
             ..self.sums
         }
     }
@@ -710,8 +753,11 @@ fn said(pid: u32, file: FileId, why: Why) -> Said {
     Said { pid, program, file: path.unwrap_or_default(), why }
 }
 
-/// Whether this kernel has what [`run`] needs; privileges are another matter.
-#[must_use]
-pub fn kernel_has_it() -> bool {
-    crate::tracefs::load(SYNC).is_ok()
+/// What [`run`] would see with this kernel, and as this user.
+///
+/// # Errors
+/// What is missing, as [`run`] says it.
+pub fn would_see() -> Result<Sees, RecordError> {
+    let (points, sees) = points(true)?;
+    session::probe_everybody(&points.ids).map(|()| sees)
 }

@@ -282,13 +282,17 @@ fn watched(
     if options.process.is_none() {
         find_names(&mut learner);
     }
-    let replayed = replay.as_ref().map(Replay::sums).unwrap_or_default();
+    let mut replayed = replay.as_ref().map(Replay::sums).unwrap_or_default();
+    if !touches {
+        // Nothing tells what is used: it counts as used, and waits say whether it earns anything.
+        replayed.used = replayed.pages - replayed.metadata_pages;
+    }
     let past = known.as_ref().map_or(&[][..], |known| &known.history);
     let (run, estimate) = how_it_went(&learner, replay.as_ref().map(|_| &replayed), past, done.elapsed);
     let wished = learner.ahead.as_ref().map(Ahead::wished);
     let wished = wished.filter(|wished| options.scheme.is_some() || wished.pages > 0);
     let rotating = replay.as_ref().is_some_and(|replay| replay.rotating);
-    let mut manifest = combine(known, learner, replay.take(), key, run);
+    let mut manifest = combine(known, learner, replay.take(), key, run, touches);
     // Part of a run is not to be compared with whole ones.
     let whole = ended != Ended::Stopped;
     if whole && options.process.is_none() {
@@ -426,6 +430,7 @@ fn combine(
     replay: Option<Replay>,
     key: Key,
     run: History,
+    touches: bool,
 ) -> Manifest {
     let (standing, stale) = replay.as_ref().map(Replay::verdicts).unwrap_or_default();
     let mut new = learner.into_manifest(key, &standing);
@@ -439,8 +444,22 @@ fn combine(
     if run.replayed {
         seen_again(&manifest, &mut new);
     }
-    manifest.take_in(new);
+    take_in(&mut manifest, new, run.replayed && !touches);
     manifest
+}
+
+/// Takes a run in; where touches of what was read ahead are `unseen` all of it counts as seen once more, for as long as its file is the same.
+fn take_in(manifest: &mut Manifest, new: Manifest, unseen: bool) {
+    if unseen {
+        let runs = manifest.files.iter_mut().flat_map(|file| &mut file.runs);
+        runs.for_each(|run| run.seen = run.seen.saturating_add(1));
+    }
+    manifest.take_in(new);
+    if unseen {
+        let (recordings, files) = (manifest.recordings, &mut manifest.files);
+        // What the run loaded itself was seen by it, and is not counted twice.
+        files.iter_mut().flat_map(|file| &mut file.runs).for_each(|run| run.seen = run.seen.min(recordings));
+    }
 }
 
 /// Metadata that was read ahead cannot be seen to be used: it counts as seen for as long as the rest is.
@@ -527,6 +546,27 @@ mod tests {
             report.kept.is_none()
                 && matches!(report.ended, Ended::Command(status) if status.code() == Some(3))
         );
+    }
+
+    #[test]
+    fn where_touches_are_not_seen_what_was_read_ahead_is_not_forgotten() {
+        let after = |runs: u64, unseen: bool| {
+            let stretch = |first| forerun_manifest::Run { first, pages: 8, rank: 0, seen: 1 };
+            let of = |first| {
+                let mut manifest = Manifest::new(Key::Named { kind: "unit".into(), name: "a".into() });
+                (manifest.recordings, manifest.file_systems) =
+                    (1, vec![forerun_manifest::FileSystem::default()]);
+                let file = forerun_manifest::File { inode: 5, ..forerun_manifest::File::default() };
+                manifest.files = vec![forerun_manifest::File { runs: vec![stretch(first)], ..file }];
+                manifest
+            };
+            let mut known = of(0);
+            // Each run reads eight pages that it was read ahead of, and loads eight more itself.
+            (0..runs).for_each(|_| take_in(&mut known, of(100), unseen));
+            known.files[0].runs.iter().map(|run| (run.first, run.seen)).collect::<Vec<_>>()
+        };
+        assert_eq!(after(20, true), [(0, 21), (100, 20)]);
+        assert_eq!(after(20, false), [(100, 20)], "what is seen to be touched no more is forgotten");
     }
 
     #[test]

@@ -280,9 +280,9 @@ impl Patterns {
         }
     }
 
-    /// A process has read pages of a file that is followed.
-    pub(crate) fn read(&mut self, time: u64, pid: u32, file: FileId, first: u64, end: u64) {
-        let Some(reader) = self.readers.get_mut(&(pid, file)) else { return };
+    /// A process has read pages of a file that is followed; whether it is somebody who is read ahead of.
+    pub(crate) fn read(&mut self, time: u64, pid: u32, file: FileId, first: u64, end: u64) -> bool {
+        let Some(reader) = self.readers.get_mut(&(pid, file)) else { return false };
         let again = reader.end == end && reader.now.places > 0;
         reader.end = end;
         if !again {
@@ -296,6 +296,7 @@ impl Patterns {
             };
             self.ahead.see(time, pid, file, first..end, seen);
         }
+        !again
     }
 
     /// Nothing more is read ahead while this is so: programs wait for memory.
