@@ -3,7 +3,7 @@
 
     scripts/bench-watch-costs.py [--rounds 5] [--seconds 2] [--bin DIR]
 
-As root, on Linux 6.18. A program reads one cached page of 4 KiB again and again (crates/rig/examples/cached_reads.rs): alone, beside the daemon
+As root, on Linux 6.18. A program reads 256 cached pages of 4 KiB in turn, again and again (crates/rig/examples/cached_reads.rs): alone, beside the daemon
 while nobody is helped, while a strided reader of another file and of the same file is read ahead of (whose reads are followed: the kernel
 tells of every read of that file, whoever reads), beside `watch --record`, and under `watch -- COMMAND`. Ways take turns, medians are printed.
 With two threads on the followed file it is a flood of events. *CPU* is the processor time of the daemon for each event that it took.
@@ -20,7 +20,6 @@ from bench_rig import Daemon
 # A reader at equal distances that does something between its reads: it is on its way for as long as it has places, and each was a miss before.
 SLOW = ("import os,sys,time\nf=os.open(sys.argv[1],os.O_RDONLY)\nn=os.fstat(f).st_size\n"
         "for at in range(4096,n,65536):\n os.pread(f,16384,at); time.sleep(0.002)\n")
-# What the kernel tells of is a page; the flood reads the first, which no stride comes to.
 WAYS = [
     # Name, file that the loop reads, threads, whether a reader is helped, words of the daemon.
     ("alone", "other", 1, False, None),

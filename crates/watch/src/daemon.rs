@@ -58,6 +58,13 @@ const SLEEP_NANOS: u64 = 999_999_999;
 const MOMENT: std::time::Duration = std::time::Duration::from_millis(10);
 /// The same while somebody waits for what is read ahead of it.
 const MOMENT_URGENT: std::time::Duration = std::time::Duration::from_micros(300);
+/// The same after so many events: the rings hold some ten milliseconds of as many as there can be.
+const MOMENT_FLOOD: std::time::Duration = std::time::Duration::from_millis(2);
+const FLOOD: usize = 2_000;
+/// How often reads of followed files are looked for, which wake nobody, nanoseconds: as soon as this where there were some, and twice as late
+/// each time where there were none. Who waits for a device wakes the daemon.
+const PAUSE_MIN: u64 = 300_000;
+const PAUSE_MAX: u64 = 10_000_000;
 /// How often settings of devices are read again, and programs that are idle are forgotten, nanoseconds.
 const LOOK_EVERY: u64 = 5_000_000_000;
 /// How often readers of a pattern are looked at that have fallen silent, nanoseconds.
@@ -254,7 +261,9 @@ pub fn run(options: &DaemonOptions, say: &mut dyn FnMut(&Told)) -> Result<Sums, 
     if let Some(path) = &options.log_inputs {
         patterns.log_to(Log::create(path).map_err(|source| DaemonError::Log { path: path.clone(), source })?);
     }
-    let rings = session::rings(&points.ids, Scope::EveryoneAtOnce, Beside::Nothing)?;
+    // Of followed files each read is told, and they are looked for.
+    let quiet = (points.followed.start, points.followed.end);
+    let rings = session::rings(&points.ids, Scope::EveryoneAtOnce { quiet }, Beside::Nothing)?;
     let mut daemon = Daemon {
         rings,
         points,
@@ -277,6 +286,7 @@ pub fn run(options: &DaemonOptions, say: &mut dyn FnMut(&Told)) -> Result<Sums, 
         batch: Vec::new(),
         programs: options.show.then(Programs::default),
         sums: Sums::default(),
+        pause: PAUSE_MIN,
         helped: Vec::new(),
         lags: Lags::default(),
         looked: sys::now(),
@@ -372,6 +382,8 @@ struct Daemon {
     /// Where somebody wants to know.
     programs: Option<Programs>,
     sums: Sums,
+    /// Longest sleep while files are followed, nanoseconds.
+    pause: u64,
     /// When those who are read ahead of read, in this batch.
     helped: Vec<u64>,
     lags: Lags,
@@ -404,7 +416,9 @@ impl Daemon {
             self.drain()?;
             let mut batch = std::mem::take(&mut self.batch);
             batch.sort_by_key(|&(time, ..)| time);
-            let any = !batch.is_empty();
+            let (any, flood) = (!batch.is_empty(), batch.len() >= FLOOD);
+            // After events it sleeps below, and then looks again.
+            self.pause = if any { 0 } else { (self.pause * 2).clamp(PAUSE_MIN, PAUSE_MAX) };
             for (time, pid, sight) in batch.drain(..) {
                 if sight == Sight::Started {
                     self.programs.iter_mut().for_each(|programs| programs.started(pid));
@@ -436,7 +450,8 @@ impl Daemon {
                 let urgent = self.patterns.is_urgent(now)
                     || self.neighbours.is_urgent(now)
                     || self.density.is_urgent(now);
-                std::thread::sleep(if urgent { MOMENT_URGENT } else { MOMENT });
+                let moment = if flood { MOMENT_FLOOD } else { MOMENT };
+                std::thread::sleep(if urgent { MOMENT_URGENT } else { moment });
             }
         }
         Ok(())
@@ -446,8 +461,9 @@ impl Daemon {
         let rings = self.rings.iter().map(|ring| PollFd::new(ring, PollFlags::IN));
         let mut fds: Vec<_> = self.pressure.fds().chain(rings).collect();
         // A scheme that wants to be woken is.
-        let wake = self.patterns.next_wake().map(|at| at.saturating_sub(sys::now()).min(SLEEP_NANOS));
-        let sleep = Timespec { tv_sec: 0, tv_nsec: wake.unwrap_or(SLEEP_NANOS).cast_signed() };
+        let wake = self.patterns.next_wake().map(|at| at.saturating_sub(sys::now()));
+        let most = if self.followed.is_empty() { SLEEP_NANOS } else { self.pause };
+        let sleep = Timespec { tv_sec: 0, tv_nsec: wake.unwrap_or(most).min(most).cast_signed() };
         match poll(&mut fds, Some(&sleep)) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(RecordError::Ring(error.into())),
@@ -459,16 +475,20 @@ impl Daemon {
     }
 
     fn drain(&mut self) -> Result<(), RecordError> {
-        let Self { rings, points, batch, sums, own, .. } = self;
+        let Self { rings, points, batch, sums, own, patterns, density, .. } = self;
+        // What we read ourselves is no program's wish, and what others read of a followed file nobody asks for.
+        let own = *own;
+        let wanted = |pid: u32, sight: &Sight| match *sight {
+            Sight::Read { file, .. } => patterns.follows(pid, file) || density.knows(pid, file),
+            _ => true,
+        };
         for ring in rings {
             ring.drain(&mut |record| -> Result<(), RecordError> {
                 match sample::parse(record)? {
                     Sample::Event { pid, time, raw, .. } => {
                         sums.events += 1;
-                        // What we read ourselves is no program's wish.
-                        if let Some(sight) = points.read(raw).filter(|_| pid != *own) {
-                            batch.push((time, pid, sight));
-                        }
+                        let sight = points.read(raw).filter(|sight| pid != own && wanted(pid, sight));
+                        batch.extend(sight.map(|sight| (time, pid, sight)));
                     }
                     Sample::Lost(events) => sums.lost += events,
                     _ => {}
@@ -482,7 +502,8 @@ impl Daemon {
     fn see(&mut self, time: u64, pid: u32, sight: &Sight, acts: &mut Vec<Act>) {
         let Some(file) = sight.file() else { return };
         if let Some(ground) = self.ground((file.major, file.minor)) {
-            if !self.alone {
+            // What is read and there says nothing of windows.
+            if !self.alone && !matches!(sight, Sight::Read { .. }) {
                 self.governor.see(time, pid, sight, ground, acts);
             }
             match *sight {

@@ -335,7 +335,7 @@ pub(crate) fn probe(ids: &[u64]) -> Result<(), RecordError> {
 /// # Errors
 /// [`RecordError::Unsupported`] with its remedy.
 pub(crate) fn probe_everybody(ids: &[u64]) -> Result<(), RecordError> {
-    Ring::open(ids, 0, Scope::EveryoneAtOnce, Beside::Nothing, 1).map(drop).map_err(refused)
+    Ring::open(ids, 0, Scope::EveryoneAtOnce { quiet: (0, 0) }, Beside::Nothing, 1).map(drop).map_err(refused)
 }
 
 /// One ring per processor that is on.
