@@ -24,6 +24,8 @@ mod help;
 mod hung;
 #[path = "it/journal.rs"]
 mod journal;
+#[path = "it/kernels.rs"]
+mod kernels;
 #[path = "it/lossy.rs"]
 mod lossy;
 #[path = "it/measuring.rs"]
