@@ -297,17 +297,7 @@ pub fn run(options: &DaemonOptions, say: &mut dyn FnMut(&Told)) -> Result<Sums, 
     daemon.begin().map_err(RecordError::Ring)?;
     say(&Told::Ready { sees, taken_back });
     let ended = daemon.watch(&options.stop, say);
-    // Whatever happened: nothing stays.
-    options.stop.store(true, Ordering::Relaxed);
-    daemon.runs.finish();
-    let mut acts = Vec::new();
-    daemon.governor.end(&mut acts);
-    daemon.act(&acts, say);
-    daemon.end_patterns(say);
-    let logged = daemon.patterns.take_log().map_or(Ok(()), Log::finish);
-    if let Some(windows) = &mut daemon.windows {
-        windows.end();
-    }
+    let logged = daemon.end(&options.stop, say);
     ended?;
     if let (Some(path), Err(source)) = (&options.log_inputs, logged) {
         return Err(DaemonError::Log { path: path.clone(), source });
@@ -628,6 +618,21 @@ impl Daemon {
             lag: self.lags.told(),
             ..self.sums
         }
+    }
+
+    /// Takes everything back, whatever happened; whether the log of inputs is whole.
+    fn end(&mut self, stop: &AtomicBool, say: &mut dyn FnMut(&Told)) -> io::Result<()> {
+        stop.store(true, Ordering::Relaxed);
+        self.runs.finish();
+        let mut acts = Vec::new();
+        self.governor.end(&mut acts);
+        self.act(&acts, say);
+        self.end_patterns(say);
+        let logged = self.patterns.take_log().map_or(Ok(()), Log::finish);
+        if let Some(windows) = &mut self.windows {
+            windows.end();
+        }
+        logged
     }
 
     fn end_patterns(&mut self, say: &mut dyn FnMut(&Told)) {
