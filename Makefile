@@ -26,7 +26,7 @@ CUTS ?= 200
 # Kills of `make test-ublk`, half of them over write-back.
 KILLS ?= 20
 
-.PHONY: help deps build demo test lint fmt docs tidy test-arrays test-ublk deny fuzz miri prove bench-sim record-demo-trace record-traces docs-figures docs-check reproduce install clean soak-serve soak-crash crash-binary power-cuts crash-table bench-serve bench-ublk bench-flood bench-policies bench-streams bench-watch bench-device bench-advise bench-manifest compare-kernel figure-live matrix matrix-quick matrix-cells
+.PHONY: help deps build demo test lint fmt docs tidy test-arrays test-ublk test-watch-kernels deny fuzz miri prove bench-sim record-demo-trace record-traces docs-figures docs-check reproduce install clean soak-serve soak-crash crash-binary power-cuts crash-table bench-serve bench-ublk bench-flood bench-policies bench-streams bench-watch bench-watch-costs bench-device bench-advise bench-manifest compare-kernel figure-live matrix matrix-quick matrix-cells
 
 help: ## List the entry points
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-20s %s\n", $$1, $$2}'
@@ -63,6 +63,9 @@ test-arrays: deps ## The tests over real arrays of md and dm, in a virtual machi
 
 test-ublk: deps ## Kills of a server under ext4 and fio on its block device, in a virtual machine (KILLS=20; some minutes, fetches a kernel)
 	scripts/arrays-vm.sh ublk $(KILLS)
+
+test-watch-kernels: deps ## What of watch works on Debian's kernels 6.1 and 6.12, in virtual machines, and here: a table (root, QEMU; some minutes, fetches kernels)
+	@scripts/watch-kernels.py
 
 bench-ublk: build ## Reads over ublk beside reads over the kernel's nbd client, in a virtual machine (some minutes, fetches a kernel)
 	BINARY=target/release/forerun scripts/arrays-vm.sh ublk-latency
@@ -126,6 +129,11 @@ bench-watch: build ## What watch and load earn on emulated devices: second runs,
 	@scripts/bench-watch.py | tee $(OUT)/bench/watch.txt
 	@scripts/bench-watch-all.py | tee $(OUT)/bench/watch-all.txt
 	@scripts/bench-watch-first.py | tee $(OUT)/bench/watch-first.txt
+
+bench-watch-costs: build ## What watch costs a cached read, events that it takes a second and how late it comes (root, Linux 6.18; some minutes)
+	cargo build --release --locked -p forerun-rig --bins --example cached_reads
+	@mkdir -p $(OUT)/bench
+	@scripts/bench-watch-costs.py | tee $(OUT)/bench/watch-costs.txt
 
 bench-device: build ## How well presets that `device measure` makes predict other loads: models, emulated devices, this disk (some minutes)
 	cargo build --release --locked -p forerun-rig

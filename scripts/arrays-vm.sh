@@ -6,9 +6,10 @@
 #   scripts/arrays-vm.sh ublk N      N kills of a server under ext4 on its block device (crates/cli/tests/it/ublk.rs); prints what was counted
 #   scripts/arrays-vm.sh ublk-latency N   reads over ublk beside reads over the kernel's nbd client, medians of N rounds (scripts/ublk-latency.sh)
 #   scripts/arrays-vm.sh power N     N power cuts under ext4 on write-back on md (crates/cli/tests/it/power.rs); prints what was counted
+#   scripts/arrays-vm.sh watch       watch, load and manifest on that kernel (crates/cli/tests/it/kernels.rs, watching.rs); prints what works
 #
 # Needs a Debian system with network (it fetches the kernel and what is missing), root or sudo for that, and some 300 MB below OUT.
-# Environment: OUT (out), KERNEL (the package of the kernel), BINARY (a `forerun` for `power`; else the tests' own), MINUTES (how long the
+# Environment: OUT (out), KERNEL (the package of the kernel, or one that depends on it), BINARY (a `forerun` for `power`; else the tests' own), MINUTES (how long the
 # machine may run), FORERUN_CRASH_SEED (of `power`).
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -19,6 +20,8 @@ arrays) filter="devices::arrays devices::striped devices::a_raid" minutes=${MINU
 power) filter="power::" minutes=${MINUTES:-$((15 + cuts / 2))} ;;
 ublk) filter="ublk::" minutes=${MINUTES:-$((15 + kills / 4))} ;;
 ublk-latency) filter="" minutes=${MINUTES:-$((10 + 2 * rounds))} ;;
+watch) filter="kernels:: watching::a_snapshot watching::load watching::the_second watching::nothing_is watching::a_check watching::a_command"
+    minutes=${MINUTES:-15} ;;
 *) echo "arrays-vm: what is $what?" >&2; exit 2 ;;
 esac
 out=$(realpath -m "${OUT:-out}")/arrays-vm
@@ -44,7 +47,7 @@ need cpio cpio
 need modprobe kmod
 need xz xz-utils
 case $what in power | ublk-latency) need nbd-client nbd-client ;; esac
-case $what in power | ublk) need mkfs.ext4 e2fsprogs ;; esac
+case $what in power | ublk | watch) need mkfs.ext4 e2fsprogs ;; esac
 if [ ${#missing[@]} -gt 0 ]; then
     sudo=(); [ "$(id -u)" -eq 0 ] || sudo=(sudo)
     say "installing ${missing[*]}"
@@ -52,9 +55,11 @@ if [ ${#missing[@]} -gt 0 ]; then
     "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}"
 fi
 
-# The metapackage names the kernel of the day.
-kernel=${KERNEL:-$(apt-cache depends linux-image-6.12-cloud-amd64 | sed -n 's/.*Depends: \(linux-image-[^ ]*\)$/\1/p' | head -n 1)}
-[ -n "$kernel" ] || { say "no package linux-image-6.12-cloud-amd64 is known: say KERNEL=PACKAGE"; exit 4; }
+# A metapackage names the kernel of the day.
+wanted=${KERNEL:-linux-image-6.12-cloud-amd64}
+apt-cache show "$wanted" > /dev/null 2>&1 || { say "no package $wanted is known: say KERNEL=PACKAGE"; exit 4; }
+kernel=$(apt-cache depends "$wanted" | sed -n 's/.*Depends: \(linux-image-[^ ]*\)$/\1/p' | head -n 1)
+kernel=${kernel:-$wanted}
 if [ ! -d "$out/$kernel" ]; then
     say "fetching $kernel"
     (cd "$out" && rm -f "$kernel"_*.deb && apt-get download -qq "$kernel" && dpkg -x "$kernel"_*.deb "$kernel.new")
@@ -64,7 +69,8 @@ fi
 version=${kernel#linux-image-}
 
 say "building the tests"
-tests=$(cargo test --locked -p forerun --test cli --no-run --message-format=json |
+# Of the whole workspace, so that dependencies have the features they have in other builds and none is made again.
+tests=$(cargo test --workspace --locked --test cli --no-run --message-format=json |
     python3 -c '
 import json, sys
 for line in sys.stdin:
@@ -94,6 +100,10 @@ ublk-latency)
     programs=("$(command -v dash)" "$(command -v fio)" "$(command -v nbd-client)")
     cp scripts/ublk-latency.sh "$root/bin/"
     modules="ublk_drv nbd" ;;
+watch)
+    # A program that is known is a file of its own, which busybox's are not.
+    programs=("$(command -v dash)" "$(command -v losetup)" "$(command -v mkfs.ext4)" "$(command -v cat)")
+    modules="loop" ;;
 esac
 run="tests $filter --nocapture --test-threads 1"
 [ "$what" != ublk-latency ] || run="sh /bin/ublk-latency.sh $rounds 5"
@@ -109,7 +119,11 @@ for module in $modules; do
     modprobe -d "$out/$kernel" -S "$version" --show-depends "$module" 2>/dev/null | awk '$1 == "insmod" {print $2}'
 done | awk '!seen[$0]++' | while read -r file; do
     count=$((count + 1))
-    xz -dc "$file" > "$root/modules/$count-$(basename "$file" .xz)"
+    # Older kernels' are not packed.
+    case $file in
+    *.xz) xz -dc "$file" > "$root/modules/$count-$(basename "$file" .xz)" ;;
+    *) cp "$file" "$root/modules/$count-$(basename "$file")" ;;
+    esac
 done
 
 cat > "$root/init" <<INIT
@@ -118,11 +132,17 @@ cat > "$root/init" <<INIT
 export PATH=/bin HOME=/tmp CARGO_BIN_EXE_forerun=/bin/forerun RUST_BACKTRACE=0
 [ $what != power ] || export FORERUN_POWER_CUTS=$cuts FORERUN_CRASH_SEED=${FORERUN_CRASH_SEED:-1}
 [ $what != ublk ] || export FORERUN_UBLK_KILLS=$kills
+[ $what != watch ] || export TMPDIR=/disk
 mount -t devtmpfs dev /dev
 mount -t proc proc /proc
 mount -t sysfs sys /sys
 mount -t tmpfs tmp /tmp
 for module in /modules/*; do insmod "\$module" || echo "insmod \$module: \$?"; done
+if [ $what = watch ]; then
+    mkdir -p /disk
+    dd if=/dev/zero of=/tmp/disk.img bs=1M count=0 seek=256 2>/dev/null
+    mkfs.ext4 -q -b 4096 /tmp/disk.img && mount -o loop /tmp/disk.img /disk && chmod 1777 /disk
+fi
 uname -r
 $run
 echo "tests ended with \$?"
@@ -160,4 +180,7 @@ if [ "$what" = ublk-latency ]; then
 fi
 if [ "$what" = power ]; then
     grep -o -e 'power cuts: .*' -e 'a journal that is given up: .*' "$out/log"
+fi
+if [ "$what" = watch ]; then
+    sed -n 's/.*kernel: //p' "$out/log"
 fi

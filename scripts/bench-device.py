@@ -18,6 +18,8 @@ import sys
 import tempfile
 import time
 
+from bench_rig import LONE
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 ROWS = ["random 1", "random 32", "sequence", "strided", "4 readers", "mix: rand", "mix: seq"]
 # What is timed must not wait for other programs of the machine.
@@ -65,7 +67,11 @@ def models(said):
 
 
 def rig(said, truth):
+    # A device on a bus has no way through a file system of programs: answers leave so much earlier.
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as work, Served(said, "none", 1 << 30, pathlib.Path(work), 0) as served:
+        said.way = int(float(run(*FIRST, "python3", "-c", LONE, str(served.file), "4000")))
     head("Presets in real time, as the file of forerun-rig, error in %")
+    print(f"(the way to the rig and back takes {said.way / 1000:.0f} us, by which its answers leave earlier)")
     within = count = 0
     for name in said.rig.split(","):
         with tempfile.TemporaryDirectory(dir="/dev/shm") as work:
@@ -77,27 +83,38 @@ def rig(said, truth):
     print(f"{within} of {count} within 10%")
 
 
-def on_rig(said, name, work):
-    (work / "at").mkdir()
-    spec = json.loads(run(str(said.bin / "forerun"), "device", "list", "--json"))
-    size = next(entry["bytes"] for entry in spec["devices"] if entry["name"] == name)
-    with open(work / "image", "wb") as image:
-        image.truncate(size)  # holes take no memory when they are read
-    first = ["chrt", "-f", "50"] if FIRST else []
-    server = subprocess.Popen(first + [str(said.bin / "forerun-rig"), "--model", name, "--image", str(work / "image"),
-                                       "--at", str(work / "at")])
-    try:
-        while not (work / "at/disk").exists():
-            if server.poll() is not None:
+class Served:
+    """A model as the file of forerun-rig, for as long as it is wanted."""
+
+    def __init__(self, said, model, size, work, way):
+        (work / "at").mkdir()
+        with open(work / "image", "wb") as image:
+            image.truncate(size)  # holes take no memory when they are read
+        first = ["chrt", "-f", "50"] if FIRST else []
+        # The rig's file itself: under a loop device the kernel's workers would wait for the processor like anybody.
+        self.file, self.stats = work / "at/disk", work / "at/stats"
+        self.server = subprocess.Popen(first + [str(said.bin / "forerun-rig"), "--model", model, "--image", str(work / "image"),
+                                                "--at", str(work / "at"), "--way", str(way)])
+
+    def __enter__(self):
+        while not self.file.exists():
+            if self.server.poll() is not None:
                 sys.exit("bench-device: forerun-rig did not start")
             time.sleep(0.02)
-        # The rig's file itself: under a loop device the kernel's workers would wait for the processor like anybody.
-        found = measure(said, str(work / "at/disk"))
-        found["late"] = json.loads((work / "at/stats").read_text())["late_mean_ns"] / 1e3
+        return self
+
+    def __exit__(self, *what):
+        self.server.terminate()
+        self.server.wait()
+
+
+def on_rig(said, name, work):
+    spec = json.loads(run(str(said.bin / "forerun"), "device", "list", "--json"))
+    size = next(entry["bytes"] for entry in spec["devices"] if entry["name"] == name)
+    with Served(said, name, size, work, said.way) as served:
+        found = measure(said, str(served.file))
+        found["late"] = json.loads(served.stats.read_text())["late_mean_ns"] / 1e3
         return found
-    finally:
-        server.terminate()
-        server.wait()
 
 
 def fio(said, path, jobs, engine):

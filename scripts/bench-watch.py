@@ -157,7 +157,7 @@ def once(rig, folder, words, forerun, watch):
         "cpu": told.get("cpu_ns", 0) / 1e9,
         "decision": told.get("decision", ""),
         "issued": told.get("replayed_pages", 0) - told.get("replayed_metadata_pages", 0),
-        "used": told.get("used_pages", 0),
+        "used": told.get("used_pages") or 0,
     }
 
 

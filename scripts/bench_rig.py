@@ -180,16 +180,16 @@ def on_rigs(models, work, said, each, loads=None):
 class Daemon:
     """`forerun watch --only` on the rig's file system."""
 
-    def __init__(self, forerun, mount, state, first=()):
-        words = [*first, str(forerun), "watch", "--only", str(mount), "--state", str(state), "--json", "--quiet"]
+    def __init__(self, forerun, mount, state, first=(), more=()):
+        words = [*first, str(forerun), "watch", "--only", str(mount), "--state", str(state), "--json", "--quiet", *more]
         self.process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
         ready = self.process.stdout.readline()
         assert json.loads(ready)["event"] == "ready", ready
 
     def end(self):
-        """Its lines, the last of them the sums."""
+        """Its events, the last of them the sums; what it says of a recording is none."""
         self.process.send_signal(signal.SIGTERM)
-        lines = [json.loads(line) for line in self.process.stdout]
+        lines = [json.loads(line) for line in self.process.stdout if line.startswith('{"event"')]
         assert self.process.wait() == 0
         return lines
 

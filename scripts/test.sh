@@ -6,6 +6,27 @@ cd "$(dirname "$0")/.."
 # Each step says when it begins, so that a slow one is seen.
 step() { printf '\n== %02d:%02d  %s\n' $((SECONDS / 60)) $((SECONDS % 60)) "$*"; }
 
+# A test that hangs must not take all the time there is: a step of tests has half an hour (on two cores it takes ten minutes, most of them compiling).
+# When that is over it is said which tests had begun and never ended.
+bounded() {
+    local log job code=0
+    log="$(mktemp)"
+    # Not `| tee`: what a test has left behind may hold the pipe open for ever.
+    timeout --kill-after=10 30m "$@" > >(tee "$log") 2>&1 &
+    job=$!
+    trap 'kill "$job"; exit 130' INT TERM # the keyboard does not reach what `timeout` runs
+    wait "$job" || code=$?
+    trap - INT TERM
+    if [ "$code" -ne 0 ]; then
+        [ "$code" -ne 124 ] || printf '\n== half an hour is over\n'
+        sed -n 's/^test \(.*\) has been running for over 60 seconds$/\1/p' "$log" | sort -u | while read -r name; do
+            grep -qE "^test $name \.\.\. " "$log" || printf '== it began and never ended: %s\n' "$name"
+        done
+    fi
+    rm -f "$log"
+    return "$code"
+}
+
 step "format"
 cargo fmt --all --check
 
@@ -47,14 +68,14 @@ else
 fi
 
 step "tests"
-cargo test --workspace --locked
+bounded cargo test --workspace --locked
 
 # `--workspace` makes cargo choose the features of dependencies as above, so that none is built again.
 step "planted bugs: the engine's model test must find each of them"
-cargo test --locked --quiet --workspace --features forerun-core/planted-bugs --test planted_bugs
+bounded cargo test --locked --quiet --workspace --features forerun-core/planted-bugs --test planted_bugs
 
 step "crash points: the server's volume and sessions over simulated members, and bugs planted in them"
-FORERUN_CRASH_POINTS=2000000 cargo test --locked --quiet --workspace --features forerun-serve/crash --test crash_points \
+FORERUN_CRASH_POINTS=2000000 bounded cargo test --locked --quiet --workspace --features forerun-serve/crash --test crash_points \
     --config 'profile.dev.package.forerun-serve.opt-level=3' --config 'profile.dev.package.forerun-core.opt-level=3'
 
 step "figures of the docs in virtual time, those that take seconds"

@@ -8,6 +8,8 @@
 mod arrays;
 #[path = "it/attempt.rs"]
 mod attempt;
+#[path = "it/client.rs"]
+mod client;
 #[path = "it/crash_binary.rs"]
 mod crash_binary;
 #[path = "it/devices.rs"]
@@ -18,8 +20,12 @@ mod doctor;
 mod files;
 #[path = "it/help.rs"]
 mod help;
+#[path = "it/hung.rs"]
+mod hung;
 #[path = "it/journal.rs"]
 mod journal;
+#[path = "it/kernels.rs"]
+mod kernels;
 #[path = "it/lossy.rs"]
 mod lossy;
 #[path = "it/measuring.rs"]
@@ -93,4 +99,9 @@ fn shared(path: &str) -> Option<PathBuf> {
         .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared"), PathBuf::from);
     let path = base.join(path);
     path.exists().then_some(path)
+}
+
+#[expect(clippy::print_stderr, reason = "whoever reads the test's output must see that nothing was tested")]
+fn skipped(why: &str) {
+    eprintln!("skipped: {why}");
 }

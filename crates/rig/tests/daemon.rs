@@ -12,7 +12,7 @@
 
 use forerun_core::registry::SchemeSpec;
 use forerun_manifest::Manifest;
-use forerun_watch::daemon::{self, DaemonOptions, RunWhat, Said, Sums, Told, What, Why};
+use forerun_watch::daemon::{self, DaemonOptions, RunWhat, Said, Sees, Sums, Told, What, Why};
 use forerun_watch::follow::{self, Decision, FollowOptions};
 use forerun_watch::inputs;
 use forerun_watch::store::Store;
@@ -93,9 +93,16 @@ struct Rig {
 impl Rig {
     /// `None`, after saying why, where there can be none.
     fn new(model: &str, mib: usize) -> Option<Self> {
-        if !daemon::kernel_has_it() {
-            eprintln!("skipped: needs root and the readahead tracepoints of Linux 6.18");
-            return None;
+        match daemon::would_see() {
+            Ok(Sees::Reads) => {}
+            Ok(Sees::Programs) => {
+                eprintln!("skipped: needs the readahead tracepoints of Linux 6.18");
+                return None;
+            }
+            Err(problem) => {
+                eprintln!("skipped: {problem}");
+                return None;
+            }
         }
         match Self::build(model, mib) {
             Ok(rig) => Some(rig),
@@ -200,7 +207,7 @@ impl Rig {
             daemon::run(&options, &mut |what| tell.send(what.clone()).expect("heard"))
                 .expect("root, Linux 6.18")
         });
-        let Ok(Told::Ready(taken_back)) = told.recv_timeout(SOON) else { panic!("it begins") };
+        let Ok(Told::Ready { taken_back, .. }) = told.recv_timeout(SOON) else { panic!("it begins") };
         Watch { stop, thread, told, taken_back }
     }
 

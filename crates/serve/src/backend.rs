@@ -82,6 +82,15 @@ pub(crate) struct Task {
     pub(crate) zeroes: Option<Zeroes>,
 }
 
+/// How one gets to a file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Reach {
+    /// Around the page cache.
+    pub(crate) direct: bool,
+    /// Its file system asks a program or another machine, which may never answer.
+    pub(crate) asks: bool,
+}
+
 /// How a member can be made zero without being sent zeros.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Holes {

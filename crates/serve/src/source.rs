@@ -13,7 +13,7 @@
 mod files;
 mod journal;
 
-use crate::backend::{Backend, Holes};
+use crate::backend::{Backend, Holes, Reach};
 use crate::dial::Target;
 use crate::error::ServeError;
 use crate::error::system;
@@ -401,10 +401,14 @@ impl Source {
         far.iter().any(Option::is_some).then_some(far)
     }
 
-    /// Whether transfers go around the page cache: of all members that are files, if any.
-    pub(crate) fn is_direct(&self) -> bool {
-        let mut files = self.members.iter().filter_map(|member| member.file.as_ref()).peekable();
-        files.peek().is_some() && files.all(|file| file.direct.is_some())
+    /// How one gets to the members that are files, if any: around the page cache if to all of them, and by asking others if to one.
+    pub(crate) fn reach(&self) -> Reach {
+        let files = || self.members.iter().filter_map(|member| member.file.as_ref()).map(|file| file.reach);
+        let behind = || self.behind.iter().flatten().map(|(file, _)| file.reach);
+        Reach {
+            direct: files().next().is_some() && files().all(|reach| reach.direct),
+            asks: files().chain(behind()).any(|reach| reach.asks),
+        }
     }
 
     /// Whether every member that is a file was what it was when a thread looked last; lets it look again.

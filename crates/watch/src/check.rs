@@ -3,13 +3,14 @@
 //! Everything is tried and nothing inferred from versions: a tracepoint is opened, a handle is made and opened again, a range
 //! of a file is asked about. Nothing is changed, and nothing stays.
 
+use crate::daemon::{self, Sees};
 use crate::names::Mounts;
 use crate::outcome::RecordError;
 use crate::record::unsupported;
 use crate::session;
 use crate::sys;
 use crate::touches::Points;
-use crate::tracefs;
+use crate::tracefs::{self, TracefsError};
 use crate::volumes::{Volume, Volumes};
 use std::collections::BTreeSet;
 use std::fs;
@@ -86,12 +87,11 @@ pub fn check() -> Check {
         Err(error) => (false, Some(unsupported(error))),
         Ok(points) => (points.touches, session::probe(&points.ids).err()),
     };
-    let watch = refusal.is_none();
     let places = places();
     Check {
         kernel: fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned(),
-        sensors: sensors(watch, touches, refusal.as_ref()),
-        actions: actions(watch, refusal.as_ref(), &places),
+        sensors: sensors(touches, refusal.as_ref()),
+        actions: actions(touches, refusal.as_ref(), &places),
         places,
         missing: missing(&fs::read_to_string("/proc/self/status").unwrap_or_default()),
     }
@@ -101,9 +101,17 @@ fn item(name: &'static str, works: bool, yes: &str, no: &str) -> Item {
     Item { name, works, detail: if works { yes } else { no }.to_owned() }
 }
 
-fn sensors(watch: bool, touches: bool, refusal: Option<&RecordError>) -> Vec<Item> {
-    let why = refusal.map_or_else(String::new, ToString::to_string);
-    let has = |event: &str| tracefs::load(event).is_ok();
+fn sensors(touches: bool, refusal: Option<&RecordError>) -> Vec<Item> {
+    let (watch, why) = (refusal.is_none(), refusal.map_or_else(String::new, ToString::to_string));
+    // Of an event that is not there the kernel is told apart from the user.
+    let group = tracefs::load("readahead/page_cache_sync_ra");
+    let groupless = match &group {
+        Err(TracefsError::NoEvent { .. }) => {
+            "not on this kernel (Linux 6.18 has them); a command needs none".to_owned()
+        }
+        Err(other) => other.to_string(),
+        Ok(_) => why.clone(),
+    };
     let own = std::env::current_exe().and_then(fs::File::open);
     let cached = own.and_then(|file| sys::cached(file.as_fd(), 0, 4096));
     // EPERM is about that file, which is another's: the call is there.
@@ -114,13 +122,17 @@ fn sensors(watch: bool, touches: bool, refusal: Option<&RecordError>) -> Vec<Ite
             "touches",
             watch && touches,
             "what is touched is seen, not only what is loaded",
-            if watch { "Linux 6.12 has them" } else { "no tracepoints" },
+            if watch {
+                "not on this kernel (Linux 6.12 has them): only what is loaded is seen"
+            } else {
+                "no tracepoints"
+            },
         ),
         item(
             "readahead group",
-            has("readahead/page_cache_sync_ra"),
+            watch && group.is_ok(),
             "decisions of the kernel's own read-ahead",
-            "not on this kernel (Linux 6.18), or not for this user; not needed for a command",
+            &groupless,
         ),
         item(
             "cachestat",
@@ -131,8 +143,15 @@ fn sensors(watch: bool, touches: bool, refusal: Option<&RecordError>) -> Vec<Ite
     ]
 }
 
-fn actions(watch: bool, refusal: Option<&RecordError>, places: &[Place]) -> Vec<Item> {
-    let why = refusal.map_or_else(String::new, ToString::to_string);
+fn actions(touches: bool, refusal: Option<&RecordError>, places: &[Place]) -> Vec<Item> {
+    let (watch, why) = (refusal.is_none(), refusal.map_or_else(String::new, ToString::to_string));
+    let all = daemon::would_see();
+    let not_all = all.as_ref().err().map_or_else(String::new, ToString::to_string);
+    let seen = if matches!(all, Ok(Sees::Programs)) {
+        "programs that are known, whenever they start; windows and patterns need Linux 6.18"
+    } else {
+        "all programs: those that are known, windows of the kernel's own read-ahead, patterns"
+    };
     let none = "no file system of a device is mounted here";
     let handles = places.iter().any(|place| place.by != "by path only");
     let replay = if handles { "files by handle, also renamed ones" } else { "files by path" };
@@ -142,15 +161,14 @@ fn actions(watch: bool, refusal: Option<&RecordError>, places: &[Place]) -> Vec<
         item(
             "watch -- COMMAND",
             watch && !places.is_empty(),
-            "records, and reads ahead from the second run on",
+            if touches {
+                "records, and reads ahead from the second run on"
+            } else {
+                "records, and reads ahead from the second run on, 32 MiB at most: touches are not seen"
+            },
             if watch { none } else { &why },
         ),
-        item(
-            "watch",
-            watch && crate::daemon::kernel_has_it(),
-            "all programs: windows of the kernel's own read-ahead, by reader",
-            if watch { "needs the readahead tracepoints of Linux 6.18" } else { &why },
-        ),
+        item("watch", all.is_ok(), seen, &not_all),
         item("manifest replay", readahead.is_ok() && !places.is_empty(), replay, none),
         item("load", readahead.is_ok(), "files that may be read", &refused),
     ]

@@ -16,6 +16,8 @@ use crate::density::{self, Density};
 pub use crate::govern::Why;
 use crate::govern::{self, Act, Governor, Ground, RUNGS};
 use crate::inputs::Log;
+pub use crate::lag::Lag;
+use crate::lag::Lags;
 use crate::memory;
 use crate::names;
 pub use crate::neighbours::SmallFiles;
@@ -26,7 +28,7 @@ pub use crate::patterns::{Earned, What};
 use crate::pressure::{self, Pressure};
 pub use crate::programs::Misses;
 use crate::programs::{self, Programs};
-use crate::reads::{ReadPoints, SYNC, Sight};
+use crate::reads::{ReadPoints, Sight};
 use crate::record::unsupported;
 use crate::ring::{Beside, Ring, Scope};
 use crate::runs::{self, Runs};
@@ -35,6 +37,7 @@ use crate::sample::{self, Sample};
 use crate::session;
 use crate::store::Store;
 use crate::sys;
+use crate::tracefs::TracefsError;
 use crate::volumes::Volumes;
 use crate::whole::Whole;
 use crate::window::{Knob, Windows};
@@ -55,6 +58,13 @@ const SLEEP_NANOS: u64 = 999_999_999;
 const MOMENT: std::time::Duration = std::time::Duration::from_millis(10);
 /// The same while somebody waits for what is read ahead of it.
 const MOMENT_URGENT: std::time::Duration = std::time::Duration::from_micros(300);
+/// The same after so many events: the rings hold some ten milliseconds of as many as there can be.
+const MOMENT_FLOOD: std::time::Duration = std::time::Duration::from_millis(2);
+const FLOOD: usize = 2_000;
+/// How often reads of followed files are looked for, which wake nobody, nanoseconds: as soon as this where there were some, and twice as late
+/// each time where there were none. Who waits for a device wakes the daemon.
+const PAUSE_MIN: u64 = 300_000;
+const PAUSE_MAX: u64 = 10_000_000;
 /// How often settings of devices are read again, and programs that are idle are forgotten, nanoseconds.
 const LOOK_EVERY: u64 = 5_000_000_000;
 /// How often readers of a pattern are looked at that have fallen silent, nanoseconds.
@@ -116,8 +126,13 @@ pub struct Pattern {
 /// What a running daemon tells.
 #[derive(Clone, Debug)]
 pub enum Told {
-    /// It sees reads from now on; so many open files had a window of a run that was killed, and have their device's again.
-    Ready(usize),
+    /// It has begun.
+    Ready {
+        /// What it sees from now on.
+        sees: Sees,
+        /// Open files that had a window of a run that was killed, and have their device's again.
+        taken_back: usize,
+    },
     /// A decision.
     Said(Said),
     /// A reader whose pattern is known.
@@ -126,6 +141,15 @@ pub enum Told {
     Run(Run),
     /// How it stands.
     Standing(Box<Standing>),
+}
+
+/// What a kernel tells of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sees {
+    /// Where the kernel reads ahead and what is missed, and programs that are started (Linux 6.18).
+    Reads,
+    /// Programs that are started, and nothing else: those that are known are read ahead of, and nobody is helped without a history.
+    Programs,
 }
 
 /// How much of something there is, and how much there may be.
@@ -171,6 +195,8 @@ pub struct Sums {
     pub dense: Dense,
     /// Bytes of mapped files that were read from their beginning to their end.
     pub whole_bytes: u64,
+    /// How late reads of those who are read ahead of were known.
+    pub lag: Lag,
     /// Processor time, nanoseconds.
     pub cpu: u64,
 }
@@ -213,7 +239,8 @@ pub enum DaemonError {
 /// # Errors
 /// [`DaemonError`].
 pub fn run(options: &DaemonOptions, say: &mut dyn FnMut(&Told)) -> Result<Sums, DaemonError> {
-    let points = ReadPoints::load().map_err(|error| needs(unsupported(error)))?;
+    // A scheme that decides alone has nothing to decide where no read is seen.
+    let (points, sees) = points(options.scheme.is_none())?;
     let only = devices(&options.only)?;
     let mut taken_back = 0;
     let alone = options.scheme.is_some();
@@ -234,7 +261,9 @@ pub fn run(options: &DaemonOptions, say: &mut dyn FnMut(&Told)) -> Result<Sums, 
     if let Some(path) = &options.log_inputs {
         patterns.log_to(Log::create(path).map_err(|source| DaemonError::Log { path: path.clone(), source })?);
     }
-    let rings = session::rings(&points.ids, Scope::EveryoneAtOnce, Beside::Nothing)?;
+    // Of followed files each read is told, and they are looked for.
+    let quiet = (points.followed.start, points.followed.end);
+    let rings = session::rings(&points.ids, Scope::EveryoneAtOnce { quiet }, Beside::Nothing)?;
     let mut daemon = Daemon {
         rings,
         points,
@@ -257,13 +286,16 @@ pub fn run(options: &DaemonOptions, say: &mut dyn FnMut(&Told)) -> Result<Sums, 
         batch: Vec::new(),
         programs: options.show.then(Programs::default),
         sums: Sums::default(),
+        pause: PAUSE_MIN,
+        helped: Vec::new(),
+        lags: Lags::default(),
         looked: sys::now(),
         ticked: sys::now(),
         shown: 0,
         own: std::process::id(),
     };
     daemon.begin().map_err(RecordError::Ring)?;
-    say(&Told::Ready(taken_back));
+    say(&Told::Ready { sees, taken_back });
     let ended = daemon.watch(&options.stop, say);
     // Whatever happened: nothing stays.
     options.stop.store(true, Ordering::Relaxed);
@@ -283,12 +315,24 @@ pub fn run(options: &DaemonOptions, say: &mut dyn FnMut(&Told)) -> Result<Sums, 
     Ok(daemon.sums())
 }
 
+/// The tracepoints of this machine: those that tell of reads, or where only `programs` are wanted and the kernel has no others, of programs.
+fn points(programs: bool) -> Result<(ReadPoints, Sees), RecordError> {
+    match ReadPoints::load() {
+        Ok(points) => Ok((points, Sees::Reads)),
+        Err(TracefsError::NoEvent { .. }) if programs => {
+            Ok((ReadPoints::of_programs().map_err(unsupported)?, Sees::Programs))
+        }
+        Err(error) => Err(needs(unsupported(error))),
+    }
+}
+
 /// The same refusal, with the kernel that has what is missing.
 fn needs(error: RecordError) -> RecordError {
     match error {
         RecordError::Unsupported { what, .. } if what.contains("readahead/") => RecordError::Unsupported {
             what,
-            remedy: "watching all programs needs Linux 6.18; `forerun watch -- COMMAND` needs 6.12".into(),
+            remedy: "use Linux 6.18 or later; without --scheme older ones do for programs that are known"
+                .into(),
         },
         other => other,
     }
@@ -338,6 +382,11 @@ struct Daemon {
     /// Where somebody wants to know.
     programs: Option<Programs>,
     sums: Sums,
+    /// Longest sleep while files are followed, nanoseconds.
+    pause: u64,
+    /// When those who are read ahead of read, in this batch.
+    helped: Vec<u64>,
+    lags: Lags,
     looked: u64,
     ticked: u64,
     shown: u64,
@@ -367,7 +416,9 @@ impl Daemon {
             self.drain()?;
             let mut batch = std::mem::take(&mut self.batch);
             batch.sort_by_key(|&(time, ..)| time);
-            let any = !batch.is_empty();
+            let (any, flood) = (!batch.is_empty(), batch.len() >= FLOOD);
+            // After events it sleeps below, and then looks again.
+            self.pause = if any { 0 } else { (self.pause * 2).clamp(PAUSE_MIN, PAUSE_MAX) };
             for (time, pid, sight) in batch.drain(..) {
                 if sight == Sight::Started {
                     self.programs.iter_mut().for_each(|programs| programs.started(pid));
@@ -382,6 +433,9 @@ impl Daemon {
             }
             self.batch = batch;
             let now = sys::now();
+            for time in self.helped.drain(..) {
+                self.lags.note(now.saturating_sub(time));
+            }
             self.turn_patterns(now, say);
             self.runs.ended().for_each(|run| say(&Told::Run(run)));
             self.show(now, say);
@@ -396,7 +450,8 @@ impl Daemon {
                 let urgent = self.patterns.is_urgent(now)
                     || self.neighbours.is_urgent(now)
                     || self.density.is_urgent(now);
-                std::thread::sleep(if urgent { MOMENT_URGENT } else { MOMENT });
+                let moment = if flood { MOMENT_FLOOD } else { MOMENT };
+                std::thread::sleep(if urgent { MOMENT_URGENT } else { moment });
             }
         }
         Ok(())
@@ -406,8 +461,9 @@ impl Daemon {
         let rings = self.rings.iter().map(|ring| PollFd::new(ring, PollFlags::IN));
         let mut fds: Vec<_> = self.pressure.fds().chain(rings).collect();
         // A scheme that wants to be woken is.
-        let wake = self.patterns.next_wake().map(|at| at.saturating_sub(sys::now()).min(SLEEP_NANOS));
-        let sleep = Timespec { tv_sec: 0, tv_nsec: wake.unwrap_or(SLEEP_NANOS).cast_signed() };
+        let wake = self.patterns.next_wake().map(|at| at.saturating_sub(sys::now()));
+        let most = if self.followed.is_empty() { SLEEP_NANOS } else { self.pause };
+        let sleep = Timespec { tv_sec: 0, tv_nsec: wake.unwrap_or(most).min(most).cast_signed() };
         match poll(&mut fds, Some(&sleep)) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(RecordError::Ring(error.into())),
@@ -419,16 +475,20 @@ impl Daemon {
     }
 
     fn drain(&mut self) -> Result<(), RecordError> {
-        let Self { rings, points, batch, sums, own, .. } = self;
+        let Self { rings, points, batch, sums, own, patterns, density, .. } = self;
+        // What we read ourselves is no program's wish, and what others read of a followed file nobody asks for.
+        let own = *own;
+        let wanted = |pid: u32, sight: &Sight| match *sight {
+            Sight::Read { file, .. } => patterns.follows(pid, file) || density.knows(pid, file),
+            _ => true,
+        };
         for ring in rings {
             ring.drain(&mut |record| -> Result<(), RecordError> {
                 match sample::parse(record)? {
                     Sample::Event { pid, time, raw, .. } => {
                         sums.events += 1;
-                        // What we read ourselves is no program's wish.
-                        if let Some(sight) = points.read(raw).filter(|_| pid != *own) {
-                            batch.push((time, pid, sight));
-                        }
+                        let sight = points.read(raw).filter(|sight| pid != own && wanted(pid, sight));
+                        batch.extend(sight.map(|sight| (time, pid, sight)));
                     }
                     Sample::Lost(events) => sums.lost += events,
                     _ => {}
@@ -442,7 +502,8 @@ impl Daemon {
     fn see(&mut self, time: u64, pid: u32, sight: &Sight, acts: &mut Vec<Act>) {
         let Some(file) = sight.file() else { return };
         if let Some(ground) = self.ground((file.major, file.minor)) {
-            if !self.alone {
+            // What is read and there says nothing of windows.
+            if !self.alone && !matches!(sight, Sight::Read { .. }) {
                 self.governor.see(time, pid, sight, ground, acts);
             }
             match *sight {
@@ -465,7 +526,9 @@ impl Daemon {
                 Sight::Mapped { first, .. } => self.density.touched(time, pid, file, first),
                 Sight::Read { first, last, .. } => {
                     self.density.touched(time, pid, file, first);
-                    self.patterns.read(time, pid, file, first, last.saturating_add(1));
+                    if self.patterns.read(time, pid, file, first, last.saturating_add(1)) {
+                        self.helped.push(time);
+                    }
                 }
                 _ => {}
             }
@@ -562,6 +625,7 @@ impl Daemon {
             patterns: self.patterns.earned(),
             beside: self.neighbours.sums,
             dense: self.density.sums(),
+            lag: self.lags.told(),
             ..self.sums
         }
     }
@@ -710,8 +774,11 @@ fn said(pid: u32, file: FileId, why: Why) -> Said {
     Said { pid, program, file: path.unwrap_or_default(), why }
 }
 
-/// Whether this kernel has what [`run`] needs; privileges are another matter.
-#[must_use]
-pub fn kernel_has_it() -> bool {
-    crate::tracefs::load(SYNC).is_ok()
+/// What [`run`] would see with this kernel, and as this user.
+///
+/// # Errors
+/// What is missing, as [`run`] says it.
+pub fn would_see() -> Result<Sees, RecordError> {
+    let (points, sees) = points(true)?;
+    session::probe_everybody(&points.ids).map(|()| sees)
 }

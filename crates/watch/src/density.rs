@@ -410,6 +410,11 @@ impl Density {
         }
     }
 
+    /// Whether touches of a process are of interest.
+    pub(crate) fn knows(&self, pid: u32, file: FileId) -> bool {
+        self.readers.contains_key(&(pid, file))
+    }
+
     /// Whose touches are wanted, or no longer.
     pub(crate) fn follows(&mut self) -> Vec<(FileId, bool)> {
         let mut follows = std::mem::take(&mut self.follows);

@@ -25,8 +25,8 @@ use crate::volumes::Volumes;
 pub use crate::worth::Decision;
 use crate::{names, sys, worth};
 use forerun_core::registry::SchemeSpec;
-use forerun_manifest::{History, Key, Manifest, Timed, Times};
-use std::collections::BTreeSet;
+use forerun_manifest::{File, FileSystem, History, Key, Manifest, Run, Timed, Times, run};
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fs;
 use std::hash::{BuildHasher as _, Hasher as _};
@@ -282,13 +282,17 @@ fn watched(
     if options.process.is_none() {
         find_names(&mut learner);
     }
-    let replayed = replay.as_ref().map(Replay::sums).unwrap_or_default();
+    let mut replayed = replay.as_ref().map(Replay::sums).unwrap_or_default();
+    if !touches {
+        // Nothing tells what is used: it counts as used, and waits say whether it earns anything.
+        replayed.used = replayed.pages - replayed.metadata_pages;
+    }
     let past = known.as_ref().map_or(&[][..], |known| &known.history);
     let (run, estimate) = how_it_went(&learner, replay.as_ref().map(|_| &replayed), past, done.elapsed);
     let wished = learner.ahead.as_ref().map(Ahead::wished);
     let wished = wished.filter(|wished| options.scheme.is_some() || wished.pages > 0);
     let rotating = replay.as_ref().is_some_and(|replay| replay.rotating);
-    let mut manifest = combine(known, learner, replay.take(), key, run);
+    let mut manifest = combine(known, learner, replay.take(), key, run, touches);
     // Part of a run is not to be compared with whole ones.
     let whole = ended != Ended::Stopped;
     if whole && options.process.is_none() {
@@ -426,6 +430,7 @@ fn combine(
     replay: Option<Replay>,
     key: Key,
     run: History,
+    touches: bool,
 ) -> Manifest {
     let (standing, stale) = replay.as_ref().map(Replay::verdicts).unwrap_or_default();
     let mut new = learner.into_manifest(key, &standing);
@@ -437,20 +442,59 @@ fn combine(
         !stale.contains(&(number - 1))
     });
     if run.replayed {
-        seen_again(&manifest, &mut new);
+        metadata_again(&manifest, &mut new);
+    }
+    if run.replayed && !touches {
+        files_again(&manifest, &mut new);
     }
     manifest.take_in(new);
     manifest
 }
 
+/// The same pages, seen in one run.
+fn once(runs: &[Run]) -> impl Iterator<Item = Run> {
+    runs.iter().map(|run| Run { seen: 1, ..*run })
+}
+
+/// Where the file system of an entry stands in another manifest.
+fn place_in(other: &Manifest, fs: &FileSystem) -> Option<usize> {
+    other.file_systems.iter().position(|known| known.uuid == fs.uuid && known.mount == fs.mount)
+}
+
 /// Metadata that was read ahead cannot be seen to be used: it counts as seen for as long as the rest is.
-fn seen_again(known: &Manifest, new: &mut Manifest) {
+fn metadata_again(known: &Manifest, new: &mut Manifest) {
     for old in &known.file_systems {
-        let same = |fs: &&mut forerun_manifest::FileSystem| fs.uuid == old.uuid && fs.mount == old.mount;
-        if let Some(fs) = new.file_systems.iter_mut().find(same) {
-            let once = old.metadata.iter().map(|run| forerun_manifest::Run { seen: 1, ..*run });
-            let both = fs.metadata.iter().copied().chain(once).collect();
-            fs.metadata = forerun_manifest::run::pack(both);
+        if let Some(at) = place_in(new, old) {
+            let fs = &mut new.file_systems[at];
+            fs.metadata = run::pack(fs.metadata.iter().copied().chain(once(&old.metadata)).collect());
+        }
+    }
+}
+
+/// Where no touches are seen, files that were read ahead cannot be seen to be used either: their pages count as seen, for as long as each
+/// file is the same.
+fn files_again(known: &Manifest, new: &mut Manifest) {
+    let places = known.file_systems.iter().map(|fs| {
+        place_in(new, fs).unwrap_or_else(|| {
+            new.file_systems.push(FileSystem { metadata: Vec::new(), ..fs.clone() });
+            new.file_systems.len() - 1
+        })
+    });
+    // A manifest has a few file systems.
+    let places: Vec<u32> = places.map(|at| u32::try_from(at).unwrap_or(u32::MAX)).collect();
+    let seen: BTreeMap<(u32, u64), usize> =
+        new.files.iter().enumerate().map(|(at, file)| ((file.file_system, file.inode), at)).collect();
+    for old in &known.files {
+        let Some(&at) = places.get(old.file_system as usize) else { continue };
+        match seen.get(&(at, old.inode)).map(|&number| &mut new.files[number]) {
+            None => {
+                let runs = once(&old.runs).collect();
+                new.files.push(File { file_system: at, runs, ..old.clone() });
+            }
+            Some(file) if old.stale(&file.state).is_none() => {
+                file.runs = run::pack(file.runs.iter().copied().chain(once(&old.runs)).collect());
+            }
+            Some(_) => {}
         }
     }
 }
@@ -527,6 +571,36 @@ mod tests {
             report.kept.is_none()
                 && matches!(report.ended, Ended::Command(status) if status.code() == Some(3))
         );
+    }
+
+    #[test]
+    fn where_touches_are_not_seen_what_was_read_ahead_is_not_forgotten() {
+        let of = |first, size| {
+            let mut manifest = Manifest::new(Key::Named { kind: "unit".into(), name: "a".into() });
+            (manifest.recordings, manifest.file_systems) = (1, vec![FileSystem::default()]);
+            let state = forerun_manifest::FileState { size, ..forerun_manifest::FileState::default() };
+            let runs = vec![Run { first, pages: 8, rank: 0, seen: 1 }];
+            manifest.files = vec![File { inode: 5, state, runs, ..File::default() }];
+            manifest
+        };
+        let after = |unseen: bool, size: u64| {
+            let mut known = of(0, 9);
+            // Each run reads eight pages that it was read ahead of, and loads eight more itself.
+            for _ in 0..20 {
+                let mut new = of(100, size);
+                if unseen {
+                    files_again(&known, &mut new);
+                }
+                known.take_in(new);
+            }
+            known.files[0].runs.iter().map(|run| (run.first, run.seen)).collect::<Vec<_>>()
+        };
+        assert_eq!(after(true, 9), [(0, 21), (100, 20)]);
+        assert_eq!(after(false, 9), [(100, 20)], "what is seen to be touched no more is forgotten");
+        assert_eq!(after(true, 8), [(100, 20)], "another file has other pages");
+        let mut elsewhere = Manifest { files: Vec::new(), file_systems: Vec::new(), ..of(0, 9) };
+        files_again(&of(0, 9), &mut elsewhere);
+        assert_eq!(elsewhere.files, of(0, 9).files, "what the run loaded nothing of was read ahead whole");
     }
 
     #[test]

@@ -30,6 +30,7 @@ pub mod format;
 mod govern;
 pub mod inputs;
 pub mod kernel;
+mod lag;
 mod learn;
 mod ledger;
 pub mod load;

@@ -280,9 +280,14 @@ impl Patterns {
         }
     }
 
-    /// A process has read pages of a file that is followed.
-    pub(crate) fn read(&mut self, time: u64, pid: u32, file: FileId, first: u64, end: u64) {
-        let Some(reader) = self.readers.get_mut(&(pid, file)) else { return };
+    /// Whether reads of a process are of interest.
+    pub(crate) fn follows(&self, pid: u32, file: FileId) -> bool {
+        self.readers.contains_key(&(pid, file))
+    }
+
+    /// A process has read pages of a file that is followed; whether it is somebody who is read ahead of.
+    pub(crate) fn read(&mut self, time: u64, pid: u32, file: FileId, first: u64, end: u64) -> bool {
+        let Some(reader) = self.readers.get_mut(&(pid, file)) else { return false };
         let again = reader.end == end && reader.now.places > 0;
         reader.end = end;
         if !again {
@@ -296,6 +301,7 @@ impl Patterns {
             };
             self.ahead.see(time, pid, file, first..end, seen);
         }
+        !again
     }
 
     /// Nothing more is read ahead while this is so: programs wait for memory.
@@ -508,7 +514,7 @@ mod tests {
         for turn in 0..2_u32 {
             patterns.suspects.entry((1, FILE)).or_default().pace = Pace { last: 1, places: 4, spent: 4_000 };
             patterns.begin(1, FILE, &[], &mut acts);
-            (1..=PLACES).for_each(|k| patterns.read(k * 1_000, 1, FILE, k, k + 1));
+            (1..=PLACES).for_each(|k| assert!(patterns.read(k * 1_000, 1, FILE, k, k + 1)));
             patterns.judge(&mut acts);
             let suspect = &patterns.suspects[&(1, FILE)];
             assert_eq!((suspect.deaf, suspect.back_off), (DEAF << turn, turn + 1));

@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// The tracepoint without which the daemon sees no reads (Linux 6.18).
-pub(crate) const SYNC: &str = "readahead/page_cache_sync_ra";
+const SYNC: &str = "readahead/page_cache_sync_ra";
 /// The others that are always on.
 const ASYNC: &str = "readahead/page_cache_async_ra";
 const ORDER: &str = "readahead/page_cache_ra_order";
@@ -121,6 +121,18 @@ impl ReadPoints {
         all.followed = all.always.end..all.ids.len();
         all.insert(&tracefs::load(EXEC)?, Kind::Started);
         all.started = all.followed.end..all.ids.len();
+        Ok(all)
+    }
+
+    /// Of programs that are started only, which every kernel tells.
+    ///
+    /// # Errors
+    /// [`TracefsError`] where it does not.
+    pub(crate) fn of_programs() -> Result<Self, TracefsError> {
+        let mut all =
+            Self { ids: Vec::new(), always: 0..0, followed: 0..0, started: 0..0, kinds: BTreeMap::new() };
+        all.insert(&tracefs::load(EXEC)?, Kind::Started);
+        all.started = 0..all.ids.len();
         Ok(all)
     }
 

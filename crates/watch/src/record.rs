@@ -157,6 +157,9 @@ pub(crate) fn unsupported(error: TracefsError) -> RecordError {
     let remedy = match &error {
         TracefsError::NotMounted => "mount it as root: mount -t tracefs tracefs /sys/kernel/tracing",
         TracefsError::Denied { .. } => "run as root",
+        TracefsError::NoEvent { event } if !event.starts_with("block/") => {
+            "use a kernel with CONFIG_EVENT_TRACING, as those of the large distributions are; `forerun watch --check` says what works here"
+        }
         TracefsError::NoEvent { .. } | TracefsError::Read { .. } => {
             "use a kernel with CONFIG_BLK_DEV_IO_TRACE, as those of the large distributions are"
         }

@@ -76,8 +76,12 @@ const _: () = assert!(size_of::<Attr>() == 96);
 pub(crate) enum Scope {
     /// Everybody's, from [`Ring::enable`] on.
     Everyone,
-    /// Those of chosen events, from [`Ring::switch`] on, and each of them makes the ring readable.
-    EveryoneAtOnce,
+    /// Those of chosen events, from [`Ring::switch`] on, and each of them makes the ring readable but those at places `quiet.0..quiet.1`:
+    /// where there are many a second to wake for each costs whoever reads a hundred times what the event does.
+    EveryoneAtOnce {
+        /// Places among those that the ring is opened with.
+        quiet: (usize, usize),
+    },
     /// Those of a process with one thread, from [`Ring::enable`] on, and of all that it starts.
     Process(u32),
     /// Those of programs that the opening thread starts later, from their `exec` on, and of their children.
@@ -130,7 +134,11 @@ impl Ring {
         let page = rustix::param::page_size();
         let data_bytes = pages * page;
         let (&first, rest) = ids.split_first().expect("a ring has a tracepoint");
-        let fd = open_event(first, cpu, scope, beside, data_bytes)?;
+        let wakes = |at: usize| match scope {
+            Scope::EveryoneAtOnce { quiet } => !(quiet.0..quiet.1).contains(&at),
+            _ => false,
+        };
+        let fd = open_event(first, cpu, scope, beside, (!wakes(0)).then_some(data_bytes))?;
         // SAFETY: a new mapping at an address of the kernel's choice touches no memory of ours, and the
         // descriptor is open. The result is checked before it is used.
         let map = unsafe {
@@ -148,8 +156,8 @@ impl Ring {
         }
         let map = NonNull::new(map.cast()).ok_or_else(|| io::Error::other("a mapping at address zero"))?;
         let mut ring = Self { fd, others: Vec::new(), map, page, data_bytes, scratch: Vec::new() };
-        for &id in rest {
-            let other = open_event(id, cpu, scope, Beside::Nothing, data_bytes)?;
+        for (&id, at) in rest.iter().zip(1..) {
+            let other = open_event(id, cpu, scope, Beside::Nothing, (!wakes(at)).then_some(data_bytes))?;
             // SAFETY: the call takes the number of an open descriptor and no memory.
             check(unsafe { libc::ioctl(other.as_raw_fd(), IOC_SET_OUTPUT as _, ring.fd.as_raw_fd()) })?;
             ring.others.push(other);
@@ -308,9 +316,16 @@ impl Drop for Ring {
     }
 }
 
-fn open_event(id: u64, cpu: i32, scope: Scope, beside: Beside, data_bytes: usize) -> io::Result<OwnedFd> {
+/// Opens one tracepoint; it makes its ring readable at each event, or when a quarter of so many bytes is full.
+fn open_event(
+    id: u64,
+    cpu: i32,
+    scope: Scope,
+    beside: Beside,
+    data_bytes: Option<usize>,
+) -> io::Result<OwnedFd> {
     let (pid, scope_flags) = match scope {
-        Scope::Everyone | Scope::EveryoneAtOnce => (-1, 0),
+        Scope::Everyone | Scope::EveryoneAtOnce { .. } => (-1, 0),
         Scope::Process(pid) => (libc::pid_t::try_from(pid).unwrap_or(0), FLAG_INHERIT),
         Scope::StartedByThisThread => (0, FLAG_INHERIT | FLAG_ENABLE_ON_EXEC),
     };
@@ -319,9 +334,9 @@ fn open_event(id: u64, cpu: i32, scope: Scope, beside: Beside, data_bytes: usize
         Beside::Tasks => FLAGS_TASKS,
         Beside::TasksAndSwitches => FLAGS_TASKS | FLAG_SWITCHES,
     };
-    let (wake_flag, wakeup) = match scope {
-        Scope::EveryoneAtOnce => (0, 1),
-        _ => (FLAG_WATERMARK, u32::try_from(data_bytes / 4).unwrap_or(u32::MAX)),
+    let (wake_flag, wakeup) = match data_bytes {
+        None => (0, 1),
+        Some(bytes) => (FLAG_WATERMARK, u32::try_from(bytes / 4).unwrap_or(u32::MAX)),
     };
     let attr = Attr {
         kind: TYPE_TRACEPOINT,
@@ -355,4 +370,45 @@ fn open_event(id: u64, cpu: i32, scope: Scope, beside: Beside, data_bytes: usize
 
 fn check(result: libc::c_int) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tracefs;
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    use std::ffi::CString;
+    use std::os::unix::fs::{FileExt as _, MetadataExt as _};
+
+    /// Reads of a file of ours, through a ring on each processor: events that were counted, and whether somebody would have been woken.
+    fn reads(quiet: (usize, usize)) -> Option<(u64, bool)> {
+        let never = tracefs::load("sched/sched_process_exec").ok()?;
+        let read = tracefs::load("filemap/mm_filemap_get_pages").ok()?;
+        let mut file = tempfile::NamedTempFile::new().ok()?;
+        io::Write::write_all(&mut file, &[1; 4096]).ok()?;
+        let online = std::fs::read_to_string("/sys/devices/system/cpu/online").ok()?;
+        let filter = CString::new(format!("i_ino=={}", file.as_file().metadata().ok()?.ino())).ok()?;
+        let mut rings = Vec::new();
+        for cpu in crate::session::cpu_list(&online)? {
+            let scope = Scope::EveryoneAtOnce { quiet };
+            let ring = Ring::open(&[never.id, read.id], cpu, scope, Beside::Nothing, 16).ok()?;
+            ring.filter_one(0, c"pid==0").and_then(|()| ring.filter_one(1, &filter)).ok()?;
+            ring.enable().ok()?;
+            rings.push(ring);
+        }
+        for _ in 0..100 {
+            file.as_file().read_exact_at(&mut [0; 4096], 0).ok()?;
+        }
+        let mut fds: Vec<_> = rings.iter().map(|ring| PollFd::new(ring, PollFlags::IN)).collect();
+        let woken = poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).ok()? > 0;
+        let counted = rings.iter().map(|ring| ring.count().unwrap_or(0)).sum();
+        Some((counted, woken)).filter(|(counted, _)| *counted > 0)
+    }
+
+    #[test]
+    fn events_that_are_quiet_are_counted_and_wake_nobody_and_others_do() {
+        // Without the rights, or with temporary files in memory, there are none.
+        let Some(loud) = reads((0, 0)) else { return };
+        assert_eq!((loud, reads((1, 2))), ((100, true), Some((100, false))));
+    }
 }

@@ -330,6 +330,14 @@ pub(crate) fn probe(ids: &[u64]) -> Result<(), RecordError> {
     opened.map(drop).map_err(refused)
 }
 
+/// The same, of everybody's events.
+///
+/// # Errors
+/// [`RecordError::Unsupported`] with its remedy.
+pub(crate) fn probe_everybody(ids: &[u64]) -> Result<(), RecordError> {
+    Ring::open(ids, 0, Scope::EveryoneAtOnce { quiet: (0, 0) }, Beside::Nothing, 1).map(drop).map_err(refused)
+}
+
 /// One ring per processor that is on.
 ///
 /// # Errors

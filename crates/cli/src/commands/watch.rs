@@ -35,7 +35,7 @@ by it, by the time from start to end, is left alone, and rarely tried again.
 Without a command all programs are watched until Ctrl-C: open files get windows of the kernel's own read-ahead that were tried and
 measured on their reader, and programs that were recorded once (watch -- CMD) are read ahead of whenever they start. A line tells each decision. All of it is taken back at the end, and after a kill by the next run.
 
-Needs root and Linux 6.12; all programs, 6.18. The exit code is the command's.";
+Needs root and Linux 6.12, all programs 6.18; older kernels tell less, and --check says what works. The exit code is the command's.";
 
 /// Options of `watch`.
 #[derive(Debug, Args)]
@@ -188,7 +188,7 @@ pub(crate) fn remarks(report: &Report, ui: &Ui) {
         ui.say(&format!("forerun: {} events were lost: the ring was full", human::count(report.lost)));
     }
     if !report.touches {
-        ui.say("forerun: this kernel tells what is loaded and not what is touched (Linux 6.12 does)");
+        ui.say("forerun: this kernel tells what is loaded and not what is touched (Linux 6.12 does): of a run 32 MiB are read ahead at most");
     }
 }
 
@@ -276,8 +276,12 @@ fn earned(report: &Report, waited: &str, cpu: &str) -> String {
         false => "no run to compare with".to_owned(),
     };
     let data = did.pages - did.metadata_pages;
-    let mut line = format!("forerun: {waited}; {without} · used {}", of(did.used, data));
-    line.push_str(&format!(" · wasted {} · {cpu}", pages(data.saturating_sub(did.used))));
+    let mut line = format!("forerun: {waited}; {without}");
+    if report.touches {
+        line.push_str(&format!(" · used {}", of(did.used, data)));
+        line.push_str(&format!(" · wasted {}", pages(data.saturating_sub(did.used))));
+    }
+    line.push_str(&format!(" · {cpu}"));
     if did.paced {
         line.push_str(" · held back while too much was unread");
     }
@@ -300,7 +304,8 @@ pub(crate) struct RunJson {
     replayed_pages: u64,
     replayed_metadata_pages: u64,
     requests: u64,
-    used_pages: u64,
+    /// Where the kernel tells.
+    used_pages: Option<u64>,
     here_pages: u64,
     stale_files: u64,
     paced: bool,
@@ -337,7 +342,7 @@ impl RunJson {
             replayed_pages: did.pages,
             replayed_metadata_pages: did.metadata_pages,
             requests: did.requests,
-            used_pages: did.used,
+            used_pages: report.touches.then_some(did.used),
             here_pages: did.here,
             stale_files: did.stale_files(),
             paced: did.paced,

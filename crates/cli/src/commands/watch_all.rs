@@ -10,7 +10,9 @@ use crate::error::{CliError, Kind};
 use crate::outputs;
 use crate::ui::Ui;
 use forerun_study::human;
-use forerun_watch::daemon::{self, DaemonError, DaemonOptions, Pattern, Run, RunWhat, Said, Sums, Told};
+use forerun_watch::daemon::{
+    self, DaemonError, DaemonOptions, Pattern, Run, RunWhat, Said, Sees, Sums, Told,
+};
 use forerun_watch::outcome::RecordError;
 use forerun_watch::store;
 use page::Page;
@@ -84,6 +86,8 @@ struct PatternJson<'a> {
 struct ReadyJson {
     event: &'static str,
     observe: bool,
+    /// Whether reads are seen, or only programs that are started.
+    reads: bool,
     windows_taken_back: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
     http: Option<String>,
@@ -122,7 +126,7 @@ pub(crate) fn run(args: &WatchArgs, ui: &Ui) -> Result<(), CliError> {
     let sums = daemon::run(&options, &mut |told| {
         page.iter().for_each(|page| page.hear(told));
         let done = match told {
-            Told::Ready(taken_back) => ready(*taken_back, observe, page.as_ref(), ui),
+            Told::Ready { sees, taken_back } => ready(*sees, *taken_back, observe, page.as_ref(), ui),
             Told::Standing(_) => Ok(()),
             Told::Said(said) => tell(said, ui),
             Told::Pattern(pattern) => tell_pattern(pattern, observe, ui),
@@ -147,12 +151,13 @@ fn problem(error: DaemonError) -> CliError {
     CliError::new(kind, "watch", error, "")
 }
 
-fn ready(taken_back: usize, observe: bool, page: Option<&Page>, ui: &Ui) -> Result<(), CliError> {
+fn ready(sees: Sees, taken_back: usize, observe: bool, page: Option<&Page>, ui: &Ui) -> Result<(), CliError> {
     let http = page.map(|page| page.place().to_string());
     if ui.json {
         return ui.print_json_line(&ReadyJson {
             event: "ready",
             observe,
+            reads: sees == Sees::Reads,
             windows_taken_back: taken_back,
             http,
         });
@@ -164,6 +169,11 @@ fn ready(taken_back: usize, observe: bool, page: Option<&Page>, ui: &Ui) -> Resu
         ui.say(&format!(
             "forerun: {taken_back} open files had a window of a run that was killed: taken back"
         ));
+    }
+    if sees == Sees::Programs {
+        ui.say(
+            "forerun: this kernel tells of no reads (Linux 6.18 does): only programs that are known are read ahead of",
+        );
     }
     ui.say(if observe { "forerun: watching, and changing nothing" } else { "forerun: watching" });
     Ok(())

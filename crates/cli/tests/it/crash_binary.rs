@@ -5,15 +5,15 @@
 //! newer. The lossy member forgets at the kill a part of what was not flushed, sector by sector, so there only what FLUSH or
 //! FUA had acknowledged must be left. With write-back the next server brings home what is on the journal. fio writes with sums of its own, and verifies them through the next server. `make crash-binary` does fifty rounds of each, `FORERUN_CRASH_CYCLES=1000` as many.
 
+use super::client::{Running, connect};
 use super::lossy::{Draw, Lossy, SECTOR};
 use forerun_serve::array::{State, status};
-use forerun_serve::nbd::handshake::option_bytes;
 use forerun_serve::nbd::wire::{Command, Request, request, request_bytes};
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 const SECTORS: usize = 2048;
@@ -111,19 +111,7 @@ struct Client {
 
 impl Client {
     fn connect(socket: &Path) -> Self {
-        let mut stream = UnixStream::connect(socket).expect("it listens");
-        stream.read_exact(&mut [0; 18]).expect("greeted");
-        stream.write_all(&3_u32.to_be_bytes()).expect("sent");
-        stream.write_all(&option_bytes(7, &[0; 6])).expect("sent");
-        loop {
-            let mut head = [0; 20];
-            stream.read_exact(&mut head).expect("answered");
-            let word = |at: usize| u32::from_be_bytes(head[at..at + 4].try_into().expect("four bytes"));
-            stream.read_exact(&mut vec![0; word(16) as usize]).expect("answered");
-            if word(12) == 1 {
-                return Self { stream, flying: BTreeMap::new(), cookie: 0 };
-            }
-        }
+        Self { stream: connect(socket, ""), flying: BTreeMap::new(), cookie: 0 }
     }
 
     fn send(&mut self, model: &mut Model, command: Command, flags: u16, range: std::ops::Range<usize>) {
@@ -198,17 +186,6 @@ impl Client {
                 }
             }
         }
-    }
-}
-
-/// A server, which ends with whoever holds it: also where a judge panics.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // Killed already, where all went well; and nothing can be done about what cannot be killed.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
     }
 }
 

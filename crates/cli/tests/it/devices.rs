@@ -10,12 +10,12 @@ use tempfile::TempDir;
 
 /// Says why a test did not run.
 #[expect(clippy::print_stderr, reason = "a person should know that a test did nothing")]
-fn skip(why: &str) {
+pub(super) fn skip(why: &str) {
     eprintln!("skipped: {why}");
 }
 
 /// Runs a shell command; what it printed, `None` if it failed.
-fn sh(command: &str) -> Option<String> {
+pub(super) fn sh(command: &str) -> Option<String> {
     let path = format!("/usr/sbin:/sbin:{}", std::env::var("PATH").unwrap_or_default());
     let done = Command::new("sh").args(["-ec", command]).env("PATH", path).output().ok()?;
     done.status.success().then(|| String::from_utf8_lossy(&done.stdout).trim().to_owned())
@@ -23,14 +23,19 @@ fn sh(command: &str) -> Option<String> {
 
 /// Devices, and the command that takes each away again, last first.
 #[derive(Default)]
-struct Made(Vec<String>);
+pub(super) struct Made(Vec<String>);
 
 impl Made {
     /// A loop device over a file.
-    fn over(&mut self, file: &Path) -> Option<PathBuf> {
+    pub(super) fn over(&mut self, file: &Path) -> Option<PathBuf> {
         let device = sh(&format!("losetup --find --show {}", file.display()))?;
         self.0.push(format!("losetup --detach {device}"));
         Some(device.into())
+    }
+
+    /// What else is to be done before that.
+    pub(super) fn and_then(&mut self, command: String) {
+        self.0.push(command);
     }
 }
 

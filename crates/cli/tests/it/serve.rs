@@ -284,9 +284,9 @@ fn a_server_on_a_port_has_a_control_socket_and_says_when_the_port_is_taken() {
     let port = taken.local_addr().expect("its number").port().to_string();
     let said = fails(&["serve", "--over", &image, "--read-only", "--listen", &port], 2);
     assert!(said.contains(&format!("127.0.0.1:{port}")) && said.contains("choose another"), "{said}");
-    // A folder for temporary files of our own: the only server there is ours.
+    // A folder for temporary files of our own; other servers of this user may run beside ours, so its socket is named.
     let program = assert_cmd::cargo::cargo_bin("forerun");
-    let run = format!("{} ctl exports", program.display());
+    let run = format!("{} ctl --control \"$TMPDIR\"/forerun-*/nbd.sock.ctl exports", program.display());
     let run = forerun(&["serve", "--over", &image, "--listen", "localhost:0", "--run", &run])
         .env("TMPDIR", &folder)
         .assert()

@@ -1,26 +1,15 @@
 //! `ctl try` on a server whose clients go on reading: the schemes take turns, and the server has the one that is said to stay.
 
+use super::client::{Running, connect};
 use super::{fails, json};
-use forerun_serve::nbd::handshake::option_bytes;
 use forerun_serve::nbd::wire::{Command, Request, request_bytes};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::process::{Child, Stdio};
+use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 const SIZE: u64 = 64 << 20;
-
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // It may have ended.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
 
 fn start(folder: &Path) -> Running {
     let image = folder.join("disk.img");
@@ -40,18 +29,7 @@ fn start(folder: &Path) -> Running {
 
 /// Reads in order, again and again, until it is told to stop.
 fn read(socket: &Path, stop: &AtomicBool) {
-    let mut stream = UnixStream::connect(socket).expect("it listens");
-    stream.read_exact(&mut [0; 18]).expect("greeted");
-    stream.write_all(&3_u32.to_be_bytes()).expect("sent");
-    stream.write_all(&option_bytes(7, &[0; 6])).expect("sent");
-    let mut end = false;
-    while !end {
-        let mut head = [0; 20];
-        stream.read_exact(&mut head).expect("answered");
-        let word = |at: usize| u32::from_be_bytes(head[at..at + 4].try_into().expect("four bytes"));
-        stream.read_exact(&mut vec![0; word(16) as usize]).expect("answered");
-        end = word(12) == 1;
-    }
+    let mut stream = connect(socket, "");
     for at in (0..SIZE / 4096).cycle().take_while(|_| !stop.load(Ordering::Relaxed)) {
         let (offset, length) = (at * 4096, 4096);
         let request = Request { flags: 0, command: Command::Read, cookie: at, offset, length };

@@ -1,6 +1,6 @@
 //! `watch`, `load` and `manifest` from outside. What needs root and Linux 6.12 says so with exit code 4 elsewhere.
 
-use crate::{forerun, json, output};
+use crate::{forerun, json, output, skipped};
 use std::path::{Path, PathBuf};
 
 fn file(folder: &Path, name: &str, bytes: usize) -> String {
@@ -12,6 +12,13 @@ fn file(folder: &Path, name: &str, bytes: usize) -> String {
 fn manifests(state: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(state).into_iter().flatten().flatten();
     entries.map(|entry| entry.path()).collect()
+}
+
+/// Whether this kernel has a sensor, as `watch --check` says it (`kernels.rs` holds what it says against what then happens).
+fn has(sensor: &str) -> bool {
+    let check = json(&["watch", "--check", "--json"]);
+    let all = check["sensors"].as_array().expect("a list");
+    all.iter().any(|item| item["name"] == sensor && item["works"] == true)
 }
 
 #[test]
@@ -30,7 +37,10 @@ fn a_snapshot_is_shown_judged_and_replayed_without_privilege() {
     assert!(output(&["manifest", "show", path]).contains("data"));
     assert_eq!(json(&["manifest", "verify", path, "--json"])["fresh"], 1);
     let replayed = json(&["manifest", "replay", path, "--json"]);
-    assert_eq!((&replayed["pages"], replayed["here_pages"].as_u64()), (&0.into(), Some(13)), "{replayed}");
+    // Before Linux 6.5 nothing tells what is in memory, and all is asked for.
+    let asked = if has("cachestat") { (0, 13) } else { (13, 0) };
+    let told = ["pages", "here_pages"].map(|name| replayed[name].as_u64().unwrap_or(u64::MAX));
+    assert_eq!((told[0], told[1]), asked, "{replayed}");
     file(folder.path(), "data", 40_000);
     forerun(&["manifest", "verify", path]).assert().code(3);
     assert_eq!(json(&["manifest", "replay", path, "--json"])["stale_files"], 1);
@@ -94,6 +104,9 @@ fn the_second_run_of_a_command_knows_the_first() {
     assert_eq!(kept.len(), 1, "one key, one file, nothing beside: {kept:?}");
     let shown = json(&["manifest", "show", kept[0].to_str().expect("UTF-8"), "--json"]);
     assert_eq!(shown["recordings"], counted, "{shown}");
+    if !has("touches") {
+        return; // and the file was in memory already
+    }
     let of_data = shown["files"].as_array().expect("a list").iter().find(|f| f["size"] == 1 << 20);
     let pages: u64 = of_data.expect("the file that was read")["runs"]
         .as_array()
@@ -198,11 +211,6 @@ fn a_watching_daemon_is_seen_through_its_socket_by_top() {
     );
     assert!(daemon.wait().expect("ours").success());
     assert!(!Path::new(&socket).exists(), "the socket goes with it");
-}
-
-#[expect(clippy::print_stderr, reason = "whoever reads the test's output must see that nothing was tested")]
-fn skipped(why: &str) {
-    eprintln!("skipped: {why}");
 }
 
 #[test]

@@ -6,13 +6,16 @@
 //! needs no list and no look-up of pages (`READ_FIXED`). The ring's file is readable when completions wait, so the loop
 //! polls it like a socket. A completion that says EINTR or EAGAIN is sent again.
 //!
+//! The kernel tries each command at once, in our call. A file system that asks a program or another machine (FUSE, NFS) may wait for its
+//! answer there, and hold up all exports: commands to such members are given to threads of the kernel, as many as there are commands.
+//!
 //! Where the kernel can (Linux 5.19), an end does not interrupt the loop while that runs: the kernel raises a flag in shared memory and
 //! finishes the command at the loop's next call, so one that looks for ends makes none.
 
 use super::{Arena, BLOCK, Lend};
-use crate::backend::{Backend, Done, Kind, Task};
+use crate::backend::{Backend, Done, Kind, Reach, Task};
 use forerun_core::units::Nanos;
-use io_uring::{Builder, IoUring, opcode, types};
+use io_uring::{Builder, IoUring, opcode, squeue, types};
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsRawFd as _, BorrowedFd};
@@ -23,6 +26,10 @@ const ENTRIES: u32 = 256;
 const COMPLETIONS: u32 = 4096;
 /// Largest registered buffer, a bound of the kernel: 1 GiB, in blocks.
 const REGISTERED_BLOCKS: u32 = 262_144;
+
+/// Most threads of the kernel for commands that may wait: all that 32 members which ask others hold at once (dispatch: 32 each). They are
+/// made as they are wanted. With fewer, a member that does not answer would hold them all, and syncs of others wait for one.
+const WORKERS_MAX: u32 = 1024;
 
 /// A command that the kernel works on, or that waits to be submitted.
 struct Flight {
@@ -44,6 +51,8 @@ pub(crate) struct Ring {
     completions: usize,
     unsubmitted: bool,
     registered: bool,
+    /// Commands go to threads of the kernel.
+    asks: bool,
     forsaken: bool,
 }
 
@@ -51,10 +60,14 @@ pub(crate) struct Ring {
 unsafe impl Send for Ring {}
 
 impl Ring {
-    /// A ring; with `register` the firm memory of the arena is pinned for direct I/O, where the kernel allows it.
-    pub(crate) fn new(arena: &Arena, register: bool) -> io::Result<Self> {
+    /// A ring; for direct I/O the firm memory of the arena is pinned, where the kernel allows it.
+    pub(crate) fn new(arena: &Arena, Reach { direct, asks }: Reach) -> io::Result<Self> {
         let ring = patient().or_else(|_| builder().build(ENTRIES))?;
-        let registered = register && register_arena(&ring, arena);
+        let registered = direct && register_arena(&ring, arena);
+        if asks {
+            // An older kernel (before 5.15) has four for each processor.
+            let _ = ring.submitter().register_iowq_max_workers(&mut [WORKERS_MAX, 0]);
+        }
         Ok(Self {
             completions: ring.params().cq_entries() as usize,
             ring,
@@ -64,6 +77,7 @@ impl Ring {
             in_kernel: 0,
             unsubmitted: false,
             registered,
+            asks,
             forsaken: false,
         })
     }
@@ -80,7 +94,7 @@ impl Ring {
         pushed
     }
 
-    fn entry(&mut self, at: usize) -> io_uring::squeue::Entry {
+    fn entry(&mut self, at: usize) -> squeue::Entry {
         let registered = self.registered;
         let Some(flight) = self.flights[at].as_mut() else {
             unreachable!("only what is in flight is submitted")
@@ -113,6 +127,7 @@ impl Ring {
             (Kind::Read, None) => opcode::Readv::new(fd, list, count).offset(offset).build(),
             (Kind::Write, None) => opcode::Writev::new(fd, list, count).offset(offset).build(),
         };
+        let entry = if self.asks { entry.flags(squeue::Flags::ASYNC) } else { entry };
         entry.user_data(at as u64)
     }
 
@@ -281,7 +296,7 @@ mod tests {
     fn no_more_is_in_the_kernel_than_completions_have_places_and_all_of_it_ends() {
         let arena = Arena::new(1, 0).expect("memory");
         // Where the kernel has no rings there is nothing to hold back.
-        let Ok(mut ring) = Ring::new(&arena, false) else { return };
+        let Ok(mut ring) = Ring::new(&arena, Reach::default()) else { return };
         ring.completions = 3;
         let file = Arc::new(tempfile::tempfile().expect("a file"));
         for token in 0..10 {

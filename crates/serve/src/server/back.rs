@@ -6,7 +6,7 @@ use crate::back::format::BLOCK;
 use crate::back::identity::identity;
 use crate::back::open::{Opened, Opening, forget_journal, needs_journal};
 use crate::back::{Limits, Paths, WriteBack};
-use crate::backend::Backend;
+use crate::backend::{Backend, Reach};
 use crate::error::ServeError;
 use crate::options::{ExportOptions, JournalOptions, Options, Transfer, What, WriteMode};
 use crate::raw::Arena;
@@ -19,7 +19,7 @@ pub(super) struct Ready {
     opened: Opened,
     limits: Option<Limits>,
     paths: Paths,
-    direct: bool,
+    reach: Reach,
     replayed: u64,
 }
 
@@ -138,12 +138,12 @@ pub(super) fn open(
         }
     };
     let paths = Paths { direct, plain: Some(plain), log: Some(journal.file()) };
-    let direct = journal.is_direct();
+    let reach = journal.reach();
     source.keep(journal);
     // What the replay wrote is ours.
     source.wrote_behind();
     let replayed = opened.replayed_blocks * BLOCK as u64;
-    Ok(Ready { opened, limits, paths, direct, replayed })
+    Ok(Ready { opened, limits, paths, reach, replayed })
 }
 
 impl Ready {
@@ -163,7 +163,7 @@ impl Ready {
             self.opened.mark.take_off();
             return Ok(device);
         };
-        let log = make_backend(transfer, self.direct, &Arena::new(0, 0)?)?;
+        let log = make_backend(transfer, self.reach, &Arena::new(0, 0)?)?;
         let whose = (self.opened.about, self.opened.mark);
         let mut back = WriteBack::new(device, log, self.paths, array, whose, limits)?;
         back.replayed(self.replayed);

@@ -155,9 +155,9 @@ pub(super) fn volume(options: &Options, export: &ExportOptions) -> Result<Volume
         None => back::ready(options, export, &mut source)?,
     };
     let patience = if array.is_some() { raid::patience(export) } else { export.member_timeout };
-    let (direct, far, lies) = (source.is_direct(), source.take_far(), source.array);
+    let (reach, far, lies) = (source.reach(), source.take_far(), source.array);
     let backend = |arena: &Arena| {
-        let files = make_backend(options.transfer, direct, arena)?;
+        let files = make_backend(options.transfer, reach, arena)?;
         let plain = match far {
             Some(far) => Box::new(Fan::new(files, far)?),
             None => files,

@@ -5,7 +5,7 @@ use crate::array::superblock::DATA_AT;
 use crate::array::{Opened, draw};
 use crate::back::open::{Mark, Plain};
 use crate::back::{Limits, Paths, WriteBack};
-use crate::backend::Backend;
+use crate::backend::{Backend, Reach};
 use crate::behind::Files;
 use crate::error::ServeError;
 use crate::options::{ARRAY_BYTES, DIRTY_AGE_DEFAULT, DIRTY_DEFAULT, ExportOptions, MemberSpec, Options};
@@ -35,7 +35,7 @@ pub(super) struct Ready {
     started: Started,
     paths: Vec<Files>,
     log: Arc<std::fs::File>,
-    direct: bool,
+    reach: Reach,
     timeout: Nanos,
     /// Its number.
     id: u128,
@@ -127,14 +127,14 @@ fn journalled(
     let behind = members.into_iter().map(|held| held.map(|held| (held.files, held.size))).collect();
     let mut source =
         Source::before(*array.spec(), seen(&array)?, array.capacity_blocks() * BLOCK_BYTES, behind)?;
-    let (log, direct) = (journal.file(), journal.is_direct());
+    let (log, reach) = (journal.file(), journal.reach());
     source.keep(journal);
     // What the start wrote is ours.
     source.wrote_behind();
     let timeout = Nanos(u64::try_from(export.member_timeout.as_nanos()).unwrap_or(u64::MAX));
     let pace = Pace { rate: export.rebuild_max, keep: KEEP };
     let id = newest.id;
-    Ok((source, Ready { array, started, paths, log, direct, timeout, id, pace, said }))
+    Ok((source, Ready { array, started, paths, log, reach, timeout, id, pace, said }))
 }
 
 /// How long the volume above is patient: the array puts members out before.
@@ -155,13 +155,13 @@ fn numbers(mut state: u64) -> Box<dyn FnMut() -> u64 + Send> {
 impl Ready {
     /// The array before the way to its members.
     pub(super) fn before(self, members: Box<dyn Backend>, options: &Options) -> io::Result<Box<dyn Backend>> {
-        let Self { array, started, paths, log, direct, timeout, id, pace, .. } = self;
+        let Self { array, started, paths, log, reach, timeout, id, pace, .. } = self;
         let Started { about, heads, out, rebuilding, replayed } = started;
         let all = rows(*array.spec(), array.member_blocks());
         let standing = Standing::new(array, out, rebuilding);
         let ways = flat::Ways { paths, heads, base: DATA_AT, timeout };
         let flat = Flat::new(members, all, ways, standing.clone(), numbers(draw()? as u64))?;
-        let to_log = make_backend(options.transfer, direct, &Arena::new(0, 0)?)?;
+        let to_log = make_backend(options.transfer, reach, &Arena::new(0, 0)?)?;
         let limits = Limits {
             blocks: (DIRTY_DEFAULT / BLOCK_BYTES).min(about.ring) as usize,
             age: Nanos(u64::try_from(DIRTY_AGE_DEFAULT.as_nanos()).unwrap_or(u64::MAX)),

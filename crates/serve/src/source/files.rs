@@ -6,7 +6,7 @@
 //! time of change while we ourselves do not write. Looking may take for ever where a file system does not answer, so a
 //! thread looks, and what it has seen is judged when it comes.
 
-use crate::backend::{Holes, Zeroes};
+use crate::backend::{Holes, Reach, Zeroes};
 use crate::error::ServeError;
 use crate::options::Direct;
 use crate::raw::{Foreign, is_byte_locked, lock_byte, unlock_bytes};
@@ -38,12 +38,27 @@ pub(crate) struct Files {
     pub(crate) direct: Option<Arc<File>>,
     seen: Seen,
     pub(super) holes: Holes,
+    pub(super) reach: Reach,
     /// Looks from now on whose time of change says nothing, because we wrote: a write of ours may have come before or after the
     /// look that is judged next.
     pub(super) excused: u8,
     /// Tells of the writes of others.
     foreign: Option<Foreign>,
 }
+
+/// File systems that ask somebody else, by their numbers in `statfs`: FUSE, NFS, SMB (three numbers of it), Ceph, 9p, AFS (two) and Coda.
+const ASKING: [u32; 10] = [
+    0x6573_5546,
+    0x6969,
+    0xff53_4d42,
+    0xfe53_4d42,
+    0x517b,
+    0x00c3_6400,
+    0x0102_1997,
+    0x5346_414f,
+    0x6b41_4653,
+    0x7375_7245,
+];
 
 /// What must stay as it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -142,8 +157,12 @@ impl Files {
         // A file system that has nothing to do at a close says so at the first: then the last one never waits for it.
         drop(plain.try_clone());
         let foreign = if is_block { None } else { Foreign::watch(path).ok() };
+        // The number of a file system is one of 32 bits, whatever holds it.
+        let asks = !is_block
+            && rustix::fs::fstatfs(&plain).is_ok_and(|about| ASKING.contains(&(about.f_type as u32)));
+        let reach = Reach { direct: around.is_some(), asks };
         let (plain, direct) = (Arc::new(plain), around.map(Arc::new));
-        Ok((Self { path: path.into(), plain, direct, seen, excused: 0, foreign, holes }, size))
+        Ok((Self { path: path.into(), plain, direct, seen, excused: 0, foreign, holes, reach }, size))
     }
 
     /// How it was named.

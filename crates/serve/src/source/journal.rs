@@ -3,6 +3,7 @@
 use super::OVER;
 use super::files::Files;
 use crate::back::identity::disks_under;
+use crate::backend::Reach;
 use crate::error::ServeError;
 use crate::options::{Direct, JournalOptions};
 use std::fs::{File, OpenOptions};
@@ -97,9 +98,9 @@ impl Journal {
         Arc::clone(&self.files.plain)
     }
 
-    /// Whether transfers go around the page cache.
-    pub(crate) const fn is_direct(&self) -> bool {
-        self.files.direct.is_some()
+    /// How one gets to it.
+    pub(crate) const fn reach(&self) -> Reach {
+        self.files.reach
     }
 
     /// It holds something from now on.

@@ -68,6 +68,10 @@ pub(crate) struct SumsFigures {
     pub(crate) dense_held_misses: u64,
     /// Bytes of mapped files that were read as a whole, since windows would have loaded half of each.
     pub(crate) whole_bytes: u64,
+    /// Reads of readers by a pattern, and how late half of them and 99 of 100 were known at most.
+    pub(crate) lag_reads: u64,
+    pub(crate) lag_median_ns: u64,
+    pub(crate) lag_p99_ns: u64,
     pub(crate) cpu_ns: u64,
 }
 
@@ -154,6 +158,9 @@ impl From<&Sums> for SumsFigures {
             dense_held: sums.dense.held,
             dense_held_misses: sums.dense.held_misses,
             whole_bytes: sums.whole_bytes,
+            lag_reads: sums.lag.reads,
+            lag_median_ns: sums.lag.median,
+            lag_p99_ns: sums.lag.slow,
             cpu_ns: sums.cpu,
         }
     }
@@ -196,7 +203,7 @@ impl Tally {
     /// Takes what the daemon tells.
     pub(crate) fn hear(&mut self, told: &Told) {
         match told {
-            Told::Ready(_) => {}
+            Told::Ready { .. } => {}
             Told::Standing(standing) => self.stand(standing),
             Told::Said(said) => self.window(said),
             Told::Pattern(pattern) => self.pattern(pattern),

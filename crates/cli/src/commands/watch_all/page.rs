@@ -124,6 +124,11 @@ fn metrics(figures: &WatchFigures) -> String {
     let help =
         "Bytes of mapped files that were read as a whole, since windows would have loaded half of each";
     page.counter("forerun_watch_whole_bytes_total", help, alone(sums.whole_bytes));
+    let late = [("0.5", sums.lag_median_ns), ("0.99", sums.lag_p99_ns)];
+    let late = late.map(|(share, nanos)| (label("quantile", share), seconds(nanos).to_string()));
+    let help =
+        "How late reads of those that are read ahead of by a pattern were known, since the daemon began";
+    page.gauge("forerun_watch_lag_seconds", help, late);
     runs(&mut page, figures);
     budgets(&mut page, figures);
     programs(&mut page, &figures.programs);

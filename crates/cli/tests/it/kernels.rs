@@ -1,0 +1,322 @@
+//! What `watch --check` says of a kernel, held against what `watch`, `load` and `manifest` then do there: on the kernel of this machine, and
+//! on stock ones in virtual machines (`make test-watch-kernels`), which have fewer tracepoints.
+//!
+//! Everything is on an ext4 of its own on a loop device, which is mounted anew to be cold. Where root or one of these is missing a test
+//! says so and passes. What works is printed, a line each behind `kernel: `, for the table of docs/watch.md.
+
+#![expect(clippy::print_stdout, reason = "what works is read from what the machine prints")]
+
+use super::devices::{Made, sh, skip};
+use super::forerun;
+use serde_json::Value;
+use std::io::BufRead as _;
+use std::os::unix::process::CommandExt as _;
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+/// Bytes of the file that is read.
+const BIG: u64 = 8 << 20;
+/// Runs of one command: more than pages are remembered for that no run has seen again.
+const RUNS: usize = 20;
+/// Longest wait for what takes a moment, in an emulated machine too.
+const SOON: Duration = Duration::from_secs(120);
+/// Whose rights are none.
+const NOBODY: u32 = 65_534;
+
+/// An ext4 with one file.
+struct Disk {
+    folder: tempfile::TempDir,
+    device: PathBuf,
+    _made: Made,
+}
+
+impl Disk {
+    fn new() -> Option<Self> {
+        let folder = tempfile::tempdir().ok()?;
+        let image = folder.path().join("image");
+        std::fs::File::create(&image).and_then(|file| file.set_len(64 << 20)).ok()?;
+        sh(&format!("mkfs.ext4 -q -F -O ^has_journal {}", image.display()))?;
+        let mount = folder.path().join("mount");
+        std::fs::create_dir(&mount).ok()?;
+        let mut made = Made::default();
+        let device = made.over(&image)?;
+        sh(&format!("mount -t ext4 -o noatime {} {}", device.display(), mount.display()))?;
+        made.and_then(format!("umount {}", mount.display()));
+        std::fs::write(mount.join("big"), vec![7; BIG as usize]).ok()?;
+        std::fs::create_dir(folder.path().join("state")).ok()?;
+        Some(Self { folder, device, _made: made })
+    }
+
+    fn text(&self, name: &str) -> String {
+        self.folder.path().join(name).to_str().expect("UTF-8").to_owned()
+    }
+
+    fn cold(&self) {
+        let mount = self.text("mount");
+        let device = self.device.display();
+        sh(&format!("umount {mount} && mount -t ext4 -o noatime {device} {mount}")).expect("nobody uses it");
+    }
+
+    /// Bytes that the device was asked for.
+    fn bytes(&self) -> u64 {
+        let name = self.device.file_name().and_then(|name| name.to_str()).expect("a name");
+        let stat = std::fs::read_to_string(format!("/sys/block/{name}/stat")).expect("sysfs");
+        let sectors = stat.split_whitespace().nth(2).expect("a figure");
+        sectors.parse::<u64>().expect("a number") * 512
+    }
+}
+
+/// What `--check` says.
+struct Check(Value);
+
+impl Check {
+    fn new() -> Self {
+        let done = forerun(&["watch", "--check", "--json"]).output().expect("it runs");
+        assert_eq!(done.status.code(), Some(0), "load works everywhere: {done:?}");
+        Self(serde_json::from_slice(&done.stdout).expect("JSON"))
+    }
+
+    fn items(&self) -> impl Iterator<Item = &Value> {
+        ["actions", "sensors"].into_iter().flat_map(|list| self.0[list].as_array().expect("a list"))
+    }
+
+    fn item(&self, name: &str) -> &Value {
+        self.items().find(|item| item["name"] == name).expect("listed")
+    }
+
+    fn works(&self, name: &str) -> bool {
+        self.item(name)["works"].as_bool().expect("a bool")
+    }
+}
+
+/// The JSON behind the command's own output, which has no brace.
+fn told(done: &Output) -> Value {
+    let text = String::from_utf8_lossy(&done.stdout);
+    let json = text.find('{').map(|from| &text[from..]).unwrap_or_default();
+    let said = String::from_utf8_lossy(&done.stderr);
+    serde_json::from_str(json).unwrap_or_else(|problem| panic!("{problem}: {} {said}", done.status))
+}
+
+/// A refusal says what is missing and what to do about it, in one line.
+fn refused(done: &Output) {
+    let said = String::from_utf8_lossy(&done.stderr);
+    assert_eq!(done.status.code(), Some(4), "{said}");
+    assert!(said.starts_with("forerun: ") && said.lines().count() == 1 && said.contains("; "), "{said}");
+}
+
+#[test]
+fn what_the_check_says_of_tracepoints_is_what_a_command_gets() {
+    let check = Check::new();
+    let kernel = check.0["kernel"].as_str().expect("a release");
+    println!("kernel: kernel\t{kernel}\t");
+    for item in check.items() {
+        let works = if item["works"] == true { "yes" } else { "no" };
+        let word = |key: &str| item[key].as_str().expect("text").to_owned();
+        println!("kernel: {}\t{works}\t{}", word("name"), word("detail"));
+    }
+    let Some(disk) = Disk::new() else { return skip("needs root, a loop device and mkfs.ext4") };
+    let (state, big) = (disk.text("state"), disk.text("mount/big"));
+    let run = || {
+        disk.cold();
+        // With a scheme that is named nothing is left alone because it did not pay.
+        let words = ["watch", "--state", &state, "--scheme", "stride", "--json", "--", "cat", &big];
+        forerun(&words).output().expect("it runs")
+    };
+    let first = run();
+    if !check.works("watch -- COMMAND") {
+        return refused(&first);
+    }
+    assert_eq!(told(&first)["decision"], "record", "{first:?}");
+    let before = disk.bytes();
+    let mut ahead = 0;
+    for _ in 1..RUNS {
+        let done = told(&run());
+        // Where nothing is earned, as on a disk in memory, some runs are left alone; and now and then the reader is faster.
+        if done["decision"] == "replay" {
+            let pages = |name: &str| done[name].as_u64().expect("a number");
+            let (data, used) =
+                (pages("replayed_pages") - pages("replayed_metadata_pages"), done["used_pages"].as_u64());
+            assert_eq!(used.is_some(), check.works("touches"), "what is not seen is not counted: {done}");
+            assert!(used.is_none_or(|used| used <= data), "{done}");
+            ahead += data;
+        }
+    }
+    assert!(ahead > 0, "later runs are read ahead of");
+    let moved = (disk.bytes() - before) / (RUNS as u64 - 1);
+    assert!((BIG..BIG * 5 / 4).contains(&moved), "no byte is moved twice: {moved}");
+    let kept = std::fs::read_dir(&state).expect("readable").flatten().next().expect("one").path();
+    let shown =
+        forerun(&["manifest", "show", "--json", kept.to_str().expect("UTF-8")]).output().expect("it runs");
+    let shown = told(&shown);
+    let files = shown["files"].as_array().expect("a list");
+    let known = files.iter().find(|file| file["size"] == BIG).expect("what was read is not forgotten");
+    let pages = known["runs"].as_array().expect("a list").iter().filter_map(|run| run["pages"].as_u64());
+    assert_eq!(pages.sum::<u64>(), BIG / 4096, "nor any page of it: {known}");
+    println!("kernel: second run\tyes\tread ahead of by what the first loaded");
+}
+
+#[test]
+fn what_the_check_says_of_loading_is_what_load_does() {
+    let check = Check::new();
+    let Some(disk) = Disk::new() else { return skip("needs root, a loop device and mkfs.ext4") };
+    let big = disk.text("mount/big");
+    disk.cold();
+    let before = disk.bytes();
+    let load = || told(&forerun(&["load", "--json", &big]).output().expect("it runs"));
+    let loaded = load();
+    assert!(check.works("load"));
+    assert_eq!(loaded["loaded_bytes"], BIG, "{loaded}");
+    let moved = disk.bytes() - before;
+    assert!((BIG..BIG * 5 / 4).contains(&moved), "{moved}");
+    // Where nothing tells what is in memory it is asked for again, and the kernel passes over it.
+    let again = load();
+    assert_eq!(again["here_bytes"] == BIG, check.works("cachestat"), "{again}");
+    assert!(disk.bytes() - before - moved < BIG / 8, "nothing is read twice");
+}
+
+/// A daemon, and what it says.
+struct Daemon {
+    process: Child,
+    lines: Receiver<Value>,
+}
+
+impl Daemon {
+    fn start(words: &[&str]) -> Self {
+        let mut process = Command::new(assert_cmd::cargo::cargo_bin("forerun"))
+            .args(words)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("it starts");
+        let (tell, lines) = channel();
+        let said = std::io::BufReader::new(process.stdout.take().expect("piped"));
+        std::thread::spawn(move || {
+            let lines = said.lines().map_while(Result::ok);
+            lines.filter_map(|line| serde_json::from_str(&line).ok()).all(|line| tell.send(line).is_ok())
+        });
+        Self { process, lines }
+    }
+
+    /// Until it has a process open: one that ends before that has no run to be told of.
+    fn until_it_follows(&self) {
+        let folder = format!("/proc/{}/fd", self.process.id());
+        let links = || std::fs::read_dir(&folder).expect("it runs").flatten();
+        let is_process = |link: PathBuf| link.to_string_lossy().contains("pidfd");
+        let begun = Instant::now();
+        while !links().filter_map(|link| std::fs::read_link(link.path()).ok()).any(is_process) {
+            assert!(begun.elapsed() < SOON, "it follows nobody");
+            std::thread::yield_now();
+        }
+    }
+
+    /// The next line of this kind; `None` where there is none and the daemon has ended.
+    fn next(&self, event: &str) -> Option<Value> {
+        loop {
+            match self.lines.recv_timeout(SOON) {
+                Ok(line) if line["event"] == event => return Some(line),
+                Ok(_) => {}
+                Err(RecvTimeoutError::Disconnected) => return None,
+                Err(RecvTimeoutError::Timeout) => panic!("no {event} came"),
+            }
+        }
+    }
+}
+
+#[test]
+fn what_the_check_says_of_all_programs_is_what_the_daemon_sees() {
+    let check = Check::new();
+    let Some(disk) = Disk::new() else { return skip("needs root, a loop device and mkfs.ext4") };
+    let (state, big) = (disk.text("state"), disk.text("mount/big"));
+    let words = ["watch", "--state", &state, "--no-replay", "--quiet", "--", "cat", &big, "-"];
+    let recorded = forerun(&words).output().expect("it runs").status.success();
+    disk.cold();
+    let before = disk.bytes();
+    let mut daemon = Daemon::start(&["watch", "--json", "--only", &disk.text("mount"), "--state", &state]);
+    let Some(ready) = daemon.next("ready") else {
+        assert!(!check.works("watch"), "{}", check.0);
+        return refused(&daemon.process.wait_with_output().expect("ours"));
+    };
+    assert!(check.works("watch"), "{ready} {}", check.0);
+    assert_eq!(ready["reads"], check.works("readahead group"), "{ready}");
+    let helped = if ready["reads"] == true { "yes" } else { "no" };
+    println!("kernel: windows, patterns\t{helped}\t");
+    if recorded {
+        // Whoever starts it: by its program, its words and the folder it is started in. It goes on until its input ends.
+        let mut program = Command::new("cat");
+        let mut program =
+            program.args([&big, "-"]).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("it runs");
+        assert_eq!(daemon.next("run").expect("a known program")["decision"], "replay");
+        daemon.until_it_follows();
+        drop(program.stdin.take());
+        assert!(program.wait().expect("ours").success());
+        let ended = daemon.next("run-end").expect("it has ended");
+        assert!(ended["run"]["replayed_pages"].is_u64(), "{ended}");
+        assert!((BIG..BIG * 5 / 4).contains(&(disk.bytes() - before)), "no byte is moved twice: {ended}");
+        println!("kernel: known programs\tyes\tread ahead of whoever starts them");
+    }
+    sh(&format!("kill {}", daemon.process.id())).expect("ours");
+    assert!(daemon.next("end").is_some() && daemon.process.wait().expect("ours").success());
+    // A scheme that decides alone has nothing to decide where no read is seen.
+    let mut alone = Daemon::start(&["watch", "--json", "--scheme", "stride", "--state", &state]);
+    let ready = alone.next("ready");
+    assert_eq!(ready.is_some(), check.works("readahead group"));
+    if ready.is_none() {
+        return refused(&alone.process.wait_with_output().expect("ours"));
+    }
+    sh(&format!("kill {}", alone.process.id())).expect("ours");
+    assert!(alone.process.wait().expect("ours").success());
+}
+
+#[test]
+fn nobody_is_told_what_is_missing_and_may_load() {
+    let Some(disk) = Disk::new() else { return skip("needs root, a loop device and mkfs.ext4") };
+    sh(&format!(
+        "chmod 755 {} {}; chmod 644 {}",
+        disk.folder.path().display(),
+        disk.text("mount"),
+        disk.text("mount/big")
+    ))
+    .expect("ours");
+    let run = |words: &[&str]| {
+        let program = assert_cmd::cargo::cargo_bin("forerun");
+        Command::new(program).args(words).uid(NOBODY).gid(NOBODY).env("HOME", "/nonexistent").output()
+    };
+    let Ok(done) = run(&["watch", "--check", "--json"]) else {
+        return skip("nobody may run the binary here");
+    };
+    assert_eq!(done.status.code(), Some(0), "{done:?}");
+    let check = Check(told(&done));
+    assert!(
+        check.works("load") && !check.works("tracepoints") && !check.works("watch -- COMMAND"),
+        "{}",
+        check.0
+    );
+    let said = check.item("watch -- COMMAND")["detail"].as_str().expect("text");
+    assert!(said.contains("root"), "{said}");
+    assert_eq!(check.0["missing"].as_array().expect("a list").len(), 5);
+    let state = disk.text("state");
+    refused(&run(&["watch", "--state", &state, "--", "true"]).expect("as before"));
+    refused(&run(&["watch", "--state", &state, "--observe"]).expect("as before"));
+    let loaded = told(&run(&["load", "--json", &disk.text("mount/big")]).expect("as before"));
+    assert_eq!(
+        loaded["loaded_bytes"].as_u64().unwrap_or(0) + loaded["here_bytes"].as_u64().unwrap_or(0),
+        BIG
+    );
+    // A manifest that root has made is replayed by path.
+    let manifest = disk.text("m.manifest");
+    forerun(&["manifest", "snapshot", "--quiet", "-o", &manifest, &disk.text("mount/big")])
+        .assert()
+        .success();
+    sh(&format!("chmod 644 {manifest}")).expect("ours");
+    disk.cold();
+    let before = disk.bytes();
+    let replayed = told(&run(&["manifest", "replay", "--json", &manifest]).expect("as before"));
+    assert_eq!(
+        (&replayed["pages"], &replayed["stale_files"]),
+        (&(BIG / 4096).into(), &0.into()),
+        "{replayed}"
+    );
+    assert!((BIG..BIG * 5 / 4).contains(&(disk.bytes() - before)), "{replayed}");
+}
