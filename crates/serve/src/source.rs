@@ -154,6 +154,8 @@ pub(crate) struct Source {
     behind: Vec<Option<(Files, u64)>>,
     /// Who looks at each of them.
     behind_looks: Vec<Option<Looks>>,
+    /// Whether one of them asked others at the start: the way to all of them was made for that then.
+    behind_asks: bool,
     /// How they lie, where that is another array than the volume sees.
     layout: Option<ArraySpec>,
 }
@@ -186,6 +188,7 @@ impl Source {
             journal: None,
             behind: Vec::new(),
             behind_looks: Vec::new(),
+            behind_asks: false,
             layout: None,
         })
     }
@@ -221,6 +224,7 @@ impl Source {
             journal: None,
             behind: Vec::new(),
             behind_looks: Vec::new(),
+            behind_asks: false,
             layout: None,
         })
     }
@@ -250,6 +254,7 @@ impl Source {
             journal: None,
             behind: Vec::new(),
             behind_looks: Vec::new(),
+            behind_asks: false,
             layout: None,
         })
     }
@@ -269,8 +274,10 @@ impl Source {
         let looks =
             |held: &Option<(Files, u64)>| held.as_ref().map(|(files, _)| looks_behind(files)).transpose();
         let behind_looks = behind.iter().map(looks).collect::<Result<_, _>>()?;
+        let behind_asks = behind.iter().flatten().any(|(files, _)| files.reach.asks);
         Ok(Self {
             behind_looks,
+            behind_asks,
             members,
             array,
             size,
@@ -292,6 +299,18 @@ impl Source {
     /// The members of an array behind the one that there is.
     pub(crate) fn behind(&self) -> &[Option<(Files, u64)>] {
         &self.behind
+    }
+
+    /// Whether what may become another member can be waited for without holding up the server.
+    pub(crate) fn can_wait_for(&self, files: &Files) -> Result<(), String> {
+        if self.behind_asks || !files.reach.asks {
+            return Ok(());
+        }
+        Err(format!(
+            "{} is on a file system that asks a program or another machine, and none of the members was when the server began: while that stood \
+             still, so would the server. Make it a member with forerun array replace while the array is not served",
+            files.path().display()
+        ))
     }
 
     /// Another member of that array, in the place of one that is out.
@@ -333,6 +352,7 @@ impl Source {
             journal: None,
             behind: Vec::new(),
             behind_looks: Vec::new(),
+            behind_asks: false,
             layout: None,
         })
     }

@@ -95,6 +95,7 @@ impl Volume {
         let member = *member;
         self.looking = None;
         let attached = found.and_then(|(files, size)| {
+            self.source.can_wait_for(&files)?;
             let ways = Files { direct: files.direct.clone(), plain: Some(Arc::clone(&files.plain)) };
             let behind = self.backend.behind_mut().ok_or("the array is gone")?;
             behind.attach(member, ways)?;

@@ -8,7 +8,9 @@ use forerun_serve::array::{State, status};
 use forerun_serve::control::{ArrayState, Order, ask};
 use forerun_serve::options::Options;
 use forerun_serve::repair::{replace, scrub};
+use rustix::fs::{FlockOperation, MemfdFlags, SealFlags, fcntl_add_seals, flock, memfd_create};
 use std::fs::File;
+use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -291,4 +293,35 @@ fn a_member_of_an_array_with_redundancy_that_somebody_writes_to_is_noticed_and_n
     drop(client);
     let (_, said) = served.server.stop();
     assert!(said.iter().any(|line| line.contains("m1: somebody has written to it")), "{said:?}");
+}
+
+#[test]
+fn a_member_that_fails_while_the_array_is_served_is_let_go_of_and_another_comes_in_its_place() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let dir = folder.path();
+    let mut paths = members(dir, 3);
+    // Once it is sealed it takes no write.
+    let failing = memfd_create("m1", MemfdFlags::ALLOW_SEALING).map(File::from).expect("memory");
+    failing.set_len(MEMBER).expect("made");
+    paths[1] = format!("/proc/self/fd/{}", failing.as_raw_fd()).into();
+    let mut model = vec![0_u8; make_journalled(dir, "raid5:16K", &paths) as usize];
+    let served = Served::start(dir, &paths, false, SLOWLY);
+    work(&served.server, &mut model, 1, 20);
+    let is_held =
+        || flock(File::open(&paths[1]).expect("opened"), FlockOperation::NonBlockingLockShared).is_err();
+    assert!(is_held());
+    fcntl_add_seals(&failing, SealFlags::WRITE).expect("sealed");
+    served.work_until(&mut model, 1000, |state| state.array.out == [1]);
+    let begun = Instant::now();
+    while is_held() {
+        assert!(begun.elapsed() < PATIENCE, "it is let go of");
+        work(&served.server, &mut model, 2, 1);
+    }
+    served.rebuild(&new_file(dir, "new", MEMBER), false).expect("begun");
+    served.work_until(&mut model, 3000, is_whole);
+    let (_, said) = served.server.stop();
+    let says = |words: &str| said.iter().any(|line| line.contains(words));
+    assert!(says("it is put out") && says("member 1 of the array is rebuilt, and in"), "{said:?}");
+    let served = Served::start(dir, &[dir.join("new"), paths[2].clone()], true, SLOWLY);
+    work(&served.server, &mut model, 4, 20);
 }
