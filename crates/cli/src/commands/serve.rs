@@ -187,7 +187,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, help_heading = MEMBERS, requires = "assemble")]
     degraded: bool,
     /// Most bytes of each member of an array that a rebuild or a scrub goes through in a second (experimental)
-    #[arg(long, help_heading = MEMBERS, value_name = "SIZE", default_value = "32MiB", requires = "assemble")]
+    #[arg(long, help_heading = MEMBERS, value_name = "SIZE", default_value = "32MiB")]
     rebuild_max: String,
     /// Seconds that a member may owe an answer before requests that wait for it fail
     #[arg(long, help_heading = MEMBERS, value_name = "SECONDS", default_value_t = MEMBER_TIMEOUT_DEFAULT, value_parser = clap::value_parser!(u64).range(1..=86400))]

@@ -163,8 +163,7 @@ impl World {
         let id = u128::from(seed) + 1;
         let mut members = Vec::new();
         for (index, data) in (0..).zip(encode(&array, &image)) {
-            let mut bytes = vec![0; BASE as usize * BLOCK];
-            bytes.extend(data);
+            let bytes = [vec![0; BASE as usize * BLOCK], data].concat();
             let mut disk = Disk::new(Draw::new(draw.below(u64::MAX)), bytes);
             let epoch = Epoch { generation: 1, number: 1, before: 0 };
             let head = Superblock {
@@ -190,9 +189,8 @@ impl World {
         let (journal, _) = fresh(id, places, ring, &mut none);
         let victims = losable(&array, &DiskSet::EMPTY, &mut draw);
         let few = draw.index(blocks);
-        let story = told.then(|| {
-            VecDeque::from([format!("{spec}, {blocks} blocks, {limits:?}, ring {ring}, {victims:?}")])
-        });
+        let first = || format!("{spec}, {blocks} blocks, {limits:?}, ring {ring}, {victims:?}");
+        let story = told.then(|| VecDeque::from([first()]));
         let mut world = Self {
             draw,
             now: Nanos::from_secs(1),

@@ -5,7 +5,6 @@
 //!
 //! What goes over all stripes ([`super::work`]) reads them so from the first, and then writes one member's places alone, or none.
 
-use super::work::{Ended, Places};
 use super::{Operation, Parts, Raid, blank, eio, sums};
 use crate::back::Group;
 use crate::back::format::EXTENTS_MAX;
@@ -26,6 +25,20 @@ pub(super) enum Goal {
     Rebuild(Disk),
     /// To see whether all members hold what they should.
     Compare,
+}
+
+/// What members ought to hold of a stripe.
+pub(super) type Places = BTreeMap<(Disk, Block), Box<Page>>;
+
+/// Why a stripe of work that goes over all of them is not done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ended {
+    /// Something came between.
+    Later,
+    /// Nothing is written now.
+    Refused,
+    /// It cannot be read.
+    Unread,
 }
 
 /// What was found where members were compared.

@@ -17,7 +17,7 @@
 //! Where members are compared and differ, nobody knows which of them is right. Who wants them to agree all the same (`mend`) gets what a read returns: copies and
 //! parity are made anew of the data, and what a member cannot read is written to it anew, in records as any write.
 
-use super::update::{Goal, Seen, Update};
+use super::update::{Ended, Goal, Places, Seen, Update};
 use super::{Operation, Raid, What};
 use crate::backend::{Backend as _, Kind};
 use crate::behind::{ArrayFigures, ArrayOrder, Files, Wanted, WorkFigures};
@@ -342,18 +342,4 @@ impl Raid {
     pub(super) fn is_compared(&self, content: Content) -> bool {
         self.array.copies_per_block() > 1 || !matches!(content, Content::Data(_))
     }
-}
-
-/// What members ought to hold of a stripe.
-pub(super) type Places = BTreeMap<(Disk, Block), Box<Page>>;
-
-/// Why a stripe of it is not done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ended {
-    /// Something came between.
-    Later,
-    /// Nothing is written now.
-    Refused,
-    /// It cannot be read.
-    Unread,
 }
