@@ -248,10 +248,14 @@ fn read_all(client: &mut Client, model: &Model, seed: u64, only_durable: bool) -
     let (offset, length) = (0, (SECTORS * SECTOR) as u32);
     let request = Request { flags: 0, command: Command::Read, cookie: 0, offset, length };
     client.stream.write_all(&request_bytes(&request)).expect("sent");
-    let mut reply = vec![0; 16 + SECTORS * SECTOR];
-    client.stream.read_exact(&mut reply).expect("answered");
+    let mut head = [0; 16];
+    client.stream.read_exact(&mut head).expect("answered");
+    // Behind an error comes nothing that could be waited for.
+    assert_eq!(head[4..8], [0; 4], "seed {seed}: an error");
+    let mut bytes = vec![0; SECTORS * SECTOR];
+    client.stream.read_exact(&mut bytes).expect("answered in full");
     let floor = if only_durable { &model.durable } else { &model.acknowledged };
-    model.judge(&reply[16..], 0, floor, seed)
+    model.judge(&bytes, 0, floor, seed)
 }
 
 /// Another each time, unless the seed of a failure is given.

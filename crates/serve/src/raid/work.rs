@@ -25,7 +25,6 @@ use crate::planted::{self, Bug};
 use crate::sealed::Page;
 use forerun_core::array::{Content, DiskSet, Stripe};
 use forerun_core::units::{BLOCK_BYTES, Block, Disk, Nanos};
-use std::collections::BTreeMap;
 use std::io;
 
 /// Places of blocks that differ which are told one by one.

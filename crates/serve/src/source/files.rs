@@ -18,6 +18,7 @@ use std::os::fd::AsFd as _;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// Bytes of a file that qemu locks to say what it does with it, and behind them what others must not do: of each the number of
 /// the permission is added.
@@ -27,6 +28,10 @@ const FORBIDS: i64 = 200;
 const READS: i64 = 0;
 const WRITES: i64 = 1;
 const RESIZES: i64 = 3;
+
+/// How long a lock may be that of a server that was killed: the kernel ends what that had in hand.
+const GONE_SOON: Duration = Duration::from_secs(1);
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
 /// A member that is a file or a device of this machine.
 #[derive(Debug)]
@@ -148,6 +153,10 @@ impl Files {
             Direct::Auto => open_direct(path, read_only),
             Direct::Off => None,
         };
+        // Commands that the kernel still works at when a server was killed hold this file and not the other: whoever starts next waits for them.
+        if let Some(around) = around.as_ref().filter(|_| !is_block) {
+            own_bytes(read_only).for_each(|byte| drop(lock_byte(around.as_fd(), byte)));
+        }
         let size = (&plain).seek(SeekFrom::End(0)).map_err(|e| ServeError::file(path, e))?;
         if size == 0 {
             return Err(ServeError::option(option, format!("{} is empty", path.display())));
@@ -217,7 +226,7 @@ impl Files {
 impl Drop for Files {
     fn drop(&mut self) {
         // A ring of the kernel lets go of files a little later than of everything else, and so does the thread that looks; locks go now.
-        unlock_bytes(self.plain.as_fd());
+        self.direct.iter().chain([&self.plain]).for_each(|file| unlock_bytes(file.as_fd()));
         let _ = flock(&self.plain, FlockOperation::Unlock);
     }
 }
@@ -252,18 +261,33 @@ fn look(file: &File, size: u64) -> std::io::Result<Seen> {
     })
 }
 
+/// What we do with a file.
+const fn does(read_only: bool) -> &'static [i64] {
+    if read_only { &[READS] } else { &[READS, WRITES] }
+}
+
+/// What we want nobody else to do with it.
+const FORBIDDEN: [i64; 2] = [WRITES, RESIZES];
+
+/// The bytes that say both.
+fn own_bytes(read_only: bool) -> impl Iterator<Item = i64> {
+    does(read_only).iter().map(|what| DOES + what).chain(FORBIDDEN.map(|what| FORBIDS + what))
+}
+
 /// Says to programs that lock as qemu does (qemu itself, qemu-nbd, qemu-img, and us) what we do with a file and what they must not, and
 /// finds those who do it or forbid ours. Where there are no such locks there is nobody to be found.
 fn lock_as_qemu_does(file: &File, path: &Path, read_only: bool) -> Result<(), ServeError> {
-    let does: &[i64] = if read_only { &[READS] } else { &[READS, WRITES] };
-    let forbids = [WRITES, RESIZES];
-    let own = does.iter().map(|what| DOES + what).chain(forbids.map(|what| FORBIDS + what));
-    if own.into_iter().any(|byte| lock_byte(file.as_fd(), byte).is_err()) {
+    if own_bytes(read_only).any(|byte| lock_byte(file.as_fd(), byte).is_err()) {
         return Ok(());
     }
-    let theirs = does.iter().map(|what| FORBIDS + what).chain(forbids.map(|what| DOES + what));
+    let theirs = does(read_only).iter().map(|what| FORBIDS + what).chain(FORBIDDEN.map(|what| DOES + what));
+    let begin = Instant::now();
     for byte in theirs {
-        if is_byte_locked(file.as_fd(), byte).unwrap_or(false) {
+        while is_byte_locked(file.as_fd(), byte).unwrap_or(false) {
+            if begin.elapsed() < GONE_SOON {
+                std::thread::sleep(LOOK_AGAIN);
+                continue;
+            }
             return Err(ServeError::File {
                 path: path.into(),
                 source: std::io::ErrorKind::ResourceBusy.into(),
@@ -302,4 +326,26 @@ fn refuse_under_loop(
         return Err(ServeError::option(option, why));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_killed_server_still_has_in_hand_keeps_the_next_one_out() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("disk");
+        std::fs::write(&path, vec![0; 1 << 20]).expect("written");
+        let open = || Files::open("--over", &path, false, Direct::Auto);
+        let (killed, _) = open().expect("nobody has it");
+        // Where the file cannot be opened around the page cache there is one file, and its lock goes with the last command.
+        let Some(in_hand) = killed.direct.clone() else { return };
+        unlock_bytes(killed.plain.as_fd());
+        flock(&killed.plain, FlockOperation::Unlock).expect("it was locked");
+        let refused = open().expect_err("a command is under way").to_string();
+        assert!(refused.contains("another program has locked it"), "{refused}");
+        drop((killed, in_hand));
+        assert!(open().is_ok(), "it has ended");
+    }
 }
