@@ -8,7 +8,7 @@ use forerun_core::units::{BLOCK_BYTES, Nanos, SECTOR_BYTES};
 use rustix::fs::{Mode, OFlags, SeekFrom};
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt as _;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -91,6 +91,14 @@ impl DirectFile {
     fn now(&self) -> u64 {
         u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
+}
+
+/// The share of a file that has no blocks, where it has holes: what blocks a file system of programs claims is its own affair, a hole it tells.
+#[must_use]
+pub fn holes(file: &File) -> Option<f64> {
+    let about = file.metadata().ok()?;
+    let hole = rustix::fs::seek(file, SeekFrom::Hole(0)).ok()?;
+    (hole < about.size()).then(|| 1.0 - about.blocks() as f64 * SECTOR_BYTES as f64 / about.size() as f64)
 }
 
 /// Memory that begins at a block's border.

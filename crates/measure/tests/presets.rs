@@ -1,8 +1,10 @@
 //! The estimator against every kind of preset, in virtual time: what it finds must predict loads that it never saw.
 
+use forerun_core::units::Nanos;
 use forerun_disk::preset::{Preset, PresetSpec};
 use forerun_measure::estimate::estimate;
 use forerun_measure::found::Estimate;
+use forerun_measure::load::{Done, Load, Target};
 use forerun_measure::probes::probe;
 use forerun_measure::rows;
 use forerun_measure::simulated::Simulated;
@@ -110,4 +112,47 @@ fn the_turn_is_exact_and_the_cache_is_found() {
     let turn = seen.turn.expect("it turns").period_ns;
     assert!((turn / 8_333_333.0 - 1.0).abs() < 1e-4, "{turn}");
     assert_eq!((seen.cache.reach_sectors, seen.cache.kept, seen.cache.fills), (1024, 16, false));
+}
+
+/// A flash drive of 50 us a read on which somebody else is busy for a while: its reads take twice as long.
+struct Shared {
+    now: u64,
+    busy: std::ops::Range<u64>,
+}
+
+const QUIET_NS: u64 = 50_000;
+
+impl Target for Shared {
+    fn sectors(&self) -> u64 {
+        1 << 24
+    }
+
+    fn run(&mut self, load: &Load) -> std::io::Result<Vec<Done>> {
+        let begun = self.now;
+        let lanes =
+            load.readers.iter().enumerate().flat_map(|(reader, of)| (0..of.depth).map(move |_| reader));
+        let lanes: Vec<usize> = lanes.collect();
+        let mut ended = Vec::new();
+        while self.now < begun + load.time.0 && (ended.len() as u64) < load.requests {
+            let took = if self.busy.contains(&self.now) { 2 * QUIET_NS } else { QUIET_NS };
+            let done = |&reader: &usize| Done { reader, lba: 0, issued: self.now, ended: self.now + took };
+            ended.extend(lanes.iter().map(done));
+            self.now += took;
+        }
+        Ok(ended)
+    }
+
+    fn rest(&mut self, time: Nanos) {
+        self.now += time.0;
+    }
+}
+
+#[test]
+fn a_bad_moment_is_one_of_several_and_stands_in_the_interval() {
+    let mut target = Shared { now: 0, busy: 0..2_000_000_000 };
+    let seen = probe(&mut target, 1.0, &mut |_, _| {}).expect("it does not fail");
+    let lone = seen.point("random 4 KiB, depth 1").expect("a point");
+    let quiet = QUIET_NS as f64;
+    assert!(lone.mean_ns < 1.5 * quiet, "{} ns", lone.mean_ns);
+    assert!(lone.mean_ns - lone.half_ns <= quiet, "{} ± {} ns", lone.mean_ns, lone.half_ns);
 }
