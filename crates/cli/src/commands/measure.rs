@@ -7,7 +7,7 @@ use clap::Args;
 use forerun_disk::preset::Preset;
 use forerun_machine::traffic::Traffic;
 use forerun_machine::{Machine, Root, likeness};
-use forerun_measure::device::{DirectFile, TargetError};
+use forerun_measure::device::{DirectFile, TargetError, holes};
 use forerun_measure::estimate::estimate;
 use forerun_measure::found::{Estimate, Value};
 use forerun_measure::load::Target;
@@ -90,6 +90,8 @@ struct Report<'a> {
 
 /// Share of another's bytes above which the figures are not the device's alone.
 const OTHERS_MAX: f64 = 0.02;
+/// Share of a file without blocks above which its figures are not the disk's.
+const HOLLOW_MAX: f64 = 0.02;
 /// Requests and seconds of a row of `--check`.
 const ROW: (u64, f64) = (60_000, 2.0);
 /// The same of a row in virtual time.
@@ -131,7 +133,11 @@ pub(crate) fn measure(args: &MeasureArgs, ui: &Ui) -> Result<(), CliError> {
     if let Some(bar) = &bar {
         bar.finish_and_clear();
     }
-    let found = estimate(&seen).map_err(|problem| CliError::failure(&place, problem))?;
+    let mut found = estimate(&seen).map_err(|problem| CliError::failure(&place, problem))?;
+    if let Some(line) = args.path.as_deref().and_then(hollow) {
+        ui.say(&line);
+        found.unknown.push(line);
+    }
     let rows =
         if args.check { check(target.as_mut(), &found, args.model.is_some(), &place)? } else { Vec::new() };
     show(args, &place, &found, &seen.points, others, &rows, ui)
@@ -156,6 +162,25 @@ fn open(path: &Path) -> Result<DirectFile, CliError> {
         TargetError::Open { .. } => CliError::failure("", &problem),
         TargetError::Cached { .. } => CliError::new(Kind::Unsupported, "", &problem, ""),
         TargetError::Small { .. } => CliError::usage("", &problem, ""),
+    })
+}
+
+/// What is to be said of a file, or the file behind a loop device, that has holes.
+fn hollow(path: &Path) -> Option<String> {
+    let about = std::fs::metadata(path).ok()?;
+    let behind = about.file_type().is_block_device().then(|| {
+        let machine = Machine::read(&Root::host()).ok()?;
+        let device = machine.device_of_number(&assumed::number(about.rdev()))?;
+        Some(PathBuf::from(&device.loop_file.as_ref()?.file))
+    });
+    let file = behind.unwrap_or_else(|| Some(path.to_owned()))?;
+    let share = holes(&std::fs::File::open(&file).ok()?)?;
+    (share > HOLLOW_MAX).then(|| {
+        format!(
+            "the disk below: {} of {} is holes, which no disk serves; measure a device, or a file that was written throughout",
+            human::percent(share),
+            file.display()
+        )
     })
 }
 

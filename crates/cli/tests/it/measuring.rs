@@ -40,7 +40,13 @@ fn a_file_is_measured_past_the_page_cache_and_left_as_it_is() {
     let told: serde_json::Value = serde_json::from_slice(&done.stdout).expect("JSON");
     assert!(told["values"][0]["value"].as_f64().is_some_and(|value| value > 0.0), "{told}");
     assert!(told["unknown"].as_array().is_some_and(|lines| lines.len() >= 3), "{told}");
+    assert!(!told["unknown"].to_string().contains("holes"), "{told}");
     assert_eq!(std::fs::read(&file).expect("still there"), bytes);
+    // Twice as long without another block.
+    out.set_len(32 << 20).expect("a longer file");
+    let told = output(&["device", "measure", path, "--time", "1", "--json"]);
+    let told: serde_json::Value = serde_json::from_str(&told).expect("JSON");
+    assert!(told["unknown"].to_string().contains("50.0% of"), "{told}");
 }
 
 #[test]
