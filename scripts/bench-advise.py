@@ -38,10 +38,10 @@ MAPPED = ("import mmap,sys\nf=open(sys.argv[1],'rb')\nm=mmap.mmap(f.fileno(),0,p
           "print(sum(m[at] for at in range(0,len(m),4096)))\n")
 
 
-def make_image(work, said, times=1):
+def make_image(work, said, times=1, own=False):
     """A repository, a large file, a database in order of another key than the one that is asked for, and the programs."""
     image, mount, rows = work / "image", work / "mount", ROWS * times
-    bench_rig.format_image(image, 3 << 10)
+    bench_rig.format_image(image, 3 << 10, solid=own)
     with bench_rig.mounted(image, mount):
         bench_rig.make_repository(mount / "tree", said.files * times)
         bench_rig.fill(mount / "big", said.big * times)
@@ -176,7 +176,7 @@ def main():
             print(f"The way to the rig and back takes {said.way / 1000:.0f} µs, by which its answers leave earlier")
     if "own" in said.models.split(","):
         with bench_rig.work_folder("bench-advise", ROOT) as work:
-            make_image(work, said, said.own)
+            make_image(work, said, said.own, own=True)
             rows += bench_rig.on_rigs(["own"], work, said, lambda rig: each(rig, said.own))
     print(bench_rig.table(rows))
     print(summary(rows))
