@@ -1,13 +1,15 @@
 //! What a change would give: the same reads simulated as this machine does them, and under each thing that could be set.
 //!
 //! ```text
-//!   reads ──part to choose on──▶ the best value of each setting ─┐
-//!         └─part to judge on──▶ as it is, and each change ───────┴─▶ effect with its interval ─▶ the one thing to do
+//!   reads ──part to choose on───────▶ the best value of each setting ─┐
+//!         └─all, and the part held out▶ as it is, and each change ─────┴─▶ effect with its interval ─▶ the one thing to do
 //! ```
 //!
-//! An effect is how much faster the program is than as it is. Its interval spans what was assumed: another seed with another
-//! I/O scheduler, and another device where the device is a guess; and on both sides by what models differ from machines. A change is advised only if the whole interval pays, and of several
-//! the smallest that takes most of the gain; else the advice is to leave things as they are, with the reason.
+//! An effect is how much faster the program is than as it is. Its interval spans the part that no choice has seen, and what was
+//! assumed: another seed with another I/O scheduler, and another device where the device is a guess; and on both sides by what
+//! models differ from machines, and by what this simulation differs from the recording. A change is advised only if the whole
+//! interval pays, and of several the smallest that takes most of the gain; else the advice is to leave things as they are, with the
+//! reason.
 
 use crate::error::CliError;
 use crate::progress::Bars;
@@ -26,10 +28,15 @@ const WINDOWS_KIB: [u64; 7] = [0, 32, 128, 512, 1024, 4096, 8192];
 /// By this share real runs differ from simulated ones of the same device: it stands on both sides of every interval. Changed after
 /// results: in the table of docs/try.md all but one run lay in intervals that were wider by so much, and fewer in those that were not.
 const MODEL: f64 = 0.1;
+/// A recording that took more than so many times as long as its simulation, or so many times less, was of another state: a page cache
+/// that held some of it, a busy machine. It says nothing of the device.
+pub(crate) const APART_MAX: f64 = 2.0;
 /// A gain below this is not worth a change.
 const WORTH: f64 = 1.05;
 /// A smaller change that takes this share of the best gain goes before a larger one.
 const MOST: f64 = 0.7;
+/// Schemes of a server in front. Its default is not among them: `auto` is a whole scheme, which the simulator does not run below one of a page cache.
+const SERVED: [&str; 2] = ["strip", "asp+msp"];
 /// Windows within this share of the best are as good; the smallest of them is taken.
 const AS_GOOD: f64 = 0.02;
 /// Cache of a server in front, bytes: its default.
@@ -64,6 +71,9 @@ pub(crate) struct Reads {
     pub(crate) by_pages: Option<String>,
     /// What the program ran before the first of them and after the last one, ns: it takes as long whatever is changed. 0 where nobody knows.
     pub(crate) outside_ns: u64,
+    /// How long the recording was from the first of them to the end of the last, ns, where it was made on this device as it is: what
+    /// the simulation should show.
+    pub(crate) recorded_ns: Option<u64>,
 }
 
 /// A thing that could be done, in order of effort.
@@ -116,13 +126,16 @@ pub(crate) struct Advice {
     pub(crate) why: String,
     /// Share of its time that the program waits, as it is; of closed replays all of it.
     pub(crate) waiting: f64,
+    /// How many times as long as its simulation the recording was, as it is; none where nobody knows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) as_recorded: Option<f64>,
     /// The runs of the first variant, for a page.
     #[serde(skip)]
     pub(crate) runs: Vec<RunReport>,
 }
 
-/// Chooses on one input and judges on another; both may be the same.
-pub(crate) fn study(choose: &Reads, judge: &Reads, ground: &Ground, ui: &Ui) -> Result<Advice, CliError> {
+/// Chooses on one input and judges on others: first on all that was read, whose effect is the program's, then on what no choice has seen.
+pub(crate) fn study(choose: &Reads, judge: &[Reads], ground: &Ground, ui: &Ui) -> Result<Advice, CliError> {
     let variants = variants(ground);
     let first = &variants[..1];
     let mut changes = vec![Change::AsItIs];
@@ -135,15 +148,25 @@ pub(crate) fn study(choose: &Reads, judge: &Reads, ground: &Ground, ui: &Ui) -> 
         changes.extend(best_window(&windows, &runs[0], choose.outside_ns));
         changes.extend([Change::AdviseRandom, Change::AdviseSequential]);
     }
-    let servers: Vec<Change> = ["strip", "asp+msp"].iter().map(|&name| Change::Serve(name.into())).collect();
+    let servers: Vec<Change> = SERVED.iter().map(|&name| Change::Serve(name.into())).collect();
     let runs = run(choose, &servers, first, ground, ui)?;
-    let fastest = (0..servers.len()).min_by_key(|&n| runs[0][n].elapsed_ns);
-    changes.extend(fastest.map(|n| servers[n].clone()));
+    changes.extend(first_as_good(&runs[0], choose.outside_ns).map(|n| servers[n].clone()));
     changes.push(Change::MoreMemory);
     changes.push(Change::Disk(if ground.preset == *"nvme-pcie4" { "nvme-pcie5" } else { "nvme-pcie4" }));
     changes.push(Change::Foresight);
-    let runs = run(judge, &changes, &variants, ground, ui)?;
-    Ok(advise(&changes, runs, judge.outside_ns, ground))
+    let judged = |reads: &Reads| {
+        Ok(Judged { runs: run(reads, &changes, &variants, ground, ui)?, outside: reads.outside_ns })
+    };
+    let judged: Vec<Judged> = judge.iter().map(judged).collect::<Result<_, CliError>>()?;
+    let recorded = judge.first().and_then(|reads| reads.recorded_ns);
+    Ok(advise(&changes, judged, recorded, ground))
+}
+
+/// The runs of a part under each variant, one for each change.
+struct Judged {
+    runs: Vec<Vec<RunReport>>,
+    /// What the program ran beside these reads, ns.
+    outside: u64,
 }
 
 /// What was assumed, and what else it could be.
@@ -247,25 +270,34 @@ fn window_scheme(kib: u64, ground: &Ground) -> String {
 
 /// The smallest window that is as good as the best; none where the one in use, which stands first, is as good.
 fn best_window(windows: &[Change], runs: &[RunReport], outside: u64) -> Option<Change> {
-    let best = runs.iter().min_by_key(|run| run.elapsed_ns)?;
-    let at = runs.iter().position(|run| factor(run, best, outside) <= 1.0 + AS_GOOD)?;
+    let at = first_as_good(runs, outside)?;
     (at > 0).then(|| windows[at].clone())
 }
 
-/// Puts the effects together and picks.
-fn advise(changes: &[Change], mut runs: Vec<Vec<RunReport>>, outside: u64, ground: &Ground) -> Advice {
+/// The first that is as good as the best.
+fn first_as_good(runs: &[RunReport], outside: u64) -> Option<usize> {
+    let best = runs.iter().min_by_key(|run| run.elapsed_ns)?;
+    runs.iter().position(|run| factor(run, best, outside) <= 1.0 + AS_GOOD)
+}
+
+/// Puts the effects together and picks. The first that is judged is all that was read.
+fn advise(changes: &[Change], mut judged: Vec<Judged>, recorded: Option<u64>, ground: &Ground) -> Advice {
+    let Judged { mut runs, outside } = judged.swap_remove(0);
+    let as_recorded = recorded.map(|recorded| ratio(recorded, runs[0][0].elapsed_ns));
     let mut effects: Vec<Effect> = Vec::with_capacity(changes.len());
     for (index, change) in changes.iter().enumerate() {
-        let factors = runs.iter().map(|variant| factor(&variant[0], &variant[index], outside));
-        let (low, high) = factors.fold((f64::MAX, 0.0_f64), |(low, high), f| (low.min(f), high.max(f)));
-        let interval = if index == 0 { (low, high) } else { (low / (1.0 + MODEL), high * (1.0 + MODEL)) };
+        let of = |runs: &Vec<Vec<RunReport>>, outside| -> Vec<f64> {
+            runs.iter().map(|variant| factor(&variant[0], &variant[index], outside)).collect()
+        };
+        let mut factors = of(&runs, outside);
+        factors.extend(judged.iter().flat_map(|part| of(&part.runs, part.outside)));
         let run = &runs[0][index];
         effects.push(Effect {
             change: change.clone(),
             name: name(change, ground),
             elapsed_ns: run.elapsed_ns.saturating_add(outside),
-            factor: factor(&runs[0][0], run, outside),
-            interval,
+            factor: factors[0],
+            interval: if index == 0 { (1.0, 1.0) } else { interval(&factors, as_recorded) },
             device_bytes: run.bytes_from_devices,
         });
     }
@@ -282,7 +314,20 @@ fn advise(changes: &[Change], mut runs: Vec<Vec<RunReport>>, outside: u64, groun
     let mut keep = kept.into_iter();
     let mut runs = runs.swap_remove(0);
     runs.retain(|_| keep.next().unwrap_or(true));
-    Advice { effects, pick, why, waiting, runs }
+    Advice { effects, pick, why, waiting, as_recorded, runs }
+}
+
+/// The least and the most of what was simulated, by the model's error on both sides; and if this simulation was too short or too long
+/// for what was recorded, by so much on the side on which it would err if the change did not share that error.
+fn interval(factors: &[f64], as_recorded: Option<f64>) -> (f64, f64) {
+    let (low, high) = factors.iter().fold((f64::MAX, 0.0_f64), |(low, high), &f| (low.min(f), high.max(f)));
+    let apart = as_recorded.filter(|apart| (1.0 / APART_MAX..=APART_MAX).contains(apart)).unwrap_or(1.0);
+    (low * apart.min(1.0) / (1.0 + MODEL), high * apart.max(1.0) * (1.0 + MODEL))
+}
+
+#[expect(clippy::cast_precision_loss, reason = "nanoseconds of one program")]
+fn ratio(recorded: u64, simulated: u64) -> f64 {
+    recorded as f64 / (simulated as f64).max(1.0)
 }
 
 /// How much faster the program is by a run of its reads, with `outside` beside the reads in both.
@@ -407,6 +452,19 @@ mod tests {
         let only_a_server = [effects[0].clone(), effects[2].clone()];
         assert_eq!((pick(&only_a_server, true), pick(&only_a_server, false)), (Some(1), None));
         assert!(why(&effects, Some(1), 0.9).contains("smallest change"));
+    }
+
+    #[test]
+    fn an_interval_holds_what_no_choice_has_seen_and_what_the_recording_took() {
+        let near = |(low, high): (f64, f64), least: f64, most: f64| {
+            assert!((low - least).abs() < 1e-9 && (high - most).abs() < 1e-9, "{low} to {high}");
+        };
+        near(interval(&[2.0, 1.5, 2.5], None), 1.5 / 1.1, 2.5 * 1.1);
+        // As it is the program took longer than the model says: if the change did not share that, it would gain more.
+        near(interval(&[2.0], Some(1.5)), 2.0 / 1.1, 3.0 * 1.1);
+        near(interval(&[2.0], Some(0.8)), 1.6 / 1.1, 2.0 * 1.1);
+        near(interval(&[2.0], Some(0.1)), 2.0 / 1.1, 2.0 * 1.1);
+        assert!((ratio(3, 2) - 1.5).abs() < 1e-9);
     }
 
     #[test]

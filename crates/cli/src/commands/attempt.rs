@@ -56,8 +56,9 @@ Examples:
   sudo forerun advise day.parquet --apply -- ./nightly-report      # measured before and after, kept only if it pays
   sudo forerun advise --undo
 
-Values are chosen on the first half of the trace and judged on the second, so that none is praised for what it happened to
-fit. Traces of files are judged as the page cache reads ahead; traces of a device as `forerun serve` in front of it would.";
+Values are chosen on the first half of the trace and judged on all of it; the interval holds the second half alone too, so that
+none is praised for what it happened to fit. Where the trace was recorded on this device, how long it took is held against its
+simulation, and the interval is wider by what they differ. Traces of files are judged as the page cache reads ahead; traces of a device as `forerun serve` in front of it would.";
 
 /// Most records that are simulated; the rest is left out and said.
 const RECORDS_MAX: usize = 200_000;
@@ -290,7 +291,8 @@ fn told(what: &str, how: &str, trace: &Trace, manner: Manner, ui: &Ui) -> Result
         Some(preset) => here.on(preset, machine.as_ref()),
         None => here,
     };
-    let Here { likeness, preset, rule, can_serve } = here;
+    let here_as_it_was = here.recorded(trace);
+    let Here { likeness, preset, rule, can_serve, .. } = here;
     let timed = reads.iter().filter(|record| record.took.is_some() && record.time.is_some()).count();
     let available = machine.as_ref().map_or(1 << 30, |machine| machine.system.available_bytes);
     let footprint = trace.info().footprint_bytes;
@@ -304,8 +306,10 @@ fn told(what: &str, how: &str, trace: &Trace, manner: Manner, ui: &Ui) -> Result
         preset,
     };
     let mut notes = Vec::new();
-    let (choose, judge) = parts(trace, manner.halves, &mut notes)?;
-    let advice = advice::study(&choose.reads(), &judge.as_ref().unwrap_or(&choose).reads(), &ground, ui)?;
+    let parts = parts(trace, manner.halves, &mut notes)?;
+    let (choose, judge) = (parts.choose.reads(), parts.judge(here_as_it_was && ground.mode == "paced"));
+    let advice = advice::study(&choose, &judge, &ground, ui)?;
+    notes.extend(advice.as_recorded.map(compared));
     let (fix, undo) = match advice.pick {
         Some(pick) => advice::steps(&advice.effects[pick].change, &ground, rule.as_deref()),
         None => (Vec::new(), Vec::new()),
@@ -338,6 +342,20 @@ fn path(scratch: &Scratch) -> String {
     scratch.0.display().to_string()
 }
 
+/// How the simulation of what was recorded compares with the recording.
+fn compared(as_recorded: f64) -> String {
+    let times = human::times(1.0 / as_recorded);
+    if (1.0 / advice::APART_MAX..=advice::APART_MAX).contains(&as_recorded) {
+        return format!(
+            "simulated as it is it takes {times} as long as the recording, which each interval holds."
+        );
+    }
+    format!(
+        "simulated as it is it takes {times} as long as the recording: some of it was in the page cache, the machine was busy, or the device is \
+         not as described (`forerun device measure`)."
+    )
+}
+
 /// A device of this machine.
 struct Here {
     likeness: Likeness,
@@ -347,11 +365,19 @@ struct Here {
     rule: Option<String>,
     /// Whether it could be unmounted and served.
     can_serve: bool,
+    /// Whether the trace's own device is this one, and what stands for it was not said of another.
+    of_trace: bool,
 }
 
 impl Here {
     fn like(likeness: Likeness) -> Self {
-        Self { preset: Said::of(likeness.device), likeness, rule: None, can_serve: true }
+        Self { preset: Said::of(likeness.device), likeness, rule: None, can_serve: true, of_trace: false }
+    }
+
+    /// Whether the trace was recorded on this device with the window that it has now.
+    fn recorded(&self, trace: &Trace) -> bool {
+        let window = trace.about.get("read_ahead_kib").and_then(|text| text.parse().ok());
+        self.of_trace && window.is_some() && window == self.likeness.read_ahead_kib
     }
 
     /// The preset that was said in place of what was assumed. Where it was measured on this very device, the device's own
@@ -369,7 +395,7 @@ impl Here {
         let why = "as said, with the kernel's default read-ahead".into();
         let likeness =
             Likeness { scheduler, read_ahead_kib: Some(128), guessed: false, why, ..Likeness::unknown() };
-        Self { likeness, preset, rule: None, can_serve: true }
+        Self { likeness, preset, rule: None, can_serve: true, of_trace: false }
     }
 }
 
@@ -407,6 +433,7 @@ fn device_of(trace: &Trace, machine: Option<&Machine>) -> Here {
     device.map_or_else(unknown, |device| Here {
         rule: Some(device.udev_match()),
         can_serve: !device.swap && !device.mounts.iter().any(|place| place == "/"),
+        of_trace: named.is_some(),
         ..Here::like(Likeness::of(machine, device))
     })
 }
@@ -439,8 +466,39 @@ impl Part {
             whole: path(&self.whole),
             by_pages: self.by_pages.as_ref().map(path),
             outside_ns: self.outside.0,
+            recorded_ns: None,
         }
     }
+}
+
+/// What was recorded, as parts to be run.
+struct Parts {
+    /// On which values are chosen.
+    choose: Part,
+    /// All of it, where that is more.
+    all: Option<Part>,
+    /// What no choice has seen.
+    held_out: Option<Part>,
+    /// From the first read to the end of the last, where every one says.
+    span: Option<Nanos>,
+}
+
+impl Parts {
+    /// All of it, and what no choice has seen.
+    fn judge(&self, as_it_was: bool) -> Vec<Reads> {
+        let all = self.all.as_ref().unwrap_or(&self.choose).reads();
+        let recorded_ns = self.span.filter(|_| as_it_was).map(|span| span.0);
+        let all = Reads { recorded_ns, ..all };
+        std::iter::once(all).chain(self.held_out.as_ref().map(Part::reads)).collect()
+    }
+}
+
+/// From the first request to the end of the last.
+fn span(records: &[Record]) -> Option<Nanos> {
+    let starts: Option<Vec<Nanos>> = records.iter().map(|record| record.time).collect();
+    let ends =
+        records.iter().zip(starts.as_ref()?).map(|(record, &at)| at + record.took.unwrap_or(Nanos::ZERO));
+    Some(ends.max()?.since(*starts.as_ref()?.iter().min()?))
 }
 
 /// Reads of files cut at pages, each piece asked for when the one before is here; none of too many.
@@ -471,24 +529,25 @@ fn by_pages(records: &[Record]) -> Option<Vec<Record>> {
     Some(pages)
 }
 
-/// The trace as files to be run: to choose on, and to judge on where that is another part.
-fn parts(trace: &Trace, halves: bool, notes: &mut Vec<String>) -> Result<(Part, Option<Part>), CliError> {
+/// The trace as files to be run.
+fn parts(trace: &Trace, halves: bool, notes: &mut Vec<String>) -> Result<Parts, CliError> {
     let kept = trace.records.len().min(RECORDS_MAX);
     if kept < trace.records.len() {
         let (kept, all) = (human::count(kept as u64), human::count(trace.records.len() as u64));
         notes.push(format!("only the first {kept} of {all} requests were simulated."));
     }
     let part = |from: usize, to: usize, name: &str| Part::new(&trace.records[from..to], trace, name);
-    let half = kept / 2;
+    let (half, span) = (kept / 2, span(&trace.records[..kept]));
     if halves && half >= HALF_MIN {
-        return Ok((part(0, half, "choose")?, Some(part(half, kept, "judge")?)));
+        let (choose, all) = (part(0, half, "choose")?, part(0, kept, "reads")?);
+        return Ok(Parts { choose, all: Some(all), held_out: Some(part(half, kept, "judge")?), span });
     }
     if halves {
         notes.push(
             "the trace is too short to judge on another part than that on which values were chosen.".into(),
         );
     }
-    Ok((part(0, kept, "reads")?, None))
+    Ok(Parts { choose: part(0, kept, "reads")?, all: None, held_out: None, span })
 }
 
 fn facts(trace: &Trace, how: &str, ground: &Ground) -> Vec<String> {
@@ -620,6 +679,28 @@ mod tests {
         let took: Vec<u64> = pages.iter().filter_map(|page| page.took).map(|took| took.0).collect();
         assert_eq!((&times[..3], &took[..3]), (&[1_000, 1_333, 1_666][..], &[333, 333, 334][..]));
         assert_eq!(by_pages(&[Record { bytes: u64::MAX, ..read }]), None);
+    }
+
+    #[test]
+    fn a_trace_is_judged_whole_and_on_what_no_choice_has_seen() {
+        let read = |n: u64| Record {
+            time: Some(Nanos(n * 1_000)),
+            took: Some(Nanos(700)),
+            offset: n * 4_096,
+            bytes: 4_096,
+            ..Record::BLANK
+        };
+        let trace = Trace { records: (0..500).map(read).collect(), ..Trace::default() };
+        let reads = |reads: &Reads| {
+            let opened =
+                forerun_trace::open(Path::new(&reads.whole), &ReadOptions::default()).expect("a trace");
+            (opened.trace.records.len(), reads.recorded_ns)
+        };
+        let parts = parts(&trace, true, &mut Vec::new()).expect("written");
+        assert_eq!(reads(&parts.choose.reads()), (250, None));
+        let judged: Vec<_> = parts.judge(true).iter().map(reads).collect();
+        assert_eq!(judged, [(500, Some(499_700)), (250, None)]);
+        assert_eq!(parts.judge(false)[0].recorded_ns, None);
     }
 
     #[test]
