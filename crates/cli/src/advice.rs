@@ -35,12 +35,14 @@ pub(crate) const APART_MAX: f64 = 2.0;
 const WORTH: f64 = 1.05;
 /// A smaller change that takes this share of the best gain goes before a larger one.
 const MOST: f64 = 0.7;
-/// Schemes of a server in front. Its default is not among them: `auto` is a whole scheme, which the simulator does not run below one of a page cache.
-const SERVED: [&str; 2] = ["strip", "asp+msp"];
+/// Schemes of a server in front. Its default, `auto`, is a whole scheme, which the simulator does not run below one of a page cache: it is tried where the reads are of a device.
+const SERVED: [&str; 3] = ["auto", "strip", "asp+msp"];
+/// Caches of a server in front, bytes, its default in the middle; of those that are as good the smallest is taken.
+const SERVER_CACHES: [u64; 3] = [64 << 20, 256 << 20, 1 << 30];
+/// Chunks that md is tried with, KiB.
+const CHUNKS_KIB: [u64; 4] = [64, 128, 512, 1024];
 /// Windows within this share of the best are as good; the smallest of them is taken.
 const AS_GOOD: f64 = 0.02;
-/// Cache of a server in front, bytes: its default.
-const SERVER_CACHE: u64 = 256 << 20;
 /// Waiting below this share of the time leaves nothing to win.
 const WAITING: f64 = 0.05;
 
@@ -53,6 +55,8 @@ pub(crate) struct Ground {
     pub(crate) preset: Said<Preset>,
     /// Memory for the page cache.
     pub(crate) memory_bytes: u64,
+    /// Memory that a server could have.
+    pub(crate) spare_bytes: u64,
     /// `paced` where the trace says how long reads took, else `closed:1`.
     pub(crate) mode: &'static str,
     /// Whether the reads are of files, or of a whole device below a page cache.
@@ -88,10 +92,19 @@ pub(crate) enum Change {
     AdviseRandom,
     /// The program says that it reads in order: twice the window.
     AdviseSequential,
-    /// `forerun serve` in front, with this scheme.
-    Serve(String),
+    /// `forerun serve` in front.
+    Serve {
+        /// Its scheme.
+        scheme: &'static str,
+        /// Its cache, bytes.
+        cache: u64,
+    },
     /// Twice the memory.
     MoreMemory,
+    /// The array in chunks of so many KiB: md reshapes it while it is used.
+    Chunk(u64),
+    /// An array of another level of the same disks, as `--array` writes it: it would have to be made anew.
+    Level(String),
     /// Another disk.
     Disk(&'static str),
     /// Everything known beforehand: what a second run under a recording could get at best.
@@ -148,10 +161,14 @@ pub(crate) fn study(choose: &Reads, judge: &[Reads], ground: &Ground, ui: &Ui) -
         changes.extend(best_window(&windows, &runs[0], choose.outside_ns));
         changes.extend([Change::AdviseRandom, Change::AdviseSequential]);
     }
-    let servers: Vec<Change> = SERVED.iter().map(|&name| Change::Serve(name.into())).collect();
-    let runs = run(choose, &servers, first, ground, ui)?;
-    changes.extend(first_as_good(&runs[0], choose.outside_ns).map(|n| servers[n].clone()));
-    changes.push(Change::MoreMemory);
+    for tried in [servers(ground), chunks(ground)] {
+        let runs = run(choose, &tried, first, ground, ui)?;
+        changes.extend(first_as_good(&runs[0], choose.outside_ns).map(|n| tried[n].clone()));
+    }
+    changes.extend(mirrored(ground));
+    // In order of effort.
+    let reshaped = changes.iter().position(|change| matches!(change, Change::Chunk(_) | Change::Level(_)));
+    changes.insert(reshaped.unwrap_or(changes.len()), Change::MoreMemory);
     changes.push(Change::Disk(if ground.preset == *"nvme-pcie4" { "nvme-pcie5" } else { "nvme-pcie4" }));
     changes.push(Change::Foresight);
     let judged = |reads: &Reads| {
@@ -167,6 +184,34 @@ struct Judged {
     runs: Vec<Vec<RunReport>>,
     /// What the program ran beside these reads, ns.
     outside: u64,
+}
+
+/// Servers that could stand in front, the smallest cache first.
+fn servers(ground: &Ground) -> Vec<Change> {
+    let schemes = &SERVED[usize::from(ground.of_files)..];
+    let caches =
+        SERVER_CACHES.iter().filter(|&&cache| cache == SERVER_CACHES[0] || cache <= ground.spare_bytes);
+    caches.flat_map(|&cache| schemes.iter().map(move |&scheme| Change::Serve { scheme, cache })).collect()
+}
+
+/// The array here as level, disks and chunk in KiB, where it has chunks.
+fn striped(ground: &Ground) -> Option<(&str, u64, u64)> {
+    let (level, rest) = ground.likeness.array.split_once(':')?;
+    let (disks, chunk) = rest.split_once('x')?;
+    Some((level, disks.parse().ok()?, chunk.strip_suffix("KiB")?.parse().ok()?))
+}
+
+/// The array's other chunks.
+fn chunks(ground: &Ground) -> Vec<Change> {
+    let Some((_, _, here)) = striped(ground) else { return Vec::new() };
+    CHUNKS_KIB.into_iter().filter(|&chunk| chunk != here).map(Change::Chunk).collect()
+}
+
+/// The same disks as mirrors, where they carry parity: what that costs in space it may give in reads.
+fn mirrored(ground: &Ground) -> Option<Change> {
+    let (level, disks, chunk) = striped(ground)?;
+    (matches!(level, "raid5" | "raid6") && disks % 2 == 0 && disks >= 4)
+        .then(|| Change::Level(format!("raid10:{disks}x{chunk}KiB")))
 }
 
 /// What was assumed, and what else it could be.
@@ -241,19 +286,29 @@ fn spec(input: &Reads, change: &Change, variant: &Variant, ground: &Ground) -> R
             let twice = 2 * ground.likeness.read_ahead_kib.unwrap_or(128);
             spec.scheme = Said::of(&window_scheme(twice, ground));
         }
-        Change::Serve(scheme) => {
+        Change::Serve { scheme, cache } => {
             let above = if spec.scheme == *"none" { String::new() } else { format!("{}+", spec.scheme) };
             spec.scheme = Said::of(&format!("{above}{scheme}"));
-            spec.cache_bytes = SERVER_CACHE;
+            spec.cache_bytes = *cache;
             spec.cpu = Said::of("nbd-2026");
         }
         Change::MoreMemory => spec.host_cache_bytes *= 2,
+        Change::Chunk(kib) => {
+            if let Some((level, disks, _)) = striped(ground) {
+                spec.array = Said::of(&format!("{level}:{disks}x{kib}KiB"));
+            }
+        }
+        Change::Level(array) => spec.array = Said::of(array),
         Change::Disk(name) => {
             spec.device = Said::of(name);
             spec.array = Said::of("single");
             spec.scheduler = Said::of("none");
         }
-        Change::Foresight => spec.scheme = Said::of("oracle"),
+        Change::Foresight => {
+            spec.scheme = Said::of("oracle");
+            // Below a page cache nothing is kept but by a server.
+            spec.cache_bytes = if ground.of_files { spec.cache_bytes } else { SERVER_CACHES[1] };
+        }
     }
     spec
 }
@@ -310,7 +365,7 @@ fn advise(changes: &[Change], mut judged: Vec<Judged>, recorded: Option<u64>, gr
     let as_it_is = &runs[0][0];
     let waiting = as_it_is.time.map_or(1.0, |time| time.stall_share) * of_all(as_it_is, outside);
     let pick = pick(&effects, ground.can_serve);
-    let why = why(&effects, pick, waiting);
+    let why = why(&effects, pick, waiting, ground.of_files);
     let mut keep = kept.into_iter();
     let mut runs = runs.swap_remove(0);
     runs.retain(|_| keep.next().unwrap_or(true));
@@ -343,6 +398,11 @@ fn of_all(run: &RunReport, outside: u64) -> f64 {
     run.elapsed_ns as f64 / (run.elapsed_ns as f64 + outside as f64).max(1.0)
 }
 
+/// A size as options take it.
+fn short(bytes: u64) -> String {
+    if bytes >= 1 << 30 { format!("{}G", bytes >> 30) } else { format!("{}M", bytes >> 20) }
+}
+
 fn name(change: &Change, ground: &Ground) -> String {
     let here = ground.likeness.read_ahead_kib;
     match change {
@@ -353,9 +413,14 @@ fn name(change: &Change, ground: &Ground) -> String {
         Change::Window(kib) => format!("read_ahead_kb {kib}"),
         Change::AdviseRandom => "POSIX_FADV_RANDOM in the program".into(),
         Change::AdviseSequential => "POSIX_FADV_SEQUENTIAL in the program".into(),
-        Change::Serve(scheme) => format!("forerun serve --scheme {scheme} in front"),
+        Change::Serve { scheme, cache } => {
+            format!("forerun serve, {scheme}, cache {}", short(*cache))
+        }
         Change::MoreMemory => "twice the memory".into(),
+        Change::Chunk(kib) => format!("the array in chunks of {kib} KiB"),
+        Change::Level(array) => format!("an array {array} instead"),
         Change::Disk(name) => format!("on {name} instead"),
+        Change::Foresight if !ground.of_files => "all reads known beforehand, at best".into(),
         Change::Foresight => "forerun watch, second run, at best".into(),
     }
 }
@@ -364,15 +429,16 @@ fn name(change: &Change, ground: &Ground) -> String {
 fn pick(effects: &[Effect], can_serve: bool) -> Option<usize> {
     let can = |effect: &Effect| match effect.change {
         Change::Window(_) | Change::AdviseRandom | Change::AdviseSequential | Change::MoreMemory => true,
-        Change::Serve(_) => can_serve,
-        Change::AsItIs | Change::Disk(_) | Change::Foresight => false,
+        Change::Serve { .. } => can_serve,
+        Change::Chunk(_) => true,
+        Change::AsItIs | Change::Level(_) | Change::Disk(_) | Change::Foresight => false,
     };
     let pays = |effect: &&Effect| can(effect) && effect.interval.0 >= WORTH;
     let best = effects.iter().filter(pays).map(|effect| effect.factor).fold(1.0, f64::max);
     effects.iter().position(|effect| pays(&effect) && effect.factor - 1.0 >= MOST * (best - 1.0))
 }
 
-fn why(effects: &[Effect], pick: Option<usize>, waiting: f64) -> String {
+fn why(effects: &[Effect], pick: Option<usize>, waiting: f64, of_files: bool) -> String {
     let times = |effect: &Effect| forerun_study::human::times(effect.factor);
     if let Some(effect) = pick.map(|index| &effects[index]) {
         return format!(
@@ -387,6 +453,12 @@ fn why(effects: &[Effect], pick: Option<usize>, waiting: f64) -> String {
     let foresight = effects.iter().find(|effect| effect.change == Change::Foresight);
     match foresight {
         Some(effect) if effect.factor < WORTH => "even perfect foresight would give next to nothing".into(),
+        Some(effect) if !of_files => {
+            format!(
+                "nothing that can be set here pays for sure; foresight would give {} at best",
+                times(effect)
+            )
+        }
         Some(effect) => format!(
             "nothing that can be set here pays for sure; `forerun watch -- COMMAND` reads ahead what a run before read, which \
              would give {} at best",
@@ -414,13 +486,27 @@ pub(crate) fn steps(change: &Change, ground: &Ground, rule_match: Option<&str>) 
             }
             (fix, undo)
         }
-        Change::Serve(scheme) => {
+        Change::Serve { scheme, cache } => {
             let over = if name.is_empty() { "DEVICE".to_owned() } else { format!("/dev/{name}") };
-            let start = format!("forerun serve --over {over} --scheme {scheme} --cache 256MiB");
+            let cache = short(*cache);
+            let start = format!("forerun serve --over {over} --scheme {scheme} --cache {cache}");
+            let file = format!(r#"[[export]]\nover = "{over}"\nscheme = "{scheme}"\ncache = "{cache}"\n"#);
+            let file = format!(
+                "printf '{file}' | sudo tee /etc/forerun.toml && forerun serve --config /etc/forerun.toml"
+            );
             (
-                vec![Step::new("in front of the device, unmounted", start)],
+                vec![
+                    Step::new("in front of the device, unmounted", start),
+                    Step::new("from a file of options", file),
+                ],
                 vec![Step::new("stop it", "forerun ctl stop")],
             )
+        }
+        Change::Chunk(kib) if !name.is_empty() => {
+            let grow = |kib: u64| format!("sudo mdadm --grow /dev/{name} --chunk={kib}");
+            let what = "rewrites the whole array while it is used, for hours or days (a backup first)";
+            let here = striped(ground).map_or(*kib, |(_, _, chunk)| chunk);
+            (vec![Step::new(what, grow(*kib))], vec![Step::new("the same again", grow(here))])
         }
         Change::AdviseRandom | Change::AdviseSequential => {
             let advice =
@@ -445,13 +531,45 @@ mod tests {
         let effects = [
             effect(Change::AsItIs, 1.0, (1.0, 1.0)),
             effect(Change::Window(128), 1.8, (1.5, 2.0)),
-            effect(Change::Serve("strip".into()), 2.0, (1.9, 2.1)),
+            effect(Change::Serve { scheme: "strip", cache: 1 << 28 }, 2.0, (1.9, 2.1)),
             effect(Change::Foresight, 9.0, (9.0, 9.0)),
         ];
         assert_eq!(pick(&effects, true), Some(1));
         let only_a_server = [effects[0].clone(), effects[2].clone()];
         assert_eq!((pick(&only_a_server, true), pick(&only_a_server, false)), (Some(1), None));
-        assert!(why(&effects, Some(1), 0.9).contains("smallest change"));
+        assert!(why(&effects, Some(1), 0.9, true).contains("smallest change"));
+    }
+
+    fn ground(array: &str, of_files: bool) -> Ground {
+        Ground {
+            likeness: Likeness { array: array.into(), name: "md0".into(), ..Likeness::unknown() },
+            preset: Said::of("hdd-20tb"),
+            memory_bytes: 1 << 30,
+            spare_bytes: 300 << 20,
+            mode: "closed:1",
+            of_files,
+            can_serve: true,
+        }
+    }
+
+    #[test]
+    fn arrays_are_tried_in_other_chunks_and_as_mirrors_and_servers_within_the_memory() {
+        let raid = ground("raid5:4x512KiB", false);
+        assert_eq!(chunks(&raid), [Change::Chunk(64), Change::Chunk(128), Change::Chunk(1024)]);
+        assert_eq!(mirrored(&raid), Some(Change::Level("raid10:4x512KiB".into())));
+        let (fix, undo) = steps(&Change::Chunk(128), &raid, None);
+        assert_eq!(fix[0].command, "sudo mdadm --grow /dev/md0 --chunk=128");
+        assert_eq!(undo[0].command, "sudo mdadm --grow /dev/md0 --chunk=512");
+        for array in ["single", "raid1:2", "raid5:5x64KiB"] {
+            assert_eq!(mirrored(&ground(array, true)), None, "{array}");
+        }
+        assert_eq!(chunks(&ground("raid1:2", true)), []);
+        let schemes = |of_files| {
+            let servers = servers(&ground("single", of_files));
+            servers.iter().map(|change| name(change, &raid)).collect::<Vec<_>>()
+        };
+        assert_eq!(schemes(true).len(), 4, "two schemes, two caches: a GiB is not there");
+        assert_eq!(schemes(false)[0], "forerun serve, auto, cache 64M");
     }
 
     #[test]
@@ -475,7 +593,7 @@ mod tests {
             effect(Change::Foresight, 3.0, (2.0, 3.0)),
         ];
         assert_eq!(pick(&effects, true), None);
-        assert!(why(&effects, None, 0.5).contains("would give 3.00× at best"));
-        assert!(why(&effects, None, 0.01).contains("waits for reads only"));
+        assert!(why(&effects, None, 0.5, true).contains("would give 3.00× at best"));
+        assert!(why(&effects, None, 0.01, true).contains("waits for reads only"));
     }
 }

@@ -299,6 +299,8 @@ fn told(what: &str, how: &str, trace: &Trace, manner: Manner, ui: &Ui) -> Result
     let ground = Ground {
         // More than the reads touch changes nothing.
         memory_bytes: available.min(2 * footprint + (64 << 20)),
+        // A quarter of what nobody uses.
+        spare_bytes: available / 4,
         mode: if 2 * timed > reads.len() { "paced" } else { "closed:1" },
         of_files,
         can_serve,
