@@ -270,7 +270,10 @@ impl Source {
         check_strip(&spec)?;
         let array =
             Array::new(spec, blocks_over(spec, size)).map_err(|why| ServeError::option(ASSEMBLE, why))?;
-        let members = vec![Member { far: false, ..Member::new(None, size) }];
+        // Zeros stand on the journal first, so nobody knows how long that takes.
+        let holes = behind.iter().flatten().map(|(files, _)| files.holes).min();
+        let holes = holes.unwrap_or(Holes::No).min(Holes::Unsure);
+        let members = vec![Member { far: false, holes, ..Member::new(None, size) }];
         let looks =
             |held: &Option<(Files, u64)>| held.as_ref().map(|(files, _)| looks_behind(files)).transpose();
         let behind_looks = behind.iter().map(looks).collect::<Result<_, _>>()?;
