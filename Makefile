@@ -146,7 +146,7 @@ bench-advise: build ## Whether what advise says of read_ahead_kb comes true: pro
 	@mkdir -p $(OUT)/bench
 	@scripts/bench-advise.py | tee $(OUT)/bench/advise.txt
 
-bench-manifest: build ## What a manifest earns at a start: a program from a file system on a far store and on a slow disk (root, FUSE; some minutes)
+bench-manifest: build ## What a manifest earns at a start: programs, and a Debian to its login, over far stores and a slow disk (root, FUSE, QEMU; some 25 minutes)
 	@scripts/install-deps.sh clients
 	@mkdir -p $(OUT)/bench
 	@scripts/bench-manifest.py | tee $(OUT)/bench/manifest.txt

@@ -81,6 +81,7 @@ fn bug_of(args: &[String]) -> Result<Option<Bug>, String> {
         .chain(Bug::BACK)
         .chain(Bug::BACK_RARE)
         .chain(Bug::ARRAY)
+        .chain(Bug::ARRAY_RARE)
         .find(|(bug, _)| format!("{bug:?}") == *name);
     known.map(|&(bug, _)| Some(bug)).ok_or(format!("no bug is called {name}"))
 }
@@ -91,7 +92,7 @@ fn bugs(args: &[String]) -> Result<ExitCode, String> {
     let only = bug_of(args)?;
     let all: Vec<_> = match subject(args) {
         Subject::Volume => Bug::ALL.iter().chain(Bug::RARE).collect(),
-        Subject::Array => Bug::ARRAY.iter().collect(),
+        Subject::Array => Bug::ARRAY.iter().chain(Bug::ARRAY_RARE).collect(),
         Subject::WriteBack | Subject::OverBack => Bug::BACK.iter().chain(Bug::BACK_RARE).collect(),
     };
     for &(bug, what) in all.into_iter().filter(|(bug, _)| only.is_none_or(|only| only == *bug)) {

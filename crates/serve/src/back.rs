@@ -35,7 +35,7 @@ mod slots;
 #[cfg(test)]
 mod speed;
 
-use crate::backend::{Backend, Done, Kind, Lateness, Mapped, Question, Task, Token};
+use crate::backend::{Backend, Done, Kind, Lateness, Mapped, Question, Task, Token, Zeroes};
 use crate::behind::Behind;
 use crate::planted::{self, Bug};
 use crate::raw::Lease;
@@ -99,7 +99,7 @@ enum Flight {
     /// A part of a group that passes by it (a planted bug).
     Bare { token: Token, slots: Vec<u32> },
     /// Blocks of a stripe go home.
-    Home { stripe: u64, blocks: Vec<(u64, u32)> },
+    Home { stripe: u64, blocks: Vec<(u64, u32)>, hollow: bool },
     /// The sync of a checkpoint.
     Check,
     /// The sync of a flush.
@@ -219,7 +219,7 @@ impl WriteBack {
             offset,
             len,
             lease,
-            zeroes: None,
+            zeroes: matches!(flight, Flight::Home { hollow: true, .. }).then_some(Zeroes::Hole),
         };
         self.pass(task, flight);
     }
@@ -432,7 +432,7 @@ impl WriteBack {
                 self.through_unsynced |= !planted::is(Bug::ThroughUnsynced);
                 self.end(token, done.result, done.lease);
             }
-            Flight::Home { stripe, blocks } => self.home_ended(number, stripe, &blocks, done),
+            Flight::Home { stripe, blocks, .. } => self.home_ended(number, stripe, &blocks, done),
             Flight::Check => self.device_synced(done.result.map(drop)),
             Flight::Flush => self.flush_part_ended(done.result.map(drop)),
         }

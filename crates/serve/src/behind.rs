@@ -161,6 +161,10 @@ pub(crate) trait Behind {
     fn wrote(&mut self) -> bool;
     /// Which blocks of an extent of the device something else is known of than the device says.
     fn held(&self, extent: Extent) -> Vec<Extent>;
+    /// The file that has these bytes as they are, and which of its bytes they are: some of them, from the first on. None where nobody can say.
+    fn lies(&self, _offset: u64, _len: u64) -> Option<(Arc<File>, u64, u64)> {
+        None
+    }
     /// Everything goes home, and nothing is held back any more.
     fn go_home(&mut self);
     /// Whether nothing is held back, as far as that can be had.

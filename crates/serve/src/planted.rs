@@ -5,7 +5,7 @@
 macro_rules! bugs {
     ($($name:ident: $what:literal,)*; rare: $($rare:ident: $seldom:literal,)*;
      back: $($back:ident: $behind:literal,)*; back, rare: $($deep:ident: $deeper:literal,)*;
-     array: $($array:ident: $of_array:literal,)*) => {
+     array: $($array:ident: $of_array:literal,)*; array, rare: $($lone:ident: $of_lone:literal,)*) => {
         /// What can be planted.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[repr(u8)]
@@ -15,6 +15,7 @@ macro_rules! bugs {
             $(#[doc = $behind] $back,)*
             $(#[doc = $deeper] $deep,)*
             $(#[doc = $of_array] $array,)*
+            $(#[doc = $of_lone] $lone,)*
         }
 
         impl Bug {
@@ -28,6 +29,8 @@ macro_rules! bugs {
             pub const BACK_RARE: &[(Self, &str)] = &[$((Self::$deep, $deeper),)*];
             /// Those of arrays with redundancy.
             pub const ARRAY: &[(Self, &str)] = &[$((Self::$array, $of_array),)*];
+            /// Those of arrays that take a meeting of several things, and that no test waits for.
+            pub const ARRAY_RARE: &[(Self, &str)] = &[$((Self::$lone, $of_lone),)*];
         }
     };
 }
@@ -102,7 +105,11 @@ bugs! {
     RebuiltUnsynced: "Superblocks say how far a rebuild is before the journal keeps what it wrote.",
     RebuildUnwritten: "Writes to stripes that are rebuilt do not go to the new member.",
     RebuildNotEnded: "A member whose rebuild has failed is out before superblocks say that it is not being rebuilt.",
+    HollowUnlooked: "What a TRIM changes of a stripe becomes a hole, parity that is not zero too.",
+    HeldUnasked: "What only the journal has of an array is not looked for where its members are asked.",
     StripesAtOnce: "What reads other blocks of a stripe does not wait for what changes it.",
+    ; array, rare:
+    KeepOfAnother: "A sync of a rebuild that is over says how far the next one is.",
 }
 
 #[cfg(feature = "crash")]

@@ -16,6 +16,7 @@
 //! survivors. A read of what a member has itself waits for nobody.
 
 pub(crate) mod flat;
+mod lies;
 mod read;
 pub(crate) mod standing;
 pub(crate) mod start;
@@ -23,6 +24,7 @@ pub(crate) mod sums;
 mod update;
 mod work;
 
+use crate::array::superblock::DATA_AT;
 use crate::back::WriteBack;
 use crate::backend::{Backend, Done, Kind, Lateness, Mapped, Question, Task, Token};
 use crate::behind::{ArrayFigures, ArrayOrder, BackFigures, Behind, Files, Wanted, WorkFigures};
@@ -36,8 +38,10 @@ use forerun_disk::device::DeviceStats;
 use read::Read;
 use standing::Standing;
 use std::collections::{BTreeMap, VecDeque};
+use std::fs::File;
 use std::io;
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 use update::Update;
 pub(crate) use work::Pace;
 use work::Work;
@@ -106,6 +110,11 @@ pub(crate) struct Raid {
     leaving: bool,
     /// Number of the array, where it has one.
     id: u128,
+    /// The members' files, by number, and bytes before the data of each.
+    files: Vec<Files>,
+    base: u64,
+    /// Nothing is written.
+    read_only: bool,
 }
 
 /// What was done so far.
@@ -152,6 +161,9 @@ impl Raid {
             scrubbed: None,
             leaving: false,
             id: 0,
+            files: Vec::new(),
+            base: DATA_AT,
+            read_only: false,
         })
     }
 
@@ -340,6 +352,7 @@ impl Raid {
 
     fn advance(&mut self) {
         self.said.extend(self.standing.take_said());
+        self.let_go();
         self.go_round();
         self.begin();
         self.back.launch();
@@ -369,7 +382,10 @@ impl Behind for Raid {
         self.back.wrote() || superblocks
     }
     fn held(&self, extent: Extent) -> Vec<Extent> {
-        vec![extent] // places are not blocks of the array: all of it may be
+        self.on_journal(extent)
+    }
+    fn lies(&self, offset: u64, len: u64) -> Option<(Arc<File>, u64, u64)> {
+        self.file_of(offset, len)
     }
     fn go_home(&mut self) {
         self.leaving = true;
@@ -490,7 +506,7 @@ impl Backend for Raid {
         self.back.model(member)
     }
 
-    /// Where there are holes nobody asks: what is zero on all members may be data on the journal.
+    /// Where there are holes the members' files say ([`Behind::lies`]), and nobody else.
     fn map(&mut self, _now: Nanos, _question: Question) -> bool {
         false
     }

@@ -215,7 +215,8 @@ pub fn replace(
         return Err(ServeError::option("array replace", why));
     };
     let (blocks, direct) = (still.array.member_blocks(), Direct::Off);
-    let (file, ..) = look_at_new(&Candidate { path: new, blocks, force, was: None, direct })?;
+    let (file, ..) =
+        look_at_new(&Candidate { path: new, blocks, force, was: None, waits_for_others: true, direct })?;
     let begun = Instant::now();
     let mut bytes = 0;
     let problem = |problem| ServeError::file(new, problem);

@@ -270,7 +270,10 @@ impl Source {
         check_strip(&spec)?;
         let array =
             Array::new(spec, blocks_over(spec, size)).map_err(|why| ServeError::option(ASSEMBLE, why))?;
-        let members = vec![Member { far: false, ..Member::new(None, size) }];
+        // Zeros stand on the journal first, so nobody knows how long that takes.
+        let holes = behind.iter().flatten().map(|(files, _)| files.holes).min();
+        let holes = holes.unwrap_or(Holes::No).min(Holes::Unsure);
+        let members = vec![Member { far: false, holes, ..Member::new(None, size) }];
         let looks =
             |held: &Option<(Files, u64)>| held.as_ref().map(|(files, _)| looks_behind(files)).transpose();
         let behind_looks = behind.iter().map(looks).collect::<Result<_, _>>()?;
@@ -301,16 +304,10 @@ impl Source {
         &self.behind
     }
 
-    /// Whether what may become another member can be waited for without holding up the server.
-    pub(crate) fn can_wait_for(&self, files: &Files) -> Result<(), String> {
-        if self.behind_asks || !files.reach.asks {
-            return Ok(());
-        }
-        Err(format!(
-            "{} is on a file system that asks a program or another machine, and none of the members was when the server began: while that stood \
-             still, so would the server. Make it a member with forerun array replace while the array is not served",
-            files.path().display()
-        ))
+    /// Whether a member whose file system asks a program or another machine can be waited for without holding up the server: only if one was there
+    /// when it began.
+    pub(crate) const fn waits_for_others(&self) -> bool {
+        self.behind_asks
     }
 
     /// Another member of that array, in the place of one that is out.

@@ -73,18 +73,36 @@ fn signal(process: &Child, name: &str) {
     let _ = sent.expect("there is kill");
 }
 
-/// Reads a block; the error number that was answered.
-fn read(stream: &mut UnixStream, block: u64) -> u32 {
-    let (offset, length) = (block * BLOCK as u64, BLOCK as u32);
-    let request = Request { flags: 0, command: Asks::Read, cookie: block, offset, length };
+/// Sends a request of a block, with what a write brings.
+fn send(stream: &mut UnixStream, command: Asks, block: u64, data: &[u8]) {
+    let length = if command == Asks::Flush { 0 } else { BLOCK as u32 };
+    let request = Request { flags: 0, command, cookie: block, offset: block * BLOCK as u64, length };
     stream.write_all(&request_bytes(&request)).expect("sent");
+    stream.write_all(data).expect("sent");
+}
+
+/// The error number that was answered.
+fn answer(stream: &mut UnixStream) -> u32 {
     let mut head = [0; 16];
     stream.read_exact(&mut head).expect("answered");
-    let error = u32::from_be_bytes(head[4..8].try_into().expect("four bytes"));
-    if error == 0 {
-        stream.read_exact(&mut [0; BLOCK]).expect("the bytes");
+    u32::from_be_bytes(head[4..8].try_into().expect("four bytes"))
+}
+
+/// Reads a block: its first byte, or the error number that was answered.
+fn first_byte(stream: &mut UnixStream, block: u64) -> Result<u8, u32> {
+    send(stream, Asks::Read, block, &[]);
+    let error = answer(stream);
+    if error != 0 {
+        return Err(error);
     }
-    error
+    let mut bytes = [0; BLOCK];
+    stream.read_exact(&mut bytes).expect("the bytes");
+    Ok(bytes[0])
+}
+
+/// Reads a block; the error number that was answered.
+fn read(stream: &mut UnixStream, block: u64) -> u32 {
+    first_byte(stream, block).err().unwrap_or(0)
 }
 
 /// A server of export `a` over the file of the rig and of `b` over another.
@@ -139,12 +157,130 @@ fn a_program_that_serves_a_member_and_stands_still_holds_up_neither_others_nor_t
     assert!(begin.elapsed() >= Duration::from_secs(2), "not before its time");
     assert!(slowest < Duration::from_secs(1), "another export's reader waited {slowest:?}");
 
+    ends(&mut server);
+    let said = std::fs::read_to_string(folder.join("said")).expect("readable");
+    assert!(said.contains("does not answer") || said.contains("hung"), "{said}");
+}
+
+/// Tells a server to end, which it must within ten seconds.
+fn ends(server: &mut Running) {
     let begin = Instant::now();
     signal(&server.0, "-TERM");
     while server.0.try_wait().expect("ours").is_none() {
         assert!(begin.elapsed() < Duration::from_secs(10), "it does not end");
         std::thread::yield_now();
     }
-    let said = std::fs::read_to_string(folder.join("said")).expect("readable");
-    assert!(said.contains("does not answer") || said.contains("hung"), "{said}");
+}
+
+/// An array of two copies, with its journal beside them.
+fn make_array(folder: &Path, members: &[String]) {
+    let journal = folder.join("j").display().to_string();
+    let words = ["array", "create", "raid1", "--journal", &journal, "--journal-size", "16M"];
+    let members: Vec<&str> = members.iter().map(String::as_str).collect();
+    super::output(&[&words[..], &members].concat());
+}
+
+/// A server of it, ready for clients of the export without a name.
+fn serve_array(folder: &Path, members: &[String], more: &[&str]) -> Running {
+    let server = Command::new(assert_cmd::cargo::cargo_bin("forerun"))
+        .args(["serve", "--cache", "16M", "--scheme", "none", "--member-timeout", "2", "--socket"])
+        .arg(folder.join("s"))
+        .arg("--journal")
+        .arg(folder.join("j"))
+        .args(more)
+        .arg("--assemble")
+        .args(members)
+        .stdout(Stdio::piped())
+        .stderr(std::fs::File::create(folder.join("said")).expect("made"))
+        .spawn()
+        .expect("it starts");
+    let mut server = Running(server);
+    let mut line = String::new();
+    BufReader::new(server.0.stdout.take().expect("piped")).read_line(&mut line).expect("an address");
+    assert!(!line.is_empty(), "{}", std::fs::read_to_string(folder.join("said")).expect("readable"));
+    server
+}
+
+/// Those that are in.
+fn members_in(members: &[String]) -> Vec<String> {
+    let words: Vec<&str> =
+        ["--json", "array", "status"].into_iter().chain(members.iter().map(String::as_str)).collect();
+    let told = super::forerun(&words).output().expect("it runs").stdout;
+    let told: serde_json::Value = serde_json::from_slice(&told).expect("JSON");
+    let all = told["members"].as_array().expect("a list");
+    let own = all.iter().filter(|member| member["state"] == "in");
+    own.map(|member| member["path"].as_str().expect("a path").to_owned()).collect()
+}
+
+/// Files of 8 MiB, all zero.
+fn blank(folder: &Path, name: &str) -> PathBuf {
+    let path = folder.join(name);
+    std::fs::File::create(&path).and_then(|file| file.set_len(8 << 20)).expect("made");
+    path
+}
+
+#[test]
+fn a_server_over_an_array_that_stands_still_ends_in_time_and_what_it_acknowledged_is_there_at_the_next_start()
+{
+    let folder = tempfile::tempdir().expect("a folder");
+    let folder = folder.path();
+    let rig = |name: &str| Rig::new(&blank(folder, name), &folder.join(name.replace("img", "at")));
+    let (Some(one), Some(other)) = (rig("a.img"), rig("b.img")) else {
+        return super::skipped("needs FUSE and forerun-rig");
+    };
+    let members: Vec<String> = [&one, &other].map(|rig| rig.at.join("disk").display().to_string()).into();
+    make_array(folder, &members);
+    let mut server = serve_array(folder, &members, &[]);
+    let mut client = connect(&folder.join("s"), "");
+    send(&mut client, Asks::Write, 3, &[9; BLOCK]);
+    assert_eq!(answer(&mut client), 0);
+    send(&mut client, Asks::Flush, 0, &[]);
+    assert_eq!(answer(&mut client), 0);
+    // Of neither member there is an answer any more: a read fails, and a write is on its way when the end comes.
+    one.stand_still();
+    other.stand_still();
+    assert_eq!(read(&mut client, 500), 5, "an error, for want of members");
+    send(&mut client, Asks::Write, 700, &[8; BLOCK]);
+    send(&mut client, Asks::Flush, 0, &[]);
+    ends(&mut server);
+    one.signal("-CONT");
+    other.signal("-CONT");
+    // The last that one of them heard may have been that the other is out.
+    let left = members_in(&members);
+    let mut server =
+        serve_array(folder, &left, if left.len() < members.len() { &["--degraded"] } else { &[] });
+    let mut client = connect(&folder.join("s"), "");
+    assert_eq!(first_byte(&mut client, 3), Ok(9), "what was acknowledged");
+    ends(&mut server);
+}
+
+#[test]
+fn what_asks_a_program_becomes_no_member_of_an_array_that_is_served_without_one_and_is_left_as_it_was() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let folder = folder.path();
+    let image = blank(folder, "new.img");
+    std::os::unix::fs::FileExt::write_all_at(
+        &std::fs::File::options().write(true).open(&image).expect("opened"),
+        b"kept",
+        4096,
+    )
+    .expect("written");
+    let Some(rig) = Rig::new(&image, &folder.join("at")) else {
+        return super::skipped("needs FUSE and forerun-rig");
+    };
+    let members: Vec<String> =
+        ["a.img", "b.img"].map(|name| blank(folder, name).display().to_string()).into();
+    make_array(folder, &members);
+    let mut server = serve_array(folder, &members[..1], &["--degraded"]);
+    let control = folder.join("s.ctl").display().to_string();
+    let new = rig.at.join("disk").display().to_string();
+    let words = ["ctl", "--control", &control, "rebuild", &new, "--force"];
+    let refused = super::forerun(&words).timeout(SOON).assert().failure();
+    let said = String::from_utf8_lossy(&refused.get_output().stderr).into_owned();
+    assert!(said.contains("asks a program or another machine"), "{said}");
+    let mut client = connect(&folder.join("s"), "");
+    assert_eq!(first_byte(&mut client, 5), Ok(0), "and the array is served as before");
+    ends(&mut server);
+    drop(rig);
+    assert_eq!(&std::fs::read(&image).expect("read")[4096..4100], b"kept", "nothing was written to it");
 }

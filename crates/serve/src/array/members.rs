@@ -212,6 +212,8 @@ pub(crate) struct Candidate<'a> {
     pub(crate) force: bool,
     /// The array and the member that it may have been: then it holds nothing that somebody would miss.
     pub(crate) was: Option<(u128, u16)>,
+    /// Whoever serves the array can wait for a file system that asks a program or another machine.
+    pub(crate) waits_for_others: bool,
     pub(crate) direct: Direct,
 }
 
@@ -223,6 +225,14 @@ pub(crate) fn look_at_new(new: &Candidate<'_>) -> Result<(Files, u64, Option<Str
     refuse_far(OPTION, &[path.into()])?;
     let (files, size) = Files::open(OPTION, path, false, direct)?;
     let problem = |problem| ServeError::file(path, problem);
+    if files.reach.asks && !new.waits_for_others {
+        let why = format!(
+            "{} is on a file system that asks a program or another machine, and none of the members was when the server began: while that stood \
+             still, so would the server. Make it a member with forerun array replace while the array is not served",
+            path.display()
+        );
+        return Err(ServeError::option(OPTION, why));
+    }
     if size < least {
         let why = format!(
             "{} has {size} bytes, and a member of this array {least} at least: take a larger one",

@@ -150,8 +150,12 @@ impl WriteBack {
         let dirty = self.held.dirty(extent.start.0, extent.end(), keeps);
         let array = self.array;
         let strip = if self.by_strip { array.strip_blocks() } else { u64::MAX };
-        let together =
-            |one: &(u64, u32), next: &(u64, u32)| one.0 + 1 == next.0 && !next.0.is_multiple_of(strip);
+        let hollow: BTreeSet<u32> =
+            dirty.iter().map(|(_, slot)| *slot).filter(|&slot| self.slots.is_hollow(slot)).collect();
+        let together = |one: &(u64, u32), next: &(u64, u32)| {
+            let alike = hollow.contains(&one.1) == hollow.contains(&next.1);
+            one.0 + 1 == next.0 && !next.0.is_multiple_of(strip) && alike
+        };
         for run in dirty.chunk_by(together).flat_map(|run| run.chunks(RUN_MAX)) {
             for &(block, slot) in run {
                 self.held.go(block, slot, State::Flying);
@@ -164,7 +168,8 @@ impl WriteBack {
                 *check.jobs.entry(stripe).or_default() += 1;
                 check.wholes += u32::from(is_whole(&array, run.len()));
             }
-            self.send(Kind::Write, (offset, len), Some(lease), Flight::Home { stripe, blocks: run.to_vec() });
+            let flight = Flight::Home { stripe, blocks: run.to_vec(), hollow: hollow.contains(&run[0].1) };
+            self.send(Kind::Write, (offset, len), Some(lease), flight);
         }
     }
 

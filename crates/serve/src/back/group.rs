@@ -19,6 +19,8 @@ pub(crate) struct Group {
     pub(crate) token: Token,
     /// Runs of them: the first, and what they will hold.
     pub(crate) parts: Vec<(u64, Vec<Box<Page>>)>,
+    /// Whoever writes it needs no room for those that are all zero: they may become holes.
+    pub(crate) hollow: bool,
 }
 
 impl Group {
@@ -65,29 +67,32 @@ impl WriteBack {
             }
             if planted::is(Bug::RecordsApart) && group.parts.len() > 1 {
                 let rest = group.parts.split_off(1);
-                self.groups.push_front(Group { token: group.token, parts: rest });
-                self.take_group(None, group.parts);
+                self.groups.push_front(Group { token: group.token, parts: rest, hollow: group.hollow });
+                self.take_group(None, group.parts, group.hollow);
                 return;
             }
-            self.take_group(Some(group.token), group.parts);
+            self.take_group(Some(group.token), group.parts, group.hollow);
         }
     }
 
-    fn take_group(&mut self, token: Option<Token>, parts: Vec<(u64, Vec<Box<Page>>)>) {
+    fn take_group(&mut self, token: Option<Token>, parts: Vec<(u64, Vec<Box<Page>>)>, hollow: bool) {
         let last = parts.len() - 1;
         for (at, (first, pages)) in parts.into_iter().enumerate() {
-            let slots = self.fill(&pages);
+            let slots = self.fill(&pages, hollow);
             let token = token.filter(|_| at == last);
             let len = (pages.len() * BLOCK) as u64;
             self.log.batch.push(Taken { token, first, len, slots, lease: None });
         }
     }
 
-    fn fill(&mut self, pages: &[Box<Page>]) -> Vec<u32> {
+    fn fill(&mut self, pages: &[Box<Page>], hollow: bool) -> Vec<u32> {
         let mut slots = Vec::with_capacity(pages.len());
         for page in pages {
             let Some(slot) = self.slots.take() else { unreachable!("memory was looked for") };
             self.slots.bytes_mut(slot).copy_from_slice(&page[..]);
+            if hollow && (planted::is(Bug::HollowUnlooked) || page.iter().all(|&byte| byte == 0)) {
+                self.slots.hollow(slot);
+            }
             slots.push(slot);
         }
         slots
@@ -97,7 +102,7 @@ impl WriteBack {
     fn write_bare(&mut self, group: Group) {
         self.through_unsynced = true;
         for (first, pages) in group.parts {
-            let slots = self.fill(&pages);
+            let slots = self.fill(&pages, false);
             slots.iter().for_each(|&slot| self.slots.pin(slot));
             let lease = self.slots.lend(slots.iter().copied());
             let place = (first * BLOCK as u64, lease.bytes());

@@ -12,6 +12,8 @@ pub(super) struct Slots {
     pins: Vec<u16>,
     /// Its owner is done with it.
     left: Vec<bool>,
+    /// It holds zeros, and nobody needs room for them where they go.
+    hollow: Vec<bool>,
     all: usize,
 }
 
@@ -22,7 +24,14 @@ impl Slots {
         // None of it is pinned by a ring of the kernel, which knows the memory of the volume.
         let arena = Arena::new(0, blocks)?;
         let free = (fixed as u32..blocks as u32).rev().collect();
-        Ok(Self { arena, free, pins: vec![0; blocks], left: vec![false; blocks], all: many })
+        Ok(Self {
+            arena,
+            free,
+            pins: vec![0; blocks],
+            left: vec![false; blocks],
+            hollow: vec![false; blocks],
+            all: many,
+        })
     }
 
     /// How many are free.
@@ -37,7 +46,9 @@ impl Slots {
 
     /// Takes one.
     pub(super) fn take(&mut self) -> Option<u32> {
-        self.free.pop()
+        let slot = self.free.pop()?;
+        self.hollow[slot as usize] = false;
+        Some(slot)
     }
 
     /// Its owner is done with it.
@@ -80,6 +91,16 @@ impl Slots {
     pub(super) fn fill(&mut self, slot: u32, lease: &Lease, skip: u64) {
         let got = lease.copy_to(skip, self.arena.block_mut(slot));
         debug_assert_eq!(got, BLOCK as u64, "a lease holds whole blocks");
+    }
+
+    /// What it holds are zeros that may become a hole.
+    pub(super) fn hollow(&mut self, slot: u32) {
+        self.hollow[slot as usize] = true;
+    }
+
+    /// Whether it does.
+    pub(super) fn is_hollow(&self, slot: u32) -> bool {
+        self.hollow[slot as usize]
     }
 
     /// Lends them to a write.

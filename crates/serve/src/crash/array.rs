@@ -10,8 +10,10 @@
 //! it goes on where superblocks say, and that what they say is on it is. At times copies and parity are compared meanwhile, and nothing may differ.
 
 mod model;
+mod weather;
 
 use self::model::{decode, encode};
+use self::weather::Mood;
 use super::back::disk::{Disk, Faults, SECTOR, Wire};
 use super::back::shadow::{Shadow, stamped};
 use super::back::{fresh, poll};
@@ -22,16 +24,16 @@ use crate::array::superblock::{Epoch, Superblock};
 use crate::back::format::{BLOCK, Blocks as _};
 use crate::back::open::Mark;
 use crate::back::{Limits, Paths, WriteBack};
-use crate::backend::{Backend, Done, Kind, Task, Token};
+use crate::backend::{Backend, Done, Kind, Task, Token, Zeroes};
 use crate::behind::{ArrayOrder, Behind as _, Files};
 use crate::raid::flat::Flat;
 use crate::raid::standing::{Standing, bears};
-use crate::raid::start::{NoStart, Started, rows, start};
+use crate::raid::start::{NoStart, Started, look, rows, start};
 use crate::raid::{Pace, Raid, flat};
 use crate::raw::{Arena, Lend};
 use forerun_core::access::Context;
 use forerun_core::array::{Array, ArraySpec, DiskSet, Role};
-use forerun_core::units::{Block, Disk as Member, Nanos};
+use forerun_core::units::{Block, Disk as Member, Extent, Nanos};
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -126,6 +128,7 @@ pub(super) struct World {
     few: usize,
     /// New members come in this run.
     mends: bool,
+    mood: Mood,
     changes: u64,
     tally: Tally,
     story: Option<VecDeque<String>>,
@@ -154,7 +157,7 @@ fn losable(array: &Array, lost: &DiskSet, draw: &mut Draw) -> DiskSet {
 impl World {
     pub(super) fn new(seed: u64, told: bool) -> Self {
         let mut draw = Draw::new(seed);
-        let spec: ArraySpec = LAYOUTS[(seed % LAYOUTS.len() as u64) as usize].parse().expect("an array");
+        let spec: ArraySpec = Mood::of(seed).layout(seed).parse().expect("an array");
         let strip = spec.strip_bytes() / BLOCK as u64;
         let array = Array::new(spec, strip * (3 + draw.below(4))).expect("it fits");
         let blocks = array.capacity_blocks() as usize;
@@ -164,7 +167,7 @@ impl World {
         let mut members = Vec::new();
         for (index, data) in (0..).zip(encode(&array, &image)) {
             let bytes = [vec![0; BASE as usize * BLOCK], data].concat();
-            let mut disk = Disk::new(Draw::new(draw.below(u64::MAX)), bytes);
+            let mut disk = Disk::new(Draw::new(draw.below(u64::MAX)), bytes).punching();
             let epoch = Epoch { generation: 1, number: 1, before: 0 };
             let head = Superblock {
                 id,
@@ -183,7 +186,7 @@ impl World {
         }
         let slots = 24 + draw.index(20);
         let ring = (slots + 2 + draw.index(12)) as u64;
-        let limits = Limits { blocks: slots, age: Nanos::from_millis(draw.pick(&[5, 50, 5000])) };
+        let limits = Limits { blocks: slots, age: Mood::of(seed).age(&mut draw) };
         let places = array.member_blocks() * u64::from(array.disks()) * BLOCK as u64;
         let mut none = Disk::new(Draw::new(1), vec![0; places as usize]);
         let (journal, _) = fresh(id, places, ring, &mut none);
@@ -212,7 +215,8 @@ impl World {
             faulty: false,
             full: false,
             few,
-            mends: seed / 2 % 3 > 0,
+            mends: !(seed / 2).is_multiple_of(3) || Mood::of(seed) != Mood::Usual,
+            mood: Mood::of(seed),
             changes: 0,
             tally: Tally::default(),
             story,
@@ -220,28 +224,6 @@ impl World {
         world.begin().expect("a first start");
         world.fail(seed);
         world
-    }
-
-    /// What fails in a run, by its seed.
-    fn fail(&mut self, seed: u64) {
-        let none = Faults::default();
-        let of_members = match seed / LAYOUTS.len() as u64 % 6 {
-            1 => Faults { writes: 8, ..none },
-            2 => Faults { syncs: 6, ..none },
-            3 => Faults { reads: 4, ..none },
-            _ => none,
-        };
-        for disk in self.victims.iter() {
-            self.members[usize::from(disk.0)].disk().faults = of_members;
-        }
-        let of_journal = match seed / 3 % 12 {
-            5 => Faults { writes: 25, ..none },
-            11 => Faults { syncs: 12, ..none },
-            _ => none,
-        };
-        self.full = of_members.writes > 0;
-        self.faulty = of_journal.writes + of_journal.syncs > 0;
-        self.journal.disk().faults = of_journal;
     }
 
     fn tell(&mut self, what: impl FnOnce() -> String) {
@@ -278,7 +260,7 @@ impl World {
         let wires = Wires { wires: self.members.clone(), poll: Arc::new(poll()) };
         let all = rows(*self.array.spec(), self.array.member_blocks());
         let paths = vec![Files::default(); self.members.len()];
-        let ways = flat::Ways { paths, heads, base: BASE * BLOCK as u64, timeout: TIMEOUT };
+        let ways = flat::Ways { paths, heads, base: BASE * BLOCK as u64, timeout: TIMEOUT, read_only: false };
         let flat = Flat::new(
             Box::new(wires),
             all,
@@ -299,8 +281,10 @@ impl World {
         back.over_members();
         let raid = Raid::new(self.array, all, back, self.standing.clone(), 128);
         let mut raid = raid.expect("memory");
-        let keep = Nanos::from_millis(self.draw.pick(KEEPS));
-        raid.goes_on(Pace { rate: RATE, keep });
+        let usual = self.mood == Mood::Usual;
+        let keeps = if usual { KEEPS } else { &KEEPS[..1] };
+        let keep = Nanos::from_millis(self.draw.pick(keeps));
+        raid.goes_on(Pace { rate: if usual { RATE } else { 8 * RATE }, keep });
         self.raid = Some(raid);
         Ok(())
     }
@@ -318,6 +302,7 @@ impl World {
     fn step(&mut self) -> Result<(), String> {
         let what = self.draw.below(100);
         let (held, logs) = (self.held(), self.journal.disk().held());
+        let (mends_in, log_ends) = self.mood.steps();
         if self.draw.one_in(ENDS) {
             self.end()?;
         } else if self.draw.one_in(90) && self.hung.is_none() {
@@ -325,11 +310,11 @@ impl World {
                 self.victims.iter().next().map(|disk| usize::from(disk.0)).filter(|_| self.draw.one_in(3));
             let hung = self.hung;
             self.tell(|| format!("member {hung:?} stops answering"));
-        } else if self.mends && self.draw.one_in(40) {
+        } else if self.mends && self.draw.one_in(mends_in) {
             self.mend();
         } else if what < 40 && self.ops.len() < OPS_MAX {
             self.ask();
-        } else if what < 65 && logs > 0 {
+        } else if what < log_ends && logs > 0 {
             self.complete(None);
         } else if what < 92 && !held.is_empty() {
             let member = self.draw.pick(&held);
@@ -340,40 +325,6 @@ impl World {
             self.now = Nanos(self.now.0 + self.draw.below(most.0));
         }
         self.after()
-    }
-
-    /// A new member comes in the place of one that is out, or members are compared with each other.
-    fn mend(&mut self) {
-        if self.draw.one_in(4) {
-            let mend = self.draw.one_in(2);
-            let ordered = self.raid().order(ArrayOrder::Scrub { mend });
-            return self.tell(|| format!("a scrub, mend {mend}: {ordered:?}"));
-        }
-        let Some(member) = self.standing.out().iter().next() else { return };
-        let at = usize::from(member.0);
-        let attached = self.raid().attach(member.0, Files::default());
-        self.tell(|| format!("a new member {at}: {attached:?}"));
-        if attached.is_err() {
-            return;
-        }
-        let mut disk = self.members[at].disk();
-        assert_eq!(disk.held(), 0, "what is under way to the old one would be done to the new");
-        let mut bytes = vec![0xa5; disk.view().len()];
-        bytes[..BASE as usize * BLOCK].fill(0);
-        let faults = disk.faults;
-        let (changes, seed) = (disk.changes, self.draw.below(u64::MAX));
-        *disk = Disk::new(Draw::new(seed), bytes);
-        disk.changes = changes;
-        // Of those that may fail this one may not any more, mostly: or no rebuild would come to its end. One that fails syncs fails them while superblocks are
-        // written.
-        disk.faults = match seed % 4 {
-            0 => faults,
-            1 => Faults { syncs: 4, ..Faults::default() },
-            _ => Faults::default(),
-        };
-        drop(disk);
-        self.gone.remove(member);
-        self.hung = self.hung.filter(|&hung| hung != at);
     }
 
     /// A command of a member, or of the journal, ends.
@@ -402,16 +353,9 @@ impl World {
         let blocks = if kind == Kind::Sync { 0 } else { blocks };
         let slots: Vec<u32> = self.free.split_off(self.free.len() - blocks);
         let mut op = Op { kind, first, blocks, slots, version: 0, floors: Vec::new() };
+        let zeroes = (kind == Kind::Write && self.draw.one_in(3)).then_some(Zeroes::Hole);
         match kind {
-            Kind::Write => {
-                self.shadow.last += 1;
-                op.version = self.shadow.last;
-                for (at, &slot) in op.slots.iter().enumerate() {
-                    for (sector, bytes) in self.arena.block_mut(slot).chunks_mut(SECTOR).enumerate() {
-                        bytes.copy_from_slice(&stamped((first + at) * (BLOCK / SECTOR) + sector, op.version));
-                    }
-                }
-            }
+            Kind::Write => self.fill(&mut op, zeroes.is_some()),
             Kind::Read => op.floors = self.shadow.acked()[sectors(&op)].to_vec(),
             Kind::Sync => op.floors = self.shadow.acked().to_vec(),
         }
@@ -432,9 +376,44 @@ impl World {
             offset: (first * BLOCK) as u64,
             len: (blocks * BLOCK) as u64,
             lease,
-            zeroes: None,
+            zeroes,
         };
         self.raid().submit(now, task);
+    }
+
+    /// What a write brings: zeros, or bytes that say which write it was.
+    fn fill(&mut self, op: &mut Op, zeroes: bool) {
+        self.shadow.last += 1;
+        op.version = self.shadow.last;
+        if zeroes {
+            self.shadow.zeroed(sectors(op), op.version);
+        }
+        for (at, &slot) in op.slots.iter().enumerate() {
+            for (sector, bytes) in self.arena.block_mut(slot).chunks_mut(SECTOR).enumerate() {
+                let stamp = stamped((op.first + at) * (BLOCK / SECTOR) + sector, op.version);
+                bytes.copy_from_slice(if zeroes { &[0; SECTOR] } else { &stamp });
+            }
+        }
+    }
+
+    /// A block that the journal is said not to have is asked of its member, as who wants to know where holes are does.
+    fn ask_member(&mut self) -> Result<(), String> {
+        let block = self.draw.index(self.blocks);
+        let raid = self.raid.as_ref().expect("a process runs");
+        let extent = Extent { start: Block(block as u64), blocks: 1 };
+        let written = |op: &Op| op.kind == Kind::Write && (op.first..op.first + op.blocks).contains(&block);
+        let Some((member, start)) = raid.place_of_data(extent.start) else { return Ok(()) };
+        if !raid.held(extent).is_empty() || self.ops.values().any(written) {
+            return Ok(());
+        }
+        let disk = self.members[usize::from(member.0)].disk();
+        let bytes = &disk.view()[(BASE + start.0) as usize * BLOCK..][..BLOCK];
+        let first = block * (BLOCK / SECTOR);
+        let floors = &self.shadow.acked()[first..first + BLOCK / SECTOR];
+        let found = self.shadow.check_read(first, bytes, floors);
+        found.map_err(|why| {
+            format!("{member:?} is asked for a block that the journal is said not to have: {why}")
+        })
     }
 
     /// Answers are taken, and the moment is judged.
@@ -460,6 +439,7 @@ impl World {
         let members: u64 = self.members.iter().map(|wire| wire.disk().changes).sum();
         let changes = members + self.journal.disk().changes;
         if std::mem::replace(&mut self.changes, changes) != changes || answered {
+            self.ask_member()?;
             self.judge()?;
         }
         Ok(())
@@ -531,6 +511,7 @@ impl World {
         }
         let kind = if power { "power cut" } else { "kill" };
         let why = |why: String| format!("after a {kind} with {drop:?} lost: {why}");
+        self.look(&mut members, &mut journal, power).map_err(|told| why(format!("read-only: {told}")))?;
         let number = self.draw.below(u64::MAX);
         let started = start(&self.array, &mut members, &mut journal, number, BASE);
         let started = started.map_err(|refused: NoStart| why(format!("a start is refused: {refused:?}")))?;
@@ -541,6 +522,18 @@ impl World {
         let found = self.found(&members, &out, rebuilding).map_err(why)?;
         self.shadow.check_image(&found, power).map_err(why)?;
         Ok(())
+    }
+
+    /// A start that is to write nothing: either it is refused, since the journal holds something, or members have everything as they are.
+    fn look(&self, members: &mut [Option<Disk>], journal: &mut Disk, power: bool) -> Result<(), String> {
+        match look(&self.array, members, journal) {
+            Ok(Started { out, rebuilding, .. }) => {
+                let found = self.found(members, &out, rebuilding)?;
+                self.shadow.check_image(&found, power).map(drop)
+            }
+            Err(NoStart::NotHome(_)) => Ok(()),
+            Err(why) => Err(format!("a start is refused: {why:?}")),
+        }
     }
 
     /// What members hold together; all parity and all copies must be of it, and of one that is rebuilt as far as that is said.
@@ -628,7 +621,7 @@ impl World {
             if power {
                 let image = disk.cut_image(&mut self.draw);
                 let faults = disk.faults;
-                *disk = Disk::new(Draw::new(self.draw.below(u64::MAX)), image);
+                *disk = Disk::new(Draw::new(self.draw.below(u64::MAX)), image).punching();
                 disk.faults = faults;
             }
         }

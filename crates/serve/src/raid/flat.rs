@@ -29,6 +29,8 @@ pub(crate) struct Ways {
     pub(crate) base: u64,
     /// How long each may owe an answer.
     pub(crate) timeout: Nanos,
+    /// Nothing is written, so nobody need say durably who is out.
+    pub(crate) read_only: bool,
 }
 
 /// What a command is for.
@@ -219,7 +221,9 @@ impl Flat {
         if !self.standing.leave(member, why) {
             return false;
         }
-        if planted::is(Bug::OutUnsaid) {
+        if self.ways.read_only || planted::is(Bug::OutUnsaid) {
+            let late = self.ways.read_only && self.flights.values().any(|sent| sent.member == member);
+            self.standing.set_late(member, late);
             self.standing.gone_unsaid();
             self.release();
             return true;

@@ -217,7 +217,7 @@ impl Standing {
         true
     }
 
-    /// Those who were going are out, whatever superblocks say (a planted bug).
+    /// Those who were going are out, whatever superblocks say: nothing is written (or it is a planted bug).
     pub(super) fn gone_unsaid(&self) {
         let mut state = self.state();
         state.out = state.gone();

@@ -6,12 +6,12 @@
 //!
 //! Whoever is stopped anywhere between begins again: what is brought home is the same, and the journal is begun only behind that. A journal of an earlier
 //! time is one whose generation is older than that on the members. One that is newer by one was begun when the last start was cut, and
-//! holds nothing.
+//! holds nothing. Who is to write nothing ([`look`]) needs a journal that holds nothing.
 
-use crate::array::assemble::{begin_epoch, judge};
+use crate::array::assemble::{Judgement, begin_epoch, judge};
 use crate::array::superblock::{Rebuilding, SUPERS, Superblock};
 use crate::back::format::{Blocks, SUPERS as JOURNAL_SUPERS, Super};
-use crate::back::replay::{Stop, begin, bring_home, scan};
+use crate::back::replay::{Found, Stop, begin, bring_home, scan};
 use crate::error::ServeError;
 use crate::planted::{self, Bug};
 use crate::sealed::{BLOCK, Page};
@@ -41,6 +41,8 @@ pub(crate) enum NoStart {
     Journal(String),
     /// It cannot be brought home.
     Stop(Stop),
+    /// Nothing is to be written, and it holds so many blocks that members lack.
+    NotHome(u64),
 }
 
 impl From<Stop> for NoStart {
@@ -57,6 +59,13 @@ pub(crate) fn refused(why: NoStart) -> ServeError {
             "--journal",
             format!(
                 "{why}: give the journal that the array was last served with. Without it nothing says which stripes are whole"
+            ),
+        ),
+        NoStart::NotHome(blocks) => ServeError::option(
+            "--read-only",
+            format!(
+                "the journal holds {blocks} blocks that members lack, since the array was not ended in order, and to bring them home is to write: \
+                 serve it once without --read-only"
             ),
         ),
         NoStart::Stop(stop) => ServeError::System {
@@ -158,14 +167,23 @@ fn journal_of(journal: &mut impl Blocks, newest: &Superblock) -> Result<Super, N
     Ok(about)
 }
 
-/// Starts an array of the members that there are, by number; `number` is drawn for the epoch, and data begins at the block `base`.
-pub(crate) fn start(
+/// What members and journal say before anything is written.
+struct Seen {
+    judged: Judgement,
+    /// Of members that are in.
+    own: Vec<Superblock>,
+    about: Super,
+    contents: Found,
+    /// The journal was begun for a start that was cut, and holds nothing.
+    begun: bool,
+}
+
+/// Looks who is in, and at their journal.
+fn find(
     array: &Array,
     members: &mut [Option<impl Blocks>],
     journal: &mut impl Blocks,
-    number: u64,
-    base: u64,
-) -> Result<Started, NoStart> {
+) -> Result<Seen, NoStart> {
     let io = |problem| NoStart::Stop(Stop::Io("reading a member", problem));
     let mut found = Vec::new();
     for member in members.iter_mut().flatten() {
@@ -176,13 +194,13 @@ pub(crate) fn start(
     if !super::standing::bears(array, &judged.missing) {
         return Err(NoStart::Members(format!("too many members are missing: {:?}", judged.missing)));
     }
-    let mut own: Vec<Superblock> = found
+    let own: Vec<Superblock> = found
         .into_iter()
         .zip(&judged.wrong)
         .filter(|(_, wrong)| wrong.is_none())
         .map(|(one, _)| one)
         .collect();
-    let mut about = journal_of(journal, &judged.newest)?;
+    let about = journal_of(journal, &judged.newest)?;
     let known = own.iter().map(|one| one.journal_generation).max().unwrap_or(0);
     let contents = scan(journal, &about)?;
     let begun = about.generation == known + 1 && contents.records == 0;
@@ -192,16 +210,51 @@ pub(crate) fn start(
             about.generation
         )));
     }
+    Ok(Seen { judged, own, about, contents, begun })
+}
+
+/// An array that nothing is written to: members and journal stay as they are, so the journal may hold nothing.
+pub(crate) fn look(
+    array: &Array,
+    members: &mut [Option<impl Blocks>],
+    journal: &mut impl Blocks,
+) -> Result<Started, NoStart> {
+    let Seen { judged, own, about, contents, .. } = find(array, members, journal)?;
+    if contents.records > 0 {
+        return Err(NoStart::NotHome(contents.blocks.len() as u64));
+    }
+    let mut heads = vec![None; usize::from(array.disks())];
+    own.into_iter().for_each(|one| {
+        let at = usize::from(one.index);
+        heads[at] = Some(one);
+    });
+    Ok(Started { about, heads, out: out_of(&judged), rebuilding: judged.rebuilding, replayed: 0 })
+}
+
+/// Those that are missing or out, but for the one that is being rebuilt: what the journal holds goes to all of that, too.
+fn out_of(judged: &Judgement) -> DiskSet {
+    let mut out = judged.missing;
+    if let Some(one) = judged.rebuilding {
+        out.remove(Disk(one.member));
+    }
+    out
+}
+
+/// Starts an array of the members that there are, by number; `number` is drawn for the epoch, and data begins at the block `base`.
+pub(crate) fn start(
+    array: &Array,
+    members: &mut [Option<impl Blocks>],
+    journal: &mut impl Blocks,
+    number: u64,
+    base: u64,
+) -> Result<Started, NoStart> {
+    let Seen { judged, mut own, mut about, contents, begun } = find(array, members, journal)?;
     let write = |problem| Stop::Io("writing a member", problem);
     begin_epoch(&mut own, number, (judged.missing, judged.rebuilding), |_, one| {
         let member = members[usize::from(one.index)].as_mut().expect("it was read");
         write_head(member, one).map_err(write)
     })?;
-    // What the journal holds goes to all of a member that is being rebuilt, too.
-    let mut out = judged.missing;
-    if let Some(one) = judged.rebuilding {
-        out.remove(Disk(one.member));
-    }
+    let out = out_of(&judged);
     let mut places = Places { rows: rows(*array.spec(), judged.newest.blocks), members, out, base };
     if !planted::is(Bug::StripesUnreplayed) {
         bring_home(journal, &mut places, &about, &contents)?;

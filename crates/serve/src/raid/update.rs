@@ -8,7 +8,7 @@
 use super::{Operation, Parts, Raid, blank, eio, sums};
 use crate::back::Group;
 use crate::back::format::EXTENTS_MAX;
-use crate::backend::{Task, Token};
+use crate::backend::{Task, Token, Zeroes};
 use crate::planted::{self, Bug};
 use crate::sealed::Page;
 use forerun_core::array::{Content, DiskSet, ReadPlan, Source, Stripe, WritePlan};
@@ -70,6 +70,8 @@ pub(super) struct Update {
     /// Blocks of the array that are in memory: what is to be written, and what the stripe holds beside it.
     memory: BTreeMap<u64, Box<Page>>,
     dirty: Vec<u64>,
+    /// Whoever writes needs no room for zeros.
+    hollow: bool,
     pub(super) parts: Parts,
 }
 
@@ -99,6 +101,7 @@ impl Update {
             whole: Some(plan),
             memory: BTreeMap::new(),
             dirty,
+            hollow: false,
             parts: Parts::default(),
         }
     }
@@ -144,6 +147,7 @@ impl Raid {
         self.busy.insert(stripe.0, number);
         let parts = Parts::default();
         let (goal, seen) = (Goal::Write, Seen::default());
+        let hollow = own.iter().all(|task| task.zeroes == Some(Zeroes::Hole));
         let update = Update {
             stripe,
             goal,
@@ -155,6 +159,7 @@ impl Raid {
             whole: None,
             memory,
             dirty,
+            hollow,
             parts,
         };
         self.operations.insert(number, Operation::Update(update));
@@ -214,14 +219,14 @@ impl Raid {
         if places.is_empty() {
             return self.finish_update(update, Ok(0));
         }
-        let parts = self.runs(places);
+        let (parts, hollow) = (self.runs(places), update.hollow);
         let below = self.number();
         let sent =
             super::Sent { what: super::What::Group(number), disk: None, start: Block(0), blocks: Vec::new() };
         self.sent.insert(below, sent);
         self.operations.insert(number, Operation::Update(update));
         self.sums.updates += 1;
-        self.back.group(self.now, Group { token: Token::Command(below), parts });
+        self.back.group(self.now, Group { token: Token::Command(below), parts, hollow });
     }
 
     /// Whether a member is out that the plan writes to.

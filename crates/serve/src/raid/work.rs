@@ -104,9 +104,25 @@ impl Raid {
     /// What was under way when the array was last served goes on, as fast as `pace` says.
     pub(crate) fn goes_on(&mut self, pace: Pace) {
         self.pace = pace;
+        if self.read_only {
+            return;
+        }
         if let Some(one) = self.standing.growing() {
             self.begin_work(Some(one.member), one.upto, false);
         }
+    }
+
+    /// Nothing is written to members or journal, whatever happens.
+    pub(crate) const fn only_reads(&mut self) {
+        self.read_only = true;
+    }
+
+    /// An order that writes is refused where nothing is written.
+    fn may_order(&self, writes: bool) -> Result<(), String> {
+        if self.read_only && writes {
+            return Err("it is served read-only: start the server without --read-only for that".into());
+        }
+        Ok(())
     }
 
     fn begin_work(&mut self, rebuilds: Option<u16>, next: u64, mends: bool) {
@@ -120,7 +136,11 @@ impl Raid {
         if self.work.as_ref().is_some_and(|work| work.rebuilds.is_none()) {
             return Err("a scrub is under way: stop it first (forerun ctl scrub --stop)".into());
         }
-        self.standing.attach(member, files)?;
+        self.may_order(true)?;
+        self.standing.attach(member, files.clone())?;
+        if let Some(there) = self.files.get_mut(usize::from(member)) {
+            *there = files;
+        }
         self.begin_work(Some(member), 0, false);
         Ok(())
     }
@@ -138,6 +158,7 @@ impl Raid {
 
     /// The member that is out, or the first of several.
     pub(super) fn wanted(&self) -> Result<Wanted, String> {
+        self.may_order(true)?;
         if let Some((member, _)) = self.standing.rebuilding() {
             return Err(format!("member {member} is being rebuilt: one at a time"));
         }
@@ -148,6 +169,7 @@ impl Raid {
     }
 
     pub(crate) fn order(&mut self, order: ArrayOrder) -> Result<(), String> {
+        self.may_order(matches!(order, ArrayOrder::Scrub { mend: true } | ArrayOrder::GoOn))?;
         let (rebuilds, now) = (self.work.as_ref().map(|work| work.rebuilds.is_some()), self.now);
         match (order, rebuilds) {
             (ArrayOrder::Scrub { mend }, None) => self.begin_work(None, 0, mend),
@@ -248,7 +270,8 @@ impl Raid {
 
     /// They are, or are not.
     pub(super) fn kept(&mut self, of: u32, upto: u64, result: io::Result<u64>) {
-        let Some(work) = self.work.as_mut().filter(|work| work.number == of) else { return };
+        let own = |work: &&mut Work| work.number == of || planted::is(Bug::KeepOfAnother);
+        let Some(work) = self.work.as_mut().filter(own) else { return };
         work.syncs = false;
         match result {
             Ok(_) if upto == self.array.stripes() => self.standing.join(),

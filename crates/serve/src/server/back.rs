@@ -47,7 +47,7 @@ pub(super) fn check(export: &ExportOptions) -> Result<(), ServeError> {
             Ok(())
         };
     }
-    if export.read_only {
+    if export.read_only && !array {
         return refuse(
             "--journal",
             "with --read-only nothing is written, not even what the journal holds: leave one of them out",

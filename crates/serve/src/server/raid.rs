@@ -11,7 +11,7 @@ use crate::error::ServeError;
 use crate::options::{ARRAY_BYTES, DIRTY_AGE_DEFAULT, DIRTY_DEFAULT, ExportOptions, MemberSpec, Options};
 use crate::raid::flat::{self, Flat};
 use crate::raid::standing::Standing;
-use crate::raid::start::{Started, refused, rows, start};
+use crate::raid::start::{Started, look, refused, rows, start};
 use crate::raid::{Pace, Raid};
 use crate::raw::Arena;
 use crate::source::{Journal, Opening, Source};
@@ -40,6 +40,7 @@ pub(super) struct Ready {
     /// Its number.
     id: u128,
     pace: Pace,
+    read_only: bool,
     /// What a person should know.
     pub(super) said: Vec<String>,
 }
@@ -81,6 +82,9 @@ fn journal(options: &Options, export: &ExportOptions, member: &Path) -> Result<J
             "an array with redundancy is served with the journal that it was made with: give --journal PATH";
         return Err(ServeError::option(JOURNAL, why));
     };
+    if export.read_only {
+        return Journal::open_to_read(&how.path, options.direct);
+    }
     let mut journal = Journal::open(how, member, options.direct)?;
     journal.stays();
     Ok(journal)
@@ -92,10 +96,6 @@ fn journalled(
     export: &ExportOptions,
     opened: Opened,
 ) -> Result<(Source, Ready), ServeError> {
-    if export.read_only {
-        let why = "an array with redundancy brings its journal home when it starts, which writes: leave --read-only out";
-        return Err(ServeError::option("--read-only", why));
-    }
     let Opened { newest, members, .. } = opened;
     let array = Array::new(newest.spec, newest.blocks).map_err(|why| ServeError::option(ASSEMBLE, why))?;
     let first = members.iter().flatten().next().map_or(Path::new(""), |held| held.path.as_path());
@@ -105,22 +105,14 @@ fn journalled(
     let mut blocks: Vec<Option<Plain<'_>>> = files.iter().map(|file| file.as_deref().map(Plain)).collect();
     let number = draw().map_err(|problem| ServeError::file(Path::new("/dev/urandom"), problem))?;
     let log = journal.plain();
-    let started = start(&array, &mut blocks, &mut Plain(&log), number as u64, DATA_AT / BLOCK_BYTES);
+    let read_only = export.read_only;
+    let started = if read_only {
+        look(&array, &mut blocks, &mut Plain(&log))
+    } else {
+        start(&array, &mut blocks, &mut Plain(&log), number as u64, DATA_AT / BLOCK_BYTES)
+    };
     let started = started.map_err(refused)?;
-    let mut said = Vec::new();
-    if started.replayed > 0 {
-        said.push(format!(
-            "array: {} blocks of its members were brought home from the journal",
-            started.replayed
-        ));
-    }
-    if let Some(one) = started.rebuilding {
-        said.push(format!("array: the rebuild of member {} goes on at stripe {}", one.member, one.upto));
-    }
-    let lost: Vec<String> = started.out.iter().map(|disk| disk.0.to_string()).collect();
-    if !lost.is_empty() {
-        said.push(format!("array: it goes on without member {}, which is out from now on", lost.join(", ")));
-    }
+    let said = said_of(&started, read_only);
     let way = |file: &Option<Arc<std::fs::File>>, direct| Files { direct, plain: file.clone() };
     let direct = members.iter().map(|held| held.as_ref().and_then(|held| held.files.direct.clone()));
     let paths = files.iter().zip(direct).map(|(file, direct)| way(file, direct)).collect();
@@ -129,12 +121,39 @@ fn journalled(
         Source::before(*array.spec(), seen(&array)?, array.capacity_blocks() * BLOCK_BYTES, behind)?;
     let (log, reach) = (journal.file(), journal.reach());
     source.keep(journal);
-    // What the start wrote is ours.
-    source.wrote_behind();
+    if !read_only {
+        // What the start wrote is ours.
+        source.wrote_behind();
+    }
     let timeout = Nanos(u64::try_from(export.member_timeout.as_nanos()).unwrap_or(u64::MAX));
     let pace = Pace { rate: export.rebuild_max, keep: KEEP };
     let id = newest.id;
-    Ok((source, Ready { array, started, paths, log, reach, timeout, id, pace, said }))
+    Ok((source, Ready { array, started, paths, log, reach, timeout, id, pace, read_only, said }))
+}
+
+/// What a person should know of a start.
+fn said_of(started: &Started, read_only: bool) -> Vec<String> {
+    let mut said = Vec::new();
+    if started.replayed > 0 {
+        said.push(format!(
+            "array: {} blocks of its members were brought home from the journal",
+            started.replayed
+        ));
+    }
+    if let Some(one) = started.rebuilding {
+        said.push(if read_only {
+            format!("array: the rebuild of member {} stands still while it is served read-only", one.member)
+        } else {
+            format!("array: the rebuild of member {} goes on at stripe {}", one.member, one.upto)
+        });
+    }
+    let lost: Vec<String> = started.out.iter().map(|disk| disk.0.to_string()).collect();
+    if !lost.is_empty() {
+        let so = if read_only { "is read" } else { "goes on" };
+        let out = if read_only { "" } else { ", which is out from now on" };
+        said.push(format!("array: it {so} without member {}{out}", lost.join(", ")));
+    }
+    said
 }
 
 /// How long the volume above is patient: the array puts members out before.
@@ -155,11 +174,11 @@ fn numbers(mut state: u64) -> Box<dyn FnMut() -> u64 + Send> {
 impl Ready {
     /// The array before the way to its members.
     pub(super) fn before(self, members: Box<dyn Backend>, options: &Options) -> io::Result<Box<dyn Backend>> {
-        let Self { array, started, paths, log, reach, timeout, id, pace, .. } = self;
+        let Self { array, started, paths, log, reach, timeout, id, pace, read_only, .. } = self;
         let Started { about, heads, out, rebuilding, replayed } = started;
         let all = rows(*array.spec(), array.member_blocks());
         let standing = Standing::new(array, out, rebuilding);
-        let ways = flat::Ways { paths, heads, base: DATA_AT, timeout };
+        let ways = flat::Ways { paths: paths.clone(), heads, base: DATA_AT, timeout, read_only };
         let flat = Flat::new(members, all, ways, standing.clone(), numbers(draw()? as u64))?;
         let to_log = make_backend(options.transfer, reach, &Arena::new(0, 0)?)?;
         let limits = Limits {
@@ -173,6 +192,10 @@ impl Ready {
         let memory = (ARRAY_BYTES / BLOCK_BYTES) as usize;
         let mut raid = Raid::new(array, all, back, standing, memory)?;
         raid.called(id);
+        raid.reaches(paths);
+        if read_only {
+            raid.only_reads();
+        }
         raid.goes_on(pace);
         Ok(Box::new(raid))
     }

@@ -43,7 +43,7 @@ pub(crate) struct Files {
     pub(crate) direct: Option<Arc<File>>,
     seen: Seen,
     pub(super) holes: Holes,
-    pub(super) reach: Reach,
+    pub(crate) reach: Reach,
     /// Looks from now on whose time of change says nothing, because we wrote: a write of ours may have come before or after the
     /// look that is judged next.
     pub(super) excused: u8,

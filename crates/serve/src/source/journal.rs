@@ -88,6 +88,12 @@ impl Journal {
         Ok(Self { files, size, made })
     }
 
+    /// Opens one that is there, to look at it.
+    pub(crate) fn open_to_read(path: &Path, direct: Direct) -> Result<Self, ServeError> {
+        let (files, size) = Files::open(OPTION, path, true, direct)?;
+        Ok(Self { files, size, made: None })
+    }
+
     /// For whole blocks and for syncs.
     pub(crate) fn file(&self) -> Arc<File> {
         Arc::clone(self.files.direct.as_ref().unwrap_or(&self.files.plain))

@@ -1,9 +1,10 @@
 //! What a manifest says that clients will read, read ahead of them (`--manifest`).
 //!
-//! Blocks are asked of the engine in the order in which they were wanted at earlier starts, behind everything that somebody waits for and within
-//! the engine's own budget of what may be in flight; what is here and not yet read takes at most half of the cache. Of each MiB the block
-//! comes first of which the manifest has a sample, and the others only if it still holds the same: what was changed since is left out, and
-//! said. When clients read other things than the manifest says, or little of what it says, the rest is left to them.
+//! Blocks are asked of the engine nearly in the order in which they were wanted at earlier starts: what was wanted about the same time goes in order of
+//! place, with stretches that touch as one, since a disk has a long way between places and a store a price for each request. It goes behind everything that
+//! somebody waits for and within the engine's own budget of what may be in flight; what is here and not yet read takes at most half of the cache. Of each
+//! MiB the block comes first of which the manifest has a sample, with a little of what lies behind it, and the others only if it still holds the same: what
+//! was changed since is left out, and said. When clients read other things than the manifest says, or little of what it says, the rest is left to them.
 //!
 //! All of it goes into the engine as inputs, so a log of them replays without the manifest.
 
@@ -29,6 +30,13 @@ const NAMED_ONE_IN: u64 = 4;
 const DUE_BLOCKS: u64 = 2048;
 /// One block in so many must have been.
 const USED_ONE_IN: u64 = 4;
+
+/// Blocks that were wanted about the same time, at the beginning and at most: 1 MiB, of which the first must not wait for the last for long, and 8 MiB,
+/// which is ahead of whoever reads. Each turn is twice the one before.
+const TURN_BLOCKS: u64 = 256;
+const TURN_BLOCKS_MAX: u64 = 2048;
+/// Most blocks that come with a sample, before it is known whether they are what they were: 128 KiB, for which a disk takes little longer than for one.
+const WITH_SAMPLE_MAX: u64 = 32;
 
 /// Most stretches, and most blocks of them all: 16 GiB, and 30 MiB of memory; of more, those that were wanted first.
 const STRETCHES_MAX: usize = 1 << 18;
@@ -86,7 +94,7 @@ impl Ahead {
         let mut runs: Vec<_> = export.runs.iter().filter(seen).collect();
         runs.sort_by_key(|run| run.rank);
         runs.truncate(STRETCHES_MAX);
-        let (mut before, mut named, mut steps) = (0, Vec::with_capacity(runs.len()), VecDeque::new());
+        let (mut before, mut named) = (0, Vec::with_capacity(runs.len()));
         for run in runs {
             let extent = Extent::new(run.first, run.pages.min(BLOCKS_MAX - before));
             if extent.is_empty() {
@@ -94,8 +102,9 @@ impl Ahead {
             }
             named.push(Named { extent, before_in_place: 0, before_in_order: before });
             before += extent.blocks;
-            steps.extend(by_region(extent));
         }
+        let samples = export.samples.iter().map(|sample| (sample.region(), *sample)).collect();
+        let steps = in_turns(named.iter().map(|named| named.extent), &samples);
         named.sort_by_key(|named| named.extent.start);
         let mut before_in_place = 0;
         for named in &mut named {
@@ -184,7 +193,7 @@ impl Ahead {
         }
     }
 
-    /// What is asked for next: at most so many blocks, or a block of which there is a sample.
+    /// What is asked for next: at most so many blocks, or a block of which there is a sample, and at first little more than that.
     fn next(&mut self, most: u64) -> Option<Extent> {
         loop {
             let step = self.steps.pop_front()?;
@@ -193,10 +202,18 @@ impl Ahead {
                 (Some(Trust::Other), _) => {}
                 (Some(Trust::Asked), _) => self.waiting.entry(region).or_default().push(step),
                 (None, Some(sample)) => {
+                    let first =
+                        Extent { start: step.start, blocks: step.blocks.min(most).min(WITH_SAMPLE_MAX) };
                     let sample = Extent::new(sample.block, 1);
                     self.trust.insert(region, Trust::Asked);
-                    self.waiting.entry(region).or_default().push(step);
-                    return Some(sample);
+                    let waits = self.waiting.entry(region).or_default();
+                    if first.intersect(sample).is_empty() {
+                        waits.push(step);
+                        return Some(sample);
+                    }
+                    let rest = Extent::new(first.end(), step.blocks - first.blocks);
+                    waits.extend((!rest.is_empty()).then_some(rest));
+                    return Some(first);
                 }
                 (Some(Trust::Same), _) | (None, None) => {
                     let now = Extent { start: step.start, blocks: step.blocks.min(most) };
@@ -240,6 +257,42 @@ fn by_region(extent: Extent) -> impl Iterator<Item = Extent> {
         at = end;
         (part.blocks > 0).then_some(part)
     })
+}
+
+/// The order in which stretches are asked for, cut at regions: turn after turn, in each by place, and of a region first what has its sample.
+fn in_turns(wanted: impl Iterator<Item = Extent>, samples: &BTreeMap<u64, Sample>) -> VecDeque<Extent> {
+    let (mut steps, mut turn, mut blocks, mut most) = (VecDeque::new(), Vec::new(), 0, TURN_BLOCKS);
+    let mut wanted = wanted.peekable();
+    while let Some(extent) = wanted.next() {
+        blocks += extent.blocks;
+        turn.push(extent);
+        if blocks >= most || wanted.peek().is_none() {
+            steps.extend(by_place(&mut turn, samples));
+            turn.clear();
+            (blocks, most) = (0, (2 * most).min(TURN_BLOCKS_MAX));
+        }
+    }
+    steps
+}
+
+/// Stretches by place, those that touch as one, cut at regions, and of a region first what has its sample.
+fn by_place(turn: &mut [Extent], samples: &BTreeMap<u64, Sample>) -> Vec<Extent> {
+    turn.sort_unstable_by_key(|extent| extent.start);
+    let mut whole: Vec<Extent> = Vec::new();
+    for extent in turn {
+        match whole.last_mut() {
+            Some(last) if last.end() == extent.start.0 => last.blocks += extent.blocks,
+            _ => whole.push(*extent),
+        }
+    }
+    let mut steps: Vec<Extent> = whole.into_iter().flat_map(by_region).collect();
+    // Sorted before, so only what has the sample goes from its place.
+    steps.sort_by_key(|step| {
+        let region = step.start.0 / REGION_BLOCKS;
+        let has = |sample: &Sample| step.start.0 <= sample.block && sample.block < step.end();
+        (region, !samples.get(&region).is_some_and(has))
+    });
+    steps
 }
 
 impl Volume {
@@ -358,16 +411,16 @@ mod tests {
     }
 
     #[test]
-    fn blocks_are_asked_for_in_their_order_and_a_changed_region_is_left_out() {
-        let mut ahead = ahead(&[(600, 4), (0, 300), (700, 2), (10_000, 1)], &[2, 701]);
+    fn blocks_are_asked_for_by_turns_in_each_by_place_and_a_changed_region_is_left_out() {
+        let mut ahead = ahead(&[(600, 4), (0, 300), (700, 2), (10_000, 1), (604, 60), (9000, 9)], &[2, 701]);
         let all = |ahead: &mut Ahead| -> Vec<(u64, u64)> {
             std::iter::from_fn(|| ahead.next(100)).map(|extent| (extent.start.0, extent.blocks)).collect()
         };
-        // Of the regions 2 and 0 the samples come first, region 1 has none.
-        assert_eq!(all(&mut ahead), [(701, 1), (2, 1), (256, 44), (10_000, 1)]);
+        // The first two are a turn. Of the regions 2 and 0 the samples come first, with what is beside them if they are in it; region 1 has none.
+        assert_eq!(all(&mut ahead), [(0, 32), (256, 44), (701, 1), (9000, 9), (10_000, 1)]);
         ahead.judge(2, true);
         ahead.judge(0, false);
-        assert_eq!(all(&mut ahead), [(600, 4), (700, 2)]);
+        assert_eq!(all(&mut ahead), [(600, 4), (700, 2), (604, 60)]);
         assert_eq!((ahead.stale(), ahead.waiting.len()), (1, 0));
     }
 

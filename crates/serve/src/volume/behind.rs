@@ -69,10 +69,11 @@ impl Volume {
         let wanted: Wanted = self.backend.behind().ok_or(none)?.wants()?;
         // It may be what the array was put together of, and has gone on without.
         self.source.forgo(wanted.member);
+        let waits_for_others = self.source.waits_for_others();
         let (tell, told) = sync_channel(1);
         let look = move || {
             let was = Some((wanted.array, wanted.member));
-            let new = Candidate { path: &path, blocks: wanted.blocks, force, was, direct };
+            let new = Candidate { path: &path, blocks: wanted.blocks, force, was, waits_for_others, direct };
             let found = look_at_new(&new).map(|(files, size, _)| (files, size));
             // Whoever asked may be gone.
             drop(tell.send(found.map_err(|problem| problem.to_string())));
@@ -95,7 +96,6 @@ impl Volume {
         let member = *member;
         self.looking = None;
         let attached = found.and_then(|(files, size)| {
-            self.source.can_wait_for(&files)?;
             let ways = Files { direct: files.direct.clone(), plain: Some(Arc::clone(&files.plain)) };
             let behind = self.backend.behind_mut().ok_or("the array is gone")?;
             behind.attach(member, ways)?;

@@ -6,6 +6,7 @@
 //! write-back holds it, which is asked at the same two times: what it held when the request came and holds no more has gone home, and
 //! counts as data all the same. A member that cannot say, does not answer, or has gone, has data everywhere.
 //!
+//! Of an array with redundancy the member is asked that has the bytes as they are, strip by strip; where they would be summed up there is data.
 //! Members are asked one after the other along the volume, and an answer may end before the request does, which the protocol allows.
 
 use super::{Event, Volume};
@@ -114,12 +115,7 @@ impl Volume {
             let astray = if planted::is(Bug::HolesAstray) { BLOCK_BYTES } else { 0 };
             let offset = (offset + astray).min(self.source.members[member].size - len);
             let question = Question { number: self.maps.questions, member: member as u16, offset, len };
-            let lost = self.patience.lost_member(member);
-            let goes = !lost
-                && match self.source.members[member].for_sync() {
-                    Some(file) => self.mapper.ask(question, file),
-                    None => self.backend.map(self.now, question),
-                };
+            let goes = !self.patience.lost_member(member) && self.ask_member(member, question);
             if goes {
                 self.maps.asking.insert(question.number, asking);
                 return;
@@ -128,6 +124,17 @@ impl Volume {
             asking.at += len;
         }
         self.answer_map(asking);
+    }
+
+    /// Asks a member: its file, what an array has instead, or whoever reaches it. Whether anybody will answer.
+    fn ask_member(&mut self, member: usize, question: Question) -> bool {
+        if let Some(file) = self.source.members[member].for_sync() {
+            return self.mapper.ask(question, file);
+        }
+        match self.backend.behind().and_then(|behind| behind.lies(question.offset, question.len)) {
+            Some((file, offset, len)) => self.mapper.ask(Question { offset, len, ..question }, file),
+            None => self.backend.map(self.now, question),
+        }
     }
 
     fn answer_map(&mut self, asking: Asking) {

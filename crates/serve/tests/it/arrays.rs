@@ -181,6 +181,115 @@ fn a_read_only_start_leaves_members_as_they_are() {
     assert!(std::fs::read(&paths[0]).expect("read") == before);
 }
 
+/// All bytes of members and journal.
+fn all_bytes(folder: &Path, members: &[PathBuf]) -> Vec<Vec<u8>> {
+    let paths = members.iter().cloned().chain([folder.join("j")]);
+    paths.map(|path| std::fs::read(path).expect("read")).collect()
+}
+
+#[test]
+fn an_array_with_redundancy_is_read_only_without_a_byte_written_and_refused_while_its_journal_holds_something()
+ {
+    for (layout, count) in [("raid5:16K", 3), ("raid1:16K", 2), ("raid10:16K", 4)] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let dir = folder.path();
+        let paths = members(dir, count);
+        let mut model = vec![0_u8; make_journalled(dir, layout, &paths) as usize];
+        let server = Running::start(&journalled(dir, &paths));
+        work(&server, &mut model, 1, 60);
+        // As a crash would leave it: what was written last is on the journal alone.
+        let crashed = dir.join("crashed");
+        std::fs::create_dir(&crashed).expect("made");
+        let names: Vec<PathBuf> =
+            paths.iter().map(|path| crashed.join(path.file_name().expect("named"))).collect();
+        for (from, to) in paths.iter().zip(&names) {
+            std::fs::copy(from, to).expect("copied");
+        }
+        std::fs::copy(dir.join("j"), crashed.join("j")).expect("copied");
+        drop(server);
+        let read_only = |folder: &Path, members: &[PathBuf]| {
+            let mut options = journalled(folder, members);
+            options.exports[0].read_only = true;
+            options
+        };
+        let before = all_bytes(&crashed, &names);
+        let why = Server::bind(&read_only(&crashed, &names)).err().expect("refused").to_string();
+        assert!(why.contains("serve it once without --read-only"), "{layout}: {why}");
+        assert!(all_bytes(&crashed, &names) == before, "{layout}: a start that is refused writes nothing");
+        // In order, and with a member less, which stays in.
+        let before = all_bytes(dir, &paths);
+        for (lost, degraded) in [(0, false), (1, true)] {
+            let mut options = read_only(dir, &paths[lost..]);
+            options.exports[0].degraded = degraded;
+            let server = Running::start(&options);
+            let mut client = Client::connect(&server.socket, true);
+            assert_eq!(client.write(0, &[1; 4096], 0), 1, "EPERM");
+            assert_eq!(client.flush(), 0);
+            let all = client.read(0, model.len() as u32);
+            assert!(all.error == 0 && all.data == model, "{layout}, {lost} lost");
+            drop(client);
+            server.stop();
+            assert!(all_bytes(dir, &paths) == before, "{layout}: nothing is written");
+        }
+        drop(Running::start(&journalled(dir, &paths)));
+    }
+}
+
+/// Bytes that files take on their file system.
+fn room(paths: &[PathBuf]) -> u64 {
+    use std::os::unix::fs::MetadataExt as _;
+    paths.iter().map(|path| std::fs::metadata(path).expect("there").blocks() * 512).sum()
+}
+
+#[test]
+fn a_trim_of_an_array_with_redundancy_makes_holes_on_members_which_clients_are_told_of() {
+    const HOLE: u32 = 3;
+    for (layout, count) in [("raid5:16K", 3), ("raid6:16K", 5), ("raid1:16K", 2), ("raid10:16K", 4)] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let dir = folder.path();
+        let paths = members(dir, count);
+        let size = make_journalled(dir, layout, &paths);
+        let mut model: Vec<u8> = (0..size).map(|at| (mix(at / 8) >> (at % 8)) as u8 | 1).collect();
+        let server = Running::start(&journalled(dir, &paths));
+        let mut client = Client::connect_mapping(&server.socket);
+        assert_eq!(client.write(0, &model, 0), 0);
+        drop((client, server));
+        let before = room(&paths);
+        let server = Running::start(&journalled(dir, &paths));
+        let mut client = Client::connect_mapping(&server.socket);
+        // Parts of stripes, and whole ones.
+        let trims = [(4096_u64, 8192_u32), (256 << 10, 300 << 10)];
+        for (at, bytes) in trims {
+            client.send(Command::Trim, 0, at, bytes, &[]);
+            assert_eq!(client.receive().error, 0);
+            model[at as usize..][..bytes as usize].fill(0);
+        }
+        let told = client.map(256 << 10, 4096, false).expect("told");
+        assert_eq!(told[0].1, 0, "{layout}: as long as the journal has it, it is data");
+        drop(client);
+        server.stop();
+        assert!(room(&paths) + (300 << 10) / 2 < before, "{layout}: {before}, {}", room(&paths));
+        let server = Running::start(&journalled(dir, &paths));
+        let mut client = Client::connect_mapping(&server.socket);
+        for (at, bytes) in trims {
+            let mut at = at;
+            let end = at + u64::from(bytes);
+            while at < end {
+                for (bytes, flags) in client.map(at, (end - at) as u32, false).expect("told") {
+                    assert_eq!(flags, HOLE, "{layout}: at {at}");
+                    at += u64::from(bytes);
+                }
+            }
+        }
+        assert_eq!(client.map(64 << 10, 4096, false).expect("told")[0].1, 0, "{layout}: bytes are data");
+        drop(client);
+        work(&server, &mut model, 7, 20);
+        server.stop();
+        let found = scrub(&paths, &dir.join("j"), |_, _| ()).expect("read");
+        assert_eq!(found.wrong, 0, "{layout}: copies and parity agree");
+    }
+}
+
 #[test]
 fn what_holds_something_becomes_no_member_unless_it_is_forced_and_nothing_is_written_before() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -350,8 +459,8 @@ fn a_journal_of_another_array_or_time_is_refused_and_so_is_none() {
     let why = Server::bind(&options).err().expect("another").to_string();
     assert!(why.contains("another journal"), "{why}");
     options.exports[0].read_only = true;
-    let why = Server::bind(&options).err().expect("read-only").to_string();
-    assert!(why.contains("leave one of them out"), "{why}");
+    let why = Server::bind(&options).err().expect("another to look at").to_string();
+    assert!(why.contains("another journal"), "{why}");
     // Nobody else's either.
     let image = dir.join("image");
     File::create(&image).and_then(|file| file.set_len(1 << 20)).expect("made");

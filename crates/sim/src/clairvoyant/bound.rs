@@ -228,7 +228,7 @@ impl Asked {
         let longest = if whole { PART_BLOCKS } else { 1 };
         let delay = |request: &Request| {
             let blocks = Extent::covering(request.offset, request.bytes).blocks.min(longest);
-            cpu.delay(blocks * BLOCK_BYTES).0
+            cpu.delay(blocks * BLOCK_BYTES, Some(Nanos::ZERO)).0
         };
         let mut keys = NumberMap::default();
         let order = match programs.drive {

@@ -42,6 +42,8 @@ pub(super) struct Stack {
     pub(super) cpu: Cpu,
     pub(super) cpu_host: Nanos,
     pub(super) cpu_array: Nanos,
+    /// When the array's last answer was there.
+    last_answer: Option<Nanos>,
     /// Starts of the files of the volume, ascending: read-ahead stays within one.
     pub(super) files: Vec<u64>,
     /// Whether read-ahead knows where they end.
@@ -91,6 +93,7 @@ impl Stack {
             cpu,
             cpu_host: Nanos::ZERO,
             cpu_array: Nanos::ZERO,
+            last_answer: None,
             files: Vec::new(),
             sizes_known: true,
             placement,
@@ -409,7 +412,7 @@ impl Stack {
 
     /// The page cache has answered a program.
     fn host_answered(&mut self, now: Nanos, id: u64, bytes: u64, error: bool) {
-        let delay = self.cpu.host.delay(bytes);
+        let delay = self.cpu.host.delay(bytes, None);
         self.cpu_host += delay;
         self.errors += u64::from(error);
         self.caused(id, delay);
@@ -418,7 +421,10 @@ impl Stack {
 
     /// The array has answered the page cache, or a program where there is none.
     fn array_answered(&mut self, now: Nanos, id: u64, bytes: u64, error: bool) {
-        let delay = self.cpu.array.delay(bytes);
+        // Whoever waited for a command has let everybody go to sleep.
+        let last = self.last_answer.filter(|_| self.spent.is_none());
+        let delay = self.cpu.array.delay(bytes, last.map(|last| now.since(last)));
+        self.last_answer = self.last_answer.max(Some(now + delay));
         self.cpu_array += delay;
         self.errors += u64::from(error);
         self.answered_below(id, delay);

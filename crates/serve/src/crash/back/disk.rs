@@ -50,6 +50,8 @@ pub(in crate::crash) struct Disk {
     commands: u64,
     /// Changes so far.
     pub(in crate::crash) changes: u64,
+    /// What is told to be zeroes becomes a hole, whatever else it brings.
+    punches: bool,
     /// Commands of [`Blocks`] after which power goes.
     pub(in crate::crash) fuse: Option<u64>,
 }
@@ -75,8 +77,14 @@ impl Disk {
             ended: Vec::new(),
             commands: 0,
             changes: 0,
+            punches: false,
             fuse: None,
         }
+    }
+
+    /// It makes holes of what is told to be zeroes.
+    pub(in crate::crash) fn punching(self) -> Self {
+        Self { punches: true, ..self }
     }
 
     fn take(&mut self, task: Task) {
@@ -86,6 +94,9 @@ impl Disk {
         if let (Kind::Write, Some(lease)) = (task.kind, &task.lease) {
             bytes.resize(task.len as usize, 0);
             lease.copy_to(0, &mut bytes);
+        }
+        if self.punches && task.zeroes.is_some() {
+            bytes.fill(0);
         }
         assert!(task.offset + task.len <= self.view.len() as u64, "a command goes beyond its end: {task:?}");
         self.held.push(Held { task, bytes, came: self.commands });

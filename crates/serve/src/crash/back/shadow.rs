@@ -1,6 +1,7 @@
 //! What must at least be where, sector by sector, and what sectors say: which they are, and which write brought them.
 
 use super::disk::SECTOR;
+use std::collections::BTreeMap;
 
 /// Bytes of a sector of the device as a write brings it.
 pub(in crate::crash) fn stamped(sector: usize, version: u32) -> [u8; SECTOR] {
@@ -35,6 +36,8 @@ pub(in crate::crash) struct Shadow {
     /// What was found there was lost with a sync that failed, which an earlier process was told: nothing older than this process is
     /// promised of it.
     loose: Vec<bool>,
+    /// By sector the writes that brought zeros: which of them it was they do not say.
+    zeroes: BTreeMap<usize, Vec<u32>>,
     /// The last write so far.
     pub(in crate::crash) last: u32,
 }
@@ -47,6 +50,7 @@ impl Shadow {
             base: vec![0; sectors],
             since: 0,
             loose: vec![false; sectors],
+            zeroes: BTreeMap::new(),
             last: 0,
         }
     }
@@ -67,9 +71,21 @@ impl Shadow {
         }
     }
 
+    /// A write brings zeros.
+    pub(in crate::crash) fn zeroed(&mut self, sectors: std::ops::Range<usize>, version: u32) {
+        sectors.for_each(|sector| self.zeroes.entry(sector).or_default().push(version));
+    }
+
     /// Whether a sector may hold these bytes where at least this write must be.
     fn check(&self, sector: usize, bytes: &[u8], floor: u32) -> Result<u32, String> {
-        let version = version(sector, bytes)?;
+        let zeroed = self.zeroes.get(&sector).filter(|_| bytes.iter().all(|&byte| byte == 0));
+        let Some(zeroed) = zeroed else { return self.check_version(sector, version(sector, bytes)?, floor) };
+        // Any of them that may be.
+        let found = zeroed.iter().rev().find_map(|&version| self.check_version(sector, version, floor).ok());
+        found.ok_or_else(|| format!("sector {sector} holds zeros, and none of writes {zeroed:?} may be there, but {floor} or newer"))
+    }
+
+    fn check_version(&self, sector: usize, version: u32, floor: u32) -> Result<u32, String> {
         let loose = self.loose[sector];
         let floor = if loose && floor <= self.since { 0 } else { floor };
         let known = version > self.since || version == self.base[sector] || loose;

@@ -1,0 +1,120 @@
+//! What fails in a run over an array, and new members that come meanwhile.
+
+use super::super::back::disk::{Disk, Faults};
+use super::super::draw::Draw;
+use super::{BASE, LAYOUTS, World};
+use crate::back::format::BLOCK;
+use crate::behind::{ArrayOrder, Files};
+use forerun_core::units::Nanos;
+
+/// Layouts that can do without two members.
+const FOR_TWO: &[&str] = &["raid6:4x4096", "raid1:3x8192", "raid6:5x8192"];
+
+/// How new members fare in a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mood {
+    /// One comes now and then, and mostly stays.
+    Usual,
+    /// They fail soon, while superblocks are written all the time, and what is on the journal goes home early.
+    Frail,
+    /// And the next comes at once, while the journal takes its time: what one that has failed has begun meets it.
+    Restless,
+}
+
+impl Mood {
+    pub(super) const fn of(seed: u64) -> Self {
+        match seed % 3 {
+            0 => Self::Usual,
+            1 => Self::Frail,
+            _ => Self::Restless,
+        }
+    }
+
+    /// How old a record may become.
+    pub(super) fn age(self, draw: &mut Draw) -> Nanos {
+        let drawn = draw.pick(&[5, 50, 5000]);
+        Nanos::from_millis(if self == Self::Frail { 5 } else { drawn })
+    }
+
+    /// The layout of a run: where the next one comes at once, two may be out.
+    pub(super) fn layout(self, seed: u64) -> &'static str {
+        let number = seed as usize;
+        if self == Self::Restless {
+            FOR_TWO[number / 3 % FOR_TWO.len()]
+        } else {
+            LAYOUTS[number % LAYOUTS.len()]
+        }
+    }
+
+    /// One step in so many brings a new member, and below which of a hundred a step ends a command of the journal.
+    pub(super) const fn steps(self) -> (u64, u64) {
+        match self {
+            Self::Usual => (40, 65),
+            Self::Frail => (25, 65),
+            Self::Restless => (2, 45),
+        }
+    }
+}
+
+impl World {
+    /// What fails in a run, by its seed.
+    pub(super) fn fail(&mut self, seed: u64) {
+        let none = Faults::default();
+        let of_members = match seed / LAYOUTS.len() as u64 % 6 {
+            1 => Faults { writes: 8, ..none },
+            2 => Faults { syncs: 6, ..none },
+            3 => Faults { reads: 4, ..none },
+            _ => none,
+        };
+        let of_members = if self.mood == Mood::Usual { of_members } else { Faults { writes: 3, ..none } };
+        for disk in self.victims.iter() {
+            self.members[usize::from(disk.0)].disk().faults = of_members;
+        }
+        let of_journal = match seed / 3 % 12 {
+            5 => Faults { writes: 25, ..none },
+            11 => Faults { syncs: 12, ..none },
+            _ => none,
+        };
+        self.full = of_members.writes > 0;
+        self.faulty = of_journal.writes + of_journal.syncs > 0;
+        self.journal.disk().faults = of_journal;
+    }
+
+    /// A new member comes in the place of one that is out, or members are compared with each other.
+    pub(super) fn mend(&mut self) {
+        if self.mood != Mood::Restless && self.draw.one_in(4) {
+            let mend = self.draw.one_in(2);
+            let ordered = self.raid().order(ArrayOrder::Scrub { mend });
+            return self.tell(|| format!("a scrub, mend {mend}: {ordered:?}"));
+        }
+        let Some(member) = self.standing.out().iter().next() else { return };
+        let at = usize::from(member.0);
+        let attached = self.raid().attach(member.0, Files::default());
+        self.tell(|| format!("a new member {at}: {attached:?}"));
+        if attached.is_err() {
+            return;
+        }
+        let mut disk = self.members[at].disk();
+        assert_eq!(disk.held(), 0, "what is under way to the old one would be done to the new");
+        let mut bytes = vec![0xa5; disk.view().len()];
+        bytes[..BASE as usize * BLOCK].fill(0);
+        let faults = disk.faults;
+        let (changes, seed) = (disk.changes, self.draw.below(u64::MAX));
+        *disk = Disk::new(Draw::new(seed), bytes).punching();
+        disk.changes = changes;
+        // Of those that may fail this one may not any more, mostly: or no rebuild would come to its end. One that fails syncs fails them while superblocks are
+        // written.
+        let none = Faults::default();
+        disk.faults = match (seed % 4, self.mood) {
+            (0, Mood::Usual) => faults,
+            (1, Mood::Usual) => Faults { syncs: 4, ..none },
+            (0 | 1, Mood::Frail) => Faults { writes: 12, ..none },
+            (0..=2, Mood::Restless) => Faults { syncs: 2, ..none },
+            (2, Mood::Frail) => Faults { syncs: 3, ..none },
+            _ => none,
+        };
+        drop(disk);
+        self.gone.remove(member);
+        self.hung = self.hung.filter(|&hung| hung != at);
+    }
+}
