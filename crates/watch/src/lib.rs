@@ -20,6 +20,7 @@ pub mod ahead;
 mod behind;
 pub mod bio;
 pub mod check;
+mod crew;
 pub mod daemon;
 mod density;
 pub mod device;
