@@ -93,8 +93,8 @@ const IDLE_READS: u32 = 2;
 pub(crate) enum Act {
     /// The open files of a process that are this file get a window; `None`: their device's.
     Window { pid: u32, file: FileId, pages: Option<u32>, why: Why },
-    /// Touches of the file are wanted, or no longer.
-    Follow { file: FileId, on: bool },
+    /// Touches that the process makes of the file are wanted, or no longer.
+    Follow { pid: u32, file: FileId, on: bool },
     /// A reader that gets a page at a time has waited for so long that its file might be read whole, if it has no more pages than this.
     Whole { pid: u32, file: FileId, most: u64 },
 }
@@ -325,7 +325,7 @@ impl Governor {
             acts.push(Act::Window { pid, file, pages: None, why: Why::Helped });
         }
         if std::mem::take(&mut reader.faults.followed) {
-            acts.push(Act::Follow { file, on: false });
+            acts.push(Act::Follow { pid, file, on: false });
         }
         (reader.climb, reader.faults) = (Climb::default(), Faults { back_off: 1, ..Faults::default() });
     }
@@ -345,11 +345,11 @@ impl Governor {
         }
     }
 
-    /// The touches of a file cannot be seen: its readers are let alone.
-    pub(crate) fn not_followed(&mut self, file: FileId) {
-        self.readers.iter_mut().filter(|((_, of), _)| *of == file).for_each(|(_, reader)| {
+    /// The touches of a reader cannot be seen: it is let alone.
+    pub(crate) fn not_followed(&mut self, pid: u32, file: FileId) {
+        if let Some(reader) = self.readers.get_mut(&(pid, file)) {
             (reader.foreign, reader.faults.followed) = (true, false);
-        });
+        }
     }
 
     fn drop_readers(&mut self, why: Why, acts: &mut Vec<Act>, which: impl Fn(&Reader) -> bool) {
@@ -359,7 +359,7 @@ impl Governor {
                 acts.push(Act::Window { pid, file, pages: None, why });
             }
             if drop && reader.faults.followed {
-                acts.push(Act::Follow { file, on: false });
+                acts.push(Act::Follow { pid, file, on: false });
             }
             !drop
         });
@@ -566,7 +566,7 @@ impl Reader {
                 if faults.count > faults.needed() / 4 {
                     faults.followed = true;
                     faults.restart(now);
-                    acts.push(Act::Follow { file, on: true });
+                    acts.push(Act::Follow { pid, file, on: true });
                 }
                 return;
             }
@@ -593,7 +593,7 @@ impl Reader {
                     act(self.given, Why::Shrink { from: faults.window, used });
                 } else {
                     faults.later();
-                    acts.push(Act::Follow { file, on: false });
+                    acts.push(Act::Follow { pid, file, on: false });
                 }
             }
             Around::Trial { before } => {
@@ -612,7 +612,7 @@ impl Reader {
                     self.given = None;
                     act(None, Why::NotShrunk { percent });
                 }
-                acts.push(Act::Follow { file, on: false });
+                acts.push(Act::Follow { pid, file, on: false });
             }
             Around::Small { percent } => {
                 // So many windows, each so much slower than a page, would have been all.

@@ -5,8 +5,8 @@
 //! `mm_filemap_fault` when a mapped page is not there. None of them fires on a cached read, so a program whose data is in memory
 //! pays nothing. Each tells the window of the open file (`ra_pages`), which is how a window that the program chose itself is known.
 //!
-//! `mm_filemap_get_pages` and `mm_filemap_map_pages` fire on hits too. They are switched on while there are files to follow, and the
-//! kernel drops what is of others (`i_ino==…`).
+//! `mm_filemap_get_pages` and `mm_filemap_map_pages` fire on hits too. Programs in the kernel (`bpf.rs`) look at them while there is somebody to follow; where that
+//! is not to be had these events are switched on meanwhile, and the kernel drops what is of other files (`i_ino==…`).
 
 use crate::format::Format;
 use crate::sample::{u32_at, u64_at};
@@ -95,11 +95,11 @@ pub(crate) struct ReadPoints {
 }
 
 impl ReadPoints {
-    /// Those of this machine.
+    /// Those of this machine; those of followed files only where nothing else tells of them.
     ///
     /// # Errors
     /// [`TracefsError`] where one is missing.
-    pub(crate) fn load() -> Result<Self, TracefsError> {
+    pub(crate) fn load(followed: bool) -> Result<Self, TracefsError> {
         let mut all =
             Self { ids: Vec::new(), always: 0..0, followed: 0..0, started: 0..0, kinds: BTreeMap::new() };
         for (name, missing) in [(SYNC, true), (ASYNC, false)] {
@@ -113,7 +113,7 @@ impl ReadPoints {
         let format = tracefs::load(FAULT)?;
         all.insert(&format, Kind::Fault(page_fields(&format)?));
         all.always = 0..all.ids.len();
-        for (name, read) in [(GET, true), (MAP, false)] {
+        for (name, read) in [(GET, true), (MAP, false)].into_iter().filter(|_| followed) {
             let format = tracefs::load(name)?;
             let last = format.field("last_index", 8)?.offset;
             all.insert(&format, Kind::Touched { at: page_fields(&format)?, last, read });
@@ -162,12 +162,17 @@ impl ReadPoints {
             Kind::Fault(at) => Sight::Fault { file: at.file(raw)?, page: u64_at(raw, at.page)? },
             Kind::Touched { at, last, read } => {
                 let (file, first) = (at.file(raw)?, u64_at(raw, at.page)?);
-                let last = u64_at(raw, last)?.clamp(first, first.saturating_add(PAGES_MAX));
+                let (first, last) = within(first, u64_at(raw, last)?);
                 if read { Sight::Read { file, first, last } } else { Sight::Mapped { file, first, last } }
             }
             Kind::Started => Sight::Started,
         })
     }
+}
+
+/// First and last page of a read, as far as one may tell of.
+pub(crate) fn within(first: u64, last: u64) -> (u64, u64) {
+    (first, last.clamp(first, first.saturating_add(PAGES_MAX)))
 }
 
 impl PageFields {

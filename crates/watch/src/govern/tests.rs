@@ -41,8 +41,8 @@ impl World {
                     self.window = pages.unwrap_or(GROUND.usual);
                     self.said.push(why);
                 }
-                Act::Follow { file, on } => {
-                    assert_eq!(file, FILE);
+                Act::Follow { pid, file, on } => {
+                    assert_eq!((pid, file), (PID, FILE));
                     self.followed = on;
                 }
                 Act::Whole { pid, file, most } => {
