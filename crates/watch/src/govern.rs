@@ -210,7 +210,11 @@ enum Around {
         before: u64,
     },
     Small {
+        /// How much faster than before.
         percent: u64,
+        before: u64,
+        /// Faults so far, and what they took.
+        all: (u64, u64),
     },
 }
 
@@ -602,7 +606,7 @@ impl Reader {
                 let percent = percent(rate(places, nanos), before);
                 faults.followed = false;
                 if percent >= SHRUNK {
-                    faults.state = Around::Small { percent };
+                    faults.state = Around::Small { percent, before, all: (0, 0) };
                     faults.windows.clear();
                     faults.single = 0;
                     faults.ask_at = Some(WHOLE_MIN);
@@ -614,7 +618,11 @@ impl Reader {
                 }
                 acts.push(Act::Follow { pid, file, on: false });
             }
-            Around::Small { percent } => {
+            Around::Small { percent: tried, before, all } => {
+                // The few of the trial may have seemed slow, by a pause of the device or a busy machine; all together do not.
+                let all = (all.0 + count, all.1 + nanos);
+                let percent = tried.max(percent(rate(all.0, all.1), before));
+                faults.state = Around::Small { percent: tried, before, all };
                 // So many windows, each so much slower than a page, would have been all.
                 let windows = faults.windows.len() as u64 * percent / 100;
                 if faults.single > windows || u64::from(faults.near) * 2 >= count {

@@ -267,6 +267,22 @@ fn as_windows_would_have_loaded_more_of_a_file_it_is_asked_whether_to_read_all_o
 }
 
 #[test]
+fn a_pause_in_the_trial_makes_nobody_read_a_large_file_whole() {
+    let asked = |pause: u64| {
+        let (mut world, mut paused) = (World::new(), false);
+        for turn in 0..1_500_u64 {
+            world.fault(turn.wrapping_mul(0x9e37_79b9_7f4a_7c15) % (1 << 20), 333_000, 97_000);
+            if world.said.len() == 1 && !std::mem::replace(&mut paused, true) {
+                world.now += pause;
+            }
+        }
+        assert!(matches!(world.said[..], [Why::Shrink { .. }, Why::Shrunk { .. }]), "{:?}", world.said);
+        world.whole.0.last().copied().expect("asked")
+    };
+    assert!(asked(5_000_000) * 10 <= asked(0) * 11, "{} {}", asked(5_000_000), asked(0));
+}
+
+#[test]
 fn a_page_at_a_time_that_is_as_fast_is_not_enough() {
     let mut world = World::new();
     world.random(500, 5_040_000, 5_000_000);
