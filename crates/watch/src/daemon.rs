@@ -18,6 +18,7 @@ use crate::density::{self, Density};
 use crate::followed::Followed;
 pub use crate::govern::Why;
 use crate::govern::{self, Act, Governor, Ground, RUNGS};
+use crate::hush::Hush;
 use crate::inputs::Log;
 pub use crate::lag::Lag;
 use crate::lag::Lags;
@@ -56,15 +57,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Longest sleep: how late a signal may be seen that comes between a look and the sleep.
 const SLEEP_NANOS: u64 = 999_999_999;
-/// After events more are waited for: no decision is urgent, and waking for each costs a busy reader. The first after a pause is
-/// taken at once, so that a program that begins is known at once where little else happens.
-const MOMENT: std::time::Duration = std::time::Duration::from_millis(10);
-/// The same while somebody waits for what is read ahead of it.
+/// After events more are waited for, for a moment (`hush.rs`): this long while somebody waits for what is read ahead of it.
 const MOMENT_URGENT: std::time::Duration = std::time::Duration::from_micros(200);
 /// The same after so many events: the rings hold some ten milliseconds of as many as there can be.
 const MOMENT_FLOOD: std::time::Duration = std::time::Duration::from_millis(2);
 const FLOOD: usize = 2_000;
-/// How often reads of followed files are looked for, which wake nobody, nanoseconds: as soon as this where there were some, and twice as late
+/// How often reads of followed files are looked for, which wake nobody, and others while there are many, nanoseconds: as soon as this where there were some, and twice as late
 /// each time where there were none. Who waits for a device wakes the daemon.
 const PAUSE_MIN: u64 = 200_000;
 const PAUSE_MAX: u64 = 10_000_000;
@@ -268,8 +266,8 @@ pub fn run(options: &DaemonOptions, say: &mut dyn FnMut(&Told)) -> Result<Sums, 
     if let Some(path) = &options.log_inputs {
         patterns.log_to(Log::create(path).map_err(|source| DaemonError::Log { path: path.clone(), source })?);
     }
-    // Of followed files each read is told, and they are looked for.
-    let quiet = (points.followed.start, points.followed.end);
+    // Of followed files each read is told, and they are looked for; so are others where there are many.
+    let quiet = (points.followed.start, points.again.end);
     let rings = session::rings(&points.ids, Scope::EveryoneAtOnce { quiet }, Beside::Nothing)?;
     let followed = Followed::new(sensor, points.followed.clone());
     let in_kernel = followed.is_in_kernel();
@@ -292,6 +290,7 @@ pub fn run(options: &DaemonOptions, say: &mut dyn FnMut(&Told)) -> Result<Sums, 
         gone: BTreeMap::new(),
         grounds: BTreeMap::new(),
         followed,
+        hush: Hush::default(),
         batch: Vec::new(),
         programs: options.show.then(Programs::default),
         sums: Sums::default(),
@@ -379,6 +378,8 @@ struct Daemon {
     grounds: BTreeMap<(u32, u32), Option<Ground>>,
     /// Whose reads are told, hits too.
     followed: Followed,
+    /// Whether events wake.
+    hush: Hush,
     batch: Vec<(u64, u32, Sight)>,
     /// Where somebody wants to know.
     programs: Option<Programs>,
@@ -403,7 +404,8 @@ impl Daemon {
         for ring in &self.rings {
             if !devices.is_empty() {
                 let filter = CString::new(devices.join("||"))?;
-                always.clone().try_for_each(|at| ring.filter_one(at, &filter))?;
+                let mut both = always.clone().chain(self.points.again.clone());
+                both.try_for_each(|at| ring.filter_one(at, &filter))?;
             }
             ring.switch(always.clone(), true)?;
             ring.switch(self.points.started.clone(), true)?;
@@ -418,7 +420,8 @@ impl Daemon {
             self.drain()?;
             let mut batch = std::mem::take(&mut self.batch);
             batch.sort_by_key(|&(time, ..)| time);
-            let (any, flood) = (!batch.is_empty(), batch.len() >= FLOOD);
+            self.hush.once(&mut batch);
+            let (any, came, flood) = (!batch.is_empty(), batch.len(), batch.len() >= FLOOD);
             // After events it sleeps below, and then looks again.
             self.pause = if any { 0 } else { (self.pause * 2).clamp(PAUSE_MIN, PAUSE_MAX) };
             for (time, pid, sight) in batch.drain(..) {
@@ -435,6 +438,7 @@ impl Daemon {
             }
             self.batch = batch;
             let now = sys::now();
+            self.hush(came, now).map_err(RecordError::Ring)?;
             for time in self.helped.drain(..) {
                 self.lags.note(now.saturating_sub(time));
             }
@@ -453,11 +457,20 @@ impl Daemon {
                 let urgent = self.patterns.is_urgent(now)
                     || self.neighbours.is_urgent(now)
                     || self.density.is_urgent(now);
-                let moment = if flood { MOMENT_FLOOD } else { MOMENT };
+                let moment = if flood { MOMENT_FLOOD } else { self.hush.moment() };
                 std::thread::sleep(if urgent { MOMENT_URGENT } else { moment });
             }
         }
         Ok(())
+    }
+
+    /// While many events come they wake nobody.
+    fn hush(&mut self, events: usize, now: u64) -> io::Result<()> {
+        let ReadPoints { always, again, .. } = &self.points;
+        let Some(on) = self.hush.turn(events, now).filter(|_| !again.is_empty()) else { return Ok(()) };
+        let (next, past) = if on { (again, always) } else { (always, again) };
+        self.rings.iter().try_for_each(|ring| ring.switch(next.clone(), true))?;
+        self.rings.iter().try_for_each(|ring| ring.switch(past.clone(), false))
     }
 
     fn sleep(&mut self) -> Result<(), RecordError> {
@@ -465,7 +478,8 @@ impl Daemon {
         let mut fds: Vec<_> = self.pressure.fds().chain(rings).collect();
         // A scheme that wants to be woken is.
         let wake = self.patterns.next_wake().map(|at| at.saturating_sub(sys::now()));
-        let most = if self.followed.is_empty() { SLEEP_NANOS } else { self.pause };
+        let looks = self.hush.is_on() || !self.followed.is_empty();
+        let most = if looks { self.pause } else { SLEEP_NANOS };
         let sleep = Timespec { tv_sec: 0, tv_nsec: wake.unwrap_or(most).min(most).cast_signed() };
         match poll(&mut fds, Some(&sleep)) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}

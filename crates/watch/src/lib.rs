@@ -32,6 +32,7 @@ pub mod follow;
 mod followed;
 pub mod format;
 mod govern;
+mod hush;
 pub mod inputs;
 pub mod kernel;
 mod lag;

@@ -91,6 +91,8 @@ pub(crate) struct ReadPoints {
     pub(crate) followed: Range<usize>,
     /// Place in `ids` of what tells that a program was started.
     pub(crate) started: Range<usize>,
+    /// Places in `ids` of those that are always on, once more: in the place of the first they wake nobody (`hush.rs`).
+    pub(crate) again: Range<usize>,
     kinds: BTreeMap<u16, Kind>,
 }
 
@@ -100,8 +102,7 @@ impl ReadPoints {
     /// # Errors
     /// [`TracefsError`] where one is missing.
     pub(crate) fn load(followed: bool) -> Result<Self, TracefsError> {
-        let mut all =
-            Self { ids: Vec::new(), always: 0..0, followed: 0..0, started: 0..0, kinds: BTreeMap::new() };
+        let mut all = Self::none();
         for (name, missing) in [(SYNC, true), (ASYNC, false)] {
             let format = tracefs::load(name)?;
             let kind = asked(&format, missing)?;
@@ -113,14 +114,16 @@ impl ReadPoints {
         let format = tracefs::load(FAULT)?;
         all.insert(&format, Kind::Fault(page_fields(&format)?));
         all.always = 0..all.ids.len();
+        all.insert(&tracefs::load(EXEC)?, Kind::Started);
+        all.started = all.always.end..all.ids.len();
         for (name, read) in [(GET, true), (MAP, false)].into_iter().filter(|_| followed) {
             let format = tracefs::load(name)?;
             let last = format.field("last_index", 8)?.offset;
             all.insert(&format, Kind::Touched { at: page_fields(&format)?, last, read });
         }
-        all.followed = all.always.end..all.ids.len();
-        all.insert(&tracefs::load(EXEC)?, Kind::Started);
-        all.started = all.followed.end..all.ids.len();
+        all.followed = all.started.end..all.ids.len();
+        all.ids.extend_from_within(all.always.clone());
+        all.again = all.followed.end..all.ids.len();
         Ok(all)
     }
 
@@ -129,11 +132,22 @@ impl ReadPoints {
     /// # Errors
     /// [`TracefsError`] where it does not.
     pub(crate) fn of_programs() -> Result<Self, TracefsError> {
-        let mut all =
-            Self { ids: Vec::new(), always: 0..0, followed: 0..0, started: 0..0, kinds: BTreeMap::new() };
+        let mut all = Self::none();
         all.insert(&tracefs::load(EXEC)?, Kind::Started);
         all.started = 0..all.ids.len();
+        (all.followed, all.again) = (all.started.end..all.started.end, all.started.end..all.started.end);
         Ok(all)
+    }
+
+    const fn none() -> Self {
+        Self {
+            ids: Vec::new(),
+            always: 0..0,
+            followed: 0..0,
+            started: 0..0,
+            again: 0..0,
+            kinds: BTreeMap::new(),
+        }
     }
 
     fn insert(&mut self, format: &Format, kind: Kind) {
@@ -215,8 +229,7 @@ ID: 617
     #[test]
     fn a_decision_of_the_kernel_tells_the_window_of_the_open_file() {
         let format = Format::parse(SYNC_6_18).expect("the kernel's own text");
-        let mut points =
-            ReadPoints { ids: vec![], always: 0..0, followed: 0..0, started: 0..0, kinds: BTreeMap::new() };
+        let mut points = ReadPoints::none();
         points.insert(&format, asked(&format, true).expect("all fields"));
         let mut raw = vec![0_u8; 72];
         raw[..2].copy_from_slice(&617_u16.to_ne_bytes());
