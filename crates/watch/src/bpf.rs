@@ -548,7 +548,8 @@ mod tests {
         let own = std::process::id();
         sensor.choose(own, id, true).expect("room");
         sensor.attach().expect("as it was loaded");
-        (read(&other), read(&chosen));
+        read(&other);
+        read(&chosen);
         sensor.choose(own, id, false).expect("it is there");
         // The same file, and another process.
         sensor.choose(own + 1, id, true).expect("room");

@@ -247,16 +247,8 @@ pub fn run(options: &DaemonOptions, say: &mut dyn FnMut(&Told)) -> Result<Sums, 
     let (points, sees) = points(options.scheme.is_none(), sensor.is_none())?;
     let sensor = sensor.filter(|_| sees == Sees::Reads);
     let only = devices(&options.only)?;
-    let mut taken_back = 0;
     let alone = options.scheme.is_some();
-    let windows = if options.observe || alone {
-        None
-    } else {
-        let books = |source| DaemonError::Books { folder: options.state.clone(), source };
-        let (windows, found) = Windows::new(&options.state).map_err(books)?;
-        taken_back = found;
-        Some(windows)
-    };
+    let (windows, taken_back) = windows(options)?;
     let pressure = Pressure::new(sys::now());
     let store = Store::new(options.state.clone());
     let gate = Arc::clone(&pressure.gate);
@@ -313,6 +305,15 @@ pub fn run(options: &DaemonOptions, say: &mut dyn FnMut(&Told)) -> Result<Sums, 
         return Err(DaemonError::Log { path: path.clone(), source });
     }
     Ok(daemon.sums())
+}
+
+/// Who gives windows, if anybody, and how many of a run that was killed were taken back.
+fn windows(options: &DaemonOptions) -> Result<(Option<Windows>, usize), DaemonError> {
+    if options.observe || options.scheme.is_some() {
+        return Ok((None, 0));
+    }
+    let books = |source| DaemonError::Books { folder: options.state.clone(), source };
+    Windows::new(&options.state).map(|(windows, found)| (Some(windows), found)).map_err(books)
 }
 
 /// The tracepoints of this machine: those that tell of reads, or where only `programs` are wanted and the kernel has no others, of programs.
