@@ -10,11 +10,8 @@
 //! at another place: there commands are bounded too, or the disk would be given hundreds to choose from and a reader who comes meanwhile would wait for its turn among them.
 
 use crate::pace::Depth;
-use crate::replay::{Job, Shared};
 use crate::sys;
-use crate::volumes::Volume;
 use std::collections::VecDeque;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -25,22 +22,37 @@ const COMMANDS_MAX: u32 = 128;
 /// Longest wait for a reader before it is looked again whether the run has ended.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
-/// The workers of one feeder.
-pub(crate) struct Crew {
-    inner: Arc<Inner>,
+/// What is done, and when no more.
+pub(crate) trait Work: Send + Sync + 'static {
+    /// What one worker does at a time.
+    type Job: Send;
+    /// Whether nothing more is begun.
+    fn stopped(&self) -> bool;
+    /// Pages that were asked for and that nobody has come to.
+    fn unread(&self) -> u64;
+    /// It is held back because of these.
+    fn held_back(&self);
+    /// How many commands of a disk that turns a job is; 0 for other devices, where jobs are counted alone.
+    fn commands(&self, job: &Self::Job) -> u32;
+    /// Does a job; the pages that were asked of the device.
+    fn work(&self, job: Self::Job) -> u64;
 }
 
-struct Inner {
-    shared: Arc<Shared>,
-    volume: Volume,
-    state: Mutex<State>,
+/// The workers of one feeder.
+pub(crate) struct Crew<W: Work> {
+    inner: Arc<Inner<W>>,
+}
+
+struct Inner<W: Work> {
+    does: W,
+    state: Mutex<State<W::Job>>,
     /// There is something to do for one worker, or nothing any more for all.
     work: Condvar,
     /// A job has ended, which only the feeder waits for.
     ended: Condvar,
 }
 
-struct State {
+struct State<Job> {
     queue: VecDeque<Job>,
     depth: Depth,
     in_flight: u32,
@@ -50,7 +62,7 @@ struct State {
     over: bool,
 }
 
-impl State {
+impl<Job> State<Job> {
     /// Whether the device may have one more job, of so many commands.
     fn may_have(&self, commands: u32) -> bool {
         let fits = self.commands == 0 || self.commands + commands <= COMMANDS_MAX;
@@ -58,26 +70,21 @@ impl State {
     }
 }
 
-impl Inner {
-    fn lock(&self) -> MutexGuard<'_, State> {
+impl<W: Work> Inner<W> {
+    fn lock(&self) -> MutexGuard<'_, State<W::Job>> {
         // A worker that panicked has lost one request, which is a later miss of its reader.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Until a job has ended, or for a moment: readers and the end of the run are not told.
-    fn wait<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+    fn wait<'a>(&self, state: MutexGuard<'a, State<W::Job>>) -> MutexGuard<'a, State<W::Job>> {
         let waited = self.ended.wait_timeout(state, LOOK_AGAIN);
         waited.unwrap_or_else(PoisonError::into_inner).0
     }
 
-    /// How many commands of a disk that turns a job is; of others jobs are counted alone.
-    fn commands(&self, job: &Job) -> u32 {
-        if self.volume.rotational { job.commands() } else { 0 }
-    }
-
     fn work(&self) {
         let mut state = self.lock();
-        while !state.over && !self.shared.stopped() {
+        while !state.over && !self.does.stopped() {
             let Some(job) = state.queue.pop_front() else {
                 state.idle += 1;
                 // The feeder looks at the clock, and tells all when it ends.
@@ -86,8 +93,8 @@ impl Inner {
                 continue;
             };
             drop(state);
-            let (begun, commands) = (sys::now(), self.commands(&job));
-            let pages = self.shared.work(&self.volume, job);
+            let (begun, commands) = (sys::now(), self.does.commands(&job));
+            let pages = self.does.work(job);
             let now = sys::now();
             state = self.lock();
             (state.in_flight, state.commands) = (state.in_flight - 1, state.commands - commands);
@@ -100,37 +107,28 @@ impl Inner {
     }
 }
 
-impl Crew {
-    pub(crate) fn new(shared: &Arc<Shared>, volume: &Volume, depth_max: u32) -> Self {
-        let state = State {
-            queue: VecDeque::new(),
-            depth: Depth::new(depth_max, volume.rotational, sys::now()),
-            in_flight: 0,
-            commands: 0,
-            idle: 0,
-            over: false,
-        };
-        let (shared, volume) = (Arc::clone(shared), volume.clone());
+impl<W: Work> Crew<W> {
+    pub(crate) fn new(does: W, depth: Depth) -> Self {
+        let state = State { queue: VecDeque::new(), depth, in_flight: 0, commands: 0, idle: 0, over: false };
         let (state, work, ended) = (Mutex::new(state), Condvar::new(), Condvar::new());
-        Self { inner: Arc::new(Inner { shared, volume, state, work, ended }) }
+        Self { inner: Arc::new(Inner { does, state, work, ended }) }
     }
 
     /// Hands a job to a worker as soon as the device may have one more and no more than `ahead` pages are unread.
-    pub(crate) fn push(&self, job: Job, ahead: u64) {
+    pub(crate) fn push(&self, job: W::Job, ahead: u64) {
         let inner = &self.inner;
-        let commands = inner.commands(&job);
+        let commands = inner.does.commands(&job);
         let mut state = inner.lock();
-        while !inner.shared.stopped() {
-            let unread = inner.shared.ledger.unread();
-            if unread >= ahead {
+        while !inner.does.stopped() {
+            if inner.does.unread() >= ahead {
                 state.depth.idle();
-                inner.shared.paced.store(true, Ordering::Relaxed);
+                inner.does.held_back();
             } else if state.may_have(commands) {
                 break;
             }
             state = inner.wait(state);
         }
-        if inner.shared.stopped() {
+        if inner.does.stopped() {
             return;
         }
         state.queue.push_back(job);
@@ -149,14 +147,14 @@ impl Crew {
     /// Waits until everything handed out is done.
     pub(crate) fn drain(&self) {
         let mut state = self.inner.lock();
-        while state.in_flight > 0 && !self.inner.shared.stopped() {
+        while state.in_flight > 0 && !self.inner.does.stopped() {
             state = self.inner.wait(state);
         }
         state.depth.idle();
     }
 }
 
-impl Drop for Crew {
+impl<W: Work> Drop for Crew<W> {
     fn drop(&mut self) {
         self.inner.lock().over = true;
         self.inner.work.notify_all();
@@ -170,7 +168,7 @@ mod tests {
     #[test]
     fn a_disk_has_few_jobs_or_few_commands_and_one_job_always() {
         let depth = Depth::new(16, true, 0);
-        let state = |in_flight, commands| State {
+        let state = |in_flight, commands| State::<()> {
             queue: VecDeque::new(),
             depth: depth.clone(),
             in_flight,

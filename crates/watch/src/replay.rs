@@ -16,9 +16,10 @@
 //! What is issued and not yet touched is bounded ([`AHEAD_PAGES`]): a manifest of something else loads that much and stops. A
 //! file that is not the one that was recorded is skipped. Nothing is written, nothing evicted, and no descriptor outlives a request.
 
-use crate::crew::Crew;
+use crate::crew::{Crew, Work};
 use crate::ledger::{Ledger, Sums};
 use crate::load;
+use crate::pace::Depth;
 use crate::pressure::Gate;
 use crate::sys;
 use crate::volumes::{self, Volume, Volumes};
@@ -57,7 +58,7 @@ const FRESH: u8 = 1;
 
 /// Pages of one stretch, as one request asks for them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Part {
+struct Part {
     stretch: usize,
     first: u64,
     end: u64,
@@ -65,7 +66,7 @@ pub(crate) struct Part {
 
 /// A part of a file, and where it lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Piece {
+struct Piece {
     number: usize,
     part: Part,
     /// When it is wanted, among those of its batch.
@@ -83,7 +84,7 @@ impl Piece {
 
 /// What one worker does at a time.
 #[derive(Clone, Debug)]
-pub(crate) enum Job {
+enum Job {
     /// Pages of the block device.
     Metadata(Vec<Part>),
     /// Only opens: that loads its inode.
@@ -94,7 +95,7 @@ pub(crate) enum Job {
 
 impl Job {
     /// Commands of a disk that turns: what lies side by side is one.
-    pub(crate) fn commands(&self) -> u32 {
+    fn commands(&self) -> u32 {
         let gaps = |pieces: &[Piece]| pieces.windows(2).filter(|two| !two[0].touches(&two[1])).count();
         match self {
             Self::Metadata(_) | Self::Open(_) => 1,
@@ -124,16 +125,16 @@ pub(crate) enum Pacing {
 
 /// What all threads see.
 #[derive(Debug)]
-pub(crate) struct Shared {
+struct Shared {
     files: Vec<File>,
-    pub(crate) ledger: Arc<Ledger>,
+    ledger: Arc<Ledger>,
     stop: AtomicBool,
     verdicts: Vec<AtomicU8>,
     requests: AtomicU64,
     metadata_requests: AtomicU64,
     metadata_pages: AtomicU64,
     here: AtomicU64,
-    pub(crate) paced: AtomicBool,
+    paced: AtomicBool,
     pacing: Pacing,
     /// Pages that the memory of the cgroup allows in flight, or issued and unread.
     window: u64,
@@ -374,7 +375,7 @@ impl Shared {
         }
     }
 
-    pub(crate) fn stopped(&self) -> bool {
+    fn stopped(&self) -> bool {
         self.stop.load(Ordering::Acquire)
     }
 
@@ -399,7 +400,7 @@ impl Shared {
     }
 
     /// Does one job; returns the pages that were asked of the device.
-    pub(crate) fn work(&self, volume: &Volume, job: Job) -> u64 {
+    fn work(&self, volume: &Volume, job: Job) -> u64 {
         match job {
             Job::Metadata(parts) => {
                 let device = volume.block_device.as_deref();
@@ -479,6 +480,36 @@ impl Shared {
     }
 }
 
+/// What the workers of a file system's feeder do.
+struct OnVolume {
+    shared: Arc<Shared>,
+    volume: Volume,
+}
+
+impl Work for OnVolume {
+    type Job = Job;
+
+    fn stopped(&self) -> bool {
+        self.shared.stopped()
+    }
+
+    fn unread(&self) -> u64 {
+        self.shared.ledger.unread()
+    }
+
+    fn held_back(&self) {
+        self.shared.paced.store(true, Ordering::Relaxed);
+    }
+
+    fn commands(&self, job: &Job) -> u32 {
+        if self.volume.rotational { job.commands() } else { 0 }
+    }
+
+    fn work(&self, job: Job) -> u64 {
+        self.shared.work(&self.volume, job)
+    }
+}
+
 impl Feeder {
     fn new(volume: &Volume) -> Self {
         Self { volume: volume.clone(), metadata: Vec::new(), files: Vec::new(), parts: Vec::new() }
@@ -521,7 +552,8 @@ impl Feeder {
         if self.is_here(shared) {
             return;
         }
-        let crew = Crew::new(shared, &self.volume, max);
+        let does = OnVolume { shared: Arc::clone(shared), volume: self.volume.clone() };
+        let crew = Crew::new(does, Depth::new(max, self.volume.rotational, sys::now()));
         for parts in together(self.metadata.iter().copied(), pages, |part| part, |_, _| true) {
             crew.push(Job::Metadata(parts), u64::MAX);
         }
