@@ -4,9 +4,9 @@
     scripts/bench-watch-costs.py [--rounds 5] [--seconds 2] [--bin DIR]
 
 As root, on Linux 6.18. A program reads 256 cached pages of 4 KiB in turn, again and again (crates/rig/examples/cached_reads.rs): alone, beside the daemon
-while nobody is helped, while a strided reader of another file and of the same file is read ahead of (whose reads are followed: the kernel
-tells of every read of that file, whoever reads), beside `watch --record`, and under `watch -- COMMAND`. Ways take turns, medians are printed.
-With two threads on the followed file it is a flood of events. *CPU* is the processor time of the daemon for each event that it took.
+while nobody is helped, while a strided reader of another file and of the same file is read ahead of (whose reads are followed), the same with
+`--no-bpf` (where perf events tell of every read of that file, whoever reads), beside `watch --record`, and under `watch -- COMMAND`. Ways take turns, medians are printed.
+With two threads on a file that is followed by perf events it is a flood of events. *CPU* is the processor time of the daemon for each event that it took.
 """
 import json
 import os
@@ -26,7 +26,10 @@ WAYS = [
     ("nobody is helped", "other", 1, False, []),
     ("another file is followed", "other", 1, True, []),
     ("this file is followed", "big", 1, True, []),
-    ("the same, two readers", "big", 2, True, []),
+    ("this file, two readers", "big", 2, True, []),
+    ("another file, --no-bpf", "other", 1, True, ["--no-bpf"]),
+    ("this file, --no-bpf", "big", 1, True, ["--no-bpf"]),
+    ("two readers, --no-bpf", "big", 2, True, ["--no-bpf"]),
     ("watch --record", "other", 1, False, ["--record", "TRACE"]),
     ("under watch -- COMMAND", "other", 1, False, None),
 ]

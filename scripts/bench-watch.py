@@ -3,7 +3,7 @@
 
     scripts/bench-watch.py [--models ssd,cloud] [--works 'git grep,rustc'] [--rounds 5] [--files 4000] [--bin DIR]
 
-As root, on Linux 6.12 or later, on devices as scripts/bench_rig.py makes them, each run from cold. Ways of running a command take turns, and medians are printed. Beside the elapsed time stands how long the command's
+As root, on Linux 6.12 or later (`--models none` is a device that answers at once: what is left then is processor time), on devices as scripts/bench_rig.py makes them, each run from cold. Ways of running a command take turns, and medians are printed. *in memory* is a run that finds everything there, and *at most* what that makes of the run alone. Beside the elapsed time stands how long the command's
 threads waited for reads: on a machine with other work that is the steadier figure. rustc and PostgreSQL are measured where they are installed.
 """
 import json
@@ -139,9 +139,10 @@ def cases(mount):
     ]
 
 
-def once(rig, folder, words, forerun, watch):
-    """One run from cold; returns elapsed s, waited s, bytes from the device, CPU of Forerun s, pages issued and used."""
-    rig.cold()
+def once(rig, folder, words, forerun, watch, cold=True):
+    """One run, from cold unless all is to be in memory; returns elapsed s, waited s, bytes from the device, CPU of Forerun s, pages issued and used."""
+    if cold:
+        rig.cold()
     before = rig.stats()
     start = time.monotonic()
     done = subprocess.run([str(forerun)] + watch + ["--json", "--"] + words if watch else words, cwd=folder, capture_output=True, text=True)
@@ -170,13 +171,15 @@ def measure(rig, forerun, rounds, state, works):
         ways = {"alone": None, "recorded": watch + ["--no-replay"], "replayed": watch}
         if whole:
             ways = {"alone": None, "loaded": ["load", f"{rig.mount}/big"]}
-        found = {way: [] for way in ways}
+        found = {way: [] for way in (*ways, "in memory")}
         for _ in range(rounds):
             for way, how in ways.items():
                 if way == "recorded":
                     # Each round begins with no manifest: the record of a first run, then the second run.
                     shutil.rmtree(state, ignore_errors=True)
                 found[way].append(once(rig, folder, words, forerun, how))
+            # What reading ahead at no cost would come to.
+            found["in memory"].append(once(rig, folder, words, forerun, None, cold=False))
         middle = {way: {key: statistics.median(one[key] for one in all_of) for key in ("elapsed", "waited", "bytes", "cpu", "issued", "used")}
                   for way, all_of in found.items()}
         last = list(ways)[-1]
@@ -188,7 +191,9 @@ def measure(rig, forerun, rounds, state, works):
             "alone": f"{alone['elapsed']:.2f}",
             "recorded": f"{middle['recorded']['elapsed']:.2f}" if "recorded" in middle else "–",
             "read ahead": f"{ours['elapsed']:.2f}",
+            "in memory": f"{middle['in memory']['elapsed']:.2f}",
             "gain": f"{alone['elapsed'] / ours['elapsed']:.2f}×",
+            "at most": f"{alone['elapsed'] / middle['in memory']['elapsed']:.2f}×",
             "waited": f"{waited:.2f}" if waited is not None else "–",
             "waits now": f"{ours['waited']:.2f}",
             "used": f"{100 * ours['used'] / ours['issued']:.0f}%" if ours["issued"] else "–",

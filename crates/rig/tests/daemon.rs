@@ -199,6 +199,7 @@ impl Rig {
             log_inputs: log,
             only: vec![self.path("mount")],
             state: self.path("state"),
+            bpf: true,
             show: true,
             stop: Arc::clone(&stop),
         };
@@ -357,8 +358,16 @@ fn a_small_mapped_file_of_which_windows_would_have_loaded_half_is_read_whole() {
 fn be_the_victim(folder: &Path) {
     let stop = Arc::new(AtomicBool::new(false));
     let (only, state) = (vec![folder.join("mount")], folder.join("state"));
-    let options =
-        DaemonOptions { observe: false, scheme: None, log_inputs: None, only, state, show: false, stop };
+    let options = DaemonOptions {
+        observe: false,
+        scheme: None,
+        log_inputs: None,
+        only,
+        state,
+        bpf: true,
+        show: false,
+        stop,
+    };
     let ended = daemon::run(&options, &mut |told| println!("{told:?}"));
     println!("Ended {ended:?}");
 }
@@ -411,6 +420,11 @@ fn a_killed_run_is_taken_back_by_the_next() {
     watch.end();
 }
 
+/// Whether programs in this kernel tell of reads, with all rights.
+fn has_bpf() -> bool {
+    forerun_watch::check::check().sensors.iter().any(|item| item.name == "BPF" && item.works)
+}
+
 #[test]
 fn the_rights_of_the_unit_are_enough() {
     if let Some(folder) = std::env::var_os(VICTIM) {
@@ -432,6 +446,11 @@ fn the_rights_of_the_unit_are_enough() {
         victim(&rig, &words, "the_rights_of_the_unit_are_enough").expect("it runs again");
     let first = lines.find(|line| line.contains("Ready") || line.contains("Ended"));
     assert!(first.as_ref().is_some_and(|line| line.contains("Ready")), "it begins: {first:?}");
+    assert_eq!(
+        first.is_some_and(|line| line.contains("in_kernel: true")),
+        has_bpf(),
+        "as all rights would have it"
+    );
     assert!(rig.sequential().wait().expect("it ends").success());
     let told = lines.find(|line| line.contains("Said")).unwrap_or_default();
     assert!(told.contains("Grow {"), "it gives a window: {told}");
@@ -728,7 +747,7 @@ fn each_right_of_the_unit_is_needed_for_what_the_security_page_says() {
     let Some(rig) = Rig::new("net", 96) else { return };
     fs::create_dir(rig.path(TRACING)).expect("room");
     run(&["mount", "-t", "tracefs", "tracefs", &rig.text(TRACING)]).expect("root");
-    let rights = ["perfmon", "dac_read_search", "sys_ptrace"];
+    let rights = ["perfmon", "bpf", "dac_read_search", "sys_ptrace"];
     for without in rights {
         let rest: Vec<_> =
             rights.iter().filter(|right| **right != without).map(|right| format!("+{right}")).collect();
@@ -741,6 +760,14 @@ fn each_right_of_the_unit_is_needed_for_what_the_security_page_says() {
         assert_eq!(first.contains("Ready"), without != "perfmon", "without {without}: {first}");
         if without == "perfmon" {
             assert!(first.contains("Unsupported"), "nothing is traced: {first}");
+            victim.wait().expect("ours");
+            continue;
+        }
+        let in_kernel = first.contains("in_kernel: true");
+        assert_eq!(in_kernel, has_bpf() && without != "bpf", "without {without}: {first}");
+        if without == "bpf" {
+            // Perf events do it instead, as elsewhere in these tests.
+            victim.kill().expect("ours");
             victim.wait().expect("ours");
             continue;
         }

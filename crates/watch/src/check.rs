@@ -3,6 +3,7 @@
 //! Everything is tried and nothing inferred from versions: a tracepoint is opened, a handle is made and opened again, a range
 //! of a file is asked about. Nothing is changed, and nothing stays.
 
+use crate::bpf::Sensor;
 use crate::daemon::{self, Sees};
 use crate::names::Mounts;
 use crate::outcome::RecordError;
@@ -21,14 +22,15 @@ use std::path::PathBuf;
 /// Kinds of mounts that hold files of users and are not file systems of a device of ours: files are found by path only.
 const BY_PATH: [&str; 9] = ["overlay", "nfs", "nfs4", "cifs", "9p", "virtiofs", "zfs", "bcachefs", "ceph"];
 /// Rights that matter, by number, and what each is for.
-const RIGHTS: [(u32, &str, &str); 5] = [
+const RIGHTS: [(u32, &str, &str); 6] = [
     (38, "CAP_PERFMON", "tracepoints"),
+    (39, "CAP_BPF", "reads of those who are helped, at less cost"),
     (2, "CAP_DAC_READ_SEARCH", "files by handle, and files of others"),
     (19, "CAP_SYS_PTRACE", "windows of open files of other programs"),
     (1, "CAP_DAC_OVERRIDE", "the device's setting, which is changed for some microseconds to give a window"),
     (3, "CAP_FOWNER", "what is cached of files of others; no change of access times"),
 ];
-/// `CAP_SYS_ADMIN`, which contains the first.
+/// `CAP_SYS_ADMIN`, which contains the first two.
 const SYS_ADMIN: u32 = 21;
 
 /// Whether something works; if not, why and what to do.
@@ -134,6 +136,7 @@ fn sensors(touches: bool, refusal: Option<&RecordError>) -> Vec<Item> {
             "decisions of the kernel's own read-ahead",
             &groupless,
         ),
+        in_kernel(watch && group.is_ok()),
         item(
             "cachestat",
             cachestat,
@@ -141,6 +144,21 @@ fn sensors(touches: bool, refusal: Option<&RecordError>) -> Vec<Item> {
             "Linux 6.5 has it; all is asked for, and the kernel passes over what is there",
         ),
     ]
+}
+
+/// Programs in the kernel that tell of the reads of those who are helped, where there is somebody to be helped.
+fn in_kernel(reads: bool) -> Item {
+    let no = match Sensor::new().err().map(|error| error.kind()) {
+        _ if !reads => "nobody is helped without the readahead group",
+        None => "",
+        Some(io::ErrorKind::PermissionDenied) => {
+            "needs CAP_BPF and CAP_PERFMON, as root has them; perf events do it instead, which cost more"
+        }
+        Some(_) => {
+            "this kernel tells nothing of its types (CONFIG_DEBUG_INFO_BTF), or these processes are numbered anew (a container); perf events do it instead, which cost more"
+        }
+    };
+    item("BPF", no.is_empty(), "reads of those who are helped, and of nobody else", no)
 }
 
 fn actions(touches: bool, refusal: Option<&RecordError>, places: &[Place]) -> Vec<Item> {
@@ -228,7 +246,9 @@ fn opens_by_handle(volume: &Volume) -> io::Result<()> {
 fn missing(status: &str) -> Vec<(&'static str, &'static str)> {
     let mask = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
     let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
-    let has = |right: u32| mask >> right & 1 == 1 || (right == RIGHTS[0].0 && mask >> SYS_ADMIN & 1 == 1);
+    let has = |right: u32| {
+        mask >> right & 1 == 1 || ([RIGHTS[0].0, RIGHTS[1].0].contains(&right) && mask >> SYS_ADMIN & 1 == 1)
+    };
     RIGHTS.iter().filter(|(right, ..)| !has(*right)).map(|&(_, name, what)| (name, what)).collect()
 }
 
@@ -241,11 +261,18 @@ mod tests {
         let names =
             |mask: &str| missing(&format!("CapEff:\t{mask}\n")).iter().map(|m| m.0).collect::<Vec<_>>();
         assert_eq!(names("000001ffffffffff"), [""; 0]);
-        let all = ["CAP_PERFMON", "CAP_DAC_READ_SEARCH", "CAP_SYS_PTRACE", "CAP_DAC_OVERRIDE", "CAP_FOWNER"];
+        let all = [
+            "CAP_PERFMON",
+            "CAP_BPF",
+            "CAP_DAC_READ_SEARCH",
+            "CAP_SYS_PTRACE",
+            "CAP_DAC_OVERRIDE",
+            "CAP_FOWNER",
+        ];
         assert_eq!(names("0000000000000000"), all);
-        assert_eq!(names("0000004000080002"), ["CAP_DAC_READ_SEARCH", "CAP_FOWNER"]);
+        assert_eq!(names("0000004000080002"), ["CAP_BPF", "CAP_DAC_READ_SEARCH", "CAP_FOWNER"]);
         assert_eq!(names("000000000028000e"), [""; 0], "CAP_SYS_ADMIN traces too");
-        assert_eq!(missing("").len(), 5);
+        assert_eq!(missing("").len(), 6);
     }
 
     #[test]

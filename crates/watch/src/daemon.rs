@@ -11,10 +11,14 @@
 //! each reader its first decision is told. Where a scheme is named it decides alone: no windows, no replays, nothing beside it.
 
 use crate::ahead::{self, AheadError};
+use crate::behind;
+use crate::bpf::Sensor;
 pub use crate::density::Dense;
 use crate::density::{self, Density};
+use crate::followed::Followed;
 pub use crate::govern::Why;
 use crate::govern::{self, Act, Governor, Ground, RUNGS};
+use crate::hush::Hush;
 use crate::inputs::Log;
 pub use crate::lag::Lag;
 use crate::lag::Lags;
@@ -53,17 +57,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Longest sleep: how late a signal may be seen that comes between a look and the sleep.
 const SLEEP_NANOS: u64 = 999_999_999;
-/// After events more are waited for: no decision is urgent, and waking for each costs a busy reader. The first after a pause is
-/// taken at once, so that a program that begins is known at once where little else happens.
-const MOMENT: std::time::Duration = std::time::Duration::from_millis(10);
-/// The same while somebody waits for what is read ahead of it.
-const MOMENT_URGENT: std::time::Duration = std::time::Duration::from_micros(300);
+/// After events more are waited for, for a moment (`hush.rs`): this long while somebody waits for what is read ahead of it.
+const MOMENT_URGENT: std::time::Duration = std::time::Duration::from_micros(200);
 /// The same after so many events: the rings hold some ten milliseconds of as many as there can be.
 const MOMENT_FLOOD: std::time::Duration = std::time::Duration::from_millis(2);
 const FLOOD: usize = 2_000;
-/// How often reads of followed files are looked for, which wake nobody, nanoseconds: as soon as this where there were some, and twice as late
+/// How often reads of followed files are looked for, which wake nobody, and others while there are many, nanoseconds: as soon as this where there were some, and twice as late
 /// each time where there were none. Who waits for a device wakes the daemon.
-const PAUSE_MIN: u64 = 300_000;
+const PAUSE_MIN: u64 = 200_000;
 const PAUSE_MAX: u64 = 10_000_000;
 /// How often settings of devices are read again, and programs that are idle are forgotten, nanoseconds.
 const LOOK_EVERY: u64 = 5_000_000_000;
@@ -71,8 +72,6 @@ const LOOK_EVERY: u64 = 5_000_000_000;
 const TICK_EVERY: u64 = 250_000_000;
 /// How often it is told how the daemon stands, nanoseconds.
 const SHOW_EVERY: u64 = 500_000_000;
-/// Files that are followed at once: the kernel compares each read with all of them.
-const FOLLOWED_MAX: usize = 32;
 /// A window may be one part in so many of the memory that the reader's cgroup leaves, or the machine.
 const MEMORY_PARTS: u64 = 64;
 /// Bytes of a page.
@@ -91,6 +90,8 @@ pub struct DaemonOptions {
     pub only: Vec<PathBuf>,
     /// Where manifests are, and the books of windows.
     pub state: PathBuf,
+    /// Programs in the kernel tell of the reads of those who are followed, where that can be had.
+    pub bpf: bool,
     /// Tell how it stands, twice a second while something happens.
     pub show: bool,
     /// End when somebody sets this.
@@ -130,6 +131,8 @@ pub enum Told {
     Ready {
         /// What it sees from now on.
         sees: Sees,
+        /// Programs in the kernel tell of those who are followed; else perf events do.
+        in_kernel: bool,
         /// Open files that had a window of a run that was killed, and have their device's again.
         taken_back: usize,
     },
@@ -240,18 +243,12 @@ pub enum DaemonError {
 /// [`DaemonError`].
 pub fn run(options: &DaemonOptions, say: &mut dyn FnMut(&Told)) -> Result<Sums, DaemonError> {
     // A scheme that decides alone has nothing to decide where no read is seen.
-    let (points, sees) = points(options.scheme.is_none())?;
+    let sensor = options.bpf.then(Sensor::new).and_then(Result::ok);
+    let (points, sees) = points(options.scheme.is_none(), sensor.is_none())?;
+    let sensor = sensor.filter(|_| sees == Sees::Reads);
     let only = devices(&options.only)?;
-    let mut taken_back = 0;
     let alone = options.scheme.is_some();
-    let windows = if options.observe || alone {
-        None
-    } else {
-        let books = |source| DaemonError::Books { folder: options.state.clone(), source };
-        let (windows, found) = Windows::new(&options.state).map_err(books)?;
-        taken_back = found;
-        Some(windows)
-    };
+    let (windows, taken_back) = windows(options)?;
     let pressure = Pressure::new(sys::now());
     let store = Store::new(options.state.clone());
     let gate = Arc::clone(&pressure.gate);
@@ -261,9 +258,11 @@ pub fn run(options: &DaemonOptions, say: &mut dyn FnMut(&Told)) -> Result<Sums, 
     if let Some(path) = &options.log_inputs {
         patterns.log_to(Log::create(path).map_err(|source| DaemonError::Log { path: path.clone(), source })?);
     }
-    // Of followed files each read is told, and they are looked for.
-    let quiet = (points.followed.start, points.followed.end);
+    // Of followed files each read is told, and they are looked for; so are others where there are many.
+    let quiet = (points.followed.start, points.again.end);
     let rings = session::rings(&points.ids, Scope::EveryoneAtOnce { quiet }, Beside::Nothing)?;
+    let followed = Followed::new(sensor, points.followed.clone());
+    let in_kernel = followed.is_in_kernel();
     let mut daemon = Daemon {
         rings,
         points,
@@ -282,7 +281,8 @@ pub fn run(options: &DaemonOptions, say: &mut dyn FnMut(&Told)) -> Result<Sums, 
         dense: Vec::new(),
         gone: BTreeMap::new(),
         grounds: BTreeMap::new(),
-        followed: BTreeMap::new(),
+        followed,
+        hush: Hush::default(),
         batch: Vec::new(),
         programs: options.show.then(Programs::default),
         sums: Sums::default(),
@@ -295,9 +295,11 @@ pub fn run(options: &DaemonOptions, say: &mut dyn FnMut(&Told)) -> Result<Sums, 
         own: std::process::id(),
     };
     daemon.begin().map_err(RecordError::Ring)?;
-    say(&Told::Ready { sees, taken_back });
+    say(&Told::Ready { sees, in_kernel, taken_back });
     let ended = daemon.watch(&options.stop, say);
     let logged = daemon.end(&options.stop, say);
+    // Who waits for us does not wait for that: one tracepoint after the other would be let go of.
+    behind::close(std::mem::take(&mut daemon.rings), Ring::descriptors);
     ended?;
     if let (Some(path), Err(source)) = (&options.log_inputs, logged) {
         return Err(DaemonError::Log { path: path.clone(), source });
@@ -305,9 +307,18 @@ pub fn run(options: &DaemonOptions, say: &mut dyn FnMut(&Told)) -> Result<Sums, 
     Ok(daemon.sums())
 }
 
+/// Who gives windows, if anybody, and how many of a run that was killed were taken back.
+fn windows(options: &DaemonOptions) -> Result<(Option<Windows>, usize), DaemonError> {
+    if options.observe || options.scheme.is_some() {
+        return Ok((None, 0));
+    }
+    let books = |source| DaemonError::Books { folder: options.state.clone(), source };
+    Windows::new(&options.state).map(|(windows, found)| (Some(windows), found)).map_err(books)
+}
+
 /// The tracepoints of this machine: those that tell of reads, or where only `programs` are wanted and the kernel has no others, of programs.
-fn points(programs: bool) -> Result<(ReadPoints, Sees), RecordError> {
-    match ReadPoints::load() {
+fn points(programs: bool, followed: bool) -> Result<(ReadPoints, Sees), RecordError> {
+    match ReadPoints::load(followed) {
         Ok(points) => Ok((points, Sees::Reads)),
         Err(TracefsError::NoEvent { .. }) if programs => {
             Ok((ReadPoints::of_programs().map_err(unsupported)?, Sees::Programs))
@@ -366,8 +377,10 @@ struct Daemon {
     /// What is still to be told of it.
     dense: Vec<(u32, FileId, density::Turn)>,
     grounds: BTreeMap<(u32, u32), Option<Ground>>,
-    /// How many readers of each are judged by its touches.
-    followed: BTreeMap<FileId, u32>,
+    /// Whose reads are told, hits too.
+    followed: Followed,
+    /// Whether events wake.
+    hush: Hush,
     batch: Vec<(u64, u32, Sight)>,
     /// Where somebody wants to know.
     programs: Option<Programs>,
@@ -392,7 +405,8 @@ impl Daemon {
         for ring in &self.rings {
             if !devices.is_empty() {
                 let filter = CString::new(devices.join("||"))?;
-                always.clone().try_for_each(|at| ring.filter_one(at, &filter))?;
+                let mut both = always.clone().chain(self.points.again.clone());
+                both.try_for_each(|at| ring.filter_one(at, &filter))?;
             }
             ring.switch(always.clone(), true)?;
             ring.switch(self.points.started.clone(), true)?;
@@ -401,12 +415,14 @@ impl Daemon {
     }
 
     fn watch(&mut self, stop: &AtomicBool, say: &mut dyn FnMut(&Told)) -> Result<(), RecordError> {
+        sys::wake_on_time();
         while !stop.load(Ordering::Relaxed) {
             self.sleep()?;
             self.drain()?;
             let mut batch = std::mem::take(&mut self.batch);
             batch.sort_by_key(|&(time, ..)| time);
-            let (any, flood) = (!batch.is_empty(), batch.len() >= FLOOD);
+            self.hush.once(&mut batch);
+            let (any, came, flood) = (!batch.is_empty(), batch.len(), batch.len() >= FLOOD);
             // After events it sleeps below, and then looks again.
             self.pause = if any { 0 } else { (self.pause * 2).clamp(PAUSE_MIN, PAUSE_MAX) };
             for (time, pid, sight) in batch.drain(..) {
@@ -423,11 +439,13 @@ impl Daemon {
             }
             self.batch = batch;
             let now = sys::now();
+            self.hush(came, now).map_err(RecordError::Ring)?;
             for time in self.helped.drain(..) {
                 self.lags.note(now.saturating_sub(time));
             }
             self.turn_patterns(now, say);
             self.runs.ended().for_each(|run| say(&Told::Run(run)));
+            self.followed.rest(now);
             self.show(now, say);
             if now.saturating_sub(self.looked) > LOOK_EVERY {
                 self.looked = now;
@@ -440,11 +458,20 @@ impl Daemon {
                 let urgent = self.patterns.is_urgent(now)
                     || self.neighbours.is_urgent(now)
                     || self.density.is_urgent(now);
-                let moment = if flood { MOMENT_FLOOD } else { MOMENT };
+                let moment = if flood { MOMENT_FLOOD } else { self.hush.moment() };
                 std::thread::sleep(if urgent { MOMENT_URGENT } else { moment });
             }
         }
         Ok(())
+    }
+
+    /// While many events come they wake nobody.
+    fn hush(&mut self, events: usize, now: u64) -> io::Result<()> {
+        let ReadPoints { always, again, .. } = &self.points;
+        let Some(on) = self.hush.turn(events, now).filter(|_| !again.is_empty()) else { return Ok(()) };
+        let (next, past) = if on { (again, always) } else { (always, again) };
+        self.rings.iter().try_for_each(|ring| ring.switch(next.clone(), true))?;
+        self.rings.iter().try_for_each(|ring| ring.switch(past.clone(), false))
     }
 
     fn sleep(&mut self) -> Result<(), RecordError> {
@@ -452,7 +479,8 @@ impl Daemon {
         let mut fds: Vec<_> = self.pressure.fds().chain(rings).collect();
         // A scheme that wants to be woken is.
         let wake = self.patterns.next_wake().map(|at| at.saturating_sub(sys::now()));
-        let most = if self.followed.is_empty() { SLEEP_NANOS } else { self.pause };
+        let looks = self.hush.is_on() || !self.followed.is_empty();
+        let most = if looks { self.pause } else { SLEEP_NANOS };
         let sleep = Timespec { tv_sec: 0, tv_nsec: wake.unwrap_or(most).min(most).cast_signed() };
         match poll(&mut fds, Some(&sleep)) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
@@ -465,7 +493,11 @@ impl Daemon {
     }
 
     fn drain(&mut self) -> Result<(), RecordError> {
-        let Self { rings, points, batch, sums, own, patterns, density, .. } = self;
+        let Self { rings, points, batch, sums, own, patterns, density, followed, .. } = self;
+        followed.drain(&mut |time, pid, sight| {
+            sums.events += 1;
+            batch.push((time, pid, sight));
+        });
         // What we read ourselves is no program's wish, and what others read of a followed file nobody asks for.
         let own = *own;
         let wanted = |pid: u32, sight: &Sight| match *sight {
@@ -548,9 +580,9 @@ impl Daemon {
             self.density.tick(now);
         }
         self.act_patterns(&acts, say);
-        for (file, on) in self.density.follows() {
-            if !self.follow(file, on) {
-                self.density.not_followed(file);
+        for ((pid, file), on) in self.density.follows() {
+            if !self.follow(pid, file, on) {
+                self.density.not_followed(pid, file);
             }
         }
         let beside = |turn| match turn {
@@ -591,8 +623,8 @@ impl Daemon {
             level("readers", readers, govern::READERS_MAX),
             level("windows", given, govern::READERS_MAX),
             level("suspects", self.patterns.suspects(), patterns::SUSPECTS_MAX),
-            level("streams", self.patterns.readers(), FOLLOWED_MAX),
-            level("followed_files", self.followed.len(), FOLLOWED_MAX),
+            level("streams", self.patterns.readers(), self.followed.most()),
+            level("followed_readers", self.followed.len(), self.followed.most()),
             level("pieces_in_flight", self.patterns.in_flight(), ahead::PIECES_IN_FLIGHT_MAX),
             level("dense_readers", self.density.readers(), density::READERS_MAX),
             level("trails", self.neighbours.trails(), neighbours::TRAILS_MAX),
@@ -616,6 +648,7 @@ impl Daemon {
             beside: self.neighbours.sums,
             dense: self.density.sums(),
             lag: self.lags.told(),
+            lost: self.sums.lost + self.followed.lost(),
             ..self.sums
         }
     }
@@ -644,9 +677,9 @@ impl Daemon {
     fn act_patterns(&mut self, acts: &[patterns::Act], say: &mut dyn FnMut(&Told)) {
         for act in acts {
             match *act {
-                patterns::Act::Follow { file, on } => {
-                    if !self.follow(file, on) {
-                        self.patterns.not_followed(file);
+                patterns::Act::Follow { pid, file, on } => {
+                    if !self.follow(pid, file, on) {
+                        self.patterns.not_followed(pid, file);
                     }
                 }
                 patterns::Act::Say { pid, file, what } => {
@@ -689,9 +722,9 @@ impl Daemon {
     fn act(&mut self, acts: &[Act], say: &mut dyn FnMut(&Told)) {
         for act in acts {
             match *act {
-                Act::Follow { file, on } => {
-                    if !self.follow(file, on) {
-                        self.governor.not_followed(file);
+                Act::Follow { pid, file, on } => {
+                    if !self.follow(pid, file, on) {
+                        self.governor.not_followed(pid, file);
                     }
                 }
                 Act::Window { pid, file, pages, why } => {
@@ -735,39 +768,9 @@ impl Daemon {
         why != Why::End
     }
 
-    /// Which files are followed has changed; false if the touches of this one cannot be seen.
-    fn follow(&mut self, file: FileId, on: bool) -> bool {
-        if on && self.followed.len() >= FOLLOWED_MAX && !self.followed.contains_key(&file) {
-            return false;
-        }
-        let readers = self.followed.entry(file).or_insert(0);
-        let before = *readers;
-        *readers = if on { before + 1 } else { before.saturating_sub(1) };
-        if *readers == 0 {
-            self.followed.remove(&file);
-        } else if before > 0 {
-            return true;
-        }
-        let chosen = self.choose_followed().is_ok();
-        if !chosen {
-            // Without its touches a file is not to be judged.
-            self.followed.remove(&file);
-        }
-        chosen
-    }
-
-    /// Tells the kernel whose touches are wanted.
-    fn choose_followed(&self) -> io::Result<()> {
-        let which = self.points.followed.clone();
-        let names = self.followed.keys().map(|file| format!("i_ino=={}", file.inode));
-        let filter = CString::new(names.collect::<Vec<_>>().join("||"))?;
-        for ring in &self.rings {
-            if !self.followed.is_empty() {
-                which.clone().try_for_each(|at| ring.filter_one(at, &filter))?;
-            }
-            ring.switch(which.clone(), !self.followed.is_empty())?;
-        }
-        Ok(())
+    /// Whether somebody is followed has changed; false if what it reads cannot be seen.
+    fn follow(&mut self, pid: u32, file: FileId, on: bool) -> bool {
+        self.followed.follow(&self.rings, (pid, file), on, sys::now())
     }
 }
 
@@ -784,6 +787,6 @@ fn said(pid: u32, file: FileId, why: Why) -> Said {
 /// # Errors
 /// What is missing, as [`run`] says it.
 pub fn would_see() -> Result<Sees, RecordError> {
-    let (points, sees) = points(true)?;
+    let (points, sees) = points(true, true)?;
     session::probe_everybody(&points.ids).map(|()| sees)
 }

@@ -302,10 +302,10 @@ pub(crate) struct Density {
     jobs: Option<SyncSender<Job>>,
     done: Receiver<Done>,
     sums: Dense,
-    /// Files whose touches are wanted, or no longer, since that was asked last.
-    follows: Vec<(FileId, bool)>,
+    /// Readers whose touches are wanted, or no longer, since that was asked last.
+    follows: Vec<((u32, FileId), bool)>,
     /// Those that cannot be seen.
-    unseen: BTreeSet<FileId>,
+    unseen: BTreeSet<(u32, FileId)>,
     /// Nothing is read now.
     hold: bool,
     asked: u64,
@@ -382,7 +382,7 @@ impl Density {
             }
         }
         self.sums.readers += u64::from(matches!(turn, Some(Turn::On { .. })));
-        self.follows.extend(turn.map(|turn| (file, matches!(turn, Turn::On { .. }))));
+        self.follows.extend(turn.map(|turn| ((pid, file), matches!(turn, Turn::On { .. }))));
         self.touched(now, pid, file, page);
         turn
     }
@@ -416,15 +416,15 @@ impl Density {
     }
 
     /// Whose touches are wanted, or no longer.
-    pub(crate) fn follows(&mut self) -> Vec<(FileId, bool)> {
+    pub(crate) fn follows(&mut self) -> Vec<((u32, FileId), bool)> {
         let mut follows = std::mem::take(&mut self.follows);
-        follows.retain(|(file, on)| *on || !self.unseen.remove(file));
+        follows.retain(|(of, on)| *on || !self.unseen.remove(of));
         follows
     }
 
-    /// The touches of a file cannot be seen: its strips are read when they are missed.
-    pub(crate) fn not_followed(&mut self, file: FileId) {
-        self.unseen.insert(file);
+    /// The touches of a reader cannot be seen: its strips are read when they are missed.
+    pub(crate) fn not_followed(&mut self, pid: u32, file: FileId) {
+        self.unseen.insert((pid, file));
     }
 
     /// Readers that fell silent are followed no more.
@@ -437,16 +437,16 @@ impl Density {
     /// Others help this reader now.
     pub(crate) fn forget(&mut self, pid: u32, file: FileId) {
         if self.readers.remove(&(pid, file)).is_some_and(|reader| reader.on) {
-            self.follows.push((file, false));
+            self.follows.push(((pid, file), false));
         }
     }
 
     fn drop_those(&mut self, which: impl Fn(&Reader) -> bool) {
         let follows = &mut self.follows;
-        self.readers.retain(|(_, file), reader| {
+        self.readers.retain(|&of, reader| {
             let drop = which(reader);
             if drop && reader.on {
-                follows.push((*file, false));
+                follows.push((of, false));
             }
             !drop
         });

@@ -93,8 +93,8 @@ const IDLE_READS: u32 = 2;
 pub(crate) enum Act {
     /// The open files of a process that are this file get a window; `None`: their device's.
     Window { pid: u32, file: FileId, pages: Option<u32>, why: Why },
-    /// Touches of the file are wanted, or no longer.
-    Follow { file: FileId, on: bool },
+    /// Touches that the process makes of the file are wanted, or no longer.
+    Follow { pid: u32, file: FileId, on: bool },
     /// A reader that gets a page at a time has waited for so long that its file might be read whole, if it has no more pages than this.
     Whole { pid: u32, file: FileId, most: u64 },
 }
@@ -210,7 +210,11 @@ enum Around {
         before: u64,
     },
     Small {
+        /// How much faster than before.
         percent: u64,
+        before: u64,
+        /// Faults so far, and what they took.
+        all: (u64, u64),
     },
 }
 
@@ -325,7 +329,7 @@ impl Governor {
             acts.push(Act::Window { pid, file, pages: None, why: Why::Helped });
         }
         if std::mem::take(&mut reader.faults.followed) {
-            acts.push(Act::Follow { file, on: false });
+            acts.push(Act::Follow { pid, file, on: false });
         }
         (reader.climb, reader.faults) = (Climb::default(), Faults { back_off: 1, ..Faults::default() });
     }
@@ -345,11 +349,11 @@ impl Governor {
         }
     }
 
-    /// The touches of a file cannot be seen: its readers are let alone.
-    pub(crate) fn not_followed(&mut self, file: FileId) {
-        self.readers.iter_mut().filter(|((_, of), _)| *of == file).for_each(|(_, reader)| {
+    /// The touches of a reader cannot be seen: it is let alone.
+    pub(crate) fn not_followed(&mut self, pid: u32, file: FileId) {
+        if let Some(reader) = self.readers.get_mut(&(pid, file)) {
             (reader.foreign, reader.faults.followed) = (true, false);
-        });
+        }
     }
 
     fn drop_readers(&mut self, why: Why, acts: &mut Vec<Act>, which: impl Fn(&Reader) -> bool) {
@@ -359,7 +363,7 @@ impl Governor {
                 acts.push(Act::Window { pid, file, pages: None, why });
             }
             if drop && reader.faults.followed {
-                acts.push(Act::Follow { file, on: false });
+                acts.push(Act::Follow { pid, file, on: false });
             }
             !drop
         });
@@ -566,7 +570,7 @@ impl Reader {
                 if faults.count > faults.needed() / 4 {
                     faults.followed = true;
                     faults.restart(now);
-                    acts.push(Act::Follow { file, on: true });
+                    acts.push(Act::Follow { pid, file, on: true });
                 }
                 return;
             }
@@ -593,7 +597,7 @@ impl Reader {
                     act(self.given, Why::Shrink { from: faults.window, used });
                 } else {
                     faults.later();
-                    acts.push(Act::Follow { file, on: false });
+                    acts.push(Act::Follow { pid, file, on: false });
                 }
             }
             Around::Trial { before } => {
@@ -602,7 +606,7 @@ impl Reader {
                 let percent = percent(rate(places, nanos), before);
                 faults.followed = false;
                 if percent >= SHRUNK {
-                    faults.state = Around::Small { percent };
+                    faults.state = Around::Small { percent, before, all: (0, 0) };
                     faults.windows.clear();
                     faults.single = 0;
                     faults.ask_at = Some(WHOLE_MIN);
@@ -612,9 +616,13 @@ impl Reader {
                     self.given = None;
                     act(None, Why::NotShrunk { percent });
                 }
-                acts.push(Act::Follow { file, on: false });
+                acts.push(Act::Follow { pid, file, on: false });
             }
-            Around::Small { percent } => {
+            Around::Small { percent: tried, before, all } => {
+                // The few of the trial may have seemed slow, by a pause of the device or a busy machine; all together do not.
+                let all = (all.0 + count, all.1 + nanos);
+                let percent = tried.max(percent(rate(all.0, all.1), before));
+                faults.state = Around::Small { percent: tried, before, all };
                 // So many windows, each so much slower than a page, would have been all.
                 let windows = faults.windows.len() as u64 * percent / 100;
                 if faults.single > windows || u64::from(faults.near) * 2 >= count {

@@ -3,7 +3,7 @@
 //! What is here today is two recorders: of block reads and writes of a device, or of a command and all its
 //! children, taken from the tracepoint `block:block_bio_queue` through `perf_event_open`; and of the reads that a
 //! command makes of files, from the tracepoints of the page cache ([`files`]). That way was chosen
-//! because it needs nothing but a stock Linux kernel with tracefs and the right to trace: no compiler, no BPF,
+//! because it needs nothing but a stock Linux kernel with tracefs and the right to trace: no compiler,
 //! no module. It is also private: every file descriptor is ours, the machine's one global tracer is never
 //! touched, and when the process ends nothing is left behind, however it ends.
 //!
@@ -14,20 +14,25 @@
 //! [`forerun_trace::record::Trace`].
 //!
 //! Beside the recorder, [`pages`] asks which pages of a file are in memory, and [`kernel`] uses it to compare the running
-//! kernel's read-ahead with the scheme that describes it. Unsafe code is in `ring` and [`pages`] only.
+//! kernel's read-ahead with the scheme that describes it. Unsafe code is in `ring`, `bpf`, `sys`, `behind` and [`pages`] only.
 
 pub mod ahead;
 mod behind;
 pub mod bio;
+mod bpf;
+mod btf;
 pub mod check;
+mod crew;
 pub mod daemon;
 mod density;
 pub mod device;
 mod filemap;
 pub mod files;
 pub mod follow;
+mod followed;
 pub mod format;
 mod govern;
+mod hush;
 pub mod inputs;
 pub mod kernel;
 mod lag;

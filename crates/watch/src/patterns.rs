@@ -104,8 +104,8 @@ pub enum What {
 /// What is to be done, or told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Act {
-    /// The reads of the file are wanted, or no longer.
-    Follow { file: FileId, on: bool },
+    /// The reads that the process makes of the file are wanted, or no longer.
+    Follow { pid: u32, file: FileId, on: bool },
     /// Something is said of a reader.
     Say { pid: u32, file: FileId, what: What },
 }
@@ -343,7 +343,7 @@ impl Patterns {
             self.suspects.insert((pid, file), Suspect { deaf: u32::MAX, ..Suspect::default() });
             return;
         }
-        acts.push(Act::Follow { file, on: true });
+        acts.push(Act::Follow { pid, file, on: true });
         let (before, back_off) = (suspect.pace, suspect.back_off);
         let now = Pace { last: before.last, ..Pace::default() };
         let reader =
@@ -430,17 +430,22 @@ impl Patterns {
             if self.named.is_none() {
                 self.earned.nanos += reader.now.earned(&reader.before);
             }
-            acts.push(Act::Follow { file, on: false });
-            if !self.readers.keys().any(|(_, other)| *other == file) {
-                self.ahead.forget(file);
-            }
+            acts.push(Act::Follow { pid, file, on: false });
+            self.forget_unread(file);
         }
     }
 
-    /// The reads of a file cannot be seen: its readers are read ahead of no more.
-    pub(crate) fn not_followed(&mut self, file: FileId) {
-        self.readers.retain(|(_, of), _| *of != file);
-        self.ahead.forget(file);
+    /// The reads of a reader cannot be seen: it is read ahead of no more.
+    pub(crate) fn not_followed(&mut self, pid: u32, file: FileId) {
+        self.readers.remove(&(pid, file));
+        self.forget_unread(file);
+    }
+
+    /// Nothing is believed of a file that nobody is helped in.
+    fn forget_unread(&mut self, file: FileId) {
+        if !self.readers.keys().any(|(_, other)| *other == file) {
+            self.ahead.forget(file);
+        }
     }
 
     /// Whether somebody is read ahead of in a file.

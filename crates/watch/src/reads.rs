@@ -5,8 +5,8 @@
 //! `mm_filemap_fault` when a mapped page is not there. None of them fires on a cached read, so a program whose data is in memory
 //! pays nothing. Each tells the window of the open file (`ra_pages`), which is how a window that the program chose itself is known.
 //!
-//! `mm_filemap_get_pages` and `mm_filemap_map_pages` fire on hits too. They are switched on while there are files to follow, and the
-//! kernel drops what is of others (`i_ino==…`).
+//! `mm_filemap_get_pages` and `mm_filemap_map_pages` fire on hits too. Programs in the kernel (`bpf.rs`) look at them while there is somebody to follow; where that
+//! is not to be had these events are switched on meanwhile, and the kernel drops what is of other files (`i_ino==…`).
 
 use crate::format::Format;
 use crate::sample::{u32_at, u64_at};
@@ -91,17 +91,18 @@ pub(crate) struct ReadPoints {
     pub(crate) followed: Range<usize>,
     /// Place in `ids` of what tells that a program was started.
     pub(crate) started: Range<usize>,
+    /// Places in `ids` of those that are always on, once more: in the place of the first they wake nobody (`hush.rs`).
+    pub(crate) again: Range<usize>,
     kinds: BTreeMap<u16, Kind>,
 }
 
 impl ReadPoints {
-    /// Those of this machine.
+    /// Those of this machine; those of followed files only where nothing else tells of them.
     ///
     /// # Errors
     /// [`TracefsError`] where one is missing.
-    pub(crate) fn load() -> Result<Self, TracefsError> {
-        let mut all =
-            Self { ids: Vec::new(), always: 0..0, followed: 0..0, started: 0..0, kinds: BTreeMap::new() };
+    pub(crate) fn load(followed: bool) -> Result<Self, TracefsError> {
+        let mut all = Self::none();
         for (name, missing) in [(SYNC, true), (ASYNC, false)] {
             let format = tracefs::load(name)?;
             let kind = asked(&format, missing)?;
@@ -113,14 +114,16 @@ impl ReadPoints {
         let format = tracefs::load(FAULT)?;
         all.insert(&format, Kind::Fault(page_fields(&format)?));
         all.always = 0..all.ids.len();
-        for (name, read) in [(GET, true), (MAP, false)] {
+        all.insert(&tracefs::load(EXEC)?, Kind::Started);
+        all.started = all.always.end..all.ids.len();
+        for (name, read) in [(GET, true), (MAP, false)].into_iter().filter(|_| followed) {
             let format = tracefs::load(name)?;
             let last = format.field("last_index", 8)?.offset;
             all.insert(&format, Kind::Touched { at: page_fields(&format)?, last, read });
         }
-        all.followed = all.always.end..all.ids.len();
-        all.insert(&tracefs::load(EXEC)?, Kind::Started);
-        all.started = all.followed.end..all.ids.len();
+        all.followed = all.started.end..all.ids.len();
+        all.ids.extend_from_within(all.always.clone());
+        all.again = all.followed.end..all.ids.len();
         Ok(all)
     }
 
@@ -129,11 +132,22 @@ impl ReadPoints {
     /// # Errors
     /// [`TracefsError`] where it does not.
     pub(crate) fn of_programs() -> Result<Self, TracefsError> {
-        let mut all =
-            Self { ids: Vec::new(), always: 0..0, followed: 0..0, started: 0..0, kinds: BTreeMap::new() };
+        let mut all = Self::none();
         all.insert(&tracefs::load(EXEC)?, Kind::Started);
         all.started = 0..all.ids.len();
+        (all.followed, all.again) = (all.started.end..all.started.end, all.started.end..all.started.end);
         Ok(all)
+    }
+
+    const fn none() -> Self {
+        Self {
+            ids: Vec::new(),
+            always: 0..0,
+            followed: 0..0,
+            started: 0..0,
+            again: 0..0,
+            kinds: BTreeMap::new(),
+        }
     }
 
     fn insert(&mut self, format: &Format, kind: Kind) {
@@ -162,12 +176,17 @@ impl ReadPoints {
             Kind::Fault(at) => Sight::Fault { file: at.file(raw)?, page: u64_at(raw, at.page)? },
             Kind::Touched { at, last, read } => {
                 let (file, first) = (at.file(raw)?, u64_at(raw, at.page)?);
-                let last = u64_at(raw, last)?.clamp(first, first.saturating_add(PAGES_MAX));
+                let (first, last) = within(first, u64_at(raw, last)?);
                 if read { Sight::Read { file, first, last } } else { Sight::Mapped { file, first, last } }
             }
             Kind::Started => Sight::Started,
         })
     }
+}
+
+/// First and last page of a read, as far as one may tell of.
+pub(crate) fn within(first: u64, last: u64) -> (u64, u64) {
+    (first, last.clamp(first, first.saturating_add(PAGES_MAX)))
 }
 
 impl PageFields {
@@ -210,8 +229,7 @@ ID: 617
     #[test]
     fn a_decision_of_the_kernel_tells_the_window_of_the_open_file() {
         let format = Format::parse(SYNC_6_18).expect("the kernel's own text");
-        let mut points =
-            ReadPoints { ids: vec![], always: 0..0, followed: 0..0, started: 0..0, kinds: BTreeMap::new() };
+        let mut points = ReadPoints::none();
         points.insert(&format, asked(&format, true).expect("all fields"));
         let mut raw = vec![0_u8; 72];
         raw[..2].copy_from_slice(&617_u16.to_ne_bytes());

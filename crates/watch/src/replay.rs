@@ -16,6 +16,7 @@
 //! What is issued and not yet touched is bounded ([`AHEAD_PAGES`]): a manifest of something else loads that much and stops. A
 //! file that is not the one that was recorded is skipped. Nothing is written, nothing evicted, and no descriptor outlives a request.
 
+use crate::crew::{Crew, Work};
 use crate::ledger::{Ledger, Sums};
 use crate::load;
 use crate::pace::Depth;
@@ -24,10 +25,10 @@ use crate::sys;
 use crate::volumes::{self, Volume, Volumes};
 use forerun_manifest::{File, Manifest, Run, Stale};
 use forerun_trace::assemble::FileId;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsFd as _, OwnedFd};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -51,10 +52,6 @@ const DEPTH_MAX: u32 = 128;
 const DEPTH_MAX_ROTATING: u32 = 16;
 /// Requests that are looked at before a replay of what is in memory already is given up.
 const SAMPLES: usize = 48;
-/// Stack of a worker: it holds a few paths.
-const STACK_BYTES: usize = 256 << 10;
-/// Longest wait for a reader before it is looked again whether the run has ended.
-const LOOK_AGAIN: Duration = Duration::from_millis(5);
 /// What `verdicts` say beside the reasons of [`Stale`].
 const UNKNOWN: u8 = 0;
 const FRESH: u8 = 1;
@@ -94,6 +91,18 @@ enum Job {
     Open(usize),
     /// Pages of files.
     Data(Vec<Piece>),
+}
+
+impl Job {
+    /// Commands of a disk that turns: what lies side by side is one.
+    fn commands(&self) -> u32 {
+        let gaps = |pieces: &[Piece]| pieces.windows(2).filter(|two| !two[0].touches(&two[1])).count();
+        match self {
+            Self::Metadata(_) | Self::Open(_) => 1,
+            // At most as many as there are places.
+            Self::Data(pieces) => 1 + gaps(pieces) as u32,
+        }
+    }
 }
 
 /// What one file system's thread works through.
@@ -471,6 +480,36 @@ impl Shared {
     }
 }
 
+/// What the workers of a file system's feeder do.
+struct OnVolume {
+    shared: Arc<Shared>,
+    volume: Volume,
+}
+
+impl Work for OnVolume {
+    type Job = Job;
+
+    fn stopped(&self) -> bool {
+        self.shared.stopped()
+    }
+
+    fn unread(&self) -> u64 {
+        self.shared.ledger.unread()
+    }
+
+    fn held_back(&self) {
+        self.shared.paced.store(true, Ordering::Relaxed);
+    }
+
+    fn commands(&self, job: &Job) -> u32 {
+        if self.volume.rotational { job.commands() } else { 0 }
+    }
+
+    fn work(&self, job: Job) -> u64 {
+        self.shared.work(&self.volume, job)
+    }
+}
+
 impl Feeder {
     fn new(volume: &Volume) -> Self {
         Self { volume: volume.clone(), metadata: Vec::new(), files: Vec::new(), parts: Vec::new() }
@@ -513,7 +552,8 @@ impl Feeder {
         if self.is_here(shared) {
             return;
         }
-        let crew = Crew::new(shared, &self.volume, max);
+        let does = OnVolume { shared: Arc::clone(shared), volume: self.volume.clone() };
+        let crew = Crew::new(does, Depth::new(max, self.volume.rotational, sys::now()));
         for parts in together(self.metadata.iter().copied(), pages, |part| part, |_, _| true) {
             crew.push(Job::Metadata(parts), u64::MAX);
         }
@@ -630,127 +670,6 @@ fn batch_length(parts: &[(usize, Part)], pages_max: u64) -> usize {
 fn is_cached(file: &OwnedFd, part: &Part) -> bool {
     let pages = part.end - part.first;
     sys::cached(file.as_fd(), part.first * 4096, pages * 4096).is_ok_and(|here| here >= pages)
-}
-
-/// The workers of one feeder.
-struct Crew {
-    inner: Arc<Inner>,
-}
-
-struct Inner {
-    shared: Arc<Shared>,
-    volume: Volume,
-    state: Mutex<State>,
-    /// There is something to do for one worker, or nothing any more for all.
-    work: Condvar,
-    /// A job has ended, which only the feeder waits for.
-    ended: Condvar,
-}
-
-struct State {
-    queue: VecDeque<Job>,
-    depth: Depth,
-    in_flight: u32,
-    idle: usize,
-    over: bool,
-}
-
-impl Inner {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        // A worker that panicked has lost one request, which is a later miss of its reader.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Until a job has ended, or for a moment: readers and the end of the run are not told.
-    fn wait<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
-        let waited = self.ended.wait_timeout(state, LOOK_AGAIN);
-        waited.unwrap_or_else(PoisonError::into_inner).0
-    }
-
-    fn work(&self) {
-        let mut state = self.lock();
-        while !state.over && !self.shared.stopped() {
-            let Some(job) = state.queue.pop_front() else {
-                state.idle += 1;
-                // The feeder looks at the clock, and tells all when it ends.
-                state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
-                state.idle -= 1;
-                continue;
-            };
-            drop(state);
-            let begun = sys::now();
-            let pages = self.shared.work(&self.volume, job);
-            let now = sys::now();
-            state = self.lock();
-            state.in_flight -= 1;
-            // What was here already says nothing of the device.
-            if pages > 0 {
-                state.depth.done(now, now - begun);
-            }
-            self.ended.notify_one();
-        }
-    }
-}
-
-impl Crew {
-    fn new(shared: &Arc<Shared>, volume: &Volume, depth_max: u32) -> Self {
-        let state = State {
-            queue: VecDeque::new(),
-            depth: Depth::new(depth_max, volume.rotational, sys::now()),
-            in_flight: 0,
-            idle: 0,
-            over: false,
-        };
-        let (shared, volume) = (Arc::clone(shared), volume.clone());
-        let (state, work, ended) = (Mutex::new(state), Condvar::new(), Condvar::new());
-        Self { inner: Arc::new(Inner { shared, volume, state, work, ended }) }
-    }
-
-    /// Hands a job to a worker as soon as the device may have one more and no more than `ahead` pages are unread.
-    fn push(&self, job: Job, ahead: u64) {
-        let inner = &self.inner;
-        let mut state = inner.lock();
-        while !inner.shared.stopped() {
-            let unread = inner.shared.ledger.unread();
-            if unread >= ahead {
-                state.depth.idle();
-                inner.shared.paced.store(true, Ordering::Relaxed);
-            } else if state.in_flight < state.depth.limit() {
-                break;
-            }
-            state = inner.wait(state);
-        }
-        if inner.shared.stopped() {
-            return;
-        }
-        state.queue.push_back(job);
-        state.in_flight += 1;
-        // One that was woken for the job before may not have come to it yet.
-        if state.idle < state.queue.len() {
-            let inner = Arc::clone(inner);
-            let named = std::thread::Builder::new().name("forerun-read".into()).stack_size(STACK_BYTES);
-            // Without a worker more, those that there are do it later.
-            drop(named.spawn(move || inner.work()));
-        }
-        drop(state);
-        inner.work.notify_one();
-    }
-
-    /// Waits until everything handed out is done.
-    fn drain(&self) {
-        let mut state = self.inner.lock();
-        while state.in_flight > 0 && !self.inner.shared.stopped() {
-            state = self.inner.wait(state);
-        }
-        state.depth.idle();
-    }
-}
-
-impl Drop for Crew {
-    fn drop(&mut self) {
-        self.inner.lock().over = true;
-        self.inner.work.notify_all();
-    }
 }
 
 /// Replays a manifest by itself, until all of it is loaded or `stop` is set; pacing is off, because nobody's touches are seen:

@@ -7,7 +7,7 @@
 //! So a run has its own events, is paced by its own touches, and what it earned is measured by its own waits, as under
 //! `forerun watch -- COMMAND`, which is also how a program becomes known. Where the daemon ends before a run, nothing is kept of it.
 
-use crate::follow::{self, Decision, FollowOptions, Report};
+use crate::follow::{self, Decision, FollowError, FollowOptions, Report};
 use crate::pressure::Gate;
 use crate::store::Store;
 use crate::volumes::Volumes;
@@ -15,7 +15,7 @@ use crate::worth;
 use forerun_manifest::{Key, Manifest};
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -114,7 +114,7 @@ impl Runs {
         let run = move || {
             let what = match follow::follow(&options, &mut |_| {}) {
                 Ok(report) => RunWhat::Ended(Box::new(report)),
-                Err(problem) => RunWhat::Failed(problem.to_string()),
+                Err(problem) => RunWhat::Failed(failure(pid, &problem)),
             };
             // Nobody listens any more once the daemon ends.
             drop(tell.send(Run { pid, program, what }));
@@ -142,6 +142,12 @@ impl Runs {
     }
 }
 
+/// Why a run could not be followed: mostly because it is over.
+fn failure(pid: u32, problem: &FollowError) -> String {
+    let is_there = Path::new("/proc").join(pid.to_string()).exists();
+    if is_there { problem.to_string() } else { "it ended before it was followed".into() }
+}
+
 /// Whether another Forerun has started the process, and follows it.
 fn is_followed_already(pid: u32) -> bool {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
@@ -149,4 +155,34 @@ fn is_followed_already(pid: u32) -> bool {
     let exe = |pid: u32| fs::read_link(format!("/proc/{pid}/exe")).ok();
     let own = std::process::id();
     parent.is_some_and(|parent| parent != own && exe(parent).is_some() && exe(parent) == exe(own))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::outcome::RecordError;
+    use std::time::{Duration, Instant};
+
+    #[test]
+    fn a_run_that_is_over_before_it_is_followed_is_told_as_that() {
+        let store = Store::new(PathBuf::from("/nonexistent"));
+        let (gate, stop) = (Arc::default(), Arc::default());
+        let mut runs = Runs::new(store, BTreeSet::new(), gate, stop, false);
+        let mut child = std::process::Command::new("true").spawn().expect("a program");
+        let pid = child.id();
+        child.wait().expect("ours");
+        let key = Key::Named { kind: "program".into(), name: "true".into() };
+        runs.follow(pid, PathBuf::from("/bin/true"), key.clone(), Manifest::new(key));
+        let begun = Instant::now();
+        let mut told = Vec::new();
+        while told.is_empty() && begun.elapsed() < Duration::from_secs(20) {
+            told.extend(runs.ended());
+            std::thread::yield_now();
+        }
+        let Some(Run { what: RunWhat::Failed(problem), .. }) = told.pop() else { panic!("told within time") };
+        // Where nothing is traced that is said of it; no number of a process that is no more is taken for one that is.
+        let of = FollowError::Record(RecordError::NoCommand);
+        assert_eq!(problem, failure(pid, &of));
+        assert_eq!(failure(std::process::id(), &of), of.to_string());
+    }
 }

@@ -298,6 +298,13 @@ pub(crate) fn now() -> u64 {
     time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
 }
 
+/// From now on sleeps of this thread end a microsecond late at most, not the usual fifty, as far as the machine's timer allows.
+pub(crate) fn wake_on_time() {
+    const NANOS: libc::c_ulong = 1_000;
+    // SAFETY: the call takes numbers and no memory. Where it is refused sleeps are as long as before.
+    let _ = unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, NANOS, 0, 0, 0) };
+}
+
 /// Opens a path with flags that the standard library has no words for.
 ///
 /// # Errors

@@ -57,14 +57,17 @@ pub(crate) struct WatchArgs {
     #[arg(long, value_name = "FILE", conflicts_with = "command")]
     pub(crate) record: Option<PathBuf>,
     /// Replay a log of inputs: the engine must give the same outputs, byte for byte
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["command", "state", "no_replay", "scheme", "check", "observe", "only", "http", "log_inputs", "record"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["command", "state", "no_replay", "scheme", "check", "observe", "no_bpf", "only", "http", "log_inputs", "record"])]
     replay_log: Option<PathBuf>,
     /// Say what works here and what is missing, and run nothing; exit code 4 if nothing works
-    #[arg(long, conflicts_with_all = ["command", "state", "no_replay", "scheme", "observe", "only", "http", "log_inputs", "record"])]
+    #[arg(long, conflicts_with_all = ["command", "state", "no_replay", "scheme", "observe", "no_bpf", "only", "http", "log_inputs", "record"])]
     check: bool,
     /// All programs: decide and say so, but change nothing
     #[arg(long, conflicts_with = "command")]
     pub(crate) observe: bool,
+    /// All programs: perf events tell of the reads of those who are read ahead of, also where programs in the kernel (BPF) could, which cost less
+    #[arg(long, conflicts_with = "command")]
+    pub(crate) no_bpf: bool,
     /// All programs: only files of the file system that holds PATH; may be repeated
     #[arg(long, value_name = "PATH", conflicts_with = "command")]
     pub(crate) only: Vec<PathBuf>,

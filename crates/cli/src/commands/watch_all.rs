@@ -64,6 +64,16 @@ struct EndedJson {
     run: RunJson,
 }
 
+/// A run that could not be followed as JSON.
+#[derive(Serialize)]
+struct FailedJson<'a> {
+    event: &'static str,
+    time_s: f64,
+    pid: u32,
+    program: String,
+    problem: &'a str,
+}
+
 /// What is said of a pattern as JSON.
 #[derive(Serialize)]
 struct PatternJson<'a> {
@@ -88,6 +98,8 @@ struct ReadyJson {
     observe: bool,
     /// Whether reads are seen, or only programs that are started.
     reads: bool,
+    /// Whether programs in the kernel tell of those who are followed.
+    bpf: bool,
     windows_taken_back: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
     http: Option<String>,
@@ -116,6 +128,7 @@ pub(crate) fn run(args: &WatchArgs, ui: &Ui) -> Result<(), CliError> {
         log_inputs: args.log_inputs.clone(),
         only: args.only.clone(),
         state,
+        bpf: !args.no_bpf,
         show: page.is_some(),
         stop,
     };
@@ -126,7 +139,9 @@ pub(crate) fn run(args: &WatchArgs, ui: &Ui) -> Result<(), CliError> {
     let sums = daemon::run(&options, &mut |told| {
         page.iter().for_each(|page| page.hear(told));
         let done = match told {
-            Told::Ready { sees, taken_back } => ready(*sees, *taken_back, observe, page.as_ref(), ui),
+            Told::Ready { sees, in_kernel, taken_back } => {
+                ready(*sees, *in_kernel, *taken_back, observe, page.as_ref(), ui)
+            }
             Told::Standing(_) => Ok(()),
             Told::Said(said) => tell(said, ui),
             Told::Pattern(pattern) => tell_pattern(pattern, observe, ui),
@@ -151,13 +166,21 @@ fn problem(error: DaemonError) -> CliError {
     CliError::new(kind, "watch", error, "")
 }
 
-fn ready(sees: Sees, taken_back: usize, observe: bool, page: Option<&Page>, ui: &Ui) -> Result<(), CliError> {
+fn ready(
+    sees: Sees,
+    in_kernel: bool,
+    taken_back: usize,
+    observe: bool,
+    page: Option<&Page>,
+    ui: &Ui,
+) -> Result<(), CliError> {
     let http = page.map(|page| page.place().to_string());
     if ui.json {
         return ui.print_json_line(&ReadyJson {
             event: "ready",
             observe,
             reads: sees == Sees::Reads,
+            bpf: in_kernel,
             windows_taken_back: taken_back,
             http,
         });
@@ -212,6 +235,13 @@ fn tell_run(run: &Run, observe: bool, ui: &Ui) -> Result<(), CliError> {
             run: RunJson::of(report),
         }),
         RunWhat::Ended(_) => line(run.pid, &name, "", &text, ui),
+        RunWhat::Failed(problem) if ui.json => ui.print_json_line(&FailedJson {
+            event: "run-failed",
+            time_s: now().as_secs_f64(),
+            pid: run.pid,
+            program: run.program.display().to_string(),
+            problem,
+        }),
         RunWhat::Failed(problem) => {
             ui.say(&format!("forerun: pid {} {name}: {problem}", run.pid));
             Ok(())

@@ -240,6 +240,7 @@ fn what_the_check_says_of_all_programs_is_what_the_daemon_sees() {
     };
     assert!(check.works("watch"), "{ready} {}", check.0);
     assert_eq!(ready["reads"], check.works("readahead group"), "{ready}");
+    assert_eq!(ready["bpf"], check.works("BPF"), "{ready}");
     let helped = if ready["reads"] == true { "yes" } else { "no" };
     println!("kernel: windows, patterns\t{helped}\t");
     if recorded {
@@ -295,7 +296,7 @@ fn nobody_is_told_what_is_missing_and_may_load() {
     );
     let said = check.item("watch -- COMMAND")["detail"].as_str().expect("text");
     assert!(said.contains("root"), "{said}");
-    assert_eq!(check.0["missing"].as_array().expect("a list").len(), 5);
+    assert_eq!(check.0["missing"].as_array().expect("a list").len(), 6);
     let state = disk.text("state");
     refused(&run(&["watch", "--state", &state, "--", "true"]).expect("as before"));
     refused(&run(&["watch", "--state", &state, "--observe"]).expect("as before"));

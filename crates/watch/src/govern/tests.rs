@@ -41,8 +41,8 @@ impl World {
                     self.window = pages.unwrap_or(GROUND.usual);
                     self.said.push(why);
                 }
-                Act::Follow { file, on } => {
-                    assert_eq!(file, FILE);
+                Act::Follow { pid, file, on } => {
+                    assert_eq!((pid, file), (PID, FILE));
                     self.followed = on;
                 }
                 Act::Whole { pid, file, most } => {
@@ -264,6 +264,22 @@ fn as_windows_would_have_loaded_more_of_a_file_it_is_asked_whether_to_read_all_o
     let mut world = World { whole: (Vec::new(), true), ..World::new() };
     world.random(1_500, 333_000, 97_000);
     assert_eq!(world.whole.0, asked[..1], "who is told that it is read asks no more");
+}
+
+#[test]
+fn a_pause_in_the_trial_makes_nobody_read_a_large_file_whole() {
+    let asked = |pause: u64| {
+        let (mut world, mut paused) = (World::new(), false);
+        for turn in 0..1_500_u64 {
+            world.fault(turn.wrapping_mul(0x9e37_79b9_7f4a_7c15) % (1 << 20), 333_000, 97_000);
+            if world.said.len() == 1 && !std::mem::replace(&mut paused, true) {
+                world.now += pause;
+            }
+        }
+        assert!(matches!(world.said[..], [Why::Shrink { .. }, Why::Shrunk { .. }]), "{:?}", world.said);
+        world.whole.0.last().copied().expect("asked")
+    };
+    assert!(asked(5_000_000) * 10 <= asked(0) * 11, "{} {}", asked(5_000_000), asked(0));
 }
 
 #[test]

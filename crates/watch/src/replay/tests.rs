@@ -152,3 +152,15 @@ fn a_manifest_of_a_file_system_that_is_not_here_does_nothing() {
     let done = replay(&manifest, &Volumes::now(), u64::MAX, &AtomicBool::new(false), &mut |_| {});
     assert_eq!(done, Replayed::default());
 }
+
+#[test]
+fn what_lies_side_by_side_is_one_command_of_a_disk_and_what_lies_apart_is_many() {
+    let commands = |list: &[(usize, u64)]| {
+        let jobs = requests(pieces(list), 320, true).into_iter().map(Job::Data);
+        jobs.map(|job| job.commands()).collect::<Vec<_>>()
+    };
+    let every = |pages: u64| (0..40).map(|rank| (rank, rank as u64 * pages)).collect::<Vec<_>>();
+    assert_eq!(commands(&every(64)), [32, 8]);
+    assert_eq!(commands(&every(1)), [1, 1]);
+    assert_eq!(commands(&[(0, 0), (1, 1), (2, 64), (3, 65)]), [2]);
+}
