@@ -203,7 +203,10 @@ fn striped(ground: &Ground) -> Option<(&str, u64, u64)> {
 
 /// The array's other chunks.
 fn chunks(ground: &Ground) -> Vec<Change> {
-    let Some((_, _, here)) = striped(ground) else { return Vec::new() };
+    // What lies on an array, as a logical volume, is not what md reshapes.
+    let Some((_, _, here)) = striped(ground).filter(|_| ground.likeness.name.starts_with("md")) else {
+        return Vec::new();
+    };
     CHUNKS_KIB.into_iter().filter(|&chunk| chunk != here).map(Change::Chunk).collect()
 }
 
@@ -491,9 +494,7 @@ pub(crate) fn steps(change: &Change, ground: &Ground, rule_match: Option<&str>) 
             let cache = short(*cache);
             let start = format!("forerun serve --over {over} --scheme {scheme} --cache {cache}");
             let file = format!(r#"[[export]]\nover = "{over}"\nscheme = "{scheme}"\ncache = "{cache}"\n"#);
-            let file = format!(
-                "printf '{file}' | sudo tee /etc/forerun.toml && forerun serve --config /etc/forerun.toml"
-            );
+            let file = format!("printf '{file}' >> forerun.toml && forerun serve --config forerun.toml");
             (
                 vec![
                     Step::new("in front of the device, unmounted", start),
@@ -564,6 +565,8 @@ mod tests {
             assert_eq!(mirrored(&ground(array, true)), None, "{array}");
         }
         assert_eq!(chunks(&ground("raid1:2", true)), []);
+        let on_it = Likeness { name: "dm-0".into(), ..raid.likeness.clone() };
+        assert_eq!(chunks(&Ground { likeness: on_it, ..raid.clone() }), []);
         let schemes = |of_files| {
             let servers = servers(&ground("single", of_files));
             servers.iter().map(|change| name(change, &raid)).collect::<Vec<_>>()

@@ -26,7 +26,7 @@ mod health;
 #[cfg(test)]
 mod held;
 mod learn;
-mod map;
+pub(crate) mod map;
 mod patience;
 #[cfg(test)]
 mod rig;

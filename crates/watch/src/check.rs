@@ -148,15 +148,24 @@ fn sensors(touches: bool, refusal: Option<&RecordError>) -> Vec<Item> {
 
 /// Programs in the kernel that tell of the reads of those who are helped, where there is somebody to be helped.
 fn in_kernel(reads: bool) -> Item {
-    let no = match Sensor::new().err().map(|error| error.kind()) {
+    let other;
+    let no = match Sensor::new().err() {
         _ if !reads => "nobody is helped without the readahead group",
         None => "",
-        Some(io::ErrorKind::PermissionDenied) => {
-            "needs CAP_BPF and CAP_PERFMON, as root has them; perf events do it instead, which cost more"
-        }
-        Some(_) => {
-            "this kernel tells nothing of its types (CONFIG_DEBUG_INFO_BTF), or these processes are numbered anew (a container); perf events do it instead, which cost more"
-        }
+        Some(error) => match error.kind() {
+            io::ErrorKind::PermissionDenied if !rustix::process::geteuid().is_root() => {
+                "needs CAP_BPF and CAP_PERFMON, as root has them; perf events do it instead, which cost more"
+            }
+            io::ErrorKind::Unsupported | io::ErrorKind::NotFound | io::ErrorKind::InvalidData => {
+                "this kernel tells nothing of its types (CONFIG_DEBUG_INFO_BTF), or these processes are numbered anew (a container); perf events do it instead, which cost more"
+            }
+            _ => {
+                other = format!(
+                    "the kernel does not take them ({error}); perf events do it instead, which cost more"
+                );
+                &other
+            }
+        },
     };
     item("BPF", no.is_empty(), "reads of those who are helped, and of nobody else", no)
 }

@@ -42,6 +42,11 @@ impl Hush {
         self.on
     }
 
+    /// It has changed since the last look: what came before the change wakes nobody after it.
+    pub(crate) const fn has_changed(&self) -> bool {
+        self.changed
+    }
+
     /// So many came since the last look; whether that is to change, and to what.
     pub(crate) fn turn(&mut self, events: usize, now: u64) -> Option<bool> {
         if events > 0 {
@@ -66,9 +71,15 @@ impl Hush {
     /// Takes out what came twice, of events in the order of time.
     pub(crate) fn once(&mut self, batch: &mut Vec<(u64, u32, Sight)>) {
         if std::mem::take(&mut self.changed) {
-            batch.dedup_by(|next, first| {
-                next.0.saturating_sub(first.0) < TWICE && (next.1, &next.2) == (first.1, &first.2)
-            });
+            let mut once: Vec<(u64, u32, Sight)> = Vec::with_capacity(batch.len());
+            for event in batch.drain(..) {
+                // Between the two may be what came on other processors.
+                let near = once.iter().rev().take_while(|other| event.0.saturating_sub(other.0) < TWICE);
+                if !near.into_iter().any(|other| (other.1, &other.2) == (event.1, &event.2)) {
+                    once.push(event);
+                }
+            }
+            *batch = once;
         }
     }
 }

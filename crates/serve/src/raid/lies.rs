@@ -4,6 +4,7 @@
 use super::Raid;
 use crate::behind::{Behind as _, Files};
 use crate::planted::{self, Bug};
+use crate::volume::map::ASKED_MAX;
 use forerun_core::array::{DiskSet, Origin};
 use forerun_core::units::{BLOCK_BYTES, Block, Disk, Extent};
 use std::fs::File;
@@ -45,7 +46,14 @@ impl Raid {
             return held;
         }
         let (mut at, end) = (extent.start.0, extent.end().min(self.array.capacity_blocks()));
+        // An answer comes to no more strips; of what lies behind nothing is asked.
+        let mut strips = 0;
         while at < end {
+            if strips > ASKED_MAX {
+                held.push(Extent::new(at, end - at));
+                break;
+            }
+            strips += 1;
             let strip = self.array.strip_of(Block(at));
             let all = self.array.strip_extent(strip);
             let (within, blocks) = (at - all.start.0, end.min(all.end()) - at);

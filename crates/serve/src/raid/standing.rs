@@ -233,10 +233,8 @@ impl Standing {
         if !state.out.contains(Disk(member)) {
             return Err(format!("member {member} is not out"));
         }
-        if state.stopped {
-            return Err("nothing is written to this array any more: start the server anew".into());
-        }
         drop(state);
+        self.may_write()?;
         self.has_ended(member)?;
         let mut state = self.state();
         state.out.remove(Disk(member));
@@ -278,6 +276,14 @@ impl Standing {
         let Some(one) = &mut state.growing else { return };
         one.joins = true;
         state.epoch_wanted = true;
+    }
+
+    /// Refuses where nothing is written any more.
+    pub(super) fn may_write(&self) -> Result<(), String> {
+        if self.state().stopped {
+            return Err("nothing is written to this array any more: start the server anew".into());
+        }
+        Ok(())
     }
 
     /// Whether all commands of a member that is out have ended: what comes in its place would get them.

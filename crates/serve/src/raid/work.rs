@@ -125,6 +125,13 @@ impl Raid {
         Ok(())
     }
 
+    fn no_scrub(&self) -> Result<(), String> {
+        if self.work.as_ref().is_some_and(|work| work.rebuilds.is_none()) {
+            return Err("a scrub is under way: stop it first (forerun ctl scrub --stop)".into());
+        }
+        Ok(())
+    }
+
     fn begin_work(&mut self, rebuilds: Option<u16>, next: u64, mends: bool) {
         self.works = self.works.wrapping_add(1);
         let work = Work::new(self.works, rebuilds, next, (self.now, self.pace));
@@ -133,9 +140,7 @@ impl Raid {
 
     /// A new member, blank and held against others, in the place of one that is out.
     pub(crate) fn attach(&mut self, member: u16, files: Files) -> Result<(), String> {
-        if self.work.as_ref().is_some_and(|work| work.rebuilds.is_none()) {
-            return Err("a scrub is under way: stop it first (forerun ctl scrub --stop)".into());
-        }
+        self.no_scrub()?;
         self.may_order(true)?;
         self.standing.attach(member, files.clone())?;
         if let Some(there) = self.files.get_mut(usize::from(member)) {
@@ -156,9 +161,11 @@ impl Raid {
         self.id = id;
     }
 
-    /// The member that is out, or the first of several.
+    /// The member that is out, or the first of several. Whatever speaks against a new one is said here: what is looked at is made blank.
     pub(super) fn wanted(&self) -> Result<Wanted, String> {
         self.may_order(true)?;
+        self.no_scrub()?;
+        self.standing.may_write()?;
         if let Some((member, _)) = self.standing.rebuilding() {
             return Err(format!("member {member} is being rebuilt: one at a time"));
         }

@@ -50,6 +50,9 @@ impl Volume {
     /// An operator wants something of the array.
     pub(crate) fn order(&mut self, order: ArrayOrder) -> Result<(), String> {
         let none = "it is no array with redundancy of our own (--assemble)";
+        if self.looking.is_some() && matches!(order, ArrayOrder::Scrub { .. }) {
+            return Err("a new member is being looked at, and is rebuilt next: scrub when it is in".into());
+        }
         self.backend.behind_mut().ok_or(none)?.order(order)?;
         self.backend.launch();
         Ok(())

@@ -19,7 +19,7 @@ use forerun_core::units::{BLOCK_BYTES, Extent, Nanos};
 use std::collections::BTreeMap;
 
 /// Members that are asked for one request: of a stripe each strip takes one.
-const ASKED_MAX: u32 = 64;
+pub(crate) const ASKED_MAX: u32 = 64;
 
 /// A request that is not answered.
 #[derive(Debug)]

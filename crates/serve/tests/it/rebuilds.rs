@@ -106,6 +106,25 @@ fn new_file(folder: &Path, name: &str, bytes: u64) -> PathBuf {
 }
 
 #[test]
+fn what_is_to_be_a_new_member_keeps_its_bytes_while_a_scrub_is_under_way() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let dir = folder.path();
+    let paths = members(dir, 5);
+    make_journalled(dir, "raid6:16K", &paths);
+    // So slow that it lasts.
+    let served = Served::start(dir, &without(&paths, 2), true, 64 << 10);
+    served.scrub(false).expect("begun");
+    let new = dir.join("new");
+    let bytes = vec![7_u8; MEMBER as usize];
+    std::fs::write(&new, &bytes).expect("made");
+    let refused = served.rebuild(&new, true).expect_err("one at a time");
+    assert!(refused.contains("a scrub is under way"), "{refused}");
+    assert!(std::fs::read(&new).expect("there") == bytes, "it was made blank");
+    served.told(&Order::Scrub { export: None, stop: true, mend: false }).expect("it ends");
+    served.server.stop();
+}
+
+#[test]
 fn a_lost_member_is_rebuilt_while_clients_write_and_then_another_may_be_lost() {
     for (layout, count) in
         [("raid1:16K", 2), ("raid5:16K", 3), ("raid6:16K", 5), ("raid10:16K", 4), ("raid10:16K", 3)]
