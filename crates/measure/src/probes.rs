@@ -313,7 +313,8 @@ fn together(visits: &[Point]) -> Option<Point> {
     Some(Point {
         per_s: 1.0 / over(|point| 1.0 / point.per_s.max(1e-9)),
         mean_ns: over(|point| point.mean_ns),
-        half_ns: within.max(between),
+        // A lone read of a visit has no interval of its own.
+        half_ns: if within.is_finite() { within.max(between) } else { between },
         p50_ns: over(|point| point.p50_ns),
         p90_ns: over(|point| point.p90_ns),
         p99_ns: over(|point| point.p99_ns),
