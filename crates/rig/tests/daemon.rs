@@ -268,21 +268,32 @@ impl Watch {
 
     /// Ends it; what it said of patterns, and what came of it.
     fn patterns(self) -> (Vec<What>, Sums) {
-        self.stop.store(true, Ordering::Relaxed);
-        let sums = self.thread.join().expect("it ends as it should");
-        let said = |told| if let Told::Pattern(pattern) = told { Some(pattern) } else { None };
-        let said: Vec<_> = self.told.try_iter().filter_map(said).collect();
-        let of = |file: &Path| file.ends_with("mount/big");
-        assert!(said.iter().all(|said| of(&said.file) && said.program == "python3"), "{said:?}");
-        (said.into_iter().map(|said| said.what).collect(), sums)
+        let (_, patterns, sums) = self.all();
+        (patterns, sums)
     }
 
     /// Ends it; what it said, and what came of it.
     fn end(self) -> (Vec<Said>, Sums) {
+        let (said, _, sums) = self.all();
+        (said, sums)
+    }
+
+    /// Ends it; what it said of windows and of patterns, and what came of it.
+    fn all(self) -> (Vec<Said>, Vec<What>, Sums) {
         self.stop.store(true, Ordering::Relaxed);
         let sums = self.thread.join().expect("it ends as it should");
-        let said = |told| if let Told::Said(said) = told { Some(said) } else { None };
-        (self.told.try_iter().filter_map(said).collect(), sums)
+        let (mut windows, mut patterns) = (Vec::new(), Vec::new());
+        for told in self.told.try_iter() {
+            match told {
+                Told::Said(said) => windows.push(said),
+                Told::Pattern(said) => {
+                    assert!(said.file.ends_with("mount/big") && said.program == "python3", "{said:?}");
+                    patterns.push(said.what);
+                }
+                _ => {}
+            }
+        }
+        (windows, patterns, sums)
     }
 }
 
@@ -339,7 +350,7 @@ fn a_small_mapped_file_of_which_windows_would_have_loaded_half_is_read_whole() {
         let watch = rig.watch(false);
         let Some(mut reader) = rig.random("2000") else { return eprintln!("skipped: needs python3") };
         assert!(reader.wait().expect("it ends").success());
-        let (said, sums) = watch.patterns();
+        let (windows, said, sums) = watch.all();
         if let Some(What::Whole { bytes }) = said.iter().find(|what| matches!(what, What::Whole { .. })) {
             assert_eq!((*bytes, sums.whole_bytes), (MIB << 20, MIB << 20));
             let moved = rig.bytes() - before;
@@ -349,9 +360,9 @@ fn a_small_mapped_file_of_which_windows_would_have_loaded_half_is_read_whole() {
             );
             return;
         }
-        turns.push(said);
+        turns.push((rig.setting(), windows, said, rig.bytes() - before));
     }
-    panic!("a page at a time is never faster: {turns:?}");
+    panic!("it is never read whole: {turns:?}");
 }
 
 /// Watches until it is killed; a line for each thing told.

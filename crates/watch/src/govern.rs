@@ -70,9 +70,10 @@ const FAULTS_TIME: u64 = 5_000_000;
 const SHRUNK: u64 = 150;
 /// Windows that are remembered of a reader that gets a page at a time; then it is judged by those.
 const WINDOWS_MAX: usize = 1 << 16;
-/// Windows of such a reader after which it is asked for the first time whether to read the file whole, and percent of them until the next time.
+/// Windows of such a reader after which it is asked for the first time whether to read the file whole, and percent of the faults until the
+/// next time. Faults, since there may be no more windows while time still adds up.
 const WHOLE_MIN: usize = 64;
-const WHOLE_STEP: usize = 125;
+const WHOLE_STEP: u64 = 125;
 /// The file may be so many times what windows would have loaded by now, and take so many times as long to read by windows as the faults of single pages
 /// have taken by now.
 const WHOLE_BYTES: u64 = 2;
@@ -235,8 +236,8 @@ struct Faults {
     /// Windows that would have been loaded since single pages were kept, and faults since.
     windows: BTreeSet<u64>,
     single: u64,
-    /// At how many of them it is asked next whether to read the file whole; `None`: it is read.
-    ask_at: Option<usize>,
+    /// At how many faults it is asked next whether to read the file whole; `None`: it is read.
+    ask_at: Option<u64>,
     /// Faults until the next trial.
     wait: u32,
     back_off: u32,
@@ -609,7 +610,7 @@ impl Reader {
                     faults.state = Around::Small { percent, before, all: (0, 0) };
                     faults.windows.clear();
                     faults.single = 0;
-                    faults.ask_at = Some(WHOLE_MIN);
+                    faults.ask_at = Some(0);
                     act(self.given, Why::Shrunk { from: faults.window, used, percent });
                 } else {
                     faults.later();
@@ -629,10 +630,11 @@ impl Reader {
                     faults.later();
                     self.given = None;
                     act(None, Why::Near);
-                } else if faults.ask_at.is_some_and(|at| faults.windows.len() >= at) {
-                    let windows = faults.windows.len();
-                    faults.ask_at = Some(windows * WHOLE_STEP / 100);
-                    let by_bytes = WHOLE_BYTES * windows as u64;
+                } else if faults.ask_at.is_some_and(|at| faults.single >= at)
+                    && faults.windows.len() >= WHOLE_MIN
+                {
+                    faults.ask_at = Some(faults.single * WHOLE_STEP / 100);
+                    let by_bytes = WHOLE_BYTES * faults.windows.len() as u64;
                     let by_time = WHOLE_TIME * faults.single * 100 / percent.max(1);
                     acts.push(Act::Whole {
                         pid,

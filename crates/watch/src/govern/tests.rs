@@ -267,6 +267,18 @@ fn as_windows_would_have_loaded_more_of_a_file_it_is_asked_whether_to_read_all_o
 }
 
 #[test]
+fn a_file_of_few_windows_is_asked_about_as_its_faults_add_up() {
+    let mut world = World::new();
+    // 66 windows, each so slow that 16 pages take as long: by the time that all of them were touched too little of it was spent.
+    for turn in 0..1_500_u64 {
+        world.fault(turn.wrapping_mul(0x9e37_79b9_7f4a_7c15) % (66 * 32), 1_552_000, 97_000);
+    }
+    let asked = world.whole.0;
+    assert!(asked.first().is_some_and(|&most| most < 66 * 32), "{asked:?}");
+    assert!(asked.last().is_some_and(|&most| most >= 66 * 32), "{asked:?}");
+}
+
+#[test]
 fn a_pause_in_the_trial_makes_nobody_read_a_large_file_whole() {
     let asked = |pause: u64| {
         let (mut world, mut paused) = (World::new(), false);
