@@ -9,8 +9,11 @@
 //!   Grow: 2·r·l ──the rate does not grow──▶ Hold: 1¼·r·l ──16 epochs──▶ Grow …
 //! ```
 
-/// Fewest and first requests in flight: one that is served and one behind it.
+/// Fewest requests in flight: one that is served and one behind it.
 const LEAST: u32 = 2;
+/// First requests in flight, for an epoch: on a far device each doubling from fewer costs an answer or several. The first of them to be
+/// answered has waited for none, so that the shortest answer is known as soon. Chosen after results.
+const FIRST: u32 = 8;
 /// Requests of an epoch, at least.
 const EPOCH_REQUESTS: u32 = 8;
 /// Epochs whose largest rate counts.
@@ -44,7 +47,7 @@ impl Depth {
     /// Starts low, or at once at `max` where that is `fixed`: a disk that turns is known to sort what it holds.
     pub(crate) const fn new(max: u32, fixed: bool, now: u64) -> Self {
         Self {
-            limit: if fixed || max < LEAST { max } else { LEAST },
+            limit: if fixed || max < FIRST { max } else { FIRST },
             max,
             fixed,
             growing: true,
@@ -110,16 +113,24 @@ impl Depth {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeSet;
 
-    /// A device that serves `width` requests of `nanos` each at a time, answered as those before let it; returns the
-    /// median limit and the highest.
-    fn settle(width: u64, nanos: u64, max: u32) -> (u32, u32) {
+    /// A device that serves `width` requests of `nanos` each at a time, in the order of their coming; the median limit and the
+    /// highest.
+    fn settle(width: usize, nanos: u64, max: u32) -> (u32, u32) {
         let mut depth = Depth::new(max, false, 0);
         let (mut now, mut limits) = (0, Vec::new());
-        for _ in 0..8000 {
-            let in_flight = u64::from(depth.limit());
-            now += nanos / in_flight.min(width);
-            depth.done(now, nanos * in_flight.max(width) / width);
+        let (mut free, mut flying) = (vec![0_u64; width], BTreeSet::new());
+        for number in 0..8000 {
+            while flying.len() < depth.limit() as usize {
+                let first = free.iter_mut().min().expect("one at least");
+                // Not all alike: a device whose answers come all at once has no rate.
+                *first = now.max(*first) + nanos + nanos / 256 * (number * 37 % 64);
+                flying.insert((*first, flying.len(), number, now));
+            }
+            let (over, _, _, asked) = flying.pop_first().expect("one at least");
+            now = over;
+            depth.done(now, over - asked);
             limits.push(depth.limit());
         }
         let highest = limits.iter().copied().max().unwrap_or(0);
@@ -148,7 +159,7 @@ mod tests {
             depth.idle();
             depth.done(now * 1_000_000, 90_000);
         }
-        assert_eq!(depth.limit(), LEAST);
+        assert_eq!(depth.limit(), FIRST);
         assert_eq!(Depth::new(16, true, 0).limit(), 16);
     }
 }

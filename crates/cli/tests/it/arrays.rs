@@ -106,3 +106,55 @@ fn an_array_with_redundancy_goes_on_without_a_member_gets_a_new_one_and_is_scrub
     let found: serde_json::Value = serde_json::from_slice(&found.get_output().stdout).expect("JSON");
     assert_eq!(found["wrong"], 1);
 }
+
+/// All bytes of all of these files.
+fn bytes(names: &[&String]) -> Vec<Vec<u8>> {
+    names.iter().map(|name| std::fs::read(name).expect("readable")).collect()
+}
+
+#[test]
+fn a_rebuild_that_is_not_over_stands_still_while_the_array_is_served_read_only_and_not_a_byte_changes() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut names = members(folder.path(), 4);
+    let new = names.pop().expect("one more");
+    let journal = folder.path().join("j").display().to_string();
+    let create = ["array", "create", "raid5:16K", "--journal", &journal, "--journal-size", "16M"];
+    output(&words(&create, &names));
+    // Something to read, through a client where there is one.
+    let image = folder.path().join("image").display().to_string();
+    let size = 2 << 20;
+    std::fs::write(&image, (0..size).map(|at: u32| (at / 512 * 7) as u8).collect::<Vec<_>>())
+        .expect("written");
+    let has_client = std::process::Command::new("nbdcopy").arg("--version").output().is_ok();
+    let serve = |run: &str, more: &[&str], names: &[String]| {
+        let first = ["serve", "--cache", "16M", "--run", run, "--journal", &journal];
+        let ran = forerun(&words(&[&first, more, &["--assemble"]].concat(), names)).assert().success();
+        String::from_utf8_lossy(&ran.get_output().stderr).into_owned()
+    };
+    if has_client {
+        serve(&format!("nbdcopy {image} \"$uri\""), &[], &names);
+    }
+    // So slow that it is not over when the server ends.
+    let (program, control) = (env!("CARGO_BIN_EXE_forerun"), folder.path().join("c").display().to_string());
+    let run = format!("{program} ctl rebuild --control {control} {new} && sleep 1");
+    serve(&run, &["--degraded", "--control", &control, "--rebuild-max", "1M"], &names[..2]);
+    names[2] = new;
+    let status = forerun(&words(&["array", "status"], &names)).assert().code(3);
+    let status = String::from_utf8_lossy(&status.get_output().stdout).into_owned();
+    assert!(status.contains("rebuilding"), "{status}");
+    let all: Vec<&String> = names.iter().chain([&journal]).collect();
+    let before = bytes(&all);
+    let out = folder.path().join("out").display().to_string();
+    let run = if has_client { format!("nbdcopy \"$uri\" {out}") } else { "true".to_owned() };
+    let said = serve(&run, &["--read-only"], &names);
+    assert!(said.contains("the rebuild of member 2 stands still while it is served read-only"), "{said}");
+    assert!(before == bytes(&all), "something was written");
+    if has_client {
+        let (read, wrote) =
+            (std::fs::read(&out).expect("readable"), std::fs::read(&image).expect("readable"));
+        assert!(read[..wrote.len()] == wrote[..], "what was written is read without the member");
+    }
+    // And it goes on when it may be written to.
+    let said = serve("true", &[], &names);
+    assert!(said.contains("the rebuild of member 2 goes on at stripe"), "{said}");
+}
