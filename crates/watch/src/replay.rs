@@ -5,7 +5,7 @@
 //!
 //! ```text
 //!   metadata, sorted, through the block device ─▶ (xfs, btrfs: open all) ─▶ pages of files
-//!                                                   rotating: 64 MiB of first touches at a time, in the order of the disk
+//!                                                   rotating: 32 MiB of first touches, then 64 at a time, in the order of the disk
 //!                                                   else: 32 MiB at a time, what most recordings saw first, and in the
 //!                                                   order of first touch, each with what lies beside it on the device
 //! ```
@@ -36,8 +36,10 @@ use std::time::Duration;
 pub const AHEAD_PAGES: u64 = 8_192;
 /// On a rotating disk, once a sixteenth of what was issued was touched: two batches.
 const AHEAD_PAGES_ROTATING: u64 = 2 * BATCH_PAGES;
-/// Pages that are sorted by their place at a time on a rotating disk: 64 MiB.
+/// Pages that are sorted by their place at a time on a rotating disk: 64 MiB. The first of them are no more than may be unread before
+/// anything was touched: if a larger batch stopped there, its reader would come to what lies in the other half of the disk alone.
 const BATCH_PAGES: u64 = 16_384;
+const BATCH_PAGES_FIRST_ROTATING: u64 = AHEAD_PAGES;
 /// The same elsewhere: what may be unread, since that bounds how much earlier than it is wanted anything is loaded.
 const BATCH_PAGES_SOLID: u64 = AHEAD_PAGES;
 /// The first of them, which is on its way while the places of the next are looked up: 1 MiB.
@@ -562,11 +564,7 @@ impl Feeder {
             self.files.iter().for_each(|&number| crew.push(Job::Open(number), u64::MAX));
             crew.drain();
         }
-        let (first, later) = if self.volume.rotational {
-            (BATCH_PAGES, BATCH_PAGES)
-        } else {
-            (BATCH_PAGES_FIRST, BATCH_PAGES_SOLID)
-        };
+        let (first, later) = batches(self.volume.rotational);
         let (mut rest, mut batch_pages) = (&self.parts[..], first);
         while !rest.is_empty() && !shared.stopped() {
             let (batch, after) = rest.split_at(batch_length(rest, batch_pages));
@@ -655,6 +653,15 @@ fn requests(placed: Vec<Piece>, pages_max: u64, rotational: bool) -> Vec<Vec<Pie
         }
         jobs
     })
+}
+
+/// Pages of the first batch and of those after it.
+const fn batches(rotational: bool) -> (u64, u64) {
+    if rotational {
+        (BATCH_PAGES_FIRST_ROTATING, BATCH_PAGES)
+    } else {
+        (BATCH_PAGES_FIRST, BATCH_PAGES_SOLID)
+    }
 }
 
 /// How many parts make a batch.

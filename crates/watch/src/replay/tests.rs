@@ -29,6 +29,14 @@ fn a_batch_has_so_many_pages_or_one_part() {
     assert_eq!(batch_length(&[part(BATCH_PAGES * 2), part(1)], BATCH_PAGES), 1);
 }
 
+#[test]
+fn the_first_batch_is_asked_for_to_its_end_before_anything_of_it_is_touched() {
+    for rotational in [false, true] {
+        let (first, later) = batches(rotational);
+        assert!(first <= AHEAD_PAGES && first <= later, "{first} of {later}");
+    }
+}
+
 /// Pieces of one page each where they are: rank and place in pages.
 fn pieces(list: &[(usize, u64)]) -> Vec<Piece> {
     let part = Part { stretch: 0, first: 0, end: 1 };
