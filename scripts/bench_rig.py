@@ -126,13 +126,16 @@ class Rig:
             image = self.at / "disk"
         self.loop = run("losetup", "--direct-io=on", "--show", "-f", str(image)).strip()
         queue = pathlib.Path("/sys/block") / pathlib.Path(self.loop).name / "queue"
-        # In this order: the first resets the second.
         self.setting = queue / "read_ahead_kb"
         self.before = self.setting.read_text()
-        for name, value in (("rotational", str(int(model == "hdd"))), ("read_ahead_kb", "128")):
-            (queue / name).write_text(value)
-            assert (queue / name).read_text().strip() == value, f"{name} is not {value}"
+        (queue / "rotational").write_text(str(int(model == "hdd")))
+        self.put_on("128")
+
+    def put_on(self, window):
+        """Mounts it. What commits limits of the queue sets the window anew, as `rotational` does, so the window comes last."""
         run("mount", "-o", "noatime", self.loop, str(self.mount))
+        self.setting.write_text(window)
+        assert self.setting.read_text().strip() == window, f"read_ahead_kb is not {window}"
 
     def serve(self, image, binary):
         # The timer must not wait for the work it times.
@@ -145,8 +148,9 @@ class Rig:
             time.sleep(0.02)
 
     def cold(self):
+        window = self.setting.read_text().strip()
         run("umount", str(self.mount))
-        run("mount", "-o", "noatime", self.loop, str(self.mount))
+        self.put_on(window)
 
     def stats(self):
         return json.loads((self.at / "stats").read_text())

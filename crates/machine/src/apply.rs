@@ -2,14 +2,15 @@
 //!
 //! What was there is noted in a file before anything is touched, so that a change can be taken back by anybody later, also
 //! after a kill between two steps. The change itself is one file of sysfs, and one udev rule that sets it again at each boot. Taking it
-//! back touches only what still is as it was left: a value that an administrator has set since, or a rule that somebody
-//! has edited, stays.
+//! back touches only what still is as it was left: a value that an administrator has set since, a rule that somebody
+//! has edited, or another disk that has come under the name stays as it is.
 //!
 //! ```text
 //!   begin ──note──▶ trying ──set(before) ⇄ set(after): measured──▶ keep: value and rule ──▶ undo
 //!                      └──────────────── take back ──────────────────────────────────────────┘
 //! ```
 
+use crate::arrival::Arrival;
 use crate::device::BlockDevice;
 use crate::root::Root;
 use serde::{Deserialize, Serialize};
@@ -91,6 +92,9 @@ pub struct Change {
     pub after_kib: u64,
     /// The text of the rule that keeps it over a boot; none on a machine without udev.
     pub rule: Option<String>,
+    /// Which disk it was; none where the kernel does not tell, and in notes of older versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arrival: Option<Arrival>,
 }
 
 /// What taking a change back came to.
@@ -101,6 +105,8 @@ pub enum Back {
     Restored,
     /// Somebody has set it to something else since: it was left alone.
     LeftAlone,
+    /// Another disk has come under its name: that one was left alone.
+    Replaced,
     /// It is not there any more, or never was.
     Gone,
 }
@@ -127,7 +133,8 @@ impl Change {
             format!("ACTION==\"add|change\", {matched}, ATTR{{queue/read_ahead_kb}}=\"{after_kib}\"\n");
         // A machine without udev obeys no rules.
         let rule = (root.has("etc/udev") || root.has("lib/udev") || root.has("usr/lib/udev")).then_some(rule);
-        Ok(Self { device: device.name.clone(), before_kib, after_kib, rule })
+        let arrival = Arrival::of(root, &device.name);
+        Ok(Self { device: device.name.clone(), before_kib, after_kib, rule, arrival })
     }
 
     /// The file of sysfs.
@@ -200,9 +207,11 @@ impl Change {
     /// # Errors
     /// [`ApplyError::Io`]; the note then stays, so that it can be tried again.
     pub fn take_back(&self, root: &Root) -> Result<TakenBack, ApplyError> {
+        let replaced = self.arrival.as_ref().is_some_and(|arrival| arrival.is_past(root, &self.device));
         let setting =
             match root.number(&format!("sys/block/{}/queue/read_ahead_kb", self.device.replace('/', "!"))) {
                 None => Back::Gone,
+                Some(_) if replaced => Back::Replaced,
                 Some(now) if now == self.before_kib => Back::Restored,
                 Some(now) if now == self.after_kib => {
                     self.set(root, self.before_kib)?;

@@ -8,6 +8,7 @@
 //! a test may put anywhere. What a kernel does not tell is absent, never guessed.
 
 pub mod apply;
+pub mod arrival;
 pub mod checks;
 pub mod device;
 pub mod evidence;

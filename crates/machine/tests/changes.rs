@@ -17,8 +17,10 @@ fn machine() -> (TempDir, Root, Change) {
     for (path, text) in [
         ("proc/sys/kernel/osrelease", "6.18.0\n"),
         ("proc/meminfo", "MemTotal: 1000 kB\nMemAvailable: 1000 kB\n"),
+        ("proc/sys/kernel/random/boot_id", "one\n"),
         ("etc/udev/udev.conf", "\n"),
         ("sys/block/vda/dev", "254:0\n"),
+        ("sys/block/vda/diskseq", "3\n"),
         ("sys/block/vda/size", "1048576\n"),
         ("sys/block/vda/queue/rotational", "1\n"),
         ("sys/block/vda/queue/read_ahead_kb", "8192\n"),
@@ -81,6 +83,41 @@ fn a_trial_that_was_killed_is_taken_back_and_a_device_that_is_gone_is_no_problem
     change.begin(&root).expect("a note again");
     std::fs::remove_dir_all(folder.path().join("sys/block/vda")).expect("unplugged");
     assert_eq!(change.take_back(&root).expect("gone"), TakenBack { setting: Back::Gone, rule: Back::Gone });
+}
+
+#[test]
+fn another_disk_under_the_same_name_is_left_alone_and_the_rule_goes() {
+    let (folder, root, change) = machine();
+    change.begin(&root).expect("a note");
+    change.keep(&root).expect("set");
+    // The disk went, and one came that has the same number and, by our own rule, the same window.
+    put(folder.path(), "sys/block/vda/diskseq", "4\n");
+    let found = applied(&root).expect("readable");
+    assert_eq!(found, [change], "the note says which disk it was");
+    let back = found[0].take_back(&root).expect("nothing to do");
+    assert_eq!(back, TakenBack { setting: Back::Replaced, rule: Back::Restored });
+    assert_eq!((window(&root), applied(&root).expect("readable")), (Some(128), Vec::new()));
+}
+
+#[test]
+fn after_a_boot_on_old_kernels_and_by_old_notes_a_change_is_taken_back_by_its_value() {
+    for (path, text) in [
+        ("proc/sys/kernel/random/boot_id", "another\n"),
+        ("sys/block/vda/diskseq", ""),
+        (
+            "var/lib/forerun/applied/read-ahead-vda.toml",
+            "device = 'vda'\nbefore_kib = 8192\nafter_kib = 128\n",
+        ),
+    ] {
+        let (folder, root, change) = machine();
+        change.begin(&root).expect("a note");
+        change.keep(&root).expect("set");
+        put(folder.path(), "sys/block/vda/diskseq", "4\n");
+        put(folder.path(), path, text);
+        let found = applied(&root).expect("readable");
+        assert_eq!(found[0].take_back(&root).expect("back").setting, Back::Restored, "{path}");
+        assert_eq!(window(&root), Some(8192), "{path}");
+    }
 }
 
 #[test]

@@ -144,8 +144,9 @@ impl Rig {
         rig.device = Some(device.clone());
         rig.knob = format!("/sys/block/{name}/bdi/read_ahead_kb").into();
         rig.before = rig.setting();
-        fs::write(&rig.knob, "128").map_err(|problem| problem.to_string())?;
         run(&["mount", "-o", "noatime", &device, &rig.text("mount")])?;
+        // What commits limits of the queue sets the window anew, so it comes after each mount.
+        fs::write(&rig.knob, "128").map_err(|problem| problem.to_string())?;
         fs::write(rig.path("mount/big"), vec![7; mib << 20]).map_err(|problem| problem.to_string())?;
         rig.cold();
         Ok(rig)
@@ -176,8 +177,10 @@ impl Rig {
 
     fn cold(&self) {
         let (device, mount) = (self.device.as_deref().expect("mounted before"), self.text("mount"));
+        let window = self.setting();
         run(&["umount", &mount]).expect("nobody uses it");
         run(&["mount", "-o", "noatime", device, &mount]).expect("as before");
+        fs::write(&self.knob, window).expect("it was set before");
     }
 
     /// Bytes that the device was asked for.

@@ -9,7 +9,8 @@
 //!
 //! A file that somebody opens in between has that window too; windows that are given are odd numbers of pages, so it is known when
 //! it is read (`govern.rs`). To take a window back is `NORMAL` alone. The books are a file: should this process be killed, the next
-//! takes back what stands in them, and sets right a device that was left in between. No descriptor is kept.
+//! takes back what stands in them, and sets right a device that was left in between. They say which disk each device was: where another
+//! has come under its number, nothing of it is taken back. No descriptor is kept.
 
 use crate::bio::DeviceNumber;
 use crate::govern::{RUNGS, SMALL};
@@ -33,6 +34,19 @@ const O_ACCMODE: u32 = 0o3;
 const O_WRONLY: u32 = 0o1;
 /// Bytes of a page.
 const PAGE_KIB: u32 = 4;
+/// Where the kernel shows its devices.
+const SYS: &str = "/sys";
+
+/// A file that sysfs has of a disk, or of the disk of a partition.
+fn of_disk(sys: &Path, (major, minor): (u32, u32), name: &str) -> Option<PathBuf> {
+    let folder = sys.join(format!("dev/block/{major}:{minor}"));
+    [folder.join(name), folder.join("..").join(name)].into_iter().find(|at| at.exists())
+}
+
+/// The kernel's number of the disk behind a device (Linux 5.15): no other disk of this boot has it.
+fn diskseq(sys: &Path, device: (u32, u32)) -> Option<u64> {
+    fs::read_to_string(of_disk(sys, device, "diskseq")?).ok()?.trim().parse().ok()
+}
 
 /// The device's own setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,10 +55,11 @@ pub(crate) struct Knob(PathBuf);
 impl Knob {
     /// Of a file system's device; `None` where it has none, as those that span several.
     pub(crate) fn of(major: u32, minor: u32) -> Option<Self> {
-        let folder = PathBuf::from(format!("/sys/dev/block/{major}:{minor}"));
-        // A partition has the setting of its disk.
-        let places = [folder.join("bdi/read_ahead_kb"), folder.join("../bdi/read_ahead_kb")];
-        places.into_iter().find(|at| at.exists()).map(Self)
+        Self::below(Path::new(SYS), (major, minor))
+    }
+
+    fn below(sys: &Path, device: (u32, u32)) -> Option<Self> {
+        of_disk(sys, device, "bdi/read_ahead_kb").map(Self)
     }
 
     /// KiB.
@@ -75,9 +90,25 @@ type Process = (u32, u64);
 pub(crate) struct Windows {
     books: Option<PathBuf>,
     boot: String,
+    sys: PathBuf,
     given: BTreeSet<(Process, FileId)>,
-    /// KiB before, of each device whose setting was changed for a moment.
-    devices: BTreeMap<(u32, u32), u32>,
+    /// Each device whose setting was changed for a moment.
+    devices: BTreeMap<(u32, u32), Before>,
+}
+
+/// A device as it was.
+#[derive(Clone, Copy, Debug)]
+struct Before {
+    kib: u32,
+    /// Which disk it was, where the kernel tells.
+    disk: Option<u64>,
+}
+
+impl Before {
+    /// Whether another disk is known to have the number now.
+    fn is_past(&self, sys: &Path, device: (u32, u32)) -> bool {
+        self.disk.zip(diskseq(sys, device)).is_some_and(|(then, now)| then != now)
+    }
 }
 
 impl Windows {
@@ -86,9 +117,14 @@ impl Windows {
     /// # Errors
     /// If the books cannot be read or removed: then nothing should be changed.
     pub(crate) fn new(folder: &Path) -> io::Result<(Self, usize)> {
+        Self::below(Path::new(SYS), folder)
+    }
+
+    fn below(sys: &Path, folder: &Path) -> io::Result<(Self, usize)> {
         let books = folder.join("windows");
         let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_owned();
-        let mut windows = Self { books: None, boot, given: BTreeSet::new(), devices: BTreeMap::new() };
+        let (given, devices) = (BTreeSet::new(), BTreeMap::new());
+        let mut windows = Self { books: None, boot, sys: sys.to_owned(), given, devices };
         let found = match fs::read_to_string(&books) {
             Ok(text) => windows.take_back(&text),
             Err(error) if error.kind() == io::ErrorKind::NotFound => 0,
@@ -115,10 +151,11 @@ impl Windows {
             self.forget(process, file)?;
             return Ok(open.len());
         };
-        let knob = Knob::of(file.major, file.minor).ok_or(io::ErrorKind::Unsupported)?;
+        let device = (file.major, file.minor);
+        let knob = Knob::below(&self.sys, device).ok_or(io::ErrorKind::Unsupported)?;
         let before = knob.get()?;
         self.given.insert((process, file));
-        self.devices.insert((file.major, file.minor), before);
+        self.devices.insert(device, Before { kib: before, disk: diskseq(&self.sys, device) });
         self.write()?;
         let raised = Raised(&knob, before);
         knob.set(pages * PAGE_KIB)?;
@@ -129,8 +166,12 @@ impl Windows {
 
     /// Takes everything back, and the books away.
     pub(crate) fn end(&mut self) {
-        for ((pid, start), file) in std::mem::take(&mut self.given) {
-            take_one((pid, start), file);
+        let devices = std::mem::take(&mut self.devices);
+        for (process, file) in std::mem::take(&mut self.given) {
+            let device = (file.major, file.minor);
+            if !devices.get(&device).is_some_and(|before| before.is_past(&self.sys, device)) {
+                take_one(process, file);
+            }
         }
         if let Some(books) = &self.books {
             // What is left there names nothing that is still ours.
@@ -146,8 +187,9 @@ impl Windows {
     fn write(&self) -> io::Result<()> {
         let Some(books) = &self.books else { return Ok(()) };
         let mut text = format!("{HEAD} {}\n", self.boot);
-        for ((major, minor), before) in &self.devices {
-            text.push_str(&format!("device {major} {minor} {before}\n"));
+        for ((major, minor), Before { kib, disk }) in &self.devices {
+            let disk = disk.map_or_else(String::new, |disk| format!(" {disk}"));
+            text.push_str(&format!("device {major} {minor} {kib}{disk}\n"));
         }
         for ((pid, start), file) in &self.given {
             let FileId { major, minor, inode } = file;
@@ -169,14 +211,24 @@ impl Windows {
             return 0;
         }
         let mut found = 0;
+        // Devices stand before the files on them.
+        let mut replaced = BTreeSet::new();
         for line in lines {
             let mut words = line.split(' ');
             let kind = words.next();
             let numbers: Vec<u64> = words.map_while(|word| word.parse().ok()).collect();
             let small = |at: usize| u32::try_from(numbers[at]).unwrap_or(u32::MAX);
             match (kind, numbers.len()) {
-                (Some("device"), 3) => set_right(small(0), small(1), small(2)),
-                (Some("file"), 5) => {
+                (Some("device"), 3 | 4) => {
+                    let device = (small(0), small(1));
+                    let before = Before { kib: small(2), disk: numbers.get(3).copied() };
+                    if before.is_past(&self.sys, device) {
+                        replaced.insert(device);
+                    } else {
+                        set_right(&self.sys, device, before.kib);
+                    }
+                }
+                (Some("file"), 5) if !replaced.contains(&(small(2), small(3))) => {
                     let file = FileId { major: small(2), minor: small(3), inode: numbers[4] };
                     found += take_one((small(0), numbers[1]), file);
                 }
@@ -188,9 +240,9 @@ impl Windows {
 }
 
 /// A device that was left with a window of ours gets back its own.
-fn set_right(major: u32, minor: u32, before: u32) {
+fn set_right(sys: &Path, device: (u32, u32), before: u32) {
     let ours = |kib: u32| RUNGS.iter().chain([&SMALL]).any(|pages| pages * PAGE_KIB == kib);
-    if let Some(knob) = Knob::of(major, minor)
+    if let Some(knob) = Knob::below(sys, device)
         && knob.get().is_ok_and(ours)
     {
         // It is root's setting; who may not write it could not have changed it.
@@ -297,5 +349,74 @@ mod tests {
         // Our own open file, as another process would see it; without the right to share there is none.
         let shared = open_files(own, FileId { major, minor, inode: data.ino() }).map_or(0, |open| open.len());
         assert_eq!(found(format!("{HEAD} {}\n{}", boot.trim(), line(start))), shared);
+    }
+
+    #[test]
+    fn a_device_gets_back_its_own_window_unless_another_disk_has_its_number_now() {
+        let sys = tempfile::tempdir().expect("a temporary folder");
+        let state = sys.path().join("state");
+        let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").expect("Linux");
+        let disk = sys.path().join("dev/block/7:0");
+        fs::create_dir_all(disk.join("bdi")).expect("made");
+        fs::create_dir_all(&state).expect("made");
+        let left = RUNGS[0] * PAGE_KIB;
+        // What the books say, the disk that is there now, and the window that it has then.
+        for (line, now, window) in [
+            ("device 7 0 128 11", Some("11\n"), 128),
+            ("device 7 0 128 11", Some("12\n"), left),
+            ("device 7 0 128", Some("12\n"), 128),
+            ("device 7 0 128 11", None, 128),
+        ] {
+            fs::write(disk.join("bdi/read_ahead_kb"), format!("{left}\n")).expect("set");
+            let told = disk.join("diskseq");
+            match now {
+                Some(now) => fs::write(&told, now).expect("told"),
+                None => fs::remove_file(&told).expect("an old kernel"),
+            }
+            fs::write(state.join("windows"), format!("{HEAD} {}\n{line}\n", boot.trim())).expect("books");
+            let (mut windows, _) = Windows::below(sys.path(), &state).expect("readable");
+            let knob = Knob::below(sys.path(), (7, 0)).expect("it has one");
+            assert_eq!(knob.get().expect("a number"), window, "{line}, {now:?}");
+            windows.end();
+        }
+    }
+
+    #[test]
+    fn files_on_a_device_that_another_disk_has_replaced_are_not_taken_back() {
+        let sys = tempfile::tempdir().expect("a temporary folder");
+        let own = std::process::id();
+        let start = start_of(own).expect("this process lives");
+        let path = sys.path().join("file");
+        fs::write(&path, "x").expect("room on disk");
+        let file = fs::File::open(&path).expect("it is there");
+        let data = file.metadata().expect("open");
+        let device = (libc::major(data.dev()), libc::minor(data.dev()));
+        let disk = sys.path().join(format!("dev/block/{}:{}", device.0, device.1));
+        fs::create_dir_all(&disk).expect("made");
+        fs::write(disk.join("diskseq"), "4\n").expect("told");
+        let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").expect("Linux");
+        let head = format!("{HEAD} {}", boot.trim());
+        let line = format!("file {own} {start} {} {} {}", device.0, device.1, data.ino());
+        let found = |seq: u64| {
+            let books = format!("{head}\ndevice {} {} 128 {seq}\n{line}\n", device.0, device.1);
+            fs::write(sys.path().join("windows"), books).expect("room on disk");
+            let (mut windows, found) = Windows::below(sys.path(), sys.path()).expect("readable");
+            windows.end();
+            found
+        };
+        let id = FileId { major: device.0, minor: device.1, inode: data.ino() };
+        assert_eq!(found(4), open_files(own, id).map_or(0, |open| open.len()));
+        assert_eq!(found(3), 0);
+    }
+
+    #[test]
+    fn the_books_say_which_disk_a_device_was() {
+        let sys = tempfile::tempdir().expect("a temporary folder");
+        let (mut windows, _) = Windows::below(sys.path(), sys.path()).expect("readable");
+        windows.devices.insert((7, 0), Before { kib: 128, disk: Some(11) });
+        windows.devices.insert((8, 0), Before { kib: 256, disk: None });
+        windows.write().expect("room on disk");
+        let books = fs::read_to_string(sys.path().join("windows")).expect("there");
+        assert!(books.ends_with("\ndevice 7 0 128 11\ndevice 8 0 256\n"), "{books}");
     }
 }

@@ -207,12 +207,12 @@ fn gain(rounds: &[(f64, f64)]) -> f64 {
 
 fn take_back(root: &Root, change: &Change, ui: &Ui) -> Result<TakenBack, CliError> {
     let back = change.take_back(root).map_err(refused)?;
-    if back.setting == Back::LeftAlone {
-        ui.say(&format!(
-            "read_ahead_kb of {} was set by somebody else meanwhile: it was left alone",
-            change.device
-        ));
-    }
+    let why = match back.setting {
+        Back::LeftAlone => "was set by somebody else meanwhile",
+        Back::Replaced => "is another disk's now",
+        Back::Restored | Back::Gone => return Ok(back),
+    };
+    ui.say(&format!("read_ahead_kb of {} {why}: it was left alone", change.device));
     Ok(back)
 }
 
@@ -228,6 +228,9 @@ pub(super) fn undo(root: &Root, ui: &Ui) -> Result<(), CliError> {
             Back::Restored => format!("read_ahead_kb of {device} is {before_kib} again\n"),
             Back::LeftAlone => {
                 format!("read_ahead_kb of {device} is no longer {after_kib}: somebody has set it since, it is left alone\n")
+            }
+            Back::Replaced => {
+                format!("{device} is another disk than the one that was changed, or that one came anew: it is left alone\n")
             }
             Back::Gone => format!("{device} is not there any more\n"),
         });
@@ -269,8 +272,13 @@ mod tests {
         std::fs::create_dir_all(&queue).expect("made");
         std::fs::write(queue.join("read_ahead_kb"), "8192\n").expect("written");
         let root = Root::at(folder.path());
-        let change =
-            Change { device: "vda".into(), before_kib: 8192, after_kib: 128, rule: Some("rule\n".into()) };
+        let change = Change {
+            device: "vda".into(),
+            before_kib: 8192,
+            after_kib: 128,
+            rule: Some("rule\n".into()),
+            arrival: None,
+        };
         (folder, root, change)
     }
 
