@@ -11,6 +11,8 @@
 //! interval pays, and of several the smallest that takes most of the gain; else the advice is to leave things as they are, with the
 //! reason.
 
+pub(crate) mod zfs;
+
 use crate::error::CliError;
 use crate::progress::Bars;
 use crate::ui::Ui;
@@ -22,6 +24,7 @@ use forerun_sim::said::Said;
 use forerun_sim::spec::RunSpec;
 use forerun_study::runner::{self, Brought};
 use serde::Serialize;
+use zfs::{Parameter, Prefetcher};
 
 /// Windows that are tried, KiB; 0 is none.
 const WINDOWS_KIB: [u64; 7] = [0, 32, 128, 512, 1024, 4096, 8192];
@@ -63,6 +66,8 @@ pub(crate) struct Ground {
     pub(crate) of_files: bool,
     /// Whether a server could be put in front: not of the device that holds the system.
     pub(crate) can_serve: bool,
+    /// How ZFS reads ahead, where the files are of it: nothing that is the page cache's counts for them.
+    pub(crate) zfs: Option<Prefetcher>,
 }
 
 /// The same reads as files to be run.
@@ -88,6 +93,8 @@ pub(crate) enum Change {
     AsItIs,
     /// Another `read_ahead_kb`.
     Window(u64),
+    /// Other parameters of ZFS.
+    Zfs(Vec<Parameter>),
     /// The program says that it reads at random.
     AdviseRandom,
     /// The program says that it reads in order: twice the window.
@@ -152,13 +159,23 @@ pub(crate) fn study(choose: &Reads, judge: &[Reads], ground: &Ground, ui: &Ui) -
     let variants = variants(ground);
     let first = &variants[..1];
     let mut changes = vec![Change::AsItIs];
-    if ground.of_files {
+    if let Some(zfs) = &ground.zfs {
+        let tried: Vec<Change> = zfs.tried().into_iter().map(Change::Zfs).collect();
+        let runs = run(choose, &tried, first, ground, ui)?;
+        // One parameter that pays for sure goes before two that give a little more.
+        let one =
+            tried.iter().take_while(|change| matches!(change, Change::Zfs(some) if some.len() < 2)).count();
+        for some in [one, tried.len()] {
+            let best = best_value(&tried[..some], &runs[0][..some], choose.outside_ns);
+            changes.extend(best.filter(|best| !changes.contains(best)));
+        }
+    } else if ground.of_files {
         let here = ground.likeness.read_ahead_kib.unwrap_or(128);
         let others = WINDOWS_KIB.iter().filter(|&&kib| kib != here && (kib > 0 || choose.by_pages.is_some()));
         let windows: Vec<Change> =
             std::iter::once(&here).chain(others).map(|&kib| Change::Window(kib)).collect();
         let runs = run(choose, &windows, first, ground, ui)?;
-        changes.extend(best_window(&windows, &runs[0], choose.outside_ns));
+        changes.extend(best_value(&windows, &runs[0], choose.outside_ns));
         changes.extend([Change::AdviseRandom, Change::AdviseSequential]);
     }
     for tried in [servers(ground), chunks(ground)] {
@@ -186,8 +203,11 @@ struct Judged {
     outside: u64,
 }
 
-/// Servers that could stand in front, the smallest cache first.
+/// Servers that could stand in front, the smallest cache first. Below ZFS would be one for each device of a pool.
 fn servers(ground: &Ground) -> Vec<Change> {
+    if ground.zfs.is_some() {
+        return Vec::new();
+    }
     let schemes = &SERVED[usize::from(ground.of_files)..];
     let caches =
         SERVER_CACHES.iter().filter(|&&cache| cache == SERVER_CACHES[0] || cache <= ground.spare_bytes);
@@ -261,12 +281,14 @@ fn by_pages(change: &Change, ground: &Ground) -> bool {
     match change {
         Change::Window(kib) => *kib == 0,
         Change::Foresight => false,
+        _ if ground.zfs.is_some() => false,
         _ => ground.of_files && ground.likeness.read_ahead_kib == Some(0),
     }
 }
 
 fn spec(input: &Reads, change: &Change, variant: &Variant, ground: &Ground) -> RunSpec {
-    let here = window_scheme(ground.likeness.read_ahead_kib.unwrap_or(128), ground);
+    let window = || window_scheme(ground.likeness.read_ahead_kib.unwrap_or(128), ground);
+    let here = ground.zfs.as_ref().map_or_else(window, Prefetcher::scheme);
     let pages = input.by_pages.as_ref().filter(|_| by_pages(change, ground));
     let mut spec = RunSpec {
         input: pages.unwrap_or(&input.whole).clone(),
@@ -284,6 +306,10 @@ fn spec(input: &Reads, change: &Change, variant: &Variant, ground: &Ground) -> R
     match change {
         Change::AsItIs => {}
         Change::Window(kib) => spec.scheme = Said::of(&window_scheme(*kib, ground)),
+        Change::Zfs(parameters) => {
+            let scheme = ground.zfs.as_ref().map(|zfs| zfs.scheme_with(parameters));
+            spec.scheme = Said::of(&scheme.unwrap_or(here));
+        }
         Change::AdviseRandom => spec.scheme = Said::of("none"),
         Change::AdviseSequential => {
             let twice = 2 * ground.likeness.read_ahead_kib.unwrap_or(128);
@@ -326,10 +352,10 @@ fn window_scheme(kib: u64, ground: &Ground) -> String {
     }
 }
 
-/// The smallest window that is as good as the best; none where the one in use, which stands first, is as good.
-fn best_window(windows: &[Change], runs: &[RunReport], outside: u64) -> Option<Change> {
+/// The smallest value that is as good as the best; none where the one in use, which stands first, is as good.
+fn best_value(values: &[Change], runs: &[RunReport], outside: u64) -> Option<Change> {
     let at = first_as_good(runs, outside)?;
-    (at > 0).then(|| windows[at].clone())
+    (at > 0).then(|| values[at].clone())
 }
 
 /// The first that is as good as the best.
@@ -368,7 +394,8 @@ fn advise(changes: &[Change], mut judged: Vec<Judged>, recorded: Option<u64>, gr
     let as_it_is = &runs[0][0];
     let waiting = as_it_is.time.map_or(1.0, |time| time.stall_share) * of_all(as_it_is, outside);
     let pick = pick(&effects, ground.can_serve);
-    let why = why(&effects, pick, waiting, ground.of_files);
+    // What a run before has read of ZFS is not in the page cache, from which `watch` learns it.
+    let why = why(&effects, pick, waiting, ground.of_files && ground.zfs.is_none());
     let mut keep = kept.into_iter();
     let mut runs = runs.swap_remove(0);
     runs.retain(|_| keep.next().unwrap_or(true));
@@ -410,10 +437,12 @@ fn name(change: &Change, ground: &Ground) -> String {
     let here = ground.likeness.read_ahead_kib;
     match change {
         Change::AsItIs if !ground.of_files => "as it is, nothing read ahead below the page cache".into(),
+        Change::AsItIs if ground.zfs.is_some() => "as it is (ZFS)".into(),
         Change::AsItIs => {
             here.map_or_else(|| "as it is".into(), |kib| format!("as it is (read_ahead_kb {kib})"))
         }
         Change::Window(kib) => format!("read_ahead_kb {kib}"),
+        Change::Zfs(parameters) => zfs::name(parameters),
         Change::AdviseRandom => "POSIX_FADV_RANDOM in the program".into(),
         Change::AdviseSequential => "POSIX_FADV_SEQUENTIAL in the program".into(),
         Change::Serve { scheme, cache } => {
@@ -423,7 +452,9 @@ fn name(change: &Change, ground: &Ground) -> String {
         Change::Chunk(kib) => format!("the array in chunks of {kib} KiB"),
         Change::Level(array) => format!("an array {array} instead"),
         Change::Disk(name) => format!("on {name} instead"),
-        Change::Foresight if !ground.of_files => "all reads known beforehand, at best".into(),
+        Change::Foresight if !ground.of_files || ground.zfs.is_some() => {
+            "all reads known beforehand, at best".into()
+        }
         Change::Foresight => "forerun watch, second run, at best".into(),
     }
 }
@@ -431,7 +462,8 @@ fn name(change: &Change, ground: &Ground) -> String {
 /// The smallest change whose whole interval pays and that takes most of the gain.
 fn pick(effects: &[Effect], can_serve: bool) -> Option<usize> {
     let can = |effect: &Effect| match effect.change {
-        Change::Window(_) | Change::AdviseRandom | Change::AdviseSequential | Change::MoreMemory => true,
+        Change::Window(_) | Change::Zfs(_) => true,
+        Change::AdviseRandom | Change::AdviseSequential | Change::MoreMemory => true,
         Change::Serve { .. } => can_serve,
         Change::Chunk(_) => true,
         Change::AsItIs | Change::Level(_) | Change::Disk(_) | Change::Foresight => false,
@@ -509,6 +541,7 @@ pub(crate) fn steps(change: &Change, ground: &Ground, rule_match: Option<&str>) 
             let here = striped(ground).map_or(*kib, |(_, _, chunk)| chunk);
             (vec![Step::new(what, grow(*kib))], vec![Step::new("the same again", grow(here))])
         }
+        Change::Zfs(parameters) => zfs::steps(parameters, ground.zfs.as_ref().and_then(|zfs| zfs.anew)),
         Change::AdviseRandom | Change::AdviseSequential => {
             let advice =
                 if *change == Change::AdviseRandom { "POSIX_FADV_RANDOM" } else { "POSIX_FADV_SEQUENTIAL" };
@@ -550,6 +583,7 @@ mod tests {
             mode: "closed:1",
             of_files,
             can_serve: true,
+            zfs: None,
         }
     }
 

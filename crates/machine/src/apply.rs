@@ -1,7 +1,8 @@
-//! One setting changed, and changed back: `read_ahead_kb` of a device, now and over a boot.
+//! One setting changed, and changed back: `read_ahead_kb` of a device, or a parameter of a module, now and over a boot.
 //!
 //! What was there is noted in a file before anything is touched, so that a change can be taken back by anybody later, also
-//! after a kill between two steps. The change itself is one file of sysfs, and one udev rule that sets it again at each boot. Taking it
+//! after a kill between two steps. The change itself is one file of sysfs, and what sets it again at each boot: of a window a udev rule of its
+//! own, of a parameter a line in a file of options that the administrator has too ([`modprobe`]), a copy of which is kept beside the note. Taking it
 //! back touches only what still is as it was left: a value that an administrator has set since, a rule that somebody
 //! has edited, or another disk that has come under the name stays as it is.
 //!
@@ -12,8 +13,10 @@
 
 use crate::arrival::Arrival;
 use crate::device::BlockDevice;
+use crate::modprobe::{self, Without};
 use crate::root::Root;
 use serde::{Deserialize, Serialize};
+use std::fmt;
 use std::fs::File;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -22,31 +25,39 @@ use std::path::{Path, PathBuf};
 const NOTES: &str = "var/lib/forerun/applied";
 /// Where rules are, below the root.
 const RULES: &str = "etc/udev/rules.d";
+/// What the notes of windows begin with.
+const WINDOWS: &str = "read-ahead-";
+/// Where options of modules are, below the root.
+const OPTIONS: &str = "etc/modprobe.d";
 
 /// Why a change was not made, or not taken back.
 #[derive(Debug, thiserror::Error)]
 pub enum ApplyError {
     /// Something was changed there before and not taken back.
-    #[error(
-        "{device} was changed before ({before} to {after}): take that back first, `forerun advise --undo`"
-    )]
+    #[error("{what} was changed before ({before} to {after}): take that back first, `forerun advise --undo`")]
     Applied {
-        /// The device.
-        device: String,
-        /// KiB before.
+        /// `read_ahead_kb of sda`.
+        what: String,
+        /// The value before.
         before: u64,
-        /// KiB after.
+        /// The value after.
         after: u64,
     },
-    /// The kernel has no such setting for it.
-    #[error("{device} has no read_ahead_kb that could be set")]
+    /// The kernel has no such setting.
+    #[error("there is no {what} that could be set")]
     NoSetting {
-        /// The device.
-        device: String,
+        /// `read_ahead_kb of sda`.
+        what: String,
     },
-    /// A rule of that name is not ours.
+    /// What is to keep it over a boot is there already, and is not of a change that is known.
     #[error("{path} is there already and was not made by this: look at it first")]
     Rule {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A file of options is made by something else.
+    #[error("{path} is a link, or no file: set the option where that is made")]
+    NoFile {
         /// The file.
         path: PathBuf,
     },
@@ -81,20 +92,57 @@ impl ApplyError {
     }
 }
 
-/// A change of one device's window, as it is noted.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// What is set.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Setting {
+    /// `read_ahead_kb` of a device, by name (`sda`), in KiB.
+    Window(String),
+    /// A parameter of a module.
+    Parameter {
+        /// `zfs`.
+        module: String,
+        /// `zfetch_max_streams`.
+        name: String,
+    },
+}
+
+/// A change of one setting.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Change {
-    /// `sda`.
-    pub device: String,
-    /// KiB as it was.
-    pub before_kib: u64,
-    /// KiB as it is to be.
-    pub after_kib: u64,
-    /// The text of the rule that keeps it over a boot; none on a machine without udev.
+    /// What is set.
+    pub setting: Setting,
+    /// The value as it was.
+    pub before: u64,
+    /// The value as it is to be.
+    pub after: u64,
+    /// What keeps it over a boot: the text of a udev rule, or a line of options; none on a machine that obeys neither.
     pub rule: Option<String>,
-    /// Which disk it was; none where the kernel does not tell, and in notes of older versions.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Which disk it was; none where the kernel does not tell, in notes of older versions, and of a module.
     pub arrival: Option<Arrival>,
+}
+
+/// A change of a window, as it is noted.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WindowNote {
+    device: String,
+    before_kib: u64,
+    after_kib: u64,
+    rule: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    arrival: Option<Arrival>,
+}
+
+/// A change of a parameter, as it is noted.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ParameterNote {
+    module: String,
+    parameter: String,
+    before: u64,
+    after: u64,
+    rule: Option<String>,
 }
 
 /// What taking a change back came to.
@@ -111,65 +159,117 @@ pub enum Back {
     Gone,
 }
 
-/// The window and the rule, taken back.
+/// The value and what kept it over a boot, taken back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct TakenBack {
     /// The value in sysfs.
     pub setting: Back,
-    /// The rule.
+    /// The rule, or the line of options.
     pub rule: Back,
 }
 
+impl Setting {
+    /// The file of sysfs, below the root.
+    fn file(&self) -> String {
+        match self {
+            Self::Window(device) => format!("sys/block/{}/queue/read_ahead_kb", device.replace('/', "!")),
+            Self::Parameter { module, name } => format!("sys/module/{module}/parameters/{name}"),
+        }
+    }
+    /// What notes of it are called.
+    fn slug(&self) -> String {
+        match self {
+            Self::Window(device) => format!("{WINDOWS}{}", device.replace('/', "!")),
+            Self::Parameter { module, name } => format!("module-{module}-{name}"),
+        }
+    }
+}
+
+impl fmt::Display for Setting {
+    /// `read_ahead_kb of sda`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Window(device) => write!(f, "read_ahead_kb of {device}"),
+            Self::Parameter { module, name } => write!(f, "{name} of {module}"),
+        }
+    }
+}
+
 impl Change {
-    /// From what a device has now to `after_kib`.
+    /// From the window that a device has now to `after_kib`.
     ///
     /// # Errors
     /// [`ApplyError::NoSetting`] for a device that has no window.
-    pub fn of(root: &Root, device: &BlockDevice, after_kib: u64) -> Result<Self, ApplyError> {
-        let no = || ApplyError::NoSetting { device: device.name.clone() };
-        let before_kib = device.read_ahead_kib.ok_or_else(no)?;
+    pub fn window(root: &Root, device: &BlockDevice, after_kib: u64) -> Result<Self, ApplyError> {
+        let setting = Setting::Window(device.name.clone());
+        let no = || ApplyError::NoSetting { what: setting.to_string() };
+        let before = device.read_ahead_kib.ok_or_else(no)?;
         let matched = device.udev_match();
         let rule =
             format!("ACTION==\"add|change\", {matched}, ATTR{{queue/read_ahead_kb}}=\"{after_kib}\"\n");
         // A machine without udev obeys no rules.
         let rule = (root.has("etc/udev") || root.has("lib/udev") || root.has("usr/lib/udev")).then_some(rule);
         let arrival = Arrival::of(root, &device.name);
-        Ok(Self { device: device.name.clone(), before_kib, after_kib, rule, arrival })
+        Ok(Self { setting, before, after: after_kib, rule, arrival })
+    }
+
+    /// From what a parameter of a module is now to `after`.
+    ///
+    /// # Errors
+    /// [`ApplyError::NoSetting`] where the module is not loaded, or has no such parameter.
+    pub fn parameter(root: &Root, module: &str, name: &str, after: u64) -> Result<Self, ApplyError> {
+        let setting = Setting::Parameter { module: module.to_owned(), name: name.to_owned() };
+        let before = root.number(&setting.file());
+        let before = before.ok_or_else(|| ApplyError::NoSetting { what: setting.to_string() })?;
+        // Where there is no modprobe nobody reads its options.
+        let obeyed = ["etc/modprobe.d", "lib/modprobe.d", "usr/lib/modprobe.d"].iter().any(|at| root.has(at));
+        let rule = obeyed.then(|| modprobe::option(module, name, after));
+        Ok(Self { setting, before, after, rule, arrival: None })
     }
 
     /// The file of sysfs.
     #[must_use]
-    pub fn setting(&self, root: &Root) -> PathBuf {
-        root.path(&format!("sys/block/{}/queue/read_ahead_kb", self.device.replace('/', "!")))
+    pub fn setting_path(&self, root: &Root) -> PathBuf {
+        root.path(&self.setting.file())
     }
 
-    /// The file of the rule.
+    /// The file of the rule, or of the module's options.
     #[must_use]
     pub fn rule_path(&self, root: &Root) -> PathBuf {
-        root.path(&format!("{RULES}/99-forerun-read-ahead-{}.rules", self.device.replace('/', "!")))
+        root.path(&match &self.setting {
+            Setting::Window(device) => {
+                format!("{RULES}/99-forerun-read-ahead-{}.rules", device.replace('/', "!"))
+            }
+            Setting::Parameter { module, .. } => format!("{OPTIONS}/{module}.conf"),
+        })
     }
 
     fn note(&self, root: &Root) -> PathBuf {
-        root.path(&format!("{NOTES}/read-ahead-{}.toml", self.device.replace('/', "!")))
+        root.path(&format!("{NOTES}/{}.toml", self.setting.slug()))
+    }
+
+    /// What the file of options was before, byte for byte; not there where there was none.
+    fn backup(&self, root: &Root) -> PathBuf {
+        root.path(&format!("{NOTES}/{}.conf.before", self.setting.slug()))
     }
 
     /// Notes what was there. Nothing is changed yet.
     ///
     /// # Errors
-    /// [`ApplyError::Applied`] if a change of this device was not taken back, [`ApplyError::Rule`] if a rule of somebody else has
-    /// the name of ours, [`ApplyError::Io`] without the right to.
+    /// [`ApplyError::Applied`] if a change of this setting was not taken back, [`ApplyError::Rule`] if a rule of somebody else has
+    /// the name of ours, [`ApplyError::NoFile`] if the options are no file of their own, [`ApplyError::Io`] without the right to.
     pub fn begin(&self, root: &Root) -> Result<(), ApplyError> {
         let note = self.note(root);
         if note.exists() {
-            let Self { device, before_kib, after_kib, .. } = read_note(&note)?;
-            return Err(ApplyError::Applied { device, before: before_kib, after: after_kib });
-        }
-        if self.rule.is_some() && self.rule_path(root).exists() {
-            return Err(ApplyError::Rule { path: self.rule_path(root) });
+            let Self { setting, before, after, .. } = read_note(&note)?;
+            return Err(ApplyError::Applied { what: setting.to_string(), before, after });
         }
         let folder = root.path(NOTES);
+        self.rule_is_free(root)?;
         std::fs::create_dir_all(&folder).map_err(ApplyError::io(&folder))?;
-        let text = toml::to_string(self)
+        self.back_up(root)?;
+        let text = self
+            .to_note()
             .map_err(|problem| ApplyError::Note { path: note.clone(), what: problem.to_string() })?;
         let written = File::create_new(&note).and_then(|mut file| {
             file.write_all(text.as_bytes())?;
@@ -181,25 +281,75 @@ impl Change {
         })
     }
 
-    /// Sets the window, now and until the next boot.
-    ///
-    /// # Errors
-    /// [`ApplyError::Io`].
-    pub fn set(&self, root: &Root, kib: u64) -> Result<(), ApplyError> {
-        let path = self.setting(root);
-        std::fs::write(&path, kib.to_string()).map_err(ApplyError::io(&path))
+    fn to_note(&self) -> Result<String, toml::ser::Error> {
+        let (before, after, rule, arrival) =
+            (self.before, self.after, self.rule.clone(), self.arrival.clone());
+        match self.setting.clone() {
+            Setting::Window(device) => {
+                toml::to_string(&WindowNote { device, before_kib: before, after_kib: after, rule, arrival })
+            }
+            Setting::Parameter { module, name } => {
+                toml::to_string(&ParameterNote { module, parameter: name, before, after, rule })
+            }
+        }
     }
 
-    /// The new window, with the rule that sets it again at each boot.
+    /// Whether nothing stands where the rule or the line is to be.
+    fn rule_is_free(&self, root: &Root) -> Result<(), ApplyError> {
+        let (Some(line), path) = (&self.rule, self.rule_path(root)) else { return Ok(()) };
+        match self.setting {
+            Setting::Window(_) if path.exists() => Err(ApplyError::Rule { path }),
+            Setting::Window(_) => Ok(()),
+            Setting::Parameter { .. } => {
+                match modprobe::without(&options(&path)?.unwrap_or_default(), line) {
+                    Without::Absent => Ok(()),
+                    Without::Taken(_) | Without::Edited => Err(ApplyError::Rule { path }),
+                }
+            }
+        }
+    }
+
+    /// Keeps what the file of options is now.
+    fn back_up(&self, root: &Root) -> Result<(), ApplyError> {
+        let backup = self.backup(root);
+        // Of a change that was taken back, where the file was not what it had been.
+        drop(std::fs::remove_file(&backup));
+        if self.rule.is_none() || matches!(self.setting, Setting::Window(_)) {
+            return Ok(());
+        }
+        match options(&self.rule_path(root))? {
+            Some(text) => write_whole(&backup, &text),
+            None => Ok(()),
+        }
+    }
+
+    /// Sets the value, now and until the next boot.
     ///
     /// # Errors
     /// [`ApplyError::Io`].
+    pub fn set(&self, root: &Root, value: u64) -> Result<(), ApplyError> {
+        let path = self.setting_path(root);
+        std::fs::write(&path, value.to_string()).map_err(ApplyError::io(&path))
+    }
+
+    /// The new value, with what sets it again at each boot.
+    ///
+    /// # Errors
+    /// [`ApplyError::Io`], and [`ApplyError::NoFile`] if the options have become no file of their own.
     pub fn keep(&self, root: &Root) -> Result<(), ApplyError> {
-        self.set(root, self.after_kib)?;
+        self.set(root, self.after)?;
         let Some(rule) = &self.rule else { return Ok(()) };
-        let (folder, path) = (root.path(RULES), self.rule_path(root));
-        std::fs::create_dir_all(&folder).map_err(ApplyError::io(&folder))?;
-        std::fs::write(&path, rule).map_err(ApplyError::io(&path))
+        let path = self.rule_path(root);
+        if let Some(folder) = path.parent() {
+            std::fs::create_dir_all(folder).map_err(ApplyError::io(folder))?;
+        }
+        match self.setting {
+            Setting::Window(_) => std::fs::write(&path, rule).map_err(ApplyError::io(&path)),
+            Setting::Parameter { .. } => {
+                let text = options(&path)?.unwrap_or_default();
+                write_whole(&path, &modprobe::with(&text, rule))
+            }
+        }
     }
 
     /// Takes back what is still as this left it, and forgets the change.
@@ -207,26 +357,24 @@ impl Change {
     /// # Errors
     /// [`ApplyError::Io`]; the note then stays, so that it can be tried again.
     pub fn take_back(&self, root: &Root) -> Result<TakenBack, ApplyError> {
-        let replaced = self.arrival.as_ref().is_some_and(|arrival| arrival.is_past(root, &self.device));
-        let setting =
-            match root.number(&format!("sys/block/{}/queue/read_ahead_kb", self.device.replace('/', "!"))) {
-                None => Back::Gone,
-                Some(_) if replaced => Back::Replaced,
-                Some(now) if now == self.before_kib => Back::Restored,
-                Some(now) if now == self.after_kib => {
-                    self.set(root, self.before_kib)?;
-                    Back::Restored
-                }
-                Some(_) => Back::LeftAlone,
-            };
-        let path = self.rule_path(root);
-        let rule = match std::fs::read_to_string(&path) {
-            Err(_) => Back::Gone,
-            Ok(text) if Some(&text) == self.rule.as_ref() => {
-                std::fs::remove_file(&path).map_err(ApplyError::io(&path))?;
+        let arrival = self.arrival.as_ref();
+        let replaced = match &self.setting {
+            Setting::Window(device) => arrival.is_some_and(|arrival| arrival.is_past(root, device)),
+            Setting::Parameter { .. } => false,
+        };
+        let setting = match root.number(&self.setting.file()) {
+            None => Back::Gone,
+            Some(_) if replaced => Back::Replaced,
+            Some(now) if now == self.before => Back::Restored,
+            Some(now) if now == self.after => {
+                self.set(root, self.before)?;
                 Back::Restored
             }
-            Ok(_) => Back::LeftAlone,
+            Some(_) => Back::LeftAlone,
+        };
+        let rule = match self.setting {
+            Setting::Window(_) => self.take_rule(root)?,
+            Setting::Parameter { .. } => self.take_line(root)?,
         };
         let note = self.note(root);
         match std::fs::remove_file(&note) {
@@ -236,9 +384,77 @@ impl Change {
             _ => Ok(TakenBack { setting, rule }),
         }
     }
+
+    fn take_rule(&self, root: &Root) -> Result<Back, ApplyError> {
+        let path = self.rule_path(root);
+        match std::fs::read_to_string(&path) {
+            Err(_) => Ok(Back::Gone),
+            Ok(text) if Some(&text) == self.rule.as_ref() => {
+                std::fs::remove_file(&path).map_err(ApplyError::io(&path))?;
+                Ok(Back::Restored)
+            }
+            Ok(_) => Ok(Back::LeftAlone),
+        }
+    }
+
+    /// Takes our line out of the options. Where nothing else has changed they are to the byte what they were.
+    fn take_line(&self, root: &Root) -> Result<Back, ApplyError> {
+        let (path, backup) = (self.rule_path(root), self.backup(root));
+        let before = std::fs::read_to_string(&backup).ok();
+        let (Some(line), Some(text)) = (&self.rule, options(&path)?) else { return Ok(Back::Gone) };
+        let back = match modprobe::without(&text, line) {
+            Without::Edited => return Ok(Back::LeftAlone),
+            Without::Absent => Back::Gone,
+            Without::Taken(left) if left.is_empty() && before.is_none() => {
+                std::fs::remove_file(&path).map_err(ApplyError::io(&path))?;
+                Back::Restored
+            }
+            Without::Taken(left) => {
+                let same = before.as_ref().filter(|before| modprobe::with(before, line) == text);
+                write_whole(&path, same.unwrap_or(&left))?;
+                Back::Restored
+            }
+        };
+        if before.is_some() && options(&path)? == before {
+            std::fs::remove_file(&backup).map_err(ApplyError::io(&backup))?;
+        }
+        Ok(back)
+    }
 }
 
-/// All changes that were made and not taken back, in order of their devices.
+/// The text of a file of options; none where there is no such file.
+fn options(path: &Path) -> Result<Option<String>, ApplyError> {
+    match std::fs::symlink_metadata(path) {
+        Err(problem) if problem.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(source) => Err(ApplyError::Io { path: path.to_owned(), source }),
+        Ok(about) if !about.is_file() => Err(ApplyError::NoFile { path: path.to_owned() }),
+        Ok(_) => std::fs::read_to_string(path).map(Some).map_err(ApplyError::io(path)),
+    }
+}
+
+/// Writes a file so that whoever reads it sees the old text or the new one, also after a power cut, with the rights that it has.
+fn write_whole(path: &Path, text: &str) -> Result<(), ApplyError> {
+    let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    // Not an ending that modprobe reads.
+    let beside = path.with_file_name(format!(".{name}.forerun"));
+    replace(path, &beside, text).map_err(|source| {
+        drop(std::fs::remove_file(&beside));
+        ApplyError::Io { path: path.to_owned(), source }
+    })
+}
+
+fn replace(path: &Path, beside: &Path, text: &str) -> io::Result<()> {
+    let mut file = File::create(beside)?;
+    if let Ok(about) = std::fs::metadata(path) {
+        file.set_permissions(about.permissions())?;
+    }
+    file.write_all(text.as_bytes())?;
+    file.sync_all()?;
+    std::fs::rename(beside, path)?;
+    path.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
+}
+
+/// All changes that were made and not taken back, in order of their settings.
 ///
 /// # Errors
 /// [`ApplyError::Note`] for a note that is none of ours.
@@ -249,6 +465,23 @@ pub fn applied(root: &Root) -> Result<Vec<Change>, ApplyError> {
 
 fn read_note(path: &Path) -> Result<Change, ApplyError> {
     let text = std::fs::read_to_string(path).map_err(ApplyError::io(path))?;
-    toml::from_str(&text)
-        .map_err(|problem| ApplyError::Note { path: path.to_owned(), what: problem.message().to_owned() })
+    let is_window = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(WINDOWS));
+    let read = if is_window {
+        toml::from_str(&text).map(|WindowNote { device, before_kib, after_kib, rule, arrival }| Change {
+            setting: Setting::Window(device),
+            before: before_kib,
+            after: after_kib,
+            rule,
+            arrival,
+        })
+    } else {
+        toml::from_str(&text).map(|ParameterNote { module, parameter, before, after, rule }| Change {
+            setting: Setting::Parameter { module, name: parameter },
+            before,
+            after,
+            rule,
+            arrival: None,
+        })
+    };
+    read.map_err(|problem| ApplyError::Note { path: path.to_owned(), what: problem.message().to_owned() })
 }

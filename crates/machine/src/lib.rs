@@ -15,11 +15,14 @@ pub mod evidence;
 pub mod finding;
 pub mod likeness;
 pub mod machine;
+pub mod modprobe;
 pub mod mounts;
+pub mod pools;
 pub mod recorded;
 pub mod root;
 pub mod system;
 pub mod traffic;
+pub mod zfs;
 
 pub use finding::{Finding, Severity};
 pub use machine::{Machine, MachineError};

@@ -5,6 +5,7 @@
 
 use crate::root::Root;
 use serde::Serialize;
+use std::path::Path;
 
 /// Most mounts kept; a machine of many containers repeats few file systems.
 const MOUNTS_MAX: usize = 65_536;
@@ -75,6 +76,13 @@ pub fn read(root: &Root) -> Vec<Mount> {
         .collect()
 }
 
+/// The mount that holds a path: the deepest, and of those that lie over one another the last.
+#[must_use]
+pub fn holding<'a>(mounts: &'a [Mount], path: &Path) -> Option<&'a Mount> {
+    let holds = mounts.iter().filter(|mount| path.is_absolute() && path.starts_with(&mount.place));
+    holds.max_by_key(|mount| Path::new(&mount.place).components().count())
+}
+
 /// `36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw,errors=continue`.
 fn line(text: &str) -> Option<Mount> {
     let (front, back) = text.split_once(" - ")?;
@@ -122,6 +130,20 @@ mod tests {
         assert_eq!((mount.source.as_str(), mount.option("rsize")), (r"server:/a\b", Some("1048576")));
         assert!(mount.is_remote() && !mount.is_fuse());
         assert_eq!(line("36 35 98:0"), None);
+    }
+
+    #[test]
+    fn a_path_is_held_by_the_deepest_mount_and_the_one_on_top() {
+        let mount =
+            |place: &str, kind: &str| line(&format!("1 2 8:1 / {place} rw - {kind} x rw")).expect("complete");
+        let mounts =
+            [mount("/", "ext4"), mount("/srv", "xfs"), mount("/srv/db", "ext4"), mount("/srv/db", "zfs")];
+        let kind = |path: &str| holding(&mounts, Path::new(path)).map(|mount| mount.kind.as_str());
+        assert_eq!(
+            (kind("/srv/db/a"), kind("/srv/db2/a"), kind("/etc/a")),
+            (Some("zfs"), Some("xfs"), Some("ext4"))
+        );
+        assert_eq!(kind("inode:7"), None);
     }
 
     #[test]

@@ -10,11 +10,15 @@ use crate::machine::Machine;
 use crate::mounts;
 use crate::root::Root;
 use std::collections::BTreeMap;
+use std::path::Path;
 
 /// Presets that a device may have been likened to.
 const DEVICES: [&str; 6] = ["nvme-pcie4", "gp3", "azure-p30", "gce-hyperdisk", "hdd-20tb", "sata-qlc"];
 /// Schedulers of the simulator that a kernel's may have been likened to.
 const SCHEDULERS: [&str; 3] = ["none", "clook", "anticipatory"];
+
+/// Under which key the file system stands.
+pub const FILE_SYSTEM: &str = "file_system";
 
 /// What is known of the machine, and of the device that was recorded.
 #[must_use]
@@ -39,12 +43,25 @@ pub fn about(root: &Root, machine: &Machine, device: Option<&BlockDevice>) -> BT
     say("max_sectors_kib", number(device.max_sectors_kib));
     let place = device.mounts.first();
     let mount = mounts::read(root).into_iter().find(|mount| Some(&mount.place) == place);
-    say("file_system", mount.map(|mount| mount.kind));
+    say(FILE_SYSTEM, mount.map(|mount| mount.kind));
     let like = Likeness::of(machine, device);
     say("like.device", Some(like.device.to_owned()));
     say("like.array", Some(like.array));
     say("like.scheduler", Some(like.scheduler.to_owned()));
     about
+}
+
+/// The file system from which most was read of files, by their paths and bytes; none where no path is one of this machine.
+#[must_use]
+pub fn file_system<'a>(root: &Root, files: impl Iterator<Item = (&'a Path, u64)>) -> Option<String> {
+    let mounts = mounts::read(root);
+    let mut bytes: BTreeMap<&str, u64> = BTreeMap::new();
+    for (path, read) in files {
+        if let Some(mount) = mounts::holding(&mounts, path) {
+            *bytes.entry(&mount.kind).or_default() += read;
+        }
+    }
+    bytes.into_iter().max_by_key(|&(_, bytes)| bytes).map(|(kind, _)| kind.to_owned())
 }
 
 /// The model of the recorded device; none where the recording does not say it, or says one that is not known here.
@@ -69,6 +86,21 @@ pub fn likeness(about: &BTreeMap<String, String>) -> Option<Likeness> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_file_system_of_files_is_that_of_most_bytes_wherever_the_program_stood() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mounts = "27 1 8:1 / / rw - ext4 /dev/sda1 rw\n30 27 0:40 / /tank rw - zfs tank rw\n";
+        std::fs::create_dir_all(folder.path().join("proc/self")).expect("made");
+        std::fs::write(folder.path().join("proc/self/mountinfo"), mounts).expect("written");
+        let root = Root::at(folder.path());
+        let kind = |files: &[(&str, u64)]| {
+            file_system(&root, files.iter().map(|&(path, bytes)| (Path::new(path), bytes)))
+        };
+        assert_eq!(kind(&[("/tank/a", 10), ("/etc/b", 15), ("/tank/c", 6)]).as_deref(), Some("zfs"));
+        assert_eq!(kind(&[("/tank/a", 10), ("/etc/b", 15)]).as_deref(), Some("ext4"));
+        assert_eq!(kind(&[("inode:7", 10)]), None);
+    }
 
     #[test]
     fn what_a_recording_says_is_what_a_reader_takes() {

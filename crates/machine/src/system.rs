@@ -1,6 +1,7 @@
 //! What is not a device: the kernel's version, memory and how it is given back, file systems with settings of their own.
 
 use crate::root::Root;
+use crate::zfs::Zfs;
 use serde::Serialize;
 
 /// Kernel, memory and virtual machine.
@@ -32,19 +33,6 @@ pub struct System {
     pub huge_pages_defrag: Option<String>,
     /// Settings of ZFS, where it is loaded.
     pub zfs: Option<Zfs>,
-}
-
-/// Settings of ZFS.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Zfs {
-    /// `2.2.4-1`.
-    pub version: String,
-    /// Whether it reads ahead at all.
-    pub prefetch: bool,
-    /// Most bytes that a stream is read ahead.
-    pub distance_bytes: Option<u64>,
-    /// Most streams of a file.
-    pub streams: Option<u64>,
 }
 
 impl System {
@@ -80,7 +68,7 @@ impl System {
             dirty_limit_bytes: bytes.unwrap_or(available / 100 * ratio),
             huge_pages: huge("enabled"),
             huge_pages_defrag: huge("defrag"),
-            zfs: zfs(root),
+            zfs: Zfs::read(root),
         }
     }
 
@@ -101,19 +89,6 @@ fn version(text: &str) -> Option<(u64, u64)> {
 fn kib(meminfo: &str, name: &str) -> Option<u64> {
     let line = meminfo.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
     line.split_whitespace().next()?.parse().ok()
-}
-
-fn zfs(root: &Root) -> Option<Zfs> {
-    let setting = |name: &str| root.number(&format!("sys/module/zfs/parameters/{name}"));
-    if !root.has("sys/module/zfs") {
-        return None;
-    }
-    Some(Zfs {
-        version: root.text("sys/module/zfs/version").unwrap_or_default(),
-        prefetch: setting("zfs_prefetch_disable") != Some(1),
-        distance_bytes: setting("zfetch_max_distance"),
-        streams: setting("zfetch_max_streams"),
-    })
 }
 
 #[cfg(test)]

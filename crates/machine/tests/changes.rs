@@ -29,7 +29,7 @@ fn machine() -> (TempDir, Root, Change) {
     }
     let root = Root::at(folder.path());
     let read = Machine::read(&root).expect("a machine");
-    let change = Change::of(&root, read.device("vda").expect("there"), 128).expect("it has a window");
+    let change = Change::window(&root, read.device("vda").expect("there"), 128).expect("it has a window");
     (folder, root, change)
 }
 
@@ -40,7 +40,7 @@ fn window(root: &Root) -> Option<u64> {
 #[test]
 fn a_change_is_noted_before_it_is_made_kept_over_a_boot_and_taken_back() {
     let (_folder, root, change) = machine();
-    assert_eq!((change.before_kib, change.after_kib), (8192, 128));
+    assert_eq!((change.before, change.after), (8192, 128));
     change.begin(&root).expect("a note");
     assert_eq!((window(&root), applied(&root).expect("readable")), (Some(8192), vec![change.clone()]));
     assert!(matches!(change.begin(&root), Err(ApplyError::Applied { before: 8192, after: 128, .. })));
@@ -72,7 +72,7 @@ fn what_an_administrator_has_changed_since_is_left_alone() {
 fn a_trial_that_was_killed_is_taken_back_and_a_device_that_is_gone_is_no_problem() {
     let (folder, root, change) = machine();
     change.begin(&root).expect("a note");
-    change.set(&root, change.after_kib).expect("set");
+    change.set(&root, change.after).expect("set");
     // Killed here; the next one finds the note.
     let found = applied(&root).expect("readable");
     assert_eq!(
@@ -136,9 +136,116 @@ fn a_machine_without_udev_gets_no_rule() {
     let (folder, root, _) = machine();
     std::fs::remove_dir_all(folder.path().join("etc")).expect("removed");
     let read = Machine::read(&root).expect("a machine");
-    let change = Change::of(&root, read.device("vda").expect("there"), 0).expect("it has a window");
+    let change = Change::window(&root, read.device("vda").expect("there"), 0).expect("it has a window");
     assert_eq!(change.rule, None);
     change.begin(&root).expect("a note");
     change.keep(&root).expect("set");
     assert_eq!((window(&root), change.rule_path(&root).exists()), (Some(0), false));
+}
+
+const ADMINS: &str = "# our server\noptions zfs zfs_arc_max=8589934592 zfetch_max_streams=8";
+
+/// A machine with modprobe and ZFS, whose options the administrator has too.
+fn pool() -> (TempDir, Root) {
+    let folder = tempfile::tempdir().expect("a folder");
+    for (path, text) in [
+        ("sys/module/zfs/parameters/zfetch_max_streams", "8\n"),
+        ("sys/module/zfs/parameters/zfetch_max_distance", "67108864\n"),
+        ("etc/modprobe.d/zfs.conf", ADMINS),
+    ] {
+        put(folder.path(), path, text);
+    }
+    let root = Root::at(folder.path());
+    (folder, root)
+}
+
+fn streams(root: &Root) -> Option<u64> {
+    root.number("sys/module/zfs/parameters/zfetch_max_streams")
+}
+
+fn options(root: &Root) -> String {
+    std::fs::read_to_string(root.path("etc/modprobe.d/zfs.conf")).expect("there")
+}
+
+#[test]
+fn a_parameter_is_set_beside_the_administrators_options_and_taken_back_to_the_byte() {
+    let (_folder, root) = pool();
+    let change = Change::parameter(&root, "zfs", "zfetch_max_streams", 32).expect("it is there");
+    assert_eq!((change.before, change.after), (8, 32));
+    change.begin(&root).expect("a note");
+    assert_eq!((streams(&root), options(&root).as_str()), (Some(8), ADMINS), "nothing but a note");
+    let backup = root.path("var/lib/forerun/applied/module-zfs-zfetch_max_streams.conf.before");
+    assert_eq!(std::fs::read_to_string(&backup).expect("kept"), ADMINS);
+    assert_eq!(applied(&root).expect("readable"), vec![change.clone()]);
+    change.keep(&root).expect("set");
+    let text = options(&root);
+    assert!(text.starts_with(&format!("{ADMINS}\n#")), "{text}");
+    assert_eq!((streams(&root), text.lines().last()), (Some(32), Some("options zfs zfetch_max_streams=32")));
+    let said = change.begin(&root).expect_err("once").to_string();
+    assert!(said.contains("zfetch_max_streams of zfs was changed before (8 to 32)"), "{said}");
+    let back = change.take_back(&root).expect("taken back");
+    assert_eq!(back, TakenBack { setting: Back::Restored, rule: Back::Restored });
+    assert_eq!((streams(&root), options(&root).as_str(), backup.exists()), (Some(8), ADMINS, false));
+    assert_eq!(applied(&root).expect("readable"), []);
+}
+
+#[test]
+fn two_parameters_are_taken_back_in_any_order_and_what_was_written_meanwhile_stays() {
+    let (folder, root) = pool();
+    let of = |name: &str, after| Change::parameter(&root, "zfs", name, after).expect("it is there");
+    let both = [of("zfetch_max_streams", 32), of("zfetch_max_distance", 8 << 20)];
+    for change in &both {
+        change.begin(&root).expect("a note");
+    }
+    for change in &both {
+        change.keep(&root).expect("set");
+    }
+    put(
+        folder.path(),
+        "etc/modprobe.d/zfs.conf",
+        &format!("{}options zfs zfs_txg_timeout=10\n", options(&root)),
+    );
+    for change in applied(&root).expect("readable") {
+        assert_eq!(change.take_back(&root).expect("back").rule, Back::Restored);
+    }
+    assert_eq!(options(&root), format!("{ADMINS}\noptions zfs zfs_txg_timeout=10\n"));
+    assert_eq!(root.number("sys/module/zfs/parameters/zfetch_max_distance"), Some(64 << 20));
+    // The next change of the same setting keeps what the file is by then.
+    both[0].begin(&root).expect("a note again");
+    assert_eq!(both[0].take_back(&root).expect("back").rule, Back::Gone);
+}
+
+#[test]
+fn a_parameter_that_an_administrator_has_changed_since_is_left_alone() {
+    let (folder, root) = pool();
+    let change = Change::parameter(&root, "zfs", "zfetch_max_streams", 32).expect("it is there");
+    change.begin(&root).expect("a note");
+    change.keep(&root).expect("set");
+    put(folder.path(), "sys/module/zfs/parameters/zfetch_max_streams", "16\n");
+    let edited = options(&root).replace("streams=32", "streams=16");
+    put(folder.path(), "etc/modprobe.d/zfs.conf", &edited);
+    let back = change.take_back(&root).expect("nothing to do");
+    assert_eq!(back, TakenBack { setting: Back::LeftAlone, rule: Back::LeftAlone });
+    assert_eq!((streams(&root), options(&root)), (Some(16), edited));
+    // A line that is ours and of no change that is known is looked at by whoever wrote it.
+    assert!(matches!(change.begin(&root), Err(ApplyError::Rule { .. })));
+}
+
+#[test]
+fn options_that_are_not_there_come_and_go_and_those_that_are_a_link_are_not_touched() {
+    let (_folder, root) = pool();
+    let path = root.path("etc/modprobe.d/zfs.conf");
+    let elsewhere = root.path("made-by-something-else");
+    std::fs::rename(&path, &elsewhere).expect("moved");
+    let change = Change::parameter(&root, "zfs", "zfetch_max_streams", 32).expect("it is there");
+    change.begin(&root).expect("a note");
+    change.keep(&root).expect("set");
+    assert!(path.exists());
+    change.take_back(&root).expect("back");
+    assert!(!path.exists());
+    std::os::unix::fs::symlink(&elsewhere, &path).expect("linked");
+    assert!(matches!(change.begin(&root), Err(ApplyError::NoFile { .. })));
+    assert_eq!(std::fs::read_to_string(&elsewhere).expect("there"), ADMINS);
+    let said = Change::parameter(&root, "zfs", "zfetch_array_rd_sz", 1).expect_err("not there").to_string();
+    assert_eq!(said, "there is no zfetch_array_rd_sz of zfs that could be set");
 }

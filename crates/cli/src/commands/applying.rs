@@ -1,14 +1,15 @@
 //! `advise --apply` and `advise --undo`: the advice made true on this machine, measured with the program itself, kept only if it
 //! pays, and taken back.
 //!
-//! Only `read_ahead_kb` is applied: it takes one file and one rule, and nothing has to be unmounted or rebuilt for it. The program runs in turns
-//! with the old and the new window, each time with an empty page cache, so that what else the machine does meets both alike. It pays
-//! if it was faster in every round and by [`PAYS`] over all. A signal, or a program that fails, puts back what was there.
+//! Only what is one file of the kernel's is applied: `read_ahead_kb`, with one rule, and parameters of ZFS, with a line of options each; nothing has
+//! to be unmounted or rebuilt for it. The program runs in turns with the old and the new values, each time with an empty cache, so that what
+//! else the machine does meets both alike; every other round begins with the new ones, so that what a cache kept of the run before serves
+//! both alike too. It pays if it was faster in every round and by [`PAYS`] over all. A signal, or a program that fails, puts back what was there.
 
 use crate::error::{CliError, Kind};
 use crate::ui::Ui;
-use forerun_machine::Root;
-use forerun_machine::apply::{self, ApplyError, Back, Change, TakenBack};
+use forerun_machine::apply::{self, ApplyError, Back, Change, Setting, TakenBack};
+use forerun_machine::{Root, pools};
 use forerun_study::human;
 use serde::Serialize;
 use std::ffi::OsString;
@@ -18,7 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Rounds of a run before and a run after.
+/// Rounds of a run with the old and a run with the new values.
 const ROUNDS: usize = 3;
 /// Faster by less than this over all rounds is not worth keeping.
 const PAYS: f64 = 1.02;
@@ -30,99 +31,149 @@ pub(super) struct Wish {
     pub(super) yes: bool,
     /// The program to measure with; none: the advice is taken at its word.
     pub(super) command: Vec<OsString>,
-    /// Empties the page cache before each run.
+    /// Empties the cache before each run.
     pub(super) cold: fn() -> Result<(), CliError>,
 }
 
 /// What came of it.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Applied {
-    device: String,
-    before_kib: u64,
-    after_kib: u64,
+    settings: Vec<Set>,
     /// Seconds of each round, before and after.
     rounds: Vec<(f64, f64)>,
     /// How much faster the program is, over all rounds.
     #[serde(skip_serializing_if = "Option::is_none")]
     measured: Option<f64>,
     kept: bool,
-    /// The rule that keeps it over a boot.
+    /// What has to be made anew for it to stay over a boot, beside the rules.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    also: Option<&'static str>,
+}
+
+/// A setting that was changed.
+#[derive(Clone, Debug, Serialize)]
+struct Set {
+    /// `read_ahead_kb of sda`.
+    what: String,
+    before: u64,
+    after: u64,
+    /// The file that keeps it over a boot.
     #[serde(skip_serializing_if = "Option::is_none")]
     rule: Option<String>,
 }
 
-/// Applies a change, or does not where it does not pay. None: the user said no.
-pub(super) fn apply(root: &Root, change: &Change, wish: &Wish, ui: &Ui) -> Result<Option<Applied>, CliError> {
-    if change.before_kib == change.after_kib {
+/// Applies changes that belong together, or none of them where they do not pay. None: the user said no, or there is nothing to change.
+pub(super) fn apply(
+    root: &Root,
+    changes: &[Change],
+    wish: &Wish,
+    ui: &Ui,
+) -> Result<Option<Applied>, CliError> {
+    let changes: Vec<&Change> = changes.iter().filter(|change| change.before != change.after).collect();
+    if changes.is_empty() {
         return Ok(None);
     }
-    if !wish.yes && !agreed(root, change)? {
+    if !wish.yes && !agreed(root, &changes)? {
         ui.say("nothing was changed");
         return Ok(None);
     }
     let stop =
         forerun_watch::signals::stop_flag().map_err(|problem| CliError::failure("signals", problem))?;
-    change.begin(root).map_err(refused)?;
-    let tried = try_out(root, change, wish, &stop, ui);
+    begin(root, &changes, ui)?;
+    let tried = try_out(root, &changes, wish, &stop, ui);
     let (rounds, pays) = match tried {
         Ok(rounds) => {
             let pays = rounds.is_empty() || pays(&rounds);
             (rounds, pays)
         }
         Err(problem) => {
-            take_back(root, change, ui)?;
+            take_back(root, &changes, ui)?;
             return Err(problem);
         }
     };
     if pays {
-        if let Err(problem) = change.keep(root) {
-            take_back(root, change, ui)?;
+        if let Err(problem) = changes.iter().try_for_each(|change| change.keep(root)) {
+            take_back(root, &changes, ui)?;
             return Err(refused(problem));
         }
     } else {
-        take_back(root, change, ui)?;
+        take_back(root, &changes, ui)?;
     }
-    let rule = change.rule.as_ref().filter(|_| pays).map(|_| change.rule_path(root).display().to_string());
-    let Change { device, before_kib, after_kib, .. } = change.clone();
     let measured = (!rounds.is_empty()).then(|| gain(&rounds));
-    Ok(Some(Applied { device, before_kib, after_kib, rounds, measured, kept: pays, rule }))
+    let also = changes.iter().find_map(|change| anew(root, change)).filter(|_| pays);
+    let set = |change: &&Change| Set {
+        what: change.setting.to_string(),
+        before: change.before,
+        after: change.after,
+        rule: change.rule.as_ref().filter(|_| pays).map(|_| change.rule_path(root).display().to_string()),
+    };
+    let settings = changes.iter().map(set).collect();
+    Ok(Some(Applied { settings, rounds, measured, kept: pays, also }))
+}
+
+/// Notes all of them, or none.
+fn begin(root: &Root, changes: &[&Change], ui: &Ui) -> Result<(), CliError> {
+    for (at, change) in changes.iter().enumerate() {
+        if let Err(problem) = change.begin(root) {
+            take_back(root, &changes[..at], ui)?;
+            return Err(refused(problem));
+        }
+    }
+    Ok(())
+}
+
+/// What has to be made anew for a line of options to be seen at the next boot.
+fn anew(root: &Root, change: &Change) -> Option<&'static str> {
+    let is_option = matches!(change.setting, Setting::Parameter { .. }) && change.rule.is_some();
+    is_option.then(|| pools::initramfs(root)).flatten()
 }
 
 impl Applied {
     /// In lines for a person.
     pub(super) fn lines(&self) -> Vec<String> {
-        let Self { device, before_kib, after_kib, .. } = self;
+        let values = |of: fn(&Set) -> u64| {
+            self.settings.iter().map(|set| of(set).to_string()).collect::<Vec<_>>().join(" and ")
+        };
+        let (before, after) = (values(|set| set.before), values(|set| set.after));
         let mut lines: Vec<String> = Vec::new();
-        for (number, (before, after)) in self.rounds.iter().enumerate() {
+        for (number, (slow, fast)) in self.rounds.iter().enumerate() {
             let took = |seconds: f64| human::duration(seconds * 1e9);
             lines.push(format!(
-                "round {}: {} with {before_kib}, {} with {after_kib}",
+                "round {}: {} with {before}, {} with {after}",
                 number + 1,
-                took(*before),
-                took(*after)
+                took(*slow),
+                took(*fast)
             ));
         }
         let measured =
             self.measured.map_or_else(String::new, |gain| format!(" ({} measured)", human::times(gain)));
+        let are = |of: fn(&Set) -> String| self.settings.iter().map(of).collect::<Vec<_>>().join(", ");
         lines.push(if self.kept {
-            format!("Applied: read_ahead_kb of {device} is {after_kib}, was {before_kib}{measured}.")
+            let are = are(|set| format!("{} is {}, was {}", set.what, set.after, set.before));
+            format!("Applied: {are}{measured}.")
         } else {
-            format!("Not kept: it did not pay here{measured}. read_ahead_kb of {device} is {before_kib} as before.")
+            let are = are(|set| format!("{} is {} as before", set.what, set.before));
+            format!("Not kept: it did not pay here{measured}. {are}.")
         });
-        match &self.rule {
-            Some(rule) => lines
-                .push(format!("It stays over a boot by {rule}; `forerun advise --undo` takes both back.")),
-            None if self.kept => {
-                lines.push("There is no udev here: it lasts until the next boot. `forerun advise --undo` takes it back.".into());
-            }
-            None => {}
+        let mut rules: Vec<&str> = self.settings.iter().filter_map(|set| set.rule.as_deref()).collect();
+        rules.dedup();
+        if !rules.is_empty() {
+            let rules = rules.join(" and ");
+            lines.push(format!("It stays over a boot by {rules}; `forerun advise --undo` takes both back."));
+        } else if self.kept {
+            lines.push(
+                "Nothing here would set it again at a boot: it lasts until the next one. `forerun advise --undo` takes it back.".into(),
+            );
         }
+        lines.extend(self.also.map(|command| {
+            format!("This machine starts from ZFS, whose options are read before that file: {command} makes them count.")
+        }));
         lines
     }
 }
 
 /// Asks a person; where there is none to ask, `--yes` has to say it.
-fn agreed(root: &Root, change: &Change) -> Result<bool, CliError> {
+fn agreed(root: &Root, changes: &[&Change]) -> Result<bool, CliError> {
     let stdin = std::io::stdin();
     if !stdin.is_terminal() {
         return Err(CliError::usage(
@@ -131,18 +182,25 @@ fn agreed(root: &Root, change: &Change) -> Result<bool, CliError> {
             "--yes applies without asking",
         ));
     }
-    let rule = if change.rule.is_some() {
-        format!(", and over a boot by {}", change.rule_path(root).display())
-    } else {
-        String::new()
-    };
-    eprint(&format!(
-        "Set read_ahead_kb of {} from {} to {}{rule}? It counts for all that is read from it. [y/N] ",
-        change.device, change.before_kib, change.after_kib
-    ));
-    let mut answer = String::new();
-    stdin.lock().read_line(&mut answer)?;
-    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+    for change in changes {
+        let rule = if change.rule.is_some() {
+            format!(", and over a boot by {}", change.rule_path(root).display())
+        } else {
+            String::new()
+        };
+        let all = match change.setting {
+            Setting::Window(_) => "all that is read from it",
+            Setting::Parameter { .. } => "all pools of this machine",
+        };
+        let Change { setting, before, after, .. } = change;
+        eprint(&format!("Set {setting} from {before} to {after}{rule}? It counts for {all}. [y/N] "));
+        let mut answer = String::new();
+        stdin.lock().read_line(&mut answer)?;
+        if !matches!(answer.trim(), "y" | "Y" | "yes") {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 #[expect(clippy::print_stderr, reason = "a question, not a message: it has no line end")]
@@ -150,10 +208,10 @@ fn eprint(text: &str) {
     eprint!("{text}");
 }
 
-/// Runs the program in turns with both windows; nothing without a program.
+/// Runs the program in turns with the old and the new values; nothing without a program.
 fn try_out(
     root: &Root,
-    change: &Change,
+    changes: &[&Change],
     wish: &Wish,
     stop: &Arc<AtomicBool>,
     ui: &Ui,
@@ -164,11 +222,15 @@ fn try_out(
     }
     for round in 0..ROUNDS {
         let mut took = [0.0; 2];
-        for (kib, took) in [change.before_kib, change.after_kib].into_iter().zip(&mut took) {
-            ui.say(&format!("round {} of {ROUNDS}, read_ahead_kb {kib}", round + 1));
-            change.set(root, kib).map_err(refused)?;
+        let first = round % 2;
+        for side in [first, 1 - first] {
+            let value = |change: &Change| if side == 0 { change.before } else { change.after };
+            let said: Vec<String> =
+                changes.iter().map(|change| format!("{} {}", change.setting, value(change))).collect();
+            ui.say(&format!("round {} of {ROUNDS}, {}", round + 1, said.join(", ")));
+            changes.iter().try_for_each(|change| change.set(root, value(change))).map_err(refused)?;
             (wish.cold)()?;
-            *took = timed(&wish.command)?.as_secs_f64();
+            took[side] = timed(&wish.command)?.as_secs_f64();
             if stop.load(Ordering::Relaxed) {
                 return Err(CliError::failure("advise --apply", "stopped: everything is as it was"));
             }
@@ -205,15 +267,23 @@ fn gain(rounds: &[(f64, f64)]) -> f64 {
     (sum / human::float(rounds.len() as u64).max(1.0)).exp()
 }
 
-fn take_back(root: &Root, change: &Change, ui: &Ui) -> Result<TakenBack, CliError> {
-    let back = change.take_back(root).map_err(refused)?;
-    let why = match back.setting {
-        Back::LeftAlone => "was set by somebody else meanwhile",
-        Back::Replaced => "is another disk's now",
-        Back::Restored | Back::Gone => return Ok(back),
-    };
-    ui.say(&format!("read_ahead_kb of {} {why}: it was left alone", change.device));
-    Ok(back)
+/// Takes all of them back, also where one cannot be; then says why.
+fn take_back(root: &Root, changes: &[&Change], ui: &Ui) -> Result<(), CliError> {
+    let mut problem = Ok(());
+    // The last first, so that a file that several have written to is what it was.
+    for change in changes.iter().rev() {
+        let why = match change.take_back(root).map(|back| back.setting) {
+            Ok(Back::LeftAlone) => "was set by somebody else meanwhile",
+            Ok(Back::Replaced) => "is another disk's now",
+            Ok(Back::Restored | Back::Gone) => continue,
+            Err(why) => {
+                problem = Err(refused(why));
+                continue;
+            }
+        };
+        ui.say(&format!("{} {why}: it was left alone", change.setting));
+    }
+    problem
 }
 
 /// Takes back every change that was applied and is still as it was left.
@@ -221,29 +291,44 @@ pub(super) fn undo(root: &Root, ui: &Ui) -> Result<(), CliError> {
     let changes = apply::applied(root).map_err(refused)?;
     let mut done = Vec::new();
     let mut text = String::new();
+    let mut also = None;
     for change in &changes {
         let back = change.take_back(root).map_err(refused)?;
-        let Change { device, before_kib, after_kib, .. } = change;
-        text.push_str(&match back.setting {
-            Back::Restored => format!("read_ahead_kb of {device} is {before_kib} again\n"),
-            Back::LeftAlone => {
-                format!("read_ahead_kb of {device} is no longer {after_kib}: somebody has set it since, it is left alone\n")
-            }
-            Back::Replaced => {
-                format!("{device} is another disk than the one that was changed, or that one came anew: it is left alone\n")
-            }
-            Back::Gone => format!("{device} is not there any more\n"),
-        });
-        if back.rule == Back::LeftAlone {
-            let rule = change.rule_path(root);
-            text.push_str(&format!("{} was edited since, it is left alone\n", rule.display()));
-        }
-        done.push(serde_json::json!({"device": device, "before_kib": before_kib, "after_kib": after_kib, "back": back}));
+        text.push_str(&told(root, change, back));
+        also = also.or_else(|| anew(root, change).filter(|_| back.rule == Back::Restored));
+        let Change { setting, before, after, .. } = change;
+        done.push(
+            serde_json::json!({"what": setting.to_string(), "before": before, "after": after, "back": back}),
+        );
     }
+    text.extend(
+        also.map(|command| {
+            format!("this machine starts from ZFS: {command} makes it forget the options too\n")
+        }),
+    );
     if ui.json {
-        return ui.print_json(&serde_json::json!({ "undone": done }));
+        return ui.print_json(&serde_json::json!({ "undone": done, "also": also }));
     }
     ui.print(if text.is_empty() { "nothing was applied\n" } else { &text })
+}
+
+/// What taking a change back came to, in lines.
+fn told(root: &Root, change: &Change, back: TakenBack) -> String {
+    let Change { setting, before, after, .. } = change;
+    let mut text = match back.setting {
+        Back::Restored => format!("{setting} is {before} again\n"),
+        Back::LeftAlone => {
+            format!("{setting} is no longer {after}: somebody has set it since, it is left alone\n")
+        }
+        Back::Replaced => format!(
+            "{setting} is of another disk than the one that was changed, or that one came anew: it is left alone\n"
+        ),
+        Back::Gone => format!("{setting} is not there any more\n"),
+    };
+    if back.rule == Back::LeftAlone {
+        text.push_str(&format!("{} was edited since, it is left alone\n", change.rule_path(root).display()));
+    }
+    text
 }
 
 fn refused(problem: ApplyError) -> CliError {
@@ -273,9 +358,9 @@ mod tests {
         std::fs::write(queue.join("read_ahead_kb"), "8192\n").expect("written");
         let root = Root::at(folder.path());
         let change = Change {
-            device: "vda".into(),
-            before_kib: 8192,
-            after_kib: 128,
+            setting: Setting::Window("vda".into()),
+            before: 8192,
+            after: 128,
             rule: Some("rule\n".into()),
             arrival: None,
         };
@@ -292,11 +377,12 @@ mod tests {
     fn without_a_program_the_advice_is_applied_and_can_be_taken_back() {
         let (_folder, root, change) = machine();
         let wish = Wish { yes: true, command: Vec::new(), cold };
-        let done = apply(&root, &change, &wish, &QUIET).expect("applied").expect("agreed");
-        assert!(done.kept && done.measured.is_none() && done.rule.is_some(), "{done:?}");
-        assert!(done.lines().concat().contains("is 128, was 8192"));
+        let done =
+            apply(&root, std::slice::from_ref(&change), &wish, &QUIET).expect("applied").expect("agreed");
+        assert!(done.kept && done.measured.is_none() && done.settings[0].rule.is_some(), "{done:?}");
+        assert!(done.lines().concat().contains("read_ahead_kb of vda is 128, was 8192"));
         assert_eq!(root.number("sys/block/vda/queue/read_ahead_kb"), Some(128));
-        assert!(apply(&root, &change, &wish, &QUIET).is_err(), "once");
+        assert!(apply(&root, std::slice::from_ref(&change), &wish, &QUIET).is_err(), "once");
         undo(&root, &QUIET).expect("taken back");
         assert_eq!(root.number("sys/block/vda/queue/read_ahead_kb"), Some(8192));
         assert!(!change.rule_path(&root).exists());
@@ -306,7 +392,7 @@ mod tests {
     fn a_program_that_fails_leaves_everything_as_it_was() {
         let (_folder, root, change) = machine();
         let wish = Wish { yes: true, command: vec!["false".into()], cold };
-        assert!(apply(&root, &change, &wish, &QUIET).is_err());
+        assert!(apply(&root, std::slice::from_ref(&change), &wish, &QUIET).is_err());
         assert_eq!(root.number("sys/block/vda/queue/read_ahead_kb"), Some(8192));
         assert_eq!(apply::applied(&root).expect("readable"), []);
     }
@@ -321,13 +407,87 @@ mod tests {
     #[test]
     fn what_pays_with_the_program_itself_is_kept_and_what_does_not_is_not() {
         let (_folder, root, change) = machine();
-        let done = apply(&root, &change, &works(&root, 8192), &QUIET).expect("tried").expect("agreed");
+        let done = apply(&root, std::slice::from_ref(&change), &works(&root, 8192), &QUIET)
+            .expect("tried")
+            .expect("agreed");
         assert!(!done.kept && done.measured < Some(1.0), "{done:?}");
         assert!(done.lines().concat().contains("8192 as before"), "{done:?}");
         assert_eq!(root.number("sys/block/vda/queue/read_ahead_kb"), Some(8192));
         assert!(!change.rule_path(&root).exists());
-        let done = apply(&root, &change, &works(&root, 128), &QUIET).expect("tried").expect("agreed");
+        let done = apply(&root, std::slice::from_ref(&change), &works(&root, 128), &QUIET)
+            .expect("tried")
+            .expect("agreed");
         assert!(done.kept && done.rounds.len() == ROUNDS, "{done:?}");
         assert_eq!(root.number("sys/block/vda/queue/read_ahead_kb"), Some(128));
+    }
+
+    /// A made-up machine whose ZFS has eight streams and a root of its own.
+    fn pool() -> (tempfile::TempDir, Root, Vec<Change>) {
+        let folder = tempfile::tempdir().expect("a folder");
+        for (path, text) in [
+            ("sys/module/zfs/parameters/zfetch_max_streams", "8\n"),
+            ("sys/module/zfs/parameters/zfetch_max_distance", "67108864\n"),
+            ("etc/modprobe.d/zfs.conf", "options zfs zfs_arc_max=1073741824\n"),
+            ("proc/self/mountinfo", "27 1 0:27 / / rw - zfs rpool/ROOT/debian rw\n"),
+        ] {
+            let path = folder.path().join(path);
+            std::fs::create_dir_all(path.parent().expect("has one")).expect("made");
+            std::fs::write(path, text).expect("written");
+        }
+        let root = Root::at(folder.path());
+        let of = |name: &str, after| Change::parameter(&root, "zfs", name, after).expect("there");
+        let changes = vec![of("zfetch_max_distance", 8 << 20), of("zfetch_max_streams", 32)];
+        (folder, root, changes)
+    }
+
+    #[test]
+    fn parameters_that_belong_together_are_applied_together_and_the_initramfs_is_said() {
+        let (_folder, root, changes) = pool();
+        let wish = Wish { yes: true, command: Vec::new(), cold };
+        let conf = || std::fs::read_to_string(root.path("etc/modprobe.d/zfs.conf")).expect("there");
+        let before = conf();
+        let done = apply(&root, &changes, &wish, &QUIET).expect("applied").expect("agreed");
+        let lines = done.lines().concat();
+        for said in
+            ["zfetch_max_streams of zfs is 32, was 8", "modprobe.d/zfs.conf", "sudo update-initramfs -u"]
+        {
+            assert!(lines.contains(said), "{lines}");
+        }
+        assert_eq!(lines.matches("zfs.conf").count(), 1, "{lines}");
+        assert!(
+            conf().starts_with(&before) && conf().contains("\noptions zfs zfetch_max_distance=8388608\n")
+        );
+        let undone = told(&root, &changes[1], changes[1].take_back(&root).expect("back"));
+        assert_eq!(undone, "zfetch_max_streams of zfs is 8 again\n");
+        undo(&root, &QUIET).expect("taken back");
+        assert_eq!(root.number("sys/module/zfs/parameters/zfetch_max_distance"), Some(64 << 20));
+        assert_eq!(conf(), before);
+    }
+
+    #[test]
+    fn of_parameters_that_belong_together_none_is_changed_where_one_cannot_be() {
+        let (_folder, root, changes) = pool();
+        changes[1].begin(&root).expect("a note of before");
+        let wish = Wish { yes: true, command: Vec::new(), cold };
+        let said = apply(&root, &changes, &wish, &QUIET).expect_err("once").to_string();
+        assert!(said.contains("zfetch_max_streams of zfs was changed before"), "{said}");
+        assert_eq!(root.number("sys/module/zfs/parameters/zfetch_max_distance"), Some(64 << 20));
+        assert_eq!(apply::applied(&root).expect("readable"), vec![changes[1].clone()]);
+    }
+
+    #[test]
+    fn parameters_are_measured_in_turns_and_put_back_where_they_do_not_pay() {
+        let (_folder, root, changes) = pool();
+        let setting = root.path("sys/module/zfs/parameters/zfetch_max_streams");
+        let log = root.path("log");
+        let script = format!("cat {} >> {}; echo >> {1}", setting.display(), log.display());
+        let wish = Wish { yes: true, command: vec!["sh".into(), "-c".into(), script.into()], cold };
+        let done = apply(&root, &changes, &wish, &QUIET).expect("tried").expect("agreed");
+        let turns = std::fs::read_to_string(log).expect("it ran");
+        assert_eq!(turns.split_whitespace().collect::<Vec<_>>(), ["8", "32", "32", "8", "8", "32"]);
+        if !done.kept {
+            assert_eq!(root.number("sys/module/zfs/parameters/zfetch_max_streams"), Some(8));
+            assert!(done.lines().concat().contains("zfetch_max_streams of zfs is 8 as before"));
+        }
     }
 }

@@ -4,24 +4,22 @@
 //! then simulate the reads on the device of this machine, as it is and under each change that could be made.
 
 use super::applying::{self, Applied, Wish};
-use super::measure;
+use super::file_system;
+use super::here::{self, Here};
 use super::reading::{self, ReadArgs};
 use super::recording::note_command;
-use crate::advice::{self, Advice, Ground, Reads};
+use crate::advice::{self, Advice, Ground, Reads, zfs};
 use crate::error::{CliError, Kind};
 use crate::outputs;
 use crate::ui::{Style, Ui};
 use clap::Args;
 use forerun_core::access::Op;
 use forerun_core::units::{BLOCK_BYTES, Nanos};
-use forerun_core::words::nearest;
-use forerun_disk::preset::{Preset, PresetError};
+use forerun_disk::preset::Preset;
 use forerun_machine::apply::Change;
-use forerun_machine::likeness::{self, Likeness};
-use forerun_machine::{Machine, Root};
+use forerun_machine::{Machine, Root, pools, zfs as arc};
 use forerun_sim::report::Comparison;
 use forerun_sim::said::Said;
-use forerun_study::assumed;
 use forerun_study::html::{self, Advised};
 use forerun_study::human::{self, float};
 use forerun_study::table::{self, Align};
@@ -31,9 +29,7 @@ use forerun_trace::{Format, ReadOptions};
 use forerun_watch::files::{self, FilesOptions};
 use forerun_watch::outcome::{Ended, RecordError};
 use serde::Serialize;
-use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 
@@ -58,12 +54,18 @@ Examples:
 
 Values are chosen on the first half of the trace and judged on all of it; the interval holds the second half alone too, so that
 none is praised for what it happened to fit. Where the trace was recorded on this device, how long it took is held against its
-simulation, and the interval is wider by what they differ. Traces of files are judged as the page cache reads ahead; traces of a device as `forerun serve` in front of it would.";
+simulation, and the interval is wider by what they differ. Traces of files are judged as the page cache reads ahead, of files of ZFS (--file-system zfs, where neither the trace nor this machine
+says it) as ZFS does; traces of a device as `forerun serve` in front of it would.";
 
 /// Most records that are simulated; the rest is left out and said.
 const RECORDS_MAX: usize = 200_000;
 /// Most pieces of reads that are cut at pages.
 const PAGES_MAX: usize = 8 * RECORDS_MAX;
+/// What stands below each advice for files of ZFS.
+const NOT_OF_ZFS: &str = "records, compression, and how a pool lays files on its devices are not simulated, and nobody has measured such advice on a ZFS yet: \
+                          --apply measures it with your program.";
+/// Emptied once more, the cache of ZFS gives at least so many bytes, or it is as empty as it gets.
+const ARC_STEP: u64 = 16 << 20;
 /// Records of a half below which the whole trace is judged on what it was chosen on.
 const HALF_MIN: usize = 200;
 
@@ -80,6 +82,10 @@ pub(crate) struct TryArgs {
     /// machine's device. A preset, or a file of another machine, is read as a current Linux reads it
     #[arg(long, value_name = "DEVICE")]
     device: Option<String>,
+    /// What the files lie on, instead of what the trace or this machine says: files of ZFS are read ahead by ZFS itself, all others by the
+    /// page cache
+    #[arg(long, value_name = "KIND", value_parser = file_system::KINDS)]
+    file_system: Option<String>,
     /// Keep the recording, as a trace that compare and advise read
     #[arg(long, value_name = "FILE")]
     keep: Option<PathBuf>,
@@ -94,7 +100,7 @@ pub(crate) struct AdviseArgs {
     /// Trace file
     #[arg(value_name = "TRACE", required_unless_present = "undo")]
     file: Option<PathBuf>,
-    /// Apply the advice if it is another read_ahead_kb: asks, notes what was there, runs the command that is given with the old and the new
+    /// Apply the advice if it is another read_ahead_kb, or parameters of ZFS: asks, notes what was there, runs the command that is given with the old and the new
     /// value in turns, and keeps the new one only if it pays (root)
     #[arg(long)]
     apply: bool,
@@ -102,12 +108,16 @@ pub(crate) struct AdviseArgs {
     #[arg(long, requires = "apply")]
     yes: bool,
     /// Take back what was applied, where it is still as it was left
-    #[arg(long, conflicts_with_all = ["file", "apply", "device", "html"])]
+    #[arg(long, conflicts_with_all = ["file", "apply", "device", "file_system", "html"])]
     undo: bool,
     /// Simulate on this preset or preset file (forerun device list, forerun device measure) instead of what is assumed of this
     /// machine's device. A preset, or a file of another machine, is read as a current Linux reads it
     #[arg(long, value_name = "DEVICE")]
     device: Option<String>,
+    /// What the files lie on, instead of what the trace or this machine says: files of ZFS are read ahead by ZFS itself, all others by the
+    /// page cache
+    #[arg(long, value_name = "KIND", value_parser = file_system::KINDS)]
+    file_system: Option<String>,
     /// Write a self-contained HTML page
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
@@ -137,16 +147,17 @@ impl Drop for Scratch {
 /// Records a command and says what would help it.
 pub(crate) fn attempt(args: &TryArgs, ui: &Ui) -> Result<(), CliError> {
     outputs::check(&[("--html", args.html.as_deref()), ("--keep", args.keep.as_deref())], &[])?;
-    let on = args.device.as_deref().map(named).transpose()?;
+    let on = args.device.as_deref().map(here::named).transpose()?;
     if args.cold {
         empty_page_cache()?;
     }
-    let (trace, how, status) = recorded(&args.command, ui)?;
+    let file_system = args.file_system.as_deref();
+    let (trace, how, status) = recorded(&args.command, file_system, ui)?;
     if let Some(path) = &args.keep {
         super::writing::write(path, None, &trace, ui)?;
     }
     let words: Vec<String> = args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
-    let told = told(&words.join(" "), &how, &trace, Manner { on, halves: false }, ui)?;
+    let told = told(&words.join(" "), &how, &trace, &Manner { on, file_system, halves: false }, ui)?;
     show(&told, args.html.as_deref(), ui)?;
     status.map_or(Ok(()), |status| CliError::command("try", status))
 }
@@ -156,21 +167,20 @@ pub(crate) fn advise(args: &AdviseArgs, ui: &Ui) -> Result<(), CliError> {
     let root = Root::host();
     let Some(file) = args.file.as_ref().filter(|_| !args.undo) else { return applying::undo(&root, ui) };
     outputs::check(&[("--html", args.html.as_deref())], std::slice::from_ref(file))?;
-    let on = args.device.as_deref().map(named).transpose()?;
+    let on = args.device.as_deref().map(here::named).transpose()?;
     let opened = reading::open(file, &args.read, ui)?;
-    let manner = Manner { on, halves: true };
-    let mut told = told(&file.display().to_string(), "the trace", &opened.trace, manner, ui)?;
+    let manner = Manner { on, file_system: args.file_system.as_deref(), halves: true };
+    let mut told = told(&file.display().to_string(), "the trace", &opened.trace, &manner, ui)?;
     if !args.apply {
         return show(&told, args.html.as_deref(), ui);
     }
-    let change = change(&root, &told)?;
+    let changes = changes(&root, &told)?;
     if !ui.json {
         show(&told, args.html.as_deref(), ui)?;
     }
-    if let Some(change) = change {
-        let wish = Wish { yes: args.yes, command: args.command.clone(), cold: empty_page_cache };
-        told.applied = applying::apply(&root, &change, &wish, ui)?;
-    }
+    let cold = if told.zfs { empty_arc } else { empty_page_cache };
+    let wish = Wish { yes: args.yes, command: args.command.clone(), cold };
+    told.applied = applying::apply(&root, &changes, &wish, ui)?;
     if ui.json {
         return show(&told, args.html.as_deref(), ui);
     }
@@ -179,29 +189,35 @@ pub(crate) fn advise(args: &AdviseArgs, ui: &Ui) -> Result<(), CliError> {
 }
 
 /// What is to be set for the advice to come true; nothing where it is to leave things as they are.
-fn change(root: &Root, told: &Told) -> Result<Option<Change>, CliError> {
-    let Some(pick) = told.advice.pick else { return Ok(None) };
+fn changes(root: &Root, told: &Told) -> Result<Vec<Change>, CliError> {
+    let Some(pick) = told.advice.pick else { return Ok(Vec::new()) };
     let effect = &told.advice.effects[pick];
-    let advice::Change::Window(kib) = effect.change else {
-        let what = format!("what is advised is: {}, which is not for a program to set", effect.name);
-        return Err(CliError::new(
-            Kind::Unsupported,
-            "advise --apply",
-            what,
-            "advise without --apply says how",
-        ));
-    };
-    let machine = Machine::read(root).ok();
-    let device = machine.as_ref().and_then(|machine| machine.device(&told.place)).ok_or_else(|| {
-        let what = "the device that this was simulated on is not one of this machine";
-        CliError::new(
-            Kind::Unsupported,
-            "advise --apply",
-            what,
-            "leave out --device, or name what was measured here",
-        )
-    })?;
-    Change::of(root, device, kib).map(Some).map_err(|problem| CliError::failure("advise --apply", problem))
+    let cannot = |what: &str, remedy| Err(CliError::new(Kind::Unsupported, "advise --apply", what, remedy));
+    let failed = |problem| CliError::failure("advise --apply", problem);
+    match &effect.change {
+        advice::Change::Window(kib) => {
+            let machine = Machine::read(root).ok();
+            let Some(device) = machine.as_ref().and_then(|machine| machine.device(&told.place)) else {
+                let what = "the device that this was simulated on is not one of this machine";
+                return cannot(what, "leave out --device, or name what was measured here");
+            };
+            Change::window(root, device, *kib).map(|change| vec![change]).map_err(failed)
+        }
+        advice::Change::Zfs(_) if !told.as_set_here => {
+            let what = "what was simulated is not the ZFS of this machine";
+            cannot(what, "leave out --device, on a machine with the zfs module")
+        }
+        advice::Change::Zfs(parameters) => {
+            let of = |parameter: &zfs::Parameter| {
+                Change::parameter(root, zfs::MODULE, parameter.name, parameter.value)
+            };
+            parameters.iter().map(of).collect::<Result<_, _>>().map_err(failed)
+        }
+        _ => {
+            let what = format!("what is advised is: {}, which is not for a program to set", effect.name);
+            cannot(&what, "advise without --apply says how")
+        }
+    }
 }
 
 fn empty_page_cache() -> Result<(), CliError> {
@@ -213,8 +229,30 @@ fn empty_page_cache() -> Result<(), CliError> {
     })
 }
 
+/// Empties the cache of ZFS as far as the kernel can have it emptied, and the page cache with it.
+fn empty_arc() -> Result<(), CliError> {
+    empty_page_cache()?;
+    let root = Root::host();
+    let mut left = u64::MAX;
+    // Each time it gives a part, which its own limit (zfs_arc_shrinker_limit) makes small.
+    while let Some(now) = arc::cached_bytes(&root).filter(|&now| now.saturating_add(ARC_STEP) < left) {
+        left = now;
+        std::fs::write("/proc/sys/vm/drop_caches", "3")?;
+    }
+    Ok(())
+}
+
 /// What the command read, by what it was seen, and how the command ended.
-fn recorded(command: &[OsString], ui: &Ui) -> Result<(Trace, String, Option<ExitStatus>), CliError> {
+fn recorded(
+    command: &[OsString],
+    file_system: Option<&str>,
+    ui: &Ui,
+) -> Result<(Trace, String, Option<ExitStatus>), CliError> {
+    let is_zfs = |said| said == pools::KIND;
+    if file_system.map_or_else(|| file_system::folder_is_zfs(&Root::host(), None), is_zfs) {
+        ui.say("reads of ZFS are not in the page cache: recording with strace");
+        return by_strace(command);
+    }
     let mut options = FilesOptions::new(command.to_vec());
     options.stop = forerun_watch::signals::stop_flag().ok();
     match files::record_files(&options, &mut |_| {}) {
@@ -268,37 +306,62 @@ struct Told {
     /// The device here; empty where there is none.
     #[serde(skip)]
     place: String,
+    /// Whether the files are of ZFS.
+    #[serde(skip)]
+    zfs: bool,
+    /// Whether what was simulated as it is is so on this machine.
+    #[serde(skip)]
+    as_set_here: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     applied: Option<Applied>,
 }
 
 /// What the reads are simulated on, and whether values are judged on another part than that on which they were chosen.
-struct Manner {
+struct Manner<'a> {
     /// A preset that was said; else this machine's.
     on: Option<Said<Preset>>,
+    /// The file system that was said.
+    file_system: Option<&'a str>,
     halves: bool,
 }
 
-fn told(what: &str, how: &str, trace: &Trace, manner: Manner, ui: &Ui) -> Result<Told, CliError> {
+impl Manner<'_> {
+    /// What the trace is simulated on, with what reads ahead above it.
+    fn place(&self, trace: &Trace, of_files: bool, root: &Root, machine: Option<&Machine>) -> Here {
+        let mount = file_system::mount(root, trace);
+        let here = here::device_of(trace, machine, mount.as_ref());
+        let here = match self.on.clone() {
+            Some(preset) => here.on(preset, machine),
+            None => here,
+        };
+        // A device that was said has what is usual above it, wherever it is said.
+        let mount = mount.filter(|_| here.is_here);
+        let is_zfs = of_files && file_system::is_zfs(self.file_system, trace, mount.as_ref());
+        if is_zfs { here.below_zfs(root) } else { here }
+    }
+}
+
+fn told(what: &str, how: &str, trace: &Trace, manner: &Manner<'_>, ui: &Ui) -> Result<Told, CliError> {
     let reads: Vec<_> = trace.records.iter().filter(|record| record.op == Op::Read).collect();
     if reads.iter().all(|record| record.bytes == 0) {
         return Err(CliError::failure(what, format!("it read nothing of files that {how} could see")));
     }
     let of_files = reads.iter().any(|record| record.file != Name::ABSENT);
-    let machine = Machine::read(&Root::host()).ok();
-    let here = device_of(trace, machine.as_ref());
-    let here = match manner.on {
-        Some(preset) => here.on(preset, machine.as_ref()),
-        None => here,
-    };
+    let root = Root::host();
+    let machine = Machine::read(&root).ok();
+    let here = manner.place(trace, of_files, &root, machine.as_ref());
     let here_as_it_was = here.recorded(trace);
-    let Here { likeness, preset, rule, can_serve, .. } = here;
+    let Here { likeness, preset, rule, can_serve, zfs, .. } = here;
+    let as_set_here = zfs.as_ref().is_some_and(zfs::Prefetcher::is_loaded);
     let timed = reads.iter().filter(|record| record.took.is_some() && record.time.is_some()).count();
     let available = machine.as_ref().map_or(1 << 30, |machine| machine.system.available_bytes);
     let footprint = trace.info().footprint_bytes;
     let ground = Ground {
         // More than the reads touch changes nothing.
-        memory_bytes: available.min(2 * footprint + (64 << 20)),
+        memory_bytes: zfs
+            .as_ref()
+            .map_or(available, |zfs| zfs.memory(available))
+            .min(2 * footprint + (64 << 20)),
         // A quarter of what nobody uses.
         spare_bytes: available / 4,
         mode: if 2 * timed > reads.len() { "paced" } else { "closed:1" },
@@ -306,6 +369,7 @@ fn told(what: &str, how: &str, trace: &Trace, manner: Manner, ui: &Ui) -> Result
         can_serve,
         likeness,
         preset,
+        zfs,
     };
     let mut notes = Vec::new();
     let parts = parts(trace, manner.halves, &mut notes)?;
@@ -319,7 +383,8 @@ fn told(what: &str, how: &str, trace: &Trace, manner: Manner, ui: &Ui) -> Result
     if advice.pick.is_some_and(|pick| matches!(advice.effects[pick].change, advice::Change::Window(_))) {
         notes.push("read_ahead_kb counts for all that is read from the device: record the others too before it is set for good.".into());
     }
-    if !ground.can_serve {
+    notes.extend(ground.zfs.as_ref().map(|_| NOT_OF_ZFS.to_owned()));
+    if !ground.can_serve && ground.zfs.is_none() {
         notes
             .push(format!("{} holds the system: no server can be put in front of it.", ground.likeness.name));
     }
@@ -336,6 +401,8 @@ fn told(what: &str, how: &str, trace: &Trace, manner: Manner, ui: &Ui) -> Result
         undo: commands(undo),
         notes,
         place: ground.likeness.name.clone(),
+        zfs: ground.zfs.is_some(),
+        as_set_here,
         applied: None,
     })
 }
@@ -356,88 +423,6 @@ fn compared(as_recorded: f64) -> String {
         "simulated as it is it takes {times} as long as the recording: some of it was in the page cache, the machine was busy, or the device is \
          not as described (`forerun device measure`)."
     )
-}
-
-/// A device of this machine.
-struct Here {
-    likeness: Likeness,
-    /// The preset that stands for it.
-    preset: Said<Preset>,
-    /// What a udev rule for it matches.
-    rule: Option<String>,
-    /// Whether it could be unmounted and served.
-    can_serve: bool,
-    /// Whether the trace's own device is this one, and what stands for it was not said of another.
-    of_trace: bool,
-}
-
-impl Here {
-    fn like(likeness: Likeness) -> Self {
-        Self { preset: Said::of(likeness.device), likeness, rule: None, can_serve: true, of_trace: false }
-    }
-
-    /// Whether the trace was recorded on this device with the window that it has now.
-    fn recorded(&self, trace: &Trace) -> bool {
-        let window = trace.about.get("read_ahead_kib").and_then(|text| text.parse().ok());
-        self.of_trace && window.is_some() && window == self.likeness.read_ahead_kib
-    }
-
-    /// The preset that was said in place of what was assumed. Where it was measured on this very device, the device's own
-    /// settings stand; else those that a kernel begins with.
-    fn on(self, preset: Said<Preset>, machine: Option<&Machine>) -> Self {
-        let measured = measure::measured_at(&preset).and_then(|place| measure::number(Path::new(place)));
-        let own = measured.zip(machine).is_some_and(|(number, machine)| {
-            machine.device_of_number(&number).is_some_and(|device| device.name == self.likeness.name)
-        });
-        if own {
-            let why = "as measured, with the settings that it has here".into();
-            return Self { likeness: Likeness { guessed: false, why, ..self.likeness }, preset, ..self };
-        }
-        let scheduler = if preset.is_mechanical() { "clook" } else { "none" };
-        let why = "as said, with the kernel's default read-ahead".into();
-        let likeness =
-            Likeness { scheduler, read_ahead_kib: Some(128), guessed: false, why, ..Likeness::unknown() };
-        Self { likeness, preset, rule: None, can_serve: true, of_trace: false }
-    }
-}
-
-/// A preset by its name, or the file of one.
-fn named(said: &str) -> Result<Said<Preset>, CliError> {
-    match Preset::load(said) {
-        Ok(preset) => Ok(Said::named(said, preset)),
-        Err(PresetError::Unknown { source, .. }) => {
-            let near = nearest(said, Preset::names())
-                .map_or_else(String::new, |near| format!("; did you mean `{near}`?"));
-            let what = format!("no preset is called {said:?}, and as a file: {source}{near}");
-            Err(CliError::usage(
-                "--device",
-                what,
-                "`forerun device list` has all, `forerun device measure` makes one",
-            ))
-        }
-        Err(problem) => Err(CliError::usage("--device", problem, "")),
-    }
-}
-
-/// The device from which most is read, if this machine has it, else that of the current folder.
-fn device_of(trace: &Trace, machine: Option<&Machine>) -> Here {
-    let unknown = || Here::like(Likeness::unknown());
-    let Some(machine) = machine else { return unknown() };
-    let mut bytes: BTreeMap<Name, u64> = BTreeMap::new();
-    for record in &trace.records {
-        *bytes.entry(record.device).or_default() += record.bytes;
-    }
-    let most = bytes.into_iter().max_by_key(|&(_, bytes)| bytes);
-    let most = most.map(|(device, _)| trace.names[device.0 as usize].as_str());
-    let named = most.and_then(|name| machine.device(name.trim_start_matches("/dev/")));
-    let folder = std::fs::metadata(".").ok().map(|folder| assumed::number(folder.dev()));
-    let device = named.or_else(|| likeness::device_of_folder(machine, folder.as_deref()));
-    device.map_or_else(unknown, |device| Here {
-        rule: Some(device.udev_match()),
-        can_serve: !device.swap && !device.mounts.iter().any(|place| place == "/"),
-        of_trace: named.is_some(),
-        ..Here::like(Likeness::of(machine, device))
-    })
 }
 
 /// A part of a trace as files that go when we do.
@@ -649,16 +634,6 @@ fn row(effect: &advice::Effect) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use forerun_disk::preset::PresetSpec;
-
-    fn measured(place: &str) -> Said<Preset> {
-        let mut preset = Preset::load("gp3").expect("shipped");
-        if let PresetSpec::Cloud { about, sources, .. } = &mut preset.spec {
-            *about = format!("{place}, measured: a volume");
-            *sources = vec!["forerun device measure, 30 s of reads".into()];
-        }
-        Said::named("mine.toml", preset)
-    }
 
     #[test]
     fn reads_cut_at_pages_ask_for_the_same_bytes_one_after_the_other() {
@@ -703,22 +678,5 @@ mod tests {
         let judged: Vec<_> = parts.judge(true).iter().map(reads).collect();
         assert_eq!(judged, [(500, Some(499_700)), (250, None)]);
         assert_eq!(parts.judge(false)[0].recorded_ns, None);
-    }
-
-    #[test]
-    fn what_was_measured_here_keeps_the_settings_that_the_device_has_here() {
-        let Ok(machine) = Machine::read(&Root::host()) else { return };
-        let Some(device) = machine.devices.iter().find(|device| device.read_ahead_kib.is_some()) else {
-            return;
-        };
-        let here = || Here { rule: Some("x".into()), ..Here::like(Likeness::of(&machine, device)) };
-        let own = here().on(measured(&format!("/dev/{}", device.name)), Some(&machine));
-        if !Path::new("/dev").join(&device.name).exists() {
-            return; // A container without its device nodes.
-        }
-        assert_eq!((own.likeness.read_ahead_kib, own.rule.is_some()), (device.read_ahead_kib, true));
-        assert_eq!((own.likeness.guessed, own.preset.text()), (false, "mine.toml"));
-        let other = here().on(measured("/dev/of-another-machine"), Some(&machine));
-        assert_eq!((other.likeness.read_ahead_kib, other.rule), (Some(128), None));
     }
 }

@@ -1,5 +1,6 @@
 //! `trace`: what is in a trace, from one format to another, recorded from the kernel, or made from a workload.
 
+use super::file_system;
 use super::part;
 use super::patterns;
 use super::quieted::{self, Quieted};
@@ -424,10 +425,15 @@ fn record_files(args: &RecordArgs, place: &Place, stop: Arc<AtomicBool>, ui: &Ui
     counted(recording.lost, "events were lost: the ring was full");
     counted(recording.outside, "reads of files outside the folders asked for are left out");
     counted(recording.unnamed, "files have no path any more and are called by their inode");
+    if file_system::folder_is_zfs(&Root::host(), args.dir.first().map(PathBuf::as_path)) {
+        ui.say("files of ZFS are not in the page cache, where reads are seen: record them with `strace -f -ttt -T -y -o OUT CMD`");
+    }
     if !recording.exact {
         ui.say("this kernel does not trace system calls: reads are in whole pages, without durations");
     }
     let mut trace = Trace { about: place.about(args), ..recording.trace };
+    // Of the files themselves, wherever the command was begun.
+    file_system::note(&Root::host(), &mut trace);
     recording::note_command(&mut trace, &recording.ended, recording.elapsed);
     finish(args, &Done { trace, ended: Some(recording.ended), lost: recording.lost, lines }, ui)
 }

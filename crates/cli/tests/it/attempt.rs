@@ -71,6 +71,96 @@ fn on_a_device_that_is_said_the_same_advice_is_given_everywhere() {
     assert!(said.contains("reads.csv"), "{said}");
 }
 
+/// A large file whose twenty parts are read in turns, each in order: by one program that merges them, or by a program each.
+fn twenty(folder: &TempDir, programs: u64, about: &str) -> String {
+    let mut text = String::from("t,dev,off,bytes,op,pid,file\n");
+    for n in 0..2_000_u64 {
+        let at = ((n % 20) << 26) + n / 20 * (128 << 10);
+        writeln!(text, ",,{at},131072,R,reader{},/tank/data", n % programs).expect("a string grows");
+    }
+    let path = folder.path().join("twenty.csv");
+    std::fs::write(&path, text + about).expect("written");
+    path.to_str().expect("UTF-8").to_owned()
+}
+
+/// The effects of an advice by what is changed.
+fn changes(told: &serde_json::Value) -> Vec<String> {
+    let of = |effect: &serde_json::Value| match &effect["change"] {
+        serde_json::Value::Object(change) => change.keys().next().expect("one").clone(),
+        change => change.as_str().expect("a word").to_owned(),
+    };
+    told["advice"]["effects"].as_array().expect("effects").iter().map(of).collect()
+}
+
+#[test]
+fn files_of_zfs_are_read_ahead_by_zfs_and_more_readers_than_streams_want_more_streams() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = twenty(&folder, 1, "");
+    for device in ["azure-p30", "nvme-pcie4"] {
+        let told = json(&["advise", &path, "--device", device, "--file-system", "zfs", "--json"]);
+        // Neither a window of the kernel's, nor advice that ZFS does not take, nor a server below a pool.
+        for change in changes(&told) {
+            assert!(
+                ["as-it-is", "zfs", "more-memory", "disk", "foresight"].contains(&change.as_str()),
+                "{told}"
+            );
+        }
+        let effects = told["advice"]["effects"].as_array().expect("effects");
+        let pick =
+            &effects[usize::try_from(told["advice"]["pick"].as_u64().expect("it pays")).expect("small")];
+        let parameters = pick["change"]["zfs"].as_array().expect("of ZFS");
+        let streams = parameters.iter().find(|parameter| parameter["name"] == "zfetch_max_streams");
+        assert!(streams.is_some_and(|streams| streams["value"].as_u64() > Some(8)), "{device}: {pick}");
+        assert!(pick["factor"].as_f64() > Some(1.3), "{device}: {pick}");
+        let said = told.to_string();
+        assert!(
+            said.contains("options zfs zfetch_max_streams=") && said.contains("/etc/modprobe.d/zfs.conf"),
+            "{said}"
+        );
+        assert!(said.contains("nobody has measured"), "{said}");
+    }
+    // It is said of whom the parameters are, and it is nobody's here.
+    let line = ["advise", &path, "--device", "azure-p30", "--file-system", "zfs", "--apply", "--yes"];
+    assert!(fails(&line, 4).contains("not the ZFS of this machine"));
+    assert!(fails(&["advise", &path, "--file-system", "zsf"], 2).contains("zfs"));
+}
+
+#[test]
+fn a_recording_says_its_file_system_and_what_is_said_goes_before_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = twenty(&folder, 1, "# file_system: zfs\n");
+    assert!(output(&["trace", "info", &path]).contains("file_system    zfs"));
+    let told = |more: &[&str]| json(&[&["advise", &path, "--device", "azure-p30", "--json"], more].concat());
+    let recorded = told(&[]);
+    assert_eq!(recorded["advice"]["effects"][0]["name"], "as it is (ZFS)");
+    assert!(
+        recorded["assumed"].as_str().expect("said").contains("below the defaults of OpenZFS"),
+        "{recorded}"
+    );
+    assert_eq!(told(&["--file-system", "zfs"])["advice"], recorded["advice"]);
+    let other = told(&["--file-system", "ext4"]);
+    assert_eq!(other["advice"]["effects"][0]["name"], "as it is (read_ahead_kb 128)");
+    assert!(
+        changes(&other).contains(&"advise-random".to_owned()) && !changes(&other).contains(&"zfs".to_owned())
+    );
+}
+
+#[test]
+fn twenty_programs_that_keep_a_device_busy_between_them_gain_nothing_by_streams() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = twenty(&folder, 20, "");
+    let told = json(&["advise", &path, "--device", "azure-p30", "--file-system", "zfs", "--json"]);
+    assert!(told["advice"]["pick"].is_null(), "{told}");
+}
+
+#[test]
+fn random_reads_of_zfs_are_left_alone() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = trace(&folder, |n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 45);
+    let text = output(&["advise", &path, "--device", "nvme-pcie4", "--file-system", "zfs"]);
+    assert!(text.contains("Leave it: ") && !text.contains("forerun watch"), "{text}");
+}
+
 #[test]
 fn what_a_program_runs_beside_its_reads_is_made_no_shorter() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -141,6 +141,28 @@ fn what_a_command_reads_of_files_is_recorded_and_replayed_or_refused_with_the_wa
 }
 
 #[test]
+fn a_recording_of_files_says_the_file_system_of_the_files_and_not_of_the_folder_it_was_begun_in() {
+    let program = std::env::current_exe().expect("a test has a program");
+    let dir = tempfile::tempdir_in(program.parent().expect("in a folder")).expect("room on disk");
+    let (data, out) = (dir.path().join("data"), dir.path().join("out.csv"));
+    std::fs::write(&data, vec![1; 4 << 20]).expect("room on disk");
+    let (data, out) = (data.display().to_string(), out.display().to_string());
+    let words = ["trace", "record", "--files", "-o", &out, "--", "dd", "of=/dev/null", "bs=64k"];
+    let input = format!("if={data}");
+    let run = super::forerun(&[&words[..], &[&input]].concat()).current_dir("/proc").assert();
+    if run.get_output().status.code() == Some(4) {
+        return; // What cannot be had here is in the test above.
+    }
+    run.success();
+    let df =
+        std::process::Command::new("df").args(["--output=fstype", &data]).output().expect("of coreutils");
+    let kind = String::from_utf8_lossy(&df.stdout).lines().last().expect("a kind").trim().to_owned();
+    let info = json(&["trace", "info", &out, "--json"]);
+    assert_eq!(info["about"]["file_system"], kind.as_str(), "{info}");
+    assert!(output(&["trace", "info", &out]).contains(&format!("file_system    {kind}")));
+}
+
+#[test]
 fn files_and_a_device_are_not_recorded_at_once() {
     let line = fails(&["trace", "record", "--files", "--device", "/dev/null", "-o", "x", "--", "true"], 2);
     assert!(line.contains("--device"), "{line}");

@@ -3,7 +3,8 @@
 use crate::evidence;
 use crate::finding::{Finding, Severity};
 use crate::machine::Machine;
-use crate::system::{System, Zfs};
+use crate::system::System;
+use crate::zfs::Zfs;
 
 /// So much dirty memory takes a disk of 200 MB/s over a minute to write.
 const DIRTY_BYTES: u64 = 12 << 30;
