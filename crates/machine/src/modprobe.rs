@@ -24,6 +24,19 @@ pub fn option(module: &str, name: &str, value: u64) -> String {
     format!("options {module} {name}={value}")
 }
 
+/// The file, as a person writes it.
+#[must_use]
+pub fn file(module: &str) -> String {
+    format!("/etc/modprobe.d/{module}.conf")
+}
+
+/// The commands with which a person adds a line to the file, and takes it out again.
+#[must_use]
+pub fn commands(module: &str, name: &str, value: u64) -> (String, String) {
+    let (line, file) = (option(module, name, value), file(module));
+    (format!("printf '%s\\n' '{line}' | sudo tee -a {file}"), format!("sudo sed -i '/^{line}$/d' {file}"))
+}
+
 /// The text with the line at its end.
 #[must_use]
 pub fn with(text: &str, line: &str) -> String {

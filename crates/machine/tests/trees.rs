@@ -214,6 +214,9 @@ fn bcache_zfs_and_memory_are_looked_at() {
         ids(&found),
         [("bcache-detached", "bcache0"), ("zfs-prefetch-off", "zfs"), ("dirty-memory", "vm")]
     );
+    // The file is the administrator's too.
+    let good = "printf '%s\\n' 'options zfs zfs_prefetch_disable=0' | sudo tee -a /etc/modprobe.d/zfs.conf";
+    assert_eq!(found[1].fix[1].command, good);
 }
 
 #[test]

@@ -19,6 +19,8 @@ const STREAMS: &str = "zfetch_max_streams";
 const DISTANCE: &str = "zfetch_max_distance";
 const MIN_DISTANCE: &str = "zfetch_min_distance";
 
+/// Where no read out of turn belongs to a stream, one of the record that was read last still does, bytes.
+const RECORD: u64 = 128 << 10;
 /// Largest distances that are tried, bytes. A file has as many streams as they fit into it, so a shorter one may be more streams.
 const DISTANCES: [u64; 6] = [4 << 20, 8 << 20, 16 << 20, 32 << 20, 64 << 20, 128 << 20];
 /// Distances up to which a stream doubles, bytes.
@@ -121,8 +123,7 @@ impl Prefetcher {
             "zfetch(min_distance={},max_distance={},max_reorder={},max_streams={})",
             size(self.min_distance.unwrap_or(self.distance)),
             size(self.distance),
-            // One block: no read that lies apart from a stream belongs to it.
-            size(self.reorder.unwrap_or(BLOCK_BYTES)),
+            size(self.reorder.unwrap_or(RECORD)),
             self.streams.clamp(1, STREAMS_LIMIT)
         )
     }
@@ -196,7 +197,6 @@ fn short(bytes: u64) -> String {
 /// The commands that set them, and those that take them back. The file of options is the administrator's too, so a line is added, and that line is
 /// taken out. `anew` makes what the machine starts from know it.
 pub(crate) fn steps(parameters: &[Parameter], anew: Option<&str>) -> (Vec<Step>, Vec<Step>) {
-    let file = format!("/etc/modprobe.d/{MODULE}.conf");
     let set = |name: &str, value| format!("echo {value} | sudo tee /sys/module/{MODULE}/parameters/{name}");
     let (mut fix, mut undo) = (Vec::new(), Vec::new());
     for Parameter { name, before, value } in parameters {
@@ -204,9 +204,9 @@ pub(crate) fn steps(parameters: &[Parameter], anew: Option<&str>) -> (Vec<Step>,
         undo.push(Step::new("now", set(name, before)));
     }
     for Parameter { name, value, .. } in parameters {
-        let line = modprobe::option(MODULE, name, *value);
-        fix.push(Step::new("for good", format!("printf '%s\\n' '{line}' | sudo tee -a {file}")));
-        undo.push(Step::new("for good", format!("sudo sed -i '/^{line}$/d' {file}")));
+        let (add, take_out) = modprobe::commands(MODULE, name, *value);
+        fix.push(Step::new("for good", add));
+        undo.push(Step::new("for good", take_out));
     }
     if let Some(command) = anew {
         for steps in [&mut fix, &mut undo] {
@@ -239,7 +239,7 @@ mod tests {
         assert_eq!(Prefetcher { arc_bytes: Some(2 << 30), ..old.clone() }.memory(1 << 30), 2 << 30);
         assert_eq!(
             old.scheme(),
-            "zfetch(min_distance=8MiB,max_distance=8MiB,max_reorder=4KiB,max_streams=64)"
+            "zfetch(min_distance=8MiB,max_distance=8MiB,max_reorder=128KiB,max_streams=64)"
         );
         assert!(SchemeSpec::parse(&old.scheme()).is_ok());
         assert!(old.tried().iter().flatten().all(|parameter| parameter.name != MIN_DISTANCE), "it has none");

@@ -8,6 +8,7 @@ use super::file_system;
 use super::here::{self, Here};
 use super::reading::{self, ReadArgs};
 use super::recording::note_command;
+use super::records::Records;
 use crate::advice::{self, Advice, Ground, Reads, zfs};
 use crate::error::{CliError, Kind};
 use crate::outputs;
@@ -62,7 +63,7 @@ const RECORDS_MAX: usize = 200_000;
 /// Most pieces of reads that are cut at pages.
 const PAGES_MAX: usize = 8 * RECORDS_MAX;
 /// What stands below each advice for files of ZFS.
-const NOT_OF_ZFS: &str = "records, compression, and how a pool lays files on its devices are not simulated, and nobody has measured such advice on a ZFS yet: \
+const NOT_OF_ZFS: &str = "compression, and how a pool lays files on its devices are not simulated, and nobody has measured such advice on a ZFS yet: \
                           --apply measures it with your program.";
 /// Emptied once more, the cache of ZFS gives at least so many bytes, or it is as empty as it gets.
 const ARC_STEP: u64 = 16 << 20;
@@ -350,12 +351,13 @@ fn told(what: &str, how: &str, trace: &Trace, manner: &Manner<'_>, ui: &Ui) -> R
     let root = Root::host();
     let machine = Machine::read(&root).ok();
     let here = manner.place(trace, of_files, &root, machine.as_ref());
+    let records = here.zfs.as_ref().map(|_| Records::of(trace, here.is_here.then_some(&root)));
+    let footprint = records.as_ref().map_or_else(|| trace.info().footprint_bytes, Records::footprint);
     let here_as_it_was = here.recorded(trace);
     let Here { likeness, preset, rule, can_serve, zfs, .. } = here;
     let as_set_here = zfs.as_ref().is_some_and(zfs::Prefetcher::is_loaded);
     let timed = reads.iter().filter(|record| record.took.is_some() && record.time.is_some()).count();
     let available = machine.as_ref().map_or(1 << 30, |machine| machine.system.available_bytes);
-    let footprint = trace.info().footprint_bytes;
     let ground = Ground {
         // More than the reads touch changes nothing.
         memory_bytes: zfs
@@ -372,7 +374,7 @@ fn told(what: &str, how: &str, trace: &Trace, manner: &Manner<'_>, ui: &Ui) -> R
         zfs,
     };
     let mut notes = Vec::new();
-    let parts = parts(trace, manner.halves, &mut notes)?;
+    let parts = parts(trace, records.as_ref(), manner.halves, &mut notes)?;
     let (choose, judge) = (parts.choose.reads(), parts.judge(here_as_it_was && ground.mode == "paced"));
     let advice = advice::study(&choose, &judge, &ground, ui)?;
     notes.extend(advice.as_recorded.map(compared));
@@ -434,18 +436,21 @@ struct Part {
 }
 
 impl Part {
-    fn new(records: &[Record], of: &Trace, name: &str) -> Result<Self, CliError> {
+    fn new(records: &[Record], of: &Trace, zfs: Option<&Records>, name: &str) -> Result<Self, CliError> {
+        let sized = zfs.map_or(of, |zfs| &zfs.sized);
         let write = |records: Vec<Record>, name: String| {
             let scratch = Scratch::new(&name);
-            forerun_trace::write(&scratch.0, Format::Parquet, &Trace { records, ..of.clone() })
+            forerun_trace::write(&scratch.0, Format::Parquet, &Trace { records, ..sized.clone() })
                 .map_err(|problem| CliError::failure(&path(&scratch), problem))?;
             Ok::<_, CliError>(scratch)
         };
-        let pages =
-            by_pages(records).map(|pages| write(pages, format!("{name}-pages.parquet"))).transpose()?;
+        // Nothing of ZFS is read page by page.
+        let pages = if zfs.is_some() { None } else { by_pages(records) };
+        let pages = pages.map(|pages| write(pages, format!("{name}-pages.parquet"))).transpose()?;
+        let whole = zfs.map_or_else(|| records.to_vec(), |zfs| zfs.whole(records));
         let (part, all) = (records.len() as u64, of.records.len() as u64);
         let outside = Nanos(of.outside().0 / all.max(1) * part);
-        Ok(Self { whole: write(records.to_vec(), format!("{name}.parquet"))?, by_pages: pages, outside })
+        Ok(Self { whole: write(whole, format!("{name}.parquet"))?, by_pages: pages, outside })
     }
 
     fn reads(&self) -> Reads {
@@ -517,13 +522,18 @@ fn by_pages(records: &[Record]) -> Option<Vec<Record>> {
 }
 
 /// The trace as files to be run.
-fn parts(trace: &Trace, halves: bool, notes: &mut Vec<String>) -> Result<Parts, CliError> {
+fn parts(
+    trace: &Trace,
+    zfs: Option<&Records>,
+    halves: bool,
+    notes: &mut Vec<String>,
+) -> Result<Parts, CliError> {
     let kept = trace.records.len().min(RECORDS_MAX);
     if kept < trace.records.len() {
         let (kept, all) = (human::count(kept as u64), human::count(trace.records.len() as u64));
         notes.push(format!("only the first {kept} of {all} requests were simulated."));
     }
-    let part = |from: usize, to: usize, name: &str| Part::new(&trace.records[from..to], trace, name);
+    let part = |from: usize, to: usize, name: &str| Part::new(&trace.records[from..to], trace, zfs, name);
     let (half, span) = (kept / 2, span(&trace.records[..kept]));
     if halves && half >= HALF_MIN {
         let (choose, all) = (part(0, half, "choose")?, part(0, kept, "reads")?);
@@ -673,7 +683,7 @@ mod tests {
                 forerun_trace::open(Path::new(&reads.whole), &ReadOptions::default()).expect("a trace");
             (opened.trace.records.len(), reads.recorded_ns)
         };
-        let parts = parts(&trace, true, &mut Vec::new()).expect("written");
+        let parts = parts(&trace, None, true, &mut Vec::new()).expect("written");
         assert_eq!(reads(&parts.choose.reads()), (250, None));
         let judged: Vec<_> = parts.judge(true).iter().map(reads).collect();
         assert_eq!(judged, [(500, Some(499_700)), (250, None)]);

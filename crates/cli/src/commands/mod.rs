@@ -21,6 +21,7 @@ pub(crate) mod patterns;
 mod quieted;
 mod reading;
 mod recording;
+mod records;
 pub(crate) mod reproduce;
 mod schemes;
 pub(crate) mod serve;

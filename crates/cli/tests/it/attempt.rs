@@ -154,6 +154,22 @@ fn twenty_programs_that_keep_a_device_busy_between_them_gain_nothing_by_streams(
 }
 
 #[test]
+fn a_command_on_zfs_is_recorded_with_strace_since_the_page_cache_does_not_see_its_reads() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("data");
+    std::fs::write(&file, vec![7; 1 << 20]).expect("written");
+    let line = ["try", "--file-system", "zfs", "--", "cat", file.to_str().expect("UTF-8")];
+    let done = forerun(&line).output().expect("it runs");
+    let (text, said) = (String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
+    assert!(said.contains("recording with strace"), "{said}");
+    match done.status.code() {
+        Some(4) => assert!(said.contains("strace"), "{said}"),
+        Some(0) => assert!(text.contains("as it is (ZFS)") && text.contains("seen by strace"), "{text}"),
+        other => panic!("{other:?}: {text} {said}"),
+    }
+}
+
+#[test]
 fn random_reads_of_zfs_are_left_alone() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = trace(&folder, |n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 45);

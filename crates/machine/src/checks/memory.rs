@@ -3,6 +3,7 @@
 use crate::evidence;
 use crate::finding::{Finding, Severity};
 use crate::machine::Machine;
+use crate::modprobe;
 use crate::system::System;
 use crate::zfs::Zfs;
 
@@ -96,7 +97,10 @@ fn huge_pages(system: &System) -> Option<Finding> {
 
 fn zfs(zfs: &Zfs) -> Vec<Finding> {
     let parameter = |name: &str| format!("/sys/module/zfs/parameters/{name}");
-    let conf = "/etc/modprobe.d/99-forerun-zfs.conf";
+    let for_good = |finding: Finding, name: &str, value| {
+        let (add, take_out) = modprobe::commands("zfs", name, value);
+        finding.step("for good", add, take_out)
+    };
     let mut found = Vec::new();
     if !zfs.prefetch {
         let what = format!("ZFS {} does not read ahead (zfs_prefetch_disable=1)", zfs.version);
@@ -104,7 +108,7 @@ fn zfs(zfs: &Zfs) -> Vec<Finding> {
         let finding = Finding::new("zfs-prefetch-off", Severity::Warning, "zfs", what, why);
         let finding = finding.seen(&[evidence::ZFS_PARAMETERS, evidence::ZFS_DISTANCE]);
         let finding = finding.set(&parameter("zfs_prefetch_disable"), "1", "0");
-        found.push(finding.file(conf, "options zfs zfs_prefetch_disable=0"));
+        found.push(for_good(finding, "zfs_prefetch_disable", 0));
     }
     if let Some(distance) = zfs.distance_bytes.filter(|&bytes| zfs.prefetch && bytes < ZFS_DISTANCE_SMALL) {
         let what = format!("ZFS {} reads a stream at most {} MiB ahead", zfs.version, distance >> 20);
@@ -113,7 +117,7 @@ fn zfs(zfs: &Zfs) -> Vec<Finding> {
         let to = ZFS_DISTANCE.to_string();
         let finding = finding.set(&parameter("zfetch_max_distance"), &distance.to_string(), &to);
         let finding = finding.seen(&[evidence::ZFS_DISTANCE]);
-        found.push(finding.file(conf, &format!("options zfs zfetch_max_distance={to}")));
+        found.push(for_good(finding, "zfetch_max_distance", ZFS_DISTANCE));
     }
     found
 }
