@@ -75,7 +75,7 @@ def cases(mount, times=1):
 
 
 def timed(rig, words, kib):
-    rig.setting.write_text(str(kib))
+    rig.set_window(kib)
     rig.cold()
     start = time.monotonic()
     done = subprocess.run(FIRST + words, capture_output=True)
@@ -99,7 +99,7 @@ def described(rig, forerun, work):
 def predicted(rig, words, forerun, work, start):
     """What advise says of another read_ahead_kb: value, factor, interval; no value means to leave it."""
     trace = work / "trace.parquet"
-    rig.setting.write_text(str(start))
+    rig.set_window(start)
     rig.cold()
     subprocess.run(FIRST + [str(forerun), "--quiet", "trace", "record", "--files", "--dir", str(rig.mount), "-o", str(trace), "--"] + words,
                    capture_output=True)

@@ -58,20 +58,20 @@ def rows(mount, models):
 def measure(rig, forerun, rounds, state):
     daemon = lambda: Daemon(forerun, rig.mount, state)
     for model, name, window, words in rows(rig.mount, [rig.model]):
-        rig.setting.write_text(str(window))
+        rig.set_window(window)
         found = {"alone": [], "watched": []}
         for _ in range(rounds):
             found["alone"].append(once(rig, words, None))
             found["watched"].append(once(rig, words, daemon))
         middle = {way: {key: statistics.median(one[key] for one in all_of) for key in all_of[0]} for way, all_of in found.items()}
         alone, watched = middle["alone"], middle["watched"]
-        assert rig.setting.read_text().strip() == str(window), "the device's setting is as before"
+        rig.check_window()
         yield {
             "model": model, "work": name, "window": f"{window}K", "alone": f"{alone['elapsed']:.2f}", "watched": f"{watched['elapsed']:.2f}",
             "gain": f"{alone['elapsed'] / watched['elapsed']:.2f}×", "moved": f"{alone['bytes'] / 1e6:.0f}",
             "bytes": f"{watched['bytes'] / max(1, alone['bytes']):.2f}", "kept": f"{watched['kept']:.0f}", "CPU": f"{watched['cpu']:.2f}",
         }
-    rig.setting.write_text("128")
+    rig.set_window(128)
 
 
 def neighbour(rig, forerun, rounds, state, seconds=1.5):

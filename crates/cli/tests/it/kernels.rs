@@ -37,7 +37,7 @@ impl Disk {
         let folder = tempfile::tempdir().ok()?;
         let image = folder.path().join("image");
         std::fs::File::create(&image).and_then(|file| file.set_len(64 << 20)).ok()?;
-        sh(&format!("mkfs.ext4 -q -F -O ^has_journal {}", image.display()))?;
+        sh(&format!("mkfs.ext4 -q -F -O ^has_journal -E lazy_itable_init=0 {}", image.display()))?;
         let mount = folder.path().join("mount");
         std::fs::create_dir(&mount).ok()?;
         let mut made = Made::default();
