@@ -37,6 +37,18 @@ pub enum Op {
     Write,
 }
 
+/// What a program has said of how it will read a file (`posix_fadvise`). Only what models a kernel's read-ahead hears it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Advice {
+    /// Nothing, or that it is as usual.
+    #[default]
+    Normal,
+    /// In no order: `POSIX_FADV_RANDOM`.
+    Random,
+    /// From its beginning to its end: `POSIX_FADV_SEQUENTIAL`.
+    Sequential,
+}
+
 /// One request of a host to a layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access {
@@ -51,6 +63,8 @@ pub struct Access {
     pub demand: Extent,
     /// The file that it lies in: read-ahead on its behalf never leaves it. The whole volume where not known.
     pub within: Extent,
+    /// What the program has said of the file.
+    pub advice: Advice,
 }
 
 /// No file is known: everything.
@@ -60,12 +74,12 @@ impl Access {
     /// A read in which every block was asked for by a program.
     #[must_use]
     pub const fn read(context: Context, extent: Extent) -> Self {
-        Self { context, op: Op::Read, extent, demand: extent, within: ANYWHERE }
+        Self { context, op: Op::Read, extent, demand: extent, within: ANYWHERE, advice: Advice::Normal }
     }
     /// A write of whole blocks.
     #[must_use]
     pub const fn write(context: Context, extent: Extent) -> Self {
-        Self { context, op: Op::Write, extent, demand: extent, within: ANYWHERE }
+        Self { context, op: Op::Write, extent, demand: extent, within: ANYWHERE, advice: Advice::Normal }
     }
 }
 

@@ -10,7 +10,7 @@
 
 use crate::error::ServeError;
 use crate::spec::EngineSpec;
-use forerun_core::access::{Access, Context, Op};
+use forerun_core::access::{Access, Advice, Context, Op};
 use forerun_core::array::Array;
 use forerun_core::engine::{Input, Limits, Output, Status};
 use forerun_core::units::{BLOCK_BYTES, Block, Disk, Extent, Nanos};
@@ -328,6 +328,8 @@ fn parse_access(numbers: &[u64], op: Op) -> Option<Access> {
         extent: extent(start, blocks),
         demand: extent(demand_start, demand_blocks),
         within: extent(within_start, within_blocks),
+        // No client of a server says how it will read.
+        advice: Advice::Normal,
     })
 }
 

@@ -23,7 +23,7 @@ use crate::said::FileSizes;
 use crate::spec::RunSpec;
 use crate::workload::{Request, Source};
 use blame::{Past, Why};
-use forerun_core::access::{Access, Context, Op};
+use forerun_core::access::{Access, Advice, Context, Op};
 use forerun_core::assemble::{Assembler, ByteRange, Outline, PART_BLOCKS};
 use forerun_core::engine::Engine;
 use forerun_core::policy::Policy;
@@ -97,6 +97,8 @@ struct Run<'a> {
     outstanding: u64,
     /// Requests that each process may always have outstanding.
     depth: u64,
+    /// What programs say of their files, by number; of those beyond the end nothing.
+    advice: Vec<Advice>,
     meter: Meter,
     /// What the top layer no longer has.
     past: Past,
@@ -198,6 +200,7 @@ impl<'a> Run<'a> {
             parts: Vec::new(),
             outstanding: 0,
             depth: 1,
+            advice: programs.advice,
             meter: Meter::new(),
             past: Past::default(),
             last_answer: Nanos::ZERO,
@@ -389,11 +392,14 @@ impl<'a> Run<'a> {
         let asked = self.issued[id as usize].request.context;
         let (file, within) = self.stack.file_of(extent.start.0);
         let context = file.map_or(asked, |file| Context::new(asked.process(), file));
-        let Some(apart) = &self.stack.apart else { return Access { context, op, extent, demand, within } };
+        let advice = self.advice.get(asked.file() as usize).copied().unwrap_or_default();
+        let Some(apart) = &self.stack.apart else {
+            return Access { context, op, extent, demand, within, advice };
+        };
         let above = apart.above(extent);
         let room = above.start.0 - extent.start.0;
         let demand = Extent::new(demand.start.0 + room, demand.blocks);
-        Access { context, op, extent: above, demand, within }
+        Access { context, op, extent: above, demand, within, advice }
     }
 
     /// A page cache takes addresses of files as they are; without one they are places at once.

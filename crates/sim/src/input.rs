@@ -8,6 +8,7 @@ use crate::replay::{Drive, Map, Mapped, Mode, map_trace};
 use crate::said::Said;
 use crate::spec::RunSpec;
 use crate::workload::Workload;
+use forerun_core::access::Advice;
 use forerun_trace::options::ReadOptions;
 use forerun_trace::record::{Name, Trace};
 use sha2::{Digest, Sha256};
@@ -49,6 +50,8 @@ pub struct Programs {
     pub footprint_bytes: u64,
     /// The order of requests does not depend on how fast they are served.
     pub fixed_order: bool,
+    /// What programs say of their files, by number; of those beyond the end nothing.
+    pub advice: Vec<Advice>,
     /// Each source is a stream that is worth a measure of its own.
     pub of_streams: bool,
 }
@@ -199,6 +202,7 @@ impl Input {
                     requests: Some(mapped.requests() * spec.repeat),
                     footprint_bytes: mapped.footprint_bytes.min(capacity),
                     fixed_order: alone,
+                    advice: mapped.advice(&spec.advise),
                     of_streams: false,
                 })
             }
@@ -206,6 +210,10 @@ impl Input {
     }
 
     fn of_shape(workload: &Workload, spec: &RunSpec, capacity: u64) -> Result<Programs, RunError> {
+        if !spec.advise.is_empty() {
+            let why = "files of a workload have no names: give a trace of files";
+            return Err(RunError::Spec { field: "advise", why: why.into() });
+        }
         let outstanding = match *spec.mode {
             Mode::Closed { outstanding } => outstanding,
             Mode::Paced => 1,
@@ -233,6 +241,7 @@ impl Input {
             requests: None,
             footprint_bytes: footprint,
             fixed_order: workload.processes() == 1,
+            advice: Vec::new(),
             of_streams: workload.is_of_streams(),
         })
     }

@@ -1,5 +1,6 @@
 //! The simulator: drives the engine in virtual time over device models, and reports what it measured.
 
+pub mod advised;
 pub mod clairvoyant;
 pub mod cpu;
 pub mod error;

@@ -103,6 +103,17 @@ impl Placing {
         self.numbers[self.trace.object(at)]
     }
 
+    /// Something of each object's name, in the order of their numbers; a device without files has none.
+    pub(crate) fn each_name<T: Clone + Default>(&self, of: impl Fn(&str) -> T) -> Vec<T> {
+        let mut each = vec![T::default(); self.starts.len()];
+        for (&(_, file), number) in self.trace.objects.iter().zip(&self.numbers) {
+            if let Some(number) = number.filter(|_| file != Name::ABSENT) {
+                each[number as usize] = of(&self.trace.names[file.0 as usize]);
+            }
+        }
+        each
+    }
+
     pub(crate) fn time(&self, at: usize) -> Option<Nanos> {
         self.trace.time(at)
     }

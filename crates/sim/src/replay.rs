@@ -14,10 +14,12 @@
 //! to the next: an upper approximation, too long by the recorded response time. A process starts when it was recorded
 //! to. The event loop is not here; it pulls from what [`Mapped::drive`] returns.
 
+use crate::advised::Advised;
 use crate::placed::{Ends, List, Placing, Recorded};
 pub use crate::placed::{Timed, TimedRequest};
 use crate::records::Kept;
 use crate::workload::Source;
+use forerun_core::access::Advice;
 use forerun_core::size::about_size;
 use forerun_core::units::{BLOCK_BYTES, Nanos};
 use forerun_core::words::{did_you_mean, nearest};
@@ -382,6 +384,12 @@ impl Mapped {
     #[must_use]
     pub fn requests(&self) -> u64 {
         self.which.len() as u64
+    }
+
+    /// What is said of each of its files, by number; nothing where no rule is for any.
+    #[must_use]
+    pub fn advice(&self, advised: &Advised) -> Vec<Advice> {
+        if advised.is_empty() { Vec::new() } else { self.placing.each_name(|name| advised.of(name)) }
     }
 
     /// What drives `repeat` replays, one after the other, in `mode`. A paced process starts at its recorded time

@@ -4,6 +4,7 @@
 //! which it came beside what they mean. Whoever runs it sees the meaning alone; two parts are equal if their words are.
 //! The words become a part where a command line or a file is read, so a mistake is told before anything runs.
 
+use crate::advised::Advised;
 use crate::cpu::Cpu;
 use crate::error::RunError;
 use crate::layout::LayoutSpec;
@@ -133,6 +134,13 @@ impl Part for Fit {
     const FIELD: &'static str = "fit";
     fn read(text: &str) -> Result<Self, String> {
         Self::parse(text).map_err(|error| error.to_string())
+    }
+}
+
+impl Part for Advised {
+    const FIELD: &'static str = "advise";
+    fn read(text: &str) -> Result<Self, String> {
+        Self::parse(text)
     }
 }
 

@@ -3,6 +3,7 @@
 //! The same spec and the same input give the same bytes of output, so a spec names its input by content hash and
 //! carries no path-dependent default: what a command line leaves out is filled in here before the run.
 
+use crate::advised::Advised;
 use crate::cpu::Cpu;
 use crate::layout::LayoutSpec;
 use crate::replay::{Fit, Map, Mode};
@@ -90,6 +91,9 @@ pub struct RunSpec {
     /// Most blocks of one command of the host layer, and of adjacent commands that the scheduler merges.
     #[serde(default = "default_cluster", skip_serializing_if = "is_default_cluster")]
     pub cluster_blocks: u64,
+    /// What programs say of single files of a trace (`posix_fadvise`), by their names: `random:/srv/*.idx,sequential:/srv/data.bin`.
+    #[serde(default = "nothing_advised", skip_serializing_if = "is_nothing_advised")]
+    pub advise: Said<Advised>,
 }
 
 /// Longest command of the host layer where a spec does not say, in blocks: 512 KiB, the block layer's `max_sectors_kb`.
@@ -126,6 +130,7 @@ impl Default for RunSpec {
             layout: default_layout(),
             file_sizes: default_file_sizes(),
             cluster_blocks: CLUSTER_BLOCKS,
+            advise: nothing_advised(),
         }
     }
 }
@@ -175,6 +180,14 @@ const fn default_cluster() -> u64 {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
 const fn is_default_cluster(blocks: &u64) -> bool {
     *blocks == CLUSTER_BLOCKS
+}
+
+fn nothing_advised() -> Said<Advised> {
+    Said::of("")
+}
+
+fn is_nothing_advised(advise: &Said<Advised>) -> bool {
+    advise.is_empty()
 }
 
 fn default_map() -> Said<Map> {

@@ -160,6 +160,7 @@ fn spec(setup: &SetupArgs, assumed: &Assumed, layers: Layers) -> Result<RunSpec,
         layout: Said::read(&setup.layout)?,
         file_sizes: Said::read(&setup.file_sizes)?,
         cluster_blocks: setup.cluster,
+        advise: Said::of(""),
     })
 }
 

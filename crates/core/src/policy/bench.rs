@@ -3,7 +3,7 @@
 //! It has no engine, no device and no time: what a policy sees is exactly what the test says.
 
 use super::{Fate, Lookup, Outcome, Plan, Policy, World};
-use crate::access::{Access, Context};
+use crate::access::{Access, Advice, Context};
 use crate::array::Array;
 use crate::cache::{Cache, State};
 use crate::cost::CostModel;
@@ -20,6 +20,7 @@ pub(crate) struct Bench<P> {
     cache: Cache,
     within: Extent,
     context: Context,
+    advice: Advice,
 }
 
 impl<P: Policy> Bench<P> {
@@ -28,11 +29,23 @@ impl<P: Policy> Bench<P> {
         let array =
             Array::new("single:128KiB".parse().expect("a valid name"), 1 << 20).expect("holds strips");
         let cache = Cache::new(1, 1 << 20);
-        Self { policy, array, cache, within: Extent::new(0, u64::MAX), context: Context(0) }
+        Self {
+            policy,
+            array,
+            cache,
+            within: Extent::new(0, u64::MAX),
+            context: Context(0),
+            advice: Advice::Normal,
+        }
     }
     /// From here on the reads are of this file.
     pub(crate) fn of(mut self, start: u64, blocks: u64) -> Self {
         self.within = Extent::new(start, blocks);
+        self
+    }
+    /// From here on this was said of what is read.
+    pub(crate) fn advised(mut self, advice: Advice) -> Self {
+        self.advice = advice;
         self
     }
     /// From here on somebody else reads.
@@ -43,7 +56,8 @@ impl<P: Policy> Bench<P> {
     /// Reads, and returns the wishes.
     pub(crate) fn read(&mut self, start: u64, blocks: u64) -> Windows {
         let extent = Extent::new(start, blocks);
-        let access = Access { within: self.within, ..Access::read(self.context, extent) };
+        let access =
+            Access { within: self.within, advice: self.advice, ..Access::read(self.context, extent) };
         let outcome = |block| match self.cache.state(block) {
             State::Empty => Outcome::Miss,
             State::Cached => Outcome::CacheHit,

@@ -18,10 +18,13 @@
 //! nothing for random reads, and unlike `linux-2.6` it takes a stride of two for sequential, because the kernel compares
 //! with the end of the last read. Source: torvalds/linux mm/readahead.c of 6.12 and 6.17, in the rules of
 //! algorithms.md 3.4; compared with a running kernel by `forerun-watch`'s test `kernel_readahead`.
+//!
+//! What a program has said of a file counts as in mm/fadvise.c: of one that is read at random a miss reads what was asked for and
+//! nothing else, of one that is read in order the largest window is twice as large. A marker counts for both, whoever set it.
 
 use super::readahead::{Generation, MAX, Markers, Request, init_size, next_size};
 use super::{Fate, Lookup, Plan, Policy, When, World};
-use crate::access::{Access, Op};
+use crate::access::{Access, Advice, Op};
 use crate::bounded::{Bounded, FILES_MAX, SecondChance};
 use crate::row::{Layer, Make, Param, Role, Row};
 use crate::units::Extent;
@@ -191,6 +194,8 @@ struct Call<'a> {
     file: &'a mut File,
     ends: &'a mut Bounded<u32, SecondChance>,
     config: Linux6Config,
+    /// The program has said that it reads at random (`FMODE_RANDOM`).
+    random: bool,
 }
 
 impl Call<'_> {
@@ -243,6 +248,9 @@ impl Call<'_> {
 
 impl Generation for Call<'_> {
     fn miss(&mut self, block: u64, blocks: u64, request: &mut Request<'_, '_>) -> u64 {
+        if self.random {
+            return blocks; // no window, no mark, and the state stays (`force_page_cache_ra`)
+        }
         let max = self.max(blocks);
         let file = &mut *self.file;
         let since_last = block.wrapping_sub(file.next);
@@ -302,7 +310,12 @@ impl Policy for Linux6 {
         let start = access.within.start.0;
         let file = self.files.entry(access.context.0, || File::new(start));
         let mut request = Request { access, lookup, world, plan, markers: &mut self.markers, windows: 0 };
-        request.walk(&mut Call { file, ends: &mut self.ends, config: self.config });
+        let config = match access.advice {
+            Advice::Sequential => Linux6Config { max: 2 * self.config.max, ..self.config },
+            Advice::Normal | Advice::Random => self.config,
+        };
+        let random = access.advice == Advice::Random;
+        request.walk(&mut Call { file, ends: &mut self.ends, config, random });
         self.windows += request.windows;
         file.next = access.extent.end();
     }
@@ -430,6 +443,36 @@ mod tests {
         ];
         let windows = with(|config| config.align = true).reads((0..17).flat_map(|n| [n, 4_096 + n]));
         assert_eq!(windows, recorded);
+    }
+
+    #[test]
+    fn of_a_file_that_is_said_to_be_read_at_random_only_what_is_asked_for_is_read() {
+        let mut random = bench().advised(Advice::Random);
+        assert_eq!(random.read(1_000, 100), [], "larger than the maximum, too");
+        assert_eq!(random.reads(0..40), []);
+        assert_eq!(random.policy.markers.len(), 0);
+        let mut usual = random.advised(Advice::Normal);
+        assert_eq!(usual.reads([40, 41]), [(40, 40, 4), (41, 44, 8)], "the last read is known");
+    }
+
+    #[test]
+    fn a_mark_that_somebody_else_has_set_counts_for_who_reads_at_random() {
+        let mut bench = bench();
+        assert_eq!(bench.by(1).reads([0]), [(0, 0, 4)]);
+        let mut random = bench.advised(Advice::Random);
+        assert_eq!(random.by(2).reads([1, 2]), [(1, 4, 8)], "1 is marked");
+        assert_eq!(random.reads(100..104), [], "and misses are read as they are");
+    }
+
+    #[test]
+    fn of_a_file_that_is_said_to_be_read_in_order_the_largest_window_is_twice_as_large() {
+        let mut said = bench().advised(Advice::Sequential);
+        let mut twice = with(|config| config.max = 64);
+        let reads = || (0..300).chain([5_000, 5_001]).chain(9_000..9_010);
+        assert_eq!(said.reads(reads()), twice.reads(reads()));
+        let mut back = said.advised(Advice::Normal);
+        assert_eq!(back.reads([20_000, 20_001, 20_002])[0], (20_001, 20_001, 4), "as ever");
+        assert_eq!(bench().advised(Advice::Normal).reads(0..300), bench().reads(0..300));
     }
 
     #[test]
