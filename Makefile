@@ -26,7 +26,7 @@ CUTS ?= 200
 # Kills of `make test-ublk`, half of them over write-back.
 KILLS ?= 20
 
-.PHONY: help deps build demo test lint fmt docs tidy test-arrays test-ublk test-watch-kernels deny fuzz miri prove bench-sim record-demo-trace record-traces docs-figures docs-check reproduce install clean soak-serve soak-crash crash-binary power-cuts crash-table bench-serve bench-ublk bench-flood bench-policies bench-streams bench-watch bench-watch-costs bench-device bench-advise bench-manifest compare-kernel figure-live matrix matrix-quick matrix-cells
+.PHONY: help deps build demo test lint fmt docs tidy test-arrays test-ublk test-watch-kernels deny fuzz miri prove bench-sim record-demo-trace record-traces docs-figures docs-check reproduce install clean soak-serve soak-crash crash-binary power-cuts crash-table bench-serve bench-ublk bench-flood bench-policies bench-streams bench-watch bench-watch-costs bench-device bench-advise bench-fadvise bench-manifest compare-kernel figure-live matrix matrix-quick matrix-cells
 
 help: ## List the entry points
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-20s %s\n", $$1, $$2}'
@@ -145,6 +145,11 @@ bench-advise: build ## Whether what advise says of read_ahead_kb comes true: pro
 	cargo build --release --locked -p forerun-rig
 	@mkdir -p $(OUT)/bench
 	@scripts/bench-advise.py | tee $(OUT)/bench/advise.txt
+
+bench-fadvise: build ## Whether a program gains what advise predicts of calls for single files, on an emulated device (root, Linux 6.12; a minute)
+	cargo build --release --locked -p forerun-rig
+	@mkdir -p $(OUT)/bench
+	@scripts/bench-fadvise.py | tee $(OUT)/bench/fadvise.txt
 
 bench-manifest: build ## What a manifest earns at a start: programs, and a Debian to its login, over far stores and a slow disk (root, FUSE, QEMU; some 25 minutes)
 	@scripts/install-deps.sh clients

@@ -11,6 +11,7 @@
 //! interval pays, and of several the smallest that takes most of the gain; else the advice is to leave things as they are, with the
 //! reason.
 
+mod files;
 pub(crate) mod zfs;
 
 use crate::error::CliError;
@@ -99,6 +100,8 @@ pub(crate) enum Change {
     AdviseRandom,
     /// The program says that it reads in order: twice the window.
     AdviseSequential,
+    /// The program says it of some files and not of others.
+    AdviseFiles(Vec<files::Rule>),
     /// `forerun serve` in front.
     Serve {
         /// Its scheme.
@@ -177,6 +180,7 @@ pub(crate) fn study(choose: &Reads, judge: &[Reads], ground: &Ground, ui: &Ui) -
         let runs = run(choose, &windows, first, ground, ui)?;
         changes.extend(best_value(&windows, &runs[0], choose.outside_ns));
         changes.extend([Change::AdviseRandom, Change::AdviseSequential]);
+        changes.extend(files::chosen(choose, first, ground, ui)?);
     }
     for tried in [servers(ground), chunks(ground)] {
         let runs = run(choose, &tried, first, ground, ui)?;
@@ -315,6 +319,10 @@ fn spec(input: &Reads, change: &Change, variant: &Variant, ground: &Ground) -> R
             let twice = 2 * ground.likeness.read_ahead_kib.unwrap_or(128);
             spec.scheme = Said::of(&window_scheme(twice, ground));
         }
+        Change::AdviseFiles(rules) => {
+            let advised = files::advised(rules);
+            spec.advise = Said::named(&advised.to_string(), advised);
+        }
         Change::Serve { scheme, cache } => {
             let above = if spec.scheme == *"none" { String::new() } else { format!("{}+", spec.scheme) };
             spec.scheme = Said::of(&format!("{above}{scheme}"));
@@ -385,10 +393,13 @@ fn advise(changes: &[Change], mut judged: Vec<Judged>, recorded: Option<u64>, gr
             device_bytes: run.bytes_from_devices,
         });
     }
-    // Memory that holds everything is enough.
-    let effects_of_memory =
-        |effect: &Effect| effect.change != Change::MoreMemory || effect.factor > 1.0 + AS_GOOD;
-    let kept: Vec<bool> = effects.iter().map(effects_of_memory).collect();
+    let told = |effect: &Effect| match effect.change {
+        // Memory that holds everything is enough.
+        Change::MoreMemory => effect.factor > 1.0 + AS_GOOD,
+        Change::AdviseFiles(_) => files::beats_the_same_for_all(effect, &effects),
+        _ => true,
+    };
+    let kept: Vec<bool> = effects.iter().map(told).collect();
     let mut keep = kept.iter().copied();
     effects.retain(|_| keep.next().unwrap_or(true));
     let as_it_is = &runs[0][0];
@@ -445,6 +456,7 @@ fn name(change: &Change, ground: &Ground) -> String {
         Change::Zfs(parameters) => zfs::name(parameters),
         Change::AdviseRandom => "POSIX_FADV_RANDOM in the program".into(),
         Change::AdviseSequential => "POSIX_FADV_SEQUENTIAL in the program".into(),
+        Change::AdviseFiles(rules) => files::name(rules),
         Change::Serve { scheme, cache } => {
             format!("forerun serve, {scheme}, cache {}", short(*cache))
         }
@@ -463,7 +475,8 @@ fn name(change: &Change, ground: &Ground) -> String {
 fn pick(effects: &[Effect], can_serve: bool) -> Option<usize> {
     let can = |effect: &Effect| match effect.change {
         Change::Window(_) | Change::Zfs(_) => true,
-        Change::AdviseRandom | Change::AdviseSequential | Change::MoreMemory => true,
+        Change::AdviseRandom | Change::AdviseSequential | Change::AdviseFiles(_) => true,
+        Change::MoreMemory => true,
         Change::Serve { .. } => can_serve,
         Change::Chunk(_) => true,
         Change::AsItIs | Change::Level(_) | Change::Disk(_) | Change::Foresight => false,
@@ -548,6 +561,7 @@ pub(crate) fn steps(change: &Change, ground: &Ground, rule_match: Option<&str>) 
             let call = format!("posix_fadvise(fd, 0, 0, {advice})");
             (vec![Step::new("in the program, after it opens the file", call)], Vec::new())
         }
+        Change::AdviseFiles(rules) => (files::steps(rules), Vec::new()),
         _ => (Vec::new(), Vec::new()),
     }
 }

@@ -8,6 +8,8 @@
 mod arrays;
 #[path = "it/attempt.rs"]
 mod attempt;
+#[path = "it/by_file.rs"]
+mod by_file;
 #[path = "it/client.rs"]
 mod client;
 #[path = "it/crash_binary.rs"]
