@@ -25,6 +25,8 @@ use std::path::{Path, PathBuf};
 const NOTES: &str = "var/lib/forerun/applied";
 /// Where rules are, below the root.
 const RULES: &str = "etc/udev/rules.d";
+/// Where modprobe reads options.
+const OBEYED: [&str; 4] = ["etc/modprobe.d", "run/modprobe.d", "usr/lib/modprobe.d", "lib/modprobe.d"];
 /// What the notes of windows begin with.
 const WINDOWS: &str = "read-ahead-";
 /// Where options of modules are, below the root.
@@ -52,6 +54,12 @@ pub enum ApplyError {
     /// What is to keep it over a boot is there already, and is not of a change that is known.
     #[error("{path} is there already and was not made by this: look at it first")]
     Rule {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Another folder of modprobe has a file of the name that ours would have.
+    #[error("{path} would be hidden by a file of that name in /etc/modprobe.d: copy it there first")]
+    Hides {
         /// The file.
         path: PathBuf,
     },
@@ -222,7 +230,7 @@ impl Change {
         let before = root.number(&setting.file());
         let before = before.ok_or_else(|| ApplyError::NoSetting { what: setting.to_string() })?;
         // Where there is no modprobe nobody reads its options.
-        let obeyed = ["etc/modprobe.d", "lib/modprobe.d", "usr/lib/modprobe.d"].iter().any(|at| root.has(at));
+        let obeyed = OBEYED.iter().any(|folder| root.has(folder));
         let rule = obeyed.then(|| modprobe::option(module, name, after));
         Ok(Self { setting, before, after, rule, arrival: None })
     }
@@ -244,11 +252,27 @@ impl Change {
         })
     }
 
+    /// A file of options that sets the parameter too and is read after ours: it would count at the next boot.
+    #[must_use]
+    pub fn overruled(&self, root: &Root) -> Option<PathBuf> {
+        let Setting::Parameter { module, name } = &self.setting else { return None };
+        let own = format!("{module}.conf");
+        let sets = |folder: &&str, file: &String| {
+            let text = root.text(&format!("{folder}/{file}")).unwrap_or_default();
+            file.ends_with(".conf") && *file > own && modprobe::sets(&text, module, name)
+        };
+        let found = OBEYED.iter().find_map(|folder| {
+            let file = root.names(folder).into_iter().find(|file| sets(folder, file))?;
+            Some(root.path(&format!("{folder}/{file}")))
+        });
+        found.filter(|_| self.rule.is_some())
+    }
+
     fn note(&self, root: &Root) -> PathBuf {
         root.path(&format!("{NOTES}/{}.toml", self.setting.slug()))
     }
 
-    /// What the file of options was before, byte for byte; not there where there was none.
+    /// What the file of options was before, byte for byte, until our line is out of it again; not there where there was no file.
     fn backup(&self, root: &Root) -> PathBuf {
         root.path(&format!("{NOTES}/{}.conf.before", self.setting.slug()))
     }
@@ -257,7 +281,7 @@ impl Change {
     ///
     /// # Errors
     /// [`ApplyError::Applied`] if a change of this setting was not taken back, [`ApplyError::Rule`] if a rule of somebody else has
-    /// the name of ours, [`ApplyError::NoFile`] if the options are no file of their own, [`ApplyError::Io`] without the right to.
+    /// the name of ours, [`ApplyError::NoFile`] or [`ApplyError::Hides`] if the options are no file of their own, [`ApplyError::Io`] without the right to.
     pub fn begin(&self, root: &Root) -> Result<(), ApplyError> {
         let note = self.note(root);
         if note.exists() {
@@ -300,19 +324,14 @@ impl Change {
         match self.setting {
             Setting::Window(_) if path.exists() => Err(ApplyError::Rule { path }),
             Setting::Window(_) => Ok(()),
-            Setting::Parameter { .. } => {
-                match modprobe::without(&options(&path)?.unwrap_or_default(), line) {
-                    Without::Absent => Ok(()),
-                    Without::Taken(_) | Without::Edited => Err(ApplyError::Rule { path }),
-                }
-            }
+            Setting::Parameter { .. } => line_is_free(root, line, path),
         }
     }
 
     /// Keeps what the file of options is now.
     fn back_up(&self, root: &Root) -> Result<(), ApplyError> {
         let backup = self.backup(root);
-        // Of a change that was taken back, where the file was not what it had been.
+        // Of a change that was taken back, where somebody had edited our line.
         drop(std::fs::remove_file(&backup));
         if self.rule.is_none() || matches!(self.setting, Setting::Window(_)) {
             return Ok(());
@@ -401,7 +420,10 @@ impl Change {
     fn take_line(&self, root: &Root) -> Result<Back, ApplyError> {
         let (path, backup) = (self.rule_path(root), self.backup(root));
         let before = std::fs::read_to_string(&backup).ok();
-        let (Some(line), Some(text)) = (&self.rule, options(&path)?) else { return Ok(Back::Gone) };
+        let (Some(line), Some(text)) = (&self.rule, options(&path)?) else {
+            drop(std::fs::remove_file(&backup));
+            return Ok(Back::Gone);
+        };
         let back = match modprobe::without(&text, line) {
             Without::Edited => return Ok(Back::LeftAlone),
             Without::Absent => Back::Gone,
@@ -415,10 +437,28 @@ impl Change {
                 Back::Restored
             }
         };
-        if before.is_some() && options(&path)? == before {
-            std::fs::remove_file(&backup).map_err(ApplyError::io(&backup))?;
+        // What it was for is done: nothing but our line has changed by us.
+        match std::fs::remove_file(&backup) {
+            Err(source) if source.kind() != io::ErrorKind::NotFound => {
+                return Err(ApplyError::Io { path: backup, source });
+            }
+            _ => {}
         }
         Ok(back)
+    }
+}
+
+/// Whether a line can be added to the options: it is not there, and a new file takes nothing out of sight.
+fn line_is_free(root: &Root, line: &str, path: PathBuf) -> Result<(), ApplyError> {
+    let Some(text) = options(&path)? else {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let mut others = OBEYED.iter().map(|folder| root.path(&format!("{folder}/{name}")));
+        let hidden = others.find(|file| file.exists());
+        return hidden.map_or(Ok(()), |path| Err(ApplyError::Hides { path }));
+    };
+    match modprobe::without(&text, line) {
+        Without::Absent => Ok(()),
+        Without::Taken(_) | Without::Edited => Err(ApplyError::Rule { path }),
     }
 }
 

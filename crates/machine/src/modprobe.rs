@@ -51,6 +51,18 @@ pub fn with(text: &str, line: &str) -> String {
     text + MARK + "\n" + line + "\n"
 }
 
+/// Whether some line of the text sets a parameter.
+#[must_use]
+pub fn sets(text: &str, module: &str, name: &str) -> bool {
+    // A line that ends with a backslash goes on in the next.
+    text.replace("\\\n", " ").lines().any(|line| {
+        let mut words = line.split_whitespace();
+        words.next() == Some("options")
+            && words.next() == Some(module)
+            && words.any(|word| word.strip_prefix(name).is_some_and(|rest| rest.starts_with('=')))
+    })
+}
+
 /// The text without the line, where it is as it was left.
 #[must_use]
 pub fn without(text: &str, line: &str) -> Without {
@@ -95,6 +107,13 @@ mod tests {
             let both = with(before, &line);
             assert!(both.starts_with("options zfs a=1 \\\n\n#"), "{both}");
         }
+    }
+
+    #[test]
+    fn a_parameter_is_set_by_the_options_of_its_module_alone() {
+        assert!(sets(ADMINS, "zfs", "zfetch_max_streams") && !sets(ADMINS, "zfs", "zfetch_max"));
+        assert!(!sets(ADMINS, "spl", "zfs_arc_max") && !sets("# options zfs a=1", "zfs", "a"));
+        assert!(sets("options zfs b=1 \\\n  a=1", "zfs", "a"));
     }
 
     #[test]

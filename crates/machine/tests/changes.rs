@@ -209,6 +209,7 @@ fn two_parameters_are_taken_back_in_any_order_and_what_was_written_meanwhile_sta
         assert_eq!(change.take_back(&root).expect("back").rule, Back::Restored);
     }
     assert_eq!(options(&root), format!("{ADMINS}\noptions zfs zfs_txg_timeout=10\n"));
+    assert_eq!(root.names("var/lib/forerun/applied"), [""; 0], "no copy is left");
     assert_eq!(root.number("sys/module/zfs/parameters/zfetch_max_distance"), Some(64 << 20));
     // The next change of the same setting keeps what the file is by then.
     both[0].begin(&root).expect("a note again");
@@ -232,8 +233,21 @@ fn a_parameter_that_an_administrator_has_changed_since_is_left_alone() {
 }
 
 #[test]
+fn a_file_that_is_read_later_and_sets_the_same_is_told() {
+    let (folder, root) = pool();
+    let change = Change::parameter(&root, "zfs", "zfetch_max_streams", 32).expect("it is there");
+    for file in ["a.conf", "zz.conf.old"] {
+        put(folder.path(), &format!("etc/modprobe.d/{file}"), "options zfs zfetch_max_streams=4\n");
+    }
+    put(folder.path(), "lib/modprobe.d/zz-more.conf", "options zfs zfetch_max_distance=4\n");
+    assert_eq!(change.overruled(&root), None);
+    put(folder.path(), "lib/modprobe.d/zz-tuning.conf", "options zfs zfetch_max_streams=4\n");
+    assert_eq!(change.overruled(&root), Some(root.path("lib/modprobe.d/zz-tuning.conf")));
+}
+
+#[test]
 fn options_that_are_not_there_come_and_go_and_those_that_are_a_link_are_not_touched() {
-    let (_folder, root) = pool();
+    let (folder, root) = pool();
     let path = root.path("etc/modprobe.d/zfs.conf");
     let elsewhere = root.path("made-by-something-else");
     std::fs::rename(&path, &elsewhere).expect("moved");
@@ -243,6 +257,9 @@ fn options_that_are_not_there_come_and_go_and_those_that_are_a_link_are_not_touc
     assert!(path.exists());
     change.take_back(&root).expect("back");
     assert!(!path.exists());
+    put(folder.path(), "usr/lib/modprobe.d/zfs.conf", "options zfs zfs_arc_max=1\n");
+    assert!(matches!(change.begin(&root), Err(ApplyError::Hides { .. })), "it would stand in for that");
+    std::fs::remove_dir_all(folder.path().join("usr")).expect("removed");
     std::os::unix::fs::symlink(&elsewhere, &path).expect("linked");
     assert!(matches!(change.begin(&root), Err(ApplyError::NoFile { .. })));
     assert_eq!(std::fs::read_to_string(&elsewhere).expect("there"), ADMINS);

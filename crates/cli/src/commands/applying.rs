@@ -45,6 +45,9 @@ pub(super) struct Applied {
     #[serde(skip_serializing_if = "Option::is_none")]
     measured: Option<f64>,
     kept: bool,
+    /// A file that sets the same and is read after the rule.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    overruled: Option<String>,
     /// What has to be made anew for it to stay over a boot, beside the rules.
     #[serde(skip_serializing_if = "Option::is_none")]
     also: Option<&'static str>,
@@ -101,6 +104,8 @@ pub(super) fn apply(
     }
     let measured = (!rounds.is_empty()).then(|| gain(&rounds));
     let also = changes.iter().find_map(|change| anew(root, change)).filter(|_| pays);
+    let overruled = changes.iter().find_map(|change| change.overruled(root)).filter(|_| pays);
+    let overruled = overruled.map(|file| file.display().to_string());
     let set = |change: &&Change| Set {
         what: change.setting.to_string(),
         before: change.before,
@@ -108,7 +113,7 @@ pub(super) fn apply(
         rule: change.rule.as_ref().filter(|_| pays).map(|_| change.rule_path(root).display().to_string()),
     };
     let settings = changes.iter().map(set).collect();
-    Ok(Some(Applied { settings, rounds, measured, kept: pays, also }))
+    Ok(Some(Applied { settings, rounds, measured, kept: pays, overruled, also }))
 }
 
 /// Notes all of them, or none.
@@ -165,6 +170,9 @@ impl Applied {
                 "Nothing here would set it again at a boot: it lasts until the next one. `forerun advise --undo` takes it back.".into(),
             );
         }
+        lines.extend(self.overruled.iter().map(|file| {
+            format!("{file} sets it too and is read after that: at the next boot its value counts, until its line is taken out.")
+        }));
         lines.extend(self.also.map(|command| {
             format!("This machine starts from ZFS, whose options are read before that file: {command} makes them count.")
         }));
@@ -428,6 +436,7 @@ mod tests {
             ("sys/module/zfs/parameters/zfetch_max_streams", "8\n"),
             ("sys/module/zfs/parameters/zfetch_max_distance", "67108864\n"),
             ("etc/modprobe.d/zfs.conf", "options zfs zfs_arc_max=1073741824\n"),
+            ("etc/modprobe.d/zz.conf", "options zfs zfetch_max_streams=4\n"),
             ("proc/self/mountinfo", "27 1 0:27 / / rw - zfs rpool/ROOT/debian rw\n"),
         ] {
             let path = folder.path().join(path);
@@ -454,6 +463,7 @@ mod tests {
             assert!(lines.contains(said), "{lines}");
         }
         assert_eq!(lines.matches("zfs.conf").count(), 1, "{lines}");
+        assert!(lines.contains("zz.conf sets it too"), "{lines}");
         assert!(
             conf().starts_with(&before) && conf().contains("\noptions zfs zfetch_max_distance=8388608\n")
         );
