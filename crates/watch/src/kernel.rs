@@ -15,14 +15,14 @@
 //! behind but the file that its caller names.
 
 use crate::pages::Pages;
-use forerun_core::access::{Access, Context};
+use forerun_core::access::{Access, Advice, Context};
 use forerun_core::array::Array;
 use forerun_core::cache::State;
 use forerun_core::engine::{Engine, Input};
 use forerun_core::registry::{SchemeError, SchemeSpec};
 use forerun_core::spec::{LayerError, LayerSpec};
 use forerun_core::units::{Block, Extent, Nanos};
-use rustix::fs::{Advice, fadvise};
+use rustix::fs::{Advice as Call, fadvise};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -121,6 +121,8 @@ pub struct Pattern {
     pub name: &'static str,
     /// In order.
     pub reads: Vec<Read>,
+    /// What each reader has said of its open file; those behind the last nothing.
+    pub said: &'static [Advice],
 }
 
 /// How one pattern went.
@@ -164,7 +166,7 @@ pub fn make_file(path: &Path, pages: u64) -> Result<(), KernelError> {
 fn drop_pages(file: &File, pages: &mut Pages) -> Result<(), KernelError> {
     let mut left = 0;
     for _ in 0..DROP_TRIES_MAX {
-        fadvise(file, 0, None, Advice::DontNeed)
+        fadvise(file, 0, None, Call::DontNeed)
             .map_err(|error| KernelError::Io { what: "dropping pages".into(), source: error.into() })?;
         left = pages.cached().map_err(io_error("cachestat"))?;
         if left == 0 {
@@ -195,9 +197,9 @@ impl Model {
         let engine = layer.build()?;
         Ok(Self { engine, file: Extent::new(0, pages), next_id: 0 })
     }
-    fn read(&mut self, (reader, page, pages): Read) {
+    fn read(&mut self, (reader, page, pages): Read, advice: Advice) {
         let extent = Extent::new(page, pages).intersect(self.file);
-        let access = Access { within: self.file, ..Access::read(Context::new(reader, 0), extent) };
+        let access = Access { within: self.file, advice, ..Access::read(Context::new(reader, 0), extent) };
         self.next_id += 1;
         self.engine.handle(Nanos(self.next_id), Input::Read { id: self.next_id, access });
         self.engine.settle(Nanos(self.next_id), |_| {});
@@ -236,6 +238,9 @@ fn compare_once(path: &Path, scheme: &str, pattern: &Pattern) -> Result<Verdict,
     let mut model = Model::new(scheme, count)?;
     let readers = pattern.reads.iter().map(|read| read.0).max().map_or(0, |last| last + 1);
     let files: Vec<File> = (0..readers).map(|_| open()).collect::<Result<_, _>>()?;
+    for (file, advice) in files.iter().zip(pattern.said) {
+        say(file, *advice)?;
+    }
     let mut buffer = vec![0; PAGE * 1_024];
     let mut verdict = Verdict::default();
     let mut before: Vec<bool> = Vec::new();
@@ -244,7 +249,7 @@ fn compare_once(path: &Path, scheme: &str, pattern: &Pattern) -> Result<Verdict,
         // In range: readers were counted above, and patterns ask for at most 4 MiB.
         let into = &mut buffer[..blocks as usize * PAGE];
         files[reader as usize].read_at(into, page * PAGE as u64).map_err(io_error("reading"))?;
-        model.read(read);
+        model.read(read, pattern.said.get(reader as usize).copied().unwrap_or_default());
         let here = pages.settled().map_err(io_error("asking which pages are in memory"))?;
         verdict.lost = before.iter().zip(&here).filter(|(before, here)| **before && !**here).count() as u64;
         if verdict.lost > 0 {
@@ -262,6 +267,17 @@ fn compare_once(path: &Path, scheme: &str, pattern: &Pattern) -> Result<Verdict,
         before = here;
     }
     Ok(verdict)
+}
+
+/// Says of an open file how it will be read.
+fn say(file: &File, advice: Advice) -> Result<(), KernelError> {
+    let call = match advice {
+        Advice::Normal => Call::Normal,
+        Advice::Random => Call::Random,
+        Advice::Sequential => Call::Sequential,
+    };
+    fadvise(file, 0, None, call)
+        .map_err(|error| KernelError::Io { what: "saying how it is read".into(), source: error.into() })
 }
 
 /// SplitMix64.
@@ -290,6 +306,8 @@ pub fn patterns(pages: u64) -> Vec<Pattern> {
     let two = |second: u64| (0..80).flat_map(|n| [(0, n, 1), (second, pages / 2 + n, 1)]).collect();
     let half = pages / 2;
     let trail = || (0..40).flat_map(|n| [(0, half + n * 90, 8), (1, half + n * 90 + 8, 1)]).collect();
+    // Whoever reads at random comes to the marks of one who reads in order.
+    let after = || (0..60).flat_map(|n| [(0, n, 1), (1, n + 1, 1)]).collect();
     let list: Vec<(&'static str, Vec<Read>)> = vec![
         ("sequential, 1 page", run(0, 1, 1, 400)),
         ("sequential, 4 pages", run(0, 4, 4, 200)),
@@ -309,7 +327,16 @@ pub fn patterns(pages: u64) -> Vec<Pattern> {
         ("reverse, 1 page", (0..100).rev().map(|page| (0, page, 1)).collect()),
         ("random, then sequential over it", [scattered(3, 2, 100), run(0, 1, 1, 150)].concat()),
     ];
-    list.into_iter().map(|(name, reads)| Pattern { name, reads }).collect()
+    let said: [(&'static str, Vec<Read>, &'static [Advice]); 6] = [
+        ("said at random, 1 page in order", run(0, 1, 1, 200), &[Advice::Random]),
+        ("said at random, 300 pages", run(0, 300, 300, 12), &[Advice::Random]),
+        ("said in order, 1 page", run(0, 1, 1, 400), &[Advice::Sequential]),
+        ("said in order, 32 pages", run(0, 32, 32, 100), &[Advice::Sequential]),
+        ("said in order, random, 8 pages", scattered(4, 8, 80), &[Advice::Sequential]),
+        ("said at random, after another", after(), &[Advice::Normal, Advice::Random]),
+    ];
+    let unsaid = list.into_iter().map(|(name, reads)| Pattern { name, reads, said: &[] });
+    unsaid.chain(said.into_iter().map(|(name, reads, said)| Pattern { name, reads, said })).collect()
 }
 
 /// Whether this kernel and file system should behave as `linux-6`, and with which alignment: Linux 6.17 and later on
@@ -351,10 +378,10 @@ mod tests {
     #[test]
     fn the_model_has_what_the_scheme_reads_ahead_and_no_more() {
         let mut model = Model::new("linux-6", 10).expect("a scheme");
-        model.read((0, 0, 1));
+        model.read((0, 0, 1), Advice::Normal);
         let has = |model: &Model| (0..12).filter(|&page| model.has(page)).collect::<Vec<_>>();
         assert_eq!(has(&model), [0, 1, 2, 3]);
-        model.read((0, 1, 1));
+        model.read((0, 1, 1), Advice::Normal);
         assert_eq!(has(&model), (0..10).collect::<Vec<_>>(), "cut at the end of the file");
     }
 

@@ -42,8 +42,8 @@ Examples:
 
 As root the kernel's page cache tells what the command reads (Linux 6.12); else strace does, if it is installed. The reads are
 then simulated with an empty page cache on the device of this machine, as it is and under each change: another
-read_ahead_kb, advice in the program, `forerun serve` in front, more memory, another disk. What the kernel does not tell is
-assumed, and the interval behind each effect spans the assumptions. Nothing is changed.";
+read_ahead_kb, advice in the program (of all its files, or of some), `forerun serve` in front, more memory, another disk. What the
+kernel does not tell is assumed, and the interval behind each effect spans the assumptions. Nothing is changed.";
 
 /// Help of `advise`.
 pub(crate) const ADVISE_HELP: &str = "\
