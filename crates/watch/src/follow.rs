@@ -12,6 +12,7 @@
 //! out for that, so that the figure does not grow old.
 
 use crate::ahead::{Ahead, AheadError, Wished};
+use crate::density::{Dense, Density};
 use crate::learn::Learner;
 use crate::outcome::{Ended, Progress, RecordError};
 use crate::pressure::Gate;
@@ -88,6 +89,8 @@ pub struct Report {
     pub replayed: Replayed,
     /// What the scheme read ahead, if there was one.
     pub wished: Option<Wished>,
+    /// Whole strips that were read where most of each was wanted, if any were.
+    pub dense: Option<Dense>,
     /// A device among those that were read ahead of turns.
     pub rotating: bool,
     /// How the run went.
@@ -243,6 +246,7 @@ fn leave_alone(
         kept,
         replayed: Replayed::default(),
         wished: None,
+        dense: None,
         rotating: false,
         run: History { elapsed: timed.elapsed, ..History::default() },
         estimated: false,
@@ -267,10 +271,14 @@ fn watched(
     let points = Points::load().map_err(unsupported)?;
     let ahead = by_patterns(options, decision).map(|scheme| Ahead::new(scheme, &volumes)).transpose()?;
     let touches = points.touches;
+    // What a replay reads ahead is not missed, and who knows no touches takes what is there for missed.
+    let strips = by_patterns(options, decision).is_some() && options.scheme.is_none() && replay.is_none();
+    let density = (strips && touches && options.process.is_none()).then(|| Density::new(&volumes, false));
     let (ids, narrow) = (points.ids.clone(), points.narrow.clone());
     let plan = plan(options, &ids, &narrow, ahead.is_some());
     let mut learner = Learner::new(points, volumes, replay.as_ref().map(Replay::ledger));
     (learner.ahead, learner.patient) = (ahead, options.scheme.is_none());
+    learner.density = density;
     let done = session::run(&plan, learner, progress);
     if let Some(replay) = &replay {
         replay.stop();
@@ -291,6 +299,7 @@ fn watched(
     let (run, estimate) = how_it_went(&learner, replay.as_ref().map(|_| &replayed), past, done.elapsed);
     let wished = learner.ahead.as_ref().map(Ahead::wished);
     let wished = wished.filter(|wished| options.scheme.is_some() || wished.pages > 0);
+    let dense = learner.density.as_ref().map(Density::sums).filter(|dense| dense.strips > 0);
     let rotating = replay.as_ref().is_some_and(|replay| replay.rotating);
     let mut manifest = combine(known, learner, replay.take(), key, run, touches);
     // Part of a run is not to be compared with whole ones.
@@ -306,6 +315,7 @@ fn watched(
         kept,
         replayed,
         wished,
+        dense,
         rotating,
         run,
         estimated: estimate.is_some(),

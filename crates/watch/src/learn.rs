@@ -7,6 +7,7 @@
 //! A sleep begins with a thread's `sched_switch` in state D and ends when it gets a processor back.
 
 use crate::ahead::Ahead;
+use crate::density::Density;
 use crate::ledger::Ledger;
 use crate::outcome::RecordError;
 use crate::sample::{self, Sample, SampleError};
@@ -84,7 +85,34 @@ struct Thread {
     asleep: Option<u64>,
     /// The read whose end it was last asked of: a long read is told once for each part.
     asked: Option<(FileId, u64)>,
+    /// The page that it faulted on, until that is loaded.
+    wants: Option<(FileId, u64)>,
+    /// What it loaded since it asked last: a buffered read is told when its pages are there.
+    loads: Option<(FileId, u64, u64)>,
 }
+
+impl Thread {
+    /// It asks for a page; whether it had to load that itself, as far as is known by now.
+    fn asks(&mut self, file: FileId, page: u64, read: bool) -> bool {
+        self.wants = (!read).then_some((file, page));
+        let loads = self.loads.take();
+        read && loads.is_some_and(|(of, first, end)| of == file && (first..end).contains(&page))
+    }
+
+    /// It loads pages; the one that it had faulted on, if that is among them. What is loaded ahead of a reader is not.
+    fn loads(&mut self, file: FileId, first: u64, end: u64) -> Option<u64> {
+        self.loads = match self.loads {
+            Some((of, begun, until)) if of == file && until == first => Some((file, begun, end)),
+            _ => Some((file, first, end)),
+        };
+        let wanted = self.wants.filter(|&(of, page)| of == file && (first..end).contains(&page));
+        self.wants = self.wants.filter(|_| wanted.is_none());
+        wanted.map(|(_, page)| page)
+    }
+}
+
+/// All threads of a command are one reader of a file.
+const COMMAND: u32 = 0;
 
 #[derive(Clone, Copy, Debug)]
 enum What {
@@ -100,6 +128,8 @@ pub(crate) struct Learner {
     pub(crate) ahead: Option<Ahead>,
     /// One read of a file makes no pattern: a file is shown to the scheme with its second, since most have none.
     pub(crate) patient: bool,
+    /// Whole strips for who comes back to them, where nothing is known of the command yet.
+    pub(crate) density: Option<Density>,
     batch: Vec<(u64, u32, What)>,
     complete_until: u64,
     known: BTreeMap<FileId, Known>,
@@ -124,6 +154,7 @@ impl Learner {
             ledger,
             ahead: None,
             patient: false,
+            density: None,
             batch: Vec::new(),
             complete_until: 0,
             known: BTreeMap::new(),
@@ -176,16 +207,33 @@ impl Learner {
                 }
                 thread.asked = Some((file, last));
                 let end = last.saturating_add(1);
-                if matches!(touch, Touch::Read(..)) {
+                let read = matches!(touch, Touch::Read(..));
+                let missed = thread.asks(file, first, read);
+                self.dense(time, file, first, missed);
+                if read {
                     self.show(time, number, file, first, end);
                 }
                 self.note(file, first, end);
             }
             What::Touch(Touch::Loaded(file, first, pages)) => {
+                let end = first.saturating_add(pages);
+                if let Some(page) = thread.loads(file, first, end) {
+                    self.dense(time, file, page, true);
+                }
                 let file = self.volumes.of_block_device(file).map_or(file, Volume::metadata_file);
                 self.loaded += pages;
-                self.note(file, first, first.saturating_add(pages));
+                self.note(file, first, end);
             }
+        }
+    }
+
+    /// Shows a page that was touched, there or not, to what reads whole strips.
+    fn dense(&mut self, time: u64, file: FileId, page: u64, missed: bool) {
+        let Some(density) = &mut self.density else { return };
+        if missed {
+            let _ = density.missed(time, COMMAND, file, page);
+        } else {
+            density.touched(time, COMMAND, file, page);
         }
     }
 
@@ -303,10 +351,17 @@ impl Collect for Learner {
         if let Some(ahead) = &mut self.ahead {
             ahead.turn(self.complete_until);
         }
+        if let Some(density) = &mut self.density {
+            density.tick(self.complete_until);
+            // All touches of the command are seen anyway.
+            drop(density.follows());
+        }
     }
 
     fn urgent(&self) -> bool {
-        self.ahead.as_ref().is_some_and(|ahead| ahead.is_at_work(sys::now()))
+        let now = sys::now();
+        self.ahead.as_ref().is_some_and(|ahead| ahead.is_at_work(now))
+            || self.density.as_ref().is_some_and(|density| density.is_urgent(now))
     }
 
     fn full(&self) -> bool {
@@ -365,6 +420,25 @@ mod tests {
         ];
         learner.close();
         assert_eq!(learner.waited, 40);
+    }
+
+    #[test]
+    fn a_page_is_missed_where_its_thread_loads_it_and_not_where_it_loads_ahead() {
+        let mut thread = Thread::default();
+        // A fault is told before its page is loaded, with what lies around it.
+        assert!(!thread.asks(A, 40, false));
+        assert_eq!(
+            [thread.loads(A, 32, 36), thread.loads(B, 40, 44), thread.loads(A, 36, 64)],
+            [None, None, Some(40)]
+        );
+        assert!(!thread.asks(A, 40, false), "the same fault, once its page is there");
+        assert_eq!(thread.loads(A, 64, 96), None, "ahead of the next");
+        // A buffered read is told after.
+        assert_eq!([thread.loads(A, 100, 104), thread.loads(A, 104, 132)], [None, None]);
+        assert!(thread.asks(A, 100, true));
+        assert!(!thread.asks(A, 104, true), "what came with it");
+        assert_eq!(thread.loads(A, 132, 164), None);
+        assert!(!thread.asks(A, 108, true), "ahead of the reader");
     }
 
     #[test]

@@ -171,6 +171,10 @@ pub(crate) fn tell(report: &Report, ui: &Ui) -> Result<(), CliError> {
             of(wished.used, wished.pages)
         ));
     }
+    if let Some(dense) = &report.dense {
+        let strips = human::count(dense.strips);
+        ui.say(&format!("forerun: {strips} MiB read whole, where most of each MiB was wanted"));
+    }
     Ok(())
 }
 
@@ -314,6 +318,8 @@ pub(crate) struct RunJson {
     paced: bool,
     wished_pages: Option<u64>,
     wished_used_pages: Option<u64>,
+    /// MiB that were read whole.
+    dense_strips: Option<u64>,
     lost_events: u64,
 }
 
@@ -351,6 +357,7 @@ impl RunJson {
             paced: did.paced,
             wished_pages: report.wished.map(|wished| wished.pages),
             wished_used_pages: report.wished.map(|wished| wished.used),
+            dense_strips: report.dense.map(|dense| dense.strips),
             lost_events: report.lost,
         }
     }
