@@ -147,7 +147,8 @@ impl Drop for Scratch {
 
 /// Records a command and says what would help it.
 pub(crate) fn attempt(args: &TryArgs, ui: &Ui) -> Result<(), CliError> {
-    outputs::check(&[("--html", args.html.as_deref()), ("--keep", args.keep.as_deref())], &[])?;
+    let read: Vec<PathBuf> = args.device.iter().map(PathBuf::from).collect();
+    outputs::check(&[("--html", args.html.as_deref()), ("--keep", args.keep.as_deref())], &read)?;
     let on = args.device.as_deref().map(here::named).transpose()?;
     if args.cold {
         empty_page_cache()?;
@@ -167,7 +168,8 @@ pub(crate) fn attempt(args: &TryArgs, ui: &Ui) -> Result<(), CliError> {
 pub(crate) fn advise(args: &AdviseArgs, ui: &Ui) -> Result<(), CliError> {
     let root = Root::host();
     let Some(file) = args.file.as_ref().filter(|_| !args.undo) else { return applying::undo(&root, ui) };
-    outputs::check(&[("--html", args.html.as_deref())], std::slice::from_ref(file))?;
+    let read: Vec<_> = std::iter::once(file.clone()).chain(args.device.as_ref().map(PathBuf::from)).collect();
+    outputs::check(&[("--html", args.html.as_deref())], &read)?;
     let on = args.device.as_deref().map(here::named).transpose()?;
     let opened = reading::open(file, &args.read, ui)?;
     let manner = Manner { on, file_system: args.file_system.as_deref(), halves: true };

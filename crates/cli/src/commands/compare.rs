@@ -137,7 +137,8 @@ pub(crate) fn sim(args: &SimArgs, ui: &Ui) -> Result<(), CliError> {
     if specs.len() != 1 {
         return Err(CliError::usage("spec", "holds more than one run", "use `forerun compare --spec`"));
     }
-    let plan = Plan { planned: Planned { specs, assumed }, spec_file: args.spec.as_deref(), threads: 1 };
+    let files = args.spec.iter().chain(&args.manifest).map(PathBuf::as_path).collect();
+    let plan = Plan { planned: Planned { specs, assumed }, files, threads: 1 };
     execute(&plan, &args.output, ui, |specs| match (&args.learn, &args.manifest) {
         (None, None) => Ok(runner::run_all(specs, 1, Brought::default(), &Bars::new(ui))?),
         (learn, manifest) => Ok(vec![learning(&specs[0], learn.as_deref(), manifest.as_deref(), ui)?]),
@@ -151,7 +152,7 @@ fn learning(
     manifest: Option<&Path>,
     ui: &Ui,
 ) -> Result<RunReport, CliError> {
-    outputs::check(&[("--learn", learn)], &[PathBuf::from(&spec.input)])?;
+    outputs::check(&[("--learn", learn)], &[PathBuf::from(&spec.input), PathBuf::from(spec.device.text())])?;
     let bytes = forerun_sim::run::volume_bytes(spec)?;
     let before = manifest.map(|path| learned::read(path, bytes)).transpose()?.unwrap_or_default();
     let (report, after) = runner::run_learned(spec, &before, &Bars::new(ui))?;
@@ -171,7 +172,8 @@ pub(crate) fn compare(args: &CompareArgs, ui: &Ui) -> Result<(), CliError> {
             Asked { inputs, schemes, bounds: !args.no_bounds, setup: args.setup.clone() }.plan(&[])?
         }
     };
-    let plan = Plan { planned, spec_file: args.spec.as_deref(), threads: args.threads };
+    let files = args.spec.iter().map(PathBuf::as_path).collect();
+    let plan = Plan { planned, files, threads: args.threads };
     execute(&plan, &args.output, ui, |specs| {
         Ok(runner::run_all(specs, args.threads, Brought::default(), &Bars::new(ui))?)
     })
@@ -180,16 +182,17 @@ pub(crate) fn compare(args: &CompareArgs, ui: &Ui) -> Result<(), CliError> {
 /// What is to be run, and where it comes from.
 struct Plan<'a> {
     planned: Planned,
-    spec_file: Option<&'a Path>,
+    /// What is read beside inputs and presets: the file of specs, what was learned before.
+    files: Vec<&'a Path>,
     threads: usize,
 }
 
-/// Refuses to write over a trace, a preset or the file of specs.
-fn check_outputs(specs: &[RunSpec], spec_file: Option<&Path>, output: &OutputArgs) -> Result<(), CliError> {
+/// Refuses to write over a trace, a preset, the file of specs or a manifest.
+fn check_outputs(specs: &[RunSpec], files: &[&Path], output: &OutputArgs) -> Result<(), CliError> {
     // A workload or the name of a preset is the path of no file, as a rule; if it is of one, that is spared too.
     let mut read: Vec<PathBuf> =
         specs.iter().flat_map(|spec| [spec.input.as_str(), spec.device.text()]).map(PathBuf::from).collect();
-    read.extend(spec_file.map(Path::to_owned));
+    read.extend(files.iter().map(|path| path.to_path_buf()));
     read.sort_unstable();
     read.dedup();
     let outputs = [
@@ -207,7 +210,7 @@ fn execute(
     run: impl FnOnce(&[RunSpec]) -> Result<Vec<RunReport>, CliError>,
 ) -> Result<(), CliError> {
     let specs = &plan.planned.specs;
-    check_outputs(specs, plan.spec_file, output)?;
+    check_outputs(specs, &plan.files, output)?;
     plan.planned.check()?;
     let condition = output.fail_if.as_deref().map(|text| read_condition(text, specs)).transpose()?;
     let runs = run(specs)?;

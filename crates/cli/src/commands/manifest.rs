@@ -456,7 +456,7 @@ fn verify(args: &ShowArgs, ui: &Ui) -> Result<(), CliError> {
 }
 
 fn merge(args: &MergeArgs, ui: &Ui) -> Result<(), CliError> {
-    outputs::check(&[("--output", Some(&args.output))], &[])?;
+    outputs::check(&[("--output", Some(&args.output))], &args.manifests)?;
     let (first, rest) = args.manifests.split_first().expect("clap wants two");
     let mut merged = open(first)?;
     for path in rest {

@@ -99,7 +99,9 @@ const ROW_MODEL: (u64, f64) = (4_000, 20.0);
 
 /// Measures.
 pub(crate) fn measure(args: &MeasureArgs, ui: &Ui) -> Result<(), CliError> {
-    outputs::check(&[("--output", args.output.as_deref())], args.path.as_slice())?;
+    let read: Vec<PathBuf> =
+        args.path.iter().cloned().chain(args.model.as_ref().map(PathBuf::from)).collect();
+    outputs::check(&[("--output", args.output.as_deref())], &read)?;
     let (mut target, number): (Box<dyn Target>, _) = match (&args.path, &args.model) {
         (Some(path), _) => (Box::new(open(path)?), number(path)),
         (None, name) => {

@@ -104,7 +104,8 @@ pub(crate) fn cut(args: &CutArgs, ui: &Ui) -> Result<(), CliError> {
 
 /// Anonymizes.
 pub(crate) fn anonymize(args: &AnonymizeArgs, ui: &Ui) -> Result<(), CliError> {
-    outputs::check(&[("OUTPUT", Some(&args.output))], std::slice::from_ref(&args.input))?;
+    let read: Vec<_> = std::iter::once(&args.input).chain(&args.key_file).cloned().collect();
+    outputs::check(&[("OUTPUT", Some(&args.output))], &read)?;
     let key = match &args.key_file {
         Some(path) => std::fs::read(path).map_err(|problem| CliError::file(path, &problem))?,
         None => random().map_err(|problem| CliError::failure("/dev/urandom", problem))?,

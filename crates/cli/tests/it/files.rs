@@ -2,8 +2,12 @@
 
 use super::{fails, json, output, shared};
 
+fn text(dir: &tempfile::TempDir, name: &str) -> String {
+    dir.path().join(name).display().to_string()
+}
+
 fn synth(dir: &tempfile::TempDir, name: &str) -> String {
-    let path = dir.path().join(name).display().to_string();
+    let path = text(dir, name);
     output(&["trace", "synth", "forward:processes=2,size=1MiB,block=4KiB", "-o", &path]);
     path
 }
@@ -182,6 +186,26 @@ fn nothing_is_written_over_what_it_is_made_of() {
     fails(&["trace", "patterns", &trace, "--html", &trace], 2);
     fails(&["trace", "convert", &trace, &trace], 2);
     fails(&["trace", "record", "-o", &dir.path().display().to_string(), "--", "true"], 2);
+    // Nor over what is read beside the trace: a key, a preset, what was learned before.
+    let (key, preset) = (&text(&dir, "key"), &text(&dir, "disk.toml"));
+    std::fs::write(key, [7; 32]).expect("written");
+    std::fs::write(preset, output(&["device", "show", "wd-7200"])).expect("written");
+    let learned = &text(&dir, "learned.manifest");
+    let sim = ["sim", &trace, "--array", super::ARRAY, "--scheme", "recall"];
+    output(&[&sim[..], &["--learn", learned]].concat());
+    let read = [key, preset, learned].map(|path| std::fs::read(path).expect("there"));
+    for words in [
+        &["trace", "anonymize", &trace, key, "--key-file", key, "--to", "csv"][..],
+        &[&sim[..], &["--manifest", learned, "--csv", learned]].concat(),
+        &[&sim[..], &["--device", preset, "--learn", preset]].concat(),
+        &["advise", &trace, "--device", preset, "--html", preset],
+        &["device", "measure", "--model", preset, "-o", preset],
+        &["manifest", "merge", learned, learned, "-o", learned],
+    ] {
+        let said = fails(words, 2);
+        assert!(said.contains("is read"), "{words:?}: {said}");
+    }
+    assert_eq!([key, preset, learned].map(|path| std::fs::read(path).expect("still there")), read);
     assert_eq!(std::fs::read(&trace).expect("still there"), before);
     // A device is no file that could be replaced.
     output(&["trace", "convert", &trace, "/dev/null", "--to", "csv"]);
