@@ -3,7 +3,7 @@
 //! Each subcommand is a file in `commands/` that turns words into plain data, calls a library, and prints what
 //! comes back. No figure is computed here that a library could compute: the table, the CSV, the JSON and the
 //! HTML page show the same report. Results go to stdout, everything else to stderr, and the exit code tells a
-//! script what happened: 0 fine, 1 failure, 2 misuse, 3 a threshold of `--fail-if` was met, 4 the kernel or a
+//! script what happened: 0 fine, 1 failure, 2 misuse, 3 a threshold of `--fail-if` was met or a check found something, 4 the kernel or a
 //! privilege is missing.
 
 mod advice;

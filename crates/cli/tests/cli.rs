@@ -24,6 +24,8 @@ mod files;
 mod help;
 #[path = "it/hung.rs"]
 mod hung;
+#[path = "it/interrupted.rs"]
+mod interrupted;
 #[path = "it/journal.rs"]
 mod journal;
 #[path = "it/kernels.rs"]

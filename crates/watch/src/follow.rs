@@ -235,7 +235,7 @@ fn leave_alone(
     let ended = session::run_alone(&options.command, options.stop.as_deref())?;
     let timed = begun.timed(0);
     let mut kept = None;
-    if decision == Decision::Alone && ended != Ended::Stopped {
+    if decision == Decision::Alone && !ended.is_stopped() {
         manifest.remember_times(Times { alone: vec![timed], ..Times::default() });
         worth::learn(&mut manifest.times, decision);
         kept = options.store.as_ref().map(|store| store.keep(&manifest)).transpose()?;
@@ -303,7 +303,7 @@ fn watched(
     let rotating = replay.as_ref().is_some_and(|replay| replay.rotating);
     let mut manifest = combine(known, learner, replay.take(), key, run, touches);
     // Part of a run is not to be compared with whole ones.
-    let whole = ended != Ended::Stopped;
+    let whole = !ended.is_stopped();
     if whole && options.process.is_none() {
         time(&mut manifest.times, decision, run.replayed, begun.timed(replayed.pages), &options.scheme);
     }

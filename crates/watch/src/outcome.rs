@@ -27,12 +27,30 @@ pub enum Ended {
     Command(ExitStatus),
     /// A process that somebody else had started is no more.
     Gone,
-    /// Somebody set the stop flag.
-    Stopped,
+    /// Somebody set the stop flag. A command was ended, and this is its own status.
+    Stopped(Option<ExitStatus>),
     /// The time was over.
     Duration,
     /// [`RecordOptions::records_max`](crate::record::RecordOptions::records_max) requests were recorded.
     Full,
+}
+
+impl Ended {
+    /// How the command ended, where it did so by itself or by what a user asked for.
+    #[must_use]
+    pub const fn status(&self) -> Option<ExitStatus> {
+        match *self {
+            Self::Command(status) => Some(status),
+            Self::Stopped(status) => status,
+            Self::Gone | Self::Duration | Self::Full => None,
+        }
+    }
+
+    /// Whether the stop flag ended it.
+    #[must_use]
+    pub const fn is_stopped(&self) -> bool {
+        matches!(self, Self::Stopped(_))
+    }
 }
 
 /// Why nothing was recorded.

@@ -14,7 +14,9 @@
 use crate::behind;
 use crate::outcome::{Ended, Progress, RecordError};
 use crate::ring::{Beside, Ring, Scope};
+use crate::signals;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::Signal;
 use std::ffi::{CString, OsString};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -30,6 +32,8 @@ const RING_BYTES_MIN: usize = 64 << 10;
 pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// The same while what comes next is wanted at once.
 const LOOK_EVERY_URGENT: Duration = Duration::from_micros(500);
+/// How long a command has to end by a Ctrl-C of its own before we hand it ours.
+const OWN_END: Duration = Duration::from_secs(2);
 /// Shortest time between two calls of the progress callback.
 const PROGRESS_EVERY: Duration = Duration::from_millis(200);
 
@@ -124,11 +128,9 @@ pub(crate) fn run<C: Collect>(
     let end = running.readable_at_end()?;
     let mut session = Session { rings, counted, end, collector, reported: start, start };
     let ended = session.run(plan, &mut running, progress)?;
-    let ended = match running.end()? {
-        Some(status) if ended.is_none() => Ended::Command(status),
-        _ => ended.unwrap_or(Ended::Gone),
-    };
-    session.finish(ended, progress)
+    let stopped = is_set(plan.stop);
+    let status = if stopped { running.pass_on()? } else { running.end()? };
+    session.finish(how(ended, status, stopped), progress)
 }
 
 /// Runs a command and watches nothing of it, until it ends or the flag is set.
@@ -138,8 +140,7 @@ pub(crate) fn run<C: Collect>(
 pub(crate) fn run_alone(argv: &[OsString], stop: Option<&AtomicBool>) -> Result<Ended, RecordError> {
     let mut running = Running { child: Some(start_command(argv)?), other: None };
     let end = running.readable_at_end()?;
-    let is_stopped = || stop.is_some_and(|stop| stop.load(Ordering::Relaxed));
-    while !running.is_over()? && !is_stopped() {
+    while !running.is_over()? && !is_set(stop) {
         let mut fds: Vec<_> = end.iter().map(|end| PollFd::new(end, PollFlags::IN)).collect();
         let timeout = Timespec { tv_sec: 0, tv_nsec: i64::from(LOOK_EVERY.subsec_nanos()) };
         match poll(&mut fds, Some(&timeout)) {
@@ -147,10 +148,21 @@ pub(crate) fn run_alone(argv: &[OsString], stop: Option<&AtomicBool>) -> Result<
             Err(error) => return Err(io::Error::from(error).into()),
         }
     }
-    let over = running.is_over()?;
-    match running.end()? {
-        Some(status) if over => Ok(Ended::Command(status)),
-        _ => Ok(Ended::Stopped),
+    let stopped = is_set(stop);
+    let status = if stopped { running.pass_on()? } else { running.end()? };
+    Ok(how(None, status, stopped))
+}
+
+fn is_set(stop: Option<&AtomicBool>) -> bool {
+    stop.is_some_and(|stop| stop.load(Ordering::Relaxed))
+}
+
+/// What ended a run. A command that Ctrl-C ended before we looked at the flag was stopped all the same.
+fn how(ended: Option<Ended>, status: Option<ExitStatus>, stopped: bool) -> Ended {
+    match (ended, status) {
+        (None | Some(Ended::Stopped(_)), status) if stopped => Ended::Stopped(status),
+        (None, Some(status)) => Ended::Command(status),
+        (ended, _) => ended.unwrap_or(Ended::Gone),
     }
 }
 
@@ -183,8 +195,8 @@ impl<C: Collect> Session<C> {
             if self.collector.full() {
                 return Ok(Some(Ended::Full));
             }
-            if plan.stop.is_some_and(|stop| stop.load(Ordering::Relaxed)) {
-                return Ok(Some(Ended::Stopped));
+            if is_set(plan.stop) {
+                return Ok(Some(Ended::Stopped(None)));
             }
             if plan.duration.is_some_and(|duration| self.start.elapsed() >= duration) {
                 return Ok(Some(Ended::Duration));
@@ -280,13 +292,25 @@ impl Running {
 
     /// Asks the command to end, if it has not, and waits for it.
     fn end(&mut self) -> io::Result<Option<ExitStatus>> {
+        self.end_by(Signal::TERM)
+    }
+
+    /// Hands the signal that we got to the command, and waits for it. Ctrl-C went to the command too: it has time to end by it, as
+    /// many programs take a second one as a wish to end in the midst of their tidying.
+    fn pass_on(&mut self) -> io::Result<Option<ExitStatus>> {
+        let signal = signals::came().unwrap_or(Signal::TERM);
+        let since = Instant::now();
+        while signal == Signal::INT && since.elapsed() < OWN_END && !self.is_over()? && self.child.is_some() {
+            std::thread::sleep(LOOK_EVERY_URGENT);
+        }
+        self.end_by(signal)
+    }
+
+    fn end_by(&mut self, signal: Signal) -> io::Result<Option<ExitStatus>> {
         let Some(mut child) = self.child.take() else { return Ok(None) };
         if child.try_wait()?.is_none() {
             // Not yet waited for, so the number is still this child's. Losing the race to its own end is fine.
-            let _ = rustix::process::kill_process(
-                rustix::process::Pid::from_child(&child),
-                rustix::process::Signal::TERM,
-            );
+            let _ = rustix::process::kill_process(rustix::process::Pid::from_child(&child), signal);
         }
         child.wait().map(Some)
     }

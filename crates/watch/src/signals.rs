@@ -5,8 +5,11 @@
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::io;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock};
+
+/// The last signal to end that came; 0 = none.
+static CAME: LazyLock<Arc<AtomicUsize>> = LazyLock::new(Arc::default);
 
 /// A flag for [`crate::record::RecordOptions::stop`] that the next signal to end sets.
 ///
@@ -17,9 +20,17 @@ pub fn stop_flag() -> io::Result<Arc<AtomicBool>> {
     for signal in end_signals() {
         // In this order: the second signal finds the flag already set.
         signal_hook::flag::register_conditional_default(signal, Arc::clone(&flag))?;
+        let number = usize::try_from(signal).unwrap_or_default();
+        signal_hook::flag::register_usize(signal, Arc::clone(&CAME), number)?;
         signal_hook::flag::register(signal, Arc::clone(&flag))?;
     }
     Ok(flag)
+}
+
+/// The signal that set a flag of [`stop_flag`], if one did.
+pub(crate) fn came() -> Option<rustix::process::Signal> {
+    let number = i32::try_from(CAME.load(Ordering::Relaxed)).ok()?;
+    rustix::process::Signal::from_named_raw(number)
 }
 
 /// The signals that ask a program to end: SIGINT and SIGTERM, and SIGHUP unless whoever started it said that it is to stay.

@@ -28,7 +28,7 @@ use forerun_trace::patterns::{Class, PatternOptions, patterns};
 use forerun_trace::record::{Name, Record, Trace};
 use forerun_trace::{Format, ReadOptions};
 use forerun_watch::files::{self, FilesOptions};
-use forerun_watch::outcome::{Ended, RecordError};
+use forerun_watch::outcome::RecordError;
 use serde::Serialize;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -260,10 +260,7 @@ fn recorded(
     options.stop = forerun_watch::signals::stop_flag().ok();
     match files::record_files(&options, &mut |_| {}) {
         Ok(recording) => {
-            let status = match recording.ended {
-                Ended::Command(status) => Some(status),
-                _ => None,
-            };
+            let status = recording.ended.status();
             let mut trace = recording.trace;
             note_command(&mut trace, &recording.ended, recording.elapsed);
             Ok((trace, "the kernel's page cache".into(), status))

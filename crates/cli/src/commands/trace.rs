@@ -523,8 +523,7 @@ fn finish(args: &RecordArgs, done: &Done, ui: &Ui) -> Result<(), CliError> {
     }
     wrote(&args.output, &written, Some(done.lost), ui)?;
     match done.ended {
-        Some(Ended::Command(status)) => CliError::command("record", status),
-        Some(_) => Ok(()),
+        Some(ended) => super::watch::ended("record", ended),
         None => {
             let what = "the recording ended early: its disk was full";
             Err(CliError::failure(&args.output.display().to_string(), what))

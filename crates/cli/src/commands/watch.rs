@@ -180,10 +180,7 @@ pub(crate) fn tell(report: &Report, ui: &Ui) -> Result<(), CliError> {
 
 /// The command's own end as ours.
 pub(crate) fn ended(place: &str, ended: Ended) -> Result<(), CliError> {
-    match ended {
-        Ended::Command(status) => CliError::command(place, status),
-        _ => Ok(()),
-    }
+    ended.status().map_or(Ok(()), |status| CliError::command(place, status))
 }
 
 /// What a person has to know beside the figures.

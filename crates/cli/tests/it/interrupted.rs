@@ -1,0 +1,75 @@
+//! Ctrl-C on a command that runs under Forerun: the command ends, and its end is ours.
+
+use crate::skipped;
+use std::io::{BufRead as _, BufReader};
+use std::os::unix::process::CommandExt as _;
+use std::process::{Command, Stdio};
+
+/// Runs a script under Forerun in a process group of its own and, once it runs, sends a signal to the group or to Forerun alone.
+/// The exit code and what was said; none where nothing can be recorded here.
+fn ended(words: &[&str], script: &str, signal: &str, to_group: bool) -> Option<(i32, String)> {
+    let folder = tempfile::tempdir().expect("a folder");
+    let script = script.replace("READY", "echo ready");
+    let mut command = Command::new(assert_cmd::cargo::cargo_bin("forerun"));
+    command.args(words).args(["--", "sh", "-c", &script]).current_dir(folder.path());
+    command.env("TMPDIR", folder.path()).process_group(0).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("it starts");
+    let mut out = BufReader::new(child.stdout.take().expect("piped"));
+    let mut line = String::new();
+    out.read_line(&mut line).expect("text");
+    if line != "ready\n" {
+        assert_eq!(child.wait().expect("ours").code(), Some(4), "{words:?} ended before it was interrupted");
+        skipped("nothing is recorded here");
+        return None;
+    }
+    let place = if to_group { format!("-{}", child.id()) } else { child.id().to_string() };
+    let sent = Command::new("kill").args([&format!("-{signal}"), "--", &place]).status();
+    assert!(sent.expect("kill").success());
+    std::io::copy(&mut out, &mut std::io::sink()).expect("read to its end");
+    let output = child.wait_with_output().expect("ours");
+    let left = std::fs::read_dir(folder.path()).expect("there").flatten();
+    let left: Vec<_> = left.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    let left: Vec<_> = left.iter().filter(|name| name.starts_with("forerun-")).collect();
+    assert!(left.is_empty(), "{words:?} left {left:?}");
+    Some((output.status.code()?, String::from_utf8_lossy(&output.stderr).into_owned()))
+}
+
+/// Each command that runs one of the user's, writing nothing outside its folder.
+const RUN_ONE: [&[&str]; 7] = [
+    &["watch", "--state", "state"],
+    &["watch", "--state", "state", "--no-replay"],
+    &["load", "/bin/sh"],
+    &["manifest", "record", "-o", "m.manifest"],
+    &["trace", "record", "-o", "t.csv"],
+    &["trace", "record", "--files", "-o", "t.csv"],
+    &["try"],
+];
+
+/// Reads a little, so that there is something to say, and stays.
+const STAYS: &str = "cat /bin/sh > /dev/null; READY; exec sleep 60";
+
+#[test]
+fn ctrl_c_ends_a_command_and_its_end_is_ours() {
+    for words in RUN_ONE {
+        let Some((code, said)) = ended(words, STAYS, "INT", true) else { return };
+        assert_eq!(code, 130, "{words:?}: {said}");
+    }
+}
+
+#[test]
+fn a_command_that_takes_ctrl_c_as_a_wish_ends_with_its_own_code() {
+    let tidies = "trap 'exit 7' INT; READY; while :; do sleep 0.05; done";
+    for words in &RUN_ONE[..1] {
+        let Some((code, said)) = ended(words, tidies, "INT", true) else { return };
+        assert_eq!(code, 7, "{words:?}: {said}");
+    }
+}
+
+#[test]
+fn a_signal_to_forerun_alone_is_passed_on() {
+    for (signal, code) in [("TERM", 143), ("INT", 130)] {
+        let words = ["trace", "record", "-o", "t.csv"];
+        let Some((ended, said)) = ended(&words, STAYS, signal, false) else { return };
+        assert_eq!(ended, code, "{said}");
+    }
+}
