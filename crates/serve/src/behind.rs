@@ -46,7 +46,7 @@ pub struct ArrayFigures {
     pub level: String,
     /// Its members.
     pub members: u16,
-    /// Those that are out.
+    /// Those that are out, the one that is being rebuilt among them until it is whole.
     pub out: Vec<u16>,
     /// The rebuild that is under way.
     #[serde(skip_serializing_if = "Option::is_none")]

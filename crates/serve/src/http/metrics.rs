@@ -243,7 +243,11 @@ fn arrays(page: &mut Page, exports: &Exports<'_>) {
         exports.0.iter().filter_map(line).collect()
     };
     let out = of(&|array| Some(array.out.len() as u64));
-    page.gauge("forerun_array_members_out", "Members that an array goes on without", out);
+    page.gauge(
+        "forerun_array_members_out",
+        "Members that an array goes on without, the one that is being rebuilt too",
+        out,
+    );
     let rebuild = |value: fn(&WorkFigures) -> u64| of(&|array| array.rebuild.as_ref().map(value));
     let scrub = |value: fn(&WorkFigures) -> u64| of(&|array| array.scrub.as_ref().map(value));
     let help = "Stripes that are on the member that is being rebuilt";

@@ -25,6 +25,7 @@ use crate::planted::{self, Bug};
 use crate::sealed::Page;
 use forerun_core::array::{Content, DiskSet, Stripe};
 use forerun_core::units::{BLOCK_BYTES, Block, Disk, Nanos};
+use std::collections::BTreeSet;
 use std::io;
 
 /// Places of blocks that differ which are told one by one.
@@ -213,11 +214,13 @@ impl Raid {
             Some(work) if work.member.is_some() => (Some(work), self.scrubbed.clone()),
             other => (None, other.or_else(|| self.scrubbed.clone())),
         };
-        let list = |set: DiskSet| set.iter().map(|disk| disk.0).collect();
+        // One that is being rebuilt cannot stand in for another yet.
+        let rebuilt = self.standing.rebuilding().map(|(member, _)| member);
+        let out: BTreeSet<u16> = self.standing.gone().iter().map(|disk| disk.0).chain(rebuilt).collect();
         ArrayFigures {
             level: self.array.spec().to_string(),
             members: self.array.disks(),
-            out: list(self.standing.gone()),
+            out: out.into_iter().collect(),
             rebuild,
             scrub,
         }

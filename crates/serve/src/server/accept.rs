@@ -17,6 +17,7 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -167,14 +168,25 @@ pub(super) fn uri(listeners: &[Listener], export: &str, tls: Tls) -> String {
         Some(Listener::Unix { path, .. }) => {
             // Whoever takes it may stand in another folder.
             let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
-            format!("{nbd}+unix:///{export}?socket={}", path.display())
+            format!(
+                "{nbd}+unix:///{}?socket={}",
+                encoded(export.as_bytes()),
+                encoded(path.as_os_str().as_bytes())
+            )
         }
         Some(Listener::Tcp(listener)) => {
             let address = listener.local_addr().unwrap_or_else(|_| SocketAddr::from(([127, 0, 0, 1], 10809)));
-            format!("{nbd}://{address}/{export}")
+            format!("{nbd}://{address}/{}", encoded(export.as_bytes()))
         }
         None => String::new(),
     }
+}
+
+/// As it stands in a URI: what has a meaning there, and what is no ASCII, by its number.
+fn encoded(bytes: &[u8]) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte);
+    let one = |&byte: &u8| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
+    bytes.iter().map(one).collect()
 }
 
 impl Server {
@@ -268,6 +280,22 @@ impl Server {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::nbd::client::{Address, Endpoint};
+
+    #[test]
+    fn an_address_says_again_what_it_names_whatever_that_is_called() {
+        assert_eq!(encoded(b"/run/a-b_c.~/s.sock"), "/run/a-b_c.~/s.sock");
+        assert_eq!(encoded(b"/x y&c%d/\xff?#"), "/x%20y%26c%25d/%FF%3F%23");
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("a b&c%d");
+        let listener = Listener::Unix {
+            listener: UnixListener::bind(&path).expect("bound"),
+            path: path.clone(),
+            owned: true,
+        };
+        let said: Address = uri(&[listener], "\u{fc} x", Tls::Off).parse().expect("an address");
+        assert_eq!((said.server, said.export), (Endpoint::Unix(path), "\u{fc} x".to_owned()));
+    }
 
     #[test]
     fn a_socket_has_its_access_before_anybody_can_connect() {

@@ -140,6 +140,7 @@ fn a_lost_member_is_rebuilt_while_clients_write_and_then_another_may_be_lost() {
         paths[lost] = new_file(dir, "new", MEMBER);
         let state = served.rebuild(&paths[lost], false).expect("begun");
         assert!(state.array.rebuild.is_some_and(|work| work.member == Some(lost as u16)), "{layout}");
+        assert_eq!(state.array.out, [lost as u16], "{layout}: it is out until it is whole");
         let rounds = served.work_until(&mut model, 1000, is_whole);
         assert!(rounds > 1, "{layout}: clients wrote while it was rebuilt");
         // It goes through stripes while clients write to them, and finds nothing.
