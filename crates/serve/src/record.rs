@@ -14,7 +14,7 @@ use forerun_core::units::Nanos;
 use forerun_trace::Journal;
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Rows that wait for an answer: more than all clients may have in flight on a busy day, 300 KiB.
 const ROWS_MAX: usize = 4096;
@@ -48,7 +48,10 @@ struct Row {
 
 /// A trace that is being written.
 pub(crate) struct Record {
+    path: PathBuf,
     journal: Journal,
+    /// Whether it was said that it has ended before its time.
+    told: bool,
     rows: VecDeque<Row>,
     /// Name and size of each export, and whether its size was written.
     exports: Vec<(String, u64, bool)>,
@@ -63,7 +66,8 @@ impl Record {
         about: &BTreeMap<String, String>,
     ) -> io::Result<Self> {
         let exports = exports.map(|(name, size)| (name, size, false)).collect();
-        Ok(Self { journal: Journal::create(path, about)?, rows: VecDeque::new(), exports })
+        let journal = Journal::create(path, about)?;
+        Ok(Self { path: path.to_owned(), journal, told: false, rows: VecDeque::new(), exports })
     }
 
     /// A client asks.
@@ -92,18 +96,19 @@ impl Record {
         while self.rows.front().is_some_and(|row| now.since(row.at) > PATIENCE) {
             self.write_first();
         }
-        let before = self.journal.problem().is_some();
         self.journal.send();
-        let problem = self.journal.problem().filter(|_| !before)?;
-        Some(format!("--record: {problem}: the trace ends here; serving goes on"))
+        // It may have come with a row, not only with the second.
+        let problem = self.journal.problem().filter(|_| !self.told)?;
+        self.told = true;
+        Some(format!("--record {}: {problem}: the trace ends here; serving goes on", self.path.display()))
     }
 
-    /// The last rows; says the first problem there was.
-    pub(crate) fn finish(mut self) -> io::Result<()> {
+    /// The last rows; says the first problem there was, and of which file.
+    pub(crate) fn finish(mut self) -> Result<(), (PathBuf, io::Error)> {
         while !self.rows.is_empty() {
             self.write_first();
         }
-        self.journal.finish()
+        self.journal.finish().map_err(|problem| (self.path, problem))
     }
 
     fn write_first(&mut self) {
@@ -129,7 +134,7 @@ mod tests {
     use super::*;
     use tempfile::TempDir;
 
-    fn record(names: &[&str]) -> (TempDir, std::path::PathBuf, Record) {
+    fn record(names: &[&str]) -> (TempDir, PathBuf, Record) {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("trace.csv");
         let exports = names.iter().map(|name| ((*name).to_owned(), 1 << 20));
@@ -203,13 +208,20 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("pipe");
         mknodat(CWD, &path, FileType::Fifo, Mode::RWXU, 0).expect("a pipe");
-        let reader = std::fs::File::options().read(true).write(true).open(&path).expect("opened");
-        let mut record = Record::create(&path, std::iter::empty(), &BTreeMap::new()).expect("somebody reads");
-        drop(reader);
-        record.asked(Nanos(1), read(1, 1, 0));
-        record.answered(Nanos(2), 1, 1);
-        assert!(record.tick(Nanos(3)).is_some_and(|said| said.contains("serving goes on")));
-        assert_eq!(record.tick(Nanos(4)), None);
-        assert!(record.finish().is_err());
+        // A few rows are written with the second, many before it is over.
+        for rows in [1, 100_000] {
+            let reader = std::fs::File::options().read(true).write(true).open(&path).expect("opened");
+            let mut record =
+                Record::create(&path, std::iter::empty(), &BTreeMap::new()).expect("somebody reads");
+            drop(reader);
+            for row in 0..rows {
+                record.asked(Nanos(1), read(1, row, 0));
+                record.answered(Nanos(2), 1, row);
+            }
+            let said = record.tick(Nanos(3)).unwrap_or_default();
+            assert!(said.contains("pipe") && said.contains("serving goes on"), "{rows}: {said}");
+            assert_eq!(record.tick(Nanos(4)), None);
+            assert_eq!(record.finish().expect_err("nobody reads").0, path);
+        }
     }
 }

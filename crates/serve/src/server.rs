@@ -396,7 +396,8 @@ impl Server {
         }
         self.pass_on_notes(self.now(), messages);
         self.speak_of_devices(messages, true);
-        self.record.take().map_or(Ok(()), Record::finish).map_err(system("--record"))?;
+        let recorded = self.record.take().map_or(Ok(()), Record::finish);
+        recorded.map_err(|(path, problem)| ServeError::file(&path, problem))?;
         self.failure.map_or(Ok(self.metrics), Err)
     }
 
