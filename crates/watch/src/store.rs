@@ -64,7 +64,8 @@ pub fn write(path: &Path, manifest: &Manifest) -> Result<u64, StoreError> {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".new");
     let new = path.with_file_name(name);
-    fs::write(&new, &bytes).and_then(|()| fs::rename(&new, path)).map_err(failed)?;
+    let written = fs::write(&new, &bytes).and_then(|()| fs::rename(&new, path));
+    written.inspect_err(|_| drop(fs::remove_file(&new))).map_err(failed)?;
     Ok(bytes.len() as u64)
 }
 
@@ -124,5 +125,15 @@ mod tests {
         fs::write(store.path(&key("a")), b"FORERUNM").expect("room on disk");
         let error = store.load(&key("a")).expect_err("cut").to_string();
         assert!(error.contains("cut off") && error.contains("unit-a-"), "{error}");
+    }
+
+    #[test]
+    fn a_manifest_that_cannot_take_its_place_leaves_nothing_behind() {
+        let root = tempfile::tempdir().expect("a temporary folder");
+        let path = root.path().join("m");
+        fs::create_dir(&path).expect("made");
+        let manifest = Manifest::new(Key::Named { kind: "unit".into(), name: "a".into() });
+        assert!(matches!(write(&path, &manifest), Err(StoreError::Io { .. })));
+        assert_eq!(fs::read_dir(root.path()).expect("there").count(), 1);
     }
 }

@@ -152,7 +152,8 @@ fn write(path: &Path, manifest: &Manifest) -> io::Result<()> {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".new");
     let new = path.with_file_name(name);
-    std::fs::write(&new, manifest.encode()).and_then(|()| std::fs::rename(&new, path))
+    let written = std::fs::write(&new, manifest.encode()).and_then(|()| std::fs::rename(&new, path));
+    written.inspect_err(|_| drop(std::fs::remove_file(&new)))
 }
 
 impl Volume {
