@@ -357,6 +357,16 @@ impl Array {
             (disk, Block(start))
         })
     }
+    /// Whether every block can be had without the disks that are `lost`.
+    #[must_use]
+    pub fn bears(&self, lost: &DiskSet) -> bool {
+        if self.copies_per_block() == 1 {
+            return lost.len() <= usize::from(self.redundancy());
+        }
+        // Where copies lie repeats with the number of disks.
+        let strips = self.strips().min(2 * u64::from(self.disks()));
+        (0..strips).all(|strip| self.copies(Strip(strip)).any(|(disk, _)| !lost.contains(disk)))
+    }
     /// The single member extent that serves a read inside one strip when all disks are well: the fast path of
     /// [`Array::read_plan_into`], without a plan. `None` when `extent` is empty, spans strips, or leaves the volume.
     #[must_use]

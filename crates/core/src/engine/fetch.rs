@@ -275,6 +275,20 @@ impl Parts {
         }
     }
 
+    /// All of a fetch is lost, and known to be while wishes are being fulfilled. What the scheme wishes for because of it is dropped:
+    /// that would be lost as soon as it is asked for, and wished for again.
+    pub(super) fn arrive_lost(&mut self, now: Nanos, number: u32) {
+        self.fetches.land(number, &mut self.memory);
+        self.answer_waiters(number);
+        let fetched = self.fetches.end(now, number);
+        let wished = self.memory.plan.wishes.len();
+        self.tell(now, &Event::Fetched(&fetched));
+        self.memory.plan.wishes.truncate(wished);
+        if !self.config.retain {
+            self.memory.drop_unpinned(fetched.extent);
+        }
+    }
+
     /// Hands the blocks to their readers; an access with a block that could not be read is answered with an error.
     fn answer_waiters(&mut self, fetch: u32) {
         let mut index = 0;

@@ -31,7 +31,7 @@ impl Parts {
         }
         if sent == 0 {
             self.fetches.lose(number);
-            self.arrive(now, number);
+            self.arrive_lost(now, number);
         }
     }
 
@@ -84,6 +84,67 @@ impl Parts {
         }
         if self.destager.rebuilds_queued() > 0 {
             self.retry_rebuilds(now);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::array::Array;
+    use crate::engine::{Input, Output};
+    use crate::hand::Hand;
+    use crate::registry::{Layer, SchemeSpec};
+    use crate::spec::LayerSpec;
+    use crate::units::{Disk, Nanos};
+
+    /// Schemes that wish for more when something has come, or when their time has.
+    const SCHEMES: &[&str] = &[
+        "none",
+        "strip",
+        "asp",
+        "asp+msp",
+        "auto",
+        "amp",
+        "sarc",
+        "linux-6",
+        "zfetch",
+        "tap(degree=16KiB)",
+        "streams",
+    ];
+
+    #[test]
+    fn where_more_members_are_out_than_the_array_can_lose_reads_end_with_an_error_under_every_scheme() {
+        for array in ["single:64KiB", "raid0:2x64KiB", "raid5:3x64KiB", "raid1:2"] {
+            for name in SCHEMES {
+                let scheme = SchemeSpec::parse(name).expect("a scheme");
+                let layer = if scheme.has_host() { Layer::Host } else { Layer::Array };
+                let array = Array::new(array.parse().expect("valid"), 1 << 12).expect("holds strips");
+                let spec = LayerSpec { layer, ..LayerSpec::array_cache(scheme, array, 2_048) };
+                let mut hand = Hand::ticking(spec.build().expect("fits"), Nanos::from_millis(2));
+                // Until it has something to wish for, all is well.
+                let reads = 200;
+                let mut failed = 0;
+                for id in 0..reads {
+                    if id == reads / 4 {
+                        for disk in 0..array.disks() {
+                            hand.feed(Input::Member { disk: Disk(disk), failed: true });
+                        }
+                    }
+                    // Behind what was read ahead while all was well.
+                    let behind = if id < reads / 4 { 0 } else { 2_048 };
+                    let mut said = hand.read(id, behind + 4 * id, 4);
+                    while let Some(more) = hand.end_first() {
+                        said.extend(more);
+                    }
+                    failed += said.iter().filter(|o| matches!(o, Output::Ready { error: true, .. })).count();
+                    hand.release_all();
+                    if hand.engine.next_wake().is_some_and(|at| at <= hand.now) {
+                        hand.feed(Input::Wake);
+                    }
+                }
+                assert!(failed > 100, "{array:?} {name}: {failed}");
+                assert!(hand.engine.is_idle() && hand.answered.is_empty(), "{array:?} {name}");
+            }
         }
     }
 }

@@ -6,7 +6,6 @@ use super::superblock::{DATA_AT, Rebuilding, SUPERS, Superblock};
 use crate::error::ServeError;
 use crate::nbd::client::Address;
 use crate::options::Direct;
-use crate::raid::standing::bears;
 use crate::sealed::{BLOCK, Page, Unread};
 use crate::shown::shown;
 use crate::source::{Files, check_distinct, is_object};
@@ -185,7 +184,7 @@ fn refuse(
 
 /// Whether the array can do without those that are missing.
 fn bears_missing(judged: &Judgement) -> bool {
-    Array::new(judged.newest.spec, judged.newest.blocks).is_ok_and(|array| bears(&array, &judged.missing))
+    Array::new(judged.newest.spec, judged.newest.blocks).is_ok_and(|array| array.bears(&judged.missing))
 }
 
 impl Opened {

@@ -27,7 +27,7 @@ use crate::back::{Limits, Paths, WriteBack};
 use crate::backend::{Backend, Done, Kind, Task, Token, Zeroes};
 use crate::behind::{ArrayOrder, Behind as _, Files};
 use crate::raid::flat::Flat;
-use crate::raid::standing::{Standing, bears};
+use crate::raid::standing::Standing;
 use crate::raid::start::{NoStart, Started, look, rows, start};
 use crate::raid::{Pace, Raid, flat};
 use crate::raw::{Arena, Lend};
@@ -147,7 +147,7 @@ fn losable(array: &Array, lost: &DiskSet, draw: &mut Draw) -> DiskSet {
         let disk = Member(draw.below(u64::from(array.disks())) as u16);
         let mut all: DiskSet = lost.iter().chain(set.iter()).collect();
         all.insert(disk);
-        if bears(array, &all) && !lost.contains(disk) {
+        if array.bears(&all) && !lost.contains(disk) {
             set.insert(disk);
         }
     }

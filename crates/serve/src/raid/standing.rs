@@ -75,17 +75,6 @@ impl State {
 #[derive(Clone, Debug)]
 pub(crate) struct Standing(Arc<Mutex<State>>);
 
-/// Whether an array can do without these members.
-pub(crate) fn bears(array: &Array, lost: &DiskSet) -> bool {
-    let rows = array.strips().min(2 * u64::from(array.disks()));
-    match array.copies_per_block() {
-        1 => lost.len() <= usize::from(array.redundancy()),
-        _ => (0..rows).all(|strip| {
-            array.copies(forerun_core::array::Strip(strip)).any(|(disk, _)| !lost.contains(disk))
-        }),
-    }
-}
-
 impl Standing {
     /// Of an array of which these members are out, and one is being rebuilt.
     pub(crate) fn new(array: Array, out: DiskSet, rebuilding: Option<Rebuilding>) -> Self {
@@ -174,7 +163,7 @@ impl Standing {
         let growing = state.growing.map(|one| Disk(one.member));
         let mut lost: DiskSet = state.gone().iter().chain(growing).collect();
         lost.insert(Disk(member));
-        let bears = bears(&state.array, &lost);
+        let bears = state.array.bears(&lost);
         if bears {
             state.going.insert(Disk(member));
             state.growing.take_if(|_| grows);

@@ -191,7 +191,7 @@ fn find(
         found.push(own.ok_or_else(|| NoStart::Members("a member has no superblock".into()))?);
     }
     let judged = judge(&found).ok_or_else(|| NoStart::Members("there are no members".into()))?;
-    if !super::standing::bears(array, &judged.missing) {
+    if !array.bears(&judged.missing) {
         return Err(NoStart::Members(format!("too many members are missing: {:?}", judged.missing)));
     }
     let own: Vec<Superblock> = found

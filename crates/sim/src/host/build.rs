@@ -12,7 +12,7 @@ use forerun_core::array::{Array, ArraySpec, Level};
 use forerun_core::assemble::PART_BLOCKS;
 use forerun_core::cost::CostModel;
 use forerun_core::engine::{ACCESS_BLOCKS_MAX, Engine, Input, WriteMode};
-use forerun_core::registry::{BuiltLayer, Explained, Grounds, Layer, SchemeSpec};
+use forerun_core::registry::{BuiltLayer, Explained, Grounds, SchemeSpec};
 use forerun_core::spec::LayerSpec;
 use forerun_core::units::{BLOCK_BYTES, Disk, Nanos, SECTORS_PER_BLOCK};
 use forerun_disk::device::Device;
@@ -23,6 +23,8 @@ use forerun_disk::preset::{BuildOptions, Preset};
 pub(crate) const TRANSIT_BLOCKS: u64 = 16_384;
 /// Largest cache: beyond it slots have no numbers of 32 bits. 8 TiB, and as much again for what is staged.
 const CACHE_BYTES_MAX: u64 = 8 << 40;
+/// Smallest cache.
+const CACHE_BYTES_MIN: u64 = 2 * PART_BLOCKS * BLOCK_BYTES;
 /// Stripes for which staging memory is kept.
 pub(crate) const STAGING_STRIPES: u64 = 32;
 /// The page cache writes back after 30 s or at 40% dirty (Linux 2.6.18's defaults).
@@ -71,22 +73,38 @@ pub fn hardware(spec: &RunSpec) -> Result<Hardware, RunError> {
             return Err(wrong("failed", why));
         }
     }
+    if !array.bears(&spec.failed.iter().map(|&disk| Disk(disk)).collect()) {
+        let why = format!(
+            "{} has lost data without them: name fewer members, or a level with more redundancy",
+            array.spec()
+        );
+        return Err(wrong("failed", why));
+    }
     if !(1..=ACCESS_BLOCKS_MAX).contains(&spec.cluster_blocks) {
         let why = format!("a command has from 1 to {ACCESS_BLOCKS_MAX} blocks, not {}", spec.cluster_blocks);
         return Err(wrong("cluster", why));
     }
-    for (field, bytes) in [("cache", spec.cache_bytes), ("host-cache", spec.host_cache_bytes)] {
-        if bytes > CACHE_BYTES_MAX {
-            let most = forerun_core::size::format_size(CACHE_BYTES_MAX);
-            return Err(wrong(field, format!("a cache holds at most {most}")));
-        }
-    }
+    check_cache("cache", "a cache", spec.cache_bytes)?;
+    check_cache("host-cache", "a page cache", spec.host_cache_bytes)?;
     let (outer_ns_per_block, cost) = (believed.outer_ns_per_block, believed.into());
     let hardware = Hardware { array, outer_ns_per_block, cost, preset };
     let checked = |layer: LayerSpec| layer.scheme.check(layer.layer, &layer.shape());
     checked(array_layer(&hardware, spec)).map_err(|e| wrong("scheme", e))?;
     checked(host_layer(&hardware, spec)).map_err(|e| wrong("scheme", e))?;
     Ok(hardware)
+}
+
+/// A cache that slots can number and that two of the longest accesses fit in, or none.
+fn check_cache(field: &'static str, what: &str, bytes: u64) -> Result<(), RunError> {
+    let said = forerun_core::size::format_size;
+    if bytes > CACHE_BYTES_MAX {
+        return Err(wrong(field, format!("a cache holds at most {}", said(CACHE_BYTES_MAX))));
+    }
+    if bytes > 0 && bytes < CACHE_BYTES_MIN {
+        let least = said(CACHE_BYTES_MIN);
+        return Err(wrong(field, format!("{what} holds at least {least}; give 0 for none")));
+    }
+    Ok(())
 }
 
 /// The numbers that the scheme of a spec chooses.
@@ -219,11 +237,6 @@ fn scheduler(hardware: &Hardware, spec: &RunSpec) -> Option<HostPolicy> {
 
 /// The engine of a layer whose memory is given by `field` of a spec.
 fn engine(layer: LayerSpec, built: BuiltLayer, field: &'static str) -> Result<Engine, RunError> {
-    if layer.cache_blocks < 2 * PART_BLOCKS {
-        let least = forerun_core::size::format_size(2 * PART_BLOCKS * BLOCK_BYTES);
-        let what = if layer.layer == Layer::Host { "a page cache" } else { "a cache" };
-        return Err(wrong(field, format!("{what} holds at least {least}; give 0 for none")));
-    }
     layer.build_with(built).map_err(|e| wrong(field, e))
 }
 

@@ -77,7 +77,7 @@ mod tests {
                         (!lost.contains(Disk(at as u16))).then(|| member.clone())
                     };
                     let members: Vec<_> = held.iter().enumerate().map(is).collect();
-                    let bears = crate::raid::standing::bears(&array, &lost);
+                    let bears = array.bears(&lost);
                     assert_eq!(
                         decode(&array, &members).ok() == Some(image.clone()),
                         bears,
