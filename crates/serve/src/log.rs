@@ -8,8 +8,11 @@
 //! leaves a log that is cut, which is replayed up to there. Writing it costs about as much as the engine itself, so it is for
 //! finding out, not for every day.
 
+mod asked;
+
 use crate::error::ServeError;
 use crate::spec::EngineSpec;
+use asked::{Asked, Refused};
 use forerun_core::access::{Access, Advice, Context, Op};
 use forerun_core::array::Array;
 use forerun_core::engine::{Input, Limits, Output, Status};
@@ -211,6 +214,7 @@ pub fn verify(path: &Path) -> Result<Verified, ServeError> {
     let mut engine =
         spec.build(array).map_err(|why| lines.wrong(format!("an engine that cannot be made: {why}")))?;
     let mut found = Verified { inputs: 0, outputs: 0, cut: None };
+    let mut asked = Asked::default();
     loop {
         let Some(line) = lines.next()? else {
             found.cut = Some(lines.number);
@@ -221,9 +225,18 @@ pub fn verify(path: &Path) -> Result<Verified, ServeError> {
                 return Err(lines.differs(format!("the replay goes on with {extra:?}")));
             }
             let entry = parse_entry(rest).ok_or_else(|| lines.wrong(format!("no input: {line}")))?;
+            let refused = |why: Refused| match why {
+                Refused::Impossible(why) => lines.wrong(format!("{why}: {line}")),
+                Refused::NotAsked(why) => lines.differs(format!("the log has `{line}`, and {why}")),
+            };
             match entry {
-                Entry::Input(now, input) => engine.handle(now, input),
+                Entry::Input(now, input) => {
+                    asked.at(now).map_err(refused)?;
+                    asked.take(engine.array(), &input).map_err(refused)?;
+                    engine.handle(now, input);
+                }
                 Entry::Scheme(now, scheme) => {
+                    asked.at(now).map_err(refused)?;
                     let spec = spec_of(&lines, scheme, cache, &device)?;
                     spec.check(engine.array()).map_err(|why| lines.wrong(why))?;
                     engine.handle(now, spec.switch());
@@ -231,10 +244,12 @@ pub fn verify(path: &Path) -> Result<Verified, ServeError> {
             }
             found.inputs += 1;
         } else if line.starts_with("< ") || line == END {
-            let output = engine.poll().map_or_else(|| END.to_owned(), |output| format!("< {output:?}"));
+            let given = engine.poll();
+            let output = given.map_or_else(|| END.to_owned(), |output| format!("< {output:?}"));
             if output != line {
                 return Err(lines.differs(format!("the log has `{line}`, the replay `{output}`")));
             }
+            given.iter().for_each(|output| asked.hear(output));
             if line == END {
                 return Ok(found);
             }
@@ -292,6 +307,9 @@ fn parse_input(what: &str) -> Option<Input<'static>> {
         ("done", [command]) => Input::Done { command: u32::try_from(*command).ok()?, status: Status::Ok },
         ("short", [command, good]) => {
             Input::Done { command: u32::try_from(*command).ok()?, status: Status::Short { good: *good } }
+        }
+        ("unknown", [command]) => {
+            Input::Done { command: u32::try_from(*command).ok()?, status: Status::Unknown }
         }
         ("hole", [command, first, blocks]) => Input::Hole {
             command: u32::try_from(*command).ok()?,
@@ -386,6 +404,7 @@ mod tests {
             Input::Limits(limits),
             Input::Drop,
             Input::Synced { sync: 2, failed: true },
+            Input::Done { command: 3, status: Status::Unknown },
             Input::Wake,
         ];
         for input in inputs {
@@ -396,6 +415,130 @@ mod tests {
             let Some(Entry::Input(Nanos(7), read)) = entry else { panic!("{line}") };
             assert_eq!(format!("{read:?}"), format!("{input:?}"));
         }
+    }
+
+    /// SplitMix64.
+    struct Random(u64);
+
+    impl Random {
+        fn below(&mut self, bound: u64) -> u64 {
+            self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+            (mixed ^ (mixed >> 31)) % bound
+        }
+        /// A line behind the head.
+        fn line(&mut self, lines: &[String]) -> usize {
+            (HEAD_LINES + self.below(lines.len() as u64 - HEAD_LINES)) as usize
+        }
+    }
+
+    /// The log of a server whose clients read and write, under a scheme that is changed on the way.
+    fn busy_log(scheme: &str, array: &str, seed: u64) -> String {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        let spec = EngineSpec::new(scheme, 16 << 20, "cheetah-15k4").expect("valid");
+        let array = parse_array(array).expect("an array");
+        let mut log = Log::create(file.path(), &spec, &array).expect("made");
+        let mut engine = spec.build(array).expect("fits");
+        let mut random = Random(seed);
+        let mut owed: Vec<Output> = Vec::new();
+        for step in 0..120_u64 {
+            let extent = Extent::new(random.below(200) + step, 1 + random.below(8));
+            let access = Access::read(Context(step % 3), Extent::new(8 * step, 8));
+            let input = match random.below(16) {
+                0..4 if !owed.is_empty() => {
+                    match owed.swap_remove(random.below(owed.len() as u64) as usize) {
+                        Output::Start(start) if random.below(8) == 0 => {
+                            Input::Done { command: start.command, status: Status::Short { good: 0 } }
+                        }
+                        Output::Start(start) => Input::Done { command: start.command, status: Status::Ok },
+                        Output::Ready { handle, .. } => Input::Release { handle },
+                        Output::Sync { sync } => Input::Synced { sync, failed: false },
+                        other => unreachable!("nothing is owed for {other:?}"),
+                    }
+                }
+                4..9 => Input::Read { id: step, access },
+                9..12 => Input::Write { id: step, durable: true, access: Access::write(Context(9), extent) },
+                12 => Input::Gone { extent },
+                13 => Input::Ahead { context: Context(1), extent },
+                14 => Input::Flush { id: step },
+                _ => Input::Wake,
+            };
+            log.input(Nanos(step * 1_000_000), &input);
+            engine.handle(Nanos(step * 1_000_000), input);
+            while let Some(output) = engine.poll() {
+                log.output(&output);
+                if matches!(output, Output::Start(_) | Output::Ready { .. } | Output::Sync { .. }) {
+                    owed.push(output);
+                }
+            }
+        }
+        log.finish().expect("written");
+        std::fs::read_to_string(file.path()).expect("text")
+    }
+
+    /// The lines with one dropped, doubled, moved, or another number in it.
+    fn damaged(lines: &[&str], random: &mut Random) -> String {
+        let mut lines: Vec<String> = lines.iter().map(|&line| line.to_owned()).collect();
+        for _ in 0..1 + random.below(3) {
+            let at = random.line(&lines);
+            match random.below(5) {
+                0 => drop(lines.remove(at)),
+                1 => lines.insert(at, lines[at].clone()),
+                2 => {
+                    let to = random.line(&lines);
+                    lines.swap(at, to);
+                }
+                _ => {
+                    let numbers = lines[at].split(' ').enumerate().filter(|(_, w)| w.parse::<u64>().is_ok());
+                    let numbers: Vec<usize> = numbers.map(|(index, _)| index).collect();
+                    if numbers.is_empty() {
+                        continue;
+                    }
+                    let which = numbers[random.below(numbers.len() as u64) as usize];
+                    let number = match random.below(4) {
+                        0 => u64::MAX - random.below(3),
+                        1 => random.below(u64::MAX),
+                        _ => random.below(300),
+                    };
+                    let bent = |(index, word): (usize, &str)| {
+                        if index == which { number.to_string() } else { word.to_owned() }
+                    };
+                    lines[at] = lines[at].split(' ').enumerate().map(bent).collect::<Vec<_>>().join(" ");
+                }
+            }
+        }
+        lines.join("\n") + "\n"
+    }
+
+    #[test]
+    fn a_damaged_log_ends_with_the_line_at_which_it_is_and_never_in_a_panic() {
+        let (mut impossible, mut differs) = (0, 0);
+        for (seed, (scheme, array)) in
+            [("asp", "raid0:2x64KiB 1024"), ("auto", "single:128KiB 2048"), ("asp+msp", "raid5:3x64KiB 1024")]
+                .into_iter()
+                .enumerate()
+        {
+            let log = busy_log(scheme, array, seed as u64);
+            assert_eq!(verified(&log).expect("the same").cut, None);
+            let lines: Vec<&str> = log.lines().collect();
+            let mut random = Random(seed as u64);
+            for _ in 0..400 {
+                match verified(damaged(&lines, &mut random)) {
+                    Ok(_) => {} // an id, or what nothing follows from
+                    Err(ServeError::Differs { why, .. }) => {
+                        assert!(why.starts_with("line "), "{why}");
+                        differs += 1;
+                    }
+                    Err(ServeError::Log { why, .. }) => {
+                        assert!(why.starts_with("line "), "{why}");
+                        impossible += 1;
+                    }
+                    Err(other) => panic!("{other}"),
+                }
+            }
+        }
+        assert!(impossible > 100 && differs > 300, "{impossible} {differs}");
     }
 
     #[test]
