@@ -48,6 +48,8 @@ pub(crate) enum Op {
 
 /// Deepest nesting of parentheses and signs: keeps a hostile text from using up the stack.
 const DEPTH_MAX: u32 = 64;
+/// Most operators of two sides: a chain of them is as deep a tree as it is long.
+const OPERATORS_MAX: u32 = 1_000;
 /// Operators by how tightly they bind; of two that start alike the longer stands first.
 const LEVELS: [&[(&str, Op)]; 5] = [
     &[("||", Op::Or)],
@@ -68,12 +70,13 @@ struct Reader<'a> {
     text: &'a str,
     at: usize,
     depth: u32,
+    operators: u32,
     schemes: &'a [String],
 }
 
 /// Reads `text`; `schemes` are the runs that it may name. The error says where and what was expected.
 pub(crate) fn parse(text: &str, schemes: &[String]) -> Result<Expr, String> {
-    let mut reader = Reader { text, at: 0, depth: 0, schemes };
+    let mut reader = Reader { text, at: 0, depth: 0, operators: 0, schemes };
     let expr = reader.level(0)?;
     reader.space();
     if reader.at < text.len() { Err(reader.expected("an operator or the end")) } else { Ok(expr) }
@@ -103,6 +106,10 @@ impl Reader<'_> {
         let Some(operators) = LEVELS.get(level) else { return self.signed() };
         let mut left = self.level(level + 1)?;
         while let Some(op) = operators.iter().find_map(|&(word, op)| self.take(word).then_some(op)) {
+            self.operators += 1;
+            if self.operators > OPERATORS_MAX {
+                return Err(self.expected(&format!("at most {OPERATORS_MAX} operators")));
+            }
             left = Expr::Two(op, Box::new(left), Box::new(self.level(level + 1)?));
         }
         Ok(left)
@@ -311,6 +318,15 @@ mod tests {
         is("1 < 2 && 2 < 1 || 3 >= 3", 1.0);
         is("!(1 == 1)", 0.0);
         is("-2 * -3", 6.0);
+    }
+
+    #[test]
+    fn a_chain_without_end_is_refused_as_nesting_without_end_is() {
+        is(&format!("1{}", " + 1".repeat(1_000)), 1_001.0);
+        for text in [format!("1{}", " + 1".repeat(200_000)), format!("{}1", "(".repeat(200_000))] {
+            let said = parse(&text, &names()).expect_err("too long");
+            assert!(said.contains("at most 1000 operators") || said.contains("fewer nested"), "{said}");
+        }
     }
 
     #[test]

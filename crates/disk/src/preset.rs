@@ -23,6 +23,8 @@ use crate::mechanical::{Drive, DriveError, us_to_ns};
 use crate::seek::{SeekTable, lee_katz};
 use crate::ssd::{Ssd, SsdSpec};
 
+mod bounds;
+
 /// What a preset file says.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
@@ -250,6 +252,7 @@ impl Preset {
     pub fn parse(name: &str, text: &str) -> Result<Self, PresetError> {
         let invalid = |message: String| PresetError::Invalid { name: name.to_owned(), message };
         let spec = toml::from_str(text).map_err(|error| invalid(error.to_string().trim_end().to_owned()))?;
+        bounds::check(&spec).map_err(invalid)?;
         Ok(Self { name: name.to_owned(), spec })
     }
 

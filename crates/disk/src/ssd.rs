@@ -72,7 +72,8 @@ pub struct Flash {
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped")]
 fn rate(mb_per_s: f64) -> u64 {
-    (mb_per_s * 1e6).clamp(1.0, 1e15) as u64
+    // Of `NaN` and 1.0 the greater one is 1.0.
+    (mb_per_s * 1e6).max(1.0).min(1e15) as u64
 }
 
 fn moving(bytes: u64, rate: u64) -> u64 {

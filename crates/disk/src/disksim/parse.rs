@@ -14,6 +14,9 @@ use thiserror::Error;
 /// Files may name files; this many levels, so that a cycle ends.
 const SOURCE_DEPTH_MAX: usize = 8;
 
+/// Lists and blocks within one another; files in use have six.
+const NESTING_MAX: usize = 64;
+
 /// What is wrong with a parameter file.
 #[derive(Debug, Error)]
 pub enum ParseError {
@@ -120,6 +123,8 @@ struct Parser<'a> {
     text: &'a [u8],
     at: usize,
     depth: usize,
+    /// Lists and blocks that are open.
+    open: usize,
 }
 
 /// All blocks of `path` and of the files that it names at top level.
@@ -132,7 +137,7 @@ pub(super) fn parse_file(path: &Path) -> Result<Vec<Block>, ParseError> {
 
 fn parse_nested(path: &Path, depth: usize) -> Result<Vec<Block>, ParseError> {
     let text = read_text(path).map_err(|source| ParseError::Read { path: path.to_owned(), source })?;
-    let mut parser = Parser { path, text: text.as_bytes(), at: 0, depth };
+    let mut parser = Parser { path, text: text.as_bytes(), at: 0, depth, open: 0 };
     parser.top()
 }
 
@@ -246,6 +251,16 @@ impl Parser<'_> {
     }
 
     fn value(&mut self) -> Result<Value, ParseError> {
+        self.open += 1;
+        if self.open > NESTING_MAX {
+            return Err(self.error("fewer lists and blocks within one another"));
+        }
+        let value = self.value_within();
+        self.open -= 1;
+        value
+    }
+
+    fn value_within(&mut self) -> Result<Value, ParseError> {
         self.skip();
         if self.peek() == Some(b'[') {
             self.at += 1;
@@ -290,7 +305,7 @@ mod tests {
     use super::*;
 
     fn parse(text: &str) -> Result<Vec<Block>, ParseError> {
-        Parser { path: Path::new("x.parv"), text: text.as_bytes(), at: 0, depth: 0 }.top()
+        Parser { path: Path::new("x.parv"), text: text.as_bytes(), at: 0, depth: 0, open: 0 }.top()
     }
 
     #[test]
@@ -308,5 +323,14 @@ mod tests {
     fn an_error_names_file_and_line() {
         let error = parse("disk d {\n a = 1,\n b 2\n}").expect_err("no =");
         assert_eq!(error.to_string(), "x.parv: line 3: expected `=` after a parameter's name");
+    }
+
+    #[test]
+    fn what_is_nested_without_end_is_refused_where_it_is_too_deep() {
+        for open in ["[", "a { b = "] {
+            let said = parse(&format!("disk a {{ b = {}", open.repeat(200_000))).expect_err("too deep");
+            let said = said.to_string();
+            assert!(said.contains("line 1: expected fewer lists and blocks"), "{said}");
+        }
     }
 }
