@@ -89,7 +89,7 @@ fn load(spec: &RunSpec, data: Option<&[u8]>) -> Result<Input, StudyError> {
     let Some(data) = data else { return Ok(forerun_sim::run::load(spec)?) };
     let options = ReadOptions { skip_bad: spec.skip_bad, ..ReadOptions::default() };
     let opened = forerun_trace::read_bytes(&spec.input, data, &options)
-        .map_err(|problem| forerun_study::traces::unreadable(&problem, spec.skip_bad))?;
+        .map_err(|problem| forerun_study::traces::unreadable(&problem))?;
     let mut input = Input::of_trace(&spec.input, &opened.hash_hex, opened.trace);
     spec.input.rsplit('/').next().unwrap_or_default().clone_into(&mut input.name);
     Ok(input)

@@ -57,7 +57,7 @@ impl Trace {
             columns.map(str::parse::<ColumnMapping>).transpose().map_err(|problem| wrong(&problem))?;
         let options = ReadOptions { format, skip_bad, csv_mapping: columns, limit, ..ReadOptions::default() };
         let opened = py.detach(|| forerun_trace::open(&path, &options));
-        let opened = opened.map_err(|problem| raised(py, &traces::unreadable(&problem, skip_bad)))?;
+        let opened = opened.map_err(|problem| raised(py, &traces::unreadable(&problem)))?;
         let (records, sha256) = (Arc::new(opened.trace), opened.hash_hex);
         Ok(Self { name: path.display().to_string(), records, sha256 })
     }

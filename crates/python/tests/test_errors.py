@@ -39,7 +39,7 @@ def test_a_malformed_trace_says_its_line_and_what_passes_over_it(tmp_path):
     with pytest.raises(forerun.TraceError, match="line 4") as raised:
         forerun.Trace.open(path, format="msr")
     assert raised.value.place == f"{path}: line 4 (msr)"
-    assert raised.value.remedy == "--skip-bad passes over such records"
+    assert raised.value.remedy == "repair it, or pass over such records with --skip-bad"
     assert forerun.Trace.open(path, format="msr", skip_bad=True).skipped == 1
 
 

@@ -9,11 +9,43 @@ use crate::said::Said;
 use crate::spec::RunSpec;
 use crate::workload::Workload;
 use forerun_core::access::Advice;
+use forerun_trace::TraceError;
 use forerun_trace::options::ReadOptions;
 use forerun_trace::record::{Name, Trace};
 use sha2::{Digest, Sha256};
 use std::path::Path;
 use std::sync::Arc;
+
+/// How a file gets in whose format does not say itself: a run has no options for it.
+const CONVERT: &str =
+    "make a trace of it with `forerun trace convert FILE OUT.parquet` and --format NAME or --columns MAPPING";
+
+fn is_of_no_known_format(error: &TraceError) -> bool {
+    matches!(error, TraceError::Malformed(bad) if bad.format == "unknown")
+}
+
+/// Without the file, which is named beside it, and the remedy of who reads with options.
+fn in_short(error: &TraceError) -> String {
+    match error {
+        TraceError::Malformed(bad) => format!("expected {}, found {}", bad.expected, bad.found),
+        other => other.to_string(),
+    }
+}
+
+/// What a name stands for that is there and no file.
+fn no_file(path: &Path) -> Option<&'static str> {
+    use std::os::unix::fs::FileTypeExt as _;
+    let kind = path.metadata().ok()?.file_type();
+    Some(if kind.is_dir() {
+        "it is a folder"
+    } else if kind.is_block_device() || kind.is_char_device() {
+        "it is a device"
+    } else if kind.is_fifo() {
+        "it is a pipe, which can be read only once"
+    } else {
+        "it is no file"
+    })
+}
 
 /// What kind of input it is.
 #[derive(Clone, Debug)]
@@ -67,6 +99,9 @@ impl Input {
             let mut kept = Kept::default();
             let opened = forerun_trace::through(given, options, &mut |records| kept.take(records)).map_err(
                 |error| {
+                    if is_of_no_known_format(&error) {
+                        return wrong(format!("{}; {CONVERT}", in_short(&error)));
+                    }
                     // Both name the file; once is enough.
                     let why = error.to_string();
                     wrong(
@@ -92,6 +127,9 @@ impl Input {
             Workload::parse(given)
         };
         let workload = workload.map_err(|error| {
+            if let Some(what) = no_file(Path::new(given)) {
+                return wrong(format!("{what}: name a trace file in its place"));
+            }
             let why = format!("there is no such file, and it is no workload either: {error}");
             // A name with keys behind it is a workload with a mistake, a bare word a file that is missing.
             let meant = given.trim_start().starts_with('[') || given.contains([':', '=']);

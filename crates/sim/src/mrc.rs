@@ -9,6 +9,7 @@
 use std::collections::BTreeMap;
 
 use forerun_core::retention::{Baseline, Key};
+use forerun_core::size::about_size;
 use forerun_core::units::Extent;
 use forerun_trace::record::{Name, Record, Trace};
 use rayon::prelude::*;
@@ -17,12 +18,29 @@ use serde::Serialize;
 /// Distinct blocks in a sequence: 16 TiB of footprint. Blocks are numbered in 32 bits, a few numbers kept back.
 pub const FOOTPRINT_MAX: usize = (u32::MAX - 16) as usize;
 
+/// Longest request. A call of Linux moves 2 GiB at most, an object may be larger; each of its blocks is a number to keep.
+pub const REQUEST_BYTES_MAX: u64 = 16 << 30;
+
 /// What a cache-only run refuses.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MrcError {
     /// The sequence has more distinct blocks than numbers.
     #[error("more than {FOOTPRINT_MAX} distinct blocks: cut the trace into parts")]
     TooManyBlocks,
+    /// A request that ends where 64 bits cannot address.
+    #[error("record {0}: offset and length run past the end of a 64-bit address")]
+    Address(u64),
+    /// A request over more blocks than one can be of.
+    #[error(
+        "record {record}: {} in one request is more than the {} that one can be of: it is damaged, or its unit is another",
+        about_size(*bytes), about_size(REQUEST_BYTES_MAX)
+    )]
+    TooLong {
+        /// Number of the record, counted from 1.
+        record: u64,
+        /// Its length.
+        bytes: u64,
+    },
     /// A size of zero blocks was asked for.
     #[error("a cache of 0 blocks holds nothing: sizes start at 1")]
     ZeroSize,
@@ -62,7 +80,7 @@ impl Sequence {
     /// address space of its own.
     ///
     /// # Errors
-    /// [`MrcError::TooManyBlocks`].
+    /// [`MrcError`].
     pub fn from_trace(trace: &Trace) -> Result<Self, MrcError> {
         let mut numbering = Numbering::default();
         numbering.take(&trace.records);
@@ -104,6 +122,8 @@ pub struct Numbering {
     /// The address space of the last request: the next one is often of the same.
     last: Option<((Name, Name), usize)>,
     sequence: Sequence,
+    /// Records so far, where they are not numbered by who hands them over.
+    seen: u64,
     refused: Option<MrcError>,
 }
 
@@ -111,17 +131,34 @@ impl Numbering {
     /// The next requests.
     pub fn take<'a>(&mut self, records: impl IntoIterator<Item = &'a Record>) {
         for record in records {
-            let place = (record.device, record.file);
-            let at = match self.last {
-                Some((last, at)) if last == place => at,
-                _ => self.find(place),
-            };
-            for block in Extent::covering(record.offset, record.bytes).iter() {
-                if self.refused.is_none() {
-                    self.refused = self.sequence.push(&mut self.tables[at], block.0).err();
-                }
-            }
+            self.seen += 1;
+            self.take_one(self.seen, record);
         }
+    }
+
+    /// The next request, which is the record of this number, from 1. Behind one that is refused none counts.
+    pub fn take_one(&mut self, number: u64, record: &Record) {
+        if self.refused.is_none() {
+            self.refused = self.add(number, record).err();
+        }
+    }
+
+    fn add(&mut self, number: u64, record: &Record) -> Result<(), MrcError> {
+        if record.offset.checked_add(record.bytes).is_none() {
+            return Err(MrcError::Address(number));
+        }
+        if record.bytes > REQUEST_BYTES_MAX {
+            return Err(MrcError::TooLong { record: number, bytes: record.bytes });
+        }
+        let place = (record.device, record.file);
+        let at = match self.last {
+            Some((last, at)) if last == place => at,
+            _ => self.find(place),
+        };
+        for block in Extent::covering(record.offset, record.bytes).iter() {
+            self.sequence.push(&mut self.tables[at], block.0)?;
+        }
+        Ok(())
     }
 
     fn find(&mut self, place: (Name, Name)) -> usize {
@@ -137,7 +174,7 @@ impl Numbering {
     /// All that came.
     ///
     /// # Errors
-    /// [`MrcError::TooManyBlocks`].
+    /// [`MrcError`].
     pub fn finish(self) -> Result<Sequence, MrcError> {
         self.refused.map_or(Ok(self.sequence), Err)
     }
@@ -334,6 +371,24 @@ mod tests {
         let sequence = Sequence::from_trace(&trace).expect("three blocks");
         assert_eq!(sequence.keys(), [Key(0), Key(1), Key(2), Key(0)]);
         assert_eq!(sequence.footprint(), 3);
+    }
+
+    #[test]
+    fn a_request_that_can_be_none_is_refused_with_its_number_and_takes_no_memory() {
+        let of = |offset, bytes| {
+            let records = vec![record(1, 0, 4096), record(1, offset, bytes)];
+            Sequence::from_trace(&Trace { records, ..Trace::default() })
+        };
+        assert_eq!(of(4096, u64::MAX), Err(MrcError::Address(2)));
+        for bytes in [u64::MAX, 464 << 30, REQUEST_BYTES_MAX + 1] {
+            assert_eq!(of(0, bytes), Err(MrcError::TooLong { record: 2, bytes }));
+        }
+        let told = MrcError::TooLong { record: 2, bytes: 464 << 30 }.to_string();
+        assert!(
+            told.starts_with("record 2: ") && told.contains("464GiB") && told.contains("16GiB"),
+            "{told}"
+        );
+        assert_eq!(of(u64::MAX - 4095, 4095).expect("the last block that there can be").footprint(), 2);
     }
 
     #[test]

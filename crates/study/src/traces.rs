@@ -73,18 +73,15 @@ impl<'a> Classes<'a> {
     }
 }
 
-/// What cannot be read, with the word that passes over it where one would.
+/// What cannot be read, with the remedy that its reader knows: to pass over a record is one only where there are others.
 #[must_use]
-pub fn unreadable(problem: &TraceError, skip_bad: bool) -> StudyError {
+pub fn unreadable(problem: &TraceError) -> StudyError {
     let TraceError::Malformed(bad) = problem else {
         return StudyError { fault: Fault::Input, ..StudyError::usage("", problem, "") };
     };
     let place = format!("{}: {} ({})", bad.file, bad.place, bad.format);
-    let what = format!("expected {}, found {}; {}", bad.expected, bad.found, bad.remedy);
-    // Of a file that is no trace at all, no record would be left.
-    let passes_over = !skip_bad && bad.format != "unknown";
-    let remedy = if passes_over { "--skip-bad passes over such records" } else { "" };
-    StudyError { fault: Fault::Input, ..StudyError::usage(&place, what, remedy) }
+    let what = format!("expected {}, found {}", bad.expected, bad.found);
+    StudyError { fault: Fault::Input, ..StudyError::usage(&place, what, &bad.remedy) }
 }
 
 /// A time in a trace, of seconds.
@@ -239,12 +236,14 @@ struct Numberings<'a> {
     /// By device, in the order in which they first move a byte; where one cache serves all, under the first name.
     each: Vec<(Name, Numbering)>,
     at: HashMap<Name, usize>,
+    /// Records so far.
+    seen: u64,
 }
 
 impl<'a> Numberings<'a> {
     fn new(map: &'a Map) -> Self {
         let all = matches!(map, Map::Concat).then(|| (Name::ABSENT, Numbering::default()));
-        Self { map, each: all.into_iter().collect(), at: HashMap::new() }
+        Self { map, each: all.into_iter().collect(), at: HashMap::new(), seen: 0 }
     }
 
     fn take(&mut self, records: &[Record]) {
@@ -252,13 +251,14 @@ impl<'a> Numberings<'a> {
             self.each[0].1.take(records);
             return;
         }
-        for record in records.iter().filter(|record| record.bytes > 0) {
+        for (number, record) in (self.seen + 1..).zip(records).filter(|(_, record)| record.bytes > 0) {
             let at = *self.at.entry(record.device).or_insert_with(|| {
                 self.each.push((record.device, Numbering::default()));
                 self.each.len() - 1
             });
-            self.each[at].1.take([record]);
+            self.each[at].1.take_one(number, record);
         }
+        self.seen += records.len() as u64;
     }
 
     /// With the names of the trace; `place` stands for it in errors.
@@ -305,7 +305,7 @@ pub fn references_in(file: &Path, options: &ReadOptions, map: &Map) -> Result<Re
     } else {
         forerun_trace::pass(file, options, &mut take)
     };
-    let passed = passed.map_err(|problem| unreadable(&problem, options.skip_bad))?;
+    let passed = passed.map_err(|problem| unreadable(&problem))?;
     numberings.finish(&passed.trace, passed.bad, &file.display().to_string())
 }
 
@@ -400,8 +400,30 @@ mod tests {
     fn a_malformed_trace_is_told_as_the_reader_tells_it() {
         let options = ReadOptions::default();
         let bad = forerun_trace::read_bytes("x", b"nonsense\n", &options).expect_err("no trace");
-        let said = unreadable(&bad, false);
-        assert_eq!((said.to_string(), said.place.as_str()), (bad.to_string(), "x: byte 0 (unknown)"));
+        let said = unreadable(&bad);
+        let TraceError::Malformed(told) = &bad else { panic!("{bad}") };
+        assert_eq!((said.place.as_str(), &said.remedy), ("x: byte 0 (unknown)", &told.remedy));
+        assert_eq!(
+            said.to_string().replace([';', '(', ')'], ""),
+            bad.to_string().replace([';', '(', ')'], "")
+        );
+    }
+
+    #[test]
+    fn only_of_a_bad_record_it_is_said_and_once_that_it_can_be_passed_over() {
+        let options = ReadOptions::default();
+        let said = |bytes: &[u8]| {
+            unreadable(&forerun_trace::read_bytes("x", bytes, &options).expect_err("bad")).to_string()
+        };
+        let head = "t,dev,off,bytes,op,pid,file\n1,a,0,4096,R,,\n";
+        let record = said(format!("{head}2,a,0,many,R,,\n").as_bytes());
+        assert_eq!(record.matches("--skip-bad").count(), 1, "{record}");
+        // The head of a gzip stream that is cut in its first block.
+        let packed = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3, 0x4b];
+        for cut in [&packed[..], b"PAR1 and no more", b"nonsense\n"] {
+            let said = said(cut);
+            assert!(!said.contains("--skip-bad"), "{said}");
+        }
     }
 
     #[test]

@@ -45,7 +45,7 @@ pub(crate) fn open(path: &Path, args: &ReadArgs, ui: &Ui) -> Result<Opened, CliE
     } else {
         forerun_trace::open(path, &options)
     };
-    let opened = opened.map_err(|problem| forerun_study::traces::unreadable(&problem, args.skip_bad))?;
+    let opened = opened.map_err(|problem| forerun_study::traces::unreadable(&problem))?;
     say_passed_over(path, opened.trace.skipped, &opened.bad, ui);
     Ok(opened)
 }

@@ -6,11 +6,11 @@ use clap::Args;
 use forerun_core::size::parse_size;
 use forerun_study::human;
 use forerun_study::sweep::local::{Options, SoFar, Sweep};
-use forerun_study::sweep::results::Shard;
+use forerun_study::sweep::results::{RESULTS, Shard};
 use forerun_study::sweep::study::Study;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Text behind `--help`.
@@ -69,6 +69,9 @@ struct Told {
     run: usize,
     left: usize,
     results: Option<String>,
+    /// Nothing was to be run.
+    #[serde(skip)]
+    dry: bool,
 }
 
 /// Runs what is left of a study.
@@ -85,7 +88,9 @@ pub(crate) fn sweep(args: &SweepArgs, ui: &Ui) -> Result<(), CliError> {
     let (cells, left) = sweep.counts();
     let folder = folder.display().to_string();
     if args.dry_run {
-        return tell(&Told { folder, cells, run: 0, left, results: None }, ui);
+        let path = Path::new(&folder).join(RESULTS);
+        let results = (left == 0 && path.is_file()).then(|| path.display().to_string());
+        return tell(&Told { folder, cells, run: 0, left, results, dry: true }, ui);
     }
     let bar = ui.bars.then(|| bar(cells, cells - left));
     let swept = sweep.run(&|so_far| show(so_far, bar.as_ref(), ui));
@@ -94,7 +99,7 @@ pub(crate) fn sweep(args: &SweepArgs, ui: &Ui) -> Result<(), CliError> {
     }
     let swept = swept?;
     let results = swept.results.map(|path| path.display().to_string());
-    tell(&Told { folder, cells: swept.cells, run: swept.run, left: 0, results }, ui)
+    tell(&Told { folder, cells: swept.cells, run: swept.run, left: 0, results, dry: false }, ui)
 }
 
 fn tell(told: &Told, ui: &Ui) -> Result<(), CliError> {
@@ -103,6 +108,7 @@ fn tell(told: &Told, ui: &Ui) -> Result<(), CliError> {
     }
     let end = match (&told.results, told.left) {
         (Some(path), _) => format!("results in {path}"),
+        (None, 0) if told.dry => "none left".into(),
         (None, 0) => "other shards have cells left, so there are no results yet".into(),
         (None, left) => format!("{} left", human::count(left as u64)),
     };

@@ -62,6 +62,70 @@ fn a_file_that_is_no_trace_has_no_records_to_pass_over() {
 }
 
 #[test]
+fn more_failed_members_than_an_array_can_lose_are_refused_and_not_simulated() {
+    for (array, failed) in
+        [("raid0:2x64KiB", "0"), ("raid5:3x64KiB", "0,1"), ("single:128KiB", "0"), ("raid10:4x64KiB", "0,1")]
+    {
+        for scheme in ["none", "auto"] {
+            let words = ["compare", SMALL, "--scheme", scheme, "--array", array, "--failed", failed];
+            let said = fails(&words, 2);
+            assert!(said.contains("failed: ") && said.contains("name fewer members"), "{said}");
+        }
+    }
+    output(&["compare", SMALL, "--scheme", "none", "--array", "raid10:4x64KiB", "--failed", "0,2"]);
+}
+
+#[test]
+fn a_cache_that_is_too_small_is_refused_before_anything_is_computed_for_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let spec = folder.path().join("s.toml");
+    let spec = spec.to_str().expect("UTF-8");
+    for bytes in ["1", "4095", "4096"] {
+        let text = format!("[[runs]]\ninput = '{SMALL}'\ncache_bytes = {bytes}\n");
+        std::fs::write(spec, text).expect("written");
+        let said = fails(&["compare", "--spec", spec], 2);
+        assert!(said.contains("a cache holds at least 2MiB"), "{said}");
+    }
+}
+
+#[test]
+fn what_is_there_and_no_file_is_called_what_it_is_and_a_csv_of_ones_own_is_to_be_converted() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let name = folder.path().to_str().expect("UTF-8");
+    for (path, what) in [(name, "a folder"), ("/dev/null", "a device")] {
+        let said = fails(&["compare", path, "--scheme", "none"], 1);
+        assert!(said.contains(&format!("it is {what}")) && !said.contains("no such file"), "{said}");
+    }
+    let file = folder.path().join("own.csv");
+    std::fs::write(&file, "when;where\n1;2\n").expect("written");
+    let file = file.to_str().expect("UTF-8");
+    for command in ["compare", "sim"] {
+        let said = fails(&[command, file, "--scheme", "none"], 1);
+        assert!(
+            said.contains("forerun trace convert FILE OUT.parquet") && said.contains("--columns"),
+            "{said}"
+        );
+    }
+}
+
+#[test]
+fn a_request_of_more_than_can_be_is_refused_by_mrc() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("a.csv");
+    for (offset, bytes, told) in [
+        ("4096", "18446744073709551615", "record 1: offset and length run past"),
+        ("0", "498216206336", "record 1: 464GiB"),
+    ] {
+        std::fs::write(&file, format!("t,dev,off,bytes,op,pid,file\n1,a,{offset},{bytes},R,,\n"))
+            .expect("written");
+        for map in ["concat", "one-array-each"] {
+            let said = fails(&["mrc", file.to_str().expect("UTF-8"), "--map", map], 1);
+            assert!(said.contains(told), "{said}");
+        }
+    }
+}
+
+#[test]
 fn what_is_served_and_where_is_asked_for_in_its_own_words() {
     let said = fails(&["serve", "disk.img"], 2);
     assert!(said.contains("--over disk.img"), "{said}");

@@ -65,6 +65,9 @@ fn a_sweep_that_is_killed_goes_on_where_it_was_and_ends_in_the_same_bytes() {
     assert_eq!((done.len(), done.iter().collect::<BTreeSet<_>>().len()), (40, 40));
     let results = |to: &Path| std::fs::read(to.join("results.parquet")).expect("results");
     assert!(results(&killed) == results(&whole), "the same bytes");
+    let dry =
+        output(&[&words(&whole).iter().map(String::as_str).collect::<Vec<_>>()[..], &["--dry-run"]].concat());
+    assert!(dry.contains("0 run now; results in ") && dry.contains("results.parquet"), "{dry}");
 }
 
 #[test]
