@@ -42,7 +42,7 @@ pub(crate) struct Log {
 impl Log {
     /// Starts a log for an engine of this spec over this array.
     pub(crate) fn create(path: &Path, spec: &EngineSpec, array: &Array) -> io::Result<Self> {
-        let mut out = BufWriter::with_capacity(1 << 16, File::create(path)?);
+        let mut out = BufWriter::with_capacity(1 << 16, forerun_trace::journal::held(path)?);
         writeln!(out, "{HEAD}")?;
         writeln!(out, "scheme {}", spec.scheme)?;
         writeln!(out, "cache {}", spec.cache_blocks * BLOCK_BYTES)?;

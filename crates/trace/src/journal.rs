@@ -11,12 +11,40 @@ use crate::record::Record;
 use crate::write::{letter, seconds};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::fs::File;
+use std::fs::{File, TryLockError};
 use std::io::{self, Write as _};
 use std::path::Path;
 
 /// Text that is written at once, bytes.
 const TEXT_BYTES: usize = 64 << 10;
+
+/// Why a file that another recording writes is not begun anew.
+pub const HELD: &str = "it is being recorded by another process";
+
+/// Whether a recording is writing this file now.
+#[must_use]
+pub fn is_held(path: &Path) -> bool {
+    let tried = File::open(path).map(|file| file.try_lock());
+    matches!(tried, Ok(Err(TryLockError::WouldBlock)))
+}
+
+/// An empty file that is ours alone until it is closed. Where locks are not to be had, as on some network file systems, and for
+/// what is no file, it is not held.
+///
+/// # Errors
+/// What the system says of the file, or [`HELD`].
+pub fn held(path: &Path) -> io::Result<File> {
+    // What another one writes is not emptied before it is known to be free.
+    let file = File::options().write(true).create(true).truncate(false).open(path)?;
+    if !file.metadata()?.is_file() {
+        return Ok(file);
+    }
+    if matches!(file.try_lock(), Err(TryLockError::WouldBlock)) {
+        return Err(io::Error::new(io::ErrorKind::WouldBlock, HELD));
+    }
+    file.set_len(0)?;
+    Ok(file)
+}
 
 /// A file of lines that is being written.
 #[derive(Debug)]
@@ -30,14 +58,14 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// Begins one, in place of what was there.
+    /// Begins one, in place of what was there, and holds it: as long as it is written, [`is_held`] says so.
     ///
     /// # Errors
-    /// What the system says of the file or of its first lines.
+    /// What the system says of the file or of its first lines, or that another recording is writing it.
     pub fn create(path: &Path, about: &BTreeMap<String, String>) -> io::Result<Self> {
         let mut text = format!("{},took,size\n{OPEN}\n", csv::HEADING);
         csv::say_about(&mut text, about);
-        let mut journal = Self { out: File::create(path)?, text, whole: 0, problem: None };
+        let mut journal = Self { out: held(path)?, text, whole: 0, problem: None };
         journal.send();
         match journal.problem.take() {
             None => Ok(journal),
@@ -119,6 +147,21 @@ mod tests {
 
     fn about() -> BTreeMap<String, String> {
         BTreeMap::from([("device".into(), "vda".into()), ("kernel".into(), "6.18\n7".into())])
+    }
+
+    #[test]
+    fn a_file_that_is_being_recorded_is_not_begun_anew() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("t.csv");
+        let mut first = journal(&path);
+        let problem = Journal::create(&path, &about()).expect_err("it is held");
+        assert!(is_held(&path) && problem.to_string() == HELD, "{problem}");
+        first.note(&record(3), ["vda", "a", ""], None);
+        first.finish().expect("ended");
+        assert!(!is_held(&path));
+        let text = std::fs::read_to_string(&path).expect("there");
+        assert_eq!(text.lines().filter(|line| line.contains("vda")).count(), 5, "{text}");
+        drop(Journal::create(&path, &about()).expect("it is free"));
     }
 
     fn record(at: u64) -> Record {

@@ -128,7 +128,8 @@ pub fn record_files(
     collector.not_us = everyone.then(std::process::id);
     collector.lines.rescue = Rescue::begin(options.rescue.as_ref())?;
     collector.lines.folders.clone_from(&folders);
-    let mut done = session::run(&plan, collector, progress).map_err(another_way)?;
+    let mut done = session::run(&plan, collector, progress)
+        .map_err(|error| Rescue::unbegun(options.rescue.as_ref(), another_way(error)))?;
     done.collector.write_lines(u64::MAX);
     done.collector.lines.rescue.finish();
     let (exact, lost, ended, elapsed) =

@@ -39,7 +39,7 @@ pub(crate) struct Log {
 impl Log {
     /// Begins a log.
     pub(crate) fn create(path: &Path) -> io::Result<Self> {
-        let mut out = BufWriter::with_capacity(1 << 16, File::create(path)?);
+        let mut out = BufWriter::with_capacity(1 << 16, forerun_trace::journal::held(path)?);
         writeln!(out, "{HEAD}")?;
         Ok(Self { out, problem: None, flushed: 0 })
     }

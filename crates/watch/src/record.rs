@@ -135,7 +135,9 @@ pub fn record(options: &RecordOptions, progress: &mut dyn FnMut(Progress)) -> Re
     let mut collector = Collector::new(points, device, options.records_max);
     collector.rescue = Rescue::begin(options.rescue.as_ref())?;
     collector.for_command = argv.is_some();
-    let session::Outcome { mut collector, lost, ended, elapsed } = session::run(&plan, collector, progress)?;
+    let done = session::run(&plan, collector, progress)
+        .map_err(|error| Rescue::unbegun(options.rescue.as_ref(), error))?;
+    let session::Outcome { mut collector, lost, ended, elapsed } = done;
     let unkept = collector.finish();
     let (without_data, below_stacked) = (collector.without_data, collector.below_stacked);
     Ok(Recording { trace: collector.into_trace(), lost, without_data, below_stacked, ended, elapsed, unkept })

@@ -44,6 +44,18 @@ impl Rescue {
         Ok(Self { journal: at.map(begun).transpose()?, sent: None })
     }
 
+    /// A recording that could not begin: a file without a request is no use to anybody, and would be in the way of the next.
+    pub(crate) fn unbegun(at: Option<&RescueAt>, error: RecordError) -> RecordError {
+        let none_ran = matches!(
+            error,
+            RecordError::Start { .. } | RecordError::NoCommand | RecordError::Unsupported { .. }
+        );
+        if let Some(at) = at.filter(|at| none_ran && at.path.is_file()) {
+            drop(std::fs::remove_file(&at.path));
+        }
+        error
+    }
+
     /// Whether lines were asked for.
     pub(crate) const fn is_wanted(&self) -> bool {
         self.journal.is_some()

@@ -8,7 +8,7 @@ use super::writing;
 use crate::error::CliError;
 use crate::ui::Ui;
 use forerun_trace::record::{COMMAND_NS, Trace};
-use forerun_trace::{Format, ReadOptions};
+use forerun_trace::{Format, ReadOptions, journal};
 use forerun_watch::outcome::Ended;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -69,6 +69,10 @@ pub(crate) fn lines_of(file: &Path, option: &str) -> Result<PathBuf, CliError> {
     let mut lines = file.as_os_str().to_owned();
     lines.push(".partial.csv");
     let lines = PathBuf::from(lines);
+    if journal::is_held(&lines) {
+        let why = format!("{} is being recorded by another process: name another file", file.display());
+        return Err(CliError::usage(option, why, ""));
+    }
     if lines.exists() {
         let why = format!(
             "{0} was left by a recording that did not end in order: keep it with `forerun trace convert {0} {1}`, \

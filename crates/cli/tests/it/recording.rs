@@ -43,6 +43,51 @@ fn a_recording_is_a_trace_in_the_format_of_its_name_that_compare_replays() {
 }
 
 #[test]
+fn a_file_that_a_server_records_to_is_not_taken_by_another() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let disk = image(folder.path());
+    let binary = assert_cmd::cargo::cargo_bin("forerun").display().to_string();
+    for (option, name) in [("--record", "t.csv"), ("--record", "t.parquet"), ("--log-inputs", "log")] {
+        let file = folder.path().join(name).display().to_string();
+        // The first server's command is the second server, and the first ends with its code.
+        let second =
+            format!("'{binary}' serve --read-only --over {disk} {option} {file} --run true 2> {disk}.said");
+        let words = ["serve", "--read-only", "--over", &disk, option, &file, "--run", &second];
+        let code = forerun(&words).output().expect("it runs").status.code();
+        let said = std::fs::read_to_string(format!("{disk}.said")).expect("written");
+        assert!(code != Some(0) && said.contains("being recorded by another process"), "{code:?} {said}");
+        forerun(&["serve", "--over", &disk, option, &file, "--run", "true"]).assert().success();
+    }
+}
+
+#[test]
+fn a_command_that_cannot_be_started_leaves_nothing_behind() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("t.parquet").display().to_string();
+    for more in [&[][..], &["--files"]] {
+        let words = [&["trace", "record", "-o", &file], more, &["--", "/nonexistent"]].concat();
+        let said = forerun(&words).output().expect("it runs");
+        assert!(matches!(said.status.code(), Some(1 | 4)), "{said:?}");
+        assert_eq!(std::fs::read_dir(folder.path()).expect("there").count(), 0, "{more:?}");
+    }
+}
+
+#[test]
+fn a_recording_that_is_running_is_not_called_left_over() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let binary = assert_cmd::cargo::cargo_bin("forerun").display().to_string();
+    let file = folder.path().join("t.parquet").display().to_string();
+    let second = format!("'{binary}' trace record -o {file} -- true 2> {file}.said; exit 0");
+    let first = forerun(&["trace", "record", "-o", &file, "--", "sh", "-c", &second]).output().expect("runs");
+    if first.status.code() == Some(4) {
+        return crate::skipped("nothing is recorded here");
+    }
+    assert!(first.status.success(), "{first:?}");
+    let said = std::fs::read_to_string(format!("{file}.said")).expect("written");
+    assert!(said.contains("being recorded by another process"), "{said}");
+}
+
+#[test]
 fn the_recording_of_a_server_that_was_killed_is_a_trace_up_to_then() {
     if !has_nbdcopy() {
         return;
