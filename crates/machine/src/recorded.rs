@@ -9,6 +9,7 @@ use crate::likeness::Likeness;
 use crate::machine::Machine;
 use crate::mounts;
 use crate::root::Root;
+use sha2::{Digest as _, Sha256};
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -29,6 +30,7 @@ pub fn about(root: &Root, machine: &Machine, device: Option<&BlockDevice>) -> BT
             about.insert(key.to_owned(), value);
         }
     };
+    say("machine", identity(root));
     say("kernel", Some(machine.system.kernel.clone()));
     say("memory_bytes", Some(machine.system.memory_bytes.to_string()));
     let Some(device) = device else { return about };
@@ -49,6 +51,28 @@ pub fn about(root: &Root, machine: &Machine, device: Option<&BlockDevice>) -> BT
     say("like.array", Some(like.array));
     say("like.scheduler", Some(like.scheduler.to_owned()));
     about
+}
+
+/// What this machine is called in its recordings: a hash, since its number (`/etc/machine-id`) is nobody else's business.
+fn identity(root: &Root) -> Option<String> {
+    let id = root.text("etc/machine-id").filter(|id| !id.is_empty())?;
+    let hash = Sha256::digest(format!("forerun recording {id}"));
+    Some(hash.iter().take(8).map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// Whether a recording says that it was made on this machine. One without its name (older ones, and machines without a number) does by
+/// memory and device.
+#[must_use]
+pub fn is_of(about: &BTreeMap<String, String>, root: &Root, machine: &Machine) -> bool {
+    let told = |key: &str| about.get(key).map(String::as_str);
+    if let Some(name) = told("machine") {
+        return identity(root).as_deref() == Some(name);
+    }
+    let Some(device) = told("device").and_then(|name| machine.device(name)) else { return false };
+    let model = device.model.as_deref().filter(|model| !model.is_empty());
+    told("memory_bytes") == Some(&machine.system.memory_bytes.to_string())
+        && told("device_bytes") == Some(&device.bytes.to_string())
+        && told("device_model") == model
 }
 
 /// The file system from which most was read of files, by their paths and bytes; none where no path is one of this machine.

@@ -9,6 +9,7 @@ use super::here::{self, Here};
 use super::reading::{self, ReadArgs};
 use super::recording::note_command;
 use super::records::Records;
+use super::scratch::Scratch;
 use crate::advice::{self, Advice, Ground, Reads, zfs};
 use crate::error::{CliError, Kind};
 use crate::outputs;
@@ -18,9 +19,10 @@ use forerun_core::access::Op;
 use forerun_core::units::{BLOCK_BYTES, Nanos};
 use forerun_disk::preset::Preset;
 use forerun_machine::apply::Change;
-use forerun_machine::{Machine, Root, pools, zfs as arc};
+use forerun_machine::{Machine, Root, likeness, pools, zfs as arc};
 use forerun_sim::report::Comparison;
 use forerun_sim::said::Said;
+use forerun_study::assumed;
 use forerun_study::html::{self, Advised};
 use forerun_study::human::{self, float};
 use forerun_study::table::{self, Align};
@@ -31,6 +33,7 @@ use forerun_watch::files::{self, FilesOptions};
 use forerun_watch::outcome::RecordError;
 use serde::Serialize;
 use std::ffi::OsString;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 
@@ -129,22 +132,6 @@ pub(crate) struct AdviseArgs {
     command: Vec<OsString>,
 }
 
-/// A file of ours that goes when we do.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new(what: &str) -> Self {
-        Self(std::env::temp_dir().join(format!("forerun-{}-{what}", std::process::id())))
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        // It may never have been made.
-        drop(std::fs::remove_file(&self.0));
-    }
-}
-
 /// Records a command and says what would help it.
 pub(crate) fn attempt(args: &TryArgs, ui: &Ui) -> Result<(), CliError> {
     let read: Vec<PathBuf> = args.device.iter().map(PathBuf::from).collect();
@@ -156,12 +143,24 @@ pub(crate) fn attempt(args: &TryArgs, ui: &Ui) -> Result<(), CliError> {
     let file_system = args.file_system.as_deref();
     let (trace, how, status) = recorded(&args.command, file_system, ui)?;
     if let Some(path) = &args.keep {
-        super::writing::write(path, None, &trace, ui)?;
+        super::writing::write(path, None, &with_machine(&trace), ui)?;
     }
     let words: Vec<String> = args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
-    let told = told(&words.join(" "), &how, &trace, &Manner { on, file_system, halves: false }, ui)?;
+    let told =
+        told(&words.join(" "), &how, &trace, &Manner { on, file_system, halves: false, own: true }, ui)?;
     show(&told, args.html.as_deref(), ui)?;
     status.map_or(Ok(()), |status| CliError::command("try", status))
+}
+
+/// The recording with what is known of the machine and of the current folder's device, as other recordings have it.
+fn with_machine(trace: &Trace) -> Trace {
+    let root = Root::host();
+    let Ok(machine) = Machine::read(&root) else { return trace.clone() };
+    let number = std::fs::metadata(".").ok().map(|folder| assumed::number(folder.dev()));
+    let device = likeness::device_of_folder(&machine, number.as_deref());
+    let mut about = forerun_machine::recorded::about(&root, &machine, device);
+    about.extend(trace.about.clone());
+    Trace { about, ..trace.clone() }
 }
 
 /// Says what would have helped what was recorded.
@@ -172,7 +171,7 @@ pub(crate) fn advise(args: &AdviseArgs, ui: &Ui) -> Result<(), CliError> {
     outputs::check(&[("--html", args.html.as_deref())], &read)?;
     let on = args.device.as_deref().map(here::named).transpose()?;
     let opened = reading::open(file, &args.read, ui)?;
-    let manner = Manner { on, file_system: args.file_system.as_deref(), halves: true };
+    let manner = Manner { on, file_system: args.file_system.as_deref(), halves: true, own: false };
     let mut told = told(&file.display().to_string(), "the trace", &opened.trace, &manner, ui)?;
     if !args.apply {
         return show(&told, args.html.as_deref(), ui);
@@ -193,10 +192,14 @@ pub(crate) fn advise(args: &AdviseArgs, ui: &Ui) -> Result<(), CliError> {
 
 /// What is to be set for the advice to come true; nothing where it is to leave things as they are.
 fn changes(root: &Root, told: &Told) -> Result<Vec<Change>, CliError> {
-    let Some(pick) = told.advice.pick else { return Ok(Vec::new()) };
-    let effect = &told.advice.effects[pick];
     let cannot = |what: &str, remedy| Err(CliError::new(Kind::Unsupported, "advise --apply", what, remedy));
     let failed = |problem| CliError::failure("advise --apply", problem);
+    if told.foreign {
+        let what = "the trace names a device, and does not say that it was recorded on this machine";
+        return cannot(what, "record here: forerun trace record --files");
+    }
+    let Some(pick) = told.advice.pick else { return Ok(Vec::new()) };
+    let effect = &told.advice.effects[pick];
     match &effect.change {
         advice::Change::Window(kib) => {
             let machine = Machine::read(root).ok();
@@ -274,10 +277,10 @@ fn recorded(
 }
 
 fn by_strace(command: &[OsString]) -> Result<(Trace, String, Option<ExitStatus>), CliError> {
-    let text = Scratch::new("strace.txt");
+    let text = Scratch::new().map_err(|problem| CliError::failure("a temporary file", problem))?;
     let status = Command::new("strace")
         .args(["-f", "-ttt", "-T", "-y", "-o"])
-        .arg(&text.0)
+        .arg(text.path())
         .arg("--")
         .args(command)
         .status();
@@ -285,7 +288,7 @@ fn by_strace(command: &[OsString]) -> Result<(Trace, String, Option<ExitStatus>)
         let remedy = "run as root on Linux 6.12 or later, or install strace";
         CliError::new(Kind::Unsupported, "strace", problem, remedy)
     })?;
-    let opened = forerun_trace::open(&text.0, &ReadOptions::of(Format::Strace))
+    let opened = forerun_trace::open(text.path(), &ReadOptions::of(Format::Strace))
         .map_err(|problem| CliError::failure("strace", problem))?;
     Ok((opened.trace, "strace, which does not see reads of mapped files".into(), Some(status)))
 }
@@ -306,6 +309,9 @@ struct Told {
     /// The device here; empty where there is none.
     #[serde(skip)]
     place: String,
+    /// Whether the trace names a device of another machine.
+    #[serde(skip)]
+    foreign: bool,
     /// Whether the files are of ZFS.
     #[serde(skip)]
     zfs: bool,
@@ -323,13 +329,15 @@ struct Manner<'a> {
     /// The file system that was said.
     file_system: Option<&'a str>,
     halves: bool,
+    /// Whether it was recorded just now.
+    own: bool,
 }
 
 impl Manner<'_> {
     /// What the trace is simulated on, with what reads ahead above it.
     fn place(&self, trace: &Trace, of_files: bool, root: &Root, machine: Option<&Machine>) -> Here {
         let mount = file_system::mount(root, trace);
-        let here = here::device_of(trace, machine, mount.as_ref());
+        let here = here::device_of(trace, machine, mount.as_ref(), self.own);
         let here = match self.on.clone() {
             Some(preset) => here.on(preset, machine),
             None => here,
@@ -353,7 +361,7 @@ fn told(what: &str, how: &str, trace: &Trace, manner: &Manner<'_>, ui: &Ui) -> R
     let records = here.zfs.as_ref().map(|_| Records::of(trace, here.is_here.then_some(&root)));
     let footprint = records.as_ref().map_or_else(|| trace.info().footprint_bytes, Records::footprint);
     let here_as_it_was = here.recorded(trace);
-    let Here { likeness, preset, rule, can_serve, zfs, .. } = here;
+    let Here { likeness, preset, rule, can_serve, zfs, foreign, .. } = here;
     let as_set_here = zfs.as_ref().is_some_and(zfs::Prefetcher::is_loaded);
     let timed = reads.iter().filter(|record| record.took.is_some() && record.time.is_some()).count();
     let available = machine.as_ref().map_or(1 << 30, |machine| machine.system.available_bytes);
@@ -385,6 +393,9 @@ fn told(what: &str, how: &str, trace: &Trace, manner: &Manner<'_>, ui: &Ui) -> R
         notes.push("read_ahead_kb counts for all that is read from the device: record the others too before it is set for good.".into());
     }
     notes.extend(ground.zfs.as_ref().map(|_| NOT_OF_ZFS.to_owned()));
+    if foreign {
+        notes.push("the trace does not say that it was recorded on this machine: the device that it names is none of this one.".into());
+    }
     if !ground.can_serve && ground.zfs.is_none() {
         notes
             .push(format!("{} holds the system: no server can be put in front of it.", ground.likeness.name));
@@ -402,14 +413,11 @@ fn told(what: &str, how: &str, trace: &Trace, manner: &Manner<'_>, ui: &Ui) -> R
         undo: commands(undo),
         notes,
         place: ground.likeness.name.clone(),
+        foreign,
         zfs: ground.zfs.is_some(),
         as_set_here,
         applied: None,
     })
-}
-
-fn path(scratch: &Scratch) -> String {
-    scratch.0.display().to_string()
 }
 
 /// How the simulation of what was recorded compares with the recording.
@@ -435,27 +443,29 @@ struct Part {
 }
 
 impl Part {
-    fn new(records: &[Record], of: &Trace, zfs: Option<&Records>, name: &str) -> Result<Self, CliError> {
+    fn new(records: &[Record], of: &Trace, zfs: Option<&Records>) -> Result<Self, CliError> {
         let sized = zfs.map_or(of, |zfs| &zfs.sized);
-        let write = |records: Vec<Record>, name: String| {
-            let scratch = Scratch::new(&name);
-            forerun_trace::write(&scratch.0, Format::Parquet, &Trace { records, ..sized.clone() })
-                .map_err(|problem| CliError::failure(&path(&scratch), problem))?;
+        let write = |records: Vec<Record>| {
+            let failed = |problem: &dyn std::fmt::Display| CliError::failure("a temporary file", problem);
+            let mut scratch = Scratch::new().map_err(|problem| failed(&problem))?;
+            let part = Trace { records, ..sized.clone() };
+            forerun_trace::write_to(scratch.file(), Format::Parquet, &part)
+                .map_err(|problem| failed(&problem))?;
             Ok::<_, CliError>(scratch)
         };
         // Nothing of ZFS is read page by page.
         let pages = if zfs.is_some() { None } else { by_pages(records) };
-        let pages = pages.map(|pages| write(pages, format!("{name}-pages.parquet"))).transpose()?;
+        let pages = pages.map(write).transpose()?;
         let whole = zfs.map_or_else(|| records.to_vec(), |zfs| zfs.whole(records));
         let (part, all) = (records.len() as u64, of.records.len() as u64);
         let outside = Nanos(of.outside().0 / all.max(1) * part);
-        Ok(Self { whole: write(whole, format!("{name}.parquet"))?, by_pages: pages, outside })
+        Ok(Self { whole: write(whole)?, by_pages: pages, outside })
     }
 
     fn reads(&self) -> Reads {
         Reads {
-            whole: path(&self.whole),
-            by_pages: self.by_pages.as_ref().map(path),
+            whole: self.whole.path().display().to_string(),
+            by_pages: self.by_pages.as_ref().map(|pages| pages.path().display().to_string()),
             outside_ns: self.outside.0,
             recorded_ns: None,
         }
@@ -532,18 +542,18 @@ fn parts(
         let (kept, all) = (human::count(kept as u64), human::count(trace.records.len() as u64));
         notes.push(format!("only the first {kept} of {all} requests were simulated."));
     }
-    let part = |from: usize, to: usize, name: &str| Part::new(&trace.records[from..to], trace, zfs, name);
+    let part = |from: usize, to: usize| Part::new(&trace.records[from..to], trace, zfs);
     let (half, span) = (kept / 2, span(&trace.records[..kept]));
     if halves && half >= HALF_MIN {
-        let (choose, all) = (part(0, half, "choose")?, part(0, kept, "reads")?);
-        return Ok(Parts { choose, all: Some(all), held_out: Some(part(half, kept, "judge")?), span });
+        let (choose, all) = (part(0, half)?, part(0, kept)?);
+        return Ok(Parts { choose, all: Some(all), held_out: Some(part(half, kept)?), span });
     }
     if halves {
         notes.push(
             "the trace is too short to judge on another part than that on which values were chosen.".into(),
         );
     }
-    Ok(Parts { choose: part(0, kept, "reads")?, all: None, held_out: None, span })
+    Ok(Parts { choose: part(0, kept)?, all: None, held_out: None, span })
 }
 
 fn facts(trace: &Trace, how: &str, ground: &Ground) -> Vec<String> {

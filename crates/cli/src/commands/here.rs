@@ -7,7 +7,7 @@ use forerun_core::words::nearest;
 use forerun_disk::preset::{Preset, PresetError};
 use forerun_machine::likeness::{self, Likeness};
 use forerun_machine::mounts::Mount;
-use forerun_machine::{Machine, Root, pools};
+use forerun_machine::{Machine, Root, pools, recorded};
 use forerun_sim::said::Said;
 use forerun_study::assumed;
 use forerun_trace::record::{Name, Trace};
@@ -29,6 +29,8 @@ pub(super) struct Here {
     pub(super) can_serve: bool,
     /// Whether the trace's own device is this one, and what stands for it was not said of another.
     of_trace: bool,
+    /// Whether the trace names a device, and does not say that it was recorded here.
+    pub(super) foreign: bool,
     /// Whether it is one of this machine, and not what was said in its place.
     pub(super) is_here: bool,
     /// How ZFS reads ahead above it.
@@ -38,7 +40,16 @@ pub(super) struct Here {
 impl Here {
     fn like(likeness: Likeness) -> Self {
         let preset = Said::of(likeness.device);
-        Self { preset, likeness, rule: None, can_serve: true, of_trace: false, is_here: true, zfs: None }
+        Self {
+            preset,
+            likeness,
+            rule: None,
+            can_serve: true,
+            of_trace: false,
+            foreign: false,
+            is_here: true,
+            zfs: None,
+        }
     }
 
     /// Below ZFS, whose parameters no recording says: what it took is not held against it. Of a device that was said they are the usual ones.
@@ -70,7 +81,7 @@ impl Here {
         let why = format!("as said{USUAL}");
         let likeness =
             Likeness { scheduler, read_ahead_kib: Some(128), guessed: false, why, ..Likeness::unknown() };
-        Self { preset, is_here: false, ..Self::like(likeness) }
+        Self { preset, is_here: false, foreign: self.foreign, ..Self::like(likeness) }
     }
 }
 
@@ -92,8 +103,14 @@ pub(super) fn named(said: &str) -> Result<Said<Preset>, CliError> {
     }
 }
 
-/// The device from which most is read, if this machine has it, else one of the pool, or that of the current folder.
-pub(super) fn device_of(trace: &Trace, machine: Option<&Machine>, mount: Option<&Mount>) -> Here {
+/// The device from which most is read, if this machine has it and the trace is of this machine, else one of the pool, or that of
+/// the current folder. A name alone says little: every machine has its `loop0`.
+pub(super) fn device_of(
+    trace: &Trace,
+    machine: Option<&Machine>,
+    mount: Option<&Mount>,
+    of_here: bool,
+) -> Here {
     let unknown = || Here::like(Likeness::unknown());
     let Some(machine) = machine else { return unknown() };
     let mut bytes: BTreeMap<Name, u64> = BTreeMap::new();
@@ -102,7 +119,15 @@ pub(super) fn device_of(trace: &Trace, machine: Option<&Machine>, mount: Option<
     }
     let most = bytes.into_iter().max_by_key(|&(_, bytes)| bytes);
     let most = most.map(|(device, _)| trace.names[device.0 as usize].as_str());
-    let named = most.and_then(|name| machine.device(name.trim_start_matches("/dev/")));
+    let of_here = of_here || recorded::is_of(&trace.about, &Root::host(), machine);
+    let foreign = !of_here && most.is_some_and(|name| !name.is_empty());
+    let named = most.filter(|_| of_here).and_then(|name| machine.device(name.trim_start_matches("/dev/")));
+    // Another disk may have the name by now.
+    let said = |key: &str| trace.about.get(key);
+    let named = named.filter(|device| {
+        said("device") != Some(&device.name)
+            || said("device_bytes").is_none_or(|bytes| *bytes == device.bytes.to_string())
+    });
     let folder = std::fs::metadata(".").ok().map(|folder| assumed::number(folder.dev()));
     let pool = mount.and_then(pools::pool).map(|pool| pools::members(&Root::host(), machine, pool));
     let member = pool.and_then(|members| members.first().copied());
@@ -111,6 +136,7 @@ pub(super) fn device_of(trace: &Trace, machine: Option<&Machine>, mount: Option<
         rule: Some(device.udev_match()),
         can_serve: !device.swap && !device.mounts.iter().any(|place| place == "/"),
         of_trace: named.is_some(),
+        foreign,
         ..Here::like(Likeness::of(machine, device))
     })
 }
@@ -145,6 +171,43 @@ mod tests {
         let other = here().on(measured("/dev/of-another-machine"), Some(&machine));
         assert_eq!((other.likeness.read_ahead_kib, other.rule), (Some(128), None));
     }
+
+    #[test]
+    fn a_device_in_a_trace_of_another_machine_is_none_of_this_one() {
+        let root = Root::host();
+        let Ok(machine) = Machine::read(&root) else { return };
+        let Some(device) = machine.devices.first() else { return };
+        let record = forerun_trace::record::Record {
+            device: Name(1),
+            bytes: 4_096,
+            ..forerun_trace::record::Record::BLANK
+        };
+        let names = vec![String::new(), device.name.clone()];
+        let about = recorded::about(&root, &machine, Some(device));
+        let elsewhere = |key: &str| {
+            let mut about = about.clone();
+            about.insert(key.into(), "0123456789abcdef".into());
+            about
+        };
+        let mut unnamed = about.clone();
+        unnamed.remove("machine");
+        let tried = [
+            (about.clone(), false, true),
+            (unnamed, false, true),
+            (BTreeMap::new(), false, false),
+            (BTreeMap::new(), true, true),
+            (elsewhere("machine"), false, false),
+        ];
+        for (about, own, here) in tried {
+            let trace = Trace { names: names.clone(), records: vec![record], about, ..Trace::default() };
+            let found = device_of(&trace, Some(&machine), None, own);
+            assert_eq!((found.of_trace, found.foreign), (here, !here), "{:?}", trace.about);
+        }
+        let gone =
+            Trace { names, records: vec![record], about: elsewhere("device_bytes"), ..Trace::default() };
+        assert!(!device_of(&gone, Some(&machine), None, false).of_trace);
+    }
+
     #[test]
     fn below_zfs_a_device_that_was_said_has_its_defaults_and_no_window_of_the_kernel() {
         let said = Here::like(Likeness::unknown()).on(named("gp3").expect("shipped"), None);

@@ -24,6 +24,7 @@ mod recording;
 mod records;
 pub(crate) mod reproduce;
 mod schemes;
+mod scratch;
 pub(crate) mod serve;
 pub(crate) mod sweep;
 pub(crate) mod top;

@@ -31,7 +31,19 @@ fn advice_names_every_change_with_its_interval_and_what_to_do() {
     let random = effects.iter().find(|effect| effect["change"] == "advise-random").expect("tried");
     assert!(random["factor"].as_f64() < Some(0.9), "without read-ahead reads in order are slower: {random}");
     assert!(!told["advice"]["why"].as_str().expect("a reason").is_empty());
-    assert!(std::fs::read_to_string(page).expect("written").contains("as it is"));
+    let page = std::fs::read_to_string(page).expect("written");
+    assert!(page.contains("as it is"));
+    // Not what styles and scripts are called.
+    let (_, page) = page.split_once("<main>").expect("a body");
+    let (page, _) = page.split_once("</main>").expect("its end");
+    // What is folded says no other verdict, and its rows are those of the advice.
+    let (_, folded) = page.split_once("The simulation that this rests on").expect("folded");
+    assert!(!page.contains("was fastest") && !page.contains("To do first"), "{folded}");
+    assert!(folded.contains("reads.csv") && !page.contains("forerun-") && !page.contains("/fd/"), "{folded}");
+    for effect in effects {
+        let name = effect["name"].as_str().expect("a name").replace('>', "&gt;");
+        assert_eq!(folded.matches(&format!("<td>{name}</td>")).count(), 1, "{name}");
+    }
 }
 
 #[test]
@@ -216,6 +228,21 @@ fn what_is_not_a_setting_is_not_applied_and_nothing_applied_is_nothing_to_undo()
     assert!(said.contains("advise --apply: ") && said.contains("not one of this machine"), "{said}");
     assert!(fails(&["advise", &path, "--yes"], 2).contains("--apply"));
     assert!(fails(&["advise", &path, "--undo"], 2).contains("--undo"));
+}
+
+#[test]
+fn a_trace_of_another_machine_sets_nothing_here() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = trace(&folder, |n| n);
+    let text = std::fs::read_to_string(&path).expect("written");
+    // A name that this machine has too, where it has any.
+    let mut devices = std::fs::read_dir("/sys/block").into_iter().flatten().flatten();
+    let name =
+        devices.next().map_or_else(|| "sda".into(), |entry| entry.file_name().into_string().expect("UTF-8"));
+    std::fs::write(&path, text.replace(",,", &format!(",{name},"))).expect("written");
+    let said = fails(&["advise", &path, "--apply", "--yes"], 4);
+    assert!(said.contains("does not say that it was recorded on this machine"), "{said}");
+    assert!(output(&["advise", &path]).contains("is none of this one"));
 }
 
 #[test]

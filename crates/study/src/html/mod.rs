@@ -62,15 +62,11 @@ pub struct Advised<'a> {
     pub rows: &'a [Vec<String>],
 }
 
-/// The page of an advice: first what to do, then what each change would give, then, folded, the runs.
+/// The page of an advice: first what to do, then what each change would give, then, folded, the run of each row. Of the runs
+/// nothing is concluded: they are of one half or of one assumption, and the advice is of all of them.
 pub fn advice(advised: &Advised<'_>, comparison: &Comparison) -> String {
-    let groups = words::by_input(&comparison.runs);
     let mut body = sections::advised(advised);
-    body.push_str("<details class=\"fold\"><summary>The simulation that this rests on</summary>\n");
-    for (number, group) in groups.iter().enumerate() {
-        body.push_str(&sections::input(group, number, groups.len() > 1, &[]));
-    }
-    body.push_str("</details>\n");
+    body.push_str(&sections::simulated(advised, &comparison.runs));
     body.push_str(&sections::how_to_read());
     page(&format!("Advice for {}", advised.what), &body, Times::Both)
 }

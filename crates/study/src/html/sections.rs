@@ -82,6 +82,44 @@ pub(super) fn advised(advised: &Advised<'_>) -> String {
     text
 }
 
+/// The runs below an advice, one for each of its rows, as plain figures.
+pub(super) fn simulated(advised: &Advised<'_>, runs: &[RunReport]) -> String {
+    let Some(first) = runs.first() else { return String::new() };
+    let columns =
+        ["", "its reads take", "throughput", "hit ratio", "blocks missed", "from the device", "commands"];
+    let mut text = format!(
+        "<figure class=\"wide all\"><figcaption><h3>{}</h3><p>{}. One run for each change, of the reads alone.</p></figcaption>\
+         <div class=\"scroll\"><table><thead><tr>",
+        esc(advised.what),
+        esc(&setup(first))
+    );
+    for column in columns {
+        let _ = write!(text, "<th>{column}</th>");
+    }
+    text.push_str("</tr></thead><tbody>");
+    for (row, run) in advised.rows.iter().zip(runs) {
+        let mut cells = vec![
+            row.first().cloned().unwrap_or_default(),
+            human::duration(float(run.elapsed_ns)),
+            human::rate(run.throughput_bytes_per_s),
+        ];
+        // Of `bound` nothing else was counted.
+        if run.scheme != "bound" {
+            let commands = run.devices.iter().map(|device| device.commands).sum();
+            cells.extend([human::percent(run.hit_ratio), human::count(run.counts.misses)]);
+            cells.extend([human::bytes(float(run.bytes_from_devices)), human::count(commands)]);
+        }
+        cells.resize(columns.len(), "–".into());
+        text.push_str("<tr>");
+        for cell in cells {
+            let _ = write!(text, "<td>{}</td>", esc(&cell));
+        }
+        text.push_str("</tr>");
+    }
+    text.push_str("</tbody></table></div></figure>\n");
+    folded("The simulation that this rests on", &text)
+}
+
 /// Everything about one input.
 pub(super) fn input(runs: &[&RunReport], number: usize, several: bool, said: &[String]) -> String {
     let verdict = words::verdict(runs);
