@@ -5,6 +5,9 @@ use crate::error::CliError;
 use std::io;
 use std::path::{Path, PathBuf};
 
+/// What is written beside the figures, which are on stdout.
+const PAGES: [&str; 2] = ["--html", "--save-spec"];
+
 /// Refuses outputs (option and path, `-` and none being no file) that are files that are read, block devices, or each other,
 /// and those that cannot be written.
 pub(crate) fn check(outputs: &[(&'static str, Option<&Path>)], read: &[PathBuf]) -> Result<(), CliError> {
@@ -13,6 +16,16 @@ pub(crate) fn check(outputs: &[(&'static str, Option<&Path>)], read: &[PathBuf])
         .filter_map(|&(option, path)| Some((option, path?)))
         .filter(|(_, path)| path.as_os_str() != "-")
         .collect();
+    for &(option, path) in outputs {
+        if PAGES.contains(&option) && path.is_some_and(|path| path.as_os_str() == "-") {
+            let what = "it does not go to standard output, where the figures are";
+            return Err(CliError::usage(
+                &format!("{option} -"),
+                what,
+                "name a file; ./- is one of that name",
+            ));
+        }
+    }
     forerun_serve::output::check(&files, read).map_err(|problem| CliError::usage("", problem, ""))?;
     for (option, path) in files {
         let tried = try_beside(path);

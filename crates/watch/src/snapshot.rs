@@ -38,7 +38,9 @@ pub fn snapshot(paths: &[PathBuf], name: &str) -> io::Result<Snapshot> {
     snapshot.manifest.recordings = 1;
     let (volumes, mut known, mut left) = (Volumes::now(), BTreeSet::new(), ENTRIES_MAX);
     for path in paths {
-        let path = path.canonicalize()?;
+        let path = path
+            .canonicalize()
+            .map_err(|problem| io::Error::new(problem.kind(), format!("{}: {problem}", path.display())))?;
         let mut folders = vec![path.clone()];
         while let Some(at) = folders.pop() {
             let Ok(data) = fs::symlink_metadata(&at) else { continue };

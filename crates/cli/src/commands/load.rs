@@ -137,7 +137,7 @@ fn beside(args: &LoadArgs, files: Files, ui: &Ui) -> Result<(), CliError> {
         patterns: false,
         stop: Some(stop),
     };
-    let report = follow::follow(&options, &mut |_| {}).map_err(watch::problem)?;
+    let report = follow::follow(&options, &mut |_| {}).map_err(|error| watch::problem("load", error))?;
     watch::tell(&report, ui)?;
     watch::ended("load", report.ended)
 }

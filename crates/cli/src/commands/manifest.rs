@@ -141,6 +141,17 @@ fn open(path: &Path) -> Result<Manifest, CliError> {
     store::read(path).map_err(|problem| CliError::failure("", problem))
 }
 
+/// A manifest of files: what is known of an export are places of a device, which nothing here can look at.
+fn open_of_files(path: &Path) -> Result<Manifest, CliError> {
+    let manifest = open(path)?;
+    if manifest.files.is_empty() && !manifest.exports.is_empty() {
+        let what = "it is of an export of a server and names no file";
+        let remedy = "`forerun serve --manifest` reads it ahead, `forerun manifest show` says what is in it";
+        return Err(CliError::usage(&path.display().to_string(), what, remedy));
+    }
+    Ok(manifest)
+}
+
 #[expect(clippy::cast_precision_loss, reason = "for people")]
 fn bytes(pages: u64) -> String {
     human::bytes((pages * PAGE) as f64)
@@ -201,7 +212,8 @@ fn record(args: &RecordArgs, ui: &Ui) -> Result<(), CliError> {
         patterns: false,
         stop: Some(stop),
     };
-    let report = follow::follow(&options, &mut |_| {}).map_err(watch::problem)?;
+    let report =
+        follow::follow(&options, &mut |_| {}).map_err(|error| watch::problem("manifest record", error))?;
     watch::remarks(&report, ui);
     wrote(&args.output, &report.manifest, ui)?;
     watch::ended("record", report.ended)
@@ -410,7 +422,7 @@ struct StaleJson {
 }
 
 fn verify(args: &ShowArgs, ui: &Ui) -> Result<(), CliError> {
-    let manifest = open(&args.manifest)?;
+    let manifest = open_of_files(&args.manifest)?;
     let verdicts = snapshot::verify(&manifest);
     let count = |wanted: &Verdict| verdicts.iter().filter(|(_, verdict)| verdict == wanted).count() as u64;
     let stale = verdicts.iter().filter_map(|(file, verdict)| match verdict {
@@ -484,7 +496,7 @@ struct ReplayedJson {
 }
 
 fn replay(args: &ReplayArgs, ui: &Ui) -> Result<(), CliError> {
-    let manifest = open(&args.manifest)?;
+    let manifest = open_of_files(&args.manifest)?;
     let stop =
         forerun_watch::signals::stop_flag().map_err(|problem| CliError::failure("signals", problem))?;
     let budget = args.budget.unwrap_or_else(|| forerun_watch::memory::available() / 2) / PAGE;

@@ -95,7 +95,11 @@ impl History {
 /// Shows a server until the user has seen enough.
 pub(crate) fn top(args: &TopArgs, ui: &Ui) -> Result<(), CliError> {
     let source = Source::parse(&args.source).map_err(|why| CliError::usage("address", why, ""))?;
-    let first = source.ask().map_err(|why| CliError::failure(&args.source, why))?;
+    let first = source.ask().map_err(|why| {
+        // The trouble with a socket says already which it is.
+        let place = if why.starts_with(&format!("{}: ", args.source)) { "" } else { &args.source };
+        CliError::failure(place, why)
+    })?;
     if args.once {
         return match &first {
             Answer::Server(figures) if ui.json => ui.print_json(figures),

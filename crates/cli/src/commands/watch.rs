@@ -95,14 +95,14 @@ fn scheme(text: &str) -> Result<SchemeSpec, String> {
     SchemeSpec::parse(text).map_err(|problem| problem.to_string())
 }
 
-/// The trouble of watching as the command line's.
-pub(crate) fn problem(error: FollowError) -> CliError {
+/// The trouble of following a command as the command line's, which `place` names.
+pub(crate) fn problem(place: &str, error: FollowError) -> CliError {
     let kind = match &error {
         FollowError::Record(RecordError::Unsupported { .. }) => Kind::Unsupported,
         FollowError::Scheme(_) => Kind::Usage,
         _ => Kind::Failure,
     };
-    CliError::new(kind, "watch", error, "")
+    CliError::new(kind, place, error, "")
 }
 
 /// Runs it.
@@ -128,7 +128,7 @@ pub(crate) fn run(args: &WatchArgs, ui: &Ui) -> Result<(), CliError> {
         patterns: args.scheme.is_none(),
         stop: Some(stop),
     };
-    let report = follow::follow(&options, &mut |_| {}).map_err(problem)?;
+    let report = follow::follow(&options, &mut |_| {}).map_err(|error| problem("watch", error))?;
     tell(&report, ui)?;
     ended("watch", report.ended)
 }

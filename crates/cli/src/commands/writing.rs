@@ -3,7 +3,7 @@
 use crate::error::CliError;
 use crate::ui::Ui;
 use forerun_study::human;
-use forerun_trace::Format;
+use forerun_trace::{Format, WriteError};
 use serde::Serialize;
 use std::path::Path;
 
@@ -47,7 +47,11 @@ pub(crate) fn write(
     } else {
         forerun_trace::write(path, format, trace)
     };
-    let written = written.map_err(|problem| CliError::failure(&path.display().to_string(), problem))?;
+    let written = written.map_err(|problem| match problem {
+        // Who read it has seen enough.
+        WriteError::Io { source, .. } if is_dash(path) => CliError::from(source),
+        other => CliError::failure(&path.display().to_string(), other),
+    })?;
     ui.say(&format!("{}: {} records written as {format}", path.display(), human::count(written.records)));
     let losses: Vec<String> = written.losses.iter().map(ToString::to_string).collect();
     for loss in &losses {

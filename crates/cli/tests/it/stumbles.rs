@@ -1,6 +1,64 @@
 //! What new users got wrong, and what they are told: one line that names the place and the way out.
 
-use super::{SMALL, fails, forerun, output};
+use super::{ARRAY, SMALL, fails, forerun, output};
+
+#[test]
+fn whoever_has_seen_enough_of_a_trace_ends_it_quietly() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("t.csv");
+    output(&["trace", "synth", "random:size=1GiB,requests=60000", "-o", path.to_str().expect("UTF-8")]);
+    let binary = assert_cmd::cargo::cargo_bin("forerun").display().to_string();
+    for what in ["convert", "anonymize"] {
+        let line = format!(
+            "{{ '{binary}' trace {what} - - --to csv < {}; echo $? >&2; }} | head -n 1",
+            path.display()
+        );
+        let done = std::process::Command::new("sh").args(["-c", &line]).output().expect("sh");
+        assert_eq!(String::from_utf8_lossy(&done.stderr), "0\n", "{what}");
+    }
+}
+
+#[test]
+fn a_page_and_a_spec_are_files_and_no_standard_output() {
+    for option in ["--html", "--save-spec"] {
+        let said = fails(&["sim", SMALL, "--scheme", "asp", "--array", ARRAY, option, "-"], 2);
+        assert!(
+            said.starts_with(&format!("forerun: {option} -: ")) && said.contains("name a file"),
+            "{said}"
+        );
+    }
+    assert!(!std::path::Path::new("-").exists());
+}
+
+#[test]
+fn a_manifest_of_an_export_is_not_replayed_as_one_of_no_files() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let learned = folder.path().join("learned.manifest").display().to_string();
+    output(&["sim", SMALL, "--array", ARRAY, "--scheme", "recall", "--learn", &learned]);
+    for what in ["replay", "verify"] {
+        let said = fails(&["manifest", what, &learned], 2);
+        assert!(said.contains("of an export") && said.contains("forerun serve --manifest"), "{said}");
+    }
+}
+
+#[test]
+fn small_troubles_name_the_command_and_the_path_once() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("file").display().to_string();
+    std::fs::write(&file, "text").expect("written");
+    let said = fails(&["manifest", "snapshot", "-o", &format!("{file}.manifest"), "/nonexistent"], 1);
+    assert!(said.starts_with("forerun: snapshot: /nonexistent: "), "{said}");
+    let said = fails(&["top", &file], 1);
+    assert_eq!(said.matches(&file).count(), 1, "{said}");
+    let study = folder.path().join("s.toml");
+    let text = format!("[fixed]\ndevice = 'wd-7200'\n[matrix]\nscheme = ['none']\ninput = ['{SMALL}']\n");
+    std::fs::write(&study, text).expect("written");
+    let said = fails(&["sweep", study.to_str().expect("UTF-8"), "-o", &file], 2);
+    assert!(said.starts_with(&format!("forerun: {file}: it is a file")), "{said}");
+    let done = forerun(&["load", &file, "--", "/nonexistent"]).output().expect("it runs");
+    let said = String::from_utf8_lossy(&done.stderr);
+    assert!(said.starts_with("forerun: load: "), "{said}");
+}
 
 #[test]
 fn a_cache_without_a_unit_is_asked_about() {

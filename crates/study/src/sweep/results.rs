@@ -92,7 +92,11 @@ impl Lines {
     pub fn open(folder: &Path, shard: Shard) -> Result<Self, StudyError> {
         let path = folder.join(shard.file());
         let failed = |problem: &std::io::Error| StudyError::file(&path, problem);
-        std::fs::create_dir_all(folder).map_err(|problem| failed(&problem))?;
+        if folder.exists() && !folder.is_dir() {
+            let (place, remedy) = (folder.display().to_string(), "a sweep writes into a folder: name one");
+            return Err(StudyError::usage(&place, "it is a file", remedy));
+        }
+        std::fs::create_dir_all(folder).map_err(|problem| StudyError::file(folder, &problem))?;
         let file = File::options().read(true).append(true).create(true).open(&path);
         let mut file = file.map_err(|problem| failed(&problem))?;
         if file.try_lock().is_err() {
