@@ -72,8 +72,9 @@ pub struct Flash {
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped")]
 fn rate(mb_per_s: f64) -> u64 {
-    // Of `NaN` and 1.0 the greater one is 1.0.
-    (mb_per_s * 1e6).max(1.0).min(1e15) as u64
+    let bytes = mb_per_s * 1e6;
+    // `NaN` is not greater.
+    if bytes > 1.0 { bytes.min(1e15) as u64 } else { 1 }
 }
 
 fn moving(bytes: u64, rate: u64) -> u64 {
