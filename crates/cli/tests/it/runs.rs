@@ -34,9 +34,12 @@ const FIELDS: &[&str] = &[
 
 #[test]
 fn a_wrong_field_or_workload_is_refused_before_anything_runs() {
-    // Larger than the array: a run would say that.
+    // Larger than the disk: a run would say that.
     let huge = "forward:size=1TiB";
-    let said = fails(&["compare", huge, "--scheme", "asp", "--fail-if", "asp.nofield < 1"], 2);
+    let said = fails(
+        &["compare", huge, "--device", "wd-7200", "--scheme", "asp", "--fail-if", "asp.nofield < 1"],
+        2,
+    );
     assert!(said.contains("--fail-if") && said.contains("no field `nofield`"), "{said}");
     let all = "asp.latency_ns.p99 > 50ms && asp.layers.array.misses < 0 || asp.time.stall_ns == 1 || \
                speedup(asp) < 0 && miss_coverage(asp) < 0 && asp.devices.0.seeks < 0";
@@ -50,7 +53,7 @@ fn a_wrong_field_or_workload_is_refused_before_anything_runs() {
         "--fail-if",
         "asp.latency_ns.p99 > 50s",
     ]);
-    let said = fails(&["compare", huge, "--scheme", "asp", "--fail-if", all], 2);
+    let said = fails(&["compare", huge, "--device", "wd-7200", "--scheme", "asp", "--fail-if", all], 2);
     assert!(said.contains("1TiB"), "the condition is fine, the run is not: {said}");
     let said = fails(&["compare", "forwrd:size=1MiB", "--scheme", "asp"], 2);
     assert!(said.contains("did you mean `forward`"), "{said}");

@@ -171,7 +171,8 @@ fn a_request_of_more_than_can_be_is_refused_by_mrc() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("a.csv");
     for (offset, bytes, told) in [
-        ("4096", "18446744073709551615", "record 1: offset and length run past"),
+        ("4096", "18446744073709551615", "ends below 2^64"),
+        ("0", "18446744073709551615", "in one request is more than the 16GiB"),
         ("0", "498216206336", "record 1: 464GiB"),
     ] {
         std::fs::write(&file, format!("t,dev,off,bytes,op,pid,file\n1,a,{offset},{bytes},R,,\n"))
