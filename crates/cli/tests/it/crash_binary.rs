@@ -379,8 +379,15 @@ fn a_rebuild_whose_server_is_killed_goes_on_where_it_was_and_nothing_is_lost_wit
     let found = read_all(&mut client, &model, 0, false);
     model.begin_anew(found);
     read_until(&mut client, &model, &members, |(state, _)| state == State::In);
-    let told = super::output(&["ctl", "--control", &control, "array"]);
-    assert!(told.contains("no member is out"), "{told}");
+    // Members say it a moment before the server counts on it.
+    let begun = Instant::now();
+    loop {
+        let told = super::output(&["ctl", "--control", &control, "array"]);
+        if told.contains("no member is out") {
+            break;
+        }
+        assert!(begun.elapsed() < PATIENCE, "{told}");
+    }
     drop(server);
     let left = words(&members[1..], "64K", &["--degraded"]);
     rounds_of(&mut model, &borrowed(&left), folder.path(), None, seed() + 1);
