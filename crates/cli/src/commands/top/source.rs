@@ -103,6 +103,8 @@ fn ask_control(path: &Path) -> Result<Figures, String> {
         counters: stats.counters,
         cache_bytes: stats.cache_blocks * BLOCK_BYTES,
         cache_bytes_max: stats.cache_blocks_max * BLOCK_BYTES,
+        write_back: stats.write_back,
+        raid: stats.raid,
         lag: stats.lag.unwrap_or_default(),
         write_lag: stats.write_lag.unwrap_or_default(),
         ..ExportFigures::default()

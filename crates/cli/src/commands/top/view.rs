@@ -6,7 +6,7 @@
 use super::History;
 use forerun_core::policy::decisions::Told;
 use forerun_serve::figures::{
-    BackFigures, ExportFigures, Figures, LagFigures, MemberFigures, OutcomeFigures,
+    ArrayFigures, BackFigures, ExportFigures, Figures, LagFigures, MemberFigures, OutcomeFigures, WorkFigures,
 };
 use forerun_study::human;
 use forerun_study::reasons::{self, Who};
@@ -42,6 +42,8 @@ const OUTCOMES: [(&str, Color, char); 4] = [
 ];
 /// Decisions shown.
 const DECISIONS_MAX: usize = 5;
+/// Lines of what is not well.
+const TROUBLE_LINES_MAX: usize = 3;
 /// Members shown in full; of more only the first.
 const MEMBERS_MAX: usize = 16;
 
@@ -102,10 +104,11 @@ pub(super) fn draw(frame: &mut Frame<'_>, screen: &Screen) {
     let export = figures.exports.get(screen.export).unwrap_or(&none);
     let several = if figures.exports.len() > 1 { figures.exports.len().min(8) as u16 + 1 } else { 0 };
     let members = export.members.len().min(MEMBERS_MAX) as u16 + 1;
+    let lines = served_lines(screen, export, frame.area().width);
     let areas = Layout::vertical([
         Constraint::Length(1),
         Constraint::Length(several),
-        Constraint::Length(5),
+        Constraint::Length(lines.len() as u16 + 1),
         Constraint::Length(4),
         Constraint::Length(members + 1),
         Constraint::Min(2),
@@ -116,7 +119,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, screen: &Screen) {
     if several > 0 {
         exports(frame, areas[1], screen, figures);
     }
-    served(frame, areas[2], screen, export);
+    served(frame, areas[2], lines, export);
     curves(frame, areas[3], screen);
     member_table(frame, areas[4], screen, export);
     why(frame, areas[5], screen, figures, export);
@@ -129,16 +132,18 @@ fn title<'t>(screen: &Screen, figures: &Figures) -> Line<'t> {
     let version = if figures.forerun.is_empty() { String::new() } else { format!(" {}", figures.forerun) };
     let running = human::duration(human::float(figures.now_ns));
     let words = format!("{version}, running {running}, {} clients", figures.connections);
-    let mut spans = vec![Span::styled("Forerun", bold), Span::raw(words)];
+    let mut spans = vec![Span::styled("Forerun", bold)];
+    // Before what a narrow terminal cuts.
+    if screen.held {
+        spans.push(Span::styled(" (held)", screen.style(Color::Yellow)));
+    }
+    spans.push(Span::raw(words));
     if figures.resident_bytes > 0 {
         spans.push(Span::raw(format!(
-            ", {} resident, {} of processor time",
+            ", {} resident, CPU {}",
             human::bytes(human::float(figures.resident_bytes)),
             human::duration(human::float(figures.cpu_ns)),
         )));
-    }
-    if screen.held {
-        spans.push(Span::styled("  held", screen.style(Color::Yellow)));
     }
     // What is said of the server is old then.
     if let Some(trouble) = &screen.trouble {
@@ -191,8 +196,7 @@ fn bar<'t>(screen: &Screen, outcomes: &[u64; 4], width: u16) -> Line<'t> {
     Line::from(spans)
 }
 
-fn served(frame: &mut Frame<'_>, area: Rect, screen: &Screen, export: &ExportFigures) {
-    let now = last_step(screen, screen.export);
+fn served(frame: &mut Frame<'_>, area: Rect, lines: Vec<Line<'_>>, export: &ExportFigures) {
     let block = Block::new().borders(Borders::TOP).title(format!(
         " {} of {}, {}, cache {} of {} ",
         human::bytes(human::float(export.size_bytes)),
@@ -201,77 +205,136 @@ fn served(frame: &mut Frame<'_>, area: Rect, screen: &Screen, export: &ExportFig
         human::bytes(human::float(export.cache_bytes)),
         human::bytes(human::float(export.cache_bytes_max)),
     ));
-    let legend = |counts: &[u64; 4]| -> Vec<Span<'static>> {
-        let parts = OUTCOMES.iter().zip(shares(counts));
-        let part = |((name, color, sign), share): (&(&str, Color, char), f64)| {
+    frame.render_widget(Paragraph::new(lines).block(block), area);
+}
+
+/// How reads are served, and how what lies below stands: lines of at most so many columns.
+fn served_lines(screen: &Screen, export: &ExportFigures, width: u16) -> Vec<Line<'static>> {
+    let now = last_step(screen, screen.export);
+    let wide = usize::from(width);
+    let legend: Vec<Span<'static>> = OUTCOMES
+        .iter()
+        .zip(shares(&now.outcomes))
+        .flat_map(|((name, color, sign), share)| {
             [
                 Span::styled(format!("{sign} "), screen.style(*color)),
                 Span::raw(format!("{name} {}   ", human::percent(share))),
             ]
-        };
-        parts.flat_map(part).collect()
-    };
+        })
+        .collect();
     let mean = if now.answered > 0 { per(now.waited_ns, human::float(now.answered)) } else { 0.0 };
     let used = export.counters.used + export.counters.wasted;
-    let first = match (&export.changed, export.warnings.first()) {
-        (Some(why), _) => {
-            Line::styled(format!("FAILED, nothing is answered: {why}"), screen.style(Color::Red))
-        }
-        (None, Some(_)) => Line::styled(export.warnings.join("; "), screen.style(Color::Yellow)),
-        (None, None) => bar(screen, &now.outcomes, area.width),
+    let used = if used > 0 {
+        human::percent(human::float(export.counters.used) / human::float(used))
+    } else {
+        "–".into()
     };
-    let lines = vec![
-        first,
-        Line::from(legend(&now.outcomes)),
-        Line::from(format!(
-            "now: {} reads/s, a read waits {}; since the start: hits {}, {} of what was read ahead was read",
+    let figures = vec![
+        format!(
+            "now: {} reads/s, a read waits {}",
             human::digits(per(now.reads, now.seconds)),
-            human::duration(mean),
-            human::percent(export.counters.hit_ratio),
-            if used > 0 {
-                human::percent(human::float(export.counters.used) / human::float(used))
-            } else {
-                "–".into()
-            },
-        )),
-        Line::from(if export.members.is_empty() {
-            format!("clients {}", human::rate(per(now.bytes_read, now.seconds)))
-        } else {
-            let (clients, members) = (per(now.bytes_read, now.seconds), per(now.member_bytes, now.seconds));
-            let back = export.write_back.map_or_else(String::new, |back| format!("   {}", back_words(&back)));
-            format!(
-                "clients {}   members {}{}{back}",
-                human::rate(clients),
-                human::rate(members),
-                lag(export)
-            )
-        }),
+            human::duration(mean)
+        ),
+        format!(
+            "since the start: hits {}, {used} of what was read ahead was read",
+            human::percent(export.counters.hit_ratio)
+        ),
     ];
-    frame.render_widget(Paragraph::new(lines).block(block), area);
+    let mut rates = vec![format!("clients {}", human::rate(per(now.bytes_read, now.seconds)))];
+    if !export.members.is_empty() {
+        rates.push(format!("members {}", human::rate(per(now.member_bytes, now.seconds))));
+    }
+    rates.extend(lag(export));
+    let (color, trouble) = match &export.changed {
+        Some(why) => (Color::Red, vec![format!("FAILED, nothing is answered: {why}")]),
+        None => (Color::Yellow, export.warnings.iter().map(|warning| format!("{warning};")).collect()),
+    };
+    let style = screen.style(color);
+    let mut lines: Vec<Line<'static>> = folded(&trouble, wide)
+        .into_iter()
+        .take(TROUBLE_LINES_MAX)
+        .map(|line| Line::styled(line, style))
+        .collect();
+    if export.changed.is_none() {
+        lines.push(bar(screen, &now.outcomes, width));
+    }
+    lines.push(Line::from(legend));
+    let back = export.write_back.as_ref().map(back_parts).unwrap_or_default();
+    let array = export.raid.as_ref().map(array_parts).unwrap_or_default();
+    for parts in [figures, rates, back, array] {
+        lines.extend(folded(&parts, wide).into_iter().map(Line::from));
+    }
+    lines
+}
+
+/// Parts of a line, as many to each line as there is room for; one that is too long goes on in the next.
+fn folded(parts: &[String], width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    let mut put = |piece: &str, gap: &str| match lines.last_mut() {
+        Some(line)
+            if line.chars().count() + gap.len() + piece.chars().count() <= width && !gap.is_empty() =>
+        {
+            line.push_str(gap);
+            line.push_str(piece);
+        }
+        _ => lines.push(piece.to_owned()),
+    };
+    for (number, part) in parts.iter().enumerate() {
+        let gap = if number == 0 { "" } else { "   " };
+        if part.chars().count() <= width {
+            put(part, gap);
+            continue;
+        }
+        for (place, word) in part.split(' ').enumerate() {
+            put(word, if place == 0 { gap } else { " " });
+        }
+    }
+    lines
 }
 
 /// How long reads and writes took in the last ten seconds, and those of the client who waited longest: a mean hides him.
-fn lag(export: &ExportFigures) -> String {
-    lag_words("", &export.lag) + &lag_words("writes ", &export.write_lag)
+fn lag(export: &ExportFigures) -> impl Iterator<Item = String> {
+    let both = [lag_words("", &export.lag), lag_words("writes ", &export.write_lag)];
+    both.into_iter().filter(|words| !words.is_empty()).map(|words| words.trim_start().to_owned())
 }
 
 /// How write-back stands, in one line.
 pub(crate) fn back_words(back: &BackFigures) -> String {
+    back_parts(back).join(", ")
+}
+
+/// The same in parts.
+fn back_parts(back: &BackFigures) -> Vec<String> {
     let bytes = |bytes: u64| human::bytes(human::float(bytes));
     let state = match (back.broken, back.stuck) {
-        (true, _) => ", NOTHING IS WRITTEN ANY MORE",
-        (false, true) => ", WRITES ARE REFUSED",
-        (false, false) => "",
+        (true, _) => Some("NOTHING IS WRITTEN ANY MORE"),
+        (false, true) => Some("WRITES ARE REFUSED"),
+        (false, false) => None,
     };
-    format!(
-        "held back {} of {} (the oldest {}), journal {} of {}, {} go home{state}",
-        bytes(back.dirty_bytes),
-        bytes(back.dirty_bytes_max),
-        human::duration(human::float(back.dirty_age_ns)),
-        bytes(back.journal_bytes),
-        bytes(back.journal_bytes_max),
-        human::rate(human::float(back.home_bytes_per_second)),
-    )
+    let mut parts = vec![
+        format!(
+            "held back {} of {} (the oldest {})",
+            bytes(back.dirty_bytes),
+            bytes(back.dirty_bytes_max),
+            human::duration(human::float(back.dirty_age_ns))
+        ),
+        format!("journal {} of {}", bytes(back.journal_bytes), bytes(back.journal_bytes_max)),
+        format!("{} go home", human::rate(human::float(back.home_bytes_per_second))),
+    ];
+    parts.extend(state.map(str::to_owned));
+    parts
+}
+
+/// How an array of our own stands: who is out, and what is rebuilt or scrubbed.
+fn array_parts(array: &ArrayFigures) -> Vec<String> {
+    let out: Vec<String> = array.out.iter().map(u16::to_string).collect();
+    let state = match &out[..] {
+        [] => format!("array: all {} members are in", array.members),
+        [one] => format!("array: member {one} of {} is OUT", array.members),
+        _ => format!("array: members {} of {} are OUT", out.join(", "), array.members),
+    };
+    let works = array.rebuild.iter().chain(&array.scrub).map(WorkFigures::words);
+    std::iter::once(state).chain(works).collect()
 }
 
 /// The same of one kind of requests; nothing where there were none.
@@ -333,7 +396,7 @@ fn member_table(frame: &mut Frame<'_>, area: Rect, screen: &Screen, export: &Exp
     let rows = export.members.iter().take(MEMBERS_MAX).enumerate().map(|(number, now)| {
         Row::new(member(before.and_then(|before| before.members.get(number)), now, seconds))
     });
-    let width = [Constraint::Min(12)].into_iter().chain([8, 7, 11, 11, 11, 13].map(Constraint::Length));
+    let width = [Constraint::Min(12)].into_iter().chain([7, 6, 9, 9, 9, 10].map(Constraint::Length));
     let head = Row::new(MEMBER_HEAD).style(Style::new().add_modifier(Modifier::DIM));
     let more = export.members.len().saturating_sub(MEMBERS_MAX);
     let title = if more > 0 { format!(" members (and {more} more) ") } else { " members ".to_owned() };
@@ -397,6 +460,11 @@ pub(super) fn text(figures: &Figures) -> String {
                 format!("; members read {}", human::bytes(human::float(export.member_bytes_read)))
             },
         ));
+        let back = export.write_back.as_ref().map(back_words);
+        let array = export.raid.as_ref().map(|array| array_parts(array).join("; "));
+        for words in back.into_iter().chain(array).chain(export.warnings.iter().cloned()) {
+            out.push_str(&format!("  {words}\n"));
+        }
         for turn in export.decisions.iter().rev().take(DECISIONS_MAX) {
             out.push_str(&format!("  {} {}{}\n", turn.switch, turn.to, because(turn, figures.now_ns)));
         }
@@ -516,16 +584,77 @@ mod tests {
             write_lag: lag(4, 50_000_000),
             ..ExportFigures::default()
         };
-        let words = super::lag(&export);
-        assert!(
-            words.contains("   p50 16.0 µs, p95 1.00 ms, p99 2.00 ms; of client 3 p99 39.0 ms"),
-            "{words}"
+        let words: Vec<String> = super::lag(&export).collect();
+        assert_eq!(
+            words,
+            [
+                "p50 16.0 µs, p95 1.00 ms, p99 2.00 ms; of client 3 p99 39.0 ms",
+                "writes p50 16.0 µs, p95 1.00 ms, p99 2.00 ms; of client 4 p99 50.0 ms"
+            ]
         );
+        assert_eq!(super::lag(&ExportFigures::default()).count(), 0);
+    }
+
+    /// An export with all that there can be: write-back, and an array of which a member is out.
+    fn array_with_write_back() -> Screen {
+        let mut figures = figures(3);
+        figures.resident_bytes = 300 << 20;
+        figures.cpu_ns = 754_000_000_000;
+        let export = &mut figures.exports[0];
+        export.warnings = vec!["member 1 is out: its writes failed; the array goes on without it".into()];
+        export.write_back = Some(BackFigures {
+            dirty_bytes: 63 << 20,
+            dirty_bytes_max: 64 << 20,
+            dirty_age_ns: 29_000_000_000,
+            journal_bytes: 200 << 20,
+            journal_bytes_max: 256 << 20,
+            home_bytes_per_second: 12 << 20,
+            ..BackFigures::default()
+        });
+        let rebuild = WorkFigures { member: Some(1), done: 41, all: 100, ..WorkFigures::default() };
+        let scrub = WorkFigures { done: 50, all: 100, blocks: 123_456, ..WorkFigures::default() };
+        export.raid = Some(ArrayFigures {
+            level: "raid5:3x64KiB".into(),
+            members: 3,
+            out: vec![1],
+            rebuild: Some(rebuild),
+            scrub: Some(scrub),
+        });
+        let mut screen = Screen { held: true, ..Screen::default() };
+        screen.history.add(figures);
+        screen
+    }
+
+    #[test]
+    fn eighty_columns_have_room_for_all_that_is_said_of_write_back_and_arrays() {
+        let screen = array_with_write_back();
+        let text = drawn(&screen, 80, 30);
+        for words in [
+            "Forerun (held), running 3.00 s, 2 clients, 300 MiB resident, CPU 12 min 34 s",
+            "member 1 is out: its writes failed; the array goes on without it;",
+            "since the start: hits 75.0%, 75.0% of what was read ahead was read",
+            "held back 63.0 MiB of 64.0 MiB (the oldest 29.0 s)   journal 200 MiB of 256 MiB",
+            "12.0 MiB/s go home",
+            "array: member 1 of 3 is OUT   rebuild of member 1: 41% of 100 stripes",
+            "scrub: 50% of 100 stripes, 123456 blocks compared, 0 differ",
+            "m0.img as cheetah-15k4",
+        ] {
+            assert!(text.contains(words), "{words} in\n{text}");
+        }
+        let figures = screen.history.last().expect("added");
+        let once = super::text(figures);
         assert!(
-            words.ends_with("   writes p50 16.0 µs, p95 1.00 ms, p99 2.00 ms; of client 4 p99 50.0 ms"),
-            "{words}"
+            once.contains("  held back 63.0 MiB of 64.0 MiB")
+                && once.contains("  array: member 1 of 3 is OUT; ")
         );
-        assert_eq!(super::lag(&ExportFigures::default()), "");
+    }
+
+    #[test]
+    fn lines_are_folded_between_their_parts_and_only_too_long_ones_within() {
+        let parts = ["one two".to_owned(), "three".to_owned(), "four five six seven".to_owned()];
+        assert_eq!(folded(&parts, 15), ["one two   three", "four five six", "seven"]);
+        assert_eq!(folded(&parts, 80), ["one two   three   four five six seven"]);
+        assert_eq!(folded(&[], 80), [""; 0]);
     }
 
     #[test]
