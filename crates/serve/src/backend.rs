@@ -21,6 +21,16 @@ use std::thread::JoinHandle;
 /// Threads of the plain backend: what keeps a small array of disks busy without becoming a crowd.
 const THREADS: usize = 16;
 
+/// The error of a member that is away: asked again for the same request it would be waited for again.
+pub(crate) fn away(why: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::NotConnected, why)
+}
+
+/// Whether an error says that the member is away, and so all that it holds.
+pub(crate) fn is_away(problem: &io::Error) -> bool {
+    problem.kind() == io::ErrorKind::NotConnected
+}
+
 /// What a task does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {

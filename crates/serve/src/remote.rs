@@ -14,7 +14,7 @@
 //! be checked is checked: when the server is reached again, size and flags must be what they were. A connection that is lost
 //! while acknowledged writes were not flushed ends everything, since the server may have lost them and the cache has them.
 
-use crate::backend::{Backend, Done, Kind, Mapped, Question, Task, Zeroes};
+use crate::backend::{Backend, Done, Kind, Mapped, Question, Task, Zeroes, away};
 use crate::dial::{DialError, Target, dial, redial};
 use crate::nbd::client::Agreed;
 use crate::nbd::replies::{Got, Part, Replies, What};
@@ -227,7 +227,7 @@ impl Remote {
         let asked: Vec<Ask> = self.asked.iter_mut().filter_map(Option::take).collect();
         self.sent = 0;
         for ask in asked.into_iter().chain(std::mem::take(&mut self.waiting)) {
-            self.answered(ask, Some(io::Error::other(why.to_owned())));
+            self.answered(ask, Some(away(why)));
         }
     }
 
@@ -579,8 +579,7 @@ impl Remote {
 impl Backend for Remote {
     fn submit(&mut self, _now: Nanos, task: Task) {
         if let Some(why) = &self.changed {
-            let result = Err(io::Error::other(why.clone()));
-            self.ended.push(Done { token: task.token, result, lease: task.lease });
+            self.ended.push(Done { token: task.token, result: Err(away(why)), lease: task.lease });
             return;
         }
         if task.kind == Kind::Sync && !self.agreed.can_flush() {

@@ -40,7 +40,7 @@ mod zeroes;
 
 pub(crate) use write::NewWrite;
 
-use crate::backend::{Backend, Done, Kind, Lateness, Task, Token, lend_for};
+use crate::backend::{Backend, Done, Kind, Lateness, Task, Token, is_away, lend_for};
 use crate::behind::Behind;
 use crate::live::Watch;
 use crate::log::Log;
@@ -481,9 +481,14 @@ impl Volume {
     }
 
     fn note(&mut self, text: impl FnOnce() -> String) {
+    /// A member has failed. What many commands have to say of one cause is said once.
         self.counts.member_errors += 1;
         if self.notes.len() < NOTES_MAX {
-            self.notes.push(text());
+        let text = text();
+        if self.notes.contains(&text) {
+            return;
+        }
+            self.notes.push(text);
         } else {
             self.notes_left_out += 1;
         }
@@ -663,6 +668,8 @@ impl Volume {
             }
             Ok(_) if whole => {}
             _ if !write && blocks > 1 && !planted::is(Bug::PrefetchFailsNeighbours) => {
+            // Each block alone would be waited for once more.
+            Err(problem) if !write && is_away(&problem) => self.say_away(disk, &problem),
                 return self.read_blockwise(number);
             }
             Err(problem) if !write => self.cannot_read(disk, first, &problem),

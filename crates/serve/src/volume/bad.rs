@@ -14,7 +14,7 @@
 
 use super::slab::Slab;
 use super::{Flying, Volume};
-use crate::backend::{Done, Kind, Task, Token};
+use crate::backend::{Done, Kind, Task, Token, is_away};
 use crate::planted::{self, Bug};
 use crate::raw::{Lease, Lend};
 use crate::ticket::Id;
@@ -285,8 +285,16 @@ impl Volume {
         self.command_over(command, good);
     }
 
+    /// A member is away, and so is all that was asked of it.
+    pub(super) fn say_away(&mut self, disk: Disk, problem: &io::Error) {
+        self.note(|| format!("member {}: {problem}", disk.0));
+    }
+
     /// A block alone could not be read.
     pub(super) fn cannot_read(&mut self, disk: Disk, block: Block, problem: &io::Error) {
+        if is_away(problem) {
+            return self.say_away(disk, problem);
+        }
         if is_medium(problem) {
             self.bad.remember(self.now, disk, block);
         }
@@ -391,6 +399,24 @@ mod tests {
         rig.at(11 + 3600);
         rig.0.check().expect("nothing has changed");
         assert!(rig.0.health().warnings.is_empty());
+    }
+
+    #[test]
+    fn a_member_that_is_away_is_asked_once_for_a_read_and_said_once() {
+        let mut asked = 0;
+        let counted = Arc::new(Mutex::new(0));
+        let told = Arc::clone(&counted);
+        let mut rig = Rig::new("strip", move |_| {
+            asked += 1;
+            *told.lock().expect("whole") = asked;
+            Some(Err(crate::backend::away("nbd://far/x: not reached")))
+        });
+        // Two strips, which two commands read.
+        assert_eq!(rig.read(30, 4), [Some(Errno::Io)]);
+        assert_eq!(*counted.lock().expect("whole"), 2);
+        let (said, left_out) = rig.0.take_notes();
+        assert_eq!((said, left_out), (vec!["member 0: nbd://far/x: not reached".to_owned()], 0));
+        assert_eq!((rig.0.counts.member_errors, rig.0.health().warnings.len()), (2, 0));
     }
 
     #[test]

@@ -163,6 +163,26 @@ fn a_server_that_comes_back_is_reached_again_and_reads_go_on() {
 }
 
 #[test]
+fn a_read_waits_once_for_a_server_that_is_away_and_it_is_said_once() {
+    let folder = tempfile::tempdir().expect("a folder");
+    image(folder.path(), SIZE);
+    let below = far(folder.path(), true);
+    let server = Running::start(&over(folder.path(), "far", true));
+    let mut client = Client::connect(&server.socket, true);
+    assert_eq!(client.read(0, 4096).error, 0);
+    below.stop();
+    let since = Instant::now();
+    // Several strips, and what is read ahead with them.
+    assert_eq!(client.read(1 << 20, 1 << 20).error, 5, "EIO");
+    let took = since.elapsed();
+    assert!((9..14).contains(&took.as_secs()), "10 s for all of it, and not for each part: {took:?}");
+    drop(client);
+    let (metrics, said) = server.stop();
+    let said: Vec<&String> = said.iter().filter(|line| line.contains("not reached")).collect();
+    assert!(said.len() == 1 && metrics.errors == 1, "{said:?}");
+}
+
+#[test]
 fn a_server_that_comes_back_with_another_export_ends_the_service() {
     let folder = tempfile::tempdir().expect("a folder");
     let (path, content) = image(folder.path(), SIZE);
