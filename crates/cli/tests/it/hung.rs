@@ -284,3 +284,92 @@ fn what_asks_a_program_becomes_no_member_of_an_array_that_is_served_without_one_
     drop(rig);
     assert_eq!(&std::fs::read(&image).expect("read")[4096..4100], b"kept", "nothing was written to it");
 }
+
+/// Reads a block again and again until it is answered well.
+fn until_read(stream: &mut UnixStream, block: u64) {
+    let begin = Instant::now();
+    while read(stream, block) != 0 {
+        assert!(begin.elapsed() < SOON, "it never comes back");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_member_that_hangs_under_read_only_costs_an_error_after_its_time_and_comes_back() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let folder = folder.path();
+    std::fs::write(folder.join("a.img"), vec![7; 4 << 20]).expect("written");
+    let Some(rig) = Rig::new(&folder.join("a.img"), &folder.join("at")) else {
+        return super::skipped("needs FUSE and forerun-rig");
+    };
+    let server = Command::new(assert_cmd::cargo::cargo_bin("forerun"))
+        .args([
+            "serve",
+            "--read-only",
+            "--cache",
+            "16M",
+            "--scheme",
+            "none",
+            "--member-timeout",
+            "2",
+            "--socket",
+        ])
+        .arg(folder.join("s"))
+        .arg("--over")
+        .arg(rig.at.join("disk"))
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("it starts");
+    let mut server = Running(server);
+    BufReader::new(server.0.stdout.take().expect("piped")).read_line(&mut String::new()).expect("an address");
+    let mut client = connect(&folder.join("s"), "");
+    assert_eq!(first_byte(&mut client, 3), Ok(7));
+    rig.stand_still();
+    let begin = Instant::now();
+    assert_eq!(read(&mut client, 500), 5, "an error, for want of the member");
+    let took = begin.elapsed();
+    assert!((2..10).contains(&took.as_secs()), "{took:?}");
+    let begin = Instant::now();
+    assert_eq!((read(&mut client, 501), first_byte(&mut client, 3)), (5, Ok(7)), "what is here is served");
+    send(&mut client, Asks::Write, 3, &[9; BLOCK]);
+    assert_eq!(answer(&mut client), 1, "it is read-only (EPERM), whatever the member does");
+    assert!(begin.elapsed() < Duration::from_secs(1), "from then on at once");
+    rig.signal("-CONT");
+    until_read(&mut client, 500);
+    rig.stand_still();
+    ends(&mut server);
+}
+
+#[test]
+fn an_array_that_is_read_only_reads_the_other_copy_of_a_member_that_hangs_and_has_nothing_written_to_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let folder = folder.path();
+    let rig = |name: &str| Rig::new(&blank(folder, name), &folder.join(name.replace("img", "at")));
+    let (Some(one), Some(other)) = (rig("a.img"), rig("b.img")) else {
+        return super::skipped("needs FUSE and forerun-rig");
+    };
+    let members: Vec<String> = [&one, &other].map(|rig| rig.at.join("disk").display().to_string()).into();
+    make_array(folder, &members);
+    let mut server = serve_array(folder, &members, &[]);
+    let mut client = connect(&folder.join("s"), "");
+    send(&mut client, Asks::Write, 3, &[9; BLOCK]);
+    assert_eq!(answer(&mut client), 0);
+    ends(&mut server);
+    let bytes = || ["a.img", "b.img", "j"].map(|name| std::fs::read(folder.join(name)).expect("there"));
+    let before = bytes();
+    let mut server = serve_array(folder, &members, &["--read-only"]);
+    let mut client = connect(&folder.join("s"), "");
+    one.stand_still();
+    let begin = Instant::now();
+    // Far enough from each other that each is a read of its own, of whichever copy.
+    let read_all: Vec<_> = (0..8).map(|place| first_byte(&mut client, 3 + 200 * place)).collect();
+    assert_eq!((read_all[0], &read_all[1..]), (Ok(9), &[Ok(0); 7][..]));
+    assert!(begin.elapsed() < Duration::from_secs(10), "one wait for the member: {:?}", begin.elapsed());
+    other.stand_still();
+    assert_eq!(read(&mut client, 1700), 5, "there is no other copy");
+    ends(&mut server);
+    one.signal("-CONT");
+    other.signal("-CONT");
+    assert!(bytes() == before, "nothing was written");
+}
