@@ -13,5 +13,7 @@ mod status;
 pub(crate) mod superblock;
 
 pub use create::{CreateOptions, Created, create};
-pub(crate) use members::{Candidate, Held, Opened, become_member, draw, look_at_new, open, refuse_member};
+pub(crate) use members::{
+    Candidate, Held, Opened, become_member, check_names, draw, look_at_new, open, refuse_member,
+};
 pub use status::{Member, State, Status, status};

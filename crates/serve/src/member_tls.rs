@@ -12,36 +12,42 @@ use rustls::{AlertDescription, CertificateError, ClientConfig, Error as TlsError
 use std::io;
 use std::sync::Arc;
 
+/// Whether the files go together; they are not read.
+pub(crate) fn check(options: &MemberTlsOptions) -> Result<(), ServeError> {
+    let refuse = |option, why: &str| Err(ServeError::option(option, why));
+    match (&options.ca, &options.cert, &options.key) {
+        (None, None, None) | (Some(_), None, None) | (Some(_), Some(_), Some(_)) => Ok(()),
+        (None, ..) => refuse(
+            "--member-tls-cert",
+            "a certificate of ours is of no use without those of the servers: give --member-tls-ca FILE too",
+        ),
+        (_, Some(_), None) => {
+            refuse("--member-tls-cert", "its private key is missing: give --member-tls-key FILE")
+        }
+        (_, None, Some(_)) => refuse(
+            "--member-tls-key",
+            "the certificate is missing that it is of: give --member-tls-cert FILE",
+        ),
+    }
+}
+
 /// Reads the files; nothing without authorities.
 pub(crate) fn config(options: &MemberTlsOptions) -> Result<Option<Arc<ClientConfig>>, ServeError> {
-    let Some(ca) = &options.ca else {
-        if options.cert.is_some() || options.key.is_some() {
-            let why = "a certificate of ours is of no use without those of the servers: give --member-tls-ca FILE too";
-            return Err(ServeError::option("--member-tls-cert", why));
-        }
-        return Ok(None);
-    };
+    check(options)?;
+    let Some(ca) = &options.ca else { return Ok(None) };
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(|problem| ServeError::option("--member-tls-ca", problem))?
         .with_root_certificates(authorities(ca, "--member-tls-ca")?);
     let mut config = match (&options.cert, &options.key) {
-        (None, None) => builder.with_no_client_auth(),
         (Some(cert), Some(key)) => builder
             .with_client_auth_cert(
                 certificates(cert, "--member-tls-cert")?,
                 private_key(key, "--member-tls-key")?,
             )
             .map_err(|problem| unusable(cert, "--member-tls-cert, --member-tls-key", &problem))?,
-        (Some(_), None) => {
-            let why = "its private key is missing: give --member-tls-key FILE";
-            return Err(ServeError::option("--member-tls-cert", why));
-        }
-        (None, Some(_)) => {
-            let why = "the certificate is missing that it is of: give --member-tls-cert FILE";
-            return Err(ServeError::option("--member-tls-key", why));
-        }
+        _ => builder.with_no_client_auth(),
     };
     config.resumption = Resumption::disabled();
     Ok(Some(Arc::new(config)))

@@ -267,7 +267,7 @@ impl Prepared {
 
 impl Server {
     /// Whether a server could be made of these options, as far as that is known without opening anything: numbers and names,
-    /// and each export's scheme, cache, device and array.
+    /// and each export's scheme, cache, device, array, and what its members are called.
     ///
     /// # Errors
     /// As [`Server::bind`] would.
@@ -286,6 +286,7 @@ impl Server {
     /// Opens what is served, makes the cache and listens. Nobody is served before [`Server::run`].
     ///
     /// # Errors
+        accept::check_paths(options)?;
     /// What does not exist, fit or belong together, as [`ServeError`] says.
     pub fn bind(options: &Options) -> Result<Self, ServeError> {
         Prepared::new(options)?.listen(options)

@@ -12,13 +12,14 @@
 
 mod files;
 mod journal;
+pub(crate) mod named;
 
 use crate::backend::{Backend, Holes, Reach};
 use crate::dial::Target;
 use crate::error::ServeError;
 use crate::error::system;
 use crate::fan::Far;
-use crate::nbd::client::{Address, Endpoint};
+use crate::nbd::client::Address;
 use crate::options::{Direct, MemberSpec};
 use crate::remote::Remote;
 use crate::shown::shown;
@@ -163,14 +164,7 @@ pub(crate) struct Source {
 impl Source {
     /// One file or device as it is, with the geometry `spec` (single or RAID-0) in mind.
     pub(crate) fn over(path: &Path, spec: ArraySpec, how: &Opening) -> Result<Self, ServeError> {
-        check_strip(&spec)?;
-        if !matches!(spec.level(), Level::Single | Level::Raid0) {
-            let why = format!(
-                "{spec} keeps parity or mirrors, which lies below what is served: give the data disks as \
-                               raid0:NxSTRIP (raid5:5x128K has 4)"
-            );
-            return Err(ServeError::option("--array", why));
-        }
+        named::check_over(&spec)?;
         let (member, far) = Member::open(path, how)?;
         let size = member.size;
         let array =
@@ -195,15 +189,7 @@ impl Source {
 
     /// Members striped as RAID-0, read-only.
     pub(crate) fn stripe(paths: &[PathBuf], strip_bytes: u64, how: &Opening) -> Result<Self, ServeError> {
-        if paths.len() > MEMBERS_MAX {
-            let why = format!("{} members are more than {MEMBERS_MAX}", paths.len());
-            return Err(ServeError::option("--stripe", why));
-        }
-        check_distinct("--stripe", paths)?;
-        let level = if paths.len() == 1 { Level::Single } else { Level::Raid0 };
-        let spec = ArraySpec::new(level, paths.len() as u16, strip_bytes)
-            .map_err(|why| ServeError::option("--stripe", why))?;
-        check_strip(&spec)?;
+        let spec = named::stripe_spec(paths, strip_bytes)?;
         let how = Opening { read_only: true, ..how.clone() };
         let opened: Vec<(Member, Option<Box<dyn Backend>>)> =
             paths.iter().map(|path| Member::open(path, &how)).collect::<Result<_, _>>()?;
@@ -526,8 +512,7 @@ impl Member {
     /// Opens what a path or an address names; a far member comes with its backend.
     fn open(path: &Path, how: &Opening) -> Result<(Self, Option<Box<dyn Backend>>), ServeError> {
         if let Some(text) = path.to_str().filter(|text| Address::is_meant(text)) {
-            let address: Address = text.parse().map_err(|why: String| ServeError::option("--over", why))?;
-            let far = open_far(address, how)?;
+            let far = open_far(named::address(text)?, how)?;
             let no_flush = !how.read_only && !far.agreed().can_flush() && !far.agreed().can_fua();
             let holes = if far.agreed().can_zero() { Holes::Unsure } else { Holes::No };
             let member = Self { no_flush, holes, ..Self::new(None, far.agreed().size) };
@@ -622,16 +607,7 @@ pub(crate) fn is_object(text: &str) -> bool {
 /// Pins an object; returns its size too.
 #[cfg(feature = "objects")]
 fn open_object(address: &str, read_only: bool) -> Result<(Box<dyn Backend>, u64), ServeError> {
-    if !read_only {
-        let why =
-            format!("{address} is an object, which nobody can write in part: serve it with --read-only");
-        return Err(ServeError::option("--over", why));
-    }
-    // The path of an address begins behind the third slash.
-    if address.splitn(4, '/').nth(3).is_none_or(str::is_empty) {
-        let why = format!("{address} names no object: give its key too, as in s3://BUCKET/KEY");
-        return Err(ServeError::option("--over", why));
-    }
+    named::check_object(address, read_only)?;
     let object = crate::object::Object::open(address).map_err(system("object"))?;
     if object.size() == 0 {
         return Err(ServeError::option("--over", format!("{address} is empty")));
@@ -642,31 +618,16 @@ fn open_object(address: &str, read_only: bool) -> Result<(Box<dyn Backend>, u64)
 
 /// Without the feature nobody knows objects.
 #[cfg(not(feature = "objects"))]
-fn open_object(address: &str, _read_only: bool) -> Result<(Box<dyn Backend>, u64), ServeError> {
-    let why = format!(
-        "{address} is an object, and this program was built without them: build it with its default features"
-    );
-    Err(ServeError::option("--over", why))
+fn open_object(address: &str, read_only: bool) -> Result<(Box<dyn Backend>, u64), ServeError> {
+    named::check_object(address, read_only)?;
+    unreachable!("nobody knows objects")
 }
 
 /// Reaches an export of another machine. Nothing can lock it, so that it is ours alone is the user's word.
 fn open_far(address: Address, how: &Opening) -> Result<Remote, ServeError> {
     let path = PathBuf::from(address.to_string());
     let problem = |source, remedy| ServeError::File { path: path.clone(), source, remedy };
-    match (&address.tls, &how.tls, &address.server) {
-        (Some(_), None, _) => {
-            let why = format!(
-                "{address}: nobody said whom to trust: --member-tls-ca FILE names the authority of its certificate \
-                 (/etc/ssl/certs/ca-certificates.crt holds those of the system)"
-            );
-            return Err(ServeError::option("--over", why));
-        }
-        (None, Some(_), Endpoint::Tcp(..)) => {
-            let why = format!("{address} goes over the network without TLS: write nbds://");
-            return Err(ServeError::option("--member-tls-ca", why));
-        }
-        _ => {}
-    }
+    named::check_trust(&address, how.tls.is_some())?;
     let tls = how.tls.clone().filter(|_| address.tls.is_some());
     let far = Remote::open(Target { address, tls }).map_err(|why| problem(why.into_io(), ""))?;
     if far.agreed().size == 0 {

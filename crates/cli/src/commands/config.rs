@@ -9,6 +9,7 @@ use crate::ui::Ui;
 use clap::{ArgMatches, Subcommand};
 use serde_json::{Map, Value, json};
 use std::fmt::Write as _;
+use std::path::PathBuf;
 
 /// Column of the comments.
 const COMMENT_COLUMN: usize = 40;
@@ -20,7 +21,9 @@ pub(crate) enum ConfigCommand {
     #[command(after_help = "Examples:\n  forerun config show --config /etc/forerun.toml\n  \
             forerun config show --config /etc/forerun.toml --connections 8 --json\n  \
             forerun config show --over disk.img --cache 2G > forerun.toml\n\n\
-            It takes the options of `forerun serve` and refuses what that refuses, but opens nothing and serves nothing. Keys \
+            It takes the options of `forerun serve` and refuses what that refuses by the options alone: names, sizes, schemes, geometries \
+            and what excludes what. It does not look whether members, certificates and manifests are there and fit, whether a cache fits into this \
+            machine's memory, an address is free, or the kernel has what is asked for: it opens nothing and serves nothing. Keys \
             of a file are the long options of serve; [[export]] tables make several exports, for which keys of exports above \
             them are defaults, and then options of exports stand in the file alone.")]
     Show(Box<ServeArgs>),
@@ -31,7 +34,8 @@ pub(crate) fn run(command: &ConfigCommand, matches: Option<&ArgMatches>, ui: &Ui
     let ConfigCommand::Show(args) = command;
     let matches = matches.and_then(ArgMatches::subcommand).map(|(_, matches)| matches);
     let effective = settings::effective(args, matches)?;
-    serve::check(&effective)?;
+    let config: Vec<PathBuf> = args.config.iter().cloned().collect();
+    serve::check(&effective, &config)?;
     if ui.json {
         return ui.print_json(&objects(&effective));
     }

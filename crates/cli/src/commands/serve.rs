@@ -285,6 +285,11 @@ fn misnamed(args: &ServeArgs) -> Result<(), CliError> {
         }
     }
     let folder =
+    Ok(())
+}
+
+/// The folder of the socket is one that is there.
+fn check_folder(args: &ServeArgs) -> Result<(), CliError> {
         args.socket.as_deref().and_then(Path::parent).filter(|folder| !folder.as_os_str().is_empty());
     match folder {
         Some(folder) if !folder.is_dir() => {
@@ -305,9 +310,10 @@ pub(crate) fn serve(args: &ServeArgs, matches: Option<&ArgMatches>, ui: &Ui) -> 
     misnamed(args)?;
     let config: Vec<PathBuf> = args.config.iter().cloned().collect();
     let effective = settings::effective(args, matches)?;
+    check_folder(args)?;
     let args = &effective.args[0];
     let folder = Folder::path();
-    let mut options = options(&effective.args, &folder)?;
+    let mut options = options(&effective.args, &folder, None)?;
     options.check_outputs(&config).map_err(|problem| refused(&problem, &effective))?;
     let recording = options.record.as_deref().map(Recording::to).transpose()?;
     options.record = recording.as_ref().map(|recording| recording.lines().to_owned());
@@ -532,8 +538,9 @@ fn tls(args: &ServeArgs) -> Result<Option<TlsOptions>, CliError> {
     }
 }
 
-/// The options of a server: each export's own, and the server's, which are the same in all.
-fn options(exports: &[ServeArgs], folder: &Path) -> Result<Options, CliError> {
+/// The options of a server: each export's own, and the server's, which are the same in all. An export that does not say what it serves
+/// serves `instead`, if that is given.
+fn options(exports: &[ServeArgs], folder: &Path, instead: Option<&MemberSpec>) -> Result<Options, CliError> {
     let args = &exports[0];
     if exports.len() > 1
         && let Some(option) = args.journal_new.then_some("--journal-new").or(args.force.then_some("--force"))
@@ -554,13 +561,21 @@ fn options(exports: &[ServeArgs], folder: &Path) -> Result<Options, CliError> {
     };
     let control = control(args, &listen, &own);
     Ok(Options {
-        exports: exports.iter().map(|args| export(args, None)).collect::<Result<_, _>>()?,
+        exports: exports.iter().map(of_one).collect::<Result<_, _>>()?,
         listen,
         control,
         connections: args.connections,
         keep_alive: Duration::from_secs(args.keep_alive),
         transfer: match args.io {
             Io::Auto => Transfer::Auto,
+    let of_one = |args: &ServeArgs| {
+        let nothing = args.over.is_none() && args.stripe.is_none() && !args.assemble;
+        let drafted = instead.filter(|_| nothing);
+        let what = drafted
+            .map(|member| array(args).map(|array| What::Over { member: member.clone(), array }))
+            .transpose()?;
+        export(args, what)
+    };
             Io::Uring => Transfer::Ring,
             Io::Threads => Transfer::Threads,
         },
@@ -681,47 +696,13 @@ impl Drop for Folder {
 
 /// Whether a server could be made of these options, as far as that is known without opening anything. One that says nothing
 /// to serve, as a draft of a file may, is looked at all the same.
-pub(crate) fn check(effective: &settings::Effective) -> Result<(), CliError> {
-    let over = MemberSpec { path: PathBuf::new(), emulate: None };
-    let drafted = |args: &ServeArgs| {
-        let nothing = args.over.is_none() && args.stripe.is_none() && !args.assemble;
-        let what = What::Over { member: over.clone(), array: array(args)? };
-        export(args, nothing.then_some(what))
-    };
-    let exports = effective.args.iter().map(drafted).collect::<Result<_, _>>()?;
-    let args = &effective.args[0];
-    tls(args)?;
-    let socket = args.socket.clone().unwrap_or_default();
-    let options = Options { exports, connections: args.connections, ..Options::over(PathBuf::new(), socket) };
+pub(crate) fn check(effective: &settings::Effective, config: &[PathBuf]) -> Result<(), CliError> {
+    effective.args.iter().try_for_each(misnamed)?;
+    let draft = MemberSpec { path: PathBuf::new(), emulate: None };
+    let options = options(&effective.args, &Folder::path(), Some(&draft))?;
+    options.check_outputs(config).map_err(|problem| refused(&problem, effective))?;
+    options.record.as_deref().map(Recording::to).transpose()?;
     Server::check(&options).map_err(|problem| refused(&problem, effective))
-}
-
-type Ended = std::thread::JoinHandle<Result<(), CliError>>;
-
-/// Starts the command of `--run`; the server stops when it ends.
-fn start(command: &str, uri: &str, options: &Options, server: &Server) -> Result<Ended, CliError> {
-    let mut child = Command::new("sh");
-    child.arg("-c").arg(command).env("uri", uri).env("export", &options.exports[0].name);
-    if let Listen::Unix(path) = &options.listen {
-        child.env("unixsocket", path);
-    }
-    if let Some(page) = server.page() {
-        child.env("page", page);
-    }
-    let child = child.spawn().map_err(|problem| CliError::failure("--run", problem))?;
-    let stop = server.stopper();
-    Ok(std::thread::spawn(move || {
-        let ended = wait(child);
-        stop.stop();
-        ended
-    }))
-}
-
-fn wait(mut child: Child) -> Result<(), CliError> {
-    match child.wait() {
-        Ok(status) => CliError::command("--run", status),
-        Err(problem) => Err(CliError::failure("--run", problem)),
-    }
 }
 
 /// Tells a service manager that clients may come (sd_notify(3)); there may be none.

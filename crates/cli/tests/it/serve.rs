@@ -148,6 +148,55 @@ fn options_that_do_not_fit_are_refused_with_their_place() {
 }
 
 #[test]
+fn config_show_refuses_what_serve_refuses_by_the_options_alone_and_in_its_words() {
+    let long = "x".repeat(120);
+    let many: Vec<String> = (0..65).map(|number| format!("m{number}")).collect();
+    let many: Vec<&str> = ["--stripe", "64K"].into_iter().chain(many.iter().map(String::as_str)).collect();
+    let wrong: [(&[&str], &str); 19] = [
+        (&["--over", "x", "--array", "raid5:5x64K"], "raid0:NxSTRIP"),
+        (&["--over", "x", "--strip", "8M"], "at most 4MiB"),
+        (&["--over", "x", "--array", "raid0:2x8M"], "at most 4MiB"),
+        (&["--over", "x", "--array", "single:64K", "--scheme", "streams(R=1MiB,N=4,M=512KiB)"], "--scheme: "),
+        (&["--stripe", "64K", "a", "b", "a"], "again"),
+        (&["--stripe", "63K", "a", "b"], "--stripe: "),
+        (&many, "more than 64"),
+        (&["--over", "emulate(floppy):x"], "floppy"),
+        (&["--over", "nbd+unix:///x"], "socket=PATH"),
+        (&["--over", "nbds://far.example/x"], "--member-tls-ca FILE"),
+        (&["--over", "nbd://far.example/x", "--member-tls-ca", "ca.pem"], "write nbds://"),
+        (
+            &["--over", "x", "--member-tls-ca", "ca.pem", "--member-tls-cert", "c.pem"],
+            "--member-tls-key FILE",
+        ),
+        (&["--over", "ftp://far.example/x"], "ftp:// is no way"),
+        (&["x"], "--over x"),
+        (&["--assemble", "nbd://far.example/x", "y"], "of another machine"),
+        (&["--over", "x", "--record", "out.xyz"], ".parquet"),
+        (&["--over", "x", "--record", "x"], "is read"),
+        (&["--over", "x", "--socket", &long], "at most 107"),
+        (&["--over", "x", "--write", "back"], "--journal PATH"),
+    ];
+    for (words, why) in wrong {
+        let said = fails(&[&["config", "show"], words].concat(), 2);
+        assert!(said.contains(why), "{words:?}: {said}");
+        let served = fails(&[&["serve"], words].concat(), 2);
+        assert_eq!(said, served, "{words:?}");
+    }
+    if cfg!(feature = "objects") {
+        let said = fails(&["config", "show", "--over", "s3://bucket/key"], 2);
+        assert!(said.contains("--read-only"), "{said}");
+    }
+    let (_keep, folder) = folder();
+    let twice =
+        "[[export]]\nname = 'a'\nover = 'a'\nublk = 3\n[[export]]\nname = 'b'\nover = 'b'\nublk = 3\n";
+    let twice = write(&folder.join("twice.toml"), twice);
+    let said = fails(&["config", "show", "--config", &twice], 2);
+    assert!(said.contains("ublk"), "{said}");
+    // What it takes a look at the machine to know is not refused.
+    output(&["config", "show", "--over", "/nowhere/at/all", "--cache", "8T", "--manifest", "/nowhere"]);
+}
+
+#[test]
 fn json_of_a_server_is_a_line_with_its_addresses_and_a_line_with_what_it_did() {
     let (_keep, folder) = folder();
     let config = two_exports(&folder);

@@ -66,6 +66,12 @@ pub(crate) fn draw() -> io::Result<u128> {
     Ok(u128::from_le_bytes(bytes))
 }
 
+/// Refuses names of which no array can be made, whatever they stand for.
+pub(crate) fn check_names(paths: &[PathBuf]) -> Result<(), ServeError> {
+    refuse_far(OPTION, paths)?;
+    check_distinct(OPTION, paths)
+}
+
 /// Refuses what is no file or device of this machine: a superblock is read and written before anything is served.
 pub(super) fn refuse_far(option: &'static str, paths: &[PathBuf]) -> Result<(), ServeError> {
     let far = |path: &&PathBuf| path.to_str().is_some_and(|text| Address::is_meant(text) || is_object(text));
@@ -120,8 +126,7 @@ pub(crate) fn open(
     degraded: bool,
     direct: Direct,
 ) -> Result<Opened, ServeError> {
-    refuse_far(OPTION, paths)?;
-    check_distinct(OPTION, paths)?;
+    check_names(paths)?;
     let mut held = Vec::new();
     for path in paths {
         let (files, size) = Files::open(OPTION, path, read_only, direct)?;

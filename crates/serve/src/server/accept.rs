@@ -9,7 +9,7 @@ use super::token::Token;
 use crate::connection::Connection;
 use crate::error::{ServeError, system};
 use crate::nbd::handshake::Tls;
-use crate::options::Listen;
+use crate::options::{Listen, Options};
 use crate::socket::{Socket, Transport};
 use forerun_core::units::Nanos;
 use rustix::event::epoll::{self, EventData, EventFlags};
@@ -98,16 +98,29 @@ pub(super) fn listen(how: &Listen) -> Result<Vec<Listener>, ServeError> {
     }
 }
 
+/// Refuses paths of sockets that the kernel would not take.
+pub(super) fn check_paths(options: &Options) -> Result<(), ServeError> {
+    if let Listen::Unix(path) = &options.listen {
+        check_unix(path, "--socket")?;
+    }
+    options.control.as_ref().map_or(Ok(()), |path| check_unix(path, "--control"))
+}
+
+fn check_unix(path: &Path, option: &'static str) -> Result<(), ServeError> {
+    let bytes = path.as_os_str().len();
+    if bytes <= SOCKET_PATH_MAX {
+        return Ok(());
+    }
+    let why = format!(
+        "{} has {bytes} bytes, and the path of a socket at most {SOCKET_PATH_MAX}: choose a shorter one",
+        path.display()
+    );
+    Err(ServeError::option(option, why))
+}
+
 /// A unix socket for the owner of the process alone.
 pub(super) fn listen_unix(path: &Path, option: &'static str) -> Result<Listener, ServeError> {
-    let bytes = path.as_os_str().len();
-    if bytes > SOCKET_PATH_MAX {
-        let why = format!(
-            "{} has {bytes} bytes, and the path of a socket at most {SOCKET_PATH_MAX}: choose a shorter one",
-            path.display()
-        );
-        return Err(ServeError::option(option, why));
-    }
+    check_unix(path, option)?;
     if UnixStream::connect(path).is_ok() {
         let why = format!("{} is in use by another server: choose another path", path.display());
         return Err(ServeError::option(option, why));

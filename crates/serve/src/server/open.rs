@@ -33,6 +33,12 @@ pub(super) fn check_exports(exports: &[ExportOptions]) -> Result<(), ServeError>
             let why = format!("two exports are called {:?}: give each its own name", export.name);
             return Err(ServeError::option("--name", why));
         }
+        if let Some(number) = export.ublk
+            && exports[..index].iter().any(|other| other.ublk == Some(number))
+        {
+            let why = format!("two exports would be /dev/ublkb{number}: give each its own number");
+            return Err(ServeError::option("--ublk", why));
+        }
     }
     Ok(())
 }
@@ -40,19 +46,15 @@ pub(super) fn check_exports(exports: &[ExportOptions]) -> Result<(), ServeError>
 /// One export, without its members.
 pub(super) fn check_export(export: &ExportOptions) -> Result<(), ServeError> {
     back::check(export)?;
-    let believed = match &export.what {
-        What::Over { member, array } => {
-            if let Some(text) = array {
-                let _: ArraySpec = text.parse().map_err(|why| ServeError::option("--array", why))?;
-            }
-            member.emulate.as_ref()
-        }
-        What::Stripe { members, .. } | What::Array { members } => {
-            members.iter().find_map(|member| member.emulate.as_ref())
-        }
-    };
+    let array = crate::source::named::check(export)?;
+    if let What::Array { members } = &export.what {
+        let paths: Vec<_> = members.iter().map(|member| member.path.clone()).collect();
+        crate::array::check_names(&paths)?;
+    }
+    let believed = export.what.members().iter().find_map(|member| member.emulate.as_ref());
     let believed = believed.map_or(export.device.as_str(), |text| preset_of(text));
-    EngineSpec::new(&export.scheme, export.cache_bytes, believed).map(drop)
+    let spec = EngineSpec::new(&export.scheme, export.cache_bytes, believed)?;
+    array.as_ref().map_or(Ok(()), |array| spec.check(array))
 }
 
 /// The models of emulated members; a member without one is as fast as it is.
