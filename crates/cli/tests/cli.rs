@@ -18,6 +18,8 @@ mod crash_binary;
 mod devices;
 #[path = "it/doctor.rs"]
 mod doctor;
+#[path = "it/ending.rs"]
+mod ending;
 #[path = "it/files.rs"]
 mod files;
 #[path = "it/help.rs"]

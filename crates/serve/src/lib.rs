@@ -69,5 +69,5 @@ pub use behind::BackFigures;
 pub use metrics::{ExportMetrics, Metrics};
 pub use options::Direct;
 pub use raw::take_inherited_sockets;
-pub use server::{Prepared, Server, Stop};
+pub use server::{Ended, Prepared, Server, Stop};
 pub use shown::shown;

@@ -19,7 +19,7 @@ use forerun_core::engine::{Input, Limits, Output, Status};
 use forerun_core::units::{BLOCK_BYTES, Block, Disk, Extent, Nanos};
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, BufWriter, Read as _, Write as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// First line of every log; the number is that of the format.
 const HEAD: &str = "forerun inputs 1";
@@ -35,12 +35,17 @@ const LINE_BYTES_MAX: u64 = 1 << 20;
 
 /// A log that is being written.
 pub(crate) struct Log {
+    path: PathBuf,
     out: BufWriter<File>,
+    /// Why nothing more is written: what would come later is worth nothing without what is missing.
     problem: Option<io::Error>,
+    /// Whether that was said.
+    told: bool,
 }
 
 impl Log {
-    /// Starts a log for an engine of this spec over this array.
+    /// Starts a log for an engine of this spec over this array. Its head goes to the file at once: a disk that is full is no place for a
+    /// log.
     pub(crate) fn create(path: &Path, spec: &EngineSpec, array: &Array) -> io::Result<Self> {
         let mut out = BufWriter::with_capacity(1 << 16, forerun_trace::journal::held(path)?);
         writeln!(out, "{HEAD}")?;
@@ -48,39 +53,40 @@ impl Log {
         writeln!(out, "cache {}", spec.cache_blocks * BLOCK_BYTES)?;
         writeln!(out, "device {}", spec.device)?;
         writeln!(out, "array {} {}", array.spec(), array.member_blocks())?;
-        Ok(Self { out, problem: None })
+        out.flush()?;
+        Ok(Self { path: path.to_owned(), out, problem: None, told: false })
     }
 
     /// An input is about to be handled.
     pub(crate) fn input(&mut self, now: Nanos, input: &Input<'_>) {
-        let written = write_input(&mut self.out, now, input);
-        self.note(written);
+        self.write(|out| write_input(out, now, input));
     }
 
     /// An output was given.
     pub(crate) fn output(&mut self, output: &Output) {
-        let written = writeln!(self.out, "< {output:?}");
-        self.note(written);
+        self.write(|out| writeln!(out, "< {output:?}"));
     }
 
-    /// A log that cannot be written is no reason to stop serving; the first problem is said at the end.
-    fn note(&mut self, written: io::Result<()>) {
-        if let Err(problem) = written {
-            self.problem.get_or_insert(problem);
+    /// A log that cannot be written is no reason to stop serving.
+    fn write(&mut self, line: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>) {
+        if self.problem.is_none() {
+            self.problem = line(&mut self.out).err();
         }
     }
 
-    /// A second has passed: what there is goes to the file.
-    pub(crate) fn tick(&mut self) {
-        let flushed = self.out.flush();
-        self.note(flushed);
+    /// A second has passed: what there is goes to the file. Says the first problem once.
+    pub(crate) fn tick(&mut self) -> Option<String> {
+        self.write(BufWriter::flush);
+        // It may have come with a line, not only with the second.
+        let problem = self.problem.as_ref().filter(|_| !self.told)?;
+        self.told = true;
+        Some(format!("--log-inputs {}: {problem}: the log ends here; serving goes on", self.path.display()))
     }
 
-    /// The run is over: the log is whole. Says the first problem there was.
-    pub(crate) fn finish(&mut self) -> io::Result<()> {
-        let written = writeln!(self.out, "{END}").and_then(|()| self.out.flush());
-        self.note(written);
-        self.problem.take().map_or(Ok(()), Err)
+    /// The run is over: the log is whole. Says the first problem there was, and of which file.
+    pub(crate) fn finish(&mut self) -> Result<(), (PathBuf, io::Error)> {
+        self.write(|out| writeln!(out, "{END}").and_then(|()| out.flush()));
+        self.problem.take().map_or(Ok(()), |problem| Err((self.path.clone(), problem)))
     }
 }
 
@@ -206,6 +212,8 @@ pub fn verify(path: &Path) -> Result<Verified, ServeError> {
     lines.head(HEAD)?;
     let scheme = lines.head("scheme ")?;
     let cache = lines.head("cache ")?.parse().map_err(|_| lines.wrong("the cache is no number"))?;
+    // Before anything is made of it: a number that a disk has bent may ask for any amount of memory.
+    crate::memory::check_tables(cache).map_err(|why| lines.wrong(why))?;
     let device = lines.head("device ")?;
     let array = lines.head("array ")?;
     debug_assert_eq!(lines.number, HEAD_LINES, "the head has been read");
@@ -539,6 +547,38 @@ mod tests {
             }
         }
         assert!(impossible > 100 && differs > 300, "{impossible} {differs}");
+    }
+
+    #[test]
+    fn a_head_that_claims_a_cache_of_any_size_takes_no_memory_for_it() {
+        let claim = |bytes: u64| verified(log().replacen("cache 16777216", &format!("cache {bytes}"), 1));
+        for bytes in [u64::MAX, 1 << 60] {
+            let why = claim(bytes).expect_err("no machine has it").to_string();
+            assert!(why.contains("line 3: ") && why.contains("does not fit into"), "{why}");
+        }
+        let why = claim(4096).expect_err("no server has it").to_string();
+        assert!(why.contains("a cache holds 16MiB to 8TiB"), "{why}");
+    }
+
+    #[test]
+    fn a_log_on_a_full_disk_is_refused_at_the_start_and_ends_at_once_where_it_fills_later() {
+        let spec = EngineSpec::new("none", 16 << 20, "cheetah-15k4").expect("valid");
+        let array = parse_array("single:128KiB 1024").expect("an array");
+        assert!(Log::create(Path::new("/dev/full"), &spec, &array).is_err());
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        let mut log = Log::create(file.path(), &spec, &array).expect("made");
+        let whole = std::fs::read_to_string(file.path()).expect("text");
+        log.out = BufWriter::new(File::options().write(true).open("/dev/full").expect("Linux has it"));
+        log.input(Nanos(1), &Input::Wake);
+        let said = log.tick().expect("it is full");
+        let path = file.path().display().to_string();
+        assert!(said.contains(&path) && said.contains("serving goes on"), "{said}");
+        // There is room again, but what was lost is missing.
+        log.out = BufWriter::new(File::options().append(true).open(file.path()).expect("there"));
+        log.input(Nanos(2), &Input::Wake);
+        assert_eq!(log.tick(), None);
+        assert_eq!(log.finish().expect_err("it was full").0, file.path());
+        assert_eq!(std::fs::read_to_string(file.path()).expect("text"), whole);
     }
 
     #[test]

@@ -64,6 +64,27 @@ pub(crate) fn check(bound: u64) -> Result<(), ServeError> {
     }
 }
 
+/// Refuses a cache of which there are no bytes, only the tables that an engine keeps of it, if there is no room for those.
+pub(crate) fn check_tables(cache: u64) -> Result<(), String> {
+    tables_fit(cache, room(Path::new("/")))
+}
+
+fn tables_fit(cache: u64, room: Option<Room>) -> Result<(), String> {
+    let table = forerun_core::cache::table_bytes_max(cache / BLOCK_BYTES);
+    let tables = table.saturating_add(cache / BESIDE_ONE_IN);
+    match room {
+        Some(room) if tables > room.bytes => Err(format!(
+            "what an engine keeps of a cache of {} ({}) does not fit into {}, which is what {}: the head is damaged, or the log is of a \
+             larger machine",
+            format_size(cache),
+            format_size(tables >> 20 << 20),
+            format_size(room.bytes >> 20 << 20),
+            room.who
+        )),
+        _ => Ok(()),
+    }
+}
+
 fn refusal(bound: u64, room: &Room) -> String {
     // Whole MiB, as a person would write them.
     let round = |bytes: u64| format_size(bytes >> 20 << 20);
@@ -188,6 +209,15 @@ mod tests {
         assert!((128 << 20..150 << 20).contains(&held), "what is held back counts: {held}");
         assert!(bound(&[64 << 20; 4], &[], 0) > 4 * (64 << 20) + 4 * (20 << 20));
         assert!(bound(&[64 << 20], &[], 448) > one && bound(&[u64::MAX; 2], &[], 0) == u64::MAX);
+    }
+
+    #[test]
+    fn tables_of_a_cache_that_only_a_log_has_must_fit_too() {
+        let room = || Some(Room { bytes: 8 << 30, who: "somebody has".into() });
+        let why = tables_fit(8 << 40, room()).expect_err("no room");
+        assert!(why.contains("a cache of 8TiB") && why.contains("8GiB, which is what somebody has"), "{why}");
+        tables_fit(16 << 30, room()).expect("there is room");
+        tables_fit(8 << 40, None).expect("nobody says");
     }
 
     #[test]

@@ -65,6 +65,30 @@ impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    fn say(&self, export: &str, level: Priority, line: &str) {
+        let end = (0..=line.len().min(LINE_BYTES_MAX)).rev().find(|&at| line.is_char_boundary(at));
+        let mut state = self.lock();
+        if state.lines.len() == QUEUE_MAX {
+            state.dropped += 1;
+            return;
+        }
+        let export = Some(export.to_owned()).filter(|name| !name.is_empty());
+        state.lines.push_back(Message { level, export, text: line[..end.unwrap_or(0)].to_owned() });
+        drop(state);
+        self.wake.notify_one();
+    }
+}
+
+/// A way into the queue for another thread than the loop's.
+#[derive(Clone, Debug)]
+pub struct Speaker(Arc<Shared>);
+
+impl Speaker {
+    /// Something that is said once.
+    pub fn say(&self, level: Priority, line: &str) {
+        self.0.say("", level, line);
+    }
 }
 
 /// The loop's end of the queue.
@@ -95,16 +119,13 @@ impl Messages {
 
     /// The same, of the export of that name.
     pub fn say_of(&self, export: &str, level: Priority, line: &str) {
-        let end = (0..=line.len().min(LINE_BYTES_MAX)).rev().find(|&at| line.is_char_boundary(at));
-        let mut state = self.shared.lock();
-        if state.lines.len() == QUEUE_MAX {
-            state.dropped += 1;
-            return;
-        }
-        let export = Some(export.to_owned()).filter(|name| !name.is_empty());
-        state.lines.push_back(Message { level, export, text: line[..end.unwrap_or(0)].to_owned() });
-        drop(state);
-        self.shared.wake.notify_one();
+        self.shared.say(export, level, line);
+    }
+
+    /// The same for another thread.
+    #[must_use]
+    pub fn speaker(&self) -> Speaker {
+        Speaker(Arc::clone(&self.shared))
     }
 
     /// Something that happened to an export at `now` and may happen again and again.

@@ -49,6 +49,7 @@ use show::Show;
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use token::Token;
@@ -90,6 +91,15 @@ impl Stop {
         }
         Ok(())
     }
+}
+
+/// How a server ended.
+#[derive(Debug)]
+pub struct Ended {
+    /// What it did.
+    pub metrics: Metrics,
+    /// What ended it though nobody has stopped it, and what could not be written to its end: the server has failed with the first.
+    pub failures: Vec<ServeError>,
 }
 
 /// Where a server is reached and what it serves, once it listens.
@@ -276,6 +286,7 @@ impl Server {
             let why = format!("1 to {} clients can be served at once", crate::options::CONNECTIONS_MAX);
             return Err(ServeError::option("--connections", why));
         }
+        accept::check_paths(options)?;
         open::check_exports(&options.exports)?;
         let count = options.exports.len();
         options.exports.iter().try_for_each(|export| {
@@ -286,7 +297,6 @@ impl Server {
     /// Opens what is served, makes the cache and listens. Nobody is served before [`Server::run`].
     ///
     /// # Errors
-        accept::check_paths(options)?;
     /// What does not exist, fit or belong together, as [`ServeError`] says.
     pub fn bind(options: &Options) -> Result<Self, ServeError> {
         Prepared::new(options)?.listen(options)
@@ -361,8 +371,8 @@ impl Server {
     /// Serves until it is stopped. `messages` get what a person should know, a line each; they are waited for by nobody.
     ///
     /// # Errors
-    /// When the kernel refuses to wait for events, or the log of inputs could not be written.
-    pub fn run(mut self, messages: &mut Messages) -> Result<Metrics, ServeError> {
+    /// When the kernel refuses to wait for events. What else went wrong stands in what is returned.
+    pub fn run(mut self, messages: &mut Messages) -> Result<Ended, ServeError> {
         let mut events = Vec::with_capacity(EVENTS);
         self.begin_devices()?;
         loop {
@@ -390,16 +400,17 @@ impl Server {
             }
         }
         self.metrics.take(&mut self.served);
+        let mut failures: Vec<ServeError> = self.failure.take().into_iter().collect();
+        let of_file = |(path, problem): (PathBuf, io::Error)| ServeError::file(&path, problem);
         for served in &mut self.served {
             served.volume.forsake();
-            served.volume.finish_log().map_err(system("log of inputs"))?;
-            served.volume.finish_learning().map_err(system("--learn"))?;
+            failures.extend(served.volume.finish_log().map_err(of_file).err());
+            failures.extend(served.volume.finish_learning().map_err(system("--learn")).err());
         }
         self.pass_on_notes(self.now(), messages);
         self.speak_of_devices(messages, true);
-        let recorded = self.record.take().map_or(Ok(()), Record::finish);
-        recorded.map_err(|(path, problem)| ServeError::file(&path, problem))?;
-        self.failure.map_or(Ok(self.metrics), Err)
+        failures.extend(self.record.take().map_or(Ok(()), Record::finish).map_err(of_file).err());
+        Ok(Ended { metrics: self.metrics, failures })
     }
 
     /// Says what the volumes have to say; of several, which of them.

@@ -63,6 +63,7 @@ use map::Maps;
 use patience::Patience;
 use std::collections::VecDeque;
 use std::io;
+use std::path::PathBuf;
 use sync::Syncs;
 use write::Writes;
 
@@ -480,14 +481,14 @@ impl Volume {
         self.notes.push(text);
     }
 
-    fn note(&mut self, text: impl FnOnce() -> String) {
     /// A member has failed. What many commands have to say of one cause is said once.
+    fn note(&mut self, text: impl FnOnce() -> String) {
         self.counts.member_errors += 1;
-        if self.notes.len() < NOTES_MAX {
         let text = text();
         if self.notes.contains(&text) {
             return;
         }
+        if self.notes.len() < NOTES_MAX {
             self.notes.push(text);
         } else {
             self.notes_left_out += 1;
@@ -496,13 +497,13 @@ impl Volume {
 
     /// A second has passed: the log goes to its file.
     pub(crate) fn tick_log(&mut self) {
-        if let Some(log) = &mut self.log {
-            log.tick();
+        if let Some(said) = self.log.as_mut().and_then(Log::tick) {
+            self.say(said);
         }
     }
 
     /// Ends the log.
-    pub(crate) fn finish_log(&mut self) -> io::Result<()> {
+    pub(crate) fn finish_log(&mut self) -> Result<(), (PathBuf, io::Error)> {
         self.log.as_mut().map_or(Ok(()), Log::finish)
     }
 
@@ -667,9 +668,9 @@ impl Volume {
                 self.bad.healed(disk, Extent { start: first, blocks });
             }
             Ok(_) if whole => {}
-            _ if !write && blocks > 1 && !planted::is(Bug::PrefetchFailsNeighbours) => {
             // Each block alone would be waited for once more.
             Err(problem) if !write && is_away(&problem) => self.say_away(disk, &problem),
+            _ if !write && blocks > 1 && !planted::is(Bug::PrefetchFailsNeighbours) => {
                 return self.read_blockwise(number);
             }
             Err(problem) if !write => self.cannot_read(disk, first, &problem),

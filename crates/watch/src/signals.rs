@@ -5,6 +5,7 @@
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::io;
+use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
 
@@ -27,8 +28,26 @@ pub fn stop_flag() -> io::Result<Arc<AtomicBool>> {
     Ok(flag)
 }
 
-/// The signal that set a flag of [`stop_flag`], if one did.
-pub(crate) fn came() -> Option<rustix::process::Signal> {
+/// Becomes readable whenever a signal to end comes; [`came`] says which. No signal ends the process any more.
+///
+/// # Errors
+/// What the system said when the handler was put in place.
+pub fn announced() -> io::Result<UnixStream> {
+    let (told, tell) = UnixStream::pair()?;
+    told.set_nonblocking(true)?;
+    tell.set_nonblocking(true)?;
+    for signal in end_signals() {
+        // In this order: whoever is woken finds the number.
+        let number = usize::try_from(signal).unwrap_or_default();
+        signal_hook::flag::register_usize(signal, Arc::clone(&CAME), number)?;
+        signal_hook::low_level::pipe::register(signal, tell.try_clone()?)?;
+    }
+    Ok(told)
+}
+
+/// The last signal to end that came, if one did.
+#[must_use]
+pub fn came() -> Option<rustix::process::Signal> {
     let number = i32::try_from(CAME.load(Ordering::Relaxed)).ok()?;
     rustix::process::Signal::from_named_raw(number)
 }

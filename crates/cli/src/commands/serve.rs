@@ -4,6 +4,7 @@
 //! socket lies in a folder of its own that only this user may enter. `--run` starts a command with the address in
 //! its environment and ends with it.
 
+mod command;
 mod members;
 pub(crate) mod settings;
 mod speech;
@@ -23,15 +24,15 @@ use forerun_serve::options::{
     Listen, MEMBER_TIMEOUT_DEFAULT, MemberSpec, MemberTlsOptions, Options, TlsOptions, Transfer, What,
     WriteMode,
 };
-use forerun_serve::{Direct, Prepared, Server};
+use forerun_serve::{Direct, Ended, Prepared, Server};
 use forerun_study::human;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 /// Longest path of a unix socket, bytes (unix(7): 108 with the zero at its end).
@@ -284,12 +285,12 @@ fn misnamed(args: &ServeArgs) -> Result<(), CliError> {
             return Err(CliError::usage(&shown, format!("{scheme}:// is no way to a member"), known));
         }
     }
-    let folder =
     Ok(())
 }
 
 /// The folder of the socket is one that is there.
 fn check_folder(args: &ServeArgs) -> Result<(), CliError> {
+    let folder =
         args.socket.as_deref().and_then(Path::parent).filter(|folder| !folder.as_os_str().is_empty());
     match folder {
         Some(folder) if !folder.is_dir() => {
@@ -309,8 +310,8 @@ pub(crate) fn serve(args: &ServeArgs, matches: Option<&ArgMatches>, ui: &Ui) -> 
     }
     misnamed(args)?;
     let config: Vec<PathBuf> = args.config.iter().cloned().collect();
-    let effective = settings::effective(args, matches)?;
     check_folder(args)?;
+    let effective = settings::effective(args, matches)?;
     let args = &effective.args[0];
     let folder = Folder::path();
     let mut options = options(&effective.args, &folder, None)?;
@@ -326,28 +327,34 @@ pub(crate) fn serve(args: &ServeArgs, matches: Option<&ArgMatches>, ui: &Ui) -> 
     let prepared = Prepared::new(&options).map_err(|problem| refused(&problem, &effective))?;
     let _folder = Folder::make_for(folder, &options)?;
     let server = prepared.listen(&options).map_err(|problem| refused(&problem, &effective))?;
-    server
-        .stopper()
-        .on_signals(&forerun_watch::signals::end_signals())
-        .map_err(|problem| from_serve(&problem))?;
+    let signals = signals(args, &server)?;
     let mut messages = speech::messages(ui)?;
     warn_of_strangers(&options, &messages);
     introduce(&server, &options, &messages);
-    let uri = server.uri();
-    let child = match &args.run {
-        Some(command) => Some(start(command, &uri, &options, &server)?),
-        None => {
+    let running = match (&args.run, signals) {
+        (Some(command), Some(signals)) => {
+            Some(command::start(command, &options, &server, signals, messages.speaker())?)
+        }
+        _ => {
             announce(&server, options.exports.len(), ui)?;
             None
         }
     };
     tell_service_manager("READY=1\n");
     let begun = Instant::now();
-    let metrics = server.run(&mut messages).map_err(|e| from_serve(&e))?;
-    let summary = Summary::new(&metrics, begun.elapsed());
+    let ended = server.run(&mut messages);
+    let elapsed = begun.elapsed();
+    // Whatever has ended the server: nothing is left running behind our back.
+    let run = running.map_or(Ok(()), command::Running::end);
+    let Ended { metrics, failures } = ended.map_err(|e| from_serve(&e))?;
+    let summary = Summary::new(&metrics, elapsed);
     if !ui.json {
         summary.lines().iter().for_each(|line| messages.say(Priority::Info, line));
     }
+    // The first is the last line.
+    let mut failures = failures.iter();
+    let failed = failures.next().map_or(Ok(()), |problem| Err(from_serve(problem)));
+    failures.for_each(|problem| messages.say(Priority::Warning, &problem.to_string()));
     // A reader that does not take messages is told nothing more: it would be waited for.
     let quiet = !messages.finish(GOODBYE);
     let ui = &Ui { quiet: ui.quiet || quiet, ..*ui };
@@ -357,7 +364,16 @@ pub(crate) fn serve(args: &ServeArgs, matches: Option<&ArgMatches>, ui: &Ui) -> 
         ui.print_json_line(&summary)?;
     }
     recorded?;
-    child.map_or(Ok(()), |child| child.join().unwrap_or_else(|_| Err(CliError::failure("--run", "was lost"))))
+    failed.and(run)
+}
+
+/// A signal to end ends the server; a command that runs has a say in how, and is told.
+fn signals(args: &ServeArgs, server: &Server) -> Result<Option<UnixStream>, CliError> {
+    if args.run.is_some() {
+        return command::signals().map(Some);
+    }
+    let ends = forerun_watch::signals::end_signals();
+    server.stopper().on_signals(&ends).map(|()| None).map_err(|problem| from_serve(&problem))
 }
 
 /// Says what is served, a line for each export.
@@ -552,6 +568,14 @@ fn options(exports: &[ServeArgs], folder: &Path, instead: Option<&MemberSpec>) -
             "start that export by itself once, with its options on the command line",
         ));
     }
+    let of_one = |args: &ServeArgs| {
+        let nothing = args.over.is_none() && args.stripe.is_none() && !args.assemble;
+        let drafted = instead.filter(|_| nothing);
+        let what = drafted
+            .map(|member| array(args).map(|array| What::Over { member: member.clone(), array }))
+            .transpose()?;
+        export(args, what)
+    };
     let own = folder.join(super::ctl::OWN_SOCKET);
     let listen = match (&args.socket, args.listen) {
         (Some(path), _) if path.as_os_str() == "inherited" => Listen::Inherited,
@@ -568,14 +592,6 @@ fn options(exports: &[ServeArgs], folder: &Path, instead: Option<&MemberSpec>) -
         keep_alive: Duration::from_secs(args.keep_alive),
         transfer: match args.io {
             Io::Auto => Transfer::Auto,
-    let of_one = |args: &ServeArgs| {
-        let nothing = args.over.is_none() && args.stripe.is_none() && !args.assemble;
-        let drafted = instead.filter(|_| nothing);
-        let what = drafted
-            .map(|member| array(args).map(|array| What::Over { member: member.clone(), array }))
-            .transpose()?;
-        export(args, what)
-    };
             Io::Uring => Transfer::Ring,
             Io::Threads => Transfer::Threads,
         },

@@ -4,7 +4,7 @@ use forerun_serve::messages::Messages;
 use forerun_serve::nbd::handshake::option_bytes;
 use forerun_serve::nbd::wire::{CHUNK_MAGIC, Command, Request, SIMPLE_MAGIC, request, request_bytes};
 use forerun_serve::options::{Listen, Options};
-use forerun_serve::{Metrics, Server, Stop};
+use forerun_serve::{Ended, Metrics, Server, Stop};
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::SocketAddr;
@@ -49,7 +49,8 @@ impl Running {
             Listen::Tcp(_) | Listen::Inherited => PathBuf::new(),
         };
         let thread = std::thread::spawn(move || {
-            let metrics = server.run(&mut messages).expect("the server runs");
+            let Ended { metrics, failures } = server.run(&mut messages).expect("the server runs");
+            assert!(failures.is_empty(), "{failures:?}");
             // A server that does not listen is not waited for.
             let _ = messages.finish(Duration::from_secs(1));
             (metrics, std::mem::take(&mut *said.lock().expect("whole")))
