@@ -2,7 +2,8 @@
 //! hours of work end at a folder that is not there. A text comes beside its file first and takes its place when it is whole.
 
 use crate::error::CliError;
-use std::io;
+use forerun_trace::beside::{Beside, PARTIAL};
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 /// What is written beside the figures, which are on stdout.
@@ -36,30 +37,30 @@ pub(crate) fn check(outputs: &[(&'static str, Option<&Path>)], read: &[PathBuf])
 
 /// Whether the file that comes first can be made. It is removed again.
 fn try_beside(path: &Path) -> io::Result<()> {
-    let Some(beside) = beside(path) else { return Ok(()) };
-    std::fs::File::create(&beside)?;
-    std::fs::remove_file(&beside)
+    if is_stream(path) {
+        return Ok(());
+    }
+    match Beside::try_begin(path, PARTIAL) {
+        // Another process is just writing it, so it can be made; by the time that this one writes, the other has ended.
+        Err(problem) if problem.kind() == io::ErrorKind::WouldBlock => Ok(()),
+        tried => tried.map(drop),
+    }
 }
 
-/// Where the text of `path` comes first; none for what is there and no regular file, such as a pipe.
-fn beside(path: &Path) -> Option<PathBuf> {
-    // A link keeps its place and its target gets the text.
-    let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    if path.exists() && !path.is_file() {
-        return None;
-    }
-    let mut beside = path.into_os_string();
-    beside.push(".partial");
-    Some(beside.into())
+/// Whether there is something that cannot be replaced, such as a pipe.
+fn is_stream(path: &Path) -> bool {
+    path.exists() && !path.is_file()
 }
 
 /// Writes a text to a file that was checked: all of it, or what was there stays.
 pub(crate) fn write(path: &Path, text: impl AsRef<[u8]>) -> Result<(), CliError> {
-    let written = match beside(path) {
-        None => std::fs::write(path, text),
-        Some(beside) => std::fs::write(&beside, text)
-            .and_then(|()| std::fs::rename(&beside, path.canonicalize().unwrap_or_else(|_| path.to_owned())))
-            .inspect_err(|_| drop(std::fs::remove_file(&beside))),
+    let written = if is_stream(path) {
+        std::fs::write(path, text)
+    } else {
+        Beside::begin(path, PARTIAL).and_then(|beside| {
+            beside.file().write_all(text.as_ref())?;
+            beside.take_place()
+        })
     };
     written.map_err(|problem| CliError::file(path, &problem))
 }

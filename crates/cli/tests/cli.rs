@@ -63,6 +63,8 @@ mod trial;
 mod ublk;
 #[path = "it/watching.rs"]
 mod watching;
+#[path = "it/two_writers.rs"]
+mod two_writers;
 #[path = "it/write_back.rs"]
 mod write_back;
 

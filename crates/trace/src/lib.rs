@@ -7,6 +7,7 @@
 
 pub mod anonymize;
 pub mod assemble;
+pub mod beside;
 pub mod chains;
 pub mod columns;
 pub mod cut;

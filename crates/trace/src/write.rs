@@ -6,6 +6,7 @@
 //! end, as [`mapping::lay`](crate::mapping::lay) does, and one record for each 4 KiB block touched, because that is what its readers count.
 //! A file appears under its name only when it is whole; `.gz`, `.xz` and `.zst` at the end of the name compress it.
 
+use crate::beside::{Beside, PARTIAL};
 use crate::format::Format;
 use crate::formats::oracle_general::Packed;
 use crate::formats::{columnar, csv, fio};
@@ -152,23 +153,21 @@ pub fn write(path: impl AsRef<Path>, format: Format, trace: &Trace) -> Result<Wr
     // A link stays a link: the file that it leads to is replaced.
     let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let sink = sink_of(&target);
-    let mut partial = target.clone().into_os_string();
-    partial.push(".partial");
-    let partial = Path::new(&partial);
-    let result = sink.map_err(WriteError::from).and_then(|sink| {
-        let at = if sink == Sink::Stream { &target } else { partial };
-        let mut out = Output::create(path, at)?;
+    let to = |file, sink| {
+        let mut out = Output::new(path, file)?;
         let written = write_to(&mut out, format, trace)?;
         out.finish(sink)?;
-        if sink == Sink::File {
-            fs::rename(partial, &target)?;
-        }
         Ok(written)
+    };
+    let result = sink.map_err(WriteError::from).and_then(|sink| match sink {
+        Sink::Stream => to(File::create(&target)?, sink),
+        Sink::File => {
+            let beside = Beside::begin(&target, PARTIAL)?;
+            let written = to(beside.file().try_clone()?, sink)?;
+            beside.take_place()?;
+            Ok(written)
+        }
     });
-    if result.is_err() && matches!(sink_of(&target), Ok(Sink::File)) {
-        // Where it was never made, or the disk refuses this as well, the first error is the one to tell.
-        drop(fs::remove_file(partial));
-    }
     result.map_err(|error| match error {
         WriteError::Io { source, .. } => WriteError::Io { file: path.display().to_string(), source },
         other => other,
@@ -207,8 +206,8 @@ enum Output {
 }
 
 impl Output {
-    fn create(named: &Path, at: &Path) -> io::Result<Self> {
-        let file = BufWriter::new(File::create(at)?);
+    fn new(named: &Path, file: File) -> io::Result<Self> {
+        let file = BufWriter::new(file);
         Ok(match named.extension().and_then(|end| end.to_str()) {
             Some("gz") => Self::Gzip(flate2::write::GzEncoder::new(file, flate2::Compression::default())),
             Some("xz") => Self::Xz(liblzma::write::XzEncoder::new(file, XZ_LEVEL)),

@@ -5,8 +5,9 @@
 
 use forerun_manifest::format::FormatError;
 use forerun_manifest::{Key, Manifest};
+use forerun_trace::beside::Beside;
 use std::fs;
-use std::io;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 /// Root's folder.
@@ -60,12 +61,11 @@ pub fn read(path: &Path) -> Result<Manifest, StoreError> {
 pub fn write(path: &Path, manifest: &Manifest) -> Result<u64, StoreError> {
     let failed = |source| StoreError::Io { path: path.to_owned(), source };
     let bytes = manifest.encode();
-    // The same name each time: what a crash left is overwritten.
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(".new");
-    let new = path.with_file_name(name);
-    let written = fs::write(&new, &bytes).and_then(|()| fs::rename(&new, path));
-    written.inspect_err(|_| drop(fs::remove_file(&new))).map_err(failed)?;
+    let written = Beside::begin(path, ".new").and_then(|new| {
+        new.file().write_all(&bytes)?;
+        new.take_place()
+    });
+    written.map_err(failed)?;
     Ok(bytes.len() as u64)
 }
 

@@ -2,6 +2,7 @@
 
 use crate::error::StudyError;
 use crate::rows::{Column, Rows};
+use forerun_trace::beside::{Beside, PARTIAL};
 use parquet::basic::{Compression, LogicalType, Repetition, Type as Physical, ZstdLevel};
 use parquet::column::writer::ColumnWriter;
 use parquet::data_type::ByteArray;
@@ -14,11 +15,10 @@ use std::sync::Arc;
 
 /// Writes the rows; the file has its name when it is whole.
 pub(super) fn write(path: &Path, rows: &Rows) -> Result<(), StudyError> {
-    let beside = path.with_extension("parquet.partial");
-    let written = std::fs::File::create(&beside)
-        .map_err(ParquetError::from)
-        .and_then(|file| write_to(file, rows))
-        .and_then(|()| Ok(std::fs::rename(&beside, path)?));
+    let written = Beside::begin(path, PARTIAL).map_err(ParquetError::from).and_then(|beside| {
+        write_to(beside.file(), rows)?;
+        Ok(beside.take_place()?)
+    });
     written.map_err(|problem| StudyError::failure(&path.display().to_string(), problem))
 }
 
