@@ -198,8 +198,11 @@ impl Spread {
 /// What the streams of a workload of streams had, one by one. A wait counts from when a request was due.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct StreamsReport {
-    /// Streams that had an answer (of the first 16,384).
+    /// Streams that had an answer and are measured one by one: of the first 16,384.
     pub streams: u64,
+    /// Streams beyond these that had an answer: nothing below counts them.
+    #[serde(default)]
+    pub left_out: u64,
     /// Jain's fairness index of the streams' rates: 1 when all are equal, 1/streams when one has everything.
     pub fairness: f64,
     /// Bytes per second of each, from its first request to its last answer.

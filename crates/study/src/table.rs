@@ -150,6 +150,10 @@ fn block(group: &[&RunReport], verdict: &Verdict, paint: Paint, width: Option<us
             text.push('\n');
         }
     }
+    for line in left_out(group, width) {
+        text.push_str(&paint.paint(Style::Dim, &line));
+        text.push('\n');
+    }
     text
 }
 
@@ -213,6 +217,17 @@ fn wrapped(words: &str, width: usize) -> Vec<String> {
         }
     }
     lines
+}
+
+/// Says how many streams are not measured one by one.
+fn left_out(group: &[&RunReport], width: Option<usize>) -> Vec<String> {
+    let streams = group.iter().filter_map(|run| run.streams).find(|streams| streams.left_out > 0);
+    let Some(streams) = streams else { return Vec::new() };
+    let (first, more) = (human::count(streams.streams), human::count(streams.left_out));
+    let said = format!(
+        "Fairness, p99 of worst and too late are of the first {first} streams; {more} more are not measured one by one."
+    );
+    wrapped(&said, width.unwrap_or(usize::MAX))
 }
 
 fn row_style(row: usize, group: &[&RunReport], verdict: &Verdict) -> Option<Style> {
@@ -352,6 +367,20 @@ mod tests {
         assert_eq!(
             (worst.as_str(), late.as_str()),
             (human::duration(3e9).as_str(), human::percent(0.25).as_str())
+        );
+    }
+
+    #[test]
+    fn streams_that_are_not_measured_one_by_one_are_said_below_the_table() {
+        use forerun_sim::report::StreamsReport;
+        let mut run = crate::sample::run("streams", "none", 10);
+        run.streams = Some(StreamsReport { streams: 16_384, ..StreamsReport::default() });
+        assert!(!comparison(&[run.clone()], Paint::default(), None).contains("one by one"));
+        run.streams = Some(StreamsReport { streams: 16_384, left_out: 3_616, ..StreamsReport::default() });
+        let text = comparison(&[run], Paint::default(), None);
+        assert!(
+            text.contains("of the first 16,384 streams; 3,616 more are not measured one by one"),
+            "{text}"
         );
     }
 

@@ -39,12 +39,18 @@ impl OneStream {
 #[derive(Default)]
 pub(super) struct StreamMeter {
     streams: Vec<Option<OneStream>>,
+    /// Whether those beyond had an answer, from the first of them on.
+    beyond: Vec<bool>,
 }
 
 impl StreamMeter {
     /// Process `process` had its request, issued at `issued`, answered at `now`.
     pub(super) fn answered(&mut self, process: usize, request: &Request, issued: Nanos, now: Nanos) {
-        if process >= STREAMS_MAX {
+        if let Some(beyond) = process.checked_sub(STREAMS_MAX) {
+            if self.beyond.len() <= beyond {
+                self.beyond.resize(beyond + 1, false);
+            }
+            self.beyond[beyond] = true;
             return;
         }
         if self.streams.len() <= process {
@@ -71,6 +77,7 @@ impl StreamMeter {
         let served = |s: &&&OneStream| s.deadlines > 0 && ratio(s.late, s.deadlines) <= SERVED_LATE_MAX;
         StreamsReport {
             streams: streams.len() as u64,
+            left_out: self.beyond.iter().filter(|answered| **answered).count() as u64,
             fairness: fairness(&rates),
             rate_bytes_per_s: Spread::of(rates),
             wait_mean_ns: of(mean),
@@ -144,9 +151,12 @@ mod tests {
     }
 
     #[test]
-    fn what_a_stream_of_a_high_number_does_is_not_kept() {
+    fn what_a_stream_of_a_high_number_does_is_not_kept_and_that_it_was_there_is_said() {
         let mut meter = StreamMeter::default();
-        meter.answered(STREAMS_MAX, &request(0, None), Nanos::ZERO, Nanos(1));
-        assert_eq!(meter.report().streams, 0);
+        for process in [0, STREAMS_MAX, STREAMS_MAX + 5, STREAMS_MAX] {
+            meter.answered(process, &request(0, None), Nanos::ZERO, Nanos(1));
+        }
+        let report = meter.report();
+        assert_eq!((report.streams, report.left_out), (1, 2));
     }
 }
