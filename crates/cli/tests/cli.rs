@@ -36,6 +36,8 @@ mod kernels;
 mod lossy;
 #[path = "it/measuring.rs"]
 mod measuring;
+#[path = "it/narrow.rs"]
+mod narrow;
 #[path = "it/power.rs"]
 mod power;
 #[path = "it/recording.rs"]

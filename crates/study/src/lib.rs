@@ -9,6 +9,7 @@ pub mod compare;
 pub mod csv;
 pub mod curve;
 pub mod error;
+pub mod fit;
 pub mod flips;
 pub mod html;
 pub mod human;

@@ -2,6 +2,8 @@
 //!
 //! Width is counted in characters; the few that are used (bars, ×, µ) take one column each.
 
+pub use crate::fit::{Align, aligned};
+use crate::fit::{Fitted, Keep, Way, fitted, wrapped};
 use crate::human;
 use crate::paint::{Paint, Style};
 use crate::words::{self, Verdict};
@@ -9,39 +11,6 @@ use forerun_sim::report::RunReport;
 
 /// Characters of a full throughput bar.
 const BAR_WIDTH: usize = 12;
-
-/// How a column stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Align {
-    /// At its left edge.
-    Left,
-    /// At its right edge.
-    Right,
-}
-
-/// Rows under a header, each column as wide as its widest cell; the last column is not padded.
-pub fn aligned(header: &[(&str, Align)], rows: &[Vec<String>]) -> Vec<String> {
-    let mut widths: Vec<usize> = header.iter().map(|(name, _)| name.chars().count()).collect();
-    for row in rows {
-        for (width, cell) in widths.iter_mut().zip(row) {
-            *width = (*width).max(cell.chars().count());
-        }
-    }
-    let names: Vec<String> = header.iter().map(|(name, _)| (*name).to_owned()).collect();
-    std::iter::once(&names)
-        .chain(rows)
-        .map(|row| {
-            let cells = row.iter().zip(header).zip(&widths).map(|((cell, (_, align)), &width)| {
-                let blank = " ".repeat(width.saturating_sub(cell.chars().count()));
-                match align {
-                    Align::Left => format!("{cell}{blank}"),
-                    Align::Right => format!("{blank}{cell}"),
-                }
-            });
-            cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
-        })
-        .collect()
-}
 
 /// All runs, a block for each input, each closed by its verdict. In lines of at most `width`, where there is one: columns that have
 /// no room are named below.
@@ -131,10 +100,10 @@ fn block(group: &[&RunReport], verdict: &Verdict, paint: Paint, width: Option<us
         }
         cells
     };
-    let mut rows: Vec<Vec<String>> = group.iter().map(row).collect();
-    let hidden = width.map_or_else(Vec::new, |width| fit(&mut header, &mut rows, width));
+    let rows: Vec<Vec<String>> = group.iter().map(row).collect();
+    let Fitted { lines, hidden } = fitted(&header, &rows, WAY, width);
     let mut text = String::new();
-    for (index, line) in aligned(&header, &rows).iter().enumerate() {
+    for (index, line) in lines.iter().enumerate() {
         let style = match index.checked_sub(1) {
             None => Some(Style::Dim),
             Some(row) => row_style(row, group, verdict),
@@ -142,82 +111,34 @@ fn block(group: &[&RunReport], verdict: &Verdict, paint: Paint, width: Option<us
         text.push_str(&style.map_or_else(|| line.clone(), |style| paint.paint(style, line)));
         text.push('\n');
     }
-    if !hidden.is_empty() {
-        let said =
-            format!("No room for {}: --csv, --json and a wider terminal have all.", words::list(&hidden));
-        for line in wrapped(&said, width.unwrap_or(usize::MAX)) {
-            text.push_str(&paint.paint(Style::Dim, &line));
-            text.push('\n');
-        }
-    }
-    for line in left_out(group, width) {
-        text.push_str(&paint.paint(Style::Dim, &line));
+    for line in hidden.iter().chain(&left_out(group, width)) {
+        text.push_str(&paint.paint(Style::Dim, line));
         text.push('\n');
     }
     text
 }
 
-/// Columns in the order in which they go where there is no room; what is not named here stays.
-const GOES: [&str; 14] = [
-    "",
-    "fairness",
-    "stall",
-    "p50",
-    "amplif.",
-    "seeks",
-    "precision",
-    "late",
-    "of clairvoyant",
-    "too late",
-    "elapsed",
-    "hit ratio",
-    "p99 of worst",
-    "p99",
-];
-
-/// Takes columns away, the least important first, until the rest fits; returns the names of those that are gone, in their order. At
-/// last the names of schemes are cut.
-fn fit(header: &mut Vec<(&'static str, Align)>, rows: &mut [Vec<String>], width: usize) -> Vec<&'static str> {
-    let all: Vec<&str> = header.iter().map(|(name, _)| *name).collect();
-    let is_wide = |header: &[(&'static str, Align)], rows: &[Vec<String>]| {
-        aligned(header, rows).iter().any(|line| line.chars().count() > width)
-    };
-    for name in GOES {
-        if !is_wide(header, rows) {
-            break;
-        }
-        if let Some(at) = header.iter().position(|(other, _)| *other == name) {
-            header.remove(at);
-            rows.iter_mut().for_each(|row| drop(row.remove(at)));
-        }
-    }
-    while is_wide(header, rows) {
-        let Some(longest) = rows.iter().map(|row| row[0].chars().count()).max().filter(|&most| most > 8)
-        else {
-            break;
-        };
-        for row in rows.iter_mut().filter(|row| row[0].chars().count() == longest) {
-            row[0] = row[0].chars().take(longest - 2).chain(['…']).collect();
-        }
-    }
-    let gone = |name: &&str| !name.is_empty() && header.iter().all(|(other, _)| other != name);
-    all.into_iter().filter(gone).collect()
-}
-
-/// Words in lines of at most `width`.
-fn wrapped(words: &str, width: usize) -> Vec<String> {
-    let mut lines: Vec<String> = Vec::new();
-    for word in words.split(' ') {
-        match lines.last_mut() {
-            Some(last) if last.chars().count() + 1 + word.chars().count() <= width => {
-                last.push(' ');
-                last.push_str(word);
-            }
-            _ => lines.push(word.to_owned()),
-        }
-    }
-    lines
-}
+/// What a comparison gives up first where there is no room.
+const WAY: Way<'_> = Way {
+    goes: &[
+        "",
+        "fairness",
+        "stall",
+        "p50",
+        "amplif.",
+        "seeks",
+        "precision",
+        "late",
+        "of clairvoyant",
+        "too late",
+        "elapsed",
+        "hit ratio",
+        "p99 of worst",
+        "p99",
+    ],
+    cut: &[("scheme", Keep::Beginning)],
+    all: "--csv, --json and a wider terminal have all",
+};
 
 /// Says how many streams are not measured one by one.
 fn left_out(group: &[&RunReport], width: Option<usize>) -> Vec<String> {
@@ -302,15 +223,6 @@ fn bar(value: f64, full: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn columns_are_as_wide_as_their_widest_cell() {
-        let lines = aligned(
-            &[("a", Align::Left), ("b", Align::Right)],
-            &[vec!["long".into(), "1".into()], vec!["x".into(), "22×".into()]],
-        );
-        assert_eq!(lines, ["a       b", "long    1", "x     22×"]);
-    }
 
     #[test]
     fn a_table_of_80_columns_fits_and_says_what_is_left_out() {

@@ -8,8 +8,9 @@ use forerun_serve::array::{self, CreateOptions, Created, State, Status};
 use forerun_serve::error::ServeError;
 use forerun_serve::options::JournalOptions;
 use forerun_serve::repair;
+use forerun_study::fit::{Keep, Way, fitted};
 use forerun_study::human::{self, float};
-use forerun_study::table::{self, Align};
+use forerun_study::table::Align;
 use std::path::PathBuf;
 
 const CREATE_HELP: &str = "\
@@ -212,8 +213,8 @@ fn status(args: &StatusArgs, ui: &Ui) -> Result<(), CliError> {
         ("generation", Align::Right),
         ("path", Align::Left),
     ];
-    text.push_str(&table::aligned(&header, &rows).join("\n"));
-    text.push('\n');
+    let way = Way { goes: &[], cut: &[("path", Keep::End)], all: "--json and a wider terminal have all" };
+    text.push_str(&fitted(&header, &rows, way, ui.columns).text());
     for member in found.members.iter().filter(|member| !member.why.is_empty()) {
         let name = member.path.as_ref().map_or_else(
             || format!("member {}", member.index.unwrap_or_default()),

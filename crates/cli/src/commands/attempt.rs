@@ -23,9 +23,10 @@ use forerun_machine::{Machine, Root, likeness, pools, zfs as arc};
 use forerun_sim::report::Comparison;
 use forerun_sim::said::Said;
 use forerun_study::assumed;
+use forerun_study::fit::{Keep, Way, fitted};
 use forerun_study::html::{self, Advised};
 use forerun_study::human::{self, float};
-use forerun_study::table::{self, Align};
+use forerun_study::table::Align;
 use forerun_trace::patterns::{Class, PatternOptions, patterns};
 use forerun_trace::record::{Name, Record, Trace};
 use forerun_trace::{Format, ReadOptions};
@@ -72,6 +73,13 @@ const NOT_OF_ZFS: &str = "compression, and how a pool lays files on its devices 
 const ARC_STEP: u64 = 16 << 20;
 /// Records of a half below which the whole trace is judged on what it was chosen on.
 const HALF_MIN: usize = 200;
+
+/// What the table of effects gives up first where there is no room.
+const WAY: Way<'_> = Way {
+    goes: &["from the device", "takes"],
+    cut: &[("", Keep::Beginning)],
+    all: "--json and a wider terminal have all",
+};
 
 /// Options of `try`.
 #[derive(Debug, Args)]
@@ -604,7 +612,6 @@ fn show(told: &Told, page: Option<&Path>, ui: &Ui) -> Result<(), CliError> {
         ("between", Align::Left),
         ("from the device", Align::Right),
     ];
-    let lines = table::aligned(&header, &rows);
     if let Some(path) = page {
         outputs::write(path, advice_page(told, &verdict, &header.map(|(name, _)| name), &rows))?;
         ui.say(&format!("page written to {}", path.display()));
@@ -617,9 +624,7 @@ fn show(told: &Told, page: Option<&Path>, ui: &Ui) -> Result<(), CliError> {
         text.push_str(&format!("  {fact}\n"));
     }
     text.push_str(&format!("  simulated cold on {}: {}\n\n", told.device, told.assumed));
-    for line in lines {
-        text.push_str(&format!("{line}\n"));
-    }
+    text.push_str(&fitted(&header, &rows, WAY, ui.columns).text());
     text.push_str(&format!("\n{}\n", ui.paint(Style::Bold, &verdict)));
     for (word, lines) in [("", &told.todo), ("undo, ", &told.undo), ("", &told.notes)] {
         for line in lines {

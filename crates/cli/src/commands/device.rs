@@ -10,6 +10,7 @@ use clap::{Args, Subcommand};
 use forerun_disk::disksim;
 use forerun_disk::preset::{BuildOptions, DriveCache, Preset, PresetError};
 use forerun_disk::validate::{self, Validation};
+use forerun_study::fit::flowing;
 use forerun_study::human::{self, float};
 use forerun_study::listing;
 use forerun_study::table::{self, Align};
@@ -115,7 +116,7 @@ fn list(ui: &Ui) -> Result<(), CliError> {
         .map(|entry| vec![entry.name.clone(), human::bytes(float(entry.bytes)), entry.about.clone()])
         .collect();
     let header = [("preset", Align::Left), ("size", Align::Right), ("what it is", Align::Left)];
-    ui.print(&(table::aligned(&header, &rows).join("\n") + "\n"))
+    ui.print(&(flowing(&header, &rows, ui.columns).join("\n") + "\n"))
 }
 
 fn show(args: &ShowArgs, ui: &Ui) -> Result<(), CliError> {

@@ -8,8 +8,9 @@ use clap::Args;
 use forerun_machine::device::BlockDevice;
 use forerun_machine::finding::{Finding, Severity, Step};
 use forerun_machine::{Machine, Root, checks};
+use forerun_study::fit::{Fitted, Keep, Way, fitted, wrapped};
 use forerun_study::human;
-use forerun_study::table::{self, Align};
+use forerun_study::table::Align;
 use serde::Serialize;
 use std::path::PathBuf;
 
@@ -28,8 +29,16 @@ the command that takes it back.
 
 --nagios ends with 0 (OK), 1 (WARNING) or 3 (UNKNOWN), as monitors expect. docs/doctor.md lists all checks.";
 
-/// Columns of prose.
+/// Columns of prose, where the terminal has them.
 const COLUMNS: usize = 100;
+/// Columns that stand before prose.
+const MARGIN: usize = 10;
+/// What the table of devices gives up first where there is no room.
+const WAY: Way<'_> = Way {
+    goes: &["largest request", "scheduler", "size"],
+    cut: &[("what it is", Keep::Beginning), ("mounted at", Keep::End), ("device", Keep::Beginning)],
+    all: "--json and a wider terminal have all",
+};
 
 /// Options of `doctor`.
 #[derive(Debug, Args)]
@@ -144,9 +153,11 @@ fn devices(machine: &Machine, ui: &Ui) -> String {
             mount.place.clone(),
         ]
     }));
-    let lines = table::aligned(&header, &rows);
-    let painted = lines.iter().enumerate().map(|(index, line)| {
-        let line = if index == 0 { ui.paint(Style::Dim, line) } else { line.clone() };
+    let Fitted { lines, hidden } = fitted(&header, &rows, WAY, ui.columns);
+    let rows = lines.len();
+    let painted = lines.iter().chain(&hidden).enumerate().map(|(index, line)| {
+        let is_row = (1..rows).contains(&index);
+        let line = if is_row { line.clone() } else { ui.paint(Style::Dim, line) };
         line + "\n"
     });
     painted.collect()
@@ -195,10 +206,10 @@ fn told(finding: &Finding, ui: &Ui) -> String {
         Severity::Note => ("note", Style::Dim),
     };
     let mut text = format!("{}\n", ui.paint(style, &format!("{mark}: {} ({})", finding.place, finding.id)));
-    text.push_str(&under("what is", &wrapped(&finding.what)));
-    text.push_str(&under("why", &wrapped(&finding.why)));
+    text.push_str(&under("what is", &prose(&finding.what, ui)));
+    text.push_str(&under("why", &prose(&finding.why, ui)));
     for (index, seen) in finding.evidence.iter().enumerate() {
-        let mut lines = wrapped(seen.says);
+        let mut lines = prose(seen.says, ui);
         lines.push(seen.source.to_owned());
         text.push_str(&under(if index == 0 { "seen" } else { "" }, &lines));
     }
@@ -227,21 +238,10 @@ fn under(word: &str, lines: &[String]) -> String {
     text
 }
 
-/// Words in lines of at most [`COLUMNS`], the margin apart.
-fn wrapped(text: &str) -> Vec<String> {
-    let mut lines = vec![String::new()];
-    for word in text.split_whitespace() {
-        let last = lines.last_mut().unwrap_or_else(|| unreachable!("there is one"));
-        if last.is_empty() {
-            last.push_str(word);
-        } else if last.chars().count() + 1 + word.chars().count() <= COLUMNS - 10 {
-            last.push(' ');
-            last.push_str(word);
-        } else {
-            lines.push(word.to_owned());
-        }
-    }
-    lines
+/// Words in lines of at most [`COLUMNS`] and of the terminal's, the margin apart.
+fn prose(text: &str, ui: &Ui) -> Vec<String> {
+    let columns = ui.columns.unwrap_or(COLUMNS).clamp(3 * MARGIN, COLUMNS);
+    wrapped(&text.split_whitespace().collect::<Vec<_>>().join(" "), columns - MARGIN)
 }
 
 fn counted(number: usize, noun: &str) -> String {
@@ -251,14 +251,6 @@ fn counted(number: usize, noun: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn prose_is_wrapped_at_words_and_none_is_lost() {
-        let text = "word ".repeat(60);
-        let lines = wrapped(&text);
-        assert!(lines.len() > 1 && lines.iter().all(|line| line.chars().count() <= COLUMNS - 10));
-        assert_eq!(lines.join(" "), text.trim());
-    }
 
     #[test]
     fn a_line_for_a_monitor_has_one_bar() {

@@ -4,9 +4,10 @@
 use crate::error::CliError;
 use crate::ui::Ui;
 use clap::Args;
-use forerun_study::options::SetupArgs;
+use forerun_study::fit::flowing;
+use forerun_study::options::{self, SetupArgs};
 use forerun_study::plan;
-use forerun_study::table::{self, Align};
+use forerun_study::table::Align;
 use serde::Serialize;
 
 /// Shown under `explain --help`.
@@ -27,8 +28,23 @@ pub(crate) struct ExplainArgs {
     /// Streams that are read at once
     #[arg(long, value_name = "S", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     streams: u64,
-    #[command(flatten)]
-    setup: SetupArgs,
+    /// Array of member devices, as of `forerun compare` [default: of this machine where --device is, else single]
+    #[arg(long, value_name = "ARRAY")]
+    array: Option<String>,
+    /// Member device: a preset of `forerun device list`, or a preset file [default: the nearest to the device that holds this folder]
+    #[arg(long, value_name = "PRESET|FILE")]
+    device: Option<String>,
+    /// Cache of the array layer [default: 500MiB]
+    #[arg(long, value_name = "SIZE", value_parser = options::size)]
+    cache: Option<u64>,
+}
+
+impl ExplainArgs {
+    /// What stays of the options of a run: on the others no number depends.
+    fn setup(&self) -> Result<SetupArgs, CliError> {
+        let (array, device) = (self.array.clone(), self.device.clone());
+        Ok(SetupArgs { array, device, cache: self.cache.into_iter().collect(), ..SetupArgs::parse(&[])? })
+    }
 }
 
 #[derive(Serialize)]
@@ -50,9 +66,10 @@ struct Number {
 
 /// Prints the numbers of a scheme.
 pub(crate) fn explain(args: &ExplainArgs, ui: &Ui) -> Result<(), CliError> {
-    let assumed = args.setup.assumed(&[]);
+    let setup = args.setup()?;
+    let assumed = setup.assumed(&[]);
     let specs =
-        plan::specs(&[String::new()], std::slice::from_ref(&args.scheme), &args.setup, &assumed, false, &[])?;
+        plan::specs(&[String::new()], std::slice::from_ref(&args.scheme), &setup, &assumed, false, &[])?;
     let spec = &specs[0];
     let explained = forerun_sim::run::explain(spec, args.streams)?;
     if explained.is_empty() {
@@ -75,5 +92,5 @@ pub(crate) fn explain(args: &ExplainArgs, ui: &Ui) -> Result<(), CliError> {
     let header = [("number", Align::Left), ("value", Align::Right), ("because", Align::Left)];
     let rows: Vec<Vec<String>> =
         explained.into_iter().map(|e| vec![e.name.to_owned(), e.value, e.why]).collect();
-    ui.print(&(table::aligned(&header, &rows).join("\n") + "\n"))
+    ui.print(&(flowing(&header, &rows, ui.columns).join("\n") + "\n"))
 }

@@ -9,8 +9,9 @@ use forerun_core::retention::Baseline;
 use forerun_sim::mrc::MrcRow;
 use forerun_sim::replay::Map;
 use forerun_study::curve::{self, Curve};
+use forerun_study::fit::{Keep, Way, fitted};
 use forerun_study::human;
-use forerun_study::table::{self, Align};
+use forerun_study::table::Align;
 use forerun_study::traces;
 use std::path::PathBuf;
 
@@ -43,6 +44,13 @@ pub(crate) struct MrcArgs {
 
 /// Shares of the footprint that are taken where no size is said: steps of about a half, so that a curve is seen.
 const SHARES: [f64; 11] = [0.01, 0.02, 0.035, 0.05, 0.075, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0];
+
+/// What the table gives up first where there is no room.
+const WAY: Way<'_> = Way {
+    goes: &["blocks", "cache blocks", "of footprint", "misses"],
+    cut: &[("input", Keep::End)],
+    all: "--json and a wider terminal have all",
+};
 
 /// A cache's size as it is said.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -118,9 +126,9 @@ pub(crate) fn mrc(args: &MrcArgs, ui: &Ui) -> Result<(), CliError> {
         header.remove(5);
         header.remove(0);
     }
-    text.push_str(&(table::aligned(&header, &rows).join("\n") + "\n"));
+    text.push_str(&fitted(&header, &rows, WAY, ui.columns).text());
     let tick = |blocks: f64| human::bytes(blocks * 4096.0);
-    let drawn = curve::drawn(&curves(&misses.runs), &tick);
+    let drawn = curve::drawn(&curves(&misses.runs), &tick, ui.columns);
     if !drawn.is_empty() {
         text.push_str(&format!("\nmiss ratio by size of the cache\n{drawn}"));
     }

@@ -6,10 +6,12 @@ use crate::error::CliError;
 use crate::outputs;
 use crate::ui::{Style, Ui};
 use clap::{Args, ValueEnum};
+use forerun_study::fit::{Keep, Way, fitted, wrapped};
 use forerun_study::html;
 use forerun_study::human;
+use forerun_study::table::Align;
 use forerun_study::traces::Classes;
-use forerun_trace::patterns::{Class, GroupBy, PatternOptions, Patterns, THRESHOLD_MAX, patterns};
+use forerun_trace::patterns::{Class, Group, GroupBy, PatternOptions, Patterns, THRESHOLD_MAX, patterns};
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
@@ -17,6 +19,13 @@ use std::path::PathBuf;
 const POINTS_MAX: usize = 16_000;
 /// Rows of the table on a terminal; JSON has all.
 const ROWS_MAX: usize = 24;
+
+/// Columns of prose where no terminal says how many there are, and the fewest that are kept to.
+const COLUMNS: usize = 92;
+const COLUMNS_LEAST: usize = 40;
+/// Characters of a full bar, and where bars begin.
+const BAR: usize = 40;
+const BAR_AT: usize = 36;
 
 /// Text behind `--help`.
 pub(crate) const HELP: &str = "\
@@ -77,23 +86,25 @@ pub(crate) fn run(args: &PatternsArgs, ui: &Ui) -> Result<(), CliError> {
     if ui.json {
         return ui.print_json(&Classes::new(name, &opened.hash_hex, by, &found));
     }
-    ui.print(&text(&name, by, &found, ui))
+    ui.print(&text(&name, args.by, &found, ui))
 }
 
-fn text(name: &str, by: Option<GroupBy>, found: &Patterns, ui: &Ui) -> String {
+fn text(name: &str, by: Option<By>, found: &Patterns, ui: &Ui) -> String {
     let total = &found.total;
     let mut text = format!("{}\n", ui.paint(Style::Bold, name));
-    // Writing to a string cannot fail, here and below.
-    let _ = writeln!(
-        text,
-        "  {} references (blocks read); a run of more than {} is proven\n",
+    let columns = ui.columns.unwrap_or(COLUMNS).max(COLUMNS_LEAST);
+    let total_said = format!(
+        "{} references (blocks read); a run of more than {} is proven",
         human::count(total.references),
         found.threshold
     );
+    text.push_str(&prose(&total_said, columns));
+    text.push('\n');
+    let full = (columns - BAR_AT).min(BAR) as f64;
     for class in Class::ALL {
         let share = total.share(class);
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 40 characters")]
-        let bar = "█".repeat((share * 40.0).round() as usize);
+        let bar = "█".repeat((share * full).round() as usize);
         let _ = writeln!(
             text,
             "  {:<11} {:>12} {:>7}  {bar}",
@@ -102,45 +113,58 @@ fn text(name: &str, by: Option<GroupBy>, found: &Patterns, ui: &Ui) -> String {
             human::percent(share)
         );
     }
-    let _ = writeln!(
-        text,
-        "\n  % of seq {} (sequential and looping, of all), % of loop {} (looping, of these);\n  {} were read before \
-         their run was proven",
+    let sums = format!(
+        "% of seq {} (sequential and looping, of all), % of loop {} (looping, of these); {} were read before their run was proven",
         human::percent(total.seq_share()),
         human::percent(total.loop_share()),
         human::count(total.before_proof)
     );
-    if by.is_some() {
-        text.push_str(&rows(found));
+    text.push('\n');
+    text.push_str(&prose(&sums, columns));
+    if let Some(by) = by {
+        text.push_str(&rows(by, found, ui));
     }
     text
 }
 
-fn rows(found: &Patterns) -> String {
-    let mut text = format!("\n  {:>12} {:>8} {:>8}", "references", "% of seq", "% of loop");
-    for class in Class::ALL {
-        let _ = write!(text, " {:>10}", class.name());
-    }
-    text.push('\n');
-    for group in found.groups.iter().take(ROWS_MAX) {
-        let _ = write!(
-            text,
-            "  {:>12} {:>8} {:>9}",
-            human::count(group.shares.references),
-            human::percent(group.shares.seq_share()),
-            human::percent(group.shares.loop_share())
-        );
-        for class in Class::ALL {
-            let _ = write!(text, " {:>10}", human::percent(group.shares.share(class)));
-        }
-        let _ = writeln!(text, "  {}", human::shown(&group.name));
-    }
+/// Words in lines of so many columns, behind a margin.
+fn prose(words: &str, columns: usize) -> String {
+    wrapped(words, columns.saturating_sub(2)).iter().map(|line| format!("  {line}\n")).collect()
+}
+
+/// A row for each process or file.
+fn rows(by: By, found: &Patterns, ui: &Ui) -> String {
+    let name = match by {
+        By::Process => "process",
+        By::File => "file",
+    };
+    let mut header =
+        vec![("references", Align::Right), ("% of seq", Align::Right), ("% of loop", Align::Right)];
+    header.extend(Class::ALL.map(|class| (class.name(), Align::Right)));
+    header.push((name, Align::Left));
+    let cells = |group: &Group| {
+        let Group { name, shares } = group;
+        let mut cells = vec![
+            human::count(shares.references),
+            human::percent(shares.seq_share()),
+            human::percent(shares.loop_share()),
+        ];
+        cells.extend(Class::ALL.map(|class| human::percent(shares.share(class))));
+        cells.push(human::shown(name).to_owned());
+        cells
+    };
+    let rows: Vec<Vec<String>> = found.groups.iter().take(ROWS_MAX).map(cells).collect();
+    let way = Way {
+        goes: &["reverse", "strided", "% of loop", "% of seq", "looping"],
+        cut: &[("process", Keep::Beginning), ("file", Keep::End)],
+        all: "--json and a wider terminal have all",
+    };
+    let fitted = fitted(&header, &rows, way, ui.columns.map(|columns| columns.saturating_sub(2)));
+    let mut lines: Vec<String> = fitted.lines;
     if found.groups.len() > ROWS_MAX {
-        let _ = writeln!(
-            text,
-            "  … and {} more (--json has all)",
-            human::count((found.groups.len() - ROWS_MAX) as u64)
-        );
+        let more = human::count((found.groups.len() - ROWS_MAX) as u64);
+        lines.push(format!("… and {more} more (--json has all)"));
     }
-    text
+    lines.extend(fitted.hidden);
+    lines.iter().fold("\n".to_owned(), |text, line| text + "  " + line + "\n")
 }

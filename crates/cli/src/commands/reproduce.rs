@@ -10,8 +10,9 @@ use forerun_papers::{
 };
 use forerun_sim::error::RunError;
 use forerun_study::claims::{holds, interval, memory, paper, tally, tells_interval, tells_memory};
+use forerun_study::fit::{Fitted, Keep, Way, fitted};
 use forerun_study::human;
-use forerun_study::table::{self, Align};
+use forerun_study::table::Align;
 use forerun_study::{csv, html};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::path::PathBuf;
@@ -256,6 +257,8 @@ fn print(study: &Study, result: &Reproduction, args: &StudyArgs, ui: &Ui) -> Res
 }
 
 /// Widest that the paper's words stand in the table.
+/// Where all columns stand.
+const ALL: &str = "--csv, --json and a wider terminal have all";
 const PAPER_WIDTH: usize = 32;
 const COLUMNS: [&str; 11] = [
     "figure",
@@ -325,7 +328,10 @@ fn numbers(grid: &Grid, ui: &Ui) -> String {
         line.labels.iter().cloned().chain(line.values.iter().map(|value| human::digits(*value))).collect()
     };
     let rows: Vec<Vec<String>> = grid.lines.iter().map(cells).collect();
-    let mut lines = table::aligned(&header, &rows).into_iter();
+    let cut: Vec<(&str, Keep)> = grid.labels.iter().map(|name| (name.as_str(), Keep::Beginning)).collect();
+    let goes: Vec<&str> = grid.columns.iter().rev().map(String::as_str).collect();
+    let fitted = fitted(&header, &rows, Way { goes: &goes, cut: &cut, all: ALL }, ui.columns);
+    let mut lines = fitted.lines.into_iter().chain(fitted.hidden);
     let head = lines.next().map_or_else(String::new, |line| ui.paint(Style::Dim, &line));
     let body: String = lines.map(|line| line + "\n").collect();
     format!("\n{}\n{head}\n{body}", grid.title)
@@ -343,7 +349,7 @@ fn changes(result: &Reproduction) -> Vec<&str> {
 }
 
 /// The rows that are shown, as an aligned table with its header.
-fn lines(study: &Study, result: &Reproduction, shown: &[&Row]) -> Vec<String> {
+fn lines(study: &Study, result: &Reproduction, shown: &[&Row], width: Option<usize>) -> Fitted {
     let word = study.word.to_lowercase();
     let mut header = vec![
         (word.as_str(), Align::Left),
@@ -363,14 +369,20 @@ fn lines(study: &Study, result: &Reproduction, shown: &[&Row]) -> Vec<String> {
         cells.extend(with_memory.then(|| memory(row)));
         cells
     };
-    table::aligned(&header, &shown.iter().map(cells).collect::<Vec<_>>())
+    let way = Way {
+        goes: &["memory", "95% interval", "ratio"],
+        cut: &[("case", Keep::Beginning), ("paper", Keep::Beginning)],
+        all: ALL,
+    };
+    fitted(&header, &shown.iter().map(cells).collect::<Vec<_>>(), way, width)
 }
 
 fn text(study: &Study, result: &Reproduction, ui: &Ui) -> String {
     // Points of curves have nothing to hold against: they are in JSON, CSV and the page, and here with -v.
     let shown: Vec<&Row> =
         result.rows.iter().filter(|row| ui.verbose > 0 || row.kind != RowKind::Point).collect();
-    let mut lines = lines(study, result, &shown).into_iter();
+    let Fitted { lines, hidden } = lines(study, result, &shown, ui.columns);
+    let mut lines = lines.into_iter();
     let mut text = lines.next().map_or_else(String::new, |line| ui.paint(Style::Dim, &line));
     text.push('\n');
     let mut told = "";
@@ -389,6 +401,7 @@ fn text(study: &Study, result: &Reproduction, ui: &Ui) -> String {
         }
     }
     for grid in &result.tables {
+    hidden.iter().for_each(|line| text.push_str(&format!("{}\n", ui.paint(Style::Dim, line))));
         text.push_str(&numbers(grid, ui));
     }
     for (number, what) in changes(result).iter().enumerate() {

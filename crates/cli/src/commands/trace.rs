@@ -209,7 +209,7 @@ fn info(args: &InfoArgs, ui: &Ui) -> Result<(), CliError> {
         let _ = writeln!(text, "  {name:<14} {value}");
     }
     let _ = writeln!(text, "  {:<14} {}", "sha256", opened.hash_hex);
-    text.push_str(&size_bars(&info));
+    text.push_str(&size_bars(&info, ui.columns));
     ui.print(&text)
 }
 
@@ -277,12 +277,15 @@ fn facts(info: &TraceInfo) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// A bar per size, 40 characters for the most frequent.
-fn size_bars(info: &TraceInfo) -> String {
+/// A bar per size, 40 characters for the most frequent, or as many as there is room for.
+fn size_bars(info: &TraceInfo, columns: Option<usize>) -> String {
+    /// Where bars begin.
+    const BAR_AT: usize = 32;
+    let full = columns.map_or(40, |columns| columns.saturating_sub(BAR_AT).clamp(1, 40) as u64);
     let most = info.sizes.bins.iter().map(|bin| bin.requests).max().unwrap_or(0).max(1);
     let mut text = String::new();
     for bin in &info.sizes.bins {
-        let length = usize::try_from(bin.requests.saturating_mul(40).div_ceil(most)).unwrap_or(40);
+        let length = usize::try_from(bin.requests.saturating_mul(full).div_ceil(most)).unwrap_or(40);
         let _ = writeln!(
             text,
             "  ≤ {:<12} {:>12}  {}",
