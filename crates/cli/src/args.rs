@@ -7,9 +7,11 @@ use crate::commands::{
     array, compare, config, ctl, device, doctor, explain, generate, load, manifest, mrc, reproduce, serve,
     sweep, top, trace, watch,
 };
+use crate::error::CliError;
 use crate::ui::Global;
 use clap::{CommandFactory as _, Parser, Subcommand};
 use forerun_study::error::one_line;
+use std::ffi::OsStr;
 use std::process::ExitCode;
 
 const ABOUT: &str =
@@ -143,17 +145,37 @@ fn flow(text: &str) -> String {
 
 /// Prints help and version as clap does, and every misuse as our one line; returns the exit code.
 pub(crate) fn report_problem(problem: &clap::Error) -> ExitCode {
-    use std::io::Write as _;
     if !problem.use_stderr() {
-        return if problem.print().is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+        let Err(problem) = problem.print() else { return ExitCode::SUCCESS };
+        let problem = CliError::from(problem);
+        if !problem.is_silent() {
+            tell(&problem.to_string());
+        }
+        return ExitCode::from(problem.code());
     }
     if problem.kind() == clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
         drop(problem.print());
         return ExitCode::from(2);
     }
-    let line = crate::journal::last_line(&one_line(&problem.to_string()));
-    drop(std::io::stderr().lock().write_all(line.as_bytes()));
+    match std::env::args_os().find(|word| word.to_str().is_none()) {
+        Some(word) if problem.kind() == clap::error::ErrorKind::InvalidUtf8 => tell(&no_text(&word)),
+        _ => tell(&one_line(&problem.to_string())),
+    }
     ExitCode::from(2)
+}
+
+fn tell(problem: &str) {
+    use std::io::Write as _;
+    let line = crate::journal::last_line(problem);
+    drop(std::io::stderr().lock().write_all(line.as_bytes()));
+}
+
+/// Of a word whose bytes are no text: a spec, a report and JSON hold the names of inputs, so these are texts.
+fn no_text(word: &OsStr) -> String {
+    let shown = word.as_encoded_bytes().escape_ascii();
+    format!(
+        "command line: \"{shown}\" is not UTF-8, and here a name of text is wanted (give the file another name, or a link: ln -s FILE input)"
+    )
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 //! hours of work end at a folder that is not there. A text comes beside its file first and takes its place when it is whole.
 
 use crate::error::CliError;
+use crate::ui::Ui;
 use forerun_trace::beside::{Beside, PARTIAL};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -33,6 +34,16 @@ pub(crate) fn check(outputs: &[(&'static str, Option<&Path>)], read: &[PathBuf])
         tried.map_err(|problem| CliError::failure(&format!("{option} {}", path.display()), problem))?;
     }
     Ok(())
+}
+
+/// Refuses `--json` beside rows of CSV that go to stdout too.
+pub(crate) fn check_csv(csv: Option<&Path>, ui: &Ui) -> Result<(), CliError> {
+    match csv {
+        Some(path) if path.as_os_str() == "-" => {
+            ui.refuse_json("--csv", "--csv FILE writes the rows into a file beside it")
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Whether the file that comes first can be made. It is removed again.

@@ -82,6 +82,14 @@ impl Ui {
             columns: columns(),
         }
     }
+    /// Refuses `--json` beside something else that would stand on stdout.
+    pub(crate) fn refuse_json(&self, beside: &str, remedy: &str) -> Result<(), CliError> {
+        if !self.json {
+            return Ok(());
+        }
+        let what = format!("'--json' cannot be used with '{beside}': both have stdout");
+        Err(CliError::usage("command line", what, remedy))
+    }
     /// Text to stdout, as it is.
     pub(crate) fn print(&self, text: &str) -> Result<(), CliError> {
         let mut out = std::io::stdout().lock();

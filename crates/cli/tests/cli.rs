@@ -38,6 +38,8 @@ mod lossy;
 mod measuring;
 #[path = "it/narrow.rs"]
 mod narrow;
+#[path = "it/options.rs"]
+mod options;
 #[path = "it/power.rs"]
 mod power;
 #[path = "it/recording.rs"]
@@ -61,12 +63,12 @@ mod sweep;
 mod top;
 #[path = "it/trial.rs"]
 mod trial;
+#[path = "it/two_writers.rs"]
+mod two_writers;
 #[path = "it/ublk.rs"]
 mod ublk;
 #[path = "it/watching.rs"]
 mod watching;
-#[path = "it/two_writers.rs"]
-mod two_writers;
 #[path = "it/write_back.rs"]
 mod write_back;
 

@@ -81,6 +81,14 @@ impl From<RunError> for StudyError {
     }
 }
 
+/// What the parser of whole numbers says, and what a person is told.
+const NUMBERS: [(&str, &str); 4] = [
+    ("invalid digit found in string", "a whole number is wanted, 0 or more"),
+    ("cannot parse integer from empty string", "a whole number is wanted, 0 or more"),
+    ("number too large to fit in target type", "it is larger than any that can be meant"),
+    ("number too small to fit in target type", "a whole number is wanted, 0 or more"),
+];
+
 /// `error: A\n\n  tip: B\n\nUsage: C\n\nFor more…` as `A; tip: B (usage: C)`.
 #[must_use]
 pub fn one_line(message: &str) -> String {
@@ -94,7 +102,8 @@ pub fn one_line(message: &str) -> String {
             what.push(flat.strip_prefix("error: ").unwrap_or(&flat).to_owned());
         }
     }
-    let mut line = format!("command line: {}", what.join("; "));
+    let what = NUMBERS.iter().fold(what.join("; "), |what, (of_rust, ours)| what.replace(of_rust, ours));
+    let mut line = format!("command line: {what}");
     if !usage.is_empty() {
         line.push_str(&format!(" (usage: {usage})"));
     }

@@ -120,6 +120,32 @@ pub struct SetupArgs {
     pub cluster: u64,
 }
 
+/// The names of the fields of [`SetupArgs`]: what is said elsewhere in whole, as by a file of specs, has none of them beside it.
+pub const IDS: [&str; 22] = [
+    "array",
+    "device",
+    "cache",
+    "host_cache",
+    "drive_readahead",
+    "drive_cache",
+    "drive_write_cache",
+    "scheduler",
+    "write",
+    "cpu",
+    "bus",
+    "buffer_cost",
+    "failed",
+    "mode",
+    "seed",
+    "map",
+    "fit",
+    "repeat",
+    "skip_bad",
+    "layout",
+    "file_sizes",
+    "cluster",
+];
+
 impl SetupArgs {
     /// What stands for the hardware that the line leaves out: what the inputs' recordings say of theirs, else this machine.
     pub fn assumed(&self, inputs: &[String]) -> Assumed {
@@ -174,5 +200,7 @@ mod tests {
         {
             assert!(names.contains(&(name.to_owned(), alone)), "{name}");
         }
+        let line = SetupArgs::augment_args(clap::Command::new("forerun"));
+        assert_eq!(line.get_arguments().map(|option| option.get_id().as_str()).collect::<Vec<_>>(), IDS);
     }
 }

@@ -120,7 +120,7 @@ pub(crate) struct AdviseArgs {
     #[arg(long, requires = "apply")]
     yes: bool,
     /// Take back what was applied, where it is still as it was left
-    #[arg(long, conflicts_with_all = ["file", "apply", "device", "file_system", "html"])]
+    #[arg(long, conflicts_with_all = ["file", "apply", "device", "file_system", "html", "format", "columns", "skip_bad", "limit"])]
     undo: bool,
     /// Simulate on this preset or preset file (forerun device list, forerun device measure) instead of what is assumed of this
     /// machine's device. A preset, or a file of another machine, is read as a current Linux reads it
@@ -144,6 +144,11 @@ pub(crate) struct AdviseArgs {
 pub(crate) fn attempt(args: &TryArgs, ui: &Ui) -> Result<(), CliError> {
     let read: Vec<PathBuf> = args.device.iter().map(PathBuf::from).collect();
     outputs::check(&[("--html", args.html.as_deref()), ("--keep", args.keep.as_deref())], &read)?;
+    if let Some(kept) = &args.keep {
+        super::writing::check_json(kept, ui)?;
+        // What cannot be written is not recorded.
+        super::writing::target(kept, None)?;
+    }
     let on = args.device.as_deref().map(here::named).transpose()?;
     if args.cold {
         empty_page_cache()?;

@@ -10,7 +10,7 @@ use forerun_sim::input::Input;
 use forerun_sim::report::{Comparison, RunReport};
 use forerun_sim::spec::RunSpec;
 use forerun_study::compare::{Asked, Outcome, Planned};
-use forerun_study::options::SetupArgs;
+use forerun_study::options::{self, SetupArgs};
 use forerun_study::plan;
 use forerun_study::runner::{self, Brought};
 use forerun_study::{csv, html, reasons, spec_file, table, words};
@@ -61,7 +61,7 @@ pub(crate) struct SimArgs {
     #[arg(long, value_name = "FILE")]
     manifest: Option<PathBuf>,
     /// Run what a spec file says; it determines everything, so no INPUT and no hardware is given beside it
-    #[arg(long, value_name = "FILE.toml", conflicts_with = "input")]
+    #[arg(long, value_name = "FILE.toml", conflicts_with_all = ["input", "scheme"], conflicts_with_all = options::IDS)]
     spec: Option<PathBuf>,
     #[command(flatten)]
     setup: SetupArgs,
@@ -83,7 +83,7 @@ pub(crate) struct CompareArgs {
     #[arg(long)]
     no_bounds: bool,
     /// Run what a spec file says; it determines everything, so no INPUT and no hardware is given beside it
-    #[arg(long, value_name = "FILE.toml", conflicts_with_all = ["inputs", "schemes", "no_bounds"])]
+    #[arg(long, value_name = "FILE.toml", conflicts_with_all = ["inputs", "schemes", "no_bounds"], conflicts_with_all = options::IDS)]
     spec: Option<PathBuf>,
     /// Threads to run on; results are the same whatever N [default: one for each core]
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
@@ -210,6 +210,7 @@ fn execute(
     run: impl FnOnce(&[RunSpec]) -> Result<Vec<RunReport>, CliError>,
 ) -> Result<(), CliError> {
     let specs = &plan.planned.specs;
+    outputs::check_csv(output.csv.as_deref(), ui)?;
     check_outputs(specs, &plan.files, output)?;
     plan.planned.check()?;
     let condition = output.fail_if.as_deref().map(|text| read_condition(text, specs)).transpose()?;
@@ -243,7 +244,7 @@ fn print(
         if path != Path::new("-") {
             outputs::write(path, &text)?;
             ui.say(&format!("CSV written to {}", path.display()));
-        } else if !ui.json {
+        } else {
             return ui.print(&text);
         }
     }

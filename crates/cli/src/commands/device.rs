@@ -133,17 +133,15 @@ fn import(args: &ImportArgs, ui: &Ui) -> Result<(), CliError> {
     let spec = disksim::import(&args.file).map_err(|problem| CliError::failure("", problem))?; // it names its file
     let name = args.file.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
     let preset = Preset { name, spec };
-    if ui.json && args.output.is_none() {
-        return ui.print_json(&preset.spec);
-    }
     let text = preset.to_toml().map_err(|problem| CliError::failure("device", problem))?;
+    if let Some(path) = &args.output {
+        outputs::write(path, &text)?;
+        ui.say(&format!("preset written to {}", path.display()));
+    }
     match &args.output {
+        _ if ui.json => ui.print_json(&preset.spec),
         None => ui.print(&text),
-        Some(path) => {
-            outputs::write(path, text)?;
-            ui.say(&format!("preset written to {}", path.display()));
-            Ok(())
-        }
+        Some(_) => Ok(()),
     }
 }
 

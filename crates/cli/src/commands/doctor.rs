@@ -64,6 +64,9 @@ struct Diagnosis {
 
 /// Looks and says.
 pub(crate) fn doctor(args: &DoctorArgs, ui: &Ui) -> Result<(), CliError> {
+    if args.nagios {
+        ui.refuse_json("--nagios", "--json --check ends with 3 if there is a warning")?;
+    }
     let machine = match Machine::read(&Root::at(&args.sysroot)) {
         Ok(machine) => machine,
         Err(problem) if args.nagios => {

@@ -30,6 +30,7 @@ pub(crate) struct ManArgs {
 
 /// Prints the script.
 pub(crate) fn completions(args: &CompletionsArgs, root: Command, ui: &Ui) -> Result<(), CliError> {
+    ui.refuse_json("completions", "the script is for a shell")?;
     let mut script = Vec::new();
     let mut root = with_names(root);
     clap_complete::generate(args.shell, &mut root, "forerun", &mut script);
@@ -50,6 +51,7 @@ fn with_names(command: Command) -> Command {
 
 /// Writes `forerun.1`, `forerun-compare.1`, … into the folder, or the first page to stdout.
 pub(crate) fn man(args: &ManArgs, root: Command, ui: &Ui) -> Result<(), CliError> {
+    ui.refuse_json("man", "pages are for people")?;
     let mut root = root.disable_help_subcommand(true);
     root.build();
     let Some(dir) = &args.dir else {

@@ -1,7 +1,7 @@
 //! `trace cut` and `trace anonymize`: a part of a trace, and one that can be shown to others.
 
 use super::reading::{ReadArgs, open};
-use super::writing::{Written, write, wrote};
+use super::writing::{Written, check_json, write, wrote};
 use crate::error::CliError;
 use crate::outputs;
 use crate::ui::Ui;
@@ -52,7 +52,7 @@ pub(crate) struct CutArgs {
     #[arg(long, value_name = "SHARE", value_parser = share)]
     sample: Option<f64>,
     /// Another seed samples other places
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "sample")]
     seed: u64,
     /// Format to write [default: by the ending of the file; parquet]
     #[arg(long, value_name = "FORMAT")]
@@ -88,6 +88,7 @@ fn share(text: &str) -> Result<f64, String> {
 
 /// Cuts.
 pub(crate) fn cut(args: &CutArgs, ui: &Ui) -> Result<(), CliError> {
+    check_json(&args.output, ui)?;
     let what = Cut {
         from: args.from,
         until: args.until,
@@ -104,6 +105,7 @@ pub(crate) fn cut(args: &CutArgs, ui: &Ui) -> Result<(), CliError> {
 
 /// Anonymizes.
 pub(crate) fn anonymize(args: &AnonymizeArgs, ui: &Ui) -> Result<(), CliError> {
+    check_json(&args.output, ui)?;
     let read: Vec<_> = std::iter::once(&args.input).chain(&args.key_file).cloned().collect();
     outputs::check(&[("OUTPUT", Some(&args.output))], &read)?;
     let key = match &args.key_file {

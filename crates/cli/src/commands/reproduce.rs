@@ -161,6 +161,7 @@ pub(crate) fn run(command: &ReproduceCommand, ui: &Ui) -> Result<(), CliError> {
         quick: args.quick,
         clock: args.clock.then_some(clock as fn() -> u64),
     };
+    outputs::check_csv(args.csv.as_deref(), ui)?;
     check_outputs(args, &options)?;
     let bar = ui.bars.then(new_bar);
     let round = Mutex::new(Instant::now());
@@ -249,16 +250,16 @@ fn print(study: &Study, result: &Reproduction, args: &StudyArgs, ui: &Ui) -> Res
         if path.as_os_str() != "-" {
             outputs::write(path, &text)?;
             ui.say(&format!("CSV written to {}", path.display()));
-        } else if !ui.json {
+        } else {
             return ui.print(&text);
         }
     }
     if ui.json { ui.print_json(result) } else { ui.print(&text(study, result, ui)) }
 }
 
-/// Widest that the paper's words stand in the table.
 /// Where all columns stand.
 const ALL: &str = "--csv, --json and a wider terminal have all";
+/// Widest that the paper's words stand in the table.
 const PAPER_WIDTH: usize = 32;
 const COLUMNS: [&str; 11] = [
     "figure",
@@ -400,8 +401,8 @@ fn text(study: &Study, result: &Reproduction, ui: &Ui) -> String {
             told = why;
         }
     }
-    for grid in &result.tables {
     hidden.iter().for_each(|line| text.push_str(&format!("{}\n", ui.paint(Style::Dim, line))));
+    for grid in &result.tables {
         text.push_str(&numbers(grid, ui));
     }
     for (number, what) in changes(result).iter().enumerate() {

@@ -6,7 +6,7 @@ use super::patterns;
 use super::quieted::{self, Quieted};
 use super::reading::{ReadArgs, open};
 use super::recording;
-use super::writing::{is_dash, target, write, wrote};
+use super::writing::{check_json, is_dash, target, write, wrote};
 use crate::error::{CliError, Kind};
 use crate::outputs;
 use crate::ui::{Style, Ui};
@@ -298,12 +298,14 @@ fn size_bars(info: &TraceInfo, columns: Option<usize>) -> String {
 }
 
 fn convert(args: &ConvertArgs, ui: &Ui) -> Result<(), CliError> {
+    check_json(&args.output, ui)?;
     outputs::check(&[("OUTPUT", Some(&args.output))], std::slice::from_ref(&args.input))?;
     let opened = open(&args.input, &args.read, ui)?;
     wrote(&args.output, &write(&args.output, args.to, &opened.trace, ui)?, None, ui)
 }
 
 fn synth(args: &SynthArgs, ui: &Ui) -> Result<(), CliError> {
+    check_json(&args.output, ui)?;
     outputs::check(&[("--output", Some(&args.output))], &[PathBuf::from(&args.workload)])?;
     let parsed = if args.workload.ends_with(".toml") {
         let path = Path::new(&args.workload);
@@ -327,6 +329,7 @@ fn record(args: &RecordArgs, ui: &Ui) -> Result<(), CliError> {
         Device::find(device).map_err(|problem| CliError::failure("--device", problem))?;
     }
     // Before anything runs: what cannot be written is not recorded.
+    check_json(&args.output, ui)?;
     target(&args.output, args.to)?;
     outputs::check(&[("--output", Some(&args.output))], &[])?;
     quieted::restore(ui);

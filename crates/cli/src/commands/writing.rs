@@ -12,6 +12,11 @@ pub(crate) fn is_dash(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
 
+/// Refuses `--json` beside a trace that goes to stdout.
+pub(crate) fn check_json(output: &Path, ui: &Ui) -> Result<(), CliError> {
+    if is_dash(output) { ui.refuse_json("-", "name a file for the trace") } else { Ok(()) }
+}
+
 /// The format that was asked for, or that the file's ending means; a name without one means Parquet.
 pub(crate) fn target(path: &Path, asked: Option<Format>) -> Result<Format, CliError> {
     let name = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
@@ -69,8 +74,7 @@ pub(crate) struct Written {
 
 /// With `--json` says what was written; `lost` are events of a recording that nobody could keep.
 pub(crate) fn wrote(path: &Path, written: &Written, lost: Option<u64>, ui: &Ui) -> Result<(), CliError> {
-    // What goes to stdout is the trace.
-    if !ui.json || is_dash(path) {
+    if !ui.json {
         return Ok(());
     }
     let Written { format, records, losses } = written;

@@ -1,0 +1,138 @@
+//! Options that do not go together, and words that are no text: refused by name, never passed over.
+
+use super::{SMALL, fails, forerun, json, output};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+
+/// A trace of three requests.
+fn trace(folder: &tempfile::TempDir) -> String {
+    let path = folder.path().join("t.csv");
+    let text = "t,dev,off,bytes,op,pid,file\n0,sda,0,4096,R,a,\n1,sda,4096,4096,R,b,\n2,sda,8192,4096,R,a,\n";
+    std::fs::write(&path, text).expect("written");
+    path.display().to_string()
+}
+
+#[test]
+fn two_that_would_both_have_stdout_are_refused_and_both_are_named() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let trace = trace(&folder);
+    let lines: [(&[&str], &str); 10] = [
+        (&["doctor", "--nagios"], "--nagios"),
+        (&["compare", SMALL, "--scheme", "none", "--csv"], "--csv"),
+        (&["sim", SMALL, "--csv", "-"], "--csv"),
+        (&["reproduce", "asp", "--quick", "--figure", "6", "--csv"], "--csv"),
+        (&["trace", "convert", &trace, "-"], "'-'"),
+        (&["trace", "cut", &trace, "-", "--until", "1"], "'-'"),
+        (&["trace", "anonymize", &trace, "-"], "'-'"),
+        (&["trace", "synth", SMALL, "-o", "-"], "'-'"),
+        (&["completions", "bash"], "completions"),
+        (&["man"], "man"),
+    ];
+    for (line, other) in lines {
+        // Before and behind the subcommand.
+        for line in [[&["--json"], line].concat(), [line, &["--json"]].concat()] {
+            let said = fails(&line, 2);
+            assert!(said.contains("'--json'") && said.contains(other), "{line:?}: {said}");
+        }
+    }
+    let rows = folder.path().join("rows.csv").display().to_string();
+    let report = json(&["compare", SMALL, "--scheme", "none", "--no-bounds", "--json", "--csv", &rows]);
+    assert_eq!(report["runs"].as_array().map(Vec::len), Some(1));
+    assert_eq!(std::fs::read_to_string(&rows).expect("there").lines().count(), 2);
+}
+
+#[test]
+fn a_file_of_specs_has_no_hardware_beside_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let spec = folder.path().join("s.toml").display().to_string();
+    output(&["--quiet", "sim", SMALL, "--save-spec", &spec]);
+    for beside in [["--device", "wd-7200"], ["--cache", "64M"], ["--seed", "1"], ["--mode", "open"]] {
+        for command in ["compare", "sim"] {
+            let said = fails(&[&[command, "--spec", &spec], &beside[..]].concat(), 2);
+            assert!(said.contains("--spec") && said.contains(beside[0]), "{said}");
+        }
+    }
+    let said = fails(&["sim", "--spec", &spec, "--scheme", "asp"], 2);
+    assert!(said.contains("--spec") && said.contains("--scheme"), "{said}");
+    output(&["--quiet", "sim", "--spec", &spec]);
+}
+
+#[test]
+fn what_changes_nothing_is_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (trace, out) = (trace(&folder), folder.path().join("out.csv").display().to_string());
+    let said = fails(&["trace", "cut", &trace, &out, "--until", "2", "--seed", "7"], 2);
+    assert!(said.contains("--sample"), "{said}");
+    for option in ["--limit", "--format"] {
+        let said = fails(&["advise", "--undo", option, "1"], 2);
+        assert!(said.contains(option), "{said}");
+    }
+    let explain = ["explain", "streams", "--device", "wd-7200"];
+    for beside in [["--cache", "128M,256M"], ["--mode", "open"], ["--scheduler", "none"], ["--seed", "2"]] {
+        let said = fails(&[&explain[..], &beside].concat(), 2);
+        assert!(said.contains(beside[0]), "{said}");
+    }
+    let of = |cache: &str| output(&[&explain[..], &["--cache", cache]].concat());
+    assert_ne!(of("128M"), of("1G"));
+}
+
+#[test]
+fn an_imported_preset_is_written_and_told() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let Some(from) = super::shared("disk/atlas10k.parv") else { return super::skipped("no parameter file") };
+    let from = from.to_str().expect("UTF-8");
+    let to = folder.path().join("p.toml").display().to_string();
+    let told = json(&["--quiet", "device", "import", from, "-o", &to, "--json"]);
+    assert_eq!(told, json(&["device", "show", &to, "--json"]));
+}
+
+#[test]
+fn a_name_that_is_no_text_is_told_by_its_bytes_or_works() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let name = OsStr::from_bytes(b"a\xff.csv");
+    std::fs::copy(trace(&folder), folder.path().join(name)).expect("copied");
+    let run = |words: &[&str], last: &[&OsStr]| {
+        let mut command = forerun(words);
+        let done = command.current_dir(folder.path()).args(last).output().expect("it runs");
+        (done.status.code(), String::from_utf8_lossy(&done.stderr).into_owned())
+    };
+    for words in [&["compare"][..], &["sim"], &["compare", SMALL, "--device"], &["array", "create"]] {
+        let (code, said) = run(words, &[name]);
+        assert_eq!(code, Some(2), "{said}");
+        assert!(said.contains("a\\xff.csv") && said.contains("ln -s"), "{said}");
+        assert_eq!(said.lines().count(), 1, "{said}");
+    }
+    for words in
+        [&["trace", "info"][..], &["trace", "patterns"], &["mrc"], &["manifest", "snapshot", "-o", "m"]]
+    {
+        let (code, said) = run(words, &[name]);
+        assert_eq!(code, Some(0), "{words:?}: {said}");
+    }
+    let to = OsStr::from_bytes(b"b\xff.parquet");
+    let (code, said) = run(&["trace", "convert"], &[name, to]);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(folder.path().join(to).exists());
+}
+
+#[test]
+fn a_number_that_is_none_is_told_so() {
+    for option in ["--seed", "--repeat", "--failed", "--cluster"] {
+        for value in ["", "-1", "1e30", "NaN", "x"] {
+            let word = format!("{option}={value}");
+            let said = fails(&["sim", SMALL, &word], 2);
+            assert!(said.contains(option) && !said.contains("digit") && !said.contains("parse"), "{said}");
+        }
+    }
+}
+
+#[test]
+fn help_that_cannot_be_printed_says_why() {
+    for words in [&["--help"][..], &["compare", "--help"], &["--version"]] {
+        let full = std::fs::File::options().write(true).open("/dev/full").expect("there");
+        let binary = assert_cmd::cargo::cargo_bin("forerun");
+        let done = std::process::Command::new(binary).args(words).stdout(full).output().expect("it runs");
+        let said = String::from_utf8_lossy(&done.stderr);
+        assert_eq!(done.status.code(), Some(1));
+        assert!(said.starts_with("forerun: output: "), "{said}");
+    }
+}
