@@ -111,7 +111,7 @@ impl Engine {
         let mut chooser = self.chooser.take().expect("somebody chooses");
         chooser.hear(now, &input);
         let said = self.parts.outputs.len();
-        let other = matches!(input, Input::Switch { .. });
+        let other = matches!(input, Input::Switch { .. } | Input::Split { .. });
         self.act(now, input);
         if other {
             return; // whoever chooses from now on has been made
@@ -166,6 +166,10 @@ impl Engine {
             Input::Switch { scheme, layer } => {
                 self.parts.switch(now, scheme, layer);
                 self.chooser = Chooser::new(scheme, layer, &self.parts, now);
+            }
+            Input::Split { schemes, layer, share } => {
+                self.parts.split(now, schemes, layer, share);
+                self.chooser = None;
             }
             Input::Drop => self.parts.drop_cache(now),
             Input::Read { .. } | Input::Done { .. } | Input::Release { .. } => {

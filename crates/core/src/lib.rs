@@ -30,6 +30,7 @@ pub mod registry;
 pub mod retention;
 pub mod row;
 pub mod scheme;
+pub mod share;
 pub mod size;
 pub mod slots;
 pub mod spec;

@@ -38,6 +38,7 @@ pub mod rpp;
 pub mod sarc;
 #[cfg(test)]
 pub mod skeleton;
+pub mod split;
 pub mod streams;
 pub mod stride;
 pub mod strip;

@@ -12,7 +12,7 @@ mod build;
 mod parse;
 
 pub use crate::row::{Choice, Explained, Grounds, Layer, LayerShape, Param, Role, Row, Unit, Value, Values};
-pub use build::BuiltLayer;
+pub use build::{BuiltLayer, SplitError, check_split};
 pub use parse::{Part, SchemeError, SchemeSpec};
 
 use crate::policy::{

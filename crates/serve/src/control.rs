@@ -8,6 +8,7 @@
 //!   {"command":"stats"}                                  → {"ok":{"clients":3,"exports":[…]}}
 //!   {"command":"exports"}                                → {"ok":[{"name":"a","uri":"…",…}]}
 //!   {"command":"set","export":"a","key":"scheme","value":"none"} → {"ok":{"name":"a","scheme":"none",…}}
+//!   {"command":"split","export":"a","scheme":"strip","by":"clients"} → {"ok":{"name":"a","scheme":"none | strip by clients",…}}
 //!   {"command":"watch","export":"a"}                     → {"ok":null}
 //!   {"command":"drop","export":"a"}                      → {"ok":{"dropped_blocks":1234}}
 //!   {"command":"scrub","export":"a"}                     → {"ok":{"level":"raid5:3x64KiB",…}}
@@ -15,7 +16,7 @@
 //! ```
 
 use crate::error::ServeError;
-use crate::figures::{ArrayFigures, BackFigures, Counters, LagFigures};
+use crate::figures::{ArrayFigures, BackFigures, Counters, LagFigures, SidesFigures};
 use crate::metrics::{ExportMetrics, Metrics};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -47,6 +48,16 @@ pub enum Order {
         key: String,
         /// To what.
         value: String,
+    },
+    /// Another scheme beside the one that there is, each for its share of clients or regions, until a scheme is set. What readers wait under each is in
+    /// [`Stats`].
+    Split {
+        /// Name of the export; not needed where there is one.
+        export: Option<String>,
+        /// The one that is tried.
+        scheme: String,
+        /// What is shared out.
+        by: SplitBy,
     },
     /// From now on how long requests take is counted, and is in [`Stats`]: where there is a live page it is already.
     Watch {
@@ -89,6 +100,16 @@ pub enum Order {
     },
     /// The server answers what it was asked and ends.
     Stop,
+}
+
+/// What two schemes share out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SplitBy {
+    /// Connections.
+    Clients,
+    /// Regions of 64 MiB.
+    Regions,
 }
 
 /// What a server answers.
@@ -188,6 +209,9 @@ pub struct ExportStats {
     /// And writes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub write_lag: Option<LagFigures>,
+    /// What readers waited under each of two schemes, where they are tried side by side ([`Order::Split`]).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sides: Option<SidesFigures>,
 }
 
 impl Stats {
@@ -222,6 +246,7 @@ impl ExportStats {
             raid: export.raid.clone(),
             lag: export.lags.as_ref().map(|lags| lags.0.clone()),
             write_lag: export.lags.as_ref().map(|lags| lags.1.clone()),
+            sides: export.sides.clone(),
         }
     }
 }

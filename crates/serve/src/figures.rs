@@ -6,7 +6,7 @@
 
 pub use crate::behind::{ArrayFigures, BackFigures, WorkFigures};
 use crate::live::Asked;
-pub use crate::live::{ClientLag, LagFigures, LagStep};
+pub use crate::live::{ClientLag, GroupFigures, LagFigures, LagStep, SidesFigures};
 use forerun_core::policy::decisions::Told;
 use forerun_core::stats::Stats;
 use serde::{Deserialize, Serialize};

@@ -11,16 +11,20 @@
 
 mod lag;
 mod picture;
+mod sides;
 
 use lag::Lag;
 pub use lag::{ClientLag, LagFigures, LagStep};
 pub(crate) use picture::{Dash, Picture, Point};
+use sides::Sides;
+pub use sides::{GroupFigures, SidesFigures};
 
 use forerun_core::access::Context;
 use forerun_core::array::{Array, Role};
 use forerun_core::engine::Start;
 use forerun_core::hash::NumberMap;
 use forerun_core::policy::decisions::Decision;
+use forerun_core::share::Share;
 use forerun_core::stats::{Outcomes, Stats};
 use forerun_core::units::{Extent, Nanos};
 use forerun_disk::device::DeviceStats;
@@ -157,6 +161,16 @@ pub(crate) struct Sample {
     pub(crate) ahead: Vec<Dash>,
 }
 
+/// A read that waits.
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    since: Nanos,
+    outcome: ReadOutcome,
+    client: u64,
+    /// Where two schemes are tried side by side.
+    group: Option<u64>,
+}
+
 /// Follows one volume.
 #[derive(Debug)]
 pub(crate) struct Watch {
@@ -164,10 +178,12 @@ pub(crate) struct Watch {
     asking: Option<(u64, Extent)>,
     /// It was answered at once.
     answered: bool,
-    /// Reads that wait, by tag, with when they were asked, and by whom. As many as clients have credit for.
-    waiting: NumberMap<(Nanos, ReadOutcome, u64)>,
+    /// Reads that wait, by tag. As many as clients have credit for.
+    waiting: NumberMap<Waiting>,
     waits: Waits,
     lag: Lag,
+    /// What each group waits while two schemes are tried side by side.
+    sides: Option<Sides>,
     /// Writes that are not answered, likewise.
     writing: NumberMap<(Nanos, u64)>,
     write_lag: Lag,
@@ -188,6 +204,7 @@ impl Watch {
             waiting: NumberMap::default(),
             waits: Waits::default(),
             lag: Lag::default(),
+            sides: None,
             writing: NumberMap::default(),
             write_lag: Lag::default(),
             members: vec![Member::default(); members],
@@ -219,22 +236,42 @@ impl Watch {
             self.reads.draw(point, outcome as u8);
         }
         let Some((tag, _)) = self.asking.take() else { return };
+        let group = self.sides.as_ref().map(|sides| sides.group(context, extent.start));
+        let asked = Waiting { since: now, outcome, client: context.process(), group };
         if self.answered {
-            self.waits.reads[outcome as usize] += 1;
-            self.lag.add(now, context.process(), Nanos::ZERO);
+            self.count(now, asked);
         } else {
-            self.waiting.insert(tag, (now, outcome, context.process()));
+            self.waiting.insert(tag, asked);
         }
+    }
+
+    /// A read has its answer.
+    fn count(&mut self, now: Nanos, Waiting { since, outcome, client, group }: Waiting) {
+        let waited = now.since(since);
+        self.lag.add(now, client, waited);
+        self.waits.reads[outcome as usize] += 1;
+        self.waits.waited[outcome as usize] += waited;
+        if let (Some(sides), Some(group)) = (&mut self.sides, group) {
+            sides.add(group, waited);
+        }
+    }
+
+    /// From now on two schemes are tried side by side, or no more.
+    pub(crate) fn split(&mut self, share: Option<Share>) {
+        self.sides = share.map(Sides::new);
+    }
+
+    /// What each group has waited, where they are.
+    pub(crate) fn sides(&self) -> Option<SidesFigures> {
+        self.sides.as_ref().map(Sides::figures)
     }
 
     /// A read is answered.
     pub(crate) fn answered(&mut self, now: Nanos, tag: u64) {
         if self.asking.is_some_and(|(asking, _)| asking == tag) {
             self.answered = true;
-        } else if let Some((since, outcome, client)) = self.waiting.remove(&tag) {
-            self.lag.add(now, client, now.since(since));
-            self.waits.reads[outcome as usize] += 1;
-            self.waits.waited[outcome as usize] += now.since(since);
+        } else if let Some(asked) = self.waiting.remove(&tag) {
+            self.count(now, asked);
         }
     }
 

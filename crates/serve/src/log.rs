@@ -16,6 +16,7 @@ use asked::{Asked, Refused};
 use forerun_core::access::{Access, Advice, Context, Op};
 use forerun_core::array::Array;
 use forerun_core::engine::{Input, Limits, Output, Status};
+use forerun_core::share::Share;
 use forerun_core::units::{BLOCK_BYTES, Block, Disk, Extent, Nanos};
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, BufWriter, Read as _, Write as _};
@@ -123,6 +124,10 @@ fn write_input(out: &mut impl io::Write, now: Nanos, input: &Input<'_>) -> io::R
             writeln!(out, "limits {} {} {}", word(memory_blocks), word(ahead_blocks), word(ahead_bytes_per_s))
         }
         Input::Switch { scheme, .. } => writeln!(out, "scheme {scheme}"),
+        Input::Split { schemes: [before, tried], share, .. } => match share {
+            Share::Clients { seed } => writeln!(out, "split clients {seed} {before} | {tried}"),
+            Share::Regions => writeln!(out, "split regions 0 {before} | {tried}"),
+        },
         Input::Drop => writeln!(out, "drop"),
     }
 }
@@ -249,6 +254,12 @@ pub fn verify(path: &Path) -> Result<Verified, ServeError> {
                     spec.check(engine.array()).map_err(|why| lines.wrong(why))?;
                     engine.handle(now, spec.switch());
                 }
+                Entry::Split(now, share, [before, tried]) => {
+                    asked.at(now).map_err(refused)?;
+                    let of = |scheme| spec_of(&lines, scheme, cache, &device);
+                    let spec = of(before)?.split(&of(tried)?, share, engine.array());
+                    engine.handle(now, spec.map_err(|why| lines.wrong(why))?.switch());
+                }
             }
             found.inputs += 1;
         } else if line.starts_with("< ") || line == END {
@@ -283,6 +294,7 @@ fn parse_array(text: &str) -> Option<Array> {
 enum Entry<'a> {
     Input(Nanos, Input<'static>),
     Scheme(Nanos, &'a str),
+    Split(Nanos, Share, [&'a str; 2]),
 }
 
 fn parse_entry(line: &str) -> Option<Entry<'_>> {
@@ -290,9 +302,24 @@ fn parse_entry(line: &str) -> Option<Entry<'_>> {
     let now = Nanos(now.parse().ok()?);
     match what.split_once(' ') {
         Some(("scheme", scheme)) => Some(Entry::Scheme(now, scheme)),
+        Some(("split", words)) => {
+            parse_split(words).map(|(share, schemes)| Entry::Split(now, share, schemes))
+        }
         Some(("limits", words)) => parse_limits(words).map(|limits| Entry::Input(now, Input::Limits(limits))),
         _ => parse_input(what).map(|input| Entry::Input(now, input)),
     }
+}
+
+fn parse_split(words: &str) -> Option<(Share, [&str; 2])> {
+    let (by, rest) = words.split_once(' ')?;
+    let (seed, schemes) = rest.split_once(' ')?;
+    let (before, tried) = schemes.split_once(" | ")?;
+    let share = match by {
+        "clients" => Share::Clients { seed: seed.parse().ok()? },
+        "regions" => Share::Regions,
+        _ => return None,
+    };
+    Some((share, [before, tried]))
 }
 
 fn parse_limits(words: &str) -> Option<Limits> {
@@ -422,6 +449,14 @@ mod tests {
             let entry = line.trim_end().strip_prefix("> ").and_then(parse_entry);
             let Some(Entry::Input(Nanos(7), read)) = entry else { panic!("{line}") };
             assert_eq!(format!("{read:?}"), format!("{input:?}"));
+        }
+        let entry = parse_entry("7 split clients 9 linux-6 | regions(linux-6)");
+        let Some(Entry::Split(Nanos(7), share, schemes)) = entry else { panic!("a split") };
+        assert_eq!((share, schemes), (Share::Clients { seed: 9 }, ["linux-6", "regions(linux-6)"]));
+        for wrong in
+            ["7 split clients x none | strip", "7 split files 0 none | strip", "7 split regions 0 none"]
+        {
+            assert!(parse_entry(wrong).is_none(), "{wrong}");
         }
     }
 

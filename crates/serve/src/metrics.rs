@@ -3,7 +3,7 @@
 
 use crate::backend::Lateness;
 use crate::behind::{ArrayFigures, BackFigures};
-use crate::figures::{Counters, LagFigures};
+use crate::figures::{Counters, LagFigures, SidesFigures};
 use forerun_core::stats::Stats;
 
 /// What one export counts.
@@ -31,6 +31,8 @@ pub struct ExportMetrics {
     pub raid: Option<ArrayFigures>,
     /// How long reads took, and writes, where there is a live page.
     pub lags: Option<(LagFigures, LagFigures)>,
+    /// What readers waited under each of two schemes, where they are tried side by side.
+    pub sides: Option<SidesFigures>,
 }
 
 /// Sums since the server began, over all exports.

@@ -21,6 +21,7 @@ mod raid;
 mod requests;
 mod served;
 mod show;
+mod split;
 mod token;
 mod ways;
 

@@ -5,7 +5,8 @@ use crate::error::ServeError;
 use forerun_core::array::Array;
 use forerun_core::cost::CostModel;
 use forerun_core::engine::{Engine, Input};
-use forerun_core::registry::{Layer, SchemeSpec};
+use forerun_core::registry::{Layer, Role, SchemeSpec, check_split};
+use forerun_core::share::Share;
 use forerun_core::size::format_size;
 use forerun_core::spec::LayerSpec;
 use forerun_core::units::BLOCK_BYTES;
@@ -26,6 +27,8 @@ pub(crate) struct EngineSpec {
     /// Preset whose costs the policies believe in.
     pub(crate) device: String,
     parsed: SchemeSpec,
+    /// Another scheme beside it, for its share of clients or regions.
+    beside: Option<Box<(SchemeSpec, Share)>>,
     layer: Layer,
     cost: CostModel,
     /// Blocks that may be read ahead at once; none is what the scheme and the cache say.
@@ -56,6 +59,7 @@ impl EngineSpec {
             cache_blocks,
             device: device.into(),
             parsed,
+            beside: None,
             layer,
             cost: believed.into(),
             ahead_blocks_max: None,
@@ -78,8 +82,32 @@ impl EngineSpec {
     }
 
     /// What gives an engine that was built of another spec, for the same cache and device, the scheme of this one.
-    pub(crate) const fn switch(&self) -> Input<'_> {
-        Input::Switch { scheme: &self.parsed, layer: self.layer }
+    pub(crate) fn switch(&self) -> Input<'_> {
+        match self.beside.as_deref() {
+            None => Input::Switch { scheme: &self.parsed, layer: self.layer },
+            Some((tried, share)) => {
+                Input::Split { schemes: [&self.parsed, tried], layer: self.layer, share: *share }
+            }
+        }
+    }
+
+    /// The same with another scheme beside it, which has its share.
+    pub(crate) fn split(&self, tried: &Self, share: Share, array: &Array) -> Result<Self, ServeError> {
+        let decides = |spec: &Self| spec.parsed.parts().iter().any(|part| part.role() != Role::Neutral);
+        let layer = if decides(self) { self.layer } else { tried.layer };
+        check_split([&self.parsed, &tried.parsed], layer, &self.layer(*array).shape())
+            .map_err(|why| ServeError::option("--scheme", why))?;
+        Ok(Self {
+            scheme: format!("{} | {} by {}", self.scheme, tried.scheme, by(share)),
+            beside: Some(Box::new((tried.parsed.clone(), share))),
+            layer,
+            ..self.clone()
+        })
+    }
+
+    /// Who is whose, where two schemes are tried side by side.
+    pub(crate) fn share(&self) -> Option<Share> {
+        self.beside.as_ref().map(|beside| beside.1)
     }
 
     /// Whether its parts are of the array layer.
@@ -103,6 +131,14 @@ impl EngineSpec {
     /// The engine over `array`.
     pub(crate) fn build(&self, array: Array) -> Result<Engine, ServeError> {
         self.layer(array).build().map_err(|why| ServeError::option("--scheme", why))
+    }
+}
+
+/// What is shared out, in a word.
+pub(crate) const fn by(share: Share) -> &'static str {
+    match share {
+        Share::Clients { .. } => "clients",
+        Share::Regions => "regions",
     }
 }
 
@@ -138,6 +174,29 @@ mod tests {
         }
         let both = EngineSpec::new("asp+seqp:128K", 64 << 20, "cheetah-15k4").expect_err("two layers");
         assert!(both.to_string().contains("one cache"), "{both}");
+    }
+
+    #[test]
+    fn schemes_that_keep_in_ways_of_their_own_or_choose_are_not_tried_side_by_side() {
+        let spec = |scheme: &str| EngineSpec::new(scheme, 64 << 20, "cheetah-15k4").expect("a scheme");
+        let array = Array::new("raid0:2x64KiB".parse().expect("a geometry"), 1 << 14).expect("strips");
+        let both = |before: &str, tried: &str, share| spec(before).split(&spec(tried), share, &array);
+        for (before, tried) in
+            [("none", "strip"), ("linux-6", "none"), ("grain+msp", "none"), ("regions(linux-6)", "linux-6")]
+        {
+            let spec = both(before, tried, Share::Regions).expect("they share a cache");
+            assert_eq!(spec.scheme, format!("{before} | {tried} by regions"));
+        }
+        for (before, tried, why) in [
+            ("none", "asp", "asp decides itself what stays"),
+            ("arc+strip", "none", "decides itself"),
+            ("none", "cadence", "decides itself"),
+            ("auto", "none", "auto chooses among schemes"),
+            ("strip", "linux-6", "whole strips and the other blocks"),
+        ] {
+            let said = both(before, tried, Share::Clients { seed: 1 }).expect_err("refused").to_string();
+            assert!(said.contains(why) && said.contains("in turns"), "{said}");
+        }
     }
 
     #[test]

@@ -4,6 +4,7 @@
 
 mod members;
 mod servers;
+mod split;
 mod trial;
 
 use super::top::{back_words, lag_words};
@@ -73,9 +74,10 @@ enum CtlCommand {
         #[arg(long, value_name = "NAME")]
         export: Option<String>,
     },
-    /// Try another scheme in turns with the one that there is, and keep the one whose readers wait less
+    /// Try another scheme in turns with the one that there is, or beside it, and keep the one whose readers wait less
     #[command(
-        after_help = "Examples:\n  forerun ctl try asp+msp\n  forerun ctl try linux-6 --for 10m --export archive --html trial.html\n\n\
+        after_help = "Examples:\n  forerun ctl try asp+msp\n  forerun ctl try linux-6 --for 10m --export archive --html trial.html\n  \
+        forerun ctl try strip --split clients --for 5m\n\n\
         Clients are served all the time. The scheme that was there stays unless it is shown that readers wait less under the new one."
     )]
     Try(trial::TryArgs),
@@ -123,7 +125,14 @@ pub(crate) fn run(args: &CtlArgs, ui: &Ui) -> Result<(), CliError> {
         CtlCommand::Array(args) => return members::array(&path, args, ui),
         CtlCommand::Rebuild(args) => return members::rebuild(&path, args, ui),
         CtlCommand::Scrub(args) => return members::scrub(&path, args, ui),
-        CtlCommand::Try(trial) => return ui.print(&trial::run(&path, trial, ui.json)?),
+        CtlCommand::Try(args) => {
+            let server = trial::begin(&path, args)?;
+            let text = match args.by() {
+                Some(by) => split::run(&server, args, by, ui.json)?,
+                None => trial::run(&server, args, ui.json)?,
+            };
+            return ui.print(&text);
+        }
         CtlCommand::Stats => Order::Stats,
         CtlCommand::Exports => Order::Exports,
         CtlCommand::Set { key, value, export } => {

@@ -8,7 +8,8 @@
 
 use super::config::shape;
 use super::parts::Parts;
-use crate::registry::{BuiltLayer, Layer, SchemeSpec};
+use crate::registry::{BuiltLayer, Layer, SchemeSpec, check_split};
+use crate::share::Share;
 use crate::units::Nanos;
 
 impl Parts {
@@ -24,6 +25,14 @@ impl Parts {
         let shape = shape(&self.array, self.config.cache_blocks, self.config.retain);
         scheme.check(layer, &shape).expect("a host checks a scheme before it switches to it");
         self.switch_to(now, scheme.build(layer, &shape));
+    }
+
+    /// From now on two schemes decide, each for its share.
+    pub(super) fn split(&mut self, now: Nanos, schemes: [&SchemeSpec; 2], layer: Layer, share: Share) {
+        let shape = shape(&self.array, self.config.cache_blocks, self.config.retain);
+        check_split(schemes, layer, &shape)
+            .expect("a host checks schemes before it splits a layer between them");
+        self.switch_to(now, BuiltLayer::split(schemes, layer, share, &shape));
     }
 
     /// The same with a scheme that has been made.
@@ -47,6 +56,7 @@ mod tests {
     use crate::engine::{Engine, Input, Output, Start, Status};
     use crate::hand::{Hand, answers};
     use crate::registry::{Layer, SchemeSpec};
+    use crate::share::Share;
     use crate::spec::LayerSpec;
     use crate::units::{Block, Extent, Nanos};
     use alloc::collections::BTreeMap;
@@ -78,6 +88,16 @@ mod tests {
         "streams",
         "streams(D=1,R=32KiB,N=4,M=512KiB)",
     ];
+    /// Two that can share a cache.
+    const PAIRS: &[(&str, &str)] = &[
+        ("none", "strip"),
+        ("grain", "msp"),
+        ("grain+msp", "none"),
+        ("linux-6", "regions(linux-6)"),
+        ("none", "flashy"),
+        ("linux-6+recall", "linux-ondemand"),
+        ("rpp(linux-2.4)", "zfetch"),
+    ];
 
     fn array() -> Array {
         Array::new("raid0:4x16KiB".parse().expect("valid"), 1 << 9).expect("holds strips")
@@ -91,6 +111,13 @@ mod tests {
 
     fn engine(scheme: &str) -> Engine {
         layer(scheme).build().expect("fits")
+    }
+
+    /// Two schemes, and the layer that they share.
+    fn pair(before: &str, tried: &str) -> ([SchemeSpec; 2], Layer) {
+        let both = [before, tried].map(|scheme| SchemeSpec::parse(scheme).expect("a scheme"));
+        let layer = if both.iter().any(SchemeSpec::has_host) { Layer::Host } else { Layer::Array };
+        (both, layer)
     }
 
     /// What a host does in a test.
@@ -110,6 +137,7 @@ mod tests {
         /// So many answers are given back.
         Release(usize),
         Scheme(&'static str),
+        Split((&'static str, &'static str), Share),
         Drop,
         Wake,
     }
@@ -179,6 +207,10 @@ mod tests {
                         assert_eq!(self.hand.engine.cache().slots.taken(), taken);
                     }
                 }
+                Step::Split((before, tried), share) => {
+                    let ([one, other], layer) = pair(before, tried);
+                    self.feed(now, Input::Split { schemes: [&one, &other], layer, share });
+                }
                 Step::Drop => {
                     self.feed(now, Input::Drop);
                     let lines = (0..self.hand.engine.cache().lines_made() as u32).map(crate::cache::LineId);
@@ -235,6 +267,9 @@ mod tests {
             8 => (1_usize..6).prop_map(Step::End),
             8 => (1_usize..6).prop_map(Step::Release),
             2 => prop::sample::select(SCHEMES).prop_map(Step::Scheme),
+            1 => (prop::sample::select(PAIRS), 0_u64..4)
+                .prop_map(|(pair, seed)| Step::Split(pair, Share::Clients { seed })),
+            1 => prop::sample::select(PAIRS).prop_map(|pair| Step::Split(pair, Share::Regions)),
             1 => Just(Step::Drop),
             1 => Just(Step::Wake),
         ];

@@ -215,7 +215,8 @@ impl Chooser {
             | Input::Synced { .. }
             | Input::Ahead { .. }
             | Input::Limits(_)
-            | Input::Switch { .. } => {}
+            | Input::Switch { .. }
+            | Input::Split { .. } => {}
         }
     }
 

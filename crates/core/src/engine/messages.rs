@@ -3,6 +3,7 @@
 use crate::access::{Access, Context, Op};
 use crate::dispatch::Class;
 use crate::registry::{Layer, SchemeSpec};
+use crate::share::Share;
 use crate::units::{Disk, Extent};
 
 /// Most blocks of one access; a host splits longer requests. 4 MiB.
@@ -105,6 +106,15 @@ pub enum Input<'a> {
         scheme: &'a SchemeSpec,
         /// The layer whose parts of it decide.
         layer: Layer,
+    },
+    /// From now on two schemes decide, each for its share, which the host has checked for this layer ([`crate::registry::check_split`]).
+    Split {
+        /// The one that there was, and the one that is tried.
+        schemes: [&'a SchemeSpec; 2],
+        /// The layer whose parts of them decide.
+        layer: Layer,
+        /// Who is whose.
+        share: Share,
     },
     /// Everything that can leave the cache leaves: what is in flight, or written and not on the members yet, stays. Blocks that a
     /// host still copies from are gone from the cache, and their memory is free when they are released.

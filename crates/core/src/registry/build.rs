@@ -1,13 +1,16 @@
 //! From a parsed scheme to the objects of one layer.
 
-use super::{Part, SchemeSpec};
-use crate::policy::Policy;
+use super::{Part, SchemeError, SchemeSpec};
+use crate::policy::split::Split;
+use crate::policy::{Policy, Wants};
 use crate::retention::adapter::ByLine;
 use crate::retention::contract::Retention;
 use crate::retention::lru::Lru;
-use crate::row::{Choice, Layer, LayerShape, Make};
+use crate::row::{Choice, Layer, LayerShape, Make, Role};
 use crate::scheme::Scheme;
+use crate::share::Share;
 use alloc::boxed::Box;
+use alloc::string::ToString as _;
 use alloc::vec::Vec;
 
 /// A layer's scheme, and the lines that its retention wants.
@@ -99,6 +102,73 @@ impl Part {
     const fn chooses(&self) -> Option<&'static [Choice]> {
         if let Make::Choose(choices) = self.row.make { Some(choices) } else { None }
     }
+}
+
+impl BuiltLayer {
+    /// A layer that two schemes share, which have been checked ([`check_split`]): the one that there was, and the one that is tried.
+    #[must_use]
+    pub fn split(schemes: [&SchemeSpec; 2], layer: Layer, share: Share, shape: &LayerShape) -> Self {
+        let arms = schemes.map(|scheme| arm(scheme, layer, shape));
+        Self::under(Box::new(Split::new(arms, share)), layer, shape)
+    }
+}
+
+/// The policies of a scheme, over a cache that is kept by somebody else.
+fn arm(scheme: &SchemeSpec, layer: Layer, shape: &LayerShape) -> Scheme {
+    let policies = scheme.of(layer).filter_map(|part| policy(part, shape)).collect();
+    // Nobody asks it.
+    Scheme::new(policies, || Box::new(ByLine::new(Lru::new(1))))
+}
+
+/// Why two schemes cannot share a cache.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SplitError {
+    /// The values of one do not go together here.
+    #[error(transparent)]
+    Scheme(#[from] SchemeError),
+    /// One of them keeps or dispatches in a way of its own.
+    #[error(
+        "{0} decides itself what stays in the cache or leaves when, and here is one cache for two schemes: try it in turns"
+    )]
+    Keeps(Box<str>),
+    /// One of them chooses among others.
+    #[error(
+        "{0} chooses among schemes itself, by what all readers wait: name one of those, or try it in turns"
+    )]
+    Chooses(Box<str>),
+    /// One of them keeps strips, the other blocks.
+    #[error(
+        "one of the two keeps whole strips and the other blocks, and here is one cache for both: try them in turns"
+    )]
+    Layers,
+}
+
+/// Whether two schemes can share a layer ([`Split`]).
+///
+/// # Errors
+/// [`SplitError`], with the remedy.
+pub fn check_split(schemes: [&SchemeSpec; 2], layer: Layer, shape: &LayerShape) -> Result<(), SplitError> {
+    for scheme in schemes {
+        let name = || scheme.to_string().into_boxed_str();
+        if scheme.choices(layer).next().is_some() {
+            return Err(SplitError::Chooses(name()));
+        }
+        scheme.check(layer, shape)?;
+        if scheme.parts().iter().any(|part| part.role() != Role::Neutral && part.layer() != layer) {
+            return Err(SplitError::Layers);
+        }
+        let keeps = |part: &Part| {
+            matches!(part.row.make, Make::Keep(_))
+                || policy(part, shape).is_some_and(|mut policy| {
+                    let owns = policy.own_retention().is_some() || policy.own_dispatch().is_some();
+                    owns || policy.wants() != Wants::default()
+                })
+        };
+        if scheme.of(layer).any(keeps) {
+            return Err(SplitError::Keeps(name()));
+        }
+    }
+    Ok(())
 }
 
 /// The policy of a part, if it makes one; a controller's is over that of its inner part.

@@ -79,9 +79,12 @@ impl Asked {
             Input::Gone { extent } | Input::Ahead { extent, .. } => {
                 possible(is_within(extent, array.capacity_blocks()), "blocks beyond the volume's end")
             }
-            Input::Flush { .. } | Input::Wake | Input::Limits(_) | Input::Switch { .. } | Input::Drop => {
-                Ok(())
-            }
+            Input::Flush { .. }
+            | Input::Wake
+            | Input::Limits(_)
+            | Input::Switch { .. }
+            | Input::Split { .. }
+            | Input::Drop => Ok(()),
         }
     }
 }

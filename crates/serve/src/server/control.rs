@@ -205,6 +205,11 @@ impl Server {
                 self.set_scheme(export, &key, &value)?;
                 Ok(json!(self.state(export)))
             }
+            Order::Split { export, scheme, by } => {
+                let export = self.the_export(export.as_deref())?;
+                self.split(export, &scheme, by)?;
+                Ok(json!(self.state(export)))
+            }
             Order::Watch { export } => {
                 let export = self.the_export(export.as_deref())?;
                 self.served[export].volume.watch();
@@ -295,6 +300,9 @@ impl Server {
         let volume = &mut self.served[export].volume;
         let text = match key.split_once('.') {
             _ if key == "scheme" => value.to_owned(),
+            _ if volume.spec.share().is_some() => {
+                return Err("two schemes are tried side by side, which `scheme` ends: set that first".into());
+            }
             Some((part, parameter)) => {
                 let parsed = SchemeSpec::parse(&volume.spec.scheme).map_err(|why| why.to_string())?;
                 parsed.with_param(part, parameter, value).map_err(|why| why.to_string())?.to_string()

@@ -58,6 +58,7 @@ impl Metrics {
             write_back: served.volume.behind(),
             raid: served.volume.array(),
             lags,
+            sides: served.volume.sides(),
         });
     }
 }

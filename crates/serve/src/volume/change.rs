@@ -18,8 +18,15 @@ impl Volume {
                 self.running = true;
                 self.take(spec.switch());
                 self.running = false;
+                let share = spec.share();
                 self.spec = spec;
                 self.run();
+                if share.is_some() {
+                    self.watch();
+                }
+                if let Some(watch) = &mut self.watch {
+                    watch.split(share);
+                }
             }
             Change::Drop => self.feed(Input::Drop),
         }

@@ -1,7 +1,7 @@
 //! The volume as the live page sees it: it tells its watch what passes, and is asked for a sample now and then.
 
 use super::Volume;
-use crate::live::{LagFigures, Sample, Watch};
+use crate::live::{LagFigures, Sample, SidesFigures, Watch};
 use crate::ticket::{Id, Tag};
 use forerun_core::access::{Access, Context};
 use forerun_core::units::Extent;
@@ -28,6 +28,11 @@ impl Volume {
         if let Some(watch) = &mut self.watch {
             watch.answered(self.now, Id::Read(tag, 0).number());
         }
+    }
+
+    /// What readers waited under each of two schemes, where they are tried side by side.
+    pub(crate) fn sides(&self) -> Option<SidesFigures> {
+        self.watch.as_ref()?.sides()
     }
 
     /// How long reads took, and writes; nothing where nobody looks.

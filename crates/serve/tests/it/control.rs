@@ -2,7 +2,7 @@
 
 use super::client::{Client, Running, image};
 use super::shadow::{Draw, batch, run_batch};
-use forerun_serve::control::{ExportState, Order, Stats, ask};
+use forerun_serve::control::{ExportState, Order, SplitBy, Stats, ask};
 use forerun_serve::options::{ExportOptions, Options};
 use serde_json::Value;
 use std::io::{Read as _, Write as _};
@@ -49,6 +49,7 @@ fn exports(control: &Path) -> Vec<ExportState> {
 fn schemes_change_and_caches_are_dropped_under_load_and_every_byte_and_output_stays_right() {
     let (folder, server, control, mut model) = server(&[""]);
     let stop = Arc::new(AtomicBool::new(false));
+    let mut clients: Vec<Client> = (0..4).map(|_| Client::connect(&server.socket, true)).collect();
     let changer = {
         let (stop, control) = (Arc::clone(&stop), control.clone());
         std::thread::spawn(move || {
@@ -57,6 +58,14 @@ fn schemes_change_and_caches_are_dropped_under_load_and_every_byte_and_output_st
                 let scheme = SCHEMES[changes % SCHEMES.len()];
                 set(&control, None, "scheme", scheme).expect("changed");
                 assert_eq!(exports(&control)[0].scheme, scheme);
+                let beside = |by| Order::Split { export: None, scheme: "grain+msp".into(), by };
+                let by = [SplitBy::Clients, SplitBy::Regions][changes / SCHEMES.len() % 2];
+                if ["none", "strip"].contains(&scheme) {
+                    let state = ask(&control, &beside(by)).expect("they can share a cache");
+                    let words = state["scheme"].as_str().expect("a scheme").to_owned();
+                    assert!(words.starts_with(&format!("{scheme} | grain+msp by ")), "{words}");
+                    assert!(ask(&control, &beside(by)).is_err(), "two are tried already");
+                }
                 if changes % 3 == 0 {
                     ask(&control, &Order::Drop { export: None }).expect("dropped");
                 }
@@ -65,12 +74,11 @@ fn schemes_change_and_caches_are_dropped_under_load_and_every_byte_and_output_st
             changes
         })
     };
-    let mut clients: Vec<Client> = (0..3).map(|_| Client::connect(&server.socket, true)).collect();
     let (mut draw, mut sequential, mut done, mut turn) = (Draw(77 << 40), 0, 0, 0);
     while done < 6_000 {
         let ops = batch(&mut draw, SIZE as u64, &mut sequential);
         turn += 1;
-        run_batch(&mut clients[turn % 3], &mut draw, &ops, &mut model);
+        run_batch(&mut clients[turn % 4], &mut draw, &ops, &mut model);
         done += ops.len();
     }
     stop.store(true, Ordering::Relaxed);
@@ -82,6 +90,7 @@ fn schemes_change_and_caches_are_dropped_under_load_and_every_byte_and_output_st
     let log = folder.path().join("log");
     let text = std::fs::read_to_string(&log).expect("a log");
     assert!(text.contains(" scheme sarc\n") && text.contains(" drop\n"), "changes are in the log");
+    assert!(text.contains(" split clients ") && text.contains(" none | grain+msp\n"), "and splits");
     let found = forerun_serve::log::verify(&log).expect("the same outputs, byte for byte");
     assert!(found.inputs > 6_000, "{found:?}");
 }

@@ -9,13 +9,15 @@ use super::{parse, refused};
 use crate::error::CliError;
 use crate::outputs;
 use clap::Args;
-use forerun_serve::control::{ExportState, Order, Stats, ask};
+use forerun_serve::control::{ExportState, Order, SplitBy, Stats, ask};
+use forerun_serve::figures::SidesFigures;
 use forerun_sim::student;
 use forerun_study::html::{Times, esc, page};
 use forerun_study::human::{self, float};
 use serde::Serialize;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -31,16 +33,28 @@ const NAP: Duration = Duration::from_millis(50);
 #[derive(Debug, Args)]
 pub(super) struct TryArgs {
     /// The scheme to try (forerun schemes)
-    scheme: String,
+    pub(super) scheme: String,
     /// How long, all together: 60s, 10m
     #[arg(long = "for", value_name = "TIME", default_value = "60s", value_parser = time)]
-    long: Duration,
+    pub(super) long: Duration,
     /// Which export, where there are several
     #[arg(long, value_name = "NAME")]
     export: Option<String>,
+    /// Both schemes at once, each for a share of the clients (four at least) or of the regions of 64 MiB; without it they take turns
+    #[arg(long, value_name = "WHAT", value_enum)]
+    split: Option<By>,
     /// Write what came of it to a page
     #[arg(long, value_name = "FILE")]
-    html: Option<PathBuf>,
+    pub(super) html: Option<PathBuf>,
+}
+
+/// What is shared out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum By {
+    /// Each connection has one of the two schemes
+    Clients,
+    /// Each region of 64 MiB has one of them, whoever reads there
+    Regions,
 }
 
 /// `60s`, `2m` or a number of seconds.
@@ -62,6 +76,16 @@ struct Turn {
     waited_ns: u64,
 }
 
+impl TryArgs {
+    /// What is shared out, if both are to serve at once.
+    pub(super) fn by(&self) -> Option<SplitBy> {
+        self.split.map(|by| match by {
+            By::Clients => SplitBy::Clients,
+            By::Regions => SplitBy::Regions,
+        })
+    }
+}
+
 impl Turn {
     /// Mean wait of a read, nanoseconds; nothing of too few.
     fn mean(self) -> Option<f64> {
@@ -79,7 +103,7 @@ struct Pair {
 /// What is said of the two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-enum Verdict {
+pub(super) enum Verdict {
     /// The new scheme waits less.
     Better,
     /// It waits more.
@@ -113,25 +137,31 @@ fn judge(pairs: &[Pair]) -> (f64, (f64, f64), Verdict) {
     let Some((mean, (low, high))) = student::interval(&all) else {
         return (0.0, (0.0, 0.0), Verdict::TooFewReads);
     };
-    let verdict = if high < 0.0 {
+    (mean, (low, high), verdict((low, high)))
+}
+
+/// What an interval of the difference says.
+pub(super) fn verdict((low, high): (f64, f64)) -> Verdict {
+    if high < 0.0 {
         Verdict::Better
     } else if low > 0.0 {
         Verdict::Worse
     } else {
         Verdict::NoDifference
-    };
-    (mean, (low, high), verdict)
+    }
 }
 
 /// One export of a server.
-struct Server<'a> {
-    control: &'a Path,
-    export: String,
-    stop: &'a AtomicBool,
+pub(super) struct Server<'a> {
+    pub(super) control: &'a Path,
+    pub(super) export: String,
+    /// The scheme that there was.
+    pub(super) before: String,
+    stop: Arc<AtomicBool>,
 }
 
 impl Server<'_> {
-    fn set(&self, scheme: &str) -> Result<(), CliError> {
+    pub(super) fn set(&self, scheme: &str) -> Result<(), CliError> {
         let export = Some(self.export.clone());
         let request = Order::Set { export, key: "scheme".into(), value: scheme.into() };
         ask(self.control, &request).map(drop).map_err(refused)
@@ -147,8 +177,16 @@ impl Server<'_> {
         Ok(Turn { reads: lag.all, waited_ns: lag.all_waited_ns })
     }
 
+    /// What readers waited so far under each of two schemes that are tried side by side.
+    pub(super) fn sides(&self) -> Result<SidesFigures, CliError> {
+        let stats: Stats = parse(ask(self.control, &Order::Stats).map_err(refused)?)?;
+        let export = stats.exports.into_iter().find(|export| export.name == self.export);
+        let sides = export.and_then(|export| export.sides);
+        sides.ok_or_else(|| CliError::failure("ctl", "somebody else has set a scheme: the trial is void"))
+    }
+
     /// Lets time pass.
-    fn pass(&self, long: Duration) -> Result<(), CliError> {
+    pub(super) fn pass(&self, long: Duration) -> Result<(), CliError> {
         let begin = Instant::now();
         while let Some(left) = long.checked_sub(begin.elapsed()).filter(|left| !left.is_zero()) {
             if self.stop.load(Ordering::Relaxed) {
@@ -178,8 +216,8 @@ impl Server<'_> {
     }
 }
 
-/// Tries it. Returns what is printed.
-pub(super) fn run(control: &Path, args: &TryArgs, json: bool) -> Result<String, CliError> {
+/// The export that it is tried on, from now on watched.
+pub(super) fn begin<'a>(control: &'a Path, args: &TryArgs) -> Result<Server<'a>, CliError> {
     outputs::check(&[("--html", args.html.as_deref())], &[])?;
     let exports: Vec<ExportState> = parse(ask(control, &Order::Exports).map_err(refused)?)?;
     ask(control, &Order::Watch { export: args.export.clone() }).map_err(refused)?;
@@ -190,12 +228,16 @@ pub(super) fn run(control: &Path, args: &TryArgs, json: bool) -> Result<String, 
     let export = export.ok_or_else(|| CliError::failure("ctl", "the export is gone"))?;
     let stop =
         forerun_watch::signals::stop_flag().map_err(|problem| CliError::failure("signals", problem))?;
-    let server = Server { control, export: export.name, stop: &stop };
-    let ran = server.pairs(&export.scheme, &args.scheme, args.long);
+    Ok(Server { control, export: export.name, before: export.scheme, stop })
+}
+
+/// Tries it in turns. Returns what is printed.
+pub(super) fn run(server: &Server<'_>, args: &TryArgs, json: bool) -> Result<String, CliError> {
+    let ran = server.pairs(&server.before, &args.scheme, args.long);
     let outcome = ran.map(|(turn_s, pairs)| {
         let (difference_ns, interval_ns, verdict) = judge(&pairs);
-        let kept = if verdict == Verdict::Better { args.scheme.clone() } else { export.scheme.clone() };
-        let (before, tried) = (export.scheme.clone(), args.scheme.clone());
+        let kept = if verdict == Verdict::Better { &args.scheme } else { &server.before }.clone();
+        let (before, tried) = (server.before.clone(), args.scheme.clone());
         Outcome {
             export: server.export.clone(),
             before,
@@ -209,7 +251,7 @@ pub(super) fn run(control: &Path, args: &TryArgs, json: bool) -> Result<String, 
         }
     });
     // Also where it went wrong, as far as the server still answers.
-    let put = server.set(outcome.as_ref().map_or(&export.scheme, |outcome| &outcome.kept));
+    let put = server.set(outcome.as_ref().map_or(&server.before, |outcome| &outcome.kept));
     let outcome = outcome?;
     put?;
     if let Some(path) = &args.html {
@@ -224,17 +266,22 @@ pub(super) fn run(control: &Path, args: &TryArgs, json: bool) -> Result<String, 
 }
 
 /// The sentence of it.
-fn sentence(outcome: &Outcome) -> String {
-    let Outcome { before, tried, difference_ns, interval_ns, .. } = outcome;
+pub(super) fn sentence(
+    before: &str,
+    tried: &str,
+    verdict: Verdict,
+    difference_ns: f64,
+    interval_ns: (f64, f64),
+) -> String {
     let time = |ns: f64| human::duration(ns.abs());
     let more = |ns: f64| format!("{} {}", time(ns), if ns < 0.0 { "less" } else { "more" });
-    let (mean, low, high) = (more(*difference_ns), more(interval_ns.0), more(interval_ns.1));
-    match outcome.verdict {
+    let (mean, low, high) = (more(difference_ns), more(interval_ns.0), more(interval_ns.1));
+    match verdict {
         Verdict::Better => format!("Under {tried} a read waits {mean} (95%: {low} to {high}): it stays."),
         Verdict::Worse => {
             format!("Under {tried} a read waits {mean} (95%: {low} to {high}): {before} stays.")
         }
-        Verdict::NoDifference if *interval_ns == (0.0, 0.0) => {
+        Verdict::NoDifference if interval_ns == (0.0, 0.0) => {
             format!("Under both, reads were answered at once: {before} stays.")
         }
         Verdict::NoDifference => format!(
@@ -242,6 +289,11 @@ fn sentence(outcome: &Outcome) -> String {
         ),
         Verdict::TooFewReads => format!("Clients read too little for a verdict: {before} stays."),
     }
+}
+
+fn sentence_of(outcome: &Outcome) -> String {
+    let Outcome { before, tried, verdict, difference_ns, interval_ns, .. } = outcome;
+    sentence(before, tried, *verdict, *difference_ns, *interval_ns)
 }
 
 fn mean(turn: Turn) -> String {
@@ -263,7 +315,7 @@ fn words(outcome: &Outcome) -> String {
             human::count(pair.tried.reads)
         );
     }
-    text + &sentence(outcome) + "\n"
+    text + &sentence_of(outcome) + "\n"
 }
 
 /// One bar a turn, as long as a read waited.
@@ -301,7 +353,7 @@ fn html(outcome: &Outcome) -> String {
     let mut body = format!(
         "<p>{}</p>\n<h2>Turns</h2>\n<p>Each took {:.1} s, of which the first quarter is not counted. The longer a bar, the longer a read waited in the \
          mean.</p>\n{}",
-        esc(&sentence(outcome)),
+        esc(&sentence_of(outcome)),
         outcome.turn_s,
         bars(outcome)
     );
@@ -356,7 +408,7 @@ mod tests {
         let outcome =
             Outcome { export, before, tried, kept, verdict, difference_ns, interval_ns, turn_s: 2.5, pairs };
         let text = html(&outcome);
-        assert!(text.contains(&esc(&sentence(&outcome))) && !text.contains("<b>"), "{text}");
+        assert!(text.contains(&esc(&sentence_of(&outcome))) && !text.contains("<b>"), "{text}");
         assert_eq!(bars(&outcome).matches("<rect").count(), 4, "one a turn");
         assert!(words(&outcome).contains("1.00 ms of      100 reads"), "{}", words(&outcome));
     }
