@@ -107,7 +107,7 @@ fn by_regions_both_schemes_serve_every_reader_and_the_one_under_which_they_wait_
         let regions = IMAGE >> 26;
         let strips = move |turn: u64| {
             (0..regions)
-                .map(move |region| ((region + 3 * number) % regions << 14) + number * 2048 + turn * 32)
+                .map(move |region| (region + 3 * number) % regions * 16_384 + number * 2048 + turn * 32)
         };
         let blocks = move || (0..64).flat_map(strips).flat_map(|at| at..at + 32);
         std::thread::spawn(move || read_all(&socket, &stop, (0..u64::MAX).flat_map(|_| blocks())))
