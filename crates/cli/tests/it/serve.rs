@@ -152,11 +152,12 @@ fn config_show_refuses_what_serve_refuses_by_the_options_alone_and_in_its_words(
     let long = "x".repeat(120);
     let many: Vec<String> = (0..65).map(|number| format!("m{number}")).collect();
     let many: Vec<&str> = ["--stripe", "64K"].into_iter().chain(many.iter().map(String::as_str)).collect();
-    let wrong: [(&[&str], &str); 19] = [
+    let wrong: [(&[&str], &str); 20] = [
         (&["--over", "x", "--array", "raid5:5x64K"], "raid0:NxSTRIP"),
         (&["--over", "x", "--strip", "8M"], "at most 4MiB"),
         (&["--over", "x", "--array", "raid0:2x8M"], "at most 4MiB"),
         (&["--over", "x", "--array", "single:64K", "--scheme", "streams(R=1MiB,N=4,M=512KiB)"], "--scheme: "),
+        (&["--over", "x", "--scheme", "streams(R=1MiB,N=4,M=512KiB)"], "a turn needs"),
         (&["--stripe", "64K", "a", "b", "a"], "again"),
         (&["--stripe", "63K", "a", "b"], "--stripe: "),
         (&many, "more than 64"),

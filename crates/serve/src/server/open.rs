@@ -46,7 +46,7 @@ pub(super) fn check_exports(exports: &[ExportOptions]) -> Result<(), ServeError>
 /// One export, without its members.
 pub(super) fn check_export(export: &ExportOptions) -> Result<(), ServeError> {
     back::check(export)?;
-    let array = crate::source::named::check(export)?;
+    let arrays = crate::source::named::check(export)?;
     if let What::Array { members } = &export.what {
         let paths: Vec<_> = members.iter().map(|member| member.path.clone()).collect();
         crate::array::check_names(&paths)?;
@@ -54,7 +54,9 @@ pub(super) fn check_export(export: &ExportOptions) -> Result<(), ServeError> {
     let believed = export.what.members().iter().find_map(|member| member.emulate.as_ref());
     let believed = believed.map_or(export.device.as_str(), |text| preset_of(text));
     let spec = EngineSpec::new(&export.scheme, export.cache_bytes, believed)?;
-    array.as_ref().map_or(Ok(()), |array| spec.check(array))
+    // What fits one of them may be served.
+    let fits = arrays.iter().any(|array| spec.check(array).is_ok());
+    if fits { Ok(()) } else { arrays.first().map_or(Ok(()), |usual| spec.check(usual)) }
 }
 
 /// The models of emulated members; a member without one is as fast as it is.

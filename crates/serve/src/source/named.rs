@@ -10,8 +10,12 @@ use forerun_core::array::{Array, ArraySpec, Level};
 use forerun_core::units::BLOCK_BYTES;
 use std::path::{Path, PathBuf};
 
-/// Refuses what could not be served whatever the members hold. Returns an array of that geometry, where it is known, to hold a scheme against.
-pub(crate) fn check(export: &ExportOptions) -> Result<Option<Array>, ServeError> {
+/// Geometries that the kernel, or members themselves, may tell of, where none is given: the usual one first, then the least and the most.
+const MAY_BE: [&str; 5] = ["single:128KiB", "single:4KiB", "single:4MiB", "raid0:2x4KiB", "raid0:64x4MiB"];
+
+/// Refuses what could not be served whatever the members hold. Returns arrays of the geometries that it may have, to hold a scheme against: one where it
+/// is known.
+pub(crate) fn check(export: &ExportOptions) -> Result<Vec<Array>, ServeError> {
     crate::member_tls::check(&export.member_tls)?;
     for name in export.what.members().iter().filter_map(|member| member.emulate.as_ref()) {
         crate::emulate::build(name).map_err(|why| ServeError::option("emulate", why))?;
@@ -36,8 +40,13 @@ pub(crate) fn check(export: &ExportOptions) -> Result<Option<Array>, ServeError>
         // What its members say is known when they are open.
         What::Array { .. } => None,
     };
+    let specs = match spec {
+        Some(spec) => vec![spec],
+        None => MAY_BE.iter().map(|text| text.parse().expect("a geometry")).collect(),
+    };
     let least = |spec: ArraySpec| Array::new(spec, spec.strip_bytes() / BLOCK_BYTES);
-    spec.map(least).transpose().map_err(|why| ServeError::option("--array", why))
+    let arrays: Result<_, _> = specs.into_iter().map(least).collect();
+    arrays.map_err(|why| ServeError::option("--array", why))
 }
 
 /// Refuses a geometry that does not lie over one member.
