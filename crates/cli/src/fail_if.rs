@@ -5,6 +5,7 @@
 //! quotes although `+` also adds. It is read before anything runs, so that a typo costs nothing; it is computed
 //! once for each input.
 
+use forerun_core::words::{did_you_mean, nearest};
 use forerun_sim::report::RunReport;
 use serde_json::Value as Json;
 
@@ -286,15 +287,26 @@ fn field(run: &RunReport, path: &str) -> Result<f64, String> {
         };
         here = next.ok_or_else(|| unknown(path, step, here))?;
     }
-    here.as_f64().ok_or_else(|| format!("`{path}` is not a number"))
+    here.as_f64().ok_or_else(|| match here {
+        Json::Object(map) => {
+            let below = map.keys().map(|key| format!("{path}.{key}")).collect::<Vec<_>>().join(", ");
+            format!("`{path}` is not a number; below it are {below}")
+        }
+        _ => format!("`{path}` is not a number"),
+    })
 }
 
 fn unknown(path: &str, step: &str, here: &Json) -> String {
     let known = match here {
-        Json::Object(map) => map.keys().cloned().collect::<Vec<_>>().join(", "),
-        _ => String::new(),
+        Json::Object(map) => map.keys().map(String::as_str).collect::<Vec<_>>(),
+        Json::Array(list) if list.is_empty() => return format!("`{path}`: nothing is listed there"),
+        Json::Array(list) => {
+            return format!("`{path}`: a list: name one of it, 0 to {}", list.len() - 1);
+        }
+        _ => return format!("`{path}`: there is nothing below a number or a word"),
     };
-    format!("`{path}`: no field `{step}`; there are: {known}")
+    let near = did_you_mean(nearest(step, known.iter().copied()));
+    format!("`{path}`: no field `{step}`{near}; there are: {}", known.join(", "))
 }
 
 #[cfg(test)]

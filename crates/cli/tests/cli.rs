@@ -22,6 +22,8 @@ mod doctor;
 mod ending;
 #[path = "it/files.rs"]
 mod files;
+#[path = "it/guide.rs"]
+mod guide;
 #[path = "it/help.rs"]
 mod help;
 #[path = "it/hung.rs"]
