@@ -17,7 +17,7 @@ pub(crate) fn read(path: &Path, volume_bytes: u64) -> Result<Vec<Extent>, CliErr
     let file = |problem: String, remedy: &str| {
         CliError::failure(&format!("--manifest {}", path.display()), format!("{problem}; {remedy}"))
     };
-    let bytes = std::fs::read(path).map_err(|problem| CliError::file(path, &problem))?;
+    let bytes = forerun_watch::store::bytes(path).map_err(|problem| CliError::file(path, &problem))?;
     let manifest = Manifest::decode(&bytes)
         .map_err(|problem| file(problem.to_string(), "write one with `forerun sim … --learn FILE`"))?;
     let Some(export) = manifest.exports.iter().find(|export| export.name == VOLUME) else {

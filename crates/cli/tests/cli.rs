@@ -61,6 +61,8 @@ mod shaken;
 mod stumbles;
 #[path = "it/sweep.rs"]
 mod sweep;
+#[path = "it/texts.rs"]
+mod texts;
 #[path = "it/top.rs"]
 mod top;
 #[path = "it/trial.rs"]

@@ -212,6 +212,9 @@ const SHIPPED: &[(&str, &[u8])] = &[
     ("x25-m", include_bytes!("../presets/x25-m.toml")),
 ];
 
+/// Most bytes of a preset's file; one with a table of seeks for each cylinder has fewer.
+const FILE_BYTES_MAX: u64 = 16 << 20;
+
 /// What a shipped file says; packed ones begin with the mark of gzip.
 fn unpacked(file: &[u8]) -> std::io::Result<String> {
     let mut text = String::new();
@@ -236,12 +239,23 @@ impl Preset {
         if let Some((name, file)) = SHIPPED.iter().find(|(name, _)| *name == name_or_path) {
             return Self::parse(name, &unpacked(file).expect("what is shipped is whole"));
         }
-        let text =
-            std::fs::read_to_string(Path::new(name_or_path)).map_err(|source| PresetError::Unknown {
+        let mut bytes = Vec::new();
+        std::fs::File::open(Path::new(name_or_path))
+            .and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes))
+            .map_err(|source| PresetError::Unknown {
                 name: name_or_path.to_owned(),
                 known: Self::names().collect::<Vec<_>>().join(", "),
                 source,
             })?;
+        let invalid =
+            |why: &str| PresetError::Invalid { name: name_or_path.to_owned(), message: why.to_owned() };
+        if bytes.len() as u64 > FILE_BYTES_MAX {
+            return Err(invalid("it is larger than a preset can be; `forerun device show NAME` shows one"));
+        }
+        let text = String::from_utf8(bytes);
+        let text = text.map_err(|_| {
+            invalid("it is not text, which a preset is; `forerun device show NAME` shows one")
+        })?;
         Self::parse(name_or_path, &text)
     }
 

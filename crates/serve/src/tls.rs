@@ -13,7 +13,7 @@ pub(crate) use validity::Validity;
 
 use crate::error::ServeError;
 use crate::options::TlsOptions;
-use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::{ClientConfig, ClientConnection, Connection, RootCertStore, ServerConfig, ServerConnection};
@@ -64,7 +64,12 @@ pub(crate) fn authorities(path: &Path, option: &'static str) -> Result<RootCertS
 
 /// Reads a private key.
 pub(crate) fn private_key(path: &Path, option: &'static str) -> Result<PrivateKeyDer<'static>, ServeError> {
-    PrivateKeyDer::from_pem_file(path).map_err(|problem| unusable(path, option, &problem))
+    PrivateKeyDer::from_pem_file(path).map_err(|problem| match problem {
+        pem::Error::NoItemsFound => {
+            unusable(path, option, &"it holds no private key (PEM, -----BEGIN PRIVATE KEY-----)")
+        }
+        other => unusable(path, option, &other),
+    })
 }
 
 /// Reads the certificates of a file, at least one.
@@ -243,7 +248,7 @@ mod tests {
         let cert = tempfile::NamedTempFile::new().expect("a file");
         std::fs::write(cert.path(), made.cert.pem()).expect("written");
         let why = refused(cert.path(), text.path(), None);
-        assert!(why.starts_with("--tls-key"), "{why}");
+        assert!(why.starts_with("--tls-key") && why.contains("holds no private key (PEM"), "{why}");
         let other = rcgen::KeyPair::generate().expect("made");
         let key = tempfile::NamedTempFile::new().expect("a file");
         std::fs::write(key.path(), other.serialize_pem()).expect("written");

@@ -25,6 +25,7 @@ mod sample;
 pub mod spec_file;
 pub mod sweep;
 pub mod table;
+pub mod text;
 pub mod traces;
 pub mod words;
 

@@ -6,13 +6,14 @@
 
 use crate::error::StudyError;
 use crate::plan::default_spec;
+use crate::text::line_of;
 use forerun_sim::spec::{RunSpec, SPEC_VERSION};
 use std::path::Path;
 use toml::{Table, Value};
 
 /// Reads the runs of `path`.
 pub fn read(path: &Path) -> Result<Vec<RunSpec>, StudyError> {
-    let text = std::fs::read_to_string(path).map_err(|problem| StudyError::file(path, &problem))?;
+    let text = crate::text::read(path)?;
     parse(&text).map_err(|what| {
         StudyError::usage(
             &path.display().to_string(),
@@ -39,7 +40,8 @@ fn parse(text: &str) -> Result<Vec<RunSpec>, String> {
     let runs = match file.remove("runs") {
         Some(Value::Array(runs)) => {
             if let Some(key) = file.keys().next() {
-                return Err(format!("unknown key `{key}` beside [defaults] and [[runs]]"));
+                let line = line_of(text, key).map_or_else(String::new, |line| format!("line {line}: "));
+                return Err(format!("{line}unknown key `{key}` beside [defaults] and [[runs]]"));
             }
             runs
         }
@@ -50,7 +52,17 @@ fn parse(text: &str) -> Result<Vec<RunSpec>, String> {
         return Err("no [[runs]] in it".into());
     }
     let base = Table::try_from(default_spec()).map_err(|problem| problem.to_string())?;
-    runs.into_iter().enumerate().map(|(index, run)| one(index, run, &defaults, &base)).collect()
+    let one = |(index, run)| one(index, run, &defaults, &base).map_err(|what| with_line(text, what));
+    runs.into_iter().enumerate().map(one).collect()
+}
+
+/// The line of an unknown key behind what is said of it: those that are known are there many times.
+fn with_line(text: &str, what: String) -> String {
+    let key = what.split_once("unknown field `").and_then(|(_, rest)| rest.split_once('`'));
+    match key.and_then(|(key, _)| line_of(text, key)) {
+        Some(line) => format!("line {line}: {what}"),
+        None => what,
+    }
 }
 
 fn take_table(file: &mut Table, key: &str) -> Result<Table, String> {
@@ -109,7 +121,9 @@ mod tests {
     fn a_wrong_key_is_named_with_its_run() {
         let problem =
             parse("[[runs]]\ninput = 'x'\n[[runs]]\ninput = 'y'\nshceme = 'asp'\n").expect_err("a typo");
-        assert!(problem.starts_with("run 2:") && problem.contains("shceme"), "{problem}");
+        assert!(problem.starts_with("line 5: run 2:") && problem.contains("shceme"), "{problem}");
+        let problem = parse("inptu = 'x'\n[[runs]]\ninput = 'y'\n").expect_err("a typo");
+        assert!(problem.starts_with("line 1: ") && problem.contains("`inptu`"), "{problem}");
         assert!(parse("[[runs]]\nscheme = 'asp'\n").expect_err("no input").contains("`input` is missing"));
     }
 }

@@ -3,15 +3,18 @@
 //! Root's are in `/var/lib/forerun/manifests`, a user's in `forerun/manifests` below `$XDG_STATE_HOME` (`~/.local/state`).
 //! A file is replaced whole, so a reader finds the old one or the new one and never a part.
 
-use forerun_manifest::format::FormatError;
+use forerun_manifest::format::{BODY_BYTES_MAX, FormatError};
 use forerun_manifest::{Key, Manifest};
 use forerun_trace::beside::Beside;
 use std::fs;
-use std::io::{self, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
 /// Root's folder.
 const OF_ROOT: &str = "/var/lib/forerun/manifests";
+
+/// Most bytes of a manifest's file: its body packs to fewer than it has.
+const FILE_BYTES_MAX: u64 = BODY_BYTES_MAX + (1 << 20);
 
 /// Why a manifest could not be read or written.
 #[derive(Debug, thiserror::Error)]
@@ -45,12 +48,26 @@ pub fn default_folder() -> PathBuf {
     state.unwrap_or_else(std::env::temp_dir).join("forerun/manifests")
 }
 
+/// The bytes of a file that may be a manifest.
+///
+/// # Errors
+/// What the system says, or that there are more than a manifest can have.
+pub fn bytes(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    fs::File::open(path)?.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > FILE_BYTES_MAX {
+        let why = format!("it has more than {FILE_BYTES_MAX} bytes, as no manifest has");
+        return Err(io::Error::new(io::ErrorKind::InvalidData, why));
+    }
+    Ok(bytes)
+}
+
 /// Reads a manifest.
 ///
 /// # Errors
 /// [`StoreError`].
 pub fn read(path: &Path) -> Result<Manifest, StoreError> {
-    let bytes = fs::read(path).map_err(|source| StoreError::Io { path: path.to_owned(), source })?;
+    let bytes = bytes(path).map_err(|source| StoreError::Io { path: path.to_owned(), source })?;
     Manifest::decode(&bytes).map_err(|source| StoreError::Format { path: path.to_owned(), source })
 }
 

@@ -134,7 +134,12 @@ pub(crate) fn run(command: &ArrayCommand, ui: &Ui) -> Result<(), CliError> {
 }
 
 fn refused(problem: &ServeError) -> CliError {
-    let kind = if problem.is_usage() { Kind::Usage } else { Kind::Failure };
+    let denied = |source: &std::io::Error| source.kind() == std::io::ErrorKind::PermissionDenied;
+    let kind = match problem {
+        ServeError::File { source, .. } if denied(source) => Kind::Unsupported,
+        problem if problem.is_usage() => Kind::Usage,
+        _ => Kind::Failure,
+    };
     CliError::new(kind, "", problem, "")
 }
 

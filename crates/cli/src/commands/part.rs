@@ -12,7 +12,7 @@ use forerun_trace::Format;
 use forerun_trace::anonymize::{Key, anonymize as hashed};
 use forerun_trace::cut::Cut;
 use std::io::Read as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 pub(crate) const CUT_HELP: &str = "\
 Examples:
@@ -109,14 +109,31 @@ pub(crate) fn anonymize(args: &AnonymizeArgs, ui: &Ui) -> Result<(), CliError> {
     let read: Vec<_> = std::iter::once(&args.input).chain(&args.key_file).cloned().collect();
     outputs::check(&[("OUTPUT", Some(&args.output))], &read)?;
     let key = match &args.key_file {
-        Some(path) => std::fs::read(path).map_err(|problem| CliError::file(path, &problem))?,
+        Some(path) => read_key(path).map_err(|problem| CliError::file(path, &problem))?,
         None => random().map_err(|problem| CliError::failure("/dev/urandom", problem))?,
     };
+    let refused = |what: &str| {
+        let file = args.key_file.as_ref().map_or_else(String::new, |path| format!(" {}", path.display()));
+        let remedy = "head -c 32 /dev/urandom > FILE makes one";
+        Err(CliError::usage(&format!("--key-file{file}"), what, remedy))
+    };
     if key.len() < 16 {
-        return Err(CliError::usage("--key-file", "a key of less than 16 bytes can be guessed", ""));
+        return refused("a key of less than 16 bytes can be guessed");
+    }
+    if key.len() as u64 > KEY_BYTES_MAX {
+        return refused("a key of more than 1 MiB is none");
     }
     let opened = open(&args.input, &args.read, ui)?;
     finish(&args.output, args.to, &hashed(&opened.trace, &Key::of(&key)), ui)
+}
+
+/// Most bytes of a key.
+const KEY_BYTES_MAX: u64 = 1 << 20;
+
+fn read_key(path: &Path) -> std::io::Result<Vec<u8>> {
+    let mut key = Vec::new();
+    std::fs::File::open(path)?.take(KEY_BYTES_MAX + 1).read_to_end(&mut key)?;
+    Ok(key)
 }
 
 fn random() -> std::io::Result<Vec<u8>> {
@@ -126,7 +143,7 @@ fn random() -> std::io::Result<Vec<u8>> {
 }
 
 fn finish(
-    output: &std::path::Path,
+    output: &Path,
     to: Option<Format>,
     trace: &forerun_trace::record::Trace,
     ui: &Ui,

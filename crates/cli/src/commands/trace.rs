@@ -307,14 +307,13 @@ fn convert(args: &ConvertArgs, ui: &Ui) -> Result<(), CliError> {
 fn synth(args: &SynthArgs, ui: &Ui) -> Result<(), CliError> {
     check_json(&args.output, ui)?;
     outputs::check(&[("--output", Some(&args.output))], &[PathBuf::from(&args.workload)])?;
-    let parsed = if args.workload.ends_with(".toml") {
-        let path = Path::new(&args.workload);
-        let text = std::fs::read_to_string(path).map_err(|problem| CliError::file(path, &problem))?;
-        Workload::from_toml(&text)
+    let (parsed, place) = if args.workload.ends_with(".toml") {
+        let text = forerun_study::text::read(Path::new(&args.workload))?;
+        (Workload::from_toml(&text), args.workload.as_str())
     } else {
-        Workload::parse(&args.workload)
+        (Workload::parse(&args.workload), "workload")
     };
-    let workload = parsed.map_err(|problem| CliError::usage("workload", problem, ""))?;
+    let workload = parsed.map_err(|problem| CliError::usage(place, problem, ""))?;
     wrote(&args.output, &write(&args.output, args.to, &workload.to_trace(args.seed), ui)?, None, ui)
 }
 

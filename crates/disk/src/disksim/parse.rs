@@ -103,19 +103,39 @@ impl Value {
 pub(crate) fn read_text(path: &Path) -> Result<String, std::io::Error> {
     let mut packed_name = path.as_os_str().to_owned();
     packed_name.push(".gz");
-    let (bytes, packed) = match fs::read(path) {
+    let (bytes, packed) = match read_at_most(path) {
         Ok(bytes) => {
             let packed = bytes.starts_with(&[0x1f, 0x8b]);
             (bytes, packed)
         }
-        Err(error) => (fs::read(Path::new(&packed_name)).map_err(|_| error)?, true),
+        Err(error) => (read_at_most(Path::new(&packed_name)).map_err(|_| error)?, true),
     };
-    if packed {
-        let mut text = String::new();
-        flate2::read::MultiGzDecoder::new(bytes.as_slice()).read_to_string(&mut text)?;
-        return Ok(text);
+    let bytes = if packed { at_most(flate2::read::MultiGzDecoder::new(bytes.as_slice()))? } else { bytes };
+    String::from_utf8(bytes).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        let line = error.as_bytes()[..at].iter().filter(|&&byte| byte == b'\n').count() + 1;
+        wrong(format!("line {line}: it is not text (UTF-8), which such a file is"))
+    })
+}
+
+/// Most bytes of a file of text, packed or not: a trace of a million requests has fewer.
+const TEXT_BYTES_MAX: u64 = 256 << 20;
+
+fn wrong(why: String) -> std::io::Error {
+    std::io::Error::new(std::io::ErrorKind::InvalidData, why)
+}
+
+fn read_at_most(path: &Path) -> Result<Vec<u8>, std::io::Error> {
+    at_most(fs::File::open(path)?)
+}
+
+fn at_most(from: impl Read) -> Result<Vec<u8>, std::io::Error> {
+    let mut bytes = Vec::new();
+    from.take(TEXT_BYTES_MAX + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > TEXT_BYTES_MAX {
+        return Err(wrong(format!("it has more than {TEXT_BYTES_MAX} bytes")));
     }
-    String::from_utf8(bytes).map_err(|error| std::io::Error::new(std::io::ErrorKind::InvalidData, error))
+    Ok(bytes)
 }
 
 struct Parser<'a> {

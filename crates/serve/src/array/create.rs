@@ -150,7 +150,7 @@ pub fn create(options: &CreateOptions) -> Result<Created, ServeError> {
     check_distinct(OPTION, &paths)?;
     let (mut files, mut gave_up) = (Vec::new(), Vec::new());
     for path in members {
-        let (file, size) = Files::open(OPTION, path, false, Direct::Off)?;
+        let (file, size) = Files::open(OPTION, path, false, Direct::Off).map_err(to_write)?;
         gave_up.extend(look(&file, path, size, *force)?);
         files.push((file, size));
     }
@@ -173,6 +173,17 @@ pub fn create(options: &CreateOptions) -> Result<Created, ServeError> {
         members: members.clone(),
         gave_up,
     })
+}
+
+/// A member is written: there is no `--read-only` here.
+fn to_write(problem: ServeError) -> ServeError {
+    match problem {
+        ServeError::File { path, source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
+            let remedy = " (members are written: run as root, or as who owns the files)";
+            ServeError::File { path, source, remedy }
+        }
+        other => other,
+    }
 }
 
 /// Members become blank, then there is a journal, and last of all superblocks. Returns the array's number.

@@ -19,6 +19,8 @@
 use crate::error::StudyError;
 use crate::options::SetupArgs;
 use crate::plan;
+use crate::text::{self, line_of};
+use forerun_core::words::{did_you_mean, nearest};
 use forerun_sim::input::Input;
 use forerun_sim::spec::RunSpec;
 use forerun_trace::ReadOptions;
@@ -38,6 +40,9 @@ pub type Words = Vec<(String, String)>;
 /// A study.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Study {
+    /// Its file, and the text of it, to say where what is wrong stands.
+    file: String,
+    text: String,
     fixed: Words,
     axes: Vec<(String, Vec<String>)>,
     exclude: Vec<Words>,
@@ -60,11 +65,11 @@ impl Study {
     /// # Errors
     /// [`StudyError`] with the key that is wrong.
     pub fn read(path: &Path) -> Result<Self, StudyError> {
-        let text = std::fs::read_to_string(path).map_err(|problem| StudyError::file(path, &problem))?;
-        Self::parse(&text).map_err(|problem| StudyError {
-            place: format!("{}: {}", path.display(), problem.place),
-            ..problem
-        })
+        let (file, text) = (path.display().to_string(), text::read(path)?);
+        match Self::parse(&text) {
+            Ok(study) => Ok(Self { file, ..study }),
+            Err(problem) => Err(placed(&file, &text, problem)),
+        }
     }
 
     /// Reads a study.
@@ -95,7 +100,7 @@ impl Study {
                 "there are [fixed], [matrix] and [[exclude]]",
             ));
         }
-        let study = Self { fixed, axes, exclude };
+        let study = Self { file: String::new(), text: text.to_owned(), fixed, axes, exclude };
         study.check()?;
         Ok(study)
     }
@@ -104,6 +109,18 @@ impl Study {
         let axes = || self.axes.iter().map(|(name, _)| name);
         let says =
             |name: &str| axes().chain(self.fixed.iter().map(|(name, _)| name)).any(|other| other == name);
+        let known = known();
+        for name in axes().chain(self.fixed.iter().map(|(name, _)| name)) {
+            if !known.iter().any(|known| *known == name.replace('_', "-")) {
+                let near = did_you_mean(nearest(name, known.iter().map(String::as_str)));
+                let what = format!("no study has this key{near}");
+                return Err(StudyError::usage(
+                    name,
+                    what,
+                    "keys are input, scheme and the options of `forerun compare`",
+                ));
+            }
+        }
         for name in ["input", "scheme", "device"] {
             if !says(name) {
                 let remedy =
@@ -139,7 +156,7 @@ impl Study {
             if self.exclude.iter().any(|left_out| left_out.iter().all(|pair| at.contains(pair))) {
                 continue;
             }
-            let mut spec = self.spec(&at)?;
+            let mut spec = self.spec(&at).map_err(|problem| placed(&self.file, &self.text, problem))?;
             let hash = match hashes.get(&spec.input) {
                 Some(hash) => hash.clone(),
                 None => hashes.entry(spec.input.clone()).or_insert(hash_of(&spec)?).clone(),
@@ -177,7 +194,13 @@ impl Study {
                 word => line.push(format!("{option}={word}")),
             }
         }
-        let setup = SetupArgs::parse(&line)?;
+        // Of several options the one that cannot be read alone is the wrong one.
+        let wrong = line.iter().find_map(|option| {
+            let problem = SetupArgs::parse(std::slice::from_ref(option)).err()?;
+            let key = option.trim_start_matches('-').split('=').next().unwrap_or_default();
+            Some(StudyError { place: key.to_owned(), what: bare(&problem.what), ..problem })
+        });
+        let setup = SetupArgs::parse(&line).map_err(|problem| wrong.unwrap_or(problem))?;
         let (assumed, schemes) = (setup.assumed(&[]), self.schemes(&scheme));
         let specs = plan::specs(&[input], &schemes, &setup, &assumed, false, &[])?;
         let caches = setup.cache.len().max(1);
@@ -194,6 +217,28 @@ impl Study {
         let axis = self.axes.iter().find(|(name, _)| name == "scheme");
         axis.map_or_else(|| vec![own.to_owned()], |(_, words)| words.clone())
     }
+}
+
+/// The keys that a study may have.
+fn known() -> Vec<String> {
+    let options = SetupArgs::names().into_iter().map(|(name, _)| name);
+    ["input", "scheme"].into_iter().map(str::to_owned).chain(options).collect()
+}
+
+/// What the command line says of an option, without its own place.
+fn bare(what: &str) -> String {
+    what.strip_prefix("command line: ").unwrap_or(what).to_owned()
+}
+
+/// The same with the file, and the line of the key where that is known, before it.
+fn placed(file: &str, text: &str, problem: StudyError) -> StudyError {
+    if file.is_empty() {
+        return problem;
+    }
+    let key = problem.place.trim_start_matches('-');
+    let line = [key.to_owned(), key.replace('-', "_")].iter().find_map(|key| line_of(text, key));
+    let line = line.map_or_else(String::new, |line| format!("line {line}: "));
+    StudyError { place: format!("{file}: {line}{}", problem.place), ..problem }
 }
 
 fn table(file: &mut Table, key: &str) -> Result<Table, StudyError> {
