@@ -13,7 +13,7 @@
 //! mapped around a fault says more of the kernel than of the program. Events come in the order of time and a moment late
 //! (`learn.rs`), so a scheme that works by a timer is at home here.
 
-use crate::inputs::{Engine, Log, STRIP_BLOCKS, VOLUME_BLOCKS};
+use crate::inputs::{Engine, Log, SHADOW_BLOCKS, VOLUME_BLOCKS};
 use crate::volumes::{self, Volume, Volumes};
 use crate::{load, sys};
 use forerun_core::access::{Access, Context};
@@ -36,8 +36,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// Files that are followed at once.
 const FILES_MAX: usize = 1 << 16;
-/// Blocks that the engine believes to be in memory, at most: 512 MiB.
-const SHADOW_BLOCKS: u64 = 1 << 17;
 /// Requests in flight at most, each by a worker of its own.
 const WORKERS: usize = 64;
 /// Pieces of one request: so few that a far device gets a batch from several workers at once, which may wait for extents of the file.
@@ -176,7 +174,8 @@ impl Ahead {
         if !scheme.has_host() || scheme.has_array() {
             return Err(AheadError::Array { scheme: scheme.to_string() });
         }
-        let shadow = SHADOW_BLOCKS.min(load::window_pages().saturating_mul(4)).max(STRIP_BLOCKS * 8);
+        let shadow =
+            load::window_pages().saturating_mul(4).clamp(*SHADOW_BLOCKS.start(), *SHADOW_BLOCKS.end());
         // Only file systems whose files are opened by number: a path would have to be found first.
         let by_number = volumes.all().iter().filter(|volume| volume.finds_by_inode());
         let key = |volume: &Volume| (volume.device.major(), volume.device.minor());

@@ -5,21 +5,26 @@
 //! is `end`; what a watch wrote that was killed is cut, and is replayed up to there. [`verify`] feeds a log to engines made
 //! from its own words and compares each output. The server's log is of the same kind, of an engine that owns its cache.
 
+mod given;
+
 use forerun_core::access::{Access, Context};
 use forerun_core::array::Array;
 use forerun_core::engine::{Observer, Output, Seen, Sight, Status};
 use forerun_core::registry::SchemeSpec;
 use forerun_core::spec::{LayerError, LayerSpec};
 use forerun_core::units::{Block, Extent, Nanos};
+use given::{Given, Refused};
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, BufWriter, Read as _, Write};
-use std::ops::Deref;
+use std::ops::{Deref, RangeInclusive};
 use std::path::{Path, PathBuf};
 
 /// Blocks of the volume that files are given places in.
 pub(crate) const VOLUME_BLOCKS: u64 = 1 << 40;
 /// Strip of the volume, blocks; it only has to divide the volume.
 pub(crate) const STRIP_BLOCKS: u64 = 32;
+/// Fewest and most blocks that an engine believes to be in memory: 1 MiB to 512 MiB.
+pub(crate) const SHADOW_BLOCKS: RangeInclusive<u64> = 8 * STRIP_BLOCKS..=1 << 17;
 /// First line of every log; the number is that of the format.
 const HEAD: &str = "forerun watched inputs 1";
 /// Last line of a log that was ended in order.
@@ -226,7 +231,7 @@ pub enum LogError {
 pub fn verify(path: &Path) -> Result<Verified, LogError> {
     let read = |source| LogError::Read { path: path.into(), source };
     let mut file = BufReader::new(File::open(path).map_err(read)?);
-    let (mut found, mut engine, mut number) = (Verified::default(), None, 0);
+    let (mut found, mut replay, mut number) = (Verified::default(), Replay::default(), 0);
     loop {
         number += 1;
         let mut line = Vec::new();
@@ -240,7 +245,12 @@ pub fn verify(path: &Path) -> Result<Verified, LogError> {
             }
             return Ok(Verified { cut: Some(number), ..found });
         };
-        let line = std::str::from_utf8(line).map_err(|problem| wrong(problem.to_string()))?;
+        let Ok(line) = std::str::from_utf8(line) else {
+            return Err(wrong(
+                "it is not text, which a log of inputs is; `forerun watch --log-inputs FILE` writes one"
+                    .into(),
+            ));
+        };
         if number == 1 {
             if line != HEAD {
                 return Err(wrong(format!(
@@ -249,7 +259,7 @@ pub fn verify(path: &Path) -> Result<Verified, LogError> {
             }
             continue;
         }
-        if let Some(over) = follow(line, &mut engine, &mut found).map_err(|problem| match problem {
+        if let Some(over) = replay.follow(line, &mut found).map_err(|problem| match problem {
             Problem::Wrong(why) => wrong(why),
             Problem::Differs(why) => LogError::Differs { path: path.into(), line: number, why },
         })? {
@@ -263,44 +273,83 @@ enum Problem {
     Differs(String),
 }
 
-/// Takes a line; what was found, if it was the last.
-fn follow(
-    line: &str,
-    engine: &mut Option<Engine>,
-    found: &mut Verified,
-) -> Result<Option<Verified>, Problem> {
-    let wrong = || Problem::Wrong(format!("neither input nor output: {line}"));
-    let left = |engine: &mut Option<Engine>| engine.as_mut().and_then(Engine::poll);
-    if let Some(rest) = line.strip_prefix("> ") {
-        let (now, sight) = read_sight(rest).ok_or_else(wrong)?;
-        engine.as_mut().ok_or_else(wrong)?.handle(now, sight);
-        found.inputs += 1;
-    } else if line.starts_with("< ") {
-        let output = left(engine).map_or_else(|| "nothing".into(), |output| format!("< {output:?}"));
-        if output != line {
-            return Err(Problem::Differs(format!("the log has `{line}`, the replay `{output}`")));
+/// An engine that is given what a log has, and what it waits for.
+#[derive(Default)]
+struct Replay {
+    engine: Option<Engine>,
+    given: Given,
+}
+
+impl Replay {
+    /// Takes a line; what was found, if it was the last.
+    fn follow(&mut self, line: &str, found: &mut Verified) -> Result<Option<Verified>, Problem> {
+        let wrong = || Problem::Wrong(format!("neither input nor output: {}", shown(line)));
+        if let Some(rest) = line.strip_prefix("> ") {
+            let (now, sight) = read_sight(rest).ok_or_else(wrong)?;
+            let engine = self.engine.as_mut().ok_or_else(wrong)?;
+            self.given.take(now, &sight).map_err(|refused| match refused {
+                Refused::Impossible(why) => Problem::Wrong(format!("{why}: {line}")),
+                Refused::NotAsked(why) => Problem::Differs(format!("the log has `{line}`, and {why}")),
+            })?;
+            engine.handle(now, sight);
+            found.inputs += 1;
+        } else if line.starts_with("< ") {
+            let given = self.left();
+            given.iter().for_each(|output| self.given.hear(output));
+            let output = given.map_or_else(|| "nothing".into(), |output| format!("< {output:?}"));
+            if output != line {
+                let line = shown(line);
+                return Err(Problem::Differs(format!("the log has `{line}`, the replay `{output}`")));
+            }
+            found.outputs += 1;
+        } else {
+            // Where an engine ends nothing of it is left over.
+            if let Some(output) = self.left() {
+                return Err(Problem::Differs(format!("the replay goes on with `{output:?}`")));
+            }
+            if line == END {
+                return Ok(Some(*found));
+            }
+            let spec = line.strip_prefix("engine ").and_then(|rest| rest.split_once(' '));
+            let (shadow, scheme) = spec.ok_or_else(wrong)?;
+            *self = Self { engine: Some(made(shadow, scheme)?), given: Given::default() };
         }
-        found.outputs += 1;
-    } else {
-        // Where an engine ends nothing of it is left over.
-        if let Some(output) = left(engine) {
-            return Err(Problem::Differs(format!("the replay goes on with `{output:?}`")));
-        }
-        if line == END {
-            return Ok(Some(*found));
-        }
-        let spec = line.strip_prefix("engine ").and_then(|rest| rest.split_once(' '));
-        let (shadow, scheme) = spec.ok_or_else(wrong)?;
-        let scheme = SchemeSpec::parse(scheme).map_err(|problem| Problem::Wrong(problem.to_string()))?;
-        let made = Engine::new(scheme, shadow.parse().map_err(|_| wrong())?);
-        *engine = Some(made.map_err(|problem| Problem::Wrong(problem.to_string()))?);
+        Ok(None)
     }
-    Ok(None)
+
+    fn left(&mut self) -> Option<Output> {
+        self.engine.as_mut().and_then(Engine::poll)
+    }
+}
+
+/// The engine that a log begins with.
+fn made(shadow: &str, scheme: &str) -> Result<Engine, Problem> {
+    let shadow = shadow.parse().ok().filter(|shadow| SHADOW_BLOCKS.contains(shadow)).ok_or_else(|| {
+        let (least, most) = (SHADOW_BLOCKS.start(), SHADOW_BLOCKS.end());
+        Problem::Wrong(format!("an engine believes from {least} to {most} blocks, not {}", shown(shadow)))
+    })?;
+    let scheme = SchemeSpec::parse(scheme).map_err(|problem| Problem::Wrong(problem.to_string()))?;
+    if !scheme.has_host() || scheme.has_array() {
+        return Err(Problem::Wrong(format!("{scheme} is no scheme of a page cache")));
+    }
+    Engine::new(scheme, shadow).map_err(|problem| Problem::Wrong(problem.to_string()))
+}
+
+/// As much of a line as a message has room for.
+fn shown(line: &str) -> String {
+    const SHOWN: usize = 200;
+    let mut shown: String =
+        line.chars().take(SHOWN).map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
+    if line.chars().nth(SHOWN).is_some() {
+        shown.push('…');
+    }
+    shown
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use forerun_core::engine::Start;
 
     /// A log of a reader of every fifth block under two engines, one after the other.
     fn logged(path: &Path) {
@@ -331,6 +380,133 @@ mod tests {
             log = engine.take_log();
         }
         log.expect("given back").finish().expect("room");
+    }
+
+    /// SplitMix64.
+    struct Random(u64);
+
+    impl Random {
+        fn below(&mut self, bound: u64) -> u64 {
+            self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+            (mixed ^ (mixed >> 31)) % bound
+        }
+    }
+
+    /// The lines with one dropped, doubled, moved, or another number in it.
+    fn damaged(lines: &[&str], random: &mut Random) -> String {
+        let mut lines: Vec<String> = lines.iter().map(|&line| line.to_owned()).collect();
+        for _ in 0..1 + random.below(3) {
+            let at = 1 + random.below(lines.len() as u64 - 1) as usize;
+            match random.below(5) {
+                0 => drop(lines.remove(at)),
+                1 => lines.insert(at, lines[at].clone()),
+                2 => {
+                    let to = 1 + random.below(lines.len() as u64 - 1) as usize;
+                    lines.swap(at, to);
+                }
+                _ => {
+                    let number = match random.below(4) {
+                        0 => u64::MAX - random.below(3),
+                        1 => random.below(u64::MAX),
+                        _ => random.below(300),
+                    };
+                    let words: Vec<&str> = lines[at].split(' ').collect();
+                    let numbers = (0..words.len()).filter(|&word| words[word].parse::<u64>().is_ok());
+                    let numbers: Vec<usize> = numbers.collect();
+                    if numbers.is_empty() {
+                        continue;
+                    }
+                    let which = numbers[random.below(numbers.len() as u64) as usize];
+                    let bent = |(at, word): (usize, &&str)| {
+                        if at == which { number.to_string() } else { (*word).to_owned() }
+                    };
+                    lines[at] = words.iter().enumerate().map(bent).collect::<Vec<_>>().join(" ");
+                }
+            }
+        }
+        lines.join("\n") + "\n"
+    }
+
+    #[test]
+    fn a_damaged_log_ends_with_the_line_at_which_it_is_and_never_in_a_panic() {
+        let root = tempfile::tempdir().expect("a temporary folder");
+        let path = root.path().join("log");
+        logged(&path);
+        let text = std::fs::read_to_string(&path).expect("text");
+        let lines: Vec<&str> = text.lines().collect();
+        let (mut random, mut impossible, mut differs) = (Random(1), 0, 0);
+        for _ in 0..600 {
+            std::fs::write(&path, damaged(&lines, &mut random)).expect("room");
+            match verify(&path) {
+                Ok(_) => {} // what nothing follows from
+                Err(LogError::Log { line, .. }) => {
+                    assert!(line > 1);
+                    impossible += 1;
+                }
+                Err(LogError::Differs { line, .. }) => {
+                    assert!(line > 1);
+                    differs += 1;
+                }
+                Err(other) => panic!("{other}"),
+            }
+        }
+        assert!(impossible > 60 && differs > 100, "{impossible} {differs}");
+    }
+
+    #[test]
+    fn what_a_log_claims_is_refused_before_memory_is_taken_for_it() {
+        let root = tempfile::tempdir().expect("a temporary folder");
+        let path = root.path().join("log");
+        let engine = "engine 4096 stride";
+        for (lines, told) in [
+            ("engine 18446744073709551615 stride", "from 256 to 131072 blocks"),
+            ("engine 4294967295 linux-6", "from 256 to 131072 blocks"),
+            ("engine 4096 asp", "no scheme of a page cache"),
+            (&format!("{engine}\n> 1 seen 1 0 1099511627776 0 1 0 1099511627776"), "more or fewer blocks"),
+            (&format!("{engine}\n> 1 seen 1 1099511627776 1 0 0 0 1"), "beyond the volume's end"),
+            (&format!("{engine}\n> 1 seen 1 0 1 0 18446744073709551615 0 1"), "more was asked for"),
+            (&format!("{engine}\n> 1 gone 5 18446744073709551615"), "beyond the volume's end"),
+            (&format!("{engine}\n> 18446744073709551615 wake"), "not to come"),
+            (&format!("{engine}\n> 1 done 7"), "no command 7"),
+        ] {
+            std::fs::write(&path, format!("{HEAD}\n{lines}\n")).expect("room");
+            let said = verify(&path).expect_err("refused").to_string();
+            assert!(said.contains(told) && said.contains(": line "), "{said}");
+        }
+    }
+
+    #[test]
+    fn a_file_of_any_size_is_gone_at_once_and_as_if_it_were_gone_piece_by_piece() {
+        let outputs = |pieces: &[Extent]| {
+            let mut engine =
+                Engine::new(SchemeSpec::parse("stride").expect("a scheme"), 4_096).expect("of a page cache");
+            let mut outputs = Vec::new();
+            for turn in 0..600_u64 {
+                // Two readers far apart, again and again from the start; what goes is the first one's.
+                let lap = turn / 2 % 150 * 5;
+                let at = if turn % 2 == 0 { lap } else { (1 << 39) + lap };
+                let access = Access::read(Context::new(1 + turn % 2, turn % 2), Extent::new(at, 1));
+                engine.handle(Nanos(turn * 100_000), Sight::Seen { access, seen: Seen::Unknown });
+                if turn == 300 || turn == 450 {
+                    for &extent in pieces {
+                        engine.handle(Nanos(turn * 100_000), Sight::Gone { extent });
+                    }
+                }
+                while let Some(output) = engine.poll() {
+                    if let Output::Start(Start { command, .. }) = output {
+                        let done = Sight::Done { command, status: Status::Unknown };
+                        engine.handle(Nanos(turn * 100_000 + 1), done);
+                    }
+                    outputs.push(output);
+                }
+            }
+            outputs
+        };
+        let pieces: Vec<Extent> = (0..64).map(|piece| Extent::new(piece * 64, 64)).collect();
+        let (whole, by_pieces, never) = (outputs(&[Extent::new(0, 1 << 39)]), outputs(&pieces), outputs(&[]));
+        assert!(whole == by_pieces && whole != never, "{} {} {}", whole.len(), by_pieces.len(), never.len());
     }
 
     #[test]

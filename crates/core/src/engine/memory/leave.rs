@@ -5,6 +5,7 @@ use crate::cache::{Cell, LineId, State};
 use crate::policy::Fate;
 use crate::retention::contract::{Afterlife, Victim};
 use crate::units::{Block, Extent};
+use alloc::vec::Vec;
 
 /// Most victims proposed for one need before the need has to wait. Lines in flight or dirty are refused; more
 /// refusals than this in a row mean that nearly everything is in flight or dirty.
@@ -230,19 +231,36 @@ impl Memory {
 
     /// The blocks of an extent that are clean leave, and those in flight that nobody waits for are expected no more.
     pub(in crate::engine) fn gone(&mut self, extent: Extent) {
-        let mut at = extent.start.0;
-        while at < extent.end() {
-            let range = self.cache.chunk(at, extent.end()).1;
-            at = range.end();
-            // A ghost has nothing to lose.
-            let line = self.cache.find(range.start).filter(|&line| !self.cache.line(line).is_empty());
-            let Some(line) = line else { continue };
-            for block in range.iter() {
-                self.block_gone(line, block);
+        let lines = self.cache.lines_made();
+        if extent.blocks / self.cache.line_extent(0).blocks <= lines as u64 {
+            let mut at = extent.start.0;
+            while at < extent.end() {
+                let range = self.cache.chunk(at, extent.end()).1;
+                at = range.end();
+                self.range_gone(range);
             }
-            if self.cache.line(line).is_empty() {
-                self.emptied(line);
-            }
+            return;
+        }
+        // Fewer lines than the extent has places for, as of a large sparse file: they are gone through, in the same order.
+        let all =
+            (0..lines).map(|index| LineId(u32::try_from(index).expect("lines are numbered in 32 bits")));
+        let there = all.map(|line| *self.cache.line(line)).filter(|line| line.used && !line.is_empty());
+        let mut ranges: Vec<Extent> =
+            there.map(|line| self.cache.line_extent(line.number).intersect(extent)).collect();
+        ranges.sort_unstable_by_key(|range| range.start);
+        ranges.into_iter().filter(|range| !range.is_empty()).for_each(|range| self.range_gone(range));
+    }
+
+    /// The same of a range that lies in one line.
+    fn range_gone(&mut self, range: Extent) {
+        // A ghost has nothing to lose.
+        let line = self.cache.find(range.start).filter(|&line| !self.cache.line(line).is_empty());
+        let Some(line) = line else { return };
+        for block in range.iter() {
+            self.block_gone(line, block);
+        }
+        if self.cache.line(line).is_empty() {
+            self.emptied(line);
         }
     }
 
