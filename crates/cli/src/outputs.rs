@@ -8,7 +8,7 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 /// What is written beside the figures, which are on stdout.
-const PAGES: [&str; 2] = ["--html", "--save-spec"];
+const PAGES: [&str; 3] = ["--html", "--save-spec", "--learn"];
 
 /// Refuses outputs (option and path, `-` and none being no file) that are files that are read, block devices, or each other,
 /// and those that cannot be written.
@@ -32,6 +32,15 @@ pub(crate) fn check(outputs: &[(&'static str, Option<&Path>)], read: &[PathBuf])
     for (option, path) in files {
         let tried = try_beside(path);
         tried.map_err(|problem| CliError::failure(&format!("{option} {}", path.display()), problem))?;
+    }
+    Ok(())
+}
+
+/// Refuses `-` for what goes into a file alone, which would be one of that name.
+pub(crate) fn check_is_file(path: Option<&Path>) -> Result<(), CliError> {
+    if path.is_some_and(|path| path.as_os_str() == "-") {
+        let what = "it is no name for standard output here";
+        return Err(CliError::usage("--output -", what, "name a file; ./- is one of that name"));
     }
     Ok(())
 }

@@ -29,6 +29,16 @@ pub fn time(text: &str) -> Result<u64, String> {
     parse_time(text).filter(|&ns| ns <= 1_000_000_000).ok_or_else(|| format!("expected {wanted}"))
 }
 
+/// Most threads that runs are made on: more than any machine has cores for.
+const THREADS_MAX: usize = 1_024;
+
+/// A number of threads; 0 is one for each core.
+pub fn threads(text: &str) -> Result<usize, String> {
+    let wanted =
+        || format!("expected a number of threads from 1 to {THREADS_MAX}, or 0 for one for each core");
+    text.parse().ok().filter(|&threads| threads <= THREADS_MAX).ok_or_else(wanted)
+}
+
 /// `on` or `off`.
 pub fn switch(text: &str) -> Result<bool, String> {
     match text {

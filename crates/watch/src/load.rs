@@ -53,11 +53,12 @@ pub fn files(paths: &[PathBuf], pages_max: u64) -> Result<Files, LoadError> {
 
 impl Files {
     fn take(&mut self, path: &Path, pages_max: u64) -> io::Result<()> {
-        // Opened once, so that what may not be read is said now and not left out.
-        let data = std::fs::File::open(path)?.metadata()?;
-        if !data.is_file() {
+        // Before it is opened, which waits for a pipe's other end.
+        if !std::fs::metadata(path)?.is_file() {
             return Err(io::Error::other("not a regular file; name files, as in DIR/*"));
         }
+        // Opened once, so that what may not be read is said now and not left out.
+        let data = std::fs::File::open(path)?.metadata()?;
         let path = path.canonicalize()?;
         let pages = data.len().div_ceil(PAGE_BYTES);
         let within = pages.min(pages_max.saturating_sub(self.pages));

@@ -86,7 +86,7 @@ pub(crate) struct CompareArgs {
     #[arg(long, value_name = "FILE.toml", conflicts_with_all = ["inputs", "schemes", "no_bounds"], conflicts_with_all = options::IDS)]
     spec: Option<PathBuf>,
     /// Threads to run on; results are the same whatever N [default: one for each core]
-    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
+    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true, value_parser = options::threads)]
     threads: usize,
     #[command(flatten)]
     setup: SetupArgs,

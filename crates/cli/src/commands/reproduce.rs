@@ -12,6 +12,7 @@ use forerun_sim::error::RunError;
 use forerun_study::claims::{holds, interval, memory, paper, tally, tells_interval, tells_memory};
 use forerun_study::fit::{Fitted, Keep, Way, fitted};
 use forerun_study::human;
+use forerun_study::options;
 use forerun_study::table::Align;
 use forerun_study::{csv, html};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -100,7 +101,7 @@ pub(crate) struct StudyArgs {
     #[arg(long, value_name = "FILE")]
     demo_trace: Option<PathBuf>,
     /// Threads to run on; results are the same whatever N [default: one for each core]
-    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
+    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true, value_parser = options::threads)]
     threads: usize,
     /// Seeds that each row is run under, where a seed changes it: the table has their mean and its 95% interval, and a row
     /// holds if it does all over the interval

@@ -5,6 +5,7 @@ use crate::ui::Ui;
 use clap::Args;
 use forerun_core::size::parse_size;
 use forerun_study::human;
+use forerun_study::options;
 use forerun_study::sweep::local::{Options, SoFar, Sweep};
 use forerun_study::sweep::results::{RESULTS, Shard};
 use forerun_study::sweep::study::Study;
@@ -48,7 +49,7 @@ pub(crate) struct SweepArgs {
     #[arg(long, value_name = "I/N", value_parser = Shard::parse)]
     shard: Option<Shard>,
     /// Cells at a time [default: one for each core]
-    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
+    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true, value_parser = options::threads)]
     threads: usize,
     /// Memory that cells may take at once, estimated [default: no bound]
     #[arg(long, value_name = "SIZE", value_parser = size)]

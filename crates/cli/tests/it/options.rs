@@ -136,3 +136,39 @@ fn help_that_cannot_be_printed_says_why() {
         assert!(said.starts_with("forerun: output: "), "{said}");
     }
 }
+
+#[test]
+fn absurd_numbers_of_threads_are_refused_and_a_pipe_is_not_waited_for() {
+    for words in [&["compare", SMALL, "--scheme", "none"][..], &["sweep", "s.toml"], &["reproduce", "asp"]] {
+        for number in ["1025", "4000000000", "18446744073709551615", "-1", "x"] {
+            let said = fails(&[words, &[&format!("--threads={number}")]].concat(), 2);
+            assert!(said.contains("--threads") && said.contains("from 1 to 1024"), "{said}");
+        }
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let pipe = folder.path().join("pipe").display().to_string();
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().expect("mkfifo").success());
+    let done =
+        forerun(&["load", &pipe]).timeout(std::time::Duration::from_secs(20)).output().expect("it ends");
+    let said = String::from_utf8_lossy(&done.stderr);
+    assert_eq!(done.status.code(), Some(1), "{said}");
+    assert!(said.contains("not a regular file"), "{said}");
+}
+
+#[test]
+fn a_dash_is_no_file_where_standard_output_is_not_meant() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for words in [
+        &["manifest", "snapshot", ".", "-o", "-"][..],
+        &["manifest", "merge", "a", "b", "-o", "-"],
+        &["device", "import", "x.parv", "-o", "-"],
+        &["device", "measure", "--model", "gp3", "-o", "-"],
+        &["sim", SMALL, "--scheme", "recall", "--learn", "-"],
+    ] {
+        let done = forerun(words).current_dir(folder.path()).output().expect("it runs");
+        let said = String::from_utf8_lossy(&done.stderr);
+        assert_eq!(done.status.code(), Some(2), "{words:?}: {said}");
+        assert!(said.contains("name a file; ./- is one"), "{said}");
+    }
+    assert_eq!(std::fs::read_dir(folder.path()).expect("there").count(), 0);
+}
