@@ -15,6 +15,7 @@ use forerun_manifest::Manifest;
 use forerun_watch::daemon::{self, DaemonOptions, Pattern, RunWhat, Said, Sees, Sums, Told, What, Why};
 use forerun_watch::follow::{self, Decision, FollowOptions};
 use forerun_watch::inputs;
+use forerun_watch::payers::Charge;
 use forerun_watch::store::Store;
 use std::ffi::OsString;
 use std::fs;
@@ -191,6 +192,7 @@ impl Rig {
             command: words.to_vec(),
             process: None,
             gate: Arc::default(),
+            charge: Charge::default(),
             store: Some(Store::new(self.path("state"))),
             key: None,
             given: None,
@@ -213,24 +215,21 @@ impl Rig {
     }
 
     fn watch_as(&self, observe: bool, scheme: Option<&str>, log: Option<PathBuf>) -> Watch {
-        let stop = Arc::new(AtomicBool::new(false));
-        let options = DaemonOptions {
+        Watch::start(self.options(observe, scheme, log))
+    }
+
+    fn options(&self, observe: bool, scheme: Option<&str>, log: Option<PathBuf>) -> DaemonOptions {
+        DaemonOptions {
             observe,
             scheme: scheme.map(|text| SchemeSpec::parse(text).expect("a scheme of the registry")),
             log_inputs: log,
             only: vec![self.path("mount")],
             state: self.path("state"),
+            charge_reader: false,
             bpf: true,
             show: true,
-            stop: Arc::clone(&stop),
-        };
-        let (tell, told) = channel();
-        let thread = std::thread::spawn(move || {
-            daemon::run(&options, &mut |what| tell.send(what.clone()).expect("heard"))
-                .expect("root, Linux 6.18")
-        });
-        let Ok(Told::Ready { taken_back, .. }) = told.recv_timeout(SOON) else { panic!("it begins") };
-        Watch { stop, thread, told, taken_back }
+            stop: Arc::default(),
+        }
     }
 
     /// Reads the file in order, 64 KiB at a time.
@@ -276,6 +275,17 @@ struct Watch {
 }
 
 impl Watch {
+    fn start(options: DaemonOptions) -> Self {
+        let stop = Arc::clone(&options.stop);
+        let (tell, told) = channel();
+        let thread = std::thread::spawn(move || {
+            daemon::run(&options, &mut |what| tell.send(what.clone()).expect("heard"))
+                .expect("root, Linux 6.18")
+        });
+        let Ok(Told::Ready { taken_back, .. }) = told.recv_timeout(SOON) else { panic!("it begins") };
+        Self { stop, thread, told, taken_back }
+    }
+
     /// What is told of runs, up to the first that is over.
     fn until_the_run_ends(&self) -> Vec<RunWhat> {
         let mut runs = Vec::new();
@@ -409,6 +419,7 @@ fn be_the_victim(folder: &Path) {
         log_inputs: None,
         only,
         state,
+        charge_reader: false,
         bpf: true,
         show: false,
         stop,
@@ -575,6 +586,74 @@ fn strides(backwards: bool, step: u64) {
 #[test]
 fn a_strided_reader_is_read_ahead_of_on_its_first_run_and_no_byte_too_many() {
     strides(false, 64);
+}
+
+/// A cgroup of memory, until it is dropped.
+struct Group(PathBuf);
+
+impl Group {
+    /// One of the generation that has memory here; `None` where none can be made.
+    fn new() -> Option<Self> {
+        let name = format!("forerun-test-{}", std::process::id());
+        let roots = ["/sys/fs/cgroup/memory", "/sys/fs/cgroup"].map(Path::new);
+        let root = roots.into_iter().find(|root| root.join("cgroup.procs").exists())?;
+        let folder = root.join(name);
+        fs::create_dir(&folder).ok()?;
+        let group = Self(folder);
+        group.files().is_some().then_some(group)
+    }
+
+    /// Bytes of files that are charged to it.
+    fn files(&self) -> Option<u64> {
+        let stat = fs::read_to_string(self.0.join("memory.stat")).ok()?;
+        let row = |name: &str| stat.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok());
+        row("cache ").or_else(|| row("file "))
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        let until = Instant::now() + SOON;
+        // A payer is in it for a second.
+        while fs::remove_dir(&self.0).is_err() && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+}
+
+#[test]
+fn what_is_read_ahead_is_charged_to_its_reader_where_that_is_asked_for_and_else_to_us() {
+    let Some(rig) = Rig::new("net", 96) else { return };
+    let Some(group) = Group::new() else { return eprintln!("skipped: no cgroup of memory can be made") };
+    let file = rig.text("mount/big");
+    let procs = group.0.join("cgroup.procs").display().to_string();
+    let run = |charge_reader: bool| {
+        rig.cold();
+        let before = group.files().expect("readable");
+        let watch = Watch::start(DaemonOptions { charge_reader, ..rig.options(false, None, None) });
+        let script = "echo $$ > \"$1\" && exec python3 -c \"$2\" \"$3\"";
+        let words = ["-c", script, "sh", &procs, STRIDE, &file];
+        let ended = Command::new("sh").args(words).status().expect("a shell is everywhere");
+        let charged = group.files().expect("readable").saturating_sub(before);
+        let (said, sums) = watch.patterns();
+        (ended.success(), charged, said, sums)
+    };
+    let (read, ours, said, sums) = run(false);
+    if !read {
+        return eprintln!("skipped: needs python3");
+    }
+    let wished = sums.patterns.pages * 4096;
+    assert!(wished > 1 << 20, "nothing was read ahead: {said:?} {sums:?}");
+    let (_, theirs, said, sums) = run(true);
+    let of_theirs = sums.patterns.pages * 4096;
+    assert!(of_theirs > 1 << 20, "nothing was read ahead: {said:?} {sums:?}");
+    assert!(sums.paid.requests > 0 && sums.paid.unpaid == 0, "{sums:?}");
+    // What it reads before its pattern is known it pays itself, and python's own files were in memory before or are few.
+    assert!(theirs * 10 >= of_theirs * 9, "{theirs} of {of_theirs} are charged to the reader: {sums:?}");
+    assert!(
+        ours + wished / 2 < theirs,
+        "{ours} are charged to the reader where we pay, {theirs} where it does"
+    );
 }
 
 #[test]

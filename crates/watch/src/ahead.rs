@@ -14,6 +14,7 @@
 //! (`learn.rs`), so a scheme that works by a timer is at home here.
 
 use crate::inputs::{Engine, Log, SHADOW_BLOCKS, VOLUME_BLOCKS};
+use crate::payers::{Charge, Stretch};
 use crate::volumes::{self, Volume, Volumes};
 use crate::{load, sys};
 use forerun_core::access::{Access, Context};
@@ -72,6 +73,9 @@ struct Piece {
 struct Request {
     volume: Arc<Volume>,
     file: FileId,
+    /// Whose wish it is, and who pays.
+    reader: u32,
+    charge: Charge,
     pieces: Vec<Piece>,
 }
 
@@ -115,6 +119,7 @@ pub(crate) struct Ahead {
     files: BTreeMap<FileId, Option<Followed>>,
     by_number: Vec<FileId>,
     volumes: BTreeMap<(u32, u32), Arc<Volume>>,
+    charge: Charge,
     crew: Crew,
     /// Pieces that workers have, or that wait for one.
     pub(crate) in_flight: usize,
@@ -170,7 +175,7 @@ impl Ahead {
     ///
     /// # Errors
     /// [`AheadError`] for a scheme that is none of a page cache.
-    pub(crate) fn new(scheme: SchemeSpec, volumes: &Volumes) -> Result<Self, AheadError> {
+    pub(crate) fn new(scheme: SchemeSpec, volumes: &Volumes, charge: &Charge) -> Result<Self, AheadError> {
         if !scheme.has_host() || scheme.has_array() {
             return Err(AheadError::Array { scheme: scheme.to_string() });
         }
@@ -185,6 +190,7 @@ impl Ahead {
             files: BTreeMap::new(),
             by_number: Vec::new(),
             volumes: by_number.map(|volume| (key(volume), Arc::new(volume.clone()))).collect(),
+            charge: charge.clone(),
             crew: Crew::new(),
             in_flight: 0,
             wished: Wished::default(),
@@ -297,16 +303,18 @@ impl Ahead {
             };
             let Some(volume) = self.volumes.get(&(file.major, file.minor)) else { continue };
             // Processes are numbered by 24 bits.
-            self.helped.insert((start.context.process() as u32, file));
+            let reader = start.context.process() as u32;
+            self.helped.insert((reader, file));
             let fits = |request: &&mut Request| {
-                request.file == file
+                (request.file, request.reader) == (file, reader)
                     && request.pieces.len() < PIECES_MAX
                     && request.pages() + piece.pages <= REQUEST_PAGES_MAX
             };
             match requests.last_mut().filter(fits) {
                 Some(request) => request.pieces.push(piece),
                 None => {
-                    requests.push(Request { volume: Arc::clone(volume), file, pieces: Vec::from([piece]) })
+                    let (volume, charge) = (Arc::clone(volume), self.charge.clone());
+                    requests.push(Request { volume, file, reader, charge, pieces: Vec::from([piece]) });
                 }
             }
         }
@@ -392,18 +400,15 @@ fn work(queue: &Mutex<Receiver<Request>>, say: &Sender<u32>, idle: &AtomicUsize)
 fn read(request: &Request, say: &Sender<u32>) -> bool {
     let file = volumes::open_number(&request.volume, request.file.inode);
     let Ok(file) = file else { return request.pieces.iter().all(|piece| say.send(piece.command).is_ok()) };
-    for piece in &request.pieces {
-        let end = piece.first + piece.pages;
-        let mut at = piece.first;
-        while at < end {
-            let until = end.min(at + request.volume.chunk_pages);
-            // What cannot be read ahead here is a later miss of the reader, who is told why.
-            if sys::readahead(file.as_fd(), at * 4096, (until - at) * 4096).is_err() {
-                break;
-            }
-            at = until;
-        }
-    }
+    let stretches = |piece: &Piece| {
+        let (first, end) = (piece.first, piece.first + piece.pages);
+        let chunk = request.volume.chunk_pages;
+        let starts = (0..piece.pages.div_ceil(chunk)).map(move |number| first + number * chunk);
+        starts.map(move |at| (at * 4096, (end.min(at + chunk) - at) * 4096))
+    };
+    let stretches: Vec<Stretch> = request.pieces.iter().flat_map(stretches).collect();
+    // What cannot be read ahead here is a later miss of the reader, who is told why.
+    drop(request.charge.bill(request.reader).readahead(file.as_fd(), &stretches));
     let file = fs::File::from(file);
     request.pieces.iter().all(|piece| {
         let last = (piece.first + piece.pages - 1) * 4096;
@@ -438,7 +443,7 @@ mod tests {
         }
         let id = FileId { major: volume.device.major(), minor: volume.device.minor(), inode };
         let scheme = SchemeSpec::parse("flashy(poll=1ms)").expect("a scheme");
-        let mut ahead = Ahead::new(scheme, &volumes).expect("fits");
+        let mut ahead = Ahead::new(scheme, &volumes, &Charge::default()).expect("fits");
         // Times are made up: a read of 16 KiB every 100 us, 256 KiB apart.
         for turn in 0..200_u64 {
             ahead.see(turn * 100_000, 1, id, turn * 64..turn * 64 + 4, Seen::Unknown);
@@ -458,6 +463,6 @@ mod tests {
     #[test]
     fn a_scheme_of_an_array_is_refused() {
         let scheme = SchemeSpec::parse("msp").expect("a scheme");
-        assert!(Ahead::new(scheme, &Volumes::default()).is_err());
+        assert!(Ahead::new(scheme, &Volumes::default(), &Charge::default()).is_err());
     }
 }

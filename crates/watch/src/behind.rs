@@ -38,13 +38,30 @@ fn hold(keep: &mut Vec<RawFd>, rest: libc::c_int) -> io::Result<OwnedFd> {
     // SAFETY: both were just made for us.
     let (end, go) = unsafe { (OwnedFd::from_raw_fd(pipe[0]), OwnedFd::from_raw_fd(pipe[1])) };
     keep.push(end.as_raw_fd());
+    leave(keep, || {
+        let mut byte = 0_u8;
+        // SAFETY: a byte of our own to fill, and no descriptor to wait for.
+        unsafe {
+            libc::read(end.as_raw_fd(), (&raw mut byte).cast(), 1);
+            libc::poll(std::ptr::null_mut(), 0, rest);
+        }
+    })?;
+    Ok(go)
+}
+
+/// Leaves a process behind that has `keep` open, and of all others none, does what it is given and ends. What it does may call the kernel
+/// alone: other threads may hold any lock of this process.
+///
+/// # Errors
+/// What the system said, where none can be made.
+pub(crate) fn leave(keep: &mut [RawFd], does: impl FnOnce()) -> io::Result<()> {
     keep.sort_unstable();
     let copying = crate::sys::COPYING.write();
     // SAFETY: the child calls the kernel alone and ends by `_exit`.
     let child = unsafe { libc::fork() };
     match child {
         -1 => Err(io::Error::last_os_error()),
-        0 => left(keep, end.as_raw_fd(), rest),
+        0 => left(keep, does),
         child => {
             drop(copying);
             let mut status = 0;
@@ -52,14 +69,14 @@ fn hold(keep: &mut Vec<RawFd>, rest: libc::c_int) -> io::Result<OwnedFd> {
             while unsafe { libc::waitpid(child, &raw mut status, 0) } < 0
                 && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted
             {}
-            Ok(go)
+            Ok(())
         }
     }
 }
 
-/// What the processes do that are left: the first lets go of everything else, makes the second and ends, which waits, rests and ends.
-fn left(keep: &[RawFd], end: RawFd, rest: libc::c_int) -> ! {
-    // SAFETY: calls of the kernel with numbers and a byte of our own; a process that has just been made has one thread.
+/// What the processes do that are left: the first lets go of everything else, makes the second and ends, which does its work and ends.
+fn left(keep: &[RawFd], does: impl FnOnce()) -> ! {
+    // SAFETY: calls of the kernel with numbers; a process that has just been made has one thread.
     unsafe {
         // Nothing is kept from being unmounted, unlocked or seen to end, not even until the second comes to run.
         let mut from = 0;
@@ -75,9 +92,7 @@ fn left(keep: &[RawFd], end: RawFd, rest: libc::c_int) -> ! {
         if libc::fork() != 0 {
             libc::_exit(0);
         }
-        let mut byte = 0_u8;
-        libc::read(end, (&raw mut byte).cast(), 1);
-        libc::poll(std::ptr::null_mut(), 0, rest);
+        does();
         libc::_exit(0)
     }
 }

@@ -293,6 +293,7 @@ mod tests {
                 command: vec!["true".into()],
                 process: None,
                 gate: std::sync::Arc::default(),
+                charge: crate::payers::Charge::default(),
                 store: None,
                 key: None,
                 given: None,

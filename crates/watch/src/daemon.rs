@@ -29,6 +29,7 @@ use crate::neighbours::{self, Neighbours, Turn};
 use crate::outcome::RecordError;
 use crate::patterns::{self, Patterns};
 pub use crate::patterns::{Earned, What};
+use crate::payers::{Charge, PAYERS_MAX, Paid};
 use crate::pressure::{self, Pressure};
 pub use crate::programs::Misses;
 use crate::programs::{self, Programs};
@@ -90,6 +91,8 @@ pub struct DaemonOptions {
     pub only: Vec<PathBuf>,
     /// Where manifests are, and the books of windows.
     pub state: PathBuf,
+    /// What is read ahead is charged to the cgroup of whoever is read ahead of.
+    pub charge_reader: bool,
     /// Programs in the kernel tell of the reads of those who are followed, where that can be had.
     pub bpf: bool,
     /// Tell how it stands, twice a second while something happens.
@@ -198,6 +201,8 @@ pub struct Sums {
     pub dense: Dense,
     /// Bytes of mapped files that were read from their beginning to their end.
     pub whole_bytes: u64,
+    /// What readers' own cgroups paid for, if they were to.
+    pub paid: Paid,
     /// How late reads of those who are read ahead of were known.
     pub lag: Lag,
     /// Processor time, nanoseconds.
@@ -219,6 +224,11 @@ pub enum DaemonError {
         /// As given.
         path: PathBuf,
     },
+    /// Readers cannot be charged.
+    #[error(
+        "--charge reader: processes of ours cannot join cgroups: {0}; run it as root, or charge itself (--charge own)"
+    )]
+    Charge(#[source] io::Error),
     /// The log of inputs cannot be written.
     #[error("{}: {source}", .path.display())]
     Log {
@@ -252,9 +262,14 @@ pub fn run(options: &DaemonOptions, say: &mut dyn FnMut(&Told)) -> Result<Sums, 
     let pressure = Pressure::new(sys::now());
     let store = Store::new(options.state.clone());
     let gate = Arc::clone(&pressure.gate);
-    let runs = Runs::new(store, only.clone(), gate, Arc::clone(&options.stop), options.observe);
+    let charge = if options.charge_reader {
+        Charge::reader().map_err(DaemonError::Charge)?
+    } else {
+        Charge::default()
+    };
+    let runs = Runs::new(store, only.clone(), gate, &charge, Arc::clone(&options.stop), options.observe);
     let volumes = Volumes::now();
-    let mut patterns = Patterns::new(&volumes, options.observe, options.scheme.clone())?;
+    let mut patterns = Patterns::new(&volumes, options.observe, options.scheme.clone(), &charge)?;
     if let Some(path) = &options.log_inputs {
         patterns.log_to(Log::create(path).map_err(|source| DaemonError::Log { path: path.clone(), source })?);
     }
@@ -273,9 +288,9 @@ pub fn run(options: &DaemonOptions, say: &mut dyn FnMut(&Told)) -> Result<Sums, 
         governor: Governor::default(),
         patterns,
         alone,
-        neighbours: Neighbours::new(&volumes, options.observe),
-        density: Density::new(&volumes, options.observe),
-        whole: Whole::new(&volumes, options.observe),
+        neighbours: Neighbours::new(&volumes, options.observe, &charge),
+        density: Density::new(&volumes, options.observe, &charge),
+        whole: Whole::new(&volumes, options.observe, &charge),
         left: Vec::new(),
         turns: Vec::new(),
         dense: Vec::new(),
@@ -293,6 +308,7 @@ pub fn run(options: &DaemonOptions, say: &mut dyn FnMut(&Told)) -> Result<Sums, 
         ticked: sys::now(),
         shown: 0,
         own: std::process::id(),
+        charge,
     };
     daemon.begin().map_err(RecordError::Ring)?;
     say(&Told::Ready { sees, in_kernel, taken_back });
@@ -394,6 +410,7 @@ struct Daemon {
     ticked: u64,
     shown: u64,
     own: u32,
+    charge: Charge,
 }
 
 impl Daemon {
@@ -493,13 +510,13 @@ impl Daemon {
     }
 
     fn drain(&mut self) -> Result<(), RecordError> {
-        let Self { rings, points, batch, sums, own, patterns, density, followed, .. } = self;
+        let Self { rings, points, batch, sums, own, charge, patterns, density, followed, .. } = self;
         followed.drain(&mut |time, pid, sight| {
             sums.events += 1;
             batch.push((time, pid, sight));
         });
         // What we read ourselves is no program's wish, and what others read of a followed file nobody asks for.
-        let own = *own;
+        let is_ours = |pid: u32| pid == *own || charge.is_payer(pid);
         let wanted = |pid: u32, sight: &Sight| match *sight {
             Sight::Read { file, .. } => patterns.follows(pid, file) || density.knows(pid, file),
             _ => true,
@@ -509,7 +526,7 @@ impl Daemon {
                 match sample::parse(record)? {
                     Sample::Event { pid, time, raw, .. } => {
                         sums.events += 1;
-                        let sight = points.read(raw).filter(|sight| pid != own && wanted(pid, sight));
+                        let sight = points.read(raw).filter(|sight| !is_ours(pid) && wanted(pid, sight));
                         batch.extend(sight.map(|sight| (time, pid, sight)));
                     }
                     Sample::Lost(events) => sums.lost += events,
@@ -630,6 +647,8 @@ impl Daemon {
             level("trails", self.neighbours.trails(), neighbours::TRAILS_MAX),
             level("runs", self.runs.going(), runs::RUNS_MAX),
         ];
+        levels
+            .extend(self.charge.is_reader().then(|| level("payers", self.charge.paid().payers, PAYERS_MAX)));
         levels.extend(memory.map(|of| Level { name: "memory_bytes", now: of.used, most: of.limit }));
         let standing = Standing {
             sums: self.sums(),
@@ -647,6 +666,7 @@ impl Daemon {
             patterns: self.patterns.earned(),
             beside: self.neighbours.sums,
             dense: self.density.sums(),
+            paid: self.charge.paid(),
             lag: self.lags.told(),
             lost: self.sums.lost + self.followed.lost(),
             ..self.sums
@@ -733,7 +753,7 @@ impl Daemon {
                     }
                 }
                 Act::Whole { pid, file, most } => {
-                    if let Some(bytes) = self.whole.wish(file, most) {
+                    if let Some(bytes) = self.whole.wish(pid, file, most) {
                         self.governor.whole(pid, file);
                         self.sums.whole_bytes += bytes;
                         let Said { program, file, .. } = said(pid, file, Why::End);

@@ -18,6 +18,7 @@
 //! as many strips each time. A reader by a pattern, or in order, is not looked at: others help it. The upper half decides, its
 //! workers read; files are opened by number (ext4), and nothing is kept open.
 
+use crate::payers::{Charge, Stretch};
 use crate::sys;
 use crate::volumes::{self, Volume, Volumes};
 use forerun_trace::assemble::FileId;
@@ -285,6 +286,7 @@ impl Reader {
 struct Job {
     volume: Arc<Volume>,
     of: (u32, FileId),
+    charge: Charge,
     strip: u64,
 }
 
@@ -299,6 +301,7 @@ struct Done {
 pub(crate) struct Density {
     readers: BTreeMap<(u32, FileId), Reader>,
     volumes: BTreeMap<(u32, u32), Arc<Volume>>,
+    charge: Charge,
     jobs: Option<SyncSender<Job>>,
     done: Receiver<Done>,
     sums: Dense,
@@ -313,13 +316,14 @@ pub(crate) struct Density {
 
 impl Density {
     /// With nobody known; with `observe` nothing is read.
-    pub(crate) fn new(volumes: &Volumes, observe: bool) -> Self {
+    pub(crate) fn new(volumes: &Volumes, observe: bool, charge: &Charge) -> Self {
         let by_number = volumes.all().iter().filter(|volume| volume.finds_by_inode());
         let key = |volume: &Volume| (volume.device.major(), volume.device.minor());
         let (tell, done) = channel();
         Self {
             readers: BTreeMap::new(),
             volumes: by_number.map(|volume| (key(volume), Arc::new(volume.clone()))).collect(),
+            charge: charge.clone(),
             jobs: (!observe).then(|| workers(&tell)),
             done,
             sums: Dense::default(),
@@ -374,7 +378,7 @@ impl Density {
             self.sums.held_misses += reader.all.sum.saturating_sub(sum);
         }
         if let Some(strip) = strip.filter(|_| !self.hold) {
-            let job = Job { volume: Arc::clone(volume), of: (pid, file), strip };
+            let job = Job { volume: Arc::clone(volume), of: (pid, file), charge: self.charge.clone(), strip };
             // Where all are busy the device is.
             if jobs.try_send(job).is_ok() {
                 self.sums.strips += 1;
@@ -399,7 +403,7 @@ impl Density {
             if !reader.asks(strip) {
                 continue;
             }
-            let job = Job { volume: Arc::clone(volume), of: (pid, file), strip };
+            let job = Job { volume: Arc::clone(volume), of: (pid, file), charge: self.charge.clone(), strip };
             if jobs.try_send(job).is_err() {
                 // Where all are busy the device is; it is asked for at the next touch.
                 reader.strips.remove(&strip);
@@ -482,13 +486,10 @@ fn read(job: &Job) -> Option<()> {
     let first = job.strip * STRIP * PAGE;
     let end = (first + STRIP * PAGE).min(file.metadata().ok()?.len());
     let chunk = job.volume.chunk_pages * PAGE;
-    let mut at = first;
-    while at < end {
-        let bytes = chunk.min(end - at);
-        // What cannot be read ahead here is a later miss of the reader, who is told why.
-        sys::readahead(file.as_fd(), at, bytes).ok()?;
-        at += bytes;
-    }
+    let starts = (first..end).step_by(usize::try_from(chunk).ok()?);
+    let stretches: Vec<Stretch> = starts.map(|at| (at, chunk.min(end - at))).collect();
+    // What cannot be read ahead here is a later miss of the reader, who is told why.
+    job.charge.bill(job.of.0).readahead(file.as_fd(), &stretches).ok()?;
     (end > first).then(|| drop(file.read_at(&mut [0], end - 1)))
 }
 
@@ -570,7 +571,7 @@ mod tests {
 
     #[test]
     fn a_touch_says_nothing_of_the_time_of_a_miss() {
-        let mut density = Density::new(&Volumes::default(), true);
+        let mut density = Density::new(&Volumes::default(), true, &Charge::default());
         let file = FileId { major: 7, minor: 0, inode: 12 };
         let reader = density.readers.entry((1, file)).or_default();
         let _ = reader.miss(1_000_000, 5);

@@ -15,9 +15,10 @@ use crate::ahead::{Ahead, AheadError, Wished};
 use crate::density::{Dense, Density};
 use crate::learn::Learner;
 use crate::outcome::{Ended, Progress, RecordError};
+use crate::payers::Charge;
 use crate::pressure::Gate;
 use crate::record::unsupported;
-use crate::replay::{Pacing, Planned, Replay, Replayed};
+use crate::replay::{Budget, Pacing, Planned, Replay, Replayed};
 use crate::ring::{Beside, Scope};
 use crate::session::{self, Plan};
 use crate::store::{Store, StoreError};
@@ -60,6 +61,8 @@ pub struct FollowOptions {
     pub process: Option<(u32, BTreeSet<(u32, u32)>)>,
     /// What of its budgets a replay may use.
     pub gate: Arc<Gate>,
+    /// Whose cgroup pays for what is read ahead of such a process.
+    pub charge: Charge,
     /// Where manifests are kept; `None`: the run is recorded, and nothing kept.
     pub store: Option<Store>,
     /// Another key than the program's.
@@ -173,7 +176,7 @@ pub fn follow(options: &FollowOptions, progress: &mut dyn FnMut(Progress)) -> Re
     let mut decision = decision(options, known.known.as_ref());
     // Before the events are opened: they are inherited by whatever this thread starts afterwards.
     let planned = known.known.as_ref().filter(|_| decision == Decision::Replay).map(|manifest| {
-        Planned::new(manifest, &replayable(options, &known.volumes), Pacing::On, &options.gate)
+        Planned::new(manifest, &replayable(options, &known.volumes), Pacing::On, &budget(options))
     });
     if may_leave_alone(options)
         && planned.as_ref().is_some_and(Planned::is_here)
@@ -185,6 +188,13 @@ pub fn follow(options: &FollowOptions, progress: &mut dyn FnMut(Progress)) -> Re
         Some(manifest) if decision.leaves_alone() => leave_alone(options, manifest, decision, &begun),
         _ => watched(options, known, decision, planned.map(Planned::start), &begun, progress),
     }
+}
+
+/// What a replay may use.
+fn budget(options: &FollowOptions) -> Budget {
+    let usual = Budget { gate: Arc::clone(&options.gate), ..Budget::default() };
+    let Some((pid, _)) = options.process else { return usual };
+    Budget { window: options.charge.window_pages(pid), bill: options.charge.bill(pid), ..usual }
 }
 
 /// What there was before a run.
@@ -269,11 +279,14 @@ fn watched(
 ) -> Result<Report, FollowError> {
     let Known { key, known, volumes, damaged } = known;
     let points = Points::load().map_err(unsupported)?;
-    let ahead = by_patterns(options, decision).map(|scheme| Ahead::new(scheme, &volumes)).transpose()?;
+    let ahead = by_patterns(options, decision)
+        .map(|scheme| Ahead::new(scheme, &volumes, &Charge::default()))
+        .transpose()?;
     let touches = points.touches;
     // What a replay reads ahead is not missed, and who knows no touches takes what is there for missed.
     let strips = by_patterns(options, decision).is_some() && options.scheme.is_none() && replay.is_none();
-    let density = (strips && touches && options.process.is_none()).then(|| Density::new(&volumes, false));
+    let density = (strips && touches && options.process.is_none())
+        .then(|| Density::new(&volumes, false, &Charge::default()));
     let (ids, narrow) = (points.ids.clone(), points.narrow.clone());
     let plan = plan(options, &ids, &narrow, ahead.is_some());
     let mut learner = Learner::new(points, volumes, replay.as_ref().map(Replay::ledger));
@@ -530,6 +543,7 @@ mod tests {
             command,
             process,
             gate,
+            charge: Charge::default(),
             store,
             key,
             given,

@@ -14,7 +14,7 @@
 //! [`forerun_trace::record::Trace`].
 //!
 //! Beside the recorder, [`pages`] asks which pages of a file are in memory, and [`kernel`] uses it to compare the running
-//! kernel's read-ahead with the scheme that describes it. Unsafe code is in `ring`, `bpf`, `sys`, `behind` and [`pages`] only.
+//! kernel's read-ahead with the scheme that describes it. Unsafe code is in `ring`, `bpf`, `sys`, `behind`, `payers` and [`pages`] only.
 
 pub mod ahead;
 mod behind;
@@ -46,6 +46,7 @@ pub mod outcome;
 mod pace;
 pub mod pages;
 mod patterns;
+pub mod payers;
 pub mod pressure;
 mod programs;
 mod reads;

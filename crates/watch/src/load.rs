@@ -89,7 +89,12 @@ impl Files {
 /// Pages that may be in flight, or issued and unread: a quarter of what the cgroup's limit leaves, if it has one.
 #[must_use]
 pub fn window_pages() -> u64 {
-    let free = crate::memory::cgroup().map(|cgroup| cgroup.limit.saturating_sub(cgroup.used));
+    window_within(crate::memory::cgroup())
+}
+
+/// The same of what a limit leaves.
+pub(crate) fn window_within(limit: Option<crate::memory::Limit>) -> u64 {
+    let free = limit.map(|cgroup| cgroup.limit.saturating_sub(cgroup.used));
     free.map_or(u64::MAX, |free| (free / 4 / PAGE_BYTES).max(32))
 }
 

@@ -34,6 +34,19 @@ pub(crate) fn cgroup_of(pid: u32) -> Option<Limit> {
     of_text(&fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default())
 }
 
+/// The cgroup of a process or thread that its memory is charged to, as a folder.
+pub(crate) fn folder_of(pid: u32) -> Option<PathBuf> {
+    charged(&fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default())
+}
+
+/// Where there are cgroups of both generations, memory is charged in the one that names it.
+fn charged(text: &str) -> Option<PathBuf> {
+    let of = |generation: fn(&str) -> bool| {
+        folders(text).into_iter().find(|(_, _, names)| generation(names[0])).map(|(_, folder, _)| folder)
+    };
+    of(|limit| limit == FIRST[0]).or_else(|| of(|limit| limit == SECOND[0]))
+}
+
 fn of_text(text: &str) -> Option<Limit> {
     let all = folders(text).into_iter().flat_map(|(root, folder, names)| {
         let up: Vec<PathBuf> =
@@ -45,6 +58,9 @@ fn of_text(text: &str) -> Option<Limit> {
 
 /// Names of the files with limit, use and statistics.
 type Names = [&'static str; 3];
+/// Of both generations.
+const FIRST: Names = ["memory.limit_in_bytes", "memory.usage_in_bytes", "memory.stat"];
+const SECOND: Names = ["memory.max", "memory.current", "memory.stat"];
 
 /// Root and folder of each hierarchy that limits memory, by the text of `/proc/self/cgroup`.
 fn folders(text: &str) -> Vec<(PathBuf, PathBuf, Names)> {
@@ -52,9 +68,9 @@ fn folders(text: &str) -> Vec<(PathBuf, PathBuf, Names)> {
         let mut parts = line.splitn(3, ':').skip(1);
         let (controllers, path) = (parts.next()?, parts.next()?.trim_start_matches('/'));
         let (root, names) = if controllers.is_empty() {
-            ("/sys/fs/cgroup", ["memory.max", "memory.current", "memory.stat"])
+            ("/sys/fs/cgroup", SECOND)
         } else if controllers.split(',').any(|name| name == "memory") {
-            ("/sys/fs/cgroup/memory", ["memory.limit_in_bytes", "memory.usage_in_bytes", "memory.stat"])
+            ("/sys/fs/cgroup/memory", FIRST)
         } else {
             return None;
         };
@@ -100,6 +116,14 @@ mod tests {
             found,
             [Path::new("/sys/fs/cgroup/memory/system/db"), Path::new("/sys/fs/cgroup/unified")]
         );
+    }
+
+    #[test]
+    fn memory_is_charged_in_the_generation_that_names_it() {
+        let both = "0::/unified\n5:memory:/system/db\n";
+        assert_eq!(charged(both).as_deref(), Some(Path::new("/sys/fs/cgroup/memory/system/db")));
+        assert_eq!(charged("0::/db\n").as_deref(), Some(Path::new("/sys/fs/cgroup/db")));
+        assert_eq!(charged("3:cpu:/a\n"), None);
     }
 
     #[test]

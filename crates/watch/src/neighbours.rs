@@ -15,7 +15,7 @@
 //! each that was come to. Only files of up to 256 KiB with the owner and mode of the one that was seen are read. Files are opened by number (ext4),
 //! by workers, which do not wait for what they ask for. The upper half decides, its workers act; nothing is kept open.
 
-use crate::sys;
+use crate::payers::Charge;
 use crate::volumes::{self, Volume, Volumes};
 use forerun_trace::assemble::FileId;
 use std::collections::{BTreeMap, BTreeSet};
@@ -97,6 +97,9 @@ struct Job {
     /// A file like which they are to be.
     like: u64,
     inodes: Range<u64>,
+    /// Whose wish it is, and who pays.
+    reader: u32,
+    charge: Charge,
 }
 
 /// What it came to.
@@ -116,6 +119,7 @@ pub struct SmallFiles {
 pub(crate) struct Neighbours {
     trails: BTreeMap<(u32, (u32, u32)), Trail>,
     volumes: BTreeMap<(u32, u32), Arc<Volume>>,
+    charge: Charge,
     jobs: Option<SyncSender<Job>>,
     /// When a file was last opened by somebody who is, or may be, read ahead of.
     busy: u64,
@@ -199,12 +203,13 @@ const fn is_mark(inode: u64) -> bool {
 
 impl Neighbours {
     /// With nobody known; with `observe` nothing is read.
-    pub(crate) fn new(volumes: &Volumes, observe: bool) -> Self {
+    pub(crate) fn new(volumes: &Volumes, observe: bool, charge: &Charge) -> Self {
         let by_number = volumes.all().iter().filter(|volume| volume.finds_by_inode());
         let key = |volume: &Volume| (volume.device.major(), volume.device.minor());
         Self {
             trails: BTreeMap::new(),
             volumes: by_number.map(|volume| (key(volume), Arc::new(volume.clone()))).collect(),
+            charge: charge.clone(),
             jobs: (!observe).then(workers),
             busy: 0,
             sums: SmallFiles::default(),
@@ -245,7 +250,8 @@ impl Neighbours {
         self.sums.readers += u64::from(turn == Some(Turn::On));
         if let Some(jobs) = &self.jobs {
             for group in groups {
-                let job = Job { volume: Arc::clone(volume), like: file.inode, inodes: numbers(group) };
+                let (volume, charge) = (Arc::clone(volume), self.charge.clone());
+                let job = Job { volume, like: file.inode, inodes: numbers(group), reader: pid, charge };
                 // Where all are busy the reader is as fast as we are.
                 drop(jobs.try_send(job));
             }
@@ -283,11 +289,12 @@ fn read(job: &Job) {
         Some((file, (data.uid(), data.gid(), data.mode()), data.len()))
     };
     let Some((_, like, _)) = kind(job.like) else { return };
+    let bill = job.charge.bill(job.reader);
     for inode in job.inodes.clone().filter(|inode| *inode != job.like && !is_mark(*inode)) {
         let Some((file, of, bytes)) = kind(inode) else { continue };
         if of == like && (1..=FILE_MAX).contains(&bytes) {
             // What cannot be read here is a later miss of the reader, who is told why.
-            let _ = sys::readahead(file.as_fd(), 0, bytes);
+            drop(bill.readahead(file.as_fd(), &[(0, bytes)]));
         }
     }
 }
@@ -295,6 +302,7 @@ fn read(job: &Job) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sys;
 
     /// Opens files by number as a program that reads all of them would: what was asked for is missed only if it is a mark.
     fn walk(trail: &mut Trail, inodes: impl IntoIterator<Item = u64>) -> (u64, u64, Vec<Turn>) {
@@ -373,7 +381,8 @@ mod tests {
         }
         for inode in inodes {
             // One job for each: their numbers need not follow each other.
-            read(&Job { volume: Arc::new(volume.clone()), like: inodes[0], inodes: inode..inode + 1 });
+            let (volume, charge) = (Arc::new(volume.clone()), Charge::default());
+            read(&Job { volume, like: inodes[0], inodes: inode..inode + 1, reader: 1, charge });
         }
         let here = files.each_ref().map(|file| sys::cached(file.as_fd(), 0, 1 << 20).unwrap_or(0) > 0);
         assert_eq!(here, [false, !is_mark(inodes[1]), false, false], "the first is the example, not read");

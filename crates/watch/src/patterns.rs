@@ -16,6 +16,7 @@
 use crate::ahead::{Ahead, AheadError, Wished};
 use crate::follow::PATTERNS;
 use crate::inputs::Log;
+use crate::payers::Charge;
 use crate::volumes::Volumes;
 use forerun_core::engine::Seen;
 use forerun_core::policy::decisions::Decision;
@@ -185,6 +186,7 @@ pub struct Earned {
 /// Readers of all programs.
 pub(crate) struct Patterns {
     ahead: Ahead,
+    charge: Charge,
     /// Nothing is read ahead.
     observe: bool,
     /// Who decides, if somebody was named.
@@ -207,9 +209,11 @@ impl Patterns {
         volumes: &Volumes,
         observe: bool,
         named: Option<SchemeSpec>,
+        charge: &Charge,
     ) -> Result<Self, AheadError> {
         Ok(Self {
-            ahead: engine(volumes, observe, named.as_ref())?,
+            ahead: engine(volumes, observe, named.as_ref(), charge)?,
+            charge: charge.clone(),
             observe,
             named,
             suspects: BTreeMap::new(),
@@ -392,7 +396,7 @@ impl Patterns {
         });
         if self.readers.is_empty() && self.ahead.is_worn() && !self.ahead.is_at_work(now) {
             // A new engine knows the file systems of today, and no file that is no more.
-            if let Ok(mut ahead) = engine(&volumes(), self.observe, self.named.as_ref()) {
+            if let Ok(mut ahead) = engine(&volumes(), self.observe, self.named.as_ref(), &self.charge) {
                 self.ahead.take_log().into_iter().for_each(|log| ahead.log_to(log));
                 let wished = std::mem::replace(&mut self.ahead, ahead).wished();
                 self.past.pages += wished.pages;
@@ -487,9 +491,14 @@ impl Patterns {
     }
 }
 
-fn engine(volumes: &Volumes, observe: bool, named: Option<&SchemeSpec>) -> Result<Ahead, AheadError> {
+fn engine(
+    volumes: &Volumes,
+    observe: bool,
+    named: Option<&SchemeSpec>,
+    charge: &Charge,
+) -> Result<Ahead, AheadError> {
     let usual = || SchemeSpec::parse(PATTERNS).expect("a scheme of the registry");
-    let mut ahead = Ahead::new(named.cloned().unwrap_or_else(usual), volumes)?;
+    let mut ahead = Ahead::new(named.cloned().unwrap_or_else(usual), volumes, charge)?;
     ahead.only_say = observe;
     Ok(ahead)
 }
@@ -514,7 +523,8 @@ mod tests {
 
     #[test]
     fn a_reader_that_becomes_no_faster_is_let_alone_and_longer_each_time() {
-        let mut patterns = Patterns::new(&Volumes::default(), false, None).expect("a scheme of a page cache");
+        let mut patterns = Patterns::new(&Volumes::default(), false, None, &Charge::default())
+            .expect("a scheme of a page cache");
         let mut acts = Vec::new();
         for turn in 0..2_u32 {
             patterns.suspects.entry((1, FILE)).or_default().pace = Pace { last: 1, places: 4, spent: 4_000 };
@@ -536,8 +546,8 @@ mod tests {
     #[test]
     fn streams_in_turns_are_the_kernels_and_a_stride_with_few_marks_is_not() {
         for (marks_of_ten, stays) in [(5, false), (2, true)] {
-            let mut patterns =
-                Patterns::new(&Volumes::default(), false, None).expect("a scheme of a page cache");
+            let mut patterns = Patterns::new(&Volumes::default(), false, None, &Charge::default())
+                .expect("a scheme of a page cache");
             let mut acts = Vec::new();
             patterns.suspects.entry((1, FILE)).or_default().pace = Pace { last: 1, places: 4, spent: 4_000 };
             patterns.begin(1, FILE, &[], &mut acts);
@@ -555,7 +565,8 @@ mod tests {
 
     #[test]
     fn a_reader_of_one_place_in_each_of_many_files_is_never_shown_to_the_scheme() {
-        let mut patterns = Patterns::new(&Volumes::default(), false, None).expect("a scheme of a page cache");
+        let mut patterns = Patterns::new(&Volumes::default(), false, None, &Charge::default())
+            .expect("a scheme of a page cache");
         for inode in 0..10_000 {
             patterns.missed(inode, 1, FileId { inode, ..FILE }, 0, 4);
         }

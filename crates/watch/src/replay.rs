@@ -20,6 +20,7 @@ use crate::crew::{Crew, Work};
 use crate::ledger::{Ledger, Sums};
 use crate::load;
 use crate::pace::Depth;
+use crate::payers::Bill;
 use crate::pressure::Gate;
 use crate::sys;
 use crate::volumes::{self, Volume, Volumes};
@@ -142,6 +143,7 @@ struct Shared {
     window: u64,
     /// Less, where memory is short.
     gate: Arc<Gate>,
+    bill: Bill,
 }
 
 /// A replay under way.
@@ -222,6 +224,21 @@ fn together<T>(
     all
 }
 
+/// What a replay may use, and who pays for it.
+#[derive(Clone, Debug)]
+pub(crate) struct Budget {
+    pub(crate) gate: Arc<Gate>,
+    /// Pages that may be issued and untouched.
+    pub(crate) window: u64,
+    pub(crate) bill: Bill,
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        Self { gate: Arc::default(), window: load::window_pages(), bill: Bill::default() }
+    }
+}
+
 /// A replay that has not begun.
 pub(crate) struct Planned {
     shared: Arc<Shared>,
@@ -232,7 +249,7 @@ pub(crate) struct Planned {
 
 impl Planned {
     /// Plans a manifest.
-    pub(crate) fn new(manifest: &Manifest, volumes: &Volumes, pacing: Pacing, gate: &Arc<Gate>) -> Self {
+    pub(crate) fn new(manifest: &Manifest, volumes: &Volumes, pacing: Pacing, budget: &Budget) -> Self {
         let meant: Vec<Option<&Volume>> = manifest.file_systems.iter().map(|fs| volumes.meant(fs)).collect();
         let mut ledger = Ledger::default();
         let mut feeders: Vec<Option<Feeder>> = meant.iter().map(|volume| volume.map(Feeder::new)).collect();
@@ -254,7 +271,7 @@ impl Planned {
         feeders.iter_mut().for_each(|feeder| feeder.put_in_order(manifest));
         let largest = feeders.iter().max_by_key(|feeder| feeder.parts.len());
         let rotating = largest.is_some_and(|feeder| feeder.volume.rotational);
-        let shared = Arc::new(Shared::new(manifest, ledger, pacing, gate));
+        let shared = Arc::new(Shared::new(manifest, ledger, pacing, budget));
         let device = |volume: &Volume| FileId { inode: 0, ..volume.metadata_file() };
         let systems = meant.iter().map(|volume| volume.map(device)).collect();
         Self { shared, feeders, systems, rotating }
@@ -359,7 +376,7 @@ const fn code(reason: Stale) -> u8 {
 }
 
 impl Shared {
-    fn new(manifest: &Manifest, ledger: Ledger, pacing: Pacing, gate: &Arc<Gate>) -> Self {
+    fn new(manifest: &Manifest, ledger: Ledger, pacing: Pacing, budget: &Budget) -> Self {
         let bare = |file: &File| File { runs: Vec::new(), ..file.clone() };
         Self {
             files: manifest.files.iter().map(bare).collect(),
@@ -372,8 +389,9 @@ impl Shared {
             here: AtomicU64::new(0),
             paced: AtomicBool::new(false),
             pacing,
-            window: load::window_pages(),
-            gate: Arc::clone(gate),
+            window: budget.window,
+            gate: Arc::clone(&budget.gate),
+            bill: budget.bill.clone(),
         }
     }
 
@@ -446,10 +464,12 @@ impl Shared {
         let bytes = |part: &Part| (part.first * 4096, (part.end - part.first) * 4096);
         let asked = parts.iter().map(|(_, part)| part.end - part.first).sum();
         let each = parts.iter().map(|(file, part)| (file.as_fd(), bytes(part).0, bytes(part).1));
-        let all = if parts.len() > 1 { sys::Together::of(each.clone()).ok() } else { None };
+        // What is mapped here is charged to us.
+        let ours = parts.len() > 1 && !self.bill.is_of_another();
+        let all = if ours { sys::Together::of(each.clone()).ok() } else { None };
         if all.is_none() {
             // One, or a file system that maps nothing. What cannot be read here is a later miss of the reader, who is told why.
-            each.for_each(|(file, offset, bytes)| drop(sys::readahead(file, offset, bytes)));
+            each.for_each(|(file, offset, bytes)| drop(self.bill.readahead(file, &[(offset, bytes)])));
         }
         let Some((file, part)) = parts.pop() else { return 0 };
         // The device may be full for a while: until then nothing is kept open but what is mapped.
@@ -691,7 +711,7 @@ pub fn replay(
 ) -> Replayed {
     let mut within = manifest.clone();
     bound(&mut within, pages_max);
-    let mut replay = Planned::new(&within, volumes, Pacing::Off, &Arc::default()).start();
+    let mut replay = Planned::new(&within, volumes, Pacing::Off, &Budget::default()).start();
     while !replay.is_over() && !stop.load(Ordering::Relaxed) {
         progress(&replay.sums());
         std::thread::park_timeout(Duration::from_millis(20));

@@ -8,6 +8,7 @@
 //! `forerun watch -- COMMAND`, which is also how a program becomes known. Where the daemon ends before a run, nothing is kept of it.
 
 use crate::follow::{self, Decision, FollowError, FollowOptions, Report};
+use crate::payers::Charge;
 use crate::pressure::Gate;
 use crate::store::Store;
 use crate::volumes::Volumes;
@@ -59,6 +60,7 @@ pub(crate) struct Runs {
     /// Devices whose files are read ahead; none: all.
     devices: BTreeSet<(u32, u32)>,
     gate: Arc<Gate>,
+    charge: Charge,
     stop: Arc<AtomicBool>,
     observe: bool,
     threads: Vec<JoinHandle<()>>,
@@ -71,11 +73,13 @@ impl Runs {
         store: Store,
         devices: BTreeSet<(u32, u32)>,
         gate: Arc<Gate>,
+        charge: &Charge,
         stop: Arc<AtomicBool>,
         observe: bool,
     ) -> Self {
         let (tell, told) = channel();
-        Self { store, devices, gate, stop, observe, threads: Vec::new(), tell, told }
+        let charge = charge.clone();
+        Self { store, devices, gate, charge, stop, observe, threads: Vec::new(), tell, told }
     }
 
     /// A process has begun a program; what is to be told, if it is a known one.
@@ -102,6 +106,7 @@ impl Runs {
             command: Vec::new(),
             process: Some((pid, self.devices.clone())),
             gate: Arc::clone(&self.gate),
+            charge: self.charge.clone(),
             store: Some(self.store.clone()),
             key: Some(key),
             given: Some((manifest, Volumes::now())),
@@ -167,7 +172,7 @@ mod tests {
     fn a_run_that_is_over_before_it_is_followed_is_told_as_that() {
         let store = Store::new(PathBuf::from("/nonexistent"));
         let (gate, stop) = (Arc::default(), Arc::default());
-        let mut runs = Runs::new(store, BTreeSet::new(), gate, stop, false);
+        let mut runs = Runs::new(store, BTreeSet::new(), gate, &Charge::default(), stop, false);
         let mut child = std::process::Command::new("true").spawn().expect("a program");
         let pid = child.id();
         child.wait().expect("ours");

@@ -13,7 +13,7 @@
 //! One file is read at a time, a MiB after the other, by a thread that opens it by number (ext4) and keeps nothing open.
 
 use crate::memory;
-use crate::sys;
+use crate::payers::{Bill, Charge};
 use crate::volumes::{self, Volume, Volumes};
 use forerun_trace::assemble::FileId;
 use std::collections::BTreeMap;
@@ -37,6 +37,7 @@ const STACK_BYTES: usize = 256 << 10;
 struct Job {
     volume: Arc<Volume>,
     inode: u64,
+    bill: Bill,
 }
 
 /// Reads files as a whole, one at a time.
@@ -44,17 +45,19 @@ pub(crate) struct Whole {
     volumes: BTreeMap<(u32, u32), Arc<Volume>>,
     /// None while only observing, or where there is no thread.
     jobs: Option<SyncSender<Job>>,
+    charge: Charge,
     hold: Arc<AtomicBool>,
 }
 
 impl Whole {
     /// With `observe` nothing is read.
-    pub(crate) fn new(volumes: &Volumes, observe: bool) -> Self {
+    pub(crate) fn new(volumes: &Volumes, observe: bool, charge: &Charge) -> Self {
         let by_number = volumes.all().iter().filter(|volume| volume.finds_by_inode());
         let key = |volume: &Volume| (volume.device.major(), volume.device.minor());
         let hold = Arc::new(AtomicBool::new(false));
         Self {
             volumes: by_number.map(|volume| (key(volume), Arc::new(volume.clone()))).collect(),
+            charge: charge.clone(),
             jobs: if observe { None } else { worker(&hold) },
             hold,
         }
@@ -66,14 +69,15 @@ impl Whole {
     }
 
     /// A file of at most so many pages is worth it: the bytes of the file if it is read as a whole from now on.
-    pub(crate) fn wish(&self, file: FileId, most: u64) -> Option<u64> {
+    pub(crate) fn wish(&self, pid: u32, file: FileId, most: u64) -> Option<u64> {
         let volume = self.volumes.get(&(file.major, file.minor))?;
         let jobs = self.jobs.as_ref().filter(|_| !self.hold.load(Ordering::Relaxed))?;
         let open = fs::File::from(volumes::open_number(volume, file.inode).ok()?);
         let bytes = open.metadata().ok()?.len();
         let pays = is_within(most, bytes) && bytes <= memory::available() / MEMORY_PARTS;
         // Where another file is being read this one has to wait for its next turn.
-        let begun = || jobs.try_send(Job { volume: Arc::clone(volume), inode: file.inode }).is_ok();
+        let job = || Job { volume: Arc::clone(volume), inode: file.inode, bill: self.charge.bill(pid) };
+        let begun = || jobs.try_send(job()).is_ok();
         (pays && begun()).then_some(bytes)
     }
 }
@@ -108,7 +112,7 @@ fn read(job: &Job, hold: &AtomicBool) -> std::io::Result<()> {
         let until = end.min(at + STEP);
         while at < until {
             let bytes = chunk.min(until - at);
-            sys::readahead(file.as_fd(), at, bytes)?;
+            job.bill.readahead(file.as_fd(), &[(at, bytes)])?;
             at += bytes;
         }
         file.read_at(&mut [0], until - 1)?;
@@ -131,13 +135,13 @@ mod tests {
     fn while_observing_or_held_or_on_an_unknown_device_nothing_is_read() {
         let volumes = Volumes::now();
         let file = FileId { major: 0, minor: 0, inode: 1 };
-        assert_eq!(Whole::new(&volumes, true).wish(file, u64::MAX), None);
-        let whole = Whole::new(&volumes, false);
-        assert_eq!(whole.wish(file, u64::MAX), None, "no file system has that number");
+        assert_eq!(Whole::new(&volumes, true, &Charge::default()).wish(1, file, u64::MAX), None);
+        let whole = Whole::new(&volumes, false, &Charge::default());
+        assert_eq!(whole.wish(1, file, u64::MAX), None, "no file system has that number");
         whole.hold(true);
         for volume in volumes.all().iter().filter(|volume| volume.finds_by_inode()) {
             let file = FileId { major: volume.device.major(), minor: volume.device.minor(), inode: 2 };
-            assert_eq!(whole.wish(file, u64::MAX), None);
+            assert_eq!(whole.wish(1, file, u64::MAX), None);
         }
     }
 }

@@ -129,6 +129,7 @@ fn beside(args: &LoadArgs, files: Files, ui: &Ui) -> Result<(), CliError> {
         command: args.command.clone(),
         process: None,
         gate: std::sync::Arc::default(),
+        charge: forerun_watch::payers::Charge::default(),
         store: None,
         key: Some(files.manifest.key.clone()),
         given: Some((files.manifest, files.volumes)),

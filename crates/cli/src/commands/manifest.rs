@@ -205,6 +205,7 @@ fn record(args: &RecordArgs, ui: &Ui) -> Result<(), CliError> {
         command: args.command.clone(),
         process: None,
         gate: std::sync::Arc::default(),
+        charge: forerun_watch::payers::Charge::default(),
         store: None,
         key: args.name.clone(),
         given: None,

@@ -57,10 +57,10 @@ pub(crate) struct WatchArgs {
     #[arg(long, value_name = "FILE", conflicts_with = "command")]
     pub(crate) record: Option<PathBuf>,
     /// Replay a log of inputs: the engine must give the same outputs, byte for byte
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["command", "state", "no_replay", "scheme", "check", "observe", "no_bpf", "only", "http", "log_inputs", "record"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["command", "state", "no_replay", "scheme", "check", "observe", "no_bpf", "only", "charge", "http", "log_inputs", "record"])]
     replay_log: Option<PathBuf>,
     /// Say what works here and what is missing, and run nothing; exit code 4 if nothing works
-    #[arg(long, conflicts_with_all = ["command", "state", "no_replay", "scheme", "observe", "no_bpf", "only", "http", "log_inputs", "record"])]
+    #[arg(long, conflicts_with_all = ["command", "state", "no_replay", "scheme", "observe", "no_bpf", "only", "charge", "http", "log_inputs", "record"])]
     check: bool,
     /// All programs: decide and say so, but change nothing
     #[arg(long, conflicts_with = "command")]
@@ -68,6 +68,10 @@ pub(crate) struct WatchArgs {
     /// All programs: perf events tell of the reads of those who are read ahead of, also where programs in the kernel (BPF) could, which cost less
     #[arg(long, conflicts_with = "command")]
     pub(crate) no_bpf: bool,
+    /// All programs: whose cgroup what is read ahead counts against: Forerun's own, whose limit is then the budget, or that of whoever is
+    /// read ahead of, whose limit then holds for it too (root)
+    #[arg(long, value_name = "own|reader", value_enum, default_value_t, hide_possible_values = true, conflicts_with_all = ["command", "observe"])]
+    pub(crate) charge: ChargeTo,
     /// All programs: only files of the file system that holds PATH; may be repeated
     #[arg(long, value_name = "PATH", conflicts_with = "command")]
     pub(crate) only: Vec<PathBuf>,
@@ -78,6 +82,14 @@ pub(crate) struct WatchArgs {
     /// Command to run; without one, all programs are watched
     #[arg(last = true, value_name = "CMD")]
     command: Vec<OsString>,
+}
+
+/// Whose cgroup pays for what is read ahead.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum ChargeTo {
+    #[default]
+    Own,
+    Reader,
 }
 
 impl WatchArgs {
@@ -120,6 +132,7 @@ pub(crate) fn run(args: &WatchArgs, ui: &Ui) -> Result<(), CliError> {
         command: args.command.clone(),
         process: None,
         gate: std::sync::Arc::default(),
+        charge: forerun_watch::payers::Charge::default(),
         store: Some(Store::new(folder)),
         key: None,
         given: None,

@@ -128,6 +128,7 @@ pub(crate) fn run(args: &WatchArgs, ui: &Ui) -> Result<(), CliError> {
         log_inputs: args.log_inputs.clone(),
         only: args.only.clone(),
         state,
+        charge_reader: args.charge == super::watch::ChargeTo::Reader,
         bpf: !args.no_bpf,
         show: page.is_some(),
         stop,
@@ -317,5 +318,12 @@ fn end(sums: &Sums, observe: bool, ui: &Ui) -> Result<(), CliError> {
         human::count(sums.events),
         human::count(sums.lost)
     ));
+    if sums.paid.requests + sums.paid.unpaid > 0 {
+        let unpaid = match sums.paid.unpaid {
+            0 => String::new(),
+            more => format!(", {} on our own account: their cgroups could not be joined", human::count(more)),
+        };
+        ui.say(&format!("forerun: {} requests charged to readers{unpaid}", human::count(sums.paid.requests)));
+    }
     Ok(())
 }

@@ -8,6 +8,7 @@
 use super::{Ahead, Followed, WORKERS};
 use crate::bio::DeviceNumber;
 use crate::inputs::Engine;
+use crate::payers::Charge;
 use crate::volumes::{Volume, Volumes};
 use forerun_core::engine::Seen;
 use forerun_core::registry::SchemeSpec;
@@ -46,7 +47,7 @@ impl Rig {
         let number = |key: &str, usual: &str| settings.number(key, usual).expect("a number");
         let scheme = SchemeSpec::parse(settings.get("scheme").expect("a page has a scheme"))
             .expect("a page has a scheme");
-        let mut ahead = Ahead::new(scheme.clone(), &Volumes::default()).ok()?;
+        let mut ahead = Ahead::new(scheme.clone(), &Volumes::default(), &Charge::default()).ok()?;
         ahead.engine = Engine::new(scheme, number("cache", "64")).expect("as before");
         // A file that is not there, and workers that are nobody: the test takes what is handed to them.
         let device = DeviceNumber::new(FILE.major, FILE.minor).expect("a number");

@@ -68,6 +68,9 @@ pub(crate) struct SumsFigures {
     pub(crate) dense_held_misses: u64,
     /// Bytes of mapped files that were read as a whole, since windows would have loaded half of each.
     pub(crate) whole_bytes: u64,
+    /// Requests that were charged to the cgroups of readers, and those that could not be, with `--charge reader`.
+    pub(crate) charged_requests: u64,
+    pub(crate) uncharged_requests: u64,
     /// Reads of readers by a pattern, and how late half of them and 99 of 100 were known at most.
     pub(crate) lag_reads: u64,
     pub(crate) lag_median_ns: u64,
@@ -158,6 +161,8 @@ impl From<&Sums> for SumsFigures {
             dense_held: sums.dense.held,
             dense_held_misses: sums.dense.held_misses,
             whole_bytes: sums.whole_bytes,
+            charged_requests: sums.paid.requests,
+            uncharged_requests: sums.paid.unpaid,
             lag_reads: sums.lag.reads,
             lag_median_ns: sums.lag.median,
             lag_p99_ns: sums.lag.slow,

@@ -124,6 +124,9 @@ fn metrics(figures: &WatchFigures) -> String {
     let help =
         "Bytes of mapped files that were read as a whole, since windows would have loaded half of each";
     page.counter("forerun_watch_whole_bytes_total", help, alone(sums.whole_bytes));
+    let lines = [("reader", sums.charged_requests), ("own", sums.uncharged_requests)];
+    let help = "Requests that were to be charged to the cgroups of readers, and whose account they came to";
+    page.counter("forerun_watch_charged_requests_total", help, by("to", &lines));
     let late = [("0.5", sums.lag_median_ns), ("0.99", sums.lag_p99_ns)];
     let late = late.map(|(share, nanos)| (label("quantile", share), seconds(nanos).to_string()));
     let help =
