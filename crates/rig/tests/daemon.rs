@@ -616,7 +616,7 @@ impl Drop for Group {
         let until = Instant::now() + SOON;
         // A payer is in it for a second.
         while fs::remove_dir(&self.0).is_err() && Instant::now() < until {
-            std::thread::sleep(Duration::from_millis(50));
+            std::thread::yield_now();
         }
     }
 }

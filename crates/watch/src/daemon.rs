@@ -10,7 +10,7 @@
 //! back at its end, and what a killed run changed at its beginning (`window.rs`). With `observe` it decides and changes nothing: of
 //! each reader its first decision is told. Where a scheme is named it decides alone: no windows, no replays, nothing beside it.
 
-use crate::ahead::{self, AheadError};
+use crate::ahead;
 use crate::behind;
 use crate::bpf::Sensor;
 pub use crate::density::Dense;
@@ -26,6 +26,7 @@ use crate::memory;
 use crate::names;
 pub use crate::neighbours::SmallFiles;
 use crate::neighbours::{self, Neighbours, Turn};
+pub use crate::outcome::DaemonError;
 use crate::outcome::RecordError;
 use crate::patterns::{self, Patterns};
 pub use crate::patterns::{Earned, What};
@@ -209,44 +210,6 @@ pub struct Sums {
     pub cpu: u64,
 }
 
-/// Why there is no daemon.
-#[derive(Debug, thiserror::Error)]
-pub enum DaemonError {
-    /// The kernel or a privilege is missing.
-    #[error(transparent)]
-    Record(#[from] RecordError),
-    /// What knows patterns could not be made.
-    #[error(transparent)]
-    Patterns(#[from] AheadError),
-    /// A path whose file system was to be watched holds none that can be.
-    #[error("{}: not on a file system of a device; `forerun watch --check` lists those that are", .path.display())]
-    Place {
-        /// As given.
-        path: PathBuf,
-    },
-    /// Readers cannot be charged.
-    #[error(
-        "--charge reader: processes of ours cannot join cgroups: {0}; run it as root, or charge itself (--charge own)"
-    )]
-    Charge(#[source] io::Error),
-    /// The log of inputs cannot be written.
-    #[error("{}: {source}", .path.display())]
-    Log {
-        /// Which.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// The books cannot be kept, so nothing is changed.
-    #[error("the books of windows in {}: {source}; --state DIR puts them elsewhere, --observe needs none", .folder.display())]
-    Books {
-        /// Where.
-        folder: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
-}
-
 /// Watches until it is stopped; `say` is told when it has begun, and of every decision.
 ///
 /// # Errors
@@ -262,11 +225,7 @@ pub fn run(options: &DaemonOptions, say: &mut dyn FnMut(&Told)) -> Result<Sums, 
     let pressure = Pressure::new(sys::now());
     let store = Store::new(options.state.clone());
     let gate = Arc::clone(&pressure.gate);
-    let charge = if options.charge_reader {
-        Charge::reader().map_err(DaemonError::Charge)?
-    } else {
-        Charge::default()
-    };
+    let charge = Charge::of(options.charge_reader).map_err(DaemonError::Charge)?;
     let runs = Runs::new(store, only.clone(), gate, &charge, Arc::clone(&options.stop), options.observe);
     let volumes = Volumes::now();
     let mut patterns = Patterns::new(&volumes, options.observe, options.scheme.clone(), &charge)?;

@@ -1,5 +1,6 @@
 //! What a recording tells while it runs and when it ends, of blocks and of files alike, and why there may be none.
 
+use crate::ahead::AheadError;
 use crate::device::DeviceError;
 use crate::sample::SampleError;
 use std::io;
@@ -100,4 +101,42 @@ pub enum RecordError {
     /// The kernel's record is not what its format says.
     #[error("reading events from the kernel: {0}")]
     Sample(#[from] SampleError),
+}
+
+/// Why there is no daemon.
+#[derive(Debug, thiserror::Error)]
+pub enum DaemonError {
+    /// The kernel or a privilege is missing.
+    #[error(transparent)]
+    Record(#[from] RecordError),
+    /// What knows patterns could not be made.
+    #[error(transparent)]
+    Patterns(#[from] AheadError),
+    /// A path whose file system was to be watched holds none that can be.
+    #[error("{}: not on a file system of a device; `forerun watch --check` lists those that are", .path.display())]
+    Place {
+        /// As given.
+        path: PathBuf,
+    },
+    /// Readers cannot be charged.
+    #[error(
+        "--charge reader: processes of ours cannot join cgroups: {0}; run it as root, or charge itself (--charge own)"
+    )]
+    Charge(#[source] io::Error),
+    /// The log of inputs cannot be written.
+    #[error("{}: {source}", .path.display())]
+    Log {
+        /// Which.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The books cannot be kept, so nothing is changed.
+    #[error("the books of windows in {}: {source}; --state DIR puts them elsewhere, --observe needs none", .folder.display())]
+    Books {
+        /// Where.
+        folder: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
 }

@@ -86,11 +86,19 @@ struct Payer {
 }
 
 impl Charge {
+    /// Ours, or that of readers.
+    ///
+    /// # Errors
+    /// As [`Charge::reader`].
+    pub(crate) fn of(reader: bool) -> io::Result<Self> {
+        if reader { Self::reader() } else { Ok(Self::default()) }
+    }
+
     /// Readers pay, if this process may join cgroups: tried once, with its own.
     ///
     /// # Errors
     /// What the system said.
-    pub fn reader() -> io::Result<Self> {
+    pub(crate) fn reader() -> io::Result<Self> {
         let own = memory::folder_of(std::process::id()).ok_or(io::ErrorKind::NotFound)?;
         drop(Payer::new(&own)?);
         Ok(Self(Some(Arc::default())))
@@ -355,6 +363,8 @@ unsafe fn one(socket: RawFd) -> Option<i32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    use rustix::process::{PidfdFlags, pidfd_open};
     use std::fs;
     use std::os::fd::AsFd as _;
 
@@ -387,13 +397,12 @@ mod tests {
         assert!(payers.has(pid) && pid != std::process::id());
         assert!(matches!(payers.ask(folder.path(), file.as_fd(), &stretches), Some(Ok(()))));
         assert_eq!(payers.lock().idle.len(), 1, "the same one again");
+        let number = rustix::process::Pid::from_raw(pid.cast_signed()).expect("a number");
+        let process = pidfd_open(number, PidfdFlags::empty()).expect("it is there");
         drop(payers);
-        let gone = || !Path::new(&format!("/proc/{pid}")).exists();
-        let until = sys::now() + 5 * IDLE;
-        while !gone() && sys::now() < until {
-            std::thread::sleep(std::time::Duration::from_millis(10));
-        }
-        assert!(gone(), "nobody has the other end");
+        let long = Timespec { tv_sec: 5, tv_nsec: 0 };
+        let ended = poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&long)).expect("asked");
+        assert_eq!(ended, 1, "nobody has the other end");
     }
 
     #[test]
