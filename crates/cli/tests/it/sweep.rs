@@ -82,5 +82,10 @@ fn a_dry_run_counts_the_cells_and_a_mistake_is_told_with_its_key() {
     let said = fails(&["sweep", study], 2);
     assert!(said.contains("mode"), "{said}");
     std::fs::write(study, STUDY.replace("device", "divice")).expect("written");
+    let said = fails(&["sweep", study], 2);
+    assert!(said.contains("divice: no study has this key; did you mean `device`?"), "{said}");
+    let without: String =
+        STUDY.lines().filter(|line| !line.starts_with("device")).map(|line| format!("{line}\n")).collect();
+    std::fs::write(study, without).expect("written");
     assert!(fails(&["sweep", study], 2).contains("device: is missing"));
 }

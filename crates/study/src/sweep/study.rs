@@ -371,7 +371,7 @@ mod tests {
             assert!(problem.contains(said), "{problem}");
         }
         let cash = STUDY.replace("cache =", "cash =").replace("\ncache ", "\ncash ");
-        let problem = Study::parse(&cash).expect("known later").cells().expect_err("no option").to_string();
-        assert!(problem.contains("--cash"), "{problem}");
+        let problem = Study::parse(&cash).expect_err("no option").to_string();
+        assert!(problem.contains("cash: no study has this key; did you mean `cache`?"), "{problem}");
     }
 }
