@@ -389,6 +389,7 @@ fn parse_access(numbers: &[u64], op: Op) -> Option<Access> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use forerun_disk::random::SplitMix;
 
     fn verified(text: impl AsRef<[u8]>) -> Result<Verified, ServeError> {
         let file = tempfile::NamedTempFile::new().expect("a file");
@@ -460,20 +461,9 @@ mod tests {
         }
     }
 
-    /// SplitMix64.
-    struct Random(u64);
-
-    impl Random {
-        fn below(&mut self, bound: u64) -> u64 {
-            self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-            let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-            (mixed ^ (mixed >> 31)) % bound
-        }
-        /// A line behind the head.
-        fn line(&mut self, lines: &[String]) -> usize {
-            (HEAD_LINES + self.below(lines.len() as u64 - HEAD_LINES)) as usize
-        }
+    /// A line behind the head.
+    fn line_of(lines: &[String], random: &mut SplitMix) -> usize {
+        (HEAD_LINES + random.below(lines.len() as u64 - HEAD_LINES)) as usize
     }
 
     /// The log of a server whose clients read and write, under a scheme that is changed on the way.
@@ -483,7 +473,7 @@ mod tests {
         let array = parse_array(array).expect("an array");
         let mut log = Log::create(file.path(), &spec, &array).expect("made");
         let mut engine = spec.build(array).expect("fits");
-        let mut random = Random(seed);
+        let mut random = SplitMix::new(seed);
         let mut owed: Vec<Output> = Vec::new();
         for step in 0..120_u64 {
             let extent = Extent::new(random.below(200) + step, 1 + random.below(8));
@@ -521,15 +511,15 @@ mod tests {
     }
 
     /// The lines with one dropped, doubled, moved, or another number in it.
-    fn damaged(lines: &[&str], random: &mut Random) -> String {
+    fn damaged(lines: &[&str], random: &mut SplitMix) -> String {
         let mut lines: Vec<String> = lines.iter().map(|&line| line.to_owned()).collect();
         for _ in 0..1 + random.below(3) {
-            let at = random.line(&lines);
+            let at = line_of(&lines, random);
             match random.below(5) {
                 0 => drop(lines.remove(at)),
                 1 => lines.insert(at, lines[at].clone()),
                 2 => {
-                    let to = random.line(&lines);
+                    let to = line_of(&lines, random);
                     lines.swap(at, to);
                 }
                 _ => {
@@ -565,7 +555,7 @@ mod tests {
             let log = busy_log(scheme, array, seed as u64);
             assert_eq!(verified(&log).expect("the same").cut, None);
             let lines: Vec<&str> = log.lines().collect();
-            let mut random = Random(seed as u64);
+            let mut random = SplitMix::new(seed as u64);
             for _ in 0..400 {
                 match verified(damaged(&lines, &mut random)) {
                     Ok(_) => {} // an id, or what nothing follows from

@@ -350,6 +350,7 @@ fn shown(line: &str) -> String {
 mod tests {
     use super::*;
     use forerun_core::engine::Start;
+    use forerun_disk::random::SplitMix;
 
     /// A log of a reader of every fifth block under two engines, one after the other.
     fn logged(path: &Path) {
@@ -382,20 +383,8 @@ mod tests {
         log.expect("given back").finish().expect("room");
     }
 
-    /// SplitMix64.
-    struct Random(u64);
-
-    impl Random {
-        fn below(&mut self, bound: u64) -> u64 {
-            self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-            let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-            (mixed ^ (mixed >> 31)) % bound
-        }
-    }
-
     /// The lines with one dropped, doubled, moved, or another number in it.
-    fn damaged(lines: &[&str], random: &mut Random) -> String {
+    fn damaged(lines: &[&str], random: &mut SplitMix) -> String {
         let mut lines: Vec<String> = lines.iter().map(|&line| line.to_owned()).collect();
         for _ in 0..1 + random.below(3) {
             let at = 1 + random.below(lines.len() as u64 - 1) as usize;
@@ -436,7 +425,7 @@ mod tests {
         logged(&path);
         let text = std::fs::read_to_string(&path).expect("text");
         let lines: Vec<&str> = text.lines().collect();
-        let (mut random, mut impossible, mut differs) = (Random(1), 0, 0);
+        let (mut random, mut impossible, mut differs) = (SplitMix::new(1), 0, 0);
         for _ in 0..600 {
             std::fs::write(&path, damaged(&lines, &mut random)).expect("room");
             match verify(&path) {

@@ -219,16 +219,22 @@ fn blank(folder: &Path, name: &str) -> PathBuf {
     path
 }
 
+/// Two members of an array that a program serves each, and their paths; none where that cannot be.
+fn two_members(folder: &Path) -> Option<([Rig; 2], Vec<String>)> {
+    let rig = |name: &str| Rig::new(&blank(folder, name), &folder.join(name.replace("img", "at")));
+    let both = [rig("a.img")?, rig("b.img")?];
+    let members = both.iter().map(|rig| rig.at.join("disk").display().to_string()).collect();
+    Some((both, members))
+}
+
 #[test]
 fn a_server_over_an_array_that_stands_still_ends_in_time_and_what_it_acknowledged_is_there_at_the_next_start()
 {
     let folder = tempfile::tempdir().expect("a folder");
     let folder = folder.path();
-    let rig = |name: &str| Rig::new(&blank(folder, name), &folder.join(name.replace("img", "at")));
-    let (Some(one), Some(other)) = (rig("a.img"), rig("b.img")) else {
+    let Some(([one, other], members)) = two_members(folder) else {
         return super::skipped("needs FUSE and forerun-rig");
     };
-    let members: Vec<String> = [&one, &other].map(|rig| rig.at.join("disk").display().to_string()).into();
     make_array(folder, &members);
     let mut server = serve_array(folder, &members, &[]);
     let mut client = connect(&folder.join("s"), "");
@@ -345,11 +351,9 @@ fn a_member_that_hangs_under_read_only_costs_an_error_after_its_time_and_comes_b
 fn an_array_that_is_read_only_reads_the_other_copy_of_a_member_that_hangs_and_has_nothing_written_to_it() {
     let folder = tempfile::tempdir().expect("a folder");
     let folder = folder.path();
-    let rig = |name: &str| Rig::new(&blank(folder, name), &folder.join(name.replace("img", "at")));
-    let (Some(one), Some(other)) = (rig("a.img"), rig("b.img")) else {
+    let Some(([one, other], members)) = two_members(folder) else {
         return super::skipped("needs FUSE and forerun-rig");
     };
-    let members: Vec<String> = [&one, &other].map(|rig| rig.at.join("disk").display().to_string()).into();
     make_array(folder, &members);
     let mut server = serve_array(folder, &members, &[]);
     let mut client = connect(&folder.join("s"), "");

@@ -69,9 +69,9 @@ mod tests {
         bytes / begun.elapsed().as_secs_f64() / 1e9
     }
 
-    /// What the choice of instructions earns: `cargo test --release -p forerun-serve how_fast -- --ignored --nocapture`.
+    /// What the choice of instructions earns.
     #[test]
-    #[ignore = "a measurement"]
+    #[ignore = "a measurement: cargo test --release -p forerun-serve how_fast -- --ignored --nocapture"]
     #[expect(clippy::print_stderr, reason = "figures are for whoever asked for them")]
     fn how_fast_sums_are() {
         for (what, factor) in [("XOR", 1), ("times 2", 2), ("times 0x8e", 0x8e)] {

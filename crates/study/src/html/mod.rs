@@ -109,6 +109,23 @@ pub fn page(title: &str, body: &str, times: Times) -> String {
     text
 }
 
+/// A table on a card of its own; words are made safe.
+pub fn table<Row: AsRef<[String]>>(head: &[&str], rows: impl IntoIterator<Item = Row>) -> String {
+    let cells = |of: &str, words: &mut dyn Iterator<Item = &str>| {
+        let cells: String = words.map(|word| format!("<{of}>{}</{of}>", esc(word))).collect();
+        format!("<tr>{cells}</tr>")
+    };
+    let mut text = format!(
+        "<div class=\"card\"><table><thead>{}</thead><tbody>\n",
+        cells("th", &mut head.iter().copied())
+    );
+    for row in rows {
+        text += &cells("td", &mut row.as_ref().iter().map(String::as_str));
+        text.push('\n');
+    }
+    text + "</tbody></table></div>\n"
+}
+
 /// Text made safe inside elements and quoted attributes.
 pub fn esc(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());

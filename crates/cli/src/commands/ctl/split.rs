@@ -10,7 +10,7 @@ use crate::outputs;
 use forerun_serve::control::{Order, SplitBy, ask};
 use forerun_serve::figures::{GroupFigures, SidesFigures};
 use forerun_sim::student;
-use forerun_study::html::{Times, esc, page};
+use forerun_study::html::{Times, esc, page, table};
 use forerun_study::human::{self, float};
 use serde::Serialize;
 use std::fmt::Write as _;
@@ -253,20 +253,18 @@ fn html(outcome: &Outcome) -> String {
         outcome.counted_s,
         bars(outcome)
     );
-    body.push_str("<div class=\"card\"><table><thead><tr><th>scheme</th><th>number</th><th>wait</th><th>reads</th></tr></thead><tbody>\n");
-    for arm in &outcome.arms {
-        for group in &arm.groups {
-            let cells = [
-                esc(&arm.scheme),
+    let rows = outcome.arms.iter().flat_map(|arm| {
+        let row = |group: &Group| {
+            [
+                arm.scheme.clone(),
                 group.number.to_string(),
                 human::duration(group.mean()),
                 human::count(group.reads),
-            ];
-            let cells: String = cells.iter().map(|cell| format!("<td>{cell}</td>")).collect();
-            let _ = writeln!(body, "<tr>{cells}</tr>");
-        }
-    }
-    body.push_str("</tbody></table></div>\n");
+            ]
+        };
+        arm.groups.iter().map(row)
+    });
+    body += &table(&["scheme", "number", "wait", "reads"], rows);
     page(&title, &body, Times::Measured)
 }
 

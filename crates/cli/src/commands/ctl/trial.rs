@@ -12,7 +12,7 @@ use clap::Args;
 use forerun_serve::control::{ExportState, Order, SplitBy, Stats, ask};
 use forerun_serve::figures::SidesFigures;
 use forerun_sim::student;
-use forerun_study::html::{Times, esc, page};
+use forerun_study::html::{Times, esc, page, table};
 use forerun_study::human::{self, float};
 use serde::Serialize;
 use std::fmt::Write as _;
@@ -357,19 +357,16 @@ fn html(outcome: &Outcome) -> String {
         outcome.turn_s,
         bars(outcome)
     );
-    body.push_str("<div class=\"card\"><table><thead><tr><th>pair</th><th>before</th><th>reads</th><th>tried</th><th>reads</th></tr></thead><tbody>\n");
-    for (index, pair) in outcome.pairs.iter().enumerate() {
-        let cells = [
+    let rows = outcome.pairs.iter().enumerate().map(|(index, pair)| {
+        [
             (index + 1).to_string(),
             mean(pair.before),
             human::count(pair.before.reads),
             mean(pair.tried),
             human::count(pair.tried.reads),
-        ];
-        let cells: String = cells.iter().map(|cell| format!("<td>{cell}</td>")).collect();
-        let _ = writeln!(body, "<tr>{cells}</tr>");
-    }
-    body.push_str("</tbody></table></div>\n");
+        ]
+    });
+    body += &table(&["pair", "before", "reads", "tried", "reads"], rows);
     page(&title, &body, Times::Measured)
 }
 
