@@ -331,7 +331,10 @@ mod tests {
         let root = tempfile::tempdir().expect("a temporary folder");
         let own = std::process::id();
         let start = start_of(own).expect("this process lives");
-        let file = fs::File::open(std::env::current_exe().expect("it runs")).expect("it is there");
+        // Of its own: nobody else of these tests opens it meanwhile.
+        let path = root.path().join("file");
+        fs::write(&path, "x").expect("room on disk");
+        let file = fs::File::open(&path).expect("it is there");
         let data = file.metadata().expect("open");
         let (major, minor) = (libc::major(data.dev()), libc::minor(data.dev()));
         let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").expect("Linux");
