@@ -100,7 +100,8 @@ power-cuts: deps ## Power cuts under ext4 on write-back on RAID-5 of md, in a vi
 
 crash-table: deps ## The counts of docs/reliability.md: points judged, and points until each planted bug is found
 	python3 scripts/docs-figures.py docs/figures/crash-points.txt docs/figures/crash-bugs.txt docs/figures/crash-back-points.txt \
-		docs/figures/crash-over-back-points.txt docs/figures/crash-over-back-bugs.txt
+		docs/figures/crash-over-back-points.txt docs/figures/crash-over-back-bugs.txt docs/figures/crash-array-points.txt \
+		docs/figures/crash-array-bugs.txt docs/figures/crash-over-array-points.txt docs/figures/crash-over-array-bugs.txt
 
 bench-serve: build ## The server beside nbdkit and qemu-nbd, and an emulated array beside the simulator's prediction
 	@scripts/install-deps.sh clients

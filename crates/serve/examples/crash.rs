@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Each with `--back` is about write-back over a device and its journal, with `--over-back` about volume and sessions over that, with
-//! `--array` about arrays with redundancy.
+//! `--array` about arrays with redundancy, with `--over-array` about volume and sessions over those.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program that reports to a person")]
 
 use forerun_serve::crash::{Counts, Failure, Subject, quiet_runs};
@@ -28,12 +28,13 @@ fn option(args: &[String], name: &str, usual: u64) -> Result<u64, String> {
 /// What the command line is about.
 fn subject(args: &[String]) -> Subject {
     let says = |word: &str| args.iter().any(|arg| arg == word);
-    match (says("--back"), says("--over-back"), says("--array")) {
-        (true, ..) => Subject::WriteBack,
-        (_, true, _) => Subject::OverBack,
-        (_, _, true) => Subject::Array,
-        _ => Subject::Volume,
-    }
+    let all = [
+        ("--back", Subject::WriteBack),
+        ("--over-back", Subject::OverBack),
+        ("--array", Subject::Array),
+        ("--over-array", Subject::OverArray),
+    ];
+    all.into_iter().find(|(word, _)| says(word)).map_or(Subject::Volume, |(_, subject)| subject)
 }
 
 fn show(subject: Subject, failure: &Failure) -> ExitCode {
@@ -92,7 +93,7 @@ fn bugs(args: &[String]) -> Result<ExitCode, String> {
     let only = bug_of(args)?;
     let all: Vec<_> = match subject(args) {
         Subject::Volume => Bug::ALL.iter().chain(Bug::RARE).collect(),
-        Subject::Array => Bug::ARRAY.iter().chain(Bug::ARRAY_RARE).collect(),
+        Subject::Array | Subject::OverArray => Bug::ARRAY.iter().chain(Bug::ARRAY_RARE).collect(),
         Subject::WriteBack | Subject::OverBack => Bug::BACK.iter().chain(Bug::BACK_RARE).collect(),
     };
     for &(bug, what) in all.into_iter().filter(|(bug, _)| only.is_none_or(|only| only == *bug)) {

@@ -23,7 +23,8 @@
 //! With write-back ([`Subject::OverBack`]) a journal stands between the two, and what would be found is what a start makes of both
 //! (`world/under`); without clients and volume it is tried by itself in `back`.
 //!
-//! Arrays with redundancy are tried in `array`, with members that are lost at the moment of the crash.
+//! Arrays with redundancy are tried in `array`, with members that are lost at the moment of the crash, and with clients and volume above them
+//! ([`Subject::OverArray`]) in `world/over_array`.
 //!
 //! A member that lies about syncs takes the second promise along, one that misplaces writes the first, for the blocks in question. Only with
 //! the feature `crash`.
@@ -56,6 +57,9 @@ const POINTS_BACK: u64 = 300;
 
 /// And of clients over write-back.
 const POINTS_OVER_BACK: u64 = 200;
+
+/// And over an array, where members are to be lost, to come and to be rebuilt.
+const POINTS_OVER_ARRAY: u64 = 300;
 
 /// Points after which a bug that was not found is given up.
 const FIND_MAX: u64 = 20_000;
@@ -119,6 +123,8 @@ pub enum Subject {
     OverBack,
     /// An array with redundancy over its members and a journal.
     Array,
+    /// Volume and sessions over such an array.
+    OverArray,
 }
 
 /// One run of either.
@@ -139,6 +145,7 @@ impl Subject {
             Self::Volume => POINTS,
             Self::WriteBack | Self::Array => POINTS_BACK,
             Self::OverBack => POINTS_OVER_BACK,
+            Self::OverArray => POINTS_OVER_ARRAY,
         }
     }
 
@@ -213,9 +220,9 @@ impl Subject {
 
     fn one(self, seed: u64, points: u64, told: bool) -> Result<Counts, Failure> {
         match self {
-            Self::Volume | Self::OverBack => {
+            Self::Volume | Self::OverBack | Self::OverArray => {
                 let poll = Arc::new(eventfd(0, EventfdFlags::CLOEXEC).expect("an eventfd"));
-                one(World::new(seed, &poll, self == Self::OverBack, told), seed, points)
+                one(World::new(seed, &poll, self, told), seed, points)
             }
             Self::WriteBack => one(back::World::new(seed, told), seed, points),
             Self::Array => one(array::World::new(seed, told), seed, points),

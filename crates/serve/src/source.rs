@@ -245,14 +245,10 @@ impl Source {
         })
     }
 
-    /// An array with redundancy, which lies as `layout` says, as one member of so many bytes, whose strips lie as `spec` says; what it is made of is
-    /// behind it.
-    pub(crate) fn before(
-        layout: ArraySpec,
-        spec: ArraySpec,
-        size: u64,
-        behind: Vec<Option<(Files, u64)>>,
-    ) -> Result<Self, ServeError> {
+    /// An array with redundancy as one member, whose strips lie as those on its data disks; what it is made of is behind it.
+    pub(crate) fn before(layout: &Array, behind: Vec<Option<(Files, u64)>>) -> Result<Self, ServeError> {
+        let (spec, size) = (seen(layout)?, layout.capacity_blocks() * BLOCK_BYTES);
+        let layout = *layout.spec();
         check_strip(&spec)?;
         let array =
             Array::new(spec, blocks_over(spec, size)).map_err(|why| ServeError::option(ASSEMBLE, why))?;
@@ -338,6 +334,14 @@ impl Source {
             behind_asks: false,
             layout: None,
         })
+    }
+
+    /// An array with redundancy, of simulated members that make holes.
+    #[cfg(feature = "crash")]
+    pub(crate) fn simulated_before(array: &Array) -> Result<Self, ServeError> {
+        let mut source = Self::before(array, (0..array.disks()).map(|_| None).collect())?;
+        source.members[0].holes = Holes::Unsure;
+        Ok(source)
     }
 
     /// Where the bytes of a member command are.
@@ -498,6 +502,13 @@ pub(crate) fn check_distinct(option: &'static str, paths: &[PathBuf]) -> Result<
         }
     }
     Ok(())
+}
+
+/// How the volume sees the strips of an array: what lies on its data disks.
+fn seen(array: &Array) -> Result<ArraySpec, ServeError> {
+    let strips = if array.spec().level() == Level::Raid1 { 1 } else { array.stripe_strips() as u16 };
+    let level = if strips == 1 { Level::Single } else { Level::Raid0 };
+    ArraySpec::new(level, strips, array.spec().strip_bytes()).map_err(|why| ServeError::option(ASSEMBLE, why))
 }
 
 fn check_strip(spec: &ArraySpec) -> Result<(), ServeError> {

@@ -39,6 +39,11 @@ impl Habits {
         Self { shares, zeroes, maps, durable: draw.pick(&[3, 10]), hot_blocks: draw.pick(&[2, 5, 16]) }
     }
 
+    /// The same, and where holes are is asked four times as often.
+    pub(super) const fn of_those_who_look_for_holes(self) -> Self {
+        Self { maps: self.maps / 4, ..self }
+    }
+
     fn command(&self, draw: &mut Draw, structured: bool) -> Command {
         if structured && draw.one_in(self.maps) {
             return Command::BlockStatus;
@@ -170,7 +175,8 @@ impl Client {
             _ => (per_block, per_block * (1 + draw.below(longest))),
         };
         let len = len.min(grains);
-        let range = if draw.one_in(2) { (habits.hot_blocks * per_block).max(len) } else { grains };
+        let range =
+            if draw.one_in(2) { (habits.hot_blocks * per_block).min(grains).max(len) } else { grains };
         let first = draw.below(range - len + 1) / align * align;
         // A client that comes back after a server was away makes sure of what it had.
         let first_is_flush = self.next_cookie == 1 && draw.one_in(3);

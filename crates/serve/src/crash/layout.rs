@@ -5,7 +5,7 @@ use super::stamp::{BLOCK_GRAINS, GRAIN};
 use super::weather::Weather;
 use crate::source::Source;
 use crate::spec::EngineSpec;
-use forerun_core::array::ArraySpec;
+use forerun_core::array::{Array, ArraySpec};
 use forerun_core::units::{BLOCK_BYTES, Block, Extent};
 use std::sync::LazyLock;
 
@@ -24,6 +24,8 @@ pub(super) struct Layout {
     /// Bytes of each member.
     sizes: Vec<u64>,
     over: bool,
+    /// The array with redundancy that they are, as one.
+    redundant: Option<Array>,
     cache_blocks: u64,
     scheme: usize,
 }
@@ -42,11 +44,32 @@ impl Layout {
         let sizes =
             if over { vec![blocks * BLOCK_BYTES + tail] } else { vec![blocks / 32 * 16 * BLOCK_BYTES; 2] };
         let scheme = draw.index(SCHEMES.len());
-        Self { array, sizes, over, cache_blocks: draw.pick(&[32, 48, 64]), scheme }
+        Self { array, sizes, over, redundant: None, cache_blocks: draw.pick(&[32, 48, 64]), scheme }
+    }
+
+    /// Over an array with redundancy.
+    pub(super) fn over_array(draw: &mut Draw, array: Array) -> Self {
+        let scheme = draw.index(SCHEMES.len());
+        Self {
+            array: *array.spec(),
+            sizes: Vec::new(),
+            over: true,
+            redundant: Some(array),
+            cache_blocks: draw.pick(&[32, 48, 64]),
+            scheme,
+        }
+    }
+
+    /// That array, if it is one.
+    pub(super) const fn redundant(&self) -> Option<Array> {
+        self.redundant
     }
 
     /// The members, as they would have been opened.
     pub(super) fn source(&self, weather: &Weather) -> Source {
+        if let Some(array) = &self.redundant {
+            return Source::simulated_before(array).expect("it fits");
+        }
         let no_flush = weather.no_flush;
         Source::simulated(self.array, &self.sizes, self.over, weather.far, no_flush).expect("it fits")
     }

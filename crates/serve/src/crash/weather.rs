@@ -119,6 +119,12 @@ impl Weather {
         Self { journalled: true, lies: false, misdirects: 0, no_flush: false, far: false, ..self }
     }
 
+    /// The same over an array with redundancy: what its members do to it is drawn for them one by one, and those above see nothing of it.
+    pub(super) fn with_array(self) -> Self {
+        let Self { hangs, slow, rare, emptied, .. } = self;
+        Self { journalled: true, hangs, slow, rare, emptied, ..Self::default() }
+    }
+
     /// Whether no member fails in any way.
     pub(super) const fn is_calm(&self) -> bool {
         let rates = [self.read_errors, self.write_errors, self.short, self.sync_errors, self.misdirects];

@@ -8,10 +8,10 @@
 //! the moment is judged as a crash point.
 
 mod answers;
+mod over_array;
 mod restart;
 mod under;
 
-use super::Run;
 use super::client::{Client, Habits};
 use super::disks::Disks;
 use super::draw::Draw;
@@ -19,7 +19,7 @@ use super::floors::Floors;
 use super::layout::{Layout, Places};
 use super::weather::Weather;
 use super::wires::Wires;
-use crate::back::format::Super;
+use super::{Run, Subject};
 use crate::nbd::credit::Credit;
 use crate::nbd::handshake::Export;
 use crate::nbd::session::{Ask, Shared, World as Around};
@@ -27,6 +27,7 @@ use crate::nbd::wire::Command;
 use crate::spec::Change;
 use crate::ticket::Tag;
 use crate::volume::{Answer, NewWrite, Volume};
+use answers::Outcome;
 use forerun_core::access::Context;
 use forerun_core::units::Nanos;
 use std::os::fd::OwnedFd;
@@ -81,8 +82,9 @@ pub(super) struct World {
     habits: Habits,
     places: Places,
     wires: Wires,
-    /// Write-back between the two.
+    /// Write-back or an array between the two, and its changes when it was judged last.
     under: Option<Under>,
+    seen_under: u64,
     volume: Volume,
     clients: Vec<Option<Client>>,
     numbers: u64,
@@ -121,25 +123,38 @@ impl Run for World {
 }
 
 impl World {
-    /// One of volume and members, or with write-back between them.
-    pub(super) fn new(seed: u64, poll: &Arc<OwnedFd>, back: bool, told: bool) -> Self {
+    /// One of volume and members, or with write-back or an array between them.
+    pub(super) fn new(seed: u64, poll: &Arc<OwnedFd>, subject: Subject, told: bool) -> Self {
         let mut draw = Draw::new(seed);
-        let weather = Weather::of(seed, &mut draw);
-        let weather = if back { weather.with_journal() } else { weather };
-        let layout = Layout::of(&mut draw, back);
-        let habits = Habits::of(&mut draw, weather.is_of_syncs());
+        let drawn = Weather::of(seed, &mut draw);
+        let careful = drawn.is_of_syncs();
+        let (weather, layout) = match subject {
+            Subject::OverArray => (drawn.with_array(), over_array::layout(seed, &mut draw)),
+            Subject::OverBack => (drawn.with_journal(), Layout::of(&mut draw, true)),
+            _ => (drawn, Layout::of(&mut draw, false)),
+        };
+        let habits = Habits::of(&mut draw, careful);
+        let habits =
+            if subject == Subject::OverArray { habits.of_those_who_look_for_holes() } else { habits };
         let source = layout.source(&weather);
         let places = Places::of(&source);
         let (firsts, home) = (places.firsts.clone(), places.home.clone());
         let disks = Disks::new(Draw::new(seed ^ 0x5eed), weather.clone(), firsts, home, places.stripe_blocks);
+        let mut under = match (layout.redundant(), subject) {
+            (Some(array), _) => Some(Under::array(over_array::members(seed, &mut draw, array, &disks))),
+            (_, Subject::OverBack) => Some(Under::new(seed, &mut draw, &weather, &disks, source.size)),
+            _ => None,
+        };
         let wires = Wires::new(disks, Arc::clone(poll));
-        let under = back.then(|| Under::new(seed, &mut draw, &weather, &wires.disks(), source.size));
-        let (under, about) = under.map_or((None, None), |(under, about)| (Some(under), Some(about)));
-        let volume = Self::volume(&layout, source, &wires, under.as_ref().zip(about));
+        let volume = Self::volume(&layout, source, &wires, under.as_mut(), &mut draw).expect("a first start");
+        if let Some(under) = &mut under {
+            under.fail(seed);
+        }
         let flags = volume.export_flags(false);
         let size = volume.source.size;
+        let below = under.as_ref().map(Under::told);
         let story =
-            told.then(|| std::collections::VecDeque::from([format!("{layout:?} {weather:?} {under:?}")]));
+            told.then(|| std::collections::VecDeque::from([format!("{layout:?} {weather:?} {below:?}")]));
         Self {
             draw,
             now: BEGIN,
@@ -151,6 +166,7 @@ impl World {
             places,
             wires,
             under,
+            seen_under: 0,
             volume,
             clients: Vec::new(),
             numbers: 0,
@@ -167,13 +183,14 @@ impl World {
         layout: &Layout,
         source: crate::source::Source,
         wires: &Wires,
-        under: Option<(&Under, Super)>,
-    ) -> Volume {
+        under: Option<&mut Under>,
+        draw: &mut Draw,
+    ) -> Result<Volume, String> {
         let backend = match under {
-            Some((under, about)) => under.before(wires, &source, about),
+            Some(under) => under.begin(wires, &source, draw)?,
             None => Box::new(wires.clone()),
         };
-        Volume::new(layout.spec(), source, |_| Ok(backend)).expect("memory")
+        Ok(Volume::new(layout.spec(), source, |_| Ok(backend)).expect("memory"))
     }
 
     fn tell(&mut self, what: impl FnOnce() -> String) {
@@ -241,6 +258,7 @@ impl World {
         if self.draw.one_in(self.weather.emptied) {
             self.volume.change(Change::Drop);
         }
+        self.mend();
         if self.weather.is_of_syncs() && self.draw.one_in(KILLED) {
             self.kill()?;
         }
@@ -280,6 +298,7 @@ impl World {
         let before = self.tally.answers;
         self.volume.turn();
         for note in self.volume.take_notes().0 {
+            self.tally.rebuilds += u64::from(note.ends_with("is rebuilt, and in"));
             self.tell(|| note);
         }
         self.take_events()?;
@@ -290,11 +309,7 @@ impl World {
         }
         if self.tally.answers != before || self.has_changed() {
             self.tally.points += 1;
-            if self.under.is_some() {
-                self.judge_over_journal()?;
-            } else {
-                self.wires.disks().judge(&self.floors)?;
-            }
+            self.judge()?;
         }
         self.part_with_the_lost()?;
         let problem = self.wires.disks().take_problem();
@@ -303,8 +318,9 @@ impl World {
 
     /// Whether the state of a member or a journal has changed since the last call.
     fn has_changed(&mut self) -> bool {
-        let journal = self.under.as_mut().is_some_and(Under::take_changed);
-        self.wires.disks().take_changed() || journal
+        let changes = self.under.as_ref().map_or(0, Under::changes);
+        let below = std::mem::replace(&mut self.seen_under, changes) != changes;
+        self.wires.disks().take_changed() || below
     }
 
     /// Changes so far.
@@ -331,7 +347,8 @@ impl World {
     /// On to the next moment at which something may happen by itself.
     fn pass_time(&mut self) -> Result<(), String> {
         let ready = self.ready();
-        if ready > 0 {
+        let lingers = if ready > 0 { self.lingers() } else { None };
+        if ready > 0 && lingers.is_none() {
             // What may end ends before time goes on: nothing waits for seconds but on a member that hangs.
             self.complete(ready);
             return Ok(());
@@ -341,7 +358,7 @@ impl World {
         let next = [due, self.volume.next_wake()].into_iter().flatten().filter(|&at| at > self.now);
         // Where nothing is due clients think, for a little while; where a member hangs, everybody waits.
         let thinks = self.now + Nanos(1 + self.draw.below(100_000_000));
-        let thinks = (due.is_none() && !self.is_awaited()).then_some(thinks);
+        let thinks = (due.is_none() && !self.is_awaited()).then_some(thinks).or(lingers);
         let next = next.chain([self.next_tick]).chain(thinks).min().expect("a tick always comes");
         self.now = next;
         self.volume.at(next);
@@ -531,9 +548,9 @@ impl World {
             Ask::Hint(request) => {
                 let blocks = request.range().blocks();
                 self.volume.hint(context, blocks);
-                self.ended(at, request, false)?;
+                self.ended(at, request, Outcome::Done)?;
             }
-            Ask::Ended(ended) => self.ended(at, ended.request, ended.error)?,
+            Ask::Ended(ended) => self.ended(at, ended.request, Outcome::of(ended.error))?,
         }
         Ok(())
     }

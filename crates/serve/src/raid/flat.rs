@@ -288,6 +288,8 @@ impl Flat {
         if self.standing.is_stopped() {
             return self.stop();
         }
+        // One that has come since somebody asked last is meant too: nothing is written to it before it says what it is.
+        self.take_files();
         let (out, rebuilding) = self.standing.next();
         let number = (self.draw)();
         let mut waits = DiskSet::EMPTY;
@@ -483,3 +485,6 @@ impl Backend for Flat {
         self.inner.poll_fd()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -114,6 +114,12 @@ impl Standing {
         state.gone().iter().chain(state.growing.map(|one| Disk(one.member))).collect()
     }
 
+    /// Whether superblocks say that a member is being rebuilt.
+    #[cfg(feature = "crash")]
+    pub(crate) fn is_rebuild_known(&self) -> bool {
+        self.growing().is_some_and(|one| one.known)
+    }
+
     /// Those that are out or going: nothing is asked of them.
     pub(crate) fn gone(&self) -> DiskSet {
         self.state().gone()

@@ -151,12 +151,6 @@ impl Raid {
         Ok(())
     }
 
-    /// Whether superblocks say that a member is being rebuilt.
-    #[cfg(feature = "crash")]
-    pub(crate) fn is_rebuild_known(&self) -> bool {
-        self.standing.growing().is_some_and(|one| one.known)
-    }
-
     /// The array that it is says so on its members.
     pub(crate) const fn called(&mut self, id: u128) {
         self.id = id;

@@ -15,7 +15,7 @@ use crate::raid::start::{Started, look, refused, rows, start};
 use crate::raid::{Pace, Raid};
 use crate::raw::Arena;
 use crate::source::{Journal, Opening, Source};
-use forerun_core::array::{Array, ArraySpec, Level};
+use forerun_core::array::{Array, Level};
 use forerun_core::units::{BLOCK_BYTES, Nanos};
 use std::io;
 use std::path::Path;
@@ -68,13 +68,6 @@ pub(super) fn assemble(
     Ok((Source::array(members, newest.spec, newest.blocks, DATA_AT)?, None))
 }
 
-/// How the volume sees the strips of an array: what lies on its data disks.
-fn seen(array: &Array) -> Result<ArraySpec, ServeError> {
-    let strips = if array.spec().level() == Level::Raid1 { 1 } else { array.stripe_strips() as u16 };
-    let level = if strips == 1 { Level::Single } else { Level::Raid0 };
-    ArraySpec::new(level, strips, array.spec().strip_bytes()).map_err(|why| ServeError::option(ASSEMBLE, why))
-}
-
 /// The journal that is named, open.
 fn journal(options: &Options, export: &ExportOptions, member: &Path) -> Result<Journal, ServeError> {
     let Some(how) = &export.journal else {
@@ -117,8 +110,7 @@ fn journalled(
     let direct = members.iter().map(|held| held.as_ref().and_then(|held| held.files.direct.clone()));
     let paths = files.iter().zip(direct).map(|(file, direct)| way(file, direct)).collect();
     let behind = members.into_iter().map(|held| held.map(|held| (held.files, held.size))).collect();
-    let mut source =
-        Source::before(*array.spec(), seen(&array)?, array.capacity_blocks() * BLOCK_BYTES, behind)?;
+    let mut source = Source::before(&array, behind)?;
     let (log, reach) = (journal.file(), journal.reach());
     source.keep(journal);
     if !read_only {

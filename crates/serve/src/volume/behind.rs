@@ -42,6 +42,12 @@ impl Volume {
         self.backend.behind().map(Behind::figures)
     }
 
+    /// The way itself, for whoever has made it.
+    #[cfg(feature = "crash")]
+    pub(crate) fn behind_mut(&mut self) -> Option<&mut dyn Behind> {
+        self.backend.behind_mut()
+    }
+
     /// How its array stands, where it is one of ours with redundancy.
     pub(crate) fn array(&self) -> Option<ArrayFigures> {
         self.backend.behind().and_then(Behind::array)

@@ -1,10 +1,11 @@
 //! What fails in a run over an array, and new members that come meanwhile.
 
-use super::super::back::disk::{Disk, Faults};
-use super::super::draw::Draw;
-use super::{BASE, LAYOUTS, World};
+use super::LAYOUTS;
+use super::members::{BASE, Members};
 use crate::back::format::BLOCK;
-use crate::behind::{ArrayOrder, Files};
+use crate::behind::{ArrayOrder, Behind, Files};
+use crate::crash::back::disk::{Disk, Faults};
+use crate::crash::draw::Draw;
 use forerun_core::units::Nanos;
 
 /// Layouts that can do without two members.
@@ -12,7 +13,7 @@ const FOR_TWO: &[&str] = &["raid6:4x4096", "raid1:3x8192", "raid6:5x8192"];
 
 /// How new members fare in a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Mood {
+pub(in crate::crash) enum Mood {
     /// One comes now and then, and mostly stays.
     Usual,
     /// They fail soon, while superblocks are written all the time, and what is on the journal goes home early.
@@ -22,7 +23,7 @@ pub(super) enum Mood {
 }
 
 impl Mood {
-    pub(super) const fn of(seed: u64) -> Self {
+    pub(in crate::crash) const fn of(seed: u64) -> Self {
         match seed % 3 {
             0 => Self::Usual,
             1 => Self::Frail,
@@ -37,7 +38,7 @@ impl Mood {
     }
 
     /// The layout of a run: where the next one comes at once, two may be out.
-    pub(super) fn layout(self, seed: u64) -> &'static str {
+    pub(in crate::crash) fn layout(self, seed: u64) -> &'static str {
         let number = seed as usize;
         if self == Self::Restless {
             FOR_TWO[number / 3 % FOR_TWO.len()]
@@ -47,7 +48,7 @@ impl Mood {
     }
 
     /// One step in so many brings a new member, and below which of a hundred a step ends a command of the journal.
-    pub(super) const fn steps(self) -> (u64, u64) {
+    pub(in crate::crash) const fn steps(self) -> (u64, u64) {
         match self {
             Self::Usual => (40, 65),
             Self::Frail => (25, 65),
@@ -56,9 +57,9 @@ impl Mood {
     }
 }
 
-impl World {
+impl Members {
     /// What fails in a run, by its seed.
-    pub(super) fn fail(&mut self, seed: u64) {
+    pub(in crate::crash) fn fail(&mut self, seed: u64) {
         let none = Faults::default();
         let of_members = match seed / LAYOUTS.len() as u64 % 6 {
             1 => Faults { writes: 8, ..none },
@@ -68,7 +69,7 @@ impl World {
         };
         let of_members = if self.mood == Mood::Usual { of_members } else { Faults { writes: 3, ..none } };
         for disk in self.victims.iter() {
-            self.members[usize::from(disk.0)].disk().faults = of_members;
+            self.wires[usize::from(disk.0)].disk().faults = of_members;
         }
         let of_journal = match seed / 3 % 12 {
             5 => Faults { writes: 25, ..none },
@@ -81,25 +82,25 @@ impl World {
     }
 
     /// A new member comes in the place of one that is out, or members are compared with each other.
-    pub(super) fn mend(&mut self) {
-        if self.mood != Mood::Restless && self.draw.one_in(4) {
-            let mend = self.draw.one_in(2);
-            let ordered = self.raid().order(ArrayOrder::Scrub { mend });
-            return self.tell(|| format!("a scrub, mend {mend}: {ordered:?}"));
+    pub(in crate::crash) fn mend(&mut self, array: &mut dyn Behind, draw: &mut Draw) -> Option<String> {
+        if self.mood != Mood::Restless && draw.one_in(4) {
+            let mend = draw.one_in(2);
+            let ordered = array.order(ArrayOrder::Scrub { mend });
+            return Some(format!("a scrub, mend {mend}: {ordered:?}"));
         }
-        let Some(member) = self.standing.out().iter().next() else { return };
+        let member = self.standing.out().iter().next()?;
         let at = usize::from(member.0);
-        let attached = self.raid().attach(member.0, Files::default());
-        self.tell(|| format!("a new member {at}: {attached:?}"));
+        let attached = array.attach(member.0, Files::default());
+        let told = format!("a new member {at}: {attached:?}");
         if attached.is_err() {
-            return;
+            return Some(told);
         }
-        let mut disk = self.members[at].disk();
+        let mut disk = self.wires[at].disk();
         assert_eq!(disk.held(), 0, "what is under way to the old one would be done to the new");
         let mut bytes = vec![0xa5; disk.view().len()];
         bytes[..BASE as usize * BLOCK].fill(0);
         let faults = disk.faults;
-        let (changes, seed) = (disk.changes, self.draw.below(u64::MAX));
+        let (changes, seed) = (disk.changes, draw.below(u64::MAX));
         *disk = Disk::new(Draw::new(seed), bytes).punching();
         disk.changes = changes;
         // Of those that may fail this one may not any more, mostly: or no rebuild would come to its end. One that fails syncs fails them while superblocks are
@@ -116,5 +117,6 @@ impl World {
         drop(disk);
         self.gone.remove(member);
         self.hung = self.hung.filter(|&hung| hung != at);
+        Some(told)
     }
 }

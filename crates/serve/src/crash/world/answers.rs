@@ -3,12 +3,27 @@
 use super::World;
 use crate::crash::client::{Op, Reply};
 use crate::crash::stamp::{GRAIN, ZERO, decode};
-use crate::nbd::wire::{Command, Request, export, request};
+use crate::nbd::wire::{Command, Errno, Request, export, request};
 use crate::volume::Event;
 use std::io::IoSlice;
 
 /// Pieces of one send.
 const PIECES: usize = 64;
+
+/// How a request has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    Done,
+    Failed,
+    /// A member has no space left, as its client is told.
+    NoSpace,
+}
+
+impl Outcome {
+    pub(super) const fn of(error: bool) -> Self {
+        if error { Self::Failed } else { Self::Done }
+    }
+}
 
 impl World {
     /// Answers of the volume go to their sessions.
@@ -20,6 +35,7 @@ impl World {
             let client = client.ok_or("an answer for a client that is not there")?;
             self.tally.answers += 1;
             client.heard_of = self.now;
+            let full = matches!(event, Event::Written { error: Some(Errno::NoSpace), .. });
             let ended = match event {
                 Event::Read { result, .. } => client.session.part(tag.ticket, result, &mut self.shared),
                 Event::Written { error, .. } | Event::Flushed { error, .. } => {
@@ -30,7 +46,8 @@ impl World {
                 }
             };
             if let Some(ended) = ended {
-                self.ended(at, ended.request, ended.error)?;
+                let outcome = if full { Outcome::NoSpace } else { Outcome::of(ended.error) };
+                self.ended(at, ended.request, outcome)?;
             }
             self.leave(at);
         }
@@ -50,7 +67,8 @@ impl World {
     }
 
     /// A request has its answer, which may not be taken yet. From here on the server has promised.
-    pub(super) fn ended(&mut self, at: usize, request: Request, error: bool) -> Result<(), String> {
+    pub(super) fn ended(&mut self, at: usize, request: Request, outcome: Outcome) -> Result<(), String> {
+        let error = outcome != Outcome::Done;
         self.tally.answers += 1;
         self.tally.errors += u64::from(error);
         let client = self.clients[at].as_ref().expect("it has asked");
@@ -65,7 +83,7 @@ impl World {
             story.push_back(format!("{time:.6} s: client {number}: {request:?} ends, error: {error}"));
         }
         if error {
-            self.may_fail(op)?;
+            self.may_fail(op, outcome)?;
         } else {
             match request.command {
                 Command::Write | Command::WriteZeroes | Command::Trim => {
@@ -98,12 +116,14 @@ impl World {
     }
 
     /// Whether an error is no surprise.
-    fn may_fail(&self, op: &Op) -> Result<(), String> {
+    fn may_fail(&self, op: &Op, outcome: Outcome) -> Result<(), String> {
         let disks = self.wires.disks();
         let Request { command, flags, .. } = op.request;
         let refused = self.exports[0].flags & export::SEND_FLUSH == 0
             && (command == Command::Flush || flags & request::FUA != 0);
-        let behind = self.under.as_ref().is_some_and(|under| under.faulty);
+        // Whoever writes hears of a member that is full, and the next flush of a write that failed.
+        let full = outcome == Outcome::NoSpace || command == Command::Flush;
+        let behind = self.under.as_ref().is_some_and(|under| under.faulty || under.full && full);
         let written = command != Command::Read && (disks.blame.sync || behind);
         let flushed = command == Command::Flush && disks.blame.write >= self.last_good_flush;
         if refused || written || flushed || disks.is_excused(op.sent, op.blocks()) {
@@ -151,7 +171,7 @@ impl World {
         self.tell(|| format!("client {number} hears of {:?}, failed: {}", op.request, reply.failed));
         match (op.request.command, reply.failed) {
             (Command::Read, false) => self.is_true(&op, reply),
-            (Command::Read, true) => self.may_fail(&op),
+            (Command::Read, true) => self.may_fail(&op, Outcome::Failed),
             (Command::BlockStatus, false) => self.is_empty(&op, reply),
             // Judged when it was answered.
             _ => Ok(()),

@@ -1,6 +1,8 @@
 //! Ends and beginnings: clients that leave, processes that are killed, power that goes.
 
+use super::under::Under;
 use super::{World, reserve};
+use crate::crash::array::members::Members;
 use crate::crash::client::Client;
 use crate::crash::stamp::GRAIN;
 use crate::nbd::wire::{Command, Request};
@@ -51,7 +53,8 @@ impl World {
 
     /// The process is killed, and a new one begins.
     pub(super) fn kill(&mut self) -> Result<(), String> {
-        if self.wires.disks().has_lost() {
+        let below = self.under.as_ref().and_then(Under::members).is_some_and(Members::has_lost);
+        if below || self.wires.disks().has_lost() {
             // What a failed sync has lost a process that begins anew cannot know of, if the machine has not been away too.
             return self.power_cut();
         }
@@ -67,10 +70,11 @@ impl World {
     fn begin(&mut self, powered: bool) -> Result<(), String> {
         self.clients.clear();
         let source = self.layout.source(&self.weather);
-        let about = self.under.as_ref().map(|under| under.start(&mut self.wires.disks())).transpose()?;
-        let mut volume = Self::volume(&self.layout, source, &self.wires, self.under.as_ref().zip(about));
+        let under = self.under.as_mut();
+        let mut volume = Self::volume(&self.layout, source, &self.wires, under, &mut self.draw)?;
         volume.at(self.now);
         self.volume = volume;
+        self.take_found()?;
         self.shared = reserve(&self.layout);
         let disks = self.wires.disks();
         disks.judge_restart(&self.floors, powered)?;
