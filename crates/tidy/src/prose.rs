@@ -2,7 +2,8 @@
 //!
 //! A page that shows a figure of `forerun reproduce` talks about its rows in sentences. Sentences are not made by the command,
 //! so they grow old without a word. From the comment that names the figure to the page's next head line, every number with a
-//! decimal point outside of code must be one that the figure's file has, as exactly as the prose writes it.
+//! decimal point outside of code must be one that the figure's file has, as exactly as the prose writes it, and every percentage
+//! one that it writes the same way.
 
 use super::File;
 
@@ -11,20 +12,26 @@ use super::File;
 pub fn figures_in_prose(files: &[File]) -> Vec<String> {
     let mut found = Vec::new();
     for page in files.iter().filter(|file| file.path.starts_with("docs/") && file.path.ends_with(".md")) {
-        let mut figure: Option<(&str, Vec<f64>)> = None;
+        let mut figure: Option<(&str, Vec<f64>, Vec<&str>)> = None;
         let mut fenced = false;
         for (index, line) in page.text.lines().enumerate() {
             if let Some(path) = named_figure(line) {
                 let text = files.iter().find(|file| file.path == path).map_or("", |file| &file.text);
-                figure = Some((path, decimals(text).into_iter().map(|(_, value)| value).collect()));
+                let values = decimals(text).into_iter().map(|(_, value)| value).collect();
+                figure = Some((path, values, percentages(text)));
                 continue;
             }
             fenced ^= line.starts_with("```");
             if line.starts_with("## ") {
                 figure = None;
             }
-            let Some((path, there)) = figure.as_ref().filter(|_| !fenced) else { continue };
-            for (written, value) in decimals(&without_code(line)) {
+            let Some((path, there, percents)) = figure.as_ref().filter(|_| !fenced) else { continue };
+            let line = without_code(line);
+            let told = percentages(&line).into_iter().filter(|written| !percents.contains(written));
+            found.extend(
+                told.map(|written| format!("{}:{}: {written}% is not in {path}", page.path, index + 1)),
+            );
+            for (written, value) in decimals(&line) {
                 let places = written.split_once('.').map_or(0, |(_, behind)| behind.len());
                 let near = 0.5 / 10_f64.powi(i32::try_from(places).unwrap_or(0)) + 1e-9;
                 if !there.iter().any(|other| (other - value).abs() <= near) {
@@ -60,19 +67,31 @@ fn decimals(text: &str) -> Vec<(&str, f64)> {
         .collect()
 }
 
+/// Whole numbers of percent.
+fn percentages(text: &str) -> Vec<&str> {
+    let before = text.match_indices('%').map(|(at, _)| &text[..at]);
+    let number = |part: &str| part.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.').len();
+    before.map(|part| &part[number(part)..]).filter(|n| !n.is_empty() && !n.contains('.')).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::{File, figures_in_prose};
 
     fn found(page: &str) -> Vec<String> {
         let file = |path: &str, text: &str| File { path: path.into(), text: text.into() };
-        figures_in_prose(&[file("docs/schemes/a.md", page), file("docs/figures/a.txt", "row 1.189  8.14\n")])
+        figures_in_prose(&[
+            file("docs/schemes/a.md", page),
+            file("docs/figures/a.txt", "row 1.189  8.14 40%\n"),
+        ])
     }
 
     #[test]
     fn a_number_in_prose_stands_in_the_studys_file_as_exactly_as_it_is_written() {
         let head = "3.3 before\n<!-- figure: docs/figures/a.txt: forerun reproduce a -->\n";
-        assert!(found(&format!("{head}It is 1.19, 1.2 or 8.1.\n")).is_empty());
+        assert!(found(&format!("{head}It is 1.19, 1.2 or 8.1, and 40%.\n")).is_empty());
+        let told = found(&format!("{head}It is 4% or `5%`.\n"));
+        assert_eq!(told, ["docs/schemes/a.md:3: 4% is not in docs/figures/a.txt"]);
         assert_eq!(
             found(&format!("{head}It is 1.18 (8.15).\n")),
             [

@@ -350,6 +350,12 @@ fn changes(result: &Reproduction) -> Vec<&str> {
     changes
 }
 
+/// The footnote that says what was changed of the row; empty where nothing was.
+fn note(changes: &[&str], row: &Row) -> String {
+    let at = changes.iter().position(|change| *change == row.changed);
+    at.map_or_else(String::new, |at| format!("[{}]", at + 1))
+}
+
 /// The rows that are shown, as an aligned table with its header.
 fn lines(study: &Study, result: &Reproduction, shown: &[&Row], width: Option<usize>) -> Fitted {
     let word = study.word.to_lowercase();
@@ -363,12 +369,15 @@ fn lines(study: &Study, result: &Reproduction, shown: &[&Row], width: Option<usi
     header.extend(with_interval.then_some(("95% interval", Align::Right)));
     header.extend([("ratio", Align::Right), ("holds", Align::Left)]);
     header.extend(with_memory.then_some(("memory", Align::Right)));
+    let changes = changes(result);
+    header.extend((!changes.is_empty()).then_some(("changed after results", Align::Left)));
     let dash = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), human::digits);
     let cells = |row: &&Row| {
         let mut cells = vec![row.figure.clone(), row.case.clone(), short(&paper(row)), dash(row.ours)];
         cells.extend(with_interval.then(|| interval(row)));
         cells.extend([dash(row.ratio), holds(row).to_owned()]);
         cells.extend(with_memory.then(|| memory(row)));
+        cells.extend((!changes.is_empty()).then(|| note(&changes, row)));
         cells
     };
     let way = Way {
@@ -425,5 +434,35 @@ mod tests {
         let ten = Duration::from_secs(10);
         assert_eq!(left(ten, 2, 8), Some(30e9));
         assert_eq!((left(ten, 0, 8), left(ten, 8, 8)), (None, None));
+    }
+
+    #[test]
+    fn a_row_of_which_something_was_changed_after_results_has_a_footnote_and_a_study_without_has_no_column() {
+        let row = |case: &str, changed: &str| Row {
+            figure: "1".into(),
+            case: case.into(),
+            kind: RowKind::Claim,
+            paper: None,
+            ours: Some(1.0),
+            ratio: None,
+            holds: Some(true),
+            brief: String::new(),
+            why: String::new(),
+            changed: changed.into(),
+            seeds: None,
+            measured_ns_per_access: None,
+            memory_peak_bytes: None,
+        };
+        let of = |rows: Vec<Row>| Reproduction { rows, ..Reproduction::default() };
+        let study = forerun_papers::STUDIES[0];
+        let told = |result: &Reproduction| {
+            let shown: Vec<&Row> = result.rows.iter().collect();
+            lines(study, result, &shown, None).lines
+        };
+        let all = told(&of(vec![row("a", ""), row("b", "this"), row("c", "that"), row("d", "this")]));
+        assert!(all[0].ends_with("changed after results"), "{all:?}");
+        let ends: Vec<&str> = all.iter().filter_map(|line| line.split("yes").nth(1)).map(str::trim).collect();
+        assert_eq!(ends, ["", "[1]", "[2]", "[1]"], "{all:?}");
+        assert!(!told(&of(vec![row("a", "")]))[0].contains("changed"));
     }
 }

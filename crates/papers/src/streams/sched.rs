@@ -8,7 +8,9 @@ use super::super::claim::{Claim, Measure, THROUGHPUT, Test, Verdict, against};
 use super::super::facts::gauge;
 use super::super::setup::{MIB, Scale, Setup};
 use super::super::{Kind, Paper};
-use super::{MEMORY, Rig, STREAMS, TITLE_MIB, WAIT, alone, rises, tell_wait};
+use super::{
+    HELD_AFTER, MEMORY, PAIRS_AFTER, Rig, STREAMS, TITLE_MIB, TITLES_AFTER, WAIT, alone, rises, tell_wait,
+};
 use forerun_core::size::format_size;
 use forerun_sim::report::RunReport;
 
@@ -58,7 +60,11 @@ fn all_at_once(scale: &Scale) -> Vec<Claim> {
         let mut claim = Claim::new("17", case, vec![at(100, r)], Test::Value(HELD));
         claim.paper = Some(Paper::Number(paper));
         let small = Rig { request: 16 << 10, ..Rig::of(scale, 100) };
-        claims.push(claim.suppose_by(HALF, "requests of 16 KiB", vec![small.all_dispatched(r)]));
+        claims.push(
+            claim
+                .suppose_by(HALF, "requests of 16 KiB", vec![small.all_dispatched(r)])
+                .changed_after_results(HELD_AFTER),
+        );
     }
     for &s in &STREAMS {
         let words = format!("{s} streams");
@@ -98,7 +104,8 @@ fn limited(scale: &Scale) -> Vec<Claim> {
             claims.push(
                 Claim::new("18", case, vec![at(more), at(fewer)], test)
                     .says("fixed R: increasing S lowers throughput")
-                    .suppose(IN_ORDER, "clients come in any order", Setup::in_any_order),
+                    .suppose(IN_ORDER, "clients come in any order", Setup::in_any_order)
+                    .changed_after_results(PAIRS_AFTER),
             );
         }
     }
@@ -196,16 +203,19 @@ fn waits(scale: &Scale) -> Vec<Claim> {
                 .says("increasing R improves response time"),
         );
     }
-    for (what, setup) in [
-        ("M = 64 MiB, D = M/R, R = 1 MiB", fitting(scale, 100, MIB, 64 * MIB)),
-        // Whole titles, four turns: in the first round those who come first wait least.
-        ("D=1, R=512 KiB, N=128", Rig { length_mib: TITLE_MIB, ..Rig::of(scale, 100) }.turns()),
+    // Whole titles, four turns: in the first round those who come first wait least.
+    let whole = Rig { length_mib: TITLE_MIB, ..Rig::of(scale, 100) };
+    for (what, setup, changed) in [
+        ("M = 64 MiB, D = M/R, R = 1 MiB", fitting(scale, 100, MIB, 64 * MIB), ""),
+        ("D=1, R=512 KiB, N=128", whole.turns(), TITLES_AFTER),
     ] {
         let case = format!(
             "100 streams, {what}: shortest of the streams' mean waits over the longest, within a third"
         );
         claims.push(
-            Claim::new("22", case, vec![setup], Test::Judge(alike)).says("not very different among streams"),
+            Claim::new("22", case, vec![setup], Test::Judge(alike))
+                .says("not very different among streams")
+                .changed_after_results(changed),
         );
     }
     for streams in FEW_TO_MANY {

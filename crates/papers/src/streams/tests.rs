@@ -30,6 +30,21 @@ fn every_number_of_the_slides_has_a_row_and_every_row_tells_its_memory() {
 }
 
 #[test]
+fn what_was_changed_after_the_first_runs_stands_in_every_row_that_it_concerns() {
+    let claims = claims(&Options::default(), &Scale::default());
+    let with_scheme =
+        |claim: &&Claim| claim.needs.iter().any(|setup| setup.spec.scheme.text().starts_with("streams("));
+    let slides: Vec<&Claim> = claims.iter().filter(|claim| claim.figure.parse::<u32>().is_ok()).collect();
+    for claim in slides.iter().copied().filter(with_scheme) {
+        assert!(claim.changed_after.contains("memory beside M"), "slide {}: {}", claim.figure, claim.case);
+    }
+    let marked = |what: &str| slides.iter().filter(|claim| claim.changed_after == what).count();
+    assert_eq!([HELD_AFTER, PAIRS_AFTER, TITLES_AFTER].map(marked), [5, 6, 1]);
+    // What runs without the scheme was never changed.
+    assert!(slides.iter().filter(|claim| !with_scheme(claim)).all(|claim| claim.changed_after.is_empty()));
+}
+
+#[test]
 fn small_runs_of_a_slide_give_the_same_bytes_on_two_threads_and_claim_nothing() {
     let one = quick(&["21", "3"], 1);
     assert!(one.rows.iter().all(|row| row.holds.is_none() && row.memory_peak_bytes > Some(0)));
