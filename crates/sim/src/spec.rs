@@ -141,6 +141,22 @@ impl RunSpec {
     pub const fn moves_sectors(&self) -> bool {
         self.cache_bytes == 0 && self.host_cache_bytes == 0 && self.failed.is_empty()
     }
+
+    /// Whether a scheduler that waits for a reader's next request is left out: that pays where a head stays near for it, and
+    /// above a device without one there is no scheduler then.
+    #[must_use]
+    pub fn waits_in_vain(&self) -> bool {
+        *self.scheduler == Some(HostPolicy::Anticipatory) && !self.device.is_mechanical()
+    }
+
+    /// The scheduler in words, and where another one is used than was said, which.
+    #[must_use]
+    pub fn scheduler_in_words(&self) -> String {
+        if self.waits_in_vain() {
+            return format!("none ({} is for devices with a head)", self.scheduler);
+        }
+        self.scheduler.text().to_owned()
+    }
 }
 
 // What is at its default is not written, so that a spec of an earlier version comes out as it went in.

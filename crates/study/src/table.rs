@@ -48,7 +48,11 @@ fn heading(run: &RunReport, paint: Paint) -> String {
     let (spec, array) = (&run.spec, &run.array);
     let line = format!(
         "{} on {array} of {}, {caches}, scheduler {}, CPU {}, {}",
-        run.input, spec.device, spec.scheduler, spec.cpu, spec.mode
+        run.input,
+        spec.device,
+        spec.scheduler_in_words(),
+        spec.cpu,
+        spec.mode
     );
     format!("{}\n\n", paint.paint(Style::Bold, &line))
 }

@@ -217,7 +217,7 @@ pub(super) fn stack(
             engine(layer, layers.host, "host-cache")
         })
         .transpose()?;
-    let queue = scheduler(hardware, spec);
+    let queue = scheduler(spec);
     let devices: Result<Vec<Box<dyn Device>>, _> =
         (0..hardware.array.disks()).map(|_| hardware.preset.build(&options(spec, queue))).collect();
     let devices = devices.map_err(|e| wrong("device", e))?;
@@ -229,10 +229,9 @@ pub(super) fn stack(
     Ok(stack)
 }
 
-/// The scheduler above each member. To wait for a reader's next request pays where a head stays near for it: above a device
-/// without one the anticipatory scheduler is none.
-fn scheduler(hardware: &Hardware, spec: &RunSpec) -> Option<HostPolicy> {
-    (*spec.scheduler).filter(|&policy| policy != HostPolicy::Anticipatory || hardware.preset.is_mechanical())
+/// The scheduler above each member.
+fn scheduler(spec: &RunSpec) -> Option<HostPolicy> {
+    if spec.waits_in_vain() { None } else { *spec.scheduler }
 }
 
 /// The engine of a layer whose memory is given by `field` of a spec.
@@ -268,10 +267,12 @@ mod tests {
     fn nobody_waits_for_a_near_request_above_a_device_without_a_head() {
         for (device, waits) in [("nvme", false), ("gp3", false), ("wd-7200", true)] {
             let spec = RunSpec { device: Said::of(device), ..RunSpec::default() };
-            let hardware = hardware(&spec).expect("a device");
-            assert_eq!(scheduler(&hardware, &spec).is_some(), waits, "{device}");
+            assert_eq!(scheduler(&spec).is_some(), waits, "{device}");
+            let words = if waits { "anticipatory" } else { "none (anticipatory is for devices with a head)" };
+            assert_eq!(spec.scheduler_in_words(), words, "{device}");
             let sweep = RunSpec { scheduler: Said::of("clook"), ..spec };
-            assert_eq!(scheduler(&hardware, &sweep), Some(HostPolicy::CLook));
+            assert_eq!(scheduler(&sweep), Some(HostPolicy::CLook));
+            assert_eq!(sweep.scheduler_in_words(), "clook");
         }
     }
 }

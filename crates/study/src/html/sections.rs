@@ -171,7 +171,7 @@ fn setup(run: &RunReport) -> String {
         cache(run.cache_bytes, "array cache"),
         cache(run.host_cache_bytes, "host cache"),
         run.spec.mode,
-        run.spec.scheduler,
+        run.spec.scheduler_in_words(),
         run.spec.cpu,
         run.seed,
     )
