@@ -34,6 +34,7 @@ mod classifier;
 mod explain;
 mod learn;
 mod pace;
+mod proof;
 mod reasons;
 pub mod rows;
 pub mod sizes;
@@ -51,6 +52,7 @@ use crate::units::{BLOCK_BYTES, Extent, Nanos};
 use alloc::vec::Vec;
 use classifier::{Classifier, RUN_UNITS, RUN_UNITS_HASTY};
 use learn::Learned;
+use proof::{PAYS_ONE_IN, Proof};
 pub use sizes::{Cadence, StreamsConfig};
 use sizes::{Device, Rhythm, Sizes};
 use staging::Staging;
@@ -115,6 +117,8 @@ pub struct Streams {
     counts: Counts,
     classified: u64,
     refuted: u64,
+    /// Streams that have not paid for their first turn.
+    proof: Proof,
     /// Streams that were refused for the disk's time, and for memory.
     refused: [u64; 2],
     /// When the load was last looked at; the rhythm that follows from it, and the blocks of a turn of those that take
@@ -168,6 +172,7 @@ impl Streams {
             counts: Counts::default(),
             classified: 0,
             refuted: 0,
+            proof: Proof::default(),
             refused: [0; 2],
             judged: Nanos::ZERO,
             rhythm: Rhythm::default(),
@@ -208,14 +213,20 @@ impl Streams {
     /// A read: of a stream, or perhaps the beginning of one.
     fn follow(&mut self, access: &Access, lookup: &Lookup<'_>, world: &World<'_>) {
         let known = self.table.find(access.extent.start.0);
-        if known.is_none() && !self.classifier.see(access.extent) {
-            return;
+        if known.is_none() {
+            if self.config.cadence.is_none() {
+                self.classifier.require(self.proof.run(self.now));
+            }
+            if !self.classifier.see(access.extent) {
+                return;
+            }
         }
         let Some(id) = known.or_else(|| self.take_in(access)) else { return };
         let here = lookup.outcomes.iter().all(|it| matches!(it, Outcome::CacheHit | Outcome::PrefetchHit));
         let sequential = self.table.read(id, access, here, self.now, self.sizes.r);
-        if self.table.is_refuted(id) && self.can_go(id) {
-            self.is_no_stream(id);
+        let unpaid = self.table.stream(id).owes && self.table.at_rest(id);
+        if unpaid || self.table.is_refuted(id) && self.can_go(id) {
+            self.is_no_stream(id, unpaid);
             self.drop_stream(id);
             self.refuted += 1;
             return;
@@ -240,6 +251,35 @@ impl Streams {
             self.judge(id);
         }
         made
+    }
+    /// A lane's turn is over: its stream is in debt where some of what was read ahead for it is here and hardly any was asked
+    /// for. Nothing more is read ahead for it until it pays, and if all of it leaves before, it was no stream.
+    /// Of one disk only: on an array a reader that waits for the next disk would seem to be in debt.
+    fn turn_is_over(&mut self, lane: table::LaneId) {
+        let staged = self.table.lanes[lane as usize].unread > 0;
+        let enough = self.pays();
+        let stream = self.table.stream_mut(self.table.stream_of(lane));
+        if self.config.cadence.is_none()
+            && self.sizes.disks == 1
+            && staged
+            && stream.used < enough
+            && !core::mem::replace(&mut stream.owes, true)
+        {
+            self.proof.owes(self.now);
+        }
+    }
+    /// Blocks of what was read ahead that a stream has to ask for.
+    const fn pays(&self) -> u64 {
+        self.sizes.r / PAYS_ONE_IN
+    }
+    /// Blocks that were read ahead for a lane were asked for.
+    fn was_asked_for(&mut self, lane: table::LaneId, blocks: u64) {
+        let enough = self.pays();
+        let stream = self.table.stream_mut(self.table.stream_of(lane));
+        stream.used += blocks;
+        if stream.used >= enough && core::mem::take(&mut stream.owes) {
+            self.proof.paid();
+        }
     }
     /// Whether a stream neither waits nor has a turn.
     fn can_go(&self, id: StreamId) -> bool {
@@ -364,7 +404,9 @@ impl Policy for Streams {
         say("streams_given_up_bytes", self.staging.given_up * BLOCK_BYTES);
         say("streams_turns_refused", self.counts.refused);
         say("streams_held_max", self.counts.held_max);
-        if self.sizes.cadence.is_some() {
+        if self.sizes.cadence.is_none() {
+            say("streams_in_debt", self.proof.debtors().into());
+        } else {
             say("cadence_round_ms", self.rhythm.round.0 / 1_000_000);
             say("cadence_reach_ms", self.rhythm.reach.0 / 1_000_000);
             say("cadence_switch_us", self.sizes.device.switch.0 / 1_000);

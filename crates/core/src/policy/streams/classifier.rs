@@ -58,6 +58,11 @@ impl Classifier {
         Self { regions: Recent::new(REGIONS_MAX), unit, run }
     }
 
+    /// A stream begins with a run of so many units from now on.
+    pub(super) const fn require(&mut self, run: u32) {
+        self.run = run;
+    }
+
     /// Takes a request that belongs to no stream. Returns whether a stream begins with it.
     pub(super) fn see(&mut self, extent: Extent) -> bool {
         let mut at = extent.start.0;
@@ -98,7 +103,9 @@ impl Classifier {
         region.bits |= (u64::MAX >> (63 - (last - first))) << first;
         region.last = last as u8;
         let units = last - first + 1;
-        let steps = (u64::from(RUN_UNITS) / units).saturating_sub(2).max(1);
+        // Of a longer run several, however long the requests: two large ones at random may lie near each other.
+        let least = if self.run > RUN_UNITS { 3 } else { 1 };
+        let steps = (u64::from(self.run.max(RUN_UNITS)) / units).saturating_sub(2).max(least);
         let ascending = u64::from(region.up) >= steps && region.up / 2 >= region.down;
         if ascending && ends_a_run(before.bits, region.bits, last, self.run) {
             *region = Region::default(); // if the stream proves to be none, the proof begins anew
@@ -183,6 +190,19 @@ mod tests {
             assert!(!classifier.see(Extent::new(800 * REGION_BLOCKS, blocks)));
             assert!(classifier.see(Extent::new(8 * REGION_BLOCKS + blocks, blocks)));
         }
+    }
+
+    #[test]
+    fn a_longer_run_is_asked_for_in_units_and_in_requests() {
+        let mut classifier = Classifier::new(UNIT_BLOCKS, RUN_UNITS);
+        classifier.require(16);
+        let mut see =
+            |unit: u64, units: u64| classifier.see(Extent::new(unit * UNIT_BLOCKS, units * UNIT_BLOCKS));
+        assert_eq!((0..64).position(|at| see(at, 1)), Some(15), "sixteen units in a row");
+        let large: Vec<bool> = (0..4).map(|at| see(REGION_UNITS * 100 + at * 16, 16)).collect();
+        assert_eq!(large, [false, false, false, true], "requests of 1 MiB: three that go on");
+        // Past the end of a region the run goes on.
+        assert_eq!((0..64).position(|at| see(REGION_UNITS * 200 - 8 + at, 1)), Some(15));
     }
 
     #[test]

@@ -27,6 +27,8 @@ const NO_MEMORY: Way = Way::off("refused", "with it the data of a round would no
 const NOT_SEQUENTIAL: Way = Way::off("random", "too few of its last requests went on where it was");
 const ENDED: Way = Way::off("ended", "it has not asked for so long that it is no more");
 const UNASKED: Way = Way::off("given up", "nobody has asked for what was read ahead for it");
+const UNPAID: Way =
+    Way::off("given up", "what was read ahead for it has left, and too little of it was asked for");
 const YIELDED: Way =
     Way::on("gave way", "a stream whose reader waits needed the memory of what was read ahead for it");
 const REPLACED: Way =
@@ -90,8 +92,13 @@ impl Streams {
         let admitted = self.table.live() as u64 - self.table.refused;
         admitted + u64::from(self.table.stream(id).refused)
     }
-    /// A stream proved to be none.
-    pub(super) fn is_no_stream(&mut self, id: StreamId) {
+    /// A stream proved to be none: by its requests, or by what it did not ask for of what was read ahead for it.
+    pub(super) fn is_no_stream(&mut self, id: StreamId, unpaid: bool) {
+        if unpaid {
+            let (used, due) = (self.table.stream(id).used, self.pays());
+            let numbers = because([("used_bytes", used * BLOCK_BYTES), ("due_bytes", due * BLOCK_BYTES)]);
+            return self.turned(id, &UNPAID, numbers);
+        }
         let sequential = self.table.stream(id).sequential_lately();
         let numbers =
             because([("sequential_requests", sequential.into()), ("last_requests", HISTORY.into())]);

@@ -269,7 +269,7 @@ impl Retention for Streams {
             self.refresh(line.0);
         }
     }
-    fn on_counts(&mut self, line: LineId, _cached: i32, unread: i32) {
+    fn on_counts(&mut self, line: LineId, cached: i32, unread: i32) {
         if unread == 0 {
             return;
         }
@@ -278,6 +278,9 @@ impl Retention for Streams {
         let (owner, left) = (node.owner, node.unread);
         if owner == NONE {
             return;
+        }
+        if owner != READ && cached > 0 && unread < 0 {
+            self.was_asked_for(owner, unread.unsigned_abs().into());
         }
         self.count(owner, i64::from(unread));
         if owner != READ && left == 0 {

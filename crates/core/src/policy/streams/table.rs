@@ -52,6 +52,10 @@ pub(super) struct Stream {
     pub(super) refused: bool,
     /// It has lost staged data to another stream.
     pub(super) yielded: bool,
+    /// Blocks read ahead for it that it has asked for.
+    pub(super) used: u64,
+    /// Its first turn is over and has not paid.
+    pub(super) owes: bool,
     /// The regions that lead to it: where its reader is, and the one before.
     regions: [u64; 2],
     /// Whether its last requests were sequential, the newest in bit 0.
@@ -290,6 +294,8 @@ impl Table {
                     settled: false,
                     refused: false,
                     yielded: false,
+                    used: 0,
+                    owes: false,
                     regions: [NO_REGION; 2],
                     history: 0,
                     seen: 0,
@@ -308,6 +314,7 @@ impl Table {
         (stream.pace, stream.born) = (Pace::new(now), self.born);
         self.born += 1;
         (stream.settled, stream.proven, stream.yielded) = (false, 0, false);
+        (stream.used, stream.owes) = (0, false);
         stream.regions = [NO_REGION; 2];
         for lane in self.lanes_of(id) {
             self.lanes[lane as usize].cursor = 0;

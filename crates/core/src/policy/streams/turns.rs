@@ -232,6 +232,7 @@ impl Streams {
             self.queue(disk).turns.remove(at);
             let stream = self.table.stream_of(id);
             self.table.touch(stream, self.now);
+            self.turn_is_over(id);
             if waits {
                 self.wait(id);
             }
@@ -311,13 +312,15 @@ impl Streams {
             if self.free_memory() < least {
                 return Admission::Refused;
             }
-        } else if self.free_memory() < least {
+        } else if self.free_memory() < least && !self.table.stream(stream).owes {
             if self.under_way > 0 || !self.wishing.is_empty() {
                 return Admission::Later; // what is under way will be consumed
             }
             self.give_up_until(together * r);
         }
-        let quota = want.min(self.free_memory() / together / r * r);
+        // For one in debt nothing more is read ahead.
+        let most = if self.table.stream(stream).owes { 0 } else { self.free_memory() };
+        let quota = want.min(most / together / r * r);
         if quota == 0 {
             // Nothing can be read ahead: what is waited for goes on alone.
             let waits = !self.table.lane(id).held.is_empty();
