@@ -26,7 +26,7 @@ CUTS ?= 200
 # Kills of `make test-ublk`, half of them over write-back.
 KILLS ?= 20
 
-.PHONY: help deps build demo test lint fmt docs tidy test-arrays test-ublk test-watch-kernels deny fuzz miri prove bench-sim record-demo-trace record-traces docs-figures docs-check reproduce install clean soak-serve soak-crash crash-binary power-cuts crash-table bench-serve bench-ublk bench-flood bench-policies bench-streams bench-watch bench-watch-costs bench-device bench-advise bench-fadvise bench-manifest compare-kernel figure-live matrix matrix-quick matrix-cells
+.PHONY: help deps build demo test lint fmt docs tidy test-arrays test-ublk test-watch-kernels deny fuzz miri prove bench-sim record-demo-trace record-traces docs-figures docs-check reproduce install clean soak-serve soak-crash crash-binary power-cuts crash-table bench-serve bench-ublk bench-flood bench-policies bench-streams bench-watch bench-watch-foretell bench-watch-charge bench-watch-costs bench-device bench-advise bench-fadvise bench-manifest compare-kernel figure-live matrix matrix-quick matrix-cells
 
 help: ## List the entry points
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-20s %s\n", $$1, $$2}'
@@ -135,6 +135,16 @@ bench-watch-costs: build ## What watch costs a cached read, events that it takes
 	cargo build --release --locked -p forerun-rig --bins --example cached_reads
 	@mkdir -p $(OUT)/bench
 	@scripts/bench-watch-costs.py | tee $(OUT)/bench/watch-costs.txt
+
+bench-watch-foretell: build ## How well watch --observe --record and compare foretell what watch earns (root, Linux 6.18; some minutes)
+	cargo build --release --locked -p forerun-rig
+	@mkdir -p $(OUT)/bench
+	@scripts/bench-watch-foretell.py --way -1 | tee $(OUT)/bench/watch-foretell.txt
+
+bench-watch-charge: build ## What watch --charge reader costs: replays on both accounts (root, Linux 6.12, cgroups with memory; some minutes)
+	cargo build --release --locked -p forerun-rig
+	@mkdir -p $(OUT)/bench
+	@scripts/bench-watch-charge.py | tee $(OUT)/bench/watch-charge.txt
 
 bench-device: build ## How well presets that `device measure` makes predict other loads: models, emulated devices, this disk (some minutes)
 	cargo build --release --locked -p forerun-rig

@@ -5,7 +5,7 @@
 
 As root, on Linux 6.18, on devices as scripts/bench_rig.py makes them, each run from cold. Each reader measures itself: alone, with the
 kernel's 128 KiB of read-ahead; as `watch -- CMD` for the first time; beside the daemon; as `watch -- CMD` for the second time, with its
-manifest; and *ideal*, with a thread beside it that asks for all that it will read, in order, as fast as the kernel takes it. Ways
+manifest; and *ideal*, with a thread (a process where the file is mapped) beside it that asks for all that it will read, in order, as fast as the kernel takes it. Ways
 take turns, medians are printed. Of many files (`grep -r`, and a program that reads one file in nine) the ideal is a process that opens all of them
 in that order, by sixteen threads, and *used* is of the files that were left out to be counted. Readers and Forerun go before other programs of the machine, the kernel's workers under the
 loop device do not; the loads stand at the head. *used* is the share of what the daemon asked for by patterns that was read, *bytes* what the device
@@ -46,16 +46,30 @@ elif pattern == "dense":
         blocks = list(range(strip, strip + (1 << 20), 65536))
         random.shuffle(blocks)
         places += blocks
+elif pattern == "mapped":
+    # 16 KiB of each 256, page by page.
+    mapped = mmap.mmap(f, 0, prot=mmap.PROT_READ)
+    size, places = 16384, range(0, n, 262144)
 elif pattern == "random":
     size, places = 16384, [random.randrange(n // 16384) * 16384 for _ in range(1500)]
 def ask():
     for at in places:
         os.posix_fadvise(f, at, size, os.POSIX_FADV_WILLNEED)
 begun = time.monotonic()
-if knows:
+if knows and mapped is None:
     threading.Thread(target=ask).start()
+elif knows and os.fork() == 0:
+    # Who waits for a mapped page lets no other thread of Python work meanwhile.
+    ask()
+    os._exit(0)
 for at in places:
-    mapped[at] if mapped else os.pread(f, size, at)
+    if pattern == "mapped":
+        for page in range(at, at + size, 4096):
+            mapped[page]
+    elif mapped:
+        mapped[at]
+    else:
+        os.pread(f, size, at)
 print("seconds", time.monotonic() - begun, flush=True)
 os._exit(0)
 """
@@ -84,10 +98,10 @@ for part in range(16):
     threading.Thread(target=ask, args=[part]).start()
 """
 NAMES = {"stride": "stride 16K/256K", "wide": "stride 4K/1M", "reverse": "reverse 16K", "random": "random 16K", "grep": "grep -r",
-         "sparse": "one file in 9", "dense": "dense mmap"}
+         "sparse": "one file in 9", "dense": "dense mmap", "mapped": "mmap stride"}
 # On a disk that turns the platter passes a gap of 256 KiB anyway.
 WORKS = {"hdd": ["wide", "reverse", "random", "dense", "grep", "sparse"]}
-USUAL = ["stride", "reverse", "random", "dense", "grep", "sparse"]
+USUAL = ["stride", "reverse", "mapped", "random", "dense", "grep", "sparse"]
 
 
 def once(rig, forerun, words, way, state):
@@ -174,7 +188,7 @@ def measure(rig, forerun, rounds, state, works):
 def main():
     said = bench_rig.options("measures what forerun watch earns by patterns, in first runs (root, Linux 6.18)", models="ssd,cloud,net,hdd",
                              rounds=3, big=(512, "MiB of the file"), files=(6000, "files of the tree"),
-                             works=("", "only these of stride, wide, reverse, random, dense, grep, sparse"))
+                             works=("", "only these of stride, wide, reverse, mapped, random, dense, grep, sparse"))
     loads = [os.getloadavg()[0]]
     with bench_rig.work_folder("bench-watch-first") as work:
         bench_rig.format_image(work / "image", said.big + 512)

@@ -2,7 +2,7 @@
 
 An image in memory with ext4 is shown by forerun-rig with the timing of a model, a loop device with direct I/O lies over it, and every
 run begins cold: the file system is mounted anew, nothing else of the machine is dropped. Everything is taken away at the end. The
-scripts scripts/bench-watch.py, bench-watch-all.py, bench-watch-first.py, bench-advise.py and bench-fadvise.py say what is measured on it.
+scripts scripts/bench-watch.py, bench-watch-all.py, bench-watch-first.py, bench-watch-foretell.py, bench-watch-charge.py, bench-advise.py and bench-fadvise.py say what is measured on it.
 """
 import argparse
 import contextlib

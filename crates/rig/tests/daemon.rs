@@ -52,6 +52,13 @@ f=os.open(sys.argv[1],os.O_RDONLY); n=os.fstat(f).st_size
 for at in range(n-16384,-1,-16384)[:512] if sys.argv[2:] else range(0,n,262144): os.pread(f,16384,at)
 ";
 
+/// A process that touches 16 KiB of every 256 of a mapped file, page by page: path.
+const MAPPED: &str = "import mmap,os,sys
+f=os.open(sys.argv[1],os.O_RDONLY); m=mmap.mmap(f,0,prot=mmap.PROT_READ)
+for at in range(20480,len(m),262144):
+  for page in range(at,at+16384,4096): m[page]
+";
+
 /// A process that touches each 64 KiB of a mapped file, MiB by MiB, within one by chance: path.
 const DENSE: &str = "import mmap,os,random,sys
 f=os.open(sys.argv[1],os.O_RDONLY); m=mmap.mmap(f,0,prot=mmap.PROT_READ); random.seed(1)
@@ -586,6 +593,39 @@ fn strides(backwards: bool, step: u64) {
 #[test]
 fn a_strided_reader_is_read_ahead_of_on_its_first_run_and_no_byte_too_many() {
     strides(false, 64);
+}
+
+#[test]
+fn a_command_that_strides_through_a_mapped_file_is_read_ahead_of_on_its_first_run() {
+    let Some(rig) = Rig::new("net", 96) else { return };
+    let command: Vec<_> = ["python3", "-c", MAPPED, &rig.text("mount/big")].map(OsString::from).into();
+    let follow = |patterns| {
+        rig.cold();
+        let before = rig.bytes();
+        let options = FollowOptions { patterns, ..rig.command(&command) };
+        let report = follow::follow(&options, &mut |_| {}).expect("root, Linux 6.18");
+        (report, rig.bytes() - before)
+    };
+    let (alone, without) = follow(false);
+    if alone.manifest.file_pages() < 4 * 384 {
+        return eprintln!("skipped: needs python3");
+    }
+    let mut turns = Vec::new();
+    // Where the machine is busy with something else it may be late.
+    for _ in 0..TURNS_MAX {
+        let (report, with) = follow(true);
+        assert!(with * 10 < without * 11, "{with} of {without}: {:?}", report.wished);
+        let wished = report.wished.unwrap_or_default();
+        // Of each place the four pages, after the first few; and the command waits for a few of them only.
+        if wished.pages > 4 * 300
+            && wished.used * 10 > wished.pages * 8
+            && report.run.waited * 2 < alone.run.waited
+        {
+            return;
+        }
+        turns.push((wished, report.run));
+    }
+    panic!("it is not read ahead of: {turns:?}; alone {:?}", alone.run);
 }
 
 /// A cgroup of memory, until it is dropped.

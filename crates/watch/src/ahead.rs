@@ -9,8 +9,8 @@
 //! are needed. A piece whose reader has come to it before it went out is not asked for.
 //!
 //! The same schemes decide as in the simulator and the server. A file's blocks have a place in the engine's volume
-//! ([`FileMap`]); its size is asked once, so that nothing is wished beyond its end. Only buffered reads are shown: what is
-//! mapped around a fault says more of the kernel than of the program. Events come in the order of time and a moment late
+//! ([`FileMap`]); its size is asked once, so that nothing is wished beyond its end. Buffered reads are shown, and
+//! those places of mapped files that are the program's and not the kernel's (`mapped.rs`). Events come in the order of time and a moment late
 //! (`learn.rs`), so a scheme that works by a timer is at home here.
 
 use crate::inputs::{Engine, Log, SHADOW_BLOCKS, VOLUME_BLOCKS};

@@ -9,6 +9,7 @@
 use crate::ahead::Ahead;
 use crate::density::Density;
 use crate::ledger::Ledger;
+use crate::mapped::Mapped;
 use crate::outcome::RecordError;
 use crate::sample::{self, Sample, SampleError};
 use crate::session::{Collect, Tally};
@@ -20,6 +21,7 @@ use forerun_manifest::run::pack;
 use forerun_manifest::{File, FileSystem, Key, Manifest, Run};
 use forerun_trace::assemble::FileId;
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -45,7 +47,7 @@ struct Known {
 enum Shown {
     #[default]
     Nothing,
-    /// Its first read waits for a second: time, thread, first page and the one behind the last.
+    /// Its first read, or place of it where it is mapped, waits for a second: time, thread, first page and the one behind the last.
     Waits(u64, u32, u64, u64),
     All,
 }
@@ -126,8 +128,10 @@ pub(crate) struct Learner {
     volumes: Volumes,
     ledger: Option<Arc<Ledger>>,
     pub(crate) ahead: Option<Ahead>,
-    /// One read of a file makes no pattern: a file is shown to the scheme with its second, since most have none.
+    /// No scheme was named. One read of a file makes no pattern: a file is shown to the scheme with its second, since most have none.
     pub(crate) patient: bool,
+    /// Places of mapped files.
+    mapped: Mapped,
     /// Whole strips for who comes back to them, where nothing is known of the command yet.
     pub(crate) density: Option<Density>,
     batch: Vec<(u64, u32, What)>,
@@ -154,6 +158,7 @@ impl Learner {
             ledger,
             ahead: None,
             patient: false,
+            mapped: Mapped::default(),
             density: None,
             batch: Vec::new(),
             complete_until: 0,
@@ -211,7 +216,11 @@ impl Learner {
                 let missed = thread.asks(file, first, read);
                 self.dense(time, file, first, missed);
                 if read {
-                    self.show(time, number, file, first, end);
+                    self.show(time, number, file, first..end);
+                } else if self.patient && self.ahead.is_some() {
+                    if let Some(place) = self.mapped.touched(number, file, first..end) {
+                        self.show(time, number, file, place);
+                    }
                 }
                 self.note(file, first, end);
             }
@@ -238,13 +247,13 @@ impl Learner {
     }
 
     /// Shows a read to the scheme that reads ahead by patterns, and the one before it that waited for that.
-    fn show(&mut self, time: u64, thread: u32, file: FileId, first: u64, end: u64) {
+    fn show(&mut self, time: u64, thread: u32, file: FileId, pages: Range<u64>) {
         let Some(ahead) = &mut self.ahead else { return };
         if self.patient {
             let shown = &mut self.known.entry(file).or_default().shown;
             match std::mem::replace(shown, Shown::All) {
                 Shown::Nothing => {
-                    *shown = Shown::Waits(time, thread, first, end);
+                    *shown = Shown::Waits(time, thread, pages.start, pages.end);
                     return;
                 }
                 Shown::Waits(time, thread, first, end) => {
@@ -253,7 +262,7 @@ impl Learner {
                 Shown::All => {}
             }
         }
-        ahead.see(time, thread, file, first..end, Seen::Unknown);
+        ahead.see(time, thread, file, pages, Seen::Unknown);
     }
 
     fn note(&mut self, file: FileId, first: u64, end: u64) {

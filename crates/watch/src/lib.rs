@@ -39,6 +39,7 @@ mod lag;
 mod learn;
 mod ledger;
 pub mod load;
+mod mapped;
 pub mod memory;
 mod names;
 mod neighbours;

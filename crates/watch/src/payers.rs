@@ -2,18 +2,25 @@
 //!
 //! The kernel charges a page of a file to the cgroup of whoever asks for it first. So that a reader's pages count against the
 //! reader's own limit, they are asked for by a process in its cgroup, a *payer*: a copy of this process that has joined the cgroup,
-//! has one descriptor and does one thing.
+//! has two descriptors, a socket and this process, and does one thing.
 //!
 //! ```text
 //!   worker ─▶ socket: file, stretches ─▶ payer, in the reader's cgroup ─▶ readahead × n ─▶ socket: done ─▶ worker waits for the last page
+//!           └▶ socket: where many files are mapped in the daemon ─▶ payer ─▶ process_madvise ─▶ as above
 //! ```
+//!
+//! The kernel charges whoever calls, not whoever has the mapping, so many small files that lie side by side are still one request of the device.
 //!
 //! A payer lives for a second after what it did last, so that a unit that ends, or a cgroup that is to be removed, does not find one
 //! for long; whoever kills it has lost nothing. Between `fork` and its end it calls the kernel alone: other threads may hold any lock of
 //! this process. Joining a cgroup is its owner's right or root's; where it is refused, the daemon's cgroup pays, and that is counted.
+//! A cgroup of the second generation may be frozen (`docker pause`), and who joins it is frozen with it: a payer that does not answer soon
+//! is left to itself, and its cgroup has none for a while. Whoever asks waits for that long once, and nobody else does.
 #![expect(unsafe_code, reason = "fork and descriptors in messages have no safe interface")]
 
+use crate::sys::Together;
 use crate::{behind, load, memory, sys};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::io;
@@ -30,6 +37,10 @@ const IDLE_MS: libc::c_int = 1_000;
 /// The same in nanoseconds, and until its number is not its own any more.
 const IDLE: u64 = 1_000_000_000;
 const FORGOTTEN: u64 = 2 * IDLE;
+/// An answer that has not come by then does not come: the payer is frozen, or has no processor.
+const ANSWER_SECONDS: i64 = 1;
+/// So long a cgroup whose payer did not answer has none, nanoseconds.
+const SILENT: u64 = 10_000_000_000;
 /// Stretches of a message.
 const STRETCHES_MAX: usize = 64;
 
@@ -73,6 +84,22 @@ struct State {
     idle: Vec<Payer>,
     /// When each did something last; `u64::MAX` while it does.
     seen: BTreeMap<u32, u64>,
+    /// Those that are being made.
+    begun: usize,
+    /// Cgroups whose payers did not answer, and until when they have none.
+    silent: BTreeMap<PathBuf, u64>,
+}
+
+/// What a payer says.
+type Answer = io::Result<()>;
+
+/// What a payer is to ask for.
+#[derive(Clone, Copy, Debug)]
+enum Wish<'a> {
+    /// Parts of a file.
+    File(BorrowedFd<'a>, &'a [Stretch]),
+    /// What is mapped in this process: address and bytes.
+    Mapped(Stretch),
 }
 
 /// One process.
@@ -152,20 +179,27 @@ impl Bill {
     /// # Errors
     /// What the system said.
     pub(crate) fn readahead(&self, file: BorrowedFd<'_>, stretches: &[Stretch]) -> io::Result<()> {
-        let Some((payers, folder)) = &self.to else { return ourselves(file, stretches) };
         for some in stretches.chunks(STRETCHES_MAX) {
-            match payers.ask(folder, file, some) {
-                Some(answer) => {
-                    payers.requests.fetch_add(1, Ordering::Relaxed);
-                    answer?;
-                }
-                None => {
-                    payers.unpaid.fetch_add(1, Ordering::Relaxed);
-                    ourselves(file, some)?;
-                }
-            }
+            self.asked(Wish::File(file, some)).unwrap_or_else(|| ourselves(file, some))?;
         }
         Ok(())
+    }
+
+    /// The same of stretches of many files, which are put together first.
+    ///
+    /// # Errors
+    /// What the system said: before Linux 5.10 no other process can ask for them together.
+    pub(crate) fn readahead_together(&self, all: &Together) -> io::Result<()> {
+        self.asked(Wish::Mapped(all.place())).unwrap_or_else(|| all.readahead())
+    }
+
+    /// What a payer said; `None` where it is us who pay.
+    fn asked(&self, wish: Wish<'_>) -> Option<Answer> {
+        let (payers, folder) = self.to.as_ref()?;
+        let answer = payers.ask(folder, wish);
+        let count = if answer.is_some() { &payers.requests } else { &payers.unpaid };
+        count.fetch_add(1, Ordering::Relaxed);
+        answer
     }
 }
 
@@ -191,17 +225,25 @@ impl Payers {
     }
 
     /// What a payer of the cgroup answers; `None` where there is none to be had.
-    fn ask(&self, folder: &Path, file: BorrowedFd<'_>, stretches: &[Stretch]) -> Option<io::Result<()>> {
+    fn ask(&self, folder: &Path, wish: Wish<'_>) -> Option<Answer> {
         // One that ended just now has done nothing: the next one does.
         for _ in 0..2 {
             let mut payer = self.take(folder)?;
-            let answer = payer.ask(file, stretches);
+            let answer = payer.ask(wish);
             payer.at = sys::now();
             let mut state = self.lock();
             state.seen.insert(payer.pid, payer.at);
-            let Some(answer) = answer else { continue };
-            state.idle.push(payer);
-            return Some(answer);
+            match answer {
+                Ok(answer) => {
+                    state.idle.push(payer);
+                    return Some(answer);
+                }
+                Err(problem) if problem.kind() == io::ErrorKind::TimedOut => {
+                    state.is_silent(folder);
+                    return None;
+                }
+                Err(_) => {}
+            }
         }
         None
     }
@@ -213,17 +255,38 @@ impl Payers {
         // Those that have rested for so long have ended, and their numbers may be others' soon.
         state.idle.retain(|payer| now.saturating_sub(payer.at) < IDLE);
         state.seen.retain(|_, at| *at == u64::MAX || now.saturating_sub(*at) < FORGOTTEN);
+        state.silent.retain(|_, until| now < *until);
+        if state.silent.contains_key(folder) {
+            return None;
+        }
         let found = state.idle.iter().rposition(|payer| payer.folder == folder);
-        let full = state.seen.len() >= PAYERS_MAX;
         let payer = match found {
             Some(at) => state.idle.swap_remove(at),
-            None if full => return None,
-            // Under the lock: what is new is known as ours before it reads anything.
-            None => Payer::new(folder).ok()?,
+            None if state.seen.len() + state.begun >= PAYERS_MAX => return None,
+            None => {
+                state.begun += 1;
+                // Without the lock, which is taken for each event: a new one may have to be waited for.
+                drop(state);
+                let made = Payer::new(folder);
+                state = self.lock();
+                state.begun -= 1;
+                if made.as_ref().is_err_and(|problem| problem.kind() == io::ErrorKind::TimedOut) {
+                    state.is_silent(folder);
+                }
+                made.ok()?
+            }
         };
+        // What is new is known as ours before it reads anything.
         state.seen.insert(payer.pid, u64::MAX);
         self.alive.store(state.seen.len(), Ordering::Relaxed);
         Some(payer)
+    }
+}
+
+impl State {
+    /// A cgroup does not answer.
+    fn is_silent(&mut self, folder: &Path) {
+        self.silent.insert(folder.into(), sys::now() + SILENT);
     }
 }
 
@@ -233,13 +296,13 @@ impl Payer {
         let procs = folder.join("cgroup.procs").into_os_string().into_vec();
         let procs = CString::new(procs).map_err(|_| io::ErrorKind::InvalidInput)?;
         let (ours, theirs) = pair()?;
-        let theirs_is = theirs.as_raw_fd();
-        behind::leave(&mut [theirs_is], || pay(theirs_is, &procs))?;
-        drop(theirs);
+        let us =
+            rustix::process::pidfd_open(rustix::process::getpid(), rustix::process::PidfdFlags::empty())?;
+        let (socket, whose) = (theirs.as_raw_fd(), us.as_raw_fd());
+        behind::leave(&mut [socket, whose], || pay(socket, whose, &procs))?;
+        drop((theirs, us));
         let mut hello = [0_i32; 2];
-        if !receive(&ours, &mut hello) {
-            return Err(io::ErrorKind::BrokenPipe.into());
-        }
+        receive(&ours, &mut hello)?;
         match hello {
             [pid, 0] => {
                 Ok(Self { socket: ours, pid: pid.unsigned_abs(), folder: folder.into(), at: sys::now() })
@@ -248,13 +311,17 @@ impl Payer {
         }
     }
 
-    /// Has parts of a file asked for; `None` if the process has ended.
-    fn ask(&self, file: BorrowedFd<'_>, stretches: &[Stretch]) -> Option<io::Result<()>> {
-        if !send(&self.socket, file, stretches) {
-            return None;
+    /// Has something asked for.
+    ///
+    /// # Errors
+    /// As [`receive`].
+    fn ask(&self, wish: Wish<'_>) -> io::Result<Answer> {
+        if !send(&self.socket, wish) {
+            return Err(io::ErrorKind::BrokenPipe.into());
         }
         let mut answer = [0_i32];
-        receive(&self.socket, &mut answer).then(|| match answer[0] {
+        receive(&self.socket, &mut answer)?;
+        Ok(match answer[0] {
             0 => Ok(()),
             problem => Err(io::Error::from_raw_os_error(problem)),
         })
@@ -277,8 +344,12 @@ fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
 #[repr(C, align(8))]
 struct Beside([u8; 24]);
 
-/// A message with one descriptor; whether it was sent.
-fn send(socket: &OwnedFd, file: BorrowedFd<'_>, stretches: &[Stretch]) -> bool {
+/// A message, with one descriptor if it is of a file; whether it was sent.
+fn send(socket: &OwnedFd, wish: Wish<'_>) -> bool {
+    let (file, stretches) = match &wish {
+        Wish::File(file, stretches) => (Some(file), *stretches),
+        Wish::Mapped(place) => (None, std::slice::from_ref(place)),
+    };
     let mut numbers = [[0_u64; 2]; STRETCHES_MAX];
     numbers.iter_mut().zip(stretches).for_each(|(to, &(offset, bytes))| *to = [offset, bytes]);
     let mut part = libc::iovec {
@@ -291,31 +362,38 @@ fn send(socket: &OwnedFd, file: BorrowedFd<'_>, stretches: &[Stretch]) -> bool {
     unsafe {
         let mut message: libc::msghdr = std::mem::zeroed();
         (message.msg_iov, message.msg_iovlen) = (&raw mut part, 1);
-        message.msg_control = (&raw mut beside).cast();
-        message.msg_controllen = libc::CMSG_SPACE(size_of::<RawFd>() as u32) as _;
-        let header = libc::CMSG_FIRSTHDR(&raw const message);
-        (*header).cmsg_level = libc::SOL_SOCKET;
-        (*header).cmsg_type = libc::SCM_RIGHTS;
-        (*header).cmsg_len = libc::CMSG_LEN(size_of::<RawFd>() as u32) as _;
-        libc::CMSG_DATA(header).cast::<RawFd>().write_unaligned(file.as_raw_fd());
+        if let Some(file) = file {
+            message.msg_control = (&raw mut beside).cast();
+            message.msg_controllen = libc::CMSG_SPACE(size_of::<RawFd>() as u32) as _;
+            let header = libc::CMSG_FIRSTHDR(&raw const message);
+            (*header).cmsg_level = libc::SOL_SOCKET;
+            (*header).cmsg_type = libc::SCM_RIGHTS;
+            (*header).cmsg_len = libc::CMSG_LEN(size_of::<RawFd>() as u32) as _;
+            libc::CMSG_DATA(header).cast::<RawFd>().write_unaligned(file.as_raw_fd());
+        }
         libc::sendmsg(socket.as_raw_fd(), &raw const message, libc::MSG_NOSIGNAL) >= 0
     }
 }
 
-/// A message of whole numbers; whether one came. A signal does not end the wait.
-fn receive(socket: &OwnedFd, numbers: &mut [i32]) -> bool {
-    let bytes = size_of_val(numbers);
-    loop {
-        // SAFETY: the kernel writes at most so many bytes into memory of ours.
-        let got = unsafe { libc::recv(socket.as_raw_fd(), numbers.as_mut_ptr().cast(), bytes, 0) };
-        if got >= 0 || io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
-            return usize::try_from(got) == Ok(bytes);
-        }
+/// A message of whole numbers. A signal does not end the wait.
+///
+/// # Errors
+/// `TimedOut` where none came soon, something else where none comes any more.
+fn receive(socket: &OwnedFd, numbers: &mut [i32]) -> io::Result<()> {
+    let soon = Timespec { tv_sec: ANSWER_SECONDS, tv_nsec: 0 };
+    let came = rustix::io::retry_on_intr(|| poll(&mut [PollFd::new(socket, PollFlags::IN)], Some(&soon)))?;
+    if came == 0 {
+        return Err(io::ErrorKind::TimedOut.into());
     }
+    let bytes = size_of_val(numbers);
+    // SAFETY: the kernel writes at most so many bytes into memory of ours.
+    let got =
+        unsafe { libc::recv(socket.as_raw_fd(), numbers.as_mut_ptr().cast(), bytes, libc::MSG_DONTWAIT) };
+    if usize::try_from(got) == Ok(bytes) { Ok(()) } else { Err(io::ErrorKind::BrokenPipe.into()) }
 }
 
 /// What a payer does until it is idle for long or nobody is there any more. It calls the kernel alone.
-fn pay(socket: RawFd, procs: &CString) {
+fn pay(socket: RawFd, whose: RawFd, procs: &CString) {
     // SAFETY: calls of the kernel with numbers and memory of our own, in a process of one thread.
     unsafe {
         libc::setsid();
@@ -331,7 +409,7 @@ fn pay(socket: RawFd, procs: &CString) {
         let mut wait = libc::pollfd { fd: socket, events: libc::POLLIN, revents: 0 };
         // A signal ends it, too: whoever stops all that is in the cgroup means it as well.
         while libc::poll(&raw mut wait, 1, IDLE_MS) > 0 {
-            let Some(answer) = one(socket) else { return };
+            let Some(answer) = one(socket, whose) else { return };
             if libc::send(socket, (&raw const answer).cast(), 4, libc::MSG_NOSIGNAL) < 0 {
                 return;
             }
@@ -340,7 +418,7 @@ fn pay(socket: RawFd, procs: &CString) {
 }
 
 /// One message: what the system said of the first part that could not be asked for; `None` where nobody sends any more.
-unsafe fn one(socket: RawFd) -> Option<i32> {
+unsafe fn one(socket: RawFd, whose: RawFd) -> Option<i32> {
     let mut numbers = [[0_u64; 2]; STRETCHES_MAX];
     let mut part = libc::iovec { iov_base: numbers.as_mut_ptr().cast(), iov_len: size_of_val(&numbers) };
     let mut beside = Beside([0; 24]);
@@ -352,7 +430,18 @@ unsafe fn one(socket: RawFd) -> Option<i32> {
         message.msg_controllen = size_of::<Beside>() as _;
         let got = usize::try_from(libc::recvmsg(socket, &raw mut message, libc::MSG_CMSG_CLOEXEC)).ok()?;
         let header = libc::CMSG_FIRSTHDR(&raw const message);
-        if got == 0 || header.is_null() || (*header).cmsg_type != libc::SCM_RIGHTS {
+        if got == 0 {
+            return None;
+        }
+        if header.is_null() {
+            // What is mapped there is asked for by us: the kernel charges who calls.
+            let [address, bytes] = numbers[0];
+            let place = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: bytes as usize };
+            let call = libc::SYS_process_madvise;
+            let asked = libc::syscall(call, whose, &raw const place, 1_usize, libc::MADV_WILLNEED, 0_u32);
+            return Some(if asked < 0 { *libc::__errno_location() } else { 0 });
+        }
+        if (*header).cmsg_type != libc::SCM_RIGHTS {
             return None;
         }
         let file = libc::CMSG_DATA(header).cast::<RawFd>().read_unaligned();
@@ -370,7 +459,6 @@ unsafe fn one(socket: RawFd) -> Option<i32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rustix::event::{PollFd, PollFlags, Timespec, poll};
     use rustix::process::{PidfdFlags, pidfd_open};
     use std::fs;
     use std::os::fd::AsFd as _;
@@ -394,7 +482,7 @@ mod tests {
 
         let payers = Payers::default();
         let stretches = [(0, 64 << 10), (512 << 10, 64 << 10)];
-        let answer = payers.ask(folder.path(), file.as_fd(), &stretches);
+        let answer = payers.ask(folder.path(), Wish::File(file.as_fd(), &stretches));
         assert!(matches!(answer, Some(Ok(()))), "{answer:?}");
         let there = |at: u64| sys::cached(file.as_fd(), at, 64 << 10);
         assert_eq!(there(0).expect("cachestat"), 16);
@@ -404,7 +492,22 @@ mod tests {
 
         let pid = payers.lock().idle[0].pid;
         assert!(payers.has(pid) && pid != std::process::id());
-        assert!(matches!(payers.ask(folder.path(), file.as_fd(), &stretches), Some(Ok(()))));
+        assert!(matches!(payers.ask(folder.path(), Wish::File(file.as_fd(), &stretches)), Some(Ok(()))));
+        let all = Together::of(
+            [(file.as_fd(), 256 << 10, 64 << 10), (file.as_fd(), 768 << 10, 64 << 10)].into_iter(),
+        );
+        let all = all.expect("mapped");
+        match payers.ask(folder.path(), Wish::Mapped(all.place())) {
+            Some(Ok(())) => {
+                let both = [256 << 10, 768 << 10].map(|at| there(at).expect("cachestat"));
+                assert_eq!(both, [16, 16], "by another process than that which maps them");
+            }
+            // Before Linux 5.10, or without the right.
+            Some(Err(problem)) => {
+                assert!(matches!(problem.raw_os_error(), Some(libc::ENOSYS | libc::EPERM)), "{problem}")
+            }
+            None => panic!("nobody answers"),
+        }
         let idle = payers.lock().idle.len();
         assert_eq!((idle, payers.living()), (1, 1), "the same one again");
         let number = rustix::process::Pid::from_raw(pid.cast_signed()).expect("a number");
@@ -421,7 +524,7 @@ mod tests {
         fs::write(folder.path().join("cgroup.procs"), "").expect("room on disk");
         let file = fs::File::open(folder.path().join("cgroup.procs")).expect("just written");
         let payers = Payers::default();
-        let ask = || payers.ask(folder.path(), file.as_fd(), &[(0, 4096)]);
+        let ask = || payers.ask(folder.path(), Wish::File(file.as_fd(), &[(0, 4096)]));
         assert!(ask().is_some());
         let pid = payers.lock().idle[0].pid;
         let killed = rustix::process::Pid::from_raw(pid.cast_signed()).expect("a number");
@@ -431,6 +534,47 @@ mod tests {
         fs::remove_file(folder.path().join("cgroup.procs")).expect("there");
         payers.lock().idle.clear();
         assert!(ask().is_none());
+    }
+
+    #[test]
+    fn a_cgroup_that_is_frozen_is_waited_for_once_and_holds_nobody_else_up() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let frozen = folder.path().join("frozen");
+        fs::create_dir(&frozen).expect("room on disk");
+        // Who opens it to write waits for somebody who reads: as who joins a cgroup that is frozen does.
+        let procs = frozen.join("cgroup.procs");
+        rustix::fs::mknodat(rustix::fs::CWD, &procs, rustix::fs::FileType::Fifo, 0o600.into(), 0)
+            .expect("a FIFO");
+        let other = folder.path().join("other");
+        fs::create_dir(&other).expect("room on disk");
+        fs::write(other.join("cgroup.procs"), "").expect("room on disk");
+        let file = fs::File::open(other.join("cgroup.procs")).expect("just written");
+        let payers = Payers::default();
+        let ask = |folder: &Path| payers.ask(folder, Wish::File(file.as_fd(), &[(0, 4096)])).is_some();
+        let begun = sys::now();
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| ask(&frozen));
+            while payers.lock().begun == 0 && !waits.is_finished() {
+                std::thread::yield_now();
+            }
+            assert!(!payers.has(1), "an event is looked at meanwhile");
+            assert!(!waits.is_finished(), "and nobody has answered yet");
+            assert!(!waits.join().expect("it comes back"), "we pay");
+        });
+        let took = sys::now() - begun;
+        assert!(took < 20_000_000_000, "{took} ns");
+        assert!(!ask(&frozen) && payers.lock().begun == 0, "not asked again");
+        assert!(ask(&other), "others are");
+
+        // One that is frozen at its work.
+        let pid = payers.lock().idle[0].pid;
+        let number = rustix::process::Pid::from_raw(pid.cast_signed()).expect("a number");
+        rustix::process::kill_process(number, rustix::process::Signal::STOP).expect("ours");
+        assert!(!ask(&other), "it does not answer");
+        assert!(payers.lock().silent.contains_key(&other));
+        rustix::process::kill_process(number, rustix::process::Signal::KILL).expect("ours");
+        // Who waits to join is let go.
+        drop(fs::File::options().read(true).write(true).open(&procs).expect("both ends"));
     }
 
     #[test]

@@ -464,9 +464,10 @@ impl Shared {
         let bytes = |part: &Part| (part.first * 4096, (part.end - part.first) * 4096);
         let asked = parts.iter().map(|(_, part)| part.end - part.first).sum();
         let each = parts.iter().map(|(file, part)| (file.as_fd(), bytes(part).0, bytes(part).1));
-        // What is mapped here is charged to us.
-        let ours = parts.len() > 1 && !self.bill.is_of_another();
-        let all = if ours { sys::Together::of(each.clone()).ok() } else { None };
+        let paid = self.bill.is_of_another();
+        // Not every kernel lets another process ask for what is mapped here.
+        let together = |all: &sys::Together| !paid || self.bill.readahead_together(all).is_ok();
+        let all = if parts.len() > 1 { sys::Together::of(each.clone()).ok().filter(together) } else { None };
         if all.is_none() {
             // One, or a file system that maps nothing. What cannot be read here is a later miss of the reader, who is told why.
             each.for_each(|(file, offset, bytes)| drop(self.bill.readahead(file, &[(offset, bytes)])));
@@ -474,7 +475,7 @@ impl Shared {
         let Some((file, part)) = parts.pop() else { return 0 };
         // The device may be full for a while: until then nothing is kept open but what is mapped.
         drop(parts);
-        if let Some(all) = all {
+        if let Some(all) = all.filter(|_| !paid) {
             drop(all.readahead());
         }
         self.requests.fetch_add(1, Ordering::Relaxed);

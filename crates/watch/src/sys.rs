@@ -143,6 +143,11 @@ impl Together {
         }
     }
 
+    /// Address and bytes, for whoever may ask for what another process maps.
+    pub(crate) fn place(&self) -> (u64, u64) {
+        (self.base as u64, self.room as u64)
+    }
+
     /// Starts reading all that is not in memory, and does not wait for it.
     ///
     /// # Errors

@@ -270,6 +270,157 @@ fn what_the_check_says_of_all_programs_is_what_the_daemon_sees() {
     assert!(alone.process.wait().expect("ours").success());
 }
 
+/// A cgroup that memory is charged to, until it is dropped.
+struct Group(PathBuf);
+
+impl Group {
+    /// One of the generation that has memory here, for a process; `None` where none can be made.
+    fn new(name: &str) -> Option<Self> {
+        let first = PathBuf::from("/sys/fs/cgroup/memory");
+        let root = if first.join("cgroup.procs").exists() { first } else { Self::second()? };
+        let folder = root.join(format!("forerun-{name}-{}", std::process::id()));
+        std::fs::create_dir(&folder).ok()?;
+        let group = Self(folder);
+        group.charged().map(|_| group)
+    }
+
+    /// The root of the second generation with its memory, mounted if it is not: a machine that is made for tests mounts nothing.
+    fn second() -> Option<PathBuf> {
+        let root = PathBuf::from("/sys/fs/cgroup");
+        if !root.join("cgroup.procs").exists() {
+            sh("mount -t cgroup2 cgroup /sys/fs/cgroup")?;
+        }
+        std::fs::write(root.join("cgroup.subtree_control"), "+memory").ok()?;
+        Some(root)
+    }
+
+    fn is_second(&self) -> bool {
+        self.0.join("memory.current").exists()
+    }
+
+    /// Bytes that are charged to it.
+    fn charged(&self) -> Option<u64> {
+        let read = |name: &str| std::fs::read_to_string(self.0.join(name)).ok()?.trim().parse().ok();
+        read("memory.current").or_else(|| read("memory.usage_in_bytes"))
+    }
+
+    fn set(&self, name: &str, value: &str) {
+        std::fs::write(self.0.join(name), value).unwrap_or_else(|problem| panic!("{name}: {problem}"));
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        let begun = Instant::now();
+        // A payer is in it for a second.
+        while std::fs::remove_dir(&self.0).is_err() && begun.elapsed() < SOON {
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// A program that is read ahead of.
+struct Charging<'a> {
+    name: &'a str,
+    words: &'a [&'a str],
+    /// The cgroup that it is in, and that which its memory is charged to.
+    reads: &'a Group,
+    theirs: &'a Group,
+    /// That of the daemon.
+    ours: &'a Group,
+    /// Its cgroup is frozen before the daemon hears of it.
+    frozen: bool,
+}
+
+/// What is charged to whom when all of a file is read ahead of a program that has read nothing of it yet: bytes of its cgroup and of the daemon's, and how many
+/// requests were to be charged to the program's and are not.
+fn charged(disk: &Disk, case: &Charging<'_>) -> [u64; 3] {
+    let Charging { name, words, reads, theirs, ours, frozen } = *case;
+    let (state, big) = (disk.text(&format!("state-{name}")), disk.text("mount/big"));
+    std::fs::create_dir_all(&state).expect("room on disk");
+    let record = ["watch", "--state", &state, "--no-replay", "--quiet", "--", "cat", "-", &big];
+    assert!(forerun(&record).output().expect("it runs").status.success());
+    disk.cold();
+    let all = ["watch", "--json", "--only", &disk.text("mount"), "--state", &state];
+    let mut daemon = Daemon::start(&[&all, words].concat());
+    daemon.next("ready").expect("root");
+    let id = daemon.process.id();
+    ours.set("cgroup.procs", &id.to_string());
+    if frozen {
+        sh(&format!("kill -STOP {id}")).expect("ours");
+    }
+    let before = [theirs, ours].map(|group| group.charged().expect("readable"));
+    let script = "echo $$ > \"$1\" && exec cat - \"$2\"";
+    let procs = reads.0.join("cgroup.procs").display().to_string();
+    let mut program = Command::new("sh");
+    let program =
+        program.args(["-c", script, "sh", &procs, &big]).stdin(Stdio::piped()).stdout(Stdio::null());
+    let mut program = program.spawn().expect("a shell is everywhere");
+    if frozen {
+        let name = format!("/proc/{}/comm", program.id());
+        let begun = Instant::now();
+        while std::fs::read_to_string(&name).expect("it runs") != "cat\n" {
+            assert!(begun.elapsed() < SOON, "no program");
+        }
+        reads.set("cgroup.freeze", "1");
+        sh(&format!("kill -CONT {id}")).expect("ours");
+    }
+    assert_eq!(daemon.next("run").expect("a known program")["decision"], "replay");
+    let more = |at: usize| [theirs, ours][at].charged().expect("readable").saturating_sub(before[at]);
+    let begun = Instant::now();
+    while more(0) + more(1) < BIG {
+        assert!(begun.elapsed() < SOON, "it is not read ahead: {} and {}", more(0), more(1));
+        std::thread::yield_now();
+    }
+    let found = [more(0), more(1)];
+    if frozen {
+        reads.set("cgroup.freeze", "0");
+    }
+    daemon.until_it_follows();
+    drop(program.stdin.take());
+    assert!(program.wait().expect("ours").success());
+    daemon.next("run-end").expect("it has ended");
+    sh(&format!("kill {id}")).expect("ours");
+    let end = daemon.next("end").expect("its sums");
+    assert!(daemon.process.wait().expect("ours").success());
+    [found[0], found[1], end["uncharged_requests"].as_u64().expect("a number")]
+}
+
+#[test]
+fn what_is_read_ahead_is_charged_to_the_cgroup_of_its_reader_where_that_is_asked_for() {
+    if !Check::new().works("watch") {
+        return skip("needs what `watch` needs");
+    }
+    let Some(disk) = Disk::new() else { return skip("needs root, a loop device and mkfs.ext4") };
+    let (Some(theirs), Some(ours)) = (Group::new("reader"), Group::new("watch")) else {
+        return skip("needs cgroups with memory");
+    };
+    let usual =
+        Charging { name: "usual", words: &[], reads: &theirs, theirs: &theirs, ours: &ours, frozen: false };
+    let by_reader = Charging { name: "by-reader", words: &["--charge", "reader"], ..usual };
+    let [of_reader, of_us, unpaid] = charged(&disk, &usual);
+    assert!(of_us >= BIG * 3 / 4 && of_reader < BIG / 4 && unpaid == 0, "{of_reader} {of_us} {unpaid}");
+    let [of_reader, of_us, unpaid] = charged(&disk, &by_reader);
+    assert!(of_reader >= BIG * 3 / 4 && of_us < BIG / 4 && unpaid == 0, "{of_reader} {of_us} {unpaid}");
+    let generation = if theirs.is_second() { "second" } else { "first" };
+    if theirs.is_second() {
+        // Whoever joins a cgroup that is frozen is frozen too: that does not hold the daemon up.
+        let [of_reader, of_us, unpaid] =
+            charged(&disk, &Charging { name: "frozen", frozen: true, ..by_reader });
+        assert!(of_us >= BIG * 3 / 4 && of_reader < BIG / 4 && unpaid > 0, "{of_reader} {of_us} {unpaid}");
+        // Threads have no memory of their own: it is that of the cgroup above.
+        let threads = Group(theirs.0.join("threads"));
+        std::fs::create_dir(&threads.0).expect("root");
+        threads.set("cgroup.type", "threaded");
+        let [of_reader, of_us, unpaid] =
+            charged(&disk, &Charging { name: "threads", reads: &threads, ..by_reader });
+        assert!(of_reader >= BIG * 3 / 4 && of_us < BIG / 4 && unpaid == 0, "{of_reader} {of_us} {unpaid}");
+    }
+    println!(
+        "kernel: charge reader\tyes\tcgroups of the {generation} generation: a replay is charged to the reader's"
+    );
+}
+
 #[test]
 fn nobody_is_told_what_is_missing_and_may_load() {
     let Some(disk) = Disk::new() else { return skip("needs root, a loop device and mkfs.ext4") };

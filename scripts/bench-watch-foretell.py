@@ -1,0 +1,91 @@
+#!/usr/bin/env python3
+"""Measures how well what `forerun watch --observe` sees foretells what `forerun watch` then earns, on emulated devices, and prints a table.
+
+    scripts/bench-watch-foretell.py [--models ssd,cloud] [--rounds 5] [--big 256] [--bin DIR]
+
+As root, on Linux 6.18, on devices as scripts/bench_rig.py makes them, each run from cold. One run of each reader is seen by `watch --observe --record`: what that says of it
+stands in *said*, and `forerun compare` replays what it recorded over the model of the device, under the kernel's own read-ahead and under what was said: the same with
+`stride` beside it, or with the window that would be tried. *foretold* is the one as many times as fast as the other; *measured* is the same of the reader itself, alone and beside
+the daemon, medians of some rounds in turns. *off* is by how much the first is above the second; *alone* is how long the first replay takes, as a part of what the reader took: a
+model that is wrong there is wrong before anything is read ahead. Where nothing was said, 1 is foretold.
+"""
+import json
+import os
+import shutil
+import statistics
+import sys
+
+import bench_rig
+from bench_rig import FIRST, ROOT, Daemon, run
+
+WITHIN = 0.15
+# Readers in Python, and how many MiB of the file they read.
+WORKS = {"sequential 64K": bench_rig.READ, "8 interleaved": bench_rig.EIGHT, "stride 16K/256K": bench_rig.STRIDE, "reverse 16K": bench_rig.REVERSE}
+
+
+def once(rig, forerun, program, state, more=None):
+    """One run from cold: seconds, and what the daemon said if there was one."""
+    rig.cold()
+    shutil.rmtree(state, ignore_errors=True)
+    daemon = Daemon(forerun, rig.mount, state, FIRST, more) if more is not None else None
+    # Without the start of Python, which is in no record.
+    timed = f"import time\nbegun=time.monotonic()\n{program}print(time.monotonic()-begun)"
+    seconds = float(run(*FIRST, sys.executable, "-S", "-c", timed, f"{rig.mount}/big"))
+    return seconds, daemon.end() if daemon else []
+
+
+def said(lines):
+    """What would be done, and the scheme that does it in the simulator."""
+    for line in lines:
+        if line["event"] == "pattern":
+            return line["decision"], ["stride+linux-6"]
+        if line["event"] == "window":
+            kib = 4 * line["to_pages"]
+            return f"window {kib}K", [f"linux-6(max={kib}KiB)"]
+    return "–", []
+
+
+def foretold(rig, forerun, trace, schemes):
+    """How many times as fast, and how long the replay takes as it was, seconds."""
+    model = ROOT / f"crates/rig/models/{rig.model}.toml"
+    words = [str(forerun), "--quiet", "compare", str(trace), "--device", str(model), "--no-bounds", "--json"]
+    for scheme in ["linux-6", *schemes]:
+        words += ["--scheme", scheme]
+    runs = json.loads(run(*words))["runs"]
+    took = [one["elapsed_ns"] for one in runs]
+    return took[0] / took[-1], took[0] / 1e9
+
+
+def measure(rig, options, state):
+    forerun, trace = options.bin / "forerun", rig.work / "trace.parquet"
+    for name, program in WORKS.items():
+        trace.unlink(missing_ok=True)
+        _, lines = once(rig, forerun, program, state, ["--observe", "--record", str(trace)])
+        decision, schemes = said(lines)
+        gain, replayed = foretold(rig, forerun, trace, schemes)
+        pairs = [(once(rig, forerun, program, state)[0], once(rig, forerun, program, state, [])[0]) for _ in range(options.rounds)]
+        alone, watched = (statistics.median(values) for values in zip(*pairs))
+        real = alone / watched
+        off = gain / real - 1
+        yield {
+            "model": rig.model, "work": name, "said": decision, "foretold": f"{gain:.2f}×", "measured": f"{real:.2f}×", "off": f"{100 * off:+.0f}%",
+            "within 15%": "yes" if abs(off) <= WITHIN else "no", "alone": f"{replayed / alone:.2f}",
+        }
+
+
+def main():
+    options = bench_rig.options("measures how well watch --observe foretells what watch earns (root, Linux 6.18)", models="ssd,cloud,net,hdd", rounds=3,
+                                big=(128, "MiB of the file"))
+    loads = [os.getloadavg()[0]]
+    with bench_rig.work_folder("bench-watch-foretell") as work:
+        bench_rig.format_image(work / "image", options.big + 64)
+        with bench_rig.mounted(work / "image", work / "mount") as mount:
+            bench_rig.fill(mount / "big", options.big)
+        rows = bench_rig.on_rigs(options.models.split(","), work, options, lambda rig: measure(rig, options, work / "state"), loads)
+    print(bench_rig.head(loads, options.way, f"ext4, read-ahead 128 KiB, cold; medians of {options.rounds}"))
+    print(bench_rig.table(rows, left=("model", "work", "said")))
+    print(f"\nwithin 15%: {sum(row['within 15%'] == 'yes' for row in rows)} of {len(rows)}")
+
+
+if __name__ == "__main__":
+    main()
