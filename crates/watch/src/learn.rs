@@ -217,10 +217,11 @@ impl Learner {
                 self.dense(time, file, first, missed);
                 if read {
                     self.show(time, number, file, first..end);
-                } else if self.patient && self.ahead.is_some() {
-                    if let Some(place) = self.mapped.touched(number, file, first..end) {
-                        self.show(time, number, file, place);
-                    }
+                } else if self.patient
+                    && self.ahead.is_some()
+                    && let Some(place) = self.mapped.touched(number, file, first..end)
+                {
+                    self.show(time, number, file, place);
                 }
                 self.note(file, first, end);
             }

@@ -28,6 +28,8 @@ use std::collections::BTreeMap;
 pub(crate) const SUSPECTS_MAX: usize = 4_096;
 /// Misses of a reader before the scheme is shown them: with less there is no distance.
 const MISSES: usize = 3;
+/// Decisions that are kept until something is asked for by them.
+const DECIDED_MAX: usize = 256;
 /// Longest time between two places that counts: a reader that sleeps is not slow.
 const PAUSE: u64 = 200_000_000;
 /// A reader that was silent for so long is over.
@@ -198,6 +200,8 @@ pub(crate) struct Patterns {
     past: Wished,
     /// A suspect was shown to the scheme then.
     shown: u64,
+    /// Why readers are read ahead of whom nothing was asked for yet: what was wished first may have come too late to be.
+    decided: Vec<(FileId, Decision)>,
 }
 
 impl Patterns {
@@ -221,6 +225,7 @@ impl Patterns {
             earned: Earned::default(),
             past: Wished::default(),
             shown: 0,
+            decided: Vec::new(),
         })
     }
 
@@ -316,13 +321,15 @@ impl Patterns {
     /// Asks for what is wished now, and looks at what came of it.
     pub(crate) fn turn(&mut self, now: u64, acts: &mut Vec<Act>) {
         self.ahead.turn(now);
-        let decisions = self.ahead.decisions();
+        self.decided.extend(self.ahead.decisions());
+        let old = self.decided.len().saturating_sub(DECIDED_MAX);
+        self.decided.drain(..old);
         for (pid, file) in self.ahead.helped() {
             if let Some(reader) = self.readers.get_mut(&(pid, file)) {
                 reader.helped = reader.now.places;
                 continue;
             }
-            self.begin(pid, file, &decisions, acts);
+            self.begin(pid, file, acts);
         }
         if self.named.is_none() {
             self.judge(acts);
@@ -330,12 +337,12 @@ impl Patterns {
     }
 
     /// A reader is read ahead of from now on.
-    fn begin(&mut self, pid: u32, file: FileId, decisions: &[(FileId, Decision)], acts: &mut Vec<Act>) {
+    fn begin(&mut self, pid: u32, file: FileId, acts: &mut Vec<Act>) {
         let suspect = self.suspects.remove(&(pid, file)).unwrap_or_default();
         let is_its = |(of, decision): &&(FileId, Decision)| {
             *of == file && decision.on && decision.of.is_some_and(|of| of.context.process() == u64::from(pid))
         };
-        if let Some((_, decision)) = decisions.iter().rev().find(is_its) {
+        if let Some((_, decision)) = self.decided.iter().rev().find(is_its) {
             let number = |name| decision.because.iter().find(|(is, _)| *is == name).map_or(0, |(_, of)| *of);
             let (step, piece) = (number("step_blocks"), number("piece_blocks"));
             let what = What::On { reverse: decision.to == "reverse", step, piece };
@@ -506,6 +513,9 @@ fn engine(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use forerun_core::access::Context;
+    use forerun_core::policy::decisions::{Subject, because};
+    use forerun_core::units::{Extent, Nanos};
 
     const FILE: FileId = FileId { major: 7, minor: 0, inode: 12 };
 
@@ -528,7 +538,7 @@ mod tests {
         let mut acts = Vec::new();
         for turn in 0..2_u32 {
             patterns.suspects.entry((1, FILE)).or_default().pace = Pace { last: 1, places: 4, spent: 4_000 };
-            patterns.begin(1, FILE, &[], &mut acts);
+            patterns.begin(1, FILE, &mut acts);
             (1..=PLACES).for_each(|k| assert!(patterns.read(k * 1_000, 1, FILE, k, k + 1)));
             patterns.judge(&mut acts);
             let suspect = &patterns.suspects[&(1, FILE)];
@@ -544,13 +554,39 @@ mod tests {
     }
 
     #[test]
+    fn a_reader_is_named_though_nothing_was_asked_for_in_the_turn_in_which_it_was_decided() {
+        let mut patterns = Patterns::new(&Volumes::default(), true, None, &Charge::default())
+            .expect("a scheme of a page cache");
+        let context = Context::new(1, 0);
+        let of = Some(Subject { kind: "stream", number: 0, context, extent: Extent::default() });
+        let because = because([("step_blocks", 64), ("piece_blocks", 4)]);
+        let decision = Decision {
+            at: Nanos(1),
+            switch: "stride",
+            turn: 1,
+            to: "reverse",
+            on: true,
+            of,
+            reason: "",
+            because,
+        };
+        patterns.decided = vec![(FILE, decision); 2 * DECIDED_MAX];
+        let mut acts = Vec::new();
+        patterns.turn(2, &mut acts);
+        assert!(acts.is_empty() && patterns.decided.len() == DECIDED_MAX);
+        patterns.begin(1, FILE, &mut acts);
+        let what = What::On { reverse: true, step: 64, piece: 4 };
+        assert_eq!(acts, [Act::Say { pid: 1, file: FILE, what }]);
+    }
+
+    #[test]
     fn streams_in_turns_are_the_kernels_and_a_stride_with_few_marks_is_not() {
         for (marks_of_ten, stays) in [(5, false), (2, true)] {
             let mut patterns = Patterns::new(&Volumes::default(), false, None, &Charge::default())
                 .expect("a scheme of a page cache");
             let mut acts = Vec::new();
             patterns.suspects.entry((1, FILE)).or_default().pace = Pace { last: 1, places: 4, spent: 4_000 };
-            patterns.begin(1, FILE, &[], &mut acts);
+            patterns.begin(1, FILE, &mut acts);
             for turn in 1..60_u64 {
                 patterns.read(turn * 1_000, 1, FILE, turn * 64, turn * 64 + 16);
                 if turn % 10 < marks_of_ten {

@@ -271,6 +271,7 @@ fn what_the_check_says_of_all_programs_is_what_the_daemon_sees() {
 }
 
 /// A cgroup that memory is charged to, until it is dropped.
+#[derive(Debug)]
 struct Group(PathBuf);
 
 impl Group {
@@ -298,10 +299,11 @@ impl Group {
         self.0.join("memory.current").exists()
     }
 
-    /// Bytes that are charged to it.
+    /// Bytes of files that are charged to it, as the kernel counts them every other second.
     fn charged(&self) -> Option<u64> {
-        let read = |name: &str| std::fs::read_to_string(self.0.join(name)).ok()?.trim().parse().ok();
-        read("memory.current").or_else(|| read("memory.usage_in_bytes"))
+        let stat = std::fs::read_to_string(self.0.join("memory.stat")).ok()?;
+        let row = |name: &str| stat.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok());
+        row("cache ").or_else(|| row("file "))
     }
 
     fn set(&self, name: &str, value: &str) {
@@ -320,6 +322,7 @@ impl Drop for Group {
 }
 
 /// A program that is read ahead of.
+#[derive(Debug)]
 struct Charging<'a> {
     name: &'a str,
     words: &'a [&'a str],
@@ -349,6 +352,7 @@ fn charged(disk: &Disk, case: &Charging<'_>) -> [u64; 3] {
     if frozen {
         sh(&format!("kill -STOP {id}")).expect("ours");
     }
+    let read = disk.bytes();
     let before = [theirs, ours].map(|group| group.charged().expect("readable"));
     let script = "echo $$ > \"$1\" && exec cat - \"$2\"";
     let procs = reads.0.join("cgroup.procs").display().to_string();
@@ -368,7 +372,7 @@ fn charged(disk: &Disk, case: &Charging<'_>) -> [u64; 3] {
     assert_eq!(daemon.next("run").expect("a known program")["decision"], "replay");
     let more = |at: usize| [theirs, ours][at].charged().expect("readable").saturating_sub(before[at]);
     let begun = Instant::now();
-    while more(0) + more(1) < BIG {
+    while disk.bytes() - read < BIG || more(0) + more(1) < BIG * 3 / 4 {
         assert!(begun.elapsed() < SOON, "it is not read ahead: {} and {}", more(0), more(1));
         std::thread::yield_now();
     }
@@ -388,8 +392,14 @@ fn charged(disk: &Disk, case: &Charging<'_>) -> [u64; 3] {
 
 #[test]
 fn what_is_read_ahead_is_charged_to_the_cgroup_of_its_reader_where_that_is_asked_for() {
-    if !Check::new().works("watch") {
+    let check = Check::new();
+    if !check.works("watch") {
         return skip("needs what `watch` needs");
+    }
+    if !check.works("touches") {
+        // On Linux 6.1 nothing was loaded for a program that had read nothing yet, and what it reads itself is its own anyway.
+        println!("kernel: charge reader\tno\tnot tried: nothing is loaded before the program reads");
+        return;
     }
     let Some(disk) = Disk::new() else { return skip("needs root, a loop device and mkfs.ext4") };
     let (Some(theirs), Some(ours)) = (Group::new("reader"), Group::new("watch")) else {
@@ -398,23 +408,23 @@ fn what_is_read_ahead_is_charged_to_the_cgroup_of_its_reader_where_that_is_asked
     let usual =
         Charging { name: "usual", words: &[], reads: &theirs, theirs: &theirs, ours: &ours, frozen: false };
     let by_reader = Charging { name: "by-reader", words: &["--charge", "reader"], ..usual };
-    let [of_reader, of_us, unpaid] = charged(&disk, &usual);
-    assert!(of_us >= BIG * 3 / 4 && of_reader < BIG / 4 && unpaid == 0, "{of_reader} {of_us} {unpaid}");
-    let [of_reader, of_us, unpaid] = charged(&disk, &by_reader);
-    assert!(of_reader >= BIG * 3 / 4 && of_us < BIG / 4 && unpaid == 0, "{of_reader} {of_us} {unpaid}");
+    let is = |case: &Charging<'_>, by_us: bool, unpaid: bool| {
+        let [of_reader, of_us, requests] = charged(&disk, case);
+        let (most, least) = if by_us { (of_us, of_reader) } else { (of_reader, of_us) };
+        assert!(most >= BIG * 5 / 8 && least < BIG / 8, "{of_reader} and {of_us}: {case:?}");
+        assert_eq!(requests > 0, unpaid, "{case:?}");
+    };
+    is(&usual, true, false);
+    is(&by_reader, false, false);
     let generation = if theirs.is_second() { "second" } else { "first" };
     if theirs.is_second() {
         // Whoever joins a cgroup that is frozen is frozen too: that does not hold the daemon up.
-        let [of_reader, of_us, unpaid] =
-            charged(&disk, &Charging { name: "frozen", frozen: true, ..by_reader });
-        assert!(of_us >= BIG * 3 / 4 && of_reader < BIG / 4 && unpaid > 0, "{of_reader} {of_us} {unpaid}");
+        is(&Charging { name: "frozen", frozen: true, ..by_reader }, true, true);
         // Threads have no memory of their own: it is that of the cgroup above.
         let threads = Group(theirs.0.join("threads"));
         std::fs::create_dir(&threads.0).expect("root");
         threads.set("cgroup.type", "threaded");
-        let [of_reader, of_us, unpaid] =
-            charged(&disk, &Charging { name: "threads", reads: &threads, ..by_reader });
-        assert!(of_reader >= BIG * 3 / 4 && of_us < BIG / 4 && unpaid == 0, "{of_reader} {of_us} {unpaid}");
+        is(&Charging { name: "threads", reads: &threads, ..by_reader }, false, false);
     }
     println!(
         "kernel: charge reader\tyes\tcgroups of the {generation} generation: a replay is charged to the reader's"
