@@ -26,7 +26,7 @@ CUTS ?= 200
 # Kills of `make test-ublk`, half of them over write-back.
 KILLS ?= 20
 
-.PHONY: help deps build demo test lint fmt docs tidy test-arrays test-ublk test-watch-kernels deny fuzz miri prove bench-sim record-demo-trace record-traces docs-figures docs-check reproduce install clean soak-serve soak-crash crash-binary power-cuts crash-table bench-serve bench-ublk bench-flood bench-policies bench-streams bench-watch bench-watch-foretell bench-watch-charge bench-watch-costs bench-device bench-advise bench-fadvise bench-manifest compare-kernel figure-live matrix matrix-quick matrix-cells
+.PHONY: help deps build demo test lint fmt docs tidy test-arrays test-ublk test-watch-kernels deny fuzz miri prove bench-sim record-demo-trace record-traces docs-figures docs-check reproduce install clean soak-serve soak-crash crash-binary power-cuts crash-table bench-serve bench-ublk bench-write-back-md bench-flood bench-policies bench-streams bench-watch bench-watch-foretell bench-watch-charge bench-watch-costs bench-device bench-advise bench-fadvise bench-manifest compare-kernel figure-live matrix matrix-quick matrix-cells
 
 help: ## List the entry points
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-20s %s\n", $$1, $$2}'
@@ -69,6 +69,9 @@ test-watch-kernels: deps ## What of watch works on Debian's kernels 6.1 and 6.12
 
 bench-ublk: build ## Reads over ublk beside reads over the kernel's nbd client, in a virtual machine (some minutes, fetches a kernel)
 	BINARY=target/release/forerun scripts/arrays-vm.sh ublk-latency
+
+bench-write-back-md: build ## Writes in order to RAID-5 of md beside the same through write-back, in a virtual machine over disks in slow motion
+	BINARY=target/release/forerun scripts/arrays-vm.sh write-back 3
 
 deny: deps ## Licences and advisories of all dependencies (cargo-deny, where it is installed)
 	@if cargo deny --version >/dev/null 2>&1; then cargo deny --locked check licenses bans sources; \

@@ -6,20 +6,23 @@
 #   scripts/arrays-vm.sh ublk N      N kills of a server under ext4 on its block device (crates/cli/tests/it/ublk.rs); prints what was counted
 #   scripts/arrays-vm.sh ublk-latency N   reads over ublk beside reads over the kernel's nbd client, medians of N rounds (scripts/ublk-latency.sh)
 #   scripts/arrays-vm.sh power N     N power cuts under ext4 on write-back on md (crates/cli/tests/it/power.rs); prints what was counted
+#   scripts/arrays-vm.sh write-back N    writes in order over md RAID-5 beside the same through write-back, medians of N rounds (scripts/write-back-md.sh);
+#                                    members and journal are disks that the host emulates SLOWER times as slow (20), so that processors do not matter
 #   scripts/arrays-vm.sh watch       watch, load and manifest on that kernel (crates/cli/tests/it/kernels.rs, watching.rs); prints what works
 #
 # Needs a Debian system with network (it fetches the kernel and what is missing), root or sudo for that, and some 300 MB below OUT.
-# Environment: OUT (out), KERNEL (the package of the kernel, or one that depends on it), BINARY (a `forerun` for `power`; else the tests' own), MINUTES (how long the
-# machine may run), FORERUN_CRASH_SEED (of `power`).
+# Environment: OUT (out), KERNEL (the package of the kernel, or one that depends on it), BINARY (a `forerun` for `power` and `write-back`; else the tests' own, or one built for release), MINUTES (how long the
+# machine may run), FORERUN_CRASH_SEED (of `power`), SLOWER (of `write-back`).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export PATH="$HOME/.cargo/bin:/usr/sbin:/sbin:$PATH"
-what=${1:-arrays} cuts=${2:-200} kills=${2:-20} rounds=${2:-5}
+what=${1:-arrays} cuts=${2:-200} kills=${2:-20} rounds=${2:-5} slower=${SLOWER:-20}
 case $what in
 arrays) filter="devices::arrays devices::striped devices::a_raid" minutes=${MINUTES:-15} ;;
 power) filter="power::" minutes=${MINUTES:-$((15 + cuts / 2))} ;;
 ublk) filter="ublk::" minutes=${MINUTES:-$((15 + kills / 4))} ;;
 ublk-latency) filter="" minutes=${MINUTES:-$((10 + 2 * rounds))} ;;
+write-back) filter="" minutes=${MINUTES:-$((10 + 30 * rounds))} ;;
 watch) filter="kernels:: watching::a_snapshot watching::load watching::the_second watching::nothing_is watching::a_check watching::a_command"
     minutes=${MINUTES:-15} ;;
 *) echo "arrays-vm: what is $what?" >&2; exit 2 ;;
@@ -41,6 +44,9 @@ case $what in
 arrays | power)
     need mdadm mdadm
     need dmsetup dmsetup ;;
+write-back)
+    need fio fio
+    need mdadm mdadm ;;
 ublk | ublk-latency) need fio fio ;;
 esac
 need cpio cpio
@@ -68,22 +74,28 @@ if [ ! -d "$out/$kernel" ]; then
 fi
 version=${kernel#linux-image-}
 
-say "building the tests"
-# Of the whole workspace, so that dependencies have the features they have in other builds and none is made again.
-tests=$(cargo test --workspace --locked --test cli --no-run --message-format=json |
-    python3 -c '
+if [ "$what" = write-back ]; then
+    # Nothing but the program, and that as it is shipped: what it takes of the processor is in the table.
+    tests="" program=${BINARY:-${CARGO_TARGET_DIR:-target}/release/forerun}
+    [ -n "${BINARY:-}" ] || cargo build --locked --release --bin forerun
+else
+    say "building the tests"
+    # Of the whole workspace, so that dependencies have the features they have in other builds and none is made again.
+    tests=$(cargo test --workspace --locked --test cli --no-run --message-format=json |
+        python3 -c '
 import json, sys
 for line in sys.stdin:
     said = json.loads(line)
     if said.get("profile", {}).get("test") and said["target"]["name"] == "cli":
         print(said["executable"])')
-program=${BINARY:-$(dirname "$(dirname "$tests")")/forerun}
+    program=${BINARY:-$(dirname "$(dirname "$tests")")/forerun}
+fi
 
 root="$out/root"
 rm -rf "$root"
 mkdir -p "$root"/{bin,dev,proc,sys,tmp,run,modules,etc}
 cp "$(command -v busybox)" "$root/bin/busybox"
-strip -o "$root/bin/tests" "$tests"
+[ -z "$tests" ] || strip -o "$root/bin/tests" "$tests"
 strip -o "$root/bin/forerun" "$program"
 # A shell of its own: that of busybox takes its own losetup before ours.
 case $what in
@@ -100,6 +112,10 @@ ublk-latency)
     programs=("$(command -v dash)" "$(command -v fio)" "$(command -v nbd-client)")
     cp scripts/ublk-latency.sh "$root/bin/"
     modules="ublk_drv nbd" ;;
+write-back)
+    programs=("$(command -v dash)" "$(command -v fio)" "$(command -v mdadm)")
+    cp scripts/write-back-md.sh "$root/bin/"
+    modules="ublk_drv raid456 virtio_pci virtio_blk" ;;
 watch)
     # A program that is known is a file of its own, which busybox's are not.
     programs=("$(command -v dash)" "$(command -v losetup)" "$(command -v mkfs.ext4)" "$(command -v cat)")
@@ -107,9 +123,10 @@ watch)
 esac
 run="tests $filter --nocapture --test-threads 1"
 [ "$what" != ublk-latency ] || run="sh /bin/ublk-latency.sh $rounds 5"
+[ "$what" != write-back ] || run="sh /bin/write-back-md.sh $rounds $slower"
 cp "${programs[@]}" "$root/bin/"
 ln -s dash "$root/bin/sh"
-ldd "${programs[@]}" "$tests" "$program" | grep -o '/[^ ]*\.so[^ ]*' | sort -u | while read -r library; do
+ldd "${programs[@]}" ${tests:+"$tests"} "$program" | grep -o '/[^ ]*\.so[^ ]*' | sort -u | while read -r library; do
     mkdir -p "$root$(dirname "$library")"
     cp -L "$library" "$root$library"
 done
@@ -165,8 +182,35 @@ if [ -w /dev/kvm ]; then
         accelerator=kvm how="by KVM"
     fi
 fi
+# Disks of the machine that this one emulates, each a preset in which every time is so many times as long. Their bytes are in memory: a disk of this machine
+# would add its own time.
+disks=() servers=()
+# shellcheck disable=SC2317 # called at the end
+end_servers() {
+    for server in "${servers[@]}"; do kill "$server" 2> /dev/null || true; done
+    rm -rf "$images"
+}
+slow_disk() {
+    local preset=$1 name=$2 size=$3
+    "$program" device show "$preset" | awk -v slower="$slower" '
+        /^rpm = |_mb_per_s = / { $3 = $3 / slower }
+        /_us = / { $3 = $3 * slower }
+        { print }' > "$out/$name.toml"
+    truncate -s "$size" "$images/$name.img"
+    rm -f "$out/$name.socket"
+    "$program" --quiet serve --over "emulate($out/$name.toml):$images/$name.img" --scheme none --cache 16M --control off --socket "$out/$name.socket" > "$out/$name.log" 2>&1 &
+    servers+=($!)
+    until [ -S "$out/$name.socket" ]; do kill -0 $!; sleep 0.1; done
+    disks+=(-drive "file=nbd+unix:///?socket=$out/$name.socket,format=raw,if=virtio")
+}
+if [ "$what" = write-back ]; then
+    images=$(mktemp -d /dev/shm/arrays-vm.XXXXXX)
+    trap end_servers EXIT
+    for number in 0 1 2 3 4; do slow_disk cheetah-15k4 "member$number" 1G; done
+    slow_disk nvme-pcie4 journal 256M
+fi
 say "booting $version, $how: some minutes"
-timeout $((minutes * 60)) qemu-system-x86_64 -accel "$accelerator" -smp 2 -cpu max -m 1536 -nographic -nic none -no-reboot \
+timeout $((minutes * 60)) qemu-system-x86_64 -accel "$accelerator" -smp 2 -cpu max -m 1536 -nographic -nic none -no-reboot "${disks[@]}" \
     -kernel "$out/$kernel/boot/vmlinuz-$version" -initrd "$out/initrd.gz" \
     -append "console=ttyS0 panic=-1 quiet tsc=unstable mitigations=off" < /dev/null | sed -u 's/\r//' | tee "$out/log" >&2 || true
 grep -q '^tests ended with 0' "$out/log" && ! grep -q 'skipped:' "$out/log" ||
@@ -176,6 +220,10 @@ if [ "$what" = ublk ]; then
 fi
 if [ "$what" = ublk-latency ]; then
     echo "Linux $version in a virtual machine, $how"
+    sed -n '/^what /,/^tests ended/p' "$out/log" | grep -v '^tests ended'
+fi
+if [ "$what" = write-back ]; then
+    echo "Linux $version in a virtual machine, $how; disks $slower times as slow as they are, and rates as if they were not"
     sed -n '/^what /,/^tests ended/p' "$out/log" | grep -v '^tests ended'
 fi
 if [ "$what" = power ]; then
