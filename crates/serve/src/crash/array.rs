@@ -9,6 +9,7 @@
 //! In some runs a new member comes in the place of one that is out, blank but for what nobody wrote, and is rebuilt while all that goes on; a crash must find that
 //! it goes on where superblocks say, and that what they say is on it is. At times copies and parity are compared meanwhile, and nothing may differ.
 
+mod failing;
 pub(super) mod members;
 mod model;
 pub(super) mod weather;

@@ -7,6 +7,7 @@
 //! answers of the volume to the session. After each step that changed what a member holds or what a client was told
 //! the moment is judged as a crash point.
 
+mod above;
 mod answers;
 mod over_array;
 mod restart;

@@ -6,7 +6,7 @@
 //! another did; and every grain is judged by what clients were told. Of an array that is done in [`super::over_array`].
 
 use super::World;
-use super::over_array::Above;
+use super::above::Above;
 use crate::back::format::Super;
 use crate::back::open::Mark;
 use crate::back::{Limits, Paths, WriteBack};
