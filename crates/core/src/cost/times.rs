@@ -12,11 +12,12 @@
 //! ```
 //!
 //! Both are kept as a line over the blocks of a command, one for each class of distance from where the command before
-//! ended: adjacent, a few blocks on, near, far, and far but behind an earlier one ([`super::trail`]). What has not been seen yet is what [`CostModel`] believes, scaled by as much as
+//! ended: adjacent, a few blocks on, near, far, and far but behind an earlier one ([`super::trail`]). For who asks only whether a command goes on
+//! where the last one ended, all the others are one class more: of a small volume no two commands are far, and a line of a few of them says nothing. What has not been seen yet is what [`CostModel`] believes, scaled by as much as
 //! that was wrong about what has. Nothing here knows what kind of device there is.
 
 use super::CostModel;
-use super::trail::{ADJACENT, CLASSES, FAR, NEAR_MIN, Trail};
+use super::trail::{ADJACENT, CLASSES, FAR, GOES_ON, NEAR_MIN, Trail};
 use crate::units::Nanos;
 use alloc::vec::Vec;
 
@@ -26,6 +27,8 @@ const SAMPLES_MAX: f64 = 256.0;
 const SAMPLES_LEAST: f64 = 4.0;
 /// Commands after which the count of those that found their disk idle is halved.
 const FOUND_MAX: f64 = 256.0;
+/// Commands that go on behind no other, of which it is counted how many were very far.
+const FAR_OF: f64 = 64.0;
 /// Of a device without a head, a turn is this share of the latency until some have been seen.
 const TURN_ONE_IN: f64 = 4.0;
 
@@ -100,6 +103,11 @@ pub struct Times {
     disks: Vec<Seen>,
     /// Times of all classes as they are believed now, ns: latency and turn of a command of no block, and of each block.
     believed: [Believed; CLASSES],
+    /// Of all commands that go on behind no other, however far they were from the one before: (latency, turn).
+    apart: [Line; 2],
+    /// The share of them that were very far, of the last ones.
+    far: f64,
+    believed_apart: Believed,
     /// Commands, and those that found their disk idle: the last ones.
     found: f64,
     found_idle: f64,
@@ -111,6 +119,15 @@ pub struct Times {
 struct Believed {
     latency: (u64, u64),
     turn: (u64, u64),
+}
+
+impl Believed {
+    /// The turn of a command of so many blocks.
+    const fn turn_of(&self, blocks: u64) -> u64 {
+        let (one, block) = self.turn;
+        let turn = one + block * blocks.saturating_sub(1);
+        if turn == 0 { 1 } else { turn }
+    }
 }
 
 impl Times {
@@ -125,6 +142,9 @@ impl Times {
             turn: [Line::default(); CLASSES],
             disks: seen,
             believed: [Believed::default(); CLASSES],
+            apart: [Line::default(); 2],
+            far: 0.0,
+            believed_apart: Believed::default(),
             found: 0.0,
             found_idle: 0.0,
             samples: 0,
@@ -169,11 +189,12 @@ impl Times {
             (self.found, self.found_idle) = (self.found / 2.0, self.found_idle / 2.0);
         }
         self.found += 1.0;
-        if alone {
-            self.found_idle += 1.0;
-            self.latency[class].add(blocks, waited);
-        } else {
-            self.turn[class].add(blocks, turn);
+        let (lines, time) = if alone { (&mut self.latency, waited) } else { (&mut self.turn, turn) };
+        lines[class].add(blocks, time);
+        self.found_idle += if alone { 1.0 } else { 0.0 };
+        if class != ADJACENT && class != GOES_ON {
+            self.apart[usize::from(!alone)].add(blocks, time);
+            self.far += (f64::from(u8::from(class == FAR)) - self.far) / FAR_OF;
         }
         self.samples += 1;
         // Often in the beginning, and then seldom.
@@ -214,7 +235,7 @@ impl Times {
         };
         let (latency_slope, turn_slope) = (slope_of(&self.latency), slope_of(&self.turn));
         let share = if has_head { 1.0 } else { 1.0 / TURN_ONE_IN };
-        for class in 0..CLASSES {
+        let drawn = |class: usize, latency: &Line, turn: &Line| {
             let (first, block) = self.prior_of(class);
             let block = block * scale.min(1.0);
             let turn_block = turn_slope.or(latency_slope).unwrap_or(block);
@@ -222,14 +243,19 @@ impl Times {
             let line = |line: &Line, otherwise: f64| {
                 line.at(1.0, otherwise).map(|one| (one, line.slope().unwrap_or(otherwise)))
             };
-            let latency = line(&self.latency[class], latency_block);
-            let turn = line(&self.turn[class], turn_block);
+            let latency = line(latency, latency_block);
+            let turn = line(turn, turn_block);
             let fallback = (first * scale + latency_block, latency_block);
             let latency_now = latency.or(turn).unwrap_or(fallback);
             let turn_now = turn.unwrap_or((latency_now.0 * share, latency_now.1));
-            let (latency_now, turn_now) = (rounded(latency_now), rounded(turn_now));
-            self.believed[class] = Believed { latency: latency_now, turn: turn_now };
-        }
+            Believed { latency: rounded(latency_now), turn: rounded(turn_now) }
+        };
+        let believed: [Believed; CLASSES] =
+            core::array::from_fn(|class| drawn(class, &self.latency[class], &self.turn[class]));
+        // Where most are very far, those are the measure.
+        let mostly_far = self.far >= 0.5;
+        let apart = if mostly_far { believed[FAR] } else { drawn(FAR, &self.apart[0], &self.apart[1]) };
+        (self.believed, self.believed_apart) = (believed, apart);
     }
 
     /// (turn, latency) of a command of `blocks` at `at`, on a disk whose last commands were those of `trail`.
@@ -241,22 +267,35 @@ impl Times {
         (Nanos(turn), Nanos(of(believed.latency).max(turn)))
     }
 
-    /// The turn of a command of so many blocks, adjacent to the one before or far from it.
+    /// The turn of a command of so many blocks, adjacent to the one before or anywhere else.
     #[must_use]
     pub fn turn(&self, adjacent: bool, blocks: u64) -> u64 {
-        let (one, block) = self.believed[if adjacent { ADJACENT } else { FAR }].turn;
-        (one + block * blocks.saturating_sub(1)).max(1)
+        self.believed(adjacent).turn_of(blocks)
+    }
+
+    const fn believed(&self, adjacent: bool) -> &Believed {
+        if adjacent { &self.believed[ADJACENT] } else { &self.believed_apart }
     }
 
     /// What a command of so many blocks costs: its turn where others wait for the disk, and where only its reader does its
     /// latency, by how often commands have found the disk idle lately. With a head both are one.
     #[must_use]
     pub fn charge(&self, adjacent: bool, blocks: u64) -> u64 {
-        let turn = self.turn(adjacent, blocks);
+        self.charge_of(self.believed(adjacent), blocks)
+    }
+
+    /// The same of a command that goes on behind an earlier one, after others elsewhere.
+    #[must_use]
+    pub fn charge_behind(&self, blocks: u64) -> u64 {
+        self.charge_of(&self.believed[GOES_ON], blocks)
+    }
+
+    fn charge_of(&self, believed: &Believed, blocks: u64) -> u64 {
+        let turn = believed.turn_of(blocks);
         if self.prior.half_rotation > Nanos::ZERO {
             return turn;
         }
-        let (one, block) = self.believed[if adjacent { ADJACENT } else { FAR }].latency;
+        let (one, block) = believed.latency;
         let latency = (one + block * blocks.saturating_sub(1)).max(turn);
         #[expect(
             clippy::cast_possible_truncation,
@@ -291,6 +330,31 @@ mod tests {
         }
         let (one, more) = (times.turn(false, 1), times.turn(false, 11));
         assert!((90_000..95_000).contains(&one) && (19_000..21_000).contains(&(more - one)), "{one} {more}");
+    }
+
+    #[test]
+    fn of_a_small_volume_a_jump_takes_what_jumps_of_it_were_seen_to_take() {
+        let mut times = Times::new(CostModel::default(), 1);
+        let (mut now, mut at) = (Nanos(0), 0);
+        let mut read = |to: u64, blocks: u64, ns: u64| {
+            let left = now;
+            now += Nanos(ns);
+            times.ended(now, 0, to, blocks, left);
+        };
+        // Some far ones, long ago, of which a longer one chanced to wait for the platter.
+        [(1, 500_000), (2, 400_000), (8, 9_000_000), (1, 600_000), (7, 8_000_000)].iter().zip(1..).for_each(
+            |(&(blocks, ns), place)| {
+                read(place % 2 * 1_000_000_000, blocks, ns);
+            },
+        );
+        for n in 0..200 {
+            at = (at + 20_000) % 100_000;
+            let blocks = 1 + n % 2 * 31;
+            read(at, blocks, 2_500_000 + 40_000 * blocks);
+        }
+        let (one, strip) = (times.charge(false, 1), times.charge(false, 32));
+        assert!((2_400_000..2_900_000).contains(&one), "{one}");
+        assert!((3_500_000..4_200_000).contains(&strip), "{strip}");
     }
 
     #[test]

@@ -20,7 +20,7 @@ pub(super) const NEAR_MIN: [u64; CLASSES - 1] = [0, 1, 129, 4_097, 262_145];
 pub(super) const CLASSES: usize = 6;
 pub(super) const ADJACENT: usize = 0;
 pub(super) const FAR: usize = CLASSES - 2;
-const GOES_ON: usize = CLASSES - 1;
+pub(super) const GOES_ON: usize = CLASSES - 1;
 /// Commands that one may go on behind: as many as the segments of a large drive.
 const ENDS: usize = 64;
 

@@ -13,6 +13,7 @@ mod disk;
 mod judge;
 mod shadow;
 mod trial;
+mod waits;
 
 use super::Parts;
 use super::config::{Config, shape};
@@ -32,6 +33,7 @@ use alloc::vec::Vec;
 use disk::Real;
 use judge::{Judge, Verdict, Why};
 use shadow::{BATCH, BATCHES, RING, Shadow};
+use waits::Waits;
 
 /// Accesses between the last one of a batch and its judgement: those that shadows hold back, rounded up to a batch.
 const LAG: u64 = 64;
@@ -108,7 +110,7 @@ struct Last {
 struct Flight {
     number: u64,
     came: Nanos,
-    op: Op,
+    access: Access,
 }
 
 /// A scheme that may be chosen.
@@ -130,6 +132,7 @@ pub(super) struct Chooser {
     /// The accesses under way, by the host's ids.
     flights: NumberMap<Flight>,
     processes: Recent<Last>,
+    open: Waits,
     /// What real readers waited in each batch, ns; and of each of the last accesses, whether it was answered at once.
     waits: [u64; BATCHES],
     at_once: [bool; RING as usize],
@@ -173,6 +176,7 @@ impl Chooser {
             ring: Ring { entries: Vec::new(), count: 0 },
             flights: NumberMap::default(),
             processes: Recent::new(PROCESSES_MAX),
+            open: Waits::new(),
             waits: [0; BATCHES],
             at_once: [false; RING as usize],
             outlasted: 0,
@@ -243,7 +247,10 @@ impl Chooser {
             None
         };
         *last = Last { access: number + 1, answered: false, at: now };
-        self.flights.insert(id, Flight { number, came: now, op: access.op });
+        self.flights.insert(id, Flight { number, came: now, access });
+        if access.op == Op::Read {
+            self.open.begins(now, &access);
+        }
         self.at_once[(number % RING) as usize] = false;
         self.ring.push(Entry { access, came: now, after });
         let Self { candidates, ring, disks, .. } = self;
@@ -290,8 +297,9 @@ impl Chooser {
     }
 
     /// An access is answered.
-    fn ended(&mut self, now: Nanos, Flight { number, came, op }: Flight) {
-        let waited = if op == Op::Read { now.since(came).0 } else { 0 };
+    fn ended(&mut self, now: Nanos, Flight { number, came, access }: Flight) {
+        let op = access.op;
+        let waited = if op == Op::Read { self.open.ends(now, came, &access) } else { 0 };
         // An access that took longer than the ring lasts is no measure of anything but of what its reader waited.
         if number + RING <= self.ring.count {
             self.outlasted += waited;
@@ -334,6 +342,7 @@ impl Chooser {
         self.ring = Ring { entries: Vec::new(), count: 0 };
         self.flights.clear();
         self.processes = Recent::new(PROCESSES_MAX);
+        self.open = Waits::new();
         self.waits = [0; BATCHES];
     }
 

@@ -19,6 +19,7 @@
 //! It does nothing for reads at random over more than the cache, and for writes. Retention is by recency of strips. Source: none;
 //! what it answers is measured on docs/schemes/grain.md. Ledgers are known from caches as shadow directories.
 
+mod company;
 mod ledger;
 mod reach;
 
@@ -31,6 +32,7 @@ use crate::row::{Layer, LayerShape, Make, Param, Role, Row, Values};
 use crate::units::{Block, Extent, Nanos};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use company::Company;
 use core::any::Any;
 use ledger::Ledger;
 use reach::Reach;
@@ -41,7 +43,7 @@ const PARTS: u64 = 4;
 const SAMPLE_MAX: u64 = 8;
 const LEDGER_STRIPS_LEAST: u64 = 256;
 /// Charged reads after which sums are halved; and while strips are read on trust, whose price is a stake and no cost of going on.
-const MEMORY_READS: u64 = 2_048;
+const MEMORY_READS: u64 = 1_024;
 const STAKE_MEMORY_READS: u64 = 128;
 /// Charged reads between two looks at the sums.
 const LOOK_EVERY: u64 = 16;
@@ -128,6 +130,7 @@ pub struct Grains {
     times: Option<Times>,
     /// One past the block of each disk that was read last.
     ends: Vec<u64>,
+    company: Company,
     reach: Reach,
     /// Strips are read on trust.
     trusts: bool,
@@ -163,6 +166,7 @@ impl Grains {
             sample,
             times: None,
             ends: [u64::MAX].repeat(usize::from(shape.disks.max(1))),
+            company: Company::default(),
             reach: Reach::new(),
             trusts: trust,
             asks: trust,
@@ -184,11 +188,16 @@ impl Grains {
             return goes_on;
         }
         let times = self.times.as_ref().expect("made before the first charge");
+        // So often somebody else reads from this disk meanwhile.
+        let disturbed = (self.company.others() / self.ends.len() as u64).min(company::WHOLE);
         for (ledger, cost) in self.ledgers.iter_mut().zip(&mut self.costs) {
-            let mut near = goes_on;
             ledger.read(run, |blocks, first| {
-                *cost += times.charge(if first { near } else { true }, blocks);
-                near = true;
+                *cost += if first && !goes_on {
+                    times.charge(false, blocks)
+                } else {
+                    let (near, behind) = (times.charge(true, blocks), times.charge_behind(blocks));
+                    (near * (company::WHOLE - disturbed) + behind * disturbed) / company::WHOLE
+                };
             });
         }
         self.charged += 1;
@@ -286,6 +295,7 @@ impl Policy for Grains {
             let outcomes = &lookup.outcomes[index..index + run.blocks as usize];
             (at, index) = (run.end(), index + run.blocks as usize);
             self.reach.note(access.context.process(), run);
+            self.company.note(access.context.process());
             let near = self.charge(run, world);
             let missed = |outcome: &super::Outcome| outcome.is_miss();
             let Some(first) = outcomes.iter().position(missed) else { continue };

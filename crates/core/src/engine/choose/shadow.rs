@@ -8,6 +8,7 @@
 
 use super::Ring;
 use super::disk::Spindle;
+use super::waits::Waits;
 use crate::access::Op;
 use crate::cost::times::Times;
 use crate::engine::messages::{Input, Output, Status};
@@ -65,6 +66,7 @@ pub(super) struct Shadow {
     held: u64,
     /// What readers waited in each batch, ns.
     waits: [u64; BATCHES],
+    open: Waits,
     /// Disk time so far.
     pub(super) busy: u64,
 }
@@ -83,6 +85,7 @@ impl Shadow {
             progress: [NOT_YET].repeat(RING as usize),
             held: 0,
             waits: [0; BATCHES],
+            open: Waits::new(),
             busy: 0,
         }
     }
@@ -194,6 +197,9 @@ impl Shadow {
         let next = core::mem::replace(&mut progress.after_issue, NOBODY);
         self.follow(next, ring);
         let access = ring.entry(number).access;
+        if access.op == Op::Read {
+            self.open.begins(now, &access);
+        }
         let input = match access.op {
             Op::Read => Input::Read { id: number, access },
             Op::Write => Input::Write { id: number, access, durable: false },
@@ -207,8 +213,9 @@ impl Shadow {
         progress.answered = Some(now);
         let issued = progress.issued.unwrap_or(now);
         let next = core::mem::replace(&mut progress.after_answer, NOBODY);
-        if ring.entry(number).access.op == Op::Read {
-            self.waits[place_of(number)] += now.since(issued).0;
+        let access = ring.entry(number).access;
+        if access.op == Op::Read {
+            self.waits[place_of(number)] += self.open.ends(now, issued, &access);
         }
         self.follow(next, ring);
     }
