@@ -20,8 +20,10 @@ use forerun_core::engine::Seen;
 use forerun_manifest::run::pack;
 use forerun_manifest::{File, FileSystem, Key, Manifest, Run};
 use forerun_trace::assemble::FileId;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroUsize;
 use std::ops::Range;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -31,6 +33,9 @@ const CHUNK: u64 = 512;
 const STRETCHES_MAX: usize = 4 << 20;
 /// Threads whose state is kept; beyond, those that are awake are forgotten.
 const THREADS_MAX: usize = 1 << 16;
+/// Threads that look files up at the end at most, and files for which one more is worth it.
+const HELPERS_MAX: usize = 8;
+const FILES_A_HELPER: usize = 128;
 /// A stretch grows at its end only while no more than this many others began since.
 const FRESH: u32 = 4;
 
@@ -279,8 +284,10 @@ impl Learner {
         let mut manifest = Manifest::new(key);
         manifest.recordings = 1;
         let mut places: BTreeMap<FileId, u32> = BTreeMap::new();
-        let known = std::mem::take(&mut self.known);
-        for (id, known) in known.into_iter().filter(|(_, known)| !known.stretches.is_empty()) {
+        let known = std::mem::take(&mut self.known).into_iter();
+        let known: Vec<_> = known.filter(|(_, known)| !known.stretches.is_empty()).collect();
+        let entries = self.entries(&known.iter().map(|(id, _)| *id).collect::<Vec<_>>(), trusted);
+        for ((id, known), entry) in known.into_iter().zip(entries) {
             let Some(volume) = self.volumes.by_device(id.major, id.minor) else { continue };
             let device = FileId { inode: 0, ..id };
             let at = *places.entry(device).or_insert_with(|| {
@@ -290,11 +297,7 @@ impl Learner {
             if id == volume.metadata_file() {
                 let fs: &mut FileSystem = &mut manifest.file_systems[at as usize];
                 fs.metadata = pack(known.stretches);
-                continue;
-            }
-            let path = self.paths.get(&id).map(Path::new);
-            let entry = trusted.get(&id).cloned().or_else(|| volumes::identify(volume, id.inode, path));
-            if let Some(mut file) = entry {
+            } else if let Some(mut file) = entry {
                 file.file_system = at;
                 file.runs = clipped(pack(known.stretches), file.state.size);
                 manifest.files.push(file);
@@ -302,6 +305,41 @@ impl Learner {
         }
         manifest.tidy();
         manifest
+    }
+
+    /// What is to be kept of these files, looked up by all processors: whoever waits for the command waits for that.
+    fn entries(&self, ids: &[FileId], trusted: &BTreeMap<FileId, File>) -> Vec<Option<File>> {
+        let (volumes, paths) = (&self.volumes, &self.paths);
+        let roots: BTreeMap<FileId, Option<OwnedFd>> = ids
+            .iter()
+            .map(|id| FileId { inode: 0, ..*id })
+            .collect::<BTreeSet<_>>()
+            .into_iter()
+            .map(|id| (id, volumes.by_device(id.major, id.minor).and_then(|of| volumes::root(of).ok())))
+            .collect();
+        let entry = |id: &FileId| {
+            let volume = volumes.by_device(id.major, id.minor).filter(|of| of.metadata_file() != *id)?;
+            let root = roots.get(&FileId { inode: 0, ..*id }).and_then(Option::as_ref).map(OwnedFd::as_fd);
+            let path = paths.get(id).map(Path::new);
+            trusted.get(id).cloned().or_else(|| volumes::identify_below(volume, root, id.inode, path))
+        };
+        let all = |part: &[FileId]| part.iter().map(entry).collect::<Vec<_>>();
+        let helpers = std::thread::available_parallelism().map_or(1, NonZeroUsize::get).min(HELPERS_MAX);
+        let parts = ids.chunks(ids.len().div_ceil(helpers).max(FILES_A_HELPER)).collect::<Vec<_>>();
+        std::thread::scope(|scope| {
+            let look = &all;
+            let others = parts.iter().skip(1).copied();
+            let begun = others.map(|part| {
+                (part, std::thread::Builder::new().spawn_scoped(scope, move || look(part)).ok())
+            });
+            // The first is looked up here, and what nobody could be found for.
+            let begun: Vec<_> = begun.collect();
+            let mut found = parts.first().map_or_else(Vec::new, |part| all(part));
+            for (part, helper) in begun {
+                found.extend(helper.and_then(|helper| helper.join().ok()).unwrap_or_else(|| all(part)));
+            }
+            found
+        })
     }
 
     /// Files that cannot be found by their number alone, for a search by name.

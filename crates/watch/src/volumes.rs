@@ -331,20 +331,40 @@ pub fn open_number(volume: &Volume, inode: u64) -> io::Result<OwnedFd> {
 /// Makes the entry of a file that was just touched: by inode alone where the file system can, else by `path`.
 #[must_use]
 pub fn identify(volume: &Volume, inode: u64, path: Option<&Path>) -> Option<File> {
+    identify_below(volume, None, inode, path)
+}
+
+/// The same for several files one after the other: `root` is [`root`] of the file system.
+#[must_use]
+pub fn identify_below(
+    volume: &Volume,
+    root: Option<BorrowedFd<'_>>,
+    inode: u64,
+    path: Option<&Path>,
+) -> Option<File> {
     let blank = File { inode, path: path.map_or_else(PathBuf::new, Path::to_owned), ..File::default() };
-    let place = place(volume, None, &blank).ok()?;
-    let data = fs::File::from(place.try_clone().ok()?).metadata().ok()?;
+    let place = fs::File::from(place(volume, root, &blank).ok()?);
+    let data = place.metadata().ok()?;
     if !data.is_file() || data.ino() != inode || data.len() == 0 {
         return None;
     }
     let told = fs::read_link(format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&place))).ok();
     // A file that is nowhere in the tree, or no more, has no path that another could open.
     let found = told.filter(|path| fs::symlink_metadata(path).is_ok_and(|there| there.ino() == inode));
-    let state = to_read(&place).map(|file| state(&file, &data)).ok()?;
     let exact = sys::handle_of(place.as_fd()).ok();
+    let state = match exact.as_ref().and_then(|handle| generation_in(volume, handle)) {
+        Some(generation) => state_of(generation, &data),
+        None => state(&to_read(&place.into()).ok()?, &data),
+    };
     let file = File { state, path: found.or_else(|| path.map(Path::to_owned)).unwrap_or_default(), ..blank };
     let derived = handle(volume, &file);
     Some(File { handle: exact.filter(|exact| derived.as_ref() != Some(exact)), ..file })
+}
+
+/// The generation that stands in a handle of ext4, which need not be opened to be asked for it then.
+fn generation_in(volume: &Volume, (kind, bytes): &(i32, Vec<u8>)) -> Option<u32> {
+    let is_plain = *kind == HANDLE_INO32_GEN && bytes.len() == 8 && EXT.contains(&volume.kind.as_str());
+    is_plain.then(|| bytes[4..].try_into().ok().map(u32::from_ne_bytes)).flatten()
 }
 
 #[cfg(test)]
