@@ -127,6 +127,12 @@ impl Volumes {
         Self(local.filter_map(volume).collect())
     }
 
+    /// These.
+    #[cfg(test)]
+    pub(crate) const fn of(volumes: Vec<Volume>) -> Self {
+        Self(volumes)
+    }
+
     /// All of them.
     #[must_use]
     pub fn all(&self) -> &[Volume] {
@@ -419,6 +425,16 @@ mod tests {
         assert_eq!(below(&entry).err(), Some(Stale::Gone));
         assert!(gone(io::Error::from_raw_os_error(libc::EMFILE)).is_err(), "no fault of the file");
         assert!(matches!(gone(io::Error::from_raw_os_error(libc::ESTALE)), Ok(Err(Stale::Gone))));
+    }
+
+    #[test]
+    fn the_generation_that_a_handle_of_ext4_holds_is_the_one_that_an_open_file_tells() {
+        let root = tempfile::tempdir().expect("a temporary folder");
+        let Some(volume) = Volumes::now().holding(root.path()).filter(Volume::finds_by_inode) else { return };
+        let file = tempfile::tempfile_in(&root).expect("room on disk");
+        let handle = sys::handle_of(file.as_fd()).expect("ext4 has them");
+        assert_eq!(generation_in(&volume, &handle), Some(sys::generation(file.as_fd())));
+        assert_eq!(generation_in(&Volume { kind: "xfs".into(), ..volume }, &handle), None);
     }
 
     #[test]
