@@ -763,11 +763,12 @@ fn a_command_that_comes_back_to_the_same_mib_gets_all_of_it_on_its_first_run() {
 fn a_command_that_reads_many_small_files_gets_those_beside_them_on_its_first_run_and_all_is_learnt() {
     const FILES: usize = 600;
     let Some(rig) = Rig::new("net", 64) else { return };
-    fs::create_dir(rig.path("mount/tree")).expect("room");
     for number in 0..FILES {
-        fs::write(rig.path(&format!("mount/tree/{number:03}")), vec![7; 9_000]).expect("room");
+        let folder = rig.path(&format!("mount/tree/{:02}", number / 12));
+        fs::create_dir_all(&folder).expect("room");
+        fs::write(folder.join(format!("{number:03}")), vec![7; 9_000]).expect("room");
     }
-    let command: Vec<_> = ["grep", "-rc", "x", &rig.text("mount/tree")].map(OsString::from).into();
+    let command: Vec<_> = ["grep", "-rl", "x", &rig.text("mount/tree")].map(OsString::from).into();
     let follow = |patterns| {
         rig.cold();
         let options = FollowOptions { patterns, ..rig.command(&command) };
@@ -783,7 +784,7 @@ fn a_command_that_reads_many_small_files_gets_those_beside_them_on_its_first_run
         assert!(with.files.len() >= FILES && with.file_pages() >= before.file_pages(), "{:?}", report.run);
         assert!(with.metadata_pages() * 10 > before.metadata_pages() * 9, "what we loaded of it is learnt");
         if report.beside.is_some_and(|beside| beside.marks_hit > 16)
-            && report.run.waited * 2 < alone.run.waited
+            && report.run.waited * 4 < alone.run.waited * 3
         {
             return;
         }
