@@ -7,7 +7,7 @@ As root, on Linux 6.18, on devices as scripts/bench_rig.py makes them, each run 
 stands in *said*, and `forerun compare` replays what it recorded over the model of the device, under the kernel's own read-ahead and under what was said: the same with
 `stride` beside it, or with the window that would be tried. *foretold* is the one as many times as fast as the other; *measured* is the same of the reader itself, alone and beside
 the daemon, medians of some rounds in turns. *off* is by how much the first is above the second; *alone* is how long the first replay takes, as a part of what the reader took: a
-model that is wrong there is wrong before anything is read ahead. Where nothing was said, 1 is foretold.
+model that is wrong there is wrong before anything is read ahead. Where nothing was said, 1 is foretold. A window is tried once it was said, and until then the reader is as fast as alone.
 """
 import json
 import os
@@ -24,25 +24,26 @@ WORKS = {"sequential 64K": bench_rig.READ, "8 interleaved": bench_rig.EIGHT, "st
 
 
 def once(rig, forerun, program, state, more=None):
-    """One run from cold: seconds, and what the daemon said if there was one."""
+    """One run from cold: when it began, seconds, and what the daemon said if there was one."""
     rig.cold()
     shutil.rmtree(state, ignore_errors=True)
     daemon = Daemon(forerun, rig.mount, state, FIRST, more) if more is not None else None
     # Without the start of Python, which is in no record.
-    timed = f"import time\nbegun=time.monotonic()\n{program}print(time.monotonic()-begun)"
-    seconds = float(run(*FIRST, sys.executable, "-S", "-c", timed, f"{rig.mount}/big"))
-    return seconds, daemon.end() if daemon else []
+    timed = f"import time\n_wall=time.time()\n_begun=time.monotonic()\n{program}print(_wall,time.monotonic()-_begun)"
+    at, seconds = map(float, run(*FIRST, sys.executable, "-S", "-c", timed, f"{rig.mount}/big").split())
+    return at, seconds, daemon.end() if daemon else []
 
 
 def said(lines):
-    """What would be done, and the scheme that does it in the simulator."""
-    for line in lines:
+    """What would be done, the scheme that does it in the simulator, and when a window was said, if it was. The last word counts: streams in turns look like a stride until they come to marks of
+    the kernel's own read-ahead, and then a window is tried."""
+    for line in reversed(lines):
         if line["event"] == "pattern":
-            return line["decision"], ["stride+linux-6"]
+            return line["decision"], ["stride+linux-6"], None
         if line["event"] == "window":
             kib = 4 * line["to_pages"]
-            return f"window {kib}K", [f"linux-6(max={kib}KiB)"]
-    return "–", []
+            return f"window {kib}K", [f"linux-6(max={kib}KiB)"], line["time_s"]
+    return "–", [], None
 
 
 def foretold(rig, forerun, trace, schemes):
@@ -60,10 +61,13 @@ def measure(rig, options, state):
     forerun, trace = options.bin / "forerun", rig.work / "trace.parquet"
     for name, program in WORKS.items():
         trace.unlink(missing_ok=True)
-        _, lines = once(rig, forerun, program, state, ["--observe", "--record", str(trace)])
-        decision, schemes = said(lines)
+        begun, seconds, lines = once(rig, forerun, program, state, ["--observe", "--record", str(trace)])
+        decision, schemes, when = said(lines)
         gain, replayed = foretold(rig, forerun, trace, schemes)
-        pairs = [(once(rig, forerun, program, state)[0], once(rig, forerun, program, state, [])[0]) for _ in range(options.rounds)]
+        # Till then nothing is changed.
+        before = min(1, max(0, when - begun) / seconds) if when else 0
+        gain = 1 / (before + (1 - before) / gain)
+        pairs = [(once(rig, forerun, program, state)[1], once(rig, forerun, program, state, [])[1]) for _ in range(options.rounds)]
         alone, watched = (statistics.median(values) for values in zip(*pairs))
         real = alone / watched
         off = gain / real - 1

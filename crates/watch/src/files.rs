@@ -115,6 +115,7 @@ pub fn record_files(
     let plan = Plan {
         ids: &ids,
         everyone: &[],
+        of_everyone: None,
         scope: if everyone { Scope::Everyone } else { Scope::StartedByThisThread },
         beside: Beside::Tasks,
         filter: None,

@@ -14,6 +14,7 @@
 use crate::ahead::{Ahead, AheadError, Wished};
 use crate::density::{Dense, Density};
 use crate::learn::Learner;
+use crate::neighbours::{self, Neighbours, SmallFiles};
 use crate::outcome::{Ended, Progress, RecordError};
 use crate::payers::Charge;
 use crate::pressure::Gate;
@@ -94,6 +95,8 @@ pub struct Report {
     pub wished: Option<Wished>,
     /// Whole strips that were read where most of each was wanted, if any were.
     pub dense: Option<Dense>,
+    /// Small files that were read beside those that it read, if any were.
+    pub beside: Option<SmallFiles>,
     /// A device among those that were read ahead of turns.
     pub rotating: bool,
     /// How the run went.
@@ -257,6 +260,7 @@ fn leave_alone(
         replayed: Replayed::default(),
         wished: None,
         dense: None,
+        beside: None,
         rotating: false,
         run: History { elapsed: timed.elapsed, ..History::default() },
         estimated: false,
@@ -285,13 +289,20 @@ fn watched(
     let touches = points.touches;
     // What a replay reads ahead is not missed, and who knows no touches takes what is there for missed.
     let strips = by_patterns(options, decision).is_some() && options.scheme.is_none() && replay.is_none();
-    let density = (strips && touches && options.process.is_none())
-        .then(|| Density::new(&volumes, false, &Charge::default()));
+    let unknown = strips && touches && options.process.is_none();
+    let density = unknown.then(|| Density::new(&volumes, false, &Charge::default()));
+    let neighbours = unknown.then(|| Neighbours::new(&volumes, false, &Charge::default()));
     let (ids, narrow) = (points.ids.clone(), points.narrow.clone());
     let plan = plan(options, &ids, &narrow, ahead.is_some());
+    let ours = format!("comm == \"{}\"", neighbours::WORKER);
+    let loads = points.loads();
+    let plan = match &neighbours {
+        Some(_) => Plan { everyone: &loads, of_everyone: Some(&ours), ..plan },
+        None => plan,
+    };
     let mut learner = Learner::new(points, volumes, replay.as_ref().map(Replay::ledger));
     (learner.ahead, learner.patient) = (ahead, options.scheme.is_none());
-    learner.density = density;
+    (learner.density, learner.neighbours) = (density, neighbours);
     let done = session::run(&plan, learner, progress);
     if let Some(replay) = &replay {
         replay.stop();
@@ -313,6 +324,7 @@ fn watched(
     let wished = learner.ahead.as_ref().map(Ahead::wished);
     let wished = wished.filter(|wished| options.scheme.is_some() || wished.pages > 0);
     let dense = learner.density.as_ref().map(Density::sums).filter(|dense| dense.strips > 0);
+    let beside = learner.neighbours.as_ref().map(|of| of.sums).filter(|sums| sums.files > 0);
     let rotating = replay.as_ref().is_some_and(|replay| replay.rotating);
     let mut manifest = combine(known, learner, replay.take(), key, run, touches);
     // Part of a run is not to be compared with whole ones.
@@ -329,6 +341,7 @@ fn watched(
         replayed,
         wished,
         dense,
+        beside,
         rotating,
         run,
         estimated: estimate.is_some(),
@@ -388,6 +401,7 @@ fn plan<'a>(
     Plan {
         ids,
         everyone: &[],
+        of_everyone: None,
         scope: process.map_or(Scope::StartedByThisThread, Scope::Process),
         beside: Beside::TasksAndSwitches,
         filter: None,

@@ -8,7 +8,7 @@
 //!                                                                                                          └─no──▶ back, settled
 //!   mapped:      64 faults, and little of what they loaded is mapped afterwards
 //!                   ─▶ one page ─▶ places a second ≥ 1.5 × before? ──yes──▶ kept until the windows would have been used again
-//!                                                               └─no──▶ back, next trial after 8 × as many faults
+//!                                                               └─no──▶ back, next trial after 8 × as many faults (64 × where it was over early)
 //! ```
 //!
 //! A reader may read several streams in turns (as many as there are places from which marks go on), and a change shows in each of them only
@@ -68,6 +68,10 @@ const FAULTS_PAGES: u32 = 4_096;
 const FAULTS_TIME: u64 = 5_000_000;
 /// Percent of the places a second that a page at a time has to reach.
 const SHRUNK: u64 = 150;
+/// A trial of single pages is over as soon as half of so many faults were near one before and places come slower than with windows: such a reader wants more
+/// of each place, and every page of it is waited for. It is tried again so many times later than one that was no faster.
+const FAULTS_LOST: u32 = FAULTS_MIN;
+const LOST: u32 = 8;
 /// Windows that are remembered of a reader that gets a page at a time; then it is judged by those.
 const WINDOWS_MAX: usize = 1 << 16;
 /// Windows of such a reader after which it is asked for the first time whether to read the file whole, and percent of the faults until the
@@ -576,7 +580,12 @@ impl Reader {
                 return;
             }
         }
-        if faults.count > faults.needed() && now.saturating_sub(faults.since) >= FAULTS_TIME {
+        let enough = faults.count > faults.needed() && now.saturating_sub(faults.since) >= FAULTS_TIME;
+        let lost = faults.is_lost(now);
+        if lost {
+            faults.back_off = faults.back_off.saturating_mul(LOST);
+        }
+        if enough || lost {
             self.judge_faults(now, (pid, file), acts);
         }
     }
@@ -602,7 +611,7 @@ impl Reader {
                 }
             }
             Around::Trial { before } => {
-                let places = count.saturating_sub(u64::from(faults.near)) + faults.maps;
+                let places = faults.places();
                 let used = percent(count, places * u64::from(faults.window));
                 let percent = percent(rate(places, nanos), before);
                 faults.followed = false;
@@ -655,6 +664,18 @@ impl Faults {
             self.mapped += last - first + 1;
             self.maps += 1;
         }
+    }
+
+    /// Places that were come to.
+    fn places(&self) -> u64 {
+        u64::from(self.count.saturating_sub(1).saturating_sub(self.near)) + self.maps
+    }
+
+    /// Whether a trial shows already that it will not be won.
+    fn is_lost(&self, now: u64) -> bool {
+        let Around::Trial { before } = self.state else { return false };
+        let rate = rate(self.places(), now.saturating_sub(self.since));
+        self.count > FAULTS_LOST && self.near * 2 >= self.count - 1 && rate < before
     }
 
     fn restart(&mut self, now: u64) {

@@ -10,6 +10,7 @@ use crate::ahead::Ahead;
 use crate::density::Density;
 use crate::ledger::Ledger;
 use crate::mapped::Mapped;
+use crate::neighbours::Neighbours;
 use crate::outcome::RecordError;
 use crate::sample::{self, Sample, SampleError};
 use crate::session::{Collect, Tally};
@@ -20,8 +21,10 @@ use forerun_core::engine::Seen;
 use forerun_manifest::run::pack;
 use forerun_manifest::{File, FileSystem, Key, Manifest, Run};
 use forerun_trace::assemble::FileId;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroUsize;
 use std::ops::Range;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -31,6 +34,9 @@ const CHUNK: u64 = 512;
 const STRETCHES_MAX: usize = 4 << 20;
 /// Threads whose state is kept; beyond, those that are awake are forgotten.
 const THREADS_MAX: usize = 1 << 16;
+/// Threads that look files up at the end at most, and files for which one more is worth it.
+const HELPERS_MAX: usize = 8;
+const FILES_A_HELPER: usize = 128;
 /// A stretch grows at its end only while no more than this many others began since.
 const FRESH: u32 = 4;
 
@@ -120,6 +126,8 @@ const COMMAND: u32 = 0;
 enum What {
     Touch(Touch),
     Back,
+    /// We loaded metadata of a file that lies beside others: the command will find it there.
+    Beside(FileId, u64, u64),
 }
 
 /// Learns.
@@ -134,6 +142,9 @@ pub(crate) struct Learner {
     mapped: Mapped,
     /// Whole strips for who comes back to them, where nothing is known of the command yet.
     pub(crate) density: Option<Density>,
+    /// Small files beside those that it reads one after the other, where nothing is known of it yet.
+    pub(crate) neighbours: Option<Neighbours>,
+    own: u32,
     batch: Vec<(u64, u32, What)>,
     complete_until: u64,
     known: BTreeMap<FileId, Known>,
@@ -160,6 +171,8 @@ impl Learner {
             patient: false,
             mapped: Mapped::default(),
             density: None,
+            neighbours: None,
+            own: std::process::id(),
             batch: Vec::new(),
             complete_until: 0,
             known: BTreeMap::new(),
@@ -179,6 +192,10 @@ impl Learner {
             (touch, &self.ledger)
         {
             ledger.touch(file, first, last.saturating_add(1));
+        }
+        if let (Touch::Loaded(file, 0, _), Some(neighbours)) = (touch, &mut self.neighbours) {
+            // At once: the next files are opened soon. Of a command nothing is told before its end.
+            let _ = neighbours.opened(time, COMMAND, file);
         }
         self.batch.push((time, thread, What::Touch(touch)));
     }
@@ -225,6 +242,7 @@ impl Learner {
                 }
                 self.note(file, first, end);
             }
+            What::Beside(file, first, end) => self.note(file, first, end),
             What::Touch(Touch::Loaded(file, first, pages)) => {
                 let end = first.saturating_add(pages);
                 if let Some(page) = thread.loads(file, first, end) {
@@ -235,6 +253,14 @@ impl Learner {
                 self.note(file, first, end);
             }
         }
+    }
+
+    /// Something that we loaded: of metadata nothing tells later that the command used it.
+    fn ours(&mut self, time: u64, touch: Touch) {
+        let Touch::Loaded(file, first, pages) = touch else { return };
+        let Some(volume) = self.volumes.of_block_device(file) else { return };
+        let what = What::Beside(volume.metadata_file(), first, first.saturating_add(pages));
+        self.batch.push((time, 0, what));
     }
 
     /// Shows a page that was touched, there or not, to what reads whole strips.
@@ -279,8 +305,10 @@ impl Learner {
         let mut manifest = Manifest::new(key);
         manifest.recordings = 1;
         let mut places: BTreeMap<FileId, u32> = BTreeMap::new();
-        let known = std::mem::take(&mut self.known);
-        for (id, known) in known.into_iter().filter(|(_, known)| !known.stretches.is_empty()) {
+        let known = std::mem::take(&mut self.known).into_iter();
+        let known: Vec<_> = known.filter(|(_, known)| !known.stretches.is_empty()).collect();
+        let entries = self.entries(&known.iter().map(|(id, _)| *id).collect::<Vec<_>>(), trusted);
+        for ((id, known), entry) in known.into_iter().zip(entries) {
             let Some(volume) = self.volumes.by_device(id.major, id.minor) else { continue };
             let device = FileId { inode: 0, ..id };
             let at = *places.entry(device).or_insert_with(|| {
@@ -290,11 +318,7 @@ impl Learner {
             if id == volume.metadata_file() {
                 let fs: &mut FileSystem = &mut manifest.file_systems[at as usize];
                 fs.metadata = pack(known.stretches);
-                continue;
-            }
-            let path = self.paths.get(&id).map(Path::new);
-            let entry = trusted.get(&id).cloned().or_else(|| volumes::identify(volume, id.inode, path));
-            if let Some(mut file) = entry {
+            } else if let Some(mut file) = entry {
                 file.file_system = at;
                 file.runs = clipped(pack(known.stretches), file.state.size);
                 manifest.files.push(file);
@@ -302,6 +326,40 @@ impl Learner {
         }
         manifest.tidy();
         manifest
+    }
+
+    /// What is to be kept of these files, looked up by all processors: whoever waits for the command waits for that.
+    fn entries(&self, ids: &[FileId], trusted: &BTreeMap<FileId, File>) -> Vec<Option<File>> {
+        let (volumes, paths) = (&self.volumes, &self.paths);
+        let roots: BTreeMap<FileId, Option<OwnedFd>> = ids
+            .iter()
+            .map(|id| FileId { inode: 0, ..*id })
+            .collect::<BTreeSet<_>>()
+            .into_iter()
+            .map(|id| (id, volumes.by_device(id.major, id.minor).and_then(|of| volumes::root(of).ok())))
+            .collect();
+        let entry = |id: &FileId| {
+            let volume = volumes.by_device(id.major, id.minor).filter(|of| of.metadata_file() != *id)?;
+            let root = roots.get(&FileId { inode: 0, ..*id }).and_then(Option::as_ref).map(OwnedFd::as_fd);
+            let path = paths.get(id).map(Path::new);
+            trusted.get(id).cloned().or_else(|| volumes::identify_below(volume, root, id.inode, path))
+        };
+        let all = |part: &[FileId]| part.iter().map(entry).collect::<Vec<_>>();
+        let helpers = std::thread::available_parallelism().map_or(1, NonZeroUsize::get).min(HELPERS_MAX);
+        let parts = ids.chunks(ids.len().div_ceil(helpers).max(FILES_A_HELPER)).collect::<Vec<_>>();
+        std::thread::scope(|scope| {
+            let look = &all;
+            let others = parts.iter().skip(1).copied();
+            let begun = others
+                .map(|part| (part, std::thread::Builder::new().spawn_scoped(scope, move || look(part)).ok()));
+            // The first is looked up here, and what nobody could be found for.
+            let begun: Vec<_> = begun.collect();
+            let mut found = parts.first().map_or_else(Vec::new, |part| all(part));
+            for (part, helper) in begun {
+                found.extend(helper.and_then(|helper| helper.join().ok()).unwrap_or_else(|| all(part)));
+            }
+            found
+        })
     }
 
     /// Files that cannot be found by their number alone, for a search by name.
@@ -336,10 +394,14 @@ fn clipped(mut runs: Vec<Run>, size: u64) -> Vec<Run> {
 impl Collect for Learner {
     fn take(&mut self, record: &[u8]) -> Result<(), RecordError> {
         match sample::parse(record)? {
-            Sample::Event { thread, time, raw, .. } => {
-                self.seen += 1;
+            Sample::Event { pid, thread, time, raw } => {
                 let touch = self.points.read(raw).ok_or(SampleError { kind: 0, size: raw.len() })?;
-                self.event(time, thread, touch);
+                if pid == self.own {
+                    self.ours(time, touch);
+                } else {
+                    self.seen += 1;
+                    self.event(time, thread, touch);
+                }
             }
             Sample::Switched { thread, time, out: false } => self.batch.push((time, thread, What::Back)),
             Sample::Mapped { major, minor, inode, path }
@@ -372,6 +434,7 @@ impl Collect for Learner {
         let now = sys::now();
         self.ahead.as_ref().is_some_and(|ahead| ahead.is_at_work(now))
             || self.density.as_ref().is_some_and(|density| density.is_urgent(now))
+            || self.neighbours.as_ref().is_some_and(|neighbours| neighbours.is_urgent(now))
     }
 
     fn full(&self) -> bool {
@@ -386,10 +449,24 @@ impl Collect for Learner {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bio::DeviceNumber;
+    use crate::payers::Charge;
 
     fn learner() -> Learner {
         let points = Points { ids: vec![], narrow: vec![], touches: true, kinds: BTreeMap::new() };
         Learner::new(points, Volumes::default(), None)
+    }
+
+    fn volume() -> Volume {
+        Volume {
+            device: DeviceNumber::new(7, 0).expect("fits"),
+            kind: "ext4".into(),
+            uuid: [0; 16],
+            mount: "/nowhere".into(),
+            rotational: false,
+            chunk_pages: 32,
+            block_device: None,
+        }
     }
 
     const A: FileId = FileId { major: 7, minor: 0, inode: 1 };
@@ -449,6 +526,63 @@ mod tests {
         assert!(!thread.asks(A, 104, true), "what came with it");
         assert_eq!(thread.loads(A, 132, 164), None);
         assert!(!thread.asks(A, 108, true), "ahead of the reader");
+    }
+
+    #[test]
+    fn small_files_that_are_missed_one_after_the_other_are_a_trail_and_what_is_there_is_none() {
+        let volumes = Volumes::of(vec![volume()]);
+        let of = |inodes: Range<u64>, loaded: bool| {
+            let mut learner = learner();
+            learner.neighbours = Some(Neighbours::new(&volumes, true, &Charge::default()));
+            for inode in inodes {
+                let file = FileId { inode, ..A };
+                learner.event(
+                    inode,
+                    1,
+                    if loaded { Touch::Loaded(file, 0, 4) } else { Touch::Read(file, 0, 3) },
+                );
+            }
+            learner.neighbours.map(|neighbours| neighbours.sums.files)
+        };
+        assert_eq!((of(100..110, false), of(100..103, true)), (Some(0), Some(16)));
+        assert!(of(100..110, true) > Some(16));
+    }
+
+    #[test]
+    fn metadata_that_we_loaded_for_it_is_learnt_and_its_pages_are_not() {
+        let mut learner = learner();
+        let volume = Volume { block_device: Some("/dev/loop0".into()), ..volume() };
+        let device = FileId { major: 0, minor: 3, inode: u64::from(volume.device.0) };
+        let metadata = volume.metadata_file();
+        learner.volumes = Volumes::of(vec![volume]);
+        learner.ours(5, Touch::Loaded(device, 40, 1));
+        learner.ours(6, Touch::Loaded(A, 0, 4));
+        learner.close();
+        assert_eq!(learner.known.keys().copied().collect::<Vec<_>>(), [metadata]);
+        assert_eq!(learner.known[&metadata].stretches, [Run { first: 40, pages: 1, rank: 0, seen: 1 }]);
+        assert_eq!(learner.loaded, 0, "it did not wait for them");
+    }
+
+    #[test]
+    fn many_files_are_looked_up_in_their_order_whoever_does_it() {
+        let root = tempfile::tempdir().expect("a folder");
+        let Some(volume) = Volumes::now().holding(root.path()) else { return };
+        let device = volume.device;
+        let mut learner = learner();
+        let mut ids = Vec::new();
+        for number in 0..2 * FILES_A_HELPER {
+            let path = root.path().join(format!("{number}"));
+            std::fs::write(&path, vec![1; 1 + number]).expect("room on disk");
+            let inode = std::os::unix::fs::MetadataExt::ino(&std::fs::metadata(&path).expect("just made"));
+            let id = FileId { major: device.major(), minor: device.minor(), inode };
+            learner.paths.insert(id, path.to_string_lossy().into_owned());
+            ids.push(id);
+        }
+        learner.volumes = Volumes::of(vec![volume]);
+        let found = learner.entries(&ids, &BTreeMap::new());
+        let found = found.into_iter().map(|file| file.map(|file| (file.inode, file.state.size)));
+        let wanted = ids.iter().zip(1..).map(|(id, size)| Some((id.inode, size)));
+        assert_eq!(found.collect::<Vec<_>>(), wanted.collect::<Vec<_>>());
     }
 
     #[test]

@@ -123,6 +123,7 @@ pub fn record(options: &RecordOptions, progress: &mut dyn FnMut(Progress)) -> Re
     let plan = Plan {
         ids: &[format.id],
         everyone: &everyone,
+        of_everyone: None,
         scope,
         beside: Beside::Nothing,
         filter: filter.as_deref(),

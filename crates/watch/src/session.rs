@@ -31,7 +31,7 @@ const RING_BYTES_MIN: usize = 64 << 10;
 /// Longest sleep of a recorder between two looks at the rings, the command and the stop flag.
 pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// The same while what comes next is wanted at once.
-const LOOK_EVERY_URGENT: Duration = Duration::from_micros(500);
+const LOOK_EVERY_URGENT: Duration = Duration::from_micros(200);
 /// How long a command has to end by a Ctrl-C of its own before we hand it ours.
 const OWN_END: Duration = Duration::from_secs(2);
 /// Shortest time between two calls of the progress callback.
@@ -75,6 +75,8 @@ pub(crate) struct Plan<'a> {
     pub(crate) ids: &'a [u64],
     /// Further ones, in rings of their own, which are everybody's whatever the scope: answers of devices come while anybody runs.
     pub(crate) everyone: &'a [u64],
+    /// Expression by which the kernel drops what does not matter of those.
+    pub(crate) of_everyone: Option<&'a str>,
     pub(crate) scope: Scope,
     pub(crate) beside: Beside,
     /// Expression by which the kernel drops what does not matter.
@@ -117,7 +119,7 @@ pub(crate) fn run<C: Collect>(
         let further = open_rings(
             plan.everyone,
             Scope::Everyone,
-            &Plan { narrow: &[], beside: Beside::Nothing, ..*plan },
+            &Plan { narrow: &[], beside: Beside::Nothing, filter: plan.of_everyone.or(plan.filter), ..*plan },
         )?;
         further.iter().try_for_each(Ring::enable)?;
         rings.extend(further);

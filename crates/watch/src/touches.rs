@@ -83,6 +83,11 @@ impl Points {
         Ok(all)
     }
 
+    /// The number of the one that tells what is loaded.
+    pub(crate) fn loads(&self) -> Vec<u64> {
+        self.ids.iter().take(1).copied().collect()
+    }
+
     fn insert(&mut self, format: &Format, kind: Kind) {
         // `common_type` has 16 bits, so a larger number never comes.
         if let Ok(id) = u16::try_from(format.id) {

@@ -127,6 +127,12 @@ impl Volumes {
         Self(local.filter_map(volume).collect())
     }
 
+    /// These.
+    #[cfg(test)]
+    pub(crate) const fn of(volumes: Vec<Volume>) -> Self {
+        Self(volumes)
+    }
+
     /// All of them.
     #[must_use]
     pub fn all(&self) -> &[Volume] {
@@ -331,20 +337,40 @@ pub fn open_number(volume: &Volume, inode: u64) -> io::Result<OwnedFd> {
 /// Makes the entry of a file that was just touched: by inode alone where the file system can, else by `path`.
 #[must_use]
 pub fn identify(volume: &Volume, inode: u64, path: Option<&Path>) -> Option<File> {
+    identify_below(volume, None, inode, path)
+}
+
+/// The same for several files one after the other: `root` is [`root`] of the file system.
+#[must_use]
+pub fn identify_below(
+    volume: &Volume,
+    root: Option<BorrowedFd<'_>>,
+    inode: u64,
+    path: Option<&Path>,
+) -> Option<File> {
     let blank = File { inode, path: path.map_or_else(PathBuf::new, Path::to_owned), ..File::default() };
-    let place = place(volume, None, &blank).ok()?;
-    let data = fs::File::from(place.try_clone().ok()?).metadata().ok()?;
+    let place = fs::File::from(place(volume, root, &blank).ok()?);
+    let data = place.metadata().ok()?;
     if !data.is_file() || data.ino() != inode || data.len() == 0 {
         return None;
     }
     let told = fs::read_link(format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&place))).ok();
     // A file that is nowhere in the tree, or no more, has no path that another could open.
     let found = told.filter(|path| fs::symlink_metadata(path).is_ok_and(|there| there.ino() == inode));
-    let state = to_read(&place).map(|file| state(&file, &data)).ok()?;
     let exact = sys::handle_of(place.as_fd()).ok();
+    let state = match exact.as_ref().and_then(|handle| generation_in(volume, handle)) {
+        Some(generation) => state_of(generation, &data),
+        None => state(&to_read(&place.into()).ok()?, &data),
+    };
     let file = File { state, path: found.or_else(|| path.map(Path::to_owned)).unwrap_or_default(), ..blank };
     let derived = handle(volume, &file);
     Some(File { handle: exact.filter(|exact| derived.as_ref() != Some(exact)), ..file })
+}
+
+/// The generation that stands in a handle of ext4, which need not be opened to be asked for it then.
+fn generation_in(volume: &Volume, (kind, bytes): &(i32, Vec<u8>)) -> Option<u32> {
+    let is_plain = *kind == HANDLE_INO32_GEN && bytes.len() == 8 && EXT.contains(&volume.kind.as_str());
+    is_plain.then(|| bytes[4..].try_into().ok().map(u32::from_ne_bytes)).flatten()
 }
 
 #[cfg(test)]
@@ -399,6 +425,16 @@ mod tests {
         assert_eq!(below(&entry).err(), Some(Stale::Gone));
         assert!(gone(io::Error::from_raw_os_error(libc::EMFILE)).is_err(), "no fault of the file");
         assert!(matches!(gone(io::Error::from_raw_os_error(libc::ESTALE)), Ok(Err(Stale::Gone))));
+    }
+
+    #[test]
+    fn the_generation_that_a_handle_of_ext4_holds_is_the_one_that_an_open_file_tells() {
+        let root = tempfile::tempdir().expect("a temporary folder");
+        let Some(volume) = Volumes::now().holding(root.path()).filter(Volume::finds_by_inode) else { return };
+        let file = tempfile::tempfile_in(&root).expect("room on disk");
+        let handle = sys::handle_of(file.as_fd()).expect("ext4 has them");
+        assert_eq!(generation_in(&volume, &handle), Some(sys::generation(file.as_fd())));
+        assert_eq!(generation_in(&Volume { kind: "xfs".into(), ..volume }, &handle), None);
     }
 
     #[test]

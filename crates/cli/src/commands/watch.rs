@@ -188,6 +188,13 @@ pub(crate) fn tell(report: &Report, ui: &Ui) -> Result<(), CliError> {
         let strips = human::count(dense.strips);
         ui.say(&format!("forerun: {strips} MiB read whole, where most of each MiB was wanted"));
     }
+    if let Some(beside) = &report.beside {
+        ui.say(&format!(
+            "forerun: {} small files beside those that it read were looked for; {} of those left out were read",
+            human::count(beside.files),
+            of(beside.marks_hit, beside.marks)
+        ));
+    }
     Ok(())
 }
 
@@ -330,6 +337,10 @@ pub(crate) struct RunJson {
     wished_used_pages: Option<u64>,
     /// MiB that were read whole.
     dense_strips: Option<u64>,
+    /// Numbers of small files that were looked for, those of them that were left out, and how many of these the command read.
+    beside_files: Option<u64>,
+    beside_marks: Option<u64>,
+    beside_marks_hit: Option<u64>,
     lost_events: u64,
 }
 
@@ -368,6 +379,9 @@ impl RunJson {
             wished_pages: report.wished.map(|wished| wished.pages),
             wished_used_pages: report.wished.map(|wished| wished.used),
             dense_strips: report.dense.map(|dense| dense.strips),
+            beside_files: report.beside.map(|beside| beside.files),
+            beside_marks: report.beside.map(|beside| beside.marks),
+            beside_marks_hit: report.beside.map(|beside| beside.marks_hit),
             lost_events: report.lost,
         }
     }

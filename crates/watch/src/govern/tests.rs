@@ -331,6 +331,24 @@ fn a_reader_that_wants_all_of_each_place_gets_its_window_back() {
 }
 
 #[test]
+fn a_trial_that_is_plainly_lost_is_over_after_a_few_pages_and_not_made_again_soon() {
+    let (mut world, mut single) = (World::new(), 0);
+    for place in 0..4_000_u64 {
+        // 16 KiB of each 256, on a device that answers late: one fault with the window, four without.
+        let faults = if world.window == 32 { 1 } else { 4 };
+        (0..faults).for_each(|page| world.fault(place * 64 + page, 770_000, 620_000));
+        single += if world.window == 32 { 0 } else { faults };
+    }
+    assert_eq!(world.window, 32);
+    assert!((8..=24).contains(&single), "{single} pages were waited for one by one: {:?}", world.said);
+    assert!(
+        matches!(world.said[..], [Why::Shrink { .. }, Why::NotShrunk { percent: ..100 }]),
+        "{:?}",
+        world.said
+    );
+}
+
+#[test]
 fn a_smaller_window_that_is_slower_is_taken_back_and_tried_again_much_later() {
     let mut world = World::new();
     // A far device, and every second fault is followed by one that the window serves.
