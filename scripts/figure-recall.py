@@ -29,7 +29,7 @@ ONCE = {
 }
 REQUESTS_MAX = 30_000
 DEVICES = ["wd-7200", "gp3", "nvme"]
-SCHEMES = ["none", "linux-6", "recall", "linux-6+recall", "auto"]
+SCHEMES = ["none", "linux-6", "recall", "linux-6+recall"]
 
 
 def ask(binary, *words):
@@ -98,7 +98,7 @@ def mean(values):
 def table(binary, devices):
     yield "page cache of an eighth of what is touched; speed over none"
     yield ""
-    yield f"{'':26}{'first pass':^28}{'second and third pass':^28}"
+    yield f"{'':26}{'first pass':^21}{'second and third pass':^21}"
     head = "".join(f"{s.replace('linux-6+recall', 'l+rec').replace('linux-6', 'linux'):>7}" for s in SCHEMES[1:])
     yield f"{'input':<17} {'device':<8}{head}{head}  prec.     KiB    runs   wall"
     firsts, agains = [], []

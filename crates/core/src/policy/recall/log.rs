@@ -137,7 +137,6 @@ impl Log {
         // Two of those runs a place, or up to four.
         let places = ((max * (SEGMENT / INDEXED) as u64 + 1).next_power_of_two() / 4).max(1);
         let run_max = (cache_blocks / RUN_ONE_IN).clamp(RUN_MAX_MIN, RUN_MAX);
-        #[expect(clippy::cast_possible_truncation, reason = "below 2^27")]
         let (max, newest) = (max as usize, vec![NOWHERE; places as usize]);
         let (segments, runs, older) = (Vec::new(), Vec::new(), Vec::new());
         Self { max, run_max, segments, runs, older, newest, hand: 0, offered: 0, len: 0, turned_away: 0 }
@@ -218,7 +217,7 @@ impl Log {
         self.len += 1;
         let run = Run::of(extent);
         self.runs[at] = run;
-        if at % INDEXED == 0 {
+        if at.is_multiple_of(INDEXED) {
             let bucket = self.bucket(run.region());
             self.older[at / INDEXED] = self.newest[bucket];
             #[expect(clippy::cast_possible_truncation, reason = "at most 2^27 runs")]
