@@ -11,6 +11,7 @@
 use crate::field::{self, Fields};
 use crate::format::Format;
 use crate::formats::{blkparse, blktrace, columnar, csv, disksim, fio, oracle_general, perf, strace, vscsi};
+use crate::units;
 
 /// Lines of text that are looked at.
 const LINES_MAX: usize = 200;
@@ -146,16 +147,25 @@ fn text_with_bad_lines(head: &[u8]) -> Option<&str> {
     is_text(whole_lines).then_some(whole_lines)
 }
 
-fn detect_text(text: &str, name: &str) -> Option<Format> {
+/// The lines of a beginning that are looked at, if it is text.
+pub(crate) fn lines_of(head: &[u8]) -> Option<Vec<&str>> {
+    text_of(head).map(first_lines)
+}
+
+fn first_lines(text: &str) -> Vec<&str> {
     let text = text.trim_start_matches('\u{feff}');
     let whole = text.rfind('\n').map_or(text, |end| &text[..end]);
-    let lines: Vec<&str> = whole
+    whole
         .lines()
         .map(str::trim_end)
         .filter(|line| !line.trim().is_empty())
         .take_while(|line| !blkparse::begins_summary(line))
         .take(LINES_MAX)
-        .collect();
+        .collect()
+}
+
+fn detect_text(text: &str, name: &str) -> Option<Format> {
+    let lines = first_lines(text);
     let first = lines.first()?;
     if let Some(format) = by_heading(first) {
         return Some(format);
@@ -169,9 +179,10 @@ fn detect_text(text: &str, name: &str) -> Option<Format> {
         }
     }
     match best {
-        // Their lengths are sectors: where each would be whole sectors of sectors, they are bytes, and so are the offsets.
-        Some((_, Format::Mqsim | Format::Disksim)) if lines.iter().all(|line| counts_bytes(line)) => None,
-        Some((_, Format::Mqsim)) if lines.iter().all(|line| is_disksim(line)) && named_disksim(name) => {
+        Some((_, format)) if units::cannot_be_sectors(format, &lines) => None,
+        Some((_, Format::Mqsim))
+            if lines.iter().all(|line| is_disksim(line)) && has_ending(name, DISKSIM_ENDINGS) =>
+        {
             Some(Format::Disksim)
         }
         Some((_, format)) => Some(format),
@@ -179,13 +190,7 @@ fn detect_text(text: &str, name: &str) -> Option<Format> {
     }
 }
 
-/// Whether the fourth of five numbers looks like a length in bytes.
-fn counts_bytes(line: &str) -> bool {
-    let length: Option<u64> = Fields::blank_separated(line).get(3).parse().ok();
-    length.is_some_and(|length| length > 0 && length.is_multiple_of(512))
-}
-
-fn by_heading(first: &str) -> Option<Format> {
+pub(crate) fn by_heading(first: &str) -> Option<Format> {
     match first.trim() {
         line if csv::heading(line).is_some() => Some(Format::Csv),
         fio::HEADING_V2 => Some(Format::FioV2),
@@ -197,10 +202,14 @@ fn by_heading(first: &str) -> Option<Format> {
     }
 }
 
-fn named_disksim(name: &str) -> bool {
+/// Endings of names that say DiskSim.
+pub(crate) const DISKSIM_ENDINGS: &[&str] = &[".disksim", ".dis", ".ascii"];
+
+/// Whether a name, without what says how it is packed, ends in one of these.
+pub(crate) fn has_ending(name: &str, endings: &[&str]) -> bool {
     let name = name.to_ascii_lowercase();
     let name = [".gz", ".xz", ".zst"].iter().find_map(|end| name.strip_suffix(end)).unwrap_or(&name);
-    [".disksim", ".dis", ".ascii"].iter().any(|end| name.ends_with(end))
+    endings.iter().any(|end| name.ends_with(end))
 }
 
 #[cfg(test)]

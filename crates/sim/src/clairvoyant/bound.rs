@@ -136,6 +136,7 @@ fn empty(input: &Input, spec: &RunSpec) -> RunReport {
         streams: None,
         share_of_clairvoyant: None,
         found_by: None,
+        input_assumed: input.assumed.clone(),
         marks: Vec::new(),
         timeline: Vec::new(),
         spec: RunSpec { input_hash: input.hash.clone(), ..spec.clone() },
