@@ -123,7 +123,8 @@ pub(crate) fn assumed(format: Format, head: &[u8], name: &str) -> Option<String>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{ReadOptions, read_bytes};
+
+    use crate::{ReadOptions, detect, read_bytes};
 
     fn read(text: &str, name: &str) -> Option<String> {
         read_bytes(name, text.as_bytes(), &ReadOptions::default()).expect("a trace").trace.assumed
@@ -179,7 +180,7 @@ mod tests {
     #[test]
     fn numbers_that_reach_behind_any_disk_are_no_sectors_and_aligned_ones_look_like_bytes() {
         let far = lines(|n| format!("{n}.5 0 {} 100 1\n", 900_000_000_000 + n));
-        assert_eq!(detect::detect(far.as_bytes(), "mine.txt"), None, "419 TiB");
+        assert_eq!(detect(far.as_bytes(), "mine.txt"), None, "419 TiB");
         let text = lines(|n| format!("{n}.5 0 {} 100 1\n", n * 4_096));
         assert!(read(&text, "mine.txt").expect("assumed").contains("look like bytes"));
         let text = lines(|n| format!("{n}.5 0 {} {} 1\n", n * 1_000, if n % 3 == 0 { 100 } else { 4_096 }));
