@@ -147,9 +147,11 @@ fn text_with_bad_lines(head: &[u8]) -> Option<&str> {
     is_text(whole_lines).then_some(whole_lines)
 }
 
-/// The lines of a beginning that are looked at, if it is text.
-pub(crate) fn lines_of(head: &[u8]) -> Option<Vec<&str>> {
-    text_of(head).map(first_lines)
+/// The lines of a beginning that are looked at, if it is text that has no heading.
+pub(crate) fn bare_lines(head: &[u8]) -> Option<Vec<&str>> {
+    text_of(head)
+        .map(first_lines)
+        .filter(|lines| lines.first().is_some_and(|line| by_heading(line).is_none()))
 }
 
 fn first_lines(text: &str) -> Vec<&str> {
@@ -181,7 +183,8 @@ fn detect_text(text: &str, name: &str) -> Option<Format> {
     match best {
         Some((_, format)) if units::cannot_be_sectors(format, &lines) => None,
         Some((_, Format::Mqsim))
-            if lines.iter().all(|line| is_disksim(line)) && has_ending(name, DISKSIM_ENDINGS) =>
+            if lines.iter().all(|line| is_disksim(line))
+                && units::has_ending(name, units::DISKSIM_ENDINGS) =>
         {
             Some(Format::Disksim)
         }
@@ -190,7 +193,7 @@ fn detect_text(text: &str, name: &str) -> Option<Format> {
     }
 }
 
-pub(crate) fn by_heading(first: &str) -> Option<Format> {
+fn by_heading(first: &str) -> Option<Format> {
     match first.trim() {
         line if csv::heading(line).is_some() => Some(Format::Csv),
         fio::HEADING_V2 => Some(Format::FioV2),
@@ -200,16 +203,6 @@ pub(crate) fn by_heading(first: &str) -> Option<Format> {
         line if line.starts_with("device_id,opcode,") => Some(Format::Alibaba),
         _ => None,
     }
-}
-
-/// Endings of names that say DiskSim.
-pub(crate) const DISKSIM_ENDINGS: &[&str] = &[".disksim", ".dis", ".ascii"];
-
-/// Whether a name, without what says how it is packed, ends in one of these.
-pub(crate) fn has_ending(name: &str, endings: &[&str]) -> bool {
-    let name = name.to_ascii_lowercase();
-    let name = [".gz", ".xz", ".zst"].iter().find_map(|end| name.strip_suffix(end)).unwrap_or(&name);
-    endings.iter().any(|end| name.ends_with(end))
 }
 
 #[cfg(test)]

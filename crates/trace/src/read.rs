@@ -5,7 +5,7 @@
 //! file per processor; a path that does not exist but has siblings `path.blktrace.0`, `path.blktrace.1`, … means
 //! them all together, as for blkparse.
 
-use crate::detect::detect;
+use crate::detect::{bare_lines, detect};
 use crate::error::{Fault, Malformed, Place, TraceError, excerpt};
 use crate::format::Format;
 use crate::formats::{
@@ -175,7 +175,8 @@ fn decode(
     let mut source = ByteSource::new(name, stream)?;
     let format = choose(name, source.peek(), options)?;
     let found = options.format.is_none() && options.csv_mapping.is_none();
-    let assumed = if found { units::assumed(format, source.peek(), name) } else { None };
+    let bare = if found { bare_lines(source.peek()) } else { None };
+    let assumed = bare.and_then(|lines| units::assumed(format, &lines, name));
     let mut sink = Sink::new(name, format, options);
     match hand {
         Hand::Early(take) => sink = sink.handing_on(take),

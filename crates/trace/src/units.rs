@@ -4,7 +4,6 @@
 //! bytes looks the same. What cannot be true of sectors is refused (see `detect`); of the rest it is said what was assumed and how to
 //! say otherwise, and whether the numbers look like bytes.
 
-use crate::detect;
 use crate::field::Fields;
 use crate::format::Format;
 use forerun_core::units::SECTOR_BYTES;
@@ -30,7 +29,7 @@ const fn shape(format: Format) -> Option<Shape> {
         length: Some(3),
         unit: SECTORS,
         in_bytes: "sep=space,time=0:ms,device=1,offset=2,bytes=3,op=4,read=1,write=0",
-        endings: detect::DISKSIM_ENDINGS,
+        endings: DISKSIM_ENDINGS,
     };
     Some(match format {
         Format::Disksim => five,
@@ -64,6 +63,16 @@ const fn shape(format: Format) -> Option<Shape> {
         },
         _ => return None,
     })
+}
+
+/// Endings of names that say DiskSim.
+pub(crate) const DISKSIM_ENDINGS: &[&str] = &[".disksim", ".dis", ".ascii"];
+
+/// Whether a name, without what says how it is packed, ends in one of these.
+pub(crate) fn has_ending(name: &str, endings: &[&str]) -> bool {
+    let name = name.to_ascii_lowercase();
+    let name = [".gz", ".xz", ".zst"].iter().find_map(|end| name.strip_suffix(end)).unwrap_or(&name);
+    endings.iter().any(|end| name.ends_with(end))
 }
 
 /// A disk of more than 256 TiB is none: numbers that reach so far as sectors are bytes.
@@ -104,15 +113,11 @@ fn look_like_bytes(shape: &Shape, lines: &[&str]) -> bool {
     2 * column(length).filter(|&length| is_whole_sectors(length)).count() > lines.len() || (aligned && apart)
 }
 
-/// What was assumed of a text that begins with `head` and was found to be of `format`, in a sentence without the file's name; `None`
-/// where the format, a heading or the file's name says its units.
-pub(crate) fn assumed(format: Format, head: &[u8], name: &str) -> Option<String> {
-    let shape = shape(format).filter(|shape| !detect::has_ending(name, shape.endings))?;
-    let lines = detect::lines_of(head)?;
-    if lines.first().is_some_and(|line| detect::by_heading(line).is_some()) {
-        return None;
-    }
-    let doubt = if look_like_bytes(&shape, &lines) { "look like bytes and " } else { "" };
+/// What was assumed of a text without a heading that begins with these lines and was found to be of `format`, in a sentence without the
+/// file's name; `None` where the format or the file's name says its units.
+pub(crate) fn assumed(format: Format, lines: &[&str], name: &str) -> Option<String> {
+    let shape = shape(format).filter(|shape| !has_ending(name, shape.endings))?;
+    let doubt = if look_like_bytes(&shape, lines) { "look like bytes and " } else { "" };
     let what = if shape.length.is_some() { "offsets and lengths" } else { "its numbers" };
     Some(format!(
         "{what} {doubt}are taken for {}, as {format} has them; if they are bytes: `forerun trace convert FILE OUT.parquet --columns '{}'`",
@@ -124,7 +129,7 @@ pub(crate) fn assumed(format: Format, head: &[u8], name: &str) -> Option<String>
 mod tests {
     use super::*;
 
-    use crate::{ReadOptions, detect, read_bytes};
+    use crate::{ReadOptions, read_bytes};
 
     fn read(text: &str, name: &str) -> Option<String> {
         read_bytes(name, text.as_bytes(), &ReadOptions::default()).expect("a trace").trace.assumed
@@ -180,7 +185,7 @@ mod tests {
     #[test]
     fn numbers_that_reach_behind_any_disk_are_no_sectors_and_aligned_ones_look_like_bytes() {
         let far = lines(|n| format!("{n}.5 0 {} 100 1\n", 900_000_000_000 + n));
-        assert_eq!(detect(far.as_bytes(), "mine.txt"), None, "419 TiB");
+        assert!(read_bytes("mine.txt", far.as_bytes(), &ReadOptions::default()).is_err(), "419 TiB");
         let text = lines(|n| format!("{n}.5 0 {} 100 1\n", n * 4_096));
         assert!(read(&text, "mine.txt").expect("assumed").contains("look like bytes"));
         let text = lines(|n| format!("{n}.5 0 {} {} 1\n", n * 1_000, if n % 3 == 0 { 100 } else { 4_096 }));
