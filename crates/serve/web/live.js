@@ -62,6 +62,11 @@ function reasons(d, view) {
     lines.push(`For ${count(d.asked[0])} reads of ${bytes(d.asked[2] / d.asked[0])} members got ${count(commands)} commands of ` +
       `${bytes(moved / commands)}, with ${count(seeks)} seeks: ${(moved / Math.max(d.asked[2], 1)).toFixed(2)} bytes for each byte asked for.`);
   }
+  const { auto_wait_without_ns: without, auto_wait_ns: with_, auto_wait_foretold_ns: foretold } = view.gauges;
+  if (without) {
+    const off = foretold / Math.max(with_, 1), guess = off > 1.25 || off < .8 ? ", so the first is a guess" : "";
+    lines.push(`Since the start, without prefetching readers would have waited ${duration(without)} by auto's shadows; they waited ${duration(with_)}, where the shadows foretold ${duration(foretold)}${guess}.`);
+  }
   const [, used, wasted] = d.ahead;
   if (used + wasted > 100) { lines.push(`Of what was read ahead and has been read or has left, ${percent(used / (used + wasted))} was read.`); }
   const { asp_cost_none_ns: none, asp_cost_strip_ns: strip } = view.gauges;

@@ -330,7 +330,7 @@ impl<'a> Run<'a> {
             Op::Write => {
                 self.meter.bytes_written += request.bytes;
                 let alone = self.stack.sectors.as_ref().is_some_and(|sectors| sectors.writes_alone(bytes));
-                let outline = if alone {
+                let outline = if alone || request.fresh {
                     Outline::of_blocks(bytes.blocks())
                 } else {
                     Outline::new(bytes, request.appends)

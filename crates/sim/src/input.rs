@@ -65,6 +65,8 @@ pub struct Input {
     pub hash: String,
     /// Malformed records that were passed over.
     pub skipped: u64,
+    /// In which units its numbers were taken to be, where nothing in the file says so.
+    pub assumed: Option<String>,
     kind: Kind,
 }
 
@@ -118,6 +120,7 @@ impl Input {
                 name,
                 hash: opened.hash_hex,
                 skipped: opened.trace.skipped,
+                assumed: opened.trace.assumed,
                 kind: Kind::Trace(Arc::new(kept.finish(opened.trace.names, opened.trace.file_sizes))),
             });
         }
@@ -143,7 +146,8 @@ impl Input {
     pub fn of_workload(given: &str, workload: Workload) -> Self {
         let name = workload.to_string();
         let hash = hex(&Sha256::digest(name.as_bytes()));
-        Self { given: given.into(), name, hash, skipped: 0, kind: Kind::Workload(Arc::new(workload)) }
+        let kind = Kind::Workload(Arc::new(workload));
+        Self { given: given.into(), name, hash, skipped: 0, assumed: None, kind }
     }
 
     /// A trace in memory, under a name.
@@ -156,7 +160,8 @@ impl Input {
     #[must_use]
     pub fn of_shared(name: &str, hash: &str, trace: &Trace) -> Self {
         let (skipped, kind) = (trace.skipped, Kind::Trace(Arc::new(Kept::of(trace))));
-        Self { given: name.into(), name: name.into(), hash: hash.into(), skipped, kind }
+        let assumed = trace.assumed.clone();
+        Self { given: name.into(), name: name.into(), hash: hash.into(), skipped, assumed, kind }
     }
 
     /// The trace with its records as a list, if it is one.

@@ -84,8 +84,10 @@ pub(crate) struct Placing {
     starts: Vec<u64>,
     /// Bytes of the volume where offsets are taken modulo these.
     room: Option<u64>,
-    /// Writes that go on where their file ends.
+    /// Writes behind whose end their file holds nothing.
     appends: Bits,
+    /// Writes to blocks in which their file holds nothing.
+    fresh: Bits,
 }
 
 impl Placing {
@@ -95,7 +97,8 @@ impl Placing {
         starts: Vec<u64>,
         room: Option<u64>,
     ) -> Self {
-        Self { trace: Arc::clone(trace), numbers, starts, room, appends: Bits::default() }
+        let (appends, fresh) = (Bits::default(), Bits::default());
+        Self { trace: Arc::clone(trace), numbers, starts, room, appends, fresh }
     }
 
     /// The object of a record, by its number on the volume.
@@ -148,6 +151,7 @@ impl Placing {
             deadline: None,
             overlap,
             appends: self.appends.has(at),
+            fresh: self.fresh.has(at),
         }
     }
 
@@ -172,25 +176,63 @@ impl Placing {
     }
 }
 
-/// Where the files of a trace end, as far as its requests have shown.
+/// What is known of a file while its requests are gone through.
+#[derive(Clone, Copy, Debug, Default)]
+struct Known {
+    /// The farthest byte asked for so far.
+    end: u64,
+    /// It was written from its beginning on before anything else was asked of it: so far it ends where the requests do.
+    made_here: bool,
+    /// It never ends behind this.
+    never_behind: Option<u64>,
+    asked: bool,
+}
+
+impl Known {
+    /// From where on it holds nothing when a write at `offset` comes; `None` where nobody can tell.
+    fn holds_nothing_from(&self, offset: u64) -> Option<u64> {
+        // What was asked for behind that size has made it longer.
+        let recorded = self.never_behind.map(|size| size.max(self.end));
+        if self.made_here || offset == self.end { Some(self.end) } else { recorded }
+    }
+}
+
+/// Where the files of a trace end, as far as it says so or its requests have shown.
+///
+/// A recording does not say how long a file was when a request came. But a file that is written from its beginning before anything else
+/// is asked of it ends where the requests so far do; one whose size is recorded never ends behind that; and a write
+/// that begins just where the requests so far end is taken for one that goes on there.
 #[derive(Default)]
-pub(crate) struct Ends(Vec<u64>);
+pub(crate) struct Ends(Vec<Known>);
 
 impl Ends {
-    /// Notes whether a request is a write that goes on where its file ends so far; a file that nothing was asked of ends at its
-    /// beginning. A device has no end.
+    /// Notes of a write what of its blocks need not be read, since the file holds nothing there. A device has no end.
     pub(crate) fn note(&mut self, placing: &mut Placing, at: usize, object: u32) {
         let object = object as usize;
         if self.0.len() <= object {
-            self.0.resize(object + 1, 0);
+            self.0.resize(object + 1, Known::default());
         }
         let record = placing.trace.get(at);
-        let end = &mut self.0[object];
-        let goes_on = record.op == Op::Write && record.offset == *end && record.file != Name(0);
-        *end = (*end).max(record.offset.saturating_add(record.bytes));
-        if goes_on {
-            placing.appends.set(at);
+        if record.file == Name::ABSENT {
+            return;
         }
+        let file = &mut self.0[object];
+        let end = record.offset.saturating_add(record.bytes);
+        let writes = record.op == Op::Write;
+        if !file.asked {
+            file.made_here = writes && record.offset == 0;
+            file.never_behind = placing.trace.file_sizes.get(&(record.device, record.file)).copied();
+            file.asked = true;
+        }
+        if let Some(nothing) = file.holds_nothing_from(record.offset).filter(|_| writes) {
+            if end >= nothing {
+                placing.appends.set(at);
+            }
+            if record.offset / BLOCK_BYTES * BLOCK_BYTES >= nothing {
+                placing.fresh.set(at);
+            }
+        }
+        file.end = file.end.max(end);
     }
 }
 

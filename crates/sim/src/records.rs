@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 /// Numbers, each in as many bytes as the largest needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Column {
+pub(crate) enum Column {
     Two(Vec<u16>),
     Four(Vec<u32>),
     Eight(Vec<u64>),
@@ -24,7 +24,7 @@ impl Default for Column {
 }
 
 impl Column {
-    fn push(&mut self, value: u64) {
+    pub(crate) fn push(&mut self, value: u64) {
         match self {
             Self::Two(list) => match u16::try_from(value) {
                 Ok(value) => return list.push(value),
@@ -39,12 +39,31 @@ impl Column {
         self.push(value);
     }
 
-    fn get(&self, at: usize) -> u64 {
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Self::Two(list) => list.len(),
+            Self::Four(list) => list.len(),
+            Self::Eight(list) => list.len(),
+        }
+    }
+
+    pub(crate) fn get(&self, at: usize) -> u64 {
         match self {
             Self::Two(list) => list[at].into(),
             Self::Four(list) => list[at].into(),
             Self::Eight(list) => list[at],
         }
+    }
+
+    /// How many bytes its numbers take.
+    #[cfg(test)]
+    pub(crate) fn bytes(&self) -> usize {
+        let each = match self {
+            Self::Two(_) => 2,
+            Self::Four(_) => 4,
+            Self::Eight(_) => 8,
+        };
+        each * self.len()
     }
 
     /// Gives back what was taken for growing.
@@ -111,6 +130,11 @@ impl Bits {
             self.0.resize(word + 1, 0);
         }
         self.0[word] |= 1 << (at % 64);
+    }
+
+    /// Clears those that are set in another list.
+    pub(crate) fn clear(&mut self, of: &Self) {
+        self.0.iter_mut().zip(&of.0).for_each(|(word, gone)| *word &= !gone);
     }
 
     /// Whether it is set.
@@ -334,11 +358,6 @@ mod tests {
             ..Record::BLANK
         };
         (0..100_000).for_each(|at| kept.take(&[of(at)]));
-        let bytes = |column: &Column| match column {
-            Column::Two(list) => 2 * list.len(),
-            Column::Four(list) => 4 * list.len(),
-            Column::Eight(list) => 8 * list.len(),
-        };
         let columns = [
             &kept.time.0,
             &kept.took.0,
@@ -347,6 +366,6 @@ mod tests {
             &kept.offset.column,
             &kept.bytes.column,
         ];
-        assert_eq!(columns.map(|column| bytes(column) / 100_000), [8, 4, 2, 2, 4, 2]);
+        assert_eq!(columns.map(|column| column.bytes() / 100_000), [8, 4, 2, 2, 4, 2]);
     }
 }

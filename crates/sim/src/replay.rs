@@ -512,28 +512,65 @@ mod tests {
         assert!(told.contains("a, b"), "{told}");
     }
 
+    /// Of requests of files (file, operation, offset, bytes), which append and which are to blocks that hold nothing.
+    fn ends(requests: &[(u32, Op, u64, u64)], sizes: &[(u32, u64)]) -> Vec<(bool, bool)> {
+        let mut t = Trace { names: ["", "log", "db"].map(String::from).into(), ..Trace::default() };
+        t.records = requests
+            .iter()
+            .map(|&(file, op, offset, bytes)| Record { file: Name(file), op, offset, bytes, ..Record::BLANK })
+            .collect();
+        sizes.iter().for_each(|&(file, bytes)| t.know_size(Name(0), Name(file), bytes));
+        placed(&one(&t)).iter().map(|request| (request.appends, request.fresh)).collect()
+    }
+
     #[test]
     fn a_write_that_goes_on_where_its_file_ends_appends_and_one_of_a_device_does_not() {
-        let mut t = Trace { names: vec![String::new(), "log".into()], ..Trace::default() };
-        let of = |file: u32, op: Op, offset: u64, bytes: u64| Record {
-            file: Name(file),
-            op,
-            offset,
-            bytes,
-            ..Record::BLANK
-        };
-        t.records = vec![
-            of(1, Op::Write, 0, 1000),
-            of(1, Op::Write, 1000, 500),
-            of(1, Op::Write, 200, 100),
-            of(1, Op::Read, 0, 8000),
-            of(1, Op::Write, 1500, 100),
-            of(1, Op::Write, 8000, 100),
-            of(0, Op::Write, 0, 1000),
-        ];
-        let all = mapped(&t, &Map::Concat, 1 << 20, Fit::Refuse).expect("fits");
-        let appends: Vec<bool> = placed(&all[0]).iter().map(|request| request.appends).collect();
+        let found = ends(
+            &[
+                (1, Op::Write, 0, 1000),
+                (1, Op::Write, 1000, 500),
+                (1, Op::Write, 200, 100),
+                (1, Op::Read, 0, 8000),
+                (1, Op::Write, 1500, 100),
+                (1, Op::Write, 8000, 100),
+                (0, Op::Write, 0, 1000),
+            ],
+            &[],
+        );
+        let appends: Vec<bool> = found.iter().map(|&(appends, _)| appends).collect();
         assert_eq!(appends, [true, true, false, false, false, true, false]);
+        assert_eq!(
+            found.iter().filter(|(_, fresh)| *fresh).count(),
+            1,
+            "the first: all else lies in its block"
+        );
+    }
+
+    #[test]
+    fn a_file_that_was_made_in_the_trace_holds_nothing_behind_what_was_asked_of_it() {
+        // Over the end, behind it in its block, behind it in another, in a hole that was left.
+        let found = ends(
+            &[
+                (1, Op::Write, 0, 1000),
+                (1, Op::Write, 900, 200),
+                (1, Op::Write, 2000, 100),
+                (1, Op::Write, 9000, 100),
+                (1, Op::Write, 5000, 100),
+            ],
+            &[],
+        );
+        assert_eq!(found, [(true, true), (true, false), (true, false), (true, true), (false, false)]);
+        // One that was there before may have been longer.
+        let found = ends(&[(1, Op::Read, 0, 1000), (1, Op::Write, 900, 200), (1, Op::Write, 9000, 100)], &[]);
+        assert_eq!(found, [(false, false); 3]);
+    }
+
+    #[test]
+    fn a_file_whose_size_was_recorded_holds_nothing_behind_that() {
+        let requests = [(1, Op::Read, 0, 500), (2, Op::Write, 9000, 100), (2, Op::Write, 9900, 100)];
+        assert_eq!(ends(&requests, &[(2, 10_000)]), [(false, false), (false, false), (true, false)]);
+        assert_eq!(ends(&requests, &[(2, 8192)])[1..], [(true, true), (true, false)]);
+        assert_eq!(ends(&requests, &[]), [(false, false); 3]);
     }
 
     #[test]

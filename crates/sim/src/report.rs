@@ -332,6 +332,9 @@ pub struct RunReport {
     /// Of the row `oracle`: what found it, foresight or a scheme that was run beside it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub found_by: Option<String>,
+    /// In which units the numbers of the input were taken to be, where nothing in its file says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input_assumed: Option<String>,
     /// Everything that determined this run.
     pub spec: RunSpec,
     /// The seed, repeated from the spec.

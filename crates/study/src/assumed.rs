@@ -10,6 +10,7 @@ use forerun_machine::likeness::{self, Likeness};
 use forerun_machine::{Machine, Root, recorded};
 use forerun_trace::ReadOptions;
 use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
 
 /// CPU costs of today, measured.
 pub const CPU: &str = "vm-2026";
@@ -121,11 +122,13 @@ pub fn recorded_on(inputs: &[String], skip_bad: bool) -> Option<Likeness> {
     let options = ReadOptions { limit: Some(1), skip_bad, ..ReadOptions::default() };
     let about = |input: &String| {
         // Only our own formats say it, and another may be long to read.
-        let own = std::fs::File::open(input).is_ok_and(|mut file| {
-            let mut head = [0; 4];
-            let read = std::io::Read::read_exact(&mut file, &mut head).is_ok();
-            read && (&head == b"PAR1" || &head == b"t,de")
-        });
+        // A pipe would be waited for, and is no input.
+        let own = Path::new(input).is_file()
+            && std::fs::File::open(input).is_ok_and(|mut file| {
+                let mut head = [0; 4];
+                let read = std::io::Read::read_exact(&mut file, &mut head).is_ok();
+                read && (&head == b"PAR1" || &head == b"t,de")
+            });
         let opened = own.then(|| forerun_trace::open(input, &options).ok()).flatten()?;
         recorded::likeness(&opened.trace.about)
     };

@@ -10,6 +10,7 @@
 use crate::assumed::Assumed;
 use crate::error::StudyError;
 use crate::options::SetupArgs;
+use crate::traces;
 use forerun_core::registry::{Layer, SchemeSpec};
 use forerun_core::words::nearest;
 use forerun_disk::preset::Preset;
@@ -131,6 +132,9 @@ fn with_baselines(schemes: &[Said<SchemeSpec>], baselines: bool) -> Vec<Said<Sch
 /// What all runs of a command have in common: everything but input and scheme.
 fn spec(setup: &SetupArgs, assumed: &Assumed, layers: Layers) -> Result<RunSpec, StudyError> {
     let device = device(assumed.device())?;
+    if let Some(why) = traces::map_names_nothing(&setup.map) {
+        return Err(StudyError::usage("--map", why, "write concat, one-array-each or only:DEVICE"));
+    }
     let host = setup.host_cache.unwrap_or(if layers.host { HOST_CACHE_DEFAULT } else { 0 });
     Ok(RunSpec {
         spec_version: SPEC_VERSION,

@@ -6,6 +6,7 @@ use crate::human::{self, float};
 use forerun_core::policy::decisions::{Told, ToldOf};
 use forerun_core::units::BLOCK_BYTES;
 use forerun_sim::report::{LayerReport, RunReport};
+use serde::Serialize;
 use std::collections::BTreeMap;
 
 /// Lines that `sim` prints of a layer at most.
@@ -76,9 +77,57 @@ fn line(turn: &Told) -> String {
     format!("  {}:{of} {} at {at}: {} ({})\n", turn.switch, turn.to, turn.reason, numbers(turn))
 }
 
+/// Shadows that foretold what was waited within this factor are believed.
+const NEAR: f64 = 1.25;
+
+/// What readers waited under `auto`, and would have waited without prefetching by its shadow of `none`.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Without {
+    /// What they waited, ns.
+    pub waited_ns: f64,
+    /// What they would have waited, ns.
+    pub without_prefetching_ns: f64,
+    /// What the shadows foretold of what they waited, ns: by how much it is wrong, so may be what they say of the rest.
+    pub foretold_ns: f64,
+}
+
+impl Without {
+    /// From the numbers that a scheme shows; none of another scheme, and none before its shadows have compared a read.
+    pub fn of<'a>(gauges: impl Iterator<Item = (&'a str, f64)> + Clone) -> Option<Self> {
+        let gauge = |name: &str| gauges.clone().find(|(of, _)| *of == name).map(|(_, value)| value);
+        let without_prefetching_ns = gauge("auto_wait_without_ns").filter(|&ns| ns > 0.0)?;
+        let (waited_ns, foretold_ns) = (gauge("auto_wait_ns")?, gauge("auto_wait_foretold_ns")?);
+        Some(Self { waited_ns, without_prefetching_ns, foretold_ns })
+    }
+
+    /// Of a run: of the topmost of its layers that `auto` decides in.
+    pub fn of_run(run: &RunReport) -> Option<Self> {
+        let of =
+            |layer: &LayerReport| Self::of(layer.gauges.iter().map(|(name, value)| (name.as_str(), *value)));
+        run.layers.iter().find_map(of)
+    }
+
+    /// In a sentence without its full stop.
+    #[must_use]
+    pub fn words(&self) -> String {
+        let wrong = !(1.0 / NEAR..=NEAR).contains(&(self.foretold_ns / self.waited_ns.max(1.0)));
+        format!(
+            "without prefetching readers would have waited {} by auto's shadows; they waited {}, where the shadows foretold {}{}",
+            human::duration(self.without_prefetching_ns),
+            human::duration(self.waited_ns),
+            human::duration(self.foretold_ns),
+            if wrong { ", so the first is a guess" } else { "" }
+        )
+    }
+}
+
 /// What `sim` says of a run under its figures; nothing of a scheme that has no switch.
 pub fn text(run: &RunReport) -> String {
-    let mut text = String::new();
+    let mut text = Without::of_run(run).map_or_else(String::new, |without| {
+        let mut words = without.words();
+        words[..1].make_ascii_uppercase();
+        format!("\n{words}.\n")
+    });
     for layer in run.layers.iter().filter(|layer| !layer.decisions.is_empty()) {
         let (all, shown) = (turns(layer), layer.decisions.len().min(LINES_MAX));
         let (head, tail) = (LINES_MAX / 3, shown.saturating_sub(LINES_MAX / 3));
@@ -110,6 +159,24 @@ mod tests {
         assert_eq!(lines.len(), LINES_MAX + 1, "{text}");
         assert!(lines[3].contains("at 4 ns") && lines[4] == "  … 988 more" && lines[5].contains("at 993 ns"));
         assert!(lines[12].contains("at 1.00 µs"), "{text}");
+    }
+
+    #[test]
+    fn under_auto_a_run_tells_what_readers_would_have_waited_without_prefetching() {
+        let gauges = [("auto_wait_ns", 2e9), ("auto_wait_foretold_ns", 1.9e9), ("auto_wait_without_ns", 5e9)];
+        let gauges = gauges.map(|(name, value)| (name.to_owned(), value)).to_vec();
+        let layer = LayerReport { layer: "array".into(), gauges, ..LayerReport::default() };
+        let run = RunReport { layers: vec![LayerReport::default(), layer], ..sample::run("one", "auto", 1) };
+        let expected = "\nWithout prefetching readers would have waited 5.00 s by auto's shadows; they waited 2.00 s, where the shadows foretold 1.90 s.\n";
+        assert_eq!(text(&run), expected);
+        let off = Without { waited_ns: 2e9, foretold_ns: 6e9, without_prefetching_ns: 9e9 };
+        assert!(off.words().ends_with("foretold 6.00 s, so the first is a guess"), "{}", off.words());
+        assert_eq!(text(&sample::run("one", "asp", 1)), "");
+        assert_eq!(
+            Without::of([("auto_wait_without_ns", 0.0)].into_iter()),
+            None,
+            "nothing was compared yet"
+        );
     }
 
     #[test]

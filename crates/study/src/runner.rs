@@ -247,6 +247,9 @@ fn load(specs: &[RunSpec], brought: Brought<'_>, watch: &dyn Watch) -> Result<Ve
                 let skipped = crate::human::count(input.skipped);
                 watch.say(&format!("{}: {skipped} bad records passed over", spec.input));
             }
+            if let Some(assumed) = &input.assumed {
+                watch.say(&format!("{}: {assumed}", spec.input));
+            }
             input
         };
         inputs.push(input);

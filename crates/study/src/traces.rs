@@ -215,6 +215,27 @@ pub fn kept_by(name: &str) -> Result<&'static Baseline, String> {
 pub struct Misses {
     /// A row for each cache, retention and size.
     pub runs: Vec<MrcRow>,
+    /// In which units the trace's numbers were taken to be, where nothing in its file says so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub assumed: Option<String>,
+}
+
+/// Why a map that somebody wrote is refused: it is to keep one device and names none. In a spec it is the device without a name, of a
+/// trace where each has an array of its own.
+#[must_use]
+pub fn map_names_nothing(map: &str) -> Option<&'static str> {
+    (map == "only:").then_some("`only:` names no device")
+}
+
+/// A map, as it is written on a command line.
+///
+/// # Errors
+/// What is none, in words.
+pub fn map(text: &str) -> Result<Map, String> {
+    match map_names_nothing(text) {
+        Some(why) => Err(format!("{why}: write concat, one-array-each or only:DEVICE")),
+        None => text.parse().map_err(|problem: forerun_sim::replay::ReplayError| problem.to_string()),
+    }
 }
 
 /// The references of a trace to blocks, for each cache that a map gives: what [`misses`] needs of it.
@@ -228,6 +249,8 @@ pub struct References {
     pub skipped: u64,
     /// At most 16.
     pub bad: Vec<Malformed>,
+    /// In which units the trace's numbers were taken to be, where nothing in its file says so.
+    pub assumed: Option<String>,
 }
 
 /// Numbers blocks for each cache.
@@ -279,7 +302,7 @@ impl<'a> Numberings<'a> {
                 format!("no request on such a device moves a byte; devices: {}{near}", known.join(", "));
             return Err(StudyError::usage("--map", what, "use concat, one-array-each or only:DEV"));
         }
-        Ok(References { caches, footprint, skipped: trace.skipped, bad })
+        Ok(References { caches, footprint, skipped: trace.skipped, bad, assumed: trace.assumed.clone() })
     }
 }
 
@@ -325,7 +348,7 @@ pub fn misses(
         let rows = mrc(&input, sequence, retentions, cache_blocks);
         runs.extend(rows.map_err(|problem| StudyError::failure(file, problem))?);
     }
-    Ok(Misses { runs })
+    Ok(Misses { runs, assumed: references.assumed.clone() })
 }
 
 /// The requests of a trace as columns of numbers, all as long as `offset`.

@@ -5,6 +5,7 @@
 
 use crate::human;
 use crate::plan::BASELINES;
+use crate::reasons::Without;
 use forerun_core::registry::SchemeSpec;
 use forerun_sim::report::RunReport;
 
@@ -67,6 +68,10 @@ pub fn verdict(group: &[&RunReport]) -> Verdict {
     let mut details = Vec::new();
     details.extend(found_sentence(group));
     details.extend(latency_sentence(best, group));
+    // A single run has it above its reasons.
+    let several = group.len() > 1;
+    let without = schemes().filter(|_| several).filter_map(|(_, run)| without_sentence(run));
+    details.extend(without);
     details.extend(no_difference(&schemes().map(|(_, run)| *run).collect::<Vec<_>>(), group));
     details.extend(schemes().filter_map(|(_, run)| not_paid(run, group)));
     Verdict { winner: Some(index), headline, to_do: to_do(best, group), details }
@@ -162,6 +167,11 @@ fn to_do(best: &RunReport, group: &[&RunReport]) -> Option<String> {
 fn found_sentence(group: &[&RunReport]) -> Option<String> {
     let oracle = group.iter().find(|run| run.spec.scheme == *"oracle")?;
     Some(format!("oracle, the best that was found offline: {}.", oracle.found_by.as_deref()?))
+}
+
+/// What readers would have waited without prefetching, as `auto` knows it.
+fn without_sentence(run: &RunReport) -> Option<String> {
+    Some(format!("Under {}, {}.", run.scheme, Without::of_run(run)?.words()))
 }
 
 fn latency_sentence(best: &RunReport, group: &[&RunReport]) -> Option<String> {

@@ -11,6 +11,7 @@
 use crate::field::{self, Fields};
 use crate::format::Format;
 use crate::formats::{blkparse, blktrace, columnar, csv, disksim, fio, oracle_general, perf, strace, vscsi};
+use crate::units;
 
 /// Lines of text that are looked at.
 const LINES_MAX: usize = 200;
@@ -146,16 +147,27 @@ fn text_with_bad_lines(head: &[u8]) -> Option<&str> {
     is_text(whole_lines).then_some(whole_lines)
 }
 
-fn detect_text(text: &str, name: &str) -> Option<Format> {
+/// The lines of a beginning that are looked at, if it is text that has no heading.
+pub(crate) fn bare_lines(head: &[u8]) -> Option<Vec<&str>> {
+    text_of(head)
+        .map(first_lines)
+        .filter(|lines| lines.first().is_some_and(|line| by_heading(line).is_none()))
+}
+
+fn first_lines(text: &str) -> Vec<&str> {
     let text = text.trim_start_matches('\u{feff}');
     let whole = text.rfind('\n').map_or(text, |end| &text[..end]);
-    let lines: Vec<&str> = whole
+    whole
         .lines()
         .map(str::trim_end)
         .filter(|line| !line.trim().is_empty())
         .take_while(|line| !blkparse::begins_summary(line))
         .take(LINES_MAX)
-        .collect();
+        .collect()
+}
+
+fn detect_text(text: &str, name: &str) -> Option<Format> {
+    let lines = first_lines(text);
     let first = lines.first()?;
     if let Some(format) = by_heading(first) {
         return Some(format);
@@ -169,20 +181,16 @@ fn detect_text(text: &str, name: &str) -> Option<Format> {
         }
     }
     match best {
-        // Their lengths are sectors: where each would be whole sectors of sectors, they are bytes, and so are the offsets.
-        Some((_, Format::Mqsim | Format::Disksim)) if lines.iter().all(|line| counts_bytes(line)) => None,
-        Some((_, Format::Mqsim)) if lines.iter().all(|line| is_disksim(line)) && named_disksim(name) => {
+        Some((_, format)) if units::cannot_be_sectors(format, &lines) => None,
+        Some((_, Format::Mqsim))
+            if lines.iter().all(|line| is_disksim(line))
+                && units::has_ending(name, units::DISKSIM_ENDINGS) =>
+        {
             Some(Format::Disksim)
         }
         Some((_, format)) => Some(format),
         None => None,
     }
-}
-
-/// Whether the fourth of five numbers looks like a length in bytes.
-fn counts_bytes(line: &str) -> bool {
-    let length: Option<u64> = Fields::blank_separated(line).get(3).parse().ok();
-    length.is_some_and(|length| length > 0 && length.is_multiple_of(512))
 }
 
 fn by_heading(first: &str) -> Option<Format> {
@@ -195,12 +203,6 @@ fn by_heading(first: &str) -> Option<Format> {
         line if line.starts_with("device_id,opcode,") => Some(Format::Alibaba),
         _ => None,
     }
-}
-
-fn named_disksim(name: &str) -> bool {
-    let name = name.to_ascii_lowercase();
-    let name = [".gz", ".xz", ".zst"].iter().find_map(|end| name.strip_suffix(end)).unwrap_or(&name);
-    [".disksim", ".dis", ".ascii"].iter().any(|end| name.ends_with(end))
 }
 
 #[cfg(test)]

@@ -41,6 +41,9 @@ pub struct Sizes {
 pub struct TraceInfo {
     /// Format it was read from.
     pub format: String,
+    /// In which units its numbers were taken to be, where nothing in the file says so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub assumed: Option<String>,
     /// All requests.
     pub requests: u64,
     /// Reads among them.
@@ -123,6 +126,7 @@ impl Trace {
         TraceInfo {
             about: self.about.clone(),
             format: self.format.clone(),
+            assumed: self.assumed.clone(),
             requests,
             reads: of(Op::Read).count() as u64,
             writes: of(Op::Write).count() as u64,

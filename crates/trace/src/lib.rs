@@ -26,6 +26,7 @@ pub mod record;
 mod sink;
 mod source;
 pub mod time_unit;
+mod units;
 pub mod write;
 
 pub use columns::ColumnMapping;

@@ -5,7 +5,7 @@
 //! file per processor; a path that does not exist but has siblings `path.blktrace.0`, `path.blktrace.1`, … means
 //! them all together, as for blkparse.
 
-use crate::detect::detect;
+use crate::detect::{bare_lines, detect};
 use crate::error::{Fault, Malformed, Place, TraceError, excerpt};
 use crate::format::Format;
 use crate::formats::{
@@ -16,6 +16,7 @@ use crate::options::ReadOptions;
 use crate::record::{Record, Trace};
 use crate::sink::{Sink, Taker};
 use crate::source::{ByteSource, Chained, Hashed, LINE_BYTES_MAX, decompressed, stream_error};
+use crate::units;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
@@ -173,6 +174,9 @@ fn decode(
     let stream = decompressed(raw).map_err(|error| stream_error(name, error, 0))?;
     let mut source = ByteSource::new(name, stream)?;
     let format = choose(name, source.peek(), options)?;
+    let found = options.format.is_none() && options.csv_mapping.is_none();
+    let bare = if found { bare_lines(source.peek()) } else { None };
+    let assumed = bare.and_then(|lines| units::assumed(format, &lines, name));
     let mut sink = Sink::new(name, format, options);
     match hand {
         Hand::Early(take) => sink = sink.handing_on(take),
@@ -180,7 +184,8 @@ fn decode(
         Hand::Keep | Hand::Exact(_) => {}
     }
     drive(format, &mut source, &mut sink)?;
-    let (trace, bad) = sink.finish(is_rebased(format, options))?;
+    let (mut trace, bad) = sink.finish(is_rebased(format, options))?;
+    trace.assumed = assumed;
     Ok((format, trace, bad))
 }
 

@@ -72,6 +72,8 @@ pub struct Trace {
     pub passed_over: u64,
     /// Short name of the format it was read from, e.g. `msr`.
     pub format: String,
+    /// In which units its numbers were taken to be, and how to say otherwise, where nothing in the file says so.
+    pub assumed: Option<String>,
 }
 
 /// Key of [`Trace::about`]: how long the recorded command ran, from its start to its end, ns.

@@ -36,7 +36,7 @@ pub(crate) struct MrcArgs {
     #[arg(long, alias = "cache", value_name = "SIZE,…", value_delimiter = ',', value_parser = size)]
     cache_blocks: Vec<Size>,
     /// Which devices of the trace share a cache: concat (all), only:DEV, one-array-each (rows for each device)
-    #[arg(long, value_name = "MAP", default_value = "concat")]
+    #[arg(long, value_name = "MAP", default_value = "concat", value_parser = traces::map)]
     map: Map,
     #[command(flatten)]
     read: ReadArgs,
@@ -85,7 +85,9 @@ fn size(text: &str) -> Result<Size, String> {
 
 /// Runs all sizes and retentions.
 pub(crate) fn mrc(args: &MrcArgs, ui: &Ui) -> Result<(), CliError> {
+    reading::say_waits(&args.file, ui);
     let references = traces::references_in(&args.file, &args.read.options(), &args.map)?;
+    reading::say_assumed(&args.file, references.assumed.as_deref(), ui);
     reading::say_passed_over(&args.file, references.skipped, &references.bad, ui);
     let name = args.file.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
     let place = args.file.display().to_string();

@@ -20,7 +20,7 @@ pub(crate) struct ReadArgs {
     #[arg(long)]
     pub(crate) skip_bad: bool,
     /// Stop after N records
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) limit: Option<u64>,
 }
 
@@ -40,14 +40,33 @@ impl ReadArgs {
 /// Reads a trace; what was passed over is said on stderr.
 pub(crate) fn open(path: &Path, args: &ReadArgs, ui: &Ui) -> Result<Opened, CliError> {
     let options = args.options();
+    say_waits(path, ui);
     let opened = if path.as_os_str() == "-" {
         forerun_trace::read_from("standard input", std::io::stdin().lock(), &options)
     } else {
         forerun_trace::open(path, &options)
     };
     let opened = opened.map_err(|problem| forerun_study::traces::unreadable(&problem))?;
+    say_assumed(path, opened.trace.assumed.as_deref(), ui);
     say_passed_over(path, opened.trace.skipped, &opened.bad, ui);
     Ok(opened)
+}
+
+/// Says that a named pipe is waited for: to open it takes until somebody opens its other end, which may be never. What the shell hands
+/// over (`<(…)`) has no name and a writer.
+pub(crate) fn say_waits(path: &Path, ui: &Ui) {
+    use std::os::unix::fs::FileTypeExt as _;
+    let named = path.canonicalize().and_then(|path| path.metadata());
+    if named.is_ok_and(|metadata| metadata.file_type().is_fifo()) {
+        ui.say(&format!("{} is a pipe: waiting for somebody to write into it", path.display()));
+    }
+}
+
+/// Says on stderr in which units the numbers of a trace were taken to be, where it does not say so itself.
+pub(crate) fn say_assumed(path: &Path, assumed: Option<&str>, ui: &Ui) {
+    if let Some(assumed) = assumed {
+        ui.say(&format!("{}: {assumed}", path.display()));
+    }
 }
 
 /// Says on stderr how many records were passed over, and the first of them.

@@ -19,6 +19,55 @@ fn whoever_has_seen_enough_of_a_trace_ends_it_quietly() {
 }
 
 #[test]
+fn numbers_that_nothing_says_the_unit_of_are_told_for_what_they_were_taken() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("mine.txt").display().to_string();
+    std::fs::write(&path, "0.0 0 1048576 100 1\n0.5 0 2097152 200 1\n").expect("written");
+    for (line, key) in [
+        (vec!["sim", &path, "--device", "nvme", "--json"], "input_assumed"),
+        (vec!["mrc", &path, "--json"], "assumed"),
+        (vec!["trace", "info", &path, "--json"], "assumed"),
+        (vec!["trace", "patterns", &path], ""),
+    ] {
+        let done = forerun(&line).output().expect("it runs");
+        let [said, out] = [&done.stderr, &done.stdout].map(|text| String::from_utf8_lossy(text).into_owned());
+        assert!(said.contains("are taken for sectors of 512 bytes, as disksim has them"), "{line:?}: {said}");
+        assert!(said.contains("--columns 'sep=space"), "{line:?}: {said}");
+        assert!(key.is_empty() || out.contains(&format!("\"{key}\": \"offsets")), "{line:?}: {out}");
+    }
+    let done = forerun(&["trace", "info", &path, "--format", "disksim"]).output().expect("it runs");
+    assert!(done.stderr.is_empty(), "who names the format is told nothing");
+}
+
+#[test]
+fn a_pipe_that_nobody_writes_is_refused_or_told_and_nothing_is_no_device_and_no_limit() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let pipe = folder.path().join("pipe").display().to_string();
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().expect("mkfifo").success());
+    for command in ["sim", "compare"] {
+        assert!(fails(&[command, &pipe], 1).contains("it is a pipe, which can be read only once"));
+    }
+    for line in [["trace", "info"].as_slice(), &["mrc"]] {
+        use std::io::{BufRead as _, BufReader};
+        use std::process::{Command, Stdio};
+        let binary = assert_cmd::cargo::cargo_bin("forerun");
+        let mut waiting =
+            Command::new(binary).args(line).arg(&pipe).stderr(Stdio::piped()).spawn().expect("it runs");
+        let mut said = String::new();
+        let stderr = waiting.stderr.take().expect("it is piped");
+        BufReader::new(stderr).read_line(&mut said).expect("it says something");
+        waiting.kill().expect("it waits");
+        waiting.wait().expect("it ends");
+        assert!(said.contains("is a pipe: waiting for somebody to write into it"), "{said}");
+    }
+    fails(&["mrc", &pipe, "--limit", "0"], 2);
+    for line in [["mrc", &pipe], ["sim", SMALL]] {
+        let said = fails(&[line[0], line[1], "--map", "only:"], 2);
+        assert!(said.contains("`only:` names no device"), "{said}");
+    }
+}
+
+#[test]
 fn a_page_and_a_spec_are_files_and_no_standard_output() {
     for option in ["--html", "--save-spec"] {
         let said = fails(&["sim", SMALL, "--scheme", "asp", "--array", ARRAY, option, "-"], 2);

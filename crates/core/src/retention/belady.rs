@@ -13,8 +13,9 @@ use alloc::vec::Vec;
 
 use super::replacement::Key;
 
-/// Marks "never used again" in the table of next uses.
-const NEVER: usize = usize::MAX;
+/// Marks "never used again" in the table of next uses. Positions are kept in 32 bits, so that millions of references take tens of
+/// megabytes.
+const NEVER: u32 = u32::MAX;
 
 /// Which references of a sequence MIN had to load.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,7 +47,10 @@ impl Loads {
     }
 }
 
-/// Runs MIN over `keys` with room for `capacity` blocks (at least one; asserted). Linear in the length.
+/// Runs MIN over `keys`, fewer than 2^32 - 1 of them, with room for `capacity` blocks, at least one. Linear in the length.
+///
+/// # Panics
+/// If `keys` are too many, or `capacity` is 0.
 #[must_use]
 pub fn min_loads(keys: &[Key], capacity: usize) -> Loads {
     assert!(capacity > 0, "a cache has room for a block");
@@ -69,19 +73,21 @@ pub fn min_loads(keys: &[Key], capacity: usize) -> Loads {
         if again == NEVER {
             dead += 1;
         } else {
-            upcoming.insert(again);
+            upcoming.insert(again as usize);
         }
     }
     loads
 }
 
 /// For each position the next position of the same key, or `NEVER`.
-fn next_uses(keys: &[Key]) -> Vec<usize> {
+fn next_uses(keys: &[Key]) -> Vec<u32> {
+    let positions = u32::try_from(keys.len()).ok().filter(|&positions| positions < NEVER);
+    let positions = positions.expect("fewer than 2^32 - 1 references");
     let footprint = keys.iter().map(|key| key.index() + 1).max().unwrap_or(0);
     let mut seen = vec![NEVER; footprint];
     let mut next = vec![NEVER; keys.len()];
-    for (position, key) in keys.iter().enumerate().rev() {
-        next[position] = core::mem::replace(&mut seen[key.index()], position);
+    for (position, key) in (0..positions).zip(keys).rev() {
+        next[position as usize] = core::mem::replace(&mut seen[key.index()], position);
     }
     next
 }
@@ -168,7 +174,9 @@ mod tests {
                 let farthest = cache
                     .iter()
                     .enumerate()
-                    .max_by_key(|(_, held)| keys[position..].iter().position(|k| k == *held).unwrap_or(NEVER))
+                    .max_by_key(|(_, held)| {
+                        keys[position..].iter().position(|k| k == *held).unwrap_or(usize::MAX)
+                    })
                     .map(|(index, _)| index);
                 cache.swap_remove(farthest.expect("a full cache is not empty"));
             }

@@ -246,7 +246,7 @@ mod tests {
 
     fn wished(order: &[u64], size: u64, gap: u64, free: u64) -> Vec<(u64, u64)> {
         let array = Array::new("single:64KiB".parse::<ArraySpec>().unwrap(), 1 << 20).unwrap();
-        let order: Vec<(Extent, Op)> = order.iter().map(|&b| (Extent::new(b, 1), Op::Read)).collect();
+        let order = order.iter().map(|&b| (Extent::new(b, 1), Op::Read)).collect();
         let (future, kept, cache) = (Future::of(&order), Kept::default(), Cache::new(1, 64));
         let view = View {
             future: &future,

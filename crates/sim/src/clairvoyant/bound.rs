@@ -18,10 +18,12 @@
 //! before the next begins, else altogether, since a write may answer a read whose fetch the run then never waits for.
 //! So are blocks of failed members, which may be computed from others.
 
+use super::numbers::Numbers;
 use crate::error::RunError;
 use crate::host::{self, Hardware, STAGING_STRIPES, TRANSIT_BLOCKS};
 use crate::input::{Input, Programs};
 use crate::layout::Placement;
+use crate::records::{Bits, Column};
 use crate::replay::Drive;
 use crate::report::{BlameReport, Counts, DeviceReport, LatencyReport, RunReport, StallReport};
 use crate::said::Said;
@@ -29,10 +31,9 @@ use crate::spec::RunSpec;
 use crate::workload::Request;
 use forerun_core::access::Op;
 use forerun_core::assemble::PART_BLOCKS;
-use forerun_core::hash::NumberMap;
 use forerun_core::retention::Key;
 use forerun_core::retention::belady::min_loads;
-use forerun_core::units::{BLOCK_BYTES, Block, Extent, Nanos, SECTOR_BYTES, SECTORS_PER_BLOCK};
+use forerun_core::units::{BLOCK_BYTES, Extent, Nanos, SECTOR_BYTES, SECTORS_PER_BLOCK};
 use forerun_disk::floor::Floor;
 use forerun_disk::preset::PresetSpec;
 
@@ -135,6 +136,7 @@ fn empty(input: &Input, spec: &RunSpec) -> RunReport {
         streams: None,
         share_of_clairvoyant: None,
         found_by: None,
+        input_assumed: input.assumed.clone(),
         marks: Vec::new(),
         timeline: Vec::new(),
         spec: RunSpec { input_hash: input.hash.clone(), ..spec.clone() },
@@ -168,14 +170,14 @@ struct Asked {
     compute: u64,
     bytes_read: u64,
     bytes_written: u64,
-    /// Per key: its block.
-    blocks: Vec<u64>,
+    /// Blocks by key.
+    numbers: Numbers,
     /// Per key: nothing is claimed of it.
-    exempt: Vec<bool>,
+    exempt: Bits,
     /// Blocks read in the order of arrival; empty where that order is not known.
     reads: Vec<Key>,
     /// Per key: it was read before it was exempt.
-    read: Vec<bool>,
+    read: Bits,
     any_write: bool,
     /// Some read names only a part of a block, and no layer reads the rest: of a block at least a sector is read.
     in_parts: bool,
@@ -230,12 +232,11 @@ impl Asked {
             let blocks = Extent::covering(request.offset, request.bytes).blocks.min(longest);
             cpu.delay(blocks * BLOCK_BYTES, Some(Nanos::ZERO)).0
         };
-        let mut keys = NumberMap::default();
         let order = match programs.drive {
             Drive::Timed(timed) => {
                 for next in timed.iter() {
                     asked.compute = asked.compute.max(next.at.0 + delay(&next.request));
-                    asked.take(&next.request, Order::Arrivals, &mut keys);
+                    asked.take(&next.request, Order::Arrivals);
                 }
                 Order::Arrivals
             }
@@ -264,7 +265,7 @@ impl Asked {
                         if order == Order::Serial && request.overlap > 0 {
                             order = Order::Arrivals;
                         }
-                        asked.take(&request, order, &mut keys);
+                        asked.take(&request, order);
                     }
                     asked.compute = asked.compute.max(own.answered / outstanding.max(1));
                 }
@@ -273,10 +274,10 @@ impl Asked {
         };
         if order == Order::Arrivals {
             let exempt = &asked.exempt;
-            asked.reads.retain(|key| !exempt[key.index()]);
+            asked.reads.retain(|key| !exempt.has(key.index()));
         }
         if order != Order::Serial {
-            asked.read.iter_mut().zip(&asked.exempt).for_each(|(read, exempt)| *read &= !exempt);
+            asked.read.clear(&asked.exempt);
         }
         asked.in_parts &= spec.moves_sectors();
         asked
@@ -287,7 +288,7 @@ impl Asked {
         if self.in_parts { 1 } else { SECTORS_PER_BLOCK }
     }
 
-    fn take(&mut self, request: &Request, order: Order, keys: &mut NumberMap<Key>) {
+    fn take(&mut self, request: &Request, order: Order) {
         let extent = Extent::covering(request.offset, request.bytes);
         match request.op {
             Op::Read => {
@@ -300,18 +301,11 @@ impl Asked {
             }
         }
         for block in extent.iter() {
-            let fresh =
-                Key(u32::try_from(self.blocks.len()).expect("fewer than 2^32 blocks are ever touched"));
-            let key = *keys.entry(block.0).or_insert(fresh);
-            if key == fresh {
-                self.blocks.push(block.0);
-                self.exempt.push(false);
-                self.read.push(false);
-            }
+            let key = Key(self.numbers.intern(block));
             if request.op == Op::Write {
-                self.exempt[key.index()] = true;
-            } else if !self.exempt[key.index()] {
-                self.read[key.index()] = true;
+                self.exempt.set(key.index());
+            } else if !self.exempt.has(key.index()) {
+                self.read.set(key.index());
                 if order != Order::Open {
                     self.reads.push(key);
                 }
@@ -337,26 +331,33 @@ const NO_DISK: u16 = u16::MAX;
 /// and as many may be under way at its end.
 const PHASE_MEMORIES: u64 = 6;
 
-/// Where each block lies: its disk, and its number there.
-struct Homes(Vec<(u16, u64)>);
+/// Where each block lies, per key: its disk, and its number there.
+#[derive(Default)]
+struct Homes {
+    disks: Column,
+    places: Column,
+}
 
 impl Homes {
     fn of(asked: &Asked, hardware: &Hardware, spec: &RunSpec, placement: &Placement) -> Self {
-        let home = |&block: &u64| {
-            let place = placement.place(Block(block));
+        let mut homes = Self::default();
+        for key in 0..asked.numbers.len() {
+            let place = placement.place(asked.numbers.block(key));
             let direct =
                 hardware.array.direct(Extent::new(place.0, 1)).expect("requests lie within the volume");
             let disk = if spec.failed.contains(&direct.disk.0) { NO_DISK } else { direct.disk.0 };
-            (disk, direct.extent.start.0)
-        };
-        Self(asked.blocks.iter().map(home).collect())
+            homes.disks.push(disk.into());
+            homes.places.push(direct.extent.start.0);
+        }
+        homes
     }
     fn disk(&self, key: Key) -> u16 {
-        self.0[key.index()].0
+        // As it was when it was taken.
+        self.disks.get(key.index()) as u16
     }
     /// The numbers of these blocks on their disk, ascending.
     fn places(&self, keys: impl Iterator<Item = Key>) -> Vec<u64> {
-        let mut places: Vec<u64> = keys.map(|key| self.0[key.index()].1).collect();
+        let mut places: Vec<u64> = keys.map(|key| self.places.get(key.index())).collect();
         places.sort_unstable();
         places
     }
@@ -378,7 +379,7 @@ impl Loads {
             Floor::new(&hardware.preset, longest).map_err(wrong)?.of_sectors(asked.sectors_of_a_block());
         let (mut disks, mut least) = (Vec::new(), Vec::new());
         for disk in 0..array.disks() {
-            let read = (0..).map(Key).zip(&asked.read).filter(|(_, read)| **read).map(|(key, _)| key);
+            let read = (0..asked.numbers.len()).map(Key).filter(|key| asked.read.has(key.index()));
             let own = homes.places(read.filter(|&key| homes.disk(key) == disk));
             disks.push(own.len() as u64);
             least.push(floor.all(&own));
@@ -408,7 +409,7 @@ fn phases(reads: &[Key], homes: &Homes, disk: u16, floor: &Floor, memory: u64) -
         (usize::try_from(most).unwrap_or(usize::MAX), usize::try_from(held).unwrap_or(usize::MAX));
     let mut phase: Vec<Key> = Vec::new();
     // Per key: the number of the phase that read it last, from 1.
-    let mut read_in = vec![0_u32; homes.0.len()];
+    let mut read_in = vec![0_u32; homes.disks.len()];
     let (mut number, mut time) = (1, 0);
     let end = |phase: &[Key]| floor.all_but(&homes.places(phase.iter().copied()), held);
     for &key in reads.iter().filter(|&&key| homes.disk(key) == disk) {
@@ -442,6 +443,10 @@ fn loads(reads: &[Key], mine: impl Fn(Key) -> bool, distinct: u64, memory: u64) 
     if distinct <= memory {
         return distinct;
     }
-    let own: Vec<Key> = reads.iter().copied().filter(|&key| mine(key)).collect();
-    min_loads(&own, usize::try_from(memory).unwrap_or(usize::MAX)).count()
+    let memory = usize::try_from(memory).unwrap_or(usize::MAX);
+    let count = |own: &[Key]| min_loads(own, memory).count();
+    if reads.iter().all(|&key| mine(key)) {
+        return count(reads);
+    }
+    count(&reads.iter().copied().filter(|&key| mine(key)).collect::<Vec<_>>())
 }

@@ -2,7 +2,7 @@
 //!
 //! Which batch is best depends on the load: a long one has short ways between its places, a short one has what is needed next
 //! sooner; a drive that reads on by itself wants one command after the other, one that chooses wants many. So several are tried
-//! in each layer that has a cache, on as many threads as there are processors, and the fastest is kept. Where both layers have one, the best of the page cache is run again with foresight below it too, by the order that it
+//! in each layer that has a cache, several at once where their memory allows, and the fastest is kept. Where both layers have one, the best of the page cache is run again with foresight below it too, by the order that it
 //! asked in.
 
 use super::best::is_better;
@@ -30,6 +30,10 @@ const DEPTHS: [u32; 3] = [2, 16, 64];
 /// Sizes of a batch that are tried: one in so many blocks of the cache.
 const BATCHES_ONE_IN: [u64; 3] = [64, 8, 2];
 
+/// Runs that are tried side by side may take so much for what each knows of a recording. One of more than some five million reads is
+/// alone: it waits for nothing that way but a processor.
+const SIDE_BY_SIDE_BYTES: usize = 64 << 20;
+
 /// A layer that may foresee.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
@@ -51,6 +55,19 @@ struct Found<'a> {
     /// What the array was asked for, where only the page cache foresaw.
     log: Log,
     foresights: Vec<Foresight<'a>>,
+}
+
+/// A try by its number, and what came of it.
+type Tried<'a> = (usize, Result<Found<'a>, RunError>);
+
+/// Of two tries an error, else the better run; the earlier one where neither is first by that.
+fn better<'a>(one: Tried<'a>, other: Tried<'a>) -> Tried<'a> {
+    let (first, second) = if one.0 < other.0 { (one, other) } else { (other, one) };
+    match (&first.1, &second.1) {
+        (Ok(early), Ok(late)) if is_better(&late.run, &early.run) => second,
+        (Ok(_), Err(_)) => second,
+        _ => first,
+    }
 }
 
 /// What all runs of one row share.
@@ -132,32 +149,36 @@ impl Rig<'_> {
         self.best_of(depths.flat_map(|depth| [8, 2].map(|size| with(size, depth))).collect())
     }
 
-    /// Runs all of `tries`, on as many threads as there are processors; the best, of equals the first.
+    /// Runs all of `tries`, on as many threads as there are processors and memory is meant for; the best, of equals the first. The others are let go as soon
+    /// as they are not the best: each may hold a recording.
     fn best_of<'a>(&self, tries: Vec<Vec<Foresight<'a>>>) -> Result<Found<'a>, RunError> {
-        let threads = std::thread::available_parallelism().map_or(1, NonZero::get).min(tries.len());
+        let own = tries.iter().flatten().map(|foresight| foresight.future.own_bytes()).max().unwrap_or(0);
+        let side_by_side = (SIDE_BY_SIDE_BYTES / own.max(1)).max(1);
+        let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
+        let threads = threads.min(tries.len()).min(side_by_side);
         let left = Mutex::new(tries.into_iter().enumerate());
+        let best = Mutex::new(None);
         let worker = || {
-            let mut mine = Vec::new();
             loop {
                 let next = left.lock().unwrap_or_else(PoisonError::into_inner).next();
-                let Some((at, foresights)) = next else { return mine };
-                mine.push((at, self.run(foresights)));
+                let Some((at, foresights)) = next else { return };
+                let done = (at, self.run(foresights));
+                let mut best = best.lock().unwrap_or_else(PoisonError::into_inner);
+                *best = Some(match best.take() {
+                    Some(before) => better(before, done),
+                    None => done,
+                });
             }
         };
-        let mut done = std::thread::scope(|scope| {
+        std::thread::scope(|scope| {
             let workers: Vec<_> = (0..threads).map(|_| scope.spawn(worker)).collect();
-            let mut done = Vec::new();
             for worker in workers {
-                done.extend(worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+                worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             }
-            done
         });
-        done.sort_by_key(|(at, _)| *at);
-        let runs = done.into_iter().map(|(_, found)| found).collect::<Result<Vec<_>, _>>()?;
-        let best = runs
-            .into_iter()
-            .reduce(|best, found| if is_better(&found.run, &best.run) { found } else { best });
-        Ok(best.expect("something is tried"))
+        let (_, best) =
+            best.into_inner().unwrap_or_else(PoisonError::into_inner).expect("something is tried");
+        best
     }
 
     /// One run that knows the future of these layers.

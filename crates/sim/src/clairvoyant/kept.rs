@@ -14,19 +14,25 @@ use std::collections::{BTreeSet, VecDeque};
 /// Dirty blocks that are looked at again at an event.
 const LOOKS_MAX: usize = 8;
 
-/// Where a block is, as far as leaving goes.
-#[derive(Clone, Copy, Debug, Default)]
+/// A line that has memory.
+#[derive(Clone, Copy, Debug)]
 struct Seat {
-    line: Option<LineId>,
+    key: Key,
+    /// Its place in the order of leaving.
     rank: Option<Position>,
 }
+
+/// A block without a line: there are no more lines than a table of them can have.
+const NOWHERE: LineId = LineId(u32::MAX);
 
 /// The blocks that have memory.
 #[derive(Default)]
 pub(super) struct Kept {
     order: BTreeSet<(Position, Key)>,
-    seats: Vec<Seat>,
-    keys: Vec<Option<Key>>,
+    /// Per key its line: the one table here that is as long as the recording has blocks.
+    lines: Vec<LineId>,
+    /// Per line.
+    seats: Vec<Option<Seat>>,
     aside: Vec<Key>,
     pinned: Vec<Key>,
     /// Dirty ones that came up: they leave last, and come back into the order once they are on the members.
@@ -34,43 +40,51 @@ pub(super) struct Kept {
 }
 
 impl Kept {
-    fn seat(&mut self, key: Key) -> &mut Seat {
-        if self.seats.len() <= key.index() {
-            self.seats.resize_with(key.index() + 1, Seat::default);
-        }
-        &mut self.seats[key.index()]
+    /// The seat of a block that has memory.
+    fn seat(&mut self, key: Key) -> Option<&mut Seat> {
+        let line = self.line(key)?;
+        self.seats[line.index()].as_mut()
+    }
+    fn rank(&self, key: Key) -> Option<Position> {
+        self.seats[self.line(key)?.index()]?.rank
     }
     /// Whether a block has memory, filled or in flight.
     pub(super) fn has(&self, key: Key) -> bool {
         self.line(key).is_some()
     }
     fn line(&self, key: Key) -> Option<LineId> {
-        self.seats.get(key.index()).and_then(|seat| seat.line)
+        self.lines.get(key.index()).copied().filter(|&line| line != NOWHERE)
     }
     /// The block in a line that has memory.
     pub(super) fn key(&self, line: LineId) -> Option<Key> {
-        self.keys.get(line.index()).copied().flatten()
+        self.seats.get(line.index()).copied().flatten().map(|seat| seat.key)
     }
     /// A block has been given memory.
     pub(super) fn enter(&mut self, key: Key, line: LineId) {
-        self.seat(key).line = Some(line);
-        if self.keys.len() <= line.index() {
-            self.keys.resize(line.index() + 1, None);
+        if self.lines.len() <= key.index() {
+            self.lines.resize(key.index() + 1, NOWHERE);
         }
-        self.keys[line.index()] = Some(key);
+        self.lines[key.index()] = line;
+        if self.seats.len() <= line.index() {
+            self.seats.resize(line.index() + 1, None);
+        }
+        self.seats[line.index()] = Some(Seat { key, rank: None });
     }
     /// A line has lost its memory; returns which block that was.
     pub(super) fn leave(&mut self, line: LineId) -> Option<Key> {
-        let key = self.keys.get_mut(line.index()).and_then(Option::take)?;
+        let key = self.key(line)?;
         self.lift(key);
-        self.seat(key).line = None;
+        self.seats[line.index()] = None;
+        self.lines[key.index()] = NOWHERE;
         Some(key)
     }
     /// Puts a block that is here at the place of its next use.
     pub(super) fn place(&mut self, key: Key, next: Position) {
         self.lift(key);
-        self.seat(key).rank = Some(next);
-        self.order.insert((next, key));
+        if let Some(seat) = self.seat(key) {
+            seat.rank = Some(next);
+            self.order.insert((next, key));
+        }
     }
     /// Moves a block that may leave to the place of its next use; what is in flight or aside stays so.
     pub(super) fn replace(&mut self, key: Key, next: Position) {
@@ -79,7 +93,7 @@ impl Kept {
         }
     }
     fn lift(&mut self, key: Key) -> bool {
-        let rank = self.seat(key).rank.take();
+        let rank = self.seat(key).and_then(|seat| seat.rank.take());
         rank.is_some_and(|rank| self.order.remove(&(rank, key)))
     }
     /// The line whose next use is farthest, of those that nobody copies from.
@@ -97,7 +111,7 @@ impl Kept {
             }
         }
         while let Some(key) = self.dirty.pop_front() {
-            let waits = self.seat(key).rank.is_none();
+            let waits = self.rank(key).is_none();
             if let Some(line) = self.line(key).filter(|_| waits) {
                 return Some(line);
             }
@@ -108,7 +122,7 @@ impl Kept {
     pub(super) fn readmit_clean(&mut self, cache: &Cache, next_read: impl Fn(Key) -> Position) {
         for _ in 0..self.dirty.len().min(LOOKS_MAX) {
             let Some(key) = self.dirty.pop_front() else { break };
-            let waits = self.seat(key).rank.is_none();
+            let waits = self.rank(key).is_none();
             let Some(line) = self.line(key).filter(|_| waits) else { continue };
             if cache.line(line).dirty > 0 {
                 self.dirty.push_back(key);
@@ -136,8 +150,7 @@ impl Kept {
     }
     fn seat_again(&mut self, keys: Vec<Key>, next_read: impl Fn(Key) -> Position) {
         for key in keys {
-            let seat = *self.seat(key);
-            if seat.line.is_some() && seat.rank.is_none() {
+            if self.has(key) && self.rank(key).is_none() {
                 self.place(key, next_read(key));
             }
         }
@@ -172,7 +185,7 @@ mod tests {
 
     #[test]
     fn what_moves_takes_its_new_place_and_what_has_left_takes_none() {
-        let future = Future::of(&[(Extent::new(0, 3), Op::Read)]);
+        let future = Future::of(&[(Extent::new(0, 3), Op::Read)].into_iter().collect());
         let key = |block| future.key(Block(block)).unwrap();
         let mut kept = Kept::default();
         for block in 0..3 {

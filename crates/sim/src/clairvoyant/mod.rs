@@ -11,6 +11,7 @@ mod bound;
 mod foresight;
 mod future;
 mod kept;
+mod numbers;
 mod oracle;
 mod record;
 mod sweep;

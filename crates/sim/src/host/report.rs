@@ -71,6 +71,7 @@ pub(super) fn draft(
         layers,
         share_of_clairvoyant: None,
         found_by: None,
+        input_assumed: input.assumed.clone(),
         timeline: meter.timeline.clone(),
         marks: meter.marks.shown(),
         seed: spec.seed,

@@ -123,6 +123,7 @@ mod tests {
             deadline: deadline.map(Nanos),
             overlap: 0,
             appends: false,
+            fresh: false,
         }
     }
 

@@ -62,8 +62,10 @@ pub struct Request {
     /// How many earlier requests of the process may be without an answer when this one is issued, beyond those that
     /// the drive lets through anyway. Its think time counts from the answer that leaves so many. Zero in workloads.
     pub overlap: u64,
-    /// A write that goes on where its file ends: nothing is stored where it ends.
+    /// A write that reaches the end of its file: nothing is stored where it ends.
     pub appends: bool,
+    /// A write to blocks in which nothing is stored: they lie behind the end of its file.
+    pub fresh: bool,
 }
 
 /// The requests of one process, in its order.

@@ -75,6 +75,7 @@ impl Emit {
             deadline: None,
             overlap: 0,
             appends: false,
+            fresh: false,
         }
     }
 

@@ -6,6 +6,7 @@
 use forerun_core::units::BLOCK_BYTES;
 use forerun_serve::{ExportMetrics, Metrics};
 use forerun_study::human::{self, float};
+use forerun_study::reasons::Without;
 use serde::Serialize;
 use std::time::Duration;
 
@@ -55,6 +56,9 @@ struct Counted {
     prefetched_blocks: u64,
     used: u64,
     wasted: u64,
+    /// Where `auto` serves.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    without: Option<Without>,
 }
 
 impl Summary {
@@ -84,6 +88,7 @@ impl Summary {
                 prefetched_blocks: engine.prefetched,
                 used: engine.used,
                 wasted: engine.wasted,
+                without: Without::of(metrics.gauges.iter().copied()).filter(|_| !several),
             },
             member_reads: metrics.member_reads,
             member_writes: metrics.member_writes,
@@ -135,6 +140,7 @@ impl Counted {
             prefetched_blocks: it.prefetched_blocks,
             used: it.used,
             wasted: it.wasted,
+            without: Without::of(export.gauges.iter().copied()),
         }
     }
 
@@ -165,6 +171,9 @@ impl Counted {
                 share(self.used, self.prefetched_blocks),
                 share(self.wasted, self.prefetched_blocks)
             ));
+        }
+        if let Some(without) = &self.without {
+            text.push_str(&format!("; {}", without.words()));
         }
         text
     }
@@ -199,6 +208,20 @@ mod tests {
         let expected = "in 10.0 s: 100 reads (100 MiB, 10.0 MiB/s): 25.0% from the cache, 50.0% read ahead, 0.0% late, 25.0% missed; prefetched \
                         1.00 MiB, 50.0% used, 0.0% wasted; 1 read and 0 writes of members, 0 errors";
         assert_eq!(lines, [expected]);
+    }
+
+    #[test]
+    fn under_auto_the_end_tells_what_readers_would_have_waited_without_prefetching() {
+        let gauges =
+            vec![("auto_wait_ns", 2e9), ("auto_wait_foretold_ns", 1.9e9), ("auto_wait_without_ns", 5e9)];
+        let metrics = Metrics { gauges, ..Metrics::default() };
+        let line = Summary::new(&metrics, Duration::from_secs(1)).lines().remove(0);
+        assert!(
+            line.contains(
+                "; without prefetching readers would have waited 5.00 s by auto's shadows; they waited 2.00 s"
+            ),
+            "{line}"
+        );
     }
 
     #[test]

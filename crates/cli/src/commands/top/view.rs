@@ -9,7 +9,7 @@ use forerun_serve::figures::{
     ArrayFigures, BackFigures, ExportFigures, Figures, LagFigures, MemberFigures, OutcomeFigures, WorkFigures,
 };
 use forerun_study::human;
-use forerun_study::reasons::{self, Who};
+use forerun_study::reasons::{self, Who, Without};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
@@ -261,10 +261,16 @@ fn served_lines(screen: &Screen, export: &ExportFigures, width: u16) -> Vec<Line
     lines.push(Line::from(legend));
     let back = export.write_back.as_ref().map(back_parts).unwrap_or_default();
     let array = export.raid.as_ref().map(array_parts).unwrap_or_default();
-    for parts in [figures, rates, back, array] {
+    let without = without(export).map(|without| without.words()).into_iter().collect();
+    for parts in [figures, without, rates, back, array] {
         lines.extend(folded(&parts, wide).into_iter().map(Line::from));
     }
     lines
+}
+
+/// What readers would have waited without prefetching, where `auto` knows it.
+fn without(export: &ExportFigures) -> Option<Without> {
+    Without::of(export.gauges.iter().map(|(name, value)| (name.as_str(), *value)))
 }
 
 /// Parts of a line, as many to each line as there is room for; one that is too long goes on in the next.
@@ -460,9 +466,10 @@ pub(super) fn text(figures: &Figures) -> String {
                 format!("; members read {}", human::bytes(human::float(export.member_bytes_read)))
             },
         ));
+        let without = without(export).map(|without| without.words());
         let back = export.write_back.as_ref().map(back_words);
         let array = export.raid.as_ref().map(|array| array_parts(array).join("; "));
-        for words in back.into_iter().chain(array).chain(export.warnings.iter().cloned()) {
+        for words in without.into_iter().chain(back).chain(array).chain(export.warnings.iter().cloned()) {
             out.push_str(&format!("  {words}\n"));
         }
         for turn in export.decisions.iter().rev().take(DECISIONS_MAX) {
@@ -716,9 +723,22 @@ mod tests {
     }
 
     #[test]
+    fn under_auto_it_is_told_what_readers_would_have_waited_without_prefetching() {
+        let mut figures = figures(2);
+        let gauges = [("auto_wait_ns", 2e9), ("auto_wait_foretold_ns", 1.9e9), ("auto_wait_without_ns", 5e9)];
+        figures.exports[0].gauges = gauges.map(|(name, value)| (name.to_owned(), value)).into();
+        let said =
+            "without prefetching readers would have waited 5.00 s by auto's shadows; they waited 2.00 s";
+        assert!(text(&figures).contains(said));
+        let lines = served_lines(&Screen::default(), &figures.exports[0], 200);
+        assert!(lines.iter().any(|line| line.to_string().contains(said)));
+    }
+
+    #[test]
     fn once_prints_the_sums_of_every_export() {
         let text = text(&figures(2));
         assert!(text.contains("read 200 KiB in 200 requests: cache 0.0%, prefetch 75.0%"), "{text}");
+        assert!(!text.contains("without prefetching"), "no auto");
         assert!(text.contains("\nother: ") && text.contains("asp off, 1.00 s ago"), "{text}");
     }
 }
