@@ -283,26 +283,15 @@ fn watched(
 ) -> Result<Report, FollowError> {
     let Known { key, known, volumes, damaged } = known;
     let points = Points::load().map_err(unsupported)?;
-    let ahead = by_patterns(options, decision)
-        .map(|scheme| Ahead::new(scheme, &volumes, &Charge::default()))
-        .transpose()?;
     let touches = points.touches;
-    // What a replay reads ahead is not missed, and who knows no touches takes what is there for missed.
-    let strips = by_patterns(options, decision).is_some() && options.scheme.is_none() && replay.is_none();
-    let unknown = strips && touches && options.process.is_none();
-    let density = unknown.then(|| Density::new(&volumes, false, &Charge::default()));
-    let neighbours = unknown.then(|| Neighbours::new(&volumes, false, &Charge::default()));
-    let (ids, narrow) = (points.ids.clone(), points.narrow.clone());
-    let plan = plan(options, &ids, &narrow, ahead.is_some());
+    let (ids, narrow, loads) = (points.ids.clone(), points.narrow.clone(), points.loads());
+    let learner = learner(options, decision, points, volumes, replay.as_ref())?;
+    let plan = plan(options, &ids, &narrow, learner.ahead.is_some());
     let ours = format!("comm == \"{}\"", neighbours::WORKER);
-    let loads = points.loads();
-    let plan = match &neighbours {
+    let plan = match &learner.neighbours {
         Some(_) => Plan { everyone: &loads, of_everyone: Some(&ours), ..plan },
         None => plan,
     };
-    let mut learner = Learner::new(points, volumes, replay.as_ref().map(Replay::ledger));
-    (learner.ahead, learner.patient) = (ahead, options.scheme.is_none());
-    (learner.density, learner.neighbours) = (density, neighbours);
     let done = session::run(&plan, learner, progress);
     if let Some(replay) = &replay {
         replay.stop();
@@ -351,6 +340,28 @@ fn watched(
         ended,
         damaged,
     })
+}
+
+/// Who learns from a run, and reads ahead of what no replay knows: of patterns, and where nothing is known, of whole MiB and of small files
+/// beside each other.
+fn learner(
+    options: &FollowOptions,
+    decision: Decision,
+    points: Points,
+    volumes: Volumes,
+    replay: Option<&Replay>,
+) -> Result<Learner, FollowError> {
+    let scheme = by_patterns(options, decision);
+    // What a replay reads ahead is not missed, and who knows no touches takes what is there for missed.
+    let strips = scheme.is_some() && options.scheme.is_none() && replay.is_none();
+    let unknown = strips && points.touches && options.process.is_none();
+    let ahead = scheme.map(|scheme| Ahead::new(scheme, &volumes, &Charge::default())).transpose()?;
+    let density = unknown.then(|| Density::new(&volumes, false, &Charge::default()));
+    let neighbours = unknown.then(|| Neighbours::new(&volumes, false, &Charge::default()));
+    let mut learner = Learner::new(points, volumes, replay.map(Replay::ledger));
+    (learner.ahead, learner.patient) = (ahead, options.scheme.is_none());
+    (learner.density, learner.neighbours) = (density, neighbours);
+    Ok(learner)
 }
 
 /// What a run took and waited, and what it would have waited without being read ahead of.
