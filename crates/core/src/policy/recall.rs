@@ -14,7 +14,7 @@
 //! The order need not be just the same: a run counts as met wherever in the window it is read, a reader has up to [`WAYS_MAX`] ways at
 //! once, and one is left after [`STRAYS_MAX`] reads elsewhere. What is on a way but in memory is passed over. What was wished is worth
 //! what the cost model charges for reading it apart, if the reader then needed it, and costs as much if not: where less than half was
-//! of use lately (three quarters over a single head), nothing is wished, and what would have been of use is counted on, so that it can begin again; and of a way of which
+//! of use lately, nothing is wished, and what would have been of use is counted on, so that it can begin again; and of a way of which
 //! more than half is lost only a few runs are. Nor is anything wished where one head serves all and most of what was needed came
 //! late: then reading ahead for one reader only gets in the way of others. That can be seen by trying alone, so it is tried again
 //! now and then.
@@ -69,10 +69,6 @@ const ACTIVE_MAX: usize = 64;
 const ACTIVE_READS: u64 = 4_096;
 /// Runs that may be wished before their use is judged: four times the first depth.
 const TRIAL_RUNS: u64 = 16;
-/// Quarters of what was wished that must be needed; and where one head serves all, so that what nobody needs is in the way of what
-/// somebody does.
-const QUARTERS: u64 = 2;
-const QUARTERS_ALONE: u64 = 3;
 /// Runs after which older ones count half.
 const JUDGED_RUNS: u64 = 256;
 
@@ -85,7 +81,8 @@ const RETRY_MAX: u64 = 16_384;
 
 /// How it turns, and why.
 const PAYS: Turn = Turn::on("on", "enough of what it recalled was needed");
-const LOSES: Turn = Turn::off("off", "too little of what it recalled was needed, by what reading it costs");
+const LOSES: Turn =
+    Turn::off("off", "less than half of what it recalled was needed, by what reading it costs");
 const LATE: Turn = Turn::off(
     "off",
     "most of what it recalled came no sooner than its reader, on one head that has others to serve",
@@ -149,9 +146,8 @@ impl Account {
         self.spent += spent;
         self.earned += earned;
     }
-    /// Whether it earned so many quarters of what it spent.
-    const fn pays(&self, quarters: u64) -> bool {
-        self.runs < TRIAL_RUNS || self.earned.saturating_mul(4) >= self.spent.saturating_mul(quarters)
+    const fn pays(&self) -> bool {
+        self.runs < TRIAL_RUNS || self.earned.saturating_mul(2) >= self.spent
     }
 }
 
@@ -174,10 +170,10 @@ impl Judge {
             self.rest -= 1;
             return &LATE;
         }
-        if !self.needed.pays(if alone { QUARTERS_ALONE } else { QUARTERS }) {
+        if !self.needed.pays() {
             return &LOSES;
         }
-        if alone && !self.timely.pays(QUARTERS) {
+        if alone && !self.timely.pays() {
             self.rest = self.retry;
             self.retry = (2 * self.retry).min(RETRY_MAX);
             self.timely = Account::NONE;
