@@ -70,7 +70,7 @@ pub fn verdict(group: &[&RunReport]) -> Verdict {
     details.extend(latency_sentence(best, group));
     // A single run has it above its reasons.
     let several = group.len() > 1;
-    let without = schemes().filter(|_| several).filter_map(|(_, run)| without_sentence(run));
+    let without = schemes().filter(|_| several).filter_map(|(_, run)| without_sentence(run, group));
     details.extend(without);
     details.extend(no_difference(&schemes().map(|(_, run)| *run).collect::<Vec<_>>(), group));
     details.extend(schemes().filter_map(|(_, run)| not_paid(run, group)));
@@ -169,8 +169,11 @@ fn found_sentence(group: &[&RunReport]) -> Option<String> {
     Some(format!("oracle, the best that was found offline: {}.", oracle.found_by.as_deref()?))
 }
 
-/// What readers would have waited without prefetching, as `auto` knows it.
-fn without_sentence(run: &RunReport) -> Option<String> {
+/// What readers would have waited without prefetching, as `auto` knows it; where `none` was run, that says it better.
+fn without_sentence(run: &RunReport, group: &[&RunReport]) -> Option<String> {
+    if group.iter().any(|run| run.spec.scheme == *"none") {
+        return None;
+    }
     Some(format!("Under {}, {}.", run.scheme, Without::of_run(run)?.words()))
 }
 
