@@ -181,7 +181,8 @@ impl Chooser {
             at_once: [false; RING as usize],
             outlasted: 0,
             judged: 0,
-            judge: Judge::new(candidates.len(), now),
+            // What a drive reads ahead by itself no shadow learns. Below a page cache lies a layer of ours.
+            judge: Judge::new(candidates.len(), layer == Layer::Array, now),
             switch: Switch::default(),
             candidates,
             one_in,
@@ -361,6 +362,7 @@ impl Chooser {
             Why::Lately => auto::WAITS_MUCH_LESS,
             Why::Unearned => auto::HARDLY_LONGER,
             Why::Trial => auto::TRIED,
+            Why::HeldOut => auto::HELD_OUT,
             Why::Back => auto::WAITED_MORE,
         };
         self.switch.turn(now, "auto", &auto::way(name, reason), None, because);

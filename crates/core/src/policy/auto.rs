@@ -29,6 +29,8 @@ pub(crate) const HARDLY_LONGER: &str =
     "readers of its shadow waited hardly longer, and nothing is read ahead";
 /// What it is tried for, and what came out.
 pub(crate) const TRIED: &str = "tried: its shadow may be wrong";
+pub(crate) const HELD_OUT: &str =
+    "held out: that readers wait longer without reading ahead is yet to be seen";
 pub(crate) const WAITED_MORE: &str = "back: readers really waited more in the trial";
 
 /// The turn to a candidate.

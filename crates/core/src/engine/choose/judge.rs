@@ -8,7 +8,7 @@
 //! the ratio corrects what the shadow says later. Changes are damped: after each comes a pause, twice as long where a scheme is
 //! left soon after it was chosen.
 
-use super::trial::{Outlook, Trials};
+use super::trial::{Outlook, Seen, Trial, Trials};
 use crate::policy::decisions::{Because, because};
 use crate::units::Nanos;
 use alloc::vec::Vec;
@@ -30,8 +30,6 @@ const LEAST: usize = 4;
 const TRIAL_AFTER: Nanos = Nanos::from_secs(1);
 const TRIAL_LEAST: usize = 16;
 const TRIAL_LEAST_READS: u64 = 256;
-/// Spans of a trial are this share of the time that has passed.
-const TRIAL_SPAN_ONE_IN: u64 = 64;
 /// A trial is won by this gain, in percent.
 const WON_PERCENT: i128 = 10;
 /// Shadows whose readers wait alike by less than this share do the same.
@@ -100,6 +98,8 @@ pub(super) enum Why {
     Unearned,
     /// To see what its readers really wait.
     Trial,
+    /// That of `none`, whose readers wait longer by its shadow.
+    HeldOut,
     /// That was seen, and it was more.
     Back,
 }
@@ -143,10 +143,12 @@ pub(super) struct Judge {
     /// A span has ended since the last verdict.
     fresh: bool,
     trials: Trials,
+    /// Whether `none` is held out in spite of its shadow.
+    holds_out: bool,
 }
 
 impl Judge {
-    pub(super) fn new(candidates: usize, now: Nanos) -> Self {
+    pub(super) fn new(candidates: usize, holds_out: bool, now: Nanos) -> Self {
         Self {
             candidates,
             waits: [0].repeat(KEPT * candidates),
@@ -168,6 +170,7 @@ impl Judge {
             changes: 0,
             fresh: false,
             trials: Trials::new(candidates),
+            holds_out,
         }
     }
 
@@ -198,10 +201,7 @@ impl Judge {
         self.read_sum += reads;
         self.reads[self.spans as usize % KEPT] += reads;
         let passed = now.since(self.start).0;
-        let long = SPAN_MAX.0.min(passed / SPAN_OF_LONG_ONE_IN);
-        let tries = self.trials.under_way().is_some();
-        let least = SPAN.0.min(passed / if tries { TRIAL_SPAN_ONE_IN } else { SPAN_ONE_IN }).max(long);
-        if now.since(self.began).0 < least {
+        if now.since(self.began).0 < self.least(passed) {
             return;
         }
         self.compare();
@@ -214,6 +214,14 @@ impl Judge {
         self.reads[self.spans as usize % KEPT] = 0;
     }
 
+    /// What a span lasts at least, when so much time has passed.
+    fn least(&self, passed: u64) -> u64 {
+        let under_way = self.trials.under_way();
+        let (one_in, grows) = under_way.map_or((SPAN_ONE_IN, true), |trial| trial.span_one_in());
+        let long = if grows { SPAN_MAX.0.min(passed / SPAN_OF_LONG_ONE_IN) } else { 0 };
+        SPAN.0.min(passed / one_in).max(long)
+    }
+
     /// The span that ends now: what real readers waited in it beside what those of shadows did.
     fn compare(&mut self) {
         let row = self.row(self.spans);
@@ -221,9 +229,13 @@ impl Judge {
         let mut shadow = self.waits[row + self.live];
         let counts = match self.trials.under_way() {
             Some(trial) => {
+                let whole = i128::from(shadow);
                 shadow = shadow.saturating_sub(inherited);
+                let real = i128::from(self.real);
                 let expected = i128::from(self.waits[row + trial.before]) * self.ratio(trial.before) / ONE;
-                self.trials.span(self.spans, i128::from(self.real), expected)
+                // Of what waited for nothing by itself, nothing is known.
+                let alone = if shadow == 0 { expected } else { real * whole / i128::from(shadow) };
+                self.trials.span(&Seen { span: self.spans, real, expected, alone })
             }
             // The first scheme began with an empty cache, like its shadow.
             None => self.changes == 0 || self.spans >= self.changed + SETTLING,
@@ -315,7 +327,7 @@ impl Judge {
         (self.live, self.none) = (live, none);
         let kept = (self.spans as usize).min(KEPT - 1);
         if let Some(trial) = self.trials.under_way() {
-            return self.trial_verdict(trial.before, trial.lost, kept);
+            return self.trial_verdict(&trial, kept);
         }
         // A scheme that loses before it gains is left alone: what it may lose is its own to bound, and half of it is all loss.
         if kept < LEAST || self.spans < self.changed + self.pause || invests {
@@ -352,23 +364,29 @@ impl Judge {
         let other = |at: usize| (self.foretold(at, kept) - live).abs() * SAME_ONE_IN > live;
         let wait = |at: usize| (other(at) || at == self.live).then(|| self.corrected(at, kept));
         let waits: Vec<Option<i128>> = (0..self.candidates).map(wait).collect();
-        let (span, compared, waited) = (self.spans, kept as u64, i128::from(self.real_sum));
-        let candidate =
-            self.trials.choose(&Outlook { waits: &waits, live: self.live, none, span, compared, waited })?;
+        let (span, compared, reads) = (self.spans, kept as u64, self.reads_in(kept));
+        let waited = i128::from(self.real_sum);
+        let look = Outlook { waits: &waits, live: self.live, none, span, compared, reads, waited };
+        let (candidate, why) = match self.trials.choose(&look) {
+            Some(candidate) => (candidate, Why::Trial),
+            None if self.holds_out && self.trials.is_held_out(&look) => (none, Why::HeldOut),
+            None => return None,
+        };
         let because = self.numbers(candidate, kept);
-        self.trials.begin(candidate, self.live, span);
+        self.trials.begin(candidate, self.live, span, why == Why::HeldOut);
         self.ratios[candidate] = Ratio::default();
-        Some(Verdict { candidate, why: Why::Trial, because })
+        Some(Verdict { candidate, why, because })
     }
 
     /// Whether a trial is over and lost; a candidate that has won it stays.
-    fn trial_verdict(&mut self, before: usize, lost: i128, kept: usize) -> Option<Verdict> {
+    fn trial_verdict(&mut self, trial: &Trial, kept: usize) -> Option<Verdict> {
+        let before = trial.before;
         if !self.trials.is_over(self.spans, i128::from(self.real_sum)) {
             return None;
         }
         self.trials.end();
         let (its, ours) = (self.corrected(self.live, kept), self.corrected(before, kept));
-        let won = lost < 0 && its * 100 <= ours * (100 - WON_PERCENT);
+        let won = trial.lost < 0 && its * 100 <= ours * (100 - WON_PERCENT) && trial.is_clear();
         if won && self.ratios[self.live].value().is_some() {
             (self.changed, self.changes) = (self.spans, self.changes + 1);
             return None;
@@ -446,7 +464,7 @@ mod tests {
 
     /// So many seconds of it, with the first scheme in the beginning: who decided in each batch of a tenth of a second.
     fn run(load: &Load, seconds: u64) -> (Judge, Vec<usize>) {
-        let mut judge = Judge::new(3, Nanos(0));
+        let mut judge = Judge::new(3, true, Nanos(0));
         let (mut live, mut lived) = (0, Vec::new());
         for batch in 1..=seconds * 10 {
             // Loads are never quite even.
@@ -470,6 +488,30 @@ mod tests {
         let (judge, lived) = run(&Load { shadows, real: [30, 31, 10].map(|n| n * NS_A_READ) }, 30);
         assert_eq!(lived.last(), Some(&2), "changes {}", judge.changes);
         assert!(lived[100..].iter().all(|&at| at == 2), "it has found that within ten seconds");
+    }
+
+    #[test]
+    fn none_is_held_out_in_spite_of_its_shadow_and_stays_where_readers_wait_less() {
+        let shadows = [10, 11, 20].map(|n| n * NS_A_READ);
+        let (judge, lived) = run(&Load { shadows, real: [30, 31, 10].map(|n| n * NS_A_READ) }, 120);
+        assert_eq!(lived.last(), Some(&2), "changes {}", judge.changes);
+        assert!(lived[600..].iter().all(|&at| at == 2), "it has found that within a minute");
+    }
+
+    #[test]
+    fn a_hold_out_that_loses_costs_little() {
+        for longer in [2, 4, 60] {
+            let shadows = [10, 11, 10 * longer].map(|n| n * NS_A_READ);
+            let (judge, lived) = run(&Load { shadows, real: shadows }, 200);
+            assert_eq!(lived.last(), Some(&0), "{longer} times as long");
+            let held = lived.iter().filter(|&&at| at == 2).count();
+            assert_eq!(held > 0, longer < 60, "it is proved, unless that would cost too much: {longer}");
+            assert!(
+                judge.trials.lost() < i128::from(judge.real_sum) / 32,
+                "{longer}: {}",
+                judge.trials.lost()
+            );
+        }
     }
 
     #[test]
@@ -500,7 +542,7 @@ mod tests {
 
     #[test]
     fn shadows_that_are_alike_are_off_alike() {
-        let mut judge = Judge::new(2, Nanos(0));
+        let mut judge = Judge::new(2, true, Nanos(0));
         // The first was seen to wait three times what its shadow does, and the other at another time a third.
         for _ in 0..32 {
             judge.ratios[0].add(3 * NS_A_READ, NS_A_READ);
