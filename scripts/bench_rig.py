@@ -12,6 +12,7 @@ import pathlib
 import random
 import shutil
 import signal
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -179,6 +180,39 @@ def way(work, binary, count=4000):
     rig = Rig("none", work / "image", work, binary)
     try:
         return int(float(run(*FIRST, "python3", "-c", LONE, rig.loop, str(count))))
+    finally:
+        rig.close()
+
+
+# A device without any times of its own, so that what the rig takes itself is seen.
+NO_TIME = """kind = "cloud"
+about = "No time at all"
+sources = ["Made up: what is left is the rig's"]
+
+[volume]
+sectors = 1953525168
+operations_per_s = 100000000
+throughput_mib_per_s = 1000000
+burst_ms = 10
+operation_bytes = 1048576
+latency_median_us = 1.0
+latency_p99_us = 1.0
+queue_depth = 128
+"""
+
+
+def rate(work, binary, file="big"):
+    """How many bytes a second a reader in order gets through the rig at most, whatever the model: the median of some reads of a file with windows of 8 MiB."""
+    model = work / "no-time.toml"
+    model.write_text(NO_TIME)
+    rig = Rig(str(model), work / "image", work, binary)
+    try:
+        rig.set_window(8192)
+        took = []
+        for _ in range(7):
+            rig.cold()
+            took.append(float(run(*FIRST, sys.executable, "-S", "-c", f"import time\n_begun=time.monotonic()\n{READ}print(time.monotonic()-_begun)", str(rig.mount / file))))
+        return int((rig.mount / file).stat().st_size / statistics.median(took))
     finally:
         rig.close()
 

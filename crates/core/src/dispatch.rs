@@ -96,7 +96,16 @@ impl DemandFirst {
     /// For a volume whose cache the kernel owns: it only ever sees prefetches.
     #[must_use]
     pub fn observed() -> Self {
-        Self { depth: (OBSERVED_DEPTH_MAX, OBSERVED_DEPTH_MAX), ..Self::new(1) }
+        Self::wide(1, OBSERVED_DEPTH_MAX)
+    }
+
+    /// With so many outstanding at each disk, of demand and of prefetches alike: what keeps demand apart, if anything, lies below.
+    ///
+    /// # Panics
+    /// As [`DemandFirst::new`].
+    #[must_use]
+    pub fn wide(disks: usize, depth: u32) -> Self {
+        Self { depth: (depth, depth), ..Self::new(disks) }
     }
 }
 
@@ -194,6 +203,13 @@ mod tests {
         );
         dispatch.complete(Nanos(1), Disk(0), 0);
         assert_eq!(dispatch.pick(Nanos(1)), Some(OBSERVED_DEPTH_MAX));
+    }
+
+    #[test]
+    fn of_a_wide_disk_prefetches_may_have_all_there_is() {
+        let mut dispatch = DemandFirst::wide(1, 100);
+        (0..200).for_each(|n| dispatch.enqueue(Nanos(0), queued(n, Class::Prefetch)));
+        assert_eq!((0..).take_while(|_| dispatch.pick(Nanos(0)).is_some()).count(), 100);
     }
 
     #[test]

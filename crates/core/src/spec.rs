@@ -40,6 +40,8 @@ pub struct LayerSpec {
     pub command_blocks_max: u64,
     /// Most prefetched blocks in flight; none is what the scheme and the memory say.
     pub ahead_blocks_max: Option<u64>,
+    /// Most commands outstanding at one disk, prefetches too; none is the depth of a disk, of which half is demand's.
+    pub in_flight: Option<u32>,
     /// Memory for parity and rebuilding, blocks, beside the cache.
     pub staging_blocks: u64,
     /// When writes reach the members.
@@ -91,6 +93,7 @@ impl LayerSpec {
             strip_aligned: true,
             command_blocks_max: array.strip_blocks(),
             ahead_blocks_max: None,
+            in_flight: None,
             staging_blocks: STAGING_STRIPES * staging_least(&array),
             write: WriteMode::Through,
             syncs: false,
@@ -198,8 +201,10 @@ impl LayerSpec {
     }
 
     fn dispatch(&self) -> Box<dyn Dispatch> {
-        let disks = if self.strip_aligned { self.array.disks() } else { 1 };
-        Box::new(DemandFirst::new(usize::from(disks)))
+        let disks = usize::from(if self.strip_aligned { self.array.disks() } else { 1 });
+        Box::new(
+            self.in_flight.map_or_else(|| DemandFirst::new(disks), |most| DemandFirst::wide(disks, most)),
+        )
     }
 
     fn parts(&self, built: BuiltLayer, dispatch: Box<dyn Dispatch>) -> Result<Parts, LayerError> {

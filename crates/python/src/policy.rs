@@ -66,7 +66,7 @@ impl Given {
             let place = format!("policy {}, run {run} of it", self.name);
             Box::new(InPython::new(&self, place, mishaps.clone()))
         };
-        Own { name, layer, make: Arc::new(make) }
+        Own { name, layer, make: Arc::new(make), in_flight: None }
     }
 }
 

@@ -126,7 +126,7 @@ pub(crate) fn run_own(
     progress: &(dyn Fn(Progress) + Sync),
 ) -> Result<RunReport, RunError> {
     let hardware = hardware(spec)?;
-    let mut layers = Layers::new(&hardware, spec);
+    let mut layers = Layers { in_flight: own.in_flight, ..Layers::new(&hardware, spec) };
     if own.layer == Layer::Host {
         layers.host = own.built(&host_layer(&hardware, spec).shape());
     } else {

@@ -46,7 +46,7 @@ const REQUEST_PAGES_MAX: u64 = 2_048;
 /// Requests that wait for a worker; what comes when they are many is not read ahead.
 const WAITING_MAX: usize = 1_024;
 /// How long a reader who was read ahead of is looked at without a pause, nanoseconds.
-const AT_WORK: u64 = 50_000_000;
+pub(crate) const AT_WORK: u64 = 50_000_000;
 /// Pieces that may have been asked for and not have come.
 pub(crate) const PIECES_IN_FLIGHT_MAX: usize = (WAITING_MAX + WORKERS) * PIECES_MAX;
 /// Stack of a worker.

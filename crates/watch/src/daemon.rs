@@ -60,18 +60,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Longest sleep: how late a signal may be seen that comes between a look and the sleep.
 const SLEEP_NANOS: u64 = 999_999_999;
 /// After events more are waited for, for a moment (`hush.rs`): this long while somebody waits for what is read ahead of it.
-const MOMENT_URGENT: std::time::Duration = std::time::Duration::from_micros(200);
+pub(crate) const MOMENT_URGENT: std::time::Duration = std::time::Duration::from_micros(200);
 /// The same after so many events: the rings hold some ten milliseconds of as many as there can be.
-const MOMENT_FLOOD: std::time::Duration = std::time::Duration::from_millis(2);
-const FLOOD: usize = 2_000;
+pub(crate) const MOMENT_FLOOD: std::time::Duration = std::time::Duration::from_millis(2);
+pub(crate) const FLOOD: usize = 2_000;
 /// How often reads of followed files are looked for, which wake nobody, and others while there are many, nanoseconds: as soon as this where there were some, and twice as late
 /// each time where there were none. Who waits for a device wakes the daemon.
-const PAUSE_MIN: u64 = 200_000;
-const PAUSE_MAX: u64 = 10_000_000;
+pub(crate) const PAUSE_MIN: u64 = 200_000;
+pub(crate) const PAUSE_MAX: u64 = 10_000_000;
 /// How often settings of devices are read again, and programs that are idle are forgotten, nanoseconds.
 const LOOK_EVERY: u64 = 5_000_000_000;
 /// How often readers of a pattern are looked at that have fallen silent, nanoseconds.
-const TICK_EVERY: u64 = 250_000_000;
+pub(crate) const TICK_EVERY: u64 = 250_000_000;
 /// How often it is told how the daemon stands, nanoseconds.
 const SHOW_EVERY: u64 = 500_000_000;
 /// A window may be one part in so many of the memory that the reader's cgroup leaves, or the machine.

@@ -30,6 +30,7 @@ mod filemap;
 pub mod files;
 pub mod follow;
 mod followed;
+pub mod foretell;
 pub mod format;
 mod govern;
 mod hush;

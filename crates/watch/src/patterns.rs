@@ -22,7 +22,8 @@ use forerun_core::engine::Seen;
 use forerun_core::policy::decisions::Decision;
 use forerun_core::registry::SchemeSpec;
 use forerun_trace::assemble::FileId;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 /// Readers whose misses are counted at once.
 pub(crate) const SUSPECTS_MAX: usize = 4_096;
@@ -185,9 +186,46 @@ pub struct Earned {
     pub used: u64,
 }
 
+/// Who hears of reads, and asks for what the scheme wishes: of the kernel, or of a replay in virtual time (`foretell.rs`).
+pub(crate) trait Asks {
+    /// A process has read pages of a file.
+    fn see(&mut self, time: u64, pid: u32, file: FileId, pages: Range<u64>, seen: Seen);
+    /// What is wished goes out.
+    fn turn(&mut self, now: u64);
+    /// Whom something was asked for since the last call.
+    fn helped(&mut self) -> BTreeSet<(u32, FileId)>;
+    /// The turns of the scheme's switches since the last call.
+    fn decisions(&mut self) -> Vec<(FileId, Decision)>;
+    /// Nothing is believed of a file any more.
+    fn forget(&mut self, file: FileId);
+    /// Something is on its way, or was asked for a moment ago.
+    fn is_at_work(&self, now: u64) -> bool;
+}
+
+impl Asks for Ahead {
+    fn see(&mut self, time: u64, pid: u32, file: FileId, pages: Range<u64>, seen: Seen) {
+        self.see(time, pid, file, pages, seen);
+    }
+    fn turn(&mut self, now: u64) {
+        self.turn(now);
+    }
+    fn helped(&mut self) -> BTreeSet<(u32, FileId)> {
+        self.helped()
+    }
+    fn decisions(&mut self) -> Vec<(FileId, Decision)> {
+        self.decisions()
+    }
+    fn forget(&mut self, file: FileId) {
+        self.forget(file);
+    }
+    fn is_at_work(&self, now: u64) -> bool {
+        self.is_at_work(now)
+    }
+}
+
 /// Readers of all programs.
-pub(crate) struct Patterns {
-    ahead: Ahead,
+pub(crate) struct Patterns<A = Ahead> {
+    pub(crate) ahead: A,
     charge: Charge,
     /// Nothing is read ahead.
     observe: bool,
@@ -215,18 +253,8 @@ impl Patterns {
         named: Option<SchemeSpec>,
         charge: &Charge,
     ) -> Result<Self, AheadError> {
-        Ok(Self {
-            ahead: engine(volumes, observe, named.as_ref(), charge)?,
-            charge: charge.clone(),
-            observe,
-            named,
-            suspects: BTreeMap::new(),
-            readers: BTreeMap::new(),
-            earned: Earned::default(),
-            past: Wished::default(),
-            shown: 0,
-            decided: Vec::new(),
-        })
+        let ahead = engine(volumes, observe, named.as_ref(), charge)?;
+        Ok(Self { charge: charge.clone(), observe, named, ..Self::over(ahead) })
     }
 
     /// From now on everything that the scheme is told goes to a log.
@@ -242,6 +270,61 @@ impl Patterns {
     /// When the scheme wants to be woken.
     pub(crate) fn next_wake(&self) -> Option<u64> {
         self.ahead.next_wake()
+    }
+
+    /// Nothing more is read ahead while this is so: programs wait for memory.
+    pub(crate) const fn hold(&mut self, on: bool) {
+        self.ahead.only_say = on || self.observe;
+    }
+
+    /// Readers that were silent, or are not helped any more, are over; and an engine that knows too many files.
+    pub(crate) fn tick(&mut self, now: u64, volumes: impl FnOnce() -> Volumes, acts: &mut Vec<Act>) {
+        self.end_silent(now, acts);
+        if self.readers.is_empty() && self.ahead.is_worn() && !self.ahead.is_at_work(now) {
+            // A new engine knows the file systems of today, and no file that is no more.
+            if let Ok(mut ahead) = engine(&volumes(), self.observe, self.named.as_ref(), &self.charge) {
+                self.ahead.take_log().into_iter().for_each(|log| ahead.log_to(log));
+                let wished = std::mem::replace(&mut self.ahead, ahead).wished();
+                self.past.pages += wished.pages;
+                self.past.used += wished.used;
+            }
+        }
+    }
+
+    /// Pieces that were asked for and have not come.
+    pub(crate) const fn in_flight(&self) -> usize {
+        self.ahead.in_flight
+    }
+
+    /// What was earned so far, readers that go on included.
+    pub(crate) fn earned(&self) -> Earned {
+        let going = self.readers.values().filter(|_| self.named.is_none());
+        let going = going.map(|reader| reader.now.earned(&reader.before)).sum::<u64>();
+        let wished = self.ahead.wished();
+        Earned {
+            nanos: self.earned.nanos + going,
+            pages: self.past.pages + wished.pages,
+            used: self.past.used + wished.used,
+            ..self.earned
+        }
+    }
+}
+
+impl<A: Asks> Patterns<A> {
+    /// With nobody known; what is asked for goes through `ahead`.
+    pub(crate) fn over(ahead: A) -> Self {
+        Self {
+            ahead,
+            charge: Charge::default(),
+            observe: false,
+            named: None,
+            suspects: BTreeMap::new(),
+            readers: BTreeMap::new(),
+            earned: Earned::default(),
+            past: Wished::default(),
+            shown: 0,
+            decided: Vec::new(),
+        }
     }
 
     /// A process reads pages of a file, and the first is not there.
@@ -311,11 +394,6 @@ impl Patterns {
             self.ahead.see(time, pid, file, first..end, seen);
         }
         !again
-    }
-
-    /// Nothing more is read ahead while this is so: programs wait for memory.
-    pub(crate) const fn hold(&mut self, on: bool) {
-        self.ahead.only_say = on || self.observe;
     }
 
     /// Asks for what is wished now, and looks at what came of it.
@@ -393,7 +471,7 @@ impl Patterns {
     }
 
     /// Readers that were silent, or are not helped any more, are over.
-    pub(crate) fn tick(&mut self, now: u64, volumes: impl FnOnce() -> Volumes, acts: &mut Vec<Act>) {
+    pub(crate) fn end_silent(&mut self, now: u64, acts: &mut Vec<Act>) {
         let over = |reader: &Reader| {
             now.saturating_sub(reader.now.last) > SILENT || reader.now.places > reader.helped + UNHELPED
         };
@@ -401,15 +479,6 @@ impl Patterns {
         self.suspects.retain(|_, suspect| {
             now.saturating_sub(suspect.pace.last) < 10 * SILENT || suspect.deaf > 0 && suspect.deaf < u32::MAX
         });
-        if self.readers.is_empty() && self.ahead.is_worn() && !self.ahead.is_at_work(now) {
-            // A new engine knows the file systems of today, and no file that is no more.
-            if let Ok(mut ahead) = engine(&volumes(), self.observe, self.named.as_ref(), &self.charge) {
-                self.ahead.take_log().into_iter().for_each(|log| ahead.log_to(log));
-                let wished = std::mem::replace(&mut self.ahead, ahead).wished();
-                self.past.pages += wished.pages;
-                self.past.used += wished.used;
-            }
-        }
     }
 
     /// The end of all.
@@ -474,27 +543,9 @@ impl Patterns {
         self.readers.len()
     }
 
-    /// Pieces that were asked for and have not come.
-    pub(crate) const fn in_flight(&self) -> usize {
-        self.ahead.in_flight
-    }
-
     /// Somebody waits for what comes next.
     pub(crate) fn is_urgent(&self, now: u64) -> bool {
         self.ahead.is_at_work(now) || now.saturating_sub(self.shown) < PAUSE / 4
-    }
-
-    /// What was earned so far, readers that go on included.
-    pub(crate) fn earned(&self) -> Earned {
-        let going = self.readers.values().filter(|_| self.named.is_none());
-        let going = going.map(|reader| reader.now.earned(&reader.before)).sum::<u64>();
-        let wished = self.ahead.wished();
-        Earned {
-            nanos: self.earned.nanos + going,
-            pages: self.past.pages + wished.pages,
-            used: self.past.used + wished.used,
-            ..self.earned
-        }
     }
 }
 

@@ -6,7 +6,9 @@ use crate::progress::Bars;
 use crate::ui::{Style, Ui};
 use crate::{learned, outputs};
 use clap::Args;
+use forerun_core::registry::Layer;
 use forerun_sim::input::Input;
+use forerun_sim::own::Own;
 use forerun_sim::report::{Comparison, RunReport};
 use forerun_sim::spec::RunSpec;
 use forerun_study::compare::{Asked, Outcome, Planned};
@@ -15,7 +17,9 @@ use forerun_study::plan;
 use forerun_study::runner::{self, Brought};
 use forerun_study::{csv, html, reasons, spec_file, table, words};
 use forerun_trace::ReadOptions;
+use forerun_watch::foretell::{self, Foretell};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 const SIM_EXAMPLES: &str = "\
 Examples:
@@ -76,7 +80,7 @@ pub(crate) struct CompareArgs {
     /// Trace files, or workloads such as random:size=1GiB,requests=2000
     #[arg(value_name = "INPUT", required_unless_present = "spec")]
     inputs: Vec<String>,
-    /// Scheme to compare, in the grammar of `forerun schemes`; may be given many times [default: a sensible set]
+    /// Scheme to compare, in the grammar of `forerun schemes`, or watch; may be given many times [default: a sensible set]
     #[arg(long = "scheme", value_name = "SCHEME")]
     schemes: Vec<String>,
     /// Do not add `none`, `bound`, `oracle` and `auto`: run exactly the schemes asked for
@@ -108,7 +112,8 @@ Examples:
 
 Without --device, --array and --scheduler they are taken from this machine, which is said under the table, and so is a
 scheduler or device with which another scheme would win. Without --scheme a set of schemes is run: for traces of files and
-workloads those of a page cache, this machine's first; for traces of devices those of an array.
+workloads those of a page cache, this machine's first; for traces of devices those of an array. The scheme `watch` is what
+`forerun watch` would do for the same readers: linux-6 with windows of 128 KiB, and the daemon's own decisions beside it.
 
 Every comparison also runs `none` (no prefetching), `bound` (what nothing can beat), `oracle` (the best
 that is found offline, by a clairvoyant or by one of the schemes) and `auto` (which chooses among schemes
@@ -138,7 +143,7 @@ pub(crate) fn sim(args: &SimArgs, ui: &Ui) -> Result<(), CliError> {
         return Err(CliError::usage("spec", "holds more than one run", "use `forerun compare --spec`"));
     }
     let files = args.spec.iter().chain(&args.manifest).map(PathBuf::as_path).collect();
-    let plan = Plan { planned: Planned { specs, assumed }, files, threads: 1 };
+    let plan = Plan { planned: Planned { specs, assumed }, files, threads: 1, brought: Brought::default() };
     execute(&plan, &args.output, ui, |specs| match (&args.learn, &args.manifest) {
         (None, None) => Ok(runner::run_all(specs, 1, Brought::default(), &Bars::new(ui))?),
         (learn, manifest) => Ok(vec![learning(&specs[0], learn.as_deref(), manifest.as_deref(), ui)?]),
@@ -163,19 +168,32 @@ fn learning(
     Ok(report)
 }
 
+/// What `forerun watch` would do, where it is named among the schemes: no scheme of the registry, since it is the daemon's own.
+fn watched(schemes: &[String]) -> Vec<Own> {
+    let watch = || Own {
+        name: foretell::NAME.into(),
+        layer: Layer::Host,
+        make: Arc::new(|shape| Box::new(Foretell::new(shape))),
+        in_flight: Some(foretell::IN_FLIGHT),
+    };
+    schemes.iter().any(|name| name == foretell::NAME).then(watch).into_iter().collect()
+}
+
 /// Many runs.
 pub(crate) fn compare(args: &CompareArgs, ui: &Ui) -> Result<(), CliError> {
+    let own = watched(&args.schemes);
     let planned = match &args.spec {
         Some(path) => Planned { specs: spec_file::read(path)?, assumed: None },
         None => {
             let (inputs, schemes) = (args.inputs.clone(), args.schemes.clone());
-            Asked { inputs, schemes, bounds: !args.no_bounds, setup: args.setup.clone() }.plan(&[])?
+            Asked { inputs, schemes, bounds: !args.no_bounds, setup: args.setup.clone() }.plan(&own)?
         }
     };
     let files = args.spec.iter().map(PathBuf::as_path).collect();
-    let plan = Plan { planned, files, threads: args.threads };
+    let brought = Brought { own: &own, ..Brought::default() };
+    let plan = Plan { planned, files, threads: args.threads, brought };
     execute(&plan, &args.output, ui, |specs| {
-        Ok(runner::run_all(specs, args.threads, Brought::default(), &Bars::new(ui))?)
+        Ok(runner::run_all(specs, args.threads, brought, &Bars::new(ui))?)
     })
 }
 
@@ -185,6 +203,7 @@ struct Plan<'a> {
     /// What is read beside inputs and presets: the file of specs, what was learned before.
     files: Vec<&'a Path>,
     threads: usize,
+    brought: Brought<'a>,
 }
 
 /// Refuses to write over a trace, a preset, the file of specs or a manifest.
@@ -215,7 +234,7 @@ fn execute(
     plan.planned.check()?;
     let condition = output.fail_if.as_deref().map(|text| read_condition(text, specs)).transpose()?;
     let runs = run(specs)?;
-    let outcome = plan.planned.outcome(runs, plan.threads, Brought::default(), &Bars::new(ui))?;
+    let outcome = plan.planned.outcome(runs, plan.threads, plan.brought, &Bars::new(ui))?;
     let Outcome { comparison, remarks } = outcome;
     if let Some(path) = &output.save_spec {
         let specs: Vec<RunSpec> = comparison.runs.iter().map(|run| run.spec.clone()).collect();

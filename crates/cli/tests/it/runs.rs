@@ -270,6 +270,30 @@ fn an_input_that_is_not_there_is_a_failure() {
 }
 
 #[test]
+fn what_watch_would_do_is_named_like_a_scheme() {
+    let stride = "stride:size=64MiB,block=16KiB,stride=16,wrap=false";
+    let words = [
+        "compare",
+        stride,
+        "--device",
+        "object-store",
+        "--json",
+        "--no-bounds",
+        "--scheme",
+        "linux-6",
+        "--scheme",
+        "watch",
+    ];
+    let report = json(&words);
+    assert_eq!(schemes(&report), ["linux-6", "watch"]);
+    let elapsed = |run: usize| report["runs"][run]["elapsed_ns"].as_u64().expect("a number");
+    assert!(elapsed(0) > 5 * elapsed(1), "{} for {}", elapsed(0), elapsed(1));
+    assert_eq!(output(&words), output(&[&words[..], &["--threads", "1"]].concat()), "the same on every run");
+    let said = fails(&["sim", stride, "--scheme", "watch"], 2);
+    assert!(said.contains("watch"), "it is no scheme of the registry: {said}");
+}
+
+#[test]
 fn the_table_is_plain_where_no_terminal_is() {
     let text = output(&words(&compare(&[])));
     assert!(!text.contains('\u{1b}'), "{text}");

@@ -53,6 +53,10 @@ impl<P: Policy> Bench<P> {
         self.context = Context(context);
         self
     }
+    /// The policy, to be told what no access tells.
+    pub(crate) const fn policy(&mut self) -> &mut P {
+        &mut self.policy
+    }
     /// Reads, and returns the wishes.
     pub(crate) fn read(&mut self, start: u64, blocks: u64) -> Windows {
         let extent = Extent::new(start, blocks);

@@ -24,7 +24,7 @@
 
 use super::readahead::{Generation, MAX, Markers, Request, init_size, next_size};
 use super::{Fate, Lookup, Plan, Policy, When, World};
-use crate::access::{Access, Advice, Op};
+use crate::access::{Access, Advice, Context, Op};
 use crate::bounded::{Bounded, FILES_MAX, SecondChance};
 use crate::row::{Layer, Make, Param, Role, Row};
 use crate::units::Extent;
@@ -87,11 +87,13 @@ struct File {
     next: u64,
     /// Logarithm of the folios of the last window.
     order: u32,
+    /// Its own largest window, blocks, where it has one.
+    max: Option<u64>,
 }
 
 impl File {
     const fn new(start: u64) -> Self {
-        Self { start, size: 0, async_size: 0, next: u64::MAX, order: 0 }
+        Self { start, size: 0, async_size: 0, next: u64::MAX, order: 0, max: None }
     }
 }
 
@@ -116,6 +118,14 @@ impl Linux6 {
         assert!(config.max > 0, "a window has at least one block");
         let (files, ends) = (Bounded::new(FILES_MAX), Bounded::new(ENDS_MAX));
         Self { config, files, markers: Markers::new(), ends, windows: 0 }
+    }
+
+    /// From now on the largest window of a file that a reader has open is this one, blocks, or everybody's again. Of a file that
+    /// was not read yet nothing is changed: the kernel keeps it with the open file.
+    pub fn give_window(&mut self, context: Context, max: Option<u64>) {
+        if let Some(file) = self.files.peek_mut(context.0) {
+            file.max = max.filter(|max| *max > 0);
+        }
     }
 }
 
@@ -310,9 +320,10 @@ impl Policy for Linux6 {
         let start = access.within.start.0;
         let file = self.files.entry(access.context.0, || File::new(start));
         let mut request = Request { access, lookup, world, plan, markers: &mut self.markers, windows: 0 };
+        let config = Linux6Config { max: file.max.unwrap_or(self.config.max), ..self.config };
         let config = match access.advice {
-            Advice::Sequential => Linux6Config { max: 2 * self.config.max, ..self.config },
-            Advice::Normal | Advice::Random => self.config,
+            Advice::Sequential => Linux6Config { max: 2 * config.max, ..config },
+            Advice::Normal | Advice::Random => config,
         };
         let random = access.advice == Advice::Random;
         request.walk(&mut Call { file, ends: &mut self.ends, config, random });
@@ -501,5 +512,30 @@ mod tests {
             [(1, 1, 4), (5, 5, 4)],
             "2 was here and could not be marked"
         );
+    }
+
+    #[test]
+    fn an_open_file_that_was_given_a_window_has_it_and_no_other_does() {
+        let context = Context(0);
+        let mut bench = bench();
+        bench.policy().give_window(context, Some(128));
+        assert_eq!(bench.reads(0..1), [(0, 0, 4)], "it was not open yet");
+        bench.policy().give_window(context, Some(128));
+        // From the next mark on windows double, up to what was given.
+        assert_eq!(bench.reads(1..60), [(1, 4, 16), (4, 20, 32), (20, 52, 64), (52, 116, 128)]);
+        bench.policy().give_window(context, None);
+        assert_eq!(
+            bench.reads(60..117),
+            [(116, 244, 128)],
+            "a window does not become smaller while marks are come to"
+        );
+        let of_another = [
+            (5_001, 5_001, 4),
+            (5_002, 5_005, 8),
+            (5_005, 5_013, 16),
+            (5_013, 5_029, 32),
+            (5_029, 5_061, 32),
+        ];
+        assert_eq!(bench.by(1).reads(5_000..5_030), of_another);
     }
 }

@@ -93,7 +93,8 @@ pub fn run_oracle(
     let (host, array) = (Log::default(), Log::default());
     // `oracle` names no part of either layer: both are those of `none`.
     let plain = Layers::new(&rig.hardware, spec);
-    let layers = Layers { host: heard(plain.host, &host), array: heard(plain.array, &array) };
+    let layers =
+        Layers { host: heard(plain.host, &host), array: heard(plain.array, &array), in_flight: None };
     let mut best = host::run_layers(input, spec, &rig.hardware, layers, progress)?;
     best.found_by = Some("none".into());
     let host = (spec.host_cache_bytes > 0).then(|| Future::of(&host.take()));

@@ -158,12 +158,15 @@ pub(crate) struct Layers {
     pub(crate) host: BuiltLayer,
     /// Of the array's cache.
     pub(crate) array: BuiltLayer,
+    /// Most commands outstanding at one disk of each; none is the usual depth.
+    pub(crate) in_flight: Option<u32>,
 }
 
 impl Layers {
     /// What the spec's scheme makes of each layer.
     pub(crate) fn new(hardware: &Hardware, spec: &RunSpec) -> Self {
-        Self { host: host_layer(hardware, spec).built(), array: array_layer(hardware, spec).built() }
+        let (host, array) = (host_layer(hardware, spec).built(), array_layer(hardware, spec).built());
+        Self { host, array, in_flight: None }
     }
 }
 
@@ -204,13 +207,15 @@ pub(super) fn stack(
     placement: Placement,
     apart: Option<Apart>,
 ) -> Result<Stack, RunError> {
-    let mut array = engine(array_layer(hardware, spec), layers.array, "cache")?;
+    let in_flight = layers.in_flight;
+    let layer = LayerSpec { in_flight, ..array_layer(hardware, spec) };
+    let mut array = engine(layer, layers.array, "cache")?;
     for &disk in &spec.failed {
         array.handle(Nanos::ZERO, Input::Member { disk: Disk(disk), failed: true });
     }
     let host = (spec.host_cache_bytes > 0)
         .then(|| {
-            let mut layer = host_layer(hardware, spec);
+            let mut layer = LayerSpec { in_flight, ..host_layer(hardware, spec) };
             let blocks = placement.blocks_above(hardware.array.capacity_blocks());
             let blocks = apart.as_ref().map_or(blocks, |apart| apart.blocks(blocks));
             layer.array = Array::new(*layer.array.spec(), blocks).map_err(|e| wrong("array", e))?;
