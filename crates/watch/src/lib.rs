@@ -32,6 +32,7 @@ pub mod follow;
 mod followed;
 pub mod foretell;
 pub mod format;
+mod frames;
 mod govern;
 mod hush;
 pub mod inputs;

@@ -8,13 +8,18 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::NonNull;
+use std::time::Duration;
 
 /// `cachestat`, the same number on every architecture but alpha.
 const SYS_CACHESTAT: libc::c_long = 451;
 /// How often the two answers are compared before giving up. Each takes microseconds at least: seconds, not minutes.
 const SETTLE_TRIES_MAX: u32 = 1_000_000;
+
+/// How often it is looked whether a page has come, and how many times at most.
+const WAIT: Duration = Duration::from_micros(50);
+const WAIT_TRIES_MAX: u32 = 2_000;
 
 /// `struct cachestat_range`: bytes of a file.
 #[repr(C)]
@@ -114,6 +119,33 @@ impl Drop for Pages {
         let result = unsafe { libc::munmap(self.map.as_ptr(), self.bytes) };
         debug_assert_eq!(result, 0, "unmapping our own mapping");
     }
+}
+
+/// Waits until a page of a file is in memory, without touching it; a tenth of a second at most.
+///
+/// # Errors
+/// What the system said.
+pub(crate) fn until_here(file: BorrowedFd<'_>, page: u64) -> io::Result<()> {
+    let bytes = rustix::param::page_size();
+    let offset = libc::off_t::try_from(page.saturating_mul(bytes as u64)).map_err(io::Error::other)?;
+    // SAFETY: as in `Pages::of`, of one page, which is never read through.
+    let map = unsafe {
+        libc::mmap(std::ptr::null_mut(), bytes, libc::PROT_READ, libc::MAP_SHARED, file.as_raw_fd(), offset)
+    };
+    if map == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    let mut here = 0_u8;
+    for _ in 0..WAIT_TRIES_MAX {
+        // SAFETY: the range is the mapping of one page, and there is a byte for it.
+        if unsafe { libc::mincore(map, bytes, &raw mut here) } != 0 || here & 1 == 1 {
+            break;
+        }
+        std::thread::sleep(WAIT);
+    }
+    // SAFETY: the mapping that was made above, in its length.
+    unsafe { libc::munmap(map, bytes) };
+    Ok(())
 }
 
 #[cfg(test)]
