@@ -15,7 +15,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 KERNELS = ["linux-image-cloud-amd64", "linux-image-6.12-cloud-amd64"]
 UNSUPPORTED = 4
-TRIED = ["second run", "known programs", "windows, patterns", "charge reader"]
+TRIED = ["second run", "behind 32 MiB", "known programs", "patterns", "windows", "charge reader"]
 LINE = re.compile(r"kernel: ([^\t]+)\t([^\t]+)\t(.*)")
 
 

@@ -16,7 +16,10 @@ use forerun_watch::daemon::{self, DaemonOptions, Pattern, RunWhat, Said, Sees, S
 use forerun_watch::follow::{self, Decision, FollowOptions};
 use forerun_watch::inputs;
 use forerun_watch::payers::Charge;
+use forerun_watch::replay::AHEAD_PAGES;
 use forerun_watch::store::Store;
+use forerun_watch::tracefs::Without;
+use forerun_watch::volumes::Volumes;
 use std::ffi::OsString;
 use std::fs;
 use std::io::{BufRead as _, BufReader};
@@ -50,6 +53,12 @@ for _ in range(int(sys.argv[2])): m[random.randrange(len(m)//4096)*4096]
 const STRIDE: &str = "import os,sys
 f=os.open(sys.argv[1],os.O_RDONLY); n=os.fstat(f).st_size
 for at in range(n-16384,-1,-16384)[:512] if sys.argv[2:] else range(0,n,262144): os.pread(f,16384,at)
+";
+
+/// A process that writes whole pages, 16 KiB of every 256: path.
+const WRITE_STRIDE: &str = "import os,sys
+f=os.open(sys.argv[1],os.O_RDWR); n=os.fstat(f).st_size
+for at in range(0,n,262144): os.pwrite(f,bytes(16384),at)
 ";
 
 /// A process that touches 16 KiB of every 256 of a mapped file, page by page: path.
@@ -95,15 +104,35 @@ struct Rig {
     device: Option<String>,
     knob: PathBuf,
     before: String,
+    /// Tracepoints that are not there, as long as nobody else has a rig.
+    without: Option<Without>,
     _one: MutexGuard<'static, ()>,
 }
 
 impl Rig {
+    /// As on a kernel without some tracepoints; what such a kernel tells of is said by `--check` too.
+    fn older(model: &str, mib: usize, without: &'static [&'static str]) -> Option<Self> {
+        let mut rig = Self::build(model, mib).map_err(|problem| eprintln!("skipped: {problem}")).ok()?;
+        rig.without = Some(Without::names(without));
+        match daemon::would_see() {
+            Ok(sees) => assert_eq!(sees, Sees::Loads),
+            Err(problem) => {
+                eprintln!("skipped: {problem}");
+                return None;
+            }
+        }
+        let check = forerun_watch::check::check();
+        let works = |name: &str| check.sensors.iter().any(|item| item.name == name && item.works);
+        let touches = without == Without::OF_6_12;
+        assert_eq!((works("readahead group"), works("touches")), (false, touches), "{check:?}");
+        Some(rig)
+    }
+
     /// `None`, after saying why, where there can be none.
     fn new(model: &str, mib: usize) -> Option<Self> {
         match daemon::would_see() {
             Ok(Sees::Reads) => {}
-            Ok(Sees::Programs) => {
+            Ok(Sees::Loads | Sees::Programs) => {
                 eprintln!("skipped: needs the readahead tracepoints of Linux 6.18");
                 return None;
             }
@@ -145,8 +174,15 @@ impl Rig {
             .stderr(Stdio::null())
             .spawn()
             .map_err(|problem| problem.to_string())?;
-        let mut rig =
-            Self { device: None, knob: PathBuf::new(), before: String::new(), server, folder, _one: one };
+        let mut rig = Self {
+            device: None,
+            knob: PathBuf::new(),
+            before: String::new(),
+            without: None,
+            server,
+            folder,
+            _one: one,
+        };
         rig.until("the FUSE server", |rig| rig.path("rig/disk").exists())?;
         let disk = rig.text("rig/disk");
         let device = run(&["losetup", "--direct-io=on", "--show", "-f", &disk])?;
@@ -562,8 +598,8 @@ fn who_only_observes_says_what_it_would_try_and_changes_nothing() {
 }
 
 /// A reader whose distances are equal, alone and beside the daemon: what is said of it, until it is twice as fast.
-fn strides(backwards: bool, step: u64) {
-    let Some(rig) = Rig::new("net", 96) else { return };
+fn strides(rig: Option<Rig>, backwards: bool, step: u64) {
+    let Some(rig) = rig else { return };
     let Some(mut alone) = rig.strided(backwards) else { return eprintln!("skipped: needs python3") };
     assert!(alone.wait().expect("it ends").success());
     let without = rig.bytes();
@@ -592,7 +628,76 @@ fn strides(backwards: bool, step: u64) {
 
 #[test]
 fn a_strided_reader_is_read_ahead_of_on_its_first_run_and_no_byte_too_many() {
-    strides(false, 64);
+    strides(Rig::new("net", 96), false, 64);
+}
+
+#[test]
+fn without_the_readahead_group_a_strided_reader_is_read_ahead_of_by_what_it_loads() {
+    strides(Rig::older("cloud", 96, Without::OF_6_12), false, 64);
+}
+
+#[test]
+fn without_touches_a_strided_reader_is_followed_by_what_is_touched_in_memory() {
+    strides(Rig::older("cloud", 96, Without::OF_6_1), false, 64);
+}
+
+#[test]
+fn without_touches_a_reader_that_goes_backwards_is_followed_by_what_is_touched_in_memory() {
+    strides(Rig::older("cloud", 96, Without::OF_6_1), true, 4);
+}
+
+#[test]
+fn without_the_readahead_group_who_reads_in_order_and_who_writes_is_let_alone() {
+    let Some(rig) = Rig::older("cloud", 64, Without::OF_6_1) else { return };
+    let watch = rig.watch(false);
+    assert!(rig.sequential().wait().expect("it ends").success());
+    rig.cold();
+    // At equal distances, as a strided reader reads.
+    let words = ["-c", WRITE_STRIDE, &rig.text("mount/big")];
+    let Ok(mut writer) = Command::new("python3").args(words).spawn() else {
+        return eprintln!("skipped: needs python3");
+    };
+    assert!(writer.wait().expect("it ends").success());
+    let (windows, said, sums) = watch.all();
+    assert!(windows.is_empty() && said.is_empty(), "{windows:?} {said:?}");
+    assert_eq!((sums.tried, sums.patterns.readers, sums.patterns.pages), (0, 0, 0), "{sums:?}");
+}
+
+/// A command whose manifest is replayed: what was read ahead, pages of files, as a kernel without touches has it.
+fn replayed_without_touches(rig: &Rig, read: &str) -> Option<u64> {
+    let dd = |name: &str| -> Vec<OsString> {
+        let input = format!("if={}", rig.text(name));
+        ["dd", &input, "of=/dev/null", "bs=64K", "status=none"].map(OsString::from).into()
+    };
+    rig.cold();
+    let recorded = follow::follow(&rig.command(&dd("mount/big")), &mut |_| {}).expect("root");
+    assert!(!recorded.touches && recorded.manifest.file_pages() >= 24_576, "{:?}", recorded.run);
+    rig.cold();
+    let given = Some((recorded.manifest, Volumes::now()));
+    let again = FollowOptions { given, replay: true, store: None, ..rig.command(&dd(read)) };
+    let report = follow::follow(&again, &mut |_| {}).expect("as before");
+    assert_eq!(report.decision, Decision::Replay);
+    if !report.looked_for {
+        eprintln!("skipped: needs /proc/kpageflags");
+        return None;
+    }
+    Some(report.replayed.pages - report.replayed.metadata_pages)
+}
+
+#[test]
+fn without_touches_a_replay_goes_on_for_as_long_as_its_program_comes_to_what_was_read_ahead() {
+    let Some(rig) = Rig::older("net", 96, Without::OF_6_1) else { return };
+    let Some(pages) = replayed_without_touches(&rig, "mount/big") else { return };
+    assert!(pages > 2 * AHEAD_PAGES, "it ends after {pages} pages");
+}
+
+#[test]
+fn without_touches_a_wrong_manifest_ends_after_as_much_as_one_of_a_kernel_with_them() {
+    let Some(rig) = Rig::older("net", 96, Without::OF_6_1) else { return };
+    fs::write(rig.path("mount/other"), vec![8; 8 << 20]).expect("room");
+    let Some(pages) = replayed_without_touches(&rig, "mount/other") else { return };
+    // A request more for each that the device has when the bound is reached.
+    assert!((AHEAD_PAGES..AHEAD_PAGES + 64 * 32).contains(&pages), "{pages}");
 }
 
 #[test]
@@ -698,12 +803,12 @@ fn what_is_read_ahead_is_charged_to_its_reader_where_that_is_asked_for_and_else_
 
 #[test]
 fn a_file_that_is_read_backwards_is_read_ahead_of_on_its_first_run() {
-    strides(true, 4);
+    strides(Rig::new("net", 96), true, 4);
 }
 
-#[test]
-fn who_comes_back_to_the_same_mib_gets_all_of_it_but_what_is_held_out() {
-    let Some(rig) = Rig::new("hdd", 128) else { return };
+/// A reader of a mapped file beside the daemon, MiB by MiB: each is read as a whole, but what is held out.
+fn dense(rig: Option<Rig>) {
+    let Some(rig) = rig else { return };
     let file = rig.text("mount/big");
     let reader = || Command::new("python3").args(["-c", DENSE, &file]).spawn();
     let Ok(mut alone) = reader() else { return eprintln!("skipped: needs python3") };
@@ -726,6 +831,45 @@ fn who_comes_back_to_the_same_mib_gets_all_of_it_but_what_is_held_out() {
         turns.push((said, sums));
     }
     panic!("no strip is read as a whole: {turns:?}");
+}
+
+#[test]
+fn who_comes_back_to_the_same_mib_gets_all_of_it_but_what_is_held_out() {
+    dense(Rig::new("hdd", 128));
+}
+
+#[test]
+fn without_the_readahead_group_who_comes_back_to_the_same_mib_gets_all_of_it_too() {
+    dense(Rig::older("hdd", 128, Without::OF_6_12));
+    dense(Rig::older("hdd", 128, Without::OF_6_1));
+}
+
+#[test]
+fn without_the_readahead_group_who_reads_many_small_files_gets_those_beside_them() {
+    const FILES: usize = 600;
+    let Some(rig) = Rig::older("net", 64, Without::OF_6_1) else { return };
+    let mut turns = Vec::new();
+    // How far numbers are apart in the order of folders is chance, and another in each tree.
+    for turn in 0..TURNS_MAX {
+        let tree = rig.path(&format!("mount/tree-{turn}"));
+        for number in 0..FILES {
+            let folder = tree.join(format!("{:02}", number / 12));
+            fs::create_dir_all(&folder).expect("room");
+            fs::write(folder.join(format!("{number:03}")), vec![7; 9_000]).expect("room");
+        }
+        rig.cold();
+        let watch = rig.watch(false);
+        let done = Command::new("grep").args(["-rl", "x"]).arg(&tree).output().expect("grep is everywhere");
+        assert_eq!(done.status.code(), Some(1), "{done:?}");
+        let (_, said, sums) = watch.all();
+        let beside = said.iter().any(|said| said.program == "grep" && said.what == What::Beside);
+        if beside && sums.beside.marks_hit > 16 {
+            return;
+        }
+        turns.push((said, sums.beside));
+        fs::remove_dir_all(&tree).expect("ours");
+    }
+    panic!("it is not read ahead of: {turns:?}");
 }
 
 #[test]

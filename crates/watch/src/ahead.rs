@@ -16,7 +16,7 @@
 use crate::inputs::{Engine, Log, SHADOW_BLOCKS, VOLUME_BLOCKS};
 use crate::payers::{Charge, Stretch};
 use crate::volumes::{self, Volume, Volumes};
-use crate::{load, sys};
+use crate::{load, pages, sys};
 use forerun_core::access::{Access, Context};
 use forerun_core::cache::State;
 use forerun_core::engine::{Output, Seen, Sight, Start, Status};
@@ -77,6 +77,8 @@ struct Request {
     reader: u32,
     charge: Charge,
     pieces: Vec<Piece>,
+    /// Not to touch any of their pages.
+    by_frames: bool,
 }
 
 impl Request {
@@ -130,6 +132,22 @@ pub(crate) struct Ahead {
     asked: u64,
     /// Whom something was asked for since it was last taken: process and file.
     helped: BTreeSet<(u32, FileId)>,
+    /// What was asked for since it was last taken, of whom, where that is what tells of touches (`frames.rs`).
+    by_frames: bool,
+    told: Vec<Told>,
+}
+
+/// Pages that are read ahead of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Told {
+    pub(crate) pid: u32,
+    pub(crate) file: FileId,
+    pub(crate) first: u64,
+    pub(crate) pages: u64,
+    /// Pages of each of its reads, as far as that is known: several may be asked for together.
+    pub(crate) unit: u64,
+    /// It goes backwards.
+    pub(crate) back: bool,
 }
 
 /// The workers.
@@ -197,7 +215,19 @@ impl Ahead {
             only_say: false,
             asked: 0,
             helped: BTreeSet::new(),
+            by_frames: false,
+            told: Vec::new(),
         })
+    }
+
+    /// Touches are not told, and looked for in memory: what is asked for is told, and our own workers do not touch it.
+    pub(crate) const fn by_frames(&mut self, on: bool) {
+        self.by_frames = on;
+    }
+
+    /// What was asked for since the last call.
+    pub(crate) fn told(&mut self) -> Vec<Told> {
+        std::mem::take(&mut self.told)
     }
 
     /// From now on everything that the engine is told goes to a log; nothing has happened yet.
@@ -314,7 +344,8 @@ impl Ahead {
                 Some(request) => request.pieces.push(piece),
                 None => {
                     let (volume, charge) = (Arc::clone(volume), self.charge.clone());
-                    requests.push(Request { volume, file, reader, charge, pieces: Vec::from([piece]) });
+                    let (pieces, by_frames) = (Vec::from([piece]), self.by_frames);
+                    requests.push(Request { volume, file, reader, charge, pieces, by_frames });
                 }
             }
         }
@@ -323,6 +354,18 @@ impl Ahead {
 
     fn give(&mut self, now: u64, request: Request) {
         let (pages, pieces) = (request.pages(), request.pieces.len());
+        if self.by_frames && !self.only_say {
+            let (pid, file) = (request.reader, request.file);
+            let told = |&Piece { first, pages, .. }: &Piece| Told {
+                pid,
+                file,
+                first,
+                pages,
+                unit: pages,
+                back: false,
+            };
+            self.told.extend(request.pieces.iter().map(told));
+        }
         match if self.only_say { Err(request) } else { self.crew.give(request) } {
             Ok(()) => {
                 self.asked = now;
@@ -411,8 +454,12 @@ fn read(request: &Request, say: &Sender<u32>) -> bool {
     drop(request.charge.bill(request.reader).readahead(file.as_fd(), &stretches));
     let file = fs::File::from(file);
     request.pieces.iter().all(|piece| {
-        let last = (piece.first + piece.pages - 1) * 4096;
-        let _ = file.read_at(&mut [0], last);
+        let last = piece.first + piece.pages - 1;
+        if request.by_frames {
+            drop(pages::until_here(file.as_fd(), last));
+        } else {
+            let _ = file.read_at(&mut [0], last * 4096);
+        }
         say.send(piece.command).is_ok()
     })
 }

@@ -5,6 +5,7 @@
 
 use crate::bpf::Sensor;
 use crate::daemon::{self, Sees};
+use crate::frames::Frames;
 use crate::names::Mounts;
 use crate::outcome::RecordError;
 use crate::record::unsupported;
@@ -109,7 +110,8 @@ fn sensors(touches: bool, refusal: Option<&RecordError>) -> Vec<Item> {
     let group = tracefs::load("readahead/page_cache_sync_ra");
     let groupless = match &group {
         Err(TracefsError::NoEvent { .. }) => {
-            "not on this kernel (Linux 6.18 has them); a command needs none".to_owned()
+            "not on this kernel (Linux 6.18 has them): misses are made of what is loaded, and no windows are given"
+                .to_owned()
         }
         Err(other) => other.to_string(),
         Ok(_) => why.clone(),
@@ -124,10 +126,12 @@ fn sensors(touches: bool, refusal: Option<&RecordError>) -> Vec<Item> {
             "touches",
             watch && touches,
             "what is touched is seen, not only what is loaded",
-            if watch {
-                "not on this kernel (Linux 6.12 has them): only what is loaded is seen"
-            } else {
-                "no tracepoints"
+            match watch {
+                true if Frames::open().is_ok() => {
+                    "not on this kernel (Linux 6.12 has them): what was read ahead is looked for in memory (/proc/kpageflags)"
+                }
+                true => "not on this kernel (Linux 6.12 has them): only what is loaded is seen",
+                false => "no tracepoints",
             },
         ),
         item(
@@ -136,7 +140,7 @@ fn sensors(touches: bool, refusal: Option<&RecordError>) -> Vec<Item> {
             "decisions of the kernel's own read-ahead",
             &groupless,
         ),
-        in_kernel(watch && group.is_ok()),
+        in_kernel(watch && touches),
         item(
             "cachestat",
             cachestat,
@@ -146,11 +150,11 @@ fn sensors(touches: bool, refusal: Option<&RecordError>) -> Vec<Item> {
     ]
 }
 
-/// Programs in the kernel that tell of the reads of those who are helped, where there is somebody to be helped.
+/// Programs in the kernel that tell of the reads of those who are helped, where the kernel tells of reads at all.
 fn in_kernel(reads: bool) -> Item {
     let other;
     let no = match Sensor::new().err() {
-        _ if !reads => "nobody is helped without the readahead group",
+        _ if !reads => "no touches to be told of",
         None => "",
         Some(error) => match error.kind() {
             io::ErrorKind::PermissionDenied if !rustix::process::geteuid().is_root() => {
@@ -174,10 +178,10 @@ fn actions(touches: bool, refusal: Option<&RecordError>, places: &[Place]) -> Ve
     let (watch, why) = (refusal.is_none(), refusal.map_or_else(String::new, ToString::to_string));
     let all = daemon::would_see();
     let not_all = all.as_ref().err().map_or_else(String::new, ToString::to_string);
-    let seen = if matches!(all, Ok(Sees::Programs)) {
-        "programs that are known, whenever they start; windows and patterns need Linux 6.18"
-    } else {
-        "all programs: those that are known, windows of the kernel's own read-ahead, patterns"
+    let seen = match all {
+        Ok(Sees::Programs) => "programs that are known, whenever they start; patterns need touches, or root",
+        Ok(Sees::Loads) => "all programs: those that are known, patterns; windows need Linux 6.18",
+        _ => "all programs: those that are known, windows of the kernel's own read-ahead, patterns",
     };
     let none = "no file system of a device is mounted here";
     let handles = places.iter().any(|place| place.by != "by path only");
@@ -188,7 +192,7 @@ fn actions(touches: bool, refusal: Option<&RecordError>, places: &[Place]) -> Ve
         item(
             "watch -- COMMAND",
             watch && !places.is_empty(),
-            if touches {
+            if touches || Frames::open().is_ok() {
                 "records, and reads ahead from the second run on"
             } else {
                 "records, and reads ahead from the second run on, 32 MiB at most: touches are not seen"

@@ -15,6 +15,8 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+/// What workers are called, by which the kernel tells what they load.
+pub(crate) const WORKER: &str = "forerun-read";
 /// Stack of a worker: it holds a few paths.
 const STACK_BYTES: usize = 256 << 10;
 /// Commands in flight at a disk that turns: four times what one sorts. With hundreds a reader who comes meanwhile waits among them.
@@ -136,7 +138,7 @@ impl<W: Work> Crew<W> {
         // One that was woken for the job before may not have come to it yet.
         if state.idle < state.queue.len() {
             let inner = Arc::clone(inner);
-            let named = std::thread::Builder::new().name("forerun-read".into()).stack_size(STACK_BYTES);
+            let named = std::thread::Builder::new().name(WORKER.into()).stack_size(STACK_BYTES);
             // Without a worker more, those that there are do it later.
             drop(named.spawn(move || inner.work()));
         }

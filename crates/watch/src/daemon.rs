@@ -16,12 +16,14 @@ use crate::bpf::Sensor;
 pub use crate::density::Dense;
 use crate::density::{self, Density};
 use crate::followed::Followed;
+use crate::frames::{Frames, Pieces};
 pub use crate::govern::Why;
 use crate::govern::{self, Act, Governor, Ground, RUNGS};
 use crate::hush::Hush;
 use crate::inputs::Log;
 pub use crate::lag::Lag;
 use crate::lag::Lags;
+use crate::loads::Loads;
 use crate::memory;
 use crate::names;
 pub use crate::neighbours::SmallFiles;
@@ -35,15 +37,15 @@ use crate::pressure::{self, Pressure};
 pub use crate::programs::Misses;
 use crate::programs::{self, Programs};
 use crate::reads::{ReadPoints, Sight};
-use crate::record::unsupported;
 use crate::ring::{Beside, Ring, Scope};
 use crate::runs::{self, Runs};
 pub use crate::runs::{Run, RunWhat};
 use crate::sample::{self, Sample};
+use crate::sees;
+pub use crate::sees::{Sees, would_see};
 use crate::session;
 use crate::store::Store;
 use crate::sys;
-use crate::tracefs::TracefsError;
 use crate::volumes::Volumes;
 use crate::whole::Whole;
 use crate::window::{Knob, Windows};
@@ -150,15 +152,6 @@ pub enum Told {
     Standing(Box<Standing>),
 }
 
-/// What a kernel tells of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sees {
-    /// Where the kernel reads ahead and what is missed, and programs that are started (Linux 6.18).
-    Reads,
-    /// Programs that are started, and nothing else: those that are known are read ahead of, and nobody is helped without a history.
-    Programs,
-}
-
 /// How much of something there is, and how much there may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Level {
@@ -217,8 +210,8 @@ pub struct Sums {
 pub fn run(options: &DaemonOptions, say: &mut dyn FnMut(&Told)) -> Result<Sums, DaemonError> {
     // A scheme that decides alone has nothing to decide where no read is seen.
     let sensor = options.bpf.then(Sensor::new).and_then(Result::ok);
-    let (points, sees) = points(options.scheme.is_none(), sensor.is_none())?;
-    let sensor = sensor.filter(|_| sees == Sees::Reads);
+    let (points, sees) = sees::points(options.scheme.is_none(), sensor.is_none())?;
+    let sensor = sensor.filter(|_| points.touches);
     let only = devices(&options.only)?;
     let alone = options.scheme.is_some();
     let (windows, taken_back) = windows(options)?;
@@ -235,11 +228,13 @@ pub fn run(options: &DaemonOptions, say: &mut dyn FnMut(&Told)) -> Result<Sums, 
     // Of followed files each read is told, and they are looked for; so are others where there are many.
     let quiet = (points.followed.start, points.again.end);
     let rings = session::rings(&points.ids, Scope::EveryoneAtOnce { quiet }, Beside::Nothing)?;
-    let followed = Followed::new(sensor, points.followed.clone());
+    let followed = followed(sensor, &points, &mut patterns);
     let in_kernel = followed.is_in_kernel();
     let mut daemon = Daemon {
         rings,
+        loads: Loads::new(points.faults),
         points,
+        sees,
         only,
         windows,
         runs,
@@ -263,6 +258,7 @@ pub fn run(options: &DaemonOptions, say: &mut dyn FnMut(&Told)) -> Result<Sums, 
         pause: PAUSE_MIN,
         helped: Vec::new(),
         lags: Lags::default(),
+        told_until: sys::now(),
         looked: sys::now(),
         ticked: sys::now(),
         shown: 0,
@@ -282,6 +278,17 @@ pub fn run(options: &DaemonOptions, say: &mut dyn FnMut(&Told)) -> Result<Sums, 
     Ok(daemon.sums())
 }
 
+/// What tells of the reads of those who are followed: touches, or where none are told, what memory says of what was read ahead.
+fn followed(sensor: Option<Sensor>, points: &ReadPoints, patterns: &mut Patterns) -> Followed {
+    match Frames::open() {
+        Ok(frames) if !points.touches => {
+            patterns.by_frames();
+            Followed::by_frames(Pieces::new(frames))
+        }
+        _ => Followed::new(sensor, points.followed.clone()),
+    }
+}
+
 /// Who gives windows, if anybody, and how many of a run that was killed were taken back.
 fn windows(options: &DaemonOptions) -> Result<(Option<Windows>, usize), DaemonError> {
     if options.observe || options.scheme.is_some() {
@@ -289,29 +296,6 @@ fn windows(options: &DaemonOptions) -> Result<(Option<Windows>, usize), DaemonEr
     }
     let books = |source| DaemonError::Books { folder: options.state.clone(), source };
     Windows::new(&options.state).map(|(windows, found)| (Some(windows), found)).map_err(books)
-}
-
-/// The tracepoints of this machine: those that tell of reads, or where only `programs` are wanted and the kernel has no others, of programs.
-fn points(programs: bool, followed: bool) -> Result<(ReadPoints, Sees), RecordError> {
-    match ReadPoints::load(followed) {
-        Ok(points) => Ok((points, Sees::Reads)),
-        Err(TracefsError::NoEvent { .. }) if programs => {
-            Ok((ReadPoints::of_programs().map_err(unsupported)?, Sees::Programs))
-        }
-        Err(error) => Err(needs(unsupported(error))),
-    }
-}
-
-/// The same refusal, with the kernel that has what is missing.
-fn needs(error: RecordError) -> RecordError {
-    match error {
-        RecordError::Unsupported { what, .. } if what.contains("readahead/") => RecordError::Unsupported {
-            what,
-            remedy: "use Linux 6.18 or later; without --scheme older ones do for programs that are known"
-                .into(),
-        },
-        other => other,
-    }
 }
 
 /// Devices of the file systems that hold these paths.
@@ -332,6 +316,9 @@ pub fn devices(paths: &[PathBuf]) -> Result<BTreeSet<(u32, u32)>, DaemonError> {
 struct Daemon {
     rings: Vec<Ring>,
     points: ReadPoints,
+    sees: Sees,
+    /// Where misses are made of what is loaded.
+    loads: Loads,
     only: BTreeSet<(u32, u32)>,
     windows: Option<Windows>,
     runs: Runs,
@@ -365,6 +352,8 @@ struct Daemon {
     /// When those who are read ahead of read, in this batch.
     helped: Vec<u64>,
     lags: Lags,
+    /// When all that was told so far had happened.
+    told_until: u64,
     looked: u64,
     ticked: u64,
     shown: u64,
@@ -375,16 +364,15 @@ struct Daemon {
 impl Daemon {
     /// Sets filters, and switches on what is always on.
     fn begin(&self) -> io::Result<()> {
-        let always = self.points.always.clone();
-        let devices: Vec<String> =
-            self.only.iter().map(|(major, minor)| format!("s_dev=={}", major << 20 | minor)).collect();
+        let ReadPoints { always, again, loads, .. } = &self.points;
         for ring in &self.rings {
-            if !devices.is_empty() {
-                let filter = CString::new(devices.join("||"))?;
-                let mut both = always.clone().chain(self.points.again.clone());
-                both.try_for_each(|at| ring.filter_one(at, &filter))?;
+            for at in always.clone().chain(again.clone()).chain(loads.clone()) {
+                if let Some(filter) = self.points.filter(at, &self.only) {
+                    ring.filter_one(at, &CString::new(filter)?)?;
+                }
             }
             ring.switch(always.clone(), true)?;
+            ring.switch(loads.clone(), true)?;
             ring.switch(self.points.started.clone(), true)?;
         }
         Ok(())
@@ -398,7 +386,11 @@ impl Daemon {
             let mut batch = std::mem::take(&mut self.batch);
             batch.sort_by_key(|&(time, ..)| time);
             self.hush.once(&mut batch);
-            let (any, came, flood) = (!batch.is_empty(), batch.len(), batch.len() >= FLOOD);
+            let flood = batch.len() >= FLOOD;
+            // Those that wake: what is loaded does not.
+            let came = batch.iter().filter(|(.., sight)| !matches!(sight, Sight::Loads { .. })).count();
+            let any = came > 0;
+            self.loads.fold(&mut batch, &mut names::is_mapped);
             // After events it sleeps below, and then looks again.
             self.pause = if any { 0 } else { (self.pause * 2).clamp(PAUSE_MIN, PAUSE_MAX) };
             for (time, pid, sight) in batch.drain(..) {
@@ -469,8 +461,11 @@ impl Daemon {
     }
 
     fn drain(&mut self) -> Result<(), RecordError> {
-        let Self { rings, points, batch, sums, own, charge, patterns, density, followed, .. } = self;
-        followed.drain(&mut |time, pid, sight| {
+        let Self { rings, points, batch, sums, own, charge, patterns, density, followed, told_until, .. } =
+            self;
+        // What is found touched was so before what is missed by now, and after all that was told.
+        let since = std::mem::replace(told_until, sys::now());
+        followed.drain(since, &mut |time, pid, sight| {
             sums.events += 1;
             batch.push((time, pid, sight));
         });
@@ -485,8 +480,16 @@ impl Daemon {
                 match sample::parse(record)? {
                     Sample::Event { pid, time, raw, .. } => {
                         sums.events += 1;
-                        let sight = points.read(raw).filter(|sight| !is_ours(pid) && wanted(pid, sight));
-                        batch.extend(sight.map(|sight| (time, pid, sight)));
+                        match points.read(raw).filter(|sight| wanted(pid, sight)) {
+                            Some(Sight::Loads { file, first, pages, frame, .. }) if is_ours(pid) => {
+                                followed.loaded(file, first, pages, frame);
+                            }
+                            Some(sight) if !is_ours(pid) => {
+                                *told_until = time.max(*told_until);
+                                batch.push((time, pid, sight));
+                            }
+                            _ => {}
+                        }
                     }
                     Sample::Lost(events) => sums.lost += events,
                     _ => {}
@@ -501,7 +504,7 @@ impl Daemon {
         let Some(file) = sight.file() else { return };
         if let Some(ground) = self.ground((file.major, file.minor)) {
             // What is read and there says nothing of windows.
-            if !self.alone && !matches!(sight, Sight::Read { .. }) {
+            if !self.alone && self.sees == Sees::Reads && !matches!(sight, Sight::Read { .. }) {
                 self.governor.see(time, pid, sight, ground, acts);
             }
             match *sight {
@@ -524,7 +527,9 @@ impl Daemon {
                 Sight::Mapped { first, .. } => self.density.touched(time, pid, file, first),
                 Sight::Read { first, last, .. } => {
                     self.density.touched(time, pid, file, first);
-                    if self.patterns.read(time, pid, file, first, last.saturating_add(1)) {
+                    let is_new = self.patterns.read(time, pid, file, first, last.saturating_add(1));
+                    // What is looked for in memory is known when it is found, and not when it was.
+                    if is_new && !self.followed.asks_frames() {
                         self.helped.push(time);
                     }
                 }
@@ -556,6 +561,7 @@ impl Daemon {
             self.density.tick(now);
         }
         self.act_patterns(&acts, say);
+        self.patterns.told().into_iter().for_each(|told| self.followed.asked(told));
         for ((pid, file), on) in self.density.follows() {
             if !self.follow(pid, file, on) {
                 self.density.not_followed(pid, file);
@@ -759,13 +765,4 @@ fn said(pid: u32, file: FileId, why: Why) -> Said {
     let wanted = BTreeSet::from([file]);
     let path = names::open_files(pid, &wanted).pop().map(|(_, path)| path.into());
     Said { pid, program, file: path.unwrap_or_default(), why }
-}
-
-/// What [`run`] would see with this kernel, and as this user.
-///
-/// # Errors
-/// What is missing, as [`run`] says it.
-pub fn would_see() -> Result<Sees, RecordError> {
-    let (points, sees) = points(true, true)?;
-    session::probe_everybody(&points.ids).map(|()| sees)
 }

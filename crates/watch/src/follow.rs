@@ -13,6 +13,7 @@
 
 use crate::ahead::{Ahead, AheadError, Wished};
 use crate::density::{Dense, Density};
+use crate::frames::{Frames, Parts};
 use crate::learn::Learner;
 use crate::neighbours::{self, Neighbours, SmallFiles};
 use crate::outcome::{Ended, Progress, RecordError};
@@ -26,7 +27,7 @@ use crate::store::{Store, StoreError};
 use crate::touches::Points;
 use crate::volumes::Volumes;
 pub use crate::worth::Decision;
-use crate::{names, sys, worth};
+use crate::{crew, names, sys, touches, worth};
 use forerun_core::registry::SchemeSpec;
 use forerun_manifest::{File, FileSystem, History, Key, Manifest, Run, Timed, Times, run};
 use std::collections::{BTreeMap, BTreeSet};
@@ -109,6 +110,8 @@ pub struct Report {
     pub lost: u64,
     /// Whether touches were seen, not only what was loaded.
     pub touches: bool,
+    /// Where they were not, whether what was read ahead was looked for in memory: else a replay ends after [`crate::replay::AHEAD_PAGES`].
+    pub looked_for: bool,
     /// Why it ended.
     pub ended: Ended,
     /// What was wrong with the manifest that was there.
@@ -195,7 +198,9 @@ pub fn follow(options: &FollowOptions, progress: &mut dyn FnMut(Progress)) -> Re
 
 /// What a replay may use.
 fn budget(options: &FollowOptions) -> Budget {
-    let usual = Budget { gate: Arc::clone(&options.gate), ..Budget::default() };
+    // Whose own cgroup pays has processes of its own load it, whose pages are not told.
+    let by_frames = !options.charge.is_reader() && !touches::are_told() && Frames::open().is_ok();
+    let usual = Budget { gate: Arc::clone(&options.gate), by_frames, ..Budget::default() };
     let Some((pid, _)) = options.process else { return usual };
     Budget { window: options.charge.window_pages(pid), bill: options.charge.bill(pid), ..usual }
 }
@@ -267,6 +272,7 @@ fn leave_alone(
         cpu: sys::own_cpu(),
         lost: 0,
         touches: true,
+        looked_for: false,
         ended,
         damaged: None,
     })
@@ -287,11 +293,12 @@ fn watched(
     let (ids, narrow, loads) = (points.ids.clone(), points.narrow.clone(), points.loads());
     let learner = learner(options, decision, points, volumes, replay.as_ref())?;
     let plan = plan(options, &ids, &narrow, learner.ahead.is_some());
-    let ours = format!("comm == \"{}\"", neighbours::WORKER);
-    let plan = match &learner.neighbours {
-        Some(_) => Plan { everyone: &loads, of_everyone: Some(&ours), ..plan },
+    let ours = ours(&learner);
+    let plan = match &ours {
+        Some(ours) => Plan { everyone: &loads, of_everyone: Some(ours), ..plan },
         None => plan,
     };
+    let by_frames = learner.parts.is_some();
     let done = session::run(&plan, learner, progress);
     if let Some(replay) = &replay {
         replay.stop();
@@ -304,7 +311,7 @@ fn watched(
         find_names(&mut learner);
     }
     let mut replayed = replay.as_ref().map(Replay::sums).unwrap_or_default();
-    if !touches {
+    if !touches && !by_frames {
         // Nothing tells what is used: it counts as used, and waits say whether it earns anything.
         replayed.used = replayed.pages - replayed.metadata_pages;
     }
@@ -337,9 +344,17 @@ fn watched(
         cpu: sys::own_cpu(),
         lost,
         touches,
+        looked_for: by_frames,
         ended,
         damaged,
     })
+}
+
+/// Whose loads of ours are to be told, as a filter of the kernel: of files beside each other, or of a replay whose touches are not told.
+fn ours(learner: &Learner) -> Option<String> {
+    let beside = learner.neighbours.as_ref().map(|_| neighbours::WORKER);
+    let worker = learner.parts.as_ref().map(|_| crew::WORKER).or(beside);
+    worker.map(|name| format!("comm == \"{name}\""))
 }
 
 /// Who learns from a run, and reads ahead of what no replay knows: of patterns, and where nothing is known, of whole MiB and of small files
@@ -358,7 +373,11 @@ fn learner(
     let ahead = scheme.map(|scheme| Ahead::new(scheme, &volumes, &Charge::default())).transpose()?;
     let density = unknown.then(|| Density::new(&volumes, false, &Charge::default()));
     let neighbours = unknown.then(|| Neighbours::new(&volumes, false, &Charge::default()));
-    let mut learner = Learner::new(points, volumes, replay.map(Replay::ledger));
+    let ledger = replay.map(Replay::ledger);
+    let by_frames = ledger.as_ref().is_some_and(|ledger| ledger.tells_asked());
+    let parts = if by_frames { Frames::open().ok().map(Parts::new) } else { None };
+    let mut learner = Learner::new(points, volumes, ledger);
+    learner.parts = parts;
     (learner.ahead, learner.patient) = (ahead, options.scheme.is_none());
     (learner.density, learner.neighbours) = (density, neighbours);
     Ok(learner)

@@ -4,12 +4,15 @@
 //!   follow a reader ─▶ programs in the kernel (bpf.rs)? ──yes──▶ a place in their table: nobody else pays for it
 //!                                    └─no─▶ perf events with a filter of files: whoever reads those files pays, and what others
 //!                                           read is dropped where the ring is read (daemon.rs)
+//!   no touches are told (before Linux 6.12) ─▶ of what was read ahead of a reader memory is asked (frames.rs): nobody pays but us
 //! ```
 //!
 //! The programs are at their tracepoints while somebody is followed and a moment longer: to be held there anew takes the kernel some 15 ms, to
 //! be let go of none. So while nobody is followed nobody pays, and who comes soon after another is followed at once.
 
+use crate::ahead::Told;
 use crate::bpf::{self, Sensor, Touched};
+use crate::frames::{self, Pieces};
 use crate::reads::Sight;
 use crate::ring::Ring;
 use forerun_trace::assemble::FileId;
@@ -28,6 +31,8 @@ pub(crate) struct Followed {
     /// How many parts of the daemon want each.
     readers: BTreeMap<(u32, FileId), u32>,
     sensor: Option<Sensor>,
+    /// Pieces in memory, where touches are not told.
+    pieces: Option<Pieces>,
     /// Places of the events of followed files in the rings, where there is no sensor.
     which: Range<usize>,
     /// When somebody was followed last.
@@ -37,7 +42,32 @@ pub(crate) struct Followed {
 impl Followed {
     /// Nobody yet. Without a sensor the rings have events for it, at the places `which`.
     pub(crate) const fn new(sensor: Option<Sensor>, which: Range<usize>) -> Self {
-        Self { readers: BTreeMap::new(), sensor, which, last: 0 }
+        Self { readers: BTreeMap::new(), sensor, pieces: None, which, last: 0 }
+    }
+
+    /// Nobody yet, where touches are not told.
+    pub(crate) const fn by_frames(pieces: Pieces) -> Self {
+        Self { readers: BTreeMap::new(), sensor: None, pieces: Some(pieces), which: 0..0, last: 0 }
+    }
+
+    /// Whether memory is asked.
+    pub(crate) const fn asks_frames(&self) -> bool {
+        self.pieces.is_some()
+    }
+
+    /// Pages are read ahead of somebody.
+    pub(crate) fn asked(&mut self, told: Told) {
+        if let Some(pieces) = &mut self.pieces {
+            let Told { pid, file, first, pages, unit, back } = told;
+            pieces.asked((pid, file), first..first + pages, unit, back);
+        }
+    }
+
+    /// We have added pages of a file.
+    pub(crate) fn loaded(&mut self, file: FileId, first: u64, pages: u64, frame: u64) {
+        if let Some(pieces) = &mut self.pieces {
+            pieces.loaded(file, first, pages, frame);
+        }
     }
 
     /// Readers that are followed.
@@ -52,7 +82,11 @@ impl Followed {
 
     /// How many can be.
     pub(crate) const fn most(&self) -> usize {
-        if self.sensor.is_some() { bpf::READERS_MAX } else { FILES_MAX }
+        match (&self.sensor, &self.pieces) {
+            (Some(_), _) => bpf::READERS_MAX,
+            (None, Some(_)) => frames::READERS_MAX,
+            (None, None) => FILES_MAX,
+        }
     }
 
     /// Whether programs in the kernel do it.
@@ -65,8 +99,8 @@ impl Followed {
         if self.readers.contains_key(&(pid, file)) {
             return true;
         }
-        if self.sensor.is_some() {
-            return self.readers.len() < bpf::READERS_MAX;
+        if self.sensor.is_some() || self.pieces.is_some() {
+            return self.readers.len() < self.most();
         }
         let files: BTreeSet<FileId> = self.readers.keys().map(|&(_, file)| file).collect();
         files.contains(&file) || files.len() < FILES_MAX
@@ -86,6 +120,10 @@ impl Followed {
         }
         self.last = now;
         if (before == 0) == (after == 0) {
+            return true;
+        }
+        if let Some(pieces) = &mut self.pieces {
+            pieces.follow((pid, file), on);
             return true;
         }
         let done = match &mut self.sensor {
@@ -117,8 +155,12 @@ impl Followed {
         Ok(())
     }
 
-    /// Hands over what the programs saw: time, process and read. What perf events tell comes with the rings.
-    pub(crate) fn drain(&mut self, take: &mut dyn FnMut(u64, u32, Sight)) {
+    /// Hands over what the programs saw, or what has been touched in memory `since` it was looked last: time, process and read. What perf events
+    /// tell comes with the rings.
+    pub(crate) fn drain(&mut self, since: u64, take: &mut dyn FnMut(u64, u32, Sight)) {
+        if let Some(pieces) = &mut self.pieces {
+            pieces.look(&mut |pid, file, first, last| take(since, pid, Sight::Read { file, first, last }));
+        }
         if let Some(sensor) = &mut self.sensor {
             sensor.drain(&mut |Touched { time, pid, file, first, last, read }| {
                 let (first, last) = crate::reads::within(first, last);
@@ -187,7 +229,7 @@ mod tests {
         let read = || std::fs::read(file.path()).expect("it is there");
         read();
         let mut told = Vec::new();
-        followed.drain(&mut |_, pid, sight| told.push((pid, sight.file())));
+        followed.drain(0, &mut |_, pid, sight| told.push((pid, sight.file())));
         let own = (std::process::id(), Some(id));
         assert!(told.iter().all(|of| *of == own), "{told:?}");
         assert!(bpf::tests::is_in_memory(file.as_file()) || told.contains(&own), "nothing was told");
@@ -195,7 +237,7 @@ mod tests {
         followed.rest(5 + REST);
         followed.rest(6 + REST);
         read();
-        followed.drain(&mut |_, pid, sight| panic!("{pid} {sight:?}"));
+        followed.drain(0, &mut |_, pid, sight| panic!("{pid} {sight:?}"));
         assert_eq!(followed.lost(), 0);
     }
 }

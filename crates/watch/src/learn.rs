@@ -8,6 +8,7 @@
 
 use crate::ahead::Ahead;
 use crate::density::Density;
+use crate::frames::Parts;
 use crate::ledger::Ledger;
 use crate::mapped::Mapped;
 use crate::neighbours::Neighbours;
@@ -144,6 +145,8 @@ pub(crate) struct Learner {
     pub(crate) density: Option<Density>,
     /// Small files beside those that it reads one after the other, where nothing is known of it yet.
     pub(crate) neighbours: Option<Neighbours>,
+    /// What of the replay was touched, where touches are not told.
+    pub(crate) parts: Option<Parts>,
     own: u32,
     batch: Vec<(u64, u32, What)>,
     complete_until: u64,
@@ -172,6 +175,7 @@ impl Learner {
             mapped: Mapped::default(),
             density: None,
             neighbours: None,
+            parts: None,
             own: std::process::id(),
             batch: Vec::new(),
             complete_until: 0,
@@ -192,6 +196,12 @@ impl Learner {
             (touch, &self.ledger)
         {
             ledger.touch(file, first, last.saturating_add(1));
+        }
+        if let (Touch::Loaded(file, first, pages), Some(ledger), false) =
+            (touch, &self.ledger, self.points.touches)
+        {
+            // What it has loaded itself nobody has to load for it.
+            ledger.touch(file, first, first.saturating_add(pages));
         }
         if let (Touch::Loaded(file, 0, _), Some(neighbours)) = (touch, &mut self.neighbours) {
             // At once: the next files are opened soon. Of a command nothing is told before its end.
@@ -256,8 +266,16 @@ impl Learner {
     }
 
     /// Something that we loaded: of metadata nothing tells later that the command used it.
-    fn ours(&mut self, time: u64, touch: Touch) {
+    fn ours(&mut self, time: u64, touch: Touch, frame: Option<u64>) {
         let Touch::Loaded(file, first, pages) = touch else { return };
+        if let Some(parts) = &mut self.parts {
+            // A replay's metadata is known.
+            let is_planned = self.ledger.as_ref().is_some_and(|ledger| ledger.plans(file));
+            if let Some(frame) = frame.filter(|_| is_planned) {
+                parts.loaded(file, first, pages, frame);
+            }
+            return;
+        }
         let Some(volume) = self.volumes.of_block_device(file) else { return };
         let what = What::Beside(volume.metadata_file(), first, first.saturating_add(pages));
         self.batch.push((time, 0, what));
@@ -380,6 +398,9 @@ impl Learner {
     /// The end: everything that came is in order now.
     pub(crate) fn close(&mut self) {
         self.settle(u64::MAX);
+        if let (Some(parts), Some(ledger)) = (&mut self.parts, &self.ledger) {
+            parts.close(ledger);
+        }
     }
 }
 
@@ -397,7 +418,7 @@ impl Collect for Learner {
             Sample::Event { pid, thread, time, raw } => {
                 let touch = self.points.read(raw).ok_or(SampleError { kind: 0, size: raw.len() })?;
                 if pid == self.own {
-                    self.ours(time, touch);
+                    self.ours(time, touch, self.points.frame(raw));
                 } else {
                     self.seen += 1;
                     self.event(time, thread, touch);
@@ -419,6 +440,9 @@ impl Collect for Learner {
     fn look(&mut self) {
         let until = self.complete_until;
         self.settle(until);
+        if let (Some(parts), Some(ledger)) = (&mut self.parts, &self.ledger) {
+            parts.look(ledger, until);
+        }
         self.complete_until = sys::now();
         if let Some(ahead) = &mut self.ahead {
             ahead.turn(self.complete_until);
@@ -555,8 +579,8 @@ mod tests {
         let device = FileId { major: 0, minor: 3, inode: u64::from(volume.device.0) };
         let metadata = volume.metadata_file();
         learner.volumes = Volumes::of(vec![volume]);
-        learner.ours(5, Touch::Loaded(device, 40, 1));
-        learner.ours(6, Touch::Loaded(A, 0, 4));
+        learner.ours(5, Touch::Loaded(device, 40, 1), None);
+        learner.ours(6, Touch::Loaded(A, 0, 4), None);
         learner.close();
         assert_eq!(learner.known.keys().copied().collect::<Vec<_>>(), [metadata]);
         assert_eq!(learner.known[&metadata].stretches, [Run { first: 40, pages: 1, rank: 0, seen: 1 }]);

@@ -8,11 +8,22 @@ use forerun_manifest::Run;
 use forerun_trace::assemble::FileId;
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+/// Pages of a file that were asked for together, and when that was done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Asked {
+    pub(crate) time: u64,
+    pub(crate) file: FileId,
+    pub(crate) first: u64,
+    pub(crate) end: u64,
+}
 
 /// One stretch, and the number of its first bit.
 #[derive(Clone, Copy, Debug)]
 struct Stretch {
+    file: FileId,
     first: u64,
     end: u64,
     bit: u64,
@@ -29,6 +40,9 @@ pub(crate) struct Ledger {
     issued: Vec<AtomicU64>,
     unread: AtomicI64,
     bits: u64,
+    /// What was asked for since somebody took it, where somebody wants to know.
+    asked: Mutex<Vec<Asked>>,
+    tells: AtomicBool,
 }
 
 /// What came of it, pages.
@@ -46,7 +60,7 @@ impl Ledger {
     pub(crate) fn add(&mut self, file: FileId, runs: &[Run], seen: bool) -> usize {
         let start = self.stretches.len();
         for run in runs {
-            let stretch = Stretch { first: run.first, end: run.end(), bit: self.bits, seen };
+            let stretch = Stretch { file, first: run.first, end: run.end(), bit: self.bits, seen };
             self.stretches.push(stretch);
             self.bits += run.pages;
         }
@@ -54,11 +68,43 @@ impl Ledger {
         start
     }
 
+    /// Whether anything of a file is planned.
+    pub(crate) fn plans(&self, file: FileId) -> bool {
+        self.files.contains_key(&file)
+    }
+
     /// Takes memory for the bits; nothing is added afterwards.
     pub(crate) fn seal(&mut self) {
         let words = usize::try_from(self.bits.div_ceil(64)).expect("bits of pages that a manifest bounds");
         self.touched.resize_with(words, AtomicU64::default);
         self.issued.resize_with(words, AtomicU64::default);
+    }
+
+    /// From now on what is asked for is told.
+    pub(crate) fn tell_asked(&self) {
+        self.tells.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it is.
+    pub(crate) fn tells_asked(&self) -> bool {
+        self.tells.load(Ordering::Relaxed)
+    }
+
+    /// Pages `first..end` of a stretch, whose touches count, were asked for before `time`.
+    pub(crate) fn was_asked(&self, time: u64, stretch: usize, first: u64, end: u64) {
+        let Stretch { file, seen, .. } = self.stretches[stretch];
+        if seen {
+            self.note_asked(Asked { time, file, first, end });
+        }
+    }
+
+    pub(crate) fn note_asked(&self, asked: Asked) {
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner).push(asked);
+    }
+
+    /// What was asked for since the last call.
+    pub(crate) fn take_asked(&self) -> Vec<Asked> {
+        std::mem::take(&mut self.asked.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Notes pages `first..end` as touched.

@@ -8,6 +8,7 @@
 use forerun_trace::assemble::FileId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::io::Read as _;
 use std::os::unix::fs::{DirEntryExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
@@ -15,6 +16,9 @@ use std::path::{Path, PathBuf};
 const ENTRIES_MAX: u64 = 100_000_000;
 /// Open files of one process that are looked at.
 const OPEN_MAX: usize = 4096;
+
+/// Bytes of the list of mappings of one process that are looked at.
+const MAPS_MAX: u64 = 1 << 20;
 
 /// One line of `mountinfo`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -103,6 +107,26 @@ pub(crate) fn open_files(process: u32, wanted: &BTreeSet<FileId>) -> Vec<(FileId
     found
 }
 
+/// Whether a process has mapped a file, as far as its list of mappings is looked at.
+pub(crate) fn is_mapped(process: u32, file: FileId) -> bool {
+    let Ok(maps) = fs::File::open(format!("/proc/{process}/maps")) else { return false };
+    let mut text = String::new();
+    // What is cut in the midst of a letter is not looked at.
+    let _ = maps.take(MAPS_MAX).read_to_string(&mut text);
+    has_mapping(&text, file)
+}
+
+/// Whether the text of a list of mappings has one of a file.
+fn has_mapping(maps: &str, file: FileId) -> bool {
+    let is = |line: &str| {
+        let mut fields = line.split_ascii_whitespace().skip(3);
+        let (major, minor) = fields.next()?.split_once(':')?;
+        let device = [major, minor].map(|number| u32::from_str_radix(number, 16).ok());
+        Some(device == [Some(file.major), Some(file.minor)] && fields.next()?.parse() == Ok(file.inode))
+    };
+    maps.lines().any(|line| is(line).unwrap_or(false))
+}
+
 /// Walks `folders`, or where there are none the mounts of the devices of `wanted`, and names what is wanted there;
 /// with `everything`, whatever is there.
 pub(crate) fn walk(
@@ -168,6 +192,18 @@ fn walk_one(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_mapping_is_known_by_device_and_number_and_not_by_its_name() {
+        let maps = "7f01000-7f02000 r--p 00000000 fe:01 77                         /srv/a b\n7f02000-7f03000 rw-p 00000000 00:00 0 \n";
+        let file = FileId { major: 254, minor: 1, inode: 77 };
+        assert!(has_mapping(maps, file));
+        assert!(
+            !has_mapping(maps, FileId { minor: 2, ..file })
+                && !has_mapping(maps, FileId { inode: 7, ..file })
+        );
+        assert!(!has_mapping("", file) && !is_mapped(u32::MAX, file));
+    }
 
     #[test]
     fn a_folder_belongs_to_the_innermost_mount() {

@@ -8,13 +8,19 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::NonNull;
+use std::time::Duration;
 
 /// `cachestat`, the same number on every architecture but alpha.
 const SYS_CACHESTAT: libc::c_long = 451;
 /// How often the two answers are compared before giving up. Each takes microseconds at least: seconds, not minutes.
 const SETTLE_TRIES_MAX: u32 = 1_000_000;
+
+/// How long it is waited before it is looked again whether a page has come: twice as long each time, up to a most, and so many times at most.
+const WAIT: Duration = Duration::from_micros(50);
+const WAIT_MAX: Duration = Duration::from_micros(800);
+const WAIT_TRIES_MAX: u32 = 128;
 
 /// `struct cachestat_range`: bytes of a file.
 #[repr(C)]
@@ -116,10 +122,48 @@ impl Drop for Pages {
     }
 }
 
+/// Waits until a page of a file is in memory, without touching it; a tenth of a second at most.
+///
+/// # Errors
+/// What the system said.
+pub(crate) fn until_here(file: BorrowedFd<'_>, page: u64) -> io::Result<()> {
+    let bytes = rustix::param::page_size();
+    let offset = libc::off_t::try_from(page.saturating_mul(bytes as u64)).map_err(io::Error::other)?;
+    // SAFETY: as in `Pages::of`, of one page, which is never read through.
+    let map = unsafe {
+        libc::mmap(std::ptr::null_mut(), bytes, libc::PROT_READ, libc::MAP_SHARED, file.as_raw_fd(), offset)
+    };
+    if map == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    let (mut here, mut wait) = (0_u8, WAIT);
+    for _ in 0..WAIT_TRIES_MAX {
+        // SAFETY: the range is the mapping of one page, and there is a byte for it.
+        if unsafe { libc::mincore(map, bytes, &raw mut here) } != 0 || here & 1 == 1 {
+            break;
+        }
+        std::thread::sleep(wait);
+        wait = (wait * 2).min(WAIT_MAX);
+    }
+    // SAFETY: the mapping that was made above, in its length.
+    unsafe { libc::munmap(map, bytes) };
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::os::unix::fs::FileExt;
+
+    #[test]
+    fn a_page_that_is_there_is_not_waited_for_and_one_that_is_nowhere_not_for_ever() {
+        let file = tempfile::tempfile().expect("a temporary file");
+        file.write_all_at(&[1; 4_096], 0).expect("room");
+        until_here(std::os::fd::AsFd::as_fd(&file), 0).expect("can be mapped");
+        // Behind its end there is none.
+        until_here(std::os::fd::AsFd::as_fd(&file), 9).expect("can be mapped");
+        assert!(until_here(std::os::fd::AsFd::as_fd(&file), u64::MAX).is_err());
+    }
 
     #[test]
     fn a_file_just_written_is_in_memory_page_by_page() {

@@ -13,7 +13,7 @@
 //! faster is let alone, and tried again after twice as many misses each time. The scheme itself stops where what it wishes is not read.
 //! A scheme that was named is taken at its word: it is shown every miss, and nobody is let alone because it did not become faster.
 
-use crate::ahead::{Ahead, AheadError, Wished};
+use crate::ahead::{Ahead, AheadError, Told, Wished};
 use crate::follow::PATTERNS;
 use crate::inputs::Log;
 use crate::payers::Charge;
@@ -159,6 +159,8 @@ struct Suspect {
 struct Reader {
     before: Pace,
     now: Pace,
+    /// Pages of a read, and whether it goes backwards, as its pattern has it.
+    shape: Option<(u64, bool)>,
     /// End of the last read: a long one is told once for each part.
     end: u64,
     /// A page of the next read that is not there.
@@ -240,6 +242,7 @@ pub(crate) struct Patterns<A = Ahead> {
     shown: u64,
     /// Why readers are read ahead of whom nothing was asked for yet: what was wished first may have come too late to be.
     decided: Vec<(FileId, Decision)>,
+    by_frames: bool,
 }
 
 impl Patterns {
@@ -267,6 +270,23 @@ impl Patterns {
         self.ahead.take_log()
     }
 
+    /// Touches are not told, and looked for in memory (`frames.rs`).
+    pub(crate) const fn by_frames(&mut self) {
+        self.by_frames = true;
+        self.ahead.by_frames(true);
+    }
+
+    /// What was asked for since the last call, where that is so.
+    pub(crate) fn told(&mut self) -> Vec<Told> {
+        let mut all = self.ahead.told();
+        for told in &mut all {
+            if let Some((piece, back)) = self.readers.get(&(told.pid, told.file)).and_then(|of| of.shape) {
+                (told.unit, told.back) = (piece, back);
+            }
+        }
+        all
+    }
+
     /// When the scheme wants to be woken.
     pub(crate) fn next_wake(&self) -> Option<u64> {
         self.ahead.next_wake()
@@ -284,6 +304,7 @@ impl Patterns {
             // A new engine knows the file systems of today, and no file that is no more.
             if let Ok(mut ahead) = engine(&volumes(), self.observe, self.named.as_ref(), &self.charge) {
                 self.ahead.take_log().into_iter().for_each(|log| ahead.log_to(log));
+                ahead.by_frames(self.by_frames);
                 let wished = std::mem::replace(&mut self.ahead, ahead).wished();
                 self.past.pages += wished.pages;
                 self.past.used += wished.used;
@@ -324,6 +345,7 @@ impl<A: Asks> Patterns<A> {
             past: Wished::default(),
             shown: 0,
             decided: Vec::new(),
+            by_frames: false,
         }
     }
 
@@ -331,7 +353,11 @@ impl<A: Asks> Patterns<A> {
     pub(crate) fn missed(&mut self, time: u64, pid: u32, file: FileId, first: u64, pages: u64) {
         if let Some(reader) = self.readers.get_mut(&(pid, file)) {
             reader.missing = Some(first);
-            return; // of whom each read is told
+            // Of whom each read is told, but for those that it missed where memory is asked.
+            if self.by_frames {
+                self.read(time, pid, file, first, first + pages);
+            }
+            return;
         }
         if self.suspects.len() >= SUSPECTS_MAX && !self.suspects.contains_key(&(pid, file)) {
             self.suspects.retain(|_, suspect| time.saturating_sub(suspect.pace.last) < SILENT);
@@ -420,10 +446,13 @@ impl<A: Asks> Patterns<A> {
         let is_its = |(of, decision): &&(FileId, Decision)| {
             *of == file && decision.on && decision.of.is_some_and(|of| of.context.process() == u64::from(pid))
         };
+        let mut shape = None;
         if let Some((_, decision)) = self.decided.iter().rev().find(is_its) {
             let number = |name| decision.because.iter().find(|(is, _)| *is == name).map_or(0, |(_, of)| *of);
             let (step, piece) = (number("step_blocks"), number("piece_blocks"));
-            let what = What::On { reverse: decision.to == "reverse", step, piece };
+            let reverse = decision.to == "reverse";
+            shape = Some((piece, reverse)).filter(|_| piece > 0);
+            let what = What::On { reverse, step, piece };
             acts.push(Act::Say { pid, file, what });
         }
         self.earned.readers += 1;
@@ -435,8 +464,17 @@ impl<A: Asks> Patterns<A> {
         acts.push(Act::Follow { pid, file, on: true });
         let (before, back_off) = (suspect.pace, suspect.back_off);
         let now = Pace { last: before.last, ..Pace::default() };
-        let reader =
-            Reader { before, now, end: 0, missing: None, helped: 0, marks: 0, judged: false, back_off };
+        let reader = Reader {
+            before,
+            now,
+            shape,
+            end: 0,
+            missing: None,
+            helped: 0,
+            marks: 0,
+            judged: false,
+            back_off,
+        };
         self.readers.insert((pid, file), reader);
     }
 

@@ -7,12 +7,15 @@
 //!
 //! `mm_filemap_get_pages` and `mm_filemap_map_pages` fire on hits too. Programs in the kernel (`bpf.rs`) look at them while there is somebody to follow; where that
 //! is not to be had these events are switched on meanwhile, and the kernel drops what is of other files (`i_ino==…`).
+//!
+//! Before Linux 6.18 there is no such group. There `mm_filemap_add_to_page_cache` tells each page that somebody loads, and `block_bio_queue` that the
+//! thread asks a device for what it has loaded; `loads.rs` makes misses of both. Pages that are added wake nobody: their request does.
 
 use crate::format::Format;
 use crate::sample::{u32_at, u64_at};
 use crate::tracefs::{self, TracefsError};
 use forerun_trace::assemble::FileId;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 /// The tracepoint without which the daemon sees no reads (Linux 6.18).
@@ -25,8 +28,18 @@ const EXEC: &str = "sched/sched_process_exec";
 /// Those that are on for followed files.
 const GET: &str = "filemap/mm_filemap_get_pages";
 const MAP: &str = "filemap/mm_filemap_map_pages";
+/// Where there is no group of read-ahead: pages that are loaded, and requests of devices.
+const ADD: &str = "filemap/mm_filemap_add_to_page_cache";
+const SENT: &str = "block/block_bio_queue";
+/// Requests that may be for such pages: reads through the page cache, and neither metadata nor those past it; and not what Forerun reads ahead,
+/// whichever process of it.
+const SENT_FILTER: &str = "(rwbs == \"R\" || rwbs == \"RA\") && !(comm ~ \"forerun*\")";
+/// Where every record holds the thread that made it.
+const THREAD_AT: usize = 4;
 /// Bits of a kernel device number that hold the minor number.
 const MINOR_BITS: u32 = 20;
+/// Largest order of a folio.
+const ORDER_MAX: u8 = 18;
 /// Most pages that one event tells of.
 const PAGES_MAX: u64 = 1 << 22;
 
@@ -46,6 +59,10 @@ pub(crate) enum Sight {
     Read { file: FileId, first: u64, last: u64 },
     /// The process has started a program.
     Started,
+    /// Pages are being loaded into the cache, the first of them in the frame `frame` of memory.
+    Loads { thread: u32, file: FileId, first: u64, pages: u64, frame: u64 },
+    /// A thread asks a device for pages.
+    Sent { thread: u32 },
 }
 
 impl Sight {
@@ -56,8 +73,9 @@ impl Sight {
             | Self::Window { file, .. }
             | Self::Fault { file, .. }
             | Self::Mapped { file, .. }
-            | Self::Read { file, .. } => Some(file),
-            Self::Started => None,
+            | Self::Read { file, .. }
+            | Self::Loads { file, .. } => Some(file),
+            Self::Started | Self::Sent { .. } => None,
         }
     }
 }
@@ -70,6 +88,8 @@ enum Kind {
     Fault(PageFields),
     Touched { at: PageFields, last: usize, read: bool },
     Started,
+    Loads { at: PageFields, order: Option<usize>, frame: usize },
+    Sent,
 }
 
 /// Where file and page stand.
@@ -91,8 +111,13 @@ pub(crate) struct ReadPoints {
     pub(crate) followed: Range<usize>,
     /// Place in `ids` of what tells that a program was started.
     pub(crate) started: Range<usize>,
+    /// Place in `ids` of what tells of loaded pages, where that is needed: always on, and wakes nobody.
+    pub(crate) loads: Range<usize>,
     /// Places in `ids` of those that are always on, once more: in the place of the first they wake nobody (`hush.rs`).
     pub(crate) again: Range<usize>,
+    /// Whether this kernel tells of touches, and of faults.
+    pub(crate) touches: bool,
+    pub(crate) faults: bool,
     kinds: BTreeMap<u16, Kind>,
 }
 
@@ -113,18 +138,73 @@ impl ReadPoints {
         all.insert(&format, Kind::Window { at: page_fields(&format)?, window });
         let format = tracefs::load(FAULT)?;
         all.insert(&format, Kind::Fault(page_fields(&format)?));
+        all.faults = true;
         all.always = 0..all.ids.len();
         all.insert(&tracefs::load(EXEC)?, Kind::Started);
         all.started = all.always.end..all.ids.len();
-        for (name, read) in [(GET, true), (MAP, false)].into_iter().filter(|_| followed) {
-            let format = tracefs::load(name)?;
-            let last = format.field("last_index", 8)?.offset;
-            all.insert(&format, Kind::Touched { at: page_fields(&format)?, last, read });
-        }
-        all.followed = all.started.end..all.ids.len();
-        all.ids.extend_from_within(all.always.clone());
-        all.again = all.followed.end..all.ids.len();
+        all.take_touches(followed)?;
+        all.loads = all.followed.end..all.followed.end;
+        all.twice();
         Ok(all)
+    }
+
+    /// Those of a kernel without the group of read-ahead: what is loaded, and what devices are asked for. Touches and faults where there are any.
+    ///
+    /// # Errors
+    /// [`TracefsError`] where what is loaded cannot be traced.
+    pub(crate) fn by_loads(followed: bool) -> Result<Self, TracefsError> {
+        let mut all = Self::none();
+        all.insert(&tracefs::load(SENT)?, Kind::Sent);
+        if let Ok(format) = tracefs::load(FAULT) {
+            all.insert(&format, Kind::Fault(page_fields(&format)?));
+            all.faults = true;
+        }
+        all.always = 0..all.ids.len();
+        all.insert(&tracefs::load(EXEC)?, Kind::Started);
+        all.started = all.always.end..all.ids.len();
+        match all.take_touches(followed) {
+            Err(TracefsError::NoEvent { .. }) => all.followed = all.started.end..all.started.end,
+            other => other?,
+        }
+        let format = tracefs::load(ADD)?;
+        let order = format.field("order", 1).ok().map(|field| field.offset);
+        let frame = format.field("pfn", 8)?.offset;
+        all.insert(&format, Kind::Loads { at: page_fields(&format)?, order, frame });
+        all.loads = all.followed.end..all.ids.len();
+        all.twice();
+        Ok(all)
+    }
+
+    /// What tells of touches; as events only where they are wanted.
+    fn take_touches(&mut self, wanted: bool) -> Result<(), TracefsError> {
+        let formats = [(GET, true), (MAP, false)].map(|(name, read)| Ok((tracefs::load(name)?, read)));
+        let formats = formats.into_iter().collect::<Result<Vec<_>, TracefsError>>()?;
+        for (format, read) in formats.into_iter().filter(|_| wanted) {
+            let last = format.field("last_index", 8)?.offset;
+            self.insert(&format, Kind::Touched { at: page_fields(&format)?, last, read });
+        }
+        self.followed = self.started.end..self.ids.len();
+        self.touches = true;
+        Ok(())
+    }
+
+    /// Those that are always on, once more.
+    fn twice(&mut self) {
+        self.ids.extend_from_within(self.always.clone());
+        self.again = self.loads.end..self.ids.len();
+    }
+
+    /// By which the kernel drops what does not matter of an event that is always on: what is not `only` on these devices, if there are any.
+    pub(crate) fn filter(&self, at: usize, only: &BTreeSet<(u32, u32)>) -> Option<String> {
+        let kind = self.ids.get(at).and_then(|&id| self.kinds.get(&u16::try_from(id).ok()?))?;
+        let devices: Vec<String> =
+            only.iter().map(|(major, minor)| format!("s_dev=={}", major << MINOR_BITS | minor)).collect();
+        match kind {
+            Kind::Sent => Some(SENT_FILTER.to_owned()),
+            // Metadata, and files that are on no device.
+            Kind::Loads { .. } if devices.is_empty() => Some(format!("s_dev>={}", 1_u32 << MINOR_BITS)),
+            _ => (!devices.is_empty()).then(|| devices.join("||")),
+        }
     }
 
     /// Of programs that are started only, which every kernel tells.
@@ -135,7 +215,8 @@ impl ReadPoints {
         let mut all = Self::none();
         all.insert(&tracefs::load(EXEC)?, Kind::Started);
         all.started = 0..all.ids.len();
-        (all.followed, all.again) = (all.started.end..all.started.end, all.started.end..all.started.end);
+        let none = all.started.end..all.started.end;
+        (all.followed, all.loads, all.again) = (none.clone(), none.clone(), none);
         Ok(all)
     }
 
@@ -145,7 +226,10 @@ impl ReadPoints {
             always: 0..0,
             followed: 0..0,
             started: 0..0,
+            loads: 0..0,
             again: 0..0,
+            touches: false,
+            faults: false,
             kinds: BTreeMap::new(),
         }
     }
@@ -180,6 +264,12 @@ impl ReadPoints {
                 if read { Sight::Read { file, first, last } } else { Sight::Mapped { file, first, last } }
             }
             Kind::Started => Sight::Started,
+            Kind::Sent => Sight::Sent { thread: u32_at(raw, THREAD_AT)? },
+            Kind::Loads { at, order, frame } => {
+                let order = order.map_or(Some(0), |at| raw.get(at).copied())?.min(ORDER_MAX);
+                let (file, first, frame) = (at.file(raw)?, u64_at(raw, at.page)?, u64_at(raw, frame)?);
+                Sight::Loads { thread: u32_at(raw, THREAD_AT)?, file, first, pages: 1 << order, frame }
+            }
         })
     }
 }

@@ -20,6 +20,7 @@ use crate::crew::{Crew, Work};
 use crate::ledger::{Ledger, Sums};
 use crate::load;
 use crate::pace::Depth;
+use crate::pages;
 use crate::payers::Bill;
 use crate::pressure::Gate;
 use crate::sys;
@@ -231,11 +232,13 @@ pub(crate) struct Budget {
     /// Pages that may be issued and untouched.
     pub(crate) window: u64,
     pub(crate) bill: Bill,
+    /// Touches are not told, and looked for in memory (`frames.rs`).
+    pub(crate) by_frames: bool,
 }
 
 impl Default for Budget {
     fn default() -> Self {
-        Self { gate: Arc::default(), window: load::window_pages(), bill: Bill::default() }
+        Self { gate: Arc::default(), window: load::window_pages(), bill: Bill::default(), by_frames: false }
     }
 }
 
@@ -267,6 +270,9 @@ impl Planned {
             }
         }
         ledger.seal();
+        if budget.by_frames {
+            ledger.tell_asked();
+        }
         let mut feeders: Vec<Feeder> = feeders.into_iter().flatten().collect();
         feeders.iter_mut().for_each(|feeder| feeder.put_in_order(manifest));
         let largest = feeders.iter().max_by_key(|feeder| feeder.parts.len());
@@ -463,6 +469,7 @@ impl Shared {
         });
         let bytes = |part: &Part| (part.first * 4096, (part.end - part.first) * 4096);
         let asked = parts.iter().map(|(_, part)| part.end - part.first).sum();
+        let told: Vec<Part> = parts.iter().map(|(_, part)| *part).collect();
         let each = parts.iter().map(|(file, part)| (file.as_fd(), bytes(part).0, bytes(part).1));
         let paid = self.bill.is_of_another();
         // Not every kernel lets another process ask for what is mapped here.
@@ -472,15 +479,30 @@ impl Shared {
             // One, or a file system that maps nothing. What cannot be read here is a later miss of the reader, who is told why.
             each.for_each(|(file, offset, bytes)| drop(self.bill.readahead(file, &[(offset, bytes)])));
         }
-        let Some((file, part)) = parts.pop() else { return 0 };
+        let Some((file, part)) = self.last(&mut parts) else { return 0 };
         // The device may be full for a while: until then nothing is kept open but what is mapped.
         drop(parts);
         if let Some(all) = all.filter(|_| !paid) {
             drop(all.readahead());
         }
         self.requests.fetch_add(1, Ordering::Relaxed);
-        let _ = rustix::io::pread(&file, &mut [0_u8], (part.end - 1) * 4096);
+        if self.ledger.tells_asked() {
+            let now = sys::now();
+            told.iter().for_each(|part| self.ledger.was_asked(now, part.stretch, part.first, part.end));
+        }
+        if self.ledger.tells_asked() && part.end - part.first == 1 {
+            drop(pages::until_here(file.as_fd(), part.first));
+        } else {
+            let _ = rustix::io::pread(&file, &mut [0_u8], (part.end - 1) * 4096);
+        }
         asked
+    }
+
+    /// The part that is waited for: the last, but none whose only page is looked at.
+    fn last(&self, parts: &mut Vec<(Arc<OwnedFd>, Part)>) -> Option<(Arc<OwnedFd>, Part)> {
+        let is_long = |(_, part): &(Arc<OwnedFd>, Part)| part.end - part.first > 1;
+        let long = parts.iter().rposition(is_long).filter(|_| self.ledger.tells_asked());
+        if let Some(at) = long { Some(parts.remove(at)) } else { parts.pop() }
     }
 
     /// Whether the reader has all of it already.

@@ -16,6 +16,11 @@ pub(crate) const ADD: &str = "filemap/mm_filemap_add_to_page_cache";
 /// Touched pages, in the cache or not; Linux 6.12 and later.
 pub(crate) const TOUCHES: [&str; 3] =
     ["filemap/mm_filemap_get_pages", "filemap/mm_filemap_fault", "filemap/mm_filemap_map_pages"];
+/// Whether this kernel tells of touches.
+pub(crate) fn are_told() -> bool {
+    TOUCHES.iter().all(|name| tracefs::load(name).is_ok())
+}
+
 /// Threads that go to sleep.
 pub(crate) const SLEEP: &str = "sched/sched_switch";
 /// `TASK_UNINTERRUPTIBLE` as `sched_switch` prints it, for waits that a kill may end too.
@@ -43,7 +48,7 @@ pub(crate) enum Touch {
 /// Where the fields of one tracepoint are.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Kind {
-    Loaded { inode: usize, device: usize, first: usize, order: Option<usize> },
+    Loaded { inode: usize, device: usize, first: usize, order: Option<usize>, frame: Option<usize> },
     Asked { inode: usize, device: usize, first: usize, last: Option<usize>, read: bool },
     Asleep,
 }
@@ -88,6 +93,15 @@ impl Points {
         self.ids.iter().take(1).copied().collect()
     }
 
+    /// Where the first of loaded pages is in memory, by the raw record that tells of them.
+    pub(crate) fn frame(&self, raw: &[u8]) -> Option<u64> {
+        let id = u16::from_ne_bytes(raw.get(..2)?.try_into().ok()?);
+        match *self.kinds.get(&id)? {
+            Kind::Loaded { frame, .. } => u64_at(raw, frame?),
+            _ => None,
+        }
+    }
+
     fn insert(&mut self, format: &Format, kind: Kind) {
         // `common_type` has 16 bits, so a larger number never comes.
         if let Ok(id) = u16::try_from(format.id) {
@@ -100,7 +114,7 @@ impl Points {
     pub(crate) fn read(&self, raw: &[u8]) -> Option<Touch> {
         let id = u16::from_ne_bytes(raw.get(..2)?.try_into().ok()?);
         match *self.kinds.get(&id)? {
-            Kind::Loaded { inode, device, first, order } => {
+            Kind::Loaded { inode, device, first, order, .. } => {
                 let order = order.map_or(Some(0), |at| raw.get(at).copied())?.min(ORDER_MAX);
                 Some(Touch::Loaded(file(raw, inode, device)?, u64_at(raw, first)?, 1 << order))
             }
@@ -129,6 +143,7 @@ fn loaded(format: &Format) -> Result<Kind, TracefsError> {
         first: format.field("index", 8)?.offset,
         // Before large folios each page had an event of its own.
         order: format.field("order", 1).ok().map(|field| field.offset),
+        frame: format.field("pfn", 8).ok().map(|field| field.offset),
     })
 }
 
@@ -162,12 +177,14 @@ ID: 611
         points.insert(&format, loaded(&format).expect("all fields"));
         let mut raw = vec![0_u8; 40];
         raw[..2].copy_from_slice(&611_u16.to_ne_bytes());
+        raw[8..16].copy_from_slice(&0x2b_440d_u64.to_ne_bytes());
         raw[16..24].copy_from_slice(&77_u64.to_ne_bytes());
         raw[24..32].copy_from_slice(&16_u64.to_ne_bytes());
         raw[32..36].copy_from_slice(&((254_u32 << 20) | 5).to_ne_bytes());
         raw[36] = 3;
         let file = FileId { major: 254, minor: 5, inode: 77 };
         assert_eq!(points.read(&raw), Some(Touch::Loaded(file, 16, 8)));
+        assert_eq!((points.frame(&raw), points.frame(&raw[..15])), (Some(0x2b_440d), None));
         for length in 0..37 {
             assert_eq!(points.read(&raw[..length]), None, "cut to {length}");
         }

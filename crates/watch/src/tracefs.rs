@@ -10,7 +10,7 @@ use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, 
 use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// Where distributions mount it, in the order in which they are tried before `/proc/self/mounts`.
 const PLACES: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
@@ -46,12 +46,58 @@ pub enum TracefsError {
     Format(#[from] FormatError),
 }
 
+/// Tracepoints that this process does without, by the beginning of their names; and the variable of the environment that names some, between commas.
+static WITHOUT: Mutex<&[&str]> = Mutex::new(&[]);
+const WITHOUT_VARIABLE: &str = "FORERUN_WITHOUT_TRACEPOINTS";
+
+/// While there is one, this process has no tracepoints whose names begin so: tests see what an older kernel tells without having one.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct Without(());
+
+impl Without {
+    /// What Linux 6.18 has and 6.12 has not.
+    pub const OF_6_12: &[&str] = &["readahead/"];
+    /// What Linux 6.12 has and 6.1 has not, beside.
+    pub const OF_6_1: &[&str] = &[
+        "readahead/",
+        "filemap/mm_filemap_fault",
+        "filemap/mm_filemap_get_pages",
+        "filemap/mm_filemap_map_pages",
+    ];
+
+    /// From now on, for the whole process.
+    #[must_use]
+    pub fn names(begin: &'static [&'static str]) -> Self {
+        *WITHOUT.lock().unwrap_or_else(PoisonError::into_inner) = begin;
+        Self(())
+    }
+}
+
+impl Drop for Without {
+    fn drop(&mut self) {
+        *WITHOUT.lock().unwrap_or_else(PoisonError::into_inner) = &[];
+    }
+}
+
 /// Looks up tracepoint `event`, as `group/name`, in the tracefs of this machine.
 ///
 /// # Errors
 /// See [`TracefsError`]; each one says what to do.
 pub fn load(event: &str) -> Result<Format, TracefsError> {
+    if is_left_out(event) {
+        return Err(TracefsError::NoEvent { event: event.to_owned() });
+    }
     load_from(&root()?, event)
+}
+
+/// Whether this process does without a tracepoint.
+fn is_left_out(event: &str) -> bool {
+    static NAMED: OnceLock<String> = OnceLock::new();
+    let named = NAMED.get_or_init(|| std::env::var(WITHOUT_VARIABLE).unwrap_or_default());
+    let named = named.split(',').filter(|name| !name.is_empty());
+    let without = *WITHOUT.lock().unwrap_or_else(PoisonError::into_inner);
+    without.iter().copied().chain(named).any(|name| event.starts_with(name))
 }
 
 /// The folder where tracefs is mounted.

@@ -35,7 +35,7 @@ by it, by the time from start to end, is left alone, and rarely tried again.
 Without a command all programs are watched until Ctrl-C: open files get windows of the kernel's own read-ahead that were tried and
 measured on their reader, and programs that were recorded once (watch -- CMD) are read ahead of whenever they start. A line tells each decision. All of it is taken back at the end, and after a kill by the next run.
 
-Needs root and Linux 6.12, all programs 6.18; older kernels tell less, and --check says what works. The exit code is the command's.";
+Needs root. Linux 6.18 tells most; older kernels (6.12, 6.1) tell less, and --check says what works. The exit code is the command's.";
 
 /// Options of `watch`.
 #[derive(Debug, Args)]
@@ -211,7 +211,7 @@ pub(crate) fn remarks(report: &Report, ui: &Ui) {
     if report.lost > 0 {
         ui.say(&format!("forerun: {} events were lost: the ring was full", human::count(report.lost)));
     }
-    if !report.touches {
+    if !report.touches && !report.looked_for && report.replayed.pages > 0 {
         ui.say("forerun: this kernel tells what is loaded and not what is touched (Linux 6.12 does): of a run 32 MiB are read ahead at most");
     }
 }

@@ -98,6 +98,8 @@ struct ReadyJson {
     observe: bool,
     /// Whether reads are seen, or only programs that are started.
     reads: bool,
+    /// Whether windows are seen, and given.
+    windows: bool,
     /// Whether programs in the kernel tell of those who are followed.
     bpf: bool,
     windows_taken_back: usize,
@@ -180,7 +182,8 @@ fn ready(
         return ui.print_json_line(&ReadyJson {
             event: "ready",
             observe,
-            reads: sees == Sees::Reads,
+            reads: sees != Sees::Programs,
+            windows: sees == Sees::Reads,
             bpf: in_kernel,
             windows_taken_back: taken_back,
             http,
@@ -194,10 +197,14 @@ fn ready(
             "forerun: {taken_back} open files had a window of a run that was killed: taken back"
         ));
     }
-    if sees == Sees::Programs {
-        ui.say(
-            "forerun: this kernel tells of no reads (Linux 6.18 does): only programs that are known are read ahead of",
-        );
+    match sees {
+        Sees::Reads => {}
+        Sees::Loads => {
+            ui.say("forerun: this kernel does not tell its windows (Linux 6.18 does): nobody gets another");
+        }
+        Sees::Programs => {
+            ui.say("forerun: this kernel tells of no reads: only programs that are known are read ahead of");
+        }
     }
     ui.say(if observe { "forerun: watching, and changing nothing" } else { "forerun: watching" });
     Ok(())

@@ -8,8 +8,10 @@
 
 use super::devices::{Made, sh, skip};
 use super::forerun;
+use forerun_watch::pages::Pages;
 use serde_json::Value;
-use std::io::BufRead as _;
+use std::io::{BufRead as _, Write as _};
+use std::os::unix::fs::FileExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
@@ -18,6 +20,18 @@ use std::time::{Duration, Instant};
 
 /// Bytes of the file that is read.
 const BIG: u64 = 8 << 20;
+/// Pages between the beginnings of two places of a reader, places after which it waits for who reads ahead of it, and places that are there then at least.
+const STEP: usize = 16;
+const TELLING: usize = 5;
+const FOLLOWED: usize = 24;
+/// Names the file to a process of this program that reads it.
+const STEPPED: &str = "FORERUN_TEST_STEPPED";
+/// How long it waits.
+const MOMENT: Duration = Duration::from_millis(100);
+/// Bytes of a file of which not all may be read ahead before some of it is touched, how many pages may, and how many come at least.
+const LARGE: u64 = 44 << 20;
+const AHEAD: u64 = 8_192;
+const AHEAD_LEAST: usize = 8_000;
 /// Runs of one command: more than pages are remembered for that no run has seen again.
 const RUNS: usize = 20;
 /// Longest wait for what takes a moment, in an emulated machine too.
@@ -230,6 +244,7 @@ fn what_the_check_says_of_all_programs_is_what_the_daemon_sees() {
     let Some(disk) = Disk::new() else { return skip("needs root, a loop device and mkfs.ext4") };
     let (state, big) = (disk.text("state"), disk.text("mount/big"));
     let words = ["watch", "--state", &state, "--no-replay", "--quiet", "--", "cat", &big, "-"];
+    disk.cold();
     let recorded = forerun(&words).output().expect("it runs").status.success();
     disk.cold();
     let before = disk.bytes();
@@ -239,10 +254,11 @@ fn what_the_check_says_of_all_programs_is_what_the_daemon_sees() {
         return refused(&daemon.process.wait_with_output().expect("ours"));
     };
     assert!(check.works("watch"), "{ready} {}", check.0);
-    assert_eq!(ready["reads"], check.works("readahead group"), "{ready}");
+    let reads = tells_of_reads(&check);
+    assert_eq!((&ready["reads"], &ready["windows"]), (&reads.into(), &check.works("readahead group").into()));
     assert_eq!(ready["bpf"], check.works("BPF"), "{ready}");
-    let helped = if ready["reads"] == true { "yes" } else { "no" };
-    println!("kernel: windows, patterns\t{helped}\t");
+    let given = if ready["windows"] == true { "yes" } else { "no" };
+    println!("kernel: windows\t{given}\t");
     if recorded {
         // Whoever starts it: by its program, its words and the folder it is started in. It goes on until its input ends.
         let mut program = Command::new("cat");
@@ -262,12 +278,151 @@ fn what_the_check_says_of_all_programs_is_what_the_daemon_sees() {
     // A scheme that decides alone has nothing to decide where no read is seen.
     let mut alone = Daemon::start(&["watch", "--json", "--scheme", "stride", "--state", &state]);
     let ready = alone.next("ready");
-    assert_eq!(ready.is_some(), check.works("readahead group"));
+    assert_eq!(ready.is_some(), reads);
     if ready.is_none() {
         return refused(&alone.process.wait_with_output().expect("ours"));
     }
     sh(&format!("kill {}", alone.process.id())).expect("ours");
     assert!(alone.process.wait().expect("ours").success());
+}
+
+/// Whether reads can be followed: by touches, or by what of memory was touched.
+fn tells_of_reads(check: &Check) -> bool {
+    check.works("touches") || std::fs::File::open("/proc/kpageflags").is_ok()
+}
+
+/// Pages of a file that are in memory, by a mapping that is never read through.
+fn here(pages: &mut Pages) -> Vec<bool> {
+    pages.resident().expect("our own file")
+}
+
+/// Waits until this is so, and no longer than that; whether it is.
+fn within(most: Duration, mut is: impl FnMut() -> bool) -> bool {
+    let begun = Instant::now();
+    while !is() {
+        if begun.elapsed() > most {
+            return false;
+        }
+        std::thread::yield_now();
+    }
+    true
+}
+
+/// Reads pages of a file, a place for each line that it is told, and says when it has.
+fn be_the_reader(path: &std::ffi::OsStr) {
+    let file = std::fs::File::open(path).expect("readable");
+    for line in std::io::stdin().lines() {
+        let place: u64 = line.expect("a line").parse().expect("a page");
+        file.read_exact_at(&mut [0; 4 * 4096], place * 4096).expect("there");
+        println!("read {place}");
+    }
+}
+
+/// A reader, which is told where to read.
+struct Stepped {
+    process: Child,
+    said: std::io::Lines<std::io::BufReader<std::process::ChildStdout>>,
+}
+
+impl Stepped {
+    fn start(test: &str, path: &str) -> Self {
+        let this = std::env::current_exe().expect("a test is a file");
+        let mut process = Command::new(this)
+            .args(["--exact", test, "--nocapture"])
+            .env(STEPPED, path)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("it runs again");
+        let said = std::io::BufReader::new(process.stdout.take().expect("piped")).lines();
+        Self { process, said }
+    }
+
+    fn read(&mut self, place: u64) {
+        let input = self.process.stdin.as_mut().expect("piped");
+        writeln!(input, "{place}").expect("it listens");
+        let read = format!("read {place}");
+        assert!(self.said.any(|line| line.expect("text").ends_with(&read)), "it has ended");
+    }
+}
+
+#[test]
+fn what_the_check_says_of_patterns_is_what_a_reader_at_equal_distances_gets() {
+    if let Some(path) = std::env::var_os(STEPPED) {
+        return be_the_reader(&path);
+    }
+    let check = Check::new();
+    let Some(disk) = Disk::new() else { return skip("needs root, a loop device and mkfs.ext4") };
+    if !check.works("watch") || !tells_of_reads(&check) {
+        println!("kernel: patterns\tno\t");
+        return;
+    }
+    let state = disk.text("state");
+    let mut daemon = Daemon::start(&["watch", "--json", "--only", &disk.text("mount"), "--state", &state]);
+    daemon.next("ready").expect("it begins");
+    disk.cold();
+    let file = std::fs::File::open(disk.text("mount/big")).expect("readable");
+    let mut pages = Pages::of(&file).expect("can be mapped");
+    let test = "kernels::what_the_check_says_of_patterns_is_what_a_reader_at_equal_distances_gets";
+    let mut reader = Stepped::start(test, &disk.text("mount/big"));
+    let mut before = Vec::new();
+    for place in (0..BIG / 4096).step_by(STEP) {
+        // The first tell the pattern. A disk in memory is faster than anybody, so the reader waits for who reads ahead of it.
+        let soon = if before.len() < TELLING { Duration::ZERO } else { MOMENT };
+        before.push(within(soon, || here(&mut pages)[place as usize]));
+        reader.read(place);
+    }
+    drop(reader.process.stdin.take());
+    assert!(reader.process.wait().expect("ours").success());
+    // More than can be asked for before anybody knows that what was read ahead is used.
+    let ahead = before.iter().filter(|here| **here).count();
+    assert!(ahead >= FOLLOWED, "{ahead} of {} places were there: {before:?}", before.len());
+    drop((file, pages));
+    assert_eq!(daemon.next("pattern").expect("it is told")["decision"], "stride");
+    sh(&format!("kill {}", daemon.process.id())).expect("ours");
+    assert!(daemon.next("end").is_some() && daemon.process.wait().expect("ours").success());
+    println!(
+        "kernel: patterns\tyes\t{}",
+        if check.works("touches") { "" } else { "by what of memory was touched" }
+    );
+}
+
+#[test]
+fn a_replay_goes_on_behind_32_mib_once_what_it_read_ahead_is_touched() {
+    let check = Check::new();
+    let Some(disk) = Disk::new() else { return skip("needs root, a loop device and mkfs.ext4") };
+    let (state, large, fifo) = (disk.text("state"), disk.text("mount/large"), disk.text("fifo"));
+    std::fs::write(&large, vec![7; LARGE as usize]).expect("room");
+    sh(&format!("mkfifo {fifo}")).expect("everywhere");
+    // Until somebody has written to the FIFO the program has touched nothing of its file.
+    let run = |words: &[&str], until: &dyn Fn()| {
+        disk.cold();
+        let words = [&["watch", "--state", &state, "--json"], words, &["--", "cat", &fifo, &large]].concat();
+        let mut program = Command::new(assert_cmd::cargo::cargo_bin("forerun"));
+        let program = program.args(words).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let program = program.spawn().expect("it starts");
+        let release = std::fs::File::options().write(true).open(&fifo).expect("its reader has come");
+        until();
+        drop(release);
+        told(&program.wait_with_output().expect("ours"))
+    };
+    assert_eq!(run(&["--scheme", "stride"], &|| {})["decision"], "record");
+    let follows = tells_of_reads(&check);
+    let behind = (0..RUNS).any(|_| {
+        let is_full = || {
+            let file = std::fs::File::open(&large).expect("readable");
+            let mut pages = Pages::of(&file).expect("can be mapped");
+            // A replay by a lot may not be: then nothing comes, and the program is not kept waiting.
+            within(MOMENT * 20, || here(&mut pages).iter().filter(|here| **here).count() >= AHEAD_LEAST);
+        };
+        let done = run(&["--scheme", "stride"], &is_full);
+        let pages = |name: &str| done[name].as_u64().expect("a number");
+        let data = pages("replayed_pages") - pages("replayed_metadata_pages");
+        // The reader of a disk in memory may be as fast as who reads ahead of it.
+        data > AHEAD + 512
+    });
+    assert_eq!(behind, follows, "it is read ahead for as long as somebody knows that it is touched");
+    println!("kernel: behind 32 MiB\t{}\t", if behind { "yes" } else { "no" });
 }
 
 /// A cgroup that memory is charged to, until it is dropped.
@@ -342,6 +497,8 @@ fn charged(disk: &Disk, case: &Charging<'_>) -> [u64; 3] {
     let (state, big) = (disk.text(&format!("state-{name}")), disk.text("mount/big"));
     std::fs::create_dir_all(&state).expect("room on disk");
     let record = ["watch", "--state", &state, "--no-replay", "--quiet", "--", "cat", "-", &big];
+    // What is in memory is not loaded, and not every kernel tells that it is touched.
+    disk.cold();
     assert!(forerun(&record).output().expect("it runs").status.success());
     disk.cold();
     let all = ["watch", "--json", "--only", &disk.text("mount"), "--state", &state];
@@ -395,11 +552,6 @@ fn what_is_read_ahead_is_charged_to_the_cgroup_of_its_reader_where_that_is_asked
     let check = Check::new();
     if !check.works("watch") {
         return skip("needs what `watch` needs");
-    }
-    if !check.works("touches") {
-        // On Linux 6.1 nothing was loaded for a program that had read nothing yet, and what it reads itself is its own anyway.
-        println!("kernel: charge reader\tno\tnot tried: nothing is loaded before the program reads");
-        return;
     }
     let Some(disk) = Disk::new() else { return skip("needs root, a loop device and mkfs.ext4") };
     let (Some(theirs), Some(ours)) = (Group::new("reader"), Group::new("watch")) else {
