@@ -7,14 +7,15 @@
 use crate::error::StudyError;
 use crate::plan::default_spec;
 use crate::text::line_of;
+use forerun_sim::own::Own;
 use forerun_sim::spec::{RunSpec, SPEC_VERSION};
 use std::path::Path;
 use toml::{Table, Value};
 
-/// Reads the runs of `path`.
-pub fn read(path: &Path) -> Result<Vec<RunSpec>, StudyError> {
+/// Reads the runs of `path`; `own` are policies that their schemes may name.
+pub fn read(path: &Path, own: &[Own]) -> Result<Vec<RunSpec>, StudyError> {
     let text = crate::text::read(path)?;
-    parse(&text).map_err(|what| {
+    parse(&text, own).map_err(|what| {
         StudyError::usage(
             &path.display().to_string(),
             what,
@@ -34,7 +35,7 @@ pub fn print(specs: &[RunSpec]) -> Result<String, StudyError> {
     Ok(format!("# Run again with: forerun compare --spec THIS-FILE\n\n{body}"))
 }
 
-fn parse(text: &str) -> Result<Vec<RunSpec>, String> {
+fn parse(text: &str, own: &[Own]) -> Result<Vec<RunSpec>, String> {
     let mut file: Table = text.parse::<Table>().map_err(|problem| problem.to_string())?;
     let defaults = take_table(&mut file, "defaults")?;
     let runs = match file.remove("runs") {
@@ -52,7 +53,7 @@ fn parse(text: &str) -> Result<Vec<RunSpec>, String> {
         return Err("no [[runs]] in it".into());
     }
     let base = Table::try_from(default_spec()).map_err(|problem| problem.to_string())?;
-    let one = |(index, run)| one(index, run, &defaults, &base).map_err(|what| with_line(text, what));
+    let one = |(index, run)| one(index, run, &defaults, &base, own).map_err(|what| with_line(text, what));
     runs.into_iter().enumerate().map(one).collect()
 }
 
@@ -73,15 +74,24 @@ fn take_table(file: &mut Table, key: &str) -> Result<Table, String> {
     }
 }
 
-fn one(index: usize, run: Value, defaults: &Table, base: &Table) -> Result<RunSpec, String> {
+fn one(index: usize, run: Value, defaults: &Table, base: &Table, own: &[Own]) -> Result<RunSpec, String> {
     let place = format!("run {}", index + 1);
     let Value::Table(run) = run else { return Err(format!("{place}: must be a table")) };
     let mut merged = base.clone();
     merged.extend(defaults.clone());
     merged.extend(run);
-    let spec: RunSpec = merged.try_into().map_err(|problem| {
+    // A policy of the caller's is in no registry.
+    let named = merged.get("scheme").and_then(Value::as_str);
+    let own = own.iter().find(|own| named == Some(own.name.as_str()));
+    if own.is_some() {
+        merged.extend(base.get_key_value("scheme").map(|(key, scheme)| (key.clone(), scheme.clone())));
+    }
+    let mut spec: RunSpec = merged.try_into().map_err(|problem| {
         format!("{place}: {}", problem.to_string().split_whitespace().collect::<Vec<_>>().join(" "))
     })?;
+    if let Some(own) = own {
+        spec.scheme = own.scheme();
+    }
     if spec.spec_version > SPEC_VERSION {
         return Err(format!("{place}: spec_version {} is newer than {SPEC_VERSION}", spec.spec_version));
     }
@@ -94,6 +104,10 @@ fn one(index: usize, run: Value, defaults: &Table, base: &Table) -> Result<RunSp
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn plain(text: &str) -> Result<Vec<RunSpec>, String> {
+        parse(text, &[])
+    }
     use forerun_sim::said::Said;
 
     #[test]
@@ -104,12 +118,12 @@ mod tests {
         second.scheme = Said::of("asp+msp");
         second.drive_readahead = Some(false);
         let specs = vec![first, second];
-        assert_eq!(parse(&print(&specs).expect("specs are plain data")).expect("our own file"), specs);
+        assert_eq!(plain(&print(&specs).expect("specs are plain data")).expect("our own file"), specs);
     }
 
     #[test]
     fn defaults_stand_under_each_run() {
-        let runs = parse(
+        let runs = plain(
             "[defaults]\ninput = 'a.csv'\narray = 'raid5:5x128KiB'\n[[runs]]\nscheme = 'asp'\n[[runs]]\nseed = 7\n",
         )
         .expect("a hand-written file");
@@ -120,10 +134,10 @@ mod tests {
     #[test]
     fn a_wrong_key_is_named_with_its_run() {
         let problem =
-            parse("[[runs]]\ninput = 'x'\n[[runs]]\ninput = 'y'\nshceme = 'asp'\n").expect_err("a typo");
+            plain("[[runs]]\ninput = 'x'\n[[runs]]\ninput = 'y'\nshceme = 'asp'\n").expect_err("a typo");
         assert!(problem.starts_with("line 5: run 2:") && problem.contains("shceme"), "{problem}");
-        let problem = parse("inptu = 'x'\n[[runs]]\ninput = 'y'\n").expect_err("a typo");
+        let problem = plain("inptu = 'x'\n[[runs]]\ninput = 'y'\n").expect_err("a typo");
         assert!(problem.starts_with("line 1: ") && problem.contains("`inptu`"), "{problem}");
-        assert!(parse("[[runs]]\nscheme = 'asp'\n").expect_err("no input").contains("`input` is missing"));
+        assert!(plain("[[runs]]\nscheme = 'asp'\n").expect_err("no input").contains("`input` is missing"));
     }
 }

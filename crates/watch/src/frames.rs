@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_is_touched_once_a_program_has_read_it_and_not_when_it_was_read_ahead() {
+    fn memory_that_is_mapped_is_touched_and_what_is_no_memory_is_not() {
         let (Ok(frames), Ok(map)) = (Frames::open(), File::open("/proc/self/pagemap")) else { return };
         // Of a page of our own: whoever may ask is told where it is.
         let page = vec![1_u8; 8_192];

@@ -131,7 +131,7 @@ pub(crate) fn sim(args: &SimArgs, ui: &Ui) -> Result<(), CliError> {
         return Err(CliError::usage("--cache", "one run has one cache", "`forerun compare` takes a list"));
     }
     let (specs, assumed) = match (&args.spec, &args.input) {
-        (Some(path), _) => (spec_file::read(path)?, None),
+        (Some(path), _) => (spec_file::read(path, &[])?, None),
         (None, Some(input)) => {
             let assumed = args.setup.assumed(std::slice::from_ref(input));
             let (inputs, schemes) = (std::slice::from_ref(input), std::slice::from_ref(&args.scheme));
@@ -168,22 +168,21 @@ fn learning(
     Ok(report)
 }
 
-/// What `forerun watch` would do, where it is named among the schemes: no scheme of the registry, since it is the daemon's own.
-fn watched(schemes: &[String]) -> Vec<Own> {
-    let watch = || Own {
+/// What `forerun watch` would do: no scheme of the registry, since it is the daemon's own.
+fn watched() -> Own {
+    Own {
         name: foretell::NAME.into(),
         layer: Layer::Host,
         make: Arc::new(|shape| Box::new(Foretell::new(shape))),
         in_flight: Some(foretell::IN_FLIGHT),
-    };
-    schemes.iter().any(|name| name == foretell::NAME).then(watch).into_iter().collect()
+    }
 }
 
 /// Many runs.
 pub(crate) fn compare(args: &CompareArgs, ui: &Ui) -> Result<(), CliError> {
-    let own = watched(&args.schemes);
+    let own = [watched()];
     let planned = match &args.spec {
-        Some(path) => Planned { specs: spec_file::read(path)?, assumed: None },
+        Some(path) => Planned { specs: spec_file::read(path, &own)?, assumed: None },
         None => {
             let (inputs, schemes) = (args.inputs.clone(), args.schemes.clone());
             Asked { inputs, schemes, bounds: !args.no_bounds, setup: args.setup.clone() }.plan(&own)?

@@ -289,6 +289,10 @@ fn what_watch_would_do_is_named_like_a_scheme() {
     let elapsed = |run: usize| report["runs"][run]["elapsed_ns"].as_u64().expect("a number");
     assert!(elapsed(0) > 5 * elapsed(1), "{} for {}", elapsed(0), elapsed(1));
     assert_eq!(output(&words), output(&[&words[..], &["--threads", "1"]].concat()), "the same on every run");
+    let folder = tempfile::tempdir().expect("a folder");
+    let spec = folder.path().join("watch.toml").to_str().expect("UTF-8").to_owned();
+    assert_eq!(output(&[&words[..], &["--save-spec", &spec]].concat()), output(&words));
+    assert_eq!(json(&["compare", "--spec", &spec, "--json"])["runs"], report["runs"], "the file runs again");
     let said = fails(&["sim", stride, "--scheme", "watch"], 2);
     assert!(said.contains("watch"), "it is no scheme of the registry: {said}");
 }

@@ -8,7 +8,7 @@
 //!
 //! A *hold-out* is a trial of `none` in spite of its shadow: a shadow may be wrong by more than that, and whoever reads ahead owes the proof
 //! that readers would wait longer without. Its spans are shorter, so that one whose readers do wait longer is broken off after some hundred
-//! reads, and what hold-outs have lost is at most one in [`HELD_LOST_ONE_IN`] of all that readers have waited.
+//! reads, and none begins while hold-outs have lost more than one in [`HELD_LOST_ONE_IN`] of all that readers have waited.
 //!
 //! ```text
 //!   spans    ……│ live │ tried │ tried │ tried │ live or tried: the one whose readers wait less, each corrected by

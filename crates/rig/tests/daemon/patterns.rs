@@ -1,0 +1,211 @@
+//! Strides, reverse reads, dense MiB and small files, beside the daemon and under `watch -- COMMAND`.
+
+use super::*;
+
+/// A reader whose distances are equal, alone and beside the daemon: what is said of it, until it is twice as fast.
+pub(crate) fn strides(rig: Option<Rig>, backwards: bool, step: u64) {
+    let Some(rig) = rig else { return };
+    let Some(mut alone) = rig.strided(backwards) else { return eprintln!("skipped: needs python3") };
+    assert!(alone.wait().expect("it ends").success());
+    let without = rig.bytes();
+    let mut turns = Vec::new();
+    // Where the machine is busy with something else it may be late.
+    for _ in 0..TURNS_MAX {
+        rig.cold();
+        let before = rig.bytes();
+        let watch = rig.watch(false);
+        assert!(rig.strided(backwards).expect("as before").wait().expect("it ends").success());
+        let (said, sums) = watch.patterns();
+        assert_eq!(said.first(), Some(&What::On { reverse: backwards, step, piece: 4 }), "{said:?} {sums:?}");
+        let with = rig.bytes() - before;
+        assert!(with * 10 < without * 11 + (10 << 20), "{with} of {without}: {said:?}");
+        let over = said.iter().any(|said| matches!(said, What::Over { percent: 200.., .. }));
+        if over && sums.patterns.nanos > 0 && sums.patterns.used * 10 > sums.patterns.pages * 8 {
+            return;
+        }
+        turns.push((said, sums));
+    }
+    // By how much is measured by whom it is to help, and told: of processors that others have too, less than on those of its own.
+    let faster = |said: &What| matches!(said, What::Over { percent: 115.., .. });
+    assert!(turns.iter().any(|(said, _)| said.iter().any(faster)), "it is never faster: {turns:?}");
+    eprintln!("skipped: too busy to be twice as fast");
+}
+
+#[test]
+fn a_strided_reader_is_read_ahead_of_on_its_first_run_and_no_byte_too_many() {
+    strides(Rig::new("net", 96), false, 64);
+}
+
+#[test]
+fn a_command_that_strides_through_a_mapped_file_is_read_ahead_of_on_its_first_run() {
+    let Some(rig) = Rig::new("net", 96) else { return };
+    let command: Vec<_> = ["python3", "-c", MAPPED, &rig.text("mount/big")].map(OsString::from).into();
+    let follow = |patterns| {
+        rig.cold();
+        let before = rig.bytes();
+        let options = FollowOptions { patterns, ..rig.command(&command) };
+        let report = follow::follow(&options, &mut |_| {}).expect("root, Linux 6.18");
+        (report, rig.bytes() - before)
+    };
+    let (alone, without) = follow(false);
+    if alone.manifest.file_pages() < 4 * 384 {
+        return eprintln!("skipped: needs python3");
+    }
+    let mut turns = Vec::new();
+    // Where the machine is busy with something else it may be late.
+    for _ in 0..TURNS_MAX {
+        let (report, with) = follow(true);
+        assert!(with * 10 < without * 11, "{with} of {without}: {:?}", report.wished);
+        let wished = report.wished.unwrap_or_default();
+        // Of each place the four pages, after the first few; and the command waits for a few of them only.
+        if wished.pages > 4 * 300
+            && wished.used * 10 > wished.pages * 8
+            && report.run.waited * 2 < alone.run.waited
+        {
+            return;
+        }
+        turns.push((wished, report.run));
+    }
+    panic!("it is not read ahead of: {turns:?}; alone {:?}", alone.run);
+}
+
+#[test]
+fn a_file_that_is_read_backwards_is_read_ahead_of_on_its_first_run() {
+    strides(Rig::new("net", 96), true, 4);
+}
+
+/// A reader of a mapped file beside the daemon, MiB by MiB: each is read as a whole, but what is held out.
+pub(crate) fn dense(rig: Option<Rig>) {
+    let Some(rig) = rig else { return };
+    let file = rig.text("mount/big");
+    let reader = || Command::new("python3").args(["-c", DENSE, &file]).spawn();
+    let Ok(mut alone) = reader() else { return eprintln!("skipped: needs python3") };
+    assert!(alone.wait().expect("it ends").success());
+    let without = rig.bytes();
+    let mut turns = Vec::new();
+    // Where the machine is busy with something else a strip may take longer than the misses in it.
+    for _ in 0..TURNS_MAX {
+        rig.cold();
+        let before = rig.bytes();
+        let watch = rig.watch(false);
+        assert!(reader().expect("as before").wait().expect("it ends").success());
+        let (said, sums) = watch.patterns();
+        let with = rig.bytes() - before;
+        assert!(with * 10 < without * 12, "{with} of {without}: {said:?}");
+        let (on, dense) = (said.iter().any(|said| matches!(said, What::Dense { .. })), sums.dense);
+        if on && dense.strips > 16 && dense.held > 0 {
+            return;
+        }
+        turns.push((said, sums));
+    }
+    panic!("no strip is read as a whole: {turns:?}");
+}
+
+#[test]
+fn who_comes_back_to_the_same_mib_gets_all_of_it_but_what_is_held_out() {
+    dense(Rig::new("hdd", 128));
+}
+
+#[test]
+fn a_command_that_comes_back_to_the_same_mib_gets_all_of_it_on_its_first_run() {
+    let Some(rig) = Rig::new("hdd", 96) else { return };
+    let command: Vec<_> = ["python3", "-c", DENSE, &rig.text("mount/big")].map(OsString::from).into();
+    let follow = |patterns| {
+        rig.cold();
+        let before = rig.bytes();
+        let options = FollowOptions { patterns, ..rig.command(&command) };
+        let report = follow::follow(&options, &mut |_| {}).expect("root, Linux 6.18");
+        (report, rig.bytes() - before)
+    };
+    let (alone, without) = follow(false);
+    if alone.manifest.file_pages() < 20_000 {
+        return eprintln!("skipped: needs python3");
+    }
+    assert_eq!(alone.dense, None);
+    let mut turns = Vec::new();
+    // Where the machine is busy with something else a strip may take longer than the misses in it.
+    for _ in 0..TURNS_MAX {
+        let (report, with) = follow(true);
+        assert!(with * 10 < without * 12, "{with} of {without}: {report:?}");
+        if report.dense.is_some_and(|dense| dense.strips > 16 && dense.held > 0) {
+            // What was read for it counts as its own: the next run is read ahead of as much.
+            assert!(report.manifest.file_pages() * 10 > alone.manifest.file_pages() * 9, "{report:?}");
+            return;
+        }
+        turns.push((report.dense, report.run));
+    }
+    panic!("no strip is read as a whole: {turns:?}");
+}
+
+#[test]
+fn a_command_that_reads_many_small_files_gets_those_beside_them_on_its_first_run_and_all_is_learnt() {
+    const FILES: usize = 600;
+    let Some(rig) = Rig::new("net", 64) else { return };
+    for number in 0..FILES {
+        let folder = rig.path(&format!("mount/tree/{:02}", number / 12));
+        fs::create_dir_all(&folder).expect("room");
+        fs::write(folder.join(format!("{number:03}")), vec![7; 9_000]).expect("room");
+    }
+    let command: Vec<_> = ["grep", "-rl", "x", &rig.text("mount/tree")].map(OsString::from).into();
+    let follow = |patterns| {
+        rig.cold();
+        let options = FollowOptions { patterns, ..rig.command(&command) };
+        follow::follow(&options, &mut |_| {}).expect("root, Linux 6.18")
+    };
+    let alone = follow(false);
+    assert!(alone.beside.is_none() && alone.manifest.files.len() >= FILES, "{:?}", alone.run);
+    let mut turns = Vec::new();
+    // Where the machine is busy with something else it may be late.
+    for _ in 0..TURNS_MAX {
+        let report = follow(true);
+        let (with, before) = (&report.manifest, &alone.manifest);
+        assert!(with.files.len() >= FILES && with.file_pages() >= before.file_pages(), "{:?}", report.run);
+        assert!(with.metadata_pages() * 10 > before.metadata_pages() * 9, "what we loaded of it is learnt");
+        if report.beside.is_some_and(|beside| beside.marks_hit > 16)
+            && report.run.waited * 4 < alone.run.waited * 3
+        {
+            return;
+        }
+        turns.push((report.beside, report.run));
+    }
+    panic!("it is not read ahead of: {turns:?}; alone {:?}", alone.run);
+}
+
+#[test]
+fn who_only_observes_names_a_stride_and_reads_nothing() {
+    let Some(rig) = Rig::new("net", 16) else { return };
+    let Some(mut alone) = rig.strided(false) else { return eprintln!("skipped: needs python3") };
+    assert!(alone.wait().expect("it ends").success());
+    let without = rig.bytes();
+    rig.cold();
+    let before = rig.bytes();
+    let watch = rig.watch(true);
+    assert!(rig.strided(false).expect("as before").wait().expect("it ends").success());
+    let (said, sums) = watch.patterns();
+    assert_eq!(said, [What::On { reverse: false, step: 64, piece: 4 }]);
+    assert_eq!((sums.patterns.readers, sums.patterns.pages), (1, 0));
+    assert!(rig.bytes() - before <= without, "the device moved no more");
+}
+
+#[test]
+fn a_scheme_that_is_named_decides_alone_and_its_log_is_replayed_to_the_same_bytes() {
+    let Some(rig) = Rig::new("net", 64) else { return };
+    for scheme in ["stride", "flashy(poll=20ms,max_rate=2G)", "linux-6"] {
+        rig.cold();
+        let log = rig.path("log");
+        let watch = rig.watch_as(false, Some(scheme), Some(log.clone()));
+        let Some(mut reader) = rig.strided(false) else { return eprintln!("skipped: needs python3") };
+        assert!(reader.wait().expect("it ends").success());
+        // A reader in order would get a window, if windows were given.
+        rig.cold();
+        assert!(rig.sequential().wait().expect("it ends").success());
+        assert!(!rig.path("state/windows").exists(), "{scheme}: no books");
+        let (said, sums) = watch.end();
+        assert!(said.is_empty() && sums.tried == 0, "{scheme}: {said:?}");
+        let found = inputs::verify(&log).expect("the same outputs");
+        assert!(found.inputs > 100 && found.cut.is_none(), "{scheme}: {found:?}");
+        if scheme == "stride" {
+            assert!(found.outputs > 100 && sums.patterns.pages > 0, "{found:?} {sums:?}");
+        }
+    }
+}
