@@ -66,11 +66,14 @@ pub fn specs(
         Some(own) => Ok(own.scheme()),
         None => scheme(text),
     };
+    // Only what is named says which layers there are.
+    let in_layer = |layer| own.iter().any(|own| own.layer == layer && schemes.contains(&own.name));
+    let (host, array) = (in_layer(Layer::Host), in_layer(Layer::Array));
     let schemes: Vec<Said<SchemeSpec>> = schemes.iter().map(scheme).collect::<Result<_, _>>()?;
     let asked = with_baselines(&schemes, baselines);
     let mut layers = layers_of(&schemes);
-    layers.host |= own.iter().any(|own| own.layer == Layer::Host);
-    layers.array |= own.iter().any(|own| own.layer == Layer::Array);
+    layers.host |= host;
+    layers.array |= array;
     let common = spec(setup, assumed, layers)?;
     let default = [if layers.array { ARRAY_CACHE_DEFAULT } else { 0 }];
     let caches: &[u64] = if setup.cache.is_empty() { &default } else { &setup.cache };
