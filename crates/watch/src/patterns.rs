@@ -368,7 +368,8 @@ impl<A: Asks> Patterns<A> {
         let suspect = self.suspects.entry((pid, file)).or_default();
         suspect.pace.place(time);
         if suspect.deaf > 0 {
-            suspect.deaf -= 1;
+            // Of whom all is told, nothing more is, until it has been silent for long.
+            suspect.deaf -= u32::from(suspect.deaf < u32::MAX);
             suspect.pace = Pace { last: time, ..Pace::default() };
             return;
         }
@@ -458,7 +459,8 @@ impl<A: Asks> Patterns<A> {
         self.earned.readers += 1;
         if self.observe {
             // It was told; what it would have earned nobody knows.
-            self.suspects.insert((pid, file), Suspect { deaf: u32::MAX, ..Suspect::default() });
+            let pace = Pace { last: suspect.pace.last, ..Pace::default() };
+            self.suspects.insert((pid, file), Suspect { deaf: u32::MAX, pace, ..Suspect::default() });
             return;
         }
         acts.push(Act::Follow { pid, file, on: true });
@@ -666,6 +668,25 @@ mod tests {
         patterns.begin(1, FILE, &mut acts);
         let what = What::On { reverse: true, step: 64, piece: 4 };
         assert_eq!(acts, [Act::Say { pid: 1, file: FILE, what }]);
+    }
+
+    #[test]
+    fn who_only_observes_names_a_reader_once_until_it_has_been_silent_for_long() {
+        let mut patterns = Patterns::new(&Volumes::default(), true, None, &Charge::default())
+            .expect("a scheme of a page cache");
+        let mut acts = Vec::new();
+        let at = |ms: u64| 60 * SILENT + ms * 1_000_000;
+        (0..3).for_each(|k| patterns.missed(at(k), 1, FILE, k * 64, 4));
+        patterns.begin(1, FILE, &mut acts);
+        let is_deaf = |of: &Patterns| of.suspects.get(&(1, FILE)).is_some_and(|of| of.deaf == u32::MAX);
+        // Looked at before it misses again, and after that.
+        patterns.end_silent(at(4), &mut acts);
+        assert!(is_deaf(&patterns));
+        patterns.missed(at(5), 1, FILE, 192, 4);
+        patterns.end_silent(at(6), &mut acts);
+        assert!(is_deaf(&patterns) && patterns.suspects[&(1, FILE)].kept.is_empty());
+        patterns.end_silent(at(6) + 11 * SILENT, &mut acts);
+        assert!(!is_deaf(&patterns));
     }
 
     #[test]
