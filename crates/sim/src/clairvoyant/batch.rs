@@ -35,6 +35,8 @@ pub(super) struct View<'a> {
 struct Room<I> {
     free: u64,
     victims: I,
+    /// Blocks of use that may still be pushed out by what is read over.
+    harm: u64,
 }
 
 impl<I: Iterator<Item = Position>> Room<I> {
@@ -45,6 +47,18 @@ impl<I: Iterator<Item = Position>> Room<I> {
             return true;
         }
         self.victims.next().is_some_and(|next| next > position)
+    }
+    /// Takes memory for a block between two that are wanted: it is of no use and leaves first, and may push out what is.
+    fn take_between(&mut self) -> bool {
+        if self.free > 0 {
+            self.free -= 1;
+            return true;
+        }
+        let Some(next) = self.victims.next() else { return false };
+        let harms = u64::from(next != NEVER);
+        let may = harms <= self.harm;
+        self.harm -= if may { harms } else { 0 };
+        may
     }
 }
 
@@ -66,6 +80,9 @@ pub(super) struct Batches {
     ready_blocks: u64,
     /// No memory was found: no scan until so many accesses have happened.
     retry: u64,
+    /// What may still be pushed out by blocks that are read over, and after how many accesses it was a batch: each is read again, over other
+    /// gaps, and where no access comes for long that would never end.
+    harm: (u64, u64),
     /// Wishes of the last event: whether the engine took them is seen at the next.
     unsure: Vec<Extent>,
 }
@@ -82,6 +99,7 @@ impl Batches {
             ready: VecDeque::new(),
             ready_blocks: 0,
             retry: 0,
+            harm: (0, 0),
             unsure: Vec::new(),
         }
     }
@@ -130,7 +148,7 @@ impl Batches {
         let free = view.free.saturating_sub(self.ready_blocks);
         let promised = usize::try_from(self.ready_blocks.saturating_sub(view.free)).unwrap_or(usize::MAX);
         let victims = view.kept.victims(view.cache, view.busy).skip(promised);
-        let mut room = Room { free, victims };
+        let mut room = Room { free, victims, harm: 0 };
         let mut joins = |block: u64| {
             let key = view.future.key(Block(block)).filter(|&key| !view.kept.has(key));
             let next = key.map_or(NEVER, |key| view.future.next_read(key));
@@ -154,7 +172,10 @@ impl Batches {
         let promised = usize::try_from(self.ready_blocks.saturating_sub(view.free)).unwrap_or(usize::MAX);
         let free = view.free.saturating_sub(self.ready_blocks);
         let victims = view.kept.victims(view.cache, view.busy).skip(promised);
-        let mut room = Room { free, victims };
+        if self.harm.1 <= view.seen {
+            self.harm = (self.size, view.seen + 1);
+        }
+        let mut room = Room { free, victims, harm: self.harm.0 };
         let mut chosen: Vec<u64> = Vec::new();
         let mut short = self.gather_again(view, most, &mut room, &mut chosen);
         let end = view.seen.saturating_add(self.window).min(u64::from(view.future.positions()));
@@ -178,6 +199,7 @@ impl Batches {
         chosen.sort_unstable();
         chosen.dedup();
         self.make_runs(&chosen, &mut room);
+        self.harm.0 = room.harm;
     }
 
     /// What was to be here and is not, the first needed first. True if memory is short.
@@ -213,10 +235,9 @@ impl Batches {
         for &block in chosen {
             if let Some(open) = &mut run {
                 let between = block - open.end();
-                // What lies between is of no use and leaves first; it needs room all the same.
                 let joins = between <= self.gap
                     && self.in_one_strip(open.start, block)
-                    && (0..between).all(|_| room.take(0));
+                    && (0..between).all(|_| room.take_between());
                 if joins {
                     open.blocks += between + 1;
                     continue;

@@ -253,6 +253,20 @@ proptest! {
 }
 
 #[test]
+fn while_nobody_reads_for_long_what_is_read_over_does_not_push_out_the_same_blocks_again_and_again() {
+    // Every third block of more than memory holds, twice, with two minutes after the first of them.
+    let places = (0..4_000_u64).map(|k| k % 2_000 * 3);
+    let requests: Vec<_> = places
+        .enumerate()
+        .map(|(k, block)| (if k == 1 { 120_000_000 } else { 100 }, block, 1, false))
+        .collect();
+    let with = RunSpec { cache_bytes: 2 << 20, mode: Said::of("open"), ..spec("oracle") };
+    let oracle = run(&trace(&requests), &with, &|_| {}).expect("it ends");
+    assert!(oracle.elapsed_ns > 120_000_000_000, "{}", oracle.elapsed_ns);
+    assert!(oracle.amplification < 8.0, "{}", oracle.amplification);
+}
+
+#[test]
 fn where_memory_is_small_each_phase_of_the_order_costs_its_positionings() {
     let line = "random:processes=1,size=256MiB,block=4KiB,requests=30000";
     let with = RunSpec {
