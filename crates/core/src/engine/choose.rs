@@ -9,6 +9,7 @@
 //! It is the engine's and not a policy's, because a shadow is an engine, and because a scheme that keeps or dispatches in a way of
 //! its own can be chosen too. Everything it knows came as an input, so a log of inputs replays its choices.
 
+mod claim;
 mod disk;
 mod judge;
 mod shadow;
@@ -364,6 +365,7 @@ impl Chooser {
             Why::Trial => auto::TRIED,
             Why::HeldOut => auto::HELD_OUT,
             Why::Back => auto::WAITED_MORE,
+            Why::Broken => auto::NOT_KEPT,
         };
         self.switch.turn(now, "auto", &auto::way(name, reason), None, because);
         let shape = shape(&parts.array, parts.config.cache_blocks, true);

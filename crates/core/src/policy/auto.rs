@@ -32,6 +32,9 @@ pub(crate) const TRIED: &str = "tried: its shadow may be wrong";
 pub(crate) const HELD_OUT: &str =
     "held out: that readers wait longer without reading ahead is yet to be seen";
 pub(crate) const WAITED_MORE: &str = "back: readers really waited more in the trial";
+/// What came of a change.
+pub(crate) const NOT_KEPT: &str =
+    "back: readers really waited more than before, whatever its shadow promised";
 
 /// The turn to a candidate.
 #[must_use]

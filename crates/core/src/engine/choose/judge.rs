@@ -5,13 +5,15 @@
 //! gain larger than a change is worth: over the last [`KEPT`] spans, or, where the gain is large, over the last [`LATELY`] spans.
 //!
 //! A shadow may be wrong. While a scheme decides, what real readers wait is compared with what those of its shadow do, and
-//! the ratio corrects what the shadow says later. Changes are damped: after each comes a pause, twice as long where a scheme is
+//! the ratio corrects what the shadow says later; what one promised and did not keep is held against it (`claim.rs`). Changes are damped: after each comes a pause, twice as long where a scheme is
 //! left soon after it was chosen.
 
+use super::claim::{ARead, Claims, ONE, Probation};
 use super::trial::{Outlook, Seen, Trial, Trials};
 use crate::policy::decisions::{Because, because};
 use crate::units::Nanos;
 use alloc::vec::Vec;
+use core::ops::Range;
 
 /// Spans that are compared.
 const KEPT: usize = 64;
@@ -58,8 +60,7 @@ const RATIO_LEAST: u64 = 2;
 const RATIO_MAX: u64 = 128;
 /// A ratio of so many spans is half believed.
 const RATIO_HALF: i128 = 4;
-/// A ratio in fixed point, and its bounds.
-const ONE: i128 = 1_024;
+/// Bounds of a ratio.
 const RATIO_BOUNDS: (i128, i128) = (ONE / 16, ONE * 16);
 
 /// What real readers waited under a candidate, and those of its shadow.
@@ -102,6 +103,8 @@ pub(super) enum Why {
     HeldOut,
     /// That was seen, and it was more.
     Back,
+    /// The one before, whose readers really waited less than those of the one that seemed better.
+    Broken,
 }
 
 /// Another scheme is better, or to be tried.
@@ -118,8 +121,9 @@ pub(super) struct Judge {
     candidates: usize,
     /// The last spans, [`KEPT`] rows of one wait a candidate, ns.
     waits: Vec<u64>,
-    /// Reads of each of them.
+    /// Reads of each of them, and what real readers waited for these, ns.
     reads: [u64; KEPT],
+    reals: [u64; KEPT],
     /// Spans so far.
     spans: u64,
     live: usize,
@@ -143,6 +147,7 @@ pub(super) struct Judge {
     /// A span has ended since the last verdict.
     fresh: bool,
     trials: Trials,
+    claims: Claims,
     /// Whether `none` is held out in spite of its shadow.
     holds_out: bool,
 }
@@ -153,6 +158,7 @@ impl Judge {
             candidates,
             waits: [0].repeat(KEPT * candidates),
             reads: [0; KEPT],
+            reals: [0; KEPT],
             spans: 0,
             live: 0,
             none: 0,
@@ -170,6 +176,7 @@ impl Judge {
             changes: 0,
             fresh: false,
             trials: Trials::new(candidates),
+            claims: Claims::new(candidates),
             holds_out,
         }
     }
@@ -205,6 +212,7 @@ impl Judge {
             return;
         }
         self.compare();
+        self.reals[self.spans as usize % KEPT] = self.real;
         self.real = 0;
         self.began = now;
         self.spans += 1;
@@ -296,6 +304,7 @@ impl Judge {
     fn less(&self, candidate: usize, spans: usize, slack: i128, certain: i128) -> Option<(i128, i128)> {
         let ours = self.ratio(self.live);
         let its = if self.is_alike(candidate, spans, ALIKE_PERCENT) { ours } else { self.ratio(candidate) };
+        let its = its * self.factor(candidate) / ONE;
         let (mut sum, mut now) = (0_i128, 0_i128);
         // Of each span the difference as a share, so that one long or bad span says no more than another.
         let (mut shares, mut squares) = (0_i128, 0_i128);
@@ -329,12 +338,16 @@ impl Judge {
         if let Some(trial) = self.trials.under_way() {
             return self.trial_verdict(&trial, kept);
         }
+        if let Some(broken) = self.broken() {
+            return Some(broken);
+        }
         // A scheme that loses before it gains is left alone: what it may lose is its own to bound, and half of it is all loss.
         if kept < LEAST || self.spans < self.changed + self.pause || invests {
             return None;
         }
         let better = self.better(kept);
-        if better.is_none() && self.ratios[live].value().is_some() {
+        let is_known = self.ratios[live].value().is_some() && self.claims.under_way().is_none();
+        if better.is_none() && is_known {
             return self.trial(none, kept);
         }
         better
@@ -347,10 +360,44 @@ impl Judge {
     }
     /// The same, corrected.
     fn corrected(&self, candidate: usize, spans: usize) -> i128 {
-        self.foretold(candidate, spans) * self.ratio(candidate) / ONE
+        self.foretold(candidate, spans) * self.ratio(candidate) / ONE * self.factor(candidate) / ONE
+    }
+    /// How much more what the shadow of a candidate says counts, since it did not hold when that decided.
+    fn factor(&self, candidate: usize) -> i128 {
+        if candidate == self.live { ONE } else { self.claims.factor(candidate, self.spans) }
     }
     fn reads_in(&self, spans: usize) -> u64 {
         (self.spans - spans as u64..self.spans).map(|span| self.reads[span as usize % KEPT]).sum()
+    }
+
+    /// What readers waited for a read over some spans, real ones and those of the shadow of a candidate.
+    fn a_read(&self, candidate: usize, spans: Range<u64>) -> ARead {
+        let places = || spans.clone().map(|span| span as usize % KEPT);
+        let reads = i128::from(places().map(|at| self.reads[at]).sum::<u64>().max(1));
+        let real: u64 = places().map(|at| self.reals[at]).sum();
+        let shadow: u64 = spans.clone().map(|span| self.waits[self.row(span) + candidate]).sum();
+        ARead { real: i128::from(real) / reads, shadow: i128::from(shadow) / reads }
+    }
+
+    /// A candidate is to decide because of what its shadow promises: for a while on probation.
+    fn claim(&mut self, candidate: usize) {
+        let lately = self.spans.saturating_sub(LATELY as u64)..self.spans;
+        let promised = self.a_read(candidate, lately.clone()).shadow * self.ratio(candidate) / ONE;
+        let waited = self.a_read(self.live, lately);
+        self.claims.begin(Probation { before: self.live, since: self.spans, waited, promised });
+    }
+
+    /// Whether what was promised did not come, and who decided before is to decide again.
+    fn broken(&mut self) -> Option<Verdict> {
+        let probation = self.claims.under_way()?;
+        let spans = probation.counted(self.spans)?;
+        let before = probation.before;
+        let found = self.a_read(before, spans.clone());
+        let expected = found.shadow * self.ratio(before) / ONE;
+        let counted = (spans.end - spans.start) as usize;
+        let reads = self.reads_in(counted);
+        let lost = self.claims.is_lost(self.live, &spans, reads, found, expected);
+        lost.then(|| Verdict { candidate: before, why: Why::Broken, because: self.numbers(before, counted) })
     }
 
     /// A candidate that should be tried.
@@ -414,6 +461,9 @@ impl Judge {
             },
         };
         let verdict = Verdict { candidate, why, because: self.numbers(candidate, spans) };
+        if why != Why::Unearned {
+            self.claim(candidate);
+        }
         // Twice as long after each change, and half as long for each while without one.
         let quiet = (self.spans - self.changed) / CALM;
         self.pause = ((2 * self.pause) >> quiet.min(8)).clamp(PAUSE, PAUSE_MAX);
@@ -462,15 +512,21 @@ mod tests {
         real: [u64; 3],
     }
 
-    /// So many seconds of it, with the first scheme in the beginning: who decided in each batch of a tenth of a second.
     fn run(load: &Load, seconds: u64) -> (Judge, Vec<usize>) {
+        run_by(|live| (load.shadows, load.real[live]), seconds)
+    }
+
+    /// So many seconds of a load, with the first scheme in the beginning: who decided in each batch of a tenth of a second. What shadows and
+    /// real readers wait may hang on who decides.
+    fn run_by(waits: impl Fn(usize) -> ([u64; 3], u64), seconds: u64) -> (Judge, Vec<usize>) {
         let mut judge = Judge::new(3, true, Nanos(0));
         let (mut live, mut lived) = (0, Vec::new());
         for batch in 1..=seconds * 10 {
             // Loads are never quite even.
             let reads = 28 + batch % 9;
-            judge.begin(load.real[live] * reads, live);
-            for (at, wait) in load.shadows.iter().enumerate() {
+            let (shadows, real) = waits(live);
+            judge.begin(real * reads, live);
+            for (at, wait) in shadows.iter().enumerate() {
                 judge.waited(at, wait * reads);
             }
             judge.end(Nanos(batch * 100_000_000), reads);
@@ -565,5 +621,18 @@ mod tests {
         assert!(lived.contains(&1), "it seems much better");
         assert_eq!(lived.last(), Some(&0), "and is not");
         assert!(judge.changes <= 6, "{} changes", judge.changes);
+    }
+
+    #[test]
+    fn who_seems_better_only_on_the_reads_of_another_is_left_at_once_and_seldom_comes_back() {
+        // Each shadow is right about its own scheme, and promises much of the reads that the other one makes.
+        let waits = |live| match live {
+            1 => ([4, 20, 30].map(|n| n * NS_A_READ), 20 * NS_A_READ),
+            _ => ([10, 3, 30].map(|n| n * NS_A_READ), 10 * NS_A_READ),
+        };
+        let (judge, lived) = run_by(waits, 240);
+        let spent = lived.iter().filter(|&&at| at == 1).count();
+        assert!(spent > 0 && spent < lived.len() / 12, "{spent} of {} batches", lived.len());
+        assert_eq!(lived.last(), Some(&0), "{} changes", judge.changes);
     }
 }
