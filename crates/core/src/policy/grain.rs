@@ -59,6 +59,9 @@ const TRIAL_BLOCK_READS: u64 = 32;
 const TRUST_EVERY: u64 = 32;
 /// Misses up to which trust that was lost may come back.
 const ASKED_MAX: u64 = 512;
+/// Of so many strips at least one has to be missed for the others to be a stake, and so many are believed without.
+const OTHERS_READ: u64 = 2;
+const STAKED_LEAST: u64 = 8;
 /// Reads within which a stake must come back.
 const STAKE_READS: u64 = 8_192;
 
@@ -137,6 +140,8 @@ pub struct Grains {
     /// They may be again: the first guesses are rough.
     asks: bool,
     missed_strips: u64,
+    /// Strips that would be missed if strips alone were read, whoever has really read them.
+    passed_strips: u64,
     /// What the first of them cost beyond what was asked for, ns.
     staked: u64,
     grain: Grain,
@@ -171,6 +176,7 @@ impl Grains {
             trusts: trust,
             asks: trust,
             missed_strips: 0,
+            passed_strips: 0,
             staked: 0,
             grain: Grain::Strip,
             reads: [0; 3],
@@ -190,8 +196,10 @@ impl Grains {
         let times = self.times.as_ref().expect("made before the first charge");
         // So often somebody else reads from this disk meanwhile.
         let disturbed = (self.company.others() / self.ends.len() as u64).min(company::WHOLE);
-        for (ledger, cost) in self.ledgers.iter_mut().zip(&mut self.costs) {
+        let mut commands = [0_u64; 3];
+        for ((ledger, cost), commands) in self.ledgers.iter_mut().zip(&mut self.costs).zip(&mut commands) {
             ledger.read(run, |blocks, first| {
+                *commands += 1;
                 *cost += if first && !goes_on {
                     times.charge(false, blocks)
                 } else {
@@ -200,6 +208,7 @@ impl Grains {
                 };
             });
         }
+        self.passed_strips += commands[Grain::Strip as usize] * self.sample;
         self.charged += 1;
         self.charged_all += 1;
         if self.charged >= if self.trusts { STAKE_MEMORY_READS } else { MEMORY_READS } {
@@ -326,8 +335,9 @@ impl Policy for Grains {
         }
     }
     fn invests(&mut self) -> bool {
-        // Strips of readers in sequence pay at once or never.
-        self.trusts && self.reach.is_jumped_about()
+        // Nothing is staked where others read ahead what it would have. Strips of readers in sequence pay at once or never.
+        let stakes = self.passed_strips <= OTHERS_READ * self.missed_strips.max(STAKED_LEAST);
+        self.trusts && stakes && self.reach.is_jumped_about()
     }
     fn inherit(&mut self, elder: &dyn Any) {
         let Some(elder) = elder.downcast_ref::<Self>() else { return };
@@ -339,7 +349,8 @@ impl Policy for Grains {
         self.times.clone_from(&elder.times);
         self.reach.clone_from(&elder.reach);
         (self.trusts, self.asks) = (elder.trusts, elder.asks);
-        (self.missed_strips, self.staked) = (elder.missed_strips, elder.staked);
+        (self.missed_strips, self.passed_strips, self.staked) =
+            (elder.missed_strips, elder.passed_strips, elder.staked);
         self.grain = elder.grain;
     }
     fn hears_left(&mut self) -> bool {
@@ -391,5 +402,16 @@ mod tests {
         };
         // 32 turns, each a quarter of 100 us until some were seen; and 620 us more for each strip.
         assert_eq!(staked(flash), 1);
+    }
+
+    #[test]
+    fn what_others_read_ahead_is_no_stake() {
+        let shape = LayerShape { cache_blocks: 8_192, strip_blocks: 32, stripe_strips: 1, disks: 1 };
+        let mut grains = Grains::new(&shape, true);
+        (0..64_u64).for_each(|k| grains.reach.note(1, Extent::new(k * 7_919 % 64 * 1_000, 1)));
+        for (passed, missed, invests) in [(16, 0, true), (17, 0, false), (100, 50, true), (101, 50, false)] {
+            (grains.passed_strips, grains.missed_strips) = (passed, missed);
+            assert_eq!(grains.invests(), invests, "{missed} of {passed}");
+        }
     }
 }
