@@ -104,6 +104,7 @@ def make_image(image, mount, files, big_mib, works=None):
     bench_rig.format_image(image, 3 << 10)
     with bench_rig.mounted(image, mount):
         bench_rig.make_repository(mount / "tree", files)
+        bench_rig.make_repository(mount / "clone", files, unpacked=True)
         version = f"python{sys.version_info.major}.{sys.version_info.minor}"
         home = pathlib.Path(sys.base_prefix)
         left_out = shutil.ignore_patterns("site-packages", "dist-packages", "test", "tests", "config-*", "*.a")
@@ -131,6 +132,7 @@ def cases(mount):
     server = shlex.join(as_postgres(f"{postgres()}/postgres", "--single", *POSTGRES, "-D", f"{mount}/pg", "postgres"))
     return [
         ("git grep", mount / "tree", ["git", "grep", "-c", "qua"], False),
+        ("git grep (clone)", mount / "clone", ["git", "grep", "-c", "qua"], False),
         ("Python imports", mount, python + ["-c", safe], False),
         ("rustc", rust, [f"{rust}/bin/rustc", "-O", "--edition", "2021", "--emit", "obj", "-o", "/dev/null", f"{rust}/words.rs"], False),
         ("PostgreSQL index", mount / "pg", ["sh", "-c", f"exec {server} < {mount}/pg/query.sql > /dev/null"], False),
@@ -205,7 +207,7 @@ def measure(rig, forerun, rounds, state, works):
 def main():
     said = bench_rig.options("measures forerun watch and load on emulated devices (root, Linux 6.12)",
                              models="hdd,ssd,cloud,net", rounds=5, files=4000, big=(256, "MiB of the large file"),
-                             works=("", "only these of git grep, Python imports, rustc, PostgreSQL index, stride 16K/256K, sequential 64K"))
+                             works=("", "only these of git grep, git grep (clone), Python imports, rustc, PostgreSQL index, stride 16K/256K, sequential 64K"))
     works = [name for name in said.works.split(",") if name]
     loads = [os.getloadavg()[0]]
     with bench_rig.work_folder("bench-watch") as work:

@@ -65,9 +65,9 @@ def make_tree(at, files, unpacked=False):
         (folder / f"f{number:05}.txt").write_bytes(text.replace(b" q", b"\nq"))
 
 
-def make_repository(at, files):
+def make_repository(at, files, unpacked=False):
     """The same as a repository."""
-    make_tree(at, files)
+    make_tree(at, files, unpacked)
     git = ["git", "-C", str(at), "-c", "user.email=a@b", "-c", "user.name=a", "-c", "gc.auto=0"]
     for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "all"]):
         run(*git, *words)
