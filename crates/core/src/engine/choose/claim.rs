@@ -93,6 +93,10 @@ impl Claims {
     pub(super) const fn begin(&mut self, probation: Probation) {
         self.now = Some(probation);
     }
+    /// Another scheme decides, which promised nothing.
+    pub(super) const fn end(&mut self) {
+        self.now = None;
+    }
 
     /// Whether the probation of `live` is lost by what is found in the spans that count; `expected` is what readers would wait under the
     /// scheme before, by its shadow, corrected.

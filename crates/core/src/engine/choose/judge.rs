@@ -461,7 +461,9 @@ impl Judge {
             },
         };
         let verdict = Verdict { candidate, why, because: self.numbers(candidate, spans) };
-        if why != Why::Unearned {
+        if why == Why::Unearned {
+            self.claims.end();
+        } else {
             self.claim(candidate);
         }
         // Twice as long after each change, and half as long for each while without one.
