@@ -21,7 +21,7 @@ KINDS = {
     "stride": "stride:processes=1,size=64MiB,block=16KiB,stride=3",
 }
 ARRAYS = [("single", "wd-7200"), ("raid5:5x128KiB", "cheetah-15k4"), ("raid0:4x128KiB", "nvme"), ("single", "gp3")]
-FIXED = ["none", "strip", "linux-6", "asp+msp+linux-6", "grain", "grain+msp+linux-6"]
+FIXED = ["none", "strip", "linux-6", "regions(linux-6)", "cadence", "asp+msp+linux-6", "grain", "grain+msp+linux-6", "grain+msp+recall"]
 CACHES = ["--cache", "64MiB", "--host-cache", "64MiB"]
 
 
@@ -41,7 +41,7 @@ def main():
     with concurrent.futures.ThreadPoolExecutor(max_workers=2) as both:
         found = dict(zip(cells, both.map(speeds, cells)))
     mean = lambda numbers: statistics.geometric_mean(list(numbers))
-    print(f"two kinds of readers on one array, {len(pairs)} pairs on each of {len(ARRAYS)} arrays; speed over none, by elapsed time: geometric mean")
+    print(f"{len(FIXED)} fixed schemes and auto; two kinds of readers on one array, {len(pairs)} pairs on each of {len(ARRAYS)} arrays; speed over none, by elapsed time: geometric mean")
     print()
     print(f"{'':20}" + "".join(f"{device:>14}" for _, device in ARRAYS) + f"{'all':>9}")
     for scheme in [*FIXED, "auto"]:
@@ -56,7 +56,7 @@ def main():
     for share, (pair, (array, device)) in behind:
         if share < 0.95:
             name = max(FIXED, key=lambda scheme: found[pair, (array, device)][scheme])
-            print(f"  {' and '.join(pair):24}{array} of {device:14} {share:.2f}   {found[pair, (array, device)]['auto']:.2f} for {best[pair, (array, device)]:.2f} of {name}")
+            print(f"  {' and '.join(pair):24}{f'{array} of {device}':32} {share:.2f}   {found[pair, (array, device)]['auto']:.2f} for {best[pair, (array, device)]:.2f} of {name}")
     print(f"{sum(share < 0.95 for share, _ in behind)} of {len(cells)} are; {sum(share > 1.05 for share, _ in behind)} are above 1.05")
 
 

@@ -86,7 +86,8 @@ fn auto_turns_to_what_suits_and_says_what_reads_would_have_waited_without() {
             .iter()
             .any(|turn| turn.switch == "auto" && turn.because.contains_key("wait_a_read_ns"))
     );
-    assert!(gauge("auto_wait_without_ns") > 1.5 * gauge("auto_wait_ns"));
+    // Shadows by the measure of shadows: how far these are from what was really waited is told beside it.
+    assert!(gauge("auto_wait_without_ns") > 1.5 * gauge("auto_wait_foretold_ns"));
     assert!(speedup(&auto, &none) > 0.98);
 }
 

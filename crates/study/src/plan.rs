@@ -199,6 +199,10 @@ mod tests {
     use super::*;
 
     fn plan(schemes: &[&str], baselines: bool) -> Vec<RunSpec> {
+        plan_with(schemes, baselines, &[])
+    }
+
+    fn plan_with(schemes: &[&str], baselines: bool, own: &[Own]) -> Vec<RunSpec> {
         #[derive(clap::Parser)]
         struct Line {
             #[command(flatten)]
@@ -207,7 +211,7 @@ mod tests {
         let setup = <Line as clap::Parser>::parse_from(["forerun"]).setup;
         let schemes: Vec<String> = schemes.iter().map(|&name| name.to_owned()).collect();
         let assumed = setup.assumed(&[]);
-        specs(&["forward:size=1MiB".to_owned()], &schemes, &setup, &assumed, baselines, &[])
+        specs(&["forward:size=1MiB".to_owned()], &schemes, &setup, &assumed, baselines, own)
             .expect("known schemes")
     }
 
@@ -219,6 +223,15 @@ mod tests {
     fn baselines_come_first_and_nothing_runs_twice() {
         assert_eq!(names(&plan(&["asp", "none", "asp"], true)), ["none", "bound", "oracle", "auto", "asp"]);
         assert_eq!(names(&plan(&["asp", "none"], false)), ["asp", "none"]);
+    }
+
+    #[test]
+    fn a_policy_of_the_callers_has_its_layer_only_where_it_is_named() {
+        let make = || -> forerun_sim::own::Make { std::sync::Arc::new(|_| unreachable!("nothing is run")) };
+        let own = [Own { name: "mine".into(), layer: Layer::Host, make: make(), in_flight: None }];
+        let host = |schemes: &[&str]| plan_with(schemes, false, &own)[0].host_cache_bytes;
+        assert_eq!(host(&["asp"]), 0);
+        assert!(host(&["asp", "mine"]) > 0);
     }
 
     #[test]

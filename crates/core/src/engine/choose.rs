@@ -336,6 +336,7 @@ impl Chooser {
         // A scheme that does not fit into so little memory cannot be judged by it.
         let Some(shadows) = shadows else { return };
         self.one_in = one_in;
+        self.judge.anew();
         for (candidate, shadow) in self.candidates.iter_mut().zip(shadows) {
             candidate.shadow = shadow;
         }

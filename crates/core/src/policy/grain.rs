@@ -59,7 +59,7 @@ const TRIAL_BLOCK_READS: u64 = 32;
 const TRUST_EVERY: u64 = 32;
 /// Misses up to which trust that was lost may come back.
 const ASKED_MAX: u64 = 512;
-/// Of so many strips at least one has to be missed for the others to be a stake, and so many are believed without.
+/// Of so many strips at least one has to be missed for the others to be a stake; of so few it is not asked, times that.
 const OTHERS_READ: u64 = 2;
 const STAKED_LEAST: u64 = 8;
 /// Reads within which a stake must come back.
@@ -336,7 +336,7 @@ impl Policy for Grains {
     }
     fn invests(&mut self) -> bool {
         // Nothing is staked where others read ahead what it would have. Strips of readers in sequence pay at once or never.
-        let stakes = self.passed_strips <= OTHERS_READ * self.missed_strips.max(STAKED_LEAST);
+        let stakes = self.passed_strips <= OTHERS_READ * self.missed_strips.max(STAKED_LEAST * self.sample);
         self.trusts && stakes && self.reach.is_jumped_about()
     }
     fn inherit(&mut self, elder: &dyn Any) {

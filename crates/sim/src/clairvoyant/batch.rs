@@ -80,8 +80,8 @@ pub(super) struct Batches {
     ready_blocks: u64,
     /// No memory was found: no scan until so many accesses have happened.
     retry: u64,
-    /// What may still be pushed out by blocks that are read over, and after how many accesses it was a batch: each is read again, over other
-    /// gaps, and where no access comes for long that would never end.
+    /// Blocks that may still be pushed out by what is read over, and from how many accesses on it is a whole batch again: each is read again,
+    /// over other gaps, and where no access comes for long that would never end.
     harm: (u64, u64),
     /// Wishes of the last event: whether the engine took them is seen at the next.
     unsure: Vec<Extent>,

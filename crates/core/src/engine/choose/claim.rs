@@ -41,6 +41,18 @@ pub(super) struct ARead {
     pub(super) shadow: i128,
 }
 
+/// What is found in the spans that count.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Found {
+    /// Reads in them, and what was waited for each.
+    pub(super) reads: u64,
+    pub(super) waits: ARead,
+    /// What would have been waited under the scheme before, by its shadow, corrected, ns a read.
+    pub(super) expected: i128,
+    /// By how much the shadow of the one that decides is corrected, of [`ONE`].
+    pub(super) ratio: i128,
+}
+
 /// A scheme that decides because of what its shadow promised.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Probation {
@@ -48,7 +60,7 @@ pub(super) struct Probation {
     pub(super) before: usize,
     /// Number of its first span.
     pub(super) since: u64,
-    /// What was waited before it, and what it promised, ns a read.
+    /// What was waited before it, and what its shadow waited then, ns a read.
     pub(super) waited: ARead,
     pub(super) promised: i128,
 }
@@ -98,39 +110,37 @@ impl Claims {
         self.now = None;
     }
 
-    /// Whether the probation of `live` is lost by what is found in the spans that count; `expected` is what readers would wait under the
-    /// scheme before, by its shadow, corrected.
-    pub(super) fn is_lost(
-        &mut self,
-        live: usize,
-        spans: &Range<u64>,
-        reads: u64,
-        found: ARead,
-        expected: i128,
-    ) -> bool {
+    /// Whether the probation of `live` is lost by what is found in the spans that count.
+    pub(super) fn is_lost(&mut self, live: usize, spans: &Range<u64>, found: &Found) -> bool {
         let Some(probation) = self.now else { return false };
         let over = spans.end - spans.start >= MOST;
         if over {
             self.now = None;
         }
-        if reads < LEAST_READS {
+        if found.reads < LEAST_READS {
             return false;
         }
         let Probation { waited, promised, .. } = probation;
+        let Found { waits, expected, ratio, .. } = *found;
         // As much more as reads became dearer by themselves.
-        let before = waited.real * found.shadow.max(waited.shadow) / waited.shadow.max(1);
-        let longer = |than: i128, percent: i128| found.real * 100 > than * (100 + percent);
+        let before = waited.real * waits.shadow.max(waited.shadow) / waited.shadow.max(1);
+        let longer = |than: i128, percent: i128| waits.real * 100 > than * (100 + percent);
         let lost = longer(before, WORSE_PERCENT) && longer(expected, BELIEVED_PERCENT);
-        let known = &mut self.of[live];
         if lost {
             self.now = None;
-            known.factor = (found.real * ONE / promised.max(1)).clamp(ONE, FACTOR_MAX);
+            let known = &mut self.of[live];
+            known.factor = (waits.real * ONE / (promised * ratio / ONE).max(1)).clamp(ONE, FACTOR_MAX);
             known.until = spans.end + known.rest;
             known.rest = (2 * known.rest).min(REST_MAX);
         } else if over {
-            known.rest = REST;
+            self.kept(live);
         }
         lost
+    }
+
+    /// Readers were found to wait no longer under a candidate: what its shadow says counts as it is.
+    pub(super) fn kept(&mut self, candidate: usize) {
+        self.of[candidate] = Known { factor: ONE, until: 0, rest: REST };
     }
 }
 
@@ -146,25 +156,31 @@ mod tests {
         claims
     }
 
+    fn found(real: i128, shadow: i128, reads: u64, expected: i128) -> Found {
+        Found { reads, waits: ARead { real, shadow }, expected, ratio: ONE }
+    }
+
     #[test]
     fn what_is_not_kept_counts_for_a_while_by_as_much_as_it_was_wrong_and_longer_each_time() {
         let mut claims = claims();
         let probation = claims.under_way().expect("it has begun");
         assert_eq!((probation.counted(104), probation.counted(105)), (None, Some(101..105)));
-        let found = ARead { real: 20, shadow: 8 };
-        assert!(claims.is_lost(1, &(101..105), 200, found, 8) && claims.under_way().is_none());
+        let lost = found(20, 8, 200, 8);
+        assert!(claims.is_lost(1, &(101..105), &lost) && claims.under_way().is_none());
         let factors = [105, 168, 169].map(|span| claims.factor(1, span) / ONE);
         assert_eq!((factors, claims.factor(0, 105)), ([4, 4, 1], ONE));
         claims.begin(Probation { since: 200, ..probation });
-        assert!(claims.is_lost(1, &(201..205), 200, found, 8));
-        assert_eq!([205 + 127, 205 + 128].map(|span| claims.factor(1, span) / ONE), [4, 1]);
+        assert!(claims.is_lost(1, &(201..205), &Found { ratio: 2 * ONE, ..lost }));
+        let factors = [205 + 127, 205 + 128].map(|span| claims.factor(1, span) / ONE);
+        assert_eq!(factors, [2, 1], "what its ratio corrects is not counted twice");
+        claims.kept(1);
+        assert_eq!(claims.factor(1, 206), ONE);
     }
 
     #[test]
     fn neither_dearer_reads_nor_few_of_them_nor_what_the_one_before_would_not_do_better_is_blamed() {
-        let lost = |reads, shadow, expected| {
-            claims().is_lost(1, &(101..105), reads, ARead { real: 20, shadow }, expected)
-        };
+        let lost =
+            |reads, shadow, expected| claims().is_lost(1, &(101..105), &found(20, shadow, reads, expected));
         assert!(lost(200, 10, 10));
         assert!(!lost(100, 10, 10), "of a few reads");
         assert!(!lost(200, 20, 10), "the shadow of the scheme before waits twice as long as it did, too");
@@ -174,8 +190,8 @@ mod tests {
     #[test]
     fn who_was_not_found_wrong_in_twelve_spans_stays() {
         let mut claims = claims();
-        let found = ARead { real: 12, shadow: 8 };
-        assert!(!claims.is_lost(1, &(101..112), 900, found, 8) && claims.under_way().is_some());
-        assert!(!claims.is_lost(1, &(101..113), 900, found, 8) && claims.under_way().is_none());
+        let found = found(12, 8, 900, 8);
+        assert!(!claims.is_lost(1, &(101..112), &found) && claims.under_way().is_some());
+        assert!(!claims.is_lost(1, &(101..113), &found) && claims.under_way().is_none());
     }
 }

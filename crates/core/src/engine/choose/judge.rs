@@ -8,7 +8,7 @@
 //! the ratio corrects what the shadow says later; what one promised and did not keep is held against it (`claim.rs`). Changes are damped: after each comes a pause, twice as long where a scheme is
 //! left soon after it was chosen.
 
-use super::claim::{ARead, Claims, ONE, Probation};
+use super::claim::{ARead, Claims, Found, ONE, Probation};
 use super::trial::{Outlook, Seen, Trial, Trials};
 use crate::policy::decisions::{Because, because};
 use crate::units::Nanos;
@@ -338,10 +338,10 @@ impl Judge {
         if let Some(trial) = self.trials.under_way() {
             return self.trial_verdict(&trial, kept);
         }
-        if let Some(broken) = self.broken() {
+        // A scheme that loses before it gains is left alone: what it may lose is its own to bound, and half of it is all loss.
+        if !invests && let Some(broken) = self.broken() {
             return Some(broken);
         }
-        // A scheme that loses before it gains is left alone: what it may lose is its own to bound, and half of it is all loss.
         if kept < LEAST || self.spans < self.changed + self.pause || invests {
             return None;
         }
@@ -382,7 +382,7 @@ impl Judge {
     /// A candidate is to decide because of what its shadow promises: for a while on probation.
     fn claim(&mut self, candidate: usize) {
         let lately = self.spans.saturating_sub(LATELY as u64)..self.spans;
-        let promised = self.a_read(candidate, lately.clone()).shadow * self.ratio(candidate) / ONE;
+        let promised = self.a_read(candidate, lately.clone()).shadow;
         let waited = self.a_read(self.live, lately);
         self.claims.begin(Probation { before: self.live, since: self.spans, waited, promised });
     }
@@ -392,12 +392,22 @@ impl Judge {
         let probation = self.claims.under_way()?;
         let spans = probation.counted(self.spans)?;
         let before = probation.before;
-        let found = self.a_read(before, spans.clone());
-        let expected = found.shadow * self.ratio(before) / ONE;
-        let counted = (spans.end - spans.start) as usize;
-        let reads = self.reads_in(counted);
-        let lost = self.claims.is_lost(self.live, &spans, reads, found, expected);
-        lost.then(|| Verdict { candidate: before, why: Why::Broken, because: self.numbers(before, counted) })
+        let waits = self.a_read(before, spans.clone());
+        let expected = waits.shadow * self.ratio(before) / ONE;
+        let reads = self.reads_in((spans.end - spans.start) as usize);
+        let found = Found { reads, waits, expected, ratio: self.ratio(self.live) };
+        if !self.claims.is_lost(self.live, &spans, &found) {
+            return None;
+        }
+        (self.changed, self.changes) = (self.spans, self.changes + 1);
+        let [was, is] = [probation.waited.real, waits.real].map(|ns| ns as u64);
+        let because = because([("wait_a_read_ns", was), ("wait_a_read_before_ns", is), ("reads", reads)]);
+        Some(Verdict { candidate: before, why: Why::Broken, because })
+    }
+
+    /// Shadows begin anew: what was promised by those before is not held against these.
+    pub(super) const fn anew(&mut self) {
+        self.claims.end();
     }
 
     /// A candidate that should be tried.
@@ -432,10 +442,13 @@ impl Judge {
             return None;
         }
         self.trials.end();
-        let (its, ours) = (self.corrected(self.live, kept), self.corrected(before, kept));
+        // Whether that one kept its promises is another question.
+        let ours = self.foretold(before, kept) * self.ratio(before) / ONE;
+        let its = self.corrected(self.live, kept);
         let won = trial.lost < 0 && its * 100 <= ours * (100 - WON_PERCENT) && trial.is_clear();
         if won && self.ratios[self.live].value().is_some() {
             (self.changed, self.changes) = (self.spans, self.changes + 1);
+            self.claims.kept(self.live);
             return None;
         }
         Some(Verdict { candidate: before, why: Why::Back, because: self.numbers(before, kept) })
