@@ -59,7 +59,7 @@ const TRIAL_BLOCK_READS: u64 = 32;
 const TRUST_EVERY: u64 = 32;
 /// Misses up to which trust that was lost may come back.
 const ASKED_MAX: u64 = 512;
-/// Of so many strips at least one has to be missed for the others to be a stake; of so few it is not asked, times that.
+/// Of so many strips at least one has to be missed for the others to be a stake; nothing is asked before that many times as many have passed.
 const OTHERS_READ: u64 = 2;
 const STAKED_LEAST: u64 = 8;
 /// Reads within which a stake must come back.
