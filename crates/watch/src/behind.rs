@@ -22,10 +22,19 @@ const REST_MS: libc::c_int = 2_000;
 
 /// Closes what was opened; returns before that is done.
 pub(crate) fn close<T>(opened: Vec<T>, descriptors: impl FnMut(&T) -> Vec<RawFd>) {
-    let mut keep: Vec<RawFd> = opened.iter().flat_map(descriptors).collect();
-    let held = hold(&mut keep, REST_MS);
+    let held = keep(&opened, descriptors);
     drop(opened);
     drop(held); // now it ends
+}
+
+/// Leaves a process behind that has open what is open here, until some time after what is returned is dropped: for who knows beforehand that
+/// nobody should wait at the end, as making it takes some milliseconds.
+///
+/// # Errors
+/// What the system said, where none can be made: closing is waited for then.
+pub(crate) fn keep<T>(opened: &[T], descriptors: impl FnMut(&T) -> Vec<RawFd>) -> io::Result<OwnedFd> {
+    let mut keep: Vec<RawFd> = opened.iter().flat_map(descriptors).collect();
+    hold(&mut keep, REST_MS)
 }
 
 /// Leaves a process behind that has `keep` open, and of all others none, until `rest` milliseconds after what is returned is dropped.

@@ -22,6 +22,7 @@ use crate::payers::{Charge, Stretch};
 use crate::sys;
 use crate::volumes::{self, Volume, Volumes};
 use forerun_trace::assemble::FileId;
+use std::cell::LazyCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::fd::AsFd as _;
@@ -306,12 +307,15 @@ struct Done {
     ended: u64,
 }
 
+/// The workers, who are not made before there is something for them to do.
+type Workers = LazyCell<SyncSender<Job>, Box<dyn FnOnce() -> SyncSender<Job> + Send>>;
+
 /// Readers of all programs.
 pub(crate) struct Density {
     readers: BTreeMap<(u32, FileId), Reader>,
     volumes: BTreeMap<(u32, u32), Arc<Volume>>,
     charge: Charge,
-    jobs: Option<SyncSender<Job>>,
+    jobs: Option<Workers>,
     done: Receiver<Done>,
     sums: Dense,
     /// Readers whose touches are wanted, or no longer, since that was asked last.
@@ -333,7 +337,7 @@ impl Density {
             readers: BTreeMap::new(),
             volumes: by_number.map(|volume| (key(volume), Arc::new(volume.clone()))).collect(),
             charge: charge.clone(),
-            jobs: (!observe).then(|| workers(&tell)),
+            jobs: (!observe).then(|| Workers::new(Box::new(move || workers(&tell)))),
             done,
             sums: Dense::default(),
             follows: Vec::new(),

@@ -116,6 +116,7 @@ pub fn record_files(
         ids: &ids,
         everyone: &[],
         of_everyone: None,
+        ring_bytes: [session::RING_BYTES; 2],
         scope: if everyone { Scope::Everyone } else { Scope::StartedByThisThread },
         beside: Beside::Tasks,
         filter: None,

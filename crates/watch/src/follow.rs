@@ -22,12 +22,12 @@ use crate::pressure::Gate;
 use crate::record::unsupported;
 use crate::replay::{Budget, Pacing, Planned, Replay, Replayed};
 use crate::ring::{Beside, Scope};
-use crate::session::{self, Plan};
+use crate::session::{self, Plan, RING_BYTES_OF_COMMAND, RING_BYTES_OF_OURS};
 use crate::store::{Store, StoreError};
 use crate::touches::Points;
 use crate::volumes::Volumes;
 pub use crate::worth::Decision;
-use crate::{crew, names, sys, touches, worth};
+use crate::{attached, crew, names, sys, touches, worth};
 use forerun_core::registry::SchemeSpec;
 use forerun_manifest::{File, FileSystem, History, Key, Manifest, Run, Timed, Times, run};
 use std::collections::{BTreeMap, BTreeSet};
@@ -180,6 +180,7 @@ pub fn follow(options: &FollowOptions, progress: &mut dyn FnMut(Progress)) -> Re
     let begun = Begun { at: Instant::now(), read: sys::children_read() };
     let known = what_is_known(options);
     let mut decision = decision(options, known.known.as_ref());
+    let first = (!decision.leaves_alone()).then(attached::begin);
     // Before the events are opened: they are inherited by whatever this thread starts afterwards.
     let planned = known.known.as_ref().filter(|_| decision == Decision::Replay).map(|manifest| {
         Planned::new(manifest, &replayable(options, &known.volumes), Pacing::On, &budget(options))
@@ -192,7 +193,11 @@ pub fn follow(options: &FollowOptions, progress: &mut dyn FnMut(Progress)) -> Re
     }
     match known.known {
         Some(manifest) if decision.leaves_alone() => leave_alone(options, manifest, decision, &begun),
-        _ => watched(options, known, decision, planned.map(Planned::start), &begun, progress),
+        _ => {
+            let report = watched(options, known, decision, planned.map(Planned::start), &begun, progress);
+            drop(first);
+            report
+        }
     }
 }
 
@@ -432,6 +437,7 @@ fn plan<'a>(
         ids,
         everyone: &[],
         of_everyone: None,
+        ring_bytes: [RING_BYTES_OF_COMMAND, RING_BYTES_OF_OURS],
         scope: process.map_or(Scope::StartedByThisThread, Scope::Process),
         beside: Beside::TasksAndSwitches,
         filter: None,

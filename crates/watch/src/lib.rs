@@ -17,6 +17,7 @@
 //! kernel's read-ahead with the scheme that describes it. Unsafe code is in `ring`, `bpf`, `sys`, `behind`, `payers` and [`pages`] only.
 
 pub mod ahead;
+mod attached;
 mod behind;
 pub mod bio;
 mod bpf;

@@ -18,6 +18,7 @@
 use crate::payers::Charge;
 use crate::volumes::{self, Volume, Volumes};
 use forerun_trace::assemble::FileId;
+use std::cell::LazyCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::ops::Range;
@@ -126,7 +127,8 @@ pub(crate) struct Neighbours {
     trails: BTreeMap<(u32, (u32, u32)), Trail>,
     volumes: BTreeMap<(u32, u32), Arc<Volume>>,
     charge: Charge,
-    jobs: Option<SyncSender<Job>>,
+    /// The workers, who are not made before there is something for them to do.
+    jobs: Option<LazyCell<SyncSender<Job>>>,
     /// When a file was last opened by somebody who is, or may be, read ahead of.
     busy: u64,
     pub(crate) sums: SmallFiles,
@@ -218,7 +220,7 @@ impl Neighbours {
             trails: BTreeMap::new(),
             volumes: by_number.map(|volume| (key(volume), Arc::new(volume.clone()))).collect(),
             charge: charge.clone(),
-            jobs: (!observe).then(workers),
+            jobs: (!observe).then_some(LazyCell::new(workers)),
             busy: 0,
             sums: SmallFiles::default(),
         }

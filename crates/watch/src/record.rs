@@ -124,6 +124,7 @@ pub fn record(options: &RecordOptions, progress: &mut dyn FnMut(Progress)) -> Re
         ids: &[format.id],
         everyone: &everyone,
         of_everyone: None,
+        ring_bytes: [session::RING_BYTES; 2],
         scope,
         beside: Beside::Nothing,
         filter: filter.as_deref(),

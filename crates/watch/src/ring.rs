@@ -19,6 +19,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// `PERF_TYPE_TRACEPOINT`.
 const TYPE_TRACEPOINT: u32 = 2;
+/// `PERF_TYPE_SOFTWARE`, and of those the one that counts nothing, `PERF_COUNT_SW_DUMMY`.
+const TYPE_SOFTWARE: u32 = 1;
+const DUMMY: u64 = 9;
 /// `PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_RAW`: what [`crate::sample::parse`] expects.
 const SAMPLE_TYPE: u64 = 1 << 1 | 1 << 2 | 1 << 10;
 /// Bits of `struct perf_event_attr`: start switched off.
@@ -349,16 +352,22 @@ fn open_event(
         clockid: libc::CLOCK_MONOTONIC,
         ..Attr::default()
     };
+    open_attr(&attr, pid, cpu)
+}
+
+/// An event of the calling thread that counts nothing.
+///
+/// # Errors
+/// What the system said.
+pub(crate) fn open_idle() -> io::Result<OwnedFd> {
+    let attr = Attr { kind: TYPE_SOFTWARE, size: 96, config: DUMMY, flags: FLAG_DISABLED, ..Attr::default() };
+    open_attr(&attr, 0, -1)
+}
+
+fn open_attr(attr: &Attr, pid: libc::pid_t, cpu: i32) -> io::Result<OwnedFd> {
     // SAFETY: the kernel reads `size` bytes of `attr`, which has that size (asserted above), and keeps no pointer.
     let fd = unsafe {
-        libc::syscall(
-            libc::SYS_perf_event_open,
-            &raw const attr,
-            pid as libc::pid_t,
-            cpu,
-            -1i32,
-            OPEN_CLOEXEC,
-        )
+        libc::syscall(libc::SYS_perf_event_open, std::ptr::from_ref(attr), pid, cpu, -1i32, OPEN_CLOEXEC)
     };
     let fd = i32::try_from(fd).map_err(|_| io::Error::other("a descriptor beyond 32 bits"))?;
     if fd < 0 {

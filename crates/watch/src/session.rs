@@ -24,8 +24,13 @@ use std::process::{Child, Command, ExitStatus};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Data bytes of the ring of each processor: at a million requests a second it lasts about 40 ms.
-const RING_BYTES: usize = 4 << 20;
+/// Data bytes of the ring of each processor where every request of a device may be an event: at a million a second it lasts about 40 ms.
+pub(crate) const RING_BYTES: usize = 4 << 20;
+/// The same of what one command loads, as fast as its devices are: at a hundred thousand events a second it lasts about 100 ms. The kernel
+/// takes two milliseconds to make 4 MiB, and the command waits for that.
+pub(crate) const RING_BYTES_OF_COMMAND: usize = 1 << 20;
+/// And of what we load for it.
+pub(crate) const RING_BYTES_OF_OURS: usize = 256 << 10;
 /// The smallest ring that is tried where the system limits locked memory.
 const RING_BYTES_MIN: usize = 64 << 10;
 /// Longest sleep of a recorder between two looks at the rings, the command and the stop flag.
@@ -77,6 +82,8 @@ pub(crate) struct Plan<'a> {
     pub(crate) everyone: &'a [u64],
     /// Expression by which the kernel drops what does not matter of those.
     pub(crate) of_everyone: Option<&'a str>,
+    /// Data bytes of the rings of a processor, powers of two: its own, and those of everybody.
+    pub(crate) ring_bytes: [usize; 2],
     pub(crate) scope: Scope,
     pub(crate) beside: Beside,
     /// Expression by which the kernel drops what does not matter.
@@ -110,7 +117,8 @@ pub(crate) fn run<C: Collect>(
     collector: C,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Outcome<C>, RecordError> {
-    let mut rings = open_rings(plan.ids, plan.scope, plan)?;
+    let [own, everyone] = plan.ring_bytes;
+    let mut rings = open_rings(plan.ids, plan.scope, own, plan)?;
     let counted = rings.len();
     if matches!(plan.scope, Scope::Everyone | Scope::Process(_)) {
         rings.iter().try_for_each(Ring::enable)?;
@@ -119,6 +127,7 @@ pub(crate) fn run<C: Collect>(
         let further = open_rings(
             plan.everyone,
             Scope::Everyone,
+            everyone,
             &Plan { narrow: &[], beside: Beside::Nothing, filter: plan.of_everyone.or(plan.filter), ..*plan },
         )?;
         further.iter().try_for_each(Ring::enable)?;
@@ -128,7 +137,9 @@ pub(crate) fn run<C: Collect>(
     let other = if let Scope::Process(pid) = plan.scope { Some(opened(pid)?) } else { None };
     let mut running = Running { child: plan.argv.map(start_command).transpose()?, other };
     let end = running.readable_at_end()?;
-    let mut session = Session { rings, counted, end, collector, reported: start, start };
+    // While the command runs, so that nobody waits for it when that has ended.
+    let behind = behind::keep(&rings, Ring::descriptors).ok();
+    let mut session = Session { rings, behind, counted, end, collector, reported: start, start };
     let ended = session.run(plan, &mut running, progress)?;
     let stopped = is_set(plan.stop);
     let status = if stopped { running.pass_on()? } else { running.end()? };
@@ -171,6 +182,8 @@ fn how(ended: Option<Ended>, status: Option<ExitStatus>, stopped: bool) -> Ended
 /// The loop that reads the rings.
 struct Session<C> {
     rings: Vec<Ring>,
+    /// Keeps the process that closes them.
+    behind: Option<OwnedFd>,
     /// Rings of the plan's own tracepoints, which come first: of everybody's nothing is missed but what they would add.
     counted: usize,
     /// Readable once the command has ended.
@@ -248,7 +261,8 @@ impl<C: Collect> Session<C> {
         let tally = self.collector.tally();
         let lost = tally.lost.max(counted.saturating_sub(tally.seen));
         progress(Progress { lost, ..self.progress() });
-        behind::close(self.rings, Ring::descriptors);
+        drop(self.rings);
+        drop(self.behind); // now they are closed
         Ok(Outcome { collector: self.collector, lost, ended, elapsed })
     }
 }
@@ -368,11 +382,16 @@ pub(crate) fn probe_everybody(ids: &[u64]) -> Result<(), RecordError> {
 ///
 /// # Errors
 /// [`RecordError::Unsupported`] with its remedy.
-pub(crate) fn rings(ids: &[u64], scope: Scope, beside: Beside) -> Result<Vec<Ring>, RecordError> {
+pub(crate) fn rings(
+    ids: &[u64],
+    scope: Scope,
+    beside: Beside,
+    bytes: usize,
+) -> Result<Vec<Ring>, RecordError> {
     let online = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
     let mut rings: Vec<Ring> = Vec::new();
     for cpu in cpu_list(&online).ok_or_else(|| io::Error::other("no list of processors in sysfs"))? {
-        match open_ring(ids, scope, beside, cpu) {
+        match open_ring(ids, scope, beside, cpu, bytes) {
             Ok(ring) => rings.push(ring),
             // Switched off since we read the list: nothing runs there.
             Err(error) if error.raw_os_error() == Some(libc::ENODEV) => {}
@@ -383,8 +402,8 @@ pub(crate) fn rings(ids: &[u64], scope: Scope, beside: Beside) -> Result<Vec<Rin
 }
 
 /// The rings of a plan, with its filters in place.
-fn open_rings(ids: &[u64], scope: Scope, plan: &Plan<'_>) -> Result<Vec<Ring>, RecordError> {
-    let rings = rings(ids, scope, plan.beside)?;
+fn open_rings(ids: &[u64], scope: Scope, bytes: usize, plan: &Plan<'_>) -> Result<Vec<Ring>, RecordError> {
+    let rings = rings(ids, scope, plan.beside, bytes)?;
     let filter = plan.filter.map(|text| CString::new(text).map_err(io::Error::from)).transpose()?;
     let narrow = plan.narrow.iter().map(|(at, text)| Ok((*at, CString::new(text.as_str())?)));
     let narrow: Vec<(usize, CString)> = narrow.collect::<io::Result<_>>()?;
@@ -395,9 +414,8 @@ fn open_rings(ids: &[u64], scope: Scope, plan: &Plan<'_>) -> Result<Vec<Ring>, R
     Ok(rings)
 }
 
-/// A ring as large as the limit on locked memory allows.
-fn open_ring(ids: &[u64], scope: Scope, beside: Beside, cpu: i32) -> io::Result<Ring> {
-    let mut bytes = RING_BYTES;
+/// A ring of so many data bytes, or of as many as the limit on locked memory allows.
+fn open_ring(ids: &[u64], scope: Scope, beside: Beside, cpu: i32, mut bytes: usize) -> io::Result<Ring> {
     loop {
         match Ring::open(ids, cpu, scope, beside, (bytes / rustix::param::page_size()).max(1)) {
             Err(error) if error.raw_os_error() == Some(libc::EPERM) && bytes > RING_BYTES_MIN => bytes /= 2,

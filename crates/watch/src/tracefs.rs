@@ -100,8 +100,16 @@ fn is_left_out(event: &str) -> bool {
     without.iter().copied().chain(named).any(|name| event.starts_with(name))
 }
 
-/// The folder where tracefs is mounted.
+/// The folder where tracefs is mounted. Where it was found once, it is.
 fn root() -> Result<PathBuf, TracefsError> {
+    static FOUND: OnceLock<PathBuf> = OnceLock::new();
+    if let Some(found) = FOUND.get() {
+        return Ok(found.clone());
+    }
+    look_for_root().inspect(|found| _ = FOUND.set(found.clone()))
+}
+
+fn look_for_root() -> Result<PathBuf, TracefsError> {
     let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
     let places = PLACES.iter().map(PathBuf::from).chain(mounted(&mounts));
     let mut denied = None;
