@@ -6,9 +6,9 @@
 //! asked, where the reader did not wait for the answer) as it really did. A few accesses are held back and go in the order of the
 //! shadow's own time, because under another scheme another reader may be answered first.
 
-use super::Ring;
 use super::disk::Spindle;
 use super::waits::Waits;
+use super::{After, Ring};
 use crate::access::Op;
 use crate::cost::times::Times;
 use crate::engine::messages::{Input, Output, Status};
@@ -27,6 +27,8 @@ pub(super) const RING: u64 = 512;
 pub(super) const BATCH: u64 = 32;
 /// Batches that may be under way at once.
 pub(super) const BATCHES: usize = (RING / BATCH) as usize;
+/// How long a timer is waited for if nothing else is to come.
+const TIMER_MAX: Nanos = Nanos::from_secs(1);
 /// "No access."
 const NOBODY: u64 = u64::MAX;
 
@@ -46,13 +48,15 @@ enum What {
 struct Progress {
     issued: Option<Nanos>,
     answered: Option<Nanos>,
-    /// The accesses that come after it was issued, and after it was answered.
+    /// The first access that comes after it was issued, and the first after it was answered.
     after_issue: u64,
     after_answer: u64,
+    /// One more that comes after the same.
+    beside: u64,
 }
 
 const NOT_YET: Progress =
-    Progress { issued: None, answered: None, after_issue: NOBODY, after_answer: NOBODY };
+    Progress { issued: None, answered: None, after_issue: NOBODY, after_answer: NOBODY, beside: NOBODY };
 
 /// A layer under another scheme.
 pub(super) struct Shadow {
@@ -118,12 +122,26 @@ impl Shadow {
                 let since = if after.answered { before.answered } else { before.issued };
                 match since {
                     Some(since) => self.arrange(since + after.gap, What::Issue(number)),
-                    None if after.answered => self.at(after.access).after_answer = number,
-                    None => self.at(after.access).after_issue = number,
+                    None => self.wait_for(after, number),
                 }
             }
         }
         while self.held > HELD_MAX && self.step(ring, times) {}
+    }
+
+    /// An access comes after another: its reader's next one, and perhaps the first of a reader who was not known.
+    fn wait_for(&mut self, after: After, number: u64) {
+        let before = self.at(after.access);
+        let first = if after.answered { &mut before.after_answer } else { &mut before.after_issue };
+        if *first == NOBODY {
+            *first = number;
+            return;
+        }
+        let mut last = *first;
+        while self.at(last).beside != NOBODY {
+            last = self.at(last).beside;
+        }
+        self.at(last).beside = number;
     }
 
     /// What readers waited in the batch that `number` is the last of, ns.
@@ -148,8 +166,13 @@ impl Shadow {
     /// Goes on until an access is answered.
     fn finish(&mut self, number: u64, ring: &Ring, times: &Times) {
         while self.at(number).answered.is_none() {
-            if !self.step(ring, times) {
-                // Nothing is under way: the layer would wait for a change that no shadow sees.
+            if self.step(ring, times) {
+                continue;
+            }
+            // Nothing is under way. Nobody is left for it to come after, or the layer would wait for a change that no shadow sees.
+            if self.at(number).issued.is_none() {
+                self.arrange(self.now, What::Issue(number));
+            } else {
                 self.answered(number, ring);
             }
         }
@@ -169,8 +192,8 @@ impl Shadow {
         let next = self.queue.peek().map(|Reverse((at, ..))| *at);
         let wake = self.engine.next_wake().filter(|&wake| next.is_none_or(|next| wake <= next));
         if let Some(wake) = wake {
-            // Without anything else to come, a timer that comes again and again is not waited for.
-            if next.is_none() && wake > self.now + Nanos::from_secs(1) {
+            // Without anything else to come, a timer that comes again and again is not waited for, and by none if nobody waits for anything.
+            if next.is_none() && (self.engine.is_idle() || wake >= self.now + TIMER_MAX) {
                 return false;
             }
             self.now = self.now.max(wake);
@@ -220,11 +243,12 @@ impl Shadow {
         self.follow(next, ring);
     }
 
-    /// The access that waited for this moment comes.
-    fn follow(&mut self, next: u64, ring: &Ring) {
-        if next != NOBODY {
+    /// The accesses that waited for this moment come.
+    fn follow(&mut self, mut next: u64, ring: &Ring) {
+        while next != NOBODY {
             let gap = ring.entry(next).after.map_or(Nanos::ZERO, |after| after.gap);
             self.arrange(self.now + gap, What::Issue(next));
+            next = core::mem::replace(&mut self.at(next).beside, NOBODY);
         }
     }
 
@@ -256,4 +280,86 @@ impl Shadow {
 /// Where the batch of an access sums its waits.
 const fn place_of(number: u64) -> usize {
     (number / BATCH) as usize % BATCHES
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Entry, shadow_parts};
+    use super::*;
+    use crate::access::{Access, Context};
+    use crate::array::Array;
+    use crate::registry::SchemeSpec;
+    use crate::spec::LayerSpec;
+    use crate::units::Extent;
+
+    /// A shadow of a scheme over one disk, what its disk takes, and accesses that it is given.
+    struct Bench {
+        shadow: Shadow,
+        times: Times,
+        ring: Ring,
+    }
+
+    impl Bench {
+        fn new(scheme: &str) -> Self {
+            let array = Array::new("single:128KiB".parse().expect("valid"), 1 << 16).expect("holds strips");
+            let spec = LayerSpec::array_cache(SchemeSpec::parse("none").expect("a scheme"), array, 4_096);
+            let layer = spec.build().expect("fits");
+            let scheme = SchemeSpec::parse(scheme).expect("a scheme");
+            let parts = shadow_parts(&scheme, scheme.only_layer(), &layer, 1).expect("fits");
+            let times = Times::new(*layer.memory.cost(), 1);
+            Self { shadow: Shadow::new(parts, Nanos(0)), times, ring: Ring { entries: Vec::new(), count: 0 } }
+        }
+
+        /// A process reads a block, after another access.
+        fn read(&mut self, process: u64, block: u64, after: Option<After>) -> u64 {
+            let access = Access::read(Context::new(process, 1), Extent::new(block, 1));
+            self.ring.push(Entry { access, came: Nanos(0), after });
+            self.shadow.admit(&self.ring, &self.times);
+            self.ring.newest()
+        }
+
+        /// When it was asked and answered, once it is over.
+        fn times_of(&mut self, number: u64) -> (Nanos, Nanos) {
+            self.shadow.finish(number, &self.ring, &self.times);
+            let Progress { issued, answered, .. } = *self.shadow.at(number);
+            (issued.expect("asked"), answered.expect("answered"))
+        }
+    }
+
+    const GAP: Nanos = Nanos::from_millis(2);
+
+    #[test]
+    fn all_that_comes_after_the_same_access_comes() {
+        let mut bench = Bench::new("none");
+        let before = bench.read(1, 0, None);
+        let first = bench.read(1, 9_000, Some(After { access: before, answered: true, gap: GAP }));
+        // Whoever was not known comes after what was asked last; so does its own reader's next.
+        let after = |answered| Some(After { access: first, answered, gap: GAP });
+        let others = [2, 3, 1].map(|process| bench.read(process, process * 1_000, after(false)));
+        let last = bench.read(1, 20_000, after(true));
+
+        let (asked, answered) = bench.times_of(first);
+        for other in others {
+            assert_eq!(bench.times_of(other).0, asked + GAP, "number {other}");
+        }
+        assert_eq!(bench.times_of(last).0, answered + GAP);
+        assert_eq!(bench.shadow.held, 0);
+    }
+
+    #[test]
+    fn a_timer_that_comes_again_and_again_is_not_waited_for() {
+        let mut bench = Bench::new("cadence");
+        let mut after = None;
+        for block in 0..64 {
+            let access = bench.read(1, block, after);
+            after = Some(After { access, answered: true, gap: Nanos::ZERO });
+        }
+        let answered = bench.times_of(63).1;
+        assert!(bench.shadow.engine.next_wake().is_some(), "it looks through its streams again and again");
+        // What this one comes after never came here.
+        let lost = bench.read(1, 64, Some(After { access: 200, answered: true, gap: GAP }));
+        let (asked, _) = bench.times_of(lost);
+        assert!(asked.since(answered) < TIMER_MAX, "{asked:?} after {answered:?}");
+        assert_eq!(bench.shadow.held, 0);
+    }
 }
