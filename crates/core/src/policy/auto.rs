@@ -63,9 +63,9 @@ static CANDIDATES: &[Choice] = &[
     of(Layer::Array, "linux-6"),
     of(Layer::Array, "regions(linux-6)"),
     of(Layer::Array, "cadence"),
-    begins(Layer::Host, "linux-6", 1),
+    begins(Layer::Host, "regions(linux-6)", 1),
     of(Layer::Host, "none"),
-    of(Layer::Host, "regions(linux-6)"),
+    of(Layer::Host, "linux-6"),
     of(Layer::Host, "linux-6+recall"),
 ];
 
@@ -96,7 +96,7 @@ mod tests {
         assert_eq!(begins(Layer::Array, 1), Some("grain"));
         assert_eq!(begins(Layer::Array, 2), Some("grain+msp"));
         assert_eq!(begins(Layer::Array, 5), Some("grain+msp"));
-        assert_eq!(begins(Layer::Host, 1), Some("linux-6"));
-        assert_eq!(begins(Layer::Host, 5), Some("linux-6"));
+        assert_eq!(begins(Layer::Host, 1), Some("regions(linux-6)"));
+        assert_eq!(begins(Layer::Host, 5), Some("regions(linux-6)"));
     }
 }
