@@ -9,6 +9,8 @@
 //! spared at its end. So what is left behind rests first ([`REST_MS`]). Meanwhile the next run opens tracepoints that are open still, which takes no
 //! time, and closing those of the run before is no longer the last descriptor's, which takes none either.
 //!
+//! A recording of a command makes it while the command runs, since making it takes some milliseconds too.
+//!
 //! It is made twice removed, so that nobody has to wait for it, and between `fork` and its end it calls the kernel alone: other threads may
 //! hold any lock of this process.
 #![expect(unsafe_code, reason = "fork has no safe interface")]

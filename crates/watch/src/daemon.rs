@@ -227,8 +227,7 @@ pub fn run(options: &DaemonOptions, say: &mut dyn FnMut(&Told)) -> Result<Sums, 
     }
     // Of followed files each read is told, and they are looked for; so are others where there are many.
     let quiet = (points.followed.start, points.again.end);
-    let rings =
-        session::rings(&points.ids, Scope::EveryoneAtOnce { quiet }, Beside::Nothing, session::RING_BYTES)?;
+    let rings = session::rings(&points.ids, Scope::EveryoneAtOnce { quiet }, Beside::Nothing)?;
     let followed = followed(sensor, &points, &mut patterns);
     let in_kernel = followed.is_in_kernel();
     let mut daemon = Daemon {

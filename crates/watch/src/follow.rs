@@ -22,7 +22,7 @@ use crate::pressure::Gate;
 use crate::record::unsupported;
 use crate::replay::{Budget, Pacing, Planned, Replay, Replayed};
 use crate::ring::{Beside, Scope};
-use crate::session::{self, Plan, RING_BYTES_OF_COMMAND, RING_BYTES_OF_OURS};
+use crate::session::{self, Plan, RING_BYTES, RING_BYTES_OF_OURS};
 use crate::store::{Store, StoreError};
 use crate::touches::Points;
 use crate::volumes::Volumes;
@@ -192,7 +192,10 @@ pub fn follow(options: &FollowOptions, progress: &mut dyn FnMut(Progress)) -> Re
         decision = Decision::Here;
     }
     match known.known {
-        Some(manifest) if decision.leaves_alone() => leave_alone(options, manifest, decision, &begun),
+        Some(manifest) if decision.leaves_alone() => {
+            drop(first);
+            leave_alone(options, manifest, decision, &begun)
+        }
         _ => {
             let report = watched(options, known, decision, planned.map(Planned::start), &begun, progress);
             drop(first);
@@ -437,7 +440,7 @@ fn plan<'a>(
         ids,
         everyone: &[],
         of_everyone: None,
-        ring_bytes: [RING_BYTES_OF_COMMAND, RING_BYTES_OF_OURS],
+        ring_bytes: [RING_BYTES, RING_BYTES_OF_OURS],
         scope: process.map_or(Scope::StartedByThisThread, Scope::Process),
         beside: Beside::TasksAndSwitches,
         filter: None,

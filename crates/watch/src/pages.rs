@@ -6,6 +6,7 @@
 //! that the kernel has asked for has arrived: that is how [`Pages::settled`] waits for read-ahead without a clock.
 #![expect(unsafe_code, reason = "mmap, mincore and cachestat have no safe interface")]
 
+use crate::sys;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -129,6 +130,7 @@ impl Drop for Pages {
 pub(crate) fn until_here(file: BorrowedFd<'_>, page: u64) -> io::Result<()> {
     let bytes = rustix::param::page_size();
     let offset = libc::off_t::try_from(page.saturating_mul(bytes as u64)).map_err(io::Error::other)?;
+    let until_it_is_marked = sys::COPYING.read();
     // SAFETY: as in `Pages::of`, of one page, which is never read through.
     let map = unsafe {
         libc::mmap(std::ptr::null_mut(), bytes, libc::PROT_READ, libc::MAP_SHARED, file.as_raw_fd(), offset)
@@ -136,6 +138,10 @@ pub(crate) fn until_here(file: BorrowedFd<'_>, page: u64) -> io::Result<()> {
     if map == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
     }
+    // What is mapped keeps a file system from being unmounted: not in a process that is left behind. Where it cannot be marked it is there a moment longer.
+    // SAFETY: the call is about the mapping that was just made, and changes no byte of it.
+    unsafe { libc::madvise(map, bytes, libc::MADV_DONTFORK) };
+    drop(until_it_is_marked);
     let (mut here, mut wait) = (0_u8, WAIT);
     for _ in 0..WAIT_TRIES_MAX {
         // SAFETY: the range is the mapping of one page, and there is a byte for it.

@@ -26,11 +26,9 @@ use std::time::{Duration, Instant};
 
 /// Data bytes of the ring of each processor where every request of a device may be an event: at a million a second it lasts about 40 ms.
 pub(crate) const RING_BYTES: usize = 4 << 20;
-/// The same of what one command loads, as fast as its devices are: at a hundred thousand events a second it lasts about 100 ms. The kernel
+/// The same of what we load for a command, as fast as its devices are: at a hundred thousand events a second it lasts about 100 ms. The kernel
 /// takes two milliseconds to make 4 MiB, and the command waits for that.
-pub(crate) const RING_BYTES_OF_COMMAND: usize = 1 << 20;
-/// And of what we load for it.
-pub(crate) const RING_BYTES_OF_OURS: usize = 256 << 10;
+pub(crate) const RING_BYTES_OF_OURS: usize = 1 << 20;
 /// The smallest ring that is tried where the system limits locked memory.
 const RING_BYTES_MIN: usize = 64 << 10;
 /// Longest sleep of a recorder between two looks at the rings, the command and the stop flag.
@@ -137,8 +135,8 @@ pub(crate) fn run<C: Collect>(
     let other = if let Scope::Process(pid) = plan.scope { Some(opened(pid)?) } else { None };
     let mut running = Running { child: plan.argv.map(start_command).transpose()?, other };
     let end = running.readable_at_end()?;
-    // While the command runs, so that nobody waits for it when that has ended.
-    let behind = behind::keep(&rings, Ring::descriptors).ok();
+    // While the command runs, so that nobody waits for it when that has ended. A process of others may run for hours.
+    let behind = plan.argv.and_then(|_| behind::keep(&rings, Ring::descriptors).ok());
     let mut session = Session { rings, behind, counted, end, collector, reported: start, start };
     let ended = session.run(plan, &mut running, progress)?;
     let stopped = is_set(plan.stop);
@@ -182,7 +180,7 @@ fn how(ended: Option<Ended>, status: Option<ExitStatus>, stopped: bool) -> Ended
 /// The loop that reads the rings.
 struct Session<C> {
     rings: Vec<Ring>,
-    /// Keeps the process that closes them.
+    /// Keeps the process that closes them, if it was made at the beginning.
     behind: Option<OwnedFd>,
     /// Rings of the plan's own tracepoints, which come first: of everybody's nothing is missed but what they would add.
     counted: usize,
@@ -261,8 +259,13 @@ impl<C: Collect> Session<C> {
         let tally = self.collector.tally();
         let lost = tally.lost.max(counted.saturating_sub(tally.seen));
         progress(Progress { lost, ..self.progress() });
-        drop(self.rings);
-        drop(self.behind); // now they are closed
+        match self.behind {
+            Some(behind) => {
+                drop(self.rings);
+                drop(behind); // it rests, and closes them
+            }
+            None => behind::close(self.rings, Ring::descriptors),
+        }
         Ok(Outcome { collector: self.collector, lost, ended, elapsed })
     }
 }
@@ -378,16 +381,16 @@ pub(crate) fn probe_everybody(ids: &[u64]) -> Result<(), RecordError> {
     Ring::open(ids, 0, Scope::EveryoneAtOnce { quiet: (0, 0) }, Beside::Nothing, 1).map(drop).map_err(refused)
 }
 
-/// One ring per processor that is on.
+/// One ring of the usual size per processor that is on.
 ///
 /// # Errors
 /// [`RecordError::Unsupported`] with its remedy.
-pub(crate) fn rings(
-    ids: &[u64],
-    scope: Scope,
-    beside: Beside,
-    bytes: usize,
-) -> Result<Vec<Ring>, RecordError> {
+pub(crate) fn rings(ids: &[u64], scope: Scope, beside: Beside) -> Result<Vec<Ring>, RecordError> {
+    rings_of(ids, scope, beside, RING_BYTES)
+}
+
+/// The same, of so many data bytes.
+fn rings_of(ids: &[u64], scope: Scope, beside: Beside, bytes: usize) -> Result<Vec<Ring>, RecordError> {
     let online = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
     let mut rings: Vec<Ring> = Vec::new();
     for cpu in cpu_list(&online).ok_or_else(|| io::Error::other("no list of processors in sysfs"))? {
@@ -403,7 +406,7 @@ pub(crate) fn rings(
 
 /// The rings of a plan, with its filters in place.
 fn open_rings(ids: &[u64], scope: Scope, bytes: usize, plan: &Plan<'_>) -> Result<Vec<Ring>, RecordError> {
-    let rings = rings(ids, scope, plan.beside, bytes)?;
+    let rings = rings_of(ids, scope, plan.beside, bytes)?;
     let filter = plan.filter.map(|text| CString::new(text).map_err(io::Error::from)).transpose()?;
     let narrow = plan.narrow.iter().map(|(at, text)| Ok((*at, CString::new(text.as_str())?)));
     let narrow: Vec<(usize, CString)> = narrow.collect::<io::Result<_>>()?;

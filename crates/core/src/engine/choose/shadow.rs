@@ -213,6 +213,9 @@ impl Shadow {
     }
 
     fn issue(&mut self, number: u64, ring: &Ring) {
+        if self.at(number).issued.is_some() {
+            return; // what it came after has come after all
+        }
         self.held -= 1;
         let now = self.now;
         let progress = self.at(number);
