@@ -287,20 +287,19 @@ def report_misses(runs, depths, out):
                 ", ".join(f"{100 * share('forerun', depth):.0f}% at depth {depth}" for depth in depths))
 
 
-# Title, workload of the simulator, and how many requests of it are taken (none: all); those of ONE_MEMBER are of one disk.
-EMULATED = [
-    ("forward, 1 stream", "forward:processes=1,size=64MiB,block=64KiB", None),
-    ("forward, 4 streams", "forward:processes=4,size=64MiB,block=64KiB", None),
-    ("forward, 16 streams", "forward:processes=16,size=64MiB,block=64KiB", None),
-    ("reverse, 16 streams", "reverse:processes=16,size=64MiB,block=64KiB", None),
-    ("stride 3", "stride:processes=1,size=64MiB,block=64KiB,stride=3", None),
-    ("random", "random:size=1GiB,block=4KiB,requests=1500", None),
-    ("cscope", "standin-cscope:files=4000", 6000),
-    ("TPC-H", "standin-tpch:query=q4", 4000),
-    ("one disk, 4 streams of 4 KiB", "forward:processes=4,size=64MiB,block=4KiB", None),
-]
-ONE_MEMBER = {"one disk, 4 streams of 4 KiB"}
 MEMBERS = 4
+# Title, workload of the simulator, how many requests of it are taken (none: all), and members.
+EMULATED = [
+    ("forward, 1 stream", "forward:processes=1,size=64MiB,block=64KiB", None, MEMBERS),
+    ("forward, 4 streams", "forward:processes=4,size=64MiB,block=64KiB", None, MEMBERS),
+    ("forward, 16 streams", "forward:processes=16,size=64MiB,block=64KiB", None, MEMBERS),
+    ("reverse, 16 streams", "reverse:processes=16,size=64MiB,block=64KiB", None, MEMBERS),
+    ("stride 3", "stride:processes=1,size=64MiB,block=64KiB,stride=3", None, MEMBERS),
+    ("random", "random:size=1GiB,block=4KiB,requests=1500", None, MEMBERS),
+    ("cscope", "standin-cscope:files=4000", 6000, MEMBERS),
+    ("TPC-H", "standin-tpch:query=q4", 4000, MEMBERS),
+    ("one disk, 4 streams of 4 KiB", "forward:processes=4,size=64MiB,block=4KiB", None, 1),
+]
 MEMBER_MIB = 1024
 SCHEMES = ["none", "linux-6", "asp", "asp+msp", "auto"]
 BETWEEN = "nbdkit readahead"
@@ -365,9 +364,8 @@ def measure_emulated(forerun, replay, out):
             with open(f"{folder}/m{n}.img", "wb") as file:
                 file.truncate(MEMBER_MIB * MIB)
         trace = os.path.join(folder, "trace.csv")
-        for title, workload, limit in chosen:
+        for title, workload, limit, members in chosen:
             write_trace(forerun, workload, limit, trace)
-            members = 1 if title in ONE_MEMBER else MEMBERS
             rounds = [emulated_round(forerun, replay, folder, trace, members, late) for _ in range(REPS)]
             figures[title] = {name: middle([each[name] for each in rounds]) for name in rounds[0]}
             for scheme in SCHEMES:

@@ -192,7 +192,7 @@ impl Shadow {
         let next = self.queue.peek().map(|Reverse((at, ..))| *at);
         let wake = self.engine.next_wake().filter(|&wake| next.is_none_or(|next| wake <= next));
         if let Some(wake) = wake {
-            // Without anything else to come, a timer that comes again and again is not waited for, and by none if nobody waits for anything.
+            // Without anything else to come, a timer that comes again and again is not waited for, nor any where nobody waits for anything.
             if next.is_none() && (self.engine.is_idle() || wake >= self.now + TIMER_MAX) {
                 return false;
             }
