@@ -3,10 +3,13 @@
 //! A device that answers in time `l` and serves `r` requests a second is full with `r × l` of them; more only wait for each
 //! other, and every other reader behind them. Both are measured: the shortest answer, and the largest rate of the last
 //! epochs. While the rate still grows with the limit, the limit is twice that product; once it does not, a quarter more than
-//! the product, and from time to time twice of it for an epoch, to see whether the device has become wider.
+//! the product, and from time to time twice of it for an epoch, to see whether the device has become wider. A rate is no more than
+//! the limit lets it be, though: as long as the answers of an epoch take hardly longer than the shortest, nothing waits at the device,
+//! whatever the rate, and the limit doubles.
 //!
 //! ```text
 //!   Grow: 2·r·l ──the rate does not grow──▶ Hold: 1¼·r·l ──16 epochs──▶ Grow …
+//!     └──── nothing waits: twice the limit ────┘
 //! ```
 
 /// Fewest requests in flight: one that is served and one behind it.
@@ -20,6 +23,10 @@ const EPOCH_REQUESTS: u32 = 8;
 const RATES: usize = 8;
 /// A rate has to be this much larger, in sixteenths, to count as growth.
 const GROWTH: u64 = 20;
+/// Answers that take less than this many quarters of the shortest have waited for nobody: while the limit grows, and once it has settled. At
+/// a quarter more than what fills a device they take five by themselves, so it stays settled; while it grows it is twice that, and they take eight.
+const WAITED_GROWING: u64 = 6;
+const WAITED: u64 = 5;
 /// Epochs without growth after which it is over: one may be chance.
 const FLAT_MAX: u32 = 2;
 /// Epochs between two probes.
@@ -39,6 +46,8 @@ pub(crate) struct Depth {
     epochs: usize,
     started: u64,
     requests: u32,
+    /// What these took together.
+    took: u64,
     /// Fewer were in flight than allowed, for want of something to do: the rate of this epoch says nothing.
     slack: bool,
 }
@@ -58,6 +67,7 @@ impl Depth {
             epochs: 0,
             started: now,
             requests: 0,
+            took: 0,
             slack: false,
         }
     }
@@ -76,6 +86,7 @@ impl Depth {
     pub(crate) fn done(&mut self, now: u64, took: u64) {
         self.shortest = self.shortest.min(took.max(1));
         self.requests += 1;
+        self.took = self.took.saturating_add(took);
         if self.fixed || self.requests < EPOCH_REQUESTS.max(self.limit) {
             return;
         }
@@ -83,12 +94,15 @@ impl Depth {
         // Requests in a million seconds: integers, and no device is so slow that they are few.
         let rate = u128::from(self.requests) * 1_000_000_000_000_000 / u128::from(nanos);
         if !self.slack {
-            self.judge(u64::try_from(rate).unwrap_or(u64::MAX));
+            let quarters = if self.growing { WAITED_GROWING } else { WAITED };
+            let least = self.shortest.saturating_mul(quarters * u64::from(self.requests));
+            let waited = self.took.saturating_mul(4) >= least;
+            self.judge(u64::try_from(rate).unwrap_or(u64::MAX), waited);
         }
-        (self.started, self.requests, self.slack) = (now, 0, false);
+        (self.started, self.requests, self.took, self.slack) = (now, 0, 0, false);
     }
 
-    fn judge(&mut self, rate: u64) {
+    fn judge(&mut self, rate: u64, waited: bool) {
         let best = self.rates.iter().copied().max().unwrap_or(0);
         self.rates[self.epochs % RATES] = rate;
         self.epochs += 1;
@@ -102,6 +116,10 @@ impl Depth {
             if grew || self.held >= HOLD_EPOCHS {
                 (self.growing, self.flat) = (true, FLAT_MAX - 1);
             }
+        }
+        if !waited {
+            self.limit = self.limit.saturating_mul(2).min(self.max);
+            return;
         }
         let filled = u128::from(best.max(rate)) * u128::from(self.shortest);
         let (times, of) = if self.growing { (2, 1) } else { (5, 4) };
@@ -150,6 +168,23 @@ mod tests {
     fn no_more_is_tried_than_twice_what_fills_the_device_or_the_bound() {
         assert!(settle(4, 90_000, 128).1 <= 9);
         assert_eq!(settle(1000, 90_000, 16).1, 16);
+    }
+
+    #[test]
+    fn while_answers_wait_for_nobody_the_limit_doubles_with_each_of_them() {
+        // Wide and 5 ms away; answers are up to a fifth late, as on a busy machine.
+        let (mut depth, mut flying, mut now) = (Depth::new(128, false, 0), BTreeSet::new(), 0);
+        let mut asked = 0_u64;
+        while depth.limit() < 128 {
+            while flying.len() < depth.limit() as usize {
+                flying.insert((now + 5_000_000 + asked * 37 % 64 * 16_000, asked, now));
+                asked += 1;
+            }
+            let (over, _, begun) = flying.pop_first().expect("one at least");
+            now = over;
+            depth.done(now, over - begun);
+        }
+        assert!(now < 4 * 6_100_000, "four doublings in {now} ns");
     }
 
     #[test]
