@@ -272,7 +272,8 @@ impl Chooser {
         let Self { candidates, ring, disks, judge, live, at_once, .. } = self;
         judge.begin(real, *live);
         for (at, candidate) in candidates.iter_mut().enumerate() {
-            judge.waited(at, candidate.shadow.waited(last, ring, &disks.times));
+            let waited = candidate.shadow.waited(last, ring, &disks.times);
+            judge.waited(at, waited, core::mem::take(&mut candidate.shadow.busy));
             if at == *live {
                 // What was here though its shadow had to wait for it is owed to the scheme before.
                 let owed = |&number: &u64| at_once[(number % RING) as usize];

@@ -34,11 +34,15 @@ const TRIAL_LEAST: usize = 16;
 const TRIAL_LEAST_READS: u64 = 256;
 /// A trial is won by this gain, in percent.
 const WON_PERCENT: i128 = 10;
+/// And above a layer of ours only if readers waited as little in at most one span in so many before it.
+const RARE_ONE_IN: u64 = 32;
 /// Shadows whose readers wait alike by less than this share do the same.
 const SAME_ONE_IN: i128 = 256;
 /// Least gain, in percent of what readers wait now; and over the last few spans.
 const GAIN_PERCENT: i128 = 3;
 const GAIN_LATELY_PERCENT: i128 = 25;
+/// Disks that work so much longer than under `none`, in percent, do it for what was read ahead for nothing.
+const DEAR_PERCENT: u64 = 3;
 /// Shadows whose readers wait alike by less than this, in percent, are corrected alike: what was off by more was off at another time, of other reads.
 const ALIKE_PERCENT: i128 = 5;
 /// And so much more for each doubling by which the shadow of the present scheme is off, in percent.
@@ -121,6 +125,8 @@ pub(super) struct Judge {
     candidates: usize,
     /// The last spans, [`KEPT`] rows of one wait a candidate, ns.
     waits: Vec<u64>,
+    /// The same of how long the disks of the shadows worked, ns.
+    works: Vec<u64>,
     /// Reads of each of them, and what real readers waited for these, ns.
     reads: [u64; KEPT],
     reals: [u64; KEPT],
@@ -148,15 +154,16 @@ pub(super) struct Judge {
     fresh: bool,
     trials: Trials,
     claims: Claims,
-    /// Whether `none` is held out in spite of its shadow.
-    holds_out: bool,
+    /// Below lie devices, and not another layer of ours.
+    over_devices: bool,
 }
 
 impl Judge {
-    pub(super) fn new(candidates: usize, holds_out: bool, now: Nanos) -> Self {
+    pub(super) fn new(candidates: usize, over_devices: bool, now: Nanos) -> Self {
         Self {
             candidates,
             waits: [0].repeat(KEPT * candidates),
+            works: [0].repeat(KEPT * candidates),
             reads: [0; KEPT],
             reals: [0; KEPT],
             spans: 0,
@@ -177,7 +184,7 @@ impl Judge {
             fresh: false,
             trials: Trials::new(candidates),
             claims: Claims::new(candidates),
-            holds_out,
+            over_devices,
         }
     }
 
@@ -192,9 +199,10 @@ impl Judge {
         self.live = live;
     }
     /// What the readers of one shadow waited in it.
-    pub(super) fn waited(&mut self, candidate: usize, ns: u64) {
+    pub(super) fn waited(&mut self, candidate: usize, ns: u64, worked: u64) {
         let row = self.row(self.spans);
         self.waits[row + candidate] += ns;
+        self.works[row + candidate] += worked;
         self.sums[candidate] += ns;
         if candidate == self.live {
             self.live_sum += ns;
@@ -219,6 +227,7 @@ impl Judge {
         self.fresh = true;
         let row = self.row(self.spans);
         self.waits[row..row + self.candidates].fill(0);
+        self.works[row..row + self.candidates].fill(0);
         self.reads[self.spans as usize % KEPT] = 0;
     }
 
@@ -290,10 +299,20 @@ impl Judge {
         (sum * 100 > now * percent).then_some(sum)
     }
 
-    /// Whether the live one has not earned what it reads: readers of the shadow of `none` surely wait less than [`GAIN_PERCENT`] longer.
+    /// Whether the live one costs more than `none`: the disks of its shadow work longer.
+    fn is_dear(&self, spans: usize) -> bool {
+        let worked = |candidate: usize| -> u64 {
+            (self.spans - spans as u64..self.spans).map(|span| self.works[self.row(span) + candidate]).sum()
+        };
+        worked(self.live) * 100 > worked(self.none) * (100 + DEAR_PERCENT)
+    }
+
+    /// Whether the live one has not earned what it reads: readers of the shadow of `none` surely wait less than [`GAIN_PERCENT`] longer,
+    /// and its disks work less.
     fn is_unearned(&self, spans: usize) -> bool {
         let none = self.none;
         none != self.live
+            && self.is_dear(spans)
             && spans >= TRIAL_LEAST
             && self.is_alike(none, spans, GAIN_PERCENT)
             && self.less(none, spans, GAIN_PERCENT, CERTAIN).is_some()
@@ -426,7 +445,7 @@ impl Judge {
         let look = Outlook { waits: &waits, live: self.live, none, span, compared, reads, waited };
         let (candidate, why) = match self.trials.choose(&look) {
             Some(candidate) => (candidate, Why::Trial),
-            None if self.holds_out && self.trials.is_held_out(&look) => (none, Why::HeldOut),
+            None if self.over_devices && self.trials.is_held_out(&look) => (none, Why::HeldOut),
             None => return None,
         };
         let because = self.numbers(candidate, kept);
@@ -446,12 +465,31 @@ impl Judge {
         let ours = self.foretold(before, kept) * self.ratio(before) / ONE;
         let its = self.corrected(self.live, kept);
         let won = trial.lost < 0 && its * 100 <= ours * (100 - WON_PERCENT) && trial.is_clear();
-        if won && self.ratios[self.live].value().is_some() {
+        let believed = self.over_devices || self.is_rare(&trial);
+        if won && believed && self.ratios[self.live].value().is_some() {
             (self.changed, self.changes) = (self.spans, self.changes + 1);
             self.claims.kept(self.live);
             return None;
         }
+        if its < ours && !believed {
+            // What it seems to be better by was luck, too.
+            self.ratios[self.live] = Ratio::default();
+        }
         Some(Verdict { candidate: before, why: Why::Back, because: self.numbers(before, kept) })
+    }
+
+    /// Whether real readers waited less in a trial than in nearly every span before it, beside those of the shadow of the scheme that decided
+    /// then. Of a layer of ours that lies below, reads come now from its memory and now from its disks, so spans of one scheme differ manifold.
+    fn is_rare(&self, trial: &Trial) -> bool {
+        let share = |spans: Range<u64>| {
+            let real: u64 = spans.clone().map(|span| self.reals[span as usize % KEPT]).sum();
+            let shadow: u64 = spans.map(|span| self.waits[self.row(span) + trial.before]).sum();
+            i128::from(real) * ONE / i128::from(shadow.max(1))
+        };
+        let tried = share(trial.since..self.spans);
+        let before = self.spans.saturating_sub(KEPT as u64 - 1)..trial.since;
+        let spans = before.end - before.start;
+        before.filter(|&span| share(span..span + 1) <= tried).count() as u64 * RARE_ONE_IN <= spans
     }
 
     /// Whether another candidate is better.
@@ -531,18 +569,28 @@ mod tests {
         run_by(|live| (load.shadows, load.real[live]), seconds)
     }
 
-    /// So many seconds of a load, with the first scheme in the beginning: who decided in each batch of a tenth of a second. What shadows and
-    /// real readers wait may hang on who decides.
+    /// The same of a load that hangs on who decides; what is read ahead costs disks.
     fn run_by(waits: impl Fn(usize) -> ([u64; 3], u64), seconds: u64) -> (Judge, Vec<usize>) {
-        let mut judge = Judge::new(3, true, Nanos(0));
+        let works = [2, 2, 1].map(|n| n * NS_A_READ);
+        run_over(Judge::new(3, true, Nanos(0)), works, |live, _| waits(live), seconds)
+    }
+
+    /// So many seconds of a load, with the first scheme in the beginning: who decided in each batch of a tenth of a second. What shadows and
+    /// real readers wait may hang on who decides and on the number of the batch.
+    fn run_over(
+        mut judge: Judge,
+        works: [u64; 3],
+        waits: impl Fn(usize, u64) -> ([u64; 3], u64),
+        seconds: u64,
+    ) -> (Judge, Vec<usize>) {
         let (mut live, mut lived) = (0, Vec::new());
         for batch in 1..=seconds * 10 {
             // Loads are never quite even.
             let reads = 28 + batch % 9;
-            let (shadows, real) = waits(live);
+            let (shadows, real) = waits(live, batch);
             judge.begin(real * reads, live);
-            for (at, wait) in shadows.iter().enumerate() {
-                judge.waited(at, wait * reads);
+            for (at, (wait, work)) in shadows.iter().zip(works).enumerate() {
+                judge.waited(at, wait * reads, work * reads);
             }
             judge.end(Nanos(batch * 100_000_000), reads);
             lived.push(live);
@@ -609,6 +657,43 @@ mod tests {
             let (judge, lived) = run(&Load { shadows, real: shadows }, 30);
             assert_eq!((lived.last(), judge.changes), (Some(&last), u64::from(last == 2)), "none at {gain}");
         }
+    }
+
+    #[test]
+    fn what_costs_the_disks_no_more_need_not_be_earned() {
+        let stays = |works: [u64; 3]| {
+            let judge = Judge::new(3, true, Nanos(0));
+            let (_, lived) = run_over(judge, works, |_, _| ([NS_A_READ; 3], NS_A_READ), 30);
+            lived.last() == Some(&0)
+        };
+        assert!(stays([100, 100, 100]) && stays([102, 102, 100]) && !stays([110, 110, 100]));
+    }
+
+    #[test]
+    fn above_a_layer_of_ours_a_trial_at_a_lucky_time_is_not_won() {
+        // Reads come from the memory below for a third of the time and from its disks for the rest, whoever decides.
+        let stays = |over_devices: bool, period: u64| {
+            let waits = |_, batch| {
+                let real = if batch % period < period / 3 { NS_A_READ } else { 30 * NS_A_READ };
+                ([10, 30, 12].map(|n| n * NS_A_READ), real)
+            };
+            let judge = Judge::new(3, over_devices, Nanos(0));
+            let (judge, _) = run_over(judge, [NS_A_READ; 3], waits, 60);
+            assert!(judge.trials.count() > 0);
+            judge.changes == 0
+        };
+        let all = |over_devices| (9..90).filter(|&period| !stays(over_devices, period)).count();
+        let (above_ours, over_devices) = (all(false), all(true));
+        assert!(above_ours <= 2 && over_devices > 20, "{above_ours} and {over_devices} of 81");
+    }
+
+    #[test]
+    fn above_a_layer_of_ours_a_trial_of_what_is_better_is_won() {
+        let real = [30, 31, 10].map(|n| n * NS_A_READ);
+        let judge = Judge::new(3, false, Nanos(0));
+        let waits = |live: usize, _| ([10, 11, 12].map(|n| n * NS_A_READ), real[live]);
+        let (_, lived) = run_over(judge, [NS_A_READ; 3], waits, 30);
+        assert_eq!(lived.last(), Some(&2));
     }
 
     #[test]

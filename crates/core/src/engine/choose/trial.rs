@@ -46,7 +46,7 @@ pub(super) struct Trial {
     /// Who decided before.
     pub(super) before: usize,
     /// Number of its first span.
-    since: u64,
+    pub(super) since: u64,
     /// What it has lost so far, ns.
     pub(super) lost: i128,
     /// It is `none`, in spite of its shadow.
