@@ -30,6 +30,8 @@ const ARRAY_CACHE_DEFAULT: u64 = 500 << 20;
 pub const BASELINES: [&str; 3] = ["none", "bound", "oracle"];
 /// And the scheme that needs no choosing: the first line behind them. It works in the caches that the others ask for.
 const CHOICE: &str = "auto";
+/// What a host of its own is called, which is no row of the registry.
+const WATCH: &str = "watch";
 
 /// A device; a name that nothing has is answered with the nearest.
 fn device(name: &str) -> Result<Said<Preset>, StudyError> {
@@ -178,6 +180,10 @@ pub fn default_spec() -> RunSpec {
 
 /// A scheme on the command line.
 fn scheme(text: &str) -> Result<Said<SchemeSpec>, StudyError> {
+    if text.trim() == WATCH {
+        let remedy = "`forerun compare --scheme watch` plays it in virtual time";
+        return Err(StudyError::usage("--scheme", "watch is the daemon and no scheme by itself", remedy));
+    }
     Said::read(text).map_err(|problem| {
         let RunError::Spec { why, .. } = problem else { return problem.into() };
         StudyError::usage("--scheme", why, "`forerun schemes` lists all")
@@ -217,6 +223,13 @@ mod tests {
 
     fn names(specs: &[RunSpec]) -> Vec<&str> {
         specs.iter().map(|spec| spec.scheme.text()).collect()
+    }
+
+    #[test]
+    fn the_daemon_is_no_scheme_and_its_name_says_where_it_is_played() {
+        let told = scheme("watch").expect_err("no scheme").to_string();
+        assert!(told.contains("forerun compare --scheme watch"), "{told}");
+        assert!(scheme("asp").is_ok());
     }
 
     #[test]

@@ -465,7 +465,7 @@ impl Judge {
         let ours = self.foretold(before, kept) * self.ratio(before) / ONE;
         let its = self.corrected(self.live, kept);
         let won = trial.lost < 0 && its * 100 <= ours * (100 - WON_PERCENT) && trial.is_clear();
-        let believed = self.over_devices || self.is_rare(&trial);
+        let believed = self.over_devices || self.is_rare(trial);
         if won && believed && self.ratios[self.live].value().is_some() {
             (self.changed, self.changes) = (self.spans, self.changes + 1);
             self.claims.kept(self.live);
