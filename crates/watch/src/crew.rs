@@ -127,6 +127,8 @@ impl<W: Work> Crew<W> {
                 inner.does.held_back();
             } else if state.may_have(commands) {
                 break;
+            } else {
+                state.depth.pressed();
             }
             state = inner.wait(state);
         }

@@ -4,12 +4,12 @@
 //! other, and every other reader behind them. Both are measured: the shortest answer, and the largest rate of the last
 //! epochs. While the rate still grows with the limit, the limit is twice that product; once it does not, a quarter more than
 //! the product, and from time to time twice of it for an epoch, to see whether the device has become wider. A rate is no more than
-//! the limit lets it be, though: as long as the answers of an epoch take hardly longer than the shortest, nothing waits at the device,
-//! whatever the rate, and the limit doubles.
+//! the limit lets it be, though: as long as somebody waits for the limit and the answers of an epoch take hardly longer than the shortest,
+//! nothing waits at the device, whatever the rate, and the limit doubles. So for an epoch it may be three times the product.
 //!
 //! ```text
 //!   Grow: 2·r·l ──the rate does not grow──▶ Hold: 1¼·r·l ──16 epochs──▶ Grow …
-//!     └──── nothing waits: twice the limit ────┘
+//!   in either: nothing waits at the device ──▶ twice the limit
 //! ```
 
 /// Fewest requests in flight: one that is served and one behind it.
@@ -23,10 +23,10 @@ const EPOCH_REQUESTS: u32 = 8;
 const RATES: usize = 8;
 /// A rate has to be this much larger, in sixteenths, to count as growth.
 const GROWTH: u64 = 20;
-/// Answers that take less than this many quarters of the shortest have waited for nobody: while the limit grows, and once it has settled. At
-/// a quarter more than what fills a device they take five by themselves, so it stays settled; while it grows it is twice that, and they take eight.
-const WAITED_GROWING: u64 = 6;
-const WAITED: u64 = 5;
+/// Answers that take less than this many eighths of the shortest have waited for nobody: while the limit grows, and once it has settled. At
+/// a quarter more than what fills a device they take ten by themselves, so it stays settled; while it grows it is twice that, and they take sixteen.
+const WAITED_GROWING: u64 = 12;
+const WAITED: u64 = 9;
 /// Epochs without growth after which it is over: one may be chance.
 const FLAT_MAX: u32 = 2;
 /// Epochs between two probes.
@@ -46,8 +46,11 @@ pub(crate) struct Depth {
     epochs: usize,
     started: u64,
     requests: u32,
-    /// What these took together.
+    /// Of these, those that were asked for in the epoch, under its limit: how many, and what they took together.
+    own: u64,
     took: u64,
+    /// More would have been in flight if it had been allowed: without that short answers say that little was asked for.
+    pressed: bool,
     /// Fewer were in flight than allowed, for want of something to do: the rate of this epoch says nothing.
     slack: bool,
 }
@@ -67,7 +70,9 @@ impl Depth {
             epochs: 0,
             started: now,
             requests: 0,
+            own: 0,
             took: 0,
+            pressed: false,
             slack: false,
         }
     }
@@ -82,11 +87,18 @@ impl Depth {
         self.slack = true;
     }
 
+    /// As many are in flight as allowed, and more are to be.
+    pub(crate) const fn pressed(&mut self) {
+        self.pressed = true;
+    }
+
     /// A request has ended that took so many nanoseconds.
     pub(crate) fn done(&mut self, now: u64, took: u64) {
         self.shortest = self.shortest.min(took.max(1));
         self.requests += 1;
-        self.took = self.took.saturating_add(took);
+        if took <= now.saturating_sub(self.started) {
+            (self.own, self.took) = (self.own + 1, self.took.saturating_add(took));
+        }
         if self.fixed || self.requests < EPOCH_REQUESTS.max(self.limit) {
             return;
         }
@@ -94,12 +106,13 @@ impl Depth {
         // Requests in a million seconds: integers, and no device is so slow that they are few.
         let rate = u128::from(self.requests) * 1_000_000_000_000_000 / u128::from(nanos);
         if !self.slack {
-            let quarters = if self.growing { WAITED_GROWING } else { WAITED };
-            let least = self.shortest.saturating_mul(quarters * u64::from(self.requests));
-            let waited = self.took.saturating_mul(4) >= least;
+            let eighths = if self.growing { WAITED_GROWING } else { WAITED };
+            let least = self.shortest.saturating_mul(eighths * self.own);
+            let waited = !self.pressed || self.own == 0 || self.took.saturating_mul(8) >= least;
             self.judge(u64::try_from(rate).unwrap_or(u64::MAX), waited);
         }
-        (self.started, self.requests, self.took, self.slack) = (now, 0, 0, false);
+        (self.started, self.requests, self.own, self.took) = (now, 0, 0, 0);
+        (self.pressed, self.slack) = (false, false);
     }
 
     fn judge(&mut self, rate: u64, waited: bool) {
@@ -146,6 +159,7 @@ mod tests {
                 *first = now.max(*first) + nanos + nanos / 256 * (number * 37 % 64);
                 flying.insert((*first, flying.len(), number, now));
             }
+            depth.pressed();
             let (over, _, _, asked) = flying.pop_first().expect("one at least");
             now = over;
             depth.done(now, over - asked);
@@ -165,13 +179,13 @@ mod tests {
     }
 
     #[test]
-    fn no_more_is_tried_than_twice_what_fills_the_device_or_the_bound() {
-        assert!(settle(4, 90_000, 128).1 <= 9);
+    fn no_more_is_tried_than_three_times_what_fills_the_device_or_the_bound() {
+        assert!(settle(4, 90_000, 128).1 <= 12 && settle(32, 600_000, 128).1 <= 96);
         assert_eq!(settle(1000, 90_000, 16).1, 16);
     }
 
     #[test]
-    fn while_answers_wait_for_nobody_the_limit_doubles_with_each_of_them() {
+    fn while_answers_wait_for_nobody_the_limit_doubles_with_each_epoch() {
         // Wide and 5 ms away; answers are up to a fifth late, as on a busy machine.
         let (mut depth, mut flying, mut now) = (Depth::new(128, false, 0), BTreeSet::new(), 0);
         let mut asked = 0_u64;
@@ -180,11 +194,23 @@ mod tests {
                 flying.insert((now + 5_000_000 + asked * 37 % 64 * 16_000, asked, now));
                 asked += 1;
             }
+            depth.pressed();
             let (over, _, begun) = flying.pop_first().expect("one at least");
             now = over;
             depth.done(now, over - begun);
         }
         assert!(now < 4 * 6_100_000, "four doublings in {now} ns");
+    }
+
+    #[test]
+    fn where_little_is_asked_for_short_answers_do_not_raise_the_limit() {
+        // Two at a time, whatever is allowed: each has the device for itself.
+        let mut depth = Depth::new(128, false, 0);
+        for pair in 1..4_000_u64 {
+            depth.done(pair * 100_000, 100_000);
+            depth.done(pair * 100_000, 100_000);
+        }
+        assert!(depth.limit() <= 4, "{}", depth.limit());
     }
 
     #[test]

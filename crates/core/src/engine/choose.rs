@@ -367,6 +367,7 @@ impl Chooser {
             Why::Trial => auto::TRIED,
             Why::HeldOut => auto::HELD_OUT,
             Why::Back => auto::WAITED_MORE,
+            Why::Luck => auto::CHANCE,
             Why::Broken => auto::NOT_KEPT,
         };
         self.switch.turn(now, "auto", &auto::way(name, reason), None, because);

@@ -107,6 +107,8 @@ pub(super) enum Why {
     HeldOut,
     /// That was seen, and it was more.
     Back,
+    /// It was less, as it had been by chance before.
+    Luck,
     /// The one before, whose readers really waited less than those of the one that seemed better.
     Broken,
 }
@@ -198,7 +200,7 @@ impl Judge {
         self.real_sum += real;
         self.live = live;
     }
-    /// What the readers of one shadow waited in it.
+    /// What the readers of one shadow waited in it, and how long its disks worked.
     pub(super) fn waited(&mut self, candidate: usize, ns: u64, worked: u64) {
         let row = self.row(self.spans);
         self.waits[row + candidate] += ns;
@@ -471,15 +473,18 @@ impl Judge {
             self.claims.kept(self.live);
             return None;
         }
+        let mut why = Why::Back;
         if its < ours && !believed {
-            // What it seems to be better by was luck, too.
+            // What its shadow seems to be off by was luck, too.
             self.ratios[self.live] = Ratio::default();
+            why = Why::Luck;
         }
-        Some(Verdict { candidate: before, why: Why::Back, because: self.numbers(before, kept) })
+        Some(Verdict { candidate: before, why, because: self.numbers(before, kept) })
     }
 
-    /// Whether real readers waited less in a trial than in nearly every span before it, beside those of the shadow of the scheme that decided
-    /// then. Of a layer of ours that lies below, reads come now from its memory and now from its disks, so spans of one scheme differ manifold.
+    /// Whether real readers waited less in a trial, beside those of the shadow of the scheme before it, than in nearly every span that is still
+    /// known, whoever decided there: in none of up to 31, in one of up to 63. Of a layer of ours that lies below, reads come now from its memory and
+    /// now from its disks, so spans of one scheme differ manifold.
     fn is_rare(&self, trial: &Trial) -> bool {
         let share = |spans: Range<u64>| {
             let real: u64 = spans.clone().map(|span| self.reals[span as usize % KEPT]).sum();
