@@ -268,12 +268,14 @@ def name(cell):
     return f"{cell.input} {cell.array} {cell.device} {cell.share} {cell.mode} {cell.state}"
 
 
-def summary(matrix, table, schemes):
+def summary(matrix, table, schemes, beaten):
     """The text: means for each device, and the cells below their bars."""
     lines = [f"{len(table)} cells, {len(schemes)} schemes; speed over {BASE}, geometric means", ""]
     width = max(map(len, schemes))
     devices = list(dict.fromkeys(cell.device for cell in table))
-    lines.append(f"{'':{width}}  " + "  ".join(f"{d:>12}" for d in [*devices, "all"]) + "  slower than none")
+    shares = of_clairvoyant(table, schemes)
+    lines.append(f"{'':{width}}  " + "  ".join(f"{d:>12}" for d in [*devices, "all"]) + ("  of clairvoyant" if shares else "")
+                 + "  slower than none")
     fixed = [s for s in schemes if s not in (BASE, CHOICE, *REFERENCES)]
     means = {}
     for scheme in schemes:
@@ -284,18 +286,33 @@ def summary(matrix, table, schemes):
             row.append(f"{means[scheme, device]:12.3f}")
         slower = sum(v[scheme] < OVER_NONE for v in table.values() if scheme in v)
         count = sum(scheme in v for v in table.values())
-        lines.append(f"{scheme:{width}}  " + "  ".join(row) + f"  {slower} of {count}")
+        share = f"  {shares[scheme]:14.3f}" if shares else ""
+        own = f"; a scheme's own run in {beaten}" if scheme == REFERENCES[0] else ""
+        lines.append(f"{scheme:{width}}  " + "  ".join(row) + share + f"  {slower} of {count}{own}")
     best = [mean([max(v[s] for s in [BASE, *fixed] if s in v) for c, v in table.items() if device in (None, c.device)])
             for device in [*devices, None]]
     lines.append(f"{'best of all':{width}}  " + "  ".join(f"{b:12.3f}" for b in best))
-    for reference in (r for r in REFERENCES[:1] if r in schemes):
-        for scheme in [BASE, *fixed, *([CHOICE] if CHOICE in schemes else [])]:
-            found = [(v, max(took for s, took in v.items() if s != "bound")) for v in table.values() if reference in v]
-            shares = [v[scheme] / best for v, best in found if scheme in v]
-            lines.append(f"share of clairvoyant: {scheme} {mean(shares):.3f}")
     refused = collections.Counter(s for v in table.values() for s in schemes if s not in v)
     lines += [f"refused or missing: {s} in {n} cells" for s, n in refused.most_common()]
     return lines + (bars(matrix, table, fixed, means, devices) if CHOICE in schemes else [])
+
+
+def of_clairvoyant(table, schemes):
+    """Geometric mean of each scheme's speed as a part of the reference's; nothing where that was not run."""
+    if REFERENCES[0] not in schemes:
+        return {}
+    known = [values for values in table.values() if REFERENCES[0] in values]
+    return {scheme: mean([values[scheme] / values[REFERENCES[0]] for values in known if scheme in values]) for scheme in schemes}
+
+
+def settle(table):
+    """The table where the reference is the best that is known of a cell: what its own search found, or a scheme's run; in how many it is that."""
+    settled, beaten = {}, 0
+    for cell, values in table.items():
+        best = max(value for scheme, value in values.items() if scheme != "bound")
+        settled[cell] = {scheme: best if scheme == REFERENCES[0] else value for scheme, value in values.items()}
+        beaten += values.get(REFERENCES[0], best) < best
+    return settled, beaten
 
 
 def bars(matrix, table, fixed, means, devices):
@@ -476,7 +493,8 @@ def main():
     matrix = Matrix(forerun, inputs, args.out, args.keep, args.again)
     run_all(matrix, chosen, schemes, args.jobs)
     table = speeds(matrix, chosen, schemes)
-    text = "\n".join(of_what(args) + summary(matrix, table, schemes) if not args.cells else each(table)) + "\n"
+    settled, beaten = settle(table)
+    text = "\n".join(of_what(args) + summary(matrix, settled, schemes, beaten) if not args.cells else each(table)) + "\n"
     print(text, end="")
     figures = [args.csv] if args.csv else []
     if args.write:

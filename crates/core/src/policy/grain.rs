@@ -24,7 +24,7 @@ mod ledger;
 mod reach;
 
 use super::decisions::{Decision, Switch, Way, because};
-use super::{Fetched, Lookup, Plan, Policy, When, World};
+use super::{Fetched, Lookup, Outcome, Plan, Policy, When, World};
 use crate::access::{Access, Op};
 use crate::cost::times::Times;
 use crate::hash::SPREAD;
@@ -52,7 +52,7 @@ const GAIN_PERCENT: u64 = 3;
 /// Strips read on trust before it is asked whether that may pay, and blocks at most.
 const TRIAL_STRIPS: u64 = 64;
 const TRIAL_BLOCKS: u64 = 2_048;
-/// What these strips may cost beyond what is asked for, all together, in reads of a block far away. Behind a head there is room for
+/// What these strips may cost beyond what has been asked for since, all together, in reads of a block far away. Behind a head there is room for
 /// nearly all of them; flash reads four to eight blocks in the time of a strip, and a short run would pay for little else.
 const TRIAL_BLOCK_READS: u64 = 32;
 /// Misses between two questions while strips are read on trust.
@@ -142,7 +142,7 @@ pub struct Grains {
     missed_strips: u64,
     /// Strips that would be missed if strips alone were read, whoever has really read them.
     passed_strips: u64,
-    /// What the first of them cost beyond what was asked for, ns.
+    /// What the first of them cost beyond what was asked for with them and has been since, ns.
     staked: u64,
     grain: Grain,
     reads: [u64; 3],
@@ -261,6 +261,19 @@ impl Grains {
         room
     }
 
+    /// Blocks are read that a strip brought: what they alone would have taken at least is at stake no more.
+    fn take_back(&mut self, outcomes: &[Outcome]) {
+        if self.staked == 0 {
+            return;
+        }
+        let brought = |outcome: &&Outcome| matches!(outcome, Outcome::PrefetchHit | Outcome::LateHit);
+        let blocks = outcomes.iter().filter(brought).count() as u64;
+        if blocks > 0 {
+            let times = self.times.as_ref().expect("made before the first stake");
+            self.staked = self.staked.saturating_sub(times.charge(true, blocks));
+        }
+    }
+
     /// A strip is missed: whether it is read on trust.
     fn trusts(&mut self, world: &World<'_>) -> bool {
         if !self.trusts && !self.asks {
@@ -306,7 +319,8 @@ impl Policy for Grains {
             self.reach.note(access.context.process(), run);
             self.company.note(access.context.process());
             let near = self.charge(run, world);
-            let missed = |outcome: &super::Outcome| outcome.is_miss();
+            self.take_back(outcomes);
+            let missed = |outcome: &Outcome| outcome.is_miss();
             let Some(first) = outcomes.iter().position(missed) else { continue };
             let last = outcomes.iter().rposition(missed).unwrap_or(first);
             let grain = match self.trusts(world) {
@@ -388,6 +402,23 @@ mod tests {
             grains.has_room(false, 1)
         };
         (1..TRIAL_STRIPS).map(next).filter(|&room| room).count()
+    }
+
+    #[test]
+    fn what_has_been_read_of_a_strip_is_at_stake_no_more() {
+        let shape = LayerShape { cache_blocks: 8_192, strip_blocks: 32, stripe_strips: 1, disks: 1 };
+        let mut grains = Grains::new(&shape, true);
+        let flash = CostModel { half_rotation: Nanos::ZERO, ..CostModel::default() };
+        grains.times = Some(Times::new(flash, 1));
+        grains.missed_strips = 1;
+        assert!(grains.has_room(true, 16));
+        let staked = grains.staked;
+        grains.take_back(&[Outcome::CacheHit, Outcome::Miss, Outcome::MergedMiss]);
+        assert_eq!(grains.staked, staked, "the strip brought none of these");
+        grains.take_back(&[Outcome::PrefetchHit; 8]);
+        assert!(grains.staked < staked && grains.staked > 0, "half of them are still unread");
+        grains.take_back(&[Outcome::LateHit; 16]);
+        assert_eq!(grains.staked, 0);
     }
 
     #[test]
