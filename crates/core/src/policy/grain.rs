@@ -261,9 +261,10 @@ impl Grains {
         room
     }
 
-    /// Blocks are read that a strip brought: what they alone would have taken at least is at stake no more.
+    /// Blocks are read that a strip brought, or a scheme beside this one: nobody is told which. What they alone would have taken at least
+    /// is at stake no more.
     fn take_back(&mut self, outcomes: &[Outcome]) {
-        if self.staked == 0 {
+        if self.staked == 0 || self.missed_strips >= self.trial_strips() {
             return;
         }
         let brought = |outcome: &&Outcome| matches!(outcome, Outcome::PrefetchHit | Outcome::LateHit);
