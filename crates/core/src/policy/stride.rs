@@ -50,6 +50,8 @@ const SKIP_MAX: u64 = 4;
 const PIECE_MAX: u64 = 512;
 /// Longest extent of joined pieces, 512 KiB: a command of a page cache.
 const JOINED_MAX: u64 = 128;
+/// Backwards an extent is at most one in so many of what is to be ahead: it comes as a whole, and its reader waits for its last block first.
+const JOINED_ONE_IN: u64 = 4;
 /// Pieces are joined if no more than one block in so many is between them.
 const HOLES_ONE_IN: u64 = 4;
 /// Pieces that a program may have unread before any was of use.
@@ -205,6 +207,11 @@ impl Stream {
         let step = self.step.unsigned_abs();
         step.saturating_sub(self.last.blocks) * HOLES_ONE_IN <= step
     }
+    /// Longest extent of joined pieces.
+    fn joined_max(&self) -> u64 {
+        let ahead = self.depth * self.last.blocks;
+        if self.step < 0 { JOINED_MAX.min(ahead / JOINED_ONE_IN) } else { JOINED_MAX }
+    }
     /// The pieces `from..=to` steps ahead that lie in the file, joined where they are dense; how many, and what to do with each.
     fn pieces(&self, from: u64, to: u64, within: Extent, each: &mut dyn FnMut(Extent)) -> u64 {
         let (mut pieces, mut joined) = (0, Extent::default());
@@ -216,7 +223,7 @@ impl Stream {
             pieces += 1;
             let start = joined.start.0.min(piece.start.0);
             let both = Extent::new(start, joined.end().max(piece.end()) - start);
-            if self.is_dense() && !joined.is_empty() && both.blocks <= JOINED_MAX {
+            if self.is_dense() && !joined.is_empty() && both.blocks <= self.joined_max() {
                 joined = both;
             } else {
                 each(joined);
