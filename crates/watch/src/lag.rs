@@ -1,7 +1,7 @@
 //! How late the daemon comes: from a read of somebody who is read ahead of to the moment at which is decided what to read for it.
 
-/// Bits of a time behind its highest that tell buckets apart: of each, the largest time is an eighth more than the smallest.
-const FINE_BITS: u32 = 3;
+/// Bits of a time behind its highest that tell buckets apart: of each, the largest time is a thirty-second part more than the smallest.
+const FINE_BITS: u32 = 5;
 /// One bucket for each such part of each power of two of 64 bits.
 const BUCKETS: usize = 64 << FINE_BITS;
 
@@ -83,6 +83,6 @@ mod tests {
         (0..2).for_each(|_| lags.note(1_000_000));
         let Lag { reads, median, slow } = lags.told();
         assert_eq!(reads, 100);
-        assert!((100..=112).contains(&median) && (1_000_000..=1_125_000).contains(&slow), "{median} {slow}");
+        assert!((100..=103).contains(&median) && (1_000_000..=1_032_000).contains(&slow), "{median} {slow}");
     }
 }
