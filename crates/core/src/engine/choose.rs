@@ -120,6 +120,8 @@ struct Candidate {
     scheme: SchemeSpec,
     layer: Layer,
     shadow: Shadow,
+    /// It is not turned to in the beginning.
+    late: bool,
 }
 
 /// Shadows, and what they came to.
@@ -163,7 +165,8 @@ impl Chooser {
             let scheme = SchemeSpec::parse(choice.scheme).expect("a candidate is a scheme");
             let layer = scheme.only_layer();
             let shadow = Shadow::new(shadow_parts(&scheme, layer, parts, one_in)?, now);
-            Some(Candidate { name: choice.scheme, scheme, layer, shadow })
+            let late = choice.late_over.is_some_and(|least| usize::from(least) <= disks);
+            Some(Candidate { name: choice.scheme, scheme, layer, shadow, late })
         };
         let candidates: Vec<Candidate> = scheme.choices(layer).filter_map(made).collect();
         if candidates.len() < 2 {
@@ -183,7 +186,8 @@ impl Chooser {
             outlasted: 0,
             judged: 0,
             // What a drive reads ahead by itself no shadow learns. Below a page cache lies a layer of ours.
-            judge: Judge::new(candidates.len(), layer == Layer::Array, now),
+            judge: Judge::new(candidates.len(), layer == Layer::Array, now)
+                .with_late(candidates.iter().map(|it| it.late).collect()),
             switch: Switch::default(),
             candidates,
             one_in,
@@ -359,7 +363,7 @@ impl Chooser {
         let invests = parts.memory.scheme_mut().invests();
         let Verdict { candidate, why, because } = self.judge.verdict(self.live, self.none, invests)?;
         self.live = candidate;
-        let Candidate { name, scheme, layer, shadow } = &self.candidates[candidate];
+        let Candidate { name, scheme, layer, shadow, .. } = &self.candidates[candidate];
         let reason = match why {
             Why::Steady => auto::WAITS_LESS,
             Why::Lately => auto::WAITS_MUCH_LESS,

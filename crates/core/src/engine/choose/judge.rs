@@ -28,6 +28,8 @@ const SPAN_OF_LONG_ONE_IN: u64 = 128;
 const SPAN_MAX: Nanos = Nanos::from_secs(1);
 /// Least spans before anything is believed.
 const LEAST: usize = 4;
+/// The time in which candidates that begin anew are not turned to.
+const BEGINNING: Nanos = Nanos::from_secs(1);
 /// And least time, spans and reads before anything is tried.
 const TRIAL_AFTER: Nanos = Nanos::from_secs(1);
 const TRIAL_LEAST: usize = 16;
@@ -158,6 +160,8 @@ pub(super) struct Judge {
     claims: Claims,
     /// Below lie devices, and not another layer of ours.
     over_devices: bool,
+    /// Of each candidate, that it is not turned to in the beginning.
+    late: Vec<bool>,
 }
 
 impl Judge {
@@ -187,7 +191,13 @@ impl Judge {
             trials: Trials::new(candidates),
             claims: Claims::new(candidates),
             over_devices,
+            late: [false].repeat(candidates),
         }
+    }
+
+    /// These candidates are not turned to in the first second.
+    pub(super) fn with_late(self, late: Vec<bool>) -> Self {
+        Self { late, ..self }
     }
 
     const fn row(&self, span: u64) -> usize {
@@ -500,7 +510,9 @@ impl Judge {
     /// Whether another candidate is better.
     fn better(&mut self, kept: usize) -> Option<Verdict> {
         let live = self.live;
-        let others = (0..self.candidates).filter(|&candidate| candidate != live);
+        let is_early = self.began.since(self.start) < BEGINNING;
+        let may = |&candidate: &usize| candidate != live && !(is_early && self.late[candidate]);
+        let others = (0..self.candidates).filter(may);
         let best = |spans: usize, percent, certain| {
             let gain = |at| self.gain(at, spans, percent + self.doubt(at), certain);
             let gains = others.clone().filter_map(|at| Some((gain(at)?, at)));
@@ -699,6 +711,18 @@ mod tests {
         let waits = |live: usize, _| ([10, 11, 12].map(|n| n * NS_A_READ), real[live]);
         let (_, lived) = run_over(judge, [NS_A_READ; 3], waits, 30);
         assert_eq!(lived.last(), Some(&2));
+    }
+
+    #[test]
+    fn who_begins_anew_is_not_turned_to_in_the_beginning() {
+        // A batch takes a hundred milliseconds.
+        let first = |late: bool| {
+            let judge = Judge::new(3, true, Nanos(0)).with_late([false, late, false].into());
+            let waits = |_, _| ([10, 3, 30].map(|n| n * NS_A_READ), 10 * NS_A_READ);
+            run_over(judge, [NS_A_READ; 3], waits, 60).1.iter().position(|&at| at == 1).expect("it is better")
+        };
+        let (soon, late) = (first(false), first(true));
+        assert!(soon < 10 && (10..20).contains(&late), "{soon} and {late}");
     }
 
     #[test]
