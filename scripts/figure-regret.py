@@ -14,7 +14,7 @@ PARTS = [
     "random:processes=4,size=4GiB,requests=2200",
     "reverse:processes=4,size=224MiB,block=8KiB",
 ]
-FIXED = ["none", "strip", "grain", "linux-6", "regions(linux-6)", "grain+linux-6"]
+FIXED = ["none", "strip", "grain", "linux-6", "regions(linux-6)", "stride+regions(linux-6)", "grain+linux-6", "grain+stride+regions(linux-6)"]
 SEEDS = range(1, 11)
 MACHINE = ["--no-bounds", "--array", "single", "--device", "wd-7200", "--scheduler", "none", "--cpu", "xeon-2005", "--cache", "64MiB",
            "--host-cache", "64MiB"]
@@ -38,11 +38,11 @@ def main():
             whole.setdefault(scheme, []).append(took)
     middle = statistics.median(shortest)
     print(f"three loads in turn, each of about ten seconds, twice; seconds of virtual time, median of {len(SEEDS)} seeds and range")
-    print(f"{'each load under its fastest':28}{middle:8.1f}  {min(shortest):.1f} to {max(shortest):.1f}")
+    print(f"{'each load under its fastest':31}{middle:8.1f}  {min(shortest):.1f} to {max(shortest):.1f}")
     for scheme in sorted(whole, key=lambda scheme: statistics.median(whole[scheme])):
         took = whole[scheme]
         regret = statistics.median(a / b - 1 for a, b in zip(took, shortest))
-        print(f"{scheme:28}{statistics.median(took):8.1f}  {min(took):.1f} to {max(took):.1f}, regret {regret:.0%}")
+        print(f"{scheme:31}{statistics.median(took):8.1f}  {min(took):.1f} to {max(took):.1f}, regret {regret:.0%}")
 
 
 main()
