@@ -4,7 +4,8 @@
 Runs `forerun compare` (the release binary must be on PATH; `make docs-figures` sees to that) on every pair of six kinds of readers, each
 with data of its own, on four arrays. A scheme that suits one of a pair may not suit the other, so this is where a choice for each kind of
 readers would pay, if it does. Virtual time; `auto` is held against the best of the fixed schemes in each cell by itself, which nobody
-knows beforehand, and against the one fixed scheme that is the best over all.
+knows beforehand, and against the one fixed scheme that is the best over all. The one with `stride` is there since `auto` has that among its
+candidates (changed after results: it is the best).
 """
 import concurrent.futures
 import itertools

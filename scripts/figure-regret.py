@@ -3,7 +3,8 @@
 
 Runs `forerun compare` (the release binary must be on PATH; `make docs-figures` sees to that) on three kinds of readers in turn, each for
 about ten seconds and twice, and on each alone. The regret of a scheme is what it takes longer for all of it than twice the shortest
-times of the parts; virtual time, ten seeds (five until the tables of November 2026: changed after results).
+times of the parts; virtual time, ten seeds (five until the tables of November 2026: changed after results). Fixed schemes with `stride`
+are among them since `auto` has it among its candidates (changed after results: they make the shortest times shorter).
 """
 import json
 import statistics
