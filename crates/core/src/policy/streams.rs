@@ -231,7 +231,10 @@ impl Streams {
             self.refuted += 1;
             return;
         }
-        self.current = Some((access.extent, id));
+        // By the clock, who reads elsewhere in the stream's region waits for no turn of it: that would read on from where its reader is.
+        if sequential || self.config.cadence.is_none() {
+            self.current = Some((access.extent, id));
+        }
         self.keep_time();
         if sequential && !self.table.stream(id).refused {
             self.run_dry(id, access.extent, lookup, world);

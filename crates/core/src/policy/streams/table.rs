@@ -266,6 +266,11 @@ impl Table {
         })
     }
 
+    /// Whether another stream's reader is in the region of a block, or was when it stopped.
+    pub(super) fn is_of_another(&self, id: StreamId, block: u64) -> bool {
+        self.map.get(&(block / self.region)).is_some_and(|&other| other != id)
+    }
+
     fn enter(&mut self, id: StreamId, region: u64) {
         let [newer, older] = self.streams[id as usize].regions;
         if older != NO_REGION && self.map.get(&older) == Some(&id) {

@@ -489,6 +489,9 @@ impl Streams {
             let lane = self.table.lane(id);
             let (cursor, budget) = (lane.cursor, lane.quota.saturating_sub(lane.issued + coming));
             let Some(piece) = self.next_piece(disk, cursor, limit) else { break };
+            if self.is_of_another(id, piece.start.0) {
+                return (wished > 0).then_some(wished);
+            }
             // Whole lines are charged, for a line is staged as a whole.
             let begun = piece.start.0 % self.line_blocks;
             let most = (budget / self.line_blocks * self.line_blocks).saturating_sub(begun);
@@ -508,11 +511,22 @@ impl Streams {
                 plan.fetch_for(context, piece);
                 self.wishing.push((piece, id));
                 wished += piece.blocks;
+            } else if self.sizes.cadence.is_some() {
+                // What is here already is not read, and the turn goes no further than it would have.
+                let lane = self.table.lane(id);
+                lane.issued += piece.blocks;
+                let rest = lane.quota.saturating_sub(lane.issued);
+                self.keep_reserved(id, rest);
             }
             self.table.lane(id).cursor = piece.end();
         }
         self.counts.requests += u64::from(wished > 0);
         Some(wished)
+    }
+    /// Whether a turn has come to where another stream's reader is. Where nothing says how long files are it would read on for that one, who
+    /// waits meanwhile for the turn of its own.
+    fn is_of_another(&self, id: LaneId, block: u64) -> bool {
+        self.sizes.cadence.is_some() && self.table.is_of_another(self.table.stream_of(id), block)
     }
     /// From block `at` the next run of blocks of the volume that lies on `disk`, within one strip if there are several disks.
     pub(super) fn next_piece(&self, disk: u16, at: u64, limit: u64) -> Option<Extent> {
