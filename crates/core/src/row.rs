@@ -401,8 +401,10 @@ pub struct Choice {
     pub scheme: &'static str,
     /// It decides first over so many members and more; of several such choices the one that asks for most members.
     pub begins_over: Option<u16>,
-    /// Over so many members and more it is not turned to in the first second: it begins anew, and what stands there reads ahead as well.
-    pub late_over: Option<u16>,
+    /// It stands there over so many members, the least and the most.
+    pub members: (u16, u16),
+    /// It is not turned to in the first second: it begins anew, and what stands there reads ahead as well.
+    pub late: bool,
 }
 
 /// One number that a scheme would use, and why.

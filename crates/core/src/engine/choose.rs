@@ -165,10 +165,10 @@ impl Chooser {
             let scheme = SchemeSpec::parse(choice.scheme).expect("a candidate is a scheme");
             let layer = scheme.only_layer();
             let shadow = Shadow::new(shadow_parts(&scheme, layer, parts, one_in)?, now);
-            let late = choice.late_over.is_some_and(|least| usize::from(least) <= disks);
-            Some(Candidate { name: choice.scheme, scheme, layer, shadow, late })
+            Some(Candidate { name: choice.scheme, scheme, layer, shadow, late: choice.late })
         };
-        let candidates: Vec<Candidate> = scheme.choices(layer).filter_map(made).collect();
+        let stands = |choice: &&Choice| (choice.members.0..=choice.members.1).contains(&parts.array.disks());
+        let candidates: Vec<Candidate> = scheme.choices(layer).filter(stands).filter_map(made).collect();
         if candidates.len() < 2 {
             return None;
         }

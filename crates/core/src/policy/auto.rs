@@ -45,7 +45,7 @@ pub(crate) const fn way(candidate: &'static str, reason: &'static str) -> Way {
 }
 
 const fn of(layer: Layer, scheme: &'static str) -> Choice {
-    Choice { layer, scheme, begins_over: None, late_over: None }
+    Choice { layer, scheme, begins_over: None, members: (0, u16::MAX), late: false }
 }
 
 /// One that it begins with over so many members.
@@ -53,15 +53,11 @@ const fn begins(layer: Layer, scheme: &'static str, members: u16) -> Choice {
     Choice { begins_over: Some(members), ..of(layer, scheme) }
 }
 
-/// One that over so many members is not turned to in the first second.
-const fn late(layer: Layer, scheme: &'static str, members: u16) -> Choice {
-    Choice { late_over: Some(members), ..of(layer, scheme) }
-}
-
 /// What there is to choose from; in each layer one of them is `none`.
 ///
 /// `cadence` keeps what it reads ahead apart and begins anew when it is chosen, so that its readers wait at first, whatever those of its shadow do. Over
-/// several members, where `msp` reads ahead for sequential readers too, it has no hurry; over one nothing else reads far ahead.
+/// several members, where `msp` reads ahead for sequential readers too, it has no hurry, and who is a reader in order is for it to be surer of; over
+/// one nothing else reads far ahead.
 /// Over several members `grain+msp` is the better guess in most cells of the matrix; over one, sixteen readers in sequence took twice
 /// as long until it was left (DECISIONS.md).
 static CANDIDATES: &[Choice] = &[
@@ -71,7 +67,8 @@ static CANDIDATES: &[Choice] = &[
     of(Layer::Array, "grain+msp+recall"),
     of(Layer::Array, "linux-6"),
     of(Layer::Array, "regions(linux-6)"),
-    late(Layer::Array, "cadence", 2),
+    Choice { members: (0, 1), ..of(Layer::Array, "cadence") },
+    Choice { members: (2, u16::MAX), late: true, ..of(Layer::Array, "cadence(unit=64KiB)") },
     begins(Layer::Host, "regions(linux-6)", 1),
     of(Layer::Host, "none"),
     of(Layer::Host, "stride+regions(linux-6)"),
