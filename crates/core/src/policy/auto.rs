@@ -91,6 +91,7 @@ mod tests {
     use super::*;
     use crate::registry::SchemeSpec;
     use crate::row::LayerShape;
+    use alloc::vec::Vec;
 
     #[test]
     fn the_first_guess_is_one_for_the_members_that_there_are() {
@@ -104,5 +105,16 @@ mod tests {
         assert_eq!(begins(Layer::Array, 5), Some("grain+msp"));
         assert_eq!(begins(Layer::Host, 1), Some("regions(linux-6)"));
         assert_eq!(begins(Layer::Host, 5), Some("regions(linux-6)"));
+    }
+
+    #[test]
+    fn over_any_number_of_members_there_is_one_of_each() {
+        for members in [0, 1, 2, 5, 64] {
+            let stands = |choice: &&Choice| (choice.members.0..=choice.members.1).contains(&members);
+            let names: Vec<&str> = CANDIDATES.iter().filter(stands).map(|choice| choice.scheme).collect();
+            assert_eq!(names.len(), CANDIDATES.len() - 1, "{members}: {names:?}");
+            let hasty = names.iter().position(|&name| name == "cadence");
+            assert_eq!(hasty.is_some(), members < 2, "{members}: {names:?}");
+        }
     }
 }
