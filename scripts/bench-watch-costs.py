@@ -13,6 +13,7 @@ import os
 import shutil
 import statistics
 import subprocess
+import sys
 
 import bench_rig
 from bench_rig import Daemon
@@ -105,6 +106,8 @@ def lag(rig, said, state):
 def main():
     said = bench_rig.options("measures what forerun watch costs, and how late it comes (root, Linux 6.18)", models="ssd,cloud,net", rounds=5,
                              seconds=(2, "length of each loop of reads"), big=(512, "MiB of the file that is strided through"))
+    if not (said.bin / "examples/cached_reads").exists():
+        sys.exit(f"{said.bin}/examples/cached_reads is not there: cargo build --release --locked -p forerun-rig --bins --example cached_reads")
     loads, late = [os.getloadavg()[0]], []
     with bench_rig.work_folder("bench-watch-costs") as work:
         bench_rig.format_image(work / "image", max(said.big, MIB_MIN) + 64)
