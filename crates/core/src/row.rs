@@ -407,6 +407,14 @@ pub struct Choice {
     pub late: bool,
 }
 
+impl Choice {
+    /// Whether it stands there over so many members.
+    #[must_use]
+    pub const fn stands_over(&self, members: u16) -> bool {
+        self.members.0 <= members && members <= self.members.1
+    }
+}
+
 /// One number that a scheme would use, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Explained {

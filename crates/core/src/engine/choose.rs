@@ -167,7 +167,7 @@ impl Chooser {
             let shadow = Shadow::new(shadow_parts(&scheme, layer, parts, one_in)?, now);
             Some(Candidate { name: choice.scheme, scheme, layer, shadow, late: choice.late })
         };
-        let stands = |choice: &&Choice| (choice.members.0..=choice.members.1).contains(&parts.array.disks());
+        let stands = |choice: &&Choice| choice.stands_over(parts.array.disks());
         let candidates: Vec<Candidate> = scheme.choices(layer).filter(stands).filter_map(made).collect();
         if candidates.len() < 2 {
             return None;

@@ -110,8 +110,8 @@ mod tests {
     #[test]
     fn over_any_number_of_members_there_is_one_of_each() {
         for members in [0, 1, 2, 5, 64] {
-            let stands = |choice: &&Choice| (choice.members.0..=choice.members.1).contains(&members);
-            let names: Vec<&str> = CANDIDATES.iter().filter(stands).map(|choice| choice.scheme).collect();
+            let stands = CANDIDATES.iter().filter(|choice| choice.stands_over(members));
+            let names: Vec<&str> = stands.map(|choice| choice.scheme).collect();
             assert_eq!(names.len(), CANDIDATES.len() - 1, "{members}: {names:?}");
             let hasty = names.iter().position(|&name| name == "cadence");
             assert_eq!(hasty.is_some(), members < 2, "{members}: {names:?}");
