@@ -117,7 +117,7 @@ impl Engine {
             return; // whoever chooses from now on has been made
         }
         for output in self.parts.outputs.iter().skip(said) {
-            chooser.saw(now, output);
+            chooser.saw(now, output, &self.parts);
         }
         if chooser.has_news() {
             let said = self.parts.outputs.len();
@@ -126,7 +126,7 @@ impl Engine {
                 self.parts.pump(now);
             }
             for output in self.parts.outputs.iter().skip(said) {
-                chooser.saw(now, output);
+                chooser.saw(now, output, &self.parts);
             }
         }
         self.chooser = Some(chooser);
