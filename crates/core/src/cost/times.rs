@@ -62,15 +62,18 @@ impl Line {
         (self.n >= SAMPLES_LEAST && spread > 4.0 * self.n * self.n)
             .then(|| ((self.n * self.xy - self.x * self.y) / spread).max(0.0))
     }
-    /// The time of a command of so many blocks; `otherwise` is the time of a block where the samples do not say.
-    fn at(&self, blocks: f64, otherwise: f64) -> Option<f64> {
+    /// The time of a command of one block and of each further block: a mean command takes the mean time, however steep the line.
+    /// `otherwise` is the time of a block where the samples do not say.
+    fn drawn(&self, otherwise: f64) -> Option<(f64, f64)> {
         if self.n < SAMPLES_LEAST {
             return None;
         }
+        let (mean, further) = (self.y / self.n, self.x / self.n - 1.0);
         let slope = self.slope().unwrap_or(otherwise);
-        let mean = self.y / self.n;
         // A command takes some time however short it is.
-        Some((mean + slope * (blocks - self.x / self.n)).max(mean / 16.0))
+        let one = (mean - slope * further).max(mean / 16.0);
+        let slope = if further > 0.0 { slope.min((mean - one) / further) } else { slope };
+        Some((one, slope))
     }
 }
 
@@ -240,11 +243,8 @@ impl Times {
             let block = block * scale.min(1.0);
             let turn_block = turn_slope.or(latency_slope).unwrap_or(block);
             let latency_block = latency_slope.or(turn_slope).unwrap_or(block);
-            let line = |line: &Line, otherwise: f64| {
-                line.at(1.0, otherwise).map(|one| (one, line.slope().unwrap_or(otherwise)))
-            };
-            let latency = line(latency, latency_block);
-            let turn = line(turn, turn_block);
+            let latency = latency.drawn(latency_block);
+            let turn = turn.drawn(turn_block);
             let fallback = (first * scale + latency_block, latency_block);
             let latency_now = latency.or(turn).unwrap_or(fallback);
             let turn_now = turn.unwrap_or((latency_now.0 * share, latency_now.1));
@@ -381,5 +381,28 @@ mod tests {
         }
         let one = times.turn(false, 1);
         assert!((95_000..105_000).contains(&one), "{one}");
+    }
+
+    #[test]
+    fn a_mean_command_takes_the_mean_time_where_blocks_elsewhere_take_longer() {
+        let mut times = Times::new(CostModel::default(), 1);
+        let mut now = Nanos(0);
+        let mut read = |times: &mut Times, at: u64, blocks: u64, ns: u64| {
+            let left = now;
+            now += Nanos(ns);
+            times.ended(now, 0, at, blocks, left);
+        };
+        // Jumps of 1 and of 33 blocks, each of which takes 200 us.
+        (0..64).for_each(|n| read(&mut times, n * 1_000_000, 1 + n % 2 * 32, 200_000 * (1 + n % 2 * 32)));
+        // Backwards, two blocks at a time: most of it is in the memory of the device.
+        (0..256).for_each(|n| {
+            let ns = if n % 16 == 0 { 2_000_000 } else { 13_000 };
+            read(&mut times, 60_000_000 - 2 * n, 2, ns);
+        });
+        let mut trail = Trail::default();
+        trail.note(60_000_000 - 512, 2);
+        let (_, latency) = times.times(&trail, 60_000_000 - 514, 2);
+        let mean = (2_000_000 + 15 * 13_000) / 16;
+        assert!((mean * 9 / 10..mean * 11 / 10).contains(&latency.0), "{} for {mean}", latency.0);
     }
 }
