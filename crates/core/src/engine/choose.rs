@@ -122,7 +122,8 @@ type Flights = hashbrown::HashMap<(u64, u64), Flight, BuildHasherDefault<NumberH
 struct Candidate {
     name: &'static str,
     scheme: SchemeSpec,
-    layer: Layer,
+    /// The layer whose parts of it decide.
+    parts_of: Layer,
     shadow: Shadow,
     /// It is not turned to in the beginning.
     late: bool,
@@ -130,6 +131,7 @@ struct Candidate {
 
 /// Shadows, and what they came to.
 pub(super) struct Chooser {
+    layer: Layer,
     candidates: Vec<Candidate>,
     live: usize,
     /// Which of them is `none`.
@@ -167,9 +169,9 @@ impl Chooser {
         let disks = usize::from(parts.array.disks());
         let made = |choice: &'static Choice| {
             let scheme = SchemeSpec::parse(choice.scheme).expect("a candidate is a scheme");
-            let layer = scheme.only_layer();
-            let shadow = Shadow::new(shadow_parts(&scheme, layer, parts, one_in)?, now);
-            Some(Candidate { name: choice.scheme, scheme, layer, shadow, late: choice.late })
+            let parts_of = scheme.only_layer();
+            let shadow = Shadow::new(shadow_parts(&scheme, parts_of, parts, one_in)?, layer, now);
+            Some(Candidate { name: choice.scheme, scheme, parts_of, shadow, late: choice.late })
         };
         let stands = |choice: &&Choice| choice.stands_over(parts.array.disks());
         let candidates: Vec<Candidate> = scheme.choices(layer).filter(stands).filter_map(made).collect();
@@ -178,13 +180,14 @@ impl Chooser {
         }
         let first = scheme.first_choice(layer, &shape(&parts.array, parts.config.cache_blocks, true))?;
         Some(Box::new(Self {
+            layer,
             live: candidates.iter().position(|candidate| candidate.name == first.scheme)?,
             none: candidates.iter().position(|candidate| candidate.name == "none")?,
             disks: Real::new(Times::new(*parts.memory.cost(), disks), disks),
             ring: Ring { entries: Vec::new(), count: 0 },
             flights: Flights::default(),
             processes: Recent::new(PROCESSES_MAX),
-            open: Waits::new(),
+            open: Waits::new(layer),
             waits: [0; BATCHES],
             at_once: [false; RING as usize],
             outlasted: 0,
@@ -341,7 +344,9 @@ impl Chooser {
     fn see_less(&mut self, now: Nanos, parts: &Parts) {
         self.too_busy = false;
         let one_in = self.one_in * 2;
-        let of = |it: &Candidate| Some(Shadow::new(shadow_parts(&it.scheme, it.layer, parts, one_in)?, now));
+        let of = |it: &Candidate| {
+            Some(Shadow::new(shadow_parts(&it.scheme, it.parts_of, parts, one_in)?, self.layer, now))
+        };
         let shadows: Option<Vec<Shadow>> = self.candidates.iter().map(of).collect();
         // A scheme that does not fit into so little memory cannot be judged by it.
         let Some(shadows) = shadows else { return };
@@ -355,7 +360,7 @@ impl Chooser {
         self.ring = Ring { entries: Vec::new(), count: 0 };
         self.flights.clear();
         self.processes = Recent::new(PROCESSES_MAX);
-        self.open = Waits::new();
+        self.open = Waits::new(self.layer);
         self.waits = [0; BATCHES];
     }
 
@@ -368,7 +373,7 @@ impl Chooser {
         let invests = parts.memory.scheme_mut().invests();
         let Verdict { candidate, why, because } = self.judge.verdict(self.live, self.none, invests)?;
         self.live = candidate;
-        let Candidate { name, scheme, layer, shadow, .. } = &self.candidates[candidate];
+        let Candidate { name, scheme, parts_of, shadow, .. } = &self.candidates[candidate];
         let reason = match why {
             Why::Steady => auto::WAITS_LESS,
             Why::Lately => auto::WAITS_MUCH_LESS,
@@ -381,7 +386,7 @@ impl Chooser {
         };
         self.switch.turn(now, "auto", &auto::way(name, reason), None, because);
         let shape = shape(&parts.array, parts.config.cache_blocks, true);
-        let mut built = scheme.build(*layer, &shape);
+        let mut built = scheme.build(*parts_of, &shape);
         // What the shadow knows of the readers, and rather what the present scheme knows.
         built.scheme.inherit_from(shadow.scheme());
         built.scheme.inherit_from(parts.memory.scheme());

@@ -13,6 +13,7 @@ use crate::access::Op;
 use crate::cost::times::Times;
 use crate::engine::messages::{Input, Output, Status};
 use crate::engine::{Engine, Parts};
+use crate::registry::Layer;
 use crate::scheme::Scheme;
 use crate::units::Nanos;
 use alloc::collections::BinaryHeap;
@@ -76,7 +77,8 @@ pub(super) struct Shadow {
 }
 
 impl Shadow {
-    pub(super) fn new(parts: Parts, now: Nanos) -> Self {
+    /// Of this layer.
+    pub(super) fn new(parts: Parts, layer: Layer, now: Nanos) -> Self {
         let disks = usize::from(parts.array().disks());
         let mut spindles = Vec::new();
         spindles.resize_with(disks, Spindle::default);
@@ -89,7 +91,7 @@ impl Shadow {
             progress: [NOT_YET].repeat(RING as usize),
             held: 0,
             waits: [0; BATCHES],
-            open: Waits::new(),
+            open: Waits::new(layer),
             busy: 0,
         }
     }
@@ -310,7 +312,11 @@ mod tests {
             let scheme = SchemeSpec::parse(scheme).expect("a scheme");
             let parts = shadow_parts(&scheme, scheme.only_layer(), &layer, 1).expect("fits");
             let times = Times::new(*layer.memory.cost(), 1);
-            Self { shadow: Shadow::new(parts, Nanos(0)), times, ring: Ring { entries: Vec::new(), count: 0 } }
+            Self {
+                shadow: Shadow::new(parts, Layer::Array, Nanos(0)),
+                times,
+                ring: Ring { entries: Vec::new(), count: 0 },
+            }
         }
 
         /// A process reads a block, after another access.

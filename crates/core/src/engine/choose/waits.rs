@@ -9,9 +9,13 @@
 //!                     |── 2 ──|                               |─ 2 ─|
 //!                     waited: once                      waited: twice, though each took less
 //! ```
+//!
+//! Programs ask a page cache, and they read nothing ahead. What none of them asked for there is a block of which a part is to be
+//! written: it is read first, and its writer waits.
 
 use crate::access::Access;
 use crate::bounded::Recent;
+use crate::registry::Layer;
 use crate::units::Nanos;
 
 /// Processes that are followed; the one that was heard of longest ago is forgotten.
@@ -39,37 +43,41 @@ impl Open {
 /// The reads under way of all processes.
 #[derive(Debug)]
 pub(super) struct Waits {
+    layer: Layer,
     processes: Recent<Open>,
 }
 
 impl Waits {
-    pub(super) fn new() -> Self {
-        Self { processes: Recent::new(PROCESSES_MAX) }
+    /// Of this layer.
+    pub(super) fn new(layer: Layer) -> Self {
+        Self { layer, processes: Recent::new(PROCESSES_MAX) }
+    }
+
+    /// Whether nobody waits for any of it yet.
+    fn is_ahead(&self, access: &Access) -> bool {
+        self.layer == Layer::Array && access.demand.is_empty()
     }
 
     /// A read is asked for.
     pub(super) fn begins(&mut self, now: Nanos, access: &Access) {
+        let is_ahead = self.is_ahead(access);
         let open = self.processes.or_default(access.context.process());
         open.pass(now);
-        *if is_ahead(access) { &mut open.ahead } else { &mut open.asked } += 1;
+        *if is_ahead { &mut open.ahead } else { &mut open.asked } += 1;
     }
 
     /// A read that came at `came` is answered: what was waited for it, ns.
     pub(super) fn ends(&mut self, now: Nanos, came: Nanos, access: &Access) -> u64 {
+        let is_ahead = self.is_ahead(access);
         let open = self.processes.or_default(access.context.process());
         open.pass(now);
-        if is_ahead(access) {
+        if is_ahead {
             open.ahead = open.ahead.saturating_sub(1);
             return core::mem::take(&mut open.alone);
         }
         open.asked = open.asked.saturating_sub(1);
         now.since(came).0
     }
-}
-
-/// Whether no program waits for any of it yet.
-const fn is_ahead(access: &Access) -> bool {
-    access.demand.is_empty()
 }
 
 #[cfg(test)]
@@ -81,6 +89,10 @@ mod tests {
 
     /// Reads of one process, each (begins, ends, ahead): what is waited for each, in the order in which they end.
     fn waited(reads: &[(u64, u64, bool)]) -> Vec<u64> {
+        waited_in(Layer::Array, reads)
+    }
+
+    fn waited_in(layer: Layer, reads: &[(u64, u64, bool)]) -> Vec<u64> {
         let access = |ahead: bool| {
             let read = Access::read(Context::new(1, 0), Extent::new(0, 8));
             if ahead { Access { demand: Extent::default(), ..read } } else { read }
@@ -89,7 +101,7 @@ mod tests {
         let end = reads.iter().map(|&(from, at, ahead)| (at, 0, from, ahead));
         let mut events: Vec<_> = begin.chain(end).collect();
         events.sort_unstable();
-        let mut waits = Waits::new();
+        let mut waits = Waits::new(layer);
         let mut out = Vec::new();
         for (at, begins, from, ahead) in events {
             if begins == 1 {
@@ -114,5 +126,10 @@ mod tests {
         // The read ahead has nothing to add while the other is under way.
         assert_eq!(waited(&[(0, 4, false), (0, 7, true)]), [4, 3]);
         assert_eq!(waited(&[(0, 3, true), (2, 9, false)]), [2, 7]);
+    }
+
+    #[test]
+    fn in_a_page_cache_a_block_that_is_read_to_be_written_in_part_is_waited_for() {
+        assert_eq!(waited_in(Layer::Host, &[(0, 4, false), (0, 7, true), (0, 9, true)]), [4, 7, 9]);
     }
 }
