@@ -54,6 +54,8 @@ const CERTAIN: i128 = 4;
 const CERTAIN_LATELY: i128 = 9;
 /// Of few spans it must be as much more as if there were so many more errors; there are several candidates, and many looks.
 const CERTAIN_OF_FEW: i128 = 12;
+/// A scheme that loses before it gains is left for one whose readers wait so many times less than its own and those of `none`.
+const FAR_BETTER: i128 = 3;
 /// Spans after a change in which nothing is changed again, and at most.
 const PAUSE: u64 = 4;
 const PAUSE_MAX: u64 = 64;
@@ -373,8 +375,11 @@ impl Judge {
         if !invests && let Some(broken) = self.broken() {
             return Some(broken);
         }
-        if kept < LEAST || self.spans < self.changed + self.pause || invests {
+        if kept < LEAST || self.spans < self.changed + self.pause {
             return None;
+        }
+        if invests {
+            return self.far_better(kept.min(LATELY));
         }
         let better = self.better(kept);
         let is_known = self.ratios[live].value().is_some() && self.claims.under_way().is_none();
@@ -509,13 +514,9 @@ impl Judge {
 
     /// Whether another candidate is better.
     fn better(&mut self, kept: usize) -> Option<Verdict> {
-        let live = self.live;
-        let is_early = self.began.since(self.start) < BEGINNING;
-        let may = |&candidate: &usize| candidate != live && !(is_early && self.late[candidate]);
-        let others = (0..self.candidates).filter(may);
         let best = |spans: usize, percent, certain| {
             let gain = |at| self.gain(at, spans, percent + self.doubt(at), certain);
-            let gains = others.clone().filter_map(|at| Some((gain(at)?, at)));
+            let gains = self.others().filter_map(|at| Some((gain(at)?, at)));
             gains.max_by_key(|&(gain, at)| (gain, core::cmp::Reverse(at)))
         };
         let steady = best(kept, GAIN_PERCENT, CERTAIN);
@@ -539,6 +540,27 @@ impl Judge {
         self.pause = ((2 * self.pause) >> quiet.min(8)).clamp(PAUSE, PAUSE_MAX);
         (self.changed, self.changes) = (self.spans, self.changes + 1);
         Some(verdict)
+    }
+
+    /// A candidate whose readers already wait so much less than those of `none` that the present scheme, which loses before it gains,
+    /// can hardly come to as little.
+    fn far_better(&mut self, spans: usize) -> Option<Verdict> {
+        let waits = |candidate| self.corrected(candidate, spans);
+        let least = waits(self.live).min(waits(self.none));
+        let is_sure =
+            |at| self.gain(at, spans, GAIN_LATELY_PERCENT + self.doubt(at), CERTAIN_LATELY).is_some();
+        let is_far = |&at: &usize| waits(at) * FAR_BETTER < least && is_sure(at);
+        let candidate = self.others().filter(is_far).min_by_key(|&at| waits(at))?;
+        let verdict = Verdict { candidate, why: Why::Lately, because: self.numbers(candidate, spans) };
+        self.claim(candidate);
+        (self.changed, self.changes) = (self.spans, self.changes + 1);
+        Some(verdict)
+    }
+
+    /// What may be turned to.
+    fn others(&self) -> impl Iterator<Item = usize> + Clone {
+        let is_early = self.began.since(self.start) < BEGINNING;
+        (0..self.candidates).filter(move |&at| at != self.live && !(is_early && self.late[at]))
     }
 
     /// What is said of a change.
@@ -595,10 +617,21 @@ mod tests {
     /// So many seconds of a load, with the first scheme in the beginning: who decided in each batch of a tenth of a second. What shadows and
     /// real readers wait may hang on who decides and on the number of the batch.
     fn run_over(
+        judge: Judge,
+        works: [u64; 3],
+        waits: impl Fn(usize, u64) -> ([u64; 3], u64),
+        seconds: u64,
+    ) -> (Judge, Vec<usize>) {
+        run_beside(judge, works, waits, seconds, |_| false)
+    }
+
+    /// The same, where some candidates say that they lose before they gain.
+    fn run_beside(
         mut judge: Judge,
         works: [u64; 3],
         waits: impl Fn(usize, u64) -> ([u64; 3], u64),
         seconds: u64,
+        invests: impl Fn(usize) -> bool,
     ) -> (Judge, Vec<usize>) {
         let (mut live, mut lived) = (0, Vec::new());
         for batch in 1..=seconds * 10 {
@@ -611,7 +644,7 @@ mod tests {
             }
             judge.end(Nanos(batch * 100_000_000), reads);
             lived.push(live);
-            if let Some(verdict) = judge.verdict(live, 2, false) {
+            if let Some(verdict) = judge.verdict(live, 2, invests(live)) {
                 live = verdict.candidate;
             }
         }
@@ -624,6 +657,16 @@ mod tests {
         let (judge, lived) = run(&Load { shadows, real: [30, 31, 10].map(|n| n * NS_A_READ) }, 30);
         assert_eq!(lived.last(), Some(&2), "changes {}", judge.changes);
         assert!(lived[100..].iter().all(|&at| at == 2), "it has found that within ten seconds");
+    }
+
+    #[test]
+    fn what_loses_before_it_gains_is_left_for_what_has_gained_already() {
+        for (shadows, last) in [([40, 10, 40], 1), ([40, 20, 40], 0), ([40, 40, 10], 0), ([40, 10, 12], 0)] {
+            let waits = |live: usize, _| (shadows.map(|n| n * NS_A_READ), shadows[live] * NS_A_READ);
+            let judge = Judge::new(3, true, Nanos(0));
+            let (_, lived) = run_beside(judge, [2, 2, 1], waits, 5, |live| live == 0);
+            assert_eq!(lived.last(), Some(&last), "{shadows:?}");
+        }
     }
 
     #[test]
