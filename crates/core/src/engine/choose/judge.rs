@@ -558,7 +558,7 @@ impl Judge {
     }
 
     /// What may be turned to.
-    fn others(&self) -> impl Iterator<Item = usize> + Clone {
+    fn others(&self) -> impl Iterator<Item = usize> {
         let is_early = self.began.since(self.start) < BEGINNING;
         (0..self.candidates).filter(move |&at| at != self.live && !(is_early && self.late[at]))
     }
