@@ -24,6 +24,9 @@
 //! (Gu et al., CCGRID 2006), Mithril (Yang et al., SoCC 2017), temporal streams (Wenisch et al., ISCA 2005); the wait for
 //! proof is RPP's. None is reproduced to the letter.
 
+mod bits;
+mod frame;
+mod index;
 mod log;
 mod way;
 

@@ -12,7 +12,7 @@
 //! that are a little ahead of it; a read far ahead moves it only if more follow there. A run that has been passed by [`SLACK`]
 //! others and was not read is lost.
 
-use super::log::{Log, Place, SEGMENT, Segment, is_of};
+use super::log::{Log, Place, Segment, is_of};
 use crate::policy::{Plan, WISHES_MAX, When};
 use crate::units::Extent;
 use alloc::collections::VecDeque;
@@ -60,9 +60,11 @@ impl Mark {
 /// A window over a log.
 #[derive(Clone, Debug)]
 pub(super) struct Way {
-    /// The segments of the window, and where in the first of them it begins. All but the last are full.
-    segments: VecDeque<Segment>,
-    begin: usize,
+    /// The segments of the window, each with the count of runs of the way before it; a way that begins amid its first one counts from where
+    /// that begins.
+    segments: VecDeque<(Segment, u64)>,
+    /// The count of runs before the window.
+    begin: u64,
     marks: VecDeque<Mark>,
     /// Runs of the window that the reader has come to or passed.
     front: usize,
@@ -88,8 +90,8 @@ impl Way {
     /// A reader has just come to this run; so many are to be ahead of it at first.
     pub(super) fn at(place: Place, depth: u32) -> Self {
         Self {
-            segments: VecDeque::from([place.segment]),
-            begin: place.at,
+            segments: VecDeque::from([(place.segment, 0)]),
+            begin: place.at as u64,
             marks: VecDeque::from([Mark::USED]),
             front: 1,
             blocks: 0,
@@ -137,13 +139,15 @@ impl Way {
         self.marks.iter().filter(|mark| mark.is_lost()).count() as u64
     }
     fn place(&self, index: usize) -> Place {
-        let at = self.begin + index;
-        let segment = self.segments.get(at / SEGMENT).copied().unwrap_or(Segment::NONE);
-        Place { segment, at: at % SEGMENT }
+        let count = self.begin + index as u64;
+        let behind = self.segments.partition_point(|&(_, before)| before <= count);
+        let (segment, before) = behind.checked_sub(1).map_or((Segment::NONE, 0), |at| self.segments[at]);
+        Place { segment, at: (count - before) as usize }
     }
     fn index(&self, place: Place) -> Option<usize> {
-        let turn = self.segments.iter().position(|&segment| segment == place.segment)?;
-        (turn * SEGMENT + place.at).checked_sub(self.begin).filter(|&index| index < self.marks.len())
+        let (_, before) = self.segments.iter().find(|(segment, _)| *segment == place.segment)?;
+        let index = (before + place.at as u64).checked_sub(self.begin)? as usize;
+        (index < self.marks.len()).then_some(index)
     }
     /// Where in the window a read is.
     pub(super) fn find(&self, log: &Log, extent: Extent) -> Option<usize> {
@@ -185,8 +189,7 @@ impl Way {
             self.front -= 1;
             self.leap = self.leap.saturating_sub(1);
             self.begin += 1;
-            if self.begin == SEGMENT {
-                self.begin = 0;
+            if self.segments.get(1).is_some_and(|&(_, before)| before <= self.begin) {
                 self.segments.pop_front();
             }
         }
@@ -200,8 +203,8 @@ impl Way {
     }
     /// That joins the window.
     pub(super) fn add(&mut self, (place, run): (Place, Extent), mark: Mark) {
-        if self.segments.back() != Some(&place.segment) {
-            self.segments.push_back(place.segment);
+        if self.segments.back().is_none_or(|(last, _)| *last != place.segment) {
+            self.segments.push_back((place.segment, self.begin + self.marks.len() as u64));
         }
         self.blocks += run.blocks;
         self.marks.push_back(mark);
