@@ -19,7 +19,7 @@ use crate::policy::{
     amp, asp, auto, flashy, grain, linux_ondemand, linux6, linux24, linux26, msp, none, recall, regions, rpp,
     sarc, streams, stride, strip, tap, zfetch,
 };
-use crate::retention::{arc, lru, s3fifo, sieve};
+use crate::retention::{arc, early, lru, s3fifo, sieve};
 
 /// All schemes, in the order in which they are listed.
 pub static ROWS: &[&Row] = &[
@@ -49,6 +49,7 @@ pub static ROWS: &[&Row] = &[
     &arc::ROW,
     &s3fifo::ROW,
     &sieve::ROW,
+    &early::ROW,
     &beside::ORACLE,
     &beside::BOUND,
 ];

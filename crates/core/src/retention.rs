@@ -14,6 +14,7 @@ pub mod arc;
 pub mod belady;
 pub mod contract;
 pub mod depth;
+pub mod early;
 pub mod list;
 pub mod lru;
 pub mod replacement;

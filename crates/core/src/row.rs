@@ -50,6 +50,8 @@ pub enum Role {
     Prefetch,
     /// Sizes and triggers prefetches and owns retention.
     Owner,
+    /// Sizes and triggers for all of its layer, and leaves to others what stays: a companion may stand beside it, and what only keeps.
+    Lead,
     /// Sizes, triggers, owns retention and decides what leaves when: nothing stands beside it.
     Scheduler,
     /// Sizes and triggers, and may stand beside an owner.
@@ -388,6 +390,8 @@ pub enum Make {
     Over(fn(&Values, Box<dyn Policy>) -> Box<dyn Policy>),
     /// Only a retention, for a cache of so many lines of one block.
     Keep(fn(usize) -> Box<dyn Retention>),
+    /// Only a retention, of the lines that its layer keeps where no part does: strips in the cache of an array.
+    KeepLines(fn(&LayerShape) -> Box<dyn Retention>),
     /// One of these, in turn; the first of a layer to begin with.
     Choose(&'static [Choice]),
 }

@@ -65,6 +65,9 @@ impl Scheme {
         for part in &mut self.parts {
             elder.parts.iter().for_each(|elder| part.inherit(&**elder as &dyn Any));
         }
+        if let (Some(retention), Some(elder)) = (&mut self.retention, &elder.retention) {
+            retention.inherit(&**elder as &dyn Any);
+        }
     }
     /// What keeps.
     #[inline]

@@ -74,6 +74,8 @@ mod tests {
         "arc+strip",
         "s3fifo",
         "sieve",
+        "early",
+        "grain+early",
         "linux-2.4",
         "linux-2.6",
         "linux-ondemand",

@@ -59,12 +59,13 @@ const fn begins(layer: Layer, scheme: &'static str, members: u16) -> Choice {
 /// several members, where `msp` reads ahead for sequential readers too, it has no hurry, and who is a reader in order is for it to be surer of; over
 /// one nothing else reads far ahead.
 /// Over several members `grain+msp` is the better guess in most cells of the matrix; over one, sixteen readers in sequence took twice
-/// as long until it was left (DECISIONS.md).
+/// as long until it was left (DECISIONS.md). What stays is `early`'s to say where `grain` decides: it is recency until loops are seen that are
+/// longer than the cache, and what it knows is handed on.
 static CANDIDATES: &[Choice] = &[
-    begins(Layer::Array, "grain", 1),
+    begins(Layer::Array, "grain+early", 1),
     of(Layer::Array, "none"),
-    begins(Layer::Array, "grain+msp", 2),
-    of(Layer::Array, "grain+msp+recall"),
+    begins(Layer::Array, "grain+msp+early", 2),
+    of(Layer::Array, "grain+msp+recall+early"),
     of(Layer::Array, "linux-6"),
     of(Layer::Array, "regions(linux-6)"),
     Choice { members: (0, 1), ..of(Layer::Array, "cadence") },
@@ -100,9 +101,9 @@ mod tests {
             let shape = LayerShape { cache_blocks: 4_096, strip_blocks: 32, stripe_strips: 1, disks };
             auto.first_choice(layer, &shape).map(|choice| choice.scheme)
         };
-        assert_eq!(begins(Layer::Array, 1), Some("grain"));
-        assert_eq!(begins(Layer::Array, 2), Some("grain+msp"));
-        assert_eq!(begins(Layer::Array, 5), Some("grain+msp"));
+        assert_eq!(begins(Layer::Array, 1), Some("grain+early"));
+        assert_eq!(begins(Layer::Array, 2), Some("grain+msp+early"));
+        assert_eq!(begins(Layer::Array, 5), Some("grain+msp+early"));
         assert_eq!(begins(Layer::Host, 1), Some("regions(linux-6)"));
         assert_eq!(begins(Layer::Host, 5), Some("regions(linux-6)"));
     }

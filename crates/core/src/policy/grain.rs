@@ -106,7 +106,7 @@ impl Grain {
 pub static ROW: Row = Row {
     name: "grain",
     layer: Layer::Array,
-    role: Role::Owner,
+    role: Role::Lead,
     about: "A miss reads its block, a part of its strip or the strip: what would have cost least, by ledgers and learned times.",
     source: "beyond the ASP paper: what its sections 2.3 and 2.4 ask",
     params: &[Param::switch("trust", true, "Read strips in the beginning while they may pay soon.")],

@@ -26,6 +26,16 @@ pub struct BuiltLayer {
 /// One in so many blocks of a cache may be prefetched and in flight.
 const AHEAD_ONE_IN: u64 = 4;
 
+/// Which retention stands beside the policies of a layer, if none of them keeps.
+enum Keep {
+    /// By recency.
+    Usual,
+    /// This one, of lines of a block.
+    Blocks(fn(usize) -> Box<dyn Retention>),
+    /// This one, of the usual lines.
+    Lines(fn(&LayerShape) -> Box<dyn Retention>),
+}
+
 impl SchemeSpec {
     /// Makes the scheme of one layer. A layer without a part does not prefetch and keeps by recency: whole strips in
     /// the array layer, blocks in the host layer (design.md, "Contracts").
@@ -35,14 +45,15 @@ impl SchemeSpec {
             let scheme = Self::parse(first.scheme).expect("a candidate is a scheme");
             return scheme.build(scheme.only_layer(), shape);
         }
-        let (mut policies, mut keep) = (Vec::new(), None);
+        let (mut policies, mut keep) = (Vec::new(), Keep::Usual);
         for part in self.of(layer) {
             match part.row.make {
-                Make::Keep(kept) => keep = Some(kept),
+                Make::Keep(kept) => keep = Keep::Blocks(kept),
+                Make::KeepLines(kept) => keep = Keep::Lines(kept),
                 _ => policies.extend(policy(part, shape)),
             }
         }
-        BuiltLayer::assemble(policies, keep, layer, shape)
+        BuiltLayer::assemble(policies, &keep, layer, shape)
     }
 }
 
@@ -50,21 +61,17 @@ impl BuiltLayer {
     /// A layer in which a policy of the caller's making decides, beside what is usual there.
     #[must_use]
     pub fn under(policy: Box<dyn Policy>, layer: Layer, shape: &LayerShape) -> Self {
-        Self::assemble(Vec::from([policy]), None, layer, shape)
+        Self::assemble(Vec::from([policy]), &Keep::Usual, layer, shape)
     }
 
-    fn assemble(
-        policies: Vec<Box<dyn Policy>>,
-        keep: Option<fn(usize) -> Box<dyn Retention>>,
-        layer: Layer,
-        shape: &LayerShape,
-    ) -> Self {
-        let strip_lines = layer == Layer::Array && keep.is_none();
+    fn assemble(policies: Vec<Box<dyn Policy>>, keep: &Keep, layer: Layer, shape: &LayerShape) -> Self {
+        let strip_lines = layer == Layer::Array && !matches!(keep, Keep::Blocks(_));
         let line_blocks = if strip_lines { shape.strip_blocks } else { 1 };
         let lines = (shape.cache_blocks / line_blocks).max(1) as usize;
         let mut scheme = Scheme::new(policies, || match keep {
-            Some(keep) => keep(lines),
-            None => Box::new(ByLine::new(Lru::new(lines))),
+            Keep::Blocks(keep) => keep(lines),
+            Keep::Lines(keep) => keep(shape),
+            Keep::Usual => Box::new(ByLine::new(Lru::new(lines))),
         });
         let wants = scheme.wants();
         Self {
@@ -158,7 +165,7 @@ pub fn check_split(schemes: [&SchemeSpec; 2], layer: Layer, shape: &LayerShape) 
             return Err(SplitError::Layers);
         }
         let keeps = |part: &Part| {
-            matches!(part.row.make, Make::Keep(_))
+            matches!(part.row.make, Make::Keep(_) | Make::KeepLines(_))
                 || policy(part, shape).is_some_and(|mut policy| {
                     let owns = policy.own_retention().is_some() || policy.own_dispatch().is_some();
                     owns || policy.wants() != Wants::default()
@@ -176,6 +183,6 @@ fn policy(part: &Part, shape: &LayerShape) -> Option<Box<dyn Policy>> {
     match part.row.make {
         Make::Policy(make) => Some(make(&part.values, shape)),
         Make::Over(make) => Some(make(&part.values, policy(part.inner(), shape)?)),
-        Make::Keep(_) | Make::Choose(_) | Make::Nothing => None,
+        Make::Keep(_) | Make::KeepLines(_) | Make::Choose(_) | Make::Nothing => None,
     }
 }

@@ -164,7 +164,8 @@ impl Part {
                 return Err(grammar("a parameter needs key=value"));
             }
             let inner = Self::parse(piece)?;
-            if self.inner.is_some() || !matches!(inner.role(), Role::Prefetch | Role::Owner | Role::Companion)
+            if self.inner.is_some()
+                || !matches!(inner.role(), Role::Prefetch | Role::Owner | Role::Lead | Role::Companion)
             {
                 return Err(grammar("a controller takes one part that sizes and triggers"));
             }
@@ -251,7 +252,7 @@ impl SchemeSpec {
         let rank = |p: &Part| {
             (
                 p.layer() != Layer::Array,
-                !matches!(p.role(), Role::Owner | Role::Scheduler),
+                !matches!(p.role(), Role::Owner | Role::Lead | Role::Scheduler),
                 p.role() == Role::Beside,
                 p.role() == Role::Keep,
             )
@@ -373,6 +374,7 @@ fn check_together(parts: &[Part]) -> Result<(), SchemeError> {
                 || pair.contains(&Role::Chooser)
                 || pair.contains(&Role::Beside)
                 || (pair.contains(&Role::Owner) && pair.contains(&Role::Companion))
+                || (pair.contains(&Role::Lead) && pair.contains(&Role::Companion))
                 || (pair.contains(&Role::Keep)
                     && !pair.contains(&Role::Owner)
                     && !pair.contains(&Role::Scheduler)

@@ -29,7 +29,7 @@ const fn key(line: LineId) -> Key {
     Key(line.0)
 }
 
-impl<R: Replacement> Retention for ByLine<R> {
+impl<R: Replacement + 'static> Retention for ByLine<R> {
     fn on_insert(&mut self, line: LineId, ahead: bool, cache: &Cache) {
         self.policy.reserve(cache.lines_made());
         if self.policy.is_resident(key(line)) {

@@ -6,6 +6,7 @@
 
 use crate::access::Outcome;
 use crate::cache::{Cache, LineId};
+use core::any::Any;
 
 /// What of a line should go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,9 +27,18 @@ pub enum Afterlife {
 }
 
 /// Order of leaving. Hooks come in the order in which things happened.
-pub trait Retention: Send {
+pub trait Retention: Any + Send {
     /// Blocks of `line` were just given memory: by a fetch or by a write. `ahead`: nobody waits for any of them.
     fn on_insert(&mut self, line: LineId, ahead: bool, cache: &Cache);
+    /// The same for a line that was kept by another retention before and is told in the order in which that would have given lines up; its
+    /// counts were told just before. It is no news of any reader.
+    fn on_introduced(&mut self, line: LineId, cache: &Cache) {
+        self.on_insert(line, cache.line(line).cached == 0, cache);
+    }
+    /// Takes over what one of the same kind has learned, before it is told of any line.
+    fn inherit(&mut self, elder: &dyn Any) {
+        let _ = elder;
+    }
     /// Resident or in-flight blocks of `line` were asked for.
     fn on_hit(&mut self, line: LineId, outcome: Outcome, cache: &Cache);
     /// The counts of a listed line changed by this many cached and unread blocks.

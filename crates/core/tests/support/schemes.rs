@@ -67,6 +67,8 @@ pub(crate) const SCHEMES: &[&str] = &[
     "arc",
     "s3fifo",
     "sieve",
+    "array:strip+early",
+    "array:grain+msp+early",
     "wild",
     "asp+wild",
     "wild/arc",

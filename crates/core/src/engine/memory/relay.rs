@@ -40,7 +40,7 @@ impl Memory {
         for line in lines.into_iter().rev() {
             let state = *self.cache.line(line);
             self.recount(line, (state.cached as i32, state.unread as i32));
-            self.insert(line, state.cached == 0);
+            self.scheme.retention().on_introduced(line, &self.cache);
         }
         self.trim();
     }
