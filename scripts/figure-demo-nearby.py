@@ -13,7 +13,7 @@ import subprocess
 # MiB of the array's cache and of the page cache; the demo has the fourth.
 CACHES = [(80, 16), (88, 16), (95, 16), (96, 16), (97, 16), (100, 16), (104, 16), (112, 16), (96, 12), (96, 14), (96, 20)]
 DEMO = CACHES[3]
-SCHEMES = ["none", "strip", "asp", "grain", "grain+recall", "grain+msp+recall", "auto"]
+SCHEMES = ["none", "strip", "asp", "grain", "grain+early", "grain+recall", "grain+msp+recall", "auto"]
 BESIDE = "strip"
 MACHINE = ["--array", "raid5:5x128KiB", "--device", "cheetah-15k4", "--scheduler", "anticipatory", "--cpu", "xeon-2005", "--mode",
            "closed:4", "--no-bounds"]

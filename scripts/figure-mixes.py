@@ -23,7 +23,7 @@ KINDS = {
 }
 ARRAYS = [("single", "wd-7200"), ("raid5:5x128KiB", "cheetah-15k4"), ("raid0:4x128KiB", "nvme"), ("single", "gp3")]
 FIXED = ["none", "strip", "linux-6", "regions(linux-6)", "cadence", "asp+msp+linux-6", "grain", "grain+msp+linux-6", "grain+msp+recall",
-         "grain+msp+stride+regions(linux-6)"]
+         "grain+msp+stride+regions(linux-6)", "grain+msp+early+stride+regions(linux-6)"]
 CACHES = ["--cache", "64MiB", "--host-cache", "64MiB"]
 
 

@@ -46,7 +46,7 @@ impl Index {
     /// The bit at which the row of a run begins.
     const fn row(&self, run: Extent) -> usize {
         let region = run.start.0 >> REGION_BITS;
-        let row = (region.wrapping_mul(SPREAD) >> 32) * self.rows >> 32;
+        let row = ((region.wrapping_mul(SPREAD) >> 32) * self.rows) >> 32;
         row as usize * ROW * self.width as usize
     }
     fn entry(&self, row: usize, at: usize) -> u64 {
