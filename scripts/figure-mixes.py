@@ -45,13 +45,13 @@ def main():
     mean = lambda numbers: statistics.geometric_mean(list(numbers))
     print(f"{len(FIXED)} fixed schemes and auto; two kinds of readers on one array, {len(pairs)} pairs on each of {len(ARRAYS)} arrays; speed over none, by elapsed time: geometric mean")
     print()
-    print(f"{'':34}" + "".join(f"{device:>14}" for _, device in ARRAYS) + f"{'all':>9}")
+    print(f"{'':41}" + "".join(f"{device:>14}" for _, device in ARRAYS) + f"{'all':>9}")
     for scheme in [*FIXED, "auto"]:
         by_array = [mean(found[pair, array][scheme] for pair in pairs) for array in ARRAYS]
-        print(f"{scheme:34}" + "".join(f"{speed:14.2f}" for speed in by_array) + f"{mean(found[cell][scheme] for cell in cells):9.2f}")
+        print(f"{scheme:41}" + "".join(f"{speed:14.2f}" for speed in by_array) + f"{mean(found[cell][scheme] for cell in cells):9.2f}")
     best = {cell: max(found[cell][scheme] for scheme in FIXED) for cell in cells}
     by_array = [mean(best[pair, array] for pair in pairs) for array in ARRAYS]
-    print(f"{'best of each cell':34}" + "".join(f"{speed:14.2f}" for speed in by_array) + f"{mean(best.values()):9.2f}")
+    print(f"{'best of each cell':41}" + "".join(f"{speed:14.2f}" for speed in by_array) + f"{mean(best.values()):9.2f}")
     print()
     print("auto beside the best fixed scheme of each cell, where it is below 0.95 of it:")
     behind = sorted((found[cell]["auto"] / best[cell], cell) for cell in cells)

@@ -60,7 +60,8 @@ const fn begins(layer: Layer, scheme: &'static str, members: u16) -> Choice {
 /// one nothing else reads far ahead.
 /// Over several members `grain+msp` is the better guess in most cells of the matrix; over one, sixteen readers in sequence took twice
 /// as long until it was left (DECISIONS.md). What stays is `early`'s to say where `grain` decides: it is recency until loops are seen that are
-/// longer than the cache, and what it knows is handed on.
+/// longer than the cache, and what it knows is handed on. In a page cache `recall` is there from the beginning,
+/// which is worth 3% over the matrix (DECISIONS.md).
 static CANDIDATES: &[Choice] = &[
     begins(Layer::Array, "grain+early", 1),
     of(Layer::Array, "none"),
@@ -70,9 +71,9 @@ static CANDIDATES: &[Choice] = &[
     of(Layer::Array, "regions(linux-6)"),
     Choice { members: (0, 1), ..of(Layer::Array, "cadence") },
     Choice { members: (2, u16::MAX), late: true, ..of(Layer::Array, "cadence(unit=64KiB)") },
-    begins(Layer::Host, "regions(linux-6)", 1),
+    begins(Layer::Host, "regions(linux-6)+recall", 1),
     of(Layer::Host, "none"),
-    of(Layer::Host, "stride+regions(linux-6)"),
+    of(Layer::Host, "stride+regions(linux-6)+recall"),
     of(Layer::Host, "linux-6+recall"),
 ];
 
@@ -104,8 +105,8 @@ mod tests {
         assert_eq!(begins(Layer::Array, 1), Some("grain+early"));
         assert_eq!(begins(Layer::Array, 2), Some("grain+msp+early"));
         assert_eq!(begins(Layer::Array, 5), Some("grain+msp+early"));
-        assert_eq!(begins(Layer::Host, 1), Some("regions(linux-6)"));
-        assert_eq!(begins(Layer::Host, 5), Some("regions(linux-6)"));
+        assert_eq!(begins(Layer::Host, 1), Some("regions(linux-6)+recall"));
+        assert_eq!(begins(Layer::Host, 5), Some("regions(linux-6)+recall"));
     }
 
     #[test]
