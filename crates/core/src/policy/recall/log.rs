@@ -462,10 +462,13 @@ mod tests {
     #[test]
     fn a_run_that_does_not_fit_begins_a_segment_and_the_log_goes_on_in_it() {
         let (mut log, mut open) = (Log::new(2_000, 1 << 20), Segment::NONE);
-        let runs: Vec<Extent> = (0..60).map(|n| Extent::new(n % 2 << 40 | n, 1)).collect();
+        let runs: Vec<Extent> = (0..60).map(|n| Extent::new(((n % 2) << 40) | n, 1)).collect();
         assert_eq!(write(&mut log, &mut open, runs.clone()), 60, "41 bits each, twelve of them a segment");
         assert_eq!(log.heads.len(), 5);
         assert_eq!(log.ways(), runs);
-        assert!(!log.grow(open, Extent::new(1 << 40 | 60, 1_000)), "nor does a run grow that has no room to");
+        assert!(
+            !log.grow(open, Extent::new((1 << 40) | 60, 1_000)),
+            "nor does a run grow that has no room to"
+        );
     }
 }
