@@ -9,7 +9,7 @@
 //!                                       ▲ leaves                      ▲ leaves instead, once it is older than `late`
 //! ```
 //!
-//! Whether that pays, and where the two points are, is asked of how far apart reads of the same strip are ([`distances`]); where it does not, it is
+//! Whether that pays, and where the two points are, is asked of how far apart reads of the same strip are (`early/distances.rs`); where it does not, it is
 //! recency. Age is what has come since a strip was read, in blocks. A strip with blocks that nobody has read stays until it is the oldest: they were read
 //! ahead, and are believed to be read yet.
 //!
