@@ -10,7 +10,7 @@
 //! ```
 //!
 //! Lines that have left must be known to be counted, so their numbers are kept for 17 times the cache; of many, one in two, four, … by a hash of the
-//! number, so that what is kept takes a 256th of the cache at most. Source: EELRU (Smaragdakis, Kaplan and Wilson, SIGMETRICS 1999), section 3.
+//! number, so that what is kept takes a 256th of the cache at most, or as much as the fewest numbers do. Source: EELRU (Smaragdakis, Kaplan and Wilson, SIGMETRICS 1999), section 3.
 
 use crate::hash::{NumberMap, SPREAD};
 use crate::units::BLOCK_BYTES;
