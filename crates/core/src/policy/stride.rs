@@ -78,11 +78,14 @@ pub struct StrideConfig {
     pub ahead: u64,
     /// Percent of the pieces that have to be read.
     pub pays: u64,
+    /// Reads far apart are read ahead of too; without, only such as go back by about their own length.
+    pub gaps: bool,
 }
 
 impl StrideConfig {
     /// As listed.
-    pub const USUAL: Self = Self { proof: 3, most: MOST_LIMIT, ahead: (8 << 20) / BLOCK_BYTES, pays: 50 };
+    pub const USUAL: Self =
+        Self { proof: 3, most: MOST_LIMIT, ahead: (8 << 20) / BLOCK_BYTES, pays: 50, gaps: true };
 }
 
 /// How it is listed, and made.
@@ -112,6 +115,11 @@ pub static ROW: Row = Row {
             "Percent of the pieces that have to be read, up to 100.",
         )
         .within(Value::Count(1), Value::Count(100)),
+        Param::switch(
+            "gaps",
+            StrideConfig::USUAL.gaps,
+            "Read ahead of reads far apart too, not only of such as go back without gaps.",
+        ),
     ],
     make: Make::Policy(|values, _| {
         Box::new(Stride::new(StrideConfig {
@@ -119,6 +127,7 @@ pub static ROW: Row = Row {
             most: values.count("most"),
             ahead: values.blocks("ahead"),
             pays: values.count("pays"),
+            gaps: values.switch("gaps"),
         }))
     }),
     ..Row::PLAIN
@@ -173,17 +182,19 @@ impl Books {
     }
 }
 
-/// The distance between two places, if it is one that nobody else reads ahead of: back, or over a gap.
-fn distance(from: u64, to: u64, blocks: u64) -> Option<i64> {
-    let step = to.cast_signed().checked_sub(from.cast_signed())?;
-    (step < 0 || step.unsigned_abs() > blocks).then_some(step)
+/// The distance between two places, if it is one that nobody else reads ahead of: back, or over a gap. Without gaps: back by about its length.
+fn distance(from: u64, read: Extent, gaps: bool) -> Option<i64> {
+    let step = read.start.0.cast_signed().checked_sub(from.cast_signed())?;
+    let far = step.unsigned_abs()
+        > if gaps { read.blocks } else { read.blocks + read.blocks.div_ceil(HOLES_ONE_IN) };
+    (if gaps { step < 0 || far } else { step < 0 && !far }).then_some(step)
 }
 
 /// The step by which a read lies behind one of the last, and that one behind another.
-fn two_distances(known: &[Extent], read: Extent) -> Option<i64> {
+fn two_distances(known: &[Extent], read: Extent, gaps: bool) -> Option<i64> {
     (1..known.len()).rev().find_map(|at| {
         let newer = known[at].start.0;
-        let step = distance(newer, read.start.0, read.blocks)?;
+        let step = distance(newer, read, gaps)?;
         let older = newer.cast_signed().checked_sub(step)?;
         known[..at].iter().any(|last| last.start.0.cast_signed() == older).then_some(step)
     })
@@ -237,15 +248,15 @@ impl Stream {
 
 impl Reader {
     /// The stream that a read belongs to, by how many steps; it has moved there. None: the read is of no stream, or the last one again.
-    fn find(&mut self, read: Extent, proof: u64) -> Option<(usize, u64)> {
+    fn find(&mut self, read: Extent, config: &StrideConfig) -> Option<(usize, u64)> {
         let (start, requests) = (read.start.0, self.requests);
         if self.streams.iter().any(|s| s.last.start.0 == start) {
             return None; // the same once more, as a sensor of misses and one of reads tell it
         }
-        let steps = |s: &Stream| s.steps_to(start, if s.equal >= proof { SKIP_MAX } else { 1 });
+        let steps = |s: &Stream| s.steps_to(start, if s.equal >= config.proof { SKIP_MAX } else { 1 });
         let found = (0..self.streams.len()).find_map(|at| Some((at, steps(&self.streams[at])?)));
         let Some((at, steps)) = found else {
-            self.begin(read);
+            self.begin(read, config.gaps);
             return None;
         };
         let stream = &mut self.streams[at];
@@ -254,7 +265,7 @@ impl Reader {
     }
 
     /// A read of no stream: with two of the last ones it may be one.
-    fn begin(&mut self, read: Extent) {
+    fn begin(&mut self, read: Extent, gaps: bool) {
         let known = &self.last[..self.count];
         // Reads that follow each other are others' business, and no distance to anything. Small ones begin in the last block again.
         let before = |last: &Extent| last.end() == read.start.0 || last.end() == read.start.0 + 1;
@@ -263,7 +274,7 @@ impl Reader {
             self.last[self.count - 1] = read;
             return;
         }
-        if let Some(step) = two_distances(known, read) {
+        if let Some(step) = two_distances(known, read, gaps) {
             let stream =
                 Stream { last: read, step, equal: 2, depth: FIRST / 2, ahead: 0, used: self.requests };
             if self.streams.len() == STREAMS_MAX {
@@ -405,7 +416,7 @@ impl Policy for Stride {
         reader.requests += 1;
         let before = reader.streams.iter().rposition(|s| s.equal >= proof && s.used + 1 == reader.requests);
         let left = before.map(|at| reader.streams[at]);
-        match reader.find(access.extent, proof) {
+        match reader.find(access.extent, &self.config) {
             Some((at, steps)) => self.go_on(access, at, steps, world.now, plan),
             // Told once, when the reader first does something else.
             None => {

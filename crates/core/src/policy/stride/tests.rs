@@ -129,3 +129,20 @@ fn long_pieces_are_held_to_the_bytes_that_may_be_ahead() {
     let ahead = rig.flying().into_iter().filter(|&at| at > 7_000).count();
     assert!(ahead <= 2, "{ahead} pieces of 512 KiB are ahead of 1 MiB");
 }
+
+#[test]
+fn without_gaps_only_who_goes_back_by_about_the_length_of_the_reads_is_read_ahead_of() {
+    let config = StrideConfig { gaps: false, ..StrideConfig::USUAL };
+    let ahead = |step: i64, blocks: u64| {
+        let mut rig = Rig::new(Stride::new(config), 32_768);
+        rig.held = true;
+        (0..8).for_each(|k| _ = rig.read((16_000 + k * step) as u64, blocks));
+        rig.flying().into_iter().filter(|&at| !(0..8).any(|k| at == (16_000 + k * step) as u64)).count()
+    };
+    for (step, blocks) in [(-1, 1), (-4, 4), (-3, 4), (-2, 1), (-5, 4)] {
+        assert!(ahead(step, blocks) > 0, "{blocks} blocks every {step}");
+    }
+    for (step, blocks) in [(-3, 1), (-6, 4), (-50, 4), (3, 1), (50, 2), (8, 4)] {
+        assert_eq!(ahead(step, blocks), 0, "{blocks} blocks every {step}");
+    }
+}
