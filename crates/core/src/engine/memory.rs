@@ -56,6 +56,8 @@ struct Hears {
     used: bool,
     /// What reached a device.
     device_reads: bool,
+    /// And the retention: which blocks are read.
+    reads: bool,
 }
 
 impl Hears {
@@ -64,6 +66,7 @@ impl Hears {
             left: scheme.hears_left(),
             used: scheme.hears_used(),
             device_reads: scheme.hears_device_reads(),
+            reads: scheme.retention().hears_reads(),
         }
     }
 }
@@ -244,6 +247,7 @@ impl Memory {
     #[inline(always)]
     pub(super) fn hit(&mut self, block: Block, here: Here) -> Option<Victim> {
         let Here { line, place, outcome, .. } = here;
+        self.tell_read(line, block, outcome == Outcome::PrefetchHit);
         if outcome == Outcome::PrefetchHit && self.cache.first_read(line, place) {
             self.stats.used += 1;
             if self.hears.used {
@@ -303,11 +307,22 @@ impl Memory {
             }
             Outcome::CacheHit | Outcome::MergedMiss | Outcome::Miss => {}
         }
+        if outcome != Outcome::MergedMiss {
+            self.tell_read(line, block, outcome != Outcome::CacheHit);
+        }
         self.touch(line, outcome);
         let cell = self.cache.cell(line, block);
         match outcome {
             Outcome::LateHit | Outcome::MergedMiss => Served::Fetch(cell.fetch),
             _ => Served::Slot(cell.slot),
+        }
+    }
+
+    /// Tells retention, if it listens, that a block is read.
+    #[inline(always)]
+    fn tell_read(&mut self, line: LineId, block: Block, first: bool) {
+        if self.hears.reads {
+            self.scheme.retention().on_read(line, block, first, &self.cache);
         }
     }
 
@@ -350,6 +365,20 @@ impl Memory {
                 let filled = self.cache.fill(line, range, range.blocks, State::FetchDemand, false);
                 self.recount(line, (filled as i32, 0));
                 self.insert(line, false);
+                self.tell_misses(line, range);
+            }
+        }
+    }
+
+    /// Tells retention, if it listens, of the blocks of a range that were just given memory because a reader wants them.
+    fn tell_misses(&mut self, line: LineId, range: Extent) {
+        if !self.hears.reads {
+            return;
+        }
+        for block in range.iter() {
+            let cell = self.cache.cell(line, block);
+            if cell.state == State::FetchDemand && cell.is_waiting() {
+                self.tell_read(line, block, true);
             }
         }
     }

@@ -1,11 +1,12 @@
 //! Keep: what stays in memory, and how long unread. The contract between the engine and a retention.
 //!
-//! The engine owns the cells and the memory; a retention owns only order. A victim is a whole line or only its unread
-//! blocks, so culling is a value and not a special case. The engine may refuse a proposed victim (in flight, dirty):
+//! The engine owns the cells and the memory; a retention owns only order. A victim is a whole line, only its unread
+//! blocks, or a block of it, so culling is a value and not a special case. The engine may refuse a proposed victim (in flight, dirty):
 //! it then gets its second chance.
 
 use crate::access::Outcome;
 use crate::cache::{Cache, LineId};
+use crate::units::Block;
 use core::any::Any;
 
 /// What of a line should go.
@@ -15,6 +16,8 @@ pub enum Victim {
     Whole(LineId),
     /// The blocks that nobody has read, except those that were read in the line's past life.
     Unread(LineId),
+    /// One block, if it was read and is not dirty. It is never refused.
+    Block(Block),
 }
 
 /// What becomes of a line whose last block has left.
@@ -38,6 +41,14 @@ pub trait Retention: Any + Send {
     /// Takes over what one of the same kind has learned, before it is told of any line.
     fn inherit(&mut self, elder: &dyn Any) {
         let _ = elder;
+    }
+    /// Whether it wants to be told which blocks are read.
+    fn hears_reads(&mut self) -> bool {
+        false
+    }
+    /// A block of a listed line is read; `first`: it comes for this read, or nobody had read it since it came. Only for one that hears of reads.
+    fn on_read(&mut self, line: LineId, block: Block, first: bool, cache: &Cache) {
+        let _ = (line, block, first, cache);
     }
     /// Resident or in-flight blocks of `line` were asked for.
     fn on_hit(&mut self, line: LineId, outcome: Outcome, cache: &Cache);

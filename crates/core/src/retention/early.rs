@@ -1,36 +1,42 @@
-//! `early`: strips by recency; but where most is read again later than the cache is large, new ones leave early, so that some of the old are still there.
+//! `early`: by recency; but where most is read again later than the cache is large, what is new leaves early, so that some of the old is still there.
 //!
 //! A loop over more than the cache is the worst of recency: whatever is read leaves just before it is read again. Whoever gives up what came lately
 //! keeps a part of the loop and finds that part each time round:
 //!
 //! ```text
 //!             young                     early                        old
-//!   by age    | s s s s s s s s s s s s | s s s s s s s s s s s s s s s |
+//!   by age    | b b b b b b b b b b b b | b b b b b b b b b b b b b b b |
 //!                                       ▲ leaves                      ▲ leaves instead, once it is older than `late`
 //! ```
 //!
-//! Whether that pays, and where the two points are, is asked of how far apart reads of the same strip are (`early/distances.rs`); where it does not, it is
-//! recency. Age is what has come since a strip was read, in blocks. A strip with blocks that nobody has read stays until it is the oldest: they were read
-//! ahead, and are believed to be read yet.
+//! Whether that pays, and where the two points are, is asked of how far apart reads of the same block are (`early/distances.rs`); where it does not, strips
+//! leave by recency. Age is what has come since, in blocks. What was read of a strip in one visit (`early/visits.rs`) leaves together: of a strip that was read as a whole all
+//! of it; of one that is read here and there the blocks of that visit, while what was read of it before stays. A strip read as a whole costs its readers one
+//! positioning, a block alone as much: so those leave first.
 //!
-//! Source: EELRU (Smaragdakis, Kaplan and Wilson, SIGMETRICS 1999). It does nothing where strips are read again while they are here, never, or
+//! Source: EELRU (Smaragdakis, Kaplan and Wilson, SIGMETRICS 1999). It does nothing where blocks are read again while they are here, never, or
 //! after more than 17 times the cache. Deviations are on docs/schemes/early.md.
 
 mod distances;
+mod visits;
 
 use super::contract::{Afterlife, Retention, Victim};
 use crate::access::Outcome;
-use crate::cache::{Cache, LineId};
+use crate::cache::{Cache, LineId, State};
 use crate::row::{Layer, Make, Role, Row};
+use crate::units::Block;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::any::Any;
 use distances::{Distances, PARTS};
+use visits::Visits;
 
-/// A read is another visit of its strip once so much has come since the last one: one in so many of the cache.
-const VISIT_ONE_IN: u64 = 32;
-/// Strips behind the early point that are looked at for one that was read whole.
-const LOOKS_MAX: u32 = 32;
+/// A strip was read as a whole if one in so many of its blocks or more was in one visit.
+const WHOLE_ONE_IN: u64 = 4;
+/// Oldest strips that are looked at for one that was read as a whole.
+const LOOKS_MAX: u32 = 8;
+/// So many parts behind the early point what has not had to leave is old.
+const PAST: u64 = 1;
 const NOBODY: u32 = u32::MAX;
 
 /// How it is listed, and made.
@@ -38,7 +44,7 @@ pub static ROW: Row = Row {
     name: "early",
     layer: Layer::Array,
     role: Role::Keep,
-    about: "Keeps strips by recency, or lets new ones leave early where most is read again later than the cache is large.",
+    about: "Keeps by recency, or lets what is new leave early where most is read again later than the cache is large.",
     source: "EELRU (Smaragdakis, Kaplan and Wilson, SIGMETRICS 1999)",
     make: Make::KeepLines(|shape| Box::new(Early::new(shape.cache_blocks))),
     ..Row::PLAIN
@@ -51,9 +57,11 @@ struct Node {
     older: u32,
     /// When it came or was read last, in blocks.
     at: u64,
+    /// It was read as a whole in its last visit.
+    whole: bool,
 }
 
-const UNLISTED: Node = Node { younger: NOBODY, older: NOBODY, at: u64::MAX };
+const UNLISTED: Node = Node { younger: NOBODY, older: NOBODY, at: u64::MAX, whole: false };
 
 impl Node {
     const fn is_listed(self) -> bool {
@@ -61,20 +69,19 @@ impl Node {
     }
 }
 
-/// Strips by age, and how far apart reads of them are.
+/// Strips by age, what was read of them lately, and how far apart reads of a block are.
 #[derive(Debug)]
 pub struct Early {
-    /// Blocks that have come, those of strips that were old and are young again among them.
+    /// Blocks that have come, those that were old and are young again among them.
     clock: u64,
     nodes: Vec<Node>,
     youngest: u32,
     oldest: u32,
-    /// A strip near the early point.
-    hand: u32,
     /// Refused in this round.
     aside: Vec<u32>,
-    /// Of each strip, whether no reader has come to it since it came.
-    unvisited: Vec<bool>,
+    visits: Visits,
+    /// Of the visit that is leaving, what has not yet.
+    leaving: Vec<Block>,
     distances: Distances,
 }
 
@@ -82,18 +89,16 @@ impl Early {
     /// For a cache of so many blocks.
     #[must_use]
     pub fn new(blocks: u64) -> Self {
-        let (nodes, aside, unvisited) = (Vec::new(), Vec::new(), Vec::new());
-        let (youngest, oldest, hand) = (NOBODY, NOBODY, NOBODY);
-        Self { clock: 0, nodes, youngest, oldest, hand, aside, unvisited, distances: Distances::new(blocks) }
+        let (nodes, aside, leaving) = (Vec::new(), Vec::new(), Vec::new());
+        let (youngest, oldest) = (NOBODY, NOBODY);
+        let (visits, distances) = (Visits::default(), Distances::new(blocks));
+        Self { clock: 0, nodes, youngest, oldest, aside, visits, leaving, distances }
     }
-    fn reserve(&mut self, lines: usize) {
-        if self.nodes.len() < lines {
-            self.nodes.resize(lines, UNLISTED);
-            self.unvisited.resize(lines, false);
+    fn reserve(&mut self, cache: &Cache) {
+        if self.nodes.len() < cache.lines_made() {
+            self.nodes.resize(cache.lines_made(), UNLISTED);
+            self.visits.reserve(cache.lines_made(), cache.line_blocks());
         }
-    }
-    fn age(&self, line: u32) -> u64 {
-        self.clock - self.nodes[line as usize].at
     }
     fn unlink(&mut self, line: u32) {
         let Node { younger, older, .. } = core::mem::replace(&mut self.nodes[line as usize], UNLISTED);
@@ -105,13 +110,10 @@ impl Early {
             Some(node) => node.younger = younger,
             None => self.oldest = younger,
         }
-        if self.hand == line {
-            self.hand = if older == NOBODY { younger } else { older };
-        }
     }
-    fn link(&mut self, line: u32) {
+    fn link(&mut self, line: u32, whole: bool) {
         let older = core::mem::replace(&mut self.youngest, line);
-        self.nodes[line as usize] = Node { younger: NOBODY, older, at: self.clock };
+        self.nodes[line as usize] = Node { younger: NOBODY, older, at: self.clock, whole };
         match self.nodes.get_mut(older as usize) {
             Some(node) => node.younger = line,
             None => self.oldest = line,
@@ -121,75 +123,116 @@ impl Early {
     fn settle(&mut self) {
         while let Some(line) = self.aside.pop() {
             if !self.nodes[line as usize].is_listed() {
-                self.link(line);
+                self.link(line, false);
             }
         }
     }
-    /// A reader asks for blocks of a strip that is here.
-    fn read(&mut self, line: LineId, cache: &Cache) {
-        let age = self.age(line.0);
-        let visits = core::mem::take(&mut self.unvisited[line.index()]);
-        if age > self.distances.capacity() / VISIT_ONE_IN || visits {
-            self.distances.read(cache.line(line).number, self.clock);
-            if !visits {
-                self.clock += u64::from(cache.line(line).occupied());
-            }
-        }
-        if line.0 != self.youngest {
-            self.unlink(line.0);
-            self.link(line.0);
+    /// A strip is young again.
+    fn touch(&mut self, line: u32) {
+        if line == self.youngest {
+            self.nodes[line as usize].at = self.clock;
         } else {
-            self.nodes[line.index()].at = self.clock;
+            let whole = self.nodes[line as usize].whole;
+            self.unlink(line);
+            self.link(line, whole);
         }
     }
-    /// The strip at the early point, where strips leave there.
-    fn leaves_early(&mut self, cache: &Cache) -> Option<u32> {
+    /// The blocks of so many parts of the cache.
+    const fn parts(&self, parts: u64) -> u64 {
+        parts * self.distances.capacity() / PARTS
+    }
+    /// The oldest visit is over: its strip, and whether that was read as a whole.
+    fn end_visit(&mut self, line_blocks: u64) -> Option<(u32, bool)> {
+        let (line, blocks) = self.visits.end(self.clock)?;
+        let whole = blocks * WHOLE_ONE_IN >= line_blocks;
+        self.nodes[line as usize].whole = whole;
+        Some((line, whole))
+    }
+    /// What is well past the early point and has not had to leave is old.
+    fn grow_old(&mut self, cache: &Cache) {
+        let most = self.parts(self.distances.points().early.max(1) + PAST);
+        while self.visits.oldest().is_some_and(|since| since + most < self.clock) {
+            self.end_visit(cache.line_blocks());
+        }
+    }
+    /// What lies at the early point, where things leave there.
+    fn leaves_early(&mut self, cache: &Cache) -> Option<Victim> {
         let points = self.distances.points();
-        let bin = |bin: u64| bin * self.distances.capacity() / PARTS;
-        let (early, late) = (bin(points.early), bin(points.late));
-        if early == 0 || self.oldest == NOBODY || self.age(self.oldest) > late {
+        let (early, late) = (self.parts(points.early), self.parts(points.late));
+        let oldest = self.nodes.get(self.oldest as usize)?;
+        if early == 0 || oldest.at + late < self.clock {
             return None;
         }
-        let mut hand = if self.hand == NOBODY { self.oldest } else { self.hand };
-        while hand != NOBODY && self.age(hand) < early {
-            hand = self.nodes[hand as usize].older;
-        }
-        while hand != NOBODY && self.nodes[hand as usize].younger != NOBODY {
-            let younger = self.nodes[hand as usize].younger;
-            if self.age(younger) < early {
-                break;
+        loop {
+            while let Some(block) = self.leaving.pop() {
+                let there = cache.find(block).filter(|&line| {
+                    let cell = cache.cell(line, block);
+                    cell.state == State::Cached && !cell.dirty
+                });
+                if there.is_some_and(|line| !self.visits.has(line.0, place(cache, block))) {
+                    return Some(Victim::Block(block));
+                }
             }
-            hand = younger;
-        }
-        self.hand = hand;
-        for _ in 0..LOOKS_MAX {
-            if hand == NOBODY || cache.line(LineId(hand)).unread == 0 {
-                break;
+            self.visits.oldest().filter(|since| since + early <= self.clock)?;
+            let (line, whole) = self.end_visit(cache.line_blocks())?;
+            if whole {
+                if is_idle(cache, line) && cache.line(LineId(line)).unread == 0 {
+                    return Some(Victim::Whole(LineId(line)));
+                }
+            } else if let Some(line) = self.old_whole(cache).or_else(|| self.young_whole(early, cache)) {
+                return Some(Victim::Whole(LineId(line)));
+            } else {
+                let start = cache.line_extent(cache.line(LineId(line)).number).start;
+                self.leaving.extend(self.visits.ended().map(|place| start.plus(place)));
             }
-            hand = self.nodes[hand as usize].older;
         }
-        (hand != NOBODY && cache.line(LineId(hand)).unread == 0).then_some(hand)
     }
+    /// Or a strip that is read as a whole and will soon be at the early point.
+    fn young_whole(&self, early: u64, cache: &Cache) -> Option<u32> {
+        let least = cache.line_blocks().div_ceil(WHOLE_ONE_IN);
+        let until = self.clock.saturating_sub(early / 2);
+        let idle = |&line: &u32| is_idle(cache, line) && cache.line(LineId(line)).unread == 0;
+        self.visits.whole(LOOKS_MAX as usize, until, least).find(idle)
+    }
+    /// One of the oldest strips that was read as a whole.
+    fn old_whole(&self, cache: &Cache) -> Option<u32> {
+        let mut line = self.oldest;
+        for _ in 0..LOOKS_MAX {
+            let node = self.nodes.get(line as usize)?;
+            if node.whole && is_idle(cache, line) {
+                return Some(line);
+            }
+            line = node.younger;
+        }
+        None
+    }
+}
+
+/// How many blocks of its strip come before a block.
+fn place(cache: &Cache, block: Block) -> u64 {
+    cache.place_in_line(block).1
+}
+
+/// Whether a strip may leave as a whole.
+fn is_idle(cache: &Cache, line: u32) -> bool {
+    let state = cache.line(LineId(line));
+    state.in_flight == 0 && state.dirty == 0
 }
 
 impl Retention for Early {
     fn on_insert(&mut self, line: LineId, ahead: bool, cache: &Cache) {
-        self.reserve(cache.lines_made());
+        self.reserve(cache);
         self.settle();
         if !self.nodes[line.index()].is_listed() {
-            self.link(line.0);
-            self.unvisited[line.index()] = true;
-        }
-        if !ahead {
-            self.read(line, cache);
+            self.link(line.0, false);
+        } else if !ahead {
+            self.touch(line.0);
         }
     }
     fn on_introduced(&mut self, line: LineId, cache: &Cache) {
-        let state = cache.line(line);
-        self.clock -= u64::from(state.occupied()); // they have not just come
-        self.reserve(cache.lines_made());
-        self.link(line.0);
-        self.unvisited[line.index()] = state.cached == 0;
+        self.clock -= u64::from(cache.line(line).occupied()); // they have not just come
+        self.reserve(cache);
+        self.link(line.0, false);
     }
     fn inherit(&mut self, elder: &dyn Any) {
         if let Some(elder) = elder.downcast_ref::<Self>()
@@ -200,20 +243,34 @@ impl Retention for Early {
             self.distances = elder.distances.clone();
         }
     }
-    fn on_hit(&mut self, line: LineId, _: Outcome, cache: &Cache) {
+    fn hears_reads(&mut self) -> bool {
+        true
+    }
+    fn on_read(&mut self, line: LineId, block: Block, first: bool, cache: &Cache) {
+        let place = place(cache, block);
+        if !first && !self.visits.has(line.0, place) {
+            self.clock += 1;
+        }
+        self.distances.read(block.0, self.clock);
+        self.visits.read(line.0, place, self.clock);
+        self.grow_old(cache);
+    }
+    fn on_hit(&mut self, line: LineId, _: Outcome, _: &Cache) {
         self.settle();
-        self.read(line, cache);
+        self.touch(line.0);
     }
     fn on_counts(&mut self, _: LineId, cached: i32, unread: i32) {
         self.clock += u64::try_from(cached + unread).unwrap_or(0);
     }
     fn victim(&mut self, cache: &Cache) -> Option<Victim> {
-        let line = self.leaves_early(cache).unwrap_or(self.oldest);
-        if line == NOBODY {
+        if let Some(victim) = self.leaves_early(cache) {
+            return Some(victim);
+        }
+        if self.oldest == NOBODY {
             self.settle();
             return None;
         }
-        Some(Victim::Whole(LineId(line)))
+        Some(Victim::Whole(LineId(self.oldest)))
     }
     fn second_chance(&mut self, line: LineId) {
         if self.nodes[line.index()].is_listed() {
@@ -225,6 +282,7 @@ impl Retention for Early {
         if self.nodes[line.index()].is_listed() {
             self.unlink(line.0);
         }
+        self.visits.forget(line.0);
         self.aside.retain(|&aside| aside != line.0);
         Afterlife::Forget
     }
@@ -232,7 +290,6 @@ impl Retention for Early {
 
 #[cfg(test)]
 mod tests {
-    use super::distances::Points;
     use super::*;
     use crate::array::Array;
     use crate::cache::State;
@@ -248,9 +305,12 @@ mod tests {
 
     impl Reader {
         fn under(scheme: &str) -> Self {
-            let array = Array::new("single:16KiB".parse().unwrap(), 1 << 16).unwrap();
+            Self::over("single:16KiB", scheme, 4 * STRIPS)
+        }
+        fn over(array: &str, scheme: &str, cache: u64) -> Self {
+            let array = Array::new(array.parse().unwrap(), 1 << 18).unwrap();
             let scheme = SchemeSpec::parse(scheme).unwrap();
-            let layer = LayerSpec::array_cache(scheme, array, 4 * STRIPS);
+            let layer = LayerSpec::array_cache(scheme, array, cache);
             Self(Hand::ticking(layer.build().unwrap(), Nanos(1_000)), 0)
         }
         /// Reads one block; whether it was here.
@@ -336,35 +396,44 @@ mod tests {
         assert_eq!(smaller.clock, 0, "distances are in eighths of another cache");
     }
 
-    /// Beside a look at all strips.
     #[test]
-    fn the_hand_finds_the_youngest_that_is_old_enough_and_was_read_whole() {
-        let mut reader = Reader::under("early+strip");
-        let (mut seed, mut early) = (11_u64, 0);
-        for n in 0..3_000_u64 {
-            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            let strip = if seed >> 62 == 0 { (seed >> 33) % 150 } else { n % 90 };
-            if seed >> 32 & 7 == 0 {
-                reader.read(4 * strip + (seed >> 20) % 4); // the others come with it, and stay unread
-            } else {
-                reader.strips([strip]);
-            }
-            let (scheme, cache) = reader.0.engine.scheme_mut();
-            let keeps: &mut dyn Any = scheme.retention();
-            let keeps = keeps.downcast_mut::<Early>().unwrap();
-            let Points { early: from, late } = keeps.distances.points();
-            let bin = |points: u64| points * 4 * STRIPS / PARTS;
-            let listed = (0..keeps.nodes.len() as u32).filter(|&line| keeps.nodes[line as usize].is_listed());
-            let ages = listed.map(|line| (keeps.age(line), cache.line(LineId(line)).unread == 0));
-            let ages = ages.collect::<Vec<_>>();
-            let oldest = ages.iter().map(|(age, _)| *age).max().unwrap();
-            let youngest =
-                ages.iter().filter(|(age, read)| *age >= bin(from) && *read).map(|(age, _)| *age).min();
-            let expected = youngest.filter(|_| from > 0 && oldest <= bin(late));
-            let found = keeps.leaves_early(cache).map(|line| keeps.age(line));
-            assert_eq!(found, expected, "read {n}");
-            early += u64::from(found.is_some());
+    fn of_blocks_read_here_and_there_a_part_is_found_though_their_strips_are_read_all_the_time() {
+        // 384 blocks of 32 strips, where 256 blocks can be kept, in an order of their own and the same each time.
+        let mut order: Vec<u64> = (0..512).filter(|block| block % 4 != 3).collect();
+        order.sort_by_key(|block| block.wrapping_mul(crate::hash::SPREAD).rotate_left(23));
+        let round = |reader: &mut Reader| order.iter().filter(|&&block| reader.read(block)).count();
+        let [mut early, mut usual] =
+            ["early", "none"].map(|scheme| Reader::over("single:64KiB", scheme, 256));
+        for _ in 0..3 {
+            round(&mut early);
+            round(&mut usual);
         }
-        assert!(early > 1_000, "{early}");
+        for n in 0..5 {
+            let (here, by_recency) = (round(&mut early), round(&mut usual));
+            assert!(here >= 190, "round {n}: {here} of 384; seven eighths of the cache are 224");
+            assert!(by_recency < 130, "round {n}: {by_recency}");
+        }
+    }
+
+    #[test]
+    fn strips_that_were_read_as_a_whole_leave_before_blocks_that_were_read_alone() {
+        let mut reader = Reader::over("single:64KiB", "early", 2_048);
+        let mut strips = 768..;
+        let round = |reader: &mut Reader, strips: &mut dyn Iterator<Item = u64>| {
+            let each = |alone: u64| {
+                let here = reader.read(16 * alone);
+                // Nobody comes back to what is read as a whole.
+                let strip = strips.next().filter(|_| alone.is_multiple_of(4));
+                let blocks = strip.map(|strip| 16 * strip..16 * strip + 16);
+                blocks.into_iter().flatten().for_each(|block| _ = reader.read(block));
+                here
+            };
+            (0..768).map(each).filter(|here| *here).count()
+        };
+        for _ in 0..6 {
+            round(&mut reader, &mut strips);
+        }
+        let found = round(&mut reader, &mut strips);
+        assert!(found >= 600, "{found} of 768 blocks, though 3,840 came between two reads of each");
     }
 }

@@ -92,6 +92,12 @@ impl Retention for Tap {
     fn on_insert(&mut self, line: LineId, ahead: bool, cache: &Cache) {
         self.inner.retention().on_insert(line, ahead, cache);
     }
+    fn hears_reads(&mut self) -> bool {
+        self.inner.retention().hears_reads()
+    }
+    fn on_read(&mut self, line: LineId, block: Block, first: bool, cache: &Cache) {
+        self.inner.retention().on_read(line, block, first, cache);
+    }
     fn on_hit(&mut self, line: LineId, outcome: Outcome, cache: &Cache) {
         self.inner.retention().on_hit(line, outcome, cache);
     }

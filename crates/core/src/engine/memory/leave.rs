@@ -2,7 +2,7 @@
 
 use super::Memory;
 use crate::cache::{Cell, LineId, State};
-use crate::policy::Fate;
+use crate::policy::{Fate, Outcome};
 use crate::retention::contract::{Afterlife, Victim};
 use crate::units::{Block, Extent};
 use alloc::vec::Vec;
@@ -39,7 +39,6 @@ impl Memory {
             if search.proposals == PROPOSALS_MAX {
                 return Room::Short;
             }
-            search.proposals += 1;
             let Some(victim) = self.scheme.retention().victim(&self.cache) else {
                 // Lines refused for an earlier need stand aside until a lap ends; by now they may be willing.
                 search.laps += 1;
@@ -48,7 +47,9 @@ impl Memory {
                 }
                 continue;
             };
+            search.proposals += u32::from(!matches!(victim, Victim::Block(_)));
             match victim {
+                Victim::Block(block) => self.leave(block),
                 Victim::Unread(line) => self.cull(line),
                 Victim::Whole(line) => {
                     let state = self.cache.line(line);
@@ -99,6 +100,7 @@ impl Memory {
         while self.cache.is_table_full() && refused < PROPOSALS_MAX && laps < LAPS_MAX {
             match self.scheme.retention().victim(&self.cache) {
                 None => laps += 1,
+                Some(Victim::Block(block)) => self.leave(block),
                 Some(Victim::Unread(line)) => {
                     refused += 1;
                     self.cull(line);
@@ -118,6 +120,7 @@ impl Memory {
 
     pub(in crate::engine) fn trim_one(&mut self, victim: Victim) {
         match victim {
+            Victim::Block(block) => self.leave(block),
             Victim::Unread(line) => self.cull(line),
             Victim::Whole(line) => {
                 let state = self.cache.line(line);
@@ -137,6 +140,16 @@ impl Memory {
             |cell| if remembers { cell.state == State::Cached } else { cell.past },
         );
         self.emptied(line);
+    }
+
+    /// Evicts a block that was read; one that is dirty stays.
+    fn leave(&mut self, block: Block) {
+        if self
+            .here(block)
+            .is_some_and(|here| here.outcome == Outcome::CacheHit && !self.cache.at(here.place).dirty)
+        {
+            self.drop_block(block);
+        }
     }
 
     /// Evicts the blocks that nobody has read and that were not read in the past life either.

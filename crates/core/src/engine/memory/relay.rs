@@ -81,13 +81,20 @@ impl Memory {
         let mut named = Vec::new();
         named.resize(self.cache.lines_made(), false);
         let mut lines = Vec::with_capacity(alive.len());
-        for _ in 0..alive.len() {
-            let Some(victim) = self.scheme.retention().victim(&self.cache) else { break };
-            let (Victim::Whole(line) | Victim::Unread(line)) = victim;
+        while lines.len() < alive.len() {
+            let line = match self.scheme.retention().victim(&self.cache) {
+                Some(Victim::Whole(line) | Victim::Unread(line)) if !named[line.index()] => line,
+                // Block after block of a line that has been named.
+                Some(Victim::Block(block)) => {
+                    match self.cache.find(block).filter(|line| !named[line.index()]) {
+                        Some(line) => line,
+                        None => continue,
+                    }
+                }
+                _ => break,
+            };
             self.scheme.retention().second_chance(line);
-            if core::mem::replace(&mut named[line.index()], true) {
-                break;
-            }
+            named[line.index()] = true;
             lines.push(line);
         }
         lines.extend(alive.into_iter().filter(|line| !named[line.index()]));
