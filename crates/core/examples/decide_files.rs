@@ -95,7 +95,8 @@ impl Readers {
 /// Asks a fresh policy `accesses` times. Returns (ns an access, bytes a file, blocks wished an access).
 fn measure(scheme: &str, files: u64, accesses: u64) -> (f64, f64, f64) {
     let array = Array::new("single:128KiB".parse().expect("a valid name"), BLOCKS).expect("holds strips");
-    let shape = LayerShape { cache_blocks: 1 << 17, strip_blocks: 32, stripe_strips: 4, disks: 1 };
+    let shape =
+        LayerShape { cache_blocks: 1 << 17, strip_blocks: 32, stripe_strips: 4, disks: 1, heads: true };
     let spec = SchemeSpec::parse(scheme).expect("a scheme of the registry");
     let mut built = spec.build(Layer::Host, &shape).scheme;
     let (hears_used, hears_device_reads) = (built.hears_used(), built.hears_device_reads());

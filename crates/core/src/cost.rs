@@ -47,6 +47,11 @@ impl Default for CostModel {
 }
 
 impl CostModel {
+    /// Whether there is a head that must be moved.
+    #[must_use]
+    pub const fn has_heads(&self) -> bool {
+        self.half_rotation.0 > 0
+    }
     /// Cost of moving a head that stands at block `from` to block `to` and waiting for it (algorithms.md 1.5, `pos`).
     #[must_use]
     #[inline]

@@ -377,6 +377,8 @@ pub struct LayerShape {
     pub stripe_strips: u64,
     /// Member disks that commands go to.
     pub disks: u16,
+    /// They have heads that must be moved.
+    pub heads: bool,
 }
 
 /// How a row becomes what decides.
@@ -405,6 +407,8 @@ pub struct Choice {
     pub scheme: &'static str,
     /// It decides first over so many members and more; of several such choices the one that asks for most members.
     pub begins_over: Option<u16>,
+    /// And only over members with heads, or without; none is over both.
+    pub heads: Option<bool>,
     /// It stands there over so many members, the least and the most.
     pub members: (u16, u16),
     /// It is not turned to in the first second: it begins anew, and what stands there reads ahead as well.

@@ -116,7 +116,7 @@ impl LayerSpec {
     /// What the layer offers to its scheme.
     #[must_use]
     pub fn shape(&self) -> LayerShape {
-        shape(&self.array, self.cache_blocks, self.retain)
+        shape(&self.array, self.cache_blocks, self.retain, &self.cost)
     }
 
     /// Whether everything goes together.

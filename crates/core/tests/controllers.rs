@@ -133,7 +133,7 @@ fn a_loop_that_goes_on_beyond_its_end_is_met_with_the_unclamped_window() {
 
 #[test]
 fn every_read_ahead_begins_at_the_proof_and_at_once_when_the_loop_begins_again() {
-    let shape = LayerShape { cache_blocks: 4_096, strip_blocks: 32, stripe_strips: 1, disks: 1 };
+    let shape = LayerShape { cache_blocks: 4_096, strip_blocks: 32, stripe_strips: 1, disks: 1, heads: true };
     for inner in ["linux-2.4", "linux-2.6", "linux-ondemand", "linux-6", "seqp:64KiB"] {
         let spec = SchemeSpec::parse(&format!("rpp({inner})")).expect("a scheme");
         let mut bench = Bench::new(spec.build(Layer::Host, &shape).scheme);

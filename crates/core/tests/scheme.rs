@@ -14,7 +14,8 @@ use forerun_core::units::{Extent, Nanos};
 use std::sync::{Arc, Mutex};
 use support::schemes::Layout;
 
-const SHAPE: LayerShape = LayerShape { cache_blocks: 64, strip_blocks: 4, stripe_strips: 1, disks: 1 };
+const SHAPE: LayerShape =
+    LayerShape { cache_blocks: 64, strip_blocks: 4, stripe_strips: 1, disks: 1, heads: true };
 
 fn of(text: &str) -> Scheme {
     SchemeSpec::parse(text).expect("a scheme").build(Layer::Host, &SHAPE).scheme

@@ -219,7 +219,7 @@ impl Times {
 
     /// Draws the lines anew.
     fn conclude(&mut self) {
-        let has_head = self.prior.half_rotation > Nanos::ZERO;
+        let has_head = self.prior.has_heads();
         // How far the prior is from what was seen, over all classes.
         let (mut seen, mut thought) = (0.0, 0.0);
         for class in 0..CLASSES {
@@ -292,7 +292,7 @@ impl Times {
 
     fn charge_of(&self, believed: &Believed, blocks: u64) -> u64 {
         let turn = believed.turn_of(blocks);
-        if self.prior.half_rotation > Nanos::ZERO {
+        if self.prior.has_heads() {
             return turn;
         }
         let (one, block) = believed.latency;

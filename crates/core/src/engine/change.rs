@@ -22,14 +22,14 @@ impl Parts {
     /// From now on another scheme decides. The layer gets a dispatch of its own anew where the old scheme or the new one
     /// has one: nobody can take over the queues of another.
     pub(super) fn switch(&mut self, now: Nanos, scheme: &SchemeSpec, layer: Layer) {
-        let shape = shape(&self.array, self.config.cache_blocks, self.config.retain);
+        let shape = shape(&self.array, self.config.cache_blocks, self.config.retain, self.memory.cost());
         scheme.check(layer, &shape).expect("a host checks a scheme before it switches to it");
         self.switch_to(now, scheme.build(layer, &shape));
     }
 
     /// From now on two schemes decide, each for its share.
     pub(super) fn split(&mut self, now: Nanos, schemes: [&SchemeSpec; 2], layer: Layer, share: Share) {
-        let shape = shape(&self.array, self.config.cache_blocks, self.config.retain);
+        let shape = shape(&self.array, self.config.cache_blocks, self.config.retain, self.memory.cost());
         check_split(schemes, layer, &shape)
             .expect("a host checks schemes before it splits a layer between them");
         self.switch_to(now, BuiltLayer::split(schemes, layer, share, &shape));

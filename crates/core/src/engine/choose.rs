@@ -178,7 +178,10 @@ impl Chooser {
         if candidates.len() < 2 {
             return None;
         }
-        let first = scheme.first_choice(layer, &shape(&parts.array, parts.config.cache_blocks, true))?;
+        let first = scheme.first_choice(
+            layer,
+            &shape(&parts.array, parts.config.cache_blocks, true, parts.memory.cost()),
+        )?;
         Some(Box::new(Self {
             layer,
             live: candidates.iter().position(|candidate| candidate.name == first.scheme)?,
@@ -385,7 +388,7 @@ impl Chooser {
             Why::Broken => auto::NOT_KEPT,
         };
         self.switch.turn(now, "auto", &auto::way(name, reason), None, because);
-        let shape = shape(&parts.array, parts.config.cache_blocks, true);
+        let shape = shape(&parts.array, parts.config.cache_blocks, true, parts.memory.cost());
         let mut built = scheme.build(*parts_of, &shape);
         // What the shadow knows of the readers, and rather what the present scheme knows.
         built.scheme.inherit_from(shadow.scheme());
@@ -414,7 +417,7 @@ impl Chooser {
 /// the scheme does not fit there.
 fn shadow_parts(scheme: &SchemeSpec, layer: Layer, parts: &Parts, one_in: u64) -> Option<Parts> {
     let cache_blocks = parts.config.cache_blocks / one_in;
-    let shape = shape(&parts.array, cache_blocks, true);
+    let shape = shape(&parts.array, cache_blocks, true, parts.memory.cost());
     scheme.check(layer, &shape).ok()?;
     let BuiltLayer { scheme, line_blocks, ahead_blocks_max } = scheme.build(layer, &shape);
     let config = Config { cache_blocks, line_blocks, ahead_blocks_max, syncs: false, ..parts.config };

@@ -1,6 +1,7 @@
 //! Shape and budgets of a layer, as they stand once they have been checked: what [`crate::spec::LayerSpec`] comes to.
 
 use crate::array::Array;
+use crate::cost::CostModel;
 use crate::registry::LayerShape;
 use crate::units::Nanos;
 
@@ -43,11 +44,12 @@ pub enum WriteMode {
 }
 
 /// What a layer offers to its scheme. To a scheme a layer that keeps nothing is one of a single block.
-pub(crate) fn shape(array: &Array, cache_blocks: u64, retain: bool) -> LayerShape {
+pub(crate) fn shape(array: &Array, cache_blocks: u64, retain: bool, cost: &CostModel) -> LayerShape {
     LayerShape {
         cache_blocks: if retain { cache_blocks.max(1) } else { 1 },
         strip_blocks: array.strip_blocks(),
         stripe_strips: array.stripe_strips(),
         disks: array.disks(),
+        heads: cost.has_heads(),
     }
 }

@@ -45,7 +45,7 @@ pub(crate) const fn way(candidate: &'static str, reason: &'static str) -> Way {
 }
 
 const fn of(layer: Layer, scheme: &'static str) -> Choice {
-    Choice { layer, scheme, begins_over: None, members: (0, u16::MAX), late: false }
+    Choice { layer, scheme, begins_over: None, heads: None, members: (0, u16::MAX), late: false }
 }
 
 /// One that it begins with over so many members.
@@ -59,19 +59,21 @@ const fn begins(layer: Layer, scheme: &'static str, members: u16) -> Choice {
 /// several members, where `msp` reads ahead for sequential readers too, it has no hurry, and who is a reader in order is for it to be surer of; over
 /// one nothing else reads far ahead.
 /// Over several members `grain+msp` is the better guess in most cells of the matrix; over one, sixteen readers in sequence took twice
-/// as long until it was left (DECISIONS.md). What stays is `early`'s to say where `grain` decides: it is recency until loops are seen that are
-/// longer than the cache, and what it knows is handed on. In a page cache `recall` is there from the beginning,
-/// which is worth 3% over the matrix (DECISIONS.md).
+/// as long until it was left (DECISIONS.md). Where no head moves `recall` stands beside it from the beginning: a way that is remembered costs
+/// nothing there that the blocks do not cost, and a scheme that comes later has written less down. What stays is `early`'s to say where `grain`
+/// decides: it is recency until blocks are seen to come back later than the cache is large, and what it knows is handed on. In a page cache
+/// `recall` is there from the beginning, which is worth 3% over the matrix, and `stride` for readers that go back without gaps, whom nothing
+/// else there reads ahead of; those at equal distances are read ahead of once a shadow has shown that it pays.
 static CANDIDATES: &[Choice] = &[
-    begins(Layer::Array, "grain+early", 1),
+    Choice { heads: Some(true), ..begins(Layer::Array, "grain+early", 1) },
     of(Layer::Array, "none"),
-    begins(Layer::Array, "grain+msp+early", 2),
-    of(Layer::Array, "grain+msp+recall+early"),
+    Choice { heads: Some(true), ..begins(Layer::Array, "grain+msp+early", 2) },
+    Choice { heads: Some(false), ..begins(Layer::Array, "grain+msp+recall+early", 1) },
     of(Layer::Array, "linux-6"),
     of(Layer::Array, "regions(linux-6)"),
     Choice { members: (0, 1), ..of(Layer::Array, "cadence") },
     Choice { members: (2, u16::MAX), late: true, ..of(Layer::Array, "cadence(unit=64KiB)") },
-    begins(Layer::Host, "regions(linux-6)+recall", 1),
+    begins(Layer::Host, "stride(gaps=off)+regions(linux-6)+recall", 1),
     of(Layer::Host, "none"),
     of(Layer::Host, "stride+regions(linux-6)+recall"),
     of(Layer::Host, "linux-6+recall"),
@@ -98,15 +100,22 @@ mod tests {
     #[test]
     fn the_first_guess_is_one_for_the_members_that_there_are() {
         let auto = SchemeSpec::parse("auto").unwrap();
-        let begins = |layer, disks| {
-            let shape = LayerShape { cache_blocks: 4_096, strip_blocks: 32, stripe_strips: 1, disks };
+        let begins = |layer, disks, heads| {
+            let shape = LayerShape { cache_blocks: 4_096, strip_blocks: 32, stripe_strips: 1, disks, heads };
             auto.first_choice(layer, &shape).map(|choice| choice.scheme)
         };
-        assert_eq!(begins(Layer::Array, 1), Some("grain+early"));
-        assert_eq!(begins(Layer::Array, 2), Some("grain+msp+early"));
-        assert_eq!(begins(Layer::Array, 5), Some("grain+msp+early"));
-        assert_eq!(begins(Layer::Host, 1), Some("regions(linux-6)+recall"));
-        assert_eq!(begins(Layer::Host, 5), Some("regions(linux-6)+recall"));
+        assert_eq!(begins(Layer::Array, 1, true), Some("grain+early"));
+        assert_eq!(begins(Layer::Array, 2, true), Some("grain+msp+early"));
+        assert_eq!(begins(Layer::Array, 5, true), Some("grain+msp+early"));
+        for disks in [1, 2, 5] {
+            assert_eq!(begins(Layer::Array, disks, false), Some("grain+msp+recall+early"));
+            for heads in [true, false] {
+                assert_eq!(
+                    begins(Layer::Host, disks, heads),
+                    Some("stride(gaps=off)+regions(linux-6)+recall")
+                );
+            }
+        }
     }
 
     #[test]

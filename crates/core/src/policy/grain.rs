@@ -395,7 +395,8 @@ mod tests {
 
     /// Strips among the first that there is room for, on a device of this model.
     fn staked(model: CostModel) -> usize {
-        let shape = LayerShape { cache_blocks: 8_192, strip_blocks: 32, stripe_strips: 1, disks: 1 };
+        let shape =
+            LayerShape { cache_blocks: 8_192, strip_blocks: 32, stripe_strips: 1, disks: 1, heads: true };
         let mut grains = Grains::new(&shape, true);
         grains.times = Some(Times::new(model, 1));
         let next = |missed| {
@@ -407,7 +408,8 @@ mod tests {
 
     #[test]
     fn what_has_been_read_of_a_strip_is_at_stake_no_more() {
-        let shape = LayerShape { cache_blocks: 8_192, strip_blocks: 32, stripe_strips: 1, disks: 1 };
+        let shape =
+            LayerShape { cache_blocks: 8_192, strip_blocks: 32, stripe_strips: 1, disks: 1, heads: true };
         let mut grains = Grains::new(&shape, true);
         let flash = CostModel { half_rotation: Nanos::ZERO, ..CostModel::default() };
         grains.times = Some(Times::new(flash, 1));
@@ -438,7 +440,8 @@ mod tests {
 
     #[test]
     fn what_others_read_ahead_is_no_stake() {
-        let shape = LayerShape { cache_blocks: 8_192, strip_blocks: 32, stripe_strips: 1, disks: 1 };
+        let shape =
+            LayerShape { cache_blocks: 8_192, strip_blocks: 32, stripe_strips: 1, disks: 1, heads: true };
         let mut grains = Grains::new(&shape, true);
         (0..64_u64).for_each(|k| grains.reach.note(1, Extent::new(k * 7_919 % 64 * 1_000, 1)));
         for (passed, missed, invests) in [(16, 0, true), (17, 0, false), (100, 50, true), (101, 50, false)] {

@@ -373,7 +373,7 @@ impl Recall {
         let most = u32::try_from(most).unwrap_or(DEPTH_MAX).clamp(DEPTH_MIN, DEPTH_MAX);
         let blocks_max = self.ahead_blocks_max / share;
         let depth = way.depth().min(most);
-        let head = world.cost.half_rotation > Nanos::ZERO;
+        let head = world.cost.has_heads();
         let alone = head && world.array.disks() == 1;
         if way.ahead() > depth as usize / 2 || way.blocks() > blocks_max / 2 {
             way.wish(plan);
@@ -665,7 +665,8 @@ mod tests {
     #[test]
     fn its_row_gives_it_a_share_of_the_cache() {
         use crate::row::{LayerShape, Values};
-        let shape = LayerShape { cache_blocks: 1 << 20, strip_blocks: 32, stripe_strips: 4, disks: 5 };
+        let shape =
+            LayerShape { cache_blocks: 1 << 20, strip_blocks: 32, stripe_strips: 4, disks: 5, heads: true };
         let Make::Policy(make) = ROW.make else { panic!("a policy") };
         assert!(!make(&Values::usual(&ROW), &shape).hears_left());
     }

@@ -82,7 +82,8 @@ mod tests {
 
     #[test]
     fn its_row_makes_it_with_its_defaults() {
-        let shape = LayerShape { cache_blocks: 256, strip_blocks: 4, stripe_strips: 1, disks: 1 };
+        let shape =
+            LayerShape { cache_blocks: 256, strip_blocks: 4, stripe_strips: 1, disks: 1, heads: true };
         let Make::Policy(make) = ROW.make else { panic!("a policy") };
         assert!(!make(&Values::usual(&ROW), &shape).hears_left());
     }

@@ -93,7 +93,10 @@ impl SchemeSpec {
     #[must_use]
     pub fn first_choice(&self, layer: Layer, shape: &LayerShape) -> Option<&'static Choice> {
         let members = shape.disks.max(1);
-        let begins = |choice: &&Choice| choice.begins_over.is_some_and(|least| least <= members);
+        let begins = |choice: &&Choice| {
+            choice.begins_over.is_some_and(|least| least <= members)
+                && choice.heads.is_none_or(|heads| heads == shape.heads)
+        };
         self.choices(layer).filter(begins).max_by_key(|choice| choice.begins_over)
     }
 

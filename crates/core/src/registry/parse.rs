@@ -493,7 +493,8 @@ mod tests {
 
     #[test]
     fn every_row_is_made_with_its_defaults_and_with_other_values_and_prints_only_those() {
-        let shape = LayerShape { cache_blocks: 4_096, strip_blocks: 32, stripe_strips: 4, disks: 1 };
+        let shape =
+            LayerShape { cache_blocks: 4_096, strip_blocks: 32, stripe_strips: 4, disks: 1, heads: true };
         for row in ROWS {
             assert!(!row.name.is_empty() && !row.about.is_empty() && !row.source.is_empty(), "{}", row.name);
             let inner = if row.role == Role::Controller { Some("linux-6") } else { None };

@@ -196,6 +196,7 @@ pub(crate) fn build(name: &str, cache_blocks: u64, array: &Array, seed: u64) -> 
             strip_blocks: STRIP,
             stripe_strips: array.stripe_strips(),
             disks: array.disks(),
+            heads: true,
         };
         return SchemeSpec::parse(scheme).expect("a scheme").build(layer, &shape).scheme;
     }
