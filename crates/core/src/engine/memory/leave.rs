@@ -39,6 +39,7 @@ impl Memory {
             if search.proposals == PROPOSALS_MAX {
                 return Room::Short;
             }
+            search.proposals += 1;
             let Some(victim) = self.scheme.retention().victim(&self.cache) else {
                 // Lines refused for an earlier need stand aside until a lap ends; by now they may be willing.
                 search.laps += 1;
@@ -47,9 +48,11 @@ impl Memory {
                 }
                 continue;
             };
-            search.proposals += u32::from(!matches!(victim, Victim::Block(_)));
             match victim {
-                Victim::Block(block) => self.leave(block),
+                Victim::Block(block) => {
+                    search.proposals -= 1; // it is never refused
+                    self.leave(block);
+                }
                 Victim::Unread(line) => self.cull(line),
                 Victim::Whole(line) => {
                     let state = self.cache.line(line);
