@@ -59,8 +59,8 @@ const fn begins(layer: Layer, scheme: &'static str, members: u16) -> Choice {
 /// several members, where `msp` reads ahead for sequential readers too, it has no hurry, and who is a reader in order is for it to be surer of; over
 /// one nothing else reads far ahead.
 /// Over several members `grain+msp` is the better guess in most cells of the matrix; over one, sixteen readers in sequence took twice
-/// as long until it was left (DECISIONS.md). Where no head moves `recall` stands beside it from the beginning: a way that is remembered costs
-/// nothing there that the blocks do not cost, and a scheme that comes later has written less down. What stays is `early`'s to say where `grain`
+/// as long until it was left (DECISIONS.md). Where no head moves `recall` stands beside it from the beginning, which
+/// is worth up to 3% there and loses up to as much over heads (why is not known). What stays is `early`'s to say where `grain`
 /// decides: it is recency until blocks are seen to come back later than the cache is large, and what it knows is handed on. In a page cache
 /// `recall` is there from the beginning, which is worth 3% over the matrix, and `stride` for readers that go back without gaps, whom nothing
 /// else there reads ahead of; those at equal distances are read ahead of once a shadow has shown that it pays.

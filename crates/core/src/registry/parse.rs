@@ -60,7 +60,7 @@ pub enum SchemeError {
     },
     /// Two parts that no paper gives rules for.
     #[error(
-        "{first} and {second} cannot work together in the {layer} layer: each decides what to prefetch there (asp+msp can, and a daemon such as flashy beside one other)"
+        "{first} and {second} cannot work together in the {layer} layer: each decides there what to prefetch, or what to keep (asp+msp can, and a daemon such as flashy beside one other)"
     )]
     Together {
         /// One part.

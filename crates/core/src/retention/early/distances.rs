@@ -1,4 +1,4 @@
-//! After how much else a line is read again: a histogram of distances, in eighths of the cache, and what it says of when lines should leave.
+//! After how much else a block is read again: a histogram of distances, in eighths of the cache, and what it says of when blocks should leave.
 //!
 //! ```text
 //!   reads                   ▂             ▁ ▇ ▂
@@ -9,7 +9,7 @@
 //!   left early      what lies before `early` is, and of what lies before `late` a part: (1 - early) of (late - early)
 //! ```
 //!
-//! Lines that have left must be known to be counted, so their numbers are kept for 17 times the cache; of many, one in two, four, … by a hash of the
+//! Blocks that have left must be known to be counted, so their numbers are kept for 17 times the cache; of many, one in two, four, … by a hash of the
 //! number, so that what is kept takes a 256th of the cache at most, or as much as the fewest numbers do. Source: EELRU (Smaragdakis, Kaplan and Wilson, SIGMETRICS 1999), section 3.
 
 use crate::hash::{NumberMap, SPREAD};
@@ -33,19 +33,19 @@ const NUMBER_BYTES: u64 = 24;
 const NUMBERS_MIN: u64 = 256;
 const NUMBERS_MAX: u64 = 4_096;
 
-/// When lines leave: in bins, those that come back after `early` and not before `late` leave early. Both 0: by recency.
+/// When blocks leave: in bins, those that come back after `early` and not before `late` leave early. Both 0: by recency.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Points {
     pub(super) early: u64,
     pub(super) late: u64,
 }
 
-/// How far apart the reads of lines are.
+/// How far apart the reads of a block are.
 #[derive(Clone, Debug)]
 pub(super) struct Distances {
     /// Blocks of the cache.
     capacity: u64,
-    /// When lines were read last, in blocks that came since the beginning.
+    /// When blocks were read last, in blocks that came since the beginning.
     seen: NumberMap<u64>,
     numbers_max: usize,
     /// Numbers are kept whose hash ends in so many zeros.
@@ -73,7 +73,7 @@ impl Distances {
     pub(super) const fn capacity(&self) -> u64 {
         self.capacity
     }
-    /// When lines should leave.
+    /// When blocks should leave.
     pub(super) const fn points(&self) -> Points {
         self.points
     }
@@ -85,7 +85,7 @@ impl Distances {
     fn is_kept(number: u64, zeros: u32) -> bool {
         number.wrapping_mul(SPREAD).rotate_left(32).trailing_zeros() >= zeros
     }
-    /// A line is read, when so many blocks have come.
+    /// A block is read, when so many have come.
     pub(super) fn read(&mut self, number: u64, clock: u64) {
         if Self::is_kept(number, self.zeros) {
             if let Some(before) = self.seen.insert(number, clock) {
