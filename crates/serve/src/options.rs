@@ -201,8 +201,10 @@ pub struct ExportOptions {
     pub cache_bytes: u64,
     /// Scheme, in the grammar of every command.
     pub scheme: String,
-    /// Preset whose costs the schemes believe in.
+    /// Preset whose costs the schemes believe in; emulated members bring their own.
     pub device: String,
+    /// Why that one, where nobody said it.
+    pub device_why: Option<String>,
     /// Writes are refused.
     pub read_only: bool,
     /// Written to although a far member offers neither FLUSH nor FUA: nothing is promised to be durable then.
@@ -294,6 +296,7 @@ impl ExportOptions {
             cache_bytes: 256 << 20,
             scheme: "asp+msp".into(),
             device: "cheetah-15k4".into(),
+            device_why: None,
             read_only: false,
             unsafe_no_flush: false,
             write: WriteMode::Through,

@@ -4,6 +4,7 @@
 //! socket lies in a folder of its own that only this user may enter. `--run` starts a command with the address in
 //! its environment and ends with it.
 
+mod beliefs;
 mod command;
 mod members;
 pub(crate) mod settings;
@@ -147,8 +148,9 @@ pub(crate) struct ServeArgs {
     /// What decides what is read ahead, from the list of forerun schemes; auto chooses among them while it serves
     #[arg(long, help_heading = AHEAD, value_name = "SCHEME", default_value = "auto")]
     scheme: String,
-    /// Preset or preset file whose costs the scheme believes in; emulated members bring their own
-    #[arg(long, help_heading = AHEAD, value_name = "DEVICE", default_value = "cheetah-15k4")]
+    /// Preset or preset file whose costs the scheme believes in; auto: the one nearest to the device that the first member lies on, or
+    /// that of an emulated member
+    #[arg(long, help_heading = AHEAD, value_name = "DEVICE", default_value = beliefs::AUTO)]
     device: String,
     /// Unix socket to listen on, or `inherited` [default: one in a folder of its own]
     #[arg(long, help_heading = CLIENTS, value_name = "PATH", conflicts_with = "listen")]
@@ -381,8 +383,11 @@ fn introduce(server: &Server, options: &Options, messages: &Messages) {
     for (number, export) in options.exports.iter().enumerate() {
         let name =
             if options.exports.len() > 1 { format!("{}: ", server.uri_of(number)) } else { String::new() };
+        let why = export.device_why.as_deref();
+        let believed =
+            why.map_or_else(String::new, |why| format!(", reads cost as those of {}: {why}", export.device));
         let line = format!(
-            "{name}{} of {}, cache {}, {}",
+            "{name}{} of {}, cache {}, {}{believed}",
             human::bytes(human::float(server.size(number))),
             server.array(number),
             human::bytes(human::float(export.cache_bytes)),
@@ -485,12 +490,14 @@ fn export(args: &ServeArgs, instead: Option<What>) -> Result<ExportOptions, CliE
             ));
         }
     };
+    let believed = beliefs::of(&args.device, &what);
     Ok(ExportOptions {
         name: args.name.clone(),
         what,
         cache_bytes: size("--cache", &args.cache)?,
         scheme: args.scheme.clone(),
-        device: args.device.clone(),
+        device: believed.preset,
+        device_why: believed.why,
         read_only: args.read_only,
         unsafe_no_flush: args.unsafe_no_flush,
         write: args.write,

@@ -48,6 +48,26 @@ fn config_show_says_what_is_set_and_where_and_its_text_is_a_config_again() {
 }
 
 #[test]
+fn the_start_says_what_reads_are_believed_to_cost_and_why_unless_it_was_said() {
+    let (_keep, folder) = folder();
+    let member = folder.join("a.img").display().to_string();
+    let said = |member: &str, more: &[&str]| {
+        let mut words = vec!["serve", "--over", member, "--cache", "16M", "--read-only", "--run", "true"];
+        words.extend(more);
+        let out = forerun(&words).output().expect("it runs");
+        String::from_utf8(out.stderr).expect("text").lines().next().unwrap_or_default().to_owned()
+    };
+    let by_itself = said(&member, &[]);
+    let (_, why) = by_itself.split_once(", auto, reads cost as those of ").expect(&by_itself);
+    let (preset, why) = why.split_once(": ").expect(&by_itself);
+    assert!(!why.is_empty(), "{by_itself}");
+    output(&["device", "show", preset]);
+    for told in [said(&member, &["--device", "gp3"]), said(&format!("emulate(nvme):{member}"), &[])] {
+        assert!(told.ends_with(", cache 16.0 MiB, auto"), "{told}");
+    }
+}
+
+#[test]
 fn a_config_with_two_exports_serves_both() {
     if std::process::Command::new("nbdinfo").arg("--version").output().is_err() {
         return;

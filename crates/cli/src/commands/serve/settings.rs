@@ -451,7 +451,7 @@ mod tests {
         assert_eq!(value(layer, "scheme"), Some(("none".into(), Origin::CommandLine)));
         assert_eq!(value(layer, "cache"), Some(("1G".into(), Origin::File("f.toml".into(), 2))));
         assert_eq!(value(layer, "connections"), Some(("7".into(), Origin::File("f.toml".into(), 4))));
-        assert_eq!(value(layer, "device"), Some(("cheetah-15k4".into(), Origin::Default)));
+        assert_eq!(value(layer, "device"), Some(("auto".into(), Origin::Default)));
         assert_eq!(value(layer, "socket"), None);
     }
 
