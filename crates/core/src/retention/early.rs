@@ -447,4 +447,23 @@ mod tests {
         let found = round(&mut reader, &mut strips);
         assert!(found >= 600, "{found} of 768 blocks, though 3,840 came between two reads of each");
     }
+
+    #[test]
+    fn strips_that_were_read_as_a_whole_and_grew_old_leave_before_blocks_that_are_read_alone() {
+        let mut reader = Reader::over("single:64KiB", "early", 2_048);
+        let alone = |at: u64| 16 * at;
+        for _ in 0..6 {
+            (0..2_400).for_each(|at| _ = reader.read(alone(at)));
+        }
+        let burst = 3_000..3_016_u64;
+        burst.clone().flat_map(|strip| 16 * strip..16 * strip + 16).for_each(|block| _ = reader.read(block));
+        // Nothing has to leave while what is here is read, so the burst grows old.
+        let here = |reader: &Reader, at: u64| reader.0.state(alone(at)) != State::Empty;
+        let (found, missing): (Vec<u64>, Vec<u64>) = (0..2_400).partition(|&at| here(&reader, at));
+        found.iter().for_each(|&at| _ = reader.read(alone(at)));
+        missing.iter().take(200).for_each(|&at| _ = reader.read(alone(at)));
+        let stayed = found.iter().filter(|&&at| here(&reader, at)).count();
+        let of_burst = burst.filter(|&strip| here(&reader, strip)).count();
+        assert_eq!((stayed, of_burst), (found.len(), 3), "200 blocks are thirteen strips of 16");
+    }
 }
