@@ -120,6 +120,9 @@ impl Policy for Scheme {
     }
     fn show(&mut self, sink: &mut Show<'_>) {
         self.parts.iter_mut().for_each(|part| part.show(sink));
+        if let (Show::Gauges(out), Some(beside)) = (sink, &self.retention) {
+            beside.gauges(out);
+        }
     }
     fn own_retention(&mut self) -> Option<&mut dyn Retention> {
         Some(self.retention())

@@ -7,6 +7,7 @@
 use crate::access::Outcome;
 use crate::cache::{Cache, LineId};
 use crate::units::Block;
+use alloc::vec::Vec;
 use core::any::Any;
 
 /// What of a line should go.
@@ -41,6 +42,10 @@ pub trait Retention: Any + Send {
     /// Takes over what one of the same kind has learned, before it is told of any line.
     fn inherit(&mut self, elder: &dyn Any) {
         let _ = elder;
+    }
+    /// Numbers worth showing, by name, where no policy of the scheme keeps and shows its own.
+    fn gauges(&self, out: &mut Vec<(&'static str, f64)>) {
+        let _ = out;
     }
     /// Whether it wants to be told which blocks are read.
     fn hears_reads(&mut self) -> bool {

@@ -243,6 +243,19 @@ impl Retention for Early {
             self.distances = elder.distances.clone();
         }
     }
+    fn gauges(&self, out: &mut Vec<(&'static str, f64)>) {
+        let (points, [numbers, numbers_max]) = (self.distances.points(), self.distances.numbers());
+        let [visits, visits_max] = self.visits.count();
+        #[expect(clippy::cast_precision_loss, reason = "gauges for a report")]
+        out.extend([
+            ("early_point_blocks", self.parts(points.early) as f64),
+            ("late_point_blocks", self.parts(points.late) as f64),
+            ("early_numbers", numbers as f64),
+            ("early_numbers_max", numbers_max as f64),
+            ("early_visits", visits as f64),
+            ("early_visits_max", visits_max as f64),
+        ]);
+    }
     fn hears_reads(&mut self) -> bool {
         true
     }
@@ -388,6 +401,25 @@ mod tests {
         }
         let here = (200..220).filter(|strip| reader.0.state(4 * strip + 3) != State::Empty).count();
         assert_eq!(here, 20);
+    }
+
+    #[test]
+    fn what_it_remembers_is_shown_beside_its_most() {
+        let mut reader = Reader::under("early");
+        let shown = |reader: &mut Reader| {
+            let mut out = Vec::new();
+            reader.0.engine.gauges(&mut out);
+            ["early_point_blocks", "early_numbers", "early_numbers_max", "early_visits", "early_visits_max"]
+                .map(|name| out.iter().find(|gauge| gauge.0 == name).expect(name).1 as u64)
+        };
+        assert_eq!(shown(&mut reader)[..2], [0, 0]);
+        for _ in 0..6 {
+            reader.strips(0..96);
+        }
+        let [early, numbers, numbers_max, visits, visits_max] = shown(&mut reader);
+        assert_eq!(early, 4 * STRIPS / 8, "an eighth of the cache");
+        assert!((1..=numbers_max).contains(&numbers), "{numbers} of {numbers_max}");
+        assert!((1..=visits_max).contains(&visits) && visits_max <= 96, "{visits} of {visits_max}");
     }
 
     #[test]

@@ -77,10 +77,9 @@ impl Distances {
     pub(super) const fn points(&self) -> Points {
         self.points
     }
-    /// Numbers that are kept.
-    #[cfg(test)]
-    fn len(&self) -> usize {
-        self.seen.len()
+    /// Blocks whose last read is kept, and how many may be.
+    pub(super) fn numbers(&self) -> [usize; 2] {
+        [self.seen.len(), self.numbers_max]
     }
     fn is_kept(number: u64, zeros: u32) -> bool {
         number.wrapping_mul(SPREAD).rotate_left(32).trailing_zeros() >= zeros
@@ -171,7 +170,7 @@ mod tests {
     fn of_many_lines_a_part_says_the_same() {
         let cache = 1 << 18;
         let distances = of(cache, (0..3 * cache).map(|n| n % (cache * 3 / 2)));
-        assert!(distances.len() <= NUMBERS_MAX as usize && distances.zeros > 0);
+        assert!(distances.numbers()[0] <= NUMBERS_MAX as usize && distances.zeros > 0);
         let points = distances.points();
         assert_eq!((points.early, points.late), (1, 13), "{points:?}");
     }

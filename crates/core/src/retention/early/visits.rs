@@ -61,6 +61,10 @@ impl Visits {
         self.since[line as usize] = clock;
         self.order.push_back((line, clock));
     }
+    /// Visits under way, and how many there may be: one of each strip.
+    pub(super) fn count(&self) -> [usize; 2] {
+        [self.since.iter().filter(|&&since| since != NEVER).count(), self.since.len()]
+    }
     /// When the oldest visit began.
     pub(super) fn oldest(&mut self) -> Option<u64> {
         while let Some(&(line, since)) = self.order.front() {
