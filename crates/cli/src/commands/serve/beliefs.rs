@@ -3,11 +3,10 @@
 //! A belief is where a scheme begins: whether there is a head to move, how long a command takes, how fast bytes come. What takes its
 //! costs from completions learns better ones; `asp`, by the letter of its paper, keeps these.
 
+use super::members::{device_of, mount_of};
 use forerun_machine::likeness::Likeness;
-use forerun_machine::{Machine, Root, mounts};
+use forerun_machine::{Machine, Root};
 use forerun_serve::options::{MemberSpec, What};
-use forerun_study::assumed;
-use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::Path;
 
 /// What `--device` is where nobody says it.
@@ -54,35 +53,27 @@ fn of_member(member: &MemberSpec) -> Belief {
     }
 }
 
-/// By the device that a file lies on, or that a path is.
+/// By the device that a path is, or that its file lies on.
 fn of_path(path: &Path) -> Belief {
-    let unknown = || Belief::like(Likeness::unknown());
-    let (Ok(about), Ok(machine)) = (std::fs::metadata(path), Machine::read(&Root::host())) else {
-        return unknown();
-    };
-    if about.file_type().is_block_device() {
-        let device = machine.device_of_number(&assumed::number(about.rdev()));
-        return device.map_or_else(unknown, |device| Belief::like(Likeness::of(&machine, device)));
+    let machine = Machine::read(&Root::host()).ok();
+    let likeness =
+        machine.as_ref().and_then(|machine| Some(Likeness::of(machine, device_of(machine, path)?)));
+    match (likeness, mount_of(path)) {
+        (Some(likeness), _) => Belief::like(likeness),
+        (None, Some(mount)) if mount.is_remote() => {
+            let why =
+                format!("{} is {} from elsewhere; a network volume is assumed", mount.place, mount.kind);
+            Belief::of("gp3", why)
+        }
+        (None, _) => Belief::like(Likeness::unknown()),
     }
-    if let Some(device) = machine.device_of_number(&assumed::number(about.dev())) {
-        return Belief::like(Likeness::of(&machine, device));
-    }
-    // A file system of many devices, of another machine or of none has a number of its own.
-    let mounts = mounts::read(&Root::host());
-    let whole = std::fs::canonicalize(path).unwrap_or_else(|_| path.into());
-    let Some(mount) = mounts::holding(&mounts, &whole) else { return unknown() };
-    if mount.is_remote() {
-        let why = format!("{} is {} from elsewhere; a network volume is assumed", mount.place, mount.kind);
-        return Belief::of("gp3", why);
-    }
-    let device = machine.device_of_mount(&mount.place);
-    device.map_or_else(unknown, |device| Belief::like(Likeness::of(&machine, device)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use forerun_disk::preset::Preset;
+    use std::os::unix::fs::FileTypeExt as _;
 
     fn over(member: &str) -> What {
         What::Over { member: member.parse().expect("a member"), array: None }

@@ -5,11 +5,13 @@
 //! nothing is said for it but its address.
 
 use forerun_machine::device::BlockDevice;
-use forerun_machine::{Machine, Root, likeness, recorded};
+use forerun_machine::mounts::Mount;
+use forerun_machine::{Machine, Root, likeness, mounts, recorded};
 use forerun_serve::options::{ExportOptions, MemberSpec, Options, What};
 use forerun_study::assumed;
 use std::collections::BTreeMap;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
+use std::path::Path;
 
 /// What is known before anybody is served.
 pub(super) fn about(options: &Options) -> BTreeMap<String, String> {
@@ -66,16 +68,33 @@ fn served_array(export: &ExportOptions) -> Option<String> {
     }
 }
 
-/// The device of this machine on which a member's bytes lie.
+/// The device of this machine that a member is, or on which its bytes lie.
 fn device<'a>(machine: &'a Machine, member: &MemberSpec) -> Option<&'a BlockDevice> {
-    if member.emulate.is_some() {
-        return None;
-    }
-    let found = std::fs::metadata(&member.path).ok()?;
+    if member.emulate.is_some() { None } else { device_of(machine, &member.path) }
+}
+
+/// The same of a path.
+pub(super) fn device_of<'a>(machine: &'a Machine, path: &Path) -> Option<&'a BlockDevice> {
+    let found = std::fs::metadata(path).ok()?;
     if found.file_type().is_block_device() {
         return machine.device_of_number(&assumed::number(found.rdev()));
     }
-    likeness::device_of_folder(machine, Some(&assumed::number(found.dev())))
+    let by_number = machine.device_of_number(&assumed::number(found.dev()));
+    by_number.or_else(|| device_below(machine, &mount_of(path)?))
+}
+
+/// Of a file system that has a number of its own: it is of many devices, over another one, of another machine or of none.
+fn device_below<'a>(machine: &'a Machine, mount: &Mount) -> Option<&'a BlockDevice> {
+    match mount.kind.as_str() {
+        "overlay" => likeness::device_of_folder(machine, None),
+        _ => machine.device_of_mount(&mount.place),
+    }
+}
+
+/// Where the file system is mounted that holds a path.
+pub(super) fn mount_of(path: &Path) -> Option<Mount> {
+    let whole = std::fs::canonicalize(path).ok()?;
+    mounts::holding(&mounts::read(&Root::host()), &whole).cloned()
 }
 
 #[cfg(test)]
@@ -95,5 +114,26 @@ mod tests {
         assert!(!about.contains_key("export.1.member.1.device"));
         let known = Machine::read(&Root::host()).is_ok();
         assert_eq!(about.contains_key("kernel"), known);
+    }
+    #[test]
+    fn a_file_in_memory_or_of_another_machine_lies_on_no_device_of_this_one() {
+        let Ok(machine) = Machine::read(&Root::host()) else { return };
+        let mount = |kind: &str, source: &str| Mount {
+            number: "0:99".into(),
+            place: "/nowhere".into(),
+            kind: kind.into(),
+            source: source.into(),
+            options: Vec::new(),
+            read_ahead_kib: None,
+        };
+        for other in [mount("tmpfs", "tmpfs"), mount("nfs4", "server:/export")] {
+            assert_eq!(device_below(&machine, &other), None, "{}", other.kind);
+        }
+        let below = device_below(&machine, &mount("overlay", "overlay"));
+        assert_eq!(
+            below,
+            likeness::device_of_folder(&machine, None),
+            "a container's lie on the machine's own"
+        );
     }
 }
