@@ -169,7 +169,11 @@ chmod +x "$root/init"
 (cd "$root" && find . | cpio --quiet -o -H newc | gzip -1) > "$out/initrd.gz"
 
 # A /dev/kvm that opens may still not run a kernel that was not made for it (some clouds' runs only their own): one boot says whether it does.
-accelerator=tcg,thread=multi how="emulated"
+# Emulated processors that are threads of their own now and then run code that another of them is writing, as tracepoints and programs in the kernel are put in
+# place: an oops at an int3, or a processor that stands still. For `watch`, which does little else, they take turns.
+threads=multi
+[ "$what" != watch ] || threads=single
+accelerator=tcg,thread=$threads how="emulated"
 if [ -w /dev/kvm ]; then
     mkdir -p "$out/probe/bin"
     cp "$(command -v busybox)" "$out/probe/bin/busybox"

@@ -17,9 +17,17 @@ const MAGIC: u16 = 0xeb9f;
 const RECORD_BYTES: usize = 12;
 /// Kinds of types that are asked for.
 const STRUCT: u8 = 4;
+const UNION: u8 = 5;
+const POINTER: u8 = 2;
 const TYPEDEF: u8 = 8;
-/// Bytes of a member of a structure.
+const QUALIFIERS: [u8; 3] = [9, 10, 11];
+const FUNCTION: u8 = 12;
+const PROTOTYPE: u8 = 13;
+/// Bytes of a member of a structure, and of a parameter.
 const MEMBER_BYTES: usize = 12;
+const PARAMETER_BYTES: usize = 8;
+/// Structures without a name in each other, at most.
+const NESTED_MAX: u32 = 4;
 
 /// The types of a kernel.
 pub(crate) struct Btf {
@@ -34,6 +42,8 @@ struct Type {
     number: u32,
     name: u32,
     kind: u8,
+    /// Its length, or the type that it is of.
+    of: u32,
     /// Members, say.
     count: usize,
     /// Places of members have their width above.
@@ -72,28 +82,62 @@ impl Btf {
         self.find(TYPEDEF, name).map(|found| found.number)
     }
 
+    /// The number of a function of so many parameters, the first of which points to this structure.
+    pub(crate) fn function(&self, name: &str, parameters: usize, first: &str) -> Option<u32> {
+        let found = self.find(FUNCTION, name)?;
+        let prototype = self.numbered(found.of).filter(|of| of.kind == PROTOTYPE)?;
+        let type_of_first = number(&self.bytes, prototype.at + PARAMETER_BYTES / 2)?;
+        let pointer = self.numbered(type_of_first).filter(|of| of.kind == POINTER)?;
+        let structure = self.numbered(pointer.of).filter(|of| of.kind == STRUCT)?;
+        let fits = prototype.count == parameters && self.is_named(structure.name, first);
+        fits.then_some(found.number)
+    }
+
     /// Where a member of a structure stands, bytes from its beginning.
     pub(crate) fn member(&self, structure: &str, member: &str) -> Option<u32> {
-        let found = self.find(STRUCT, structure)?;
-        (0..found.count).find_map(|place| {
-            let at = found.at + place * MEMBER_BYTES;
+        self.member_of(self.find(STRUCT, structure)?, member, NESTED_MAX)
+    }
+
+    /// The same, also of structures and unions without a name in it.
+    fn member_of(&self, structure: Type, member: &str, nested: u32) -> Option<u32> {
+        (0..structure.count).find_map(|place| {
+            let at = structure.at + place * MEMBER_BYTES;
             let bits = number(&self.bytes, at + 8)?;
-            let bits = if found.fields { bits & 0x00ff_ffff } else { bits };
-            self.is_named(number(&self.bytes, at)?, member).then_some(bits / 8)
+            let bits = if structure.fields { bits & 0x00ff_ffff } else { bits };
+            let name = number(&self.bytes, at)?;
+            if self.is_named(name, member) {
+                return Some(bits / 8);
+            }
+            let inner = self.is_named(name, "").then(|| number(&self.bytes, at + 4))??;
+            let inner = self.bare(inner).filter(|of| nested > 0 && [STRUCT, UNION].contains(&of.kind))?;
+            Some(bits / 8 + self.member_of(inner, member, nested - 1)?)
         })
     }
 
+    /// The type of a number without what qualifies it.
+    fn bare(&self, number: u32) -> Option<Type> {
+        let found = self.numbered(number)?;
+        if QUALIFIERS.contains(&found.kind) { self.numbered(found.of) } else { Some(found) }
+    }
+
     fn find(&self, kind: u8, name: &str) -> Option<Type> {
+        self.all().find(|found| found.kind == kind && self.is_named(found.name, name))
+    }
+
+    fn numbered(&self, number: u32) -> Option<Type> {
+        self.all().nth(number.checked_sub(1)? as usize)
+    }
+
+    /// One after the other, as far as they can be read.
+    fn all(&self) -> impl Iterator<Item = Type> {
         let (mut at, mut count) = (self.types.0, 0);
-        while at < self.types.1 {
+        std::iter::from_fn(move || {
+            let within = at < self.types.1;
             count += 1;
-            let found = self.record(count, at)?;
-            if found.kind == kind && self.is_named(found.name, name) {
-                return Some(found);
-            }
+            let found = within.then(|| self.record(count, at))??;
             at = found.at + more(found.kind, found.count)?;
-        }
-        None
+            Some(found)
+        })
     }
 
     fn record(&self, count: u32, at: usize) -> Option<Type> {
@@ -102,6 +146,7 @@ impl Btf {
             number: count,
             name: number(&self.bytes, at)?,
             kind: (info >> 24 & 0x1f) as u8,
+            of: number(&self.bytes, at + 8)?,
             count: (info & 0xffff) as usize,
             fields: info >> 31 == 1,
             at: at + RECORD_BYTES,
@@ -189,6 +234,35 @@ mod tests {
         let mut other = small(false);
         other[0] ^= 1;
         assert!(Btf::of(other).is_none());
+    }
+
+    #[test]
+    fn functions_are_known_by_their_first_parameter_and_members_of_what_has_no_name_by_theirs() {
+        let names = b"\0place\0row\0go\0come\0";
+        let kind = |kind: u32, count: u32| kind << 24 | count;
+        let types: [&[u32]; 8] = [
+            &[0, kind(4, 1), 4, 7, 0, 32],    // 1: struct { row } without a name
+            &[0, kind(10, 0), 1],             // 2: const of it
+            &[1, kind(4, 1), 16, 0, 2, 64],   // 3: struct place { const struct { row } }
+            &[0, kind(2, 0), 3],              // 4: pointer to it
+            &[0, kind(13, 2), 0, 0, 4, 0, 1], // 5: a function of that and something else
+            &[11, kind(12, 0), 5],            // 6: go
+            &[0, kind(13, 2), 0, 0, 1, 0, 4], // 7: the other way round
+            &[14, kind(12, 0), 7],            // 8: come
+        ];
+        let types: Vec<u32> = types.concat();
+        let mut bytes = MAGIC.to_ne_bytes().to_vec();
+        bytes.extend([1, 0]);
+        let length = 4 * types.len() as u32;
+        for word in [24, 0, length, length, names.len() as u32].iter().chain(&types) {
+            bytes.extend(word.to_ne_bytes());
+        }
+        bytes.extend(names);
+        let btf = Btf::of(bytes).expect("whole");
+        assert_eq!(btf.member("place", "row"), Some(8 + 4));
+        assert_eq!((btf.function("go", 2, "place"), btf.function("come", 2, "place")), (Some(6), None));
+        assert_eq!((btf.function("go", 3, "place"), btf.function("go", 2, "row")), (None, None));
+        assert_eq!(btf.function("place", 2, "place"), None, "a structure");
     }
 
     #[test]

@@ -3,12 +3,14 @@
 //! Everything is tried and nothing inferred from versions: a tracepoint is opened, a handle is made and opened again, a range
 //! of a file is asked about. Nothing is changed, and nothing stays.
 
-use crate::bpf::Sensor;
 use crate::daemon::{self, Sees};
 use crate::frames::Frames;
 use crate::names::Mounts;
 use crate::outcome::RecordError;
+use crate::reads::ReadPoints;
 use crate::record::unsupported;
+use crate::sees;
+use crate::sensor::Sensor;
 use crate::session;
 use crate::sys;
 use crate::touches::Points;
@@ -106,16 +108,7 @@ fn item(name: &'static str, works: bool, yes: &str, no: &str) -> Item {
 
 fn sensors(touches: bool, refusal: Option<&RecordError>) -> Vec<Item> {
     let (watch, why) = (refusal.is_none(), refusal.map_or_else(String::new, ToString::to_string));
-    // Of an event that is not there the kernel is told apart from the user.
-    let group = tracefs::load("readahead/page_cache_sync_ra");
-    let groupless = match &group {
-        Err(TracefsError::NoEvent { .. }) => {
-            "not on this kernel (Linux 6.18 has them): misses are made of what is loaded, and no windows are given"
-                .to_owned()
-        }
-        Err(other) => other.to_string(),
-        Ok(_) => why.clone(),
-    };
+    let read_ahead = read_ahead(refusal);
     let own = std::env::current_exe().and_then(fs::File::open);
     let cached = own.and_then(|file| sys::cached(file.as_fd(), 0, 4096));
     // EPERM is about that file, which is another's: the call is there.
@@ -134,13 +127,8 @@ fn sensors(touches: bool, refusal: Option<&RecordError>) -> Vec<Item> {
                 false => "no tracepoints",
             },
         ),
-        item(
-            "readahead group",
-            watch && group.is_ok(),
-            "decisions of the kernel's own read-ahead",
-            &groupless,
-        ),
-        in_kernel(watch && touches),
+        read_ahead.0,
+        in_kernel(watch, touches, read_ahead.1),
         item(
             "cachestat",
             cachestat,
@@ -150,28 +138,58 @@ fn sensors(touches: bool, refusal: Option<&RecordError>) -> Vec<Item> {
     ]
 }
 
-/// Programs in the kernel that tell of the reads of those who are helped, where the kernel tells of reads at all.
-fn in_kernel(reads: bool) -> Item {
-    let other;
-    let no = match Sensor::new().err() {
-        _ if !reads => "no touches to be told of",
-        None => "",
-        Some(error) => match error.kind() {
-            io::ErrorKind::PermissionDenied if !rustix::process::geteuid().is_root() => {
-                "needs CAP_BPF and CAP_PERFMON, as root has them; perf events do it instead, which cost more"
-            }
-            io::ErrorKind::Unsupported | io::ErrorKind::NotFound | io::ErrorKind::InvalidData => {
-                "this kernel tells nothing of its types (CONFIG_DEBUG_INFO_BTF), or these processes are numbered anew (a container); perf events do it instead, which cost more"
-            }
-            _ => {
-                other = format!(
-                    "the kernel does not take them ({error}); perf events do it instead, which cost more"
+/// Decisions of the kernel's own read-ahead, and whether programs in the kernel tell of them.
+fn read_ahead(refusal: Option<&RecordError>) -> (Item, bool) {
+    let it = |works, detail: &str| item("readahead group", works, detail, detail);
+    if let Some(refusal) = refusal {
+        return (it(false, &refusal.to_string()), false);
+    }
+    // Of an event that is not there the kernel is told apart from the user.
+    match tracefs::load("readahead/page_cache_sync_ra") {
+        Ok(_) => (it(true, "decisions of the kernel's own read-ahead"), false),
+        Err(TracefsError::NoEvent { .. }) => match sees::by_probes(false) {
+            Ok(_) => (it(true, "by programs in the kernel (Linux 6.18 has tracepoints of it)"), true),
+            Err(error) => {
+                let why = if ReadPoints::is_without() {
+                    "left out here".to_owned()
+                } else {
+                    why_no_program(&error)
+                };
+                let no = format!(
+                    "not on this kernel (Linux 6.18 has it), nor by programs in it ({why}): misses are made of what is loaded, and no windows are given"
                 );
-                &other
+                (it(false, &no), false)
             }
         },
+        Err(other) => (it(false, &other.to_string()), false),
+    }
+}
+
+/// Programs in the kernel that tell of the reads of those who are helped; and of its read-ahead (`ahead`) where nothing else does.
+fn in_kernel(watch: bool, touches: bool, ahead: bool) -> Item {
+    let (works, detail) = match Sensor::new() {
+        _ if !watch => (false, "no tracepoints".to_owned()),
+        Ok(_) => (true, "reads of those who are helped, and of nobody else".to_owned()),
+        Err(_) if ahead => (true, "decisions of the kernel's own read-ahead".to_owned()),
+        Err(_) if !touches => (false, "no touches to be told of".to_owned()),
+        Err(error) => {
+            (false, format!("{}; perf events do it instead, which cost more", why_no_program(&error)))
+        }
     };
-    item("BPF", no.is_empty(), "reads of those who are helped, and of nobody else", no)
+    Item { name: "BPF", works, detail }
+}
+
+/// Why the kernel has no program of ours.
+fn why_no_program(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied if !rustix::process::geteuid().is_root() => {
+            "needs CAP_BPF and CAP_PERFMON, as root has them".to_owned()
+        }
+        io::ErrorKind::Unsupported | io::ErrorKind::NotFound | io::ErrorKind::InvalidData => {
+            "this kernel tells nothing of its types (CONFIG_DEBUG_INFO_BTF), or these processes are numbered anew (a container)".to_owned()
+        }
+        _ => format!("the kernel does not take them ({error})"),
+    }
 }
 
 fn actions(touches: bool, refusal: Option<&RecordError>, places: &[Place]) -> Vec<Item> {
@@ -180,7 +198,9 @@ fn actions(touches: bool, refusal: Option<&RecordError>, places: &[Place]) -> Ve
     let not_all = all.as_ref().err().map_or_else(String::new, ToString::to_string);
     let seen = match all {
         Ok(Sees::Programs) => "programs that are known, whenever they start; patterns need touches, or root",
-        Ok(Sees::Loads) => "all programs: those that are known, patterns; windows need Linux 6.18",
+        Ok(Sees::Loads) => {
+            "all programs: those that are known, patterns; windows need Linux 6.18, or programs in the kernel"
+        }
         _ => "all programs: those that are known, windows of the kernel's own read-ahead, patterns",
     };
     let none = "no file system of a device is mounted here";

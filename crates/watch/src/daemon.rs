@@ -12,7 +12,6 @@
 
 use crate::ahead;
 use crate::behind;
-use crate::bpf::Sensor;
 pub use crate::density::Dense;
 use crate::density::{self, Density};
 use crate::followed::Followed;
@@ -34,6 +33,7 @@ use crate::patterns::{self, Patterns};
 pub use crate::patterns::{Earned, What};
 use crate::payers::{Charge, PAYERS_MAX, Paid};
 use crate::pressure::{self, Pressure};
+use crate::probes::Probes;
 pub use crate::programs::Misses;
 use crate::programs::{self, Programs};
 use crate::reads::{ReadPoints, Sight};
@@ -41,8 +41,9 @@ use crate::ring::{Beside, Ring, Scope};
 use crate::runs::{self, Runs};
 pub use crate::runs::{Run, RunWhat};
 use crate::sample::{self, Sample};
-use crate::sees;
+use crate::sees::{self, Eyes};
 pub use crate::sees::{Sees, would_see};
+use crate::sensor::Sensor;
 use crate::session;
 use crate::store::Store;
 use crate::sys;
@@ -210,8 +211,9 @@ pub struct Sums {
 pub fn run(options: &DaemonOptions, say: &mut dyn FnMut(&Told)) -> Result<Sums, DaemonError> {
     // A scheme that decides alone has nothing to decide where no read is seen.
     let sensor = options.bpf.then(Sensor::new).and_then(Result::ok);
-    let (points, sees) = sees::points(options.scheme.is_none(), sensor.is_none())?;
-    let sensor = sensor.filter(|_| points.touches);
+    let eyes = sees::eyes(options.scheme.is_none(), sensor.is_none(), options.bpf)?;
+    // Of programs alone nothing is followed.
+    let sensor = sensor.filter(|_| eyes.sees != Sees::Programs);
     let only = devices(&options.only)?;
     let alone = options.scheme.is_some();
     let (windows, taken_back) = windows(options)?;
@@ -226,15 +228,14 @@ pub fn run(options: &DaemonOptions, say: &mut dyn FnMut(&Told)) -> Result<Sums, 
         patterns.log_to(Log::create(path).map_err(|source| DaemonError::Log { path: path.clone(), source })?);
     }
     // Of followed files each read is told, and they are looked for; so are others where there are many.
-    let quiet = (points.followed.start, points.again.end);
-    let rings = session::rings(&points.ids, Scope::EveryoneAtOnce { quiet }, Beside::Nothing)?;
-    let followed = followed(sensor, &points, &mut patterns);
-    let in_kernel = followed.is_in_kernel();
+    let quiet = (eyes.points.followed.start, eyes.points.again.end);
+    let rings = session::rings(&eyes.points.ids, Scope::EveryoneAtOnce { quiet }, Beside::Nothing)?;
+    let followed = followed(sensor, &eyes.points, &mut patterns);
+    let (sees, in_kernel) = (eyes.sees, followed.is_in_kernel() || eyes.probes.is_some());
     let mut daemon = Daemon {
         rings,
-        loads: Loads::new(points.faults),
-        points,
-        sees,
+        loads: Loads::new(eyes.points.faults),
+        eyes,
         only,
         windows,
         runs,
@@ -278,10 +279,10 @@ pub fn run(options: &DaemonOptions, say: &mut dyn FnMut(&Told)) -> Result<Sums, 
     Ok(daemon.sums())
 }
 
-/// What tells of the reads of those who are followed: touches, or where none are told, what memory says of what was read ahead.
+/// What tells of the reads of those who are followed: programs in the kernel, tracepoints of touches, or where there are neither what memory says of what was read ahead.
 fn followed(sensor: Option<Sensor>, points: &ReadPoints, patterns: &mut Patterns) -> Followed {
     match Frames::open() {
-        Ok(frames) if !points.touches => {
+        Ok(frames) if !points.touches && sensor.is_none() => {
             patterns.by_frames();
             Followed::by_frames(Pieces::new(frames))
         }
@@ -315,8 +316,7 @@ pub fn devices(paths: &[PathBuf]) -> Result<BTreeSet<(u32, u32)>, DaemonError> {
 
 struct Daemon {
     rings: Vec<Ring>,
-    points: ReadPoints,
-    sees: Sees,
+    eyes: Eyes,
     /// Where misses are made of what is loaded.
     loads: Loads,
     only: BTreeSet<(u32, u32)>,
@@ -364,16 +364,16 @@ struct Daemon {
 impl Daemon {
     /// Sets filters, and switches on what is always on.
     fn begin(&self) -> io::Result<()> {
-        let ReadPoints { always, again, loads, .. } = &self.points;
+        let ReadPoints { always, again, loads, .. } = &self.eyes.points;
         for ring in &self.rings {
             for at in always.clone().chain(again.clone()).chain(loads.clone()) {
-                if let Some(filter) = self.points.filter(at, &self.only) {
+                if let Some(filter) = self.eyes.points.filter(at, &self.only) {
                     ring.filter_one(at, &CString::new(filter)?)?;
                 }
             }
             ring.switch(always.clone(), true)?;
             ring.switch(loads.clone(), true)?;
-            ring.switch(self.points.started.clone(), true)?;
+            ring.switch(self.eyes.points.started.clone(), true)?;
         }
         Ok(())
     }
@@ -435,7 +435,7 @@ impl Daemon {
 
     /// While many events come they wake nobody.
     fn hush(&mut self, events: usize, now: u64) -> io::Result<()> {
-        let ReadPoints { always, again, .. } = &self.points;
+        let ReadPoints { always, again, .. } = &self.eyes.points;
         let Some(on) = self.hush.turn(events, now).filter(|_| !again.is_empty()) else { return Ok(()) };
         let (next, past) = if on { (again, always) } else { (always, again) };
         self.rings.iter().try_for_each(|ring| ring.switch(next.clone(), true))?;
@@ -444,7 +444,8 @@ impl Daemon {
 
     fn sleep(&mut self) -> Result<(), RecordError> {
         let rings = self.rings.iter().map(|ring| PollFd::new(ring, PollFlags::IN));
-        let mut fds: Vec<_> = self.pressure.fds().chain(rings).collect();
+        let probes = self.eyes.probes.iter().map(|probes| PollFd::new(probes, PollFlags::IN));
+        let mut fds: Vec<_> = self.pressure.fds().chain(rings).chain(probes).collect();
         // A scheme that wants to be woken is.
         let wake = self.patterns.next_wake().map(|at| at.saturating_sub(sys::now()));
         let looks = self.hush.is_on() || self.hush.has_changed() || !self.followed.is_empty();
@@ -455,14 +456,26 @@ impl Daemon {
             Err(error) => return Err(RecordError::Ring(error.into())),
         }
         let pressing = fds.iter().map(|fd| fd.revents().contains(PollFlags::PRI));
-        let pressing: Vec<bool> = pressing.take(fds.len() - self.rings.len()).collect();
+        let pressing: Vec<bool> =
+            pressing.take(fds.len() - self.rings.len() - usize::from(self.eyes.probes.is_some())).collect();
         self.pressure.look(sys::now(), &pressing);
         Ok(())
     }
 
     fn drain(&mut self) -> Result<(), RecordError> {
-        let Self { rings, points, batch, sums, own, charge, patterns, density, followed, told_until, .. } =
-            self;
+        let Self {
+            rings,
+            eyes: Eyes { points, probes, .. },
+            batch,
+            sums,
+            own,
+            charge,
+            patterns,
+            density,
+            followed,
+            told_until,
+            ..
+        } = self;
         // What is found touched was so before what is missed by now, and after all that was told.
         let since = std::mem::replace(told_until, sys::now());
         followed.drain(since, &mut |time, pid, sight| {
@@ -475,6 +488,15 @@ impl Daemon {
             Sight::Read { file, .. } => patterns.follows(pid, file) || density.knows(pid, file),
             _ => true,
         };
+        probes.iter_mut().for_each(|probes| {
+            probes.drain(&mut |time, pid, sight| {
+                sums.events += 1;
+                if !is_ours(pid) {
+                    *told_until = time.max(*told_until);
+                    batch.push((time, pid, sight));
+                }
+            });
+        });
         for ring in rings {
             ring.drain(&mut |record| -> Result<(), RecordError> {
                 match sample::parse(record)? {
@@ -503,8 +525,13 @@ impl Daemon {
     fn see(&mut self, time: u64, pid: u32, sight: &Sight, acts: &mut Vec<Act>) {
         let Some(file) = sight.file() else { return };
         if let Some(ground) = self.ground((file.major, file.minor)) {
-            // What is read and there says nothing of windows.
-            if !self.alone && self.sees == Sees::Reads && !matches!(sight, Sight::Read { .. }) {
+            // What is read and there says nothing of windows; and whether single pages serve a mapped reader is told by its touches.
+            let of_windows = match sight {
+                Sight::Read { .. } => false,
+                Sight::Fault { .. } => !self.followed.asks_frames(),
+                _ => true,
+            };
+            if !self.alone && self.eyes.sees == Sees::Reads && of_windows {
                 self.governor.see(time, pid, sight, ground, acts);
             }
             match *sight {
@@ -633,7 +660,7 @@ impl Daemon {
             dense: self.density.sums(),
             paid: self.charge.paid(),
             lag: self.lags.told(),
-            lost: self.sums.lost + self.followed.lost(),
+            lost: self.sums.lost + self.followed.lost() + self.eyes.probes.as_ref().map_or(0, Probes::lost),
             ..self.sums
         }
     }

@@ -1,7 +1,7 @@
 //! Whose reads of which files are told one by one, hits too: of readers that are read ahead of, or judged by their touches.
 //!
 //! ```text
-//!   follow a reader ─▶ programs in the kernel (bpf.rs)? ──yes──▶ a place in their table: nobody else pays for it
+//!   follow a reader ─▶ programs in the kernel (sensor.rs)? ──yes──▶ a place in their table: nobody else pays for it
 //!                                    └─no─▶ perf events with a filter of files: whoever reads those files pays, and what others
 //!                                           read is dropped where the ring is read (daemon.rs)
 //!   no touches are told (before Linux 6.12) ─▶ of what was read ahead of a reader memory is asked (frames.rs): nobody pays but us
@@ -11,10 +11,10 @@
 //! be let go of none. So while nobody is followed nobody pays, and who comes soon after another is followed at once.
 
 use crate::ahead::Told;
-use crate::bpf::{self, Sensor, Touched};
 use crate::frames::{self, Pieces};
 use crate::reads::Sight;
 use crate::ring::Ring;
+use crate::sensor::{self, Sensor, Touched};
 use forerun_trace::assemble::FileId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::CString;
@@ -83,7 +83,7 @@ impl Followed {
     /// How many can be.
     pub(crate) const fn most(&self) -> usize {
         match (&self.sensor, &self.pieces) {
-            (Some(_), _) => bpf::READERS_MAX,
+            (Some(_), _) => sensor::READERS_MAX,
             (None, Some(_)) => frames::READERS_MAX,
             (None, None) => FILES_MAX,
         }
@@ -232,7 +232,7 @@ mod tests {
         followed.drain(0, &mut |_, pid, sight| told.push((pid, sight.file())));
         let own = (std::process::id(), Some(id));
         assert!(told.iter().all(|of| *of == own), "{told:?}");
-        assert!(bpf::tests::is_in_memory(file.as_file()) || told.contains(&own), "nothing was told");
+        assert!(sensor::tests::is_in_memory(file.as_file()) || told.contains(&own), "nothing was told");
         assert!(followed.follow(&[], (std::process::id(), id), false, 5));
         followed.rest(5 + REST);
         followed.rest(6 + REST);

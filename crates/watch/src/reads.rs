@@ -5,11 +5,11 @@
 //! `mm_filemap_fault` when a mapped page is not there. None of them fires on a cached read, so a program whose data is in memory
 //! pays nothing. Each tells the window of the open file (`ra_pages`), which is how a window that the program chose itself is known.
 //!
-//! `mm_filemap_get_pages` and `mm_filemap_map_pages` fire on hits too. Programs in the kernel (`bpf.rs`) look at them while there is somebody to follow; where that
+//! `mm_filemap_get_pages` and `mm_filemap_map_pages` fire on hits too. Programs in the kernel (`sensor.rs`) look at them while there is somebody to follow; where that
 //! is not to be had these events are switched on meanwhile, and the kernel drops what is of other files (`i_ino==…`).
 //!
-//! Before Linux 6.18 there is no such group. There `mm_filemap_add_to_page_cache` tells each page that somebody loads, and `block_bio_queue` that the
-//! thread asks a device for what it has loaded; `loads.rs` makes misses of both. Pages that are added wake nobody: their request does.
+//! Before Linux 6.18 there is no such group. There programs in the kernel tell the same (`probes.rs`). Where it takes none `mm_filemap_add_to_page_cache` tells each page that
+//! somebody loads, and `block_bio_queue` that the thread asks a device for what it has loaded; `loads.rs` makes misses of both. Pages that are added wake nobody: their request does.
 
 use crate::format::Format;
 use crate::sample::{u32_at, u64_at};
@@ -34,6 +34,8 @@ const SENT: &str = "block/block_bio_queue";
 /// Requests that may be for such pages: reads through the page cache, and neither metadata nor those past it; and not what Forerun reads ahead,
 /// whichever process of it.
 const SENT_FILTER: &str = "(rwbs == \"R\" || rwbs == \"RA\") && !(comm ~ \"forerun*\")";
+/// What we load ourselves, whichever process of Forerun.
+const OURS_FILTER: &str = "comm ~ \"forerun*\"";
 /// Where every record holds the thread that made it.
 const THREAD_AT: usize = 4;
 /// Bits of a kernel device number that hold the minor number.
@@ -41,7 +43,7 @@ const MINOR_BITS: u32 = 20;
 /// Largest order of a folio.
 const ORDER_MAX: u8 = 18;
 /// Most pages that one event tells of.
-const PAGES_MAX: u64 = 1 << 22;
+pub(crate) const PAGES_MAX: u64 = 1 << 22;
 
 /// What one event says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,6 +120,8 @@ pub(crate) struct ReadPoints {
     /// Whether this kernel tells of touches, and of faults.
     pub(crate) touches: bool,
     pub(crate) faults: bool,
+    /// What is loaded is told of what we load only.
+    ours_only: bool,
     kinds: BTreeMap<u16, Kind>,
 }
 
@@ -139,13 +143,49 @@ impl ReadPoints {
         let format = tracefs::load(FAULT)?;
         all.insert(&format, Kind::Fault(page_fields(&format)?));
         all.faults = true;
-        all.always = 0..all.ids.len();
-        all.insert(&tracefs::load(EXEC)?, Kind::Started);
-        all.started = all.always.end..all.ids.len();
+        all.end_of_always()?;
         all.take_touches(followed)?;
         all.loads = all.followed.end..all.followed.end;
         all.twice();
         Ok(all)
+    }
+
+    /// Those beside programs in the kernel that stand in for the group of read-ahead, and for faults where `faults` are told so. Where touches are to be told
+    /// (`followed`) and there are none, what we load ourselves.
+    ///
+    /// # Errors
+    /// [`TracefsError`] where one is missing.
+    pub(crate) fn by_probes(followed: bool, faults: bool) -> Result<Self, TracefsError> {
+        let mut all = Self::none();
+        if !faults {
+            let format = tracefs::load(FAULT)?;
+            all.insert(&format, Kind::Fault(page_fields(&format)?));
+        }
+        all.faults = true;
+        all.end_of_always()?;
+        all.take_touches_if_any(followed)?;
+        if !all.touches && followed {
+            all.insert_loads()?;
+            all.ours_only = true;
+        }
+        all.loads = all.followed.end..all.ids.len();
+        all.twice();
+        Ok(all)
+    }
+
+    /// Whether this process does without the group of read-ahead, whatever the kernel has.
+    pub(crate) fn is_without() -> bool {
+        tracefs::is_left_out(SYNC)
+    }
+
+    /// The same of touches.
+    pub(crate) fn is_without_touches() -> bool {
+        tracefs::is_left_out(GET)
+    }
+
+    /// Whether this kernel has a tracepoint of faults.
+    pub(crate) fn tells_faults() -> bool {
+        tracefs::load(FAULT).is_ok()
     }
 
     /// Those of a kernel without the group of read-ahead: what is loaded, and what devices are asked for. Touches and faults where there are any.
@@ -159,20 +199,38 @@ impl ReadPoints {
             all.insert(&format, Kind::Fault(page_fields(&format)?));
             all.faults = true;
         }
-        all.always = 0..all.ids.len();
-        all.insert(&tracefs::load(EXEC)?, Kind::Started);
-        all.started = all.always.end..all.ids.len();
-        match all.take_touches(followed) {
-            Err(TracefsError::NoEvent { .. }) => all.followed = all.started.end..all.started.end,
-            other => other?,
-        }
-        let format = tracefs::load(ADD)?;
-        let order = format.field("order", 1).ok().map(|field| field.offset);
-        let frame = format.field("pfn", 8)?.offset;
-        all.insert(&format, Kind::Loads { at: page_fields(&format)?, order, frame });
+        all.end_of_always()?;
+        all.take_touches_if_any(followed)?;
+        all.insert_loads()?;
         all.loads = all.followed.end..all.ids.len();
         all.twice();
         Ok(all)
+    }
+
+    /// What was inserted so far is always on; what tells of programs comes behind it.
+    fn end_of_always(&mut self) -> Result<(), TracefsError> {
+        self.always = 0..self.ids.len();
+        self.insert(&tracefs::load(EXEC)?, Kind::Started);
+        self.started = self.always.end..self.ids.len();
+        Ok(())
+    }
+
+    /// What tells of loaded pages.
+    fn insert_loads(&mut self) -> Result<(), TracefsError> {
+        let format = tracefs::load(ADD)?;
+        let order = format.field("order", 1).ok().map(|field| field.offset);
+        let frame = format.field("pfn", 8)?.offset;
+        self.insert(&format, Kind::Loads { at: page_fields(&format)?, order, frame });
+        Ok(())
+    }
+
+    /// What tells of touches, where this kernel does.
+    fn take_touches_if_any(&mut self, wanted: bool) -> Result<(), TracefsError> {
+        match self.take_touches(wanted) {
+            Err(TracefsError::NoEvent { .. }) => self.followed = self.started.end..self.started.end,
+            other => other?,
+        }
+        Ok(())
     }
 
     /// What tells of touches; as events only where they are wanted.
@@ -201,6 +259,7 @@ impl ReadPoints {
             only.iter().map(|(major, minor)| format!("s_dev=={}", major << MINOR_BITS | minor)).collect();
         match kind {
             Kind::Sent => Some(SENT_FILTER.to_owned()),
+            Kind::Loads { .. } if self.ours_only => Some(OURS_FILTER.to_owned()),
             // Metadata, and files that are on no device.
             Kind::Loads { .. } if devices.is_empty() => Some(format!("s_dev>={}", 1_u32 << MINOR_BITS)),
             _ => (!devices.is_empty()).then(|| devices.join("||")),
@@ -230,6 +289,7 @@ impl ReadPoints {
             again: 0..0,
             touches: false,
             faults: false,
+            ours_only: false,
             kinds: BTreeMap::new(),
         }
     }

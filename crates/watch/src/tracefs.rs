@@ -92,7 +92,7 @@ pub fn load(event: &str) -> Result<Format, TracefsError> {
 }
 
 /// Whether this process does without a tracepoint.
-fn is_left_out(event: &str) -> bool {
+pub(crate) fn is_left_out(event: &str) -> bool {
     static NAMED: OnceLock<String> = OnceLock::new();
     let named = NAMED.get_or_init(|| std::env::var(WITHOUT_VARIABLE).unwrap_or_default());
     let named = named.split(',').filter(|name| !name.is_empty());

@@ -35,7 +35,7 @@ by it, by the time from start to end, is left alone, and rarely tried again.
 Without a command all programs are watched until Ctrl-C: open files get windows of the kernel's own read-ahead that were tried and
 measured on their reader, and programs that were recorded once (watch -- CMD) are read ahead of whenever they start. A line tells each decision. All of it is taken back at the end, and after a kill by the next run.
 
-Needs root. Linux 6.18 tells most; older kernels (6.12, 6.1) tell less, and --check says what works. The exit code is the command's.";
+Needs root. Linux 6.18 tells most; on older kernels (6.12, 6.1) programs in the kernel tell the daemon what it does not, and --check says what works. The exit code is the command's.";
 
 /// Options of `watch`.
 #[derive(Debug, Args)]
@@ -65,7 +65,8 @@ pub(crate) struct WatchArgs {
     /// All programs: decide and say so, but change nothing
     #[arg(long, conflicts_with = "command")]
     pub(crate) observe: bool,
-    /// All programs: perf events tell of the reads of those who are read ahead of, also where programs in the kernel (BPF) could, which cost less
+    /// All programs: no programs in the kernel (BPF): perf events tell of the reads of those who are read ahead of, which cost more, and before
+    /// Linux 6.18 nobody gets another window
     #[arg(long, conflicts_with = "command")]
     pub(crate) no_bpf: bool,
     /// All programs: whose cgroup what is read ahead counts against: Forerun's own, whose limit is then the budget, or that of whoever is

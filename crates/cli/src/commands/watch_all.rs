@@ -200,7 +200,7 @@ fn ready(
     match sees {
         Sees::Reads => {}
         Sees::Loads => {
-            ui.say("forerun: this kernel does not tell its windows (Linux 6.18 does): nobody gets another");
+            ui.say("forerun: this kernel does not tell its windows (Linux 6.18 does, or programs in the kernel: see forerun watch --check): nobody gets another");
         }
         Sees::Programs => {
             ui.say("forerun: this kernel tells of no reads: only programs that are known are read ahead of");

@@ -24,6 +24,9 @@ const BIG: u64 = 8 << 20;
 const STEP: usize = 16;
 const TELLING: usize = 5;
 const FOLLOWED: usize = 24;
+/// Pages of a device's window, and windows after which a larger one has been tried.
+const USUAL: usize = 32;
+const MARKS: usize = 16;
 /// Names the file to a process of this program that reads it.
 const STEPPED: &str = "FORERUN_TEST_STEPPED";
 /// How long it waits.
@@ -71,6 +74,13 @@ impl Disk {
         let mount = self.text("mount");
         let device = self.device.display();
         sh(&format!("umount {mount} && mount -t ext4 -o noatime {device} {mount}")).expect("nobody uses it");
+    }
+
+    /// Sets the device's own window of read-ahead, pages.
+    fn set_window(&self, pages: usize) {
+        let name = self.device.file_name().and_then(|name| name.to_str()).expect("a name");
+        std::fs::write(format!("/sys/block/{name}/queue/read_ahead_kb"), (pages * 4).to_string())
+            .expect("root");
     }
 
     /// Bytes that the device was asked for.
@@ -257,8 +267,6 @@ fn what_the_check_says_of_all_programs_is_what_the_daemon_sees() {
     let reads = tells_of_reads(&check);
     assert_eq!((&ready["reads"], &ready["windows"]), (&reads.into(), &check.works("readahead group").into()));
     assert_eq!(ready["bpf"], check.works("BPF"), "{ready}");
-    let given = if ready["windows"] == true { "yes" } else { "no" };
-    println!("kernel: windows\t{given}\t");
     if recorded {
         // Whoever starts it: by its program, its words and the folder it is started in. It goes on until its input ends.
         let mut program = Command::new("cat");
@@ -383,7 +391,59 @@ fn what_the_check_says_of_patterns_is_what_a_reader_at_equal_distances_gets() {
     assert!(daemon.next("end").is_some() && daemon.process.wait().expect("ours").success());
     println!(
         "kernel: patterns\tyes\t{}",
-        if check.works("touches") { "" } else { "by what of memory was touched" }
+        if check.works("touches") || check.works("BPF") { "" } else { "by what of memory was touched" }
+    );
+}
+
+#[test]
+fn what_the_check_says_of_windows_is_what_a_reader_in_order_gets() {
+    if let Some(path) = std::env::var_os(STEPPED) {
+        return be_the_reader(&path);
+    }
+    let check = Check::new();
+    let Some(disk) = Disk::new() else { return skip("needs root, a loop device and mkfs.ext4") };
+    if !check.works("readahead group") {
+        println!("kernel: windows\tno\t");
+        return;
+    }
+    let state = disk.text("state");
+    let mut daemon = Daemon::start(&["watch", "--json", "--only", &disk.text("mount"), "--state", &state]);
+    daemon.next("ready").expect("it begins");
+    disk.set_window(USUAL);
+    disk.cold();
+    let file = std::fs::File::open(disk.text("mount/big")).expect("readable");
+    let mut pages = Pages::of(&file).expect("can be mapped");
+    let test = "kernels::what_the_check_says_of_windows_is_what_a_reader_in_order_gets";
+    let mut reader = Stepped::start(test, &disk.text("mount/big"));
+    let mut window = None;
+    let mut ahead = 0;
+    for place in (0..BIG / 4096).step_by(4) {
+        reader.read(place);
+        // As slow as a device that is worth a window.
+        within(MOMENT / 100, || false);
+        let read = place as usize + 4;
+        if read < MARKS * USUAL {
+            continue;
+        }
+        window = window.or_else(|| daemon.next("window"));
+        // It has been read so far, and what is there behind that was read ahead.
+        ahead = ahead.max(here(&mut pages)[read..].iter().filter(|here| **here).count());
+    }
+    drop(reader.process.stdin.take());
+    assert!(reader.process.wait().expect("ours").success());
+    drop((file, pages));
+    let window = window.expect("one is tried");
+    assert_eq!((&window["decision"], &window["from_pages"]), (&"grow".into(), &USUAL.into()), "{window}");
+    assert!(ahead > 2 * USUAL, "the kernel reads that far ahead: {ahead} pages, {window}");
+    sh(&format!("kill {}", daemon.process.id())).expect("ours");
+    assert!(daemon.next("end").is_some() && daemon.process.wait().expect("ours").success());
+    println!(
+        "kernel: windows\tyes\t{}",
+        if check.item("readahead group")["detail"].as_str().is_some_and(|how| how.contains("programs in")) {
+            "by programs in the kernel"
+        } else {
+            ""
+        }
     );
 }
 
