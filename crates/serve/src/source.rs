@@ -432,11 +432,15 @@ impl Source {
         self.is_spoiled().map_or(Ok(()), Err)
     }
 
+    /// Takes what the thread that looks at members has seen: who has been looked at owes nothing.
+    pub(crate) fn take_looks(&mut self) -> Result<(), String> {
+        let seen = self.looks.as_ref().map_or_else(Vec::new, Looks::seen);
+        seen.into_iter().try_for_each(|(index, look)| self.members[index].judge(look))
+    }
+
     fn check_members(&mut self, now: Nanos) -> Result<(), String> {
+        self.take_looks()?;
         let Some(looks) = &self.looks else { return Ok(()) };
-        for (index, look) in looks.seen() {
-            self.members[index].judge(look)?;
-        }
         if self.members.iter().all(|member| member.looked_at.is_none()) {
             for member in self.members.iter_mut().filter(|member| !member.is_far()) {
                 member.looked_at = Some(now);

@@ -457,6 +457,13 @@ impl Volume {
         self.spoiled.clone().map_or(Ok(()), Err)
     }
 
+    /// Members of which something was seen since the last look owe nothing for it.
+    pub(crate) fn take_looks(&mut self) {
+        if self.spoiled.is_none() {
+            self.source.take_looks().unwrap_or_else(|why| self.spoil(why));
+        }
+    }
+
     /// Members are not what they were: from now on nothing is answered but errors.
     fn spoil(&mut self, why: String) {
         self.say(format!("{why}: nothing is answered any more; start the server anew"));

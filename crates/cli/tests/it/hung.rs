@@ -105,12 +105,12 @@ fn read(stream: &mut UnixStream, block: u64) -> u32 {
     first_byte(stream, block).err().unwrap_or(0)
 }
 
-/// A server of export `a` over the file of the rig and of `b` over another.
-fn start(folder: &Path) -> Running {
+/// A server of export `a` over one file in a folder, that of the rig, say, and of `b` over another; members may take so many seconds.
+fn start(folder: &Path, a: &str, timeout: u32) -> Running {
     let (dir, config) = (folder.display(), folder.join("forerun.toml"));
     let text = format!(
-        "socket = \"{dir}/s\"\ncache = \"16M\"\nscheme = \"none\"\nmember-timeout = 2\n\n[[export]]\nname = \"a\"\n\
-         over = \"{dir}/at/disk\"\n\n[[export]]\nname = \"b\"\nover = \"{dir}/b.img\"\n"
+        "socket = \"{dir}/s\"\ncache = \"16M\"\nscheme = \"none\"\nmember-timeout = {timeout}\n\n\
+         [[export]]\nname = \"a\"\nover = \"{dir}/{a}\"\n\n[[export]]\nname = \"b\"\nover = \"{dir}/b.img\"\n"
     );
     std::fs::write(&config, text).expect("written");
     let server = Command::new(assert_cmd::cargo::cargo_bin("forerun"))
@@ -135,7 +135,7 @@ fn a_program_that_serves_a_member_and_stands_still_holds_up_neither_others_nor_t
     let Some(rig) = Rig::new(&folder.join("a.img"), &folder.join("at")) else {
         return super::skipped("needs FUSE and forerun-rig");
     };
-    let mut server = start(folder);
+    let mut server = start(folder, "at/disk", 2);
     // Nothing was read of it yet, so even whether it can be waited for has to be asked.
     rig.stand_still();
     let begin = Instant::now();
@@ -160,6 +160,26 @@ fn a_program_that_serves_a_member_and_stands_still_holds_up_neither_others_nor_t
     ends(&mut server);
     let said = std::fs::read_to_string(folder.join("said")).expect("readable");
     assert!(said.contains("does not answer") || said.contains("hung"), "{said}");
+}
+
+#[test]
+fn members_with_a_second_to_answer_in_are_not_taken_for_silent_by_the_looks_at_them() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let folder = folder.path();
+    for name in ["a.img", "b.img"] {
+        std::fs::write(folder.join(name), vec![7; 16 << 20]).expect("written");
+    }
+    let mut server = start(folder, "a.img", 1);
+    let mut client = connect(&folder.join("s"), "b");
+    let (begin, mut block) = (Instant::now(), 0);
+    // Some of the looks that the server takes at its members each second.
+    while begin.elapsed() < Duration::from_millis(4_500) {
+        assert_eq!(read(&mut client, block % 4096), 0);
+        block += 40;
+    }
+    ends(&mut server);
+    let said = std::fs::read_to_string(folder.join("said")).expect("readable");
+    assert!(!said.contains("does not answer"), "{said}");
 }
 
 /// Tells a server to end, which it must within ten seconds.

@@ -77,6 +77,8 @@ impl Served {
     pub(super) fn tick(&mut self, stopping: bool) {
         self.volume.tick_log();
         self.volume.see_new_member();
+        // A look at a member that ended long ago is nothing that it owes.
+        self.volume.take_looks();
         if stopping {
             self.volume.give_up_hung();
         } else {
