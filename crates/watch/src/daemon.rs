@@ -295,7 +295,11 @@ fn windows(options: &DaemonOptions) -> Result<(Option<Windows>, usize), DaemonEr
     if options.observe || options.scheme.is_some() {
         return Ok((None, 0));
     }
-    let books = |source| DaemonError::Books { folder: options.state.clone(), source };
+    let folder = options.state.clone();
+    let books = |source: io::Error| match source.kind() {
+        io::ErrorKind::WouldBlock => DaemonError::Another { folder },
+        _ => DaemonError::Books { folder, source },
+    };
     Windows::new(&options.state).map(|(windows, found)| (Some(windows), found)).map_err(books)
 }
 

@@ -23,11 +23,11 @@ use crate::record::unsupported;
 use crate::replay::{Budget, Pacing, Planned, Replay, Replayed};
 use crate::ring::{Beside, Scope};
 use crate::session::{self, Plan, RING_BYTES, RING_BYTES_OF_OURS};
-use crate::store::{Store, StoreError};
+use crate::store::Store;
 use crate::touches::Points;
 use crate::volumes::Volumes;
 pub use crate::worth::Decision;
-use crate::{attached, crew, names, sys, touches, worth};
+use crate::{attached, crew, names, snapshot, sys, touches, worth};
 use forerun_core::registry::SchemeSpec;
 use forerun_manifest::{File, FileSystem, History, Key, Manifest, Run, Timed, Times, run};
 use std::collections::{BTreeMap, BTreeSet};
@@ -90,6 +90,8 @@ pub struct Report {
     pub manifest: Manifest,
     /// Bytes of the manifest's file; `None` if none was kept.
     pub kept: Option<u64>,
+    /// Why it could not be kept: that is no failure of the command.
+    pub unkept: Option<String>,
     /// What was read ahead.
     pub replayed: Replayed,
     /// What the scheme read ahead, if there was one.
@@ -127,9 +129,6 @@ pub enum FollowError {
     /// The scheme is none of a page cache.
     #[error(transparent)]
     Scheme(#[from] AheadError),
-    /// What was learnt could not be kept.
-    #[error(transparent)]
-    Store(#[from] StoreError),
 }
 
 /// The key of a command: the file that would be run, where, with which arguments.
@@ -149,9 +148,12 @@ pub fn key_of(command: &[OsString]) -> Option<Key> {
 pub fn key_of_process(pid: u32) -> Option<Key> {
     let at = |name: &str| PathBuf::from(format!("/proc/{pid}/{name}"));
     let path = fs::read_link(at("exe")).ok()?;
-    let inode = fs::metadata(at("exe")).ok()?.ino();
-    let file = sys::open(&at("exe"), libc::O_RDONLY).ok()?;
-    let uuid = sys::fs_uuid(std::os::fd::AsFd::as_fd(&file)).unwrap_or_default();
+    // Whoever begins a program of a server that does not answer holds nobody up here.
+    let about = names::known(&at("exe")).ok()?;
+    let file = (!names::asks_others(&about)).then(|| sys::open(&at("exe"), libc::O_RDONLY));
+    let file = file.transpose().ok()?;
+    let uuid = file.and_then(|file| sys::fs_uuid(std::os::fd::AsFd::as_fd(&file))).unwrap_or_default();
+    let inode = about.stx_ino;
     let folder = fs::read_link(at("cwd")).ok()?;
     // For a moment of its start a process has its program and not yet its arguments.
     let words = fs::read(at("cmdline")).ok().filter(|words| !words.is_empty())?;
@@ -174,8 +176,7 @@ fn program_path(program: &Path) -> Option<PathBuf> {
 /// Runs a command as [`FollowOptions`] say.
 ///
 /// # Errors
-/// [`FollowError::Record`] where the kernel or a privilege is missing, or the command cannot be started;
-/// [`FollowError::Store`] if what was learnt cannot be kept.
+/// [`FollowError::Record`] where the kernel or a privilege is missing, or the command cannot be started.
 pub fn follow(options: &FollowOptions, progress: &mut dyn FnMut(Progress)) -> Result<Report, FollowError> {
     let begun = Begun { at: Instant::now(), read: sys::children_read() };
     let known = what_is_known(options);
@@ -251,6 +252,15 @@ fn decision(options: &FollowOptions, known: Option<&Manifest>) -> Decision {
     }
 }
 
+/// Keeps what was learnt: bytes of the manifest's file, or why there is none.
+fn keep(store: Option<&Store>, manifest: &Manifest) -> (Option<u64>, Option<String>) {
+    match store.map(|store| store.keep(manifest)) {
+        None => (None, None),
+        Some(Ok(bytes)) => (Some(bytes), None),
+        Some(Err(problem)) => (None, Some(problem.to_string())),
+    }
+}
+
 /// A run of which nothing is watched.
 fn leave_alone(
     options: &FollowOptions,
@@ -260,16 +270,17 @@ fn leave_alone(
 ) -> Result<Report, FollowError> {
     let ended = session::run_alone(&options.command, options.stop.as_deref())?;
     let timed = begun.timed(0);
-    let mut kept = None;
+    let (mut kept, mut unkept) = (None, None);
     if decision == Decision::Alone && !ended.is_stopped() {
         manifest.remember_times(Times { alone: vec![timed], ..Times::default() });
         worth::learn(&mut manifest.times, decision);
-        kept = options.store.as_ref().map(|store| store.keep(&manifest)).transpose()?;
+        (kept, unkept) = keep(options.store.as_ref(), &manifest);
     }
     Ok(Report {
         decision,
         manifest,
         kept,
+        unkept,
         replayed: Replayed::default(),
         wished: None,
         dense: None,
@@ -337,11 +348,12 @@ fn watched(
         time(&mut manifest.times, decision, run.replayed, begun.timed(replayed.pages), &options.scheme);
     }
     let whole = whole || options.process.is_none();
-    let kept = options.store.as_ref().filter(|_| whole).map(|store| store.keep(&manifest)).transpose()?;
+    let (kept, unkept) = keep(options.store.as_ref().filter(|_| whole), &manifest);
     Ok(Report {
         decision,
         manifest,
         kept,
+        unkept,
         replayed,
         wished,
         dense,
@@ -495,7 +507,12 @@ fn find_names(learner: &mut Learner) {
     if wanted.is_empty() {
         return;
     }
-    let found = names::walk(&[], &wanted, &names::Mounts::of_this_process());
+    let mounts = names::Mounts::of_this_process();
+    let (numbered_anew, wanted): (BTreeSet<_>, BTreeSet<_>) =
+        wanted.into_iter().partition(|file| learner.has_subvolumes(*file));
+    let mut found = names::walk(&[], &wanted, &mounts);
+    // What was just read is in memory, and its namesake in another subvolume is not.
+    found.extend(names::walk_subvolumes(&numbered_anew, &mounts, &snapshot::is_in_memory));
     learner.name(found.into_iter().map(|(file, path)| (file, path.to_string_lossy().into_owned())));
 }
 

@@ -390,6 +390,11 @@ impl Learner {
         self.known.keys().filter(|id| nameless(id)).copied().collect()
     }
 
+    /// Whether several files of a file system may have one number.
+    pub(crate) fn has_subvolumes(&self, file: FileId) -> bool {
+        self.volumes.by_device(file.major, file.minor).is_some_and(Volume::has_subvolumes)
+    }
+
     /// Takes paths that were found.
     pub(crate) fn name(&mut self, paths: impl IntoIterator<Item = (FileId, String)>) {
         self.paths.extend(paths);

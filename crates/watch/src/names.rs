@@ -6,9 +6,10 @@
 //! the kernel: `stat` shows other numbers on btrfs, so a folder's device is that of its mount in `/proc/self/mountinfo`.
 
 use forerun_trace::assemble::FileId;
+use rustix::fs::{AtFlags, CWD, FileType, Statx, StatxFlags, statx};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::io::Read as _;
+use std::io::{self, Read as _};
 use std::os::unix::fs::{DirEntryExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
@@ -20,6 +21,24 @@ const OPEN_MAX: usize = 4096;
 /// Bytes of the list of mappings of one process that are looked at.
 const MAPS_MAX: u64 = 1 << 20;
 
+/// File systems of programs and of other machines, beside all whose names begin with `fuse`.
+const OTHERS: [&str; 9] = ["nfs", "nfs4", "cifs", "smb3", "9p", "virtiofs", "ceph", "afs", "lustre"];
+
+/// What the kernel knows of a file without asking anybody for it.
+///
+/// # Errors
+/// What the system said.
+pub(crate) fn known(path: &Path) -> io::Result<Statx> {
+    let what = StatxFlags::INO | StatxFlags::TYPE | StatxFlags::MNT_ID;
+    Ok(statx(CWD, path, AtFlags::STATX_DONT_SYNC, what)?)
+}
+
+/// Whether to open a file might take for ever, since a program or another machine has it.
+pub(crate) fn asks_others(about: &Statx) -> bool {
+    // Those have no device.
+    about.stx_dev_major == 0 && Mounts::of_this_process().asks_others(about)
+}
+
 /// One line of `mountinfo`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Mount {
@@ -29,6 +48,8 @@ pub(crate) struct Mount {
     pub(crate) at: PathBuf,
     /// `ext4`, say.
     pub(crate) kind: String,
+    /// By which `statx` names it.
+    id: u64,
 }
 
 /// The mounts of this process.
@@ -43,11 +64,13 @@ impl Mounts {
 
     fn parse(text: &str) -> Self {
         let mount = |line: &str| {
-            let mut fields = line.split(' ').skip(2);
+            let mut fields = line.split(' ');
+            let id = fields.next()?.parse().ok()?;
+            let mut fields = fields.skip(1);
             let (major, minor) = fields.next()?.split_once(':')?;
             let at = unescaped(fields.nth(1)?).into();
             let kind = line.split_once(" - ")?.1.split(' ').next()?.to_owned();
-            Some(Mount { major: major.parse().ok()?, minor: minor.parse().ok()?, at, kind })
+            Some(Mount { major: major.parse().ok()?, minor: minor.parse().ok()?, at, kind, id })
         };
         Self(text.lines().filter_map(mount).collect())
     }
@@ -58,10 +81,19 @@ impl Mounts {
     }
 
     /// The device of the file system that a folder lies in: of the last mount among the longest that hold it.
-    fn device(&self, folder: &Path) -> Option<(u32, u32)> {
+    pub(crate) fn device(&self, folder: &Path) -> Option<(u32, u32)> {
         let holding = self.0.iter().filter(|mount| folder.starts_with(&mount.at));
         let mount = holding.max_by_key(|mount| mount.at.as_os_str().len())?;
         Some((mount.major, mount.minor))
+    }
+
+    /// Whether a file may lie with a program or another machine, which may not answer: then it is not opened here. Of mounts that this process does not
+    /// see, those without a device are taken for such.
+    fn asks_others(&self, about: &Statx) -> bool {
+        let mount = self.0.iter().find(|mount| mount.id == about.stx_mnt_id);
+        mount.map_or(about.stx_dev_major == 0, |mount| {
+            mount.kind.starts_with("fuse") || OTHERS.contains(&mount.kind.as_str())
+        })
     }
 
     /// Where a device is mounted.
@@ -95,9 +127,11 @@ pub(crate) fn open_files(process: u32, wanted: &BTreeSet<FileId>) -> Vec<(FileId
     let Ok(folder) = fs::read_dir(format!("/proc/{process}/fd")) else { return Vec::new() };
     let mut found = Vec::new();
     for entry in folder.flatten().take(OPEN_MAX) {
-        let Ok(data) = fs::metadata(entry.path()) else { continue };
+        // Who has a file of a server that does not answer is named all the same.
+        let Ok(data) = known(&entry.path()) else { continue };
+        let is_file = FileType::from_raw_mode(data.stx_mode.into()) == FileType::RegularFile;
         // The device may have another number here (btrfs), so the inode decides among the few that are wanted.
-        if let Some(&file) = wanted.iter().find(|file| file.inode == data.ino() && data.is_file())
+        if let Some(&file) = wanted.iter().find(|file| file.inode == data.stx_ino && is_file)
             && let Ok(path) = fs::read_link(entry.path())
             && let Some(path) = path.to_str().filter(|path| path.starts_with('/'))
         {
@@ -154,6 +188,50 @@ pub(crate) fn walk(
     found
 }
 
+/// Paths of files by whose numbers there may be several: of those in the subvolumes of a btrfs, which each have numbers of their own, the one of
+/// which `is_read` says that it was read. None where that is said of several.
+pub(crate) fn walk_subvolumes(
+    wanted: &BTreeSet<FileId>,
+    mounts: &Mounts,
+    is_read: &dyn Fn(&Path) -> bool,
+) -> BTreeMap<FileId, PathBuf> {
+    // By the file that it is: one may be below several mounts.
+    let mut found: BTreeMap<FileId, BTreeMap<(u32, u32), PathBuf>> = BTreeMap::new();
+    let devices: BTreeSet<(u32, u32)> = wanted.iter().map(|file| (file.major, file.minor)).collect();
+    let mut left = ENTRIES_MAX;
+    for (major, minor) in devices {
+        for place in mounts.places(major, minor) {
+            let Ok(mount) = known(place).map(|about| about.stx_mnt_id) else { continue };
+            let mut folders = vec![place.to_owned()];
+            while let Some(folder) = folders.pop() {
+                for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
+                    left = left.saturating_sub(1);
+                    let Ok(kind) = entry.file_type() else { continue };
+                    let within = || known(&entry.path()).ok().filter(|about| about.stx_mnt_id == mount);
+                    let file = FileId { major, minor, inode: entry.ino() };
+                    if left == 0 || !(kind.is_dir() || kind.is_file() && wanted.contains(&file)) {
+                        continue;
+                    }
+                    match within() {
+                        Some(_) if kind.is_dir() => folders.push(entry.path()),
+                        Some(about) if is_read(&entry.path()) => {
+                            let subvolume = (about.stx_dev_major, about.stx_dev_minor);
+                            found.entry(file).or_default().entry(subvolume).or_insert_with(|| entry.path());
+                        }
+                        _ => {}
+                    }
+                }
+            }
+        }
+    }
+    let only = |(file, paths): (FileId, BTreeMap<_, PathBuf>)| {
+        let mut paths = paths.into_values();
+        let first = paths.next()?;
+        paths.next().is_none().then_some((file, first))
+    };
+    found.into_iter().filter_map(only).collect()
+}
+
 /// One tree, without the mounts in it; ends when nothing is wanted any more.
 fn walk_one(
     root: &Path,
@@ -203,6 +281,20 @@ mod tests {
                 && !has_mapping(maps, FileId { inode: 7, ..file })
         );
         assert!(!has_mapping("", file) && !is_mapped(u32::MAX, file));
+    }
+
+    #[test]
+    fn files_of_programs_and_other_machines_are_known_by_their_mount() {
+        let mounts = Mounts::parse(
+            "22 1 0:30 / / rw - btrfs /dev/sda rw\n30 22 0:40 / /srv rw - fuse.sshfs x rw\n31 22 0:41 / /n rw - nfs4 y:/ rw\n",
+        );
+        let own = known(Path::new("/proc/self/exe")).expect("this program");
+        let of = |mount, major| {
+            let mut about = own;
+            (about.stx_mnt_id, about.stx_dev_major) = (mount, major);
+            mounts.asks_others(&about)
+        };
+        assert_eq!([of(22, 0), of(30, 0), of(31, 0), of(99, 0), of(99, 8)], [false, true, true, true, false]);
     }
 
     #[test]

@@ -131,6 +131,12 @@ pub enum DaemonError {
         /// What the system said.
         source: io::Error,
     },
+    /// Somebody else gives windows from the same books.
+    #[error("another forerun watch is at work with {}; end it first (forerun watch --observe may run beside it)", .folder.display())]
+    Another {
+        /// Where the books are.
+        folder: PathBuf,
+    },
     /// The books cannot be kept, so nothing is changed.
     #[error("the books of windows in {}: {source}; --state DIR puts them elsewhere, --observe needs none", .folder.display())]
     Books {

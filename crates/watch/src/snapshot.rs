@@ -3,6 +3,7 @@
 //! Which pages are here the kernel tells only of files that one owns or may write (`cachestat` says so, `mincore` answers
 //! that all is here): others are counted and left out. Nothing is read or disturbed.
 
+use crate::names::Mounts;
 use crate::pages::Pages;
 use crate::sys;
 use crate::volumes::{self, Volume, Volumes};
@@ -26,6 +27,8 @@ pub struct Snapshot {
     pub files: u64,
     /// Files that the kernel tells nothing of.
     pub not_ours: u64,
+    /// Files on file systems that no manifest names: in memory, of programs, of other machines, laid over others.
+    pub elsewhere: u64,
 }
 
 /// Looks at files, and at all files below folders. Links are not followed.
@@ -34,9 +37,10 @@ pub struct Snapshot {
 /// What the system said of a path that was named.
 pub fn snapshot(paths: &[PathBuf], name: &str) -> io::Result<Snapshot> {
     let key = Key::Named { kind: "snapshot".into(), name: name.to_owned() };
-    let mut snapshot = Snapshot { manifest: Manifest::new(key), files: 0, not_ours: 0 };
+    let mut snapshot = Snapshot { manifest: Manifest::new(key), files: 0, not_ours: 0, elsewhere: 0 };
     snapshot.manifest.recordings = 1;
     let (volumes, mut known, mut left) = (Volumes::now(), BTreeSet::new(), ENTRIES_MAX);
+    let mounts = Mounts::of_this_process();
     for path in paths {
         let path = path
             .canonicalize()
@@ -51,7 +55,10 @@ pub fn snapshot(paths: &[PathBuf], name: &str) -> io::Result<Snapshot> {
                 inside.sort_unstable_by(|a, b| b.cmp(a));
                 folders.extend(inside);
             } else if data.is_file() && data.len() > 0 && known.insert((data.dev(), data.ino())) {
-                snapshot.take(&volumes, &at, data.ino());
+                match holding(&volumes, &mounts, &at) {
+                    Some(volume) => snapshot.take(volume, &at, data.ino()),
+                    None => snapshot.elsewhere += 1,
+                }
             }
         }
     }
@@ -59,10 +66,15 @@ pub fn snapshot(paths: &[PathBuf], name: &str) -> io::Result<Snapshot> {
     Ok(snapshot)
 }
 
-/// The file system that holds a path: the innermost.
-fn holding<'a>(volumes: &'a Volumes, path: &Path) -> Option<&'a Volume> {
-    let all = volumes.all().iter().filter(|volume| path.starts_with(&volume.mount));
-    all.max_by_key(|volume| volume.mount.as_os_str().len())
+/// The file system that holds a path, of whatever mounts there are the innermost, if a manifest can name its files.
+fn holding<'a>(volumes: &'a Volumes, mounts: &Mounts, path: &Path) -> Option<&'a Volume> {
+    let (major, minor) = mounts.device(path)?;
+    volumes.by_device(major, minor)
+}
+
+/// Whether pages of a file are in memory, as far as the kernel tells us.
+pub(crate) fn is_in_memory(path: &Path) -> bool {
+    resident(path).is_ok_and(|here| here.contains(&true))
 }
 
 /// Runs of pages that are here, all of one rank.
@@ -80,8 +92,7 @@ fn runs(resident: &[bool], rank: u32) -> Vec<Run> {
 }
 
 impl Snapshot {
-    fn take(&mut self, volumes: &Volumes, path: &Path, inode: u64) {
-        let Some(volume) = holding(volumes, path) else { return };
+    fn take(&mut self, volume: &Volume, path: &Path, inode: u64) {
         let Some(mut file) = volumes::identify(volume, inode, Some(path)) else { return };
         self.files += 1;
         let rank = u32::try_from(self.files).unwrap_or(u32::MAX);
@@ -148,6 +159,15 @@ mod tests {
         assert_eq!(runs(&here("xx--x"), 7), [run(0, 2), run(4, 1)]);
         assert_eq!(runs(&here("---"), 7), []);
         assert_eq!(runs(&[], 7), []);
+    }
+
+    #[test]
+    fn what_lies_on_no_device_is_counted_and_taken_for_nothing_else() {
+        // Everywhere a file system in memory.
+        let Ok(root) = tempfile::tempdir_in("/dev/shm") else { return };
+        fs::write(root.path().join("a"), vec![1; 20_000]).expect("room in memory");
+        let taken = snapshot(&[root.path().to_owned()], "test").expect("it is there");
+        assert_eq!((taken.files, taken.elsewhere, taken.manifest.files.len()), (0, 1, 0));
     }
 
     #[test]

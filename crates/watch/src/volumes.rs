@@ -59,6 +59,12 @@ impl Volume {
         EXT.contains(&self.kind.as_str())
     }
 
+    /// Whether it may have subvolumes, each with numbers of its own.
+    #[must_use]
+    pub fn has_subvolumes(&self) -> bool {
+        self.kind == "btrfs"
+    }
+
     /// The number under which pages of its block device are kept: no file has it.
     #[must_use]
     pub fn metadata_file(&self) -> FileId {

@@ -15,7 +15,7 @@
 use crate::bio::DeviceNumber;
 use crate::govern::{RUNGS, SMALL};
 use forerun_trace::assemble::FileId;
-use rustix::fs::{Advice, fadvise};
+use rustix::fs::{Advice, FlockOperation, fadvise, flock};
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -92,6 +92,8 @@ pub(crate) struct Windows {
     boot: String,
     sys: PathBuf,
     given: BTreeSet<(Process, FileId)>,
+    /// The folder of the books, locked: two would take back each other's windows, and take a setting of a moment for the device's own.
+    _lock: fs::File,
     /// Each device whose setting was changed for a moment.
     devices: BTreeMap<(u32, u32), Before>,
 }
@@ -115,7 +117,7 @@ impl Windows {
     /// With books in `folder`, after what a killed run left there is taken back; returns how many open files that were.
     ///
     /// # Errors
-    /// If the books cannot be read or removed: then nothing should be changed.
+    /// If the books cannot be read or removed: then nothing should be changed. `WouldBlock` where somebody else has them.
     pub(crate) fn new(folder: &Path) -> io::Result<(Self, usize)> {
         Self::below(Path::new(SYS), folder)
     }
@@ -123,8 +125,11 @@ impl Windows {
     fn below(sys: &Path, folder: &Path) -> io::Result<(Self, usize)> {
         let books = folder.join("windows");
         let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_owned();
+        fs::create_dir_all(folder)?;
+        let lock = fs::File::open(folder)?;
+        flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
         let (given, devices) = (BTreeSet::new(), BTreeMap::new());
-        let mut windows = Self { books: None, boot, sys: sys.to_owned(), given, devices };
+        let mut windows = Self { books: None, boot, sys: sys.to_owned(), given, devices, _lock: lock };
         let found = match fs::read_to_string(&books) {
             Ok(text) => windows.take_back(&text),
             Err(error) if error.kind() == io::ErrorKind::NotFound => 0,
@@ -324,6 +329,19 @@ mod tests {
         assert!(!told("010000000", 12), "a mere place");
         assert!(!told("0100000", 13));
         assert!(!is_read("pos: 0", 12));
+    }
+
+    #[test]
+    fn two_do_not_have_the_same_books() {
+        let root = tempfile::tempdir().expect("a temporary folder");
+        let (mut first, _) = Windows::new(root.path()).expect("nobody has them");
+        assert_eq!(
+            Windows::new(root.path()).err().map(|error| error.kind()),
+            Some(io::ErrorKind::WouldBlock)
+        );
+        first.end();
+        drop(first);
+        assert!(Windows::new(root.path()).is_ok());
     }
 
     #[test]

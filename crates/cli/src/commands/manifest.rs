@@ -548,5 +548,11 @@ fn take_snapshot(args: &SnapshotArgs, ui: &Ui) -> Result<(), CliError> {
             human::count(taken.not_ours)
         ));
     }
+    if taken.elsewhere > 0 {
+        ui.say(&format!(
+            "{} files are left out: they are on no file system of a device (memory, overlay, network)",
+            human::count(taken.elsewhere)
+        ));
+    }
     wrote(&args.output, &taken.manifest, ui)
 }

@@ -209,6 +209,9 @@ pub(crate) fn remarks(report: &Report, ui: &Ui) {
     if let Some(damaged) = &report.damaged {
         ui.say(&format!("forerun: {damaged}; this run was recorded anew"));
     }
+    if let Some(problem) = &report.unkept {
+        ui.say(&format!("forerun: what was learnt is not kept ({problem}): give --state a folder with room that may be written to"));
+    }
     if report.lost > 0 {
         ui.say(&format!("forerun: {} events were lost: the ring was full", human::count(report.lost)));
     }
@@ -321,6 +324,8 @@ pub(crate) struct RunJson {
     file_pages: u64,
     metadata_pages: u64,
     manifest_bytes: Option<u64>,
+    /// Why the manifest could not be kept.
+    manifest_problem: Option<String>,
     elapsed_ns: u64,
     waited_ns: u64,
     without_ns: Option<u64>,
@@ -365,6 +370,7 @@ impl RunJson {
             file_pages: report.manifest.file_pages(),
             metadata_pages: report.manifest.metadata_pages(),
             manifest_bytes: report.kept,
+            manifest_problem: report.unkept.clone(),
             elapsed_ns: run.elapsed,
             waited_ns: run.waited,
             without_ns: report.estimated.then_some(run.without),

@@ -3,6 +3,7 @@
 //! Where there is no FUSE, or the rig that serves the file was not built, a test says so and passes.
 
 use super::client::{Running, connect};
+use super::kernels::{Daemon, Disk, STEPPED, Stepped, be_the_reader};
 use forerun_serve::nbd::wire::{Command as Asks, Request, request_bytes};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
@@ -160,6 +161,43 @@ fn a_program_that_serves_a_member_and_stands_still_holds_up_neither_others_nor_t
     ends(&mut server);
     let said = std::fs::read_to_string(folder.join("said")).expect("readable");
     assert!(said.contains("does not answer") || said.contains("hung"), "{said}");
+}
+
+#[test]
+fn a_daemon_that_names_a_reader_does_not_wait_for_whoever_serves_another_file_of_it() {
+    if let Some(path) = std::env::var_os(STEPPED) {
+        return be_the_reader(&path);
+    }
+    let Some(disk) = Disk::new() else {
+        return super::skipped("needs root, a loop device and mkfs.ext4");
+    };
+    let folder = disk.folder.path();
+    std::fs::write(folder.join("a.img"), vec![7; 1 << 20]).expect("written");
+    let Some(rig) = Rig::new(&folder.join("a.img"), &folder.join("at")) else {
+        return super::skipped("needs FUSE and forerun-rig");
+    };
+    let (state, mount) = (disk.text("state"), disk.text("mount"));
+    let mut daemon = Daemon::start(&["watch", "--json", "--only", &mount, "--state", &state]);
+    if daemon.next("ready").is_none_or(|ready| ready["reads"] != true) {
+        return super::skipped("needs the kernel's tracepoints");
+    }
+    disk.cold();
+    let beside = std::fs::File::open(folder.join("at/disk")).expect("it serves");
+    let test = "hung::a_daemon_that_names_a_reader_does_not_wait_for_whoever_serves_another_file_of_it";
+    let mut reader = Stepped::with(test, &disk.text("mount/big"), beside.into());
+    // A process that begins asks what its standard streams can do.
+    reader.read(0);
+    rig.stand_still();
+    for place in (16..512).step_by(16) {
+        reader.read(place);
+    }
+    let told = daemon.next("pattern").expect("it goes on");
+    assert!(told["file"].as_str().is_some_and(|file| file.ends_with("mount/big")), "{told}");
+    drop(reader.process.stdin.take());
+    signal(&daemon.process, "-TERM");
+    assert!(daemon.next("end").is_some() && daemon.process.wait().expect("ours").success());
+    drop(rig);
+    reader.process.wait().expect("ours");
 }
 
 #[test]

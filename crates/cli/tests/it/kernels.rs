@@ -28,7 +28,7 @@ const FOLLOWED: usize = 24;
 const USUAL: usize = 32;
 const MARKS: usize = 16;
 /// Names the file to a process of this program that reads it.
-const STEPPED: &str = "FORERUN_TEST_STEPPED";
+pub(super) const STEPPED: &str = "FORERUN_TEST_STEPPED";
 /// How long it waits.
 const MOMENT: Duration = Duration::from_millis(100);
 /// Bytes of a file of which not all may be read ahead before some of it is touched, how many pages may, and how many come at least.
@@ -43,14 +43,14 @@ const SOON: Duration = Duration::from_secs(120);
 const NOBODY: u32 = 65_534;
 
 /// An ext4 with one file.
-struct Disk {
-    folder: tempfile::TempDir,
+pub(super) struct Disk {
+    pub(super) folder: tempfile::TempDir,
     device: PathBuf,
     _made: Made,
 }
 
 impl Disk {
-    fn new() -> Option<Self> {
+    pub(super) fn new() -> Option<Self> {
         let folder = tempfile::tempdir().ok()?;
         let image = folder.path().join("image");
         std::fs::File::create(&image).and_then(|file| file.set_len(64 << 20)).ok()?;
@@ -66,11 +66,11 @@ impl Disk {
         Some(Self { folder, device, _made: made })
     }
 
-    fn text(&self, name: &str) -> String {
+    pub(super) fn text(&self, name: &str) -> String {
         self.folder.path().join(name).to_str().expect("UTF-8").to_owned()
     }
 
-    fn cold(&self) {
+    pub(super) fn cold(&self) {
         let mount = self.text("mount");
         let device = self.device.display();
         sh(&format!("umount {mount} && mount -t ext4 -o noatime {device} {mount}")).expect("nobody uses it");
@@ -201,13 +201,13 @@ fn what_the_check_says_of_loading_is_what_load_does() {
 }
 
 /// A daemon, and what it says.
-struct Daemon {
-    process: Child,
+pub(super) struct Daemon {
+    pub(super) process: Child,
     lines: Receiver<Value>,
 }
 
 impl Daemon {
-    fn start(words: &[&str]) -> Self {
+    pub(super) fn start(words: &[&str]) -> Self {
         let mut process = Command::new(assert_cmd::cargo::cargo_bin("forerun"))
             .args(words)
             .stdout(Stdio::piped())
@@ -236,7 +236,7 @@ impl Daemon {
     }
 
     /// The next line of this kind; `None` where there is none and the daemon has ended.
-    fn next(&self, event: &str) -> Option<Value> {
+    pub(super) fn next(&self, event: &str) -> Option<Value> {
         loop {
             match self.lines.recv_timeout(SOON) {
                 Ok(line) if line["event"] == event => return Some(line),
@@ -317,7 +317,7 @@ fn within(most: Duration, mut is: impl FnMut() -> bool) -> bool {
 }
 
 /// Reads pages of a file, a place for each line that it is told, and says when it has.
-fn be_the_reader(path: &std::ffi::OsStr) {
+pub(super) fn be_the_reader(path: &std::ffi::OsStr) {
     let file = std::fs::File::open(path).expect("readable");
     for line in std::io::stdin().lines() {
         let place: u64 = line.expect("a line").parse().expect("a page");
@@ -327,26 +327,32 @@ fn be_the_reader(path: &std::ffi::OsStr) {
 }
 
 /// A reader, which is told where to read.
-struct Stepped {
-    process: Child,
+pub(super) struct Stepped {
+    pub(super) process: Child,
     said: std::io::Lines<std::io::BufReader<std::process::ChildStdout>>,
 }
 
 impl Stepped {
     fn start(test: &str, path: &str) -> Self {
+        Self::with(test, path, Stdio::inherit())
+    }
+
+    /// With this open beside.
+    pub(super) fn with(test: &str, path: &str, beside: Stdio) -> Self {
         let this = std::env::current_exe().expect("a test is a file");
         let mut process = Command::new(this)
             .args(["--exact", test, "--nocapture"])
             .env(STEPPED, path)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
+            .stderr(beside)
             .spawn()
             .expect("it runs again");
         let said = std::io::BufReader::new(process.stdout.take().expect("piped")).lines();
         Self { process, said }
     }
 
-    fn read(&mut self, place: u64) {
+    pub(super) fn read(&mut self, place: u64) {
         let input = self.process.stdin.as_mut().expect("piped");
         writeln!(input, "{place}").expect("it listens");
         let read = format!("read {place}");

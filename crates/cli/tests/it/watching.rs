@@ -1,5 +1,6 @@
 //! `watch`, `load` and `manifest` from outside. What needs root and Linux 6.12 says so with exit code 4 elsewhere.
 
+use super::devices::{Made, sh};
 use crate::{forerun, json, output, skipped};
 use std::path::{Path, PathBuf};
 
@@ -170,6 +171,82 @@ fn a_command_that_fails_fails_as_it_would_alone() {
     let state = folder.path().to_str().expect("UTF-8");
     let done = forerun(&["watch", "--state", state, "--", "sh", "-c", "exit 7"]).output().expect("it runs");
     assert!(matches!(done.status.code(), Some(7 | 4)), "{done:?}");
+}
+
+#[test]
+fn what_cannot_be_kept_is_said_and_is_no_failure_of_the_command() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let state = file(folder.path(), "no-folder", 3);
+    let words = ["watch", "--json", "--state", &state, "--", "sh", "-c", "exit 7"];
+    let done = forerun(&words).output().expect("it runs");
+    if done.status.code() == Some(4) {
+        return skipped("needs root and the kernel's tracepoints");
+    }
+    assert_eq!(done.status.code(), Some(7), "{done:?}");
+    let told: serde_json::Value = serde_json::from_slice(&done.stdout).expect("an object");
+    assert!(told["manifest_problem"].as_str().is_some_and(|why| why.contains("no-folder")), "{told}");
+    assert!(String::from_utf8_lossy(&done.stderr).contains("is not kept"), "{done:?}");
+}
+
+/// A btrfs with two subvolumes on a loop device, until it is dropped.
+struct Subvolumes {
+    folder: tempfile::TempDir,
+    mount: String,
+    device: PathBuf,
+    _made: Made,
+}
+
+impl Subvolumes {
+    fn new() -> Option<Self> {
+        let folder = tempfile::tempdir().ok()?;
+        let image = folder.path().join("image");
+        std::fs::File::create(&image).and_then(|file| file.set_len(256 << 20)).ok()?;
+        sh(&format!("mkfs.btrfs -q {}", image.display()))?;
+        let mount = folder.path().join("mount").display().to_string();
+        std::fs::create_dir(&mount).ok()?;
+        let mut made = Made::default();
+        let device = made.over(&image)?;
+        sh(&format!("mount -t btrfs -o noatime {} {mount}", device.display()))?;
+        made.and_then(format!("umount {mount}"));
+        for name in ["one", "two"] {
+            sh(&format!("btrfs -q subvolume create {mount}/{name}"))?;
+        }
+        Some(Self { folder, mount, device, _made: made })
+    }
+
+    fn cold(&self) {
+        let Self { mount, device, .. } = self;
+        let device = device.display();
+        sh(&format!("umount {mount} && mount -t btrfs -o noatime {device} {mount}")).expect("nobody uses it");
+    }
+}
+
+#[test]
+fn files_of_one_number_in_two_subvolumes_are_told_apart() {
+    let Some(disk) = Subvolumes::new() else { return skipped("needs root, a loop device and btrfs-progs") };
+    let (one, two) = (format!("{}/one/a", disk.mount), format!("{}/two/b", disk.mount));
+    for path in [&one, &two] {
+        std::fs::write(path, vec![7; 1 << 20]).expect("room");
+    }
+    let number = |path: &str| std::os::unix::fs::MetadataExt::ino(&std::fs::metadata(path).expect("there"));
+    assert_eq!(number(&one), number(&two), "each subvolume begins anew");
+    disk.cold();
+    let state = disk.folder.path().join("state").display().to_string();
+    let done =
+        forerun(&["watch", "--quiet", "--state", &state, "--", "cat", &two]).output().expect("it runs");
+    if done.status.code() == Some(4) {
+        return skipped("needs the kernel's tracepoints");
+    }
+    let manifest = manifests(Path::new(&state)).pop().expect("one is kept").display().to_string();
+    let shown = json(&["manifest", "show", &manifest, "--json"]);
+    let paths: Vec<&str> = shown["files"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .filter_map(|file| file["path"].as_str())
+        .filter(|path| path.starts_with(&disk.mount))
+        .collect();
+    assert_eq!(paths, [&two], "{shown}");
 }
 
 #[test]
