@@ -311,12 +311,10 @@ fn watched(
     let touches = points.touches;
     let (ids, narrow, loads) = (points.ids.clone(), points.narrow.clone(), points.loads());
     let learner = learner(options, decision, points, volumes, replay.as_ref())?;
-    let plan = plan(options, &ids, &narrow, learner.ahead.is_some());
     let ours = ours(&learner);
-    let plan = match &ours {
-        Some(ours) => Plan { everyone: &loads, of_everyone: Some(ours), ..plan },
-        None => plan,
-    };
+    let everyone: &[u64] = if ours.is_some() { &loads } else { &[] };
+    let plan = plan(options, &ids, &narrow, learner.ahead.is_some());
+    let plan = Plan { everyone, of_everyone: ours.as_deref(), ..plan };
     let by_frames = learner.parts.is_some();
     let done = session::run(&plan, learner, progress);
     if let Some(replay) = &replay {
