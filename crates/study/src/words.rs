@@ -9,8 +9,12 @@ use crate::reasons::Without;
 use forerun_core::registry::SchemeSpec;
 use forerun_sim::report::RunReport;
 
-/// How the schemes begin that the running kernel has itself.
+/// The scheme that the running kernel has itself.
 const KERNEL: &str = "linux-6";
+/// Below this share of a mean response nothing is claimed where the input says how long a run takes.
+const SOONER: f64 = 0.9;
+/// From this share of the best that was found offline on nobody would gain much by knowing more.
+const NEAR_THE_BEST: f64 = 0.9;
 /// Below this change of throughput nothing is claimed.
 const NOTICEABLE: f64 = 0.02;
 
@@ -57,14 +61,14 @@ pub fn by_input(runs: &[RunReport]) -> Vec<Vec<&RunReport>> {
 /// Says what the runs of one input show.
 pub fn verdict(group: &[&RunReport]) -> Verdict {
     let schemes = || group.iter().enumerate().filter(|(_, run)| !is_baseline(run));
-    let winner = schemes().fold(None::<(usize, &RunReport)>, |best, (index, run)| match best {
+    let fastest = schemes().fold(None::<(usize, &RunReport)>, |best, (index, run)| match best {
         Some((_, champion)) if champion.throughput_bytes_per_s >= run.throughput_bytes_per_s => best,
         _ => Some((index, run)),
     });
-    let Some((index, best)) = winner else {
+    let Some((index, best)) = soonest(group).or(fastest) else {
         return Verdict { headline: "Only baselines were run.".into(), ..Verdict::default() };
     };
-    let headline = headline(best, group);
+    let headline = if sooner(best, group).is_some() { answered(best, group) } else { headline(best, group) };
     let mut details = Vec::new();
     details.extend(found_sentence(group));
     details.extend(latency_sentence(best, group));
@@ -75,6 +79,43 @@ pub fn verdict(group: &[&RunReport]) -> Verdict {
     details.extend(no_difference(&schemes().map(|(_, run)| *run).collect::<Vec<_>>(), group));
     details.extend(schemes().filter_map(|(_, run)| not_paid(run, group)));
     Verdict { winner: Some(index), headline, to_do: to_do(best, group), details }
+}
+
+/// Where all runs take as long, since the input says when its requests come: how many times as soon requests were answered as without prefetching.
+fn sooner(run: &RunReport, group: &[&RunReport]) -> Option<f64> {
+    let none = group.iter().find(|other| other.spec.scheme == *"none")?;
+    let schemes = group.iter().filter(|run| !is_baseline(run));
+    let alike =
+        |run: &&RunReport| speedup(run, group).is_some_and(|factor| (factor - 1.0).abs() <= NOTICEABLE);
+    let (before, after) = (none.latency_ns.mean, run.latency_ns.mean);
+    let given =
+        schemes.clone().all(|run| speedup(run, group).is_some_and(|factor| factor <= 1.0 + NOTICEABLE));
+    (given && alike(&run) && after > 0.0 && after < before * SOONER).then(|| before / after)
+}
+
+/// The scheme that answered soonest, and its place, where that is all that there is to be gained.
+fn soonest<'a>(group: &[&'a RunReport]) -> Option<(usize, &'a RunReport)> {
+    let schemes = group.iter().enumerate().filter(|(_, run)| !is_baseline(run));
+    let all = schemes.filter_map(|(index, run)| Some((index, *run, sooner(run, group)?)));
+    // The first of several that are alike.
+    let best = all.reduce(|best, other| if other.2 > best.2 { other } else { best })?;
+    Some((best.0, best.1))
+}
+
+/// Who answered soonest.
+fn answered(best: &RunReport, group: &[&RunReport]) -> String {
+    let factor = sooner(best, group).unwrap_or(1.0);
+    let mut text = format!(
+        "{} answered soonest: in {} in the mean, {} reading without prefetching; how long all of it takes is up to the input",
+        best.scheme,
+        human::duration(best.latency_ns.mean),
+        human::times(factor),
+    );
+    if let Some(share) = best.share_of_clairvoyant {
+        text.push_str(&format!(", {} of the best that was found offline", human::percent(share)));
+    }
+    text.push('.');
+    text
 }
 
 fn headline(best: &RunReport, group: &[&RunReport]) -> String {
@@ -132,21 +173,10 @@ fn as_a_word(scheme: &str) -> String {
 /// What to do first: with a scheme that pays, where it is to be had; else what readers mostly wait for without one.
 fn to_do(best: &RunReport, group: &[&RunReport]) -> Option<String> {
     let none = group.iter().find(|run| run.spec.scheme == *"none")?;
-    if speedup(best, group)? > 1.0 + NOTICEABLE {
-        let served = of_the_array(best.spec.scheme.text());
-        let as_fast = |run: &&&RunReport| {
-            run.throughput_bytes_per_s >= best.throughput_bytes_per_s * (1.0 - NOTICEABLE)
-        };
-        let kernel = group.iter().filter(|run| run.spec.scheme.text().starts_with(KERNEL)).find(as_fast);
-        let where_to = if let Some(kernel) = kernel.filter(|_| !best.spec.scheme.text().starts_with(KERNEL)) {
-            format!("leave it to the kernel, whose `{}` is as fast within 2%", kernel.scheme)
-        } else if served.is_empty() {
-            "read ahead above the device: `forerun advise` says how".into()
-        } else {
-            format!("put `forerun serve --scheme {}` in front of the device", as_a_word(&served))
-        };
+    if sooner(best, group).is_some() || speedup(best, group)? > 1.0 + NOTICEABLE {
         return Some(format!(
-            "To do first: {where_to}, and see by `forerun try -- COMMAND` what the program itself gains."
+            "To do first: {}, and see by `forerun try -- COMMAND` what the program itself gains.",
+            where_to(best, group)
         ));
     }
     let (cause, most) =
@@ -156,11 +186,52 @@ fn to_do(best: &RunReport, group: &[&RunReport]) -> Option<String> {
         "too little memory" => "more memory would help: see how much by `--cache` with a list of sizes",
         "device" => "the devices have more to do than they can: more of them, or faster ones, would help",
         "handing over" => "what is read is in memory already",
+        _ if none.share_of_clairvoyant.is_some_and(|share| share >= NEAR_THE_BEST) => {
+            "who knows all reads beforehand is hardly faster; a faster device would help"
+        }
         _ => "what is read cannot be foreseen by these schemes; a faster device would help",
     };
     Some(format!(
         "To do first: leave it as it is. Without prefetching {share} of the waiting is put to `{cause}`: {why}."
     ))
+}
+
+/// Where a scheme that pays is to be had.
+fn where_to(best: &RunReport, group: &[&RunReport]) -> String {
+    let scheme = best.spec.scheme.text();
+    let as_good = |run: &&&RunReport| match sooner(best, group) {
+        Some(_) => run.latency_ns.mean <= best.latency_ns.mean * (1.0 + NOTICEABLE),
+        None => run.throughput_bytes_per_s >= best.throughput_bytes_per_s * (1.0 - NOTICEABLE),
+    };
+    // As it is before as it could be set.
+    let plain = group.iter().filter(|run| run.spec.scheme == *KERNEL).find(as_good);
+    let set = group.iter().filter(|run| is_the_kernels(run.spec.scheme.text())).find(as_good);
+    let served = of_the_array(scheme);
+    if scheme == KERNEL {
+        "leave it to the kernel, which does that by itself".into()
+    } else if let Some(kernel) = plain.or_else(|| set.filter(|_| !is_the_kernels(scheme))) {
+        format!("leave it to the kernel, whose `{}` is as fast within 2%", kernel.scheme)
+    } else if served.is_empty() && is_workload(&best.spec.input) {
+        "read ahead above the device: record what reads so (`forerun trace record`), and `forerun advise` says how".into()
+    } else if served.is_empty() {
+        "read ahead above the device: `forerun advise` says how".into()
+    } else {
+        format!("put `forerun serve --scheme {}` in front of the device", as_a_word(&served))
+    }
+}
+
+/// Whether a scheme is what the running kernel does, with whatever settings, and nothing beside.
+fn is_the_kernels(scheme: &str) -> bool {
+    let rest = scheme.strip_prefix(KERNEL);
+    rest.is_some_and(|rest| {
+        rest.is_empty() || rest.starts_with('(') && rest.find(')') == Some(rest.len() - 1)
+    })
+}
+
+/// Whether an input is a workload and no file.
+fn is_workload(input: &str) -> bool {
+    let name = input.split_once(':').map(|(name, _)| name);
+    name.is_some_and(|name| name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-'))
 }
 
 /// What the reference is.
@@ -342,8 +413,12 @@ mod tests {
         assert!(pays.starts_with("To do first: put `forerun serve --scheme asp` in front"), "{pays}");
         let both = to_do(&[run("x", "none", 10), run("x", "asp(cost=off)+msp+seqp:128KiB", 40)]);
         assert!(both.contains("--scheme 'asp(cost=off)+msp'"), "{both}");
-        let host = to_do(&[run("x", "none", 10), run("x", "linux-6", 40)]);
-        assert!(host.contains("forerun advise"), "{host}");
+        let host = to_do(&[run("x", "none", 10), run("x", "linux-6(max=1MiB)", 40)]);
+        assert!(host.contains(": `forerun advise` says how"), "{host}");
+        let host = to_do(&[run("forward:processes=4", "none", 10), run("forward:processes=4", "amp", 40)]);
+        assert!(host.contains("(`forerun trace record`), and `forerun advise`"), "{host}");
+        let itself = to_do(&[run("x", "none", 10), run("x", "linux-6", 40), run("x", "linux-6+recall", 40)]);
+        assert!(itself.contains("leave it to the kernel, which does that by itself"), "{itself}");
         let kernel = to_do(&[run("x", "none", 10), run("x", "linux-6(max=1MiB)", 398), run("x", "asp", 400)]);
         assert!(kernel.contains("leave it to the kernel, whose `linux-6(max=1MiB)`"), "{kernel}");
         let mut none = run("x", "none", 10);
@@ -353,6 +428,30 @@ mod tests {
             leave.contains("leave it") && leave.contains("75.0%") && leave.contains("`--cache`"),
             "{leave}"
         );
+        let mut near = run("x", "none", 10);
+        near.blame = BlameReport { reads_ns: 100, no_prediction_ns: 100, ..BlameReport::default() };
+        near.share_of_clairvoyant = Some(0.97);
+        let leave = to_do(&[near, run("x", "asp", 10)]);
+        assert!(leave.contains("hardly faster") && !leave.contains("foreseen by"), "{leave}");
+    }
+
+    #[test]
+    fn where_the_input_says_how_long_it_takes_who_answers_soonest_has_won() {
+        let mut runs =
+            [run("x", "none", 10), run("x", "auto", 10), run("x", "linux-6", 10), run("x", "msp", 9)];
+        for (run, mean) in runs.iter_mut().zip([66_000.0, 33_000.0, 3_300.0, 66.0]) {
+            run.latency_ns.mean = mean;
+        }
+        let verdict = said(&runs);
+        assert_eq!(verdict.winner, Some(2), "who takes longer in all has not won");
+        assert!(
+            verdict.headline.starts_with("linux-6 answered soonest: in 3.30 µs in the mean, 20.0× reading"),
+            "{}",
+            verdict.headline
+        );
+        assert!(verdict.to_do.is_some_and(|to_do| to_do.contains("leave it to the kernel")));
+        runs[3].throughput_bytes_per_s *= 2.0;
+        assert!(said(&runs).headline.starts_with("msp was fastest"), "time in all counts first");
     }
 
     #[test]
