@@ -515,12 +515,10 @@ impl Server {
         loop {
             let mut moved = std::mem::take(&mut self.unsettled);
             for export in 0..self.served.len() {
-                // What ends as soon as it leaves has taken its time in here: where times are written down the clock is read again.
-                if self.record.is_some() || self.show.is_some() {
-                    self.served[export].volume.launch();
-                    now = self.now();
-                    self.served[export].volume.at(now);
-                }
+                // What ends as soon as it leaves has taken its time in here, which schemes that learn from times have to see: the clock is read again.
+                self.served[export].volume.launch();
+                now = self.now();
+                self.served[export].volume.at(now);
                 self.served[export].volume.turn();
                 while let Some(event) = self.served[export].volume.event() {
                     moved = true;

@@ -220,6 +220,33 @@ fn members_with_a_second_to_answer_in_are_not_taken_for_silent_by_the_looks_at_t
     assert!(!said.contains("does not answer"), "{said}");
 }
 
+#[test]
+fn auto_sees_time_pass_where_a_member_answers_at_once() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let folder = folder.path();
+    std::fs::write(folder.join("a.img"), vec![7; 32 << 20]).expect("written");
+    let (over, socket) = (folder.join("a.img").display().to_string(), folder.join("s").display().to_string());
+    // What is in memory comes as soon as it is asked for, and nobody looks.
+    let words = ["serve", "--over", &over, "--direct", "off", "--cache", "16M", "--scheme", "auto"];
+    let server = Command::new(assert_cmd::cargo::cargo_bin("forerun"))
+        .args(words)
+        .args(["--control", "off", "--socket", &socket])
+        .stdout(Stdio::piped())
+        .stderr(std::fs::File::create(folder.join("said")).expect("made"))
+        .spawn()
+        .expect("it starts");
+    let mut server = Running(server);
+    BufReader::new(server.0.stdout.take().expect("piped")).read_line(&mut String::new()).expect("an address");
+    let mut client = connect(Path::new(&socket), "");
+    // Each block once, none behind its neighbour.
+    for number in 0..4096 {
+        assert_eq!(read(&mut client, number * 2731 % 8192), 0);
+    }
+    ends(&mut server);
+    let said = std::fs::read_to_string(folder.join("said")).expect("readable");
+    assert!(said.contains("they waited") && !said.contains("they waited 0 ns"), "{said}");
+}
+
 /// Tells a server to end, which it must within ten seconds.
 fn ends(server: &mut Running) {
     let begin = Instant::now();
