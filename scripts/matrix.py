@@ -15,7 +15,7 @@ still hold; `--again SCHEME` runs that one anew all the same.
     scripts/matrix.py --sample 5%                  some cells, the same ones each time
     scripts/matrix.py --sample 5% --sample-from 50%   as many others: samples whose shares do not meet have no cell in common
     scripts/matrix.py --without dlio_hdf5_8proc    not this input: what is left out is said above the table
-    scripts/matrix.py --write                      and write docs/figures/matrix.{txt,csv}
+    scripts/matrix.py --write                      and write docs/figures/matrix-all.{txt,csv}
     scripts/matrix.py --cells development          a fixed set of cells, each shown, on which changes are judged
     scripts/matrix.py --cells held-out             and others of other parameters, seeds and hardware: looked at when a change is done
 """
@@ -66,11 +66,14 @@ MECHANICAL = ["cheetah-15k4", "wd-7200", "hdd-20tb"]
 DEVICES = [*MECHANICAL, "intel-510", "nvme", "gp3"]
 SHARES = ["1/16", "1/8", "1/2"]
 STATES = ["cold", "warm"]
-# A reference and no scheme: shown where it is asked for, and left out of what is the best.
-REFERENCES = ["oracle", "bound"]
+# References and no schemes: shown where they are asked for, the first of them in the whole matrix, and left out of what is the best.
+CLAIRVOYANT = "oracle"
+REFERENCES = [CLAIRVOYANT, "bound"]
 # What a user would try; of those that the registry does not have, none is run.
 SCHEMES = ["none", "strip", "asp", "asp(cull=off)", "asp+msp", "linux-6", "regions(linux-6)", "asp+msp+linux-6", "zfetch", "streams",
-           "cadence", "grain", "recall", "auto"]
+           "cadence", "grain", "recall", "linux-6+recall", "grain+msp+regions(linux-6)", "grain+msp+stride+regions(linux-6)",
+           "grain+msp+early+regions(linux-6)", "grain+msp+early+stride+regions(linux-6)", "grain+msp+early+regions(linux-6)+recall",
+           "grain+msp+early+stride(gaps=off)+regions(linux-6)+recall", "auto"]
 BASE = "none"
 CHOICE = "auto"
 GRAIN_BEATS = ["none", "strip", "asp", "asp(cull=off)"]
@@ -428,7 +431,7 @@ def arguments():
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="cells at once")
     parser.add_argument("--list", action="store_true", help="print the cells and run nothing")
     parser.add_argument("--csv", type=pathlib.Path, help="write a line for each cell and scheme")
-    parser.add_argument("--write", action="store_true", help="write docs/figures/matrix.txt and .csv")
+    parser.add_argument("--write", action="store_true", help="write docs/figures/matrix-all.txt and .csv")
     return parser.parse_args()
 
 
@@ -488,7 +491,7 @@ def main():
         return
     if not chosen:
         sys.exit("matrix: no cell is left; take away an option")
-    schemes = args.scheme or [scheme for scheme in SCHEMES if forerun.knows(scheme)]
+    schemes = args.scheme or [scheme for scheme in SCHEMES if forerun.knows(scheme)] + ([] if args.quick or args.cells else [CLAIRVOYANT])
     schemes = list(dict.fromkeys([BASE, *schemes]))
     matrix = Matrix(forerun, inputs, args.out, args.keep, args.again)
     run_all(matrix, chosen, schemes, args.jobs)
@@ -498,8 +501,8 @@ def main():
     print(text, end="")
     figures = [args.csv] if args.csv else []
     if args.write:
-        (ROOT / "docs/figures/matrix.txt").write_text(text)
-        figures.append(ROOT / "docs/figures/matrix.csv")
+        (ROOT / "docs/figures/matrix-all.txt").write_text(text)
+        figures.append(ROOT / "docs/figures/matrix-all.csv")
     for path in figures:
         with path.open("w", newline="") as file:
             csv.writer(file, lineterminator="\n").writerows(rows(matrix, table, schemes))

@@ -42,7 +42,7 @@ pub(crate) fn write(path: &Path, volume_bytes: u64, way: &[Extent]) -> Result<()
     manifest.exports.push(Export {
         name: VOLUME.into(),
         bytes: volume_bytes,
-        runs: run::pack(runs.collect()),
+        runs: run::in_order(runs.collect()),
         ..Export::default()
     });
     manifest.recordings = 1;

@@ -46,7 +46,18 @@ pub fn pages(runs: &[Run]) -> u64 {
 
 /// Makes a proper list of stretches in any order that may overlap: the first touch of a page counts.
 #[must_use]
-pub fn pack(mut stretches: Vec<Run>) -> Vec<Run> {
+pub fn pack(stretches: Vec<Run>) -> Vec<Run> {
+    packed(stretches, Some(RANK_GAP_MAX))
+}
+
+/// The same for whoever wants to know in which order stretches were read: what lies side by side stays apart.
+#[must_use]
+pub fn in_order(stretches: Vec<Run>) -> Vec<Run> {
+    packed(stretches, None)
+}
+
+/// What lies side by side becomes one where ranks differ by no more than `gap`.
+fn packed(mut stretches: Vec<Run>, gap: Option<u32>) -> Vec<Run> {
     stretches.retain(|run| run.pages > 0 && run.first.checked_add(run.pages).is_some());
     stretches.sort_by_key(|run| (run.first, run.rank));
     let mut packed: Vec<Run> = Vec::with_capacity(stretches.len());
@@ -67,13 +78,13 @@ pub fn pack(mut stretches: Vec<Run>) -> Vec<Run> {
             let Some(run) = source.next() else { return packed };
             run
         };
-        let back = place(&mut packed, run);
+        let back = place(&mut packed, run, gap);
         rest.extend(back.map(|run| Reverse((run.first, run.rank, run.pages, run.seen))));
     }
 }
 
 /// Puts a run behind those that are there, which begin no later; what has to be looked at again is handed back.
-fn place(packed: &mut Vec<Run>, mut run: Run) -> Option<Run> {
+fn place(packed: &mut Vec<Run>, mut run: Run, gap: Option<u32>) -> Option<Run> {
     let mut back = None;
     if let Some(last) = packed.last_mut()
         && last.end() > run.first
@@ -99,7 +110,7 @@ fn place(packed: &mut Vec<Run>, mut run: Run) -> Option<Run> {
     if let Some(last) = packed.last_mut()
         && last.end() == run.first
         && last.seen == run.seen
-        && last.rank.abs_diff(run.rank) <= RANK_GAP_MAX
+        && gap.is_some_and(|gap| last.rank.abs_diff(run.rank) <= gap)
     {
         run = Run { first: last.first, pages: last.pages + run.pages, rank: last.rank.min(run.rank), ..run };
         packed.pop();
@@ -168,6 +179,20 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn what_is_kept_in_order_has_the_pages_and_ranks_of_what_is_packed(list in stretches()) {
+            let (apart, packed) = (in_order(list.clone()), pack(list.clone()));
+            proptest::prop_assert!(is_proper(&apart) && apart.len() >= packed.len());
+            proptest::prop_assert_eq!(pages(&apart), pages(&packed));
+            // Each page has the rank of its first touch, which merging may make earlier.
+            for run in &apart {
+                for page in run.first..run.end() {
+                    let first = list.iter().filter(|of| (of.first..of.end()).contains(&page)).map(|of| of.rank).min();
+                    proptest::prop_assert_eq!(first, Some(run.rank));
+                }
+            }
+        }
+
         #[test]
         fn packing_keeps_every_page_with_its_first_touch(list in stretches()) {
             let mut naive: BTreeMap<u64, u32> = BTreeMap::new();

@@ -144,10 +144,11 @@ pub(crate) fn run_learned(
 ) -> Result<(RunReport, Option<Vec<Extent>>), RunError> {
     let hardware = hardware(spec)?;
     let mut layers = Layers::new(&hardware, spec);
-    for layer in [&mut layers.host, &mut layers.array] {
-        if let Some(learned) = layer.scheme.learned() {
-            learned.learn(before);
-        }
+    // The layer of which it is kept: what reaches the one below is another order of other reads.
+    if let Some(learned) =
+        [&mut layers.host, &mut layers.array].into_iter().find_map(|it| it.scheme.learned())
+    {
+        learned.learn(before);
     }
     let mut run = prepare(input, spec, &hardware, layers, progress)?;
     run.go();

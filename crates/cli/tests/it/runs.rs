@@ -463,6 +463,22 @@ fn what_was_learned_in_one_run_is_kept_for_the_next_and_bound_to_its_volume() {
 }
 
 #[test]
+fn a_second_cold_start_is_faster_by_what_the_first_has_learned() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("m").display().to_string();
+    for (trace, scheme) in [("gcc", "auto"), ("gcc", "linux-6+recall"), ("cscope", "auto")] {
+        let trace = format!("{}/../../traces/{trace}.parquet", env!("CARGO_MANIFEST_DIR"));
+        let elapsed = |option: &str| {
+            let words = ["sim", &trace, "--array", "single", "--device", "nvme", "--host-cache", "32MiB"];
+            let run = json(&[&words[..], &["--scheme", scheme, option, &path, "--json"]].concat());
+            run["runs"][0]["elapsed_ns"].as_u64().expect("a time")
+        };
+        let (first, second) = (elapsed("--learn"), elapsed("--manifest"));
+        assert!(second * 10 < first * 9, "{trace} {scheme}: {first} ns, and then {second}");
+    }
+}
+
+#[test]
 fn a_recording_says_its_machine_and_a_comparison_takes_it() {
     use forerun_trace::record::{Record, Trace};
     let folder = tempfile::tempdir().expect("a folder");
