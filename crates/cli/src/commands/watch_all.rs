@@ -146,7 +146,7 @@ pub(crate) fn run(args: &WatchArgs, ui: &Ui) -> Result<(), CliError> {
                 ready(*sees, *in_kernel, *taken_back, observe, page.as_ref(), ui)
             }
             Told::Standing(_) => Ok(()),
-            Told::Said(said) => tell(said, ui),
+            Told::Said(said) => tell(said, observe, ui),
             Told::Pattern(pattern) => tell_pattern(pattern, observe, ui),
             Told::Run(run) => tell_run(run, observe, ui),
         };
@@ -257,8 +257,8 @@ fn tell_run(run: &Run, observe: bool, ui: &Ui) -> Result<(), CliError> {
     }
 }
 
-fn tell(said: &Said, ui: &Ui) -> Result<(), CliError> {
-    let Words { decision, text, numbers } = words::window(&said.why);
+fn tell(said: &Said, observe: bool, ui: &Ui) -> Result<(), CliError> {
+    let Words { decision, text, numbers } = words::window(&said.why, observe);
     if !ui.json {
         let name = said.file.file_name().unwrap_or_default().to_string_lossy();
         return line(said.pid, &said.program, &name, &text, ui);

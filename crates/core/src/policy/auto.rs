@@ -31,7 +31,7 @@ pub(crate) const HARDLY_LONGER: &str =
 pub(crate) const TRIED: &str = "tried: its shadow may be wrong";
 pub(crate) const HELD_OUT: &str =
     "held out: that readers wait longer without reading ahead is yet to be seen";
-pub(crate) const WAITED_MORE: &str = "back: readers really waited more in the trial";
+pub(crate) const WAITED_MORE: &str = "back: readers did not really wait less in the trial";
 /// And one above a layer that has reads now in memory and now not.
 pub(crate) const CHANCE: &str = "back: readers waited less in the trial, as they had by chance before";
 /// What came of a change.

@@ -26,6 +26,7 @@ use clap::{ArgAction, ArgMatches, Args as _, FromArgMatches as _};
 use forerun_core::words::nearest;
 use forerun_study::error::one_line;
 use std::ffi::OsString;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -163,7 +164,15 @@ impl File {
             let what = format!("{size} bytes are more than a configuration has");
             return Err(CliError::usage(&path.display().to_string(), what, ""));
         }
-        let text = std::fs::read_to_string(path).map_err(|problem| CliError::file(path, &problem))?;
+        // A device that never ends has no size.
+        let mut text = String::new();
+        let file = std::fs::File::open(path).map_err(|problem| CliError::file(path, &problem))?;
+        let read = file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text);
+        read.map_err(|problem| CliError::file(path, &problem))?;
+        if text.len() as u64 > FILE_BYTES_MAX {
+            let what = format!("more than {FILE_BYTES_MAX} bytes are no configuration");
+            return Err(CliError::usage(&path.display().to_string(), what, ""));
+        }
         Self::parse(path, &text)
     }
 

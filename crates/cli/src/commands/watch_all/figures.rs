@@ -241,7 +241,7 @@ impl Tally {
     }
 
     fn window(&mut self, said: &Said) {
-        let Words { decision, text, .. } = words::window(&said.why);
+        let Words { decision, text, .. } = words::window(&said.why, self.figures.observe);
         let file = said.file.display().to_string();
         let over = matches!(
             said.why,

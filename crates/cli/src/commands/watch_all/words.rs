@@ -34,10 +34,16 @@ pub(super) struct Numbers {
 }
 
 /// Of a window.
-pub(super) fn window(why: &Why) -> Words {
+pub(super) fn window(why: &Why, observe: bool) -> Words {
     let (decision, from, to, rate, used) = parts(why);
     let numbers = Numbers { from, to, rate, used, ..Numbers::default() };
-    Words { decision, text: text(why), numbers }
+    let trial = matches!(why, Why::Grow { .. } | Why::Shrink { .. });
+    let tried = match (trial, observe) {
+        (false, _) => "",
+        (true, false) => ", tried",
+        (true, true) => ", would be tried",
+    };
+    Words { decision, text: text(why) + tried, numbers }
 }
 
 /// Of a pattern.
@@ -132,7 +138,7 @@ fn text(why: &Why) -> String {
         Why::Grow { from, to, rate } => {
             #[expect(clippy::cast_precision_loss, reason = "for people")]
             let rate = human::rate(rate as f64 * 4096.0);
-            format!("window {} → {}: sequential at {rate}, tried", pages(from), pages(to))
+            format!("window {} → {}: sequential at {rate}", pages(from), pages(to))
         }
         Why::Grown { from, to, percent } => {
             format!("window {} → {}: kept, {} as fast", pages(from), pages(to), times(percent))
@@ -142,7 +148,7 @@ fn text(why: &Why) -> String {
         }
         Why::Shrink { from, used } => {
             format!(
-                "window {} → one page: random mmap, {used}% of what it read was seen to be used, tried",
+                "window {} → one page: random mmap, {used}% of what it read was seen to be used",
                 pages(from)
             )
         }

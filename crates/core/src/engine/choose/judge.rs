@@ -335,9 +335,7 @@ impl Judge {
     /// What readers wait less under a candidate than under the live one, if these waited `slack` percent longer, beside what they wait
     /// then; none if that is by chance.
     fn less(&self, candidate: usize, spans: usize, slack: i128, certain: i128) -> Option<(i128, i128)> {
-        let ours = self.ratio(self.live);
-        let its = if self.is_alike(candidate, spans, ALIKE_PERCENT) { ours } else { self.ratio(candidate) };
-        let its = its * self.factor(candidate) / ONE;
+        let (ours, its) = (self.ratio(self.live), self.ratio_beside(candidate, spans));
         let (mut sum, mut now) = (0_i128, 0_i128);
         // Of each span the difference as a share, so that one long or bad span says no more than another.
         let (mut shares, mut squares) = (0_i128, 0_i128);
@@ -354,6 +352,13 @@ impl Judge {
         let variance_n = (squares - shares * shares / n).max(0);
         let sure = shares > 0 && shares * shares * n > certain * (n + CERTAIN_OF_FEW) * variance_n;
         sure.then_some((sum, now))
+    }
+
+    /// By how much what the shadow of a candidate says is corrected where it is held against that of the live one: those that are alike are off alike.
+    fn ratio_beside(&self, candidate: usize, spans: usize) -> i128 {
+        let alike = self.is_alike(candidate, spans, ALIKE_PERCENT);
+        let ratio = self.ratio(if alike { self.live } else { candidate });
+        ratio * self.factor(candidate) / ONE
     }
 
     /// Whether a span has ended since the last verdict.
@@ -494,7 +499,8 @@ impl Judge {
             self.ratios[self.live] = Ratio::default();
             why = Why::Luck;
         }
-        Some(Verdict { candidate: before, why, because: self.numbers(before, kept) })
+        // Both have decided, so each is off by its own.
+        Some(Verdict { candidate: before, why, because: self.numbers_by(before, kept, self.ratio(before)) })
     }
 
     /// Whether real readers waited less in a trial, beside those of the shadow of the scheme before it, than in nearly every span that is still
@@ -565,11 +571,18 @@ impl Judge {
 
     /// What is said of a change.
     fn numbers(&self, candidate: usize, spans: usize) -> Because {
+        self.numbers_by(candidate, spans, self.ratio_beside(candidate, spans))
+    }
+
+    fn numbers_by(&self, candidate: usize, spans: usize, ratio: i128) -> Because {
         let reads = self.reads_in(spans);
-        let a_read = |candidate: usize| (self.corrected(candidate, spans) / i128::from(reads.max(1))) as u64;
+        // As they were compared.
+        let a_read = |of: usize, ratio: i128| {
+            (self.foretold(of, spans) * ratio / ONE / i128::from(reads.max(1))) as u64
+        };
         because([
-            ("wait_a_read_ns", a_read(candidate)),
-            ("wait_a_read_before_ns", a_read(self.live)),
+            ("wait_a_read_ns", a_read(candidate, ratio)),
+            ("wait_a_read_before_ns", a_read(self.live, self.ratio(self.live))),
             ("reads", reads),
         ])
     }
