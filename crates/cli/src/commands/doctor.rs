@@ -62,6 +62,14 @@ struct Diagnosis {
     findings: Vec<Finding>,
 }
 
+impl Diagnosis {
+    /// There was no device and no mount of which anything could be said: a folder that is no whole copy, say.
+    fn saw_nothing(&self) -> bool {
+        let Machine { devices, remote_mounts, .. } = &self.machine;
+        devices.is_empty() && remote_mounts.is_empty() && self.findings.is_empty()
+    }
+}
+
 /// Looks and says.
 pub(crate) fn doctor(args: &DoctorArgs, ui: &Ui) -> Result<(), CliError> {
     if args.nagios {
@@ -80,7 +88,11 @@ pub(crate) fn doctor(args: &DoctorArgs, ui: &Ui) -> Result<(), CliError> {
     let diagnosis = Diagnosis { notes: findings.len() - warnings, warnings, machine, findings };
     if args.nagios {
         ui.print(&monitor_line(&diagnosis))?;
-        return if warnings > 0 { Err(CliError::new(Kind::Told(1), "", "", "")) } else { Ok(()) };
+        return match (warnings, diagnosis.saw_nothing()) {
+            (0, false) => Ok(()),
+            (0, true) => Err(CliError::new(Kind::Told(3), "", "", "")),
+            _ => Err(CliError::new(Kind::Told(1), "", "", "")),
+        };
     }
     if ui.json {
         ui.print_json(&diagnosis)?;
@@ -102,6 +114,7 @@ fn monitor_line(diagnosis: &Diagnosis) -> String {
             let what = finding.what.replace('|', "/");
             ("WARNING", format!("{}: {what}", counted(diagnosis.warnings, "warning")))
         }
+        None if diagnosis.saw_nothing() => ("UNKNOWN", "no device was found".to_owned()),
         None => ("OK", "nothing known stands in the way of reads".to_owned()),
     };
     let devices = diagnosis.machine.devices.len();
@@ -125,6 +138,10 @@ fn page(diagnosis: &Diagnosis, ui: &Ui) -> String {
         text.push_str(&told(finding, ui));
     }
     let summary = match (diagnosis.warnings, diagnosis.notes) {
+        _ if diagnosis.saw_nothing() => {
+            "No device was found, so nothing can be said: a copy wants all of /sys/block and /proc that can be read."
+                .to_owned()
+        }
         (0, 0) => "Nothing known stands in the way of reads here.".to_owned(),
         (warnings, notes) => {
             format!("{}, {}. Nothing was changed.", counted(warnings, "warning"), counted(notes, "note"))
@@ -261,5 +278,8 @@ mod tests {
         let machine = Machine { system: Default::default(), devices: Vec::new(), remote_mounts: Vec::new() };
         let line = monitor_line(&Diagnosis { machine, warnings: 1, notes: 0, findings: vec![finding] });
         assert_eq!(line, "FORERUN WARNING - 1 warning: a / b | warnings=1;0 notes=0 devices=0\n");
+        let machine = Machine { system: Default::default(), devices: Vec::new(), remote_mounts: Vec::new() };
+        let line = monitor_line(&Diagnosis { machine, warnings: 0, notes: 0, findings: Vec::new() });
+        assert_eq!(line, "FORERUN UNKNOWN - no device was found | warnings=0;0 notes=0 devices=0\n");
     }
 }
