@@ -27,12 +27,14 @@ const BY_PATH: [&str; 9] = ["overlay", "nfs", "nfs4", "cifs", "9p", "virtiofs", 
 /// Rights that matter, by number, and what each is for.
 const RIGHTS: [(u32, &str, &str); 6] = [
     (38, "CAP_PERFMON", "tracepoints"),
-    (39, "CAP_BPF", "reads of those who are helped, at less cost"),
+    (39, "CAP_BPF", "reads of those who are helped, at less cost; before Linux 6.18 windows"),
     (2, "CAP_DAC_READ_SEARCH", "files by handle, and files of others"),
-    (19, "CAP_SYS_PTRACE", "windows of open files of other programs"),
+    (19, SHARES, "windows of open files of other programs"),
     (1, "CAP_DAC_OVERRIDE", "the device's setting, which is changed for some microseconds to give a window"),
     (3, "CAP_FOWNER", "what is cached of files of others; no change of access times"),
 ];
+/// The right by which an open file of another process is shared.
+const SHARES: &str = "CAP_SYS_PTRACE";
 /// `CAP_SYS_ADMIN`, which contains the first two.
 const SYS_ADMIN: u32 = 21;
 
@@ -93,12 +95,14 @@ pub fn check() -> Check {
         Ok(points) => (points.touches, session::probe(&points.ids).err()),
     };
     let places = places();
+    let missing = missing(&fs::read_to_string("/proc/self/status").unwrap_or_default());
+    let shares = !missing.iter().any(|&(right, _)| right == SHARES);
     Check {
         kernel: fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned(),
         sensors: sensors(touches, refusal.as_ref()),
-        actions: actions(touches, refusal.as_ref(), &places),
+        actions: actions(touches, refusal.as_ref(), &places, shares),
         places,
-        missing: missing(&fs::read_to_string("/proc/self/status").unwrap_or_default()),
+        missing,
     }
 }
 
@@ -192,7 +196,7 @@ fn why_no_program(error: &io::Error) -> String {
     }
 }
 
-fn actions(touches: bool, refusal: Option<&RecordError>, places: &[Place]) -> Vec<Item> {
+fn actions(touches: bool, refusal: Option<&RecordError>, places: &[Place], shares: bool) -> Vec<Item> {
     let (watch, why) = (refusal.is_none(), refusal.map_or_else(String::new, ToString::to_string));
     let all = daemon::would_see();
     let not_all = all.as_ref().err().map_or_else(String::new, ToString::to_string);
@@ -201,6 +205,7 @@ fn actions(touches: bool, refusal: Option<&RecordError>, places: &[Place]) -> Ve
         Ok(Sees::Loads) => {
             "all programs: those that are known, patterns; windows need Linux 6.18, or programs in the kernel"
         }
+        _ if !shares => "all programs: those that are known, patterns; windows want CAP_SYS_PTRACE",
         _ => "all programs: those that are known, windows of the kernel's own read-ahead, patterns",
     };
     let none = "no file system of a device is mounted here";
