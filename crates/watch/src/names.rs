@@ -21,8 +21,9 @@ const OPEN_MAX: usize = 4096;
 /// Bytes of the list of mappings of one process that are looked at.
 const MAPS_MAX: u64 = 1 << 20;
 
-/// File systems of programs and of other machines, beside all whose names begin with `fuse`.
-const OTHERS: [&str; 9] = ["nfs", "nfs4", "cifs", "smb3", "9p", "virtiofs", "ceph", "afs", "lustre"];
+/// File systems of other machines. All whose names begin with `fuse` are programs', those of a desktop too, which may stand still like any.
+const OTHERS: [&str; 12] =
+    ["nfs", "nfs4", "cifs", "smb3", "9p", "virtiofs", "ceph", "afs", "lustre", "glusterfs", "beegfs", "gpfs"];
 
 /// What the kernel knows of a file without asking anybody for it.
 ///

@@ -7,7 +7,7 @@
 //!   filemap_fault         a mapped page is not there (before Linux 6.12, which has a tracepoint)
 //! ```
 //!
-//! Each is at the entry of its function (Linux 5.13, a kernel that can be traced by function), which is where the tracepoints are that came later, and tells the
+//! Each is at the entry of its function (tried on Linux 6.1 and 6.12; wants a kernel that can be traced by function), which is where the tracepoints are that came later, and tells the
 //! same: so all behind `reads.rs` is as it is there. None of the functions is called for what is in memory. What the kernel does not have, or takes no program for, is found out before
 //! anything is changed, and then misses are made of what is loaded (`loads.rs`).
 

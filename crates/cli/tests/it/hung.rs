@@ -114,9 +114,14 @@ fn start(folder: &Path, a: &str, timeout: u32) -> Running {
          [[export]]\nname = \"a\"\nover = \"{dir}/{a}\"\n\n[[export]]\nname = \"b\"\nover = \"{dir}/b.img\"\n"
     );
     std::fs::write(&config, text).expect("written");
+    serve(folder, &["--config", &config.display().to_string()])
+}
+
+/// A server that listens; what it says goes to a file of the folder.
+fn serve(folder: &Path, words: &[&str]) -> Running {
     let server = Command::new(assert_cmd::cargo::cargo_bin("forerun"))
-        .args(["serve", "--config"])
-        .arg(&config)
+        .arg("serve")
+        .args(words)
         .stdout(Stdio::piped())
         .stderr(std::fs::File::create(folder.join("said")).expect("made"))
         .spawn()
@@ -227,16 +232,9 @@ fn auto_sees_time_pass_where_a_member_answers_at_once() {
     std::fs::write(folder.join("a.img"), vec![7; 32 << 20]).expect("written");
     let (over, socket) = (folder.join("a.img").display().to_string(), folder.join("s").display().to_string());
     // What is in memory comes as soon as it is asked for, and nobody looks.
-    let words = ["serve", "--over", &over, "--direct", "off", "--cache", "16M", "--scheme", "auto"];
-    let server = Command::new(assert_cmd::cargo::cargo_bin("forerun"))
-        .args(words)
-        .args(["--control", "off", "--socket", &socket])
-        .stdout(Stdio::piped())
-        .stderr(std::fs::File::create(folder.join("said")).expect("made"))
-        .spawn()
-        .expect("it starts");
-    let mut server = Running(server);
-    BufReader::new(server.0.stdout.take().expect("piped")).read_line(&mut String::new()).expect("an address");
+    let words =
+        ["--over", &over, "--direct", "off", "--cache", "16M", "--control", "off", "--socket", &socket];
+    let mut server = serve(folder, &words);
     let mut client = connect(Path::new(&socket), "");
     // Each block once, none behind its neighbour.
     for number in 0..4096 {

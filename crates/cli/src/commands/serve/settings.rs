@@ -159,18 +159,13 @@ pub(crate) struct File {
 impl File {
     /// Reads a file.
     pub(crate) fn read(path: &Path) -> Result<Self, CliError> {
-        let size = std::fs::metadata(path).map_err(|problem| CliError::file(path, &problem))?.len();
-        if size > FILE_BYTES_MAX {
-            let what = format!("{size} bytes are more than a configuration has");
-            return Err(CliError::usage(&path.display().to_string(), what, ""));
-        }
-        // A device that never ends has no size.
+        // Not by its size: a device that never ends has none.
         let mut text = String::new();
         let file = std::fs::File::open(path).map_err(|problem| CliError::file(path, &problem))?;
         let read = file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text);
         read.map_err(|problem| CliError::file(path, &problem))?;
         if text.len() as u64 > FILE_BYTES_MAX {
-            let what = format!("more than {FILE_BYTES_MAX} bytes are no configuration");
+            let what = format!("more than {FILE_BYTES_MAX} bytes, as no configuration has");
             return Err(CliError::usage(&path.display().to_string(), what, ""));
         }
         Self::parse(path, &text)
